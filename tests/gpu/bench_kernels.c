@@ -15,7 +15,7 @@
 
 enum { MAX_TENSORS = 4096, SETS = 4, LAUNCHES = 8, MAX_REPEATS = 101 };
 
-static struct launch kernels;
+static struct gpu_launch kernels;
 static cu_stream s;
 static uint64_t counts[MAX_TENSORS];
 static uint32_t n_tensors;

@@ -46,7 +46,7 @@ extern uint8_t __data_start[], _end[]; /* the linker's */
 
 static struct {
     struct cuda_api cu;
-    struct launch launch;
+    struct gpu_launch launch;
     cu_ptr arena;
     uint64_t arena_bytes;
     uint8_t *stage; /* as many */

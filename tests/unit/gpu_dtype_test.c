@@ -17,10 +17,11 @@
 #include "runtime/core/half.h"
 #include "tests/unit/seeded.h"
 
-static struct reduction plan(enum dtype t, enum reduce_op op, double pre, double post)
+static struct gpu_reduction
+plan(enum dtype t, enum reduce_op op, double pre, double post)
 {
-    struct reduction_ask a = {t, t, op, pre, post, 3};
-    struct reduction r;
+    struct gpu_reduction_request a = {t, t, op, pre, post, 3};
+    struct gpu_reduction r;
 
     reduction_plan(&a, &r);
     return r;
@@ -40,7 +41,7 @@ static void one_call_is_enough_where_nccl_means_the_same(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct reduction r = plan(rows[i].t, rows[i].op, 1, 1);
+        struct gpu_reduction r = plan(rows[i].t, rows[i].op, 1, 1);
 
         assert_int_equal(r.nccl_dtype, rows[i].nccl_dtype);
         assert_int_equal(r.nccl_op, rows[i].nccl_op);
@@ -53,8 +54,8 @@ static void one_call_is_enough_where_nccl_means_the_same(void **state)
 
 static void a_compressed_sum_is_cast_both_ways(void **state)
 {
-    struct reduction_ask a = {DT_F64, DT_BF16, OP_AVERAGE, 1, 1, 4};
-    struct reduction r;
+    struct gpu_reduction_request a = {DT_F64, DT_BF16, OP_AVERAGE, 1, 1, 4};
+    struct gpu_reduction r;
 
     (void)state;
     reduction_plan(&a, &r);
@@ -64,7 +65,7 @@ static void a_compressed_sum_is_cast_both_ways(void **state)
     assert_int_equal(r.in, KERNEL_move_f64_bf16);
     assert_int_equal(r.out, KERNEL_move_bf16_f64);
     assert_true(r.needs_in && r.needs_out);
-    a = (struct reduction_ask){DT_F32, DT_F16, OP_AVERAGE, 2, 3, 4};
+    a = (struct gpu_reduction_request){DT_F32, DT_F16, OP_AVERAGE, 2, 3, 4};
     reduction_plan(&a, &r);
     assert_int_equal(r.in, KERNEL_move_f32_f16);
     assert_int_equal(r.nccl_op, 0);
@@ -74,7 +75,7 @@ static void a_compressed_sum_is_cast_both_ways(void **state)
 
 static void adasum_is_no_call_and_at_least_float32(void **state)
 {
-    struct reduction r = plan(DT_F16, OP_ADASUM, 1, 1);
+    struct gpu_reduction r = plan(DT_F16, OP_ADASUM, 1, 1);
 
     (void)state;
     assert_int_equal(r.nccl_op, REDUCTION_NO_NCCL);
@@ -231,7 +232,7 @@ static void move(enum dtype from,
     }
 }
 
-static void call(const struct reduction *r, uint64_t (*buf)[N_ELEMENTS], void *out)
+static void call(const struct gpu_reduction *r, uint64_t (*buf)[N_ELEMENTS], void *out)
 {
     for (size_t i = 0; i < N_ELEMENTS; i++) {
         int64_t v;
@@ -281,7 +282,7 @@ check(enum dtype t, enum reduce_op op, double pre, double post, struct seeded *r
     const struct kernel *k = kernel_for(op, t, false);
     const struct finish first = {pre, 1};
     const struct finish last = finish_of(t, op, post, N_MEMBERS);
-    struct reduction r = plan(t, op, pre, post);
+    struct gpu_reduction r = plan(t, op, pre, post);
 
     for (int m = 0; m < N_MEMBERS; m++) {
         const void *one = in[m];

@@ -30,7 +30,7 @@ static void both_sides_have_the_same_group(void **state)
             for (uint32_t me = 0; me < sizes[k]; me += 1 + sizes[k] / 50)
                 for (uint32_t s = 1; s < sizes[k]; s++) {
                     const uint32_t n = sizes[k];
-                    const struct exchange x = exchange_step(n, me, item, s);
+                    const struct gpu_exchange x = exchange_step(n, me, item, s);
 
                     assert_true(x.to < n && x.from < n && x.to != me);
                     assert_int_equal(exchange_step(n, x.to, item, s).from, me);
@@ -46,7 +46,7 @@ static void each_member_is_met_once(void **state)
 
     (void)state;
     for (uint32_t s = 1; s < MANY; s++) {
-        const struct exchange x = exchange_step(MANY, 77, 0, s);
+        const struct gpu_exchange x = exchange_step(MANY, 77, 0, s);
 
         to[x.to]++;
         from[x.from]++;
@@ -129,7 +129,7 @@ static int recv_from(void *p, size_t n, int dtype, int peer, nccl_comm nc, cu_st
 static void run_member(struct device *g, struct batch *b, uint32_t me)
 {
     struct comm c = {.g = g, .me = me, .n = N, .n_nc = 1, .state = COMM_READY};
-    struct post p = {.c = &c, .g = g, .batch = b};
+    struct gcoll_post p = {.c = &c, .g = g, .batch = b};
     struct batch_item items[ITEMS];
     AUTOFREE uint64_t *counts = mem_calloc((size_t)2 * ITEMS * N, sizeof(*counts));
     struct err err = ERR_INIT;

@@ -31,7 +31,7 @@ static struct {
  */
 
 int memory_take(
-    struct memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct err *err)
+    struct gpu_memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct err *err)
 {
     (void)m;
     (void)s;
@@ -42,7 +42,7 @@ int memory_take(
     return 0;
 }
 
-void memory_give(struct memory *m, cu_ptr p, cu_stream s)
+void memory_give(struct gpu_memory *m, cu_ptr p, cu_stream s)
 {
     (void)m;
     (void)s;
@@ -50,7 +50,7 @@ void memory_give(struct memory *m, cu_ptr p, cu_stream s)
     free((void *)(uintptr_t)p);
 }
 
-int scratch_pinned(struct scratch *sc, uint32_t bytes, void **ret, struct err *err)
+int scratch_pinned(struct gpu_scratch *sc, uint32_t bytes, void **ret, struct err *err)
 {
     static uint8_t pinned[4096];
     (void)sc;
@@ -60,7 +60,7 @@ int scratch_pinned(struct scratch *sc, uint32_t bytes, void **ret, struct err *e
     return 0;
 }
 
-int scratch_pinned_sent(struct scratch *sc, cu_stream s, struct err *err)
+int scratch_pinned_sent(struct gpu_scratch *sc, cu_stream s, struct err *err)
 {
     (void)sc;
     (void)s;

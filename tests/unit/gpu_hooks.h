@@ -31,19 +31,19 @@ static inline int die_entry(void *arg)
     return CU_ILLEGAL_ADDRESS;
 }
 
-static inline int hook_run(struct device *g, struct job *job, struct err *err)
+static inline int hook_run(struct device *g, struct gpu_job *job, struct err *err)
 {
     struct step *s = job->extra;
 
     if (s->may_hang || s->sleeps)
-        (void)launcher_goes(&g->launcher,
-                            s->sleeps ? LAUNCHER_OUTSIDE : LAUNCHER_WAITING);
+        (void)launcher_move_to(&g->launcher,
+                               s->sleeps ? LAUNCHER_OUTSIDE : LAUNCHER_WAITING);
     seen.order[seen.n_run % 64] = (int)job->ticket; /* it is there */
     while (s->sleeps && g->life != GPU_ENDED)
         usleep(50);
     while (s->blocks && *s->blocks && !(s->is_polite && !gpu_runs(g)))
         usleep(50);
-    seen.was_let = launcher_goes(&g->launcher, LAUNCHER_INSIDE);
+    seen.was_let = launcher_move_to(&g->launcher, LAUNCHER_INSIDE);
     seen.n_run++;
     if (s->fails)
         return gpu_name_rank(g, err_set(err, s->fails, "it failed"), err);
@@ -54,7 +54,7 @@ static inline int hook_run(struct device *g, struct job *job, struct err *err)
     return 0;
 }
 
-static inline void hook_drop(struct device *g, struct job *job)
+static inline void hook_drop(struct device *g, struct gpu_job *job)
 {
     (void)g;
     (void)job;
@@ -111,7 +111,7 @@ push(struct device *g, struct step s, struct device_event *ready)
     static uint64_t ticket;
     struct batch_item item = {.ready = ready};
     struct batch batch = {.items = &item, .n_items = 1};
-    struct job *job = job_new(JOB_BATCH, &batch, NULL, NULL, sizeof(s));
+    struct gpu_job *job = job_new(JOB_BATCH, &batch, NULL, NULL, sizeof(s));
     struct device_event *done;
     struct err err = ERR_INIT;
 

@@ -228,7 +228,7 @@ static const struct cuda_api api = {.version = 11040,
                                     .launch = launch_fake};
 static const uint32_t parts[] = {90, 1070, 0};
 
-static int init(struct launch *l, int sm, bool wants_ptx, struct err *err)
+static int init(struct gpu_launch *l, int sm, bool wants_ptx, struct err *err)
 {
     static struct made m;
     m = make(parts);
@@ -244,7 +244,7 @@ static int driver_reset(void **state)
 
 static void launches_with_a_bounded_grid(void **state)
 {
-    struct launch l;
+    struct gpu_launch l;
     struct err err = ERR_INIT;
     struct args_move a = {.chunks = 4711, .n = 5000, .divisor = 1, .scale = 0.5};
     (void)state;
@@ -271,7 +271,7 @@ static void launches_with_a_bounded_grid(void **state)
 
 static void driver_that_refuses_the_cubin_gets_ptx(void **state)
 {
-    struct launch l;
+    struct gpu_launch l;
     struct err err = ERR_INIT;
     (void)state;
     driver.cubin_result = CU_NO_BINARY;
@@ -287,7 +287,7 @@ static void driver_that_refuses_the_cubin_gets_ptx(void **state)
 
 static void what_does_not_fit_is_a_sentence(void **state)
 {
-    struct launch l;
+    struct gpu_launch l;
     struct err err = ERR_INIT;
     struct made none = make((const uint32_t[]){0});
     (void)state;

@@ -27,7 +27,7 @@ static void job_waits_for_all_events(void **state)
         items[i].ready = all[2 * i];
         items[i].given = all[2 * i + 1];
     }
-    struct job *job = job_new(JOB_BATCH, &batch, NULL, NULL, 100);
+    struct gpu_job *job = job_new(JOB_BATCH, &batch, NULL, NULL, 100);
     assert_non_null(job);
     assert_int_equal(job->n_ready, 8);
     memset(job->extra, 0xff, 100);
@@ -67,7 +67,7 @@ static void job_is_one_copy_of_all(void **state)
     assert_non_null(plans);
     memset(plans, 3, 5 * sizeof(*plans));
     struct batch batch = {.items = items, .n_items = 5, .root = 3};
-    struct job *job = job_new(JOB_CODEC, &batch, names, plans, 100);
+    struct gpu_job *job = job_new(JOB_CODEC, &batch, names, plans, 100);
     assert_non_null(job);
     assert_int_equal(job->n_ready, 2);
     assert_ptr_equal(job->ready[0], a);
@@ -229,7 +229,7 @@ static void a_failing_job_breaks_the_device(void **state)
     /* or it had no processor for half a second */
     assert_true(seen.was_quiet || g->launcher.at == LAUNCHER_BARRED);
     assert_true(seen.n_woken > 0);
-    struct job *job = job_new(JOB_BATCH, NULL, NULL, NULL, sizeof(struct step));
+    struct gpu_job *job = job_new(JOB_BATCH, NULL, NULL, NULL, sizeof(struct step));
     assert_int_equal(launcher_push(&g->launcher, job, &err), -ECONNABORTED);
     job_free(job);
     assert_int_equal(gpu_record(g, NULL, &good->next, &err), -ECONNABORTED);
@@ -245,7 +245,7 @@ static void close_of_a_set_that_fails_breaks_nothing(void **state)
 
     (void)state;
     struct device *g = open_one();
-    struct job *job = job_new(JOB_CLOSE, NULL, NULL, NULL, sizeof(struct step));
+    struct gpu_job *job = job_new(JOB_CLOSE, NULL, NULL, NULL, sizeof(struct step));
     ((struct step *)job->extra)->fails = -EIO;
     assert_int_equal(launcher_push(&g->launcher, job, &err), 0);
     assert_int_equal(launcher_drain(&g->launcher, UINT64_MAX), 0);
@@ -540,7 +540,8 @@ static void no_job_is_lost_in_an_abort(void **state)
         assert_int_equal(pthread_create(&thread, NULL, abort_soon, g), 0);
         while (n < 64) {
             struct err err = ERR_INIT;
-            struct job *job = job_new(JOB_BATCH, NULL, NULL, NULL, sizeof(struct step));
+            struct gpu_job *job =
+                job_new(JOB_BATCH, NULL, NULL, NULL, sizeof(struct step));
             job->stream = g->streams[0];
             INSIDE(g, assert_int_equal(event_new(g->events, &e[n], &err), 0));
             job->done = event_ref(e[n]);

@@ -45,7 +45,7 @@ struct bench { /* of one member */
     void *arena;                      /* on the device */
     uint64_t bytes;                   /* of it that are looked at */
     uint8_t before[ARENA], after[ARENA];
-    struct launch launch;
+    struct gpu_launch launch;
     struct tables tables;
 };
 

@@ -363,7 +363,7 @@ static int repeated(struct device *g, struct backend *m, struct party *p, char *
 
 /* --- cases --- */
 
-static int coll_hook(struct device *g, struct job *job, struct err *err)
+static int coll_hook(struct device *g, struct gpu_job *job, struct err *err)
 {
     return job->kind == JOB_BATCH ? gcoll_run(g, job, err) : comm_run(g, job, err);
 }

@@ -61,7 +61,7 @@ static inline void meet_all(struct party *p, unsigned k)
 
 struct sum_call {
     struct comm *c;
-    struct job *job;
+    struct gpu_job *job;
 };
 
 static int call_sums(void *arg, nccl_comm nc, struct err *err)
@@ -79,7 +79,7 @@ static int call_sums(void *arg, nccl_comm nc, struct err *err)
 }
 
 /* Batches are sums of float32, one call a tensor. */
-static int case_run(struct device *g, struct job *job, struct err *err)
+static int case_run(struct device *g, struct gpu_job *job, struct err *err)
 {
     struct sum_call s = {job->comm, job};
 
@@ -87,7 +87,7 @@ static int case_run(struct device *g, struct job *job, struct err *err)
         return comm_run(g, job, err);
     if (job->comm->n_nc == 0)
         return 0;
-    return comm_group(job->comm, job->stream_index, call_sums, &s, err);
+    return comm_run_group(job->comm, job->stream_index, call_sums, &s, err);
 }
 
 static const struct gpu_hooks case_hooks = {

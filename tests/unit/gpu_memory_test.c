@@ -15,8 +15,8 @@ static struct {
     cu_ctx ctx;
     cu_stream a, b;
     struct event_pool *events;
-    struct memory *memory;
-    struct scratch scratch;
+    struct gpu_memory *memory;
+    struct gpu_scratch scratch;
 } t;
 
 static void begin(const char *nopool)

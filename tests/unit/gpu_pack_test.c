@@ -22,10 +22,10 @@ static struct {
     cu_ctx ctx;
     cu_stream s;
     struct event_pool *events;
-    struct memory *memory;
-    struct scratch scratch;
+    struct gpu_memory *memory;
+    struct gpu_scratch scratch;
     struct tables tables;
-    struct launch launch;
+    struct gpu_launch launch;
     pthread_mutex_t whole; /* zero */
     struct graphs graphs;
 } t;

@@ -20,7 +20,7 @@ static int take_result, copy_result;
 static uint64_t most_pinned;
 
 int memory_take(
-    struct memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct err *err)
+    struct gpu_memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct err *err)
 {
     (void)m;
     (void)s;
@@ -31,7 +31,7 @@ int memory_take(
     return 0;
 }
 
-void memory_give(struct memory *m, cu_ptr p, cu_stream s)
+void memory_give(struct gpu_memory *m, cu_ptr p, cu_stream s)
 {
     (void)m;
     (void)s;
@@ -39,7 +39,7 @@ void memory_give(struct memory *m, cu_ptr p, cu_stream s)
     free((void *)(uintptr_t)p);
 }
 
-int scratch_pinned(struct scratch *sc, uint32_t bytes, void **ret, struct err *err)
+int scratch_pinned(struct gpu_scratch *sc, uint32_t bytes, void **ret, struct err *err)
 {
     (void)sc;
     (void)err;
@@ -52,7 +52,7 @@ int scratch_pinned(struct scratch *sc, uint32_t bytes, void **ret, struct err *e
     return 0;
 }
 
-int scratch_pinned_sent(struct scratch *sc, cu_stream s, struct err *err)
+int scratch_pinned_sent(struct gpu_scratch *sc, cu_stream s, struct err *err)
 {
     (void)sc;
     (void)s;

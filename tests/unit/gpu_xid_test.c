@@ -54,7 +54,7 @@ static struct device *open_heard(void)
 {
     struct device *g = open_one();
 
-    assert_true(xids_hear(g->xids, LONG_NS));
+    assert_true(xids_query(g->xids, LONG_NS));
     return g;
 }
 
@@ -73,7 +73,7 @@ static void break_after(const int *xids, char *ret, size_t size_bytes)
 
     for (bool is_fatal = false; *xids; xids++) {
         hear(*xids);
-        assert_true(xids_hear(g->xids, LONG_NS));
+        assert_true(xids_query(g->xids, LONG_NS));
         is_fatal |= *xids == 79;
         assert_int_equal(xids_are_fatal(g->xids), is_fatal);
     }
@@ -91,7 +91,7 @@ static void a_gpu_that_is_lost_has_fallen_off_the_bus(void **state)
 
     (void)state;
     hear(-1);
-    assert_true(xids_hear(g->xids, LONG_NS));
+    assert_true(xids_query(g->xids, LONG_NS));
     assert_true(xids_are_fatal(g->xids));
     gpu_broken(g, "NCCL failed");
     hear(0);
@@ -157,7 +157,7 @@ static void an_xid_is_told_though_nvml_hangs_now(void **state)
 
     (void)state;
     hear(31);
-    assert_true(xids_hear(g->xids, LONG_NS));
+    assert_true(xids_query(g->xids, LONG_NS));
     (void)hang(1);
     gpu_broken(g, "NCCL failed");
     (void)hang(0);

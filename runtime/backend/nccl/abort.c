@@ -22,7 +22,7 @@
 
 /* --- looking --- */
 
-static int look(struct comm *c, struct err *err)
+static int comm_check_async(struct comm *c, struct err *err)
 {
     struct device *g = c->g;
     const int state = atomic_load_explicit(&c->state, memory_order_acquire);
@@ -52,27 +52,27 @@ int comms_look(struct device *g, struct err *err)
 
     (void)pthread_mutex_lock(&g->lock);
     for (struct comm *c = g->comms; c && !rc; c = c->next)
-        rc = look(c, err);
+        rc = comm_check_async(c, err);
     (void)pthread_mutex_unlock(&g->lock);
     return rc;
 }
 
 /* --- aborting --- */
 
-struct aborts { /* of one device; counted: a thread may outlive all else */
+struct comm_aborts { /* of one device; counted: a thread may outlive all else */
     const struct nccl_api *nccl;
     _Atomic uint32_t refs;
     _Atomic uint32_t left; /* a futex word */
     nccl_comm **own;       /* [n_own]: the launcher's; a split may write there late */
     size_t n_own, n;
     struct abort_one {
-        struct aborts *all;
+        struct comm_aborts *all;
         nccl_comm nc;
         bool is_kept; /* to be revoked; false: it is aborted, or could not be */
     } v[];
 };
 
-static void unref(struct aborts *a)
+static void aborts_unref(struct comm_aborts *a)
 {
     if (atomic_fetch_sub(&a->refs, 1) == 1)
         mem_free(a);
@@ -92,22 +92,22 @@ static bool revoke_comm(const struct nccl_api *nccl, nccl_comm nc)
     return rc == NCCL_OK;
 }
 
-static void ended(struct aborts *a)
+static void aborts_count_ended(struct comm_aborts *a)
 {
     (void)atomic_fetch_sub(&a->left, 1);
     futex_wake(&a->left);
-    unref(a);
+    aborts_unref(a);
 }
 
 static void *abort_main(void *arg)
 {
     struct abort_one *one = arg;
-    struct aborts *a = one->all;
+    struct comm_aborts *a = one->all;
 
     one->is_kept = one->is_kept && revoke_comm(a->nccl, one->nc);
     if (!one->is_kept)
         (void)a->nccl->abort(one->nc); /* nobody could do more about a failure */
-    ended(a);
+    aborts_count_ended(a);
     return NULL;
 }
 
@@ -115,7 +115,7 @@ static void *abort_main(void *arg)
  * writes its child's handle. */
 static void *abort_own(void *arg)
 {
-    struct aborts *a = arg;
+    struct comm_aborts *a = arg;
 
     for (size_t i = 0; i < a->n_own; i++) {
         nccl_comm nc = __atomic_exchange_n(a->own[i], NULL, __ATOMIC_ACQ_REL);
@@ -123,11 +123,11 @@ static void *abort_own(void *arg)
         if (nc)
             (void)a->nccl->abort(nc);
     }
-    ended(a);
+    aborts_count_ended(a);
     return NULL;
 }
 
-static void add(struct aborts *a, nccl_comm nc, bool is_kept)
+static void aborts_add(struct comm_aborts *a, nccl_comm nc, bool is_kept)
 {
     struct abort_one *one = &a->v[a->n++];
 
@@ -142,7 +142,7 @@ static bool is_unfinished(int state)
 }
 
 /* To the launcher's; the parent of a split comes first. */
-static void add_own(struct comm *c, int state, struct aborts *a)
+static void aborts_add_own(struct comm *c, int state, struct comm_aborts *a)
 {
     nccl_comm *v[GPU_MAX_STREAMS + 1];
     size_t n = 0;
@@ -159,7 +159,8 @@ static void add_own(struct comm *c, int state, struct aborts *a)
 }
 
 /* The watcher's from here on: its handles go into a->v, or a->own. */
-static void take_over(struct comm *c, struct aborts *a, bool is_out, bool may_keep)
+static void
+comm_take_over(struct comm *c, struct comm_aborts *a, bool is_out, bool may_keep)
 {
     int state = atomic_load_explicit(&c->state, memory_order_acquire);
     int to;
@@ -173,21 +174,21 @@ static void take_over(struct comm *c, struct aborts *a, bool is_out, bool may_ke
     } while (!atomic_compare_exchange_weak_explicit(
         &c->state, &state, to, memory_order_acq_rel, memory_order_acquire));
     if (to == COMM_ABORTING && is_out && is_unfinished(state)) {
-        add_own(c, state, a);
+        aborts_add_own(c, state, a);
         return;
     }
     if (to == COMM_ABORTING && c->parked && c->parked->nc)
-        add(a, TAKE(c->parked->nc), false);
+        aborts_add(a, TAKE(c->parked->nc), false);
     for (uint32_t i = 0; i < c->n_nc && to != COMM_DEAD; i++) {
         /* a split's child is written by a thread of NCCL */
         nccl_comm nc = __atomic_load_n(&c->nc[i], __ATOMIC_ACQUIRE);
 
         if (nc)
-            add(a, nc, to == COMM_REVOKING);
+            aborts_add(a, nc, to == COMM_REVOKING);
     }
 }
 
-static struct aborts *take_all(struct device *g, bool is_quiet)
+static struct comm_aborts *aborts_take_all(struct device *g, bool is_quiet)
 {
     /* One that sleeps outside of NCCL goes in no more, and wakes up soon. */
     const bool is_out = is_quiet || g->launcher.barred_at == LAUNCHER_OUTSIDE;
@@ -196,19 +197,19 @@ static struct aborts *take_all(struct device *g, bool is_quiet)
     (void)pthread_mutex_lock(&g->lock);
     for (struct comm *c = g->comms; c; c = c->next)
         n += GPU_MAX_STREAMS + 1;
-    struct aborts *a =
+    struct comm_aborts *a =
         mem_zalloc(sizeof(*a) + n * (sizeof(a->v[0]) + sizeof(a->own[0])));
     if (a)
         a->own = (nccl_comm **)(void *)(a->v + n);
     for (struct comm *c = g->comms; c && a; c = c->next)
-        take_over(c, a, is_out, is_quiet && park_wants(g, c));
+        comm_take_over(c, a, is_out, is_quiet && park_wants(g, c));
     (void)pthread_mutex_unlock(&g->lock);
     if (a)
         a->nccl = g->nccl;
     return a;
 }
 
-static void change(struct comm *c, enum comm_state from, enum comm_event e)
+static void comm_change_state(struct comm *c, enum comm_state from, enum comm_event e)
 {
     int state = (int)from;
 
@@ -217,14 +218,14 @@ static void change(struct comm *c, enum comm_state from, enum comm_event e)
                                                   memory_order_acquire);
 }
 
-static void mark_ended(struct device *g, const struct aborts *a)
+static void comms_mark_ended(struct device *g, const struct comm_aborts *a)
 {
     const bool is_kept = a->n == 1 && a->n_own == 0 && a->v[0].is_kept;
 
     (void)pthread_mutex_lock(&g->lock);
     for (struct comm *c = g->comms; c; c = c->next) {
-        change(c, COMM_REVOKING, is_kept ? COMM_EV_OK : COMM_EV_STOP);
-        change(c, COMM_ABORTING, COMM_EV_ENDED);
+        comm_change_state(c, COMM_REVOKING, is_kept ? COMM_EV_OK : COMM_EV_STOP);
+        comm_change_state(c, COMM_ABORTING, COMM_EV_ENDED);
     }
     (void)pthread_mutex_unlock(&g->lock);
 }
@@ -246,7 +247,7 @@ static void free_graphs(struct device *g)
     } while (v);
 }
 
-static void begin(void *(*fn)(void *arg), void *arg)
+static void thread_run_detached(void *(*fn)(void *arg), void *arg)
 {
     pthread_t t;
 
@@ -259,7 +260,7 @@ static void begin(void *(*fn)(void *arg), void *arg)
 void comms_abort(struct device *g, bool is_quiet)
 {
     const uint64_t deadline_ns = clock_now_ns() + ABORT_NS;
-    struct aborts *a = take_all(g, is_quiet);
+    struct comm_aborts *a = aborts_take_all(g, is_quiet);
     uint32_t left;
 
     /* where it is not quiet, the launcher may be using them */
@@ -273,12 +274,12 @@ void comms_abort(struct device *g, bool is_quiet)
     if (a->n_own > 0 && g->nccl->version < NCCL_JOB_FREE)
         launcher_lend(&g->launcher, abort_own, a);
     else if (a->n_own > 0)
-        begin(abort_own, a);
+        thread_run_detached(abort_own, a);
     for (size_t i = 0; i < a->n; i++)
-        begin(abort_main, &a->v[i]);
+        thread_run_detached(abort_main, &a->v[i]);
     while ((left = atomic_load(&a->left)) > 0 && futex_left(deadline_ns) > 0)
         futex_wait(&a->left, left, futex_left(deadline_ns));
     if (left == 0)
-        mark_ended(g, a);
-    unref(a);
+        comms_mark_ended(g, a);
+    aborts_unref(a);
 }

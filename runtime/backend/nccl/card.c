@@ -22,24 +22,24 @@
 
 /* --- wire form --- */
 
-struct cursor { /* over GPU_CARD_BYTES, which hold all fields */
+struct card_cursor { /* over GPU_CARD_BYTES, which hold all fields */
     uint8_t *p;
 };
 
-static void put(struct cursor *c, uint64_t v, size_t n_bytes)
+static void cursor_put(struct card_cursor *c, uint64_t v, size_t n_bytes)
 {
     for (size_t i = 0; i < n_bytes; i++)
         *c->p++ = (uint8_t)(v >> 8 * i);
 }
 
-static void put_bytes(struct cursor *c, const void *p, size_t n)
+static void cursor_put_bytes(struct card_cursor *c, const void *p, size_t n)
 {
     memcpy(c->p, p, n);
     c->p += n;
 }
 
 /* The text and zeros: what lies behind its NUL does not travel. */
-static void put_text(struct cursor *c, const char *s, size_t n)
+static void cursor_put_text(struct card_cursor *c, const char *s, size_t n)
 {
     size_t len = strnlen(s, n - 1);
 
@@ -49,34 +49,34 @@ static void put_text(struct cursor *c, const char *s, size_t n)
 
 void gpu_card_write(const struct gpu_card *c, uint8_t ret[GPU_CARD_BYTES])
 {
-    struct cursor at = {ret};
+    struct card_cursor at = {ret};
 
     memset(ret, 0, GPU_CARD_BYTES);
-    put(&at, c->version, 4);
-    put(&at, (uint32_t)c->nccl, 4);
-    put(&at, (uint32_t)c->driver, 4);
-    put_bytes(&at, c->uuid, sizeof(c->uuid));
-    put(&at, c->host_hash, 8);
-    put(&at, c->direct_bytes, 8);
-    put(&at, c->uses_graphs, 1);
-    put(&at, c->registers, 1);
-    put(&at, c->is_deterministic, 1);
-    put(&at, c->n_streams, 1);
-    put(&at, c->may_share_gpu, 1);
-    put(&at, c->has_graphs, 1);
-    put_bytes(&at, c->parked_id, sizeof(c->parked_id));
-    put(&at, c->parked_rank, 4);
-    put(&at, c->parked_size, 4);
-    put_text(&at, c->gpu, sizeof(c->gpu));
-    put_text(&at, c->problem, sizeof(c->problem));
+    cursor_put(&at, c->version, 4);
+    cursor_put(&at, (uint32_t)c->nccl, 4);
+    cursor_put(&at, (uint32_t)c->driver, 4);
+    cursor_put_bytes(&at, c->uuid, sizeof(c->uuid));
+    cursor_put(&at, c->host_hash, 8);
+    cursor_put(&at, c->direct_bytes, 8);
+    cursor_put(&at, c->uses_graphs, 1);
+    cursor_put(&at, c->registers, 1);
+    cursor_put(&at, c->is_deterministic, 1);
+    cursor_put(&at, c->n_streams, 1);
+    cursor_put(&at, c->may_share_gpu, 1);
+    cursor_put(&at, c->has_graphs, 1);
+    cursor_put_bytes(&at, c->parked_id, sizeof(c->parked_id));
+    cursor_put(&at, c->parked_rank, 4);
+    cursor_put(&at, c->parked_size, 4);
+    cursor_put_text(&at, c->gpu, sizeof(c->gpu));
+    cursor_put_text(&at, c->problem, sizeof(c->problem));
 }
 
-struct reader {
+struct card_reader {
     const uint8_t *p;
     bool is_bad;
 };
 
-static uint64_t get(struct reader *r, size_t n_bytes)
+static uint64_t reader_get(struct card_reader *r, size_t n_bytes)
 {
     uint64_t v = 0;
 
@@ -85,32 +85,32 @@ static uint64_t get(struct reader *r, size_t n_bytes)
     return v;
 }
 
-static bool get_bool(struct reader *r)
+static bool reader_get_bool(struct card_reader *r)
 {
-    uint64_t v = get(r, 1);
+    uint64_t v = reader_get(r, 1);
 
     r->is_bad |= v > 1;
     return v == 1;
 }
 
-static void get_bytes(struct reader *r, void *ret, size_t n)
+static void reader_get_bytes(struct card_reader *r, void *ret, size_t n)
 {
     memcpy(ret, r->p, n);
     r->p += n;
 }
 
 /* Ends in NUL, zeros behind it, printable: it goes into sentences and logs. */
-static void get_text(struct reader *r, char *ret, size_t n)
+static void reader_get_text(struct card_reader *r, char *ret, size_t n)
 {
     size_t len = strnlen((const char *)r->p, n);
 
     for (size_t i = 0; i < n; i++)
         r->is_bad |= i < len ? r->p[i] < ' ' || r->p[i] == 0x7f : r->p[i] != 0;
     r->is_bad |= len == n;
-    get_bytes(r, ret, n);
+    reader_get_bytes(r, ret, n);
 }
 
-static bool is_zero(const uint8_t *p, size_t n)
+static bool bytes_are_zero(const uint8_t *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (p[i])
@@ -122,34 +122,35 @@ int gpu_card_read(const uint8_t p[GPU_CARD_BYTES],
                   struct gpu_card *ret,
                   struct err *err)
 {
-    struct reader r = {p, false};
-    struct gpu_card c = {.version = (uint32_t)get(&r, 4)};
+    struct card_reader r = {p, false};
+    struct gpu_card c = {.version = (uint32_t)reader_get(&r, 4)};
 
     if (c.version != GPU_CARD_VERSION) {
         *ret = c;
         return 0;
     }
-    c.nccl = (int32_t)(uint32_t)get(&r, 4);
-    c.driver = (int32_t)(uint32_t)get(&r, 4);
-    get_bytes(&r, c.uuid, sizeof(c.uuid));
-    c.host_hash = get(&r, 8);
-    c.direct_bytes = get(&r, 8);
-    c.uses_graphs = get_bool(&r);
-    c.registers = get_bool(&r);
-    c.is_deterministic = get_bool(&r);
-    c.n_streams = (uint8_t)get(&r, 1);
-    c.may_share_gpu = get_bool(&r);
-    c.has_graphs = get_bool(&r);
-    get_bytes(&r, c.parked_id, sizeof(c.parked_id));
-    c.parked_rank = (uint32_t)get(&r, 4);
-    c.parked_size = (uint32_t)get(&r, 4);
-    get_text(&r, c.gpu, sizeof(c.gpu));
-    get_text(&r, c.problem, sizeof(c.problem));
-    if (c.parked_size ? c.parked_rank >= c.parked_size
-                      : c.parked_rank || !is_zero(c.parked_id, sizeof(c.parked_id)))
+    c.nccl = (int32_t)(uint32_t)reader_get(&r, 4);
+    c.driver = (int32_t)(uint32_t)reader_get(&r, 4);
+    reader_get_bytes(&r, c.uuid, sizeof(c.uuid));
+    c.host_hash = reader_get(&r, 8);
+    c.direct_bytes = reader_get(&r, 8);
+    c.uses_graphs = reader_get_bool(&r);
+    c.registers = reader_get_bool(&r);
+    c.is_deterministic = reader_get_bool(&r);
+    c.n_streams = (uint8_t)reader_get(&r, 1);
+    c.may_share_gpu = reader_get_bool(&r);
+    c.has_graphs = reader_get_bool(&r);
+    reader_get_bytes(&r, c.parked_id, sizeof(c.parked_id));
+    c.parked_rank = (uint32_t)reader_get(&r, 4);
+    c.parked_size = (uint32_t)reader_get(&r, 4);
+    reader_get_text(&r, c.gpu, sizeof(c.gpu));
+    reader_get_text(&r, c.problem, sizeof(c.problem));
+    if (c.parked_size
+            ? c.parked_rank >= c.parked_size
+            : c.parked_rank || !bytes_are_zero(c.parked_id, sizeof(c.parked_id)))
         r.is_bad = true;
     if (r.is_bad || c.parked_size > GPU_CARD_MAX_PARKED
-        || !is_zero(r.p, (size_t)(p + GPU_CARD_BYTES - r.p)))
+        || !bytes_are_zero(r.p, (size_t)(p + GPU_CARD_BYTES - r.p)))
         return err_set(err, -EPROTO,
                        "a member tells about its GPU in a form that is not ours");
     *ret = c;
@@ -175,14 +176,14 @@ const char *gpu_uuid_text(const uint8_t uuid[16], char buf[48])
     return buf;
 }
 
-struct judge {
+struct card_judge {
     const struct gpu_card *v;
     const uint32_t *ranks;
     const char *const *hosts;
     uint32_t n;
 };
 
-static const char *host_of(const struct judge *j, uint32_t i, char buf[96])
+static const char *judge_host_text(const struct card_judge *j, uint32_t i, char buf[96])
 {
     buf[0] = '\0';
     if (j->hosts && j->hosts[i])
@@ -190,7 +191,7 @@ static const char *host_of(const struct judge *j, uint32_t i, char buf[96])
     return buf;
 }
 
-static int judge_problems(const struct judge *j, struct err *err)
+static int judge_problems(const struct card_judge *j, struct err *err)
 {
     char host[96];
 
@@ -206,11 +207,11 @@ static int judge_problems(const struct judge *j, struct err *err)
     for (uint32_t i = 0; i < j->n; i++)
         if (j->v[i].problem[0])
             return err_set(err, -ENODEV, "rank %u%s cannot move tensors on GPUs: %s",
-                           j->ranks[i], host_of(j, i, host), j->v[i].problem);
+                           j->ranks[i], judge_host_text(j, i, host), j->v[i].problem);
     return 0;
 }
 
-static int judge_versions(const struct judge *j, struct err *err)
+static int judge_versions(const struct card_judge *j, struct err *err)
 {
     char a[24], b[24], host_a[96], host_b[96];
 
@@ -219,13 +220,14 @@ static int judge_versions(const struct judge *j, struct err *err)
             return err_set(err, -ENOTSUP,
                            "rank %u%s has NCCL %s and rank %u%s %s; all need the same: "
                            "install one, or name one by HVD_NCCL_LIB",
-                           j->ranks[0], host_of(j, 0, host_a),
+                           j->ranks[0], judge_host_text(j, 0, host_a),
                            nccl_version_text(j->v[0].nccl, a), j->ranks[i],
-                           host_of(j, i, host_b), nccl_version_text(j->v[i].nccl, b));
+                           judge_host_text(j, i, host_b),
+                           nccl_version_text(j->v[i].nccl, b));
     return 0;
 }
 
-static bool all_may_share(const struct judge *j)
+static bool judge_all_may_share(const struct card_judge *j)
 {
     for (uint32_t i = 0; i < j->n; i++)
         if (!j->v[i].may_share_gpu)
@@ -233,16 +235,16 @@ static bool all_may_share(const struct judge *j)
     return true;
 }
 
-static int judge_gpus(const struct judge *j, struct err *err)
+static int judge_gpus(const struct card_judge *j, struct err *err)
 {
     char uuid[48], host[96];
 
-    if (all_may_share(j))
+    if (judge_all_may_share(j))
         return 0;
     for (uint32_t i = 0; i < j->n; i++) {
         const struct gpu_card *a = &j->v[i];
 
-        if (is_zero(a->uuid, sizeof(a->uuid)))
+        if (bytes_are_zero(a->uuid, sizeof(a->uuid)))
             continue;
         for (uint32_t k = i + 1; k < j->n; k++) {
             const struct gpu_card *b = &j->v[k];
@@ -251,7 +253,7 @@ static int judge_gpus(const struct judge *j, struct err *err)
                 && memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0)
                 return err_set(err, -EBUSY, "ranks %u and %u use the same GPU %s%s; %s",
                                j->ranks[i], j->ranks[k], gpu_uuid_text(a->uuid, uuid),
-                               host_of(j, i, host),
+                               judge_host_text(j, i, host),
                                strstr(a->gpu, " MIG ")
                                    ? "of MIG instances a process sees the first of its "
                                      "CUDA_VISIBLE_DEVICES only: give each rank a list "
@@ -264,7 +266,7 @@ static int judge_gpus(const struct judge *j, struct err *err)
 }
 
 /* Were all in one parked communicator, in this order, and not alone? */
-static bool is_remainder(const struct judge *j)
+static bool judge_is_remainder(const struct card_judge *j)
 {
     const struct gpu_card *a = &j->v[0];
 
@@ -281,7 +283,8 @@ static bool is_remainder(const struct judge *j)
     return true;
 }
 
-static int find_excluded(const struct judge *j, struct comm_terms *t, struct err *err)
+static int
+judge_find_excluded(const struct card_judge *j, struct comm_terms *t, struct err *err)
 {
     const uint32_t size = j->v[0].parked_size;
     uint32_t k = 0;
@@ -304,7 +307,7 @@ int gpu_cards_judge(const struct gpu_card *v,
                     struct comm_terms *ret,
                     struct err *err)
 {
-    const struct judge j = {v, ranks, hosts, n};
+    const struct card_judge j = {v, ranks, hosts, n};
     int rc = judge_problems(&j, err);
 
     if (!rc)
@@ -314,7 +317,7 @@ int gpu_cards_judge(const struct gpu_card *v,
     if (rc)
         return rc;
     struct comm_terms t = {
-        .how = is_remainder(&j) ? COMM_SHRINK : COMM_FRESH,
+        .how = judge_is_remainder(&j) ? COMM_SHRINK : COMM_FRESH,
         .direct_bytes = v[0].direct_bytes,
         .uses_graphs = v[0].uses_graphs,
         .registers = v[0].registers,
@@ -327,7 +330,7 @@ int gpu_cards_judge(const struct gpu_card *v,
     }
     t.n_streams = t.n_streams ? t.n_streams : 1;
     if (t.how == COMM_SHRINK)
-        rc = find_excluded(&j, &t, err);
+        rc = judge_find_excluded(&j, &t, err);
     if (rc)
         return rc;
     *ret = t;

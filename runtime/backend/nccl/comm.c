@@ -3,7 +3,7 @@
  * non-blocking: a call that is not over says ncclInProgress, and the launcher asks for
  * its end until the device is stopped, so that no failure finds it inside of NCCL.
  * Older ones block here, and may have to be left behind (abort.c). The launcher says
- * which of these it is in (launcher_goes): it naps outside, and what may take for ever
+ * which of these it is in (launcher_move_to): it naps outside, and what may take for ever
  * it enters and leaves by go(); whom the watcher has barred meanwhile that turns away.
  *
  * The state changes by compare and exchange alone: should the watcher have taken a
@@ -69,7 +69,7 @@ int comm_new(struct device *g,
 }
 
 /* Of what is still being aborted NCCL may write a handle. */
-static void release(struct comm *c)
+static void comm_release(struct comm *c)
 {
     if (atomic_load(&c->state) == COMM_ABORTING)
         return; /* it is leaked, with little else */
@@ -100,7 +100,7 @@ void comm_free(struct comm *c)
     (void)pthread_mutex_unlock(&g->lock);
     if (is_empty)
         atomic_store(&g->looks, false);
-    release(c);
+    comm_release(c);
 }
 
 void comms_free(struct device *g, uint64_t deadline_ns)
@@ -116,7 +116,7 @@ void comms_free(struct device *g, uint64_t deadline_ns)
 
 /* NCCL tells of an "unhandled cuda error" and not which; the driver repeats those after
  * which nothing works. */
-static void ask_driver(const struct device *g, struct err *err)
+static void driver_explain_error(const struct device *g, struct err *err)
 {
     struct gpu_scope scope;
 
@@ -132,7 +132,7 @@ int comm_name_async(const struct device *g, int rc, struct err *err)
 {
     char host[300];
 
-    ask_driver(g, err);
+    driver_explain_error(g, err);
 
     (void)err_prefix(err, "NCCL asynchronous error on rank %u%s, GPU %d (%s)",
                      g->config.rank, gpu_host_text(g, g->config.rank, host), g->ordinal,
@@ -142,7 +142,7 @@ int comm_name_async(const struct device *g, int rc, struct err *err)
 
 /* --- states --- */
 
-static int step(struct comm *c, enum comm_event e, struct err *err)
+static int comm_step(struct comm *c, enum comm_event e, struct err *err)
 {
     int from = atomic_load_explicit(&c->state, memory_order_acquire);
     int to = comm_next((enum comm_state)from, e);
@@ -158,33 +158,33 @@ static int step(struct comm *c, enum comm_event e, struct err *err)
 
 /* Out of COMM_READY: under the lock, so that the watcher is not looking at it, nor will
  * (it could free what a call has begun twice). */
-static int step_out(struct comm *c, enum comm_event e, struct err *err)
+static int comm_step_out(struct comm *c, enum comm_event e, struct err *err)
 {
     (void)pthread_mutex_lock(&c->g->lock);
-    int rc = step(c, e, err);
+    int rc = comm_step(c, e, err);
     (void)pthread_mutex_unlock(&c->g->lock);
     return rc;
 }
 
 /* Outside meanwhile, since a busy machine may wake us late. false: told to stop. */
-static bool nap(struct device *g, uint64_t began_ns)
+static bool launcher_nap(struct device *g, uint64_t began_ns)
 {
     const uint64_t ns = clock_now_ns() - began_ns;
     const struct timespec t = clock_timespec(ns < LONG_NS ? NAP_NS : LONG_NAP_NS);
 
-    (void)launcher_goes(&g->launcher, LAUNCHER_OUTSIDE); /* or it is told so below */
+    (void)launcher_move_to(&g->launcher, LAUNCHER_OUTSIDE); /* or it is told so below */
     if (ns < SPIN_NS)
         (void)sched_yield();
     else
         (void)nanosleep(&t, NULL); /* a signal may cut it: then we look earlier */
-    return launcher_goes(&g->launcher, LAUNCHER_INSIDE) && gpu_runs(g);
+    return launcher_move_to(&g->launcher, LAUNCHER_INSIDE) && gpu_runs(g);
 }
 
 /* Before and after a call of NCCL that may return at its end only (waits): the watcher
  * may abort what that is about, or has done so, and then we touch it no more. */
-static int go(struct comm *c, bool waits, struct err *err)
+static int launcher_enter_call(struct comm *c, bool waits, struct err *err)
 {
-    return launcher_goes(&c->g->launcher, waits ? LAUNCHER_WAITING : LAUNCHER_INSIDE)
+    return launcher_move_to(&c->g->launcher, waits ? LAUNCHER_WAITING : LAUNCHER_INSIDE)
                ? 0
                : err_set(err, -ECONNABORTED, "the communicator was given up");
 }
@@ -193,7 +193,7 @@ static int go(struct comm *c, bool waits, struct err *err)
  * begins another, on any communicator: NCCL 2.19 to 2.25 remembers the communicators of
  * the last one in the thread, and follows a wild pointer from there when another one is
  * used next. */
-static int take_up(const struct nccl_api *nccl, nccl_comm nc)
+static int nccl_take_up_job(const struct nccl_api *nccl, nccl_comm nc)
 {
     int n, result = NCCL_OK;
 
@@ -209,12 +209,12 @@ static int take_up(const struct nccl_api *nccl, nccl_comm nc)
 
 /* The end of what `call` began on nc with result rc. -ETIMEDOUT; -ECONNABORTED: told to
  * stop. */
-static int settle(struct comm *c,
-                  nccl_comm nc,
-                  const char *call,
-                  int rc,
-                  uint64_t deadline_ns,
-                  struct err *err)
+static int comm_settle(struct comm *c,
+                       nccl_comm nc,
+                       const char *call,
+                       int rc,
+                       uint64_t deadline_ns,
+                       struct err *err)
 {
     const struct nccl_api *nccl = c->g->nccl;
     const uint64_t began_ns = clock_now_ns();
@@ -223,14 +223,14 @@ static int settle(struct comm *c,
     while (rc == NCCL_IN_PROGRESS) {
         if (clock_now_ns() >= deadline_ns)
             return err_set(err, -ETIMEDOUT, "%s: timed out", call);
-        if (!nap(c->g, began_ns))
+        if (!launcher_nap(c->g, began_ns))
             return err_set(err, -ECONNABORTED, "%s: stopped", call);
         int asked = nccl->async_error(nc, &rc);
         if (asked != NCCL_OK)
             rc = asked;
     }
     if (was_begun && rc == NCCL_OK)
-        rc = take_up(nccl, nc);
+        rc = nccl_take_up_job(nccl, nc);
     return rc == NCCL_OK ? 0 : nccl_fail(nccl, nc, call, rc, err);
 }
 
@@ -274,12 +274,13 @@ static int explain_start(struct comm *c, nccl_comm nc, int rc, struct err *err)
 }
 
 /* It waits for ranks of the same host there, those that have died, too. */
-static int destroy(struct comm *c, nccl_comm nc, struct err *err)
+static int comm_destroy_one(struct comm *c, nccl_comm nc, struct err *err)
 {
     const struct nccl_api *nccl = c->g->nccl;
-    int rc = go(c, true, err), result = rc ? NCCL_OK : nccl->destroy(nc);
+    int rc = launcher_enter_call(c, true, err),
+        result = rc ? NCCL_OK : nccl->destroy(nc);
 
-    rc = rc ? rc : go(c, false, err);
+    rc = rc ? rc : launcher_enter_call(c, false, err);
     return rc || result == NCCL_OK || result == NCCL_IN_PROGRESS
                ? rc
                : nccl_fail(nccl, NULL, "ncclCommDestroy", result, err);
@@ -287,7 +288,7 @@ static int destroy(struct comm *c, nccl_comm nc, struct err *err)
 
 /* The survivors' communicator out of the parked one, which goes. Where it fails, the
  * watcher aborts both. */
-static int shrink(struct comm *c, uint64_t deadline_ns, struct err *err)
+static int comm_shrink(struct comm *c, uint64_t deadline_ns, struct err *err)
 {
     const struct nccl_api *nccl = c->g->nccl;
     nccl_comm from = c->parked->nc;
@@ -296,31 +297,32 @@ static int shrink(struct comm *c, uint64_t deadline_ns, struct err *err)
     nccl_config_init(&config, nccl->version, "hvd");
     int rc = nccl->shrink(from, (int *)c->terms.excluded, (int)c->terms.n_excluded,
                           &c->nc[0], &config, NCCL_SHRINK_DEFAULT);
-    rc = settle(c, from, "ncclCommShrink", birth_result(rc), deadline_ns, err);
+    rc = comm_settle(c, from, "ncclCommShrink", birth_result(rc), deadline_ns, err);
     if (!rc)
-        rc = settle(c, c->nc[0], "ncclCommShrink", NCCL_IN_PROGRESS, deadline_ns, err);
+        rc = comm_settle(c, c->nc[0], "ncclCommShrink", NCCL_IN_PROGRESS, deadline_ns,
+                         err);
     if (rc)
         return explain_start(c, from, rc, err);
     c->parked->nc = NULL;
-    return destroy(c, from, err);
+    return comm_destroy_one(c, from, err);
 }
 
 /* Until the parent's part is over. */
-static int split(struct comm *c,
-                 int color,
-                 nccl_comm *ret,
-                 struct nccl_config *config,
-                 uint64_t deadline_ns,
-                 struct err *err)
+static int comm_split_one(struct comm *c,
+                          int color,
+                          nccl_comm *ret,
+                          struct nccl_config *config,
+                          uint64_t deadline_ns,
+                          struct err *err)
 {
-    int rc = go(c, c->blocks, err);
+    int rc = launcher_enter_call(c, c->blocks, err);
     int result =
         rc ? NCCL_OK : c->g->nccl->split(c->nc[0], color, (int)c->me, ret, config);
 
-    rc = rc ? rc : go(c, false, err);
+    rc = rc ? rc : launcher_enter_call(c, false, err);
     return rc ? rc
-              : settle(c, c->nc[0], "ncclCommSplit", birth_result(result), deadline_ns,
-                       err);
+              : comm_settle(c, c->nc[0], "ncclCommSplit", birth_result(result),
+                            deadline_ns, err);
 }
 
 static int start_one(struct comm *c,
@@ -337,8 +339,8 @@ static int start_one(struct comm *c,
     int rc;
 
     if (i == 0 && c->terms.how == COMM_SHRINK)
-        return shrink(c, deadline_ns, err);
-    rc = go(c, i == 0 && !nccl->has_nonblocking, err);
+        return comm_shrink(c, deadline_ns, err);
+    rc = launcher_enter_call(c, i == 0 && !nccl->has_nonblocking, err);
     if (rc)
         return rc;
     nccl_config_init(&config, nccl->version, "hvd");
@@ -346,7 +348,7 @@ static int start_one(struct comm *c,
         config.split_share = 0;
     if (i > 0) { /* has_split: several want a later version still */
         call = "ncclCommSplit";
-        rc = split(c, 0, nc, &config, deadline_ns, err);
+        rc = comm_split_one(c, 0, nc, &config, deadline_ns, err);
         if (rc)
             return rc;
         rc = NCCL_IN_PROGRESS; /* the child's own state */
@@ -358,21 +360,21 @@ static int start_one(struct comm *c,
         rc = nccl->init(nc, n, s->id, me);
         c->blocks = true;
     }
-    if (go(c, false, err)) /* nothing is split off what was aborted */
+    if (launcher_enter_call(c, false, err)) /* nothing is split off what was aborted */
         return -ECONNABORTED;
     nccl_comm made = *nc; /* once: it is not ours any more when we are told to stop */
-    rc = settle(c, made, call, rc, deadline_ns, err);
+    rc = comm_settle(c, made, call, rc, deadline_ns, err);
     return rc ? explain_start(c, made, rc, err) : 0;
 }
 
 static int run_start(struct comm *c, const struct comm_start *s, struct err *err)
 {
     const uint64_t deadline_ns = clock_now_ns() + init_timeout(c->g);
-    int rc = step(c, COMM_EV_INIT, err);
+    int rc = comm_step(c, COMM_EV_INIT, err);
 
     for (uint32_t i = 0; i < c->n_nc && !rc; i++)
         rc = start_one(c, i, s, deadline_ns, err);
-    return rc ? rc : step(c, COMM_EV_OK, err);
+    return rc ? rc : comm_step(c, COMM_EV_OK, err);
 }
 
 /* --- split --- */
@@ -390,7 +392,7 @@ static int wait_idle(struct device *g, struct err *err)
         else
             return rc;
         while (!rc && (rc = event_is_done(e, err)) == 0) {
-            if (!nap(g, began_ns))
+            if (!launcher_nap(g, began_ns))
                 rc = err_set(err, -ECONNABORTED, "stopped");
         }
         event_unref(e);
@@ -409,28 +411,28 @@ static int run_split(struct comm *c, struct comm *child, struct err *err)
     const uint64_t deadline_ns = clock_now_ns() + init_timeout(c->g);
 
     if (!rc)
-        rc = step_out(c, COMM_EV_SPLIT, err);
+        rc = comm_step_out(c, COMM_EV_SPLIT, err);
     if (!rc && child)
-        rc = step(child, COMM_EV_INIT, err);
+        rc = comm_step(child, COMM_EV_INIT, err);
     if (rc)
         return rc;
     nccl_comm parent = c->nc[0];
     nccl_config_init(&config, c->g->nccl->version, "hvd");
-    rc = split(c, is_more ? 0 : NCCL_NOCOLOR, to, &config, deadline_ns, err);
+    rc = comm_split_one(c, is_more ? 0 : NCCL_NOCOLOR, to, &config, deadline_ns, err);
     if (!rc && is_more)
-        rc = settle(child, child->nc[0], "ncclCommSplit", NCCL_IN_PROGRESS, deadline_ns,
-                    err);
+        rc = comm_settle(child, child->nc[0], "ncclCommSplit", NCCL_IN_PROGRESS,
+                         deadline_ns, err);
     if (rc)
         return explain_start(c, parent, rc, err);
     if (child)
         child->blocks = c->blocks;
-    rc = step(c, COMM_EV_OK, err);
-    return rc || !child ? rc : step(child, COMM_EV_OK, err);
+    rc = comm_step(c, COMM_EV_OK, err);
+    return rc || !child ? rc : comm_step(child, COMM_EV_OK, err);
 }
 
 /* --- end --- */
 
-static void give_up(struct device *g, int rc, const struct err *why)
+static void comm_give_up(struct device *g, int rc, const struct err *why)
 {
     struct err err = *why;
 
@@ -438,12 +440,14 @@ static void give_up(struct device *g, int rc, const struct err *why)
     gpu_broken(g, err.text);
 }
 
-static int finalize(struct comm *c, nccl_comm nc, uint64_t deadline_ns, struct err *err)
+static int
+comm_finalize_one(struct comm *c, nccl_comm nc, uint64_t deadline_ns, struct err *err)
 {
-    int rc = go(c, c->blocks, err), result = rc ? NCCL_OK : c->g->nccl->finalize(nc);
+    int rc = launcher_enter_call(c, c->blocks, err),
+        result = rc ? NCCL_OK : c->g->nccl->finalize(nc);
 
-    rc = rc ? rc : go(c, false, err);
-    return rc ? rc : settle(c, nc, "ncclCommFinalize", result, deadline_ns, err);
+    rc = rc ? rc : launcher_enter_call(c, false, err);
+    return rc ? rc : comm_settle(c, nc, "ncclCommFinalize", result, deadline_ns, err);
 }
 
 /* What cannot be closed in its time ends the device. An abort of it alone would end all
@@ -457,7 +461,7 @@ static int run_close(struct comm *c, struct err *err)
     int rc = wait_idle(c->g, err);
 
     if (!rc)
-        rc = step_out(c, COMM_EV_CLOSE, err);
+        rc = comm_step_out(c, COMM_EV_CLOSE, err);
     const uint64_t deadline_ns = clock_now_ns() + CLOSE_NS;
     if (!rc) {
         comm_regions_close(c);
@@ -465,23 +469,23 @@ static int run_close(struct comm *c, struct err *err)
         c->graphs = NULL;
     }
     for (uint32_t i = 0; i < c->n_nc && !rc && c->g->nccl->finalize; i++)
-        rc = finalize(c, c->nc[i], deadline_ns, err);
+        rc = comm_finalize_one(c, c->nc[i], deadline_ns, err);
     for (uint32_t i = c->n_nc; i > 0 && !rc; i--) {
         /* first: should it wait there for long, the watcher must not abort it, too */
         nccl_comm nc = __atomic_exchange_n(&c->nc[i - 1], NULL, __ATOMIC_ACQ_REL);
 
-        rc = destroy(c, nc, err);
+        rc = comm_destroy_one(c, nc, err);
     }
     if (rc && gpu_runs(c->g)) /* this thread's next group may be taken for part of it */
-        give_up(c->g, rc, err);
+        comm_give_up(c->g, rc, err);
     if (!rc)
-        rc = step(c, COMM_EV_ENDED, err);
+        rc = comm_step(c, COMM_EV_ENDED, err);
     if (!rc)
         comm_free(c);
     return rc;
 }
 
-int comm_run(struct device *g, struct job *job, struct err *err)
+int comm_run(struct device *g, struct gpu_job *job, struct err *err)
 {
     const struct comm_child *split = job->extra;
 
@@ -519,14 +523,14 @@ static int name_call(const struct comm *c, nccl_comm nc, int rc, struct err *err
     return gpu_name_rank(c->g, rc, err);
 }
 
-static int run_group(struct comm *c,
-                     nccl_comm nc,
-                     int (*calls)(void *arg, nccl_comm nc, struct err *err),
-                     void *arg,
-                     struct err *err)
+static int comm_run_calls(struct comm *c,
+                          nccl_comm nc,
+                          int (*calls)(void *arg, nccl_comm nc, struct err *err),
+                          void *arg,
+                          struct err *err)
 {
     const struct nccl_api *nccl = c->g->nccl;
-    int rc = step_out(c, COMM_EV_GROUP, err);
+    int rc = comm_step_out(c, COMM_EV_GROUP, err);
 
     if (rc)
         return rc;
@@ -534,29 +538,29 @@ static int run_group(struct comm *c,
     rc = result == NCCL_OK ? 0 : nccl_fail(nccl, nc, "ncclGroupStart", result, err);
     if (!rc) {
         rc = calls(arg, nc, err);
-        if (go(c, c->blocks, err))
+        if (launcher_enter_call(c, c->blocks, err))
             return -ECONNABORTED;
         result = nccl->group_end(); /* of what was called, whatever came then */
-        if (go(c, false, err))
+        if (launcher_enter_call(c, false, err))
             return -ECONNABORTED;
     }
     if (!rc && result != NCCL_OK && result != NCCL_IN_PROGRESS)
         rc = nccl_fail(nccl, nc, "ncclGroupEnd", result, err);
     if (rc)
         return name_call(c, nc, rc, err);
-    rc = settle(c, nc, "ncclGroupEnd", result, UINT64_MAX, err);
+    rc = comm_settle(c, nc, "ncclGroupEnd", result, UINT64_MAX, err);
     if (rc && rc != -ECONNABORTED)
         return comm_name_async(c->g, rc, err);
-    return rc ? rc : step(c, COMM_EV_OK, err);
+    return rc ? rc : comm_step(c, COMM_EV_OK, err);
 }
 
-int comm_group(struct comm *c,
-               uint32_t index,
-               int (*calls)(void *arg, nccl_comm nc, struct err *err),
-               void *arg,
-               struct err *err)
+int comm_run_group(struct comm *c,
+                   uint32_t index,
+                   int (*calls)(void *arg, nccl_comm nc, struct err *err),
+                   void *arg,
+                   struct err *err)
 {
     if (!gpu_runs(c->g))
         return err_set(err, -ECONNABORTED, "stopped");
-    return run_group(c, c->nc[index], calls, arg, err);
+    return comm_run_calls(c, c->nc[index], calls, arg, err);
 }

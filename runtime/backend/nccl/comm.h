@@ -15,16 +15,16 @@
 #include "runtime/backend/nccl/gpu.h"
 #include "runtime/core/nonfinite.h"
 
-struct check;  /* nonfinite.c */
-struct graphs; /* graph.h */
+struct nan_check; /* nonfinite.c */
+struct graphs;    /* graph.h */
 
 #define COMM_TICKETS 256
 
-struct ticket {
+struct comm_ticket {
     uint64_t number;           /* from 1; slot number % COMM_TICKETS */
     struct device_event *done; /* a reference */
     cu_ptr scratch[4];         /* to be given back in stream order; 0: none */
-    struct check *check;       /* of JOB_CHECK; NULL: none */
+    struct nan_check *check;   /* of JOB_CHECK; NULL: none */
 };
 
 /* Memory that NCCL knows (register.c). */
@@ -48,14 +48,14 @@ struct comm {
     uint32_t *ranks; /* [n] global */
     struct backend_env env;
     struct comm_terms terms;
-    uint8_t id[16];                   /* hash of the unique id, for parking */
-    struct device_parked *parked;     /* what it is to be shrunk from; NULL: none */
-    struct ticket ring[COMM_TICKETS]; /* the seat's; scratch: the launcher's */
+    uint8_t id[16];               /* hash of the unique id, for parking */
+    struct device_parked *parked; /* what it is to be shrunk from; NULL: none */
+    struct comm_ticket ring[COMM_TICKETS]; /* the seat's; scratch: the launcher's */
     _Atomic uint64_t n_posted, n_done;
-    uint64_t n_calls;    /* batches that were posted, for the choice of a stream */
-    struct check *check; /* that the next post takes along */
-    struct check *lost;  /* of batches that were not posted */
-    bool has_bad;        /* what poll told last by -EDOM */
+    uint64_t n_calls;        /* batches that were posted, for the choice of a stream */
+    struct nan_check *check; /* that the next post takes along */
+    struct nan_check *lost;  /* of batches that were not posted */
+    bool has_bad;            /* what poll told last by -EDOM */
     size_t bad_item;
     struct nonfinite bad;
     struct comm_region *regions;                /* the launcher's */
@@ -109,9 +109,12 @@ int comm_job(struct comm *c,
              const struct batch *batch,
              const struct codec_plan *plans,
              size_t extra_bytes,
-             struct job **ret,
+             struct gpu_job **ret,
              struct err *err);
-int comm_push(struct comm *c, struct job *job, uint64_t *ret_ticket, struct err *err);
+int comm_push(struct comm *c,
+              struct gpu_job *job,
+              uint64_t *ret_ticket,
+              struct err *err);
 
 /* What jobs of these kinds carry as extra. */
 struct comm_start {    /* JOB_START */
@@ -121,18 +124,18 @@ struct comm_child {     /* JOB_SPLIT: job->comm is the parent */
     struct comm *child; /* NULL: not for us */
 };
 /* The launcher: JOB_START, JOB_SPLIT, JOB_CLOSE. */
-int comm_run(struct device *g, struct job *job, struct err *err);
+int comm_run(struct device *g, struct gpu_job *job, struct err *err);
 
 /* The launcher: begins a group, the caller makes its calls, ends it; after
  * ncclInProgress polls ncclCommGetAsyncError (spins, then sleeps of 50 us) until it
  * is over or life is not GPU_RUNS (-ECONNABORTED). Always grouped: a lone non-blocking
  * send may return before its kernel is enqueued. Nothing may be put on the stream
  * before it returns. index: which of c->nc. */
-int comm_group(struct comm *c,
-               uint32_t index,
-               int (*calls)(void *arg, nccl_comm nc, struct err *err),
-               void *arg,
-               struct err *err);
+int comm_run_group(struct comm *c,
+                   uint32_t index,
+                   int (*calls)(void *arg, nccl_comm nc, struct err *err),
+                   void *arg,
+                   struct err *err);
 /* Inside of it: COMM_TRY(c, nc, err, all_reduce, "ncclAllReduce", in, out, ...). */
 #define COMM_TRY(c, nc, err, name, symbol, ...)                                        \
     __extension__({                                                                    \
@@ -146,16 +149,17 @@ int comm_group(struct comm *c,
  * ticket that is done: 0, or -EDOM and a sentence without a name; t->check is gone. */
 int check_post(struct backend *b, const struct batch *batch, struct err *err);
 int check_bad_item(struct backend *b, size_t *ret_item, struct nonfinite *ret);
-int check_run(struct device *g, struct job *job, struct err *err);
-int check_finish(struct comm *c, struct ticket *t, struct err *err);
-void check_free(struct device *g, struct check *check); /* and all behind; or NULL */
+int check_run(struct device *g, struct gpu_job *job, struct err *err);
+int check_finish(struct comm *c, struct comm_ticket *t, struct err *err);
+void check_free(struct device *g,
+                struct nan_check *check); /* and all behind; or NULL */
 
 /* register.c: rows of device_ops; JOB_REGISTER, whose extra is its own; and the same
  * for one that is not run. */
 int comm_register(struct backend *b, void *p, uint64_t bytes, struct err *err);
 void comm_forget(struct backend *b, void *p);
-int register_run(struct job *job);
-void register_drop(struct job *job);
+int register_run(struct gpu_job *job);
+void register_drop(struct gpu_job *job);
 /* The launcher: all that c has registered is taken out of NCCL, when nothing uses it;
  * comm_regions_free: c is gone, and they with it. */
 bool comm_regions_any(const struct comm *c);

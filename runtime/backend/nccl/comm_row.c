@@ -9,7 +9,7 @@
 #include "runtime/backend/nccl/comm.h"
 #include "runtime/base/mem.h"
 
-static struct ticket *slot(struct comm *c, uint64_t number)
+static struct comm_ticket *comm_ticket_slot(struct comm *c, uint64_t number)
 {
     return &c->ring[number % COMM_TICKETS];
 }
@@ -19,7 +19,7 @@ int comm_job(struct comm *c,
              const struct batch *batch,
              const struct codec_plan *plans,
              size_t extra_bytes,
-             struct job **ret,
+             struct gpu_job **ret,
              struct err *err)
 {
     struct device *g = c->g;
@@ -31,7 +31,7 @@ int comm_job(struct comm *c,
     if (c->n_posted + 1 - c->n_done > COMM_TICKETS)
         return err_set(err, -EBUSY, "%d batches are on their way already",
                        COMM_TICKETS);
-    struct job *job = job_new(kind, batch, NULL, plans, extra_bytes);
+    struct gpu_job *job = job_new(kind, batch, NULL, plans, extra_bytes);
     rc = job ? gpu_enter(g, &scope, err)
              : err_set(err, -ENOMEM, "out of memory for a batch of %zu tensors",
                        batch->n_items);
@@ -53,7 +53,10 @@ int comm_job(struct comm *c,
     return 0;
 }
 
-int comm_push(struct comm *c, struct job *job, uint64_t *ret_ticket, struct err *err)
+int comm_push(struct comm *c,
+              struct gpu_job *job,
+              uint64_t *ret_ticket,
+              struct err *err)
 {
     const uint64_t number = c->n_posted + 1;
     struct device_event *done = event_ref(job->done);
@@ -66,8 +69,8 @@ int comm_push(struct comm *c, struct job *job, uint64_t *ret_ticket, struct err 
         return rc;
     }
     c->n_calls++;
-    struct ticket *t = slot(c, number);
-    *t = (struct ticket){.number = number, .done = done, .check = c->check};
+    struct comm_ticket *t = comm_ticket_slot(c, number);
+    *t = (struct comm_ticket){.number = number, .done = done, .check = c->check};
     c->check = NULL; /* the ticket's now */
     c->n_posted = number;
     *ret_ticket = number;
@@ -80,7 +83,7 @@ static int comm_post(struct backend *b,
                      struct err *err)
 {
     struct comm *c = (struct comm *)b;
-    struct job *job;
+    struct gpu_job *job;
     int rc = comm_job(c, JOB_BATCH, batch, NULL, 0, &job, err);
 
     return rc ? rc : comm_push(c, job, ret_ticket, err);
@@ -100,7 +103,7 @@ static int comm_poll(struct backend *b, uint64_t *ret_done, struct err *err)
         if (rc)
             return rc;
         while (c->n_done < c->n_posted) {
-            struct ticket *t = slot(c, c->n_done + 1);
+            struct comm_ticket *t = comm_ticket_slot(c, c->n_done + 1);
 
             if (t->check && c->n_done > first) {
                 rc = 0; /* what is done before it is told before it fails */
@@ -136,7 +139,7 @@ static int comm_poll(struct backend *b, uint64_t *ret_done, struct err *err)
 struct device_event *comm_ticket_event(struct backend *b, uint64_t ticket)
 {
     struct comm *c = (struct comm *)b;
-    struct ticket *t = slot(c, ticket);
+    struct comm_ticket *t = comm_ticket_slot(c, ticket);
 
     return t->number == ticket && t->done ? event_ref(t->done) : NULL;
 }
@@ -154,7 +157,7 @@ static void comm_close(struct backend *b)
 
     if (!c)
         return;
-    struct job *job = job_new(JOB_CLOSE, NULL, NULL, NULL, 0);
+    struct gpu_job *job = job_new(JOB_CLOSE, NULL, NULL, NULL, 0);
     if (!job)
         return; /* likewise */
     job->comm = c;

@@ -19,7 +19,7 @@
 static struct cublas_api table;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* table */
 
-static bool fill(void *lib, int major)
+static bool cublas_fill_table(void *lib, int major)
 {
     static const struct {
         const char *symbol;
@@ -41,13 +41,13 @@ static bool fill(void *lib, int major)
     return true;
 }
 
-static bool find(int newest, int flags)
+static bool cublas_find(int newest, int flags)
 {
     for (int major = newest; major >= OLDEST; major--) {
         char name[32];
         (void)snprintf(name, sizeof(name), "libcublas.so.%d", major);
         void *lib = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | flags);
-        if (lib && fill(lib, major))
+        if (lib && cublas_fill_table(lib, major))
             return true;
     }
     return false;
@@ -59,7 +59,8 @@ int cublas_load(int driver_version, const struct cublas_api **ret, struct err *e
 
     newest = newest > NEWEST ? NEWEST : newest < OLDEST ? OLDEST : newest;
     (void)pthread_mutex_lock(&lock);
-    bool is_there = table.major != 0 || find(newest, RTLD_NOLOAD) || find(newest, 0);
+    bool is_there =
+        table.major != 0 || cublas_find(newest, RTLD_NOLOAD) || cublas_find(newest, 0);
     (void)pthread_mutex_unlock(&lock);
     if (!is_there)
         return err_set(err, -ENOENT, "cuBLAS was not found (libcublas.so.%d)", newest);

@@ -122,7 +122,7 @@ static int code_of(int result)
 }
 
 /* What the driver's own text leaves open; "": nothing. */
-static const char *advice(int result)
+static const char *cuda_advice(int result)
 {
     if (is_lost(result))
         return "; the CUDA context of this process is lost: restart it";
@@ -143,7 +143,7 @@ static const char *advice(int result)
 
 int cuda_fail(const struct cuda_api *api, const char *call, int result, struct err *err)
 {
-    const char *name = NULL, *text = NULL, *more = advice(result);
+    const char *name = NULL, *text = NULL, *more = cuda_advice(result);
 
     if (api->error_name(result, &name) != CU_OK || !name)
         name = NULL;

@@ -66,7 +66,7 @@ bool dtype_casts(enum dtype a,
     return false;
 }
 
-static enum dtype wire_of(const struct reduction_ask *a)
+static enum dtype wire_of(const struct gpu_reduction_request *a)
 {
     if (a->dtype == DT_U16 || a->dtype == DT_I16)
         return DT_I32;
@@ -75,7 +75,7 @@ static enum dtype wire_of(const struct reduction_ask *a)
     return a->op == OP_ADASUM ? a->dtype : a->wire;
 }
 
-static int nccl_op_of(const struct reduction_ask *a)
+static int nccl_op_of(const struct gpu_reduction_request *a)
 {
     const bool is_bool = a->dtype == DT_BOOL;
 
@@ -99,7 +99,8 @@ static int nccl_op_of(const struct reduction_ask *a)
     return REDUCTION_NO_NCCL;
 }
 
-static void choose_kernels(const struct reduction_ask *a, struct reduction *r)
+static void choose_kernels(const struct gpu_reduction_request *a,
+                           struct gpu_reduction *r)
 {
     r->in = r->out = rows[a->dtype].same;
     r->needs_in = r->in_scale != 1.0 || a->dtype == DT_BOOL;
@@ -112,9 +113,9 @@ static void choose_kernels(const struct reduction_ask *a, struct reduction *r)
         r->out = KERNEL_copy;
 }
 
-void reduction_plan(const struct reduction_ask *a, struct reduction *ret)
+void reduction_plan(const struct gpu_reduction_request *a, struct gpu_reduction *ret)
 {
-    struct reduction r = {
+    struct gpu_reduction r = {
         .wire = wire_of(a),
         .nccl_op = nccl_op_of(a),
         .in_scale = a->prescale,

@@ -9,7 +9,7 @@
 
 #define REDUCTION_NO_NCCL (-1) /* ADASUM: by send and recv of wire elements */
 
-struct reduction_ask {
+struct gpu_reduction_request {
     enum dtype dtype; /* of the tensors */
     enum dtype wire;  /* DT_F16 or DT_BF16 of wider floats: compressed; else dtype */
     enum reduce_op op;
@@ -17,7 +17,7 @@ struct reduction_ask {
     uint32_t n; /* members */
 };
 
-struct reduction {
+struct gpu_reduction {
     enum dtype wire;         /* what travels */
     int nccl_dtype, nccl_op; /* NCCL's numbers */
     /* dtype -> wire and wire -> dtype; KERNEL_copy, which counts bytes, where nothing
@@ -30,7 +30,7 @@ struct reduction {
 };
 
 /* Of what reduction_supported() allows; every NCCL that is taken (2.10) has it all. */
-void reduction_plan(const struct reduction_ask *ask, struct reduction *ret);
+void reduction_plan(const struct gpu_reduction_request *ask, struct gpu_reduction *ret);
 /* The kernels between two types, there and back; false: there are none. */
 bool dtype_casts(enum dtype a,
                  enum dtype b,

@@ -59,7 +59,7 @@ void event_pool_forget(struct event_pool *p)
     (void)pthread_mutex_init(&p->lock, NULL);
 }
 
-static int make(struct event_pool *p, cu_event *ret, struct err *err)
+static int event_create(struct event_pool *p, cu_event *ret, struct err *err)
 {
     int rc = CUDA_TRY(p->cu, ctx_push, err, p->ctx);
 
@@ -81,7 +81,7 @@ int event_new(struct event_pool *p, struct device_event **ret, struct err *err)
         e = mem_zalloc(sizeof(*e));
         if (!e)
             return err_set(err, -ENOMEM, "out of memory for an event");
-        int rc = make(p, &e->ev, err);
+        int rc = event_create(p, &e->ev, err);
         if (rc < 0) {
             mem_free(e);
             return rc;
@@ -118,7 +118,7 @@ void event_unref(struct device_event *e)
 /* Release: who sees the state (event_is_done, event_wait_recorded) may use ev. Whoever
  * sleeps has said so in the same word before, so the common case needs no system call.
  */
-static void say(struct device_event *e, enum event_state s)
+static void event_set_state(struct device_event *e, enum event_state s)
 {
     if (atomic_exchange_explicit(&e->state, s, memory_order_acq_rel) == EVENT_AWAITED)
         futex_wake(&e->state);
@@ -129,7 +129,7 @@ int event_record(struct device_event *e, cu_stream s, struct err *err)
     int rc = CUDA_TRY(e->pool->cu, event_record, err, e->ev, s);
 
     if (rc == 0)
-        say(e, EVENT_RECORDED);
+        event_set_state(e, EVENT_RECORDED);
     return rc;
 }
 
@@ -139,34 +139,34 @@ int event_record_all(struct device_event *e, struct err *err)
     int rc = CUDA_TRY(p->cu, ctx_record_event, err, p->ctx, e->ev);
 
     if (rc == 0)
-        say(e, EVENT_RECORDED);
+        event_set_state(e, EVENT_RECORDED);
     return rc;
 }
 
 void event_record_later(struct device_event *e)
 {
-    say(e, EVENT_LATER);
+    event_set_state(e, EVENT_LATER);
 }
 
-static enum event_state state_of(const struct device_event *e)
+static enum event_state event_state_of(const struct device_event *e)
 {
     return (enum event_state)atomic_load_explicit(&e->state, memory_order_acquire);
 }
 
-static bool is_pending(enum event_state s)
+static bool state_is_pending(enum event_state s)
 {
     return s == EVENT_PENDING || s == EVENT_AWAITED;
 }
 
 void event_fail(struct device_event *e)
 {
-    if (is_pending(state_of(e)))
-        say(e, EVENT_FAILED);
+    if (state_is_pending(event_state_of(e)))
+        event_set_state(e, EVENT_FAILED);
 }
 
 int event_is_done(const struct device_event *e, struct err *err)
 {
-    switch (state_of(e)) {
+    switch (event_state_of(e)) {
     case EVENT_PENDING:
     case EVENT_AWAITED:
     case EVENT_LATER:
@@ -184,9 +184,9 @@ int event_is_done(const struct device_event *e, struct err *err)
 
 int event_put_wait(const struct device_event *e, cu_stream s, struct err *err)
 {
-    if (state_of(e) == EVENT_LATER)
+    if (event_state_of(e) == EVENT_LATER)
         return CUDA_TRY(e->pool->cu, ctx_sync, err);
-    if (state_of(e) != EVENT_RECORDED)
+    if (event_state_of(e) != EVENT_RECORDED)
         return err_set(err, -EINVAL, "an event that is not recorded is waited for");
     return CUDA_TRY(e->pool->cu, stream_wait, err, s, e->ev, 0);
 }
@@ -195,7 +195,7 @@ int event_wait_recorded(struct device_event *e, uint64_t deadline_ns)
 {
     enum event_state s;
 
-    while (is_pending(s = state_of(e))) {
+    while (state_is_pending(s = event_state_of(e))) {
         uint64_t ns = futex_left(deadline_ns);
         uint32_t pending = EVENT_PENDING;
         if (ns == 0)

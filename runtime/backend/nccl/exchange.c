@@ -7,11 +7,11 @@
  * and members have different ones of these. Called by gcoll_move.c. */
 #include "runtime/backend/nccl/exchange.h"
 
-struct exchange exchange_step(uint32_t n, uint32_t me, size_t item, uint32_t shift)
+struct gpu_exchange exchange_step(uint32_t n, uint32_t me, size_t item, uint32_t shift)
 {
     const uint64_t step = (uint64_t)item * (n - 1) + (shift - 1);
 
-    return (struct exchange){
+    return (struct gpu_exchange){
         .to = (uint32_t)(((uint64_t)me + shift) % n),
         .from = (uint32_t)(((uint64_t)me + n - shift) % n),
         .group = step / EXCHANGE_GROUP,

@@ -9,13 +9,13 @@
 
 #define EXCHANGE_GROUP 1024u /* pairs of calls in one group */
 
-struct exchange {
+struct gpu_exchange {
     uint32_t to, from; /* members */
     uint64_t group;    /* ascends with (item, shift) */
 };
 
 /* Of the item-th tensor between n members, n > 1: what goes `shift` members on, 1 to n
  * - 1. The send of a member and the receive of the other have the same group. */
-struct exchange exchange_step(uint32_t n, uint32_t me, size_t item, uint32_t shift);
+struct gpu_exchange exchange_step(uint32_t n, uint32_t me, size_t item, uint32_t shift);
 
 #endif

@@ -16,7 +16,7 @@
 
 #include <errno.h>
 
-static uint64_t padded(uint64_t bytes)
+static uint64_t fuse_padded_size(uint64_t bytes)
 {
     return (bytes + FUSE_ALIGN - 1) & ~(uint64_t)(FUSE_ALIGN - 1);
 }
@@ -60,7 +60,7 @@ int fuse_plan(const uint64_t *counts,
         if (counts[i] > (uint64_t)INT64_MAX / 8 - FUSE_ALIGN)
             return -EOVERFLOW;
         ret_offsets[i] = at;
-        at += padded(counts[i] * wire_size);
+        at += fuse_padded_size(counts[i] * wire_size);
         if (at > (uint64_t)INT64_MAX)
             return -EOVERFLOW;
     }

@@ -48,7 +48,8 @@ static bool has_rounds(const struct codec_plan *p)
 
 /* --- the seat --- */
 
-static int check(const struct comm *c, const struct codec_plan *p, struct err *err)
+static int
+gcodec_check_plan(const struct comm *c, const struct codec_plan *p, struct err *err)
 {
     const struct gcodec_row *row = row_of(p->codec.id);
 
@@ -82,14 +83,14 @@ int gcodec_post(struct backend *b,
                 struct err *err)
 {
     struct comm *c = (struct comm *)b;
-    struct job *job;
+    struct gpu_job *job;
     int rc = batch->coll == COLL_ALLREDUCE
                  ? 0
                  : err_set(err, -ENOTSUP, "compression of %s of GPU tensors",
                            collective_name(batch->coll));
 
     for (size_t i = 0; i < batch->n_items && !rc; i++)
-        rc = check(c, &plans[i], err);
+        rc = gcodec_check_plan(c, &plans[i], err);
     if (!rc && !c->g->codecs
         && gcodec_states_new(c->g->config.codec_bytes, &c->g->codecs))
         rc = err_set(err, -ENOMEM, "out of memory for compression");
@@ -113,8 +114,8 @@ int gcodec_post(struct backend *b,
 /* --- the launcher --- */
 
 struct coding { /* of one batch */
-    struct post *p;
-    struct job *job;
+    struct gcoll_post *p;
+    struct gpu_job *job;
     struct batch part;        /* some of its items, */
     struct batch_item *items; /* in here; mem_free */
     struct gcodec_item *v;    /* those with rounds; mem_free */
@@ -129,7 +130,7 @@ static int run_part(struct coding *q,
                     struct err *err)
 {
     const struct batch *all = &q->job->batch;
-    struct post p = *q->p;
+    struct gcoll_post p = *q->p;
 
     q->part = *all;
     q->part.items = q->items;
@@ -265,9 +266,9 @@ static int run_rounds(struct coding *q, struct err *err)
     return rc < 0 ? rc : 0;
 }
 
-int gcodec_run(struct device *g, struct job *job, struct err *err)
+int gcodec_run(struct device *g, struct gpu_job *job, struct err *err)
 {
-    struct post p = gcoll_post(g, job);
+    struct gcoll_post p = gcoll_post_of(g, job);
     struct coding q = {.p = &p, .job = job};
     const size_t n = job->batch.n_items;
     uint64_t number;

@@ -45,14 +45,14 @@ struct gcodec_row {
     int (*check)(const struct comm *c, const struct codec_plan *plan, struct err *err);
     /* A function of plan and member number alone; it does not overflow. */
     uint64_t (*scratch_bytes)(const struct codec_plan *plan);
-    int (*round)(struct post *p,
+    int (*round)(struct gcoll_post *p,
                  const struct gcodec_item *it,
                  unsigned round,
                  struct gcoll_calls *calls,
                  struct err *err);
     /* Instead of round, where one launch does all tensors: v[n] are all of a batch, of
      * one codec, dtype and scale; their scratch is one piece, in their order. */
-    int (*batch)(struct post *p,
+    int (*batch)(struct gcoll_post *p,
                  const struct gcodec_item *v,
                  size_t n,
                  unsigned round,
@@ -84,7 +84,7 @@ int gcodec_post(struct backend *b,
                 uint64_t *ret_ticket,
                 struct err *err);
 /* JOB_CODEC; the launcher. */
-int gcodec_run(struct device *g, struct job *job, struct err *err);
+int gcodec_run(struct device *g, struct gpu_job *job, struct err *err);
 
 /* --- gcodec_power.c --- */
 
@@ -126,7 +126,7 @@ uint64_t gcodec_states_evicted(const struct gcodec_states *s);
  */
 int gcodec_states_begin(struct device *g,
                         uint64_t number,
-                        struct job *job,
+                        struct gpu_job *job,
                         struct err *err);
 /* Memory of what is kept, zeros at first, into *it. */
 int gcodec_states_find(struct device *g,

@@ -36,8 +36,8 @@ static const struct {
 };
 
 /* One round of a batch: what one kernel codes, and another sums. */
-struct work {
-    struct post *p;
+struct int8_round {
+    struct gcoll_post *p;
     struct int8_code *codes; /* room for all tensors; mem_free */
     struct int8_sum *sums;   /* likewise */
     uint32_t n_codes, n_sums;
@@ -47,7 +47,7 @@ struct work {
     cu_ptr shards;    /* the sums of our shards, float32 */
 };
 
-static void add_code(struct work *w, struct int8_code c)
+static void add_code(struct int8_round *w, struct int8_code c)
 {
     c.n_blocks = int8_n_blocks(c.count, c.block);
     c.first = w->code_blocks;
@@ -56,7 +56,7 @@ static void add_code(struct work *w, struct int8_code c)
         w->codes[w->n_codes++] = c;
 }
 
-static void add_sum(struct work *w, struct int8_sum s)
+static void add_sum(struct int8_round *w, struct int8_sum s)
 {
     s.n_blocks = int8_n_blocks(s.count, s.block);
     s.first = w->sum_blocks;
@@ -73,8 +73,11 @@ enum {
 _Static_assert(CODE_CHUNKS * sizeof(struct chunk) == sizeof(struct int8_code), "size");
 _Static_assert(SUM_CHUNKS * sizeof(struct chunk) == sizeof(struct int8_sum), "size");
 
-static int
-upload(struct post *p, const void *v, uint32_t n_chunks, cu_ptr *ret, struct err *err)
+static int int8_upload(struct gcoll_post *p,
+                       const void *v,
+                       uint32_t n_chunks,
+                       cu_ptr *ret,
+                       struct err *err)
 {
     AUTOFREE struct chunk *chunks = mem_calloc(n_chunks, sizeof(*chunks));
 
@@ -89,14 +92,14 @@ static uint32_t grid_of(uint64_t n_blocks)
     return n_blocks < INT_MAX ? (uint32_t)n_blocks : INT_MAX;
 }
 
-static int code_all(const struct work *w, enum dtype t, struct err *err)
+static int code_all(const struct int8_round *w, enum dtype t, struct err *err)
 {
     struct args_int8_code args = {.n_blocks = w->code_blocks, .n = w->n_codes};
     cu_ptr at;
 
     if (w->n_codes == 0)
         return 0;
-    int rc = upload(w->p, w->codes, w->n_codes * CODE_CHUNKS, &at, err);
+    int rc = int8_upload(w->p, w->codes, w->n_codes * CODE_CHUNKS, &at, err);
     if (rc)
         return rc;
     args.tensors = at;
@@ -104,14 +107,14 @@ static int code_all(const struct work *w, enum dtype t, struct err *err)
                          &args, w->p->s, err);
 }
 
-static int sum_all(const struct work *w, enum dtype t, struct err *err)
+static int sum_all(const struct int8_round *w, enum dtype t, struct err *err)
 {
     struct args_int8_sum args = {.n_blocks = w->sum_blocks, .n = w->n_sums};
     cu_ptr at;
 
     if (w->n_sums == 0)
         return 0;
-    int rc = upload(w->p, w->sums, w->n_sums * SUM_CHUNKS, &at, err);
+    int rc = int8_upload(w->p, w->sums, w->n_sums * SUM_CHUNKS, &at, err);
     if (rc)
         return rc;
     args.tensors = at;
@@ -120,8 +123,10 @@ static int sum_all(const struct work *w, enum dtype t, struct err *err)
 }
 
 /* Our piece lies in its place of `all`. */
-static int
-gather(const struct work *w, cu_ptr all, struct gcoll_calls *calls, struct err *err)
+static int int8_gather(const struct int8_round *w,
+                       cu_ptr all,
+                       struct gcoll_calls *calls,
+                       struct err *err)
 {
     return gcoll_add(calls,
                      (struct gcoll_call){.kind = CALL_ALL_GATHER,
@@ -133,7 +138,8 @@ gather(const struct work *w, cu_ptr all, struct gcoll_calls *calls, struct err *
 }
 
 /* A piece of `send` to each other member, and theirs into `all`. */
-static int exchange(const struct work *w, struct gcoll_calls *calls, struct err *err)
+static int
+int8_exchange(const struct int8_round *w, struct gcoll_calls *calls, struct err *err)
 {
     int rc = 0;
 
@@ -167,7 +173,7 @@ static struct int8_code tensor_of(const struct gcodec_item *it, cu_ptr wire)
 }
 
 /* Messages begin `at` of each piece. */
-static struct int8_sum sum_of(const struct work *w,
+static struct int8_sum sum_of(const struct int8_round *w,
                               const struct gcodec_item *it,
                               cu_ptr from,
                               uint64_t at,
@@ -184,7 +190,7 @@ static struct int8_sum sum_of(const struct work *w,
 
 /* --- 2 members --- */
 
-static int gather_round(struct work *w,
+static int gather_round(struct int8_round *w,
                         const struct gcodec_item *it,
                         uint64_t at,
                         unsigned round,
@@ -206,8 +212,10 @@ static int gather_round(struct work *w,
 
 /* All shards become messages: ours where we sum it, the others where they are sent
  * from. */
-static int
-code_shards(struct work *w, const struct gcodec_item *it, uint64_t at, struct err *err)
+static int code_shards(struct int8_round *w,
+                       const struct gcodec_item *it,
+                       uint64_t at,
+                       struct err *err)
 {
     const uint32_t me = w->p->c->me, n = w->p->c->n;
     const uint64_t longest = codec_shard_of(it->plan, 0).wire_bytes;
@@ -230,7 +238,7 @@ code_shards(struct work *w, const struct gcodec_item *it, uint64_t at, struct er
 
 /* The sums of our shard, and their message, which replaces what was sent. */
 static void
-sum_mine(struct work *w, const struct gcodec_item *it, uint64_t at, cu_ptr sums)
+sum_mine(struct int8_round *w, const struct gcodec_item *it, uint64_t at, cu_ptr sums)
 {
     const uint64_t count = codec_shard_of(it->plan, w->p->c->me).count;
     struct int8_sum s = sum_of(w, it, w->all, at, sums);
@@ -246,7 +254,7 @@ sum_mine(struct work *w, const struct gcodec_item *it, uint64_t at, cu_ptr sums)
                                    .block = it->plan->codec.block});
 }
 
-static void decode(struct work *w, const struct gcodec_item *it, uint64_t at)
+static void int8_decode(struct int8_round *w, const struct gcodec_item *it, uint64_t at)
 {
     struct int8_sum s = sum_of(w, it, w->send, at, it->out);
 
@@ -284,7 +292,8 @@ static uint64_t scratch_bytes(const struct codec_plan *plan)
     return bytes;
 }
 
-static void place(struct work *w, const struct gcodec_item *v, size_t n)
+static void
+int8_place_scratch(struct int8_round *w, const struct gcodec_item *v, size_t n)
 {
     uint64_t at = 0;
 
@@ -297,7 +306,7 @@ static void place(struct work *w, const struct gcodec_item *v, size_t n)
 }
 
 /* What the kernels are to do, and zeros; the kernels themselves. */
-static int run_kernels(struct work *w,
+static int run_kernels(struct int8_round *w,
                        const struct gcodec_item *v,
                        size_t n,
                        unsigned round,
@@ -316,7 +325,7 @@ static int run_kernels(struct work *w,
         else if (round == 1)
             sum_mine(w, &v[i], at, sums);
         else
-            decode(w, &v[i], at);
+            int8_decode(w, &v[i], at);
         at += piece_of(v[i].plan);
         sums += sums_of(v[i].plan);
     }
@@ -325,23 +334,23 @@ static int run_kernels(struct work *w,
     return rc ? rc : code_all(w, t, err);
 }
 
-static int run(struct post *p,
-               const struct gcodec_item *v,
-               size_t n,
-               unsigned round,
-               struct gcoll_calls *calls,
-               struct err *err)
+static int int8_run_round(struct gcoll_post *p,
+                          const struct gcodec_item *v,
+                          size_t n,
+                          unsigned round,
+                          struct gcoll_calls *calls,
+                          struct err *err)
 {
     const bool is_gather = v[0].plan->way == CODEC_WAY_GATHER;
-    struct work w = {.p = p,
-                     .codes = mem_calloc(n, sizeof(*w.codes)),
-                     .sums = mem_calloc(n, sizeof(*w.sums))};
+    struct int8_round w = {.p = p,
+                           .codes = mem_calloc(n, sizeof(*w.codes)),
+                           .sums = mem_calloc(n, sizeof(*w.sums))};
     int rc = w.codes && w.sums
                  ? 0
                  : err_set(err, -ENOMEM, "out of memory for a batch of %zu tensors", n);
 
     if (!rc) {
-        place(&w, v, n);
+        int8_place_scratch(&w, v, n);
         rc = run_kernels(&w, v, n, round, err);
     }
     mem_free(w.codes);
@@ -349,12 +358,13 @@ static int run(struct post *p,
     if (rc || round > (is_gather ? 0 : 1))
         return rc;
     if (is_gather)
-        return gather(&w, w.all, calls, err);
-    return round == 0 ? exchange(&w, calls, err) : gather(&w, w.send, calls, err);
+        return int8_gather(&w, w.all, calls, err);
+    return round == 0 ? int8_exchange(&w, calls, err)
+                      : int8_gather(&w, w.send, calls, err);
 }
 
 const struct gcodec_row gcodec_int8 = {
     .n_rounds = 3,
     .scratch_bytes = scratch_bytes,
-    .batch = run,
+    .batch = int8_run_round,
 };

@@ -51,7 +51,7 @@ void gcodec_blas_free(struct gcodec_blas *b, struct device *g)
     mem_free(b);
 }
 
-static int blas_new(struct post *p, struct gcodec_blas **ret, struct err *err)
+static int blas_new(struct gcoll_post *p, struct gcodec_blas **ret, struct err *err)
 {
     struct gcodec_blas *b = mem_zalloc(sizeof(*b));
 
@@ -75,7 +75,7 @@ static int blas_new(struct post *p, struct gcodec_blas **ret, struct err *err)
 }
 
 /* Its calls go to the batch's stream. A new stream makes it forget its workspace. */
-static int blas_begin(struct post *p, struct err *err)
+static int blas_begin(struct gcoll_post *p, struct err *err)
 {
     struct device *g = p->g;
     int rc = 0, status;
@@ -94,7 +94,7 @@ static int blas_begin(struct post *p, struct err *err)
     return status ? blas_fail("cublasSetWorkspace_v2", status, err) : 0;
 }
 
-static const float *floats(cu_ptr p)
+static const float *ptr_as_floats(cu_ptr p)
 {
     return (const float *)(uintptr_t)p;
 }
@@ -109,7 +109,8 @@ static int open_blas(struct device *g, struct err *err)
                    "cuBLAS is needed (libcublas.so.13, .12 or .11 was not found)");
 }
 
-static int check(const struct comm *c, const struct codec_plan *plan, struct err *err)
+static int
+power_check_plan(const struct comm *c, const struct codec_plan *plan, struct err *err)
 {
     (void)c;
     if (plan->rows > INT_MAX || plan->cols > INT_MAX)
@@ -138,7 +139,7 @@ static uint64_t scratch_bytes(const struct codec_plan *plan)
 
 /* A batch; tensors with input come first. */
 struct power {
-    struct post *p;
+    struct gcoll_post *p;
     const struct gcodec_item *v;
     size_t n, n_inputs;
     cu_ptr ps, owns, sums;         /* of all tensors, one behind the other */
@@ -151,7 +152,7 @@ struct power {
     struct args_power args;
 };
 
-static void release(struct power *w)
+static void power_release(struct power *w)
 {
     mem_free(w->tensors);
     mem_free(w->of);
@@ -160,7 +161,7 @@ static void release(struct power *w)
 }
 
 /* Offset of the next piece of what is summed in one call. */
-static uint64_t factor(uint64_t *at, uint64_t bytes)
+static uint64_t power_factor_offset(uint64_t *at, uint64_t bytes)
 {
     const uint64_t here = *at;
 
@@ -169,16 +170,17 @@ static uint64_t factor(uint64_t *at, uint64_t bytes)
 }
 
 /* Places are a function of the plans in the batch's order, whoever has input. */
-static void place_one(struct power *w,
-                      const struct gcodec_item *it,
-                      cu_ptr *work,
-                      struct power_tensor *ret)
+static void power_place_tensor(struct power *w,
+                               const struct gcodec_item *it,
+                               cu_ptr *work,
+                               struct power_tensor *ret)
 {
     const struct codec_plan *plan = it->plan;
-    const uint64_t q = factor(&w->q_bytes, vectors_bytes(plan->cols, plan));
+    const uint64_t q =
+        power_factor_offset(&w->q_bytes, vectors_bytes(plan->cols, plan));
 
     *ret = (struct power_tensor){
-        .p = w->ps + factor(&w->p_bytes, vectors_bytes(plan->rows, plan)),
+        .p = w->ps + power_factor_offset(&w->p_bytes, vectors_bytes(plan->rows, plan)),
         .kept = it->q,
         .own = w->owns + q,
         .sum = w->sums + q,
@@ -190,7 +192,7 @@ static void place_one(struct power *w,
         ret->m = gcodec_piece(work, plan->count * sizeof(float));
 }
 
-static int place(struct power *w, struct err *err)
+static int power_place_scratch(struct power *w, struct err *err)
 {
     uint64_t p_bytes = 0, q_bytes = 0;
     size_t first = 0, last;
@@ -203,8 +205,8 @@ static int place(struct power *w, struct err *err)
     for (size_t i = 0; i < w->n; i++) {
         const struct codec_plan *plan = w->v[i].plan;
 
-        (void)factor(&p_bytes, vectors_bytes(plan->rows, plan));
-        (void)factor(&q_bytes, vectors_bytes(plan->cols, plan));
+        (void)power_factor_offset(&p_bytes, vectors_bytes(plan->rows, plan));
+        (void)power_factor_offset(&q_bytes, vectors_bytes(plan->cols, plan));
         w->n_inputs += w->v[i].in != 0;
     }
     uint64_t at = w->v[0].scratch;
@@ -215,7 +217,7 @@ static int place(struct power *w, struct err *err)
     for (size_t i = 0; i < w->n; i++) {
         const size_t to = w->v[i].in ? first++ : last++;
 
-        place_one(w, &w->v[i], &at, &w->tensors[to]);
+        power_place_tensor(w, &w->v[i], &at, &w->tensors[to]);
         w->of[to] = &w->v[i];
     }
     w->args.rank = w->v[0].plan->codec.rank;
@@ -226,20 +228,21 @@ static int place(struct power *w, struct err *err)
 
 /* --- steps --- */
 
-static int launch(struct power *w, enum kernel_id k, uint32_t n, struct err *err)
+static int power_launch(struct power *w, enum kernel_id k, uint32_t n, struct err *err)
 {
     w->args.n = n;
     return launch_kernel(w->p->g->launch, k, n, &w->args, w->p->s, err);
 }
 
-static int orthonormal(struct power *w, enum power_which which, struct err *err)
+static int
+power_make_orthonormal(struct power *w, enum power_which which, struct err *err)
 {
     w->args.which = which;
-    return launch(w, KERNEL_power_orthonormal,
-                  (uint32_t)(which == POWER_KEPT ? w->n_inputs : w->n), err);
+    return power_launch(w, KERNEL_power_orthonormal,
+                        (uint32_t)(which == POWER_KEPT ? w->n_inputs : w->n), err);
 }
 
-static int feed(struct power *w, struct err *err)
+static int power_feed_inputs(struct power *w, struct err *err)
 {
     static const enum kernel_id feeds[DT_COUNT] = {[DT_F32] = KERNEL_power_feed_f32,
                                                    [DT_F64] = KERNEL_power_feed_f64,
@@ -257,7 +260,7 @@ static int feed(struct power *w, struct err *err)
     int rc = gcoll_table(w->p, w->moves, w->n_inputs, &w->args.chunks, &n, err);
     w->args.adds = plan->codec.has_feedback;
     w->args.scale = w->v[0].prescale;
-    return rc ? rc : launch(w, feeds[plan->dtype], n, err);
+    return rc ? rc : power_launch(w, feeds[plan->dtype], n, err);
 }
 
 /* Tiles of the first n tensors that `is` says. */
@@ -297,7 +300,7 @@ static int cut_tiles(struct power *w,
 }
 
 /* P = M Q, or own Q = M^T P. */
-static int multiply(struct power *w, bool is_left, struct err *err)
+static int power_multiply(struct power *w, bool is_left, struct err *err)
 {
     static const float one = 1, zero = 0;
     int rc = w->n_inputs > 0 ? blas_begin(w->p, err) : 0;
@@ -308,9 +311,9 @@ static int multiply(struct power *w, bool is_left, struct err *err)
         float *to = (float *)(uintptr_t)(is_left ? x->own : x->p);
         int status = w->p->g->cublas->sgemm(
             w->p->g->blas->h, is_left ? CUBLAS_N : CUBLAS_T, CUBLAS_N,
-            is_left ? cols : rows, rank, is_left ? rows : cols, &one, floats(x->m),
-            cols, floats(is_left ? x->p : x->kept), is_left ? rows : cols, &zero, to,
-            is_left ? cols : rows);
+            is_left ? cols : rows, rank, is_left ? rows : cols, &one,
+            ptr_as_floats(x->m), cols, ptr_as_floats(is_left ? x->p : x->kept),
+            is_left ? rows : cols, &zero, to, is_left ? cols : rows);
 
         if (status)
             rc = blas_fail("cublasSgemm_v2", status, err);
@@ -327,8 +330,10 @@ static int multiply(struct power *w, bool is_left, struct err *err)
 
 /* All P, or all own. Deterministic: a group a tensor, so that its bits do not depend on
  * who else is in the batch. */
-static int
-sum(struct power *w, bool is_left, struct gcoll_calls *calls, struct err *err)
+static int power_add_allreduce(struct power *w,
+                               bool is_left,
+                               struct gcoll_calls *calls,
+                               struct err *err)
 {
     struct gcoll_call call = {.kind = CALL_ALL_REDUCE,
                               .in = is_left ? w->owns : w->ps,
@@ -350,7 +355,7 @@ sum(struct power *w, bool is_left, struct gcoll_calls *calls, struct err *err)
         if (!rc)
             rc = gcoll_make(w->p, calls, err);
         calls->n = 0;
-        (void)factor(&at, bytes);
+        (void)power_factor_offset(&at, bytes);
         call.in += at;
         call.out += at;
     }
@@ -359,15 +364,15 @@ sum(struct power *w, bool is_left, struct gcoll_calls *calls, struct err *err)
 
 /* --- rounds --- */
 
-static int begin(struct power *w, struct gcoll_calls *calls, struct err *err)
+static int power_run_first(struct power *w, struct gcoll_calls *calls, struct err *err)
 {
-    int rc = feed(w, err);
+    int rc = power_feed_inputs(w, err);
 
     if (!rc)
-        rc = orthonormal(w, POWER_KEPT, err);
+        rc = power_make_orthonormal(w, POWER_KEPT, err);
     if (!rc)
-        rc = multiply(w, false, err);
-    return rc ? rc : sum(w, false, calls, err);
+        rc = power_multiply(w, false, err);
+    return rc ? rc : power_add_allreduce(w, false, calls, err);
 }
 
 static bool has_residual(const struct gcodec_item *it)
@@ -375,17 +380,17 @@ static bool has_residual(const struct gcodec_item *it)
     return it->residual != 0;
 }
 
-static int middle(struct power *w, struct gcoll_calls *calls, struct err *err)
+static int power_run_second(struct power *w, struct gcoll_calls *calls, struct err *err)
 {
-    int rc = orthonormal(w, POWER_P, err);
+    int rc = power_make_orthonormal(w, POWER_P, err);
 
     if (!rc)
-        rc = multiply(w, true, err);
+        rc = power_multiply(w, true, err);
     if (!rc)
         rc = cut_tiles(w, w->n_inputs, has_residual, err);
     if (!rc)
-        rc = launch(w, KERNEL_power_rest, w->n_tiles, err);
-    return rc ? rc : sum(w, true, calls, err);
+        rc = power_launch(w, KERNEL_power_rest, w->n_tiles, err);
+    return rc ? rc : power_add_allreduce(w, true, calls, err);
 }
 
 static bool has_output(const struct gcodec_item *it)
@@ -393,7 +398,7 @@ static bool has_output(const struct gcodec_item *it)
     return it->out != 0;
 }
 
-static int end(struct power *w, struct err *err)
+static int power_run_last(struct power *w, struct err *err)
 {
     static const enum kernel_id outs[DT_COUNT] = {[DT_F32] = KERNEL_power_out_f32,
                                                   [DT_F64] = KERNEL_power_out_f64,
@@ -413,31 +418,31 @@ static int end(struct power *w, struct err *err)
     if (!rc)
         rc = cut_tiles(w, w->n, has_output, err);
     w->args.scale = w->v[0].factor;
-    return rc ? rc : launch(w, outs[w->v[0].plan->dtype], w->n_tiles, err);
+    return rc ? rc : power_launch(w, outs[w->v[0].plan->dtype], w->n_tiles, err);
 }
 
-static int run(struct post *p,
-               const struct gcodec_item *v,
-               size_t n,
-               unsigned round,
-               struct gcoll_calls *calls,
-               struct err *err)
+static int power_run_round(struct gcoll_post *p,
+                           const struct gcodec_item *v,
+                           size_t n,
+                           unsigned round,
+                           struct gcoll_calls *calls,
+                           struct err *err)
 {
     struct power w = {.p = p, .v = v, .n = n};
-    int rc = place(&w, err);
+    int rc = power_place_scratch(&w, err);
 
     if (!rc && round == 0)
-        rc = begin(&w, calls, err);
+        rc = power_run_first(&w, calls, err);
     else if (!rc)
-        rc = round == 1 ? middle(&w, calls, err) : end(&w, err);
-    release(&w);
+        rc = round == 1 ? power_run_second(&w, calls, err) : power_run_last(&w, err);
+    power_release(&w);
     return rc;
 }
 
 const struct gcodec_row gcodec_powersgd = {
     .n_rounds = 3,
     .open = open_blas,
-    .check = check,
+    .check = power_check_plan,
     .scratch_bytes = scratch_bytes,
-    .batch = run,
+    .batch = power_run_round,
 };

@@ -44,7 +44,7 @@ static struct gcodec_kept *kept_of(struct codec_entry *e)
              : NULL;
 }
 
-static void drop(void *arg, struct codec_entry *e)
+static void gcodec_states_drop(void *arg, struct codec_entry *e)
 {
     struct gcodec_states *s = arg;
     struct gcodec_kept *k = kept_of(e);
@@ -63,7 +63,7 @@ int gcodec_states_new(uint64_t max_bytes, struct gcodec_states **ret)
 
     if (!s)
         return -ENOMEM;
-    codec_index_init(&s->index, max_bytes, drop, s);
+    codec_index_init(&s->index, max_bytes, gcodec_states_drop, s);
     (void)pthread_mutex_init(&s->lock, NULL);
     s->tail = &s->dropped;
     *ret = s;
@@ -71,8 +71,10 @@ int gcodec_states_new(uint64_t max_bytes, struct gcodec_states **ret)
 }
 
 /* Gives back what was dropped until batch `number`. */
-static void
-give_back(struct gcodec_states *s, struct memory *m, uint64_t number, cu_stream stream)
+static void give_back(struct gcodec_states *s,
+                      struct gpu_memory *m,
+                      uint64_t number,
+                      cu_stream stream)
 {
     for (;;) {
         (void)pthread_mutex_lock(&s->lock);
@@ -113,11 +115,11 @@ uint64_t gcodec_states_evicted(const struct gcodec_states *s)
 
 /* --- the seat --- */
 
-static int add(struct gcodec_states *s,
-               uint32_t set,
-               const char *name,
-               const struct codec_plan *plan,
-               uint32_t me)
+static int gcodec_states_add(struct gcodec_states *s,
+                             uint32_t set,
+                             const char *name,
+                             const struct codec_plan *plan,
+                             uint32_t me)
 {
     const size_t n = strlen(name) + 1;
     struct gcodec_kept *k = mem_zalloc(sizeof(*k) + n);
@@ -131,19 +133,19 @@ static int add(struct gcodec_states *s,
     return rc;
 }
 
-static int reserve(struct gcodec_states *s,
-                   uint32_t set,
-                   const char *name,
-                   const struct codec_plan *plan,
-                   uint32_t me,
-                   struct err *err)
+static int gcodec_states_reserve_one(struct gcodec_states *s,
+                                     uint32_t set,
+                                     const char *name,
+                                     const struct codec_plan *plan,
+                                     uint32_t me,
+                                     struct err *err)
 {
     char shown[NAME_SHOWN_MAX];
     int rc = codec_index_room(&s->index, set, name, plan, me, err);
 
     if (rc)
         return rc < 0 ? rc : 0;
-    rc = add(s, set, name, plan, me);
+    rc = gcodec_states_add(s, set, name, plan, me);
     return rc ? err_set(err, rc, "compression of %s: out of memory",
                         name_shown(name, shown))
               : 0;
@@ -178,7 +180,7 @@ int gcodec_states_reserve(struct gcodec_states *s,
         if (!plans[i].is_compressed || plans[i].state_bytes == 0)
             continue;
         if (batch->items[i].in)
-            rc = reserve(s, set, names[i], &plans[i], me, err);
+            rc = gcodec_states_reserve_one(s, set, names[i], &plans[i], me, err);
         if (!rc)
             ret[i] = kept_of(codec_index_find(&s->index, set, names[i], &plans[i], me));
         if (ret[i])
@@ -200,7 +202,7 @@ void gcodec_forget_set(struct device *g, uint32_t set)
         return;
     const uint64_t number = ++s->n_batches;
     codec_index_forget_set(&s->index, set);
-    struct job *job = job_new(JOB_CODEC, NULL, NULL, NULL, sizeof(number));
+    struct gpu_job *job = job_new(JOB_CODEC, NULL, NULL, NULL, sizeof(number));
     if (!job)
         return; /* the next batch gives the memory back */
     memcpy(job->extra, &number, sizeof(number));
@@ -213,7 +215,7 @@ void gcodec_forget_set(struct device *g, uint32_t set)
 
 int gcodec_states_begin(struct device *g,
                         uint64_t number,
-                        struct job *job,
+                        struct gpu_job *job,
                         struct err *err)
 {
     struct gcodec_states *s = g->codecs;

@@ -45,7 +45,7 @@ static uint64_t scratch_bytes(const struct codec_plan *plan)
 
 /* A batch; pieces are scratch_bytes' of all tensors, put together by kind. */
 struct topk {
-    struct post *p;
+    struct gcoll_post *p;
     const struct gcodec_item *v;
     size_t n;
     cu_ptr all, marks, found, cells;
@@ -56,13 +56,13 @@ struct topk {
     cu_ptr tensor_table;
 };
 
-static void release(struct topk *k)
+static void topk_release(struct topk *k)
 {
     mem_free(k->tensors);
     mem_free(k->chunks);
 }
 
-static int place(struct topk *k, struct err *err)
+static int topk_place_scratch(struct topk *k, struct err *err)
 {
     uint64_t at = 0, n_chunks = 0, pairs = 0;
 
@@ -157,7 +157,7 @@ static const enum kernel_id feeds[DT_COUNT] = {[DT_F32] = KERNEL_topk_feed_f32,
                                                [DT_F16] = KERNEL_topk_feed_f16,
                                                [DT_BF16] = KERNEL_topk_feed_bf16};
 
-static int encode(struct topk *k, struct args_topk *a, struct err *err)
+static int topk_encode_batch(struct topk *k, struct args_topk *a, struct err *err)
 {
     const struct {
         enum kernel_id id;
@@ -180,7 +180,7 @@ static int encode(struct topk *k, struct args_topk *a, struct err *err)
     return rc;
 }
 
-static int send(struct topk *k, struct gcoll_calls *calls, struct err *err)
+static int topk_add_messages(struct topk *k, struct gcoll_calls *calls, struct err *err)
 {
     const cu_ptr mine = k->all + k->p->c->me * k->each;
     struct args_topk a = {.cells = k->cells,
@@ -197,7 +197,7 @@ static int send(struct topk *k, struct gcoll_calls *calls, struct err *err)
     if (!rc)
         rc = take_chunks(k, &a.chunks, err);
     if (!rc && k->n_chunks > 0)
-        rc = encode(k, &a, err);
+        rc = topk_encode_batch(k, &a, err);
     cut_zeros(k);
     if (!rc)
         rc = take_chunks(k, &a.chunks, err);
@@ -237,7 +237,7 @@ static void cut_outputs(struct topk *k)
     }
 }
 
-static int add_up(struct topk *k, struct err *err)
+static int topk_sum_messages(struct topk *k, struct err *err)
 {
     struct args_topk_sum a = {.wire = k->all,
                               .stride = k->each,
@@ -255,24 +255,25 @@ static int add_up(struct topk *k, struct err *err)
                               k->p->s, err);
 }
 
-static int run(struct post *p,
-               const struct gcodec_item *v,
-               size_t n,
-               unsigned round,
-               struct gcoll_calls *calls,
-               struct err *err)
+static int topk_run_round(struct gcoll_post *p,
+                          const struct gcodec_item *v,
+                          size_t n,
+                          unsigned round,
+                          struct gcoll_calls *calls,
+                          struct err *err)
 {
     struct topk k = {.p = p, .v = v, .n = n};
-    int rc = place(&k, err);
+    int rc = topk_place_scratch(&k, err);
 
     if (!rc)
-        rc = round == 0 ? send(&k, calls, err) : add_up(&k, err);
-    release(&k);
+        rc =
+            round == 0 ? topk_add_messages(&k, calls, err) : topk_sum_messages(&k, err);
+    topk_release(&k);
     return rc;
 }
 
 const struct gcodec_row gcodec_topk = {
     .n_rounds = 2,
     .scratch_bytes = scratch_bytes,
-    .batch = run,
+    .batch = topk_run_round,
 };

@@ -23,8 +23,8 @@ int gcoll_add(struct gcoll_calls *calls, struct gcoll_call call, struct err *err
     return 0;
 }
 
-struct making {
-    struct post *p;
+struct gcoll_group {
+    struct gcoll_post *p;
     const struct gcoll_call *v;
     size_t n;
 };
@@ -32,8 +32,10 @@ struct making {
 #define TRY(name, symbol, ...)                                                         \
     COMM_TRY(p->c, nc, err, name, symbol, __VA_ARGS__, nc, p->s)
 
-static int
-make_one(struct post *p, nccl_comm nc, const struct gcoll_call *k, struct err *err)
+static int make_one(struct gcoll_post *p,
+                    nccl_comm nc,
+                    const struct gcoll_call *k,
+                    struct err *err)
 {
     const void *in = (const void *)(uintptr_t)k->in;
     void *out = (void *)(uintptr_t)k->out;
@@ -60,7 +62,7 @@ make_one(struct post *p, nccl_comm nc, const struct gcoll_call *k, struct err *e
 
 static int make_group(void *arg, nccl_comm nc, struct err *err)
 {
-    struct making *m = arg;
+    struct gcoll_group *m = arg;
     int rc = 0;
 
     for (size_t i = 0; i < m->n && !rc; i++)
@@ -68,17 +70,17 @@ static int make_group(void *arg, nccl_comm nc, struct err *err)
     return rc;
 }
 
-int gcoll_make(struct post *p, const struct gcoll_calls *calls, struct err *err)
+int gcoll_make(struct gcoll_post *p, const struct gcoll_calls *calls, struct err *err)
 {
     int rc = 0;
 
     for (size_t at = 0; at < calls->n && !rc;) {
-        struct making m = {p, calls->v + at, 1};
+        struct gcoll_group m = {p, calls->v + at, 1};
 
         while (m.n < GCOLL_MAX_CALLS && at + m.n < calls->n
                && m.v[m.n].group == m.v->group)
             m.n++;
-        rc = comm_group(p->c, p->index, make_group, &m, err);
+        rc = comm_run_group(p->c, p->index, make_group, &m, err);
         at += m.n;
     }
     p->is_named = rc != 0;
@@ -111,7 +113,7 @@ int gcoll_chunks(const struct fuse_move *m,
     return 0;
 }
 
-int gcoll_launch(struct post *p,
+int gcoll_launch(struct gcoll_post *p,
                  enum kernel_id k,
                  cu_ptr table,
                  uint32_t n_chunks,
@@ -125,7 +127,7 @@ int gcoll_launch(struct post *p,
     return launch_kernel(p->g->launch, k, n_chunks, &args, p->s, err);
 }
 
-int gcoll_table(struct post *p,
+int gcoll_table(struct gcoll_post *p,
                 const struct fuse_move *m,
                 size_t n,
                 cu_ptr *ret,
@@ -140,7 +142,7 @@ int gcoll_table(struct post *p,
     return table_take(p->g->tables, v, *ret_n, p->s, ret, err);
 }
 
-int gcoll_moves(struct post *p,
+int gcoll_moves(struct gcoll_post *p,
                 enum kernel_id k,
                 const struct fuse_move *m,
                 size_t n,
@@ -157,21 +159,22 @@ int gcoll_moves(struct post *p,
                : gcoll_launch(p, k, table, n_chunks, scale, divisor, err);
 }
 
-int gcoll_copy(struct post *p, cu_ptr dst, cu_ptr src, uint64_t bytes, struct err *err)
+int gcoll_copy(
+    struct gcoll_post *p, cu_ptr dst, cu_ptr src, uint64_t bytes, struct err *err)
 {
     if (dst == src || bytes == 0)
         return 0;
     return CUDA_TRY(p->g->cu, copy, err, dst, src, bytes, p->s);
 }
 
-int gcoll_zero(struct post *p, cu_ptr dst, uint64_t bytes, struct err *err)
+int gcoll_zero(struct gcoll_post *p, cu_ptr dst, uint64_t bytes, struct err *err)
 {
     return bytes == 0 ? 0 : CUDA_TRY(p->g->cu, set_d8, err, dst, 0, bytes, p->s);
 }
 
 /* --- a batch --- */
 
-static int put(struct post *p, struct err *err)
+static int gcoll_dispatch(struct gcoll_post *p, struct err *err)
 {
     switch (p->batch->coll) {
     case COLL_ALLREDUCE:
@@ -199,7 +202,7 @@ static int put(struct post *p, struct err *err)
 }
 
 /* What this member has put into it; zeros of one that has joined are none. */
-static void count(const struct post *p)
+static void gcoll_count_bytes(const struct gcoll_post *p)
 {
     const struct batch *b = p->batch;
     uint64_t n = 0;
@@ -213,18 +216,18 @@ static void count(const struct post *p)
         gpu_count(p->g, GPU_REGISTERED, n);
 }
 
-int gcoll_put(struct post *p, struct err *err)
+int gcoll_put(struct gcoll_post *p, struct err *err)
 {
-    int rc = put(p, err);
+    int rc = gcoll_dispatch(p, err);
 
     if (!rc)
-        count(p);
+        gcoll_count_bytes(p);
     return rc;
 }
 
-struct post gcoll_post(struct device *g, const struct job *job)
+struct gcoll_post gcoll_post_of(struct device *g, const struct gpu_job *job)
 {
-    return (struct post){
+    return (struct gcoll_post){
         .c = job->comm,
         .g = g,
         .batch = &job->batch,
@@ -233,9 +236,9 @@ struct post gcoll_post(struct device *g, const struct job *job)
     };
 }
 
-int gcoll_run(struct device *g, struct job *job, struct err *err)
+int gcoll_run(struct device *g, struct gpu_job *job, struct err *err)
 {
-    struct post p = gcoll_post(g, job);
+    struct gcoll_post p = gcoll_post_of(g, job);
     int rc = gcoll_put(&p, err);
 
     return rc == 0 || p.is_named || rc == -ECONNABORTED ? rc

@@ -11,7 +11,7 @@
 #include "runtime/backend/nccl/comm.h"
 #include "runtime/backend/nccl/fuse.h"
 
-struct post {
+struct gcoll_post {
     struct comm *c;
     struct device *g;
     const struct batch *batch;
@@ -23,19 +23,19 @@ struct post {
 };
 
 /* Of a job with a batch: where its steps go. It borrows the job. */
-struct post gcoll_post(struct device *g, const struct job *job);
+struct gcoll_post gcoll_post_of(struct device *g, const struct gpu_job *job);
 /* A JOB_BATCH; the hook of the device. */
-int gcoll_run(struct device *g, struct job *job, struct err *err);
+int gcoll_run(struct device *g, struct gpu_job *job, struct err *err);
 
 /* Any batch, of those who make one up. */
-int gcoll_put(struct post *p, struct err *err);
+int gcoll_put(struct gcoll_post *p, struct err *err);
 
 /* gcoll_reduce.c: ALLREDUCE, REDUCE, REDUCESCATTER, but ADASUM. */
-int gcoll_reduce(struct post *p, struct err *err);
+int gcoll_reduce(struct gcoll_post *p, struct err *err);
 /* gcoll_adasum.c: ADASUM, of ALLREDUCE and REDUCE. */
-int gcoll_adasum(struct post *p, struct err *err);
+int gcoll_adasum(struct gcoll_post *p, struct err *err);
 /* gcoll_move.c: BROADCAST, ALLGATHER, GATHER, ALLTOALL, SENDRECV. */
-int gcoll_move(struct post *p, struct err *err);
+int gcoll_move(struct gcoll_post *p, struct err *err);
 
 /* --- gcoll.c, for these --- */
 
@@ -63,10 +63,10 @@ struct gcoll_calls {
 int gcoll_add(struct gcoll_calls *calls, struct gcoll_call call, struct err *err);
 /* Makes them; none: nothing. In groups of at most GCOLL_MAX_CALLS. */
 #define GCOLL_MAX_CALLS 2048
-int gcoll_make(struct post *p, const struct gcoll_calls *calls, struct err *err);
+int gcoll_make(struct gcoll_post *p, const struct gcoll_calls *calls, struct err *err);
 
 /* m[n] cut into chunks, in device memory; 0 of them: nothing is there to do. */
-int gcoll_table(struct post *p,
+int gcoll_table(struct gcoll_post *p,
                 const struct fuse_move *m,
                 size_t n,
                 cu_ptr *ret,
@@ -79,7 +79,7 @@ int gcoll_chunks(const struct fuse_move *m,
                  uint32_t *ret_n,
                  struct err *err);
 /* Kernel k over a table of them; n_chunks 0: nothing. */
-int gcoll_launch(struct post *p,
+int gcoll_launch(struct gcoll_post *p,
                  enum kernel_id k,
                  cu_ptr table,
                  uint32_t n_chunks,
@@ -87,7 +87,7 @@ int gcoll_launch(struct post *p,
                  uint32_t divisor,
                  struct err *err);
 /* Kernel k over all of m[n]. */
-int gcoll_moves(struct post *p,
+int gcoll_moves(struct gcoll_post *p,
                 enum kernel_id k,
                 const struct fuse_move *m,
                 size_t n,
@@ -95,8 +95,9 @@ int gcoll_moves(struct post *p,
                 uint32_t divisor,
                 struct err *err);
 /* bytes from src to dst, on the stream; nothing where they are equal. */
-int gcoll_copy(struct post *p, cu_ptr dst, cu_ptr src, uint64_t bytes, struct err *err);
-int gcoll_zero(struct post *p, cu_ptr dst, uint64_t bytes, struct err *err);
+int gcoll_copy(
+    struct gcoll_post *p, cu_ptr dst, cu_ptr src, uint64_t bytes, struct err *err);
+int gcoll_zero(struct gcoll_post *p, cu_ptr dst, uint64_t bytes, struct err *err);
 static inline cu_ptr gcoll_ptr(const void *p)
 {
     return (cu_ptr)(uintptr_t)p;

@@ -28,9 +28,9 @@
 
 #define HALF_SIZE 2u
 
-struct adasum {
-    struct post *p;
-    struct reduction r;
+struct gpu_adasum {
+    struct gcoll_post *p;
+    struct gpu_reduction r;
     struct fuse_plan plan;
     uint32_t size, wire_size; /* of an element */
     size_t n;
@@ -46,14 +46,14 @@ struct adasum {
     cu_ptr half_ours, half_theirs;
 };
 
-static uint64_t aligned(uint64_t bytes)
+static uint64_t adasum_align_size(uint64_t bytes)
 {
     return (bytes + FUSE_ALIGN - 1) / FUSE_ALIGN * FUSE_ALIGN;
 }
 
 /* src and dst are of the wire's type. */
 static struct fuse_move
-pair_move(const struct adasum *a, size_t i, cu_ptr src, cu_ptr dst)
+pair_move(const struct gpu_adasum *a, size_t i, cu_ptr src, cu_ptr dst)
 {
     return (struct fuse_move){.src = src + a->offsets[i],
                               .dst = dst + a->offsets[i],
@@ -63,7 +63,7 @@ pair_move(const struct adasum *a, size_t i, cu_ptr src, cu_ptr dst)
                               .tensor = (uint32_t)i};
 }
 
-static int plan_chunks(struct adasum *a, struct err *err)
+static int plan_chunks(struct gpu_adasum *a, struct err *err)
 {
     uint64_t n = 0;
 
@@ -84,11 +84,11 @@ static int plan_chunks(struct adasum *a, struct err *err)
     return 0;
 }
 
-static int begin(struct adasum *a, struct err *err)
+static int adasum_begin(struct gpu_adasum *a, struct err *err)
 {
     const struct batch *b = a->p->batch;
-    const struct reduction_ask ask = {b->dtype,    b->dtype,     b->op,
-                                      b->prescale, b->postscale, a->p->c->n};
+    const struct gpu_reduction_request ask = {b->dtype,    b->dtype,     b->op,
+                                              b->prescale, b->postscale, a->p->c->n};
 
     reduction_plan(&ask, &a->r);
     if (a->p->wire) {
@@ -112,18 +112,20 @@ static int begin(struct adasum *a, struct err *err)
     return plan_chunks(a, err);
 }
 
-static int find_memory(struct adasum *a, struct err *err)
+static int find_memory(struct gpu_adasum *a, struct err *err)
 {
     const uint64_t wire = a->plan.wire_bytes, sums = a->n_chunks * sizeof(struct dots),
                    weights = a->n * sizeof(struct weights),
-                   half = a->is_halved ? aligned(wire / a->wire_size * HALF_SIZE) : 0;
+                   half = a->is_halved
+                              ? adasum_align_size(wire / a->wire_size * HALF_SIZE)
+                              : 0;
     cu_ptr at;
 
     if (wire > INT64_MAX / 8)
         return err_set(err, -EOVERFLOW, "a batch of more than 2^63 bytes");
-    int rc =
-        scratch_fusion(&a->p->g->scratch, a->p->index,
-                       2 * (wire + half) + aligned(sums) + weights, a->p->s, &at, err);
+    int rc = scratch_fusion(&a->p->g->scratch, a->p->index,
+                            2 * (wire + half) + adasum_align_size(sums) + weights,
+                            a->p->s, &at, err);
     if (rc)
         return rc;
     a->half_ours = at;
@@ -132,11 +134,11 @@ static int find_memory(struct adasum *a, struct err *err)
     a->ours = at;
     a->theirs = at + wire;
     a->sums = at + 2 * wire;
-    a->weights = a->sums + aligned(sums);
+    a->weights = a->sums + adasum_align_size(sums);
     return 0;
 }
 
-static void release(struct adasum *a)
+static void adasum_release(struct gpu_adasum *a)
 {
     mem_free(a->counts);
     mem_free(a->offsets);
@@ -156,7 +158,7 @@ static struct fuse_move in_bytes(enum kernel_id k, struct fuse_move m)
     return m;
 }
 
-static int move_in(struct adasum *a, struct err *err)
+static int move_in(struct gpu_adasum *a, struct err *err)
 {
     for (size_t i = 0; i < a->n; i++)
         a->moves[i] = in_bytes(
@@ -168,7 +170,7 @@ static int move_in(struct adasum *a, struct err *err)
     return gcoll_moves(a->p, a->r.in, a->moves, a->n, a->r.in_scale, 1, err);
 }
 
-static int move_out(struct adasum *a, struct err *err)
+static int move_out(struct gpu_adasum *a, struct err *err)
 {
     const struct batch *b = a->p->batch;
     size_t n = 0;
@@ -189,13 +191,14 @@ static int move_out(struct adasum *a, struct err *err)
 
 /* --- a pair --- */
 
-static uint64_t n_elements(const struct adasum *a)
+static uint64_t n_elements(const struct gpu_adasum *a)
 {
     return a->plan.wire_bytes / a->wire_size;
 }
 
 /* All that is packed, and what lies between it. */
-static int narrow(struct adasum *a, cu_ptr wide, cu_ptr half, struct err *err)
+static int
+adasum_narrow(struct gpu_adasum *a, cu_ptr wide, cu_ptr half, struct err *err)
 {
     const struct fuse_move m = {.src = wide,
                                 .dst = half,
@@ -206,7 +209,7 @@ static int narrow(struct adasum *a, cu_ptr wide, cu_ptr half, struct err *err)
     return gcoll_moves(a->p, a->narrow, &m, 1, 1, 1, err);
 }
 
-static int widen(struct adasum *a, cu_ptr half, cu_ptr wide, struct err *err)
+static int adasum_widen(struct gpu_adasum *a, cu_ptr half, cu_ptr wide, struct err *err)
 {
     const struct fuse_move m = {.src = half,
                                 .dst = wide,
@@ -218,16 +221,16 @@ static int widen(struct adasum *a, cu_ptr half, cu_ptr wide, struct err *err)
 }
 
 /* Ours as the others get it; its halves are in half_ours. */
-static int round_ours(struct adasum *a, struct err *err)
+static int round_ours(struct gpu_adasum *a, struct err *err)
 {
-    int rc = narrow(a, a->ours, a->half_ours, err);
+    int rc = adasum_narrow(a, a->ours, a->half_ours, err);
 
-    return rc ? rc : widen(a, a->half_ours, a->ours, err);
+    return rc ? rc : adasum_widen(a, a->half_ours, a->ours, err);
 }
 
 /* Sends all of `send` and receives as much, in one group; 0: not that. */
-static int
-pass(struct adasum *a, uint32_t peer, cu_ptr send, cu_ptr recv, struct err *err)
+static int adasum_send_recv(
+    struct gpu_adasum *a, uint32_t peer, cu_ptr send, cu_ptr recv, struct err *err)
 {
     struct gcoll_calls calls = {0};
     const struct gcoll_call call = {.count = n_elements(a),
@@ -252,19 +255,21 @@ pass(struct adasum *a, uint32_t peer, cu_ptr send, cu_ptr recv, struct err *err)
 }
 
 /* Sends ours and receives to `recv`, where there is one. */
-static int
-exchange(struct adasum *a, uint32_t peer, bool sends, cu_ptr recv, struct err *err)
+static int adasum_exchange(
+    struct gpu_adasum *a, uint32_t peer, bool sends, cu_ptr recv, struct err *err)
 {
     if (!a->is_halved)
-        return pass(a, peer, sends ? a->ours : 0, recv, err);
+        return adasum_send_recv(a, peer, sends ? a->ours : 0, recv, err);
     int rc = sends ? round_ours(a, err) : 0;
     if (!rc)
-        rc = pass(a, peer, sends ? a->half_ours : 0, recv ? a->half_theirs : 0, err);
-    return rc || !recv ? rc : widen(a, a->half_theirs, recv, err);
+        rc = adasum_send_recv(a, peer, sends ? a->half_ours : 0,
+                              recv ? a->half_theirs : 0, err);
+    return rc || !recv ? rc : adasum_widen(a, a->half_theirs, recv, err);
 }
 
 /* The table of chunks from src to dst. */
-static int take(struct adasum *a, cu_ptr src, cu_ptr dst, cu_ptr *ret, struct err *err)
+static int adasum_take_table(
+    struct gpu_adasum *a, cu_ptr src, cu_ptr dst, cu_ptr *ret, struct err *err)
 {
     uint64_t at = 0;
 
@@ -276,21 +281,22 @@ static int take(struct adasum *a, cu_ptr src, cu_ptr dst, cu_ptr *ret, struct er
 }
 
 /* Of the vectors at `low` and `high`: the result is ours, the other place theirs. */
-static int combine(struct adasum *a, cu_ptr low, cu_ptr high, struct err *err)
+static int
+adasum_combine_pair(struct gpu_adasum *a, cu_ptr low, cu_ptr high, struct err *err)
 {
     const bool is_wide = a->r.wire == DT_F64;
-    const struct launch *l = a->p->g->launch;
+    const struct gpu_launch *l = a->p->g->launch;
     struct args_dots dots = {.sums = a->sums, .n = a->n_chunks};
     struct args_dots_end end = {
         .sums = a->sums, .weights = a->weights, .n = (uint32_t)a->n};
     struct args_combine both = {.weights = a->weights, .n = a->n_chunks};
     cu_stream s = a->p->s;
-    int rc = take(a, low, high, &dots.chunks, err);
+    int rc = adasum_take_table(a, low, high, &dots.chunks, err);
 
     if (!rc)
         rc = table_take(a->p->g->tables, a->tensors, end.n, s, &end.tensors, err);
     if (!rc)
-        rc = take(a, high, low, &both.chunks, err);
+        rc = adasum_take_table(a, high, low, &both.chunks, err);
     if (!rc)
         rc = launch_kernel(l, is_wide ? KERNEL_dots_f64 : KERNEL_dots_f32, dots.n,
                            &dots, s, err);
@@ -313,36 +319,36 @@ static uint32_t tree_size(uint32_t n)
     return p;
 }
 
-static int run_tree(struct adasum *a, struct err *err)
+static int run_tree(struct gpu_adasum *a, struct err *err)
 {
     const uint32_t me = a->p->c->me, n = a->p->c->n, p = tree_size(n);
     int rc = 0;
 
     if (me >= p) { /* not in the tree */
-        rc = exchange(a, me - p, true, 0, err);
-        return rc ? rc : exchange(a, me - p, false, a->ours, err);
+        rc = adasum_exchange(a, me - p, true, 0, err);
+        return rc ? rc : adasum_exchange(a, me - p, false, a->ours, err);
     }
     if (me + p < n) {
-        rc = exchange(a, me + p, false, a->theirs, err);
+        rc = adasum_exchange(a, me + p, false, a->theirs, err);
         if (!rc)
-            rc = combine(a, a->ours, a->theirs, err);
+            rc = adasum_combine_pair(a, a->ours, a->theirs, err);
     }
     for (uint32_t d = 1; d < p && !rc; d *= 2) {
-        rc = exchange(a, me ^ d, true, a->theirs, err);
+        rc = adasum_exchange(a, me ^ d, true, a->theirs, err);
         if (!rc && (me & d) == 0)
-            rc = combine(a, a->ours, a->theirs, err);
+            rc = adasum_combine_pair(a, a->ours, a->theirs, err);
         else if (!rc)
-            rc = combine(a, a->theirs, a->ours, err);
+            rc = adasum_combine_pair(a, a->theirs, a->ours, err);
     }
     if (!rc && me + p < n)
-        return exchange(a, me + p, true, 0, err);
+        return adasum_exchange(a, me + p, true, 0, err);
     return rc || !a->is_halved ? rc : round_ours(a, err);
 }
 
-int gcoll_adasum(struct post *p, struct err *err)
+int gcoll_adasum(struct gcoll_post *p, struct err *err)
 {
-    struct adasum a = {.p = p};
-    int rc = begin(&a, err);
+    struct gpu_adasum a = {.p = p};
+    int rc = adasum_begin(&a, err);
 
     if (!rc && a.n_chunks > 0) {
         rc = find_memory(&a, err);
@@ -353,6 +359,6 @@ int gcoll_adasum(struct post *p, struct err *err)
         if (!rc)
             rc = move_out(&a, err);
     }
-    release(&a);
+    adasum_release(&a);
     return rc;
 }

@@ -11,7 +11,7 @@
 #include "runtime/base/mem.h"
 
 struct moving {
-    struct post *p;
+    struct gcoll_post *p;
     struct gcoll_calls calls;
     size_t size;    /* of an element */
     size_t item;    /* at which we are */
@@ -19,13 +19,13 @@ struct moving {
                        the same ones */
 };
 
-static int add(struct moving *m,
-               enum gcoll_kind kind,
-               cu_ptr in,
-               cu_ptr out,
-               uint64_t count,
-               uint32_t peer,
-               struct err *err)
+static int moving_add(struct moving *m,
+                      enum gcoll_kind kind,
+                      cu_ptr in,
+                      cu_ptr out,
+                      uint64_t count,
+                      uint32_t peer,
+                      struct err *err)
 {
     const struct gcoll_call call = {
         .kind = kind,
@@ -40,7 +40,7 @@ static int add(struct moving *m,
     return m->p->c->n_nc ? gcoll_add(&m->calls, call, err) : 0;
 }
 
-static bool is_even(const uint64_t *v, uint32_t n)
+static bool move_counts_are_equal(const uint64_t *v, uint32_t n)
 {
     for (uint32_t i = 1; i < n; i++)
         if (v[i] != v[0])
@@ -48,7 +48,8 @@ static bool is_even(const uint64_t *v, uint32_t n)
     return true;
 }
 
-static int broadcast(struct moving *m, const struct batch_item *it, struct err *err)
+static int
+moving_add_broadcast(struct moving *m, const struct batch_item *it, struct err *err)
 {
     const uint32_t root = m->p->batch->root;
     const bool is_root = root == m->p->c->me;
@@ -57,11 +58,12 @@ static int broadcast(struct moving *m, const struct batch_item *it, struct err *
     if (is_root && !m->p->c->n_nc)
         return gcoll_copy(m->p, out, in, it->count * m->size, err);
     /* elsewhere the input is not read; NCCL wants some address */
-    return add(m, CALL_BROADCAST, is_root ? in : out, out, it->count, root, err);
+    return moving_add(m, CALL_BROADCAST, is_root ? in : out, out, it->count, root, err);
 }
 
 /* Uneven parts: each member's is a broadcast of its own. */
-static int allgather(struct moving *m, const struct batch_item *it, struct err *err)
+static int
+moving_add_allgather(struct moving *m, const struct batch_item *it, struct err *err)
 {
     const uint32_t n = m->p->c->n, me = m->p->c->me;
     const cu_ptr in = gcoll_ptr(it->in);
@@ -70,8 +72,8 @@ static int allgather(struct moving *m, const struct batch_item *it, struct err *
 
     if (!m->p->c->n_nc)
         return gcoll_copy(m->p, at, in, it->counts[0] * m->size, err);
-    if (is_even(it->counts, n))
-        return add(m, CALL_ALL_GATHER, in, at, it->counts[0], 0, err);
+    if (move_counts_are_equal(it->counts, n))
+        return moving_add(m, CALL_ALL_GATHER, in, at, it->counts[0], 0, err);
     for (uint32_t j = 0; j < n && !rc; j++) {
         /* Out of a registered buffer it would be so for its root alone. */
         const bool copies = j == me && m->p->batch->region > 0;
@@ -79,15 +81,15 @@ static int allgather(struct moving *m, const struct batch_item *it, struct err *
         if (copies)
             rc = gcoll_copy(m->p, at, in, it->counts[j] * m->size, err);
         if (!rc)
-            rc = add(m, CALL_BROADCAST, j == me && !copies ? in : at, at, it->counts[j],
-                     j, err);
+            rc = moving_add(m, CALL_BROADCAST, j == me && !copies ? in : at, at,
+                            it->counts[j], j, err);
         at += it->counts[j] * m->size;
     }
     return rc;
 }
 
 /* Sum of v[n]. */
-static uint64_t sum(const uint64_t *v, uint32_t n)
+static uint64_t move_counts_sum(const uint64_t *v, uint32_t n)
 {
     uint64_t s = 0;
 
@@ -96,78 +98,82 @@ static uint64_t sum(const uint64_t *v, uint32_t n)
     return s;
 }
 
-static int gather(struct moving *m, const struct batch_item *it, struct err *err)
+static int
+moving_add_gather(struct moving *m, const struct batch_item *it, struct err *err)
 {
     const uint32_t n = m->p->c->n, me = m->p->c->me, root = m->p->batch->root;
     const cu_ptr in = gcoll_ptr(it->in);
-    cu_ptr at = gcoll_ptr(it->out) + sum(it->counts, me) * m->size;
+    cu_ptr at = gcoll_ptr(it->out) + move_counts_sum(it->counts, me) * m->size;
     int rc = 0;
 
     if (me != root) {
         m->group = exchange_step(n, me, m->item, (root + n - me) % n).group;
-        return add(m, CALL_SEND, in, 0, it->counts[me], root, err);
+        return moving_add(m, CALL_SEND, in, 0, it->counts[me], root, err);
     }
     rc = gcoll_copy(m->p, at, in, it->counts[me] * m->size, err);
     for (uint32_t shift = 1; shift < n && !rc; shift++) {
-        const struct exchange x = exchange_step(n, me, m->item, shift);
+        const struct gpu_exchange x = exchange_step(n, me, m->item, shift);
 
         if (x.from == n - 1) /* round the end */
-            at = gcoll_ptr(it->out) + sum(it->counts, n) * m->size;
+            at = gcoll_ptr(it->out) + move_counts_sum(it->counts, n) * m->size;
         at -= it->counts[x.from] * m->size;
         m->group = x.group;
-        rc = add(m, CALL_RECV, 0, at, it->counts[x.from], x.from, err);
+        rc = moving_add(m, CALL_RECV, 0, at, it->counts[x.from], x.from, err);
     }
     return rc;
 }
 
-static int alltoall(struct moving *m, const struct batch_item *it, struct err *err)
+static int
+moving_add_alltoall(struct moving *m, const struct batch_item *it, struct err *err)
 {
     const uint32_t n = m->p->c->n, me = m->p->c->me;
     const uint64_t *sends = it->send_counts, *recvs = it->counts;
-    cu_ptr from = gcoll_ptr(it->in) + sum(sends, me) * m->size;
-    cu_ptr to = gcoll_ptr(it->out) + sum(recvs, me) * m->size;
+    cu_ptr from = gcoll_ptr(it->in) + move_counts_sum(sends, me) * m->size;
+    cu_ptr to = gcoll_ptr(it->out) + move_counts_sum(recvs, me) * m->size;
     int rc = gcoll_copy(m->p, to, from, recvs[me] * m->size, err);
 
     from += sends[me] * m->size;
     for (uint32_t shift = 1; shift < n && !rc; shift++) {
-        const struct exchange x = exchange_step(n, me, m->item, shift);
+        const struct gpu_exchange x = exchange_step(n, me, m->item, shift);
 
         if (x.to == 0) /* round the end */
             from = gcoll_ptr(it->in);
         if (x.from == n - 1)
-            to = gcoll_ptr(it->out) + sum(recvs, n) * m->size;
+            to = gcoll_ptr(it->out) + move_counts_sum(recvs, n) * m->size;
         to -= recvs[x.from] * m->size;
         m->group = x.group;
-        rc = add(m, CALL_SEND, from, 0, sends[x.to], x.to, err);
+        rc = moving_add(m, CALL_SEND, from, 0, sends[x.to], x.to, err);
         if (!rc)
-            rc = add(m, CALL_RECV, 0, to, recvs[x.from], x.from, err);
+            rc = moving_add(m, CALL_RECV, 0, to, recvs[x.from], x.from, err);
         from += sends[x.to] * m->size;
     }
     return rc;
 }
 
-static int sendrecv(struct moving *m, const struct batch_item *it, struct err *err)
+static int
+moving_add_sendrecv(struct moving *m, const struct batch_item *it, struct err *err)
 {
     const uint32_t me = m->p->c->me, root = m->p->batch->root;
 
     if (me == root)
-        return add(m, CALL_SEND, gcoll_ptr(it->in), 0, it->count, 1 - me, err);
-    return add(m, CALL_RECV, 0, gcoll_ptr(it->out), it->count, root, err);
+        return moving_add(m, CALL_SEND, gcoll_ptr(it->in), 0, it->count, 1 - me, err);
+    return moving_add(m, CALL_RECV, 0, gcoll_ptr(it->out), it->count, root, err);
 }
 
-static int add_item(struct moving *m, const struct batch_item *it, struct err *err)
+static int
+moving_add_item(struct moving *m, const struct batch_item *it, struct err *err)
 {
     switch (m->p->batch->coll) {
     case COLL_BROADCAST:
-        return broadcast(m, it, err);
+        return moving_add_broadcast(m, it, err);
     case COLL_ALLGATHER:
-        return allgather(m, it, err);
+        return moving_add_allgather(m, it, err);
     case COLL_GATHER:
-        return gather(m, it, err);
+        return moving_add_gather(m, it, err);
     case COLL_ALLTOALL:
-        return alltoall(m, it, err);
+        return moving_add_alltoall(m, it, err);
     case COLL_SENDRECV:
-        return sendrecv(m, it, err);
+        return moving_add_sendrecv(m, it, err);
     case COLL_ALLREDUCE:
     case COLL_BARRIER:
     case COLL_REDUCESCATTER:
@@ -217,7 +223,7 @@ static int copy_all(struct moving *m,
 /* 1: it is not for this way. */
 static int broadcast_packed(struct moving *m, struct err *err)
 {
-    struct post *p = m->p;
+    struct gcoll_post *p = m->p;
     const size_t n = p->batch->n_items;
     struct fuse_plan plan;
     uint32_t generation;
@@ -242,14 +248,14 @@ static int broadcast_packed(struct moving *m, struct err *err)
     if (!rc && p->batch->root == p->c->me)
         rc = copy_all(m, true, buffer, bytes + n, moves, err);
     if (!rc)
-        rc = add(m, CALL_BROADCAST, buffer, buffer, plan.wire_bytes / m->size,
-                 p->batch->root, err);
+        rc = moving_add(m, CALL_BROADCAST, buffer, buffer, plan.wire_bytes / m->size,
+                        p->batch->root, err);
     if (!rc)
         rc = gcoll_make(p, &m->calls, err);
     return rc ? rc : copy_all(m, false, buffer, bytes + n, moves, err);
 }
 
-int gcoll_move(struct post *p, struct err *err)
+int gcoll_move(struct gcoll_post *p, struct err *err)
 {
     struct moving m = {.p = p, .size = dtype_size(p->batch->dtype)};
     int rc = p->batch->coll == COLL_BROADCAST ? broadcast_packed(&m, err) : 1;
@@ -261,7 +267,7 @@ int gcoll_move(struct post *p, struct err *err)
     rc = 0;
 
     for (; m.item < p->batch->n_items && !rc; m.item++)
-        rc = add_item(&m, &p->batch->items[m.item], err);
+        rc = moving_add_item(&m, &p->batch->items[m.item], err);
     if (!rc)
         rc = gcoll_make(p, &m.calls, err);
     mem_free(m.calls.v);

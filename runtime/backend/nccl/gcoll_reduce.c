@@ -14,7 +14,7 @@
 #include "runtime/base/mem.h"
 
 struct reducing {
-    struct reduction r;
+    struct gpu_reduction r;
     struct fuse_plan plan;
     size_t in_size, wire_size; /* of an element */
     uint32_t generation;       /* of the buffer that is packed into */
@@ -25,7 +25,7 @@ struct reducing {
     struct gcoll_calls calls;
 };
 
-static void release(struct reducing *q)
+static void reducing_release(struct reducing *q)
 {
     mem_free(q->counts);
     mem_free(q->offsets);
@@ -35,12 +35,12 @@ static void release(struct reducing *q)
     mem_free(q->calls.v);
 }
 
-static int begin(struct post *p, struct reducing *q, struct err *err)
+static int reducing_begin(struct gcoll_post *p, struct reducing *q, struct err *err)
 {
     const struct batch *b = p->batch;
-    const struct reduction_ask ask = {b->dtype,     p->wire ? *p->wire : b->dtype,
-                                      b->op,        b->prescale,
-                                      b->postscale, p->c->n};
+    const struct gpu_reduction_request ask = {
+        b->dtype, p->wire ? *p->wire : b->dtype, b->op, b->prescale, b->postscale,
+        p->c->n};
 
     *q = (struct reducing){.n = b->n_items};
     if (b->op == OP_ADASUM)
@@ -75,7 +75,7 @@ static struct fuse_move move_of(const struct reducing *q,
 }
 
 /* The tensors to dst[i], as moves. */
-static void moves_in(struct post *p, struct reducing *q, const cu_ptr *dst)
+static void moves_in(struct gcoll_post *p, struct reducing *q, const cu_ptr *dst)
 {
     for (size_t i = 0; i < q->n; i++)
         q->moves[i] = move_of(q, q->r.in, gcoll_ptr(p->batch->items[i].in), q->in_size,
@@ -83,14 +83,14 @@ static void moves_in(struct post *p, struct reducing *q, const cu_ptr *dst)
 }
 
 static int
-move_in(struct post *p, struct reducing *q, const cu_ptr *dst, struct err *err)
+move_in(struct gcoll_post *p, struct reducing *q, const cu_ptr *dst, struct err *err)
 {
     moves_in(p, q, dst);
     return gcoll_moves(p, q->r.in, q->moves, q->n, q->r.in_scale, 1, err);
 }
 
 /* src[i] -> the i-th tensor's own output, where there is one, as moves; how many. */
-static size_t moves_out(struct post *p, struct reducing *q, const cu_ptr *src)
+static size_t moves_out(struct gcoll_post *p, struct reducing *q, const cu_ptr *src)
 {
     size_t n = 0;
 
@@ -103,14 +103,14 @@ static size_t moves_out(struct post *p, struct reducing *q, const cu_ptr *src)
 }
 
 static int
-move_out(struct post *p, struct reducing *q, const cu_ptr *src, struct err *err)
+move_out(struct gcoll_post *p, struct reducing *q, const cu_ptr *src, struct err *err)
 {
     const size_t n = moves_out(p, q, src);
 
     return gcoll_moves(p, q->r.out, q->moves, n, q->r.out_scale, q->r.out_divisor, err);
 }
 
-static int add_call(struct post *p,
+static int add_call(struct gcoll_post *p,
                     struct reducing *q,
                     cu_ptr in,
                     cu_ptr out,
@@ -131,21 +131,21 @@ static int add_call(struct post *p,
 }
 
 /* Does this member keep a result? */
-static bool receives(const struct post *p)
+static bool post_has_result(const struct gcoll_post *p)
 {
     return p->batch->coll != COLL_REDUCE || p->batch->root == p->c->me;
 }
 
 /* --- packed --- */
 
-static bool lies_as_packed(struct post *p, struct reducing *q)
+static bool lies_as_packed(struct gcoll_post *p, struct reducing *q)
 {
     for (size_t i = 0; i < q->n; i++) {
         q->in[i] = gcoll_ptr(p->batch->items[i].in);
         q->out[i] = gcoll_ptr(p->batch->items[i].out);
     }
     return !q->r.needs_in && !q->r.needs_out && p->c->n_nc && !q->plan.is_call_each
-           && p->batch->region == 0 && receives(p)
+           && p->batch->region == 0 && post_has_result(p)
            && fuse_is_contiguous(&q->plan, &p->c->terms, p->batch->dtype, q->counts,
                                  q->offsets, q->in, q->n)
            && fuse_is_contiguous(&q->plan, &p->c->terms, p->batch->dtype, q->counts,
@@ -162,7 +162,7 @@ struct packed_key {
 };
 
 struct packed {
-    struct post *p;
+    struct gcoll_post *p;
     struct reducing *q;
     uint32_t n_in, n_out;
 };
@@ -170,7 +170,7 @@ struct packed {
 static int enqueue_packed(void *arg, cu_ptr in, cu_ptr out, struct err *err)
 {
     const struct packed *k = arg;
-    const struct reduction *r = &k->q->r;
+    const struct gpu_reduction *r = &k->q->r;
     int rc = gcoll_launch(k->p, r->in, in, k->n_in, r->in_scale, 1, err);
 
     if (!rc)
@@ -180,7 +180,7 @@ static int enqueue_packed(void *arg, cu_ptr in, cu_ptr out, struct err *err)
                              err);
 }
 
-static struct graphs *graphs_of(struct post *p)
+static struct graphs *graphs_of(struct gcoll_post *p)
 {
     struct comm *c = p->c;
 
@@ -193,7 +193,7 @@ static struct graphs *graphs_of(struct post *p)
 /* As moves_out, but the number of chunks is the same on all members and at all times:
  * who does not look at a tensor's result has empty chunks for it. Other numbers would
  * be captured anew, on this member alone (rule R2). */
-static int chunks_out(struct post *p,
+static int chunks_out(struct gcoll_post *p,
                       struct reducing *q,
                       struct chunk **ret,
                       uint32_t *ret_n,
@@ -217,7 +217,7 @@ static int chunks_out(struct post *p,
 }
 
 /* The calls are there; as a graph, where the same batch has come before. */
-static int run_graph(struct post *p, struct reducing *q, struct err *err)
+static int run_graph(struct gcoll_post *p, struct reducing *q, struct err *err)
 {
     const size_t bytes = sizeof(struct packed_key) + q->n * sizeof(uint64_t);
     AUTOFREE struct packed_key *key = mem_zalloc(bytes);
@@ -238,7 +238,7 @@ static int run_graph(struct post *p, struct reducing *q, struct err *err)
         key->counts[i] = q->counts[i];
     moves_in(p, q, q->in);
     int rc = gcoll_chunks(q->moves, q->n, &in, &k.n_in, err);
-    if (!rc && receives(p))
+    if (!rc && post_has_result(p))
         rc = chunks_out(p, q, &out, &k.n_out, err);
     const struct graph_batch b = {
         .key = key,
@@ -256,7 +256,8 @@ static int run_graph(struct post *p, struct reducing *q, struct err *err)
 
 /* Graphs have one of their own, which NCCL does not know: the registered one is that of
  * all communicators of a rank, and may move on one rank alone. */
-static int take_buffer(struct post *p, struct reducing *q, cu_ptr *ret, struct err *err)
+static int
+take_buffer(struct gcoll_post *p, struct reducing *q, cu_ptr *ret, struct err *err)
 {
     const uint64_t bytes = q->plan.wire_bytes;
     struct graphs *graphs;
@@ -268,7 +269,7 @@ static int take_buffer(struct post *p, struct reducing *q, cu_ptr *ret, struct e
                   : err_set(err, -ENOMEM, "out of memory for graphs");
 }
 
-static int run_packed(struct post *p, struct reducing *q, struct err *err)
+static int run_packed(struct gcoll_post *p, struct reducing *q, struct err *err)
 {
     const bool is_in_place = lies_as_packed(p, q);
     const uint64_t n_wire = q->plan.wire_bytes / q->wire_size;
@@ -293,14 +294,14 @@ static int run_packed(struct post *p, struct reducing *q, struct err *err)
         rc = move_in(p, q, q->in, err);
     if (!rc)
         rc = gcoll_make(p, &q->calls, err);
-    return rc || !receives(p) ? rc : move_out(p, q, q->in, err);
+    return rc || !post_has_result(p) ? rc : move_out(p, q, q->in, err);
 }
 
 /* --- on the tensors themselves --- */
 
 /* Where the results of this member's calls go: its tensors, or the buffer. Who is not
  * the root of a reduce has none; NCCL does not write to what it is given there. */
-static int find_outputs(struct post *p, struct reducing *q, struct err *err)
+static int find_outputs(struct gcoll_post *p, struct reducing *q, struct err *err)
 {
     const struct batch_item *v = p->batch->items;
     bool needs_buffer = false;
@@ -308,9 +309,9 @@ static int find_outputs(struct post *p, struct reducing *q, struct err *err)
     int rc = 0;
 
     for (size_t i = 0; i < q->n; i++) {
-        q->out[i] = receives(p)     ? gcoll_ptr(v[i].out)
-                    : q->r.needs_in ? 0
-                                    : gcoll_ptr(v[i].in);
+        q->out[i] = post_has_result(p) ? gcoll_ptr(v[i].out)
+                    : q->r.needs_in    ? 0
+                                       : gcoll_ptr(v[i].in);
         needs_buffer |= !q->out[i];
     }
     if (needs_buffer)
@@ -322,7 +323,7 @@ static int find_outputs(struct post *p, struct reducing *q, struct err *err)
     return rc;
 }
 
-static int run_direct(struct post *p, struct reducing *q, struct err *err)
+static int run_direct(struct gcoll_post *p, struct reducing *q, struct err *err)
 {
     int rc = find_outputs(p, q, err);
 
@@ -343,12 +344,13 @@ static int run_direct(struct post *p, struct reducing *q, struct err *err)
     }
     if (!rc)
         rc = gcoll_make(p, &q->calls, err);
-    return rc || !q->r.needs_out || !receives(p) ? rc : move_out(p, q, q->out, err);
+    return rc || !q->r.needs_out || !post_has_result(p) ? rc
+                                                        : move_out(p, q, q->out, err);
 }
 
 /* --- reducescatter --- */
 
-static uint64_t sum(const uint64_t *v, uint32_t n)
+static uint64_t counts_sum(const uint64_t *v, uint32_t n)
 {
     uint64_t s = 0;
 
@@ -357,7 +359,7 @@ static uint64_t sum(const uint64_t *v, uint32_t n)
     return s;
 }
 
-static bool are_equal(const uint64_t *v, uint32_t n)
+static bool counts_are_equal(const uint64_t *v, uint32_t n)
 {
     for (uint32_t i = 1; i < n; i++)
         if (v[i] != v[0])
@@ -365,7 +367,7 @@ static bool are_equal(const uint64_t *v, uint32_t n)
     return true;
 }
 
-static int add_parts(struct post *p,
+static int add_parts(struct gcoll_post *p,
                      struct reducing *q,
                      const uint64_t *counts,
                      cu_ptr in,
@@ -385,7 +387,7 @@ static int add_parts(struct post *p,
 
     if (!p->c->n_nc)
         return gcoll_copy(p, out, in, counts[0] * q->wire_size, err);
-    if (are_equal(counts, n))
+    if (counts_are_equal(counts, n))
         return gcoll_add(&q->calls, call, err);
     call.kind = CALL_REDUCE;
     for (uint32_t j = 0; j < n && !rc; j++) {
@@ -397,7 +399,7 @@ static int add_parts(struct post *p,
     return rc;
 }
 
-static uint64_t aligned(uint64_t bytes)
+static uint64_t scatter_align_size(uint64_t bytes)
 {
     return (bytes + FUSE_ALIGN - 1) / FUSE_ALIGN * FUSE_ALIGN;
 }
@@ -405,15 +407,15 @@ static uint64_t aligned(uint64_t bytes)
 /* Calls of unlike counts are one reduce a member, whose root alone has an output: out
  * of a registered buffer, the others' calls would be of such memory and the root's
  * not, so the whole of it goes by ours. */
-static bool copies_in(const struct post *p, const struct batch_item *it)
+static bool copies_in(const struct gcoll_post *p, const struct batch_item *it)
 {
-    return p->batch->region > 0 && p->c->n_nc && !are_equal(it->counts, p->c->n);
+    return p->batch->region > 0 && p->c->n_nc && !counts_are_equal(it->counts, p->c->n);
 }
 
 /* Where the calls of tensors read and write: tensors themselves, or a place in the
  * buffer for the whole input in the wire's type, or for our part in it. Returns the
  * bytes of the buffer; in[i] and out[i] are 0 for what is in it. */
-static uint64_t place_scatter(struct post *p, struct reducing *q)
+static uint64_t place_scatter(struct gcoll_post *p, struct reducing *q)
 {
     const uint32_t n = p->c->n, me = p->c->me;
     uint64_t bytes = 0;
@@ -421,14 +423,14 @@ static uint64_t place_scatter(struct post *p, struct reducing *q)
     for (size_t i = 0; i < q->n; i++) {
         const struct batch_item *it = &p->batch->items[i];
 
-        q->counts[i] = sum(it->counts, n);
+        q->counts[i] = counts_sum(it->counts, n);
         q->offsets[i] = bytes;
         q->in[i] = q->r.needs_in || copies_in(p, it) ? 0 : gcoll_ptr(it->in);
         q->out[i] = q->in_size == q->wire_size ? gcoll_ptr(it->out) : 0;
         if (!q->in[i])
-            bytes += aligned(q->counts[i] * q->wire_size);
+            bytes += scatter_align_size(q->counts[i] * q->wire_size);
         if (!q->out[i])
-            bytes += aligned(it->counts[me] * q->wire_size);
+            bytes += scatter_align_size(it->counts[me] * q->wire_size);
     }
     return bytes;
 }
@@ -439,13 +441,13 @@ static void take_place(struct reducing *q, size_t i, cu_ptr buffer)
 
     if (!q->in[i]) {
         q->in[i] = at;
-        at += aligned(q->counts[i] * q->wire_size);
+        at += scatter_align_size(q->counts[i] * q->wire_size);
     }
     if (!q->out[i])
         q->out[i] = at;
 }
 
-static int run_scatter(struct post *p, struct reducing *q, struct err *err)
+static int run_scatter(struct gcoll_post *p, struct reducing *q, struct err *err)
 {
     const struct batch_item *v = p->batch->items;
     const uint64_t bytes = place_scatter(p, q);
@@ -478,7 +480,7 @@ static int run_scatter(struct post *p, struct reducing *q, struct err *err)
 /* Tensors of a registered buffer are not packed: a call for each, on itself. But a
  * reduce whose input has to be scaled first goes by the buffer on all members: who is
  * not the root has no output of that kind to scale into. */
-static int plan_batch(struct post *p, struct reducing *q)
+static int plan_batch(struct gcoll_post *p, struct reducing *q)
 {
     struct comm_terms t = p->c->terms;
     int rc;
@@ -491,14 +493,14 @@ static int plan_batch(struct post *p, struct reducing *q)
     return rc;
 }
 
-int gcoll_reduce(struct post *p, struct err *err)
+int gcoll_reduce(struct gcoll_post *p, struct err *err)
 {
     struct reducing q;
-    int rc = begin(p, &q, err);
+    int rc = reducing_begin(p, &q, err);
 
     if (!rc && p->batch->coll == COLL_REDUCESCATTER) {
         rc = run_scatter(p, &q, err);
-        release(&q);
+        reducing_release(&q);
         return rc;
     }
     for (size_t i = 0; i < q.n && !rc; i++)
@@ -510,6 +512,6 @@ int gcoll_reduce(struct post *p, struct err *err)
     if (!rc && q.plan.wire_bytes)
         rc =
             q.plan.way == FUSE_PACKED ? run_packed(p, &q, err) : run_direct(p, &q, err);
-    release(&q);
+    reducing_release(&q);
     return rc;
 }

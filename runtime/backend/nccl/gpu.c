@@ -87,7 +87,7 @@ void gpu_broken(struct device *g, const char *sentence)
     char xid[400];
     struct err cause = ERR_INIT;
 
-    gpu_tell_xid(g, xid, sizeof(xid));
+    gpu_xid_text(g, xid, sizeof(xid));
     (void)err_set(&cause, -ECONNABORTED, "%s%s", xid, sentence);
     (void)pthread_mutex_lock(&g->lock);
     bool is_first = g->cause[0] == '\0';
@@ -122,7 +122,7 @@ void gpu_abort(struct device *g)
     launcher_stop(&g->launcher);
 }
 
-static void nap(uint64_t ns)
+static void gpu_nap(uint64_t ns)
 {
     struct timespec t = clock_timespec(ns);
 
@@ -151,7 +151,7 @@ bool gpu_quiesce(struct device *g, uint64_t deadline_ns)
         is_over = life == GPU_ENDED && is_idle(g);
         if (is_over || clock_now_ns() >= deadline_ns)
             break;
-        nap(QUIESCE_NAP);
+        gpu_nap(QUIESCE_NAP);
     }
     gpu_leave(&scope);
     return is_over;
@@ -261,7 +261,7 @@ static int make_streams(struct device *g, struct err *err)
     return rc;
 }
 
-static int fill(struct device *g, struct err *err)
+static int gpu_fill(struct device *g, struct err *err)
 {
     struct gpu_scope scope;
     int rc = gpu_enter(g, &scope, err);
@@ -329,7 +329,7 @@ static int check_ordinal(const struct cuda_api *cu,
 }
 
 static int
-load(const struct device_config *c, int ordinal, struct device *g, struct err *err)
+gpu_load(const struct device_config *c, int ordinal, struct device *g, struct err *err)
 {
     if (gpu_process_has_leaked())
         return err_set(err, -EBUSY,
@@ -387,7 +387,7 @@ int gpu_open(const struct device_config *c,
     g->hooks = hooks;
     g->more = more;
     g->ordinal = ordinal;
-    int rc = load(c, ordinal, g, err);
+    int rc = gpu_load(c, ordinal, g, err);
     if (rc < 0) {
         mem_free(g);
         return rc;
@@ -399,7 +399,7 @@ int gpu_open(const struct device_config *c,
     rc = copy_config(g, c);
     g->config.n_streams = allowed_streams(g, g->config.n_streams);
     rc = rc < 0 ? err_set(err, -ENOMEM, "out of host memory for the state of a GPU")
-                : fill(g, err);
+                : gpu_fill(g, err);
     if (rc == 0) {
         *ret = g;
         return 0;

@@ -25,7 +25,7 @@
 struct cublas_api;
 struct gcodec_blas;
 struct gcodec_states;
-struct launch;
+struct gpu_launch;
 struct tables;
 struct xids;
 
@@ -38,9 +38,9 @@ struct gpu_hooks {
     /* The launcher: puts one job onto its stream; waits for nothing but NCCL. An error
      * breaks the device with its sentence (which is to name the rank: gpu_name_rank),
      * but for JOB_CLOSE. */
-    int (*run)(struct device *g, struct job *job, struct err *err);
+    int (*run)(struct device *g, struct gpu_job *job, struct err *err);
     /* The launcher: a job that will not run (the device is broken). May be NULL. */
-    void (*drop)(struct device *g, struct job *job);
+    void (*drop)(struct device *g, struct gpu_job *job);
     /* The watcher, each 100 ms while something is in flight or `looks` is set, before
      * GPU_STOPS; an error breaks the device. May be NULL. */
     int (*look)(struct device *g, struct err *err);
@@ -67,9 +67,9 @@ struct device {
     cu_stream streams[GPU_MAX_STREAMS]; /* [0] for everything unless n_streams > 1 */
     uint32_t n_streams;
     struct event_pool *events;
-    struct memory *memory;  /* the process's */
-    struct scratch scratch; /* the launcher's */
-    struct launch *launch;  /* who makes hooks sets these before the first job */
+    struct gpu_memory *memory;  /* the process's */
+    struct gpu_scratch scratch; /* the launcher's */
+    struct gpu_launch *launch;  /* who makes hooks sets these before the first job */
     struct tables *tables;
     struct gcodec_states *codecs; /* NULL: no batch was compressed; the seat's */
     struct gcodec_blas *blas;     /* NULL: not needed yet; the launcher's */
@@ -77,7 +77,7 @@ struct device {
     struct device_parked *parked; /* of the last world, until it is used; the seat's */
     void *more;                   /* of who makes hooks */
     struct gpu_launcher launcher;
-    struct watch watch;
+    struct gpu_watch watch;
     struct xids *xids;
     char pci[16];
     _Atomic uint64_t counts[GPU_COUNTS]; /* the launcher's; any thread reads */
@@ -105,7 +105,7 @@ int gpu_load_nccl(const struct device_config *c,
 int gpu_process_device(int ordinal,
                        uint64_t kept_bytes,
                        cu_ctx *ret_ctx,
-                       struct memory **ret_memory,
+                       struct gpu_memory **ret_memory,
                        struct err *err);
 void gpu_process_leak(void); /* work of ours would not stop: gpu_open refuses */
 bool gpu_process_has_leaked(void);
@@ -147,7 +147,7 @@ void gpu_broken(struct device *g, const char *sentence);
 /* "XID 79 (GPU has fallen off the bus) on GPU 0 (PCI 0000:3B:00.0) of rank 3 (host b):
  * whom to blame; ", or "" where none came of late, or NVML does not answer. The
  * launcher of ranks knows the sentence (runtime/contract/gpu_cause.h). */
-void gpu_tell_xid(struct device *g, char *ret, size_t size_bytes);
+void gpu_xid_text(struct device *g, char *ret, size_t size_bytes);
 /* -ECONNABORTED with the cause once it is broken, else 0. Any thread. */
 int gpu_check(struct device *g, struct err *err);
 /* device_ops.abort and .quiesce. */

@@ -16,7 +16,7 @@ static struct {
     struct cuda_api cuda;
     struct nccl_api nccl;
     cu_ctx ctx[MAX_ORDINALS];
-    struct memory *memory[MAX_ORDINALS];
+    struct gpu_memory *memory[MAX_ORDINALS];
     _Atomic bool has_leaked, is_forked;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -78,8 +78,11 @@ int gpu_load_nccl(const struct device_config *c,
 }
 
 /* lock is held; CUDA's calls here are the first on a device and happen once. */
-static int init_device(
-    int ordinal, cu_ctx *ret_ctx, struct memory **ret, uint64_t kept, struct err *err)
+static int init_device(int ordinal,
+                       cu_ctx *ret_ctx,
+                       struct gpu_memory **ret,
+                       uint64_t kept,
+                       struct err *err)
 {
     const struct cuda_api *cu = &process.cuda;
     struct gpu_scope scope;
@@ -106,7 +109,7 @@ static int init_device(
 int gpu_process_device(int ordinal,
                        uint64_t kept_bytes,
                        cu_ctx *ret_ctx,
-                       struct memory **ret_memory,
+                       struct gpu_memory **ret_memory,
                        struct err *err)
 {
     int rc = 0;
@@ -199,7 +202,7 @@ int gpu_ordinal_of(const void *p)
 /* On what stream p is freed. One that captures would make that a part of the graph,
  * where it has no place; what was on it before the capture has ended, for who captures
  * sees to that, and what is captured must not use results. */
-static cu_stream stream_of(const struct memory *m, void *stream)
+static cu_stream stream_of(const struct gpu_memory *m, void *stream)
 {
     cu_stream s = stream == DEVICE_STREAM_ALL ? NULL : stream;
     int status = CU_CAPTURE_NONE, rc = process.cuda.stream_capturing(s, &status);
@@ -208,7 +211,7 @@ static cu_stream stream_of(const struct memory *m, void *stream)
 }
 
 /* What has never been used may be freed before it has begun. */
-static void let_begin(const struct memory *m, cu_stream s)
+static void let_begin(const struct gpu_memory *m, cu_stream s)
 {
     const struct cuda_api *cu = &process.cuda;
     cu_stream own = memory_own(m);
@@ -235,7 +238,7 @@ void gpu_free(void *p, void *stream)
         return;
     (void)pthread_mutex_lock(&process.lock);
     cu_ctx ctx = process.ctx[ordinal];
-    struct memory *m = process.memory[ordinal];
+    struct gpu_memory *m = process.memory[ordinal];
     (void)pthread_mutex_unlock(&process.lock);
     if (!m || gpu_enter_ctx(&process.cuda, ctx, &scope, &ignored) < 0)
         return;

@@ -16,7 +16,7 @@ static bool is_all(const void *stream)
     return stream == DEVICE_STREAM_ALL || stream == DEVICE_STREAM_ALL_LATER;
 }
 
-static int say_captured(struct err *err)
+static int err_set_captured(struct err *err)
 {
     return err_set(
         err, -EBUSY,
@@ -29,7 +29,7 @@ static int refuse_capture(struct device *g, cu_stream s, struct err *err)
     int status = CU_CAPTURE_NONE, result = g->cu->stream_capturing(s, &status);
 
     if (result == CU_CAPTURE_IMPLICIT || status != CU_CAPTURE_NONE)
-        return say_captured(err);
+        return err_set_captured(err);
     return result == CU_OK ? 0 : cuda_fail(g->cu, "cuStreamIsCapturing", result, err);
 }
 
@@ -78,7 +78,7 @@ static int record_all(struct device *g,
 
 /* A call of a user's thread has failed with r: where the context is lost, all ranks are
  * to hear why, and not only who called. */
-static int lose(struct device *g, int r, struct err *err)
+static int gpu_report_lost(struct device *g, int r, struct err *err)
 {
     if (r != -EIO)
         return r;
@@ -110,7 +110,7 @@ int gpu_record(struct device *g,
     gpu_leave(&scope);
     if (rc < 0) {
         event_unref(e);
-        return rc == -EBUSY ? say_captured(err) : lose(g, rc, err);
+        return rc == -EBUSY ? err_set_captured(err) : gpu_report_lost(g, rc, err);
     }
     *ret = e;
     return 0;
@@ -158,7 +158,7 @@ int gpu_wait(struct device *g,
     if (rc == 0)
         rc = event_put_wait(e, s, err);
     gpu_leave(&scope);
-    return lose(g, rc, err);
+    return gpu_report_lost(g, rc, err);
 }
 
 /* In a stream where nothing else is: of the job's a graph may be captured meanwhile,
@@ -184,7 +184,8 @@ int gpu_alloc(struct device *g,
     gpu_leave(&scope);
     if (rc < 0) {
         event_unref(e);
-        return lose(g, rc, err); /* of a context that is lost nothing goes back */
+        return gpu_report_lost(g, rc,
+                               err); /* of a context that is lost nothing goes back */
     }
     *ret = (void *)(uintptr_t)p;
     *ret_given = e;

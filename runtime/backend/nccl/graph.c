@@ -172,10 +172,10 @@ static int lock_whole(struct graphs *g, struct err *err)
     return rc;
 }
 
-static int capture(struct graphs *g,
-                   struct graph_entry *e,
-                   const struct graph_batch *b,
-                   struct err *err)
+static int graph_capture(struct graphs *g,
+                         struct graph_entry *e,
+                         const struct graph_batch *b,
+                         struct err *err)
 {
     cu_graph graph = NULL;
     int rc = lock_whole(g, err);
@@ -231,7 +231,7 @@ int graph_run(struct graphs *g, const struct graph_batch *b, struct err *err)
     if (e->exec && (e->place != b->place || e->n_in != b->n_in || e->n_out != b->n_out))
         exec_retire(g, e);
     if (!e->exec)
-        rc = capture(g, e, b, err);
+        rc = graph_capture(g, e, b, err);
     else
         g->n_replayed++;
     return rc < 0 ? rc : CUDA_TRY(g->cu, graph_launch, err, e->exec, g->stream);

@@ -108,7 +108,8 @@ const char *image_text(const void *image, char *buf, size_t n)
 }
 
 /* The driver may be too old for the part that fits best. */
-static int load(struct launch *l, const void *image, uint32_t sm, struct err *err)
+static int
+launch_load(struct gpu_launch *l, const void *image, uint32_t sm, struct err *err)
 {
     int result = l->cu->module_load(&l->module, l->part.data);
     bool is_refused = result == CU_NO_BINARY || result == CU_INVALID_IMAGE
@@ -133,7 +134,7 @@ static int load(struct launch *l, const void *image, uint32_t sm, struct err *er
                    why.text);
 }
 
-int launch_init(struct launch *l,
+int launch_init(struct gpu_launch *l,
                 const struct cuda_api *cu,
                 const void *image,
                 size_t bytes,
@@ -145,7 +146,7 @@ int launch_init(struct launch *l,
 #define NAME(name, args) "hvd_" #name,
     static const char *const names[KERNEL_COUNT] = {KERNELS(NAME)};
 #undef NAME
-    struct launch made = {.cu = cu};
+    struct gpu_launch made = {.cu = cu};
     int n = image_count(image, bytes, err);
     if (n < 0)
         return n;
@@ -157,7 +158,7 @@ int launch_init(struct launch *l,
                        "a GPU of compute capability %d.%d is too old: the kernels are "
                        "%s",
                        sm / 10, sm % 10, image_text(image, kernels, sizeof(kernels)));
-    int rc = load(&made, image, (uint32_t)sm, err);
+    int rc = launch_load(&made, image, (uint32_t)sm, err);
     if (rc < 0)
         return rc;
     for (size_t k = 0; k < KERNEL_COUNT; k++) {
@@ -173,7 +174,7 @@ int launch_init(struct launch *l,
     return 0;
 }
 
-void launch_release(struct launch *l)
+void launch_release(struct gpu_launch *l)
 {
     /* an error here says that the context is lost, and all with it */
     if (l->module)
@@ -181,7 +182,7 @@ void launch_release(struct launch *l)
     l->module = NULL;
 }
 
-int launch_kernel(const struct launch *l,
+int launch_kernel(const struct gpu_launch *l,
                   enum kernel_id k,
                   uint32_t n_chunks,
                   const void *args,

@@ -7,7 +7,7 @@
 #include "runtime/backend/nccl/image.h"
 #include "runtime/backend/nccl/kernels/args.h"
 
-struct launch {
+struct gpu_launch {
     const struct cuda_api *cu;
     cu_module module; /* NULL: not loaded */
     struct image_part part;
@@ -19,7 +19,7 @@ struct launch {
  * context is current. wants_ptx: have the driver compile it, for tests. A driver that
  * refuses the cubin is given the PTX. -ENOTSUP with a sentence: nothing fits. The image
  * and cu outlive it. */
-int launch_init(struct launch *l,
+int launch_init(struct gpu_launch *l,
                 const struct cuda_api *cu,
                 const void *image,
                 size_t bytes,
@@ -27,10 +27,11 @@ int launch_init(struct launch *l,
                 int n_multiprocessors,
                 bool wants_ptx,
                 struct err *err);
-void launch_release(struct launch *l); /* our context current; accepts what is zero */
+void launch_release(
+    struct gpu_launch *l); /* our context current; accepts what is zero */
 /* Kernel k on s, by a block a chunk as far as they run at once; args: k's struct of
  * args.h, read before it returns. n_chunks 0: nothing. */
-int launch_kernel(const struct launch *l,
+int launch_kernel(const struct gpu_launch *l,
                   enum kernel_id k,
                   uint32_t n_chunks,
                   const void *args,

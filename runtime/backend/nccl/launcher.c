@@ -22,17 +22,17 @@
 
 /* --- jobs --- */
 
-static size_t aligned(size_t n)
+static size_t job_align_size(size_t n)
 {
     return (n + 15) / 16 * 16;
 }
 
 /* Takes n bytes of the job's allocation at *at. */
-static void *part(struct job *job, size_t *at, size_t n)
+static void *job_take_bytes(struct gpu_job *job, size_t *at, size_t n)
 {
     void *p = (char *)job + *at;
 
-    *at += aligned(n);
+    *at += job_align_size(n);
     return p;
 }
 
@@ -45,10 +45,11 @@ static size_t names_bytes(const char *const *names, size_t n)
     return bytes;
 }
 
-static void copy_names(struct job *job, size_t *at, const char *const *names, size_t n)
+static void
+copy_names(struct gpu_job *job, size_t *at, const char *const *names, size_t n)
 {
-    const char **v = part(job, at, n * sizeof(*v));
-    char *text = part(job, at, names_bytes(names, n));
+    const char **v = job_take_bytes(job, at, n * sizeof(*v));
+    char *text = job_take_bytes(job, at, names_bytes(names, n));
 
     for (size_t i = 0; i < n; i++) {
         size_t bytes = strlen(names[i]) + 1;
@@ -58,7 +59,7 @@ static void copy_names(struct job *job, size_t *at, const char *const *names, si
     job->names = v;
 }
 
-static void add_ready(struct job *job, struct device_event *e)
+static void add_ready(struct gpu_job *job, struct device_event *e)
 {
     size_t j = job->n_ready;
 
@@ -69,7 +70,7 @@ static void add_ready(struct job *job, struct device_event *e)
 }
 
 /* References to the distinct ready events; neighbours mostly share one. */
-static void copy_ready(struct job *job, struct batch_item *items, size_t n)
+static void copy_ready(struct gpu_job *job, struct batch_item *items, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         add_ready(job, items[i].ready);
@@ -78,13 +79,13 @@ static void copy_ready(struct job *job, struct batch_item *items, size_t n)
     }
 }
 
-struct job *job_new(enum job_kind kind,
-                    const struct batch *batch,
-                    const char *const *names,
-                    const struct codec_plan *plans,
-                    size_t extra_bytes)
+struct gpu_job *job_new(enum job_kind kind,
+                        const struct batch *batch,
+                        const char *const *names,
+                        const struct codec_plan *plans,
+                        size_t extra_bytes)
 {
-    size_t n = batch ? batch->n_items : 0, at = aligned(sizeof(struct job));
+    size_t n = batch ? batch->n_items : 0, at = job_align_size(sizeof(struct gpu_job));
     size_t text = names_bytes(names, n), one = sizeof(struct batch_item)
                                                + 4 * sizeof(void *)
                                                + (plans ? sizeof(*plans) : 0);
@@ -92,15 +93,15 @@ struct job *job_new(enum job_kind kind,
     if (n > (SIZE_MAX / 2 - text - extra_bytes) / one)
         return NULL;
     size_t bytes = at + n * one + text + extra_bytes + 6 * 16;
-    struct job *job = mem_zalloc(bytes);
+    struct gpu_job *job = mem_zalloc(bytes);
     if (!job)
         return NULL;
     job->kind = kind;
     job->size_bytes = bytes;
     if (batch) {
-        struct batch_item *items = part(job, &at, n * sizeof(*items));
+        struct batch_item *items = job_take_bytes(job, &at, n * sizeof(*items));
         memcpy(items, batch->items, n * sizeof(*items));
-        job->ready = part(job, &at, 2 * n * sizeof(struct device_event *));
+        job->ready = job_take_bytes(job, &at, 2 * n * sizeof(struct device_event *));
         copy_ready(job, items, n);
         job->batch = *batch;
         job->batch.items = items;
@@ -108,13 +109,13 @@ struct job *job_new(enum job_kind kind,
     if (names)
         copy_names(job, &at, names, n);
     if (plans)
-        job->plans =
-            memcpy(part(job, &at, n * sizeof(*plans)), plans, n * sizeof(*plans));
-    job->extra = part(job, &at, extra_bytes);
+        job->plans = memcpy(job_take_bytes(job, &at, n * sizeof(*plans)), plans,
+                            n * sizeof(*plans));
+    job->extra = job_take_bytes(job, &at, extra_bytes);
     return job;
 }
 
-void job_free(struct job *job)
+void job_free(struct gpu_job *job)
 {
     if (!job)
         return;
@@ -127,10 +128,10 @@ void job_free(struct job *job)
 /* --- the thread --- */
 
 /* ends: where there is none, no other can be pushed any more. */
-static struct job *pop(struct gpu_launcher *l, bool ends)
+static struct gpu_job *launcher_pop(struct gpu_launcher *l, bool ends)
 {
     (void)pthread_mutex_lock(&l->lock);
-    struct job *job = l->head;
+    struct gpu_job *job = l->head;
     if (job) {
         l->head = job->next;
         if (!l->head)
@@ -142,7 +143,7 @@ static struct job *pop(struct gpu_launcher *l, bool ends)
 }
 
 /* The next job; NULL: it is to stop. */
-static struct job *next(struct gpu_launcher *l)
+static struct gpu_job *launcher_next(struct gpu_launcher *l)
 {
     uint64_t since = clock_now_ns();
 
@@ -150,7 +151,7 @@ static struct job *next(struct gpu_launcher *l)
         uint32_t seen = atomic_load_explicit(&l->n_pushed, memory_order_acquire);
         if (!gpu_runs(l->g))
             return NULL;
-        struct job *job = pop(l, false);
+        struct gpu_job *job = launcher_pop(l, false);
         if (job)
             return job;
         if (clock_now_ns() - since > SPIN_NS)
@@ -158,7 +159,7 @@ static struct job *next(struct gpu_launcher *l)
     }
 }
 
-static void drop(struct device *g, struct job *job)
+static void job_drop(struct device *g, struct gpu_job *job)
 {
     if (g->hooks->drop)
         g->hooks->drop(g, job);
@@ -166,7 +167,7 @@ static void drop(struct device *g, struct job *job)
         event_fail(job->done);
 }
 
-static int enqueue(struct device *g, struct job *job, struct err *err)
+static int job_enqueue(struct device *g, struct gpu_job *job, struct err *err)
 {
     int rc = 0;
 
@@ -175,13 +176,13 @@ static int enqueue(struct device *g, struct job *job, struct err *err)
         if (rc < 0)
             return gpu_name_rank(g, rc, err);
     }
-    if (!launcher_goes(&g->launcher, LAUNCHER_INSIDE)) {
-        drop(g, job);
+    if (!launcher_move_to(&g->launcher, LAUNCHER_INSIDE)) {
+        job_drop(g, job);
         return err_set(err, -ECONNABORTED, "the device was given up");
     }
     rc = g->hooks->run(g, job, err);
     /* the driver may wait where a queue of its own is full */
-    (void)launcher_goes(&g->launcher, LAUNCHER_WAITING);
+    (void)launcher_move_to(&g->launcher, LAUNCHER_WAITING);
     if (rc < 0 || !job->done)
         return rc;
     rc = event_record(job->done, job->stream, err);
@@ -190,14 +191,14 @@ static int enqueue(struct device *g, struct job *job, struct err *err)
     return rc < 0 ? gpu_name_rank(g, rc, err) : 0;
 }
 
-static void run(struct gpu_launcher *l, struct job *job)
+static void launcher_run_job(struct gpu_launcher *l, struct gpu_job *job)
 {
     struct device *g = l->g;
     struct err err = ERR_INIT;
 
-    (void)launcher_goes(l, LAUNCHER_WAITING); /* for ready events, without NCCL */
-    int rc = enqueue(g, job, &err);
-    (void)launcher_goes(l, LAUNCHER_OUTSIDE);
+    (void)launcher_move_to(l, LAUNCHER_WAITING); /* for ready events, without NCCL */
+    int rc = job_enqueue(g, job, &err);
+    (void)launcher_move_to(l, LAUNCHER_OUTSIDE);
     if (rc < 0) {
         if (job->kind != JOB_CLOSE)
             gpu_broken(g, err.text);
@@ -207,13 +208,13 @@ static void run(struct gpu_launcher *l, struct job *job)
     job_free(job);
 }
 
-static void count_run(struct gpu_launcher *l)
+static void launcher_count_run(struct gpu_launcher *l)
 {
     (void)atomic_fetch_add_explicit(&l->n_run, 1, memory_order_release);
     futex_wake(&l->n_run);
 }
 
-static void linger(struct gpu_launcher *l)
+static void launcher_linger(struct gpu_launcher *l)
 {
     for (;;) {
         uint32_t seen = atomic_load_explicit(&l->n_pushed, memory_order_acquire);
@@ -235,25 +236,25 @@ static void *launcher_main(void *arg)
     struct device *g = l->g;
     struct err err = ERR_INIT;
     struct gpu_scope scope;
-    struct job *job;
+    struct gpu_job *job;
 
     (void)pthread_setname_np(pthread_self(), "hvd-gpu"); /* only for people */
     if (gpu_enter(g, &scope, &err) < 0)
         gpu_broken(g, err.text);
-    while ((job = next(l)) != NULL) {
-        run(l, job);
-        count_run(l);
+    while ((job = launcher_next(l)) != NULL) {
+        launcher_run_job(l, job);
+        launcher_count_run(l);
     }
-    while ((job = pop(l, true)) != NULL) {
-        drop(g, job);
+    while ((job = launcher_pop(l, true)) != NULL) {
+        job_drop(g, job);
         job_free(job);
-        count_run(l);
+        launcher_count_run(l);
     }
     int stops = GPU_STOPS; /* the watcher may have left us behind before */
     (void)atomic_compare_exchange_strong_explicit(
         &g->life, &stops, GPU_QUIET, memory_order_acq_rel, memory_order_acquire);
     watch_ring(&g->watch);
-    linger(l);
+    launcher_linger(l);
     gpu_leave(&scope);
     atomic_store_explicit(&l->has_ended, 1, memory_order_release);
     futex_wake(&l->has_ended);
@@ -274,7 +275,7 @@ int launcher_start(struct gpu_launcher *l, struct device *g, struct err *err)
     return 0;
 }
 
-int launcher_push(struct gpu_launcher *l, struct job *job, struct err *err)
+int launcher_push(struct gpu_launcher *l, struct gpu_job *job, struct err *err)
 {
     int rc = gpu_check(l->g, err);
 
@@ -325,13 +326,13 @@ void launcher_stop(struct gpu_launcher *l)
     watch_ring(&l->g->watch);
 }
 
-static void rouse(struct gpu_launcher *l)
+static void launcher_wake(struct gpu_launcher *l)
 {
     (void)atomic_fetch_add_explicit(&l->n_pushed, 1, memory_order_release);
     futex_wake(&l->n_pushed);
 }
 
-bool launcher_goes(struct gpu_launcher *l, enum launcher_at to)
+bool launcher_move_to(struct gpu_launcher *l, enum launcher_at to)
 {
     int at = atomic_load_explicit(&l->at, memory_order_acquire);
 
@@ -353,12 +354,12 @@ void launcher_lend(struct gpu_launcher *l, void *(*fn)(void *arg), void *arg)
 {
     l->lent_arg = arg;
     atomic_store_explicit(&l->lent, fn, memory_order_release);
-    rouse(l);
+    launcher_wake(l);
 }
 
 void launcher_dismiss(struct gpu_launcher *l)
 {
-    rouse(l);
+    launcher_wake(l);
 }
 
 int launcher_join(struct gpu_launcher *l, uint64_t deadline_ns)
@@ -378,10 +379,10 @@ int launcher_join(struct gpu_launcher *l, uint64_t deadline_ns)
 
 void launcher_release(struct gpu_launcher *l)
 {
-    struct job *job;
+    struct gpu_job *job;
 
-    while (l->tail && (job = pop(l, true)) != NULL) {
-        drop(l->g, job);
+    while (l->tail && (job = launcher_pop(l, true)) != NULL) {
+        job_drop(l->g, job);
         job_free(job);
     }
     if (l->tail)

@@ -30,7 +30,7 @@ enum job_kind {
 };
 
 /* Where the launcher is, for a watcher that has waited for it. It changes that by
- * itself (launcher_goes) until the watcher bars it, where it is then. */
+ * itself (launcher_move_to) until the watcher bars it, where it is then. */
 enum launcher_at {
     LAUNCHER_OUTSIDE, /* of jobs, or it naps in one: it asks before it goes on */
     LAUNCHER_INSIDE,  /* of a job: all that it calls returns by itself */
@@ -40,9 +40,9 @@ enum launcher_at {
 
 /* One allocation: items, names and plans are copied behind it; arrays behind
  * batch_item.counts are the caller's until the ticket is done. */
-struct job {
+struct gpu_job {
     enum job_kind kind;
-    struct job *next; /* the launcher's */
+    struct gpu_job *next; /* the launcher's */
     struct comm *comm;
     uint64_t ticket;
     struct device_event *done; /* a reference; NULL: none. Pending until it has run. */
@@ -61,12 +61,12 @@ struct job {
 
 /* batch NULL: none. names and plans: batch->n_items of them, or NULL. NULL: memory is
  * out. To be freed, or pushed. */
-struct job *job_new(enum job_kind kind,
-                    const struct batch *batch,
-                    const char *const *names,
-                    const struct codec_plan *plans,
-                    size_t extra_bytes);
-void job_free(struct job *job); /* accepts NULL; drops its references */
+struct gpu_job *job_new(enum job_kind kind,
+                        const struct batch *batch,
+                        const char *const *names,
+                        const struct codec_plan *plans,
+                        size_t extra_bytes);
+void job_free(struct gpu_job *job); /* accepts NULL; drops its references */
 
 struct gpu_launcher {
     struct device *g;
@@ -74,7 +74,7 @@ struct gpu_launcher {
     bool has_thread;
     pthread_mutex_t lock; /* head, tail, is_closed */
     bool is_closed;       /* nothing is pushed any more */
-    struct job *head, **tail;
+    struct gpu_job *head, **tail;
     _Atomic uint32_t n_pushed;        /* a futex word: the launcher sleeps on it */
     _Atomic uint32_t n_run;           /* likewise: launcher_drain sleeps on it */
     _Atomic uint32_t has_ended;       /* likewise: launcher_join */
@@ -87,7 +87,7 @@ struct gpu_launcher {
 int launcher_start(struct gpu_launcher *l, struct device *g, struct err *err);
 /* Takes job over on success. -ECONNABORTED with the cause: the device is broken. The
  * seat. */
-int launcher_push(struct gpu_launcher *l, struct job *job, struct err *err);
+int launcher_push(struct gpu_launcher *l, struct gpu_job *job, struct err *err);
 /* Until all that was pushed has run: 0, -ETIMEDOUT, -ECONNABORTED if it stops. */
 int launcher_drain(struct gpu_launcher *l, uint64_t deadline_ns);
 /* Life becomes GPU_STOPS: the launcher leaves its polls, begins no call, fails what is
@@ -96,7 +96,7 @@ void launcher_stop(struct gpu_launcher *l);
 /* After launcher_stop: 0 when the thread has ended; -ETIMEDOUT: it sits in a call. */
 int launcher_join(struct gpu_launcher *l, uint64_t deadline_ns);
 /* The launcher. false: it is barred, and may touch nothing that can be aborted. */
-bool launcher_goes(struct gpu_launcher *l, enum launcher_at to);
+bool launcher_move_to(struct gpu_launcher *l, enum launcher_at to);
 /* The watcher: bars it where it is; false: it is somewhere else by now. */
 bool launcher_bar(struct gpu_launcher *l, int at);
 /* hooks.abort, at most once, where the launcher is quiet or was barred outside: fn(arg)

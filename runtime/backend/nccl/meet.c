@@ -113,13 +113,13 @@ static void fill_card(const struct device *g, struct gpu_card *c)
     memcpy(c->gpu, g->name, strnlen(g->name, sizeof(c->gpu) - 1));
 }
 
-static int judge(struct backend *meeting,
-                 const struct backend_env *env,
-                 const uint32_t *ranks,
-                 const char *const *host_names,
-                 const struct gpu_card *mine,
-                 struct comm_terms *ret,
-                 struct err *err)
+static int cards_exchange(struct backend *meeting,
+                          const struct backend_env *env,
+                          const uint32_t *ranks,
+                          const char *const *host_names,
+                          const struct gpu_card *mine,
+                          struct comm_terms *ret,
+                          struct err *err)
 {
     AUTOFREE struct gpu_card *v = mem_calloc(env->size, sizeof(*v));
     AUTOFREE const char **hosts = mem_calloc(env->size, sizeof(*hosts));
@@ -147,7 +147,7 @@ int comm_refuse(struct backend *meeting,
             (unsigned char)problem[i] < ' ' || problem[i] == 0x7f ? ' ' : problem[i];
     if (!problem[0])
         mine.problem[0] = '?';
-    int rc = judge(meeting, env, ranks, hosts, &mine, &terms, err);
+    int rc = cards_exchange(meeting, env, ranks, hosts, &mine, &terms, err);
     comm_terms_release(&terms);
     return rc ? rc : err_set(err, -ENODEV, "%s", problem);
 }
@@ -194,7 +194,8 @@ share_id(struct comm *c, struct backend *b, struct comm_start *s, struct err *er
 
 static int push_start(struct comm *c, struct backend *meeting, struct err *err)
 {
-    struct job *job = job_new(JOB_START, NULL, NULL, NULL, sizeof(struct comm_start));
+    struct gpu_job *job =
+        job_new(JOB_START, NULL, NULL, NULL, sizeof(struct comm_start));
     int rc = job ? 0 : err_set(err, -ENOMEM, "out of memory for a communicator");
 
     if (!rc && c->terms.how == COMM_SHRINK)
@@ -240,7 +241,7 @@ int comm_open(struct device *g,
     const bool is_world = env->size == g->config.size;
     if (is_world)
         park_fill(g->parked, &mine);
-    rc = judge(meeting, env, ranks, g->config.hosts, &mine, &terms, err);
+    rc = cards_exchange(meeting, env, ranks, g->config.hosts, &mine, &terms, err);
     if (!rc)
         rc = comm_new(g, env, ranks, &terms, &c, err);
     comm_terms_release(&terms);
@@ -262,7 +263,7 @@ int comm_open(struct device *g,
 }
 
 /* Ours among v[n], or n. */
-static uint32_t find(const uint32_t *v, uint32_t n, uint32_t me)
+static uint32_t ranks_find(const uint32_t *v, uint32_t n, uint32_t me)
 {
     uint32_t i = 0;
 
@@ -304,7 +305,7 @@ int comm_split(struct backend *parent,
                struct err *err)
 {
     struct comm *c = (struct comm *)parent, *child = NULL;
-    const uint32_t me = find(ranks, n, c->me);
+    const uint32_t me = ranks_find(ranks, n, c->me);
     int rc = gpu_check(c->g, err);
 
     if (rc)
@@ -315,7 +316,8 @@ int comm_split(struct backend *parent,
         rc = child_new(c, ranks, n, me, &child, err);
     if (rc)
         return rc;
-    struct job *job = job_new(JOB_SPLIT, NULL, NULL, NULL, sizeof(struct comm_child));
+    struct gpu_job *job =
+        job_new(JOB_SPLIT, NULL, NULL, NULL, sizeof(struct comm_child));
     rc = job ? 0 : err_set(err, -ENOMEM, "out of memory for a communicator");
     if (!rc) {
         *(struct comm_child *)job->extra = (struct comm_child){child};

@@ -29,7 +29,7 @@ struct block {
     cu_stream on;   /* where */
 };
 
-struct memory {
+struct gpu_memory {
     const struct cuda_api *cu;
     cu_ctx ctx;
     cu_pool pool; /* NULL: the lists below */
@@ -41,7 +41,7 @@ struct memory {
 };
 
 static int
-make_pool(struct memory *m, cu_device dev, uint64_t kept_bytes, struct err *err)
+make_pool(struct gpu_memory *m, cu_device dev, uint64_t kept_bytes, struct err *err)
 {
     const struct cuda_api *cu = m->cu;
     struct cu_pool_props props = {.alloc_type = 1, .location_type = 1, .location = dev};
@@ -63,10 +63,10 @@ int memory_new(const struct cuda_api *cu,
                cu_ctx ctx,
                cu_device dev,
                uint64_t kept_bytes,
-               struct memory **ret,
+               struct gpu_memory **ret,
                struct err *err)
 {
-    struct memory *m = mem_zalloc(sizeof(*m));
+    struct gpu_memory *m = mem_zalloc(sizeof(*m));
 
     if (!m)
         return err_set(err, -ENOMEM, "out of host memory for the pool of a GPU");
@@ -84,7 +84,7 @@ int memory_new(const struct cuda_api *cu,
     return 0;
 }
 
-static void free_list(struct memory *m, struct block *b)
+static void free_list(struct gpu_memory *m, struct block *b)
 {
     while (b) {
         struct block *next = b->next;
@@ -96,7 +96,7 @@ static void free_list(struct memory *m, struct block *b)
     }
 }
 
-void memory_free(struct memory *m)
+void memory_free(struct gpu_memory *m)
 {
     if (!m)
         return;
@@ -112,13 +112,13 @@ void memory_free(struct memory *m)
     mem_free(m);
 }
 
-void memory_forget(struct memory *m)
+void memory_forget(struct gpu_memory *m)
 {
     m->is_forgotten = true;
     (void)pthread_mutex_init(&m->lock, NULL);
 }
 
-cu_stream memory_own(const struct memory *m)
+cu_stream memory_own(const struct gpu_memory *m)
 {
     return m->own;
 }
@@ -134,12 +134,12 @@ static uint32_t class_of(uint64_t bytes, uint64_t *ret_bytes)
     return (power - 8) * 8 + (uint32_t)n; /* n == 8 is the next power's 0 */
 }
 
-static struct block **bucket_of(struct memory *m, cu_ptr p)
+static struct block **bucket_of(struct gpu_memory *m, cu_ptr p)
 {
     return &m->out[(p >> 8) * 0x9e3779b97f4a7c15ull >> 56];
 }
 
-static int give_all_back(struct memory *m)
+static int give_all_back(struct gpu_memory *m)
 {
     struct block *all = NULL;
 
@@ -158,7 +158,8 @@ static int give_all_back(struct memory *m)
 }
 
 /* Of a list, what s may use without waiting; with `any`, the first one. */
-static struct block *reuse(struct memory *m, uint32_t class, cu_stream s, bool any)
+static struct block *
+memory_reuse(struct gpu_memory *m, uint32_t class, cu_stream s, bool any)
 {
     struct block **at = &m->free[class], *found = NULL;
 
@@ -177,7 +178,7 @@ static struct block *reuse(struct memory *m, uint32_t class, cu_stream s, bool a
 }
 
 static struct block *
-new_block(struct memory *m, uint32_t class, uint64_t bytes, struct err *err)
+new_block(struct gpu_memory *m, uint32_t class, uint64_t bytes, struct err *err)
 {
     struct block *b = mem_zalloc(sizeof(*b)), *listed;
 
@@ -186,7 +187,7 @@ new_block(struct memory *m, uint32_t class, uint64_t bytes, struct err *err)
         return NULL;
     }
     int result = m->cu->mem_alloc(&b->p, bytes);
-    if (result == CU_OUT_OF_MEMORY && (listed = reuse(m, class, NULL, true))) {
+    if (result == CU_OUT_OF_MEMORY && (listed = memory_reuse(m, class, NULL, true))) {
         mem_free(b);
         return listed;
     }
@@ -199,8 +200,8 @@ new_block(struct memory *m, uint32_t class, uint64_t bytes, struct err *err)
     return NULL;
 }
 
-static int
-take_listed(struct memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct err *err)
+static int take_listed(
+    struct gpu_memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct err *err)
 {
     uint64_t room;
     uint32_t class = class_of(bytes, &room);
@@ -208,7 +209,7 @@ take_listed(struct memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct e
     if (class >= N_CLASSES)
         return err_set(err, -ENOMEM, "%llu bytes are no size",
                        (unsigned long long)bytes);
-    struct block *b = reuse(m, class, s, false);
+    struct block *b = memory_reuse(m, class, s, false);
     if (!b)
         b = new_block(m, class, room, err);
     if (!b)
@@ -229,7 +230,7 @@ take_listed(struct memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct e
 }
 
 int memory_take(
-    struct memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct err *err)
+    struct gpu_memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct err *err)
 {
     uint64_t n = bytes < LEAST ? LEAST : bytes;
     int rc = m->pool ? CUDA_TRY(m->cu, mem_alloc_from, err, ret, n, m->pool, s)
@@ -240,7 +241,7 @@ int memory_take(
     return rc;
 }
 
-static struct block *find_out(struct memory *m, cu_ptr p)
+static struct block *find_out(struct gpu_memory *m, cu_ptr p)
 {
     (void)pthread_mutex_lock(&m->lock);
     struct block **at = bucket_of(m, p);
@@ -253,7 +254,7 @@ static struct block *find_out(struct memory *m, cu_ptr p)
     return b;
 }
 
-static void give_listed(struct memory *m, cu_ptr p, cu_stream s)
+static void give_listed(struct gpu_memory *m, cu_ptr p, cu_stream s)
 {
     struct block *b = find_out(m, p);
 
@@ -277,7 +278,7 @@ static void give_listed(struct memory *m, cu_ptr p, cu_stream s)
 
 /* A stream that has ended since fails; the legacy stream then comes after all work of
  * blocking streams, and that of others has ended before the user ended the stream. */
-void memory_give(struct memory *m, cu_ptr p, cu_stream s)
+void memory_give(struct gpu_memory *m, cu_ptr p, cu_stream s)
 {
     if (p == 0 || m->is_forgotten)
         return;

@@ -14,25 +14,25 @@
 
 #include "runtime/backend/nccl/event.h"
 
-struct memory;
+struct gpu_memory;
 
 /* kept_bytes: what stays allocated between results. */
 int memory_new(const struct cuda_api *cu,
                cu_ctx ctx,
                cu_device dev,
                uint64_t kept_bytes,
-               struct memory **ret,
+               struct gpu_memory **ret,
                struct err *err);
-void memory_free(struct memory *m); /* tests only; accepts NULL */
+void memory_free(struct gpu_memory *m); /* tests only; accepts NULL */
 /* In a forked child: from here on nothing is called. */
-void memory_forget(struct memory *m);
+void memory_forget(struct gpu_memory *m);
 /* At least 256 bytes, aligned to 256; usable on s from here on. -ENOMEM. */
 int memory_take(
-    struct memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct err *err);
+    struct gpu_memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct err *err);
 /* A stream of the process's on which memory is taken that several streams will use:
  * nothing else is put on it, so whoever waits for it waits for nothing. */
-cu_stream memory_own(const struct memory *m);
+cu_stream memory_own(const struct gpu_memory *m);
 /* After what is in s now. p 0: nothing. Never fails: what cannot be freed is leaked. */
-void memory_give(struct memory *m, cu_ptr p, cu_stream s);
+void memory_give(struct gpu_memory *m, cu_ptr p, cu_stream s);
 
 #endif

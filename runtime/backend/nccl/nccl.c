@@ -16,14 +16,14 @@
 
 #define CLOSE_NS NS_PER_S
 
-struct world { /* device.more */
-    struct launch launch;
+struct gpu_world { /* device.more */
+    struct gpu_launch launch;
     struct tables tables;
 };
 
 /* --- hooks --- */
 
-static int run(struct device *g, struct job *job, struct err *err)
+static int hooks_run(struct device *g, struct gpu_job *job, struct err *err)
 {
     switch (job->kind) {
     case JOB_START:
@@ -44,7 +44,7 @@ static int run(struct device *g, struct job *job, struct err *err)
     return err_set(err, -ENOTSUP, "a job of kind %d", (int)job->kind);
 }
 
-static void drop(struct device *g, struct job *job)
+static void hooks_drop(struct device *g, struct gpu_job *job)
 {
     (void)g;
     if (job->kind == JOB_REGISTER)
@@ -53,8 +53,8 @@ static void drop(struct device *g, struct job *job)
 
 static const struct gpu_hooks hooks = {
     .needs_nccl = true,
-    .run = run,
-    .drop = drop,
+    .run = hooks_run,
+    .drop = hooks_drop,
     .look = comms_look,
     .abort = comms_abort,
 };
@@ -72,14 +72,14 @@ static int wait_while_running(void *arg, struct err *err)
 
 /* --- open and close --- */
 
-static void report(const struct device_config *c, struct device_report *ret)
+static void device_report_fill(const struct device_config *c, struct device_report *ret)
 {
     char kernels[64];
 
     gpu_report(c, image_text(kernels_image, kernels, sizeof(kernels)), ret);
 }
 
-static int load_kernels(struct device *g, struct world *w, struct err *err)
+static int load_kernels(struct device *g, struct gpu_world *w, struct err *err)
 {
     const size_t bytes =
         (size_t)((uintptr_t)kernels_image_end - (uintptr_t)kernels_image);
@@ -108,7 +108,7 @@ static int device_close(struct device *g, struct device_parked **ret)
     if (atomic_load(&g->is_forked))
         return gpu_close(g);
     const uint64_t deadline_ns = clock_now_ns() + CLOSE_NS;
-    struct world *w = g->more;
+    struct gpu_world *w = g->more;
     (void)launcher_drain(&g->launcher, deadline_ns); /* what has not run is dropped */
     gpu_abort(g);
     park_free(TAKE(g->parked)); /* that of the world before was not used */
@@ -136,7 +136,7 @@ static int device_open(const struct device_config *c,
                        struct device **ret,
                        struct err *err)
 {
-    struct world *w = mem_zalloc(sizeof(*w));
+    struct gpu_world *w = mem_zalloc(sizeof(*w));
     struct device *g;
 
     int rc = w ? gpu_open(c, ordinal, &hooks, w, &g, err)
@@ -159,7 +159,7 @@ static int device_open(const struct device_config *c,
 __attribute__((visibility("default"))) const struct device_ops hvd_cuda_device_ops = {
     .abi = DEVICE_ABI,
     .size_bytes = sizeof(struct device_ops),
-    .report = report,
+    .report = device_report_fill,
     .open = device_open,
     .close = device_close,
     .parked_free = park_free,

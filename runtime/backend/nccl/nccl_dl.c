@@ -56,7 +56,7 @@ static int new_code(int version)
     return version < 10000 ? version / 1000 * 10000 + version % 1000 : version;
 }
 
-static void tell_path(void *symbol, const char *asked, char ret[256])
+static void nccl_path_of(void *symbol, const char *asked, char ret[256])
 {
     Dl_info info;
     char real[PATH_MAX];
@@ -77,7 +77,7 @@ read_library(void *lib, const char *asked, struct nccl_api *ret, struct err *err
     memcpy(&ask, &p, sizeof(ask));
     if (!p || ask(&version) != NCCL_OK)
         return err_set(err, -ENOTSUP, "%s: is no NCCL", asked);
-    tell_path(p, asked, api.path);
+    nccl_path_of(p, asked, api.path);
     api.version = new_code(version);
     (void)nccl_version_text(api.version, text);
     if (api.version < NCCL_OLDEST)
@@ -105,7 +105,7 @@ read_library(void *lib, const char *asked, struct nccl_api *ret, struct err *err
 }
 
 /* The code by which the first library that was there would not do stands. */
-struct search {
+struct nccl_search {
     char tried[sizeof(((struct err *)NULL)->text)]; /* as much as fits */
     struct err first;
 };
@@ -121,7 +121,7 @@ static int own_names(const char *path)
     return lib ? 0 : RTLD_DEEPBIND;
 }
 
-static int try_one(struct search *s,
+static int try_one(struct nccl_search *s,
                    const char *what,
                    const char *path,
                    int flags,
@@ -153,7 +153,7 @@ static bool is_given(const char *s)
 }
 
 static int
-try_all(struct search *s, const struct device_config *c, struct nccl_api *ret)
+try_all(struct nccl_search *s, const struct device_config *c, struct nccl_api *ret)
 {
     char path[PATH_MAX];
 
@@ -178,7 +178,7 @@ try_all(struct search *s, const struct device_config *c, struct nccl_api *ret)
 
 int nccl_load(const struct device_config *c, struct nccl_api *ret, struct err *err)
 {
-    struct search s = {.first = ERR_INIT};
+    struct nccl_search s = {.first = ERR_INIT};
 
     int rc = try_all(&s, c, ret);
     if (rc < 0 && s.first.code != 0)

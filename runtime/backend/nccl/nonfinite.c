@@ -11,14 +11,14 @@
 #include "runtime/backend/nccl/launch.h"
 #include "runtime/base/mem.h"
 
-struct check {
-    struct check *next; /* of comm.lost */
+struct nan_check {
+    struct nan_check *next; /* of comm.lost */
     size_t n;
     struct pin *pin; /* cells, up to the device and back; the launcher's until the batch
                         is done; NULL: it has not run */
 };
 
-static struct scan_cell *cells_of(const struct check *check)
+static struct scan_cell *cells_of(const struct nan_check *check)
 {
     return (struct scan_cell *)(void *)check->pin->at;
 }
@@ -41,10 +41,10 @@ static int kernel_of(enum dtype t)
     return -1; /* all of its values are finite */
 }
 
-void check_free(struct device *g, struct check *check)
+void check_free(struct device *g, struct nan_check *check)
 {
     while (check) {
-        struct check *next = check->next;
+        struct nan_check *next = check->next;
 
         scratch_pin_give(&g->scratch, check->pin);
         mem_free(check);
@@ -55,9 +55,9 @@ void check_free(struct device *g, struct check *check)
 /* --- the seat --- */
 
 /* The batch that it was for was refused. The device may be at it still. */
-static void lose(struct comm *c)
+static void check_set_aside(struct comm *c)
 {
-    struct check *check = TAKE(c->check);
+    struct nan_check *check = TAKE(c->check);
 
     if (!check)
         return;
@@ -68,18 +68,19 @@ static void lose(struct comm *c)
 int check_post(struct backend *b, const struct batch *batch, struct err *err)
 {
     struct comm *c = (struct comm *)b;
-    struct check *check;
+    struct nan_check *check;
     int rc = gpu_check(c->g, err);
 
-    lose(c);
+    check_set_aside(c);
     if (rc || kernel_of(batch->dtype) < 0 || batch->n_items == 0)
         return rc;
     check = mem_zalloc(sizeof(*check));
-    struct job *job = job_new(JOB_CHECK, batch, NULL, NULL, sizeof(struct check *));
+    struct gpu_job *job =
+        job_new(JOB_CHECK, batch, NULL, NULL, sizeof(struct nan_check *));
     rc = check && job ? 0 : err_set(err, -ENOMEM, "out of memory for a batch");
     if (!rc) {
         check->n = batch->n_items;
-        memcpy(job->extra, &check, sizeof(struct check *));
+        memcpy(job->extra, &check, sizeof(struct nan_check *));
         job->comm = c;
         job->stream_index = c->n_nc > 1 ? (uint32_t)(c->n_calls % c->n_nc) : 0;
         job->stream = c->g->streams[job->stream_index]; /* of the batch that follows */
@@ -94,9 +95,9 @@ int check_post(struct backend *b, const struct batch *batch, struct err *err)
     return 0;
 }
 
-int check_finish(struct comm *c, struct ticket *t, struct err *err)
+int check_finish(struct comm *c, struct comm_ticket *t, struct err *err)
 {
-    struct check *check = TAKE(t->check);
+    struct nan_check *check = TAKE(t->check);
     int rc = 0;
 
     for (size_t i = 0; check && check->pin && i < check->n && !rc; i++) {
@@ -129,7 +130,8 @@ int check_bad_item(struct backend *b, size_t *ret_item, struct nonfinite *ret)
 
 /* --- the launcher --- */
 
-static int scan(struct post *p, struct check *check, cu_ptr cells, struct err *err)
+static int
+check_scan(struct gcoll_post *p, struct nan_check *check, cu_ptr cells, struct err *err)
 {
     struct scan_cell *found = cells_of(check);
     const size_t bytes = check->n * sizeof(*found);
@@ -165,19 +167,19 @@ static int scan(struct post *p, struct check *check, cu_ptr cells, struct err *e
     return rc ? rc : CUDA_TRY(p->g->cu, copy_down, err, found, cells, bytes, p->s);
 }
 
-int check_run(struct device *g, struct job *job, struct err *err)
+int check_run(struct device *g, struct gpu_job *job, struct err *err)
 {
-    struct post p = gcoll_post(g, job);
-    struct check *check;
+    struct gcoll_post p = gcoll_post_of(g, job);
+    struct nan_check *check;
     cu_ptr cells;
 
-    memcpy(&check, job->extra, sizeof(struct check *));
+    memcpy(&check, job->extra, sizeof(struct nan_check *));
     const size_t bytes = check->n * sizeof(struct scan_cell);
     int rc = scratch_pin_take(&g->scratch, bytes, &check->pin, err);
     if (!rc)
         rc = memory_take(g->memory, bytes, p.s, &cells, err);
     if (!rc) {
-        rc = scan(&p, check, cells, err);
+        rc = check_scan(&p, check, cells, err);
         memory_give(g->memory, cells, p.s);
     }
     return rc == 0 || rc == -ECONNABORTED ? rc : gpu_name_rank(g, rc, err);

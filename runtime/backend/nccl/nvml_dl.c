@@ -17,7 +17,7 @@ static struct nvml_api table;
 static bool is_there;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void load(void)
+static void nvml_load_table(void)
 {
     static const struct {
         const char *symbol;
@@ -40,7 +40,7 @@ static void load(void)
 
 const struct nvml_api *nvml_load(void)
 {
-    (void)pthread_once(&once, load); /* cannot fail with a static one */
+    (void)pthread_once(&once, nvml_load_table); /* cannot fail with a static one */
     return is_there ? &table : NULL;
 }
 

@@ -16,7 +16,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 
-static void unref(struct device_parked *p)
+static void park_unref(struct device_parked *p)
 {
     if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) == 1)
         mem_free(p);
@@ -45,12 +45,12 @@ static void *keeper_main(void *arg)
         futex_wait(&p->state, PARK_KEPT, left);
     if (take_over(p, PARK_OVER))
         (void)p->nccl->abort(p->nc); /* nobody could do more */
-    unref(p);
+    park_unref(p);
     return NULL;
 }
 
 /* Without a thread it is kept until somebody comes. */
-static void keep(struct device_parked *p)
+static void park_start_keeper(struct device_parked *p)
 {
     pthread_t t;
 
@@ -58,7 +58,7 @@ static void keep(struct device_parked *p)
     if (gpu_thread_start(&t, keeper_main, p) == 0)
         (void)pthread_detach(t);
     else
-        unref(p);
+        park_unref(p);
 }
 
 static bool is_claimed(struct device_parked *p)
@@ -89,7 +89,7 @@ struct device_parked *park_take(struct device *g)
     p->size = c->n;
     memcpy(p->id, c->id, sizeof(p->id));
     atomic_store(&p->until_ns, clock_now_ns() + PARK_NS);
-    keep(p);
+    park_start_keeper(p);
     return p;
 }
 
@@ -98,7 +98,7 @@ static void *abort_main(void *arg)
     struct device_parked *p = arg;
 
     (void)p->nccl->abort(p->nc); /* as keeper_main */
-    unref(p);
+    park_unref(p);
     return NULL;
 }
 
@@ -109,7 +109,7 @@ void park_free(struct device_parked *p)
     if (!p)
         return;
     if (!is_claimed(p) || !p->nc)
-        unref(p); /* it is over, or used */
+        park_unref(p); /* it is over, or used */
     else if (gpu_thread_start(&t, abort_main, p) == 0)
         (void)pthread_detach(t);
     else

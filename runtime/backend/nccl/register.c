@@ -21,19 +21,19 @@
 
 #define SLICE_NS (5 * NS_PER_MS) /* between two looks at the others */
 
-struct answer {
+struct register_answer {
     _Atomic uint32_t refs;
     _Atomic uint32_t is_there; /* a futex word; released after rc and why */
     int rc;
     char why[256];
 };
-struct ask { /* JOB_REGISTER's extra */
+struct register_request { /* JOB_REGISTER's extra */
     void *p;
     uint64_t bytes; /* 0: to be forgotten */
-    struct answer *answer;
+    struct register_answer *answer;
 };
 
-static void answer_unref(struct answer *a)
+static void answer_unref(struct register_answer *a)
 {
     if (atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) == 1)
         mem_free(a);
@@ -42,7 +42,7 @@ static void answer_unref(struct answer *a)
 /* --- the launcher --- */
 
 /* Takes it out of NCCL; what fails there is its own business: the communicator goes. */
-static void deregister(struct comm *c, struct comm_region *r)
+static void region_deregister(struct comm *c, struct comm_region *r)
 {
     for (uint32_t i = 0; i < c->n_nc; i++)
         if (r->handles[i] && c->nc[i])
@@ -50,7 +50,7 @@ static void deregister(struct comm *c, struct comm_region *r)
     memset(r->handles, 0, sizeof(r->handles));
 }
 
-static int add(struct comm *c, struct comm_region *r, struct err *err)
+static int region_register(struct comm *c, struct comm_region *r, struct err *err)
 {
     const struct nccl_api *nccl = c->g->nccl;
 
@@ -61,13 +61,13 @@ static int add(struct comm *c, struct comm_region *r, struct err *err)
             continue;
         r->handles[i] = NULL;
         (void)nccl_fail(nccl, c->nc[i], "ncclCommRegister", result, err);
-        deregister(c, r);
+        region_deregister(c, r);
         return -EIO;
     }
     return 0;
 }
 
-static int run_add(struct comm *c, const struct ask *k, struct err *err)
+static int run_add(struct comm *c, const struct register_request *k, struct err *err)
 {
     struct comm_region *r = mem_zalloc(sizeof(*r));
 
@@ -75,7 +75,7 @@ static int run_add(struct comm *c, const struct ask *k, struct err *err)
         return err_set(err, -ENOMEM, "out of memory for a registered buffer");
     r->p = k->p;
     r->bytes = k->bytes;
-    int rc = add(c, r, err);
+    int rc = region_register(c, r, err);
     if (rc) {
         mem_free(r);
         return rc;
@@ -93,13 +93,13 @@ static void run_forget(struct comm *c, const void *p)
         if (r->p != p)
             continue;
         *at = r->next;
-        deregister(c, r);
+        region_deregister(c, r);
         mem_free(r);
         return;
     }
 }
 
-static void give(struct answer *a, int rc, const char *why)
+static void answer_give(struct register_answer *a, int rc, const char *why)
 {
     a->rc = rc;
     (void)memcpy(a->why, why, strnlen(why, sizeof(a->why) - 1));
@@ -108,9 +108,9 @@ static void give(struct answer *a, int rc, const char *why)
     answer_unref(a);
 }
 
-int register_run(struct job *job)
+int register_run(struct gpu_job *job)
 {
-    const struct ask *k = job->extra;
+    const struct register_request *k = job->extra;
     struct err why = ERR_INIT;
     int rc = 0;
 
@@ -118,15 +118,15 @@ int register_run(struct job *job)
         rc = run_add(job->comm, k, &why);
     else
         run_forget(job->comm, k->p);
-    give(k->answer, rc, why.text);
+    answer_give(k->answer, rc, why.text);
     return 0; /* the device is well in any case */
 }
 
-void register_drop(struct job *job)
+void register_drop(struct gpu_job *job)
 {
-    const struct ask *k = job->extra;
+    const struct register_request *k = job->extra;
 
-    give(k->answer, -ECONNABORTED, "the device was given up");
+    answer_give(k->answer, -ECONNABORTED, "the device was given up");
 }
 
 bool comm_regions_any(const struct comm *c)
@@ -141,9 +141,9 @@ bool comm_regions_any(const struct comm *c)
 void comm_regions_close(struct comm *c)
 {
     for (struct comm_region *r = c->regions; r; r = r->next)
-        deregister(c, r);
+        region_deregister(c, r);
     for (uint32_t i = 0; i < GPU_MAX_STREAMS; i++)
-        deregister(c, &c->fusion[i]);
+        region_deregister(c, &c->fusion[i]);
     comm_regions_free(c);
 }
 
@@ -202,7 +202,7 @@ int comm_fusion(struct comm *c,
                 uint32_t *ret_generation,
                 struct err *err)
 {
-    struct scratch *sc = &c->g->scratch;
+    struct gpu_scratch *sc = &c->g->scratch;
     const struct fusion_buffer *f = &sc->fusion[index];
     int rc;
 
@@ -219,7 +219,7 @@ int comm_fusion(struct comm *c,
 
 /* --- the seat --- */
 
-static int wait_for(struct comm *c, struct answer *a, struct err *err)
+static int answer_wait(struct comm *c, struct register_answer *a, struct err *err)
 {
     int rc = 0;
 
@@ -234,15 +234,16 @@ static int wait_for(struct comm *c, struct answer *a, struct err *err)
     return a->rc ? err_set(err, a->rc, "%s", a->why) : 0;
 }
 
-static int ask(struct comm *c, void *p, uint64_t bytes, struct err *err)
+static int region_request(struct comm *c, void *p, uint64_t bytes, struct err *err)
 {
-    struct job *job = job_new(JOB_REGISTER, NULL, NULL, NULL, sizeof(struct ask));
-    struct answer *a = mem_zalloc(sizeof(*a));
+    struct gpu_job *job =
+        job_new(JOB_REGISTER, NULL, NULL, NULL, sizeof(struct register_request));
+    struct register_answer *a = mem_zalloc(sizeof(*a));
     int rc = job && a ? 0 : err_set(err, -ENOMEM, "out of memory for a buffer");
 
     if (!rc) {
         atomic_init(&a->refs, 2);
-        *(struct ask *)job->extra = (struct ask){p, bytes, a};
+        *(struct register_request *)job->extra = (struct register_request){p, bytes, a};
         job->comm = c;
         job->stream = c->g->streams[0];
         rc = launcher_push(&c->g->launcher, job, err);
@@ -252,7 +253,7 @@ static int ask(struct comm *c, void *p, uint64_t bytes, struct err *err)
         mem_free(a);
         return rc;
     }
-    rc = wait_for(c, a, err);
+    rc = answer_wait(c, a, err);
     answer_unref(a);
     return rc;
 }
@@ -269,7 +270,7 @@ int comm_register(struct backend *b, void *p, uint64_t bytes, struct err *err)
         return err_set(err, -ENOTSUP,
                        "NCCL %s has no ncclCommRegister, which came with 2.19",
                        nccl_version_text(c->g->nccl->version, text));
-    return ask(c, p, bytes, err);
+    return region_request(c, p, bytes, err);
 }
 
 void comm_forget(struct backend *b, void *p)
@@ -277,5 +278,5 @@ void comm_forget(struct backend *b, void *p)
     struct comm *c = (struct comm *)b;
 
     if (c->n_nc > 0 && c->g->nccl->has_register)
-        (void)ask(c, p, 0, NULL); /* a broken device has forgotten all */
+        (void)region_request(c, p, 0, NULL); /* a broken device has forgotten all */
 }

@@ -10,12 +10,12 @@
 #define PINNED_ALIGN 64u
 #define PIN_LEAST    4096u
 
-void scratch_init(struct scratch *sc,
+void scratch_init(struct gpu_scratch *sc,
                   const struct cuda_api *cu,
                   struct event_pool *events,
-                  struct memory *memory)
+                  struct gpu_memory *memory)
 {
-    *sc = (struct scratch){.cu = cu, .events = events, .memory = memory};
+    *sc = (struct gpu_scratch){.cu = cu, .events = events, .memory = memory};
     (void)pthread_mutex_init(&sc->lock, NULL); /* cannot fail on Linux */
 }
 
@@ -25,7 +25,7 @@ static void *address_of(cu_ptr p)
 }
 
 /* Sizes double from 2 MiB on, so 40 are more than an address space. */
-static void outgrow(struct scratch *sc, uint32_t index)
+static void scratch_outgrow(struct gpu_scratch *sc, uint32_t index)
 {
     struct fusion_buffer *f = &sc->registered[index];
 
@@ -34,7 +34,7 @@ static void outgrow(struct scratch *sc, uint32_t index)
     *f = (struct fusion_buffer){.generation = f->generation};
 }
 
-void scratch_release(struct scratch *sc)
+void scratch_release(struct gpu_scratch *sc)
 {
     for (uint32_t i = 0; i < sc->n; i++)
         event_unref(sc->pieces[(sc->first + i) % PINNED_PIECES].sent);
@@ -45,7 +45,7 @@ void scratch_release(struct scratch *sc)
         sc->fusion[i].at = 0;
     }
     for (uint32_t i = 0; i < GPU_MAX_STREAMS; i++)
-        outgrow(sc, i);
+        scratch_outgrow(sc, i);
     while (sc->n_outgrown > 0)
         (void)sc->nccl->mem_free(address_of(sc->outgrown[--sc->n_outgrown]));
     if (sc->pinned)
@@ -58,7 +58,7 @@ void scratch_release(struct scratch *sc)
     }
 }
 
-int scratch_fusion(struct scratch *sc,
+int scratch_fusion(struct gpu_scratch *sc,
                    uint32_t index,
                    uint64_t bytes,
                    cu_stream s,
@@ -81,7 +81,7 @@ int scratch_fusion(struct scratch *sc,
     return 0;
 }
 
-int scratch_fusion_registered(struct scratch *sc,
+int scratch_fusion_registered(struct gpu_scratch *sc,
                               const struct nccl_api *nccl,
                               uint32_t index,
                               uint64_t bytes,
@@ -98,7 +98,7 @@ int scratch_fusion_registered(struct scratch *sc,
         if (result != NCCL_OK)
             return nccl_fail(nccl, NULL, "ncclMemAlloc", result, err);
         sc->nccl = nccl;
-        outgrow(sc, index);
+        scratch_outgrow(sc, index);
         f->at = (cu_ptr)(uintptr_t)at;
         f->bytes = n;
         f->generation++;
@@ -108,7 +108,7 @@ int scratch_fusion_registered(struct scratch *sc,
 }
 
 /* Drops the pieces at the front whose copies are done. */
-static int cut(struct scratch *sc, struct err *err)
+static int scratch_cut_done(struct gpu_scratch *sc, struct err *err)
 {
     while (sc->n > 0) {
         struct pinned_piece *p = &sc->pieces[sc->first];
@@ -125,7 +125,8 @@ static int cut(struct scratch *sc, struct err *err)
 
 /* Offset of `room` free bytes, or PINNED_BYTES: there are none now. The bytes in use
  * are from the end of the piece before the first to head, around the end. */
-static uint32_t place(const struct scratch *sc, uint32_t tail, uint32_t room)
+static uint32_t
+scratch_find_place(const struct gpu_scratch *sc, uint32_t tail, uint32_t room)
 {
     if (sc->n == 0)
         return 0;
@@ -137,7 +138,7 @@ static uint32_t place(const struct scratch *sc, uint32_t tail, uint32_t room)
     return room < tail - sc->head ? sc->head : PINNED_BYTES;
 }
 
-int scratch_pinned(struct scratch *sc, uint32_t bytes, void **ret, struct err *err)
+int scratch_pinned(struct gpu_scratch *sc, uint32_t bytes, void **ret, struct err *err)
 {
     uint32_t room = (bytes + PINNED_ALIGN - 1) / PINNED_ALIGN * PINNED_ALIGN;
 
@@ -150,12 +151,12 @@ int scratch_pinned(struct scratch *sc, uint32_t bytes, void **ret, struct err *e
             return rc;
         sc->pinned = p;
     }
-    int rc = cut(sc, err);
+    int rc = scratch_cut_done(sc, err);
     if (rc < 0)
         return rc;
     if (sc->n > 0 && !sc->pieces[(sc->first + sc->n - 1) % PINNED_PIECES].sent)
         return err_set(err, -EINVAL, "an upload was begun and not sent");
-    uint32_t at = place(sc, sc->n ? sc->pieces[sc->first].begin : 0, room);
+    uint32_t at = scratch_find_place(sc, sc->n ? sc->pieces[sc->first].begin : 0, room);
     if (at == PINNED_BYTES || sc->n == PINNED_PIECES)
         return err_set(err, -EAGAIN, "all pinned memory is in use");
     sc->pieces[(sc->first + sc->n++) % PINNED_PIECES] =
@@ -165,7 +166,7 @@ int scratch_pinned(struct scratch *sc, uint32_t bytes, void **ret, struct err *e
     return 0;
 }
 
-int scratch_pinned_sent(struct scratch *sc, cu_stream s, struct err *err)
+int scratch_pinned_sent(struct gpu_scratch *sc, cu_stream s, struct err *err)
 {
     struct pinned_piece *p =
         &sc->pieces[(sc->first + sc->n + PINNED_PIECES - 1) % PINNED_PIECES];
@@ -184,7 +185,7 @@ int scratch_pinned_sent(struct scratch *sc, cu_stream s, struct err *err)
 
 /* --- what comes back --- */
 
-int scratch_pin_take(struct scratch *sc,
+int scratch_pin_take(struct gpu_scratch *sc,
                      uint64_t bytes,
                      struct pin **ret,
                      struct err *err)
@@ -212,7 +213,7 @@ int scratch_pin_take(struct scratch *sc,
     return 0;
 }
 
-void scratch_pin_give(struct scratch *sc, struct pin *p)
+void scratch_pin_give(struct gpu_scratch *sc, struct pin *p)
 {
     if (!p)
         return;

@@ -29,10 +29,10 @@ struct pin { /* pinned memory for what comes back from the device */
     uint64_t bytes; /* behind this */
     _Alignas(16) uint8_t at[];
 };
-struct scratch {
+struct gpu_scratch {
     const struct cuda_api *cu;
     struct event_pool *events;
-    struct memory *memory;
+    struct gpu_memory *memory;
     struct fusion_buffer fusion[GPU_MAX_STREAMS];
     const struct nccl_api *nccl; /* NULL: nothing of ncclMemAlloc yet */
     struct fusion_buffer registered[GPU_MAX_STREAMS];
@@ -46,14 +46,14 @@ struct scratch {
     struct pin *pins;
 };
 
-void scratch_init(struct scratch *sc,
+void scratch_init(struct gpu_scratch *sc,
                   const struct cuda_api *cu,
                   struct event_pool *events,
-                  struct memory *memory);
-void scratch_release(struct scratch *sc); /* our streams are idle */
+                  struct gpu_memory *memory);
+void scratch_release(struct gpu_scratch *sc); /* our streams are idle */
 /* The fusion buffer of stream `index`, grown to at least bytes (FUSION_GRANULE a step);
  * the old one is given back in the order of s. Contents do not survive growing. */
-int scratch_fusion(struct scratch *sc,
+int scratch_fusion(struct gpu_scratch *sc,
                    uint32_t index,
                    uint64_t bytes,
                    cu_stream s,
@@ -62,7 +62,7 @@ int scratch_fusion(struct scratch *sc,
 /* The same for communicators whose terms say "registers": its memory is ncclMemAlloc's,
  * grows to at least twice its size, and the old ones stay until scratch_release,
  * because communicators have them registered. May wait for the device. */
-int scratch_fusion_registered(struct scratch *sc,
+int scratch_fusion_registered(struct gpu_scratch *sc,
                               const struct nccl_api *nccl,
                               uint32_t index,
                               uint64_t bytes,
@@ -71,15 +71,16 @@ int scratch_fusion_registered(struct scratch *sc,
 /* Host memory for one upload of at most PINNED_BYTES / 2, aligned to 64; to be followed
  * by the copy onto a stream and then scratch_pinned_sent. -EAGAIN: all is in use by
  * copies that are not done; try again. */
-int scratch_pinned(struct scratch *sc, uint32_t bytes, void **ret, struct err *err);
-int scratch_pinned_sent(struct scratch *sc, cu_stream s, struct err *err);
+int scratch_pinned(struct gpu_scratch *sc, uint32_t bytes, void **ret, struct err *err);
+int scratch_pinned_sent(struct gpu_scratch *sc, cu_stream s, struct err *err);
 /* At least bytes; whoever has it gives it back when no copy is on its way to it. The
  * driver gets it at the end alone, for it waits for the whole device before it takes
  * pinned memory back. */
-int scratch_pin_take(struct scratch *sc,
+int scratch_pin_take(struct gpu_scratch *sc,
                      uint64_t bytes,
                      struct pin **ret,
                      struct err *err);
-void scratch_pin_give(struct scratch *sc, struct pin *p); /* any thread; accepts NULL */
+void scratch_pin_give(struct gpu_scratch *sc,
+                      struct pin *p); /* any thread; accepts NULL */
 
 #endif

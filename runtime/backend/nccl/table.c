@@ -22,8 +22,8 @@
 
 void tables_init(struct tables *t,
                  const struct cuda_api *cu,
-                 struct memory *memory,
-                 struct scratch *scratch,
+                 struct gpu_memory *memory,
+                 struct gpu_scratch *scratch,
                  int (*wait)(void *arg, struct err *err),
                  void *arg)
 {
@@ -58,11 +58,11 @@ static uint64_t hash_of(const struct chunk *v, uint32_t n)
     return h ^ (h >> 29);
 }
 
-static bool has(const struct table_entry *e,
-                const struct chunk *v,
-                uint32_t n,
-                uint64_t hash,
-                cu_stream s)
+static bool table_has(const struct table_entry *e,
+                      const struct chunk *v,
+                      uint32_t n,
+                      uint64_t hash,
+                      cu_stream s)
 {
     return e->n == n && e->hash == hash && e->stream == s
            && memcmp(e->chunks, v, n * sizeof(*v)) == 0;
@@ -92,12 +92,12 @@ static int entry_grow(
     return 0;
 }
 
-static int upload(struct tables *t,
-                  cu_ptr to,
-                  const uint8_t *from,
-                  uint64_t bytes,
-                  cu_stream s,
-                  struct err *err)
+static int table_upload(struct tables *t,
+                        cu_ptr to,
+                        const uint8_t *from,
+                        uint64_t bytes,
+                        cu_stream s,
+                        struct err *err)
 {
     while (bytes > 0) {
         uint32_t piece = bytes < PIECE_BYTES ? (uint32_t)bytes : PIECE_BYTES;
@@ -125,15 +125,15 @@ static int upload(struct tables *t,
     return 0;
 }
 
-static int put(struct tables *t,
-               struct table_entry *e,
-               const struct chunk *v,
-               uint32_t n,
-               uint64_t hash,
-               cu_stream s,
-               struct err *err)
+static int table_put_hashed(struct tables *t,
+                            struct table_entry *e,
+                            const struct chunk *v,
+                            uint32_t n,
+                            uint64_t hash,
+                            cu_stream s,
+                            struct err *err)
 {
-    if (has(e, v, n, hash, s)) {
+    if (table_has(e, v, n, hash, s)) {
         t->n_hits++;
         return 0;
     }
@@ -142,7 +142,7 @@ static int put(struct tables *t,
     if (rc < 0)
         return rc;
     memcpy(e->chunks, v, n * sizeof(*v));
-    rc = upload(t, e->at, (const uint8_t *)v, n * sizeof(*v), s, err);
+    rc = table_upload(t, e->at, (const uint8_t *)v, n * sizeof(*v), s, err);
     if (rc < 0)
         return rc;
     e->n = n;
@@ -158,7 +158,7 @@ int table_put(struct tables *t,
               cu_stream s,
               struct err *err)
 {
-    return put(t, e, v, n, hash_of(v, n), s, err);
+    return table_put_hashed(t, e, v, n, hash_of(v, n), s, err);
 }
 
 int table_take(struct tables *t,
@@ -171,14 +171,14 @@ int table_take(struct tables *t,
     uint64_t hash = hash_of(v, n);
     struct table_entry *e = &t->kept[0];
     for (size_t i = 0; i < TABLES_KEPT; i++) {
-        if (has(&t->kept[i], v, n, hash, s)) {
+        if (table_has(&t->kept[i], v, n, hash, s)) {
             e = &t->kept[i];
             break;
         }
         if (t->kept[i].used < e->used)
             e = &t->kept[i];
     }
-    int rc = put(t, e, v, n, hash, s, err);
+    int rc = table_put_hashed(t, e, v, n, hash, s, err);
     if (rc < 0)
         return rc;
     e->used = ++t->clock;

@@ -22,8 +22,8 @@ struct table_entry {
 
 struct tables {
     const struct cuda_api *cu;
-    struct memory *memory;
-    struct scratch *scratch;
+    struct gpu_memory *memory;
+    struct gpu_scratch *scratch;
     /* Called while all memory to upload from is in use, or somebody has the context
      * that is to be captured in: 0 to look again, or an error. */
     int (*wait)(void *arg, struct err *err);
@@ -36,8 +36,8 @@ struct tables {
 /* The pointers outlive it. */
 void tables_init(struct tables *t,
                  const struct cuda_api *cu,
-                 struct memory *memory,
-                 struct scratch *scratch,
+                 struct gpu_memory *memory,
+                 struct gpu_scratch *scratch,
                  int (*wait)(void *arg, struct err *err),
                  void *arg);
 void tables_release(struct tables *t);

@@ -25,7 +25,7 @@
 #define PEEK_NS   (20 * NS_PER_MS)
 #define MAX_SPARE 64
 
-int watch_add(struct watch *w,
+int watch_add(struct gpu_watch *w,
               struct device_event *e,
               uint32_t index,
               bool is_urgent,
@@ -57,13 +57,13 @@ int watch_add(struct watch *w,
     return 0;
 }
 
-void watch_ring(struct watch *w)
+void watch_ring(struct gpu_watch *w)
 {
     (void)atomic_fetch_add_explicit(&w->bell, 1, memory_order_release);
     futex_wake(&w->bell);
 }
 
-void watch_await(struct watch *w, bool begins)
+void watch_await(struct gpu_watch *w, bool begins)
 {
     if (!begins)
         (void)atomic_fetch_sub_explicit(&w->n_awaiting, 1, memory_order_relaxed);
@@ -71,7 +71,7 @@ void watch_await(struct watch *w, bool begins)
         watch_ring(w); /* releases it */
 }
 
-static struct watched *oldest(struct watch *w, uint32_t index)
+static struct watched *watch_oldest(struct gpu_watch *w, uint32_t index)
 {
     (void)pthread_mutex_lock(&w->lock);
     struct watched *x = w->head[index];
@@ -79,7 +79,7 @@ static struct watched *oldest(struct watch *w, uint32_t index)
     return x;
 }
 
-static void take_oldest(struct watch *w, uint32_t index)
+static void take_oldest(struct gpu_watch *w, uint32_t index)
 {
     (void)pthread_mutex_lock(&w->lock);
     struct watched *x = w->head[index];
@@ -104,14 +104,14 @@ static void take_oldest(struct watch *w, uint32_t index)
 
 /* What has ended; true: something. Only the watcher takes from the lists, so the oldest
  * one stays while it looks. */
-static bool look_at_flights(struct watch *w)
+static bool look_at_flights(struct gpu_watch *w)
 {
     struct device *g = w->g;
     bool has_ended = false;
 
     for (uint32_t i = 0; i < GPU_MAX_STREAMS; i++) {
         struct watched *x;
-        while ((x = oldest(w, i)) != NULL) {
+        while ((x = watch_oldest(w, i)) != NULL) {
             struct err err = ERR_INIT;
             int rc = event_is_done(x->e, &err);
             if (rc < 0) {
@@ -136,12 +136,12 @@ static void look_for_failures(struct device *g)
         gpu_broken(g, "work on the GPU cannot end");
         return;
     }
-    xids_ask(g->xids);
+    xids_request_query(g->xids);
     if (g->hooks->look && g->hooks->look(g, &err) < 0)
         gpu_broken(g, err.text);
 }
 
-static uint64_t pause_ns(struct watch *w, uint64_t now)
+static uint64_t pause_ns(struct gpu_watch *w, uint64_t now)
 {
     (void)pthread_mutex_lock(&w->lock);
     uint32_t n = w->n_flights, n_urgent = w->n_urgent;
@@ -154,7 +154,7 @@ static uint64_t pause_ns(struct watch *w, uint64_t now)
     return ns < IDLY_NS ? IDLY_NS : ns < LAZY_NS ? ns : LAZY_NS;
 }
 
-static void watch_running(struct watch *w)
+static void watch_running(struct gpu_watch *w)
 {
     struct device *g = w->g;
     uint64_t looked_ns = 0;
@@ -178,7 +178,7 @@ static void watch_running(struct watch *w)
 /* Until the launcher is out, or has had its time; true: it is out. One that is not in a
  * call that may hang only wants a processor, and to abort under it might end the
  * process: it gets more. */
-static bool wait_for_quiet(struct watch *w)
+static bool wait_for_quiet(struct gpu_watch *w)
 {
     struct gpu_launcher *l = &w->g->launcher;
     const uint64_t began_ns = clock_now_ns();
@@ -203,7 +203,7 @@ static bool wait_for_quiet(struct watch *w)
 
 static void *watch_main(void *arg)
 {
-    struct watch *w = arg;
+    struct gpu_watch *w = arg;
     struct device *g = w->g;
     struct err err = ERR_INIT;
     struct gpu_scope scope;
@@ -225,15 +225,15 @@ static void *watch_main(void *arg)
     return NULL;
 }
 
-void watch_init(struct watch *w, struct device *g)
+void watch_init(struct gpu_watch *w, struct device *g)
 {
-    *w = (struct watch){.g = g};
+    *w = (struct gpu_watch){.g = g};
     for (uint32_t i = 0; i < GPU_MAX_STREAMS; i++)
         w->tail[i] = &w->head[i];
     (void)pthread_mutex_init(&w->lock, NULL); /* cannot fail on Linux */
 }
 
-int watch_start(struct watch *w, struct err *err)
+int watch_start(struct gpu_watch *w, struct err *err)
 {
     int rc = gpu_thread_start(&w->thread, watch_main, w);
 
@@ -243,7 +243,7 @@ int watch_start(struct watch *w, struct err *err)
     return 0;
 }
 
-int watch_join(struct watch *w, uint64_t deadline_ns)
+int watch_join(struct gpu_watch *w, uint64_t deadline_ns)
 {
     if (!w->has_thread)
         return 0;
@@ -258,7 +258,7 @@ int watch_join(struct watch *w, uint64_t deadline_ns)
     return 0;
 }
 
-void watch_release(struct watch *w)
+void watch_release(struct gpu_watch *w)
 {
     for (uint32_t i = 0; i < GPU_MAX_STREAMS; i++)
         while (w->head[i])

@@ -4,7 +4,7 @@
  *
  * In flight it looks each 50 us if a host waits for one of them, else each 500 us; when
  * nothing has ended for long, as for a peer that is late by minutes, after a sixteenth
- * of that time, up to 1 and 5 ms. It calls hooks.look and xids_ask each 100 ms;
+ * of that time, up to 1 and 5 ms. It calls hooks.look and xids_request_query each 100 ms;
  * otherwise it sleeps. Once the launcher is quiet (or has not become so in 200 ms, if
  * it is in a call that may hang, else 500 ms) it calls hooks.abort, once. */
 #ifndef RUNTIME_BACKEND_NCCL_WATCH_H
@@ -24,7 +24,7 @@ struct watched { /* one done event in flight */
     bool is_urgent;
 };
 
-struct watch {
+struct gpu_watch {
     struct device *g;
     pthread_t thread;
     bool has_thread;
@@ -39,19 +39,19 @@ struct watch {
     _Atomic uint32_t has_ended; /* likewise: the thread is out */
 };
 
-void watch_init(struct watch *w, struct device *g); /* before the launcher starts */
-int watch_start(struct watch *w, struct err *err);
+void watch_init(struct gpu_watch *w, struct device *g); /* before the launcher starts */
+int watch_start(struct gpu_watch *w, struct err *err);
 /* A recorded event of stream index; takes a reference of its own. The launcher. */
-int watch_add(struct watch *w,
+int watch_add(struct gpu_watch *w,
               struct device_event *e,
               uint32_t index,
               bool is_urgent,
               struct err *err);
 /* A host begins, or ends, to wait for what is in flight or comes to be. Any thread. */
-void watch_await(struct watch *w, bool begins);
-void watch_ring(struct watch *w); /* look again now. Any thread */
+void watch_await(struct gpu_watch *w, bool begins);
+void watch_ring(struct gpu_watch *w); /* look again now. Any thread */
 /* Life is GPU_ENDED. 0, or -ETIMEDOUT: it sits in an abort. */
-int watch_join(struct watch *w, uint64_t deadline_ns);
-void watch_release(struct watch *w);
+int watch_join(struct gpu_watch *w, uint64_t deadline_ns);
+void watch_release(struct gpu_watch *w);
 
 #endif

@@ -37,7 +37,7 @@ struct xids {
     uint64_t last_ns;
 };
 
-static void unref(struct xids *x)
+static void xids_unref(struct xids *x)
 {
     if (atomic_fetch_sub_explicit(&x->refs, 1, memory_order_acq_rel) > 1)
         return;
@@ -47,7 +47,7 @@ static void unref(struct xids *x)
 
 /* --- the thread --- */
 
-static void keep(struct xids *x, unsigned xid)
+static void xids_keep(struct xids *x, unsigned xid)
 {
     uint64_t now_ns = clock_now_ns();
 
@@ -62,7 +62,7 @@ static void keep(struct xids *x, unsigned xid)
     (void)pthread_mutex_unlock(&x->lock);
 }
 
-static void hear(struct xids *x, const struct nvml_api *nvml, nvml_set set)
+static void xids_read(struct xids *x, const struct nvml_api *nvml, nvml_set set)
 {
     bool is_fatal = false;
     unsigned xid;
@@ -70,7 +70,7 @@ static void hear(struct xids *x, const struct nvml_api *nvml, nvml_set set)
     /* a GPU that is lost tells one each time */
     while (!is_fatal && set && (xid = nvml_xids_next(nvml, set)) != 0) {
         is_fatal = nvml_xid_is_fatal(xid);
-        keep(x, xid);
+        xids_keep(x, xid);
     }
     if (is_fatal)
         atomic_store_explicit(&x->is_fatal, true, memory_order_release);
@@ -89,21 +89,21 @@ static void *listen_main(void *arg)
                == answered)
             futex_wait(&x->asked, asked, UINT64_MAX);
         if (!(asked & STOP))
-            hear(x, nvml, set);
+            xids_read(x, nvml, set);
         else if (set)
             (void)nvml->set_free(set);
         answered = asked;
         atomic_store_explicit(&x->answered, asked, memory_order_release);
         futex_wake(&x->answered);
     } while (!(asked & STOP));
-    unref(x);
+    xids_unref(x);
     return NULL;
 }
 
 /* --- who asks --- */
 
 /* What x->answered is to be. */
-static uint32_t ask(struct xids *x, uint32_t what)
+static uint32_t xids_request(struct xids *x, uint32_t what)
 {
     const uint32_t before =
         atomic_fetch_add_explicit(&x->asked, what, memory_order_release);
@@ -112,7 +112,7 @@ static uint32_t ask(struct xids *x, uint32_t what)
     return before + what;
 }
 
-static bool wait_for(struct xids *x, uint32_t asked, uint64_t ns)
+static bool xids_wait(struct xids *x, uint32_t asked, uint64_t ns)
 {
     const uint64_t deadline_ns = clock_now_ns() + ns;
 
@@ -127,14 +127,14 @@ static bool wait_for(struct xids *x, uint32_t asked, uint64_t ns)
     }
 }
 
-void xids_ask(struct xids *x)
+void xids_request_query(struct xids *x)
 {
-    (void)ask(x, ONE); /* it hears for itself */
+    (void)xids_request(x, ONE); /* it hears for itself */
 }
 
-bool xids_hear(struct xids *x, uint64_t ns)
+bool xids_query(struct xids *x, uint64_t ns)
 {
-    return wait_for(x, ask(x, ONE), ns);
+    return xids_wait(x, xids_request(x, ONE), ns);
 }
 
 bool xids_are_fatal(const struct xids *x)
@@ -166,8 +166,8 @@ int xids_start(const char *pci, struct xids **ret, struct err *err)
         *ret = x;
         return 0;
     }
-    unref(x);
-    unref(x);
+    xids_unref(x);
+    xids_unref(x);
     return err_errno(err, rc, "a thread for the GPU");
 }
 
@@ -175,18 +175,19 @@ void xids_stop(struct xids *x)
 {
     if (!x)
         return;
-    (void)wait_for(x, ask(x, STOP), STOP_NS); /* or it frees what is left later */
-    unref(x);
+    (void)xids_wait(x, xids_request(x, STOP),
+                    STOP_NS); /* or it frees what is left later */
+    xids_unref(x);
 }
 
 /* --- the sentence --- */
 
-void gpu_tell_xid(struct device *g, char *ret, size_t size_bytes)
+void gpu_xid_text(struct device *g, char *ret, size_t size_bytes)
 {
     char host[300];
 
     ret[0] = '\0';
-    (void)xids_hear(g->xids, TELL_NS); /* what was heard before is told in any case */
+    (void)xids_query(g->xids, TELL_NS); /* what was heard before is told in any case */
     const unsigned xid = xids_last(g->xids);
     const char *text = nvml_xid_text(xid), *hint = nvml_xid_hint(xid);
     if (xid != 0)

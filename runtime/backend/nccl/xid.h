@@ -18,9 +18,9 @@ int xids_start(const char *pci, struct xids **ret, struct err *err);
  * ends with that call, and frees what is left. Nobody asks any more. */
 void xids_stop(struct xids *x);
 /* Let NVML be asked. Any thread; does not wait. */
-void xids_ask(struct xids *x);
+void xids_request_query(struct xids *x);
 /* The same, and waits for the answer for at most ns; false: none came. Any thread. */
-bool xids_hear(struct xids *x, uint64_t ns);
+bool xids_query(struct xids *x, uint64_t ns);
 /* One was heard after which no work of this GPU will end. Any thread. */
 bool xids_are_fatal(const struct xids *x);
 /* Of those that were heard in the last 10 s the one that says most; 0: none. Any

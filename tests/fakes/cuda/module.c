@@ -24,7 +24,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cu_func_s funcs[256];
 static size_t n_funcs;
 
-struct launch {
+struct fake_launch {
     struct cpu_kernel kernel;
     unsigned blocks;
     uint64_t seed;
@@ -113,7 +113,7 @@ int cuModuleGetFunction(cu_func *ret, cu_module m, const char *name)
 
 static int run(void *arg)
 {
-    struct launch *l = arg;
+    struct fake_launch *l = arg;
     char value[64];
 
     while (hvd_fake_strikes("kernel_hang") != 0)
@@ -126,7 +126,7 @@ static int run(void *arg)
     return 0;
 }
 
-static void copy_args(struct launch *l, void **params, void **extra)
+static void copy_args(struct fake_launch *l, void **params, void **extra)
 {
     const void *p = params ? params[0] : NULL;
     size_t bytes = l->kernel.args_bytes;
@@ -172,7 +172,7 @@ int cuLaunchKernel(cu_func f,
     if (gx == 0 || gy != 1 || gz != 1 || bx != 256 || by != 1 || bz != 1
         || shared_bytes != 0)
         return CU_INVALID_VALUE;
-    struct launch *l = calloc(1, sizeof(*l));
+    struct fake_launch *l = calloc(1, sizeof(*l));
     if (!l)
         hvd_fake_die("out of memory");
     l->kernel = f->kernel;
