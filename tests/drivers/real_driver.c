@@ -14,7 +14,7 @@
 
 static int n_wrong;
 
-static void wrong(const char *what, const char *name, const char *said)
+static void wrong_count(const char *what, const char *name, const char *said)
 {
     printf("# %s %s: %s\n", what, name, said);
     n_wrong++;
@@ -61,7 +61,7 @@ static void look_at_codes(const struct cuda_api *cu)
         int rc = cu->error_name(codes[i].code, &name);
 
         if (rc != CU_OK || !name || strcmp(name, codes[i].name) != 0)
-            wrong("result", codes[i].name, name ? name : "is unknown");
+            wrong_count("result", codes[i].name, name ? name : "is unknown");
     }
 }
 
@@ -69,7 +69,7 @@ static void look_at_symbols(const struct cuda_api *cu)
 {
 #define LOOK(name, symbol, least, args)                                                \
     if (cu->version >= (least) && !cu->name)                                           \
-        wrong("symbol", #symbol, "is not there");
+        wrong_count("symbol", #symbol, "is not there");
     CUDA_SYMBOLS(LOOK)
 #undef LOOK
 }
@@ -79,12 +79,12 @@ static void look_at_nvml(const char *path)
     void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
     if (!lib) {
-        wrong("library", path, dlerror());
+        wrong_count("library", path, dlerror());
         return;
     }
 #define LOOK(name, symbol, args)                                                       \
     if (!dlsym(lib, #symbol))                                                          \
-        wrong("symbol", #symbol, "is not there");
+        wrong_count("symbol", #symbol, "is not there");
     NVML_SYMBOLS(LOOK)
 #undef LOOK
 }
@@ -99,11 +99,11 @@ int main(int argc, char **argv)
         return 2;
     }
     if (cuda_load(argv[1], &cu, &err) < 0) {
-        wrong("driver", argv[1], err.text);
+        wrong_count("driver", argv[1], err.text);
         return 1;
     }
     if (cu.version != atoi(argv[3]))
-        wrong("version", argv[3], "is another");
+        wrong_count("version", argv[3], "is another");
     look_at_symbols(&cu);
     look_at_codes(&cu);
     look_at_nvml(argv[2]);

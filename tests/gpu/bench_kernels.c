@@ -41,7 +41,7 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void spin(void)
+static void stream_spin(void)
 {
     int r;
     while ((r = cu.stream_query(s)) == CU_NOT_READY)
@@ -50,7 +50,7 @@ static void spin(void)
 }
 
 /* Seconds of one of LAUNCHES calls of fn. */
-static double median(int (*fn)(void *arg, unsigned i), void *arg)
+static double median_seconds(int (*fn)(void *arg, unsigned i), void *arg)
 {
     uint64_t v[MAX_REPEATS];
 
@@ -58,7 +58,7 @@ static double median(int (*fn)(void *arg, unsigned i), void *arg)
         uint64_t began = clock_now_ns();
         for (unsigned i = 0; i < LAUNCHES; i++)
             NEEDS(fn(arg, i));
-        spin();
+        stream_spin();
         if (r >= 2)
             v[r - 2] = clock_now_ns() - began;
     }
@@ -96,7 +96,7 @@ static uint64_t round_up(uint64_t v, uint64_t to)
 
 /* The chunks of one set; how many. */
 static uint32_t
-table(struct chunk *v, const struct kind *k, cu_ptr tensors, cu_ptr buffer)
+chunks_fill(struct chunk *v, const struct kind *k, cu_ptr tensors, cu_ptr buffer)
 {
     uint32_t n = 0, most = (uint32_t)(CHUNK_BYTES / k->wide);
 
@@ -115,7 +115,7 @@ table(struct chunk *v, const struct kind *k, cu_ptr tensors, cu_ptr buffer)
     return n;
 }
 
-static void measure(const char *list, const struct kind *k)
+static void kind_measure(const char *list, const struct kind *k)
 {
     uint64_t total = 0, room = 0, most = 0;
     struct work w = {.kind = k};
@@ -133,12 +133,12 @@ static void measure(const char *list, const struct kind *k)
         NEEDS(cu.mem_alloc(&w.table[i], most * sizeof(*v)));
         NEEDS(cu.set_d8(w.p[i], 0x3c, room, s));
         NEEDS(cu.set_d8(w.q[i], 0x3c, room, s));
-        w.n_chunks = table(v, k, w.p[i], w.q[i]);
+        w.n_chunks = chunks_fill(v, k, w.p[i], w.q[i]);
         NEEDS(cu.copy_up(w.table[i], v, w.n_chunks * sizeof(*v), s));
-        spin();
+        stream_spin();
     }
     total *= k->wide + k->narrow;
-    (void)printf("%s,%s,%.9f,%ju\n", list, k->name, median(move_once, &w),
+    (void)printf("%s,%s,%.9f,%ju\n", list, k->name, median_seconds(move_once, &w),
                  (uintmax_t)total);
     for (unsigned i = 0; i < SETS; i++) {
         NEEDS(cu.mem_free(w.p[i]));
@@ -157,8 +157,9 @@ static void measure_copy(uint64_t bytes)
         NEEDS(cu.mem_alloc(&w.q[i], bytes));
         NEEDS(cu.set_d8(w.p[i], 0x3c, bytes, s));
     }
-    spin();
-    (void)printf("copy,copy,%.9f,%ju\n", median(copy_once, &w), (uintmax_t)(2 * bytes));
+    stream_spin();
+    (void)printf("copy,copy,%.9f,%ju\n", median_seconds(copy_once, &w),
+                 (uintmax_t)(2 * bytes));
     for (unsigned i = 0; i < SETS; i++) {
         NEEDS(cu.mem_free(w.p[i]));
         NEEDS(cu.mem_free(w.q[i]));
@@ -206,7 +207,7 @@ int main(int argc, char **argv)
         const char *name = strrchr(argv[i], '/');
         read_list(argv[i]);
         for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
-            measure(name ? name + 1 : argv[i], &kinds[k]);
+            kind_measure(name ? name + 1 : argv[i], &kinds[k]);
     }
     (void)fflush(stdout);
     _exit(0);

@@ -10,7 +10,7 @@ enum { N = 1 << 18 };
 static cu_ctx ctx;
 static cu_stream a, b;
 
-static void contexts(void)
+static void check_contexts(void)
 {
     cu_ctx popped = NULL;
     cu_device d = -1;
@@ -28,21 +28,21 @@ static void contexts(void)
     NEEDS(cu.ctx_retain(&ctx, d));
     cu_ctx again = NULL;
     NEEDS(cu.ctx_retain(&again, d));
-    point(again == ctx, "the primary context is one");
+    tap_point(again == ctx, "the primary context is one");
     ANSWERS(CU_OK, "cuDevicePrimaryCtxRelease of one of two", cu.ctx_release(d));
     NEEDS(cu.ctx_push(ctx));
     NEEDS(cu.ctx_push(ctx));
     ANSWERS(CU_OK, "cuCtxPopCurrent of one of two", cu.ctx_pop(&popped));
-    point(popped == ctx, "the popped context is ours");
+    tap_point(popped == ctx, "the popped context is ours");
     int least = 0, greatest = 0;
     NEEDS(cu.priority_range(&least, &greatest));
-    point(greatest <= least, "the greatest priority is the least number");
+    tap_point(greatest <= least, "the greatest priority is the least number");
     NEEDS(cu.stream_new(&a, CU_STREAM_NON_BLOCKING, 0));
     NEEDS(cu.stream_new(&b, CU_STREAM_NON_BLOCKING, greatest - 5));
-    point(b != NULL, "a priority out of range is moved into it");
+    tap_point(b != NULL, "a priority out of range is moved into it");
 }
 
-static void names(void)
+static void check_names(void)
 {
     static const struct {
         int code;
@@ -58,12 +58,12 @@ static void names(void)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *got = NULL;
         int r = cu.error_name(rows[i].code, &got);
-        point(r == CU_OK && got && strcmp(got, rows[i].name) == 0, "result %d is %s",
-              rows[i].code, got ? got : "unnamed");
+        tap_point(r == CU_OK && got && strcmp(got, rows[i].name) == 0,
+                  "result %d is %s", rows[i].code, got ? got : "unnamed");
     }
 }
 
-static void memory(void)
+static void check_memory(void)
 {
     static uint8_t host[N], back[N];
     int type = 0, ordinal = -1;
@@ -74,16 +74,16 @@ static void memory(void)
     ANSWERS(CU_OUT_OF_MEMORY, "cuMemAlloc of 2 TiB", cu.mem_alloc(&p, (size_t)2 << 40));
     NEEDS(cu.mem_alloc(&p, N));
     NEEDS(cu.mem_alloc(&q, N));
-    point(p % 256 == 0 && q % 256 == 0, "memory begins at multiples of 256");
+    tap_point(p % 256 == 0 && q % 256 == 0, "memory begins at multiples of 256");
     NEEDS(cu.pointer_attr(&type, CU_POINTER_MEMORY_TYPE, p + 1000));
     NEEDS(cu.pointer_attr(&ordinal, CU_POINTER_ORDINAL, p + 1000));
-    point(type == CU_MEMORY_DEVICE && ordinal == 0,
-          "a pointer into it is type %d of device %d", type, ordinal);
+    tap_point(type == CU_MEMORY_DEVICE && ordinal == 0,
+              "a pointer into it is type %d of device %d", type, ordinal);
     ANSWERS(CU_INVALID_VALUE, "cuPointerGetAttribute of the host's memory",
             cu.pointer_attr(&type, CU_POINTER_MEMORY_TYPE, (uintptr_t)host));
     NEEDS(cu.host_alloc(&pinned, N, 0));
     NEEDS(cu.pointer_attr(&type, CU_POINTER_MEMORY_TYPE, (uintptr_t)pinned));
-    point(type == CU_MEMORY_HOST, "pinned memory is type %d", type);
+    tap_point(type == CU_MEMORY_HOST, "pinned memory is type %d", type);
     for (int i = 0; i < N; i++)
         host[i] = (uint8_t)(i * 7);
     ANSWERS(CU_OK, "copy up", cu.copy_up(p, host, N, a));
@@ -97,13 +97,13 @@ static void memory(void)
         back[i] = ((uint8_t *)pinned)[i];
     for (int i = 0; i < N; i++)
         is_same &= back[i] == (i < 100 ? 0x5a : (uint8_t)(i * 7));
-    point(is_same, "the bytes came back");
+    tap_point(is_same, "the bytes came back");
     ANSWERS(CU_OK, "cuMemFree", cu.mem_free(p));
     ANSWERS(CU_OK, "cuMemFree", cu.mem_free(q));
     ANSWERS(CU_OK, "cuMemFreeHost", cu.host_free(pinned));
 }
 
-static void pools(void)
+static void check_pools(void)
 {
     struct cu_pool_props props = {.alloc_type = 1, .location_type = 1};
     uint64_t keep = 1 << 24;
@@ -112,7 +112,7 @@ static void pools(void)
     int has = 0, ordinal = -1, never = 0;
 
     NEEDS(cu.device_attr(&has, CU_ATTR_MEMORY_POOLS, 0));
-    point(has == 1, "the device has memory pools: %d", has);
+    tap_point(has == 1, "the device has memory pools: %d", has);
     if (!has || !cu.pool_new)
         return;
     NEEDS(cu.pool_new(&pool, &props));
@@ -122,7 +122,7 @@ static void pools(void)
             cu.pool_set(pool, CU_POOL_MAKES_STREAMS_WAIT, &never));
     NEEDS(cu.mem_alloc_from(&p, N, pool, a));
     NEEDS(cu.pointer_attr(&ordinal, CU_POINTER_ORDINAL, p));
-    point(ordinal == 0, "a pool's memory is of device %d", ordinal);
+    tap_point(ordinal == 0, "a pool's memory is of device %d", ordinal);
     NEEDS(cu.set_d8(p, 1, N, a));
     ANSWERS(CU_OK, "cuMemFreeAsync in the stream", cu.mem_free_async(p, a));
     NEEDS(cu.mem_alloc_from(&q, N, pool, a));
@@ -131,7 +131,7 @@ static void pools(void)
     ANSWERS(CU_OK, "cuMemPoolDestroy", cu.pool_free(pool));
 }
 
-static void events(void)
+static void check_events(void)
 {
     static uint8_t back[8];
     cu_event e = NULL, f = NULL;
@@ -154,14 +154,15 @@ static void events(void)
     ANSWERS(CU_OK, "the event that it waited for", cu.event_query(e));
     NEEDS(cu.copy_down(back, q, 8, b));
     NEEDS(stream_end(b));
-    point(back[0] == 49 && back[7] == 49, "it has read the last value: %d", back[0]);
+    tap_point(back[0] == 49 && back[7] == 49, "it has read the last value: %d",
+              back[0]);
     if (cu.ctx_record_event) {
         NEEDS(cu.set_d8(p, 1, N, a));
         NEEDS(cu.set_d8(q, 1, N, b));
         ANSWERS(CU_OK, "cuCtxRecordEvent", cu.ctx_record_event(ctx, e));
         ANSWERS(CU_OK, "its event", event_end(e));
-        point(cu.stream_query(a) == CU_OK && cu.stream_query(b) == CU_OK,
-              "all streams are done with it");
+        tap_point(cu.stream_query(a) == CU_OK && cu.stream_query(b) == CU_OK,
+                  "all streams are done with it");
     }
     ANSWERS(CU_OK, "cuEventDestroy", cu.event_free(e));
     ANSWERS(CU_OK, "cuEventDestroy", cu.event_free(f));
@@ -169,7 +170,7 @@ static void events(void)
     NEEDS(cu.mem_free(q));
 }
 
-static void captures(void)
+static void check_captures(void)
 {
     static uint8_t back[4];
     int mode = CU_CAPTURE_RELAXED, is_active = 0;
@@ -183,21 +184,21 @@ static void captures(void)
     NEEDS(cu.set_d8(q, 2, 4, a));
     NEEDS(stream_end(a));
     ANSWERS(CU_OK, "cuThreadExchangeStreamCaptureMode", cu.capture_mode(&mode));
-    point(mode == CU_CAPTURE_GLOBAL, "the mode of a thread is first %d", mode);
+    tap_point(mode == CU_CAPTURE_GLOBAL, "the mode of a thread is first %d", mode);
     int r = cu.capture_end(a, &g);
-    point(r != CU_OK, "cuStreamEndCapture without a capture: %d", r);
+    tap_point(r != CU_OK, "cuStreamEndCapture without a capture: %d", r);
     ANSWERS(CU_CAPTURE_UNSUPPORTED, "a capture of the legacy stream",
             cu.capture_begin(NULL, CU_CAPTURE_RELAXED));
     NEEDS(cu.capture_begin(a, CU_CAPTURE_RELAXED));
     NEEDS(cu.stream_capturing(a, &is_active));
-    point(is_active == CU_CAPTURE_ACTIVE, "the stream captures: %d", is_active);
+    tap_point(is_active == CU_CAPTURE_ACTIVE, "the stream captures: %d", is_active);
     NEEDS(cu.stream_capturing(b, &is_active));
-    point(is_active == CU_CAPTURE_NONE, "the other one does not: %d", is_active);
+    tap_point(is_active == CU_CAPTURE_NONE, "the other one does not: %d", is_active);
     ANSWERS(CU_OK, "a copy into the capture", cu.copy(q, p, 4, a));
     ANSWERS(CU_OK, "cuStreamEndCapture", cu.capture_end(a, &g));
     NEEDS(cu.copy_down(back, q, 4, b));
     NEEDS(stream_end(b));
-    point(back[0] == 2, "what was captured did not run: %d", back[0]);
+    tap_point(back[0] == 2, "what was captured did not run: %d", back[0]);
     if (!cu.graph_make)
         return;
     ANSWERS(CU_OK, "cuGraphInstantiateWithFlags", cu.graph_make(&exec, g, 0));
@@ -208,12 +209,12 @@ static void captures(void)
         ANSWERS(CU_OK, "cuGraphLaunch", cu.graph_launch(exec, b));
         NEEDS(cu.copy_down(back, q, 4, b));
         NEEDS(stream_end(b));
-        point(back[0] == i, "the graph copied %d", back[0]);
+        tap_point(back[0] == i, "the graph copied %d", back[0]);
     }
     ANSWERS(CU_OK, "cuGraphExecDestroy", cu.graph_exec_free(exec));
     mode = CU_CAPTURE_GLOBAL;
     NEEDS(cu.capture_mode(&mode));
-    point(mode == CU_CAPTURE_RELAXED, "the mode was kept: %d", mode);
+    tap_point(mode == CU_CAPTURE_RELAXED, "the mode was kept: %d", mode);
     NEEDS(cu.mem_free(p));
     NEEDS(cu.mem_free(q));
 }
@@ -238,7 +239,7 @@ static void broken_captures(void)
     NEEDS(cu.event_free(e));
 }
 
-static void modules(void)
+static void check_modules(void)
 {
     static const char garbage[] = "this is no image of kernels";
     static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -257,14 +258,14 @@ static void modules(void)
 int main(void)
 {
     open_driver();
-    names();
-    contexts();
-    memory();
-    pools();
-    events();
-    captures();
+    check_names();
+    check_contexts();
+    check_memory();
+    check_pools();
+    check_events();
+    check_captures();
     broken_captures();
-    modules();
+    check_modules();
     ANSWERS(CU_OK, "cuStreamDestroy", cu.stream_free(a));
     ANSWERS(CU_OK, "cuStreamDestroy", cu.stream_free(b));
     ANSWERS(CU_OK, "cuCtxSynchronize", cu.ctx_sync());

@@ -25,7 +25,7 @@ static uint8_t host[4 * N * 8], back[4 * N * 8];
 /* --- helpers --- */
 
 /* As comm.c does: asks until it is over, and takes it up. */
-static int over(nccl_comm c, int r)
+static int comm_wait(nccl_comm c, int r)
 {
     uint64_t end = clock_now_ns() + 40 * NS_PER_S;
     bool was_begun = r == NCCL_IN_PROGRESS;
@@ -66,7 +66,7 @@ static struct nccl_id id_of(int number)
     return id;
 }
 
-static nccl_comm start(int number)
+static nccl_comm comm_start(int number)
 {
     struct nccl_id id = id_of(number);
     struct nccl_config config;
@@ -79,10 +79,11 @@ static nccl_comm start(int number)
     }
     nccl_config_init(&config, nccl.version, "conform");
     rc = nccl.init_config(&c, size, id, me, &config);
-    point(rc == NCCL_OK || rc == NCCL_IN_PROGRESS, "a start is in progress, or done");
-    point(c != NULL, "its communicator is there at once");
-    rc = over(c, rc);
-    point(rc == NCCL_OK, "it comes to its end: %d", rc);
+    tap_point(rc == NCCL_OK || rc == NCCL_IN_PROGRESS,
+              "a start is in progress, or done");
+    tap_point(c != NULL, "its communicator is there at once");
+    rc = comm_wait(c, rc);
+    tap_point(rc == NCCL_OK, "it comes to its end: %d", rc);
     if (rc != NCCL_OK) {
         (void)printf("Bail out! %s\n",
                      nccl.last_error ? nccl.last_error(c) : "no start");
@@ -91,31 +92,31 @@ static nccl_comm start(int number)
     return c;
 }
 
-static void up(const void *p, size_t bytes)
+static void copy_up(const void *p, size_t bytes)
 {
     NEEDS(cu.set_d8(out, 0xee, sizeof(back), s));
     NEEDS(cu.copy_up(in, p, bytes, s));
 }
 
-static void down(size_t bytes)
+static void copy_down(size_t bytes)
 {
     NEEDS(cu.copy_down(back, out, bytes, s));
     NEEDS(stream_end(s));
 }
 
-static float value(int rank, int i)
+static float value_of(int rank, int i)
 {
     return (float)((rank + 1) * (i % 37));
 }
 
-static void fill(void)
+static void inputs_fill(void)
 {
     for (int i = 0; i < N; i++)
-        ((float *)host)[i] = value(me, i);
-    up(host, N * sizeof(float));
+        ((float *)host)[i] = value_of(me, i);
+    copy_up(host, N * sizeof(float));
 }
 
-static void *at(cu_ptr p)
+static void *ptr_at(cu_ptr p)
 {
     return (void *)(uintptr_t)p;
 }
@@ -127,139 +128,150 @@ static void *at(cu_ptr p)
         int wrong_ = 0;                                                                \
         for (int i = 0; i < (n); i++)                                                  \
             wrong_ += !(is_right);                                                     \
-        point(wrong_ == 0, "%s: %d of %d are wrong", what, wrong_, n);                 \
+        tap_point(wrong_ == 0, "%s: %d of %d are wrong", what, wrong_, n);             \
     } while (0)
 /* NOLINTEND(bugprone-macro-parentheses) */
 #define F ((float *)back)
 
-static float total(int i)
+static float total_of(int i)
 {
-    return value(size - 1, i) * (float)(size + 1) / 2;
+    return value_of(size - 1, i) * (float)(size + 1) / 2;
 }
 
 /* --- the script --- */
 
-static void reduces(nccl_comm c)
+static void check_reduces(nccl_comm c)
 {
-    fill();
+    inputs_fill();
     NEEDS(nccl.group_start());
-    int r = nccl.all_reduce(at(in), at(out), N, NCCL_F32, NCCL_SUM, c, s);
-    point(r == NCCL_OK, "a call in a group: %d", r);
-    r = nccl.all_reduce(at(in), at(in), N, NCCL_F32, NCCL_MAX, c, s);
-    point(r == NCCL_OK, "another one, in place: %d", r);
+    int r = nccl.all_reduce(ptr_at(in), ptr_at(out), N, NCCL_F32, NCCL_SUM, c, s);
+    tap_point(r == NCCL_OK, "a call in a group: %d", r);
+    r = nccl.all_reduce(ptr_at(in), ptr_at(in), N, NCCL_F32, NCCL_MAX, c, s);
+    tap_point(r == NCCL_OK, "another one, in place: %d", r);
     r = nccl.group_end();
-    point(r == NCCL_OK || (r == NCCL_IN_PROGRESS && nccl.has_nonblocking),
-          "the group is over or in progress");
-    ANSWERS(NCCL_OK, "the group's end", over(c, r));
-    down(N * sizeof(float));
-    ALL(N, i, F[i] == total(i), "ncclAllReduce, sum");
+    tap_point(r == NCCL_OK || (r == NCCL_IN_PROGRESS && nccl.has_nonblocking),
+              "the group is over or in progress");
+    ANSWERS(NCCL_OK, "the group's end", comm_wait(c, r));
+    copy_down(N * sizeof(float));
+    ALL(N, i, F[i] == total_of(i), "ncclAllReduce, sum");
     NEEDS(cu.copy(out, in, N * sizeof(float), s));
-    down(N * sizeof(float));
-    ALL(N, i, F[i] == value(size - 1, i), "ncclAllReduce, max, in place");
+    copy_down(N * sizeof(float));
+    ALL(N, i, F[i] == value_of(size - 1, i), "ncclAllReduce, max, in place");
 
-    fill();
+    inputs_fill();
     ANSWERS(NCCL_OK, "ncclAllReduce, average",
-            over(c, nccl.all_reduce(at(in), at(out), N, NCCL_F32, NCCL_AVG, c, s)));
-    down(N * sizeof(float));
-    ALL(N, i, fabsf(F[i] - total(i) / (float)size) <= 1e-5f * total(i), "the average");
-    fill();
-    ANSWERS(
-        NCCL_OK, "ncclReduce",
-        over(c, nccl.reduce(at(in), at(out), N, NCCL_F32, NCCL_SUM, size - 1, c, s)));
-    down(N * sizeof(float));
+            comm_wait(c, nccl.all_reduce(ptr_at(in), ptr_at(out), N, NCCL_F32, NCCL_AVG,
+                                         c, s)));
+    copy_down(N * sizeof(float));
+    ALL(N, i, fabsf(F[i] - total_of(i) / (float)size) <= 1e-5f * total_of(i),
+        "the average");
+    inputs_fill();
+    ANSWERS(NCCL_OK, "ncclReduce",
+            comm_wait(c, nccl.reduce(ptr_at(in), ptr_at(out), N, NCCL_F32, NCCL_SUM,
+                                     size - 1, c, s)));
+    copy_down(N * sizeof(float));
     if (me == size - 1)
-        ALL(N, i, F[i] == total(i), "ncclReduce");
-    fill();
-    ANSWERS(NCCL_OK, "ncclReduceScatter",
-            over(c, nccl.reduce_scatter(at(in), at(out), (size_t)(N / size), NCCL_F32,
-                                        NCCL_SUM, c, s)));
-    down(N * sizeof(float));
-    ALL(N / size, i, F[i] == total(i + me * (N / size)), "ncclReduceScatter");
+        ALL(N, i, F[i] == total_of(i), "ncclReduce");
+    inputs_fill();
+    ANSWERS(
+        NCCL_OK, "ncclReduceScatter",
+        comm_wait(c, nccl.reduce_scatter(ptr_at(in), ptr_at(out), (size_t)(N / size),
+                                         NCCL_F32, NCCL_SUM, c, s)));
+    copy_down(N * sizeof(float));
+    ALL(N / size, i, F[i] == total_of(i + me * (N / size)), "ncclReduceScatter");
 }
 
-static void moves(nccl_comm c)
+static void check_moves(nccl_comm c)
 {
     const int next = (me + 1) % size, last = (me + size - 1) % size;
 
-    fill();
+    inputs_fill();
     ANSWERS(NCCL_OK, "ncclBroadcast",
-            over(c, nccl.broadcast(at(in), at(out), N, NCCL_F32, size - 1, c, s)));
-    down(N * sizeof(float));
-    ALL(N, i, F[i] == value(size - 1, i), "ncclBroadcast");
-    fill();
-    ANSWERS(NCCL_OK, "ncclAllGather",
-            over(c, nccl.all_gather(at(in), at(out), N / 2, NCCL_F32, c, s)));
-    down((size_t)size * (N / 2) * sizeof(float));
-    ALL(size * (N / 2), i, F[i] == value(i / (N / 2), i % (N / 2)), "ncclAllGather");
+            comm_wait(c, nccl.broadcast(ptr_at(in), ptr_at(out), N, NCCL_F32, size - 1,
+                                        c, s)));
+    copy_down(N * sizeof(float));
+    ALL(N, i, F[i] == value_of(size - 1, i), "ncclBroadcast");
+    inputs_fill();
+    ANSWERS(
+        NCCL_OK, "ncclAllGather",
+        comm_wait(c, nccl.all_gather(ptr_at(in), ptr_at(out), N / 2, NCCL_F32, c, s)));
+    copy_down((size_t)size * (N / 2) * sizeof(float));
+    ALL(size * (N / 2), i, F[i] == value_of(i / (N / 2), i % (N / 2)), "ncclAllGather");
     /* in a circle and to oneself, all at once */
-    fill();
+    inputs_fill();
     NEEDS(nccl.group_start());
-    NEEDS(nccl.send(at(in), N, NCCL_F32, next, c, s));
-    NEEDS(nccl.recv(at(out), N, NCCL_F32, last, c, s));
-    NEEDS(nccl.send(at(in), 10, NCCL_F32, me, c, s));
-    NEEDS(nccl.recv(at(out + N * 4), 10, NCCL_F32, me, c, s));
-    ANSWERS(NCCL_OK, "ncclSend and ncclRecv in a circle", over(c, nccl.group_end()));
-    down((N + 10) * sizeof(float));
-    ALL(N, i, F[i] == value(last, i), "what came round");
-    ALL(10, i, F[N + i] == value(me, i), "what came from ourselves");
+    NEEDS(nccl.send(ptr_at(in), N, NCCL_F32, next, c, s));
+    NEEDS(nccl.recv(ptr_at(out), N, NCCL_F32, last, c, s));
+    NEEDS(nccl.send(ptr_at(in), 10, NCCL_F32, me, c, s));
+    NEEDS(nccl.recv(ptr_at(out + N * 4), 10, NCCL_F32, me, c, s));
+    ANSWERS(NCCL_OK, "ncclSend and ncclRecv in a circle",
+            comm_wait(c, nccl.group_end()));
+    copy_down((N + 10) * sizeof(float));
+    ALL(N, i, F[i] == value_of(last, i), "what came round");
+    ALL(10, i, F[N + i] == value_of(me, i), "what came from ourselves");
 }
 
 /* NCCL's minimum of a NaN and a number is the number. */
-static void nans(nccl_comm c)
+static void check_nans(nccl_comm c)
 {
     for (int i = 0; i < 4; i++)
         ((float *)host)[i] = i == me ? NAN : (float)me;
-    up(host, 16);
+    copy_up(host, 16);
     ANSWERS(NCCL_OK, "ncclAllReduce, minimum",
-            over(c, nccl.all_reduce(at(in), at(out), 4, NCCL_F32, NCCL_MIN, c, s)));
-    down(16);
-    point(F[0] == 1 && F[1] == 0 && F[3] == 0,
-          "minima with a NaN of one rank: %g %g %g", (double)F[0], (double)F[1],
-          (double)F[3]);
+            comm_wait(c, nccl.all_reduce(ptr_at(in), ptr_at(out), 4, NCCL_F32, NCCL_MIN,
+                                         c, s)));
+    copy_down(16);
+    tap_point(F[0] == 1 && F[1] == 0 && F[3] == 0,
+              "minima with a NaN of one rank: %g %g %g", (double)F[0], (double)F[1],
+              (double)F[3]);
 }
 
-static void errors(nccl_comm c)
+static void check_errors(nccl_comm c)
 {
-    int r = nccl.all_reduce(at(in), at(out), 8, (enum nccl_dtype)99, NCCL_SUM, c, s);
-    point(r == NCCL_ARGUMENT, "an unknown type: %d", r);
-    r = nccl.broadcast(at(in), at(out), 8, NCCL_F32, size, c, s);
-    point(r == NCCL_ARGUMENT, "a root that is not there: %d", r);
+    int r = nccl.all_reduce(ptr_at(in), ptr_at(out), 8, (enum nccl_dtype)99, NCCL_SUM,
+                            c, s);
+    tap_point(r == NCCL_ARGUMENT, "an unknown type: %d", r);
+    r = nccl.broadcast(ptr_at(in), ptr_at(out), 8, NCCL_F32, size, c, s);
+    tap_point(r == NCCL_ARGUMENT, "a root that is not there: %d", r);
     ANSWERS(NCCL_OK, "nothing to reduce",
-            over(c, nccl.all_reduce(at(in), at(out), 0, NCCL_F32, NCCL_SUM, c, s)));
+            comm_wait(c, nccl.all_reduce(ptr_at(in), ptr_at(out), 0, NCCL_F32, NCCL_SUM,
+                                         c, s)));
     NEEDS(nccl.async_error(c, &r));
-    point(r == NCCL_OK, "the communicator is well after them: %d", r);
-    fill();
+    tap_point(r == NCCL_OK, "the communicator is well after them: %d", r);
+    inputs_fill();
     ANSWERS(NCCL_OK, "it still reduces",
-            over(c, nccl.all_reduce(at(in), at(out), N, NCCL_F32, NCCL_SUM, c, s)));
-    down(N * sizeof(float));
-    ALL(N, i, F[i] == total(i), "its sum");
+            comm_wait(c, nccl.all_reduce(ptr_at(in), ptr_at(out), N, NCCL_F32, NCCL_SUM,
+                                         c, s)));
+    copy_down(N * sizeof(float));
+    ALL(N, i, F[i] == total_of(i), "its sum");
 }
 
-static void graphs(nccl_comm c)
+static void check_graphs(nccl_comm c)
 {
     cu_graph_exec exec = NULL;
     cu_graph g = NULL;
 
     if (!cu.graph_make)
         return;
-    fill();
+    inputs_fill();
     NEEDS(stream_end(s));
     NEEDS(cu.capture_begin(s, CU_CAPTURE_RELAXED));
     ANSWERS(NCCL_OK, "ncclAllReduce into a capture",
-            over(c, nccl.all_reduce(at(in), at(out), N, NCCL_F32, NCCL_SUM, c, s)));
+            comm_wait(c, nccl.all_reduce(ptr_at(in), ptr_at(out), N, NCCL_F32, NCCL_SUM,
+                                         c, s)));
     NEEDS(cu.capture_end(s, &g));
     NEEDS(cu.graph_make(&exec, g, 0));
     NEEDS(cu.graph_free(g));
     for (int k = 0; k < 2; k++) {
-        fill();
+        inputs_fill();
         NEEDS(cu.graph_launch(exec, s));
-        down(N * sizeof(float));
-        ALL(N, i, F[i] == total(i), "the graph's sum");
+        copy_down(N * sizeof(float));
+        ALL(N, i, F[i] == total_of(i), "the graph's sum");
     }
     NEEDS(cu.graph_exec_free(exec));
 }
 
-static void registered(nccl_comm c)
+static void check_registered(nccl_comm c)
 {
     void *p = NULL, *handle = NULL;
 
@@ -267,19 +279,19 @@ static void registered(nccl_comm c)
         return;
     ANSWERS(NCCL_OK, "ncclMemAlloc", nccl.mem_alloc(&p, 1 << 20));
     ANSWERS(NCCL_OK, "ncclCommRegister",
-            over(c, nccl.register_(c, p, 1 << 20, &handle)));
-    fill();
+            comm_wait(c, nccl.register_(c, p, 1 << 20, &handle)));
+    inputs_fill();
     NEEDS(cu.copy((uintptr_t)p, in, N * 4, s));
     ANSWERS(NCCL_OK, "ncclAllReduce of it",
-            over(c, nccl.all_reduce(p, p, N, NCCL_F32, NCCL_SUM, c, s)));
+            comm_wait(c, nccl.all_reduce(p, p, N, NCCL_F32, NCCL_SUM, c, s)));
     NEEDS(cu.copy(out, (uintptr_t)p, N * 4, s));
-    down(N * sizeof(float));
-    ALL(N, i, F[i] == total(i), "its sum");
-    ANSWERS(NCCL_OK, "ncclCommDeregister", over(c, nccl.deregister(c, handle)));
+    copy_down(N * sizeof(float));
+    ALL(N, i, F[i] == total_of(i), "its sum");
+    ANSWERS(NCCL_OK, "ncclCommDeregister", comm_wait(c, nccl.deregister(c, handle)));
     ANSWERS(NCCL_OK, "ncclMemFree", nccl.mem_free(p));
 }
 
-static void splits(nccl_comm c)
+static void check_splits(nccl_comm c)
 {
     struct nccl_config config;
     nccl_comm child = NULL;
@@ -291,56 +303,60 @@ static void splits(nccl_comm c)
     nccl_config_init(&config, nccl.version, "child");
     int r = nccl.split(c, is_in ? 5 : NCCL_NOCOLOR, size - me, &child, &config);
     ANSWERS(NCCL_OK, "ncclCommSplit, which says so when it has begun", r);
-    ANSWERS(NCCL_OK, "its end", over(c, NCCL_IN_PROGRESS));
-    point((child != NULL) == is_in, "who has a color has a child");
+    ANSWERS(NCCL_OK, "its end", comm_wait(c, NCCL_IN_PROGRESS));
+    tap_point((child != NULL) == is_in, "who has a color has a child");
     if (!child)
         return;
-    ANSWERS(NCCL_OK, "the child's start", over(child, NCCL_IN_PROGRESS));
-    fill();
+    ANSWERS(NCCL_OK, "the child's start", comm_wait(child, NCCL_IN_PROGRESS));
+    inputs_fill();
     /* rank 0 of the child is the last of its members */
     ANSWERS(NCCL_OK, "ncclBroadcast in the child",
-            over(child, nccl.broadcast(at(in), at(out), N, NCCL_F32, 0, child, s)));
-    down(N * sizeof(float));
-    ALL(N, i, F[i] == value(size - 2, i), "the order of its members is that of keys");
+            comm_wait(child, nccl.broadcast(ptr_at(in), ptr_at(out), N, NCCL_F32, 0,
+                                            child, s)));
+    copy_down(N * sizeof(float));
+    ALL(N, i, F[i] == value_of(size - 2, i),
+        "the order of its members is that of keys");
     r = nccl.finalize(child);
-    ANSWERS(NCCL_OK, "ncclCommFinalize of the child", over(child, r));
+    ANSWERS(NCCL_OK, "ncclCommFinalize of the child", comm_wait(child, r));
     ANSWERS(NCCL_OK, "ncclCommDestroy of the child", nccl.destroy(child));
 }
 
-static void ends(nccl_comm c)
+static void check_ends(nccl_comm c)
 {
     if (nccl.has_nonblocking)
-        ANSWERS(NCCL_OK, "ncclCommFinalize", over(c, nccl.finalize(c)));
+        ANSWERS(NCCL_OK, "ncclCommFinalize", comm_wait(c, nccl.finalize(c)));
     ANSWERS(NCCL_OK, "ncclCommDestroy", nccl.destroy(c));
 }
 
 /* A kernel that waits for a rank which does not come leaves when it is aborted. */
-static void aborts(void)
+static void check_aborts(void)
 {
-    nccl_comm c = start(2);
+    nccl_comm c = comm_start(2);
     uint64_t began;
 
-    fill();
+    inputs_fill();
     ANSWERS(NCCL_OK, "an operation of all ranks",
-            over(c, nccl.all_reduce(at(in), at(out), N, NCCL_F32, NCCL_SUM, c, s)));
-    down(N * sizeof(float));
+            comm_wait(c, nccl.all_reduce(ptr_at(in), ptr_at(out), N, NCCL_F32, NCCL_SUM,
+                                         c, s)));
+    copy_down(N * sizeof(float));
     if (me == 0) {
-        int r = nccl.all_reduce(at(in), at(out), N, NCCL_F32, NCCL_SUM, c, s);
-        point(over(c, r) == NCCL_OK, "an operation of one rank is launched");
+        int r = nccl.all_reduce(ptr_at(in), ptr_at(out), N, NCCL_F32, NCCL_SUM, c, s);
+        tap_point(comm_wait(c, r) == NCCL_OK, "an operation of one rank is launched");
         (void)usleep(200000);
-        point(cu.stream_query(s) == CU_NOT_READY, "its kernel waits");
+        tap_point(cu.stream_query(s) == CU_NOT_READY, "its kernel waits");
     }
     began = clock_now_ns();
     ANSWERS(NCCL_OK, "ncclCommAbort", nccl.abort(c));
     ANSWERS(CU_OK, "the stream after it", stream_end(s));
-    point(clock_now_ns() - began < 5 * NS_PER_S, "it was done within 5 s");
-    c = start(3);
-    fill();
+    tap_point(clock_now_ns() - began < 5 * NS_PER_S, "it was done within 5 s");
+    c = comm_start(3);
+    inputs_fill();
     ANSWERS(NCCL_OK, "a new communicator reduces",
-            over(c, nccl.all_reduce(at(in), at(out), N, NCCL_F32, NCCL_SUM, c, s)));
-    down(N * sizeof(float));
-    ALL(N, i, F[i] == total(i), "its sum");
-    ends(c);
+            comm_wait(c, nccl.all_reduce(ptr_at(in), ptr_at(out), N, NCCL_F32, NCCL_SUM,
+                                         c, s)));
+    copy_down(N * sizeof(float));
+    ALL(N, i, F[i] == total_of(i), "its sum");
+    check_ends(c);
 }
 
 int main(int argc, char **argv)
@@ -367,15 +383,15 @@ int main(int argc, char **argv)
         return 1;
     }
     (void)printf("# NCCL %d\n", nccl.version);
-    nccl_comm c = start(1);
-    reduces(c);
-    moves(c);
-    nans(c);
-    errors(c);
-    graphs(c);
-    registered(c);
-    splits(c);
-    ends(c);
-    aborts();
+    nccl_comm c = comm_start(1);
+    check_reduces(c);
+    check_moves(c);
+    check_nans(c);
+    check_errors(c);
+    check_graphs(c);
+    check_registered(c);
+    check_splits(c);
+    check_ends(c);
+    check_aborts();
     return end_points();
 }

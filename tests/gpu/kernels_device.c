@@ -54,7 +54,7 @@ static struct {
 } gpu;
 static struct walk walk;
 
-_Noreturn static void bail(const char *what, const char *why)
+_Noreturn static void bail_out(const char *what, const char *why)
 {
     (void)printf("Bail out! %s: %s\n", what, why);
     exit(1);
@@ -64,7 +64,7 @@ _Noreturn static void bail(const char *what, const char *why)
     do {                                                                               \
         struct err err_ = ERR_INIT;                                                    \
         if (CUDA_TRY(&gpu.cu, name, &err_, __VA_ARGS__) != 0)                          \
-            bail("the device", err_.text);                                             \
+            bail_out("the device", err_.text);                                         \
     } while (0)
 
 static void open_device(void)
@@ -81,7 +81,7 @@ static void open_device(void)
         return;
     gpu.exact_each = exact ? strtoul(exact, NULL, 10) : 0;
     if (cuda_load(CUDA_LIBRARY, &gpu.cu, &err) != 0)
-        bail("no driver", err.text);
+        bail_out("no driver", err.text);
     CU(init, 0);
     CU(device_get, &d, 0);
     CU(device_attr, &major, CU_ATTR_SM_MAJOR, d);
@@ -93,7 +93,7 @@ static void open_device(void)
     if (launch_init(&gpu.launch, &gpu.cu, image, bytes, major * 10 + minor,
                     n_multiprocessors, ptx && *ptx == '1', &err)
         != 0)
-        bail("the kernels", err.text);
+        bail_out("the kernels", err.text);
     (void)snprintf(text, sizeof(text), "%s_%u",
                    gpu.launch.part.kind == IMAGE_PTX ? "ptx" : "sm",
                    gpu.launch.part.sm);
@@ -104,19 +104,19 @@ static void open_device(void)
 
 /* The kernel may touch `bytes` at *p, which is replaced by their place on the device.
  */
-static void touch(uint64_t *p, uint64_t bytes)
+static void span_add(uint64_t *p, uint64_t bytes)
 {
     if (*p == 0 || bytes == 0)
         return;
     if (walk.n == MAX_SPANS || walk.n_marks == MAX_MARKS)
-        bail("kernels_device.c", "a launch of too many pieces");
+        bail_out("kernels_device.c", "a launch of too many pieces");
     walk.v[walk.n++] = (struct span){.host = *p, .bytes = bytes};
     walk.marks[walk.n_marks++] = (struct mark){p};
 }
 
 /* A table that kernels only read: a copy of it, so that its addresses can be replaced.
  */
-static void *table(uint64_t *p, uint64_t bytes)
+static void *table_copy(uint64_t *p, uint64_t bytes)
 {
     static void *copies[2];
     static unsigned turn;
@@ -125,21 +125,21 @@ static void *table(uint64_t *p, uint64_t bytes)
     free(*copy);
     *copy = malloc(bytes + 1);
     if (!*copy)
-        bail("kernels_device.c", "out of memory");
+        bail_out("kernels_device.c", "out of memory");
     memcpy(*copy, (const void *)(uintptr_t)*p, bytes);
     *p = (uintptr_t)*copy;
-    touch(p, bytes);
+    span_add(p, bytes);
     return *copy;
 }
 
 /* Each chunk's elements; how many tensors they name. */
-static uint32_t chunks(uint64_t *p, uint32_t n)
+static uint32_t chunks_add(uint64_t *p, uint32_t n)
 {
-    struct chunk *c = table(p, n * sizeof(*c));
+    struct chunk *c = table_copy(p, n * sizeof(*c));
     uint32_t n_tensors = 0;
     for (uint32_t i = 0; i < n; i++) {
-        touch(&c[i].src, c[i].n * walk.sizes[0]);
-        touch(&c[i].dst, c[i].n * walk.sizes[1]);
+        span_add(&c[i].src, c[i].n * walk.sizes[0]);
+        span_add(&c[i].dst, c[i].n * walk.sizes[1]);
         if (c[i].tensor >= n_tensors)
             n_tensors = c[i].tensor + 1;
     }
@@ -149,70 +149,70 @@ static uint32_t chunks(uint64_t *p, uint32_t n)
 static void walk_move(void *args)
 {
     struct args_move *a = args;
-    (void)chunks(&a->chunks, a->n);
+    (void)chunks_add(&a->chunks, a->n);
 }
 
 static void walk_scan(void *args)
 {
     struct args_scan *a = args;
-    uint32_t n = chunks(&a->chunks, a->n);
+    uint32_t n = chunks_add(&a->chunks, a->n);
     struct scan_cell *cells = (struct scan_cell *)(uintptr_t)a->cells;
     for (uint32_t i = 0; i < n; i++)
-        touch(&cells[i].base, 1);
-    touch(&a->cells, n * sizeof(*cells));
+        span_add(&cells[i].base, 1);
+    span_add(&a->cells, n * sizeof(*cells));
 }
 
 static void walk_dots(void *args)
 {
     struct args_dots *a = args;
-    (void)chunks(&a->chunks, a->n);
-    touch(&a->sums, a->n * sizeof(struct dots));
+    (void)chunks_add(&a->chunks, a->n);
+    span_add(&a->sums, a->n * sizeof(struct dots));
 }
 
 static void walk_dots_end(void *args)
 {
     struct args_dots_end *a = args;
-    const struct chunk *t = table(&a->tensors, a->n * sizeof(*t));
+    const struct chunk *t = table_copy(&a->tensors, a->n * sizeof(*t));
     uint64_t n_sums = 0;
     for (uint32_t i = 0; i < a->n; i++)
         if (t[i].src + t[i].n > n_sums)
             n_sums = t[i].src + t[i].n;
-    touch(&a->sums, n_sums * sizeof(struct dots));
-    touch(&a->weights, a->n * sizeof(struct weights));
+    span_add(&a->sums, n_sums * sizeof(struct dots));
+    span_add(&a->weights, a->n * sizeof(struct weights));
 }
 
 static void walk_combine(void *args)
 {
     struct args_combine *a = args;
-    uint32_t n = chunks(&a->chunks, a->n);
-    touch(&a->weights, n * sizeof(struct weights));
+    uint32_t n = chunks_add(&a->chunks, a->n);
+    span_add(&a->weights, n * sizeof(struct weights));
 }
 
 static void walk_int8_code(void *args)
 {
     struct args_int8_code *a = args;
-    struct int8_code *v = table(&a->tensors, a->n * sizeof(*v));
+    struct int8_code *v = table_copy(&a->tensors, a->n * sizeof(*v));
     for (uint32_t i = 0; i < a->n; i++) {
         struct int8_code *c = &v[i];
-        touch(&c->in, c->count * walk.sizes[0]);
-        touch(&c->wire, c->n_shards > 0 ? c->n_shards * c->stride
-                                        : int8_wire_bytes(c->count, c->block));
+        span_add(&c->in, c->count * walk.sizes[0]);
+        span_add(&c->wire, c->n_shards > 0 ? c->n_shards * c->stride
+                                           : int8_wire_bytes(c->count, c->block));
         if (c->n_shards > 0)
-            touch(&c->own, c->stride);
-        touch(&c->residual, c->count * sizeof(float));
+            span_add(&c->own, c->stride);
+        span_add(&c->residual, c->count * sizeof(float));
     }
 }
 
 static void walk_int8_sum(void *args)
 {
     struct args_int8_sum *a = args;
-    struct int8_sum *v = table(&a->tensors, a->n * sizeof(*v));
+    struct int8_sum *v = table_copy(&a->tensors, a->n * sizeof(*v));
     for (uint32_t i = 0; i < a->n; i++) {
         struct int8_sum *c = &v[i];
-        touch(&c->wire, c->n_shards > 0 ? c->n_shards * c->stride
-                                        : (c->n - 1) * c->stride
-                                              + int8_wire_bytes(c->count, c->block));
-        touch(&c->out, c->count * walk.sizes[0]);
+        span_add(&c->wire, c->n_shards > 0 ? c->n_shards * c->stride
+                                           : (c->n - 1) * c->stride
+                                                 + int8_wire_bytes(c->count, c->block));
+        span_add(&c->out, c->count * walk.sizes[0]);
     }
 }
 
@@ -229,15 +229,15 @@ static void walk_variables(uint64_t *args, size_t bytes)
     walk.is_variables = true;
     for (size_t i = 0; i < bytes / sizeof(*args); i++)
         if (is_static(args[i]))
-            touch(&args[i], 1);
+            span_add(&args[i], 1);
         else if (args[i] >> 40 == (uintptr_t)&all >> 40) /* of the stack */
-            bail("kernels_device.c", "an argument is neither a number nor static");
-    touch(&all, (uint64_t)(_end - __data_start));
+            bail_out("kernels_device.c", "an argument is neither a number nor static");
+    span_add(&all, (uint64_t)(_end - __data_start));
     walk.n_marks--; /* all is no argument */
 }
 
 /* Addresses of `from`, as many bytes as the variables, become those of `to`. */
-static void relocate(uint8_t *p, uint64_t from, uint64_t to)
+static void globals_relocate(uint8_t *p, uint64_t from, uint64_t to)
 {
     uint64_t n = (uint64_t)(_end - __data_start), v;
 
@@ -290,7 +290,7 @@ static int by_host(const void *a, const void *b)
     return x->host < y->host ? -1 : x->host > y->host;
 }
 
-static void merge(void)
+static void spans_merge(void)
 {
     uint32_t n = 0;
 
@@ -309,7 +309,7 @@ static void merge(void)
 }
 
 /* Puts the device's addresses into the marks, or the host's back. */
-static void replace(bool to_device)
+static void marks_replace(bool to_device)
 {
     for (uint32_t i = 0; i < walk.n_marks; i++) {
         uint64_t *at = walk.marks[i].at;
@@ -325,7 +325,7 @@ static void replace(bool to_device)
     }
 }
 
-static void launch(enum kernel_id k, void *args, unsigned blocks)
+static void kernel_launch(enum kernel_id k, void *args, unsigned blocks)
 {
     void *params[] = {args};
     CU(launch, gpu.launch.funcs[k], blocks, 1, 1, KERNEL_THREADS, 1, 1, 0, NULL, params,
@@ -341,21 +341,21 @@ static void run_exact(enum kernel_id k, void *args, unsigned blocks)
         CU(mem_alloc, &rooms[i], off + walk.v[i].bytes);
         walk.v[i].device = rooms[i] + off;
     }
-    replace(true);
+    marks_replace(true);
     for (uint32_t i = 0; i < walk.n; i++)
         CU(copy_up, walk.v[i].device, (const void *)(uintptr_t)walk.v[i].host,
            walk.v[i].bytes, NULL);
-    launch(k, args, blocks);
+    kernel_launch(k, args, blocks);
     for (uint32_t i = 0; i < walk.n; i++)
         CU(copy_down, (void *)(uintptr_t)walk.v[i].host, walk.v[i].device,
            walk.v[i].bytes, NULL);
     CU(ctx_sync, );
     for (uint32_t i = 0; i < walk.n; i++)
         CU(mem_free, rooms[i]);
-    replace(false);
+    marks_replace(false);
 }
 
-static void room(uint64_t bytes)
+static void arena_reserve(uint64_t bytes)
 {
     if (bytes <= gpu.arena_bytes)
         return;
@@ -365,7 +365,7 @@ static void room(uint64_t bytes)
     gpu.arena_bytes = bytes * 2;
     gpu.stage = malloc(gpu.arena_bytes);
     if (!gpu.stage)
-        bail("kernels_device.c", "out of memory");
+        bail_out("kernels_device.c", "out of memory");
     CU(mem_alloc, &gpu.arena, gpu.arena_bytes);
 }
 
@@ -376,7 +376,7 @@ static void check_gaps(uint64_t total)
         uint64_t end = i < walk.n ? walk.v[i].device - gpu.arena : total;
         for (; at < end; at++)
             if (gpu.stage[at] != MARK)
-                bail("a kernel", "it wrote outside of what it was given");
+                bail_out("a kernel", "it wrote outside of what it was given");
         if (i < walk.n)
             at += walk.v[i].bytes;
     }
@@ -391,10 +391,10 @@ static void run_arena(enum kernel_id k, void *args, unsigned blocks)
         s->device = (total + GAP - 1) / GAP * GAP + s->host % GAP;
         total = s->device + s->bytes + GAP;
     }
-    room(total);
+    arena_reserve(total);
     for (uint32_t i = 0; i < walk.n; i++)
         walk.v[i].device += gpu.arena;
-    replace(true);
+    marks_replace(true);
     memset(gpu.stage, MARK, total);
     for (uint32_t i = 0; i < walk.n; i++)
         memcpy(gpu.stage + (walk.v[i].device - gpu.arena),
@@ -402,22 +402,22 @@ static void run_arena(enum kernel_id k, void *args, unsigned blocks)
     const struct span *first = &walk.v[0];
     uint8_t *variables = gpu.stage + (first->device - gpu.arena);
     if (walk.is_variables)
-        relocate(variables, first->host, first->device);
+        globals_relocate(variables, first->host, first->device);
     CU(copy_up, gpu.arena, gpu.stage, total, NULL);
-    launch(k, args, blocks);
+    kernel_launch(k, args, blocks);
     CU(copy_down, gpu.stage, gpu.arena, total, NULL);
     CU(ctx_sync, );
     if (walk.is_variables)
-        relocate(variables, first->device, first->host);
+        globals_relocate(variables, first->device, first->host);
     check_gaps(total);
     for (uint32_t i = 0; i < walk.n; i++)
         memcpy((void *)(uintptr_t)walk.v[i].host,
                gpu.stage + (walk.v[i].device - gpu.arena), walk.v[i].bytes);
-    replace(false);
+    marks_replace(false);
 }
 
-static void
-run(enum kernel_id k, const char *type, const void *args, size_t bytes, unsigned blocks)
+static void kernel_run(
+    enum kernel_id k, const char *type, const void *args, size_t bytes, unsigned blocks)
 {
     uint64_t copy[32];
     size_t i = 0, n = sizeof(walks) / sizeof(walks[0]);
@@ -426,7 +426,7 @@ run(enum kernel_id k, const char *type, const void *args, size_t bytes, unsigned
     while (i < n && strcmp(walks[i].args, type) != 0)
         i++;
     if (bytes > sizeof(copy))
-        bail(type, "it is larger than kernels_device.c has room for");
+        bail_out(type, "it is larger than kernels_device.c has room for");
     memcpy(copy, args, bytes);
     walk.n = walk.n_marks = 0;
     walk.is_variables = false;
@@ -435,7 +435,7 @@ run(enum kernel_id k, const char *type, const void *args, size_t bytes, unsigned
         walks[i].walk(copy);
     else
         walk_variables(copy, bytes);
-    merge();
+    spans_merge();
     bool is_exact = gpu.exact_each > 0 && gpu.n_launches++ % gpu.exact_each == 0;
     (is_exact && !walk.is_variables ? run_exact : run_arena)(k, copy, blocks);
 }
@@ -446,7 +446,7 @@ run(enum kernel_id k, const char *type, const void *args, size_t bytes, unsigned
     static void run_##name(const void *a, unsigned block, unsigned blocks)             \
     {                                                                                  \
         if (block == 0) /* the grid is whole */                                        \
-            run(KERNEL_##name, #args, a, sizeof(args), blocks);                        \
+            kernel_run(KERNEL_##name, #args, a, sizeof(args), blocks);                 \
     }
 KERNELS(ON_DEVICE)
 #define ROW(name, args) [KERNEL_##name] = {"hvd_" #name, sizeof(args), run_##name},

@@ -13,7 +13,7 @@
 #include "runtime/backend/nccl/nccl_dl.h"
 #include "tests/gpu/tap/point.h"
 
-static void symbols(const struct nccl_api *api)
+static void check_symbols(const struct nccl_api *api)
 {
     void *lib = dlopen(api->path, RTLD_NOW | RTLD_NOLOAD);
     unsigned n = 0;
@@ -22,17 +22,17 @@ static void symbols(const struct nccl_api *api)
         bool is_there = lib && dlsym(lib, #symbol);                                    \
         bool is_due = (least) <= api->version;                                         \
         if (is_there != is_due || (api->name != NULL) != is_due)                       \
-            point(false, "%s is %s in version %d", #symbol,                            \
-                  is_there ? "there already" : "not there", api->version);             \
+            tap_point(false, "%s is %s in version %d", #symbol,                        \
+                      is_there ? "there already" : "not there", api->version);         \
         n++;                                                                           \
     } while (0);
     NCCL_SYMBOLS(LOOK)
     NCCL_TEXTS(LOOK)
-    point(lib != NULL, "%u symbols were looked up in %s", n, api->path);
+    tap_point(lib != NULL, "%u symbols were looked up in %s", n, api->path);
 }
 
 /* As the fake has them. */
-static void texts(const struct nccl_api *api)
+static void check_texts(const struct nccl_api *api)
 {
     static const struct {
         const char *begin;
@@ -50,28 +50,29 @@ static void texts(const struct nccl_api *api)
         const char *got = api->error_text(i);
         const char *want =
             rows[i].least <= api->version ? rows[i].begin : "unknown result code";
-        point(strncmp(got, want, strlen(want)) == 0, "result %d: %s", i, got);
+        tap_point(strncmp(got, want, strlen(want)) == 0, "result %d: %s", i, got);
     }
 }
 
 /* Calls that need no driver. */
-static void calls(const struct nccl_api *api)
+static void check_calls(const struct nccl_api *api)
 {
     struct nccl_id id = {{0}}, zero = {{0}};
     int async = -1, old = api->version < 21400;
 
-    point(api->unique_id(&id) == NCCL_OK && memcmp(&id, &zero, sizeof(id)) != 0,
-          "ncclGetUniqueId needs no driver");
-    point(api->group_start() == NCCL_OK, "ncclGroupStart");
+    tap_point(api->unique_id(&id) == NCCL_OK && memcmp(&id, &zero, sizeof(id)) != 0,
+              "ncclGetUniqueId needs no driver");
+    tap_point(api->group_start() == NCCL_OK, "ncclGroupStart");
     int r = api->group_end();
-    point(r == NCCL_OK || (old && r == NCCL_CUDA), "ncclGroupEnd of nothing: %d", r);
+    tap_point(r == NCCL_OK || (old && r == NCCL_CUDA), "ncclGroupEnd of nothing: %d",
+              r);
     r = api->async_error(NULL, &async);
-    point(r == NCCL_ARGUMENT, "ncclCommGetAsyncError of nothing: %d", r);
-    point(api->abort(NULL) == NCCL_OK, "ncclCommAbort of nothing");
-    point(api->destroy(NULL) == NCCL_OK, "ncclCommDestroy of nothing");
+    tap_point(r == NCCL_ARGUMENT, "ncclCommGetAsyncError of nothing: %d", r);
+    tap_point(api->abort(NULL) == NCCL_OK, "ncclCommAbort of nothing");
+    tap_point(api->destroy(NULL) == NCCL_OK, "ncclCommDestroy of nothing");
     r = api->all_reduce(NULL, NULL, 1, NCCL_F32, NCCL_SUM, NULL, NULL);
-    point(r == NCCL_ARGUMENT || (old && r == NCCL_CUDA), "ncclAllReduce of nothing: %d",
-          r);
+    tap_point(r == NCCL_ARGUMENT || (old && r == NCCL_CUDA),
+              "ncclAllReduce of nothing: %d", r);
 }
 
 /* Also one that is not to block fails at once and gives no communicator; the fake's
@@ -85,13 +86,13 @@ static void inits_without_a_driver(const struct nccl_api *api)
     (void)api->unique_id(&id);
     int r = api->init(&c, 1, id, 0);
     const char *said = api->last_error ? api->last_error(NULL) : "driver";
-    point(r == NCCL_CUDA && !c && strstr(said, "driver"), "ncclCommInitRank: %d, %s", r,
-          said);
+    tap_point(r == NCCL_CUDA && !c && strstr(said, "driver"),
+              "ncclCommInitRank: %d, %s", r, said);
     if (!api->init_config)
         return;
     nccl_config_init(&config, api->version, "x");
     r = api->init_config(&c, 1, id, 0, &config);
-    point(r == NCCL_CUDA && !c, "ncclCommInitRankConfig, not blocking: %d", r);
+    tap_point(r == NCCL_CUDA && !c, "ncclCommInitRankConfig, not blocking: %d", r);
 }
 
 int main(int argc, char **argv)
@@ -104,15 +105,15 @@ int main(int argc, char **argv)
         return 2;
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     if (nccl_load(&config, &api, &err) != 0) {
-        point(false, "%s", err.text);
+        tap_point(false, "%s", err.text);
         return 1;
     }
-    point(api.version == atoi(argv[2]), "version %d", api.version);
-    symbols(&api);
-    texts(&api);
+    tap_point(api.version == atoi(argv[2]), "version %d", api.version);
+    check_symbols(&api);
+    check_texts(&api);
     int misfit = nccl_misfit(&api, 10000, &err);
-    point(misfit == 1, "%s", misfit ? err.text : "its CUDA cannot be told");
-    calls(&api);
+    tap_point(misfit == 1, "%s", misfit ? err.text : "its CUDA cannot be told");
+    check_calls(&api);
     if (!dlopen(CUDA_LIBRARY, RTLD_NOW))
         inits_without_a_driver(&api);
     (void)printf("1..%d\n", n_points);

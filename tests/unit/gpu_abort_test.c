@@ -46,7 +46,8 @@ static int open_and_hang(struct device *g,
     return 0;
 }
 
-static int hangs(struct device *g, struct backend *meeting, struct party *p, char *said)
+static int
+member_hangs(struct device *g, struct backend *meeting, struct party *p, char *said)
 {
     struct err err = ERR_INIT;
     struct device_event *last;
@@ -74,9 +75,10 @@ static int hangs(struct device *g, struct backend *meeting, struct party *p, cha
 static void an_abort_ends_a_kernel_that_waits_for_others(void **state)
 {
     (void)state;
-    run_case(&(struct gpu_case){.n = 3, .body = hangs, .faults = "nccl_hang=1@2"});
+    run_case(
+        &(struct gpu_case){.n = 3, .body = member_hangs, .faults = "nccl_hang=1@2"});
     run_case(&(struct gpu_case){
-        .n = 2, .body = hangs, .faults = "nccl_hang=1@2", .version = "21003"});
+        .n = 2, .body = member_hangs, .faults = "nccl_hang=1@2", .version = "21003"});
 }
 
 static int
@@ -155,7 +157,7 @@ static void an_asynchronous_error_is_the_cause(void **state)
 
 static _Atomic bool is_open;
 
-static int gate(void *arg)
+static int gate_wait(void *arg)
 {
     (void)arg;
     while (!atomic_load(&is_open))
@@ -188,7 +190,7 @@ static int fails_while_closed(struct device *g,
     HOLDS(wait_ticket(b, 1, 20, &err) == 0);
     HOLDS((v = floats_new(g, COUNT, 1, &err)));
     HOLDS(gpu_enter(g, &scope, &err) == 0);
-    HOLDS(enqueue(g->streams[0], gate, "", 1) == 0);
+    HOLDS(enqueue(g->streams[0], gate_wait, "", 1) == 0);
     gpu_leave(&scope);
     HOLDS(post_sum(b, v, COUNT, &ticket, &err) == 0);
     b->ops->close(b);
@@ -356,7 +358,7 @@ static void nothing_is_called_after_the_stop(void **state)
 
 /* An old NCCL inside of a call: the watcher aborts all the same, and the call ends. */
 static int
-blocked(struct device *g, struct backend *meeting, struct party *p, char *said)
+member_blocks(struct device *g, struct backend *meeting, struct party *p, char *said)
 {
     struct device_event *last;
     struct backend *b;
@@ -376,14 +378,16 @@ blocked(struct device *g, struct backend *meeting, struct party *p, char *said)
 static void a_blocking_call_is_aborted_from_outside(void **state)
 {
     (void)state;
-    run_case(&(struct gpu_case){
-        .n = 2, .body = blocked, .version = "21003", .faults = "enqueue_hang=0@1"});
+    run_case(&(struct gpu_case){.n = 2,
+                                .body = member_blocks,
+                                .version = "21003",
+                                .faults = "enqueue_hang=0@1"});
 }
 
 /* NCCL waits in there for ranks of the same host: what is being destroyed is not
  * aborted as well. */
 static int
-destroys(struct device *g, struct backend *meeting, struct party *p, char *said)
+member_destroys(struct device *g, struct backend *meeting, struct party *p, char *said)
 {
     struct err err = ERR_INIT;
     struct device_event *last;
@@ -404,8 +408,8 @@ destroys(struct device *g, struct backend *meeting, struct party *p, char *said)
 static void a_slow_destroy_is_not_aborted(void **state)
 {
     (void)state;
-    run_case(
-        &(struct gpu_case){.n = 2, .body = destroys, .faults = "destroy_slow=0:600"});
+    run_case(&(struct gpu_case){
+        .n = 2, .body = member_destroys, .faults = "destroy_slow=0:600"});
 }
 
 /* One that blocks: it was aborted in the middle, and returns as if all were well. */
@@ -413,8 +417,10 @@ static void what_was_aborted_is_not_destroyed(void **state)
 {
     (void)state;
     (void)setenv("NCCL_COMM_BLOCKING", "1", 1);
-    run_case(&(struct gpu_case){
-        .n = 2, .body = destroys, .version = "22105", .faults = "finalize_slow=0:900"});
+    run_case(&(struct gpu_case){.n = 2,
+                                .body = member_destroys,
+                                .version = "22105",
+                                .faults = "finalize_slow=0:900"});
     (void)unsetenv("NCCL_COMM_BLOCKING");
 }
 

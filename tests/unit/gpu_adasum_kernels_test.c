@@ -28,7 +28,7 @@ static struct {
     uint8_t *a, *b;
 } x;
 
-static void put(uint8_t *p, uint64_t i, double v)
+static void value_put(uint8_t *p, uint64_t i, double v)
 {
     float f = (float)v;
     if (x.t == DT_F32)
@@ -38,7 +38,7 @@ static void put(uint8_t *p, uint64_t i, double v)
 }
 
 /* Tensor 0 of b is zero, tensor 3 equals a's, the rest are any. off: bytes. */
-static void begin(enum dtype t, size_t off)
+static void vectors_fill(enum dtype t, size_t off)
 {
     size_t size = dtype_size(t), at = 0;
     memset(&x, 0, sizeof(x));
@@ -50,8 +50,8 @@ static void begin(enum dtype t, size_t off)
         x.tensors[k].src = x.n;
         for (uint32_t i = 0; i < counts[k]; i++) {
             double v = sin((double)(at + i)) * 3, w = cos((double)(at + i) * 7) + 0.1;
-            put(x.a, at + i, v);
-            put(x.b, at + i, k == 0 ? 0 : k == 3 ? v : w);
+            value_put(x.a, at + i, v);
+            value_put(x.b, at + i, k == 0 ? 0 : k == 3 ? v : w);
         }
         for (uint32_t i = 0; i < counts[k]; i += PER_CHUNK, x.n++) {
             uint32_t left = counts[k] - i;
@@ -68,7 +68,7 @@ static void begin(enum dtype t, size_t off)
     }
 }
 
-static void run(unsigned blocks, uint64_t seed)
+static void kernels_run(unsigned blocks, uint64_t seed)
 {
     bool is_f32 = x.t == DT_F32;
     struct args_dots d = {(uintptr_t)x.chunks, (uintptr_t)x.sums, x.n, 0};
@@ -89,11 +89,11 @@ static void weights_and_sums_are_the_cpus(void **state)
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         size_t size = dtype_size(types[i]), at = 0, n = 0;
-        begin(types[i], 0);
+        vectors_fill(types[i], 0);
         for (uint32_t k = 0; k < N_TENSORS; k++)
             n += counts[k];
         memcpy(want, x.a, n * size);
-        run(5, i);
+        kernels_run(5, i);
         for (uint32_t k = 0; k < N_TENSORS; k++) {
             uint8_t *a = want + at * size, *b = x.b + at * size;
             struct adasum_dots d = adasum_dots(x.t, a, b, counts[k]);
@@ -112,8 +112,8 @@ static void weights_and_sums_are_the_cpus(void **state)
 static void vector_without_length_leaves_the_other(void **state)
 {
     (void)state;
-    begin(DT_F64, 0);
-    run(1, 0);
+    vectors_fill(DT_F64, 0);
+    kernels_run(1, 0);
     assert_true(x.weights[0].wa == 1 && x.weights[0].wb == 1);
     assert_true(x.weights[1].wa == 1 && x.weights[1].wb == 1); /* no elements */
     assert_true(fabs(x.weights[3].wa - 0.5) < 1e-12); /* parallel ones: the mean */
@@ -125,8 +125,8 @@ static void bits_depend_on_counts_alone(void **state)
     (void)state;
     for (size_t i = 0; i < 2; i++)
         for (unsigned blocks = 1; blocks < 30; blocks += 4) {
-            begin(types[i], (blocks % 3) * dtype_size(types[i]));
-            run(blocks, blocks * 77);
+            vectors_fill(types[i], (blocks % 3) * dtype_size(types[i]));
+            kernels_run(blocks, blocks * 77);
             if (blocks == 1)
                 memcpy(first, x.weights, sizeof(first));
             assert_memory_equal(first, x.weights, sizeof(first));

@@ -184,7 +184,7 @@ static struct members good_members(void)
     return m;
 }
 
-static void says(const struct members *m, int code, const char *text)
+static void assert_judged(const struct members *m, int code, const char *text)
 {
     struct comm_terms t = {0};
     struct err e = ERR_INIT;
@@ -240,30 +240,34 @@ static void the_first_sentence_that_applies_is_told(void **state)
 
     (void)state;
     memcpy(m.v[2].uuid, m.v[3].uuid, sizeof(m.v[2].uuid));
-    says(&m, -EBUSY,
-         "ranks 2 and 5 use the same GPU GPU-a3000000-0000-0000-0000-000000000000 "
-         "(host b); each rank needs its own (hvd.local_rank() is the usual choice)");
+    assert_judged(
+        &m, -EBUSY,
+        "ranks 2 and 5 use the same GPU GPU-a3000000-0000-0000-0000-000000000000 "
+        "(host b); each rank needs its own (hvd.local_rank() is the usual choice)");
     (void)snprintf(m.v[2].gpu, sizeof(m.v[2].gpu), "NVIDIA A100-SXM4-40GB MIG 1g.5gb");
-    says(&m, -EBUSY,
-         "ranks 2 and 5 use the same GPU GPU-a3000000-0000-0000-0000-000000000000 "
-         "(host b); of MIG instances a process sees the first of its "
-         "CUDA_VISIBLE_DEVICES only: give each rank a list of one");
+    assert_judged(
+        &m, -EBUSY,
+        "ranks 2 and 5 use the same GPU GPU-a3000000-0000-0000-0000-000000000000 "
+        "(host b); of MIG instances a process sees the first of its "
+        "CUDA_VISIBLE_DEVICES only: give each rank a list of one");
     m.v[2].nccl = 22105;
-    says(&m, -ENOTSUP,
-         "rank 0 (host a) has NCCL 2.28.9 and rank 2 (host b) 2.21.5; all need the "
-         "same: install one, or name one by HVD_NCCL_LIB");
+    assert_judged(
+        &m, -ENOTSUP,
+        "rank 0 (host a) has NCCL 2.28.9 and rank 2 (host b) 2.21.5; all need the "
+        "same: install one, or name one by HVD_NCCL_LIB");
     (void)snprintf(m.v[3].problem, sizeof(m.v[3].problem), "no NVIDIA driver here");
-    says(&m, -ENODEV,
-         "rank 5 (host b) cannot move tensors on GPUs: no NVIDIA driver here");
+    assert_judged(&m, -ENODEV,
+                  "rank 5 (host b) cannot move tensors on GPUs: no NVIDIA driver here");
     (void)snprintf(m.v[1].problem, sizeof(m.v[1].problem), "p");
-    says(&m, -ENODEV, "rank 1 (host a) cannot move tensors on GPUs: p");
+    assert_judged(&m, -ENODEV, "rank 1 (host a) cannot move tensors on GPUs: p");
     m.v[1].version = 1;
-    says(&m, -EPROTO,
-         "ranks 0 and 1 have cards of version 3 and 1: all need the same version of "
-         "Ringmaster");
+    assert_judged(
+        &m, -EPROTO,
+        "ranks 0 and 1 have cards of version 3 and 1: all need the same version of "
+        "Ringmaster");
     for (uint32_t i = 0; i < N; i++)
         m.v[i].version = 4;
-    says(&m, -EPROTO, "cards of version 4, not 3");
+    assert_judged(&m, -EPROTO, "cards of version 4, not 3");
 }
 
 static void one_gpu_for_two_is_sometimes_fine(void **state)
@@ -295,7 +299,7 @@ static void one_gpu_for_two_is_sometimes_fine(void **state)
 
 /* --- shrink --- */
 
-static struct members survivors(void)
+static struct members surviving_members(void)
 {
     static const uint32_t was[N] = {1, 2, 4, 6};
     struct members m = good_members();
@@ -319,7 +323,7 @@ static int judge_survivors(void *arg)
     return rc;
 }
 
-static enum comm_how how(const struct members *m)
+static enum comm_how judged_how(const struct members *m)
 {
     struct comm_terms t;
 
@@ -333,7 +337,7 @@ static enum comm_how how(const struct members *m)
 static void survivors_shrink_what_they_kept(void **state)
 {
     static const uint32_t missing[] = {0, 3, 5};
-    struct members m = survivors();
+    struct members m = surviving_members();
     struct comm_terms t;
 
     (void)state;
@@ -348,36 +352,36 @@ static void survivors_shrink_what_they_kept(void **state)
 
 static void anything_else_is_fresh(void **state)
 {
-    struct members m = survivors();
+    struct members m = surviving_members();
 
     (void)state;
-    assert_int_equal(how(&m), COMM_SHRINK);
+    assert_int_equal(judged_how(&m), COMM_SHRINK);
     m.v[2].parked_rank = 2; /* two say the same */
-    assert_int_equal(how(&m), COMM_FRESH);
+    assert_int_equal(judged_how(&m), COMM_FRESH);
     m.v[2].parked_rank = 1; /* another order */
-    assert_int_equal(how(&m), COMM_FRESH);
-    m = survivors();
+    assert_int_equal(judged_how(&m), COMM_FRESH);
+    m = surviving_members();
     m.v[3].parked_id[0] = 8; /* another one */
-    assert_int_equal(how(&m), COMM_FRESH);
-    m = survivors();
+    assert_int_equal(judged_how(&m), COMM_FRESH);
+    m = surviving_members();
     m.v[3].parked_size = 8;
-    assert_int_equal(how(&m), COMM_FRESH);
-    m = survivors();
+    assert_int_equal(judged_how(&m), COMM_FRESH);
+    m = surviving_members();
     m.v[0].parked_size = 0; /* a newcomer */
-    assert_int_equal(how(&m), COMM_FRESH);
-    m = survivors();
+    assert_int_equal(judged_how(&m), COMM_FRESH);
+    m = surviving_members();
     m.v[3].parked_size = m.v[3].parked_rank = 0;
-    assert_int_equal(how(&m), COMM_FRESH);
-    m = survivors();
+    assert_int_equal(judged_how(&m), COMM_FRESH);
+    m = surviving_members();
     for (uint32_t i = 0; i < N; i++) { /* nobody is missing */
         m.v[i].parked_rank = i;
         m.v[i].parked_size = N;
     }
-    assert_int_equal(how(&m), COMM_FRESH);
-    m = survivors();
+    assert_int_equal(judged_how(&m), COMM_FRESH);
+    m = surviving_members();
     for (uint32_t i = 0; i < N; i++)
         m.v[i].nccl = NCCL_PARKS - 1;
-    assert_int_equal(how(&m), COMM_FRESH);
+    assert_int_equal(judged_how(&m), COMM_FRESH);
 }
 
 int main(void)

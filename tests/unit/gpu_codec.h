@@ -274,7 +274,7 @@ static int coded_plan(struct coder *c, struct coded *b, const char *text)
 }
 
 /* Of the types that the codec takes. */
-static int draw(struct coder *c, struct coded *b)
+static int batch_draw(struct coder *c, struct coded *b)
 {
     static const enum dtype types[] = {DT_F32, DT_F64, DT_F16, DT_BF16};
     static const double scales[] = {1, 1, 0.5, 3};
@@ -296,11 +296,11 @@ static int draw(struct coder *c, struct coded *b)
     return coded_plan(c, b, coding->text);
 }
 
-static int compare(const struct coder *c,
-                   const struct coded *b,
-                   const uint8_t *want,
-                   const uint8_t *got,
-                   struct err *err)
+static int batch_compare(const struct coder *c,
+                         const struct coded *b,
+                         const uint8_t *want,
+                         const uint8_t *got,
+                         struct err *err)
 {
     const double slack = b->dtype == DT_BF16 ? coding->slack_bf16
                          : dtype_size(b->dtype) > 2 && coding->slack_wide > 0
@@ -371,7 +371,7 @@ static int one_batch(struct coder *c, const struct coded *b, struct err *err)
     if (!rc)
         rc = run_host(c, b, arena, err);
     if (!rc)
-        rc = compare(c, b, arena, got, err);
+        rc = batch_compare(c, b, arena, got, err);
     return rc ? rc : are_equal(c, b, got, err);
 }
 
@@ -435,7 +435,7 @@ coding_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
     /* what is evicted is a matter of many */
     const unsigned n = coding->n_rounds / (coding->max_bytes ? 1 : FEWER);
     for (unsigned k = 0; k < n && !rc; k++) {
-        rc = draw(&c, &b) ? err_set(&err, -EINVAL, "plan") : 0;
+        rc = batch_draw(&c, &b) ? err_set(&err, -EINVAL, "plan") : 0;
         if (!rc)
             rc = one_batch(&c, &b, &err);
         if (rc)
@@ -470,7 +470,7 @@ static const struct coded one_tensor = {
 /* The same input k times, then zeros: what comes out in all is what was put in, but for
  * what is smaller than a scale. */
 static inline int
-drains(struct coder *c, const char *text, double *ret_worst, struct err *err)
+codec_drains(struct coder *c, const char *text, double *ret_worst, struct err *err)
 {
     const size_t n = (size_t)coded_shapes[0][0] * (size_t)coded_shapes[0][1];
     AUTOFREE float *in = mem_zalloc(CODED_ROOM);
@@ -510,9 +510,9 @@ drain_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
     (void)p;
     if (coder_open(&c, meeting, me, said))
         return 1;
-    int rc = drains(&c, coding->text, &fed, &err);
+    int rc = codec_drains(&c, coding->text, &fed, &err);
     if (!rc)
-        rc = drains(&c, coding->lossy, &lost, &err);
+        rc = codec_drains(&c, coding->lossy, &lost, &err);
     if (rc)
         (void)SAYS("rank %u: %s", me, err.text);
     if (!rc && !(fed < 1e-5 && lost > 1e-2))
@@ -555,7 +555,7 @@ queue_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
     for (int k = 0; k < N_QUEUED && !rc; k++) {
         rc = run_host(&c, &b[k], arenas[me][k], &err);
         rc = rc ? rc : coded_copy(&c, false, dev[k], got, b[k].bytes);
-        rc = rc ? rc : compare(&c, &b[k], arenas[me][k], got, &err);
+        rc = rc ? rc : batch_compare(&c, &b[k], arenas[me][k], got, &err);
         row->free(dev[k], c.stream);
     }
     if (rc)

@@ -94,12 +94,12 @@ static int count_reduce(
 }
 
 /* What one batch of a 80 x 80 tensor sends. */
-static int counts(struct coder *c,
-                  struct party *p,
-                  unsigned k,
-                  const char *text,
-                  uint64_t want,
-                  struct err *err)
+static int check_call_counts(struct coder *c,
+                             struct party *p,
+                             unsigned k,
+                             const char *text,
+                             uint64_t want,
+                             struct err *err)
 {
     const size_t bytes = CODED_ROOM;
     AUTOFREE uint8_t *arena = mem_zalloc(bytes);
@@ -138,11 +138,11 @@ static int wire_body(struct backend *meeting, uint32_t me, struct party *p, char
     meet_all(p, 1);
     int rc = launcher_drain(&c.d->launcher, clock_now_ns() + 20 * NS_PER_S);
     c.d->nccl = &counted; /* the launcher has nothing to do now */
-    rc = rc ? rc : counts(&c, p, 1, "fp16", n * 6400 * 2, &err);
+    rc = rc ? rc : check_call_counts(&c, p, 1, "fp16", n * 6400 * 2, &err);
     if (!rc) /* 25 blocks; shards of the allgather are as long as the longest */
-        rc = counts(&c, p, 2, "int8:block=256",
-                    n == 2 ? n * 25 * block : (n - 1) * 25 * block + n * 5 * block,
-                    &err);
+        rc = check_call_counts(
+            &c, p, 2, "int8:block=256",
+            n == 2 ? n * 25 * block : (n - 1) * 25 * block + n * 5 * block, &err);
     if (rc)
         (void)SAYS("rank %u of %u: %s", me, c.n, err.text);
     return coder_close(&c, rc, said);
@@ -216,13 +216,13 @@ static void a_set_that_goes_takes_what_it_kept(void **state)
 
 /* --- what is refused --- */
 
-static int refused(struct coder *c,
-                   const char *text,
-                   size_t n,
-                   enum reduce_op op,
-                   int want,
-                   const char *sentence,
-                   char *said)
+static int check_refused(struct coder *c,
+                         const char *text,
+                         size_t n,
+                         enum reduce_op op,
+                         int want,
+                         const char *sentence,
+                         char *said)
 {
     struct coded b = one_tensor;
     struct err err = ERR_INIT;
@@ -252,10 +252,11 @@ refuse_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
     if (coder_open(&c, meeting, me, said))
         return 1;
     /* one does not make room for another of its batch */
-    int rc = refused(&c, "int8", 2, OP_SUM, -ENOSPC,
-                     "compression of \"t5.float32\": keeps 8192 bytes between steps, "
-                     "4400 of 30000 are left (HVD_COMPRESSION_MEMORY)",
-                     said);
+    int rc =
+        check_refused(&c, "int8", 2, OP_SUM, -ENOSPC,
+                      "compression of \"t5.float32\": keeps 8192 bytes between steps, "
+                      "4400 of 30000 are left (HVD_COMPRESSION_MEMORY)",
+                      said);
     if (!rc && (coded_plan(&c, &b, "int8:feedback=0") || one_batch(&c, &b, &err)))
         rc = SAYS("rank %u, after it: %s", me, err.text);
     return coder_close(&c, rc, said);

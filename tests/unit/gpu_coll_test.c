@@ -108,7 +108,7 @@ static void draw_item(struct rounds *t, struct round *d, size_t i)
     d->host[i].counts = d->counts[i];
 }
 
-static void draw(struct rounds *t, struct round *d)
+static void round_draw(struct rounds *t, struct round *d)
 {
     static const enum collective colls[] = {
         COLL_ALLREDUCE, COLL_ALLREDUCE,     COLL_ALLREDUCE,
@@ -141,7 +141,7 @@ static void draw(struct rounds *t, struct round *d)
 
 /* --- values --- */
 
-static void put(enum dtype t, void *p, size_t i, uint32_t v)
+static void value_put(enum dtype t, void *p, size_t i, uint32_t v)
 {
     switch (t) {
     case DT_F16:
@@ -178,7 +178,7 @@ static void put(enum dtype t, void *p, size_t i, uint32_t v)
     }
 }
 
-static double get(enum dtype t, const void *p, size_t i)
+static double value_get(enum dtype t, const void *p, size_t i)
 {
     if (t == DT_F16)
         return (double)f32_of_f16(((const uint16_t *)p)[i]);
@@ -201,7 +201,7 @@ static bool are_same(const struct batch *b, const void *want, const void *got, s
     if (!is_float(b->dtype) || !reduces)
         return memcmp(want, got, n * size) == 0;
     for (size_t i = 0; i < n; i++) {
-        double x = get(b->dtype, want, i), y = get(b->dtype, got, i);
+        double x = value_get(b->dtype, want, i), y = value_get(b->dtype, got, i);
         double unit = size == 2 ? 0.02 : 1e-5;
 
         if (fabs(x - y) > unit * (4 + fabs(x)) && !(x == y))
@@ -229,7 +229,7 @@ static void lay_out(struct rounds *t, struct round *d)
         memcpy(d->out_at, d->in_at, sizeof(d->in_at));
 }
 
-static int copy(struct rounds *t, bool is_up, void *dev, void *host, size_t n)
+static int round_copy(struct rounds *t, bool is_up, void *dev, void *host, size_t n)
 {
     struct gpu_scope scope;
     struct device *g = t->d;
@@ -242,7 +242,7 @@ static int copy(struct rounds *t, bool is_up, void *dev, void *host, size_t n)
     return rc;
 }
 
-static int fill(struct rounds *t, struct round *d, struct err *err)
+static int round_fill(struct rounds *t, struct round *d, struct err *err)
 {
     const struct batch *b = &d->batch;
 
@@ -251,13 +251,13 @@ static int fill(struct rounds *t, struct round *d, struct err *err)
     d->got = mem_zalloc(d->out_bytes + 64);
     for (size_t i = 0; i < b->n_items && !d->has_joined; i++)
         for (uint64_t k = 0; k < d->n_in[i]; k++)
-            put(b->dtype, d->in + d->in_at[i], k, (uint32_t)seeded_next(&t->own));
+            value_put(b->dtype, d->in + d->in_at[i], k, (uint32_t)seeded_next(&t->own));
     int rc = alloc_on(row, t->d, d->in_bytes + 64, t->stream, (void **)&d->dev_in, err);
     if (!rc)
         rc = alloc_on(row, t->d, d->out_bytes + 64, t->stream, (void **)&d->dev_out,
                       err);
     if (!rc)
-        rc = copy(t, true, d->dev_in, d->in, d->in_bytes);
+        rc = round_copy(t, true, d->dev_in, d->in, d->in_bytes);
     for (size_t i = 0; i < b->n_items && !rc; i++) {
         struct batch_item *h = &d->host[i], *g = &d->gpu[i];
 
@@ -276,7 +276,7 @@ static int fill(struct rounds *t, struct round *d, struct err *err)
     return rc;
 }
 
-static void drop(struct rounds *t, struct round *d)
+static void round_drop(struct rounds *t, struct round *d)
 {
     row->free(d->dev_in, t->stream);
     row->free(d->dev_out, t->stream);
@@ -318,12 +318,12 @@ static int run_host(struct rounds *t, struct round *d, struct err *err)
     return rc ? rc : t->host->ops->poll(t->host, &done, err);
 }
 
-static int compare(struct rounds *t, struct round *d, unsigned k, char *said)
+static int round_compare(struct rounds *t, struct round *d, unsigned k, char *said)
 {
     const struct batch *b = &d->batch;
     uint8_t *from = d->is_in_place ? d->dev_in : d->dev_out;
 
-    if (copy(t, false, from, d->got, d->out_bytes))
+    if (round_copy(t, false, from, d->got, d->out_bytes))
         return SAYS("copy");
     for (size_t i = 0; i < b->n_items; i++)
         if (d->gpu[i].out
@@ -369,11 +369,11 @@ static int one_round(struct rounds *t, unsigned k, char *said)
     struct err err = ERR_INIT;
     struct round d;
 
-    draw(t, &d);
+    round_draw(t, &d);
     if (is_in_region) /* who has joined has no memory there */
         d.has_joined = false;
     lay_out(t, &d);
-    int rc = fill(t, &d, &err);
+    int rc = round_fill(t, &d, &err);
     if (!rc)
         rc = run_host(t, &d, &err);
     if (!rc && is_in_region)
@@ -384,9 +384,9 @@ static int one_round(struct rounds *t, unsigned k, char *said)
         (void)SAYS("rank %u, round %u, %s: %s", t->me, k, collective_name(d.batch.coll),
                    err.text);
     if (!rc && !d.has_joined)
-        rc = compare(t, &d, k, said);
+        rc = round_compare(t, &d, k, said);
     drop_region(t, &d);
-    drop(t, &d);
+    round_drop(t, &d);
     return rc;
 }
 

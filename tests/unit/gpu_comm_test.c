@@ -21,7 +21,8 @@ static float sum_of(uint32_t n)
     return (float)(n * (n + 1) / 2);
 }
 
-static int sums(struct device *g, struct backend *meeting, struct party *p, char *said)
+static int
+member_sums(struct device *g, struct backend *meeting, struct party *p, char *said)
 {
     const struct backend_env env = env_of(g);
     struct err err = ERR_INIT;
@@ -51,7 +52,7 @@ static int sums(struct device *g, struct backend *meeting, struct party *p, char
 static void a_communicator_is_made_and_used_before_it_is_ready(void **state)
 {
     (void)state;
-    run_case(&(struct gpu_case){.n = 3, .body = sums});
+    run_case(&(struct gpu_case){.n = 3, .body = member_sums});
 }
 
 /* The fake ends the test where a call is made before the last one is over. */
@@ -59,25 +60,25 @@ static void in_progress_is_polled_on_every_version(void **state)
 {
     (void)state;
     (void)setenv("HVD_FAKE_NCCL_DELAY_US", "1500", 1);
-    run_case(&(struct gpu_case){.n = 2, .body = sums, .version = "21403"});
-    run_case(&(struct gpu_case){.n = 2, .body = sums, .version = "22105"});
-    run_case(&(struct gpu_case){.n = 2, .body = sums, .version = "23007"});
+    run_case(&(struct gpu_case){.n = 2, .body = member_sums, .version = "21403"});
+    run_case(&(struct gpu_case){.n = 2, .body = member_sums, .version = "22105"});
+    run_case(&(struct gpu_case){.n = 2, .body = member_sums, .version = "23007"});
     (void)unsetenv("HVD_FAKE_NCCL_DELAY_US");
 }
 
 static void an_old_nccl_blocks_on_the_launcher(void **state)
 {
     (void)state;
-    run_case(&(struct gpu_case){.n = 2, .body = sums, .version = "21003"});
+    run_case(&(struct gpu_case){.n = 2, .body = member_sums, .version = "21003"});
     (void)setenv("NCCL_COMM_BLOCKING", "1", 1);
-    run_case(&(struct gpu_case){.n = 2, .body = sums});
+    run_case(&(struct gpu_case){.n = 2, .body = member_sums});
     (void)unsetenv("NCCL_COMM_BLOCKING");
 }
 
 static void a_set_of_one_asks_nccl_nothing(void **state)
 {
     (void)state;
-    run_case(&(struct gpu_case){.n = 1, .body = sums, .faults = "init_hang=0"});
+    run_case(&(struct gpu_case){.n = 1, .body = member_sums, .faults = "init_hang=0"});
 }
 
 /* --- failures of the meeting --- */
@@ -194,7 +195,7 @@ static void a_start_that_takes_too_long_names_its_ranks(void **state)
 /* --- sets --- */
 
 static int
-splits(struct device *g, struct backend *meeting, struct party *p, char *said)
+member_splits(struct device *g, struct backend *meeting, struct party *p, char *said)
 {
     static const uint32_t members[] = {0, 2};
     const struct backend_env env = env_of(g);
@@ -232,7 +233,7 @@ splits(struct device *g, struct backend *meeting, struct party *p, char *said)
 static void a_set_is_split_off_by_all_members(void **state)
 {
     (void)state;
-    run_case(&(struct gpu_case){.n = 3, .body = splits});
+    run_case(&(struct gpu_case){.n = 3, .body = member_splits});
 }
 
 /* Communicators of one thread by turns: what one has in progress must be over in every
@@ -268,8 +269,10 @@ by_turns(struct device *g, struct backend *meeting, struct party *p, char *said)
 }
 
 /* Several of one set share nothing: what shares runs one after the other. */
-static int
-several(struct device *g, struct backend *meeting, struct party *p, char *said)
+static int member_runs_several(struct device *g,
+                               struct backend *meeting,
+                               struct party *p,
+                               char *said)
 {
     const struct backend_env env = env_of(g);
     struct err err = ERR_INIT;
@@ -305,7 +308,7 @@ several(struct device *g, struct backend *meeting, struct party *p, char *said)
 static void communicators_of_several_streams_share_nothing(void **state)
 {
     (void)state;
-    run_case(&(struct gpu_case){.n = 2, .n_streams = 2, .body = several});
+    run_case(&(struct gpu_case){.n = 2, .n_streams = 2, .body = member_runs_several});
 }
 
 static void communicators_take_turns_in_all_versions(void **state)

@@ -166,7 +166,7 @@ static void a_frameworks_capture_is_not_disturbed(void **state)
     assert_int_equal(gpu_record(g, other, &e, &err), 0);
     WAIT_UNTIL(is_done(g, e) == 1);
     event_unref(e);
-    struct device_event *done = push(g, (struct step){0}, NULL);
+    struct device_event *done = step_push(g, (struct step){0}, NULL);
     WAIT_UNTIL(is_done(g, done) == 1);
     event_unref(done);
     assert_int_equal(gpu_alloc(g, 100, &p, &e, &err), 0);
@@ -268,7 +268,7 @@ static void record_all_is_all_streams(void **state)
     assert_int_equal(gpu_close(g), 0);
 }
 
-static int syncs(void)
+static int child_syncs(void)
 {
     struct device_config c = some_config;
     struct err err = ERR_INIT;
@@ -304,7 +304,7 @@ static void record_all_without_ctx_event_synchronises(void **state)
 {
     (void)state;
     fake_begin_as("12050", "1", NULL);
-    assert_int_equal(in_child(syncs), 0);
+    assert_int_equal(in_child(child_syncs), 0);
     assert_int_equal(in_child(syncs_with_old_driver), 0);
 }
 
@@ -430,7 +430,7 @@ static void forked_child_calls_nothing(void **state)
     assert_int_equal(gpu_close(parents), 0);
 }
 
-static void nothing(const void *args, unsigned block, unsigned blocks)
+static void kernel_does_nothing(const void *args, unsigned block, unsigned blocks)
 {
     (void)args;
     (void)block;
@@ -451,7 +451,7 @@ static int hears_of_a_lost_context(void)
     cu_func f;
 
     *(void **)&add_kernel = fake_symbol("hvd_fake_kernel");
-    add_kernel("test_nothing", sizeof(args), nothing);
+    add_kernel("test_nothing", sizeof(args), kernel_does_nothing);
     CHILD_NEEDS(gpu_open(&some_config, 0, &hooks, NULL, &g, &err) == 0);
     CHILD_NEEDS(fake.cu.ctx_push(g->ctx) == 0);
     CHILD_NEEDS(fake.cu.module_load(&m, ".version 7.0\n.target sm_70\n") == 0);

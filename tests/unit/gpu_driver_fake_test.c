@@ -16,7 +16,7 @@
 static cu_ctx ctx;
 static cu_stream a, b, free_one; /* blocking, blocking, not */
 
-static void begin(void)
+static void streams_begin(void)
 {
     fake_begin();
     assert_int_equal(fake.cu.init(0), 0);
@@ -27,7 +27,7 @@ static void begin(void)
     assert_int_equal(fake.cu.stream_new(&free_one, CU_STREAM_NON_BLOCKING, 0), 0);
 }
 
-static void end(void)
+static void streams_end(void)
 {
     assert_int_equal(fake.cu.ctx_sync(), 0);
     assert_int_equal(fake.cu.stream_free(a), 0);
@@ -47,7 +47,7 @@ static int count_entry(void *arg)
     return 0;
 }
 
-static void count(cu_stream s, int n)
+static void count_enqueue(cu_stream s, int n)
 {
     assert_int_equal(fake.enqueue(s, count_entry, &n, sizeof(n)), 0);
 }
@@ -57,19 +57,19 @@ static void the_legacy_stream_waits_and_is_waited_for(void **state)
     struct gate gate;
 
     (void)state;
-    begin();
+    streams_begin();
     counted = 0;
     gate_put(&gate, a);
-    count(a, 1);
-    count(NULL, 2); /* after a */
-    count(b, 3);    /* after the legacy stream */
-    count(free_one, 9);
+    count_enqueue(a, 1);
+    count_enqueue(NULL, 2); /* after a */
+    count_enqueue(b, 3);    /* after the legacy stream */
+    count_enqueue(free_one, 9);
     WAIT_UNTIL(counted == 9);
     usleep(1000);
     assert_int_equal(counted, 9);
     gate.is_open = 1;
     WAIT_UNTIL(counted == 9123);
-    end();
+    streams_end();
 }
 
 static void an_event_holds_what_waits_for_it(void **state)
@@ -78,14 +78,14 @@ static void an_event_holds_what_waits_for_it(void **state)
     cu_event e;
 
     (void)state;
-    begin();
+    streams_begin();
     counted = 0;
     assert_int_equal(fake.cu.event_new(&e, CU_EVENT_DISABLE_TIMING), 0);
     assert_int_equal(fake.cu.event_query(e), 0); /* never recorded: done */
     gate_put(&gate, free_one);
     assert_int_equal(fake.cu.event_record(e, free_one), 0);
     assert_int_equal(fake.cu.stream_wait(a, e, 0), 0);
-    count(a, 1);
+    count_enqueue(a, 1);
     assert_int_equal(fake.cu.event_query(e), CU_NOT_READY);
     assert_int_equal(fake.cu.event_record(e, b), 0); /* a waits for the first */
     assert_int_equal(fake.cu.event_free(e), 0);
@@ -93,7 +93,7 @@ static void an_event_holds_what_waits_for_it(void **state)
     assert_int_equal(counted, 0);
     gate.is_open = 1;
     WAIT_UNTIL(counted == 1);
-    end();
+    streams_end();
 }
 
 static void a_graph_runs_what_was_captured(void **state)
@@ -103,13 +103,13 @@ static void a_graph_runs_what_was_captured(void **state)
     int status;
 
     (void)state;
-    begin();
+    streams_begin();
     counted = 0;
     assert_int_equal(fake.cu.capture_begin(a, CU_CAPTURE_THREAD_LOCAL), 0);
     assert_int_equal(fake.cu.stream_capturing(a, &status), 0);
     assert_int_equal(status, CU_CAPTURE_ACTIVE);
-    count(a, 1);
-    count(a, 2);
+    count_enqueue(a, 1);
+    count_enqueue(a, 2);
     assert_int_equal(fake.cu.capture_end(a, &graph), 0);
     usleep(1000);
     assert_int_equal(counted, 0);
@@ -119,7 +119,7 @@ static void a_graph_runs_what_was_captured(void **state)
     assert_int_equal(fake.cu.graph_launch(exec, a), 0);
     WAIT_UNTIL(counted == 1212);
     assert_int_equal(fake.cu.graph_exec_free(exec), 0);
-    end();
+    streams_end();
 }
 
 static void unsafe_calls_break_a_global_capture(void **state)
@@ -129,7 +129,7 @@ static void unsafe_calls_break_a_global_capture(void **state)
     int mode = CU_CAPTURE_RELAXED;
 
     (void)state;
-    begin();
+    streams_begin();
     assert_int_equal(fake.cu.capture_begin(a, CU_CAPTURE_GLOBAL), 0);
     assert_int_equal(fake.cu.mem_alloc(&p, 1), CU_CAPTURE_UNSUPPORTED);
     assert_int_equal(fake.cu.capture_end(a, &graph), CU_CAPTURE_INVALIDATED);
@@ -140,7 +140,7 @@ static void unsafe_calls_break_a_global_capture(void **state)
     assert_int_equal(fake.cu.capture_end(a, &graph), 0);
     assert_int_equal(fake.cu.graph_free(graph), 0);
     assert_int_equal(fake.cu.mem_free(p), 0);
-    end();
+    streams_end();
 }
 
 struct add_args {
@@ -182,7 +182,7 @@ static void a_kernel_is_found_by_name(void **state)
     cu_ptr p;
 
     (void)state;
-    begin();
+    streams_begin();
     for (int i = 0; i < 100; i++)
         v[i] = (float)i;
     assert_int_equal(fake.cu.mem_alloc(&p, sizeof(v)), 0);
@@ -192,7 +192,7 @@ static void a_kernel_is_found_by_name(void **state)
     for (int i = 0; i < 100; i++)
         assert_true(v[i] == (float)(i + 1));
     assert_int_equal(fake.cu.mem_free(p), 0);
-    end();
+    streams_end();
 }
 
 static void faults_strike_when_they_are_due(void **state)
@@ -200,7 +200,7 @@ static void faults_strike_when_they_are_due(void **state)
     cu_ptr p = 0, q;
 
     (void)state;
-    begin();
+    streams_begin();
     fake.set_faults("oom=2");
     assert_int_equal(fake.cu.mem_alloc(&p, 4), 0);
     assert_int_equal(fake.cu.mem_alloc(&q, 4), CU_OUT_OF_MEMORY);
@@ -221,7 +221,7 @@ static void faults_strike_when_they_are_due(void **state)
     fake.set_faults("");
     fake.setup("12040", "1", NULL);
     assert_int_equal(fake.cu.mem_free(p), 0);
-    end();
+    streams_end();
 }
 
 static cu_ptr block;
@@ -267,7 +267,7 @@ static int (*wrong)(void);
 
 static int does_it(void)
 {
-    begin();
+    streams_begin();
     if (fake.cu.mem_alloc(&block, 100) != 0)
         return 1;
     return wrong();
@@ -292,8 +292,8 @@ static void nothing_works_without_a_context(void **state)
     cu_event e;
 
     (void)state;
-    begin();
-    end();
+    streams_begin();
+    streams_end();
     assert_int_equal(fake.cu.event_new(&e, 0), CU_INVALID_CONTEXT);
 }
 
@@ -309,7 +309,7 @@ static void cublas_multiplies_on_the_stream(void **state)
     cu_ptr p;
 
     (void)state;
-    begin();
+    streams_begin();
     assert_int_equal(cublas_load(12040, &blas, &err), 0);
     assert_non_null(blas);
     assert_int_equal(blas->major, 12);
@@ -336,7 +336,7 @@ static void cublas_multiplies_on_the_stream(void **state)
         assert_true(c[i] == turned[i]);
     assert_int_equal(blas->destroy(h), 0);
     assert_int_equal(fake.cu.mem_free(p), 0);
-    end();
+    streams_end();
 }
 
 int main(void)

@@ -18,7 +18,7 @@
 #include "tests/unit/seeded.h"
 
 static struct gpu_reduction
-plan(enum dtype t, enum reduce_op op, double pre, double post)
+plan_of(enum dtype t, enum reduce_op op, double pre, double post)
 {
     struct gpu_reduction_request a = {t, t, op, pre, post, 3};
     struct gpu_reduction r;
@@ -41,7 +41,7 @@ static void one_call_is_enough_where_nccl_means_the_same(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct gpu_reduction r = plan(rows[i].t, rows[i].op, 1, 1);
+        struct gpu_reduction r = plan_of(rows[i].t, rows[i].op, 1, 1);
 
         assert_int_equal(r.nccl_dtype, rows[i].nccl_dtype);
         assert_int_equal(r.nccl_op, rows[i].nccl_op);
@@ -75,14 +75,14 @@ static void a_compressed_sum_is_cast_both_ways(void **state)
 
 static void adasum_is_no_call_and_at_least_float32(void **state)
 {
-    struct gpu_reduction r = plan(DT_F16, OP_ADASUM, 1, 1);
+    struct gpu_reduction r = plan_of(DT_F16, OP_ADASUM, 1, 1);
 
     (void)state;
     assert_int_equal(r.nccl_op, REDUCTION_NO_NCCL);
     assert_int_equal(r.wire, DT_F32);
     assert_int_equal(r.in, KERNEL_move_f16_f32);
-    assert_int_equal(plan(DT_F64, OP_ADASUM, 1, 1).wire, DT_F64);
-    assert_int_equal(plan(DT_F32, OP_ADASUM, 1, 1).in, KERNEL_copy);
+    assert_int_equal(plan_of(DT_F64, OP_ADASUM, 1, 1).wire, DT_F64);
+    assert_int_equal(plan_of(DT_F32, OP_ADASUM, 1, 1).in, KERNEL_copy);
 }
 
 static void numbers_of_types(void **state)
@@ -104,7 +104,7 @@ static bool is_float(enum dtype t)
     return t == DT_F16 || t == DT_BF16 || t == DT_F32 || t == DT_F64;
 }
 
-static double load(enum dtype t, const void *p, size_t i, int64_t *ret_int)
+static double value_load(enum dtype t, const void *p, size_t i, int64_t *ret_int)
 {
     int64_t v = 0;
     double f = 0;
@@ -149,7 +149,7 @@ static double load(enum dtype t, const void *p, size_t i, int64_t *ret_int)
 }
 
 /* Integers wrap to t. */
-static void store(enum dtype t, void *p, size_t i, double f, int64_t v)
+static void value_store(enum dtype t, void *p, size_t i, double f, int64_t v)
 {
     switch (t) {
     case DT_U8:
@@ -188,7 +188,7 @@ static void store(enum dtype t, void *p, size_t i, double f, int64_t v)
     }
 }
 
-static int64_t saturate(enum dtype t, double f)
+static int64_t int_saturate(enum dtype t, double f)
 {
     static const double lo[DT_COUNT] = {
         [DT_I8] = -0x1p7, [DT_I16] = -0x1p15, [DT_I32] = -0x1p31, [DT_I64] = -0x1p63};
@@ -203,44 +203,45 @@ static int64_t saturate(enum dtype t, double f)
 }
 
 /* What a kernel does, as args.h says. narrow: the type whose words it means. */
-static void move(enum dtype from,
-                 enum dtype to,
-                 const void *src,
-                 void *dst,
-                 double scale,
-                 uint32_t divisor)
+static void values_move(enum dtype from,
+                        enum dtype to,
+                        const void *src,
+                        void *dst,
+                        double scale,
+                        uint32_t divisor)
 {
     enum dtype narrow = dtype_size(from) < dtype_size(to) ? from : to;
 
     for (size_t i = 0; i < N_ELEMENTS; i++) {
         uint64_t word[1];
         int64_t v;
-        double f = load(from, src, i, &v);
+        double f = value_load(from, src, i, &v);
 
         if (narrow == DT_BOOL) {
-            store(to, dst, i, 0, v != 0 && scale != 0.0);
+            value_store(to, dst, i, 0, v != 0 && scale != 0.0);
             continue;
         }
         if (!is_float(from)) {
-            store(narrow, word, 0, 0, v);
-            (void)load(narrow, word, 0, &v);
+            value_store(narrow, word, 0, 0, v);
+            (void)value_load(narrow, word, 0, &v);
             v /= (int64_t)divisor;
             if (scale != 1.0)
-                v = saturate(narrow, (double)v * scale);
+                v = int_saturate(narrow, (double)v * scale);
         }
-        store(to, dst, i, f * scale, v);
+        value_store(to, dst, i, f * scale, v);
     }
 }
 
-static void call(const struct gpu_reduction *r, uint64_t (*buf)[N_ELEMENTS], void *out)
+static void
+nccl_reduce_model(const struct gpu_reduction *r, uint64_t (*buf)[N_ELEMENTS], void *out)
 {
     for (size_t i = 0; i < N_ELEMENTS; i++) {
         int64_t v;
-        double f = load(r->wire, buf[0], i, &v);
+        double f = value_load(r->wire, buf[0], i, &v);
 
         for (int m = 1; m < N_MEMBERS; m++) {
             int64_t w;
-            double g = load(r->wire, buf[m], i, &w);
+            double g = value_load(r->wire, buf[m], i, &w);
 
             switch (r->nccl_op) {
             case 0:
@@ -260,21 +261,22 @@ static void call(const struct gpu_reduction *r, uint64_t (*buf)[N_ELEMENTS], voi
                 fail();
             }
         }
-        store(r->wire, out, i, r->nccl_op == 4 ? f / N_MEMBERS : f, v);
+        value_store(r->wire, out, i, r->nccl_op == 4 ? f / N_MEMBERS : f, v);
     }
 }
 
-static void fill(enum dtype t, struct seeded *rnd, void *p)
+static void values_fill(enum dtype t, struct seeded *rnd, void *p)
 {
     for (size_t i = 0; i < N_ELEMENTS; i++)
         if (is_float(t))
-            store(t, p, i, (double)seeded_below(rnd, 64) / 8 - 4, 0);
+            value_store(t, p, i, (double)seeded_below(rnd, 64) / 8 - 4, 0);
         else
-            store(t, p, i, 0, (int64_t)(seeded_next(rnd) >> seeded_below(rnd, 64)));
+            value_store(t, p, i, 0,
+                        (int64_t)(seeded_next(rnd) >> seeded_below(rnd, 64)));
 }
 
-static void
-check(enum dtype t, enum reduce_op op, double pre, double post, struct seeded *rnd)
+static void check_reduction(
+    enum dtype t, enum reduce_op op, double pre, double post, struct seeded *rnd)
 {
     uint64_t in[N_MEMBERS][N_ELEMENTS], wire[N_MEMBERS][N_ELEMENTS], sum[N_ELEMENTS];
     uint64_t scaled[N_MEMBERS][N_ELEMENTS], want[N_ELEMENTS], got[N_ELEMENTS];
@@ -282,23 +284,23 @@ check(enum dtype t, enum reduce_op op, double pre, double post, struct seeded *r
     const struct kernel *k = kernel_for(op, t, false);
     const struct finish first = {pre, 1};
     const struct finish last = finish_of(t, op, post, N_MEMBERS);
-    struct gpu_reduction r = plan(t, op, pre, post);
+    struct gpu_reduction r = plan_of(t, op, pre, post);
 
     for (int m = 0; m < N_MEMBERS; m++) {
         const void *one = in[m];
 
-        fill(t, rnd, in[m]);
+        values_fill(t, rnd, in[m]);
         kernel_for(OP_SUM, t, false)
             ->fold(scaled[m], NULL, &one, 1, N_ELEMENTS, &first);
         src[m] = scaled[m];
-        move(t, r.wire, in[m], wire[m], r.in_scale, 1);
+        values_move(t, r.wire, in[m], wire[m], r.in_scale, 1);
     }
     k->fold(want, NULL, src, N_MEMBERS, N_ELEMENTS, &last);
-    call(&r, wire, sum);
-    move(r.wire, t, sum, got, r.out_scale, r.out_divisor);
+    nccl_reduce_model(&r, wire, sum);
+    values_move(r.wire, t, sum, got, r.out_scale, r.out_divisor);
     for (size_t i = 0; i < N_ELEMENTS; i++) {
         int64_t a, b;
-        double x = load(t, want, i, &a), y = load(t, got, i, &b);
+        double x = value_load(t, want, i, &a), y = value_load(t, got, i, &b);
         bool is_same = is_float(t) ? fabs(x - y) <= 0.02 * (1 + fabs(x)) : a == b;
 
         if (!is_same)
@@ -322,8 +324,8 @@ static void carried_out_it_is_the_cpus_result(void **state)
                 continue;
             for (size_t i = 0; i < ARRAY_LEN(scales); i++)
                 for (size_t k = 0; k < ARRAY_LEN(scales); k++)
-                    check((enum dtype)t, (enum reduce_op)op, scales[i], scales[k],
-                          &rnd);
+                    check_reduction((enum dtype)t, (enum reduce_op)op, scales[i],
+                                    scales[k], &rnd);
         }
 }
 

@@ -71,7 +71,7 @@ static struct {
 } fake;
 
 /* Of tensor `item` from s to d: a third has none, members differ in how many. */
-static uint64_t part(size_t item, uint32_t s, uint32_t d)
+static uint64_t part_bytes(size_t item, uint32_t s, uint32_t d)
 {
     const uint32_t x = (s * 31 + d * 17 + (uint32_t)item * 7) % 12;
 
@@ -94,7 +94,7 @@ static int group_end(void)
 /* The next tensor that has a part from s to d. */
 static size_t next_item(uint8_t *seen, uint32_t s, uint32_t d)
 {
-    while (part(*seen, s, d) == 0)
+    while (part_bytes(*seen, s, d) == 0)
         ++*seen;
     return (*seen)++;
 }
@@ -107,7 +107,7 @@ send_to(const void *p, size_t n, int dtype, int peer, nccl_comm nc, cu_stream s)
 
     (void)nc, (void)s, (void)dtype;
     assert_int_equal((uintptr_t)p, fake.send_at[item][peer]);
-    assert_int_equal(n, part(item, fake.me, (uint32_t)peer));
+    assert_int_equal(n, part_bytes(item, fake.me, (uint32_t)peer));
     fake.of[fake.me].send[item][peer] = fake.group;
     fake.n_calls++;
     return NCCL_OK;
@@ -120,7 +120,7 @@ static int recv_from(void *p, size_t n, int dtype, int peer, nccl_comm nc, cu_st
 
     (void)nc, (void)s, (void)dtype;
     assert_int_equal((uintptr_t)p, fake.recv_at[item][peer]);
-    assert_int_equal(n, part(item, (uint32_t)peer, fake.me));
+    assert_int_equal(n, part_bytes(item, (uint32_t)peer, fake.me));
     fake.of[fake.me].recv[item][peer] = fake.group;
     fake.n_calls++;
     return NCCL_OK;
@@ -143,8 +143,8 @@ static void run_member(struct device *g, struct batch *b, uint32_t me)
         for (uint32_t j = 0; j < N; j++) {
             fake.send_at[i][j] = from;
             fake.recv_at[i][j] = to;
-            from += send[j] = part(i, me, j);
-            to += recv[j] = part(i, j, me);
+            from += send[j] = part_bytes(i, me, j);
+            to += recv[j] = part_bytes(i, j, me);
         }
     }
     b->items = items;
@@ -178,7 +178,7 @@ static void calls_of_a_pair_are_in_the_same_group(void **state)
                 const uint8_t group = fake.of[s].send[i][d];
 
                 assert_int_equal(group, fake.of[d].recv[i][s]);
-                assert_int_equal(group == NO, part(i, s, d) == 0);
+                assert_int_equal(group == NO, part_bytes(i, s, d) == 0);
             }
     test_free(fake.of);
     test_free(g);

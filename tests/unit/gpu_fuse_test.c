@@ -97,12 +97,12 @@ static void more_than_any_memory_is_refused(void **state)
                      fuse_plan(two, 2, DT_F64, DT_F64, &usual, &p, offsets));
 }
 
-static bool contiguous(const uint64_t *counts,
-                       const uint64_t *addresses,
-                       size_t n,
-                       enum dtype in,
-                       enum dtype wire,
-                       const struct comm_terms *t)
+static bool plan_is_contiguous(const uint64_t *counts,
+                               const uint64_t *addresses,
+                               size_t n,
+                               enum dtype in,
+                               enum dtype wire,
+                               const struct comm_terms *t)
 {
     uint64_t offsets[8];
     struct fuse_plan p;
@@ -117,17 +117,17 @@ static void contiguous_is_without_gaps_graphs_and_registration(void **state)
                           back[] = {4096, 4080, 0, 4144};
     struct comm_terms t = usual;
     (void)state;
-    assert_true(contiguous(even, a, 4, DT_F32, DT_F32, &t));
-    assert_false(contiguous(even, gap, 4, DT_F32, DT_F32, &t));
-    assert_false(contiguous(even, back, 4, DT_F32, DT_F32, &t));
-    assert_false(contiguous(odd, a, 4, DT_F32, DT_F32, &t));
-    assert_false(contiguous(even, a, 4, DT_F32, DT_F16, &t));
-    assert_false(contiguous(even, a, 1, DT_F32, DT_F32, &t)); /* it is direct */
+    assert_true(plan_is_contiguous(even, a, 4, DT_F32, DT_F32, &t));
+    assert_false(plan_is_contiguous(even, gap, 4, DT_F32, DT_F32, &t));
+    assert_false(plan_is_contiguous(even, back, 4, DT_F32, DT_F32, &t));
+    assert_false(plan_is_contiguous(odd, a, 4, DT_F32, DT_F32, &t));
+    assert_false(plan_is_contiguous(even, a, 4, DT_F32, DT_F16, &t));
+    assert_false(plan_is_contiguous(even, a, 1, DT_F32, DT_F32, &t)); /* it is direct */
     t.uses_graphs = true;
-    assert_false(contiguous(even, a, 4, DT_F32, DT_F32, &t));
+    assert_false(plan_is_contiguous(even, a, 4, DT_F32, DT_F32, &t));
     t = usual;
     t.registers = true;
-    assert_false(contiguous(even, a, 4, DT_F32, DT_F32, &t));
+    assert_false(plan_is_contiguous(even, a, 4, DT_F32, DT_F32, &t));
 }
 
 static void chunks_cover_a_tensor_in_order(void **state)

@@ -144,7 +144,7 @@ static int graph_exec_free(cu_graph_exec e)
     return 0;
 }
 
-static void look(cu_ptr in, cu_ptr out)
+static void tables_look(cu_ptr in, cu_ptr out)
 {
     const struct chunk *i = (const struct chunk *)(uintptr_t)in;
     const struct chunk *o = (const struct chunk *)(uintptr_t)out;
@@ -157,7 +157,7 @@ static int graph_launch(cu_graph_exec e, cu_stream s)
 {
     assert_ptr_equal(s, stream);
     fake.n_launched++;
-    look(e->in, e->out);
+    tables_look(e->in, e->out);
     return 0;
 }
 
@@ -171,7 +171,7 @@ static bool is_whole_held(void)
     return false;
 }
 
-static int enqueue(void *arg, cu_ptr in, cu_ptr out, struct err *err)
+static int batch_enqueue(void *arg, cu_ptr in, cu_ptr out, struct err *err)
 {
     (void)arg;
     fake.in = in;
@@ -183,7 +183,7 @@ static int enqueue(void *arg, cu_ptr in, cu_ptr out, struct err *err)
         fake.n_captured++;
     } else {
         fake.n_direct++;
-        look(in, out);
+        tables_look(in, out);
     }
     return 0;
 }
@@ -199,7 +199,7 @@ static const struct cuda_api api = {.copy_up = copy_up,
 
 static struct tables tables;
 
-static int start(void **state)
+static int graphs_start(void **state)
 {
     struct graphs *g = malloc(sizeof(*g));
     memset(&fake, 0, sizeof(fake));
@@ -209,7 +209,7 @@ static int start(void **state)
     return 0;
 }
 
-static int end(void **state)
+static int graphs_end(void **state)
 {
     fake.is_busy = false;
     graphs_release(*state);
@@ -219,7 +219,7 @@ static int end(void **state)
 }
 
 /* A batch `key` of tensors at address src. */
-static int run(struct graphs *g, uint64_t key, uint64_t src, uint64_t place)
+static int batch_run(struct graphs *g, uint64_t key, uint64_t src, uint64_t place)
 {
     struct chunk in[3] = {{src, 1, 1, 0}}, out[3] = {{1, src + 1, 1, 0}};
     struct graph_batch b = {.key = &key,
@@ -229,7 +229,7 @@ static int run(struct graphs *g, uint64_t key, uint64_t src, uint64_t place)
                             .out = out,
                             .n_in = 3,
                             .n_out = 3,
-                            .enqueue = enqueue};
+                            .enqueue = batch_enqueue};
     struct err err = ERR_INIT;
     int rc = graph_run(g, &b, &err);
     assert_false(fake.is_capturing);
@@ -241,7 +241,7 @@ static int run(struct graphs *g, uint64_t key, uint64_t src, uint64_t place)
 static void third_time_is_captured_and_later_ones_replayed(void **state)
 {
     for (unsigned i = 1; i <= 10; i++) {
-        assert_int_equal(0, run(*state, 1, 100, 0));
+        assert_int_equal(0, batch_run(*state, 1, 100, 0));
         assert_int_equal(fake.n_direct, i < 3 ? i : 2);
         assert_int_equal(fake.n_captured, i < 3 ? 0 : 1);
         assert_int_equal(fake.n_launched, i < 3 ? 0 : i - 2);
@@ -251,7 +251,7 @@ static void third_time_is_captured_and_later_ones_replayed(void **state)
 static void changed_addresses_are_replayed(void **state)
 {
     for (uint64_t i = 1; i <= 10; i++)
-        assert_int_equal(0, run(*state, 1, 100 * i, 0));
+        assert_int_equal(0, batch_run(*state, 1, 100 * i, 0));
     assert_int_equal(fake.n_captured, 1);
     assert_int_equal(fake.n_launched, 8);
 }
@@ -259,7 +259,7 @@ static void changed_addresses_are_replayed(void **state)
 static void other_batches_have_graphs_of_their_own(void **state)
 {
     for (uint64_t i = 0; i < 5 * 20; i++)
-        assert_int_equal(0, run(*state, i % 20, i, 0));
+        assert_int_equal(0, batch_run(*state, i % 20, i, 0));
     assert_int_equal(fake.n_captured, 20);
     assert_int_equal(fake.n_direct, 40);
 }
@@ -267,16 +267,16 @@ static void other_batches_have_graphs_of_their_own(void **state)
 static void moved_buffer_is_captured_anew_at_once(void **state)
 {
     for (uint64_t i = 0; i < 5; i++)
-        assert_int_equal(0, run(*state, 1, i, 0));
+        assert_int_equal(0, batch_run(*state, 1, i, 0));
     fake.is_busy = true; /* the old graph may run: it is not freed yet */
-    assert_int_equal(0, run(*state, 1, 9, 1));
+    assert_int_equal(0, batch_run(*state, 1, 9, 1));
     assert_int_equal(fake.n_captured, 2);
     assert_int_equal(fake.n_direct, 2);
     assert_int_equal(fake.n_execs, 2);
-    assert_int_equal(0, run(*state, 1, 9, 1));
+    assert_int_equal(0, batch_run(*state, 1, 9, 1));
     assert_int_equal(fake.n_execs, 2);
     fake.is_busy = false;
-    assert_int_equal(0, run(*state, 1, 9, 1));
+    assert_int_equal(0, batch_run(*state, 1, 9, 1));
     assert_int_equal(fake.n_execs, 1);
     assert_int_equal(fake.n_captured, 2);
 }
@@ -307,7 +307,7 @@ static void other_number_of_pieces_is_captured_anew(void **state)
                             .out = out,
                             .n_in = 3,
                             .n_out = 3,
-                            .enqueue = enqueue};
+                            .enqueue = batch_enqueue};
     for (int i = 0; i < 4; i++)
         assert_int_equal(0, graph_run(*state, &b, &err));
     b.n_out = 0; /* it has joined and takes nothing */
@@ -321,14 +321,14 @@ static void least_recently_used_graph_goes(void **state)
 {
     for (int k = 0; k < 3; k++)
         for (uint64_t i = 0; i < GRAPHS_KEPT; i++)
-            assert_int_equal(0, run(*state, i, i, 0));
+            assert_int_equal(0, batch_run(*state, i, i, 0));
     assert_int_equal(fake.n_captured, GRAPHS_KEPT);
-    assert_int_equal(0, run(*state, 0, 0, 0));
-    assert_int_equal(0, run(*state, 1000, 0, 0)); /* instead of 1 */
-    assert_int_equal(0, run(*state, 0, 0, 0));
+    assert_int_equal(0, batch_run(*state, 0, 0, 0));
+    assert_int_equal(0, batch_run(*state, 1000, 0, 0)); /* instead of 1 */
+    assert_int_equal(0, batch_run(*state, 0, 0, 0));
     assert_int_equal(fake.n_captured, GRAPHS_KEPT);
     unsigned direct = fake.n_direct;
-    assert_int_equal(0, run(*state, 1, 0, 0));
+    assert_int_equal(0, batch_run(*state, 1, 0, 0));
     assert_int_equal(fake.n_direct, direct + 1);
 }
 
@@ -336,25 +336,25 @@ static void failed_capture_is_ended_and_an_error(void **state)
 {
     int *const results[] = {&fake.begin_result, &fake.end_result, &fake.make_result};
     for (uint64_t i = 0; i < 2; i++)
-        assert_int_equal(0, run(*state, 1, 100, 0));
+        assert_int_equal(0, batch_run(*state, 1, 100, 0));
     for (size_t i = 0; i < 3; i++) {
         *results[i] = 900;
-        assert_int_equal(-EIO, run(*state, 1, 100, 0));
+        assert_int_equal(-EIO, batch_run(*state, 1, 100, 0));
         *results[i] = 0;
     }
     fake.enqueue_result = -ECONNABORTED;
-    assert_int_equal(-ECONNABORTED, run(*state, 1, 100, 0));
+    assert_int_equal(-ECONNABORTED, batch_run(*state, 1, 100, 0));
     fake.enqueue_result = 0;
     assert_int_equal(fake.n_launched, 0);
-    assert_int_equal(0, run(*state, 1, 100, 0));
+    assert_int_equal(0, batch_run(*state, 1, 100, 0));
     assert_int_equal(fake.n_launched, 1);
     mem_fail_after(0);
-    assert_int_equal(-ENOMEM, run(*state, 2, 100, 0));
+    assert_int_equal(-ENOMEM, batch_run(*state, 2, 100, 0));
     mem_fail_after(-1);
-    assert_int_equal(0, run(*state, 2, 100, 0));
+    assert_int_equal(0, batch_run(*state, 2, 100, 0));
 }
 
-static int stopped(void *arg, struct err *err)
+static int wait_is_stopped(void *arg, struct err *err)
 {
     int *left = arg;
     return --*left > 0 ? 0 : err_set(err, -ECONNABORTED, "stopped");
@@ -364,15 +364,15 @@ static int stopped(void *arg, struct err *err)
 static void a_stop_finds_nobody_who_waits_to_capture(void **state)
 {
     int left = 3;
-    tables.wait = stopped;
+    tables.wait = wait_is_stopped;
     tables.arg = &left;
     for (int i = 0; i < 2; i++)
-        assert_int_equal(0, run(*state, 1, 100, 0));
+        assert_int_equal(0, batch_run(*state, 1, 100, 0));
     (void)pthread_mutex_lock(&whole);
-    assert_int_equal(-ECONNABORTED, run(*state, 1, 100, 0));
+    assert_int_equal(-ECONNABORTED, batch_run(*state, 1, 100, 0));
     (void)pthread_mutex_unlock(&whole);
     assert_int_equal(left, 0);
-    assert_int_equal(0, run(*state, 1, 100, 0));
+    assert_int_equal(0, batch_run(*state, 1, 100, 0));
     assert_int_equal(fake.n_captured, 1);
 }
 
@@ -380,20 +380,23 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(third_time_is_captured_and_later_ones_replayed,
-                                        start, end),
-        cmocka_unit_test_setup_teardown(changed_addresses_are_replayed, start, end),
-        cmocka_unit_test_setup_teardown(other_batches_have_graphs_of_their_own, start,
-                                        end),
-        cmocka_unit_test_setup_teardown(moved_buffer_is_captured_anew_at_once, start,
-                                        end),
-        cmocka_unit_test_setup_teardown(buffer_moves_when_it_grows, start, end),
-        cmocka_unit_test_setup_teardown(other_number_of_pieces_is_captured_anew, start,
-                                        end),
-        cmocka_unit_test_setup_teardown(least_recently_used_graph_goes, start, end),
-        cmocka_unit_test_setup_teardown(failed_capture_is_ended_and_an_error, start,
-                                        end),
-        cmocka_unit_test_setup_teardown(a_stop_finds_nobody_who_waits_to_capture, start,
-                                        end),
+                                        graphs_start, graphs_end),
+        cmocka_unit_test_setup_teardown(changed_addresses_are_replayed, graphs_start,
+                                        graphs_end),
+        cmocka_unit_test_setup_teardown(other_batches_have_graphs_of_their_own,
+                                        graphs_start, graphs_end),
+        cmocka_unit_test_setup_teardown(moved_buffer_is_captured_anew_at_once,
+                                        graphs_start, graphs_end),
+        cmocka_unit_test_setup_teardown(buffer_moves_when_it_grows, graphs_start,
+                                        graphs_end),
+        cmocka_unit_test_setup_teardown(other_number_of_pieces_is_captured_anew,
+                                        graphs_start, graphs_end),
+        cmocka_unit_test_setup_teardown(least_recently_used_graph_goes, graphs_start,
+                                        graphs_end),
+        cmocka_unit_test_setup_teardown(failed_capture_is_ended_and_an_error,
+                                        graphs_start, graphs_end),
+        cmocka_unit_test_setup_teardown(a_stop_finds_nobody_who_waits_to_capture,
+                                        graphs_start, graphs_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

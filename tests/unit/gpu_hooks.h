@@ -76,7 +76,7 @@ static inline void hook_abort(struct device *g, bool is_quiet)
     seen.n_aborted++;
 }
 
-static inline void woken(void *arg)
+static inline void hook_woken(void *arg)
 {
     (void)arg;
     seen.n_woken++;
@@ -86,7 +86,7 @@ static const struct gpu_hooks hooks = {
     .run = hook_run, .drop = hook_drop, .look = hook_look, .abort = hook_abort};
 static const char *const host_names[] = {"a", "a", "b"};
 static const struct device_config some_config = {
-    .rank = 2, .size = 3, .hosts = host_names, .wake = woken};
+    .rank = 2, .size = 3, .hosts = host_names, .wake = hook_woken};
 
 static inline struct device *open_as(const struct device_config *c)
 {
@@ -106,7 +106,7 @@ static inline struct device *open_one(void)
 }
 
 static inline struct device_event *
-push(struct device *g, struct step s, struct device_event *ready)
+step_push(struct device *g, struct step s, struct device_event *ready)
 {
     static uint64_t ticket;
     struct batch_item item = {.ready = ready};

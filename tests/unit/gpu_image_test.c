@@ -29,7 +29,7 @@ static void put64(struct made *m, size_t at, uint64_t v)
 }
 
 /* sms, 0 ends; those above 1000 are PTX. */
-static struct made make(const uint32_t *sms)
+static struct made image_make(const uint32_t *sms)
 {
     struct made m = {.bytes = "HVDK"};
     uint32_t n = 0;
@@ -65,7 +65,7 @@ static void best_part_is_picked(void **state)
         {120, false, true, 90, IMAGE_PTX},    {90, true, true, 90, IMAGE_PTX},
         {86, true, true, 70, IMAGE_PTX},      {61, false, false, 0, IMAGE_PTX},
     };
-    struct made m = make(sms);
+    struct made m = image_make(sms);
     struct err err = ERR_INIT;
     char text[128];
     (void)state;
@@ -92,7 +92,7 @@ static void damaged_image_is_refused(void **state)
                 {20, 2},       {24, 1 << 20},    {24, 65}, {24, UINT64_MAX - 15},
                 {32, 1 << 20}, {32, UINT64_MAX}, {32, 3},  {56, 4}};
     struct err err = ERR_INIT;
-    struct made whole = make(sms);
+    struct made whole = image_make(sms);
     (void)state;
     for (size_t i = 0; i < sizeof(harm) / sizeof(harm[0]); i++) {
         struct made m = whole;
@@ -115,7 +115,7 @@ static void damaged_image_is_refused(void **state)
 /* --- the real one ------------------------------------------------------------------
  */
 
-static bool holds(const struct image_part *p, const char *what)
+static bool part_holds(const struct image_part *p, const char *what)
 {
     return memmem(p->data, p->bytes, what, strlen(what)) != NULL;
 }
@@ -138,14 +138,14 @@ static void built_image_has_every_kernel_for_every_gpu(void **state)
     for (int i = 0; i < n; i++) {
         struct image_part p = image_part(kernels_image, (size_t)i);
         for (size_t k = 0; k < KERNEL_COUNT; k++)
-            assert_true(holds(&p, names[k]));
+            assert_true(part_holds(&p, names[k]));
         if (p.kind == IMAGE_CUBIN) {
             uint16_t machine;
             memcpy(&machine, (const uint8_t *)p.data + 18, sizeof(machine));
             assert_int_equal(machine, 190); /* EM_CUDA */
         } else {
-            assert_true(holds(&p, ".version 7.0\n"));
-            assert_true(holds(&p, ".target sm_70\n"));
+            assert_true(part_holds(&p, ".version 7.0\n"));
+            assert_true(part_holds(&p, ".target sm_70\n"));
             assert_int_equal(strlen(p.data) + 1, p.bytes);
         }
     }
@@ -228,10 +228,11 @@ static const struct cuda_api api = {.version = 11040,
                                     .launch = launch_fake};
 static const uint32_t parts[] = {90, 1070, 0};
 
-static int init(struct gpu_launch *l, int sm, bool wants_ptx, struct err *err)
+static int
+launch_init_for(struct gpu_launch *l, int sm, bool wants_ptx, struct err *err)
 {
     static struct made m;
-    m = make(parts);
+    m = image_make(parts);
     return launch_init(l, &api, m.bytes, m.n, sm, 132, wants_ptx, err);
 }
 
@@ -248,7 +249,7 @@ static void launches_with_a_bounded_grid(void **state)
     struct err err = ERR_INIT;
     struct args_move a = {.chunks = 4711, .n = 5000, .divisor = 1, .scale = 0.5};
     (void)state;
-    assert_int_equal(0, init(&l, 90, false, &err));
+    assert_int_equal(0, launch_init_for(&l, 90, false, &err));
     assert_int_equal(l.part.kind, IMAGE_CUBIN);
     assert_int_equal(driver.n_funcs, KERNEL_COUNT);
     assert_int_equal(0, launch_kernel(&l, KERNEL_move_f32_f16, 3, &a, NULL, &err));
@@ -275,12 +276,12 @@ static void driver_that_refuses_the_cubin_gets_ptx(void **state)
     struct err err = ERR_INIT;
     (void)state;
     driver.cubin_result = CU_NO_BINARY;
-    assert_int_equal(0, init(&l, 90, false, &err));
+    assert_int_equal(0, launch_init_for(&l, 90, false, &err));
     assert_int_equal(l.part.kind, IMAGE_PTX);
     assert_int_equal(driver.n_loads, 2);
     launch_release(&l);
     driver.n_loads = 0;
-    assert_int_equal(0, init(&l, 90, true, &err));
+    assert_int_equal(0, launch_init_for(&l, 90, true, &err));
     assert_int_equal(driver.n_loads, 1);
     launch_release(&l);
 }
@@ -289,26 +290,26 @@ static void what_does_not_fit_is_a_sentence(void **state)
 {
     struct gpu_launch l;
     struct err err = ERR_INIT;
-    struct made none = make((const uint32_t[]){0});
+    struct made none = image_make((const uint32_t[]){0});
     (void)state;
-    assert_int_equal(-ENOTSUP, init(&l, 61, false, &err));
+    assert_int_equal(-ENOTSUP, launch_init_for(&l, 61, false, &err));
     assert_string_equal("a GPU of compute capability 6.1 is too old: the kernels are "
                         "sm_90 ptx_70",
                         err.text);
     driver.cubin_result = CU_INVALID_IMAGE;
     driver.ptx_result = CU_UNSUPPORTED_PTX;
-    assert_int_equal(-ENOTSUP, init(&l, 90, false, &err));
+    assert_int_equal(-ENOTSUP, launch_init_for(&l, 90, false, &err));
     assert_string_equal(
         "the driver, for CUDA 11.4, takes none of the GPU kernels for compute "
         "capability 9.0 (cuModule: 222): a newer driver may",
         err.text);
     driver.ptx_result = 0;
     driver.func_result = CU_NOT_FOUND;
-    assert_int_equal(-EIO, init(&l, 90, false, &err));
+    assert_int_equal(-EIO, launch_init_for(&l, 90, false, &err));
     assert_int_equal(driver.n_unloads, 1);
     driver.cubin_result = CU_OUT_OF_MEMORY;
     driver.n_loads = 0;
-    assert_int_equal(-EIO, init(&l, 90, false, &err));
+    assert_int_equal(-EIO, launch_init_for(&l, 90, false, &err));
     assert_int_equal(driver.n_loads, 1);
     assert_int_equal(-ENOTSUP,
                      launch_init(&l, &api, none.bytes, none.n, 90, 1, false, &err));

@@ -27,7 +27,7 @@ static float residual[MAX_N], kept[MAX_N];
 /* Of an odd size, so that a later message is not aligned. */
 static uint8_t wire[MEMBERS * (5 * MAX_N + 1)], want[MEMBERS * (5 * MAX_N + 1)];
 
-static void put(enum dtype t, uint64_t i, double v)
+static void value_put(enum dtype t, uint64_t i, double v)
 {
     float f = (float)v;
     uint16_t h = t == DT_F16 ? f16_of_f32(f) : bf16_of_f32(f);
@@ -42,7 +42,7 @@ static void put(enum dtype t, uint64_t i, double v)
 
 /* Some blocks of zeros, of a NaN, of an infinity, of what is too small or very large.
  */
-static void fill(enum dtype t, uint32_t n, unsigned seed)
+static void values_fill(enum dtype t, uint32_t n, unsigned seed)
 {
     for (uint32_t i = 0; i < n; i++) {
         double v = sin(i * 1.7 + seed) * exp(sin(i * 0.01) * 5);
@@ -52,7 +52,7 @@ static void fill(enum dtype t, uint32_t n, unsigned seed)
             : part == 4                 ? v * 2e36
             : part == 6 && i % 600 == 7 ? (seed % 2 ? NAN : -INFINITY)
                                         : v;
-        put(t, i, v);
+        value_put(t, i, v);
         residual[i] = (float)cos(i + seed) * 0.01f;
     }
 }
@@ -72,13 +72,13 @@ static void run_sum(size_t t, struct int8_sum c, unsigned blocks, uint64_t seed)
     cpu_kernel_run(&cpu_kernels[KERNEL_int8_sum_f32 + t], &a, blocks, seed);
 }
 
-static void code(size_t t,
-                 uint32_t n,
-                 uint32_t block,
-                 double scale,
-                 bool is_fed,
-                 uint8_t *to,
-                 unsigned blocks)
+static void check_code(size_t t,
+                       uint32_t n,
+                       uint32_t block,
+                       double scale,
+                       bool is_fed,
+                       uint8_t *to,
+                       unsigned blocks)
 {
     struct int8_code a = {.in = (uintptr_t)in,
                           .wire = (uintptr_t)to,
@@ -101,10 +101,10 @@ static void messages_are_the_codecs(void **state)
         double scale = scales[i / 224];
         uint64_t bytes = int8_wire_bytes(n, block);
 
-        fill(types[t], n, (unsigned)i);
+        values_fill(types[t], n, (unsigned)i);
         memcpy(kept, residual, sizeof(kept));
         memset(wire, 0x5a, sizeof(wire));
-        code(t, n, block, scale, is_fed, wire + 1, 1 + n / 700);
+        check_code(t, n, block, scale, is_fed, wire + 1, 1 + n / 700);
         int8_encode(k, want, in, types[t], scale, is_fed ? kept : NULL, n, block);
         if (memcmp(wire + 1, want, bytes) != 0)
             fail_msg("%s of %u in blocks of %u", dtype_name(types[t]), n, block);
@@ -156,8 +156,8 @@ static void sums_are_the_codecs(void **state)
                              .n = MEMBERS,
                              .block = block};
         for (unsigned m = 0; m < MEMBERS; m++) {
-            fill(DT_F32, n, m * 5 + (unsigned)i);
-            code(0, n, block, 1, false, wire + m * each, 3);
+            values_fill(DT_F32, n, m * 5 + (unsigned)i);
+            check_code(0, n, block, 1, false, wire + m * each, 3);
         }
         run_sum(t, a, 1 + n / 700, i);
         assert_int_equal(0, int8_sum(k, sum, types[t], a.factor, wire, MEMBERS * each,
@@ -201,7 +201,7 @@ static void shards_are_messages_of_their_own(void **state)
                                      .block = 256,
                                      .n_shards = shards};
 
-        fill(types[t], n, (unsigned)i);
+        values_fill(types[t], n, (unsigned)i);
         memcpy(kept, residual, sizeof(kept));
         run_code(t, a, 3, i);
         for (uint32_t j = 0; j < shards; j++) {
@@ -238,7 +238,7 @@ static void tensors_are_coded_and_summed_together(void **state)
     struct args_int8_sum b = {.tensors = (uintptr_t)sums, .n = N_OF(counts)};
     struct err err = ERR_INIT;
     (void)state;
-    fill(DT_F32, MAX_N, 3);
+    values_fill(DT_F32, MAX_N, 3);
     for (size_t i = 0; i < N_OF(counts); i++) {
         codes[i] = (struct int8_code){.in = (uintptr_t)in,
                                       .wire = (uintptr_t)apart[i],

@@ -19,7 +19,7 @@ enum { MAX_N = 3 * 8192 + 77, GUARD = 64, ROOM = MAX_N * 8 + 2 * GUARD + 64 };
 
 static uint64_t random_state = 1;
 
-static uint64_t random64(void)
+static uint64_t random_u64(void)
 {
     random_state += 0x9e3779b97f4a7c15u;
     uint64_t z = random_state;
@@ -59,7 +59,7 @@ static bool is_float(enum dtype t)
     return cast_is_float(t);
 }
 
-static void widened(const struct row *r, uint64_t n, double scale)
+static void reference_widen(const struct row *r, uint64_t n, double scale)
 {
     for (uint64_t i = 0; i < n; i++) {
         uint16_t h;
@@ -77,12 +77,12 @@ static void widened(const struct row *r, uint64_t n, double scale)
     }
 }
 
-static void finished(enum dtype t,
-                     const void *src,
-                     void *dst,
-                     uint64_t n,
-                     double scale,
-                     uint32_t divisor)
+static void reference_finish(enum dtype t,
+                             const void *src,
+                             void *dst,
+                             uint64_t n,
+                             double scale,
+                             uint32_t divisor)
 {
     struct finish f = {scale, divisor};
     kernel_for(t == DT_BOOL ? OP_MAX : OP_SUM, t, false)
@@ -90,18 +90,19 @@ static void finished(enum dtype t,
 }
 
 /* want = in, n elements, by the definition in args.h. */
-static void reference(const struct row *r, uint64_t n, double scale, uint32_t divisor)
+static void
+reference_move(const struct row *r, uint64_t n, double scale, uint32_t divisor)
 {
     size_t from = dtype_size(r->from), to = dtype_size(r->to);
     if (r->from == r->to) {
-        finished(r->from, in, want, n, scale, divisor);
+        reference_finish(r->from, in, want, n, scale, divisor);
     } else if (is_float(r->from) && from > to) {
         cast_narrow(codec_kernels_of(false), (uint16_t *)want, r->to, in, r->from, n,
                     scale);
     } else if (is_float(r->from)) {
-        widened(r, n, scale);
+        reference_widen(r, n, scale);
     } else if (from < to) { /* 16 bits to i32 */
-        finished(r->from, in, half, n, scale, divisor);
+        reference_finish(r->from, in, half, n, scale, divisor);
         for (uint64_t i = 0; i < n; i++) {
             uint16_t u;
             memcpy(&u, half + 2 * i, 2);
@@ -111,13 +112,13 @@ static void reference(const struct row *r, uint64_t n, double scale, uint32_t di
     } else {
         for (uint64_t i = 0; i < n; i++)
             memcpy(half + 2 * i, in + 4 * i, 2); /* the lower half */
-        finished(r->to, half, want, n, scale, divisor);
+        reference_finish(r->to, half, want, n, scale, divisor);
     }
 }
 
 /* --- running a kernel ---------------------------------------------------------- */
 
-static void fill(enum dtype t, uint64_t n)
+static void values_fill(enum dtype t, uint64_t n)
 {
     static const uint32_t edges[] = {0,          1,          0x7fffffff, 0x80000000,
                                      0xffffffff, 0x3f800000, 0x7f800000, 0xff800000,
@@ -125,16 +126,16 @@ static void fill(enum dtype t, uint64_t n)
                                      0x33000001, 0x477fefff, 0x477ff000, 0x00010001};
     uint64_t bytes = n * dtype_size(t);
     for (uint64_t i = 0; i < bytes; i += 8) {
-        uint64_t v = random64();
+        uint64_t v = random_u64();
         memcpy(in + i, &v, 8);
     }
-    for (uint64_t i = 0; i + 4 <= bytes; i += 4 * (1 + random64() % 5))
-        memcpy(in + i, &edges[random64() % 16], 4);
+    for (uint64_t i = 0; i + 4 <= bytes; i += 4 * (1 + random_u64() % 5))
+        memcpy(in + i, &edges[random_u64() % 16], 4);
     if (t == DT_F64) /* about the range of 16 bits, with digits that need rounding */
         for (uint64_t i = 0; i < n; i += 2) {
-            double d = ldexp(1 + (double)(random64() % 4096) / 2048
-                                 + ldexp((double)(random64() % 3), -40),
-                             (int)(random64() % 45) - 28);
+            double d = ldexp(1 + (double)(random_u64() % 4096) / 2048
+                                 + ldexp((double)(random_u64() % 3), -40),
+                             (int)(random_u64() % 45) - 28);
             memcpy(in + 8 * i, &d, 8);
         }
 }
@@ -167,12 +168,12 @@ static bool is_same(enum dtype t, const uint8_t *a, const uint8_t *b, bool is_co
 }
 
 /* n elements from src_at to dst_at bytes behind a boundary, split into chunks. */
-static void check(const struct row *r,
-                  uint32_t n,
-                  uint32_t src_at,
-                  uint32_t dst_at,
-                  double scale,
-                  uint32_t divisor)
+static void check_move(const struct row *r,
+                       uint32_t n,
+                       uint32_t src_at,
+                       uint32_t dst_at,
+                       double scale,
+                       uint32_t divisor)
 {
     size_t from = dtype_size(r->from), to = dtype_size(r->to);
     uint8_t *src = src_room + GUARD + src_at, *dst = dst_room + GUARD + dst_at;
@@ -183,15 +184,15 @@ static void check(const struct row *r,
     /* the CPU makes a NaN of 16 bits quiet where a copy does not */
     bool is_computed = scale != 1 || divisor != 1 || r->from == r->to;
 
-    fill(r->from, n);
-    reference(r, n, scale, divisor);
+    values_fill(r->from, n);
+    reference_move(r, n, scale, divisor);
     memcpy(src, in, n * from);
     memset(dst - GUARD, 0xa5, n * to + 2 * GUARD);
     for (uint32_t at = 0; at < n || a.n == 0; at += most)
         chunks[a.n++] = (struct chunk){.src = (uintptr_t)src + at * from,
                                        .dst = (uintptr_t)dst + at * to,
                                        .n = n - at < most ? n - at : most};
-    cpu_kernel_run(&cpu_kernels[r->k], &a, 1 + a.n / 2, random64());
+    cpu_kernel_run(&cpu_kernels[r->k], &a, 1 + a.n / 2, random_u64());
     for (uint32_t i = 0; i < n; i++)
         if (!is_same(r->to, dst + i * to, want + i * to, is_computed))
             fail_msg("%s: element %u of %u, offsets %u and %u, scale %g, divisor %u",
@@ -210,7 +211,7 @@ static void moves_equal_the_cpu_at_every_alignment(void **state)
         for (uint32_t s = 0; s < 16; s += (uint32_t)dtype_size(rows[i].from))
             for (uint32_t d = 0; d < 16; d += (uint32_t)dtype_size(rows[i].to))
                 for (size_t l = 0; l < sizeof(lengths) / sizeof(lengths[0]); l++)
-                    check(&rows[i], lengths[l], s, d, l % 2 ? 1 : 0.75, 1);
+                    check_move(&rows[i], lengths[l], s, d, l % 2 ? 1 : 0.75, 1);
 }
 
 static void moves_equal_the_cpu_at_every_length(void **state)
@@ -220,11 +221,11 @@ static void moves_equal_the_cpu_at_every_length(void **state)
     for (size_t i = 0; i < N_ROWS; i++) {
         uint32_t from = (uint32_t)dtype_size(rows[i].from);
         for (uint32_t n = 0; n <= 100; n++)
-            check(&rows[i], n, 0, 0, 1, 1);
+            check_move(&rows[i], n, 0, 0, 1, 1);
         for (size_t l = 0; l < sizeof(big) / sizeof(big[0]); l++) {
-            check(&rows[i], big[l], 0, 0, 1, 1);
-            check(&rows[i], big[l], from, 0, 1, 1);
-            check(&rows[i], big[l], 0, 0, 0.1, 1);
+            check_move(&rows[i], big[l], 0, 0, 1, 1);
+            check_move(&rows[i], big[l], from, 0, 1, 1);
+            check_move(&rows[i], big[l], 0, 0, 0.1, 1);
         }
     }
 }
@@ -237,10 +238,10 @@ static void scales_and_divisors_equal_the_cpu(void **state)
     (void)state;
     for (size_t i = 0; i < N_ROWS; i++) {
         for (size_t k = 0; k < sizeof(scales) / sizeof(scales[0]); k++)
-            check(&rows[i], 777, 0, 0, scales[k], 1);
+            check_move(&rows[i], 777, 0, 0, scales[k], 1);
         for (size_t k = 0; k < sizeof(divisors) / sizeof(divisors[0]); k++)
             if (!is_float(rows[i].from) && rows[i].from != DT_BOOL)
-                check(&rows[i], 777, 0, 0, 1, divisors[k]);
+                check_move(&rows[i], 777, 0, 0, 1, divisors[k]);
     }
 }
 
@@ -305,8 +306,8 @@ static void moves_work_in_place(void **state)
         struct args_move a = {(uintptr_t)&c, 1, 1, 0.5};
         if (rows[i].from != rows[i].to)
             continue;
-        fill(rows[i].from, n);
-        reference(&rows[i], n, 0.5, 1);
+        values_fill(rows[i].from, n);
+        reference_move(&rows[i], n, 0.5, 1);
         memcpy(src_room, in, n * size);
         cpu_kernels[rows[i].k].block(&a, 0, 1);
         for (uint32_t e = 0; e < n; e++)
@@ -328,7 +329,7 @@ static void copies_bytes_at_every_alignment(void **state)
                 struct args_move a = {(uintptr_t)&c, 1, 1, 1};
                 if (l >= 100 && (s + d) % 3 != 0)
                     continue;
-                fill(DT_U8, n);
+                values_fill(DT_U8, n);
                 memcpy(src, in, n);
                 memset(dst - GUARD, 0xa5, n + 2 * GUARD);
                 cpu_kernels[KERNEL_copy].block(&a, 0, 1);
@@ -372,8 +373,8 @@ static const struct {
 };
 
 /* Three tensors of n elements, the middle one with what at two places. */
-static void
-scan(size_t i, uint32_t n, uint32_t off, uint64_t what, uint32_t at, uint32_t also)
+static void check_scan(
+    size_t i, uint32_t n, uint32_t off, uint64_t what, uint32_t at, uint32_t also)
 {
     size_t size = dtype_size(scans[i].t);
     uint32_t most = 97;
@@ -412,9 +413,9 @@ static void scan_finds_the_first_and_counts(void **state)
     for (size_t i = 0; i < sizeof(scans) / sizeof(scans[0]); i++)
         for (uint32_t off = 0; off < 16; off += (uint32_t)dtype_size(scans[i].t))
             for (uint32_t n = 1; n < 3000; n += 1 + n / 3) {
-                scan(i, n, off, scans[i].nan, n - 1, n / 2);
-                scan(i, n, off, scans[i].infinity, n / 3, n - 1);
-                scan(i, n, off, scans[i].infinity, 0, 0);
+                check_scan(i, n, off, scans[i].nan, n - 1, n / 2);
+                check_scan(i, n, off, scans[i].infinity, n / 3, n - 1);
+                check_scan(i, n, off, scans[i].infinity, 0, 0);
             }
 }
 

@@ -107,7 +107,7 @@ static void jobs_run_in_order(void **state)
     (void)state;
     struct device *g = open_one();
     for (int i = 0; i < 32; i++) {
-        e[i] = push(g, (struct step){0}, NULL);
+        e[i] = step_push(g, (struct step){0}, NULL);
         if (i % 5 == 0)
             usleep(300); /* longer than it spins */
     }
@@ -132,7 +132,7 @@ static void a_job_waits_for_its_ready_event(void **state)
     cu_stream user = user_stream(g, 0);
     INSIDE(g, gate_put(&gate, user));
     assert_int_equal(gpu_record(g, user, &ready, &err), 0);
-    struct device_event *done = push(g, (struct step){0}, ready);
+    struct device_event *done = step_push(g, (struct step){0}, ready);
     event_unref(ready);
     assert_int_equal(event_wait_recorded(done, UINT64_MAX), 0);
     usleep(1000);
@@ -153,7 +153,7 @@ static void a_stream_waits_for_a_ticket(void **state)
     (void)state;
     struct device *g = open_one();
     cu_stream user = user_stream(g, 0);
-    struct device_event *done = push(g, (struct step){.gate = &gate}, NULL);
+    struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
     assert_int_equal(gpu_wait(g, done, user, UINT64_MAX, &err), 0);
     assert_int_equal(gpu_record(g, user, &e, &err), 0);
     assert_int_equal(is_done(g, e), 0);
@@ -171,7 +171,7 @@ static void the_coordinator_is_woken_once_work_ended(void **state)
 
     (void)state;
     struct device *g = open_one();
-    struct device_event *done = push(g, (struct step){.gate = &gate}, NULL);
+    struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
     assert_int_equal(event_wait_recorded(done, UINT64_MAX), 0);
     watch_await(&g->watch, true);
     usleep(2000);
@@ -190,7 +190,7 @@ static void a_late_batch_is_looked_at_ever_less(void **state)
 
     (void)state;
     struct device *g = open_one();
-    struct device_event *done = push(g, (struct step){.gate = &gate}, NULL);
+    struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
     assert_int_equal(event_wait_recorded(done, UINT64_MAX), 0);
     usleep(120000); /* the longest pause is a sixteenth of 80 ms */
     uint64_t begin_ns = clock_now_ns();
@@ -211,10 +211,10 @@ static void a_failing_job_breaks_the_device(void **state)
 
     (void)state;
     struct device *g = open_one();
-    struct device_event *good = push(g, (struct step){0}, NULL);
+    struct device_event *good = step_push(g, (struct step){0}, NULL);
     struct device_event *bad =
-        push(g, (struct step){.fails = -EIO, .blocks = &blocks}, NULL);
-    struct device_event *later = push(g, (struct step){0}, NULL);
+        step_push(g, (struct step){.fails = -EIO, .blocks = &blocks}, NULL);
+    struct device_event *later = step_push(g, (struct step){0}, NULL);
     blocks = 0;
     WAIT_UNTIL(g->life == GPU_ENDED);
     assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
@@ -279,8 +279,8 @@ static bool is_aborted_soon(void)
     struct device *g = open_one();
 
     struct device_event *in =
-        push(g, (struct step){.blocks = &blocks, .is_polite = true}, NULL);
-    struct device_event *behind = push(g, (struct step){0}, NULL);
+        step_push(g, (struct step){.blocks = &blocks, .is_polite = true}, NULL);
+    struct device_event *behind = step_push(g, (struct step){0}, NULL);
     WAIT_UNTIL(seen.order[0] != 0);
     assert_int_equal(gpu_wait(g, behind, NULL, clock_now_ns() + NS_PER_MS, &err),
                      -ETIMEDOUT);
@@ -314,7 +314,7 @@ static void no_job_begins_after_stop(void **state)
     struct device *g = open_one();
     struct device_event *e[9];
     for (int i = 0; i < 9; i++)
-        e[i] = push(g, (struct step){.blocks = &blocks}, NULL);
+        e[i] = step_push(g, (struct step){.blocks = &blocks}, NULL);
     WAIT_UNTIL(seen.order[0] != 0);
     gpu_abort(g);
     blocks = 0;
@@ -334,7 +334,7 @@ static uint64_t time_to_abort(struct step s)
     struct device *g = open_one();
 
     s.blocks = &blocks;
-    struct device_event *done = push(g, s, NULL);
+    struct device_event *done = step_push(g, s, NULL);
     WAIT_UNTIL(seen.order[0] != 0);
     uint64_t began_ns = clock_now_ns();
     gpu_abort(g);
@@ -371,7 +371,7 @@ static void who_sleeps_outside_is_not_let_in_again(void **state)
 {
     (void)state;
     struct device *g = open_one();
-    struct device_event *done = push(g, (struct step){.sleeps = true}, NULL);
+    struct device_event *done = step_push(g, (struct step){.sleeps = true}, NULL);
     WAIT_UNTIL(g->launcher.at == LAUNCHER_OUTSIDE && seen.order[0] != 0);
     gpu_abort(g);
     WAIT_UNTIL(seen.n_run == 1);
@@ -389,7 +389,7 @@ static int a_call_that_never_ends(void)
     struct err err = ERR_INIT;
 
     struct device *g = open_one(), *next;
-    struct device_event *done = push(g, (struct step){.blocks = &blocks}, NULL);
+    struct device_event *done = step_push(g, (struct step){.blocks = &blocks}, NULL);
     while (seen.order[0] == 0)
         usleep(100);
     uint64_t began_ns = clock_now_ns();
@@ -423,7 +423,7 @@ static int a_kernel_that_never_ends(void)
 {
     static struct gate gate;
     struct device *g = open_one();
-    struct device_event *done = push(g, (struct step){.gate = &gate}, NULL);
+    struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
 
     CHILD_NEEDS(event_wait_recorded(done, UINT64_MAX) == 0);
     CHILD_NEEDS(gpu_close(g) == -EBUSY);
@@ -467,7 +467,7 @@ static int a_lost_context(void)
     struct device *g = open_one();
     struct device_event *late;
     CHILD_NEEDS(event_new(g->events, &late, &err) == 0);
-    struct device_event *done = push(g, (struct step){.dies = true}, NULL);
+    struct device_event *done = step_push(g, (struct step){.dies = true}, NULL);
 
     while (gpu_check(g, &err) == 0)
         usleep(100);
@@ -501,7 +501,7 @@ static unsigned close_behind_jobs(void)
     struct device_event *e[5];
 
     for (int i = 0; i < 5; i++)
-        e[i] = push(g, (struct step){.blocks = i == 0 ? &blocks : NULL}, NULL);
+        e[i] = step_push(g, (struct step){.blocks = i == 0 ? &blocks : NULL}, NULL);
     blocks = 0;
     assert_int_equal(gpu_close(g), 0);
     assert_int_equal(seen.n_run + seen.n_dropped, 5);

@@ -51,7 +51,7 @@ struct bench { /* of one member */
 
 /* --- elements --- */
 
-static void store(enum dtype t, void *at, double v)
+static void element_store(enum dtype t, void *at, double v)
 {
     const float f = (float)v;
     const int64_t i = (int64_t)v;
@@ -87,7 +87,7 @@ static void store(enum dtype t, void *at, double v)
     memcpy(at, from, dtype_size(t));
 }
 
-static double load(enum dtype t, const void *at)
+static double element_load(enum dtype t, const void *at)
 {
     union {
         uint8_t u8;
@@ -134,7 +134,7 @@ static bool is_float(enum dtype t)
     return t == DT_F16 || t == DT_BF16 || t == DT_F32 || t == DT_F64;
 }
 
-static double slack(enum dtype t)
+static double slack_of(enum dtype t)
 {
     return t == DT_F16 || t == DT_BF16 ? 0.01 : t == DT_F32 ? 1e-6 : 1e-14;
 }
@@ -147,7 +147,7 @@ static bool is_reduction(enum collective c)
 }
 
 /* Of member r: small, so that no sum is rounded. */
-static double value(const struct ask *a, uint32_t r, size_t i, uint64_t e)
+static double value_of(const struct ask *a, uint32_t r, size_t i, uint64_t e)
 {
     const uint64_t x = r * 5 + i * 3 + e * 7 + (e >> 3);
 
@@ -162,14 +162,14 @@ static double value(const struct ask *a, uint32_t r, size_t i, uint64_t e)
     return (double)(x % 8) - 4;
 }
 
-static double scaled(enum dtype t, double v, double by)
+static double value_scaled(enum dtype t, double v, double by)
 {
     if (t == DT_BOOL)
         return by != 0 ? v : 0;
     return is_float(t) ? v * by : trunc(v * by);
 }
 
-static double combined(const struct ask *a, double x, double y)
+static double values_combined(const struct ask *a, double x, double y)
 {
     if (a->op == OP_MIN || (a->dtype == DT_BOOL && a->op == OP_PRODUCT))
         return fmin(x, y);
@@ -178,19 +178,19 @@ static double combined(const struct ask *a, double x, double y)
     return a->op == OP_PRODUCT ? x * y : x + y;
 }
 
-static double reduced(const struct bench *w, size_t i, uint64_t e)
+static double value_reduced(const struct bench *w, size_t i, uint64_t e)
 {
     const struct ask *a = &w->a;
-    double v = scaled(a->dtype, value(a, 0, i, e), a->pre);
+    double v = value_scaled(a->dtype, value_of(a, 0, i, e), a->pre);
 
     for (uint32_t r = 1; r < w->n; r++)
-        v = combined(a, v, scaled(a->dtype, value(a, r, i, e), a->pre));
-    return scaled(a->dtype, v, a->op == OP_AVERAGE ? a->post / w->n : a->post);
+        v = values_combined(a, v, value_scaled(a->dtype, value_of(a, r, i, e), a->pre));
+    return value_scaled(a->dtype, v, a->op == OP_AVERAGE ? a->post / w->n : a->post);
 }
 
 /* Vectors of some members, one after the other, into the first: in pairs of
  * neighbours. */
-static void combine(double *a, const double *b, uint64_t n)
+static void vectors_combine(double *a, const double *b, uint64_t n)
 {
     double ab = 0, aa = 0, bb = 0;
 
@@ -204,7 +204,7 @@ static void combine(double *a, const double *b, uint64_t n)
                + (bb > 0 ? 1 - ab / bb / 2 : 1) * b[e];
 }
 
-static void adasum(struct bench *w, size_t i, uint64_t n)
+static void vectors_adasum(struct bench *w, size_t i, uint64_t n)
 {
     const struct ask *a = &w->a;
     uint32_t p = 1;
@@ -213,23 +213,23 @@ static void adasum(struct bench *w, size_t i, uint64_t n)
         p *= 2;
     for (uint32_t r = 0; r < w->n; r++)
         for (uint64_t e = 0; e < n; e++)
-            w->of[r][e] = value(a, r, i, e) * a->pre;
+            w->of[r][e] = value_of(a, r, i, e) * a->pre;
     for (uint32_t r = p; r < w->n; r++)
-        combine(w->of[r - p], w->of[r], n);
+        vectors_combine(w->of[r - p], w->of[r], n);
     for (uint32_t d = 1; d < p; d *= 2)
         for (uint32_t r = 0; r < p; r += 2 * d)
-            combine(w->of[r], w->of[r + d], n);
+            vectors_combine(w->of[r], w->of[r + d], n);
 }
 
 /* What comes from member s to member d. */
-static uint64_t part(const struct ask *a, size_t i, uint32_t s, uint32_t d)
+static uint64_t part_count(const struct ask *a, size_t i, uint32_t s, uint32_t d)
 {
     if (a->is_tight)
         return 16;
     return a->more + (a->is_uneven ? (s * 5 + d * 3 + i) % 7 : 4 + i % 3);
 }
 
-static double expected(const struct bench *w, size_t i, uint64_t e)
+static double value_expected(const struct bench *w, size_t i, uint64_t e)
 {
     const struct tensor *t = &w->t[i];
     uint64_t before = 0;
@@ -240,22 +240,22 @@ static double expected(const struct bench *w, size_t i, uint64_t e)
     if (w->a.coll == COLL_REDUCESCATTER) {
         for (uint32_t j = 0; j < w->me; j++)
             e += t->counts[j];
-        return reduced(w, i, e);
+        return value_reduced(w, i, e);
     }
     if (is_reduction(w->a.coll))
-        return reduced(w, i, e);
+        return value_reduced(w, i, e);
     if (w->a.coll == COLL_BROADCAST || w->a.coll == COLL_SENDRECV)
-        return value(&w->a, w->a.root, i, e);
+        return value_of(&w->a, w->a.root, i, e);
     for (; e >= t->counts[s]; s++)
         e -= t->counts[s];
     for (uint32_t d = 0; d < w->me && w->a.coll == COLL_ALLTOALL; d++)
-        before += part(&w->a, i, s, d);
-    return value(&w->a, s, i, before + e);
+        before += part_count(&w->a, i, s, d);
+    return value_of(&w->a, s, i, before + e);
 }
 
 /* --- one batch --- */
 
-static uint64_t total(const uint64_t *v, uint32_t n)
+static uint64_t counts_total(const uint64_t *v, uint32_t n)
 {
     uint64_t s = 0;
 
@@ -264,24 +264,24 @@ static uint64_t total(const uint64_t *v, uint32_t n)
     return s;
 }
 
-static void shape(struct bench *w, size_t i)
+static void tensor_shape(struct bench *w, size_t i)
 {
     const struct ask *a = &w->a;
     struct tensor *t = &w->t[i];
     const bool is_root = a->root == w->me;
 
-    *t = (struct tensor){.n_in = part(a, i, 0, 0)};
+    *t = (struct tensor){.n_in = part_count(a, i, 0, 0)};
     t->n_out = t->n_in;
     for (uint32_t j = 0; j < w->n; j++) {
-        t->counts[j] = part(a, i, j, a->coll == COLL_ALLTOALL ? w->me : 0);
-        t->send[j] = part(a, i, w->me, j);
+        t->counts[j] = part_count(a, i, j, a->coll == COLL_ALLTOALL ? w->me : 0);
+        t->send[j] = part_count(a, i, w->me, j);
     }
     if (a->coll == COLL_REDUCESCATTER)
-        t->n_in = total(t->counts, w->n), t->n_out = t->counts[w->me];
+        t->n_in = counts_total(t->counts, w->n), t->n_out = t->counts[w->me];
     if (a->coll == COLL_ALLGATHER || a->coll == COLL_GATHER)
-        t->n_in = t->counts[w->me], t->n_out = total(t->counts, w->n);
+        t->n_in = t->counts[w->me], t->n_out = counts_total(t->counts, w->n);
     if (a->coll == COLL_ALLTOALL)
-        t->n_in = total(t->send, w->n), t->n_out = total(t->counts, w->n);
+        t->n_in = counts_total(t->send, w->n), t->n_out = counts_total(t->counts, w->n);
     if ((a->coll == COLL_REDUCE || a->coll == COLL_GATHER) && !is_root)
         t->n_out = 0;
     if (a->coll == COLL_SENDRECV)
@@ -290,7 +290,7 @@ static void shape(struct bench *w, size_t i)
         t->n_in = 0;
 }
 
-static uint64_t room(const struct ask *a, uint64_t n)
+static uint64_t tensor_room(const struct ask *a, uint64_t n)
 {
     const uint64_t bytes = n * dtype_size(a->dtype);
 
@@ -304,17 +304,17 @@ static bool lay_out(struct bench *w)
     uint64_t at = 0;
 
     for (size_t i = 0; i < a->n_items; i++) {
-        shape(w, i);
+        tensor_shape(w, i);
         w->t[i].in = at;
-        at += room(a, w->t[i].n_in);
+        at += tensor_room(a, w->t[i].n_in);
     }
     at = (at + 15) / 16 * 16;
     for (size_t i = 0; i < a->n_items; i++) {
         struct tensor *t = &w->t[i];
-        const uint64_t mine = total(t->counts, w->me) * size;
+        const uint64_t mine = counts_total(t->counts, w->me) * size;
 
         t->out = at;
-        at += room(a, t->n_out);
+        at += tensor_room(a, t->n_out);
         if (!a->is_in_place || t->n_out == 0 || t->n_in == 0)
             continue;
         if (a->coll == COLL_REDUCESCATTER)
@@ -333,18 +333,18 @@ static bool has_input(const struct bench *w)
     return !(w->a.has_joined && w->me == 1 && is_reduction(w->a.coll));
 }
 
-static void fill(struct bench *w)
+static void bench_fill(struct bench *w)
 {
     const uint64_t size = dtype_size(w->a.dtype);
 
     memset(w->before, SENTINEL, w->bytes);
     for (size_t i = 0; i < w->a.n_items; i++)
         for (uint64_t e = 0; e < w->t[i].n_in && has_input(w); e++)
-            store(w->a.dtype, w->before + w->t[i].in + e * size,
-                  value(&w->a, w->me, i, e));
+            element_store(w->a.dtype, w->before + w->t[i].in + e * size,
+                          value_of(&w->a, w->me, i, e));
 }
 
-static int copy(struct bench *w, bool is_up, struct err *err)
+static int bench_copy(struct bench *w, bool is_up, struct err *err)
 {
     const cu_ptr at = gcoll_ptr(w->arena);
     struct gpu_scope scope;
@@ -360,7 +360,7 @@ static int copy(struct bench *w, bool is_up, struct err *err)
     return rc;
 }
 
-static int post(struct bench *w, struct err *err)
+static int bench_post(struct bench *w, struct err *err)
 {
     struct batch_item items[ITEMS];
     uint8_t *base = w->arena;
@@ -384,7 +384,7 @@ static int post(struct bench *w, struct err *err)
 
         items[i] = (struct batch_item){.in = has_input(w) ? base + t->in : NULL,
                                        .out = base + t->out,
-                                       .count = part(&w->a, i, 0, 0),
+                                       .count = part_count(&w->a, i, 0, 0),
                                        .counts = t->counts,
                                        .send_counts = t->send};
         if (!has_input(w) && i % 2) /* nobody looks at it */
@@ -397,21 +397,22 @@ static int post(struct bench *w, struct err *err)
 }
 
 /* Outputs are as expected, and nothing else has changed. */
-static int check(struct bench *w, struct err *err)
+static int bench_check(struct bench *w, struct err *err)
 {
     const uint64_t size = dtype_size(w->a.dtype);
     const double more = w->a.op == OP_ADASUM ? 8 : 0; /* differences of such numbers */
 
     for (size_t i = 0; i < w->a.n_items; i++) {
         if (w->a.op == OP_ADASUM)
-            adasum(w, i, w->t[i].n_out);
+            vectors_adasum(w, i, w->t[i].n_out);
         for (uint64_t e = 0; e < w->t[i].n_out; e++) {
             const uint64_t at = w->t[i].out + e * size;
-            const double is = load(w->a.dtype, w->after + at), to = expected(w, i, e);
+            const double is = element_load(w->a.dtype, w->after + at),
+                         to = value_expected(w, i, e);
 
             if (!has_input(w) && i % 2)
                 break;
-            if (!(fabs(is - to) <= slack(w->a.dtype) * (fabs(to) + more)))
+            if (!(fabs(is - to) <= slack_of(w->a.dtype) * (fabs(to) + more)))
                 return err_set(err, -EIO, "tensor %zu[%llu] is %g, not %g", i,
                                (unsigned long long)e, is, to);
             memcpy(w->before + at, w->after + at, size);
@@ -433,15 +434,15 @@ static int run_one(struct bench *w, char *said)
     int rc = lay_out(w) ? 0 : err_set(&err, -ENOSPC, "the arena is small");
 
     if (!rc) {
-        fill(w);
-        rc = copy(w, true, &err);
+        bench_fill(w);
+        rc = bench_copy(w, true, &err);
     }
     if (!rc)
-        rc = post(w, &err);
+        rc = bench_post(w, &err);
     if (!rc)
-        rc = copy(w, false, &err);
+        rc = bench_copy(w, false, &err);
     if (!rc)
-        rc = check(w, &err);
+        rc = bench_check(w, &err);
     return rc ? SAYS(
                "rank %u of %u: %s %s %s of %zu, scales %g %g, root %u%s%s%s%s: %s",
                w->me, w->n, collective_name(a->coll), dtype_name(a->dtype),
@@ -453,7 +454,8 @@ static int run_one(struct bench *w, char *said)
 
 /* --- all of them --- */
 
-static int begin(struct bench *w, struct device *g, struct backend *meeting, char *said)
+static int
+bench_begin(struct bench *w, struct device *g, struct backend *meeting, char *said)
 {
     const struct backend_env env = env_of(g);
     struct err err = ERR_INIT;
@@ -478,7 +480,7 @@ static int begin(struct bench *w, struct device *g, struct backend *meeting, cha
     return 0;
 }
 
-static int end(struct bench *w, char *said)
+static int bench_end(struct bench *w, char *said)
 {
     struct device *g = w->g;
     struct err err = ERR_INIT;

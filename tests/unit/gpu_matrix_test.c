@@ -18,7 +18,7 @@
 static const size_t sizes[] = {1, 3, 40};
 
 /* Every type and operation. */
-static int reductions(struct bench *w, char *said)
+static int run_reductions(struct bench *w, char *said)
 {
     static const enum collective colls[] = {COLL_ALLREDUCE, COLL_REDUCE,
                                             COLL_REDUCESCATTER};
@@ -48,7 +48,7 @@ static int reductions(struct bench *w, char *said)
 }
 
 /* Scales, ranks that have joined, and whole vectors side by side. */
-static int specials(struct bench *w, char *said)
+static int run_specials(struct bench *w, char *said)
 {
     static const enum collective colls[] = {COLL_ALLREDUCE, COLL_REDUCE,
                                             COLL_REDUCESCATTER};
@@ -80,7 +80,7 @@ static int specials(struct bench *w, char *said)
     return 0;
 }
 
-static int moves(struct bench *w, char *said)
+static int run_moves(struct bench *w, char *said)
 {
     static const enum collective colls[] = {COLL_BROADCAST, COLL_ALLGATHER, COLL_GATHER,
                                             COLL_ALLTOALL, COLL_SENDRECV};
@@ -109,7 +109,7 @@ static int moves(struct bench *w, char *said)
 }
 
 /* Real numbers of a tree; */
-static int adasums(struct bench *w, char *said)
+static int run_adasums(struct bench *w, char *said)
 {
     static const enum dtype types[] = {DT_F32, DT_F64, DT_F16, DT_BF16};
     unsigned k = 0;
@@ -135,7 +135,7 @@ static int adasums(struct bench *w, char *said)
 }
 
 /* More than a chunk, and more than a step of the fusion buffer's alignment. */
-static int large(struct bench *w, char *said)
+static int run_large(struct bench *w, char *said)
 {
     static const enum collective colls[] = {
         COLL_ALLREDUCE, COLL_REDUCE, COLL_REDUCESCATTER, COLL_BROADCAST,
@@ -160,22 +160,23 @@ static int large(struct bench *w, char *said)
     return 0;
 }
 
-static int all(struct device *g, struct backend *meeting, struct party *p, char *said)
+static int
+member_runs_all(struct device *g, struct backend *meeting, struct party *p, char *said)
 {
-    int (*const parts[])(struct bench *, char *) = {reductions, specials, moves, large,
-                                                    adasums};
+    int (*const parts[])(struct bench *, char *) = {run_reductions, run_specials,
+                                                    run_moves, run_large, run_adasums};
     struct err err = ERR_INIT;
     struct bench *w = calloc(1, sizeof(*w));
     int rc;
 
     (void)p;
     HOLDS(w);
-    rc = begin(w, g, meeting, said);
+    rc = bench_begin(w, g, meeting, said);
     w->mask = w->n == 3 ? 0 : 3; /* once is enough for most */
     for (unsigned i = 0; i < 5 && !rc; i++)
         rc = parts[i](w, said);
     if (!rc)
-        rc = end(w, said);
+        rc = bench_end(w, said);
     if (!rc)
         free(w); /* else the launcher may still use it */
     return rc;
@@ -214,7 +215,7 @@ struct way {
     size_t n, grouped;
 };
 
-static int ways(struct bench *w, const struct way *v, size_t n_ways, char *said)
+static int run_ways(struct bench *w, const struct way *v, size_t n_ways, char *said)
 {
     struct device *g = w->g;
     struct err err = ERR_INIT;
@@ -242,11 +243,11 @@ go_ways(struct device *g, struct backend *m, const struct way *v, size_t n, char
     struct err err = ERR_INIT;
 
     HOLDS(w);
-    int rc = begin(w, g, m, said);
+    int rc = bench_begin(w, g, m, said);
     if (!rc)
-        rc = ways(w, v, n, said);
+        rc = run_ways(w, v, n, said);
     if (!rc)
-        rc = end(w, said);
+        rc = bench_end(w, said);
     if (!rc)
         free(w);
     return rc;
@@ -281,7 +282,8 @@ static int each_ways(struct device *g, struct backend *m, struct party *p, char 
 }
 
 /* Nothing of these is packed or converted: they cost no memory of ours. */
-static int lean(struct device *g, struct backend *m, struct party *p, char *said)
+static int
+member_runs_lean(struct device *g, struct backend *m, struct party *p, char *said)
 {
     static const struct ask v[] = {
         {.coll = COLL_ALLREDUCE, .n_items = 1},
@@ -296,7 +298,7 @@ static int lean(struct device *g, struct backend *m, struct party *p, char *said
 
     (void)p;
     HOLDS(w);
-    int rc = begin(w, g, m, said);
+    int rc = bench_begin(w, g, m, said);
     for (size_t i = 0; i < sizeof(v) / sizeof(v[0]) && !rc; i++) {
         w->a = v[i];
         w->a.pre = 1;
@@ -308,7 +310,7 @@ static int lean(struct device *g, struct backend *m, struct party *p, char *said
             HOLDS(g->scratch.fusion[0].bytes == 0);
     }
     if (!rc)
-        rc = end(w, said);
+        rc = bench_end(w, said);
     if (!rc)
         free(w);
     return rc;
@@ -330,14 +332,15 @@ static int grow_buffer(struct device *g, char *said)
 
 /* The same batches over and over, at other addresses, the last ones without member 1:
  * each is captured once, on all members. */
-static int repeated(struct device *g, struct backend *m, struct party *p, char *said)
+static int
+member_repeats(struct device *g, struct backend *m, struct party *p, char *said)
 {
     struct bench *w = calloc(1, sizeof(*w));
     struct err err = ERR_INIT;
 
     (void)p;
     HOLDS(w);
-    int rc = begin(w, g, m, said);
+    int rc = bench_begin(w, g, m, said);
     for (unsigned i = 0; i < 14 && !rc; i++) {
         w->a = (struct ask){.coll = i % 2 ? COLL_ALLREDUCE : COLL_REDUCE,
                             .dtype = DT_I16, /* it travels as i32 */
@@ -354,7 +357,7 @@ static int repeated(struct device *g, struct backend *m, struct party *p, char *
     if (!rc) {
         const struct graphs *of = ((struct comm *)w->b)->graphs;
         HOLDS(of && of->n_captured == 2 && of->n_replayed == 8);
-        rc = end(w, said);
+        rc = bench_end(w, said);
     }
     if (!rc)
         free(w);
@@ -379,7 +382,7 @@ static bool has_kernels(void)
            != 0; /* KERNELS=none */
 }
 
-static void run(struct gpu_case c)
+static void case_start(struct gpu_case c)
 {
 
     c.hooks = &hooks;
@@ -390,69 +393,70 @@ static void run(struct gpu_case c)
 static void two_members_get_what_is_theirs(void **state)
 {
     (void)state;
-    run((struct gpu_case){.n = 2, .body = all});
+    case_start((struct gpu_case){.n = 2, .body = member_runs_all});
 }
 
 static void three_members_get_what_is_theirs(void **state)
 {
     (void)state;
-    run((struct gpu_case){.n = 3, .body = all});
+    case_start((struct gpu_case){.n = 3, .body = member_runs_all});
 }
 
 static void four_members_get_it_by_calls_of_a_group(void **state)
 {
     (void)state;
-    run((struct gpu_case){.n = 4, .direct_bytes = 1, .body = all});
+    case_start((struct gpu_case){.n = 4, .direct_bytes = 1, .body = member_runs_all});
 }
 
 static void deterministic_results_are_right_too(void **state)
 {
     (void)state;
-    run((struct gpu_case){.n = 2, .is_deterministic = true, .body = all});
+    case_start(
+        (struct gpu_case){.n = 2, .is_deterministic = true, .body = member_runs_all});
 }
 
 static void blocking_versions_do_the_same(void **state)
 {
     (void)state;
-    run((struct gpu_case){.n = 2, .version = "21003", .body = all});
+    case_start((struct gpu_case){.n = 2, .version = "21003", .body = member_runs_all});
 }
 
 static void a_set_of_one_needs_no_nccl(void **state)
 {
     (void)state;
-    run((struct gpu_case){.n = 1, .body = all});
+    case_start((struct gpu_case){.n = 1, .body = member_runs_all});
 }
 
 static void tensors_that_go_as_they_are_take_no_buffer(void **state)
 {
     (void)state;
-    run((struct gpu_case){.n = 3, .body = lean});
+    case_start((struct gpu_case){.n = 3, .body = member_runs_lean});
 }
 
 static void batches_that_come_back_are_one_graph_for_all(void **state)
 {
     (void)state;
-    run((struct gpu_case){.n = 3, .uses_graphs = true, .body = repeated});
-    run((struct gpu_case){
-        .n = 3, .uses_graphs = true, .is_deterministic = true, .body = repeated});
+    case_start((struct gpu_case){.n = 3, .uses_graphs = true, .body = member_repeats});
+    case_start((struct gpu_case){
+        .n = 3, .uses_graphs = true, .is_deterministic = true, .body = member_repeats});
 }
 
 static void small_tensors_are_one_call(void **state)
 {
     (void)state;
-    run((struct gpu_case){.n = 3, .body = small_ways});
+    case_start((struct gpu_case){.n = 3, .body = small_ways});
 }
 
 static void large_tensors_are_calls_of_one_group(void **state)
 {
     (void)state;
-    run((struct gpu_case){.n = 3, .direct_bytes = 1, .body = each_ways});
+    case_start((struct gpu_case){.n = 3, .direct_bytes = 1, .body = each_ways});
 }
 
 static void deterministic_tensors_are_calls_of_their_own(void **state)
 {
     (void)state;
-    run((struct gpu_case){.n = 3, .is_deterministic = true, .body = each_ways});
+    case_start((struct gpu_case){.n = 3, .is_deterministic = true, .body = each_ways});
 }
 
 int main(void)

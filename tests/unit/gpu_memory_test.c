@@ -19,7 +19,7 @@ static struct {
     struct gpu_scratch scratch;
 } t;
 
-static void begin(const char *nopool)
+static void memory_begin(const char *nopool)
 {
     struct err err = ERR_INIT;
 
@@ -35,7 +35,7 @@ static void begin(const char *nopool)
     scratch_init(&t.scratch, &fake.cu, t.events, t.memory);
 }
 
-static void end(void)
+static void memory_end(void)
 {
     WAIT_UNTIL(fake.cu.stream_query(t.a) == CU_OK
                && fake.cu.stream_query(t.b) == CU_OK);
@@ -50,7 +50,7 @@ static void end(void)
     assert_int_equal(fake.cu.ctx_pop(&t.ctx), 0);
 }
 
-static struct device_event *recorded(cu_stream s)
+static struct device_event *event_recorded(cu_stream s)
 {
     struct device_event *e;
     struct err err = ERR_INIT;
@@ -67,40 +67,40 @@ static void an_event_is_done_when_the_device_is_there(void **state)
     struct gate gate;
 
     (void)state;
-    begin(NULL);
+    memory_begin(NULL);
     gate_put(&gate, t.a);
-    struct device_event *e = recorded(t.a);
+    struct device_event *e = event_recorded(t.a);
     assert_int_equal(event_is_done(e, &err), 0);
     assert_int_equal(event_put_wait(e, t.b, &err), 0);
-    struct device_event *behind = recorded(t.b);
+    struct device_event *behind = event_recorded(t.b);
     assert_int_equal(event_is_done(behind, &err), 0);
     gate.is_open = 1;
     WAIT_UNTIL(event_is_done(behind, &err) == 1);
     assert_int_equal(event_is_done(e, &err), 1);
     event_unref(e);
     event_unref(behind);
-    end();
+    memory_end();
 }
 
 static void events_are_reused_only_when_free(void **state)
 {
     (void)state;
-    begin(NULL);
-    struct device_event *a = recorded(t.a);
+    memory_begin(NULL);
+    struct device_event *a = event_recorded(t.a);
     cu_event ev = a->ev;
-    struct device_event *b = recorded(t.a);
+    struct device_event *b = event_recorded(t.a);
     assert_ptr_not_equal(b->ev, ev);
     (void)event_ref(a);
     event_unref(a);
-    struct device_event *c = recorded(t.a);
+    struct device_event *c = event_recorded(t.a);
     assert_ptr_not_equal(c->ev, ev);
     event_unref(a);
-    struct device_event *d = recorded(t.a);
+    struct device_event *d = event_recorded(t.a);
     assert_ptr_equal(d->ev, ev);
     event_unref(b);
     event_unref(c);
     event_unref(d);
-    end();
+    memory_end();
 }
 
 static void *record_later(void *arg)
@@ -121,7 +121,7 @@ static void pending_events_are_waited_for(void **state)
     pthread_t thread;
 
     (void)state;
-    begin(NULL);
+    memory_begin(NULL);
     assert_int_equal(event_new(t.events, &e, &err), 0);
     assert_int_equal(event_put_wait(e, t.b, &err), -EINVAL);
     assert_int_equal(event_wait_recorded(e, clock_now_ns() + NS_PER_MS), -ETIMEDOUT);
@@ -135,14 +135,14 @@ static void pending_events_are_waited_for(void **state)
     assert_int_equal(event_wait_recorded(e, UINT64_MAX), -ECONNABORTED);
     assert_int_equal(event_is_done(e, &err), -ECONNABORTED);
     event_unref(e);
-    end();
+    memory_end();
 }
 
 static void event_outlives_its_pools_owner(void **state)
 {
     (void)state;
-    begin(NULL);
-    struct device_event *e = recorded(t.a);
+    memory_begin(NULL);
+    struct device_event *e = event_recorded(t.a);
     event_pool_unref(t.events);
     struct err err = ERR_INIT;
     WAIT_UNTIL(event_is_done(e, &err) == 1);
@@ -151,7 +151,7 @@ static void event_outlives_its_pools_owner(void **state)
     fake.cu.ctx_push(t.ctx);
     assert_int_equal(fake.n_events(), 0);
     t.events = NULL;
-    end();
+    memory_end();
 }
 
 static void result_freed_on_its_stream(void **state)
@@ -161,7 +161,7 @@ static void result_freed_on_its_stream(void **state)
     cu_ptr p;
 
     (void)state;
-    begin(NULL);
+    memory_begin(NULL);
     assert_int_equal(memory_take(t.memory, 1000, t.a, &p, &err), 0);
     assert_int_equal(p % 256, 0);
     gate_put(&gate, t.a);
@@ -170,7 +170,7 @@ static void result_freed_on_its_stream(void **state)
     assert_int_equal(fake.n_blocks(), 1);
     gate.is_open = 1;
     WAIT_UNTIL(fake.n_blocks() == 0);
-    end();
+    memory_end();
 }
 
 /* Who gave it may wait for another rank, which waits for our batch. */
@@ -181,7 +181,7 @@ static void a_pool_makes_no_stream_wait_for_another(void **state)
     cu_ptr p, q;
 
     (void)state;
-    begin(NULL);
+    memory_begin(NULL);
     assert_int_equal(memory_take(t.memory, 5000, t.a, &p, &err), 0);
     gate_put(&gate, t.a);
     memory_give(t.memory, p, t.a);
@@ -191,7 +191,7 @@ static void a_pool_makes_no_stream_wait_for_another(void **state)
     gate.is_open = 1;
     memory_give(t.memory, q, t.b);
     WAIT_UNTIL(fake.n_blocks() == 0);
-    end();
+    memory_end();
 }
 
 static void pool_absent_uses_free_list(void **state)
@@ -201,7 +201,7 @@ static void pool_absent_uses_free_list(void **state)
     cu_ptr p, q, r;
 
     (void)state;
-    begin("1");
+    memory_begin("1");
     assert_int_equal(memory_take(t.memory, 5000, t.a, &p, &err), 0);
     gate_put(&gate, t.a);
     memory_give(t.memory, p, t.a);
@@ -230,7 +230,7 @@ static void pool_absent_uses_free_list(void **state)
     assert_int_equal(p, r);
     memory_give(t.memory, r, t.a);
     memory_give(t.memory, q, t.b);
-    end();
+    memory_end();
 }
 
 static void out_of_memory_is_a_sentence(void **state)
@@ -239,13 +239,13 @@ static void out_of_memory_is_a_sentence(void **state)
     cu_ptr p = 0;
 
     (void)state;
-    begin(NULL);
+    memory_begin(NULL);
     fake.set_faults("oom=1");
     assert_int_equal(memory_take(t.memory, 12345, t.a, &p, &err), -ENOMEM);
     assert_string_equal(err.text, "12345 bytes of GPU memory: cuMemAllocFromPoolAsync: "
                                   "out of memory (CUDA_ERROR_OUT_OF_MEMORY)");
-    end();
-    begin("1");
+    memory_end();
+    memory_begin("1");
     assert_int_equal(memory_take(t.memory, 70000, t.a, &p, &err), 0);
     memory_give(t.memory, p, t.a);
     fake.set_faults("oom=1"); /* what lies in lists goes back to the driver then */
@@ -255,7 +255,7 @@ static void out_of_memory_is_a_sentence(void **state)
     cu_ptr q;
     assert_int_equal(memory_take(t.memory, 1, t.a, &q, &err), -ENOMEM);
     memory_give(t.memory, p, t.a);
-    end();
+    memory_end();
 }
 
 static void size_classes_hold_what_they_say(void **state)
@@ -264,13 +264,13 @@ static void size_classes_hold_what_they_say(void **state)
     cu_ptr p;
 
     (void)state;
-    begin("1");
+    memory_begin("1");
     for (uint64_t n = 1; n < 3000000; n = n * 5 / 4 + 1) {
         assert_int_equal(memory_take(t.memory, n, t.a, &p, &err), 0);
         assert_int_equal(fake.cu.set_d8(p, 1, n, t.a), 0); /* the fake looks */
         memory_give(t.memory, p, t.a);
     }
-    end();
+    memory_end();
 }
 
 static void fusion_buffer_grows_in_order(void **state)
@@ -280,7 +280,7 @@ static void fusion_buffer_grows_in_order(void **state)
     cu_ptr p, q;
 
     (void)state;
-    begin(NULL);
+    memory_begin(NULL);
     assert_int_equal(scratch_fusion(&t.scratch, 0, 100, t.a, &p, &err), 0);
     assert_int_equal(t.scratch.fusion[0].bytes, FUSION_GRANULE);
     assert_int_equal(scratch_fusion(&t.scratch, 0, FUSION_GRANULE, t.a, &q, &err), 0);
@@ -295,7 +295,7 @@ static void fusion_buffer_grows_in_order(void **state)
     assert_int_equal(scratch_fusion(&t.scratch, 1, 1, t.b, &p, &err), 0);
     gate.is_open = 1;
     WAIT_UNTIL(fake.n_blocks() == 2);
-    end();
+    memory_end();
 }
 
 static unsigned n_taken, n_given;
@@ -333,7 +333,7 @@ static void registered_buffers_stay_until_the_end(void **state)
     cu_ptr p, q;
 
     (void)state;
-    begin(NULL);
+    memory_begin(NULL);
     for (int i = 0; i < 8; i++) { /* each as large as two before at least */
         assert_int_equal(
             scratch_fusion_registered(&t.scratch, &nccl, 0, bytes, &p, &err), 0);
@@ -348,7 +348,7 @@ static void registered_buffers_stay_until_the_end(void **state)
                      -EIO);
     assert_string_equal(err.text, "ncclMemAlloc: unhandled cuda error");
     assert_int_equal(n_given, 0);
-    end();
+    memory_end();
     assert_int_equal(n_given, 8);
 }
 
@@ -360,7 +360,7 @@ static void pinned_ring_full_is_eagain(void **state)
     void *p;
 
     (void)state;
-    begin(NULL);
+    memory_begin(NULL);
     assert_int_equal(scratch_pinned(&t.scratch, PINNED_BYTES, &p, &err), -EINVAL);
     assert_int_equal(memory_take(t.memory, PINNED_BYTES / 2, t.a, &at, &err), 0);
     gate_put(&gate, t.a);
@@ -376,7 +376,7 @@ static void pinned_ring_full_is_eagain(void **state)
     assert_int_equal(scratch_pinned(&t.scratch, 1, &p, &err), -EINVAL); /* not sent */
     assert_int_equal(scratch_pinned_sent(&t.scratch, t.a, &err), 0);
     memory_give(t.memory, at, t.a);
-    end();
+    memory_end();
 }
 
 /* Pieces never overlap one that may still be read: each upload's bytes arrive. */
@@ -388,7 +388,7 @@ static void pinned_pieces_do_not_overlap(void **state)
     uint32_t n = 1, sum = 0;
 
     (void)state;
-    begin(NULL);
+    memory_begin(NULL);
     assert_int_equal(memory_take(t.memory, 1u << 20, t.a, &at, &err), 0);
     for (uint32_t i = 0; i < 300; i++) {
         uint8_t seen[2] = {0};
@@ -406,7 +406,7 @@ static void pinned_pieces_do_not_overlap(void **state)
     }
     assert_int_equal(sum, 19);
     memory_give(t.memory, at, t.a);
-    end();
+    memory_end();
 }
 
 int main(void)

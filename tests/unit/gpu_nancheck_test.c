@@ -18,7 +18,7 @@ enum { N_ITEMS = 3, COUNT = 20000 };
 
 static const struct device_ops *const row = &hvd_cuda_device_ops;
 
-static int poke(struct device *g, float *v, size_t at, float x)
+static int value_poke(struct device *g, float *v, size_t at, float x)
 {
     struct gpu_scope scope;
 
@@ -64,7 +64,7 @@ static int two_at_once(struct device *g, struct backend *b, char *said)
     for (int i = 0; i < N_ITEMS; i++)
         for (int k = 0; k < 2; k++)
             HOLDS((v[k][i] = floats_new(g, COUNT, 1, &err)));
-    HOLDS(poke(g, v[1][0], 5, NAN) == 0);
+    HOLDS(value_poke(g, v[1][0], 5, NAN) == 0);
     for (int k = 0; k < 2; k++)
         HOLDS(post_checked(b, v[k], DT_F32, &t[k], &err) == 0);
     HOLDS((e = row->ticket_event(b, t[1])));
@@ -86,7 +86,7 @@ static int two_at_once(struct device *g, struct backend *b, char *said)
     return 0;
 }
 
-static int rounds(struct device *g, struct backend *b, char *said)
+static int member_runs_rounds(struct device *g, struct backend *b, char *said)
 {
     struct err err = ERR_INIT;
     struct nonfinite bad;
@@ -100,8 +100,8 @@ static int rounds(struct device *g, struct backend *b, char *said)
     HOLDS(wait_ticket(b, ticket, 20, &err) == 0);
     HOLDS(row->bad_item(b, &item, &bad) == -ENOENT);
     if (g->config.rank == 1) {
-        HOLDS(poke(g, v[2], 77, NAN) == 0);
-        HOLDS(poke(g, v[2], 15000, INFINITY) == 0);
+        HOLDS(value_poke(g, v[2], 77, NAN) == 0);
+        HOLDS(value_poke(g, v[2], 15000, INFINITY) == 0);
     }
     HOLDS(post_checked(b, v, DT_F32, &ticket, &err) == 0);
     HOLDS(wait_ticket(b, ticket, 20, &err) == (g->config.rank == 1 ? -EDOM : 0));
@@ -113,7 +113,7 @@ static int rounds(struct device *g, struct backend *b, char *said)
     /* integers are never looked at; the device is well */
     HOLDS(post_checked(b, v, DT_I32, &ticket, &err) == 0);
     HOLDS(wait_ticket(b, ticket, 20, &err) == 0);
-    HOLDS(poke(g, v[0], COUNT - 1, -INFINITY) == 0);
+    HOLDS(value_poke(g, v[0], COUNT - 1, -INFINITY) == 0);
     HOLDS(post_checked(b, v, DT_F32, &ticket, &err) == 0);
     HOLDS(wait_ticket(b, ticket, 20, &err) == -EDOM);
     HOLDS(row->bad_item(b, &item, &bad) == 0);
@@ -127,7 +127,7 @@ static int rounds(struct device *g, struct backend *b, char *said)
 
 static _Atomic int gate_is_open; /* of this process */
 
-static int gate(void *arg)
+static int gate_wait(void *arg)
 {
     (void)arg;
     while (!gate_is_open)
@@ -156,7 +156,7 @@ static int with_a_hang(struct device *g, struct backend *b, char *said)
     HOLDS(event_wait_recorded(e, clock_now_ns() + 20 * NS_PER_S) == 0);
     row->event_unref(e);
     HOLDS(gpu_enter(g, &scope, &err) == 0);
-    HOLDS(enqueue(g->streams[0], gate, NULL, 0) == 0);
+    HOLDS(enqueue(g->streams[0], gate_wait, NULL, 0) == 0);
     gpu_leave(&scope);
     HOLDS(wait_ticket(b, ticket, 20, &err) == 0); /* else this never returns */
     gate_is_open = 1;
@@ -165,7 +165,9 @@ static int with_a_hang(struct device *g, struct backend *b, char *said)
     return 0;
 }
 
-static int (*the_body)(struct device *g, struct backend *b, char *said) = rounds;
+static int (*the_body)(struct device *g,
+                       struct backend *b,
+                       char *said) = member_runs_rounds;
 
 static int
 nancheck_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
@@ -200,7 +202,7 @@ static void what_was_done_before_is_told_before(void **state)
     (void)state;
     the_body = two_at_once;
     run_case(&(struct gpu_case){.n = 2, .row_body = nancheck_body});
-    the_body = rounds;
+    the_body = member_runs_rounds;
 }
 
 static void looking_does_not_wait_for_the_device(void **state)
@@ -208,7 +210,7 @@ static void looking_does_not_wait_for_the_device(void **state)
     (void)state;
     the_body = with_a_hang;
     run_case(&(struct gpu_case){.n = 1, .row_body = nancheck_body});
-    the_body = rounds;
+    the_body = member_runs_rounds;
 }
 
 int main(void)

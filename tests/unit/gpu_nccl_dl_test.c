@@ -187,7 +187,7 @@ static void bundle_is_last(void **state)
     assert_int_equal(in_child(bundle_is_tried_last), 0);
 }
 
-static int refused(void)
+static int child_is_refused(void)
 {
     static const struct {
         const char *dir, *text;
@@ -215,7 +215,7 @@ static int refused(void)
 static void other_versions_are_refused(void **state)
 {
     (void)state;
-    assert_int_equal(in_child(refused), 0);
+    assert_int_equal(in_child(child_is_refused), 0);
 }
 
 static int has_by_version(void)
@@ -270,7 +270,7 @@ static void config_says_little(void **state)
     assert_null(c.comm_name);
 }
 
-static int misfits(void)
+static int child_misfits(void)
 {
     struct nccl_api api;
     struct err err = ERR_INIT;
@@ -294,7 +294,7 @@ static int misfits(void)
 static void driver_and_nccl_majors_that_do_not_fit(void **state)
 {
     (void)state;
-    assert_int_equal(in_child(misfits), 0);
+    assert_int_equal(in_child(child_misfits), 0);
 }
 
 static const char *some_text(int result)

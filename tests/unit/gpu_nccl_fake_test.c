@@ -13,7 +13,7 @@
 #include "runtime/base/mem.h"
 #include "tests/unit/nccl_members.h"
 
-static int setup(void **state)
+static int test_setup(void **state)
 {
     (void)state;
     (void)unsetenv("HVD_FAKE_NCCL");
@@ -26,63 +26,63 @@ static int setup(void **state)
 
 enum { COUNT = 1000 };
 
-static float value(int rank, int i)
+static float value_of(int rank, int i)
 {
     return (float)((rank + 1) * (i % 37));
 }
 
-static void reduces(struct member *m)
+static void member_reduces(struct member *m)
 {
     float in[COUNT], out[COUNT], sum[COUNT] = {0};
     int32_t small[3] = {m->rank, -m->rank, 7}, most[3];
 
-    WANT(m, start(m) == NCCL_OK);
+    WANT(m, member_start(m) == NCCL_OK);
     for (int i = 0; i < COUNT; i++) {
-        in[i] = value(m->rank, i);
+        in[i] = value_of(m->rank, i);
         for (int r = 0; r < m->n; r++)
-            sum[i] += value(r, i);
+            sum[i] += value_of(r, i);
     }
     nccl.group_start();
     WANT(m, !nccl.all_reduce(in, out, COUNT, NCCL_F32, NCCL_SUM, m->c, &m->s));
     WANT(m, !nccl.all_reduce(small, most, 3, NCCL_I32, NCCL_MAX, m->c, &m->s));
-    WANT(m, over(m->c, nccl.group_end()) == NCCL_OK);
+    WANT(m, comm_wait(m->c, nccl.group_end()) == NCCL_OK);
     stream_sync(&m->s);
     WANT(m, memcmp(out, sum, sizeof(sum)) == 0);
     WANT(m, most[0] == m->n - 1 && most[1] == 0 && most[2] == 7);
 
     /* in place, only on the root, and in parts */
-    WANT(m, !over(m->c, nccl.reduce(in, m->rank == 1 ? out : NULL, COUNT, NCCL_F32,
-                                    NCCL_AVG, 1, m->c, &m->s)));
+    WANT(m, !comm_wait(m->c, nccl.reduce(in, m->rank == 1 ? out : NULL, COUNT, NCCL_F32,
+                                         NCCL_AVG, 1, m->c, &m->s)));
     stream_sync(&m->s);
     for (int i = 0; i < COUNT && m->rank == 1; i++)
         WANT(m, out[i] == sum[i] / (float)m->n);
-    WANT(m, !over(m->c, nccl.reduce_scatter(in, out, COUNT / 4, NCCL_F32, NCCL_SUM,
-                                            m->c, &m->s)));
+    WANT(m, !comm_wait(m->c, nccl.reduce_scatter(in, out, COUNT / 4, NCCL_F32, NCCL_SUM,
+                                                 m->c, &m->s)));
     stream_sync(&m->s);
     WANT(m, memcmp(out, sum + m->rank * (COUNT / 4), COUNT / 4 * sizeof(float)) == 0);
-    WANT(m, over(m->c, nccl.finalize(m->c)) == NCCL_OK);
+    WANT(m, comm_wait(m->c, nccl.finalize(m->c)) == NCCL_OK);
     WANT(m, nccl.destroy(m->c) == NCCL_OK);
 }
 
 static void it_reduces_as_defined(void **state)
 {
     (void)state;
-    run(4, reduces);
-    run_as(4, true, reduces);
+    members_run(4, member_reduces);
+    run_as(4, true, member_reduces);
 }
 
-static void moves(struct member *m)
+static void member_moves(struct member *m)
 {
     char in[64], out[MAX * 64];
     int next = (m->rank + 1) % m->n, last = (m->rank + m->n - 1) % m->n;
 
-    WANT(m, start(m) == NCCL_OK);
+    WANT(m, member_start(m) == NCCL_OK);
     memset(in, 'a' + m->rank, sizeof(in));
-    WANT(m, !over(m->c, nccl.all_gather(in, out, 64, NCCL_U8, m->c, &m->s)));
+    WANT(m, !comm_wait(m->c, nccl.all_gather(in, out, 64, NCCL_U8, m->c, &m->s)));
     stream_sync(&m->s);
     for (int i = 0; i < 64 * m->n; i++)
         WANT(m, out[i] == 'a' + i / 64);
-    WANT(m, !over(m->c, nccl.broadcast(in, out, 64, NCCL_U8, 2, m->c, &m->s)));
+    WANT(m, !comm_wait(m->c, nccl.broadcast(in, out, 64, NCCL_U8, 2, m->c, &m->s)));
     stream_sync(&m->s);
     WANT(m, out[0] == 'c' && out[63] == 'c');
 
@@ -92,7 +92,7 @@ static void moves(struct member *m)
     WANT(m, !nccl.recv(out, 64, NCCL_U8, last, m->c, &m->s));
     WANT(m, !nccl.recv(out + 64, 32, NCCL_U8, m->rank, m->c, &m->s));
     WANT(m, !nccl.send(in, 32, NCCL_U8, m->rank, m->c, &m->s));
-    WANT(m, !over(m->c, nccl.group_end()));
+    WANT(m, !comm_wait(m->c, nccl.group_end()));
     stream_sync(&m->s);
     WANT(m, out[0] == 'a' + last && out[64] == 'a' + m->rank);
     WANT(m, nccl.destroy(m->c) == NCCL_OK);
@@ -101,7 +101,7 @@ static void moves(struct member *m)
 static void it_moves_as_defined(void **state)
 {
     (void)state;
-    run(3, moves);
+    members_run(3, member_moves);
     char *log = nccl.log(2);
     assert_non_null(strstr(log, "3 AllGather of 64 u8"));
     assert_non_null(strstr(log, "3 Broadcast of 64 u8, sum, root 2"));
@@ -110,13 +110,13 @@ static void it_moves_as_defined(void **state)
 
 /* --- what would hang --- */
 
-static void differ(struct member *m)
+static void member_differs(struct member *m)
 {
     float x[8] = {0};
 
-    WANT(m, start(m) == NCCL_OK);
-    (void)over(m->c, nccl.all_reduce(x, x, m->rank == 1 ? 4 : 8, NCCL_F32, NCCL_SUM,
-                                     m->c, &m->s));
+    WANT(m, member_start(m) == NCCL_OK);
+    (void)comm_wait(m->c, nccl.all_reduce(x, x, m->rank == 1 ? 4 : 8, NCCL_F32,
+                                          NCCL_SUM, m->c, &m->s));
     stream_sync(&m->s);
 }
 
@@ -124,9 +124,9 @@ static void differ_in_kind(struct member *m)
 {
     float x[8] = {0};
 
-    WANT(m, start(m) == NCCL_OK);
-    (void)over(m->c, m->rank ? nccl.broadcast(x, x, 8, NCCL_F32, 0, m->c, &m->s)
-                             : nccl.send(x, 8, NCCL_F32, 1, m->c, &m->s));
+    WANT(m, member_start(m) == NCCL_OK);
+    (void)comm_wait(m->c, m->rank ? nccl.broadcast(x, x, 8, NCCL_F32, 0, m->c, &m->s)
+                                  : nccl.send(x, 8, NCCL_F32, 1, m->c, &m->s));
     stream_sync(&m->s);
 }
 
@@ -134,9 +134,10 @@ static void stay_away(struct member *m)
 {
     float x[8] = {0};
 
-    WANT(m, start(m) == NCCL_OK);
+    WANT(m, member_start(m) == NCCL_OK);
     if (m->rank == 0)
-        (void)over(m->c, nccl.all_reduce(x, x, 8, NCCL_F32, NCCL_SUM, m->c, &m->s));
+        (void)comm_wait(m->c,
+                        nccl.all_reduce(x, x, 8, NCCL_F32, NCCL_SUM, m->c, &m->s));
     stream_sync(&m->s);
     (void)pthread_barrier_wait(m->meet);
 }
@@ -144,7 +145,7 @@ static void stay_away(struct member *m)
 static void what_would_hang_ends_the_test(void **state)
 {
     (void)state;
-    run_dies(2, differ, "which does AllReduce of");
+    run_dies(2, member_differs, "which does AllReduce of");
     run_dies(2, differ_in_kind, "differ, they would hang");
     (void)setenv("HVD_FAKE_HANG_S", "3", 1);
     run_dies(2, stay_away, "waits for member 1 (AllReduce of 8 f32");
@@ -168,7 +169,7 @@ static void after_abort(struct member *m)
 {
     int rc;
 
-    WANT(m, start(m) == NCCL_OK);
+    WANT(m, member_start(m) == NCCL_OK);
     WANT(m, nccl.abort(m->c) == NCCL_OK);
     (void)nccl.async_error(m->c, &rc);
 }
@@ -177,9 +178,10 @@ static void destroy_early(struct member *m)
 {
     float x[8] = {0};
 
-    WANT(m, start(m) == NCCL_OK);
+    WANT(m, member_start(m) == NCCL_OK);
     if (m->rank == 0) {
-        (void)over(m->c, nccl.all_reduce(x, x, 8, NCCL_F32, NCCL_SUM, m->c, &m->s));
+        (void)comm_wait(m->c,
+                        nccl.all_reduce(x, x, 8, NCCL_F32, NCCL_SUM, m->c, &m->s));
         (void)nccl.destroy(m->c);
     }
     (void)pthread_barrier_wait(m->meet);
@@ -190,9 +192,10 @@ static void split_early(struct member *m)
     float x[8] = {0};
     nccl_comm child;
 
-    WANT(m, start(m) == NCCL_OK);
+    WANT(m, member_start(m) == NCCL_OK);
     if (m->rank == 0) {
-        (void)over(m->c, nccl.all_reduce(x, x, 8, NCCL_F32, NCCL_SUM, m->c, &m->s));
+        (void)comm_wait(m->c,
+                        nccl.all_reduce(x, x, 8, NCCL_F32, NCCL_SUM, m->c, &m->s));
         (void)nccl.split(m->c, 0, 0, &child, NULL);
     }
     (void)pthread_barrier_wait(m->meet);
@@ -213,7 +216,7 @@ static void two_threads(struct member *m)
     pthread_t t;
 
     m->blocks = true;
-    WANT(m, start(m) == NCCL_OK);
+    WANT(m, member_start(m) == NCCL_OK);
     if (m->rank == 0) {
         (void)nccl.all_reduce(x, x, 8, NCCL_F32, NCCL_SUM, m->c, &m->s);
         WANT(m, pthread_create(&t, NULL, blocked_call, m) == 0);
@@ -229,7 +232,7 @@ static void too_new(struct member *m)
 {
     nccl_comm child;
 
-    WANT(m, start(m) == NCCL_OK);
+    WANT(m, member_start(m) == NCCL_OK);
     (void)nccl.split(m->c, 0, 0, &child, NULL);
 }
 
@@ -285,18 +288,18 @@ static void configs_are_read_as_each_version_does(void **state)
 
 /* From 2.23.4 on each group of a non-blocking one is in progress, before that the
  * first. */
-static void groups(struct member *m)
+static void member_groups(struct member *m)
 {
     float x[8] = {0};
     int version, want_again;
 
-    WANT(m, start(m) == NCCL_OK);
+    WANT(m, member_start(m) == NCCL_OK);
     WANT(m, nccl.get_version(&version) == NCCL_OK);
     want_again = version >= 22304 ? NCCL_IN_PROGRESS : NCCL_OK;
     int rc = nccl.all_reduce(x, x, 8, NCCL_F32, NCCL_SUM, m->c, &m->s);
-    WANT(m, rc == NCCL_IN_PROGRESS && over(m->c, rc) == NCCL_OK);
+    WANT(m, rc == NCCL_IN_PROGRESS && comm_wait(m->c, rc) == NCCL_OK);
     rc = nccl.all_reduce(x, x, 8, NCCL_F32, NCCL_SUM, m->c, &m->s);
-    WANT(m, rc == want_again && over(m->c, rc) == NCCL_OK);
+    WANT(m, rc == want_again && comm_wait(m->c, rc) == NCCL_OK);
     stream_sync(&m->s);
     WANT(m, nccl.destroy(m->c) == NCCL_OK);
 }
@@ -305,19 +308,19 @@ static void groups_are_in_progress_where_nccls_are(void **state)
 {
     (void)state;
     (void)setenv("HVD_FAKE_NCCL", "22105", 1);
-    run(2, groups);
+    members_run(2, member_groups);
     (void)setenv("HVD_FAKE_NCCL", "22304", 1);
-    run(2, groups);
+    members_run(2, member_groups);
 }
 
 /* --- children --- */
 
-static void splits(struct member *m)
+static void member_splits(struct member *m)
 {
     nccl_comm child = (nccl_comm)1;
     int32_t x = 1 << m->rank;
 
-    WANT(m, start(m) == NCCL_OK);
+    WANT(m, member_start(m) == NCCL_OK);
     /* 0 and 2, in the other order */
     int color = m->rank == 1 ? NCCL_NOCOLOR : 5;
     if (m->rank > 0) /* till then it cannot end */
@@ -327,10 +330,10 @@ static void splits(struct member *m)
     WANT(m, m->rank > 0 || !child);
     if (m->rank == 0)
         (void)pthread_barrier_wait(m->meet);
-    WANT(m, born(m->c, rc) == NCCL_OK);
+    WANT(m, comm_wait_birth(m->c, rc) == NCCL_OK);
     WANT(m, (!child) == (m->rank == 1));
     if (child) {
-        rc = over(child, nccl.broadcast(&x, &x, 1, NCCL_I32, 0, child, &m->s));
+        rc = comm_wait(child, nccl.broadcast(&x, &x, 1, NCCL_I32, 0, child, &m->s));
         WANT(m, rc == NCCL_OK);
         stream_sync(&m->s);
         WANT(m, x == 1 << 2);
@@ -342,23 +345,23 @@ static void splits(struct member *m)
 static void a_split_has_the_members_of_a_color(void **state)
 {
     (void)state;
-    run(3, splits);
+    members_run(3, member_splits);
 }
 
 /* Member 1 goes; the others have a kernel that waits for it. */
-static void shrinks(struct member *m)
+static void member_shrinks(struct member *m)
 {
     int32_t x = 1 << m->rank, gone[1] = {1};
     nccl_comm child = NULL;
 
-    WANT(m, start(m) == NCCL_OK);
+    WANT(m, member_start(m) == NCCL_OK);
     (void)pthread_barrier_wait(m->meet);
     if (m->rank == 1) {
         WANT(m, nccl.abort(m->c) == NCCL_OK);
         return;
     }
     int rc = nccl.all_reduce(&x, &x, 1, NCCL_I32, NCCL_SUM, m->c, &m->s);
-    WANT(m, over(m->c, rc) == NCCL_OK);
+    WANT(m, comm_wait(m->c, rc) == NCCL_OK);
     (void)nccl.shrink(m->c, gone, 1, &child, NULL, 0);
 }
 
@@ -367,22 +370,23 @@ static void revoked_and_shrunk(struct member *m)
     int32_t x = 1 << m->rank, gone[1] = {1};
     nccl_comm child = NULL;
 
-    WANT(m, start(m) == NCCL_OK);
+    WANT(m, member_start(m) == NCCL_OK);
     (void)pthread_barrier_wait(m->meet);
     if (m->rank == 1) {
         WANT(m, nccl.abort(m->c) == NCCL_OK);
         return;
     }
     int rc = nccl.all_reduce(&x, &x, 1, NCCL_I32, NCCL_SUM, m->c, &m->s);
-    WANT(m, over(m->c, rc) == NCCL_OK);
-    WANT(m, over(m->c, nccl.revoke(m->c, 0)) == NCCL_OK);
+    WANT(m, comm_wait(m->c, rc) == NCCL_OK);
+    WANT(m, comm_wait(m->c, nccl.revoke(m->c, 0)) == NCCL_OK);
     stream_sync(&m->s); /* the kernel is out */
     WANT(m, nccl.shrink(m->c, gone, 0, &child, NULL, 0) == NCCL_ARGUMENT);
-    WANT(m, born(m->c, nccl.shrink(m->c, gone, 1, &child, NULL, 0)) == NCCL_OK);
+    WANT(m,
+         comm_wait_birth(m->c, nccl.shrink(m->c, gone, 1, &child, NULL, 0)) == NCCL_OK);
     WANT(m, nccl.destroy(m->c) == NCCL_OK);
     x = 1 << m->rank;
     rc = nccl.all_reduce(&x, &x, 1, NCCL_I32, NCCL_SUM, child, &m->s);
-    WANT(m, over(child, rc) == NCCL_OK);
+    WANT(m, comm_wait(child, rc) == NCCL_OK);
     stream_sync(&m->s);
     WANT(m, x == 5);
     WANT(m, nccl.destroy(child) == NCCL_OK);
@@ -392,8 +396,8 @@ static void survivors_revoke_and_shrink(void **state)
 {
     (void)state;
     (void)setenv("HVD_FAKE_NCCL", "22809", 1);
-    run(3, revoked_and_shrunk);
-    run_dies(3, shrinks, "ncclCommShrink with outstanding operations");
+    members_run(3, revoked_and_shrunk);
+    run_dies(3, member_shrinks, "ncclCommShrink with outstanding operations");
 }
 
 /* --- faults --- */
@@ -403,9 +407,9 @@ static void abort_ends(struct member *m)
     uint64_t began = clock_now_ns();
     int32_t x = 1;
 
-    WANT(m, start(m) == NCCL_OK);
+    WANT(m, member_start(m) == NCCL_OK);
     int rc = nccl.all_reduce(&x, &x, 1, NCCL_I32, NCCL_SUM, m->c, &m->s);
-    WANT(m, over(m->c, rc) == NCCL_OK);
+    WANT(m, comm_wait(m->c, rc) == NCCL_OK);
     (void)usleep(20000);
     WANT(m, x == 1);
     WANT(m, nccl.abort(m->c) == NCCL_OK);
@@ -430,11 +434,11 @@ static void abort_in_enqueue(struct member *m)
     int32_t x = 1;
     int rc;
 
-    WANT(m, start(m) == NCCL_OK);
+    WANT(m, member_start(m) == NCCL_OK);
     rc = nccl.all_reduce(&x, &x, 1, NCCL_I32, NCCL_SUM, m->c, &m->s);
     WANT(m, rc == NCCL_IN_PROGRESS);
     if (m->rank)
-        WANT(m, over(m->c, rc) == NCCL_OK);
+        WANT(m, comm_wait(m->c, rc) == NCCL_OK);
     (void)usleep(20000);
     WANT(m, nccl.async_error(m->c, &rc) == NCCL_OK);
     WANT(m, rc == (m->rank ? NCCL_OK : NCCL_IN_PROGRESS));
@@ -447,11 +451,11 @@ static void an_abort_ends_what_hangs(void **state)
 {
     (void)state;
     nccl.faults("nccl_hang=1");
-    run(3, abort_ends);
+    members_run(3, abort_ends);
     nccl.faults("init_hang=0");
-    run(3, abort_in_init);
+    members_run(3, abort_in_init);
     nccl.faults("enqueue_hang=0@0");
-    run(2, abort_in_enqueue);
+    members_run(2, abort_in_enqueue);
 }
 
 static void async_error(struct member *m)
@@ -459,10 +463,10 @@ static void async_error(struct member *m)
     int32_t x = 1;
     int rc;
 
-    WANT(m, start(m) == NCCL_OK);
+    WANT(m, member_start(m) == NCCL_OK);
     for (int i = 0; i < 2; i++) {
         rc = nccl.all_reduce(&x, &x, 1, NCCL_I32, NCCL_SUM, m->c, &m->s);
-        (void)over(m->c, rc); /* may see the second one's error already */
+        (void)comm_wait(m->c, rc); /* may see the second one's error already */
         if (i == 0)
             stream_sync(&m->s);
     }
@@ -481,11 +485,11 @@ static void lost_peer(struct member *m)
     int32_t x = 1;
     int rc = 0;
 
-    WANT(m, start(m) == NCCL_OK);
+    WANT(m, member_start(m) == NCCL_OK);
     (void)pthread_barrier_wait(m->meet);
     if (m->rank == 0) {
         rc = nccl.all_reduce(&x, &x, 1, NCCL_I32, NCCL_SUM, m->c, &m->s);
-        (void)over(m->c, rc); /* may see it already */
+        (void)comm_wait(m->c, rc); /* may see it already */
         for (rc = 0; rc == NCCL_OK; (void)usleep(100))
             WANT(m, nccl.async_error(m->c, &rc) == NCCL_OK);
         WANT(m, rc == NCCL_REMOTE);
@@ -497,7 +501,7 @@ static void lost_peer(struct member *m)
 
 static void init_error(struct member *m)
 {
-    int rc = start(m);
+    int rc = member_start(m);
 
     WANT(m, rc == (m->rank == 1 ? NCCL_CUDA : NCCL_OK));
     WANT(m, nccl.abort(m->c) == NCCL_OK);
@@ -507,7 +511,7 @@ static void init_error(struct member *m)
 static void init_refused(struct member *m)
 {
     m->c = NULL;
-    WANT(m, start(m) == NCCL_CUDA && !m->c);
+    WANT(m, member_start(m) == NCCL_CUDA && !m->c);
 }
 
 static void texts_are_those_of_the_version(void **state)
@@ -527,13 +531,13 @@ static void errors_are_told(void **state)
 {
     (void)state;
     nccl.faults("async_error=1:2@1");
-    run(2, async_error);
+    members_run(2, async_error);
     nccl.faults("peer_death=error");
-    run(2, lost_peer);
+    members_run(2, lost_peer);
     nccl.faults("init_error=1:1");
-    run(2, init_error);
+    members_run(2, init_error);
     nccl.faults("init_refused=0:1");
-    run(1, init_refused);
+    members_run(1, init_refused);
 }
 
 int main(void)
@@ -541,17 +545,17 @@ int main(void)
     if (load_nccl())
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(it_reduces_as_defined, setup),
-        cmocka_unit_test_setup(it_moves_as_defined, setup),
-        cmocka_unit_test_setup(what_would_hang_ends_the_test, setup),
-        cmocka_unit_test_setup(what_is_forbidden_ends_the_test, setup),
-        cmocka_unit_test_setup(configs_are_read_as_each_version_does, setup),
-        cmocka_unit_test_setup(groups_are_in_progress_where_nccls_are, setup),
-        cmocka_unit_test_setup(a_split_has_the_members_of_a_color, setup),
-        cmocka_unit_test_setup(survivors_revoke_and_shrink, setup),
-        cmocka_unit_test_setup(an_abort_ends_what_hangs, setup),
-        cmocka_unit_test_setup(errors_are_told, setup),
-        cmocka_unit_test_setup(texts_are_those_of_the_version, setup),
+        cmocka_unit_test_setup(it_reduces_as_defined, test_setup),
+        cmocka_unit_test_setup(it_moves_as_defined, test_setup),
+        cmocka_unit_test_setup(what_would_hang_ends_the_test, test_setup),
+        cmocka_unit_test_setup(what_is_forbidden_ends_the_test, test_setup),
+        cmocka_unit_test_setup(configs_are_read_as_each_version_does, test_setup),
+        cmocka_unit_test_setup(groups_are_in_progress_where_nccls_are, test_setup),
+        cmocka_unit_test_setup(a_split_has_the_members_of_a_color, test_setup),
+        cmocka_unit_test_setup(survivors_revoke_and_shrink, test_setup),
+        cmocka_unit_test_setup(an_abort_ends_what_hangs, test_setup),
+        cmocka_unit_test_setup(errors_are_told, test_setup),
+        cmocka_unit_test_setup(texts_are_those_of_the_version, test_setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
 
 #include "tests/unit/nccl_members.h"
 
-static int setup(void **state)
+static int test_setup(void **state)
 {
     (void)state;
     (void)setenv("HVD_FAKE_HANG_S", "30", 1);
@@ -19,7 +19,7 @@ static int setup(void **state)
     return 0;
 }
 
-static void *asks(void *arg)
+static void *thread_queries(void *arg)
 {
     struct member *m = arg;
     int rc;
@@ -28,7 +28,7 @@ static void *asks(void *arg)
     return NULL;
 }
 
-static void *aborts(void *arg)
+static void *thread_aborts(void *arg)
 {
     struct member *m = arg;
 
@@ -36,7 +36,7 @@ static void *aborts(void *arg)
     return NULL;
 }
 
-static void *begins(void *arg)
+static void *thread_inits(void *arg)
 {
     struct member *m = arg;
     struct nccl_config config = config_of(false);
@@ -55,25 +55,25 @@ static void on_thread(struct member *m, void *(*what)(void *arg))
 
 static void asked_elsewhere(struct member *m)
 {
-    (void)begins(m);
-    on_thread(m, asks);
+    (void)thread_inits(m);
+    on_thread(m, thread_queries);
 }
 
 static void aborted_elsewhere(struct member *m)
 {
-    (void)begins(m);
-    on_thread(m, aborts);
+    (void)thread_inits(m);
+    on_thread(m, thread_aborts);
 }
 
 static void began_on_one_that_is_gone(struct member *m)
 {
-    on_thread(m, begins);
+    on_thread(m, thread_inits);
     (void)nccl.abort(m->c);
 }
 
 static void revoked_amid(struct member *m)
 {
-    (void)begins(m);
+    (void)thread_inits(m);
     (void)nccl.revoke(m->c, 0);
 }
 
@@ -83,16 +83,16 @@ static void not_taken_up(struct member *m)
     nccl_comm child = NULL;
     float x[8] = {0};
 
-    WANT(m, start(m) == NCCL_OK);
+    WANT(m, member_start(m) == NCCL_OK);
     int rc = nccl.split(m->c, 0, m->rank, &child, NULL);
-    WANT(m, born(m->c, rc) == NCCL_OK);
+    WANT(m, comm_wait_birth(m->c, rc) == NCCL_OK);
     rc = nccl.all_reduce(x, x, 8, NCCL_F32, NCCL_SUM, m->c, &m->s);
-    WANT(m, over(m->c, rc) == NCCL_OK);
+    WANT(m, comm_wait(m->c, rc) == NCCL_OK);
     stream_sync(&m->s);
     (void)nccl.all_reduce(x, x, 8, NCCL_F32, NCCL_SUM, child, &m->s);
 }
 
-static void version(const char *text)
+static void version_set(const char *text)
 {
     (void)setenv("HVD_FAKE_NCCL", text, 1);
 }
@@ -100,32 +100,32 @@ static void version(const char *text)
 static void asking_takes_it_up_since_2_26(void **state)
 {
     (void)state;
-    version("22605");
+    version_set("22605");
     run_dies(2, asked_elsewhere, "while another thread has begun something");
 }
 
 static void it_is_in_memory_of_its_thread_until_2_26(void **state)
 {
     (void)state;
-    version("22605");
+    version_set("22605");
     run_dies(2, began_on_one_that_is_gone, "after the end of the thread");
-    version("22705");
-    run(2, began_on_one_that_is_gone);
+    version_set("22705");
+    members_run(2, began_on_one_that_is_gone);
 }
 
 static void its_thread_alone_aborts_it_until_2_18(void **state)
 {
     (void)state;
-    version("21805");
+    version_set("21805");
     run_dies(2, aborted_elsewhere, "ncclCommAbort of what another thread has");
-    version("22105");
-    run(2, aborted_elsewhere);
+    version_set("22105");
+    members_run(2, aborted_elsewhere);
 }
 
 static void it_is_not_revoked(void **state)
 {
     (void)state;
-    version("22809");
+    version_set("22809");
     run_dies(2, revoked_amid, "ncclCommRevoke of a group in progress");
 }
 
@@ -133,7 +133,7 @@ static void it_is_taken_up_before_another_begins(void **state)
 {
     (void)state;
     nccl.faults("");
-    version("22505");
+    version_set("22505");
     run_dies(2, not_taken_up, "of another communicator that was not taken up");
 }
 
@@ -142,11 +142,11 @@ int main(void)
     if (load_nccl())
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(asking_takes_it_up_since_2_26, setup),
-        cmocka_unit_test_setup(it_is_in_memory_of_its_thread_until_2_26, setup),
-        cmocka_unit_test_setup(its_thread_alone_aborts_it_until_2_18, setup),
-        cmocka_unit_test_setup(it_is_not_revoked, setup),
-        cmocka_unit_test_setup(it_is_taken_up_before_another_begins, setup),
+        cmocka_unit_test_setup(asking_takes_it_up_since_2_26, test_setup),
+        cmocka_unit_test_setup(it_is_in_memory_of_its_thread_until_2_26, test_setup),
+        cmocka_unit_test_setup(its_thread_alone_aborts_it_until_2_18, test_setup),
+        cmocka_unit_test_setup(it_is_not_revoked, test_setup),
+        cmocka_unit_test_setup(it_is_taken_up_before_another_begins, test_setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ struct user { /* of one rank */
     struct seeded all, own;
 };
 
-static bool has(int set, uint32_t me)
+static bool set_has(int set, uint32_t me)
 {
     for (uint32_t i = 0; i < sets[set].n; i++)
         if (sets[set].ranks[i] == me)
@@ -67,7 +67,7 @@ static int post_one(struct user *u, int k, char *said)
     struct err err = ERR_INIT;
 
     u->of[k] = (int)seeded_below(&u->all, N_SETS);
-    if (!has(u->of[k], g->config.rank))
+    if (!set_has(u->of[k], g->config.rank))
         return 0;
     for (int i = 0; i < 2 && k > 0; i++) { /* on what was posted before */
         int on = (int)seeded_below(&u->own, (uint32_t)k);
@@ -95,7 +95,7 @@ static int post_one(struct user *u, int k, char *said)
     return 0;
 }
 
-static int use(struct user *u, char *said)
+static int user_run(struct user *u, char *said)
 {
     struct device *g = u->g;
     struct err err = ERR_INIT;
@@ -137,7 +137,7 @@ static int order_body(struct backend *meeting, uint32_t me, struct party *p, cha
     gpu_leave(&scope);
     int rc = open_sets(&u, meeting, said);
     if (!rc)
-        rc = use(&u, said);
+        rc = user_run(&u, said);
     for (int i = N_SETS - 1; i >= 0 && !rc; i--)
         comm_backend_ops.close(u.b[i]);
     if (rc)

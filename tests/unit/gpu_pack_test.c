@@ -49,7 +49,7 @@ static int wait_for_pinned(void *arg, struct err *err)
     return 0;
 }
 
-static bool begin(void)
+static bool pack_begin(void)
 {
     struct err err = ERR_INIT;
     size_t bytes = (size_t)(kernels_image_end - kernels_image);
@@ -72,21 +72,21 @@ static bool begin(void)
     return true;
 }
 
-static void synchronise(void)
+static void stream_synchronise(void)
 {
     WAIT_UNTIL(fake.cu.stream_query(t.s) == CU_OK);
 }
 
-static void end(void)
+static void pack_end(void)
 {
-    synchronise();
+    stream_synchronise();
     graphs_release(&t.graphs);
     tables_release(&t.tables);
     launch_release(&t.launch);
     memory_give(t.memory, b.in, t.s);
     memory_give(t.memory, b.out, t.s);
     memset(&b, 0, sizeof(b));
-    synchronise();
+    stream_synchronise();
     scratch_release(&t.scratch);
     (void)fake.cu.ctx_sync();
     memory_free(t.memory);
@@ -103,7 +103,7 @@ static float value_of(uint64_t i, unsigned step)
 }
 
 /* Tensor i begins at in + first[i] floats, back to front if wanted. */
-static void addresses(bool is_reversed)
+static void tables_fill(bool is_reversed)
 {
     uint64_t at = 0;
     b.n_chunks = 0;
@@ -129,7 +129,7 @@ static void addresses(bool is_reversed)
     assert_int_equal(n_out, b.n_chunks);
 }
 
-static void batch(size_t n, uint64_t (*count)(size_t i), enum dtype wire)
+static void batch_plan(size_t n, uint64_t (*count)(size_t i), enum dtype wire)
 {
     static const struct comm_terms terms = {.direct_bytes = 8u << 20};
     struct err err = ERR_INIT;
@@ -146,10 +146,10 @@ static void batch(size_t n, uint64_t (*count)(size_t i), enum dtype wire)
     assert_int_equal(0, memory_take(t.memory, 4 * b.n_elements, t.s, &b.out, &err));
     assert_int_equal(
         0, scratch_fusion(&t.scratch, 0, b.plan.wire_bytes, t.s, &b.buffer, &err));
-    addresses(false);
+    tables_fill(false);
 }
 
-static int enqueue(void *arg, cu_ptr pack, cu_ptr unpack, struct err *err)
+static int batch_enqueue(void *arg, cu_ptr pack, cu_ptr unpack, struct err *err)
 {
     bool is_half = b.plan.wire == DT_F16;
     struct args_move in = {.chunks = pack, .n = b.n_chunks, .divisor = 1, .scale = 2};
@@ -165,21 +165,21 @@ static int enqueue(void *arg, cu_ptr pack, cu_ptr unpack, struct err *err)
                                   b.n_chunks, &out, t.s, err);
 }
 
-static void fill(unsigned step)
+static void input_fill(unsigned step)
 {
     float *v = malloc(4 * b.n_elements);
     for (uint64_t i = 0; i < b.n_elements; i++)
         v[i] = value_of(i, step);
     assert_int_equal(0, fake.cu.copy_up(b.in, v, 4 * b.n_elements, t.s));
-    synchronise();
+    stream_synchronise();
     free(v);
 }
 
-static void check(unsigned step)
+static void output_check(unsigned step)
 {
     float *v = malloc(4 * b.n_elements);
     assert_int_equal(0, fake.cu.copy_down(v, b.out, 4 * b.n_elements, t.s));
-    synchronise();
+    stream_synchronise();
     for (uint64_t i = 0; i < b.n_elements; i++) {
         float want = 2 * value_of(i, step);
         if (b.plan.wire == DT_F16)
@@ -195,12 +195,12 @@ static void run_once(unsigned step)
 {
     struct err err = ERR_INIT;
     cu_ptr pack, unpack;
-    fill(step);
+    input_fill(step);
     assert_int_equal(0, table_take(&t.tables, b.pack, b.n_chunks, t.s, &pack, &err));
     assert_int_equal(0,
                      table_take(&t.tables, b.unpack, b.n_chunks, t.s, &unpack, &err));
-    assert_int_equal(0, enqueue(NULL, pack, unpack, &err));
-    check(step);
+    assert_int_equal(0, batch_enqueue(NULL, pack, unpack, &err));
+    output_check(step);
 }
 
 static uint64_t odd_counts(size_t i)
@@ -218,28 +218,28 @@ static void tensors_come_back_in_their_places(void **state)
     static const enum dtype wires[] = {DT_F32, DT_F16};
     (void)state;
     for (size_t i = 0; i < 2; i++) {
-        if (begin()) {
-            batch(300, odd_counts, wires[i]);
+        if (pack_begin()) {
+            batch_plan(300, odd_counts, wires[i]);
             run_once(1);
-            addresses(true);
+            tables_fill(true);
             run_once(2);
         }
-        end();
+        pack_end();
     }
 }
 
 static void thousands_of_tensors_are_one_launch(void **state)
 {
     (void)state;
-    if (begin()) {
-        batch(MAX_TENSORS, small_counts, DT_F16);
+    if (pack_begin()) {
+        batch_plan(MAX_TENSORS, small_counts, DT_F16);
         assert_int_equal(b.n_chunks, MAX_TENSORS);
         run_once(5);
         assert_int_equal(t.tables.n_uploads, 2);
         run_once(6);
         assert_int_equal(t.tables.n_uploads, 2);
     }
-    end();
+    pack_end();
 }
 
 static void graph_gives_the_same_with_other_addresses(void **state)
@@ -247,8 +247,8 @@ static void graph_gives_the_same_with_other_addresses(void **state)
     uint32_t key = 1;
     struct err err = ERR_INIT;
     (void)state;
-    if (begin()) {
-        batch(300, odd_counts, DT_F32);
+    if (pack_begin()) {
+        batch_plan(300, odd_counts, DT_F32);
         for (unsigned step = 0; step < 8; step++) {
             struct graph_batch g = {.key = &key,
                                     .key_bytes = sizeof(key),
@@ -256,18 +256,18 @@ static void graph_gives_the_same_with_other_addresses(void **state)
                                     .out = b.unpack,
                                     .n_in = b.n_chunks,
                                     .n_out = b.n_chunks,
-                                    .enqueue = enqueue};
-            addresses(step % 3 == 1);
+                                    .enqueue = batch_enqueue};
+            tables_fill(step % 3 == 1);
             g.n_in = g.n_out = b.n_chunks;
-            fill(step);
+            input_fill(step);
             if (graph_run(&t.graphs, &g, &err) < 0)
                 fail_msg("%s", err.text);
-            check(step);
+            output_check(step);
         }
         assert_int_equal(t.graphs.n_captured, 1);
         assert_int_equal(t.graphs.n_replayed, 5);
     }
-    end();
+    pack_end();
 }
 
 int main(void)

@@ -39,7 +39,7 @@ static float random_float(void)
     return (float)((double)(random_state >> 33) / 1073741824.0 - 1);
 }
 
-static void fill(float *v, size_t n)
+static void values_fill(float *v, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         v[i] = random_float();
@@ -56,7 +56,7 @@ static struct power_tensor tensors[TENSORS];
 static struct chunk chunks[MAX_TILES];
 
 /* Two tensors of a batch; their tiles. */
-static uint32_t make(unsigned shape, uint32_t rank)
+static uint32_t tensors_make(unsigned shape, uint32_t rank)
 {
     uint32_t n = 0;
 
@@ -65,11 +65,11 @@ static uint32_t make(unsigned shape, uint32_t rank)
 
         x->rows = shapes[(shape + i * 3) % N_OF(shapes)].rows;
         x->cols = shapes[(shape + i * 3) % N_OF(shapes)].cols;
-        fill(x->p, rank * x->rows);
-        fill(x->kept, rank * x->cols);
-        fill(x->own, rank * x->cols);
-        fill(x->sum, rank * x->cols);
-        fill(x->m, x->rows * x->cols);
+        values_fill(x->p, rank * x->rows);
+        values_fill(x->kept, rank * x->cols);
+        values_fill(x->own, rank * x->cols);
+        values_fill(x->sum, rank * x->cols);
+        values_fill(x->m, x->rows * x->cols);
         tensors[i] = (struct power_tensor){.p = (uintptr_t)x->p,
                                            .kept = (uintptr_t)x->kept,
                                            .own = (uintptr_t)x->own,
@@ -111,7 +111,7 @@ static void outputs_are_the_codecs(void **state)
     (void)state;
     for (unsigned i = 0; i < 4 * N_OF(shapes) * N_OF(ranks); i++) {
         uint32_t rank = ranks[i / 4 % N_OF(ranks)];
-        struct args_power a = args_of(make(i / 20, rank), rank);
+        struct args_power a = args_of(tensors_make(i / 20, rank), rank);
 
         a.scale = i % 3 ? 1.0 / 3 : 1;
         for (unsigned k = 0; k < TENSORS; k++)
@@ -137,7 +137,7 @@ static void rests_are_the_codecs(void **state)
     (void)state;
     for (unsigned i = 0; i < N_OF(shapes) * N_OF(ranks); i++) {
         uint32_t rank = ranks[i % N_OF(ranks)];
-        struct args_power a = args_of(make(i / 5, rank), rank);
+        struct args_power a = args_of(tensors_make(i / 5, rank), rank);
 
         for (unsigned k = 0; k < TENSORS; k++) {
             struct matrix *x = &all[k];
@@ -167,7 +167,7 @@ static void copies_are_the_codecs(void **state)
         uint32_t n = shapes[i / 40].rows * shapes[i / 40].cols, n_chunks = 0;
         uint8_t *in = x->in + i / 8 % 5 * dtype_size(t);
 
-        (void)make(i / 40, 1);
+        (void)tensors_make(i / 40, 1);
         for (uint32_t e = 0; e < n; e++) {
             float f = random_float() * 100;
             double d = (double)f * 1.0000001;
@@ -198,7 +198,7 @@ static void copies_are_the_codecs(void **state)
 
 /* --- orthonormal vectors ------------------------------------------------------- */
 
-static double dot(const float *a, const float *b, uint32_t n)
+static double vectors_dot(const float *a, const float *b, uint32_t n)
 {
     double s = 0;
 
@@ -212,7 +212,7 @@ static void are_orthonormal(const float *v, uint32_t n, uint32_t rank)
 {
     for (uint32_t i = 0; i < rank; i++)
         for (uint32_t j = 0; j <= i; j++) {
-            double d = dot(v + i * n, v + j * n, n);
+            double d = vectors_dot(v + i * n, v + j * n, n);
             if (i == j && d != 0)
                 assert_true(fabs(d - 1) < 1e-5);
             else if (i != j)
@@ -236,7 +236,7 @@ static void vectors_are_made_orthonormal(void **state)
         uint32_t rank = ranks[i % N_OF(ranks)];
         struct args_power a;
 
-        (void)make(i / 5, rank);
+        (void)tensors_make(i / 5, rank);
         a = args_of(TENSORS, rank);
         a.which = POWER_P;
         struct matrix *x = &all[0];
@@ -260,7 +260,7 @@ static void what_is_not_finite_makes_all_nan(void **state)
     struct args_power a;
 
     (void)state;
-    (void)make(7, 4);
+    (void)tensors_make(7, 4);
     a = args_of(TENSORS, 4);
     a.which = POWER_P;
     all[0].p[2 * all[0].rows + 5] = INFINITY;
@@ -268,7 +268,7 @@ static void what_is_not_finite_makes_all_nan(void **state)
     for (uint32_t i = 0; i < 4 * all[0].rows; i++)
         assert_true(isnan(all[0].p[i]));
     are_orthonormal(all[1].p, all[1].rows, 4);
-    assert_true(dot(all[1].p, all[1].p, all[1].rows) > 0.9);
+    assert_true(vectors_dot(all[1].p, all[1].p, all[1].rows) > 0.9);
 }
 
 static void lost_directions_are_drawn_anew(void **state)
@@ -279,7 +279,7 @@ static void lost_directions_are_drawn_anew(void **state)
     (void)state;
     for (unsigned i = 0; i < N_OF(shapes); i++) {
         struct matrix *x = &all[0];
-        (void)make(i, 4);
+        (void)tensors_make(i, 4);
         a = args_of(TENSORS, 4);
         a.which = POWER_KEPT;
         memset(x->kept, 0, x->cols * sizeof(float));

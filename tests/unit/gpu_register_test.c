@@ -30,14 +30,16 @@ enum { COUNT = 1000, BYTES = COUNT * sizeof(float) };
 
 static atomic_bool is_over; /* what the seat hears meanwhile */
 
-static int hears(void *arg, struct err *err)
+static int seat_interrupted(void *arg, struct err *err)
 {
     (void)arg;
     return atomic_load(&is_over) ? err_set(err, -EPIPE, "lost rank 7") : 0;
 }
 
-static int
-begin(struct member_world *w, struct backend *meeting, uint32_t me, struct err *err)
+static int member_begin(struct member_world *w,
+                        struct backend *meeting,
+                        uint32_t me,
+                        struct err *err)
 {
     const struct device_config config = {.rank = me,
                                          .size = the_case->n,
@@ -47,7 +49,7 @@ begin(struct member_world *w, struct backend *meeting, uint32_t me, struct err *
                                          .init_timeout_ns = 20 * NS_PER_S,
                                          .pool_bytes = 1u << 20};
     const struct backend_env env = {
-        .rank = me, .size = the_case->n, .interrupted = hears};
+        .rank = me, .size = the_case->n, .interrupted = seat_interrupted};
     int rc = row->open(&config, (int)me, &w->d, err);
 
     if (!rc)
@@ -57,7 +59,7 @@ begin(struct member_world *w, struct backend *meeting, uint32_t me, struct err *
     return rc;
 }
 
-static int end(struct member_world *w, int rc, char *said)
+static int member_end(struct member_world *w, int rc, char *said)
 {
     if (rc)
         row->abort(w->d);
@@ -70,7 +72,7 @@ static int end(struct member_world *w, int rc, char *said)
     do {                                                                               \
         if (!(what)) {                                                                 \
             (void)SAYS("rank %u, line %d: %s: %s", me, __LINE__, #what, err.text);     \
-            return end(&w, 1, said);                                                   \
+            return member_end(&w, 1, said);                                            \
         }                                                                              \
     } while (0)
 
@@ -94,13 +96,14 @@ static size_t n_known(const struct backend *b)
 
 /* --- bodies --- */
 
-static int registers(struct backend *meeting, uint32_t me, struct party *p, char *said)
+static int
+member_registers(struct backend *meeting, uint32_t me, struct party *p, char *said)
 {
     struct member_world w = {NULL};
     struct err err = ERR_INIT;
 
     (void)p;
-    ENDS(begin(&w, meeting, me, &err) == 0);
+    ENDS(member_begin(&w, meeting, me, &err) == 0);
     ENDS(row->buffer_register(w.gpu, w.v, BYTES, &err) == 0);
     ENDS(n_known(w.gpu) == (the_case->n > 1));
     ENDS(sum_now(&w, &err) == 0);
@@ -110,7 +113,7 @@ static int registers(struct backend *meeting, uint32_t me, struct party *p, char
     /* one that is left goes with the communicator */
     ENDS(row->buffer_register(w.gpu, w.v, BYTES, &err) == 0);
     ENDS(sum_now(&w, &err) == 0);
-    return end(&w, 0, said);
+    return member_end(&w, 0, said);
 }
 
 /* The device is well after it: the seats let all forget it. */
@@ -121,14 +124,14 @@ fails_on_one(struct backend *meeting, uint32_t me, struct party *p, char *said)
     struct err err = ERR_INIT;
 
     (void)p;
-    ENDS(begin(&w, meeting, me, &err) == 0);
+    ENDS(member_begin(&w, meeting, me, &err) == 0);
     int rc = row->buffer_register(w.gpu, w.v, BYTES, &err);
     ENDS(rc == (me == 1 ? -EIO : 0));
     ENDS(me != 1 || strstr(err.text, "ncclCommRegister: "));
     if (me != 1)
         row->buffer_forget(w.gpu, w.v);
     ENDS(sum_now(&w, &err) == 0);
-    return end(&w, 0, said);
+    return member_end(&w, 0, said);
 }
 
 static int is_older(struct backend *meeting, uint32_t me, struct party *p, char *said)
@@ -137,13 +140,13 @@ static int is_older(struct backend *meeting, uint32_t me, struct party *p, char 
     struct err err = ERR_INIT;
 
     (void)p;
-    ENDS(begin(&w, meeting, me, &err) == 0);
+    ENDS(member_begin(&w, meeting, me, &err) == 0);
     ENDS(row->buffer_register(w.gpu, w.v, BYTES, &err) == -ENOTSUP);
     ENDS(
         !strcmp(err.text, "NCCL 2.18.4 has no ncclCommRegister, which came with 2.19"));
     row->buffer_forget(w.gpu, w.v); /* nothing */
     ENDS(sum_now(&w, &err) == 0);
-    return end(&w, 0, said);
+    return member_end(&w, 0, said);
 }
 
 /* The launcher of rank 0 sits behind a batch that does not come back. */
@@ -153,7 +156,7 @@ static int is_stuck(struct backend *meeting, uint32_t me, struct party *p, char 
     struct err err = ERR_INIT;
     uint64_t ticket;
 
-    ENDS(begin(&w, meeting, me, &err) == 0);
+    ENDS(member_begin(&w, meeting, me, &err) == 0);
     ENDS(post_sum(w.gpu, w.v, COUNT, &ticket, &err) == 0);
     meet_all(p, 1);
     atomic_store(&is_over, true);
@@ -167,16 +170,17 @@ static int is_stuck(struct backend *meeting, uint32_t me, struct party *p, char 
     return 0;
 }
 
-static int mixes(struct backend *meeting, uint32_t me, struct party *p, char *said)
+static int
+member_mixes(struct backend *meeting, uint32_t me, struct party *p, char *said)
 {
     struct member_world w = {NULL};
     struct err err = ERR_INIT;
 
     (void)p;
-    ENDS(begin(&w, meeting, me, &err) == 0);
+    ENDS(member_begin(&w, meeting, me, &err) == 0);
     ENDS(me == 1 || row->buffer_register(w.gpu, w.v, BYTES, &err) == 0);
     (void)sum_now(&w, &err);
-    return end(&w, 0, said);
+    return member_end(&w, 0, said);
 }
 
 /* --- the fusion buffer --- */
@@ -199,7 +203,8 @@ post_two(struct backend *b, float *v, size_t n, uint64_t *ret_ticket, struct err
 }
 
 /* Rank 0's kernel in the small buffer waits for rank 1 while its large one is made. */
-static int outgrows(struct backend *meeting, uint32_t me, struct party *p, char *said)
+static int
+member_outgrows(struct backend *meeting, uint32_t me, struct party *p, char *said)
 {
     enum { LARGE = 700000 };
     struct member_world w = {NULL};
@@ -207,7 +212,7 @@ static int outgrows(struct backend *meeting, uint32_t me, struct party *p, char 
     float *v, *large;
     uint64_t ticket;
 
-    ENDS(begin(&w, meeting, me, &err) == 0);
+    ENDS(member_begin(&w, meeting, me, &err) == 0);
     ENDS((v = floats_new(w.d, 2 * COUNT, 1, &err)));
     ENDS((large = floats_new(w.d, 2 * LARGE, 1, &err)));
     if (me == 1)
@@ -222,7 +227,7 @@ static int outgrows(struct backend *meeting, uint32_t me, struct party *p, char 
     ENDS(n_known(w.gpu) == 1); /* the small one */
     ENDS(floats_are(w.d, v, 2 * COUNT, 2, &err));
     ENDS(floats_are(w.d, large, 2 * LARGE, 2, &err));
-    return end(&w, 0, said);
+    return member_end(&w, 0, said);
 }
 
 /* --- tests --- */
@@ -230,8 +235,8 @@ static int outgrows(struct backend *meeting, uint32_t me, struct party *p, char 
 static void a_buffer_is_known_until_it_is_forgotten(void **state)
 {
     (void)state;
-    run_case(&(struct gpu_case){.n = 3, .row_body = registers});
-    run_case(&(struct gpu_case){.n = 1, .row_body = registers});
+    run_case(&(struct gpu_case){.n = 3, .row_body = member_registers});
+    run_case(&(struct gpu_case){.n = 1, .row_body = member_registers});
 }
 
 /* The user's wish: success, and no handle. */
@@ -239,8 +244,9 @@ static void nothing_is_registered_where_nccl_must_not(void **state)
 {
     (void)state;
     (void)setenv("NCCL_LOCAL_REGISTER", "0", 1);
-    run_case(&(struct gpu_case){.n = 2, .row_body = registers});
-    run_case(&(struct gpu_case){.n = 2, .registers = true, .row_body = registers});
+    run_case(&(struct gpu_case){.n = 2, .row_body = member_registers});
+    run_case(
+        &(struct gpu_case){.n = 2, .registers = true, .row_body = member_registers});
     (void)unsetenv("NCCL_LOCAL_REGISTER");
 }
 
@@ -267,7 +273,8 @@ static void the_seat_hears_while_it_waits(void **state)
 static void an_outgrown_fusion_buffer_is_known_to_the_end(void **state)
 {
     (void)state;
-    run_case(&(struct gpu_case){.n = 2, .registers = true, .row_body = outgrows});
+    run_case(
+        &(struct gpu_case){.n = 2, .registers = true, .row_body = member_outgrows});
 }
 
 /* What the fake proves in all other tests: NCCL must not find it on some alone. */
@@ -278,7 +285,7 @@ static void the_fake_ends_a_test_of_mixed_memory(void **state)
 
     (void)state;
     if (pid == 0) {
-        the_case = &(struct gpu_case){.n = 2, .row_body = mixes};
+        the_case = &(struct gpu_case){.n = 2, .row_body = member_mixes};
         (void)alarm(60);
         (void)fclose(stderr); /* its sentence is as it should be */
         _exit(case_main());

@@ -45,7 +45,7 @@ static void all_that_is_there_is_told(void **state)
     assert_int_equal(in_child(tells_all), 0);
 }
 
-static int mig(void)
+static int child_has_mig(void)
 {
     (void)setenv("HVD_FAKE_MIG", "1", 1);
     gpu_report(&none, "ptx_70", &r);
@@ -58,7 +58,7 @@ static void instances_are_told_apart(void **state)
 {
     (void)state;
     fake_begin();
-    assert_int_equal(in_child(mig), 0);
+    assert_int_equal(in_child(child_has_mig), 0);
 }
 
 static int without_nvml(void)
@@ -106,7 +106,7 @@ static int no_gpus(void)
     return strcmp(r.cuda, "12.4");
 }
 
-static int masked(void)
+static int child_is_masked(void)
 {
     (void)setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
     return problem_is("ptx_70",
@@ -151,7 +151,7 @@ static void the_first_problem_is_told(void **state)
     assert_int_equal(in_child(no_kernels), 0);
     assert_int_equal(in_child(no_nccl), 0);
     assert_int_equal(in_child(no_gpus), 0);
-    assert_int_equal(in_child(masked), 0);
+    assert_int_equal(in_child(child_is_masked), 0);
     assert_int_equal(in_child(old_driver), 0);
     assert_int_equal(in_child(old_gpu), 0);
 }

@@ -90,7 +90,7 @@ static int wait_once(void *arg, struct err *err)
 static const struct cuda_api api = {.copy_up = copy_up};
 static int wait_result;
 
-static int start(void **state)
+static int tables_start(void **state)
 {
     struct tables *t = malloc(sizeof(*t));
     n_copies = n_taken = n_given = n_busy = n_waits = 0;
@@ -101,7 +101,7 @@ static int start(void **state)
     return 0;
 }
 
-static int end(void **state)
+static int tables_end(void **state)
 {
     tables_release(*state);
     bool is_even = n_taken == n_given;
@@ -110,7 +110,8 @@ static int end(void **state)
 }
 
 /* The table of content `what` on s; checks that it is on the device. */
-static cu_ptr take(struct tables *t, uint64_t what, uint32_t n, cu_stream s)
+static cu_ptr
+table_take_checked(struct tables *t, uint64_t what, uint32_t n, cu_stream s)
 {
     struct chunk *v = malloc(n * sizeof(*v));
     struct err err = ERR_INIT;
@@ -126,9 +127,9 @@ static cu_ptr take(struct tables *t, uint64_t what, uint32_t n, cu_stream s)
 static void same_content_uploads_once(void **state)
 {
     struct tables *t = *state;
-    cu_ptr at = take(t, 1, 100, first);
+    cu_ptr at = table_take_checked(t, 1, 100, first);
     for (int i = 0; i < 50; i++)
-        assert_true(take(t, 1, 100, first) == at);
+        assert_true(table_take_checked(t, 1, 100, first) == at);
     assert_int_equal(n_copies, 1);
     assert_int_equal(t->n_hits, 50);
     assert_int_equal(t->n_uploads, 1);
@@ -154,31 +155,32 @@ static void changed_pointer_count_or_stream_uploads(void **state)
 static void last_32_are_kept_and_the_oldest_goes(void **state)
 {
     for (uint64_t i = 0; i < TABLES_KEPT; i++)
-        take(*state, i, 70, first);
-    take(*state, 0, 70, first); /* used again: 1 is the oldest now */
-    take(*state, 99, 70, first);
+        table_take_checked(*state, i, 70, first);
+    table_take_checked(*state, 0, 70, first); /* used again: 1 is the oldest now */
+    table_take_checked(*state, 99, 70, first);
     assert_int_equal(n_copies, TABLES_KEPT + 1);
     assert_int_equal(n_given, 0); /* uploaded over the oldest one's memory */
-    take(*state, 0, 70, first);
+    table_take_checked(*state, 0, 70, first);
     assert_int_equal(n_copies, TABLES_KEPT + 1);
-    take(*state, 1, 70, first);
+    table_take_checked(*state, 1, 70, first);
     assert_int_equal(n_copies, TABLES_KEPT + 2);
 }
 
 static void table_stays_while_31_others_are_taken(void **state)
 {
-    cu_ptr at = take(*state, 1, 5, first);
+    cu_ptr at = table_take_checked(*state, 1, 5, first);
     struct chunk before[5];
     memcpy(before, (void *)(uintptr_t)at, sizeof(before));
     for (uint64_t i = 0; i < TABLES_KEPT - 1; i++)
-        take(*state, 100 + i, 5 + (uint32_t)i * 40, i % 2 ? first : second);
+        table_take_checked(*state, 100 + i, 5 + (uint32_t)i * 40,
+                           i % 2 ? first : second);
     assert_memory_equal((void *)(uintptr_t)at, before, sizeof(before));
 }
 
 static void large_table_goes_in_pieces(void **state)
 {
     n_busy = 2;
-    take(*state, 3, 200000, first); /* 4.8 MB */
+    table_take_checked(*state, 3, 200000, first); /* 4.8 MB */
     assert_int_equal(n_copies, 3);
     assert_int_equal(n_waits, 2);
     assert_true(most_pinned <= PINNED_BYTES / 2);
@@ -212,15 +214,18 @@ static void failure_leaves_no_half_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(same_content_uploads_once, start, end),
-        cmocka_unit_test_setup_teardown(changed_pointer_count_or_stream_uploads, start,
-                                        end),
-        cmocka_unit_test_setup_teardown(last_32_are_kept_and_the_oldest_goes, start,
-                                        end),
-        cmocka_unit_test_setup_teardown(table_stays_while_31_others_are_taken, start,
-                                        end),
-        cmocka_unit_test_setup_teardown(large_table_goes_in_pieces, start, end),
-        cmocka_unit_test_setup_teardown(failure_leaves_no_half_table, start, end),
+        cmocka_unit_test_setup_teardown(same_content_uploads_once, tables_start,
+                                        tables_end),
+        cmocka_unit_test_setup_teardown(changed_pointer_count_or_stream_uploads,
+                                        tables_start, tables_end),
+        cmocka_unit_test_setup_teardown(last_32_are_kept_and_the_oldest_goes,
+                                        tables_start, tables_end),
+        cmocka_unit_test_setup_teardown(table_stays_while_31_others_are_taken,
+                                        tables_start, tables_end),
+        cmocka_unit_test_setup_teardown(large_table_goes_in_pieces, tables_start,
+                                        tables_end),
+        cmocka_unit_test_setup_teardown(failure_leaves_no_half_table, tables_start,
+                                        tables_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

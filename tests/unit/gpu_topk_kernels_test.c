@@ -34,25 +34,25 @@ enum filling { NORMAL, TIES, ZEROS, NOT_FINITE, TINY, ALL_EQUAL, FILLINGS };
 
 static uint64_t random_state = 7;
 
-static uint32_t random32(void)
+static uint32_t random_u32(void)
 {
     random_state = random_state * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(random_state >> 33);
 }
 
-static double number(enum filling f)
+static double random_number(enum filling f)
 {
-    double u = (double)random32() / 2147483648.0, v = exp(12 * u - 10);
+    double u = (double)random_u32() / 2147483648.0, v = exp(12 * u - 10);
 
-    if (random32() % 2)
+    if (random_u32() % 2)
         v = -v;
     switch (f) {
     case TIES:
-        return (double)(random32() % 3) - 1;
+        return (double)(random_u32() % 3) - 1;
     case ZEROS:
-        return random32() % 50 ? (random32() % 2 ? 0.0 : -0.0) : v;
+        return random_u32() % 50 ? (random_u32() % 2 ? 0.0 : -0.0) : v;
     case NOT_FINITE:
-        return random32() % 7 ? v : random32() % 2 ? NAN : INFINITY;
+        return random_u32() % 7 ? v : random_u32() % 2 ? NAN : INFINITY;
     case TINY:
         return v * 1e-41;
     case ALL_EQUAL:
@@ -64,7 +64,7 @@ static double number(enum filling f)
     return v;
 }
 
-static void put(enum dtype t, uint8_t *p, uint64_t i, double v)
+static void value_put(enum dtype t, uint8_t *p, uint64_t i, double v)
 {
     float f = (float)v;
     uint16_t h = t == DT_F16 ? f16_of_f32(f) : bf16_of_f32(f);
@@ -101,49 +101,50 @@ struct asked {
     uint32_t chunk; /* 0: TOPK_CHUNK */
 };
 
-static uint8_t *input(const struct asked *q, unsigned i)
+static uint8_t *input_at(const struct asked *q, unsigned i)
 {
     return in + (i * (MAX_N + 8) + q->shift) * dtype_size(q->t);
 }
 
-static float *copy(unsigned i)
+static float *copy_at(unsigned i)
 {
     return w + i * (MAX_N / 4 * 4 + 4);
 }
 
 /* Chunks of all tensors; their number. */
-static uint32_t cut(const struct asked *q)
+static uint32_t chunks_cut(const struct asked *q)
 {
     const uint32_t each = q->chunk ? q->chunk : TOPK_CHUNK;
     uint32_t n = 0;
 
     for (unsigned i = 0; i < TENSORS; i++) {
         tensors[i] = (struct topk_tensor){
-            .w = (uintptr_t)copy(i),
+            .w = (uintptr_t)copy_at(i),
             .wire = i * (uint64_t)(WIRE - 4),
             .k = q->k[i],
             .first = n,
             .n_chunks = (q->n[i] + each - 1) / each,
             .width = q->width ? q->width : topk_index_bytes(q->n[i])};
         for (uint32_t at = 0; at < q->n[i]; at += each, n++)
-            chunks[n] =
-                (struct chunk){.src = (uintptr_t)(input(q, i) + at * dtype_size(q->t)),
-                               .dst = (uintptr_t)(copy(i) + at),
-                               .n = q->n[i] - at < each ? q->n[i] - at : each,
-                               .tensor = i};
+            chunks[n] = (struct chunk){
+                .src = (uintptr_t)(input_at(q, i) + at * dtype_size(q->t)),
+                .dst = (uintptr_t)(copy_at(i) + at),
+                .n = q->n[i] - at < each ? q->n[i] - at : each,
+                .tensor = i};
     }
     return n;
 }
 
-static void run(enum kernel_id k, struct args_topk *a, uint32_t n, unsigned blocks)
+static void
+kernel_run(enum kernel_id k, struct args_topk *a, uint32_t n, unsigned blocks)
 {
     a->n = n;
-    cpu_kernel_run(&cpu_kernels[k], a, blocks, random32());
+    cpu_kernel_run(&cpu_kernels[k], a, blocks, random_u32());
 }
 
-static void encode(const struct asked *q, uint8_t *to)
+static void kernels_encode(const struct asked *q, uint8_t *to)
 {
-    const uint32_t n = cut(q);
+    const uint32_t n = chunks_cut(q);
     struct args_topk a = {.chunks = (uintptr_t)chunks,
                           .tensors = (uintptr_t)tensors,
                           .cells = (uintptr_t)cells,
@@ -155,39 +156,40 @@ static void encode(const struct asked *q, uint8_t *to)
     unsigned type = q->t == DT_F32 ? 0 : q->t == DT_F64 ? 1 : q->t == DT_F16 ? 2 : 3;
 
     memset(cells, 0, sizeof(cells));
-    run(KERNEL_topk_feed_f32 + type, &a, n, q->blocks);
+    kernel_run(KERNEL_topk_feed_f32 + type, &a, n, q->blocks);
     for (a.digit = 0;; a.digit++) {
-        run(KERNEL_topk_digit, &a, TENSORS, q->blocks);
+        kernel_run(KERNEL_topk_digit, &a, TENSORS, q->blocks);
         if (a.digit == 2)
             break;
         a.digit++;
-        run(KERNEL_topk_count, &a, n, q->blocks);
+        kernel_run(KERNEL_topk_count, &a, n, q->blocks);
         a.digit--;
     }
-    run(KERNEL_topk_mark, &a, n, q->blocks);
-    run(KERNEL_topk_place, &a, TENSORS, q->blocks);
-    run(KERNEL_topk_pick, &a, n, q->blocks);
+    kernel_run(KERNEL_topk_mark, &a, n, q->blocks);
+    kernel_run(KERNEL_topk_place, &a, TENSORS, q->blocks);
+    kernel_run(KERNEL_topk_pick, &a, n, q->blocks);
 }
 
-static void fill(const struct asked *q, enum filling f)
+static void inputs_fill(const struct asked *q, enum filling f)
 {
     for (unsigned i = 0; i < TENSORS; i++)
         for (uint32_t e = 0; e < q->n[i]; e++) {
-            put(q->t, input(q, i), e, number(f));
-            copy(i)[e] = f == ALL_EQUAL || f == TIES ? 0 : (float)number(NORMAL) * 0.1f;
+            value_put(q->t, input_at(q, i), e, random_number(f));
+            copy_at(i)[e] =
+                f == ALL_EQUAL || f == TIES ? 0 : (float)random_number(NORMAL) * 0.1f;
         }
 }
 
 /* want and want_w: by the codec. */
-static void reference(const struct asked *q, unsigned i)
+static void reference_encode(const struct asked *q, unsigned i)
 {
     const struct codec_kernels *k = codec_kernels_of(false);
 
-    memcpy(want_w, copy(i), q->n[i] * sizeof(float));
+    memcpy(want_w, copy_at(i), q->n[i] * sizeof(float));
     if (q->adds)
-        cast_add(k, want_w, input(q, i), q->t, q->n[i], q->scale);
+        cast_add(k, want_w, input_at(q, i), q->t, q->n[i], q->scale);
     else
-        cast_load(k, want_w, input(q, i), q->t, q->n[i], q->scale);
+        cast_load(k, want_w, input_at(q, i), q->t, q->n[i], q->scale);
     assert_true(topk_room_bytes(q->n[i], q->k[i]) <= sizeof(want));
     topk_encode(k, want, want_w, q->n[i], q->k[i]);
 }
@@ -207,21 +209,21 @@ static bool is_wanted(const uint8_t *got, uint64_t k, uint32_t width)
     return is;
 }
 
-static void matches(const struct asked *q, enum filling f)
+static void check_matches(const struct asked *q, enum filling f)
 {
     static float before[ROOM];
 
-    fill(q, f);
+    inputs_fill(q, f);
     memset(wire, 0x5a, sizeof(wire));
     memcpy(before, w, sizeof(w));
-    encode(q, wire);
+    kernels_encode(q, wire);
     for (unsigned i = 0; i < TENSORS; i++) {
         static float after[MAX_N];
         uint64_t bytes = topk_wire_bytes(q->n[i], q->k[i]);
 
-        memcpy(after, copy(i), q->n[i] * sizeof(float));
-        memcpy(copy(i), before + (copy(i) - w), q->n[i] * sizeof(float));
-        reference(q, i);
+        memcpy(after, copy_at(i), q->n[i] * sizeof(float));
+        memcpy(copy_at(i), before + (copy_at(i) - w), q->n[i] * sizeof(float));
+        reference_encode(q, i);
         if (memcmp(after, want_w, q->n[i] * sizeof(float)) != 0
             || !is_wanted(wire + tensors[i].wire, q->k[i], topk_index_bytes(q->n[i])))
             fail_msg("%s, filling %d: tensor %u, %llu of %u, shift %u, %u blocks",
@@ -252,7 +254,7 @@ static void messages_are_the_codecs(void **state)
             q.n[e] = sizes[(i / 24 * 3 + e) % N_OF(sizes)];
             q.k[e] = some_k(q.n[e], i + e);
         }
-        matches(&q, (enum filling)(i / 4 % FILLINGS));
+        check_matches(&q, (enum filling)(i / 4 % FILLINGS));
     }
 }
 
@@ -266,8 +268,8 @@ static void many_chunks_are_placed(void **state)
                       .k = {2500, 9, 8}};
 
     (void)state;
-    matches(&q, NORMAL);
-    matches(&q, TIES);
+    check_matches(&q, NORMAL);
+    check_matches(&q, TIES);
 }
 
 static void
@@ -297,13 +299,13 @@ static void long_indexes_are_the_short_ones(void **state)
     uint32_t index[K];
 
     (void)state;
-    fill(&q, NORMAL);
+    inputs_fill(&q, NORMAL);
     memcpy(kept, w, sizeof(w));
-    encode(&q, narrow);
+    kernels_encode(&q, narrow);
     add_up(narrow, 0, 2, sums[0], N);
     memcpy(w, kept, sizeof(w));
     q.width = 8;
-    encode(&q, wire + 4); /* not aligned to 8 */
+    kernels_encode(&q, wire + 4); /* not aligned to 8 */
     add_up(wire + 4, 0, 2, sums[1], N);
     memcpy(wide, wire + 4, sizeof(wide));
     memcpy(index, narrow, sizeof(index));
@@ -325,8 +327,8 @@ static void many_members_are_added_in_order(void **state)
     for (unsigned m = 0; m < MANY; m++) {
         struct asked q = {.t = DT_F32, .scale = 1, .blocks = 2, .n = {N}, .k = {K}};
 
-        fill(&q, NORMAL);
-        encode(&q, wire);
+        inputs_fill(&q, NORMAL);
+        kernels_encode(&q, wire);
         memcpy(all + m * sizeof(all) / MANY, wire, sizeof(all) / MANY);
     }
     add_up(all, sizeof(all) / MANY, MANY, sum, N);
@@ -382,10 +384,10 @@ static void sums_are_the_codecs(void **state)
                                   .members = MEMBERS};
         uint8_t *to = out + (i / 4 % 5) * dtype_size(t);
 
-        (void)cut(&q);
+        (void)chunks_cut(&q);
         for (unsigned m = 0; m < MEMBERS; m++) {
-            fill(&q, m == 1 ? NOT_FINITE : TIES);
-            topk_encode(k, want, (float *)(void *)input(&q, 0), n, q.k[0]);
+            inputs_fill(&q, m == 1 ? NOT_FINITE : TIES);
+            topk_encode(k, want, (float *)(void *)input_at(&q, 0), n, q.k[0]);
             memcpy(messages + m * bytes, want, bytes);
         }
         for (uint32_t at = 0; at < n; at += TOPK_CHUNK, a.n++)
@@ -416,12 +418,12 @@ static void zeros_are_the_codecs(void **state)
 
         q.n[1] = sizes[i];
         q.k[1] = k;
-        (void)cut(&q);
+        (void)chunks_cut(&q);
         for (at = 0; at < k; at += 3000)
             chunks[n++] = (struct chunk){
                 .src = at, .n = (uint32_t)(k - at < 3000 ? k - at : 3000), .tensor = 1};
         memset(wire, 0x5a, sizeof(wire));
-        run(KERNEL_topk_zeros, &a, n, 2);
+        kernel_run(KERNEL_topk_zeros, &a, n, 2);
         topk_zeros(want, sizes[i], k);
         assert_memory_equal(wire + tensors[1].wire, want, k * 8);
         assert_int_equal(wire[tensors[1].wire + k * 8], 0x5a);

@@ -24,7 +24,7 @@ static void *nvml_symbol(const char *name)
     return p; /* it stays */
 }
 
-static void hear(int xid)
+static void xid_inject(int xid)
 {
     void (*set_xid)(int);
 
@@ -33,7 +33,7 @@ static void hear(int xid)
 }
 
 /* How many calls are in NVML. */
-static int hang(int on)
+static int nvml_hang(int on)
 {
     int (*set_hang)(int);
 
@@ -72,7 +72,7 @@ static void break_after(const int *xids, char *ret, size_t size_bytes)
     struct device *g = open_heard();
 
     for (bool is_fatal = false; *xids; xids++) {
-        hear(*xids);
+        xid_inject(*xids);
         assert_true(xids_query(g->xids, LONG_NS));
         is_fatal |= *xids == 79;
         assert_int_equal(xids_are_fatal(g->xids), is_fatal);
@@ -90,11 +90,11 @@ static void a_gpu_that_is_lost_has_fallen_off_the_bus(void **state)
     struct device *g = open_heard();
 
     (void)state;
-    hear(-1);
+    xid_inject(-1);
     assert_true(xids_query(g->xids, LONG_NS));
     assert_true(xids_are_fatal(g->xids));
     gpu_broken(g, "NCCL failed");
-    hear(0);
+    xid_inject(0);
     assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
     assert_ptr_equal(strstr(err.text, "XID 79 (GPU has fallen off the bus)"), err.text);
     close_heard(g);
@@ -103,7 +103,7 @@ static void a_gpu_that_is_lost_has_fallen_off_the_bus(void **state)
 static void do_one_batch(struct device *g)
 {
     struct gate gate = {0};
-    struct device_event *done = push(g, (struct step){.gate = &gate}, NULL);
+    struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
     const unsigned n_woken = seen.n_woken;
 
     gate.is_open = 1;
@@ -120,8 +120,8 @@ static void a_device_lives_beside_an_nvml_that_hangs(void **state)
     struct device *g = open_heard();
 
     (void)state;
-    struct device_event *done = push(g, (struct step){.gate = &gate}, NULL);
-    WAIT_UNTIL(hang(1) == 1);
+    struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
+    WAIT_UNTIL(nvml_hang(1) == 1);
     const unsigned n_looked = seen.n_looked;
     WAIT_UNTIL(seen.n_looked > n_looked + 1); /* for NCCL's errors */
     gate.is_open = 1;
@@ -131,13 +131,13 @@ static void a_device_lives_beside_an_nvml_that_hangs(void **state)
     do_one_batch(g);
     assert_int_equal(gpu_close(g), 0);
     g = open_one();
-    WAIT_UNTIL(hang(1) == 2);
+    WAIT_UNTIL(nvml_hang(1) == 2);
     do_one_batch(g);
     gpu_broken(g, "NCCL failed");
     assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
     assert_string_equal(err.text, "NCCL failed");
     assert_int_equal(gpu_close(g), 0);
-    WAIT_UNTIL(hang(0) == 0);
+    WAIT_UNTIL(nvml_hang(0) == 0);
     WAIT_UNTIL(n_sets() == 0); /* both threads have ended what they were in */
 }
 
@@ -156,11 +156,11 @@ static void an_xid_is_told_though_nvml_hangs_now(void **state)
     struct device *g = open_heard();
 
     (void)state;
-    hear(31);
+    xid_inject(31);
     assert_true(xids_query(g->xids, LONG_NS));
-    (void)hang(1);
+    (void)nvml_hang(1);
     gpu_broken(g, "NCCL failed");
-    (void)hang(0);
+    (void)nvml_hang(0);
     assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
     assert_memory_equal(err.text, "XID 31 (", 8);
     close_heard(g);
@@ -235,11 +235,11 @@ static void a_gpu_off_the_bus_ends_the_device_by_itself(void **state)
 
     (void)state;
     struct device *g = open_heard();
-    struct device_event *done = push(g, (struct step){.gate = &gate}, NULL);
-    hear(31);
+    struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
+    xid_inject(31);
     usleep(250000);
     assert_int_equal(gpu_check(g, &err), 0); /* one to be survived */
-    hear(79);
+    xid_inject(79);
     WAIT_UNTIL(gpu_check(g, &err) == -ECONNABORTED);
     assert_memory_equal(err.text, "XID 79 (", 8);
     assert_non_null(strstr(err.text, "; work on the GPU cannot end"));

@@ -10,7 +10,7 @@
 
 enum { N = 6000, STEPS = 20 / FEWER, TENSORS = 6 };
 
-static float value(int rank, int step, int i)
+static float value_of(int rank, int step, int i)
 {
     return sinf((float)(rank * 7919 + step * 31 + i)) * 3.0f;
 }
@@ -32,13 +32,13 @@ void *dlopen(const char *name, int flags)
     return has_no_blas ? NULL : real(name, flags);
 }
 
-static int submit(int device,
-                  const char *name,
-                  const char *codec,
-                  float *v,
-                  int op,
-                  int set,
-                  hvd_handle *h)
+static int tensor_submit(int device,
+                         const char *name,
+                         const char *codec,
+                         float *v,
+                         int op,
+                         int set,
+                         hvd_handle *h)
 {
     const int64_t shape[] = {60, N / 60};
     struct hvd_tensor t = tensor1(name, HVD_FLOAT32, v, v, shape);
@@ -73,11 +73,11 @@ static void beside_body(int rank, int size)
             (void)snprintf(name[0], sizeof(name[0]), "host%d", k);
             (void)snprintf(name[1], sizeof(name[1]), "gpu%d", k);
             for (int i = 0; i < N; i++)
-                host[k][i] = gpu[k][i] = value(rank, step * TENSORS + k, i);
-            CHECK_OK(submit(HVD_DEVICE_HOST, name[0], the_codec, host[k], the_op, 0,
-                            &h[2 * k]));
-            CHECK_OK(
-                submit(rank, name[1], the_codec, gpu[k], the_op, 0, &h[2 * k + 1]));
+                host[k][i] = gpu[k][i] = value_of(rank, step * TENSORS + k, i);
+            CHECK_OK(tensor_submit(HVD_DEVICE_HOST, name[0], the_codec, host[k], the_op,
+                                   0, &h[2 * k]));
+            CHECK_OK(tensor_submit(rank, name[1], the_codec, gpu[k], the_op, 0,
+                                   &h[2 * k + 1]));
         }
         for (int k = 0; k < 2 * TENSORS; k++)
             CHECK_OK(finish(h[k]));
@@ -97,7 +97,7 @@ static void beside_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void run(int size, rank_fn fn)
+static void case_run(int size, rank_fn fn)
 {
     if (!has_kernels())
         return;
@@ -109,19 +109,19 @@ static void results_are_the_host_s(void **state)
 {
     (void)state;
     the_codec = "int8";
-    run(2, beside_body);
-    run(3, beside_body);
+    case_run(2, beside_body);
+    case_run(3, beside_body);
     the_codec = "topk:ratio=0.05";
-    run(2, beside_body);
+    case_run(2, beside_body);
     the_codec = "powersgd:rank=2"; /* both stop at float32's end */
     the_slack = 1e-3;
-    run(3, beside_body);
+    case_run(3, beside_body);
     the_codec = "fp16";
     the_slack = 0.02;
-    run(3, beside_body);
+    case_run(3, beside_body);
     the_codec = "bf16";
     the_slack = 0.1;
-    run(2, beside_body);
+    case_run(2, beside_body);
     the_slack = 0;
 }
 
@@ -135,14 +135,14 @@ static void same_body(int rank, int size)
     (void)size;
     CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < N; i++)
-        v[i] = value(rank, 1, i);
-    CHECK_OK(submit(rank, "x", the_codec, v, the_op, 0, &h));
+        v[i] = value_of(rank, 1, i);
+    CHECK_OK(tensor_submit(rank, "x", the_codec, v, the_op, 0, &h));
     CHECK_OK(finish(h));
     memcpy(least, v, N * sizeof(*v));
     memcpy(most, v, N * sizeof(*v));
-    CHECK_OK(submit(rank, "least", "none", least, HVD_MIN, 0, &h));
+    CHECK_OK(tensor_submit(rank, "least", "none", least, HVD_MIN, 0, &h));
     CHECK_OK(finish(h));
-    CHECK_OK(submit(rank, "most", "none", most, HVD_MAX, 0, &h));
+    CHECK_OK(tensor_submit(rank, "most", "none", most, HVD_MAX, 0, &h));
     CHECK_OK(finish(h));
     for (int i = 0; i < N; i++)
         CHECK(least[i] == most[i], "%d: %.9g to %.9g", i, (double)least[i],
@@ -157,14 +157,14 @@ static void halves_of_adasum_are_the_host_s(void **state)
     the_op = HVD_ADASUM;
     the_codec = "fp16";
     the_slack = 0.02;
-    run(2, beside_body);
-    run(3, beside_body);
-    run(3, same_body);
-    run(4, same_body);
+    case_run(2, beside_body);
+    case_run(3, beside_body);
+    case_run(3, same_body);
+    case_run(4, same_body);
     the_codec = "bf16";
     the_slack = 0.15;
-    run(4, beside_body);
-    run(3, same_body);
+    case_run(4, beside_body);
+    case_run(3, same_body);
     the_op = HVD_AVERAGE;
     the_slack = 0;
 }
@@ -174,7 +174,7 @@ static void the_default_counts_for_gpus_too(void **state)
     (void)state;
     the_codec = NULL;
     (void)setenv("HVD_COMPRESSION", "int8:block=256", 1);
-    run(3, beside_body);
+    case_run(3, beside_body);
     (void)unsetenv("HVD_COMPRESSION");
 }
 
@@ -191,7 +191,7 @@ static void joins_body(int rank, int size)
     for (int step = 0; step < 3 + rank; step++) {
         for (int i = 0; i < N; i++)
             v[i] = (float)(rank + 1);
-        CHECK_OK(submit(rank, "x", "int8", v, HVD_SUM, 0, &h));
+        CHECK_OK(tensor_submit(rank, "x", "int8", v, HVD_SUM, 0, &h));
         CHECK_OK(finish(h));
         float want = 0; /* of those who have not joined yet */
         for (int r = 0; r < size; r++)
@@ -216,12 +216,12 @@ static void sets_body(int rank, int size)
         CHECK_OK(hvd_process_set_add(ranks, 2, &id));
         for (int step = 0; step < 2 && rank < 2; step++) {
             for (int i = 0; i < N; i++)
-                v[i] = value(rank, 0, i);
-            CHECK_OK(submit(rank, "x", "int8", v, HVD_SUM, id, &h));
+                v[i] = value_of(rank, 0, i);
+            CHECK_OK(tensor_submit(rank, "x", "int8", v, HVD_SUM, id, &h));
             CHECK_OK(finish(h));
             /* no residual of the set before: the first step is the first one's */
-            const double e =
-                fabs((double)v[7] - (double)value(0, 0, 7) - (double)value(1, 0, 7));
+            const double e = fabs((double)v[7] - (double)value_of(0, 0, 7)
+                                  - (double)value_of(1, 0, 7));
             CHECK(e < 0.06, "step %d of set %d: off by %g", step, id, e);
         }
         CHECK_OK(barrier_now("before"));
@@ -233,14 +233,14 @@ static void sets_body(int rank, int size)
 static void who_has_joined_gives_zeros(void **state)
 {
     (void)state;
-    run(2, joins_body);
-    run(3, joins_body);
+    case_run(2, joins_body);
+    case_run(3, joins_body);
 }
 
 static void sets_come_and_go(void **state)
 {
     (void)state;
-    run(3, sets_body);
+    case_run(3, sets_body);
 }
 
 /* --- what is refused --- */
@@ -252,7 +252,7 @@ static void refuse_body(int rank, int size)
 
     has_no_blas = rank == 1;
     CHECK_OK(hvd_init(NULL));
-    CHECK_OK(submit(rank, "a", "powersgd", v, HVD_SUM, 0, &h));
+    CHECK_OK(tensor_submit(rank, "a", "powersgd", v, HVD_SUM, 0, &h));
     CHECK(finish(h) == HVD_INVALID_ARGUMENT, "%d", hvd_poll(h));
     CHECK(!strcmp(shared->r[rank].text,
                   "tensor \"a\": compression powersgd of GPU tensors: rank 1 (host "
@@ -260,13 +260,15 @@ static void refuse_body(int rank, int size)
                   "found)"),
           "%s", shared->r[rank].text);
     v[0] = 1;
-    CHECK_OK(submit(rank, "a", "none", v, HVD_SUM, 0, &h)); /* the world goes on */
+    CHECK_OK(
+        tensor_submit(rank, "a", "none", v, HVD_SUM, 0, &h)); /* the world goes on */
     CHECK_OK(finish(h));
     CHECK(v[0] == (float)size, "%g", (double)v[0]);
-    CHECK_OK(submit(rank, "b", "int8", v, HVD_SUM, 0, &h)); /* and other codecs do */
+    CHECK_OK(
+        tensor_submit(rank, "b", "int8", v, HVD_SUM, 0, &h)); /* and other codecs do */
     CHECK_OK(finish(h));
     has_no_blas = false; /* it has been installed */
-    CHECK_OK(submit(rank, "c", "powersgd", v, HVD_SUM, 0, &h));
+    CHECK_OK(tensor_submit(rank, "c", "powersgd", v, HVD_SUM, 0, &h));
     CHECK_OK(finish(h));
     CHECK_OK(hvd_shutdown());
 }
@@ -274,7 +276,7 @@ static void refuse_body(int rank, int size)
 static void what_cannot_be_done_fails_the_tensor_alone(void **state)
 {
     (void)state;
-    run(2, refuse_body);
+    case_run(2, refuse_body);
 }
 
 /* What HVD_NANCHECK has found in it is not told of the batch that comes next. */
@@ -290,7 +292,7 @@ static void refuse_nan_body(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     memset(w, 0, N * sizeof(*w));
     v[5] = NAN;
-    CHECK_OK(submit(rank, "a", "powersgd", v, HVD_SUM, 0, &h));
+    CHECK_OK(tensor_submit(rank, "a", "powersgd", v, HVD_SUM, 0, &h));
     CHECK(finish(h) == HVD_INVALID_ARGUMENT, "%d", hvd_poll(h));
     t.device = rank;
     ((int32_t *)(void *)w)[5] = 1;
@@ -303,7 +305,7 @@ static void refuse_nan_body(int rank, int size)
 static void a_refused_tensor_s_nan_is_nobody_s(void **state)
 {
     (void)state;
-    run(2, refuse_nan_body);
+    case_run(2, refuse_nan_body);
 }
 
 static void little_body(int rank, int size)
@@ -313,7 +315,7 @@ static void little_body(int rank, int size)
 
     (void)size;
     CHECK_OK(hvd_init(NULL));
-    CHECK_OK(submit(rank, "a", "int8", v, HVD_SUM, 0, &h));
+    CHECK_OK(tensor_submit(rank, "a", "int8", v, HVD_SUM, 0, &h));
     CHECK(finish(h) == HVD_ABORTED, "%d", hvd_poll(h));
     CHECK(strstr(shared->r[rank].text,
                  "compression of \"a\": keeps 24000 bytes between "
@@ -327,7 +329,7 @@ static void too_little_memory_is_said(void **state)
 {
     (void)state;
     (void)setenv("HVD_COMPRESSION_MEMORY", "16384", 1);
-    run(2, little_body);
+    case_run(2, little_body);
     (void)unsetenv("HVD_COMPRESSION_MEMORY");
 }
 

@@ -74,7 +74,7 @@ static void is_reported(int rank, int size)
           "%s", text);
 }
 
-static void cannot(int rank, int size)
+static void rank_cannot(int rank, int size)
 {
     char text[4096];
 
@@ -92,7 +92,7 @@ static void the_report_tells_what_is_there(void **state)
         skip();
     use_nccl("22705");
     world_run(1, is_reported);
-    world_run(1, cannot);
+    world_run(1, rank_cannot);
 }
 
 /* --- NaN --- */

@@ -35,7 +35,7 @@ static void init_survivors(void)
 }
 
 /* The world is broken by the death of rank 2. */
-static void outlive(int rank)
+static void rank_outlives(int rank)
 {
     float *v = floats_on_gpu(rank, N), host[1] = {0};
     hvd_handle h;
@@ -54,7 +54,7 @@ static void outlive(int rank)
 
 /* A world of its own, where what the parent has kept is not touched: the GPU cannot be
  * used in it. */
-static void child(void)
+static void child_main(void)
 {
     static const int alone[] = {0};
     struct hvd_config c = {.size_bytes = sizeof(c), .ranks = alone, .n_ranks = 1};
@@ -73,7 +73,7 @@ static void have_child(void)
     pid_t pid = fork();
 
     if (pid == 0)
-        child();
+        child_main();
     CHECK(waitpid(pid, &status, 0) == pid && status == 0, "status 0x%x", status);
 }
 
@@ -86,7 +86,7 @@ static void worlds_body(int rank, int size)
         stage_set(rank, 1);
         (void)pause();
     }
-    outlive(rank);
+    rank_outlives(rank);
     if (the_case.has_child && rank == 0)
         have_child();
     if (the_case.has_between) {
@@ -102,7 +102,7 @@ static void worlds_body(int rank, int size)
 }
 
 /* Of the survivors' world. */
-static void expect(int rank, bool shrinks)
+static void check_calls(int rank, bool shrinks)
 {
     const int again = the_case.other_order ? 1 - rank : rank;
     char all[64];
@@ -125,7 +125,7 @@ static void run_worlds(void)
     world_end(&w, 2);
 }
 
-static void run(const char *version, bool shrinks, struct park_case c)
+static void case_run(const char *version, bool shrinks, struct park_case c)
 {
     if (!has_kernels())
         return;
@@ -136,40 +136,40 @@ static void run(const char *version, bool shrinks, struct park_case c)
     for (int i = 1; i < 5 && shrinks && !strstr(shared->r[0].text, "shrink"); i++)
         run_worlds();
     for (int r = 0; r < 2; r++)
-        expect(r, shrinks);
+        check_calls(r, shrinks);
 }
 
 static void survivors_shrink_their_communicator(void **state)
 {
     (void)state;
-    run("22809", true, (struct park_case){0});
-    run("23007", true, (struct park_case){.is_busy = true});
+    case_run("22809", true, (struct park_case){0});
+    case_run("23007", true, (struct park_case){.is_busy = true});
 }
 
 static void forked_children_leave_it_alone(void **state)
 {
     (void)state;
 #ifndef __SANITIZE_THREAD__ /* it cannot follow a child of a process with threads */
-    run("22809", true, (struct park_case){.has_child = true});
+    case_run("22809", true, (struct park_case){.has_child = true});
 #endif
 }
 
 static void in_another_order_it_is_a_fresh_one(void **state)
 {
     (void)state;
-    run("22809", false, (struct park_case){.other_order = true});
+    case_run("22809", false, (struct park_case){.other_order = true});
 }
 
 static void without_revoke_it_is_a_fresh_one(void **state)
 {
     (void)state;
-    run("22705", false, (struct park_case){.is_busy = true});
+    case_run("22705", false, (struct park_case){.is_busy = true});
 }
 
 static void an_orderly_end_forgets_it(void **state)
 {
     (void)state;
-    run("22809", false, (struct park_case){.has_between = true});
+    case_run("22809", false, (struct park_case){.has_between = true});
 }
 
 int main(void)

@@ -8,7 +8,8 @@
 
 enum { N = 4000 };
 
-static int take(int rank, const char *name, const float *p, int64_t n, int set)
+static int
+buffer_register(int rank, const char *name, const float *p, int64_t n, int set)
 {
     struct hvd_tensor t = tensor1(name, HVD_FLOAT32, p, NULL, &n);
     hvd_handle h;
@@ -20,7 +21,7 @@ static int take(int rank, const char *name, const float *p, int64_t n, int set)
 }
 
 /* Fifteen tensors side by side and one elsewhere, in any order. */
-static void sums(int rank, int size, float *in, float *other, const char *what)
+static void rank_sums(int rank, int size, float *in, float *other, const char *what)
 {
     enum { TENSORS = 16, EACH = 200 };
     hvd_handle h[TENSORS];
@@ -91,16 +92,16 @@ static void uses_buffers(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     v = floats_on_gpu(rank, N);
     w = floats_on_gpu(rank, N);
-    CHECK_OK(take(rank, "flat", v, N, 0));
-    sums(rank, size, v, w, "a");
-    sums(rank, size, v, w, "a"); /* by the cache, then by a plan */
-    sums(rank, size, v, w, "a");
+    CHECK_OK(buffer_register(rank, "flat", v, N, 0));
+    rank_sums(rank, size, v, w, "a");
+    rank_sums(rank, size, v, w, "a"); /* by the cache, then by a plan */
+    rank_sums(rank, size, v, w, "a");
     all_from_buffer(rank, size, v, w);
     CHECK_OK(hvd_deregister(v, 0));
-    sums(rank, size, v, w, "a");
-    CHECK_OK(take(rank, "flat", v, N, 0));
-    CHECK_OK(take(rank, "other", w, N, 0));
-    sums(rank, size, v, w, "a");
+    rank_sums(rank, size, v, w, "a");
+    CHECK_OK(buffer_register(rank, "flat", v, N, 0));
+    CHECK_OK(buffer_register(rank, "other", w, N, 0));
+    rank_sums(rank, size, v, w, "a");
     CHECK_OK(hvd_shutdown()); /* with both */
 }
 
@@ -122,7 +123,7 @@ static void is_counted(int rank, int size)
     t.device = rank;
     CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h[0]));
     CHECK_OK(finish(h[0]));
-    CHECK_OK(take(rank, "w", w, N, 0));
+    CHECK_OK(buffer_register(rank, "w", w, N, 0));
     CHECK_OK(sum_on_gpu(rank, "b", w, 10, 0, &h[0]));
     CHECK_OK(finish(h[0]));
     CHECK_OK(hvd_stats(&s));
@@ -168,8 +169,8 @@ static void one_cannot(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     v = floats_on_gpu(rank, N);
     w = floats_on_gpu(rank, N);
-    CHECK(take(rank, "flat", v, N, 0) == HVD_UNSUPPORTED, "ok");
-    sums(rank, size, v, w, "a"); /* as any other */
+    CHECK(buffer_register(rank, "flat", v, N, 0) == HVD_UNSUPPORTED, "ok");
+    rank_sums(rank, size, v, w, "a"); /* as any other */
     CHECK_OK(hvd_shutdown());
 }
 
@@ -249,12 +250,12 @@ static void of_sets(int rank, int size)
     CHECK_OK(hvd_process_set_add(ranks, 2, &id)); /* split off the world's */
     if (rank != 1) {
         w = floats_on_gpu(rank, N);
-        CHECK_OK(take(rank, "w", w, N, id));
+        CHECK_OK(buffer_register(rank, "w", w, N, id));
         CHECK_OK(sum_on_gpu(rank, "s", w, N, id, &h));
         CHECK_OK(finish(h));
         CHECK_OK(hvd_deregister(w, id));
         free_on_gpu(w);
-        CHECK_OK(take(rank, "s", v, N, id));
+        CHECK_OK(buffer_register(rank, "s", v, N, id));
         CHECK_OK(sum_on_gpu(rank, "s", v, N, id, &h));
         CHECK_OK(finish(h));
     }

@@ -13,7 +13,7 @@ struct sum {
 };
 
 /* Of ones: the sum tells how many took part. */
-static void begin(struct sum *s, int rank, const char *name, int set, int members)
+static void sum_begin(struct sum *s, int rank, const char *name, int set, int members)
 {
     s->v = floats_on_gpu(rank, N);
     s->members = members;
@@ -22,7 +22,7 @@ static void begin(struct sum *s, int rank, const char *name, int set, int member
     CHECK_OK(sum_on_gpu(rank, name, s->v, N, set, &s->h));
 }
 
-static void end(struct sum *s)
+static void sum_end(struct sum *s)
 {
     CHECK_OK(finish(s->h));
     for (int i = 0; i < N; i++)
@@ -30,7 +30,8 @@ static void end(struct sum *s)
 }
 
 /* Batches of the world and of a set, each rank in an order of its own. */
-static void both(int rank, int size, int set, int members, struct sum ret[2 * ROUNDS])
+static void
+sums_begin(int rank, int size, int set, int members, struct sum ret[2 * ROUNDS])
 {
     char name[32];
 
@@ -39,9 +40,9 @@ static void both(int rank, int size, int set, int members, struct sum ret[2 * RO
 
         (void)snprintf(name, sizeof(name), "%d.%d", set, k);
         if (k % 2 == 0)
-            begin(&ret[k], rank, name, 0, size);
+            sum_begin(&ret[k], rank, name, 0, size);
         else if (members)
-            begin(&ret[k], rank, name, set, members);
+            sum_begin(&ret[k], rank, name, set, members);
         else
             ret[k].v = NULL;
     }
@@ -51,7 +52,7 @@ static void all_end(struct sum v[2 * ROUNDS])
 {
     for (int i = 0; i < 2 * ROUNDS; i++)
         if (v[i].v)
-            end(&v[i]);
+            sum_end(&v[i]);
 }
 
 static void sets_body(int rank, int size)
@@ -63,29 +64,29 @@ static void sets_body(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(hvd_process_set_add(early, 2, &ids[0])); /* nothing to split it off */
     if (rank < 2) {
-        begin(&one, rank, "early", ids[0], 2);
-        end(&one);
+        sum_begin(&one, rank, "early", ids[0], 2);
+        sum_end(&one);
     }
-    begin(&one, rank, "first", 0, size);
-    end(&one);
-    both(rank, size, 0, size, world);
+    sum_begin(&one, rank, "first", 0, size);
+    sum_end(&one);
+    sums_begin(rank, size, 0, size, world);
     CHECK_OK(hvd_process_set_add(even, 2, &ids[1]));
-    both(rank, size, ids[1], rank % 2 == 0 ? 2 : 0, a);
+    sums_begin(rank, size, ids[1], rank % 2 == 0 ? 2 : 0, a);
     CHECK_OK(hvd_process_set_add(rest, 3, &ids[2]));
-    both(rank, size, ids[2], rank > 0 ? 3 : 0, b);
+    sums_begin(rank, size, ids[2], rank > 0 ? 3 : 0, b);
     all_end(world);
     all_end(b);
     all_end(a);
     for (int i = 2; i >= 0; i--)
         CHECK_OK(hvd_process_set_remove(ids[i]));
-    begin(&one, rank, "last", 0, size);
-    end(&one);
+    sum_begin(&one, rank, "last", 0, size);
+    sum_end(&one);
     CHECK_OK(hvd_shutdown());
     report_begun(rank);
 }
 
 /* What each rank did in this order. */
-static void expect(bool splits)
+static void check_calls(bool splits)
 {
     for (int r = 0; r < 4; r++) {
         char all[512];
@@ -108,7 +109,7 @@ static void expect(bool splits)
     }
 }
 
-static void run(const char *version, bool splits)
+static void case_run(const char *version, bool splits)
 {
     if (!has_kernels())
         return;
@@ -118,15 +119,16 @@ static void run(const char *version, bool splits)
     world_run(4, sets_body);
     (void)unsetenv("HVD_FAKE_DELAY_US");
     (void)unsetenv("HVD_FAKE_NCCL_DELAY_US");
-    expect(splits);
+    check_calls(splits);
 }
 
 static void sets_are_split_off_by_all_ranks(void **state)
 {
     (void)state;
-    run("22705", true);
-    run("22505", true); /* what is in progress is taken up in another way in each */
-    run("21805", true);
+    case_run("22705", true);
+    case_run("22505",
+             true); /* what is in progress is taken up in another way in each */
+    case_run("21805", true);
 }
 
 /* Ranks that are not asked split too, beside what they do. */
@@ -137,13 +139,13 @@ static void meet_body(int rank, int size)
     int id = 0;
 
     CHECK_OK(hvd_init(NULL));
-    begin(&one, rank, "first", 0, size);
-    end(&one);
-    both(rank, size, 0, 0, v);
+    sum_begin(&one, rank, "first", 0, size);
+    sum_end(&one);
+    sums_begin(rank, size, 0, 0, v);
     if (rank == 1 || rank == 2) {
         CHECK_OK(hvd_process_set_meet(pair, 2, &id));
-        begin(&one, rank, "pair", id, 2);
-        end(&one);
+        sum_begin(&one, rank, "pair", id, 2);
+        sum_end(&one);
     }
     all_end(v);
     CHECK_OK(barrier_now("all"));
@@ -170,8 +172,8 @@ static void sets_that_members_meet_for_are_split_off_too(void **state)
 static void without_split_members_open_them_lazily(void **state)
 {
     (void)state;
-    run("21706", false);
-    run("21003", false); /* blocks */
+    case_run("21706", false);
+    case_run("21003", false); /* blocks */
 }
 
 int main(void)

@@ -31,7 +31,7 @@ struct fill {
 };
 static unsigned slow_us = SLOW_US;
 
-static int fill(void *arg)
+static int input_fill(void *arg)
 {
     const struct fill *f = arg;
 
@@ -45,7 +45,7 @@ static void fill_later(float *to, size_t n, float first, float step)
 {
     struct fill f = {to, n, first, step, slow_us};
 
-    CHECK(enqueue(stream, fill, &f, sizeof(f)) == 0, "nothing can be enqueued");
+    CHECK(enqueue(stream, input_fill, &f, sizeof(f)) == 0, "nothing can be enqueued");
 }
 
 /* Any thread: as TensorFlow's allocator, which gives what a stream still uses. */
@@ -96,7 +96,7 @@ struct function {
     void (*invoker)(const void *storage);
 };
 
-static int manager(void *to, const void *from, int operation)
+static int function_manage(void *to, const void *from, int operation)
 {
     if (operation == 2)
         ((struct function *)to)->storage[0] =
@@ -104,7 +104,7 @@ static int manager(void *to, const void *from, int operation)
     return 0;
 }
 
-static void invoker(const void *storage)
+static void function_invoke(const void *storage)
 {
     (void)sem_post(((const struct function *)storage)->storage[0]);
 }
@@ -126,10 +126,10 @@ static bool blocks; /* operations do, as where the self-test failed */
     }
 
 /* What compute() begins; inputs are in r->c. */
-static void begin(struct run *r, const char *op, const char *name)
+static void run_begin(struct run *r, const char *op, const char *name)
 {
     struct TF_OpKernelConstruction made = {.name = name, .is_blocking = blocks};
-    struct function f = {{&r->done, NULL}, manager, invoker};
+    struct function f = {{&r->done, NULL}, function_manage, function_invoke};
 
     r->b = fake_find(op, r->c.is_on_gpu ? "GPU" : "CPU");
     CHECK(r->b, "no kernel of %s", op);
@@ -142,7 +142,7 @@ static void begin(struct run *r, const char *op, const char *name)
         (void)sem_post(&r->done);
 }
 
-static void end(struct run *r)
+static void run_end(struct run *r)
 {
     while (sem_wait(&r->done) != 0)
         ;
@@ -150,7 +150,8 @@ static void end(struct run *r)
 }
 
 /* The GPU has done its work when `done` runs: the host reads at once. */
-static void expect(const struct run *r, int output, int64_t n, float first, float step)
+static void
+run_expect(const struct run *r, int output, int64_t n, float first, float step)
 {
     const struct TF_Tensor *t = r->c.outputs[output];
     const float *v = t ? t->data : NULL;
@@ -180,50 +181,50 @@ static void add_input(struct run *r, int64_t n, float first, float step)
 
 /* --- the operations --- */
 
-static void reduce(int rank, int size)
+static void rank_reduces(int rank, int size)
 {
     struct run r = ON_GPU, g = ON_GPU;
     const int sum = size * (size + 1) / 2;
     const float all = (float)sum;
 
     add_input(&r, N, (float)(rank + 1), 1);
-    begin(&r, "HvdAllreduce", "a");
+    run_begin(&r, "HvdAllreduce", "a");
     add_input(&g, N, (float)(rank + 1), 0);
     add_input(&g, 1, (float)(rank + 1), 0);
     add_input(&g, 0, 0, 0);
-    begin(&g, "HvdGroupedAllreduce", "g");
-    end(&r);
-    expect(&r, 0, N, all, (float)size);
-    end(&g);
-    expect(&g, 0, N, all, 0);
-    expect(&g, 1, 1, all, 0);
+    run_begin(&g, "HvdGroupedAllreduce", "g");
+    run_end(&r);
+    run_expect(&r, 0, N, all, (float)size);
+    run_end(&g);
+    run_expect(&g, 0, N, all, 0);
+    run_expect(&g, 1, 1, all, 0);
     close_run(&r);
     close_run(&g);
 }
 
-static void move(int rank, int size)
+static void rank_moves(int rank, int size)
 {
     const int rows = size * (size - 1) / 2 + 2 * rank * size;
     struct run gather = ON_GPU, cast = ON_GPU, share = ON_GPU;
 
     add_input(&gather, rank == 0 ? 2 : 1, (float)(rank ? rank + 1 : 0), 1);
-    begin(&gather, "HvdAllgather", "ag");
+    run_begin(&gather, "HvdAllgather", "ag");
     add_input(&cast, N, (float)(10 + rank), 1);
-    begin(&cast, "HvdBroadcast", "b");
+    run_begin(&cast, "HvdBroadcast", "b");
     add_input(&share, size, (float)rank, 2);
-    begin(&share, "HvdReducescatter", "rs");
-    end(&gather);
-    expect(&gather, 0, size + 1, 0, 1);
-    end(&cast);
-    expect(&cast, 0, N, 10, 1);
-    end(&share);
-    expect(&share, 0, 1, (float)rows, 0);
+    run_begin(&share, "HvdReducescatter", "rs");
+    run_end(&gather);
+    run_expect(&gather, 0, size + 1, 0, 1);
+    run_end(&cast);
+    run_expect(&cast, 0, N, 10, 1);
+    run_end(&share);
+    run_expect(&share, 0, 1, (float)rows, 0);
     close_run(&gather);
     close_run(&cast);
     close_run(&share);
 }
 
-static void alltoall(int rank, int size)
+static void rank_alltoall(int rank, int size)
 {
     struct run r = ON_GPU;
     struct TF_Tensor *splits = fake_tensor(true, TF_INT32, size);
@@ -234,9 +235,9 @@ static void alltoall(int rank, int size)
         ((int32_t *)splits->data)[i] = 1;
     add_input(&r, size, (float)(100 * rank), 1);
     r.c.inputs[r.c.n_inputs++] = splits;
-    begin(&r, "HvdAlltoall", "aa");
-    end(&r);
-    expect(&r, 0, size, (float)rank, 100);
+    run_begin(&r, "HvdAlltoall", "aa");
+    run_end(&r);
+    run_expect(&r, 0, size, (float)rank, 100);
     CHECK(r.c.outputs[1]->is_host && r.c.outputs[1]->n == size, "received splits");
     received = r.c.outputs[1]->data;
     for (int i = 0; i < size; i++)
@@ -250,9 +251,9 @@ static void tf_body(int rank, int size)
     open_stream(rank);
     CHECK(hvd_tf_use_gpu() == 1, "%s", said);
     for (int i = 0; i < 3; i++) {
-        reduce(rank, size);
-        move(rank, size);
-        alltoall(rank, size);
+        rank_reduces(rank, size);
+        rank_moves(rank, size);
+        rank_alltoall(rank, size);
     }
     CHECK_OK(hvd_shutdown());
 }
@@ -272,21 +273,21 @@ static void empty_body(int rank, int size)
     open_stream(rank);
     CHECK(hvd_tf_use_gpu() == 1, "%s", said);
     add_input(&r, rank == 1 ? 0 : 1, (float)rank, 0);
-    begin(&r, "HvdAllgather", "e");
-    end(&r);
-    expect(&r, 0, size - 1, 0, 2);
+    run_begin(&r, "HvdAllgather", "e");
+    run_end(&r);
+    run_expect(&r, 0, size - 1, 0, 2);
     close_run(&r);
     add_input(&none, 0, 0, 0);
-    begin(&none, "HvdAllgather", "n");
-    end(&none);
-    expect(&none, 0, 0, 0, 0);
+    run_begin(&none, "HvdAllgather", "n");
+    run_end(&none);
+    run_expect(&none, 0, 0, 0, 0);
     close_run(&none);
     add_input(&share, 1, 1, 0); /* the first rank's */
-    begin(&share, "HvdReducescatter", "s");
-    end(&share);
-    expect(&share, 0, rank == 0 ? 1 : 0, (float)size, 0);
+    run_begin(&share, "HvdReducescatter", "s");
+    run_end(&share);
+    run_expect(&share, 0, rank == 0 ? 1 : 0, (float)size, 0);
     close_run(&share);
-    reduce(rank, size);
+    rank_reduces(rank, size);
     CHECK_OK(hvd_shutdown());
 }
 
@@ -301,7 +302,7 @@ static void mixed_body(int rank, int size)
     CHECK(hvd_tf_use_gpu() == 1, "%s", said);
     r.c.is_on_gpu = rank != 1;
     add_input(&r, N, 1, 0);
-    begin(&r, "HvdAllreduce", "m");
+    run_begin(&r, "HvdAllreduce", "m");
     while (sem_wait(&r.done) != 0)
         ;
     CHECK(strstr(r.c.failure, "Mismatched CPU/GPU device selection"), "%s",
@@ -324,7 +325,7 @@ static void none_body(int rank, int size)
     CHECK(hvd_tf_use_gpu() == (rank != 1), "%s", said);
     r.c.is_on_gpu = rank != 1;
     add_input(&r, N, 1, 0);
-    begin(&r, "HvdAllreduce", "none");
+    run_begin(&r, "HvdAllreduce", "none");
     while (sem_wait(&r.done) != 0)
         ;
     CHECK(strstr(r.c.failure, "(rank 1 has no GPU: no CUDA device is visible "
@@ -347,14 +348,14 @@ static void lost_body(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     open_stream(rank);
     CHECK(hvd_tf_use_gpu() == 1, "%s", said);
-    reduce(rank, size);
+    rank_reduces(rank, size);
     if (rank == size - 1)
         slow_us = 2000000;
     add_input(&r, N, 1, 0);
-    begin(&r, "HvdAllreduce", "l");
+    run_begin(&r, "HvdAllreduce", "l");
     slow_us = SLOW_US;
     add_input(&behind, N, 1, 0);
-    begin(&behind, "HvdAllgather", "m");
+    run_begin(&behind, "HvdAllgather", "m");
     if (rank == size - 1) {
         (void)usleep(300000);
         (void)kill(getpid(), SIGKILL);
@@ -370,7 +371,7 @@ static void lost_body(int rank, int size)
     (void)hvd_shutdown(); /* of a broken world */
 }
 
-static bool prepare(const char *cuda)
+static bool case_prepare(const char *cuda)
 {
     if (!has_kernels())
         return false;
@@ -379,9 +380,9 @@ static bool prepare(const char *cuda)
     return true;
 }
 
-static void run(const char *cuda, int size, rank_fn body)
+static void case_run(const char *cuda, int size, rank_fn body)
 {
-    if (!prepare(cuda))
+    if (!case_prepare(cuda))
         return;
     world_run(size, body);
     (void)unsetenv("HVD_FAKE_CUDA");
@@ -390,41 +391,41 @@ static void run(const char *cuda, int size, rank_fn body)
 static void all_streams_are_waited_for_by_one_event(void **state)
 {
     (void)state;
-    run("12050", 3, tf_body);
+    case_run("12050", 3, tf_body);
 }
 
 static void all_streams_are_waited_for_by_older_drivers(void **state)
 {
     (void)state;
-    run("12040", 3, tf_body);
+    case_run("12040", 3, tf_body);
     (void)setenv("HVD_GPU_READY", "sync", 1);
-    run("12050", 2, tf_body);
+    case_run("12050", 2, tf_body);
     (void)unsetenv("HVD_GPU_READY");
 }
 
 static void operations_may_block(void **state)
 {
     (void)state;
-    run("12050", 2, blocking_body);
-    run("12040", 2, blocking_body);
+    case_run("12050", 2, blocking_body);
+    case_run("12040", 2, blocking_body);
 }
 
 static void an_empty_tensor_may_be_the_first(void **state)
 {
     (void)state;
-    run("12050", 3, empty_body);
+    case_run("12050", 3, empty_body);
 }
 
 static void a_rank_that_computes_on_the_cpu_is_told(void **state)
 {
     (void)state;
-    run("12050", 2, mixed_body);
+    case_run("12050", 2, mixed_body);
 }
 
 static void a_rank_without_a_gpu_is_told_why(void **state)
 {
     (void)state;
-    run("12050", 3, none_body);
+    case_run("12050", 3, none_body);
 }
 
 static void a_lost_rank_is_told_while_the_gpu_waits_for_it(void **state)
@@ -432,7 +433,7 @@ static void a_lost_rank_is_told_while_the_gpu_waits_for_it(void **state)
     struct proc_world w;
 
     (void)state;
-    if (!prepare("12040"))
+    if (!case_prepare("12040"))
         return;
     world_start(&w, 3, lost_body);
     world_end(&w, 2);

@@ -139,7 +139,7 @@ struct member {
     } while (0)
 
 /* As the launcher does: polls until it is over. */
-static int over(nccl_comm c, int rc)
+static int comm_wait(nccl_comm c, int rc)
 {
     uint64_t end = clock_now_ns() + DEADLINE_S * NS_PER_S;
 
@@ -152,9 +152,9 @@ static int over(nccl_comm c, int rc)
 }
 
 /* A split or shrink, which says ncclSuccess also when it has only begun. */
-static int born(nccl_comm parent, int rc)
+static int comm_wait_birth(nccl_comm parent, int rc)
 {
-    return over(parent, rc == NCCL_OK ? NCCL_IN_PROGRESS : rc);
+    return comm_wait(parent, rc == NCCL_OK ? NCCL_IN_PROGRESS : rc);
 }
 
 static struct nccl_config config_of(bool blocks)
@@ -177,11 +177,11 @@ static struct nccl_config config_of(bool blocks)
     return c;
 }
 
-static int start(struct member *m)
+static int member_start(struct member *m)
 {
     struct nccl_config config = config_of(m->blocks);
 
-    return over(m->c, nccl.init_config(&m->c, m->n, m->id, m->rank, &config));
+    return comm_wait(m->c, nccl.init_config(&m->c, m->n, m->id, m->rank, &config));
 }
 
 static void *member_main(void *arg)
@@ -220,7 +220,7 @@ static void run_as(int n, bool blocks, void (*body)(struct member *m))
     (void)pthread_barrier_destroy(&meet);
 }
 
-static void run(int n, void (*body)(struct member *m))
+static void members_run(int n, void (*body)(struct member *m))
 {
     run_as(n, false, body);
 }
@@ -239,7 +239,7 @@ static void run_dies(int n, void (*body)(struct member *m), const char *words)
     if (pid == 0) {
         (void)dup2(fds[1], 2);
         (void)signal(SIGABRT, SIG_DFL);
-        run(n, body);
+        members_run(n, body);
         _exit(0);
     }
     (void)close(fds[1]);

@@ -60,7 +60,7 @@ struct gemm {
     float *c;
 };
 
-static int gemm(void *arg)
+static int fake_gemm(void *arg)
 {
     const struct gemm *g = arg;
 
@@ -128,5 +128,5 @@ int cublasSgemm_v2(cublas_handle h,
     hvd_fake_need_device("cublasSgemm_v2", a, 4);
     hvd_fake_need_device("cublasSgemm_v2", b, 4);
     hvd_fake_need_device("cublasSgemm_v2", c, 4);
-    return hvd_fake_enqueue(h->s, gemm, &g, sizeof(g)) ? 14 : 0;
+    return hvd_fake_enqueue(h->s, fake_gemm, &g, sizeof(g)) ? 14 : 0;
 }

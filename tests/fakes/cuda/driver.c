@@ -19,23 +19,23 @@ static __thread struct {
     int n, mode;
 } stack;
 
-static long number(const char *name, const char *instead, long dflt)
+static long setting_number(const char *name, const char *instead, long dflt)
 {
     const char *s = instead ? instead : getenv(name);
     return s && *s ? atol(s) : dflt;
 }
 
-static void see(void)
+static void fake_read_settings(void)
 {
     const char *list = getenv("CUDA_VISIBLE_DEVICES");
-    int n = (int)number("HVD_FAKE_GPUS", over.gpus, 1);
+    int n = (int)setting_number("HVD_FAKE_GPUS", over.gpus, 1);
 
-    fake.version = (int)number("HVD_FAKE_CUDA", over.cuda, 12040);
-    fake.is_mig = number("HVD_FAKE_MIG", NULL, 0) != 0;
-    fake.has_pools = number("HVD_FAKE_NOPOOL", over.nopool, 0) == 0;
-    fake.sm = (int)number("HVD_FAKE_SM", NULL, 90);
-    fake.old = (int)number("HVD_FAKE_OLD", NULL, -1);
-    fake.delay_us = (unsigned)number("HVD_FAKE_DELAY_US", NULL, 0);
+    fake.version = (int)setting_number("HVD_FAKE_CUDA", over.cuda, 12040);
+    fake.is_mig = setting_number("HVD_FAKE_MIG", NULL, 0) != 0;
+    fake.has_pools = setting_number("HVD_FAKE_NOPOOL", over.nopool, 0) == 0;
+    fake.sm = (int)setting_number("HVD_FAKE_SM", NULL, 90);
+    fake.old = (int)setting_number("HVD_FAKE_OLD", NULL, -1);
+    fake.delay_us = (unsigned)setting_number("HVD_FAKE_DELAY_US", NULL, 0);
     fake.n_gpus = 0;
     for (int i = 0; !list && i < n && i < 16; i++)
         fake.visible[fake.n_gpus++] = i;
@@ -56,7 +56,7 @@ void hvd_fake_setup(const char *cuda, const char *gpus, const char *nopool)
     over.gpus = gpus;
     over.nopool = nopool;
     fake.sticky = 0;
-    see();
+    fake_read_settings();
     pthread_mutex_unlock(&fake.lock);
 }
 
@@ -143,7 +143,7 @@ int cuInit(unsigned flags)
         return CU_NOT_INITIALIZED;
     pthread_mutex_lock(&fake.lock);
     if (!fake.is_init)
-        see();
+        fake_read_settings();
     fake.is_init = true;
     fake.pid = getpid();
     int n = fake.n_gpus;
@@ -157,13 +157,13 @@ int cuDriverGetVersion(int *ret)
     fake_n_calls++;
     pthread_mutex_lock(&fake.lock);
     if (!fake.is_init)
-        see();
+        fake_read_settings();
     *ret = fake.version;
     pthread_mutex_unlock(&fake.lock);
     return 0;
 }
 
-static int device(cu_device d)
+static int fake_check_device(cu_device d)
 {
     int rc = fake_call(false);
     return rc ? rc : d >= 0 && d < fake.n_gpus ? 0 : CU_INVALID_DEVICE;
@@ -182,7 +182,7 @@ int cuDeviceGetCount(int *ret)
 EXPORT int cuDeviceGet(cu_device *ret, int ordinal);
 int cuDeviceGet(cu_device *ret, int ordinal)
 {
-    int rc = device(ordinal);
+    int rc = fake_check_device(ordinal);
 
     if (rc == 0)
         *ret = ordinal;
@@ -192,7 +192,7 @@ int cuDeviceGet(cu_device *ret, int ordinal)
 EXPORT int cuDeviceGetName(char *ret, int size, cu_device d);
 int cuDeviceGetName(char *ret, int size, cu_device d)
 {
-    int rc = device(d);
+    int rc = fake_check_device(d);
 
     if (rc == 0)
         (void)snprintf(ret, (size_t)size, "NVIDIA Fake%s",
@@ -203,7 +203,7 @@ int cuDeviceGetName(char *ret, int size, cu_device d)
 EXPORT int cuDeviceGetAttribute(int *ret, int attr, cu_device d);
 int cuDeviceGetAttribute(int *ret, int attr, cu_device d)
 {
-    int rc = device(d), sm = d == fake.old ? 61 : fake.sm;
+    int rc = fake_check_device(d), sm = d == fake.old ? 61 : fake.sm;
 
     if (rc)
         return rc;
@@ -220,10 +220,10 @@ int cuDeviceGetAttribute(int *ret, int attr, cu_device d)
     return 0;
 }
 
-static int uuid(struct cu_uuid *ret, cu_device d, bool knows_mig)
+static int fake_device_uuid(struct cu_uuid *ret, cu_device d, bool knows_mig)
 {
     const char *host = getenv("HVD_FAKE_HOST");
-    int rc = device(d);
+    int rc = fake_check_device(d);
 
     if (rc)
         return rc;
@@ -237,19 +237,19 @@ static int uuid(struct cu_uuid *ret, cu_device d, bool knows_mig)
 EXPORT int cuDeviceGetUuid(struct cu_uuid *ret, cu_device d);
 int cuDeviceGetUuid(struct cu_uuid *ret, cu_device d)
 {
-    return uuid(ret, d, false);
+    return fake_device_uuid(ret, d, false);
 }
 
 EXPORT int cuDeviceGetUuid_v2(struct cu_uuid *ret, cu_device d);
 int cuDeviceGetUuid_v2(struct cu_uuid *ret, cu_device d)
 {
-    return uuid(ret, d, true);
+    return fake_device_uuid(ret, d, true);
 }
 
 EXPORT int cuDeviceTotalMem_v2(size_t *ret, cu_device d);
 int cuDeviceTotalMem_v2(size_t *ret, cu_device d)
 {
-    int rc = device(d);
+    int rc = fake_check_device(d);
 
     if (rc == 0)
         *ret = (size_t)8 << 30;
@@ -259,7 +259,7 @@ int cuDeviceTotalMem_v2(size_t *ret, cu_device d)
 EXPORT int cuDeviceGetPCIBusId(char *ret, int size, cu_device d);
 int cuDeviceGetPCIBusId(char *ret, int size, cu_device d)
 {
-    int rc = device(d);
+    int rc = fake_check_device(d);
 
     if (rc == 0)
         (void)snprintf(ret, (size_t)size, "0000:%02x:00.0", 0x10 + fake.visible[d]);
@@ -271,7 +271,7 @@ int cuDeviceGetPCIBusId(char *ret, int size, cu_device d)
 EXPORT int cuDevicePrimaryCtxRetain(cu_ctx *ret, cu_device d);
 int cuDevicePrimaryCtxRetain(cu_ctx *ret, cu_device d)
 {
-    int rc = device(d);
+    int rc = fake_check_device(d);
 
     if (rc)
         return rc;
@@ -289,7 +289,7 @@ int cuDevicePrimaryCtxRetain(cu_ctx *ret, cu_device d)
 EXPORT int cuDevicePrimaryCtxRelease_v2(cu_device d);
 int cuDevicePrimaryCtxRelease_v2(cu_device d)
 {
-    int rc = device(d);
+    int rc = fake_check_device(d);
 
     if (rc)
         return rc;
@@ -528,7 +528,7 @@ int cuEventRecord(cu_event e, cu_stream s)
     return rc;
 }
 
-static int nothing(void *arg)
+static int entry_do_nothing(void *arg)
 {
     (void)arg;
     return 0;
@@ -548,7 +548,7 @@ int cuCtxRecordEvent(cu_ctx c, cu_event e)
         for (cu_stream s = c->streams; s; s = s->next) {
             if (s == all || s->n_done >= s->n_queued)
                 continue;
-            struct entry *w = fake_entry(nothing, NULL, 0);
+            struct entry *w = fake_entry(entry_do_nothing, NULL, 0);
             w->wait_stream = s;
             w->number = s->n_queued;
             (void)fake_push(all, w);

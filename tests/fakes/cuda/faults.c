@@ -28,7 +28,7 @@ void hvd_fake_die(const char *fmt, ...)
     abort();
 }
 
-static bool find(const char *text, const char *key, char ret[64])
+static bool fault_find(const char *text, const char *key, char ret[64])
 {
     size_t n = strlen(key);
 
@@ -49,15 +49,15 @@ static bool find_all(const char *key, char ret[64])
     char text[512];
 
     if (set_text)
-        return find(set_text, key, ret);
-    if (find(getenv("HVD_FAKE_FAULTS"), key, ret))
+        return fault_find(set_text, key, ret);
+    if (fault_find(getenv("HVD_FAKE_FAULTS"), key, ret))
         return true;
     FILE *f = path ? fopen(path, "re") : NULL;
     if (!f)
         return false;
     text[fread(text, 1, sizeof(text) - 1, f)] = '\0';
     (void)fclose(f);
-    return find(text, key, ret);
+    return fault_find(text, key, ret);
 }
 
 bool hvd_fake_fault(const char *key, char ret[64])

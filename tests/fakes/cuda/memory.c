@@ -35,7 +35,7 @@ struct cu_pool_s {
     bool makes_no_wait; /* CU_POOL_MAKES_STREAMS_WAIT is 0 */
 };
 
-static int take(size_t bytes, bool is_pinned, void **ret)
+static int block_take(size_t bytes, bool is_pinned, void **ret)
 {
     size_t room = (bytes + 255) / 256 * 256, pages = (room + PAGE - 1) / PAGE * PAGE;
 
@@ -69,7 +69,7 @@ static int take(size_t bytes, bool is_pinned, void **ret)
     return 0;
 }
 
-static void give(const void *p, bool is_pinned)
+static void block_give(const void *p, bool is_pinned)
 {
     pthread_mutex_lock(&lock);
     struct block **at = &blocks;
@@ -89,7 +89,7 @@ static void give(const void *p, bool is_pinned)
     free(b);
 }
 
-static const struct block *holds(const void *p, size_t n, bool is_pinned)
+static const struct block *block_holding(const void *p, size_t n, bool is_pinned)
 {
     const uint8_t *at = p;
 
@@ -103,7 +103,7 @@ static const struct block *holds(const void *p, size_t n, bool is_pinned)
 bool fake_is_device(const void *p, size_t n, int *ret_ordinal)
 {
     pthread_mutex_lock(&lock);
-    const struct block *b = holds(p, n, false);
+    const struct block *b = block_holding(p, n, false);
     if (b && ret_ordinal)
         *ret_ordinal = b->device;
     pthread_mutex_unlock(&lock);
@@ -113,7 +113,7 @@ bool fake_is_device(const void *p, size_t n, int *ret_ordinal)
 bool fake_is_pinned(const void *p, size_t n)
 {
     pthread_mutex_lock(&lock);
-    const struct block *b = holds(p, n, true);
+    const struct block *b = block_holding(p, n, true);
     pthread_mutex_unlock(&lock);
     return b != NULL;
 }
@@ -147,7 +147,7 @@ int cuMemAlloc_v2(cu_ptr *ret, size_t bytes)
     int rc = fake_call(true);
 
     rc = rc ? rc : fake_unsafe();
-    rc = rc ? rc : take(bytes, false, &p);
+    rc = rc ? rc : block_take(bytes, false, &p);
     if (rc == 0)
         *ret = (cu_ptr)(uintptr_t)p;
     return rc;
@@ -164,7 +164,7 @@ int cuMemFree_v2(cu_ptr p)
     pthread_mutex_lock(&fake.lock);
     fake_wait_idle(fake_current()); /* as the driver: it synchronises */
     pthread_mutex_unlock(&fake.lock);
-    give(host_of(p), false);
+    block_give(host_of(p), false);
     return 0;
 }
 
@@ -177,7 +177,7 @@ static struct block *block_at(const void *p)
     return b;
 }
 
-static void allow(const void *p, bool is_born)
+static void block_allow_access(const void *p, bool is_born)
 {
     pthread_mutex_lock(&lock);
     struct block *b = block_at(p);
@@ -194,7 +194,7 @@ static int begin_entry(void *arg)
     void *p;
 
     memcpy(&p, arg, sizeof(p));
-    allow(p, true);
+    block_allow_access(p, true);
     return 0;
 }
 
@@ -225,14 +225,14 @@ int cuMemAllocAsync(cu_ptr *ret, size_t bytes, cu_stream s)
         hvd_fake_die("memory is taken on a stream that is being captured");
     p = take_again(bytes, s);
     if (!p) {
-        rc = take(bytes, false, &p);
+        rc = block_take(bytes, false, &p);
         if (rc)
             return rc;
-        allow(p, false);
+        block_allow_access(p, false);
         rc = hvd_fake_enqueue(s, begin_entry, &p, sizeof(p));
     }
     if (rc)
-        give(p, false);
+        block_give(p, false);
     else
         *ret = (cu_ptr)(uintptr_t)p;
     return rc;
@@ -298,7 +298,7 @@ static int free_entry(void *arg)
         b->given_in = NO_STREAM;
     pthread_mutex_unlock(&lock);
     if (is_it)
-        give(f.p, false);
+        block_give(f.p, false);
     return 0;
 }
 
@@ -383,7 +383,7 @@ int cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
 
     (void)flags;
     rc = rc ? rc : fake_unsafe();
-    return rc ? rc : take(bytes, true, ret);
+    return rc ? rc : block_take(bytes, true, ret);
 }
 
 EXPORT int cuMemFreeHost(void *p);
@@ -397,7 +397,7 @@ int cuMemFreeHost(void *p)
     pthread_mutex_lock(&fake.lock);
     fake_wait_idle(fake_current()); /* as the driver: it synchronises */
     pthread_mutex_unlock(&fake.lock);
-    give(p, true);
+    block_give(p, true);
     return 0;
 }
 
@@ -421,7 +421,7 @@ static int move_entry(void *arg)
     return 0;
 }
 
-static int move(struct move m, cu_stream s)
+static int move_enqueue(struct move m, cu_stream s)
 {
     return m.n == 0 ? fake_call(true) : hvd_fake_enqueue(s, move_entry, &m, sizeof(m));
 }
@@ -444,7 +444,7 @@ int cuMemcpyHtoDAsync_v2(cu_ptr dst, const void *src, size_t n, cu_stream s)
     if (fake_is_device(src, 1, NULL))
         hvd_fake_die("cuMemcpyHtoDAsync_v2: the source %p is device memory", src);
     if (n == 0 || fake_is_pinned(src, n))
-        return move(m, s);
+        return move_enqueue(m, s);
     uint8_t *copy = malloc(sizeof(m) + n); /* pageable: taken before it returns */
     if (!copy)
         return CU_OUT_OF_MEMORY;
@@ -463,7 +463,7 @@ int cuMemcpyDtoHAsync_v2(void *dst, cu_ptr src, size_t n, cu_stream s)
     hvd_fake_need_device("cuMemcpyDtoHAsync_v2, source", m.src, n);
     if (fake_is_device(dst, 1, NULL))
         hvd_fake_die("cuMemcpyDtoHAsync_v2: the destination %p is device memory", dst);
-    int rc = move(m, s);
+    int rc = move_enqueue(m, s);
     if (rc == 0 && n > 0 && !fake_is_pinned(dst, n) && !hvd_fake_is_capturing(s)) {
         pthread_mutex_lock(&fake.lock); /* pageable: synchronous */
         fake_wait_stream(fake_stream(s));
@@ -479,7 +479,7 @@ int cuMemcpyDtoDAsync_v2(cu_ptr dst, cu_ptr src, size_t n, cu_stream s)
 
     hvd_fake_need_device("cuMemcpyDtoDAsync_v2, source", m.src, n);
     hvd_fake_need_device("cuMemcpyDtoDAsync_v2, destination", m.dst, n);
-    return move(m, s);
+    return move_enqueue(m, s);
 }
 
 EXPORT int cuMemsetD8Async(cu_ptr dst, unsigned char v, size_t n, cu_stream s);
@@ -488,7 +488,7 @@ int cuMemsetD8Async(cu_ptr dst, unsigned char v, size_t n, cu_stream s)
     struct move m = {.dst = host_of(dst), .n = n, .value = v, .is_set = true};
 
     hvd_fake_need_device("cuMemsetD8Async", m.dst, n);
-    return move(m, s);
+    return move_enqueue(m, s);
 }
 
 EXPORT int cuPointerGetAttribute(void *ret, int attr, cu_ptr p);

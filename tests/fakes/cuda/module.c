@@ -31,7 +31,7 @@ struct fake_launch {
     _Alignas(16) uint8_t args[MAX_ARGS];
 };
 
-static struct cu_func_s *find(const char *name)
+static struct cu_func_s *func_find(const char *name)
 {
     for (size_t i = 0; i < n_funcs; i++)
         if (strcmp(funcs[i].name, name) == 0)
@@ -39,9 +39,9 @@ static struct cu_func_s *find(const char *name)
     return NULL;
 }
 
-static struct cu_func_s *add(const char *name, const struct cpu_kernel *k)
+static struct cu_func_s *func_add(const char *name, const struct cpu_kernel *k)
 {
-    struct cu_func_s *f = find(name);
+    struct cu_func_s *f = func_find(name);
 
     if ((!f && n_funcs == sizeof(funcs) / sizeof(funcs[0])) || k->args_bytes > MAX_ARGS)
         hvd_fake_die("too many kernels, or too large an argument: %s", name);
@@ -59,7 +59,8 @@ void hvd_fake_kernel(const char *name,
 
     (void)snprintf(full, sizeof(full), "hvd_%s", name);
     pthread_mutex_lock(&lock);
-    (void)add(full, &(struct cpu_kernel){.args_bytes = args_bytes, .block = block});
+    (void)func_add(full,
+                   &(struct cpu_kernel){.args_bytes = args_bytes, .block = block});
     pthread_mutex_unlock(&lock);
 }
 
@@ -100,10 +101,10 @@ int cuModuleGetFunction(cu_func *ret, cu_module m, const char *name)
     if (strncmp(name, "hvd_", 4) != 0)
         return CU_NOT_FOUND;
     pthread_mutex_lock(&lock);
-    struct cu_func_s *f = find(name);
+    struct cu_func_s *f = func_find(name);
     const struct cpu_kernel *k = f ? NULL : cpu_kernel_find(name);
     if (k)
-        f = add(name, k);
+        f = func_add(name, k);
     pthread_mutex_unlock(&lock);
     if (!f)
         return CU_NOT_FOUND;
@@ -111,7 +112,7 @@ int cuModuleGetFunction(cu_func *ret, cu_module m, const char *name)
     return 0;
 }
 
-static int run(void *arg)
+static int launch_run(void *arg)
 {
     struct fake_launch *l = arg;
     char value[64];
@@ -179,7 +180,7 @@ int cuLaunchKernel(cu_func f,
     l->blocks = gx;
     l->seed = seed++ * 0x9e3779b97f4a7c15ull >> 20;
     copy_args(l, params, extra);
-    int rc = hvd_fake_enqueue(s, run, l, sizeof(*l));
+    int rc = hvd_fake_enqueue(s, launch_run, l, sizeof(*l));
     free(l);
     return rc;
 }

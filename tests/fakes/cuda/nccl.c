@@ -35,7 +35,7 @@ int ncclGetUniqueId(struct nccl_id *ret)
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char begun[1 << 16]; /* under lock */
 
-__attribute__((format(printf, 1, 2))) static void note(const char *fmt, ...)
+__attribute__((format(printf, 1, 2))) static void begun_log(const char *fmt, ...)
 {
     va_list ap;
 
@@ -89,7 +89,7 @@ static int check_config(const struct nccl_config *c, bool *ret_blocks, bool *ret
 
 /* --- init --- */
 
-static int start(void *arg)
+static int comm_start(void *arg)
 {
     struct nccl_comm_s *c = arg;
     int rc = fake_net_join(c), code;
@@ -103,7 +103,7 @@ static int start(void *arg)
 }
 
 static int
-init(nccl_comm *ret, int n, struct nccl_id id, int rank, bool blocks, bool shares)
+comm_init(nccl_comm *ret, int n, struct nccl_id id, int rank, bool blocks, bool shares)
 {
     if (n < 1 || n > FAKE_MAX_MEMBERS || rank < 0 || rank >= n
         || !memchr(id.bytes, '\0', FAKE_NAME_BYTES))
@@ -115,13 +115,13 @@ init(nccl_comm *ret, int n, struct nccl_id id, int rank, bool blocks, bool share
         return code; /* as without a driver: at once, and there is no communicator */
     }
     struct nccl_comm_s *c = fake_comm_new(id.bytes, rank, n, NULL);
-    note("init %d/%d\n", rank, n);
+    begun_log("init %d/%d\n", rank, n);
     c->is_blocking = blocks;
     c->shares = shares;
     fake_job_check(c, "ncclCommInitRank");
     if (!blocks) /* whoever aborts may look from another thread */
         __atomic_store_n(ret, c, __ATOMIC_RELEASE);
-    int rc = fake_do(c, start, c, false);
+    int rc = fake_do(c, comm_start, c, false);
     if (blocks && rc == NCCL_OK)
         __atomic_store_n(ret, c, __ATOMIC_RELEASE);
     return rc;
@@ -129,7 +129,7 @@ init(nccl_comm *ret, int n, struct nccl_id id, int rank, bool blocks, bool share
 
 int ncclCommInitRank(nccl_comm *ret, int n, struct nccl_id id, int rank)
 {
-    return init(ret, n, id, rank, true, false);
+    return comm_init(ret, n, id, rank, true, false);
 }
 
 int ncclCommInitRankConfig(
@@ -145,7 +145,7 @@ int ncclCommInitRankConfig(
         return rc;
     if (env && *env)
         blocks = *env == '1';
-    return init(ret, n, id, rank, blocks, shares);
+    return comm_init(ret, n, id, rank, blocks, shares);
 }
 
 /* --- children --- */
@@ -179,7 +179,7 @@ static int finish_birth(struct birth *b, const char *what, int rank, int n)
     return NCCL_OK;
 }
 
-static int split(void *arg)
+static int birth_split(void *arg)
 {
     struct birth *b = arg;
     struct nccl_comm_s *p = b->parent;
@@ -213,7 +213,7 @@ static int split(void *arg)
     return rc;
 }
 
-static int shrink(void *arg)
+static int birth_shrink(void *arg)
 {
     struct birth *b = arg;
     struct nccl_comm_s *p = b->parent;
@@ -233,7 +233,7 @@ static int shrink(void *arg)
 }
 
 /* As NCCL: that it has only begun is lost on the way to the caller. */
-static int begin(nccl_comm parent, int (*birth)(void *arg), struct birth *b)
+static int birth_begin(nccl_comm parent, int (*birth)(void *arg), struct birth *b)
 {
     int rc = fake_do(parent, birth, b, false);
 
@@ -274,13 +274,13 @@ int ncclCommSplit(
     if (!rc && color < NCCL_NOCOLOR)
         rc = NCCL_ARGUMENT;
     if (!rc) {
-        note("split %d of %d/%d%s\n", color, c->rank, c->n,
-             c->shares || color == NCCL_NOCOLOR ? "" : ", alone");
+        begun_log("split %d of %d/%d%s\n", color, c->rank, c->n,
+                  c->shares || color == NCCL_NOCOLOR ? "" : ", alone");
         b = birth_new(c, ret);
         b->color = color;
         b->key = key;
         b->shares = shares;
-        rc = begin(c, split, b);
+        rc = birth_begin(c, birth_split, b);
     }
     fake_leave(c);
     return rc;
@@ -308,14 +308,14 @@ int ncclCommShrink(nccl_comm c,
             || (i && excluded[i] <= excluded[i - 1]))
             rc = NCCL_ARGUMENT;
     if (!rc) {
-        note("shrink %d/%d to %d\n", c->rank, c->n, c->n - n);
+        begun_log("shrink %d/%d to %d\n", c->rank, c->n, c->n - n);
         b = birth_new(c, ret);
         b->excluded = calloc((size_t)n, sizeof(int));
         if (!b->excluded)
             fake_die("out of memory");
         memcpy(b->excluded, excluded, (size_t)n * sizeof(int));
         b->n_excluded = n;
-        rc = begin(c, shrink, b);
+        rc = birth_begin(c, birth_shrink, b);
     }
     fake_leave(c);
     return rc;

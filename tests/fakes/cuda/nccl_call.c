@@ -29,7 +29,7 @@ static struct fake_kernel *of_graphs; /* under lock */
 
 /* --- the log --- */
 
-static void note(const struct fake_kernel *k)
+static void kernel_log(const struct fake_kernel *k)
 {
     char line[192], what[128];
 
@@ -122,7 +122,7 @@ static void mark_registered(const struct fake_kernel *k, struct fake_op *op)
     op->sign.is_registered = (uint32_t)in + 2 * (uint32_t)out;
 }
 
-static void mark(struct fake_kernel *k)
+static void kernel_mark(struct fake_kernel *k)
 {
     const struct fake_driver *d = fake_driver();
 
@@ -155,8 +155,8 @@ static int put_on_stream(void *arg)
         free(k);
         return NCCL_INTERNAL;
     }
-    mark(k);
-    note(k);
+    kernel_mark(k);
+    kernel_log(k);
     int rc = fake_driver()->launch(k->s, fake_run, &k, sizeof(k));
     if (rc == CU_OK)
         return NCCL_OK;
@@ -185,7 +185,7 @@ static struct fake_kernel *kernel_of(nccl_comm c)
     return k;
 }
 
-static int launch(nccl_comm c)
+static int comm_launch(nccl_comm c)
 {
     struct fake_kernel *k = kernel_of(c);
 
@@ -218,7 +218,7 @@ int ncclGroupEnd(void)
     if (--depth > 0)
         return NCCL_OK;
     for (size_t i = 0; i < n_calls; i++) {
-        int rc = calls[i].c ? launch(calls[i].c) : NCCL_OK;
+        int rc = calls[i].c ? comm_launch(calls[i].c) : NCCL_OK;
 
         if (ret == NCCL_OK || (ret == NCCL_IN_PROGRESS && rc != NCCL_OK))
             ret = rc;
@@ -229,7 +229,7 @@ int ncclGroupEnd(void)
     return ret;
 }
 
-static int add(const char *name, nccl_comm c, cu_stream s, struct fake_op op)
+static int group_add(const char *name, nccl_comm c, cu_stream s, struct fake_op op)
 {
     if (!fake_dtype_bytes(op.sign.dtype) || op.sign.op > NCCL_AVG
         || op.sign.root >= (uint32_t)c->n || op.peer < 0 || op.peer >= c->n) {
@@ -271,7 +271,8 @@ static struct fake_op op_of(enum fake_coll coll,
 int ncclAllReduce(
     const void *in, void *out, size_t n, int dtype, int op, nccl_comm c, cu_stream s)
 {
-    return add("ncclAllReduce", c, s, op_of(FAKE_ALL_REDUCE, in, out, n, dtype, op, 0));
+    return group_add("ncclAllReduce", c, s,
+                     op_of(FAKE_ALL_REDUCE, in, out, n, dtype, op, 0));
 }
 
 int ncclReduce(const void *in,
@@ -283,21 +284,22 @@ int ncclReduce(const void *in,
                nccl_comm c,
                cu_stream s)
 {
-    return add("ncclReduce", c, s, op_of(FAKE_REDUCE, in, out, n, dtype, op, root));
+    return group_add("ncclReduce", c, s,
+                     op_of(FAKE_REDUCE, in, out, n, dtype, op, root));
 }
 
 int ncclBroadcast(
     const void *in, void *out, size_t n, int dtype, int root, nccl_comm c, cu_stream s)
 {
-    return add("ncclBroadcast", c, s,
-               op_of(FAKE_BROADCAST, in, out, n, dtype, 0, root));
+    return group_add("ncclBroadcast", c, s,
+                     op_of(FAKE_BROADCAST, in, out, n, dtype, 0, root));
 }
 
 int ncclAllGather(
     const void *in, void *out, size_t n_in, int dtype, nccl_comm c, cu_stream s)
 {
-    return add("ncclAllGather", c, s,
-               op_of(FAKE_ALL_GATHER, in, out, n_in, dtype, 0, 0));
+    return group_add("ncclAllGather", c, s,
+                     op_of(FAKE_ALL_GATHER, in, out, n_in, dtype, 0, 0));
 }
 
 int ncclReduceScatter(const void *in,
@@ -308,8 +310,8 @@ int ncclReduceScatter(const void *in,
                       nccl_comm c,
                       cu_stream s)
 {
-    return add("ncclReduceScatter", c, s,
-               op_of(FAKE_REDUCE_SCATTER, in, out, n_out, dtype, op, 0));
+    return group_add("ncclReduceScatter", c, s,
+                     op_of(FAKE_REDUCE_SCATTER, in, out, n_out, dtype, op, 0));
 }
 
 int ncclSend(const void *in, size_t n, int dtype, int peer, nccl_comm c, cu_stream s)
@@ -317,7 +319,7 @@ int ncclSend(const void *in, size_t n, int dtype, int peer, nccl_comm c, cu_stre
     struct fake_op op = op_of(FAKE_SEND, in, NULL, n, dtype, 0, 0);
 
     op.peer = peer;
-    return add("ncclSend", c, s, op);
+    return group_add("ncclSend", c, s, op);
 }
 
 int ncclRecv(void *out, size_t n, int dtype, int peer, nccl_comm c, cu_stream s)
@@ -325,7 +327,7 @@ int ncclRecv(void *out, size_t n, int dtype, int peer, nccl_comm c, cu_stream s)
     struct fake_op op = op_of(FAKE_RECV, NULL, out, n, dtype, 0, 0);
 
     op.peer = peer;
-    return add("ncclRecv", c, s, op);
+    return group_add("ncclRecv", c, s, op);
 }
 
 /* --- buffers --- */

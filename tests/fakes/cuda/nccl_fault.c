@@ -33,7 +33,7 @@ void fake_die(const char *fmt, ...)
     abort();
 }
 
-static long number(const char *name, long otherwise)
+static long setting_number(const char *name, long otherwise)
 {
     const char *s = getenv(name);
 
@@ -42,17 +42,17 @@ static long number(const char *name, long otherwise)
 
 int fake_version(void)
 {
-    return (int)number("HVD_FAKE_NCCL", 22705);
+    return (int)setting_number("HVD_FAKE_NCCL", 22705);
 }
 
 uint64_t fake_delay_us(void)
 {
-    return (uint64_t)number("HVD_FAKE_NCCL_DELAY_US", 200);
+    return (uint64_t)setting_number("HVD_FAKE_NCCL_DELAY_US", 200);
 }
 
 uint64_t fake_hang_s(void)
 {
-    return (uint64_t)number("HVD_FAKE_HANG_S", 60);
+    return (uint64_t)setting_number("HVD_FAKE_HANG_S", 60);
 }
 
 uint64_t fake_now_us(void)
@@ -118,7 +118,7 @@ bool fake_fault_is(const char *word)
 
 /* --- the driver --- */
 
-static void *symbol(void *lib, const char *name)
+static void *driver_symbol(void *lib, const char *name)
 {
     return lib ? dlsym(lib, name) : NULL;
 }
@@ -127,15 +127,15 @@ static void load_driver(void)
 {
     void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 
-    *(void **)&driver.launch = symbol(lib, "hvd_fake_enqueue");
-    *(void **)&driver.is_capturing = symbol(lib, "hvd_fake_is_capturing");
-    *(void **)&driver.fault = symbol(lib, "hvd_fake_fault");
-    *(void **)&driver.need_device = symbol(lib, "hvd_fake_need_device");
-    *(void **)&driver.ctx_get = symbol(lib, "cuCtxGetCurrent");
-    *(void **)&driver.ctx_push = symbol(lib, "cuCtxPushCurrent_v2");
-    *(void **)&driver.ctx_pop = symbol(lib, "cuCtxPopCurrent_v2");
-    *(void **)&driver.mem_alloc = symbol(lib, "cuMemAlloc_v2");
-    *(void **)&driver.mem_free = symbol(lib, "cuMemFree_v2");
+    *(void **)&driver.launch = driver_symbol(lib, "hvd_fake_enqueue");
+    *(void **)&driver.is_capturing = driver_symbol(lib, "hvd_fake_is_capturing");
+    *(void **)&driver.fault = driver_symbol(lib, "hvd_fake_fault");
+    *(void **)&driver.need_device = driver_symbol(lib, "hvd_fake_need_device");
+    *(void **)&driver.ctx_get = driver_symbol(lib, "cuCtxGetCurrent");
+    *(void **)&driver.ctx_push = driver_symbol(lib, "cuCtxPushCurrent_v2");
+    *(void **)&driver.ctx_pop = driver_symbol(lib, "cuCtxPopCurrent_v2");
+    *(void **)&driver.mem_alloc = driver_symbol(lib, "cuMemAlloc_v2");
+    *(void **)&driver.mem_free = driver_symbol(lib, "cuMemFree_v2");
 }
 
 void fake_nccl_launch_by(fake_launch_fn launch)
@@ -143,7 +143,8 @@ void fake_nccl_launch_by(fake_launch_fn launch)
     atomic_store(&launch_by, launch);
 }
 
-static int launch(cu_stream s, int (*fn)(void *arg), const void *arg, size_t bytes)
+static int
+driver_launch(cu_stream s, int (*fn)(void *arg), const void *arg, size_t bytes)
 {
     fake_launch_fn f = atomic_load(&launch_by);
 
@@ -154,7 +155,7 @@ static int launch(cu_stream s, int (*fn)(void *arg), const void *arg, size_t byt
 
 const struct fake_driver *fake_driver(void)
 {
-    static const struct fake_driver none = {.launch = launch};
+    static const struct fake_driver none = {.launch = driver_launch};
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     if (atomic_load(&launch_by))

@@ -26,18 +26,18 @@ static _Atomic(struct fake_thread *) threads;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void gone(void *arg)
+static void thread_mark_gone(void *arg)
 {
     atomic_store(&((struct fake_thread *)arg)->is_gone, true);
 }
 
 static void make_key(void)
 {
-    if (pthread_key_create(&key, gone) != 0)
+    if (pthread_key_create(&key, thread_mark_gone) != 0)
         fake_die("no key");
 }
 
-static struct fake_thread *self(void)
+static struct fake_thread *thread_self(void)
 {
     if (!me) {
         (void)pthread_once(&once, make_key);
@@ -53,7 +53,7 @@ static struct fake_thread *self(void)
 
 void fake_job_begin(struct nccl_comm_s *c)
 {
-    c->job = self();
+    c->job = thread_self();
     began = c;
 }
 
@@ -86,7 +86,7 @@ void fake_job_asked(struct nccl_comm_s *c)
 {
     if (!c->job || fake_version() < NCCL_JOB_ASKED)
         return;
-    if (c->job != self())
+    if (c->job != thread_self())
         fake_die("ncclCommGetAsyncError while another thread has begun something: both "
                  "may free it");
     take_up(c);
@@ -99,7 +99,7 @@ void fake_job_abort(struct nccl_comm_s *c)
     pthread_mutex_lock(&c->lock);
     if (c->job && v < NCCL_JOB_FREE && atomic_load(&c->job->is_gone))
         fake_die("ncclCommAbort after the end of the thread that has begun a group");
-    if (c->job && v < NCCL_JOB_LINKED && c->job != self() && c->async != NCCL_OK)
+    if (c->job && v < NCCL_JOB_LINKED && c->job != thread_self() && c->async != NCCL_OK)
         fake_die("ncclCommAbort of what another thread has in progress");
     c->job = NULL;
     if (began == c)

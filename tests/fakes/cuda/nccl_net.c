@@ -15,7 +15,8 @@
 
 #include "tests/fakes/cuda/nccl_fake.h"
 
-static socklen_t address(const struct nccl_comm_s *c, int rank, struct sockaddr_un *a)
+static socklen_t
+net_address(const struct nccl_comm_s *c, int rank, struct sockaddr_un *a)
 {
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
     int n = snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1, "%s.%d", c->name, rank);
@@ -35,7 +36,7 @@ static int socket_new(void)
 static int try_connect(struct nccl_comm_s *c, int peer)
 {
     struct sockaddr_un a;
-    socklen_t n = address(c, peer, &a);
+    socklen_t n = net_address(c, peer, &a);
     int32_t me = c->rank;
     int fd = socket_new();
 
@@ -70,7 +71,7 @@ static int try_accept(struct nccl_comm_s *c, int listener)
 int fake_net_join(struct nccl_comm_s *c)
 {
     struct sockaddr_un a;
-    socklen_t len = address(c, c->rank, &a);
+    socklen_t len = net_address(c, c->rank, &a);
     int listener = socket_new(), left = c->n - 1, code;
     uint64_t give_up = fake_now_us() + fake_hang_s() * 1000000;
     long n;
@@ -107,7 +108,7 @@ void fake_net_close(struct nccl_comm_s *c)
 
 /* --- transfers --- */
 
-static void compare(struct nccl_comm_s *c, const struct fake_xfer *x)
+static void sign_compare(struct nccl_comm_s *c, const struct fake_xfer *x)
 {
     const struct fake_sign *got = x->p;
     char ours[128], theirs[128];
@@ -122,7 +123,7 @@ static void compare(struct nccl_comm_s *c, const struct fake_xfer *x)
 }
 
 /* NCCL_OK also where nothing could be moved now. */
-static int move(struct nccl_comm_s *c, struct fake_xfer *x, bool *ret_moved)
+static int xfer_move(struct nccl_comm_s *c, struct fake_xfer *x, bool *ret_moved)
 {
     char *p = (char *)x->p + x->at;
     ssize_t k = x->is_send ? send(c->fds[x->peer], p, x->n - x->at, MSG_NOSIGNAL)
@@ -137,7 +138,7 @@ static int move(struct nccl_comm_s *c, struct fake_xfer *x, bool *ret_moved)
     x->at += (size_t)k;
     *ret_moved = true;
     if (x->at == x->n && x->expect)
-        compare(c, x);
+        sign_compare(c, x);
     return NCCL_OK;
 }
 
@@ -182,7 +183,7 @@ int fake_net_run(struct nccl_comm_s *c, struct fake_xfer *v, size_t n)
         if (fake_is_stopped(c))
             return NCCL_INTERNAL;
         for (size_t i = 0; i < n_heads && !rc; i++)
-            rc = move(c, heads[i], &moved);
+            rc = xfer_move(c, heads[i], &moved);
         if (moved) {
             give_up = fake_now_us() + fake_hang_s() * 1000000;
             continue;

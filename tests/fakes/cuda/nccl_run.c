@@ -64,7 +64,8 @@ static double fold_real(double a, double b, uint32_t op)
     }
 }
 
-static void fold(void *acc, const void *in, size_t n, uint32_t dtype, uint32_t op)
+static void
+values_fold(void *acc, const void *in, size_t n, uint32_t dtype, uint32_t op)
 {
     uint16_t *h = acc;
     const uint16_t *g = in;
@@ -104,7 +105,7 @@ static void fold(void *acc, const void *in, size_t n, uint32_t dtype, uint32_t o
     }
 }
 
-static void average(void *acc, size_t n, uint32_t dtype, int members)
+static void values_average(void *acc, size_t n, uint32_t dtype, int members)
 {
     uint16_t *h = acc;
 
@@ -191,7 +192,7 @@ exchange_data(struct nccl_comm_s *c, const struct fake_op *op, char *all, size_t
     return fake_net_run(c, v, n);
 }
 
-static void finish(struct nccl_comm_s *c, const struct fake_op *op, char *all)
+static void op_finish(struct nccl_comm_s *c, const struct fake_op *op, char *all)
 {
     const struct fake_sign *s = &op->sign;
     const size_t bytes = s->count * fake_dtype_bytes(s->dtype);
@@ -208,9 +209,9 @@ static void finish(struct nccl_comm_s *c, const struct fake_op *op, char *all)
     if (!part_for(op, c->rank, 0, &from, &count))
         return;
     for (int i = 1; i < c->n; i++)
-        fold(all, all + (size_t)i * bytes, s->count, s->dtype, s->op);
+        values_fold(all, all + (size_t)i * bytes, s->count, s->dtype, s->op);
     if (s->op == NCCL_AVG)
-        average(all, s->count, s->dtype, c->n);
+        values_average(all, s->count, s->dtype, c->n);
     memcpy(op->out, all, bytes);
 }
 
@@ -225,7 +226,7 @@ static int run_collective(struct nccl_comm_s *c, const struct fake_op *op)
     if (!rc)
         rc = exchange_data(c, op, all, size);
     if (!rc && op->sign.count)
-        finish(c, op, all);
+        op_finish(c, op, all);
     free(all);
     return rc;
 }
@@ -301,7 +302,7 @@ static int run_all(struct fake_kernel *k)
 /* --- the kernel --- */
 
 /* False: the communicator is stopped. */
-static bool begin(struct fake_kernel *k)
+static bool kernel_begin(struct fake_kernel *k)
 {
     struct nccl_comm_s *c = k->c;
 
@@ -323,7 +324,7 @@ static bool begin(struct fake_kernel *k)
     return true;
 }
 
-static void end(struct fake_kernel *k, int rc)
+static void kernel_end(struct fake_kernel *k, int rc)
 {
     struct nccl_comm_s *c = k->c;
 
@@ -340,7 +341,7 @@ static void end(struct fake_kernel *k, int rc)
     pthread_mutex_unlock(&c->lock);
 }
 
-static int fault(struct fake_kernel *k)
+static int kernel_fault(struct fake_kernel *k)
 {
     struct nccl_comm_s *c = k->c;
     int code;
@@ -363,10 +364,10 @@ int fake_run(void *arg)
 {
     struct fake_kernel *k = *(struct fake_kernel **)arg;
 
-    if (begin(k)) {
-        int rc = fault(k);
+    if (kernel_begin(k)) {
+        int rc = kernel_fault(k);
 
-        end(k, rc ? rc : run_all(k));
+        kernel_end(k, rc ? rc : run_all(k));
     }
     if (!k->is_captured)
         free(k);

@@ -30,7 +30,7 @@ static bool may_begin(const struct entry *e)
     return !e->wait_stream || e->wait_stream->n_done >= e->number;
 }
 
-static void run(struct cu_stream_s *s)
+static void stream_run_head(struct cu_stream_s *s)
 {
     struct entry *e = s->head;
 
@@ -63,7 +63,7 @@ static void *stream_main(void *arg)
             pthread_cond_wait(&s->moved, &fake.lock);
         if (!s->head)
             break;
-        run(s);
+        stream_run_head(s);
     }
     s->is_busy = false; /* the memory stays: others may wait for its count */
     pthread_mutex_unlock(&fake.lock);
@@ -111,7 +111,7 @@ cu_stream fake_stream(cu_stream s)
     hvd_fake_die("%p is no stream that lives", (void *)s);
 }
 
-static void append(cu_stream s, struct entry *e)
+static void stream_append(cu_stream s, struct entry *e)
 {
     *s->tail = e;
     s->tail = &e->next;
@@ -126,7 +126,7 @@ static void append_wait(cu_stream s, cu_stream other)
     struct entry *w = fake_entry(NULL, NULL, 0);
     w->wait_stream = other;
     w->number = other->n_queued;
-    append(s, w);
+    stream_append(s, w);
 }
 
 bool fake_captures_blocking(cu_ctx c)
@@ -138,7 +138,7 @@ bool fake_captures_blocking(cu_ctx c)
 }
 
 /* What a capture forbids; what implies a dependency on one breaks it. */
-static int refusal(cu_stream s)
+static int capture_refusal(cu_stream s)
 {
     if (s->capture)
         return s->capture_status == CU_CAPTURE_BROKEN ? CU_CAPTURE_INVALIDATED : 0;
@@ -152,7 +152,7 @@ static int refusal(cu_stream s)
 
 int fake_push(cu_stream s, struct entry *e)
 {
-    int rc = refusal(s);
+    int rc = capture_refusal(s);
 
     if (rc) {
         free(e);
@@ -170,7 +170,7 @@ int fake_push(cu_stream s, struct entry *e)
     } else if (s->is_blocking && s->ctx->legacy) {
         append_wait(s, s->ctx->legacy);
     }
-    append(s, e);
+    stream_append(s, e);
     return 0;
 }
 

@@ -21,8 +21,8 @@ static struct cuda_api cu;
 #define ANSWERS(want, what, call)                                                      \
     do {                                                                               \
         int got_ = (call), want_ = (want);                                             \
-        point(got_ == want_, "%s: %d%s", what, got_,                                   \
-              got_ == want_ ? "" : ", which is not what was expected");                \
+        tap_point(got_ == want_, "%s: %d%s", what, got_,                               \
+                  got_ == want_ ? "" : ", which is not what was expected");            \
     } while (0)
 
 /* What the script itself needs: nothing else can be said if it fails. */

@@ -10,7 +10,7 @@
 static int n_points, n_failed;
 
 __attribute__((format(printf, 2, 3))) static inline void
-point(bool is_good, const char *fmt, ...)
+tap_point(bool is_good, const char *fmt, ...)
 {
     va_list ap;
     n_failed += !is_good;
