@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""api_page.py [--check]: writes the tables of fields in operator/README.md, from manifests/crd.
+"""api_page.py [--check]: writes the tables of operator/reference/fields.md from manifests/crd.
 
-`make api-page` calls it; --check only says whether the tables are up to date, and complains of a field
-without a description (tests/lint/docs.sh). Needs python3-yaml.
+`make api-page` calls it. --check only compares the tables and reports fields without a description
+(tests/lint/docs.sh). Needs python3-yaml.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "operator/README.md"
+PAGE = ROOT / "operator/reference/fields.md"
 KINDS = {  # kind: its definition
     "HorovodJob": ROOT / "manifests/crd/horovodjobs.ringmaster.dev.yaml",
     "MPIJob": ROOT / "manifests/crd/mpijob/mpijobs.kubeflow.org.yaml",
@@ -28,7 +28,7 @@ PARTS = ("properties", "items", "additionalProperties")
 
 
 def shape(node: dict) -> str:
-    """The type in one word or two."""
+    """The type as the table shows it."""
     if node.get("x-kubernetes-int-or-string"):
         # a pattern with unit suffixes is a quantity's
         return "quantity" if "KMGTPE" in node.get("pattern", "") else "integer or string"
@@ -45,7 +45,7 @@ def plural(word: str) -> str:
 
 
 def is_fixed(node: dict, name: str, parent: dict) -> bool:
-    """Whether a rule says that the field cannot be changed."""
+    """Whether a validation rule forbids changes of the field."""
     if any(r["rule"] == "self == oldSelf" for r in node.get("x-kubernetes-validations", [])):
         return True
     same = rf"has\(self\.{name}\) == has\(oldSelf\.{name}\)"
@@ -88,7 +88,7 @@ def default(node: dict) -> str:
 
 
 def bare(node):
-    """The schema without rules: fields that differ by these alone are told once."""
+    """The schema without rules. Objects that differ only in rules are described once."""
     if isinstance(node, dict):
         return {k: bare(v) for k, v in node.items() if k != "x-kubernetes-validations"}
     return [bare(x) for x in node] if isinstance(node, list) else node
@@ -99,19 +99,19 @@ class Table:
         self.kind = kind
         self.rows: list[str] = []
         self.nameless: list[str] = []
-        self.told: dict[str, str] = {}  # schema of an object with fields: the path where they are
+        self.described: dict[str, str] = {}  # schema of an object with fields: the path where they are
 
     def add(self, path: str, name: str, node: dict, parent: dict) -> None:
         text = " ".join(node.get("description", "").split()).replace("|", "\\|")
         if not text:
             self.nameless.append(f"{self.kind}: {path}")
         fields = json.dumps(bare({k: node[k] for k in PARTS if k in node}), sort_keys=True)
-        if "properties" in node and fields in self.told:
-            text += f" Its fields are those of `{self.told[fields]}`."
+        if "properties" in node and fields in self.described:
+            text += f" Its fields are those of `{self.described[fields]}`."
         cells = (f"`{path}`", shape(node), default(node), allowed(name, node, parent), text)
         self.rows.append("| " + " | ".join(cells) + " |")
-        if "properties" in node and fields not in self.told:
-            self.told[fields] = path
+        if "properties" in node and fields not in self.described:
+            self.described[fields] = path
             self.below(path, node)
         for key, mark in (("items", "[]"), ("additionalProperties", ".*")):
             inner = node.get(key)
@@ -131,25 +131,25 @@ def page() -> tuple[str, list[str]]:
         for section in SECTIONS:
             table = Table(kind)
             table.below("", schema["properties"][section])
-            out += ["", f"#### {kind}, `{section}`", "", "| field | type | default | allowed | meaning |"]
+            out += ["", f"## {kind}, `{section}`", "", "| field | type | default | allowed | meaning |"]
             out += ["|---|---|---|---|---|", *table.rows]
             nameless += table.nameless
     return "\n".join([BEGIN, *out, "", END]), nameless
 
 
 def main() -> int:
-    made, nameless = page()
+    tables, nameless = page()
     text = PAGE.read_text()
     begin, end = text.find(BEGIN), text.find(END)
     if begin < 0 or end < begin:
         print(f"{PAGE.relative_to(ROOT)}: no lines '{BEGIN}' and '{END}'")
         return 1
-    new = text[:begin] + made + text[end + len(END) :]
+    new = text[:begin] + tables + text[end + len(END) :]
     for field in nameless:
         print(f"manifests/crd: {field} has no description")
     if sys.argv[1:] == ["--check"]:
         if new != text:
-            print(f"{PAGE.relative_to(ROOT)}: its fields are not those of manifests/crd; make api-page")
+            print(f"{PAGE.relative_to(ROOT)}: differs from manifests/crd; run make api-page")
         return 1 if nameless or new != text else 0
     PAGE.write_text(new)
     return 1 if nameless else 0

@@ -19,10 +19,10 @@ install: install-operator
 install-operator: $(O)/bin/hvd-operator ## install hvd-operator and its manual to PREFIX, under DESTDIR
 	@install -D -m 755 $< $(DESTDIR)$(PREFIX)/bin/hvd-operator
 	@install -D -m 644 operator/hvd-operator.8 $(DESTDIR)$(PREFIX)/share/man/man8/hvd-operator.8
-# tests/operator/fake_test.py fails where the page and the table differ
-man-operator: $(O)/bin/hvd-operator ## write the options of hvd-operator.8 again, from the program's table
+# tests/operator/fake_test.py compares the page with the table
+man-operator: $(O)/bin/hvd-operator ## rewrite the options of hvd-operator.8 from the program's table
 	@{ sed '/^\.\\" from the table/q' operator/hvd-operator.8; $< --man-options; \
 	    sed -n '/^\.\\" end of the list/,$$p' operator/hvd-operator.8; } >$(O)/hvd-operator.8
 	@cp $(O)/hvd-operator.8 operator/hvd-operator.8
-api-page: ## write the tables of fields in operator/README.md again, from manifests/crd
+api-page: ## rewrite the tables of operator/reference/fields.md from manifests/crd
 	@operator/api_page.py

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counters of the operator and their text form (Prometheus 0.0.4). README.md has the
- * same names in a table and a test compares. Pure, one thread. */
+/* Counters of the operator and their text form (Prometheus 0.0.4). A test compares the
+ * names with the table in operator/reference/monitoring.md. Pure, one thread. */
 #ifndef OPERATOR_CORE_METRICS_H
 #define OPERATOR_CORE_METRICS_H
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Man pages (mandoc -Tlint, warnings and worse), spelling of prose and comments (codespell), relative links
-# of Markdown files and headings that they name, the tables of operator/README.md against the code and the definitions of the kinds, the example job
-# against its script.
+# of Markdown files and headings that they name, the tables of operator/reference/ against the code and the definitions of the
+# kinds, the example job against its script.
 . "$(dirname "$0")/lib.sh"
 need mandoc
 need codespell
@@ -29,7 +29,7 @@ while IFS= read -r f; do
     done < <(grep -oE '\]\([^)]+\)' "$f" | sed -E 's/^\]\(//; s/\)$//' | grep -vE '^(https?:|mailto:)' || true)
 done < <(files '*.md')
 
-# same README MARK: the names on stdin are the first column, or its words, of the table between the comments of MARK
+# same PAGE MARK: the names on stdin are the first column, or its words, of the table between the comments of MARK
 same() {
     local side name
     while IFS=$'\t' read -r side name; do
@@ -40,21 +40,21 @@ same() {
     done < <(comm -3 <(sort -u) <(sed -n "/^<!-- $2:/,/^<!-- end of $2/s/^| \(\`[^|]*\) |.*/\1/p" "$1" | grep -oE '[^\`, ]+' | sort -u) \
         | sed -e 's/^\t/table\t/; t' -e 's/^/code\t/')
 }
-readme=operator/README.md
+reasons=operator/reference/horovodjob.md monitoring=operator/reference/monitoring.md
 mapfile -t tell < <(files operator/apply.c operator/sync.c operator/core/hvd_status.c operator/core/hvd_stored.h \
     operator/core/hvd_verdict.c operator/core/hvd_cause.c)
-if [ -f $readme ] && [ ${#tell[@]} -gt 0 ]; then
+if [ -f $reasons ] && [ ${#tell[@]} -gt 0 ]; then
     # each word there in CamelCase is a reason, but for types, states and kinds
-    same $readme reasons < <(grep -hoE '"[A-Z][A-Za-z0-9]*[a-z]"' "${tell[@]}" | tr -d '"' \
+    same $reasons reasons < <(grep -hoE '"[A-Z][A-Za-z0-9]*[a-z]"' "${tell[@]}" | tr -d '"' \
         | grep -vxE 'Created|Running|Suspended|Restarting|Succeeded|Failed|Pending|True|False|Worker|Background' || true)
 fi
-if [ -f $readme ] && [ -f operator/core/metrics.c ]; then
-    same $readme metrics < <(grep -oE '"(hvd_operator|mpi_operator|process)_[a-z_]+"' operator/core/metrics.c | tr -d '"')
+if [ -f $monitoring ] && [ -f operator/core/metrics.c ]; then
+    same $monitoring metrics < <(grep -oE '"(hvd_operator|mpi_operator|process)_[a-z_]+"' operator/core/metrics.c | tr -d '"')
 fi
 mapfile -t logs < <(files 'operator/*.c' 'operator/kube/*.c')
-if [ -f $readme ] && [ ${#logs[@]} -gt 0 ] && grep -q '^<!-- log:' $readme; then
+if [ -f $monitoring ] && [ ${#logs[@]} -gt 0 ] && grep -q '^<!-- log:' $monitoring; then
     # keys of log_info("...", "key=%s key=\"%s\"", ..) and its kin; the first row are those of every line
-    same $readme log < <(
+    same $monitoring log < <(
         printf '%s\n' ts level program tag msg
         awk '/log_(debug|info|warn|error)\(/ {on = 1} on {print} /;$/ {on = 0}' "${logs[@]}" | grep -oE '[a-z_]+=[%\\a-z-]' | sed 's/=.*//'
     )

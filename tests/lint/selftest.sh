@@ -156,8 +156,8 @@ told() { # the operator's tables, and code with the same names; the offence is p
     clean
     printf '%s\n' "$head" 'const char *f(void) { return "TokenLost"; }' | put operator/core/hvd_status.c
     printf '%s\n' "$head" 'const char *g(void) { return "hvd_operator_jobs"; }' | put operator/core/metrics.c
-    printf '%s\n' '<!-- reasons: -->' '| `TokenLost` | x |' '<!-- end of reasons -->' '<!-- metrics: -->' \
-        '| `hvd_operator_jobs` | x |' '<!-- end of metrics -->' | put operator/README.md
+    printf '%s\n' '<!-- reasons: -->' '| `TokenLost` | x |' '<!-- end of reasons -->' | put operator/reference/horovodjob.md
+    printf '%s\n' '<!-- metrics: -->' '| `hvd_operator_jobs` | x |' '<!-- end of metrics -->' | put operator/reference/monitoring.md
 }
 told
 out=$("$LINT/docs.sh" 2>&1) && ok 'docs: tables that have what the code has are fine' || not_ok 'docs: tables that have what the code has are fine' "$out"

@@ -13,7 +13,7 @@ import copy
 WORKER = "spec.replicaSpecs.Worker"
 POD = WORKER + ".template.spec"
 COMMAND = "containers[0].command is missing"
-NEW_JOB = "make a new job"
+NEW_JOB = "create a new job"
 MISSING = object()
 
 

@@ -469,10 +469,10 @@ def readiness_tells_what_is_missing_and_metrics_count() -> None:
             found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
             expect(found is not None and float(found[1]) >= least, f"{name} is at least {least}", text)
         served = set(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
-        readme = (ROOT / "operator/README.md").read_text()
+        readme = (ROOT / "operator/reference/monitoring.md").read_text()
         rows = readme.split("<!-- metrics")[1].split("<!-- end of metrics")[0]
         told = set(re.findall(r"^\| `(\S+)` \| (\S+) \|", rows, re.MULTILINE))
-        expect(told == served, "operator/README.md has each metric with its type", str(told ^ served))
+        expect(told == served, "operator/reference/monitoring.md has each metric with its type", str(told ^ served))
 
 
 @suite.test

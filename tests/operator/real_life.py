@@ -251,7 +251,7 @@ def what_runs_is_fixed_even_while_it_is_suspended() -> None:
     stage.state(ns, "Suspended")
     other = [{"name": "train", "image": "other", "command": ["c", "x"]}]
     told = refused(ns, with_worker({"spec": {"containers": other}}))
-    expect("containers cannot be changed once the job exists" in told, "containers", told)
+    expect("containers cannot be changed after the job is created" in told, "containers", told)
 
 
 def every_role_of_a_suspended_job_takes_a_place() -> None:

@@ -14,8 +14,8 @@ METRIC = re.compile(r"\b(?:hvd_operator|mpi_operator|process)_[a-z_]+")
 
 
 def metrics() -> dict[str, str]:
-    """By name, with their types, as operator/README.md has them; fake_test.py compares that with the operator."""
-    readme = (ROOT / "operator/README.md").read_text()
+    """By name, with their types, as operator/reference/monitoring.md has them; fake_test.py compares that with the operator."""
+    readme = (ROOT / "operator/reference/monitoring.md").read_text()
     rows = readme.split("<!-- metrics")[1].split("<!-- end of metrics")[0]
     return dict(re.findall(r"^\| `(\S+)` \| (\S+) \|", rows, re.MULTILINE))
 
