@@ -65,14 +65,14 @@ struct step {
     char uid[UID_SIZE]; /* what is to be changed or deleted; "": not known */
 };
 
-static void pump(struct apply *a);
+static void apply_pump(struct apply *a);
 
 /* The first trouble is kept: later ones are mostly its consequences. */
-static void trouble(struct apply *a,
-                    enum trouble t,
-                    const char *reason,
-                    const struct action *x,
-                    const char *text)
+static void apply_set_trouble(struct apply *a,
+                              enum trouble t,
+                              const char *reason,
+                              const struct action *x,
+                              const char *text)
 {
     const char *message;
 
@@ -85,7 +85,7 @@ static void trouble(struct apply *a,
     a->outcome.message = message ? message : "out of memory";
 }
 
-static const char *failed_reason(const struct action *x)
+static const char *action_failed_reason(const struct action *x)
 {
     switch (x->verb) {
     case VERB_CREATE:
@@ -99,9 +99,10 @@ static const char *failed_reason(const struct action *x)
     return "CreateFailed";
 }
 
-static void retry(const struct step *s, const char *text)
+static void step_retry(const struct step *s, const char *text)
 {
-    trouble(s->a, TROUBLE_RETRY, failed_reason(s->action), s->action, text);
+    apply_set_trouble(s->a, TROUBLE_RETRY, action_failed_reason(s->action), s->action,
+                      text);
 }
 
 static void step_done(struct step *s)
@@ -110,10 +111,10 @@ static void step_done(struct step *s)
 
     a->n_open--;
     if (!a->is_pumping)
-        pump(a);
+        apply_pump(a);
 }
 
-static void read_uid(const struct kube_reply *r, char ret[UID_SIZE])
+static void reply_read_uid(const struct kube_reply *r, char ret[UID_SIZE])
 {
     struct json_span uid =
         json_find_text(json_find((struct json_span){r->body, r->n}, "metadata"), "uid");
@@ -122,15 +123,15 @@ static void read_uid(const struct kube_reply *r, char ret[UID_SIZE])
 }
 
 /* It is there, as r shows it. */
-static void confirm(const struct step *s, const struct kube_reply *r)
+static void step_confirm(const struct step *s, const struct kube_reply *r)
 {
     const struct apply *a = s->a;
     const struct action *x = s->action;
     struct fact there = {.state = FACT_THERE};
 
-    read_uid(r, there.uid);
+    reply_read_uid(r, there.uid);
     if (!*there.uid) { /* a proxy's page, say */
-        retry(s, "the API server's answer shows no object");
+        step_retry(s, "the API server's answer shows no object");
     } else if (x->kind == KUBE_POD) {
         store_expect_pod(a->op->store, a->key, a->job->uid, x->role, x->index,
                          there.uid, clock_now_ns());
@@ -143,7 +144,7 @@ static void confirm(const struct step *s, const struct kube_reply *r)
     }
 }
 
-static void miss(const struct step *s, enum fact_state state)
+static void step_report_missing(const struct step *s, enum fact_state state)
 {
     const struct apply *a = s->a;
     const struct action *x = s->action;
@@ -159,24 +160,23 @@ static void miss(const struct step *s, enum fact_state state)
         controller_wake(a->op, a->key); /* no watch will tell of what is not there */
 }
 
-static int send(struct step *s, struct err *err);
+static int step_send(struct step *s, struct err *err);
 
-static void release(const struct step *s, struct arena *arena)
+static void step_release_arena(const struct step *s, struct arena *arena)
 {
     if (s->action->kind == KUBE_SECRET)
         arena_wipe(arena);
     arena_release(arena);
 }
 
-/* --- what is there already ---------------------------------------------------------
- */
+/* --- what is there already -------------------------------------------------------- */
 
 enum whose { WHOSE_OURS, WHOSE_ANOTHERS, WHOSE_UNREADABLE };
 
-static enum whose whose_is(const struct apply *a,
-                           const struct kube_reply *r,
-                           struct arena *arena,
-                           struct node **ret_object)
+static enum whose reply_owner(const struct apply *a,
+                              const struct kube_reply *r,
+                              struct arena *arena,
+                              struct node **ret_object)
 {
     if (json_read(arena, r->body, r->n, ret_object, NULL) < 0)
         return WHOSE_UNREADABLE;
@@ -184,17 +184,18 @@ static enum whose whose_is(const struct apply *a,
                                                                    : WHOSE_ANOTHERS;
 }
 
-static bool is_kept_current(const struct action *x)
+static bool action_is_kept_current(const struct action *x)
 {
     static const uint8_t none[SHA256_BYTES];
 
     return memcmp(x->digest, none, sizeof(none)) != 0;
 }
 
-static struct node *build_body(struct build *b, const struct step *s, struct err *err);
+static struct node *
+step_build_body(struct build *b, const struct step *s, struct err *err);
 
 /* Only what we want counts: the API server and others add fields of their own. */
-static bool is_current(const struct step *s, const struct node *object)
+static bool step_is_current(const struct step *s, const struct node *object)
 {
     struct arena arena;
     struct build b = {.arena = &arena};
@@ -202,9 +203,9 @@ static bool is_current(const struct step *s, const struct node *object)
     bool is;
 
     arena_init(&arena, MAX_BODY_ARENA);
-    wanted = build_body(&b, s, NULL);
+    wanted = step_build_body(&b, s, NULL);
     is = wanted && object_holds(object, wanted);
-    release(s, &arena);
+    step_release_arena(s, &arena);
     return is;
 }
 
@@ -215,18 +216,18 @@ static bool is_watched(enum kube_kind kind)
     return kind == KUBE_POD || kind == KUBE_BATCH;
 }
 
-static void taken(const struct step *s)
+static void step_name_taken(const struct step *s)
 {
     if (!is_watched(s->action->kind))
-        miss(s, FACT_UNKNOWN);
-    trouble(
+        step_report_missing(s, FACT_UNKNOWN);
+    apply_set_trouble(
         s->a, TROUBLE_RETRY, "NameTaken", s->action,
         "exists and does not belong to this job; delete it, or give the job another "
         "name");
 }
 
 /* True when another request has been sent for the step. */
-static bool adopt(struct step *s, const struct kube_reply *r)
+static bool step_adopt(struct step *s, const struct kube_reply *r)
 {
     struct arena arena;
     struct node *object = NULL;
@@ -234,31 +235,31 @@ static bool adopt(struct step *s, const struct kube_reply *r)
     bool is_open = false;
 
     arena_init(&arena, MAX_BODY_ARENA);
-    switch (whose_is(s->a, r, &arena, &object)) {
+    switch (reply_owner(s->a, r, &arena, &object)) {
     case WHOSE_OURS:
         if (!is_watched(s->action->kind)
             && node_at(object, "metadata.deletionTimestamp")) {
-            retry(s, "is being deleted");
+            step_retry(s, "is being deleted");
             break;
         }
-        if (!is_kept_current(s->action) || is_current(s, object)) {
-            confirm(s, r);
+        if (!action_is_kept_current(s->action) || step_is_current(s, object)) {
+            step_confirm(s, r);
             break;
         }
         s->is_patch = true;
-        read_uid(r, s->uid);
-        is_open = send(s, &err) == 0;
+        reply_read_uid(r, s->uid);
+        is_open = step_send(s, &err) == 0;
         if (!is_open)
-            retry(s, err.text);
+            step_retry(s, err.text);
         break;
     case WHOSE_ANOTHERS:
-        taken(s);
+        step_name_taken(s);
         break;
     case WHOSE_UNREADABLE:
-        retry(s, "the API server's answer is not JSON");
+        step_retry(s, "the API server's answer is not JSON");
         break;
     }
-    release(s, &arena);
+    step_release_arena(s, &arena);
     return is_open;
 }
 
@@ -267,29 +268,29 @@ static void on_existing(void *arg, const struct kube_reply *r)
     struct step *s = arg;
 
     if (r->answer.cls == ANSWER_OK) {
-        if (adopt(s, r))
+        if (step_adopt(s, r))
             return;
     } else {
-        retry(s, r->answer.message);
+        step_retry(s, r->answer.message);
     }
     step_done(s);
 }
 
 /* No watch will tell of it: the job is looked at once more. What stands in a launcher's
  * place is not to be touched by what follows in the plan. */
-static void lost(const struct step *s, bool is_anothers)
+static void step_object_lost(const struct step *s, bool is_anothers)
 {
-    miss(s, FACT_ABSENT);
+    step_report_missing(s, FACT_ABSENT);
     controller_wake(s->a->op, s->a->key);
     if (is_anothers && s->action->kind == KUBE_BATCH)
-        taken(s);
+        step_name_taken(s);
 }
 
-static void found(const struct step *s, const struct kube_reply *r)
+static void step_object_found(const struct step *s, const struct kube_reply *r)
 {
-    confirm(s, r);
+    step_confirm(s, r);
     s->a->looked = s->action;
-    read_uid(r, s->a->looked_uid);
+    reply_read_uid(r, s->a->looked_uid);
 }
 
 /* No answer is no news: the object stays expected, and is asked for again later. */
@@ -302,15 +303,15 @@ static void on_looked(void *arg, const struct kube_reply *r)
     arena_init(&arena, MAX_BODY_ARENA);
     if (r->answer.cls == ANSWER_NOT_FOUND
         || (r->answer.cls == ANSWER_OK
-            && whose_is(s->a, r, &arena, &object) == WHOSE_ANOTHERS))
-        lost(s, r->answer.cls == ANSWER_OK);
+            && reply_owner(s->a, r, &arena, &object) == WHOSE_ANOTHERS))
+        step_object_lost(s, r->answer.cls == ANSWER_OK);
     else if (r->answer.cls == ANSWER_OK)
-        found(s, r);
-    release(s, &arena);
+        step_object_found(s, r);
+    step_release_arena(s, &arena);
     step_done(s);
 }
 
-static int get(struct step *s, kube_done_fn done, struct err *err)
+static int step_get(struct step *s, kube_done_fn done, struct err *err)
 {
     const struct apply *a = s->a;
     struct kube_request rq = {.method = "GET",
@@ -323,18 +324,17 @@ static int get(struct step *s, kube_done_fn done, struct err *err)
     return kube_submit(a->op->kube, &rq, err);
 }
 
-static void get_existing(struct step *s)
+static void step_get_existing(struct step *s)
 {
     struct err err = ERR_INIT;
 
-    if (get(s, on_existing, &err) < 0) {
-        retry(s, err.text);
+    if (step_get(s, on_existing, &err) < 0) {
+        step_retry(s, err.text);
         step_done(s);
     }
 }
 
-/* --- create, update, delete --------------------------------------------------------
- */
+/* --- create, update, delete ------------------------------------------------------- */
 
 static void on_created(void *arg, const struct kube_reply *r)
 {
@@ -343,13 +343,14 @@ static void on_created(void *arg, const struct kube_reply *r)
 
     switch (x->cls) {
     case ANSWER_OK:
-        confirm(s, r);
+        step_confirm(s, r);
         break;
     case ANSWER_EXISTS:
-        get_existing(s);
+        step_get_existing(s);
         return;
     case ANSWER_INVALID:
-        trouble(s->a, TROUBLE_REJECTED, "InvalidPodTemplate", s->action, x->message);
+        apply_set_trouble(s->a, TROUBLE_REJECTED, "InvalidPodTemplate", s->action,
+                          x->message);
         break;
     case ANSWER_CONFLICT:
     case ANSWER_NOT_FOUND:
@@ -357,14 +358,14 @@ static void on_created(void *arg, const struct kube_reply *r)
     case ANSWER_FORBIDDEN:
     case ANSWER_THROTTLED:
     case ANSWER_UNAVAILABLE:
-        retry(s, x->message);
+        step_retry(s, x->message);
         break;
     }
     step_done(s);
 }
 
 /* Ours may be gone and another's be there instead, or our new one. */
-static bool is_other(const struct step *s, const struct kube_answer *x)
+static bool step_is_other(const struct step *s, const struct kube_answer *x)
 {
     return (x->cls == ANSWER_INVALID || x->cls == ANSWER_CONFLICT) && *s->uid
            && !s->is_patch && !is_watched(s->action->kind);
@@ -378,18 +379,18 @@ static void on_patched(void *arg, const struct kube_reply *r)
 
     if (r->answer.cls == ANSWER_NOT_FOUND) {
         if (!is_watched(x->kind)) {
-            miss(s, FACT_ABSENT);
-            retry(s, r->answer.message);
+            step_report_missing(s, FACT_ABSENT);
+            step_retry(s, r->answer.message);
         }
-    } else if (is_other(s, &r->answer)) {
-        get_existing(s);
+    } else if (step_is_other(s, &r->answer)) {
+        step_get_existing(s);
         return;
     } else if (r->answer.cls != ANSWER_OK) {
         s->a->outcome.is_conflict |=
             s->a->outcome.trouble == TROUBLE_NONE && r->answer.cls == ANSWER_CONFLICT;
-        retry(s, r->answer.message);
+        step_retry(s, r->answer.message);
     } else if (s->is_patch || !is_watched(x->kind)) {
-        confirm(s, r);
+        step_confirm(s, r);
     }
     step_done(s);
 }
@@ -400,13 +401,13 @@ static void on_deleted(void *arg, const struct kube_reply *r)
     enum answer_class c = r->answer.cls;
 
     if (c != ANSWER_OK && c != ANSWER_NOT_FOUND && c != ANSWER_CONFLICT)
-        retry(s, r->answer.message);
+        step_retry(s, r->answer.message);
     else if (!is_watched(s->action->kind))
-        miss(s, FACT_ABSENT);
+        step_report_missing(s, FACT_ABSENT);
     step_done(s);
 }
 
-static struct node *delete_options(struct build *b, const struct step *s)
+static struct node *step_delete_options(struct build *b, const struct step *s)
 {
     struct node *o = node_object(b);
 
@@ -416,13 +417,14 @@ static struct node *delete_options(struct build *b, const struct step *s)
 }
 
 /* A merge patch that names another uid than the object has is refused. */
-static void aim(struct build *b, const struct step *s, struct node *patch)
+static void patch_set_uid(struct build *b, const struct step *s, struct node *patch)
 {
     if (*s->uid && s->action->verb != VERB_DELETE)
         node_set_str(b, node_child(b, patch, "metadata", NODE_OBJECT), "uid", s->uid);
 }
 
-static struct node *build_secret(struct build *b, const struct step *s, struct err *err)
+static struct node *
+step_build_secret(struct build *b, const struct step *s, struct err *err)
 {
     const struct apply *a = s->a;
     struct secrets secrets;
@@ -444,21 +446,22 @@ static struct node *build_secret(struct build *b, const struct step *s, struct e
     return o;
 }
 
-static struct node *build_body(struct build *b, const struct step *s, struct err *err)
+static struct node *
+step_build_body(struct build *b, const struct step *s, struct err *err)
 {
     const struct apply *a = s->a;
     const struct action *x = s->action;
 
     if (x->verb == VERB_DELETE)
-        return delete_options(b, s);
+        return step_delete_options(b, s);
     if (x->body)
         return node_copy(b, x->body);
     if (x->kind == KUBE_SECRET)
-        return build_secret(b, s, err);
+        return step_build_secret(b, s, err);
     return front_of(a->job->kind)->build(b, a->job, &a->op->objects, x, NULL, err);
 }
 
-static int submit(struct step *s, const struct strbuf *body, struct err *err)
+static int step_submit(struct step *s, const struct strbuf *body, struct err *err)
 {
     const struct action *x = s->action;
     bool is_create = x->verb == VERB_CREATE && !s->is_patch;
@@ -483,7 +486,7 @@ static int submit(struct step *s, const struct strbuf *body, struct err *err)
 }
 
 /* Renders the body and sends it. */
-static int send(struct step *s, struct err *err)
+static int step_send(struct step *s, struct err *err)
 {
     struct arena arena;
     struct build b = {.arena = &arena};
@@ -493,14 +496,15 @@ static int send(struct step *s, struct err *err)
 
     arena_init(&arena, MAX_BODY_ARENA);
     strbuf_init_secret(&body, MAX_BODY_BYTES);
-    o = build_body(&b, s, err);
+    o = step_build_body(&b, s, err);
     if (o)
-        aim(&b, s, o);
+        patch_set_uid(&b, s, o);
     if (o && b.status == 0)
         json_write(o, &body);
-    rc = o && b.status == 0 ? submit(s, &body, err) : (err->code ? err->code : -ENOMEM);
+    rc = o && b.status == 0 ? step_submit(s, &body, err)
+                            : (err->code ? err->code : -ENOMEM);
     strbuf_release(&body);
-    release(s, &arena);
+    step_release_arena(s, &arena);
     return rc;
 }
 
@@ -514,29 +518,30 @@ static const char *uid_of(const struct apply *a, const struct action *x)
                : "";
 }
 
-static void start_step(struct apply *a, const struct action *x)
+static void apply_start_step(struct apply *a, const struct action *x)
 {
     struct step *s = arena_alloc(a->arena, sizeof(*s));
     struct err err = ERR_INIT;
     int rc;
 
     if (!s) {
-        trouble(a, TROUBLE_RETRY, failed_reason(x), x, "out of memory");
+        apply_set_trouble(a, TROUBLE_RETRY, action_failed_reason(x), x,
+                          "out of memory");
         return;
     }
     *s = (struct step){.a = a, .action = x};
     (void)snprintf(s->uid, sizeof(s->uid), "%s", uid_of(a, x));
     a->n_open++;
-    rc = x->verb == VERB_LOOK ? get(s, on_looked, &err) : send(s, &err);
+    rc = x->verb == VERB_LOOK ? step_get(s, on_looked, &err) : step_send(s, &err);
     if (rc < 0) {
-        trouble(a, rc == -EINVAL ? TROUBLE_REJECTED : TROUBLE_RETRY,
-                rc == -EINVAL ? "InvalidSpec" : failed_reason(x), x,
-                err.code ? err.text : "out of memory");
+        apply_set_trouble(a, rc == -EINVAL ? TROUBLE_REJECTED : TROUBLE_RETRY,
+                          rc == -EINVAL ? "InvalidSpec" : action_failed_reason(x), x,
+                          err.code ? err.text : "out of memory");
         a->n_open--;
     }
 }
 
-static void pump(struct apply *a)
+static void apply_pump(struct apply *a)
 {
     const struct job_plan *p = a->plan;
 
@@ -548,7 +553,7 @@ static void pump(struct apply *a)
         if (a->n_open > 0 && x->stage != p->v[a->next - 1].stage)
             break;
         a->next++;
-        start_step(a, x);
+        apply_start_step(a, x);
     }
     a->is_pumping = false;
     if (a->n_open == 0)
@@ -578,5 +583,5 @@ void apply_start(struct controller *op,
                         .arena = arena,
                         .done = done,
                         .arg = arg};
-    pump(a);
+    apply_pump(a);
 }

@@ -37,7 +37,7 @@ struct elect {
     bool is_leading, has_read;
 };
 
-static int make_identity(char ret[LEASE_IDENTITY_SIZE])
+static int elect_make_identity(char ret[LEASE_IDENTITY_SIZE])
 {
     char host[64] = "";
     uint8_t r[16];
@@ -70,7 +70,7 @@ int elect_new(struct kube *kube,
     e->kube = kube;
     e->config = *config;
     lease.identity = e->identity;
-    if (make_identity(e->identity) < 0) {
+    if (elect_make_identity(e->identity) < 0) {
         mem_free(e);
         return err_set(err, -EIO, "the system gives no random bytes");
     }
@@ -102,10 +102,9 @@ const char *elect_trouble(const struct elect *e)
     return e->has_read ? "" : e->trouble;
 }
 
-/* --- requests ----------------------------------------------------------------------
- */
+/* --- requests --------------------------------------------------------------------- */
 
-static uint32_t random32(void)
+static uint32_t elect_random32(void)
 {
     uint32_t v = 0;
 
@@ -114,7 +113,7 @@ static uint32_t random32(void)
 }
 
 static enum lease_answer
-read_lease(struct elect *e, const struct kube_reply *r, struct lease_record *ret)
+elect_read_lease(struct elect *e, const struct kube_reply *r, struct lease_record *ret)
 {
     char *text = mem_strndup(r->body, r->n);
     enum lease_answer answer = LEASE_FAILED;
@@ -136,11 +135,11 @@ read_lease(struct elect *e, const struct kube_reply *r, struct lease_record *ret
 }
 
 static enum lease_answer
-classify(struct elect *e, const struct kube_reply *r, struct lease_record *ret)
+elect_classify(struct elect *e, const struct kube_reply *r, struct lease_record *ret)
 {
     switch (r->answer.cls) {
     case ANSWER_OK:
-        return read_lease(e, r, ret);
+        return elect_read_lease(e, r, ret);
     case ANSWER_NOT_FOUND:
         mem_free(e->object);
         e->object = NULL;
@@ -159,7 +158,8 @@ classify(struct elect *e, const struct kube_reply *r, struct lease_record *ret)
 }
 
 /* Once for each change of what is wrong. */
-static void tell_trouble(struct elect *e, enum lease_answer answer, const char *why)
+static void
+elect_log_trouble(struct elect *e, enum lease_answer answer, const char *why)
 {
     if (answer != LEASE_FAILED) {
         e->trouble[0] = '\0';
@@ -177,14 +177,14 @@ static void on_answer(void *arg, const struct kube_reply *r)
 {
     struct lease_record record = {0};
     struct elect *e = arg;
-    enum lease_answer answer = classify(e, r, &record);
+    enum lease_answer answer = elect_classify(e, r, &record);
 
-    tell_trouble(e, answer,
-                 *r->answer.message ? r->answer.message : "the answer is no Lease");
-    lease_answered(&e->lease, answer, &record, clock_now_ns(), random32());
+    elect_log_trouble(
+        e, answer, *r->answer.message ? r->answer.message : "the answer is no Lease");
+    lease_answered(&e->lease, answer, &record, clock_now_ns(), elect_random32());
 }
 
-static int make_body(const struct elect *e, struct strbuf *out)
+static int elect_make_body(const struct elect *e, struct strbuf *out)
 {
     struct build b = {0};
     struct node *object, *meta;
@@ -212,7 +212,7 @@ static int make_body(const struct elect *e, struct strbuf *out)
     return rc;
 }
 
-static int send_verb(struct elect *e, enum lease_verb verb, struct err *err)
+static int elect_send_verb(struct elect *e, enum lease_verb verb, struct err *err)
 {
     struct kube_request rq = {.method = "GET",
                               .kind = KUBE_LEASE,
@@ -230,7 +230,7 @@ static int send_verb(struct elect *e, enum lease_verb verb, struct err *err)
         rq.method = verb == LEASE_CREATE ? "POST" : "PUT";
         if (verb == LEASE_CREATE)
             rq.name = NULL;
-        rc = make_body(e, &body);
+        rc = elect_make_body(e, &body);
         rq.body = strbuf_str(&body);
         rq.body_n = body.n;
     }
@@ -239,7 +239,7 @@ static int send_verb(struct elect *e, enum lease_verb verb, struct err *err)
     return rc;
 }
 
-static void send_due(struct elect *e, uint64_t now_ns)
+static void elect_send_due(struct elect *e, uint64_t now_ns)
 {
     enum lease_verb verb = lease_next(&e->lease, now_ns);
     struct err err = ERR_INIT;
@@ -247,9 +247,9 @@ static void send_due(struct elect *e, uint64_t now_ns)
     if (verb == LEASE_WAIT)
         return;
     lease_sent(&e->lease, now_ns);
-    if (send_verb(e, verb, &err) < 0) {
-        tell_trouble(e, LEASE_FAILED, err.text);
-        lease_answered(&e->lease, LEASE_FAILED, NULL, now_ns, random32());
+    if (elect_send_verb(e, verb, &err) < 0) {
+        elect_log_trouble(e, LEASE_FAILED, err.text);
+        lease_answered(&e->lease, LEASE_FAILED, NULL, now_ns, elect_random32());
     }
 }
 
@@ -257,7 +257,7 @@ void elect_tick(struct elect *e, uint64_t now_ns)
 {
     bool leads;
 
-    send_due(e, now_ns);
+    elect_send_due(e, now_ns);
     leads = lease_leads(&e->lease, now_ns);
     if (leads == e->is_leading)
         return;

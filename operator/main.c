@@ -32,8 +32,7 @@ bool controller_leads(const struct controller *op)
     return !op->elect || elect_leads(op->elect);
 }
 
-/* --- wiring ------------------------------------------------------------------------
- */
+/* --- wiring ----------------------------------------------------------------------- */
 
 static void on_answer(void *arg, const char *method, int http, uint64_t took_ns)
 {
@@ -102,10 +101,10 @@ make_rival(struct controller *op, const struct operator_options *o, struct err *
                : 0;
 }
 
-static int wire(struct controller *op,
-                const struct kube_config *config,
-                const struct operator_options *o,
-                struct err *err)
+static int controller_wire(struct controller *op,
+                           const struct kube_config *config,
+                           const struct operator_options *o,
+                           struct err *err)
 {
     struct kube_options k = {.qps = o->qps,
                              .burst = o->burst,
@@ -135,7 +134,7 @@ static int wire(struct controller *op,
     return rc < 0 ? rc : make_elect(op, config, o, err);
 }
 
-static void unwire(struct controller *op)
+static void controller_unwire(struct controller *op)
 {
     kube_free(op->kube); /* first: no callback comes after it */
     sync_drop_all(op);
@@ -167,9 +166,9 @@ load_config(const struct operator_options *o, struct kube_config *ret, struct er
     return rc;
 }
 
-static void tell_start(const struct operator_options *o,
-                       const struct kube_config *config,
-                       const struct controller *op)
+static void log_start(const struct operator_options *o,
+                      const struct kube_config *config,
+                      const struct controller *op)
 {
     log_info("hvd-operator starts",
              "version=%s server=%s namespace=%s runtime_image=%s http_port=%u "
@@ -200,7 +199,7 @@ static int open_signals(struct err *err)
     return fd < 0 ? err_errno(err, errno, "signalfd") : fd;
 }
 
-static int run(const struct operator_options *o, struct err *err)
+static int operator_run(const struct operator_options *o, struct err *err)
 {
     CLEANUP(kube_config_release) struct kube_config config = {0};
     CLEANUP(fd_close) int signal_fd = -1;
@@ -211,20 +210,20 @@ static int run(const struct operator_options *o, struct err *err)
     signal_fd = open_signals(err);
     rc = signal_fd < 0 ? signal_fd : load_config(o, &config, err);
     if (rc == 0)
-        rc = wire(&op, &config, o, err);
+        rc = controller_wire(&op, &config, o, err);
     if (rc == 0)
         rc =
             serve_new(&op, o->http_address, o->http_port, o->metrics_port, &serve, err);
     if (rc == 0) {
-        tell_start(o, &config, &op);
+        log_start(o, &config, &op);
         rc = loop_run(&op, serve, signal_fd, err);
     }
     serve_free(serve);
-    unwire(&op);
+    controller_unwire(&op);
     return rc;
 }
 
-static int print(void (*make)(struct strbuf *))
+static int print_text(void (*make)(struct strbuf *))
 {
     struct strbuf b;
     int rc;
@@ -251,15 +250,15 @@ int main(int argc, char **argv)
     log_set_lossy(true); /* one thread: it must not wait for whoever reads the log */
     switch (o.what) {
     case OPTIONS_HELP:
-        return print(options_help);
+        return print_text(options_help);
     case OPTIONS_MAN:
-        return print(options_man);
+        return print_text(options_man);
     case OPTIONS_VERSION:
         return puts("hvd-operator " HVD_VERSION_STRING) < 0;
     case OPTIONS_RUN:
         break;
     }
-    if (run(&o, &err) < 0) {
+    if (operator_run(&o, &err) < 0) {
         log_error("hvd-operator stops", "cause=\"%s\"", err.text);
         return 1;
     }

@@ -139,7 +139,7 @@ static const struct idle_row {
     {"log_file_max_size", "there are no log files", false},
 };
 
-static const struct operator_option *find(const char *name, size_t n)
+static const struct operator_option *options_find(const char *name, size_t n)
 {
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (strncmp(rows[i].name, name, n) == 0 && rows[i].name[n] == '\0')
@@ -149,7 +149,7 @@ static const struct operator_option *find(const char *name, size_t n)
 }
 
 /* An option without effect as a row of the table. */
-static bool find_idle(const char *name, size_t n, struct operator_option *ret)
+static bool options_find_idle(const char *name, size_t n, struct operator_option *ret)
 {
     for (size_t i = 0; i < ARRAY_LEN(idle_rows); i++) {
         const struct idle_row *r = &idle_rows[i];
@@ -196,10 +196,10 @@ static void note_idle(const struct operator_option *row, struct operator_options
         o->idle[o->n_idle++] = (struct options_idle){row->name, row->help};
 }
 
-static int set(const struct operator_option *row,
-               const char *value,
-               struct operator_options *o,
-               struct err *err)
+static int options_set(const struct operator_option *row,
+                       const char *value,
+                       struct operator_options *o,
+                       struct err *err)
 {
     void *at = (char *)o + row->at;
     char field[64] = "--";
@@ -244,7 +244,7 @@ static int set(const struct operator_option *row,
     return -EINVAL;
 }
 
-static int check(const struct operator_options *o, struct err *err)
+static int options_check(const struct operator_options *o, struct err *err)
 {
     if (o->lease_renew_ms >= o->lease_duration_ms)
         return err_set(err, -EINVAL,
@@ -262,8 +262,8 @@ static int check(const struct operator_options *o, struct err *err)
 }
 
 /* One option at argv[*i]; moves *i past its value. */
-static int
-one(int argc, char **argv, int *i, struct operator_options *o, struct err *err)
+static int options_parse_one(
+    int argc, char **argv, int *i, struct operator_options *o, struct err *err)
 {
     const char *s = argv[*i], *value = NULL;
     const struct operator_option *row = NULL;
@@ -271,8 +271,8 @@ one(int argc, char **argv, int *i, struct operator_options *o, struct err *err)
     struct operator_option idle;
 
     if (dashes == 1 || dashes == 2)
-        row = find(s + dashes, n);
-    if ((dashes == 1 || dashes == 2) && !row && find_idle(s + dashes, n, &idle))
+        row = options_find(s + dashes, n);
+    if ((dashes == 1 || dashes == 2) && !row && options_find_idle(s + dashes, n, &idle))
         row = &idle;
     if (!row)
         return err_set(err, -EINVAL, "%s: no such option; see --help", s);
@@ -284,7 +284,7 @@ one(int argc, char **argv, int *i, struct operator_options *o, struct err *err)
         value = "true";
     if (!value)
         return err_set(err, -EINVAL, "--%s needs a value: %s", row->name, row->arg);
-    return set(row, value, o, err);
+    return options_set(row, value, o, err);
 }
 
 int options_parse(int argc,
@@ -311,9 +311,9 @@ int options_parse(int argc,
     int rc = 0;
 
     for (int i = 1; i < argc && rc == 0; i++)
-        rc = one(argc, argv, &i, &o, err);
+        rc = options_parse_one(argc, argv, &i, &o, err);
     if (rc == 0)
-        rc = check(&o, err);
+        rc = options_check(&o, err);
     if (rc < 0)
         return rc;
     if (o.ns && !*o.ns)

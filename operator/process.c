@@ -38,19 +38,19 @@ static uint64_t n_open_fds(void)
     return n - 1; /* without the one that looked */
 }
 
-static uint64_t us(struct timeval t)
+static uint64_t timeval_us(struct timeval t)
 {
     return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_usec;
 }
 
-void process_look(struct process_facts *ret)
+void process_read(struct process_facts *ret)
 {
     struct rlimit files;
     struct rusage used;
 
     *ret = (struct process_facts){.rss_bytes = rss_bytes(), .open_fds = n_open_fds()};
     if (getrusage(RUSAGE_SELF, &used) == 0)
-        ret->cpu_us = us(used.ru_utime) + us(used.ru_stime);
+        ret->cpu_us = timeval_us(used.ru_utime) + timeval_us(used.ru_stime);
     if (getrlimit(RLIMIT_NOFILE, &files) == 0)
         ret->max_fds = files.rlim_cur;
 }

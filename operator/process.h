@@ -5,6 +5,6 @@
 
 #include "operator/core/metrics.h"
 
-void process_look(struct process_facts *ret); /* 0 for what cannot be read */
+void process_read(struct process_facts *ret); /* 0 for what cannot be read */
 
 #endif

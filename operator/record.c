@@ -77,7 +77,7 @@ static void make_name(const struct job_meta *job,
     (void)snprintf(ret, EVENT_NAME_SIZE, "%.63s.%s", job->name, hex);
 }
 
-static struct recent *recall(struct event_recorder *r, const char *name)
+static struct recent *recent_find(struct event_recorder *r, const char *name)
 {
     for (size_t i = 0; i < RECENT_SIZE; i++) {
         if (strcmp(r->recent[i].name, name) == 0)
@@ -86,7 +86,7 @@ static struct recent *recall(struct event_recorder *r, const char *name)
     return NULL;
 }
 
-static struct recent *remember(struct event_recorder *r, const char *name)
+static struct recent *recent_add(struct event_recorder *r, const char *name)
 {
     struct recent *x = &r->recent[r->next++ % RECENT_SIZE];
 
@@ -96,9 +96,9 @@ static struct recent *remember(struct event_recorder *r, const char *name)
 }
 
 /* It was not stored, or is not there any more: the next of that name is told anew. */
-static void forget(struct event_recorder *r, const char *name)
+static void recent_drop(struct event_recorder *r, const char *name)
 {
-    struct recent *x = recall(r, name);
+    struct recent *x = recent_find(r, name);
 
     if (x)
         *x = (struct recent){0};
@@ -139,7 +139,7 @@ static struct node *event_object(struct build *b,
     return b->status ? NULL : o;
 }
 
-static void finish(struct event_post *p)
+static void event_finish(struct event_post *p)
 {
     record_done_fn done = p->done;
     void *arg = p->arg;
@@ -153,11 +153,11 @@ static void on_patched(void *arg, const struct kube_reply *r)
     struct event_post *p = arg;
 
     if (r->answer.cls == ANSWER_NOT_FOUND) /* Events are kept for an hour */
-        forget(p->record, p->name);
+        recent_drop(p->record, p->name);
     else if (r->answer.cls != ANSWER_OK)
         log_debug("event not counted", "event=%s cause=\"%s\"", p->name,
                   r->answer.message);
-    finish(p);
+    event_finish(p);
 }
 
 static void patch_count(struct event_post *p, uint32_t count)
@@ -176,24 +176,24 @@ static void patch_count(struct event_post *p, uint32_t count)
     rq.body_n = (size_t)snprintf(body, sizeof(body),
                                  "{\"count\":%u,\"lastTimestamp\":\"%s\"}", count, now);
     if (kube_submit(p->record->kube, &rq, &err) < 0)
-        finish(p);
+        event_finish(p);
 }
 
 static void on_posted(void *arg, const struct kube_reply *r)
 {
     struct event_post *p = arg;
-    struct recent *x = recall(p->record, p->name);
+    struct recent *x = recent_find(p->record, p->name);
 
     if (r->answer.cls == ANSWER_EXISTS && !p->is_once) {
         patch_count(p, x ? ++x->count : 2);
         return;
     }
     if (r->answer.cls != ANSWER_OK && r->answer.cls != ANSWER_EXISTS) {
-        forget(p->record, p->name);
+        recent_drop(p->record, p->name);
         log_warn("event not written, going on", "event=%s/%s cause=\"%s\"", p->ns,
                  p->name, r->answer.message);
     }
-    finish(p);
+    event_finish(p);
 }
 
 static int send_event(struct event_recorder *r,
@@ -250,9 +250,9 @@ void record_event(struct event_recorder *r,
         .record = r, .is_once = note->is_once, .done = done, .arg = arg};
     (void)snprintf(p->ns, sizeof(p->ns), "%s", job->ns);
     make_name(job, note, p->name);
-    x = recall(r, p->name);
+    x = recent_find(r, p->name);
     if (x && (note->is_once || now_ns - x->told_ns < REPEAT_AFTER_NS)) {
-        finish(p);
+        event_finish(p);
         return;
     }
     if (x) {
@@ -260,11 +260,11 @@ void record_event(struct event_recorder *r,
         patch_count(p, ++x->count);
         return;
     }
-    remember(r, p->name)->told_ns = now_ns;
+    recent_add(r, p->name)->told_ns = now_ns;
     if (send_event(r, job, component, note, p, &err) < 0) {
-        forget(r, p->name);
+        recent_drop(r, p->name);
         log_warn("event not written, going on", "event=%s cause=\"%s\"", p->name,
                  err.text);
-        finish(p);
+        event_finish(p);
     }
 }

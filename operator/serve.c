@@ -32,7 +32,7 @@ struct operator_server {
 
 static uint64_t silence_ns(const struct controller *op, uint64_t now_ns)
 {
-    uint64_t first = sinks_heard_ns(op);
+    uint64_t first = sinks_received_ns(op);
 
     return now_ns - (first ? first : op->started_ns);
 }
@@ -69,7 +69,7 @@ static void render_metrics(const struct operator_server *s, struct strbuf *out)
         .is_rival_alive = op->rival && rival_is_alive(op->rival),
     };
 
-    process_look(&g.process);
+    process_read(&g.process);
     m.watch_events = sinks_n_events(op);
     for (int i = 0; i < STATE_COUNT; i++) {
         g.jobs[METRICS_HOROVODJOB][i] =
@@ -97,7 +97,7 @@ static unsigned render_ready(const struct controller *op, struct strbuf *out)
 }
 
 static unsigned
-render(const struct operator_server *s, const char *path, struct strbuf *out)
+serve_render(const struct operator_server *s, const char *path, struct strbuf *out)
 {
     if (strcmp(path, "/metrics") == 0)
         render_metrics(s, out);
@@ -136,7 +136,7 @@ static enum MHD_Result on_request(void *arg,
     }
     strbuf_init(&out, MAX_METRICS_BYTES);
     if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0)
-        status = render(s, url, &out);
+        status = serve_render(s, url, &out);
     if (strbuf_status(&out))
         status = MHD_HTTP_INTERNAL_SERVER_ERROR;
     r = MHD_create_response_from_buffer(out.n, (void *)(uintptr_t)strbuf_str(&out),
@@ -151,10 +151,10 @@ static enum MHD_Result on_request(void *arg,
 }
 
 /* at NULL: on all addresses. */
-static struct MHD_Daemon *start(struct operator_server *s,
-                                unsigned flags,
-                                uint16_t port,
-                                const struct sockaddr *at)
+static struct MHD_Daemon *serve_start_daemon(struct operator_server *s,
+                                             unsigned flags,
+                                             uint16_t port,
+                                             const struct sockaddr *at)
 {
     return MHD_start_daemon(flags | MHD_USE_EPOLL, port, NULL, NULL, on_request, s,
                             MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CLIENTS,
@@ -164,16 +164,18 @@ static struct MHD_Daemon *start(struct operator_server *s,
                             MHD_OPTION_END);
 }
 
-static struct MHD_Daemon *
-start_at(struct operator_server *s, const char *address, uint16_t port, struct err *err)
+static struct MHD_Daemon *serve_start_at(struct operator_server *s,
+                                         const char *address,
+                                         uint16_t port,
+                                         struct err *err)
 {
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
 
     if (inet_pton(AF_INET, address, &v4.sin_addr) == 1)
-        return start(s, 0, port, (const struct sockaddr *)&v4);
+        return serve_start_daemon(s, 0, port, (const struct sockaddr *)&v4);
     if (inet_pton(AF_INET6, address, &v6.sin6_addr) == 1)
-        return start(s, MHD_USE_IPv6, port, (const struct sockaddr *)&v6);
+        return serve_start_daemon(s, MHD_USE_IPv6, port, (const struct sockaddr *)&v6);
     (void)err_set(err, -EINVAL, "--http-address: \"%s\" is not an IP address", address);
     return NULL;
 }
@@ -189,11 +191,11 @@ static struct MHD_Daemon *listen_on(struct operator_server *s,
 
     errno = 0;
     if (*address) {
-        d = start_at(s, address, port, err);
+        d = serve_start_at(s, address, port, err);
     } else {
-        d = start(s, MHD_USE_DUAL_STACK, port, NULL);
+        d = serve_start_daemon(s, MHD_USE_DUAL_STACK, port, NULL);
         if (!d) /* no IPv6 on this host */
-            d = start(s, 0, port, NULL);
+            d = serve_start_daemon(s, 0, port, NULL);
     }
     e = errno;
     if (!d && err->code)

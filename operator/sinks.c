@@ -28,18 +28,18 @@
 
 #define LOOK_AT_ALL_NS (1 * NS_PER_S)
 
-static void wake(void *arg, const char *key)
+static void sinks_wake(void *arg, const char *key)
 {
     controller_wake(arg, key);
 }
 
 /* What came of the news of an object: the job of key is looked at; or memory is out,
  * and they are told again; or nothing can be made of it. */
-static int taken(struct controller *op,
-                 enum kube_kind kind,
-                 const char *key,
-                 int rc,
-                 const struct err *err)
+static int sinks_wake_or_skip(struct controller *op,
+                              enum kube_kind kind,
+                              const char *key,
+                              int rc,
+                              const struct err *err)
 {
     if (rc == -ENOMEM)
         return rc;
@@ -51,8 +51,7 @@ static int taken(struct controller *op,
     return 0;
 }
 
-/* --- jobs --------------------------------------------------------------------------
- */
+/* --- jobs ------------------------------------------------------------------------- */
 
 static void jobs_begin(void *arg, enum kube_kind kind)
 {
@@ -64,7 +63,7 @@ static int jobs_end(void *arg, enum kube_kind kind)
     struct controller *op = arg;
 
     store_end_jobs(op->store, kind);
-    store_each_job(op->store, wake, op);
+    store_each_job(op->store, sinks_wake, op);
     return 0;
 }
 
@@ -75,7 +74,7 @@ static int jobs_put(void *arg, enum kube_kind kind, struct node *object)
     struct err err = ERR_INIT;
     int rc = store_put_job(op->store, kind, object, key, &err);
 
-    return taken(op, kind, key, rc, &err);
+    return sinks_wake_or_skip(op, kind, key, rc, &err);
 }
 
 static int jobs_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
@@ -87,8 +86,7 @@ static int jobs_drop(void *arg, enum kube_kind kind, const char *ns, const char 
     return 0;
 }
 
-/* --- pods: kind is that of their jobs ----------------------------------------------
- */
+/* --- pods: kind is that of their jobs --------------------------------------------- */
 
 static void pods_begin(void *arg, enum kube_kind kind)
 {
@@ -97,7 +95,7 @@ static void pods_begin(void *arg, enum kube_kind kind)
 
 static int pods_end(void *arg, enum kube_kind kind)
 {
-    return store_end_pods(((struct controller *)arg)->store, kind, wake, arg);
+    return store_end_pods(((struct controller *)arg)->store, kind, sinks_wake, arg);
 }
 
 static int pods_put(void *arg, enum kube_kind kind, struct node *object)
@@ -114,7 +112,7 @@ static int pods_put(void *arg, enum kube_kind kind, struct node *object)
     rc = pod_decode(kind, object, conditions, &pod, &err);
     if (rc == 0)
         rc = store_put_pod(op->store, &pod, key);
-    return taken(op, KUBE_POD, key, rc, &err);
+    return sinks_wake_or_skip(op, KUBE_POD, key, rc, &err);
 }
 
 static int pods_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
@@ -129,8 +127,7 @@ static int pods_drop(void *arg, enum kube_kind kind, const char *ns, const char 
     return rc;
 }
 
-/* --- launcher Jobs -----------------------------------------------------------------
- */
+/* --- launcher Jobs ---------------------------------------------------------------- */
 
 static void batches_begin(void *arg, enum kube_kind kind)
 {
@@ -141,7 +138,7 @@ static void batches_begin(void *arg, enum kube_kind kind)
 static int batches_end(void *arg, enum kube_kind kind)
 {
     (void)kind;
-    store_end_batches(((struct controller *)arg)->store, wake, arg);
+    store_end_batches(((struct controller *)arg)->store, sinks_wake, arg);
     return 0;
 }
 
@@ -155,7 +152,7 @@ static int batches_put(void *arg, enum kube_kind kind, struct node *object)
 
     if (rc == 0)
         rc = store_put_batch(op->store, &batch, key);
-    return taken(op, kind, key, rc, &err);
+    return sinks_wake_or_skip(op, kind, key, rc, &err);
 }
 
 static int
@@ -170,8 +167,7 @@ batches_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
     return 0;
 }
 
-/* --- PriorityClasses ---------------------------------------------------------------
- */
+/* --- PriorityClasses -------------------------------------------------------------- */
 
 static void classes_begin(void *arg, enum kube_kind kind)
 {
@@ -195,7 +191,7 @@ static int classes_put(void *arg, enum kube_kind kind, struct node *object)
                                    (int32_t)node_int(object, "value", 0))
                   : err_set(&err, -EINVAL, "metadata.name is missing");
 
-    return taken(op, kind, "", rc, &err);
+    return sinks_wake_or_skip(op, kind, "", rc, &err);
 }
 
 static int
@@ -207,8 +203,7 @@ classes_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
     return 0;
 }
 
-/* --- what is known by its metadata -------------------------------------------------
- */
+/* --- what is known by its metadata ------------------------------------------------ */
 
 static void owned_begin(void *arg, enum kube_kind kind)
 {
@@ -217,7 +212,7 @@ static void owned_begin(void *arg, enum kube_kind kind)
 
 static int owned_end(void *arg, enum kube_kind kind)
 {
-    store_end_owned(((struct controller *)arg)->store, kind, wake, arg);
+    store_end_owned(((struct controller *)arg)->store, kind, sinks_wake, arg);
     return 0;
 }
 
@@ -237,8 +232,7 @@ static int owned_lose(void *arg, enum kube_kind kind, struct node *object)
     return 0;
 }
 
-/* --- the table ---------------------------------------------------------------------
- */
+/* --- the table -------------------------------------------------------------------- */
 
 #define OWNED(KIND)                                                                    \
     {                                                                                  \
@@ -292,7 +286,7 @@ static bool is_wanted(const struct controller *op, int i)
 }
 
 /* Those that the operator needs in order to act. */
-static const struct watcher *needed(const struct controller *op, int i)
+static const struct watcher *sinks_required(const struct controller *op, int i)
 {
     return rows[i].lose ? NULL : op->watch[i];
 }
@@ -333,7 +327,7 @@ void sinks_close(struct controller *op)
 bool controller_is_synced(const struct controller *op)
 {
     for (int i = 0; i < WATCH_COUNT; i++) {
-        const struct watcher *w = needed(op, i);
+        const struct watcher *w = sinks_required(op, i);
 
         if (w && !watcher_is_synced(w) && !watcher_is_absent(w))
             return false;
@@ -345,7 +339,7 @@ bool controller_is_synced(const struct controller *op)
 bool controller_may_act(const struct controller *op)
 {
     for (int i = 0; i < WATCH_COUNT; i++) {
-        const struct watcher *w = needed(op, i);
+        const struct watcher *w = sinks_required(op, i);
 
         if (w && !watcher_is_fresh(w) && !watcher_is_absent(w))
             return false;
@@ -381,12 +375,12 @@ void controller_lost(struct controller *op, const char *key)
 }
 
 /* The news themselves are in the store; who forgot them is the queue. */
-static void look_at_all(struct controller *op, uint64_t now_ns)
+static void sinks_queue_all(struct controller *op, uint64_t now_ns)
 {
     if (!op->look_at_all_ns || now_ns < op->look_at_all_ns)
         return;
     op->look_at_all_ns = 0;
-    store_each_job(op->store, wake, op);
+    store_each_job(op->store, sinks_wake, op);
 }
 
 /* What jobs own can be told to them only once they are there. */
@@ -397,7 +391,7 @@ static bool is_due(const struct controller *op, int i)
 
 void sinks_tick(struct controller *op, uint64_t now_ns)
 {
-    look_at_all(op, now_ns);
+    sinks_queue_all(op, now_ns);
     for (int i = 0; i < WATCH_COUNT; i++) {
         if (is_due(op, i))
             watcher_tick(op->watch[i], now_ns);
@@ -434,15 +428,15 @@ uint64_t sinks_n_events(const struct controller *op)
     return n;
 }
 
-uint64_t sinks_heard_ns(const struct controller *op)
+uint64_t sinks_received_ns(const struct controller *op)
 {
     uint64_t first = UINT64_MAX;
 
     for (int i = 0; i < WATCH_COUNT; i++) {
-        const struct watcher *w = needed(op, i);
+        const struct watcher *w = sinks_required(op, i);
 
-        if (w && !watcher_is_absent(w) && watcher_heard_ns(w) < first)
-            first = watcher_heard_ns(w);
+        if (w && !watcher_is_absent(w) && watcher_received_ns(w) < first)
+            first = watcher_received_ns(w);
     }
     return first == UINT64_MAX ? 0 : first;
 }
@@ -452,6 +446,6 @@ const char *sinks_trouble(const struct controller *op)
     const char *why = "";
 
     for (int i = 0; i < WATCH_COUNT && !*why; i++)
-        why = needed(op, i) ? watcher_trouble(needed(op, i)) : "";
+        why = sinks_required(op, i) ? watcher_trouble(sinks_required(op, i)) : "";
     return why;
 }

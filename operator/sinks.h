@@ -20,7 +20,7 @@ uint64_t sinks_n_restarts(const struct controller *op);
 uint64_t sinks_n_events(const struct controller *op);
 /* When the quietest was last heard, those of kinds that the cluster does not know left
  * out; 0: one of them never. */
-uint64_t sinks_heard_ns(const struct controller *op);
+uint64_t sinks_received_ns(const struct controller *op);
 const char *sinks_trouble(const struct controller *op); /* "" when well */
 
 #endif

@@ -20,7 +20,7 @@
 #define POINT_BYTES 133 /* 4, x, y of 66 bytes each */
 #define BLOB_MAX    (4 + sizeof(KEY_TYPE) + 4 + sizeof(CURVE) + 4 + POINT_BYTES)
 
-static size_t put(uint8_t *out, const void *p, size_t n)
+static size_t ssh_put_string(uint8_t *out, const void *p, size_t n)
 {
     out[0] = (uint8_t)(n >> 24);
     out[1] = (uint8_t)(n >> 16);
@@ -41,9 +41,9 @@ static int write_public(const EVP_PKEY *key, struct ssh_key *ret)
             != 1
         || n_point != POINT_BYTES || point[0] != 4)
         return -EIO;
-    n += put(blob + n, KEY_TYPE, strlen(KEY_TYPE));
-    n += put(blob + n, CURVE, strlen(CURVE));
-    n += put(blob + n, point, n_point);
+    n += ssh_put_string(blob + n, KEY_TYPE, strlen(KEY_TYPE));
+    n += ssh_put_string(blob + n, CURVE, strlen(CURVE));
+    n += ssh_put_string(blob + n, point, n_point);
     base64_encode(blob, n, encoded);
     (void)snprintf(ret->public_line, sizeof(ret->public_line), KEY_TYPE " %s\n",
                    encoded);

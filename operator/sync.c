@@ -81,7 +81,7 @@ void sync_drop_all(struct controller *op)
 }
 
 /* The end of every sync. why NULL: well; else tried again with back-off. */
-static void finish(struct sync *s, const char *why)
+static void sync_finish(struct sync *s, const char *why)
 {
     struct controller *op = s->op;
     uint64_t now_ns = clock_now_ns(), delay_ns;
@@ -101,15 +101,14 @@ static void finish(struct sync *s, const char *why)
     sync_free(s);
 }
 
-static void finish_with_outcome(struct sync *s)
+static void sync_finish_with_outcome(struct sync *s)
 {
-    finish(s, s->again);
+    sync_finish(s, s->again);
 }
 
-/* --- writing the status ------------------------------------------------------------
- */
+/* --- writing the status ----------------------------------------------------------- */
 
-static void log_change(const struct sync *s)
+static void sync_log_change(const struct sync *s)
 {
     enum job_state old = state_of_status(s->meta.status);
     const struct decision *d = &s->decision;
@@ -128,7 +127,7 @@ static void log_change(const struct sync *s)
                  state_name(d->state));
 }
 
-static void store_answer(struct sync *s, const struct kube_reply *r)
+static void sync_store_answer(struct sync *s, const struct kube_reply *r)
 {
     char key[STORE_KEY_SIZE];
     struct node *object;
@@ -160,16 +159,16 @@ static void on_status_written(void *arg, const struct kube_reply *r)
                        s->meta.kind == KUBE_MPIJOB ? METRICS_MPIJOB
                                                    : METRICS_HOROVODJOB,
                        s->decision.cause, s->meta.status, s->status, clock_wall_s());
-        store_answer(s, r);
-        finish_with_outcome(s);
+        sync_store_answer(s, r);
+        sync_finish_with_outcome(s);
         return;
     case ANSWER_NOT_FOUND: /* deleted meanwhile, whatever the watch knows */
         log_info("job is gone", "job=%s", s->key);
         store_lose_job(s->op->store, s->key, s->meta.uid);
-        finish(s, NULL);
+        sync_finish(s, NULL);
         return;
     case ANSWER_CONFLICT:
-        finish(s, "the job was changed meanwhile");
+        sync_finish(s, "the job was changed meanwhile");
         return;
     case ANSWER_EXISTS:
     case ANSWER_GONE:
@@ -177,12 +176,12 @@ static void on_status_written(void *arg, const struct kube_reply *r)
     case ANSWER_FORBIDDEN:
     case ANSWER_THROTTLED:
     case ANSWER_UNAVAILABLE:
-        finish(s, r->answer.message);
+        sync_finish(s, r->answer.message);
         return;
     }
 }
 
-static void write_status(struct sync *s)
+static void sync_write_status(struct sync *s)
 {
     struct build b = {.arena = &s->arena};
     struct node *patch = node_object(&b);
@@ -211,32 +210,31 @@ static void write_status(struct sync *s)
                                           : kube_submit(s->op->kube, &rq, &err);
     strbuf_release(&body);
     if (rc < 0) {
-        finish(s, err.text);
+        sync_finish(s, err.text);
         return;
     }
     pace_note(&s->op->pace, s->key, clock_now_ns());
-    log_change(s);
+    sync_log_change(s);
 }
 
 /* One Event after the other, since who watches them wants them in their order; then the
  * status. */
-static void tell_events(void *arg)
+static void sync_send_events(void *arg)
 {
     struct sync *s = arg;
 
     if (s->n_events_told < s->decision.n_notes)
         record_event(s->op->record, s->job, s->front->component,
-                     &s->decision.note[s->n_events_told++], tell_events, s);
+                     &s->decision.note[s->n_events_told++], sync_send_events, s);
     else if (s->status)
-        write_status(s);
+        sync_write_status(s);
     else
-        finish_with_outcome(s);
+        sync_finish_with_outcome(s);
 }
 
-/* --- deciding ----------------------------------------------------------------------
- */
+/* --- deciding --------------------------------------------------------------------- */
 
-static int look(struct sync *s)
+static int sync_observe_and_decide(struct sync *s)
 {
     struct question q = {.job = s->job,
                          .outcome = &s->outcome,
@@ -256,7 +254,7 @@ static int look(struct sync *s)
 }
 
 /* Sets s->status when it is to be written. */
-static int choose_status(struct sync *s)
+static int sync_choose_status(struct sync *s)
 {
     struct build b = {.arena = &s->arena};
     struct node *status = s->decision.status;
@@ -284,7 +282,7 @@ static int choose_status(struct sync *s)
 
 /* Mere progress of a job that goes on waits, and is looked at again when its time has
  * come. */
-static void put_off_progress(struct sync *s)
+static void sync_delay_progress(struct sync *s)
 {
     struct build b = {.arena = &s->arena};
     uint64_t wait_ns, wait_ms;
@@ -309,24 +307,24 @@ static void on_applied(void *arg, const struct sync_outcome *outcome)
         s->outcome = *outcome;
     if (outcome->trouble == TROUBLE_RETRY)
         s->again = outcome->message;
-    rc = look(s);
+    rc = sync_observe_and_decide(s);
     if (rc == -ENOENT) { /* deleted while we worked */
-        finish(s, NULL);
+        sync_finish(s, NULL);
         return;
     }
     if (rc == 0)
-        rc = choose_status(s);
+        rc = sync_choose_status(s);
     if (rc < 0) {
-        finish(s, "out of memory");
+        sync_finish(s, "out of memory");
         return;
     }
-    put_off_progress(s);
-    tell_events(s);
+    sync_delay_progress(s);
+    sync_send_events(s);
 }
 
 /* The problems of the spec, if any, as an outcome. -EREMOTE: another
  * controller manages it. */
-static int check_spec(struct sync *s)
+static int sync_check_spec(struct sync *s)
 {
     struct strbuf p;
     char *text;
@@ -361,7 +359,7 @@ static int check_spec(struct sync *s)
     return 0;
 }
 
-static void tell_overdue(const struct sync *s)
+static void sync_log_overdue(const struct sync *s)
 {
     const struct job_plan *p = &s->plan;
     unsigned n = 0;
@@ -373,27 +371,27 @@ static void tell_overdue(const struct sync *s)
                  "job=%s objects=%u", s->key, n);
 }
 
-static int decide(struct sync *s)
+static int sync_decide(struct sync *s)
 {
     int rc;
 
     s->outcome =
         (struct sync_outcome){.trouble = TROUBLE_NONE, .reason = "", .message = ""};
-    rc = check_spec(s);
+    rc = sync_check_spec(s);
     if (rc == 0)
-        rc = look(s);
+        rc = sync_observe_and_decide(s);
     if (rc == 0 && s->is_refused && s->decision.was_finished) {
         s->is_refused = false;
         s->outcome.trouble = TROUBLE_NONE;
     }
     if (rc == 0) {
         s->plan = s->decision.plan;
-        tell_overdue(s);
+        sync_log_overdue(s);
     }
     return rc;
 }
 
-static int read_job(struct sync *s, struct err *err)
+static int sync_read_job(struct sync *s, struct err *err)
 {
     size_t n = 0;
     const char *text = store_job_text(s->op->store, s->key, &n);
@@ -429,17 +427,17 @@ void sync_start(struct controller *op, const char *key)
     s->next = op->syncs;
     op->syncs = s;
     op->n_syncs++;
-    rc = read_job(s, &err);
+    rc = sync_read_job(s, &err);
     if (rc == -ENOENT || (rc == 0 && s->meta.is_deleting)) {
-        finish(s, NULL);
+        sync_finish(s, NULL);
         return;
     }
     if (rc == 0)
-        rc = decide(s);
+        rc = sync_decide(s);
     if (rc == -ENOENT || rc == -EREMOTE)
-        finish(s, NULL);
+        sync_finish(s, NULL);
     else if (rc < 0)
-        finish(s, err.code ? err.text : "out of memory");
+        sync_finish(s, err.code ? err.text : "out of memory");
     else
         apply_start(op, s->key, s->job, &s->plan, &s->arena, on_applied, s);
 }

@@ -114,7 +114,7 @@ bool watcher_is_absent(const struct watcher *w)
     return w->is_absent;
 }
 
-uint64_t watcher_heard_ns(const struct watcher *w)
+uint64_t watcher_received_ns(const struct watcher *w)
 {
     return w->heard_ns;
 }
@@ -134,7 +134,7 @@ const char *watcher_trouble(const struct watcher *w)
     return w->trouble;
 }
 
-static uint32_t random32(void)
+static uint32_t watcher_random32(void)
 {
     uint32_t v = 0;
 
@@ -143,7 +143,7 @@ static uint32_t random32(void)
 }
 
 /* The one place where the state moves; says what went wrong, once per change. */
-static void step(struct watcher *w, enum refl_event ev, const char *why)
+static void watcher_step(struct watcher *w, enum refl_event ev, const char *why)
 {
     uint64_t now_ns = clock_now_ns();
     bool was_short =
@@ -152,7 +152,7 @@ static void step(struct watcher *w, enum refl_event ev, const char *why)
     enum refl_state next;
 
     w->is_open = false;
-    next = reflector_next(&w->refl, ev, was_short, now_ns, random32());
+    next = reflector_next(&w->refl, ev, was_short, now_ns, watcher_random32());
     if (ev == REFL_LISTED || ev == REFL_WATCH_END)
         w->trouble[0] = '\0';
     else if (ev != REFL_TIMER)
@@ -179,7 +179,7 @@ static void set_version(struct watcher *w, struct json_span object)
 typedef int (*object_fn)(void *arg, enum kube_kind kind, struct node *object);
 
 /* -ENOMEM only; what cannot be read is logged. */
-static int give_object(struct watcher *w, struct json_span text, object_fn fn)
+static int watcher_give_object(struct watcher *w, struct json_span text, object_fn fn)
 {
     struct json_span meta = json_find(text, "metadata");
     struct json_span ns = json_find_text(meta, "namespace");
@@ -206,8 +206,7 @@ static int give_object(struct watcher *w, struct json_span text, object_fn fn)
     return rc == -ENOMEM ? rc : 0;
 }
 
-/* --- list --------------------------------------------------------------------------
- */
+/* --- list ------------------------------------------------------------------------- */
 
 static int read_resume(struct watcher *w, struct json_span meta, struct err *err)
 {
@@ -244,7 +243,7 @@ static int read_page(struct watcher *w, const struct kube_reply *r, struct err *
     if (!w->resume)
         w->sink.begin_list(w->sink.arg, w->sink.kind);
     while ((more = json_walk_next(&items, &key, &item)) > 0) {
-        if (give_object(w, item, w->sink.put) < 0)
+        if (watcher_give_object(w, item, w->sink.put) < 0)
             return err_set(err, -ENOMEM, "out of memory");
     }
     if (more < 0)
@@ -275,7 +274,7 @@ static void kind_unknown(struct watcher *w, bool is_forbidden)
     if (w->is_synced && !is_forbidden) {
         w->sink.begin_list(w->sink.arg, w->sink.kind);
         if (w->sink.end_list(w->sink.arg, w->sink.kind) < 0) {
-            step(w, REFL_ERROR, "out of memory");
+            watcher_step(w, REFL_ERROR, "out of memory");
             return;
         }
     }
@@ -283,7 +282,7 @@ static void kind_unknown(struct watcher *w, bool is_forbidden)
         log_warn("kind not served, asking again from time to time",
                  "kind=%s cause=\"%s\"", kube_kind_name(w->kind), why);
     w->is_absent = true;
-    step(w, REFL_ERROR, why);
+    watcher_step(w, REFL_ERROR, why);
 }
 
 /* The same page is asked for again, and not all pages of a long list. Its place is kept
@@ -308,9 +307,9 @@ static void on_page(void *arg, const struct kube_reply *r)
         w->is_absent = false;
         w->page_limit = PAGE_LIMIT;
         (void)malloc_trim(0); /* a list is the most that we ever hold */
-        step(w, REFL_LISTED, "");
+        watcher_step(w, REFL_LISTED, "");
         if (w->is_stale && !w->is_relisting) /* begun before it was asked for */
-            step(w, REFL_EXPIRED, "what others wrote is needed");
+            watcher_step(w, REFL_EXPIRED, "what others wrote is needed");
         w->is_stale = w->is_stale && !w->is_relisting;
         return;
     }
@@ -321,13 +320,13 @@ static void on_page(void *arg, const struct kube_reply *r)
         w->resume = NULL;
     }
     if (r->answer.cls == ANSWER_GONE)
-        step(w, REFL_EXPIRED, "the list's place has expired");
+        watcher_step(w, REFL_EXPIRED, "the list's place has expired");
     else if (r->answer.cls == ANSWER_NOT_FOUND && w->is_optional && is_first)
         kind_unknown(w, false);
     else if (r->answer.cls == ANSWER_FORBIDDEN && w->sink.is_metadata && is_first)
         kind_unknown(w, true);
     else
-        step(w, REFL_ERROR, err.code ? err.text : r->answer.message);
+        watcher_step(w, REFL_ERROR, err.code ? err.text : r->answer.message);
 }
 
 static int start_list(struct watcher *w, struct err *err)
@@ -356,8 +355,7 @@ static int start_list(struct watcher *w, struct err *err)
     return rc;
 }
 
-/* --- watch -------------------------------------------------------------------------
- */
+/* --- watch ------------------------------------------------------------------------ */
 
 static int on_error(struct watcher *w, struct json_span object)
 {
@@ -388,7 +386,7 @@ static int drop_object(struct watcher *w, struct json_span object)
     AUTOFREE char *name = text_at(object, "name");
 
     if (w->sink.lose)
-        return give_object(w, object, w->sink.lose);
+        return watcher_give_object(w, object, w->sink.lose);
     if (!ns || !name)
         return -ENOMEM; /* an absent one is "" */
     return w->sink.drop(w->sink.arg, w->sink.kind, ns, name);
@@ -407,7 +405,7 @@ static int on_event(struct watcher *w, struct json_span event)
     if (!span_is(type, "BOOKMARK")) {
         w->n_events++;
         rc = span_is(type, "DELETED") ? drop_object(w, object)
-                                      : give_object(w, object, w->sink.put);
+                                      : watcher_give_object(w, object, w->sink.put);
     }
     if (rc == 0)
         set_version(w, object);
@@ -448,11 +446,11 @@ static void on_watch_end(void *arg, const struct kube_reply *r)
     (void)snprintf(why, sizeof(why), "%.255s",
                    *w->trouble ? w->trouble : r->answer.message);
     if (w->has_expired || r->answer.cls == ANSWER_GONE)
-        step(w, REFL_EXPIRED, "the watch's place has expired");
+        watcher_step(w, REFL_EXPIRED, "the watch's place has expired");
     else if (r->answer.cls == ANSWER_OK)
-        step(w, REFL_WATCH_END, "the watch ended at once");
+        watcher_step(w, REFL_WATCH_END, "the watch ended at once");
     else
-        step(w, REFL_ERROR, why);
+        watcher_step(w, REFL_ERROR, why);
 }
 
 static int start_watch(struct watcher *w, struct err *err)
@@ -469,7 +467,7 @@ static int start_watch(struct watcher *w, struct err *err)
     char seconds[16];
     int rc;
 
-    (void)snprintf(seconds, sizeof(seconds), "%u", 300u + random32() % 300u);
+    (void)snprintf(seconds, sizeof(seconds), "%u", 300u + watcher_random32() % 300u);
     strbuf_init(&query, 8192);
     kube_query(&query, "watch", "1");
     kube_query(&query, "allowWatchBookmarks", "true");
@@ -499,7 +497,7 @@ void watcher_relist(struct watcher *w)
         return;
     case REFL_WATCHING:
         kube_watch_cancel(w->kube, w);
-        step(w, REFL_EXPIRED, "what others wrote is needed");
+        watcher_step(w, REFL_EXPIRED, "what others wrote is needed");
         return;
     }
 }
@@ -510,7 +508,7 @@ void watcher_tick(struct watcher *w, uint64_t now_ns)
     int rc = 0;
 
     if (w->refl.state == REFL_BACKOFF && now_ns >= w->refl.wake_ns)
-        step(w, REFL_TIMER, "");
+        watcher_step(w, REFL_TIMER, "");
     if (w->is_open || w->refl.state == REFL_BACKOFF)
         return;
     if (w->refl.state == REFL_WATCHING && now_ns < kube_paused_ns(w->kube))
@@ -527,7 +525,7 @@ void watcher_tick(struct watcher *w, uint64_t now_ns)
         return;
     }
     if (rc < 0)
-        step(w, REFL_ERROR, err.text);
+        watcher_step(w, REFL_ERROR, err.text);
 }
 
 uint64_t watcher_next_ns(const struct watcher *w)

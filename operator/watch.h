@@ -52,7 +52,7 @@ bool watcher_is_fresh(const struct watcher *w); /* and synced */
 /* Optional, and the API server has said that it does not know the kind. It is asked
  * again from time to time. */
 bool watcher_is_absent(const struct watcher *w);
-uint64_t watcher_heard_ns(const struct watcher *w);
+uint64_t watcher_received_ns(const struct watcher *w);
 uint32_t watcher_n_restarts(const struct watcher *w);
 uint64_t watcher_n_events(const struct watcher *w);
 const char *watcher_trouble(const struct watcher *w); /* last error, "" when well */

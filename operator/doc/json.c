@@ -19,9 +19,10 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/wiped.h"
 
-static struct node *convert(struct build *b, const json_t *j, unsigned depth);
+static struct node *json_convert(struct build *b, const json_t *j, unsigned depth);
 
-static struct node *convert_object(struct build *b, const json_t *j, unsigned depth)
+static struct node *
+json_convert_object(struct build *b, const json_t *j, unsigned depth)
 {
     struct node *o = node_object(b);
     const char *key;
@@ -34,12 +35,12 @@ static struct node *convert_object(struct build *b, const json_t *j, unsigned de
         key = json_object_iter_key(it);
         value = json_object_iter_value(it);
         node_append(b, o, key,
-                    convert(b, value, depth + 1)); /* jansson has each once */
+                    json_convert(b, value, depth + 1)); /* jansson has each once */
     }
     return o;
 }
 
-static struct node *convert(struct build *b, const json_t *j, unsigned depth)
+static struct node *json_convert(struct build *b, const json_t *j, unsigned depth)
 {
     struct node *n = NULL;
 
@@ -62,10 +63,10 @@ static struct node *convert(struct build *b, const json_t *j, unsigned depth)
     case JSON_ARRAY:
         n = node_array(b);
         for (size_t i = 0; i < json_array_size(j) && !b->status; i++)
-            node_add(b, n, convert(b, json_array_get(j, i), depth + 1));
+            node_add(b, n, json_convert(b, json_array_get(j, i), depth + 1));
         return n;
     case JSON_OBJECT:
-        return convert_object(b, j, depth);
+        return json_convert_object(b, j, depth);
     }
     return n;
 }
@@ -88,7 +89,7 @@ int json_read(
     if (!j)
         return err_set(err, -EINVAL, "json: line %d column %d: %s", e.line, e.column,
                        e.text);
-    root = convert(&b, j, 0);
+    root = json_convert(&b, j, 0);
     json_decref(j);
     if (b.status == -EINVAL)
         return err_set(err, -EINVAL, "json: nested deeper than %d levels",
@@ -117,7 +118,7 @@ static void write_string(const char *s, struct strbuf *out)
     strbuf_putc(out, '"');
 }
 
-static void newline(struct strbuf *out, int indent)
+static void json_newline(struct strbuf *out, int indent)
 {
     if (indent >= 0)
         strbuf_printf(out, "\n%*s", indent * 2, "");
@@ -154,7 +155,7 @@ static void write_node(const struct node *n, struct strbuf *out, int indent)
     }
     strbuf_putc(out, is_object ? '{' : '[');
     for (const struct node *c = n->first; c; c = c->next) {
-        newline(out, inner);
+        json_newline(out, inner);
         if (is_object) {
             write_string(c->key, out);
             strbuf_puts(out, indent < 0 ? ":" : ": ");
@@ -164,7 +165,7 @@ static void write_node(const struct node *n, struct strbuf *out, int indent)
             strbuf_putc(out, ',');
     }
     if (n->first)
-        newline(out, indent);
+        json_newline(out, indent);
     strbuf_putc(out, is_object ? '}' : ']');
 }
 

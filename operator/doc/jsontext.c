@@ -190,8 +190,7 @@ size_t json_count(struct json_span text)
     return n;
 }
 
-/* --- mending -----------------------------------------------------------------------
- */
+/* --- mending ---------------------------------------------------------------------- */
 
 static unsigned mend_string(const char *p, const char *end, struct strbuf *out)
 {

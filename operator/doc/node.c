@@ -156,7 +156,7 @@ bool node_equal(const struct node *a, const struct node *b)
     return false;
 }
 
-static struct node *make(struct build *b, enum node_type type)
+static struct node *node_make(struct build *b, enum node_type type)
 {
     struct node *n;
 
@@ -173,22 +173,22 @@ static struct node *make(struct build *b, enum node_type type)
 
 struct node *node_object(struct build *b)
 {
-    return make(b, NODE_OBJECT);
+    return node_make(b, NODE_OBJECT);
 }
 
 struct node *node_array(struct build *b)
 {
-    return make(b, NODE_ARRAY);
+    return node_make(b, NODE_ARRAY);
 }
 
 struct node *node_null(struct build *b)
 {
-    return make(b, NODE_NULL);
+    return node_make(b, NODE_NULL);
 }
 
 struct node *node_string(struct build *b, const char *s)
 {
-    struct node *n = make(b, NODE_STRING);
+    struct node *n = node_make(b, NODE_STRING);
 
     if (!n)
         return NULL;
@@ -202,7 +202,7 @@ struct node *node_string(struct build *b, const char *s)
 
 struct node *node_number(struct build *b, int64_t i)
 {
-    struct node *n = make(b, NODE_INT);
+    struct node *n = node_make(b, NODE_INT);
 
     if (n)
         n->u.i = i;
@@ -211,7 +211,7 @@ struct node *node_number(struct build *b, int64_t i)
 
 struct node *node_real(struct build *b, double d)
 {
-    struct node *n = make(b, NODE_REAL);
+    struct node *n = node_make(b, NODE_REAL);
 
     if (n)
         n->u.d = d;
@@ -220,14 +220,14 @@ struct node *node_real(struct build *b, double d)
 
 struct node *node_boolean(struct build *b, bool v)
 {
-    struct node *n = make(b, NODE_BOOL);
+    struct node *n = node_make(b, NODE_BOOL);
 
     if (n)
         n->u.b = v;
     return n;
 }
 
-static void append(struct node *parent, struct node *child)
+static void node_link(struct node *parent, struct node *child)
 {
     child->next = NULL;
     if (parent->last)
@@ -246,7 +246,7 @@ struct node *node_copy(struct build *b, const struct node *n)
         return NULL;
     if (n->type == NODE_STRING)
         return node_string(b, n->u.s);
-    m = make(b, n->type);
+    m = node_make(b, n->type);
     if (!m)
         return NULL;
     m->u = n->u;
@@ -259,12 +259,12 @@ struct node *node_copy(struct build *b, const struct node *n)
             b->status = -ENOMEM;
             return NULL;
         }
-        append(m, d);
+        node_link(m, d);
     }
     return m;
 }
 
-static void replace(struct node *o, struct node *old, struct node *value)
+static void node_replace(struct node *o, struct node *old, struct node *value)
 {
     struct node *prev = NULL;
 
@@ -279,7 +279,7 @@ static void replace(struct node *o, struct node *old, struct node *value)
         o->last = value;
 }
 
-static struct node *find(struct node *o, const char *key)
+static struct node *node_find(struct node *o, const char *key)
 {
     for (struct node *c = o->first; c; c = c->next) {
         if (strcmp(c->key, key) == 0)
@@ -299,11 +299,11 @@ void node_set(struct build *b, struct node *o, const char *key, struct node *val
         b->status = -ENOMEM;
         return;
     }
-    old = find(o, key);
+    old = node_find(o, key);
     if (old)
-        replace(o, old, value);
+        node_replace(o, old, value);
     else
-        append(o, value);
+        node_link(o, value);
 }
 
 void node_append(struct build *b, struct node *o, const char *key, struct node *value)
@@ -312,7 +312,7 @@ void node_append(struct build *b, struct node *o, const char *key, struct node *
         return;
     value->key = arena_strdup(b->arena, key);
     if (value->key)
-        append(o, value);
+        node_link(o, value);
     else
         b->status = -ENOMEM;
 }
@@ -353,7 +353,7 @@ void node_set_bool(struct build *b, struct node *o, const char *key, bool value)
 void node_add(struct build *b, struct node *array, struct node *value)
 {
     if (array && value && !b->status)
-        append(array, value);
+        node_link(array, value);
 }
 
 void node_add_first(struct build *b, struct node *array, struct node *value)
@@ -375,11 +375,11 @@ void node_add_str(struct build *b, struct node *array, const char *value)
 struct node *
 node_child(struct build *b, struct node *o, const char *key, enum node_type type)
 {
-    struct node *c = o ? find(o, key) : NULL;
+    struct node *c = o ? node_find(o, key) : NULL;
 
     if (c && c->type == type)
         return c;
-    c = make(b, type);
+    c = node_make(b, type);
     node_set(b, o, key, c);
     return c;
 }

@@ -92,11 +92,11 @@ static int put_object(struct strbuf *out,
     return rc < 0 || more < 0 ? -EINVAL : strbuf_status(out);
 }
 
-static int rescue(struct arena *a,
-                  struct json_span text,
-                  bool has_spec,
-                  struct node **ret,
-                  struct err *err)
+static int object_repair(struct arena *a,
+                         struct json_span text,
+                         bool has_spec,
+                         struct node **ret,
+                         struct err *err)
 {
     struct build b = {.arena = a};
     const char *flaw = has_spec ? NULL : no_json;
@@ -135,7 +135,7 @@ int object_read(struct arena *a,
         rc = json_read(a, text.p, text.n, ret, err);
     for (int has_spec = 1; rc == -EINVAL && has_spec >= 0; has_spec--) {
         arena_release(a);
-        rc = rescue(a, text, has_spec, ret, err);
+        rc = object_repair(a, text, has_spec, ret, err);
     }
     return rc;
 }

@@ -20,8 +20,8 @@ const struct prune_rule prune_object[] = {
 static int
 prune_all(struct json_walk *w, const struct prune_rule *rules, struct strbuf *out);
 
-static const struct prune_rule *find(const struct prune_rule *rules,
-                                     struct json_span key)
+static const struct prune_rule *prune_find_rule(const struct prune_rule *rules,
+                                                struct json_span key)
 {
     for (; rules->key; rules++) {
         if (!*rules->key || span_is(key, rules->key))
@@ -32,13 +32,13 @@ static const struct prune_rule *find(const struct prune_rule *rules,
 
 /* The value that w is at: a member of an object, or an item of an array (rules: of each
  * item). */
-static int put(struct json_walk *w,
-               struct json_span key,
-               const struct prune_rule *rules,
-               struct strbuf *out)
+static int prune_put_value(struct json_walk *w,
+                           struct json_span key,
+                           const struct prune_rule *rules,
+                           struct strbuf *out)
 {
     bool is_member = w->close == '}';
-    const struct prune_rule *rule = is_member ? find(rules, key) : NULL;
+    const struct prune_rule *rule = is_member ? prune_find_rule(rules, key) : NULL;
     char before = strbuf_str(out)[out->n - 1];
     struct json_walk inner;
     struct json_span value;
@@ -73,7 +73,7 @@ prune_all(struct json_walk *w, const struct prune_rule *rules, struct strbuf *ou
 
     strbuf_putc(out, w->close == '}' ? '{' : '[');
     while (rc == 0 && strbuf_status(out) == 0 && (more = json_walk_key(w, &key)) > 0)
-        rc = put(w, key, rules, out);
+        rc = prune_put_value(w, key, rules, out);
     strbuf_putc(out, w->close);
     return rc < 0 ? rc : more;
 }

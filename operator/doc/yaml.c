@@ -25,7 +25,7 @@ struct yaml_reader {
     struct err *err;
 };
 
-static int fail(struct yaml_reader *r, const yaml_mark_t *at, const char *what)
+static int yaml_fail(struct yaml_reader *r, const yaml_mark_t *at, const char *what)
 {
     return err_set(r->err, -EINVAL, "yaml: line %zu: %s", at->line + 1, what);
 }
@@ -53,7 +53,7 @@ static bool is_real(const char *s, double *ret)
     return *end == '\0';
 }
 
-static struct node *scalar(struct yaml_reader *r, const char *s, bool is_plain)
+static struct node *yaml_scalar(struct yaml_reader *r, const char *s, bool is_plain)
 {
     int64_t i;
     double d;
@@ -71,7 +71,7 @@ static struct node *scalar(struct yaml_reader *r, const char *s, bool is_plain)
     return node_string(&r->b, s);
 }
 
-static int put(struct yaml_reader *r, struct node *n, const yaml_mark_t *at)
+static int yaml_put(struct yaml_reader *r, struct node *n, const yaml_mark_t *at)
 {
     struct node *parent = r->depth ? r->open[r->depth - 1] : NULL;
 
@@ -86,7 +86,7 @@ static int put(struct yaml_reader *r, struct node *n, const yaml_mark_t *at)
         const char **key = &r->key[r->depth - 1];
 
         if (node_get(parent, *key))
-            return fail(r, at, "the same key twice in one mapping");
+            return yaml_fail(r, at, "the same key twice in one mapping");
         node_set(&r->b, parent, *key, n);
         *key = NULL;
     }
@@ -99,17 +99,17 @@ static bool wants_key(const struct yaml_reader *r)
            && !r->key[r->depth - 1];
 }
 
-static int push(struct yaml_reader *r, enum node_type type, const yaml_mark_t *at)
+static int yaml_push(struct yaml_reader *r, enum node_type type, const yaml_mark_t *at)
 {
     struct node *n;
     int rc;
 
     if (wants_key(r))
-        return fail(r, at, "a key must be a scalar");
+        return yaml_fail(r, at, "a key must be a scalar");
     if (r->depth == NODE_MAX_DEPTH)
-        return fail(r, at, "nested too deep");
+        return yaml_fail(r, at, "nested too deep");
     n = type == NODE_ARRAY ? node_array(&r->b) : node_object(&r->b);
-    rc = put(r, n, at);
+    rc = yaml_put(r, n, at);
     if (rc < 0)
         return rc;
     r->key[r->depth] = NULL;
@@ -122,17 +122,18 @@ static int on_scalar(struct yaml_reader *r, const yaml_event_t *e)
     const char *s = (const char *)e->data.scalar.value;
 
     if (strlen(s) != e->data.scalar.length)
-        return fail(r, &e->start_mark, "a NUL byte in a scalar");
+        return yaml_fail(r, &e->start_mark, "a NUL byte in a scalar");
     if (e->data.scalar.anchor || e->data.scalar.tag)
-        return fail(r, &e->start_mark, "anchors and tags are not supported");
+        return yaml_fail(r, &e->start_mark, "anchors and tags are not supported");
     if (wants_key(r)) {
         char *copy = arena_strdup(r->b.arena, s);
 
         r->key[r->depth - 1] = copy;
         return copy ? 0 : err_set(r->err, -ENOMEM, "yaml: out of memory");
     }
-    return put(r, scalar(r, s, e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE),
-               &e->start_mark);
+    return yaml_put(r,
+                    yaml_scalar(r, s, e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE),
+                    &e->start_mark);
 }
 
 static int on_event(struct yaml_reader *r, const yaml_event_t *e)
@@ -140,20 +141,20 @@ static int on_event(struct yaml_reader *r, const yaml_event_t *e)
     switch (e->type) {
     case YAML_DOCUMENT_START_EVENT:
         if (r->documents++)
-            return fail(r, &e->start_mark, "only one document is allowed");
+            return yaml_fail(r, &e->start_mark, "only one document is allowed");
         return 0;
     case YAML_ALIAS_EVENT:
-        return fail(r, &e->start_mark, "aliases are not supported");
+        return yaml_fail(r, &e->start_mark, "aliases are not supported");
     case YAML_SCALAR_EVENT:
         return on_scalar(r, e);
     case YAML_SEQUENCE_START_EVENT:
         if (e->data.sequence_start.anchor)
-            return fail(r, &e->start_mark, "anchors are not supported");
-        return push(r, NODE_ARRAY, &e->start_mark);
+            return yaml_fail(r, &e->start_mark, "anchors are not supported");
+        return yaml_push(r, NODE_ARRAY, &e->start_mark);
     case YAML_MAPPING_START_EVENT:
         if (e->data.mapping_start.anchor)
-            return fail(r, &e->start_mark, "anchors are not supported");
-        return push(r, NODE_OBJECT, &e->start_mark);
+            return yaml_fail(r, &e->start_mark, "anchors are not supported");
+        return yaml_push(r, NODE_OBJECT, &e->start_mark);
     case YAML_SEQUENCE_END_EVENT:
     case YAML_MAPPING_END_EVENT:
         r->depth--;
@@ -178,7 +179,8 @@ static int read_events(yaml_parser_t *p, struct yaml_reader *r)
         if (!yaml_parser_parse(p, &e)) {
             if (p->error == YAML_MEMORY_ERROR)
                 return err_set(r->err, -ENOMEM, "yaml: out of memory");
-            return fail(r, &p->problem_mark, p->problem ? p->problem : "bad syntax");
+            return yaml_fail(r, &p->problem_mark,
+                             p->problem ? p->problem : "bad syntax");
         }
         is_end = e.type == YAML_STREAM_END_EVENT;
         rc = on_event(r, &e);

@@ -92,7 +92,7 @@ static bool may_write(const struct kube *k)
 
 /* A process that was stopped, or waited for long, must not send what it may not any
  * more. */
-static void gate(void *arg)
+static void kube_check_fence(void *arg)
 {
     struct kube *k = arg;
 
@@ -117,7 +117,7 @@ int kube_new(const struct kube_config *config,
         mem_free(k);
         return rc;
     }
-    http_set_gate(k->http, gate, k);
+    http_set_gate(k->http, kube_check_fence, k);
     *ret = k;
     return 0;
 }
@@ -184,9 +184,9 @@ static char *make_path(enum kube_kind kind,
     return s;
 }
 
-static void send_one(struct kube *k, struct client_request *r);
+static void kube_send(struct kube *k, struct client_request *r);
 
-static void put_urgent(struct kube *k, struct client_request *r)
+static void kube_put_urgent(struct kube *k, struct client_request *r)
 {
     struct client_request **p = &k->urgent;
 
@@ -221,9 +221,9 @@ int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err)
     if (r->is_urgent) {
         r->deadline_ns = clock_now_ns() + r->timeout_ms * NS_PER_MS;
         if (http_is_waiting(k->http))
-            put_urgent(k, r);
+            kube_put_urgent(k, r);
         else
-            send_one(k, r);
+            kube_send(k, r);
         return 0;
     }
     if (k->last)
@@ -244,34 +244,34 @@ static void unlink_flying(struct kube *k, struct client_request *r)
     k->n_flying -= !r->is_urgent;
 }
 
-static void heed(struct kube *k, const struct kube_answer *a)
+static void kube_note_throttling(struct kube *k, const struct kube_answer *a)
 {
     if (a->cls == ANSWER_THROTTLED)
         limit_throttled(&k->limit, clock_now_ns(), a->retry_after_s);
 }
 
-static void finish(struct client_request *r, const struct http_reply *http)
+static void request_finish(struct client_request *r, const struct http_reply *http)
 {
     struct kube *k = r->kube;
     struct kube_reply reply = {
         .body = http->body, .n = http->n, .error = http->status ? 0 : http->err.code};
 
     answer_read(http, &reply.answer);
-    heed(k, &reply.answer);
+    kube_note_throttling(k, &reply.answer);
     r->done(r->arg, &reply);
     request_free(r);
 }
 
 /* Was not sent, or is not waited for any longer. */
-static void refuse(struct client_request *r, int code, const char *why)
+static void request_refuse(struct client_request *r, int code, const char *why)
 {
     struct http_reply none = {.body = ""};
 
     (void)err_set(&none.err, code, "%s", why);
-    finish(r, &none);
+    request_finish(r, &none);
 }
 
-static int start(struct client_request *r, struct err *err);
+static int request_start(struct client_request *r, struct err *err);
 
 static void on_done(void *arg, const struct http_reply *http)
 {
@@ -289,7 +289,7 @@ static void on_done(void *arg, const struct http_reply *http)
     if (http->has_new_creds && !r->was_unauthorized) { /* 401: it was not carried out */
         r->was_unauthorized = true;
         if (r->is_urgent) {
-            put_urgent(k, r);
+            kube_put_urgent(k, r);
             return;
         }
         r->next = k->waiting;
@@ -298,7 +298,7 @@ static void on_done(void *arg, const struct http_reply *http)
             k->last = r;
         return;
     }
-    finish(r, http);
+    request_finish(r, http);
 }
 
 static bool is_write(const struct client_request *r)
@@ -314,7 +314,7 @@ static bool may_send(void *arg)
     return may_write(r->kube);
 }
 
-static int start(struct client_request *r, struct err *err)
+static int request_start(struct client_request *r, struct err *err)
 {
     struct http_request rq = {.method = r->method,
                               .path = r->path,
@@ -343,13 +343,13 @@ static int start(struct client_request *r, struct err *err)
     return http_start(r->kube->http, &rq, &r->id, err);
 }
 
-static void send_one(struct kube *k, struct client_request *r)
+static void kube_send(struct kube *k, struct client_request *r)
 {
     struct err err = ERR_INIT;
 
     if (is_write(r) && !r->is_urgent) {
         if (!may_write(k)) {
-            refuse(r, -EPERM, "not the leader: not sent");
+            request_refuse(r, -EPERM, "not the leader: not sent");
             return;
         }
         r->write_number = ++k->n_writes;
@@ -358,9 +358,9 @@ static void send_one(struct kube *k, struct client_request *r)
     r->next = k->flying;
     k->flying = r;
     k->n_flying += !r->is_urgent;
-    if (start(r, &err) < 0) {
+    if (request_start(r, &err) < 0) {
         unlink_flying(k, r);
-        refuse(r, err.code, err.text);
+        request_refuse(r, err.code, err.text);
     }
 }
 
@@ -370,7 +370,8 @@ static bool is_fenced(const struct client_request *r)
 }
 
 /* Moves what is fenced from one list to another. */
-static void pick(struct client_request **from, struct client_request **to)
+static void requests_move_fenced(struct client_request **from,
+                                 struct client_request **to)
 {
     while (*from) {
         struct client_request *r = *from;
@@ -389,10 +390,10 @@ void kube_fence(struct kube *k)
 {
     struct client_request *queued = NULL, *flying = NULL;
 
-    pick(&k->waiting, &queued);
+    requests_move_fenced(&k->waiting, &queued);
     for (k->last = k->waiting; k->last && k->last->next;)
         k->last = k->last->next;
-    pick(&k->flying, &flying);
+    requests_move_fenced(&k->flying, &flying);
     for (struct client_request *r = flying; r; r = r->next) {
         http_cancel(k->http, r->id);
         k->n_flying--;
@@ -402,9 +403,9 @@ void kube_fence(struct kube *k)
         struct client_request **p = queued ? &queued : &flying, *r = *p;
 
         *p = r->next;
-        refuse(r, -EPERM,
-               p == &queued ? "not the leader: not sent"
-                            : "not the leader: the answer is not waited for");
+        request_refuse(r, -EPERM,
+                       p == &queued ? "not the leader: not sent"
+                                    : "not the leader: the answer is not waited for");
     }
 }
 
@@ -418,9 +419,9 @@ static void tick_urgent(struct kube *k, uint64_t now_ns)
 
         k->urgent = r->next;
         if (now_ns >= r->deadline_ns)
-            refuse(r, -ETIMEDOUT, "timed out before there were credentials");
+            request_refuse(r, -ETIMEDOUT, "timed out before there were credentials");
         else
-            send_one(k, r);
+            kube_send(k, r);
     }
 }
 
@@ -434,7 +435,7 @@ void kube_tick(struct kube *k, uint64_t now_ns)
         k->waiting = r->next;
         if (!k->waiting)
             k->last = NULL;
-        send_one(k, r);
+        kube_send(k, r);
     }
 }
 
@@ -447,8 +448,7 @@ uint64_t kube_next_ns(const struct kube *k)
     return limit_ready_ns(&k->limit);
 }
 
-/* --- watches -----------------------------------------------------------------------
- */
+/* --- watches ---------------------------------------------------------------------- */
 
 static int on_line(void *arg, const char *line, size_t n)
 {
@@ -485,7 +485,7 @@ static void on_watch_done(void *arg, const struct http_reply *http)
         .body = http->body, .n = http->n, .error = http->status ? 0 : http->err.code};
 
     answer_read(http, &reply.answer);
-    heed(w->kube, &reply.answer);
+    kube_note_throttling(w->kube, &reply.answer);
     if (w->kube->options.seen)
         w->kube->options.seen(w->kube->options.seen_arg, "WATCH", http->status, 0);
     while (*p != w)

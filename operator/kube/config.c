@@ -254,8 +254,7 @@ static int read_cluster(const struct node *o,
     return rc;
 }
 
-/* --- documents ---------------------------------------------------------------------
- */
+/* --- documents -------------------------------------------------------------------- */
 
 /* {clusters: [{name: x, cluster: {...}}]} -> the inner object and the folder of its
  * file. */
@@ -329,8 +328,10 @@ static int read_documents(const struct document *docs,
     return rc;
 }
 
-static int
-finish(const struct document *docs, size_t n, struct kube_config *ret, struct err *err)
+static int config_finish(const struct document *docs,
+                         size_t n,
+                         struct kube_config *ret,
+                         struct err *err)
 {
     struct kube_config c = {0};
     int rc = read_documents(docs, n, &c, err);
@@ -374,7 +375,7 @@ int kube_config_parse(const char *text,
     int rc = open_document(&d, text, n, dir, err);
 
     if (rc == 0)
-        rc = finish(&d, 1, ret, err);
+        rc = config_finish(&d, 1, ret, err);
     close_document(&d);
     return rc;
 }
@@ -429,7 +430,7 @@ static int load_list(const char *list, struct kube_config *ret, struct err *err)
     if (rc == 0 && n == 0)
         rc = err_set(err, -ENOENT, "KUBECONFIG: no file of \"%.200s\" exists", list);
     if (rc == 0) {
-        rc = finish(docs, n, ret, err);
+        rc = config_finish(docs, n, ret, err);
         if (rc < 0)
             (void)err_prefix(err, "KUBECONFIG=%.200s", list);
     }
@@ -456,7 +457,7 @@ int kube_config_load(const char *path,
     }
     rc = open_file(&d, path, err);
     if (rc == 0) {
-        rc = finish(&d, 1, ret, err);
+        rc = config_finish(&d, 1, ret, err);
         if (rc < 0)
             (void)err_prefix(err, "%s", path);
     }

@@ -15,8 +15,7 @@
 
 #define MAX_IMPERSONATE_BYTES (64u << 10)
 
-/* --- impersonation -----------------------------------------------------------------
- */
+/* --- impersonation ---------------------------------------------------------------- */
 
 static int add_header(struct strbuf *out,
                       const char *name,
@@ -118,8 +117,7 @@ read_impersonation(const struct node *o, struct kube_config *c, struct err *err)
     return rc;
 }
 
-/* --- credentials -------------------------------------------------------------------
- */
+/* --- credentials ------------------------------------------------------------------ */
 
 static int read_certificate(const struct node *o,
                             const char *dir,

@@ -45,7 +45,7 @@ struct creds {
     uint64_t pause_ns;
 };
 
-static int begin(struct creds *c, uint64_t now_ns)
+static int creds_start_run(struct creds *c, uint64_t now_ns)
 {
     int rc;
 
@@ -73,7 +73,7 @@ int creds_new(const struct kube_config *config, struct creds **ret, struct err *
     if (rc == 0)
         rc = pair_init(&c->pair, config, err);
     if (rc == 0 && config->exec) {
-        rc = begin(c, clock_now_ns());
+        rc = creds_start_run(c, clock_now_ns());
         if (rc < 0)
             (void)err_set(err, rc, "%s", c->trouble.text);
     }
@@ -96,8 +96,7 @@ void creds_free(struct creds *c)
     mem_free(c);
 }
 
-/* --- asking ------------------------------------------------------------------------
- */
+/* --- asking ----------------------------------------------------------------------- */
 
 static void make_basic(struct creds *c)
 {
@@ -148,8 +147,7 @@ int creds_get(struct creds *c, uint64_t now_ns, struct identity *ret, struct err
                : 0;
 }
 
-/* --- the plug-in -------------------------------------------------------------------
- */
+/* --- the plug-in ------------------------------------------------------------------ */
 
 bool creds_is_waiting(const struct creds *c)
 {
@@ -166,7 +164,7 @@ uint64_t creds_next_ns(const struct creds *c)
     return exec_is_running(&c->run) ? c->run.deadline_ns : c->due_ns;
 }
 
-static void try_later(struct creds *c, uint64_t now_ns)
+static void creds_retry_later(struct creds *c, uint64_t now_ns)
 {
     c->was_refused = false;
     c->due_ns = now_ns + c->pause_ns;
@@ -189,7 +187,7 @@ static uint64_t renewal_ns(const struct exec_answer *a, uint64_t now_ns)
     return now_ns + left_ns - early_ns;
 }
 
-static void take(struct creds *c, uint64_t now_ns)
+static void creds_take_answer(struct creds *c, uint64_t now_ns)
 {
     struct exec_answer answer;
     int rc = exec_answer_read(strbuf_str(&c->run.out), c->run.out.n,
@@ -199,7 +197,7 @@ static void take(struct creds *c, uint64_t now_ns)
     if (rc < 0) {
         (void)err_prefix(&c->trouble, "exec plug-in \"%.100s\": its answer",
                          c->config->exec->argv[0]);
-        try_later(c, now_ns);
+        creds_retry_later(c, now_ns);
         return;
     }
     exec_answer_release(&c->answer);
@@ -219,12 +217,12 @@ void creds_run(struct creds *c, uint64_t now_ns)
     if (exec_is_running(&c->run)) {
         rc = exec_step(&c->run, now_ns, &c->trouble);
         if (rc > 0)
-            take(c, now_ns);
+            creds_take_answer(c, now_ns);
     } else if (now_ns >= c->due_ns) {
-        rc = begin(c, now_ns);
+        rc = creds_start_run(c, now_ns);
     }
     if (rc < 0)
-        try_later(c, now_ns);
+        creds_retry_later(c, now_ns);
 }
 
 bool creds_refused(struct creds *c, uint64_t number, uint64_t now_ns)

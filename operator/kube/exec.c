@@ -43,7 +43,7 @@ void exec_init(struct exec_run *x, const struct exec_spec *spec)
 }
 
 /* The child is gone or goes now. */
-static void end(struct exec_run *x)
+static void exec_end(struct exec_run *x)
 {
     if (x->pid > 0) {
         (void)kill(-x->pid, SIGKILL); /* what it started, too */
@@ -57,7 +57,7 @@ static void end(struct exec_run *x)
 
 void exec_release(struct exec_run *x)
 {
-    end(x);
+    exec_end(x);
     strbuf_release(&x->out);
     strbuf_release(&x->err);
 }
@@ -67,8 +67,7 @@ bool exec_is_running(const struct exec_run *x)
     return x->pid > 0;
 }
 
-/* --- environment -------------------------------------------------------------------
- */
+/* --- environment ------------------------------------------------------------------ */
 
 static bool is_set(char *const *env, size_t n, const char *entry)
 {
@@ -106,10 +105,9 @@ static char **make_env(const struct exec_spec *spec, char *info)
     return env;
 }
 
-/* --- start -------------------------------------------------------------------------
- */
+/* --- start ------------------------------------------------------------------------ */
 
-static int spawn(struct exec_run *x, char **env, int out, int errors)
+static int exec_spawn(struct exec_run *x, char **env, int out, int errors)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
@@ -149,14 +147,14 @@ static int spawn(struct exec_run *x, char **env, int out, int errors)
     return -rc;
 }
 
-static int start(struct exec_run *x, char **env)
+static int exec_start_child(struct exec_run *x, char **env)
 {
     int out[2] = {-1, -1}, errors[2] = {-1, -1}, rc = 0;
 
     if (pipe2(out, O_CLOEXEC) < 0 || pipe2(errors, O_CLOEXEC) < 0)
         rc = -errno;
     if (rc == 0)
-        rc = spawn(x, env, out[1], errors[1]);
+        rc = exec_spawn(x, env, out[1], errors[1]);
     fd_close(&out[1]);
     fd_close(&errors[1]);
     x->out_fd = out[0];
@@ -168,7 +166,7 @@ static int start(struct exec_run *x, char **env)
         rc = x->pid_fd < 0 ? -errno : 0;
     }
     if (rc < 0)
-        end(x);
+        exec_end(x);
     return rc;
 }
 
@@ -183,7 +181,7 @@ int exec_start(struct exec_run *x, uint64_t now_ns, struct err *err)
     env = strbuf_status(&info) ? NULL : make_env(x->spec, info.p);
     strbuf_clear(&x->out);
     strbuf_clear(&x->err);
-    rc = env ? start(x, env) : -ENOMEM;
+    rc = env ? exec_start_child(x, env) : -ENOMEM;
     mem_free((void *)env);
     strbuf_release(&info);
     if (rc < 0)
@@ -194,8 +192,7 @@ int exec_start(struct exec_run *x, uint64_t now_ns, struct err *err)
     return 0;
 }
 
-/* --- its output and its end --------------------------------------------------------
- */
+/* --- its output and its end ------------------------------------------------------- */
 
 size_t exec_fds(const struct exec_run *x, struct pollfd ret[EXEC_FDS])
 {
@@ -211,7 +208,7 @@ size_t exec_fds(const struct exec_run *x, struct pollfd ret[EXEC_FDS])
 
 /* What is there now, up to MAX_READS; closes at the end. bounded: what is too much is
  * read and dropped. */
-static int drain(int *fd, struct strbuf *to, bool is_bounded)
+static int exec_drain_pipe(int *fd, struct strbuf *to, bool is_bounded)
 {
     char buf[READ_BYTES];
     ssize_t n;
@@ -235,7 +232,7 @@ static int drain(int *fd, struct strbuf *to, bool is_bounded)
 }
 
 static int
-failed(const struct exec_run *x, const char *how, int number, struct err *err)
+exec_failed(const struct exec_run *x, const char *how, int number, struct err *err)
 {
     size_t n = x->err.n;
     const char *text = strbuf_str(&x->err);
@@ -250,17 +247,17 @@ int exec_step(struct exec_run *x, uint64_t now_ns, struct err *err)
 {
     struct pollfd gone = {.fd = x->pid_fd, .events = POLLIN};
     bool has_ended = poll(&gone, 1, 0) > 0;
-    int rc = drain(&x->out_fd, &x->out, false), status = 0;
+    int rc = exec_drain_pipe(&x->out_fd, &x->out, false), status = 0;
 
-    (void)drain(&x->err_fd, &x->err, true);
+    (void)exec_drain_pipe(&x->err_fd, &x->err, true);
     if (rc < 0) {
-        end(x);
+        exec_end(x);
         return err_set(err, rc, "exec plug-in \"%.100s\": prints more than %u bytes",
                        x->spec->argv[0], MAX_OUT_BYTES);
     }
     if (!has_ended && now_ns >= x->deadline_ns) {
-        end(x);
-        return failed(
+        exec_end(x);
+        return exec_failed(
             x, "has not ended after seconds:", (int)(EXEC_TIMEOUT_NS / NS_PER_S), err);
     }
     if (!has_ended)
@@ -268,10 +265,10 @@ int exec_step(struct exec_run *x, uint64_t now_ns, struct err *err)
     (void)kill(-x->pid, SIGKILL); /* what it left behind, while the number is its own */
     (void)waitpid(x->pid, &status, 0);
     x->pid = 0;
-    end(x);
+    exec_end(x);
     if (WIFSIGNALED(status))
-        return failed(x, "was ended by signal", WTERMSIG(status), err);
+        return exec_failed(x, "was ended by signal", WTERMSIG(status), err);
     if (WEXITSTATUS(status) != 0)
-        return failed(x, "exited with code", WEXITSTATUS(status), err);
+        return exec_failed(x, "exited with code", WEXITSTATUS(status), err);
     return 1;
 }

@@ -19,10 +19,9 @@ void exec_answer_release(struct exec_answer *a)
     mem_free_secret(&a->key_pem);
 }
 
-/* --- time --------------------------------------------------------------------------
- */
+/* --- time ------------------------------------------------------------------------- */
 
-static bool number(const char **s, int digits, int min, int max, int *ret)
+static bool read_number(const char **s, int digits, int min, int max, int *ret)
 {
     int v = 0;
 
@@ -35,13 +34,13 @@ static bool number(const char **s, int digits, int min, int max, int *ret)
     return v >= min && v <= max;
 }
 
-static bool sign(const char **s, char c)
+static bool read_sign(const char **s, char c)
 {
     return *(*s)++ == c;
 }
 
 /* Days since 1970-01-01 of the Gregorian calendar; years from March on. */
-static int64_t days(int y, int m, int d)
+static int64_t days_since_epoch(int y, int m, int d)
 {
     int64_t year = m > 2 ? y : y - 1;
     int64_t day_of_year = (153 * (m > 2 ? m - 3 : m + 9) + 2) / 5 + d - 1;
@@ -49,7 +48,7 @@ static int64_t days(int y, int m, int d)
     return year * 365 + year / 4 - year / 100 + year / 400 + day_of_year - 719468;
 }
 
-static bool zone(const char *s, int64_t *ret_s)
+static bool read_zone(const char *s, int64_t *ret_s)
 {
     int h, m, east;
 
@@ -61,7 +60,8 @@ static bool zone(const char *s, int64_t *ret_s)
     if (*s != '+' && *s != '-')
         return false;
     s++;
-    if (!number(&s, 2, 0, 23, &h) || !sign(&s, ':') || !number(&s, 2, 0, 59, &m) || *s)
+    if (!read_number(&s, 2, 0, 23, &h) || !read_sign(&s, ':')
+        || !read_number(&s, 2, 0, 59, &m) || *s)
         return false;
     *ret_s = east * (h * 3600 + m * 60);
     return true;
@@ -73,25 +73,29 @@ static bool read_time(const char *s, uint64_t *ret)
     int y, mo, d, h, mi, sec;
     int64_t offset, t;
 
-    if (!number(&s, 4, 1970, 9999, &y) || !sign(&s, '-') || !number(&s, 2, 1, 12, &mo)
-        || !sign(&s, '-') || !number(&s, 2, 1, 31, &d))
+    if (!read_number(&s, 4, 1970, 9999, &y) || !read_sign(&s, '-')
+        || !read_number(&s, 2, 1, 12, &mo) || !read_sign(&s, '-')
+        || !read_number(&s, 2, 1, 31, &d))
         return false;
-    if ((*s != 'T' && *s != 't') || !*s++ || !number(&s, 2, 0, 23, &h) || !sign(&s, ':')
-        || !number(&s, 2, 0, 59, &mi) || !sign(&s, ':') || !number(&s, 2, 0, 60, &sec))
+    if ((*s != 'T' && *s != 't') || !*s++ || !read_number(&s, 2, 0, 23, &h)
+        || !read_sign(&s, ':') || !read_number(&s, 2, 0, 59, &mi) || !read_sign(&s, ':')
+        || !read_number(&s, 2, 0, 60, &sec))
         return false;
     if (*s == '.')
         s += 1 + strspn(s + 1, "0123456789");
-    if (!zone(s, &offset))
+    if (!read_zone(s, &offset))
         return false;
-    t = days(y, mo, d) * 86400 + h * 3600 + mi * 60 + sec - offset;
+    t = days_since_epoch(y, mo, d) * 86400 + h * 3600 + mi * 60 + sec - offset;
     *ret = t > 0 ? (uint64_t)t : 1;
     return true;
 }
 
-/* --- the object --------------------------------------------------------------------
- */
+/* --- the object ------------------------------------------------------------------- */
 
-static int copy(const struct node *status, const char *key, char **ret, struct err *err)
+static int status_copy_text(const struct node *status,
+                            const char *key,
+                            char **ret,
+                            struct err *err)
 {
     const struct node *n = node_get(status, key);
 
@@ -121,12 +125,12 @@ static int
 read_status(const struct node *status, struct exec_answer *a, struct err *err)
 {
     const char *expires = node_str(status, "expirationTimestamp");
-    int rc = copy(status, "token", &a->token, err);
+    int rc = status_copy_text(status, "token", &a->token, err);
 
     if (rc == 0)
-        rc = copy(status, "clientCertificateData", &a->cert_pem, err);
+        rc = status_copy_text(status, "clientCertificateData", &a->cert_pem, err);
     if (rc == 0)
-        rc = copy(status, "clientKeyData", &a->key_pem, err);
+        rc = status_copy_text(status, "clientKeyData", &a->key_pem, err);
     if (rc < 0)
         return rc;
     if (a->token && strpbrk(a->token, "\r\n"))

@@ -81,8 +81,7 @@ struct http {
     void *gate_arg;
 };
 
-/* --- set-up ------------------------------------------------------------------------
- */
+/* --- set-up ----------------------------------------------------------------------- */
 
 /* With tls-server-name the URL carries the name of the certificate (SNI, Host,
  * verification), and CONNECT_TO says where to go: "::host:port". */
@@ -197,8 +196,7 @@ void http_set_gate(struct http *h, void (*gate)(void *arg), void *arg)
     h->gate_arg = arg;
 }
 
-/* --- callbacks from libcurl --------------------------------------------------------
- */
+/* --- callbacks from libcurl ------------------------------------------------------- */
 
 static size_t on_data(char *p, size_t size, size_t n, void *arg)
 {
@@ -263,8 +261,7 @@ static int on_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
     return CURL_SOCKOPT_OK;
 }
 
-/* --- starting and ending -----------------------------------------------------------
- */
+/* --- starting and ending ---------------------------------------------------------- */
 
 static int add_header(struct http_call *c, const char *name, const char *value)
 {
@@ -457,7 +454,7 @@ void http_cancel(struct http *h, uint64_t id)
 }
 
 /* Ends c: hands the easy handle back, then tells the caller. */
-static void finish(struct http *h, struct http_call *c, struct http_reply *r)
+static void call_finish(struct http *h, struct http_call *c, struct http_reply *r)
 {
     if (r->status == 401)
         r->has_new_creds = creds_refused(h->creds, c->identity, clock_now_ns());
@@ -505,7 +502,7 @@ static void on_curl_done(struct http *h, CURLMsg *m)
                       m->data.result == CURLE_OPERATION_TIMEDOUT ? -ETIMEDOUT : -EIO,
                       "%s: %s", h->config->server,
                       *c->why ? c->why : curl_easy_strerror(m->data.result));
-    finish(h, c, &r);
+    call_finish(h, c, &r);
 }
 
 static struct http_call *find_silent(struct http *h, uint64_t now_ns)
@@ -528,7 +525,7 @@ static uint64_t idle_deadline(const struct http *h)
     return first;
 }
 
-static void dispatch(struct http *h)
+static void http_dispatch(struct http *h)
 {
     struct http_call *silent;
     CURLMsg *m;
@@ -544,7 +541,7 @@ static void dispatch(struct http *h)
         (void)err_set(&r.err, -ETIMEDOUT, "%s: nothing heard for %llu s",
                       h->config->server,
                       (unsigned long long)(silent->idle_ns / NS_PER_S));
-        finish(h, silent, &r);
+        call_finish(h, silent, &r);
     }
 }
 
@@ -585,6 +582,6 @@ int http_run(struct http *h,
         return err_set(err, -EIO, "libcurl: %s", curl_multi_strerror(rc));
     for (size_t i = 0; i < n_fds; i++)
         fds[i].revents = w[i].revents & CURL_WAIT_POLLIN ? POLLIN : 0;
-    dispatch(h);
+    http_dispatch(h);
     return 0;
 }

@@ -11,7 +11,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/strbuf.h"
 
-static char *printed(struct strbuf *b)
+static char *strbuf_finish(struct strbuf *b)
 {
     char *s = strbuf_take(b);
 
@@ -25,7 +25,7 @@ static char *in_dir(const char *dir, const char *name)
 
     strbuf_init(&b, 4096);
     strbuf_printf(&b, "%s/%s", dir, name);
-    return printed(&b);
+    return strbuf_finish(&b);
 }
 
 static char *server_url(const char *host, const char *port)
@@ -35,7 +35,7 @@ static char *server_url(const char *host, const char *port)
 
     strbuf_init(&b, 512);
     strbuf_printf(&b, is_v6 ? "https://[%s]:%s" : "https://%s:%s", host, port);
-    return printed(&b);
+    return strbuf_finish(&b);
 }
 
 int kube_config_incluster(const char *host,

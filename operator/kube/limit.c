@@ -10,7 +10,7 @@
 #define NS_PER_S  1000000000ull
 #define FASTER_NS (10 * NS_PER_S)
 
-static uint64_t interval(const struct limit *l)
+static uint64_t limit_interval_ns(const struct limit *l)
 {
     return l->interval_ns << l->slow;
 }
@@ -34,7 +34,7 @@ bool limit_take(struct limit *l, uint64_t now_ns)
     }
     if (l->next_ns + burst_ns < now_ns)
         l->next_ns = now_ns - burst_ns;
-    l->next_ns += interval(l);
+    l->next_ns += limit_interval_ns(l);
     return true;
 }
 

@@ -37,7 +37,7 @@ void pair_stale(struct key_pair *p)
 }
 
 /* Of no file: always the same. */
-static int look(const char *path, struct pair_stamp *ret, struct err *err)
+static int pair_stat_file(const char *path, struct pair_stamp *ret, struct err *err)
 {
     struct stat st;
 
@@ -94,7 +94,7 @@ static int no_password(char *buf, int size, int is_writing, void *arg)
     return -1;
 }
 
-static bool fit(const char *cert_pem, const char *key_pem)
+static bool pair_is_matching(const char *cert_pem, const char *key_pem)
 {
     BIO *cert_bio = BIO_new_mem_buf(cert_pem, -1);
     BIO *key_bio = BIO_new_mem_buf(key_pem, -1);
@@ -111,7 +111,7 @@ static bool fit(const char *cert_pem, const char *key_pem)
     return do_fit;
 }
 
-static void take(struct key_pair *p, char **cert_pem, char **key_pem)
+static void pair_take(struct key_pair *p, char **cert_pem, char **key_pem)
 {
     if (strcmp(*cert_pem, p->cert_pem) != 0)
         log_info("client certificate renewed", "server=%s", p->config->server);
@@ -129,24 +129,24 @@ static int read_both(struct key_pair *p, struct err *err)
 
     if (rc == 0)
         rc = read_one(c->key_file, c->key_pem, &key_pem, err);
-    if (rc == 0 && !fit(cert_pem, key_pem))
+    if (rc == 0 && !pair_is_matching(cert_pem, key_pem))
         rc = err_set(err, -EINVAL, "%s: does not belong to %s",
                      c->key_file ? c->key_file : "client-key-data",
                      c->cert_file ? c->cert_file : "client-certificate-data");
     if (rc == 0)
-        take(p, &cert_pem, &key_pem);
+        pair_take(p, &cert_pem, &key_pem);
     mem_free_secret(&cert_pem);
     mem_free_secret(&key_pem);
     return rc;
 }
 
-static int refresh(struct key_pair *p, struct err *err)
+static int pair_read_changed(struct key_pair *p, struct err *err)
 {
     struct pair_stamp cert = {0}, key = {0};
-    int rc = look(p->config->cert_file, &cert, err);
+    int rc = pair_stat_file(p->config->cert_file, &cert, err);
 
     if (rc == 0)
-        rc = look(p->config->key_file, &key, err);
+        rc = pair_stat_file(p->config->key_file, &key, err);
     if (rc < 0 || (is_same(&cert, &p->cert_stamp) && is_same(&key, &p->key_stamp)))
         return rc;
     rc = read_both(p, err);
@@ -165,7 +165,7 @@ void pair_refresh(struct key_pair *p, uint64_t now_ns)
         || (!p->config->cert_file && !p->config->key_file))
         return;
     p->retry_ns = 0;
-    if (refresh(p, &err) == 0) {
+    if (pair_read_changed(p, &err) == 0) {
         p->is_told = false;
         return;
     }

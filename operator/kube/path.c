@@ -41,7 +41,7 @@ const char *kube_api_version(enum kube_kind k)
     return strchr(prefix + 1, '/') + 1;
 }
 
-static void encode(struct strbuf *out, const char *s)
+static void path_encode(struct strbuf *out, const char *s)
 {
     for (; *s; s++) {
         unsigned char c = (unsigned char)*s;
@@ -65,12 +65,12 @@ void kube_path(struct strbuf *out,
     strbuf_puts(out, kinds[kind].prefix);
     if (ns) {
         strbuf_puts(out, "/namespaces/");
-        encode(out, ns);
+        path_encode(out, ns);
     }
     strbuf_printf(out, "/%s", kinds[kind].plural);
     if (name) {
         strbuf_putc(out, '/');
-        encode(out, name);
+        path_encode(out, name);
     }
     if (sub)
         strbuf_printf(out, "/%s", sub);
@@ -81,5 +81,5 @@ void kube_query(struct strbuf *out, const char *key, const char *value)
     if (!value)
         return;
     strbuf_printf(out, "%c%s=", strchr(strbuf_str(out), '?') ? '&' : '?', key);
-    encode(out, value);
+    path_encode(out, value);
 }

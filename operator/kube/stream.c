@@ -23,7 +23,7 @@ void stream_clear(struct stream *s)
 }
 
 static int
-emit(struct stream *s, const char *p, size_t n, stream_line_fn line, void *arg)
+stream_emit(struct stream *s, const char *p, size_t n, stream_line_fn line, void *arg)
 {
     int rc = 0;
 
@@ -51,7 +51,7 @@ int stream_feed(
             strbuf_add(&s->rest, p, n);
             return strbuf_status(&s->rest);
         }
-        rc = emit(s, p, len, line, arg);
+        rc = stream_emit(s, p, len, line, arg);
         if (rc < 0)
             return rc;
         p += len + 1;
