@@ -10,8 +10,8 @@ extern "C" {
 #include "tests/bench/measure.h"
 }
 
-/* The wheels' static library wants Intel's tracing functions, which no wheel has; NULL
- * pointers turn tracing off. */
+/* The static library in the wheel requires Intel's tracing functions, which no wheel
+ * contains; NULL pointers turn tracing off. */
 #define NO_TRACE(name)                                                                 \
     extern "C" void *name;                                                             \
     void *name = nullptr

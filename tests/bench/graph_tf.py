@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an allreduce costs inside a graph of TensorFlow: `graph_tf.py NAME`, started by horovodrun.
+"""The cost of an allreduce in a TensorFlow graph: `graph_tf.py NAME`, started by horovodrun.
 
-A tf.function reduces 200 tensors of 4 bytes, all independent of each other, as a training step's gradients
-are; another does the same with an addition in place of each allreduce. The difference, over 200, is what an
-operation costs in the graph: TensorFlow's call, ours, the runtime's work and the completion. Prints
-allreduce_torch.py's row: microseconds of one operation on rank 0, processor time of the whole process, and
-as the row's mean what went by on the clock. One inter-op thread, as a training on one CPU has.
+A tf.function reduces 200 independent tensors of 4 bytes; another one has an addition in place of each
+allreduce. The difference divided by 200 is the cost of one operation: TensorFlow's call, ours, the runtime's
+work and the completion. Prints the row of allreduce_torch.py: microseconds per operation on rank 0, processor
+time of the whole process, and as the row's mean the elapsed time. One inter-op thread, as in training on one
+CPU.
 """
 
 import os

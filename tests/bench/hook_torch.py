@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What DistributedOptimizer costs a gradient in Python: hook_torch.py [GRADIENTS], started by horovodrun.
+"""The cost of DistributedOptimizer per gradient in Python: hook_torch.py [GRADIENTS], started by horovodrun.
 
-The gradients have one element each, so nothing but the way of each is measured, on the thread that trains
-and in its processor time: in the hook (queue, submission) and in synchronize() (wait, delivery). A third
-figure is the submission alone, through the extension. Medians over rounds, rank 0's.
+The gradients have one element each, so that only the overhead counts: processor time of the training thread
+in the hook (queue, submission) and in synchronize() (wait, delivery), and the submission alone, through the
+extension. Medians over rounds, rank 0.
 """
 
 import statistics

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long hvd_init takes: N ranks as processes on this host, from the call to the
- * formed world, the slowest rank of each world. Ranks are forked, so that no loading
- * is counted.
+ * formed world, the slowest rank of each world. Ranks are forked, so that
+ * program loading is not counted.
  *
  *     init_world [worlds of each size] [ranks ...]        default: 5 2 8 64
  *

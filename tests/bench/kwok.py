@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster that operator.py measures on: requests as administrator, a scheduler, nodes that kwok plays,
-and what /proc and the audit log say. Runs inside the control plane's network namespace.
+"""The cluster that operator.py measures on: requests as administrator, a scheduler, nodes simulated by
+kwok, and readers of /proc and the audit log. Runs inside the control plane's network namespace.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What memory allows: N processes that do the same at the same time, each on memory of
- * its own.
+/* The memory bandwidth that bounds an allreduce: N processes do the same work at the same
+ * time, each on its own memory.
  *
  *     memory N copy    memcpy of the whole, 4 bytes read and 4 written an element
  *     memory N add     in place x[i] += y[i % 4096], y in the nearest cache: the same
@@ -8,7 +8,7 @@
  *
  * Sizes, rows and "the slowest process counts" as in measure.h. An allreduce in place
  * must at least read and write every element of every rank's tensor once, so it cannot
- * take less than this by much; README.md has the model. */
+ * take less than this by much; DECISIONS.md has the model. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-# Peers in one run: tests/bench/run.py rewrites tests/bench/README.md and results.json.
+# run.py measures all peers in one run and writes its tables to build/bench.
 $(eval $(call program,bench_backend,tests/bench/allreduce_backend.c,cpu core rendezvous contract base,))
 $(eval $(call program,bench_codec,tests/bench/codec.c,core base,-lm))
 $(eval $(call program,bench_init,tests/bench/init_world.c,hvdrt cpu core rendezvous contract base,-lm))
@@ -19,8 +19,8 @@ $(O)/bin/bench_hello_mpi: tests/bench/start_mpi.c tests/bench/stamp.h
 $(O)/bin/bench_hello_mpich: tests/bench/start_mpi.c tests/bench/stamp.h
 	@mkdir -p $(@D)
 	mpicc.mpich $(CPPFLAGS) -O2 -o $@ $<
-# Intel MPI runs bench_mpich, whose binary interface it has; oneCCL's wheel has a static library for
-# processors only, and no program of its own.
+# Intel MPI runs bench_mpich (same binary interface). The wheel of oneCCL has only a static CPU library
+# and no benchmark program.
 PEERS = $(shell tests/setup/venv.sh peers)
 $(O)/bin/bench_oneccl: tests/bench/allreduce_ccl.cpp $(MEASURE)
 	@mkdir -p $(@D)/intel
@@ -39,9 +39,9 @@ $(O)/bin/bench_capi $(O)/bin/bench_step $(O)/bin/bench_stream $(O)/bin/bench_sta
 	$(CC) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib' -o $@ $^
 -include $(patsubst %,$(O)/tests/bench/%.d,allreduce_capi step_capi start_capi tune_stream)
 
-# BENCH=--only=step,queue runs parts; --help says what else. A peer that cannot be had is left out, and said.
+# BENCH=--only=step,queue runs parts; run.py --help lists all. A peer that is missing is reported and left out.
 .PHONY: bench
-bench: ## against MPI, oneCCL, Gloo and Horovod; rewrites tests/bench/README.md (35 min; BENCH=--only=step,queue,memory: 5)
+bench: ## against MPI, oneCCL, Gloo and Horovod; tables in build/bench (35 min; BENCH=--only=step,queue,memory: 5)
 	@tests/setup/deb.sh build mpi bench
 	@$(MAKE) --no-print-directory $(O)/bin/bench_backend $(O)/bin/bench_mpi $(O)/bin/bench_mpich \
 	    $(O)/bin/bench_capi $(O)/bin/bench_step $(O)/bin/bench_memory $(O)/bin/bench_hello_mpi \
@@ -52,9 +52,9 @@ bench: ## against MPI, oneCCL, Gloo and Horovod; rewrites tests/bench/README.md 
 	    --torch "$$(tests/setup/venv.sh torch)" --tensorflow "$$(tests/setup/venv.sh tf)" \
 	    --horovod-tf "$$(tests/setup/horovod.sh tf)" $(BENCH)
 	@[ -n "$(BENCH)" ] || $(MAKE) --no-print-directory bench-operator
-# OPERATOR_BENCH='--only=1x8,200x8 --kinds=HorovodJob' measures parts; without --write the README stays as it is.
+# OPERATOR_BENCH='--only=1x8,200x8 --kinds=HorovodJob' measures parts.
 .PHONY: bench-operator
-OPERATOR_BENCH ?= --peer --write
+OPERATOR_BENCH ?= --peer
 bench-operator: $(O)/bin/hvd-operator ## the operator against mpi-operator on 100 fake nodes (root; 35 min with the peer)
 	@tests/bench/operator.sh $(O)/bin $(OPERATOR_BENCH)
 .PHONY: bench-codec

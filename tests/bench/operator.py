@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures hvd-operator from outside, on a real control plane whose nodes kwok plays (100 nodes of 16 GPUs;
+"""Measures hvd-operator from outside, on a real control plane whose nodes kwok simulates (100 nodes of 16 GPUs;
 pods run as soon as they are bound). Called by operator.sh, in the control plane's network namespace.
-usage: operator.py HVD-OPERATOR [--peer] [--only CASE,...] [--kinds KIND,...] [--check] [--write]
+usage: operator.py HVD-OPERATOR [--peer] [--only CASE,...] [--kinds KIND,...] [--check] [--out DIR]
 
 A case is a fresh operator, some jobs posted over four connections, and the time from the first POST until
 the last worker pod was seen by a watch of the bench's own, until the last worker ran, and until the last
 job had its condition Running. Processor time is the operator's, user and kernel, until 3 s after that; peak
-memory is VmHWM, set back before the first POST; requests are the operator's in the audit log, Events
+memory is VmHWM, reset before the first POST; requests are the operator's in the audit log, Events
 included, without watches and leases. `foreign` is processor time that neither operator, cluster nor bench used:
-where it is large, look at processor time, memory and requests only. The p99 of a look at a job is read from
-the operator's own histogram: the upper edge of the first bucket that has 99 of 100 looks below it, so the true
-value is at most that; it includes what the API server takes to answer.
+where it is large, compare processor time, memory and requests only. The p99 of a reconcile is read from the
+operator's own histogram: the upper edge of the first bucket below which 99% of the reconciles lie, so it is an
+upper bound; it includes the response time of the API server.
 
---peer puts mpi-operator (tests/operator/peer.sh) through the same cases; without it the figures that it once
-had are what ratios refer to. --check fails when a goal is missed, --write puts the tables into README.md.
+--peer also measures mpi-operator (tests/operator/peer.sh); without it goals refer to its recorded figures
+(PEER_ONCE). --check fails when a goal is missed. The tables are written to DIR/operator.md (default build/bench).
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ NS = "bench"
 PORT = 18080
 RAISED = ("--kube-api-qps", "2000", "--kube-api-burst", "4000")
 NAME = re.compile(rb'"metadata":\{"name":"([^"]+)"')
-BEGIN, END = "<!-- operator: written by operator.py -->", "<!-- end of operator -->"
 
 # name: jobs at once, workers a job, GPUs a worker, are limits raised, how often
 CASES = {
@@ -51,8 +50,8 @@ CASES = {
     "100x100": (100, 100, 0, True, 1),
 }
 PEER_CASES = ("1x8", "40x8", "200x8")
-# What mpi-operator v0.8.2 had when it was measured so on a quiet machine of two processors: seconds until the
-# pods and until Running, processor seconds, MiB, requests.
+# Figures of mpi-operator v0.8.2 on an idle machine with two processors: seconds until the pods and until
+# Running, processor seconds, MiB, requests.
 PEER_ONCE = {
     "1x8": (0.418, 0.826, 0.05, 56.0, 21),
     "40x8": (101.6, 123.1, 1.74, 67.5, 680),
@@ -407,11 +406,9 @@ def report(rows: list[dict], command: str) -> str:
     return text
 
 
-def write(text: str) -> None:
-    page = ROOT / "tests/bench/README.md"
-    old = page.read_text()
-    a, b = old.index(BEGIN) + len(BEGIN), old.index(END)
-    page.write_text(f"{old[:a]}\n\n{text}\n{old[b:]}")
+def write(folder: Path, text: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "operator.md").write_text(text)
 
 
 def install(crd: Path | None) -> dict[str, tuple[str, Path]]:
@@ -464,7 +461,7 @@ def main() -> int:
     p.add_argument("--nodes", type=int, default=100)
     p.add_argument("--gpus", type=int, default=16)
     p.add_argument("--check", action="store_true")
-    p.add_argument("--write", action="store_true")
+    p.add_argument("--out", metavar="DIR", type=Path, default=ROOT / "build/bench")
     o = p.parse_args()
     cases = [c for c in CASES if c in o.only.split(",")]
     kinds = [k for k in KINDS if k in o.kinds.split(",")]
@@ -485,14 +482,13 @@ def main() -> int:
     words += ["OPERATOR_BENCH='" + " ".join(a for a in sys.argv[2:] if keep(a)) + "'"]
     text = report(rows, " ".join(words))
     print("\n" + text)
-    if o.write:
-        write(text)
+    write(o.out, text)
     missed = [g for g in goals(rows) if g[1] is None or g[1] > g[2]]
     return 1 if o.check and missed else 0
 
 
 def keep(argument: str) -> bool:
-    """Of the command line: what a person typed."""
+    """Whether the argument was typed by the user, not added by operator.sh."""
     return argument.startswith(("--peer", "--only", "--kinds")) and "folder" not in argument
 
 

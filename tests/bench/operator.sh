@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# operator.sh BIN [OPTION...]: measures hvd-operator on a control plane of its own with fake nodes (operator.py
-# says how, and has the options). With --peer mpi-operator goes the same way. Needs root; takes the cluster
-# down afterwards unless KEEP=1.
+# operator.sh BIN [OPTION...]: measures hvd-operator on its own control plane with simulated nodes; method and
+# options are in operator.py. --peer measures mpi-operator too. Needs root; removes the cluster afterwards
+# unless KEEP=1.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 export RM_RUN=${RM_RUN:-/tmp/ringmaster-bench}
@@ -16,6 +16,6 @@ done
 "$root/tests/cluster/up" --control-plane-only >&2
 # shellcheck source=tests/cluster/lib.sh
 netns=$(. "$root/tests/cluster/lib.sh" && echo "$ID")
-# In the control plane's network namespace, so that no forwarder stands between operator and API server.
+# Runs in the network namespace of the control plane, without a forwarder between operator and API server.
 nsenter "--net=/run/netns/$netns" python3 "$root/tests/bench/operator.py" "$bin/hvd-operator" \
     "${peer[@]}" "$@"

@@ -4,12 +4,11 @@
  *
  *     bench_path NETNS_A NETNS_B MBIT_PER_S DELAY_US      prints "ready"
  *
- * Each namespace gets the device "path0" (TUN, IP packets). What comes out of one goes
- * into the other after it has had its turn on the line (bytes / rate, one direction
- * does not disturb the other) and DELAY_US more. A queue holds QUEUE_BYTES; what finds
- * it full is dropped, as in a switch. Large packets (MTU 64000) keep the work of this
- * process small; it needs a good part of one processor at 10 Gbit/s. Ends by SIGTERM.
- * Needs root. */
+ * Each namespace gets the device "path0" (TUN, IP packets). A packet of one
+ * device is forwarded to the other after its transmission time (bytes / rate, separate per
+ * direction) plus DELAY_US. A queue holds QUEUE_BYTES; a packet that finds it full is
+ * dropped, as in a switch. Large packets (MTU 64000) keep the load of this process small;
+ * at 10 Gbit/s it still needs most of one processor. Exits on SIGTERM. Needs root. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if.h>

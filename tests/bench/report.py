@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What run.py makes of its figures: tables in README.md, the picture, and the goals that are missed.
+"""Turns the figures of run.py into tables (results.md), a picture, and the list of missed goals.
 
 `data` is results.json: {part: {"date", "machine", "load", "rows"}}; a row has ranks, transport, peer, bytes,
 median_us, min_us, mean_us and rounds.
 """
 
-BEGIN, END = "<!-- results: written by run.py -->", "<!-- end of results -->"
 OURS = ("backend", "libhvd", "hvd.torch", "hvd.tensorflow")  # "launcher/libhvd" too
 TRANSPORTS = {
     "shm": "shared memory",
@@ -15,7 +14,7 @@ TRANSPORTS = {
 MIB = 1 << 20
 STEP = 25557032 * 4  # ResNet-50's gradients
 # (part, peer, ranks, transport, bytes, at most microseconds, or (factor, peer) of that peer's time);
-# "best" is the fastest of the peers that are not ours.
+# "best" is the fastest foreign peer.
 GOALS = (
     ("allreduce", "backend", 2, "shm", 128 * MIB, (1 / 2.5, "best")),
     ("allreduce", "backend", 2, "shm", 16 * MIB, (1 / 1.3, "best")),
@@ -41,7 +40,7 @@ GOALS = (
         for torch in ("1.13", "newest")
         for size in ("18,915,722", "1,199,882")
     ),
-    # 16 bytes an element are moved, copy moves 8: see README.md
+    # an allreduce moves 16 bytes per element, copy moves 8: see DECISIONS.md
     *(("memory", "backend", 2, "shm", n * MIB, (1.5 * 2, "copy")) for n in (16, 128)),
     *(("start", "horovodrun/libhvd", n, "C", 0, (1.0, "best")) for n in (2, 8, 64)),
     ("start", "horovodrun/libhvd", 64, "C", 0, 3e6),
@@ -135,7 +134,7 @@ def step_table(rows):
 
 
 def train_tables(rows):
-    """bytes is the batch of all ranks; DDP on the same torch is what is compared with."""
+    """bytes is the batch of all ranks; the reference is DDP on the same torch."""
     for size in dict.fromkeys(r["transport"] for r in rows):
         here = [r for r in rows if r["transport"] == size]
         ddp = {r["peer"].partition("/")[0]: r for r in here if r["peer"].endswith("/torch.ddp")}
@@ -154,7 +153,7 @@ def train_tables(rows):
 
 
 def train_tf_tables(rows):
-    """bytes is the batch of all ranks; ranks that exchange nothing are what is compared with."""
+    """bytes is the batch of all ranks; the reference is ranks that exchange nothing."""
     for size in dict.fromkeys(r["transport"] for r in rows):
         here = [r for r in rows if r["transport"] == size]
         apart = {r["peer"].partition("/")[0]: r for r in here if r["peer"].endswith("/apart")}
@@ -232,7 +231,7 @@ PARTS = {
 
 
 def render(data):
-    lines = [BEGIN]
+    lines = []
     for part, (title, unit, table) in PARTS.items():
         if part not in data:
             continue
@@ -246,7 +245,7 @@ def render(data):
         lines += table(run["rows"])
         if run.get("missing"):
             lines += ["", f"Left out: {'; '.join(run['missing'])}."]
-    return "\n".join([*lines, "", END])
+    return "\n".join(lines[1:])
 
 
 def draw(rows, path):

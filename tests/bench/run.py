@@ -1,21 +1,29 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every peer in turn, several rounds, and writes the tables.
+"""Runs every peer in turn for several rounds and writes the tables.
 
     tests/bench/run.py BIN PYTHONPATH [--peers VENV] [--horovod VENV] [--torch VENV] [--only PARTS]
                        [--tensorflow VENV] [--horovod-tf VENV]
                        [--names PEERS] [--rounds N] [--out DIR] [--check]
 
 BIN holds the bench_* programs and horovodrun; PYTHONPATH the built packages; --peers Intel MPI and oneCCL,
---horovod the original, --torch the newest PyTorch, --tensorflow the newest TensorFlow, --horovod-tf the original with TensorFlow 2.12. What is not there is left out, with the reason. Parts: allreduce (every peer, every
-size), queue (4 KiB through the queue), submit (what the submitting thread pays), step (ResNet-50's gradients), train (a CNN by DistributedOptimizer and
-by DDP), train-tf (the same CNN by DistributedGradientTape), memory (against plain copies), start (from
-a launcher's exec until all ranks are past init; three times the rounds, for a start is one figure).
+--horovod the original Horovod, --torch the newest PyTorch, --tensorflow the newest TensorFlow,
+--horovod-tf the original with TensorFlow 2.12. A peer that is missing is left out, with the reason. Parts:
 
-Peers alternate within a round, so that a busy machine is busy for all of them; a figure is the median over
-the rounds of the peers' medians. Writes DIR/results.json, the tables in DIR/README.md between its two
-markers, and DIR/allreduce.svg; parts that were not run keep their figures. --check fails when a goal
-(report.py's GOALS) is missed.
+    allreduce   every peer, every size
+    queue       4 KiB through the queue
+    submit      cost of a submission to the submitting thread
+    tf          an allreduce in a tf.function
+    step        the gradients of ResNet-50
+    train       a CNN by DistributedOptimizer and by DDP
+    train-tf    the same CNN by DistributedGradientTape
+    memory      allreduce against plain copies
+    start       from a launcher's exec until all ranks are past init (three times the rounds)
+
+Peers alternate within a round, so that load on the machine affects all of them; a figure is the median over
+the rounds of the peers' medians. Writes results.json, results.md and allreduce.svg to DIR (default
+build/bench); parts that were not run keep their earlier figures. --check fails when a goal (report.GOALS) is
+missed.
 """
 
 import argparse
@@ -35,6 +43,7 @@ import report
 from resnet50 import gradients
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+OUT = os.path.join(os.path.dirname(os.path.dirname(HERE)), "build", "bench")
 TIMEOUT_S = 300
 PYTHON = "/usr/bin/python3"  # Debian's, whose PyTorch is the original Horovod's too
 PYTHON_START = f"{HERE}/start_torch.py"
@@ -47,7 +56,7 @@ START_TURNS, START_RANKS = 3, (2, 8, 64)  # starts a round
 
 @dataclasses.dataclass
 class Peer:
-    """A line of a table: how it is started, and on what it depends."""
+    """A row of a table: how it is started and what it requires."""
 
     name: str
     transport: str
@@ -55,7 +64,7 @@ class Peer:
     env: dict = dataclasses.field(default_factory=dict)
     crowded: dict = dataclasses.field(default_factory=dict)  # more environment where ranks outnumber CPUs
     ranks: tuple = (2, 4)
-    needs: tuple = ()  # (what it says when it is not there, is it there)
+    needs: tuple = ()  # (message when it is missing, is it present)
 
     def missing(self):
         """Why it cannot run, or None."""
@@ -95,7 +104,7 @@ def over(transport):
 
 
 class Programs:
-    """Everything that is measured."""
+    """All programs that are measured."""
 
     def __init__(self, bin_dir, python_path, venvs):
         self.bin, self.intel, self.horovod, self.newest = bin_dir, venvs.peers, venvs.horovod, venvs.torch
@@ -163,7 +172,7 @@ class Programs:
             yield Peer(name, "shm", command, env, {"I_MPI_PIN": "0"}, needs=needs)
 
     def original(self, script=("allreduce_torch.py", "hvd")):
-        """Horovod on Open MPI; on 2 ranks alone, since 4 on 2 CPUs spin for 40 ms a turn."""
+        """Horovod on Open MPI, on 2 ranks only: 4 ranks on 2 CPUs spin for 40 ms per allreduce."""
         there = "no --horovod VENV", os.access(f"{self.horovod}/bin/python", os.X_OK)
         for name, env in (("horovod", {}), ("horovod-0.1ms", {"HOROVOD_CYCLE_TIME": "0.1"})):
             # --bind-to none as its manual says, or all threads of a rank share one CPU
@@ -229,7 +238,7 @@ class Programs:
         path = {"PATH": f"{self.horovod}/bin:{os.environ['PATH']}"}
         yield from self.starts("horovod's", [f"{self.horovod}/bin/horovodrun", "-np", N], [horovod], path)
         # torchrun brings its own Python. Debian's torch 1.13 on Python 3.11 fails without the first two
-        # options; without the last it looks every 5 s whether its ranks have ended.
+        # options; without the last it checks only every 5 s whether its ranks have exited.
         options = ["--redirects", "1", "--tee", "1", "--monitor_interval", "0.1"]
         torchrun = [PYTHON, "-m", "torch.distributed.run", *options, "--nproc_per_node", N]
         ours = (ours[0], [PYTHON_START, "hvd"], *ours[2:])
@@ -238,7 +247,7 @@ class Programs:
 
     # --- training: torch/peer; the transport is the number of parameters ---
     def trainings(self):
-        """All by one launcher, but for the original, with one thread a rank."""
+        """One thread per rank; all but the original are started by our launcher."""
         one = {"OMP_NUM_THREADS": "1"}
         newest = f"{self.newest}/bin/python"
         there = "no --torch VENV", os.access(newest, os.X_OK)
@@ -324,7 +333,7 @@ def machine():
 
 
 def collect(part, peers, ranks, extra, rounds):
-    """What results.json holds of a part. A peer that fails is said, and left out of that round."""
+    """The entry of a part in results.json. A peer that fails is reported and left out of that round."""
     results, loads, started = {}, [], time.strftime("%Y-%m-%d")
     missing = [why for why in (peer.missing() for peer in peers) if why]
     for why in missing:
@@ -364,15 +373,12 @@ def collect(part, peers, ranks, extra, rounds):
 
 
 def write(out, data, only):
+    os.makedirs(out, exist_ok=True)
     with open(os.path.join(out, "results.json"), "w", encoding="utf-8") as f:
         json.dump(data, f, indent=1)
         f.write("\n")
-    readme = os.path.join(out, "README.md")
-    with open(readme, encoding="utf-8") as f:
-        old = f.read()
-    with open(readme, "w", encoding="utf-8") as f:
-        before, after = old[: old.index(report.BEGIN)], old[old.index(report.END) + len(report.END) :]
-        f.write(before + report.render(data) + after)
+    with open(os.path.join(out, "results.md"), "w", encoding="utf-8") as f:
+        f.write(report.render(data) + "\n")
     if "allreduce" in only:
         report.draw(data["allreduce"]["rows"], os.path.join(out, "allreduce.svg"))
 
@@ -390,10 +396,10 @@ def main():
         "--only", default=",".join(report.PARTS), help="parts, comma-separated (default: %(default)s)"
     )
     parser.add_argument(
-        "--names", help="peers to run, comma-separated (default: all); the others' figures go"
+        "--names", help="peers to run, comma-separated (default: all); drops the figures of other peers"
     )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", default=HERE)
+    parser.add_argument("--out", metavar="DIR", default=OUT, help="where results go (default: %(default)s)")
     parser.add_argument("--check", action="store_true", help="fail when a goal is missed")
     args = parser.parse_args()
     only = args.only.split(",")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a rank of the start-up bench leaves once it is past its init: one line
+/* A rank of the start-up benchmark records that its init has returned: one line
  * "RANK SIZE NANOSECONDS" (CLOCK_MONOTONIC, one clock for the whole host), appended to
  * the file that BENCH_STAMPS names. start.py reads them. */
 #ifndef TESTS_BENCH_STAMP_H

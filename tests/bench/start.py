@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a job takes to start: start.py NAME RANKS COMMAND...
 
-COMMAND is a launcher with a program that leaves stamps (stamp.h). Prints timing.h's line: as median, minimum
-and p90 the microseconds from just before the launcher's exec until the last rank was past its init, as mean
-those until the launcher had exited. Ranks that are missing, there twice, or in a world of another size are
-an error: a launcher that started RANKS worlds of one would be fast.
+COMMAND is a launcher with a program that writes stamps (stamp.h). Prints the line of timing.h: as median,
+minimum and p90 the microseconds from just before the launcher's exec until the last rank was past its init, as
+mean those until the launcher had exited. A missing or duplicate rank, or a world of another size, is an error:
+a launcher that started RANKS worlds of one rank would be fast.
 """
 
 import os

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The start-up bench's C program: hvd_init, its time (stamp.h), hvd_shutdown. Any
- * launcher that hvd_init knows starts it. */
+/* The C program of the start-up benchmark: hvd_init, a stamp (stamp.h), hvd_shutdown.
+ * Any launcher that hvd_init supports can start it. */
 #include <stdio.h>
 
 #include "hvd.h"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """start_capi.c from Python: start_torch.py hvd|gloo.
 
-hvd: whichever `horovod.torch` comes first on the path. gloo: torch.distributed alone.
+hvd: the first `horovod.torch` on the path. gloo: torch.distributed alone.
 """
 
 import os

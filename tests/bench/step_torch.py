@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ResNet-50's gradients from Python: step_torch.py NAME, started by horovodrun or mpirun.
 
-Runs whichever `horovod.torch` comes first on the path. A step submits every gradient by name, as the hooks
+Runs the first `horovod.torch` on the path. A step submits every gradient by name, as the hooks
 of an optimizer do, and then waits for each; its time is the slowest rank's, and steps follow each other
 without barriers, as in training. Prints allreduce_torch.py's row.
 """

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a submission costs the thread that makes it: submit_torch.py NAME, started by horovodrun or mpirun.
+"""The cost of a submission to the submitting thread: submit_torch.py NAME, started by horovodrun or mpirun.
 
-NAME "extension" times the extension's call alone, any other hvd.allreduce_async_() in whole, of whichever
-`horovod.torch` comes first on the path. A round submits 2000 tensors of 4 bytes by name, one after another,
-and then waits for all of them, which does not count. Prints allreduce_torch.py's row: microseconds of one
-submission, the mean of a round, on rank 0: processor time of the thread, and as the row's mean what went by
-on the clock, with what the runtime's own threads and other processes took of the processor meanwhile.
+NAME "extension" times the call of the extension alone; any other NAME times hvd.allreduce_async_() of the
+first `horovod.torch` on the path. A round submits 2000 tensors of 4 bytes by name, one after another, and
+then waits for all of them (not timed). Prints the row of allreduce_torch.py for rank 0: microseconds of
+processor time per submission, and as the row's mean the elapsed time, which includes the runtime's own
+threads and other processes.
 """
 
 import sys

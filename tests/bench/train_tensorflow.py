@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """train_torch.py's training in TensorFlow: train_tensorflow.py KIND NAME HIDDEN [BATCH].
 
-KIND: hvd (whichever `horovod.tensorflow` comes first on the path) or apart (as many processes as were started,
-that do not exchange anything: what no data-parallel training can beat). The same CNN and numbers of
-parameters, in the step that everybody writes: DistributedGradientTape and apply_gradients in a tf.function,
-one thread for operations and one inside of them. Prints allreduce_torch.py's row, with the batch of all ranks in
-place of the bytes; its times are the slowest rank's.
+KIND: hvd (the first `horovod.tensorflow` on the path) or apart (all processes, without any exchange: the upper
+bound of data-parallel training). The same CNN and numbers of parameters; a step is DistributedGradientTape
+and apply_gradients in a tf.function, with one inter-op and one intra-op thread. Prints the row of
+allreduce_torch.py, with the batch of all ranks in place of the bytes; its times are those of the slowest rank.
 """
 
 import os

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training a CNN on 28 x 28 images: train_torch.py KIND NAME HIDDEN [BATCH].
 
-KIND: hvd (whichever `horovod.torch` comes first on the path), ddp (torch's DistributedDataParallel on
-Gloo, started by torchrun or horovodrun), ddp-hvd (the same on our back end), local (one process), apart (as many processes as were started,
-that do not exchange anything: what no data-parallel training can beat). HIDDEN 128 makes 1,199,882
-parameters, 2048 makes 18,915,722. The step is the one that everybody writes: zero_grad, forward, backward,
-step of SGD with momentum. Its time is this rank's own, and the slowest rank's median counts.
+KIND is one of
+    hvd       the first `horovod.torch` on the path
+    ddp       DistributedDataParallel on Gloo, started by torchrun or horovodrun
+    ddp-hvd   the same on our back end
+    local     one process
+    apart     all processes, without any exchange: the upper bound of data-parallel training
+HIDDEN 128 gives 1,199,882 parameters, 2048 gives 18,915,722. A step is zero_grad, forward, backward and a step
+of SGD with momentum. Each rank times its own step; the median of the slowest rank counts.
 
-Prints allreduce_torch.py's row, with the batch of all ranks in place of the bytes.
+Prints the row of allreduce_torch.py, with the batch of all ranks in place of the bytes.
 """
 
 import os

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Does autotune find what a grid search finds? Two ranks in two network namespaces, the gradients of
-ResNet-50 one after the other as backward yields them, under two profiles of a network:
+"""Compares autotune with a grid search. Two ranks in two network namespaces reduce the gradients of ResNet-50
+one after the other, in the order of the backward pass, under two network profiles:
 
     tests/bench/tune.py BIN [--short] [--profile NAME] [--scale N]
 
