@@ -74,7 +74,7 @@ static int open_base(const char *base, int *ret_fd, struct err *err)
 
 int node_side_make_dir(struct node_side *n,
                        const char *base,
-                       const struct slurm_step *step,
+                       const struct plugin_step *step,
                        struct err *err)
 {
     char path[sizeof(n->base) + sizeof(n->name) + 1];

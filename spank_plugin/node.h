@@ -21,7 +21,7 @@ struct node_side {
  * root may write to BASE. */
 int node_side_make_dir(struct node_side *n,
                        const char *base,
-                       const struct slurm_step *step,
+                       const struct plugin_step *step,
                        struct err *err);
 /* user_init, as the user: opens the ticket, writes token and hostfile. */
 int node_side_fill(struct node_side *n, struct spank_handle *sp, struct err *err);

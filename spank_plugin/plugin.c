@@ -94,7 +94,7 @@ int slurm_spank_init(spank_t sp, int argc, char *argv[])
     return 0;
 }
 
-static int fail(const struct err *err)
+static int plugin_fail(const struct err *err)
 {
     slurm_io_error("%s", err->text);
     return -1;
@@ -104,17 +104,17 @@ static int srun_post_opt(void)
 {
     struct err err = ERR_INIT;
     if (plugin.cfg_err.code)
-        return fail(&plugin.cfg_err);
+        return plugin_fail(&plugin.cfg_err);
     plugin.srun.is_verbose = plugin.opt.is_verbose;
     if (srun_side_prepare(&plugin.srun, &err))
-        return fail(&err);
+        return plugin_fail(&err);
     slurm_io_kill_on_bad_exit();
     return 0;
 }
 
 static void node_post_opt(spank_t sp)
 {
-    struct slurm_step step;
+    struct plugin_step step;
     struct err *err = &plugin.node_err;
     if (err->code || slurm_io_step(sp, &step, err))
         return;
@@ -147,7 +147,7 @@ int slurm_spank_local_user_init(spank_t sp, int argc, char *argv[])
     (void)argc;
     (void)argv;
     if (plugin.is_on && srun_side_serve(&plugin.srun, sp, &err))
-        return fail(&err);
+        return plugin_fail(&err);
     return 0;
 }
 
@@ -168,9 +168,9 @@ int slurm_spank_task_init(spank_t sp, int argc, char *argv[])
     if (!plugin.is_on)
         return 0;
     if (plugin.node_err.code)
-        return task_is_speaker(sp) ? fail(&plugin.node_err) : -1;
+        return task_is_reporter(sp) ? plugin_fail(&plugin.node_err) : -1;
     if (task_setup(sp, &plugin.node, &plugin.cfg, &plugin.opt, &err))
-        return task_is_speaker(sp) ? fail(&err) : -1;
+        return task_is_reporter(sp) ? plugin_fail(&err) : -1;
     return 0;
 }
 

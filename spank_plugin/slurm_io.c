@@ -30,9 +30,9 @@ static int item_failed(const char *name, spank_err_t rc, struct err *err)
                    spank_strerror(rc));
 }
 
-int slurm_io_step(struct spank_handle *sp, struct slurm_step *ret, struct err *err)
+int slurm_io_step(struct spank_handle *sp, struct plugin_step *ret, struct err *err)
 {
-    struct slurm_step s = {0};
+    struct plugin_step s = {0};
     spank_err_t rc = spank_get_item(sp, S_JOB_ID, &s.job_id);
     if (rc != ESPANK_SUCCESS)
         return item_failed("the job id", rc, err);
@@ -57,7 +57,7 @@ int slurm_io_step(struct spank_handle *sp, struct slurm_step *ret, struct err *e
     return 0;
 }
 
-bool slurm_io_runs_tasks(const struct slurm_step *s)
+bool slurm_io_runs_tasks(const struct plugin_step *s)
 {
     return s->step_id != SLURM_BATCH_SCRIPT && s->step_id != SLURM_EXTERN_CONT
            && s->step_id != SLURM_INTERACTIVE_STEP && s->step_id != SLURM_PENDING_STEP;
@@ -123,7 +123,7 @@ void slurm_io_error(const char *fmt, ...)
     slurm_error("hvd: %s", line);
 }
 
-void slurm_io_say(const char *fmt, ...)
+void slurm_io_print(const char *fmt, ...)
 {
     char line[1024];
     va_list ap;

@@ -13,7 +13,7 @@
 
 struct spank_handle; /* Slurm's spank_t is a pointer to it */
 
-struct slurm_step {
+struct plugin_step {
     uint32_t job_id, step_id;
     uint32_t node_id; /* of this component of the step; srun: 0 */
     uint32_t n_tasks; /* of this component of the step */
@@ -22,10 +22,10 @@ struct slurm_step {
 };
 /* In srun (local_user_init) and slurmstepd. -ENOENT with a sentence when Slurm has no
  * such item. */
-int slurm_io_step(struct spank_handle *sp, struct slurm_step *ret, struct err *err);
+int slurm_io_step(struct spank_handle *sp, struct plugin_step *ret, struct err *err);
 /* False for the batch script, the external step and an interactive shell: no tasks of a
  * job. */
-bool slurm_io_runs_tasks(const struct slurm_step *s);
+bool slurm_io_runs_tasks(const struct plugin_step *s);
 
 /* The step's environment in slurmstepd. A getenv_fn of the contract; arg is the handle.
  * The value is valid until the next change of the environment. */
@@ -50,6 +50,6 @@ void slurm_io_kill_on_bad_exit(void);
 /* One line on the user's terminal, with "hvd: " before it; from srun, sbatch, salloc
  * and, from user_init on, from the nodes. */
 void slurm_io_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-void slurm_io_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void slurm_io_print(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

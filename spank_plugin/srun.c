@@ -98,7 +98,7 @@ int srun_side_prepare(struct srun_side *s, struct err *err)
 
 /* Slurm's item counts one component of a heterogeneous step; SLURM_NTASKS, which srun
  * itself has just set, counts them all. */
-static int step_size(const struct slurm_step *step, uint32_t *ret, struct err *err)
+static int step_size(const struct plugin_step *step, uint32_t *ret, struct err *err)
 {
     const char *n = getenv("SLURM_NTASKS");
     *ret = step->n_tasks;
@@ -109,7 +109,7 @@ static int step_size(const struct slurm_step *step, uint32_t *ret, struct err *e
 
 int srun_side_serve(struct srun_side *s, struct spank_handle *sp, struct err *err)
 {
-    struct slurm_step step;
+    struct plugin_step step;
     char job_id[JOB_ID_MAX];
     uint32_t size;
     if (s->server || s->listen_fd < 0)
@@ -127,8 +127,8 @@ int srun_side_serve(struct srun_side *s, struct spank_handle *sp, struct err *er
         return rc;
     s->listen_fd = -1;
     if (s->is_verbose)
-        slurm_io_say("%s: rendezvous for %u tasks at port %u", job_id, size,
-                     s->ticket.port);
+        slurm_io_print("%s: rendezvous for %u tasks at port %u", job_id, size,
+                       s->ticket.port);
     return 0;
 }
 

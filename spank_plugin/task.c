@@ -18,7 +18,7 @@
 
 #define MAX_PATH_BYTES (1u << 20)
 
-bool task_is_speaker(struct spank_handle *sp)
+bool task_is_reporter(struct spank_handle *sp)
 {
     const char *id = slurm_io_getenv(sp, "SLURM_LOCALID");
     return !id || strcmp(id, "0") == 0;
@@ -130,9 +130,10 @@ int task_setup(struct spank_handle *sp,
     if (!rc)
         rc = add_options(sp, opt, err);
     if (!rc && opt->is_verbose && c.place.local_rank == 0)
-        slurm_io_say("%s: %u of %u tasks here, the first is rank %u; rendezvous at %s "
-                     "port %u",
-                     c.hostname, c.place.local_size, c.place.size, c.place.rank,
-                     c.rdv_host, c.rdv_port);
+        slurm_io_print(
+            "%s: %u of %u tasks here, the first is rank %u; rendezvous at %s "
+            "port %u",
+            c.hostname, c.place.local_size, c.place.size, c.place.rank, c.rdv_host,
+            c.rdv_port);
     return rc;
 }

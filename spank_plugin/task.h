@@ -12,6 +12,6 @@ int task_setup(struct spank_handle *sp,
                const struct step_options *opt,
                struct err *err);
 /* True for the one task of a node that reports what went wrong for the whole node. */
-bool task_is_speaker(struct spank_handle *sp);
+bool task_is_reporter(struct spank_handle *sp);
 
 #endif

@@ -32,7 +32,7 @@ digest_of(struct planner *p, const struct node *o, uint8_t ret[SHA256_BYTES])
         json_write(o, &text);
     if (!o || strbuf_status(&text))
         p->b.status = -ENOMEM;
-    sha256(strbuf_str(&text), text.n, ret);
+    sha256_digest(strbuf_str(&text), text.n, ret);
     strbuf_release(&text);
 }
 

@@ -228,7 +228,7 @@ add_agent_port(struct build *b, struct node *container, const struct mpi_job *jo
     }
     if (!node_bool(job->worker.pod_template, "spec.hostNetwork", false))
         return;
-    sha256(job->meta.uid, strlen(job->meta.uid), sum);
+    sha256_digest(job->meta.uid, strlen(job->meta.uid), sum);
     (void)snprintf(text, sizeof(text), "%u",
                    FIRST_HOST_PORT + (sum[0] * 256u + sum[1]) % N_HOST_PORTS);
     add_env(b, container, PORT_VARIABLE, text);

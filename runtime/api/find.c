@@ -205,7 +205,7 @@ int find_place(struct world *w,
     w->start_deadline_ns =
         clock_now_ns()
         + (start_timeout_ns > 0 ? start_timeout_ns : w->settings.start_timeout_ns);
-    rc = discover(env_get, NULL, &w->contract, why, sizeof(why), err);
+    rc = contract_discover(env_get, NULL, &w->contract, why, sizeof(why), err);
     if (rc < 0)
         return rc;
     set_log_tag(c);

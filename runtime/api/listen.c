@@ -25,7 +25,7 @@
 
 enum agree_call listen_heard(struct coordinator *co)
 {
-    return co->listens ? co->backend->ops->agree_heard(co->backend) : CALL_NONE;
+    return co->listens ? co->backend->ops->agree_call_state(co->backend) : CALL_NONE;
 }
 
 static const uint64_t NAP_MAX_NS = 5 * NS_PER_MS, NAP_HOSTS_NS = 500000;

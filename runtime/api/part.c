@@ -123,7 +123,7 @@ static void key_of_host(const char *host, char ret[CARD_KEY_BYTES])
 {
     uint8_t digest[SHA256_BYTES];
 
-    sha256(host, strlen(host), digest);
+    sha256_digest(host, strlen(host), digest);
     hex_encode(digest, (CARD_KEY_BYTES - 1) / 2, ret);
 }
 

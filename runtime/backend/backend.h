@@ -135,11 +135,11 @@ struct backend_ops {
                       bool *ret_done,
                       struct err *err);
     /* Agreements that members come to whom they do not concern. agree_call: all others
-     * shall join the one at hand. agree_heard: what do others do about the next one?
+     * shall join the one at hand. agree_call_state: what do others do about the next one?
      * (Outside of one; asked often, it costs little.) agree_away: nobody asks until
      * agree_back; whoever begins the next one (CALL_BEGUN) or calls for it
      * (CALL_CALLED) makes an ear readable, if nobody else can do without us; answers as
-     * agree_heard, after it took effect. words[n], if not NULL: others may count these
+     * agree_call_state, after it took effect. words[n], if not NULL: others may count these
      * as ours instead, in any number of agreements that are called for and have our tag
      * (not 0; words may not change while it does not). agree_back: true if they have:
      * the last one is at hand as if begun, to be polled. agree_tag: of agreements from
@@ -148,7 +148,7 @@ struct backend_ops {
      * They are the backend's, and stay until close; of an error the caller may do
      * without, and look now and then. NULL if agree_begin is. */
     void (*agree_call)(struct backend *b);
-    enum agree_call (*agree_heard)(struct backend *b);
+    enum agree_call (*agree_call_state)(struct backend *b);
     enum agree_call (*agree_away)(struct backend *b,
                                   enum agree_call what,
                                   const uint64_t *words,

@@ -12,7 +12,7 @@
 #include "runtime/base/mem.h"
 
 /* 0; -EINVAL no number; -ERANGE more than 64 bits. */
-static int digits(const char *s, uint64_t *ret)
+static int digits_parse(const char *s, uint64_t *ret)
 {
     uint64_t v = 0;
 
@@ -40,7 +40,7 @@ int parse_u64(const char *field,
               struct err *err)
 {
     uint64_t v = 0;
-    int rc = digits(s, &v);
+    int rc = digits_parse(s, &v);
 
     if (rc == 0 && (v < min || v > max))
         rc = -ERANGE;
@@ -79,7 +79,7 @@ int parse_i64(const char *field,
     uint64_t limit = (uint64_t)INT64_MAX + (is_negative ? 1 : 0);
     uint64_t u = 0;
     int64_t v = 0;
-    int rc = digits(s + (is_negative ? 1 : 0), &u);
+    int rc = digits_parse(s + (is_negative ? 1 : 0), &u);
 
     if (rc == 0 && u > limit)
         rc = -ERANGE;

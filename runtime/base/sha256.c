@@ -22,12 +22,12 @@ static const uint32_t K[64] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7,
     0xc67178f2};
 
-static uint32_t ror(uint32_t x, unsigned n)
+static uint32_t word_rotate(uint32_t x, unsigned n)
 {
     return x >> n | x << (32 - n);
 }
 
-static void compress(uint32_t h[8], const uint8_t block[64])
+static void block_compress(uint32_t h[8], const uint8_t block[64])
 {
     uint32_t w[64], v[8];
 
@@ -35,17 +35,21 @@ static void compress(uint32_t h[8], const uint8_t block[64])
         w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16
                | (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
     for (unsigned i = 16; i < 64; i++) {
-        uint32_t s0 = ror(w[i - 15], 7) ^ ror(w[i - 15], 18) ^ w[i - 15] >> 3;
-        uint32_t s1 = ror(w[i - 2], 17) ^ ror(w[i - 2], 19) ^ w[i - 2] >> 10;
+        uint32_t s0 =
+            word_rotate(w[i - 15], 7) ^ word_rotate(w[i - 15], 18) ^ w[i - 15] >> 3;
+        uint32_t s1 =
+            word_rotate(w[i - 2], 17) ^ word_rotate(w[i - 2], 19) ^ w[i - 2] >> 10;
 
         w[i] = w[i - 16] + s0 + w[i - 7] + s1;
     }
     memcpy(v, h, sizeof(v));
     for (unsigned i = 0; i < 64; i++) {
-        uint32_t s1 = ror(v[4], 6) ^ ror(v[4], 11) ^ ror(v[4], 25);
+        uint32_t s1 =
+            word_rotate(v[4], 6) ^ word_rotate(v[4], 11) ^ word_rotate(v[4], 25);
         uint32_t ch = (v[4] & v[5]) ^ (~v[4] & v[6]);
         uint32_t t1 = v[7] + s1 + ch + K[i] + w[i];
-        uint32_t s0 = ror(v[0], 2) ^ ror(v[0], 13) ^ ror(v[0], 22);
+        uint32_t s0 =
+            word_rotate(v[0], 2) ^ word_rotate(v[0], 13) ^ word_rotate(v[0], 22);
         uint32_t maj = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
 
         memmove(v + 1, v, 7 * sizeof(v[0]));
@@ -78,7 +82,7 @@ void sha256_add(struct sha256 *s, const void *p, size_t n)
         in += k;
         n -= k;
         if (at + k == 64)
-            compress(s->h, s->block);
+            block_compress(s->h, s->block);
     }
 }
 
@@ -95,7 +99,7 @@ void sha256_end(struct sha256 *s, uint8_t ret[SHA256_BYTES])
         ret[i] = (uint8_t)(s->h[i / 4] >> (24 - 8 * (i % 4)));
 }
 
-void sha256(const void *p, size_t n, uint8_t ret[SHA256_BYTES])
+void sha256_digest(const void *p, size_t n, uint8_t ret[SHA256_BYTES])
 {
     struct sha256 s;
 
@@ -109,7 +113,7 @@ void hmac_init(struct hmac *m, const void *key, size_t key_bytes)
     uint8_t k[64] = {0}, pad[64];
 
     if (key_bytes > sizeof(k))
-        sha256(key, key_bytes, k);
+        sha256_digest(key, key_bytes, k);
     else if (key_bytes)
         memcpy(k, key, key_bytes);
     for (unsigned i = 0; i < 64; i++)

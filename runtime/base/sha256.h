@@ -17,7 +17,7 @@ struct sha256 {
 void sha256_init(struct sha256 *s);
 void sha256_add(struct sha256 *s, const void *p, size_t n);
 void sha256_end(struct sha256 *s, uint8_t ret[SHA256_BYTES]);
-void sha256(const void *p, size_t n, uint8_t ret[SHA256_BYTES]);
+void sha256_digest(const void *p, size_t n, uint8_t ret[SHA256_BYTES]);
 
 struct hmac {
     struct sha256 inner, outer;

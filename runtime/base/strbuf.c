@@ -23,7 +23,7 @@ void strbuf_init_secret(struct strbuf *b, size_t max_bytes)
     b->is_secret = true;
 }
 
-static void wipe(struct strbuf *b)
+static void strbuf_wipe(struct strbuf *b)
 {
     if (b->is_secret && b->p)
         mem_wipe(b->p, b->cap);
@@ -31,7 +31,7 @@ static void wipe(struct strbuf *b)
 
 void strbuf_clear(struct strbuf *b)
 {
-    wipe(b);
+    strbuf_wipe(b);
     b->n = 0;
     b->status = 0;
     if (b->p)
@@ -40,14 +40,14 @@ void strbuf_clear(struct strbuf *b)
 
 void strbuf_release(struct strbuf *b)
 {
-    wipe(b);
+    strbuf_wipe(b);
     mem_free(b->p);
     b->p = NULL;
     b->n = b->cap = 0;
     b->status = 0;
 }
 
-static char *resize(struct strbuf *b, size_t cap)
+static char *strbuf_resize(struct strbuf *b, size_t cap)
 {
     char *p;
 
@@ -58,13 +58,13 @@ static char *resize(struct strbuf *b, size_t cap)
         return NULL;
     if (b->p)
         memcpy(p, b->p, b->n + 1);
-    wipe(b);
+    strbuf_wipe(b);
     mem_free(b->p);
     return p;
 }
 
 /* Room for n more bytes and the NUL; marks the buffer when there is none. */
-static int reserve(struct strbuf *b, size_t n)
+static int strbuf_reserve(struct strbuf *b, size_t n)
 {
     if (b->status)
         return b->status;
@@ -80,7 +80,7 @@ static int reserve(struct strbuf *b, size_t n)
         cap = b->max + 1;
     if (cap < need)
         cap = need;
-    char *p = resize(b, cap);
+    char *p = strbuf_resize(b, cap);
     if (!p)
         return b->status = -ENOMEM;
     b->p = p;
@@ -90,7 +90,7 @@ static int reserve(struct strbuf *b, size_t n)
 
 void strbuf_add(struct strbuf *b, const void *p, size_t n)
 {
-    if (reserve(b, n))
+    if (strbuf_reserve(b, n))
         return;
     if (n)
         memcpy(b->p + b->n, p, n);
@@ -119,7 +119,7 @@ void strbuf_vprintf(struct strbuf *b, const char *fmt, va_list ap)
         b->status = b->status ? b->status : -E2BIG;
         return;
     }
-    if (reserve(b, (size_t)n))
+    if (strbuf_reserve(b, (size_t)n))
         return;
     (void)vsnprintf(b->p + b->n, (size_t)n + 1, fmt, ap); /* length measured above */
     b->n += (size_t)n;

@@ -22,14 +22,14 @@
 #define ONE_ADDRESS_MS                                                                 \
     5000u /* an address that drops packets must not use up the deadline */
 
-static void freeaddrinfop(struct addrinfo **ai)
+static void addrinfo_freep(struct addrinfo **ai)
 {
     if (*ai)
         freeaddrinfo(*ai);
 }
 
 /* 0, or -EAI_* numbers mapped to -EHOSTUNREACH; text in err. */
-static int resolve(
+static int addr_resolve(
     const char *host, uint16_t port, int flags, struct addrinfo **ret, struct err *err)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC,
@@ -84,8 +84,8 @@ static int listen_one(const struct addrinfo *ai)
 int tcp_listen(
     const char *addr, uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *err)
 {
-    CLEANUP(freeaddrinfop) struct addrinfo *list = NULL;
-    int rc = resolve(addr, port, AI_PASSIVE, &list, err);
+    CLEANUP(addrinfo_freep) struct addrinfo *list = NULL;
+    int rc = addr_resolve(addr, port, AI_PASSIVE, &list, err);
 
     if (rc)
         return rc;
@@ -140,7 +140,7 @@ static int connect_one(const struct addrinfo *ai, uint64_t deadline_ns)
     return keep;
 }
 
-static uint64_t sooner(uint64_t a, uint64_t b)
+static uint64_t deadline_sooner(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -149,8 +149,8 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 static int connect_all(
     const char *host, uint16_t port, uint64_t deadline_ns, int *ret_fd, struct err *err)
 {
-    CLEANUP(freeaddrinfop) struct addrinfo *list = NULL;
-    int rc = resolve(host, port, 0, &list, err);
+    CLEANUP(addrinfo_freep) struct addrinfo *list = NULL;
+    int rc = addr_resolve(host, port, 0, &list, err);
 
     if (rc)
         return rc;
@@ -159,7 +159,7 @@ static int connect_all(
         uint64_t limit = deadline_ns;
 
         if (ai->ai_next)
-            limit = sooner(limit, clock_now_ns() + ONE_ADDRESS_MS * NS_PER_MS);
+            limit = deadline_sooner(limit, clock_now_ns() + ONE_ADDRESS_MS * NS_PER_MS);
         rc = connect_one(ai, limit);
         if (rc >= 0) {
             *ret_fd = rc;
@@ -197,7 +197,8 @@ int tcp_connect(const char *host,
             return err_set(err, -ETIMEDOUT, "%s (tried for %.1f s)", why.text,
                            (double)(clock_now_ns() - started) / 1e9);
         }
-        uint64_t wake = sooner(deadline_ns, clock_now_ns() + pause_ms * NS_PER_MS);
+        uint64_t wake =
+            deadline_sooner(deadline_ns, clock_now_ns() + pause_ms * NS_PER_MS);
         (void)poll(NULL, 0,
                    clock_left_ms(wake)); /* cut short by a signal: try earlier */
         pause_ms = pause_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : pause_ms * 2;

@@ -193,12 +193,12 @@ static int find_place(struct attempt *a, struct carrier *ch)
 
 /* --- the exchange --- */
 
-static void enter(struct attempt *a, enum stage stage)
+static void attempt_enter_stage(struct attempt *a, enum stage stage)
 {
     atomic_store_explicit(&a->stage, stage, memory_order_release);
 }
 
-static int exchange(struct attempt *a, struct carrier *ch)
+static int attempt_exchange(struct attempt *a, struct carrier *ch)
 {
     char text[CARD_MAX_BYTES + 1];
     struct card mine, first;
@@ -207,16 +207,16 @@ static int exchange(struct attempt *a, struct carrier *ch)
     rc = rc ? rc : card_format(&mine, text, sizeof(text), &a->err);
     if (rc)
         return rc;
-    enter(a, STAGE_TELLING);
+    attempt_enter_stage(a, STAGE_TELLING);
     rc = ch->ops->put(ch, text, a->deadline_ns, &a->err);
     memset(text, 0, sizeof(text)); /* has the token */
     if (rc)
         return rc;
-    enter(a, STAGE_WAITING);
+    attempt_enter_stage(a, STAGE_WAITING);
     rc = ch->ops->fence(ch, a->deadline_ns, &a->err);
     if (rc)
         return rc;
-    enter(a, STAGE_ASKING);
+    attempt_enter_stage(a, STAGE_ASKING);
     rc = get_card(a, ch, 0, &first);
     rc = rc ? rc : take_offer(a, &mine, &first);
     if (rc == 0 && a->c.told != TOLD_ALL)
@@ -244,7 +244,7 @@ static int check_rank(struct attempt *a, const struct carrier *ch)
                    launcher_channel_name(a->c.channel), ch->rank, ch->size);
 }
 
-static int run(struct attempt *a)
+static int attempt_run(struct attempt *a)
 {
     const struct carrier_ops *ops =
         a->c.channel == CHANNEL_PMIX ? &carrier_pmix : &carrier_pmi;
@@ -260,7 +260,7 @@ static int run(struct attempt *a)
     b->pid = getpid();
     rc = check_rank(a, ch);
     if (rc == 0 && a->c.place.size > 1)
-        rc = exchange(a, ch);
+        rc = attempt_exchange(a, ch);
     a->c.told = rc ? a->c.told : TOLD_ALL;
     a->b = TAKE(b); /* also after a failure: the launcher shall see a leave */
     return rc;
@@ -269,7 +269,7 @@ static int run(struct attempt *a)
 static void *thread_main(void *arg)
 {
     struct attempt *a = arg;
-    int rc = run(a);
+    int rc = attempt_run(a);
 
     if (rc == -ENOENT && atomic_load(&a->stage) != STAGE_OPENING)
         rc = err_recode(&a->err, -EPROTO);
@@ -299,7 +299,7 @@ static void *probe_main(void *arg)
 }
 
 /* Signals stay with the process' own threads. */
-static int start(struct attempt *a, void *(*thread_fn)(void *))
+static int attempt_start_thread(struct attempt *a, void *(*thread_fn)(void *))
 {
     pthread_t thread;
     sigset_t all, old;
@@ -368,7 +368,7 @@ static uint32_t first_missing(struct attempt *a)
     (void)pthread_mutex_lock(&a->lock);
     a->n_refs++;
     (void)pthread_mutex_unlock(&a->lock);
-    if (start(a, probe_main) != 0)
+    if (attempt_start_thread(a, probe_main) != 0)
         return size;
     while (clock_now_ns() < end_ns
            && atomic_load_explicit(&a->n_here, memory_order_relaxed) < size)
@@ -419,7 +419,7 @@ int bootstrap_meet(struct contract *c,
     if (!a)
         return err_set(err, -ENOMEM, "out of memory");
     a->n_refs = 2;
-    int rc = start(a, thread_main);
+    int rc = attempt_start_thread(a, thread_main);
     if (rc) {
         a->n_refs = 1;
         attempt_unref(a);

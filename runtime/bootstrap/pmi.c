@@ -47,7 +47,7 @@ struct pmi {
     size_t n_in;
 };
 
-static int lost(int rc, struct err *err)
+static int pmi_lost(int rc, struct err *err)
 {
     if (rc == -EPIPE || rc == -ECONNRESET)
         return err_set(err, -EPIPE,
@@ -80,24 +80,24 @@ static int read_line(struct pmi *p,
                            PMI_LINE_BYTES);
         int rc = fd_wait(p->fd, POLLIN, deadline_ns);
         if (rc < 0)
-            return rc == -ETIMEDOUT ? rc : lost(rc, err);
+            return rc == -ETIMEDOUT ? rc : pmi_lost(rc, err);
         ssize_t k = recv(p->fd, p->in + p->n_in, sizeof(p->in) - p->n_in, MSG_DONTWAIT);
         if (k == 0)
-            return lost(-EPIPE, err);
+            return pmi_lost(-EPIPE, err);
         if (k > 0)
             p->n_in += (size_t)k;
         else if (errno != EINTR && errno != EAGAIN)
-            return lost(-errno, err);
+            return pmi_lost(-errno, err);
     }
 }
 
 /* A request and its answer, which must be `want`. line is used for both; the request
  * ends with a newline. */
-static int ask(struct pmi *p,
-               char line[PMI_LINE_BYTES],
-               const char *want,
-               uint64_t deadline_ns,
-               struct err *err)
+static int pmi_request(struct pmi *p,
+                       char line[PMI_LINE_BYTES],
+                       const char *want,
+                       uint64_t deadline_ns,
+                       struct err *err)
 {
     char asked[24];
 
@@ -106,7 +106,7 @@ static int ask(struct pmi *p,
     if (rc == 0)
         rc = read_line(p, line, deadline_ns, err);
     else if (rc != -ETIMEDOUT)
-        return lost(rc, err);
+        return pmi_lost(rc, err);
     if (rc == -ETIMEDOUT)
         return err_set(err, rc, "mpiexec does not answer \"%s\" on its PMI connection",
                        asked);
@@ -142,7 +142,7 @@ static int take_fd(int fd, int *ret, struct err *err)
     return *ret < 0 ? err_errno(err, errno, "PMI_FD=%d", fd) : 0;
 }
 
-static int dial(const char *where, uint64_t deadline_ns, int *ret, struct err *err)
+static int pmi_dial(const char *where, uint64_t deadline_ns, int *ret, struct err *err)
 {
     char host[HOST_NAME_MAX_BYTES];
     const char *colon = strrchr(where, ':');
@@ -160,13 +160,14 @@ static int dial(const char *where, uint64_t deadline_ns, int *ret, struct err *e
 }
 
 /* Who we are, where the environment does not tell: three lines of "set" come. */
-static int introduce(struct pmi *p, uint32_t id, uint64_t deadline_ns, struct err *err)
+static int
+pmi_send_id(struct pmi *p, uint32_t id, uint64_t deadline_ns, struct err *err)
 {
     char line[PMI_LINE_BYTES];
     long rank = -1, size = -1;
 
     (void)snprintf(line, sizeof(line), "cmd=initack pmiid=%u\n", id);
-    int rc = ask(p, line, "initack", deadline_ns, err);
+    int rc = pmi_request(p, line, "initack", deadline_ns, err);
     for (int i = 0; rc == 0 && i < 3; i++) {
         rc = read_line(p, line, deadline_ns, err);
         if (rc == 0) {
@@ -185,21 +186,21 @@ static int introduce(struct pmi *p, uint32_t id, uint64_t deadline_ns, struct er
     return 0;
 }
 
-static int greet(struct pmi *p, uint64_t deadline_ns, struct err *err)
+static int pmi_negotiate(struct pmi *p, uint64_t deadline_ns, struct err *err)
 {
     char line[PMI_LINE_BYTES] = "cmd=init pmi_version=1 pmi_subversion=1\n";
-    int rc = ask(p, line, "response_to_init", deadline_ns, err);
+    int rc = pmi_request(p, line, "response_to_init", deadline_ns, err);
 
     if (rc)
         return rc;
     (void)snprintf(line, sizeof(line), "cmd=get_maxes\n");
-    rc = ask(p, line, "maxes", deadline_ns, err);
+    rc = pmi_request(p, line, "maxes", deadline_ns, err);
     if (rc)
         return rc;
     long max = pmi_number(line, "vallen_max", 0);
     p->max_value = max > 0 ? (size_t)max : 0;
     (void)snprintf(line, sizeof(line), "cmd=get_my_kvsname\n");
-    rc = ask(p, line, "my_kvsname", deadline_ns, err);
+    rc = pmi_request(p, line, "my_kvsname", deadline_ns, err);
     if (rc)
         return rc;
     if (!pmi_value(line, "kvsname", p->kvs, sizeof(p->kvs)))
@@ -232,12 +233,12 @@ static int pmi_open(const struct contract *c,
     if (c->pmi_fd >= 0) {
         rc = take_fd(c->pmi_fd, &p->fd, err);
     } else {
-        rc = dial(c->pmi_port, deadline_ns, &p->fd, err);
+        rc = pmi_dial(c->pmi_port, deadline_ns, &p->fd, err);
         if (rc == 0)
-            rc = introduce(p, c->pmi_id, deadline_ns, err);
+            rc = pmi_send_id(p, c->pmi_id, deadline_ns, err);
     }
     if (rc == 0)
-        rc = greet(p, deadline_ns, err);
+        rc = pmi_negotiate(p, deadline_ns, err);
     if (rc == 0 && fstat(p->fd, &st) < 0)
         rc = err_errno(err, errno, "mpiexec's PMI connection");
     if (rc) {
@@ -269,14 +270,14 @@ pmi_put(struct carrier *ch, const char *value, uint64_t deadline_ns, struct err 
                        p->max_value, strlen(value));
     (void)snprintf(line, sizeof(line), "cmd=put kvsname=%s key=hvd-%u value=%.*s\n",
                    p->kvs, ch->rank, 2048, value); /* fits */
-    return ask(p, line, "put_result", deadline_ns, err);
+    return pmi_request(p, line, "put_result", deadline_ns, err);
 }
 
 static int pmi_fence(struct carrier *ch, uint64_t deadline_ns, struct err *err)
 {
     char line[PMI_LINE_BYTES] = "cmd=barrier_in\n";
 
-    return ask(pmi_of(ch), line, "barrier_out", deadline_ns, err);
+    return pmi_request(pmi_of(ch), line, "barrier_out", deadline_ns, err);
 }
 
 static int pmi_get(struct carrier *ch,
@@ -290,7 +291,7 @@ static int pmi_get(struct carrier *ch,
     char line[PMI_LINE_BYTES];
 
     (void)snprintf(line, sizeof(line), "cmd=get kvsname=%s key=hvd-%u\n", p->kvs, rank);
-    int rc = ask(p, line, "get_result", deadline_ns, err);
+    int rc = pmi_request(p, line, "get_result", deadline_ns, err);
     if (rc == 0 && !pmi_value(line, "value", ret, size_bytes))
         rc = err_set(err, -EPROTO, "mpiexec answers \"get\" by %.120s", line);
     return rc;
@@ -308,7 +309,8 @@ static void pmi_finish(struct carrier *ch)
         return;
     }
     /* Closed already when MPI_Finalize has said it. */
-    (void)ask(p, line, "finalize_ack", clock_now_ns() + FINALIZE_MS * NS_PER_MS, NULL);
+    (void)pmi_request(p, line, "finalize_ack", clock_now_ns() + FINALIZE_MS * NS_PER_MS,
+                      NULL);
     pmi_free(p);
 }
 

@@ -76,7 +76,7 @@ static struct pmix *pmix_of(struct carrier *ch)
     return (struct pmix *)(void *)ch;
 }
 
-static int failed(const struct pmix *p, const char *what, int px, struct err *err)
+static int pmix_failed(const struct pmix *p, const char *what, int px, struct err *err)
 {
     return err_set(err, -EIO, "%s of the launcher's PMIx: %s (%d)", what, p->error(px),
                    px);
@@ -84,7 +84,7 @@ static int failed(const struct pmix *p, const char *what, int px, struct err *er
 
 /* --- the library --- */
 
-static int look(void *lib, const char *name, void *ret, struct err *err)
+static int library_find_symbol(void *lib, const char *name, void *ret, struct err *err)
 {
     void *f = dlsym(lib, name);
 
@@ -95,22 +95,22 @@ static int look(void *lib, const char *name, void *ret, struct err *err)
 }
 
 /* The library stays for the life of the process: it has a thread. */
-static int load(struct pmix *p, struct err *err)
+static int pmix_load(struct pmix *p, struct err *err)
 {
     void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 
     if (!lib)
         return err_set(err, -ENOENT, "%.300s", dlerror());
-    int rc = look(lib, "PMIx_Init", &p->init, err);
-    rc = rc ? rc : look(lib, "PMIx_Put", &p->put, err);
-    rc = rc ? rc : look(lib, "PMIx_Commit", &p->commit, err);
-    rc = rc ? rc : look(lib, "PMIx_Fence", &p->fence, err);
-    rc = rc ? rc : look(lib, "PMIx_Get", &p->get, err);
-    rc = rc ? rc : look(lib, "PMIx_Finalize", &p->finalize, err);
-    return rc ? rc : look(lib, "PMIx_Error_string", &p->error, err);
+    int rc = library_find_symbol(lib, "PMIx_Init", &p->init, err);
+    rc = rc ? rc : library_find_symbol(lib, "PMIx_Put", &p->put, err);
+    rc = rc ? rc : library_find_symbol(lib, "PMIx_Commit", &p->commit, err);
+    rc = rc ? rc : library_find_symbol(lib, "PMIx_Fence", &p->fence, err);
+    rc = rc ? rc : library_find_symbol(lib, "PMIx_Get", &p->get, err);
+    rc = rc ? rc : library_find_symbol(lib, "PMIx_Finalize", &p->finalize, err);
+    return rc ? rc : library_find_symbol(lib, "PMIx_Error_string", &p->error, err);
 }
 
-static struct px_info yes(const char *key)
+static struct px_info px_info_true(const char *key)
 {
     struct px_info i = {.value = {.type = PX_BOOL, .data = {.flag = true}}};
 
@@ -128,7 +128,7 @@ static void free_value(struct px_value *v)
 
 /* --- opening --- */
 
-static int ask_size(struct pmix *p, struct err *err)
+static int pmix_read_size(struct pmix *p, struct err *err)
 {
     struct px_proc all = p->me;
     struct px_value *v = NULL;
@@ -136,7 +136,7 @@ static int ask_size(struct pmix *p, struct err *err)
     all.rank = RANK_WILDCARD;
     int px = p->get(&all, "pmix.job.size", NULL, 0, &v);
     if (px != PX_SUCCESS)
-        return failed(p, "the size", px, err);
+        return pmix_failed(p, "the size", px, err);
     uint32_t size = v->type == PX_UINT32 ? v->data.uint32 : 0;
     free_value(v);
     if (size == 0 || size > WORLD_MAX_RANKS || p->me.rank >= size)
@@ -149,7 +149,8 @@ static int ask_size(struct pmix *p, struct err *err)
 
 static int choose_key(struct pmix *p, struct err *err)
 {
-    const struct px_info here = yes("pmix.optional"); /* no question to the server */
+    const struct px_info here =
+        px_info_true("pmix.optional"); /* no question to the server */
 
     for (int i = 0; i < MAX_PROGRAMS; i++) {
         struct px_value *v = NULL;
@@ -162,7 +163,7 @@ static int choose_key(struct pmix *p, struct err *err)
     return err_set(err, -E2BIG, "over %d programs in one rank of mpirun", MAX_PROGRAMS);
 }
 
-static int enter(struct pmix *p, struct err *err)
+static int pmix_enter(struct pmix *p, struct err *err)
 {
     const char *name = getenv("PMIX_NAMESPACE");
     int px = p->init(&p->me, NULL, 0);
@@ -178,7 +179,7 @@ static int enter(struct pmix *p, struct err *err)
     p->base.rank = p->me.rank;
     (void)snprintf(p->base.job, sizeof(p->base.job), "%.*s", JOB_ID_MAX - 1,
                    p->me.nspace);
-    int rc = ask_size(p, err);
+    int rc = pmix_read_size(p, err);
     if (rc == 0)
         rc = choose_key(p, err);
     if (rc)
@@ -198,9 +199,9 @@ static int pmix_open(const struct contract *c,
     if (!p)
         return err_set(err, -ENOMEM, "out of memory");
     p->base.ops = &carrier_pmix;
-    int rc = load(p, err);
+    int rc = pmix_load(p, err);
     if (rc == 0)
-        rc = enter(p, err);
+        rc = pmix_enter(p, err);
     if (rc) {
         mem_free(p);
         return rc;
@@ -224,17 +225,17 @@ pmix_put(struct carrier *ch, const char *value, uint64_t deadline_ns, struct err
     int px = p->put(PX_GLOBAL, p->key, &v);
     if (px == PX_SUCCESS)
         px = p->commit();
-    return px == PX_SUCCESS ? 0 : failed(p, "PMIx_Put", px, err);
+    return px == PX_SUCCESS ? 0 : pmix_failed(p, "PMIx_Put", px, err);
 }
 
 static int pmix_fence(struct carrier *ch, uint64_t deadline_ns, struct err *err)
 {
     struct pmix *p = pmix_of(ch);
-    const struct px_info collect = yes("pmix.collect");
+    const struct px_info collect = px_info_true("pmix.collect");
 
     (void)deadline_ns;
     int px = p->fence(NULL, 0, &collect, 1);
-    return px == PX_SUCCESS ? 0 : failed(p, "PMIx_Fence", px, err);
+    return px == PX_SUCCESS ? 0 : pmix_failed(p, "PMIx_Fence", px, err);
 }
 
 static int pmix_get(struct carrier *ch,
@@ -252,7 +253,7 @@ static int pmix_get(struct carrier *ch,
     who.rank = rank;
     int px = p->get(&who, p->key, NULL, 0, &v);
     if (px != PX_SUCCESS)
-        return failed(p, "PMIx_Get", px, err);
+        return pmix_failed(p, "PMIx_Get", px, err);
     bool is_good =
         v->type == PX_STRING && v->data.string && strlen(v->data.string) < size_bytes;
     if (is_good)

@@ -10,7 +10,7 @@
 #include "runtime/contract/env_reader.h"
 
 /* One check for both directions. */
-static int check(const struct agent_env *a, struct err *err)
+static int agent_env_check(const struct agent_env *a, struct err *err)
 {
     if (a->num_workers == 0 || a->num_workers > HOSTLIST_MAX_HOSTS)
         return err_set(err, -EINVAL, "HVD_NUM_WORKERS=%u is not from 1 to %d",
@@ -68,7 +68,7 @@ int agent_env_render(const struct agent_env *a,
                      struct err *err)
 {
     size_t n = 0;
-    int rc = check(a, err);
+    int rc = agent_env_check(a, err);
 
     if (rc)
         return rc;
@@ -150,7 +150,7 @@ int agent_env_parse(getenv_fn get, void *arg, struct agent_env *ret, struct err 
     if (rc == 0)
         rc = read_texts(&r, &a);
     if (rc == 0)
-        rc = check(&a, err);
+        rc = agent_env_check(&a, err);
     if (rc)
         return rc;
     *ret = a;

@@ -46,7 +46,7 @@ int card_format(const struct card *c, char *ret, size_t size_bytes, struct err *
 }
 
 /* text is cut at its semicolons; 0 when a field is too much. */
-static size_t split(char *text, char *ret[N_FIELDS])
+static size_t card_split(char *text, char *ret[N_FIELDS])
 {
     for (size_t n = 0; n < N_FIELDS;) {
         char *end = strchr(text, ';');
@@ -67,7 +67,7 @@ static bool is_hex(const char *s, size_t max)
     return n <= max && s[n] == '\0';
 }
 
-static bool take(const char *s, char *ret, size_t size_bytes)
+static bool field_copy(const char *s, char *ret, size_t size_bytes)
 {
     size_t n = strlen(s);
 
@@ -88,9 +88,9 @@ static bool read_own(char *const f[N_FIELDS], struct card *c)
         || strlen(f[5]) != 64 || !f[7][0])
         return false;
     c->port = (uint16_t)port;
-    return take(f[5], c->token, sizeof(c->token))
-           && take(f[6], c->addrs, sizeof(c->addrs))
-           && take(f[7], c->job, sizeof(c->job));
+    return field_copy(f[5], c->token, sizeof(c->token))
+           && field_copy(f[6], c->addrs, sizeof(c->addrs))
+           && field_copy(f[7], c->job, sizeof(c->job));
 }
 
 int card_parse(const char *text, uint32_t rank, struct card *ret, struct err *err)
@@ -101,12 +101,13 @@ int card_parse(const char *text, uint32_t rank, struct card *ret, struct err *er
 
     if (n < sizeof(copy)) {
         memcpy(copy, text, n + 1);
-        n_fields = split(copy, f);
+        n_fields = card_split(copy, f);
     }
     if ((n_fields != N_COMMON && n_fields != N_FIELDS)
         || strcmp(f[0], CARD_VERSION) != 0 || !is_hex(f[1], CARD_KEY_BYTES - 1)
-        || !is_hex(f[2], CARD_KEY_BYTES - 1) || !take(f[1], c.host, sizeof(c.host))
-        || !take(f[2], c.net, sizeof(c.net))
+        || !is_hex(f[2], CARD_KEY_BYTES - 1)
+        || !field_copy(f[1], c.host, sizeof(c.host))
+        || !field_copy(f[2], c.net, sizeof(c.net))
         || (strcmp(f[3], "-") != 0
             && parse_u32("local rank", f[3], 0, WORLD_MAX_RANKS, &c.local_rank, NULL))
         || (n_fields == N_FIELDS && !read_own(f, &c)))
@@ -123,7 +124,7 @@ struct seat { /* a rank, for sorting */
     uint32_t rank;
 };
 
-static int compare(const void *a, const void *b)
+static int seat_compare(const void *a, const void *b)
 {
     const struct seat *x = a, *y = b;
     int d = strcmp(x->host, y->host);
@@ -135,8 +136,8 @@ static int compare(const void *a, const void *b)
 
 /* seats are sorted by host, then rank: local[] counts within a host, first[] is the
  * lowest rank of the host. */
-static void
-count(const struct seat *s, uint32_t n, uint32_t *local, uint32_t *first, uint32_t *all)
+static void seats_count(
+    const struct seat *s, uint32_t n, uint32_t *local, uint32_t *first, uint32_t *all)
 {
     for (uint32_t i = 0; i < n;) {
         uint32_t end = i;
@@ -163,8 +164,8 @@ int card_find_place(const struct card_place *v, struct place *p, struct err *err
     uint32_t *local = numbers, *first = numbers + n, *all = numbers + 2 * (size_t)n;
     for (uint32_t i = 0; i < n; i++)
         seats[i] = (struct seat){v[i].host, i};
-    qsort(seats, n, sizeof(*seats), compare);
-    count(seats, n, local, first, all);
+    qsort(seats, n, sizeof(*seats), seat_compare);
+    seats_count(seats, n, local, first, all);
 
     const uint32_t me = p->rank;
     const bool is_told = v[me].local_rank != CARD_NO_LOCAL;

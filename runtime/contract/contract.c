@@ -83,7 +83,7 @@ void contract_init(struct contract *c)
 }
 
 /* What both directions ask of a contract; the names are the variables'. */
-static int check(const struct contract *c, struct err *err)
+static int contract_check(const struct contract *c, struct err *err)
 {
     int rc = place_check_named(&c->place, &horovod_names, err);
 
@@ -119,16 +119,18 @@ static int check(const struct contract *c, struct err *err)
 /* --- rendering
  * -------------------------------------------------------------------------------- */
 
-struct writer {
+struct contract_writer {
     struct env_pair *v;
     size_t n;
 };
 
-static void put(struct writer *w, const char *name, const char *fmt, ...)
+static void
+writer_put(struct contract_writer *w, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Every field that a value is made of is shorter than the value's room. */
-static void put(struct writer *w, const char *name, const char *fmt, ...)
+static void
+writer_put(struct contract_writer *w, const char *name, const char *fmt, ...)
 {
     struct env_pair *e = &w->v[w->n++];
     va_list ap;
@@ -139,43 +141,43 @@ static void put(struct writer *w, const char *name, const char *fmt, ...)
     va_end(ap);
 }
 
-static void put_if(struct writer *w, const char *name, const char *value)
+static void put_if(struct contract_writer *w, const char *name, const char *value)
 {
     if (value[0])
-        put(w, name, "%s", value);
+        writer_put(w, name, "%s", value);
 }
 
-static void put_place(struct writer *w, const struct contract *c)
+static void put_place(struct contract_writer *w, const struct contract *c)
 {
-    put(w, "HOROVOD_RANK", "%u", c->place.rank);
-    put(w, "HOROVOD_SIZE", "%u", c->place.size);
-    put(w, "HOROVOD_LOCAL_RANK", "%u", c->place.local_rank);
-    put(w, "HOROVOD_LOCAL_SIZE", "%u", c->place.local_size);
-    put(w, "HOROVOD_CROSS_RANK", "%u", c->place.cross_rank);
-    put(w, "HOROVOD_CROSS_SIZE", "%u", c->place.cross_size);
-    put(w, "HVD_HOST_INDEX", "%u", c->place.host);
+    writer_put(w, "HOROVOD_RANK", "%u", c->place.rank);
+    writer_put(w, "HOROVOD_SIZE", "%u", c->place.size);
+    writer_put(w, "HOROVOD_LOCAL_RANK", "%u", c->place.local_rank);
+    writer_put(w, "HOROVOD_LOCAL_SIZE", "%u", c->place.local_size);
+    writer_put(w, "HOROVOD_CROSS_RANK", "%u", c->place.cross_rank);
+    writer_put(w, "HOROVOD_CROSS_SIZE", "%u", c->place.cross_size);
+    writer_put(w, "HVD_HOST_INDEX", "%u", c->place.host);
     put_if(w, "HOROVOD_HOSTNAME", c->hostname);
 }
 
-static void put_meeting(struct writer *w, const struct contract *c)
+static void put_meeting(struct contract_writer *w, const struct contract *c)
 {
     put_if(w, "HVD_JOB_ID", c->job_id);
-    put(w, "HVD_GENERATION", "%u", c->generation);
+    writer_put(w, "HVD_GENERATION", "%u", c->generation);
     if (c->rdv_host[0]) {
-        put(w, "HVD_RENDEZVOUS_ADDR", "%s", c->rdv_host);
-        put(w, "HVD_RENDEZVOUS_PORT", "%u", c->rdv_port);
+        writer_put(w, "HVD_RENDEZVOUS_ADDR", "%s", c->rdv_host);
+        writer_put(w, "HVD_RENDEZVOUS_PORT", "%u", c->rdv_port);
     }
     if (c->rank0_serves)
-        put(w, "HVD_RENDEZVOUS_RANK0", "1");
+        writer_put(w, "HVD_RENDEZVOUS_RANK0", "1");
     if (c->token_source == TOKEN_FILE)
-        put(w, "HVD_TOKEN_FILE", "%s", c->token_file);
+        writer_put(w, "HVD_TOKEN_FILE", "%s", c->token_file);
     if (c->token_source == TOKEN_FD)
-        put(w, "HVD_TOKEN_FD", "%d", c->token_fd);
+        writer_put(w, "HVD_TOKEN_FD", "%d", c->token_fd);
     put_if(w, "HVD_HOSTFILE", c->hostfile);
 }
 
 /* Only with an address: RANK without MASTER_ADDR would mislead torch.distributed. */
-static void put_others(struct writer *w, const struct contract *c)
+static void put_others(struct contract_writer *w, const struct contract *c)
 {
     bool is_v6 = strchr(c->master_addr, ':') != NULL;
 
@@ -184,19 +186,19 @@ static void put_others(struct writer *w, const struct contract *c)
     put_if(w, "GLOO_SOCKET_IFNAME", c->iface);
     if (!c->master_addr[0])
         return;
-    put(w, "MASTER_ADDR", "%s", c->master_addr);
-    put(w, "MASTER_PORT", "%u", c->master_port);
-    put(w, "RANK", "%u", c->place.rank);
-    put(w, "WORLD_SIZE", "%u", c->place.size);
-    put(w, "LOCAL_RANK", "%u", c->place.local_rank);
-    put(w, "LOCAL_WORLD_SIZE", "%u", c->place.local_size);
-    put(w, "GROUP_RANK", "%u", c->place.host);
-    put(w, "ROLE_RANK", "%u", c->place.rank);
-    put(w, "ROLE_WORLD_SIZE", "%u", c->place.size);
-    put(w, "JAX_COORDINATOR_ADDRESS", is_v6 ? "[%s]:%u" : "%s:%u", c->master_addr,
-        c->master_port);
-    put(w, "JAX_NUM_PROCESSES", "%u", c->place.size);
-    put(w, "JAX_PROCESS_ID", "%u", c->place.rank);
+    writer_put(w, "MASTER_ADDR", "%s", c->master_addr);
+    writer_put(w, "MASTER_PORT", "%u", c->master_port);
+    writer_put(w, "RANK", "%u", c->place.rank);
+    writer_put(w, "WORLD_SIZE", "%u", c->place.size);
+    writer_put(w, "LOCAL_RANK", "%u", c->place.local_rank);
+    writer_put(w, "LOCAL_WORLD_SIZE", "%u", c->place.local_size);
+    writer_put(w, "GROUP_RANK", "%u", c->place.host);
+    writer_put(w, "ROLE_RANK", "%u", c->place.rank);
+    writer_put(w, "ROLE_WORLD_SIZE", "%u", c->place.size);
+    writer_put(w, "JAX_COORDINATOR_ADDRESS", is_v6 ? "[%s]:%u" : "%s:%u",
+               c->master_addr, c->master_port);
+    writer_put(w, "JAX_NUM_PROCESSES", "%u", c->place.size);
+    writer_put(w, "JAX_PROCESS_ID", "%u", c->place.rank);
 }
 
 int contract_render(const struct contract *c,
@@ -204,14 +206,14 @@ int contract_render(const struct contract *c,
                     size_t *ret_n,
                     struct err *err)
 {
-    struct writer w = {.v = ret};
+    struct contract_writer w = {.v = ret};
 
     if (c->token_source == TOKEN_WEAK)
         return err_set(err, -EINVAL, "a launch contract needs a real job token");
     if (c->master_addr[0] && c->master_port == 0)
         return err_set(err, -EINVAL, "MASTER_ADDR=%.80s needs MASTER_PORT",
                        c->master_addr);
-    int rc = check(c, err);
+    int rc = contract_check(c, err);
     if (rc)
         return rc;
     put_place(&w, c);
@@ -334,7 +336,7 @@ int contract_parse(getenv_fn get, void *arg, struct contract *ret, struct err *e
     if (rc == 0)
         rc = read_others(&r, &c);
     if (rc == 0)
-        rc = check(&c, err);
+        rc = contract_check(&c, err);
     if (rc)
         return rc;
     *ret = c;

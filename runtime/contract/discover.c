@@ -114,8 +114,10 @@ static const struct foreign *find_foreign(const struct env_reader *r)
     return foreign_torchrun.is_present(r) ? &foreign_torchrun : NULL;
 }
 
-static void
-say(const struct contract *c, const char *from, char *ret, size_t size_bytes)
+static void contract_describe(const struct contract *c,
+                              const char *from,
+                              char *ret,
+                              size_t size_bytes)
 {
     const char *where = c->rdv_host;
 
@@ -158,12 +160,12 @@ static int check_leftover(const struct env_reader *r)
     return 0;
 }
 
-int discover(getenv_fn get,
-             void *arg,
-             struct contract *ret,
-             char *ret_why,
-             size_t why_bytes,
-             struct err *err)
+int contract_discover(getenv_fn get,
+                      void *arg,
+                      struct contract *ret,
+                      char *ret_why,
+                      size_t why_bytes,
+                      struct err *err)
 {
     const struct env_reader r = {get, arg, err};
     const struct foreign *f = NULL;
@@ -190,6 +192,6 @@ int discover(getenv_fn get,
     if (rc)
         return rc;
     *ret = c;
-    say(&c, from, ret_why, why_bytes);
+    contract_describe(&c, from, ret_why, why_bytes);
     return 0;
 }

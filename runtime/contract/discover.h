@@ -13,11 +13,11 @@
  * bootstrap_meet. ret_why: one sentence for the log ("rank 1 of 4 from
  * torchrun: RANK, WORLD_SIZE, MASTER_ADDR=..."), at least 256 bytes. -EINVAL when the
  * nearest set contradicts itself: the sentence shows both values. */
-int discover(getenv_fn get,
-             void *arg,
-             struct contract *ret,
-             char *ret_why,
-             size_t why_bytes,
-             struct err *err);
+int contract_discover(getenv_fn get,
+                      void *arg,
+                      struct contract *ret,
+                      char *ret_why,
+                      size_t why_bytes,
+                      struct err *err);
 
 #endif

@@ -48,7 +48,7 @@ void failure_render(const struct failure *f, struct strbuf *out)
 }
 
 /* " name=value" at *s; the value up to the next blank, copied. */
-static int take_word(
+static int word_take(
     const char **s, const char *name, char *ret, size_t size_bytes, struct err *err)
 {
     size_t k = strlen(name);
@@ -75,7 +75,7 @@ static int take_int(const char **s,
                     struct err *err)
 {
     char word[24];
-    int rc = take_word(s, name, word, sizeof(word), err);
+    int rc = word_take(s, name, word, sizeof(word), err);
 
     if (rc == 0)
         rc = parse_i64(name, word, min, max, ret, err);
@@ -128,13 +128,13 @@ int failure_parse(const char *text, struct failure *ret, struct err *err)
     const char *s = text + k;
     int rc = take_int(&s, "rank", -1, WORLD_MAX_RANKS - 1, &rank, err);
     if (rc == 0)
-        rc = take_word(&s, "host", f.host, sizeof(f.host), err);
+        rc = word_take(&s, "host", f.host, sizeof(f.host), err);
     if (rc == 0)
         rc = take_int(&s, "exit", 0, 255, &exit_code, err);
     if (rc == 0)
         rc = take_int(&s, "signal", 0, 127, &sig, err);
     if (rc == 0)
-        rc = take_word(&s, "at", at, sizeof(at), err);
+        rc = word_take(&s, "at", at, sizeof(at), err);
     if (rc == 0 && parse_u64("at", at, 0, UINT64_MAX, &at_us, err))
         rc = err_recode(err, -EINVAL);
     if (rc == 0)

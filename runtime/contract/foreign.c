@@ -87,7 +87,7 @@ int foreign_meet(const struct env_reader *r,
     (void)snprintf(c->rdv_host, sizeof(c->rdv_host), "%s", host);
     (void)snprintf(c->job_id, sizeof(c->job_id), "%s", job);
     (void)snprintf(c->weak_seed, sizeof(c->weak_seed), "%s/%s", job, secret);
-    sha256(job, strlen(job), h);
+    sha256_digest(job, strlen(job), h);
     uint32_t v =
         (uint32_t)h[0] << 24 | (uint32_t)h[1] << 16 | (uint32_t)h[2] << 8 | h[3];
     uint32_t port = PORT_FIRST + v % PORT_COUNT;

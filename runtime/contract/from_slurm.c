@@ -37,7 +37,7 @@ static bool is_present(const struct env_reader *r)
 }
 
 /* Under --distribution=arbitrary rank 0 may be anywhere. */
-static bool knows_rank0(const struct env_reader *r, const struct slurm_step *s)
+static bool rank0_is_known(const struct env_reader *r, const struct slurm_step *s)
 {
     const char *how = env_look(r, "SLURM_DISTRIBUTION");
     bool is_arbitrary = how && strncmp(how, "arbitrary", 9) == 0;
@@ -70,7 +70,7 @@ static int read_slurm(const struct env_reader *r, struct contract *c)
         c->channel = CHANNEL_PMIX;
         rc = foreign_check_pmix(r, "SLURM_PROCID", s.place.rank);
     }
-    if (rc == 0 && c->channel == CHANNEL_NONE && !knows_rank0(r, &s))
+    if (rc == 0 && c->channel == CHANNEL_NONE && !rank0_is_known(r, &s))
         return err_set(
             r->err, -EINVAL,
             "with --distribution=arbitrary the node of rank 0 cannot be known "
@@ -86,7 +86,7 @@ static int read_slurm(const struct env_reader *r, struct contract *c)
                    s.hosts.v[s.place.host].name); /* fits */
     (void)snprintf(job, sizeof(job), "slurm/%.40s.%.40s", env_look(r, "SLURM_JOB_ID"),
                    env_look(r, "SLURM_STEP_ID")); /* numbers: fit */
-    if (!knows_rank0(r, &s))
+    if (!rank0_is_known(r, &s))
         return 0; /* by PMIx or not at all */
     return foreign_meet(r, c, s.hosts.v[0].name, job, "", 0);
 }

@@ -179,7 +179,7 @@ static bool find_nccl(const char *line, size_t n, struct found *ret)
 }
 
 /* The lowest of these wins; of equal ones the last line's. */
-static int weight(enum gpu_cause c)
+static int cause_weight(enum gpu_cause c)
 {
     switch (c) {
     case GPU_CAUSE_HARDWARE:
@@ -195,7 +195,7 @@ static int weight(enum gpu_cause c)
 }
 
 /* Up to "; ", for people: no control characters, no half of a character at the cut. */
-static void copy(const char *p, size_t n, char *ret, size_t size_bytes)
+static void detail_copy(const char *p, size_t n, char *ret, size_t size_bytes)
 {
     const char *end = memmem(p, n, "; ", 2);
 
@@ -220,12 +220,12 @@ gpu_cause_scan(const char *text, char *ret_why, size_t size_bytes, int32_t *ret_
         size_t n = strcspn(p, "\n");
 
         if ((find_xid(p, n, &f) || find_error(p, n, &f) || find_nccl(p, n, &f))
-            && weight(f.cause) <= weight(best.cause))
+            && cause_weight(f.cause) <= cause_weight(best.cause))
             best = f;
         p += n;
     }
-    copy(best.at, best.cause == GPU_CAUSE_NONE ? 0 : strcspn(best.at, "\n"), ret_why,
-         size_bytes);
+    detail_copy(best.at, best.cause == GPU_CAUSE_NONE ? 0 : strcspn(best.at, "\n"),
+                ret_why, size_bytes);
     *ret_rank = best.rank;
     return best.cause;
 }

@@ -31,7 +31,7 @@ world_size(const struct hostlist *hosts, uint32_t np, uint32_t *ret, struct err 
     return 0;
 }
 
-static uint32_t used(uint32_t slots, uint32_t left)
+static uint32_t slots_used(uint32_t slots, uint32_t left)
 {
     return slots < left ? slots : left;
 }
@@ -52,7 +52,7 @@ int places_assign(const struct hostlist *hosts,
     if (!n_with)
         return err_set(err, -ENOMEM, "out of memory for %u local ranks", widest);
     for (size_t h = 0; h < hosts->n && rank < size; h++) {
-        uint32_t local_size = used(hosts->v[h].slots, size - rank);
+        uint32_t local_size = slots_used(hosts->v[h].slots, size - rank);
 
         for (uint32_t l = 0; l < local_size; l++, rank++)
             ret[rank] = (struct place){.rank = rank,
@@ -81,7 +81,7 @@ int places_at(const struct hostlist *hosts,
     if (rc)
         return rc;
     for (size_t i = 0; i < hosts->n; i++) {
-        uint32_t local_size = used(hosts->v[i].slots, p.size - rank);
+        uint32_t local_size = slots_used(hosts->v[i].slots, p.size - rank);
 
         if (i == h) {
             p.rank = rank + local_rank;
@@ -100,16 +100,16 @@ int places_at(const struct hostlist *hosts,
     return 0;
 }
 
-static int
-below(const char *a_name, uint32_t a, const char *b_name, uint32_t b, struct err *err)
+static int places_check_below(
+    const char *a_name, uint32_t a, const char *b_name, uint32_t b, struct err *err)
 {
     if (a < b)
         return 0;
     return err_set(err, -EINVAL, "%s=%u is not below %s=%u", a_name, a, b_name, b);
 }
 
-static int
-within(const char *a_name, uint32_t a, const char *b_name, uint32_t b, struct err *err)
+static int places_check_within(
+    const char *a_name, uint32_t a, const char *b_name, uint32_t b, struct err *err)
 {
     if (a <= b)
         return 0;
@@ -120,18 +120,20 @@ int place_check_named(const struct place *p,
                       const struct place_names *n,
                       struct err *err)
 {
-    int rc = within(n->size, p->size, "the limit", WORLD_MAX_RANKS, err);
+    int rc = places_check_within(n->size, p->size, "the limit", WORLD_MAX_RANKS, err);
 
     if (rc == 0)
-        rc = below(n->rank, p->rank, n->size, p->size, err);
+        rc = places_check_below(n->rank, p->rank, n->size, p->size, err);
     if (rc == 0)
-        rc = below(n->local_rank, p->local_rank, n->local_size, p->local_size, err);
+        rc = places_check_below(n->local_rank, p->local_rank, n->local_size,
+                                p->local_size, err);
     if (rc == 0)
-        rc = below(n->cross_rank, p->cross_rank, n->cross_size, p->cross_size, err);
+        rc = places_check_below(n->cross_rank, p->cross_rank, n->cross_size,
+                                p->cross_size, err);
     if (rc == 0)
-        rc = within(n->local_size, p->local_size, n->size, p->size, err);
+        rc = places_check_within(n->local_size, p->local_size, n->size, p->size, err);
     if (rc == 0)
-        rc = within(n->cross_size, p->cross_size, n->size, p->size, err);
+        rc = places_check_within(n->cross_size, p->cross_size, n->size, p->size, err);
     return rc;
 }
 

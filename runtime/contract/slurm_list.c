@@ -25,7 +25,7 @@ struct expansion {
     struct err *err;
 };
 
-static int bad(const struct expansion *x, const char *at, const char *why)
+static int list_refuse(const struct expansion *x, const char *at, const char *why)
 {
     return err_set(x->err, -EINVAL, "node list \"%.100s\", offset %zu: %s", x->start,
                    (size_t)(at - x->start), why);
@@ -38,7 +38,7 @@ static bool is_digit(char c)
 
 /* Digits at *s, at most MAX_DIGITS; returns how many, 0 when there are none or too
  * many. */
-static size_t number(const char **s, uint64_t *ret)
+static size_t number_parse(const char **s, uint64_t *ret)
 {
     uint64_t v = 0;
     size_t n = 0;
@@ -53,8 +53,8 @@ static size_t number(const char **s, uint64_t *ret)
     return n;
 }
 
-static int
-expand(struct expansion *x, size_t n, const char *s, const char *end, unsigned depth);
+static int list_expand(
+    struct expansion *x, size_t n, const char *s, const char *end, unsigned depth);
 
 static int expand_range(struct expansion *x,
                         size_t n,
@@ -65,26 +65,26 @@ static int expand_range(struct expansion *x,
 {
     const char *at = *s;
     uint64_t lo = 0, hi;
-    size_t width = number(s, &lo);
+    size_t width = number_parse(s, &lo);
 
     if (width == 0)
-        return bad(x, at, "a number of 1 to 10 digits is missing");
+        return list_refuse(x, at, "a number of 1 to 10 digits is missing");
     hi = lo;
     if (**s == '-') {
         const char *at_hi = ++*s;
 
-        if (number(s, &hi) == 0)
-            return bad(x, at_hi, "a number of 1 to 10 digits is missing");
+        if (number_parse(s, &hi) == 0)
+            return list_refuse(x, at_hi, "a number of 1 to 10 digits is missing");
     }
     if (hi < lo)
-        return bad(x, at, "the range runs backwards");
+        return list_refuse(x, at, "the range runs backwards");
     for (uint64_t v = lo; v <= hi; v++) {
         int k = snprintf(x->name + n, sizeof(x->name) - n, "%0*llu", (int)width,
                          (unsigned long long)v);
 
         if (k < 0 || (size_t)k >= sizeof(x->name) - n)
-            return bad(x, at, "the host name becomes too long");
-        int rc = expand(x, n + (size_t)k, rest, end, depth + 1);
+            return list_refuse(x, at, "the host name becomes too long");
+        int rc = list_expand(x, n + (size_t)k, rest, end, depth + 1);
         if (rc)
             return rc;
     }
@@ -92,14 +92,14 @@ static int expand_range(struct expansion *x,
 }
 
 /* The name so far is n bytes of x->name; s..end is what is left of the entry. */
-static int
-expand(struct expansion *x, size_t n, const char *s, const char *end, unsigned depth)
+static int list_expand(
+    struct expansion *x, size_t n, const char *s, const char *end, unsigned depth)
 {
     for (; s < end && *s != '['; s++) {
         if (*s == ']')
-            return bad(x, s, "] without [");
+            return list_refuse(x, s, "] without [");
         if (n + 1 >= sizeof(x->name))
-            return bad(x, s, "the host name becomes too long");
+            return list_refuse(x, s, "the host name becomes too long");
         x->name[n++] = *s;
     }
     if (s == end) {
@@ -110,10 +110,10 @@ expand(struct expansion *x, size_t n, const char *s, const char *end, unsigned d
         return rc;
     }
     if (depth == MAX_BRACKETS)
-        return bad(x, s, "more than 8 brackets in one name");
+        return list_refuse(x, s, "more than 8 brackets in one name");
     const char *close = memchr(s, ']', (size_t)(end - s));
     if (!close)
-        return bad(x, s, "[ without ]");
+        return list_refuse(x, s, "[ without ]");
     for (s++;; s++) {
         int rc = expand_range(x, n, &s, close + 1, end, depth);
 
@@ -122,7 +122,7 @@ expand(struct expansion *x, size_t n, const char *s, const char *end, unsigned d
         if (s == close)
             return 0;
         if (*s != ',')
-            return bad(x, s, "expected are digits, - , or ]");
+            return list_refuse(x, s, "expected are digits, - , or ]");
     }
 }
 
@@ -145,7 +145,8 @@ int hostlist_parse_slurm(const char *s, struct hostlist *ret, struct err *err)
     for (const char *p = s; rc == 0; p++) {
         const char *end = entry_end(p);
 
-        rc = end == p ? bad(&x, p, "an entry is empty") : expand(&x, 0, p, end, 0);
+        rc = end == p ? list_refuse(&x, p, "an entry is empty")
+                      : list_expand(&x, 0, p, end, 0);
         p = end;
         if (!*p)
             break;
@@ -172,14 +173,14 @@ int slurm_counts_parse(
         const char *at = p;
         uint64_t count = 0, times = 1;
 
-        if (number(&p, &count) == 0 || count > HOST_MAX_SLOTS)
+        if (number_parse(&p, &count) == 0 || count > HOST_MAX_SLOTS)
             return bad_counts(s, at, err);
         if (p[0] == '(') {
             at = p;
             if (p[1] != 'x')
                 return bad_counts(s, at, err);
             p += 2;
-            if (number(&p, &times) == 0 || times == 0 || *p != ')')
+            if (number_parse(&p, &times) == 0 || times == 0 || *p != ')')
                 return bad_counts(s, at, err);
             p++;
         }

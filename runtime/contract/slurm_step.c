@@ -26,8 +26,10 @@ static int need_text(const struct env_reader *r, const char *name, const char **
     return 0;
 }
 
-static int
-need(const struct env_reader *r, const char *name, uint32_t max, uint32_t *ret)
+static int step_read_required(const struct env_reader *r,
+                              const char *name,
+                              uint32_t max,
+                              uint32_t *ret)
 {
     return env_need_u32(r, name, 0, max, ret, "although srun sets it for every task");
 }
@@ -66,18 +68,18 @@ int slurm_step_hosts(const struct env_reader *r, struct hostlist *ret)
 int slurm_step_read(const struct env_reader *r, struct slurm_step *ret)
 {
     uint32_t rank = 0, size = 1, local = 0, node = 0;
-    int rc = need(r, "SLURM_PROCID", WORLD_MAX_RANKS - 1, &rank);
+    int rc = step_read_required(r, "SLURM_PROCID", WORLD_MAX_RANKS - 1, &rank);
 
     if (rc == 0)
-        rc = need(r, "SLURM_STEP_NUM_TASKS", WORLD_MAX_RANKS, &size);
+        rc = step_read_required(r, "SLURM_STEP_NUM_TASKS", WORLD_MAX_RANKS, &size);
     if (rc == 0 && rank >= size)
         rc =
             err_set(r->err, -EINVAL,
                     "SLURM_PROCID=%u is not below SLURM_STEP_NUM_TASKS=%u", rank, size);
     if (rc == 0)
-        rc = need(r, "SLURM_LOCALID", WORLD_MAX_RANKS - 1, &local);
+        rc = step_read_required(r, "SLURM_LOCALID", WORLD_MAX_RANKS - 1, &local);
     if (rc == 0)
-        rc = need(r, "SLURM_NODEID", HOSTLIST_MAX_HOSTS - 1, &node);
+        rc = step_read_required(r, "SLURM_NODEID", HOSTLIST_MAX_HOSTS - 1, &node);
     if (rc == 0)
         rc = slurm_step_hosts(r, &ret->hosts);
     if (rc)

@@ -9,7 +9,7 @@
 #include "runtime/base/sha256.h"
 #include "runtime/rendezvous/auth_wire.h"
 
-static int transport(int rc, const char *what, struct err *err)
+static int auth_transport_error(int rc, const char *what, struct err *err)
 {
     if (rc == 0)
         return 0;
@@ -44,10 +44,10 @@ int auth_client(int fd,
     auth_wire_hello(id, mine, nonce, hello);
     rc = fd_write_full(fd, hello, sizeof(hello), deadline_ns);
     if (rc)
-        return transport(rc, "sending hello", err);
+        return auth_transport_error(rc, "sending hello", err);
     rc = fd_read_full(fd, reply, sizeof(reply), deadline_ns);
     if (rc)
-        return transport(rc, "waiting for its reply", err);
+        return auth_transport_error(rc, "waiting for its reply", err);
     int verdict = auth_wire_proof(id, theirs, hello, reply, proof, err);
     if (verdict && verdict != -EACCES)
         return verdict;
@@ -57,7 +57,7 @@ int auth_client(int fd,
     if (verdict)
         return verdict;
     if (rc)
-        return transport(rc, "sending proof", err);
+        return auth_transport_error(rc, "sending proof", err);
     if (ret)
         auth_wire_session(id, hello, reply, false, ret);
     return 0;
@@ -79,16 +79,16 @@ int auth_server(int fd,
         return rc;
     rc = fd_read_full(fd, hello, sizeof(hello), deadline_ns);
     if (rc)
-        return transport(rc, "waiting for its hello", err);
+        return auth_transport_error(rc, "waiting for its hello", err);
     int verdict = auth_wire_reply(id, mine, theirs, hello, nonce, reply, err);
     rc = fd_write_full(fd, reply, sizeof(reply), deadline_ns);
     if (verdict)
         return verdict;
     if (rc)
-        return transport(rc, "sending reply", err);
+        return auth_transport_error(rc, "sending reply", err);
     rc = fd_read_full(fd, proof, sizeof(proof), deadline_ns);
     if (rc)
-        return transport(rc, "waiting for its proof", err);
+        return auth_transport_error(rc, "waiting for its proof", err);
     rc = auth_wire_check(id, hello, reply, proof, err);
     if (rc)
         return rc;

@@ -66,7 +66,7 @@ void auth_wire_hello(const struct auth_id *id,
     memcpy(ret, magic, sizeof(magic));
     ret[AT_VERSION] = AUTH_VERSION;
     ret[AT_ROLE] = (uint8_t)mine;
-    sha256(id->job_id, strlen(id->job_id), ret + HELLO_JOB);
+    sha256_digest(id->job_id, strlen(id->job_id), ret + HELLO_JOB);
     put_u32(ret + HELLO_GENERATION, id->generation);
     memcpy(ret + HELLO_NONCE, nonce, AUTH_NONCE_BYTES);
 }
@@ -100,7 +100,7 @@ static int judge_hello(const struct auth_id *id,
                        "peer comes in role %u, this end (role %u) serves role %u only",
                        hello[AT_ROLE], (unsigned)mine, (unsigned)theirs);
     *ret_status = REPLY_BAD_JOB;
-    sha256(id->job_id, strlen(id->job_id), job);
+    sha256_digest(id->job_id, strlen(id->job_id), job);
     if (!mac_equal(job, hello + HELLO_JOB))
         return err_set(err, -EPROTO, "peer belongs to another job than \"%s\"",
                        id->job_id);

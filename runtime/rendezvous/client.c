@@ -35,13 +35,13 @@ struct rdv_client {
     char server[HOST_NAME_MAX_BYTES + 16]; /* "host port n" for sentences */
 };
 
-static uint64_t later(uint64_t deadline_ns, uint64_t ms)
+static uint64_t deadline_limit(uint64_t deadline_ns, uint64_t ms)
 {
     return deadline_ns > UINT64_MAX - ms * NS_PER_MS ? UINT64_MAX
                                                      : deadline_ns + ms * NS_PER_MS;
 }
 
-static int transport(struct rdv_client *c, int rc, struct err *err)
+static int client_transport_error(struct rdv_client *c, int rc, struct err *err)
 {
     c->is_broken = true;
     if (rc == -ETIMEDOUT)
@@ -64,7 +64,7 @@ static int send_frame(struct rdv_client *c,
     uint8_t head[RDV_HEADER_BYTES], mac[RDV_MAC_BYTES], digest[SHA256_BYTES];
 
     rdv_header(type, n, head);
-    sha256(payload, n, digest);
+    sha256_digest(payload, n, digest);
     rdv_mac_send(&c->session, head, digest, mac);
     int rc = fd_write_full(c->fd, head, sizeof(head), deadline_ns);
     if (rc == 0)
@@ -90,7 +90,7 @@ static int recv_frame(struct rdv_client *c,
     int rc = fd_read_full(c->fd, head, sizeof(head), deadline_ns);
 
     if (rc)
-        return transport(c, rc, err);
+        return client_transport_error(c, rc, err);
     c->is_broken = true; /* until the frame is whole */
     rc = rdv_header_from_server(head, c->size, &type, &n, err);
     if (rc)
@@ -102,7 +102,7 @@ static int recv_frame(struct rdv_client *c,
     if (rc == 0)
         rc = fd_read_full(c->fd, mac, sizeof(mac), deadline_ns);
     if (rc)
-        return transport(c, rc, err);
+        return client_transport_error(c, rc, err);
     rc = rdv_mac_check(&c->session, head, buf + room_before, n, mac, err);
     if (rc)
         return rc;
@@ -113,7 +113,8 @@ static int recv_frame(struct rdv_client *c,
     return 0;
 }
 
-static int refused(struct rdv_client *c, const uint8_t *p, uint32_t n, struct err *err)
+static int
+client_refused(struct rdv_client *c, const uint8_t *p, uint32_t n, struct err *err)
 {
     int rc = rdv_refused_parse(p, n, err);
 
@@ -134,10 +135,10 @@ static int send_join(struct rdv_client *c, uint64_t deadline_ns, struct err *err
     for (uint32_t i = 0; i < n_part; i++)
         rdv_put_u32(payload + 8 + (size_t)i * 4, c->part[i]);
     int rc = send_frame(c, RDV_JOIN, payload, n, deadline_ns);
-    return rc ? transport(c, rc, err) : 0;
+    return rc ? client_transport_error(c, rc, err) : 0;
 }
 
-static int join(struct rdv_client *c, uint64_t deadline_ns, struct err *err)
+static int client_join(struct rdv_client *c, uint64_t deadline_ns, struct err *err)
 {
     AUTOFREE uint8_t *answer = NULL;
     enum rdv_type type = RDV_REFUSED;
@@ -150,7 +151,7 @@ static int join(struct rdv_client *c, uint64_t deadline_ns, struct err *err)
     if (rc)
         return rc;
     if (type == RDV_REFUSED)
-        return refused(c, answer, n, err);
+        return client_refused(c, answer, n, err);
     if (type != RDV_WELCOME)
         return err_set(err, -EPROTO, "rendezvous server answered JOIN by %u", type);
     return 0;
@@ -179,7 +180,7 @@ static int open_once(struct rdv_client *c,
     }
     c->is_found = true;
     (void)tcp_local_addr(c->fd, c->local_addr, sizeof(c->local_addr)); /* or "" */
-    return join(c, deadline_ns, err);
+    return client_join(c, deadline_ns, err);
 }
 
 static void start_over(struct rdv_client *c)
@@ -289,7 +290,8 @@ int rdv_client_connect_part(const char *host,
     return 0;
 }
 
-static int put(struct rdv_client *c, const void *blob, uint32_t n, uint64_t deadline_ns)
+static int
+client_put(struct rdv_client *c, const void *blob, uint32_t n, uint64_t deadline_ns)
 {
     AUTOFREE uint8_t *payload = mem_alloc(8 + (size_t)n);
     int left_ms = clock_left_ms(deadline_ns);
@@ -300,7 +302,8 @@ static int put(struct rdv_client *c, const void *blob, uint32_t n, uint64_t dead
     rdv_put_u32(payload + 4, left_ms < 0 ? RDV_WAIT_FOREVER : (uint32_t)left_ms);
     if (n)
         memcpy(payload + 8, blob, n);
-    return send_frame(c, RDV_PUT, payload, 8 + n, later(deadline_ns, GRACE_MS));
+    return send_frame(c, RDV_PUT, payload, 8 + n,
+                      deadline_limit(deadline_ns, GRACE_MS));
 }
 
 int rdv_client_exchange(struct rdv_client *c,
@@ -322,16 +325,17 @@ int rdv_client_exchange(struct rdv_client *c,
     if (c->is_broken)
         return err_set(err, -EPIPE, "the connection to rendezvous server %s is broken",
                        c->server);
-    int rc = put(c, blob, n, deadline_ns);
+    int rc = client_put(c, blob, n, deadline_ns);
     if (rc == -ENOMEM)
         return err_set(err, rc, "out of memory for a rendezvous blob");
     if (rc && rc != -EPIPE) /* after EPIPE the server's last words may still be there */
-        return transport(c, rc, err);
-    rc = recv_frame(c, later(deadline_ns, GRACE_MS), room, &type, &buf, &got, err);
+        return client_transport_error(c, rc, err);
+    rc = recv_frame(c, deadline_limit(deadline_ns, GRACE_MS), room, &type, &buf, &got,
+                    err);
     if (rc)
         return rc;
     if (type == RDV_REFUSED)
-        return refused(c, buf + room, got, err);
+        return client_refused(c, buf + room, got, err);
     c->is_broken = type != RDV_ALL;
     if (c->is_broken)
         return err_set(err, -EPROTO, "rendezvous server answered PUT by %u", type);

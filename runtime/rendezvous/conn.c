@@ -93,7 +93,7 @@ void rdv_conn_send(struct rdv_conn *c, enum rdv_type type, struct rdv_msg *msg)
         return;
     rdv_header(type, msg ? msg->n : 0, o->head);
     if (!msg)
-        sha256("", 0, empty);
+        sha256_digest("", 0, empty);
     rdv_mac_send(&c->session, o->head, msg ? msg->digest : empty, o->mac);
     o->n_head = RDV_HEADER_BYTES;
     o->n_mac = RDV_MAC_BYTES;
@@ -127,7 +127,7 @@ void rdv_conn_drain(struct rdv_conn *c, uint64_t now_ns)
 }
 
 /* The parts of o that are left, as at most three pieces. */
-static int pieces(struct rdv_out *o, struct iovec iov[3])
+static int out_pieces(struct rdv_out *o, struct iovec iov[3])
 {
     struct {
         uint8_t *p;
@@ -153,7 +153,7 @@ void rdv_conn_flush(struct rdv_conn *c)
         struct iovec iov[3];
         struct msghdr mh = {.msg_iov = iov};
 
-        mh.msg_iovlen = (size_t)pieces(o, iov);
+        mh.msg_iovlen = (size_t)out_pieces(o, iov);
         ssize_t k = sendmsg(c->fd, &mh, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (k < 0 && errno == EINTR)
             continue;
@@ -187,7 +187,7 @@ static bool in_reserve(struct rdv_conn *c)
     return true;
 }
 
-static void expect(struct rdv_conn *c, enum rdv_stage stage, size_t need)
+static void conn_expect(struct rdv_conn *c, enum rdv_stage stage, size_t need)
 {
     c->stage = stage;
     c->in_n = 0;
@@ -210,7 +210,7 @@ static void got_hello(struct rdv_conn *c, const struct auth_id *id, uint64_t now
         return;
     memcpy(o->head, c->reply, sizeof(c->reply));
     o->n_head = sizeof(c->reply);
-    expect(c, RDV_PROOF, AUTH_PROOF_BYTES);
+    conn_expect(c, RDV_PROOF, AUTH_PROOF_BYTES);
     if (rc)
         rdv_conn_drain(c, now_ns);
     else
@@ -224,7 +224,7 @@ static void got_proof(struct rdv_conn *c, const struct auth_id *id)
         return;
     }
     auth_wire_session(id, c->hello, c->reply, true, &c->session);
-    expect(c, RDV_HEADER, RDV_HEADER_BYTES);
+    conn_expect(c, RDV_HEADER, RDV_HEADER_BYTES);
 }
 
 static void got_header(struct rdv_conn *c)
@@ -236,7 +236,7 @@ static void got_header(struct rdv_conn *c)
     if (rdv_header_from_member(c->header, &type, &length, NULL))
         c->is_dead = true;
     else
-        expect(c, RDV_BODY, (size_t)length + RDV_MAC_BYTES);
+        conn_expect(c, RDV_BODY, (size_t)length + RDV_MAC_BYTES);
 }
 
 static void got_body(struct rdv_conn *c, rdv_frame_fn on_frame, void *arg)
@@ -247,15 +247,15 @@ static void got_body(struct rdv_conn *c, rdv_frame_fn on_frame, void *arg)
         c->is_dead = true;
         return;
     }
-    expect(c, RDV_HEADER, RDV_HEADER_BYTES); /* on_frame may change the stage */
+    conn_expect(c, RDV_HEADER, RDV_HEADER_BYTES); /* on_frame may change the stage */
     on_frame(arg, c, (enum rdv_type)c->header[0], c->in, n);
 }
 
-static void advance(struct rdv_conn *c,
-                    const struct auth_id *id,
-                    uint64_t now_ns,
-                    rdv_frame_fn on_frame,
-                    void *arg)
+static void conn_advance(struct rdv_conn *c,
+                         const struct auth_id *id,
+                         uint64_t now_ns,
+                         rdv_frame_fn on_frame,
+                         void *arg)
 {
     switch (c->stage) {
     case RDV_HELLO:
@@ -297,6 +297,6 @@ void rdv_conn_read(struct rdv_conn *c,
         if (k > 0)
             c->in_n += (size_t)k;
         if (c->in_n == c->in_need || c->stage == RDV_DRAIN)
-            advance(c, id, now_ns, on_frame, arg);
+            conn_advance(c, id, now_ns, on_frame, arg);
     }
 }

@@ -37,11 +37,11 @@ static bool has_ranks(const struct rdv_world *w, const uint32_t *ranks, uint32_t
 }
 
 /* Takes ownership of ranks on success. */
-static int add(struct rdv_world *all,
-               uint32_t *ranks,
-               uint32_t n,
-               struct rdv_world **ret,
-               struct err *err)
+static int world_add_part(struct rdv_world *all,
+                          uint32_t *ranks,
+                          uint32_t n,
+                          struct rdv_world **ret,
+                          struct err *err)
 {
     struct rdv_world *w = mem_zalloc(sizeof(*w));
     int rc = w ? rdv_world_init(w, n, err)
@@ -84,7 +84,7 @@ static int find_part(struct rdv_world *all,
                        "this job has had worlds of %u different lists of ranks, more "
                        "are not allowed",
                        RDV_PARTS_MAX);
-    rc = add(all, ranks, n, ret, err);
+    rc = world_add_part(all, ranks, n, ret, err);
     if (rc == 0)
         ranks = NULL; /* the world's */
     return rc;
@@ -113,7 +113,8 @@ int rdv_parts_find(struct rdv_world *all,
     return 0;
 }
 
-static void what_is_asked(const struct rdv_world *w, char *ret, size_t size_bytes)
+static void
+parts_describe_request(const struct rdv_world *w, char *ret, size_t size_bytes)
 {
     if (w->ranks)
         rdv_ranks_text(w->ranks, w->size, ret, size_bytes);
@@ -139,8 +140,8 @@ struct rdv_world *rdv_parts_clash(struct rdv_world *all,
 
             if (!o->v[i].has_put || other == rank || !find_place(w, other, &at))
                 continue;
-            what_is_asked(w, ours, sizeof(ours));
-            what_is_asked(o, theirs, sizeof(theirs));
+            parts_describe_request(w, ours, sizeof(ours));
+            parts_describe_request(o, theirs, sizeof(theirs));
             (void)snprintf(
                 text, size_bytes,
                 "hvd.init(comm=...) differs: rank %u gives %s, rank %u gives "

@@ -118,7 +118,7 @@ int rdv_mac_check(struct auth_session *s,
 {
     uint8_t digest[SHA256_BYTES], want[RDV_MAC_BYTES];
 
-    sha256(payload, n, digest);
+    sha256_digest(payload, n, digest);
     frame_mac(s->recv_key, s->n_received, h, digest, want);
     if (!mac_equal(want, mac))
         return err_set(err, -EPROTO, "rendezvous frame was altered on its way");

@@ -215,7 +215,8 @@ static void listen_pause(struct rdv_server *s, uint64_t now_ns)
     s->listen_again_ns = now_ns + LISTEN_PAUSE_MS * NS_PER_MS;
 }
 
-static int watch(struct rdv_server *s, int op, int fd, uint32_t events, void *tag)
+static int
+server_watch(struct rdv_server *s, int op, int fd, uint32_t events, void *tag)
 {
     struct epoll_event ev = {.events = events, .data.ptr = tag};
 
@@ -241,7 +242,7 @@ static void accept_some(struct rdv_server *s, uint64_t now_ns)
             return;
         }
         c->events = EPOLLIN;
-        if (watch(s, EPOLL_CTL_ADD, fd, c->events, c)) {
+        if (server_watch(s, EPOLL_CTL_ADD, fd, c->events, c)) {
             rdv_conn_free(c);
             return;
         }
@@ -253,14 +254,14 @@ static void accept_some(struct rdv_server *s, uint64_t now_ns)
 }
 
 /* Frees the dead, tells epoll what the living want. */
-static void reap(struct rdv_server *s)
+static void server_reap(struct rdv_server *s)
 {
     for (struct rdv_conn **at = &s->first; *at;) {
         struct rdv_conn *c = *at;
 
         if (!c->is_dead && c->events != rdv_conn_events(c)) {
             c->events = rdv_conn_events(c);
-            c->is_dead = watch(s, EPOLL_CTL_MOD, c->fd, c->events, c) != 0;
+            c->is_dead = server_watch(s, EPOLL_CTL_MOD, c->fd, c->events, c) != 0;
         }
         if (!c->is_dead) {
             at = &c->next;
@@ -301,7 +302,7 @@ static uint64_t expire_world(struct rdv_world *w, uint64_t now_ns, uint64_t next
 }
 
 /* Ends what is over; returns the next deadline. */
-static uint64_t expire(struct rdv_server *s, uint64_t now_ns)
+static uint64_t server_expire(struct rdv_server *s, uint64_t now_ns)
 {
     uint64_t next = s->listen_again_ns ? s->listen_again_ns : UINT64_MAX;
 
@@ -341,7 +342,8 @@ static bool take_orders(struct rdv_server *s)
     return stop;
 }
 
-static void handle(struct rdv_server *s, const struct epoll_event *ev, uint64_t now_ns)
+static void
+server_handle_event(struct rdv_server *s, const struct epoll_event *ev, uint64_t now_ns)
 {
     struct rdv_conn *c = ev->data.ptr;
 
@@ -367,24 +369,24 @@ static bool has_output(const struct rdv_server *s)
     return false;
 }
 
-static void turn(struct rdv_server *s, uint64_t deadline_ns)
+static void server_turn(struct rdv_server *s, uint64_t deadline_ns)
 {
     struct epoll_event ev[EVENTS_A_TURN];
     uint64_t now_ns = clock_now_ns();
-    uint64_t next = expire(s, now_ns);
+    uint64_t next = server_expire(s, now_ns);
 
-    reap(s);
+    server_reap(s);
     if (next > deadline_ns)
         next = deadline_ns;
     int n = epoll_wait(s->epoll_fd, ev, EVENTS_A_TURN, clock_left_ms(next));
     now_ns = clock_now_ns();
     if (s->listen_again_ns && s->listen_again_ns <= now_ns) {
         s->listen_again_ns = 0;
-        if (watch(s, EPOLL_CTL_ADD, s->listen_fd, EPOLLIN, &s->listen_fd))
+        if (server_watch(s, EPOLL_CTL_ADD, s->listen_fd, EPOLLIN, &s->listen_fd))
             listen_pause(s, now_ns);
     }
     for (int i = 0; i < n; i++)
-        handle(s, &ev[i], now_ns);
+        server_handle_event(s, &ev[i], now_ns);
 }
 
 static void *server_main(void *arg)
@@ -392,7 +394,7 @@ static void *server_main(void *arg)
     struct rdv_server *s = arg;
 
     while (!take_orders(s))
-        turn(s, UINT64_MAX);
+        server_turn(s, UINT64_MAX);
     if (!s->is_failed)
         (void)snprintf(s->why, sizeof(s->why),
                        "the launcher has ended the rendezvous"); /* fits */
@@ -401,7 +403,7 @@ static void *server_main(void *arg)
 
     uint64_t until = clock_now_ns() + STOP_FLUSH_MS * NS_PER_MS;
     while (has_output(s) && clock_left_ms(until) > 0) {
-        turn(s, until);
+        server_turn(s, until);
         (void)take_orders(s); /* empties the bell */
     }
     return NULL;
@@ -440,9 +442,9 @@ static int server_open(struct rdv_server *s, struct err *err)
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->wake_fd < 0)
         return err_errno(err, errno, "eventfd");
-    int rc = watch(s, EPOLL_CTL_ADD, s->wake_fd, EPOLLIN, &s->wake_fd);
+    int rc = server_watch(s, EPOLL_CTL_ADD, s->wake_fd, EPOLLIN, &s->wake_fd);
     if (rc == 0)
-        rc = watch(s, EPOLL_CTL_ADD, s->listen_fd, EPOLLIN, &s->listen_fd);
+        rc = server_watch(s, EPOLL_CTL_ADD, s->listen_fd, EPOLLIN, &s->listen_fd);
     if (rc)
         return err_errno(err, -rc, "epoll_ctl");
     return 0;
@@ -507,7 +509,7 @@ uint32_t rdv_server_joined(const struct rdv_server *s)
     return atomic_load_explicit(&s->n_seen, memory_order_relaxed);
 }
 
-static void ring(struct rdv_server *s)
+static void server_ring(struct rdv_server *s)
 {
     uint64_t one = 1;
 
@@ -525,7 +527,7 @@ void rdv_server_fail(struct rdv_server *s, const char *cause)
             s->is_stopping = true;
     }
     (void)pthread_mutex_unlock(&s->lock);
-    ring(s);
+    server_ring(s);
 }
 
 void rdv_server_stop(struct rdv_server *s)
@@ -535,7 +537,7 @@ void rdv_server_stop(struct rdv_server *s)
     (void)pthread_mutex_lock(&s->lock); /* a default mutex does not fail */
     s->is_stopping = true;
     (void)pthread_mutex_unlock(&s->lock);
-    ring(s);
+    server_ring(s);
     (void)pthread_join(s->thread, NULL); /* bounded by STOP_FLUSH_MS */
     server_free(s);
 }

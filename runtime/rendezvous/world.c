@@ -32,7 +32,7 @@ struct rdv_msg *rdv_msg_new(uint32_t n)
 
 void rdv_msg_seal(struct rdv_msg *m)
 {
-    sha256(m->data, m->n, m->digest);
+    sha256_digest(m->data, m->n, m->digest);
 }
 
 void rdv_msg_unref(struct rdv_msg *m)
@@ -201,7 +201,7 @@ static bool is_missing(const struct rdv_member *m, enum missing kind)
     return true;
 }
 
-static size_t add(char *ret, size_t n, size_t size_bytes, const char *s)
+static size_t text_add(char *ret, size_t n, size_t size_bytes, const char *s)
 {
     int k = snprintf(ret + n, size_bytes - n, "%s", s);
 
@@ -209,8 +209,10 @@ static size_t add(char *ret, size_t n, size_t size_bytes, const char *s)
 }
 
 /* "1, 3-5, 9" of one kind; returns how many ranks there are. */
-static uint32_t
-list(const struct rdv_world *w, enum missing kind, char *ret, size_t size_bytes)
+static uint32_t world_list_missing(const struct rdv_world *w,
+                                   enum missing kind,
+                                   char *ret,
+                                   size_t size_bytes)
 {
     uint32_t n_ranks = 0, n_ranges = 0, rest = 0;
     size_t n = 0;
@@ -237,7 +239,7 @@ list(const struct rdv_world *w, enum missing kind, char *ret, size_t size_bytes)
                 (void)snprintf(one, sizeof(one),
                                to == from + 1 ? "%s%u, %u" : "%s%u-%u", comma, from,
                                to);
-            n = add(ret, n, size_bytes, one);
+            n = text_add(ret, n, size_bytes, one);
         } else {
             rest += end - i + 1;
         }
@@ -247,7 +249,7 @@ list(const struct rdv_world *w, enum missing kind, char *ret, size_t size_bytes)
         char more[32];
 
         (void)snprintf(more, sizeof(more), " and %u more", rest); /* always fits */
-        (void)add(ret, n, size_bytes, more);
+        (void)text_add(ret, n, size_bytes, more);
     }
     return n_ranks;
 }
@@ -255,7 +257,7 @@ list(const struct rdv_world *w, enum missing kind, char *ret, size_t size_bytes)
 void rdv_world_missing(const struct rdv_world *w, char *ret, size_t size_bytes)
 {
     char any[160], part[160];
-    uint32_t n_any = list(w, MISSING_ANY, any, sizeof(any));
+    uint32_t n_any = world_list_missing(w, MISSING_ANY, any, sizeof(any));
     char of[80];
     size_t n;
 
@@ -267,12 +269,12 @@ void rdv_world_missing(const struct rdv_world *w, char *ret, size_t size_bytes)
         snprintf(ret, size_bytes, "rank%s %s (of %s)", n_any == 1 ? "" : "s", any, of);
     n = k < 0 || (size_t)k >= size_bytes ? size_bytes - 1 : (size_t)k;
 
-    if (list(w, MISSING_LOST, part, sizeof(part))) {
-        n = add(ret, n, size_bytes, "; had connected and was lost: ");
-        n = add(ret, n, size_bytes, part);
+    if (world_list_missing(w, MISSING_LOST, part, sizeof(part))) {
+        n = text_add(ret, n, size_bytes, "; had connected and was lost: ");
+        n = text_add(ret, n, size_bytes, part);
     }
-    if (list(w, MISSING_LATE, part, sizeof(part))) {
-        n = add(ret, n, size_bytes, "; connected but not yet there: ");
-        (void)add(ret, n, size_bytes, part);
+    if (world_list_missing(w, MISSING_LATE, part, sizeof(part))) {
+        n = text_add(ret, n, size_bytes, "; connected but not yet there: ");
+        (void)text_add(ret, n, size_bytes, part);
     }
 }

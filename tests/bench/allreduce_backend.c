@@ -31,7 +31,7 @@ struct rank {
     struct rdv_client *rdv;
 };
 
-static void must(int rc, const struct err *err, const char *what)
+static void rc_must(int rc, const struct err *err, const char *what)
 {
     if (rc >= 0)
         return;
@@ -39,12 +39,12 @@ static void must(int rc, const struct err *err, const char *what)
     exit(1);
 }
 
-static void run(struct rank *r,
-                enum collective coll,
-                const void *in,
-                void *out,
-                uint64_t n,
-                enum dtype t)
+static void rank_run_batch(struct rank *r,
+                           enum collective coll,
+                           const void *in,
+                           void *out,
+                           uint64_t n,
+                           enum dtype t)
 {
     struct err err = ERR_INIT;
     uint64_t counts[MAX_RANKS];
@@ -59,38 +59,38 @@ static void run(struct rank *r,
                       .items = &item,
                       .n_items = 1};
     uint64_t ticket;
-    must(backend_cpu.post(r->b, &b, &ticket, &err), &err, collective_name(coll));
+    rc_must(backend_cpu.post(r->b, &b, &ticket, &err), &err, collective_name(coll));
 }
 
-static void allreduce(void *ctx, float *x, size_t n)
+static void rank_allreduce(void *ctx, float *x, size_t n)
 {
-    run(ctx, COLL_ALLREDUCE, x, x, n, DT_F32);
+    rank_run_batch(ctx, COLL_ALLREDUCE, x, x, n, DT_F32);
 }
 
-static void barrier(void *ctx)
+static void rank_barrier(void *ctx)
 {
-    run(ctx, COLL_BARRIER, NULL, NULL, 0, DT_U8);
+    rank_run_batch(ctx, COLL_BARRIER, NULL, NULL, 0, DT_U8);
 }
 
-static void max(void *ctx, double *x, int n)
+static void rank_max(void *ctx, double *x, int n)
 {
     struct rank *r = ctx;
     double *all = calloc((size_t)n * r->env.size, sizeof(*all));
     if (!all)
         exit(1);
-    run(r, COLL_ALLGATHER, x, all, (uint64_t)n, DT_F64);
+    rank_run_batch(r, COLL_ALLGATHER, x, all, (uint64_t)n, DT_F64);
     for (size_t i = 0; i < (size_t)n * r->env.size; i++)
         if (all[i] > x[i % (size_t)n])
             x[i % (size_t)n] = all[i];
     free(all);
 }
 
-static int exchange(void *arg,
-                    const void *blob,
-                    uint32_t n,
-                    uint8_t ***ret_blobs,
-                    uint32_t **ret_sizes,
-                    struct err *err)
+static int rank_exchange(void *arg,
+                         const void *blob,
+                         uint32_t n,
+                         uint8_t ***ret_blobs,
+                         uint32_t **ret_sizes,
+                         struct err *err)
 {
     struct rank *r = arg;
     return rdv_client_exchange(r->rdv, blob, n, r->env.deadline_ns, ret_blobs,
@@ -109,7 +109,7 @@ static void enter_netns(const char *name)
     close(fd);
 }
 
-static void pin(uint32_t rank)
+static void rank_pin(uint32_t rank)
 {
     cpu_set_t set;
     if (getenv("BENCH_PIN") == NULL)
@@ -120,16 +120,16 @@ static void pin(uint32_t rank)
         perror("sched_setaffinity");
 }
 
-static uint64_t number(const char *name)
+static uint64_t env_number(const char *name)
 {
     const char *v = getenv(name);
     return !v ? 0 : strtoull(v, NULL, 10);
 }
 
-static void tune(struct backend *b)
+static void backend_tune(struct backend *b)
 {
-    const struct tuning t = {.whole_bytes = number("BENCH_WHOLE_BYTES"),
-                             .chunk_bytes = number("BENCH_CHUNK_BYTES")};
+    const struct tuning t = {.whole_bytes = env_number("BENCH_WHOLE_BYTES"),
+                             .chunk_bytes = env_number("BENCH_CHUNK_BYTES")};
     (void)b->ops->tune(b, &t); /* without effect within a host */
 }
 
@@ -147,29 +147,30 @@ static int rank_main(uint32_t me,
                 .id = *id,
                 .deadline_ns = clock_now_ns() + 30 * NS_PER_S,
                 .peer_timeout_ns = 30 * NS_PER_S,
-                .exchange = exchange},
+                .exchange = rank_exchange},
     };
     void *blob;
     uint8_t **all;
     uint32_t n, *sizes;
     r.env.arg = &r;
-    must(rdv_client_connect(addr, port, id, me, size, r.env.deadline_ns, &r.rdv, &err),
-         &err, "rendezvous");
+    rc_must(
+        rdv_client_connect(addr, port, id, me, size, r.env.deadline_ns, &r.rdv, &err),
+        &err, "rendezvous");
     r.env.local_addr = rdv_client_local_addr(r.rdv);
-    must(backend_cpu.describe(&r.env, &r.b, &blob, &n, &err), &err, "describe");
-    must(exchange(&r, blob, n, &all, &sizes, &err), &err, "exchange");
-    must(backend_cpu.connect(r.b, all, sizes, &err), &err, "connect");
-    tune(r.b);
+    rc_must(backend_cpu.describe(&r.env, &r.b, &blob, &n, &err), &err, "describe");
+    rc_must(rank_exchange(&r, blob, n, &all, &sizes, &err), &err, "exchange");
+    rc_must(backend_cpu.connect(r.b, all, sizes, &err), &err, "connect");
+    backend_tune(r.b);
     mem_free(all);
     mem_free(blob);
     struct peer_ops p = {.name = name,
                          .rank = (int)me,
                          .size = (int)size,
                          .ctx = &r,
-                         .allreduce = allreduce,
-                         .barrier = barrier,
-                         .max = max};
-    int rc = measure(&p);
+                         .allreduce = rank_allreduce,
+                         .barrier = rank_barrier,
+                         .max = rank_max};
+    int rc = peer_measure(&p);
     backend_cpu.close(r.b);
     rdv_client_close(r.rdv);
     return rc;
@@ -192,19 +193,19 @@ int main(int argc, char **argv)
                 argv[0], MAX_RANKS);
         return 2;
     }
-    must(token_random(&token, &err), &err, "token");
-    must(tcp_listen(addr, 0, &fd, &port, &err), &err, "listen");
+    rc_must(token_random(&token, &err), &err, "token");
+    rc_must(tcp_listen(addr, 0, &fd, &port, &err), &err, "listen");
     for (uint32_t i = 0; i < size; i++) {
         pid[i] = fork();
         if (pid[i] == 0) {
             close(fd);
-            pin(i);
+            rank_pin(i);
             if ((int)i + 4 < argc && strcmp(argv[i + 4], "-") != 0)
                 enter_netns(argv[i + 4]);
             exit(rank_main(i, size, &id, addr, port, name));
         }
     }
-    must(rdv_server_start(fd, &id, size, &s, &err), &err, "rendezvous server");
+    rc_must(rdv_server_start(fd, &id, size, &s, &err), &err, "rendezvous server");
     for (uint32_t i = 0; i < size; i++) {
         int st;
         if (waitpid(pid[i], &st, 0) != pid[i] || !WIFEXITED(st) || WEXITSTATUS(st) != 0)

@@ -76,7 +76,7 @@ int main(int argc, char **argv)
         p.allreduce = allreduce;
         p.barrier = barrier;
         p.max = max;
-        rc = measure(&p);
+        rc = peer_measure(&p);
         MPI_Barrier(MPI_COMM_WORLD);
     }
     MPI_Finalize();

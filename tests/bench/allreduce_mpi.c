@@ -5,19 +5,19 @@
 
 #include "tests/bench/measure.h"
 
-static void allreduce(void *ctx, float *x, size_t n)
+static void mpi_allreduce(void *ctx, float *x, size_t n)
 {
     (void)ctx;
     MPI_Allreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
-static void barrier(void *ctx)
+static void mpi_barrier(void *ctx)
 {
     (void)ctx;
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-static void max(void *ctx, double *x, int n)
+static void mpi_max(void *ctx, double *x, int n)
 {
     (void)ctx;
     MPI_Allreduce(MPI_IN_PLACE, x, n, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
@@ -27,12 +27,12 @@ int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
     struct peer_ops p = {.name = argc > 1 ? argv[1] : "mpi",
-                         .allreduce = allreduce,
-                         .barrier = barrier,
-                         .max = max};
+                         .allreduce = mpi_allreduce,
+                         .barrier = mpi_barrier,
+                         .max = mpi_max};
     MPI_Comm_rank(MPI_COMM_WORLD, &p.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &p.size);
-    int rc = measure(&p);
+    int rc = peer_measure(&p);
     MPI_Finalize();
     return rc;
 }

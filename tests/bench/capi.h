@@ -9,7 +9,7 @@
 
 #include "hvd.h"
 
-static void must(int rc, const char *what)
+static void capi_must(int rc, const char *what)
 {
     if (rc >= 0)
         return;
@@ -18,7 +18,7 @@ static void must(int rc, const char *what)
 }
 
 static struct hvd_tensor
-tensor(const char *name, void *data, int dtype, const int64_t *n)
+capi_tensor(const char *name, void *data, int dtype, const int64_t *n)
 {
     return (struct hvd_tensor){.size_bytes = sizeof(struct hvd_tensor),
                                .name = name,
@@ -30,22 +30,22 @@ tensor(const char *name, void *data, int dtype, const int64_t *n)
                                .device = -1};
 }
 
-static void max(void *ctx, double *x, int n)
+static void capi_max(void *ctx, double *x, int n)
 {
     int64_t shape = n, out_shape[HVD_MAX_DIMS];
-    struct hvd_tensor t = tensor("max", x, HVD_FLOAT64, &shape);
+    struct hvd_tensor t = capi_tensor("max", x, HVD_FLOAT64, &shape);
     hvd_handle h = 0;
     void *all;
     int ndim;
     (void)ctx;
-    must(hvd_allgather_async(&t, NULL, NULL, 0, &h), "allgather");
-    must(hvd_wait(h, -1), "allgather");
-    must(hvd_result(h, &all, &ndim, out_shape), "allgather");
+    capi_must(hvd_allgather_async(&t, NULL, NULL, 0, &h), "allgather");
+    capi_must(hvd_wait(h, -1), "allgather");
+    capi_must(hvd_result(h, &all, &ndim, out_shape), "allgather");
     const double *v = all;
     for (int64_t i = 0; i < out_shape[0]; i++)
         if (v[i] > x[i % n])
             x[i % n] = v[i];
-    must(hvd_release(h), "allgather");
+    capi_must(hvd_release(h), "allgather");
 }
 
 #endif

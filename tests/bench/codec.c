@@ -40,7 +40,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void *must(void *p)
+static void *memory_must(void *p)
 {
     if (!p) {
         (void)fprintf(stderr, "codec: out of memory\n");
@@ -50,7 +50,7 @@ static void *must(void *p)
 }
 
 /* The collective with a second member that has the same data. */
-static void communicate(const struct codec_step *s)
+static void step_communicate(const struct codec_step *s)
 {
     size_t each =
         s->coll == COLL_ALLREDUCE ? s->count * dtype_size(s->dtype) : s->count;
@@ -82,7 +82,7 @@ static int step_once(struct codec_state *state,
         part[n++] = now_s() - t;
         if (rc <= 0)
             break;
-        communicate(&step);
+        step_communicate(&step);
     }
     if (rc < 0) {
         (void)fprintf(stderr, "codec: %s\n", err.text);
@@ -91,7 +91,7 @@ static int step_once(struct codec_state *state,
     return n;
 }
 
-static void measure(const char *text, const float *in, float *out, int64_t side)
+static void codec_measure(const char *text, const float *in, float *out, int64_t side)
 {
     int64_t shape[2] = {side, side};
     double part[PARTS], times[PARTS][ROUNDS], total = 0, bytes;
@@ -113,7 +113,7 @@ static void measure(const char *text, const float *in, float *out, int64_t side)
     }
     if (codec_state_new(UINT64_MAX, cpu_is_wide(), &state) < 0)
         exit(1);
-    scratch = must(aligned_alloc(64, (plan.scratch_bytes + 63) / 64 * 64));
+    scratch = memory_must(aligned_alloc(64, (plan.scratch_bytes + 63) / 64 * 64));
     memset(scratch, 0, plan.scratch_bytes);
     (void)step_once(state, &plan, in, out, scratch, part); /* memory is touched */
     for (int i = 0; i < ROUNDS; i++) {
@@ -174,7 +174,8 @@ int main(int argc, char **argv)
     double mib = argc > 1 ? strtod(argv[1], NULL) : 16;
     int64_t side = (int64_t)sqrt(mib * (1 << 20) / sizeof(float));
     size_t n = (size_t)(side * side);
-    float *in = must(malloc(n * sizeof(*in))), *out = must(malloc(n * sizeof(*out)));
+    float *in = memory_must(malloc(n * sizeof(*in))),
+          *out = memory_must(malloc(n * sizeof(*out)));
     uint32_t x = 1;
 
     for (size_t i = 0; i < n; i++) { /* about normal, as gradients are */
@@ -191,9 +192,9 @@ int main(int argc, char **argv)
                  "before", "between", "after", "wire bytes", "ratio", "gain <");
     measure_copy(in, out, n);
     for (int i = 2; i < argc; i++)
-        measure(argv[i], in, out, side);
+        codec_measure(argv[i], in, out, side);
     for (size_t i = 0; i < sizeof(all) / sizeof(*all) && argc <= 2; i++)
-        measure(all[i], in, out, side);
+        codec_measure(all[i], in, out, side);
     free(in);
     free(out);
     return 0;

@@ -28,7 +28,7 @@ struct board {
     uint64_t took_ns[MAX_RANKS];
 };
 
-static void die(const char *what)
+static void parent_die(const char *what)
 {
     (void)fprintf(stderr, "init_world: %s\n", what);
     exit(1);
@@ -56,7 +56,7 @@ set_place(const char *token_file, uint16_t port, uint32_t rank, uint32_t size)
     c.token_source = TOKEN_FILE;
     (void)snprintf(c.token_file, sizeof(c.token_file), "%s", token_file);
     if (contract_render(&c, env, &n, &err) < 0)
-        die(err.text);
+        parent_die(err.text);
     for (size_t i = 0; i < n; i++)
         (void)setenv(env[i].name, env[i].value, 1);
 }
@@ -71,10 +71,10 @@ static void be_a_rank(struct board *b, uint32_t rank)
         (void)usleep(500); /* nothing that other ranks need runs yet */
     t0 = clock_now_ns();
     if (hvd_init(NULL) != HVD_OK)
-        die(hvd_last_error());
+        parent_die(hvd_last_error());
     b->took_ns[rank] = clock_now_ns() - t0;
     if (hvd_shutdown() != HVD_OK)
-        die(hvd_last_error());
+        parent_die(hvd_last_error());
     _exit(0);
 }
 
@@ -96,7 +96,7 @@ static uint64_t one_world(uint32_t size)
     if (b == MAP_FAILED || token_random(&token, &err) < 0
         || token_write_file(file, &token, &err) < 0
         || tcp_listen("127.0.0.1", 0, &fd, &port, &err) < 0)
-        die(err.text);
+        parent_die(err.text);
     for (uint32_t r = 0; r < size; r++) {
         if (fork() == 0) {
             set_place(file, port, r, size);
@@ -104,13 +104,13 @@ static uint64_t one_world(uint32_t size)
         }
     }
     if (rdv_server_start(fd, &id, size, &server, &err) < 0)
-        die(err.text);
+        parent_die(err.text);
     while (atomic_load(&b->n_ready) < (int)size)
         (void)usleep(1000);
     atomic_store(&b->go, 1);
     while (wait(&status) > 0)
         if (status != 0)
-            die("a rank failed");
+            parent_die("a rank failed");
     rdv_server_stop(server);
     (void)unlink(file);
     for (uint32_t r = 0; r < size; r++)
@@ -126,7 +126,7 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void measure(uint32_t size, int n_worlds)
+static void world_measure(uint32_t size, int n_worlds)
 {
     uint64_t ns[MAX_WORLDS];
 
@@ -145,15 +145,15 @@ int main(int argc, char **argv)
     int n_worlds = argc > 1 ? atoi(argv[1]) : 5;
 
     if (n_worlds < 1 || n_worlds > MAX_WORLDS)
-        die("worlds: 1 to 100");
+        parent_die("worlds: 1 to 100");
     for (int i = 2; i < argc; i++) {
         int size = atoi(argv[i]);
 
         if (size < 1 || size > MAX_RANKS)
-            die("ranks: 1 to 256");
-        measure((uint32_t)size, n_worlds);
+            parent_die("ranks: 1 to 256");
+        world_measure((uint32_t)size, n_worlds);
     }
     for (size_t i = 0; argc < 3 && i < sizeof(usual) / sizeof(usual[0]); i++)
-        measure(usual[i], n_worlds);
+        world_measure(usual[i], n_worlds);
     return 0;
 }

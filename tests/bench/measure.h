@@ -74,7 +74,7 @@ static int measure_size(const struct peer_ops *p, size_t bytes, int iters)
     return 0;
 }
 
-static int measure(const struct peer_ops *p)
+static int peer_measure(const struct peer_ops *p)
 {
     static const size_t sizes[] = {4096, 65536, 1 << 20, 16 << 20, 128 << 20};
     static const int iters[] = {1000, 500, 200, 40, 15};

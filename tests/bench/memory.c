@@ -26,7 +26,7 @@ struct shared {
     double times[MAX_RANKS][ITERS];
 };
 
-static void barrier(struct shared *s, uint32_t n)
+static void shared_barrier(struct shared *s, uint32_t n)
 {
     uint32_t mine = atomic_fetch_add_explicit(&s->arrived, 1, memory_order_acq_rel);
     uint32_t over = (mine / n + 1) * n;
@@ -37,19 +37,19 @@ static void barrier(struct shared *s, uint32_t n)
 
 /* noinline: or the compiler sees that nobody reads the sums. */
 __attribute__((noinline)) static void
-add(float *restrict x, const float *restrict y, size_t n)
+floats_add(float *restrict x, const float *restrict y, size_t n)
 {
     for (size_t i = 0; i < n; i += NEAR)
         for (size_t j = 0; j < NEAR; j++)
             x[i + j] += y[j];
 }
 
-static void once(int is_copy, float *x, const float *y, size_t n)
+static void memory_pass(int is_copy, float *x, const float *y, size_t n)
 {
     if (is_copy)
         memcpy(x, y, n * sizeof(*x));
     else
-        add(x, y, n);
+        floats_add(x, y, n);
     __asm__ volatile("" ::"r"(x) : "memory");
 }
 
@@ -63,18 +63,18 @@ run_rank(struct shared *s, uint32_t me, uint32_t n, int is_copy, size_t bytes)
     memset(x, 0, bytes);
     memset(y, 0, bytes);
     for (int i = -3; i < ITERS; i++) {
-        barrier(s, n);
+        shared_barrier(s, n);
         double a = now_us();
-        once(is_copy, x, y, bytes / sizeof(*x));
+        memory_pass(is_copy, x, y, bytes / sizeof(*x));
         s->times[me][i < 0 ? 0 : i] = now_us() - a;
     }
-    barrier(s, n);
+    shared_barrier(s, n);
     free(x);
     free(y);
     return 0;
 }
 
-static int measure(struct shared *s, uint32_t n, const char *what, size_t bytes)
+static int memory_measure(struct shared *s, uint32_t n, const char *what, size_t bytes)
 {
     pid_t pid[MAX_RANKS];
     int failed = 0;
@@ -119,7 +119,7 @@ int main(int argc, char **argv)
         return 1;
     }
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
-        if (measure(s, n, argv[2], sizes[i]) != 0)
+        if (memory_measure(s, n, argv[2], sizes[i]) != 0)
             return 1;
     return 0;
 }

@@ -48,7 +48,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void fail(const char *what)
+static void path_fail(const char *what)
 {
     fprintf(stderr, "bench_path: %s: %s\n", what, strerror(errno));
     exit(1);
@@ -64,20 +64,20 @@ static int open_tun(const char *netns)
     (void)snprintf(path, sizeof(path), "/run/netns/%s", netns);
     there = open(path, O_RDONLY | O_CLOEXEC);
     if (home < 0 || there < 0 || setns(there, CLONE_NEWNET) < 0)
-        fail(path);
+        path_fail(path);
     fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
     memcpy(req.ifr_name, "path0", 6);
     if (fd < 0 || ioctl(fd, TUNSETIFF, &req) < 0)
-        fail("/dev/net/tun");
+        path_fail("/dev/net/tun");
     if (setns(home, CLONE_NEWNET) < 0)
-        fail("back home");
+        path_fail("back home");
     (void)close(home);
     (void)close(there);
     return fd;
 }
 
 /* What the device gives, onto the line. */
-static int take(struct way *w)
+static int way_read(struct way *w)
 {
     int n_taken = 0;
 
@@ -106,7 +106,7 @@ static int take(struct way *w)
 }
 
 /* What is due, off the line. The date of the next one. */
-static uint64_t give(struct way *w)
+static uint64_t way_forward(struct way *w)
 {
     while (w->head < w->tail) {
         struct packet *p = &w->ring[w->head % SLOTS];
@@ -154,15 +154,15 @@ int main(int argc, char **argv)
                             .delay_ns = (uint64_t)(strtod(argv[4], NULL) * 1e3),
                             .ring = calloc(SLOTS, sizeof(struct packet))};
         if (!w[i].ring)
-            fail("queue");
+            path_fail("queue");
     }
     (void)prctl(PR_SET_TIMERSLACK, 1ul);
     (void)prctl(PR_SET_PDEATHSIG, 15);
     printf("ready\n");
     fflush(stdout);
     for (;;) {
-        int n = take(&w[0]) + take(&w[1]);
-        uint64_t a = give(&w[0]), b = give(&w[1]);
+        int n = way_read(&w[0]) + way_read(&w[1]);
+        uint64_t a = way_forward(&w[0]), b = way_forward(&w[1]);
 
         if (n == 0)
             wait_for(w, a < b ? a : b);

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* The time is taken first; the exit status says whether the line was written. */
-static int stamp(int rank, int size)
+static int stamp_write(int rank, int size)
 {
     struct timespec t;
     char line[64];

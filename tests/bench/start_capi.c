@@ -14,7 +14,7 @@ int main(void)
         fprintf(stderr, "hvd_init: %s\n", hvd_last_error());
         return 1;
     }
-    rc = stamp(hvd_rank(), hvd_size());
+    rc = stamp_write(hvd_rank(), hvd_size());
     (void)hvd_shutdown(); /* bounded; the figure is out */
     return rc;
 }

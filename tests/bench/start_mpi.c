@@ -12,7 +12,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    rc = stamp(rank, size);
+    rc = stamp_write(rank, size);
     MPI_Finalize();
     return rc;
 }

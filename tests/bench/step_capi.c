@@ -20,15 +20,16 @@ struct grad {
     hvd_handle h;
 };
 
-static void step(struct grad *g, int n)
+static void grads_step(struct grad *g, int n)
 {
     for (int i = 0; i < n; i++) {
-        struct hvd_tensor t = tensor(g[i].name, g[i].x, HVD_FLOAT32, &g[i].n);
-        must(hvd_allreduce_async(&t, HVD_AVERAGE, 1.0, 1.0, 0, &g[i].h), g[i].name);
+        struct hvd_tensor t = capi_tensor(g[i].name, g[i].x, HVD_FLOAT32, &g[i].n);
+        capi_must(hvd_allreduce_async(&t, HVD_AVERAGE, 1.0, 1.0, 0, &g[i].h),
+                  g[i].name);
     }
     for (int i = 0; i < n; i++) {
-        must(hvd_wait(g[i].h, -1), g[i].name);
-        must(hvd_release(g[i].h), g[i].name);
+        capi_must(hvd_wait(g[i].h, -1), g[i].name);
+        capi_must(hvd_release(g[i].h), g[i].name);
     }
 }
 
@@ -39,7 +40,7 @@ static void first_step(struct grad *g, int n)
     for (int i = 0; i < n; i++)
         for (int64_t j = 0; j < g[i].n; j++)
             g[i].x[j] = (float)hvd_rank() + (float)i;
-    step(g, n);
+    grads_step(g, n);
     for (int i = 0; i < n; i++)
         for (int64_t j = 0; j < g[i].n; j++)
             if (g[i].x[j] != mean + (float)i) {
@@ -74,19 +75,19 @@ int main(int argc, char **argv)
         }
         bytes += (size_t)g[i].n * sizeof(float);
     }
-    must(hvd_init(NULL), "hvd_init");
+    capi_must(hvd_init(NULL), "hvd_init");
     first_step(g, n);
     for (int k = 0; k < WARM_UP; k++)
-        step(g, n);
+        grads_step(g, n);
     double start = now_us();
     for (int k = 0; k < STEPS; k++) {
         double a = now_us();
-        step(g, n);
+        grads_step(g, n);
         times[k] = now_us() - a;
     }
     mean = (now_us() - start) / STEPS;
-    max(NULL, times, STEPS);
-    max(NULL, &mean, 1);
+    capi_max(NULL, times, STEPS);
+    capi_max(NULL, &mean, 1);
     if (hvd_rank() == 0)
         print_row(argv[1], hvd_size(), bytes, times, STEPS, mean);
     (void)hvd_shutdown(); /* bounded; the figures are out */

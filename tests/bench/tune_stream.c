@@ -34,21 +34,21 @@ static void sleep_until(double us)
 }
 
 /* The last tensor is a flag. */
-static void step(struct grad *g, int n, double backward_us)
+static void grads_step(struct grad *g, int n, double backward_us)
 {
     double begin = now_us();
 
     for (int i = 0; i < n; i++) {
-        struct hvd_tensor t = tensor(g[i].name, g[i].x, HVD_FLOAT32, &g[i].n);
+        struct hvd_tensor t = capi_tensor(g[i].name, g[i].x, HVD_FLOAT32, &g[i].n);
         double due = begin + backward_us * (i + 1) / n;
 
         if (due > now_us() + 60) /* what a sleep lasts at least */
             sleep_until(due);
-        must(hvd_allreduce_async(&t, HVD_SUM, 1.0, 1.0, 0, &g[i].h), g[i].name);
+        capi_must(hvd_allreduce_async(&t, HVD_SUM, 1.0, 1.0, 0, &g[i].h), g[i].name);
     }
     for (int i = 0; i < n; i++) {
-        must(hvd_wait(g[i].h, -1), g[i].name);
-        must(hvd_release(g[i].h), g[i].name);
+        capi_must(hvd_wait(g[i].h, -1), g[i].name);
+        capi_must(hvd_release(g[i].h), g[i].name);
     }
 }
 
@@ -60,7 +60,7 @@ static void checked_step(struct grad *g, int n, double backward_us)
     for (int i = 0; i < n; i++)
         for (int64_t j = 0; j < g[i].n; j++)
             g[i].x[j] = (float)hvd_rank() + (float)(i + j % 5);
-    step(g, n, backward_us);
+    grads_step(g, n, backward_us);
     for (int i = 0; i < n; i++)
         for (int64_t j = 0; j < g[i].n; j++)
             if (g[i].x[j] != sum + (float)size * (float)(i + j % 5)) {
@@ -78,27 +78,28 @@ static float is_tuning(void)
 {
     struct hvd_stats s = {.size_bytes = sizeof(s)};
 
-    must(hvd_stats(&s), "stats");
+    capi_must(hvd_stats(&s), "stats");
     return s.is_tuning ? 1 : 0;
 }
 
-static int tune(struct grad *g, int n, double backward_us)
+static int grads_tune(struct grad *g, int n, double backward_us)
 {
     int k = 0;
 
     do {
         g[n - 1].x[0] = is_tuning();
-        step(g, n, backward_us);
+        grads_step(g, n, backward_us);
         k++;
     } while (k < WARM_UP || (g[n - 1].x[0] > 0 && k < MAX_TUNING));
     return k;
 }
 
-static void report(double *times, int n_steps, size_t bytes, double mean, int n_before)
+static void
+times_report(double *times, int n_steps, size_t bytes, double mean, int n_before)
 {
     struct hvd_stats s = {.size_bytes = sizeof(s)};
 
-    must(hvd_stats(&s), "stats");
+    capi_must(hvd_stats(&s), "stats");
     print_row("stream", hvd_size(), bytes, times, n_steps, mean);
     printf("USED,%llu,%.0f,%d\n", (unsigned long long)s.fusion_bytes,
            (double)s.gather_ns / 1e3, n_before);
@@ -130,24 +131,24 @@ int main(int argc, char **argv)
     double backward_us = strtod(argv[1], NULL) * 1e3;
     int n_steps = atoi(argv[2]);
 
-    must(hvd_init(NULL), "hvd_init");
+    capi_must(hvd_init(NULL), "hvd_init");
     checked_step(g, n, backward_us);
-    int n_before = tune(g, n, backward_us);
-    step(g, n, backward_us); /* the last settings come to their plan */
+    int n_before = grads_tune(g, n, backward_us);
+    grads_step(g, n, backward_us); /* the last settings come to their plan */
     for (int k = 0; k < 4; k++)
-        step(g, n, backward_us);
+        grads_step(g, n, backward_us);
     double start = now_us();
     for (int k = 0; k < n_steps; k++) {
         double a = now_us();
 
-        step(g, n, backward_us);
+        grads_step(g, n, backward_us);
         times[k] = now_us() - a;
     }
     double mean = (now_us() - start) / n_steps;
-    max(NULL, times, n_steps);
-    max(NULL, &mean, 1);
+    capi_max(NULL, times, n_steps);
+    capi_max(NULL, &mean, 1);
     if (hvd_rank() == 0)
-        report(times, n_steps, bytes, mean, n_before);
+        times_report(times, n_steps, bytes, mean, n_before);
     checked_step(g, n, backward_us);
     (void)hvd_shutdown(); /* bounded; the figures are out */
     for (int i = 0; i < n; i++)

@@ -36,7 +36,7 @@ void fake_reset(int context)
     seal_user = geteuid();
 }
 
-static char **slot(const char *name)
+static char **env_slot(const char *name)
 {
     size_t n = strlen(name);
     char **e = fake.env;
@@ -47,7 +47,7 @@ static char **slot(const char *name)
 
 void fake_env(const char *name, const char *value)
 {
-    char **e = slot(name);
+    char **e = env_slot(name);
     free(*e);
     if (!value) {
         for (; *e; e++)
@@ -63,7 +63,7 @@ void fake_env(const char *name, const char *value)
 
 const char *fake_getenv(const char *name)
 {
-    char **e = slot(name);
+    char **e = env_slot(name);
     return *e ? *e + strlen(name) + 1 : NULL;
 }
 

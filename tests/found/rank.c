@@ -25,13 +25,13 @@
 #include <mpi.h>
 #endif
 
-static int die(const char *what)
+static int rank_die(const char *what)
 {
     fprintf(stderr, "found-rank: %s: %s\n", what, hvd_last_error());
     return 1;
 }
 
-static int sum(const char *name, float *x)
+static int rank_sum(const char *name, float *x)
 {
     int64_t one = 1;
     struct hvd_tensor t = {.size_bytes = sizeof(t),
@@ -50,16 +50,16 @@ static int sum(const char *name, float *x)
     return rc;
 }
 
-static int meet(void)
+static int rank_meet(void)
 {
     char about[65536], by[32] = "?";
     const char *p;
 
     if (hvd_init(NULL) < 0)
-        return die("init");
+        return rank_die("init");
     float x = (float)(hvd_rank() + 1);
-    if (sum("x", &x) < 0)
-        return die("allreduce");
+    if (rank_sum("x", &x) < 0)
+        return rank_die("allreduce");
     (void)hvd_describe(about, sizeof(about));
     p = strstr(about, "\"launcher\":\"");
     if (p)
@@ -71,7 +71,7 @@ static int meet(void)
 }
 
 #ifdef FOUND_MPI
-static int mpi(void)
+static int rank_meet_mpi(void)
 {
     int rank = 0, all = 0;
 
@@ -94,27 +94,27 @@ static void mpi_end(void)
         (void)MPI_Finalize();
 }
 #else
-static int mpi(void)
+static int rank_meet_mpi(void)
 {
-    return die("built without MPI");
+    return rank_die("built without MPI");
 }
 
 static void mpi_end(void) {}
 #endif
 
 /* The others learn of it by a tensor that never comes. */
-static int fail(int rank, int code)
+static int rank_fail(int rank, int code)
 {
     float x = 0;
 
     if (hvd_rank() == rank)
         exit(code);
-    if (sum("never", &x) < 0)
-        return die("allreduce");
+    if (rank_sum("never", &x) < 0)
+        return rank_die("allreduce");
     return 0;
 }
 
-static int late(int rank)
+static int rank_start_late(int rank)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
                                         "SLURM_PROCID"};
@@ -133,33 +133,33 @@ static int late(int rank)
     return 0;
 }
 
-static int brief(void)
+static int rank_exit_early(void)
 {
-    return hvd_init(NULL) < 0 || hvd_shutdown() < 0 ? die("init and shutdown") : 0;
+    return hvd_init(NULL) < 0 || hvd_shutdown() < 0 ? rank_die("init and shutdown") : 0;
 }
 
-static int act(const char *word)
+static int rank_act(const char *word)
 {
     int rank, code;
 
     if (strcmp(word, "hvd") == 0)
-        return meet();
+        return rank_meet();
     if (strcmp(word, "again") == 0)
-        return hvd_shutdown() < 0 ? die("shutdown") : meet();
+        return hvd_shutdown() < 0 ? rank_die("shutdown") : rank_meet();
     if (strcmp(word, "down") == 0)
-        return hvd_shutdown() < 0 ? die("shutdown") : 0;
+        return hvd_shutdown() < 0 ? rank_die("shutdown") : 0;
     if (strcmp(word, "brief") == 0)
-        return brief();
+        return rank_exit_early();
     if (strcmp(word, "mpi") == 0)
-        return mpi();
+        return rank_meet_mpi();
     if (strcmp(word, "mpi-end") == 0) {
         mpi_end();
         return 0;
     }
     if (sscanf(word, "fail=%d:%d", &rank, &code) == 2)
-        return fail(rank, code);
+        return rank_fail(rank, code);
     if (sscanf(word, "late=%d", &rank) == 1)
-        return late(rank);
+        return rank_start_late(rank);
     fprintf(stderr, "found-rank: what is \"%s\"?\n", word);
     return 2;
 }
@@ -171,9 +171,9 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         has_hvd |= strcmp(argv[i], "hvd") == 0 || strcmp(argv[i], "brief") == 0;
     if (!has_hvd)
-        rc = meet();
+        rc = rank_meet();
     for (int i = 1; rc == 0 && i < argc; i++)
-        rc = act(argv[i]);
+        rc = rank_act(argv[i]);
     if (rc == 0)
         mpi_end();
     return rc;

@@ -14,7 +14,7 @@
 enum { TEXT, INT8_IN, TOPK_IN, INT8_OUT, TOPK_OUT, KINDS };
 enum { COUNT_MAX = 3000 };
 
-static void text(const uint8_t *data, size_t n)
+static void codec_parse_text(const uint8_t *data, size_t n)
 {
     char *s = fuzz_text(data, n), buf[CODEC_TEXT_MAX], again[CODEC_TEXT_MAX];
     struct err err = ERR_INIT;
@@ -94,10 +94,10 @@ static bool is_finite(float f)
 }
 
 /* Any tensor makes a message that is read back; what remains is finite. */
-static void sent(const uint8_t *data,
-                 size_t n,
-                 uint64_t k,
-                 void (*check)(float *, uint64_t, uint64_t))
+static void codec_read_sent(const uint8_t *data,
+                            size_t n,
+                            uint64_t k,
+                            void (*check)(float *, uint64_t, uint64_t))
 {
     uint64_t count = n / sizeof(float);
     float *w = calloc(count + 1, sizeof(*w));
@@ -153,7 +153,7 @@ FUZZ_TARGET(codec)
     k = data[4] % (count + 1);
     switch (data[0] % KINDS) {
     case TEXT:
-        text(data + 1, n - 1);
+        codec_parse_text(data + 1, n - 1);
         break;
     case INT8_IN:
         int8_in(data + 5, n - 5, members, count);
@@ -162,10 +162,10 @@ FUZZ_TARGET(codec)
         topk_in(data + 5, n - 5, members, count, k);
         break;
     case INT8_OUT:
-        sent(data + 5, n - 5, 1, int8_out);
+        codec_read_sent(data + 5, n - 5, 1, int8_out);
         break;
     case TOPK_OUT:
-        sent(data + 5, n - 5, 1 + data[4], topk_out);
+        codec_read_sent(data + 5, n - 5, 1 + data[4], topk_out);
         break;
     }
     return 0;

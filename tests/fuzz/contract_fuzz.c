@@ -7,7 +7,7 @@
 #include "runtime/contract/discover.h"
 #include "tests/fuzz/fuzz_env.h"
 
-static void same(const struct contract *a, const struct contract *b)
+static void contract_same(const struct contract *a, const struct contract *b)
 {
     MUST(memcmp(&a->place, &b->place, sizeof(a->place)) == 0);
     MUST(strcmp(a->hostname, b->hostname) == 0);
@@ -36,9 +36,9 @@ FUZZ_TARGET(contract)
         MUST(contract_render(&c, pairs.v, &pairs.n, &err) == 0);
         MUST(pairs.n <= CONTRACT_MAX_ENV);
         MUST(contract_parse(fuzz_pairs_get, &pairs, &d, &err) == 0);
-        same(&c, &d);
+        contract_same(&c, &d);
     }
-    rc = discover(fuzz_env_get, &env, &c, why, sizeof(why), &err);
+    rc = contract_discover(fuzz_env_get, &env, &c, why, sizeof(why), &err);
     if (rc) {
         MUST(rc == -EINVAL && err.text[0]);
     } else {

@@ -7,7 +7,7 @@
 #include "runtime/launch/core/errand.h"
 #include "tests/fuzz/fuzz.h"
 
-static void job(const uint8_t *p, size_t n)
+static void errand_parse_job(const uint8_t *p, size_t n)
 {
     static struct errand e, f;
     CLEANUP(strbuf_release) struct strbuf b = {0};
@@ -28,7 +28,7 @@ static void job(const uint8_t *p, size_t n)
     errand_release(&f);
 }
 
-static void small(uint8_t which, const uint8_t *p, size_t n)
+static void errand_parse_small(uint8_t which, const uint8_t *p, size_t n)
 {
     CLEANUP(strbuf_release) struct strbuf b = {0};
     struct errand_start s;
@@ -53,8 +53,8 @@ FUZZ_TARGET(errand)
     if (!n)
         return 0;
     if (data[0] % 5 == 4)
-        job(data + 1, n - 1);
+        errand_parse_job(data + 1, n - 1);
     else
-        small(data[0] % 5, data + 1, n - 1);
+        errand_parse_small(data[0] % 5, data + 1, n - 1);
     return 0;
 }

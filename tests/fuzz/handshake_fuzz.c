@@ -5,7 +5,8 @@
 #include "runtime/rendezvous/auth_wire.h"
 #include "tests/fuzz/fuzz.h"
 
-static const uint8_t *take(const uint8_t **data, size_t *n, uint8_t *buf, size_t want)
+static const uint8_t *
+input_take(const uint8_t **data, size_t *n, uint8_t *buf, size_t want)
 {
     size_t k = *n < want ? *n : want;
 
@@ -26,9 +27,9 @@ FUZZ_TARGET(handshake)
     uint8_t mine[AUTH_HELLO_BYTES], answer[AUTH_REPLY_BYTES];
     struct err err = ERR_INIT;
 
-    (void)take(&data, &n, hello, sizeof(hello));
-    (void)take(&data, &n, reply, sizeof(reply));
-    (void)take(&data, &n, proof, sizeof(proof));
+    (void)input_take(&data, &n, hello, sizeof(hello));
+    (void)input_take(&data, &n, reply, sizeof(reply));
+    (void)input_take(&data, &n, proof, sizeof(proof));
     int rc = auth_wire_reply(&id, ROLE_COORDINATOR, ROLE_CONTROL, hello, nonce, answer,
                              &err);
     MUST(rc == 0 || err.text[0]);

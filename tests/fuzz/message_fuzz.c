@@ -11,7 +11,7 @@
 #include "runtime/core/negotiate.h"
 #include "tests/fuzz/fuzz.h"
 
-static void require(int is_true)
+static void claim_require(int is_true)
 {
     if (!is_true)
         abort();
@@ -28,17 +28,17 @@ static void check_request(const struct request *q)
     strbuf_init(&again, MESSAGE_MAX_BYTES);
     message_begin_up(&again, 0);
     message_put_request(&again, q);
-    require(message_open(&r, again.p, again.n, NULL) == 0);
-    require(message_next_up(&r, &back, NULL) == 1 && back.kind == UP_REQUEST);
+    claim_require(message_open(&r, again.p, again.n, NULL) == 0);
+    claim_require(message_next_up(&r, &back, NULL) == 1 && back.kind == UP_REQUEST);
     b = back.req;
-    require(a.n_set == b.n_set
-            && (a.n_set == 0 || memcmp(a.set, b.set, (size_t)a.n_set * 4) == 0));
+    claim_require(a.n_set == b.n_set
+                  && (a.n_set == 0 || memcmp(a.set, b.set, (size_t)a.n_set * 4) == 0));
     a.set = b.set = NULL;
-    require(memcmp(&a, &b, sizeof(a)) == 0);
+    claim_require(memcmp(&a, &b, sizeof(a)) == 0);
 }
 
 /* The message as each rank's in turn: whatever it says, the table holds. */
-static void up(const uint8_t *data, size_t n, uint32_t n_ranks)
+static void message_parse_up(const uint8_t *data, size_t n, uint32_t n_ranks)
 {
     struct negotiate_config cfg = {.n_ranks = n_ranks,
                                    .fusion_bytes = 4096,
@@ -49,36 +49,36 @@ static void up(const uint8_t *data, size_t n, uint32_t n_ranks)
     struct negotiate *t;
     struct up u;
 
-    require(message_open(&in, data, n, NULL) == 0);
+    claim_require(message_open(&in, data, n, NULL) == 0);
     while (message_next_up(&in, &u, NULL) == 1)
         if (u.kind == UP_REQUEST)
             check_request(&u.req);
-    require(negotiate_new(&cfg, &t) == 0);
+    claim_require(negotiate_new(&cfg, &t) == 0);
     strbuf_init(&out, MESSAGE_MAX_BYTES);
     for (uint32_t rank = 0; rank < n_ranks; rank++) {
-        require(message_open(&in, data, n, NULL) == 0);
+        claim_require(message_open(&in, data, n, NULL) == 0);
         if (negotiate_receive(t, rank, &in, 1, NULL) < 0)
             break; /* refused */
         while (negotiate_has_news(t)) {
             strbuf_clear(&out);
-            require(negotiate_write(t, &out) == 0);
+            claim_require(negotiate_write(t, &out) == 0);
         }
     }
     negotiate_free(t);
 }
 
 /* What a rank makes of it, all the way. */
-static void down(const uint8_t *data, size_t n, uint32_t n_ranks)
+static void message_parse_down(const uint8_t *data, size_t n, uint32_t n_ranks)
 {
     struct member_act act;
     struct member *m;
 
-    require(member_new(0, n_ranks, &m) == 0);
+    claim_require(member_new(0, n_ranks, &m) == 0);
     if (member_receive(m, data, n, NULL) == 0)
         while (member_next(m, true, CALL_CALLED, &act, NULL) == 0
                && act.kind != MEMBER_NOTHING && act.kind != MEMBER_AGREE)
             if (act.kind == MEMBER_SET)
-                require(!request_set_has(act.items[0].req, 0));
+                claim_require(!request_set_has(act.items[0].req, 0));
     member_free(m);
 }
 
@@ -95,11 +95,11 @@ FUZZ_TARGET(message)
     if (message_open(&in, data + 1, n - 1, NULL) < 0)
         return 0;
     if (in.kind == MESSAGE_UP) {
-        up(data + 1, n - 1, n_ranks);
+        message_parse_up(data + 1, n - 1, n_ranks);
         return 0;
     }
     while (message_next_down(&in, counts, n_ranks, &d, NULL) == 1)
-        require(strlen(d.text) < sizeof(d.text) && d.n_counts <= n_ranks);
-    down(data + 1, n - 1, n_ranks);
+        claim_require(strlen(d.text) < sizeof(d.text) && d.n_counts <= n_ranks);
+    message_parse_down(data + 1, n - 1, n_ranks);
     return 0;
 }

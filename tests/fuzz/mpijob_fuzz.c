@@ -13,7 +13,8 @@ static const struct object_config cfg = {.runtime_image = "r",
                                          .gang = GANG_VOLCANO,
                                          .gang_scheduler = "volcano"};
 
-static void decide(const struct job_meta *job, struct arena *a, struct decision *ret)
+static void
+mpijob_decide(const struct job_meta *job, struct arena *a, struct decision *ret)
 {
     static const struct sync_outcome none = {.reason = "", .message = ""};
     struct observed seen = {.batch_state = WORKER_ABSENT};
@@ -66,14 +67,14 @@ static void look_twice(struct node *object, struct job_meta *meta, struct arena 
     MUST(job);
     MUST(!(problems.n > 0) == !((struct mpi_job *)job)->flaws);
     MUST(problems.n || !node_str(object, OBJECT_UNREADABLE));
-    decide(job, a, &d);
+    mpijob_decide(job, a, &d);
     if (problems.n == 0)
         build_all(job, &d.plan, a);
     if (d.status) {
         struct node *status = node_copy(&b, d.status);
 
         job->status = status;
-        decide(job, a, &d);
+        mpijob_decide(job, a, &d);
         MUST(node_equal(d.status, status));
         MUST(d.n_notes == 0);
     }

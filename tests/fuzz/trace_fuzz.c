@@ -7,7 +7,7 @@
 #include "runtime/core/trace.h"
 #include "tests/fuzz/fuzz.h"
 
-static size_t count(const char *text, const char *part)
+static size_t text_count(const char *text, const char *part)
 {
     size_t n = 0;
 
@@ -16,7 +16,7 @@ static size_t count(const char *text, const char *part)
     return n;
 }
 
-static void down(const uint8_t *data, size_t n)
+static void down_check(const uint8_t *data, size_t n)
 {
     CLEANUP(strbuf_release) struct strbuf again = {0};
     struct wire_reader in = {.p = data, .n = n};
@@ -40,7 +40,7 @@ FUZZ_TARGET(trace)
     struct trace_event ev;
     size_t end;
 
-    down(data, n);
+    down_check(data, n);
     if (trace_read_up(&in, &head, NULL) < 0)
         return 0;
     MUST(trace_is_message(data, n));
@@ -58,7 +58,7 @@ FUZZ_TARGET(trace)
     trace_free(t);
     MUST(again.n == end && memcmp(again.p, data, end) == 0);
     MUST(strbuf_status(&json) == 0);
-    MUST(count(strbuf_str(&json), "{\"ph\":\"B\"")
-         == count(strbuf_str(&json), "{\"ph\":\"E\""));
+    MUST(text_count(strbuf_str(&json), "{\"ph\":\"B\"")
+         == text_count(strbuf_str(&json), "{\"ph\":\"E\""));
     return 0;
 }

@@ -7,7 +7,7 @@
 
 #define SIZE 4
 
-static void check(const struct rdv_world *w)
+static void world_check(const struct rdv_world *w)
 {
     uint32_t n_put = 0, n_seen = 0;
     uint64_t n_bytes = 0;
@@ -25,7 +25,7 @@ static void check(const struct rdv_world *w)
     MUST(text[0]);
 }
 
-static void finish(struct rdv_world *w)
+static void world_finish(struct rdv_world *w)
 {
     uint8_t *blobs[SIZE];
     uint32_t sizes[SIZE], round = w->round;
@@ -64,10 +64,10 @@ FUZZ_TARGET(world)
             break;
         default:
             if (rdv_world_is_full(&w))
-                finish(&w);
+                world_finish(&w);
             break;
         }
-        check(&w);
+        world_check(&w);
     }
     rdv_world_release(&w);
     return 0;

@@ -20,7 +20,8 @@ static uint64_t common, own; /* states of the two generators */
 static uint64_t n_done, n_scenes;
 static const char *scene_name = "start";
 
-__attribute__((format(printf, 1, 2), noreturn)) static void die(const char *fmt, ...)
+__attribute__((format(printf, 1, 2), noreturn)) static void soak_die(const char *fmt,
+                                                                     ...)
 {
     va_list ap;
 
@@ -33,32 +34,32 @@ __attribute__((format(printf, 1, 2), noreturn)) static void die(const char *fmt,
     exit(1);
 }
 
-static void ok(int r, const char *what)
+static void status_ok(int r, const char *what)
 {
     if (r < 0)
-        die("%s: %s", what, hvd_last_error());
+        soak_die("%s: %s", what, hvd_last_error());
 }
 
-static uint32_t draw(uint64_t *state, uint32_t n)
+static uint32_t random_draw(uint64_t *state, uint32_t n)
 {
     *state ^= *state << 13; /* xorshift64 */
     *state ^= *state >> 7;
     *state ^= *state << 17;
     return (uint32_t)(*state >> 33) % n;
 }
-static uint32_t all(uint32_t n) /* equal on all ranks */
+static uint32_t draw_equal(uint32_t n) /* equal on all ranks */
 {
-    return draw(&common, n);
+    return random_draw(&common, n);
 }
-static uint32_t mine(uint32_t n)
+static uint32_t draw_own(uint32_t n)
 {
-    return draw(&own, n);
+    return random_draw(&own, n);
 }
 
 static void pause_sometimes(void)
 {
-    if (mine(8) == 0) {
-        struct timespec t = {.tv_nsec = (long)mine(2000000)};
+    if (draw_own(8) == 0) {
+        struct timespec t = {.tv_nsec = (long)draw_own(2000000)};
 
         (void)nanosleep(&t, NULL); /* a rank that is late: the point of the exercise */
     }
@@ -67,7 +68,7 @@ static void pause_sometimes(void)
 /* --- a tensor and what is to come out --- */
 
 /* Small whole numbers: sums are exact in float32. */
-static float value(int r, uint32_t salt, int i)
+static float rank_value(int r, uint32_t salt, int i)
 {
     return (float)((uint32_t)(r * 31 + i * 7) * (salt | 1) % 17);
 }
@@ -77,7 +78,7 @@ static float sum_of(const int *ranks, int n, uint32_t salt, int i)
     float s = 0;
 
     for (int k = 0; k < n; k++)
-        s += value(ranks[k], salt, i);
+        s += rank_value(ranks[k], salt, i);
     return s;
 }
 
@@ -90,7 +91,7 @@ struct tensor {
 };
 static struct tensor tensors[MAX_TENSORS];
 
-static struct hvd_tensor describe(struct tensor *t, int ndim)
+static struct hvd_tensor tensor_describe(struct tensor *t, int ndim)
 {
     return (struct hvd_tensor){.size_bytes = sizeof(struct hvd_tensor),
                                .name = t->name,
@@ -102,27 +103,28 @@ static struct hvd_tensor describe(struct tensor *t, int ndim)
                                .device = -1};
 }
 
-static void fill(struct tensor *t, int n)
+static void tensor_fill(struct tensor *t, int n)
 {
     for (int i = 0; i < n; i++)
-        t->v[i] = value(rank, t->salt, i);
+        t->v[i] = rank_value(rank, t->salt, i);
 }
 
 static void wait_for(struct tensor *t)
 {
-    ok(hvd_wait(t->h, -1), t->name);
+    status_ok(hvd_wait(t->h, -1), t->name);
     n_done++;
 }
 
 static void done_with(struct tensor *t)
 {
-    ok(hvd_release(t->h), t->name);
+    status_ok(hvd_release(t->h), t->name);
 }
 
-static void expect(const struct tensor *t, const float *got, int i, float want)
+static void tensor_expect(const struct tensor *t, const float *got, int i, float want)
 {
     if (got[i] != want)
-        die("%s: element %d is %g, not %g", t->name, i, (double)got[i], (double)want);
+        soak_die("%s: element %d is %g, not %g", t->name, i, (double)got[i],
+                 (double)want);
 }
 
 static int everybody[MAX_RANKS];

@@ -28,30 +28,30 @@
 /* --- scenes --- */
 
 /* n allreduces, submitted in an order of this rank's own. */
-static void step(int n, const int *order, int set, const int *ranks, int n_ranks)
+static void play_step(int n, const int *order, int set, const int *ranks, int n_ranks)
 {
     for (int k = 0; k < n; k++) {
         struct tensor *t = &tensors[order[k]];
-        struct hvd_tensor d = describe(t, 1);
+        struct hvd_tensor d = tensor_describe(t, 1);
 
-        fill(t, (int)t->shape[0]);
+        tensor_fill(t, (int)t->shape[0]);
         pause_sometimes();
-        ok(hvd_allreduce_async(&d, HVD_SUM, 1, 1, set, &t->h), t->name);
+        status_ok(hvd_allreduce_async(&d, HVD_SUM, 1, 1, set, &t->h), t->name);
     }
     for (int k = 0; k < n; k++) {
         struct tensor *t = &tensors[k];
 
         wait_for(t);
         for (int i = 0; i < (int)t->shape[0]; i += 1 + i / 4)
-            expect(t, t->out, i, sum_of(ranks, n_ranks, t->salt, i));
+            tensor_expect(t, t->out, i, sum_of(ranks, n_ranks, t->salt, i));
         done_with(t);
     }
 }
 
-static void shuffle(int *order, int n)
+static void order_shuffle(int *order, int n)
 {
     for (int i = 0; i < n; i++) {
-        int j = (int)mine((uint32_t)i + 1);
+        int j = (int)draw_own((uint32_t)i + 1);
 
         order[i] = order[j];
         order[j] = i;
@@ -62,47 +62,48 @@ static void name_tensors(int n, const char *prefix)
 {
     for (int k = 0; k < n; k++) {
         (void)snprintf(tensors[k].name, sizeof(tensors[k].name), "%s/%d", prefix, k);
-        tensors[k].shape[0] = (int64_t)all(MAX_ELEMS);
-        tensors[k].salt = all(1000);
+        tensors[k].shape[0] = (int64_t)draw_equal(MAX_ELEMS);
+        tensors[k].salt = draw_equal(1000);
     }
 }
 
-static void training(void)
+static void play_training(void)
 {
-    int n = 1 + (int)all(MAX_TENSORS), order[MAX_TENSORS], steps = 5 + (int)all(60);
-    int odd = (int)all(2) ? (int)all((uint32_t)steps) : -1;
+    int n = 1 + (int)draw_equal(MAX_TENSORS), order[MAX_TENSORS],
+        steps = 5 + (int)draw_equal(60);
+    int odd = (int)draw_equal(2) ? (int)draw_equal((uint32_t)steps) : -1;
 
     name_tensors(n, "grad");
     for (int s = 0; s < steps; s++) {
         if (s == odd) /* a step of another shape in between */
-            tensors[0].shape[0] = (int64_t)all(MAX_ELEMS);
-        shuffle(order, n);
-        step(n, order, 0, everybody, size);
+            tensors[0].shape[0] = (int64_t)draw_equal(MAX_ELEMS);
+        order_shuffle(order, n);
+        play_step(n, order, 0, everybody, size);
     }
 }
 
-static void grouped(void)
+static void play_grouped(void)
 {
-    int n = 2 + (int)all(8), order[MAX_TENSORS];
+    int n = 2 + (int)draw_equal(8), order[MAX_TENSORS];
 
     name_tensors(n, "grouped");
     for (int s = 0; s < 10; s++) {
-        shuffle(order, n);
+        order_shuffle(order, n);
         for (int k = 0; k < n; k++) {
             struct tensor *t = &tensors[order[k]];
-            struct hvd_tensor d = describe(t, 1);
+            struct hvd_tensor d = tensor_describe(t, 1);
 
-            fill(t, (int)t->shape[0]);
+            tensor_fill(t, (int)t->shape[0]);
             d.group = "group";
             d.group_size = n;
             pause_sometimes();
-            ok(hvd_allreduce_async(&d, HVD_SUM, 1, 1, 0, &t->h), t->name);
+            status_ok(hvd_allreduce_async(&d, HVD_SUM, 1, 1, 0, &t->h), t->name);
         }
         for (int k = 0; k < n; k++) {
             wait_for(&tensors[k]);
             for (int i = 0; i < (int)tensors[k].shape[0]; i += 13)
-                expect(&tensors[k], tensors[k].out, i,
-                       sum_of(everybody, size, tensors[k].salt, i));
+                tensor_expect(&tensors[k], tensors[k].out, i,
+                              sum_of(everybody, size, tensors[k].salt, i));
             done_with(&tensors[k]);
         }
     }
@@ -114,160 +115,163 @@ static int rows_of(int r, uint32_t salt)
     return (int)((uint32_t)(r + 1) * (salt | 1) % 9);
 }
 
-static void gathers(void)
+static void play_gathers(void)
 {
     struct tensor *t = &tensors[0];
-    int cols = 1 + (int)all(20), root = (int)all((uint32_t)size), ndim, at = 0;
-    bool is_gather = all(2);
+    int cols = 1 + (int)draw_equal(20), root = (int)draw_equal((uint32_t)size), ndim,
+        at = 0;
+    bool is_gather = draw_equal(2);
     int64_t shape[HVD_MAX_DIMS];
-    struct hvd_tensor d = describe(t, 2);
+    struct hvd_tensor d = tensor_describe(t, 2);
     void *out;
 
     (void)snprintf(t->name, sizeof(t->name), "gather");
-    t->salt = all(1000);
+    t->salt = draw_equal(1000);
     t->shape[0] = rows_of(rank, t->salt);
     t->shape[1] = cols;
-    fill(t, rows_of(rank, t->salt) * cols);
+    tensor_fill(t, rows_of(rank, t->salt) * cols);
     pause_sometimes();
     if (is_gather)
-        ok(hvd_gather_async(&d, root, NULL, NULL, 0, &t->h), t->name);
+        status_ok(hvd_gather_async(&d, root, NULL, NULL, 0, &t->h), t->name);
     else
-        ok(hvd_allgather_async(&d, NULL, NULL, 0, &t->h), t->name);
+        status_ok(hvd_allgather_async(&d, NULL, NULL, 0, &t->h), t->name);
     wait_for(t);
-    ok(hvd_result(t->h, &out, &ndim, shape), t->name);
+    status_ok(hvd_result(t->h, &out, &ndim, shape), t->name);
     for (int r = 0; r < size && (!is_gather || rank == root); r++)
         for (int i = 0; i < rows_of(r, t->salt) * cols; i++)
-            expect(t, out, at++, value(r, t->salt, i));
+            tensor_expect(t, out, at++, rank_value(r, t->salt, i));
     if ((!is_gather || rank == root) && shape[0] * cols != at)
-        die("%s: %lld rows, not %d", t->name, (long long)shape[0], at / cols);
+        soak_die("%s: %lld rows, not %d", t->name, (long long)shape[0], at / cols);
     done_with(t);
 }
 
-static void roots(void)
+static void play_roots(void)
 {
     struct tensor *t = &tensors[0];
-    int root = (int)all((uint32_t)size), n = (int)all(MAX_ELEMS);
-    bool is_reduce = all(2);
-    struct hvd_tensor d = describe(t, 1);
+    int root = (int)draw_equal((uint32_t)size), n = (int)draw_equal(MAX_ELEMS);
+    bool is_reduce = draw_equal(2);
+    struct hvd_tensor d = tensor_describe(t, 1);
 
     (void)snprintf(t->name, sizeof(t->name), "root");
-    t->salt = all(1000);
+    t->salt = draw_equal(1000);
     t->shape[0] = n;
-    fill(t, n);
+    tensor_fill(t, n);
     pause_sometimes();
     if (is_reduce)
-        ok(hvd_reduce_async(&d, HVD_SUM, 1, 1, root, 0, &t->h), t->name);
+        status_ok(hvd_reduce_async(&d, HVD_SUM, 1, 1, root, 0, &t->h), t->name);
     else
-        ok(hvd_broadcast_async(&d, root, 0, &t->h), t->name);
+        status_ok(hvd_broadcast_async(&d, root, 0, &t->h), t->name);
     wait_for(t);
     for (int i = 0; i < n && (!is_reduce || rank == root); i += 3)
-        expect(t, t->out, i,
-               is_reduce ? sum_of(everybody, size, t->salt, i)
-                         : value(root, t->salt, i));
+        tensor_expect(t, t->out, i,
+                      is_reduce ? sum_of(everybody, size, t->salt, i)
+                                : rank_value(root, t->salt, i));
     done_with(t);
 }
 
-static void scatter(void)
+static void play_scatter(void)
 {
     struct tensor *t = &tensors[0];
-    int rows = (int)all(100), cols = 1 + (int)all(20), first, n, ndim;
+    int rows = (int)draw_equal(100), cols = 1 + (int)draw_equal(20), first, n, ndim;
     int64_t shape[HVD_MAX_DIMS];
-    struct hvd_tensor d = describe(t, 2);
+    struct hvd_tensor d = tensor_describe(t, 2);
     void *out;
 
     (void)snprintf(t->name, sizeof(t->name), "scatter");
-    t->salt = all(1000);
+    t->salt = draw_equal(1000);
     t->shape[0] = rows;
     t->shape[1] = cols;
-    fill(t, rows * cols);
+    tensor_fill(t, rows * cols);
     pause_sometimes();
-    ok(hvd_reducescatter_async(&d, HVD_SUM, 1, 1, NULL, NULL, 0, &t->h), t->name);
+    status_ok(hvd_reducescatter_async(&d, HVD_SUM, 1, 1, NULL, NULL, 0, &t->h),
+              t->name);
     wait_for(t);
-    ok(hvd_result(t->h, &out, &ndim, shape), t->name);
+    status_ok(hvd_result(t->h, &out, &ndim, shape), t->name);
     n = rows / size + (rank < rows % size);
     first = rank * (rows / size) + (rank < rows % size ? rank : rows % size);
     if (shape[0] != n)
-        die("%s: %lld rows, not %d", t->name, (long long)shape[0], n);
+        soak_die("%s: %lld rows, not %d", t->name, (long long)shape[0], n);
     for (int i = 0; i < n * cols; i++) {
         float want = sum_of(everybody, size, t->salt, first * cols + i);
 
-        expect(t, out, i, want);
+        tensor_expect(t, out, i, want);
     }
     done_with(t);
 }
 
-static int split(int from, int to, uint32_t salt)
+static int split_share(int from, int to, uint32_t salt)
 {
     return (int)((uint32_t)(from * 5 + to * 3) * (salt | 1) % 6);
 }
 
-static void exchange(void)
+static void play_exchange(void)
 {
     struct tensor *t = &tensors[0];
     int64_t splits[MAX_RANKS], received[MAX_RANKS], shape[HVD_MAX_DIMS];
     int rows = 0, at = 0, ndim;
-    struct hvd_tensor d = describe(t, 1);
+    struct hvd_tensor d = tensor_describe(t, 1);
     void *out;
 
     (void)snprintf(t->name, sizeof(t->name), "exchange");
-    t->salt = all(1000);
+    t->salt = draw_equal(1000);
     for (int j = 0; j < size; j++)
-        rows += (int)(splits[j] = split(rank, j, t->salt));
+        rows += (int)(splits[j] = split_share(rank, j, t->salt));
     t->shape[0] = rows;
-    fill(t, rows);
+    tensor_fill(t, rows);
     pause_sometimes();
-    ok(hvd_alltoall_async(&d, splits, size, NULL, NULL, 0, &t->h), t->name);
+    status_ok(hvd_alltoall_async(&d, splits, size, NULL, NULL, 0, &t->h), t->name);
     wait_for(t);
-    ok(hvd_result(t->h, &out, &ndim, shape), t->name);
-    ok(hvd_received_splits(t->h, received, size), t->name);
+    status_ok(hvd_result(t->h, &out, &ndim, shape), t->name);
+    status_ok(hvd_received_splits(t->h, received, size), t->name);
     for (int r = 0; r < size; r++) {
         int before = 0;
 
         for (int j = 0; j < rank; j++)
-            before += split(r, j, t->salt);
-        if (received[r] != split(r, rank, t->salt))
-            die("%s: %lld rows of rank %d", t->name, (long long)received[r], r);
-        for (int i = 0; i < split(r, rank, t->salt); i++)
-            expect(t, out, at++, value(r, t->salt, before + i));
+            before += split_share(r, j, t->salt);
+        if (received[r] != split_share(r, rank, t->salt))
+            soak_die("%s: %lld rows of rank %d", t->name, (long long)received[r], r);
+        for (int i = 0; i < split_share(r, rank, t->salt); i++)
+            tensor_expect(t, out, at++, rank_value(r, t->salt, before + i));
     }
     done_with(t);
 }
 
 /* Each rank sends to the one `by` further on and receives from the one `by` before. */
-static void shift(struct tensor *sent, struct tensor *got, const char *name, int by)
+static void
+tensor_shift(struct tensor *sent, struct tensor *got, const char *name, int by)
 {
     int to = (rank + by) % size, from = (rank + size - by) % size;
-    struct hvd_tensor s = describe(sent, 1), g = describe(got, 1);
-    bool receives_first = mine(2);
+    struct hvd_tensor s = tensor_describe(sent, 1), g = tensor_describe(got, 1);
+    bool receives_first = draw_own(2);
 
     (void)snprintf(sent->name, sizeof(sent->name), "%s", name);
     (void)snprintf(got->name, sizeof(got->name), "%s", name);
-    fill(sent, (int)sent->shape[0]);
+    tensor_fill(sent, (int)sent->shape[0]);
     if (receives_first)
-        ok(hvd_recv_async(&g, from, &got->h), name);
+        status_ok(hvd_recv_async(&g, from, &got->h), name);
     pause_sometimes();
-    ok(hvd_send_async(&s, to, &sent->h), name);
+    status_ok(hvd_send_async(&s, to, &sent->h), name);
     if (!receives_first)
-        ok(hvd_recv_async(&g, from, &got->h), name);
+        status_ok(hvd_recv_async(&g, from, &got->h), name);
 }
 
-static void transfers(void)
+static void play_transfers(void)
 {
-    int n = 1 + (int)all(4), rounds = 1 + (int)all(10), by[4];
+    int n = 1 + (int)draw_equal(4), rounds = 1 + (int)draw_equal(10), by[4];
     char name[24];
 
     if (size < 2)
         return;
     for (int i = 0; i < n; i++)
-        by[i] = 1 + (int)all((uint32_t)size - 1);
+        by[i] = 1 + (int)draw_equal((uint32_t)size - 1);
     for (int r = 0; r < rounds; r++) {
         for (int i = 0; i < n; i++) {
             struct tensor *sent = &tensors[2 * i], *got = sent + 1;
 
-            sent->salt = got->salt = all(1000);
-            sent->shape[0] = got->shape[0] = (int64_t)all(MAX_ELEMS);
+            sent->salt = got->salt = draw_equal(1000);
+            sent->shape[0] = got->shape[0] = (int64_t)draw_equal(MAX_ELEMS);
             (void)snprintf(name, sizeof(name), "shift/%d", i);
-            shift(sent, got, name, by[i]);
+            tensor_shift(sent, got, name, by[i]);
         }
         for (int i = 0; i < n; i++) {
             struct tensor *sent = &tensors[2 * i], *got = sent + 1;
@@ -275,8 +279,8 @@ static void transfers(void)
             wait_for(got);
             wait_for(sent);
             for (int k = 0; k < (int)got->shape[0]; k += 3)
-                expect(got, got->out, k,
-                       value((rank + size - by[i]) % size, got->salt, k));
+                tensor_expect(got, got->out, k,
+                              rank_value((rank + size - by[i]) % size, got->salt, k));
             done_with(got);
             done_with(sent);
         }
@@ -291,7 +295,7 @@ static void process_sets(void)
     if (size < 3)
         return;
     for (int s = 0; s < 2; s++) {
-        int skip = (int)all((uint32_t)size - 1) + s;
+        int skip = (int)draw_equal((uint32_t)size - 1) + s;
 
         for (int r = 0; r < size; r++)
             if (r != skip % size)
@@ -300,28 +304,28 @@ static void process_sets(void)
     if (memcmp(members[0], members[1], sizeof(int) * (size_t)n[0]) == 0)
         return;
     for (int s = 0; s < 2; s++)
-        ok(hvd_process_set_add(members[s], n[s], &ids[s]), "add");
+        status_ok(hvd_process_set_add(members[s], n[s], &ids[s]), "add");
     for (int i = 0; i < 6; i++) {
-        int s = (int)all(2), k = 1 + (int)all(5);
+        int s = (int)draw_equal(2), k = 1 + (int)draw_equal(5);
 
         name_tensors(k, s ? "set1" : "set0");
-        shuffle(order, k);
+        order_shuffle(order, k);
         if (hvd_process_set_rank(ids[s]) >= 0)
-            step(k, order, ids[s], members[s], n[s]);
+            play_step(k, order, ids[s], members[s], n[s]);
     }
     for (int s = 0; s < 2; s++)
-        ok(hvd_process_set_remove(ids[s]), "remove");
+        status_ok(hvd_process_set_remove(ids[s]), "remove");
 }
 
 /* Rank r has steps_of(r) steps of data; who is out of it joins. */
-static void join(void)
+static void play_join(void)
 {
-    uint32_t salt = all(1000);
+    uint32_t salt = draw_equal(1000);
     struct hvd_tensor j = {.size_bytes = sizeof(j), .name = "join", .device = -1};
     hvd_handle h;
 
     (void)snprintf(tensors[0].name, sizeof(tensors[0].name), "uneven");
-    tensors[0].shape[0] = 1 + (int64_t)all(500);
+    tensors[0].shape[0] = 1 + (int64_t)draw_equal(500);
     tensors[0].salt = salt;
     for (int s = 0; s < rows_of(rank, salt); s++) {
         int there[MAX_RANKS], n = 0, first = 0;
@@ -329,23 +333,23 @@ static void join(void)
         for (int r = 0; r < size; r++)
             if (s < rows_of(r, salt))
                 there[n++] = r;
-        step(1, &first, 0, there, n);
+        play_step(1, &first, 0, there, n);
     }
     pause_sometimes();
-    ok(hvd_join_async(&j, &h), "join");
-    ok(hvd_wait(h, -1), "join");
+    status_ok(hvd_join_async(&j, &h), "join");
+    status_ok(hvd_wait(h, -1), "join");
     if (hvd_joined_last(h) < 0 || hvd_joined_last(h) >= size)
-        die("join: the last is %d", hvd_joined_last(h));
-    ok(hvd_release(h), "join");
+        soak_die("join: the last is %d", hvd_joined_last(h));
+    status_ok(hvd_release(h), "join");
     n_done++;
 }
 
 /* One rank differs: that operation fails on all, and nothing else. */
-static void disagreement(void)
+static void play_disagreement(void)
 {
     struct tensor *t = &tensors[0];
-    int odd = (int)all((uint32_t)size), how = (int)all(3), rc;
-    struct hvd_tensor d = describe(t, 1);
+    int odd = (int)draw_equal((uint32_t)size), how = (int)draw_equal(3), rc;
+    struct hvd_tensor d = tensor_describe(t, 1);
 
     if (size < 2)
         return;
@@ -354,42 +358,42 @@ static void disagreement(void)
     if (rank == odd && how == 1)
         d.dtype = HVD_INT32;
     pause_sometimes();
-    ok(hvd_allreduce_async(&d, rank == odd && how == 2 ? HVD_MAX : HVD_SUM, 1, 1, 0,
-                           &t->h),
-       t->name);
+    status_ok(hvd_allreduce_async(&d, rank == odd && how == 2 ? HVD_MAX : HVD_SUM, 1, 1,
+                                  0, &t->h),
+              t->name);
     rc = hvd_wait(t->h, -1);
     if (rc != HVD_INVALID_ARGUMENT || !strstr(hvd_last_error(), "Mismatched"))
-        die("a mismatch ended with %d: %s", rc, hvd_last_error());
+        soak_die("a mismatch ended with %d: %s", rc, hvd_last_error());
     done_with(t);
     n_done++;
 }
 
-static void compressed(void)
+static void play_compressed(void)
 {
     static const char *const codecs[] = {"fp16", "bf16", "int8:feedback=0"};
     struct tensor *t = &tensors[0];
-    int n = 1 + (int)all(MAX_ELEMS - 1);
-    struct hvd_tensor d = describe(t, 1);
+    int n = 1 + (int)draw_equal(MAX_ELEMS - 1);
+    struct hvd_tensor d = tensor_describe(t, 1);
 
-    d.compression = codecs[all(3)];
+    d.compression = codecs[draw_equal(3)];
     (void)snprintf(t->name, sizeof(t->name), "compressed");
-    t->salt = all(1000);
+    t->salt = draw_equal(1000);
     t->shape[0] = n;
-    fill(t, n);
+    tensor_fill(t, n);
     pause_sometimes();
-    ok(hvd_allreduce_async(&d, HVD_SUM, 1, 1, 0, &t->h), t->name);
+    status_ok(hvd_allreduce_async(&d, HVD_SUM, 1, 1, 0, &t->h), t->name);
     wait_for(t);
     for (int i = 0; i < n; i += 5) {
         float want = sum_of(everybody, size, t->salt, i);
 
         if (fabsf(t->out[i] - want) > 0.15f * (float)size)
-            die("%s by %s: element %d is %g, not %g", t->name, d.compression, i,
-                (double)t->out[i], (double)want);
+            soak_die("%s by %s: element %d is %g, not %g", t->name, d.compression, i,
+                     (double)t->out[i], (double)want);
     }
     done_with(t);
 }
 
-static void barriers(void)
+static void play_barriers(void)
 {
     for (int i = 0; i < 20; i++) {
         struct hvd_tensor d = {
@@ -397,9 +401,9 @@ static void barriers(void)
         hvd_handle h;
 
         pause_sometimes();
-        ok(hvd_barrier_async(&d, 0, &h), "barrier");
-        ok(hvd_wait(h, -1), "barrier");
-        ok(hvd_release(h), "barrier");
+        status_ok(hvd_barrier_async(&d, 0, &h), "barrier");
+        status_ok(hvd_wait(h, -1), "barrier");
+        status_ok(hvd_release(h), "barrier");
         n_done++;
     }
 }
@@ -407,13 +411,13 @@ static void barriers(void)
 static const struct {
     const char *name;
     void (*play)(void);
-} scenes[] = {{"training", training},         {"groups", grouped},
-              {"gathers", gathers},           {"roots", roots},
-              {"reducescatter", scatter},     {"alltoall", exchange},
-              {"process sets", process_sets}, {"join", join},
-              {"disagreement", disagreement}, {"compression", compressed},
-              {"barriers", barriers},         {"transfers", transfers},
-              {"training", training}};
+} scenes[] = {{"training", play_training},         {"groups", play_grouped},
+              {"gathers", play_gathers},           {"roots", play_roots},
+              {"reducescatter", play_scatter},     {"alltoall", play_exchange},
+              {"process sets", process_sets},      {"join", play_join},
+              {"disagreement", play_disagreement}, {"compression", play_compressed},
+              {"barriers", play_barriers},         {"transfers", play_transfers},
+              {"training", play_training}};
 
 /* --- the whole --- */
 
@@ -453,19 +457,19 @@ static bool is_over(double end_s)
                            .device = -1};
     hvd_handle h;
 
-    ok(hvd_broadcast_async(&d, 0, 0, &h), "over");
-    ok(hvd_wait(h, -1), "over");
-    ok(hvd_release(h), "over");
+    status_ok(hvd_broadcast_async(&d, 0, 0, &h), "over");
+    status_ok(hvd_wait(h, -1), "over");
+    status_ok(hvd_release(h), "over");
     return over != 0;
 }
 
-static void report(double began_s, long first_kb)
+static void soak_report(double began_s, long first_kb)
 {
     struct hvd_stats s = {.size_bytes = sizeof(s)};
 
     if (rank != 0)
         return;
-    ok(hvd_stats(&s), "stats");
+    status_ok(hvd_stats(&s), "stats");
     (void)printf(
         "soak: %.0f s, %llu operations, %llu scenes, %llu plans, %llu by plan, "
         "resident %ld KiB (%+ld)\n",
@@ -475,13 +479,13 @@ static void report(double began_s, long first_kb)
     (void)fflush(stdout);
 }
 
-static void play(double seconds)
+static void soak_play(double seconds)
 {
     double began = now_s(), told = began;
     long first_kb = 0, max_kb = GROWTH_MAX_KB;
 
     while (!is_over(began + seconds)) {
-        uint32_t s = all(sizeof(scenes) / sizeof(scenes[0]));
+        uint32_t s = draw_equal(sizeof(scenes) / sizeof(scenes[0]));
 
         scene_name = scenes[s].name;
         scenes[s].play();
@@ -492,15 +496,15 @@ static void play(double seconds)
         }
         if (now_s() > told + 10) {
             told = now_s();
-            report(began, first_kb);
+            soak_report(began, first_kb);
         }
     }
-    report(began, first_kb);
+    soak_report(began, first_kb);
     if (first_kb > 0 && resident_kb() > first_kb + max_kb)
-        die("resident memory grew from %ld to %ld KiB", first_kb, resident_kb());
+        soak_die("resident memory grew from %ld to %ld KiB", first_kb, resident_kb());
 }
 
-static void tiny(uint64_t n)
+static void play_tiny(uint64_t n)
 {
     double began = now_s();
     long first_kb = 0;
@@ -519,19 +523,19 @@ static void tiny(uint64_t n)
         hvd_handle h;
 
         v = 1;
-        ok(hvd_allreduce_async(&d, HVD_SUM, 1, 1, 0, &h), "tiny");
-        ok(hvd_wait(h, -1), "tiny");
-        ok(hvd_release(h), "tiny");
+        status_ok(hvd_allreduce_async(&d, HVD_SUM, 1, 1, 0, &h), "tiny");
+        status_ok(hvd_wait(h, -1), "tiny");
+        status_ok(hvd_release(h), "tiny");
         if (v != (float)size)
-            die("operation %llu: %g", (unsigned long long)n_done, (double)v);
+            soak_die("operation %llu: %g", (unsigned long long)n_done, (double)v);
         if (n_done == n / 10)
             first_kb = resident_kb();
         if (n_done % (n / 10 + 1) == n / 10)
-            report(began, first_kb);
+            soak_report(began, first_kb);
     }
-    report(began, first_kb);
+    soak_report(began, first_kb);
     if (resident_kb() > first_kb + 512)
-        die("resident memory grew from %ld to %ld KiB", first_kb, resident_kb());
+        soak_die("resident memory grew from %ld to %ld KiB", first_kb, resident_kb());
 }
 
 int main(int argc, char **argv)
@@ -547,22 +551,22 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--tiny") == 0)
             n_tiny = strtoull(argv[i + 1], NULL, 10);
         else
-            die("unknown option %s", argv[i]);
+            soak_die("unknown option %s", argv[i]);
     }
-    ok(hvd_init(NULL), "hvd_init");
+    status_ok(hvd_init(NULL), "hvd_init");
     rank = hvd_rank();
     size = hvd_size();
     if (size > MAX_RANKS)
-        die("%d ranks, must be at most %d", size, MAX_RANKS);
+        soak_die("%d ranks, must be at most %d", size, MAX_RANKS);
     for (int r = 0; r < size; r++)
         everybody[r] = r;
     common = seed * 0x9e3779b97f4a7c15ull | 1;
     own = (seed + 1000003u * (uint64_t)(rank + 1)) * 0x9e3779b97f4a7c15ull | 1;
     if (n_tiny > 0)
-        tiny(n_tiny);
+        play_tiny(n_tiny);
     else
-        play(seconds);
-    ok(hvd_shutdown(), "hvd_shutdown");
+        soak_play(seconds);
+    status_ok(hvd_shutdown(), "hvd_shutdown");
     if (rank == 0)
         (void)printf("soak: ok\n");
     return 0;

@@ -63,7 +63,7 @@ static void write_raises_no_signal_and_ends_at_the_deadline(void **state)
     assert_int_equal(fd_wait(-1, POLLIN, in_ms(10)), -ETIMEDOUT);
 }
 
-static void flags(void **state)
+static void fd_flags_are_set(void **state)
 {
     int p[2];
 
@@ -216,7 +216,7 @@ static void clock_reads_and_rounds_up(void **state)
 }
 
 /* What one log call writes to stderr. */
-static size_t logged(bool json, char *buf, size_t size)
+static size_t log_captured(bool json, char *buf, size_t size)
 {
     int p[2], saved = dup(STDERR_FILENO);
 
@@ -243,11 +243,11 @@ static void one_event_is_one_line(void **state)
     enum log_level level;
 
     (void)state;
-    size_t n = logged(false, line, sizeof(line));
+    size_t n = log_captured(false, line, sizeof(line));
     assert_string_equal(strchr(line, ' '),
                         " W ringmaster[rank 3]: worker lost job=a/b cause=\"x y\"\n");
     assert_ptr_equal(strchr(line, '\n'), line + n - 1);
-    n = logged(true, line, sizeof(line));
+    n = log_captured(true, line, sizeof(line));
     assert_non_null(strstr(line, "\"level\":\"warn\""));
     assert_non_null(strstr(line, ",\"job\":\"a/b\",\"cause\":\"x\\u000ay\"}\n"));
     assert_ptr_equal(strchr(line, '\n'), line + n - 1);
@@ -261,7 +261,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(read_ends_at_the_deadline_and_at_eof),
         cmocka_unit_test(write_raises_no_signal_and_ends_at_the_deadline),
-        cmocka_unit_test(flags),
+        cmocka_unit_test(fd_flags_are_set),
         cmocka_unit_test(files_whole_and_bounded),
         cmocka_unit_test(tcp_both_ends),
         cmocka_unit_test(dual_stack_shows_ipv4_as_ipv4),

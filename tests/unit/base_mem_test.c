@@ -195,7 +195,7 @@ static void strbuf_appends_until_its_bound(void **state)
     strbuf_release(&b);
 }
 
-static int build(void *arg)
+static int strbuf_build(void *arg)
 {
     CLEANUP(strbuf_release) struct strbuf b;
 
@@ -224,7 +224,7 @@ static int build_in_arena(void *arg)
 static void lack_of_memory_marks_and_leaks_nothing(void **state)
 {
     (void)state;
-    torture(build, NULL);
+    torture(strbuf_build, NULL);
     torture(build_in_arena, NULL);
 }
 

@@ -83,7 +83,7 @@ static void signed_numbers(void **state)
     }
 }
 
-static void booleans(void **state)
+static void booleans_are_parsed(void **state)
 {
     static const char *const yes[] = {"1", "true", "TRUE", "yes", "On"};
     static const char *const no[] = {"0", "false", "False", "no", "oFF"};
@@ -102,7 +102,7 @@ static void booleans(void **state)
     }
 }
 
-static void durations(void **state)
+static void durations_are_parsed(void **state)
 {
     static const struct {
         const char *s;
@@ -146,8 +146,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unsigned_numbers),
         cmocka_unit_test(signed_numbers),
-        cmocka_unit_test(booleans),
-        cmocka_unit_test(durations),
+        cmocka_unit_test(booleans_are_parsed),
+        cmocka_unit_test(durations_are_parsed),
         cmocka_unit_test(sentence_names_field_value_and_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,7 @@ static const struct {
     {"flaw", "lawn", 2},  {"FUSION_TRESHOLD", "FUSION_THRESHOLD", 1},
 };
 
-static void distances(void **state)
+static void distances_are_counted(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
@@ -53,7 +53,7 @@ static void long_words_are_far(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(distances),
+        cmocka_unit_test(distances_are_counted),
         cmocka_unit_test(a_word_may_be_the_beginning_of_a_text),
         cmocka_unit_test(long_words_are_far),
     };

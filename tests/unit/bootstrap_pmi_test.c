@@ -78,7 +78,7 @@ static int read_line(int fd, char *ret, size_t size)
     return -1;
 }
 
-static void answer(struct peer *p, const char *text)
+static void peer_answer(struct peer *p, const char *text)
 {
     const char *mine = strstr(text, "MINE");
     char line[8192];
@@ -109,7 +109,7 @@ static void *peer_main(void *arg)
         p->n_done++;
         if (!s->answer)
             break;
-        answer(p, s->answer);
+        peer_answer(p, s->answer);
     }
     (void)shutdown(p->far_fd, SHUT_RDWR);
     return NULL;

@@ -49,14 +49,14 @@ struct found {
     int rc;
 };
 
-static struct found find(const char *env_text)
+static struct found contract_find(const char *env_text)
 {
     static struct fake_env env;
     struct found f = {.e = ERR_INIT};
 
     env.n = 0;
     fake_set_all(&env, env_text);
-    f.rc = discover(fake_get, &env, &f.c, f.why, sizeof(f.why), &f.e);
+    f.rc = contract_discover(fake_get, &env, &f.c, f.why, sizeof(f.why), &f.e);
     if (f.rc)
         print_message("# refused: %s\n", f.e.text);
     return f;
@@ -77,7 +77,7 @@ static void is_place(const struct place *p,
 
 static void nobody_means_alone(void **state)
 {
-    struct found f = find("PATH=/bin");
+    struct found f = contract_find("PATH=/bin");
 
     (void)state;
     assert_int_equal(f.rc, 0);
@@ -88,7 +88,7 @@ static void nobody_means_alone(void **state)
 
 static void each_launcher_alone(void **state)
 {
-    struct found f = find(OURS);
+    struct found f = contract_find(OURS);
 
     (void)state;
     assert_int_equal(f.rc, 0);
@@ -100,7 +100,7 @@ static void each_launcher_alone(void **state)
         f.why,
         "rank 3 of 4 from horovod: HOROVOD_RANK, HOROVOD_SIZE, meeting at 10.0.0.1");
 
-    f = find(TORCHRUN);
+    f = contract_find(TORCHRUN);
     assert_int_equal(f.rc, 0);
     assert_int_equal(f.c.launcher, LAUNCHER_TORCHRUN);
     is_place(&f.c.place, 5, 8, 1, 4, 1, 2);
@@ -112,14 +112,14 @@ static void each_launcher_alone(void **state)
     assert_int_equal(f.c.generation, 2);
     assert_string_equal(f.c.master_addr, "nodeA");
 
-    f = find(OPENMPI);
+    f = contract_find(OPENMPI);
     assert_int_equal(f.rc, 0);
     assert_int_equal(f.c.launcher, LAUNCHER_OPENMPI);
     is_place(&f.c.place, 2, 3, 2, 3, 0, 1);
     assert_string_equal(f.c.rdv_host, "127.0.0.1");
     assert_true(f.c.rank0_serves);
 
-    f = find(SLURM);
+    f = contract_find(SLURM);
     assert_int_equal(f.rc, 0);
     assert_int_equal(f.c.launcher, LAUNCHER_SLURM);
     is_place(&f.c.place, 3, 5, 1, 2, 1, 2);
@@ -171,7 +171,7 @@ static void mpiexec_tells_more_or_less(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
-        struct found f = find(t[i].env);
+        struct found f = contract_find(t[i].env);
 
         assert_int_equal(f.rc, 0);
         assert_int_equal(f.c.launcher, LAUNCHER_MPIEXEC);
@@ -182,15 +182,15 @@ static void mpiexec_tells_more_or_less(void **state)
         if (t[i].why)
             assert_string_equal(f.why, t[i].why);
     }
-    assert_int_equal(find(MPIEXEC).c.pmi_fd, 6);
-    struct found f = find("PMI_PORT=h:1234 PMI_ID=2");
+    assert_int_equal(contract_find(MPIEXEC).c.pmi_fd, 6);
+    struct found f = contract_find("PMI_PORT=h:1234 PMI_ID=2");
     assert_string_equal(f.c.pmi_port, "h:1234");
     assert_int_equal(f.c.pmi_id, 2);
 }
 
 static void open_mpi_and_slurm_by_pmix(void **state)
 {
-    struct found f = find(OPENMPI PMIX);
+    struct found f = contract_find(OPENMPI PMIX);
 
     (void)state;
     assert_int_equal(f.rc, 0);
@@ -199,39 +199,39 @@ static void open_mpi_and_slurm_by_pmix(void **state)
     assert_string_equal(f.c.rdv_host, "127.0.0.1"); /* should libpmix be missing */
     assert_string_equal(f.why, "rank 2 of 3 from openmpi: OMPI_COMM_WORLD_RANK, "
                                "OMPI_COMM_WORLD_SIZE, meeting by PMIx");
-    f = find(OPENMPI PMIX "OMPI_COMM_WORLD_SIZE=6");
+    f = contract_find(OPENMPI PMIX "OMPI_COMM_WORLD_SIZE=6");
     assert_int_equal(f.rc, 0);
     assert_int_equal(f.c.told, TOLD_LOCAL);
     assert_string_equal(f.c.rdv_host, "");
-    f = find(OPENMPI PMIX "PMIX_NAMESPACE= OMPI_MCA_ess_base_jobid=5");
+    f = contract_find(OPENMPI PMIX "PMIX_NAMESPACE= OMPI_MCA_ess_base_jobid=5");
     assert_int_equal(f.c.channel, CHANNEL_NONE);
     assert_string_equal(f.c.rdv_host, "127.0.0.1");
 
-    f = find(SLURM PMIX "PMIX_NAMESPACE=slurm.pmix.77.0 PMIX_RANK=3");
+    f = contract_find(SLURM PMIX "PMIX_NAMESPACE=slurm.pmix.77.0 PMIX_RANK=3");
     assert_int_equal(f.rc, 0);
     assert_int_equal(f.c.launcher, LAUNCHER_SLURM);
     assert_int_equal(f.c.channel, CHANNEL_PMIX);
     assert_int_equal(f.c.told, TOLD_ALL);
     assert_string_equal(f.c.rdv_host, "node1");
-    f = find(SLURM PMIX "PMIX_NAMESPACE=slurm.pmix.77.0 PMIX_RANK=3 "
-                        "SLURM_DISTRIBUTION=arbitrary");
+    f = contract_find(SLURM PMIX "PMIX_NAMESPACE=slurm.pmix.77.0 PMIX_RANK=3 "
+                                 "SLURM_DISTRIBUTION=arbitrary");
     assert_int_equal(f.rc, 0); /* PMIx knows where rank 0 is */
     assert_int_equal(f.c.told, TOLD_ALL);
     assert_string_equal(f.c.rdv_host, "");
-    f = find(SLURM PMIX "PMIX_NAMESPACE=slurm.pmix.77.8 PMIX_RANK=0");
+    f = contract_find(SLURM PMIX "PMIX_NAMESPACE=slurm.pmix.77.8 PMIX_RANK=0");
     assert_int_equal(f.rc, 0); /* an outer step's */
     assert_int_equal(f.c.channel, CHANNEL_NONE);
-    f = find(SLURM "PMI_RANK=0 PMI_SIZE=1 PMI_FD=11 PMI_JOBID=77.8");
+    f = contract_find(SLURM "PMI_RANK=0 PMI_SIZE=1 PMI_FD=11 PMI_JOBID=77.8");
     assert_int_equal(f.c.launcher, LAUNCHER_SLURM);
     is_place(&f.c.place, 3, 5, 1, 2, 1, 2);
-    f = find(SLURM "PMI_RANK=3 PMI_SIZE=5 PMI_FD=11 PMI_JOBID=77.0");
+    f = contract_find(SLURM "PMI_RANK=3 PMI_SIZE=5 PMI_FD=11 PMI_JOBID=77.0");
     assert_int_equal(f.c.launcher, LAUNCHER_SLURM); /* srun --mpi=pmi2 */
     assert_int_equal(f.c.channel, CHANNEL_NONE);
 }
 
 static void the_interface_is_read_under_foreign_launchers_too(void **state)
 {
-    struct found f = find(TORCHRUN "HOROVOD_GLOO_IFACE=eth1");
+    struct found f = contract_find(TORCHRUN "HOROVOD_GLOO_IFACE=eth1");
 
     (void)state;
     assert_int_equal(f.rc, 0);
@@ -302,7 +302,7 @@ static void the_nearest_launcher_wins(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
-        struct found f = find(t[i].env);
+        struct found f = contract_find(t[i].env);
 
         if (f.rc || f.c.launcher != t[i].want)
             print_error("%s: %s\n", t[i].what, launcher_name(f.c.launcher));
@@ -340,7 +340,8 @@ static void ours_inside_any_is_found_as_ours(void **state)
         env.n = 0;
         fake_set_all(&env, outer[i]);
         fake_start(&env, v, n);
-        assert_int_equal(discover(fake_get, &env, &got, why, sizeof(why), &e), 0);
+        assert_int_equal(contract_discover(fake_get, &env, &got, why, sizeof(why), &e),
+                         0);
         assert_int_equal(got.launcher, LAUNCHER_RINGMASTER);
         assert_memory_equal(&got.place, &c.place, sizeof(c.place));
     }
@@ -356,31 +357,32 @@ static void the_batch_script_and_shells_are_no_tasks(void **state)
         char env[1024];
 
         (void)snprintf(env, sizeof(env), "%sSLURM_STEP_ID=%s", SLURM, steps[i]);
-        struct found f = find(env);
+        struct found f = contract_find(env);
         assert_int_equal(f.rc, 0);
         assert_int_equal(f.c.launcher, LAUNCHER_NONE);
     }
     struct found f =
-        find("SLURM_JOB_ID=77 SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_STEP_ID=0");
+        contract_find("SLURM_JOB_ID=77 SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_STEP_ID=0");
     assert_int_equal(f.c.launcher, LAUNCHER_NONE); /* SLURM_STEP_NUM_TASKS is missing */
 }
 
 static void torchs_set_without_its_local_half(void **state)
 {
     struct found f =
-        find("RANK=2 WORLD_SIZE=3 MASTER_ADDR=j-master-0 MASTER_PORT=23456");
+        contract_find("RANK=2 WORLD_SIZE=3 MASTER_ADDR=j-master-0 MASTER_PORT=23456");
 
     (void)state;
     assert_int_equal(f.rc, 0); /* PyTorchJob: one process a pod */
     is_place(&f.c.place, 2, 3, 0, 1, 2, 3);
-    f = find("RANK=0 WORLD_SIZE=1 MASTER_ADDR=h MASTER_PORT=1");
+    f = contract_find("RANK=0 WORLD_SIZE=1 MASTER_ADDR=h MASTER_PORT=1");
     assert_int_equal(f.rc, 0);
     assert_string_equal(f.c.rdv_host, "");
-    f = find("RANK=0 WORLD_SIZE=1");
+    f = contract_find("RANK=0 WORLD_SIZE=1");
     assert_int_equal(f.rc, 0);
-    f = find("RANK=0");
+    f = contract_find("RANK=0");
     assert_int_equal(f.rc, 0);
-    f = find("RANK=0 WORLD_SIZE=2 " OPENMPI); /* a script's own export under mpirun */
+    f = contract_find(
+        "RANK=0 WORLD_SIZE=2 " OPENMPI); /* a script's own export under mpirun */
     assert_int_equal(f.c.launcher, LAUNCHER_OPENMPI);
 }
 
@@ -429,7 +431,7 @@ static void contradictions_show_both_values(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
-        struct found f = find(t[i].env);
+        struct found f = contract_find(t[i].env);
 
         if (f.rc != -EINVAL || !strstr(f.e.text, t[i].says))
             print_error("%s\n  wanted: %s\n", t[i].env, t[i].says);
@@ -454,12 +456,12 @@ static void ranks_agree_and_jobs_differ(void **state)
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         char env[2048];
         struct token ta, tb, tc;
-        struct found a = find(t[i].env);
+        struct found a = contract_find(t[i].env);
 
         (void)snprintf(env, sizeof(env), "%s %s", t[i].env, t[i].other_rank);
-        struct found b = find(env);
+        struct found b = contract_find(env);
         (void)snprintf(env, sizeof(env), "%s %s", t[i].env, t[i].other_job);
-        struct found c = find(env);
+        struct found c = contract_find(env);
         assert_int_equal(a.rc | b.rc | c.rc, 0);
         assert_string_equal(a.c.rdv_host, b.c.rdv_host);
         assert_int_equal(a.c.rdv_port, b.c.rdv_port);
@@ -477,8 +479,10 @@ static void ranks_agree_and_jobs_differ(void **state)
  * log. */
 static void open_mpis_key_is_used_and_not_shown(void **state)
 {
-    struct found a = find(OPENMPI "OMPI_MCA_orte_precondition_transports=a5da-fafc");
-    struct found b = find(OPENMPI "OMPI_MCA_orte_precondition_transports=a5da-fafd");
+    struct found a =
+        contract_find(OPENMPI "OMPI_MCA_orte_precondition_transports=a5da-fafc");
+    struct found b =
+        contract_find(OPENMPI "OMPI_MCA_orte_precondition_transports=a5da-fafd");
     struct token ta, tb;
 
     (void)state;
@@ -496,7 +500,7 @@ static int discover_slurm(void *arg)
     struct contract c;
     char why[256];
 
-    return discover(fake_get, arg, &c, why, sizeof(why), NULL);
+    return contract_discover(fake_get, arg, &c, why, sizeof(why), NULL);
 }
 
 static void lack_of_memory_is_told(void **state)

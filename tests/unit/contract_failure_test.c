@@ -127,7 +127,7 @@ static void foreign_and_bad_lines(void **state)
     }
 }
 
-static void sentences(void **state)
+static void causes_are_described(void **state)
 {
     static const struct {
         struct failure f;
@@ -162,7 +162,7 @@ int main(void)
         cmocka_unit_test(what_is_rendered_is_read_back),
         cmocka_unit_test(every_cut_is_refused),
         cmocka_unit_test(foreign_and_bad_lines),
-        cmocka_unit_test(sentences),
+        cmocka_unit_test(causes_are_described),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@
 typedef int (*parse_fn)(const char *s, struct hostlist *ret, struct err *err);
 
 /* The list as "name:slots,..." with IPv6 bare, for comparison. */
-static const char *flat(const struct hostlist *hl, char *buf, size_t size)
+static const char *hostlist_flat(const struct hostlist *hl, char *buf, size_t size)
 {
     size_t n = 0;
 
@@ -52,13 +52,13 @@ static void check_rows(parse_fn parse, const struct row *rows, size_t n)
             assert_int_equal(rc, 0);
             (void)snprintf(want, sizeof(want), "before=9%s%s",
                            rows[i].want[0] ? " " : "", rows[i].want);
-            assert_string_equal(flat(&hl, buf, sizeof(buf)), want);
+            assert_string_equal(hostlist_flat(&hl, buf, sizeof(buf)), want);
         } else {
             if (rc != -EINVAL || !strstr(e.text, rows[i].says))
                 print_error("%s: rc %d: %s\n", rows[i].text, rc, e.text);
             assert_int_equal(rc, -EINVAL);
             assert_non_null(strstr(e.text, rows[i].says));
-            assert_string_equal(flat(&hl, buf, sizeof(buf)), "before=9");
+            assert_string_equal(hostlist_flat(&hl, buf, sizeof(buf)), "before=9");
         }
     }
 }
@@ -96,7 +96,7 @@ static void hosts_of_the_command_line(void **state)
     check_rows(hostlist_parse_hosts, rows, ARRAY_LEN(rows));
 }
 
-static void hostfiles(void **state)
+static void hostfiles_are_parsed(void **state)
 {
     static const struct row rows[] = {
         {"", "", NULL},
@@ -252,12 +252,13 @@ static void what_is_rendered_is_read_back(void **state)
         strbuf_init(&s, 8192);
         hostlist_render_hosts(&a, &s);
         assert_int_equal(hostlist_parse_hosts(strbuf_str(&s), &b, NULL), 0);
-        assert_string_equal(flat(&a, want, sizeof(want)), flat(&b, got, sizeof(got)));
+        assert_string_equal(hostlist_flat(&a, want, sizeof(want)),
+                            hostlist_flat(&b, got, sizeof(got)));
         strbuf_clear(&s);
         hostlist_render_hostfile(&a, &s);
         assert_int_equal(strbuf_status(&s), 0);
         assert_int_equal(hostlist_parse_hostfile(strbuf_str(&s), &c, NULL), 0);
-        assert_string_equal(want, flat(&c, got, sizeof(got)));
+        assert_string_equal(want, hostlist_flat(&c, got, sizeof(got)));
     }
 }
 
@@ -293,7 +294,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hosts_of_the_command_line),
-        cmocka_unit_test(hostfiles),
+        cmocka_unit_test(hostfiles_are_parsed),
         cmocka_unit_test(slurm_node_lists),
         cmocka_unit_test(a_hostile_range_costs_an_error),
         cmocka_unit_test(slurm_counts),

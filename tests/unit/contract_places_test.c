@@ -48,7 +48,8 @@ static void too_few_slots_says_both_numbers(void **state)
 }
 
 /* By the definition, one rank at a time: slow and plain. */
-static struct place reference(const struct hostlist *hl, uint32_t size, uint32_t rank)
+static struct place
+place_reference(const struct hostlist *hl, uint32_t size, uint32_t rank)
 {
     struct place p = {.rank = rank, .size = size};
     uint32_t used[64] = {0}, left = size, seen = 0;
@@ -95,7 +96,7 @@ static void random_hosts_against_the_definition(void **state)
         uint32_t np = seeded_below(&r, slots + 1), size = np ? np : slots;
         assert_int_equal(places_assign(&hl, np, p, NULL), 0);
         for (uint32_t i = 0; i < size; i++) {
-            struct place want = reference(&hl, size, i);
+            struct place want = place_reference(&hl, size, i);
 
             assert_memory_equal(&p[i], &want, sizeof(want));
             assert_int_equal(place_check(&p[i], NULL), 0);
@@ -147,7 +148,7 @@ static void contradictions_name_two_fields(void **state)
     }
 }
 
-static int assign(void *arg)
+static int places_assign_all(void *arg)
 {
     struct place p[7];
 
@@ -160,7 +161,7 @@ static void lack_of_memory_is_told(void **state)
 
     (void)state;
     assert_int_equal(hostlist_parse_hosts("a:4,b:3", &hl, NULL), 0);
-    torture(assign, &hl);
+    torture(places_assign_all, &hl);
 }
 
 int main(void)

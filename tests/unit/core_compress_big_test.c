@@ -32,7 +32,7 @@ static uint64_t mapped_bytes(uint64_t bytes)
     return (bytes + PERIOD - 1) / PERIOD * PERIOD;
 }
 
-static void *map(uint64_t bytes)
+static void *memory_map(uint64_t bytes)
 {
     int fd = memfd_create("big", MFD_CLOEXEC);
     uint64_t all = mapped_bytes(bytes);
@@ -49,7 +49,7 @@ static void *map(uint64_t bytes)
     return base;
 }
 
-static void unmap(void *p, uint64_t bytes)
+static void memory_unmap(void *p, uint64_t bytes)
 {
     assert_int_equal(munmap(p, mapped_bytes(bytes)), 0);
 }
@@ -65,7 +65,7 @@ static uint64_t index_of(const uint8_t *wire, uint64_t i)
 static void topk_beyond_32_bits(void **state)
 {
     const struct codec_kernels *kernels = codec_kernels_of(cpu_is_wide());
-    float *w = map(COUNT * sizeof(*w)), v[2];
+    float *w = memory_map(COUNT * sizeof(*w)), v[2];
     uint64_t last = COUNT - 1, n_alike = COUNT / ALIKE + 1;
     uint8_t wire[1 << 16];
     struct err err = ERR_INIT;
@@ -93,14 +93,15 @@ static void topk_beyond_32_bits(void **state)
     assert_string_equal(err.text,
                         "top-k message of member 0: index 4294968296 at place 1 "
                         "of a tensor of 4294968296 elements");
-    unmap(w, COUNT * sizeof(*w));
+    memory_unmap(w, COUNT * sizeof(*w));
 }
 
 /* The last block is a short one behind 2^32 bytes of values. */
 static void int8_beyond_32_bits(void **state)
 {
     const struct codec_kernels *kernels = codec_kernels_of(cpu_is_wide());
-    float *w = map(COUNT * sizeof(*w)), *out = map(COUNT * sizeof(*out)), s;
+    float *w = memory_map(COUNT * sizeof(*w)), *out = memory_map(COUNT * sizeof(*out)),
+          s;
     uint64_t bytes = int8_wire_bytes(COUNT, 1024);
     uint8_t *wire = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -119,8 +120,8 @@ static void int8_beyond_32_bits(void **state)
     for (uint64_t i = 0; i < ALIKE; i++)
         assert_true(out[i] == 2 * w[i]);
     assert_int_equal(munmap(wire, bytes), 0);
-    unmap(w, COUNT * sizeof(*w));
-    unmap(out, COUNT * sizeof(*out));
+    memory_unmap(w, COUNT * sizeof(*w));
+    memory_unmap(out, COUNT * sizeof(*out));
 }
 
 static void powersgd_beyond_32_bits(void **state)
@@ -128,7 +129,7 @@ static void powersgd_beyond_32_bits(void **state)
     struct powersgd_shape s = {codec_kernels_of(cpu_is_wide()), (1 << 16) + 1, 1 << 16,
                                1};
     uint64_t bytes = s.rows * s.cols * sizeof(float);
-    float *m = map(bytes), *p = calloc(s.rows, sizeof(*p)),
+    float *m = memory_map(bytes), *p = calloc(s.rows, sizeof(*p)),
           *q = calloc(s.cols, sizeof(*q));
     uint64_t rows_alike = ALIKE / s.cols; /* a period is whole rows */
 
@@ -146,7 +147,7 @@ static void powersgd_beyond_32_bits(void **state)
     powersgd_left(q, m, p, &s);
     for (uint64_t c = 0; c < s.cols; c++)
         assert_true(q[c] == (float)((s.rows - 1) % rows_alike + 1) + 60);
-    unmap(m, bytes);
+    memory_unmap(m, bytes);
     free(p);
     free(q);
 }

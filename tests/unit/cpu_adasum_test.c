@@ -17,7 +17,7 @@ static const enum dtype types[] = {DT_F16, DT_BF16, DT_F32, DT_F64};
 /* of one unit in the last place, a few roundings */
 static const double tolerance[] = {4e-3, 3e-2, 1e-5, 1e-12};
 
-static void put(enum dtype t, void *p, uint64_t i, double x)
+static void element_put(enum dtype t, void *p, uint64_t i, double x)
 {
     if (t == DT_F64)
         ((double *)p)[i] = x;
@@ -27,7 +27,7 @@ static void put(enum dtype t, void *p, uint64_t i, double x)
         ((uint16_t *)p)[i] = t == DT_F16 ? f16_of_f32((float)x) : bf16_of_f32((float)x);
 }
 
-static double get(enum dtype t, const void *p, uint64_t i)
+static double element_get(enum dtype t, const void *p, uint64_t i)
 {
     return t == DT_F64   ? ((const double *)p)[i]
            : t == DT_F32 ? (double)((const float *)p)[i]
@@ -36,7 +36,7 @@ static double get(enum dtype t, const void *p, uint64_t i)
 }
 
 /* In [-1, 1], of a length and a direction of its own on each rank. */
-static double input(uint32_t rank, uint64_t i)
+static double rank_input(uint32_t rank, uint64_t i)
 {
     uint64_t x = (i * 8 + rank + 1) * 0x9e3779b97f4a7c15ull;
     x ^= x >> 31;
@@ -48,7 +48,7 @@ static double input(uint32_t rank, uint64_t i)
 /* --- the oracle: plain vectors of doubles, nothing of the code under test
  * ---------------------------------- */
 
-static void combine(double *a, const double *b, uint64_t n)
+static void oracle_combine(double *a, const double *b, uint64_t n)
 {
     double ab = 0, aa = 0, bb = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -62,52 +62,52 @@ static void combine(double *a, const double *b, uint64_t n)
 }
 
 /* x[size][n]; the result is x[0]. Members beyond the greatest power of two first. */
-static void oracle(double *x, uint32_t size, uint64_t n)
+static void oracle_adasum(double *x, uint32_t size, uint64_t n)
 {
     uint32_t p = 1;
     while (2 * p <= size)
         p *= 2;
     for (uint32_t r = p; r < size; r++)
-        combine(x + (r - p) * n, x + r * n, n);
+        oracle_combine(x + (r - p) * n, x + r * n, n);
     for (uint32_t d = 1; d < p; d *= 2)
         for (uint32_t r = 0; r < p; r += 2 * d)
-            combine(x + r * n, x + (r + d) * n, n);
+            oracle_combine(x + r * n, x + (r + d) * n, n);
 }
 
-static int check(struct rank *r,
-                 enum dtype t,
-                 const void *out,
-                 uint64_t n,
-                 double pre,
-                 double post,
-                 double tol)
+static int rank_check(struct rank *r,
+                      enum dtype t,
+                      const void *out,
+                      uint64_t n,
+                      double pre,
+                      double post,
+                      double tol)
 {
     double *x = malloc((n + 1) * r->size * sizeof(*x)), max = 0;
     int rc = 0;
     for (uint32_t k = 0; k < r->size; k++)
         for (uint64_t i = 0; i < n; i++) {
             uint8_t v[8];
-            put(t, v, 0, input(k, i));
-            x[k * n + i] = get(t, v, 0) * pre;
+            element_put(t, v, 0, rank_input(k, i));
+            x[k * n + i] = element_get(t, v, 0) * pre;
         }
-    oracle(x, r->size, n);
+    oracle_adasum(x, r->size, n);
     for (uint64_t i = 0; i < n; i++)
         max = fabs(x[i]) > max ? fabs(x[i]) : max;
     for (uint64_t i = 0; i < n && rc == 0; i++)
-        if (!(fabs(get(t, out, i) - post * x[i]) <= tol * max * post))
+        if (!(fabs(element_get(t, out, i) - post * x[i]) <= tol * max * post))
             rc = SAY(r, "%s n=%llu [%llu] is %g, not %g", dtype_name(t),
-                     (unsigned long long)n, (unsigned long long)i, get(t, out, i),
-                     post * x[i]);
+                     (unsigned long long)n, (unsigned long long)i,
+                     element_get(t, out, i), post * x[i]);
     free(x);
     return rc;
 }
 
-static int adasum(struct rank *r,
-                  enum dtype t,
-                  struct batch_item *items,
-                  size_t n,
-                  double pre,
-                  double post)
+static int rank_adasum(struct rank *r,
+                       enum dtype t,
+                       struct batch_item *items,
+                       size_t n,
+                       double pre,
+                       double post)
 {
     struct err err = ERR_INIT;
     struct batch b = {.coll = COLL_ALLREDUCE,
@@ -135,20 +135,20 @@ static int body_oracle(struct rank *r)
         for (size_t i = 0; i < N; i++) {
             uint8_t *in = malloc(counts[i] * es + 1), *out = malloc(counts[i] * es + 1);
             for (uint64_t e = 0; e < counts[i]; e++)
-                put(t, in, e, input(r->rank, e));
+                element_put(t, in, e, rank_input(r->rank, e));
             out[counts[i] * es] = 0x5a;
             it[i] = (struct batch_item){.in = in, .out = out, .count = counts[i]};
             alone[i] = (struct batch_item){.in = in, .out = in, .count = counts[i]};
         }
-        rc = adasum(r, t, it, N, pre, post);
+        rc = rank_adasum(r, t, it, N, pre, post);
         for (size_t i = 0; i < N; i++) {
             uint8_t *out = it[i].out;
             if (rc == 0 && out[counts[i] * es] != 0x5a)
                 rc = SAY(r, "wrote past the end");
             if (rc == 0)
-                rc = check(r, t, out, counts[i], pre, post, tolerance[k]);
+                rc = rank_check(r, t, out, counts[i], pre, post, tolerance[k]);
             if (rc == 0)
-                rc = adasum(r, t, &alone[i], 1, pre, post);
+                rc = rank_adasum(r, t, &alone[i], 1, pre, post);
             if (rc == 0 && memcmp(alone[i].out, out, counts[i] * es) != 0)
                 rc = SAY(r, "%s n=%llu: alone it is another", dtype_name(t),
                          (unsigned long long)counts[i]);
@@ -165,10 +165,10 @@ static int body_reduce(struct rank *r)
     enum { M = 3001 };
     float in[M + 2], copy[M + 2], all[M + 2], one[M + 2];
     for (uint64_t i = 0; i < M + 2; i++)
-        in[i] = copy[i] = all[i] = (float)input(r->rank, i);
+        in[i] = copy[i] = all[i] = (float)rank_input(r->rank, i);
     struct batch_item it[] = {{.in = all, .out = all, .count = M},
                               {.in = all + M, .out = all + M, .count = 2}};
-    int rc = adasum(r, DT_F32, it, 2, 1, 0.5);
+    int rc = rank_adasum(r, DT_F32, it, 2, 1, 0.5);
     for (uint32_t root = 0; root < r->size && rc == 0; root++) {
         struct err err = ERR_INIT;
         bool is_root = root == r->rank;
@@ -206,7 +206,7 @@ static int body_identities(struct rank *r)
         if (kind == 3 && r->rank > 0) /* one rank's NaN is everybody's */
             for (int i = 0; i < 64; i++)
                 x[i] = 1;
-        int rc = adasum(r, DT_F64, &it, 1, 1, 1);
+        int rc = rank_adasum(r, DT_F64, &it, 1, 1, 1);
         if (rc != 0)
             return rc;
         for (int i = 0; i < 64; i++)
@@ -224,19 +224,19 @@ static int body_digest(struct rank *r)
     uint64_t sum = 1469598103934665603ull;
     struct batch_item it = {.in = x, .out = x, .count = M};
     for (uint64_t i = 0; i < M; i++)
-        x[i] = (float)input(r->rank, i);
-    int rc = adasum(r, DT_F32, &it, 1, 1, 1);
+        x[i] = (float)rank_input(r->rank, i);
+    int rc = rank_adasum(r, DT_F32, &it, 1, 1, 1);
     for (size_t i = 0; i < sizeof(x); i++)
         sum = (sum ^ ((const uint8_t *)x)[i]) * 1099511628211ull;
     atomic_store(&r->m->when[r->rank], sum);
     return rc;
 }
 
-static void run(int (*body)(struct rank *r),
-                uint32_t n,
-                bool tcp,
-                const char *hosts,
-                uint64_t *digest)
+static void world_expect(int (*body)(struct rank *r),
+                         uint32_t n,
+                         bool tcp,
+                         const char *hosts,
+                         uint64_t *digest)
 {
     static const char *const names[] = {"a", "b", "c", "d", "e"};
     struct world w = {
@@ -251,42 +251,42 @@ static void run(int (*body)(struct rank *r),
     }
 }
 
-static void everywhere(int (*body)(struct rank *r))
+static void worlds_run(int (*body)(struct rank *r))
 {
     for (uint32_t n = 1; n <= 5; n++)
-        run(body, n, false, NULL, NULL);
-    run(body, 8, false, NULL, NULL);
-    run(body, 3, true, NULL, NULL);
-    run(body, 4, true, NULL, NULL);
-    run(body, 4, false, "aabb", NULL);
-    run(body, 5, false, "abcab", NULL);
+        world_expect(body, n, false, NULL, NULL);
+    world_expect(body, 8, false, NULL, NULL);
+    world_expect(body, 3, true, NULL, NULL);
+    world_expect(body, 4, true, NULL, NULL);
+    world_expect(body, 4, false, "aabb", NULL);
+    world_expect(body, 5, false, "abcab", NULL);
 }
 
 static void results_match_the_oracle(void **state)
 {
     (void)state;
-    everywhere(body_oracle);
+    worlds_run(body_oracle);
 }
 
 static void reduce_gives_one_the_same(void **state)
 {
     (void)state;
-    everywhere(body_reduce);
+    worlds_run(body_reduce);
 }
 
 static void means_sums_zeros_and_nan(void **state)
 {
     (void)state;
-    everywhere(body_identities);
+    worlds_run(body_identities);
 }
 
 static void topology_does_not_change_a_bit(void **state)
 {
     uint64_t shm = 0, tcp = 1, mixed = 2;
     (void)state;
-    run(body_digest, 5, false, NULL, &shm);
-    run(body_digest, 5, true, NULL, &tcp);
-    run(body_digest, 5, false, "abaab", &mixed);
+    world_expect(body_digest, 5, false, NULL, &shm);
+    world_expect(body_digest, 5, true, NULL, &tcp);
+    world_expect(body_digest, 5, false, "abaab", &mixed);
     assert_true(shm == tcp && tcp == mixed);
 }
 

@@ -12,7 +12,7 @@
 #include "tests/unit/cpu_party.h"
 #include "tests/unit/cpu_world.h"
 
-static uint64_t mix(uint64_t x)
+static uint64_t word_mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
@@ -21,16 +21,16 @@ static uint64_t mix(uint64_t x)
 
 static uint64_t word_of(uint32_t rank, uint32_t round, uint32_t i)
 {
-    uint64_t h = mix(((uint64_t)round << 32) + rank * 64 + i + 1);
+    uint64_t h = word_mix(((uint64_t)round << 32) + rank * 64 + i + 1);
     return ~((1ull << (h & 63)) | (1ull << (h >> 8 & 63)));
 }
 
 /* Looks and dozes in turn until the agreement is done. */
-static int conclude(struct backend *b,
-                    uint64_t *ret,
-                    uint64_t doze_ns,
-                    uint64_t deadline_ns,
-                    struct err *err)
+static int agree_until_done(struct backend *b,
+                            uint64_t *ret,
+                            uint64_t doze_ns,
+                            uint64_t deadline_ns,
+                            struct err *err)
 {
     bool is_done = false;
     for (uint32_t i = 0; clock_now_ns() < deadline_ns; i++) {
@@ -48,7 +48,7 @@ static int conclude(struct backend *b,
 static int
 agree_once(struct backend *b, uint32_t me, struct party *p, uint32_t round, char *said)
 {
-    uint64_t mine[AGREE_MAX_WORDS], all[AGREE_MAX_WORDS], how = mix(round + 77);
+    uint64_t mine[AGREE_MAX_WORDS], all[AGREE_MAX_WORDS], how = word_mix(round + 77);
     uint32_t n = round % 5 == 0 ? AGREE_MAX_WORDS : (uint32_t)(how % 7) + 1;
     struct err err = ERR_INIT;
     if ((how >> 8) % 64 == 0 && (how >> 20) % p->size == me)
@@ -58,7 +58,7 @@ agree_once(struct backend *b, uint32_t me, struct party *p, uint32_t round, char
     if (backend_cpu.agree_begin(b, mine, n, &err) < 0)
         return party_fails(b, said, "begin", round, &err);
     memset(mine, 0, sizeof(mine)); /* it keeps nothing of ours */
-    if (conclude(b, all, (how >> 16) % 3 * 300000, p->deadline_ns, &err) < 0)
+    if (agree_until_done(b, all, (how >> 16) % 3 * 300000, p->deadline_ns, &err) < 0)
         return party_fails(b, said, "poll", round, &err);
     for (uint32_t i = 0; i < n; i++) {
         uint64_t want = UINT64_MAX;
@@ -99,7 +99,7 @@ static int body_rounds(struct backend *b, uint32_t me, struct party *p, char *sa
 {
     for (uint32_t k = 0; k < p->n_rounds; k++) {
         int rc = agree_once(b, me, p, k, said);
-        uint64_t how = mix(k + 5);
+        uint64_t how = word_mix(k + 5);
         if (rc == 0 && how % 4 == 0)
             rc = sum_once(b, p, k, how % 64 == 0 ? 40000 : how % 100 + 1, said);
         if (rc != 0)
@@ -114,7 +114,7 @@ static int body_wrap(struct backend *b, uint32_t me, struct party *p, char *said
     return body_rounds(b, me, p, said);
 }
 
-static void words_of_all_are_anded_on_one_host(void **state)
+static void agreement_ands_words_on_one_host(void **state)
 {
     (void)state;
     for (uint32_t n = 1; n <= 5; n++) {
@@ -123,7 +123,7 @@ static void words_of_all_are_anded_on_one_host(void **state)
     }
 }
 
-static void words_of_all_are_anded_over_hosts(void **state)
+static void agreement_ands_words_over_hosts(void **state)
 {
     (void)state;
     static const char *const hosts[] = {"a", "b", "c", "d", "e"};
@@ -134,7 +134,7 @@ static void words_of_all_are_anded_over_hosts(void **state)
     }
 }
 
-static void words_of_all_are_anded_on_mixed_hosts(void **state)
+static void agreement_ands_words_on_mixed_hosts(void **state)
 {
     (void)state;
     struct party p = {
@@ -171,7 +171,7 @@ static int body_set(struct backend *b, uint32_t me, struct party *p, char *said)
         uint64_t want = word_of(0, k, 0) & word_of(2, k, 0) & word_of(3, k, 0);
         if (set
             && (backend_cpu.agree_begin(set, &mine, 1, &err) < 0
-                || conclude(set, &got, 300000, p->deadline_ns, &err) < 0))
+                || agree_until_done(set, &got, 300000, p->deadline_ns, &err) < 0))
             rc = party_fails(b, said, "set", k, &err);
         if (rc == 0 && set && got != want)
             rc = party_fails(b, said, "set's word", k, &err);
@@ -291,7 +291,7 @@ static int body_nudge_late(struct backend *b, uint32_t me, struct party *p, char
         if (backend_cpu.agree_begin(b, &word, 1, &err) < 0)
             return party_fails(b, said, "begin", 0, &err);
     }
-    if (conclude(b, &got, 0, p->deadline_ns, &err) < 0 || got != word)
+    if (agree_until_done(b, &got, 0, p->deadline_ns, &err) < 0 || got != word)
         return party_fails(b, said, "poll", 0, &err);
     return 0;
 }
@@ -327,7 +327,8 @@ static int body_wake(struct backend *b, uint32_t me, struct party *p, char *said
             uint64_t took = doze_time(b, LONG_NS);
             best = took < best ? took : best;
         }
-        if (conclude(b, &got, me == late ? 0 : NS_PER_S, p->deadline_ns, &err) < 0)
+        if (agree_until_done(b, &got, me == late ? 0 : NS_PER_S, p->deadline_ns, &err)
+            < 0)
             return party_fails(b, said, "poll", k, &err);
     }
     if (me != p->size - 1 && best >= WAIT_SLICE_NS)
@@ -335,7 +336,7 @@ static int body_wake(struct backend *b, uint32_t me, struct party *p, char *said
     return 0;
 }
 
-static void last_member_wakes_those_who_doze(void **state)
+static void last_member_wakes_sleeping_members(void **state)
 {
     (void)state;
     struct party shm = {.size = 3, .body = body_wake};
@@ -399,7 +400,7 @@ static int body_misuse(struct backend *b, uint32_t me, struct party *p, char *sa
         return party_fails(b, said, "begin twice", 0, &err);
     if (backend_cpu.post(b, &batch, &ticket, &err) != -EBUSY)
         return party_fails(b, said, "post inside", 0, &err);
-    if (conclude(b, w, 0, p->deadline_ns, &err) < 0 || w[0] != 1)
+    if (agree_until_done(b, w, 0, p->deadline_ns, &err) < 0 || w[0] != 1)
         return party_fails(b, said, "still whole", 0, &err);
     return 0;
 }
@@ -421,7 +422,7 @@ static int body_unequal(struct backend *b, uint32_t me, struct party *p, char *s
              2 - me, me, me + 1);
     if (backend_cpu.agree_begin(b, w, me + 1, &err) < 0)
         return party_fails(b, said, "begin", 0, &err);
-    int rc = conclude(b, w, 0, p->deadline_ns, &err);
+    int rc = agree_until_done(b, w, 0, p->deadline_ns, &err);
     if (p->host[0] && me == 1 && rc == -ECONNRESET)
         return 0; /* the other one saw it first, and left */
     if (rc != -EPROTO || strcmp(err.text, want) != 0)
@@ -429,7 +430,7 @@ static int body_unequal(struct backend *b, uint32_t me, struct party *p, char *s
     return 0;
 }
 
-static void unequal_lengths_are_told(void **state)
+static void unequal_lengths_are_an_error(void **state)
 {
     (void)state;
     struct party shm = {.size = 2, .body = body_unequal};
@@ -446,7 +447,7 @@ static int body_last_dies(struct rank *r)
     struct err err = ERR_INIT;
     for (int k = 0; k < 3; k++)
         if (backend_cpu.agree_begin(r->b, &word, 1, &err) < 0
-            || conclude(r->b, &got, NS_PER_MS, r->env.deadline_ns, &err) < 0)
+            || agree_until_done(r->b, &got, NS_PER_MS, r->env.deadline_ns, &err) < 0)
             return SAY(r, "%s", err.text);
     if (r->rank == r->size - 1) {
         atomic_store(&r->m->when[r->rank], clock_now_ns());
@@ -456,7 +457,7 @@ static int body_last_dies(struct rank *r)
     }
     int rc = backend_cpu.agree_begin(r->b, &word, 1, &err);
     if (rc == 0)
-        rc = conclude(r->b, &got, NS_PER_S, r->env.deadline_ns, &err);
+        rc = agree_until_done(r->b, &got, NS_PER_S, r->env.deadline_ns, &err);
     atomic_store(&r->m->when[r->rank], clock_now_ns());
     (void)SAY(r, "%s", err.text);
     world_meet(r, r->size - 1); /* else the first to leave is taken for a lost one */
@@ -464,7 +465,7 @@ static int body_last_dies(struct rank *r)
 }
 
 /* At least a second is tried again, for others may have the processors. */
-static void check_told(struct world *w, const char *says)
+static void check_reported(struct world *w, const char *says)
 {
     uint32_t dead = w->size - 1;
     bool is_late = true;
@@ -485,19 +486,19 @@ static void dead_member_is_named_within_a_second(void **state)
     (void)state;
     struct world shm = {
         .size = 4, .body = body_last_dies, .timeout_s = 20, .other_token = -1};
-    check_told(&shm, "lost rank 3 (host h): connection closed");
+    check_reported(&shm, "lost rank 3 (host h): connection closed");
     struct world tcp = {.size = 2,
                         .tcp = true,
                         .body = body_last_dies,
                         .timeout_s = 20,
                         .other_token = -1};
-    check_told(&tcp, "lost rank 1 (host h): ");
+    check_reported(&tcp, "lost rank 1 (host h): ");
     struct world mixed = {.size = 4,
                           .host_id = {"a", "a", "a", "b"},
                           .body = body_last_dies,
                           .timeout_s = 20,
                           .other_token = -1};
-    check_told(&mixed, "lost rank 3 (host b): ");
+    check_reported(&mixed, "lost rank 3 (host b): ");
 }
 
 static void member_that_leaves_is_named(void **state)
@@ -508,23 +509,23 @@ static void member_that_leaves_is_named(void **state)
                         .arg = "leaves",
                         .timeout_s = 20,
                         .other_token = -1};
-    check_told(&shm, "lost rank 2 (host h): ");
+    check_reported(&shm, "lost rank 2 (host h): ");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_of_all_are_anded_on_one_host),
-        cmocka_unit_test(words_of_all_are_anded_over_hosts),
-        cmocka_unit_test(words_of_all_are_anded_on_mixed_hosts),
+        cmocka_unit_test(agreement_ands_words_on_one_host),
+        cmocka_unit_test(agreement_ands_words_over_hosts),
+        cmocka_unit_test(agreement_ands_words_on_mixed_hosts),
         cmocka_unit_test(numbers_may_wrap),
         cmocka_unit_test(process_set_agrees_apart_from_its_world),
         cmocka_unit_test(nudge_ends_one_doze),
         cmocka_unit_test(nudge_ends_a_doze_inside_an_agreement),
-        cmocka_unit_test(last_member_wakes_those_who_doze),
+        cmocka_unit_test(last_member_wakes_sleeping_members),
         cmocka_unit_test(abort_ends_doze_and_agreement),
         cmocka_unit_test(wrong_calls_are_refused_and_break_nothing),
-        cmocka_unit_test(unequal_lengths_are_told),
+        cmocka_unit_test(unequal_lengths_are_an_error),
         cmocka_unit_test(dead_member_is_named_within_a_second),
         cmocka_unit_test(member_that_leaves_is_named),
     };

@@ -20,12 +20,12 @@ static size_t n_sizes(int t)
     return t == DT_F32 || t == DT_BF16 || t == DT_I64 ? N_SIZES : N_SIZES - 1;
 }
 
-static double input(uint32_t rank, uint64_t i)
+static double rank_input(uint32_t rank, uint64_t i)
 {
     return (double)((int)(i % 7) - 3 + (int)rank * 2);
 }
 
-static void put(enum dtype t, void *p, uint64_t i, double x)
+static void element_put(enum dtype t, void *p, uint64_t i, double x)
 {
     if (t == DT_I32)
         ((int32_t *)p)[i] = (int32_t)x;
@@ -45,7 +45,7 @@ static void put(enum dtype t, void *p, uint64_t i, double x)
         ((uint8_t *)p)[i] = (uint8_t)(int8_t)x;
 }
 
-static double get(enum dtype t, const void *p, uint64_t i)
+static double element_get(enum dtype t, const void *p, uint64_t i)
 {
     return t == DT_I32    ? ((const int32_t *)p)[i]
            : t == DT_I64  ? (double)((const int64_t *)p)[i]
@@ -55,7 +55,7 @@ static double get(enum dtype t, const void *p, uint64_t i)
                           : ((const double *)p)[i];
 }
 
-static double absd(double x)
+static double double_abs(double x)
 {
     return x < 0 ? -x : x;
 }
@@ -71,13 +71,13 @@ static int check_reduced(struct rank *r,
     for (uint64_t i = 0; i < n; i++) {
         double want = 0;
         for (uint32_t k = 0; k < r->size; k++)
-            want += is_int ? (double)(int64_t)(input(k, i) * b->prescale)
-                           : input(k, i) * b->prescale;
+            want += is_int ? (double)(int64_t)(rank_input(k, i) * b->prescale)
+                           : rank_input(k, i) * b->prescale;
         if (b->op == OP_AVERAGE)
             want /= r->size;
         want = is_int ? (double)(int64_t)want * b->postscale : want * b->postscale;
-        double got = get(b->dtype, out, i), tol = absd(want) / 100;
-        if (b->op == OP_SUM ? got != want : absd(got - want) > tol)
+        double got = element_get(b->dtype, out, i), tol = double_abs(want) / 100;
+        if (b->op == OP_SUM ? got != want : double_abs(got - want) > tol)
             return SAY(r, "%s %s %s n=%llu: [%llu] is %g, not %g", what,
                        dtype_name(b->dtype), reduce_op_name(b->op),
                        (unsigned long long)n, (unsigned long long)i, got, want);
@@ -106,7 +106,7 @@ static int allreduce_once(struct rank *r,
                       .items = &it,
                       .n_items = 1};
     for (uint64_t i = 0; i < n; i++)
-        put(t, in, i, input(r->rank, i));
+        element_put(t, in, i, rank_input(r->rank, i));
     out[n * es] = 0x5a;
     int rc = run_batch(r, &b, &err);
     if (rc < 0)
@@ -116,7 +116,7 @@ static int allreduce_once(struct rank *r,
     if (rc == 0 && out[n * es] != 0x5a)
         rc = SAY(r, "allreduce wrote past the end");
     for (uint64_t i = 0; i < n && !in_place && rc == 0; i++)
-        if (get(t, in, i) != input(r->rank, i))
+        if (element_get(t, in, i) != rank_input(r->rank, i))
             rc = SAY(r, "allreduce changed its input");
     if (!in_place)
         free(out);
@@ -164,7 +164,7 @@ static int body_fused(struct rank *r)
             uint8_t *p = malloc(counts[k] * 8 + 8);
             it[k] = (struct batch_item){.in = p, .out = p, .count = counts[k]};
             for (uint64_t i = 0; i < counts[k]; i++)
-                put(t, p, i, input(r->rank, i));
+                element_put(t, p, i, rank_input(r->rank, i));
         }
         int rc = run_batch(r, &b, &err);
         if (rc < 0)
@@ -193,8 +193,8 @@ broadcast_once(struct rank *r, enum dtype t, uint64_t n, uint32_t root, bool in_
     struct batch b = {
         .coll = COLL_BROADCAST, .dtype = t, .root = root, .items = it, .n_items = 2};
     for (uint64_t i = 0; i < n; i++) {
-        put(t, in, i, input(r->rank, i));
-        put(t, want, i, input(root, i));
+        element_put(t, in, i, rank_input(r->rank, i));
+        element_put(t, want, i, rank_input(root, i));
     }
     int rc = run_batch(r, &b, &err);
     if (rc < 0)
@@ -242,7 +242,7 @@ static int allgather_once(struct rank *r, enum dtype t, uint64_t n)
                                     .count = counts[i][r->rank],
                                     .counts = counts[i]};
         for (uint64_t k = 0; k < counts[i][r->rank]; k++)
-            put(t, in[i], k, input(r->rank, k));
+            element_put(t, in[i], k, rank_input(r->rank, k));
     }
     struct batch b = {.coll = COLL_ALLGATHER, .dtype = t, .items = it, .n_items = 2};
     int rc = run_batch(r, &b, &err);
@@ -253,7 +253,7 @@ static int allgather_once(struct rank *r, enum dtype t, uint64_t n)
         for (uint32_t k = 0; k < r->size; k++)
             for (uint64_t e = 0; e < counts[i][k] && rc == 0; e++, p += es) {
                 uint8_t want[8];
-                put(t, want, 0, input(k, e));
+                element_put(t, want, 0, rank_input(k, e));
                 if (memcmp(p, want, es) != 0)
                     rc = SAY(r, "allgather %s: block %u wrong", dtype_name(t), k);
             }
@@ -318,7 +318,7 @@ static int body_all(struct rank *r)
     return 0;
 }
 
-static void run(uint32_t n, bool tcp, const char *const *host_id)
+static void world_expect(uint32_t n, bool tcp, const char *const *host_id)
 {
     struct world w = {
         .size = n, .tcp = tcp, .body = body_all, .timeout_s = 60, .other_token = -1};
@@ -330,25 +330,25 @@ static void run(uint32_t n, bool tcp, const char *const *host_id)
 static void one_rank_alone(void **state)
 {
     (void)state;
-    run(1, false, NULL);
+    world_expect(1, false, NULL);
 }
 
 static void shared_memory_2_3_4_7(void **state)
 {
     (void)state;
-    run(2, false, NULL);
-    run(3, false, NULL);
-    run(4, false, NULL);
-    run(7, false, NULL);
+    world_expect(2, false, NULL);
+    world_expect(3, false, NULL);
+    world_expect(4, false, NULL);
+    world_expect(7, false, NULL);
 }
 
 static void tcp_2_3_4_7(void **state)
 {
     (void)state;
-    run(2, true, NULL);
-    run(3, true, NULL);
-    run(4, true, NULL);
-    run(7, true, NULL);
+    world_expect(2, true, NULL);
+    world_expect(3, true, NULL);
+    world_expect(4, true, NULL);
+    world_expect(7, true, NULL);
 }
 
 static void mixed_hosts(void **state)
@@ -356,8 +356,8 @@ static void mixed_hosts(void **state)
     (void)state;
     const char *const two_by_two[] = {"a", "a", "b", "b"};
     const char *const interleaved[] = {"a", "b", "a", "c", "b", "a", "a"};
-    run(4, false, two_by_two);
-    run(7, false, interleaved);
+    world_expect(4, false, two_by_two);
+    world_expect(7, false, interleaved);
 }
 
 static int body_mixed_with_one_apart(struct rank *r)

@@ -12,14 +12,15 @@
 
 #include "tests/unit/cpu_party.h"
 
-static uint64_t mix(uint64_t x)
+static uint64_t word_mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
     return x ^ (x >> 31);
 }
 
-static int conclude(struct backend *b, bool dozes, struct party *p, struct err *err)
+static int
+call_until_done(struct backend *b, bool dozes, struct party *p, struct err *err)
 {
     uint64_t word;
     bool is_done = false;
@@ -53,7 +54,7 @@ static int await_call(struct backend *b,
     if (backend_cpu.agree_ears(b, fds, err) < 0)
         return -1;
     while (clock_now_ns() < p->deadline_ns) {
-        if (backend_cpu.agree_heard(b) >= want)
+        if (backend_cpu.agree_call_state(b) >= want)
             return 0;
         if (!sleeps) {
             sched_yield();
@@ -67,7 +68,7 @@ static int await_call(struct backend *b,
     return err_set(err, -ETIMEDOUT, "not called before the deadline");
 }
 
-static int sum(struct backend *b, uint64_t n, struct err *err)
+static int call_sum(struct backend *b, uint64_t n, struct err *err)
 {
     float *x = calloc(n, sizeof(*x));
     struct batch_item it = {.in = x, .out = x, .count = n};
@@ -93,24 +94,24 @@ static int body_calls(struct backend *b, uint32_t me, struct party *p, char *sai
     if (rc < 0)
         return party_fails(b, said, "ears", 0, &err);
     for (uint32_t k = 0; k < p->n_rounds; k++) {
-        uint64_t how = mix(k + 9), mine = mix(how + me), word = 1;
+        uint64_t how = word_mix(k + 9), mine = word_mix(how + me), word = 1;
         if (how % p->size != me)
             rc = await_call(b, mine % 3 > 0, CALL_CALLED, p, &err);
         if (rc == 0)
             rc = backend_cpu.agree_begin(b, &word, 1, &err);
         if (rc == 0) {
             backend_cpu.agree_call(b);
-            rc = conclude(b, mine % 2, p, &err);
+            rc = call_until_done(b, mine % 2, p, &err);
         }
         if (rc == 0 && how % 5 == 0)
-            rc = sum(b, how % 1000 + 1, &err);
+            rc = call_sum(b, how % 1000 + 1, &err);
         if (rc < 0)
             return party_fails(b, said, "call", k, &err);
     }
     return 0;
 }
 
-static void whoever_is_idle_hears_a_call_on_one_host(void **state)
+static void idle_member_receives_call_on_one_host(void **state)
 {
     (void)state;
     for (uint32_t n = 1; n <= 5; n++) {
@@ -119,7 +120,7 @@ static void whoever_is_idle_hears_a_call_on_one_host(void **state)
     }
 }
 
-static void whoever_is_idle_hears_a_call_over_hosts(void **state)
+static void idle_member_receives_call_over_hosts(void **state)
 {
     (void)state;
     static const char *const hosts[] = {"a", "b", "c", "d", "e"};
@@ -130,7 +131,7 @@ static void whoever_is_idle_hears_a_call_over_hosts(void **state)
     }
 }
 
-static void whoever_is_idle_hears_a_call_on_mixed_hosts(void **state)
+static void idle_member_receives_call_on_mixed_hosts(void **state)
 {
     (void)state;
     struct party p = {.size = 6,
@@ -169,14 +170,14 @@ static int body_begun(struct backend *b, uint32_t me, struct party *p, char *sai
             backend_cpu.agree_call(b);
         }
         if (rc == 0)
-            rc = conclude(b, k % 3 == 0, p, &err);
+            rc = call_until_done(b, k % 3 == 0, p, &err);
         if (rc == 0) /* all begin the next round away from this one */
-            rc = sum(b, 1, &err);
+            rc = call_sum(b, 1, &err);
     }
     return rc < 0 ? party_fails(b, said, "begun", 0, &err) : 0;
 }
 
-static void who_waits_hears_of_any_agreement_others_of_calls_only(void **state)
+static void waiting_member_receives_agreements_others_only_calls(void **state)
 {
     (void)state;
     struct party p = {.size = 3, .n_rounds = 200, .body = body_begun};
@@ -193,10 +194,10 @@ enum { STANDS = ~4ull, A_PLAN = 5 };
 
 static uint64_t said_by(uint32_t me, uint32_t round)
 {
-    return ~(8ull << (mix(round * 8 + me) % 40));
+    return ~(8ull << (word_mix(round * 8 + me) % 40));
 }
 
-static uint32_t first_standing(const struct party *p)
+static uint32_t first_posted_words(const struct party *p)
 {
     return p->size > 3 ? p->size - 2 : p->size - 1;
 }
@@ -214,16 +215,17 @@ static bool stand_aside(
 {
     uint32_t seq = ((struct cpu *)b)->agree.seq;
     bool is_called = backend_cpu.agree_away(b, CALL_CALLED, words, n) == CALL_CALLED;
-    for (uint64_t i = mix(seq + me) % 50; i > 0 && !is_called; i--)
+    for (uint64_t i = word_mix(seq + me) % 50; i > 0 && !is_called; i--)
         sched_yield();
     *ret_is_in = backend_cpu.agree_back(b);
-    return *ret_is_in || backend_cpu.agree_heard(b) == CALL_CALLED;
+    return *ret_is_in || backend_cpu.agree_call_state(b) == CALL_CALLED;
 }
 
-static int body_standing(struct backend *b, uint32_t me, struct party *p, char *said)
+static int
+body_posted_words(struct backend *b, uint32_t me, struct party *p, char *said)
 {
     struct err err = ERR_INIT;
-    const uint32_t last = first_standing(p);
+    const uint32_t last = first_posted_words(p);
     struct agree *a = &((struct cpu *)b)->agree;
     int fds[2], rc = backend_cpu.agree_ears(b, fds, &err);
     while (rc == 0 && a->seq < p->n_rounds) {
@@ -240,7 +242,7 @@ static int body_standing(struct backend *b, uint32_t me, struct party *p, char *
         }
         while (rc == 0 && !is_done && clock_now_ns() < p->deadline_ns) {
             rc = backend_cpu.agree_poll(b, all, &is_done, &err);
-            if (mix(a->seq + me) % 4 == 0)
+            if (word_mix(a->seq + me) % 4 == 0)
                 backend_cpu.doze(b, NS_PER_MS);
             else
                 sched_yield();
@@ -257,17 +259,17 @@ static int body_standing(struct backend *b, uint32_t me, struct party *p, char *
     return rc < 0 ? party_fails(b, said, "standing", a->seq, &err) : 0;
 }
 
-static void one_with_nothing_to_say_is_counted(void **state)
+static void member_without_words_is_counted(void **state)
 {
     (void)state;
     for (uint32_t n = 2; n <= 5; n++) {
-        struct party p = {.size = n, .n_rounds = 3000, .body = body_standing};
+        struct party p = {.size = n, .n_rounds = 3000, .body = body_posted_words};
         party_run(&p);
     }
     struct party p = {.size = 4,
                       .n_rounds = 1000,
                       .host = {"b", "a", "b", "a"}, /* there by its leader */
-                      .body = body_standing};
+                      .body = body_posted_words};
     party_run(&p);
 }
 
@@ -277,7 +279,7 @@ static int body_nothing(struct backend *b, uint32_t me, struct party *p, char *s
     struct err err = ERR_INIT;
     uint64_t word = 1;
     int fds[2], again[2];
-    bool is_good = backend_cpu.agree_heard(b) == CALL_NONE
+    bool is_good = backend_cpu.agree_call_state(b) == CALL_NONE
                    && backend_cpu.agree_ears(b, fds, &err) == 0
                    && backend_cpu.agree_ears(b, again, &err) == 0 && fds[0] == again[0]
                    && fds[1] == again[1]
@@ -286,12 +288,13 @@ static int body_nothing(struct backend *b, uint32_t me, struct party *p, char *s
     backend_cpu.agree_call(b); /* there is none at hand */
     (void)me;
     if (!is_good || backend_cpu.agree_begin(b, &word, 1, &err) < 0
-        || backend_cpu.agree_heard(b) != CALL_NONE || conclude(b, false, p, &err) < 0)
+        || backend_cpu.agree_call_state(b) != CALL_NONE
+        || call_until_done(b, false, p, &err) < 0)
         return party_fails(b, said, "nothing", 0, &err);
     return 0;
 }
 
-static void where_nobody_calls_nothing_is_heard(void **state)
+static void nothing_is_received_without_a_call(void **state)
 {
     (void)state;
     struct party p = {.size = 1, .body = body_nothing};
@@ -301,12 +304,12 @@ static void where_nobody_calls_nothing_is_heard(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whoever_is_idle_hears_a_call_on_one_host),
-        cmocka_unit_test(whoever_is_idle_hears_a_call_over_hosts),
-        cmocka_unit_test(whoever_is_idle_hears_a_call_on_mixed_hosts),
-        cmocka_unit_test(who_waits_hears_of_any_agreement_others_of_calls_only),
-        cmocka_unit_test(one_with_nothing_to_say_is_counted),
-        cmocka_unit_test(where_nobody_calls_nothing_is_heard),
+        cmocka_unit_test(idle_member_receives_call_on_one_host),
+        cmocka_unit_test(idle_member_receives_call_over_hosts),
+        cmocka_unit_test(idle_member_receives_call_on_mixed_hosts),
+        cmocka_unit_test(waiting_member_receives_agreements_others_only_calls),
+        cmocka_unit_test(member_without_words_is_counted),
+        cmocka_unit_test(nothing_is_received_without_a_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,7 +78,7 @@ static int64_t get_int(enum dtype t, const void *p)
     return (int64_t)(u << (64 - bits)) >> (64 - bits);
 }
 
-static uint64_t mix(uint64_t a, uint64_t b, uint64_t c)
+static uint64_t word_mix(uint64_t a, uint64_t b, uint64_t c)
 {
     uint64_t x =
         (a * 0x9e3779b97f4a7c15ull) ^ (b + 1) * 0xd1342543de82ef95ull ^ c << 40;
@@ -92,7 +92,7 @@ static void
 put_input(enum reduce_op op, enum dtype t, void *p, uint32_t rank, size_t k, uint64_t i)
 {
     static const double factors[] = {0.5, 1, 2, -1};
-    uint64_t bits = mix(rank, k, i);
+    uint64_t bits = word_mix(rank, k, i);
     if (is_float(t) && op == OP_PRODUCT)
         put_float(t, p, factors[(i + rank * 3 + k) % 4]);
     else if (is_float(t))
@@ -152,7 +152,7 @@ static bool is_right(
 /* --- buffers with a guard behind them
  * --------------------------------------------------------------- */
 
-static uint8_t *buffer(uint64_t n_bytes)
+static uint8_t *bytes_new(uint64_t n_bytes)
 {
     uint8_t *p = malloc(n_bytes + 1);
     if (!p)
@@ -161,26 +161,27 @@ static uint8_t *buffer(uint64_t n_bytes)
     return p;
 }
 
-static int wrong(struct rank *r, const struct batch *b, const char *what, uint64_t n)
+static int
+rank_wrong(struct rank *r, const struct batch *b, const char *what, uint64_t n)
 {
     return SAY(r, "%s %s %s n=%llu root=%u of %u: %s", collective_name(b->coll),
                reduce_op_name(b->op), dtype_name(b->dtype), (unsigned long long)n,
                b->root, r->size, what);
 }
 
-static int post(struct rank *r, struct batch *b)
+static int rank_post(struct rank *r, struct batch *b)
 {
     struct err err = ERR_INIT;
     if (b->prescale == 0)
         b->prescale = b->postscale = 1;
-    return run_batch(r, b, &err) < 0 ? wrong(r, b, err.text, 0) : 0;
+    return run_batch(r, b, &err) < 0 ? rank_wrong(r, b, err.text, 0) : 0;
 }
 
 static uint8_t *
-inputs(const struct rank *r, const struct batch *b, size_t k, uint64_t n)
+rank_inputs(const struct rank *r, const struct batch *b, size_t k, uint64_t n)
 {
     size_t es = dtype_size(b->dtype);
-    uint8_t *p = buffer(n * es);
+    uint8_t *p = bytes_new(n * es);
     for (uint64_t i = 0; i < n; i++)
         put_input(b->op, b->dtype, p + i * es, r->rank, k, i);
     return p;
@@ -199,8 +200,8 @@ static int check_reduced(struct rank *r,
     size_t es = dtype_size(b->dtype);
     for (uint64_t i = 0; i < n; i++)
         if (!is_right(r, b, k, first + i, out + i * es))
-            return wrong(r, b, "wrong element", first + i);
-    return out[n * es] == GUARD ? 0 : wrong(r, b, "wrote past the end", n);
+            return rank_wrong(r, b, "wrong element", first + i);
+    return out[n * es] == GUARD ? 0 : rank_wrong(r, b, "wrote past the end", n);
 }
 
 /* Allreduce, or reduce with root; items of n, 5 and 0 elements. */
@@ -213,19 +214,19 @@ static int reduce_once(struct rank *r, struct batch *b, uint64_t n, bool in_plac
     b->items = it;
     b->n_items = N_ITEMS + 1; /* the last one is empty and has no memory */
     for (size_t k = 0; k < N_ITEMS; k++) {
-        in[k] = inputs(r, b, k, counts[k]);
-        copy[k] = inputs(r, b, k, counts[k]);
-        out[k] = in_place ? in[k] : buffer(counts[k] * dtype_size(b->dtype));
+        in[k] = rank_inputs(r, b, k, counts[k]);
+        copy[k] = rank_inputs(r, b, k, counts[k]);
+        out[k] = in_place ? in[k] : bytes_new(counts[k] * dtype_size(b->dtype));
         it[k] = (struct batch_item){
             .in = in[k], .out = gets_it ? out[k] : NULL, .count = counts[k]};
     }
-    int rc = post(r, b);
+    int rc = rank_post(r, b);
     for (size_t k = 0; k < N_ITEMS; k++) {
         size_t bytes = counts[k] * dtype_size(b->dtype);
         if (rc == 0 && gets_it)
             rc = check_reduced(r, b, k, 0, counts[k], out[k]);
         if (rc == 0 && (!gets_it || !in_place) && memcmp(in[k], copy[k], bytes) != 0)
-            rc = wrong(r, b, "changed its input", n);
+            rc = rank_wrong(r, b, "changed its input", n);
         if (!in_place)
             free(out[k]);
         free(in[k]);
@@ -239,7 +240,7 @@ static int reduce_once(struct rank *r, struct batch *b, uint64_t n, bool in_plac
 
 /* Member j's part of item k: the first n % size have one more, as rows are dealt out;
  * of the second item the last member has all. */
-static uint64_t part(uint32_t size, size_t k, uint64_t n, uint32_t j)
+static uint64_t scatter_part(uint32_t size, size_t k, uint64_t n, uint32_t j)
 {
     if (k == 1)
         return j == size - 1 ? n : 0;
@@ -257,28 +258,28 @@ static int scatter_once(struct rank *r, struct batch *b, uint64_t n, bool in_pla
     b->n_items = N_ITEMS;
     for (size_t k = 0; k < N_ITEMS; k++) {
         for (uint32_t j = 0; j < r->size; j++) {
-            counts[k][j] = part(r->size, k, total[k], j);
+            counts[k][j] = scatter_part(r->size, k, total[k], j);
             first[k] += j < r->rank ? counts[k][j] : 0;
         }
-        in[k] = inputs(r, b, k, total[k]);
-        out[k] = in_place ? in[k] + first[k] * es : buffer(counts[k][r->rank] * es);
+        in[k] = rank_inputs(r, b, k, total[k]);
+        out[k] = in_place ? in[k] + first[k] * es : bytes_new(counts[k][r->rank] * es);
         it[k] = (struct batch_item){
             .in = in[k], .out = out[k], .count = total[k], .counts = counts[k]};
     }
-    int rc = post(r, b);
+    int rc = rank_post(r, b);
     for (size_t k = 0; k < N_ITEMS; k++) {
         uint64_t m = counts[k][r->rank];
         for (uint64_t i = 0; i < m && rc == 0; i++)
             if (!is_right(r, b, k, first[k] + i, out[k] + i * es))
-                rc = wrong(r, b, "wrong element", first[k] + i);
+                rc = rank_wrong(r, b, "wrong element", first[k] + i);
         if (rc == 0 && (in_place ? in[k][total[k] * es] : out[k][m * es]) != GUARD)
-            rc = wrong(r, b, "wrote past the end", n);
+            rc = rank_wrong(r, b, "wrote past the end", n);
         for (uint64_t i = 0; i < total[k] && rc == 0; i++) {
             uint8_t want[8];
             put_input(b->op, b->dtype, want, r->rank, k, i);
             bool is_own = i >= first[k] && i < first[k] + m;
             if (!(in_place && is_own) && memcmp(in[k] + i * es, want, es) != 0)
-                rc = wrong(r, b, "changed its input", i);
+                rc = rank_wrong(r, b, "changed its input", i);
         }
         if (!in_place)
             free(out[k]);
@@ -321,16 +322,17 @@ static int body_reductions(struct rank *r)
 /* --- moving: allgather, gather, alltoall
  * ---------------------------------------------------------------- */
 
-static void fill(uint8_t *p, uint64_t n, uint32_t from, uint32_t to, size_t k)
+static void block_fill(uint8_t *p, uint64_t n, uint32_t from, uint32_t to, size_t k)
 {
     for (uint64_t i = 0; i < n; i++)
-        p[i] = (uint8_t)mix(from * 64 + to, k, i);
+        p[i] = (uint8_t)word_mix(from * 64 + to, k, i);
 }
 
-static bool holds(const uint8_t *p, uint64_t n, uint32_t from, uint32_t to, size_t k)
+static bool
+block_holds(const uint8_t *p, uint64_t n, uint32_t from, uint32_t to, size_t k)
 {
     for (uint64_t i = 0; i < n; i++)
-        if (p[i] != (uint8_t)mix(from * 64 + to, k, i))
+        if (p[i] != (uint8_t)word_mix(from * 64 + to, k, i))
             return false;
     return true;
 }
@@ -350,26 +352,26 @@ static int gather_once(struct rank *r, struct batch *b, uint64_t n)
             total[k] += counts[k][j];
         }
         uint64_t mine = counts[k][r->rank];
-        in[k] = buffer(mine * es);
-        out[k] = buffer(total[k] * es);
-        fill(in[k], mine * es, r->rank, 0, k);
+        in[k] = bytes_new(mine * es);
+        out[k] = bytes_new(total[k] * es);
+        block_fill(in[k], mine * es, r->rank, 0, k);
         it[k] = (struct batch_item){.in = in[k],
                                     .out = gets_it ? out[k] : NULL,
                                     .count = mine,
                                     .counts = counts[k]};
     }
-    int rc = post(r, b);
+    int rc = rank_post(r, b);
     for (size_t k = 0; k < N_ITEMS; k++) {
         const uint8_t *p = out[k];
         for (uint32_t j = 0; j < r->size && rc == 0 && gets_it; j++) {
-            if (!holds(p, counts[k][j] * es, j, 0, k))
-                rc = wrong(r, b, "wrong block", j);
+            if (!block_holds(p, counts[k][j] * es, j, 0, k))
+                rc = rank_wrong(r, b, "wrong block", j);
             p += counts[k][j] * es;
         }
         if (rc == 0 && (*p != GUARD || out[k][total[k] * es] != GUARD))
-            rc = wrong(r, b, "wrote past the end", n);
-        if (rc == 0 && !holds(in[k], counts[k][r->rank] * es, r->rank, 0, k))
-            rc = wrong(r, b, "changed its input", n);
+            rc = rank_wrong(r, b, "wrote past the end", n);
+        if (rc == 0 && !block_holds(in[k], counts[k][r->rank] * es, r->rank, 0, k))
+            rc = rank_wrong(r, b, "changed its input", n);
         free(in[k]);
         free(out[k]);
     }
@@ -378,7 +380,8 @@ static int gather_once(struct rank *r, struct batch *b, uint64_t n)
 
 /* What `from` sends `to` of item k: uneven, some nothing, some much; of the second item
  * only the first member sends, and only to the last. */
-static uint64_t block(uint32_t size, size_t k, uint64_t n, uint32_t from, uint32_t to)
+static uint64_t
+block_bytes(uint32_t size, size_t k, uint64_t n, uint32_t from, uint32_t to)
 {
     if (k == 1)
         return from == 0 && to == size - 1 ? 5 : 0;
@@ -398,31 +401,31 @@ static int alltoall_once(struct rank *r, struct batch *b, uint64_t n)
     for (size_t k = 0; k < N_ITEMS; k++) {
         uint64_t sum_in = 0, sum_out = 0;
         for (uint32_t j = 0; j < r->size; j++) {
-            sum_in += in_n[k][j] = block(r->size, k, n, r->rank, j);
-            sum_out += out_n[k][j] = block(r->size, k, n, j, r->rank);
+            sum_in += in_n[k][j] = block_bytes(r->size, k, n, r->rank, j);
+            sum_out += out_n[k][j] = block_bytes(r->size, k, n, j, r->rank);
         }
-        uint8_t *p = in[k] = buffer(sum_in * es);
-        out[k] = buffer(sum_out * es);
+        uint8_t *p = in[k] = bytes_new(sum_in * es);
+        out[k] = bytes_new(sum_out * es);
         for (uint32_t j = 0; j < r->size; p += in_n[k][j++] * es)
-            fill(p, in_n[k][j] * es, r->rank, j, k);
+            block_fill(p, in_n[k][j] * es, r->rank, j, k);
         it[k] = (struct batch_item){.in = in[k],
                                     .out = out[k],
                                     .count = sum_in,
                                     .counts = out_n[k],
                                     .send_counts = in_n[k]};
     }
-    int rc = post(r, b);
+    int rc = rank_post(r, b);
     for (size_t k = 0; k < N_ITEMS; k++) {
         const uint8_t *p = out[k];
         for (uint32_t j = 0; j < r->size && rc == 0; p += out_n[k][j++] * es)
-            if (!holds(p, out_n[k][j] * es, j, r->rank, k))
-                rc = wrong(r, b, "wrong block", j);
+            if (!block_holds(p, out_n[k][j] * es, j, r->rank, k))
+                rc = rank_wrong(r, b, "wrong block", j);
         if (rc == 0 && *p != GUARD)
-            rc = wrong(r, b, "wrote past the end", n);
+            rc = rank_wrong(r, b, "wrote past the end", n);
         p = in[k];
         for (uint32_t j = 0; j < r->size && rc == 0; p += in_n[k][j++] * es)
-            if (!holds(p, in_n[k][j] * es, r->rank, j, k))
-                rc = wrong(r, b, "changed its input", j);
+            if (!block_holds(p, in_n[k][j] * es, r->rank, j, k))
+                rc = rank_wrong(r, b, "changed its input", j);
         free(in[k]);
         free(out[k]);
     }
@@ -517,8 +520,8 @@ static int body_refused(struct rank *r)
  * --------------------------------------------------------------------------------------
  */
 
-static void
-run(int (*body)(struct rank *r), uint32_t n, bool tcp, const char *hosts, bool is_big)
+static void world_expect(
+    int (*body)(struct rank *r), uint32_t n, bool tcp, const char *hosts, bool is_big)
 {
     static const char *const names[] = {"a", "b", "c", "d", "e"};
     struct world w = {.size = n,
@@ -533,33 +536,33 @@ run(int (*body)(struct rank *r), uint32_t n, bool tcp, const char *hosts, bool i
         fail_msg("world of %u, %s", n, hosts ? hosts : tcp ? "TCP" : "one host");
 }
 
-static void everywhere(int (*body)(struct rank *r))
+static void worlds_run(int (*body)(struct rank *r))
 {
     static const char *const mixtures[] = {"abb", "aabb", "abaab"};
     for (uint32_t n = 1; n <= 5; n++)
-        run(body, n, false, NULL, n == 2);
+        world_expect(body, n, false, NULL, n == 2);
     for (uint32_t n = 2; n <= 5; n++)
-        run(body, n, true, NULL, false);
+        world_expect(body, n, true, NULL, false);
     for (size_t i = 0; i < sizeof(mixtures) / sizeof(*mixtures); i++)
-        run(body, (uint32_t)strlen(mixtures[i]), false, mixtures[i], i == 0);
+        world_expect(body, (uint32_t)strlen(mixtures[i]), false, mixtures[i], i == 0);
 }
 
 static void reductions_match_the_oracle(void **state)
 {
     (void)state;
-    everywhere(body_reductions);
+    worlds_run(body_reductions);
 }
 
 static void moves_match_the_oracle(void **state)
 {
     (void)state;
-    everywhere(body_moves);
+    worlds_run(body_moves);
 }
 
 static void operations_leave_nothing_behind(void **state)
 {
     (void)state;
-    everywhere(body_mixed_up);
+    worlds_run(body_mixed_up);
 }
 
 static void what_is_not_supported_is_said(void **state)

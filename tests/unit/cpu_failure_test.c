@@ -68,7 +68,7 @@ static int body_kill_last(struct rank *r)
 
 /* The last rank dies: how long until all others are told. At least a second is tried
  * three times, for others may have the processors. UINT64_MAX: a rank failed. */
-static uint64_t told_within(struct world *w)
+static uint64_t loss_reported_within(struct world *w)
 {
     const uint32_t dead = w->size - 1;
     uint64_t took_ns = UINT64_MAX;
@@ -96,7 +96,7 @@ static void killed_peer_is_named_within_a_second_shm(void **state)
     (void)state;
     struct world w = {
         .size = 4, .body = body_kill_last, .timeout_s = 60, .other_token = -1};
-    assert_true(told_within(&w) < NS_PER_S);
+    assert_true(loss_reported_within(&w) < NS_PER_S);
     check_survivors(&w, "lost rank 3 (host h): connection closed");
 }
 
@@ -132,7 +132,7 @@ static void killed_peer_is_named_within_a_second_tcp(void **state)
                       .arg = &N_FLOATS_TCP,
                       .timeout_s = 60,
                       .other_token = -1};
-    assert_true(told_within(&w) < NS_PER_S);
+    assert_true(loss_reported_within(&w) < NS_PER_S);
     for (int i = 0; i < 2; i++)
         if (!strstr(w.said[i], "lost rank 2 (host h): "))
             fail_msg("rank %d says: %s", i, w.said[i]);
@@ -148,7 +148,7 @@ static void lost_host_is_named_to_followers(void **state)
                       .arg = &N_FLOATS,
                       .timeout_s = 60,
                       .other_token = -1};
-    assert_true(told_within(&w) < NS_PER_S);
+    assert_true(loss_reported_within(&w) < NS_PER_S);
     for (int i = 0; i < 3; i++)
         assert_non_null(strstr(w.said[i], "lost rank 3 (host b): "));
 }
@@ -168,7 +168,7 @@ static const struct one {
 enum { EACH_N = 1 << 16 }; /* floats of a member */
 
 /* As the control channel does: who is not told by its own neighbours hears of it. */
-static int hear_of_it(void *arg, struct err *err)
+static int receive_loss(void *arg, struct err *err)
 {
     struct rank *r = arg;
     if (atomic_load(&r->m->arrived) > 0)
@@ -210,7 +210,7 @@ static int body_kill_in_each(struct rank *r)
     return rc < 0 ? 0 : SAY(r, "no failure: %s", err.text);
 }
 
-static void death_inside_each_collective_is_told(void **state)
+static void death_inside_each_collective_is_reported(void **state)
 {
     static const char *const shapes[] = {"aaaa", "abcd", "aabb"};
     (void)state;
@@ -218,7 +218,7 @@ static void death_inside_each_collective_is_told(void **state)
         for (size_t shape = 0; shape < 3; shape++) {
             struct world w = {.size = 4,
                               .body = body_kill_in_each,
-                              .interrupted = shape == 0 ? NULL : hear_of_it,
+                              .interrupted = shape == 0 ? NULL : receive_loss,
                               .arg = &each[k],
                               .timeout_s = 60,
                               .other_token = -1};
@@ -228,7 +228,7 @@ static void death_inside_each_collective_is_told(void **state)
                 host[i][0] = shapes[shape][i], host[i][1] = '\0';
                 w.host_id[i] = host[i];
             }
-            if (told_within(&w) >= NS_PER_S)
+            if (loss_reported_within(&w) >= NS_PER_S)
                 fail_msg("%s over %s", collective_name(each[k].coll), shapes[shape]);
             for (int i = 0; i < 3; i++) {
                 if (strstr(w.said[i], "lost rank 3") == NULL)
@@ -244,7 +244,7 @@ static void death_inside_each_collective_is_told(void **state)
 /* --- memory runs out inside each collective, at each allocation of a leader in turn
  * ---------------------------------------------------------- */
 
-static int hear_of_flag(void *arg, struct err *err)
+static int receive_flag(void *arg, struct err *err)
 {
     struct rank *r = arg;
     if (atomic_load(&r->m->flag) > 0)
@@ -306,7 +306,7 @@ static void memory_running_out_inside_each_collective(void **state)
             struct world w = {.size = 4,
                               .host_id = {"a", "a", "b", "b"},
                               .body = body_torture,
-                              .interrupted = hear_of_flag,
+                              .interrupted = receive_flag,
                               .arg = &t,
                               .timeout_s = 20,
                               .other_token = -1};
@@ -547,7 +547,7 @@ int main(void)
         cmocka_unit_test(killed_peer_is_named_within_a_second_shm),
         cmocka_unit_test(killed_peer_is_named_within_a_second_tcp),
         cmocka_unit_test(lost_host_is_named_to_followers),
-        cmocka_unit_test(death_inside_each_collective_is_told),
+        cmocka_unit_test(death_inside_each_collective_is_reported),
         cmocka_unit_test(memory_running_out_inside_each_collective),
         cmocka_unit_test(silent_peer_ends_the_wait),
         cmocka_unit_test(peer_that_leaves_is_named),

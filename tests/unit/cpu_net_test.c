@@ -53,7 +53,7 @@ static int go_on(void *arg, uint32_t rank, struct err *err)
     return 0;
 }
 
-static void *member(void *arg)
+static void *member_run(void *arg)
 {
     struct seat *s = arg;
     struct mesh *m = s->m;
@@ -113,7 +113,7 @@ static void mesh_run(struct mesh *m)
     }
     for (uint32_t i = 0; i < m->n; i++) {
         s[i] = (struct seat){m, i};
-        assert_int_equal(pthread_create(&t[i], NULL, member, &s[i]), 0);
+        assert_int_equal(pthread_create(&t[i], NULL, member_run, &s[i]), 0);
     }
     for (uint32_t i = 0; i < m->n; i++)
         pthread_join(t[i], NULL);
@@ -125,7 +125,7 @@ static void mesh_run(struct mesh *m)
 
 #define FAIL(...) (snprintf(said, SAID_BYTES, __VA_ARGS__), 1)
 
-static uint64_t mix(uint64_t x)
+static uint64_t word_mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
@@ -137,9 +137,9 @@ static uint64_t mix(uint64_t x)
 
 /* Member's value of element i: magnitudes so different that the order of a sum shows.
  */
-static float value(uint32_t member, uint64_t i)
+static float element_value(uint32_t member, uint64_t i)
 {
-    uint64_t h = mix(i * 16 + member + 1);
+    uint64_t h = word_mix(i * 16 + member + 1);
     float x = (float)(h >> 40) * 0x1p-24f + 0.5f;
     uint32_t e = (uint32_t)(h & 15) + 120;
     uint32_t bits = e << 23;
@@ -148,7 +148,7 @@ static float value(uint32_t member, uint64_t i)
     return (h & 16 ? -x : x) * scale;
 }
 
-static void put(enum dtype t, void *p, uint64_t i, float x)
+static void element_put(enum dtype t, void *p, uint64_t i, float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof(bits));
@@ -169,7 +169,7 @@ static void want_of(enum dtype t, uint32_t n, uint64_t i, double pre, void *ret)
     double d = 0;
     int64_t k = 0;
     for (uint32_t j = 0; j < n; j++) {
-        float x = value(j, i);
+        float x = element_value(j, i);
         uint32_t bits;
         memcpy(&bits, &x, sizeof(bits));
         if (t == DT_BF16) { /* prescale here is a power of two: exact */
@@ -209,12 +209,12 @@ struct trial {
     uint32_t root;
 };
 
-static int compare(const struct trial *x,
-                   const struct net *net,
-                   const uint8_t *out,
-                   uint64_t first,
-                   uint64_t n,
-                   char *said)
+static int trial_compare(const struct trial *x,
+                         const struct net *net,
+                         const uint8_t *out,
+                         uint64_t first,
+                         uint64_t n,
+                         char *said)
 {
     size_t es = dtype_size(x->t);
     uint8_t want[8];
@@ -247,7 +247,7 @@ static int reduce_once(struct net *net,
         out[k] = !has_out ? NULL : x->in_place ? in[k] : malloc(l->count[k] * es + 1);
         p[k] = (struct piece){in[k], out[k], l->count[k] * es};
         for (uint64_t i = 0; i < l->count[k]; i++)
-            put(x->t, in[k], i, value(net->me, at++));
+            element_put(x->t, in[k], i, element_value(net->me, at++));
         if (has_out)
             out[k][l->count[k] * es] = 0x5a;
     }
@@ -259,12 +259,12 @@ static int reduce_once(struct net *net,
     at = base;
     for (size_t k = 0; k < l->n; at += l->count[k++]) {
         if (rc == 0 && has_out)
-            rc = compare(x, net, out[k], at, l->count[k], said);
+            rc = trial_compare(x, net, out[k], at, l->count[k], said);
         if (rc == 0 && has_out && out[k][l->count[k] * es] != 0x5a)
             rc = FAIL("written past the end");
         for (uint64_t i = 0; rc == 0 && out[k] != in[k] && i < l->count[k]; i++) {
             uint8_t was[8];
-            put(x->t, was, 0, value(net->me, at + i));
+            element_put(x->t, was, 0, element_value(net->me, at + i));
             if (memcmp(in[k] + i * es, was, es) != 0)
                 rc = FAIL("the input has changed");
         }
@@ -289,7 +289,7 @@ static int scatter_once(
         total += n * j;
     uint8_t *in = malloc(total * es + 1), *out = malloc(n * net->n * es + 1);
     for (uint64_t i = 0; i < total; i++)
-        put(x->t, in, i, value(net->me, base + i));
+        element_put(x->t, in, i, element_value(net->me, base + i));
     for (uint32_t j = 0; j < net->n; j++) { /* member j gets n * j elements */
         uint64_t off = n * (j * (j - 1ull) / 2);
         p[j] = (struct piece){in + off * es, NULL, n * j * es};
@@ -303,7 +303,7 @@ static int scatter_once(
     if (rc < 0)
         rc = FAIL("%s", err.text);
     else
-        rc = compare(x, net, p[net->me].out, base + mine, n * net->me, said);
+        rc = trial_compare(x, net, p[net->me].out, base + mine, n * net->me, said);
     free(in);
     free(out);
     return rc;
@@ -425,11 +425,11 @@ static void values_leave_before_the_sum_covers_them(void **state)
 
 static uint8_t byte_of(uint32_t from, uint32_t to, uint64_t i)
 {
-    return (uint8_t)(mix(from * 131 + to * 17 + 3) + i * 7);
+    return (uint8_t)(word_mix(from * 131 + to * 17 + 3) + i * 7);
 }
 
 /* Bytes from member a to member b; some pairs nothing. */
-static uint64_t amount(uint32_t a, uint32_t b, uint64_t n)
+static uint64_t pair_amount(uint32_t a, uint32_t b, uint64_t n)
 {
     return (a + b) % 4 == 3 ? 0 : n * (a + 2) / (b + 1) + a;
 }
@@ -441,7 +441,7 @@ static int alltoall_once(struct net *net, uint64_t n, char *said)
     struct err err = ERR_INIT;
     int rc = 0;
     for (uint32_t j = 0; j < net->n; j++) {
-        uint64_t s = amount(net->me, j, n), r = amount(j, net->me, n);
+        uint64_t s = pair_amount(net->me, j, n), r = pair_amount(j, net->me, n);
         uint8_t *a = malloc(s + 1), *b = malloc(r + 1);
         for (uint64_t i = 0; i < s; i++)
             a[i] = byte_of(net->me, j, i);
@@ -476,12 +476,12 @@ static int gather_once(struct net *net, uint64_t n, uint32_t root, char *said)
     struct vec v[MAX_MEMBERS];
     struct err err = ERR_INIT;
     bool gets = root == net->n || root == net->me;
-    uint64_t own = amount(net->me, 1, n);
+    uint64_t own = pair_amount(net->me, 1, n);
     uint8_t *in = malloc(own + 1);
     for (uint64_t i = 0; i < own; i++)
         in[i] = byte_of(net->me, 0, i);
     for (uint32_t j = 0; j < net->n; j++) {
-        p[j] = (struct piece){.n = amount(j, 1, n)};
+        p[j] = (struct piece){.n = pair_amount(j, 1, n)};
         p[j].out = gets ? malloc(p[j].n + 1) : NULL;
         if (j == net->me)
             p[j].in = in;

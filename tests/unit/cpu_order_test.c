@@ -12,19 +12,20 @@
 
 #include "tests/unit/cpu_world.h"
 
-static int wrong(struct rank *r, const struct batch *b, const char *what, uint64_t n)
+static int
+rank_wrong(struct rank *r, const struct batch *b, const char *what, uint64_t n)
 {
     return SAY(r, "%s n=%llu of %u: %s", collective_name(b->coll),
                (unsigned long long)n, r->size, what);
 }
 
-static int post(struct rank *r, struct batch *b)
+static int rank_post(struct rank *r, struct batch *b)
 {
     struct err err = ERR_INIT;
-    return run_batch(r, b, &err) < 0 ? wrong(r, b, err.text, 0) : 0;
+    return run_batch(r, b, &err) < 0 ? rank_wrong(r, b, err.text, 0) : 0;
 }
 
-static float noise(uint32_t rank, uint64_t i)
+static float rank_noise(uint32_t rank, uint64_t i)
 {
     uint64_t x = (i * 8 + rank + 1) * 0x9e3779b97f4a7c15ull;
     x ^= x >> 29;
@@ -34,13 +35,13 @@ static float noise(uint32_t rank, uint64_t i)
 }
 
 /* Where member j's part begins. */
-static uint64_t cut(uint64_t n, uint32_t size, uint32_t j)
+static uint64_t part_cut(uint64_t n, uint32_t size, uint32_t j)
 {
     return n * j / size;
 }
 
 /* Whatever autotune chooses: the same bits. */
-static int tuned(struct rank *r, struct batch *b, const float *want)
+static int rank_run_tuned(struct rank *r, struct batch *b, const float *want)
 {
     static const struct tuning all[] = {
         {.whole_bytes = 64, .chunk_bytes = 64},
@@ -57,9 +58,9 @@ static int tuned(struct rank *r, struct batch *b, const float *want)
     for (size_t i = 0; i < sizeof(all) / sizeof(*all) && rc == 0; i++) {
         (void)r->b->ops->tune(r->b, &all[i]);
         memset(out, 0, n * 4);
-        rc = post(r, &again);
+        rc = rank_post(r, &again);
         if (rc == 0 && memcmp(out, want, n * 4) != 0)
-            rc = wrong(r, b, "tuned it is another", i);
+            rc = rank_wrong(r, b, "tuned it is another", i);
     }
     free(out);
     return rc;
@@ -77,45 +78,45 @@ static int order_once(struct rank *r, uint64_t n, uint64_t before)
     struct batch b = {.op = OP_SUM, .dtype = DT_F32, .items = it, .n_items = 1};
     bool is_in_order = *(const bool *)r->arg;
     for (uint64_t i = 0; i < n + before; i++)
-        in[i] = noise(r->rank, i < before ? i + 1000000 : i - before);
+        in[i] = rank_noise(r->rank, i < before ? i + 1000000 : i - before);
     b.coll = COLL_ALLREDUCE;
-    int rc = post(r, &b);
+    int rc = rank_post(r, &b);
     for (uint64_t i = 0; i < n && rc == 0 && is_in_order; i++) {
-        float want = noise(0, i);
+        float want = rank_noise(0, i);
         for (uint32_t k = 1; k < r->size; k++)
-            want += noise(k, i);
+            want += rank_noise(k, i);
         if (memcmp(&want, &alone[i], 4) != 0)
-            rc = wrong(r, &b, "not summed in member order", i);
+            rc = rank_wrong(r, &b, "not summed in member order", i);
     }
     if (rc == 0)
-        rc = tuned(r, &b, alone);
+        rc = rank_run_tuned(r, &b, alone);
     it[0] = (struct batch_item){.in = in, .out = out, .count = before};
     it[1] = (struct batch_item){.in = in + before, .out = out + before, .count = n};
     b.n_items = 2;
     if (rc == 0)
-        rc = post(r, &b);
+        rc = rank_post(r, &b);
     if (rc == 0 && memcmp(out + before, alone, n * 4) != 0)
-        rc = wrong(r, &b, "fused it is another", n);
+        rc = rank_wrong(r, &b, "fused it is another", n);
     b.coll = COLL_REDUCE;
     b.root = r->size - 1;
     if (rc == 0)
-        rc = post(r, &b);
+        rc = rank_post(r, &b);
     if (rc == 0 && b.root == r->rank && memcmp(out + before, alone, n * 4) != 0)
-        rc = wrong(r, &b, "reduced it is another", n);
+        rc = rank_wrong(r, &b, "reduced it is another", n);
     b.coll = COLL_REDUCESCATTER;
     for (uint32_t j = 0; j < r->size; j++) {
-        counts[0][j] = cut(before, r->size, j + 1) - cut(before, r->size, j);
-        counts[1][j] = cut(n, r->size, j + 1) - cut(n, r->size, j);
+        counts[0][j] = part_cut(before, r->size, j + 1) - part_cut(before, r->size, j);
+        counts[1][j] = part_cut(n, r->size, j + 1) - part_cut(n, r->size, j);
     }
     it[0].counts = counts[0];
     it[1].counts = counts[1];
     if (rc == 0)
-        rc = post(r, &b);
+        rc = rank_post(r, &b);
     if (rc == 0
-        && memcmp(out + before, alone + cut(n, r->size, r->rank),
+        && memcmp(out + before, alone + part_cut(n, r->size, r->rank),
                   counts[1][r->rank] * 4)
                != 0)
-        rc = wrong(r, &b, "scattered it is another", n);
+        rc = rank_wrong(r, &b, "scattered it is another", n);
     free(in);
     free(alone);
     free(out);
@@ -131,7 +132,7 @@ static int body_order(struct rank *r)
     return rc;
 }
 
-static void run(uint32_t n, bool tcp, const char *hosts, bool is_in_order)
+static void world_expect(uint32_t n, bool tcp, const char *hosts, bool is_in_order)
 {
     static const char *const names[] = {"a", "b", "c"};
     struct world w = {.size = n,
@@ -150,11 +151,11 @@ static void order_of_summation_is_fixed(void **state)
 {
     (void)state;
     for (uint32_t n = 2; n <= 5; n++) {
-        run(n, false, NULL, true);
-        run(n, true, NULL, true); /* one rank a host: in member order, too */
+        world_expect(n, false, NULL, true);
+        world_expect(n, true, NULL, true); /* one rank a host: in member order, too */
     }
-    run(4, false, "aabb", false);
-    run(5, false, "abcab", false);
+    world_expect(4, false, "aabb", false);
+    world_expect(5, false, "abcab", false);
 }
 
 int main(void)

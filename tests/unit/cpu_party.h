@@ -78,12 +78,12 @@ static int party_exchange(void *arg,
     return 0;
 }
 
-static int describe(struct seat *s,
-                    struct backend_env *env,
-                    struct backend **ret,
-                    void **ret_blob,
-                    uint32_t *ret_n,
-                    struct err *err)
+static int seat_describe(struct seat *s,
+                         struct backend_env *env,
+                         struct backend **ret,
+                         void **ret_blob,
+                         uint32_t *ret_n,
+                         struct err *err)
 {
     const char *host = s->p->host[s->me];
     pthread_mutex_lock(&environment); /* a host's name is the process's otherwise */
@@ -94,7 +94,7 @@ static int describe(struct seat *s,
     return rc;
 }
 
-static void *member(void *arg)
+static void *seat_run(void *arg)
 {
     struct seat *s = arg;
     struct party *p = s->p;
@@ -114,7 +114,7 @@ static void *member(void *arg)
     void *blob;
     uint8_t **all;
     uint32_t n, *sizes;
-    int rc = describe(s, &env, &b, &blob, &n, &err);
+    int rc = seat_describe(s, &env, &b, &blob, &n, &err);
     if (rc == 0)
         rc = party_exchange(s, blob, n, &all, &sizes, &err);
     if (rc == 0)
@@ -143,7 +143,7 @@ static inline void party_run(struct party *p)
     p->deadline_ns = clock_now_ns() + PARTY_LIMIT_S * NS_PER_S;
     for (uint32_t i = 0; i < p->size; i++) {
         s[i] = (struct seat){.p = p, .me = i};
-        assert_int_equal(pthread_create(&t[i], NULL, member, &s[i]), 0);
+        assert_int_equal(pthread_create(&t[i], NULL, seat_run, &s[i]), 0);
     }
     for (uint32_t i = 0; i < p->size; i++)
         pthread_join(t[i], NULL);

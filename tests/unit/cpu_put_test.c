@@ -37,7 +37,7 @@ static void copy_is_exact_at_every_alignment_and_size(void **state)
 
 /* n chunks where a byte costs so much; returns how many of the last PUT_PERIOD went
  * past the caches. */
-static int chunks(struct put_choice *c, int n, double plain, double streamed)
+static int choice_measure(struct put_choice *c, int n, double plain, double streamed)
 {
     int n_streamed = 0;
     for (int i = 0; i < n; i++) {
@@ -55,20 +55,21 @@ static void choice_takes_the_cheaper_way_and_keeps_trying(void **state)
 {
     struct put_choice c = {0};
     (void)state;
-    assert_int_equal(chunks(&c, PUT_PERIOD, 3, 1), PUT_PERIOD - 16 + 8);
-    assert_int_equal(chunks(&c, PUT_PERIOD, 3, 1), PUT_PERIOD - 1);
+    assert_int_equal(choice_measure(&c, PUT_PERIOD, 3, 1), PUT_PERIOD - 16 + 8);
+    assert_int_equal(choice_measure(&c, PUT_PERIOD, 3, 1), PUT_PERIOD - 1);
     /* the machine changes */
-    assert_int_equal(chunks(&c, 4 * PUT_PERIOD, 1, 3), 1);
-    assert_int_equal(chunks(&c, 5 * PUT_PERIOD, 3, 1), PUT_PERIOD - 1);
+    assert_int_equal(choice_measure(&c, 4 * PUT_PERIOD, 1, 3), 1);
+    assert_int_equal(choice_measure(&c, 5 * PUT_PERIOD, 3, 1), PUT_PERIOD - 1);
 }
 
 static void choice_survives_one_odd_trial(void **state)
 {
     struct put_choice c = {0};
     (void)state;
-    (void)chunks(&c, 4 * PUT_PERIOD, 3, 1);
-    assert_int_equal(chunks(&c, PUT_PERIOD, 3, 4000), PUT_PERIOD - 1); /* preempted */
-    assert_int_equal(chunks(&c, PUT_PERIOD, 3, 1), PUT_PERIOD - 1);
+    (void)choice_measure(&c, 4 * PUT_PERIOD, 3, 1);
+    assert_int_equal(choice_measure(&c, PUT_PERIOD, 3, 4000),
+                     PUT_PERIOD - 1); /* preempted */
+    assert_int_equal(choice_measure(&c, PUT_PERIOD, 3, 1), PUT_PERIOD - 1);
 }
 
 static void short_chunks_are_never_tried(void **state)

@@ -124,7 +124,7 @@ static bool is_float(enum dtype t)
     return t == DT_F16 || t == DT_BF16 || t == DT_F32 || t == DT_F64;
 }
 
-static double load(enum dtype t, const void *p, size_t i)
+static double element_load(enum dtype t, const void *p, size_t i)
 {
     if (t == DT_F16)
         return f16_value(((const uint16_t *)p)[i]);
@@ -133,7 +133,7 @@ static double load(enum dtype t, const void *p, size_t i)
     return t == DT_F32 ? (double)((const float *)p)[i] : ((const double *)p)[i];
 }
 
-static void store(enum dtype t, void *p, size_t i, double x)
+static void element_store(enum dtype t, void *p, size_t i, double x)
 {
     if (t == DT_F16)
         ((uint16_t *)p)[i] = narrow_reference(x, f16_value, 0x7c00);
@@ -212,7 +212,7 @@ static bool bool_fold(enum reduce_op op, bool a, bool b)
     return op == OP_SUM || op == OP_MAX ? a || b : a && b;
 }
 
-static int64_t saturate(enum dtype t, long double x)
+static int64_t value_saturate(enum dtype t, long double x)
 {
     long double top = t == DT_U8    ? UINT8_MAX
                       : t == DT_U16 ? UINT16_MAX
@@ -226,19 +226,19 @@ static int64_t saturate(enum dtype t, long double x)
 }
 
 /* What element i of the result is, into ref. */
-static void expect(enum reduce_op op,
-                   enum dtype t,
-                   uint8_t *const *src,
-                   size_t n_src,
-                   size_t i,
-                   struct finish f,
-                   uint8_t *ref)
+static void sum_expect(enum reduce_op op,
+                       enum dtype t,
+                       uint8_t *const *src,
+                       size_t n_src,
+                       size_t i,
+                       struct finish f,
+                       uint8_t *ref)
 {
     if (is_float(t)) {
-        double want = load(t, src[0], i);
+        double want = element_load(t, src[0], i);
         for (size_t s = 1; s < n_src; s++)
-            want = float_fold(op, want, load(t, src[s], i));
-        store(t, ref, 0, want * f.factor);
+            want = float_fold(op, want, element_load(t, src[s], i));
+        element_store(t, ref, 0, want * f.factor);
         return;
     }
     int64_t x = load_int(t, src[0], i);
@@ -253,14 +253,14 @@ static void expect(enum reduce_op op,
     else
         x /= (int64_t)f.divisor;
     if (f.factor != 1.0 && t != DT_BOOL) /* the product is a double, as in the kernel */
-        x = saturate(t, (long double)((double)x * f.factor));
+        x = value_saturate(t, (long double)((double)x * f.factor));
     store_int(t, ref, 0, x);
 }
 
 static void check_fold(
     enum reduce_op op, enum dtype t, bool wide, size_t n_src, size_t n, struct finish f)
 {
-    const struct kernel *k = kernel_for(op, t, wide);
+    const struct reduce_kernel *k = kernel_for(op, t, wide);
     size_t es = dtype_size(t);
     uint8_t *src[MAX_SRC], *dst = malloc(n * es + 1), *dst2 = malloc(n * es + 1);
     assert_non_null(k);
@@ -269,7 +269,7 @@ static void check_fold(
         src[s] = malloc(n * es + 1);
         for (size_t i = 0; i < n; i++)
             if (is_float(t))
-                store(t, src[s], i, float_input(s, i));
+                element_store(t, src[s], i, float_input(s, i));
             else
                 store_int(t, src[s], i, int_input(t, s, i));
     }
@@ -277,8 +277,8 @@ static void check_fold(
     k->fold(dst, dst2, (const void *const *)src, n_src, n, &f);
     for (size_t i = 0; i < n; i++) {
         uint8_t ref[8];
-        expect(op, t, src, n_src, i, f, ref);
-        if (is_float(t) ? load(t, dst, i) != load(t, ref, 0)
+        sum_expect(op, t, src, n_src, i, f, ref);
+        if (is_float(t) ? element_load(t, dst, i) != element_load(t, ref, 0)
                         : memcmp(dst + i * es, ref, es) != 0)
             fail_msg("%s %s wide=%d src=%zu n=%zu factor=%g divisor=%d: [%zu] is wrong",
                      reduce_op_name(op), dtype_name(t), wide, n_src, n, f.factor,
@@ -330,18 +330,18 @@ static void not_a_number_survives_min_and_max(void **state)
                     struct finish f = FINISH_NONE;
                     for (size_t s = 0; s < 3; s++)
                         for (size_t i = 0; i < N; i++)
-                            store(t, src[s], i, i % 2 ? (double)s : INFINITY);
+                            element_store(t, src[s], i, i % 2 ? (double)s : INFINITY);
                     for (size_t i = 0; i < N; i++) /* a NaN by its bits */
                         if (t == DT_F16)
                             ((uint16_t *)src[at])[i] = 0x7e01;
                         else if (t == DT_BF16)
                             ((uint16_t *)src[at])[i] = 0xffc1;
                         else
-                            store(t, src[at], i, (double)NAN);
+                            element_store(t, src[at], i, (double)NAN);
                     const void *p[] = {src[0], src[1], src[2]};
                     kernel_for(op, t, wide)->fold(out, NULL, p, 3, N, &f);
                     for (size_t i = 0; i < N; i++)
-                        assert_true(isnan(load(t, out, i)));
+                        assert_true(isnan(element_load(t, out, i)));
                 }
 }
 

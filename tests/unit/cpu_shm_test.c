@@ -40,8 +40,8 @@ static int go_on(void *arg, uint32_t rank, struct err *err)
     return 0;
 }
 
-static int
-check(struct actor *a, const float *x, uint64_t n, float base, const char *what)
+static int actor_check_sum(
+    struct actor *a, const float *x, uint64_t n, float base, const char *what)
 {
     for (uint64_t i = 0; i < n; i++)
         if (x[i] != base + (float)(a->n * (i % 13))) {
@@ -64,9 +64,11 @@ static int one_round(struct actor *a, struct shm *s, uint64_t n, float *x, float
         {(uint8_t *)(x + n / 3), (uint8_t *)(x + n / 3), (n - n / 3) * 4}};
     struct vec v = vec_of(p, 2), parts[MAX_RANKS];
     struct piece q[MAX_RANKS];
-    if (shm_allreduce(s, &v, &r, SHM_ALL, &err) < 0 || check(a, x, n, base, "sum") < 0)
+    if (shm_allreduce(s, &v, &r, SHM_ALL, &err) < 0
+        || actor_check_sum(a, x, n, base, "sum") < 0)
         return -1;
-    if (shm_broadcast(s, &v, a->n - 1, &err) < 0 || check(a, x, n, base, "bcast") < 0)
+    if (shm_broadcast(s, &v, a->n - 1, &err) < 0
+        || actor_check_sum(a, x, n, base, "bcast") < 0)
         return -1;
     for (uint32_t j = 0; j < a->n; j++) {
         q[j] = (struct piece){(uint8_t *)x, (uint8_t *)(all + j * n), n * 4};
@@ -75,12 +77,12 @@ static int one_round(struct actor *a, struct shm *s, uint64_t n, float *x, float
     if (shm_gather(s, parts, SHM_ALL, &err) < 0)
         return -1;
     for (uint32_t j = 0; j < a->n; j++)
-        if (check(a, all + j * n, n, base, "gather") < 0)
+        if (actor_check_sum(a, all + j * n, n, base, "gather") < 0)
             return -1;
     return shm_barrier(s, &err);
 }
 
-static void *act(void *arg)
+static void *actor_run(void *arg)
 {
     static const uint64_t sizes[] = {1, 5, 1000, 8192, 8193, 70000, 600001, 3};
     struct actor *a = arg;
@@ -110,12 +112,12 @@ static void *act(void *arg)
 /* --- reduce, reduce-scatter, gather, alltoall
  * ---------------------------------------------------------- */
 
-static uint16_t value(uint32_t from, uint32_t to, uint64_t i)
+static uint16_t element_value(uint32_t from, uint32_t to, uint64_t i)
 {
     return (uint16_t)(from * 977 + to * 31 + i * 7);
 }
 
-static int bad(struct actor *a, const char *what, uint64_t n, uint64_t i)
+static int actor_fail(struct actor *a, const char *what, uint64_t n, uint64_t i)
 {
     snprintf(a->said, sizeof(a->said), "%s: rank %u of %u, n %llu: [%llu] is wrong",
              what, a->me, a->n, (unsigned long long)n, (unsigned long long)i);
@@ -123,12 +125,12 @@ static int bad(struct actor *a, const char *what, uint64_t n, uint64_t i)
 }
 
 /* Elements of the part of member j: uneven, and every third has none. */
-static uint64_t share(const struct actor *a, uint64_t n, uint32_t j)
+static uint64_t actor_share(const struct actor *a, uint64_t n, uint32_t j)
 {
     return j % 3 == 2 ? 0 : n / a->n + j;
 }
 
-static struct vec one(struct piece *p, const void *in, void *out, uint64_t n)
+static struct vec vec_of_one(struct piece *p, const void *in, void *out, uint64_t n)
 {
     *p = (struct piece){.in = in, .out = out, .n = n * 2};
     return vec_of(p, 1);
@@ -145,39 +147,41 @@ reduce_round(struct actor *a, struct shm *s, uint64_t n, uint16_t *x, uint16_t *
     uint32_t only = (uint32_t)n % a->n;
     uint64_t base = 0, at = 0;
     for (uint32_t j = 0; j < a->n; j++)
-        base += value(j, 0, 0);
+        base += element_value(j, 0, 0);
     for (uint64_t i = 0; i < n; i++)
-        x[i] = value(a->me, 0, i);
-    v[0] = one(p, x, only == a->me ? y : NULL, n);
+        x[i] = element_value(a->me, 0, i);
+    v[0] = vec_of_one(p, x, only == a->me ? y : NULL, n);
     if (shm_allreduce(s, v, &sum, only, &err) < 0)
         return -1;
     for (uint64_t i = 0; i < n && only == a->me; i++)
         if (y[i] != (uint16_t)(base + a->n * i * 7))
-            return bad(a, "reduce", n, i);
+            return actor_fail(a, "reduce", n, i);
     for (int scaled = 0; scaled < 2; scaled++) {
         uint64_t own = 0;
         at = 0;
-        for (uint32_t j = 0; j < a->n; at += share(a, n, j++)) {
-            v[j] = one(&p[j], x + at, j == a->me ? y : NULL, share(a, n, j));
+        for (uint32_t j = 0; j < a->n; at += actor_share(a, n, j++)) {
+            v[j] =
+                vec_of_one(&p[j], x + at, j == a->me ? y : NULL, actor_share(a, n, j));
             own = j == a->me ? at : own;
         }
         for (uint64_t i = 0; i < at; i++)
-            x[i] = (uint16_t)(value(a->me, 0, i) / 2);
+            x[i] = (uint16_t)(element_value(a->me, 0, i) / 2);
         if (shm_reduce_scatter(s, v, scaled ? &twice : &sum, &err) < 0)
             return -1;
-        for (uint64_t i = 0; i < share(a, n, a->me); i++) {
+        for (uint64_t i = 0; i < actor_share(a, n, a->me); i++) {
             uint64_t want = 0;
             for (uint32_t j = 0; j < a->n; j++)
-                want += (uint64_t)(value(j, 0, own + i) / 2) * (scaled ? 2 : 1);
+                want += (uint64_t)(element_value(j, 0, own + i) / 2) * (scaled ? 2 : 1);
             if (y[i] != (uint16_t)want)
-                return bad(a, "reduce-scatter", n, i);
+                return actor_fail(a, "reduce-scatter", n, i);
         }
     }
     return 0;
 }
 
 /* What from sends to; some of it nothing. */
-static uint64_t block(const struct actor *a, uint64_t n, uint32_t from, uint32_t to)
+static uint64_t
+actor_block(const struct actor *a, uint64_t n, uint32_t from, uint32_t to)
 {
     return (from + to) % 3 == 1 ? 0 : n / a->n + from;
 }
@@ -191,35 +195,35 @@ move_round(struct actor *a, struct shm *s, uint64_t n, uint16_t *x, uint16_t *y)
     uint64_t to = 0, from = 0;
     uint32_t only = (uint32_t)n % a->n;
     for (uint32_t j = 0; j < a->n; j++) {
-        uint64_t m = block(a, n, a->me, j), k = block(a, n, j, a->me);
+        uint64_t m = actor_block(a, n, a->me, j), k = actor_block(a, n, j, a->me);
         for (uint64_t i = 0; i < m; i++)
-            x[to + i] = value(a->me, j, i);
-        send[j] = one(&p[j], x + to, NULL, m);
-        recv[j] = one(&q[j], NULL, y + from, k);
+            x[to + i] = element_value(a->me, j, i);
+        send[j] = vec_of_one(&p[j], x + to, NULL, m);
+        recv[j] = vec_of_one(&q[j], NULL, y + from, k);
         to += m;
         from += k;
     }
     if (shm_alltoall(s, send, recv, &err) < 0)
         return -1;
     from = 0;
-    for (uint32_t j = 0; j < a->n; from += block(a, n, j++, a->me))
-        for (uint64_t i = 0; i < block(a, n, j, a->me); i++)
-            if (y[from + i] != value(j, a->me, i))
-                return bad(a, "alltoall", n, from + i);
+    for (uint32_t j = 0; j < a->n; from += actor_block(a, n, j++, a->me))
+        for (uint64_t i = 0; i < actor_block(a, n, j, a->me); i++)
+            if (y[from + i] != element_value(j, a->me, i))
+                return actor_fail(a, "alltoall", n, from + i);
     from = 0;
-    for (uint32_t j = 0; j < a->n; from += block(a, n, j++, 0)) {
-        uint64_t m = block(a, n, j, 0);
+    for (uint32_t j = 0; j < a->n; from += actor_block(a, n, j++, 0)) {
+        uint64_t m = actor_block(a, n, j, 0);
         for (uint64_t i = 0; i < m && j == a->me; i++)
-            x[i] = value(a->me, 0, i);
-        send[j] = one(&p[j], x, only == a->me ? y + from : NULL, m);
+            x[i] = element_value(a->me, 0, i);
+        send[j] = vec_of_one(&p[j], x, only == a->me ? y + from : NULL, m);
     }
     if (shm_gather(s, send, only, &err) < 0)
         return -1;
     from = 0;
-    for (uint32_t j = 0; j < a->n && only == a->me; from += block(a, n, j++, 0))
-        for (uint64_t i = 0; i < block(a, n, j, 0); i++)
-            if (y[from + i] != value(j, 0, i))
-                return bad(a, "gather", n, from + i);
+    for (uint32_t j = 0; j < a->n && only == a->me; from += actor_block(a, n, j++, 0))
+        for (uint64_t i = 0; i < actor_block(a, n, j, 0); i++)
+            if (y[from + i] != element_value(j, 0, i))
+                return actor_fail(a, "gather", n, from + i);
     return 0;
 }
 
@@ -293,7 +297,7 @@ static void run_actors(void *(*act_fn)(void *arg),
 
 static void run_both(uint32_t n, uint32_t start)
 {
-    run_actors(act, n, start, SHM_WORLD_BYTES, 600001);
+    run_actors(actor_run, n, start, SHM_WORLD_BYTES, 600001);
     run_actors(act_moves, n, start, SHM_WORLD_BYTES, 600001);
     run_actors(act_moves, n, start, SHM_SET_BYTES, 70001);
 }
@@ -381,7 +385,7 @@ static int stop_at_once(void *arg, uint32_t rank, struct err *err)
     return err_set(err, -ECANCELED, "stopped waiting for %u", rank);
 }
 
-static void wait_returns_what_check_says(void **state)
+static void wait_returns_error_of_check(void **state)
 {
     (void)state;
     uint32_t small, slot, lines[2] = {0, 1}, ranks[2] = {4, 9};
@@ -447,9 +451,9 @@ static void *sleep_then_answer(void *arg)
     return rc == 0 ? p : NULL;
 }
 
-/* What shm_say() owes is paid when its caller begins to wait, not by the end of the
+/* What shm_store_seq() owes is paid when its caller begins to wait, not by the end of the
  * sleeper's slice. The best of some, for a busy machine. */
-static void who_waits_long_has_woken_sleepers(void **state)
+static void rank_that_waits_long_wakes_sleepers(void **state)
 {
     (void)state;
     uint64_t best = UINT64_MAX;
@@ -465,7 +469,7 @@ static void who_waits_long_has_woken_sleepers(void **state)
                && clock_now_ns() < until) {
         }
         uint64_t said = clock_now_ns();
-        shm_say(&p.s[0], 1);
+        shm_store_seq(&p.s[0], 1);
         int rc = shm_wait(&p.s[0], 1, 1, &err);
         pthread_join(t, &ret);
         assert_int_equal(rc, 0);
@@ -482,7 +486,7 @@ static void operation_does_not_end_before_sleepers_are_woken(void **state)
     struct pair p = {.w = {.n_spins = 0}};
     pair_open(&p);
     atomic_store(&p.s[0].h->lines[0].waiters, 1);
-    shm_say(&p.s[0], 1);
+    shm_store_seq(&p.s[0], 1);
     assert_int_equal(atomic_load(&p.s[0].h->lines[0].bell), 0);
     shm_end(&p.s[0], 1);
     assert_int_equal(atomic_load(&p.s[0].h->lines[0].bell), 1);
@@ -527,7 +531,7 @@ static void ranks_that_share_a_cpu_without_need_part(void **state)
 
 /* A peer that seems to sit on our CPU whatever we do: sleeping has not helped, so we
  * go, and may run where we might before. */
-static void who_cannot_part_by_sleep_leaves_and_keeps_its_mask(void **state)
+static void rank_that_sleep_does_not_move_keeps_its_cpu_mask(void **state)
 {
     (void)state;
     struct pair p = {.w = {.n_spins = 1, .n_cpus = 2}};
@@ -555,8 +559,8 @@ static void who_cannot_part_by_sleep_leaves_and_keeps_its_mask(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_cannot_part_by_sleep_leaves_and_keeps_its_mask),
-        cmocka_unit_test(who_waits_long_has_woken_sleepers),
+        cmocka_unit_test(rank_that_sleep_does_not_move_keeps_its_cpu_mask),
+        cmocka_unit_test(rank_that_waits_long_wakes_sleepers),
         cmocka_unit_test(operation_does_not_end_before_sleepers_are_woken),
         cmocka_unit_test(ranks_that_share_a_cpu_without_need_part),
         cmocka_unit_test(collectives_of_threads),
@@ -565,7 +569,7 @@ int main(void)
         cmocka_unit_test(segment_stays_in_its_bounds),
         cmocka_unit_test(garbled_segment_is_refused),
         cmocka_unit_test(first_report_of_a_loss_stays),
-        cmocka_unit_test(wait_returns_what_check_says),
+        cmocka_unit_test(wait_returns_error_of_check),
     };
     cpu_set_t cpus;
     if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) < 2)

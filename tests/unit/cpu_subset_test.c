@@ -54,12 +54,12 @@ static int agree_on(struct rank *r, struct backend *b, uint64_t want, struct err
 
 /* Allreduce, alltoall and agreement among the set; every result is right for exactly
  * this set. */
-static int use(struct rank *r,
-               struct backend *b,
-               const uint32_t *ranks,
-               uint32_t n,
-               uint32_t me,
-               uint64_t count)
+static int subset_use(struct rank *r,
+                      struct backend *b,
+                      const uint32_t *ranks,
+                      uint32_t n,
+                      uint32_t me,
+                      uint64_t count)
 {
     struct err err = ERR_INIT;
     int64_t *x = malloc((count + 1) * 8), want = 0;
@@ -128,14 +128,14 @@ static int body_sets(struct rank *r)
     for (int round = 0; round < 3; round++)
         for (size_t s = 0; s < N_SETS && rc == 0; s++) {
             if (is_in(sets[s].ranks, sets[s].n, r->rank, &me))
-                rc = use(r, child[s], sets[s].ranks, sets[s].n, me,
-                         round == 1 ? 300001 : 5);
+                rc = subset_use(r, child[s], sets[s].ranks, sets[s].n, me,
+                                round == 1 ? 300001 : 5);
             if (rc == 0 && s % 3 == 0)
-                rc = use(r, r->b, everyone, r->size, r->rank, 100);
+                rc = subset_use(r, r->b, everyone, r->size, r->rank, 100);
         }
     for (size_t s = 0; s < N_SETS; s++)
         backend_cpu.close(child[s]);
-    return rc == 0 ? use(r, r->b, everyone, r->size, r->rank, 70000) : rc;
+    return rc == 0 ? subset_use(r, r->b, everyone, r->size, r->rank, 70000) : rc;
 }
 
 /* Sets {1, 2, 4} of the world, and members 0 and 2 of it, ranks 1 and 4. */
@@ -151,9 +151,9 @@ static int body_set_of_a_set(struct rank *r)
     if (rc < 0)
         return SAY(r, "%s", err.text);
     if (b && is_in(global, 2, r->rank, &me))
-        rc = use(r, b, global, 2, me, 1000);
+        rc = subset_use(r, b, global, 2, me, 1000);
     if (rc == 0 && a && is_in(outer, 3, r->rank, &me))
-        rc = use(r, a, outer, 3, me, 1000);
+        rc = subset_use(r, a, outer, 3, me, 1000);
     backend_cpu.close(b);
     backend_cpu.close(a);
     return rc;
@@ -238,7 +238,8 @@ static int body_come_and_go(struct rank *r)
         struct err err = ERR_INIT;
         if (backend_cpu.subset(r->b, ranks, n, r->env.deadline_ns, &b, &err) < 0)
             return SAY(r, "%s", err.text);
-        if (b && is_in(ranks, n, r->rank, &me) && use(r, b, ranks, n, me, 10) != 0)
+        if (b && is_in(ranks, n, r->rank, &me)
+            && subset_use(r, b, ranks, n, me, 10) != 0)
             return 1;
         backend_cpu.close(b);
         int lowest = dup(0); /* that is free */
@@ -249,7 +250,7 @@ static int body_come_and_go(struct rank *r)
     return 0;
 }
 
-static void run(int (*body)(struct rank *r), bool tcp, const char *hosts)
+static void world_expect(int (*body)(struct rank *r), bool tcp, const char *hosts)
 {
     static const char *const names[] = {"a", "b", "c"};
     struct world w = {
@@ -260,36 +261,36 @@ static void run(int (*body)(struct rank *r), bool tcp, const char *hosts)
         fail_msg("%s", hosts ? hosts : tcp ? "TCP" : "one host");
 }
 
-static void everywhere(int (*body)(struct rank *r))
+static void worlds_run(int (*body)(struct rank *r))
 {
-    run(body, false, NULL);
-    run(body, true, NULL);
-    run(body, false, "aabba");
-    run(body, false, "abcab");
+    world_expect(body, false, NULL);
+    world_expect(body, true, NULL);
+    world_expect(body, false, "aabba");
+    world_expect(body, false, "abcab");
 }
 
 static void sets_overlap_and_are_each_their_own(void **state)
 {
     (void)state;
-    everywhere(body_sets);
+    worlds_run(body_sets);
 }
 
 static void sets_have_sets(void **state)
 {
     (void)state;
-    everywhere(body_set_of_a_set);
+    worlds_run(body_set_of_a_set);
 }
 
 static void two_send_to_each_other(void **state)
 {
     (void)state;
-    everywhere(body_pair);
+    worlds_run(body_pair);
 }
 
 static void sets_leave_nothing_open(void **state)
 {
     (void)state;
-    run(body_come_and_go, false, "aabba");
+    world_expect(body_come_and_go, false, "aabba");
 }
 
 /* --- failures

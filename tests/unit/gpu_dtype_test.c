@@ -281,7 +281,7 @@ static void check_reduction(
     uint64_t in[N_MEMBERS][N_ELEMENTS], wire[N_MEMBERS][N_ELEMENTS], sum[N_ELEMENTS];
     uint64_t scaled[N_MEMBERS][N_ELEMENTS], want[N_ELEMENTS], got[N_ELEMENTS];
     const void *src[N_MEMBERS];
-    const struct kernel *k = kernel_for(op, t, false);
+    const struct reduce_kernel *k = kernel_for(op, t, false);
     const struct finish first = {pre, 1};
     const struct finish last = finish_of(t, op, post, N_MEMBERS);
     struct gpu_reduction r = plan_of(t, op, pre, post);

@@ -251,7 +251,7 @@ static int case_main(void)
     p.deadline_ns = clock_now_ns() + 60 * NS_PER_S;
     for (uint32_t i = 0; i < p.size; i++) {
         s[i] = (struct seat){.p = &p, .me = i};
-        if (pthread_create(&t[i], NULL, member, &s[i]) != 0)
+        if (pthread_create(&t[i], NULL, seat_run, &s[i]) != 0)
             return 1;
     }
     for (uint32_t i = 0; i < p.size; i++)

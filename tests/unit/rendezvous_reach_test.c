@@ -24,7 +24,8 @@ struct spot {
     struct auth_id id;
 };
 
-static struct spot up(const char *addr, uint16_t port, const struct token *token)
+static struct spot
+spot_start(const char *addr, uint16_t port, const struct token *token)
 {
     struct spot p = {.id = {token, "job", 0}};
     struct err err = ERR_INIT;
@@ -43,7 +44,7 @@ struct result {
 };
 
 static struct result
-reach(const struct spot *p, const char *hosts, uint32_t rank, uint32_t ms)
+spot_reach(const struct spot *p, const char *hosts, uint32_t rank, uint32_t ms)
 {
     struct result r = {.err = ERR_INIT};
     struct rdv_client *c = NULL;
@@ -61,8 +62,9 @@ reach(const struct spot *p, const char *hosts, uint32_t rank, uint32_t ms)
 
 static void an_address_where_nobody_listens_is_skipped(void **state)
 {
-    struct spot p = up("127.0.0.3", 0, &ours);
-    struct result r = reach(&p, "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4", 0, 10000);
+    struct spot p = spot_start("127.0.0.3", 0, &ours);
+    struct result r =
+        spot_reach(&p, "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4", 0, 10000);
 
     (void)state;
     assert_int_equal(r.rc, 0);
@@ -72,9 +74,9 @@ static void an_address_where_nobody_listens_is_skipped(void **state)
 
 static void somebody_elses_server_is_not_taken(void **state)
 {
-    struct spot right = up("127.0.0.3", 0, &ours);
-    struct spot wrong = up("127.0.0.2", right.port, &others);
-    struct result r = reach(&right, "127.0.0.2,127.0.0.3", 0, 10000);
+    struct spot right = spot_start("127.0.0.3", 0, &ours);
+    struct spot wrong = spot_start("127.0.0.2", right.port, &others);
+    struct result r = spot_reach(&right, "127.0.0.2,127.0.0.3", 0, 10000);
 
     (void)state;
     assert_int_equal(r.rc, 0);
@@ -86,13 +88,13 @@ static void somebody_elses_server_is_not_taken(void **state)
 
 static void a_silent_address_costs_half_a_second(void **state)
 {
-    struct spot p = up("127.0.0.3", 0, &ours);
+    struct spot p = spot_start("127.0.0.3", 0, &ours);
     CLEANUP(fd_close) int fd = -1;
     uint16_t port;
 
     (void)state;
     assert_int_equal(tcp_listen("127.0.0.2", p.port, &fd, &port, NULL), 0);
-    struct result r = reach(&p, "127.0.0.2,127.0.0.3", 0, 20000);
+    struct result r = spot_reach(&p, "127.0.0.2,127.0.0.3", 0, 20000);
     assert_int_equal(r.rc, 0);
     assert_in_range(r.took_ms, 400, 10000);
     rdv_server_stop(p.server);
@@ -100,8 +102,8 @@ static void a_silent_address_costs_half_a_second(void **state)
 
 static void the_right_servers_refusal_is_the_last_word(void **state)
 {
-    struct spot p = up("127.0.0.3", 0, &ours);
-    struct result r = reach(&p, "127.0.0.2,127.0.0.3", 7, 20000);
+    struct spot p = spot_start("127.0.0.3", 0, &ours);
+    struct result r = spot_reach(&p, "127.0.0.2,127.0.0.3", 7, 20000);
 
     (void)state;
     assert_int_equal(r.rc, -EINVAL);
@@ -112,8 +114,8 @@ static void the_right_servers_refusal_is_the_last_word(void **state)
 
 static void nobody_anywhere_names_all_addresses(void **state)
 {
-    struct spot p = up("127.0.0.3", 0, &ours);
-    struct result r = reach(&p, "127.0.0.1,127.0.0.2", 0, 400);
+    struct spot p = spot_start("127.0.0.3", 0, &ours);
+    struct result r = spot_reach(&p, "127.0.0.1,127.0.0.2", 0, 400);
 
     (void)state;
     assert_int_equal(r.rc, -ETIMEDOUT);
@@ -127,14 +129,14 @@ static void nobody_anywhere_names_all_addresses(void **state)
 
 static void a_server_that_comes_late_is_waited_for(void **state)
 {
-    struct spot p = up("127.0.0.3", 0, &ours);
+    struct spot p = spot_start("127.0.0.3", 0, &ours);
 
     (void)state;
     rdv_server_stop(p.server); /* its port is free now, and known */
-    struct result early = reach(&p, "127.0.0.2,127.0.0.3", 0, 200);
+    struct result early = spot_reach(&p, "127.0.0.2,127.0.0.3", 0, 200);
     assert_int_equal(early.rc, -ETIMEDOUT);
-    p = up("127.0.0.3", p.port, &ours);
-    assert_int_equal(reach(&p, "127.0.0.2,127.0.0.3", 0, 10000).rc, 0);
+    p = spot_start("127.0.0.3", p.port, &ours);
+    assert_int_equal(spot_reach(&p, "127.0.0.2,127.0.0.3", 0, 10000).rc, 0);
     rdv_server_stop(p.server);
 }
 

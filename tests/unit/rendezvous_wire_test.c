@@ -34,7 +34,7 @@ struct handshake {
     struct err server, client;
 };
 
-static struct handshake shake(const struct auth_id *c, const struct auth_id *s)
+static struct handshake handshake_run(const struct auth_id *c, const struct auth_id *s)
 {
     static const uint8_t nonce_c[AUTH_NONCE_BYTES] = {1},
                          nonce_s[AUTH_NONCE_BYTES] = {2};
@@ -52,7 +52,7 @@ static struct handshake shake(const struct auth_id *c, const struct auth_id *s)
 static void both_prove_themselves(void **state)
 {
     const struct auth_id id = {&token_a, "j", 7};
-    struct handshake h = shake(&id, &id);
+    struct handshake h = handshake_run(&id, &id);
     struct auth_session c, s;
 
     (void)state;
@@ -79,7 +79,7 @@ static void each_difference_is_named_by_both(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
-        struct handshake h = shake(&t[i].other, &mine);
+        struct handshake h = handshake_run(&t[i].other, &mine);
 
         assert_int_equal(h.rc_proof, t[i].rc);
         assert_non_null(strstr(h.client.text, t[i].says));
@@ -93,7 +93,7 @@ static void each_difference_is_named_by_both(void **state)
 static void every_changed_bit_is_noticed(void **state)
 {
     const struct auth_id id = {&token_a, "j", 7};
-    const struct handshake good = shake(&id, &id);
+    const struct handshake good = handshake_run(&id, &id);
 
     (void)state;
     for (size_t i = 0; i < AUTH_HELLO_BYTES + AUTH_REPLY_BYTES + AUTH_PROOF_BYTES;
@@ -157,7 +157,7 @@ struct side {
     struct auth_session session;
 };
 
-static void *serve(void *arg)
+static void *server_run(void *arg)
 {
     struct side *s = arg;
 
@@ -180,7 +180,7 @@ static void over_a_socket(const struct auth_id *client,
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
     s.fd = fd[1];
-    assert_int_equal(pthread_create(&t, NULL, serve, &s), 0);
+    assert_int_equal(pthread_create(&t, NULL, server_run, &s), 0);
     assert_int_equal(auth_client(fd[0], client, ROLE_CONTROL, ROLE_COORDINATOR,
                                  in_ms(10000), &session, &err),
                      want_client);
@@ -271,7 +271,7 @@ static void a_frame_counts_once_and_in_its_direction(void **state)
 
     (void)state;
     rdv_header(RDV_PUT, 3, h);
-    sha256("abc", 3, digest);
+    sha256_digest("abc", 3, digest);
     rdv_mac_send(&a, h, digest, mac);
     struct auth_session altered = b;
     assert_int_equal(rdv_mac_check(&altered, h, "abd", 3, mac, NULL), -EPROTO);
@@ -385,7 +385,7 @@ static void raw_send(struct raw *r, enum rdv_type type, const void *p, uint32_t 
 
     assert_true(n <= 64);
     rdv_header(type, n, frame);
-    sha256(p, n, digest);
+    sha256_digest(p, n, digest);
     memcpy(frame + RDV_HEADER_BYTES, p, n);
     rdv_mac_send(&r->session, frame, digest, frame + RDV_HEADER_BYTES + n);
     assert_int_equal(

@@ -22,7 +22,7 @@ struct task_env {
     struct var v[16];
 };
 
-static const char *get(void *arg, const char *name)
+static const char *env_get(void *arg, const char *name)
 {
     const struct task_env *e = arg;
     for (size_t i = 0; i < ARRAY_LEN(e->v) && e->v[i].name; i++)
@@ -31,12 +31,12 @@ static const char *get(void *arg, const char *name)
     return NULL;
 }
 
-static struct task_env task(const char *nodes,
-                            const char *counts,
-                            const char *size,
-                            const char *rank,
-                            const char *node,
-                            const char *local)
+static struct task_env task_layout(const char *nodes,
+                                   const char *counts,
+                                   const char *size,
+                                   const char *rank,
+                                   const char *node,
+                                   const char *local)
 {
     struct task_env e = {{
         {"SLURM_STEP_NODELIST", nodes},
@@ -89,11 +89,11 @@ static void places_of_all_layouts(void **state)
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct task_env e = task(rows[i].nodes, rows[i].counts, rows[i].size,
-                                 rows[i].rank, rows[i].node, rows[i].local);
+        struct task_env e = task_layout(rows[i].nodes, rows[i].counts, rows[i].size,
+                                        rows[i].rank, rows[i].node, rows[i].local);
         struct contract c;
         struct err err = ERR_INIT;
-        assert_int_equal(layout_contract(get, &e, &paths, &c, &err), 0);
+        assert_int_equal(layout_contract(env_get, &e, &paths, &c, &err), 0);
         assert_memory_equal(&c.place, &rows[i].want, sizeof(c.place));
         assert_string_equal(c.hostname, rows[i].host);
         assert_string_equal(c.rdv_host, "10.0.0.9");
@@ -105,7 +105,7 @@ static void places_of_all_layouts(void **state)
     }
 }
 
-static const char *rendered(const struct env_pair *v, size_t n, const char *name)
+static const char *env_rendered(const struct env_pair *v, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++)
         if (strcmp(v[i].name, name) == 0)
@@ -120,21 +120,21 @@ static struct {
 static const char *get_rendered(void *arg, const char *name)
 {
     (void)arg;
-    return rendered(world.v, world.n, name);
+    return env_rendered(world.v, world.n, name);
 }
 
 static void what_a_task_gets_is_what_hvd_init_reads(void **state)
 {
-    struct task_env e = task("node[1-2]", "5,1", "6", "5", "1", "0");
+    struct task_env e = task_layout("node[1-2]", "5,1", "6", "5", "1", "0");
     struct env_pair env[CONTRACT_MAX_ENV];
     struct contract c, back;
     struct err err = ERR_INIT;
     size_t n;
     (void)state;
-    assert_int_equal(layout_contract(get, &e, &paths, &c, &err), 0);
+    assert_int_equal(layout_contract(env_get, &e, &paths, &c, &err), 0);
     assert_int_equal(contract_render(&c, env, &n, &err), 0);
-    assert_string_equal(rendered(env, n, "HOROVOD_RANK"), "5");
-    assert_string_equal(rendered(env, n, "HOROVOD_CROSS_SIZE"), "2");
+    assert_string_equal(env_rendered(env, n, "HOROVOD_RANK"), "5");
+    assert_string_equal(env_rendered(env, n, "HOROVOD_CROSS_SIZE"), "2");
     world.v = env;
     world.n = n;
     assert_int_equal(contract_parse(get_rendered, NULL, &back, &err), 0);
@@ -149,15 +149,15 @@ static void what_a_task_gets_is_what_hvd_init_reads(void **state)
 
 static void master_is_the_node_of_rank_0(void **state)
 {
-    struct task_env e = task("node[1-2]", "1,2", "3", "2", "1", "1");
+    struct task_env e = task_layout("node[1-2]", "1,2", "3", "2", "1", "1");
     struct contract c;
     struct err err = ERR_INIT;
     (void)state;
-    assert_int_equal(layout_contract(get, &e, &paths, &c, &err), 0);
+    assert_int_equal(layout_contract(env_get, &e, &paths, &c, &err), 0);
     assert_string_equal(c.master_addr, "node1");
     e.v[9] = (struct var){"SLURM_DISTRIBUTION", "arbitrary"};
     e.v[10] = (struct var){"SLURM_HVD_FIRST_HOST", "node2"};
-    assert_int_equal(layout_contract(get, &e, &paths, &c, &err), 0);
+    assert_int_equal(layout_contract(env_get, &e, &paths, &c, &err), 0);
     assert_string_equal(c.master_addr, "node2");
     assert_int_equal(c.master_port, 20007);
 }
@@ -184,13 +184,13 @@ static void contradictions_show_both_values(void **state)
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct task_env e = task("node[1-2]", "2(x2)", "4", "3", "1", "1");
+        struct task_env e = task_layout("node[1-2]", "2(x2)", "4", "3", "1", "1");
         struct contract c;
         struct err err = ERR_INIT;
         for (size_t k = 0; e.v[k].name; k++)
             if (strcmp(e.v[k].name, rows[i].change.name) == 0)
                 e.v[k].value = rows[i].change.value;
-        assert_true(layout_contract(get, &e, &paths, &c, &err) < 0);
+        assert_true(layout_contract(env_get, &e, &paths, &c, &err) < 0);
         assert_non_null(strstr(err.text, rows[i].in_text));
         assert_non_null(strstr(err.text, rows[i].also));
     }
@@ -198,29 +198,29 @@ static void contradictions_show_both_values(void **state)
 
 static void hostfile_has_all_nodes_in_order(void **state)
 {
-    struct task_env e = task("gpu[01-02],login", "2(x2),1", "5", "0", "0", "0");
+    struct task_env e = task_layout("gpu[01-02],login", "2(x2),1", "5", "0", "0", "0");
     struct err err = ERR_INIT;
     struct strbuf b;
     (void)state;
     strbuf_init(&b, 1000);
-    assert_int_equal(layout_hostfile(get, &e, &b, &err), 0);
+    assert_int_equal(layout_hostfile(env_get, &e, &b, &err), 0);
     assert_string_equal(strbuf_str(&b),
                         "gpu01 slots=2\ngpu02 slots=2\nlogin slots=1\n");
     strbuf_release(&b);
     strbuf_init(&b, 10);
-    assert_true(layout_hostfile(get, &e, &b, &err) < 0);
+    assert_true(layout_hostfile(env_get, &e, &b, &err) < 0);
     strbuf_release(&b);
 }
 
 static void survives_every_failed_allocation(void **state)
 {
-    struct task_env e = task("node[1-2]", "2(x2)", "4", "3", "1", "1");
+    struct task_env e = task_layout("node[1-2]", "2(x2)", "4", "3", "1", "1");
     (void)state;
     for (long n = 0;; n++) {
         struct contract c;
         struct err err = ERR_INIT;
         mem_fail_after(n);
-        int rc = layout_contract(get, &e, &paths, &c, &err);
+        int rc = layout_contract(env_get, &e, &paths, &c, &err);
         bool fired = mem_fail_fired();
         mem_fail_after(-1);
         if (!fired) {

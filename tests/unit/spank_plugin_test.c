@@ -46,7 +46,7 @@ static int drop_run_dir(void **state)
         run_dir); /* fails, and so does the group, when a step left something */
 }
 
-static int init(int context)
+static int plugin_init(int context)
 {
     fake_reset(context);
     fake.job_id = 42;
@@ -64,7 +64,7 @@ static void start_srun(const char *arg, struct ticket *ret)
     (void)setenv("SLURM_STEP_ID", "0", 1);
     (void)unsetenv("SLURM_HET_SIZE");
     (void)unsetenv("SLURM_NTASKS");
-    assert_int_equal(init(S_CTX_LOCAL), 0);
+    assert_int_equal(plugin_init(S_CTX_LOCAL), 0);
     assert_int_equal(fake_option(arg, 0), 0);
     assert_int_equal(slurm_spank_init_post_opt(&fake, 1, args), 0);
     const char *cred = getenv(TICKET_ENV);
@@ -74,7 +74,8 @@ static void start_srun(const char *arg, struct ticket *ret)
 }
 
 /* A member of the world meets srun's server within so many milliseconds. */
-static int join(const struct ticket *t, uint32_t size, uint32_t ms, struct err *err)
+static int
+world_join(const struct ticket *t, uint32_t size, uint32_t ms, struct err *err)
 {
     struct auth_id id = {.token = &t->token, .job_id = "slurm.42.0", .generation = 0};
     struct rdv_client *c = NULL;
@@ -93,12 +94,12 @@ static void srun_serves_a_rendezvous_under_the_tickets_token(void **state)
     assert_int_equal(slurm_spank_local_user_init(&fake, 1, args), 0);
     assert_int_equal(slurm_spank_local_user_init(&fake, 1, args),
                      0); /* once a component */
-    assert_int_equal(join(&t, 2, 20000, &err), 0);
+    assert_int_equal(world_join(&t, 2, 20000, &err), 0);
     t.token.key[0] ^= 1;
-    assert_int_equal(join(&t, 2, 20000, &err), -EACCES);
+    assert_int_equal(world_join(&t, 2, 20000, &err), -EACCES);
     t.token.key[0] ^= 1;
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
-    assert_true(join(&t, 2, 500, &err) < 0);
+    assert_true(world_join(&t, 2, 500, &err) < 0);
     assert_int_equal(fake_message_count(), 0);
 }
 
@@ -111,8 +112,8 @@ static void size_of_a_heterogeneous_step_is_that_of_all_components(void **state)
     (void)setenv("SLURM_HET_SIZE", "2", 1);
     (void)setenv("SLURM_NTASKS", "5", 1);
     assert_int_equal(slurm_spank_local_user_init(&fake, 1, args), 0);
-    assert_int_equal(join(&t, 5, 20000, &err), 0);
-    assert_true(join(&t, 2, 500, &err) < 0);
+    assert_int_equal(world_join(&t, 5, 20000, &err), 0);
+    assert_true(world_join(&t, 2, 500, &err) < 0);
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
     (void)unsetenv("SLURM_HET_SIZE");
 }
@@ -134,7 +135,7 @@ static void srun_keeps_to_srun_port_range(void **state)
     start_srun(NULL, &t); /* a free port, found by asking */
     range[0] = range[1] = t.port;
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
-    assert_int_equal(init(S_CTX_LOCAL), 0);
+    assert_int_equal(plugin_init(S_CTX_LOCAL), 0);
     slurm_conf.srun_port_range = range;
     assert_int_equal(fake_option(NULL, 0), 0);
     assert_int_equal(slurm_spank_init_post_opt(&fake, 1, args), 0);
@@ -146,7 +147,7 @@ static void srun_keeps_to_srun_port_range(void **state)
     struct err err = ERR_INIT;
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
     assert_int_equal(tcp_listen("::", range[0], &fd, &port, &err), 0);
-    assert_int_equal(init(S_CTX_LOCAL), 0);
+    assert_int_equal(plugin_init(S_CTX_LOCAL), 0);
     slurm_conf.srun_port_range = range;
     assert_int_equal(fake_option(NULL, 0), 0);
     assert_int_equal(slurm_spank_init_post_opt(&fake, 1, args), -1);
@@ -160,7 +161,7 @@ static void without_the_option_nothing_happens(void **state)
     const int contexts[] = {S_CTX_LOCAL, S_CTX_ALLOCATOR, S_CTX_REMOTE};
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(contexts); i++) {
-        assert_int_equal(init(contexts[i]), 0);
+        assert_int_equal(plugin_init(contexts[i]), 0);
         assert_true(fake_option_is_registered());
         assert_int_equal(slurm_spank_init_post_opt(&fake, 1, args), 0);
         assert_int_equal(slurm_spank_local_user_init(&fake, 1, args), 0);
@@ -177,16 +178,16 @@ static void without_the_option_nothing_happens(void **state)
 static void slurmd_and_prolog_get_no_option(void **state)
 {
     (void)state;
-    assert_int_equal(init(S_CTX_SLURMD), 0);
+    assert_int_equal(plugin_init(S_CTX_SLURMD), 0);
     assert_false(fake_option_is_registered());
-    assert_int_equal(init(S_CTX_JOB_SCRIPT), 0);
+    assert_int_equal(plugin_init(S_CTX_JOB_SCRIPT), 0);
     assert_false(fake_option_is_registered());
 }
 
 static void a_bad_option_is_told_at_once(void **state)
 {
     (void)state;
-    assert_int_equal(init(S_CTX_ALLOCATOR), 0);
+    assert_int_equal(plugin_init(S_CTX_ALLOCATOR), 0);
     assert_int_equal(fake_option("nope", 0), -1);
     assert_non_null(strstr(fake_messages(), "hvd: --hvd: \"nope\" is not a key"));
 }
@@ -210,7 +211,7 @@ static void a_mistake_in_plugstack_conf_waits_for_the_option(void **state)
 
 static void start_node(const char *cred)
 {
-    assert_int_equal(init(S_CTX_REMOTE), 0);
+    assert_int_equal(plugin_init(S_CTX_REMOTE), 0);
     fake.node_id = 1;
     fake_env("SLURM_STEP_NODELIST", "node[1-2]");
     fake_env("SLURM_STEP_TASKS_PER_NODE", "1(x2)");
@@ -302,7 +303,7 @@ static void batch_extern_and_interactive_steps_are_left_alone(void **state)
                               SLURM_INTERACTIVE_STEP};
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
-        assert_int_equal(init(S_CTX_REMOTE), 0);
+        assert_int_equal(plugin_init(S_CTX_REMOTE), 0);
         fake.step_id = steps[i];
         assert_int_equal(fake_option("(null)", 1), 0);
         assert_int_equal(slurm_spank_init_post_opt(&fake, 1, args), 0);

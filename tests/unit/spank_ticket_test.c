@@ -13,7 +13,7 @@
 #include "runtime/base/mem.h"
 #include "spank_plugin/ticket.h"
 
-static struct ticket sample(uint16_t port)
+static struct ticket ticket_sample(uint16_t port)
 {
     struct ticket t = {.port = port};
     for (size_t i = 0; i < sizeof(t.token.key); i++)
@@ -26,7 +26,7 @@ static void what_is_rendered_is_read_back(void **state)
     const uint16_t ports[] = {1, 40123, 65535};
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(ports); i++) {
-        struct ticket t = sample(ports[i]), back = {0};
+        struct ticket t = ticket_sample(ports[i]), back = {0};
         char text[TICKET_MAX_BYTES];
         struct err err = ERR_INIT;
         ticket_render(&t, text);
@@ -38,7 +38,7 @@ static void what_is_rendered_is_read_back(void **state)
 
 static void every_cut_or_lengthened_ticket_is_refused(void **state)
 {
-    struct ticket t = sample(4711), back;
+    struct ticket t = ticket_sample(4711), back;
     char text[TICKET_MAX_BYTES + 1];
     struct err err = ERR_INIT;
     (void)state;
@@ -64,7 +64,7 @@ static void another_version_is_told_as_such(void **state)
 
 static void damage_never_shows_the_token(void **state)
 {
-    struct ticket t = sample(99), back;
+    struct ticket t = ticket_sample(99), back;
     char text[TICKET_MAX_BYTES];
     struct err err = ERR_INIT;
     (void)state;
@@ -76,7 +76,7 @@ static void damage_never_shows_the_token(void **state)
 
 static void master_port_is_stable_and_in_range(void **state)
 {
-    struct ticket a = sample(1), b = sample(2);
+    struct ticket a = ticket_sample(1), b = ticket_sample(2);
     (void)state;
     assert_int_equal(ticket_master_port(&a), ticket_master_port(&a));
     assert_int_not_equal(ticket_master_port(&a), ticket_master_port(&b));

@@ -30,7 +30,7 @@
 
 #define IDLE UINT32_MAX /* instead of a partner */
 
-struct span { /* of a tensor's elements: what we hold at this level */
+struct adasum_span { /* of a tensor's elements: what we hold at this level */
     uint64_t lo, hi;
 };
 
@@ -38,10 +38,10 @@ struct adasum {
     struct cpu *c;
     const struct batch *b;
     size_t n, elem_bytes;
-    uint8_t **out;     /* [n] where tensors are combined */
-    uint8_t *spare;    /* behind out, where there are no outputs */
-    struct span *held; /* [n] */
-    uint8_t *theirs;   /* [sum of halves] what the partner sent, tensor by tensor */
+    uint8_t **out;            /* [n] where tensors are combined */
+    uint8_t *spare;           /* behind out, where there are no outputs */
+    struct adasum_span *held; /* [n] */
+    uint8_t *theirs; /* [sum of halves] what the partner sent, tensor by tensor */
     struct batch_item *items;        /* [n] of the alltoalls */
     uint64_t *counts;                /* [n][2][size] theirs: to us, from us */
     struct adasum_dots *ours, *dots; /* [n], [size][n] */
@@ -56,19 +56,19 @@ static uint32_t tree_size(uint32_t n)
     return p;
 }
 
-static uint64_t length(struct span s)
+static uint64_t span_length(struct adasum_span s)
 {
     return s.hi - s.lo;
 }
 
 /* The half that we keep, or that the partner does. */
-static struct span half_of(struct span s, bool is_low)
+static struct adasum_span half_of(struct adasum_span s, bool is_low)
 {
-    uint64_t mid = s.lo + length(s) / 2;
-    return is_low ? (struct span){s.lo, mid} : (struct span){mid, s.hi};
+    uint64_t mid = s.lo + span_length(s) / 2;
+    return is_low ? (struct adasum_span){s.lo, mid} : (struct adasum_span){mid, s.hi};
 }
 
-static uint8_t *element(const struct adasum *a, size_t i, uint64_t at)
+static uint8_t *adasum_element_at(const struct adasum *a, size_t i, uint64_t at)
 {
     return a->out[i] ? a->out[i] + at * a->elem_bytes : NULL;
 }
@@ -76,12 +76,12 @@ static uint8_t *element(const struct adasum *a, size_t i, uint64_t at)
 /* Sends the elements of `give` to partner and receives those of `get`, into their place
  * in the tensors or, one tensor after the other, to `to`. Everyone calls it; IDLE ones
  * move nothing. */
-static int swap(struct adasum *a,
-                uint32_t partner,
-                const struct span *give,
-                const struct span *get,
-                uint8_t *to,
-                struct err *err)
+static int adasum_swap_spans(struct adasum *a,
+                             uint32_t partner,
+                             const struct adasum_span *give,
+                             const struct adasum_span *get,
+                             uint8_t *to,
+                             struct err *err)
 {
     size_t size = a->c->env.size;
     struct batch move = {.coll = COLL_ALLTOALL,
@@ -94,12 +94,12 @@ static int swap(struct adasum *a,
         a->items[i] = (struct batch_item){.counts = from, .send_counts = towards};
         if (partner == IDLE)
             continue;
-        from[partner] = length(get[i]);
-        towards[partner] = length(give[i]);
-        a->items[i].in = element(a, i, give[i].lo);
-        a->items[i].out = to != NULL ? to : element(a, i, get[i].lo);
+        from[partner] = span_length(get[i]);
+        towards[partner] = span_length(give[i]);
+        a->items[i].in = adasum_element_at(a, i, give[i].lo);
+        a->items[i].out = to != NULL ? to : adasum_element_at(a, i, get[i].lo);
         if (to)
-            to += length(get[i]) * a->elem_bytes;
+            to += span_length(get[i]) * a->elem_bytes;
     }
     return coll_alltoall(a->c, &move, err);
 }
@@ -120,8 +120,8 @@ static int share_dots(struct adasum *a, struct err *err)
 
 /* Combines what we hold with what came; the pair's dot products are spread over the
  * members first, first + step, ... (n of them). */
-static void
-combine(struct adasum *a, bool is_low, uint32_t first, uint32_t step, uint32_t n)
+static void adasum_combine_span(
+    struct adasum *a, bool is_low, uint32_t first, uint32_t step, uint32_t n)
 {
     const uint8_t *theirs = a->theirs;
     for (size_t i = 0; i < a->n; i++) {
@@ -134,8 +134,8 @@ combine(struct adasum *a, bool is_low, uint32_t first, uint32_t step, uint32_t n
             d.bb += p->bb;
         }
         adasum_weights(&d, &wa, &wb);
-        uint8_t *mine = element(a, i, a->held[i].lo);
-        uint64_t len = length(a->held[i]);
+        uint8_t *mine = adasum_element_at(a, i, a->held[i].lo);
+        uint64_t len = span_length(a->held[i]);
         if (len > 0)
             adasum_combine(a->b->dtype, mine, is_low ? mine : theirs,
                            is_low ? theirs : mine, wa, wb, len);
@@ -144,29 +144,29 @@ combine(struct adasum *a, bool is_low, uint32_t first, uint32_t step, uint32_t n
 }
 
 /* One level: is_low tells whether we hold a, the first of the pair, or b. */
-static int level(struct adasum *a,
-                 uint32_t partner,
-                 bool is_low,
-                 uint32_t first,
-                 uint32_t step,
-                 uint32_t n,
-                 struct err *err)
+static int adasum_run_level(struct adasum *a,
+                            uint32_t partner,
+                            bool is_low,
+                            uint32_t first,
+                            uint32_t step,
+                            uint32_t n,
+                            struct err *err)
 {
-    AUTOFREE struct span *give = mem_calloc(a->n + 1, sizeof(*give));
+    AUTOFREE struct adasum_span *give = mem_calloc(a->n + 1, sizeof(*give));
     if (!give)
         return err_set(err, -ENOMEM, "Adasum: no memory for %zu tensors", a->n);
     for (size_t i = 0; i < a->n && partner != IDLE; i++) {
         give[i] = half_of(a->held[i], !is_low);
         a->held[i] = half_of(a->held[i], is_low);
     }
-    int rc = swap(a, partner, give, a->held, a->theirs, err);
+    int rc = adasum_swap_spans(a, partner, give, a->held, a->theirs, err);
     if (rc < 0)
         return rc;
     const uint8_t *theirs = a->theirs;
     memset(a->ours, 0, a->n * sizeof(*a->ours));
     for (size_t i = 0; i < a->n && partner != IDLE; i++) {
-        const uint8_t *mine = element(a, i, a->held[i].lo);
-        uint64_t len = length(a->held[i]);
+        const uint8_t *mine = adasum_element_at(a, i, a->held[i].lo);
+        uint64_t len = span_length(a->held[i]);
         if (len > 0)
             a->ours[i] = adasum_dots(a->b->dtype, is_low ? mine : theirs,
                                      is_low ? theirs : mine, len);
@@ -174,41 +174,42 @@ static int level(struct adasum *a,
     }
     rc = share_dots(a, err);
     if (rc == 0 && partner != IDLE)
-        combine(a, is_low, first, step, n);
+        adasum_combine_span(a, is_low, first, step, n);
     return rc;
 }
 
 /* Members beyond the tree are combined with those at its beginning and leave it. */
-static int fold(struct adasum *a, uint32_t p, struct err *err)
+static int adasum_fold_extra(struct adasum *a, uint32_t p, struct err *err)
 {
     uint32_t me = a->c->env.rank, size = a->c->env.size;
     bool is_low = me < p;
     uint32_t partner = me >= p ? me - p : me + p < size ? me + p : IDLE;
-    AUTOFREE struct span *other = mem_calloc(a->n + 1, sizeof(*other));
+    AUTOFREE struct adasum_span *other = mem_calloc(a->n + 1, sizeof(*other));
     if (!other)
         return err_set(err, -ENOMEM, "Adasum: no memory for %zu tensors", a->n);
-    int rc = level(a, partner, is_low, is_low ? me : partner, p, 2, err);
+    int rc = adasum_run_level(a, partner, is_low, is_low ? me : partner, p, 2, err);
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < a->n && partner != IDLE; i++) {
-        struct span all = {0, a->b->items[i].count};
+        struct adasum_span all = {0, a->b->items[i].count};
         other[i] = half_of(all, !is_low);
     }
     /* the halves meet again in the tree: who leaves gives, who stays gets */
-    AUTOFREE struct span *none = mem_calloc(a->n + 1, sizeof(*none));
+    AUTOFREE struct adasum_span *none = mem_calloc(a->n + 1, sizeof(*none));
     if (!none)
         return err_set(err, -ENOMEM, "Adasum: no memory for %zu tensors", a->n);
-    rc = swap(a, partner, is_low ? none : a->held, is_low ? other : none, NULL, err);
+    rc = adasum_swap_spans(a, partner, is_low ? none : a->held, is_low ? other : none,
+                           NULL, err);
     for (size_t i = 0; i < a->n; i++)
-        a->held[i] =
-            is_low ? (struct span){0, a->b->items[i].count} : (struct span){0, 0};
+        a->held[i] = is_low ? (struct adasum_span){0, a->b->items[i].count}
+                            : (struct adasum_span){0, 0};
     return rc;
 }
 
 /* What member r holds of a tensor of n elements after the tree's levels. */
-static struct span part_of(uint32_t r, uint32_t p, uint64_t n)
+static struct adasum_span part_of(uint32_t r, uint32_t p, uint64_t n)
 {
-    struct span s = {0, r < p ? n : 0};
+    struct adasum_span s = {0, r < p ? n : 0};
     for (uint32_t d = 1; d < p && r < p; d *= 2)
         s = half_of(s, (r & d) == 0);
     return s;
@@ -222,39 +223,39 @@ static int give_all(struct adasum *a, uint32_t p, struct err *err)
         return rc;
     for (uint32_t r = 0; r < c->env.size; r++)
         for (size_t i = 0; i < a->n; i++) {
-            struct span s = part_of(r, p, a->b->items[i].count);
-            uint8_t *at = element(a, i, s.lo);
-            c->pieces[coll_place(c, r) * a->n + i] =
-                (struct piece){.in = at, .out = at, .n = length(s) * a->elem_bytes};
+            struct adasum_span s = part_of(r, p, a->b->items[i].count);
+            uint8_t *at = adasum_element_at(a, i, s.lo);
+            c->pieces[coll_place(c, r) * a->n + i] = (struct piece){
+                .in = at, .out = at, .n = span_length(s) * a->elem_bytes};
         }
     return coll_allgather_rows(c, a->n, err);
 }
 
-static int run(struct adasum *a, struct err *err)
+static int adasum_run(struct adasum *a, struct err *err)
 {
     uint32_t me = a->c->env.rank, size = a->c->env.size, p = tree_size(size);
     bool is_in = me < p;
-    int rc = p < size ? fold(a, p, err) : 0;
+    int rc = p < size ? adasum_fold_extra(a, p, err) : 0;
     for (uint32_t d = 1; d < p && rc == 0; d *= 2)
-        rc = level(a, is_in ? me ^ d : IDLE, (me & d) == 0, me & ~(2 * d - 1), 1, 2 * d,
-                   err);
+        rc = adasum_run_level(a, is_in ? me ^ d : IDLE, (me & d) == 0,
+                              me & ~(2 * d - 1), 1, 2 * d, err);
     return rc;
 }
 
 /* factor * what we hold, in place. */
-static void scale(const struct adasum *a, double factor)
+static void adasum_scale_result(const struct adasum *a, double factor)
 {
-    const struct kernel *k = kernel_for(OP_SUM, a->b->dtype, a->c->is_wide);
+    const struct reduce_kernel *k = kernel_for(OP_SUM, a->b->dtype, a->c->is_wide);
     struct finish f = {factor, 1};
     for (size_t i = 0; i < a->n && factor != 1.0; i++) {
-        void *p = element(a, i, a->held[i].lo);
+        void *p = adasum_element_at(a, i, a->held[i].lo);
         const void *src = p;
-        if (length(a->held[i]) > 0)
-            k->fold(p, NULL, &src, 1, length(a->held[i]), &f);
+        if (span_length(a->held[i]) > 0)
+            k->fold(p, NULL, &src, 1, span_length(a->held[i]), &f);
     }
 }
 
-static int prepare(struct adasum *a, struct err *err)
+static int adasum_prepare(struct adasum *a, struct err *err)
 {
     size_t size = a->c->env.size;
     uint64_t halves = 0;
@@ -273,7 +274,7 @@ static int prepare(struct adasum *a, struct err *err)
                        a->n, size);
     for (size_t i = 0; i < a->n; i++) {
         const struct batch_item *it = &a->b->items[i];
-        a->held[i] = (struct span){0, it->count};
+        a->held[i] = (struct adasum_span){0, it->count};
         if (a->out[i] != it->in && it->count > 0)
             memcpy(a->out[i], it->in, it->count * a->elem_bytes);
     }
@@ -311,13 +312,13 @@ int coll_adasum(struct cpu *c, const struct batch *b, struct err *err)
     uint32_t p = tree_size(c->env.size);
     int rc = find_outputs(&a, err);
     if (rc == 0)
-        rc = prepare(&a, err);
+        rc = adasum_prepare(&a, err);
     if (rc == 0) {
-        scale(&a, b->prescale);
-        rc = run(&a, err);
+        adasum_scale_result(&a, b->prescale);
+        rc = adasum_run(&a, err);
     }
     if (rc == 0) {
-        scale(&a, b->postscale);
+        adasum_scale_result(&a, b->postscale);
         rc = give_all(&a, p, err);
     }
     mem_free(a.out);

@@ -18,7 +18,7 @@ struct lanes {
 };
 
 /* Widens elements [off, off + n) to double. */
-static void load(enum dtype t, double *d, const void *p, size_t off, size_t n)
+static void doubles_load(enum dtype t, double *d, const void *p, size_t off, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         d[i] = t == DT_F64    ? ((const double *)p)[off + i]
@@ -27,7 +27,7 @@ static void load(enum dtype t, double *d, const void *p, size_t off, size_t n)
                               : (double)f32_of_f16(((const uint16_t *)p)[off + i]);
 }
 
-static void store(enum dtype t, void *p, const double *d, size_t off, size_t n)
+static void doubles_store(enum dtype t, void *p, const double *d, size_t off, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (t == DT_F64)
@@ -73,8 +73,8 @@ struct adasum_dots adasum_dots(enum dtype t, const void *a, const void *b, size_
     double x[BLOCK], y[BLOCK];
     for (size_t off = 0; off < n; off += BLOCK) {
         size_t m = n - off < BLOCK ? n - off : BLOCK;
-        load(t, x, a, off, m);
-        load(t, y, b, off, m);
+        doubles_load(t, x, a, off, m);
+        doubles_load(t, y, b, off, m);
         add_products(&l, x, y, m);
     }
     return (struct adasum_dots){add_up(l.ab), add_up(l.aa), add_up(l.bb)};
@@ -97,10 +97,10 @@ void adasum_combine(enum dtype t,
     double x[BLOCK], y[BLOCK];
     for (size_t off = 0; off < n; off += BLOCK) {
         size_t m = n - off < BLOCK ? n - off : BLOCK;
-        load(t, x, a, off, m);
-        load(t, y, b, off, m);
+        doubles_load(t, x, a, off, m);
+        doubles_load(t, y, b, off, m);
         for (size_t i = 0; i < m; i++)
             x[i] = wa * x[i] + wb * y[i];
-        store(t, dst, x, off, m);
+        doubles_store(t, dst, x, off, m);
     }
 }

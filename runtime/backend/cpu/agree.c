@@ -53,7 +53,7 @@
 enum agree_awaits { AWAITS_NOTHING, AWAITS_NUDGE, AWAITS_HOSTS, AWAITS_RESULT };
 #define AWAITS_MEMBER 16u
 
-static struct cpu *self(struct backend *b)
+static struct cpu *agree_self(struct backend *b)
 {
     return (struct cpu *)b; /* b is the first member */
 }
@@ -98,27 +98,28 @@ void agree_close(struct agree *a)
 
 /* --- bells ------------------------------------------------------------------------ */
 
-static long futex(_Atomic uint32_t *word, int op, uint32_t v, const struct timespec *t)
+static long
+agree_futex(_Atomic uint32_t *word, int op, uint32_t v, const struct timespec *t)
 {
     return syscall(SYS_futex, word, op, v, t, NULL, 0);
 }
 
-static void ring(struct agree_line *l)
+static void line_ring(struct agree_line *l)
 {
     atomic_fetch_add_explicit(&l->bell, 1, memory_order_seq_cst);
-    (void)futex(&l->bell, FUTEX_WAKE, INT32_MAX, NULL); /* cannot fail */
+    (void)agree_futex(&l->bell, FUTEX_WAKE, INT32_MAX, NULL); /* cannot fail */
 }
 
 /* After something was stored that a sleeper may await. */
-static void wake(struct agree_line *l, uint32_t what)
+static void line_wake(struct agree_line *l, uint32_t what)
 {
     if (atomic_load_explicit(&l->awaits, memory_order_seq_cst) == what)
-        ring(l);
+        line_ring(l);
 }
 
 void agree_nudge(struct backend *b)
 {
-    struct agree *a = &self(b)->agree;
+    struct agree *a = &agree_self(b)->agree;
     struct agree_line *l = atomic_load_explicit(&a->ear, memory_order_acquire);
     const uint64_t one = 1;
     atomic_store_explicit(&a->is_nudged, true, memory_order_seq_cst);
@@ -127,7 +128,7 @@ void agree_nudge(struct backend *b)
         if (write(a->event_fd, &one, sizeof(one)) < 0)
             return; /* full, which wakes as well */
     } else if (what != AWAITS_NOTHING) {
-        ring(l);
+        line_ring(l);
     }
 }
 
@@ -139,12 +140,12 @@ static struct agree_line *line_of(const struct cpu *c, uint32_t member)
     return &c->agree.area->lines[c->shm.line_of[member]];
 }
 
-static bool is_there(const struct agree *a, struct agree_slot *turns)
+static bool turn_is_published(const struct agree *a, struct agree_slot *turns)
 {
     return atomic_load_explicit(&turns[a->seq & 1].seq, memory_order_seq_cst) == a->seq;
 }
 
-static void say(struct agree *a, struct agree_slot *turns)
+static void agree_publish_turns(struct agree *a, struct agree_slot *turns)
 {
     struct agree_slot *s = &turns[a->seq & 1];
     s->n = a->n;
@@ -160,12 +161,12 @@ static int out_of_step(
                    seq, n, cpu_global(c, c->env.rank), c->agree.seq, c->agree.n);
 }
 
-static int hear(struct cpu *c,
-                uint32_t rank,
-                uint32_t seq,
-                uint32_t n,
-                const uint64_t *words,
-                struct err *err)
+static int agree_collect_turns(struct cpu *c,
+                               uint32_t rank,
+                               uint32_t seq,
+                               uint32_t n,
+                               const uint64_t *words,
+                               struct err *err)
 {
     struct agree *a = &c->agree;
     if (seq != a->seq || n != a->n)
@@ -183,15 +184,16 @@ static int step_local(struct cpu *c, struct err *err)
         if (a->at == c->local)
             continue;
         struct agree_slot *says = line_of(c, a->at)->says;
-        bool speaks = is_there(a, says);
+        bool speaks = turn_is_published(a, says);
         if (!speaks && !call_is_counted(c, a->at) && !call_count(c, a->at))
             return 0;
         const struct agree_slot *s = &says[a->seq & 1];
         const struct agree_line *l = line_of(c, a->at);
-        int rc =
-            speaks || is_there(a, says)
-                ? hear(c, c->shm.rank_of[a->at], a->seq, s->n, s->words, err)
-                : hear(c, c->shm.rank_of[a->at], a->seq, l->stand_n, l->stand, err);
+        int rc = speaks || turn_is_published(a, says)
+                     ? agree_collect_turns(c, c->shm.rank_of[a->at], a->seq, s->n,
+                                           s->words, err)
+                     : agree_collect_turns(c, c->shm.rank_of[a->at], a->seq, l->stand_n,
+                                           l->stand, err);
         if (rc < 0)
             return rc;
     }
@@ -201,10 +203,10 @@ static int step_local(struct cpu *c, struct err *err)
 static int step_result(struct cpu *c, struct err *err)
 {
     struct agree *a = &c->agree;
-    if (!is_there(a, a->area->result))
+    if (!turn_is_published(a, a->area->result))
         return 0;
     const struct agree_slot *s = &a->area->result[a->seq & 1];
-    int rc = hear(c, c->shm.rank_of[0], a->seq, s->n, s->words, err);
+    int rc = agree_collect_turns(c, c->shm.rank_of[0], a->seq, s->n, s->words, err);
     return rc < 0 ? rc : 1;
 }
 
@@ -212,7 +214,7 @@ static void wake_local(struct cpu *c, uint32_t what)
 {
     for (uint32_t j = 0; j < c->n_local; j++)
         if (j != c->local)
-            wake(line_of(c, j), what);
+            line_wake(line_of(c, j), what);
 }
 
 /* --- several hosts
@@ -266,7 +268,8 @@ static int step_hosts(struct cpu *c, struct err *err)
         }
         if (a->n_sent < n || a->n_got < n)
             return 0;
-        int rc = hear(c, c->net.peers[from].rank, a->in.seq, a->in.n, a->in.words, err);
+        int rc = agree_collect_turns(c, c->net.peers[from].rank, a->in.seq, a->in.n,
+                                     a->in.words, err);
         if (rc < 0)
             return rc;
         a->distance *= 2;
@@ -278,7 +281,7 @@ static int step_hosts(struct cpu *c, struct err *err)
 /* --- the agreement -----------------------------------------------------------------
  */
 
-static int step(struct cpu *c, struct err *err)
+static int agree_step(struct cpu *c, struct err *err)
 {
     struct agree *a = &c->agree;
     int rc = 0;
@@ -293,7 +296,7 @@ static int step(struct cpu *c, struct err *err)
     }
     rc = step_hosts(c, err);
     if (rc == 1 && c->n_local > 1) {
-        say(a, a->area->result);
+        agree_publish_turns(a, a->area->result);
         wake_local(c, AWAITS_RESULT);
     }
     return rc;
@@ -312,14 +315,14 @@ void agree_enter(struct cpu *c, uint32_t seq, uint32_t n)
     a->phase = c->n_hosts > 1 && c->local > 0 ? AGREE_RESULT : AGREE_LOCAL;
 }
 
-void agree_has_come(struct cpu *c, uint32_t member)
+void agree_count_arrival(struct cpu *c, uint32_t member)
 {
     wake_local(c, AWAITS_MEMBER + member);
 }
 
 int agree_begin(struct backend *b, const uint64_t *words, uint32_t n, struct err *err)
 {
-    struct cpu *c = self(b);
+    struct cpu *c = agree_self(b);
     struct agree *a = &c->agree;
     if (c->broken.code != 0)
         return err_set(err, -EPIPE, "%s", c->broken.text);
@@ -331,10 +334,10 @@ int agree_begin(struct backend *b, const uint64_t *words, uint32_t n, struct err
     memcpy(a->words, words, n * sizeof(*words));
     agree_enter(c, a->seq + 1, n);
     if (a->phase == AGREE_RESULT) {
-        say(a, a->line->says);
-        wake(line_of(c, 0), AWAITS_MEMBER + c->local);
+        agree_publish_turns(a, a->line->says);
+        line_wake(line_of(c, 0), AWAITS_MEMBER + c->local);
     } else if (c->n_local > 1 && c->n_hosts == 1) {
-        say(a, a->line->says);
+        agree_publish_turns(a, a->line->says);
         wake_local(c, AWAITS_MEMBER + c->local);
     }
     call_begun(c);
@@ -344,13 +347,13 @@ int agree_begin(struct backend *b, const uint64_t *words, uint32_t n, struct err
 /* Is member's word of this agreement missing? */
 static bool is_missing(struct cpu *c, uint32_t member)
 {
-    return member != c->local && !is_there(&c->agree, line_of(c, member)->says)
+    return member != c->local && !turn_is_published(&c->agree, line_of(c, member)->says)
            && !call_is_counted(c, member);
 }
 
 /* Does who is missing still live? Of the local ones we ask for the first, and for
  * another one each time: asking costs a system call. */
-static int check(struct cpu *c, struct err *err)
+static int agree_check(struct cpu *c, struct err *err)
 {
     struct agree *a = &c->agree;
     uint64_t now = clock_now_ns();
@@ -385,23 +388,23 @@ static int poll_slow(struct cpu *c, struct err *err)
     if (a->n_idle % CHECK_IDLE != 0 && !has_dozed)
         return 0;
     struct err why = ERR_INIT;
-    int rc = check(c, &why);
+    int rc = agree_check(c, &why);
     if (rc == 0)
         return 0;
-    int now = step(c, err); /* a peer may have spoken and then left */
+    int now = agree_step(c, err); /* a peer may have spoken and then left */
     return now != 0 ? now : err_set(err, rc, "%s", why.text);
 }
 
 int agree_poll(struct backend *b, uint64_t *ret_words, bool *ret_done, struct err *err)
 {
-    struct cpu *c = self(b);
+    struct cpu *c = agree_self(b);
     struct agree *a = &c->agree;
     if (c->broken.code != 0)
         return err_set(err, -EPIPE, "%s", c->broken.text);
     if (a->phase == AGREE_NONE)
         return err_set(err, -EINVAL, "no agreement is at hand");
     struct err why = ERR_INIT;
-    int rc = step(c, &why);
+    int rc = agree_step(c, &why);
     if (rc == 0)
         rc = poll_slow(c, &why);
     if (rc < 0)
@@ -417,7 +420,7 @@ int agree_poll(struct backend *b, uint64_t *ret_words, bool *ret_done, struct er
 /* --- sleeping ----------------------------------------------------------------------
  */
 
-static uint32_t awaits(const struct cpu *c)
+static uint32_t agree_awaited_events(const struct cpu *c)
 {
     const struct agree *a = &c->agree;
     switch (a->phase) {
@@ -434,13 +437,13 @@ static uint32_t awaits(const struct cpu *c)
                                                    : AWAITS_NOTHING;
 }
 
-static bool has_come(struct cpu *c, uint32_t what)
+static bool member_arrived(struct cpu *c, uint32_t what)
 {
     struct agree *a = &c->agree;
     if (what == AWAITS_RESULT)
-        return is_there(a, a->area->result);
+        return turn_is_published(a, a->area->result);
     return what >= AWAITS_MEMBER
-           && (is_there(a, line_of(c, what - AWAITS_MEMBER)->says)
+           && (turn_is_published(a, line_of(c, what - AWAITS_MEMBER)->says)
                || call_is_counted(c, what - AWAITS_MEMBER));
 }
 
@@ -464,9 +467,9 @@ static void sleep_on_sockets(struct cpu *c, const struct timespec *t)
 
 void agree_doze(struct backend *b, uint64_t ns)
 {
-    struct cpu *c = self(b);
+    struct cpu *c = agree_self(b);
     struct agree *a = &c->agree;
-    uint32_t what = awaits(c);
+    uint32_t what = agree_awaited_events(c);
     if (c->broken.code != 0)
         what = AWAITS_NUDGE;
     else if (a->phase != AGREE_NONE && ns > WAIT_SLICE_NS)
@@ -481,11 +484,11 @@ void agree_doze(struct backend *b, uint64_t ns)
     uint32_t bell = atomic_load_explicit(&a->line->bell, memory_order_seq_cst);
     atomic_store_explicit(&a->line->awaits, what, memory_order_seq_cst);
     if (!atomic_load_explicit(&a->is_nudged, memory_order_seq_cst)
-        && !has_come(c, what)) {
+        && !member_arrived(c, what)) {
         if (what == AWAITS_HOSTS)
             sleep_on_sockets(c, &t);
         else
-            (void)futex(&a->line->bell, FUTEX_WAIT, bell, &t); /* likewise */
+            (void)agree_futex(&a->line->bell, FUTEX_WAIT, bell, &t); /* likewise */
     }
     /* relaxed: a bell that rings in vain costs nothing */
     atomic_store_explicit(&a->line->awaits, AWAITS_NOTHING, memory_order_relaxed);

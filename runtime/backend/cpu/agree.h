@@ -79,7 +79,7 @@ struct agree { /* the driving thread's, but for the atomics */
 void agree_init(struct agree *a);
 /* A local one's words of the agreement at hand have come, by others' hand: wakes who
  * sleeps for them. */
-void agree_has_come(struct cpu *c, uint32_t member);
+void agree_count_arrival(struct cpu *c, uint32_t member);
 /* An agreement that others began for us: its words are in a->words. */
 void agree_enter(struct cpu *c, uint32_t seq, uint32_t n);
 int agree_open(struct cpu *c, struct err *err); /* once the transports are connected */

@@ -2,7 +2,7 @@
 /* Calls: how a member that has nothing to say comes to an agreement of others.
  *
  * Who begins shows it in the segment (agree.c), and in `called` of its line when all
- * shall come. Who has nothing else to do looks there (agree_heard); who stops looking
+ * shall come. Who has nothing else to do looks there (agree_call_state); who stops looking
  * says so in `away` of its line, with what it is to be woken for, and then sleeps on
  * its ear, a datagram socket of no name of ours (the kernel's autobind; its name is in
  * the line). Who waits in an agreement and finds a member missing and away rings: a
@@ -60,7 +60,7 @@
 
 enum { AWAY_RUNG = CALL_CALLED + 1 };
 
-static struct cpu *self(struct backend *b)
+static struct cpu *call_self(struct backend *b)
 {
     return (struct cpu *)b; /* b is the first member */
 }
@@ -70,7 +70,7 @@ static struct agree_line *line_of(const struct cpu *c, uint32_t member)
     return &c->agree.area->lines[c->shm.line_of[member]];
 }
 
-static bool has_others_here(const struct cpu *c)
+static bool host_has_other_members(const struct cpu *c)
 {
     return c->agree.area != NULL;
 }
@@ -125,15 +125,15 @@ bool call_count(struct cpu *c, uint32_t member)
     if (atomic_compare_exchange_strong_explicit(
             &l->proxy, &old, proxy_of(c->agree.seq, PROXY_IS | PROXY_STANDS),
             memory_order_seq_cst, memory_order_seq_cst))
-        agree_has_come(c, member);
+        agree_count_arrival(c, member);
     return call_is_counted(c, member);
 }
 
-static void stand(struct cpu *c, const uint64_t *words, uint32_t n)
+static void call_post_words(struct cpu *c, const uint64_t *words, uint32_t n)
 {
     struct agree_line *l = c->agree.line;
-    if (c->calls.tag == 0 || c->calls.tag != c->calls.begun_tag || !has_others_here(c)
-        || leads_hosts(c))
+    if (c->calls.tag == 0 || c->calls.tag != c->calls.begun_tag
+        || !host_has_other_members(c) || leads_hosts(c))
         return;
     if (l->stand_tag != c->calls.tag || l->stand_n != n) {
         memcpy(l->stand, words, n * sizeof(*words));
@@ -146,7 +146,7 @@ static void stand(struct cpu *c, const uint64_t *words, uint32_t n)
 
 bool agree_back(struct backend *b)
 {
-    struct cpu *c = self(b);
+    struct cpu *c = call_self(b);
     struct agree *a = &c->agree;
     struct agree_line *l = a->line;
     uint64_t p = atomic_load_explicit(&l->proxy, memory_order_seq_cst);
@@ -167,7 +167,7 @@ bool agree_back(struct backend *b)
 
 void agree_tag(struct backend *b, uint32_t tag)
 {
-    self(b)->calls.tag = tag;
+    call_self(b)->calls.tag = tag;
 }
 
 /* --- ears --- */
@@ -223,9 +223,9 @@ static int open_hosts(struct cpu *c, struct err *err)
 
 int agree_ears(struct backend *b, int ret_fds[2], struct err *err)
 {
-    struct cpu *c = self(b);
+    struct cpu *c = call_self(b);
     int rc = 0;
-    if (has_others_here(c) && c->calls.ear < 0)
+    if (host_has_other_members(c) && c->calls.ear < 0)
         rc = open_ear(c, err);
     if (rc == 0 && leads_hosts(c) && c->calls.hosts < 0)
         rc = open_hosts(c, err);
@@ -236,7 +236,7 @@ int agree_ears(struct backend *b, int ret_fds[2], struct err *err)
 
 /* --- who calls --- */
 
-static void ring(struct cpu *c, struct agree_line *l)
+static void call_ring_line(struct cpu *c, struct agree_line *l)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     uint32_t n = l->ear_bytes;
@@ -251,7 +251,7 @@ static void ring(struct cpu *c, struct agree_line *l)
 void call_missing(struct cpu *c)
 {
     struct agree *a = &c->agree;
-    if (!has_others_here(c) || c->calls.ear < 0) /* who has an ear may ring */
+    if (!host_has_other_members(c) || c->calls.ear < 0) /* who has an ear may ring */
         return;
     for (uint32_t j = 0; j < c->n_local; j++) {
         struct agree_line *l = line_of(c, j);
@@ -264,7 +264,7 @@ void call_missing(struct cpu *c)
         if (is_wanted
             && atomic_compare_exchange_strong_explicit(
                 &l->away, &away, AWAY_RUNG, memory_order_acq_rel, memory_order_relaxed))
-            ring(c, l);
+            call_ring_line(c, l);
     }
 }
 
@@ -283,7 +283,7 @@ void call_begun(struct cpu *c)
 
 void agree_call(struct backend *b)
 {
-    struct cpu *c = self(b);
+    struct cpu *c = call_self(b);
     struct agree *a = &c->agree;
     if (a->phase == AGREE_NONE || c->calls.calls)
         return;
@@ -295,7 +295,7 @@ void agree_call(struct backend *b)
 
 /* --- who is called --- */
 
-static bool hears_hosts(struct cpu *c)
+static bool call_receives_from_hosts(struct cpu *c)
 {
     for (uint32_t d = 1; d < c->n_hosts; d *= 2) {
         int fd = c->net.peers[(c->host + c->n_hosts - d) % c->n_hosts].fd;
@@ -318,22 +318,22 @@ bool call_is_due(struct cpu *c)
     const struct agree *a = &c->agree;
     if (!leads_hosts(c) || a->phase != AGREE_LOCAL || c->calls.calls)
         return false;
-    for (uint32_t j = 0; has_others_here(c) && j < c->n_local; j++)
+    for (uint32_t j = 0; host_has_other_members(c) && j < c->n_local; j++)
         if (j != c->local
             && atomic_load_explicit(&line_of(c, j)->called, memory_order_seq_cst)
                    == a->seq)
             return true;
-    return hears_hosts(c);
+    return call_receives_from_hosts(c);
 }
 
-enum agree_call agree_heard(struct backend *b)
+enum agree_call agree_call_state(struct backend *b)
 {
-    struct cpu *c = self(b);
+    struct cpu *c = call_self(b);
     uint32_t next = c->agree.seq + 1;
     enum agree_call r = CALL_NONE;
     if (c->broken.code != 0 || c->agree.phase != AGREE_NONE)
         return CALL_NONE;
-    for (uint32_t j = 0; has_others_here(c) && j < c->n_local; j++) {
+    for (uint32_t j = 0; host_has_other_members(c) && j < c->n_local; j++) {
         struct agree_line *l = line_of(c, j);
         if (j == c->local)
             continue;
@@ -342,19 +342,19 @@ enum agree_call agree_heard(struct backend *b)
         if (has_begun(l, next))
             r = CALL_BEGUN;
     }
-    return leads_hosts(c) && hears_hosts(c) ? CALL_CALLED : r;
+    return leads_hosts(c) && call_receives_from_hosts(c) ? CALL_CALLED : r;
 }
 
 enum agree_call
 agree_away(struct backend *b, enum agree_call what, const uint64_t *words, uint32_t n)
 {
-    struct cpu *c = self(b);
+    struct cpu *c = call_self(b);
     char byte;
     if (c->calls.ear >= 0)
         while (recv(c->calls.ear, &byte, 1, MSG_DONTWAIT) >= 0)
             ;
     if (words && c->agree.phase == AGREE_NONE && c->broken.code == 0)
-        stand(c, words, n);
+        call_post_words(c, words, n);
     atomic_store_explicit(&c->agree.line->away, what, memory_order_seq_cst);
-    return agree_heard(b);
+    return agree_call_state(b);
 }

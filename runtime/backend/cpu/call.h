@@ -33,7 +33,7 @@ bool call_count(struct cpu *c, uint32_t member);
 
 int agree_ears(struct backend *b, int ret_fds[2], struct err *err);
 void agree_call(struct backend *b);
-enum agree_call agree_heard(struct backend *b);
+enum agree_call agree_call_state(struct backend *b);
 enum agree_call
 agree_away(struct backend *b, enum agree_call what, const uint64_t *words, uint32_t n);
 bool agree_back(struct backend *b);

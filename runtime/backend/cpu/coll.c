@@ -172,7 +172,7 @@ static int allreduce_mixed(struct cpu *c,
     return rc;
 }
 
-static int allreduce(struct cpu *c, const struct batch *b, struct err *err)
+static int coll_allreduce(struct cpu *c, const struct batch *b, struct err *err)
 {
     struct reduction r;
     struct vec v;
@@ -230,7 +230,7 @@ static int check_root(const struct cpu *c, const struct batch *b, struct err *er
     return 0;
 }
 
-static int reduce(struct cpu *c, const struct batch *b, struct err *err)
+static int coll_reduce(struct cpu *c, const struct batch *b, struct err *err)
 {
     struct reduction r;
     struct vec v;
@@ -254,7 +254,7 @@ static int reduce(struct cpu *c, const struct batch *b, struct err *err)
  * -----------------------------------------------------------------------------------
  */
 
-static int broadcast(struct cpu *c, const struct batch *b, struct err *err)
+static int coll_broadcast(struct cpu *c, const struct batch *b, struct err *err)
 {
     int rc = coll_room(c, b->n_items, err);
     if (rc < 0)
@@ -283,7 +283,7 @@ static int broadcast(struct cpu *c, const struct batch *b, struct err *err)
  * ---------------------------------------------------------------------------------------
  */
 
-static int barrier(struct cpu *c, struct err *err)
+static int coll_barrier(struct cpu *c, struct err *err)
 {
     int rc = c->n_local > 1 ? shm_barrier(&c->shm, err) : 0;
     if (rc < 0 || c->n_hosts == 1)
@@ -310,20 +310,20 @@ int coll_run(struct cpu *c, const struct batch *b, struct err *err)
         return rc;
     switch (b->coll) {
     case COLL_ALLREDUCE:
-        return allreduce(c, b, err);
+        return coll_allreduce(c, b, err);
     case COLL_ALLGATHER:
         return coll_allgather(c, b, err);
     case COLL_BROADCAST:
     case COLL_SENDRECV: /* root has no out, which a broadcast leaves alone then */
-        return broadcast(c, b, err);
+        return coll_broadcast(c, b, err);
     case COLL_BARRIER:
-        return barrier(c, err);
+        return coll_barrier(c, err);
     case COLL_ALLTOALL:
         return coll_alltoall(c, b, err);
     case COLL_REDUCESCATTER:
         return coll_reduce_scatter(c, b, err);
     case COLL_REDUCE:
-        return reduce(c, b, err);
+        return coll_reduce(c, b, err);
     case COLL_GATHER:
         return coll_gather(c, b, err);
     case COLL_JOIN:

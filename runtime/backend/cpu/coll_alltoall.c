@@ -20,7 +20,7 @@
 #include "runtime/backend/cpu/coll.h"
 #include "runtime/base/mem.h"
 
-struct exchange {
+struct alltoall_exchange {
     struct cpu *c;
     const struct batch *b;
     size_t n, size;      /* items, bytes of an element */
@@ -36,7 +36,7 @@ struct exchange {
 
 /* Row of the member at position k of cpu.order: our host's first, its leader's last of
  * these in the table of what we send, so that the leader's run is one. */
-static size_t send_row(const struct exchange *x, uint32_t k)
+static size_t send_row(const struct alltoall_exchange *x, uint32_t k)
 {
     uint32_t n_local = x->c->n_local;
     if (k == x->start)
@@ -46,7 +46,7 @@ static size_t send_row(const struct exchange *x, uint32_t k)
     return k < x->start ? n_local + k : k;
 }
 
-static struct piece *recv_row(const struct exchange *x, uint32_t k)
+static struct piece *recv_row(const struct alltoall_exchange *x, uint32_t k)
 {
     size_t n_local = x->c->n_local, n = x->n;
     if (k >= x->start && k < x->end)
@@ -54,7 +54,7 @@ static struct piece *recv_row(const struct exchange *x, uint32_t k)
     return x->recv + n_local * (n + 1) + (k < x->start ? k : k - n_local) * n;
 }
 
-static int lay_out(struct exchange *x, struct err *err)
+static int lay_out(struct alltoall_exchange *x, struct err *err)
 {
     struct cpu *c = x->c;
     size_t world = c->env.size, n = x->n, n_send = world * n,
@@ -89,7 +89,7 @@ static int lay_out(struct exchange *x, struct err *err)
 /* --- one host, or one member a host
  * ------------------------------------------------------------- */
 
-static int on_one_host(struct exchange *x, struct err *err)
+static int on_one_host(struct alltoall_exchange *x, struct err *err)
 {
     struct cpu *c = x->c;
     struct vec *send = c->vecs, *recv = c->vecs + c->env.size;
@@ -104,7 +104,7 @@ static int on_one_host(struct exchange *x, struct err *err)
 }
 
 /* Nobody else on this host: rows of a host lie together in both tables. */
-static int alone_on_host(struct exchange *x, struct err *err)
+static int alone_on_host(struct alltoall_exchange *x, struct err *err)
 {
     struct cpu *c = x->c;
     struct vec *send = c->vecs, *recv = c->vecs + c->env.size;
@@ -121,7 +121,7 @@ static int alone_on_host(struct exchange *x, struct err *err)
  */
 
 /* Step 1; the leader has x->table. */
-static int tell_leader(struct exchange *x, struct err *err)
+static int alltoall_send_table(struct alltoall_exchange *x, struct err *err)
 {
     struct cpu *c = x->c;
     size_t row = c->env.size + 1u, n_bytes = 2 * row * sizeof(uint64_t);
@@ -153,30 +153,30 @@ static int tell_leader(struct exchange *x, struct err *err)
 
 /* Leader: bytes that local member i sends to (way 0) or receives from (way 1) the
  * members at positions [from, to) of cpu.order. */
-static uint64_t
-sum_of(const struct exchange *x, uint32_t i, int way, uint32_t from, uint32_t to)
+static uint64_t sum_of(
+    const struct alltoall_exchange *x, uint32_t i, int way, uint32_t from, uint32_t to)
 {
     const uint64_t *row =
         x->table + ((size_t)i * 2 + (size_t)way) * (x->c->env.size + 1u);
     return row[to] - row[from];
 }
 
-static uint64_t sum_abroad(const struct exchange *x, uint32_t i, int way)
+static uint64_t sum_other_hosts(const struct alltoall_exchange *x, uint32_t i, int way)
 {
     return sum_of(x, i, way, 0, x->start) + sum_of(x, i, way, x->end, x->c->env.size);
 }
 
 /* All local members'. */
-static uint64_t sum_host(const struct exchange *x, int way)
+static uint64_t sum_host(const struct alltoall_exchange *x, int way)
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < x->c->n_local; i++)
-        sum += sum_abroad(x, i, way);
+        sum += sum_other_hosts(x, i, way);
     return sum;
 }
 
 /* Step 2; away: the leader's scratch. */
-static int collect(struct exchange *x, uint8_t *away, struct err *err)
+static int alltoall_collect(struct alltoall_exchange *x, uint8_t *away, struct err *err)
 {
     struct cpu *c = x->c;
     struct vec *send = c->vecs, *recv = c->vecs + c->env.size;
@@ -184,7 +184,7 @@ static int collect(struct exchange *x, uint8_t *away, struct err *err)
     for (uint32_t j = 0; j < c->n_local; j++) {
         struct piece *row = recv_row(x, x->start + j);
         if (x->table) {
-            row[n] = (struct piece){.out = away, .n = sum_abroad(x, j, 0)};
+            row[n] = (struct piece){.out = away, .n = sum_other_hosts(x, j, 0)};
             away += row[n].n;
         }
         recv[j] = vec_of(row, n + 1);
@@ -195,17 +195,22 @@ static int collect(struct exchange *x, uint8_t *away, struct err *err)
 }
 
 /* Where in `home` the bytes from the member at position k to local member j go. */
-static uint8_t *arrival(const struct exchange *x, uint8_t *home, uint32_t j, uint32_t k)
+static uint8_t *alltoall_arrival_at(const struct alltoall_exchange *x,
+                                    uint8_t *home,
+                                    uint32_t j,
+                                    uint32_t k)
 {
     for (uint32_t i = 0; i < j; i++)
-        home += sum_abroad(x, i, 1);
+        home += sum_other_hosts(x, i, 1);
     home += sum_of(x, j, 1, 0, k < x->start ? k : x->start);
     return k < x->end ? home : home + sum_of(x, j, 1, x->end, k);
 }
 
 /* Step 3: leaders only. */
-static int
-trade(struct exchange *x, const uint8_t *away, uint8_t *home, struct err *err)
+static int alltoall_trade_leaders(struct alltoall_exchange *x,
+                                  const uint8_t *away,
+                                  uint8_t *home,
+                                  struct err *err)
 {
     struct cpu *c = x->c;
     struct vec *send = c->vecs, *recv = c->vecs + c->env.size;
@@ -222,13 +227,13 @@ trade(struct exchange *x, const uint8_t *away, uint8_t *home, struct err *err)
             if (from >= x->end)
                 before += sum_of(x, i, 0, x->end, from);
             *p++ = (struct piece){.in = at + before, .n = sum_of(x, i, 0, from, to)};
-            at += sum_abroad(x, i, 0);
+            at += sum_other_hosts(x, i, 0);
         }
         send[h] = vec_of(first, (size_t)(p - first));
         first = p;
         for (uint32_t k = from; k < to; k++)
             for (uint32_t j = 0; j < c->n_local; j++)
-                *p++ = (struct piece){.out = arrival(x, home, j, k),
+                *p++ = (struct piece){.out = alltoall_arrival_at(x, home, j, k),
                                       .n = sum_of(x, j, 1, k, k + 1)};
         recv[h] = vec_of(first, (size_t)(p - first));
     }
@@ -236,7 +241,8 @@ trade(struct exchange *x, const uint8_t *away, uint8_t *home, struct err *err)
 }
 
 /* Step 4. */
-static int deliver(struct exchange *x, const uint8_t *home, struct err *err)
+static int
+alltoall_deliver(struct alltoall_exchange *x, const uint8_t *home, struct err *err)
 {
     struct cpu *c = x->c;
     struct vec *send = c->vecs, *recv = c->vecs + c->env.size;
@@ -245,7 +251,7 @@ static int deliver(struct exchange *x, const uint8_t *home, struct err *err)
         send[j] = recv[j] = vec_of(NULL, 0);
         if (!x->table)
             continue;
-        x->rest[j] = (struct piece){.in = home, .n = sum_abroad(x, j, 1)};
+        x->rest[j] = (struct piece){.in = home, .n = sum_other_hosts(x, j, 1)};
         home += x->rest[j].n;
         send[j] = vec_of(&x->rest[j], 1);
     }
@@ -253,33 +259,33 @@ static int deliver(struct exchange *x, const uint8_t *home, struct err *err)
     return shm_alltoall(&c->shm, send, recv, err);
 }
 
-static int mixed(struct exchange *x, struct err *err)
+static int alltoall_run_mixed(struct alltoall_exchange *x, struct err *err)
 {
     AUTOFREE uint8_t *away = NULL, *home = NULL;
-    int rc = tell_leader(x, err);
+    int rc = alltoall_send_table(x, err);
     if (rc == 0 && x->table) {
         away = coll_scratch(sum_host(x, 0), "alltoall", err);
         home = away == NULL ? NULL : coll_scratch(sum_host(x, 1), "alltoall", err);
         rc = home == NULL ? -ENOMEM : 0;
     }
     if (rc == 0)
-        rc = collect(x, away, err);
+        rc = alltoall_collect(x, away, err);
     if (rc == 0 && x->table)
-        rc = trade(x, away, home, err);
+        rc = alltoall_trade_leaders(x, away, home, err);
     if (rc == 0)
-        rc = deliver(x, home, err);
+        rc = alltoall_deliver(x, home, err);
     mem_free(x->table);
     return rc;
 }
 
 int coll_alltoall(struct cpu *c, const struct batch *b, struct err *err)
 {
-    struct exchange x = {.c = c,
-                         .b = b,
-                         .n = b->n_items,
-                         .size = dtype_size(b->dtype),
-                         .start = c->host_start[c->host],
-                         .end = c->host_start[c->host + 1]};
+    struct alltoall_exchange x = {.c = c,
+                                  .b = b,
+                                  .n = b->n_items,
+                                  .size = dtype_size(b->dtype),
+                                  .start = c->host_start[c->host],
+                                  .end = c->host_start[c->host + 1]};
     int rc = lay_out(&x, err);
     if (rc < 0)
         return rc;
@@ -287,5 +293,5 @@ int coll_alltoall(struct cpu *c, const struct batch *b, struct err *err)
         return on_one_host(&x, err);
     if (c->n_local == 1)
         return alone_on_host(&x, err);
-    return mixed(&x, err);
+    return alltoall_run_mixed(&x, err);
 }

@@ -62,8 +62,10 @@ static int deal_out(struct cpu *c, const struct batch *b, struct err *err)
 }
 
 /* Some hosts have several members. */
-static int
-mixed(struct cpu *c, const struct batch *b, const struct reduction *r, struct err *err)
+static int scatter_run_mixed(struct cpu *c,
+                             const struct batch *b,
+                             const struct reduction *r,
+                             struct err *err)
 {
     size_t n = b->n_items, n_pieces = n * c->env.size;
     struct vec all = vec_of(c->pieces, n_pieces);
@@ -108,7 +110,7 @@ int coll_reduce_scatter(struct cpu *c, const struct batch *b, struct err *err)
         return shm_reduce_scatter(&c->shm, c->vecs, &r, err);
     }
     if (c->env.size > c->n_hosts)
-        return mixed(c, b, &r, err);
+        return scatter_run_mixed(c, b, &r, err);
     host_rows(c, n);
     return net_reduce_scatter(&c->net, c->vecs, &r, err);
 }

@@ -18,12 +18,13 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 
-static struct cpu *self(struct backend *b)
+static struct cpu *cpu_self(struct backend *b)
 {
     return (struct cpu *)b; /* b is the first member */
 }
 
-static int lost(const struct cpu *c, uint32_t member, const char *how, struct err *err)
+static int
+cpu_member_lost(const struct cpu *c, uint32_t member, const char *how, struct err *err)
 {
     return err_set(err, -ECONNRESET, "lost rank %u (host %s): %s",
                    cpu_global(c, member), c->peers[member].host, how);
@@ -47,18 +48,18 @@ static int check_local_peer(struct cpu *c, uint32_t rank, struct err *err)
 {
     uint32_t known = member_of(c, shm_lost(&c->shm)), m = member_of(c, rank);
     if (known < c->env.size)
-        return lost(c, known, "connection closed", err);
+        return cpu_member_lost(c, known, "connection closed", err);
     if (m == c->env.size || m == c->env.rank || c->host_of[m] != c->host)
         return 0;
     if (shm_has_left(&c->shm, rank)) {
         shm_report_lost(&c->shm, rank);
-        return lost(c, m, "it has shut down", err);
+        return cpu_member_lost(c, m, "it has shut down", err);
     }
     uint32_t line = c->shm.line_of[c->local_of[m]];
     if (!peer_same_process(&c->peers[m], &c->peers[c->env.rank])
         && !shm_is_alive(&c->map, line)) {
         shm_report_lost(&c->shm, rank);
-        return lost(c, m, "connection closed", err);
+        return cpu_member_lost(c, m, "connection closed", err);
     }
     return 0;
 }
@@ -72,7 +73,7 @@ static bool is_aborted(const struct cpu *c)
     return false;
 }
 
-static int interrupted(const struct cpu *c, struct err *err)
+static int cpu_interrupted(const struct cpu *c, struct err *err)
 {
     while (c->parent)
         c = c->parent;
@@ -86,12 +87,12 @@ int cpu_check_member(struct cpu *c, uint32_t rank, struct err *err)
     return !c->shm.h ? 0 : check_local_peer(c, rank, err);
 }
 
-static int check(void *arg, uint32_t rank, struct err *err)
+static int wait_check_member(void *arg, uint32_t rank, struct err *err)
 {
     struct cpu *c = arg;
     if (is_aborted(c))
         return err_set(err, -ECANCELED, "aborted");
-    int rc = interrupted(c, err);
+    int rc = cpu_interrupted(c, err);
     return rc < 0 ? rc : cpu_check_member(c, rank, err);
 }
 
@@ -104,7 +105,7 @@ int cpu_check_connecting(void *arg, uint32_t rank, struct err *err)
         return err_set(err, -ECANCELED, "aborted while connecting");
     if (!c->parent)
         return 0;
-    int rc = interrupted(c, err);
+    int rc = cpu_interrupted(c, err);
     for (uint32_t m = 0; m < c->env.size && rc == 0; m++)
         rc = cpu_check_member(c->parent, cpu_global(c, m), err);
     return rc;
@@ -120,7 +121,7 @@ int cpu_break(struct cpu *c, int rc, const struct err *why, struct err *err)
 
 static void cpu_close(struct backend *b)
 {
-    struct cpu *c = self(b);
+    struct cpu *c = cpu_self(b);
     if (!c)
         return;
     agree_close(&c->agree);
@@ -174,8 +175,8 @@ static int cpu_describe(const struct backend_env *env,
     call_init(&c->calls);
     c->env = *env;
     c->is_wide = kernel_has_wide();
-    c->w =
-        (struct waiter){.check = check, .arg = c, .patience_ns = env->peer_timeout_ns};
+    c->w = (struct waiter){
+        .check = wait_check_member, .arg = c, .patience_ns = env->peer_timeout_ns};
     c->unix_fd = c->tcp_fd = c->map.fd = -1;
     size_t n = env->size;
     c->peers = mem_calloc(n, sizeof(*c->peers));
@@ -207,7 +208,7 @@ int cpu_connect(struct backend *b,
                 const uint32_t *sizes,
                 struct err *err)
 {
-    struct cpu *c = self(b);
+    struct cpu *c = cpu_self(b);
     int rc = 0;
     for (uint32_t r = 0; r < c->env.size && rc == 0; r++)
         rc = peer_parse(blobs[r], sizes[r], cpu_global(c, r), &c->peers[r], err);
@@ -239,7 +240,7 @@ static int cpu_post(struct backend *b,
                     uint64_t *ret_ticket,
                     struct err *err)
 {
-    struct cpu *c = self(b);
+    struct cpu *c = cpu_self(b);
     int rc = cpu_run(c, batch, err);
     if (rc == 0)
         *ret_ticket = ++c->n_posted;
@@ -248,7 +249,7 @@ static int cpu_post(struct backend *b,
 
 static int cpu_poll(struct backend *b, uint64_t *ret_done, struct err *err)
 {
-    struct cpu *c = self(b);
+    struct cpu *c = cpu_self(b);
     if (c->broken.code != 0)
         return err_set(err, -EPIPE, "%s", c->broken.text);
     *ret_done = c->n_posted;
@@ -258,7 +259,7 @@ static int cpu_poll(struct backend *b, uint64_t *ret_done, struct err *err)
 /* Of the leaders of several hosts: how they share out a sum. */
 static bool cpu_tune(struct backend *b, const struct tuning *t)
 {
-    struct cpu *c = self(b);
+    struct cpu *c = cpu_self(b);
     if (t) {
         c->tuning = *t;
         net_set_tuning(&c->net, t);
@@ -269,7 +270,7 @@ static bool cpu_tune(struct backend *b, const struct tuning *t)
 static void cpu_abort(struct backend *b)
 {
     /* relaxed: waits look every WAIT_SLICE_NS, nothing else is passed on */
-    atomic_store_explicit(&self(b)->is_aborted, true, memory_order_relaxed);
+    atomic_store_explicit(&cpu_self(b)->is_aborted, true, memory_order_relaxed);
     agree_nudge(b);
 }
 
@@ -284,7 +285,7 @@ const struct backend_ops backend_cpu = {
     .agree_begin = agree_begin,
     .agree_poll = agree_poll,
     .agree_call = agree_call,
-    .agree_heard = agree_heard,
+    .agree_call_state = agree_call_state,
     .agree_ears = agree_ears,
     .agree_away = agree_away,
     .agree_back = agree_back,

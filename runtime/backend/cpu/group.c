@@ -43,10 +43,10 @@ static uint32_t leader_of(const struct cpu *c, uint32_t rank)
     return rank;
 }
 
-static uint32_t candidates(const struct cpu *c,
-                           uint32_t leader,
-                           uint32_t *ret_members,
-                           uint32_t *ret_line)
+static uint32_t group_candidates(const struct cpu *c,
+                                 uint32_t leader,
+                                 uint32_t *ret_members,
+                                 uint32_t *ret_line)
 {
     uint32_t n = 0;
     for (uint32_t r = leader; r < c->env.size; r++) {
@@ -89,7 +89,8 @@ static void try_segment(struct cpu *c,
 }
 
 /* Step 3: fills host_of with the leader's rank for now. */
-static int agree(struct cpu *c, const uint8_t *bits, uint32_t n_bits, struct err *err)
+static int
+group_agree(struct cpu *c, const uint8_t *bits, uint32_t n_bits, struct err *err)
 {
     AUTOFREE uint8_t **all = NULL;
     uint32_t *sizes;
@@ -226,13 +227,13 @@ int group_connect(struct cpu *c, struct err *err)
                          .max_bytes = c->parent ? SHM_SET_BYTES : SHM_WORLD_BYTES,
                          .rank = cpu_global(c, c->env.rank),
                          .ranks = ranks};
-    j.n = candidates(c, leader_of(c, c->env.rank), members, &j.line);
+    j.n = group_candidates(c, leader_of(c, c->env.rank), members, &j.line);
     for (uint32_t i = 0; i < j.n; i++)
         ranks[i] = cpu_global(c, members[i]);
     j.deadline_ns = join_deadline(c);
     if (j.n > 1 && j.n <= SHM_MAX_RANKS)
         try_segment(c, &j, members, &w, bits);
-    int rc = size > 1 ? agree(c, bits, n_bits, err) : 0;
+    int rc = size > 1 ? group_agree(c, bits, n_bits, err) : 0;
     if (rc < 0)
         return rc;
     number_hosts(c);

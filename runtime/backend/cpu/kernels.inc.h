@@ -199,7 +199,7 @@ DEFINE_FOLD(and, bool, uint8_t, F_AND, finish_bool(acc, m, f))
         [DT_BOOL] = {1, of_bool##_bool}, [DT_BF16] = {2, op##_bf16},                   \
     }
 
-const struct kernel TABLE[FOLD_COUNT][DT_COUNT] = {
+const struct reduce_kernel TABLE[FOLD_COUNT][DT_COUNT] = {
     [FOLD_SUM] = ROW(sum, or),
     [FOLD_MIN] = ROW(min, and),
     [FOLD_MAX] = ROW(max, or),

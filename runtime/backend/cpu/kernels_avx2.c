@@ -36,6 +36,6 @@ static void narrow_f16(uint16_t *restrict d, const float *restrict s, size_t n)
 
 #else
 
-const struct kernel kernels_avx2[FOLD_COUNT][DT_COUNT] = {{{0}}};
+const struct reduce_kernel kernels_avx2[FOLD_COUNT][DT_COUNT] = {{{0}}};
 
 #endif

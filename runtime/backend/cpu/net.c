@@ -32,7 +32,8 @@
 #define FEW        4          /* flows that are tried blindly */
 #define LEAD_FROM  (32u << 10)
 
-static int lost(struct net *net, uint32_t member, int errnum, struct err *err)
+static int
+net_member_lost(struct net *net, uint32_t member, int errnum, struct err *err)
 {
     struct net_peer *p = &net->peers[member];
     net->lost = p->rank;
@@ -52,7 +53,7 @@ net_send_now(struct net *net, uint32_t to, const void *p, size_t n, struct err *
 {
     ssize_t m = send(net->peers[to].fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (m < 0)
-        return is_transient(errno) ? 0 : lost(net, to, errno, err);
+        return is_transient(errno) ? 0 : net_member_lost(net, to, errno, err);
     return m;
 }
 
@@ -60,15 +61,15 @@ int64_t net_recv_now(struct net *net, uint32_t from, void *p, size_t n, struct e
 {
     ssize_t m = recv(net->peers[from].fd, p, n, MSG_DONTWAIT);
     if (m == 0)
-        return lost(net, from, 0, err);
+        return net_member_lost(net, from, 0, err);
     if (m < 0)
-        return is_transient(errno) ? 0 : lost(net, from, errno, err);
+        return is_transient(errno) ? 0 : net_member_lost(net, from, errno, err);
     return m;
 }
 
 /* The next bytes of a flow, for one call. */
 static size_t
-describe(const struct net_flow *f, bool is_out, uint8_t *pad, struct iovec *iov)
+flow_describe(const struct net_flow *f, bool is_out, uint8_t *pad, struct iovec *iov)
 {
     uint64_t left = f->left, max = left < XFER_CHUNK ? left : XFER_CHUNK;
     size_t n = 0, n_data;
@@ -82,7 +83,7 @@ describe(const struct net_flow *f, bool is_out, uint8_t *pad, struct iovec *iov)
     return n;
 }
 
-static void moved(struct net_flow *f, uint64_t n)
+static void flow_advance(struct net_flow *f, uint64_t n)
 {
     uint32_t lead = n < f->lead ? (uint32_t)n : f->lead;
     uint64_t data = n - lead < f->left ? n - lead : f->left;
@@ -98,11 +99,11 @@ static int64_t send_some(struct net *net, uint32_t to, struct err *err)
     struct net_flow *f = &net->peers[to].send;
     struct iovec iov[XFER_IOV + 2];
     struct msghdr m = {.msg_iov = iov,
-                       .msg_iovlen = describe(f, f->is_out, net->lead_out, iov)};
+                       .msg_iovlen = flow_describe(f, f->is_out, net->lead_out, iov)};
     ssize_t n = sendmsg(net->peers[to].fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0)
-        return is_transient(errno) ? 0 : lost(net, to, errno, err);
-    moved(f, (uint64_t)n);
+        return is_transient(errno) ? 0 : net_member_lost(net, to, errno, err);
+    flow_advance(f, (uint64_t)n);
     return n;
 }
 
@@ -111,13 +112,13 @@ static int64_t recv_some(struct net *net, uint32_t from, struct err *err)
     struct net_flow *f = &net->peers[from].recv;
     struct iovec iov[XFER_IOV + 2];
     struct msghdr m = {.msg_iov = iov,
-                       .msg_iovlen = describe(f, true, net->lead_in, iov)};
+                       .msg_iovlen = flow_describe(f, true, net->lead_in, iov)};
     ssize_t n = recvmsg(net->peers[from].fd, &m, MSG_DONTWAIT);
     if (n == 0)
-        return lost(net, from, 0, err);
+        return net_member_lost(net, from, 0, err);
     if (n < 0)
-        return is_transient(errno) ? 0 : lost(net, from, errno, err);
-    moved(f, (uint64_t)n);
+        return is_transient(errno) ? 0 : net_member_lost(net, from, errno, err);
+    flow_advance(f, (uint64_t)n);
     return n;
 }
 

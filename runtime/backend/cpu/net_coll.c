@@ -10,14 +10,14 @@
  * Reductions are in net_reduce.c. Called by coll.c. */
 #include "runtime/backend/cpu/net.h"
 
-static int exchange(struct net *net,
-                    uint32_t to,
-                    const void *send,
-                    uint64_t n_send,
-                    uint32_t from,
-                    void *recv,
-                    uint64_t n_recv,
-                    struct err *err)
+static int net_exchange(struct net *net,
+                        uint32_t to,
+                        const void *send,
+                        uint64_t n_send,
+                        uint32_t from,
+                        void *recv,
+                        uint64_t n_recv,
+                        struct err *err)
 {
     struct piece s = {.in = send, .n = n_send}, r = {.out = recv, .n = n_recv};
     struct vec vs = vec_of(&s, 1), vr = vec_of(&r, 1);
@@ -32,7 +32,7 @@ int net_barrier(struct net *net, struct err *err)
     for (uint64_t d = 1; d < net->n; d *= 2) {
         uint32_t to = (uint32_t)((net->me + d) % net->n);
         uint32_t from = (uint32_t)((net->me + net->n - d) % net->n);
-        int rc = exchange(net, to, &out, 1, from, &in, 1, err);
+        int rc = net_exchange(net, to, &out, 1, from, &in, 1, err);
         if (rc < 0)
             return rc;
     }
@@ -41,34 +41,35 @@ int net_barrier(struct net *net, struct err *err)
 
 /* --- broadcast; v's in is its out everywhere but on the root ---------------------- */
 
-static void give(struct net *net, uint32_t to, const struct vec *v)
+static void net_queue_send(struct net *net, uint32_t to, const struct vec *v)
 {
     struct cursor c = cursor_at(v);
     net_lead(net, to, v->n_bytes, 0);
     net_send(net, to, &c, v->n_bytes);
 }
 
-static void take(struct net *net, uint32_t from, const struct vec *v)
+static void net_queue_receive(struct net *net, uint32_t from, const struct vec *v)
 {
     struct cursor c = cursor_at(v);
     net_lead(net, from, 0, v->n_bytes);
     net_recv(net, from, &c, v->n_bytes);
 }
 
-static int tree(struct net *net, const struct vec *v, uint32_t root, struct err *err)
+static int
+broadcast_tree(struct net *net, const struct vec *v, uint32_t root, struct err *err)
 {
     uint32_t n = net->n, rel = (net->me + n - root) % n, bit = 1;
     while (bit < n && !(rel & bit))
         bit *= 2;
     if (rel != 0) { /* lowest set bit: who sends to us */
-        take(net, (rel - bit + root) % n, v);
+        net_queue_receive(net, (rel - bit + root) % n, v);
         int rc = net_run(net, NULL, NULL, err);
         if (rc < 0)
             return rc;
     }
     for (bit /= 2; bit > 0; bit /= 2)
         if (rel + bit < n)
-            give(net, (rel + bit + root) % n, v);
+            net_queue_send(net, (rel + bit + root) % n, v);
     return net_run(net, NULL, NULL, err);
 }
 
@@ -91,15 +92,16 @@ static void pass_on(void *arg)
     }
 }
 
-static int chain(struct net *net, const struct vec *v, uint32_t root, struct err *err)
+static int
+broadcast_chain(struct net *net, const struct vec *v, uint32_t root, struct err *err)
 {
     uint32_t n = net->n, rel = (net->me + n - root) % n;
     uint32_t next = (net->me + 1) % n, prev = (net->me + n - 1) % n;
     struct relay r = {&net->peers[prev].recv, &net->peers[next].send, v->n_bytes, 0, 0};
     if (rel > 0)
-        take(net, prev, v);
+        net_queue_receive(net, prev, v);
     if (rel < n - 1)
-        give(net, next, v);
+        net_queue_send(net, next, v);
     if (rel == 0 || rel == n - 1)
         return net_run(net, NULL, NULL, err);
     r.tail = r.out->tail;
@@ -111,8 +113,9 @@ int net_broadcast(struct net *net, const struct vec *v, uint32_t root, struct er
 {
     if (v->n_bytes == 0)
         return 0;
-    return v->n_bytes <= NET_SMALL_BYTES || net->n == 2 ? tree(net, v, root, err)
-                                                        : chain(net, v, root, err);
+    return v->n_bytes <= NET_SMALL_BYTES || net->n == 2
+               ? broadcast_tree(net, v, root, err)
+               : broadcast_chain(net, v, root, err);
 }
 
 /* --- all to all ----------------------------------------------------------------------
@@ -154,10 +157,10 @@ int net_gather(struct net *net, const struct vec *v, uint32_t root, struct err *
 {
     struct cursor own = cursor_at(&v[net->me]);
     if (net->me != root)
-        give(net, root, &v[net->me]);
+        net_queue_send(net, root, &v[net->me]);
     for (uint32_t j = 0; j < net->n && net->me == root; j++)
         if (j != root)
-            take(net, j, &v[j]);
+            net_queue_receive(net, j, &v[j]);
     if (net->me == root)
         cursor_copy(&own, v[root].n_bytes);
     return net_run(net, NULL, NULL, err);

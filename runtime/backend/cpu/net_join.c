@@ -34,7 +34,10 @@ void net_close(struct net *net)
     memset(net, 0, sizeof(*net));
 }
 
-static int dial(const struct net_join *j, uint32_t member, int *ret_fd, struct err *err)
+static int join_dial_member(const struct net_join *j,
+                            uint32_t member,
+                            int *ret_fd,
+                            struct err *err)
 {
     uint32_t rank = j->ranks[member];
     const struct peer *p = &j->by_rank[rank];
@@ -58,7 +61,8 @@ static int dial(const struct net_join *j, uint32_t member, int *ret_fd, struct e
 }
 
 /* One accepted connection becomes the member's that it proves to be. */
-static int admit(struct net *net, const struct net_join *j, int fd, struct err *err)
+static int
+join_admit_member(struct net *net, const struct net_join *j, int fd, struct err *err)
 {
     uint64_t until = clock_now_ns() + AUTH_SLICE_NS;
     uint32_t rank = 0;
@@ -77,10 +81,10 @@ static int admit(struct net *net, const struct net_join *j, int fd, struct err *
     return err_set(err, -EPROTO, "data connection of rank %u is not expected", rank);
 }
 
-static int missing(const struct net *net,
-                   const struct net_join *j,
-                   const char *why,
-                   struct err *err)
+static int join_report_missing(const struct net *net,
+                               const struct net_join *j,
+                               const char *why,
+                               struct err *err)
 {
     char list[120] = "";
     size_t n = 0;
@@ -103,7 +107,7 @@ static int accept_later_ones(struct net *net,
         uint64_t now = clock_now_ns();
         int fd = -1;
         if (now >= j->deadline_ns)
-            return missing(net, j, why.text, err);
+            return join_report_missing(net, j, why.text, err);
         int rc = j->w->check(j->w->arg, j->ranks[j->me], err);
         if (rc < 0)
             return rc;
@@ -112,7 +116,7 @@ static int accept_later_ones(struct net *net,
                           now + WAIT_SLICE_NS); /* look again anyway */
             continue;
         }
-        if (admit(net, j, fd, &why) == 0) {
+        if (join_admit_member(net, j, fd, &why) == 0) {
             left--;
         } else {
             fd_close(&fd);
@@ -148,7 +152,7 @@ int net_connect(struct net *net,
     if (!net->peers || !net->memory || !net->src || !net->lanes || !net->polls)
         rc = err_set(err, -ENOMEM, "no memory for the connections of %u hosts", j->n);
     for (uint32_t i = 0; i < j->me && rc == 0; i++)
-        rc = dial(j, i, &net->peers[i].fd, err);
+        rc = join_dial_member(j, i, &net->peers[i].fd, err);
     if (rc == 0)
         rc = accept_later_ones(net, j, listen_fd, err);
     for (uint32_t i = 0; i < j->n && rc == 0; i++)

@@ -125,7 +125,7 @@ static bool gets_sums(const struct mesh_fold *f, uint32_t member)
 
 /* Each member has two slots in scratch for what comes from it, by chunk, and one for
  * what goes to it and must be scaled before. */
-static uint8_t *slot(const struct mesh_fold *f, uint32_t member, uint64_t c)
+static uint8_t *fold_slot(const struct mesh_fold *f, uint32_t member, uint64_t c)
 {
     return f->net->scratch + ((uint64_t)member * SLOTS + c % 2) * f->chunk;
 }
@@ -152,7 +152,7 @@ static bool keeps_sums(const struct mesh_fold *f)
 }
 
 static void
-scale(const struct mesh_fold *f, uint8_t *dst, const uint8_t *src, uint64_t n)
+fold_scale(const struct mesh_fold *f, uint8_t *dst, const uint8_t *src, uint64_t n)
 {
     struct finish pre = {f->r->prescale, 1};
     const void *s = src;
@@ -160,7 +160,7 @@ scale(const struct mesh_fold *f, uint8_t *dst, const uint8_t *src, uint64_t n)
 }
 
 /* What we contribute next to a member's part: from where it lies, or scaled. */
-static struct cursor contribution(struct mesh_fold *f, uint32_t to, uint64_t n)
+static struct cursor fold_contribution(struct mesh_fold *f, uint32_t to, uint64_t n)
 {
     struct net_lane *l = &f->net->lanes[to];
     struct cursor lies = l->give;
@@ -175,7 +175,7 @@ static struct cursor contribution(struct mesh_fold *f, uint32_t to, uint64_t n)
         m = cursor_next(&l->give, n - done, &in, &out);
         if (m == 0)
             break;
-        scale(f, p + done, in, m);
+        fold_scale(f, p + done, in, m);
     }
     return buffer_cursor(&l->to, p, n);
 }
@@ -195,14 +195,14 @@ static void feed_send(struct mesh_fold *f, uint32_t to)
         if (n > 0 && s.is_sum && s.c == 0) /* after a pause: pages begin anew */
             net->peers[to].send.lead = f->lead;
         if (n > 0 && !s.is_sum) {
-            struct cursor c = contribution(f, to, n);
+            struct cursor c = fold_contribution(f, to, n);
             net_send(net, to, &c, n);
         } else if (n > 0 && keeps_sums(f)) {
             net_send(net, to, &l->spread, n);
             net->peers[to].send.is_out = true;
             cursor_skip(&l->spread, n);
         } else if (n > 0) {
-            struct cursor c = buffer_cursor(&l->to, slot(f, net->me, s.c), n);
+            struct cursor c = buffer_cursor(&l->to, fold_slot(f, net->me, s.c), n);
             net_send(net, to, &c, n);
         }
         l->n_sends++;
@@ -225,7 +225,7 @@ static void feed_recv(struct mesh_fold *f, uint32_t from)
             uint64_t n = chunk_bytes(f, net->lanes[net->me].part, s.c);
             if (s.c >= f->n_summed + 2)
                 return;
-            struct cursor c = buffer_cursor(&l->from, slot(f, from, s.c), n);
+            struct cursor c = buffer_cursor(&l->from, fold_slot(f, from, s.c), n);
             net_recv(net, from, &c, n);
             l->is_summand = true;
         } else if (gets_sums(f, net->me)) {
@@ -246,14 +246,14 @@ static void sum_chunk(struct mesh_fold *f)
     bool is_scaled = f->r->prescale != 1.0;
     for (uint64_t done = 0, m; done < n; done += m) {
         const uint8_t *in = NULL;
-        uint8_t *out = NULL, *mine = slot(f, net->me, c) + done;
+        uint8_t *out = NULL, *mine = fold_slot(f, net->me, c) + done;
         m = cursor_next(&f->own, n - done, &in, &out);
         if (m == 0)
             return;
         for (uint32_t j = 0; j < net->n; j++)
-            net->src[j] = slot(f, j, c) + done;
+            net->src[j] = fold_slot(f, j, c) + done;
         if (is_scaled)
-            scale(f, mine, in, m);
+            fold_scale(f, mine, in, m);
         else
             net->src[net->me] = in;
         f->r->k->fold(keeps_sums(f) ? out : mine, NULL, net->src, net->n,
@@ -274,7 +274,7 @@ static bool may_sum(const struct mesh_fold *f)
            || is_sent(f, f->gatherer, (struct segment){true, c - 2});
 }
 
-static void advance(void *arg)
+static void fold_advance(void *arg)
 {
     struct mesh_fold *f = arg;
     struct net *net = f->net;
@@ -334,7 +334,7 @@ static int fold_run(struct mesh_fold *f, struct err *err)
     f->lead = net_lead_bytes(max);
     for (uint32_t j = 0; j < net->n; j++)
         net_lead(net, j, max, max);
-    return net_run(net, advance, f, err);
+    return net_run(net, fold_advance, f, err);
 }
 
 /* --- who owns what
@@ -401,7 +401,7 @@ static int fold_round(struct net *net,
     struct cursor c = cursor_at(v);
     cursor_pack(&c, net->scratch, each);
     if (r->prescale != 1.0)
-        scale(&f, net->scratch, net->scratch, each);
+        fold_scale(&f, net->scratch, net->scratch, each);
     for (uint32_t d = 1; d < n; d *= 2) {
         uint64_t bytes = (d < n - d ? d : n - d) * each;
         uint8_t *to = net->scratch + d * each;

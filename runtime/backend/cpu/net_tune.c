@@ -34,7 +34,7 @@ static uint32_t shortest_rtt_us(int fd)
 /* A paced congestion control (BBR) sends 64 KiB a timer tick: on a line as short as
  * within a rack that costs more than it can win, up to half of the bandwidth. There we
  * take one that is not paced; elsewhere the choice of who runs the machine stands. */
-static void unpace(int fd)
+static void socket_disable_pacing(int fd)
 {
     static const char *const unpaced[] = {"cubic", "reno"}; /* reno is always allowed */
     char name[16] = "";
@@ -56,7 +56,7 @@ void net_tune(int fd, uint64_t peer_timeout_ns)
 {
     uint64_t s = peer_timeout_ns / NS_PER_S;
     s = s < 3 ? 3 : s > 3600 ? 3600 : s;
-    unpace(fd);
+    socket_disable_pacing(fd);
     set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
     set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, (int)(s / 3));

@@ -60,7 +60,7 @@ static enum fold fold_of(enum reduce_op op)
     return FOLD_COUNT;
 }
 
-const struct kernel *kernel_for(enum reduce_op op, enum dtype t, bool wide)
+const struct reduce_kernel *kernel_for(enum reduce_op op, enum dtype t, bool wide)
 {
     enum fold f = fold_of(op);
     if (f == FOLD_COUNT || !reduction_supported(op, t))

@@ -21,7 +21,7 @@ struct finish {
 struct finish
 finish_of(enum dtype t, enum reduce_op op, double postscale, uint32_t n_ranks);
 
-struct kernel {
+struct reduce_kernel {
     size_t elem_bytes;
     /* dst[i] = finish(src[0][i] o src[1][i] o ... o src[n_src - 1][i]), from left to
      * right, where o is the row's operation; also to dst2 unless NULL. Destinations may
@@ -40,12 +40,12 @@ struct kernel {
 bool kernel_has_wide(void);
 /* The row of (op, t); AVERAGE's is SUM's. NULL where reduction_supported() is false and
  * for ADASUM, which no fold of elements is. wide: only if kernel_has_wide(). */
-const struct kernel *kernel_for(enum reduce_op op, enum dtype t, bool wide);
+const struct reduce_kernel *kernel_for(enum reduce_op op, enum dtype t, bool wide);
 
 /* The two tables, for reduce.c. */
 enum fold { FOLD_SUM, FOLD_MIN, FOLD_MAX, FOLD_PRODUCT, FOLD_COUNT };
-extern const struct kernel kernels_base[FOLD_COUNT][DT_COUNT];
+extern const struct reduce_kernel kernels_base[FOLD_COUNT][DT_COUNT];
 /* all zero where it cannot be built */
-extern const struct kernel kernels_avx2[FOLD_COUNT][DT_COUNT];
+extern const struct reduce_kernel kernels_avx2[FOLD_COUNT][DT_COUNT];
 
 #endif

@@ -4,7 +4,7 @@
  * Invariants
  *   - seq of a line is stored by its own rank only and never decreases (modulo 2^32;
  * positions that are compared are less than 2^31 apart).
- *   - What a rank wrote into its data area before shm_say(p) is visible to who has seen
+ *   - What a rank wrote into its data area before shm_store_seq(p) is visible to who has seen
  * p: the store is release, the load acquire.
  *   - No wake-up is lost: the publisher stores seq and then adds 0 to waiters, the
  * sleeper adds 1 to waiters and then loads seq. Of these two additions one comes first:
@@ -36,19 +36,20 @@
 #define PART_MIN_NS 250000ull
 #define PART_MAX_NS 256000000ull
 
-static size_t pages(size_t n_bytes)
+static size_t shm_round_pages(size_t n_bytes)
 {
     return (n_bytes + 4095) & ~(size_t)4095;
 }
 
 static size_t line_bytes(uint32_t n)
 {
-    return pages(sizeof(struct shm_header) + (size_t)n * sizeof(struct shm_line));
+    return shm_round_pages(sizeof(struct shm_header)
+                           + (size_t)n * sizeof(struct shm_line));
 }
 
 static size_t control_bytes(uint32_t n)
 {
-    return line_bytes(n) + pages(agree_area_bytes(n));
+    return line_bytes(n) + shm_round_pages(agree_area_bytes(n));
 }
 
 size_t shm_size(uint32_t n, uint32_t max_bytes, uint32_t *ret_small, uint32_t *ret_slot)
@@ -146,7 +147,7 @@ bool shm_has_left(const struct shm *s, uint32_t rank)
     return false;
 }
 
-static uint8_t *area(const struct shm *s, uint32_t member)
+static uint8_t *shm_member_area(const struct shm *s, uint32_t member)
 {
     size_t each = 2 * ((size_t)s->h->slot_bytes + s->h->small_bytes);
     return (uint8_t *)s->h + control_bytes(s->h->n) + s->line_of[member] * each;
@@ -154,12 +155,12 @@ static uint8_t *area(const struct shm *s, uint32_t member)
 
 uint8_t *shm_slot(const struct shm *s, uint32_t member, unsigned turn)
 {
-    return area(s, member) + (size_t)(turn & 1) * s->h->slot_bytes;
+    return shm_member_area(s, member) + (size_t)(turn & 1) * s->h->slot_bytes;
 }
 
 uint8_t *shm_small(const struct shm *s, uint32_t member, unsigned turn)
 {
-    return area(s, member) + 2 * (size_t)s->h->slot_bytes
+    return shm_member_area(s, member) + 2 * (size_t)s->h->slot_bytes
            + (size_t)(turn & 1) * s->h->small_bytes;
 }
 
@@ -168,12 +169,13 @@ struct agree_area *shm_agree_area(const struct shm *s)
     return (struct agree_area *)(void *)((uint8_t *)s->h + line_bytes(s->h->n));
 }
 
-static long futex(_Atomic uint32_t *word, int op, uint32_t v, const struct timespec *t)
+static long
+shm_futex(_Atomic uint32_t *word, int op, uint32_t v, const struct timespec *t)
 {
     return syscall(SYS_futex, word, op, v, t, NULL, 0);
 }
 
-void shm_say(struct shm *s, uint32_t seq)
+void shm_store_seq(struct shm *s, uint32_t seq)
 {
     put_flush(&s->put);
     /* pairs with the acquire load in reached() */
@@ -192,17 +194,17 @@ void shm_ring(struct shm *s)
     if (atomic_fetch_add_explicit(&l->waiters, 0, memory_order_acq_rel) == 0)
         return;
     atomic_fetch_add_explicit(&l->bell, 1, memory_order_release);
-    (void)futex(&l->bell, FUTEX_WAKE, INT32_MAX, NULL); /* cannot fail */
+    (void)shm_futex(&l->bell, FUTEX_WAKE, INT32_MAX, NULL); /* cannot fail */
 }
 
 void shm_publish(struct shm *s, uint32_t seq)
 {
-    shm_say(s, seq);
+    shm_store_seq(s, seq);
     shm_ring(s);
 }
 
 /* True when counter value `have` has reached `want`; both wrap. */
-static bool reached(struct shm_line *l, uint32_t want)
+static bool line_has_reached(struct shm_line *l, uint32_t want)
 {
     uint32_t have = atomic_load_explicit(&l->seq, memory_order_acquire);
     return (int32_t)(have - want) >= 0;
@@ -214,8 +216,9 @@ static void sleep_on(struct shm_line *l, uint32_t want)
     uint32_t bell = atomic_load_explicit(&l->bell, memory_order_relaxed);
     /* pairs with the addition in shm_ring() */
     atomic_fetch_add_explicit(&l->waiters, 1, memory_order_acq_rel);
-    if (!reached(l, want))
-        (void)futex(&l->bell, FUTEX_WAIT, bell, &slice); /* any outcome: look again */
+    if (!line_has_reached(l, want))
+        (void)shm_futex(&l->bell, FUTEX_WAIT, bell,
+                        &slice); /* any outcome: look again */
     atomic_fetch_sub_explicit(&l->waiters, 1, memory_order_relaxed);
 }
 
@@ -290,17 +293,17 @@ static int wait_slow(struct shm *s, uint32_t member, uint32_t seq, struct err *e
         sleep_on(l, seq);
     do {
         sched_yield();
-        if (reached(l, seq))
+        if (line_has_reached(l, seq))
             return 0;
     } while (clock_now_ns() < until);
     for (;;) {
         int rc = wait_check(s->w, &patience, s->rank_of[member], err);
-        if (reached(l, seq)) /* a peer may have published and then left */
+        if (line_has_reached(l, seq)) /* a peer may have published and then left */
             return 0;
         if (rc < 0)
             return rc;
         sleep_on(l, seq);
-        if (reached(l, seq))
+        if (line_has_reached(l, seq))
             return 0;
     }
 }
@@ -309,7 +312,7 @@ int shm_wait(struct shm *s, uint32_t member, uint32_t seq, struct err *err)
 {
     struct shm_line *l = &s->h->lines[s->line_of[member]];
     for (uint32_t i = 0; i <= s->w->n_spins; i++) {
-        if (reached(l, seq))
+        if (line_has_reached(l, seq))
             return 0;
         cpu_relax();
     }

@@ -94,10 +94,10 @@ int64_t shm_lost(const struct shm *s);
 void shm_report_lost(struct shm *s, uint32_t rank); /* the first report stays */
 bool shm_has_left(const struct shm *s, uint32_t rank);
 
-/* Publishing and waiting, for the collectives. shm_say() leaves it to the next long
+/* Publishing and waiting, for the collectives. shm_store_seq() leaves it to the next long
  * wait or shm_end() to wake who sleeps; to be followed by a wait. */
 void shm_publish(struct shm *s, uint32_t seq);
-void shm_say(struct shm *s, uint32_t seq);
+void shm_store_seq(struct shm *s, uint32_t seq);
 void shm_ring(struct shm *s);
 int shm_wait(struct shm *s, uint32_t member, uint32_t seq, struct err *err);
 int shm_wait_all(struct shm *s, uint32_t seq, struct err *err);
@@ -114,7 +114,7 @@ struct agree_area *shm_agree_area(const struct shm *s);
 #define SHM_ALL UINT32_MAX /* instead of one member: everybody */
 
 struct reduction {
-    const struct kernel *k;
+    const struct reduce_kernel *k;
     double prescale;
     struct finish finish;
 };

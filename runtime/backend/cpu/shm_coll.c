@@ -52,7 +52,7 @@ void shm_end(struct shm *s, uint32_t last)
 int shm_barrier(struct shm *s, struct err *err)
 {
     uint32_t last = s->base + 1;
-    shm_say(s, last);
+    shm_store_seq(s, last);
     int rc = shm_wait_all(s, last, err);
     if (rc < 0)
         return rc;
@@ -112,7 +112,7 @@ static int allreduce_small(struct shm *s,
         t = put_begin(&s->put, PUT_SMALL, v->n_bytes);
     put_work(&s->put, &t);
     shm_pack_scaled(s, &in, shm_small(s, s->me, turn), v->n_bytes, r);
-    shm_say(s, last);
+    shm_store_seq(s, last);
     put_rest(&t);
     int rc = shm_wait_all(s, last, err);
     if (rc < 0)
@@ -160,7 +160,8 @@ static uint64_t chunk_len(const struct pipe *p, uint64_t k)
 }
 
 /* Part j of a chunk of len bytes: [*ret_off, *ret_off + return). */
-static uint64_t part(const struct pipe *p, uint64_t len, uint32_t j, uint64_t *ret_off)
+static uint64_t
+pipe_part(const struct pipe *p, uint64_t len, uint32_t j, uint64_t *ret_off)
 {
     uint64_t each = (len + p->s->n - 1) / p->s->n;
     each = (each + PART_ALIGN - 1) & ~(uint64_t)(PART_ALIGN - 1);
@@ -184,7 +185,7 @@ static int phase_a(struct pipe *p, uint64_t k, struct err *err)
                             : put_found(&s->put, PUT_SLOT, len);
     put_work(&s->put, t);
     for (uint32_t j = 0; j < s->n; j++) {
-        uint64_t m = part(p, len, j, &off);
+        uint64_t m = pipe_part(p, len, j, &off);
         s->put.streams = t->streams && !shm_is_near(s, j);
         if (j == s->me && p->r->prescale == 1.0)
             cursor_skip(&p->a, m);
@@ -201,7 +202,7 @@ static int phase_a(struct pipe *p, uint64_t k, struct err *err)
 static void fold_into_slot(struct pipe *p, uint8_t *slot, uint8_t *out, uint64_t m)
 {
     struct shm *s = p->s;
-    const struct kernel *k = p->r->k;
+    const struct reduce_kernel *k = p->r->k;
     if (!p->reads || !s->put.streams) {
         k->fold(slot, p->reads ? out : NULL, s->src, s->n, m / k->elem_bytes,
                 &p->r->finish);
@@ -225,7 +226,7 @@ static int phase_b(struct pipe *p, uint64_t k, struct err *err)
     if (rc < 0)
         return rc;
     uint64_t len = chunk_len(p, k), off;
-    uint64_t own = part(p, len, s->me, &off), done = 0;
+    uint64_t own = pipe_part(p, len, s->me, &off), done = 0;
     put_work(&s->put, &p->trial[k & 1]);
     cursor_skip(&p->b, off);
     while (done < own) {
@@ -252,7 +253,7 @@ static int phase_c(struct pipe *p, uint64_t k, struct err *err)
     uint32_t b_done = s->base + (uint32_t)(3 * k + 3);
     uint64_t len = chunk_len(p, k), off;
     for (uint32_t j = 0; j < s->n && p->reads; j++) {
-        uint64_t m = part(p, len, j, &off);
+        uint64_t m = pipe_part(p, len, j, &off);
         if (j == s->me) {
             cursor_skip(&p->c, m);
             continue;

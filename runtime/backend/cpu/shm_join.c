@@ -213,7 +213,7 @@ static int receive_fd(int sock, uint64_t deadline_ns, int *ret_fd)
     return 0;
 }
 
-static uint64_t slice(uint64_t deadline_ns)
+static uint64_t join_wait_slice(uint64_t deadline_ns)
 {
     uint64_t end = clock_now_ns() + AUTH_SLICE_NS;
     return end < deadline_ns ? end : deadline_ns;
@@ -227,7 +227,7 @@ static int serve_one(const struct shm_join *j,
                      uint32_t *ret_line,
                      struct err *err)
 {
-    uint64_t until = slice(j->deadline_ns);
+    uint64_t until = join_wait_slice(j->deadline_ns);
     int rc = check_user(sock, err);
     if (rc == 0)
         rc = auth_server(sock, j->id, ROLE_SHM, ROLE_SHM, until, NULL, err);

@@ -116,7 +116,7 @@ static void start_at(const struct shm *s, struct cursor *at, const struct vec *v
 static int meet_small(struct shm *s, struct err *err)
 {
     uint32_t last = s->base + 1;
-    shm_say(s, last);
+    shm_store_seq(s, last);
     int rc = shm_wait_all(s, last, err);
     if (rc < 0)
         return rc;
@@ -127,7 +127,7 @@ static int meet_small(struct shm *s, struct err *err)
 /* --- allgather and gather
  * ----------------------------------------------------------------------- */
 
-struct gather {
+struct slot_gather {
     struct shm *s;
     const struct vec *v;
     struct cursor own;
@@ -136,7 +136,7 @@ struct gather {
 
 static void gather_put(void *arg, uint64_t k, uint8_t *slot)
 {
-    struct gather *g = arg;
+    struct slot_gather *g = arg;
     struct shm *s = g->s;
     uint64_t m = nth_chunk(g->v[s->me].n_bytes, k, s->h->slot_bytes);
     struct cursor copy = g->own;
@@ -146,7 +146,7 @@ static void gather_put(void *arg, uint64_t k, uint8_t *slot)
 
 static int gather_get(void *arg, uint64_t k, unsigned turn, struct err *err)
 {
-    struct gather *g = arg;
+    struct slot_gather *g = arg;
     struct shm *s = g->s;
     for (uint32_t i = 1; i < s->n && g->reads; i++) {
         uint32_t j = (s->me + i) % s->n; /* not all read the same slot at once */
@@ -159,7 +159,7 @@ static int gather_get(void *arg, uint64_t k, unsigned turn, struct err *err)
     return 0;
 }
 
-static int gather_small(struct gather *g, struct err *err)
+static int gather_small(struct slot_gather *g, struct err *err)
 {
     struct shm *s = g->s;
     unsigned turn = s->small_turn++;
@@ -177,10 +177,10 @@ static int gather_small(struct gather *g, struct err *err)
 
 int shm_gather(struct shm *s, const struct vec *v, uint32_t only, struct err *err)
 {
-    struct gather g = {.s = s,
-                       .v = v,
-                       .own = cursor_at(&v[s->me]),
-                       .reads = only == SHM_ALL || only == s->me};
+    struct slot_gather g = {.s = s,
+                            .v = v,
+                            .own = cursor_at(&v[s->me]),
+                            .reads = only == SHM_ALL || only == s->me};
     struct rounds o = {.s = s, .put = gather_put, .get = gather_get, .arg = &g};
     uint64_t max = 0;
     for (uint32_t j = 0; j < s->n; j++)
@@ -212,7 +212,7 @@ static struct cells cut_slot(const struct shm *s)
 }
 
 /* Where receiver j's cell is in a slot of round r; NULL when it is not its turn. */
-static uint8_t *cell(const struct cells *c, uint8_t *slot, uint64_t r, uint32_t j)
+static uint8_t *cells_at(const struct cells *c, uint8_t *slot, uint64_t r, uint32_t j)
 {
     uint32_t first = (uint32_t)(r % c->n_turns) * c->n_served;
     if (j < first || j - first >= c->n_served)
@@ -258,7 +258,7 @@ static void scatter_put(void *arg, uint64_t r, uint8_t *slot)
     struct shm *s = g->s;
     uint64_t k = r / g->cells.n_turns;
     for (uint32_t j = 0; j < s->n; j++) {
-        uint8_t *to = cell(&g->cells, slot, r, j);
+        uint8_t *to = cells_at(&g->cells, slot, r, j);
         uint64_t m = nth_chunk(g->v[j].n_bytes, k, g->cells.bytes);
         if (to && (j != s->me || g->r->prescale != 1.0))
             shm_pack_scaled(s, &s->at[j], to, m, g->r);
@@ -272,7 +272,7 @@ static int scatter_get(void *arg, uint64_t r, unsigned turn, struct err *err)
     uint64_t k = r / g->cells.n_turns;
     uint64_t m = nth_chunk(g->v[s->me].n_bytes, k, g->cells.bytes);
     for (uint32_t j = 0; j < s->n; j++)
-        s->src[j] = cell(&g->cells, shm_slot(s, j, turn), r, s->me);
+        s->src[j] = cells_at(&g->cells, shm_slot(s, j, turn), r, s->me);
     if (m == 0 || s->src[s->me] == NULL)
         return 0;
     int rc = shm_wait_all(s, put_done(s, r), err);
@@ -332,7 +332,7 @@ int shm_reduce_scatter(struct shm *s,
  * -----------------------------------------------------------------------------------
  */
 
-struct note {          /* how a small message begins */
+struct length_note {   /* how a small message begins */
     uint64_t n_chunks; /* through the slots; 0: its blocks follow here */
 };
 
@@ -346,7 +346,7 @@ struct alltoall {
 
 static uint64_t chunks_of(const struct alltoall *g, uint32_t sender)
 {
-    struct note n;
+    struct length_note n;
     memcpy(&n, shm_small(g->s, sender, g->note_turn), sizeof(n));
     return n.n_chunks;
 }
@@ -363,7 +363,7 @@ static void alltoall_put(void *arg, uint64_t r, uint8_t *slot)
     struct shm *s = g->s;
     uint64_t k = r / g->cells.n_turns;
     for (uint32_t j = 0; j < s->n && !g->is_inline; j++) {
-        uint8_t *to = cell(&g->cells, slot, r, j);
+        uint8_t *to = cells_at(&g->cells, slot, r, j);
         if (to && j != s->me)
             shm_pack(s, &s->at[j], to,
                      nth_chunk(g->send[j].n_bytes, k, g->cells.bytes));
@@ -377,7 +377,7 @@ static int alltoall_get(void *arg, uint64_t r, unsigned turn, struct err *err)
     uint64_t k = r / g->cells.n_turns;
     for (uint32_t i = 1; i < s->n; i++) {
         uint32_t j = (s->me + i) % s->n;
-        const uint8_t *from = cell(&g->cells, shm_slot(s, j, turn), r, s->me);
+        const uint8_t *from = cells_at(&g->cells, shm_slot(s, j, turn), r, s->me);
         uint64_t m = nth_chunk(g->recv[j].n_bytes, k, g->cells.bytes);
         if (!from || m == 0 || chunks_of(g, j) == 0)
             continue;
@@ -399,7 +399,8 @@ static void write_note(struct alltoall *g)
         if (j != s->me && g->send[j].n_bytes > max)
             max = g->send[j].n_bytes;
     g->is_inline = max <= each;
-    struct note n = {.n_chunks = g->is_inline ? 0 : n_chunks(max, g->cells.bytes)};
+    struct length_note n = {.n_chunks =
+                                g->is_inline ? 0 : n_chunks(max, g->cells.bytes)};
     memcpy(at, &n, sizeof(n));
     s->put.streams = put_found(&s->put, PUT_SMALL, each).streams;
     for (uint32_t j = 0; j < s->n && g->is_inline; j++)

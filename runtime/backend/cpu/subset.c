@@ -23,7 +23,7 @@
 #include "runtime/backend/cpu/cpu.h"
 #include "runtime/base/mem.h"
 
-struct meeting {
+struct subset_meeting {
     struct cpu *parent;
     const uint32_t *ranks; /* [n] members of the parent */
     uint32_t n, index;     /* ours in ranks, n: we are not in it */
@@ -32,20 +32,20 @@ struct meeting {
     int rc;                /* of the parent: < 0: it is broken */
 };
 
-struct outcome {
+struct subset_outcome {
     int32_t code;
     char text[sizeof((struct err *)0)->text];
 };
 
 /* One round. data: ours, n_data bytes of at most max. ret_blobs as env.exchange gives
  * them: one block, pointers into itself. */
-static int meet(struct meeting *m,
-                const void *data,
-                uint32_t n_data,
-                uint32_t max,
-                uint8_t ***ret_blobs,
-                uint32_t **ret_sizes,
-                struct err *err)
+static int subset_meet(struct subset_meeting *m,
+                       const void *data,
+                       uint32_t n_data,
+                       uint32_t max,
+                       uint8_t ***ret_blobs,
+                       uint32_t **ret_sizes,
+                       struct err *err)
 {
     size_t frame = sizeof(uint32_t) + max, n = m->n;
     AUTOFREE uint8_t *own = mem_zalloc(frame);
@@ -86,34 +86,34 @@ static int meet(struct meeting *m,
     return 0;
 }
 
-static uint32_t n_bits(const struct meeting *m)
+static uint32_t n_bits(const struct subset_meeting *m)
 {
     return (m->n + 7) / 8;
 }
 
 /* The child's env.exchange: round 2. */
-static int exchange(void *arg,
-                    const void *blob,
-                    uint32_t n,
-                    uint8_t ***ret_blobs,
-                    uint32_t **ret_sizes,
-                    struct err *err)
+static int subset_exchange(void *arg,
+                           const void *blob,
+                           uint32_t n,
+                           uint8_t ***ret_blobs,
+                           uint32_t **ret_sizes,
+                           struct err *err)
 {
-    struct meeting *m = arg;
+    struct subset_meeting *m = arg;
     if (m->has_exchanged || n > n_bits(m))
         return err_set(err, -EPROTO, "process set: an exchange of %u bytes too many",
                        n);
     m->has_exchanged = true;
-    return meet(m, blob, n, n_bits(m), ret_blobs, ret_sizes, err);
+    return subset_meet(m, blob, n, n_bits(m), ret_blobs, ret_sizes, err);
 }
 
 /* A member's own part of round 1. */
-static int describe(struct meeting *m,
-                    uint64_t deadline_ns,
-                    struct cpu **ret,
-                    void **ret_blob,
-                    uint32_t *ret_n,
-                    struct err *err)
+static int subset_describe(struct subset_meeting *m,
+                           uint64_t deadline_ns,
+                           struct cpu **ret,
+                           void **ret_blob,
+                           uint32_t *ret_n,
+                           struct err *err)
 {
     struct cpu *parent = m->parent;
     AUTOFREE uint32_t *global = mem_calloc(m->n, sizeof(*global));
@@ -128,7 +128,7 @@ static int describe(struct meeting *m,
                               .local_addr = parent->env.local_addr,
                               .deadline_ns = deadline_ns,
                               .peer_timeout_ns = parent->env.peer_timeout_ns,
-                              .exchange = exchange,
+                              .exchange = subset_exchange,
                               .arg = m};
     struct backend *b;
     int rc = backend_cpu.describe(&env, &b, ret_blob, ret_n, err);
@@ -142,23 +142,25 @@ static int describe(struct meeting *m,
 
 /* Rounds 1 and 2. *ret_child stays NULL without an error of ours when we are not in
  * it. The result is our own; that of the parent is in m->rc. */
-static int
-make(struct meeting *m, uint64_t deadline_ns, struct cpu **ret_child, struct err *err)
+static int subset_create_child(struct subset_meeting *m,
+                               uint64_t deadline_ns,
+                               struct cpu **ret_child,
+                               struct err *err)
 {
     AUTOFREE void *blob = NULL;
     AUTOFREE uint8_t **blobs = NULL, **rest = NULL;
     uint32_t n = 0, *sizes = NULL;
     int rc = 0;
     if (m->index < m->n)
-        rc = describe(m, deadline_ns, ret_child, &blob, &n, err);
-    int met = meet(m, blob, n, sizeof(struct peer), &blobs, &sizes, err);
+        rc = subset_describe(m, deadline_ns, ret_child, &blob, &n, err);
+    int met = subset_meet(m, blob, n, sizeof(struct peer), &blobs, &sizes, err);
     if (met < 0)
         return met;
     if (rc == 0 && *ret_child)
         rc = cpu_connect(&(*ret_child)->b, blobs, sizes, err);
     if (m->rc == 0 && m->n > 1 && !m->has_exchanged) {
         struct err why = ERR_INIT;
-        met = meet(m, NULL, 0, n_bits(m), &rest, &sizes, &why);
+        met = subset_meet(m, NULL, 0, n_bits(m), &rest, &sizes, &why);
         if (met < 0)
             return err_set(err, met, "%s", why.text);
     }
@@ -166,21 +168,21 @@ make(struct meeting *m, uint64_t deadline_ns, struct cpu **ret_child, struct err
 }
 
 /* Round 3: rc and its sentence are ours; returns everybody's. */
-static int conclude(struct meeting *m, int rc, struct err *err)
+static int subset_conclude(struct subset_meeting *m, int rc, struct err *err)
 {
-    struct outcome own = {.code = rc};
+    struct subset_outcome own = {.code = rc};
     AUTOFREE uint8_t **all = NULL;
     uint32_t *sizes;
     struct err why = ERR_INIT;
     if (rc < 0)
         memcpy(own.text, err->text, sizeof(own.text));
-    int met = meet(m, &own, sizeof(own), sizeof(own), &all, &sizes, &why);
+    int met = subset_meet(m, &own, sizeof(own), sizeof(own), &all, &sizes, &why);
     if (met < 0)
         return err_set(err, met, "%s", why.text);
-    struct outcome worst = {0};
+    struct subset_outcome worst = {0};
     uint32_t who = 0;
     for (uint32_t i = 0; i < m->n; i++) {
-        struct outcome o;
+        struct subset_outcome o;
         if (sizes[i] != sizeof(o))
             continue;
         memcpy(&o, all[i], sizeof(o));
@@ -221,7 +223,8 @@ int cpu_subset(struct backend *b,
     if (parent->broken.code != 0)
         return err_set(err, -EPIPE, "%s", parent->broken.text);
     AUTOFREE uint64_t *counts = mem_calloc(parent->env.size, sizeof(*counts));
-    struct meeting m = {.parent = parent, .ranks = ranks, .n = n, .counts = counts};
+    struct subset_meeting m = {
+        .parent = parent, .ranks = ranks, .n = n, .counts = counts};
     int rc = counts == NULL
                  ? err_set(&why, -ENOMEM, "no memory for %u ranks", parent->env.size)
                  : check_ranks(parent, ranks, n, &why);
@@ -229,9 +232,9 @@ int cpu_subset(struct backend *b,
         return cpu_break(parent, rc, &why, err);
     while (m.index < n && ranks[m.index] != parent->env.rank)
         m.index++;
-    rc = make(&m, deadline_ns, &child, &why);
+    rc = subset_create_child(&m, deadline_ns, &child, &why);
     if (m.rc == 0)
-        rc = conclude(&m, rc, &why);
+        rc = subset_conclude(&m, rc, &why);
     if (rc < 0) {
         backend_cpu.close(child ? &child->b : NULL);
         return parent->broken.code != 0 ? err_set(err, rc, "%s", why.text)

@@ -185,7 +185,7 @@ share_id(struct comm *c, struct backend *b, struct comm_start *s, struct err *er
         return err_set(err, -EIO, "%s", w.why);
     s->id = w.id;
     uint8_t sum[SHA256_BYTES];
-    sha256(&w.id, sizeof(w.id), sum);
+    sha256_digest(&w.id, sizeof(w.id), sum);
     memcpy(c->id, sum, sizeof(c->id));
     return 0;
 }

@@ -33,7 +33,7 @@ typedef int (*work_fn)(struct codec_run *run,
                        struct err *err);
 
 /* What every result is multiplied with where the codec itself has summed. */
-static double factor(const struct codec_run *run)
+static double codec_factor(const struct codec_run *run)
 {
     double f = run->io.postscale;
 
@@ -179,7 +179,8 @@ static int sum_topk(struct codec_run *run,
                       p->k, err);
 
     if (rc == 0)
-        cast_store(run->kernels, run->io.out, p->dtype, acc, p->count, factor(run));
+        cast_store(run->kernels, run->io.out, p->dtype, acc, p->count,
+                   codec_factor(run));
     return rc;
 }
 
@@ -196,7 +197,7 @@ static int gather_end(struct codec_run *run,
         return 0;
     if (p->codec.id == CODEC_TOPK)
         return sum_topk(run, l, wire, err);
-    return int8_sum(run->kernels, run->io.out, p->dtype, factor(run), wire,
+    return int8_sum(run->kernels, run->io.out, p->dtype, codec_factor(run), wire,
                     p->wire_bytes * p->n_members, p->n_members, p->count,
                     p->codec.block, err);
 }
@@ -280,8 +281,8 @@ static int shards_end(struct codec_run *run,
         struct codec_shard s = codec_shard_of(p, i);
 
         rc = int8_sum(run->kernels, cast_at_out(run->io.out, p->dtype, s.at), p->dtype,
-                      factor(run), run->scratch + l->send + s.wire_at, s.wire_bytes, 1,
-                      s.count, p->codec.block, err);
+                      codec_factor(run), run->scratch + l->send + s.wire_at,
+                      s.wire_bytes, 1, s.count, p->codec.block, err);
         if (rc < 0)
             (void)err_prefix(err, "sums of member %u", (unsigned)i);
     }
@@ -369,14 +370,14 @@ static int factors_end(struct codec_run *run,
     if (run->tensor)
         memcpy(run->tensor->q, q, s.cols * s.rank * sizeof(*q));
     if (run->io.out)
-        powersgd_out(run->io.out, run->plan.dtype, factor(run), floats_at(run, l->send),
-                     q, &s);
+        powersgd_out(run->io.out, run->plan.dtype, codec_factor(run),
+                     floats_at(run, l->send), q, &s);
     return 0;
 }
 
 /* --- the machine --- */
 
-static const struct edge {
+static const struct codec_edge {
     enum codec_way way;
     enum codec_phase from, to;
     work_fn work;
@@ -393,7 +394,7 @@ static const struct edge {
     {CODEC_WAY_FACTORS, CODEC_PHASE_Q, CODEC_PHASE_DONE, factors_end},
 };
 
-static const struct edge *edge_of(const struct codec_run *run)
+static const struct codec_edge *edge_of(const struct codec_run *run)
 {
     for (size_t i = 0; i < sizeof(edges) / sizeof(edges[0]); i++)
         if (edges[i].way == run->plan.way && edges[i].from == run->phase)
@@ -401,7 +402,7 @@ static const struct edge *edge_of(const struct codec_run *run)
     return NULL;
 }
 
-static void end(struct codec_run *run, enum codec_phase how)
+static void codec_run_end(struct codec_run *run, enum codec_phase how)
 {
     run->phase = how;
     if (!run->tensor)
@@ -453,7 +454,7 @@ int codec_begin(struct codec_run *run,
 
 int codec_next(struct codec_run *run, struct codec_step *ret, struct err *err)
 {
-    const struct edge *e = edge_of(run);
+    const struct codec_edge *e = edge_of(run);
     struct codec_layout l = codec_layout_scratch(&run->plan);
     int rc;
 
@@ -463,7 +464,7 @@ int codec_next(struct codec_run *run, struct codec_step *ret, struct err *err)
         return err_set(err, -EINVAL, "compression: the run has failed before");
     rc = e->work(run, &l, ret, err);
     if (rc < 0 || e->to == CODEC_PHASE_DONE)
-        end(run, rc < 0 ? CODEC_PHASE_FAILED : CODEC_PHASE_DONE);
+        codec_run_end(run, rc < 0 ? CODEC_PHASE_FAILED : CODEC_PHASE_DONE);
     else
         run->phase = e->to;
     return rc < 0 ? rc : run->phase != CODEC_PHASE_DONE;
@@ -472,5 +473,5 @@ int codec_next(struct codec_run *run, struct codec_step *ret, struct err *err)
 void codec_cancel(struct codec_run *run)
 {
     if (run->phase != CODEC_PHASE_DONE && run->phase != CODEC_PHASE_FAILED)
-        end(run, CODEC_PHASE_FAILED);
+        codec_run_end(run, CODEC_PHASE_FAILED);
 }

@@ -56,7 +56,7 @@ void codec_index_release(struct codec_index *ix)
 }
 
 static struct codec_entry *
-find(const struct codec_index *ix, uint32_t set, const char *name)
+index_find(const struct codec_index *ix, uint32_t set, const char *name)
 {
     struct nametab_node *n = nametab_find(&ix->names, set, name);
 
@@ -66,7 +66,7 @@ find(const struct codec_index *ix, uint32_t set, const char *name)
 
 void codec_index_forget(struct codec_index *ix, uint32_t set, const char *name)
 {
-    struct codec_entry *e = find(ix, set, name);
+    struct codec_entry *e = index_find(ix, set, name);
 
     if (e && !e->is_running)
         codec_index_drop(ix, e);
@@ -83,7 +83,8 @@ void codec_index_forget_set(struct codec_index *ix, uint32_t set)
     }
 }
 
-static bool fits(const struct codec_entry *e, const struct codec_plan *p, uint32_t me)
+static bool
+entry_fits(const struct codec_entry *e, const struct codec_plan *p, uint32_t me)
 {
     const struct codec_plan *q = &e->plan;
 
@@ -98,9 +99,9 @@ struct codec_entry *codec_index_find(struct codec_index *ix,
                                      const struct codec_plan *plan,
                                      uint32_t me)
 {
-    struct codec_entry *e = find(ix, set, name);
+    struct codec_entry *e = index_find(ix, set, name);
 
-    if (!e || !fits(e, plan, me))
+    if (!e || !entry_fits(e, plan, me))
         return NULL;
     unlink_entry(ix, e);
     link_newest(ix, e);
@@ -131,9 +132,9 @@ int codec_index_room(struct codec_index *ix,
                      struct err *err)
 {
     char shown[NAME_SHOWN_MAX];
-    struct codec_entry *e = find(ix, set, name);
+    struct codec_entry *e = index_find(ix, set, name);
 
-    if (plan->state_bytes == 0 || (e && fits(e, plan, me)))
+    if (plan->state_bytes == 0 || (e && entry_fits(e, plan, me)))
         return 1;
     if (e && e->is_running)
         return err_set(err, -EBUSY, "compression of %s: it is under way already",

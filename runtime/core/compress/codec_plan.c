@@ -25,14 +25,14 @@
 enum { GATHER_MEMBERS = 2, POWERSGD_MIN_RATE = 2 };
 #define MAX_BYTES (1ull << 60)
 
-static uint64_t times(uint64_t a, uint64_t b)
+static uint64_t bytes_multiply(uint64_t a, uint64_t b)
 {
     uint64_t r;
 
     return __builtin_mul_overflow(a, b, &r) ? UINT64_MAX : r;
 }
 
-static uint64_t plus(uint64_t a, uint64_t b)
+static uint64_t bytes_add(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
@@ -56,8 +56,8 @@ static int size_of(enum dtype dtype,
             return err_set(err, -EINVAL,
                            "shape: dimension %" PRIu32 " is %" PRId64 ", must be >= 0",
                            i, shape[i]);
-        count = times(count, (uint64_t)shape[i]);
-        nonzero = times(nonzero, shape[i] ? (uint64_t)shape[i] : 1);
+        count = bytes_multiply(count, (uint64_t)shape[i]);
+        nonzero = bytes_multiply(nonzero, shape[i] ? (uint64_t)shape[i] : 1);
         if (nonzero > MAX_BYTES)
             return err_set(err, -EINVAL, "shape: more than 2^60 bytes");
     }
@@ -66,7 +66,7 @@ static int size_of(enum dtype dtype,
 }
 
 /* Why this tensor is not for this codec, whatever its size; NULL when it is. */
-static const char *unfit(const struct codec_plan *p, uint32_t ndim)
+static const char *plan_unfit_reason(const struct codec_plan *p, uint32_t ndim)
 {
     bool is_cast = p->codec.id == CODEC_FP16 || p->codec.id == CODEC_BF16;
 
@@ -119,11 +119,11 @@ static const char *plan_powersgd(struct codec_plan *p, uint64_t rows)
 
     p->rows = rows;
     p->cols = p->count / rows;
-    both = times(plus(p->rows, p->cols), p->codec.rank);
-    p->wire_bytes = times(both, sizeof(float));
+    both = bytes_multiply(bytes_add(p->rows, p->cols), p->codec.rank);
+    p->wire_bytes = bytes_multiply(both, sizeof(float));
     p->way = CODEC_WAY_FACTORS;
     /* as PyTorch's min_compression_rate: two rounds for little are slower than one */
-    if (times(both, POWERSGD_MIN_RATE) >= p->count)
+    if (bytes_multiply(both, POWERSGD_MIN_RATE) >= p->count)
         return "its factors are not half the matrix";
     return NULL;
 }
@@ -131,13 +131,13 @@ static const char *plan_powersgd(struct codec_plan *p, uint64_t rows)
 static uint64_t sent_bytes(const struct codec_plan *p)
 {
     if (p->way == CODEC_WAY_GATHER)
-        return times(p->wire_bytes, p->n_members - 1);
-    return times(but_own(p->wire_bytes, p->n_members), 2);
+        return bytes_multiply(p->wire_bytes, p->n_members - 1);
+    return bytes_multiply(but_own(p->wire_bytes, p->n_members), 2);
 }
 
 static const char *plan_sizes(struct codec_plan *p, uint32_t ndim, const int64_t *shape)
 {
-    const char *why = unfit(p, ndim);
+    const char *why = plan_unfit_reason(p, ndim);
 
     p->way = CODEC_WAY_PASS;
     p->wire_bytes = p->raw_bytes;
@@ -188,7 +188,7 @@ int codec_plan(const struct codec *c,
     if (n_members == 0)
         return err_set(err, -EINVAL, "compression: a world of 0 members");
     p.raw_bytes = p.count * dtype_size(dtype);
-    p.sent_raw_bytes = times(but_own(p.raw_bytes, n_members), 2);
+    p.sent_raw_bytes = bytes_multiply(but_own(p.raw_bytes, n_members), 2);
     p.why = plan_sizes(&p, ndim, shape);
     p.is_compressed = !p.why;
     if (p.is_compressed) {

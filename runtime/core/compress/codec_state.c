@@ -28,7 +28,7 @@ static void tensor_free(struct codec_tensor *t)
     mem_free(t);
 }
 
-static void release(void *arg, struct codec_entry *e)
+static void entry_release(void *arg, struct codec_entry *e)
 {
     (void)arg;
     tensor_free(tensor_of(e));
@@ -40,7 +40,7 @@ int codec_state_new(uint64_t max_bytes, bool is_wide, struct codec_state **ret)
 
     if (!s)
         return -ENOMEM;
-    codec_index_init(&s->index, max_bytes, release, NULL);
+    codec_index_init(&s->index, max_bytes, entry_release, NULL);
     s->kernels = codec_kernels_of(is_wide);
     *ret = s;
     return 0;
@@ -106,11 +106,11 @@ static int alloc_floats(float **ret, uint64_t n)
     return *ret ? 0 : -ENOMEM;
 }
 
-static int make(struct codec_state *s,
-                uint32_t set,
-                const char *name,
-                const struct codec_plan *p,
-                uint32_t me)
+static int state_create_entry(struct codec_state *s,
+                              uint32_t set,
+                              const char *name,
+                              const struct codec_plan *p,
+                              uint32_t me)
 {
     size_t n = strlen(name) + 1;
     struct codec_tensor *t = mem_zalloc(sizeof(*t) + n);
@@ -141,7 +141,7 @@ int codec_reserve(struct codec_state *s,
 
     if (rc != 0)
         return rc < 0 ? rc : 0;
-    rc = make(s, set, name, plan, me);
+    rc = state_create_entry(s, set, name, plan, me);
     if (rc < 0)
         return err_set(err, rc,
                        "compression of %s: out of memory for %" PRIu64

@@ -47,7 +47,7 @@ static inline int32_t magnitude_bits(float f)
     return (int32_t)(f32_bits(f) & ABS_BITS);
 }
 
-static inline int8_t rounded(float f)
+static inline int8_t float_round(float f)
 {
     return (int8_t)(uint8_t)f32_bits(f + ROUNDER);
 }
@@ -66,7 +66,7 @@ static float code_plain(int8_t *restrict q, const float *restrict x, uint32_t n)
     inverse = 1 / s;
     if (s > 0)
         for (uint32_t i = 0; i < n; i++)
-            q[i] = rounded(x[i] * inverse);
+            q[i] = float_round(x[i] * inverse);
     else
         memset(q, 0, n); /* zeros, or NaN whatever the bytes */
     return s;
@@ -89,7 +89,7 @@ code_fed(int8_t *restrict q, const float *restrict x, float *restrict r, uint32_
     inverse = 1 / s;
     if (s > 0) {
         for (uint32_t i = 0; i < n; i++) {
-            int8_t v = rounded(r[i] * inverse);
+            int8_t v = float_round(r[i] * inverse);
 
             q[i] = v;
             r[i] -= (float)v * s;
@@ -137,12 +137,12 @@ static inline bool group_reaches(const float *w, int32_t limit)
 }
 
 /* Most groups hold none and are passed over by one test. */
-static uint64_t collect(uint32_t *restrict ret_index,
-                        float *restrict ret_value,
-                        uint64_t max,
-                        const float *w,
-                        uint64_t n,
-                        uint32_t limit)
+static uint64_t index_collect(uint32_t *restrict ret_index,
+                              float *restrict ret_value,
+                              uint64_t max,
+                              const float *w,
+                              uint64_t n,
+                              uint32_t limit)
 {
     uint64_t found = 0, i = 0;
 
@@ -182,7 +182,8 @@ static float lanes_sum(const lanes *v)
     return ((f[0] + f[4]) + (f[2] + f[6])) + ((f[1] + f[5]) + (f[3] + f[7]));
 }
 
-static void dot4(float ret[4], const float *row, const float *const q[4], uint64_t n)
+static void
+row_dot4(float ret[4], const float *row, const float *const q[4], uint64_t n)
 {
     const float *q0 = q[0], *q1 = q[1], *q2 = q[2], *q3 = q[3];
     lanes s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, x, y;
@@ -211,7 +212,7 @@ static void dot4(float ret[4], const float *row, const float *const q[4], uint64
     }
 }
 
-static float dot1(const float *row, const float *q, uint64_t n)
+static float row_dot1(const float *row, const float *q, uint64_t n)
 {
     lanes sum = {0}, x, y;
     uint64_t i = 0;
@@ -229,7 +230,7 @@ static float dot1(const float *row, const float *q, uint64_t n)
 }
 
 static void
-add4(float *restrict dst, const float *const m[4], const float f[4], uint64_t n)
+row_add4(float *restrict dst, const float *const m[4], const float f[4], uint64_t n)
 {
     const float *restrict m0 = m[0], *restrict m1 = m[1];
     const float *restrict m2 = m[2], *restrict m3 = m[3];
@@ -239,7 +240,7 @@ add4(float *restrict dst, const float *const m[4], const float f[4], uint64_t n)
         dst[i] += (f0 * m0[i] + f1 * m1[i]) + (f2 * m2[i] + f3 * m3[i]);
 }
 
-static void add1(float *restrict dst, const float *restrict m, float f, uint64_t n)
+static void row_add1(float *restrict dst, const float *restrict m, float f, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
         dst[i] += f * m[i];
@@ -252,9 +253,9 @@ const struct codec_kernels KERNELS = {
     .narrow_bf16 = narrow_bf16,
     .int8_code = int8_code,
     .int8_add = int8_add,
-    .collect = collect,
-    .dot4 = dot4,
-    .dot1 = dot1,
-    .add4 = add4,
-    .add1 = add1,
+    .collect = index_collect,
+    .dot4 = row_dot4,
+    .dot1 = row_dot1,
+    .add4 = row_add4,
+    .add1 = row_add1,
 };

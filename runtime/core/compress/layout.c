@@ -8,7 +8,7 @@
 
 enum { ALIGN = 64 };
 
-static uint64_t piece(uint64_t *at, uint64_t bytes)
+static uint64_t layout_add_piece(uint64_t *at, uint64_t bytes)
 {
     uint64_t here = *at;
 
@@ -79,12 +79,12 @@ struct codec_layout codec_layout_scratch(const struct codec_plan *p)
     }
     if (has_work && !p->codec.has_feedback)
         work = p->count * sizeof(float);
-    l.send = piece(&at, send);
-    l.recv = piece(&at, recv);
-    l.work = piece(&at, work);
-    l.sums = piece(&at, sums);
-    l.counts = piece(&at, counts);
-    l.send_counts = piece(&at, p->way == CODEC_WAY_SHARDS ? counts : 0);
+    l.send = layout_add_piece(&at, send);
+    l.recv = layout_add_piece(&at, recv);
+    l.work = layout_add_piece(&at, work);
+    l.sums = layout_add_piece(&at, sums);
+    l.counts = layout_add_piece(&at, counts);
+    l.send_counts = layout_add_piece(&at, p->way == CODEC_WAY_SHARDS ? counts : 0);
     l.bytes = at;
     return l;
 }

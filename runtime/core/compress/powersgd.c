@@ -35,7 +35,7 @@ static inline bool is_finite(float f)
 }
 
 /* splitmix64: a counter in, 64 random bits out */
-static uint64_t mix(uint64_t z)
+static uint64_t powersgd_mix(uint64_t z)
 {
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
@@ -44,16 +44,16 @@ static uint64_t mix(uint64_t z)
 
 void powersgd_draw(float *v, uint64_t n, uint32_t j, uint64_t seed)
 {
-    uint64_t start = mix(seed + (j + 1ull) * 0xd1342543de82ef95u);
+    uint64_t start = powersgd_mix(seed + (j + 1ull) * 0xd1342543de82ef95u);
 
     for (uint64_t i = 0; i < n; i++) {
-        uint64_t z = mix(start + (i + 1) * 0x9e3779b97f4a7c15u);
+        uint64_t z = powersgd_mix(start + (i + 1) * 0x9e3779b97f4a7c15u);
 
         v[i] = (float)(int32_t)(z >> 40) * 0x1p-23f - 1;
     }
 }
 
-static double dot(const float *a, const float *b, uint64_t n)
+static double vector_dot(const float *a, const float *b, uint64_t n)
 {
     double s[LANES] = {0}, tail = 0;
     uint64_t i = 0;
@@ -66,7 +66,7 @@ static double dot(const float *a, const float *b, uint64_t n)
     return ((s[0] + s[1]) + (s[2] + s[3])) + tail;
 }
 
-static void scale(float *v, uint64_t n, double factor)
+static void vector_scale(float *v, uint64_t n, double factor)
 {
     for (uint64_t i = 0; i < n; i++)
         v[i] = (float)((double)v[i] * factor);
@@ -75,7 +75,7 @@ static void scale(float *v, uint64_t n, double factor)
 /* v -= its part along the unit vector (or zero) u */
 static void remove_part(float *v, const float *u, uint64_t n)
 {
-    double d = dot(u, v, n);
+    double d = vector_dot(u, v, n);
 
     for (uint64_t i = 0; i < n; i++)
         v[i] = (float)((double)v[i] - d * (double)u[i]);
@@ -85,21 +85,21 @@ bool powersgd_orthonormal(float *v, uint64_t n, uint32_t rank)
 {
     for (uint32_t j = 0; j < rank; j++) {
         float *a = v + j * n;
-        double norm = __builtin_sqrt(dot(a, a, n)), rest;
+        double norm = __builtin_sqrt(vector_dot(a, a, n)), rest;
 
         if (!(norm <= DBL_MAX))
             return false;
         if (norm == 0)
             continue;
-        scale(a, n, 1 / norm);
+        vector_scale(a, n, 1 / norm);
         for (int pass = 0; pass < 2; pass++)
             for (uint32_t i = 0; i < j; i++)
                 remove_part(a, v + i * n, n);
-        rest = __builtin_sqrt(dot(a, a, n));
+        rest = __builtin_sqrt(vector_dot(a, a, n));
         if (rest <= DEPENDENT)
             memset(a, 0, n * sizeof(*a));
         else
-            scale(a, n, 1 / rest);
+            vector_scale(a, n, 1 / rest);
     }
     return true;
 }
@@ -107,7 +107,7 @@ bool powersgd_orthonormal(float *v, uint64_t n, uint32_t rank)
 void powersgd_refresh(float *q, uint64_t n, uint32_t rank, uint64_t seed)
 {
     for (uint32_t j = 0; j < rank; j++) {
-        double d = dot(q + j * n, q + j * n, n);
+        double d = vector_dot(q + j * n, q + j * n, n);
 
         if (!(d > 0 && d <= DBL_MAX))
             powersgd_draw(q + j * n, n, j, seed);
@@ -173,13 +173,13 @@ void powersgd_left(float *q,
 }
 
 /* buf[n] = columns from `at` of row i of P Q^T */
-static void product(float *buf,
-                    const float *p,
-                    const float *q,
-                    const struct powersgd_shape *s,
-                    uint64_t i,
-                    uint64_t at,
-                    uint64_t n)
+static void powersgd_product(float *buf,
+                             const float *p,
+                             const float *q,
+                             const struct powersgd_shape *s,
+                             uint64_t i,
+                             uint64_t at,
+                             uint64_t n)
 {
     uint32_t j = 0;
 
@@ -208,7 +208,7 @@ void powersgd_out(void *out,
         for (uint64_t at = 0; at < s->cols; at += TILE) {
             uint64_t n = s->cols - at < TILE ? s->cols - at : TILE;
 
-            product(buf, p, q, s, i, at, n);
+            powersgd_product(buf, p, q, s, i, at, n);
             cast_store(s->kernels, cast_at_out(out, t, i * s->cols + at), t, buf, n,
                        factor);
         }
@@ -226,7 +226,7 @@ void powersgd_subtract(float *m,
             uint64_t n = s->cols - at < TILE ? s->cols - at : TILE;
             float *restrict row = m + i * s->cols + at;
 
-            product(buf, p, q, s, i, at, n);
+            powersgd_product(buf, p, q, s, i, at, n);
             for (uint64_t k = 0; k < n; k++) {
                 float rest = row[k] - buf[k];
 

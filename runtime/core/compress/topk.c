@@ -58,7 +58,7 @@ uint64_t topk_room_bytes(uint64_t count, uint64_t k)
                                : topk_wire_bytes(count, k);
 }
 
-static inline uint32_t magnitude(float f)
+static inline uint32_t float_magnitude(float f)
 {
     uint32_t a = f32_bits(f) & ABS_BITS;
 
@@ -81,9 +81,9 @@ struct view {
     uint64_t n, stride;
 };
 
-static inline uint32_t at(const struct view *v, uint64_t i)
+static inline uint32_t view_at(const struct view *v, uint64_t i)
 {
-    return magnitude(v->w[i * v->stride]);
+    return float_magnitude(v->w[i * v->stride]);
 }
 
 static uint32_t top_digit(const struct view *v, uint64_t *need)
@@ -97,9 +97,9 @@ static uint32_t top_digit(const struct view *v, uint64_t *need)
 
         for (; i + N_TABLES <= end; i += N_TABLES)
             for (uint32_t t = 0; t < N_TABLES; t++)
-                part[t][at(v, i + t) >> TOP_SHIFT]++;
+                part[t][view_at(v, i + t) >> TOP_SHIFT]++;
         for (; i < end; i++)
-            part[0][at(v, i) >> TOP_SHIFT]++;
+            part[0][view_at(v, i) >> TOP_SHIFT]++;
         for (uint32_t b = 0; b < BUCKETS; b++)
             for (uint32_t t = 0; t < N_TABLES; t++)
                 n[b] += part[t][b];
@@ -116,7 +116,7 @@ low_digit(const struct view *v, uint32_t prefix, uint32_t shift, uint64_t *need)
     uint64_t n[BUCKETS] = {0};
 
     for (uint64_t i = 0; i < v->n; i++) {
-        uint32_t a = at(v, i);
+        uint32_t a = view_at(v, i);
 
         if (a >> (shift + LOW_BITS) == prefix)
             n[a >> shift & (BUCKETS - 1)]++;
@@ -125,7 +125,7 @@ low_digit(const struct view *v, uint32_t prefix, uint32_t shift, uint64_t *need)
 }
 
 /* The k-th largest magnitude; *ret_ties: how many equal to it are among the k. */
-static uint32_t kth(const struct view *v, uint64_t k, uint64_t *ret_ties)
+static uint32_t view_find_kth(const struct view *v, uint64_t k, uint64_t *ret_ties)
 {
     uint64_t need = k;
     uint32_t a = top_digit(v, &need);
@@ -138,7 +138,7 @@ static uint32_t kth(const struct view *v, uint64_t k, uint64_t *ret_ties)
 
 /* --- the guess --- */
 
-static uint64_t root(uint64_t n) /* rounded up; n is small */
+static uint64_t root_rounded_up(uint64_t n) /* n is small */
 {
     uint64_t r = 0;
 
@@ -157,7 +157,7 @@ static uint64_t odd_stride(uint64_t s)
 
 /* A magnitude that more than k elements are expected to reach, and fewer than ROOM k;
  * 0: no guess. */
-static uint32_t guess(const float *w, uint64_t count, uint64_t k)
+static uint32_t threshold_guess(const float *w, uint64_t count, uint64_t k)
 {
     uint64_t hits = k / MIN_STRIDE < SAMPLE_HITS ? k / MIN_STRIDE : SAMPLE_HITS;
     struct view sample = {.w = w};
@@ -169,7 +169,7 @@ static uint32_t guess(const float *w, uint64_t count, uint64_t k)
     sample.n = count / sample.stride;
     expected = k / sample.stride + 1;
     /* four standard deviations of what chance may put into the sample */
-    return kth(&sample, expected + 4 * root(expected), &ties);
+    return view_find_kth(&sample, expected + 4 * root_rounded_up(expected), &ties);
 }
 
 /* The message from candidates, which lie apart in its room. False: the guess was no
@@ -181,7 +181,7 @@ static bool take_guessed(const struct codec_kernels *kernels,
                          uint64_t k,
                          uint32_t *ret_limit)
 {
-    uint32_t guessed = guess(w, count, k), limit;
+    uint32_t guessed = threshold_guess(w, count, k), limit;
     float *value = (float *)(void *)(index + ROOM * k);
     uint64_t n, ties, kept = 0;
 
@@ -190,9 +190,9 @@ static bool take_guessed(const struct codec_kernels *kernels,
     n = kernels->collect(index, value, ROOM * k, w, count, guessed);
     if (n < k || n > ROOM * k)
         return false;
-    limit = kth(&(struct view){.w = value, .n = n, .stride = 1}, k, &ties);
+    limit = view_find_kth(&(struct view){.w = value, .n = n, .stride = 1}, k, &ties);
     for (uint64_t i = 0; i < n; i++) {
-        uint32_t a = magnitude(value[i]);
+        uint32_t a = float_magnitude(value[i]);
 
         if (a < limit || (a == limit && ties == 0))
             continue;
@@ -208,7 +208,8 @@ static bool take_guessed(const struct codec_kernels *kernels,
 
 /* --- messages --- */
 
-static void put(uint8_t *index, uint8_t *value, uint32_t width, uint64_t i, float v)
+static void
+pair_put(uint8_t *index, uint8_t *value, uint32_t width, uint64_t i, float v)
 {
     uint32_t i32 = (uint32_t)i;
 
@@ -226,14 +227,14 @@ static uint32_t take_all(uint8_t *wire, float *w, uint64_t count, uint64_t k)
     uint8_t *value = wire + k * width;
     uint64_t ties;
 
-    limit = kth(&(struct view){.w = w, .n = count, .stride = 1}, k, &ties);
+    limit = view_find_kth(&(struct view){.w = w, .n = count, .stride = 1}, k, &ties);
     for (uint64_t i = 0; i < count; i++) {
-        uint32_t a = magnitude(w[i]);
+        uint32_t a = float_magnitude(w[i]);
 
         if (a < limit || (a == limit && ties == 0))
             continue;
         ties -= a == limit;
-        put(wire, value, width, i, w[i]);
+        pair_put(wire, value, width, i, w[i]);
         wire += width;
         value += sizeof(float);
         w[i] = 0;
@@ -255,7 +256,7 @@ void topk_encode(const struct codec_kernels *kernels,
         limit = take_all(wire, w, count, k);
     if (limit >= INF_BITS) /* there are more of them than could be sent */
         for (uint64_t i = 0; i < count; i++)
-            w[i] = magnitude(w[i]) >= INF_BITS ? 0 : w[i];
+            w[i] = float_magnitude(w[i]) >= INF_BITS ? 0 : w[i];
 }
 
 void topk_zeros(uint8_t *wire, uint64_t count, uint64_t k)
@@ -263,7 +264,7 @@ void topk_zeros(uint8_t *wire, uint64_t count, uint64_t k)
     uint32_t width = topk_index_bytes(count);
 
     for (uint64_t i = 0; i < k; i++)
-        put(wire + i * width, wire + k * width + i * sizeof(float), width, i, 0);
+        pair_put(wire + i * width, wire + k * width + i * sizeof(float), width, i, 0);
 }
 
 static uint64_t index_at(const uint8_t *wire, uint32_t width, uint64_t i)
@@ -279,12 +280,12 @@ static uint64_t index_at(const uint8_t *wire, uint32_t width, uint64_t i)
     return i64;
 }
 
-static int add(float *acc,
-               const uint8_t *wire,
-               uint64_t count,
-               uint64_t k,
-               uint32_t member,
-               struct err *err)
+static int pairs_add(float *acc,
+                     const uint8_t *wire,
+                     uint64_t count,
+                     uint64_t k,
+                     uint32_t member,
+                     struct err *err)
 {
     uint32_t width = topk_index_bytes(count);
     const uint8_t *value = wire + k * width;
@@ -330,6 +331,6 @@ int topk_sum(float *acc,
     if (count > 0)
         memset(acc, 0, count * sizeof(*acc));
     for (uint32_t i = 0; i < n && rc == 0; i++)
-        rc = add(acc, wire + i * each, count, k, i, err);
+        rc = pairs_add(acc, wire + i * each, count, k, i, err);
     return rc;
 }
