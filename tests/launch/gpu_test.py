@@ -528,7 +528,7 @@ def test_the_page_knows_sentences_that_are_said(folder):
             if name.endswith(".c"):
                 said += re.sub(r'"\s*\n\s*"', "", read(f"{ROOT}/{part}/{name}"))
     said = plain(said)
-    table = read(PAGE).split("| sentence | what it is |")[1].split("| XID | what |")[0]
+    table = read(PAGE).split("| message | meaning |")[1].split("| XID | meaning |")[0]
     seen = 0
     for row in re.findall(r"^\| (.*?) \| ", table, re.M):
         for sentence in re.findall(r"`((?!XID)[^`]+)`", row):
