@@ -78,7 +78,7 @@ int hvd_is_initialized(void)
     return rc == 0;
 }
 
-static int place_value(size_t offset)
+static int world_place_value(size_t offset)
 {
     struct world *w;
     uint32_t v;
@@ -93,32 +93,32 @@ static int place_value(size_t offset)
 
 int hvd_rank(void)
 {
-    return place_value(offsetof(struct place, rank));
+    return world_place_value(offsetof(struct place, rank));
 }
 
 int hvd_size(void)
 {
-    return place_value(offsetof(struct place, size));
+    return world_place_value(offsetof(struct place, size));
 }
 
 int hvd_local_rank(void)
 {
-    return place_value(offsetof(struct place, local_rank));
+    return world_place_value(offsetof(struct place, local_rank));
 }
 
 int hvd_local_size(void)
 {
-    return place_value(offsetof(struct place, local_size));
+    return world_place_value(offsetof(struct place, local_size));
 }
 
 int hvd_cross_rank(void)
 {
-    return place_value(offsetof(struct place, cross_rank));
+    return world_place_value(offsetof(struct place, cross_rank));
 }
 
 int hvd_cross_size(void)
 {
-    return place_value(offsetof(struct place, cross_size));
+    return world_place_value(offsetof(struct place, cross_size));
 }
 
 int hvd_is_homogeneous(void)
@@ -152,7 +152,7 @@ struct op *api_find(hvd_handle h, struct err *err)
     return op;
 }
 
-int api_tell(const struct op *op, int status, struct err *err)
+int api_report_status(const struct op *op, int status, struct err *err)
 {
     return status < 0 ? err_set(err, status, "%s", op->error) : status;
 }
@@ -165,7 +165,7 @@ int hvd_poll(hvd_handle h)
 
     if (!op)
         return err->code;
-    rc = api_tell(op, op_status(op), err);
+    rc = api_report_status(op, op_status(op), err);
     op_unref(op);
     return rc;
 }
@@ -204,17 +204,17 @@ int hvd_wait(hvd_handle h, int64_t timeout_ms)
         rc = err_set(err, HVD_TIMEOUT, "tensor \"%.200s\" is not done after %lld ms",
                      op->req.name, (long long)timeout_ms);
     else
-        rc = api_tell(op, rc, err);
+        rc = api_report_status(op, rc, err);
     op_unref(op);
     return rc;
 }
 
 /* A result on a GPU is there, and in order for streams, from when it is posted. */
-static int status_of_result(const struct op *op)
+static int op_result_status(const struct op *op)
 {
-    int status = op_status_told(op);
+    int status = op_status_in_callback(op);
 
-    if (status == HVD_IN_PROGRESS && atomic_load(&op->is_posted)) /* op_posted's */
+    if (status == HVD_IN_PROGRESS && atomic_load(&op->is_posted)) /* op_set_posted's */
         return HVD_OK;
     return status;
 }
@@ -227,7 +227,7 @@ int hvd_result(hvd_handle h, void **ret_data, int *ret_ndim, int64_t *ret_shape)
 
     if (!op)
         return err->code;
-    rc = api_tell(op, status_of_result(op), err);
+    rc = api_report_status(op, op_result_status(op), err);
     if (rc == HVD_OK && !op_has_result(op))
         rc = err_set(err, HVD_INVALID_ARGUMENT,
                      "tensor \"%.200s\": %s has no result of its own", op->req.name,
@@ -244,14 +244,14 @@ int hvd_result(hvd_handle h, void **ret_data, int *ret_ndim, int64_t *ret_shape)
 
 /* An op of this kind that has ended well; NULL with its sentence. The numbers that are
  * asked of it are not told from HVD_IN_PROGRESS, so a pending one is an error. */
-static struct op *find_ended(hvd_handle h, enum collective coll, struct err *err)
+static struct op *api_find_ended(hvd_handle h, enum collective coll, struct err *err)
 {
     struct op *op = api_find(h, err);
     int status;
 
     if (!op)
         return NULL;
-    status = status_of_result(op);
+    status = op_result_status(op);
     if (op->req.coll != coll)
         status = err_set(err, HVD_INVALID_ARGUMENT, "tensor \"%.200s\": is no %s",
                          op->req.name, collective_name(coll));
@@ -259,7 +259,7 @@ static struct op *find_ended(hvd_handle h, enum collective coll, struct err *err
         status = err_set(err, HVD_INVALID_ARGUMENT,
                          "tensor \"%.200s\": has not ended yet", op->req.name);
     else
-        status = api_tell(op, status, err);
+        status = api_report_status(op, status, err);
     if (status == HVD_OK)
         return op;
     op_unref(op);
@@ -269,7 +269,7 @@ static struct op *find_ended(hvd_handle h, enum collective coll, struct err *err
 int hvd_received_splits(hvd_handle h, int64_t *ret, int n)
 {
     struct err *err = api_fresh_error();
-    struct op *op = find_ended(h, COLL_ALLTOALL, err);
+    struct op *op = api_find_ended(h, COLL_ALLTOALL, err);
     int count;
 
     if (!op)
@@ -284,7 +284,7 @@ int hvd_received_splits(hvd_handle h, int64_t *ret, int n)
 int hvd_joined_last(hvd_handle h)
 {
     struct err *err = api_fresh_error();
-    struct op *op = find_ended(h, COLL_JOIN, err);
+    struct op *op = api_find_ended(h, COLL_JOIN, err);
     int rank;
 
     if (!op)

@@ -16,7 +16,7 @@ struct op *api_find(hvd_handle h, struct err *err);
 uint64_t api_deadline(int64_t timeout_ms);
 int api_may_wait(const struct op *op, const char *call, struct err *err);
 /* The op has ended or is POSTED: HVD_OK, HVD_IN_PROGRESS or its failure. */
-int api_tell(const struct op *op, int status, struct err *err);
+int api_report_status(const struct op *op, int status, struct err *err);
 
 /* --- api_device.c --- */
 /* Those on a GPU: when their inputs can be read, one event for all of a stream. All or

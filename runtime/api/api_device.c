@@ -14,7 +14,7 @@
 
 /* --- before --- */
 
-static int to_status(int r)
+static int status_of_device_error(int r)
 {
     switch (r) {
     case -ENOMEM:
@@ -38,8 +38,10 @@ void api_unrecord(struct op *op)
     op->ready = NULL;
 }
 
-static int
-record(struct coordinator *co, struct op *const *ops, uint32_t at, struct err *err)
+static int op_record_ready(struct coordinator *co,
+                           struct op *const *ops,
+                           uint32_t at,
+                           struct err *err)
 {
     struct op *op = ops[at];
     int rc;
@@ -56,7 +58,7 @@ record(struct coordinator *co, struct op *const *ops, uint32_t at, struct err *e
                    */
     if (rc < 0)
         (void)err_prefix(err, "tensor \"%.200s\"", op->req.name);
-    return rc < 0 ? err_recode(err, to_status(rc)) : 0;
+    return rc < 0 ? err_recode(err, status_of_device_error(rc)) : 0;
 }
 
 int api_record(struct coordinator *co,
@@ -69,7 +71,7 @@ int api_record(struct coordinator *co,
     for (uint32_t i = 0; i < n && rc == 0; i++)
         if (ops[i]->gpu) {
             rc = api_region(co, ops[i], err);
-            rc = rc < 0 ? rc : record(co, ops, i, err);
+            rc = rc < 0 ? rc : op_record_ready(co, ops, i, err);
         }
     for (uint32_t i = 0; i < n && rc < 0; i++)
         api_unrecord(ops[i]);
@@ -78,37 +80,38 @@ int api_record(struct coordinator *co,
 
 /* --- after --- */
 
-static int timed_out(const struct op *op, struct err *err)
+static int op_report_timeout(const struct op *op, struct err *err)
 {
     return err_set(err, HVD_TIMEOUT, "tensor \"%.200s\" is not on its way in time",
                    op->req.name);
 }
 
 /* *ret: a reference, what the stream is to wait for; NULL: nothing. */
-static int wait_posted(struct op *op,
-                       uint64_t deadline_ns,
-                       struct device_event **ret,
-                       struct err *err)
+static int op_wait_posted(struct op *op,
+                          uint64_t deadline_ns,
+                          struct device_event **ret,
+                          struct err *err)
 {
     enum op_state state = op->gpu ? OP_POSTED : OP_ENDED;
     int status = coordinator_wait(op->co, op, state, deadline_ns);
 
     *ret = NULL;
     if (status != HVD_IN_PROGRESS)
-        return api_tell(op, status, err);
-    if (!op_has_come_to(op, state))
-        return timed_out(op, err);
+        return api_report_status(op, status, err);
+    if (!op_has_reached(op, state))
+        return op_report_timeout(op, err);
     if (op->posted)
         *ret = op->gpu->event_ref(op->posted);
     return 0;
 }
 
 /* No world any more, or another: the op ends, or has. */
-static int wait_ended(struct op *op, uint64_t deadline_ns, struct err *err)
+static int op_wait_ended(struct op *op, uint64_t deadline_ns, struct err *err)
 {
     int status = coordinator_wait(op->co, op, OP_ENDED, deadline_ns);
 
-    return status == HVD_IN_PROGRESS ? timed_out(op, err) : api_tell(op, status, err);
+    return status == HVD_IN_PROGRESS ? op_report_timeout(op, err)
+                                     : api_report_status(op, status, err);
 }
 
 struct stream_wait { /* of one call */
@@ -118,7 +121,7 @@ struct stream_wait { /* of one call */
     struct device_event *last; /* that the stream waits for already; a reference */
 };
 
-static int wait_one(struct stream_wait *s, struct op *op, struct err *err)
+static int stream_wait_op(struct stream_wait *s, struct op *op, struct err *err)
 {
     struct device_event *event;
     int rc;
@@ -126,8 +129,8 @@ static int wait_one(struct stream_wait *s, struct op *op, struct err *err)
     atomic_store_explicit(&op->read_in, s->stream, memory_order_relaxed);
     /* HVD_NANCHECK: else what is behind it in the stream would take in the NaN. */
     if (!s->w || s->w->co != op->co || op->co->settings.nancheck)
-        return wait_ended(op, s->deadline_ns, err);
-    rc = wait_posted(op, s->deadline_ns, &event, err);
+        return op_wait_ended(op, s->deadline_ns, err);
+    rc = op_wait_posted(op, s->deadline_ns, &event, err);
     if (rc < 0 || !event)
         return rc;
     if (event == s->last) {
@@ -139,17 +142,17 @@ static int wait_one(struct stream_wait *s, struct op *op, struct err *err)
     s->last = event;
     if (rc
         == -ECONNABORTED) /* its end tells whom to blame, and others have heard then */
-        return wait_ended(op, s->deadline_ns, err);
+        return op_wait_ended(op, s->deadline_ns, err);
     if (rc < 0)
         (void)err_prefix(err, "tensor \"%.200s\"", op->req.name);
-    return rc < 0 ? err_recode(err, to_status(rc)) : 0;
+    return rc < 0 ? err_recode(err, status_of_device_error(rc)) : 0;
 }
 
-static int wait_all(const char *call,
-                    const hvd_handle *handles,
-                    int n,
-                    void *stream,
-                    int64_t timeout_ms)
+static int handles_wait_all(const char *call,
+                            const hvd_handle *handles,
+                            int n,
+                            void *stream,
+                            int64_t timeout_ms)
 {
     struct err *err = api_fresh_error();
     struct stream_wait s = {.stream = stream, .deadline_ns = api_deadline(timeout_ms)};
@@ -166,7 +169,7 @@ static int wait_all(const char *call,
             break;
         }
         rc = api_may_wait(op, call, err);
-        rc = rc < 0 ? rc : wait_one(&s, op, err);
+        rc = rc < 0 ? rc : stream_wait_op(&s, op, err);
         if (op->gpu)
             gpu = op->gpu;
         op_unref(op);
@@ -179,7 +182,7 @@ static int wait_all(const char *call,
 
 int hvd_wait_on_stream(hvd_handle h, void *stream, int64_t timeout_ms)
 {
-    return wait_all("hvd_wait_on_stream", &h, 1, stream, timeout_ms);
+    return handles_wait_all("hvd_wait_on_stream", &h, 1, stream, timeout_ms);
 }
 
 int hvd_wait_many(const hvd_handle *handles, int n, void *stream, int64_t timeout_ms)
@@ -187,7 +190,7 @@ int hvd_wait_many(const hvd_handle *handles, int n, void *stream, int64_t timeou
     if (n < 0 || (n > 0 && !handles))
         return err_set(api_fresh_error(), HVD_INVALID_ARGUMENT,
                        "hvd_wait_many: n is %d, must be at least 0, with handles", n);
-    return wait_all("hvd_wait_many", handles, n, stream, timeout_ms);
+    return handles_wait_all("hvd_wait_many", handles, n, stream, timeout_ms);
 }
 
 int hvd_result_device(hvd_handle h, int *ret_device)

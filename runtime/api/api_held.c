@@ -5,7 +5,7 @@
 #include "runtime/api/api.h"
 
 /* The operation is the caller's to submit now; a reference, or NULL with a sentence. */
-static struct op *take_held(struct world *w, hvd_handle h, struct err *err)
+static struct op *op_take_held(struct world *w, hvd_handle h, struct err *err)
 {
     struct op *op = api_find(h, err);
 
@@ -24,13 +24,13 @@ static struct op *take_held(struct world *w, hvd_handle h, struct err *err)
     return NULL;
 }
 
-static int submit_held(struct world *w, struct op **ops, const hvd_handle *h, int n)
+static int ops_submit_held(struct world *w, struct op **ops, const hvd_handle *h, int n)
 {
     struct err *err = api_fresh_error();
     int rc = 0, n_taken = 0;
 
     while (rc == 0 && n_taken < n) {
-        ops[n_taken] = take_held(w, h[n_taken], err);
+        ops[n_taken] = op_take_held(w, h[n_taken], err);
         if (ops[n_taken])
             n_taken++;
         else
@@ -63,7 +63,7 @@ int hvd_submit_held(const hvd_handle *handles, int n)
     else if (!(ops = mem_calloc((size_t)n, sizeof(struct op *))))
         rc = err_set(err, HVD_NO_MEMORY, "out of memory for %d operations", n);
     else
-        rc = submit_held(w, ops, handles, n);
+        rc = ops_submit_held(w, ops, handles, n);
     runtime_put(w);
     return rc;
 }

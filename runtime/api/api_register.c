@@ -13,7 +13,8 @@ static const char NAME[] = OP_RESERVED_PREFIX "deregister";
 
 /* What of its memory travels, as its request's region tells: a result has memory of its
  * own, and what is in another's place of a pair is not compared. */
-static void used_memory(const struct op *op, const void **ret_in, const void **ret_out)
+static void
+op_used_memory(const struct op *op, const void **ret_in, const void **ret_out)
 {
     const bool is_root = op->me == op->root;
 
@@ -35,7 +36,7 @@ int api_region(struct coordinator *co, struct op *op, struct err *err)
         return 0;
     if (op->count == 0 && !request_has_rows(&op->req))
         return 0; /* empty on all ranks, wherever they say it is */
-    used_memory(op, &in, &out);
+    op_used_memory(op, &in, &out);
     a = in ? regions_find(r, set, in, op->bytes) : 0;
     b = out && out != in ? regions_find(r, set, out, op->bytes) : a;
     if (in && a != b)
@@ -47,7 +48,7 @@ int api_region(struct coordinator *co, struct op *op, struct err *err)
     return 0;
 }
 
-static struct op *op_to_forget(struct world *w, uint32_t set, uint32_t number)
+static struct op *op_new_deregister(struct world *w, uint32_t set, uint32_t number)
 {
     struct op *op = op_new();
 
@@ -67,12 +68,12 @@ static struct op *op_to_forget(struct world *w, uint32_t set, uint32_t number)
 }
 
 /* The submitted operation, which the caller owns; with a handle where ret_handle. */
-static int begin(struct world *w,
-                 const void *data,
-                 int process_set,
-                 hvd_handle *ret_handle,
-                 struct op **ret,
-                 struct err *err)
+static int deregister_submit(struct world *w,
+                             const void *data,
+                             int process_set,
+                             hvd_handle *ret_handle,
+                             struct op **ret,
+                             struct err *err)
 {
     const uint32_t set = (uint32_t)process_set;
     uint32_t number = process_set < 0 ? 0 : regions_find(&w->co->regions, set, data, 1);
@@ -84,7 +85,7 @@ static int begin(struct world *w,
                        "hvd_deregister: data lies in no registered buffer of process "
                        "set %d",
                        process_set);
-    op = op_to_forget(w, set, number);
+    op = op_new_deregister(w, set, number);
     if (!op)
         return err_set(err, HVD_NO_MEMORY, "out of memory for an operation");
     coordinator_own(w->co, op);
@@ -109,7 +110,7 @@ int hvd_deregister_async(const void *data, int process_set, hvd_handle *ret_hand
 
     if (rc < 0)
         return rc;
-    rc = begin(w, data, process_set, ret_handle, &op, err);
+    rc = deregister_submit(w, data, process_set, ret_handle, &op, err);
     if (rc == 0)
         op_unref(op);
     runtime_put(w);
@@ -128,7 +129,7 @@ int hvd_deregister(const void *data, int process_set)
     if (op_in_callback())
         rc = err_set(err, HVD_INVALID_ARGUMENT,
                      "hvd_deregister: called inside a callback");
-    else if ((rc = begin(w, data, process_set, NULL, &op, err)) == 0) {
+    else if ((rc = deregister_submit(w, data, process_set, NULL, &op, err)) == 0) {
         rc = coordinator_wait(w->co, op, OP_ENDED, UINT64_MAX);
         if (rc < 0 && op_status(op) == rc)
             rc = err_set(err, rc, "%s", op->error);

@@ -3,7 +3,8 @@
  * world_sets.c's, the queries are answered from copies of the table. Stateless. */
 #include "runtime/api/api.h"
 
-static int add(const int *ranks, int n, enum set_callers callers, int *ret_id)
+static int
+process_set_add_by(const int *ranks, int n, enum set_callers callers, int *ret_id)
 {
     struct err *err = api_fresh_error();
     struct world *w;
@@ -21,12 +22,12 @@ static int add(const int *ranks, int n, enum set_callers callers, int *ret_id)
 
 int hvd_process_set_add(const int *ranks, int n, int *ret_id)
 {
-    return add(ranks, n, SET_BY_ALL, ret_id);
+    return process_set_add_by(ranks, n, SET_BY_ALL, ret_id);
 }
 
 int hvd_process_set_meet(const int *ranks, int n, int *ret_id)
 {
-    return add(ranks, n, SET_BY_MEMBERS, ret_id);
+    return process_set_add_by(ranks, n, SET_BY_MEMBERS, ret_id);
 }
 
 int hvd_process_set_remove(int id)
@@ -54,7 +55,7 @@ int hvd_process_set_ids(int *ret, int n)
     return rc;
 }
 
-static int place(int id, uint32_t *ret_n, uint32_t *ret_me)
+static int process_set_find_place(int id, uint32_t *ret_n, uint32_t *ret_me)
 {
     struct err *err = api_fresh_error();
     struct world *w;
@@ -63,7 +64,7 @@ static int place(int id, uint32_t *ret_n, uint32_t *ret_me)
     if (rc < 0)
         return rc;
     if (id < 0 || sets_place(&w->sets, (uint32_t)id, ret_n, ret_me) < 0)
-        rc = sets_unknown(&w->sets, id, err);
+        rc = sets_report_unknown(&w->sets, id, err);
     runtime_put(w);
     return rc;
 }
@@ -71,7 +72,7 @@ static int place(int id, uint32_t *ret_n, uint32_t *ret_me)
 int hvd_process_set_size(int id)
 {
     uint32_t n = 0, me = SET_NOT_IN;
-    int rc = place(id, &n, &me);
+    int rc = process_set_find_place(id, &n, &me);
 
     return rc < 0 ? rc : (int)n;
 }
@@ -79,7 +80,7 @@ int hvd_process_set_size(int id)
 int hvd_process_set_rank(int id)
 {
     uint32_t n = 0, me = SET_NOT_IN;
-    int rc = place(id, &n, &me);
+    int rc = process_set_find_place(id, &n, &me);
 
     if (rc < 0)
         return rc;
@@ -96,7 +97,7 @@ int hvd_process_set_ranks(int id, int *ret, int n)
         return rc;
     rc = id < 0 ? -1 : sets_ranks(&w->sets, (uint32_t)id, ret, n);
     if (rc < 0)
-        rc = sets_unknown(&w->sets, id, err);
+        rc = sets_report_unknown(&w->sets, id, err);
     runtime_put(w);
     return rc;
 }

@@ -17,7 +17,7 @@
 #include "runtime/core/compress/codec.h"
 #include "runtime/core/pair.h"
 
-struct call {
+struct op_draft {
     struct err *err;
     struct world *w;     /* a reference, NULL before */
     struct op *op;       /* owned */
@@ -27,7 +27,7 @@ struct call {
 /* --- the tensor --- */
 
 static int
-refuse_name(struct err *err, const char *field, const char *name, size_t max_bytes)
+name_check(struct err *err, const char *field, const char *name, size_t max_bytes)
 {
     if (!name || !name[0] || strlen(name) > max_bytes)
         return err_set(err, HVD_INVALID_ARGUMENT,
@@ -35,7 +35,7 @@ refuse_name(struct err *err, const char *field, const char *name, size_t max_byt
     return 0;
 }
 
-static int take_tensor(struct call *c, const struct hvd_tensor *t)
+static int draft_take_tensor(struct op_draft *c, const struct hvd_tensor *t)
 {
     const size_t least = offsetof(struct hvd_tensor, group); /* of version 0.1 */
     int rc;
@@ -44,7 +44,7 @@ static int take_tensor(struct call *c, const struct hvd_tensor *t)
         return err_set(c->err, HVD_INVALID_ARGUMENT,
                        "hvd_tensor.size_bytes: must be at least %zu", least);
     memcpy(&c->t, t, t->size_bytes < sizeof(c->t) ? t->size_bytes : sizeof(c->t));
-    rc = refuse_name(c->err, "name", c->t.name, TENSOR_NAME_MAX - 1);
+    rc = name_check(c->err, "name", c->t.name, TENSOR_NAME_MAX - 1);
     if (rc < 0)
         return rc;
     if (strncmp(c->t.name, OP_RESERVED_PREFIX, strlen(OP_RESERVED_PREFIX)) == 0)
@@ -54,14 +54,14 @@ static int take_tensor(struct call *c, const struct hvd_tensor *t)
     return 0;
 }
 
-static int take_group(struct call *c)
+static int draft_take_group(struct op_draft *c)
 {
-    struct request *req = &c->op->req;
+    struct tensor_request *req = &c->op->req;
     int rc;
 
     if (!c->t.group)
         return 0;
-    rc = refuse_name(c->err, "group", c->t.group, TENSOR_NAME_MAX - 1);
+    rc = name_check(c->err, "group", c->t.group, TENSOR_NAME_MAX - 1);
     if (rc < 0)
         return rc;
     if (c->t.group_size < 1)
@@ -75,7 +75,7 @@ static int take_group(struct call *c)
     return 0;
 }
 
-static int take_shape(struct call *c)
+static int draft_take_shape(struct op_draft *c)
 {
     struct op *op = c->op;
     const struct hvd_tensor *t = &c->t;
@@ -105,13 +105,13 @@ static int take_shape(struct call *c)
 
 /* --- begin and finish --- */
 
-static int take_set(struct call *c, int process_set)
+static int draft_take_set(struct op_draft *c, int process_set)
 {
     struct op *op = c->op;
     uint32_t id = (uint32_t)process_set;
 
     if (process_set < 0 || sets_place(&c->w->sets, id, &op->n_members, &op->me) < 0) {
-        (void)sets_unknown(&c->w->sets, process_set, c->err);
+        (void)sets_report_unknown(&c->w->sets, process_set, c->err);
         return err_prefix(c->err, "tensor \"%.200s\"", c->t.name);
     }
     if (op->me == SET_NOT_IN)
@@ -123,7 +123,7 @@ static int take_set(struct call *c, int process_set)
 }
 
 /* The pair with peer; field: how the caller calls it. */
-static int take_pair(struct call *c, int peer, const char *field, bool sends)
+static int draft_take_pair(struct op_draft *c, int peer, const char *field, bool sends)
 {
     struct op *op = c->op;
     uint32_t me = c->w->contract.place.rank, size = c->w->contract.place.size;
@@ -154,14 +154,15 @@ static int take_pair(struct call *c, int peer, const char *field, bool sends)
     return 0;
 }
 
-static int begin(struct call *c, const struct hvd_tensor *t, enum collective coll)
+static int
+draft_init(struct op_draft *c, const struct hvd_tensor *t, enum collective coll)
 {
     struct op *op;
     int rc;
 
-    *c = (struct call){.err = api_fresh_error()};
+    *c = (struct op_draft){.err = api_fresh_error()};
     rc = runtime_get(&c->w, c->err);
-    rc = rc < 0 ? rc : take_tensor(c, t);
+    rc = rc < 0 ? rc : draft_take_tensor(c, t);
     if (rc < 0)
         return rc;
     op = c->op = op_new();
@@ -177,19 +178,19 @@ static int begin(struct call *c, const struct hvd_tensor *t, enum collective col
     return 0;
 }
 
-static int begin_in(struct call *c,
-                    const struct hvd_tensor *t,
-                    enum collective coll,
-                    int process_set)
+static int draft_init_in_set(struct op_draft *c,
+                             const struct hvd_tensor *t,
+                             enum collective coll,
+                             int process_set)
 {
-    int rc = begin(c, t, coll);
+    int rc = draft_init(c, t, coll);
 
-    return rc < 0 ? rc : take_set(c, process_set);
+    return rc < 0 ? rc : draft_take_set(c, process_set);
 }
 
-static int take_data(struct call *c)
+static int draft_take_data(struct op_draft *c)
 {
-    int rc = take_shape(c);
+    int rc = draft_take_shape(c);
 
     c->op->data = c->t.data;
     c->op->output = c->t.output;
@@ -199,21 +200,21 @@ static int take_data(struct call *c)
         c->op->req.place = PLACE_CUDA;
     else
         device_why_none(c->w->co, c->t.device == HVD_DEVICE_NONE, c->op->req.no_gpu);
-    return rc < 0 ? rc : take_group(c);
+    return rc < 0 ? rc : draft_take_group(c);
 }
 
-static int begin_data(struct call *c,
-                      const struct hvd_tensor *t,
-                      enum collective coll,
-                      int process_set)
+static int draft_init_data(struct op_draft *c,
+                           const struct hvd_tensor *t,
+                           enum collective coll,
+                           int process_set)
 {
-    int rc = begin_in(c, t, coll, process_set);
+    int rc = draft_init_in_set(c, t, coll, process_set);
 
-    return rc < 0 ? rc : take_data(c);
+    return rc < 0 ? rc : draft_take_data(c);
 }
 
 /* The GPU its memory is on. */
-static int take_device(struct call *c)
+static int draft_take_device(struct op_draft *c)
 {
     struct op *op = c->op;
     struct coordinator *co = c->w->co;
@@ -237,7 +238,7 @@ static int take_device(struct call *c)
     return 0;
 }
 
-static int check_memory(const struct call *c)
+static int draft_check_memory(const struct op_draft *c)
 {
     const struct op *op = c->op;
     bool is_root = op->me == op->root, is_pair = op->req.coll == COLL_SENDRECV;
@@ -254,7 +255,7 @@ static int check_memory(const struct call *c)
     return 0;
 }
 
-static int submit(struct call *c, hvd_handle *ret)
+static int draft_enqueue(struct op_draft *c, hvd_handle *ret)
 {
     hvd_handle h;
     int rc;
@@ -280,11 +281,11 @@ static int submit(struct call *c, hvd_handle *ret)
 }
 
 /* r: what went wrong so far. */
-static int finish(struct call *c, int r, hvd_handle *ret)
+static int draft_finish(struct op_draft *c, int r, hvd_handle *ret)
 {
-    r = r < 0 ? r : check_memory(c);
-    r = r < 0 ? r : take_device(c);
-    r = r < 0 ? r : submit(c, ret);
+    r = r < 0 ? r : draft_check_memory(c);
+    r = r < 0 ? r : draft_take_device(c);
+    r = r < 0 ? r : draft_enqueue(c, ret);
     op_unref(c->op);
     runtime_put(c->w);
     return r;
@@ -292,9 +293,10 @@ static int finish(struct call *c, int r, hvd_handle *ret)
 
 /* --- what a collective adds --- */
 
-static int take_reduction(struct call *c, int op, double prescale, double postscale)
+static int
+draft_take_reduction(struct op_draft *c, int op, double prescale, double postscale)
 {
-    struct request *req = &c->op->req;
+    struct tensor_request *req = &c->op->req;
 
     if (op < 0 || op >= OP_COUNT)
         return err_set(c->err, HVD_INVALID_ARGUMENT,
@@ -312,9 +314,9 @@ static int take_reduction(struct call *c, int op, double prescale, double postsc
     return 0;
 }
 
-static int take_codec(struct call *c)
+static int draft_take_codec(struct op_draft *c)
 {
-    struct request *req = &c->op->req;
+    struct tensor_request *req = &c->op->req;
     struct codec codec;
     char field[256];
     int rc;
@@ -332,7 +334,7 @@ static int take_codec(struct call *c)
     return 0;
 }
 
-static int take_root(struct call *c, int root_rank)
+static int draft_take_root(struct op_draft *c, int root_rank)
 {
     if (root_rank < 0)
         return err_set(c->err, HVD_INVALID_ARGUMENT,
@@ -343,14 +345,15 @@ static int take_root(struct call *c, int root_rank)
     return 0;
 }
 
-static void take_alloc(struct call *c, hvd_alloc_fn alloc, void *arg)
+static void draft_take_alloc(struct op_draft *c, hvd_alloc_fn alloc, void *arg)
 {
     c->op->alloc = alloc;
     c->op->alloc_arg = arg;
 }
 
 /* splits NULL: even. */
-static int check_splits(const struct call *c, const int64_t *splits, int n_splits)
+static int
+draft_check_splits(const struct op_draft *c, const int64_t *splits, int n_splits)
 {
     uint32_t n = c->op->n_members;
     int64_t rows = c->op->req.shape[0], sum = 0;
@@ -384,10 +387,10 @@ static int check_splits(const struct call *c, const int64_t *splits, int n_split
     return 0;
 }
 
-static int take_splits(struct call *c, const int64_t *splits, int n_splits)
+static int draft_take_splits(struct op_draft *c, const int64_t *splits, int n_splits)
 {
     struct op *op = c->op;
-    int rc = check_splits(c, splits, n_splits);
+    int rc = draft_check_splits(c, splits, n_splits);
 
     if (rc < 0)
         return rc;
@@ -408,12 +411,12 @@ int hvd_allreduce_async(const struct hvd_tensor *t,
                         int process_set,
                         hvd_handle *ret_handle)
 {
-    struct call c;
-    int rc = begin_data(&c, t, COLL_ALLREDUCE, process_set);
+    struct op_draft c;
+    int rc = draft_init_data(&c, t, COLL_ALLREDUCE, process_set);
 
-    rc = rc < 0 ? rc : take_reduction(&c, op, prescale, postscale);
-    rc = rc < 0 ? rc : take_codec(&c);
-    return finish(&c, rc, ret_handle);
+    rc = rc < 0 ? rc : draft_take_reduction(&c, op, prescale, postscale);
+    rc = rc < 0 ? rc : draft_take_codec(&c);
+    return draft_finish(&c, rc, ret_handle);
 }
 
 int hvd_reduce_async(const struct hvd_tensor *t,
@@ -424,12 +427,12 @@ int hvd_reduce_async(const struct hvd_tensor *t,
                      int process_set,
                      hvd_handle *ret_handle)
 {
-    struct call c;
-    int rc = begin_data(&c, t, COLL_REDUCE, process_set);
+    struct op_draft c;
+    int rc = draft_init_data(&c, t, COLL_REDUCE, process_set);
 
-    rc = rc < 0 ? rc : take_reduction(&c, op, prescale, postscale);
-    rc = rc < 0 ? rc : take_root(&c, root_rank);
-    return finish(&c, rc, ret_handle);
+    rc = rc < 0 ? rc : draft_take_reduction(&c, op, prescale, postscale);
+    rc = rc < 0 ? rc : draft_take_root(&c, root_rank);
+    return draft_finish(&c, rc, ret_handle);
 }
 
 int hvd_reducescatter_async(const struct hvd_tensor *t,
@@ -441,13 +444,13 @@ int hvd_reducescatter_async(const struct hvd_tensor *t,
                             int process_set,
                             hvd_handle *ret_handle)
 {
-    struct call c;
-    int rc = begin_data(&c, t, COLL_REDUCESCATTER, process_set);
+    struct op_draft c;
+    int rc = draft_init_data(&c, t, COLL_REDUCESCATTER, process_set);
 
-    rc = rc < 0 ? rc : take_reduction(&c, op, prescale, postscale);
+    rc = rc < 0 ? rc : draft_take_reduction(&c, op, prescale, postscale);
     if (rc == 0)
-        take_alloc(&c, alloc, alloc_arg);
-    return finish(&c, rc, ret_handle);
+        draft_take_alloc(&c, alloc, alloc_arg);
+    return draft_finish(&c, rc, ret_handle);
 }
 
 int hvd_allgather_async(const struct hvd_tensor *t,
@@ -456,12 +459,12 @@ int hvd_allgather_async(const struct hvd_tensor *t,
                         int process_set,
                         hvd_handle *ret_handle)
 {
-    struct call c;
-    int rc = begin_data(&c, t, COLL_ALLGATHER, process_set);
+    struct op_draft c;
+    int rc = draft_init_data(&c, t, COLL_ALLGATHER, process_set);
 
     if (rc == 0)
-        take_alloc(&c, alloc, alloc_arg);
-    return finish(&c, rc, ret_handle);
+        draft_take_alloc(&c, alloc, alloc_arg);
+    return draft_finish(&c, rc, ret_handle);
 }
 
 int hvd_gather_async(const struct hvd_tensor *t,
@@ -471,13 +474,13 @@ int hvd_gather_async(const struct hvd_tensor *t,
                      int process_set,
                      hvd_handle *ret_handle)
 {
-    struct call c;
-    int rc = begin_data(&c, t, COLL_GATHER, process_set);
+    struct op_draft c;
+    int rc = draft_init_data(&c, t, COLL_GATHER, process_set);
 
-    rc = rc < 0 ? rc : take_root(&c, root_rank);
+    rc = rc < 0 ? rc : draft_take_root(&c, root_rank);
     if (rc == 0)
-        take_alloc(&c, alloc, alloc_arg);
-    return finish(&c, rc, ret_handle);
+        draft_take_alloc(&c, alloc, alloc_arg);
+    return draft_finish(&c, rc, ret_handle);
 }
 
 int hvd_broadcast_async(const struct hvd_tensor *t,
@@ -485,11 +488,11 @@ int hvd_broadcast_async(const struct hvd_tensor *t,
                         int process_set,
                         hvd_handle *ret_handle)
 {
-    struct call c;
-    int rc = begin_data(&c, t, COLL_BROADCAST, process_set);
+    struct op_draft c;
+    int rc = draft_init_data(&c, t, COLL_BROADCAST, process_set);
 
-    rc = rc < 0 ? rc : take_root(&c, root_rank);
-    return finish(&c, rc, ret_handle);
+    rc = rc < 0 ? rc : draft_take_root(&c, root_rank);
+    return draft_finish(&c, rc, ret_handle);
 }
 
 int hvd_alltoall_async(const struct hvd_tensor *t,
@@ -500,75 +503,75 @@ int hvd_alltoall_async(const struct hvd_tensor *t,
                        int process_set,
                        hvd_handle *ret_handle)
 {
-    struct call c;
-    int rc = begin_data(&c, t, COLL_ALLTOALL, process_set);
+    struct op_draft c;
+    int rc = draft_init_data(&c, t, COLL_ALLTOALL, process_set);
 
-    rc = rc < 0 ? rc : take_splits(&c, splits, n_splits);
+    rc = rc < 0 ? rc : draft_take_splits(&c, splits, n_splits);
     if (rc == 0)
-        take_alloc(&c, alloc, alloc_arg);
-    return finish(&c, rc, ret_handle);
+        draft_take_alloc(&c, alloc, alloc_arg);
+    return draft_finish(&c, rc, ret_handle);
 }
 
-static int transfer(const struct hvd_tensor *t,
-                    int peer,
-                    const char *field,
-                    bool sends,
-                    hvd_handle *ret_handle)
+static int transfer_submit(const struct hvd_tensor *t,
+                           int peer,
+                           const char *field,
+                           bool sends,
+                           hvd_handle *ret_handle)
 {
-    struct call c;
-    int rc = begin(&c, t, COLL_SENDRECV);
+    struct op_draft c;
+    int rc = draft_init(&c, t, COLL_SENDRECV);
 
-    rc = rc < 0 ? rc : take_pair(&c, peer, field, sends);
-    rc = rc < 0 ? rc : take_data(&c);
+    rc = rc < 0 ? rc : draft_take_pair(&c, peer, field, sends);
+    rc = rc < 0 ? rc : draft_take_data(&c);
     if (rc == 0 && sends)
         c.op->output = NULL;
     else if (rc == 0)
         c.op->data = NULL;
-    return finish(&c, rc, ret_handle);
+    return draft_finish(&c, rc, ret_handle);
 }
 
 int hvd_send_async(const struct hvd_tensor *t, int dst_rank, hvd_handle *ret_handle)
 {
-    return transfer(t, dst_rank, "dst_rank", true, ret_handle);
+    return transfer_submit(t, dst_rank, "dst_rank", true, ret_handle);
 }
 
 int hvd_recv_async(const struct hvd_tensor *t, int src_rank, hvd_handle *ret_handle)
 {
-    return transfer(t, src_rank, "src_rank", false, ret_handle);
+    return transfer_submit(t, src_rank, "src_rank", false, ret_handle);
 }
 
 int hvd_register_async(const struct hvd_tensor *t,
                        int process_set,
                        hvd_handle *ret_handle)
 {
-    struct call c;
-    int rc = begin_data(&c, t, COLL_REGISTER, process_set);
+    struct op_draft c;
+    int rc = draft_init_data(&c, t, COLL_REGISTER, process_set);
 
     if (rc == 0 && (c.op->req.place != PLACE_CUDA || c.op->bytes == 0))
         rc = err_set(c.err, HVD_INVALID_ARGUMENT,
                      "tensor \"%.200s\": only memory on a GPU can be registered",
                      c.t.name);
-    return finish(&c, rc, ret_handle);
+    return draft_finish(&c, rc, ret_handle);
 }
 
 int hvd_barrier_async(const struct hvd_tensor *t,
                       int process_set,
                       hvd_handle *ret_handle)
 {
-    struct call c;
-    int r = begin_in(&c, t, COLL_BARRIER, process_set);
+    struct op_draft c;
+    int r = draft_init_in_set(&c, t, COLL_BARRIER, process_set);
 
-    return finish(&c, r, ret_handle);
+    return draft_finish(&c, r, ret_handle);
 }
 
 int hvd_join_async(const struct hvd_tensor *t, hvd_handle *ret_handle)
 {
-    struct call c;
-    int rc = begin_in(&c, t, COLL_JOIN, 0);
+    struct op_draft c;
+    int rc = draft_init_in_set(&c, t, COLL_JOIN, 0);
     struct device *d;
     struct err none = ERR_INIT;
 
     if (rc == 0 && c.t.device > 0) /* or there are no tensors on GPUs to come */
         (void)device_need(c.w->co, c.t.device, NULL, &d, &none);
-    return finish(&c, rc, ret_handle);
+    return draft_finish(&c, rc, ret_handle);
 }

@@ -25,7 +25,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/core/tune_file.h"
 
-static uint32_t n_hosts(const struct coordinator *co)
+static uint32_t world_count_hosts(const struct coordinator *co)
 {
     uint32_t n = 0;
 
@@ -41,7 +41,7 @@ static uint32_t n_hosts(const struct coordinator *co)
     return n;
 }
 
-static void show(struct coordinator *co)
+static void autotune_update_stats(struct coordinator *co)
 {
     const struct autotune *a = &co->autotune;
 
@@ -51,14 +51,15 @@ static void show(struct coordinator *co)
 }
 
 /* The backend's own settings, where it has any. */
-static bool give_backend(struct backend *b, const struct tuning *t)
+static bool backend_tune(struct backend *b, const struct tuning *t)
 {
     return b && b->ops->tune && b->ops->tune(b, t);
 }
 
 /* --- files --- */
 
-static void append(struct autotune *a, const char *path, const struct strbuf *line)
+static void
+log_append_line(struct autotune *a, const char *path, const struct strbuf *line)
 {
     if (!a->log)
         return;
@@ -87,7 +88,7 @@ static void open_log(struct coordinator *co)
                  strerror(errno));
     strbuf_init(&head, 1024);
     tune_log_head(&head);
-    append(a, path, &head);
+    log_append_line(a, path, &head);
 }
 
 static void log_sample(struct coordinator *co, const struct tune_sample *s)
@@ -96,14 +97,14 @@ static void log_sample(struct coordinator *co, const struct tune_sample *s)
 
     strbuf_init(&line, 1024);
     tune_log_line(++co->autotune.n_logged, s, &line);
-    append(&co->autotune, co->settings.autotune_log, &line);
+    log_append_line(&co->autotune, co->settings.autotune_log, &line);
 }
 
-static void save(struct coordinator *co)
+static void autotune_save_file(struct coordinator *co)
 {
     CLEANUP(strbuf_release) struct strbuf text = {0};
     struct tune_file f = {.ranks = co->size,
-                          .hosts = n_hosts(co),
+                          .hosts = world_count_hosts(co),
                           .tuning = *tune_settings(co->autotune.tune)};
     const char *path = co->settings.autotune_file;
     struct err err = ERR_INIT;
@@ -119,7 +120,7 @@ static void save(struct coordinator *co)
 }
 
 /* True: *ret is what the file says. */
-static bool load(struct coordinator *co, struct tuning *ret)
+static bool autotune_load_file(struct coordinator *co, struct tuning *ret)
 {
     const char *path = co->settings.autotune_file;
     struct tune_file f;
@@ -134,10 +135,10 @@ static bool load(struct coordinator *co, struct tuning *ret)
     if (rc == 0 && strlen(text) != n)
         rc = err_set(&err, -EINVAL, "%.300s: has a NUL byte", path);
     rc = rc < 0 ? rc : tune_file_read(path, text, &f, &err);
-    if (rc == 0 && (f.ranks != co->size || f.hosts != n_hosts(co)))
+    if (rc == 0 && (f.ranks != co->size || f.hosts != world_count_hosts(co)))
         rc = err_set(&err, -EINVAL,
                      "%.300s: found with %u ranks on %u hosts, this world has %u on %u",
-                     path, f.ranks, f.hosts, co->size, n_hosts(co));
+                     path, f.ranks, f.hosts, co->size, world_count_hosts(co));
     if (rc < 0) {
         log_warn(co->settings.is_autotuned
                      ? "a file of settings is not used, they are searched for anew"
@@ -151,11 +152,11 @@ static bool load(struct coordinator *co, struct tuning *ret)
 
 /* --- rank 0 --- */
 
-static void begin(struct coordinator *co)
+static void autotune_begin_search(struct coordinator *co)
 {
     const struct settings *s = &co->settings;
     struct autotune *a = &co->autotune;
-    bool has_backend = give_backend(co->backend, NULL);
+    bool has_backend = backend_tune(co->backend, NULL);
     struct tune_config cfg = {
         .start = a->now,
         .is_fixed = {[TUNE_FUSION] = s->is_fusion_set,
@@ -180,7 +181,7 @@ void autotune_init(struct coordinator *co)
     a->now = (struct tuning){.fusion_bytes = co->settings.fusion_bytes,
                              .gather_ns = co->settings.gather_ns};
     gather_set(&co->gather, a->now.gather_ns, a->now.fusion_bytes);
-    show(co);
+    autotune_update_stats(co);
 }
 
 void autotune_release(struct autotune *a)
@@ -198,7 +199,7 @@ void autotune_start(struct coordinator *co)
 
     if (co->rank != 0)
         return;
-    if (load(co, &t)) {
+    if (autotune_load_file(co, &t)) {
         if (s->is_fusion_set)
             t.fusion_bytes = s->fusion_bytes;
         if (s->is_gather_set)
@@ -206,12 +207,12 @@ void autotune_start(struct coordinator *co)
         log_info("settings found by autotune are used", "file=%s", s->autotune_file);
         negotiate_tune(co->negotiate, &t);
     } else if (s->is_autotuned) {
-        begin(co);
+        autotune_begin_search(co);
     }
-    show(co);
+    autotune_update_stats(co);
 }
 
-static void finish(struct coordinator *co)
+static void autotune_finish_search(struct coordinator *co)
 {
     struct autotune *a = &co->autotune;
     const struct tuning *t = tune_settings(a->tune);
@@ -223,14 +224,14 @@ static void finish(struct coordinator *co)
              (double)t->gather_ns / 1e6, (unsigned long long)t->whole_bytes,
              (unsigned long long)t->chunk_bytes, tune_best(a->tune) / 1e6,
              tune_first(a->tune) / 1e6);
-    save(co);
+    autotune_save_file(co);
     if (a->log && fclose(a->log) != 0)
         log_warn("the log of autotune is not complete",
                  "variable=HOROVOD_AUTOTUNE_LOG cause=\"%s\"", strerror(errno));
     a->log = NULL;
 }
 
-static uint64_t id_of(const struct request *q)
+static uint64_t request_name_hash(const struct tensor_request *q)
 {
     uint64_t h = 0xcbf29ce484222325ull ^ q->process_set;
 
@@ -249,17 +250,17 @@ void autotune_batch(struct coordinator *co, const struct member_act *act)
         return;
     for (size_t i = 0; i < act->n_items; i++)
         if (request_size(act->items[i].req, NULL, &bytes, NULL) == 0)
-            tune_tensor(a->tune, id_of(act->items[i].req), bytes);
+            tune_tensor(a->tune, request_name_hash(act->items[i].req), bytes);
     if (!tune_batch(a->tune, clock_now_ns(), &sample))
         return;
     log_sample(co, &sample);
     if (tune_is_done(a->tune))
-        finish(co);
+        autotune_finish_search(co);
     if (memcmp(tune_settings(a->tune), &a->now, sizeof(a->now)) == 0)
         tune_applied(a->tune); /* a sample of warming up: nothing changes */
     else
         negotiate_tune(co->negotiate, tune_settings(a->tune));
-    show(co);
+    autotune_update_stats(co);
 }
 
 /* --- every rank --- */
@@ -271,9 +272,9 @@ void autotune_apply(struct coordinator *co, const struct tuning *t)
     a->now = *t;
     gather_set(&co->gather, t->gather_ns, t->fusion_bytes);
     for (size_t i = 0; i < co->sets->n; i++)
-        (void)give_backend(co->sets->v[i]->backend,
+        (void)backend_tune(co->sets->v[i]->backend,
                            t); /* whether it cares: no matter */
     if (a->tune)
         tune_applied(a->tune);
-    show(co);
+    autotune_update_stats(co);
 }

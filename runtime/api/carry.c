@@ -47,8 +47,9 @@ int carry_post(struct coordinator *co,
     }
 }
 
-static int
-no_memory(const struct coordinator *co, const struct request *q, struct err *err)
+static int report_no_memory(const struct coordinator *co,
+                            const struct tensor_request *q,
+                            struct err *err)
 {
     char name[NAME_SHOWN_MAX];
 
@@ -58,11 +59,11 @@ no_memory(const struct coordinator *co, const struct request *q, struct err *err
 
 /* --- process sets --- */
 
-static int make_child(struct coordinator *co,
-                      const uint32_t *ranks,
-                      uint32_t n,
-                      struct backend **ret,
-                      struct err *err)
+static int backend_split(struct coordinator *co,
+                         const uint32_t *ranks,
+                         uint32_t n,
+                         struct backend **ret,
+                         struct err *err)
 {
     uint64_t deadline = clock_now_ns() + co->settings.start_timeout_ns;
 
@@ -76,7 +77,7 @@ int carry_pair(struct coordinator *co, uint32_t pair, struct err *err)
     int rc;
 
     pair_ranks(pair, ranks);
-    rc = make_child(co, ranks, 2, &child, err);
+    rc = backend_split(co, ranks, 2, &child, err);
     if (rc < 0)
         (void)err_prefix(err, "send and receive of ranks %u and %u", ranks[0],
                          ranks[1]);
@@ -93,14 +94,14 @@ int carry_pair(struct coordinator *co, uint32_t pair, struct err *err)
     return 0;
 }
 
-static int add_set(struct coordinator *co,
-                   const uint32_t *ranks,
-                   uint32_t n,
-                   uint32_t id,
-                   struct err *err)
+static int carry_add_set(struct coordinator *co,
+                         const uint32_t *ranks,
+                         uint32_t n,
+                         uint32_t id,
+                         struct err *err)
 {
     struct backend *child = NULL;
-    int rc = make_child(co, ranks, n, &child, err);
+    int rc = backend_split(co, ranks, n, &child, err);
 
     if (rc < 0)
         return rc;
@@ -121,7 +122,7 @@ static int add_set(struct coordinator *co,
 
 int carry_set(struct coordinator *co, const struct member_act *act, struct err *err)
 {
-    const struct request *q = act->items[0].req;
+    const struct tensor_request *q = act->items[0].req;
     AUTOFREE uint32_t *ranks = mem_calloc(q->n_set, sizeof(*ranks));
 
     if (!ranks)
@@ -129,11 +130,11 @@ int carry_set(struct coordinator *co, const struct member_act *act, struct err *
                        co->rank, set_number(act->set_id));
     for (uint32_t i = 0; i < q->n_set; i++)
         ranks[i] = request_set_rank(q, i);
-    return add_set(co, ranks, q->n_set, act->set_id, err);
+    return carry_add_set(co, ranks, q->n_set, act->set_id, err);
 }
 
 /* Nothing of it is on the GPUs any more. */
-static int empty_set(struct coordinator *co, uint32_t id, struct err *err)
+static int carry_drain_set(struct coordinator *co, uint32_t id, struct err *err)
 {
     const struct process_set *set = sets_find(co->sets, id);
     int rc;
@@ -147,18 +148,18 @@ static int empty_set(struct coordinator *co, uint32_t id, struct err *err)
     return rc;
 }
 
-static int change_sets(struct coordinator *co,
-                       struct op *op,
-                       const struct member_act *act,
-                       struct err *err)
+static int carry_change_sets(struct coordinator *co,
+                             struct op *op,
+                             const struct member_act *act,
+                             struct err *err)
 {
     int rc;
 
     if (op->req.coll == COLL_SET_ADD) {
         op->set_id = act->set_id;
-        return add_set(co, op->ranks, op->n_ranks, act->set_id, err);
+        return carry_add_set(co, op->ranks, op->n_ranks, act->set_id, err);
     }
-    rc = empty_set(co, op->req.root, err);
+    rc = carry_drain_set(co, op->req.root, err);
     rc = rc < 0 ? rc : sets_remove(co->sets, op->req.root, err);
     member_set_removed(co->member, op->req.root);
     if (co->codec_state)
@@ -168,10 +169,10 @@ static int change_sets(struct coordinator *co,
 
 /* --- batches --- */
 
-static int learn_rows(struct coordinator *co,
-                      struct op *op,
-                      const struct process_set *set,
-                      struct err *err)
+static int op_exchange_rows(struct coordinator *co,
+                            struct op *op,
+                            const struct process_set *set,
+                            struct err *err)
 {
     struct batch_item item = {.in = op->rows,
                               .out = co->rows,
@@ -190,11 +191,11 @@ static int learn_rows(struct coordinator *co,
 }
 
 /* The device's word: where its context is lost (-EIO) that is the cause itself. */
-static int no_result(const struct coordinator *co,
-                     const struct op *op,
-                     const struct err *why,
-                     int r,
-                     struct err *err)
+static int report_no_result(const struct coordinator *co,
+                            const struct op *op,
+                            const struct err *why,
+                            int r,
+                            struct err *err)
 {
     char name[NAME_SHOWN_MAX];
 
@@ -205,12 +206,12 @@ static int no_result(const struct coordinator *co,
 }
 
 /* Memory and counts for what comes from others. */
-static int prepare(struct coordinator *co,
-                   struct op *op,
-                   const struct process_set *set,
-                   const struct member_act *act,
-                   bool *ret_is_ours,
-                   struct err *err)
+static int op_prepare_result(struct coordinator *co,
+                             struct op *op,
+                             const struct process_set *set,
+                             const struct member_act *act,
+                             bool *ret_is_ours,
+                             struct err *err)
 {
     const uint64_t *dim0 = act->counts;
     struct err why = ERR_INIT;
@@ -222,7 +223,7 @@ static int prepare(struct coordinator *co,
     observe_allocate(co, op);
     if (op->req.coll == COLL_ALLTOALL) {
         *ret_is_ours = false; /* this much is the backend's */
-        rc = learn_rows(co, op, set, err);
+        rc = op_exchange_rows(co, op, set, err);
         if (rc < 0)
             return rc;
         *ret_is_ours = true;
@@ -236,14 +237,14 @@ static int prepare(struct coordinator *co,
     if (rc == 0)
         rc = op_make_result(op, dim0, set->n, &why);
     if (rc < 0 && why.text[0])
-        return no_result(co, op, &why, rc, err);
-    return rc < 0 ? no_memory(co, &op->req, err) : 0;
+        return report_no_result(co, op, &why, rc, err);
+    return rc < 0 ? report_no_memory(co, &op->req, err) : 0;
 }
 
-static int fill_item(const struct member_item *from,
-                     struct batch_item *item,
-                     uint8_t *zeros,
-                     uint64_t *at)
+static int batch_fill_item(const struct member_item *from,
+                           struct batch_item *item,
+                           uint8_t *zeros,
+                           uint64_t *at)
 {
     uint64_t count, bytes;
 
@@ -264,7 +265,7 @@ static int fill_item(const struct member_item *from,
     return 0;
 }
 
-static uint64_t bytes_of_zeros(const struct member_act *act)
+static uint64_t act_zero_bytes(const struct member_act *act)
 {
     uint64_t sum = 0, bytes;
 
@@ -275,15 +276,15 @@ static uint64_t bytes_of_zeros(const struct member_act *act)
     return sum;
 }
 
-static int run_batch(struct coordinator *co,
-                     const struct process_set *set,
-                     const struct member_act *act,
-                     bool *ret_is_ours,
-                     struct err *err)
+static int carry_run_batch(struct coordinator *co,
+                           const struct process_set *set,
+                           const struct member_act *act,
+                           bool *ret_is_ours,
+                           struct err *err)
 {
-    const struct request *q = act->items[0].req;
+    const struct tensor_request *q = act->items[0].req;
     struct op *first = act->items[0].op ? op_of(act->items[0].op) : NULL;
-    uint64_t n_zeros = bytes_of_zeros(act), at = 0, began_ns;
+    uint64_t n_zeros = act_zero_bytes(act), at = 0, began_ns;
     AUTOFREE uint8_t *zeros = n_zeros > 0 ? mem_zalloc(n_zeros) : NULL;
     void *items = co->items;
     int rc = 0;
@@ -301,9 +302,9 @@ static int run_batch(struct coordinator *co,
     co->items = items;
     *ret_is_ours = true;
     if (rc < 0 || (n_zeros > 0 && !zeros))
-        return no_memory(co, q, err);
+        return report_no_memory(co, q, err);
     for (size_t i = 0; i < act->n_items && rc == 0; i++)
-        rc = fill_item(&act->items[i], &co->items[i], zeros, &at);
+        rc = batch_fill_item(&act->items[i], &co->items[i], zeros, &at);
     if (rc < 0)
         return err_set(err, rc, "a tensor of impossible size was agreed");
     batch.items = co->items;
@@ -318,7 +319,7 @@ static int run_batch(struct coordinator *co,
     return rc;
 }
 
-static void end_all(struct coordinator *co, const struct member_act *act)
+static void carry_end_ops(struct coordinator *co, const struct member_act *act)
 {
     for (size_t i = 0; i < act->n_items; i++) {
         struct op *op = act->items[i].op ? op_of(act->items[i].op) : NULL;
@@ -336,7 +337,7 @@ int carry_run(struct coordinator *co,
               bool *ret_is_ours,
               struct err *err)
 {
-    const struct request *q = act->items[0].req;
+    const struct tensor_request *q = act->items[0].req;
     struct op *op = act->items[0].op ? op_of(act->items[0].op) : NULL;
     struct process_set *set;
     int rc = 0;
@@ -345,7 +346,7 @@ int carry_run(struct coordinator *co,
     observe_run(co, act);
     if (op && (q->coll == COLL_SET_ADD || q->coll == COLL_SET_REMOVE)) {
         *ret_is_ours = false;
-        rc = change_sets(co, op, act, err);
+        rc = carry_change_sets(co, op, act, err);
     } else {
         set = sets_find(co->sets, q->process_set);
         if (!set || !set->backend)
@@ -354,7 +355,8 @@ int carry_run(struct coordinator *co,
                            q->name, co->rank, set_number(q->process_set));
         for (size_t i = 0; i < act->n_items && rc == 0; i++)
             if (act->items[i].op)
-                rc = prepare(co, op_of(act->items[i].op), set, act, ret_is_ours, err);
+                rc = op_prepare_result(co, op_of(act->items[i].op), set, act,
+                                       ret_is_ours, err);
         if (rc == 0 && q->coll == COLL_REGISTER) {
             *ret_is_ours = false;
             return carry_register(co, set, act, err);
@@ -362,11 +364,11 @@ int carry_run(struct coordinator *co,
         if (rc == 0 && q->place == PLACE_CUDA)
             return carry_device(co, set, act, ret_is_ours, err);
         if (rc == 0)
-            rc = run_batch(co, set, act, ret_is_ours, err);
+            rc = carry_run_batch(co, set, act, ret_is_ours, err);
     }
     if (rc < 0)
         return rc;
     autotune_batch(co, act);
-    end_all(co, act);
+    carry_end_ops(co, act);
     return 0;
 }

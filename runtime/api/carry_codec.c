@@ -16,7 +16,7 @@
 
 enum { ALIGN = 64 };
 
-struct work { /* of one batch */
+struct codec_batch { /* of one batch */
     size_t n;
     struct codec_plan *plans;
     struct codec_run *runs;
@@ -27,7 +27,7 @@ struct work { /* of one batch */
         *scratch; /* the coordinator's, kept: fresh pages cost more than the codec */
 };
 
-static void work_release(struct work *w)
+static void codec_batch_release(struct codec_batch *w)
 {
     mem_free(w->plans);
     mem_free(w->runs);
@@ -36,9 +36,9 @@ static void work_release(struct work *w)
     mem_free(w->items);
 }
 
-static int work_init(struct work *w, size_t n)
+static int codec_batch_init(struct codec_batch *w, size_t n)
 {
-    *w = (struct work){.n = n};
+    *w = (struct codec_batch){.n = n};
     w->plans = mem_calloc(n, sizeof(*w->plans));
     w->runs = mem_calloc(n, sizeof(*w->runs));
     w->steps = mem_calloc(n, sizeof(*w->steps));
@@ -47,27 +47,30 @@ static int work_init(struct work *w, size_t n)
     return w->plans && w->runs && w->steps && w->has_step && w->items ? 0 : -ENOMEM;
 }
 
-static uint64_t aligned(uint64_t n)
+static uint64_t bytes_align(uint64_t n)
 {
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 /* Once for every reason: at most as many as the codecs have. */
-static void
-say_plain(struct coordinator *co, const struct request *q, const struct codec_plan *p)
+static void codec_log_plain(struct coordinator *co,
+                            const struct tensor_request *q,
+                            const struct codec_plan *p)
 {
     size_t i = 0;
 
-    while (i < ARRAY_LEN(co->whys) && co->whys[i] && co->whys[i] != p->why)
+    while (i < ARRAY_LEN(co->logged_reasons) && co->logged_reasons[i]
+           && co->logged_reasons[i] != p->why)
         i++;
-    if (i == ARRAY_LEN(co->whys) || co->whys[i])
+    if (i == ARRAY_LEN(co->logged_reasons) || co->logged_reasons[i])
         return;
-    co->whys[i] = p->why;
+    co->logged_reasons[i] = p->why;
     log_info("a tensor travels uncompressed, and others like it",
              "tensor=\"%s\" compression=%s because=\"%s\"", q->name, q->codec, p->why);
 }
 
-static int take_scratch(struct coordinator *co, struct work *w, uint64_t sum)
+static int
+codec_batch_take_scratch(struct coordinator *co, struct codec_batch *w, uint64_t sum)
 {
     void *p;
 
@@ -93,25 +96,25 @@ int carry_codec_plans(struct coordinator *co,
     int rc = codec_parse("compression", act->items[0].req->codec, &codec, err);
 
     for (size_t i = 0; i < act->n_items && rc == 0; i++) {
-        const struct request *q = act->items[i].req;
+        const struct tensor_request *q = act->items[i].req;
 
         rc = codec_plan(&codec, q->dtype, q->op, q->ndim, q->shape, n_members, &ret[i],
                         err);
         if (rc < 0)
             return rc;
         if (!ret[i].is_compressed)
-            say_plain(co, q, &ret[i]);
+            codec_log_plain(co, q, &ret[i]);
         stats_add(&co->stats, STATS_CODEC_RAW, ret[i].raw_bytes);
         stats_add(&co->stats, STATS_CODEC_WIRE, ret[i].wire_bytes);
     }
     return rc;
 }
 
-static int make_plans(struct coordinator *co,
-                      struct work *w,
-                      const struct member_act *act,
-                      uint32_t n_members,
-                      struct err *err)
+static int codec_batch_plan(struct coordinator *co,
+                            struct codec_batch *w,
+                            const struct member_act *act,
+                            uint32_t n_members,
+                            struct err *err)
 {
     uint64_t sum = ALIGN;
     int rc = carry_codec_plans(co, act, n_members, w->plans, err);
@@ -120,19 +123,19 @@ static int make_plans(struct coordinator *co,
         return rc;
     for (size_t i = 0; i < w->n; i++)
         if (w->plans[i].is_compressed)
-            sum += aligned(w->plans[i].scratch_bytes);
-    if (take_scratch(co, w, sum) < 0)
+            sum += bytes_align(w->plans[i].scratch_bytes);
+    if (codec_batch_take_scratch(co, w, sum) < 0)
         return err_set(err, -ENOMEM, "out of memory for %llu bytes of compression",
                        (unsigned long long)sum);
     return 0;
 }
 
 /* What the codec leaves alone. */
-static int post_plain(struct coordinator *co,
-                      const struct process_set *set,
-                      struct work *w,
-                      const struct batch *batch,
-                      struct err *err)
+static int codec_batch_post_plain(struct coordinator *co,
+                                  const struct process_set *set,
+                                  struct codec_batch *w,
+                                  const struct batch *batch,
+                                  struct err *err)
 {
     struct batch plain = *batch;
 
@@ -144,17 +147,17 @@ static int post_plain(struct coordinator *co,
     return plain.n_items == 0 ? 0 : carry_post(co, set->backend, &plain, err);
 }
 
-static int begin_runs(struct coordinator *co,
-                      const struct process_set *set,
-                      struct work *w,
-                      const struct member_act *act,
-                      const struct batch *batch,
-                      struct err *err)
+static int codec_batch_begin(struct coordinator *co,
+                             const struct process_set *set,
+                             struct codec_batch *w,
+                             const struct member_act *act,
+                             const struct batch *batch,
+                             struct err *err)
 {
     uint64_t at = 0;
 
     for (size_t i = 0; i < w->n; i++) {
-        const struct request *q = act->items[i].req;
+        const struct tensor_request *q = act->items[i].req;
         bool has_joined = !act->items[i].op;
         struct codec_io io = {.me = set->me,
                               .in = has_joined ? NULL : batch->items[i].in,
@@ -169,23 +172,23 @@ static int begin_runs(struct coordinator *co,
                         &io, w->scratch + at, err);
         if (r < 0)
             return r;
-        at += aligned(w->plans[i].scratch_bytes);
+        at += bytes_align(w->plans[i].scratch_bytes);
     }
     return 0;
 }
 
-static bool is_alike(const struct codec_step *a, const struct codec_step *b)
+static bool step_is_alike(const struct codec_step *a, const struct codec_step *b)
 {
     return a->coll == b->coll && a->dtype == b->dtype && a->op == b->op
            && a->postscale == b->postscale;
 }
 
 /* The step of tensor `first` and all that are like it, as one batch. */
-static int post_steps(struct coordinator *co,
-                      const struct process_set *set,
-                      struct work *w,
-                      size_t first,
-                      struct err *err)
+static int codec_batch_post_steps(struct coordinator *co,
+                                  const struct process_set *set,
+                                  struct codec_batch *w,
+                                  size_t first,
+                                  struct err *err)
 {
     const struct codec_step *s = &w->steps[first];
     struct batch batch = {.coll = s->coll,
@@ -198,7 +201,7 @@ static int post_steps(struct coordinator *co,
     for (size_t i = first; i < w->n; i++) {
         const struct codec_step *t = &w->steps[i];
 
-        if (!w->has_step[i] || !is_alike(s, t))
+        if (!w->has_step[i] || !step_is_alike(s, t))
             continue;
         w->has_step[i] = false;
         w->items[batch.n_items++] = (struct batch_item){.in = t->in,
@@ -211,11 +214,11 @@ static int post_steps(struct coordinator *co,
 }
 
 /* 1: there was one; 0: all runs are done. */
-static int run_round(struct coordinator *co,
-                     const struct process_set *set,
-                     struct work *w,
-                     bool *ret_is_ours,
-                     struct err *err)
+static int codec_batch_run_round(struct coordinator *co,
+                                 const struct process_set *set,
+                                 struct codec_batch *w,
+                                 bool *ret_is_ours,
+                                 struct err *err)
 {
     int rc = 0, any = 0;
 
@@ -229,14 +232,14 @@ static int run_round(struct coordinator *co,
         return rc;
     *ret_is_ours = false;
     for (size_t i = 0; i < w->n; i++) {
-        rc = w->has_step[i] ? post_steps(co, set, w, i, err) : 0;
+        rc = w->has_step[i] ? codec_batch_post_steps(co, set, w, i, err) : 0;
         if (rc < 0)
             return rc;
     }
     return any;
 }
 
-static void say_evicted(struct coordinator *co)
+static void codec_log_evicted(struct coordinator *co)
 {
     uint64_t n = codec_state_evicted(co->codec_state);
 
@@ -254,8 +257,8 @@ int carry_compressed(struct coordinator *co,
                      bool *ret_is_ours,
                      struct err *err)
 {
-    CLEANUP(work_release) struct work w;
-    int rc = work_init(&w, act->n_items);
+    CLEANUP(codec_batch_release) struct codec_batch w;
+    int rc = codec_batch_init(&w, act->n_items);
 
     *ret_is_ours = true;
     if (rc == 0 && !co->codec_state)
@@ -263,23 +266,23 @@ int carry_compressed(struct coordinator *co,
                              &co->codec_state);
     if (rc < 0)
         return err_set(err, rc, "rank %u is out of memory for compression", co->rank);
-    rc = make_plans(co, &w, act, set->n, err);
+    rc = codec_batch_plan(co, &w, act, set->n, err);
     if (rc < 0)
         return rc;
     *ret_is_ours = false;
-    rc = post_plain(co, set, &w, batch, err);
+    rc = codec_batch_post_plain(co, set, &w, batch, err);
     if (rc == 0) {
         *ret_is_ours = true;
-        rc = begin_runs(co, set, &w, act, batch, err);
+        rc = codec_batch_begin(co, set, &w, act, batch, err);
     }
     while (rc == 0 || rc == 1) {
-        rc = run_round(co, set, &w, ret_is_ours, err);
+        rc = codec_batch_run_round(co, set, &w, ret_is_ours, err);
         if (rc == 0)
             break;
     }
     for (size_t i = 0; i < w.n; i++)
         if (w.runs[i].state) /* it was begun */
             codec_cancel(&w.runs[i]);
-    say_evicted(co);
+    codec_log_evicted(co);
     return rc;
 }

@@ -21,16 +21,16 @@
 /* This rank has no device, and err says why: the others are on their way to the meeting
  * and must not wait there. Without the library there is no meeting; then the world is
  * told, and ends all the same. */
-static int tell_refusal(struct coordinator *co,
-                        const struct process_set *set,
-                        const struct backend_env *env,
-                        struct err *err)
+static int comm_refuse(struct coordinator *co,
+                       const struct process_set *set,
+                       const struct backend_env *env,
+                       struct err *err)
 {
     AUTOFREE const char **hosts = mem_calloc(co->size, sizeof(*hosts));
     const struct device_ops *ops;
     const struct err why = *err;
 
-    if (!hosts || device_row(&ops, NULL) < 0)
+    if (!hosts || device_find_ops(&ops, NULL) < 0)
         return err_prefix(err, "rank %u has no GPU", co->rank);
     for (uint32_t r = 0; r < co->size && co->members; r++)
         hosts[r] = co->members[r].host;
@@ -54,7 +54,7 @@ int carry_open_comm(struct coordinator *co,
     env.global = set->ranks;
     env.deadline_ns = clock_now_ns() + co->settings.start_timeout_ns;
     if (device_need(co, HVD_DEVICE_OF_POINTER, NULL, &d, err) < 0)
-        return tell_refusal(co, set, &env, err);
+        return comm_refuse(co, set, &env, err);
     return co->gpu.ops->comm_open(d, set->backend, &env, set->ranks,
                                   &set->device_backend, err);
 }
@@ -73,7 +73,7 @@ int carry_device_set(struct coordinator *co, uint32_t id, struct err *err)
 
 /* What the caller's alloc gave may be in use in its stream until now. The seat does not
  * wait: a peer may be lost for which the GPU waits. */
-static int record_again(struct coordinator *co, struct op *op, struct err *err)
+static int op_record_again(struct coordinator *co, struct op *op, struct err *err)
 {
     struct device_event *e;
     void *stream = op->stream;
@@ -91,7 +91,7 @@ static int record_again(struct coordinator *co, struct op *op, struct err *err)
     return 0;
 }
 
-static uint64_t result_bytes(const struct op *op)
+static uint64_t op_result_bytes(const struct op *op)
 {
     uint64_t n = dtype_size(op->req.dtype);
 
@@ -100,10 +100,10 @@ static uint64_t result_bytes(const struct op *op)
     return n;
 }
 
-static int fill_item(struct coordinator *co,
-                     const struct member_item *from,
-                     struct batch_item *item,
-                     struct err *err)
+static int batch_fill_device_item(struct coordinator *co,
+                                  const struct member_item *from,
+                                  struct batch_item *item,
+                                  struct err *err)
 {
     struct op *op = from->op ? op_of(from->op) : NULL;
 
@@ -119,14 +119,14 @@ static int fill_item(struct coordinator *co,
                                 .send_counts = op->send_counts};
     /* NCCL would find it registered here and not on others. */
     if (op->alloc
-        && regions_touch(&co->regions, op->req.process_set, op->result,
-                         result_bytes(op))
+        && regions_find_overlap(&co->regions, op->req.process_set, op->result,
+                                op_result_bytes(op))
                > 0)
         return err_set(err, -EINVAL,
                        "tensor \"%.200s\": memory for its result lies in a registered "
                        "buffer of rank %u",
                        op->req.name, co->rank);
-    if (record_again(co, op, err) < 0)
+    if (op_record_again(co, op, err) < 0)
         return -EINVAL;
     item->ready = op->ready;
     item->given = op->given;
@@ -134,7 +134,7 @@ static int fill_item(struct coordinator *co,
 }
 
 /* Of TensorFlow's, say, whose next operation the callback begins. */
-static bool has_callback(const struct member_act *act)
+static bool act_has_callback(const struct member_act *act)
 {
     for (size_t i = 0; i < act->n_items; i++)
         if (act->items[i].op && op_of(act->items[i].op)->done)
@@ -142,7 +142,8 @@ static bool has_callback(const struct member_act *act)
     return false;
 }
 
-static int fill(struct coordinator *co, const struct member_act *act, struct err *err)
+static int
+batch_fill_device(struct coordinator *co, const struct member_act *act, struct err *err)
 {
     void *items = co->items;
     int rc = 0;
@@ -154,11 +155,11 @@ static int fill(struct coordinator *co, const struct member_act *act, struct err
     if (rc < 0)
         return err_set(err, -ENOMEM, "rank %u is out of memory for a batch", co->rank);
     for (size_t i = 0; i < act->n_items && rc == 0; i++)
-        rc = fill_item(co, &act->items[i], &co->items[i], err);
+        rc = batch_fill_device_item(co, &act->items[i], &co->items[i], err);
     return rc;
 }
 
-static void drop_ready(struct coordinator *co, const struct member_act *act)
+static void act_drop_events(struct coordinator *co, const struct member_act *act)
 {
     for (size_t i = 0; i < act->n_items; i++) {
         struct op *op = act->items[i].op ? op_of(act->items[i].op) : NULL;
@@ -173,11 +174,11 @@ static void drop_ready(struct coordinator *co, const struct member_act *act)
 
 /* Before the first batch that a codec compresses: has every member its libraries? All
  * are at this place, for plans are equal. -ENOTSUP: the same sentence on all. */
-static int open_codec(struct coordinator *co,
-                      struct process_set *set,
-                      const struct codec_plan *plans,
-                      size_t n,
-                      struct err *err)
+static int carry_open_codec(struct coordinator *co,
+                            struct process_set *set,
+                            const struct codec_plan *plans,
+                            size_t n,
+                            struct err *err)
 {
     size_t i = 0;
 
@@ -211,12 +212,12 @@ static int open_codec(struct coordinator *co,
 }
 
 /* -ENOTSUP: of a codec, the same on all members. */
-static int post(struct coordinator *co,
-                struct process_set *set,
-                const struct member_act *act,
-                const struct batch *batch,
-                uint64_t *ret_ticket,
-                struct err *err)
+static int carry_post_device(struct coordinator *co,
+                             struct process_set *set,
+                             const struct member_act *act,
+                             const struct batch *batch,
+                             uint64_t *ret_ticket,
+                             struct err *err)
 {
     struct backend *b = set->device_backend;
     AUTOFREE struct codec_plan *plans = NULL;
@@ -231,7 +232,7 @@ static int post(struct coordinator *co,
         return err_set(err, -ENOMEM, "rank %u is out of memory for compression",
                        co->rank);
     rc = carry_codec_plans(co, act, set->n, plans, err);
-    rc = rc < 0 ? rc : open_codec(co, set, plans, act->n_items, err);
+    rc = rc < 0 ? rc : carry_open_codec(co, set, plans, act->n_items, err);
     for (size_t i = 0; i < act->n_items; i++)
         names[i] = act->items[i].req->name;
     return rc < 0 ? rc
@@ -240,8 +241,9 @@ static int post(struct coordinator *co,
 }
 
 /* All members come to the same: the tensors end, the world goes on. */
-static void
-refuse(struct coordinator *co, const struct member_act *act, const char *why)
+static void carry_refuse_codec(struct coordinator *co,
+                               const struct member_act *act,
+                               const char *why)
 {
     char text[1024];
 
@@ -262,12 +264,12 @@ int carry_device(struct coordinator *co,
                  bool *ret_is_ours,
                  struct err *err)
 {
-    const struct request *q = act->items[0].req;
+    const struct tensor_request *q = act->items[0].req;
     const struct op *first = act->items[0].op ? op_of(act->items[0].op) : NULL;
     struct batch batch = {.coll = q->coll,
                           .place = PLACE_CUDA,
                           .region = q->region,
-                          .is_awaited = has_callback(act),
+                          .is_awaited = act_has_callback(act),
                           .dtype = q->dtype,
                           .op = q->op,
                           .root = first ? first->root : 0,
@@ -286,7 +288,7 @@ int carry_device(struct coordinator *co,
     if (rc < 0)
         return rc;
     *ret_is_ours = true;
-    rc = fill(co, act, err);
+    rc = batch_fill_device(co, act, err);
     if (rc < 0)
         return rc;
     *ret_is_ours = false;
@@ -295,14 +297,14 @@ int carry_device(struct coordinator *co,
     flight->began_ns = observe_posted(co, act);
     if (co->settings.nancheck)
         rc = co->gpu.ops->post_check(b, &batch, err);
-    rc = rc < 0 ? rc : post(co, set, act, &batch, &flight->ticket, err);
+    rc = rc < 0 ? rc : carry_post_device(co, set, act, &batch, &flight->ticket, err);
     if (rc == -ENOTSUP && q->codec[0]) {
-        refuse(co, act, err ? err->text : "");
+        carry_refuse_codec(co, act, err ? err->text : "");
         return 0;
     }
     if (rc < 0)
         return rc;
-    drop_ready(co, act);
+    act_drop_events(co, act);
     *ret_is_ours = true;
     flight_add(co, TAKE(flight), b, act);
     return 0;

@@ -23,8 +23,10 @@
 enum { REFUSED, GOOD, CANNOT }; /* by the program's fault; - ; by NCCL's, memory's */
 
 /* What this rank alone finds, before its device is asked. */
-static int
-check(struct coordinator *co, const struct op *op, uint32_t number, struct err *why)
+static int buffer_check(struct coordinator *co,
+                        const struct op *op,
+                        uint32_t number,
+                        struct err *why)
 {
     char name[NAME_SHOWN_MAX], pending[TENSOR_NAME_MAX];
     uint32_t set = op->req.process_set, other;
@@ -34,7 +36,7 @@ check(struct coordinator *co, const struct op *op, uint32_t number, struct err *
                        REGION_MAX);
     if (!co->gpu.ops->buffer_register)
         return err_set(why, -ENOTSUP, "this GPU's library cannot");
-    other = regions_touch(&co->regions, set, op->data, op->bytes);
+    other = regions_find_overlap(&co->regions, set, op->data, op->bytes);
     if (other > 0)
         return err_set(why, -EEXIST, "it overlaps registered buffer %u", other);
     if (tensor_queue_find_in(&co->queue, set, op->data, op->bytes, op, pending))
@@ -72,12 +74,12 @@ int carry_verdicts(struct coordinator *co,
 }
 
 /* 0: all could. Above: it ends with -status, and `why` says who could not. */
-static int judge(struct coordinator *co,
-                 const struct process_set *set,
-                 const struct op *op,
-                 const struct verdict *mine,
-                 struct err *why,
-                 struct err *err)
+static int buffer_collect_verdicts(struct coordinator *co,
+                                   const struct process_set *set,
+                                   const struct op *op,
+                                   const struct verdict *mine,
+                                   struct err *why,
+                                   struct err *err)
 {
     AUTOFREE struct verdict *all = mem_calloc(set->n, sizeof(*all));
     char name[NAME_SHOWN_MAX];
@@ -98,8 +100,10 @@ static int judge(struct coordinator *co,
     return rc;
 }
 
-static int
-add(struct coordinator *co, struct process_set *set, struct op *op, struct err *err)
+static int buffer_add(struct coordinator *co,
+                      struct process_set *set,
+                      struct op *op,
+                      struct err *err)
 {
     const struct region region = {
         .set = set->id,
@@ -109,7 +113,7 @@ add(struct coordinator *co, struct process_set *set, struct op *op, struct err *
     struct verdict mine = {.how = GOOD};
     struct err why = ERR_INIT;
     void *p = (void *)region.at;
-    int rc = check(co, op, region.number, &why);
+    int rc = buffer_check(co, op, region.number, &why);
 
     rc = rc < 0 ? rc
                 : co->gpu.ops->buffer_register(set->device_backend, p, op->bytes, &why);
@@ -120,7 +124,7 @@ add(struct coordinator *co, struct process_set *set, struct op *op, struct err *
         mine.how = rc == -ENOTSUP || rc == -EIO || rc == -ENOMEM ? CANNOT : REFUSED;
         memcpy(mine.why, why.text, strnlen(why.text, sizeof(mine.why) - 1));
     }
-    rc = judge(co, set, op, &mine, &why, err);
+    rc = buffer_collect_verdicts(co, set, op, &mine, &why, err);
     if (rc < 0)
         return rc;
     if (rc > 0 && mine.how == GOOD)
@@ -133,10 +137,10 @@ add(struct coordinator *co, struct process_set *set, struct op *op, struct err *
     return 0;
 }
 
-static int forget(struct coordinator *co,
-                  const struct process_set *set,
-                  struct op *op,
-                  struct err *err)
+static int buffer_remove(struct coordinator *co,
+                         const struct process_set *set,
+                         struct op *op,
+                         struct err *err)
 {
     struct region region;
     int rc = flights_drain(co, set->device_backend, 0, err);
@@ -177,7 +181,8 @@ int carry_register(struct coordinator *co,
 
     if (rc < 0)
         return rc;
-    rc = op->req.root > 0 ? forget(co, set, op, err) : add(co, set, op, err);
+    rc = op->req.root > 0 ? buffer_remove(co, set, op, err)
+                          : buffer_add(co, set, op, err);
     if (rc == 0)
         coordinator_wake_sleepers(co);
     return rc;

@@ -35,12 +35,12 @@ static const uint64_t FOREVER_NS = 3600 * NS_PER_S;
 static const char SHUT_DOWN_HERE[] =
     "Horovod has been shut down: this rank called shutdown()";
 
-static uint64_t earlier(uint64_t a, uint64_t b)
+static uint64_t earlier_ns(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-static bool is_over(const struct coordinator *co)
+static bool coordinator_is_over(const struct coordinator *co)
 {
     int life = atomic_load_explicit(&co->life, memory_order_acquire);
 
@@ -49,13 +49,13 @@ static bool is_over(const struct coordinator *co)
 
 /* --- the seat --- */
 
-static bool seat_seize(struct coordinator *co)
+static bool seat_take_any(struct coordinator *co)
 {
     int free_seat = 0;
 
     if (!atomic_compare_exchange_strong(&co->seat, &free_seat, 1))
         return false;
-    listen_back(co);
+    calls_disarm(co);
     return true;
 }
 
@@ -64,7 +64,7 @@ static bool seat_take(struct coordinator *co)
 {
     return !atomic_load_explicit(&co->is_leaving, memory_order_relaxed)
            && atomic_load_explicit(&co->seat, memory_order_relaxed) == 0
-           && seat_seize(co);
+           && seat_take_any(co);
 }
 
 void coordinator_wake_sleepers(struct coordinator *co)
@@ -79,53 +79,53 @@ void coordinator_wake_sleepers(struct coordinator *co)
 /* The pump in the seat may have swallowed the wake-up of a submission that came after
  * the step had looked, a step may have brought the next date forward, or have begun to
  * listen: whoever blocks for frames beside us must look again. */
-static void wake_poller(struct coordinator *co)
+static void coordinator_wake_poller(struct coordinator *co)
 {
     if (atomic_load(&co->n_polling) > 0
         && (atomic_load(&co->queue.n_new) > 0
             || atomic_load(&co->next_ns) < atomic_load(&co->poll_until_ns)
-            || (atomic_load(&co->is_listening)
-                && atomic_load(&co->n_without_ears) > 0)))
+            || (atomic_load(&co->is_watching_calls)
+                && atomic_load(&co->n_polling_blind) > 0)))
         control_wake(co->control);
 }
 
-static void say_goodbye(struct coordinator *co);
-static void end_nap(struct coordinator *co);
+static void coordinator_send_goodbye(struct coordinator *co);
+static void coordinator_end_nap(struct coordinator *co);
 
 static void seat_leave(struct coordinator *co)
 {
     /* A call, or an agreement at hand, is the background thread's from here on. In a
      * plan with sets others wait for it; else it may end its nap before. */
-    bool is_called = listen_away(co); /* first: it may resume an agreement */
+    bool is_called = calls_arm(co); /* first: it may resume an agreement */
     bool agrees = member_is_agreeing(co->member) && !co->is_stuck;
-    bool is_due = is_called || (co->listens && agrees);
+    bool is_due = is_called || (co->watches_calls && agrees);
 
     if (agrees)
         atomic_store(&co->next_ns, 0);
     atomic_store(&co->seat, 0);
     if (is_due)
-        end_nap(co);
+        coordinator_end_nap(co);
     /* For the one who could not wait for us; the seat stays taken. */
-    if (atomic_load(&co->is_abandoned) && seat_seize(co))
-        say_goodbye(co);
+    if (atomic_load(&co->is_abandoned) && seat_take_any(co))
+        coordinator_send_goodbye(co);
     coordinator_wake_sleepers(co);
-    wake_poller(co);
+    coordinator_wake_poller(co);
 }
 
 /* Until op (may be NULL) has come to state, the seat is free, or the deadline. */
-static void sleep_beside_seat(struct coordinator *co,
-                              const struct op *op,
-                              enum op_state state,
-                              uint64_t deadline_ns)
+static void coordinator_wait_for_seat(struct coordinator *co,
+                                      const struct op *op,
+                                      enum op_state state,
+                                      uint64_t deadline_ns)
 {
     struct timespec ts =
-        clock_timespec(earlier(deadline_ns, clock_now_ns() + FOREVER_NS));
+        clock_timespec(earlier_ns(deadline_ns, clock_now_ns() + FOREVER_NS));
     int rc = 0;
 
     (void)pthread_mutex_lock(&co->lock);
     atomic_fetch_add(&co->n_sleepers, 1);
     while (rc == 0 && atomic_load(&co->seat) != 0
-           && (!op || !op_has_come_to(op, state)))
+           && (!op || !op_has_reached(op, state)))
         rc = pthread_cond_timedwait(&co->done_cond, &co->lock, &ts);
     atomic_fetch_sub(&co->n_sleepers, 1);
     (void)pthread_mutex_unlock(&co->lock);
@@ -133,29 +133,29 @@ static void sleep_beside_seat(struct coordinator *co,
 
 /* --- sleeping --- */
 
-static void block_for_frames(struct coordinator *co, uint64_t deadline_ns)
+static void coordinator_poll(struct coordinator *co, uint64_t deadline_ns)
 {
-    bool hears;
+    bool watches;
 
     atomic_store(&co->poll_until_ns, deadline_ns);
     atomic_fetch_add(&co->n_polling, 1);
-    atomic_fetch_add(&co->n_without_ears, 1); /* before the look, as n_polling */
-    hears = atomic_load(&co->is_listening);
-    if (hears)
-        atomic_fetch_sub(&co->n_without_ears, 1);
+    atomic_fetch_add(&co->n_polling_blind, 1); /* before the look, as n_polling */
+    watches = atomic_load(&co->is_watching_calls);
+    if (watches)
+        atomic_fetch_sub(&co->n_polling_blind, 1);
     if (atomic_load(&co->queue.n_new) == 0)
-        listen_wait(co, deadline_ns);
-    if (!hears)
-        atomic_fetch_sub(&co->n_without_ears, 1);
+        calls_wait(co, deadline_ns);
+    if (!watches)
+        atomic_fetch_sub(&co->n_polling_blind, 1);
     atomic_fetch_sub(&co->n_polling, 1);
 }
 
 /* In the seat, during an agreement: what the others publish wakes us, not a frame, so
  * frames are looked for every slice. */
-static void doze(struct coordinator *co, uint64_t deadline_ns)
+static void coordinator_doze(struct coordinator *co, uint64_t deadline_ns)
 {
     uint64_t now = clock_now_ns();
-    uint64_t ns = deadline_ns > now ? earlier(deadline_ns - now, DOZE_NS) : 0;
+    uint64_t ns = deadline_ns > now ? earlier_ns(deadline_ns - now, DOZE_NS) : 0;
 
     atomic_fetch_add(&co->n_dozing, 1);
     if (atomic_load(&co->queue.n_new) == 0 && ns > 0)
@@ -163,31 +163,31 @@ static void doze(struct coordinator *co, uint64_t deadline_ns)
     atomic_fetch_sub(&co->n_dozing, 1);
 }
 
-static void end_doze(struct coordinator *co)
+static void coordinator_end_doze(struct coordinator *co)
 {
     if (atomic_load(&co->n_dozing) > 0)
         co->backend->ops->nudge(co->backend);
 }
 
 /* In the seat, when a step found nothing to do; awaits: somebody waits for an end. */
-static void rest(struct coordinator *co, uint64_t deadline_ns, bool awaits)
+static void coordinator_sleep(struct coordinator *co, uint64_t deadline_ns, bool awaits)
 {
-    uint64_t until = earlier(deadline_ns, atomic_load(&co->next_ns));
+    uint64_t until = earlier_ns(deadline_ns, atomic_load(&co->next_ns));
     if (member_is_agreeing(co->member) && !co->is_stuck) {
-        doze(co, until);
+        coordinator_doze(co, until);
         return;
     }
     if (awaits)
         device_await(co, true);
-    if (!listen_away(co))
-        block_for_frames(co, until);
+    if (!calls_arm(co))
+        coordinator_poll(co, until);
     if (awaits)
         device_await(co, false);
-    listen_back(co);
+    calls_disarm(co);
 }
 
 /* is_beside: only while somebody waits; the last one to leave ends it. */
-static void nap(struct coordinator *co, uint64_t ns, bool is_beside)
+static void coordinator_nap(struct coordinator *co, uint64_t ns, bool is_beside)
 {
     uint64_t until = clock_now_ns() + ns;
     struct timespec ts = clock_timespec(until);
@@ -200,9 +200,9 @@ static void nap(struct coordinator *co, uint64_t ns, bool is_beside)
     (void)pthread_mutex_unlock(&co->lock);
 }
 
-static void end_nap(struct coordinator *co)
+static void coordinator_end_nap(struct coordinator *co)
 {
-    if (atomic_load(&co->is_listening))
+    if (atomic_load(&co->is_watching_calls))
         control_wake(co->control);
     (void)pthread_mutex_lock(&co->lock);
     (void)pthread_cond_signal(&co->nap_cond);
@@ -211,10 +211,10 @@ static void end_nap(struct coordinator *co)
 
 void coordinator_wake(struct coordinator *co)
 {
-    end_doze(co);
+    coordinator_end_doze(co);
     control_wake(co->control);
     if (atomic_load(&co->nap_until_ns) > 0 && atomic_load(&co->n_waiters) == 0)
-        end_nap(co);
+        coordinator_end_nap(co);
 }
 
 int coordinator_submit(struct coordinator *co,
@@ -226,26 +226,26 @@ int coordinator_submit(struct coordinator *co,
 
     if (rc < 0)
         return rc;
-    end_doze(co);
+    coordinator_end_doze(co);
     if (atomic_load(&co->n_polling) > 0)
         control_wake(co->control);
     else if (atomic_load(&co->nap_until_ns) > 0 && atomic_load(&co->n_waiters) == 0
              && atomic_load(&co->queue.n_outstanding) > 1)
-        end_nap(co);
+        coordinator_end_nap(co);
     return 0;
 }
 
 /* --- waiting --- */
 
-static void drive(struct coordinator *co,
-                  const struct op *op,
-                  enum op_state state,
-                  uint64_t deadline_ns)
+static void coordinator_drive(struct coordinator *co,
+                              const struct op *op,
+                              enum op_state state,
+                              uint64_t deadline_ns)
 {
     uint64_t spin_ns = co->is_crowded ? SPIN_CROWDED_NS : SPIN_NS;
     uint64_t spin_until = clock_now_ns() + spin_ns;
 
-    while (!op_has_come_to(op, state)) {
+    while (!op_has_reached(op, state)) {
         uint64_t now;
 
         if (step_once(co)) {
@@ -253,13 +253,14 @@ static void drive(struct coordinator *co,
             continue;
         }
         now = clock_now_ns();
-        if (now >= deadline_ns || is_over(co) || atomic_load(&co->is_leaving))
+        if (now >= deadline_ns || coordinator_is_over(co)
+            || atomic_load(&co->is_leaving))
             return;
         if (now < spin_until) {
             (void)sched_yield(); /* the peer may wait for this very processor */
             continue;
         }
-        rest(co, deadline_ns, state == OP_ENDED);
+        coordinator_sleep(co, deadline_ns, state == OP_ENDED);
     }
 }
 
@@ -270,30 +271,30 @@ int coordinator_wait(struct coordinator *co,
 {
     uint64_t now;
 
-    if (op_has_come_to(op, state))
+    if (op_has_reached(op, state))
         return op_status(op);
     atomic_fetch_add(&co->n_waiters, 1);
     atomic_fetch_add(&co->n_waits, 1);
     do {
         if (seat_take(co)) {
-            drive(co, op, state, deadline_ns);
+            coordinator_drive(co, op, state, deadline_ns);
             seat_leave(co);
         } else {
-            end_doze(co); /* the background thread gives the seat up */
-            sleep_beside_seat(co, op, state, deadline_ns);
+            coordinator_end_doze(co); /* the background thread gives the seat up */
+            coordinator_wait_for_seat(co, op, state, deadline_ns);
         }
         now = clock_now_ns();
-    } while (!op_has_come_to(op, state) && now < deadline_ns);
+    } while (!op_has_reached(op, state) && now < deadline_ns);
     atomic_store(&co->last_wait_ns, now);
     if (atomic_fetch_sub(&co->n_waiters, 1) == 1
         && atomic_load(&co->nap_until_ns) > now + 2 * NAP_MIN_NS)
-        end_nap(co);
+        coordinator_end_nap(co);
     return op_status(op);
 }
 
 /* --- the background thread --- */
 
-static bool should_stop(struct coordinator *co)
+static bool thread_should_stop(struct coordinator *co)
 {
     bool r;
 
@@ -304,67 +305,67 @@ static bool should_stop(struct coordinator *co)
 }
 
 /* A call is for the thread that waits, unless it leaves the seat. */
-static void nap_beside_waiters(struct coordinator *co, uint64_t ns)
+static void thread_nap_during_wait(struct coordinator *co, uint64_t ns)
 {
-    if (!atomic_load(&co->is_listening))
-        nap(co, ns, true);
-    else if (listen_nap(co, ns, false) && atomic_load(&co->n_waiters) > 0)
-        nap(co, NAP_MIN_NS, true);
+    if (!atomic_load(&co->is_watching_calls))
+        coordinator_nap(co, ns, true);
+    else if (calls_nap(co, ns, false) && atomic_load(&co->n_waiters) > 0)
+        coordinator_nap(co, NAP_MIN_NS, true);
 }
 
 /* One round; the nap it took, 0 if it worked. */
 static uint64_t
-background_round(struct coordinator *co, uint64_t last_nap_ns, uint32_t *seen)
+thread_run_round(struct coordinator *co, uint64_t last_nap_ns, uint32_t *seen)
 {
     uint32_t waits = atomic_load(&co->n_waits);
     bool is_same = waits == *seen;
     uint64_t ns = NAP_MIN_NS;
 
     *seen = waits;
-    if (is_over(co)) {
-        nap(co, FOREVER_NS, false);
+    if (coordinator_is_over(co)) {
+        coordinator_nap(co, FOREVER_NS, false);
         return NAP_MIN_NS;
     }
     if (atomic_load(&co->n_waiters) > 0) {
         if (is_same && last_nap_ns > 0)
-            ns = earlier(last_nap_ns * 2, NAP_MAX_NS);
-        nap_beside_waiters(co, ns);
+            ns = earlier_ns(last_nap_ns * 2, NAP_MAX_NS);
+        thread_nap_during_wait(co, ns);
         return ns;
     }
     if (clock_now_ns() < atomic_load(&co->last_wait_ns) + NAP_MIN_NS
         && atomic_load(&co->queue.n_outstanding) <= 1) {
-        if (!atomic_load(&co->is_listening)) {
-            nap(co, ns, false);
+        if (!atomic_load(&co->is_watching_calls)) {
+            coordinator_nap(co, ns, false);
             return ns;
         }
-        if (!listen_nap(co, ns, true))
+        if (!calls_nap(co, ns, true))
             return ns;
     } else {
-        block_for_frames(co, atomic_load(&co->next_ns));
+        coordinator_poll(co, atomic_load(&co->next_ns));
     }
     if (atomic_load(&co->n_waiters) > 0)
         return 0;
     if (!seat_take(co)) {
-        nap(co, ns, false);
+        coordinator_nap(co, ns, false);
         return ns;
     }
-    while (atomic_load(&co->n_waiters) == 0 && !is_over(co)
+    while (atomic_load(&co->n_waiters) == 0 && !coordinator_is_over(co)
            && !atomic_load(&co->is_leaving)) {
         if (step_once(co))
             continue;
         if (!member_is_agreeing(co->member) || co->is_stuck) {
-            if (!listen_away(co))
+            if (!calls_arm(co))
                 break;
-            listen_back(co);
+            calls_disarm(co);
             continue;
         }
-        doze(co, atomic_load(&co->next_ns));
+        coordinator_doze(co, atomic_load(&co->next_ns));
     }
     seat_leave(co);
     return 0;
 }
 
-static void *background(void *arg)
+static void *thread_main(void *arg)
 {
     struct coordinator *co = arg;
     uint64_t nap_ns = 0;
@@ -372,8 +373,8 @@ static void *background(void *arg)
 
     settings_move_to_core(&co->settings);
     (void)pthread_setname_np(pthread_self(), "hvd-coordinator");
-    while (!should_stop(co))
-        nap_ns = background_round(co, nap_ns, &seen);
+    while (!thread_should_stop(co))
+        nap_ns = thread_run_round(co, nap_ns, &seen);
     (void)pthread_mutex_lock(&co->lock);
     co->has_stopped = true;
     (void)pthread_cond_broadcast(&co->done_cond);
@@ -384,13 +385,13 @@ static void *background(void *arg)
 
 /* --- life --- */
 
-static const char *host_of(void *arg, uint32_t rank)
+static const char *coordinator_host_of(void *arg, uint32_t rank)
 {
     return ((const struct coordinator *)arg)->members[rank].host;
 }
 
 /* Rank 0's settings are the world's. */
-static int new_table(struct coordinator *co)
+static int coordinator_new_table(struct coordinator *co)
 {
     struct negotiate_config cfg = {
         .n_ranks = co->size,
@@ -398,8 +399,8 @@ static int new_table(struct coordinator *co)
         .cache_capacity = co->settings.cache_capacity,
         .may_freeze = true,
         .fuses_groups_apart = co->settings.is_group_alone,
-        .heard = observe_heard,
-        .heard_arg = co,
+        .on_request = observe_request,
+        .on_request_arg = co,
     };
 
     return negotiate_new(&cfg, &co->negotiate);
@@ -426,12 +427,12 @@ int coordinator_new(uint32_t rank,
     co->is_crowded = n_cpus > 0 && local_size > (uint32_t)n_cpus;
     co->stall.warn_ns = s->stall_warn_ns;
     co->stall.fail_ns = s->stall_fail_ns;
-    co->stall.host_of = host_of;
+    co->stall.host_of = coordinator_host_of;
     co->stall.arg = co;
     co->stall_next_ns = UINT64_MAX;
     atomic_init(&co->next_ns, 0);
-    atomic_init(&co->ears[0], -1);
-    atomic_init(&co->ears[1], -1);
+    atomic_init(&co->call_fds[0], -1);
+    atomic_init(&co->call_fds[1], -1);
     tensor_queue_init(&co->queue);
     device_init(&co->gpu, runtime_nccl_hint());
     regions_init(&co->regions);
@@ -444,7 +445,7 @@ int coordinator_new(uint32_t rank,
     for (uint32_t i = 0; co->ones && i < size; i++)
         co->ones[i] = 1;
     if (!co->rows || !co->ones || member_new(rank, size, &co->member) < 0
-        || (rank == 0 && new_table(co) < 0)) {
+        || (rank == 0 && coordinator_new_table(co) < 0)) {
         coordinator_unref(co);
         return err_set(err, -ENOMEM, "out of memory");
     }
@@ -487,7 +488,7 @@ int coordinator_start(struct coordinator *co, struct err *err)
     atomic_fetch_add(&co->refs, 1); /* the thread's */
     (void)sigfillset(&all);         /* signals belong to the host program's threads */
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&co->thread, NULL, background, co);
+    rc = pthread_create(&co->thread, NULL, thread_main, co);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc != 0) {
         coordinator_unref(co);
@@ -498,7 +499,7 @@ int coordinator_start(struct coordinator *co, struct err *err)
     return 0;
 }
 
-static bool stop_thread(struct coordinator *co, uint64_t deadline_ns)
+static bool thread_stop(struct coordinator *co, uint64_t deadline_ns)
 {
     struct timespec ts = clock_timespec(deadline_ns);
     bool stopped;
@@ -532,44 +533,44 @@ static bool seat_take_for_good(struct coordinator *co, uint64_t deadline_ns)
     atomic_fetch_add(&co->n_waiters, 1);
     atomic_store(&co->is_leaving, true);
     control_wake(co->control);
-    end_doze(co);
-    while (!seat_seize(co)) {
+    coordinator_end_doze(co);
+    while (!seat_take_any(co)) {
         now = clock_now_ns();
         if (now >= deadline_ns)
             return false;
         if (now >= half)
             atomic_store(&co->is_hurried, true);
-        sleep_beside_seat(co, NULL, OP_ENDED, now < half ? half : deadline_ns);
+        coordinator_wait_for_seat(co, NULL, OP_ENDED, now < half ? half : deadline_ns);
     }
     return true;
 }
 
 /* In the seat, for good. Where nobody answered, the end comes without an echo. */
-static void end_here(struct coordinator *co)
+static void coordinator_end_ops(struct coordinator *co)
 {
-    if (!is_over(co))
+    if (!coordinator_is_over(co))
         atomic_store(&co->life, LIFE_DOWN);
     step_fail_all(co, HVD_PRECONDITION, SHUT_DOWN_HERE);
 }
 
-static void say_goodbye(struct coordinator *co)
+static void coordinator_send_goodbye(struct coordinator *co)
 {
-    if (!is_over(co)) {
+    if (!coordinator_is_over(co)) {
         timeline_leave(&co->timeline, clock_now_ns());
         control_leave(co->control, co->leave_why);
     }
-    end_here(co);
+    coordinator_end_ops(co);
 }
 
 /* In the seat, for good: out of an agreement that others may still complete and go on
  * from. They come to it as soon as they hear that the plan is to be left. */
-static void end_agreement(struct coordinator *co, uint64_t deadline_ns)
+static void coordinator_leave_agreement(struct coordinator *co, uint64_t deadline_ns)
 {
-    uint64_t until = earlier(deadline_ns, clock_now_ns() + LEAVE_PLAN_NS);
+    uint64_t until = earlier_ns(deadline_ns, clock_now_ns() + LEAVE_PLAN_NS);
 
-    while (step_leave_plan(co) && !is_over(co) && clock_now_ns() < until)
+    while (step_leave_plan(co) && !coordinator_is_over(co) && clock_now_ns() < until)
         if (!step_once(co))
-            rest(co, until, true);
+            coordinator_sleep(co, until, true);
 }
 
 bool coordinator_leave(struct coordinator *co,
@@ -585,17 +586,17 @@ bool coordinator_leave(struct coordinator *co,
     co->leave_why = why;
     if (!seat_take_for_good(co, talk_until)) {
         atomic_store(&co->is_abandoned, true);
-        if (seat_seize(co))
-            say_goodbye(co);
+        if (seat_take_any(co))
+            coordinator_send_goodbye(co);
         return false;
     }
-    end_agreement(co, talk_until);
+    coordinator_leave_agreement(co, talk_until);
     life = (int)life_next((enum life)atomic_load(&co->life), LIFE_EV_LEAVE);
     atomic_store(&co->life, life);
     control_leave(co->control, why);
-    while (!is_over(co) && !co->is_stuck && clock_now_ns() < talk_until)
+    while (!coordinator_is_over(co) && !co->is_stuck && clock_now_ns() < talk_until)
         if (!step_once(co))
-            rest(co, talk_until, true);
-    end_here(co);
-    return stop_thread(co, deadline_ns);
+            coordinator_sleep(co, talk_until, true);
+    coordinator_end_ops(co);
+    return thread_stop(co, deadline_ns);
 }

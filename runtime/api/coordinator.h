@@ -53,9 +53,9 @@ struct coordinator {
     uint64_t n_evicted;              /* of it, that have been said */
     uint8_t *codec_scratch;
     uint64_t codec_scratch_bytes;
-    const char *whys[8];     /* reasons against compression that have been said */
-    uint64_t agree_begin_ns; /* of the agreement at hand */
-    uint64_t offer_at_ns;    /* the last agreement was empty: none before this */
+    const char *logged_reasons[8]; /* reasons against compression that have been said */
+    uint64_t agree_begin_ns;       /* of the agreement at hand */
+    uint64_t offer_at_ns;          /* the last agreement was empty: none before this */
     uint64_t offer_wait_ns;
     struct gather gather;
     struct autotune autotune;
@@ -63,9 +63,9 @@ struct coordinator {
     uint64_t waited_at;      /* what had been planned then */
     uint64_t end_at_ns;      /* has_end: what is agreed by then is still carried out */
     uint64_t agreed[AGREE_MAX_WORDS];
-    bool listens;  /* a plan with process sets lasts (listen.c) */
-    bool is_stuck; /* the backend has failed; nothing is posted any more */
-    bool has_end;  /* end_text is set: after the last response the world ends */
+    bool watches_calls; /* a plan with process sets lasts (listen.c) */
+    bool is_stuck;      /* the backend has failed; nothing is posted any more */
+    bool has_end;       /* end_text is set: after the last response the world ends */
     char end_text[MESSAGE_TEXT_MAX];
 
     /* Any thread. */
@@ -74,12 +74,13 @@ struct coordinator {
     _Atomic bool is_hurried; /* leaving: the backend shall give up */
     _Atomic bool
         is_abandoned; /* leaving took too long: who frees the seat says goodbye */
-    enum leave_reason leave_why;        /* set before is_abandoned */
-    _Atomic int seat;                   /* 1: taken */
-    _Atomic bool is_listening, is_deaf; /* as listens; without ears */
-    _Atomic int ears[2];                /* descriptors of the backend, -1: none */
+    enum leave_reason leave_why;                    /* set before is_abandoned */
+    _Atomic int seat;                               /* 1: taken */
+    _Atomic bool is_watching_calls, has_no_call_fd; /* as listens; without ears */
+    _Atomic int call_fds[2]; /* descriptors of the backend, -1: none */
     _Atomic uint32_t n_waiters, n_waits, n_polling, n_dozing, n_sleepers;
-    _Atomic uint32_t n_without_ears; /* of those polling: they began before listening */
+    _Atomic uint32_t
+        n_polling_blind; /* of those polling: they began before listening */
     _Atomic uint64_t last_wait_ns, next_ns, nap_until_ns, poll_until_ns;
     pthread_mutex_t lock;        /* leaf lock of the two conditions */
     pthread_cond_t done_cond;    /* an op ended, or the seat is free */
@@ -150,21 +151,21 @@ void coordinator_wake_sleepers(struct coordinator *co);
 
 /* --- listen.c, for step.c and coordinator.c: in the seat, but the last two
  * --- */
-enum agree_call listen_heard(struct coordinator *co); /* of the next agreement */
+enum agree_call calls_pending(struct coordinator *co); /* of the next agreement */
 /* Nobody asks for a while. True: called already. */
-bool listen_away(struct coordinator *co);
-void listen_back(struct coordinator *co);   /* somebody asks again */
-bool listen_update(struct coordinator *co); /* has a plan begun? True: listens anew */
+bool calls_arm(struct coordinator *co);
+void calls_disarm(struct coordinator *co); /* somebody asks again */
+bool calls_update(struct coordinator *co); /* has a plan begun? True: listens anew */
 /* Since when this rank has been waiting for others without an agreement; 0: is not. */
-uint64_t listen_waits_since(struct coordinator *co);
+uint64_t calls_waits_since(struct coordinator *co);
 /* Any thread: what to sleep on for a call, at most 2. */
 struct pollfd;
-size_t listen_fds(struct coordinator *co, bool of_hosts, struct pollfd *ret);
+size_t calls_fds(struct coordinator *co, bool of_hosts, struct pollfd *ret);
 /* Sleeps until frames, calls or the deadline. */
-void listen_wait(struct coordinator *co, uint64_t deadline_ns);
-/* Any thread, while is_listening: a nap of ns at most; true: a call or a frame came.
+void calls_wait(struct coordinator *co, uint64_t deadline_ns);
+/* Any thread, while is_watching_calls: a nap of ns at most; true: a call or a frame came.
  * Not of_hosts: whoever sits in the seat hears other hosts, and may leave unheard. */
-bool listen_nap(struct coordinator *co, uint64_t ns, bool of_hosts);
+bool calls_nap(struct coordinator *co, uint64_t ns, bool of_hosts);
 
 /* --- carry.c, for step.c: in the seat only --- */
 /* Carries out a MEMBER_RUN. An error is the backend's or the protocol's: the world is

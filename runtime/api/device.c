@@ -35,7 +35,7 @@ extern const struct device_ops *const hvd_device_linked
 /* --- the row --- */
 
 /* The folder of this very code, without a slash at its end. */
-static bool own_folder(char *ret, size_t size)
+static bool library_find_folder(char *ret, size_t size)
 {
     Dl_info info;
     const char *slash;
@@ -49,13 +49,13 @@ static bool own_folder(char *ret, size_t size)
                   < size;
 }
 
-static int load(const struct device_ops **ret, struct err *err)
+static int library_load(const struct device_ops **ret, struct err *err)
 {
     char folder[1024], path[1100];
     const struct device_ops *ops;
     void *lib;
 
-    if (!own_folder(folder, sizeof(folder)))
+    if (!library_find_folder(folder, sizeof(folder)))
         return err_set(err, -ENOENT, "%s: this library's own folder is not known",
                        LIBRARY);
     (void)snprintf(path, sizeof(path), "%s/%s", folder, LIBRARY); /* fits */
@@ -70,10 +70,10 @@ static int load(const struct device_ops **ret, struct err *err)
     return 0;
 }
 
-int device_row(const struct device_ops **ret, struct err *err)
+int device_find_ops(const struct device_ops **ret, struct err *err)
 {
     if (!&hvd_device_linked)
-        return load(ret, err);
+        return library_load(ret, err);
     *ret = hvd_device_linked;
     return 0;
 }
@@ -86,12 +86,12 @@ void device_init(struct world_device *w, const char *hint)
     (void)snprintf(w->hint, sizeof(w->hint), "%s", hint);
 }
 
-static void wake(void *arg)
+static void device_wake_coordinator(void *arg)
 {
     coordinator_wake(arg);
 }
 
-static void take_settings(const struct gpu_settings *s, struct device_config *c)
+static void config_take_settings(const struct gpu_settings *s, struct device_config *c)
 {
     c->nccl_lib = s->nccl_lib;
     c->pool_bytes = s->pool_bytes;
@@ -106,7 +106,8 @@ static void take_settings(const struct gpu_settings *s, struct device_config *c)
 }
 
 /* Ranks of one host have the number of the first of them. */
-static void number_hosts(const struct coordinator *co, const char **hosts, uint32_t *of)
+static void
+world_number_hosts(const struct coordinator *co, const char **hosts, uint32_t *of)
 {
     AUTOFREE uint32_t *firsts = mem_calloc(co->size, sizeof(*firsts));
     uint32_t n = 0;
@@ -128,14 +129,14 @@ static void number_hosts(const struct coordinator *co, const char **hosts, uint3
 /* All members have met when a communicator is made, so this is for their network alone,
  * and for the slowest of their GPUs, in which work of before may still be on its way.
  */
-static uint64_t connect_timeout(const struct coordinator *co)
+static uint64_t connect_timeout_ns(const struct coordinator *co)
 {
     const uint64_t ns = co->settings.start_timeout_ns;
 
     return (ns > CONNECT_LEAST_NS ? ns : CONNECT_LEAST_NS) + co->size * CONNECT_RANK_NS;
 }
 
-static int open_device(struct coordinator *co, int ordinal, struct err *err)
+static int device_open_ordinal(struct coordinator *co, int ordinal, struct err *err)
 {
     struct world_device *w = &co->gpu;
     AUTOFREE const char **hosts = mem_calloc(co->size, sizeof(*hosts));
@@ -148,10 +149,10 @@ static int open_device(struct coordinator *co, int ordinal, struct err *err)
                               .hosts = hosts,
                               .nccl_hint = w->hint,
                               .bundle_dir = folder,
-                              .init_timeout_ns = connect_timeout(co),
+                              .init_timeout_ns = connect_timeout_ns(co),
                               .log_level = co->settings.log_level,
                               .codec_bytes = co->settings.codec_bytes,
-                              .wake = wake,
+                              .wake = device_wake_coordinator,
                               .arg = co};
     struct device *d;
     int rc;
@@ -161,9 +162,9 @@ static int open_device(struct coordinator *co, int ordinal, struct err *err)
     if (w->park)
         c.parked = atomic_exchange(&w->park->parked, NULL);
     if (co->members)
-        number_hosts(co, hosts, host_of);
-    (void)own_folder(folder, sizeof(folder)); /* else nothing is bundled */
-    take_settings(&co->settings.gpu, &c);
+        world_number_hosts(co, hosts, host_of);
+    (void)library_find_folder(folder, sizeof(folder)); /* else nothing is bundled */
+    config_take_settings(&co->settings.gpu, &c);
     rc = w->ops->open(&c, ordinal, &d, err);
     if (rc == 0) /* pairs with device_of */
         atomic_store_explicit(&w->d, d, memory_order_release);
@@ -171,14 +172,14 @@ static int open_device(struct coordinator *co, int ordinal, struct err *err)
 }
 
 /* Under the lock. */
-static int open_first(struct coordinator *co, int ordinal, struct err *err)
+static int device_open_first(struct coordinator *co, int ordinal, struct err *err)
 {
     struct world_device *w = &co->gpu;
     struct err why = ERR_INIT;
     int rc;
 
     if (!w->is_refused && !device_of(co)) {
-        rc = open_device(co, ordinal, &why);
+        rc = device_open_ordinal(co, ordinal, &why);
         w->is_refused = rc < 0;
         if (rc < 0)
             (void)snprintf(w->problem, sizeof(w->problem), "%s", why.text);
@@ -187,7 +188,7 @@ static int open_first(struct coordinator *co, int ordinal, struct err *err)
 }
 
 /* Under the lock. */
-static int find_row(struct coordinator *co, struct err *err)
+static int device_load_ops(struct coordinator *co, struct err *err)
 {
     struct world_device *w = &co->gpu;
     struct err why = ERR_INIT;
@@ -196,7 +197,7 @@ static int find_row(struct coordinator *co, struct err *err)
         return w->ops ? 0 : err_set(err, HVD_INVALID_ARGUMENT, "%s", w->problem);
     if (co->settings.gpu.is_off)
         (void)err_set(&why, -ENOTSUP, "HVD_GPU=off");
-    if (co->settings.gpu.is_off || device_row(&w->ops, &why) < 0) {
+    if (co->settings.gpu.is_off || device_find_ops(&w->ops, &why) < 0) {
         w->is_refused = true;
         (void)snprintf(w->problem, sizeof(w->problem), "%s", why.text);
         return err_set(err, HVD_INVALID_ARGUMENT, "%s", w->problem);
@@ -205,7 +206,10 @@ static int find_row(struct coordinator *co, struct err *err)
 }
 
 /* Under the lock: the ordinal that is meant. */
-static int choose(struct coordinator *co, const void *p, int *ordinal, struct err *err)
+static int device_choose_ordinal(struct coordinator *co,
+                                 const void *p,
+                                 int *ordinal,
+                                 struct err *err)
 {
     const struct world_device *w = &co->gpu;
     struct device *d = device_of(co);
@@ -224,7 +228,7 @@ static int choose(struct coordinator *co, const void *p, int *ordinal, struct er
         struct device_report report;
         struct device_config c = {.nccl_hint = w->hint};
 
-        take_settings(&co->settings.gpu, &c);
+        config_take_settings(&co->settings.gpu, &c);
         w->ops->report(&c, &report);
         if (report.n_gpus > co->settings.local_rank)
             *ordinal = (int)co->settings.local_rank;
@@ -244,9 +248,9 @@ int device_need(struct coordinator *co,
 
     if (!d || ordinal == HVD_DEVICE_OF_POINTER) {
         (void)pthread_mutex_lock(&w->lock);
-        rc = find_row(co, err);
-        rc = rc < 0 ? rc : choose(co, p, &ordinal, err);
-        rc = rc < 0 ? rc : open_first(co, ordinal, err);
+        rc = device_load_ops(co, err);
+        rc = rc < 0 ? rc : device_choose_ordinal(co, p, &ordinal, err);
+        rc = rc < 0 ? rc : device_open_first(co, ordinal, err);
         (void)pthread_mutex_unlock(&w->lock);
         if (rc < 0)
             return rc;
@@ -263,16 +267,16 @@ int device_need(struct coordinator *co,
 }
 
 /* Under the lock. */
-static void look(struct coordinator *co)
+static void device_probe(struct coordinator *co)
 {
     struct world_device *w = &co->gpu;
     struct device_report report;
     struct device_config c = {.nccl_hint = w->hint};
 
     w->has_looked = true;
-    if (find_row(co, NULL) < 0) /* which is remembered */
+    if (device_load_ops(co, NULL) < 0) /* which is remembered */
         return;
-    take_settings(&co->settings.gpu, &c);
+    config_take_settings(&co->settings.gpu, &c);
     w->ops->report(&c, &report);
     memcpy(w->absent, report.problem, strnlen(report.problem, sizeof(w->absent) - 1));
 }
@@ -287,7 +291,7 @@ void device_why_none(struct coordinator *co, bool looks, char ret[REQUEST_WHY_MA
         return;
     (void)pthread_mutex_lock(&w->lock);
     if (looks && !w->has_looked && !w->is_refused)
-        look(co);
+        device_probe(co);
     why = w->is_refused ? w->problem : w->absent;
     memcpy(ret, why, strnlen(why, REQUEST_WHY_MAX - 1));
     ret[strnlen(why, REQUEST_WHY_MAX - 1)] = 0;
@@ -314,7 +318,7 @@ void device_abort(struct coordinator *co)
 }
 
 /* Of a world that ends; parked is what it leaves, NULL mostly. */
-static void park(struct coordinator *co, struct device_parked *parked)
+static void device_park(struct coordinator *co, struct device_parked *parked)
 {
     const int life = atomic_load(&co->life);
     struct device_park *at = co->gpu.park;
@@ -325,7 +329,7 @@ static void park(struct coordinator *co, struct device_parked *parked)
         old = atomic_exchange(&at->parked, TAKE(parked));
     else if (life == LIFE_DOWN && at)
         old = atomic_exchange(&at->parked, NULL);
-    if ((parked || old) && device_row(&ops, NULL) == 0) { /* they came from it */
+    if ((parked || old) && device_find_ops(&ops, NULL) == 0) { /* they came from it */
         ops->parked_free(parked);
         ops->parked_free(old);
     }
@@ -342,7 +346,7 @@ void device_close(struct coordinator *co)
     if (d && co->gpu.ops->close(d, &parked) < 0)
         log_warn("work on the GPU would not stop, its memory stays taken", "rank=%u",
                  co->rank);
-    park(co, parked);
+    device_park(co, parked);
 }
 
 void device_forked(struct coordinator *co)
@@ -360,7 +364,7 @@ void device_park_forked(struct device_park *park)
 
 /* --- the report --- */
 
-static void put_text(struct strbuf *out, const char *name, const char *text)
+static void report_put_text(struct strbuf *out, const char *name, const char *text)
 {
     strbuf_printf(out, "\"%s\":\"", name);
     for (; *text; text++) {
@@ -372,12 +376,12 @@ static void put_text(struct strbuf *out, const char *name, const char *text)
     strbuf_puts(out, "\"");
 }
 
-static void put_gpu(struct strbuf *out, const struct device_gpu *g, uint32_t i)
+static void report_put_gpu(struct strbuf *out, const struct device_gpu *g, uint32_t i)
 {
     strbuf_printf(out, "%s{\"index\":%u,", i ? "," : "", i);
-    put_text(out, "name", g->name);
+    report_put_text(out, "name", g->name);
     strbuf_puts(out, ",");
-    put_text(out, "uuid", g->uuid);
+    report_put_text(out, "uuid", g->uuid);
     strbuf_printf(out, ",\"sm\":%d,\"memory_bytes\":%llu,\"mig\":%s,\"nvlinks\":%u}",
                   g->sm, (unsigned long long)g->memory_bytes,
                   g->is_mig ? "true" : "false", g->n_nvlinks);
@@ -393,28 +397,28 @@ void device_report_text(const struct gpu_settings *s,
     const struct device_ops *ops;
     struct err err = ERR_INIT;
 
-    take_settings(s, &c);
-    (void)own_folder(folder, sizeof(folder)); /* else nothing is bundled */
+    config_take_settings(s, &c);
+    (void)library_find_folder(folder, sizeof(folder)); /* else nothing is bundled */
     if (s->is_off)
         (void)snprintf(r.problem, sizeof(r.problem), "HVD_GPU=off");
-    else if (device_row(&ops, &err) < 0)
+    else if (device_find_ops(&ops, &err) < 0)
         (void)snprintf(r.problem, sizeof(r.problem), "%.399s", err.text);
     else
         ops->report(&c, &r);
     strbuf_printf(out, "{\"can\":%s,", r.problem[0] ? "false" : "true");
-    put_text(out, "problem", r.problem);
+    report_put_text(out, "problem", r.problem);
     strbuf_puts(out, ",");
-    put_text(out, "driver", r.driver);
+    report_put_text(out, "driver", r.driver);
     strbuf_puts(out, ",");
-    put_text(out, "cuda", r.cuda);
+    report_put_text(out, "cuda", r.cuda);
     strbuf_puts(out, ",");
-    put_text(out, "nccl", r.nccl);
+    report_put_text(out, "nccl", r.nccl);
     strbuf_puts(out, ",");
-    put_text(out, "nccl_path", r.nccl_path);
+    report_put_text(out, "nccl_path", r.nccl_path);
     strbuf_puts(out, ",");
-    put_text(out, "kernels", r.kernels);
+    report_put_text(out, "kernels", r.kernels);
     strbuf_puts(out, ",\"gpus\":[");
     for (uint32_t i = 0; i < r.n_gpus && i < DEVICE_MAX_GPUS; i++)
-        put_gpu(out, &r.gpus[i], i);
+        report_put_gpu(out, &r.gpus[i], i);
     strbuf_puts(out, "]}");
 }

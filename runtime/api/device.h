@@ -38,7 +38,7 @@ struct device_park {
 void device_init(struct world_device *w, const char *hint);
 /* Any thread. The row of libhvd_cuda.so, which lies beside this library; the process'.
  * -ENOENT with the sentence: there is none that fits. */
-int device_row(const struct device_ops **ret, struct err *err);
+int device_find_ops(const struct device_ops **ret, struct err *err);
 
 /* Any thread. The device of a tensor: opens the world's if it is the first one.
  * ordinal HVD_DEVICE_OF_POINTER: the one that p is memory of; of an empty tensor (p

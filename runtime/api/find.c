@@ -46,12 +46,12 @@ int find_listen(uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *err)
 
 /* What rank 0 tells the others. Every rank may be rank 0 that does not know its rank.
  */
-static int offer(const struct contract *c,
-                 struct meeting *m,
-                 uint16_t *ret_port,
-                 char *ret_addrs,
-                 size_t size,
-                 struct err *err)
+static int channel_offer_addr(const struct contract *c,
+                              struct meeting *m,
+                              uint16_t *ret_port,
+                              char *ret_addrs,
+                              size_t size,
+                              struct err *err)
 {
     int rc;
 
@@ -65,7 +65,7 @@ static int offer(const struct contract *c,
     return rc;
 }
 
-static void drop_listener(struct meeting *m)
+static void meeting_drop_listener(struct meeting *m)
 {
     if (m->has_listener)
         fd_close(&m->listen_fd);
@@ -73,18 +73,18 @@ static void drop_listener(struct meeting *m)
 }
 
 /* -ENOENT: the channel cannot be used, and the environment must do. */
-static int ask_channel(struct world *w, struct meeting *m, struct err *err)
+static int channel_exchange(struct world *w, struct meeting *m, struct err *err)
 {
     struct contract *c = &w->contract;
     char addrs[HOST_NAME_MAX_BYTES] = "";
     uint16_t port = 0;
-    int rc = offer(c, m, &port, addrs, sizeof(addrs), err);
+    int rc = channel_offer_addr(c, m, &port, addrs, sizeof(addrs), err);
 
     if (rc == 0)
         rc = bootstrap_meet(c, port, addrs, w->start_deadline_ns, &m->boot, &m->token,
                             err);
     if (rc < 0 || c->place.rank != 0 || c->place.size == 1)
-        drop_listener(m);
+        meeting_drop_listener(m);
     if (rc < 0)
         return rc;
     m->has_token = true;
@@ -96,7 +96,7 @@ static int ask_channel(struct world *w, struct meeting *m, struct err *err)
     return 0;
 }
 
-static int meet_by_channel(struct world *w, struct meeting *m, struct err *err)
+static int channel_meet(struct world *w, struct meeting *m, struct err *err)
 {
     struct contract *c = &w->contract;
     int rc;
@@ -112,7 +112,7 @@ static int meet_by_channel(struct world *w, struct meeting *m, struct err *err)
                        "the ranks of %s can meet once only, and the last hvd.init() of "
                        "this rank failed there: start the job again",
                        launcher_name(c->launcher));
-    rc = ask_channel(w, m, err);
+    rc = channel_exchange(w, m, err);
     m->has_tried = rc != -ENOENT;
     if (m->has_tried)
         return rc;
@@ -132,7 +132,7 @@ static int meet_by_channel(struct world *w, struct meeting *m, struct err *err)
 
 /* --- token --- */
 
-static const char *stronger(enum launcher l)
+static const char *launcher_safer_command(enum launcher l)
 {
     switch (l) {
     case LAUNCHER_SLURM:
@@ -148,7 +148,7 @@ static const char *stronger(enum launcher l)
     return "horovodrun";
 }
 
-static void warn_weak(const struct contract *c, struct meeting *m)
+static void token_warn_weak(const struct contract *c, struct meeting *m)
 {
     if (c->token_source != TOKEN_WEAK || c->place.rank != 0 || m->has_warned)
         return;
@@ -157,16 +157,16 @@ static void warn_weak(const struct contract *c, struct meeting *m)
         "the launcher gives no secret: ranks recognise each other, but somebody on "
         "this network who guesses the job's parameters could join it",
         "launcher=%s stronger=\"%s\"", launcher_name(c->launcher),
-        stronger(c->launcher));
+        launcher_safer_command(c->launcher));
 }
 
-static int find_token(struct world *w, struct meeting *m, struct err *err)
+static int token_find(struct world *w, struct meeting *m, struct err *err)
 {
     const struct contract *c = &w->contract;
 
     if (c->place.size == 1)
         return 0;
-    warn_weak(c, m);
+    token_warn_weak(c, m);
     if (c->token_source == TOKEN_FD && !m->has_token) {
         int rc = token_from_contract(c, &m->token, err);
         if (rc < 0)
@@ -181,7 +181,7 @@ static int find_token(struct world *w, struct meeting *m, struct err *err)
 
 /* --- all of it --- */
 
-static void set_log_tag(const struct contract *c)
+static void log_set_rank(const struct contract *c)
 {
     char tag[32];
 
@@ -208,17 +208,17 @@ int find_place(struct world *w,
     rc = contract_discover(env_get, NULL, &w->contract, why, sizeof(why), err);
     if (rc < 0)
         return rc;
-    set_log_tag(c);
+    log_set_rank(c);
     log_info("found this process' place", "%s", why);
-    rc = meet_by_channel(w, m, err);
+    rc = channel_meet(w, m, err);
     if (rc < 0)
         return rc;
-    set_log_tag(c);
+    log_set_rank(c);
     rc = settings_set_core(&w->settings, c->place.local_rank, c->place.local_size, err);
     if (rc < 0)
         return rc;
     if (c->place.rank == 0 && !m->has_said)
-        settings_say(env_get, NULL, environ);
+        settings_log_unused(env_get, NULL, environ);
     m->has_said = true;
     if (!c->hostname[0]) /* foreign launchers do not say */
         (void)gethostname(w->contract.hostname, sizeof(w->contract.hostname) - 1);
@@ -227,5 +227,5 @@ int find_place(struct world *w,
     w->settings.local_rank = c->place.local_rank;
     w->settings.job_size = c->place.size;
     memcpy(w->settings.host, c->hostname, sizeof(w->settings.host));
-    return find_token(w, m, err);
+    return token_find(w, m, err);
 }

@@ -28,7 +28,7 @@
 static const uint64_t FAIL_LIMIT_NS = NS_PER_S;
 static const uint64_t SPIN_NS = 100000, NAP_NS = 5 * NS_PER_MS;
 
-static struct member_act act_of(const struct flight *f)
+static struct member_act flight_act(const struct flight *f)
 {
     return (struct member_act){.kind = MEMBER_RUN, .items = f->items, .n_items = f->n};
 }
@@ -62,7 +62,7 @@ void flight_add(struct coordinator *co,
         f->at[f->n] = (uint32_t)i;
         f->items[f->n++] = (struct member_item){.op = &op->part, .req = &op->req};
         tensor_queue_remove(&co->queue, op);
-        op_posted(op, co->gpu.ops->ticket_event(b, f->ticket));
+        op_set_posted(op, co->gpu.ops->ticket_event(b, f->ticket));
     }
     if (all->tail)
         all->tail->next = f;
@@ -73,7 +73,8 @@ void flight_add(struct coordinator *co,
     coordinator_wake_sleepers(co);
 }
 
-static void end_op(struct coordinator *co, struct op *op, int status, const char *text)
+static void
+flight_end_op(struct coordinator *co, struct op *op, int status, const char *text)
 {
     if (status == HVD_OK && op->has_no_memory) {
         status = HVD_NO_MEMORY;
@@ -85,9 +86,10 @@ static void end_op(struct coordinator *co, struct op *op, int status, const char
 }
 
 /* It is off the list. */
-static void end(struct coordinator *co, struct flight *f, int status, const char *text)
+static void
+flight_end(struct coordinator *co, struct flight *f, int status, const char *text)
 {
-    struct member_act act = act_of(f);
+    struct member_act act = flight_act(f);
 
     observe_device(co); /* who is woken by this batch reads whole counters */
     if (status == HVD_OK && f->n > 0) {
@@ -95,13 +97,13 @@ static void end(struct coordinator *co, struct flight *f, int status, const char
         autotune_batch(co, &act);
     }
     for (size_t i = 0; i < f->n; i++)
-        end_op(co, op_of(f->items[i].op), status, text);
+        flight_end_op(co, op_of(f->items[i].op), status, text);
     mem_free(f);
 }
 
 /* HVD_NANCHECK: what the device has seen in the oldest batch of b. */
 static int
-tell_nonfinite(struct coordinator *co, const struct flight *f, struct err *err)
+flight_report_nonfinite(struct coordinator *co, const struct flight *f, struct err *err)
 {
     struct nonfinite bad;
     size_t item, i = 0;
@@ -127,7 +129,7 @@ int flights_retire(struct coordinator *co, struct err *err)
             asked = f->b;
         }
         if (rc == -EDOM)
-            rc = tell_nonfinite(co, f, err);
+            rc = flight_report_nonfinite(co, f, err);
         if (rc < 0)
             break;
         if (f->ticket > done) {
@@ -140,7 +142,7 @@ int flights_retire(struct coordinator *co, struct err *err)
             all->tail = last;
         all->n--;
         any = 1;
-        end(co, f, HVD_OK, NULL);
+        flight_end(co, f, HVD_OK, NULL);
     }
     if (any)
         coordinator_wake_sleepers(co);
@@ -150,30 +152,30 @@ int flights_retire(struct coordinator *co, struct err *err)
 /* --- what does not end --- */
 
 /* When the oldest batch is to be told of next, or is too old. */
-static uint64_t due_ns(const struct coordinator *co, const struct flight *f)
+static uint64_t flight_due_ns(const struct coordinator *co, const struct flight *f)
 {
     const uint64_t warn_ns = co->settings.stall_warn_ns,
                    fail_ns = co->settings.stall_fail_ns;
     uint64_t due = UINT64_MAX;
 
     if (warn_ns > 0)
-        due = f->began_ns + (f->n_told + 1) * warn_ns;
+        due = f->began_ns + (f->n_reported + 1) * warn_ns;
     return fail_ns > 0 && f->began_ns + fail_ns < due ? f->began_ns + fail_ns : due;
 }
 
 uint64_t flights_next_ns(const struct coordinator *co)
 {
-    return co->flights.head ? due_ns(co, co->flights.head) : UINT64_MAX;
+    return co->flights.head ? flight_due_ns(co, co->flights.head) : UINT64_MAX;
 }
 
-int flights_look(const struct coordinator *co, struct err *err)
+int flights_check_stall(const struct coordinator *co, struct err *err)
 {
     struct flight *f = co->flights.head;
     const uint64_t now_ns = clock_now_ns();
     unsigned long long age_s;
     const char *name;
 
-    if (!f || now_ns < due_ns(co, f))
+    if (!f || now_ns < flight_due_ns(co, f))
         return 0;
     age_s = (now_ns - f->began_ns) / NS_PER_S;
     name = f->n > 0 ? f->items[0].req->name : "";
@@ -184,7 +186,7 @@ int flights_look(const struct coordinator *co, struct err *err)
                        "\"%.200s\" and %zu others of rank %u are on their way on the "
                        "GPU for %llu s",
                        name, f->n > 0 ? f->n - 1 : 0, co->rank, age_s);
-    f->n_told = (uint32_t)((now_ns - f->began_ns) / co->settings.stall_warn_ns);
+    f->n_reported = (uint32_t)((now_ns - f->began_ns) / co->settings.stall_warn_ns);
     log_warn("stalled: tensors are on their way on the GPU and not done; a stream that "
              "they wait for, or another rank, holds them up; still waiting",
              "rank=%u tensor=\"%.200s\" tensors=%zu seconds=%llu", co->rank, name, f->n,
@@ -192,7 +194,7 @@ int flights_look(const struct coordinator *co, struct err *err)
     return 0;
 }
 
-static uint32_t count(const struct flights *all, const struct backend *b)
+static uint32_t flights_count(const struct flights *all, const struct backend *b)
 {
     uint32_t n = 0;
 
@@ -203,7 +205,7 @@ static uint32_t count(const struct flights *all, const struct backend *b)
 
 /* A peer may be late by minutes: after a little while the seat sleeps, until a frame
  * comes or the device wakes it. */
-static void rest(struct coordinator *co, uint64_t since_ns)
+static void flights_wait(struct coordinator *co, uint64_t since_ns)
 {
     const uint64_t now_ns = clock_now_ns();
 
@@ -212,7 +214,7 @@ static void rest(struct coordinator *co, uint64_t since_ns)
         return;
     }
     device_await(co, true);
-    listen_wait(co, now_ns + NAP_NS);
+    calls_wait(co, now_ns + NAP_NS);
     device_await(co, false);
 }
 
@@ -224,7 +226,7 @@ int flights_drain(struct coordinator *co,
     uint64_t since_ns = clock_now_ns();
     int rc = 0;
 
-    while (rc >= 0 && count(&co->flights, b) > n) {
+    while (rc >= 0 && flights_count(&co->flights, b) > n) {
         rc = flights_retire(co, err);
         if (rc > 0)
             since_ns = clock_now_ns();
@@ -232,7 +234,7 @@ int flights_drain(struct coordinator *co,
             continue;
         rc = coordinator_interrupted(co, err);
         if (rc == 0)
-            rest(co, since_ns);
+            flights_wait(co, since_ns);
     }
     return rc < 0 ? rc : 0;
 }
@@ -254,6 +256,6 @@ void flights_fail(struct coordinator *co, int status, const char *text)
         all->n--;
         if (!all->head)
             all->tail = NULL;
-        end(co, f, status, text);
+        flight_end(co, f, status, text);
     }
 }

@@ -15,7 +15,7 @@ struct flight {
     struct backend *b;
     uint64_t ticket, began_ns;
     uint32_t n_members;
-    uint32_t n_told; /* stall reports */
+    uint32_t n_reported; /* stall reports */
     size_t n;
     uint32_t *at; /* [n] which of the batch: one that has joined has some of it only */
     struct member_item items[]; /* of this rank, with a reference to each op */
@@ -42,7 +42,7 @@ int flights_retire(struct coordinator *co, struct err *err);
 /* Tells of a batch that has been on its way for HOROVOD_STALL_CHECK_TIME_SECONDS, and
  * again after each as long. -ETIMEDOUT with a sentence: for
  * HOROVOD_STALL_SHUTDOWN_TIME_SECONDS. */
-int flights_look(const struct coordinator *co, struct err *err);
+int flights_check_stall(const struct coordinator *co, struct err *err);
 /* When that is to be asked again; UINT64_MAX: not before something is posted. */
 uint64_t flights_next_ns(const struct coordinator *co);
 /* Waits until at most n are left of b (NULL: in all), hearing control meanwhile. */

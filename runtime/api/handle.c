@@ -48,7 +48,7 @@ int handles_add(struct handles *h, struct op *op, hvd_handle *ret)
     return rc;
 }
 
-static struct handle_slot *find(struct handles *h, hvd_handle handle)
+static struct handle_slot *handles_find(struct handles *h, hvd_handle handle)
 {
     uint64_t v = (uint64_t)handle - 1;
     size_t i = v & (HANDLES_MAX - 1);
@@ -64,7 +64,7 @@ struct op *handles_get(struct handles *h, hvd_handle handle)
     struct op *op = NULL;
 
     (void)pthread_mutex_lock(&h->lock);
-    s = find(h, handle);
+    s = handles_find(h, handle);
     if (s)
         op = op_ref(s->op);
     (void)pthread_mutex_unlock(&h->lock);
@@ -77,7 +77,7 @@ int handles_remove(struct handles *h, hvd_handle handle)
     struct op *op = NULL;
 
     (void)pthread_mutex_lock(&h->lock);
-    s = find(h, handle);
+    s = handles_find(h, handle);
     if (s) {
         op = TAKE(s->op);
         s->next_free = h->free_head;

@@ -20,10 +20,10 @@
 
 /* --- timeline --- */
 
-static struct trace_event *event_of(struct coordinator *co,
-                                    enum trace_kind kind,
-                                    uint64_t ns,
-                                    const struct request *q)
+static struct trace_event *event_new(struct coordinator *co,
+                                     enum trace_kind kind,
+                                     uint64_t ns,
+                                     const struct tensor_request *q)
 {
     struct trace_event *ev = timeline_slot(&co->timeline, kind, ns);
 
@@ -35,19 +35,21 @@ static struct trace_event *event_of(struct coordinator *co,
     return ev;
 }
 
-static void
-put(struct coordinator *co, enum trace_kind kind, uint64_t ns, const struct request *q)
+static void event_put(struct coordinator *co,
+                      enum trace_kind kind,
+                      uint64_t ns,
+                      const struct tensor_request *q)
 {
-    if (event_of(co, kind, ns, q))
+    if (event_new(co, kind, ns, q))
         timeline_put(&co->timeline);
 }
 
-static void put_activity(struct coordinator *co,
-                         enum trace_activity activity,
-                         uint64_t ns,
-                         const struct request *q)
+static void event_put_activity(struct coordinator *co,
+                               enum trace_activity activity,
+                               uint64_t ns,
+                               const struct tensor_request *q)
 {
-    struct trace_event *ev = event_of(co, TRACE_ACTIVITY, ns, q);
+    struct trace_event *ev = event_new(co, TRACE_ACTIVITY, ns, q);
 
     if (!ev)
         return;
@@ -58,17 +60,17 @@ static void put_activity(struct coordinator *co,
 void observe_submit(struct coordinator *co, const struct op *op)
 {
     if (timeline_is_on(&co->timeline))
-        put(co, TRACE_NEGOTIATE, op->submitted_ns, &op->req);
+        event_put(co, TRACE_NEGOTIATE, op->submitted_ns, &op->req);
 }
 
-void observe_heard(void *arg, uint32_t rank, const struct request *q)
+void observe_request(void *arg, uint32_t rank, const struct tensor_request *q)
 {
     struct coordinator *co = arg;
     struct trace_event *ev;
 
     if (!timeline_is_on(&co->timeline))
         return;
-    ev = event_of(co, TRACE_TICK, clock_now_ns(), q);
+    ev = event_new(co, TRACE_TICK, clock_now_ns(), q);
     if (!ev)
         return;
     ev->rank = rank;
@@ -92,18 +94,18 @@ void observe_run(struct coordinator *co, const struct member_act *act)
     now = clock_now_ns();
     for (size_t i = 0; i < act->n_items; i++)
         if (act->items[i].op)
-            put(co, TRACE_START, now, act->items[i].req);
+            event_put(co, TRACE_START, now, act->items[i].req);
 }
 
 void observe_allocate(struct coordinator *co, const struct op *op)
 {
     if (timeline_is_on(&co->timeline))
-        put_activity(co, TRACE_ALLOCATE_OUTPUT, clock_now_ns(), &op->req);
+        event_put_activity(co, TRACE_ALLOCATE_OUTPUT, clock_now_ns(), &op->req);
 }
 
 /* --- NaN --- */
 
-static bool is_read(const struct op *op)
+static bool op_has_input(const struct op *op)
 {
     return (op->req.coll != COLL_BROADCAST && op->req.coll != COLL_SENDRECV)
            || op->me == op->root;
@@ -127,11 +129,11 @@ int observe_nonfinite(const struct coordinator *co,
 }
 
 static int
-check_finite(const struct coordinator *co, const struct op *op, struct err *err)
+op_check_finite(const struct coordinator *co, const struct op *op, struct err *err)
 {
     struct nonfinite bad;
 
-    if (!is_read(op) || !nonfinite_find(op->req.dtype, op->data, op->count, &bad))
+    if (!op_has_input(op) || !nonfinite_find(op->req.dtype, op->data, op->count, &bad))
         return 0;
     return observe_nonfinite(co, op, &bad, err);
 }
@@ -139,7 +141,7 @@ check_finite(const struct coordinator *co, const struct op *op, struct err *err)
 /* --- what the member counts --- */
 
 /* A plan's tensors go round: each time all of them were carried out is a step. */
-static void count_steps(struct coordinator *co, const struct member_counts *c)
+static void stats_count_steps(struct coordinator *co, const struct member_counts *c)
 {
     struct stats *s = &co->stats;
     uint32_t n_plan = member_plan_size(co->member);
@@ -156,7 +158,7 @@ static void count_steps(struct coordinator *co, const struct member_counts *c)
     }
 }
 
-static void count(struct coordinator *co)
+static void stats_update_counts(struct coordinator *co)
 {
     struct member_counts c = member_counts(co->member);
     struct stats *s = &co->stats;
@@ -167,7 +169,7 @@ static void count(struct coordinator *co)
     stats_set(s, STATS_LEAVES, c.n_leaves);
     stats_set(s, STATS_PLANNED, c.n_planned);
     stats_set(s, STATS_AGREEMENTS, c.n_rounds);
-    count_steps(co, &c);
+    stats_count_steps(co, &c);
 }
 
 /* --- batches --- */
@@ -181,7 +183,8 @@ int observe_transfer(struct coordinator *co,
     uint64_t now;
 
     for (size_t i = 0; co->settings.nancheck && i < act->n_items; i++) {
-        int r = act->items[i].op ? check_finite(co, op_of(act->items[i].op), err) : 0;
+        int r =
+            act->items[i].op ? op_check_finite(co, op_of(act->items[i].op), err) : 0;
 
         if (r < 0)
             return r;
@@ -189,7 +192,7 @@ int observe_transfer(struct coordinator *co,
     now = clock_now_ns();
     for (size_t i = 0; is_on && i < act->n_items; i++)
         if (act->items[i].op)
-            put_activity(co, TRACE_TRANSFER, now, act->items[i].req);
+            event_put_activity(co, TRACE_TRANSFER, now, act->items[i].req);
     *ret_ns = now;
     return 0;
 }
@@ -211,27 +214,27 @@ void observe_device(struct coordinator *co)
     stats_set(s, STATS_DEVICE_CUDA, (uint64_t)c.cuda);
 }
 
-static uint64_t put_activities(struct coordinator *co,
-                               const struct member_act *act,
-                               enum trace_activity activity)
+static uint64_t events_put_activity(struct coordinator *co,
+                                    const struct member_act *act,
+                                    enum trace_activity activity)
 {
     const uint64_t now = clock_now_ns();
 
     for (size_t i = 0; timeline_is_on(&co->timeline) && i < act->n_items; i++)
         if (act->items[i].op)
-            put_activity(co, activity, now, act->items[i].req);
+            event_put_activity(co, activity, now, act->items[i].req);
     return now;
 }
 
 void observe_init_device(struct coordinator *co, const struct member_act *act)
 {
-    (void)put_activities(co, act, TRACE_INIT_DEVICE);
+    (void)events_put_activity(co, act, TRACE_INIT_DEVICE);
 }
 
 uint64_t observe_posted(struct coordinator *co, const struct member_act *act)
 {
     stats_add(&co->stats, STATS_DEVICE_BATCHES, 1);
-    return put_activities(co, act, TRACE_DEVICE);
+    return events_put_activity(co, act, TRACE_DEVICE);
 }
 
 void observe_transferred(struct coordinator *co,
@@ -249,12 +252,12 @@ void observe_transferred(struct coordinator *co,
         bytes += op->bytes;
         waited_ns += began_ns - op->submitted_ns;
     }
-    count(co); /* who is woken by this batch reads whole counters */
+    stats_update_counts(co); /* who is woken by this batch reads whole counters */
     stats_batch(&co->stats, act->items[0].req->coll, act->n_items, n_members, bytes,
                 waited_ns, clock_now_ns() - began_ns);
 }
 
-static uint64_t output_bytes(const struct op *op)
+static uint64_t op_output_bytes(const struct op *op)
 {
     uint64_t n = dtype_size(op->req.dtype);
 
@@ -273,10 +276,11 @@ void observe_end(struct coordinator *co, const struct op *op, int status)
     struct trace_event *ev;
 
     stats_tensor(&co->stats, op->req.coll, status == HVD_OK,
-                 is_read(op) ? op->bytes : 0, status == HVD_OK ? output_bytes(op) : 0);
+                 op_has_input(op) ? op->bytes : 0,
+                 status == HVD_OK ? op_output_bytes(op) : 0);
     if (!timeline_is_on(&co->timeline))
         return;
-    ev = event_of(co, TRACE_END, clock_now_ns(), &op->req);
+    ev = event_new(co, TRACE_END, clock_now_ns(), &op->req);
     if (!ev)
         return;
     ev->bytes = op->bytes;
@@ -299,18 +303,18 @@ void observe_received(struct coordinator *co, size_t n)
     stats_add(&co->stats, STATS_RECEIVED_BYTES, n);
 }
 
-static void send_up(void *arg, const void *p, size_t n)
+static void timeline_send_to_root(void *arg, const void *p, size_t n)
 {
     (void)control_up(((struct coordinator *)arg)->control, p,
                      n); /* the pump tells of a loss */
 }
 
-static void wake(void *arg)
+static void timeline_wake_control(void *arg)
 {
     control_wake(((struct coordinator *)arg)->control);
 }
 
-static void send_down(void *arg, const void *p, size_t n)
+static void timeline_send_to_all(void *arg, const void *p, size_t n)
 {
     (void)control_down(((struct coordinator *)arg)->control, p,
                        n); /* the pump tells of a loss */
@@ -318,7 +322,7 @@ static void send_down(void *arg, const void *p, size_t n)
 
 void observe_step(struct coordinator *co)
 {
-    count(co);
+    stats_update_counts(co);
     if (timeline_next_ns(&co->timeline) != UINT64_MAX)
         timeline_step(&co->timeline, clock_now_ns());
 }
@@ -327,7 +331,8 @@ void observe_step(struct coordinator *co)
 
 void observe_init(struct coordinator *co)
 {
-    const struct timeline_link link = {send_up, send_down, wake, co};
+    const struct timeline_link link = {timeline_send_to_root, timeline_send_to_all,
+                                       timeline_wake_control, co};
 
     /* The launcher reads the pages of the whole job: ranks as it knows them. */
     stats_init(&co->stats, co->settings.stats_dir, co->settings.job_rank,

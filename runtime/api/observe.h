@@ -13,7 +13,7 @@
 void observe_submit(struct coordinator *co, const struct op *op);
 /* negotiate_config's heard; arg is the coordinator: rank has submitted it, to rank 0.
  */
-void observe_heard(void *arg, uint32_t rank, const struct request *q);
+void observe_request(void *arg, uint32_t rank, const struct tensor_request *q);
 /* New tensors begin a round of work. */
 void observe_cycle(struct coordinator *co);
 

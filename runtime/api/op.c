@@ -61,14 +61,14 @@ int op_status(const struct op *op)
     return atomic_load_explicit(&op->status, memory_order_seq_cst);
 }
 
-bool op_has_come_to(const struct op *op, enum op_state state)
+bool op_has_reached(const struct op *op, enum op_state state)
 {
-    /* pairs with op_posted */
+    /* pairs with op_set_posted */
     return op_status(op) != HVD_IN_PROGRESS
            || (state == OP_POSTED && atomic_load(&op->is_posted));
 }
 
-int op_status_told(const struct op *op)
+int op_status_in_callback(const struct op *op)
 {
     return op == ending ? ending_status : op_status(op);
 }
@@ -99,7 +99,7 @@ void op_finish(struct op *op, int status, const char *error)
     atomic_store_explicit(&op->status, status, memory_order_seq_cst);
 }
 
-void op_posted(struct op *op, struct device_event *event)
+void op_set_posted(struct op *op, struct device_event *event)
 {
     op->posted = event;
     atomic_store(&op->is_posted, true); /* seq_cst as op_finish, for the same reason */
@@ -130,7 +130,7 @@ bool op_has_result(const struct op *op)
     return false;
 }
 
-static uint64_t hash_byte(uint64_t h, uint8_t byte)
+static uint64_t hash_add_byte(uint64_t h, uint8_t byte)
 {
     return (h ^ byte) * 0x100000001b3ull;
 }
@@ -138,14 +138,14 @@ static uint64_t hash_byte(uint64_t h, uint8_t byte)
 uint64_t op_hash_u32(uint64_t h, uint32_t v)
 {
     for (int i = 0; i < 4; i++)
-        h = hash_byte(h, (uint8_t)(v >> 8 * i));
+        h = hash_add_byte(h, (uint8_t)(v >> 8 * i));
     return h;
 }
 
 uint64_t op_hash_text(uint64_t h, const char *text)
 {
     while (*text)
-        h = hash_byte(h, (uint8_t)*text++);
+        h = hash_add_byte(h, (uint8_t)*text++);
     return h;
 }
 
@@ -156,7 +156,7 @@ uint64_t op_share(uint64_t rows, uint32_t n, uint32_t i)
 
 /* Elements of one row. The product is checked when the request is made, but for a
  * tensor of no rows, where it is not used. */
-static uint64_t row_size(const struct op *op)
+static uint64_t op_row_elements(const struct op *op)
 {
     uint64_t row = 1;
 
@@ -167,7 +167,7 @@ static uint64_t row_size(const struct op *op)
 
 int op_make_send_counts(struct op *op, uint32_t n)
 {
-    uint64_t row = row_size(op);
+    uint64_t row = op_row_elements(op);
 
     op->send_counts = mem_calloc(n, sizeof(*op->send_counts));
     if (!op->send_counts)
@@ -179,10 +179,10 @@ int op_make_send_counts(struct op *op, uint32_t n)
 
 /* counts, and the rows of the result. */
 static int
-count_rows(struct op *op, const uint64_t *dim0, uint32_t n, uint64_t *ret_rows)
+op_count_rows(struct op *op, const uint64_t *dim0, uint32_t n, uint64_t *ret_rows)
 {
     bool is_share = op->req.coll == COLL_REDUCESCATTER;
-    uint64_t row = row_size(op), rows = 0;
+    uint64_t row = op_row_elements(op), rows = 0;
 
     op->counts = mem_calloc(n, sizeof(*op->counts));
     if (op->req.coll == COLL_ALLTOALL)
@@ -205,7 +205,7 @@ count_rows(struct op *op, const uint64_t *dim0, uint32_t n, uint64_t *ret_rows)
     return 0;
 }
 
-static int take_own(struct op *op, size_t bytes, struct err *err)
+static int op_allocate(struct op *op, size_t bytes, struct err *err)
 {
     int rc = 0;
 
@@ -217,7 +217,7 @@ static int take_own(struct op *op, size_t bytes, struct err *err)
     return op->owns_result || rc < 0 ? rc : -ENOMEM;
 }
 
-static int take_memory(struct op *op, uint64_t bytes, struct err *err)
+static int op_take_memory(struct op *op, uint64_t bytes, struct err *err)
 {
     if (op->alloc) {
         callback_depth++;
@@ -226,20 +226,20 @@ static int take_memory(struct op *op, uint64_t bytes, struct err *err)
         callback_depth--;
         op->has_no_memory = !op->result;
     }
-    return op->result ? 0 : take_own(op, bytes > 0 ? (size_t)bytes : 1, err);
+    return op->result ? 0 : op_allocate(op, bytes > 0 ? (size_t)bytes : 1, err);
 }
 
 int op_make_result(struct op *op, const uint64_t *dim0, uint32_t n, struct err *err)
 {
     bool is_bystander = op->req.coll == COLL_GATHER && op->me != op->root;
     uint64_t rows = 0, bytes, count;
-    int rc = count_rows(op, dim0, n, &rows);
+    int rc = op_count_rows(op, dim0, n, &rows);
 
     if (rc < 0)
         return rc;
     if (is_bystander)
         rows = 0;
-    if (__builtin_mul_overflow(rows, row_size(op), &count)
+    if (__builtin_mul_overflow(rows, op_row_elements(op), &count)
         || __builtin_mul_overflow(count, (uint64_t)dtype_size(op->req.dtype), &bytes)
         || bytes > INT64_MAX)
         return -ENOMEM;
@@ -247,5 +247,5 @@ int op_make_result(struct op *op, const uint64_t *dim0, uint32_t n, struct err *
     for (uint32_t i = 1; i < op->req.ndim; i++)
         op->result_shape[i] = op->req.shape[i];
     op->result_shape[0] = (int64_t)rows;
-    return is_bystander ? 0 : take_memory(op, bytes, err);
+    return is_bystander ? 0 : op_take_memory(op, bytes, err);
 }

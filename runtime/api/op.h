@@ -21,7 +21,7 @@ struct op {
     struct op *next; /* of the list it is in: tensor queue's lock, then the seat */
     _Atomic uint32_t refs; /* handle, tensor queue, each waiter */
     /* Set before the op is shared, constant afterwards. */
-    struct request req;
+    struct tensor_request req;
     uint64_t count, bytes; /* of this rank's tensor */
     uint64_t submitted_ns;
     const void *data;
@@ -85,16 +85,16 @@ static inline bool op_is_posted(const struct op *op)
 {
     return atomic_load_explicit(&op->is_posted, memory_order_relaxed);
 }
-bool op_has_come_to(const struct op *op, enum op_state state);
+bool op_has_reached(const struct op *op, enum op_state state);
 /* The same, but inside the op's own callback it has ended: its results may be read. */
-int op_status_told(const struct op *op);
+int op_status_in_callback(const struct op *op);
 
 /* Exactly once per op, by the thread in the seat: callback, then the status becomes
  * visible. */
 void op_finish(struct op *op, int status, const char *error);
 /* Its batch is on its way, in the seat; takes the reference. What the op will be
  * becomes visible: its memory may be used where `event` is waited for. */
-void op_posted(struct op *op, struct device_event *event);
+void op_set_posted(struct op *op, struct device_event *event);
 /* True inside a callback of this thread, where waiting and shutting down are refused.
  */
 bool op_in_callback(void);

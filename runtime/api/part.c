@@ -22,7 +22,7 @@
 
 /* --- which ranks --- */
 
-static bool is_all(const struct part_ranks *ranks, uint32_t size)
+static bool ranks_are_all(const struct part_ranks *ranks, uint32_t size)
 {
     if ((uint32_t)ranks->n != size)
         return false;
@@ -32,7 +32,7 @@ static bool is_all(const struct part_ranks *ranks, uint32_t size)
     return true;
 }
 
-static void name_part(struct world *w)
+static void part_set_name(struct world *w)
 {
     struct part *p = &w->part;
     uint8_t digest[SHA256_BYTES], word[4];
@@ -52,7 +52,7 @@ static void name_part(struct world *w)
 
 /* Rank 0 of each part writes its own: the part that has the job's rank 0 in front as
  * the settings say, the others with the rank behind it. */
-static int move_file(char *path, size_t size, uint32_t rank, struct err *err)
+static int path_add_rank(char *path, size_t size, uint32_t rank, struct err *err)
 {
     size_t n = strlen(path);
 
@@ -63,13 +63,14 @@ static int move_file(char *path, size_t size, uint32_t rank, struct err *err)
     return 0;
 }
 
-static int move_files(struct world *w, struct err *err)
+static int part_rename_files(struct world *w, struct err *err)
 {
     struct settings *s = &w->settings;
     const uint32_t rank = w->part.ranks[0];
-    int rc = move_file(s->timeline, sizeof(s->timeline), rank, err);
+    int rc = path_add_rank(s->timeline, sizeof(s->timeline), rank, err);
 
-    return rc < 0 ? rc : move_file(s->autotune_log, sizeof(s->autotune_log), rank, err);
+    return rc < 0 ? rc
+                  : path_add_rank(s->autotune_log, sizeof(s->autotune_log), rank, err);
 }
 
 int part_choose(struct world *w, const struct part_ranks *ranks, struct err *err)
@@ -78,7 +79,7 @@ int part_choose(struct world *w, const struct part_ranks *ranks, struct err *err
     uint32_t n = (uint32_t)ranks->n;
     int rc;
 
-    if (n == 0 || is_all(ranks, w->job.size))
+    if (n == 0 || ranks_are_all(ranks, w->job.size))
         return 0;
     AUTOFREE uint32_t *v = mem_calloc(n, sizeof(*v));
     if (!v)
@@ -93,16 +94,16 @@ int part_choose(struct world *w, const struct part_ranks *ranks, struct err *err
         place->rank++;
     w->part.n = n;
     w->part.ranks = TAKE(v);
-    name_part(w);
-    return move_files(w, err);
+    part_set_name(w);
+    return part_rename_files(w, err);
 }
 
-bool part_is(const struct world *w, const struct part_ranks *ranks)
+bool part_has_ranks(const struct world *w, const struct part_ranks *ranks)
 {
     if (ranks->n == 0)
         return true;
     if (!w->part.ranks)
-        return is_all(ranks, w->job.size);
+        return ranks_are_all(ranks, w->job.size);
     if (w->part.n != (uint32_t)ranks->n)
         return false;
     for (int i = 0; i < ranks->n; i++)
@@ -119,7 +120,7 @@ void part_release(struct part *p)
 
 /* --- the place in it --- */
 
-static void key_of_host(const char *host, char ret[CARD_KEY_BYTES])
+static void host_make_key(const char *host, char ret[CARD_KEY_BYTES])
 {
     uint8_t digest[SHA256_BYTES];
 
@@ -127,7 +128,7 @@ static void key_of_host(const char *host, char ret[CARD_KEY_BYTES])
     hex_encode(digest, (CARD_KEY_BYTES - 1) / 2, ret);
 }
 
-static int by_host(const void *a, const void *b)
+static int place_compare_host(const void *a, const void *b)
 {
     const struct card_place *x = a, *y = b;
 
@@ -135,13 +136,13 @@ static int by_host(const void *a, const void *b)
 }
 
 /* Have all hosts as many members? Sorts v. */
-static bool is_homogeneous(struct card_place *v, uint32_t n)
+static bool places_are_even(struct card_place *v, uint32_t n)
 {
     uint32_t first = 0;
 
-    qsort(v, n, sizeof(*v), by_host);
+    qsort(v, n, sizeof(*v), place_compare_host);
     for (uint32_t i = 0, end; i < n; i = end) {
-        for (end = i; end < n && by_host(&v[end], &v[i]) == 0; end++)
+        for (end = i; end < n && place_compare_host(&v[end], &v[i]) == 0; end++)
             ;
         if (i == 0)
             first = end;
@@ -162,12 +163,12 @@ int part_find_place(struct world *w, struct err *err)
     if (!v)
         return err_set(err, -ENOMEM, "out of memory for %u ranks", w->part.n);
     for (uint32_t i = 0; i < w->part.n; i++) {
-        key_of_host(w->members[i].host, v[i].host);
+        host_make_key(w->members[i].host, v[i].host);
         v[i].local_rank = CARD_NO_LOCAL;
     }
     rc = card_find_place(v, &w->contract.place, err);
     if (rc == 0)
-        w->is_homogeneous = is_homogeneous(v, w->part.n);
+        w->is_homogeneous = places_are_even(v, w->part.n);
     return rc;
 }
 

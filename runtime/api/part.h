@@ -33,7 +33,7 @@ int part_choose(struct world *w, const struct part_ranks *ranks, struct err *err
  */
 int part_find_place(struct world *w, struct err *err);
 /* Is this what the world was made of? n 0: yes. */
-bool part_is(const struct world *w, const struct part_ranks *ranks);
+bool part_has_ranks(const struct world *w, const struct part_ranks *ranks);
 /* The counter of w's rounds, which the next call moves; NULL: out of memory. */
 uint32_t *part_rounds(struct meeting *m, const struct world *w);
 void part_forget_rounds(struct meeting *m); /* another server */

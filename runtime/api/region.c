@@ -2,7 +2,7 @@
 /* The table of registered buffers: few, so it is searched from its beginning. A program
  * that registers none asks for one word.
  *
- * I1  Regions of one set do not overlap (the seat asks regions_touch before it adds).
+ * I1  Regions of one set do not overlap (the seat asks regions_find_overlap before it adds).
  * I2  The seat changes the table at the same places of the common order on all ranks,
  *     so numbers are equal everywhere. A number that was given back is given again as
  *     late as can be: what was submitted with the old one has ended by then.
@@ -25,21 +25,22 @@ void regions_release(struct regions *r)
     r->n = r->cap = 0;
 }
 
-static bool has(const struct region *v, uintptr_t p, uint64_t bytes)
+static bool region_contains(const struct region *v, uintptr_t p, uint64_t bytes)
 {
     return p >= v->at && p - v->at <= v->bytes && bytes <= v->bytes - (p - v->at);
 }
 
-static bool touches(const struct region *v, uintptr_t p, uint64_t bytes)
+static bool region_overlaps(const struct region *v, uintptr_t p, uint64_t bytes)
 {
     return p < v->at + v->bytes && v->at < p + bytes;
 }
 
-static uint32_t find(struct regions *r,
-                     uint32_t set,
-                     const void *p,
-                     uint64_t bytes,
-                     bool (*fits)(const struct region *v, uintptr_t p, uint64_t bytes))
+static uint32_t
+regions_search(struct regions *r,
+               uint32_t set,
+               const void *p,
+               uint64_t bytes,
+               bool (*fits)(const struct region *v, uintptr_t p, uint64_t bytes))
 {
     uint32_t number = 0;
 
@@ -55,12 +56,13 @@ static uint32_t find(struct regions *r,
 
 uint32_t regions_find(struct regions *r, uint32_t set, const void *p, uint64_t bytes)
 {
-    return find(r, set, p, bytes, has);
+    return regions_search(r, set, p, bytes, region_contains);
 }
 
-uint32_t regions_touch(struct regions *r, uint32_t set, const void *p, uint64_t bytes)
+uint32_t
+regions_find_overlap(struct regions *r, uint32_t set, const void *p, uint64_t bytes)
 {
-    return find(r, set, p, bytes, touches);
+    return regions_search(r, set, p, bytes, region_overlaps);
 }
 
 bool regions_get(struct regions *r, uint32_t set, uint32_t number, struct region *ret)
@@ -102,7 +104,7 @@ int regions_reserve(struct regions *r)
     return rc;
 }
 
-static void count(struct regions *r)
+static void regions_update_count(struct regions *r)
 {
     atomic_store_explicit(&r->n_live, (uint32_t)r->n, memory_order_release);
 }
@@ -111,7 +113,7 @@ void regions_add(struct regions *r, const struct region *added)
 {
     (void)pthread_mutex_lock(&r->lock);
     r->v[r->n++] = *added;
-    count(r);
+    regions_update_count(r);
     (void)pthread_mutex_unlock(&r->lock);
 }
 
@@ -124,6 +126,6 @@ void regions_remove(struct regions *r, uint32_t set, uint32_t number)
         if (r->v[i].set != set || r->v[i].number != number)
             r->v[left++] = r->v[i];
     r->n = left;
-    count(r);
+    regions_update_count(r);
     (void)pthread_mutex_unlock(&r->lock);
 }

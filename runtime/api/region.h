@@ -31,7 +31,8 @@ void regions_release(struct regions *r); /* accepts a zeroed one */
 /* The number of the region of that set in which all of [p, p + bytes) lies; 0: none. */
 uint32_t regions_find(struct regions *r, uint32_t set, const void *p, uint64_t bytes);
 /* The region that overlaps it, however little; 0: none. */
-uint32_t regions_touch(struct regions *r, uint32_t set, const void *p, uint64_t bytes);
+uint32_t
+regions_find_overlap(struct regions *r, uint32_t set, const void *p, uint64_t bytes);
 /* Where it is; false: there is none. */
 bool regions_get(struct regions *r, uint32_t set, uint32_t number, struct region *ret);
 

@@ -12,7 +12,7 @@
  * other ranks. Exit: a destructor says goodbye as "exited", bounded by EXIT_LIMIT_NS;
  * nothing is waited for that needs another rank to act; where rank 0 serves the
  * rendezvous, answers that others have not got yet are sent first. A process that ends
- * with an error because another rank did waits for LAST_WORD_S first (an interpreter
+ * with an error because another rank did waits for EXIT_DELAY_S first (an interpreter
  * takes its time from goodbye to exit), so that a foreign launcher, which reports the
  * first exit code that it sees, sees the cause. The library is linked nodelete, so it
  * is never unmapped before. */
@@ -29,7 +29,7 @@
 #include "runtime/bootstrap/bootstrap.h"
 
 static const uint64_t SHUTDOWN_LIMIT_NS = 5 * NS_PER_S, EXIT_LIMIT_NS = 4 * NS_PER_S;
-#define LAST_WORD_S 1
+#define EXIT_DELAY_S 1
 
 static struct {
     pthread_mutex_t life_lock;
@@ -43,7 +43,8 @@ static struct {
     bool has_handlers;      /* life_lock: of fork and exit */
     _Atomic bool is_forked;
     _Atomic bool was_broken; /* a world was left that others had ended; relaxed */
-    _Atomic bool has_judge;  /* the launcher itself finds the first failure; relaxed */
+    _Atomic bool
+        launcher_finds_cause; /* the launcher itself finds the first failure; relaxed */
 } runtime = {.life_lock = PTHREAD_MUTEX_INITIALIZER,
              .lock = PTHREAD_MUTEX_INITIALIZER,
              .handles = HANDLES_INIT};
@@ -73,7 +74,7 @@ void hvd_on_late(hvd_late_fn fn, void *arg)
     (void)pthread_mutex_unlock(&runtime.lock);
 }
 
-void runtime_late(const char *tensor)
+void runtime_report_late(const char *tensor)
 {
     hvd_late_fn fn;
     void *arg;
@@ -91,7 +92,7 @@ bool runtime_is_forked(void)
     return atomic_load_explicit(&runtime.is_forked, memory_order_relaxed);
 }
 
-static int forked(struct err *err)
+static int report_forked(struct err *err)
 {
     return err_set(
         err, HVD_NOT_INITIALIZED,
@@ -101,17 +102,17 @@ static int forked(struct err *err)
 
 /* --- fork --- */
 
-static void before_fork(void)
+static void fork_prepare(void)
 {
     (void)pthread_mutex_lock(&runtime.lock);
 }
 
-static void after_fork_parent(void)
+static void fork_resume_parent(void)
 {
     (void)pthread_mutex_unlock(&runtime.lock);
 }
 
-static void after_fork_child(void)
+static void fork_resume_child(void)
 {
     if (runtime.world && !runtime_is_forked()) {
         atomic_store(&runtime.is_forked, true);
@@ -124,7 +125,7 @@ static void after_fork_child(void)
 
 /* --- the world --- */
 
-static int to_status(int r)
+static int status_of_errno(int r)
 {
     switch (r) {
     case -EINVAL:
@@ -148,7 +149,7 @@ int runtime_get(struct world **ret, struct err *err)
     struct world *w;
 
     if (runtime_is_forked())
-        return forked(err);
+        return report_forked(err);
     (void)pthread_mutex_lock(&runtime.lock);
     w = runtime.world;
     if (w)
@@ -175,9 +176,9 @@ void runtime_put(struct world *w)
 }
 
 /* Of on_exit, before destructors. */
-static void let_the_cause_go_first(int status, void *arg)
+static void exit_delay_if_broken(int status, void *arg)
 {
-    const struct timespec pause = {LAST_WORD_S, 0};
+    const struct timespec pause = {EXIT_DELAY_S, 0};
     bool is_broken = atomic_load_explicit(&runtime.was_broken, memory_order_relaxed);
     struct world *w;
 
@@ -188,11 +189,12 @@ static void let_the_cause_go_first(int status, void *arg)
         is_broken = is_broken || coordinator_status(w->co, NULL) != 0;
         runtime_put(w);
     }
-    if (is_broken && !atomic_load_explicit(&runtime.has_judge, memory_order_relaxed))
+    if (is_broken
+        && !atomic_load_explicit(&runtime.launcher_finds_cause, memory_order_relaxed))
         (void)nanosleep(&pause, NULL); /* a signal may cut it short */
 }
 
-static void leave_world(struct world *w, enum leave_reason why, uint64_t limit_ns)
+static void world_leave(struct world *w, enum leave_reason why, uint64_t limit_ns)
 {
     if (coordinator_status(w->co, NULL) != 0)
         atomic_store_explicit(&runtime.was_broken, true, memory_order_relaxed);
@@ -210,7 +212,7 @@ static void leave_world(struct world *w, enum leave_reason why, uint64_t limit_n
 
 /* There is a world: 0 when it is the one that is asked for. */
 static int
-is_asked_for(struct world *w, const struct part_ranks *ranks, struct err *err)
+world_check_same(struct world *w, const struct part_ranks *ranks, struct err *err)
 {
     char has[100];
 
@@ -218,7 +220,7 @@ is_asked_for(struct world *w, const struct part_ranks *ranks, struct err *err)
     if (coordinator_status(w->co, err) == HVD_ABORTED)
         return err_prefix(err,
                           "call shutdown() before init(); the last world is broken");
-    if (part_is(w, ranks))
+    if (part_has_ranks(w, ranks))
         return 0;
     if (w->part.ranks)
         rdv_ranks_text(w->part.ranks, w->part.n, has, sizeof(has));
@@ -230,35 +232,35 @@ is_asked_for(struct world *w, const struct part_ranks *ranks, struct err *err)
                    has);
 }
 
-static int init_locked(uint64_t start_timeout_ns,
-                       const struct part_ranks *ranks,
-                       const struct static_sets *sets,
-                       struct err *err)
+static int runtime_init_locked(uint64_t start_timeout_ns,
+                               const struct part_ranks *ranks,
+                               const struct static_sets *sets,
+                               struct err *err)
 {
     struct world *w;
     int rc;
 
     if (runtime_get(&w, NULL) == 0) {
-        rc = is_asked_for(w, ranks, err);
+        rc = world_check_same(w, ranks, err);
         runtime_put(w);
         return rc;
     }
     if (!runtime.has_handlers
-        && (pthread_atfork(before_fork, after_fork_parent, after_fork_child) != 0
-            || on_exit(let_the_cause_go_first, NULL) != 0))
+        && (pthread_atfork(fork_prepare, fork_resume_parent, fork_resume_child) != 0
+            || on_exit(exit_delay_if_broken, NULL) != 0))
         return err_set(err, HVD_NO_MEMORY, "out of memory");
     runtime.has_handlers = true;
     rc = world_form(start_timeout_ns, ranks, &runtime.meeting, &w, err);
     if (rc < 0) {
-        err->code = to_status(rc);
+        err->code = status_of_errno(rc);
         return err->code;
     }
     rc = world_add_static_sets(w, sets, err);
     if (rc < 0) {
-        leave_world(w, LEAVE_SHUTDOWN, SHUTDOWN_LIMIT_NS);
+        world_leave(w, LEAVE_SHUTDOWN, SHUTDOWN_LIMIT_NS);
         return rc;
     }
-    atomic_store_explicit(&runtime.has_judge,
+    atomic_store_explicit(&runtime.launcher_finds_cause,
                           w->contract.launcher == LAUNCHER_RINGMASTER
                               || w->contract.launcher == LAUNCHER_NONE,
                           memory_order_relaxed);
@@ -276,16 +278,16 @@ int runtime_init(uint64_t start_timeout_ns,
     int rc;
 
     if (runtime_is_forked())
-        return forked(err);
+        return report_forked(err);
     if (op_in_callback())
         return err_set(err, HVD_INVALID_ARGUMENT, "hvd_init: called inside a callback");
     (void)pthread_mutex_lock(&runtime.life_lock);
-    rc = init_locked(start_timeout_ns, ranks, sets, err);
+    rc = runtime_init_locked(start_timeout_ns, ranks, sets, err);
     (void)pthread_mutex_unlock(&runtime.life_lock);
     return rc;
 }
 
-static void leave(enum leave_reason why, uint64_t limit_ns)
+static void runtime_leave(enum leave_reason why, uint64_t limit_ns)
 {
     struct world *w;
 
@@ -294,23 +296,23 @@ static void leave(enum leave_reason why, uint64_t limit_ns)
     runtime.world = NULL;
     (void)pthread_mutex_unlock(&runtime.lock);
     if (w)
-        leave_world(w, why, limit_ns);
+        world_leave(w, why, limit_ns);
 }
 
 int runtime_shutdown(struct err *err)
 {
     if (runtime_is_forked())
-        return forked(err);
+        return report_forked(err);
     if (op_in_callback())
         return err_set(err, HVD_INVALID_ARGUMENT,
                        "hvd_shutdown: called inside a callback");
     (void)pthread_mutex_lock(&runtime.life_lock);
-    leave(LEAVE_SHUTDOWN, SHUTDOWN_LIMIT_NS);
+    runtime_leave(LEAVE_SHUTDOWN, SHUTDOWN_LIMIT_NS);
     (void)pthread_mutex_unlock(&runtime.life_lock);
     return 0;
 }
 
-__attribute__((destructor)) static void at_exit(void)
+__attribute__((destructor)) static void runtime_at_exit(void)
 {
     if (runtime_is_forked() || pthread_mutex_trylock(&runtime.life_lock) != 0)
         return; /* another thread is in init or shutdown: the kernel closes what it
@@ -319,7 +321,7 @@ __attribute__((destructor)) static void at_exit(void)
      * see this process' exit code before theirs. */
     bootstrap_finish(runtime.meeting.boot);
     runtime.meeting.boot = NULL;
-    leave(LEAVE_EXIT, EXIT_LIMIT_NS);
+    runtime_leave(LEAVE_EXIT, EXIT_LIMIT_NS);
     /* Rank 0 may be the first to know the last round: the others still wait for it. */
     rdv_server_stop(runtime.meeting.server);
     runtime.meeting.server = NULL;

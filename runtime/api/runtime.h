@@ -24,6 +24,6 @@ struct handles *runtime_handles(void);
 const char *runtime_nccl_hint(void);
 void runtime_set_nccl_hint(const char *path);
 /* Calls what hvd_on_late was given. In the seat, no lock held. */
-void runtime_late(const char *tensor);
+void runtime_report_late(const char *tensor);
 
 #endif

@@ -36,7 +36,8 @@ uint32_t set_place_of(const uint32_t *ranks, uint32_t n, uint32_t rank)
     return low < n && ranks[low] == rank ? low : SET_NOT_IN;
 }
 
-static bool is_same(const struct process_set *p, const uint32_t *ranks, uint32_t n)
+static bool
+set_has_ranks(const struct process_set *p, const uint32_t *ranks, uint32_t n)
 {
     if (p->n != n)
         return false;
@@ -47,8 +48,10 @@ static bool is_same(const struct process_set *p, const uint32_t *ranks, uint32_t
 }
 
 /* Under the lock, or in the seat. */
-static int
-check_new(const struct sets *s, const uint32_t *ranks, uint32_t n, struct err *err)
+static int sets_check_ranks(const struct sets *s,
+                            const uint32_t *ranks,
+                            uint32_t n,
+                            struct err *err)
 {
     if (n == 0)
         return err_set(err, -EINVAL, "a process set needs at least one rank");
@@ -64,7 +67,7 @@ check_new(const struct sets *s, const uint32_t *ranks, uint32_t n, struct err *e
             return err_set(err, -EINVAL, "process set: ranks must be ascending");
     }
     for (size_t i = 0; i < s->n; i++)
-        if (is_same(s->v[i], ranks, n))
+        if (set_has_ranks(s->v[i], ranks, n))
             return err_set(err, -EEXIST,
                            "a process set containing the same ranks already exists: "
                            "process set %u",
@@ -110,7 +113,7 @@ set_new(const struct sets *s, uint32_t id, const uint32_t *ranks, uint32_t n)
 }
 
 /* The first of v[n] whose number, or pair, is not below that of id. */
-static size_t place_of(struct process_set *const *v, size_t n, uint32_t id)
+static size_t sets_find_place(struct process_set *const *v, size_t n, uint32_t id)
 {
     size_t low = 0, high = n;
 
@@ -126,16 +129,16 @@ static size_t place_of(struct process_set *const *v, size_t n, uint32_t id)
 }
 
 /* There is room for it. */
-static void put(struct process_set **v, size_t *n, struct process_set *p)
+static void sets_put_at_place(struct process_set **v, size_t *n, struct process_set *p)
 {
-    size_t at = place_of(v, *n, p->id);
+    size_t at = sets_find_place(v, *n, p->id);
 
     for (size_t i = (*n)++; i > at; i--)
         v[i] = v[i - 1];
     v[at] = p;
 }
 
-static int insert(struct sets *s, struct process_set *p)
+static int sets_insert(struct sets *s, struct process_set *p)
 {
     void *v = s->v;
     int rc;
@@ -144,7 +147,7 @@ static int insert(struct sets *s, struct process_set *p)
     rc = mem_grow(&v, s->n, &s->cap, sizeof(void *), SETS_MAX);
     s->v = v;
     if (rc == 0)
-        put(s->v, &s->n, p);
+        sets_put_at_place(s->v, &s->n, p);
     (void)pthread_mutex_unlock(&s->lock);
     return rc;
 }
@@ -158,7 +161,7 @@ int sets_init(struct sets *s, uint32_t rank, uint32_t size)
     world = set_new(s, 0, NULL, size);
     if (!world)
         return -ENOMEM;
-    rc = insert(s, world);
+    rc = sets_insert(s, world);
     if (rc < 0)
         set_free(world);
     return rc;
@@ -178,23 +181,25 @@ void sets_release(struct sets *s)
     s->cap = 0;
 }
 
-void sets_lend(struct sets *s, struct backend *world)
+void sets_set_world_backend(struct sets *s, struct backend *world)
 {
     s->v[0]->backend = world;
 }
 
 /* --- the seat --- */
 
-static struct process_set *find(struct process_set *const *v, size_t n, uint32_t id)
+static struct process_set *
+sets_search(struct process_set *const *v, size_t n, uint32_t id)
 {
-    size_t i = place_of(v, n, id);
+    size_t i = sets_find_place(v, n, id);
 
     return i < n && v[i]->id == id ? v[i] : NULL;
 }
 
 struct process_set *sets_find(const struct sets *s, uint32_t id)
 {
-    return pair_is(id) ? find(s->pairs, s->n_pairs, id) : find(s->v, s->n, id);
+    return pair_is(id) ? sets_search(s->pairs, s->n_pairs, id)
+                       : sets_search(s->v, s->n, id);
 }
 
 int sets_add_pair(struct sets *s, uint32_t pair, struct backend *backend)
@@ -210,14 +215,14 @@ int sets_add_pair(struct sets *s, uint32_t pair, struct backend *backend)
     if (!p)
         return -ENOMEM;
     p->backend = backend;
-    put(s->pairs, &s->n_pairs, p);
+    sets_put_at_place(s->pairs, &s->n_pairs, p);
     return 0;
 }
 
 /* Does a set have the number of id? Under the lock, or in the seat. */
-static bool has_number(const struct sets *s, uint32_t id)
+static bool sets_has_number(const struct sets *s, uint32_t id)
 {
-    size_t i = place_of(s->v, s->n, id);
+    size_t i = sets_find_place(s->v, s->n, id);
 
     return i < s->n && set_number(s->v[i]->id) == set_number(id);
 }
@@ -230,14 +235,14 @@ int sets_add(struct sets *s,
              struct err *err)
 {
     struct process_set *p;
-    int rc = check_new(s, ranks, n, err);
+    int rc = sets_check_ranks(s, ranks, n, err);
 
     if (rc < 0)
         return rc;
-    if (pair_is(id) || has_number(s, id))
+    if (pair_is(id) || sets_has_number(s, id))
         return err_set(err, -EPROTO, "process set %u is there already", set_number(id));
     p = set_new(s, id, ranks, n);
-    if (!p || insert(s, p) < 0) {
+    if (!p || sets_insert(s, p) < 0) {
         set_free(p);
         return err_set(err, -ENOMEM, "out of memory for a process set");
     }
@@ -247,7 +252,7 @@ int sets_add(struct sets *s,
 
 int sets_remove(struct sets *s, uint32_t id, struct err *err)
 {
-    struct process_set *p = find(s->v, s->n, id);
+    struct process_set *p = sets_search(s->v, s->n, id);
 
     if (id == 0)
         return err_set(err, -EINVAL,
@@ -256,7 +261,7 @@ int sets_remove(struct sets *s, uint32_t id, struct err *err)
         return err_set(err, -ENOENT, "process set %u does not exist", set_number(id));
     (void)pthread_mutex_lock(&s->lock);
     s->n--;
-    for (size_t i = place_of(s->v, s->n, id); i < s->n; i++)
+    for (size_t i = sets_find_place(s->v, s->n, id); i < s->n; i++)
         s->v[i] = s->v[i + 1];
     (void)pthread_mutex_unlock(&s->lock);
     set_free(p);
@@ -270,18 +275,18 @@ int sets_check_new(struct sets *s, const uint32_t *ranks, uint32_t n, struct err
     int rc;
 
     (void)pthread_mutex_lock(&s->lock);
-    rc = check_new(s, ranks, n, err);
+    rc = sets_check_ranks(s, ranks, n, err);
     (void)pthread_mutex_unlock(&s->lock);
     return rc;
 }
 
-bool sets_number(struct sets *s, const uint32_t *ranks, uint32_t n, int *ret_id)
+bool sets_find_ranks(struct sets *s, const uint32_t *ranks, uint32_t n, int *ret_id)
 {
     bool is_there = false;
 
     (void)pthread_mutex_lock(&s->lock);
     for (size_t i = 0; i < s->n && !is_there; i++) {
-        is_there = is_same(s->v[i], ranks, n);
+        is_there = set_has_ranks(s->v[i], ranks, n);
         if (is_there)
             *ret_id = (int)s->v[i]->id;
     }
@@ -294,7 +299,7 @@ int sets_place(struct sets *s, uint32_t id, uint32_t *ret_n, uint32_t *ret_me)
     const struct process_set *p;
 
     (void)pthread_mutex_lock(&s->lock);
-    p = find(s->v, s->n, id);
+    p = sets_search(s->v, s->n, id);
     if (p) {
         *ret_n = p->n;
         *ret_me = p->me;
@@ -303,12 +308,12 @@ int sets_place(struct sets *s, uint32_t id, uint32_t *ret_n, uint32_t *ret_me)
     return p ? 0 : -ENOENT;
 }
 
-int sets_unknown(struct sets *s, int id, struct err *err)
+int sets_report_unknown(struct sets *s, int id, struct err *err)
 {
     bool is_again;
 
     (void)pthread_mutex_lock(&s->lock);
-    is_again = id >= 0 && has_number(s, (uint32_t)id);
+    is_again = id >= 0 && sets_has_number(s, (uint32_t)id);
     (void)pthread_mutex_unlock(&s->lock);
     if (!is_again)
         return err_set(err, HVD_INVALID_ARGUMENT, "process set %d does not exist", id);
@@ -324,7 +329,7 @@ uint32_t sets_member(struct sets *s, uint32_t id, uint32_t rank)
     uint32_t place = SET_NOT_IN;
 
     (void)pthread_mutex_lock(&s->lock);
-    p = find(s->v, s->n, id);
+    p = sets_search(s->v, s->n, id);
     if (p)
         place = set_place_of(p->ranks, p->n, rank);
     (void)pthread_mutex_unlock(&s->lock);
@@ -337,7 +342,7 @@ int sets_ranks(struct sets *s, uint32_t id, int *ret, int n)
     int count = -ENOENT;
 
     (void)pthread_mutex_lock(&s->lock);
-    p = find(s->v, s->n, id);
+    p = sets_search(s->v, s->n, id);
     if (p) {
         count = (int)p->n;
         for (int i = 0; i < n && i < count; i++)

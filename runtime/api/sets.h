@@ -35,12 +35,12 @@ struct sets {
     size_t n_pairs, pairs_cap;
 };
 
-/* The table with set 0 in it, whose backend is given by sets_lend. 0, -ENOMEM. */
+/* The table with set 0 in it, whose backend is given by sets_set_world_backend. 0, -ENOMEM. */
 int sets_init(struct sets *s, uint32_t rank, uint32_t size);
 /* Closes the backends of all sets, but the world's own; accepts a zeroed one, and
  * twice. */
 void sets_release(struct sets *s);
-void sets_lend(struct sets *s, struct backend *world);
+void sets_set_world_backend(struct sets *s, struct backend *world);
 
 /* --- in the seat only --- */
 
@@ -66,12 +66,12 @@ int sets_remove(struct sets *s, uint32_t id, struct err *err);
 /* What sets_add would refuse. */
 int sets_check_new(struct sets *s, const uint32_t *ranks, uint32_t n, struct err *err);
 /* Is there a set of these ranks? */
-bool sets_number(struct sets *s, const uint32_t *ranks, uint32_t n, int *ret_id);
+bool sets_find_ranks(struct sets *s, const uint32_t *ranks, uint32_t n, int *ret_id);
 /* Size of the set and this rank's place in it (SET_NOT_IN). -ENOENT. No pairs, here and
  * below. */
 int sets_place(struct sets *s, uint32_t id, uint32_t *ret_n, uint32_t *ret_me);
 /* Says that there is no set of this id. HVD_INVALID_ARGUMENT. */
-int sets_unknown(struct sets *s, int id, struct err *err);
+int sets_report_unknown(struct sets *s, int id, struct err *err);
 /* The place of a global rank in it; SET_NOT_IN also for an unknown set. */
 uint32_t sets_member(struct sets *s, uint32_t id, uint32_t rank);
 /* At most n ranks, or ids, into ret; how many there are, or -ENOENT. */

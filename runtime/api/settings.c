@@ -11,11 +11,11 @@
 #include "runtime/core/compress/codec.h"
 #include "runtime/core/knobs.h"
 
-static int copy_text(const struct knob_values *v,
-                     enum knob_id id,
-                     char *ret,
-                     size_t size_bytes,
-                     struct err *err)
+static int knob_copy_text(const struct knob_values *v,
+                          enum knob_id id,
+                          char *ret,
+                          size_t size_bytes,
+                          struct err *err)
 {
     if (strlen(v->s[id]) >= size_bytes)
         return err_set(err, -EINVAL, "%s: longer than %zu characters",
@@ -26,15 +26,15 @@ static int copy_text(const struct knob_values *v,
 
 /* Ours, or the other name for it where only that is set. */
 static uint64_t
-either(const struct knob_values *v, enum knob_id ours, enum knob_id other)
+knob_value_or(const struct knob_values *v, enum knob_id ours, enum knob_id other)
 {
     return !v->is_set[ours] && v->is_set[other] ? v->v[other] : v->v[ours];
 }
 
-static void read_tuning(const struct knob_values *v, struct settings *s)
+static void settings_read_tuning(const struct knob_values *v, struct settings *s)
 {
     s->fusion_bytes =
-        either(v, KNOB_HOROVOD_FUSION_THRESHOLD, KNOB_PERSEUS_ALLREDUCE_FUSION);
+        knob_value_or(v, KNOB_HOROVOD_FUSION_THRESHOLD, KNOB_PERSEUS_ALLREDUCE_FUSION);
     s->is_fusion_set = v->is_set[KNOB_HOROVOD_FUSION_THRESHOLD]
                        || v->is_set[KNOB_PERSEUS_ALLREDUCE_FUSION];
     s->gather_ns = v->v[KNOB_HOROVOD_CYCLE_TIME];
@@ -45,7 +45,7 @@ static void read_tuning(const struct knob_values *v, struct settings *s)
     s->autotune_samples = (uint32_t)v->v[KNOB_HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES];
 }
 
-static void read_gpu(const struct knob_values *v, struct gpu_settings *g)
+static void settings_read_gpu(const struct knob_values *v, struct gpu_settings *g)
 {
     g->is_off = v->v[KNOB_HVD_GPU] == 1 /* auto off */;
     g->direct_bytes = v->v[KNOB_HVD_GPU_DIRECT];
@@ -56,11 +56,12 @@ static void read_gpu(const struct knob_values *v, struct gpu_settings *g)
     g->uses_ptx = v->v[KNOB_HVD_GPU_PTX] != 0;
     g->batches_copies = v->v[KNOB_HOROVOD_BATCH_D2D_MEMCOPIES] != 0;
     g->is_deterministic = v->v[KNOB_HOROVOD_DETERMINISTIC] != 0;
-    g->n_streams = (uint32_t)either(v, KNOB_HOROVOD_NUM_NCCL_STREAMS,
-                                    KNOB_PERSEUS_ALLREDUCE_STREAMS);
+    g->n_streams = (uint32_t)knob_value_or(v, KNOB_HOROVOD_NUM_NCCL_STREAMS,
+                                           KNOB_PERSEUS_ALLREDUCE_STREAMS);
 }
 
-static int read_paths(const struct knob_values *v, struct settings *s, struct err *err)
+static int
+settings_read_paths(const struct knob_values *v, struct settings *s, struct err *err)
 {
     const struct {
         enum knob_id id;
@@ -76,7 +77,7 @@ static int read_paths(const struct knob_values *v, struct settings *s, struct er
     int rc = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(all) && rc == 0; i++)
-        rc = copy_text(v, all[i].id, all[i].ret, CONTRACT_PATH_MAX, err);
+        rc = knob_copy_text(v, all[i].id, all[i].ret, CONTRACT_PATH_MAX, err);
     return rc;
 }
 
@@ -91,21 +92,22 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
         return rc;
     s.start_timeout_ns = v.v[KNOB_HOROVOD_START_TIMEOUT];
     s.peer_timeout_ns =
-        either(&v, KNOB_HVD_PEER_TIMEOUT, KNOB_HOROVOD_GLOO_TIMEOUT_SECONDS);
+        knob_value_or(&v, KNOB_HVD_PEER_TIMEOUT, KNOB_HOROVOD_GLOO_TIMEOUT_SECONDS);
     s.control_fanout = (uint32_t)v.v[KNOB_HVD_CONTROL_FANOUT];
-    read_tuning(&v, &s);
-    read_gpu(&v, &s.gpu);
+    settings_read_tuning(&v, &s);
+    settings_read_gpu(&v, &s.gpu);
     s.cache_capacity = (uint32_t)v.v[KNOB_HOROVOD_CACHE_CAPACITY];
     s.is_group_alone = v.v[KNOB_HOROVOD_DISABLE_GROUP_FUSION] != 0;
     if (!v.v[KNOB_HOROVOD_STALL_CHECK_DISABLE]) {
         s.stall_warn_ns = v.v[KNOB_HOROVOD_STALL_CHECK_TIME_SECONDS];
         s.stall_fail_ns = v.v[KNOB_HOROVOD_STALL_SHUTDOWN_TIME_SECONDS];
     }
-    s.tells_late = v.v[KNOB_HVD_STALL_STACKS] != 0;
+    s.reports_late = v.v[KNOB_HVD_STALL_STACKS] != 0;
     (void)log_level_parse(v.s[KNOB_HOROVOD_LOG_LEVEL], &s.log_level); /* a choice */
     s.has_log_time =
         !v.v[KNOB_HOROVOD_LOG_HIDE_TIME] && v.v[KNOB_HOROVOD_LOG_TIMESTAMP] != 0;
-    s.nancheck = either(&v, KNOB_HVD_NANCHECK, KNOB_PERSEUS_ALLREDUCE_NANCHECK) != 0;
+    s.nancheck =
+        knob_value_or(&v, KNOB_HVD_NANCHECK, KNOB_PERSEUS_ALLREDUCE_NANCHECK) != 0;
     s.codec_bytes = v.v[KNOB_HVD_COMPRESSION_MEMORY];
     rc = codec_parse("HVD_COMPRESSION", v.s[KNOB_HVD_COMPRESSION], &codec, err);
     if (rc < 0)
@@ -114,7 +116,7 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
         (void)codec_format(&codec, s.codec);
     s.timeline_mark_cycles = v.v[KNOB_HOROVOD_TIMELINE_MARK_CYCLES] != 0;
     s.timeline_all = v.v[KNOB_HVD_TIMELINE_ALL] != 0;
-    rc = read_paths(&v, &s, err);
+    rc = settings_read_paths(&v, &s, err);
     if (rc < 0)
         return rc;
     if (strcmp(s.timeline, "DYNAMIC") == 0)
@@ -156,7 +158,7 @@ void settings_move_to_core(const struct settings *s)
                  strerror(errno));
 }
 
-static void say_meant(const char *pair)
+static void settings_warn_misspelled(const char *pair)
 {
     char name[64];
     size_t n = strcspn(pair, "=");
@@ -166,13 +168,13 @@ static void say_meant(const char *pair)
         return;
     memcpy(name, pair, n);
     name[n] = 0;
-    meant = knob_meant(name);
+    meant = knob_find_nearest(name);
     if (meant)
         log_warn("an unknown variable looks like a typing error; it has no effect",
                  "variable=%s nearest=%s", name, meant);
 }
 
-void settings_say(getenv_fn get, void *arg, char *const *environment)
+void settings_log_unused(getenv_fn get, void *arg, char *const *environment)
 {
     struct knob_values v;
 
@@ -195,5 +197,5 @@ void settings_say(getenv_fn get, void *arg, char *const *environment)
         }
     }
     for (; environment && *environment; environment++)
-        say_meant(*environment);
+        settings_warn_misspelled(*environment);
 }

@@ -39,7 +39,7 @@ struct settings {
 
     uint64_t stall_warn_ns; /* HOROVOD_STALL_CHECK_TIME_SECONDS, 60; 0 by
                                _STALL_CHECK_DISABLE */
-    bool tells_late;        /* HVD_STALL_STACKS: ranks are told that they are late */
+    bool reports_late;      /* HVD_STALL_STACKS: ranks are told that they are late */
     uint64_t stall_fail_ns; /* HOROVOD_STALL_SHUTDOWN_TIME_SECONDS, 0: never */
 
     enum log_level log_level; /* HOROVOD_LOG_LEVEL, warning */
@@ -69,7 +69,7 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
 
 /* Says once what is set and has no effect, and which names of `environment` (may be
  * NULL) look like typing errors. Of interest on one rank only; after log_set_level. */
-void settings_say(getenv_fn get, void *arg, char *const *environment);
+void settings_log_unused(getenv_fn get, void *arg, char *const *environment);
 
 /* The calling thread moves to s->core, if there is one; that it cannot is a warning. */
 void settings_move_to_core(const struct settings *s);

@@ -62,7 +62,7 @@ SAME(device_nccl, STATS_DEVICE_NCCL);
 SAME(device_cuda, STATS_DEVICE_CUDA);
 #undef SAME
 
-static int map_file(struct stats *s, const char *dir, struct err *err)
+static int stats_map_file(struct stats *s, const char *dir, struct err *err)
 {
     CLEANUP(fd_close) int fd = -1;
     char path[1200];
@@ -106,7 +106,7 @@ void stats_init(struct stats *s,
     s->own.pid = (uint32_t)getpid();
     s->page = &s->own;
     s->begin_ns = now_ns;
-    if (dir[0] && map_file(s, dir, &err) < 0)
+    if (dir[0] && stats_map_file(s, dir, &err) < 0)
         log_warn("no statistics for the launcher, going on without", "cause=\"%s\"",
                  err.text);
 }
@@ -149,7 +149,7 @@ void stats_step(struct stats *s, uint64_t now_ns)
     s->last_step_ns = now_ns;
 }
 
-static double per_second(uint64_t n, uint64_t ns)
+static double rate_per_second(uint64_t n, uint64_t ns)
 {
     return ns > 0 ? (double)n * 1e9 / (double)ns : 0;
 }
@@ -167,7 +167,8 @@ void stats_read(const struct stats *s, uint64_t now_ns, struct hvd_stats *ret)
 
         memcpy((char *)&v + WORDS_AT + 8 * i, &word, 8);
     }
-    v.allreduce_bus_bytes_per_s = per_second(v.allreduce_bus_bytes, v.allreduce_ns);
-    v.steps_per_s = per_second(v.steps, v.step_ns);
+    v.allreduce_bus_bytes_per_s =
+        rate_per_second(v.allreduce_bus_bytes, v.allreduce_ns);
+    v.steps_per_s = rate_per_second(v.steps, v.step_ns);
     memcpy(ret, &v, known < sizeof(v) ? known : sizeof(v));
 }

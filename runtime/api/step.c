@@ -47,7 +47,7 @@ void step_fail_all(struct coordinator *co, int status, const char *text)
     coordinator_wake_sleepers(co);
 }
 
-static void broken(struct coordinator *co, const char *cause)
+static void world_mark_broken(struct coordinator *co, const char *cause)
 {
     int life = (int)life_next((enum life)atomic_load(&co->life), LIFE_EV_FAILED);
 
@@ -64,7 +64,7 @@ static void broken(struct coordinator *co, const char *cause)
     step_fail_all(co, HVD_ABORTED, cause);
 }
 
-static void ended(struct coordinator *co)
+static void world_mark_ended(struct coordinator *co)
 {
     int life = (int)life_next((enum life)atomic_load(&co->life), LIFE_EV_ENDED);
 
@@ -87,15 +87,15 @@ int coordinator_status(struct coordinator *co, struct err *err)
 
 /* --- talking --- */
 
-static uint64_t first_look(const struct stall *s)
+static uint64_t stall_first_ns(const struct stall *s)
 {
     if (s->warn_ns > 0 && s->fail_ns > 0)
         return s->warn_ns < s->fail_ns ? s->warn_ns : s->fail_ns;
     return s->warn_ns > 0 ? s->warn_ns : s->fail_ns;
 }
 
-static int
-take_in(struct coordinator *co, uint32_t rank, const void *p, size_t n, struct err *err)
+static int step_receive_requests(
+    struct coordinator *co, uint32_t rank, const void *p, size_t n, struct err *err)
 {
     struct message_reader in;
     uint64_t now = clock_now_ns();
@@ -103,13 +103,14 @@ take_in(struct coordinator *co, uint32_t rank, const void *p, size_t n, struct e
 
     if (rc == 0)
         rc = negotiate_receive(co->negotiate, rank, &in, now, err);
-    if (co->stall_next_ns == UINT64_MAX && first_look(&co->stall) > 0
+    if (co->stall_next_ns == UINT64_MAX && stall_first_ns(&co->stall) > 0
         && negotiate_pending(co->negotiate) > 0)
-        co->stall_next_ns = now + first_look(&co->stall);
+        co->stall_next_ns = now + stall_first_ns(&co->stall);
     return rc;
 }
 
-static int receive(struct coordinator *co, const void *p, size_t n, struct err *err)
+static int
+step_receive_answers(struct coordinator *co, const void *p, size_t n, struct err *err)
 {
     int rc = member_receive(co->member, p, n, err);
     const char *late = member_is_late(co->member);
@@ -117,13 +118,13 @@ static int receive(struct coordinator *co, const void *p, size_t n, struct err *
     if (late) {
         log_warn("other ranks wait for a tensor that this rank has not submitted",
                  "rank=%u tensor=\"%s\"", co->rank, late);
-        runtime_late(late);
+        runtime_report_late(late);
     }
     return rc;
 }
 
 /* Rank 0: all that is ready goes to all. */
-static int respond(struct coordinator *co, struct err *err)
+static int step_send_answers(struct coordinator *co, struct err *err)
 {
     int rc = 0;
 
@@ -134,12 +135,12 @@ static int respond(struct coordinator *co, struct err *err)
         observe_sent(co, co->out.n, control_n_below(co->control));
         (void)control_down(co->control, co->out.p,
                            co->out.n); /* the pump tells of a loss */
-        rc = receive(co, co->out.p, co->out.n, err);
+        rc = step_receive_answers(co, co->out.p, co->out.n, err);
     }
     return rc;
 }
 
-static void send_up(struct coordinator *co)
+static void step_send_requests(struct coordinator *co)
 {
     observe_sent(co, co->out.n, 1);
     (void)control_up(co->control, co->out.p, co->out.n); /* the pump tells of a loss */
@@ -147,7 +148,7 @@ static void send_up(struct coordinator *co)
 
 /* A thread that waits has nothing more to submit, as a rule: then, and when the step is
  * complete, no window is kept open. */
-static bool is_gathering(struct coordinator *co)
+static bool step_is_gathering(struct coordinator *co)
 {
     return co->gather.until_ns > 0
            && gather_holds(&co->gather, clock_now_ns(),
@@ -157,28 +158,28 @@ static bool is_gathering(struct coordinator *co)
 
 /* What this rank has to tell goes to rank 0; there, on to all. That it must leave a
  * plan is told at once. */
-static void flush(struct coordinator *co)
+static void step_flush(struct coordinator *co)
 {
     struct err err = ERR_INIT;
     int rc = 0;
 
-    while (rc == 0 && (member_is_in_plan(co->member) || !is_gathering(co))
+    while (rc == 0 && (member_is_in_plan(co->member) || !step_is_gathering(co))
            && member_take_up(co->member, &co->out)) {
         if (strbuf_status(&co->out) < 0)
             rc = err_set(&err, -ENOMEM, "rank %u is out of memory for requests",
                          co->rank);
         else if (co->rank == 0)
-            rc = take_in(co, 0, co->out.p, co->out.n, &err);
+            rc = step_receive_requests(co, 0, co->out.p, co->out.n, &err);
         else
-            send_up(co);
+            step_send_requests(co);
     }
     if (rc == 0 && co->rank == 0)
-        rc = respond(co, &err);
+        rc = step_send_answers(co, &err);
     if (rc < 0)
         control_abort(co->control, err.text);
 }
 
-static void submit_one(struct coordinator *co, struct op *op)
+static void step_submit_op(struct coordinator *co, struct op *op)
 {
     int rc;
 
@@ -196,7 +197,7 @@ static void submit_one(struct coordinator *co, struct op *op)
     }
 }
 
-static bool submit_new(struct coordinator *co)
+static bool step_submit_new(struct coordinator *co)
 {
     struct op *op = tensor_queue_take(&co->queue), *next;
     bool any = op != NULL;
@@ -205,7 +206,7 @@ static bool submit_new(struct coordinator *co)
         return false; /* what came too late is failed at the end */
     for (; op; op = next) {
         next = op->next;
-        submit_one(co, op);
+        step_submit_op(co, op);
     }
     if (any) {
         observe_cycle(co);
@@ -224,7 +225,7 @@ int coordinator_on_up(
     if (co->has_end) /* it fails there, with the end */
         return 0;
     observe_received(co, n);
-    return take_in(co, rank, p, n, err);
+    return step_receive_requests(co, rank, p, n, err);
 }
 
 int coordinator_on_down(void *arg, const uint8_t *p, size_t n, struct err *err)
@@ -235,7 +236,7 @@ int coordinator_on_down(void *arg, const uint8_t *p, size_t n, struct err *err)
         return timeline_on_down(&co->timeline, p, n, clock_now_ns(), err);
     observe_received(co, n);
     observe_sent(co, n, control_n_below(co->control)); /* passed on already */
-    return receive(co, p, n, err);
+    return step_receive_answers(co, p, n, err);
 }
 
 void coordinator_on_ended(void *arg, const char *who)
@@ -250,15 +251,15 @@ void coordinator_on_ended(void *arg, const char *who)
 }
 
 /* Everything but posting. *moved is set when something happened. */
-static int talk(struct coordinator *co, bool *moved, struct err *err)
+static int step_communicate(struct coordinator *co, bool *moved, struct err *err)
 {
     int rc;
 
-    if (submit_new(co))
+    if (step_submit_new(co))
         *moved = true;
     rc = control_pump(co->control, err);
     if (rc == 0)
-        flush(co);
+        step_flush(co);
     return rc;
 }
 
@@ -269,11 +270,11 @@ int coordinator_interrupted(void *arg, struct err *err)
 
     if (atomic_load(&co->is_hurried))
         return err_set(err, -ESHUTDOWN, "this rank is shutting down");
-    return talk(co, &moved, err);
+    return step_communicate(co, &moved, err);
 }
 
 /* True: the world is to end, at the next step. */
-static bool check_stall(struct coordinator *co)
+static bool step_check_stall(struct coordinator *co)
 {
     CLEANUP(strbuf_release) struct strbuf text = {0};
     uint64_t now = clock_now_ns();
@@ -289,8 +290,8 @@ static bool check_stall(struct coordinator *co)
         log_warn("stalled: some ranks have not submitted what others wait for, still "
                  "waiting",
                  "%s", strbuf_str(&text));
-        if (co->settings.tells_late)
-            negotiate_tell_late(co->negotiate);
+        if (co->settings.reports_late)
+            negotiate_report_late(co->negotiate);
         break;
     case STALL_FAIL:
         (void)snprintf(cause, sizeof(cause),
@@ -304,7 +305,7 @@ static bool check_stall(struct coordinator *co)
 
 /* --- carrying out --- */
 
-static void stuck(struct coordinator *co, bool is_ours, const char *sentence)
+static void step_fail(struct coordinator *co, bool is_ours, const char *sentence)
 {
     co->is_stuck = true;
     if (atomic_load(&co->is_hurried))
@@ -315,19 +316,20 @@ static void stuck(struct coordinator *co, bool is_ours, const char *sentence)
         control_suspect(co->control, sentence);
 }
 
-static uint64_t patience(const struct coordinator *co)
+static uint64_t step_patience_ns(const struct coordinator *co)
 {
-    uint64_t look = first_look(&co->stall);
+    uint64_t look = stall_first_ns(&co->stall);
 
     return look > 0 && look / 2 < PLAN_PATIENCE_NS ? look / 2 : PLAN_PATIENCE_NS;
 }
 
-static void end_agreement(struct coordinator *co)
+static void agreement_end(struct coordinator *co)
 {
     bool is_empty;
 
     (void)member_agreed(co->member, co->agreed, &is_empty);
-    if (!is_empty || co->listens) { /* with sets nothing is offered twice in vain */
+    if (!is_empty
+        || co->watches_calls) { /* with sets nothing is offered twice in vain */
         co->offer_wait_ns = co->offer_at_ns = 0;
     } else {
         co->offer_wait_ns = co->offer_wait_ns == 0 ? OFFER_WAIT_MIN_NS
@@ -339,45 +341,45 @@ static void end_agreement(struct coordinator *co)
 }
 
 /* True: the agreement at hand is over. */
-static bool poll_agreement(struct coordinator *co)
+static bool agreement_poll(struct coordinator *co)
 {
     struct err err = ERR_INIT;
     bool is_done = false;
     int rc = co->backend->ops->agree_poll(co->backend, co->agreed, &is_done, &err);
 
     if (rc < 0) {
-        stuck(co, false, err.text);
+        step_fail(co, false, err.text);
         return false;
     }
     if (is_done)
-        end_agreement(co);
-    else if (clock_now_ns() - co->agree_begin_ns > patience(co))
+        agreement_end(co);
+    else if (clock_now_ns() - co->agree_begin_ns > step_patience_ns(co))
         member_leave_plan(co->member);
     if (!is_done && member_wants_call(co->member))
         co->backend->ops->agree_call(co->backend);
     return is_done;
 }
 
-static void agree(struct coordinator *co, const struct member_act *act)
+static void agreement_begin(struct coordinator *co, const struct member_act *act)
 {
     struct err err = ERR_INIT;
 
     co->agree_begin_ns = clock_now_ns();
     co->backend->ops->agree_tag(
-        co->backend, member_listens(co->member) ? member_plan_no(co->member) : 0);
+        co->backend, member_has_set_plan(co->member) ? member_plan_no(co->member) : 0);
     if (co->backend->ops->agree_begin(co->backend, act->words, act->n_words, &err) < 0)
-        stuck(co, false, err.text);
+        step_fail(co, false, err.text);
     else if (act->calls)
         co->backend->ops->agree_call(co->backend);
 }
 
 /* FAIL and JOIN are about one operation of ours. */
-static struct op *first_op(const struct member_act *act)
+static struct op *act_first_op(const struct member_act *act)
 {
     return op_of(act->items[0].op);
 }
 
-static void do_act(struct coordinator *co, const struct member_act *act)
+static void step_do_act(struct coordinator *co, const struct member_act *act)
 {
     struct err err = ERR_INIT;
     bool is_ours = true;
@@ -386,77 +388,78 @@ static void do_act(struct coordinator *co, const struct member_act *act)
     switch (act->kind) {
     case MEMBER_RUN:
         if (carry_run(co, act, &is_ours, &err) < 0)
-            stuck(co, is_ours, err.text);
+            step_fail(co, is_ours, err.text);
         break;
     case MEMBER_FAIL:
-        carry_finish(co, first_op(act), HVD_INVALID_ARGUMENT, act->text);
+        carry_finish(co, act_first_op(act), HVD_INVALID_ARGUMENT, act->text);
         coordinator_wake_sleepers(co);
         break;
     case MEMBER_JOIN:
-        op = first_op(act);
+        op = act_first_op(act);
         op->joined_last = act->last_joined;
         carry_finish(co, op, HVD_OK, NULL);
         coordinator_wake_sleepers(co);
         break;
     case MEMBER_PAIR:
         if (carry_pair(co, act->set_id, &err) < 0)
-            stuck(co, false, err.text);
+            step_fail(co, false, err.text);
         break;
     case MEMBER_SET:
         if (carry_set(co, act, &err) < 0)
-            stuck(co, false, err.text);
+            step_fail(co, false, err.text);
         break;
     case MEMBER_TUNE:
         autotune_apply(co, act->tuning);
         break;
     case MEMBER_AGREE:
-        agree(co, act);
+        agreement_begin(co, act);
         break;
     case MEMBER_NOTHING:
         break;
     }
 }
 
-static bool may_offer(struct coordinator *co)
+static bool step_may_offer(struct coordinator *co)
 {
-    return !is_gathering(co)
+    return !step_is_gathering(co)
            && (co->offer_at_ns == 0 || clock_now_ns() >= co->offer_at_ns);
 }
 
 /* All that can be done now. True: something was. */
-static bool carry_on(struct coordinator *co)
+static bool step_carry_out(struct coordinator *co)
 {
     struct member_act act;
     struct err err = ERR_INIT;
     bool moved = false;
 
     /* A window ends in an agreement, too: next_ns is after it. */
-    (void)is_gathering(co);
+    (void)step_is_gathering(co);
     while (!co->is_stuck) {
         if (member_is_agreeing(co->member)) {
-            if (!poll_agreement(co))
+            if (!agreement_poll(co))
                 break;
             moved = true;
         }
         if (co->has_end && member_is_in_plan(co->member)
             && !member_has_todo(co->member))
             break; /* nobody comes to an agreement any more */
-        if (member_next(co->member, may_offer(co), listen_heard(co), &act, &err) < 0) {
-            stuck(co, true, err.text);
+        if (member_next(co->member, step_may_offer(co), calls_pending(co), &act, &err)
+            < 0) {
+            step_fail(co, true, err.text);
             break;
         }
         if (act.kind == MEMBER_NOTHING)
             break;
         moved = true;
-        do_act(co, &act);
+        step_do_act(co, &act);
     }
-    flush(co); /* a plan was left, or is to be */
+    step_flush(co); /* a plan was left, or is to be */
     return moved;
 }
 
 /* Somebody has left: is all that was promised before carried out? What is agreed counts
  * as promised, and an agreement at hand may still come to that. */
-static bool is_at_end(struct coordinator *co)
+static bool world_is_at_end(struct coordinator *co)
 {
     if (!co->has_end)
         return false;
@@ -475,22 +478,22 @@ bool step_leave_plan(struct coordinator *co)
     if (!member_is_agreeing(co->member) || co->is_stuck)
         return false;
     member_leave_plan(co->member);
-    flush(co);
+    step_flush(co);
     return true;
 }
 
 /* Others of a set do not come: rank 0 is to say who. */
-static bool is_out_of_patience(struct coordinator *co)
+static bool step_is_out_of_patience(struct coordinator *co)
 {
-    uint64_t since = listen_waits_since(co);
+    uint64_t since = calls_waits_since(co);
 
-    if (since == 0 || co->is_stuck || clock_now_ns() < since + patience(co))
+    if (since == 0 || co->is_stuck || clock_now_ns() < since + step_patience_ns(co))
         return false;
     member_leave_plan(co->member);
     return true;
 }
 
-static uint64_t next_ns(const struct coordinator *co)
+static uint64_t step_next_ns(const struct coordinator *co)
 {
     uint64_t a = control_next_ns(co->control);
 
@@ -498,10 +501,10 @@ static uint64_t next_ns(const struct coordinator *co)
         a = co->stall_next_ns;
     if (co->gather.until_ns > 0)
         a = co->gather.until_ns < a ? co->gather.until_ns : a;
-    else if (!co->listens && member_has_offer(co->member) && co->offer_at_ns < a)
+    else if (!co->watches_calls && member_has_offer(co->member) && co->offer_at_ns < a)
         a = co->offer_at_ns;
-    if (co->waits_since_ns > 0 && co->waits_since_ns + patience(co) < a)
-        a = co->waits_since_ns + patience(co);
+    if (co->waits_since_ns > 0 && co->waits_since_ns + step_patience_ns(co) < a)
+        a = co->waits_since_ns + step_patience_ns(co);
     if (co->has_end && co->end_at_ns < a)
         a = co->end_at_ns;
     if (flights_next_ns(co) < a && !co->is_stuck)
@@ -510,15 +513,15 @@ static uint64_t next_ns(const struct coordinator *co)
 }
 
 /* True: something on the GPU has ended. */
-static bool retire(struct coordinator *co)
+static bool step_retire_flights(struct coordinator *co)
 {
     struct err err = ERR_INIT;
     int rc = co->is_stuck ? 0 : flights_retire(co, &err);
 
     if (rc < 0)
-        stuck(co, false, err.text);
-    else if (!co->is_stuck && flights_look(co, &err) < 0)
-        stuck(co, true, err.text);
+        step_fail(co, false, err.text);
+    else if (!co->is_stuck && flights_check_stall(co, &err) < 0)
+        step_fail(co, true, err.text);
     return rc != 0;
 }
 
@@ -530,23 +533,23 @@ bool step_once(struct coordinator *co)
 
     if (life == LIFE_DOWN || life == LIFE_ABORTED)
         return false;
-    if (talk(co, &moved, &err) < 0) {
-        broken(co, err.text);
+    if (step_communicate(co, &moved, &err) < 0) {
+        world_mark_broken(co, err.text);
         return true;
     }
-    if (retire(co))
+    if (step_retire_flights(co))
         moved = true;
-    if (carry_on(co))
+    if (step_carry_out(co))
         moved = true;
-    if (listen_update(co) || is_out_of_patience(co))
+    if (calls_update(co) || step_is_out_of_patience(co))
         moved = true;
-    if (is_at_end(co)) {
-        ended(co);
+    if (world_is_at_end(co)) {
+        world_mark_ended(co);
         return true;
     }
-    if (check_stall(co))
+    if (step_check_stall(co))
         moved = true;
     observe_step(co);
-    atomic_store(&co->next_ns, next_ns(co));
+    atomic_store(&co->next_ns, step_next_ns(co));
     return moved;
 }

@@ -23,7 +23,7 @@ void tensor_queue_release(struct tensor_queue *q)
 }
 
 /* With the lock. */
-static int add_name(struct tensor_queue *q, struct op *op, struct err *err)
+static int queue_add_name(struct tensor_queue *q, struct op *op, struct err *err)
 {
     char name[NAME_SHOWN_MAX];
     int rc;
@@ -43,8 +43,10 @@ static int add_name(struct tensor_queue *q, struct op *op, struct err *err)
 }
 
 /* With the lock. All or none. */
-static int
-add_names(struct tensor_queue *q, struct op *const *ops, uint32_t n, struct err *err)
+static int queue_add_names(struct tensor_queue *q,
+                           struct op *const *ops,
+                           uint32_t n,
+                           struct err *err)
 {
     uint32_t i = 0;
     int rc = 0;
@@ -52,7 +54,7 @@ add_names(struct tensor_queue *q, struct op *const *ops, uint32_t n, struct err 
     if (q->is_closed)
         return err_set(err, q->closed_status, "%s", q->closed_text);
     while (i < n && rc == 0) {
-        rc = add_name(q, ops[i], err);
+        rc = queue_add_name(q, ops[i], err);
         i += rc == 0;
     }
     while (rc < 0 && i > 0)
@@ -69,7 +71,7 @@ int tensor_queue_push(struct tensor_queue *q,
     int rc;
 
     (void)pthread_mutex_lock(&q->lock);
-    rc = add_names(q, ops, n, err);
+    rc = queue_add_names(q, ops, n, err);
     for (uint32_t i = 0; rc == 0 && i < n; i++) {
         struct op *op = op_ref(ops[i]);
 
@@ -111,7 +113,7 @@ void tensor_queue_remove(struct tensor_queue *q, struct op *op)
     (void)pthread_mutex_unlock(&q->lock);
 }
 
-static bool is_in(const void *v, uint64_t n, const void *p, uint64_t bytes)
+static bool range_overlaps(const void *v, uint64_t n, const void *p, uint64_t bytes)
 {
     const uintptr_t a = (uintptr_t)v, b = (uintptr_t)p;
 
@@ -133,8 +135,8 @@ bool tensor_queue_find_in(struct tensor_queue *q,
             const struct op *op = (const struct op *)(const void *)n;
 
             if (op != but && op->gpu && op->req.process_set == set
-                && (is_in(op->data, op->bytes, p, bytes)
-                    || is_in(op->output, op->bytes, p, bytes)))
+                && (range_overlaps(op->data, op->bytes, p, bytes)
+                    || range_overlaps(op->output, op->bytes, p, bytes)))
                 found = op;
         }
     if (found)

@@ -35,7 +35,7 @@ void timeline_init(struct timeline *t,
     (void)pthread_mutex_init(&t->lock, NULL);
 }
 
-static bool has_ring(struct timeline *t)
+static bool timeline_ensure_ring(struct timeline *t)
 {
     if (!t->slots)
         t->slots = mem_calloc(TIMELINE_SLOTS, sizeof(*t->slots));
@@ -44,7 +44,7 @@ static bool has_ring(struct timeline *t)
 
 /* --- start and stop --- */
 
-static void wake(const struct timeline *t)
+static void timeline_wake(const struct timeline *t)
 {
     if (atomic_load(&t->others) != OTHERS_NONE && t->link.wake)
         t->link.wake(t->link.arg);
@@ -63,7 +63,7 @@ int timeline_start(struct timeline *t,
     if (t->file)
         rc = err_set(err, HVD_INVALID_ARGUMENT,
                      "a timeline is being written already; stop it first");
-    else if (!has_ring(t))
+    else if (!timeline_ensure_ring(t))
         rc = err_set(err, HVD_NO_MEMORY, "out of memory for the timeline");
     if (rc == 0) { /* what is left in the ring is of the last one */
         atomic_store(&t->read, atomic_load(&t->written));
@@ -78,21 +78,21 @@ int timeline_start(struct timeline *t,
         atomic_store(&t->others,
                      wants_all && t->size > 1 ? OTHERS_RECORD : OTHERS_NONE);
         atomic_store_explicit(&t->is_on, true, memory_order_release);
-        wake(t);
+        timeline_wake(t);
     }
     (void)pthread_mutex_unlock(&t->life);
     return rc;
 }
 
 /* Unless they have been told already. */
-static void want_stop(struct timeline *t)
+static void timeline_request_stop(struct timeline *t)
 {
     int recording = OTHERS_RECORD;
 
     (void)atomic_compare_exchange_strong(&t->others, &recording, OTHERS_STOP);
 }
 
-static void stop(struct timeline *t, uint64_t limit_ns)
+static void timeline_stop_within(struct timeline *t, uint64_t limit_ns)
 {
     struct timeline_file *f = t->file; /* changes under life only */
 
@@ -100,8 +100,8 @@ static void stop(struct timeline *t, uint64_t limit_ns)
         return;
     atomic_store_explicit(&t->is_on, false, memory_order_release);
     if (atomic_load(&t->others) != OTHERS_NONE && limit_ns > 0) {
-        want_stop(t);
-        wake(t);
+        timeline_request_stop(t);
+        timeline_wake(t);
         timeline_file_wait(f, t->size - 1, clock_now_ns() + limit_ns);
     }
     atomic_store(&t->others, OTHERS_NONE);
@@ -114,13 +114,13 @@ static void stop(struct timeline *t, uint64_t limit_ns)
 void timeline_stop(struct timeline *t, bool waits)
 {
     (void)pthread_mutex_lock(&t->life);
-    stop(t, waits ? LAST_LIMIT_NS : 0);
+    timeline_stop_within(t, waits ? LAST_LIMIT_NS : 0);
     (void)pthread_mutex_unlock(&t->life);
 }
 
 void timeline_release(struct timeline *t)
 {
-    stop(t, 0);
+    timeline_stop_within(t, 0);
     mem_free(t->slots);
     t->slots = NULL;
     strbuf_release(&t->out);
@@ -204,7 +204,7 @@ int timeline_on_down(
     }
     delay_ns = (int64_t)(now_ns - m.sent_ns);
     if (!timeline_is_on(t)) {
-        if (!has_ring(t))
+        if (!timeline_ensure_ring(t))
             return err_set(err, -ENOMEM, "rank %u is out of memory for the timeline",
                            t->rank);
         t->n_clocks = 0;
@@ -220,7 +220,8 @@ int timeline_on_down(
 
 /* Rank 0. */
 
-static void send_down(struct timeline *t, enum trace_order order, uint64_t now_ns)
+static void
+timeline_send_down(struct timeline *t, enum trace_order order, uint64_t now_ns)
 {
     struct trace_down m = {order, now_ns};
 
@@ -231,7 +232,7 @@ static void send_down(struct timeline *t, enum trace_order order, uint64_t now_n
 }
 
 /* Another rank. True: nothing is left that may be sent now. */
-static bool send_up(struct timeline *t, bool is_last, uint64_t now_ns)
+static bool timeline_send_up(struct timeline *t, bool is_last, uint64_t now_ns)
 {
     uint64_t at = atomic_load_explicit(&t->read, memory_order_relaxed);
     uint64_t end = atomic_load_explicit(&t->written, memory_order_relaxed);
@@ -256,12 +257,12 @@ static bool send_up(struct timeline *t, bool is_last, uint64_t now_ns)
     return at == end || !may_send;
 }
 
-static void step_rank0(struct timeline *t, uint64_t now_ns)
+static void timeline_step_rank0(struct timeline *t, uint64_t now_ns)
 {
     int wanted = OTHERS_STOP;
 
     if (atomic_compare_exchange_strong(&t->others, &wanted, OTHERS_STOPPED)) {
-        send_down(t, TRACE_ORDER_STOP, now_ns);
+        timeline_send_down(t, TRACE_ORDER_STOP, now_ns);
         t->n_clocks = 0;
         t->next_ns = 0;
         return;
@@ -269,7 +270,7 @@ static void step_rank0(struct timeline *t, uint64_t now_ns)
     if (!timeline_is_on(t) || atomic_load(&t->others) != OTHERS_RECORD
         || now_ns < t->next_ns)
         return;
-    send_down(t, TRACE_ORDER_CLOCK, now_ns);
+    timeline_send_down(t, TRACE_ORDER_CLOCK, now_ns);
     t->n_clocks++;
     t->next_ns = now_ns + (t->n_clocks < CLOCKS_QUICK ? QUICK_NS : SLOW_NS);
 }
@@ -277,13 +278,13 @@ static void step_rank0(struct timeline *t, uint64_t now_ns)
 void timeline_step(struct timeline *t, uint64_t now_ns)
 {
     if (t->rank == 0) {
-        step_rank0(t, now_ns);
+        timeline_step_rank0(t, now_ns);
         return;
     }
     if ((!timeline_is_on(t) && !t->wants_last) || now_ns < t->next_ns)
         return;
     t->next_ns = now_ns + SEND_NS;
-    if (!send_up(t, t->wants_last, now_ns))
+    if (!timeline_send_up(t, t->wants_last, now_ns))
         t->next_ns = now_ns;
     else
         t->wants_last = false;
@@ -304,7 +305,7 @@ uint64_t timeline_next_ns(const struct timeline *t)
 void timeline_leave(struct timeline *t, uint64_t now_ns)
 {
     if (t->rank == 0) {
-        want_stop(t);
+        timeline_request_stop(t);
         return;
     }
     if (!timeline_is_on(t) && !t->wants_last)

@@ -66,7 +66,7 @@ struct timeline_file {
 
 /* --- writing --- */
 
-static void give_up(struct timeline_file *f, int errnum)
+static void file_give_up(struct timeline_file *f, int errnum)
 {
     f->is_broken = true;
     atomic_store(&f->t->is_on, false);
@@ -74,7 +74,7 @@ static void give_up(struct timeline_file *f, int errnum)
              f->path, strerror(errnum));
 }
 
-static int write_at(int fd, const char *p, size_t n, uint64_t at)
+static int file_write_at(int fd, const char *p, size_t n, uint64_t at)
 {
     while (n > 0) {
         ssize_t k = pwrite(fd, p, n, (off_t)at);
@@ -90,7 +90,7 @@ static int write_at(int fd, const char *p, size_t n, uint64_t at)
     return 0;
 }
 
-static void flush(struct timeline_file *f)
+static void file_flush(struct timeline_file *f)
 {
     size_t n = f->text.n;
     int rc;
@@ -99,17 +99,17 @@ static void flush(struct timeline_file *f)
         return;
     strbuf_puts(&f->text, TRACE_TAIL);
     rc = strbuf_status(&f->text);
-    rc = rc < 0 ? rc : write_at(f->fd, f->text.p, f->text.n, f->at);
+    rc = rc < 0 ? rc : file_write_at(f->fd, f->text.p, f->text.n, f->at);
     if (rc < 0)
-        give_up(f, -rc);
+        file_give_up(f, -rc);
     f->at += n;
     strbuf_clear(&f->text);
 }
 
-static void put(struct timeline_file *f,
-                uint32_t rank,
-                const struct trace_event *ev,
-                int64_t ahead_ns)
+static void file_put_event(struct timeline_file *f,
+                           uint32_t rank,
+                           const struct trace_event *ev,
+                           int64_t ahead_ns)
 {
     size_t n = f->text.n;
 
@@ -119,10 +119,10 @@ static void put(struct timeline_file *f,
         atomic_fetch_add(&f->t->n_dropped, 1);
     }
     if (f->text.n >= TEXT_AIM)
-        flush(f);
+        file_flush(f);
 }
 
-static void drain_ring(struct timeline_file *f)
+static void file_drain_ring(struct timeline_file *f)
 {
     struct timeline *t = f->t;
     uint64_t at = atomic_load_explicit(&t->read, memory_order_relaxed);
@@ -131,7 +131,7 @@ static void drain_ring(struct timeline_file *f)
     uint64_t n_dropped;
 
     for (; at < end; at++) {
-        put(f, 0, &t->slots[at % TIMELINE_SLOTS], 0);
+        file_put_event(f, 0, &t->slots[at % TIMELINE_SLOTS], 0);
         /* release: the slot is free */
         atomic_store_explicit(&t->read, at + 1, memory_order_release);
     }
@@ -140,7 +140,7 @@ static void drain_ring(struct timeline_file *f)
         trace_put_dropped(f->trace, 0, clock_now_ns(), n_dropped, &f->text);
 }
 
-static void open_parcel(struct timeline_file *f, const struct parcel *p)
+static void file_put_parcel(struct timeline_file *f, const struct parcel *p)
 {
     struct rank_clock *c = &f->clocks[p->rank];
     struct wire_reader in = {.p = p->events, .n = p->n};
@@ -153,28 +153,28 @@ static void open_parcel(struct timeline_file *f, const struct parcel *p)
         c->is_fixed = p->n > 0;
     }
     while (trace_read_event(&in, &ev, NULL) > 0)
-        put(f, p->rank, &ev, c->ahead_ns);
+        file_put_event(f, p->rank, &ev, c->ahead_ns);
     if (p->head.n_dropped > 0)
         trace_put_dropped(f->trace, p->rank, p->now_ns, p->head.n_dropped, &f->text);
 }
 
 /* --- the thread --- */
 
-static void look(struct timeline_file *f, struct parcel *p)
+static void file_write_pending(struct timeline_file *f, struct parcel *p)
 {
     struct parcel *next;
 
-    drain_ring(f);
+    file_drain_ring(f);
     for (; p; p = next) {
         next = p->next;
-        open_parcel(f, p);
+        file_put_parcel(f, p);
         mem_free(p);
     }
-    flush(f);
+    file_flush(f);
 }
 
 /* lock is held; what has come since, and whether it is over. */
-static struct parcel *take(struct timeline_file *f)
+static struct parcel *file_take_parcels(struct timeline_file *f)
 {
     struct parcel *p = f->head;
 
@@ -184,7 +184,7 @@ static struct parcel *take(struct timeline_file *f)
     return p;
 }
 
-static void *run(void *arg)
+static void *file_thread_main(void *arg)
 {
     struct timeline_file *f = arg;
     bool is_over = false;
@@ -198,21 +198,21 @@ static void *run(void *arg)
         if (!f->must_end && !f->head)
             (void)pthread_cond_timedwait(&f->work, &f->lock, &ts); /* early is fine */
         is_over = f->must_end;
-        p = take(f);
+        p = file_take_parcels(f);
         (void)pthread_mutex_unlock(&f->lock);
-        look(f, p);
+        file_write_pending(f, p);
     }
     return NULL;
 }
 
-static int start_thread(struct timeline_file *f, struct err *err)
+static int file_start_thread(struct timeline_file *f, struct err *err)
 {
     sigset_t all, old;
     int rc;
 
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are for the program */
-    rc = pthread_create(&f->thread, NULL, run, f);
+    rc = pthread_create(&f->thread, NULL, file_thread_main, f);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc != 0)
         return err_set(err, HVD_NO_MEMORY, "cannot start the timeline's thread: %s",
@@ -235,18 +235,18 @@ static void file_free(struct timeline_file *f)
     mem_free(f);
 }
 
-static int begin(struct timeline_file *f, struct err *err)
+static int file_begin(struct timeline_file *f, struct err *err)
 {
     f->fd = open(f->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (f->fd < 0)
         return err_set(err, HVD_INVALID_ARGUMENT, "timeline: cannot create %.300s: %s",
                        f->path, strerror(errno));
     trace_head(clock_wall_us(), &f->text);
-    flush(f);
+    file_flush(f);
     if (f->is_broken)
         return err_set(err, HVD_INVALID_ARGUMENT, "timeline: cannot write %.300s",
                        f->path);
-    return start_thread(f, err);
+    return file_start_thread(f, err);
 }
 
 int timeline_file_open(struct timeline *t,
@@ -276,7 +276,7 @@ int timeline_file_open(struct timeline *t,
     f->clocks = mem_calloc(t->size, sizeof(*f->clocks));
     rc = !f->trace || !f->clocks
              ? err_set(err, HVD_NO_MEMORY, "out of memory for the timeline")
-             : begin(f, err);
+             : file_begin(f, err);
     if (rc < 0)
         file_free(f);
     else
@@ -312,9 +312,9 @@ void timeline_file_close(struct timeline_file *f)
     (void)pthread_cond_signal(&f->work);
     (void)pthread_mutex_unlock(&f->lock);
     (void)pthread_join(f->thread, NULL);
-    look(f, take(f)); /* what came while it ended */
+    file_write_pending(f, file_take_parcels(f)); /* what came while it ended */
     trace_close(f->trace, clock_now_ns(), &f->text);
-    flush(f);
+    file_flush(f);
     file_free(f);
 }
 

@@ -35,7 +35,7 @@ struct forming { /* what is only needed on the way */
 
 /* --- meeting --- */
 
-static bool is_same_place(const struct meeting *m, const struct world *w)
+static bool meeting_is_at(const struct meeting *m, const struct world *w)
 {
     const struct contract *c = &w->contract;
 
@@ -44,11 +44,11 @@ static bool is_same_place(const struct meeting *m, const struct world *w)
 }
 
 /* Another place than last time: its rounds start at 0, and our old server goes. */
-static void choose_place(struct meeting *m, const struct world *w)
+static void meeting_choose_place(struct meeting *m, const struct world *w)
 {
     const struct contract *c = &w->contract;
 
-    if (is_same_place(m, w))
+    if (meeting_is_at(m, w))
         return;
     part_forget_rounds(m);
     rdv_server_stop(m->server);
@@ -60,7 +60,8 @@ static void choose_place(struct meeting *m, const struct world *w)
     (void)snprintf(m->host, sizeof(m->host), "%s", c->rdv_host);
 }
 
-static int serve(const struct world *w, struct meeting *m, struct err *err)
+static int
+world_serve_rendezvous(const struct world *w, struct meeting *m, struct err *err)
 {
     const struct contract *c = &w->contract;
     struct auth_id id = {&w->token, c->job_id, c->generation};
@@ -84,12 +85,12 @@ static int serve(const struct world *w, struct meeting *m, struct err *err)
 }
 
 /* backend_env's exchange; arg is the world. */
-static int exchange(void *arg,
-                    const void *blob,
-                    uint32_t n,
-                    uint8_t ***ret_blobs,
-                    uint32_t **ret_sizes,
-                    struct err *err)
+static int world_exchange(void *arg,
+                          const void *blob,
+                          uint32_t n,
+                          uint8_t ***ret_blobs,
+                          uint32_t **ret_sizes,
+                          struct err *err)
 {
     const struct forming *f = ((struct world *)arg)->forming;
     uint8_t **blobs;
@@ -114,12 +115,12 @@ static int exchange(void *arg,
     return 0;
 }
 
-static int interrupted(void *arg, struct err *err)
+static int world_interrupted(void *arg, struct err *err)
 {
     return coordinator_interrupted(((struct world *)arg)->co, err);
 }
 
-static void put_member(const struct world *w, struct strbuf *out)
+static void member_pack(const struct world *w, struct strbuf *out)
 {
     wire_put_text(out, w->contract.hostname, HOST_NAME_MAX_BYTES);
     wire_put(out, (uint64_t)getpid(), 4);
@@ -128,7 +129,7 @@ static void put_member(const struct world *w, struct strbuf *out)
     wire_put_text(out, w->local_addr, sizeof(w->local_addr));
 }
 
-static bool get_member(
+static bool member_unpack(
     const uint8_t *p, size_t n, struct control_member *m, char *addr, size_t addr_size)
 {
     struct wire_reader in = {.p = p, .n = n};
@@ -145,7 +146,7 @@ static bool get_member(
 }
 
 /* Round 1. */
-static int meet(struct forming *f, struct err *err)
+static int world_meet(struct forming *f, struct err *err)
 {
     struct world *w = f->w;
     CLEANUP(strbuf_release) struct strbuf mine = {0};
@@ -155,15 +156,15 @@ static int meet(struct forming *f, struct err *err)
     int rc;
 
     strbuf_init(&mine, 4096);
-    put_member(w, &mine);
+    member_pack(w, &mine);
     rc = strbuf_status(&mine) < 0
              ? err_set(err, -ENOMEM, "out of memory")
-             : exchange(w, mine.p, (uint32_t)mine.n, &blobs, &sizes, err);
+             : world_exchange(w, mine.p, (uint32_t)mine.n, &blobs, &sizes, err);
     if (rc < 0)
         return rc;
     w->is_homogeneous = true;
     for (uint32_t i = 0; i < w->contract.place.size; i++) {
-        if (!get_member(blobs[i], sizes[i], &w->members[i], addr, sizeof(addr)))
+        if (!member_unpack(blobs[i], sizes[i], &w->members[i], addr, sizeof(addr)))
             return err_set(err, -EPROTO,
                            "rank %u says hello in a form that is not ours", i);
         if (w->members[i].local_size != w->members[0].local_size)
@@ -179,7 +180,7 @@ static int meet(struct forming *f, struct err *err)
 
 /* --- connecting --- */
 
-static int open_parts(struct world *w, struct meeting *meeting, struct err *err)
+static int world_open_parts(struct world *w, struct meeting *meeting, struct err *err)
 {
     const struct place *p = &w->contract.place;
     struct control_config cfg = {
@@ -213,15 +214,15 @@ static int open_parts(struct world *w, struct meeting *meeting, struct err *err)
     return control_listen(w->control, err);
 }
 
-static int split(uint8_t *const *blobs,
-                 const uint32_t *sizes,
-                 uint32_t size,
-                 uint32_t parent,
-                 const uint8_t **ret_hello,
-                 size_t *ret_n_hello,
-                 uint8_t ***ret_blobs,
-                 uint32_t **ret_sizes,
-                 struct err *err)
+static int blobs_split_hello(uint8_t *const *blobs,
+                             const uint32_t *sizes,
+                             uint32_t size,
+                             uint32_t parent,
+                             const uint8_t **ret_hello,
+                             size_t *ret_n_hello,
+                             uint8_t ***ret_blobs,
+                             uint32_t **ret_sizes,
+                             struct err *err)
 {
     uint8_t **b = mem_calloc(size, sizeof(*b));
     uint32_t *s = mem_calloc(size, sizeof(*s));
@@ -254,7 +255,7 @@ static int split(uint8_t *const *blobs,
     return 0;
 }
 
-static int pack_round2(struct world *w, struct strbuf *out, struct err *err)
+static int world_pack_round2(struct world *w, struct strbuf *out, struct err *err)
 {
     CLEANUP(strbuf_release) struct strbuf hello = {0};
     AUTOFREE void *blob = NULL;
@@ -264,7 +265,7 @@ static int pack_round2(struct world *w, struct strbuf *out, struct err *err)
     if (rc < 0)
         return err_prefix(err, "backend %s", backend_cpu.name);
     w->co->backend = w->backend;
-    sets_lend(&w->sets, w->backend);
+    sets_set_world_backend(&w->sets, w->backend);
     strbuf_init(&hello, 1024);
     control_hello(w->control, &hello);
     strbuf_init(out, RDV_MAX_BLOB_BYTES);
@@ -278,7 +279,7 @@ static int pack_round2(struct world *w, struct strbuf *out, struct err *err)
 }
 
 /* Round 2 and what follows from it. */
-static int connect_all(struct forming *f, struct err *err)
+static int world_connect_all(struct forming *f, struct err *err)
 {
     struct world *w = f->w;
     CLEANUP(strbuf_release) struct strbuf mine = {0};
@@ -288,12 +289,13 @@ static int connect_all(struct forming *f, struct err *err)
     const uint8_t *hello = NULL; /* of the rank above */
     uint32_t *sizes;
     size_t n_hello = 0;
-    int rc = pack_round2(w, &mine, err);
+    int rc = world_pack_round2(w, &mine, err);
 
-    rc = rc < 0 ? rc : exchange(w, mine.p, (uint32_t)mine.n, &all, &sizes, err);
+    rc = rc < 0 ? rc : world_exchange(w, mine.p, (uint32_t)mine.n, &all, &sizes, err);
     rc = rc < 0 ? rc
-                : split(all, sizes, w->contract.place.size, control_parent(w->control),
-                        &hello, &n_hello, &blobs, &blob_sizes, err);
+                : blobs_split_hello(all, sizes, w->contract.place.size,
+                                    control_parent(w->control), &hello, &n_hello,
+                                    &blobs, &blob_sizes, err);
     rc = rc < 0 ? rc : control_join(w->control, hello, n_hello, f->deadline_ns, err);
     if (rc < 0)
         return rc;
@@ -304,7 +306,8 @@ static int connect_all(struct forming *f, struct err *err)
     return rc;
 }
 
-static int join_others(struct forming *f, struct meeting *meeting, struct err *err)
+static int
+world_join_rendezvous(struct forming *f, struct meeting *meeting, struct err *err)
 {
     struct world *w = f->w;
     const struct contract *c = &w->contract;
@@ -332,7 +335,7 @@ static int join_others(struct forming *f, struct meeting *meeting, struct err *e
     return 0;
 }
 
-static int form(struct forming *f, struct meeting *meeting, struct err *err)
+static int world_form_ranks(struct forming *f, struct meeting *meeting, struct err *err)
 {
     struct world *w = f->w;
     const struct place *p = &w->contract.place;
@@ -351,20 +354,20 @@ static int form(struct forming *f, struct meeting *meeting, struct err *err)
         /* The control channel judges silence first and names the one who is silent;
          * this is the net below it. */
         .peer_timeout_ns = 2 * w->settings.peer_timeout_ns + 5 * NS_PER_S,
-        .exchange = exchange,
-        .interrupted = interrupted,
+        .exchange = world_exchange,
+        .interrupted = world_interrupted,
         .arg = w,
     };
     (void)snprintf(w->local_addr, sizeof(w->local_addr), "127.0.0.1");
     if (w->job.size > 1) {
-        choose_place(meeting, w);
-        rc = serve(w, meeting, err);
+        meeting_choose_place(meeting, w);
+        rc = world_serve_rendezvous(w, meeting, err);
     }
     if (rc == 0 && p->size > 1)
-        rc = join_others(f, meeting, err);
-    rc = rc < 0 ? rc : meet(f, err);
-    rc = rc < 0 ? rc : open_parts(w, meeting, err);
-    rc = rc < 0 ? rc : connect_all(f, err);
+        rc = world_join_rendezvous(f, meeting, err);
+    rc = rc < 0 ? rc : world_meet(f, err);
+    rc = rc < 0 ? rc : world_open_parts(w, meeting, err);
+    rc = rc < 0 ? rc : world_connect_all(f, err);
     return rc < 0 ? rc : coordinator_start(w->co, err);
 }
 
@@ -390,7 +393,7 @@ int world_form(uint64_t start_timeout_ns,
     }
     if (rc == 0) {
         f.deadline_ns = w->start_deadline_ns;
-        rc = form(&f, meeting, err);
+        rc = world_form_ranks(&f, meeting, err);
         if (f.rdv) /* it is there: join_others has looked */
             *part_rounds(meeting, w) = rdv_client_round(f.rdv);
         rdv_client_close(f.rdv);

@@ -20,7 +20,7 @@
 
 static const char NAME[] = OP_RESERVED_PREFIX "process_set";
 
-static int compare(const void *a, const void *b)
+static int rank_compare(const void *a, const void *b)
 {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
 
@@ -29,7 +29,7 @@ static int compare(const void *a, const void *b)
 
 /* The ranks, ascending. */
 static int
-take_ranks(struct world *w, const int *ranks, int n, uint32_t **ret, struct err *err)
+ranks_sort(struct world *w, const int *ranks, int n, uint32_t **ret, struct err *err)
 {
     AUTOFREE uint32_t *v = NULL;
     uint32_t size = w->contract.place.size;
@@ -47,12 +47,12 @@ take_ranks(struct world *w, const int *ranks, int n, uint32_t **ret, struct err 
                            ranks[i], size);
         v[i] = (uint32_t)ranks[i];
     }
-    qsort(v, (size_t)n, sizeof(*v), compare);
+    qsort(v, (size_t)n, sizeof(*v), rank_compare);
     *ret = TAKE(v);
     return 0;
 }
 
-static struct op *op_for_sets(const struct world *w, enum collective coll)
+static struct op *op_new_set_change(const struct world *w, enum collective coll)
 {
     struct op *op = op_new();
 
@@ -68,7 +68,7 @@ static struct op *op_for_sets(const struct world *w, enum collective coll)
     return op;
 }
 
-static unsigned long long hash_of(const uint32_t *ranks, uint32_t n)
+static unsigned long long ranks_hash(const uint32_t *ranks, uint32_t n)
 {
     uint64_t h = OP_HASH_INIT;
 
@@ -79,10 +79,12 @@ static unsigned long long hash_of(const uint32_t *ranks, uint32_t n)
 
 /* Takes the ranks. A set that its members add has a name of its own, for others may be
  * on their way at the same time; equal names of different ranks are told as such. */
-static struct op *
-op_to_add(const struct world *w, uint32_t *ranks, uint32_t n, enum set_callers callers)
+static struct op *op_new_set_add(const struct world *w,
+                                 uint32_t *ranks,
+                                 uint32_t n,
+                                 enum set_callers callers)
 {
-    struct op *op = op_for_sets(w, COLL_SET_ADD);
+    struct op *op = op_new_set_change(w, COLL_SET_ADD);
 
     if (!op) {
         mem_free(ranks);
@@ -95,13 +97,13 @@ op_to_add(const struct world *w, uint32_t *ranks, uint32_t n, enum set_callers c
     op->req.root = callers;
     if (callers == SET_BY_MEMBERS)
         (void)snprintf(op->req.name, sizeof(op->req.name), "%s.%u.%u.%016llx", NAME, n,
-                       ranks[0], hash_of(ranks, n));
+                       ranks[0], ranks_hash(ranks, n));
     return op;
 }
 
 /* Changes of the whole world come one after the other; those of members are apart by
  * their names. */
-static bool claim(struct world *w, const struct op *op, struct err *err)
+static bool world_claim_change(struct world *w, const struct op *op, struct err *err)
 {
     if (request_by_members(&op->req))
         return true;
@@ -115,14 +117,14 @@ static bool claim(struct world *w, const struct op *op, struct err *err)
 
 /* Submits and waits. */
 static int
-carry_out(struct world *w, struct op *op, uint64_t deadline_ns, struct err *err)
+op_run_and_wait(struct world *w, struct op *op, uint64_t deadline_ns, struct err *err)
 {
     int rc;
 
     if (op_in_callback())
         return err_set(err, HVD_INVALID_ARGUMENT,
                        "process sets cannot change inside a callback");
-    if (!claim(w, op, err))
+    if (!world_claim_change(w, op, err))
         return HVD_INVALID_ARGUMENT;
     coordinator_own(w->co, op);
     rc = coordinator_submit(w->co, &op, 1, err);
@@ -141,12 +143,12 @@ carry_out(struct world *w, struct op *op, uint64_t deadline_ns, struct err *err)
 
 /* May these ranks become a set? As sets_add will judge; and for those who meet, is it
  * there? 1: yes, *ret_id. */
-static int look_up(struct world *w,
-                   const uint32_t *ranks,
-                   uint32_t n,
-                   enum set_callers callers,
-                   int *ret_id,
-                   struct err *err)
+static int set_check_or_find(struct world *w,
+                             const uint32_t *ranks,
+                             uint32_t n,
+                             enum set_callers callers,
+                             int *ret_id,
+                             struct err *err)
 {
     int rc;
 
@@ -156,7 +158,7 @@ static int look_up(struct world *w,
                        "process set: rank %u is not one of its %u ranks, and only they "
                        "meet",
                        w->contract.place.rank, n);
-    if (callers == SET_BY_MEMBERS && sets_number(&w->sets, ranks, n, ret_id))
+    if (callers == SET_BY_MEMBERS && sets_find_ranks(&w->sets, ranks, n, ret_id))
         return 1;
     rc = sets_check_new(&w->sets, ranks, n, err);
     if (rc < 0)
@@ -174,16 +176,16 @@ int world_set_add(struct world *w,
 {
     AUTOFREE uint32_t *v = NULL;
     struct op *op;
-    int rc = take_ranks(w, ranks, n, &v, err);
+    int rc = ranks_sort(w, ranks, n, &v, err);
 
     if (rc == 0)
-        rc = look_up(w, v, (uint32_t)n, callers, ret_id, err);
+        rc = set_check_or_find(w, v, (uint32_t)n, callers, ret_id, err);
     if (rc != 0)
         return rc < 0 ? rc : 0;
-    op = op_to_add(w, TAKE(v), (uint32_t)n, callers);
+    op = op_new_set_add(w, TAKE(v), (uint32_t)n, callers);
     if (!op)
         return err_set(err, HVD_NO_MEMORY, "out of memory for a process set");
-    rc = carry_out(w, op, deadline_ns, err);
+    rc = op_run_and_wait(w, op, deadline_ns, err);
     if (rc == 0)
         *ret_id = (int)op->set_id;
     op_unref(op);
@@ -200,12 +202,12 @@ int world_set_remove(struct world *w, int id, struct err *err)
         return err_set(err, HVD_INVALID_ARGUMENT,
                        "process set 0 is the world and cannot be removed");
     if (id < 0 || sets_place(&w->sets, (uint32_t)id, &n, &me) < 0)
-        return sets_unknown(&w->sets, id, err);
-    op = op_for_sets(w, COLL_SET_REMOVE);
+        return sets_report_unknown(&w->sets, id, err);
+    op = op_new_set_change(w, COLL_SET_REMOVE);
     if (!op)
         return err_set(err, HVD_NO_MEMORY, "out of memory for a process set");
     op->req.root = (uint32_t)id;
-    rc = carry_out(w, op, UINT64_MAX, err);
+    rc = op_run_and_wait(w, op, UINT64_MAX, err);
     op_unref(op);
     return rc;
 }

@@ -15,7 +15,7 @@ void bundle_put(struct strbuf *out, const struct up_item *item)
     strbuf_add(out, item->p, item->n);
 }
 
-static bool is_sound(const struct up_item *item)
+static bool item_is_valid(const struct up_item *item)
 {
     const uint8_t *p = item->p;
 
@@ -46,7 +46,7 @@ int bundle_next(struct wire_reader *in, struct up_item *ret)
         || !wire_get_bytes(in, n, &p))
         return -EBADMSG;
     item = (struct up_item){(enum up_kind)kind, (uint32_t)origin, p, n};
-    if (!is_sound(&item))
+    if (!item_is_valid(&item))
         return -EBADMSG;
     *ret = item;
     return 1;

@@ -42,28 +42,28 @@ void frame_release(struct frame_conn *c)
     frame_init(c);
 }
 
-static void put_le(uint8_t *p, uint64_t v, size_t n)
+static void bytes_put_le(uint8_t *p, uint64_t v, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         p[i] = (uint8_t)(v >> (8 * i));
 }
 
-static void mac(const struct hmac *start,
-                uint64_t seq,
-                const uint8_t *frame,
-                size_t n,
-                uint8_t ret[SHA256_BYTES])
+static void frame_mac(const struct hmac *start,
+                      uint64_t seq,
+                      const uint8_t *frame,
+                      size_t n,
+                      uint8_t ret[SHA256_BYTES])
 {
     struct hmac m = *start;
     uint8_t raw[8];
 
-    put_le(raw, seq, sizeof(raw));
+    bytes_put_le(raw, seq, sizeof(raw));
     hmac_add(&m, raw, sizeof(raw));
     hmac_add(&m, frame, n);
     hmac_end(&m, ret);
 }
 
-static int reserve(uint8_t **buf, size_t *cap, size_t need)
+static int buffer_reserve(uint8_t **buf, size_t *cap, size_t need)
 {
     size_t n = *cap > 0 ? *cap : SMALL_BUF;
     uint8_t *p;
@@ -126,15 +126,15 @@ int frame_send(struct frame_conn *c, enum frame_type type, const void *p, size_t
         c->out_n -= c->out_at;
         c->out_at = 0;
     }
-    rc = reserve(&c->out, &c->out_cap, c->out_n + total);
+    rc = buffer_reserve(&c->out, &c->out_cap, c->out_n + total);
     if (rc < 0)
         return rc;
     f = c->out + c->out_n;
-    put_le(f, n, 4);
-    put_le(f + 4, (uint64_t)type, 4);
+    bytes_put_le(f, n, 4);
+    bytes_put_le(f + 4, (uint64_t)type, 4);
     if (n > 0)
         memcpy(f + HEADER, p, n);
-    mac(&c->send_start, c->n_sent++, f, HEADER + n, tag);
+    frame_mac(&c->send_start, c->n_sent++, f, HEADER + n, tag);
     memcpy(f + HEADER + n, tag, FRAME_MAC_BYTES);
     c->out_n += total;
     return frame_flush(c);
@@ -159,7 +159,7 @@ void frame_readable(struct frame_conn *c)
 }
 
 /* 1: bytes came; 0: none there; negative: error or end. */
-static int fill(struct frame_conn *c, size_t need)
+static int frame_fill(struct frame_conn *c, size_t need)
 {
     ssize_t k;
     int rc;
@@ -176,7 +176,7 @@ static int fill(struct frame_conn *c, size_t need)
         c->in = NULL;
         c->in_cap = 0;
     }
-    rc = reserve(&c->in, &c->in_cap, need);
+    rc = buffer_reserve(&c->in, &c->in_cap, need);
     if (rc < 0)
         return rc;
     do
@@ -193,11 +193,11 @@ static int fill(struct frame_conn *c, size_t need)
     return 1;
 }
 
-static int check_frame(struct frame_conn *c, const uint8_t *f, size_t n)
+static int frame_check_mac(struct frame_conn *c, const uint8_t *f, size_t n)
 {
     uint8_t tag[SHA256_BYTES], theirs[SHA256_BYTES];
 
-    mac(&c->recv_start, c->n_received, f, HEADER + n, tag);
+    frame_mac(&c->recv_start, c->n_received, f, HEADER + n, tag);
     memcpy(theirs, tag,
            sizeof(theirs)); /* compare the part that is sent, in constant time */
     memcpy(theirs, f + HEADER + n, FRAME_MAC_BYTES);
@@ -228,7 +228,7 @@ int frame_recv(struct frame_conn *c,
                 return -EBADMSG;
             need = HEADER + n + FRAME_MAC_BYTES;
             if (have >= need) {
-                rc = check_frame(c, f, n);
+                rc = frame_check_mac(c, f, n);
                 if (rc < 0)
                     return rc;
                 *ret_type = (enum frame_type)f[4];
@@ -238,7 +238,7 @@ int frame_recv(struct frame_conn *c,
                 return 1;
             }
         }
-        rc = fill(c, need);
+        rc = frame_fill(c, need);
         if (rc <= 0)
             return rc;
     }

@@ -29,19 +29,19 @@
 static const uint64_t AUTH_LIMIT_NS = 3 * NS_PER_S;
 enum { BACKLOG = 512 };
 
-static uint64_t earlier(uint64_t a, uint64_t b)
+static uint64_t earlier_ns(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-static socklen_t unix_addr(const char *name, struct sockaddr_un *ret)
+static socklen_t unix_make_addr(const char *name, struct sockaddr_un *ret)
 {
     *ret = (struct sockaddr_un){.sun_family = AF_UNIX}; /* sun_path[0] = 0: abstract */
     memcpy(ret->sun_path + 1, name, strlen(name));
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
 }
 
-static int listen_unix(struct control *c)
+static int join_listen_unix(struct control *c)
 {
     struct sockaddr_un sa;
     uint8_t raw[16];
@@ -52,7 +52,7 @@ static int listen_unix(struct control *c)
         return rc;
     memcpy(c->unix_name, "hvd-", 4);
     hex_encode(raw, sizeof(raw), c->unix_name + 4);
-    len = unix_addr(c->unix_name, &sa);
+    len = unix_make_addr(c->unix_name, &sa);
     c->unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (c->unix_fd < 0)
         return -errno;
@@ -68,7 +68,8 @@ int control_listen(struct control *c, struct err *err)
 
     if (c->n_edges <= 1)
         return 0;
-    if (listen_unix(c) < 0) { /* no Unix sockets here (a sandbox): TCP serves all */
+    if (join_listen_unix(c)
+        < 0) { /* no Unix sockets here (a sandbox): TCP serves all */
         fd_close(&c->unix_fd);
         c->unix_name[0] = 0;
     }
@@ -87,7 +88,7 @@ void control_hello(const struct control *c, struct strbuf *out)
 
 /* Where a newcomer belongs; 0 and a sentence when he does not. */
 static uint32_t
-edge_of(const struct control *c, uint64_t rank, uint32_t mine, struct err *err)
+join_find_edge(const struct control *c, uint64_t rank, uint32_t mine, struct err *err)
 {
     uint32_t i = 1;
 
@@ -104,11 +105,11 @@ edge_of(const struct control *c, uint64_t rank, uint32_t mine, struct err *err)
     return 0;
 }
 
-static int take_newcomer(struct control *c,
-                         struct frame_conn *conn,
-                         bool is_unix,
-                         uint64_t deadline_ns,
-                         struct err *err)
+static int join_receive_rank(struct control *c,
+                             struct frame_conn *conn,
+                             bool is_unix,
+                             uint64_t deadline_ns,
+                             struct err *err)
 {
     enum frame_type type;
     const uint8_t *p;
@@ -123,7 +124,7 @@ static int take_newcomer(struct control *c,
     in = (struct wire_reader){.p = p, .n = n};
     if (type != FRAME_JOIN || !wire_get(&in, 4, &rank) || in.at < in.n)
         return err_set(err, -EPROTO, "expected its rank");
-    index = edge_of(c, rank, c->cfg.rank, err);
+    index = join_find_edge(c, rank, c->cfg.rank, err);
     if (index == 0) {
         (void)frame_send(conn, FRAME_ABORT, err->text, strlen(err->text));
         return err->code;
@@ -134,9 +135,10 @@ static int take_newcomer(struct control *c,
     return tree_adopt(c, index, conn, is_unix, err);
 }
 
-static void greet(struct control *c, int fd, bool is_unix, uint64_t deadline_ns)
+static void
+join_accept_child(struct control *c, int fd, bool is_unix, uint64_t deadline_ns)
 {
-    uint64_t limit = earlier(deadline_ns, clock_now_ns() + AUTH_LIMIT_NS);
+    uint64_t limit = earlier_ns(deadline_ns, clock_now_ns() + AUTH_LIMIT_NS);
     struct auth_session session;
     struct frame_conn conn;
     struct err err = ERR_INIT;
@@ -150,7 +152,7 @@ static void greet(struct control *c, int fd, bool is_unix, uint64_t deadline_ns)
     if (rc == 0) {
         frame_open(&conn, fd, &session);
         fd = -1;
-        rc = take_newcomer(c, &conn, is_unix, limit, &err);
+        rc = join_receive_rank(c, &conn, is_unix, limit, &err);
     }
     if (rc < 0)
         log_warn("control connection refused, waiting for the others",
@@ -159,18 +161,18 @@ static void greet(struct control *c, int fd, bool is_unix, uint64_t deadline_ns)
     fd_close(&fd);
 }
 
-static void accept_some(struct control *c, uint64_t deadline_ns)
+static void join_accept_pending(struct control *c, uint64_t deadline_ns)
 {
     int fd;
 
     while (c->unix_fd >= 0
            && (fd = accept4(c->unix_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
-        greet(c, fd, true, deadline_ns);
+        join_accept_child(c, fd, true, deadline_ns);
     while (tcp_accept(c->tcp_fd, &fd) == 0)
-        greet(c, fd, false, deadline_ns);
+        join_accept_child(c, fd, false, deadline_ns);
 }
 
-static uint32_t missing(const struct control *c, struct strbuf *names)
+static uint32_t join_list_missing(const struct control *c, struct strbuf *names)
 {
     uint32_t n = 0;
 
@@ -183,7 +185,7 @@ static uint32_t missing(const struct control *c, struct strbuf *names)
     return n;
 }
 
-static int accept_all(struct control *c, uint64_t deadline_ns, struct err *err)
+static int join_accept_all(struct control *c, uint64_t deadline_ns, struct err *err)
 {
     for (;;) {
         CLEANUP(strbuf_release) struct strbuf names = {0};
@@ -192,7 +194,7 @@ static int accept_all(struct control *c, uint64_t deadline_ns, struct err *err)
         uint32_t n;
 
         strbuf_init(&names, 512);
-        n = missing(c, &names);
+        n = join_list_missing(c, &names);
         if (n == 0)
             break;
         if (clock_now_ns() >= deadline_ns)
@@ -202,7 +204,7 @@ static int accept_all(struct control *c, uint64_t deadline_ns, struct err *err)
                 c->cfg.rank, n, n > 1 ? "s" : "", strbuf_str(&names));
         (void)poll(pfd, 2,
                    clock_left_ms(deadline_ns)); /* EINTR: the loop looks again */
-        accept_some(c, deadline_ns);
+        join_accept_pending(c, deadline_ns);
     }
     fd_close(&c->tcp_fd);
     fd_close(&c->unix_fd);
@@ -211,11 +213,11 @@ static int accept_all(struct control *c, uint64_t deadline_ns, struct err *err)
 
 /* --- the one above --- */
 
-static int open_conn(struct control *c,
-                     int fd,
-                     uint64_t deadline_ns,
-                     struct frame_conn *ret,
-                     struct err *err)
+static int join_authenticate(struct control *c,
+                             int fd,
+                             uint64_t deadline_ns,
+                             struct frame_conn *ret,
+                             struct err *err)
 {
     CLEANUP(fd_close) int own = fd;
     struct auth_session session;
@@ -229,14 +231,14 @@ static int open_conn(struct control *c,
     return 0;
 }
 
-static int try_unix(struct control *c,
-                    const char *name,
-                    uint64_t deadline_ns,
-                    struct frame_conn *ret)
+static int join_try_unix(struct control *c,
+                         const char *name,
+                         uint64_t deadline_ns,
+                         struct frame_conn *ret)
 {
     CLEANUP(fd_close) int fd = -1;
     struct sockaddr_un sa;
-    socklen_t len = unix_addr(name, &sa);
+    socklen_t len = unix_make_addr(name, &sa);
     int own;
 
     if (!name[0])
@@ -246,16 +248,16 @@ static int try_unix(struct control *c,
         return -errno;
     own = fd;
     fd = -1;
-    return open_conn(c, own, deadline_ns, ret, NULL);
+    return join_authenticate(c, own, deadline_ns, ret, NULL);
 }
 
-static int reach_parent(struct control *c,
-                        const uint8_t *hello,
-                        size_t n,
-                        uint64_t deadline_ns,
-                        struct frame_conn *ret,
-                        bool *ret_unix,
-                        struct err *err)
+static int join_reach_parent(struct control *c,
+                             const uint8_t *hello,
+                             size_t n,
+                             uint64_t deadline_ns,
+                             struct frame_conn *ret,
+                             bool *ret_unix,
+                             struct err *err)
 {
     struct wire_reader in = {.p = hello, .n = n};
     char addr[sizeof(c->addr)], name[UNIX_NAME_BYTES];
@@ -266,20 +268,20 @@ static int reach_parent(struct control *c,
         || !wire_get_text(&in, name, sizeof(name)))
         return err_set(err, -EPROTO, "rank %u says hello in a form that is not ours",
                        control_parent(c));
-    *ret_unix = try_unix(c, name, deadline_ns, ret) == 0;
+    *ret_unix = join_try_unix(c, name, deadline_ns, ret) == 0;
     if (*ret_unix)
         return 0;
     rc = tcp_connect(addr, (uint16_t)port, deadline_ns, true, &fd, err);
     if (rc == 0)
-        rc = open_conn(c, fd, deadline_ns, ret, err);
+        rc = join_authenticate(c, fd, deadline_ns, ret, err);
     return rc < 0 ? err_prefix(err, "control channel to rank %u", control_parent(c))
                   : 0;
 }
 
-static int join_parent(struct control *c,
-                       struct frame_conn *conn,
-                       uint64_t deadline_ns,
-                       struct err *err)
+static int join_send_rank(struct control *c,
+                          struct frame_conn *conn,
+                          uint64_t deadline_ns,
+                          struct err *err)
 {
     uint32_t rank = c->cfg.rank;
     uint8_t raw[4] = {(uint8_t)rank, (uint8_t)(rank >> 8), (uint8_t)(rank >> 16),
@@ -303,19 +305,19 @@ static int join_parent(struct control *c,
     return 0;
 }
 
-static int connect_up(struct control *c,
-                      const uint8_t *hello,
-                      size_t n,
-                      uint64_t deadline_ns,
-                      struct err *err)
+static int join_connect_parent(struct control *c,
+                               const uint8_t *hello,
+                               size_t n,
+                               uint64_t deadline_ns,
+                               struct err *err)
 {
     struct frame_conn conn;
     bool is_unix = false;
     int rc;
 
     frame_init(&conn);
-    rc = reach_parent(c, hello, n, deadline_ns, &conn, &is_unix, err);
-    rc = rc < 0 ? rc : join_parent(c, &conn, deadline_ns, err);
+    rc = join_reach_parent(c, hello, n, deadline_ns, &conn, &is_unix, err);
+    rc = rc < 0 ? rc : join_send_rank(c, &conn, deadline_ns, err);
     rc = rc < 0 ? rc : tree_adopt(c, 0, &conn, is_unix, err);
     frame_release(&conn);
     return rc;
@@ -332,14 +334,14 @@ int control_join(struct control *c,
     if (c->n_edges == 0)
         return 0;
     if (!tree_is_root(c))
-        rc = connect_up(c, hello, n, deadline_ns, err);
+        rc = join_connect_parent(c, hello, n, deadline_ns, err);
     if (rc == 0 && c->n_edges > 1)
-        rc = accept_all(c, deadline_ns, err);
+        rc = join_accept_all(c, deadline_ns, err);
     if (rc < 0)
         control_abort(c, err ? err->text : "a rank could not join");
     c->is_fresh = true;
     c->pumped_ns = c->beat_ns = clock_now_ns();
     for (uint32_t i = 0; i < c->n_edges; i++)
-        c->edges[i].heard_ns = c->pumped_ns;
+        c->edges[i].received_ns = c->pumped_ns;
     return rc;
 }

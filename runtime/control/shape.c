@@ -15,24 +15,24 @@
 
 #include "runtime/base/mem.h"
 
-struct queue { /* of ranks that take children; linked by an array of its own */
+struct shape_queue { /* of ranks that take children; linked by an array of its own */
     uint32_t first, n_under_first, last;
 };
 
-struct links { /* of one rank, while the tree is made */
+struct shape_links { /* of one rank, while the tree is made */
     uint32_t next_on_host, next_head, next_in_slot;
-    struct queue host; /* where this rank is a head */
+    struct shape_queue host; /* where this rank is a head */
 };
 
-struct maker {
+struct shape_builder {
     const struct control_member *members;
     uint32_t fanout, mask; /* of the hash table */
     uint32_t *slots;       /* heads by the hash of their host */
-    struct links *links;
-    struct queue heads;
+    struct shape_links *links;
+    struct shape_queue heads;
 };
 
-static uint32_t hash(const char *s)
+static uint32_t host_hash(const char *s)
 {
     uint32_t h = 2166136261u; /* FNV-1a */
 
@@ -42,10 +42,10 @@ static uint32_t hash(const char *s)
 }
 
 /* The head of this rank's host; the rank itself where it is the first of it. */
-static uint32_t head_of(struct maker *m, uint32_t rank)
+static uint32_t shape_find_head(struct shape_builder *m, uint32_t rank)
 {
     const char *host = m->members[rank].host;
-    uint32_t *slot = &m->slots[hash(host) & m->mask];
+    uint32_t *slot = &m->slots[host_hash(host) & m->mask];
 
     for (uint32_t i = *slot; i != SHAPE_NONE; i = m->links[i].next_in_slot)
         if (strcmp(m->members[i].host, host) == 0)
@@ -55,30 +55,33 @@ static uint32_t head_of(struct maker *m, uint32_t rank)
     return rank;
 }
 
-static bool is_full(const struct maker *m, const struct queue *q)
+static bool shape_queue_is_full(const struct shape_builder *m,
+                                const struct shape_queue *q)
 {
     return q->n_under_first == m->fanout;
 }
 
-static void place(struct maker *m, uint32_t rank, uint32_t *ret_parent)
+static void
+shape_place_rank(struct shape_builder *m, uint32_t rank, uint32_t *ret_parent)
 {
-    struct links *l = m->links;
-    uint32_t head = head_of(m, rank);
-    struct queue *q = head == rank ? &m->heads : &l[head].host;
+    struct shape_links *l = m->links;
+    uint32_t head = shape_find_head(m, rank);
+    struct shape_queue *q = head == rank ? &m->heads : &l[head].host;
 
     if (head == rank) {
-        l[rank].host = (struct queue){.first = rank, .last = rank};
+        l[rank].host = (struct shape_queue){.first = rank, .last = rank};
         if (rank == 0) {
-            m->heads = (struct queue){0};
+            m->heads = (struct shape_queue){0};
             *ret_parent = SHAPE_NONE;
             return;
         }
-        if (is_full(m, q))
-            *q = (struct queue){.first = l[q->first].next_head, .last = q->last};
+        if (shape_queue_is_full(m, q))
+            *q = (struct shape_queue){.first = l[q->first].next_head, .last = q->last};
         l[q->last].next_head = rank;
     } else {
-        if (is_full(m, q))
-            *q = (struct queue){.first = l[q->first].next_on_host, .last = q->last};
+        if (shape_queue_is_full(m, q))
+            *q = (struct shape_queue){.first = l[q->first].next_on_host,
+                                      .last = q->last};
         l[q->last].next_on_host = rank;
     }
     q->last = rank;
@@ -86,15 +89,15 @@ static void place(struct maker *m, uint32_t rank, uint32_t *ret_parent)
     *ret_parent = q->first;
 }
 
-int shape_init(struct shape *s,
+int shape_init(struct tree_shape *s,
                const struct control_member *members,
                uint32_t n,
                uint32_t fanout)
 {
     AUTOFREE uint32_t *slots = NULL;
-    AUTOFREE struct links *links = mem_calloc(n, sizeof(*links));
+    AUTOFREE struct shape_links *links = mem_calloc(n, sizeof(*links));
     AUTOFREE uint32_t *parent = mem_calloc(n, sizeof(*parent));
-    struct maker m = {.members = members, .fanout = fanout, .links = links};
+    struct shape_builder m = {.members = members, .fanout = fanout, .links = links};
 
     while (m.mask < n)
         m.mask = m.mask * 2 + 1;
@@ -104,19 +107,19 @@ int shape_init(struct shape *s,
     memset(slots, 0xff, ((size_t)m.mask + 1) * sizeof(*slots)); /* SHAPE_NONE */
     m.slots = slots;
     for (uint32_t r = 0; r < n; r++)
-        place(&m, r, &parent[r]);
-    *s = (struct shape){.n = n, .parent = TAKE(parent)};
+        shape_place_rank(&m, r, &parent[r]);
+    *s = (struct tree_shape){.n = n, .parent = TAKE(parent)};
     return 0;
 }
 
-void shape_release(struct shape *s)
+void shape_release(struct tree_shape *s)
 {
     mem_free(s->parent);
-    *s = (struct shape){0};
+    *s = (struct tree_shape){0};
 }
 
 uint32_t
-shape_children(const struct shape *s, uint32_t rank, uint32_t *ret, uint32_t max)
+shape_children(const struct tree_shape *s, uint32_t rank, uint32_t *ret, uint32_t max)
 {
     uint32_t n = 0;
 
@@ -130,7 +133,7 @@ shape_children(const struct shape *s, uint32_t rank, uint32_t *ret, uint32_t max
     return n;
 }
 
-uint32_t shape_depth(const struct shape *s, uint32_t rank)
+uint32_t shape_depth(const struct tree_shape *s, uint32_t rank)
 {
     uint32_t n = 0;
 
@@ -139,7 +142,7 @@ uint32_t shape_depth(const struct shape *s, uint32_t rank)
     return n;
 }
 
-uint32_t shape_next(const struct shape *s, uint32_t from, uint32_t to)
+uint32_t shape_next(const struct tree_shape *s, uint32_t from, uint32_t to)
 {
     if (from == to)
         return SHAPE_NONE;
@@ -149,7 +152,7 @@ uint32_t shape_next(const struct shape *s, uint32_t from, uint32_t to)
     return to > from ? to : s->parent[from];
 }
 
-bool shape_is_under(const struct shape *s, uint32_t rank, uint32_t top)
+bool shape_is_under(const struct tree_shape *s, uint32_t rank, uint32_t top)
 {
     while (rank > top && rank < s->n)
         rank = s->parent[rank];

@@ -38,7 +38,7 @@ static const uint32_t WAKE_TAG = UINT32_MAX;
 
 /* --- one connection --- */
 
-static void watch(struct control *c, uint32_t index)
+static void edge_update_events(struct control *c, uint32_t index)
 {
     struct tree_edge *e = &c->edges[index];
     bool wants = frame_wants_write(&e->conn);
@@ -67,7 +67,7 @@ int tree_adopt(struct control *c,
     e->conn = *conn;
     frame_init(conn);
     e->is_unix = is_unix;
-    e->heard_ns = clock_now_ns();
+    e->received_ns = clock_now_ns();
     return 0;
 }
 
@@ -79,7 +79,7 @@ void tree_drop(struct control *c, struct tree_edge *e)
     frame_release(&e->conn);
 }
 
-int tree_tell(
+int tree_send(
     struct control *c, uint32_t index, enum frame_type type, const void *p, size_t n)
 {
     int rc;
@@ -91,17 +91,18 @@ int tree_tell(
         tree_lost(c, index, rc);
         return rc;
     }
-    watch(c, index); /* what a closed socket did not take brings the pump back to it */
+    edge_update_events(
+        c, index); /* what a closed socket did not take brings the pump back to it */
     return 0;
 }
 
-static int
-tell_from(struct control *c, uint32_t i, enum frame_type type, const void *p, size_t n)
+static int tree_send_from(
+    struct control *c, uint32_t i, enum frame_type type, const void *p, size_t n)
 {
     int first = 0;
 
     for (; i < c->n_edges; i++) {
-        int r = tree_tell(c, i, type, p, n);
+        int r = tree_send(c, i, type, p, n);
 
         if (first == 0)
             first = r;
@@ -109,14 +110,14 @@ tell_from(struct control *c, uint32_t i, enum frame_type type, const void *p, si
     return first;
 }
 
-int tree_tell_children(struct control *c, enum frame_type type, const void *p, size_t n)
+int tree_send_children(struct control *c, enum frame_type type, const void *p, size_t n)
 {
-    return tell_from(c, 1, type, p, n);
+    return tree_send_from(c, 1, type, p, n);
 }
 
 /* --- the pump --- */
 
-static void read_edge(struct control *c, uint32_t index, uint64_t now_ns)
+static void edge_read(struct control *c, uint32_t index, uint64_t now_ns)
 {
     struct tree_edge *e = &c->edges[index];
     enum frame_type type;
@@ -129,7 +130,7 @@ static void read_edge(struct control *c, uint32_t index, uint64_t now_ns)
         rc = frame_recv(&e->conn, &type, &data, &n);
         if (rc == 0)
             return;
-        e->heard_ns = now_ns;
+        e->received_ns = now_ns;
         if (rc > 0)
             rc = tree_on_frame(c, index, type, data, n);
         if (rc < 0)
@@ -137,18 +138,18 @@ static void read_edge(struct control *c, uint32_t index, uint64_t now_ns)
     }
 }
 
-static void write_edge(struct control *c, uint32_t index, uint64_t now_ns)
+static void edge_write(struct control *c, uint32_t index, uint64_t now_ns)
 {
     int rc = frame_flush(&c->edges[index].conn);
 
     if (rc < 0) {
-        read_edge(c, index, now_ns); /* its last words may wait there unread */
+        edge_read(c, index, now_ns); /* its last words may wait there unread */
         tree_lost(c, index, rc);
     }
-    watch(c, index);
+    edge_update_events(c, index);
 }
 
-static void read_all(struct control *c, uint64_t now_ns)
+static void tree_read_edges(struct control *c, uint64_t now_ns)
 {
     struct epoll_event ev[EVENTS];
     int n;
@@ -164,22 +165,22 @@ static void read_all(struct control *c, uint64_t now_ns)
                 continue;
             }
             if (ev[i].events & EPOLLOUT)
-                write_edge(c, index, now_ns);
+                edge_write(c, index, now_ns);
             if (ev[i].events & ~(uint32_t)EPOLLOUT)
-                read_edge(c, index, now_ns);
+                edge_read(c, index, now_ns);
         }
     } while (n == EVENTS);
 }
 
 /* I5: rank 0 has nobody above it, so those below it are the first to know. */
-static uint64_t patience(const struct control *c, uint32_t index)
+static uint64_t edge_timeout_ns(const struct control *c, uint32_t index)
 {
     bool is_inner = index == 0 && c->edges[0].rank != 0;
 
     return c->cfg.peer_timeout_ns + (is_inner ? c->beat_every_ns + BELOW_EXTRA_NS : 0);
 }
 
-static void check_silence(struct control *c, uint64_t now_ns)
+static void tree_check_silence(struct control *c, uint64_t now_ns)
 {
     uint64_t gap = now_ns - c->pumped_ns;
 
@@ -191,8 +192,8 @@ static void check_silence(struct control *c, uint64_t now_ns)
         if (e->conn.fd < 0 || e->has_left)
             continue;
         if (gap > 2 * c->beat_every_ns)
-            e->heard_ns += gap; /* I4 */
-        at = e->heard_ns + patience(c, i);
+            e->received_ns += gap; /* I4 */
+        at = e->received_ns + edge_timeout_ns(c, i);
         if (c->is_ended)
             continue;
         if (now_ns >= at)
@@ -209,17 +210,17 @@ int control_pump(struct control *c, struct err *err)
     uint64_t now = clock_now_ns();
 
     for (uint32_t i = 0; c->is_fresh && i < c->n_edges; i++)
-        read_edge(c, i, now);
+        edge_read(c, i, now);
     c->is_fresh = false;
     if (!c->is_broken) {
-        read_all(c, now);
-        check_silence(c, now);
+        tree_read_edges(c, now);
+        tree_check_silence(c, now);
         c->pumped_ns = now;
         (void)tree_flush_up(c); /* failures are judged inside */
     }
     if (!c->is_broken && c->n_edges > 0 && now >= c->beat_ns + c->beat_every_ns) {
         c->beat_ns = now;
-        (void)tell_from(c, 0, FRAME_HEARTBEAT, NULL, 0); /* judged inside */
+        (void)tree_send_from(c, 0, FRAME_HEARTBEAT, NULL, 0); /* judged inside */
     }
     if (!c->is_broken && c->suspect_until_ns > 0 && now >= c->suspect_until_ns)
         tree_end_suspicion(c, now);
@@ -235,7 +236,7 @@ bool control_peek(const struct control *c)
     return epoll_wait(c->epoll_fd, &ev, 1, 0) > 0;
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
+static uint64_t earlier_ns(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -247,25 +248,25 @@ uint64_t control_next_ns(const struct control *c)
     if (c->is_broken)
         return next;
     if (c->n_edges > 0)
-        next = earlier(c->beat_ns + c->beat_every_ns, c->silence_ns);
-    return c->suspect_until_ns > 0 ? earlier(next, c->suspect_until_ns) : next;
+        next = earlier_ns(c->beat_ns + c->beat_every_ns, c->silence_ns);
+    return c->suspect_until_ns > 0 ? earlier_ns(next, c->suspect_until_ns) : next;
 }
 
 int control_down(struct control *c, const void *p, size_t n)
 {
-    return tree_tell_children(c, FRAME_DOWN, p, n);
+    return tree_send_children(c, FRAME_DOWN, p, n);
 }
 
 /* --- life --- */
 
-static void init_edge(struct tree_edge *e, uint32_t rank)
+static void edge_init(struct tree_edge *e, uint32_t rank)
 {
     frame_init(&e->conn);
     e->rank = rank;
     (void)snprintf(e->via, sizeof(e->via), "via rank %u", rank);
 }
 
-static int make_edges(struct control *c)
+static int tree_init_edges(struct control *c)
 {
     uint32_t below[2 * CONTROL_FANOUT_MAX], n;
 
@@ -277,9 +278,9 @@ static int make_edges(struct control *c)
     c->edges = mem_calloc(n + 1, sizeof(*c->edges));
     if (!c->edges)
         return -ENOMEM;
-    init_edge(&c->edges[0], control_parent(c));
+    edge_init(&c->edges[0], control_parent(c));
     for (uint32_t i = 0; i < n; i++)
-        init_edge(&c->edges[i + 1], below[i]);
+        edge_init(&c->edges[i + 1], below[i]);
     c->n_edges = n + 1;
     return 0;
 }
@@ -294,7 +295,7 @@ uint32_t control_n_below(const struct control *c)
     return c->n_edges > 0 ? c->n_edges - 1 : 0;
 }
 
-static int open_events(struct control *c)
+static int tree_open_events(struct control *c)
 {
     struct epoll_event ev = {.events = EPOLLIN, .data.u32 = WAKE_TAG};
 
@@ -329,8 +330,8 @@ int control_open(const struct control_config *cfg,
                                             : beat;
     c->silence_ns = UINT64_MAX;
     strbuf_init(&c->up, FRAME_MAX_BYTES);
-    rc = make_edges(c);
-    rc = rc < 0 ? rc : open_events(c);
+    rc = tree_init_edges(c);
+    rc = rc < 0 ? rc : tree_open_events(c);
     if (rc < 0) {
         control_close(c);
         return err_errno(err, -rc, "control channel");
@@ -347,7 +348,7 @@ void control_close(struct control *c)
 
     if (!c)
         return;
-    tree_say_last_words(c);
+    tree_send_last_words(c);
     for (uint32_t i = 0; i < c->n_edges; i++) {
         if (c->edges[i].conn.fd >= 0)
             (void)frame_flush_until(&c->edges[i].conn, deadline); /* best effort */
@@ -363,7 +364,7 @@ void control_close(struct control *c)
     mem_free(c);
 }
 
-static void close_copy(int fd)
+static void fd_close_copy(int fd)
 {
     if (fd >= 0)
         (void)close(fd);
@@ -372,11 +373,11 @@ static void close_copy(int fd)
 void control_forked(struct control *c)
 {
     for (uint32_t i = 0; i < c->n_edges; i++)
-        close_copy(c->edges[i].conn.fd);
-    close_copy(c->tcp_fd);
-    close_copy(c->unix_fd);
-    close_copy(c->wake_fd);
-    close_copy(c->epoll_fd);
+        fd_close_copy(c->edges[i].conn.fd);
+    fd_close_copy(c->tcp_fd);
+    fd_close_copy(c->unix_fd);
+    fd_close_copy(c->wake_fd);
+    fd_close_copy(c->epoll_fd);
 }
 
 int control_epoll_fd(const struct control *c)

@@ -16,14 +16,14 @@
 struct tree_edge { /* a connection to the parent or a child */
     struct frame_conn conn;
     uint32_t rank; /* whose */
-    uint64_t heard_ns;
+    uint64_t received_ns;
     bool has_left, is_unix, wants_out;
     char via[24]; /* "via rank 8" */
 };
 
 struct control {
     struct control_config cfg;
-    struct shape shape;
+    struct tree_shape shape;
     int epoll_fd, wake_fd, tcp_fd, unix_fd;
     char addr[64], unix_name[UNIX_NAME_BYTES];
     uint16_t port;
@@ -59,9 +59,9 @@ int tree_adopt(struct control *c,
 void tree_drop(struct control *c, struct tree_edge *e);
 /* Failures are judged inside; what a closed connection does not take is no failure, the
  * pump comes to that. */
-int tree_tell(
+int tree_send(
     struct control *c, uint32_t index, enum frame_type type, const void *p, size_t n);
-int tree_tell_children(struct control *c,
+int tree_send_children(struct control *c,
                        enum frame_type type,
                        const void *p,
                        size_t n);
@@ -88,7 +88,7 @@ void tree_silent(struct control *c, uint32_t index);
 /* Rank 0: what came up. */
 void tree_on_item(struct control *c, const struct up_item *item);
 /* Before the connections close. */
-void tree_say_last_words(struct control *c);
+void tree_send_last_words(struct control *c);
 void tree_end_suspicion(struct control *c, uint64_t now_ns);
 
 #endif

@@ -25,7 +25,7 @@ static const uint64_t SUSPECT_GRACE_ROOT_NS = 500 * NS_PER_MS;
 static const uint64_t SUSPECT_GRACE_NS =
     700 * NS_PER_MS; /* rank 0 answers within its own */
 
-static void who(const struct control *c, uint32_t rank, char *buf, size_t size)
+static void rank_text(const struct control *c, uint32_t rank, char *buf, size_t size)
 {
     const struct control_member *m = &c->cfg.members[rank];
 
@@ -33,15 +33,15 @@ static void who(const struct control *c, uint32_t rank, char *buf, size_t size)
 }
 
 /* "rank 1 (host b, pid 123)BETWEENwhat" */
-static void about(const struct control *c,
-                  uint32_t rank,
-                  const char *between,
-                  const char *what,
-                  char buf[CAUSE_BYTES])
+static void cause_text(const struct control *c,
+                       uint32_t rank,
+                       const char *between,
+                       const char *what,
+                       char buf[CAUSE_BYTES])
 {
     char name[HOST_NAME_MAX_BYTES + 64];
 
-    who(c, rank, name, sizeof(name));
+    rank_text(c, rank, name, sizeof(name));
     (void)snprintf(buf, CAUSE_BYTES, "%s%s%s", name, between, what);
 }
 
@@ -53,7 +53,7 @@ void tree_settle(struct control *c, const char *text)
         return;
     c->is_broken = true;
     (void)err_set(&c->cause, -ECONNABORTED, "%s", text);
-    (void)tree_tell_children(c, FRAME_ABORT, c->cause.text, strlen(c->cause.text));
+    (void)tree_send_children(c, FRAME_ABORT, c->cause.text, strlen(c->cause.text));
 }
 
 void tree_end(struct control *c, const char *text)
@@ -63,7 +63,7 @@ void tree_end(struct control *c, const char *text)
     c->is_ended = true;
     c->suspect_until_ns = 0; /* a loss that was reported does not count any more */
     (void)snprintf(c->who_ended, sizeof(c->who_ended), "%s", text);
-    (void)tree_tell_children(c, FRAME_ENDED, c->who_ended, strlen(c->who_ended));
+    (void)tree_send_children(c, FRAME_ENDED, c->who_ended, strlen(c->who_ended));
     c->cfg.handlers.ended(c->cfg.handlers.arg, c->who_ended);
 }
 
@@ -72,7 +72,7 @@ static void leave_text(const struct control *c,
                        enum leave_reason why,
                        char buf[CAUSE_BYTES])
 {
-    about(c, rank, " ", why == LEAVE_EXIT ? "exited" : "called shutdown()", buf);
+    cause_text(c, rank, " ", why == LEAVE_EXIT ? "exited" : "called shutdown()", buf);
 }
 
 void control_leave(struct control *c, enum leave_reason why)
@@ -96,26 +96,26 @@ void control_leave(struct control *c, enum leave_reason why)
 
 /* A rank that had no time to wait for ENDED: its children hear from it what rank 0 will
  * tell the others. */
-void tree_say_last_words(struct control *c)
+void tree_send_last_words(struct control *c)
 {
     char text[CAUSE_BYTES];
 
     if (!c->has_left || c->is_ended || c->is_broken)
         return;
     leave_text(c, c->cfg.rank, c->left_why, text);
-    (void)tree_tell_children(c, FRAME_ENDED, text, strlen(text));
+    (void)tree_send_children(c, FRAME_ENDED, text, strlen(text));
 }
 
 /* --- losses --- */
 
 /* Rank 0 about anybody, others about the one above them. */
-static void judge(struct control *c, uint32_t rank, const char *how)
+static void cause_settle_loss(struct control *c, uint32_t rank, const char *how)
 {
     char text[CAUSE_BYTES];
 
     if (c->is_ended || c->is_broken)
         return;
-    about(c, rank, " was lost: ", how, text);
+    cause_text(c, rank, " was lost: ", how, text);
     if (c->suspect_until_ns > 0 && c->suspect_rank == rank)
         tree_settle(c, c->suspicion); /* it told why it goes */
     else
@@ -123,18 +123,18 @@ static void judge(struct control *c, uint32_t rank, const char *how)
 }
 
 /* Not on rank 0: of a child. */
-static void report(struct control *c, uint32_t rank, const char *how)
+static void cause_report_loss(struct control *c, uint32_t rank, const char *how)
 {
     const struct up_item item = {UP_LOST, rank, how, strlen(how)};
 
-    about(c, rank, " was lost: ", how, c->suspicion);
+    cause_text(c, rank, " was lost: ", how, c->suspicion);
     c->suspect_rank = c->cfg.rank;
     c->suspect_until_ns = clock_now_ns() + SUSPECT_GRACE_NS;
     (void)tree_put_up(c, &item); /* without an answer we settle it */
     (void)tree_flush_up(c);
 }
 
-static void lost(struct control *c, uint32_t index, const char *how)
+static void edge_lost(struct control *c, uint32_t index, const char *how)
 {
     struct tree_edge *e = &c->edges[index];
 
@@ -142,9 +142,9 @@ static void lost(struct control *c, uint32_t index, const char *how)
     if (e->has_left || c->is_ended || c->is_broken)
         return;
     if (index == 0 || tree_is_root(c))
-        judge(c, e->rank, how);
+        cause_settle_loss(c, e->rank, how);
     else
-        report(c, e->rank, how);
+        cause_report_loss(c, e->rank, how);
 }
 
 void tree_lost(struct control *c, uint32_t index, int r)
@@ -152,11 +152,11 @@ void tree_lost(struct control *c, uint32_t index, int r)
     if (c->edges[index].conn.fd < 0)
         return;
     if (r == -EPIPE || r == -ECONNRESET)
-        lost(c, index, "connection closed");
+        edge_lost(c, index, "connection closed");
     else if (r == -EBADMSG)
-        lost(c, index, "its control frame failed the check");
+        edge_lost(c, index, "its control frame failed the check");
     else
-        lost(c, index, strerror(-r));
+        edge_lost(c, index, strerror(-r));
 }
 
 static void silence_text(const struct control *c, char *buf, size_t size)
@@ -170,26 +170,26 @@ void tree_silent(struct control *c, uint32_t index)
     char how[64];
 
     silence_text(c, how, sizeof(how));
-    lost(c, index, how);
+    edge_lost(c, index, how);
 }
 
 /* --- suspicions --- */
 
 /* Rank 0 puts before the sentence whose it is. */
-static void suspect(struct control *c, uint32_t rank, const char *sentence)
+static void suspicion_set(struct control *c, uint32_t rank, const char *sentence)
 {
     if (c->is_broken || c->suspect_until_ns > 0)
         return;
     if (c->is_ended)
         (void)snprintf(c->suspicion, sizeof(c->suspicion), "%s", c->who_ended);
     else
-        about(c, rank, ": ", sentence, c->suspicion);
+        cause_text(c, rank, ": ", sentence, c->suspicion);
     c->suspect_rank = rank;
     c->suspect_until_ns =
         clock_now_ns() + (tree_is_root(c) ? SUSPECT_GRACE_ROOT_NS : SUSPECT_GRACE_NS);
 }
 
-static void tell_suspicion(struct control *c, const char *sentence)
+static void suspicion_send(struct control *c, const char *sentence)
 {
     const struct up_item item = {UP_SUSPECT, c->cfg.rank, sentence,
                                  strnlen(sentence, UP_TEXT_MAX_BYTES)};
@@ -204,8 +204,8 @@ void control_suspect(struct control *c, const char *sentence)
 {
     if (c->is_broken || c->suspect_until_ns > 0)
         return;
-    suspect(c, c->cfg.rank, sentence);
-    tell_suspicion(c, sentence);
+    suspicion_set(c, c->cfg.rank, sentence);
+    suspicion_send(c, sentence);
 }
 
 void control_abort(struct control *c, const char *cause)
@@ -218,8 +218,8 @@ void control_abort(struct control *c, const char *cause)
         tree_settle(c, cause);
         return;
     }
-    tell_suspicion(c, cause);
-    about(c, c->cfg.rank, ": ", cause, text); /* as rank 0 will say it */
+    suspicion_send(c, cause);
+    cause_text(c, c->cfg.rank, ": ", cause, text); /* as rank 0 will say it */
     tree_settle(c, text);
 }
 
@@ -228,7 +228,7 @@ void tree_end_suspicion(struct control *c, uint64_t now_ns)
     const struct tree_edge *e = &c->edges[0];
 
     if (!tree_is_root(c) && !c->is_ended && e->conn.fd >= 0
-        && now_ns > e->heard_ns + c->cfg.peer_timeout_ns / 2)
+        && now_ns > e->received_ns + c->cfg.peer_timeout_ns / 2)
         tree_silent(c, 0);
     else
         tree_settle(c, c->suspicion);
@@ -236,7 +236,7 @@ void tree_end_suspicion(struct control *c, uint64_t now_ns)
 
 /* --- rank 0 hears --- */
 
-static void on_work(struct control *c, const struct up_item *item)
+static void cause_on_work(struct control *c, const struct up_item *item)
 {
     const struct control_handlers *h = &c->cfg.handlers;
     struct err err = ERR_INIT;
@@ -256,13 +256,13 @@ void tree_on_item(struct control *c, const struct up_item *item)
                    (const char *)item->p);
     switch (item->kind) {
     case UP_WORK:
-        on_work(c, item);
+        cause_on_work(c, item);
         break;
     case UP_SUSPECT:
-        suspect(c, item->origin, text);
+        suspicion_set(c, item->origin, text);
         break;
     case UP_LOST:
-        judge(c, item->origin, text);
+        cause_settle_loss(c, item->origin, text);
         break;
     case UP_LEAVE:
         leave_text(c, item->origin, (enum leave_reason)((const uint8_t *)item->p)[0],

@@ -20,7 +20,7 @@ int tree_flush_up(struct control *c)
 
     if (c->up.n == 0 || c->is_broken)
         return 0;
-    rc = tree_tell(c, 0, FRAME_UP, c->up.p, c->up.n);
+    rc = tree_send(c, 0, FRAME_UP, c->up.p, c->up.n);
     strbuf_clear(&c->up);
     if (c->up.cap > KEEP_BYTES) {
         size_t max = c->up.max;
@@ -31,14 +31,14 @@ int tree_flush_up(struct control *c)
     return rc;
 }
 
-static int make_room(struct control *c, size_t n)
+static int bundle_make_room(struct control *c, size_t n)
 {
     if (n > c->up.max)
         return -EMSGSIZE;
     return c->up.n + n > c->up.max ? tree_flush_up(c) : 0;
 }
 
-static int check_room(struct control *c)
+static int bundle_check_room(struct control *c)
 {
     char text[96];
 
@@ -52,12 +52,12 @@ static int check_room(struct control *c)
 
 int tree_put_up(struct control *c, const struct up_item *item)
 {
-    int rc = make_room(c, UP_HEADER_BYTES + item->n);
+    int rc = bundle_make_room(c, UP_HEADER_BYTES + item->n);
 
     if (rc < 0)
         return rc;
     bundle_put(&c->up, item);
-    return check_room(c);
+    return bundle_check_room(c);
 }
 
 int control_up(struct control *c, const void *p, size_t n)
@@ -68,7 +68,8 @@ int control_up(struct control *c, const void *p, size_t n)
     return rc < 0 ? rc : tree_flush_up(c);
 }
 
-static bool may_say(const struct control *c, uint32_t child, const struct up_item *item)
+static bool
+child_may_send(const struct control *c, uint32_t child, const struct up_item *item)
 {
     if (item->kind == UP_LOST && item->origin == child)
         return false; /* who was lost says nothing */
@@ -76,25 +77,25 @@ static bool may_say(const struct control *c, uint32_t child, const struct up_ite
 }
 
 static int
-check_bundle(const struct control *c, uint32_t child, const uint8_t *p, size_t n)
+bundle_check(const struct control *c, uint32_t child, const uint8_t *p, size_t n)
 {
     struct wire_reader in = {.p = p, .n = n};
     struct up_item item;
     int r;
 
     while ((r = bundle_next(&in, &item)) > 0)
-        if (!may_say(c, child, &item))
+        if (!child_may_send(c, child, &item))
             return -EBADMSG;
     return n == 0 ? -EBADMSG : r;
 }
 
-static int on_bundle(struct control *c, uint32_t index, const uint8_t *p, size_t n)
+static int tree_on_bundle(struct control *c, uint32_t index, const uint8_t *p, size_t n)
 {
     struct wire_reader in = {.p = p, .n = n};
     struct tree_edge *e = &c->edges[index];
     struct up_item item;
 
-    if (check_bundle(c, e->rank, p, n) < 0)
+    if (bundle_check(c, e->rank, p, n) < 0)
         return -EBADMSG;
     while (!c->is_broken && bundle_next(&in, &item) > 0) {
         if (item.kind == UP_LEAVE && item.origin == e->rank)
@@ -102,27 +103,28 @@ static int on_bundle(struct control *c, uint32_t index, const uint8_t *p, size_t
         if (tree_is_root(c))
             tree_on_item(c, &item);
     }
-    if (tree_is_root(c) || c->is_broken || make_room(c, n) < 0)
+    if (tree_is_root(c) || c->is_broken || bundle_make_room(c, n) < 0)
         return 0; /* whatever failed is judged already */
     strbuf_add(&c->up, p, n);
-    (void)check_room(c); /* judged inside */
+    (void)bundle_check_room(c); /* judged inside */
     return 0;
 }
 
 /* --- down --- */
 
-static void on_down(struct control *c, const uint8_t *p, size_t n)
+static void tree_on_down(struct control *c, const uint8_t *p, size_t n)
 {
     const struct control_handlers *h = &c->cfg.handlers;
     struct err err = ERR_INIT;
 
-    (void)tree_tell_children(c, FRAME_DOWN, p, n); /* judged inside */
+    (void)tree_send_children(c, FRAME_DOWN, p, n); /* judged inside */
     /* Sent before that rank heard of the end: fails there. */
     if (!c->is_ended && !c->is_broken && h->down(h->arg, p, n, &err) < 0)
         control_abort(c, err.text);
 }
 
-static void on_text(struct control *c, enum frame_type type, const uint8_t *p, size_t n)
+static void
+tree_on_text(struct control *c, enum frame_type type, const uint8_t *p, size_t n)
 {
     char text[CAUSE_BYTES];
 
@@ -141,17 +143,17 @@ int tree_on_frame(
 
     switch (type) {
     case FRAME_UP:
-        return is_parent ? -EBADMSG : on_bundle(c, index, p, n);
+        return is_parent ? -EBADMSG : tree_on_bundle(c, index, p, n);
     case FRAME_DOWN:
         if (!is_parent)
             return -EBADMSG;
-        on_down(c, p, n);
+        tree_on_down(c, p, n);
         return 0;
     case FRAME_ABORT:
     case FRAME_ENDED:
         if (!is_parent)
             return -EBADMSG;
-        on_text(c, type, p, n);
+        tree_on_text(c, type, p, n);
         return 0;
     case FRAME_HEARTBEAT:
         return 0;

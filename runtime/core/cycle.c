@@ -94,7 +94,7 @@ uint32_t cycle_needs(const struct cycle *c)
     return need;
 }
 
-static const struct lane *find_lane(const struct cycle *c, uint32_t set)
+static const struct lane *cycle_find_lane(const struct cycle *c, uint32_t set)
 {
     for (size_t i = 0; i < c->n_lanes; i++)
         if (c->lanes[i].set == set)
@@ -103,14 +103,14 @@ static const struct lane *find_lane(const struct cycle *c, uint32_t set)
 }
 
 /* A slot means the same tensor as long as an epoch lasts. */
-static struct lane *lane_of(struct cycle *c, uint32_t set, uint32_t slot)
+static struct lane *cycle_get_lane(struct cycle *c, uint32_t set, uint32_t slot)
 {
     const struct lane *l;
     void *v = c->lanes;
 
     if (c->marks[slot].epoch == c->epoch)
         return &c->lanes[c->marks[slot].lane];
-    l = find_lane(c, set);
+    l = cycle_find_lane(c, set);
     if (l)
         return &c->lanes[l - c->lanes];
     if (mem_grow(&v, c->n_lanes, &c->lanes_cap, sizeof(*c->lanes), SETS_MAX) < 0)
@@ -129,11 +129,11 @@ bool cycle_has(const struct cycle *c, uint32_t slot)
 
 bool cycle_is_new(const struct cycle *c, uint32_t set)
 {
-    return find_lane(c, set) == NULL;
+    return cycle_find_lane(c, set) == NULL;
 }
 
 /* The step that ends now: does it equal the one before it? */
-static void end_step(struct lane *l)
+static void lane_end_step(struct lane *l)
 {
     bool is_equal = l->n_now == l->n_last && l->n_both == l->n_now;
 
@@ -143,17 +143,17 @@ static void end_step(struct lane *l)
     l->step++;
 }
 
-static bool is_steady(const struct cycle *c, const struct lane *l)
+static bool lane_is_steady(const struct cycle *c, const struct lane *l)
 {
     return l->n_same >= cycle_needs(c) && l->n_both == l->n_now;
 }
 
-static bool is_idle(const struct cycle *c, const struct lane *l, uint64_t all)
+static bool lane_is_idle(const struct cycle *c, const struct lane *l, uint64_t all)
 {
     return c->at - l->at > IDLE_STEPS * all;
 }
 
-static int by_key(const void *a, const void *b)
+static int key_compare(const void *a, const void *b)
 {
     const uint64_t *x = a, *y = b;
 
@@ -161,7 +161,7 @@ static int by_key(const void *a, const void *b)
 }
 
 /* The last whole steps of the sets that are not idle. 0: more than a plan has. */
-static uint32_t collect(struct cycle *c, uint64_t all)
+static uint32_t cycle_collect_plan(struct cycle *c, uint64_t all)
 {
     uint32_t n = 0;
 
@@ -172,7 +172,7 @@ static uint32_t collect(struct cycle *c, uint64_t all)
         if (m->epoch != c->epoch)
             continue;
         l = &c->lanes[m->lane];
-        if (m->step + 1 < l->step || is_idle(c, l, all))
+        if (m->step + 1 < l->step || lane_is_idle(c, l, all))
             continue;
         if (n == CYCLE_MAX)
             return 0;
@@ -180,23 +180,23 @@ static uint32_t collect(struct cycle *c, uint64_t all)
         c->keys[2 * n + 1] = i;
         n++;
     }
-    qsort(c->keys, n, 2 * sizeof(*c->keys), by_key);
+    qsort(c->keys, n, 2 * sizeof(*c->keys), key_compare);
     for (uint32_t i = 0; i < n; i++)
         c->slots[i] = (uint32_t)c->keys[2 * i + 1];
     return n;
 }
 
 /* A step begins: are all sets steady? How many tensors they have; 0: no. */
-static uint32_t find_plan(struct cycle *c)
+static uint32_t cycle_find_plan(struct cycle *c)
 {
     uint64_t all = 0;
 
     for (size_t i = 0; i < c->n_lanes; i++)
         all += c->lanes[i].n_last;
     for (size_t i = 0; i < c->n_lanes; i++)
-        if (!is_steady(c, &c->lanes[i]) && !is_idle(c, &c->lanes[i], all))
+        if (!lane_is_steady(c, &c->lanes[i]) && !lane_is_idle(c, &c->lanes[i], all))
             return 0;
-    return collect(c, all);
+    return cycle_collect_plan(c, all);
 }
 
 bool cycle_answer(struct cycle *c,
@@ -205,7 +205,7 @@ bool cycle_answer(struct cycle *c,
                   const uint32_t **ret_slots,
                   uint32_t *ret_n)
 {
-    struct lane *l = slot < c->n_slots ? lane_of(c, set, slot) : NULL;
+    struct lane *l = slot < c->n_slots ? cycle_get_lane(c, set, slot) : NULL;
     struct mark *m;
     bool is_again;
 
@@ -216,8 +216,8 @@ bool cycle_answer(struct cycle *c,
     }
     m = &c->marks[slot];
     if (cycle_has(c, slot)) {
-        end_step(l);
-        *ret_n = is_steady(c, l) ? find_plan(c) : 0;
+        lane_end_step(l);
+        *ret_n = lane_is_steady(c, l) ? cycle_find_plan(c) : 0;
         *ret_slots = c->slots;
         if (*ret_n > 0)
             return true;

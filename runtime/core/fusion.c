@@ -9,14 +9,15 @@
 enum { MAX_TENSORS = 4096 }; /* bounds the work inside one batch */
 
 /* Allgather and its like are of different size on every rank. */
-bool fusion_is_possible(const struct request *a)
+bool fusion_is_possible(const struct tensor_request *a)
 {
     return a->coll == COLL_ALLREDUCE || a->coll == COLL_BROADCAST
            || a->coll == COLL_REDUCE || a->coll == COLL_SENDRECV;
 }
 
-static bool
-fits(const struct request *a, const struct request *b, const struct fusion_limit *limit)
+static bool request_fits_batch(const struct tensor_request *a,
+                               const struct tensor_request *b,
+                               const struct fusion_limit *limit)
 {
     return a->coll == b->coll && a->place == b->place && a->dtype == b->dtype
            && a->op == b->op && a->root == b->root && a->process_set == b->process_set
@@ -25,8 +26,9 @@ fits(const struct request *a, const struct request *b, const struct fusion_limit
            && strcmp(a->codec, b->codec) == 0 && request_same_scales(a, b);
 }
 
-size_t
-fusion_take(const struct request *const *v, size_t n, const struct fusion_limit *limit)
+size_t fusion_take(const struct tensor_request *const *v,
+                   size_t n,
+                   const struct fusion_limit *limit)
 {
     uint64_t sum = 0, bytes;
     size_t i;
@@ -34,7 +36,8 @@ fusion_take(const struct request *const *v, size_t n, const struct fusion_limit 
     for (i = 0; i < n && i < MAX_TENSORS; i++) {
         if (request_size(v[i], NULL, &bytes, NULL) < 0)
             break;
-        if (i > 0 && (!fits(v[0], v[i], limit) || bytes > limit->bytes - sum))
+        if (i > 0
+            && (!request_fits_batch(v[0], v[i], limit) || bytes > limit->bytes - sum))
             break;
         if (!fusion_is_possible(v[i]) || bytes > limit->bytes || limit->bytes == 0) {
             i++;

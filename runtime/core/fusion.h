@@ -13,7 +13,7 @@ struct fusion_limit {
 };
 
 /* Does it ever travel with others? */
-bool fusion_is_possible(const struct request *r);
+bool fusion_is_possible(const struct tensor_request *r);
 
 /* How many of v[0..n) go in one batch: consecutive allreduces (broadcasts, reduces) of
  * one process set and of equal dtype, operation, scales, compression and root, at most
@@ -21,7 +21,8 @@ bool fusion_is_possible(const struct request *r);
  * the limit, or of another kind); 0 only for n == 0. Depends on nothing that differs
  * between ranks.
  */
-size_t
-fusion_take(const struct request *const *v, size_t n, const struct fusion_limit *limit);
+size_t fusion_take(const struct tensor_request *const *v,
+                   size_t n,
+                   const struct fusion_limit *limit);
 
 #endif

@@ -14,7 +14,7 @@ void gather_set(struct gather *g, uint64_t window_ns, uint64_t fill_bytes)
         g->until_ns = 1; /* what waits was counted against another bound */
 }
 
-void gather_add(struct gather *g, const struct request *req, uint64_t arrived_ns)
+void gather_add(struct gather *g, const struct tensor_request *req, uint64_t arrived_ns)
 {
     uint64_t bytes;
 

@@ -18,7 +18,9 @@ struct gather { /* zeroed: no window, nothing is ever held back */
 
 void gather_set(struct gather *g, uint64_t window_ns, uint64_t fill_bytes);
 /* Req arrived at arrived_ns and has not been told to anybody. */
-void gather_add(struct gather *g, const struct request *req, uint64_t arrived_ns);
+void gather_add(struct gather *g,
+                const struct tensor_request *req,
+                uint64_t arrived_ns);
 /* Is what arrived to be held back still? is_all: nothing more is to come. Once it is
  * not, nothing is held back before the next gather_add. */
 bool gather_holds(struct gather *g, uint64_t now_ns, bool is_all);

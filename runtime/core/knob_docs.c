@@ -6,12 +6,12 @@
 
 #include "runtime/core/knobs.h"
 
-static bool is_of_build(const struct knob *k)
+static bool knob_is_of_build(const struct knob *k)
 {
     return strcmp(k->why, KNOB_BUILD) == 0;
 }
 
-static const char *status_text(enum knob_status s)
+static const char *knob_status_text(enum knob_status s)
 {
     switch (s) {
     case KNOB_HONOURED:
@@ -27,7 +27,7 @@ static const char *status_text(enum knob_status s)
 }
 
 /* "30 (seconds)": what a value looks like without a second column for its kind. */
-static const char *unit_text(enum knob_kind kind)
+static const char *knob_unit_text(enum knob_kind kind)
 {
     switch (kind) {
     case KNOB_SECONDS:
@@ -47,7 +47,7 @@ static const char *unit_text(enum knob_kind kind)
     return "";
 }
 
-static void put_choices(const struct knob *k, struct strbuf *out)
+static void knob_put_choices(const struct knob *k, struct strbuf *out)
 {
     const char *p = k->choices;
 
@@ -62,30 +62,30 @@ static void put_choices(const struct knob *k, struct strbuf *out)
     strbuf_putc(out, ')');
 }
 
-static void put_build_names(struct strbuf *out, const char *quote)
+static void knobs_put_build_names(struct strbuf *out, const char *quote)
 {
     const char *separator = "";
 
     for (int i = 0; i < KNOB_COUNT; i++) {
         const struct knob *k = knob_row((enum knob_id)i);
 
-        if (!is_of_build(k))
+        if (!knob_is_of_build(k))
             continue;
         strbuf_printf(out, "%s%s%s%s", separator, quote, k->name, quote);
         separator = ",\n";
     }
 }
 
-static void markdown_row(const struct knob *k, struct strbuf *out)
+static void knob_put_markdown(const struct knob *k, struct strbuf *out)
 {
     strbuf_printf(out, "| `%s` | %s%s | %s", k->name,
                   k->fallback[0] ? k->fallback : "-",
-                  k->fallback[0] ? unit_text(k->kind) : "", k->meaning);
-    put_choices(k, out);
+                  k->fallback[0] ? knob_unit_text(k->kind) : "", k->meaning);
+    knob_put_choices(k, out);
     if (k->status == KNOB_HONOURED)
         strbuf_puts(out, " |\n");
     else
-        strbuf_printf(out, " | %s: %s |\n", status_text(k->status), k->why);
+        strbuf_printf(out, " | %s: %s |\n", knob_status_text(k->status), k->why);
 }
 
 void knobs_markdown(struct strbuf *out)
@@ -93,7 +93,7 @@ void knobs_markdown(struct strbuf *out)
     strbuf_puts(out, "| variable | default | meaning |\n|---|---|---|\n");
     for (int i = 0; i < KNOB_COUNT; i++)
         if (knob_row((enum knob_id)i)->status == KNOB_HONOURED)
-            markdown_row(knob_row((enum knob_id)i), out);
+            knob_put_markdown(knob_row((enum knob_id)i), out);
     strbuf_puts(out,
                 "\nAccepted, so that scripts made for Horovod run, and checked for "
                 "garbage all the same:\n\n"
@@ -101,33 +101,33 @@ void knobs_markdown(struct strbuf *out)
     for (int i = 0; i < KNOB_COUNT; i++) {
         const struct knob *k = knob_row((enum knob_id)i);
 
-        if (k->status != KNOB_HONOURED && !is_of_build(k))
-            markdown_row(k, out);
+        if (k->status != KNOB_HONOURED && !knob_is_of_build(k))
+            knob_put_markdown(k, out);
     }
     strbuf_puts(out, "\nWithout effect, for they belong to building Horovod:\n");
-    put_build_names(out, "`");
+    knobs_put_build_names(out, "`");
     strbuf_puts(out, ".\n");
 }
 
-static void man_item(const struct knob *k, struct strbuf *out)
+static void knob_put_man(const struct knob *k, struct strbuf *out)
 {
     strbuf_printf(out, ".It Ev %s\n%s", k->name, k->meaning);
-    put_choices(k, out);
+    knob_put_choices(k, out);
     if (k->fallback[0])
-        strbuf_printf(out, " (default: %s%s)", k->fallback, unit_text(k->kind));
+        strbuf_printf(out, " (default: %s%s)", k->fallback, knob_unit_text(k->kind));
     strbuf_puts(out, ".\n");
     if (k->status != KNOB_HONOURED)
-        strbuf_printf(out, "Here %s: %s.\n", status_text(k->status), k->why);
+        strbuf_printf(out, "Here %s: %s.\n", knob_status_text(k->status), k->why);
 }
 
 void knobs_man(struct strbuf *out)
 {
     strbuf_puts(out, ".Bl -tag -width Ds\n");
     for (int i = 0; i < KNOB_COUNT; i++)
-        if (!is_of_build(knob_row((enum knob_id)i)))
-            man_item(knob_row((enum knob_id)i), out);
+        if (!knob_is_of_build(knob_row((enum knob_id)i)))
+            knob_put_man(knob_row((enum knob_id)i), out);
     strbuf_puts(out,
                 ".El\n.Pp\nWithout effect, for they belong to building Horovod:\n");
-    put_build_names(out, "");
+    knobs_put_build_names(out, "");
     strbuf_puts(out, ".\n");
 }

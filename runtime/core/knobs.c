@@ -29,7 +29,7 @@ const struct knob *knob_row(enum knob_id id)
 
 /* --- values --- */
 
-static int parse_bytes(const struct knob *k, const char *s, uint64_t *ret)
+static int knob_parse_bytes(const struct knob *k, const char *s, uint64_t *ret)
 {
     static const char units[] = "KMG";
     size_t n = strlen(s);
@@ -53,7 +53,7 @@ static int parse_bytes(const struct knob *k, const char *s, uint64_t *ret)
 }
 
 /* "0.5" -> 500 us: parse_duration_ms of a bare number multiplies it by 1000. */
-static int parse_ms(const struct knob *k, const char *s, uint64_t *ret)
+static int knob_parse_ms(const struct knob *k, const char *s, uint64_t *ret)
 {
     char last = s[strlen(s) - 1];
     uint64_t us;
@@ -67,7 +67,7 @@ static int parse_ms(const struct knob *k, const char *s, uint64_t *ret)
 }
 
 /* Digits with at most one point: what printf and Python write for 0.8. */
-static int parse_decimal(const struct knob *k, const char *s)
+static int knob_parse_decimal(const struct knob *k, const char *s)
 {
     uint64_t thousandths;
 
@@ -77,7 +77,7 @@ static int parse_decimal(const struct knob *k, const char *s)
                              NULL);
 }
 
-static int parse_choice(const struct knob *k, const char *s, uint64_t *ret)
+static int knob_parse_choice(const struct knob *k, const char *s, uint64_t *ret)
 {
     const char *p = k->choices;
 
@@ -95,7 +95,7 @@ static int parse_choice(const struct knob *k, const char *s, uint64_t *ret)
 }
 
 /* One entry: digits up to a comma or the end. */
-static int list_entry(const char **p, uint32_t *ret)
+static int list_read_entry(const char **p, uint32_t *ret)
 {
     size_t n = strcspn(*p, ",");
     char digits[16];
@@ -107,13 +107,13 @@ static int list_entry(const char **p, uint32_t *ret)
     return parse_u32("", digits, 0, UINT32_MAX, ret, NULL);
 }
 
-static int parse_list(const struct knob *k, const char *s, uint64_t *ret)
+static int knob_parse_list(const struct knob *k, const char *s, uint64_t *ret)
 {
     uint64_t n = 0;
     uint32_t v;
 
     for (;; s++) { /* over the comma */
-        if (list_entry(&s, &v) < 0)
+        if (list_read_entry(&s, &v) < 0)
             return -EINVAL;
         if (v < k->min || v > k->max)
             return -ERANGE;
@@ -133,11 +133,11 @@ bool knob_list_at(const char *list, size_t i, uint32_t *ret)
             return false;
         list++;
     }
-    return list_entry(&list, ret) == 0;
+    return list_read_entry(&list, ret) == 0;
 }
 
 /* In words what the kind allows, for the sentence. */
-static void put_allowed(const struct knob *k, char *buf, size_t n)
+static void knob_put_allowed(const struct knob *k, char *buf, size_t n)
 {
     unsigned long long min = k->min, max = k->max;
 
@@ -176,7 +176,7 @@ static void put_allowed(const struct knob *k, char *buf, size_t n)
 }
 
 static int
-parse_value(const struct knob *k, const char *s, uint64_t *ret, struct err *err)
+knob_parse_value(const struct knob *k, const char *s, uint64_t *ret, struct err *err)
 {
     uint64_t v = 0;
     bool flag = false;
@@ -197,29 +197,29 @@ parse_value(const struct knob *k, const char *s, uint64_t *ret, struct err *err)
             *ret = v * 1000000;
         return rc;
     case KNOB_DECIMAL:
-        rc = parse_decimal(k, s);
+        rc = knob_parse_decimal(k, s);
         break;
     case KNOB_BYTES:
-        rc = parse_bytes(k, s, &v);
+        rc = knob_parse_bytes(k, s, &v);
         break;
     case KNOB_MIB:
         rc = parse_u64(k->name, s, k->min, k->max, &v, NULL);
         v <<= 20;
         break;
     case KNOB_MS:
-        rc = parse_ms(k, s, &v);
+        rc = knob_parse_ms(k, s, &v);
         break;
     case KNOB_LIST:
-        rc = parse_list(k, s, &v);
+        rc = knob_parse_list(k, s, &v);
         break;
     case KNOB_CHOICE:
-        rc = parse_choice(k, s, &v);
+        rc = knob_parse_choice(k, s, &v);
         break;
     case KNOB_TEXT:
         break;
     }
     if (rc < 0) {
-        put_allowed(k, allowed, sizeof(allowed));
+        knob_put_allowed(k, allowed, sizeof(allowed));
         return err_set(err, rc, "%s: \"%.64s\" is not %s", k->name, s, allowed);
     }
     *ret = v;
@@ -227,7 +227,7 @@ parse_value(const struct knob *k, const char *s, uint64_t *ret, struct err *err)
 }
 
 /* Does it ask for something: other than what is there without it. */
-static bool asks(const struct knob_values *v, enum knob_id id)
+static bool knob_is_requested(const struct knob_values *v, enum knob_id id)
 {
     const struct knob *k = &rows[id];
 
@@ -248,10 +248,10 @@ int knobs_read(getenv_fn get, void *arg, struct knob_values *ret, struct err *er
         v.is_set[i] = s && s[0];
         v.s[i] = v.is_set[i] ? s : k->fallback;
         if (v.s[i][0])
-            rc = parse_value(k, v.s[i], &v.v[i], err);
+            rc = knob_parse_value(k, v.s[i], &v.v[i], err);
         if (rc < 0)
             return rc;
-        if (k->status == KNOB_REFUSED && asks(&v, (enum knob_id)i))
+        if (k->status == KNOB_REFUSED && knob_is_requested(&v, (enum knob_id)i))
             return err_set(err, -ENOTSUP, "%s=%.64s: %s", k->name, v.s[i], k->why);
     }
     *ret = v;
@@ -270,7 +270,8 @@ knob_note(const struct knob_values *v, enum knob_id id, struct strbuf *out)
         strbuf_printf(out, "%s has no effect: %s", k->name, k->why);
     else
         strbuf_printf(out, "%s=%.64s has no effect: %s", k->name, v->s[id], k->why);
-    return k->status == KNOB_NOT_YET && asks(v, id) ? KNOB_SAY_WARN : KNOB_SAY_INFO;
+    return k->status == KNOB_NOT_YET && knob_is_requested(v, id) ? KNOB_SAY_WARN
+                                                                 : KNOB_SAY_INFO;
 }
 
 /* --- typing errors --- */
@@ -281,7 +282,7 @@ static const char *const known_elsewhere[] = {
 #undef NAME
 };
 
-static const char *known_at(size_t i)
+static const char *name_known_at(size_t i)
 {
     if (i < KNOB_COUNT)
         return rows[i].name;
@@ -290,7 +291,7 @@ static const char *known_at(size_t i)
 }
 
 /* The part that people mistype; NULL: not one of our families. */
-static const char *own_part(const char *name)
+static const char *name_own_part(const char *name)
 {
     static const char *const families[] = {"HOROVOD_", "HVD_", "PERSEUS_"};
 
@@ -300,15 +301,15 @@ static const char *own_part(const char *name)
     return NULL;
 }
 
-const char *knob_meant(const char *name)
+const char *knob_find_nearest(const char *name)
 {
-    const char *own = own_part(name), *best = NULL, *known;
+    const char *own = name_own_part(name), *best = NULL, *known;
     /* In a short name two letters make another word. */
     unsigned least = own && strlen(own) < 8 ? 2 : 3;
 
     if (!own)
         return NULL;
-    for (size_t i = 0; (known = known_at(i)) != NULL; i++) {
+    for (size_t i = 0; (known = name_known_at(i)) != NULL; i++) {
         unsigned d = spelling_distance(name, strlen(name), known, strlen(known));
 
         if (d == 0)

@@ -75,7 +75,7 @@ bool knob_list_at(const char *list, size_t i, uint32_t *ret);
 /* `name` looks like one of ours (HOROVOD_, HVD_, PERSEUS_), is none that any part of
  * Ringmaster knows, and is at most two typing errors away from the one returned. NULL
  * otherwise. */
-const char *knob_meant(const char *name);
+const char *knob_find_nearest(const char *name);
 
 /* The table for people: Markdown rows, and the body of a man page's list (mdoc). */
 void knobs_markdown(struct strbuf *out);

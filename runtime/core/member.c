@@ -32,7 +32,7 @@
  * that one begins.
  *
  * A rank that sleeps with nothing to say leaves its words for others to count
- * (member_stands): they are the same for the whole plan, and nothing of its own can be
+ * (member_standing_words): they are the same for the whole plan, and nothing of its own can be
  * agreed with them. What it has to hear is only whether the plan was left, and that
  * only the last of the agreements that it was counted in can say, for in another plan
  * it is not counted. So it goes on from that one as if it had begun it (member_resume).
@@ -66,7 +66,7 @@ int member_new(uint32_t rank, uint32_t n_ranks, struct member **ret)
     return 0;
 }
 
-static void plan_drop(struct member *m)
+static void member_drop_plan(struct member *m)
 {
     for (uint32_t i = 0; i < m->n_plan && m->recs; i++)
         records_put(m->recs[i]);
@@ -89,7 +89,7 @@ void member_free(struct member *m)
         return;
     while (m->todo_head)
         member_todo_drop(m);
-    plan_drop(m);
+    member_drop_plan(m);
     nametab_release(&m->ops);
     records_put(m->held);
     while (m->at_due < m->n_due)
@@ -134,14 +134,16 @@ bool member_has_whole_plan(const struct member *m)
     return m->mode == MODE_PLAN && plan_is_whole(m->plan);
 }
 
-bool member_listens(const struct member *m)
+bool member_has_set_plan(const struct member *m)
 {
     return m->mode == MODE_PLAN && plan_has_sets(m->plan);
 }
 
-bool member_stands(struct member *m, const uint64_t **ret_words, uint32_t *ret_n)
+bool member_standing_words(struct member *m,
+                           const uint64_t **ret_words,
+                           uint32_t *ret_n)
 {
-    if (!member_listens(m) || m->is_agreeing || m->must_leave || member_has_todo(m)
+    if (!member_has_set_plan(m) || m->is_agreeing || m->must_leave || member_has_todo(m)
         || plan_has_any(m->plan) || plan_news(m->plan) != PLAN_NO_NEWS)
         return false;
     plan_offer(m->plan, true, m->words);
@@ -163,7 +165,7 @@ uint32_t member_plan_no(const struct member *m)
 
 bool member_wants_call(const struct member *m)
 {
-    return m->is_agreeing && member_listens(m)
+    return m->is_agreeing && member_has_set_plan(m)
            && (m->must_leave || plan_news(m->plan) == PLAN_NEWS_OF_SETS);
 }
 
@@ -211,9 +213,9 @@ bool member_is_in_set(const struct member *m, uint32_t id)
 
 /* --- open operations --- */
 
-static void classify(struct member *m, struct member_op *op)
+static void op_classify(struct member *m, struct member_op *op)
 {
-    struct record *r = records_match(&m->records, op->req);
+    struct cache_record *r = records_match(&m->records, op->req);
 
     op->is_planned = r && r->plan == m->plan_no && op->req->coll != COLL_JOIN;
     if (op->req->coll == COLL_JOIN)
@@ -249,11 +251,11 @@ int member_submit(struct member *m, struct member_op *op)
     if (op->req->coll == COLL_JOIN)
         m->join = op;
     if (m->mode == MODE_PLAN)
-        classify(m, op);
+        op_classify(m, op);
     return 0;
 }
 
-static void op_remove(struct member *m, struct member_op *op)
+static void member_remove_op(struct member *m, struct member_op *op)
 {
     nametab_remove(&m->ops, &op->node);
     if (m->first_unsent == op)
@@ -283,13 +285,13 @@ struct bits {
     uint32_t lo, hi; /* words in use: [lo, hi) */
 };
 
-static void put_bits(struct strbuf *out, struct bits *b)
+static void bits_write(struct strbuf *out, struct bits *b)
 {
     if (b->lo < b->hi)
         message_put_hits(out, b->lo * 64, b->words + b->lo, b->hi - b->lo);
 }
 
-static void add_bit(struct bits *b, uint32_t slot)
+static void bits_add(struct bits *b, uint32_t slot)
 {
     uint32_t w = slot / 64;
 
@@ -306,7 +308,7 @@ static void add_bit(struct bits *b, uint32_t slot)
 }
 
 /* In the order of submission, as far as bits allow: rank 0 takes the bits by slot. */
-static void put_ops(struct member *m, struct strbuf *out)
+static void member_write_ops(struct member *m, struct strbuf *out)
 {
     struct bits b;
 
@@ -314,28 +316,28 @@ static void put_ops(struct member *m, struct strbuf *out)
     for (; m->first_unsent && out->n < MESSAGE_AIM;
          m->first_unsent = m->first_unsent->next) {
         struct member_op *op = m->first_unsent;
-        const struct record *r;
+        const struct cache_record *r;
 
         if (op->is_sent)
             continue;
         r = records_match(&m->records, op->req);
         if (r) {
-            add_bit(&b, r->slot);
+            bits_add(&b, r->slot);
             m->stats.n_hits++;
         } else {
-            put_bits(out, &b);
+            bits_write(out, &b);
             b.lo = b.hi = 0;
             message_put_request(out, op->req);
             m->stats.n_requests++;
         }
         op->is_sent = true;
     }
-    put_bits(out, &b);
+    bits_write(out, &b);
 }
 
 bool member_take_up(struct member *m, struct strbuf *out)
 {
-    bool tells = m->mode == MODE_PLAN && m->must_leave && !m->has_told;
+    bool tells = m->mode == MODE_PLAN && m->must_leave && !m->has_sent_leave;
 
     if (!tells && (m->mode != MODE_FREE || !m->first_unsent))
         return false;
@@ -346,9 +348,9 @@ bool member_take_up(struct member *m, struct strbuf *out)
 
         message_put_leave(out, m->plan_no,
                           n_steps < UINT32_MAX ? (uint32_t)n_steps : UINT32_MAX);
-        m->has_told = true;
+        m->has_sent_leave = true;
     } else {
-        put_ops(m, out);
+        member_write_ops(m, out);
     }
     m->stats.n_up++;
     return true;
@@ -364,18 +366,20 @@ int member_add_item(struct member *m, size_t n, struct member_op *op)
         return rc;
     m->items[n] = (struct member_item){op, op ? op->req : NULL};
     if (op)
-        op_remove(m, op);
+        member_remove_op(m, op);
     return 0;
 }
 
 /* --- the plan --- */
 
 /* What the plan's slots are to this rank. */
-static int
-plan_look_up(struct member *m, const struct down *d, bool *is_ours, struct err *err)
+static int member_find_plan_records(struct member *m,
+                                    const struct down *d,
+                                    bool *is_ours,
+                                    struct err *err)
 {
     for (uint32_t i = 0; i < d->n_slots; i++) {
-        struct record *rec = records_get(&m->records, down_slot(d, i));
+        struct cache_record *rec = records_get(&m->records, down_slot(d, i));
 
         if (!rec || rec->is_ours != member_is_in_set(m, rec->req.process_set))
             return err_set(err, -EPROTO,
@@ -391,12 +395,12 @@ plan_look_up(struct member *m, const struct down *d, bool *is_ours, struct err *
     return 0;
 }
 
-static int plan_begin(struct member *m, const struct down *d, struct err *err)
+static int member_begin_plan(struct member *m, const struct down *d, struct err *err)
 {
     AUTOFREE bool *is_ours = mem_calloc(d->n_slots, sizeof(*is_ours));
     int rc;
 
-    plan_drop(m);
+    member_drop_plan(m);
     m->n_plan = d->n_slots;
     m->n_agreed = 0;
     m->recs = mem_calloc(d->n_slots, sizeof(void *));
@@ -405,7 +409,7 @@ static int plan_begin(struct member *m, const struct down *d, struct err *err)
     m->window = mem_calloc(d->n_slots, sizeof(void *));
     if (!is_ours || !m->recs || !m->by_place || !m->order || !m->window)
         return err_set(err, -ENOMEM, "out of memory for a plan");
-    rc = plan_look_up(m, d, is_ours, err);
+    rc = member_find_plan_records(m, d, is_ours, err);
     if (rc < 0)
         return rc;
     rc = plan_new(m->window, is_ours, d->n_slots, &m->plan);
@@ -417,25 +421,25 @@ static int plan_begin(struct member *m, const struct down *d, struct err *err)
     m->plan_no = d->plan;
     m->limit = (struct fusion_limit){d->fusion_bytes, d->fuse_next};
     m->mode = MODE_PLAN;
-    m->must_leave = m->has_told = false;
+    m->must_leave = m->has_sent_leave = false;
     m->stats.n_plans++;
     for (struct member_op *op = m->head; op; op = op->next)
-        classify(m, op);
+        op_classify(m, op);
     return 0;
 }
 
-static void plan_end(struct member *m)
+static void member_end_plan(struct member *m)
 {
     for (struct member_op *op = m->head; op; op = op->next)
         op->is_planned = false;
     m->first_unsent = m->head;
     m->mode = MODE_FREE;
     m->stats.n_leaves++;
-    plan_drop(m);
+    member_drop_plan(m);
 }
 
 /* The next batch of what was agreed that this rank is in; none is left: NOTHING. */
-static int take_agreed(struct member *m, struct member_act *ret, struct err *err)
+static int member_take_agreed(struct member *m, struct member_act *ret, struct err *err)
 {
     while (m->at_order < m->n_order) {
         uint32_t first = m->order[m->at_order];
@@ -460,7 +464,7 @@ static int take_agreed(struct member *m, struct member_act *ret, struct err *err
     return 0;
 }
 
-static void offer(struct member *m, bool calls, struct member_act *ret)
+static void plan_begin_agreement(struct member *m, bool calls, struct member_act *ret)
 {
     ret->calls = calls;
     plan_offer(m->plan, !m->must_leave, m->words);
@@ -472,8 +476,10 @@ static void offer(struct member *m, bool calls, struct member_act *ret)
 }
 
 /* In a plan. An answer behind it is a reason to leave. */
-static void
-offer_if(struct member *m, bool may_offer, enum agree_call call, struct member_act *ret)
+static void plan_offer_if_due(struct member *m,
+                              bool may_offer,
+                              enum agree_call call,
+                              struct member_act *ret)
 {
     enum plan_news news = plan_news(m->plan);
 
@@ -483,12 +489,12 @@ offer_if(struct member *m, bool may_offer, enum agree_call call, struct member_a
         return;
     if (!plan_has_sets(m->plan)) {
         if (m->must_leave || (may_offer && plan_has_any(m->plan)))
-            offer(m, false, ret);
+            plan_begin_agreement(m, false, ret);
     } else if (m->must_leave || (may_offer && news != PLAN_NO_NEWS)
                || call == CALL_CALLED
                || (call == CALL_BEGUN && plan_has_any(m->plan))) {
-        offer(m, m->must_leave || news == PLAN_NEWS_OF_SETS || call == CALL_CALLED,
-              ret);
+        plan_begin_agreement(
+            m, m->must_leave || news == PLAN_NEWS_OF_SETS || call == CALL_CALLED, ret);
     }
 }
 
@@ -505,12 +511,12 @@ int member_agreed(struct member *m, const uint64_t *words, bool *ret_is_empty)
     *ret_is_empty = stays && m->n_order == 0;
     m->stats.n_empty += *ret_is_empty;
     if (!stays)
-        plan_end(m);
+        member_end_plan(m);
     return 0;
 }
 
 /* The next answer into m->down. 1; 0: that message has no more. */
-static int next_answer(struct member *m, struct err *err)
+static int member_read_answer(struct member *m, struct err *err)
 {
     int rc = 0;
 
@@ -538,17 +544,17 @@ int member_next(struct member *m,
     m->n_zeros = 0;
     records_put(m->held);
     m->held = NULL;
-    rc = take_agreed(m, ret, err);
+    rc = member_take_agreed(m, ret, err);
     if (rc < 0 || ret->kind != MEMBER_NOTHING)
         return rc;
     if (m->mode == MODE_PLAN) {
-        offer_if(m, may_offer, call, ret);
+        plan_offer_if_due(m, may_offer, call, ret);
         return 0;
     }
     while (m->todo_head && ret->kind == MEMBER_NOTHING) {
-        rc = next_answer(m, err);
+        rc = member_read_answer(m, err);
         if (rc > 0 && m->down.kind == DOWN_FREEZE)
-            rc = plan_begin(m, &m->down, err);
+            rc = member_begin_plan(m, &m->down, err);
         else if (rc > 0)
             rc = member_answer(m, &n, &more, ret, err);
         if (rc < 0)

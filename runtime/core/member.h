@@ -21,9 +21,10 @@
 #include "runtime/core/message.h"
 #include "runtime/core/nametab.h"
 
-struct member_op {             /* sits in the caller's operation; zeroed */
-    struct nametab_node node;  /* the member's; first */
-    const struct request *req; /* the caller's; constant until the op is handed out */
+struct member_op {            /* sits in the caller's operation; zeroed */
+    struct nametab_node node; /* the member's; first */
+    const struct tensor_request
+        *req; /* the caller's; constant until the op is handed out */
     struct member_op *prev, *next;
     uint32_t place; /* in the plan */
     bool is_sent, is_planned;
@@ -31,7 +32,8 @@ struct member_op {             /* sits in the caller's operation; zeroed */
 
 struct member_item {
     struct member_op *op; /* NULL: this rank has joined, it takes part with zeros */
-    const struct request *req; /* op's, or rank 0's; valid until the next member_next */
+    const struct tensor_request
+        *req; /* op's, or rank 0's; valid until the next member_next */
 };
 
 enum member_kind {
@@ -97,10 +99,12 @@ bool member_has_offer(const struct member *m);     /* of a plan, outside an agre
 bool member_has_whole_plan(const struct member *m);
 /* Is this a plan with tensors of process sets, in which others' agreements must be
  * looked for? */
-bool member_listens(const struct member *m);
+bool member_has_set_plan(const struct member *m);
 /* In such a plan, with nothing to say: may others count this rank's words in agreements
  * to come, without it? They are *ret_words[0..*ret_n), valid until the next call. */
-bool member_stands(struct member *m, const uint64_t **ret_words, uint32_t *ret_n);
+bool member_standing_words(struct member *m,
+                           const uint64_t **ret_words,
+                           uint32_t *ret_n);
 /* They have: the last of these agreements is at hand. */
 void member_resume(struct member *m);
 uint32_t member_plan_no(const struct member *m); /* of the plan; 0: in none */

@@ -20,9 +20,9 @@ void member_todo_drop(struct member *m)
     mem_free(t);
 }
 
-static int note_due(struct member *m, uint32_t slot, struct err *err)
+static int member_note_slot(struct member *m, uint32_t slot, struct err *err)
 {
-    struct record *rec = records_get(&m->records, slot);
+    struct cache_record *rec = records_get(&m->records, slot);
     void *v = m->due;
     int rc;
 
@@ -44,26 +44,26 @@ static int note_due(struct member *m, uint32_t slot, struct err *err)
 }
 
 /* Is this tensor to come from this rank, too? */
-static bool is_wanted(const struct member *m, const struct request *q)
+static bool member_is_to_submit(const struct member *m, const struct tensor_request *q)
 {
     return request_by_members(q) ? request_set_has(q, m->rank)
                                  : member_is_in_set(m, q->process_set);
 }
 
 /* What a message says about slots counts from its arrival (I1). */
-static int note(struct member *m, const struct down *d, struct err *err)
+static int member_note_answer(struct member *m, const struct down *d, struct err *err)
 {
     const struct member_op *op;
 
     if (d->kind == DOWN_FREEZE)
         m->mode = MODE_FROZEN;
-    if (d->kind == DOWN_LATE && !m->join && is_wanted(m, &d->req)
+    if (d->kind == DOWN_LATE && !m->join && member_is_to_submit(m, &d->req)
         && !member_find_op(m, d->req.process_set, d->req.name)) {
         m->is_late = true;
         memcpy(m->late, d->req.name, sizeof(m->late));
     }
     if (d->kind == DOWN_RUN && !d->has_req)
-        return note_due(m, d->slot, err);
+        return member_note_slot(m, d->slot, err);
     if (d->kind != DOWN_RUN || d->slot == SLOT_NONE)
         return 0;
     op = member_find_op(m, d->req.process_set, d->req.name);
@@ -86,7 +86,7 @@ int member_receive(struct member *m, const void *p, size_t n, struct err *err)
         rc = message_next_down(&in, m->news_counts, m->n_ranks, &m->news, err);
         if (rc <= 0)
             break;
-        rc = note(m, &m->news, err);
+        rc = member_note_answer(m, &m->news, err);
     }
     if (rc < 0)
         return rc;
@@ -107,7 +107,8 @@ int member_receive(struct member *m, const void *p, size_t n, struct err *err)
 }
 
 /* A tensor of others in which this rank, having joined, takes part. */
-static int add_zeros(struct member *m, size_t n, const struct request *req)
+static int
+member_add_zeros(struct member *m, size_t n, const struct tensor_request *req)
 {
     void *v = m->zeros;
     int rc = mem_grow(&v, m->n_zeros, &m->zeros_cap, sizeof(*m->zeros), UINT32_MAX);
@@ -121,9 +122,9 @@ static int add_zeros(struct member *m, size_t n, const struct request *req)
 }
 
 /* What an answer that tells a slot only means; held for the act at hand. */
-static const struct record *take_due(struct member *m)
+static const struct cache_record *member_take_record(struct member *m)
 {
-    struct record *rec = m->at_due < m->n_due ? m->due[m->at_due++] : NULL;
+    struct cache_record *rec = m->at_due < m->n_due ? m->due[m->at_due++] : NULL;
 
     records_put(m->held);
     m->held = rec;
@@ -132,12 +133,12 @@ static const struct record *take_due(struct member *m)
 
 /* The op that an answer is about, rec if it tells a slot only; NULL: it is not for this
  * rank. */
-static int find_op(struct member *m,
-                   const struct down *d,
-                   const struct record *rec,
-                   struct member_op **ret,
-                   bool *ret_is_ours,
-                   struct err *err)
+static int member_match_op(struct member *m,
+                           const struct down *d,
+                           const struct cache_record *rec,
+                           struct member_op **ret,
+                           bool *ret_is_ours,
+                           struct err *err)
 {
     uint32_t set;
     const char *name;
@@ -157,16 +158,16 @@ static int find_op(struct member *m,
     return 0;
 }
 
-static int take_run(struct member *m,
-                    const struct down *d,
-                    size_t *n,
-                    struct member_act *ret,
-                    struct err *err)
+static int member_take_run(struct member *m,
+                           const struct down *d,
+                           size_t *n,
+                           struct member_act *ret,
+                           struct err *err)
 {
-    const struct record *rec = d->has_req ? NULL : take_due(m);
+    const struct cache_record *rec = d->has_req ? NULL : member_take_record(m);
     struct member_op *op;
     bool is_ours;
-    int rc = find_op(m, d, rec, &op, &is_ours, err);
+    int rc = member_match_op(m, d, rec, &op, &is_ours, err);
 
     if (rc < 0 || !is_ours)
         return rc;
@@ -177,7 +178,7 @@ static int take_run(struct member *m,
     if (op)
         rc = member_add_item(m, *n, op);
     else if (d->has_req)
-        rc = add_zeros(m, *n, &d->req);
+        rc = member_add_zeros(m, *n, &d->req);
     else
         rc = -EPROTO; /* a tensor of one who has joined is told whole */
     if (rc < 0)
@@ -189,13 +190,14 @@ static int take_run(struct member *m,
 }
 
 /* A set that its own ranks have added, none of which is this one. */
-static bool is_set_of_others(const struct member *m, const struct down *d)
+static bool down_is_foreign_set(const struct member *m, const struct down *d)
 {
     return d->kind == DOWN_RUN && d->has_req && request_by_members(&d->req)
            && !request_set_has(&d->req, m->rank);
 }
 
-static int take_set(struct member *m, struct member_act *ret, struct err *err)
+static int
+member_take_foreign_set(struct member *m, struct member_act *ret, struct err *err)
 {
     if (member_add_item(m, 0, NULL) < 0)
         return err_set(err, -ENOMEM, "out of memory for a batch");
@@ -227,14 +229,14 @@ int member_answer(
     int rc;
 
     *more = false;
-    if (is_set_of_others(m, d))
-        return take_set(m, ret, err);
+    if (down_is_foreign_set(m, d))
+        return member_take_foreign_set(m, ret, err);
     switch (d->kind) {
     case DOWN_RUN:
         *more = d->fuse_next;
-        return take_run(m, d, n, ret, err);
+        return member_take_run(m, d, n, ret, err);
     case DOWN_FAIL:
-        rc = find_op(m, d, NULL, &op, &is_ours, err);
+        rc = member_match_op(m, d, NULL, &op, &is_ours, err);
         if (rc < 0 || !op)
             return rc;
         ret->kind = MEMBER_FAIL;

@@ -39,31 +39,31 @@ struct member {
     bool is_open;
     /* What the answers in todo that tell a slot only mean, in their order: held
      * records. From at_due to n_due. */
-    struct record **due;
+    struct cache_record **due;
     size_t at_due, n_due, due_cap;
 
     enum mode mode;
-    struct plan *plan;
+    struct frozen_plan *plan;
     uint32_t plan_no, n_plan;
     struct fusion_limit limit;
-    struct record **recs;        /* [n_plan] held */
+    struct cache_record **recs;  /* [n_plan] held */
     struct member_op **by_place; /* [n_plan] NULL: not submitted, or others' */
     uint32_t *order; /* [n_plan] agreed, not handed out: from at to n_order */
     uint32_t n_order, at_order;
-    bool must_leave, has_told, is_agreeing;
+    bool must_leave, has_sent_leave, is_agreeing;
     uint64_t n_agreed; /* tensors, others' too, since the plan began */
     uint64_t words[CYCLE_MAX / 64 + 1];
 
     struct member_item *items; /* of the act at hand */
     size_t items_cap;
-    struct record *held;   /* whose counts it has, or NULL */
-    struct request *zeros; /* of items without op */
+    struct cache_record *held;    /* whose counts it has, or NULL */
+    struct tensor_request *zeros; /* of items without op */
     size_t n_zeros, zeros_cap;
-    const struct request **window; /* [n_plan] what order has, as requests */
-    uint64_t *counts;              /* [n_ranks] of down */
-    struct down down;              /* the answer at hand */
-    uint64_t *news_counts;         /* [n_ranks] of news */
-    struct down news;              /* what arrives meanwhile */
+    const struct tensor_request **window; /* [n_plan] what order has, as requests */
+    uint64_t *counts;                     /* [n_ranks] of down */
+    struct down down;                     /* the answer at hand */
+    uint64_t *news_counts;                /* [n_ranks] of news */
+    struct down news;                     /* what arrives meanwhile */
     bool is_late;
     char late[TENSOR_NAME_MAX];
     struct member_counts stats;

@@ -25,7 +25,7 @@
 
 enum { FLAG_FUSE = 1, FLAG_REQ = 2 };
 
-static void begin(struct strbuf *b, enum message_kind kind)
+static void message_begin(struct strbuf *b, enum message_kind kind)
 {
     wire_put(b, MESSAGE_VERSION, 1);
     wire_put(b, (uint32_t)kind, 1);
@@ -34,16 +34,16 @@ static void begin(struct strbuf *b, enum message_kind kind)
 
 void message_begin_up(struct strbuf *b, uint64_t n_seen)
 {
-    begin(b, MESSAGE_UP);
+    message_begin(b, MESSAGE_UP);
     wire_put(b, n_seen, 8);
 }
 
 void message_begin_down(struct strbuf *b)
 {
-    begin(b, MESSAGE_DOWN);
+    message_begin(b, MESSAGE_DOWN);
 }
 
-static void put_request(struct strbuf *b, const struct request *r)
+static void request_write(struct strbuf *b, const struct tensor_request *r)
 {
     wire_put(b, (uint32_t)r->coll, 1);
     wire_put(b, (uint32_t)r->dtype, 1);
@@ -66,10 +66,10 @@ static void put_request(struct strbuf *b, const struct request *r)
     wire_put_text(b, r->no_gpu, sizeof(r->no_gpu));
 }
 
-void message_put_request(struct strbuf *b, const struct request *r)
+void message_put_request(struct strbuf *b, const struct tensor_request *r)
 {
     wire_put(b, UP_REQUEST, 4);
-    put_request(b, r);
+    request_write(b, r);
 }
 
 void message_put_hits(struct strbuf *b,
@@ -118,7 +118,7 @@ void message_put_down(struct strbuf *b, const struct down *d)
     }
     wire_put(b, d->slot, 4);
     if (d->has_req)
-        put_request(b, &d->req);
+        request_write(b, &d->req);
     if (d->kind == DOWN_RUN) {
         wire_put(b, d->n_counts, 4);
         for (uint32_t i = 0; i < d->n_counts; i++)
@@ -130,7 +130,9 @@ void message_put_down(struct strbuf *b, const struct down *d)
 
 /* --- reading --- */
 
-static int malformed(const struct message_reader *r, const char *what, struct err *err)
+static int reader_report_malformed(const struct message_reader *r,
+                                   const char *what,
+                                   struct err *err)
 {
     return err_set(err, -EBADMSG, "control message: bad %s at offset %zu of %zu", what,
                    r->in.at, r->in.n);
@@ -143,20 +145,20 @@ int message_open(struct message_reader *r, const void *p, size_t n, struct err *
     *r = (struct message_reader){.in = {.p = p, .n = n}};
     if (!wire_get(&r->in, 1, &version) || !wire_get(&r->in, 1, &kind)
         || !wire_get(&r->in, 2, &zero))
-        return malformed(r, "header", err);
+        return reader_report_malformed(r, "header", err);
     if (version != MESSAGE_VERSION)
         return err_set(err, -EPROTO,
                        "control message: version %u of a peer, this library speaks %u",
                        (unsigned)version, MESSAGE_VERSION);
     if (zero != 0 || (kind != MESSAGE_UP && kind != MESSAGE_DOWN))
-        return malformed(r, "kind", err);
+        return reader_report_malformed(r, "kind", err);
     r->kind = (enum message_kind)kind;
     if (kind == MESSAGE_UP && !wire_get(&r->in, 8, &r->n_seen))
-        return malformed(r, "header", err);
+        return reader_report_malformed(r, "header", err);
     return 0;
 }
 
-int request_size(const struct request *r,
+int request_size(const struct tensor_request *r,
                  uint64_t *ret_count,
                  uint64_t *ret_bytes,
                  struct err *err)
@@ -180,7 +182,7 @@ int request_size(const struct request *r,
     return 0;
 }
 
-static uint64_t bits_of(double d)
+static uint64_t f64_bits(double d)
 {
     uint64_t v;
 
@@ -188,13 +190,13 @@ static uint64_t bits_of(double d)
     return v;
 }
 
-bool request_same_scales(const struct request *a, const struct request *b)
+bool request_same_scales(const struct tensor_request *a, const struct tensor_request *b)
 {
-    return bits_of(a->prescale) == bits_of(b->prescale)
-           && bits_of(a->postscale) == bits_of(b->postscale);
+    return f64_bits(a->prescale) == f64_bits(b->prescale)
+           && f64_bits(a->postscale) == f64_bits(b->postscale);
 }
 
-bool request_same(const struct request *a, const struct request *b)
+bool request_same(const struct tensor_request *a, const struct tensor_request *b)
 {
     return a->coll == b->coll && a->dtype == b->dtype && a->op == b->op
            && a->root == b->root && a->process_set == b->process_set
@@ -205,17 +207,17 @@ bool request_same(const struct request *a, const struct request *b)
            && strcmp(a->name, b->name) == 0 && strcmp(a->codec, b->codec) == 0;
 }
 
-bool request_has_counts(const struct request *r)
+bool request_has_counts(const struct tensor_request *r)
 {
     return r->coll == COLL_ALLGATHER || r->coll == COLL_GATHER;
 }
 
-bool request_has_rows(const struct request *r)
+bool request_has_rows(const struct tensor_request *r)
 {
     return request_has_counts(r) || r->coll == COLL_ALLTOALL;
 }
 
-uint32_t request_set_rank(const struct request *r, uint32_t i)
+uint32_t request_set_rank(const struct tensor_request *r, uint32_t i)
 {
     const uint8_t *p = r->set + (size_t)i * 4;
 
@@ -223,7 +225,7 @@ uint32_t request_set_rank(const struct request *r, uint32_t i)
            | (uint32_t)p[3] << 24;
 }
 
-bool request_set_has(const struct request *r, uint32_t rank)
+bool request_set_has(const struct tensor_request *r, uint32_t rank)
 {
     for (uint32_t i = 0; i < r->n_set; i++)
         if (request_set_rank(r, i) == rank)
@@ -231,12 +233,12 @@ bool request_set_has(const struct request *r, uint32_t rank)
     return false;
 }
 
-bool request_by_members(const struct request *r)
+bool request_by_members(const struct tensor_request *r)
 {
     return r->coll == COLL_SET_ADD && r->root == SET_BY_MEMBERS;
 }
 
-static bool get_u32(struct message_reader *r, uint32_t *ret)
+static bool reader_get_u32(struct message_reader *r, uint32_t *ret)
 {
     uint64_t v;
 
@@ -248,7 +250,7 @@ static bool get_u32(struct message_reader *r, uint32_t *ret)
 
 /* A transfer travels in a pair, from one of it; nothing else does. A new set is added
  * by all or by its members. Buffers are registered, and tensors in them, on GPUs. */
-static bool is_in_its_set(const struct request *r)
+static bool request_fits_set(const struct tensor_request *r)
 {
     if (r->coll == COLL_SET_ADD && r->root > SET_BY_MEMBERS)
         return false;
@@ -261,26 +263,27 @@ static bool is_in_its_set(const struct request *r)
 }
 
 /* Are these sets and groups as a writer makes them? */
-static bool is_consistent(const struct request *r, uint64_t coll)
+static bool request_is_consistent(const struct tensor_request *r, uint64_t coll)
 {
     return (r->group == 0) == (r->group_n == 0) && r->n_set <= SET_MAX_RANKS
            && (r->n_set > 0) == (coll == COLL_SET_ADD);
 }
 
-static bool get_params(struct message_reader *r, struct request *ret)
+static bool reader_get_params(struct message_reader *r, struct tensor_request *ret)
 {
     uint64_t coll, dtype, op, ndim, place, region;
 
     if (!wire_get(&r->in, 1, &coll) || !wire_get(&r->in, 1, &dtype)
         || !wire_get(&r->in, 1, &op) || !wire_get(&r->in, 1, &ndim)
         || !wire_get(&r->in, 1, &place) || !wire_get(&r->in, 1, &region)
-        || !get_u32(r, &ret->root) || !get_u32(r, &ret->process_set)
-        || !get_u32(r, &ret->group_n) || !get_u32(r, &ret->n_set)
+        || !reader_get_u32(r, &ret->root) || !reader_get_u32(r, &ret->process_set)
+        || !reader_get_u32(r, &ret->group_n) || !reader_get_u32(r, &ret->n_set)
         || !wire_get(&r->in, 8, &ret->group) || !wire_get_f64(&r->in, &ret->prescale)
         || !wire_get_f64(&r->in, &ret->postscale))
         return false;
     if (coll >= COLL_COUNT || dtype >= DT_COUNT || op >= OP_COUNT
-        || ndim > TENSOR_MAX_DIMS || place >= PLACE_COUNT || !is_consistent(ret, coll))
+        || ndim > TENSOR_MAX_DIMS || place >= PLACE_COUNT
+        || !request_is_consistent(ret, coll))
         return false;
     ret->coll = (enum collective)coll;
     ret->dtype = (enum dtype)dtype;
@@ -288,46 +291,49 @@ static bool get_params(struct message_reader *r, struct request *ret)
     ret->ndim = (uint32_t)ndim;
     ret->place = (enum memory_place)place;
     ret->region = (uint32_t)region;
-    return is_in_its_set(ret);
+    return request_fits_set(ret);
 }
 
-static int get_request(struct message_reader *r, struct request *ret, struct err *err)
+static int reader_get_request(struct message_reader *r,
+                              struct tensor_request *ret,
+                              struct err *err)
 {
     uint64_t v;
 
     memset(ret, 0, sizeof(*ret));
-    if (!get_params(r, ret))
-        return malformed(r, "request", err);
+    if (!reader_get_params(r, ret))
+        return reader_report_malformed(r, "request", err);
     for (uint32_t i = 0; i < ret->ndim; i++) {
         if (!wire_get(&r->in, 8, &v))
-            return malformed(r, "shape", err);
+            return reader_report_malformed(r, "shape", err);
         ret->shape[i] = (int64_t)v;
     }
     if (request_size(ret, NULL, NULL, NULL) < 0)
-        return malformed(r, "shape", err);
+        return reader_report_malformed(r, "shape", err);
     if (!wire_get_bytes(&r->in, (size_t)ret->n_set * 4, &ret->set))
-        return malformed(r, "process set", err);
+        return reader_report_malformed(r, "process set", err);
     for (uint32_t i = 1; i < ret->n_set; i++)
         if (request_set_rank(ret, i - 1) >= request_set_rank(ret, i))
-            return malformed(r, "process set", err);
+            return reader_report_malformed(r, "process set", err);
     if (ret->n_set == 0)
         ret->set = NULL;
     if (!wire_get_text(&r->in, ret->name, sizeof(ret->name)) || ret->name[0] == 0)
-        return malformed(r, "name", err);
+        return reader_report_malformed(r, "name", err);
     if (!wire_get_text(&r->in, ret->codec, sizeof(ret->codec)))
-        return malformed(r, "compression", err);
+        return reader_report_malformed(r, "compression", err);
     if (!wire_get_text(&r->in, ret->no_gpu, sizeof(ret->no_gpu))
         || (ret->no_gpu[0] && ret->place != PLACE_HOST))
-        return malformed(r, "reason", err);
+        return reader_report_malformed(r, "reason", err);
     return 0;
 }
 
-static int get_hits(struct message_reader *r, struct up *ret, struct err *err)
+static int reader_get_hits(struct message_reader *r, struct up *ret, struct err *err)
 {
-    if (!get_u32(r, &ret->first) || !get_u32(r, &ret->n_words) || ret->first % 64 != 0
-        || ret->first >= SLOTS_MAX || ret->n_words > (SLOTS_MAX - ret->first) / 64
+    if (!reader_get_u32(r, &ret->first) || !reader_get_u32(r, &ret->n_words)
+        || ret->first % 64 != 0 || ret->first >= SLOTS_MAX
+        || ret->n_words > (SLOTS_MAX - ret->first) / 64
         || !wire_get_bytes(&r->in, (size_t)ret->n_words * 8, &ret->words))
-        return malformed(r, "cache bits", err);
+        return reader_report_malformed(r, "cache bits", err);
     return 1;
 }
 
@@ -338,90 +344,92 @@ int message_next_up(struct message_reader *r, struct up *ret, struct err *err)
 
     if (r->in.at == r->in.n)
         return 0;
-    if (!get_u32(r, &kind) || kind < UP_REQUEST || kind > UP_LEAVE)
-        return malformed(r, "entry", err);
+    if (!reader_get_u32(r, &kind) || kind < UP_REQUEST || kind > UP_LEAVE)
+        return reader_report_malformed(r, "entry", err);
     ret->kind = (enum up_kind)kind;
     switch (ret->kind) {
     case UP_REQUEST:
-        rc = get_request(r, &ret->req, err);
+        rc = reader_get_request(r, &ret->req, err);
         return rc < 0 ? rc : 1;
     case UP_HITS:
-        return get_hits(r, ret, err);
+        return reader_get_hits(r, ret, err);
     case UP_LEAVE:
-        return get_u32(r, &ret->plan) && get_u32(r, &ret->n_steps)
+        return reader_get_u32(r, &ret->plan) && reader_get_u32(r, &ret->n_steps)
                    ? 1
-                   : malformed(r, "plan", err);
+                   : reader_report_malformed(r, "plan", err);
     }
-    return malformed(r, "entry", err);
+    return reader_report_malformed(r, "entry", err);
 }
 
-static int get_counts(struct message_reader *r,
-                      uint64_t *counts,
-                      uint32_t n_ranks,
-                      struct down *ret,
-                      struct err *err)
+static int reader_get_counts(struct message_reader *r,
+                             uint64_t *counts,
+                             uint32_t n_ranks,
+                             struct down *ret,
+                             struct err *err)
 {
     uint32_t n;
 
-    if (!get_u32(r, &n) || n > n_ranks)
-        return malformed(r, "number of counts", err);
+    if (!reader_get_u32(r, &n) || n > n_ranks)
+        return reader_report_malformed(r, "number of counts", err);
     for (uint32_t i = 0; i < n; i++)
         if (!wire_get(&r->in, 8, &counts[i]) || counts[i] > INT64_MAX)
-            return malformed(r, "count", err);
+            return reader_report_malformed(r, "count", err);
     ret->n_counts = n;
     ret->counts = n > 0 ? counts : NULL;
     if (ret->has_req && request_has_counts(&ret->req) != (n > 0))
-        return malformed(r, "number of counts", err);
+        return reader_report_malformed(r, "number of counts", err);
     return 1;
 }
 
-static int get_freeze(struct message_reader *r, struct down *ret, struct err *err)
+static int
+reader_get_freeze(struct message_reader *r, struct down *ret, struct err *err)
 {
-    if (!get_u32(r, &ret->plan))
-        return malformed(r, "plan", err);
+    if (!reader_get_u32(r, &ret->plan))
+        return reader_report_malformed(r, "plan", err);
     if (ret->kind == DOWN_LEAVE)
         return 1;
-    if (!get_u32(r, &ret->n_slots) || ret->n_slots == 0 || ret->n_slots > SLOTS_MAX
-        || !wire_get(&r->in, 8, &ret->fusion_bytes)
+    if (!reader_get_u32(r, &ret->n_slots) || ret->n_slots == 0
+        || ret->n_slots > SLOTS_MAX || !wire_get(&r->in, 8, &ret->fusion_bytes)
         || !wire_get_bytes(&r->in, (size_t)ret->n_slots * 4, &ret->slots))
-        return malformed(r, "plan", err);
+        return reader_report_malformed(r, "plan", err);
     for (uint32_t i = 0; i < ret->n_slots; i++)
         if (down_slot(ret, i) >= SLOTS_MAX)
-            return malformed(r, "plan", err);
+            return reader_report_malformed(r, "plan", err);
     return 1;
 }
 
-static int get_tuning(struct message_reader *r, struct tuning *ret, struct err *err)
+static int
+reader_get_tuning(struct message_reader *r, struct tuning *ret, struct err *err)
 {
     if (!wire_get(&r->in, 8, &ret->fusion_bytes)
         || !wire_get(&r->in, 8, &ret->gather_ns)
         || !wire_get(&r->in, 8, &ret->whole_bytes)
         || !wire_get(&r->in, 8, &ret->chunk_bytes)
         || ret->gather_ns > TUNING_GATHER_MAX_NS)
-        return malformed(r, "tuning", err);
+        return reader_report_malformed(r, "tuning", err);
     return 1;
 }
 
-static int get_answer(struct message_reader *r,
-                      uint64_t *counts,
-                      uint32_t n_ranks,
-                      struct down *ret,
-                      struct err *err)
+static int reader_get_answer(struct message_reader *r,
+                             uint64_t *counts,
+                             uint32_t n_ranks,
+                             struct down *ret,
+                             struct err *err)
 {
     int rc;
 
-    if (!get_u32(r, &ret->slot)
+    if (!reader_get_u32(r, &ret->slot)
         || (ret->slot >= SLOTS_MAX && (ret->slot != SLOT_NONE || !ret->has_req)))
-        return malformed(r, "slot", err);
-    rc = ret->has_req ? get_request(r, &ret->req, err) : 0;
+        return reader_report_malformed(r, "slot", err);
+    rc = ret->has_req ? reader_get_request(r, &ret->req, err) : 0;
     if (rc < 0)
         return rc;
     if (ret->kind == DOWN_RUN)
-        return get_counts(r, counts, n_ranks, ret, err);
+        return reader_get_counts(r, counts, n_ranks, ret, err);
     if (!ret->has_req)
-        return malformed(r, "answer", err);
+        return reader_report_malformed(r, "answer", err);
     if (ret->kind == DOWN_FAIL && !wire_get_text(&r->in, ret->text, sizeof(ret->text)))
-        return malformed(r, "text", err);
+        return reader_report_malformed(r, "text", err);
     return 1;
 }
 
@@ -438,7 +446,7 @@ int message_next_down(struct message_reader *r,
     if (!wire_get(&r->in, 1, &kind) || !wire_get(&r->in, 1, &flags)
         || !wire_get(&r->in, 2, &zero) || kind < DOWN_RUN || kind > DOWN_TUNE
         || flags > (FLAG_FUSE | FLAG_REQ) || zero != 0)
-        return malformed(r, "response", err);
+        return reader_report_malformed(r, "response", err);
     ret->kind = (enum down_kind)kind;
     ret->fuse_next = (flags & FLAG_FUSE) != 0;
     ret->has_req = (flags & FLAG_REQ) != 0;
@@ -448,19 +456,20 @@ int message_next_down(struct message_reader *r,
     switch (ret->kind) {
     case DOWN_FREEZE:
     case DOWN_LEAVE:
-        return get_freeze(r, ret, err);
+        return reader_get_freeze(r, ret, err);
     case DOWN_PAIR:
-        return get_u32(r, &ret->pair) && pair_is(ret->pair) ? 1
-                                                            : malformed(r, "pair", err);
+        return reader_get_u32(r, &ret->pair) && pair_is(ret->pair)
+                   ? 1
+                   : reader_report_malformed(r, "pair", err);
     case DOWN_RUN:
     case DOWN_FAIL:
     case DOWN_JOINED:
     case DOWN_LATE:
-        return get_answer(r, counts, n_ranks, ret, err);
+        return reader_get_answer(r, counts, n_ranks, ret, err);
     case DOWN_TUNE:
-        return get_tuning(r, &ret->tuning, err);
+        return reader_get_tuning(r, &ret->tuning, err);
     }
-    return malformed(r, "response", err);
+    return reader_report_malformed(r, "response", err);
 }
 
 uint64_t up_word(const struct up *u, uint32_t i)

@@ -34,7 +34,7 @@ enum set_callers { SET_BY_ALL, SET_BY_MEMBERS };
 
 enum message_kind { MESSAGE_UP = 1, MESSAGE_DOWN = 2 };
 
-struct request {
+struct tensor_request {
     enum collective coll;
     enum dtype dtype;
     enum reduce_op op;
@@ -63,22 +63,23 @@ struct request {
 
 /* Elements and bytes of a tensor; -EINVAL when a dimension is negative or the product
  * exceeds 2^62 bytes. ret may be NULL. */
-int request_size(const struct request *r,
+int request_size(const struct tensor_request *r,
                  uint64_t *ret_count,
                  uint64_t *ret_bytes,
                  struct err *err);
 /* Bit for bit, so that a NaN agrees with itself. */
-bool request_same_scales(const struct request *a, const struct request *b);
+bool request_same_scales(const struct tensor_request *a,
+                         const struct tensor_request *b);
 /* Is b what a was, so that a's answer serves b? */
-bool request_same(const struct request *a, const struct request *b);
+bool request_same(const struct tensor_request *a, const struct tensor_request *b);
 /* Do ranks differ in dimension 0, which the response then tells? */
-bool request_has_counts(const struct request *r);
+bool request_has_counts(const struct tensor_request *r);
 /* May ranks differ in dimension 0? The same, and alltoall. */
-bool request_has_rows(const struct request *r);
-uint32_t request_set_rank(const struct request *r, uint32_t i); /* i < n_set */
-bool request_set_has(const struct request *r, uint32_t rank);
+bool request_has_rows(const struct tensor_request *r);
+uint32_t request_set_rank(const struct tensor_request *r, uint32_t i); /* i < n_set */
+bool request_set_has(const struct tensor_request *r, uint32_t rank);
 /* Is this a SET_ADD that only the ranks of the new set submit? */
-bool request_by_members(const struct request *r);
+bool request_by_members(const struct tensor_request *r);
 
 /* --- up --- */
 
@@ -89,12 +90,12 @@ enum up_kind {
 };
 struct up {
     enum up_kind kind;
-    struct request req;   /* UP_REQUEST */
-    uint32_t first;       /* UP_HITS: slot of the first bit, a multiple of 64 */
-    uint32_t n_words;     /* UP_HITS */
-    const uint8_t *words; /* UP_HITS: 8 bytes each; up_word() reads one */
-    uint32_t plan;        /* UP_LEAVE */
-    uint32_t n_steps;     /* UP_LEAVE: that the plan has lasted */
+    struct tensor_request req; /* UP_REQUEST */
+    uint32_t first;            /* UP_HITS: slot of the first bit, a multiple of 64 */
+    uint32_t n_words;          /* UP_HITS */
+    const uint8_t *words;      /* UP_HITS: 8 bytes each; up_word() reads one */
+    uint32_t plan;             /* UP_LEAVE */
+    uint32_t n_steps;          /* UP_LEAVE: that the plan has lasted */
 };
 
 /* --- down --- */
@@ -114,7 +115,7 @@ struct down {
     bool fuse_next; /* RUN: this one and the next travel in one batch */
     bool has_req;   /* req is filled; always in FAIL; in RUN without it: slot's */
     uint32_t slot;  /* RUN: what the tensor is from now on, or was; SLOT_NONE */
-    struct request req;
+    struct tensor_request req;
     /* RUN of a collective with uneven dimension 0: that of each rank of the set, when
      * it is not the slot's as before. */
     uint32_t n_counts;
@@ -131,7 +132,7 @@ struct down {
 /* Writers append to b; its status tells about memory and its bound. */
 void message_begin_up(struct strbuf *b, uint64_t n_seen);
 void message_begin_down(struct strbuf *b);
-void message_put_request(struct strbuf *b, const struct request *r);
+void message_put_request(struct strbuf *b, const struct tensor_request *r);
 void message_put_hits(struct strbuf *b,
                       uint32_t first,
                       const uint64_t *words,

@@ -28,25 +28,25 @@ bool set_view_has(const struct set_view *s, uint32_t rank)
     return false;
 }
 
-struct pair { /* the two ranks of a sentence, lower rank first */
-    const struct request *a, *b;
+struct request_pair { /* the two ranks of a sentence, lower rank first */
+    const struct tensor_request *a, *b;
     uint32_t a_rank, b_rank;
     char name[NAME_SHOWN_MAX];
 };
 
-static int disagree(struct err *why,
-                    const struct pair *p,
-                    const char *what,
-                    const char *a,
-                    const char *b,
-                    const char *more)
+static int mismatch_report(struct err *why,
+                           const struct request_pair *p,
+                           const char *what,
+                           const char *a,
+                           const char *b,
+                           const char *more)
 {
     return err_set(why, -EINVAL,
                    "Mismatched %s: tensor %s: rank %u has %s, rank %u has %s%s", what,
                    p->name, p->a_rank, a, p->b_rank, b, more);
 }
 
-static const char *shape_text(const struct request *r, char *buf, size_t size)
+static const char *shape_text(const struct tensor_request *r, char *buf, size_t size)
 {
     size_t at = 0;
 
@@ -59,7 +59,7 @@ static const char *shape_text(const struct request *r, char *buf, size_t size)
     return buf;
 }
 
-static int check_scales(struct err *why, const struct pair *p)
+static int mismatch_scales(struct err *why, const struct request_pair *p)
 {
     char a[64], b[64];
 
@@ -67,10 +67,11 @@ static int check_scales(struct err *why, const struct pair *p)
         return 0;
     (void)snprintf(a, sizeof(a), "%.17g and %.17g", p->a->prescale, p->a->postscale);
     (void)snprintf(b, sizeof(b), "%.17g and %.17g", p->b->prescale, p->b->postscale);
-    return disagree(why, p, "prescale and/or postscale factors", a, b, "");
+    return mismatch_report(why, p, "prescale and/or postscale factors", a, b, "");
 }
 
-static int check_shapes(struct err *why, const struct pair *p, uint32_t from_dim)
+static int
+mismatch_shapes(struct err *why, const struct request_pair *p, uint32_t from_dim)
 {
     char what[48], a[TENSOR_MAX_DIMS * 24], b[TENSOR_MAX_DIMS * 24], more[48];
 
@@ -78,18 +79,22 @@ static int check_shapes(struct err *why, const struct pair *p, uint32_t from_dim
     (void)shape_text(p->a, a, sizeof(a));
     (void)shape_text(p->b, b, sizeof(b));
     if (p->a->ndim != p->b->ndim)
-        return disagree(why, p, what, a, b, " (the number of dimensions differs)");
+        return mismatch_report(why, p, what, a, b,
+                               " (the number of dimensions differs)");
     for (uint32_t i = from_dim; i < p->a->ndim; i++) {
         if (p->a->shape[i] == p->b->shape[i])
             continue;
         (void)snprintf(more, sizeof(more), " (dimension %u differs)", i);
-        return disagree(why, p, what, a, b, more);
+        return mismatch_report(why, p, what, a, b, more);
     }
     return 0;
 }
 
-static int check_number(
-    struct err *why, const struct pair *p, const char *what, uint32_t x, uint32_t y)
+static int mismatch_number(struct err *why,
+                           const struct request_pair *p,
+                           const char *what,
+                           uint32_t x,
+                           uint32_t y)
 {
     char a[32], b[32];
 
@@ -97,10 +102,10 @@ static int check_number(
         return 0;
     (void)snprintf(a, sizeof(a), "%u", x);
     (void)snprintf(b, sizeof(b), "%u", y);
-    return disagree(why, p, what, a, b, "");
+    return mismatch_report(why, p, what, a, b, "");
 }
 
-static int check_root(struct err *why, const struct pair *p)
+static int mismatch_root(struct err *why, const struct request_pair *p)
 {
     char a[32], b[32], what[48];
 
@@ -109,15 +114,15 @@ static int check_root(struct err *why, const struct pair *p)
     (void)snprintf(what, sizeof(what), "%s root ranks", collective_name(p->a->coll));
     (void)snprintf(a, sizeof(a), "root rank %u", p->a->root);
     (void)snprintf(b, sizeof(b), "root rank %u", p->b->root);
-    return disagree(why, p, what, a, b, "");
+    return mismatch_report(why, p, what, a, b, "");
 }
 
-static int check_place(struct err *why, const struct pair *p)
+static int mismatch_place(struct err *why, const struct request_pair *p)
 {
     static const char *const words[PLACE_COUNT] = {"it in CPU memory", "it on a GPU"};
 
     const bool is_a = p->a->place == PLACE_HOST;
-    const struct request *host = is_a ? p->a : p->b;
+    const struct tensor_request *host = is_a ? p->a : p->b;
     char more[REQUEST_WHY_MAX + 40] = "";
 
     if (p->a->place == p->b->place)
@@ -125,11 +130,11 @@ static int check_place(struct err *why, const struct pair *p)
     if (host->no_gpu[0])
         (void)snprintf(more, sizeof(more), " (rank %u has no GPU: %s)",
                        is_a ? p->a_rank : p->b_rank, host->no_gpu);
-    return disagree(why, p, "CPU/GPU device selection", words[p->a->place],
-                    words[p->b->place], more);
+    return mismatch_report(why, p, "CPU/GPU device selection", words[p->a->place],
+                           words[p->b->place], more);
 }
 
-static int check_region(struct err *why, const struct pair *p)
+static int mismatch_region(struct err *why, const struct request_pair *p)
 {
     char a[32] = "it in none", b[32] = "it in none";
 
@@ -139,20 +144,21 @@ static int check_region(struct err *why, const struct pair *p)
         (void)snprintf(a, sizeof(a), "it in buffer %u", p->a->region);
     if (p->b->region > 0)
         (void)snprintf(b, sizeof(b), "it in buffer %u", p->b->region);
-    return disagree(why, p, "registered buffers", a, b, "");
+    return mismatch_report(why, p, "registered buffers", a, b, "");
 }
 
-static int check_group(struct err *why, const struct pair *p)
+static int mismatch_group(struct err *why, const struct request_pair *p)
 {
     if (p->a->group != p->b->group && (p->a->group == 0 || p->b->group == 0))
-        return disagree(why, p, "groups", p->a->group ? "a group" : "no group",
-                        p->b->group ? "a group" : "no group", "");
+        return mismatch_report(why, p, "groups", p->a->group ? "a group" : "no group",
+                               p->b->group ? "a group" : "no group", "");
     if (p->a->group != p->b->group)
-        return disagree(why, p, "groups", "one name of the group", "another", "");
-    return check_number(why, p, "group sizes", p->a->group_n, p->b->group_n);
+        return mismatch_report(why, p, "groups", "one name of the group", "another",
+                               "");
+    return mismatch_number(why, p, "group sizes", p->a->group_n, p->b->group_n);
 }
 
-static const char *set_text(const struct request *r, char *buf, size_t size)
+static const char *set_text(const struct tensor_request *r, char *buf, size_t size)
 {
     size_t at = 0;
 
@@ -164,52 +170,53 @@ static const char *set_text(const struct request *r, char *buf, size_t size)
     return buf;
 }
 
-static int check_set(struct err *why, const struct pair *p)
+static int mismatch_set(struct err *why, const struct request_pair *p)
 {
     char a[120], b[120];
 
     if (p->a->n_set == p->b->n_set
         && memcmp(p->a->set, p->b->set, (size_t)p->a->n_set * 4) == 0)
         return 0;
-    return disagree(why, p, "process sets", set_text(p->a, a, sizeof(a)),
-                    set_text(p->b, b, sizeof(b)), "");
+    return mismatch_report(why, p, "process sets", set_text(p->a, a, sizeof(a)),
+                           set_text(p->b, b, sizeof(b)), "");
 }
 
-static int check_reduction(struct err *why, const struct pair *p)
+static int mismatch_reduction(struct err *why, const struct request_pair *p)
 {
     if (p->a->op != p->b->op)
-        return disagree(why, p, "reduction operation", reduce_op_name(p->a->op),
-                        reduce_op_name(p->b->op), "");
+        return mismatch_report(why, p, "reduction operation", reduce_op_name(p->a->op),
+                               reduce_op_name(p->b->op), "");
     if (strcmp(p->a->codec, p->b->codec) != 0)
-        return disagree(why, p, "compression", p->a->codec[0] ? p->a->codec : "none",
-                        p->b->codec[0] ? p->b->codec : "none", "");
-    return check_scales(why, p);
+        return mismatch_report(why, p, "compression",
+                               p->a->codec[0] ? p->a->codec : "none",
+                               p->b->codec[0] ? p->b->codec : "none", "");
+    return mismatch_scales(why, p);
 }
 
-static int check_pair(struct err *why, const struct pair *p)
+static int mismatch_fields(struct err *why, const struct request_pair *p)
 {
     int rc = 0;
 
     if (p->a->coll != p->b->coll)
-        return disagree(why, p, "operations", collective_name(p->a->coll),
-                        collective_name(p->b->coll), "");
+        return mismatch_report(why, p, "operations", collective_name(p->a->coll),
+                               collective_name(p->b->coll), "");
     if (p->a->coll == COLL_JOIN)
         return 0;
     if (p->a->coll == COLL_BARRIER)
-        return check_group(why, p);
+        return mismatch_group(why, p);
     if (p->a->coll == COLL_SET_ADD)
-        return check_set(why, p);
+        return mismatch_set(why, p);
     if (p->a->coll == COLL_SET_REMOVE)
-        return check_number(why, p, "process sets", set_number(p->a->root),
-                            set_number(p->b->root));
+        return mismatch_number(why, p, "process sets", set_number(p->a->root),
+                               set_number(p->b->root));
     if (p->a->dtype != p->b->dtype)
-        return disagree(why, p, "data types", dtype_name(p->a->dtype),
-                        dtype_name(p->b->dtype), "");
+        return mismatch_report(why, p, "data types", dtype_name(p->a->dtype),
+                               dtype_name(p->b->dtype), "");
     switch (p->a->coll) {
     case COLL_ALLREDUCE:
     case COLL_REDUCESCATTER:
     case COLL_REDUCE:
-        rc = check_reduction(why, p);
+        rc = mismatch_reduction(why, p);
         break;
     case COLL_BROADCAST:
     case COLL_ALLGATHER:
@@ -227,49 +234,49 @@ static int check_pair(struct err *why, const struct pair *p)
     if (rc == 0
         && (p->a->coll == COLL_BROADCAST || p->a->coll == COLL_REDUCE
             || p->a->coll == COLL_GATHER))
-        rc = check_root(why, p);
+        rc = mismatch_root(why, p);
     if (rc == 0 && p->a->coll == COLL_REGISTER)
-        rc = check_number(why, p, "buffers to forget", p->a->root, p->b->root);
+        rc = mismatch_number(why, p, "buffers to forget", p->a->root, p->b->root);
     if (rc == 0)
-        rc = check_shapes(why, p, request_has_rows(p->a));
+        rc = mismatch_shapes(why, p, request_has_rows(p->a));
     if (rc == 0)
-        rc = check_place(why, p);
+        rc = mismatch_place(why, p);
     if (rc == 0)
-        rc = check_region(why, p);
-    return rc < 0 ? rc : check_group(why, p);
+        rc = mismatch_region(why, p);
+    return rc < 0 ? rc : mismatch_group(why, p);
 }
 
-int mismatch_pair(const struct request *a,
+int mismatch_pair(const struct tensor_request *a,
                   uint32_t a_rank,
-                  const struct request *b,
+                  const struct tensor_request *b,
                   uint32_t b_rank,
                   struct err *why)
 {
-    struct pair p = {a, b, a_rank, b_rank, ""};
+    struct request_pair p = {a, b, a_rank, b_rank, ""};
 
     if (b_rank < a_rank)
-        p = (struct pair){b, a, b_rank, a_rank, ""};
+        p = (struct request_pair){b, a, b_rank, a_rank, ""};
     (void)name_shown(a->name, p.name);
-    return check_pair(why, &p);
+    return mismatch_fields(why, &p);
 }
 
-static bool needs_rows(enum collective c)
+static bool collective_needs_rows(enum collective c)
 {
     return c == COLL_ALLGATHER || c == COLL_GATHER || c == COLL_ALLTOALL
            || c == COLL_REDUCESCATTER;
 }
 
-static bool has_root(enum collective c)
+static bool collective_has_root(enum collective c)
 {
     return c == COLL_BROADCAST || c == COLL_REDUCE || c == COLL_GATHER;
 }
 
-static bool reduces(enum collective c)
+static bool collective_reduces(enum collective c)
 {
     return c == COLL_ALLREDUCE || c == COLL_REDUCE || c == COLL_REDUCESCATTER;
 }
 
-int mismatch_alone(const struct request *q,
+int mismatch_alone(const struct tensor_request *q,
                    uint32_t rank,
                    const struct set_view *set,
                    struct err *why)
@@ -277,21 +284,22 @@ int mismatch_alone(const struct request *q,
     char name[NAME_SHOWN_MAX];
 
     (void)name_shown(q->name, name);
-    if (needs_rows(q->coll) && q->ndim == 0)
+    if (collective_needs_rows(q->coll) && q->ndim == 0)
         return err_set(why, -EINVAL,
                        "rank %u tried to %s a rank-zero tensor: tensor %s", rank,
                        collective_name(q->coll), name);
-    if (has_root(q->coll) && !set_view_has(set, q->root) && q->process_set == 0)
+    if (collective_has_root(q->coll) && !set_view_has(set, q->root)
+        && q->process_set == 0)
         return err_set(why, -EINVAL,
                        "tensor %s: %s root rank %u of rank %u is not in the world of "
                        "%u ranks",
                        name, collective_name(q->coll), q->root, rank, set->n);
-    if (has_root(q->coll) && !set_view_has(set, q->root))
+    if (collective_has_root(q->coll) && !set_view_has(set, q->root))
         return err_set(why, -EINVAL,
                        "tensor %s: %s root rank %u of rank %u is not in process set %u",
                        name, collective_name(q->coll), q->root, rank,
                        set_number(q->process_set));
-    if (reduces(q->coll) && !reduction_supported(q->op, q->dtype))
+    if (collective_reduces(q->coll) && !reduction_supported(q->op, q->dtype))
         return err_set(why, -EINVAL, "tensor %s: %s of %s with %s is not supported",
                        name, collective_name(q->coll), dtype_name(q->dtype),
                        reduce_op_name(q->op));
@@ -301,7 +309,7 @@ int mismatch_alone(const struct request *q,
     return 0;
 }
 
-int mismatch_joined(const struct request *q, struct err *why)
+int mismatch_joined(const struct tensor_request *q, struct err *why)
 {
     static const char *const words[COLL_COUNT] = {
         [COLL_ALLREDUCE] = "Allreduce",

@@ -13,7 +13,7 @@
 
 enum { FIRST_BUCKETS = 64, MAX_BUCKETS = 1 << 22 };
 
-static uint32_t key_hash(uint32_t set, const char *s)
+static uint32_t nametab_hash(uint32_t set, const char *s)
 {
     uint32_t h = 2166136261u ^ set;
 
@@ -22,7 +22,7 @@ static uint32_t key_hash(uint32_t set, const char *s)
     return h;
 }
 
-static int grow(struct nametab *t)
+static int nametab_grow(struct nametab *t)
 {
     size_t n = t->n_buckets ? t->n_buckets * 2 : FIRST_BUCKETS;
     struct nametab_node **v;
@@ -56,7 +56,7 @@ void nametab_release(struct nametab *t)
 struct nametab_node *
 nametab_find(const struct nametab *t, uint32_t set, const char *name)
 {
-    uint32_t h = key_hash(set, name);
+    uint32_t h = nametab_hash(set, name);
 
     if (t->n_buckets == 0)
         return NULL;
@@ -72,9 +72,9 @@ int nametab_add(struct nametab *t, struct nametab_node *node)
 
     if (nametab_find(t, node->set, node->name))
         return -EEXIST;
-    if (t->n >= t->n_buckets && grow(t) < 0)
+    if (t->n >= t->n_buckets && nametab_grow(t) < 0)
         return -ENOMEM;
-    node->hash = key_hash(node->set, node->name);
+    node->hash = nametab_hash(node->set, node->name);
     b = node->hash & (t->n_buckets - 1);
     node->next = t->v[b];
     t->v[b] = node;

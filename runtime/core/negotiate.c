@@ -58,7 +58,7 @@ struct negotiate {
     uint32_t plan;
     uint64_t plan_msg; /* the message that told it; 0: there was none */
     uint32_t *plan_of; /* [cache_capacity] the plan a slot was in last */
-    bool wants_leave, has_left, tells_late, tells_tuning;
+    bool wants_leave, has_left, reports_late, sends_tuning;
     struct tuning tuning;
     uint32_t tuned_in; /* the last plan that new settings ended */
     bool is_planning;  /* nobody has left the plan, as far as is known here */
@@ -114,19 +114,19 @@ size_t negotiate_pending(const struct negotiate *n)
 
 bool negotiate_has_news(const struct negotiate *n)
 {
-    return n->tensors.ready.n > 0 || n->wants_leave || n->tells_late || n->tells_tuning
-           || pendings_all_joined(&n->tensors);
+    return n->tensors.ready.n > 0 || n->wants_leave || n->reports_late
+           || n->sends_tuning || pendings_all_joined(&n->tensors);
 }
 
-void negotiate_tell_late(struct negotiate *n)
+void negotiate_report_late(struct negotiate *n)
 {
-    n->tells_late = n->tensors.waiting.head != NULL;
+    n->reports_late = n->tensors.waiting.head != NULL;
 }
 
 void negotiate_tune(struct negotiate *n, const struct tuning *t)
 {
     n->tuning = *t;
-    n->tells_tuning = true;
+    n->sends_tuning = true;
 }
 
 struct negotiate_counts negotiate_counts(const struct negotiate *n)
@@ -141,54 +141,54 @@ struct negotiate_counts negotiate_counts(const struct negotiate *n)
 
 int negotiate_add(struct negotiate *n,
                   uint32_t rank,
-                  const struct request *req,
+                  const struct tensor_request *req,
                   uint64_t now_ns,
                   struct err *err)
 {
     n->counts.n_requests++;
-    if (n->cfg.heard)
-        n->cfg.heard(n->cfg.heard_arg, rank, req);
+    if (n->cfg.on_request)
+        n->cfg.on_request(n->cfg.on_request_arg, rank, req);
     return pendings_add(&n->tensors, rank, req, false, now_ns, err);
 }
 
-static bool is_planned(const struct negotiate *n, uint32_t slot)
+static bool slot_is_planned(const struct negotiate *n, uint32_t slot)
 {
     return n->plan_msg > 0 && slot < n->cfg.cache_capacity
            && n->plan_of[slot] == n->plan;
 }
 
 /* Sent before the rank heard of the plan, which has this tensor (I6)? */
-static bool is_overtaken(struct negotiate *n,
-                         uint32_t rank,
-                         const struct request *q,
-                         uint64_t n_seen)
+static bool request_is_overtaken(struct negotiate *n,
+                                 uint32_t rank,
+                                 const struct tensor_request *q,
+                                 uint64_t n_seen)
 {
-    const struct request *p;
+    const struct tensor_request *p;
     uint32_t slot;
 
     if (n_seen >= n->plan_msg || !n->slots)
         return false;
     slot = slots_find(n->slots, q->process_set, q->name);
-    if (slot == SLOT_NONE || !is_planned(n, slot))
+    if (slot == SLOT_NONE || !slot_is_planned(n, slot))
         return false;
     p = slots_resolve(n->slots, slot, rank, UINT64_MAX);
     return p && request_same(p, q);
 }
 
-static int receive_hits(struct negotiate *n,
-                        uint32_t rank,
-                        const struct up *u,
-                        uint64_t n_seen,
-                        uint64_t now_ns,
-                        struct err *err)
+static int negotiate_receive_hits(struct negotiate *n,
+                                  uint32_t rank,
+                                  const struct up *u,
+                                  uint64_t n_seen,
+                                  uint64_t now_ns,
+                                  struct err *err)
 {
     for (uint32_t i = 0; i < u->n_words; i++) {
         for (uint64_t w = up_word(u, i); w != 0; w &= w - 1) {
             uint32_t slot = u->first + i * 64 + (uint32_t)__builtin_ctzll(w);
-            const struct request *q;
+            const struct tensor_request *q;
             int rc;
 
-            if (n_seen < n->plan_msg && is_planned(n, slot))
+            if (n_seen < n->plan_msg && slot_is_planned(n, slot))
                 continue;
             q = n->slots ? slots_resolve(n->slots, slot, rank, n_seen) : NULL;
             if (!q)
@@ -197,8 +197,8 @@ static int receive_hits(struct negotiate *n,
                                "never given out",
                                rank, slot);
             n->counts.n_hits++;
-            if (n->cfg.heard)
-                n->cfg.heard(n->cfg.heard_arg, rank, q);
+            if (n->cfg.on_request)
+                n->cfg.on_request(n->cfg.on_request_arg, rank, q);
             rc = pendings_add(&n->tensors, rank, q, true, now_ns, err);
             if (rc < 0)
                 return rc;
@@ -207,23 +207,23 @@ static int receive_hits(struct negotiate *n,
     return 0;
 }
 
-static int receive_one(struct negotiate *n,
-                       uint32_t rank,
-                       const struct up *u,
-                       uint64_t n_seen,
-                       uint64_t now_ns,
-                       struct err *err)
+static int negotiate_receive_entry(struct negotiate *n,
+                                   uint32_t rank,
+                                   const struct up *u,
+                                   uint64_t n_seen,
+                                   uint64_t now_ns,
+                                   struct err *err)
 {
     if (u->kind != UP_LEAVE && n_seen >= n->plan_msg)
         n->is_planning = false; /* in the plan nobody sends these */
     switch (u->kind) {
     case UP_REQUEST:
-        if (is_overtaken(n, rank, &u->req, n_seen)
+        if (request_is_overtaken(n, rank, &u->req, n_seen)
             || (u->req.coll == COLL_JOIN && n_seen < n->plan_msg))
             return 0;
         return negotiate_add(n, rank, &u->req, now_ns, err);
     case UP_HITS:
-        return receive_hits(n, rank, u, n_seen, now_ns, err);
+        return negotiate_receive_hits(n, rank, u, n_seen, now_ns, err);
     case UP_LEAVE:
         if (u->plan != n->plan || n->has_left)
             return 0;
@@ -255,7 +255,7 @@ int negotiate_receive(struct negotiate *n,
             (unsigned long long)in->n_seen, (unsigned long long)n->n_messages);
     n->seen[rank] = in->n_seen;
     while ((rc = message_next_up(in, &u, err)) > 0) {
-        rc = receive_one(n, rank, &u, in->n_seen, now_ns, err);
+        rc = negotiate_receive_entry(n, rank, &u, in->n_seen, now_ns, err);
         if (rc < 0)
             return rc;
     }
@@ -264,7 +264,7 @@ int negotiate_receive(struct negotiate *n,
 
 /* --- answers --- */
 
-static void put_leave(struct negotiate *n, struct strbuf *out)
+static void negotiate_put_leave(struct negotiate *n, struct strbuf *out)
 {
     struct down d = {.kind = DOWN_LEAVE, .slot = SLOT_NONE, .plan = n->plan};
 
@@ -273,11 +273,11 @@ static void put_leave(struct negotiate *n, struct strbuf *out)
     n->counts.n_leaves++;
 }
 
-static void put_late(struct negotiate *n, struct strbuf *out)
+static void negotiate_put_late(struct negotiate *n, struct strbuf *out)
 {
     struct down d = {.kind = DOWN_LATE, .has_req = true, .slot = SLOT_NONE};
 
-    n->tells_late = false;
+    n->reports_late = false;
     if (!n->tensors.waiting.head)
         return; /* it has come meanwhile */
     d.req = n->tensors.waiting.head->first;
@@ -286,17 +286,17 @@ static void put_late(struct negotiate *n, struct strbuf *out)
 
 /* An answer behind a plan makes all leave it (member.c), so every rank comes to these
  * settings between the same two batches. */
-static void put_tuning(struct negotiate *n, struct strbuf *out)
+static void negotiate_put_tuning(struct negotiate *n, struct strbuf *out)
 {
     struct down d = {.kind = DOWN_TUNE, .slot = SLOT_NONE, .tuning = n->tuning};
 
-    n->tells_tuning = false;
+    n->sends_tuning = false;
     n->tuned_in = n->plan;
     n->cfg.fusion_bytes = n->tuning.fusion_bytes;
     message_put_down(out, &d);
 }
 
-static bool is_cached(const struct pending *p)
+static bool pending_is_cached(const struct pending *p)
 {
     switch (p->first.coll) {
     case COLL_ALLREDUCE:
@@ -320,12 +320,13 @@ static bool is_cached(const struct pending *p)
 }
 
 /* Did every rank of the set send it as a bit? */
-static bool is_all_hits(const struct pending *p)
+static bool pending_is_all_hits(const struct pending *p)
 {
     return p->set && p->n_hits == p->set->view.n;
 }
 
-static void fill_counts(struct negotiate *n, const struct pending *p, struct down *d)
+static void
+negotiate_fill_counts(struct negotiate *n, const struct pending *p, struct down *d)
 {
     const struct set_view *s = &p->set->view;
 
@@ -337,10 +338,10 @@ static void fill_counts(struct negotiate *n, const struct pending *p, struct dow
     d->n_counts = s->n;
 }
 
-static void write_one(struct negotiate *n,
-                      const struct pending *p,
-                      bool fuse_next,
-                      struct strbuf *out)
+static void negotiate_write_answer(struct negotiate *n,
+                                   const struct pending *p,
+                                   bool fuse_next,
+                                   struct strbuf *out)
 {
     struct down d = {.kind = p->text ? DOWN_FAIL : DOWN_RUN,
                      .fuse_next = fuse_next,
@@ -350,29 +351,29 @@ static void write_one(struct negotiate *n,
 
     if (p->text) {
         (void)snprintf(d.text, sizeof(d.text), "%s", p->text);
-    } else if (n->slots && is_cached(p) && !n->is_planning) {
+    } else if (n->slots && pending_is_cached(p) && !n->is_planning) {
         d.slot =
             slots_assign(n->slots, &p->first, p->dim0, n->n_messages, n->seen, &is_new);
-        d.has_req = is_new || !is_all_hits(p);
+        d.has_req = is_new || !pending_is_all_hits(p);
     }
     if (d.has_req) {
         d.req = p->first;
         d.req.no_gpu[0] = 0; /* the text has it */
         if (!p->text)
-            fill_counts(n, p, &d);
+            negotiate_fill_counts(n, p, &d);
     }
     message_put_down(out, &d);
 }
 
 static void
-mark(struct negotiate *n, const uint32_t *v, uint32_t n_slots, uint32_t plan)
+plan_mark_slots(struct negotiate *n, const uint32_t *v, uint32_t n_slots, uint32_t plan)
 {
     for (uint32_t i = 0; i < n_slots; i++)
         n->plan_of[v[i]] = plan;
 }
 
 /* Is nothing pending but tensors of the next plan, which are marked? */
-static bool is_alone(struct negotiate *n)
+static bool plan_is_alone(struct negotiate *n)
 {
     const struct pending *lists[] = {n->tensors.waiting.head, n->tensors.ready.head};
 
@@ -390,11 +391,11 @@ static bool is_alone(struct negotiate *n)
 
 /* A tensor is about to be answered by its slot. A step does not begin inside a group,
  * for so would the plan, and ranks offer groups whole. As cycle_answer. */
-static bool count(struct negotiate *n,
-                  const struct pending *p,
-                  uint32_t slot,
-                  const uint32_t **ret_slots,
-                  uint32_t *ret_n)
+static bool cycle_count_answer(struct negotiate *n,
+                               const struct pending *p,
+                               uint32_t slot,
+                               const uint32_t **ret_slots,
+                               uint32_t *ret_n)
 {
     return !(p->is_inside && cycle_is_new(n->cycle, p->first.process_set))
            && cycle_answer(n->cycle, p->first.process_set, slot, ret_slots, ret_n);
@@ -402,7 +403,7 @@ static bool count(struct negotiate *n,
 
 /* The tensor at the head of the ready ones begins an equal step: tell the plan instead
  * of answering. */
-static bool freeze(struct negotiate *n, struct strbuf *out)
+static bool negotiate_freeze(struct negotiate *n, struct strbuf *out)
 {
     struct pending *p = n->tensors.ready.head;
     struct down d = {.kind = DOWN_FREEZE,
@@ -416,15 +417,16 @@ static bool freeze(struct negotiate *n, struct strbuf *out)
     if (!n->cycle)
         return false;
     slot = slots_find(n->slots, p->first.process_set, p->first.name);
-    if (p->text || !is_all_hits(p) || slot == SLOT_NONE || n->tensors.n_joined > 0) {
+    if (p->text || !pending_is_all_hits(p) || slot == SLOT_NONE
+        || n->tensors.n_joined > 0) {
         cycle_reset(n->cycle);
         return false;
     }
-    if (!count(n, p, slot, &slots, &d.n_slots))
+    if (!cycle_count_answer(n, p, slot, &slots, &d.n_slots))
         return false;
-    mark(n, slots, d.n_slots, n->plan + 1);
-    if (p->is_inside || !is_alone(n)) {
-        mark(n, slots, d.n_slots, 0);
+    plan_mark_slots(n, slots, d.n_slots, n->plan + 1);
+    if (p->is_inside || !plan_is_alone(n)) {
+        plan_mark_slots(n, slots, d.n_slots, 0);
         cycle_reset(n->cycle);
         return false;
     }
@@ -443,7 +445,8 @@ static bool freeze(struct negotiate *n, struct strbuf *out)
     return true;
 }
 
-static size_t take_window(const struct negotiate *n, const struct request **window)
+static size_t negotiate_take_window(const struct negotiate *n,
+                                    const struct tensor_request **window)
 {
     size_t k = 0;
 
@@ -456,7 +459,7 @@ static size_t take_window(const struct negotiate *n, const struct request **wind
 /* How many of the first take ready tensors belong to the step at hand: a step begins
  * with a batch of its own, for there a plan may begin. All but the first are counted.
  */
-static size_t within_step(struct negotiate *n, size_t take)
+static size_t negotiate_cut_at_step(struct negotiate *n, size_t take)
 {
     const struct pending *p = n->tensors.ready.head;
     const uint32_t *slots;
@@ -467,18 +470,18 @@ static size_t within_step(struct negotiate *n, size_t take)
 
         p = p->next;
         s = slots_find(n->slots, p->first.process_set, p->first.name);
-        if (s == SLOT_NONE || !is_all_hits(p))
+        if (s == SLOT_NONE || !pending_is_all_hits(p))
             cycle_reset(n->cycle);
         else if (cycle_has(n->cycle, s))
             return i;
         else
-            (void)count(n, p, s, &slots, &n_slots);
+            (void)cycle_count_answer(n, p, s, &slots, &n_slots);
     }
     return take;
 }
 
 /* Is the next answer the first of a pair (I7)? */
-static void put_pair(struct negotiate *n, struct strbuf *out)
+static void negotiate_put_pair(struct negotiate *n, struct strbuf *out)
 {
     const struct pending *p = n->tensors.ready.head;
     struct down d = {.kind = DOWN_PAIR, .slot = SLOT_NONE};
@@ -491,21 +494,21 @@ static void put_pair(struct negotiate *n, struct strbuf *out)
 }
 
 /* One batch, or one failure. */
-static int write_batch(struct negotiate *n, struct strbuf *out)
+static int negotiate_write_batch(struct negotiate *n, struct strbuf *out)
 {
-    const struct request *window[WINDOW];
+    const struct tensor_request *window[WINDOW];
     struct fusion_limit limit = {n->cfg.fusion_bytes, n->cfg.fuses_groups_apart};
-    size_t take = fusion_take(window, take_window(n, window), &limit);
+    size_t take = fusion_take(window, negotiate_take_window(n, window), &limit);
 
-    take = within_step(n, take > 0 ? take : 1); /* 0: a failed one */
-    put_pair(n, out);
+    take = negotiate_cut_at_step(n, take > 0 ? take : 1); /* 0: a failed one */
+    negotiate_put_pair(n, out);
     for (size_t i = 0; i < take; i++) {
         struct pending *p = n->tensors.ready.head;
         int r = p->text ? 0 : pendings_settle(&n->tensors, p);
 
         if (r < 0)
             return r;
-        write_one(n, p, i + 1 < take, out);
+        negotiate_write_answer(n, p, i + 1 < take, out);
         pendings_drop_ready(&n->tensors);
     }
     return 0;
@@ -519,16 +522,16 @@ int negotiate_write(struct negotiate *n, struct strbuf *out)
     n->counts.n_messages++;
     message_begin_down(out);
     if (n->wants_leave)
-        put_leave(n, out);
-    if (n->tells_late)
-        put_late(n, out);
-    if (n->tells_tuning)
-        put_tuning(n, out);
+        negotiate_put_leave(n, out);
+    if (n->reports_late)
+        negotiate_put_late(n, out);
+    if (n->sends_tuning)
+        negotiate_put_tuning(n, out);
     pairs_spread(&n->tensors, n->scratch);
     while (rc == 0 && n->tensors.ready.n > 0 && out->n < WRITE_AIM) {
-        if (freeze(n, out))
+        if (negotiate_freeze(n, out))
             break;
-        rc = write_batch(n, out);
+        rc = negotiate_write_batch(n, out);
     }
     if (n->tensors.ready.n == 0 && pendings_all_joined(&n->tensors)) {
         struct down d = {.kind = DOWN_JOINED, .has_req = true, .slot = SLOT_NONE};

@@ -21,8 +21,8 @@ struct negotiate_config {
     bool may_freeze;         /* the backend can agree */
     bool fuses_groups_apart; /* a batch holds tensors of one group only */
     /* Told of each tensor that a rank has submitted; NULL: nobody is. */
-    void (*heard)(void *arg, uint32_t rank, const struct request *req);
-    void *heard_arg;
+    void (*on_request)(void *arg, uint32_t rank, const struct tensor_request *req);
+    void *on_request_arg;
 };
 
 struct negotiate;
@@ -42,7 +42,7 @@ int negotiate_receive(struct negotiate *n,
 /* One tensor of rank, as negotiate_receive does it. */
 int negotiate_add(struct negotiate *n,
                   uint32_t rank,
-                  const struct request *req,
+                  const struct tensor_request *req,
                   uint64_t now_ns,
                   struct err *err);
 
@@ -58,7 +58,7 @@ int negotiate_write(struct negotiate *n, struct strbuf *out);
 
 /* The next message tells the ranks that have not submitted the oldest pending tensor
  * that others wait for it. Nothing if none is pending. */
-void negotiate_tell_late(struct negotiate *n);
+void negotiate_report_late(struct negotiate *n);
 
 /* The next message tells everybody these settings; its answers are fused by them. While
  * a plan lasts all leave it. */

@@ -32,7 +32,7 @@ struct form {
     uint64_t exponent, fraction;
 };
 
-static bool form_of(enum dtype t, struct form *ret)
+static bool dtype_form(enum dtype t, struct form *ret)
 {
     switch (t) {
     case DT_F16:
@@ -60,7 +60,7 @@ static bool form_of(enum dtype t, struct form *ret)
     return false;
 }
 
-static bool any(const struct form *f, const unsigned char *p, size_t n)
+static bool block_has_nonfinite(const struct form *f, const unsigned char *p, size_t n)
 {
     if (f->size == 2)
         return any_16(p, n, (uint16_t)f->exponent);
@@ -69,7 +69,7 @@ static bool any(const struct form *f, const unsigned char *p, size_t n)
     return any_64(p, n, f->exponent);
 }
 
-static uint64_t load(const struct form *f, const unsigned char *p)
+static uint64_t number_load(const struct form *f, const unsigned char *p)
 {
     uint16_t h;
     uint32_t w;
@@ -87,14 +87,14 @@ static uint64_t load(const struct form *f, const unsigned char *p)
     return d;
 }
 
-static void look(const struct form *f,
-                 const unsigned char *p,
-                 uint64_t n,
-                 uint64_t at,
-                 struct nonfinite *found)
+static void block_search(const struct form *f,
+                         const unsigned char *p,
+                         uint64_t n,
+                         uint64_t at,
+                         struct nonfinite *found)
 {
     for (uint64_t i = 0; i < n; i++) {
-        uint64_t v = load(f, p + i * f->size);
+        uint64_t v = number_load(f, p + i * f->size);
 
         if ((v & f->exponent) != f->exponent)
             continue;
@@ -112,13 +112,13 @@ bool nonfinite_find(enum dtype t, const void *p, uint64_t n, struct nonfinite *r
     const unsigned char *bytes = p;
     struct form f;
 
-    if (!form_of(t, &f))
+    if (!dtype_form(t, &f))
         return false;
     for (uint64_t at = 0; at < n; at += BLOCK) {
         size_t k = n - at < BLOCK ? (size_t)(n - at) : BLOCK;
 
-        if (any(&f, bytes + at * f.size, k))
-            look(&f, bytes + at * f.size, k, at, &found);
+        if (block_has_nonfinite(&f, bytes + at * f.size, k))
+            block_search(&f, bytes + at * f.size, k, at, &found);
     }
     if (found.n == 0)
         return false;

@@ -8,14 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint32_t n_below(uint32_t hi)
+static uint32_t pair_first_number(uint32_t hi)
 {
     return (uint32_t)((uint64_t)hi * (hi - 1) / 2);
 }
 
 uint32_t pair_of(uint32_t a, uint32_t b)
 {
-    return PAIR_BIT | (a < b ? n_below(b) + a : n_below(a) + b);
+    return PAIR_BIT | (a < b ? pair_first_number(b) + a : pair_first_number(a) + b);
 }
 
 void pair_ranks(uint32_t pair, uint32_t ret[2])
@@ -25,12 +25,12 @@ void pair_ranks(uint32_t pair, uint32_t ret[2])
     while (low < high) { /* the largest hi whose pairs begin at number or before */
         uint32_t mid = high - (high - low) / 2;
 
-        if (n_below(mid) <= number)
+        if (pair_first_number(mid) <= number)
             low = mid;
         else
             high = mid - 1;
     }
-    ret[0] = number - n_below(low);
+    ret[0] = number - pair_first_number(low);
     ret[1] = low;
 }
 
@@ -46,7 +46,7 @@ bool pair_has(uint32_t set, uint32_t rank)
 
 #define DIRECTION_MAX sizeof(" (4294967295 -> 4294967295)")
 
-static size_t direction(uint32_t src, uint32_t dst, char ret[DIRECTION_MAX])
+static size_t pair_direction_text(uint32_t src, uint32_t dst, char ret[DIRECTION_MAX])
 {
     return (size_t)snprintf(ret, DIRECTION_MAX, " (%u -> %u)", src, dst);
 }
@@ -55,13 +55,13 @@ size_t pair_name_max(uint32_t src, uint32_t dst)
 {
     char text[DIRECTION_MAX];
 
-    return TENSOR_NAME_MAX - 1 - direction(src, dst, text);
+    return TENSOR_NAME_MAX - 1 - pair_direction_text(src, dst, text);
 }
 
 bool pair_name(const char *name, uint32_t src, uint32_t dst, char ret[TENSOR_NAME_MAX])
 {
     char text[DIRECTION_MAX];
-    size_t n = strlen(name), n_text = direction(src, dst, text);
+    size_t n = strlen(name), n_text = pair_direction_text(src, dst, text);
 
     if (n + n_text >= TENSOR_NAME_MAX)
         return false;

@@ -67,18 +67,18 @@ static void list_release(struct pending_list *l)
 
 /* --- process sets --- */
 
-static struct rank_set *find_set(const struct pendings *t, uint32_t id)
+static struct rank_set *pendings_find_set(const struct pendings *t, uint32_t id)
 {
     return (struct rank_set *)(void *)nametab_find(&t->set_of, id, "");
 }
 
-static void set_free(struct rank_set *s)
+static void rank_set_free(struct rank_set *s)
 {
     mem_free((void *)(uintptr_t)s->view.ranks);
     mem_free(s);
 }
 
-static uint32_t count_joined(const struct pendings *t, const struct set_view *v)
+static uint32_t set_count_joined(const struct pendings *t, const struct set_view *v)
 {
     uint32_t n = 0;
 
@@ -88,7 +88,8 @@ static uint32_t count_joined(const struct pendings *t, const struct set_view *v)
 }
 
 /* ranks NULL: the world; else taken over. */
-static int add_set(struct pendings *t, uint32_t id, uint32_t *ranks, uint32_t n)
+static int
+pendings_add_set(struct pendings *t, uint32_t id, uint32_t *ranks, uint32_t n)
 {
     struct rank_set *s = mem_zalloc(sizeof(*s)), **at = &t->sets;
 
@@ -99,9 +100,9 @@ static int add_set(struct pendings *t, uint32_t id, uint32_t *ranks, uint32_t n)
     s->id = s->node.set = id;
     s->node.name = "";
     s->view = (struct set_view){n, ranks};
-    s->n_joined = count_joined(t, &s->view);
+    s->n_joined = set_count_joined(t, &s->view);
     if (nametab_add(&t->set_of, &s->node) < 0) {
-        set_free(s);
+        rank_set_free(s);
         return -ENOMEM;
     }
     if (*at)
@@ -111,17 +112,17 @@ static int add_set(struct pendings *t, uint32_t id, uint32_t *ranks, uint32_t n)
     return 0;
 }
 
-static int add_pair(struct pendings *t, uint32_t id)
+static int pendings_add_pair(struct pendings *t, uint32_t id)
 {
     uint32_t *ranks = mem_calloc(2, sizeof(*ranks));
 
     if (!ranks)
         return -ENOMEM;
     pair_ranks(id, ranks);
-    return add_set(t, id, ranks, 2);
+    return pendings_add_set(t, id, ranks, 2);
 }
 
-static void remove_set(struct pendings *t, struct rank_set *s)
+static void pendings_remove_set(struct pendings *t, struct rank_set *s)
 {
     struct rank_set **at = &t->sets;
 
@@ -132,10 +133,10 @@ static void remove_set(struct pendings *t, struct rank_set *s)
     for (struct pending *p = t->ready.head; p; p = p->next)
         if (p->set == s)
             p->set = NULL;
-    set_free(s);
+    rank_set_free(s);
 }
 
-static bool is_equal_set(const struct rank_set *s, const struct request *q)
+static bool set_equals_request(const struct rank_set *s, const struct tensor_request *q)
 {
     if (pair_is(s->id) || s->view.n != q->n_set)
         return false;
@@ -149,7 +150,7 @@ int pendings_init(struct pendings *t, uint32_t n_ranks)
 {
     *t = (struct pendings){.n_ranks = n_ranks, .n_numbers = 1};
     t->has_joined = mem_calloc(n_ranks, sizeof(*t->has_joined));
-    return t->has_joined ? add_set(t, 0, NULL, n_ranks) : -ENOMEM;
+    return t->has_joined ? pendings_add_set(t, 0, NULL, n_ranks) : -ENOMEM;
 }
 
 void pendings_clear(struct pendings *t)
@@ -169,7 +170,7 @@ void pendings_release(struct pendings *t)
         struct rank_set *s = t->sets;
 
         t->sets = s->next;
-        set_free(s);
+        rank_set_free(s);
     }
     nametab_release(&t->set_of);
     mem_free(t->free_ids);
@@ -191,7 +192,7 @@ void pending_make_ready(struct pendings *t, struct pending *p)
     list_append(&t->ready, p);
 }
 
-static int complete(struct pendings *t, struct pending *p)
+static int pending_complete(struct pendings *t, struct pending *p)
 {
     struct err why = ERR_INIT;
     int rc = 0;
@@ -209,7 +210,7 @@ static int complete(struct pendings *t, struct pending *p)
 }
 
 /* Is this tensor to come from that rank of its set? */
-static bool wants(const struct pending *p, uint32_t rank)
+static bool pending_wants_rank(const struct pending *p, uint32_t rank)
 {
     return request_by_members(&p->first) ? request_set_has(&p->first, rank)
                                          : set_view_has(&p->set->view, rank);
@@ -222,25 +223,25 @@ uint32_t pending_n_missing(const struct pending *p)
     return n - p->n_seen - p->n_excused;
 }
 
-static uint32_t count_excused(const struct pendings *t, const struct pending *p)
+static uint32_t pending_count_excused(const struct pendings *t, const struct pending *p)
 {
     uint32_t n = 0;
 
     if (!request_by_members(&p->first))
         return p->set->n_joined;
     for (uint32_t i = 0; i < t->n_ranks && t->n_joined > 0; i++)
-        n += t->has_joined[i] && wants(p, i);
+        n += t->has_joined[i] && pending_wants_rank(p, i);
     return n;
 }
 
-static int complete_if(struct pendings *t, struct pending *p)
+static int pending_complete_if_whole(struct pendings *t, struct pending *p)
 {
-    return pending_n_missing(p) == 0 ? complete(t, p) : 0;
+    return pending_n_missing(p) == 0 ? pending_complete(t, p) : 0;
 }
 
 /* --- one rank's tensor --- */
 
-static int copy_set(struct pending *p)
+static int pending_copy_set(struct pending *p)
 {
     size_t n = (size_t)p->first.n_set * 4;
     uint8_t *copy;
@@ -256,7 +257,7 @@ static int copy_set(struct pending *p)
 
 static int pending_new(struct pendings *t,
                        uint32_t rank,
-                       const struct request *req,
+                       const struct tensor_request *req,
                        uint64_t now_ns,
                        struct pending **ret)
 {
@@ -270,11 +271,11 @@ static int pending_new(struct pendings *t,
     p->since_ns = now_ns;
     p->node.name = p->first.name;
     p->node.set = req->process_set;
-    p->set = find_set(t, req->process_set);
-    rc = copy_set(p);
+    p->set = pendings_find_set(t, req->process_set);
+    rc = pending_copy_set(p);
     if (rc == 0 && !p->set && pair_is(req->process_set)) {
-        rc = add_pair(t, req->process_set);
-        p->set = find_set(t, req->process_set);
+        rc = pendings_add_pair(t, req->process_set);
+        p->set = pendings_find_set(t, req->process_set);
     }
     if (rc == 0 && request_has_rows(req)) {
         p->dim0 = mem_calloc(t->n_ranks, sizeof(*p->dim0));
@@ -286,7 +287,7 @@ static int pending_new(struct pendings *t,
         pending_free(p);
         return -ENOMEM;
     }
-    p->n_excused = p->set ? count_excused(t, p) : 0;
+    p->n_excused = p->set ? pending_count_excused(t, p) : 0;
     if (p->set)
         p->set->n_pending++;
     list_append(&t->waiting, p);
@@ -294,7 +295,7 @@ static int pending_new(struct pendings *t,
     return 0;
 }
 
-static bool has_seen(const struct pending *p, uint32_t rank)
+static bool pending_has_rank(const struct pending *p, uint32_t rank)
 {
     return p->seen[rank / 8] >> (rank % 8) & 1;
 }
@@ -303,12 +304,12 @@ bool pendings_is_missing(const struct pendings *t,
                          const struct pending *p,
                          uint32_t rank)
 {
-    return rank < t->n_ranks && p->set && wants(p, rank) && !has_seen(p, rank)
-           && !t->has_joined[rank];
+    return rank < t->n_ranks && p->set && pending_wants_rank(p, rank)
+           && !pending_has_rank(p, rank) && !t->has_joined[rank];
 }
 
 /* A tensor of a set that is gone fails at once, for whoever has it. */
-static int add_orphan(struct pendings *t, struct pending *p)
+static int pendings_add_orphan(struct pendings *t, struct pending *p)
 {
     struct err why = ERR_INIT;
     char name[NAME_SHOWN_MAX];
@@ -322,7 +323,10 @@ static int add_orphan(struct pendings *t, struct pending *p)
     return rc;
 }
 
-static int check(struct pending *p, uint32_t rank, const struct request *q, bool is_hit)
+static int pending_check(struct pending *p,
+                         uint32_t rank,
+                         const struct tensor_request *q,
+                         bool is_hit)
 {
     struct err why = ERR_INIT;
     int rc;
@@ -340,7 +344,8 @@ static int check(struct pending *p, uint32_t rank, const struct request *q, bool
     return rc == 0 ? 0 : pending_fail(p, &why);
 }
 
-static int join(struct pendings *t, uint32_t rank, const struct request *q)
+static int
+pendings_join(struct pendings *t, uint32_t rank, const struct tensor_request *q)
 {
     int rc = 0;
 
@@ -355,19 +360,19 @@ static int join(struct pendings *t, uint32_t rank, const struct request *q)
     for (struct pending *p = t->waiting.head; p && rc == 0;) {
         bool is_now = !p->is_complete && p->set && pending_n_missing(p) == 0;
 
-        rc = is_now ? complete(t, p) : 0;
+        rc = is_now ? pending_complete(t, p) : 0;
         p = is_now ? t->waiting.head : p->next; /* with p its group may have moved */
     }
     return rc;
 }
 
-static int no_memory(struct err *err, int r)
+static int report_no_memory(struct err *err, int r)
 {
     return r < 0 ? err_set(err, r, "out of memory for a pending tensor") : 0;
 }
 
 /* Are both ranks of this world, and is this one of them? */
-static bool is_pair_of(const struct pendings *t, uint32_t rank, uint32_t pair)
+static bool rank_is_in_pair(const struct pendings *t, uint32_t rank, uint32_t pair)
 {
     uint32_t ranks[2];
 
@@ -375,21 +380,21 @@ static bool is_pair_of(const struct pendings *t, uint32_t rank, uint32_t pair)
     return ranks[1] < t->n_ranks && pair_has(pair, rank);
 }
 
-static int check_sender(const struct pendings *t,
-                        uint32_t rank,
-                        const struct request *req,
-                        const struct pending *p,
-                        struct err *err)
+static int pendings_check_sender(const struct pendings *t,
+                                 uint32_t rank,
+                                 const struct tensor_request *req,
+                                 const struct pending *p,
+                                 struct err *err)
 {
     char name[NAME_SHOWN_MAX];
 
     if (rank >= t->n_ranks)
         return err_set(err, -EPROTO, "a request of rank %u in a world of %u", rank,
                        t->n_ranks);
-    if (p && has_seen(p, rank))
+    if (p && pending_has_rank(p, rank))
         return err_set(err, -EPROTO, "rank %u submitted tensor %s twice", rank,
                        name_shown(req->name, name));
-    if (pair_is(req->process_set) && !is_pair_of(t, rank, req->process_set))
+    if (pair_is(req->process_set) && !rank_is_in_pair(t, rank, req->process_set))
         return err_set(err, -EPROTO,
                        "rank %u submitted transfer %s, which is not one of its own",
                        rank, name_shown(req->name, name));
@@ -411,47 +416,47 @@ static int check_sender(const struct pendings *t,
 
 int pendings_add(struct pendings *t,
                  uint32_t rank,
-                 const struct request *req,
+                 const struct tensor_request *req,
                  bool is_hit,
                  uint64_t now_ns,
                  struct err *err)
 {
     struct pending *p = (struct pending *)(void *)nametab_find(
         &t->names, req->process_set, req->name); /* node is the first member */
-    const struct request *q = req;
-    int rc = check_sender(t, rank, req, p, err);
+    const struct tensor_request *q = req;
+    int rc = pendings_check_sender(t, rank, req, p, err);
 
     if (rc < 0)
         return rc;
     if (req->coll == COLL_JOIN)
-        return no_memory(err, join(t, rank, req));
+        return report_no_memory(err, pendings_join(t, rank, req));
     if (!p) {
         rc = pending_new(t, rank, req, now_ns, &p);
         if (rc < 0)
-            return no_memory(err, rc);
+            return report_no_memory(err, rc);
         if (!p->set)
-            return no_memory(err, add_orphan(t, p));
-        rc = check_sender(t, rank, req, p, err);
+            return report_no_memory(err, pendings_add_orphan(t, p));
+        rc = pendings_check_sender(t, rank, req, p, err);
         if (rc < 0)
             return rc;
         q = &p->first;
     }
-    rc = check(p, rank, q, is_hit);
+    rc = pending_check(p, rank, q, is_hit);
     if (rc < 0)
-        return no_memory(err, rc);
+        return report_no_memory(err, rc);
     if (p->dim0 && req->ndim > 0)
         p->dim0[rank] = (uint64_t)req->shape[0];
     p->seen[rank / 8] |= (uint8_t)(1u << (rank % 8));
     p->n_seen++;
     p->n_hits += is_hit;
-    return no_memory(err, complete_if(t, p));
+    return report_no_memory(err, pending_complete_if_whole(t, p));
 }
 
 /* --- answering --- */
 
 /* The number that has been free for longest, or a new one. There is always room to put
  * it back. -E2BIG: none is left. */
-static int take_id(struct pendings *t, uint32_t *ret)
+static int pendings_take_id(struct pendings *t, uint32_t *ret)
 {
     void *v = t->free_ids;
     int rc;
@@ -471,19 +476,19 @@ static int take_id(struct pendings *t, uint32_t *ret)
     return rc;
 }
 
-static void give_back(struct pendings *t, uint32_t id)
+static void pendings_return_id(struct pendings *t, uint32_t id)
 {
     t->n_free += set_next_id(id, &t->free_ids[t->n_free]);
 }
 
-static int settle_add(struct pendings *t, struct pending *p)
+static int pendings_settle_add(struct pendings *t, struct pending *p)
 {
     struct err why = ERR_INIT;
     uint32_t *ranks, id = 0;
     int rc;
 
     for (const struct rank_set *s = t->sets; s; s = s->next) {
-        if (!is_equal_set(s, &p->first))
+        if (!set_equals_request(s, &p->first))
             continue;
         (void)err_set(&why, -EINVAL,
                       "a process set with the same ranks exists already: %u",
@@ -495,7 +500,7 @@ static int settle_add(struct pendings *t, struct pending *p)
                       request_set_rank(&p->first, p->first.n_set - 1), t->n_ranks);
         return pending_fail(p, &why);
     }
-    rc = take_id(t, &id);
+    rc = pendings_take_id(t, &id);
     if (rc == -E2BIG) { /* several may have been on their way */
         (void)err_set(&why, -EINVAL, "more than %u process sets", NEGOTIATE_MAX_SETS);
         return pending_fail(p, &why);
@@ -505,20 +510,21 @@ static int settle_add(struct pendings *t, struct pending *p)
         return -ENOMEM;
     for (uint32_t i = 0; i < p->first.n_set; i++)
         ranks[i] = request_set_rank(&p->first, i);
-    rc = add_set(t, id, ranks, p->first.n_set);
+    rc = pendings_add_set(t, id, ranks, p->first.n_set);
     if (rc == 0)
         p->first.process_set = id;
     return rc;
 }
 
-static int settle_remove(struct pendings *t, struct pending *p)
+static int pendings_settle_remove(struct pendings *t, struct pending *p)
 {
-    struct rank_set *s = pair_is(p->first.root) ? NULL : find_set(t, p->first.root);
+    struct rank_set *s =
+        pair_is(p->first.root) ? NULL : pendings_find_set(t, p->first.root);
     struct err why = ERR_INIT;
 
     if (s && s->id != 0 && s->n_pending == 0) {
-        give_back(t, s->id);
-        remove_set(t, s);
+        pendings_return_id(t, s->id);
+        pendings_remove_set(t, s);
         return 0;
     }
     if (!s || s->id == 0)
@@ -534,8 +540,8 @@ static int settle_remove(struct pendings *t, struct pending *p)
 int pendings_settle(struct pendings *t, struct pending *p)
 {
     if (p->first.coll == COLL_SET_REMOVE)
-        return settle_remove(t, p);
-    return p->first.coll == COLL_SET_ADD ? settle_add(t, p) : 0;
+        return pendings_settle_remove(t, p);
+    return p->first.coll == COLL_SET_ADD ? pendings_settle_add(t, p) : 0;
 }
 
 void pendings_drop_ready(struct pendings *t)

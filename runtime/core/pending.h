@@ -25,7 +25,7 @@ struct pending {
     struct nametab_node node;    /* first; name: first.name */
     struct pending *prev, *next; /* in order of age, or of readiness */
     struct pending *group_next;
-    struct request first;
+    struct tensor_request first;
     struct rank_set *set; /* NULL: the set is gone, text says so */
     uint32_t first_rank, n_seen;
     uint32_t n_hits;    /* of n_seen: sent as a bit of the cache */
@@ -57,7 +57,7 @@ struct pendings {
     struct pending_list waiting, ready;
     bool *has_joined; /* [n_ranks] */
     uint32_t n_joined, last_joined;
-    struct request join; /* somebody's */
+    struct tensor_request join; /* somebody's */
 };
 
 int pendings_init(struct pendings *t, uint32_t n_ranks);
@@ -66,7 +66,7 @@ void pendings_release(struct pendings *t); /* accepts a zeroed struct */
 /* Rank `rank` has this tensor. Errors as negotiate_receive's. */
 int pendings_add(struct pendings *t,
                  uint32_t rank,
-                 const struct request *req,
+                 const struct tensor_request *req,
                  bool is_hit,
                  uint64_t now_ns,
                  struct err *err);

@@ -127,7 +127,7 @@ int groups_add(struct pendings *t, struct pending *p)
     return ++g->n >= g->need ? group_ready(t, g) : 0;
 }
 
-int groups_claim(struct pending *p, const struct request *q)
+int groups_claim(struct pending *p, const struct tensor_request *q)
 {
     struct claim *c = p->claims;
 

@@ -9,7 +9,7 @@
 /* p is complete. 0, -ENOMEM */
 int groups_add(struct pendings *t, struct pending *p);
 /* One rank's word about the group of p, of which ranks disagree. 0, -ENOMEM */
-int groups_claim(struct pending *p, const struct request *q);
+int groups_claim(struct pending *p, const struct tensor_request *q);
 /* p is complete, and nobody knows in which group it is. 0, -ENOMEM */
 int groups_dispute(struct pendings *t, const struct pending *p);
 void groups_forget(struct pending *p); /* its claims */

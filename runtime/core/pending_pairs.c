@@ -14,13 +14,13 @@
 
 enum { RUN_MAX = 256 }; /* bounds the work: the square of it */
 
-static bool is_spread(const struct pending *p)
+static bool pending_is_transfer(const struct pending *p)
 {
     return p->first.coll == COLL_SENDRECV && !p->text && p->first.group == 0;
 }
 
 /* Both ranks are free in this round, and are not from now on. */
-static bool take_ranks(const struct pending *p, uint64_t *busy, uint64_t round)
+static bool round_take_ranks(const struct pending *p, uint64_t *busy, uint64_t round)
 {
     uint32_t ranks[2];
 
@@ -32,9 +32,10 @@ static bool take_ranks(const struct pending *p, uint64_t *busy, uint64_t round)
 }
 
 /* v[i] and what goes the same way from there on; NULL where they were. */
-static size_t take_way(struct pending **v, size_t n, size_t i, struct pending **ret)
+static size_t
+round_take_direction(struct pending **v, size_t n, size_t i, struct pending **ret)
 {
-    const struct request *way = &v[i]->first;
+    const struct tensor_request *way = &v[i]->first;
     size_t m = 0;
 
     for (; i < n; i++)
@@ -47,11 +48,11 @@ static size_t take_way(struct pending **v, size_t n, size_t i, struct pending **
 }
 
 /* v[n] follow each other between before and behind. */
-static void link_run(struct pending_list *l,
-                     struct pending *before,
-                     struct pending *behind,
-                     struct pending *const *v,
-                     size_t n)
+static void list_link_run(struct pending_list *l,
+                          struct pending *before,
+                          struct pending *behind,
+                          struct pending *const *v,
+                          size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         v[i]->prev = i == 0 ? before : v[i - 1];
@@ -67,18 +68,18 @@ void pairs_spread(struct pendings *t, uint64_t *busy)
     size_t n = 0, m = 0;
     uint32_t ranks[2];
 
-    while (p && !is_spread(p))
+    while (p && !pending_is_transfer(p))
         p = p->next;
     before = p ? p->prev : NULL;
-    for (; p && n < RUN_MAX && is_spread(p); p = p->next) {
+    for (; p && n < RUN_MAX && pending_is_transfer(p); p = p->next) {
         pair_ranks(p->first.process_set, ranks);
         busy[ranks[0]] = busy[ranks[1]] = 0;
         v[n++] = p;
     }
     for (uint64_t round = 1; m < n; round++)
         for (size_t i = 0; i < n; i++)
-            if (v[i] && take_ranks(v[i], busy, round))
-                m += take_way(v, n, i, to + m);
+            if (v[i] && round_take_ranks(v[i], busy, round))
+                m += round_take_direction(v, n, i, to + m);
     if (n > 1)
-        link_run(&t->ready, before, p, to, n);
+        list_link_run(&t->ready, before, p, to, n);
 }

@@ -9,7 +9,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/core/cycle.h"
 
-struct plan {
+struct frozen_plan {
     uint32_t n, n_ours, n_words;
     uint64_t n_had; /* tensors that came */
     bool has_sets;
@@ -21,7 +21,7 @@ struct plan {
     uint32_t *size;  /* [n] by group: how many it has */
 };
 
-void plan_free(struct plan *p)
+void plan_free(struct frozen_plan *p)
 {
     if (!p)
         return;
@@ -34,7 +34,8 @@ void plan_free(struct plan *p)
     mem_free(p);
 }
 
-static void find_groups(struct plan *p, const struct request *const *reqs)
+static void plan_find_groups(struct frozen_plan *p,
+                             const struct tensor_request *const *reqs)
 {
     for (uint32_t i = 0; i < p->n; i++) {
         uint32_t first = i;
@@ -50,22 +51,22 @@ static void find_groups(struct plan *p, const struct request *const *reqs)
     }
 }
 
-static void set_bit(uint64_t *words, uint32_t i)
+static void words_set_bit(uint64_t *words, uint32_t i)
 {
     words[(i + 1) / 64] |= 1ull << ((i + 1) % 64);
 }
 
-static bool has_bit(const uint64_t *words, uint32_t i)
+static bool words_have_bit(const uint64_t *words, uint32_t i)
 {
     return words[(i + 1) / 64] >> ((i + 1) % 64) & 1;
 }
 
-int plan_new(const struct request *const *reqs,
+int plan_new(const struct tensor_request *const *reqs,
              const bool *is_ours,
              uint32_t n,
-             struct plan **ret)
+             struct frozen_plan **ret)
 {
-    struct plan *p;
+    struct frozen_plan *p;
 
     if (n == 0 || n > CYCLE_MAX)
         return -EINVAL;
@@ -84,62 +85,62 @@ int plan_new(const struct request *const *reqs,
         plan_free(p);
         return -ENOMEM;
     }
-    find_groups(p, reqs);
+    plan_find_groups(p, reqs);
     for (uint32_t i = 0; i < n; i++) {
         if (is_ours && !is_ours[i])
-            set_bit(p->others, i);
+            words_set_bit(p->others, i);
         else
             p->n_ours++;
         if (reqs[i]->process_set == 0)
             continue;
         p->has_sets = true;
-        set_bit(p->of_sets, i);
+        words_set_bit(p->of_sets, i);
     }
     *ret = p;
     return 0;
 }
 
-uint32_t plan_words(const struct plan *p)
+uint32_t plan_words(const struct frozen_plan *p)
 {
     return p->n_words;
 }
 
-bool plan_has_sets(const struct plan *p)
+bool plan_has_sets(const struct frozen_plan *p)
 {
     return p->has_sets;
 }
 
-uint32_t plan_n_ours(const struct plan *p)
+uint32_t plan_n_ours(const struct frozen_plan *p)
 {
     return p->n_ours;
 }
 
-bool plan_is_ours(const struct plan *p, uint32_t i)
+bool plan_is_ours(const struct frozen_plan *p, uint32_t i)
 {
-    return !has_bit(p->others, i);
+    return !words_have_bit(p->others, i);
 }
 
-void plan_have(struct plan *p, uint32_t i)
+void plan_have(struct frozen_plan *p, uint32_t i)
 {
     uint32_t g = p->group[i];
 
     p->n_had++;
     if (++p->here[g] < p->size[g])
         return;
-    if (has_bit(p->of_sets, i))
+    if (words_have_bit(p->of_sets, i))
         p->news = PLAN_NEWS_OF_SETS;
     else if (p->news == PLAN_NO_NEWS)
         p->news = PLAN_NEWS;
     if (p->size[g] == 1) {
-        set_bit(p->offered, i);
+        words_set_bit(p->offered, i);
         return;
     }
     for (uint32_t j = g; j < p->n; j++)
         if (p->group[j] == g)
-            set_bit(p->offered, j);
+            words_set_bit(p->offered, j);
 }
 
-bool plan_has_any(const struct plan *p)
+bool plan_has_any(const struct frozen_plan *p)
 {
     for (uint32_t w = 0; w < p->n_words; w++)
         if (p->offered[w] != 0)
@@ -147,17 +148,17 @@ bool plan_has_any(const struct plan *p)
     return false;
 }
 
-bool plan_is_whole(const struct plan *p)
+bool plan_is_whole(const struct frozen_plan *p)
 {
     return p->n_ours > 0 && p->n_had % p->n_ours == 0;
 }
 
-enum plan_news plan_news(const struct plan *p)
+enum plan_news plan_news(const struct frozen_plan *p)
 {
     return p->news;
 }
 
-void plan_offer(struct plan *p, bool stays, uint64_t *words)
+void plan_offer(struct frozen_plan *p, bool stays, uint64_t *words)
 {
     for (uint32_t w = 0; w < p->n_words; w++)
         words[w] = p->offered[w] | p->others[w];
@@ -165,8 +166,10 @@ void plan_offer(struct plan *p, bool stays, uint64_t *words)
     p->news = PLAN_NO_NEWS;
 }
 
-uint32_t
-plan_agreed(struct plan *p, const uint64_t *words, bool *ret_stays, uint32_t *order)
+uint32_t plan_agreed(struct frozen_plan *p,
+                     const uint64_t *words,
+                     bool *ret_stays,
+                     uint32_t *order)
 {
     uint32_t n = 0;
 

@@ -8,26 +8,26 @@
 
 #include "runtime/base/mem.h"
 
-static void record_free(struct record *r)
+static void record_free(struct cache_record *r)
 {
     mem_free(r->counts);
     mem_free(r);
 }
 
-void records_hold(struct record *r)
+void records_hold(struct cache_record *r)
 {
     r->n_held++;
 }
 
-void records_put(struct record *r)
+void records_put(struct cache_record *r)
 {
     if (r && --r->n_held == 0 && r->is_gone)
         record_free(r);
 }
 
-static void drop(struct records *t, uint32_t slot)
+static void records_drop(struct records *t, uint32_t slot)
 {
-    struct record *r = t->v[slot];
+    struct cache_record *r = t->v[slot];
 
     t->v[slot] = NULL;
     if (!r)
@@ -41,13 +41,13 @@ static void drop(struct records *t, uint32_t slot)
 void records_release(struct records *t)
 {
     for (uint32_t i = 0; i < t->n; i++)
-        drop(t, i);
+        records_drop(t, i);
     nametab_release(&t->names);
     mem_free(t->v);
     *t = (struct records){0};
 }
 
-static int make_room(struct records *t, uint32_t slot)
+static int records_make_room(struct records *t, uint32_t slot)
 {
     while (t->n <= slot) {
         void *v = t->v;
@@ -61,10 +61,10 @@ static int make_room(struct records *t, uint32_t slot)
     return 0;
 }
 
-static int fill(struct record *r,
-                const struct request *req,
-                const uint64_t *counts,
-                uint32_t n_counts)
+static int record_fill(struct cache_record *r,
+                       const struct tensor_request *req,
+                       const uint64_t *counts,
+                       uint32_t n_counts)
 {
     r->req = *req;
     r->node.name = r->req.name;
@@ -80,26 +80,27 @@ static int fill(struct record *r,
 
 int records_set(struct records *t,
                 uint32_t slot,
-                const struct request *req,
+                const struct tensor_request *req,
                 bool is_ours,
                 const uint64_t *counts,
                 uint32_t n_counts)
 {
     struct nametab_node *old;
-    struct record *r;
+    struct cache_record *r;
 
-    if (make_room(t, slot) < 0)
+    if (records_make_room(t, slot) < 0)
         return -ENOMEM;
-    drop(t, slot);
+    records_drop(t, slot);
     old = nametab_find(&t->names, req->process_set, req->name);
     if (old) /* the name has moved to another slot */
-        drop(t, ((const struct record *)(const void *)old)->slot);
+        records_drop(t, ((const struct cache_record *)(const void *)old)->slot);
     r = mem_zalloc(sizeof(*r));
     if (!r)
         return -ENOMEM;
     r->slot = slot;
     r->is_ours = is_ours;
-    if (fill(r, req, counts, n_counts) < 0 || nametab_add(&t->names, &r->node) < 0) {
+    if (record_fill(r, req, counts, n_counts) < 0
+        || nametab_add(&t->names, &r->node) < 0) {
         record_free(r);
         return -ENOMEM;
     }
@@ -107,15 +108,17 @@ int records_set(struct records *t,
     return 0;
 }
 
-struct record *records_get(const struct records *t, uint32_t slot)
+struct cache_record *records_get(const struct records *t, uint32_t slot)
 {
     return slot < t->n ? t->v[slot] : NULL;
 }
 
-struct record *records_match(const struct records *t, const struct request *req)
+struct cache_record *records_match(const struct records *t,
+                                   const struct tensor_request *req)
 {
     struct nametab_node *node = nametab_find(&t->names, req->process_set, req->name);
-    struct record *r = (struct record *)(void *)node; /* node is the first member */
+    struct cache_record *r =
+        (struct cache_record *)(void *)node; /* node is the first member */
 
     return r && r->is_ours && request_same(&r->req, req) ? r : NULL;
 }

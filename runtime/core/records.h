@@ -8,20 +8,20 @@
 #include "runtime/core/message.h"
 #include "runtime/core/nametab.h"
 
-struct record {
+struct cache_record {
     struct nametab_node node; /* first; name: req.name */
     uint32_t slot;
     uint32_t plan, place; /* the last plan it was in, and where */
     uint32_t n_counts;
     uint64_t *counts; /* owned */
-    struct request req;
+    struct tensor_request req;
     uint32_t n_held;
     bool is_ours;
     bool is_gone; /* its slot stands for something else, it is held only */
 };
 
 struct records {
-    struct record **v; /* by slot; NULL: it was not given out */
+    struct cache_record **v; /* by slot; NULL: it was not given out */
     size_t n, cap;
     struct nametab names;
 };
@@ -31,15 +31,16 @@ void records_release(struct records *t); /* accepts a zeroed one */
  */
 int records_set(struct records *t,
                 uint32_t slot,
-                const struct request *req,
+                const struct tensor_request *req,
                 bool is_ours,
                 const uint64_t *counts,
                 uint32_t n_counts);
-struct record *records_get(const struct records *t, uint32_t slot); /* or NULL */
+struct cache_record *records_get(const struct records *t, uint32_t slot); /* or NULL */
 /* A held record stays as it is, also when its slot is given away. */
-void records_hold(struct record *r);
-void records_put(struct record *r); /* accepts NULL */
+void records_hold(struct cache_record *r);
+void records_put(struct cache_record *r); /* accepts NULL */
 /* The record of ours that answers req as it stands, or NULL. */
-struct record *records_match(const struct records *t, const struct request *req);
+struct cache_record *records_match(const struct records *t,
+                                   const struct tensor_request *req);
 
 #endif

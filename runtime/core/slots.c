@@ -25,7 +25,7 @@
 struct tenant {
     struct nametab_node node; /* first; name: req.name */
     uint32_t slot;
-    struct request req;
+    struct tensor_request req;
     uint64_t dim0[]; /* [n_ranks], only of tensors whose ranks differ in it */
 };
 
@@ -40,7 +40,7 @@ struct slots {
     uint32_t newest, oldest;
     struct slot *v; /* [capacity] */
     struct nametab names;
-    struct request scratch;
+    struct tensor_request scratch;
 };
 
 int slots_new(uint32_t capacity, uint32_t n_ranks, struct slots **ret)
@@ -74,7 +74,7 @@ void slots_free(struct slots *s)
     mem_free(s);
 }
 
-static void unlink_slot(struct slots *s, uint32_t i)
+static void slots_unlink(struct slots *s, uint32_t i)
 {
     struct slot *p = &s->v[i];
 
@@ -88,7 +88,7 @@ static void unlink_slot(struct slots *s, uint32_t i)
         s->v[p->older].newer = p->newer;
 }
 
-static void make_newest(struct slots *s, uint32_t i)
+static void slots_make_newest(struct slots *s, uint32_t i)
 {
     struct slot *p = &s->v[i];
 
@@ -101,7 +101,8 @@ static void make_newest(struct slots *s, uint32_t i)
     s->newest = i;
 }
 
-static bool all_have_seen(const struct slots *s, const uint64_t *seen, uint64_t msg)
+static bool
+slots_all_have_seen(const struct slots *s, const uint64_t *seen, uint64_t msg)
 {
     for (uint32_t r = 0; r < s->n_ranks; r++)
         if (seen[r] < msg)
@@ -110,12 +111,12 @@ static bool all_have_seen(const struct slots *s, const uint64_t *seen, uint64_t 
 }
 
 /* May the slot be given to somebody else? */
-static bool is_settled(const struct slots *s, uint32_t i, const uint64_t *seen)
+static bool slot_is_settled(const struct slots *s, uint32_t i, const uint64_t *seen)
 {
-    return !s->v[i].before || all_have_seen(s, seen, s->v[i].since);
+    return !s->v[i].before || slots_all_have_seen(s, seen, s->v[i].since);
 }
 
-const struct request *
+const struct tensor_request *
 slots_resolve(struct slots *s, uint32_t slot, uint32_t rank, uint64_t n_seen)
 {
     const struct tenant *t;
@@ -132,8 +133,9 @@ slots_resolve(struct slots *s, uint32_t slot, uint32_t rank, uint64_t n_seen)
     return &s->scratch;
 }
 
-static struct tenant *
-tenant_new(const struct slots *s, const struct request *req, const uint64_t *dim0)
+static struct tenant *tenant_new(const struct slots *s,
+                                 const struct tensor_request *req,
+                                 const uint64_t *dim0)
 {
     size_t extra = request_has_rows(req) ? s->n_ranks * sizeof(uint64_t) : 0;
     struct tenant *t = mem_zalloc(sizeof(*t) + extra);
@@ -150,7 +152,7 @@ tenant_new(const struct slots *s, const struct request *req, const uint64_t *dim
 }
 
 /* Gives slot i, which is settled, to t. */
-static bool move_in(struct slots *s, uint32_t i, struct tenant *t, uint64_t msg)
+static bool slots_give_to(struct slots *s, uint32_t i, struct tenant *t, uint64_t msg)
 {
     struct slot *p = &s->v[i];
 
@@ -169,20 +171,20 @@ static bool move_in(struct slots *s, uint32_t i, struct tenant *t, uint64_t msg)
     return true;
 }
 
-static uint32_t pick(struct slots *s, const uint64_t *seen)
+static uint32_t slots_pick(struct slots *s, const uint64_t *seen)
 {
     if (s->n_used < s->capacity) {
-        make_newest(s, s->n_used);
+        slots_make_newest(s, s->n_used);
         return s->n_used++;
     }
-    if (s->oldest == SLOT_NONE || !is_settled(s, s->oldest, seen))
+    if (s->oldest == SLOT_NONE || !slot_is_settled(s, s->oldest, seen))
         return SLOT_NONE;
     return s->oldest;
 }
 
-static bool is_same(const struct tenant *t, const struct request *req)
+static bool tenant_matches(const struct tenant *t, const struct tensor_request *req)
 {
-    struct request q = *req;
+    struct tensor_request q = *req;
 
     if (request_has_rows(req) && t->req.ndim == q.ndim && q.ndim > 0)
         q.shape[0] = t->req.shape[0];
@@ -190,7 +192,7 @@ static bool is_same(const struct tenant *t, const struct request *req)
 }
 
 uint32_t slots_assign(struct slots *s,
-                      const struct request *req,
+                      const struct tensor_request *req,
                       const uint64_t *dim0,
                       uint64_t msg,
                       const uint64_t *seen,
@@ -200,29 +202,29 @@ uint32_t slots_assign(struct slots *s,
     struct tenant *t;
 
     *ret_is_new = true;
-    if (i != SLOT_NONE && is_same(s->v[i].now, req)) {
+    if (i != SLOT_NONE && tenant_matches(s->v[i].now, req)) {
         if (request_has_rows(req) && dim0)
             memcpy(s->v[i].now->dim0, dim0, s->n_ranks * sizeof(*dim0));
         *ret_is_new = false;
     } else {
         if (i == SLOT_NONE)
-            i = pick(s, seen);
-        else if (!is_settled(s, i, seen))
+            i = slots_pick(s, seen);
+        else if (!slot_is_settled(s, i, seen))
             return SLOT_NONE;
         t = i == SLOT_NONE ? NULL : tenant_new(s, req, dim0);
         if (!t)
             return SLOT_NONE;
-        if (!move_in(s, i, t, msg)) {
+        if (!slots_give_to(s, i, t, msg)) {
             mem_free(t);
             return SLOT_NONE;
         }
     }
-    unlink_slot(s, i);
-    make_newest(s, i);
+    slots_unlink(s, i);
+    slots_make_newest(s, i);
     return i;
 }
 
-const struct request *slots_request(const struct slots *s, uint32_t slot)
+const struct tensor_request *slots_request(const struct slots *s, uint32_t slot)
 {
     return slot < s->n_used && s->v[slot].now ? &s->v[slot].now->req : NULL;
 }

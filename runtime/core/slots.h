@@ -17,7 +17,7 @@ void slots_free(struct slots *s); /* accepts NULL */
 
 /* What rank means by the bit, with that rank's own dimension 0. NULL: the slot stood
  * for nothing. Valid until the next call. */
-const struct request *
+const struct tensor_request *
 slots_resolve(struct slots *s, uint32_t slot, uint32_t rank, uint64_t n_seen);
 
 /* The slot of a tensor that is being answered in down message number msg: its own, a
@@ -26,12 +26,13 @@ slots_resolve(struct slots *s, uint32_t slot, uint32_t rank, uint64_t n_seen);
  * equal. seen[n_ranks]: answers each rank has received. *ret_is_new: the tensor must be
  * told whole; else it is the slot's as before. */
 uint32_t slots_assign(struct slots *s,
-                      const struct request *req,
+                      const struct tensor_request *req,
                       const uint64_t *dim0,
                       uint64_t msg,
                       const uint64_t *seen,
                       bool *ret_is_new);
-const struct request *slots_request(const struct slots *s, uint32_t slot); /* or NULL */
+const struct tensor_request *slots_request(const struct slots *s,
+                                           uint32_t slot); /* or NULL */
 /* The slot that holds this name now, or SLOT_NONE. */
 uint32_t slots_find(const struct slots *s, uint32_t set, const char *name);
 

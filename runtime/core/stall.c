@@ -15,13 +15,14 @@ struct walk {
     struct strbuf *out;
 };
 
-static uint64_t earlier(uint64_t a, uint64_t b)
+static uint64_t earlier_ns(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-static void
-put_ranks(struct strbuf *out, const struct stall *s, const struct negotiate_view *v)
+static void stall_put_ranks(struct strbuf *out,
+                            const struct stall *s,
+                            const struct negotiate_view *v)
 {
     uint32_t shown = 0, missing = v->n_missing;
 
@@ -40,7 +41,7 @@ put_ranks(struct strbuf *out, const struct stall *s, const struct negotiate_view
         strbuf_printf(out, " and %u more", missing - shown);
 }
 
-static bool find_due(void *arg, const struct negotiate_view *v)
+static bool stall_find_due(void *arg, const struct negotiate_view *v)
 {
     struct walk *w = arg;
     uint64_t age = w->now_ns - v->since_ns;
@@ -48,7 +49,7 @@ static bool find_due(void *arg, const struct negotiate_view *v)
     if (w->s->fail_ns > 0 && age >= w->s->fail_ns)
         w->must_fail = true;
     else if (w->s->fail_ns > 0)
-        w->next_ns = earlier(w->next_ns, v->since_ns + w->s->fail_ns);
+        w->next_ns = earlier_ns(w->next_ns, v->since_ns + w->s->fail_ns);
     if (w->s->warn_ns > 0) {
         uint64_t due = v->since_ns + w->s->warn_ns;
 
@@ -57,12 +58,12 @@ static bool find_due(void *arg, const struct negotiate_view *v)
         if (due <= w->now_ns)
             w->report = true;
         else
-            w->next_ns = earlier(w->next_ns, due);
+            w->next_ns = earlier_ns(w->next_ns, due);
     }
     return false; /* the oldest one decides */
 }
 
-static bool show(void *arg, const struct negotiate_view *v)
+static bool stall_put_tensor(void *arg, const struct negotiate_view *v)
 {
     struct walk *w = arg;
     uint64_t age = w->now_ns - v->since_ns;
@@ -74,7 +75,7 @@ static bool show(void *arg, const struct negotiate_view *v)
         strbuf_printf(w->out, "%stensor \"%s\" (%s) waits since %llu s for ",
                       w->n_old > 1 ? "; " : "", v->name, collective_name(v->coll),
                       (unsigned long long)(age / NS_IN_S));
-        put_ranks(w->out, w->s, v);
+        stall_put_ranks(w->out, w->s, v);
     }
     return true;
 }
@@ -87,14 +88,14 @@ enum stall_act stall_step(struct stall *s,
 {
     struct walk w = {.s = s, .now_ns = now_ns, .next_ns = UINT64_MAX, .out = out};
 
-    negotiate_walk(n, find_due, &w);
+    negotiate_walk(n, stall_find_due, &w);
     if (w.report || w.must_fail) {
-        negotiate_walk(n, show, &w);
+        negotiate_walk(n, stall_put_tensor, &w);
         if (w.n_old > SHOW_TENSORS)
             strbuf_printf(out, " (and %zu more tensors)", w.n_old - SHOW_TENSORS);
         s->last_ns = now_ns;
         if (s->warn_ns > 0)
-            w.next_ns = earlier(w.next_ns, now_ns + s->warn_ns);
+            w.next_ns = earlier_ns(w.next_ns, now_ns + s->warn_ns);
     }
     *ret_next_ns = w.next_ns;
     if (w.must_fail)

@@ -41,13 +41,13 @@ enum track_state {
     TRACK_COUNT
 };
 
-struct edge {
+struct trace_edge {
     int8_t close; /* -1: the event is left out */
     bool opens;
     uint8_t next;
 };
 
-static const struct edge edges[TRACK_COUNT][TRACE_KIND_OF_TENSOR] = {
+static const struct trace_edge edges[TRACK_COUNT][TRACE_KIND_OF_TENSOR] = {
     [TRACK_IDLE] = {[TRACE_NEGOTIATE] = {0, true, TRACK_NEGOTIATING},
                     [TRACE_TICK] = {0, true, TRACK_NEGOTIATING},
                     [TRACE_START] = {0, true, TRACK_TOP},
@@ -118,7 +118,7 @@ void trace_name(struct trace_event *ev, uint32_t process_set, const char *name)
 /* --- JSON --- */
 
 /* Length of the UTF-8 sequence at s, 0 when it is none. */
-static size_t sequence_length(const unsigned char *s)
+static size_t utf8_length(const unsigned char *s)
 {
     size_t n = s[0] < 0x80    ? 1
                : s[0] < 0xc2  ? 0
@@ -138,12 +138,12 @@ static size_t sequence_length(const unsigned char *s)
 }
 
 /* The inside of a JSON string; what is no UTF-8 becomes a question mark. */
-static void put_text(const char *s, struct strbuf *out)
+static void json_put_text(const char *s, struct strbuf *out)
 {
     const unsigned char *p = (const unsigned char *)s;
 
     while (*p) {
-        size_t n = sequence_length(p);
+        size_t n = utf8_length(p);
 
         if (*p == '"' || *p == '\\')
             strbuf_printf(out, "\\%c", *p);
@@ -158,7 +158,7 @@ static void put_text(const char *s, struct strbuf *out)
 }
 
 /* The end of a record with its place on the axes. */
-static void put_place(
+static void record_put_place(
     const struct trace *t, uint64_t ns, uint32_t pid, uint32_t rank, struct strbuf *out)
 {
     uint64_t at = ns > t->begin_ns ? ns - t->begin_ns : 0;
@@ -167,7 +167,7 @@ static void put_place(
                   (unsigned)(at % 1000), pid, rank);
 }
 
-static void put_span_name(const struct trace_event *ev, struct strbuf *out)
+static void record_put_name(const struct trace_event *ev, struct strbuf *out)
 {
     static const char *const activities[TRACE_ACTIVITY_COUNT] = {
         [TRACE_ALLOCATE_OUTPUT] = "ALLOCATE_OUTPUT",
@@ -224,7 +224,8 @@ void trace_free(struct trace *t)
     mem_free(t);
 }
 
-static struct tensor *find_tensor(struct trace *t, const char *name, struct strbuf *out)
+static struct tensor *
+trace_find_tensor(struct trace *t, const char *name, struct strbuf *out)
 {
     struct tensor *n = (struct tensor *)(void *)nametab_find(&t->tensors, 0, name);
 
@@ -246,7 +247,7 @@ static struct tensor *find_tensor(struct trace *t, const char *name, struct strb
         out,
         ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":\"",
         n->pid);
-    put_text(name, out);
+    json_put_text(name, out);
     strbuf_printf(out,
                   "\"}},\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%u,"
                   "\"args\":{\"sort_index\":%u}}",
@@ -255,7 +256,7 @@ static struct tensor *find_tensor(struct trace *t, const char *name, struct strb
 }
 
 static struct track *
-find_track(struct trace *t, uint32_t rank, const char *name, struct strbuf *out)
+trace_find_track(struct trace *t, uint32_t rank, const char *name, struct strbuf *out)
 {
     struct track *k = (struct track *)(void *)nametab_find(&t->tracks, rank, name);
     struct tensor *n;
@@ -264,7 +265,7 @@ find_track(struct trace *t, uint32_t rank, const char *name, struct strbuf *out)
         return k;
     if (t->tracks.n >= TRACE_MAX_TRACKS)
         return NULL;
-    n = find_tensor(t, name, out);
+    n = trace_find_tensor(t, name, out);
     k = n ? mem_zalloc(sizeof(*k)) : NULL;
     if (!k)
         return NULL;
@@ -286,26 +287,26 @@ find_track(struct trace *t, uint32_t rank, const char *name, struct strbuf *out)
 
 /* --- events --- */
 
-static void close_spans(const struct trace *t,
-                        const struct track *k,
-                        int n,
-                        const struct trace_event *ev,
-                        struct strbuf *out)
+static void track_close_spans(const struct trace *t,
+                              const struct track *k,
+                              int n,
+                              const struct trace_event *ev,
+                              struct strbuf *out)
 {
     for (; n > 0; n--) {
         strbuf_puts(out, ",\n{\"ph\":\"E\",");
         if (n == 1 && ev && ev->kind == TRACE_END && k->state != TRACK_NEGOTIATING)
             strbuf_printf(out, "\"args\":{\"dtype\":\"%s\",\"bytes\":%" PRIu64 "},",
                           dtype_name((enum dtype)ev->dtype), ev->bytes);
-        put_place(t, k->last_ns, k->tensor->pid, k->node.set, out);
+        record_put_place(t, k->last_ns, k->tensor->pid, k->node.set, out);
     }
 }
 
 static void
-put_cycle(const struct trace *t, uint32_t rank, uint64_t ns, struct strbuf *out)
+trace_put_cycle(const struct trace *t, uint32_t rank, uint64_t ns, struct strbuf *out)
 {
     strbuf_puts(out, ",\n{\"ph\":\"i\",\"name\":\"CYCLE_START\",\"s\":\"g\",");
-    put_place(t, ns, 0, rank, out);
+    record_put_place(t, ns, 0, rank, out);
 }
 
 void trace_put_dropped(
@@ -315,19 +316,19 @@ void trace_put_dropped(
                   ",\n{\"ph\":\"i\",\"name\":\"DROPPED\",\"s\":\"g\",\"args\":{"
                   "\"events\":%" PRIu64 "},",
                   n);
-    put_place(t, ns, 0, rank, out);
+    record_put_place(t, ns, 0, rank, out);
     for (struct track *k = t->all_tracks; k; k = k->next)
         if (k->node.set == rank) /* ends may be among them */
             k->n_cut = 0;
 }
 
-static void put_on_track(const struct trace *t,
-                         struct track *k,
-                         const struct trace_event *ev,
-                         uint64_t ns,
-                         struct strbuf *out)
+static void track_put_event(const struct trace *t,
+                            struct track *k,
+                            const struct trace_event *ev,
+                            uint64_t ns,
+                            struct strbuf *out)
 {
-    const struct edge *e = &edges[k->state][ev->kind];
+    const struct trace_edge *e = &edges[k->state][ev->kind];
     const bool is_device = ev->activity == TRACE_DEVICE;
 
     if (ev->kind == TRACE_END && is_device && k->n_cut > 0) {
@@ -342,17 +343,17 @@ static void put_on_track(const struct trace *t,
     k->is_device = ev->kind == TRACE_ACTIVITY && is_device;
     if (ns > k->last_ns)
         k->last_ns = ns;
-    close_spans(t, k, e->close, ev, out);
+    track_close_spans(t, k, e->close, ev, out);
     k->state = e->next;
     if (e->opens) {
         strbuf_puts(out, ",\n{\"ph\":\"B\",\"name\":\"");
-        put_span_name(ev, out);
+        record_put_name(ev, out);
         strbuf_puts(out, "\",");
-        put_place(t, k->last_ns, k->tensor->pid, k->node.set, out);
+        record_put_place(t, k->last_ns, k->tensor->pid, k->node.set, out);
     }
     if (ev->kind == TRACE_TICK) {
         strbuf_printf(out, ",\n{\"ph\":\"X\",\"name\":\"%u\",\"dur\":0,", ev->rank);
-        put_place(t, k->last_ns, k->tensor->pid, k->node.set, out);
+        record_put_place(t, k->last_ns, k->tensor->pid, k->node.set, out);
     }
 }
 
@@ -366,14 +367,14 @@ int trace_put(struct trace *t,
     struct track *k, before;
 
     if (ev->kind == TRACE_CYCLE) {
-        put_cycle(t, rank, ns, out);
+        trace_put_cycle(t, rank, ns, out);
         return strbuf_status(out);
     }
-    k = find_track(t, rank, ev->name, out);
+    k = trace_find_track(t, rank, ev->name, out);
     if (!k)
         return -ENOMEM;
     before = *k;
-    put_on_track(t, k, ev, ns, out);
+    track_put_event(t, k, ev, ns, out);
     if (strbuf_status(out) < 0)
         *k = before; /* its records are lost */
     return strbuf_status(out);
@@ -387,7 +388,7 @@ void trace_close(struct trace *t, uint64_t now_ns, struct strbuf *out)
     for (struct track *k = t->all_tracks; k; k = k->next) {
         if (open[k->state] > 0 && now_ns > k->last_ns)
             k->last_ns = now_ns;
-        close_spans(t, k, open[k->state], NULL, out);
+        track_close_spans(t, k, open[k->state], NULL, out);
         k->state = TRACK_IDLE;
     }
 }

@@ -49,18 +49,18 @@ void trace_write_event(const struct trace_event *ev, struct strbuf *out)
     wire_put_text(out, ev->name, sizeof(ev->name));
 }
 
-static int malformed(struct err *err)
+static int report_malformed(struct err *err)
 {
     return err_set(err, -EBADMSG, "timeline message: malformed");
 }
 
-static int read_version(struct wire_reader *in, struct err *err)
+static int trace_read_version(struct wire_reader *in, struct err *err)
 {
     uint64_t magic, version;
 
     if (!wire_get(in, 1, &magic) || magic != TRACE_WIRE_MAGIC
         || !wire_get(in, 1, &version))
-        return malformed(err);
+        return report_malformed(err);
     if (version != TRACE_WIRE_VERSION)
         return err_set(err, -EBADMSG,
                        "timeline message: version %" PRIu64 ", this is %d", version,
@@ -71,13 +71,13 @@ static int read_version(struct wire_reader *in, struct err *err)
 int trace_read_down(struct wire_reader *in, struct trace_down *ret, struct err *err)
 {
     uint64_t order, ns;
-    int rc = read_version(in, err);
+    int rc = trace_read_version(in, err);
 
     if (rc < 0)
         return rc;
     if (!wire_get(in, 1, &order) || order < TRACE_ORDER_CLOCK
         || order >= TRACE_ORDER_END || !wire_get(in, 8, &ns) || in->at != in->n)
-        return malformed(err);
+        return report_malformed(err);
     *ret = (struct trace_down){(enum trace_order)order, ns};
     return 0;
 }
@@ -85,13 +85,13 @@ int trace_read_down(struct wire_reader *in, struct trace_down *ret, struct err *
 int trace_read_up(struct wire_reader *in, struct trace_up *ret, struct err *err)
 {
     uint64_t is_last, ns, down, dropped;
-    int rc = read_version(in, err);
+    int rc = trace_read_version(in, err);
 
     if (rc < 0)
         return rc;
     if (!wire_get(in, 1, &is_last) || is_last > 1 || !wire_get(in, 8, &ns)
         || !wire_get(in, 8, &down) || !wire_get(in, 8, &dropped))
-        return malformed(err);
+        return report_malformed(err);
     *ret = (struct trace_up){ns, (int64_t)down, dropped, is_last == 1};
     return 0;
 }
@@ -108,7 +108,7 @@ int trace_read_event(struct wire_reader *in, struct trace_event *ret, struct err
         || kind >= TRACE_KIND_COUNT || coll >= COLL_COUNT
         || activity >= TRACE_ACTIVITY_COUNT || dtype >= DT_COUNT
         || !wire_get_text(in, ret->name, sizeof(ret->name)))
-        return malformed(err);
+        return report_malformed(err);
     ret->kind = (uint8_t)kind;
     ret->coll = (uint8_t)coll;
     ret->activity = (uint8_t)activity;

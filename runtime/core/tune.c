@@ -172,7 +172,7 @@ uint32_t tune_n_samples(const struct tune *t)
 
 /* --- what to try next --- */
 
-static bool is_same(const struct tuning *a, const struct tuning *b)
+static bool tuning_equals(const struct tuning *a, const struct tuning *b)
 {
     for (int d = 0; d < TUNE_DIMS; d++)
         if (tuning_get(a, (enum tune_dim)d) != tuning_get(b, (enum tune_dim)d))
@@ -180,51 +180,51 @@ static bool is_same(const struct tuning *a, const struct tuning *b)
     return true;
 }
 
-static struct tried *find(struct tune *t, const struct tuning *v)
+static struct tried *tune_find_tried(struct tune *t, const struct tuning *v)
 {
     for (uint32_t i = 0; i < t->n_tried; i++)
-        if (is_same(&t->tried[i].tuning, v))
+        if (tuning_equals(&t->tried[i].tuning, v))
             return &t->tried[i];
     return NULL;
 }
 
 /* The best so far, with one setting changed. */
-static bool propose(struct tune *t, enum tune_dim d, uint64_t v)
+static bool tune_propose(struct tune *t, enum tune_dim d, uint64_t v)
 {
     t->now = t->tried[t->best].tuning;
     tuning_set(&t->now, d, v);
-    return !find(t, &t->now);
+    return !tune_find_tried(t, &t->now);
 }
 
 /* True: the best so far, as it does now. It is fresh at the very beginning. */
-static bool refresh(struct tune *t)
+static bool tune_refresh_best(struct tune *t)
 {
     t->now = t->tried[t->best].tuning;
     return t->n_samples > 1;
 }
 
-static bool sweep(struct tune *t)
+static bool tune_sweep(struct tune *t)
 {
     for (; t->dim < TUNE_DIMS; t->dim++, t->at = 0) {
         while (!t->cfg.is_fixed[t->dim] && t->at <= grids[t->dim].n) {
             uint32_t i = t->at++;
 
-            if (i == 0 ? refresh(t)
-                       : propose(t, (enum tune_dim)t->dim, grids[t->dim].v[i - 1]))
+            if (i == 0 ? tune_refresh_best(t)
+                       : tune_propose(t, (enum tune_dim)t->dim, grids[t->dim].v[i - 1]))
                 return true;
         }
     }
     return false;
 }
 
-static bool refine(struct tune *t)
+static bool tune_refine(struct tune *t)
 {
     for (; t->dim < TUNE_DIMS; t->dim++, t->at = 0) {
         while (!t->cfg.is_fixed[t->dim] && grids[t->dim].is_refined && t->at < 2) {
             uint64_t v = tuning_get(&t->tried[t->best].tuning, (enum tune_dim)t->dim);
 
-            if (t->at++ == 0 ? v > 0 && propose(t, (enum tune_dim)t->dim, v * 2)
-                             : v > 1 && propose(t, (enum tune_dim)t->dim, v / 2))
+            if (t->at++ == 0 ? v > 0 && tune_propose(t, (enum tune_dim)t->dim, v * 2)
+                             : v > 1 && tune_propose(t, (enum tune_dim)t->dim, v / 2))
                 return true;
         }
     }
@@ -232,7 +232,7 @@ static bool refine(struct tune *t)
 }
 
 /* The best one and the one behind it. */
-static void choose_finalists(struct tune *t)
+static void tune_choose_finalists(struct tune *t)
 {
     uint32_t second = t->best;
 
@@ -244,42 +244,42 @@ static void choose_finalists(struct tune *t)
     t->final_of[1] = second;
 }
 
-static void finish(struct tune *t)
+static void tune_finish(struct tune *t)
 {
     t->phase = PHASE_DONE;
     t->now = t->tried[t->best].tuning;
 }
 
-static bool has_budget(const struct tune *t, uint32_t n)
+static bool tune_has_budget(const struct tune *t, uint32_t n)
 {
     return t->n_samples + n <= t->cfg.n_samples;
 }
 
 /* The final's samples are kept back, unless the budget is too small for one. */
-static uint32_t reserve(const struct tune *t)
+static uint32_t tune_reserve(const struct tune *t)
 {
     return t->cfg.n_samples >= 8 ? N_FINAL : 0;
 }
 
 /* Sets now to what is to be measured next. */
-static void choose_next(struct tune *t)
+static void tune_choose_next(struct tune *t)
 {
     for (;;) {
         switch (t->phase) {
         case PHASE_SWEEP:
         case PHASE_REFINE:
-            if (has_budget(t, 1 + reserve(t))
-                && (t->phase == PHASE_SWEEP ? sweep(t) : refine(t)))
+            if (tune_has_budget(t, 1 + tune_reserve(t))
+                && (t->phase == PHASE_SWEEP ? tune_sweep(t) : tune_refine(t)))
                 return;
             t->dim = t->at = 0;
             t->phase = t->phase == PHASE_SWEEP ? PHASE_REFINE : PHASE_FINAL;
             if (t->phase == PHASE_FINAL)
-                choose_finalists(t);
+                tune_choose_finalists(t);
             break;
         case PHASE_FINAL:
-            if (reserve(t) == 0 || t->n_tried < 2 || t->at >= N_FINAL
-                || !has_budget(t, 1)) {
-                finish(t);
+            if (tune_reserve(t) == 0 || t->n_tried < 2 || t->at >= N_FINAL
+                || !tune_has_budget(t, 1)) {
+                tune_finish(t);
                 return;
             }
             t->now = t->tried[t->final_of[t->at++]].tuning;
@@ -290,9 +290,9 @@ static void choose_next(struct tune *t)
     }
 }
 
-static void note(struct tune *t, double score)
+static void tune_note_score(struct tune *t, double score)
 {
-    struct tried *v = find(t, &t->now);
+    struct tried *v = tune_find_tried(t, &t->now);
 
     t->n_samples++;
     if (!v) {
@@ -313,7 +313,7 @@ static void note(struct tune *t, double score)
 /* --- measuring --- */
 
 /* True: this one has come in the step at hand already. */
-static bool has_come(struct tune *t, uint64_t id)
+static bool step_has_tensor(struct tune *t, uint64_t id)
 {
     uint64_t at = (id * 0x9e3779b97f4a7c15ull) >> 51; /* 13 bits: N_IDS */
 
@@ -330,7 +330,7 @@ static bool has_come(struct tune *t, uint64_t id)
     }
 }
 
-static void forget_ids(struct tune *t)
+static void tune_forget_ids(struct tune *t)
 {
     t->gen++;
     t->n_ids = 0;
@@ -345,39 +345,39 @@ void tune_tensor(struct tune *t, uint64_t id, uint64_t bytes)
     if (t->phase == PHASE_DONE || t->is_waiting)
         return;
     /* Names that never come again (some programs number them) would fill the table. */
-    if (t->n_ids >= N_IDS / 2 || has_come(t, id)) {
-        forget_ids(t);
-        (void)has_come(t, id);
+    if (t->n_ids >= N_IDS / 2 || step_has_tensor(t, id)) {
+        tune_forget_ids(t);
+        (void)step_has_tensor(t, id);
         t->is_new = true;
     }
     t->batch_bytes += bytes;
 }
 
-static int compare(const void *a, const void *b)
+static int double_compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
 
     return x < y ? -1 : x > y;
 }
 
-static double median(double *v, uint32_t n)
+static double rates_median(double *v, uint32_t n)
 {
-    qsort(v, n, sizeof(*v), compare);
+    qsort(v, n, sizeof(*v), double_compare);
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-static void begin_sample(struct tune *t)
+static void tune_begin_sample(struct tune *t)
 {
     t->n_steps = 0;
     t->n_settle = SETTLE_STEPS;
     t->begin_ns = t->last_ns = 0;
     t->bytes = t->batch_bytes = 0;
     t->is_new = false;
-    forget_ids(t);
+    tune_forget_ids(t);
 }
 
 /* A step has ended with the batch before this one. True: the sample is complete. */
-static bool end_step(struct tune *t)
+static bool tune_end_step(struct tune *t)
 {
     uint64_t ns = t->last_ns - t->begin_ns;
 
@@ -397,7 +397,7 @@ bool tune_batch(struct tune *t, uint64_t now_ns, struct tune_sample *ret)
     if (t->phase == PHASE_DONE || t->is_waiting)
         return false;
     if (t->is_new && t->last_ns > 0)
-        is_complete = end_step(t);
+        is_complete = tune_end_step(t);
     t->is_new = false;
     t->bytes += t->batch_bytes;
     t->batch_bytes = 0;
@@ -405,13 +405,13 @@ bool tune_batch(struct tune *t, uint64_t now_ns, struct tune_sample *ret)
     if (!is_complete)
         return false;
     *ret = (struct tune_sample){.tuning = t->now,
-                                .bytes_per_s = median(t->rates, t->n_steps),
+                                .bytes_per_s = rates_median(t->rates, t->n_steps),
                                 .is_warmup = t->n_warmups < t->cfg.n_warmup};
     if (ret->is_warmup) {
         t->n_warmups++;
     } else {
-        note(t, ret->bytes_per_s);
-        choose_next(t);
+        tune_note_score(t, ret->bytes_per_s);
+        tune_choose_next(t);
     }
     t->is_waiting = true;
     return true;
@@ -420,5 +420,5 @@ bool tune_batch(struct tune *t, uint64_t now_ns, struct tune_sample *ret)
 void tune_applied(struct tune *t)
 {
     t->is_waiting = false;
-    begin_sample(t);
+    tune_begin_sample(t);
 }

@@ -51,7 +51,7 @@ void tune_file_write(const struct tune_file *f, struct strbuf *out)
         strbuf_printf(out, "%s=%llu\n", keys[k].name, (unsigned long long)v[k]);
 }
 
-static int find_key(const char *name)
+static int key_find(const char *name)
 {
     for (int k = 0; k < KEY_COUNT; k++)
         if (strcmp(keys[k].name, name) == 0)
@@ -59,12 +59,12 @@ static int find_key(const char *name)
     return -1;
 }
 
-static int read_line(const char *path,
-                     unsigned no,
-                     char *line,
-                     uint64_t *v,
-                     unsigned *seen,
-                     struct err *err)
+static int tune_file_read_line(const char *path,
+                               unsigned no,
+                               char *line,
+                               uint64_t *v,
+                               unsigned *seen,
+                               struct err *err)
 {
     char *eq = strchr(line, '='), field[400];
     int k;
@@ -75,7 +75,7 @@ static int read_line(const char *path,
         return err_set(err, -EINVAL, "%.300s, line %u: \"%.60s\" is not key=value",
                        path, no, line);
     *eq = 0;
-    k = find_key(line);
+    k = key_find(line);
     if (k < 0)
         return err_set(err, -EINVAL,
                        "%.300s, line %u: \"%.60s\" is none of version, ranks, hosts, "
@@ -101,7 +101,7 @@ int tune_file_read(const char *path, char *text, struct tune_file *ret, struct e
         next = strchr(line, '\n');
         if (next)
             *next++ = 0;
-        rc = read_line(path, no, line, v, &seen, err);
+        rc = tune_file_read_line(path, no, line, v, &seen, err);
         if (rc < 0)
             return rc;
     }

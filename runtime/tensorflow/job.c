@@ -47,7 +47,7 @@ void job_refuse(struct TF_OpKernelContext *context, int tf_code, const char *tex
     TF_DeleteStatus(s);
 }
 
-void job_fail(struct job *j, int tf_code, const char *text)
+void job_fail(struct tf_job *j, int tf_code, const char *text)
 {
     /* relaxed: the context itself is handed on by `left` */
     if (!atomic_exchange_explicit(&j->has_failed, true, memory_order_relaxed))
@@ -58,7 +58,7 @@ void job_fail(struct job *j, int tf_code, const char *text)
  * word in front of it is how it can be told from others. Never ABORTED or UNAVAILABLE:
  * MonitoredSession takes these for a preempted parameter server and makes a new session
  * for ever. */
-void job_fail_by_status(struct job *j, int status, const char *text, bool at_end)
+void job_fail_by_status(struct tf_job *j, int status, const char *text, bool at_end)
 {
     char lost[1200];
 
@@ -88,7 +88,7 @@ void job_fail_by_status(struct job *j, int status, const char *text, bool at_end
 /* --- the end --- */
 
 /* Accepts a job that is not complete. */
-static void job_free(struct job *j)
+static void job_free(struct tf_job *j)
 {
     for (int i = 0; i < j->n_parts; i++) {
         if (j->parts[i].input)
@@ -104,7 +104,7 @@ static void job_free(struct job *j)
 }
 
 /* Gives everything back, then tells TensorFlow: after that the context is gone. */
-static void job_end(struct job *j)
+static void job_end(struct tf_job *j)
 {
     struct done *done = j->done;
     struct TF_AsyncOpKernelDoneCallback *callback = j->callback;
@@ -116,14 +116,14 @@ static void job_end(struct job *j)
         TF_RunAsyncOpKernelDoneCallback(callback);
 }
 
-static void job_put(struct job *j, int n)
+static void job_put(struct tf_job *j, int n)
 {
     /* acq_rel: whoever ends the job sees what all parts and the submitter wrote */
     if (atomic_fetch_sub_explicit(&j->left, n, memory_order_acq_rel) == n)
         job_end(j);
 }
 
-static void part_end(struct part *p, int status, const char *error)
+static void part_end(struct tf_part *p, int status, const char *error)
 {
     if (status != HVD_OK)
         job_fail_by_status(p->job, status, error ? error : "failed without a sentence",
@@ -134,7 +134,7 @@ static void part_end(struct part *p, int status, const char *error)
 
 static void part_done(void *arg, int status, const char *error)
 {
-    struct part *p = arg;
+    struct tf_part *p = arg;
 
     part_end(p, status, error);
     job_put(p->job, 1);
@@ -144,9 +144,9 @@ static void part_done(void *arg, int status, const char *error)
 
 /* The job's name, n bytes: of an operation in a loop of a graph, whose iterations run
  * side by side, with the iteration. */
-static void job_name(const struct job *j, char *ret, size_t n)
+static void job_name(const struct tf_job *j, char *ret, size_t n)
 {
-    const struct kernel *k = j->k;
+    const struct tf_kernel *k = j->k;
     int64_t iteration;
 
     if (k->type->kind == KIND_JOIN) {
@@ -166,7 +166,7 @@ static void job_name(const struct job *j, char *ret, size_t n)
 /* --- compute --- */
 
 /* The parts of a group, which are held: all of them or none. */
-static int submit_group(struct job *j)
+static int submit_group(struct tf_job *j)
 {
     hvd_handle *handles = calloc((size_t)j->n_parts, sizeof(*handles));
     int rc;
@@ -186,7 +186,7 @@ static int submit_group(struct job *j)
 }
 
 /* Submits all parts or none; how many are under way afterwards. */
-static int job_submit(struct job *j)
+static int job_submit(struct tf_job *j)
 {
     hvd_done_fn done = j->k->is_blocking ? NULL : part_done;
     char name[PART_NAME_MAX - 24];
@@ -200,7 +200,7 @@ static int job_submit(struct job *j)
     return j->k->type->is_grouped ? submit_group(j) : j->n_parts;
 }
 
-static void job_wait(struct job *j, int n)
+static void job_wait(struct tf_job *j, int n)
 {
     for (int i = 0; i < n; i++) {
         int status = hvd_wait(j->parts[i].handle, -1);
@@ -209,12 +209,12 @@ static void job_wait(struct job *j, int n)
     }
 }
 
-static struct job *job_new(const struct kernel *k,
-                           struct TF_OpKernelContext *context,
-                           struct TF_AsyncOpKernelDoneCallback *callback)
+static struct tf_job *job_new(const struct tf_kernel *k,
+                              struct TF_OpKernelContext *context,
+                              struct TF_AsyncOpKernelDoneCallback *callback)
 {
     int n = k->type->is_grouped ? TF_NumInputs(context) : 1;
-    struct job *j = calloc(1, sizeof(*j) + (size_t)n * sizeof(j->parts[0]));
+    struct tf_job *j = calloc(1, sizeof(*j) + (size_t)n * sizeof(j->parts[0]));
 
     if (!j)
         return NULL;
@@ -244,11 +244,11 @@ static const char cannot_wait[] =
     "this operation was made by a TensorFlow that has asynchronous kernels (2.13 and "
     "later), which this one has not; make the graph with this TensorFlow";
 
-void job_compute(const struct kernel *k,
+void job_compute(const struct tf_kernel *k,
                  struct TF_OpKernelContext *context,
                  struct TF_AsyncOpKernelDoneCallback *callback)
 {
-    struct job *j = job_new(k, context, callback);
+    struct tf_job *j = job_new(k, context, callback);
     int n = 0, n_parts;
 
     if (!j) {

@@ -5,12 +5,12 @@
 
 struct TF_AsyncOpKernelDoneCallback;
 struct TF_OpKernelContext;
-struct kernel;
+struct tf_kernel;
 
 /* Submits the operation and returns; the end comes on the runtime's thread. Where the
  * kernel is blocking it has come when this returns. callback: NULL of a kernel that is
  * not asynchronous, which must be blocking. */
-void job_compute(const struct kernel *k,
+void job_compute(const struct tf_kernel *k,
                  struct TF_OpKernelContext *context,
                  struct TF_AsyncOpKernelDoneCallback *callback);
 

@@ -21,26 +21,26 @@
 
 /* --- attributes --- */
 
-struct reader { /* of a construction's attributes, until the first that fails */
+struct attr_reader { /* of a construction's attributes, until the first that fails */
     struct TF_OpKernelConstruction *c;
     struct TF_Status *s;
 };
 
 /* The operation has the attribute, and nothing has failed yet. */
-static bool has(const struct reader *r, const char *attr)
+static bool has(const struct attr_reader *r, const char *attr)
 {
     return TF_GetCode(r->s) == TF_OK
            && TF_OpKernelConstruction_HasAttr(r->c, attr, r->s)
            && TF_GetCode(r->s) == TF_OK;
 }
 
-static void read_int(const struct reader *r, const char *attr, int32_t *ret)
+static void read_int(const struct attr_reader *r, const char *attr, int32_t *ret)
 {
     if (has(r, attr))
         TF_OpKernelConstruction_GetAttrInt32(r->c, attr, ret, r->s);
 }
 
-static void read_bool(const struct reader *r, const char *attr, bool *ret)
+static void read_bool(const struct attr_reader *r, const char *attr, bool *ret)
 {
     unsigned char value = 0;
 
@@ -51,7 +51,7 @@ static void read_bool(const struct reader *r, const char *attr, bool *ret)
 }
 
 /* A double: TensorFlow has attributes of type float only, so its bits travel. */
-static void read_double(const struct reader *r, const char *attr, double *ret)
+static void read_double(const struct attr_reader *r, const char *attr, double *ret)
 {
     int64_t bits = 0;
 
@@ -62,7 +62,7 @@ static void read_double(const struct reader *r, const char *attr, double *ret)
 }
 
 /* A new string, "" when the operation has no such attribute; NULL after a failure. */
-static char *read_text(const struct reader *r, const char *attr)
+static char *read_text(const struct attr_reader *r, const char *attr)
 {
     int32_t list_size = 0, length = 0;
     char *text;
@@ -79,7 +79,7 @@ static char *read_text(const struct reader *r, const char *attr)
     return text;
 }
 
-static void read_compression(const struct reader *r, struct kernel *k)
+static void read_compression(const struct attr_reader *r, struct tf_kernel *k)
 {
     char *given = read_text(r, "compression");
 
@@ -94,7 +94,7 @@ static void read_compression(const struct reader *r, struct kernel *k)
     free(given);
 }
 
-static void read_node_name(const struct reader *r, struct kernel *k)
+static void read_node_name(const struct attr_reader *r, struct tf_kernel *k)
 {
     struct tf_string_view node = TF_OpKernelConstruction_GetName(r->c);
     char *name = malloc(node.len + 1);
@@ -112,7 +112,7 @@ static void read_node_name(const struct reader *r, struct kernel *k)
     free(name);
 }
 
-static void read_name(const struct reader *r, struct kernel *k)
+static void read_name(const struct attr_reader *r, struct tf_kernel *k)
 {
     char *given = read_text(r, "tensor_name");
 
@@ -127,12 +127,12 @@ static void read_name(const struct reader *r, struct kernel *k)
     free(given);
 }
 
-struct kernel *kernel_create(struct TF_OpKernelConstruction *c,
-                             const struct op_type *type,
-                             bool is_on_gpu)
+struct tf_kernel *kernel_create(struct TF_OpKernelConstruction *c,
+                                const struct op_type *type,
+                                bool is_on_gpu)
 {
-    struct reader r = {.c = c, .s = TF_NewStatus()};
-    struct kernel *k = calloc(1, sizeof(*k));
+    struct attr_reader r = {.c = c, .s = TF_NewStatus()};
+    struct tf_kernel *k = calloc(1, sizeof(*k));
 
     if (!k) {
         TF_SetStatus(r.s, TF_RESOURCE_EXHAUSTED, "out of memory for an operation");
@@ -160,7 +160,7 @@ struct kernel *kernel_create(struct TF_OpKernelConstruction *c,
     return k;
 }
 
-void kernel_free(struct kernel *k)
+void kernel_free(struct tf_kernel *k)
 {
     free(k);
 }

@@ -31,7 +31,7 @@ struct op_type {
 #define KERNEL_NAME_MAX 448 /* room for "_12of345" and "#7" below the runtime's 511 */
 #define CODEC_NAME_MAX  64
 
-struct kernel {
+struct tf_kernel {
     const struct op_type *type;
     int32_t reduce_op, root_rank, process_set;
     double prescale, postscale;
@@ -43,9 +43,9 @@ struct kernel {
 };
 
 /* NULL after telling the construction why. */
-struct kernel *kernel_create(struct TF_OpKernelConstruction *c,
-                             const struct op_type *type,
-                             bool is_on_gpu);
-void kernel_free(struct kernel *k); /* accepts NULL */
+struct tf_kernel *kernel_create(struct TF_OpKernelConstruction *c,
+                                const struct op_type *type,
+                                bool is_on_gpu);
+void kernel_free(struct tf_kernel *k); /* accepts NULL */
 
 #endif

@@ -38,7 +38,7 @@ void part_has_no_gpu(void)
 
 /* The output `index` of these dimensions; NULL after the job has failed by it. */
 static struct TF_Tensor *make_output(
-    struct job *j, int index, int type, const int64_t *dims, int n, size_t bytes)
+    struct tf_job *j, int index, int type, const int64_t *dims, int n, size_t bytes)
 {
     struct TF_Status *s = TF_NewStatus();
     struct TF_Tensor *output =
@@ -72,7 +72,7 @@ static void *memory_of(const struct TF_Tensor *t, void *otherwise)
 
 static void *part_alloc(void *arg, int ndim, const int64_t *shape, size_t size_bytes)
 {
-    struct part *p = arg;
+    struct tf_part *p = arg;
     int64_t dims[ANY_DIMS_MAX];
     int n = dims_of(p->input, dims);
 
@@ -84,9 +84,9 @@ static void *part_alloc(void *arg, int ndim, const int64_t *shape, size_t size_b
 }
 
 /* Output 1 of an alltoall: how many rows came from each. */
-static void set_received_splits(struct part *p)
+static void set_received_splits(struct tf_part *p)
 {
-    struct job *j = p->job;
+    struct tf_job *j = p->job;
     int n = hvd_received_splits(p->handle, NULL, 0);
     int64_t *rows = n > 0 ? calloc((size_t)n, sizeof(*rows)) : NULL;
     struct TF_Tensor *output;
@@ -111,7 +111,7 @@ static void set_received_splits(struct part *p)
     free(rows);
 }
 
-static void set_joined_last(struct part *p)
+static void set_joined_last(struct tf_part *p)
 {
     struct TF_Tensor *output =
         make_output(p->job, 0, TF_INT32, NULL, 0, sizeof(int32_t));
@@ -122,7 +122,7 @@ static void set_joined_last(struct part *p)
     TF_DeleteTensor(output);
 }
 
-void part_finish(struct part *p)
+void part_finish(struct tf_part *p)
 {
     if (p->job->k->type->kind == KIND_ALLTOALL)
         set_received_splits(p);
@@ -177,7 +177,7 @@ describe(struct hvd_tensor *t, const struct TF_Tensor *input, int64_t *shape)
     t->dtype = hvd_dtype_from(TF_TensorType(input));
 }
 
-static int take_input(struct job *j, int index, struct TF_Tensor **ret)
+static int take_input(struct tf_job *j, int index, struct TF_Tensor **ret)
 {
     struct TF_Status *s = TF_NewStatus();
     int rc = 0;
@@ -194,9 +194,9 @@ static int take_input(struct job *j, int index, struct TF_Tensor **ret)
 
 /* An output like the input: the input's own memory when nobody else needs it, which
  * TensorFlow only sees while we do not hold it either. 0 or -1. */
-static int make_output_like(struct part *p)
+static int make_output_like(struct tf_part *p)
 {
-    struct job *j = p->job;
+    struct tf_job *j = p->job;
     struct TF_Status *s = TF_NewStatus();
     int64_t dims[ANY_DIMS_MAX];
     int n = dims_of(p->input, dims), forwarded = -1, rc = 0;
@@ -217,7 +217,7 @@ static int make_output_like(struct part *p)
 }
 
 /* The root's result is its input. */
-static int give_input_on(struct part *p)
+static int give_input_on(struct tf_part *p)
 {
     struct TF_Status *s = TF_NewStatus();
     int rc = 0;
@@ -231,9 +231,9 @@ static int give_input_on(struct part *p)
     return rc;
 }
 
-int part_prepare(struct part *p)
+int part_prepare(struct tf_part *p)
 {
-    const struct kernel *k = p->job->k;
+    const struct tf_kernel *k = p->job->k;
 
     switch (k->type->kind) {
     case KIND_JOIN:
@@ -255,7 +255,7 @@ int part_prepare(struct part *p)
     return make_output_like(p);
 }
 
-static int submit_alltoall(struct part *p, const struct hvd_tensor *t)
+static int submit_alltoall(struct tf_part *p, const struct hvd_tensor *t)
 {
     struct TF_Tensor *splits = NULL;
     int64_t n;
@@ -287,9 +287,9 @@ static int submit_alltoall(struct part *p, const struct hvd_tensor *t)
     return status;
 }
 
-static int submit(struct part *p, const struct hvd_tensor *t)
+static int submit(struct tf_part *p, const struct hvd_tensor *t)
 {
-    const struct kernel *k = p->job->k;
+    const struct tf_kernel *k = p->job->k;
 
     switch (k->type->kind) {
     case KIND_ALLREDUCE:
@@ -314,10 +314,10 @@ static int submit(struct part *p, const struct hvd_tensor *t)
     return HVD_INTERNAL;
 }
 
-int part_submit(struct part *p, const char *job_name, hvd_done_fn done)
+int part_submit(struct tf_part *p, const char *job_name, hvd_done_fn done)
 {
-    struct job *j = p->job;
-    const struct kernel *k = j->k;
+    struct tf_job *j = p->job;
+    const struct tf_kernel *k = j->k;
     int64_t shape[HVD_MAX_DIMS];
     char name[PART_NAME_MAX];
     struct hvd_tensor t = {.size_bytes = sizeof(t),

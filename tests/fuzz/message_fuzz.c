@@ -18,11 +18,11 @@ static void claim_require(int is_true)
 }
 
 /* Written again and read back, it is the same. */
-static void check_request(const struct request *q)
+static void check_request(const struct tensor_request *q)
 {
     CLEANUP(strbuf_release) struct strbuf again = {0};
     struct message_reader r;
-    struct request a = *q, b;
+    struct tensor_request a = *q, b;
     struct up back;
 
     strbuf_init(&again, MESSAGE_MAX_BYTES);

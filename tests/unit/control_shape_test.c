@@ -59,7 +59,7 @@ static void small_worlds_have_this_shape(void **state)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         AUTOFREE struct control_member *m = members_of(rows[i].hosts);
         uint32_t n = (uint32_t)strlen(rows[i].hosts);
-        struct shape s;
+        struct tree_shape s;
 
         assert_int_equal(shape_init(&s, m, n, rows[i].fanout), 0);
         assert_int_equal(s.parent[0], SHAPE_NONE);
@@ -76,7 +76,7 @@ static void the_way_to_a_rank_leads_up_or_down(void **state)
 {
     AUTOFREE struct control_member *m = members_of("aaaaaaaaaaaaaaa");
     uint32_t below[4];
-    struct shape s;
+    struct tree_shape s;
 
     (void)state;
     assert_int_equal(shape_init(&s, m, 15, 2), 0);
@@ -141,7 +141,7 @@ static void check_world(uint32_t n, uint32_t fanout, uint32_t hosts, uint32_t mo
 {
     static uint32_t n_below[MAX_RANKS], n_across[MAX_RANKS];
     uint32_t deepest = 0, crossing = 0;
-    struct shape s;
+    struct tree_shape s;
 
     memset(n_below, 0, sizeof(n_below));
     memset(n_across, 0, sizeof(n_across));
@@ -193,7 +193,7 @@ static void every_rank_is_reached(void **state)
 {
     struct seeded rnd = {9};
     uint32_t most;
-    struct shape s;
+    struct tree_shape s;
 
     (void)state;
     world = mem_calloc(MAX_RANKS, sizeof(*world));
@@ -217,7 +217,7 @@ static void every_rank_is_reached(void **state)
 
 static int make_and_drop(void *arg)
 {
-    struct shape s;
+    struct tree_shape s;
     int rc = shape_init(&s, arg, 11, 2);
 
     if (rc == 0)

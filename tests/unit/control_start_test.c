@@ -45,7 +45,7 @@ struct sim {
     uint32_t n, round, n_items_at_root, depth;
     uint64_t root_bytes;
     struct control_member *members;
-    struct shape shape;
+    struct tree_shape shape;
     struct node *nodes;
     uint32_t *children; /* all, grouped by parent */
 };

@@ -9,15 +9,15 @@
 
 #include "runtime/core/gather.h"
 
-static struct request tensor(enum collective coll, int64_t n)
+static struct tensor_request tensor(enum collective coll, int64_t n)
 {
-    return (struct request){
+    return (struct tensor_request){
         .coll = coll, .dtype = DT_U8, .op = OP_SUM, .ndim = 1, .shape = {n}};
 }
 
 static void add(struct gather *g, int64_t n, uint64_t at)
 {
-    struct request r = tensor(COLL_ALLREDUCE, n);
+    struct tensor_request r = tensor(COLL_ALLREDUCE, n);
 
     gather_add(g, &r, at);
 }
@@ -92,7 +92,7 @@ static void what_cannot_be_fused_does_not_wait(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(colls) / sizeof(*colls); i++) {
-        struct request r = tensor(colls[i], 1);
+        struct tensor_request r = tensor(colls[i], 1);
 
         gather_set(&g, 500, 1 << 20);
         add(&g, 10, 1000);

@@ -296,7 +296,7 @@ static void typing_errors_are_seen(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
-        const char *meant = knob_meant(t[i].name);
+        const char *meant = knob_find_nearest(t[i].name);
 
         if (t[i].meant) {
             if (!meant)

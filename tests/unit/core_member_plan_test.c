@@ -179,7 +179,7 @@ static void plan_of_sets(struct fixture *f, uint64_t fusion_bytes)
     d.fusion_bytes = fusion_bytes;
     tell(f, d);
     assert_int_equal(next(f), MEMBER_NOTHING);
-    assert_true(member_listens(f->m));
+    assert_true(member_has_set_plan(f->m));
     assert_int_equal(member_plan_size(f->m), 2);
 }
 
@@ -252,7 +252,7 @@ static void a_set_does_not_wait_for_an_agreement_of_the_world(void **state)
     assert_true(f->act.calls);
     assert_int_equal(f->act.words[0], 4);
     assert_false(agreed(f, 4));
-    assert_false(member_listens(f->m));
+    assert_false(member_has_set_plan(f->m));
 }
 
 /* All ranks see the same borders of batches, those who are not in x's set too. */

@@ -181,12 +181,12 @@ static void a_set_of_others_is_met_for(void **state)
     struct fixture *f = *state;
     struct down d = whole("s", SLOT_NONE);
 
-    d.req = (struct request){.coll = COLL_SET_ADD,
-                             .root = SET_BY_MEMBERS,
-                             .process_set = 3,
-                             .n_set = 2,
-                             .set = ranks,
-                             .name = "s"};
+    d.req = (struct tensor_request){.coll = COLL_SET_ADD,
+                                    .root = SET_BY_MEMBERS,
+                                    .process_set = 3,
+                                    .n_set = 2,
+                                    .set = ranks,
+                                    .name = "s"};
     tell(f, d);
     assert_int_equal(next(f), MEMBER_SET);
     assert_int_equal(f->act.set_id, 3);
@@ -201,11 +201,11 @@ static void a_set_of_others_is_not_waited_for_here(void **state)
     struct down d = whole("s", SLOT_NONE);
 
     d.kind = DOWN_LATE;
-    d.req = (struct request){.coll = COLL_SET_ADD,
-                             .root = SET_BY_MEMBERS,
-                             .n_set = 1,
-                             .set = ranks + 4,
-                             .name = "s"};
+    d.req = (struct tensor_request){.coll = COLL_SET_ADD,
+                                    .root = SET_BY_MEMBERS,
+                                    .n_set = 1,
+                                    .set = ranks + 4,
+                                    .name = "s"};
     tell(f, d);
     assert_null(member_is_late(f->m));
     d.req.set = ranks;
@@ -273,7 +273,7 @@ static void much_goes_in_several_messages(void **state)
 {
     enum { N = 1200 };
     struct fixture *f = *state;
-    struct request *q = mem_calloc(N, sizeof(*q));
+    struct tensor_request *q = mem_calloc(N, sizeof(*q));
     struct member_op *ops = mem_calloc(N, sizeof(*ops));
     struct message_reader in;
     struct up u;

@@ -13,48 +13,49 @@
 #include "runtime/core/message.h"
 #include "runtime/core/pair.h"
 
-static struct request sample(void)
+static struct tensor_request sample(void)
 {
-    struct request r = {.coll = COLL_BROADCAST,
-                        .dtype = DT_BF16,
-                        .op = OP_AVERAGE,
-                        .root = 70000,
-                        .process_set = 3,
-                        .prescale = 0.1,
-                        .postscale = -2e300,
-                        .place = PLACE_CUDA,
-                        .region = 255,
-                        .ndim = 3,
-                        .shape = {5, 0, 1ll << 40}};
+    struct tensor_request r = {.coll = COLL_BROADCAST,
+                               .dtype = DT_BF16,
+                               .op = OP_AVERAGE,
+                               .root = 70000,
+                               .process_set = 3,
+                               .prescale = 0.1,
+                               .postscale = -2e300,
+                               .place = PLACE_CUDA,
+                               .region = 255,
+                               .ndim = 3,
+                               .shape = {5, 0, 1ll << 40}};
 
     (void)snprintf(r.name, sizeof(r.name), "layer.1/weight");
     return r;
 }
 
-static struct request sample_set(void)
+static struct tensor_request sample_set(void)
 {
     static const uint8_t ranks[] = {0, 0, 0, 0, 2, 0, 0, 0, 0, 1, 0, 0};
-    struct request r = {.coll = COLL_SET_ADD, .n_set = 3, .set = ranks, .name = "s"};
+    struct tensor_request r = {
+        .coll = COLL_SET_ADD, .n_set = 3, .set = ranks, .name = "s"};
 
     return r;
 }
 
-static struct request sample_transfer(void)
+static struct tensor_request sample_transfer(void)
 {
-    struct request r = {.coll = COLL_SENDRECV,
-                        .dtype = DT_I8,
-                        .root = 70,
-                        .process_set = pair_of(3, 70),
-                        .ndim = 1,
-                        .shape = {4},
-                        .name = "x (70 -> 3)"};
+    struct tensor_request r = {.coll = COLL_SENDRECV,
+                               .dtype = DT_I8,
+                               .root = 70,
+                               .process_set = pair_of(3, 70),
+                               .ndim = 1,
+                               .shape = {4},
+                               .name = "x (70 -> 3)"};
 
     return r;
 }
 
-static void assert_same(const struct request *a, const struct request *b)
+static void assert_same(const struct tensor_request *a, const struct tensor_request *b)
 {
-    struct request x = *a, y = *b;
+    struct tensor_request x = *a, y = *b;
 
     assert_int_equal(x.n_set, y.n_set);
     for (uint32_t i = 0; i < x.n_set; i++)
@@ -67,8 +68,8 @@ static void what_goes_up_comes_back_equal(void **state)
 {
     static const uint64_t words[] = {1, 0, 0x8000000000000001ull};
     CLEANUP(strbuf_release) struct strbuf b = {0};
-    struct request a = sample(), z = {.coll = COLL_BARRIER, .name = "z"};
-    struct request set = sample_set(), transfer = sample_transfer();
+    struct tensor_request a = sample(), z = {.coll = COLL_BARRIER, .name = "z"};
+    struct tensor_request set = sample_set(), transfer = sample_transfer();
     struct message_reader in;
     struct up got;
 
@@ -205,7 +206,7 @@ static void every_cut_is_refused(void **state)
     static const uint8_t slots[8] = {0};
     static const uint64_t word = 1;
     CLEANUP(strbuf_release) struct strbuf up = {0}, down = {0};
-    struct request a = sample(), set = sample_set();
+    struct tensor_request a = sample(), set = sample_set();
     struct down d[5] = {
         {.kind = DOWN_RUN, .has_req = true, .slot = 1},
         {.kind = DOWN_FAIL, .has_req = true, .slot = SLOT_NONE, .text = "why"},
@@ -275,7 +276,7 @@ static void bent_fields_are_refused(void **state)
         {AT + 72, 0},         /* a NUL inside the name */
     };
     CLEANUP(strbuf_release) struct strbuf b = {0};
-    struct request a = sample();
+    struct tensor_request a = sample();
 
     (void)state;
     a.shape[1] = 3;
@@ -297,7 +298,7 @@ static void a_set_that_does_not_ascend_is_refused(void **state)
 {
     static const uint8_t twice[] = {1, 0, 0, 0, 1, 0, 0, 0};
     CLEANUP(strbuf_release) struct strbuf b = {0};
-    struct request a = sample_set();
+    struct tensor_request a = sample_set();
 
     (void)state;
     a.n_set = 2;
@@ -316,7 +317,7 @@ static void a_set_is_added_by_all_or_by_its_members(void **state)
     (void)state;
     for (uint32_t i = 0; i < ARRAY_LEN(want); i++) {
         CLEANUP(strbuf_release) struct strbuf b = {0};
-        struct request a = sample_set();
+        struct tensor_request a = sample_set();
 
         a.root = i;
         strbuf_init(&b, MESSAGE_MAX_BYTES);
@@ -351,11 +352,11 @@ static void places_and_their_words_fit(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         CLEANUP(strbuf_release) struct strbuf b = {0};
-        struct request q = {.coll = rows[i].coll,
-                            .place = rows[i].place,
-                            .region = rows[i].region,
-                            .root = rows[i].root,
-                            .name = "x"};
+        struct tensor_request q = {.coll = rows[i].coll,
+                                   .place = rows[i].place,
+                                   .region = rows[i].region,
+                                   .root = rows[i].root,
+                                   .name = "x"};
         struct message_reader in;
         struct up got;
 
@@ -374,7 +375,7 @@ static void places_and_their_words_fit(void **state)
 
 static void another_buffer_is_another_tensor(void **state)
 {
-    struct request a = sample(), b = a;
+    struct tensor_request a = sample(), b = a;
 
     (void)state;
     assert_true(request_same(&a, &b));
@@ -403,7 +404,7 @@ static void what_is_no_transfer_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         CLEANUP(strbuf_release) struct strbuf b = {0}, d = {0};
-        struct request q = sample_transfer();
+        struct tensor_request q = sample_transfer();
         struct down pair = {.kind = DOWN_PAIR, .pair = rows[i].set};
 
         q.coll = rows[i].coll;
@@ -449,7 +450,8 @@ static void another_version_is_named(void **state)
 
 static void sizes_are_checked_before_they_are_multiplied(void **state)
 {
-    struct request r = {.dtype = DT_F64, .ndim = 2, .shape = {1ll << 31, 1ll << 31}};
+    struct tensor_request r = {
+        .dtype = DT_F64, .ndim = 2, .shape = {1ll << 31, 1ll << 31}};
     struct err err = ERR_INIT;
     uint64_t count, bytes;
 

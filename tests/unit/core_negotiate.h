@@ -14,9 +14,9 @@
 #include "runtime/base/mem.h"
 #include "runtime/core/negotiate.h"
 
-static inline struct request req(enum collective coll, const char *name)
+static inline struct tensor_request req(enum collective coll, const char *name)
 {
-    struct request r = {
+    struct tensor_request r = {
         .coll = coll, .dtype = DT_F32, .op = OP_SUM, .prescale = 1, .postscale = 1};
 
     r.ndim = 2;
@@ -76,9 +76,9 @@ static inline struct down next(struct answers *a)
     return d;
 }
 
-static inline struct request set_of(const uint8_t *ranks, uint32_t n_set)
+static inline struct tensor_request set_of(const uint8_t *ranks, uint32_t n_set)
 {
-    struct request q = req(COLL_SET_ADD, "set");
+    struct tensor_request q = req(COLL_SET_ADD, "set");
 
     q.n_set = n_set;
     q.set = ranks;

@@ -25,9 +25,9 @@
 
 enum { RANKS = 3 };
 
-static struct request req(const char *name)
+static struct tensor_request req(const char *name)
 {
-    struct request r = {.coll = COLL_ALLREDUCE, .dtype = DT_F32, .op = OP_SUM};
+    struct tensor_request r = {.coll = COLL_ALLREDUCE, .dtype = DT_F32, .op = OP_SUM};
 
     r.prescale = r.postscale = 1;
     if (strcmp(name, "join") == 0)
@@ -71,7 +71,7 @@ static int say(struct negotiate *n, uint32_t rank, const char *text)
     CLEANUP(strbuf_release) struct strbuf b;
     char copy[200], *save = NULL;
     struct message_reader in;
-    struct request q;
+    struct tensor_request q;
 
     strbuf_init(&b, MESSAGE_MAX_BYTES);
     (void)snprintf(copy, sizeof(copy), "%s", text);
@@ -175,7 +175,7 @@ static void two_equal_steps(struct negotiate *n)
 static void add_set(struct negotiate *n)
 {
     static const uint8_t ranks[] = {1, 0, 0, 0, 2, 0, 0, 0};
-    struct request q = req("add");
+    struct tensor_request q = req("add");
 
     q.coll = COLL_SET_ADD;
     q.n_set = 2;
@@ -354,7 +354,7 @@ static void no_plan_begins_inside_a_group(void **state)
 static void a_group_that_ranks_dispute_fails_whole(void **state)
 {
     struct negotiate *n = *state;
-    struct request g = req("g"), h = req("h");
+    struct tensor_request g = req("g"), h = req("h");
 
     for (uint32_t round = 0; round < 2; round++) {
         g.group = g.group_n = 0; /* rank 0 has it in no group */
@@ -376,7 +376,7 @@ static void what_was_submitted_before_a_join_is_answered_before(void **state)
 {
     enum { TENSORS = 900 };
     struct negotiate *n = *state;
-    struct request q;
+    struct tensor_request q;
     size_t n_run = 0, n_messages = 0;
     bool have_joined = false;
 

@@ -6,8 +6,8 @@
 
 static void a_group_is_ready_when_all_of_it_is(void **state)
 {
-    struct request a = req(COLL_ALLREDUCE, "a"), b = req(COLL_ALLREDUCE, "b");
-    struct request c = req(COLL_ALLREDUCE, "c");
+    struct tensor_request a = req(COLL_ALLREDUCE, "a"), b = req(COLL_ALLREDUCE, "b");
+    struct tensor_request c = req(COLL_ALLREDUCE, "c");
     struct answers got = {0};
     struct negotiate *n = table(2, 1 << 20);
 
@@ -32,7 +32,8 @@ static void a_group_is_ready_when_all_of_it_is(void **state)
 
 static void a_group_fails_whole(void **state)
 {
-    struct request a = req(COLL_ALLREDUCE, "a"), b = req(COLL_ALLREDUCE, "b"), bad;
+    struct tensor_request a = req(COLL_ALLREDUCE, "a"), b = req(COLL_ALLREDUCE, "b"),
+                          bad;
     struct answers got = {0};
     struct negotiate *n = table(2, 1 << 20);
     struct down d;
@@ -63,7 +64,7 @@ static void nobody_waits_for_a_group_that_ranks_disagree_about(void **state)
     static const char *const names[] = {"a", "b", "c"};
     struct answers got = {0};
     struct negotiate *n = table(2, 1 << 20);
-    struct request q;
+    struct tensor_request q;
 
     (void)state;
     for (uint32_t i = 0; i < 3; i++) {
@@ -89,8 +90,8 @@ static void nobody_waits_for_a_group_that_ranks_disagree_about(void **state)
 
 static void who_has_joined_is_not_waited_for(void **state)
 {
-    struct request a = req(COLL_ALLREDUCE, "a"), g = req(COLL_ALLGATHER, "g");
-    struct request j = req(COLL_JOIN, "join");
+    struct tensor_request a = req(COLL_ALLREDUCE, "a"), g = req(COLL_ALLGATHER, "g");
+    struct tensor_request j = req(COLL_JOIN, "join");
     struct answers got = {0};
     struct negotiate *n = table(3, 1 << 20);
     struct down d;
@@ -127,8 +128,8 @@ static void who_has_joined_is_not_waited_for(void **state)
 static void a_process_set_waits_for_its_own_ranks_only(void **state)
 {
     static const uint8_t pair[] = {0, 0, 0, 0, 2, 0, 0, 0};
-    struct request add = set_of(pair, 2), a = req(COLL_ALLGATHER, "a");
-    struct request gone = req(COLL_SET_REMOVE, "set");
+    struct tensor_request add = set_of(pair, 2), a = req(COLL_ALLGATHER, "a");
+    struct tensor_request gone = req(COLL_SET_REMOVE, "set");
     struct answers got = {0};
     struct negotiate *n = table(3, 1 << 20);
     struct err err = ERR_INIT;
@@ -184,9 +185,9 @@ static void a_process_set_waits_for_its_own_ranks_only(void **state)
 
 /* --- pairs --- */
 
-static struct request transfer(const char *what, uint32_t src, uint32_t dst)
+static struct tensor_request transfer(const char *what, uint32_t src, uint32_t dst)
 {
-    struct request q = req(COLL_SENDRECV, what);
+    struct tensor_request q = req(COLL_SENDRECV, what);
 
     assert_true(pair_name(what, src, dst, q.name));
     q.process_set = pair_of(src, dst);
@@ -194,7 +195,7 @@ static struct request transfer(const char *what, uint32_t src, uint32_t dst)
     return q;
 }
 
-static void both_have(struct negotiate *n, const struct request *q)
+static void both_have(struct negotiate *n, const struct tensor_request *q)
 {
     uint32_t ranks[2];
 
@@ -235,8 +236,9 @@ static void assert_answers(struct negotiate *n, const char *want)
 
 static void a_pair_meets_before_its_first_transfer_only(void **state)
 {
-    struct request there = transfer("x", 0, 1), back = transfer("x", 1, 0);
-    struct request other = transfer("x", 3, 1), bad = transfer("y", 2, 3), worse = bad;
+    struct tensor_request there = transfer("x", 0, 1), back = transfer("x", 1, 0);
+    struct tensor_request other = transfer("x", 3, 1), bad = transfer("y", 2, 3),
+                          worse = bad;
     struct negotiate *n = table(4, 0);
 
     (void)state;
@@ -258,8 +260,8 @@ static void a_pair_meets_before_its_first_transfer_only(void **state)
 
 static void transfers_of_one_direction_travel_together(void **state)
 {
-    struct request a = transfer("a", 0, 1), b = transfer("b", 0, 1);
-    struct request c = transfer("c", 1, 0), d = transfer("d", 0, 2);
+    struct tensor_request a = transfer("a", 0, 1), b = transfer("b", 0, 1);
+    struct tensor_request c = transfer("c", 1, 0), d = transfer("d", 0, 2);
     struct negotiate *n = table(3, 1 << 20);
 
     (void)state;
@@ -276,7 +278,7 @@ static void transfers_of_one_direction_travel_together(void **state)
 static void transfers_are_put_into_rounds(void **state)
 {
     struct negotiate *n = table(6, 1 << 20);
-    struct request q;
+    struct tensor_request q;
 
     (void)state;
     for (uint32_t turn = 0; turn < 2; turn++) {
@@ -309,9 +311,9 @@ static void transfers_are_put_into_rounds(void **state)
 /* A failed one and a group's are not moved, and nothing is moved over them. */
 static void what_is_no_free_transfer_keeps_its_place(void **state)
 {
-    struct request a = transfer("a", 0, 1), b = transfer("b", 1, 2), bad;
-    struct request c = transfer("c", 2, 3), d = transfer("d", 3, 0);
-    struct request e = transfer("e", 1, 2), g = transfer("g", 2, 0);
+    struct tensor_request a = transfer("a", 0, 1), b = transfer("b", 1, 2), bad;
+    struct tensor_request c = transfer("c", 2, 3), d = transfer("d", 3, 0);
+    struct tensor_request e = transfer("e", 1, 2), g = transfer("g", 2, 0);
     struct negotiate *n = table(4, 0);
 
     (void)state;
@@ -336,7 +338,7 @@ static void what_is_no_free_transfer_keeps_its_place(void **state)
 
 static void a_pair_is_of_its_own_two_ranks(void **state)
 {
-    struct request q = transfer("x", 0, 1), far = transfer("x", 1, 3);
+    struct tensor_request q = transfer("x", 0, 1), far = transfer("x", 1, 3);
     struct negotiate *n = table(3, 0);
     struct err err = ERR_INIT;
 
@@ -357,8 +359,8 @@ static void a_pair_is_of_its_own_two_ranks(void **state)
 static void a_process_set_may_be_of_the_same_two_ranks(void **state)
 {
     static const uint8_t ranks[] = {0, 0, 0, 0, 1, 0, 0, 0};
-    struct request add = set_of(ranks, 2), gone = req(COLL_SET_REMOVE, "set");
-    struct request q = transfer("x", 0, 1);
+    struct tensor_request add = set_of(ranks, 2), gone = req(COLL_SET_REMOVE, "set");
+    struct tensor_request q = transfer("x", 0, 1);
     struct negotiate *n = table(2, 0);
 
     (void)state;
@@ -391,8 +393,9 @@ static void a_process_set_may_be_of_the_same_two_ranks(void **state)
 
 static void a_transfer_needs_both_but_nobody_else(void **state)
 {
-    struct request j = req(COLL_JOIN, "join"), q = transfer("x", 0, 1);
-    struct request early = transfer("early", 2, 1), late = transfer("late", 0, 2);
+    struct tensor_request j = req(COLL_JOIN, "join"), q = transfer("x", 0, 1);
+    struct tensor_request early = transfer("early", 2, 1),
+                          late = transfer("late", 0, 2);
     struct negotiate *n = table(3, 0);
 
     (void)state;
@@ -424,7 +427,7 @@ static bool is_stalled(void *arg, const struct negotiate_view *v)
 static void the_one_that_is_late_is_missing(void **state)
 {
     char name[] = "x (1 -> 0)";
-    struct request q = transfer("x", 1, 0);
+    struct tensor_request q = transfer("x", 1, 0);
     struct negotiate *n = table(3, 0);
 
     (void)state;
@@ -434,9 +437,10 @@ static void the_one_that_is_late_is_missing(void **state)
     negotiate_free(n);
 }
 
-static struct request by_members(const uint8_t *ranks, uint32_t n, const char *name)
+static struct tensor_request
+by_members(const uint8_t *ranks, uint32_t n, const char *name)
 {
-    struct request q = req(COLL_SET_ADD, name);
+    struct tensor_request q = req(COLL_SET_ADD, name);
 
     q.ndim = 0;
     q.root = SET_BY_MEMBERS;
@@ -449,8 +453,8 @@ static const uint8_t RANKS_0_AND_1[] = {0, 0, 0, 0, 1, 0, 0, 0};
 
 static void a_set_that_its_members_add_needs_nobody_else(void **state)
 {
-    struct request q = by_members(RANKS_0_AND_1, 2, "add"),
-                   a = req(COLL_ALLREDUCE, "a");
+    struct tensor_request q = by_members(RANKS_0_AND_1, 2, "add"),
+                          a = req(COLL_ALLREDUCE, "a");
     struct answers got = {0};
     struct negotiate *n = table(3, 1 << 20);
     char name[] = "add";
@@ -480,7 +484,8 @@ static void a_set_that_its_members_add_needs_nobody_else(void **state)
 
 static void only_joined_members_are_in_the_way_of_their_set(void **state)
 {
-    struct request q = by_members(RANKS_0_AND_1, 2, "add"), j = req(COLL_JOIN, "join");
+    struct tensor_request q = by_members(RANKS_0_AND_1, 2, "add"),
+                          j = req(COLL_JOIN, "join");
     struct answers got = {0};
     struct negotiate *n = table(3, 1 << 20);
 
@@ -511,7 +516,7 @@ static void there_are_not_more_sets_than_there_may_be(void **state)
     (void)state;
     for (uint32_t mask = 1; mask <= NEGOTIATE_MAX_SETS; mask++) { /* and the world */
         uint8_t ranks[RANKS * 4] = {0};
-        struct request q = by_members(ranks, 0, "");
+        struct tensor_request q = by_members(ranks, 0, "");
 
         (void)snprintf(q.name, sizeof(q.name), "add.%u", mask);
         for (uint32_t r = 0; r < RANKS; r++)

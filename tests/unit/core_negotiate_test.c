@@ -4,7 +4,7 @@
 
 static void ready_when_all_ranks_have_it(void **state)
 {
-    struct request a = req(COLL_ALLREDUCE, "a"), b = req(COLL_ALLREDUCE, "b");
+    struct tensor_request a = req(COLL_ALLREDUCE, "a"), b = req(COLL_ALLREDUCE, "b");
     struct negotiate *n;
     struct answers got = {0};
     struct down r;
@@ -34,7 +34,7 @@ static void ready_when_all_ranks_have_it(void **state)
 
 static void equal_names_may_come_again_after_the_response(void **state)
 {
-    struct request a = req(COLL_BARRIER, "a");
+    struct tensor_request a = req(COLL_BARRIER, "a");
     struct answers got = {0};
     struct negotiate *n;
 
@@ -51,7 +51,7 @@ static void equal_names_may_come_again_after_the_response(void **state)
 
 static void a_rank_that_submits_twice_breaks_the_world(void **state)
 {
-    struct request a = req(COLL_ALLREDUCE, "a");
+    struct tensor_request a = req(COLL_ALLREDUCE, "a");
     struct err err = ERR_INIT;
     struct negotiate *n;
 
@@ -66,7 +66,7 @@ static void a_rank_that_submits_twice_breaks_the_world(void **state)
 
 static void allgather_tells_the_rows_of_every_rank(void **state)
 {
-    struct request a = req(COLL_ALLGATHER, "a"), b = a;
+    struct tensor_request a = req(COLL_ALLGATHER, "a"), b = a;
     struct answers got = {0};
     struct down r;
     struct negotiate *n;
@@ -89,7 +89,7 @@ static void allgather_tells_the_rows_of_every_rank(void **state)
 
 enum field { F_COLL, F_DTYPE, F_OP, F_PRE, F_DIM0, F_DIM1, F_NDIM, F_ROOT };
 
-static void change(struct request *r, enum field f)
+static void change(struct tensor_request *r, enum field f)
 {
     switch (f) {
     case F_COLL:
@@ -178,7 +178,7 @@ static void disagreements_name_tensor_ranks_and_values(void **state)
 
             n = table(3, 1 << 20);
             for (size_t k = 0; k < 3; k++) {
-                struct request q = req(golden[i].coll, "grad/0");
+                struct tensor_request q = req(golden[i].coll, "grad/0");
 
                 if (orders[o][k] == 2)
                     change(&q, golden[i].field);
@@ -216,7 +216,7 @@ static void impossible_requests_fail_on_all(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct answers got = {0};
-        struct request q = req(t[i].coll, "x");
+        struct tensor_request q = req(t[i].coll, "x");
         struct down r;
         struct negotiate *n;
 
@@ -238,7 +238,8 @@ static void impossible_requests_fail_on_all(void **state)
 
 static void a_failed_tensor_does_not_stop_the_next(void **state)
 {
-    struct request a = req(COLL_ALLREDUCE, "a"), b = req(COLL_ALLREDUCE, "b"), bad = a;
+    struct tensor_request a = req(COLL_ALLREDUCE, "a"), b = req(COLL_ALLREDUCE, "b"),
+                          bad = a;
     struct answers got = {0};
     struct negotiate *n;
 
@@ -266,7 +267,7 @@ static void fused_ones_are_marked(void **state)
     (void)state;
     n = table(1, 3 * 24 + 5); /* 24 bytes each */
     for (size_t i = 0; i < 4; i++) {
-        struct request q = req(COLL_ALLREDUCE, names[i]);
+        struct tensor_request q = req(COLL_ALLREDUCE, names[i]);
 
         assert_int_equal(negotiate_add(n, 0, &q, 1, NULL), 0);
     }
@@ -283,16 +284,16 @@ static void fused_ones_are_marked(void **state)
 
 static void who_is_late_can_be_told(void **state)
 {
-    struct request a = req(COLL_ALLREDUCE, "a");
+    struct tensor_request a = req(COLL_ALLREDUCE, "a");
     struct answers got = {0};
     struct negotiate *n = table(2, 1 << 20);
     struct down d;
 
     (void)state;
-    negotiate_tell_late(n);
+    negotiate_report_late(n);
     assert_false(negotiate_has_news(n)); /* nothing is pending */
     assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
-    negotiate_tell_late(n);
+    negotiate_report_late(n);
     assert_int_equal(take(n, &got, 2), 1);
     d = next(&got);
     assert_int_equal(d.kind, DOWN_LATE);
@@ -306,7 +307,7 @@ static void who_is_late_can_be_told(void **state)
 static void new_settings_are_told_first(void **state)
 {
     const struct tuning one = {.fusion_bytes = 1}, off = {.gather_ns = 5};
-    struct request a = req(COLL_ALLREDUCE, "a"), b = req(COLL_ALLREDUCE, "b");
+    struct tensor_request a = req(COLL_ALLREDUCE, "a"), b = req(COLL_ALLREDUCE, "b");
     struct answers got = {0};
     struct negotiate *n = table(1, 1 << 20);
     struct down d;
@@ -340,8 +341,9 @@ static void survives_failing_allocations(void **state)
     (void)state;
     for (long i = 0;; i++) {
         static const uint8_t one[] = {1, 0, 0, 0};
-        struct request a = req(COLL_ALLGATHER, "a"), bad = a, add = set_of(one, 1);
-        struct request g = req(COLL_ALLREDUCE, "g");
+        struct tensor_request a = req(COLL_ALLGATHER, "a"), bad = a,
+                              add = set_of(one, 1);
+        struct tensor_request g = req(COLL_ALLREDUCE, "g");
         struct negotiate *n = NULL;
         struct strbuf out;
         int rc;

@@ -15,36 +15,36 @@
 #include "runtime/core/plan.h"
 #include "runtime/core/stall.h"
 
-static struct request tensor(enum collective coll, enum dtype dtype, int64_t n)
+static struct tensor_request tensor(enum collective coll, enum dtype dtype, int64_t n)
 {
-    return (struct request){.coll = coll,
-                            .dtype = dtype,
-                            .op = OP_SUM,
-                            .prescale = 1,
-                            .postscale = 1,
-                            .ndim = 1,
-                            .shape = {n}};
+    return (struct tensor_request){.coll = coll,
+                                   .dtype = dtype,
+                                   .op = OP_SUM,
+                                   .prescale = 1,
+                                   .postscale = 1,
+                                   .ndim = 1,
+                                   .shape = {n}};
 }
 
 static size_t
-fuse_groups(const struct request *v, size_t n, uint64_t bytes, bool is_apart)
+fuse_groups(const struct tensor_request *v, size_t n, uint64_t bytes, bool is_apart)
 {
     struct fusion_limit limit = {bytes, is_apart};
-    const struct request *p[8] = {NULL};
+    const struct tensor_request *p[8] = {NULL};
 
     for (size_t i = 0; i < n; i++)
         p[i] = &v[i];
     return fusion_take(p, n, &limit);
 }
 
-static size_t fuse(const struct request *v, size_t n, uint64_t bytes)
+static size_t fuse(const struct tensor_request *v, size_t n, uint64_t bytes)
 {
     return fuse_groups(v, n, bytes, false);
 }
 
 static void fusion_takes_what_fits(void **state)
 {
-    struct request v[4];
+    struct tensor_request v[4];
 
     (void)state;
     for (size_t i = 0; i < 4; i++)
@@ -85,7 +85,7 @@ static void fusion_takes_what_fits(void **state)
 
 static void fusion_keeps_groups_and_roots_apart(void **state)
 {
-    struct request v[3];
+    struct tensor_request v[3];
 
     (void)state;
     for (size_t i = 0; i < 3; i++) {
@@ -105,9 +105,9 @@ static void fusion_keeps_groups_and_roots_apart(void **state)
 /* Two ranks' plans; what both have is agreed, in the plan's order. */
 static void a_plan_agrees_on_what_all_have(void **state)
 {
-    struct request v[70];
-    const struct request *q[70];
-    struct plan *a, *b;
+    struct tensor_request v[70];
+    const struct tensor_request *q[70];
+    struct frozen_plan *a, *b;
     uint64_t wa[2], wb[2];
     uint32_t order[70];
     bool stays;
@@ -151,11 +151,11 @@ static void a_plan_agrees_on_what_all_have(void **state)
 
 static void a_plan_offers_groups_whole(void **state)
 {
-    struct request v[4];
-    const struct request *q[4];
+    struct tensor_request v[4];
+    const struct tensor_request *q[4];
     uint32_t order[4];
     uint64_t w;
-    struct plan *p;
+    struct frozen_plan *p;
     bool stays;
 
     (void)state;
@@ -188,11 +188,11 @@ static void others_tensors_stand_in_nobodys_way(void **state)
 {
     static const bool of_a[] = {true, true, false, false},
                       of_b[] = {true, false, true, true};
-    struct request v[4];
-    const struct request *q[4];
+    struct tensor_request v[4];
+    const struct tensor_request *q[4];
     uint64_t wa, wb, all;
     uint32_t order[4];
-    struct plan *a, *b;
+    struct frozen_plan *a, *b;
     bool stays;
 
     (void)state;
@@ -247,11 +247,11 @@ static void others_tensors_stand_in_nobodys_way(void **state)
 static void a_plan_knows_when_a_step_is_complete(void **state)
 {
     static const bool is_ours[] = {true, true, true, false}; /* 3: another set's */
-    const struct request v = tensor(COLL_ALLREDUCE, DT_F32, 1);
-    const struct request *reqs[4] = {&v, &v, &v, &v};
+    const struct tensor_request v = tensor(COLL_ALLREDUCE, DT_F32, 1);
+    const struct tensor_request *reqs[4] = {&v, &v, &v, &v};
     uint64_t w = 1 | 1 << 1; /* all have the first */
     uint32_t order[4];
-    struct plan *p;
+    struct frozen_plan *p;
     bool stays;
 
     (void)state;
@@ -305,7 +305,7 @@ static void stall_names_tensors_and_missing_ranks(void **state)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct stall s = {.warn_ns = 60ull * S};
-    struct request a = tensor(COLL_ALLREDUCE, DT_F32, 1), b = a;
+    struct tensor_request a = tensor(COLL_ALLREDUCE, DT_F32, 1), b = a;
     struct negotiate *n;
     uint64_t next;
 
@@ -338,7 +338,7 @@ static void stall_can_end_the_world(void **state)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct stall s = {.warn_ns = 0, .fail_ns = 5ull * S};
-    struct request a = tensor(COLL_BARRIER, DT_F32, 1);
+    struct tensor_request a = tensor(COLL_BARRIER, DT_F32, 1);
     struct negotiate *n;
     uint64_t next;
 

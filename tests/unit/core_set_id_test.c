@@ -4,7 +4,7 @@
 #include "tests/unit/core_negotiate.h"
 
 static uint32_t
-change_set(struct negotiate *n, const struct request *q, uint32_t n_ranks)
+change_set(struct negotiate *n, const struct tensor_request *q, uint32_t n_ranks)
 {
     struct answers got = {0};
     struct down d;
@@ -23,7 +23,7 @@ static void numbers_of_removed_sets_are_given_again(void **state)
 {
     static const uint8_t ranks[][8] = {{0}, {1}, {2}, {0, 0, 0, 0, 1}, {0, 0, 0, 0, 2}};
     static const uint32_t want[] = {2 + SET_NUMBERS, 1 + SET_NUMBERS};
-    struct request add[5], gone = req(COLL_SET_REMOVE, "set"), a;
+    struct tensor_request add[5], gone = req(COLL_SET_REMOVE, "set"), a;
     struct negotiate *n = table(3, 1 << 20);
     struct answers got = {0};
 

@@ -116,7 +116,7 @@ struct sim_set {
 struct sim_op {
     struct member_op part; /* first */
     struct sim_op *next;   /* open ones of the rank */
-    struct request req;
+    struct tensor_request req;
     uint8_t set[SIM_RANKS * 4];
     uint32_t inst, step;
 };
@@ -193,7 +193,8 @@ struct sim {
     bool is_lazy;     /* ranks hear and carry out late, rank 0 does not */
     uint32_t tune_in; /* one of so many answers is new settings; 0: none */
     struct sim_tuning tunings[SIM_TUNINGS];
-    uint32_t n_tunings, n_told; /* that a rank has come to; that rank 0 was asked for */
+    uint32_t n_tunings,
+        n_reported;    /* that a rank has come to; that rank 0 was asked for */
     uint32_t leave_in; /* one of so many events is a wish to leave the plan; 0: none */
     uint32_t kill_rank;
     uint64_t kill_at; /* the rank stops after so many events */
@@ -340,7 +341,7 @@ static inline uint32_t set_size(uint32_t mask)
 }
 
 static inline void
-make_odd(const struct sim *s, const struct sim_spec *p, struct request *q)
+make_odd(const struct sim *s, const struct sim_spec *p, struct tensor_request *q)
 {
     uint32_t mask = s->sets[p->set].mask;
 
@@ -384,17 +385,17 @@ static inline void fill_request(const struct sim *s,
                                 const struct sim_spec *p,
                                 struct sim_op *op)
 {
-    struct request *q = &op->req;
+    struct tensor_request *q = &op->req;
     uint32_t mask = s->sets[p->set].mask;
 
-    *q = (struct request){.coll = p->coll,
-                          .dtype = p->dtype,
-                          .op = p->op,
-                          .prescale = 1,
-                          .postscale = 1,
-                          .process_set = s->sets[p->set].id,
-                          .group = p->group,
-                          .group_n = p->group_n};
+    *q = (struct tensor_request){.coll = p->coll,
+                                 .dtype = p->dtype,
+                                 .op = p->op,
+                                 .prescale = 1,
+                                 .postscale = 1,
+                                 .process_set = s->sets[p->set].id,
+                                 .group = p->group,
+                                 .group_n = p->group_n};
     (void)snprintf(q->name, sizeof(q->name), "%s", p->name);
     switch (p->coll) {
     case COLL_BARRIER:

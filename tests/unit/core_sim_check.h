@@ -44,7 +44,7 @@ static inline uint64_t hash_act(const struct member_act *act)
     uint64_t h = 0xcbf29ce484222325u;
 
     for (size_t i = 0; i < act->n_items; i++) {
-        const struct request *q = act->items[i].req;
+        const struct tensor_request *q = act->items[i].req;
 
         h = hash_bytes(h, q->name, strlen(q->name) + 1);
         h = hash_number(h, (uint64_t)q->coll << 32 | (uint64_t)q->dtype << 16 | q->op);
@@ -246,7 +246,7 @@ pair_begin(struct sim *s, uint32_t rank, const struct member_act *act)
 /* The world meets for a set that others have added. */
 static inline void set_begin(struct sim *s, uint32_t rank, const struct member_act *act)
 {
-    const struct request *q = act->items[0].req;
+    const struct tensor_request *q = act->items[0].req;
 
     if (act->n_items != 1 || act->items[0].op || !request_by_members(q)
         || request_set_has(q, rank))
@@ -402,7 +402,7 @@ is_standing(struct sim *s, uint32_t rank, size_t at, uint32_t plan, uint64_t *re
     uint32_t n;
 
     if (r->n_agreed != at || r->is_running || r->is_dead || member_plan_no(r->m) != plan
-        || !member_stands(r->m, &words, &n))
+        || !member_standing_words(r->m, &words, &n))
         return false;
     memcpy(ret, words, n * sizeof(*words));
     return true;

@@ -56,12 +56,12 @@ static inline bool on_up(struct sim *s, uint32_t rank)
 static inline bool on_write(struct sim *s)
 {
     if (s->leave_in && seeded_below(&s->rng, s->leave_in) == 0)
-        negotiate_tell_late(s->n); /* the stall report's wish */
-    if (s->tune_in && s->n_told < SIM_TUNINGS
+        negotiate_report_late(s->n); /* the stall report's wish */
+    if (s->tune_in && s->n_reported < SIM_TUNINGS
         && seeded_below(&s->rng, s->tune_in) == 0) {
         struct tuning t = {.fusion_bytes = seeded_below(&s->rng, 400)};
 
-        s->n_told++;
+        s->n_reported++;
         negotiate_tune(s->n, &t);
     }
     if (!negotiate_has_news(s->n))

@@ -17,9 +17,10 @@
 
 enum { RANKS = 3 };
 
-static struct request req(enum collective coll, const char *name)
+static struct tensor_request req(enum collective coll, const char *name)
 {
-    struct request r = {.coll = coll, .dtype = DT_F32, .op = OP_SUM, .prescale = 1};
+    struct tensor_request r = {
+        .coll = coll, .dtype = DT_F32, .op = OP_SUM, .prescale = 1};
 
     r.postscale = 1;
     r.ndim = 2;
@@ -50,7 +51,7 @@ static void all_see(struct fixture *f)
 /* The next answer is about this tensor. */
 static uint32_t answer(struct fixture *f, const char *name, bool is_new)
 {
-    struct request q = req(COLL_ALLREDUCE, name);
+    struct tensor_request q = req(COLL_ALLREDUCE, name);
     bool got;
     uint32_t slot = slots_assign(f->s, &q, NULL, ++f->msg, f->seen, &got);
 
@@ -60,7 +61,7 @@ static uint32_t answer(struct fixture *f, const char *name, bool is_new)
 
 static const char *meaning(struct fixture *f, uint32_t slot, uint64_t n_seen)
 {
-    const struct request *q = slots_resolve(f->s, slot, 1, n_seen);
+    const struct tensor_request *q = slots_resolve(f->s, slot, 1, n_seen);
 
     return q ? q->name : "";
 }
@@ -125,7 +126,7 @@ static void a_slot_is_not_given_away_twice_unseen(void **state)
 
 static void a_new_shape_stays_in_the_slot(void **state)
 {
-    struct request q = req(COLL_ALLREDUCE, "a");
+    struct tensor_request q = req(COLL_ALLREDUCE, "a");
     struct fixture f;
     bool is_new;
 
@@ -167,7 +168,7 @@ static void the_one_unused_for_longest_goes(void **state)
 
 static void rows_are_each_rank_s_own(void **state)
 {
-    struct request q = req(COLL_ALLGATHER, "a");
+    struct tensor_request q = req(COLL_ALLGATHER, "a");
     uint64_t rows[RANKS] = {4, 0, 9}, more[RANKS] = {4, 5, 9};
     struct fixture f;
     bool is_new;
@@ -190,7 +191,7 @@ static void rows_are_each_rank_s_own(void **state)
 /* The bit may come from another rank, whose reason it is not. */
 static void why_one_has_no_gpu_is_not_kept(void **state)
 {
-    struct request q = req(COLL_ALLREDUCE, "a");
+    struct tensor_request q = req(COLL_ALLREDUCE, "a");
     struct fixture f;
     bool is_new;
 
@@ -204,7 +205,7 @@ static void why_one_has_no_gpu_is_not_kept(void **state)
 
 static void lack_of_memory_costs_a_slot_only(void **state)
 {
-    struct request q = req(COLL_ALLREDUCE, "a");
+    struct tensor_request q = req(COLL_ALLREDUCE, "a");
     uint32_t slot = SLOT_NONE;
     bool is_new, was_hit = true;
 
@@ -237,7 +238,8 @@ static void lack_of_memory_costs_a_slot_only(void **state)
 
 static void a_record_answers_what_it_was(void **state)
 {
-    struct request a = req(COLL_ALLGATHER, "a"), b = req(COLL_ALLREDUCE, "b"), c = a;
+    struct tensor_request a = req(COLL_ALLGATHER, "a"), b = req(COLL_ALLREDUCE, "b"),
+                          c = a;
     uint64_t counts[2] = {2, 5};
     struct records t = {0};
 
@@ -263,10 +265,10 @@ static void a_record_answers_what_it_was(void **state)
 
 static void a_held_record_outlives_its_slot(void **state)
 {
-    struct request a = req(COLL_ALLGATHER, "a"), b = req(COLL_ALLREDUCE, "b");
+    struct tensor_request a = req(COLL_ALLGATHER, "a"), b = req(COLL_ALLREDUCE, "b");
     uint64_t counts[2] = {2, 5};
     struct records t = {0};
-    struct record *r;
+    struct cache_record *r;
 
     (void)state;
     assert_int_equal(records_set(&t, 0, &a, true, counts, 2), 0);

@@ -405,10 +405,10 @@ static void on_end(void *arg, int status, const char *error)
     if (error)
         (void)strncpy(e->error, error, sizeof(e->error) - 1);
     e->was_pending = op_status(e->op) == HVD_IN_PROGRESS;
-    e->was_told = op_status_told(e->op) == status;
+    e->was_told = op_status_in_callback(e->op) == status;
     if (e->inner) { /* an op that ends inside leaves this one ended */
         op_finish(e->inner, HVD_TIMEOUT, "inner");
-        e->was_told = e->was_told && op_status_told(e->op) == status;
+        e->was_told = e->was_told && op_status_in_callback(e->op) == status;
     }
 }
 

@@ -51,7 +51,7 @@ static void the_world_is_set_0(void **state)
 
     (void)state;
     assert_int_equal(sets_init(&s, 2, 5), 0);
-    sets_lend(&s, &world.b);
+    sets_set_world_backend(&s, &world.b);
     assert_int_equal(sets_place(&s, 0, &n, &me), 0);
     assert_int_equal(n, 5);
     assert_int_equal(me, 2);
@@ -122,7 +122,7 @@ static void a_number_may_come_again_but_no_id(void **state)
     add(&s, 3, &backend[2].b, 2, c);
     assert_int_equal(sets_remove(&s, 2, &err), 0);
     assert_int_equal(backend[1].closed, 1);
-    assert_int_equal(sets_unknown(&s, 2, &err), HVD_INVALID_ARGUMENT);
+    assert_int_equal(sets_report_unknown(&s, 2, &err), HVD_INVALID_ARGUMENT);
     assert_string_equal(err.text, "process set 2 does not exist");
     assert_int_equal(sets_add(&s, 1 + SET_NUMBERS, d, 1, &backend[3].b, &err), -EPROTO);
     assert_string_equal(err.text, "process set 1 is there already");
@@ -139,7 +139,7 @@ static void a_number_may_come_again_but_no_id(void **state)
     assert_int_equal(sets_place(&s, 2 + SET_NUMBERS, &n, &me), 0);
     assert_int_equal(sets_ranks(&s, 2, ids, 8), -ENOENT);
     assert_true(sets_member(&s, 2, 1) == SET_NOT_IN);
-    assert_int_equal(sets_unknown(&s, 2, &err), HVD_INVALID_ARGUMENT);
+    assert_int_equal(sets_report_unknown(&s, 2, &err), HVD_INVALID_ARGUMENT);
     assert_string_equal(
         err.text, "process set 2 has been removed, and another one has its number now");
     assert_int_equal(sets_remove(&s, 2, &err), -ENOENT);

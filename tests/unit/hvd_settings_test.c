@@ -267,7 +267,7 @@ static void say(void)
                         "EVER_CALL_A_VARIABLE=1";
     char *const environment[] = {fuse, path, bad, lng, NULL};
 
-    settings_say(fake_get, &env, environment);
+    settings_log_unused(fake_get, &env, environment);
 }
 
 static void move_to_nowhere(void)

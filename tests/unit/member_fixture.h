@@ -16,15 +16,16 @@ enum { RANKS = 3, OPS = 8 };
 struct fixture {
     struct member *m;
     struct member_op ops[OPS];
-    struct request reqs[OPS];
+    struct tensor_request reqs[OPS];
     struct strbuf up, down;
     struct member_act act;
     struct err err;
 };
 
-static inline struct request req(enum collective coll, const char *name)
+static inline struct tensor_request req(enum collective coll, const char *name)
 {
-    struct request r = {.coll = coll, .dtype = DT_F32, .op = OP_SUM, .prescale = 1};
+    struct tensor_request r = {
+        .coll = coll, .dtype = DT_F32, .op = OP_SUM, .prescale = 1};
 
     r.postscale = 1;
     if (coll != COLL_JOIN) {

@@ -13,7 +13,7 @@
  * A rank that waits for others of a set is not in an agreement, but comes to whichever
  * begins; patience with the others counts from the last time that it got anything.
  *
- * Called by step.c and coordinator.c; in the seat only, but listen_fds and listen_nap.
+ * Called by step.c and coordinator.c; in the seat only, but calls_fds and calls_nap.
  */
 #include <poll.h>
 #include <sys/epoll.h>
@@ -23,9 +23,10 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 
-enum agree_call listen_heard(struct coordinator *co)
+enum agree_call calls_pending(struct coordinator *co)
 {
-    return co->listens ? co->backend->ops->agree_call_state(co->backend) : CALL_NONE;
+    return co->watches_calls ? co->backend->ops->agree_call_state(co->backend)
+                             : CALL_NONE;
 }
 
 static const uint64_t NAP_MAX_NS = 5 * NS_PER_MS, NAP_HOSTS_NS = 500000;
@@ -33,71 +34,71 @@ static const uint64_t DEAF_NS = 2 * NS_PER_MS, EXACT_NS = 50 * NS_PER_MS;
 static const uint64_t FOREVER_NS = 3600 * NS_PER_S;
 
 /* What is this rank to be woken for? */
-static enum agree_call wants(const struct coordinator *co)
+static enum agree_call calls_wanted(const struct coordinator *co)
 {
     return member_has_offer(co->member) ? CALL_BEGUN : CALL_CALLED;
 }
 
-bool listen_away(struct coordinator *co)
+bool calls_arm(struct coordinator *co)
 {
     const uint64_t *words = NULL;
     enum agree_call want;
     uint32_t n = 0;
 
-    listen_back(co); /* it may be away already, and counted since */
-    if (!co->listens || co->is_stuck || co->has_end)
+    calls_disarm(co); /* it may be away already, and counted since */
+    if (!co->watches_calls || co->is_stuck || co->has_end)
         return false;
-    want = wants(co);
-    if (!member_stands(co->member, &words, &n))
+    want = calls_wanted(co);
+    if (!member_standing_words(co->member, &words, &n))
         words = NULL;
     co->backend->ops->agree_tag(co->backend, member_plan_no(co->member));
     return co->backend->ops->agree_away(co->backend, want, words, n) >= want;
 }
 
-void listen_back(struct coordinator *co)
+void calls_disarm(struct coordinator *co)
 {
-    if (!co->listens || !co->backend->ops->agree_back(co->backend))
+    if (!co->watches_calls || !co->backend->ops->agree_back(co->backend))
         return;
     member_resume(co->member);
     co->agree_begin_ns = clock_now_ns();
 }
 
-static void begin(struct coordinator *co)
+static void calls_begin(struct coordinator *co)
 {
     struct err err = ERR_INIT;
     int fds[2] = {-1, -1};
 
-    co->is_deaf = co->backend->ops->agree_ears(co->backend, fds, &err) < 0;
-    if (co->is_deaf)
+    co->has_no_call_fd = co->backend->ops->agree_ears(co->backend, fds, &err) < 0;
+    if (co->has_no_call_fd)
         log_warn("no descriptor to be woken by, looking every 2 ms instead",
                  "rank=%u error=\"%s\"", co->rank, err.text);
-    atomic_store(&co->ears[0], fds[0]);
-    atomic_store(&co->ears[1], fds[1]);
-    atomic_store(&co->is_listening, true); /* seq_cst: after the descriptors */
+    atomic_store(&co->call_fds[0], fds[0]);
+    atomic_store(&co->call_fds[1], fds[1]);
+    atomic_store(&co->is_watching_calls, true); /* seq_cst: after the descriptors */
 }
 
-bool listen_update(struct coordinator *co)
+bool calls_update(struct coordinator *co)
 {
-    bool listens = member_listens(co->member);
+    bool has_sets = member_has_set_plan(co->member);
 
-    if (listens == co->listens)
+    if (has_sets == co->watches_calls)
         return false;
-    if (listens) {
-        begin(co);
+    if (has_sets) {
+        calls_begin(co);
     } else {
-        atomic_store(&co->is_listening, false);
-        listen_back(co);
+        atomic_store(&co->is_watching_calls, false);
+        calls_disarm(co);
         co->waits_since_ns = 0;
     }
-    co->listens = listens;
-    return listens;
+    co->watches_calls = has_sets;
+    return has_sets;
 }
 
-uint64_t listen_waits_since(struct coordinator *co)
+uint64_t calls_waits_since(struct coordinator *co)
 {
     uint64_t n_planned;
 
-    if (!co->listens || !member_has_offer(co->member))
+    if (!co->watches_calls || !member_has_offer(co->member))
         return co->waits_since_ns = 0;
     n_planned = member_counts(co->member).n_planned;
     if (co->waits_since_ns == 0 || co->waited_at != n_planned)
@@ -106,12 +107,12 @@ uint64_t listen_waits_since(struct coordinator *co)
     return co->waits_since_ns;
 }
 
-bool listen_nap(struct coordinator *co, uint64_t ns, bool of_hosts)
+bool calls_nap(struct coordinator *co, uint64_t ns, bool of_hosts)
 {
-    bool is_short = !of_hosts && atomic_load(&co->ears[1]) >= 0;
+    bool is_short = !of_hosts && atomic_load(&co->call_fds[1]) >= 0;
     uint64_t max_ns = is_short ? NAP_HOSTS_NS : NAP_MAX_NS;
     struct pollfd p[3] = {{.fd = control_epoll_fd(co->control), .events = POLLIN}};
-    size_t n = 1 + listen_fds(co, of_hosts, p + 1);
+    size_t n = 1 + calls_fds(co, of_hosts, p + 1);
     struct timespec ts = {.tv_nsec = (long)(ns < max_ns ? ns : max_ns)};
     bool came;
 
@@ -122,32 +123,33 @@ bool listen_nap(struct coordinator *co, uint64_t ns, bool of_hosts)
 }
 
 /* A short wait is to end in time: epoll_wait knows milliseconds only. */
-void listen_wait(struct coordinator *co, uint64_t deadline_ns)
+void calls_wait(struct coordinator *co, uint64_t deadline_ns)
 {
     uint64_t now = clock_now_ns(), ns = deadline_ns > now ? deadline_ns - now : 0;
     struct epoll_event ev;
     struct pollfd p[3] = {{.fd = control_epoll_fd(co->control), .events = POLLIN}};
-    size_t n_ears = listen_fds(co, true, p + 1);
-    bool is_deaf = atomic_load(&co->is_listening) && atomic_load(&co->is_deaf);
-    uint64_t max_ns = is_deaf ? DEAF_NS : FOREVER_NS;
+    size_t n_fds = calls_fds(co, true, p + 1);
+    bool has_no_call_fd =
+        atomic_load(&co->is_watching_calls) && atomic_load(&co->has_no_call_fd);
+    uint64_t max_ns = has_no_call_fd ? DEAF_NS : FOREVER_NS;
     struct timespec ts = clock_timespec(ns < max_ns ? ns : max_ns);
 
-    if (n_ears == 0 && !is_deaf && (ns == 0 || ns >= EXACT_NS)) {
+    if (n_fds == 0 && !has_no_call_fd && (ns == 0 || ns >= EXACT_NS)) {
         (void)epoll_wait(p[0].fd, &ev, 1, clock_left_ms(deadline_ns));
         return;
     }
-    (void)ppoll(p, 1 + n_ears, &ts, NULL);
+    (void)ppoll(p, 1 + n_fds, &ts, NULL);
 }
 
-size_t listen_fds(struct coordinator *co, bool of_hosts, struct pollfd *ret)
+size_t calls_fds(struct coordinator *co, bool of_hosts, struct pollfd *ret)
 {
     size_t n = 0;
 
-    if (!atomic_load(&co->is_listening))
+    if (!atomic_load(&co->is_watching_calls))
         return 0;
     for (int i = 0; i < 1 + of_hosts; i++)
-        if (atomic_load(&co->ears[i]) >= 0)
+        if (atomic_load(&co->call_fds[i]) >= 0)
             ret[n++] =
-                (struct pollfd){.fd = atomic_load(&co->ears[i]), .events = POLLIN};
+                (struct pollfd){.fd = atomic_load(&co->call_fds[i]), .events = POLLIN};
     return n;
 }
