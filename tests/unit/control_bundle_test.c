@@ -28,7 +28,7 @@ static void put_all(struct strbuf *b)
     assert_int_equal(strbuf_status(b), 0);
 }
 
-static struct wire_reader reader(const struct strbuf *b, size_t n)
+static struct wire_reader bundle_reader(const struct strbuf *b, size_t n)
 {
     return (struct wire_reader){.p = (const uint8_t *)b->p, .n = n};
 }
@@ -41,7 +41,7 @@ static void what_goes_in_comes_out_in_order(void **state)
 
     (void)state;
     put_all(&b);
-    in = reader(&b, b.n);
+    in = bundle_reader(&b, b.n);
     for (size_t i = 0; i < ARRAY_LEN(items); i++) {
         assert_int_equal(bundle_next(&in, &item), 1);
         assert_int_equal(item.kind, items[i].kind);
@@ -75,7 +75,7 @@ static void a_cut_bundle_is_refused(void **state)
     }
 }
 
-static void refuse(const uint8_t *p, size_t n)
+static void assert_refused(const uint8_t *p, size_t n)
 {
     struct wire_reader in = {.p = p, .n = n};
     struct up_item item = {.origin = 99};
@@ -95,17 +95,17 @@ static void what_does_not_exist_is_refused(void **state)
     uint8_t text[UP_HEADER_BYTES + UP_TEXT_MAX_BYTES + 1] = {UP_SUSPECT, 1};
 
     (void)state;
-    refuse(no_kind, sizeof(no_kind));
-    refuse(other_kind, sizeof(other_kind));
-    refuse(huge, sizeof(huge));
-    refuse(reason, sizeof(reason));
-    refuse(no_reason, sizeof(no_reason));
-    refuse(reasons, sizeof(reasons));
+    assert_refused(no_kind, sizeof(no_kind));
+    assert_refused(other_kind, sizeof(other_kind));
+    assert_refused(huge, sizeof(huge));
+    assert_refused(reason, sizeof(reason));
+    assert_refused(no_reason, sizeof(no_reason));
+    assert_refused(reasons, sizeof(reasons));
     text[5] = (uint8_t)(UP_TEXT_MAX_BYTES + 1);
     text[6] = (UP_TEXT_MAX_BYTES + 1) >> 8;
-    refuse(text, sizeof(text));
+    assert_refused(text, sizeof(text));
     text[0] = UP_LOST;
-    refuse(text, sizeof(text));
+    assert_refused(text, sizeof(text));
 }
 
 int main(void)

@@ -110,7 +110,7 @@ static void a_frame_larger_than_the_socket_is_kept_and_sent(void **state)
 }
 
 /* Bytes of one frame as they go over the wire. */
-static size_t capture(uint8_t *buf, size_t size)
+static size_t frame_capture(uint8_t *buf, size_t size)
 {
     struct ends e;
     ssize_t n;
@@ -123,7 +123,7 @@ static size_t capture(uint8_t *buf, size_t size)
     return (size_t)n;
 }
 
-static int feed(const uint8_t *p, size_t n, int times)
+static int frame_feed(const uint8_t *p, size_t n, int times)
 {
     enum frame_type type;
     const uint8_t *q;
@@ -172,19 +172,19 @@ static void a_buffer_that_is_never_empty_stays_small(void **state)
 static void every_bent_byte_is_refused(void **state)
 {
     uint8_t f[64];
-    size_t n = capture(f, sizeof(f));
+    size_t n = frame_capture(f, sizeof(f));
 
     (void)state;
-    assert_int_equal(feed(f, n, 1), 1);
+    assert_int_equal(frame_feed(f, n, 1), 1);
     for (size_t i = 0; i < n; i++) {
         f[i] ^= 0x41;
-        assert_int_not_equal(feed(f, n, 1),
+        assert_int_not_equal(frame_feed(f, n, 1),
                              1); /* refused, or incomplete by a bent length */
         f[i] ^= 0x41;
         if (i > 0)
-            assert_int_equal(feed(f, i, 1), 0); /* cut: incomplete */
+            assert_int_equal(frame_feed(f, i, 1), 0); /* cut: incomplete */
     }
-    assert_int_equal(feed(f, n, 2), -EBADMSG); /* replayed */
+    assert_int_equal(frame_feed(f, n, 2), -EBADMSG); /* replayed */
 }
 
 static void an_absurd_length_costs_no_memory(void **state)
@@ -192,7 +192,7 @@ static void an_absurd_length_costs_no_memory(void **state)
     static const uint8_t f[8] = {0xff, 0xff, 0xff, 0xff, FRAME_UP};
 
     (void)state;
-    assert_int_equal(feed(f, sizeof(f), 1), -EBADMSG);
+    assert_int_equal(frame_feed(f, sizeof(f), 1), -EBADMSG);
 }
 
 static void waiting_ends_at_the_deadline(void **state)

@@ -23,16 +23,17 @@ static void leave_one(uint32_t who, enum leave_reason why)
     (void)snprintf(want, sizeof(want), "rank %u (host %c, pid %u) %s", who,
                    three_hosts[who], 1000 + who,
                    why == LEAVE_EXIT ? "exited" : "called shutdown()");
-    order(&w, who, ORDER_UP, who > 0 ? 50 : 0, 9, NULL); /* never overtaken */
-    order(&w, who, ORDER_LEAVE, why, 0, NULL);
+    world_send_order(&w, who, ORDER_UP, who > 0 ? 50 : 0, 9,
+                     NULL); /* never overtaken */
+    world_send_order(&w, who, ORDER_LEAVE, why, 0, NULL);
     for (uint32_t r = 0; r < w.size; r++) {
         wait_for_end(r);
         assert_string_equal(seen_of(r)->ended, want);
     }
     assert_int_equal(atomic_load(&seen_of(0)->n_ups), who > 0 ? 50 : 0);
     for (uint32_t r = 0; r < w.size; r++) { /* from above, the worst order */
-        order(&w, r, ORDER_LEAVE, LEAVE_SHUTDOWN, 0, NULL);
-        order(&w, r, ORDER_CLOSE, 0, 0, NULL);
+        world_send_order(&w, r, ORDER_LEAVE, LEAVE_SHUTDOWN, 0, NULL);
+        world_send_order(&w, r, ORDER_CLOSE, 0, 0, NULL);
         wait_for(&board->seen[r].stage, 4); /* and not 3: nobody was lost */
         assert_string_equal(seen_of(r)->cause, "");
     }
@@ -62,7 +63,7 @@ static void a_hurried_goodbye_is_no_loss(void **state)
         world_start(&w);
         (void)snprintf(want, sizeof(want), "rank %u (host a, pid %u) exited", ranks[i],
                        1000 + ranks[i]);
-        order(&w, ranks[i], ORDER_HURRY, LEAVE_EXIT, 0, NULL);
+        world_send_order(&w, ranks[i], ORDER_HURRY, LEAVE_EXIT, 0, NULL);
         for (uint32_t r = 0; r < w.size; r++) {
             if (r == ranks[i])
                 continue;
@@ -93,7 +94,7 @@ static void who_has_left_is_not_missed(void **state)
     world_start(&w);
     wait_for_connections(6, 3);
     assert_int_equal(kill(w.pid[0], SIGSTOP), 0);
-    order(&w, 14, ORDER_HURRY, LEAVE_EXIT, 0, NULL);
+    world_send_order(&w, 14, ORDER_HURRY, LEAVE_EXIT, 0, NULL);
     wait_for_connections(6, 2);
     assert_false(atomic_load(&seen_of(6)->is_suspicious));
     world_close(&w);
@@ -109,7 +110,7 @@ static void a_loss_after_a_goodbye_is_forgotten(void **state)
     world_start(&w);
     wait_for_connections(6, 3);
     assert_int_equal(kill(w.pid[0], SIGSTOP), 0);
-    order(&w, 1, ORDER_LEAVE, LEAVE_EXIT, 0, NULL);
+    world_send_order(&w, 1, ORDER_LEAVE, LEAVE_EXIT, 0, NULL);
     wait_for(&board->seen[1].n_done, 1);
     assert_int_equal(kill(w.pid[14], SIGKILL), 0);
     wait_for_connections(6, 2);
@@ -138,7 +139,7 @@ static void a_death_among_goodbyes_leaves_nobody_waiting(void **state)
         world_open(&w, three_hosts);
         world_start(&w);
         t0 = clock_now_ns();
-        order(&w, leaver, ORDER_LEAVE, LEAVE_SHUTDOWN, 0, NULL);
+        world_send_order(&w, leaver, ORDER_LEAVE, LEAVE_SHUTDOWN, 0, NULL);
         assert_int_equal(kill(w.pid[5], SIGKILL), 0);
         for (uint32_t r = 0; r < w.size; r++) {
             const struct seen *s = seen_of(r);

@@ -94,7 +94,7 @@ static void sim_close(struct sim *s)
     mem_free(s->children);
 }
 
-static void count(struct sim *s, uint32_t rank, uint32_t n_messages)
+static void rank_count_messages(struct sim *s, uint32_t rank, uint32_t n_messages)
 {
     s->nodes[rank].n_messages += n_messages;
     s->nodes[s->shape.parent[rank]].n_messages += n_messages;
@@ -118,7 +118,7 @@ static bool join_round(struct sim *s)
         s->nodes[child].joined_at = s->round;
         s->nodes[child].n_connections++;
         p->n_connections++;
-        count(s, child, HANDSHAKE + 2); /* JOIN, WELCOME */
+        rank_count_messages(s, child, HANDSHAKE + 2); /* JOIN, WELCOME */
     }
     return n_waiting > 0;
 }
@@ -146,7 +146,7 @@ static void deliver_up(struct sim *s)
         strbuf_add(&p->in, e->out.p, e->out.n);
         strbuf_clear(&e->out);
         e->n_up_frames++;
-        count(s, r, 1);
+        rank_count_messages(s, r, 1);
     }
 }
 
@@ -168,7 +168,7 @@ static void take_in(struct sim *s, uint32_t r)
     strbuf_clear(&e->in);
 }
 
-static void say(struct sim *s, uint32_t r, enum up_kind kind, uint32_t origin)
+static void rank_send_up(struct sim *s, uint32_t r, enum up_kind kind, uint32_t origin)
 {
     static const uint8_t work[WORK_BYTES];
     const struct up_item item = {kind, origin, work, sizeof(work)};
@@ -185,7 +185,7 @@ static void up_round(struct sim *s, uint32_t start)
     for (uint32_t r = 0; r < s->n; r++) {
         take_in(s, r);
         if (s->nodes[r].begins_at == s->round - start)
-            say(s, r, UP_WORK, r);
+            rank_send_up(s, r, UP_WORK, r);
     }
     s->round++;
 }
@@ -196,7 +196,7 @@ static void pass_down(struct sim *s, uint32_t without)
 {
     for (uint32_t r = 1; r < s->n; r++)
         if (r != without)
-            count(s, r, 1);
+            rank_count_messages(s, r, 1);
 }
 
 static uint32_t first_step(struct sim *s, uint32_t spread, uint64_t seed)
@@ -221,7 +221,7 @@ static void one_abort(struct sim *s, uint32_t dead)
     uint32_t start = s->round, parent = s->shape.parent[dead];
 
     s->n_items_at_root = 0;
-    say(s, parent, UP_LOST, dead);
+    rank_send_up(s, parent, UP_LOST, dead);
     while (s->n_items_at_root == 0) {
         assert_true(s->round < start + MAX_ROUNDS);
         s->round += MAX_ROUNDS; /* no more work */
@@ -237,7 +237,7 @@ struct figures {
     uint32_t depth, connections, messages, up_frames, rounds;
 };
 
-static struct figures walk(uint32_t n, uint32_t spread)
+static struct figures start_simulate(uint32_t n, uint32_t spread)
 {
     struct figures f = {0};
     struct sim s;
@@ -271,7 +271,7 @@ static uint32_t log_ceil(uint32_t base, uint32_t n)
 
 /* A neighbour sends as many frames up as there are rounds in which something reaches
  * it, and besides the handshake, an answer, a loss and a cause. */
-static void check(uint32_t n, uint32_t spread, const struct figures *f)
+static void figures_check(uint32_t n, uint32_t spread, const struct figures *f)
 {
     uint32_t levels = log_ceil(FANOUT, (n + RANKS_OF_HOST - 1) / RANKS_OF_HOST)
                       + log_ceil(FANOUT, RANKS_OF_HOST) + 2;
@@ -284,7 +284,7 @@ static void check(uint32_t n, uint32_t spread, const struct figures *f)
     assert_true(f->rounds <= levels * 2 * FANOUT + 1);
 }
 
-static void table(uint32_t spread)
+static void figures_print(uint32_t spread)
 {
     static const uint32_t sizes[] = {2, 8, 64, 256, 1024, 4096, MAX_RANKS};
 
@@ -292,25 +292,25 @@ static void table(uint32_t spread)
                  "rounds to join    (a star: connections, messages)\n");
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         uint32_t n = sizes[i];
-        struct figures f = walk(n, spread);
+        struct figures f = start_simulate(n, spread);
 
         (void)printf("# %6u %6u %12u %9u %20u %15u    (%u, %u)\n", n, f.depth,
                      f.connections, f.messages, f.up_frames, f.rounds, n - 1,
                      (n - 1) * (HANDSHAKE + 2 + 3));
-        check(n, spread, &f);
+        figures_check(n, spread, &f);
     }
 }
 
 static void the_busiest_rank_has_work_of_the_logarithm_of_the_world(void **state)
 {
     (void)state;
-    table(0);
+    figures_print(0);
 }
 
 static void requests_that_come_spread_share_frames_too(void **state)
 {
     (void)state;
-    table(16);
+    figures_print(16);
 }
 
 int main(void)

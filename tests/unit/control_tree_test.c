@@ -20,8 +20,8 @@ static void everybody_talks(const char *hosts)
     world_start(&w);
     others = w.size - 1;
     for (uint32_t r = 1; r < w.size; r++)
-        order(&w, r, ORDER_UP, 300, 4 + r * 7, NULL);
-    order(&w, 0, ORDER_DOWN, 500, 33, NULL);
+        world_send_order(&w, r, ORDER_UP, 300, 4 + r * 7, NULL);
+    world_send_order(&w, 0, ORDER_DOWN, 500, 33, NULL);
     wait_for(&board->seen[0].n_ups, others * 300);
     for (uint32_t r = 1; r < w.size; r++)
         wait_for(&board->seen[r].n_downs, 500);
@@ -48,12 +48,12 @@ static void what_comes_together_travels_together(void **state)
     world_open(&w, one_host);
     world_start(&w);
     for (uint32_t r = 3; r <= 4; r++)
-        order(&w, r, ORDER_UP, 1, 20, NULL);
+        world_send_order(&w, r, ORDER_UP, 1, 20, NULL);
     wait_for(&board->seen[0].n_ups, 2);
     before = atomic_load(&seen_of(0)->n_frames);
     assert_int_equal(kill(w.pid[1], SIGSTOP), 0);
     for (uint32_t r = 3; r <= 4; r++)
-        order(&w, r, ORDER_UP, 200, 20, NULL);
+        world_send_order(&w, r, ORDER_UP, 200, 20, NULL);
     for (uint32_t r = 3; r <= 4; r++)
         wait_for(&board->seen[r].n_done, 2);
     assert_int_equal(kill(w.pid[1], SIGCONT), 0);
@@ -73,16 +73,16 @@ static void large_requests_pass_through(void **state)
     world_start(&w);
     assert_int_equal(kill(w.pid[1], SIGSTOP), 0);
     for (uint32_t r = 3; r <= 4; r++) {
-        order(&w, r, ORDER_UP, 3, 50000, NULL);
-        order(&w, r, ORDER_UP, 30, 9000, NULL);
-        order(&w, r, ORDER_UP, 1, 119991, NULL); /* as large as may be */
-        order(&w, r, ORDER_UP, 1, 119992, NULL); /* more is refused */
+        world_send_order(&w, r, ORDER_UP, 3, 50000, NULL);
+        world_send_order(&w, r, ORDER_UP, 30, 9000, NULL);
+        world_send_order(&w, r, ORDER_UP, 1, 119991, NULL); /* as large as may be */
+        world_send_order(&w, r, ORDER_UP, 1, 119992, NULL); /* more is refused */
     }
     for (uint32_t r = 3; r <= 4; r++)
         wait_for(&board->seen[r].n_done, 4);
     assert_int_equal(kill(w.pid[1], SIGCONT), 0);
     wait_for(&board->seen[0].n_ups, 68);
-    order(&w, 0, ORDER_DOWN, 1, 1 << 20, NULL);
+    world_send_order(&w, 0, ORDER_DOWN, 1, 1 << 20, NULL);
     for (uint32_t r = 1; r < w.size; r++)
         wait_for(&board->seen[r].n_downs, 1);
     assert_int_equal(atomic_load(&seen_of(0)->n_ups), 68);
@@ -203,7 +203,7 @@ static void the_dead_is_named_and_not_who_noticed(void **state)
                        "rank %u (host a, pid %u) was lost: connection closed", dead[i],
                        1000 + dead[i]);
         t0 = clock_now_ns();
-        order(&w, 14, ORDER_SUSPECT, 0, 0, "broken pipe");
+        world_send_order(&w, 14, ORDER_SUSPECT, 0, 0, "broken pipe");
         assert_int_equal(kill(w.pid[dead[i]], SIGKILL), 0);
         assert_true(all_say(&w, 1u << dead[i], want, t0, SURELY_NS));
         world_close(&w);
@@ -223,7 +223,7 @@ static void a_failure_without_a_death_is_the_cause(void **state)
         world_start(&w);
         (void)snprintf(want, sizeof(want), "rank %u (host a, pid %u): no memory",
                        ranks[i], 1000 + ranks[i]);
-        order(&w, ranks[i], ORDER_SUSPECT, 0, 0, "no memory");
+        world_send_order(&w, ranks[i], ORDER_SUSPECT, 0, 0, "no memory");
         assert_true(all_say(&w, 0, want, clock_now_ns(), SURELY_NS));
         world_close(&w);
     }
@@ -243,7 +243,7 @@ static void an_abort_is_heard_everywhere(void **state)
         if (ranks[i] > 0)
             (void)snprintf(want, sizeof(want), "rank %u (host a, pid %u): it ends",
                            ranks[i], 1000 + ranks[i]);
-        order(&w, ranks[i], ORDER_ABORT, 0, 0, "it ends");
+        world_send_order(&w, ranks[i], ORDER_ABORT, 0, 0, "it ends");
         assert_true(all_say(&w, 0, want, clock_now_ns(), SURELY_NS));
         world_close(&w);
     }
@@ -299,7 +299,7 @@ static void stop_one(uint32_t who)
                    "(HVD_PEER_TIMEOUT)",
                    who, 1000 + who);
     if (who > 0) { /* so that those above it hear from it last */
-        order(&w, who, ORDER_UP, 1, 0, NULL);
+        world_send_order(&w, who, ORDER_UP, 1, 0, NULL);
         wait_for(&board->seen[0].n_ups, 1);
     }
     t0 = clock_now_ns();
@@ -340,7 +340,7 @@ static void silence_above_explains_a_failure(void **state)
     half = t0 + 3300 * NS_PER_MS; /* time itself is what is waited for */
     while (clock_now_ns() < half)
         (void)poll(NULL, 0, clock_left_ms(half));
-    order(&w, 4, ORDER_SUSPECT, 0, 0, "broken pipe");
+    world_send_order(&w, 4, ORDER_SUSPECT, 0, 0, "broken pipe");
     wait_at(&board->seen[4].stage, 3);
     wait_at(&board->seen[10].stage, 3);
     assert_string_equal(seen_of(4)->cause, want);
@@ -362,7 +362,7 @@ static void a_rank_speaks_for_those_below_it_only(void **state)
 
         world_open(&w, one_host);
         world_start(&w);
-        order(&w, 14, ORDER_FORGE, origins[i], 0, NULL);
+        world_send_order(&w, 14, ORDER_FORGE, origins[i], 0, NULL);
         assert_true(all_say(&w, 1u << 14,
                             "rank 14 (host a, pid 1014) was lost: its control frame "
                             "failed the check",
@@ -379,7 +379,7 @@ static void an_answer_that_one_cannot_take_ends_the_world(void **state)
     world_open(&w, one_host);
     w.deaf = 5;
     world_start(&w);
-    order(&w, 0, ORDER_DOWN, 1, 9, NULL);
+    world_send_order(&w, 0, ORDER_DOWN, 1, 9, NULL);
     assert_true(all_say(&w, 0,
                         "rank 5 (host a, pid 1005): an answer that nobody understands",
                         clock_now_ns(), SURELY_NS));

@@ -158,7 +158,7 @@ static void close_and_go(struct rank_self *s)
     _exit(0);
 }
 
-static void obey(struct rank_self *s)
+static void self_run_order(struct rank_self *s)
 {
     struct order *o = &board->order[s->rank];
     const struct up_item lie = {UP_WORK, o->arg, "lies", 4};
@@ -196,7 +196,7 @@ static void obey(struct rank_self *s)
     atomic_fetch_add(&s->seen->n_done, 1);
 }
 
-static void show(struct rank_self *s)
+static void self_publish(struct rank_self *s)
 {
     uint32_t n = 0;
 
@@ -206,7 +206,7 @@ static void show(struct rank_self *s)
     atomic_store(&s->seen->n_open, n);
 }
 
-static void live(struct rank_self *s)
+static void self_run(struct rank_self *s)
 {
     struct err err = ERR_INIT;
 
@@ -219,12 +219,12 @@ static void live(struct rank_self *s)
             s->seen->over_ns = clock_now_ns();
             atomic_store(&s->seen->stage, 3);
         }
-        show(s);
+        self_publish(s);
         if (atomic_load(&s->seen->stage) >= 3)
             p[0].fd = -1; /* as the coordinator: a broken world is pumped no more */
         (void)poll(p, 2, clock_left_ms(control_next_ns(s->c)));
         if (p[1].revents)
-            obey(s);
+            self_run_order(s);
     }
 }
 
@@ -297,7 +297,7 @@ static void rank_main(struct control_world *w, uint32_t rank)
     for (uint32_t r = 0; r < w->size; r++)
         (void)snprintf(s.seen->transport[r], 24, "%s", control_transport(s.c, r));
     atomic_store(&s.seen->stage, 2);
-    live(&s);
+    self_run(&s);
 }
 
 /* --- the parent --- */
@@ -362,12 +362,12 @@ static void world_start(struct control_world *w)
     all_reach(w, 2);
 }
 
-static void order(struct control_world *w,
-                  uint32_t rank,
-                  enum order_kind kind,
-                  uint32_t arg,
-                  uint32_t bytes,
-                  const char *text)
+static void world_send_order(struct control_world *w,
+                             uint32_t rank,
+                             enum order_kind kind,
+                             uint32_t arg,
+                             uint32_t bytes,
+                             const char *text)
 {
     struct order *o = &board->order[rank];
     uint64_t one = 1;

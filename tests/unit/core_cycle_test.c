@@ -65,7 +65,7 @@ static uint32_t slot_of(char c)
                       : (uint32_t)(c - '0') + 16;
 }
 
-static void play(struct cycle *c, const char *run, const char *plan)
+static void cycle_play(struct cycle *c, const char *run, const char *plan)
 {
     const uint32_t *slots;
     uint32_t n;
@@ -102,7 +102,7 @@ static void equal_steps_are_seen(void **state)
 
         assert_int_equal(cycle_new(24, &c), 0);
         assert_true(cycle_is_new(c, 0));
-        play(c, rows[i].run, rows[i].plan);
+        cycle_play(c, rows[i].run, rows[i].plan);
         cycle_free(c);
     }
 }
@@ -114,7 +114,7 @@ static void a_reset_forgets_all(void **state)
     (void)state;
     assert_int_equal(cycle_new(24, &c), 0);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        play(c, rows[i].run, rows[i].plan);
+        cycle_play(c, rows[i].run, rows[i].plan);
         cycle_reset(c);
     }
     cycle_free(c);
@@ -195,7 +195,7 @@ static void plans_that_do_not_last_become_rare(void **state)
     cycle_free(c);
 }
 
-static int make(void *arg)
+static int cycle_make(void *arg)
 {
     struct cycle *c;
     int rc = cycle_new(9, &c);
@@ -227,7 +227,7 @@ static void a_set_without_memory_is_not_counted(void **state)
 static void lack_of_memory_is_told(void **state)
 {
     (void)state;
-    torture(make, NULL);
+    torture(cycle_make, NULL);
 }
 
 int main(void)

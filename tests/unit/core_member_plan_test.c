@@ -14,27 +14,27 @@ static void a_plan_needs_agreements_only(void **state)
 {
     struct fixture *f = *state;
 
-    learn(f, "ab");
-    tell(f, freeze(1, SLOTS_0_1, 2));
-    assert_int_equal(next(f), MEMBER_NOTHING);
+    member_learn(f, "ab");
+    down_send(f, down_freeze(1, SLOTS_0_1, 2));
+    assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
     assert_true(member_is_in_plan(f->m));
     for (int step = 0; step < 3; step++) {
-        (void)submit(f, 1, "b");
+        (void)member_submit_op(f, 1, "b");
         assert_true(member_has_offer(f->m));
-        assert_int_equal(next(f), MEMBER_AGREE);
+        assert_int_equal(member_next_kind(f), MEMBER_AGREE);
         assert_int_equal(f->act.n_words, 1);
         assert_int_equal(f->act.words[0], 1 | 4);
-        (void)submit(f, 0, "a"); /* too late for this one */
-        assert_int_equal(next(f), MEMBER_NOTHING);
-        assert_true(agreed(f, 1)); /* others do not have it yet */
-        assert_int_equal(next(f), MEMBER_AGREE);
+        (void)member_submit_op(f, 0, "a"); /* too late for this one */
+        assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
+        assert_true(member_agree(f, 1)); /* others do not have it yet */
+        assert_int_equal(member_next_kind(f), MEMBER_AGREE);
         assert_int_equal(f->act.words[0], 1 | 2 | 4);
-        assert_false(agreed(f, 1 | 2 | 4));
+        assert_false(member_agree(f, 1 | 2 | 4));
         assert_true(member_has_todo(f->m));
         assert_runs(f, &f->ops[0]); /* in the plan's order */
         assert_runs(f, &f->ops[1]);
-        assert_int_equal(next(f), MEMBER_NOTHING);
-        assert_tells(f, "");
+        assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
+        assert_sends(f, "");
     }
     assert_int_equal(member_counts(f->m).n_planned, 6);
     assert_int_equal(member_counts(f->m).n_empty, 3);
@@ -45,9 +45,9 @@ static void an_offer_may_be_put_off(void **state)
 {
     struct fixture *f = *state;
 
-    learn(f, "a");
-    tell(f, freeze(1, SLOTS_0_1, 1));
-    (void)submit(f, 0, "a");
+    member_learn(f, "a");
+    down_send(f, down_freeze(1, SLOTS_0_1, 1));
+    (void)member_submit_op(f, 0, "a");
     assert_int_equal(member_next(f->m, false, CALL_NONE, &f->act, &f->err), 0);
     assert_int_equal(f->act.kind, MEMBER_NOTHING);
     member_leave_plan(f->m);
@@ -61,25 +61,25 @@ static void leaving_submits_again_what_the_plan_had(void **state)
 {
     struct fixture *f = *state;
 
-    learn(f, "ab");
-    (void)submit(f, 0, "a");
-    (void)submit(f, 2, "c");
-    assert_tells(f, "2: #0 c");
-    tell(f, freeze(4, SLOTS_0_1, 2));
-    (void)submit(f, 1, "b");
-    assert_tells(f, ""); /* the plan is to come */
-    assert_int_equal(next(f), MEMBER_AGREE);
+    member_learn(f, "ab");
+    (void)member_submit_op(f, 0, "a");
+    (void)member_submit_op(f, 2, "c");
+    assert_sends(f, "2: #0 c");
+    down_send(f, down_freeze(4, SLOTS_0_1, 2));
+    (void)member_submit_op(f, 1, "b");
+    assert_sends(f, ""); /* the plan is to come */
+    assert_int_equal(member_next_kind(f), MEMBER_AGREE);
     assert_int_equal(f->act.words[0], 2 | 4); /* leaves: c is not of the plan */
-    assert_tells(f, "3: leave 4");
-    assert_tells(f, "");
-    assert_false(agreed(f, 2 | 4));
+    assert_sends(f, "3: leave 4");
+    assert_sends(f, "");
+    assert_false(member_agree(f, 2 | 4));
     assert_false(member_is_in_plan(f->m));
-    assert_int_equal(next(f), MEMBER_NOTHING); /* none of it was agreed */
-    assert_tells(f, "3: #0 #1");               /* c is with rank 0 still */
-    begin(f);
-    put(f, (struct down){.kind = DOWN_LEAVE, .slot = SLOT_NONE, .plan = 4});
-    put(f, whole("c", 2));
-    assert_int_equal(receive(f), 0);
+    assert_int_equal(member_next_kind(f), MEMBER_NOTHING); /* none of it was agreed */
+    assert_sends(f, "3: #0 #1");                           /* c is with rank 0 still */
+    down_begin(f);
+    down_put(f, (struct down){.kind = DOWN_LEAVE, .slot = SLOT_NONE, .plan = 4});
+    down_put(f, down_whole("c", 2));
+    assert_int_equal(down_receive(f), 0);
     assert_runs(f, &f->ops[2]);
     assert_int_equal(member_counts(f->m).n_leaves, 1);
 }
@@ -88,15 +88,15 @@ static void all_leave_when_one_must(void **state)
 {
     struct fixture *f = *state;
 
-    learn(f, "ab");
-    tell(f, freeze(1, SLOTS_0_1, 2));
-    assert_int_equal(next(f), MEMBER_NOTHING);
-    tell(f, (struct down){.kind = DOWN_LEAVE, .slot = SLOT_NONE, .plan = 1});
+    member_learn(f, "ab");
+    down_send(f, down_freeze(1, SLOTS_0_1, 2));
+    assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
+    down_send(f, (struct down){.kind = DOWN_LEAVE, .slot = SLOT_NONE, .plan = 1});
     assert_int_equal(member_next(f->m, false, CALL_NONE, &f->act, &f->err), 0);
     assert_int_equal(f->act.kind, MEMBER_AGREE); /* though it has nothing to offer */
     assert_int_equal(f->act.words[0], 0);
-    assert_false(agreed(f, 0));
-    assert_int_equal(next(f), MEMBER_NOTHING);
+    assert_false(member_agree(f, 0));
+    assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
     assert_false(member_has_todo(f->m));
 }
 
@@ -104,15 +104,15 @@ static void a_join_is_sent_again_after_the_plan(void **state)
 {
     struct fixture *f = *state;
 
-    learn(f, "ab");
-    (void)submit(f, 0, "a");
-    (void)submit_group(f, 2, COLL_JOIN, "join", 0);
-    assert_tells(f, "2: #0 join");
-    tell(f, freeze(1, SLOTS_0_1, 2));
-    assert_int_equal(next(f), MEMBER_AGREE);
+    member_learn(f, "ab");
+    (void)member_submit_op(f, 0, "a");
+    (void)member_submit_group(f, 2, COLL_JOIN, "join", 0);
+    assert_sends(f, "2: #0 join");
+    down_send(f, down_freeze(1, SLOTS_0_1, 2));
+    assert_int_equal(member_next_kind(f), MEMBER_AGREE);
     assert_int_equal(f->act.words[0], 2);
-    assert_false(agreed(f, 0));
-    assert_tells(f, "3: #0 join");
+    assert_false(member_agree(f, 0));
+    assert_sends(f, "3: #0 join");
 }
 
 static void a_plan_offers_groups_whole(void **state)
@@ -120,21 +120,21 @@ static void a_plan_offers_groups_whole(void **state)
     struct fixture *f = *state;
 
     for (uint32_t i = 0; i < 2; i++) {
-        struct down d = whole(i ? "b" : "a", i);
+        struct down d = down_whole(i ? "b" : "a", i);
 
-        (void)submit_group(f, i, COLL_ALLREDUCE, i ? "b" : "a", 2);
+        (void)member_submit_group(f, i, COLL_ALLREDUCE, i ? "b" : "a", 2);
         while (member_take_up(f->m, &f->up))
             ;
         d.req = f->reqs[i];
-        tell(f, d);
+        down_send(f, d);
         assert_runs(f, &f->ops[i]);
     }
-    tell(f, freeze(1, SLOTS_0_1, 2));
-    (void)submit_group(f, 1, COLL_ALLREDUCE, "b", 2);
-    assert_int_equal(next(f), MEMBER_NOTHING);
+    down_send(f, down_freeze(1, SLOTS_0_1, 2));
+    (void)member_submit_group(f, 1, COLL_ALLREDUCE, "b", 2);
+    assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
     assert_false(member_has_offer(f->m));
-    (void)submit_group(f, 0, COLL_ALLREDUCE, "a", 2);
-    assert_int_equal(next(f), MEMBER_AGREE);
+    (void)member_submit_group(f, 0, COLL_ALLREDUCE, "a", 2);
+    assert_int_equal(member_next_kind(f), MEMBER_AGREE);
     assert_int_equal(f->act.words[0], 1 | 2 | 4);
 }
 
@@ -144,7 +144,7 @@ static const uint8_t SLOTS_0_1_2[] = {0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0};
 
 static void learn_in(struct fixture *f, uint32_t i, const char *name, uint32_t set)
 {
-    struct down d = whole(name, i);
+    struct down d = down_whole(name, i);
 
     d.req.process_set = set;
     if (set != 2) {
@@ -154,13 +154,13 @@ static void learn_in(struct fixture *f, uint32_t i, const char *name, uint32_t s
         while (member_take_up(f->m, &f->up))
             ;
     }
-    tell(f, d);
+    down_send(f, d);
     if (set != 2)
         assert_runs(f, &f->ops[i]);
-    assert_int_equal(next(f), MEMBER_NOTHING);
+    assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
 }
 
-static void again(struct fixture *f, uint32_t i)
+static void submit_again(struct fixture *f, uint32_t i)
 {
     f->ops[i] = (struct member_op){.req = &f->reqs[i]};
     assert_int_equal(member_submit(f->m, &f->ops[i]), 0);
@@ -169,7 +169,7 @@ static void again(struct fixture *f, uint32_t i)
 /* "a" of the world, "x" of others, "y" of a set of ours: places 0, 1, 2. */
 static void plan_of_sets(struct fixture *f, uint64_t fusion_bytes)
 {
-    struct down d = freeze(1, SLOTS_0_1_2, 3);
+    struct down d = down_freeze(1, SLOTS_0_1_2, 3);
 
     assert_int_equal(member_set_added(f->m, 1, true), 0);
     assert_int_equal(member_set_added(f->m, 2, false), 0);
@@ -177,8 +177,8 @@ static void plan_of_sets(struct fixture *f, uint64_t fusion_bytes)
     learn_in(f, 1, "x", 2);
     learn_in(f, 2, "y", fusion_bytes ? 0 : 1);
     d.fusion_bytes = fusion_bytes;
-    tell(f, d);
-    assert_int_equal(next(f), MEMBER_NOTHING);
+    down_send(f, d);
+    assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
     assert_true(member_has_set_plan(f->m));
     assert_int_equal(member_plan_size(f->m), 2);
 }
@@ -201,8 +201,8 @@ static void one_with_nothing_comes_when_called(void **state)
         assert_true(f->act.calls); /* pass it on */
         assert_int_equal(f->act.words[0], 1 | 4);
         assert_false(member_wants_call(f->m));
-        assert_false(agreed(f, 1 | 4)); /* x goes on without this rank */
-        assert_int_equal(next(f), MEMBER_NOTHING);
+        assert_false(member_agree(f, 1 | 4)); /* x goes on without this rank */
+        assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
         assert_false(member_has_todo(f->m));
     }
     assert_int_equal(member_counts(f->m).n_planned, 0);
@@ -213,19 +213,19 @@ static void what_found_nobody_is_not_offered_again_in_vain(void **state)
     struct fixture *f = *state;
 
     plan_of_sets(f, 0);
-    again(f, 2);
+    submit_again(f, 2);
     assert_int_equal(next_if(f, false, CALL_NONE), MEMBER_NOTHING); /* gathers */
     assert_int_equal(next_if(f, true, CALL_NONE), MEMBER_AGREE);
     assert_true(f->act.calls);
     assert_int_equal(f->act.words[0], 1 | 4 | 8);
-    assert_true(agreed(f, 1));
+    assert_true(member_agree(f, 1));
     assert_true(member_has_offer(f->m));
     assert_int_equal(next_if(f, true, CALL_NONE), MEMBER_NOTHING);
     assert_int_equal(next_if(f, true, CALL_BEGUN), MEMBER_AGREE);
     assert_false(f->act.calls);
-    assert_false(agreed(f, 1 | 8));
+    assert_false(member_agree(f, 1 | 8));
     assert_runs(f, &f->ops[2]);
-    assert_int_equal(next(f), MEMBER_NOTHING);
+    assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
 }
 
 static void a_set_does_not_wait_for_an_agreement_of_the_world(void **state)
@@ -233,25 +233,25 @@ static void a_set_does_not_wait_for_an_agreement_of_the_world(void **state)
     struct fixture *f = *state;
 
     plan_of_sets(f, 0);
-    again(f, 0);
-    assert_int_equal(next(f), MEMBER_AGREE);
+    submit_again(f, 0);
+    assert_int_equal(member_next_kind(f), MEMBER_AGREE);
     assert_false(f->act.calls); /* all are to have a: they come */
     assert_false(member_wants_call(f->m));
-    again(f, 2);
+    submit_again(f, 2);
     assert_true(member_wants_call(f->m));
-    assert_true(agreed(f, 1));
-    assert_int_equal(next(f), MEMBER_AGREE);
+    assert_true(member_agree(f, 1));
+    assert_int_equal(member_next_kind(f), MEMBER_AGREE);
     assert_true(f->act.calls);
     assert_int_equal(f->act.words[0], 1 | 2 | 4 | 8);
     member_leave_plan(f->m);
     assert_true(member_wants_call(f->m));
-    assert_false(agreed(f, 1 | 2 | 4 | 8)); /* not with this one */
+    assert_false(member_agree(f, 1 | 2 | 4 | 8)); /* not with this one */
     assert_runs(f, &f->ops[0]);
     assert_runs(f, &f->ops[2]);
-    assert_int_equal(next(f), MEMBER_AGREE);
+    assert_int_equal(member_next_kind(f), MEMBER_AGREE);
     assert_true(f->act.calls);
     assert_int_equal(f->act.words[0], 4);
-    assert_false(agreed(f, 4));
+    assert_false(member_agree(f, 4));
     assert_false(member_has_set_plan(f->m));
 }
 
@@ -262,15 +262,15 @@ static void batches_end_where_others_do(void **state)
 
     plan_of_sets(f, 1000); /* y is of the world here */
     for (int round = 0; round < 2; round++) {
-        again(f, 0);
-        again(f, 2);
-        assert_int_equal(next(f), MEMBER_AGREE);
-        assert_false(agreed(f, round ? 1 | 2 | 8 : 1 | 2 | 4 | 8));
+        submit_again(f, 0);
+        submit_again(f, 2);
+        assert_int_equal(member_next_kind(f), MEMBER_AGREE);
+        assert_false(member_agree(f, round ? 1 | 2 | 8 : 1 | 2 | 4 | 8));
         assert_runs(f, &f->ops[0]);
         assert_int_equal(f->act.n_items, round ? 2 : 1);
         if (round == 0)
             assert_runs(f, &f->ops[2]);
-        assert_int_equal(next(f), MEMBER_NOTHING);
+        assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
     }
 }
 
@@ -283,7 +283,7 @@ static void a_plan_of_what_this_rank_never_had_is_refused(void **state)
     learn_in(f, 0, "x", 2);
     member_set_removed(f->m, 2);
     assert_int_equal(member_set_added(f->m, 2, true), 0);
-    tell(f, freeze(1, SLOTS_0_1, 1));
+    down_send(f, down_freeze(1, SLOTS_0_1, 1));
     assert_int_equal(member_next(f->m, true, CALL_NONE, &f->act, &f->err), -EPROTO);
     assert_string_equal(f->err.text, "rank 0 plans slot 0, which this rank has not");
 }

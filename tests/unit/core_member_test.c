@@ -16,25 +16,25 @@ static void what_was_answered_is_sent_as_a_bit(void **state)
     struct fixture *f = *state;
     struct member_op *b;
 
-    assert_tells(f, "");
-    (void)submit(f, 0, "a");
-    b = submit(f, 1, "b");
-    assert_tells(f, "0: a b");
-    assert_tells(f, ""); /* once */
-    begin(f);
-    put(f, whole("b", 70));
-    put(f, whole("a", 3));
-    assert_int_equal(receive(f), 0);
+    assert_sends(f, "");
+    (void)member_submit_op(f, 0, "a");
+    b = member_submit_op(f, 1, "b");
+    assert_sends(f, "0: a b");
+    assert_sends(f, ""); /* once */
+    down_begin(f);
+    down_put(f, down_whole("b", 70));
+    down_put(f, down_whole("a", 3));
+    assert_int_equal(down_receive(f), 0);
     assert_true(member_has_todo(f->m));
     assert_runs(f, b); /* in the order of the answers */
     assert_runs(f, &f->ops[0]);
-    assert_int_equal(next(f), MEMBER_NOTHING);
+    assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
     assert_false(member_has_todo(f->m));
-    (void)submit(f, 0, "a");
-    (void)submit(f, 1, "c");
-    (void)submit(f, 2, "b");
-    assert_tells(f, "1: #3 c #70");
-    tell(f, by_slot(70));
+    (void)member_submit_op(f, 0, "a");
+    (void)member_submit_op(f, 1, "c");
+    (void)member_submit_op(f, 2, "b");
+    assert_sends(f, "1: #3 c #70");
+    down_send(f, down_by_slot(70));
     assert_runs(f, &f->ops[2]);
     assert_int_equal(member_counts(f->m).n_hits, 2);
     assert_int_equal(member_counts(f->m).n_requests, 3);
@@ -46,12 +46,12 @@ static void another_shape_is_sent_whole(void **state)
 {
     struct fixture *f = *state;
 
-    learn(f, "a");
-    f->reqs[0] = req(COLL_ALLREDUCE, "a");
+    member_learn(f, "a");
+    f->reqs[0] = request_make(COLL_ALLREDUCE, "a");
     f->reqs[0].shape[0] = 5;
     f->ops[0] = (struct member_op){.req = &f->reqs[0]};
     assert_int_equal(member_submit(f->m, &f->ops[0]), 0);
-    assert_tells(f, "1: a");
+    assert_sends(f, "1: a");
 }
 
 /* Slot 0 goes to b before the answer to a, which tells the slot only, has had its turn.
@@ -60,28 +60,28 @@ static void an_answer_by_slot_means_what_it_meant_on_arrival(void **state)
 {
     struct fixture *f = *state;
     struct member_op *a, *b;
-    struct down d = whole("x", 0);
+    struct down d = down_whole("x", 0);
 
-    learn(f, "a");
-    a = submit(f, 0, "a");
-    b = submit(f, 1, "b");
-    begin(f);
-    put(f, by_slot(0));
-    put(f, whole("b", 0));
-    assert_int_equal(receive(f), 0);
+    member_learn(f, "a");
+    a = member_submit_op(f, 0, "a");
+    b = member_submit_op(f, 1, "b");
+    down_begin(f);
+    down_put(f, down_by_slot(0));
+    down_put(f, down_whole("b", 0));
+    assert_int_equal(down_receive(f), 0);
     assert_runs(f, a);
     assert_runs(f, b);
-    (void)submit(f, 0, "a");
-    (void)submit(f, 1, "b");
+    (void)member_submit_op(f, 0, "a");
+    (void)member_submit_op(f, 1, "b");
     while (member_take_up(f->m, &f->up))
         ;
-    tell(f, by_slot(0));
-    begin(f);
+    down_send(f, down_by_slot(0));
+    down_begin(f);
     d.req.process_set = 9; /* of others */
-    put(f, d);
-    assert_int_equal(receive(f), 0);
+    down_put(f, d);
+    assert_int_equal(down_receive(f), 0);
     assert_runs(f, &f->ops[1]);
-    assert_int_equal(next(f), MEMBER_NOTHING);
+    assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
 }
 
 static void an_act_stays_while_the_rank_listens(void **state)
@@ -91,29 +91,29 @@ static void an_act_stays_while_the_rank_listens(void **state)
     struct down d = {.kind = DOWN_RUN, .has_req = true, .n_counts = RANKS};
 
     for (int round = 0; round < 2; round++) {
-        struct member_op *op = submit_group(f, 0, COLL_ALLGATHER, "g", 0);
+        struct member_op *op = member_submit_group(f, 0, COLL_ALLGATHER, "g", 0);
 
-        (void)submit_group(f, 1, COLL_ALLGATHER, "h", 0);
+        (void)member_submit_group(f, 1, COLL_ALLGATHER, "h", 0);
         while (member_take_up(f->m, &f->up))
             ;
         d.counts = counts;
         d.req = f->reqs[0];
         d.slot = 0;
-        tell(f, round == 0 ? d : by_slot(0));
+        down_send(f, round == 0 ? d : down_by_slot(0));
         assert_runs(f, op);
         d.counts = others;
         d.req = f->reqs[1];
-        tell(f, d); /* takes the slot, too */
+        down_send(f, d); /* takes the slot, too */
         assert_int_equal(f->act.n_counts, RANKS);
         assert_memory_equal(f->act.counts, counts, sizeof(counts));
         assert_string_equal(f->act.items[0].req->name, "g");
         assert_runs(f, &f->ops[1]);
         assert_memory_equal(f->act.counts, others, sizeof(others));
         if (round == 0) {
-            op = submit_group(f, 0, COLL_ALLGATHER, "g", 0);
+            op = member_submit_group(f, 0, COLL_ALLGATHER, "g", 0);
             d.counts = counts;
             d.req = f->reqs[0];
-            tell(f, d);
+            down_send(f, d);
             assert_runs(f, op);
         }
     }
@@ -122,18 +122,18 @@ static void an_act_stays_while_the_rank_listens(void **state)
 static void a_failure_ends_its_operation_only(void **state)
 {
     struct fixture *f = *state;
-    struct down d = whole("a", SLOT_NONE);
-    struct member_op *a = submit(f, 0, "a"), *b = submit(f, 1, "b");
+    struct down d = down_whole("a", SLOT_NONE);
+    struct member_op *a = member_submit_op(f, 0, "a"), *b = member_submit_op(f, 1, "b");
 
     d.kind = DOWN_FAIL;
     (void)snprintf(d.text, sizeof(d.text), "no");
-    begin(f);
-    put(f, d);
+    down_begin(f);
+    down_put(f, d);
     (void)snprintf(d.req.name, sizeof(d.req.name), "of others");
-    put(f, d);
-    put(f, whole("b", 0));
-    assert_int_equal(receive(f), 0);
-    assert_int_equal(next(f), MEMBER_FAIL);
+    down_put(f, d);
+    down_put(f, down_whole("b", 0));
+    assert_int_equal(down_receive(f), 0);
+    assert_int_equal(member_next_kind(f), MEMBER_FAIL);
     assert_ptr_equal(f->act.items[0].op, a);
     assert_string_equal(f->act.text, "no");
     assert_runs(f, b);
@@ -144,14 +144,14 @@ static void a_batch_is_handed_out_whole(void **state)
     struct fixture *f = *state;
     struct down d;
 
-    (void)submit(f, 0, "a");
-    (void)submit(f, 1, "b");
-    begin(f);
-    d = whole("b", 0);
+    (void)member_submit_op(f, 0, "a");
+    (void)member_submit_op(f, 1, "b");
+    down_begin(f);
+    d = down_whole("b", 0);
     d.fuse_next = true;
-    put(f, d);
-    put(f, whole("a", 1));
-    assert_int_equal(receive(f), 0);
+    down_put(f, d);
+    down_put(f, down_whole("a", 1));
+    assert_int_equal(down_receive(f), 0);
     assert_runs(f, &f->ops[1]);
     assert_int_equal(f->act.n_items, 2);
     assert_ptr_equal(f->act.items[1].op, &f->ops[0]);
@@ -160,16 +160,16 @@ static void a_batch_is_handed_out_whole(void **state)
 static void process_sets_of_others_are_passed_over(void **state)
 {
     struct fixture *f = *state;
-    struct down d = whole("x", 0);
+    struct down d = down_whole("x", 0);
 
     assert_int_equal(member_set_added(f->m, 1, false), 0);
     assert_int_equal(member_set_added(f->m, 2, true), 0);
     d.req.process_set = 1;
-    tell(f, d);
-    tell(f, by_slot(0));
-    assert_int_equal(next(f), MEMBER_NOTHING);
+    down_send(f, d);
+    down_send(f, down_by_slot(0));
+    assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
     d.req.process_set = 2;
-    tell(f, d);
+    down_send(f, d);
     assert_int_equal(member_next(f->m, true, CALL_NONE, &f->act, &f->err), -EPROTO);
     assert_string_equal(f->err.text,
                         "rank 0 answers tensor \"x\", which this rank has not");
@@ -179,7 +179,7 @@ static void a_set_of_others_is_met_for(void **state)
 {
     static const uint8_t ranks[] = {6, 0, 0, 0, 7, 0, 0, 0};
     struct fixture *f = *state;
-    struct down d = whole("s", SLOT_NONE);
+    struct down d = down_whole("s", SLOT_NONE);
 
     d.req = (struct tensor_request){.coll = COLL_SET_ADD,
                                     .root = SET_BY_MEMBERS,
@@ -187,18 +187,18 @@ static void a_set_of_others_is_met_for(void **state)
                                     .n_set = 2,
                                     .set = ranks,
                                     .name = "s"};
-    tell(f, d);
-    assert_int_equal(next(f), MEMBER_SET);
+    down_send(f, d);
+    assert_int_equal(member_next_kind(f), MEMBER_SET);
     assert_int_equal(f->act.set_id, 3);
     assert_int_equal(request_set_rank(f->act.items[0].req, 1), 7);
-    assert_int_equal(next(f), MEMBER_NOTHING);
+    assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
 }
 
 static void a_set_of_others_is_not_waited_for_here(void **state)
 {
     static const uint8_t ranks[] = {0, 0, 0, 0, 7, 0, 0, 0};
     struct fixture *f = *state;
-    struct down d = whole("s", SLOT_NONE);
+    struct down d = down_whole("s", SLOT_NONE);
 
     d.kind = DOWN_LATE;
     d.req = (struct tensor_request){.coll = COLL_SET_ADD,
@@ -206,35 +206,35 @@ static void a_set_of_others_is_not_waited_for_here(void **state)
                                     .n_set = 1,
                                     .set = ranks + 4,
                                     .name = "s"};
-    tell(f, d);
+    down_send(f, d);
     assert_null(member_is_late(f->m));
     d.req.set = ranks;
     d.req.n_set = 2;
-    tell(f, d);
+    down_send(f, d);
     assert_string_equal(member_is_late(f->m), "s");
     d.req.set = ranks + 4;
     d.req.n_set = 1;
     d.req.root = SET_BY_ALL;
-    tell(f, d);
+    down_send(f, d);
     assert_string_equal(member_is_late(f->m), "s");
 }
 
 static void one_who_has_joined_gives_zeros(void **state)
 {
     struct fixture *f = *state;
-    struct member_op *join = submit_group(f, 0, COLL_JOIN, "join", 0), more;
-    struct down d = whole("a", SLOT_NONE);
+    struct member_op *join = member_submit_group(f, 0, COLL_JOIN, "join", 0), more;
+    struct down d = down_whole("a", SLOT_NONE);
 
-    f->reqs[1] = req(COLL_ALLREDUCE, "a");
+    f->reqs[1] = request_make(COLL_ALLREDUCE, "a");
     more = (struct member_op){.req = &f->reqs[1]};
     assert_int_equal(member_submit(f->m, &more), -EBUSY);
-    assert_tells(f, "0: join");
+    assert_sends(f, "0: join");
     d.fuse_next = true;
-    begin(f);
-    put(f, d);
-    put(f, whole("b", SLOT_NONE));
-    assert_int_equal(receive(f), 0);
-    assert_int_equal(next(f), MEMBER_RUN);
+    down_begin(f);
+    down_put(f, d);
+    down_put(f, down_whole("b", SLOT_NONE));
+    assert_int_equal(down_receive(f), 0);
+    assert_int_equal(member_next_kind(f), MEMBER_RUN);
     assert_int_equal(f->act.n_items, 2);
     assert_null(f->act.items[0].op);
     assert_string_equal(f->act.items[0].req->name, "a");
@@ -242,12 +242,12 @@ static void one_who_has_joined_gives_zeros(void **state)
     d = (struct down){.kind = DOWN_JOINED, .has_req = true, .slot = SLOT_NONE};
     d.req = f->reqs[0];
     d.req.root = 2;
-    tell(f, d);
-    assert_int_equal(next(f), MEMBER_JOIN);
+    down_send(f, d);
+    assert_int_equal(member_next_kind(f), MEMBER_JOIN);
     assert_ptr_equal(f->act.items[0].op, join);
     assert_int_equal(f->act.last_joined, 2);
     assert_int_equal(member_submit(f->m, &more), 0);
-    tell(f, d);
+    down_send(f, d);
     assert_int_equal(member_next(f->m, true, CALL_NONE, &f->act, &f->err), -EPROTO);
     assert_string_equal(f->err.text, "rank 0 says all have joined, this rank has not");
 }
@@ -256,15 +256,15 @@ static void what_rank_0_cannot_mean_breaks_the_world(void **state)
 {
     struct fixture *f = *state;
 
-    begin(f);
-    put(f, by_slot(5));
-    assert_int_equal(receive(f), -EPROTO);
+    down_begin(f);
+    down_put(f, down_by_slot(5));
+    assert_int_equal(down_receive(f), -EPROTO);
     assert_string_equal(f->err.text, "rank 0 answers slot 5, which it never gave out");
     strbuf_clear(&f->down);
     message_begin_up(&f->down, 0);
-    assert_int_equal(receive(f), -EBADMSG);
+    assert_int_equal(down_receive(f), -EBADMSG);
     assert_string_equal(f->err.text, "control message: requests where answers belong");
-    tell(f, freeze(1, SLOTS_0_1, 2));
+    down_send(f, down_freeze(1, SLOTS_0_1, 2));
     assert_int_equal(member_next(f->m, true, CALL_NONE, &f->act, &f->err), -EPROTO);
     assert_string_equal(f->err.text, "rank 0 plans slot 0, which this rank has not");
 }
@@ -282,7 +282,7 @@ static void much_goes_in_several_messages(void **state)
     assert_non_null(q);
     assert_non_null(ops);
     for (size_t i = 0; i < N; i++) {
-        q[i] = req(COLL_ALLREDUCE, "");
+        q[i] = request_make(COLL_ALLREDUCE, "");
         memset(q[i].name, 'n', 400);
         (void)snprintf(q[i].name + 400, 32, "%zu", i);
         ops[i].req = &q[i];
@@ -315,11 +315,11 @@ static void whatever_is_out_is_told(void **state)
 
         strbuf_init(&f.up, MESSAGE_MAX_BYTES);
         strbuf_init(&f.down, MESSAGE_MAX_BYTES);
-        f.reqs[0] = req(COLL_ALLREDUCE, "a");
+        f.reqs[0] = request_make(COLL_ALLREDUCE, "a");
         f.ops[0].req = &f.reqs[0];
-        begin(&f);
-        put(&f, whole("a", 0));
-        put(&f, freeze(1, SLOTS_0_1, 1));
+        down_begin(&f);
+        down_put(&f, down_whole("a", 0));
+        down_put(&f, down_freeze(1, SLOTS_0_1, 1));
         mem_fail_after(n);
         r = member_new(0, RANKS, &f.m);
         r = r < 0 ? r : member_submit(f.m, &f.ops[0]);
@@ -342,7 +342,8 @@ static void whatever_is_out_is_told(void **state)
 static void a_pair_is_met_by_all_and_used_by_two(void **state)
 {
     struct fixture *f = *state;
-    struct down others = whole("x (1 -> 2)", 0), ours = whole("x (1 -> 0)", 1);
+    struct down others = down_whole("x (1 -> 2)", 0),
+                ours = down_whole("x (1 -> 0)", 1);
     struct member_op *op;
 
     others.req.coll = ours.req.coll = COLL_SENDRECV;
@@ -355,35 +356,35 @@ static void a_pair_is_met_by_all_and_used_by_two(void **state)
     assert_int_equal(member_submit(f->m, op), 0);
     while (member_take_up(f->m, &f->up))
         ;
-    begin(f);
-    put(f, (struct down){.kind = DOWN_PAIR, .pair = pair_of(1, 2)});
-    put(f, others);
-    put(f, by_slot(0));
-    put(f, (struct down){.kind = DOWN_PAIR, .pair = pair_of(0, 1)});
-    put(f, ours);
-    assert_int_equal(receive(f), 0);
-    assert_int_equal(next(f), MEMBER_PAIR);
+    down_begin(f);
+    down_put(f, (struct down){.kind = DOWN_PAIR, .pair = pair_of(1, 2)});
+    down_put(f, others);
+    down_put(f, down_by_slot(0));
+    down_put(f, (struct down){.kind = DOWN_PAIR, .pair = pair_of(0, 1)});
+    down_put(f, ours);
+    assert_int_equal(down_receive(f), 0);
+    assert_int_equal(member_next_kind(f), MEMBER_PAIR);
     assert_int_equal(f->act.set_id, pair_of(1, 2));
-    assert_int_equal(next(f), MEMBER_PAIR);
+    assert_int_equal(member_next_kind(f), MEMBER_PAIR);
     assert_int_equal(f->act.set_id, pair_of(0, 1));
     assert_runs(f, op);
-    assert_int_equal(next(f), MEMBER_NOTHING);
+    assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
 }
 
 static void who_is_late_in_a_pair_is_told(void **state)
 {
     struct fixture *f = *state;
-    struct down d = whole("x (1 -> 2)", SLOT_NONE);
+    struct down d = down_whole("x (1 -> 2)", SLOT_NONE);
 
     d.kind = DOWN_LATE;
     d.req.coll = COLL_SENDRECV;
     d.req.process_set = pair_of(1, 2);
     d.req.root = 1;
-    tell(f, d);
+    down_send(f, d);
     assert_null(member_is_late(f->m)); /* two others */
     d.req.process_set = pair_of(1, 0);
     (void)snprintf(d.req.name, sizeof(d.req.name), "x (1 -> 0)");
-    tell(f, d);
+    down_send(f, d);
     assert_string_equal(member_is_late(f->m), "x (1 -> 0)");
 }
 

@@ -13,7 +13,7 @@
 #include "runtime/core/message.h"
 #include "runtime/core/pair.h"
 
-static struct tensor_request sample(void)
+static struct tensor_request request_sample(void)
 {
     struct tensor_request r = {.coll = COLL_BROADCAST,
                                .dtype = DT_BF16,
@@ -68,7 +68,7 @@ static void what_goes_up_comes_back_equal(void **state)
 {
     static const uint64_t words[] = {1, 0, 0x8000000000000001ull};
     CLEANUP(strbuf_release) struct strbuf b = {0};
-    struct tensor_request a = sample(), z = {.coll = COLL_BARRIER, .name = "z"};
+    struct tensor_request a = request_sample(), z = {.coll = COLL_BARRIER, .name = "z"};
     struct tensor_request set = sample_set(), transfer = sample_transfer();
     struct message_reader in;
     struct up got;
@@ -127,11 +127,11 @@ static void what_comes_down_comes_back_equal(void **state)
     uint64_t counts[3];
 
     (void)state;
-    a.req = sample();
+    a.req = request_sample();
     a.req.coll = COLL_ALLGATHER;
     a.n_counts = 3;
     a.counts = rows;
-    f.req = sample();
+    f.req = request_sample();
     (void)snprintf(f.text, sizeof(f.text), "Mismatched data types");
     z.fusion_bytes = 1ull << 33;
     strbuf_init(&b, MESSAGE_MAX_BYTES);
@@ -206,7 +206,7 @@ static void every_cut_is_refused(void **state)
     static const uint8_t slots[8] = {0};
     static const uint64_t word = 1;
     CLEANUP(strbuf_release) struct strbuf up = {0}, down = {0};
-    struct tensor_request a = sample(), set = sample_set();
+    struct tensor_request a = request_sample(), set = sample_set();
     struct down d[5] = {
         {.kind = DOWN_RUN, .has_req = true, .slot = 1},
         {.kind = DOWN_FAIL, .has_req = true, .slot = SLOT_NONE, .text = "why"},
@@ -276,7 +276,7 @@ static void bent_fields_are_refused(void **state)
         {AT + 72, 0},         /* a NUL inside the name */
     };
     CLEANUP(strbuf_release) struct strbuf b = {0};
-    struct tensor_request a = sample();
+    struct tensor_request a = request_sample();
 
     (void)state;
     a.shape[1] = 3;
@@ -375,7 +375,7 @@ static void places_and_their_words_fit(void **state)
 
 static void another_buffer_is_another_tensor(void **state)
 {
-    struct tensor_request a = sample(), b = a;
+    struct tensor_request a = request_sample(), b = a;
 
     (void)state;
     assert_true(request_same(&a, &b));

@@ -18,7 +18,7 @@
 static const uint8_t SET_A[] = {0, 0, 0, 0, 2, 0, 0, 0},
                      SET_B[] = {0, 0, 0, 0, 3, 0, 0, 0};
 
-static struct tensor_request req(enum collective coll)
+static struct tensor_request request_make(enum collective coll)
 {
     struct tensor_request r = {.coll = coll,
                                .dtype = DT_F32,
@@ -60,7 +60,7 @@ enum change {
     REGION,
 };
 
-static void change(struct tensor_request *r, enum change c)
+static void request_change(struct tensor_request *r, enum change c)
 {
     switch (c) {
     case SAME:
@@ -239,7 +239,7 @@ static void the_first_difference_is_told(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
-        struct tensor_request a = req(pairs[i].coll), b;
+        struct tensor_request a = request_make(pairs[i].coll), b;
         struct err one = ERR_INIT, two = ERR_INIT;
 
         if (a.coll != COLL_SET_ADD && a.coll != COLL_SET_REMOVE) {
@@ -247,7 +247,7 @@ static void the_first_difference_is_told(void **state)
             a.group_n = 2;
         }
         b = a;
-        change(&b, pairs[i].change);
+        request_change(&b, pairs[i].change);
         assert_int_equal(mismatch_pair(&a, 3, &b, 7, &one),
                          pairs[i].want ? -EINVAL : 0);
         assert_int_equal(mismatch_pair(&b, 7, &a, 3, &two),
@@ -259,7 +259,7 @@ static void the_first_difference_is_told(void **state)
 
 static void a_nan_agrees_with_itself(void **state)
 {
-    struct tensor_request a = req(COLL_ALLREDUCE);
+    struct tensor_request a = request_make(COLL_ALLREDUCE);
     struct err err = ERR_INIT;
 
     (void)state;
@@ -269,7 +269,7 @@ static void a_nan_agrees_with_itself(void **state)
 
 static void the_largest_sentence_is_cut_not_broken(void **state)
 {
-    struct tensor_request a = req(COLL_ALLREDUCE), b;
+    struct tensor_request a = request_make(COLL_ALLREDUCE), b;
     struct err err = ERR_INIT;
 
     (void)state;
@@ -329,7 +329,7 @@ static void what_is_wrong_by_itself_is_told(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(alone); i++) {
-        struct tensor_request q = req(alone[i].coll);
+        struct tensor_request q = request_make(alone[i].coll);
         struct err err = ERR_INIT;
 
         q.op = alone[i].op;
@@ -346,12 +346,12 @@ static void what_is_wrong_by_itself_is_told(void **state)
 /* The rank that has no GPU is named with the reason, whichever of the two it is. */
 static void who_has_no_gpu_says_why(void **state)
 {
-    struct tensor_request gpu = req(COLL_ALLREDUCE), cpu = gpu;
+    struct tensor_request gpu = request_make(COLL_ALLREDUCE), cpu = gpu;
     struct err err = ERR_INIT;
 
     (void)state;
     gpu.place = PLACE_CUDA;
-    change(&cpu, NO_GPU);
+    request_change(&cpu, NO_GPU);
     assert_int_equal(mismatch_pair(&gpu, 3, &cpu, 7, &err), -EINVAL);
     assert_string_equal(err.text,
                         "Mismatched CPU/GPU device selection: tensor \"g\": rank 3 has "
@@ -363,7 +363,7 @@ static void who_has_no_gpu_says_why(void **state)
 
 static void a_joined_rank_has_no_registered_buffer(void **state)
 {
-    struct tensor_request q = req(COLL_ALLREDUCE);
+    struct tensor_request q = request_make(COLL_ALLREDUCE);
     struct err err = ERR_INIT;
 
     (void)state;
@@ -381,7 +381,7 @@ static void a_join_leaves_sums_and_averages(void **state)
     (void)state;
     for (unsigned c = 0; c < COLL_COUNT; c++) {
         for (unsigned o = 0; o < OP_COUNT; o++) {
-            struct tensor_request q = req((enum collective)c);
+            struct tensor_request q = request_make((enum collective)c);
             struct err err = ERR_INIT;
             bool is_good = c == COLL_ALLREDUCE && (o == OP_SUM || o == OP_AVERAGE);
 

@@ -14,7 +14,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/core/negotiate.h"
 
-static inline struct tensor_request req(enum collective coll, const char *name)
+static inline struct tensor_request request_make(enum collective coll, const char *name)
 {
     struct tensor_request r = {
         .coll = coll, .dtype = DT_F32, .op = OP_SUM, .prescale = 1, .postscale = 1};
@@ -33,7 +33,7 @@ struct answers {
     uint32_t n_ranks;
 };
 
-static inline struct negotiate *table(uint32_t n_ranks, uint64_t fusion_bytes)
+static inline struct negotiate *negotiate_make(uint32_t n_ranks, uint64_t fusion_bytes)
 {
     struct negotiate_config cfg = {.n_ranks = n_ranks, .fusion_bytes = fusion_bytes};
     struct negotiate *n;
@@ -42,7 +42,7 @@ static inline struct negotiate *table(uint32_t n_ranks, uint64_t fusion_bytes)
     return n;
 }
 
-static inline bool more(struct answers *a, struct down *ret)
+static inline bool answers_next(struct answers *a, struct down *ret)
 {
     int r = message_next_down(&a->in, a->counts, a->n_ranks, ret, NULL);
 
@@ -51,7 +51,8 @@ static inline bool more(struct answers *a, struct down *ret)
 }
 
 /* One message; returns the number of its entries. */
-static inline size_t take(struct negotiate *n, struct answers *a, uint32_t n_ranks)
+static inline size_t
+answers_take(struct negotiate *n, struct answers *a, uint32_t n_ranks)
 {
     struct down d;
     size_t k = 0;
@@ -62,23 +63,23 @@ static inline size_t take(struct negotiate *n, struct answers *a, uint32_t n_ran
         return 0;
     assert_int_equal(negotiate_write(n, &a->b), 0);
     assert_int_equal(message_open(&a->in, a->b.p, a->b.n, NULL), 0);
-    while (more(a, &d))
+    while (answers_next(a, &d))
         k++;
     assert_int_equal(message_open(&a->in, a->b.p, a->b.n, NULL), 0);
     return k;
 }
 
-static inline struct down next(struct answers *a)
+static inline struct down answers_expect(struct answers *a)
 {
     struct down d;
 
-    assert_true(more(a, &d));
+    assert_true(answers_next(a, &d));
     return d;
 }
 
 static inline struct tensor_request set_of(const uint8_t *ranks, uint32_t n_set)
 {
-    struct tensor_request q = req(COLL_SET_ADD, "set");
+    struct tensor_request q = request_make(COLL_SET_ADD, "set");
 
     q.n_set = n_set;
     q.set = ranks;

@@ -25,7 +25,7 @@
 
 enum { RANKS = 3 };
 
-static struct tensor_request req(const char *name)
+static struct tensor_request request_make(const char *name)
 {
     struct tensor_request r = {.coll = COLL_ALLREDUCE, .dtype = DT_F32, .op = OP_SUM};
 
@@ -41,7 +41,7 @@ static struct tensor_request req(const char *name)
     return r;
 }
 
-static int setup(void **state)
+static int fixture_setup(void **state)
 {
     const struct negotiate_config cfg = {
         .n_ranks = RANKS, .cache_capacity = 3, .may_freeze = true};
@@ -53,7 +53,7 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+static int fixture_teardown(void **state)
 {
     negotiate_free(*state);
     return 0;
@@ -66,7 +66,7 @@ static void put_bit(struct strbuf *b, uint32_t slot)
     message_put_hits(b, 0, &word, 1);
 }
 
-static int say(struct negotiate *n, uint32_t rank, const char *text)
+static int rank_send(struct negotiate *n, uint32_t rank, const char *text)
 {
     CLEANUP(strbuf_release) struct strbuf b;
     char copy[200], *save = NULL;
@@ -85,7 +85,7 @@ static int say(struct negotiate *n, uint32_t rank, const char *text)
             message_put_leave(&b, (uint32_t)atoi(w + 5),
                               steps ? (uint32_t)atoi(steps + 1) : 9);
         } else {
-            q = req(w);
+            q = request_make(w);
             message_put_request(&b, &q);
         }
     }
@@ -97,7 +97,7 @@ static int say(struct negotiate *n, uint32_t rank, const char *text)
 static void all_say(struct negotiate *n, const char *text)
 {
     for (uint32_t r = 0; r < RANKS; r++)
-        assert_int_equal(say(n, r, text), 0);
+        assert_int_equal(rank_send(n, r, text), 0);
 }
 
 static void put_answer(struct strbuf *got, const struct down *d)
@@ -175,7 +175,7 @@ static void two_equal_steps(struct negotiate *n)
 static void add_set(struct negotiate *n)
 {
     static const uint8_t ranks[] = {1, 0, 0, 0, 2, 0, 0, 0};
-    struct tensor_request q = req("add");
+    struct tensor_request q = request_make("add");
 
     q.coll = COLL_SET_ADD;
     q.n_set = 2;
@@ -190,14 +190,14 @@ static void equal_steps_become_a_plan(void **state)
     struct negotiate *n = *state;
 
     two_equal_steps(n);
-    assert_int_equal(say(n, 0, "4 #0 #1"), 0);
-    assert_int_equal(say(n, 1, "4 #0"), 0);
+    assert_int_equal(rank_send(n, 0, "4 #0 #1"), 0);
+    assert_int_equal(rank_send(n, 1, "4 #0"), 0);
     assert_answers(n, "");
-    assert_int_equal(say(n, 2, "4 #0"), 0);
+    assert_int_equal(rank_send(n, 2, "4 #0"), 0);
     assert_answers(n, " plan1(0 1)");
     /* What comes from before it is dropped; so it is with them again. */
-    assert_int_equal(say(n, 1, "4 #1"), 0);
-    assert_int_equal(say(n, 2, "4 b"), 0);
+    assert_int_equal(rank_send(n, 1, "4 #1"), 0);
+    assert_int_equal(rank_send(n, 2, "4 b"), 0);
     assert_answers(n, "");
     assert_int_equal(negotiate_pending(n), 0);
     all_say(n, "5 #1 #0");
@@ -210,7 +210,7 @@ static void whatever_is_pending_puts_a_plan_off(void **state)
     struct negotiate *n = *state;
 
     two_equal_steps(n);
-    assert_int_equal(say(n, 1, "4 c"), 0);
+    assert_int_equal(rank_send(n, 1, "4 c"), 0);
     all_say(n, "4 #0 #1");
     assert_answers(n, " #0 #1");
     assert_int_equal(negotiate_counts(n).n_plans, 0);
@@ -223,8 +223,8 @@ static void a_plan_is_left_once(void **state)
     two_equal_steps(n);
     all_say(n, "4 #0 #1");
     assert_answers(n, " plan1(0 1)");
-    assert_int_equal(say(n, 2, "5 leave1"), 0);
-    assert_int_equal(say(n, 1, "5 leave1"), 0);
+    assert_int_equal(rank_send(n, 2, "5 leave1"), 0);
+    assert_int_equal(rank_send(n, 1, "5 leave1"), 0);
     assert_answers(n, " leave1");
     assert_answers(n, "");
     all_say(n, "6 #0 #1"); /* equal steps again */
@@ -235,9 +235,9 @@ static void a_plan_is_left_once(void **state)
     assert_answers(n, " #0 #1");
     all_say(n, "9 #0 #1");
     assert_answers(n, " plan2(0 1)");
-    assert_int_equal(say(n, 0, "10 leave1"), 0); /* not this one */
+    assert_int_equal(rank_send(n, 0, "10 leave1"), 0); /* not this one */
     assert_answers(n, "");
-    assert_int_equal(say(n, 0, "10 leave2"), 0);
+    assert_int_equal(rank_send(n, 0, "10 leave2"), 0);
     assert_answers(n, " leave2");
     assert_int_equal(negotiate_counts(n).n_leaves, 2);
 }
@@ -248,16 +248,16 @@ static void a_join_that_crosses_a_plan_is_dropped_too(void **state)
     struct negotiate *n = *state;
 
     two_equal_steps(n);
-    assert_int_equal(say(n, 0, "4 #0"), 0);
-    assert_int_equal(say(n, 1, "4 #0"), 0);
-    assert_int_equal(say(n, 2, "4 #0"), 0);
+    assert_int_equal(rank_send(n, 0, "4 #0"), 0);
+    assert_int_equal(rank_send(n, 1, "4 #0"), 0);
+    assert_int_equal(rank_send(n, 2, "4 #0"), 0);
     assert_answers(n, " plan1(0 1)");
-    assert_int_equal(say(n, 2, "4 #1 join"), 0);
-    assert_int_equal(say(n, 2, "5 leave1"), 0);
+    assert_int_equal(rank_send(n, 2, "4 #1 join"), 0);
+    assert_int_equal(rank_send(n, 2, "5 leave1"), 0);
     assert_answers(n, " leave1");
-    assert_int_equal(say(n, 2, "6 #0 #1 join"), 0);
-    assert_int_equal(say(n, 0, "6 #0 #1 join"), 0);
-    assert_int_equal(say(n, 1, "6 #0 #1 join"), 0);
+    assert_int_equal(rank_send(n, 2, "6 #0 #1 join"), 0);
+    assert_int_equal(rank_send(n, 0, "6 #0 #1 join"), 0);
+    assert_int_equal(rank_send(n, 1, "6 #0 #1 join"), 0);
     assert_answers(n, " #0 #1 joined1");
 }
 
@@ -278,13 +278,13 @@ static void the_slots_of_a_plan_are_not_given_away(void **state)
     }
     all_say(n, "5 #0 #1 #2");
     assert_answers(n, " plan1(0 1 2)");
-    assert_int_equal(say(n, 1, "5 X"), 0);
-    assert_int_equal(say(n, 2, "5 X"), 0);
+    assert_int_equal(rank_send(n, 1, "5 X"), 0);
+    assert_int_equal(rank_send(n, 2, "5 X"), 0);
     assert_answers(n, " X@-");
-    assert_int_equal(say(n, 1, "7 leave1"), 0);
+    assert_int_equal(rank_send(n, 1, "7 leave1"), 0);
     assert_answers(n, " leave1");
-    assert_int_equal(say(n, 1, "8 Y"), 0); /* has left */
-    assert_int_equal(say(n, 2, "8 Y"), 0);
+    assert_int_equal(rank_send(n, 1, "8 Y"), 0); /* has left */
+    assert_int_equal(rank_send(n, 2, "8 Y"), 0);
     assert_answers(n, " Y@0");
 }
 
@@ -297,29 +297,29 @@ static void a_plan_holds_tensors_of_sets(void **state)
 
     add_set(n);
     all_say(n, "1 a");
-    assert_int_equal(say(n, 1, "1 X"), 0);
-    assert_int_equal(say(n, 2, "1 X"), 0);
+    assert_int_equal(rank_send(n, 1, "1 X"), 0);
+    assert_int_equal(rank_send(n, 2, "1 X"), 0);
     assert_answers(n, " a@0 X@1");
     /* Each plan is left in its first step: the third one takes twice as long. */
     for (uint32_t plan = 1, equal = 2; plan <= 4; plan++, equal *= plan > 2 ? 2 : 1) {
         for (uint32_t step = 0; step <= equal; step++, at++) {
             (void)snprintf(text, sizeof(text), "%d #0", at);
-            assert_int_equal(say(n, 0, text), 0);
+            assert_int_equal(rank_send(n, 0, text), 0);
             (void)snprintf(text, sizeof(text), "%d #0 #1", at);
-            assert_int_equal(say(n, 1, text), 0);
-            assert_int_equal(say(n, 2, text), 0);
+            assert_int_equal(rank_send(n, 1, text), 0);
+            assert_int_equal(rank_send(n, 2, text), 0);
             assert_answers(n, " #0 #1");
         }
         (void)snprintf(text, sizeof(text), "%d #1", at++);
-        assert_int_equal(say(n, 2, text), 0);
-        assert_int_equal(say(n, 1, text), 0);
+        assert_int_equal(rank_send(n, 2, text), 0);
+        assert_int_equal(rank_send(n, 1, text), 0);
         assert_answers(n, " #1");
         (void)snprintf(text, sizeof(text), "%d #0", at++);
         all_say(n, text);
         (void)snprintf(text, sizeof(text), " plan%u(0 1)", plan);
         assert_answers(n, text);
         (void)snprintf(text, sizeof(text), "%d leave%u/0", at, plan);
-        assert_int_equal(say(n, 0, text), 0);
+        assert_int_equal(rank_send(n, 0, text), 0);
         (void)snprintf(text, sizeof(text), " leave%u", plan);
         assert_answers(n, text);
         at++;
@@ -354,12 +354,12 @@ static void no_plan_begins_inside_a_group(void **state)
 static void a_group_that_ranks_dispute_fails_whole(void **state)
 {
     struct negotiate *n = *state;
-    struct tensor_request g = req("g"), h = req("h");
+    struct tensor_request g = request_make("g"), h = request_make("h");
 
     for (uint32_t round = 0; round < 2; round++) {
         g.group = g.group_n = 0; /* rank 0 has it in no group */
         assert_int_equal(negotiate_add(n, 0, &g, 1, NULL), 0);
-        g = req("g");
+        g = request_make("g");
         assert_int_equal(negotiate_add(n, 1, &g, 1, NULL), 0);
         assert_int_equal(negotiate_add(n, 2, &g, 1, NULL), 0);
         assert_answers(n, " !g");
@@ -382,12 +382,12 @@ static void what_was_submitted_before_a_join_is_answered_before(void **state)
 
     for (uint32_t r = 0; r < RANKS; r++) {
         for (uint32_t i = 0; i < TENSORS; i++) {
-            q = req("");
+            q = request_make("");
             memset(q.name, 'n', 400);
             (void)snprintf(q.name + 400, 32, "%u", i);
             assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
         }
-        q = req("join");
+        q = request_make("join");
         assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
     }
     for (; negotiate_has_news(n); n_messages++) {
@@ -414,15 +414,16 @@ static void a_bit_of_nothing_breaks_the_world(void **state)
 {
     struct negotiate *n = *state;
 
-    assert_int_equal(say(n, 1, "0 #0"), -EPROTO);
-    assert_int_equal(say(n, 1, "1 a"), -EPROTO); /* has seen more than there was */
+    assert_int_equal(rank_send(n, 1, "0 #0"), -EPROTO);
+    assert_int_equal(rank_send(n, 1, "1 a"),
+                     -EPROTO); /* has seen more than there was */
     all_say(n, "0 a");
     assert_answers(n, " a@0");
-    assert_int_equal(say(n, 1, "1 #0"), 0);
-    assert_int_equal(say(n, 1, "0 b"), -EPROTO); /* has seen less than before */
+    assert_int_equal(rank_send(n, 1, "1 #0"), 0);
+    assert_int_equal(rank_send(n, 1, "0 b"), -EPROTO); /* has seen less than before */
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_setup, fixture_teardown)
 
 int main(void)
 {

@@ -6,10 +6,11 @@
 
 static void a_group_is_ready_when_all_of_it_is(void **state)
 {
-    struct tensor_request a = req(COLL_ALLREDUCE, "a"), b = req(COLL_ALLREDUCE, "b");
-    struct tensor_request c = req(COLL_ALLREDUCE, "c");
+    struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
+                          b = request_make(COLL_ALLREDUCE, "b");
+    struct tensor_request c = request_make(COLL_ALLREDUCE, "c");
     struct answers got = {0};
-    struct negotiate *n = table(2, 1 << 20);
+    struct negotiate *n = negotiate_make(2, 1 << 20);
 
     (void)state;
     a.group = b.group = 5;
@@ -18,13 +19,13 @@ static void a_group_is_ready_when_all_of_it_is(void **state)
         assert_int_equal(negotiate_add(n, rank, &a, 1, NULL), 0);
         assert_int_equal(negotiate_add(n, rank, &c, 1, NULL), 0);
     }
-    assert_int_equal(take(n, &got, 2), 1); /* c alone */
-    assert_string_equal(next(&got).req.name, "c");
+    assert_int_equal(answers_take(n, &got, 2), 1); /* c alone */
+    assert_string_equal(answers_expect(&got).req.name, "c");
     strbuf_release(&got.b);
     assert_int_equal(negotiate_add(n, 1, &b, 1, NULL), 0);
     assert_false(negotiate_has_news(n));
     assert_int_equal(negotiate_add(n, 0, &b, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 2), 2);
+    assert_int_equal(answers_take(n, &got, 2), 2);
     strbuf_release(&got.b);
     assert_int_equal(negotiate_pending(n), 0);
     negotiate_free(n);
@@ -32,10 +33,10 @@ static void a_group_is_ready_when_all_of_it_is(void **state)
 
 static void a_group_fails_whole(void **state)
 {
-    struct tensor_request a = req(COLL_ALLREDUCE, "a"), b = req(COLL_ALLREDUCE, "b"),
-                          bad;
+    struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
+                          b = request_make(COLL_ALLREDUCE, "b"), bad;
     struct answers got = {0};
-    struct negotiate *n = table(2, 1 << 20);
+    struct negotiate *n = negotiate_make(2, 1 << 20);
     struct down d;
 
     (void)state;
@@ -47,13 +48,13 @@ static void a_group_fails_whole(void **state)
     assert_int_equal(negotiate_add(n, 1, &a, 1, NULL), 0);
     assert_int_equal(negotiate_add(n, 0, &b, 1, NULL), 0);
     assert_int_equal(negotiate_add(n, 1, &bad, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 2), 2);
-    d = next(&got);
+    assert_int_equal(answers_take(n, &got, 2), 2);
+    d = answers_expect(&got);
     assert_int_equal(d.kind, DOWN_FAIL);
     assert_string_equal(d.text,
                         "its group failed with tensor \"b\": Mismatched data types: "
                         "tensor \"b\": rank 0 has float32, rank 1 has float64");
-    assert_int_equal(next(&got).kind, DOWN_FAIL);
+    assert_int_equal(answers_expect(&got).kind, DOWN_FAIL);
     strbuf_release(&got.b);
     negotiate_free(n);
 }
@@ -63,24 +64,24 @@ static void nobody_waits_for_a_group_that_ranks_disagree_about(void **state)
 {
     static const char *const names[] = {"a", "b", "c"};
     struct answers got = {0};
-    struct negotiate *n = table(2, 1 << 20);
+    struct negotiate *n = negotiate_make(2, 1 << 20);
     struct tensor_request q;
 
     (void)state;
     for (uint32_t i = 0; i < 3; i++) {
         for (uint32_t rank = 2; rank-- > 0;) {
-            q = req(COLL_ALLREDUCE, names[i]);
+            q = request_make(COLL_ALLREDUCE, names[i]);
             q.group = rank == 0 && i == 2 ? 0 : 5;
             q.group_n = q.group == 0 ? 0 : rank == 0 ? 2 : 3;
             assert_int_equal(negotiate_add(n, rank, &q, 1, NULL), 0);
         }
     }
-    assert_int_equal(take(n, &got, 2), 3);
-    assert_string_equal(next(&got).text,
+    assert_int_equal(answers_take(n, &got, 2), 3);
+    assert_string_equal(answers_expect(&got).text,
                         "Mismatched group sizes: tensor \"a\": rank 0 has 2, rank 1 "
                         "has 3");
-    assert_int_equal(next(&got).kind, DOWN_FAIL);
-    assert_string_equal(next(&got).text,
+    assert_int_equal(answers_expect(&got).kind, DOWN_FAIL);
+    assert_string_equal(answers_expect(&got).text,
                         "Mismatched groups: tensor \"c\": rank 0 has no group, rank 1 "
                         "has a group");
     strbuf_release(&got.b);
@@ -90,34 +91,35 @@ static void nobody_waits_for_a_group_that_ranks_disagree_about(void **state)
 
 static void who_has_joined_is_not_waited_for(void **state)
 {
-    struct tensor_request a = req(COLL_ALLREDUCE, "a"), g = req(COLL_ALLGATHER, "g");
-    struct tensor_request j = req(COLL_JOIN, "join");
+    struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
+                          g = request_make(COLL_ALLGATHER, "g");
+    struct tensor_request j = request_make(COLL_JOIN, "join");
     struct answers got = {0};
-    struct negotiate *n = table(3, 1 << 20);
+    struct negotiate *n = negotiate_make(3, 1 << 20);
     struct down d;
 
     (void)state;
     assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
     assert_int_equal(negotiate_add(n, 1, &a, 1, NULL), 0);
     assert_int_equal(negotiate_add(n, 2, &j, 1, NULL), 0); /* completes a */
-    assert_int_equal(take(n, &got, 3), 1);
-    d = next(&got);
+    assert_int_equal(answers_take(n, &got, 3), 1);
+    d = answers_expect(&got);
     assert_int_equal(d.kind, DOWN_RUN);
     assert_true(d.has_req); /* rank 2 has no other way to know its size */
     strbuf_release(&got.b);
     assert_int_equal(negotiate_add(n, 2, &a, 1, NULL), -EPROTO);
     assert_int_equal(negotiate_add(n, 0, &g, 1, NULL), 0);
     assert_int_equal(negotiate_add(n, 1, &g, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 3), 1);
+    assert_int_equal(answers_take(n, &got, 3), 1);
     assert_string_equal(
-        next(&got).text,
+        answers_expect(&got).text,
         "Allgather is not supported with Join at this time: tensor \"g\"");
     strbuf_release(&got.b);
     assert_int_equal(negotiate_add(n, 1, &j, 1, NULL), 0);
     assert_false(negotiate_has_news(n));
     assert_int_equal(negotiate_add(n, 0, &j, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 3), 1);
-    d = next(&got);
+    assert_int_equal(answers_take(n, &got, 3), 1);
+    d = answers_expect(&got);
     assert_int_equal(d.kind, DOWN_JOINED);
     assert_int_equal(d.req.root, 0); /* the last */
     strbuf_release(&got.b);
@@ -128,18 +130,18 @@ static void who_has_joined_is_not_waited_for(void **state)
 static void a_process_set_waits_for_its_own_ranks_only(void **state)
 {
     static const uint8_t pair[] = {0, 0, 0, 0, 2, 0, 0, 0};
-    struct tensor_request add = set_of(pair, 2), a = req(COLL_ALLGATHER, "a");
-    struct tensor_request gone = req(COLL_SET_REMOVE, "set");
+    struct tensor_request add = set_of(pair, 2), a = request_make(COLL_ALLGATHER, "a");
+    struct tensor_request gone = request_make(COLL_SET_REMOVE, "set");
     struct answers got = {0};
-    struct negotiate *n = table(3, 1 << 20);
+    struct negotiate *n = negotiate_make(3, 1 << 20);
     struct err err = ERR_INIT;
     struct down d;
 
     (void)state;
     for (uint32_t rank = 0; rank < 3; rank++)
         assert_int_equal(negotiate_add(n, rank, &add, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 3), 1);
-    d = next(&got);
+    assert_int_equal(answers_take(n, &got, 3), 1);
+    d = answers_expect(&got);
     assert_int_equal(d.kind, DOWN_RUN);
     assert_int_equal(d.req.process_set, 1);
     strbuf_release(&got.b);
@@ -149,45 +151,47 @@ static void a_process_set_waits_for_its_own_ranks_only(void **state)
         err.text, "rank 1 submitted tensor \"a\" in process set 1, which it is not in");
     negotiate_free(n);
 
-    n = table(3, 1 << 20);
+    n = negotiate_make(3, 1 << 20);
     for (uint32_t rank = 0; rank < 3; rank++)
         assert_int_equal(negotiate_add(n, rank, &add, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 3), 1);
+    assert_int_equal(answers_take(n, &got, 3), 1);
     strbuf_release(&got.b);
     a.shape[0] = 4;
     assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
     a.shape[0] = 9;
     assert_int_equal(negotiate_add(n, 2, &a, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 3), 1);
-    d = next(&got);
+    assert_int_equal(answers_take(n, &got, 3), 1);
+    d = answers_expect(&got);
     assert_int_equal(d.n_counts, 2);
     assert_int_equal(d.counts[0], 4);
     assert_int_equal(d.counts[1], 9);
     strbuf_release(&got.b);
     for (uint32_t rank = 0; rank < 3; rank++) /* the same ranks again */
         assert_int_equal(negotiate_add(n, rank, &add, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 3), 1);
-    assert_string_equal(next(&got).text,
+    assert_int_equal(answers_take(n, &got, 3), 1);
+    assert_string_equal(answers_expect(&got).text,
                         "a process set with the same ranks exists already: 1");
     strbuf_release(&got.b);
     gone.root = 1;
     for (uint32_t rank = 0; rank < 3; rank++)
         assert_int_equal(negotiate_add(n, rank, &gone, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 3), 1);
-    assert_int_equal(next(&got).kind, DOWN_RUN);
+    assert_int_equal(answers_take(n, &got, 3), 1);
+    assert_int_equal(answers_expect(&got).kind, DOWN_RUN);
     strbuf_release(&got.b);
     assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 3), 1);
-    assert_string_equal(next(&got).text, "tensor \"a\": process set 1 does not exist");
+    assert_int_equal(answers_take(n, &got, 3), 1);
+    assert_string_equal(answers_expect(&got).text,
+                        "tensor \"a\": process set 1 does not exist");
     strbuf_release(&got.b);
     negotiate_free(n);
 }
 
 /* --- pairs --- */
 
-static struct tensor_request transfer(const char *what, uint32_t src, uint32_t dst)
+static struct tensor_request
+request_transfer(const char *what, uint32_t src, uint32_t dst)
 {
-    struct tensor_request q = req(COLL_SENDRECV, what);
+    struct tensor_request q = request_make(COLL_SENDRECV, what);
 
     assert_true(pair_name(what, src, dst, q.name));
     q.process_set = pair_of(src, dst);
@@ -211,8 +215,8 @@ static void assert_answers(struct negotiate *n, const char *want)
     struct down d;
 
     strbuf_init(&got, 4096);
-    (void)take(n, &a, 8);
-    while (a.b.n > 0 && more(&a, &d))
+    (void)answers_take(n, &a, 8);
+    while (a.b.n > 0 && answers_next(&a, &d))
         switch (d.kind) {
         case DOWN_PAIR:
             strbuf_printf(&got, "pair %u; ", d.pair & ~PAIR_BIT);
@@ -236,10 +240,11 @@ static void assert_answers(struct negotiate *n, const char *want)
 
 static void a_pair_meets_before_its_first_transfer_only(void **state)
 {
-    struct tensor_request there = transfer("x", 0, 1), back = transfer("x", 1, 0);
-    struct tensor_request other = transfer("x", 3, 1), bad = transfer("y", 2, 3),
-                          worse = bad;
-    struct negotiate *n = table(4, 0);
+    struct tensor_request there = request_transfer("x", 0, 1),
+                          back = request_transfer("x", 1, 0);
+    struct tensor_request other = request_transfer("x", 3, 1),
+                          bad = request_transfer("y", 2, 3), worse = bad;
+    struct negotiate *n = negotiate_make(4, 0);
 
     (void)state;
     both_have(n, &back);
@@ -260,9 +265,11 @@ static void a_pair_meets_before_its_first_transfer_only(void **state)
 
 static void transfers_of_one_direction_travel_together(void **state)
 {
-    struct tensor_request a = transfer("a", 0, 1), b = transfer("b", 0, 1);
-    struct tensor_request c = transfer("c", 1, 0), d = transfer("d", 0, 2);
-    struct negotiate *n = table(3, 1 << 20);
+    struct tensor_request a = request_transfer("a", 0, 1),
+                          b = request_transfer("b", 0, 1);
+    struct tensor_request c = request_transfer("c", 1, 0),
+                          d = request_transfer("d", 0, 2);
+    struct negotiate *n = negotiate_make(3, 1 << 20);
 
     (void)state;
     both_have(n, &a);
@@ -277,23 +284,23 @@ static void transfers_of_one_direction_travel_together(void **state)
 /* All ranks pass something on: not one after the other, round the ring. */
 static void transfers_are_put_into_rounds(void **state)
 {
-    struct negotiate *n = table(6, 1 << 20);
+    struct negotiate *n = negotiate_make(6, 1 << 20);
     struct tensor_request q;
 
     (void)state;
     for (uint32_t turn = 0; turn < 2; turn++) {
-        q = req(COLL_BARRIER, "before");
+        q = request_make(COLL_BARRIER, "before");
         for (uint32_t r = 0; r < 6 && turn == 1; r++)
             assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
         for (uint32_t r = 0; r < 6; r++) {
-            q = transfer("a", r, (r + 1) % 6);
+            q = request_transfer("a", r, (r + 1) % 6);
             both_have(n, &q);
         }
-        q = transfer("b", 1, 2);
+        q = request_transfer("b", 1, 2);
         both_have(n, &q);
-        q = transfer("c", 2, 1);
+        q = request_transfer("c", 2, 1);
         both_have(n, &q);
-        q = req(COLL_BARRIER, "behind");
+        q = request_make(COLL_BARRIER, "behind");
         for (uint32_t r = 0; r < 6; r++)
             assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
         if (turn == 0)
@@ -311,10 +318,13 @@ static void transfers_are_put_into_rounds(void **state)
 /* A failed one and a group's are not moved, and nothing is moved over them. */
 static void what_is_no_free_transfer_keeps_its_place(void **state)
 {
-    struct tensor_request a = transfer("a", 0, 1), b = transfer("b", 1, 2), bad;
-    struct tensor_request c = transfer("c", 2, 3), d = transfer("d", 3, 0);
-    struct tensor_request e = transfer("e", 1, 2), g = transfer("g", 2, 0);
-    struct negotiate *n = table(4, 0);
+    struct tensor_request a = request_transfer("a", 0, 1),
+                          b = request_transfer("b", 1, 2), bad;
+    struct tensor_request c = request_transfer("c", 2, 3),
+                          d = request_transfer("d", 3, 0);
+    struct tensor_request e = request_transfer("e", 1, 2),
+                          g = request_transfer("g", 2, 0);
+    struct negotiate *n = negotiate_make(4, 0);
 
     (void)state;
     both_have(n, &a);
@@ -338,8 +348,9 @@ static void what_is_no_free_transfer_keeps_its_place(void **state)
 
 static void a_pair_is_of_its_own_two_ranks(void **state)
 {
-    struct tensor_request q = transfer("x", 0, 1), far = transfer("x", 1, 3);
-    struct negotiate *n = table(3, 0);
+    struct tensor_request q = request_transfer("x", 0, 1),
+                          far = request_transfer("x", 1, 3);
+    struct negotiate *n = negotiate_make(3, 0);
     struct err err = ERR_INIT;
 
     (void)state;
@@ -359,9 +370,10 @@ static void a_pair_is_of_its_own_two_ranks(void **state)
 static void a_process_set_may_be_of_the_same_two_ranks(void **state)
 {
     static const uint8_t ranks[] = {0, 0, 0, 0, 1, 0, 0, 0};
-    struct tensor_request add = set_of(ranks, 2), gone = req(COLL_SET_REMOVE, "set");
-    struct tensor_request q = transfer("x", 0, 1);
-    struct negotiate *n = table(2, 0);
+    struct tensor_request add = set_of(ranks, 2),
+                          gone = request_make(COLL_SET_REMOVE, "set");
+    struct tensor_request q = request_transfer("x", 0, 1);
+    struct negotiate *n = negotiate_make(2, 0);
 
     (void)state;
     add.n_set = 1; /* {0}: {0, 1} is the world */
@@ -380,7 +392,7 @@ static void a_process_set_may_be_of_the_same_two_ranks(void **state)
     assert_answers(n, "fails: process set 2147483648 does not exist; ");
     negotiate_free(n);
 
-    n = table(3, 0);
+    n = negotiate_make(3, 0);
     add.n_set = 2;
     both_have(n, &q);
     for (uint32_t r = 0; r < 3; r++)
@@ -393,10 +405,11 @@ static void a_process_set_may_be_of_the_same_two_ranks(void **state)
 
 static void a_transfer_needs_both_but_nobody_else(void **state)
 {
-    struct tensor_request j = req(COLL_JOIN, "join"), q = transfer("x", 0, 1);
-    struct tensor_request early = transfer("early", 2, 1),
-                          late = transfer("late", 0, 2);
-    struct negotiate *n = table(3, 0);
+    struct tensor_request j = request_make(COLL_JOIN, "join"),
+                          q = request_transfer("x", 0, 1);
+    struct tensor_request early = request_transfer("early", 2, 1),
+                          late = request_transfer("late", 0, 2);
+    struct negotiate *n = negotiate_make(3, 0);
 
     (void)state;
     assert_int_equal(negotiate_add(n, 1, &early, 1, NULL), 0);
@@ -427,8 +440,8 @@ static bool is_stalled(void *arg, const struct negotiate_view *v)
 static void the_one_that_is_late_is_missing(void **state)
 {
     char name[] = "x (1 -> 0)";
-    struct tensor_request q = transfer("x", 1, 0);
-    struct negotiate *n = table(3, 0);
+    struct tensor_request q = request_transfer("x", 1, 0);
+    struct negotiate *n = negotiate_make(3, 0);
 
     (void)state;
     assert_int_equal(negotiate_add(n, 0, &q, 1, NULL), 0);
@@ -440,7 +453,7 @@ static void the_one_that_is_late_is_missing(void **state)
 static struct tensor_request
 by_members(const uint8_t *ranks, uint32_t n, const char *name)
 {
-    struct tensor_request q = req(COLL_SET_ADD, name);
+    struct tensor_request q = request_make(COLL_SET_ADD, name);
 
     q.ndim = 0;
     q.root = SET_BY_MEMBERS;
@@ -454,9 +467,9 @@ static const uint8_t RANKS_0_AND_1[] = {0, 0, 0, 0, 1, 0, 0, 0};
 static void a_set_that_its_members_add_needs_nobody_else(void **state)
 {
     struct tensor_request q = by_members(RANKS_0_AND_1, 2, "add"),
-                          a = req(COLL_ALLREDUCE, "a");
+                          a = request_make(COLL_ALLREDUCE, "a");
     struct answers got = {0};
-    struct negotiate *n = table(3, 1 << 20);
+    struct negotiate *n = negotiate_make(3, 1 << 20);
     char name[] = "add";
     struct err err = ERR_INIT;
     struct down d;
@@ -467,8 +480,8 @@ static void a_set_that_its_members_add_needs_nobody_else(void **state)
     assert_int_equal(negotiate_add(n, 0, &q, 1, NULL), 0);
     negotiate_walk(n, is_stalled, name); /* rank 1 alone is missing */
     assert_int_equal(negotiate_add(n, 1, &q, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 3), 1);
-    d = next(&got);
+    assert_int_equal(answers_take(n, &got, 3), 1);
+    d = answers_expect(&got);
     assert_int_equal(d.kind, DOWN_RUN);
     assert_int_equal(d.req.process_set, 1);
     assert_true(request_by_members(&d.req));
@@ -477,7 +490,7 @@ static void a_set_that_its_members_add_needs_nobody_else(void **state)
     a.process_set = 1;
     assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
     assert_int_equal(negotiate_add(n, 1, &a, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 3), 1);
+    assert_int_equal(answers_take(n, &got, 3), 1);
     strbuf_release(&got.b);
     negotiate_free(n);
 }
@@ -485,22 +498,22 @@ static void a_set_that_its_members_add_needs_nobody_else(void **state)
 static void only_joined_members_are_in_the_way_of_their_set(void **state)
 {
     struct tensor_request q = by_members(RANKS_0_AND_1, 2, "add"),
-                          j = req(COLL_JOIN, "join");
+                          j = request_make(COLL_JOIN, "join");
     struct answers got = {0};
-    struct negotiate *n = table(3, 1 << 20);
+    struct negotiate *n = negotiate_make(3, 1 << 20);
 
     (void)state;
     assert_int_equal(negotiate_add(n, 2, &j, 1, NULL), 0);
     for (uint32_t r = 0; r < 2; r++)
         assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 3), 1);
-    assert_int_equal(next(&got).kind, DOWN_RUN);
+    assert_int_equal(answers_take(n, &got, 3), 1);
+    assert_int_equal(answers_expect(&got).kind, DOWN_RUN);
     strbuf_release(&got.b);
     (void)snprintf(q.name, sizeof(q.name), "again");
     assert_int_equal(negotiate_add(n, 1, &j, 1, NULL), 0);
     assert_int_equal(negotiate_add(n, 0, &q, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 3), 1);
-    assert_int_equal(next(&got).kind, DOWN_FAIL);
+    assert_int_equal(answers_take(n, &got, 3), 1);
+    assert_int_equal(answers_expect(&got).kind, DOWN_FAIL);
     strbuf_release(&got.b);
     negotiate_free(n);
 }
@@ -509,7 +522,7 @@ static void only_joined_members_are_in_the_way_of_their_set(void **state)
 static void there_are_not_more_sets_than_there_may_be(void **state)
 {
     enum { RANKS = 13 };
-    struct negotiate *n = table(RANKS, 1 << 20);
+    struct negotiate *n = negotiate_make(RANKS, 1 << 20);
     struct answers got = {0};
     struct down d;
 
@@ -525,8 +538,8 @@ static void there_are_not_more_sets_than_there_may_be(void **state)
         for (uint32_t r = 0; r < RANKS; r++)
             if (mask >> r & 1)
                 assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
-        assert_int_equal(take(n, &got, RANKS), 1);
-        d = next(&got);
+        assert_int_equal(answers_take(n, &got, RANKS), 1);
+        d = answers_expect(&got);
         assert_int_equal(d.kind, mask < NEGOTIATE_MAX_SETS ? DOWN_RUN : DOWN_FAIL);
         strbuf_release(&got.b);
     }

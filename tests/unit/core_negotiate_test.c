@@ -4,13 +4,14 @@
 
 static void ready_when_all_ranks_have_it(void **state)
 {
-    struct tensor_request a = req(COLL_ALLREDUCE, "a"), b = req(COLL_ALLREDUCE, "b");
+    struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
+                          b = request_make(COLL_ALLREDUCE, "b");
     struct negotiate *n;
     struct answers got = {0};
     struct down r;
 
     (void)state;
-    n = table(3, 0);
+    n = negotiate_make(3, 0);
     assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
     assert_int_equal(negotiate_add(n, 0, &b, 1, NULL), 0);
     assert_int_equal(negotiate_add(n, 1, &b, 1, NULL), 0);
@@ -19,31 +20,31 @@ static void ready_when_all_ranks_have_it(void **state)
     assert_int_equal(negotiate_pending(n), 1);
     assert_int_equal(negotiate_add(n, 2, &a, 1, NULL), 0);
     assert_int_equal(negotiate_add(n, 1, &a, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 3), 2);
-    r = next(&got);
+    assert_int_equal(answers_take(n, &got, 3), 2);
+    r = answers_expect(&got);
     assert_string_equal(r.req.name, "b");
     assert_int_equal(r.kind, DOWN_RUN);
     assert_false(r.fuse_next);
-    r = next(&got);
+    r = answers_expect(&got);
     assert_string_equal(r.req.name, "a");
     strbuf_release(&got.b);
-    assert_int_equal(take(n, &got, 3), 0); /* exactly once */
+    assert_int_equal(answers_take(n, &got, 3), 0); /* exactly once */
     assert_int_equal(got.b.n, 0);
     negotiate_free(n);
 }
 
 static void equal_names_may_come_again_after_the_response(void **state)
 {
-    struct tensor_request a = req(COLL_BARRIER, "a");
+    struct tensor_request a = request_make(COLL_BARRIER, "a");
     struct answers got = {0};
     struct negotiate *n;
 
     (void)state;
-    n = table(2, 1 << 20);
+    n = negotiate_make(2, 1 << 20);
     for (int round = 0; round < 3; round++) {
         assert_int_equal(negotiate_add(n, 1, &a, 1, NULL), 0);
         assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
-        assert_int_equal(take(n, &got, 2), 1);
+        assert_int_equal(answers_take(n, &got, 2), 1);
         strbuf_release(&got.b);
     }
     negotiate_free(n);
@@ -51,12 +52,12 @@ static void equal_names_may_come_again_after_the_response(void **state)
 
 static void a_rank_that_submits_twice_breaks_the_world(void **state)
 {
-    struct tensor_request a = req(COLL_ALLREDUCE, "a");
+    struct tensor_request a = request_make(COLL_ALLREDUCE, "a");
     struct err err = ERR_INIT;
     struct negotiate *n;
 
     (void)state;
-    n = table(2, 1 << 20);
+    n = negotiate_make(2, 1 << 20);
     assert_int_equal(negotiate_add(n, 1, &a, 1, &err), 0);
     assert_int_equal(negotiate_add(n, 1, &a, 1, &err), -EPROTO);
     assert_string_equal(err.text, "rank 1 submitted tensor \"a\" twice");
@@ -66,18 +67,18 @@ static void a_rank_that_submits_twice_breaks_the_world(void **state)
 
 static void allgather_tells_the_rows_of_every_rank(void **state)
 {
-    struct tensor_request a = req(COLL_ALLGATHER, "a"), b = a;
+    struct tensor_request a = request_make(COLL_ALLGATHER, "a"), b = a;
     struct answers got = {0};
     struct down r;
     struct negotiate *n;
 
     (void)state;
     b.shape[0] = 7;
-    n = table(2, 1 << 20);
+    n = negotiate_make(2, 1 << 20);
     assert_int_equal(negotiate_add(n, 1, &b, 1, NULL), 0);
     assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 2), 1);
-    r = next(&got);
+    assert_int_equal(answers_take(n, &got, 2), 1);
+    r = answers_expect(&got);
     assert_int_equal(r.n_counts, 2);
     assert_int_equal(r.counts[0], 2);
     assert_int_equal(r.counts[1], 7);
@@ -89,7 +90,7 @@ static void allgather_tells_the_rows_of_every_rank(void **state)
 
 enum field { F_COLL, F_DTYPE, F_OP, F_PRE, F_DIM0, F_DIM1, F_NDIM, F_ROOT };
 
-static void change(struct tensor_request *r, enum field f)
+static void request_change(struct tensor_request *r, enum field f)
 {
     switch (f) {
     case F_COLL:
@@ -176,16 +177,16 @@ static void disagreements_name_tensor_ranks_and_values(void **state)
             struct down r;
             struct negotiate *n;
 
-            n = table(3, 1 << 20);
+            n = negotiate_make(3, 1 << 20);
             for (size_t k = 0; k < 3; k++) {
-                struct tensor_request q = req(golden[i].coll, "grad/0");
+                struct tensor_request q = request_make(golden[i].coll, "grad/0");
 
                 if (orders[o][k] == 2)
-                    change(&q, golden[i].field);
+                    request_change(&q, golden[i].field);
                 assert_int_equal(negotiate_add(n, orders[o][k], &q, 1, NULL), 0);
             }
-            assert_int_equal(take(n, &got, 3), 1);
-            r = next(&got);
+            assert_int_equal(answers_take(n, &got, 3), 1);
+            r = answers_expect(&got);
             if (golden[i].text)
                 assert_string_equal(r.text, golden[i].text);
             assert_int_equal(r.kind, golden[i].text ? DOWN_FAIL : DOWN_RUN);
@@ -216,7 +217,7 @@ static void impossible_requests_fail_on_all(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct answers got = {0};
-        struct tensor_request q = req(t[i].coll, "x");
+        struct tensor_request q = request_make(t[i].coll, "x");
         struct down r;
         struct negotiate *n;
 
@@ -224,11 +225,11 @@ static void impossible_requests_fail_on_all(void **state)
         q.dtype = (enum dtype)t[i].dtype;
         q.op = (enum reduce_op)t[i].op;
         q.root = (uint32_t)t[i].root;
-        n = table(2, 1 << 20);
+        n = negotiate_make(2, 1 << 20);
         assert_int_equal(negotiate_add(n, 1, &q, 1, NULL), 0);
         assert_int_equal(negotiate_add(n, 0, &q, 1, NULL), 0);
-        assert_int_equal(take(n, &got, 2), 1);
-        r = next(&got);
+        assert_int_equal(answers_take(n, &got, 2), 1);
+        r = answers_expect(&got);
         assert_int_equal(r.kind, DOWN_FAIL);
         assert_string_equal(r.text, t[i].text);
         strbuf_release(&got.b);
@@ -238,21 +239,21 @@ static void impossible_requests_fail_on_all(void **state)
 
 static void a_failed_tensor_does_not_stop_the_next(void **state)
 {
-    struct tensor_request a = req(COLL_ALLREDUCE, "a"), b = req(COLL_ALLREDUCE, "b"),
-                          bad = a;
+    struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
+                          b = request_make(COLL_ALLREDUCE, "b"), bad = a;
     struct answers got = {0};
     struct negotiate *n;
 
     (void)state;
     bad.dtype = DT_I32;
-    n = table(2, 1 << 20);
+    n = negotiate_make(2, 1 << 20);
     assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
     assert_int_equal(negotiate_add(n, 1, &bad, 1, NULL), 0);
     assert_int_equal(negotiate_add(n, 0, &b, 1, NULL), 0);
     assert_int_equal(negotiate_add(n, 1, &b, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 2), 2);
-    assert_int_equal(next(&got).kind, DOWN_FAIL);
-    assert_int_equal(next(&got).kind, DOWN_RUN);
+    assert_int_equal(answers_take(n, &got, 2), 2);
+    assert_int_equal(answers_expect(&got).kind, DOWN_FAIL);
+    assert_int_equal(answers_expect(&got).kind, DOWN_RUN);
     strbuf_release(&got.b);
     negotiate_free(n);
 }
@@ -265,15 +266,15 @@ static void fused_ones_are_marked(void **state)
     struct negotiate *n;
 
     (void)state;
-    n = table(1, 3 * 24 + 5); /* 24 bytes each */
+    n = negotiate_make(1, 3 * 24 + 5); /* 24 bytes each */
     for (size_t i = 0; i < 4; i++) {
-        struct tensor_request q = req(COLL_ALLREDUCE, names[i]);
+        struct tensor_request q = request_make(COLL_ALLREDUCE, names[i]);
 
         assert_int_equal(negotiate_add(n, 0, &q, 1, NULL), 0);
     }
-    assert_int_equal(take(n, &got, 1), 4);
+    assert_int_equal(answers_take(n, &got, 1), 4);
     for (size_t i = 0; i < 4; i++) {
-        struct down r = next(&got);
+        struct down r = answers_expect(&got);
 
         assert_string_equal(r.req.name, names[i]);
         assert_int_equal(r.fuse_next, fuse[i]);
@@ -284,9 +285,9 @@ static void fused_ones_are_marked(void **state)
 
 static void who_is_late_can_be_told(void **state)
 {
-    struct tensor_request a = req(COLL_ALLREDUCE, "a");
+    struct tensor_request a = request_make(COLL_ALLREDUCE, "a");
     struct answers got = {0};
-    struct negotiate *n = table(2, 1 << 20);
+    struct negotiate *n = negotiate_make(2, 1 << 20);
     struct down d;
 
     (void)state;
@@ -294,8 +295,8 @@ static void who_is_late_can_be_told(void **state)
     assert_false(negotiate_has_news(n)); /* nothing is pending */
     assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
     negotiate_report_late(n);
-    assert_int_equal(take(n, &got, 2), 1);
-    d = next(&got);
+    assert_int_equal(answers_take(n, &got, 2), 1);
+    d = answers_expect(&got);
     assert_int_equal(d.kind, DOWN_LATE);
     assert_string_equal(d.req.name, "a");
     strbuf_release(&got.b);
@@ -307,27 +308,28 @@ static void who_is_late_can_be_told(void **state)
 static void new_settings_are_told_first(void **state)
 {
     const struct tuning one = {.fusion_bytes = 1}, off = {.gather_ns = 5};
-    struct tensor_request a = req(COLL_ALLREDUCE, "a"), b = req(COLL_ALLREDUCE, "b");
+    struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
+                          b = request_make(COLL_ALLREDUCE, "b");
     struct answers got = {0};
-    struct negotiate *n = table(1, 1 << 20);
+    struct negotiate *n = negotiate_make(1, 1 << 20);
     struct down d;
 
     (void)state;
     assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
     assert_int_equal(negotiate_add(n, 0, &b, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 1), 2);
-    assert_true(next(&got).fuse_next);
+    assert_int_equal(answers_take(n, &got, 1), 2);
+    assert_true(answers_expect(&got).fuse_next);
     strbuf_release(&got.b);
     negotiate_tune(n, &one);
     negotiate_tune(n, &off); /* only the last word counts */
     assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
     assert_int_equal(negotiate_add(n, 0, &b, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 1), 3);
-    d = next(&got);
+    assert_int_equal(answers_take(n, &got, 1), 3);
+    d = answers_expect(&got);
     assert_int_equal(d.kind, DOWN_TUNE);
     assert_int_equal(d.tuning.gather_ns, 5);
     assert_int_equal(d.tuning.fusion_bytes, 0);
-    assert_false(next(&got).fuse_next);
+    assert_false(answers_expect(&got).fuse_next);
     strbuf_release(&got.b);
     assert_false(negotiate_has_news(n)); /* once */
     negotiate_free(n);
@@ -341,9 +343,9 @@ static void survives_failing_allocations(void **state)
     (void)state;
     for (long i = 0;; i++) {
         static const uint8_t one[] = {1, 0, 0, 0};
-        struct tensor_request a = req(COLL_ALLGATHER, "a"), bad = a,
+        struct tensor_request a = request_make(COLL_ALLGATHER, "a"), bad = a,
                               add = set_of(one, 1);
-        struct tensor_request g = req(COLL_ALLREDUCE, "g");
+        struct tensor_request g = request_make(COLL_ALLREDUCE, "g");
         struct negotiate *n = NULL;
         struct strbuf out;
         int rc;

@@ -27,7 +27,7 @@ static const struct form {
      0xfff0000000000000, 0x7ff8000000000000, 0x7ff0000000000001, 0xffffffffffffffff},
 };
 
-static void store(enum dtype t, unsigned char *p, uint64_t i, uint64_t v)
+static void number_store(enum dtype t, unsigned char *p, uint64_t i, uint64_t v)
 {
     size_t size = dtype_size(t);
 
@@ -44,10 +44,10 @@ static void finite_numbers_pass(void **state)
             struct nonfinite found = {.at = 77};
 
             for (uint64_t i = 0; i < n; i++)
-                store(forms[f].t, buf, i,
-                      i % 3 == 0   ? forms[f].largest
-                      : i % 3 == 1 ? forms[f].tiny
-                                   : forms[f].minus_zero);
+                number_store(forms[f].t, buf, i,
+                             i % 3 == 0   ? forms[f].largest
+                             : i % 3 == 1 ? forms[f].tiny
+                                          : forms[f].minus_zero);
             assert_false(nonfinite_find(forms[f].t, buf, n, &found));
             assert_int_equal(found.at, 77);
         }
@@ -69,7 +69,7 @@ static void each_kind_is_found_at_each_place(void **state)
                 unsigned char *p = buf + k % 2; /* unaligned too */
 
                 memset(buf, 0, sizeof(buf));
-                store(forms[f].t, p, places[k], bad[b]);
+                number_store(forms[f].t, p, places[k], bad[b]);
                 assert_true(nonfinite_find(forms[f].t, p, places[k] + 1, &found));
                 assert_int_equal(found.at, places[k]);
                 assert_int_equal(found.n, 1);

@@ -15,7 +15,8 @@
 #include "runtime/core/plan.h"
 #include "runtime/core/stall.h"
 
-static struct tensor_request tensor(enum collective coll, enum dtype dtype, int64_t n)
+static struct tensor_request
+request_make(enum collective coll, enum dtype dtype, int64_t n)
 {
     return (struct tensor_request){.coll = coll,
                                    .dtype = dtype,
@@ -37,7 +38,7 @@ fuse_groups(const struct tensor_request *v, size_t n, uint64_t bytes, bool is_ap
     return fusion_take(p, n, &limit);
 }
 
-static size_t fuse(const struct tensor_request *v, size_t n, uint64_t bytes)
+static size_t requests_fuse(const struct tensor_request *v, size_t n, uint64_t bytes)
 {
     return fuse_groups(v, n, bytes, false);
 }
@@ -48,39 +49,39 @@ static void fusion_takes_what_fits(void **state)
 
     (void)state;
     for (size_t i = 0; i < 4; i++)
-        v[i] = tensor(COLL_ALLREDUCE, DT_F32, 10); /* 40 bytes */
-    assert_int_equal(fuse(v, 0, 1000), 0);
-    assert_int_equal(fuse(v, 4, 1000), 4);
-    assert_int_equal(fuse(v, 4, 160), 4);
-    assert_int_equal(fuse(v, 4, 159), 3);
-    assert_int_equal(fuse(v, 4, 40), 1);
-    assert_int_equal(fuse(v, 4, 39), 1); /* above the limit: alone */
-    assert_int_equal(fuse(v, 4, 0), 1);  /* off */
-    v[2] = tensor(COLL_ALLREDUCE, DT_F16, 10);
-    assert_int_equal(fuse(v, 4, 1000), 2);
-    v[2] = tensor(COLL_BROADCAST, DT_F32, 10);
-    assert_int_equal(fuse(v, 4, 1000), 2);
-    v[2] = tensor(COLL_ALLREDUCE, DT_F32, 10);
+        v[i] = request_make(COLL_ALLREDUCE, DT_F32, 10); /* 40 bytes */
+    assert_int_equal(requests_fuse(v, 0, 1000), 0);
+    assert_int_equal(requests_fuse(v, 4, 1000), 4);
+    assert_int_equal(requests_fuse(v, 4, 160), 4);
+    assert_int_equal(requests_fuse(v, 4, 159), 3);
+    assert_int_equal(requests_fuse(v, 4, 40), 1);
+    assert_int_equal(requests_fuse(v, 4, 39), 1); /* above the limit: alone */
+    assert_int_equal(requests_fuse(v, 4, 0), 1);  /* off */
+    v[2] = request_make(COLL_ALLREDUCE, DT_F16, 10);
+    assert_int_equal(requests_fuse(v, 4, 1000), 2);
+    v[2] = request_make(COLL_BROADCAST, DT_F32, 10);
+    assert_int_equal(requests_fuse(v, 4, 1000), 2);
+    v[2] = request_make(COLL_ALLREDUCE, DT_F32, 10);
     v[2].op = OP_AVERAGE;
-    assert_int_equal(fuse(v, 4, 1000), 2);
+    assert_int_equal(requests_fuse(v, 4, 1000), 2);
     v[2].op = OP_SUM;
     v[2].postscale = 0.5;
-    assert_int_equal(fuse(v, 4, 1000), 2);
+    assert_int_equal(requests_fuse(v, 4, 1000), 2);
     v[2].postscale = 1;
     v[2].place = PLACE_CUDA;
-    assert_int_equal(fuse(v, 4, 1000), 2);
+    assert_int_equal(requests_fuse(v, 4, 1000), 2);
     for (size_t i = 0; i < 2; i++)
         v[i].place = PLACE_CUDA;
-    assert_int_equal(fuse(v, 3, 1000), 3);
+    assert_int_equal(requests_fuse(v, 3, 1000), 3);
     v[2].region = 1;
-    assert_int_equal(fuse(v, 3, 1000), 2);
+    assert_int_equal(requests_fuse(v, 3, 1000), 2);
     v[1].place = PLACE_HOST;
-    v[0] = tensor(COLL_ALLGATHER, DT_F32, 10);
-    assert_int_equal(fuse(v, 4, 1000), 1);
-    v[0] = tensor(COLL_ALLREDUCE, DT_F32, 0); /* empty tensors cost nothing */
-    assert_int_equal(fuse(v, 2, 40), 2);
+    v[0] = request_make(COLL_ALLGATHER, DT_F32, 10);
+    assert_int_equal(requests_fuse(v, 4, 1000), 1);
+    v[0] = request_make(COLL_ALLREDUCE, DT_F32, 0); /* empty tensors cost nothing */
+    assert_int_equal(requests_fuse(v, 2, 40), 2);
     v[1].process_set = 1;
-    assert_int_equal(fuse(v, 2, 40), 1);
+    assert_int_equal(requests_fuse(v, 2, 40), 1);
 }
 
 static void fusion_keeps_groups_and_roots_apart(void **state)
@@ -89,7 +90,7 @@ static void fusion_keeps_groups_and_roots_apart(void **state)
 
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        v[i] = tensor(COLL_ALLREDUCE, DT_F32, 10);
+        v[i] = request_make(COLL_ALLREDUCE, DT_F32, 10);
         v[i].group = i < 2 ? 7 : 8;
         v[i].group_n = i < 2 ? 2 : 1;
     }
@@ -97,9 +98,9 @@ static void fusion_keeps_groups_and_roots_apart(void **state)
     assert_int_equal(fuse_groups(v, 3, 1000, true), 2);
     for (size_t i = 0; i < 3; i++)
         v[i].coll = COLL_BROADCAST;
-    assert_int_equal(fuse(v, 3, 1000), 3);
+    assert_int_equal(requests_fuse(v, 3, 1000), 3);
     v[1].root = 1;
-    assert_int_equal(fuse(v, 3, 1000), 1);
+    assert_int_equal(requests_fuse(v, 3, 1000), 1);
 }
 
 /* Two ranks' plans; what both have is agreed, in the plan's order. */
@@ -114,7 +115,7 @@ static void a_plan_agrees_on_what_all_have(void **state)
 
     (void)state;
     for (size_t i = 0; i < 70; i++) {
-        v[i] = tensor(COLL_ALLREDUCE, DT_F32, 1);
+        v[i] = request_make(COLL_ALLREDUCE, DT_F32, 1);
         q[i] = &v[i];
     }
     assert_int_equal(plan_new(q, NULL, 70, &a), 0);
@@ -160,7 +161,7 @@ static void a_plan_offers_groups_whole(void **state)
 
     (void)state;
     for (size_t i = 0; i < 4; i++) {
-        v[i] = tensor(COLL_ALLREDUCE, DT_F32, 1);
+        v[i] = request_make(COLL_ALLREDUCE, DT_F32, 1);
         v[i].group = i % 2 == 0 ? 5 : 0; /* 0 and 2 are one */
         q[i] = &v[i];
     }
@@ -197,7 +198,7 @@ static void others_tensors_stand_in_nobodys_way(void **state)
 
     (void)state;
     for (size_t i = 0; i < 4; i++) {
-        v[i] = tensor(COLL_ALLREDUCE, DT_F32, 1);
+        v[i] = request_make(COLL_ALLREDUCE, DT_F32, 1);
         v[i].process_set = i < 2 ? (uint32_t)i : 2;
         v[i].group = i >= 2 ? 5 : 0;
         q[i] = &v[i];
@@ -247,7 +248,7 @@ static void others_tensors_stand_in_nobodys_way(void **state)
 static void a_plan_knows_when_a_step_is_complete(void **state)
 {
     static const bool is_ours[] = {true, true, true, false}; /* 3: another set's */
-    const struct tensor_request v = tensor(COLL_ALLREDUCE, DT_F32, 1);
+    const struct tensor_request v = request_make(COLL_ALLREDUCE, DT_F32, 1);
     const struct tensor_request *reqs[4] = {&v, &v, &v, &v};
     uint64_t w = 1 | 1 << 1; /* all have the first */
     uint32_t order[4];
@@ -305,7 +306,7 @@ static void stall_names_tensors_and_missing_ranks(void **state)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct stall s = {.warn_ns = 60ull * S};
-    struct tensor_request a = tensor(COLL_ALLREDUCE, DT_F32, 1), b = a;
+    struct tensor_request a = request_make(COLL_ALLREDUCE, DT_F32, 1), b = a;
     struct negotiate *n;
     uint64_t next;
 
@@ -338,7 +339,7 @@ static void stall_can_end_the_world(void **state)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct stall s = {.warn_ns = 0, .fail_ns = 5ull * S};
-    struct tensor_request a = tensor(COLL_BARRIER, DT_F32, 1);
+    struct tensor_request a = request_make(COLL_BARRIER, DT_F32, 1);
     struct negotiate *n;
     uint64_t next;
 

@@ -11,8 +11,8 @@ change_set(struct negotiate *n, const struct tensor_request *q, uint32_t n_ranks
 
     for (uint32_t rank = 0; rank < n_ranks; rank++)
         assert_int_equal(negotiate_add(n, rank, q, 1, NULL), 0);
-    assert_int_equal(take(n, &got, n_ranks), 1);
-    d = next(&got);
+    assert_int_equal(answers_take(n, &got, n_ranks), 1);
+    d = answers_expect(&got);
     assert_int_equal(d.kind, DOWN_RUN);
     strbuf_release(&got.b);
     return d.req.process_set;
@@ -23,8 +23,8 @@ static void numbers_of_removed_sets_are_given_again(void **state)
 {
     static const uint8_t ranks[][8] = {{0}, {1}, {2}, {0, 0, 0, 0, 1}, {0, 0, 0, 0, 2}};
     static const uint32_t want[] = {2 + SET_NUMBERS, 1 + SET_NUMBERS};
-    struct tensor_request add[5], gone = req(COLL_SET_REMOVE, "set"), a;
-    struct negotiate *n = table(3, 1 << 20);
+    struct tensor_request add[5], gone = request_make(COLL_SET_REMOVE, "set"), a;
+    struct negotiate *n = negotiate_make(3, 1 << 20);
     struct answers got = {0};
 
     (void)state;
@@ -40,11 +40,12 @@ static void numbers_of_removed_sets_are_given_again(void **state)
         assert_int_equal(change_set(n, &add[3 + i], 3), want[i]);
     assert_int_equal(change_set(n, &add[0], 3), 4); /* none is free */
 
-    a = req(COLL_ALLREDUCE, "a");
+    a = request_make(COLL_ALLREDUCE, "a");
     a.process_set = 2; /* on its way since before; 4098 are ranks 0 and 1 */
     assert_int_equal(negotiate_add(n, 2, &a, 1, NULL), 0);
-    assert_int_equal(take(n, &got, 3), 1);
-    assert_string_equal(next(&got).text, "tensor \"a\": process set 2 does not exist");
+    assert_int_equal(answers_take(n, &got, 3), 1);
+    assert_string_equal(answers_expect(&got).text,
+                        "tensor \"a\": process set 2 does not exist");
     strbuf_release(&got.b);
     gone.root = 2 + SET_NUMBERS;
     (void)change_set(n, &gone, 3);

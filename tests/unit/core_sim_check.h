@@ -182,12 +182,12 @@ static inline uint32_t handle_of(struct sim *s, uint32_t rank, uint32_t id)
 }
 
 /* The rank enters its next batch of this set. name, inst: the first tensor's. */
-static inline void enter(struct sim *s,
-                         uint32_t rank,
-                         const struct member_act *act,
-                         uint32_t h,
-                         const char *name,
-                         uint32_t inst)
+static inline void check_enter_batch(struct sim *s,
+                                     uint32_t rank,
+                                     const struct member_act *act,
+                                     uint32_t h,
+                                     const char *name,
+                                     uint32_t inst)
 {
     struct sim_rank *r = &s->ranks[rank];
     struct sim_batches *list = &s->batches[h];
@@ -224,7 +224,8 @@ static inline void run_begin(struct sim *s, uint32_t rank, const struct member_a
     if (!(s->sets[h].mask >> rank & 1))
         sim_wrong(s, "rank %u runs %s of set %u, which it is not in", rank,
                   act->items[0].req->name, h);
-    enter(s, rank, act, h, act->items[0].req->name, op ? op->inst : SIM_INSTS);
+    check_enter_batch(s, rank, act, h, act->items[0].req->name,
+                      op ? op->inst : SIM_INSTS);
 }
 
 /* The world meets for a pair. */
@@ -240,7 +241,7 @@ pair_begin(struct sim *s, uint32_t rank, const struct member_act *act)
                   h == SIM_SETS + s->n_pairs ? "nobody uses" : "has met");
     else
         s->sets[h].in |= 1u << rank;
-    enter(s, rank, act, 0, "a pair", SIM_INSTS);
+    check_enter_batch(s, rank, act, 0, "a pair", SIM_INSTS);
 }
 
 /* The world meets for a set that others have added. */
@@ -252,7 +253,7 @@ static inline void set_begin(struct sim *s, uint32_t rank, const struct member_a
         || request_set_has(q, rank))
         sim_wrong(s, "rank %u is to meet for %s, which is not others' new set", rank,
                   q->name);
-    enter(s, rank, act, 0, q->name, SIM_INSTS);
+    check_enter_batch(s, rank, act, 0, q->name, SIM_INSTS);
 }
 
 /* h: its handle. */

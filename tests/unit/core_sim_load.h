@@ -15,14 +15,16 @@ static inline void make_model(struct load *l)
     struct model *m = &l->model;
     uint32_t left = 0, group = 0;
 
-    m->n = 1 + pick(l, pick(l, 100) ? 8 : MODEL_MAX); /* more than 63: two words */
+    m->n =
+        1
+        + load_pick(l, load_pick(l, 100) ? 8 : MODEL_MAX); /* more than 63: two words */
     for (uint32_t i = 0; i < m->n; i++) {
         struct sim_spec *p = &m->v[i];
 
         *p = make_spec(l, "t", i);
-        p->root_place = pick(l, l->s->cfg.n_ranks);
-        if (left == 0 && i + 2 < m->n && pick(l, l->groups_in) == 0) {
-            left = 2 + pick(l, 2);
+        p->root_place = load_pick(l, l->s->cfg.n_ranks);
+        if (left == 0 && i + 2 < m->n && load_pick(l, l->groups_in) == 0) {
+            left = 2 + load_pick(l, 2);
             left = left > m->n - i ? m->n - i : left;
             group = left << 8 | (i + 1);
         }
@@ -57,7 +59,7 @@ static inline struct sim_step *model_step(struct load *l)
 
 /* --- phases --- */
 
-static inline void steady(struct load *l)
+static inline void load_steady(struct load *l)
 {
     struct sim *s = l->s;
     uint32_t from = s->n_steps, n = STEADY_WARM + STEADY_LONG;
@@ -72,13 +74,13 @@ static inline void steady(struct load *l)
         (struct sim_phase){.from = from + STEADY_WARM, .to = from + n - 1};
 }
 
-static inline void metrics(struct load *l)
+static inline void load_metrics(struct load *l)
 {
-    uint32_t n = 6 + pick(l, 12), every = 1 + pick(l, 6);
+    uint32_t n = 6 + load_pick(l, 12), every = 1 + load_pick(l, 6);
 
     for (uint32_t i = 0; i < n; i++) {
         struct sim_step *step = model_step(l);
-        struct sim_spec p = make_spec(l, "metric", i % every ? 1 : pick(l, 3));
+        struct sim_spec p = make_spec(l, "metric", i % every ? 1 : load_pick(l, 3));
 
         if (i % every == 0)
             (void)add_op(l, step, &p);
@@ -86,31 +88,31 @@ static inline void metrics(struct load *l)
     }
 }
 
-static inline void shapes(struct load *l)
+static inline void load_shapes(struct load *l)
 {
-    uint32_t n = 4 + pick(l, 10);
+    uint32_t n = 4 + load_pick(l, 10);
 
     for (uint32_t i = 0; i < n; i++) {
-        struct sim_spec *p = &l->model.v[pick(l, l->model.n)];
+        struct sim_spec *p = &l->model.v[load_pick(l, l->model.n)];
 
-        if (pick(l, 3) == 0)
-            p->cols = 1 + pick(l, 8);
-        if (has_rows(p->coll) && pick(l, 2) == 0)
-            p->uneven = pick(l, 4);
-        if (pick(l, 8) == 0)
+        if (load_pick(l, 3) == 0)
+            p->cols = 1 + load_pick(l, 8);
+        if (has_rows(p->coll) && load_pick(l, 2) == 0)
+            p->uneven = load_pick(l, 4);
+        if (load_pick(l, 8) == 0)
             p->dtype = p->dtype == DT_F32 ? DT_F64 : DT_F32;
         (void)model_step(l);
     }
 }
 
-static inline void fresh(struct load *l)
+static inline void load_fresh(struct load *l)
 {
-    uint32_t n = 4 + pick(l, 10);
+    uint32_t n = 4 + load_pick(l, 10);
 
     for (uint32_t i = 0; i < n; i++) {
-        struct sim_step *step = pick(l, 2) ? model_step(l) : add_step(l);
+        struct sim_step *step = load_pick(l, 2) ? model_step(l) : add_step(l);
 
-        for (uint32_t k = 1 + pick(l, 4); k > 0; k--) {
+        for (uint32_t k = 1 + load_pick(l, 4); k > 0; k--) {
             struct sim_spec p = make_spec(l, "fresh", l->n_fresh++);
 
             (void)add_op(l, step, &p);
@@ -148,42 +150,42 @@ static inline bool can_be_odd(const struct sim_spec *p, enum sim_odd odd)
 
 static inline void make_one_odd(struct load *l, struct sim_step *step)
 {
-    struct sim_spec *p = &step->v[pick(l, step->n)];
-    enum sim_odd odd = (enum sim_odd)(1 + pick(l, ODD_COUNT - 1));
+    struct sim_spec *p = &step->v[load_pick(l, step->n)];
+    enum sim_odd odd = (enum sim_odd)(1 + load_pick(l, ODD_COUNT - 1));
     uint32_t mask = l->s->sets[p->set].mask;
 
     if (!can_be_odd(p, odd) || set_size(mask) < 2 || p->odd != ODD_NONE)
         return;
     p->odd = odd;
-    p->odd_rank = set_nth(mask, pick(l, set_size(mask)));
+    p->odd_rank = set_nth(mask, load_pick(l, set_size(mask)));
     p->end = END_FAIL;
     for (uint32_t i = 0; i < step->n && p->group; i++)
         if (step->v[i].group == p->group && step->v[i].set == p->set)
             step->v[i].end = END_FAIL;
 }
 
-static inline void disagreements(struct load *l)
+static inline void load_disagreements(struct load *l)
 {
-    uint32_t n = 4 + pick(l, 10);
+    uint32_t n = 4 + load_pick(l, 10);
 
     for (uint32_t i = 0; i < n; i++) {
         struct sim_step *step = model_step(l);
 
-        if (pick(l, 2))
+        if (load_pick(l, 2))
             make_one_odd(l, step);
     }
 }
 
 /* Pipelines and rings: ranks pass things on, with or without a step of the model. */
-static inline void transfers(struct load *l)
+static inline void load_transfers(struct load *l)
 {
-    uint32_t n = 4 + pick(l, 10);
+    uint32_t n = 4 + load_pick(l, 10);
 
     for (uint32_t i = 0; i < n; i++) {
-        struct sim_step *step = pick(l, 2) ? model_step(l) : add_step(l);
+        struct sim_step *step = load_pick(l, 2) ? model_step(l) : add_step(l);
 
-        add_transfers(l, step, pick(l, 5));
-        if (pick(l, 6) == 0 && step->n > 0)
+        add_transfers(l, step, load_pick(l, 5));
+        if (load_pick(l, 6) == 0 && step->n > 0)
             make_one_odd(l, step);
     }
 }
@@ -207,7 +209,7 @@ static inline void change_set(struct load *l,
     struct sim_spec p = {.coll = coll,
                          .makes = h,
                          .end = end,
-                         .by_members = coll == COLL_SET_ADD && pick(l, 2)};
+                         .by_members = coll == COLL_SET_ADD && load_pick(l, 2)};
 
     (void)snprintf(p.name, sizeof(p.name), "%s.%u",
                    coll == COLL_SET_ADD ? "add" : "remove", h);
@@ -220,7 +222,7 @@ set_op(struct load *l, struct sim_step *step, uint32_t h, uint32_t number)
     struct sim_spec p = make_spec(l, "in", number);
 
     p.set = h;
-    p.root_place = pick(l, set_size(l->s->sets[h].mask));
+    p.root_place = load_pick(l, set_size(l->s->sets[h].mask));
     (void)add_op(l, step, &p);
 }
 
@@ -228,15 +230,15 @@ set_op(struct load *l, struct sim_step *step, uint32_t h, uint32_t number)
 static inline void process_sets(struct load *l)
 {
     struct sim *s = l->s;
-    uint32_t first = s->n_sets, n = 2 + pick(l, 8);
+    uint32_t first = s->n_sets, n = 2 + load_pick(l, 8);
     struct sim_step *step = add_step(l);
 
     step->waits = true;
-    for (uint32_t k = 1 + pick(l, 3); k > 0 && s->n_sets < SIM_SETS; k--) {
-        uint32_t mask = 1 + pick(l, l->all);
+    for (uint32_t k = 1 + load_pick(l, 3); k > 0 && s->n_sets < SIM_SETS; k--) {
+        uint32_t mask = 1 + load_pick(l, l->all);
         bool is_twin = is_taken(l, 0, mask);
 
-        if ((is_twin && pick(l, 3)) || is_taken(l, first, mask))
+        if ((is_twin && load_pick(l, 3)) || is_taken(l, first, mask))
             continue;
         s->sets[s->n_sets] = (struct sim_set){.mask = mask, .is_twin = is_twin};
         change_set(l, step, COLL_SET_ADD, s->n_sets, is_twin ? END_ANY : END_RUN);
@@ -244,20 +246,21 @@ static inline void process_sets(struct load *l)
     }
     l->has_sets = true;
     for (uint32_t i = 0; i < n; i++) {
-        step = pick(l, 2) ? model_step(l) : add_step(l);
+        step = load_pick(l, 2) ? model_step(l) : add_step(l);
         step->waits = i == 0;
         for (uint32_t h = first; h < s->n_sets; h++)
-            for (uint32_t k = pick(l, 3); k > 0 && !s->sets[h].is_twin; k--)
+            for (uint32_t k = load_pick(l, 3); k > 0 && !s->sets[h].is_twin; k--)
                 set_op(l, step, h, k + 10 * ((s->n_steps) % (s->depth + 1)));
-        if (pick(l, 6) == 0 && step->n > 0)
+        if (load_pick(l, 6) == 0 && step->n > 0)
             make_one_odd(l, step);
     }
     step = add_step(l);
-    step->hurries = pick(l, 2);
+    step->hurries = load_pick(l, 2);
     for (uint32_t h = first; h < s->n_sets; h++) {
-        bool is_used = pick(l, 2); /* while it goes: it stays, or the tensor fails */
+        bool is_used =
+            load_pick(l, 2); /* while it goes: it stays, or the tensor fails */
 
-        if (s->sets[h].is_twin || pick(l, 4) == 0)
+        if (s->sets[h].is_twin || load_pick(l, 4) == 0)
             continue;
         s->sets[h].is_doomed = true;
         change_set(l, step, COLL_SET_REMOVE, h, is_used ? END_ANY : END_RUN);
@@ -273,7 +276,7 @@ static inline void process_sets(struct load *l)
 static inline uint32_t some_set(struct load *l)
 {
     struct sim *s = l->s;
-    uint32_t mask = 1 + pick(l, l->all);
+    uint32_t mask = 1 + load_pick(l, l->all);
     struct sim_step *step;
 
     for (uint32_t h = 1; h < s->n_sets; h++)
@@ -289,16 +292,16 @@ static inline uint32_t some_set(struct load *l)
 }
 
 /* Just when the ranks have settled something else comes, perhaps of some ranks only. */
-static inline void interruptions(struct load *l)
+static inline void load_interruptions(struct load *l)
 {
-    uint32_t h = pick(l, 2) ? some_set(l) : 0;
+    uint32_t h = load_pick(l, 2) ? some_set(l) : 0;
 
-    for (uint32_t n = 2 + pick(l, 3); n > 0; n--) {
+    for (uint32_t n = 2 + load_pick(l, 3); n > 0; n--) {
         struct sim_spec p = make_spec(l, "fresh", l->n_fresh++);
 
         p.set = h;
-        p.root_place = pick(l, set_size(l->s->sets[h].mask));
-        for (uint32_t i = 3 + pick(l, 3); i > 0; i--)
+        p.root_place = load_pick(l, set_size(l->s->sets[h].mask));
+        for (uint32_t i = 3 + load_pick(l, 3); i > 0; i--)
             (void)model_step(l);
         (void)add_op(l, model_step(l), &p);
     }
@@ -334,25 +337,25 @@ static inline void more_in_a_join(struct load *l, struct sim_step *step)
     struct sim *s = l->s;
 
     for (uint32_t h = 1; h < s->n_sets; h++)
-        if (!s->sets[h].is_twin && !s->sets[h].is_doomed && pick(l, 2))
+        if (!s->sets[h].is_twin && !s->sets[h].is_doomed && load_pick(l, 2))
             set_op(l, step, h, 20 + h + 20 * (s->n_steps % (s->depth + 1)));
-    add_transfers(l, step, pick(l, 3));
-    if (pick(l, 8) > 0 || s->n_sets == SIM_SETS)
+    add_transfers(l, step, load_pick(l, 3));
+    if (load_pick(l, 8) > 0 || s->n_sets == SIM_SETS)
         return;
     s->sets[s->n_sets] = (struct sim_set){.mask = 1, .is_twin = true};
     change_set(l, step, COLL_SET_ADD, s->n_sets++, END_ANY);
 }
 
-static inline void joins(struct load *l)
+static inline void load_joins(struct load *l)
 {
     struct sim *s = l->s;
-    uint32_t n = 2 + pick(l, 6), until[SIM_RANKS], inst = s->n_insts++;
+    uint32_t n = 2 + load_pick(l, 6), until[SIM_RANKS], inst = s->n_insts++;
     struct sim_spec join = {.coll = COLL_JOIN, .odd_rank = SIM_NOBODY, .inst = inst};
     struct sim_step *step;
 
     (void)snprintf(join.name, sizeof(join.name), "join");
     for (uint32_t r = 0; r < s->cfg.n_ranks; r++)
-        until[r] = pick(l, n + 1);
+        until[r] = load_pick(l, n + 1);
     for (uint32_t i = 0; i <= n; i++) {
         uint32_t active = 0, joining = 0;
 
@@ -363,7 +366,7 @@ static inline void joins(struct load *l)
         if (joining) {
             step = add_step(l);
             step->active = joining;
-            step->hurries = pick(l, 2);
+            step->hurries = load_pick(l, 2);
             step->v[step->n++] = join;
             s->insts[inst].spec = &step->v[0];
             s->insts[inst].step = (uint32_t)(step - s->steps);
@@ -389,14 +392,14 @@ static inline void make_config(struct load *l)
     static const uint64_t bytes[] = {0, 64, 300, 1 << 20};
     struct sim *s = l->s;
 
-    s->cfg.n_ranks = 1 + (pick(l, 4) ? pick(l, 5) : pick(l, SIM_RANKS));
-    s->cfg.cache_capacity = pick(l, 2) ? SLOTS_MAX : caches[pick(l, 10)];
-    s->cfg.fusion_bytes = bytes[pick(l, 4)];
-    s->cfg.fuses_groups_apart = pick(l, 2);
-    s->cfg.may_freeze = pick(l, 8) > 0;
-    s->depth = pick(l, 3) ? 0 : pick(l, 3);
-    s->leave_in = pick(l, 4) ? 0 : 20 + pick(l, 300);
-    s->tune_in = pick(l, 4) ? 0 : 20 + pick(l, 1000);
+    s->cfg.n_ranks = 1 + (load_pick(l, 4) ? load_pick(l, 5) : load_pick(l, SIM_RANKS));
+    s->cfg.cache_capacity = load_pick(l, 2) ? SLOTS_MAX : caches[load_pick(l, 10)];
+    s->cfg.fusion_bytes = bytes[load_pick(l, 4)];
+    s->cfg.fuses_groups_apart = load_pick(l, 2);
+    s->cfg.may_freeze = load_pick(l, 8) > 0;
+    s->depth = load_pick(l, 3) ? 0 : load_pick(l, 3);
+    s->leave_in = load_pick(l, 4) ? 0 : 20 + load_pick(l, 300);
+    s->tune_in = load_pick(l, 4) ? 0 : 20 + load_pick(l, 1000);
     l->all = (1u << s->cfg.n_ranks) - 1;
     s->sets[0] = (struct sim_set){.mask = l->all, .has_id = true, .in = l->all};
     s->n_sets = 1;
@@ -405,20 +408,21 @@ static inline void make_config(struct load *l)
 static inline struct sim *sim_of_seed(uint64_t seed)
 {
     static void (*const phases[])(struct load *) = {
-        steady, metrics, shapes,        fresh,         disagreements, process_sets,
-        joins,  joins,   interruptions, interruptions, transfers};
+        load_steady,        load_metrics,       load_shapes,   load_fresh,
+        load_disagreements, process_sets,       load_joins,    load_joins,
+        load_interruptions, load_interruptions, load_transfers};
     struct load l = {.s = sim_new(seed), .groups_in = 4};
     uint32_t n;
 
     make_config(&l);
     make_model(&l);
-    if (pick(&l, 4) == 0) /* hardly enough: slots go round */
-        l.s->cfg.cache_capacity = l.model.n + pick(&l, 2);
-    n = 1 + pick(&l, 4);
+    if (load_pick(&l, 4) == 0) /* hardly enough: slots go round */
+        l.s->cfg.cache_capacity = l.model.n + load_pick(&l, 2);
+    n = 1 + load_pick(&l, 4);
     for (uint32_t i = 0; i < n; i++)
-        phases[pick(&l, sizeof(phases) / sizeof(phases[0]))](&l);
-    if (pick(&l, 2))
-        steady(&l);
+        phases[load_pick(&l, sizeof(phases) / sizeof(phases[0]))](&l);
+    if (load_pick(&l, 2))
+        load_steady(&l);
     return l.s;
 }
 
@@ -429,14 +433,14 @@ static inline struct sim *grouped_sim_of_seed(uint64_t seed)
 
     make_config(&l);
     make_model(&l);
-    for (uint32_t n = 2 + pick(&l, 2); n > 0; n--) {
-        struct sim_spec *p = &l.model.v[pick(&l, l.model.n)];
+    for (uint32_t n = 2 + load_pick(&l, 2); n > 0; n--) {
+        struct sim_spec *p = &l.model.v[load_pick(&l, l.model.n)];
 
         p->cols = 9 + n;
-        for (uint32_t i = 4 + pick(&l, 4); i > 0; i--)
+        for (uint32_t i = 4 + load_pick(&l, 4); i > 0; i--)
             (void)model_step(&l);
     }
-    steady(&l);
+    load_steady(&l);
     return l.s;
 }
 

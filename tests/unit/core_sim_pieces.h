@@ -22,7 +22,7 @@ struct load {
     bool has_sets;
 };
 
-static inline uint32_t pick(struct load *l, uint32_t n)
+static inline uint32_t load_pick(struct load *l, uint32_t n)
 {
     return seeded_below(&l->s->rng, n);
 }
@@ -70,14 +70,14 @@ make_spec(struct load *l, const char *what, uint32_t number)
         COLL_ALLGATHER, COLL_BROADCAST,     COLL_BARRIER,   COLL_ALLTOALL,
         COLL_REDUCE,    COLL_REDUCESCATTER, COLL_GATHER,    COLL_ALLREDUCE,
     };
-    struct sim_spec p = {.coll = colls[pick(l, 12)],
-                         .dtype = pick(l, 4) ? DT_F32 : DT_F16,
-                         .op = pick(l, 6) ? OP_SUM : OP_MIN,
-                         .rows = 1 + pick(l, 4),
-                         .cols = 1 + pick(l, 8),
+    struct sim_spec p = {.coll = colls[load_pick(l, 12)],
+                         .dtype = load_pick(l, 4) ? DT_F32 : DT_F16,
+                         .op = load_pick(l, 6) ? OP_SUM : OP_MIN,
+                         .rows = 1 + load_pick(l, 4),
+                         .cols = 1 + load_pick(l, 8),
                          .odd_rank = SIM_NOBODY};
 
-    p.uneven = has_rows(p.coll) ? pick(l, 4) : 0;
+    p.uneven = has_rows(p.coll) ? load_pick(l, 4) : 0;
     (void)snprintf(p.name, sizeof(p.name), "%s.%u", what, number);
     return p;
 }
@@ -101,8 +101,9 @@ static inline uint32_t pair_handle(struct sim *s, uint32_t a, uint32_t b)
 /* From rank a to b, perhaps back under the same name, perhaps both or none. */
 static inline void add_transfer(struct load *l, struct sim_step *step, uint32_t number)
 {
-    uint32_t n = l->s->cfg.n_ranks, a = pick(l, n), b = (a + 1 + pick(l, n)) % n;
-    bool is_both = pick(l, 3) == 0, is_group = is_both && pick(l, 2);
+    uint32_t n = l->s->cfg.n_ranks, a = load_pick(l, n),
+             b = (a + 1 + load_pick(l, n)) % n;
+    bool is_both = load_pick(l, 3) == 0, is_group = is_both && load_pick(l, 2);
     char what[16], name[TENSOR_NAME_MAX];
 
     if (a == b)

@@ -14,7 +14,7 @@ static inline void some_sets(struct load *l, uint32_t n)
     struct sim_step *step = add_step(l);
 
     for (uint32_t i = 0; i < n && s->n_sets < SIM_SETS; i++) {
-        uint32_t mask = 1 + pick(l, l->all);
+        uint32_t mask = 1 + load_pick(l, l->all);
 
         if (is_taken(l, 0, mask))
             continue;
@@ -34,19 +34,19 @@ static inline void spread_over_sets(struct load *l, bool has_world)
         bool is_next = i > 0 && p->group != 0 && p->group == p[-1].group;
 
         if (!is_next) /* a group is of one set */
-            h = first + (n > 1 ? pick(l, n) : 0);
+            h = first + (n > 1 ? load_pick(l, n) : 0);
         p->set = h;
-        p->root_place = pick(l, set_size(s->sets[h].mask));
+        p->root_place = load_pick(l, set_size(s->sets[h].mask));
     }
 }
 
 /* Each set has its steps, one in two or three has them more rarely. */
-static inline void paced(struct load *l, uint32_t n)
+static inline void load_paced(struct load *l, uint32_t n)
 {
     uint32_t pace[SIM_SETS];
 
     for (uint32_t h = 0; h < SIM_SETS; h++)
-        pace[h] = pick(l, 3) ? 1 : 1 + pick(l, 3);
+        pace[h] = load_pick(l, 3) ? 1 : 1 + load_pick(l, 3);
     for (uint32_t i = 0; i < n; i++) {
         struct sim_step *step = add_step(l);
 
@@ -72,32 +72,32 @@ static inline struct sim *parallel_sim_of_seed(uint64_t seed)
     l.model.n = n > 0 ? n : 1;
     if (l.model.n == 1)
         l.model.v[0].group = l.model.v[0].group_n = 0;
-    some_sets(&l, 1 + pick(&l, 8));
-    spread_over_sets(&l, pick(&l, 2));
-    for (n = 1 + pick(&l, 3); n > 0; n--) {
-        switch (pick(&l, 6)) {
+    some_sets(&l, 1 + load_pick(&l, 8));
+    spread_over_sets(&l, load_pick(&l, 2));
+    for (n = 1 + load_pick(&l, 3); n > 0; n--) {
+        switch (load_pick(&l, 6)) {
         case 0:
-            paced(&l, 10 + pick(&l, 20));
+            load_paced(&l, 10 + load_pick(&l, 20));
             break;
         case 1:
-            shapes(&l);
+            load_shapes(&l);
             break;
         case 2:
-            disagreements(&l);
+            load_disagreements(&l);
             break;
         case 3:
-            joins(&l);
+            load_joins(&l);
             break;
         case 4:
-            interruptions(&l);
+            load_interruptions(&l);
             break;
         default:
-            steady(&l);
+            load_steady(&l);
             break;
         }
     }
-    if (pick(&l, 2))
-        steady(&l);
+    if (load_pick(&l, 2))
+        load_steady(&l);
     return s;
 }
 
@@ -110,7 +110,7 @@ static inline struct sim *tight_sim_of_seed(uint64_t seed)
     struct sim_spec p;
 
     make_config(&l);
-    s->cfg.n_ranks = 3 + pick(&l, 2);
+    s->cfg.n_ranks = 3 + load_pick(&l, 2);
     l.all = (1u << s->cfg.n_ranks) - 1;
     s->sets[0] = (struct sim_set){.mask = l.all, .has_id = true, .in = l.all};
     s->sets[1].mask = l.all & ~1u;
@@ -119,14 +119,14 @@ static inline struct sim *tight_sim_of_seed(uint64_t seed)
     s->is_lazy = true;
     s->depth = 0;
     make_model(&l);
-    l.model.n = 1 + pick(&l, l.model.n < 3 ? l.model.n : 3);
+    l.model.n = 1 + load_pick(&l, l.model.n < 3 ? l.model.n : 3);
     for (uint32_t i = 0; i < l.model.n; i++)
         l.model.v[i].group = l.model.v[i].group_n = 0;
-    s->cfg.cache_capacity = l.model.n + pick(&l, 2);
+    s->cfg.cache_capacity = l.model.n + load_pick(&l, 2);
     change_set(&l, add_step(&l), COLL_SET_ADD, 1, END_RUN);
     add_step(&l)->waits = true;
     for (uint32_t n = 3; n > 0; n--) {
-        for (uint32_t i = 3 + pick(&l, 3); i > 0; i--)
+        for (uint32_t i = 3 + load_pick(&l, 3); i > 0; i--)
             (void)model_step(&l);
         (void)model_step(&l);
         for (uint32_t i = 0; i < 2; i++) {
@@ -134,7 +134,7 @@ static inline struct sim *tight_sim_of_seed(uint64_t seed)
 
             step->hurries = true;
             p = make_spec(&l, "fresh", l.n_fresh++);
-            p.set = i == 0 || pick(&l, 2);
+            p.set = i == 0 || load_pick(&l, 2);
             (void)add_op(&l, step, &p);
         }
     }

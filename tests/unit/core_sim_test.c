@@ -117,7 +117,7 @@ static struct sim *short_sim(uint64_t seed)
     set_op(&l, model_step(&l), 1, 0);
     add_transfers(&l, model_step(&l), 3);
     make_one_odd(&l, model_step(&l));
-    joins(&l);
+    load_joins(&l);
     return s;
 }
 

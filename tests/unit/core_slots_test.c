@@ -17,7 +17,7 @@
 
 enum { RANKS = 3 };
 
-static struct tensor_request req(enum collective coll, const char *name)
+static struct tensor_request request_make(enum collective coll, const char *name)
 {
     struct tensor_request r = {
         .coll = coll, .dtype = DT_F32, .op = OP_SUM, .prescale = 1};
@@ -36,7 +36,7 @@ struct fixture {
     uint64_t msg;
 };
 
-static void setup(struct fixture *f, uint32_t capacity)
+static void fixture_setup(struct fixture *f, uint32_t capacity)
 {
     *f = (struct fixture){.msg = 0};
     assert_int_equal(slots_new(capacity, RANKS, &f->s), 0);
@@ -49,9 +49,9 @@ static void all_see(struct fixture *f)
 }
 
 /* The next answer is about this tensor. */
-static uint32_t answer(struct fixture *f, const char *name, bool is_new)
+static uint32_t slots_answer(struct fixture *f, const char *name, bool is_new)
 {
-    struct tensor_request q = req(COLL_ALLREDUCE, name);
+    struct tensor_request q = request_make(COLL_ALLREDUCE, name);
     bool got;
     uint32_t slot = slots_assign(f->s, &q, NULL, ++f->msg, f->seen, &got);
 
@@ -59,7 +59,7 @@ static uint32_t answer(struct fixture *f, const char *name, bool is_new)
     return slot;
 }
 
-static const char *meaning(struct fixture *f, uint32_t slot, uint64_t n_seen)
+static const char *slot_meaning(struct fixture *f, uint32_t slot, uint64_t n_seen)
 {
     const struct tensor_request *q = slots_resolve(f->s, slot, 1, n_seen);
 
@@ -71,11 +71,11 @@ static void a_tensor_keeps_its_slot(void **state)
     struct fixture f;
 
     (void)state;
-    setup(&f, 2);
-    assert_int_equal(answer(&f, "a", true), 0);
-    assert_int_equal(answer(&f, "b", true), 1);
-    assert_int_equal(answer(&f, "a", false), 0);
-    assert_int_equal(answer(&f, "b", false), 1);
+    fixture_setup(&f, 2);
+    assert_int_equal(slots_answer(&f, "a", true), 0);
+    assert_int_equal(slots_answer(&f, "b", true), 1);
+    assert_int_equal(slots_answer(&f, "a", false), 0);
+    assert_int_equal(slots_answer(&f, "b", false), 1);
     assert_int_equal(slots_find(f.s, 0, "a"), 0);
     assert_int_equal(slots_find(f.s, 0, "c"), SLOT_NONE);
     assert_int_equal(slots_find(f.s, 1, "a"), SLOT_NONE);
@@ -89,16 +89,16 @@ static void a_bit_means_what_its_sender_had_seen(void **state)
     struct fixture f;
 
     (void)state;
-    setup(&f, 1);
-    assert_string_equal(meaning(&f, 0, 9), "");
-    (void)answer(&f, "a", true); /* message 1 */
+    fixture_setup(&f, 1);
+    assert_string_equal(slot_meaning(&f, 0, 9), "");
+    (void)slots_answer(&f, "a", true); /* message 1 */
     all_see(&f);
-    assert_string_equal(meaning(&f, 0, 0), "");
-    assert_string_equal(meaning(&f, 0, 1), "a");
-    assert_int_equal(answer(&f, "b", true), 0); /* message 2 */
-    assert_string_equal(meaning(&f, 0, 1), "a");
-    assert_string_equal(meaning(&f, 0, 2), "b");
-    assert_string_equal(meaning(&f, 1, 2), "");
+    assert_string_equal(slot_meaning(&f, 0, 0), "");
+    assert_string_equal(slot_meaning(&f, 0, 1), "a");
+    assert_int_equal(slots_answer(&f, "b", true), 0); /* message 2 */
+    assert_string_equal(slot_meaning(&f, 0, 1), "a");
+    assert_string_equal(slot_meaning(&f, 0, 2), "b");
+    assert_string_equal(slot_meaning(&f, 1, 2), "");
     assert_null(slots_resolve(f.s, 0, RANKS, 2));
     slots_free(f.s);
 }
@@ -109,30 +109,30 @@ static void a_slot_is_not_given_away_twice_unseen(void **state)
     struct fixture f;
 
     (void)state;
-    setup(&f, 1);
-    (void)answer(&f, "a", true);
+    fixture_setup(&f, 1);
+    (void)slots_answer(&f, "a", true);
     all_see(&f);
-    assert_int_equal(answer(&f, "b", true), 0);
+    assert_int_equal(slots_answer(&f, "b", true), 0);
     f.seen[0] = f.seen[2] = f.msg;
-    assert_int_equal(answer(&f, "c", true), SLOT_NONE);
-    assert_string_equal(meaning(&f, 0, 1), "a");
-    assert_string_equal(meaning(&f, 0, 2), "b");
+    assert_int_equal(slots_answer(&f, "c", true), SLOT_NONE);
+    assert_string_equal(slot_meaning(&f, 0, 1), "a");
+    assert_string_equal(slot_meaning(&f, 0, 2), "b");
     f.seen[1] = 2;
-    assert_int_equal(answer(&f, "c", true), 0);
-    assert_string_equal(meaning(&f, 0, 2), "b");
-    assert_string_equal(meaning(&f, 0, 4), "c");
+    assert_int_equal(slots_answer(&f, "c", true), 0);
+    assert_string_equal(slot_meaning(&f, 0, 2), "b");
+    assert_string_equal(slot_meaning(&f, 0, 4), "c");
     slots_free(f.s);
 }
 
 static void a_new_shape_stays_in_the_slot(void **state)
 {
-    struct tensor_request q = req(COLL_ALLREDUCE, "a");
+    struct tensor_request q = request_make(COLL_ALLREDUCE, "a");
     struct fixture f;
     bool is_new;
 
     (void)state;
-    setup(&f, 4);
-    (void)answer(&f, "a", true);
+    fixture_setup(&f, 4);
+    (void)slots_answer(&f, "a", true);
     q.shape[1] = 7;
     assert_int_equal(slots_assign(f.s, &q, NULL, 2, f.seen, &is_new), 0);
     assert_true(is_new);
@@ -150,31 +150,31 @@ static void the_one_unused_for_longest_goes(void **state)
     struct fixture f;
 
     (void)state;
-    setup(&f, 3);
-    (void)answer(&f, "a", true);
-    (void)answer(&f, "b", true);
-    (void)answer(&f, "c", true);
-    (void)answer(&f, "a", false);
+    fixture_setup(&f, 3);
+    (void)slots_answer(&f, "a", true);
+    (void)slots_answer(&f, "b", true);
+    (void)slots_answer(&f, "c", true);
+    (void)slots_answer(&f, "a", false);
     all_see(&f);
-    assert_int_equal(answer(&f, "d", true), 1);
+    assert_int_equal(slots_answer(&f, "d", true), 1);
     assert_int_equal(slots_find(f.s, 0, "b"), SLOT_NONE);
     all_see(&f);
-    assert_int_equal(answer(&f, "e", true), 2);
+    assert_int_equal(slots_answer(&f, "e", true), 2);
     all_see(&f);
-    assert_int_equal(answer(&f, "b", true), 0);
+    assert_int_equal(slots_answer(&f, "b", true), 0);
     assert_int_equal(slots_find(f.s, 0, "a"), SLOT_NONE);
     slots_free(f.s);
 }
 
 static void rows_are_each_rank_s_own(void **state)
 {
-    struct tensor_request q = req(COLL_ALLGATHER, "a");
+    struct tensor_request q = request_make(COLL_ALLGATHER, "a");
     uint64_t rows[RANKS] = {4, 0, 9}, more[RANKS] = {4, 5, 9};
     struct fixture f;
     bool is_new;
 
     (void)state;
-    setup(&f, 2);
+    fixture_setup(&f, 2);
     assert_int_equal(slots_assign(f.s, &q, rows, 1, f.seen, &is_new), 0);
     for (uint32_t r = 0; r < RANKS; r++)
         assert_int_equal(slots_resolve(f.s, 0, r, 1)->shape[0], rows[r]);
@@ -191,12 +191,12 @@ static void rows_are_each_rank_s_own(void **state)
 /* The bit may come from another rank, whose reason it is not. */
 static void why_one_has_no_gpu_is_not_kept(void **state)
 {
-    struct tensor_request q = req(COLL_ALLREDUCE, "a");
+    struct tensor_request q = request_make(COLL_ALLREDUCE, "a");
     struct fixture f;
     bool is_new;
 
     (void)state;
-    setup(&f, 4);
+    fixture_setup(&f, 4);
     (void)snprintf(q.no_gpu, sizeof(q.no_gpu), "no driver");
     assert_int_equal(slots_assign(f.s, &q, NULL, 1, f.seen, &is_new), 0);
     assert_string_equal(slots_request(f.s, 0)->no_gpu, "");
@@ -205,7 +205,7 @@ static void why_one_has_no_gpu_is_not_kept(void **state)
 
 static void lack_of_memory_costs_a_slot_only(void **state)
 {
-    struct tensor_request q = req(COLL_ALLREDUCE, "a");
+    struct tensor_request q = request_make(COLL_ALLREDUCE, "a");
     uint32_t slot = SLOT_NONE;
     bool is_new, was_hit = true;
 
@@ -238,8 +238,8 @@ static void lack_of_memory_costs_a_slot_only(void **state)
 
 static void a_record_answers_what_it_was(void **state)
 {
-    struct tensor_request a = req(COLL_ALLGATHER, "a"), b = req(COLL_ALLREDUCE, "b"),
-                          c = a;
+    struct tensor_request a = request_make(COLL_ALLGATHER, "a"),
+                          b = request_make(COLL_ALLREDUCE, "b"), c = a;
     uint64_t counts[2] = {2, 5};
     struct records t = {0};
 
@@ -265,7 +265,8 @@ static void a_record_answers_what_it_was(void **state)
 
 static void a_held_record_outlives_its_slot(void **state)
 {
-    struct tensor_request a = req(COLL_ALLGATHER, "a"), b = req(COLL_ALLREDUCE, "b");
+    struct tensor_request a = request_make(COLL_ALLGATHER, "a"),
+                          b = request_make(COLL_ALLREDUCE, "b");
     uint64_t counts[2] = {2, 5};
     struct records t = {0};
     struct cache_record *r;

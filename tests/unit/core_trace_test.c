@@ -16,7 +16,8 @@
 #include "runtime/core/trace.h"
 #include "tests/unit/torture.h"
 
-static struct trace_event event(enum trace_kind kind, uint64_t ns, const char *name)
+static struct trace_event
+event_make(enum trace_kind kind, uint64_t ns, const char *name)
 {
     struct trace_event ev = {.kind = (uint8_t)kind,
                              .ns = ns,
@@ -60,10 +61,13 @@ static void a_tensor_s_life_is_nested_spans(void **state)
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct trace *t = trace_new(1000000);
     struct trace_event ev[] = {
-        event(TRACE_CYCLE, 1000500, ""),     event(TRACE_TICK, 1001000, "g"),
-        event(TRACE_TICK, 1002000, "g"),     event(TRACE_START, 1003000, "g"),
-        event(TRACE_ACTIVITY, 1004000, "g"), event(TRACE_ACTIVITY, 1005000, "g"),
-        event(TRACE_END, 1006789, "g"),
+        event_make(TRACE_CYCLE, 1000500, ""),
+        event_make(TRACE_TICK, 1001000, "g"),
+        event_make(TRACE_TICK, 1002000, "g"),
+        event_make(TRACE_START, 1003000, "g"),
+        event_make(TRACE_ACTIVITY, 1004000, "g"),
+        event_make(TRACE_ACTIVITY, 1005000, "g"),
+        event_make(TRACE_END, 1006789, "g"),
     };
 
     (void)state;
@@ -83,8 +87,8 @@ static void a_batch_on_gpus_has_a_name_of_its_own(void **state)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct trace *t = trace_new(0);
-    struct trace_event ev[] = {event(TRACE_START, 1, "g"),
-                               event(TRACE_ACTIVITY, 2, "g")};
+    struct trace_event ev[] = {event_make(TRACE_START, 1, "g"),
+                               event_make(TRACE_ACTIVITY, 2, "g")};
 
     (void)state;
     ev[1].activity = TRACE_DEVICE;
@@ -97,7 +101,7 @@ static void a_batch_on_gpus_has_a_name_of_its_own(void **state)
 
 static struct trace_event on_gpu(enum trace_kind kind, uint64_t ns)
 {
-    struct trace_event ev = event(kind, ns, "g");
+    struct trace_event ev = event_make(kind, ns, "g");
 
     ev.activity = TRACE_DEVICE;
     return ev;
@@ -197,18 +201,18 @@ static void each_edge_ends_and_begins_what_the_table_says(void **state)
 
             strbuf_init(&out, 1 << 20);
             for (const char *p = t[i].into; *p; p++) {
-                ev = event(*p == 'N'   ? TRACE_NEGOTIATE
-                           : *p == 'S' ? TRACE_START
-                                       : TRACE_ACTIVITY,
-                           1, "x");
+                ev = event_make(*p == 'N'   ? TRACE_NEGOTIATE
+                                : *p == 'S' ? TRACE_START
+                                            : TRACE_ACTIVITY,
+                                1, "x");
                 assert_int_equal(trace_put(trace, 0, &ev, 0, &out), 0);
             }
             strbuf_clear(&out);
-            ev = event((enum trace_kind)kind, 2, "x");
+            ev = event_make((enum trace_kind)kind, 2, "x");
             assert_int_equal(trace_put(trace, 0, &ev, 0, &out), 0);
             assert_string_equal(shape_of(strbuf_str(&out), shape), t[i].want[kind][0]);
             strbuf_clear(&out);
-            ev = event(TRACE_END, 3, "x");
+            ev = event_make(TRACE_END, 3, "x");
             assert_int_equal(trace_put(trace, 0, &ev, 0, &out), 0);
             assert_string_equal(shape_of(strbuf_str(&out), shape), t[i].want[kind][1]);
             trace_free(trace);
@@ -264,8 +268,8 @@ static void whatever_comes_the_spans_balance(void **state)
             seed ^= seed >> 7;
             seed ^= seed << 17;
             name[0] = (char)('a' + seed % 5);
-            ev = event((enum trace_kind)(seed >> 8) % TRACE_KIND_COUNT,
-                       (seed >> 16) % 100000, name);
+            ev = event_make((enum trace_kind)(seed >> 8) % TRACE_KIND_COUNT,
+                            (seed >> 16) % 100000, name);
             assert_int_equal(
                 trace_put(t, (seed >> 40) % 3, &ev, (int64_t)(seed >> 50) - 8000, &out),
                 0);
@@ -282,16 +286,16 @@ static void ranks_are_shown_on_rank_0_s_clock(void **state)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct trace *t = trace_new(1000000);
-    struct trace_event ev = event(TRACE_START, 1005000, "g");
+    struct trace_event ev = event_make(TRACE_START, 1005000, "g");
 
     (void)state;
     strbuf_init(&out, 1 << 20);
     assert_int_equal(trace_put(t, 3, &ev, 2000, &out), 0);
     assert_non_null(strstr(strbuf_str(&out), "\"ts\":3.000,\"pid\":1,\"tid\":3}"));
-    ev = event(TRACE_START, 1005000, "h");
+    ev = event_make(TRACE_START, 1005000, "h");
     assert_int_equal(trace_put(t, 3, &ev, -2000, &out), 0);
     assert_non_null(strstr(strbuf_str(&out), "\"ts\":7.000,\"pid\":2,\"tid\":3}"));
-    ev = event(TRACE_START, 1005000, "i"); /* before the beginning */
+    ev = event_make(TRACE_START, 1005000, "i"); /* before the beginning */
     assert_int_equal(trace_put(t, 3, &ev, 999999, &out), 0);
     assert_non_null(strstr(strbuf_str(&out), "\"ts\":0.000,\"pid\":3,\"tid\":3}"));
     trace_free(t);
@@ -321,7 +325,7 @@ static void names_are_valid_json(void **state)
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         CLEANUP(strbuf_release) struct strbuf out = {0};
         struct trace *trace = trace_new(0);
-        struct trace_event ev = event(TRACE_START, 1, t[i].name);
+        struct trace_event ev = event_make(TRACE_START, 1, t[i].name);
         char want[128];
 
         (void)snprintf(want, sizeof(want), "\"args\":{\"name\":\"%s\"}}", t[i].want);
@@ -375,7 +379,7 @@ static int one_life(void *arg)
         struct trace_event ev;
 
         (void)snprintf(name, sizeof(name), "t%d", i);
-        ev = event(TRACE_START, (uint64_t)i, name);
+        ev = event_make(TRACE_START, (uint64_t)i, name);
         rc = trace_put(t, 0, &ev, 0, &out);
     }
     trace_free(t);
@@ -392,7 +396,7 @@ static void a_lost_record_leaves_the_track_as_it_was(void **state)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct trace *t = trace_new(0);
-    struct trace_event ev = event(TRACE_START, 1, "x");
+    struct trace_event ev = event_make(TRACE_START, 1, "x");
     size_t n;
     char shape[64];
 
@@ -401,7 +405,7 @@ static void a_lost_record_leaves_the_track_as_it_was(void **state)
     assert_int_equal(trace_put(t, 0, &ev, 0, &out), 0);
     n = out.n;
     out.max = n + 4;
-    ev = event(TRACE_END, 2, "x");
+    ev = event_make(TRACE_END, 2, "x");
     assert_int_equal(trace_put(t, 0, &ev, 0, &out), -E2BIG);
     out.max = 1 << 20;
     strbuf_clear(&out);
@@ -421,14 +425,14 @@ static void names_without_end_do_not_fill_the_memory(void **state)
     strbuf_init(&out, 1 << 20);
     for (uint32_t i = 0; i < TRACE_MAX_TRACKS; i++) {
         (void)snprintf(name, sizeof(name), "noname.%u", i);
-        ev = event(TRACE_START, 1, name);
+        ev = event_make(TRACE_START, 1, name);
         assert_int_equal(trace_put(t, 0, &ev, 0, &out), 0);
         strbuf_clear(&out);
     }
-    ev = event(TRACE_START, 1, "one more");
+    ev = event_make(TRACE_START, 1, "one more");
     assert_int_equal(trace_put(t, 0, &ev, 0, &out), -ENOMEM);
     assert_int_equal(out.n, 0);
-    ev = event(TRACE_END, 2, "noname.7"); /* those that are there go on */
+    ev = event_make(TRACE_END, 2, "noname.7"); /* those that are there go on */
     assert_int_equal(trace_put(t, 0, &ev, 0, &out), 0);
     assert_non_null(strstr(strbuf_str(&out), "\"ph\":\"E\""));
     trace_free(t);
@@ -441,7 +445,7 @@ static void messages_come_back_as_they_went(void **state)
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct trace_up up = {123456789012345, -42, 7, true}, up2;
     struct trace_down down = {TRACE_ORDER_STOP, 99}, down2;
-    struct trace_event ev = event(TRACE_ACTIVITY, 5, "grad/0"), ev2;
+    struct trace_event ev = event_make(TRACE_ACTIVITY, 5, "grad/0"), ev2;
     struct wire_reader in;
     struct err e = ERR_INIT;
 
@@ -480,7 +484,7 @@ static void every_cut_and_every_flip_is_seen_or_harmless(void **state)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct trace_up up = {1, 2, 3, false};
-    struct trace_event ev = event(TRACE_END, 5, "grad/0"), got;
+    struct trace_event ev = event_make(TRACE_END, 5, "grad/0"), got;
     size_t head;
 
     (void)state;

@@ -22,7 +22,7 @@ enum { TENSORS = 40 };
 
 static const struct tuning START = {.fusion_bytes = 128u << 20};
 
-static struct tune_config config(void)
+static struct tune_config tune_config_make(void)
 {
     return (struct tune_config){
         .start = START, .n_warmup = 3, .n_steps = 10, .n_samples = 20};
@@ -67,7 +67,7 @@ static double step_s(const struct model *m, const struct tuning *t)
 }
 
 /* A switch point off by a factor of f costs 3% for each power of two. */
-static double cost(const struct model *m, const struct tuning *t)
+static double model_cost(const struct model *m, const struct tuning *t)
 {
     double s = step_s(m, t);
 
@@ -79,9 +79,9 @@ static double cost(const struct model *m, const struct tuning *t)
     return s;
 }
 
-static double noisy(struct model *m, const struct tuning *t)
+static double model_noisy_cost(struct model *m, const struct tuning *t)
 {
-    double s = cost(m, t);
+    double s = model_cost(m, t);
 
     s *= 1 + m->noise * ((double)seeded_below(&m->rng, 2001) / 1000 - 1);
     if (m->hiccups_in > 0 && seeded_below(&m->rng, m->hiccups_in) == 0)
@@ -100,7 +100,7 @@ static double best_of_grid(const struct model *m)
                                    .gather_ns = g ? (MS / 16) << g : 0,
                                    .whole_bytes = w};
 
-                best = fmin(best, cost(m, &t));
+                best = fmin(best, model_cost(m, &t));
             }
     return best;
 }
@@ -121,7 +121,7 @@ static bool one_step(struct tune *t, uint64_t *now, double s, struct tune_sample
 }
 
 /* Until it is done; how many samples it took. */
-static uint32_t search(struct tune *t, struct model *m)
+static uint32_t tune_search(struct tune *t, struct model *m)
 {
     struct tune_sample sample;
     uint64_t now = 1000;
@@ -129,7 +129,7 @@ static uint32_t search(struct tune *t, struct model *m)
 
     for (int steps = 0; !tune_is_done(t); steps++) {
         assert_true(steps < 5000);
-        if (!one_step(t, &now, noisy(m, tune_settings(t)), &sample))
+        if (!one_step(t, &now, model_noisy_cost(m, tune_settings(t)), &sample))
             continue;
         n++;
         tune_applied(t);
@@ -152,7 +152,7 @@ static void it_comes_within_90_percent_of_the_best(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(models); i++)
         for (uint64_t seed = 1; seed <= 60; seed++) {
-            struct tune_config cfg = config();
+            struct tune_config cfg = tune_config_make();
             struct model m = models[i];
             struct tune *t;
 
@@ -160,9 +160,9 @@ static void it_comes_within_90_percent_of_the_best(void **state)
             m.hiccups_in = 12;
             m.rng.state = seed * 7919;
             assert_int_equal(tune_new(&cfg, &t), 0);
-            (void)search(t, &m);
+            (void)tune_search(t, &m);
             n++;
-            n_bad += best_of_grid(&m) < 0.9 * cost(&m, tune_settings(t));
+            n_bad += best_of_grid(&m) < 0.9 * model_cost(&m, tune_settings(t));
             tune_free(t);
         }
     print_message("# %u of %u searches ended below 90%%\n", n_bad, n);
@@ -175,14 +175,14 @@ static void it_keeps_to_the_number_of_samples(void **state)
 
     (void)state;
     for (uint32_t max = 1; max <= 60; max++) {
-        struct tune_config cfg = config();
+        struct tune_config cfg = tune_config_make();
         struct tune *t;
         uint32_t n;
 
         cfg.n_samples = max;
         cfg.n_warmup = max % 4;
         assert_int_equal(tune_new(&cfg, &t), 0);
-        n = search(t, &m);
+        n = tune_search(t, &m);
         assert_true(n <= max + max % 4);
         assert_true(n <= 29 + 4); /* it ends by itself */
         assert_int_equal(tune_n_samples(t), n - max % 4);
@@ -194,7 +194,7 @@ static void it_keeps_to_the_number_of_samples(void **state)
 static void what_is_fixed_stays(void **state)
 {
     struct model m = {.latency_s = 1e-2, .bytes_per_s = 1e9, .backward_s = 0.1};
-    struct tune_config cfg = config();
+    struct tune_config cfg = tune_config_make();
     struct tune_sample sample;
     struct tune *t;
     uint64_t now = 1;
@@ -210,7 +210,7 @@ static void what_is_fixed_stays(void **state)
                 if (cfg.is_fixed[d])
                     assert_int_equal(tuning_get(tune_settings(t), (enum tune_dim)d),
                                      tuning_get(&cfg.start, (enum tune_dim)d));
-            if (one_step(t, &now, cost(&m, tune_settings(t)), &sample))
+            if (one_step(t, &now, model_cost(&m, tune_settings(t)), &sample))
                 tune_applied(t);
         }
         tune_free(t);
@@ -221,7 +221,7 @@ static void what_is_fixed_stays(void **state)
 static void noise_alone_moves_nothing(void **state)
 {
     struct model m = {.latency_s = 0, .bytes_per_s = 1e15, .backward_s = 0.1};
-    struct tune_config cfg = config();
+    struct tune_config cfg = tune_config_make();
     struct tune *t;
 
     (void)state;
@@ -229,7 +229,7 @@ static void noise_alone_moves_nothing(void **state)
     m.noise = 0.01;
     m.rng.state = 5;
     assert_int_equal(tune_new(&cfg, &t), 0);
-    (void)search(t, &m);
+    (void)tune_search(t, &m);
     assert_memory_equal(tune_settings(t), &START, sizeof(START));
     tune_free(t);
 }
@@ -238,7 +238,7 @@ static void noise_alone_moves_nothing(void **state)
 
 static void a_sample_is_the_median_of_its_steps(void **state)
 {
-    struct tune_config cfg = config();
+    struct tune_config cfg = tune_config_make();
     struct tune_sample sample;
     struct tune *t;
     uint64_t now = 1;
@@ -259,7 +259,7 @@ static void a_sample_is_the_median_of_its_steps(void **state)
 
 static void the_first_steps_after_a_change_do_not_count(void **state)
 {
-    struct tune_config cfg = config();
+    struct tune_config cfg = tune_config_make();
     struct tune_sample sample;
     struct tune *t;
     uint64_t now = 1;
@@ -285,7 +285,7 @@ static void the_first_steps_after_a_change_do_not_count(void **state)
 
 static void names_that_never_come_again_are_steps_too(void **state)
 {
-    struct tune_config cfg = config();
+    struct tune_config cfg = tune_config_make();
     struct tune_sample sample;
     struct tune *t;
     uint64_t id = 1;
@@ -305,16 +305,16 @@ static void names_that_never_come_again_are_steps_too(void **state)
 
 static void nonsense_is_refused(void **state)
 {
-    struct tune_config cfg = config();
+    struct tune_config cfg = tune_config_make();
     struct tune *t;
 
     (void)state;
     cfg.n_steps = 0;
     assert_int_equal(tune_new(&cfg, &t), -EINVAL);
-    cfg = config();
+    cfg = tune_config_make();
     cfg.n_samples = 0;
     assert_int_equal(tune_new(&cfg, &t), -EINVAL);
-    cfg = config();
+    cfg = tune_config_make();
     mem_fail_after(0);
     assert_int_equal(tune_new(&cfg, &t), -ENOMEM);
     mem_fail_after(-1);

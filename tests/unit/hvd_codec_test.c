@@ -9,19 +9,19 @@
 
 enum { N = 6000, STEPS = 40, TRIES = STEPS / FEWER };
 
-static float value(int rank, int step, int i)
+static float element_value(int rank, int step, int i)
 {
     return sinf((float)(rank * 7919 + step * 31 + i)) * 3.0f;
 }
 
-static int submit(const char *name,
-                  const char *codec,
-                  float *v,
-                  int ndim,
-                  const int64_t *shape,
-                  hvd_handle *h)
+static int sum_compressed_async(const char *name,
+                                const char *codec,
+                                float *v,
+                                int ndim,
+                                const int64_t *shape,
+                                hvd_handle *h)
 {
-    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, v, v, shape);
+    struct hvd_tensor t = tensor_1d(name, HVD_FLOAT32, v, v, shape);
 
     t.ndim = ndim;
     t.compression = codec;
@@ -37,14 +37,14 @@ static double step_error(const char *codec, int rank, int size, int step)
     hvd_handle h;
 
     for (int i = 0; i < N; i++)
-        v[i] = value(rank, step, i);
-    CHECK_OK(submit(codec, codec, v, 2, shape, &h));
-    CHECK_OK(finish(h));
+        v[i] = element_value(rank, step, i);
+    CHECK_OK(sum_compressed_async(codec, codec, v, 2, shape, &h));
+    CHECK_OK(wait_release(h));
     for (int i = 0; i < N; i++) {
         double want = 0;
 
         for (int r = 0; r < size; r++)
-            want += (double)value(r, step, i);
+            want += (double)element_value(r, step, i);
         worst = fmax(worst, fabs((double)v[i] - want));
     }
     return worst;
@@ -103,14 +103,14 @@ static void feedback_body(int rank, int size)
             double worst = 0;
 
             for (int i = 0; i < N; i++)
-                v[i] = value(rank, 0, i);
-            CHECK_OK(submit(codecs[c], codecs[c], v, 2, shape, &h));
-            CHECK_OK(finish(h));
+                v[i] = element_value(rank, 0, i);
+            CHECK_OK(sum_compressed_async(codecs[c], codecs[c], v, 2, shape, &h));
+            CHECK_OK(wait_release(h));
             for (int i = 0; i < N; i++) {
                 double want = 0;
 
                 for (int r = 0; r < size; r++)
-                    want += (double)value(r, 0, i);
+                    want += (double)element_value(r, 0, i);
                 sum[i] += (double)v[i];
                 worst = fmax(worst, fabs(sum[i] - want * step));
             }
@@ -137,7 +137,7 @@ static void fused_body(int rank, int size)
     static int32_t whole[64];
     static char name[T][16];
     const int64_t n[] = {500}, m[] = {64};
-    struct hvd_tensor t = tensor1("whole", HVD_INT32, whole, whole, m);
+    struct hvd_tensor t = tensor_1d("whole", HVD_INT32, whole, whole, m);
     hvd_handle h[T + 1];
 
     CHECK_OK(hvd_init(NULL));
@@ -147,13 +147,14 @@ static void fused_body(int rank, int size)
             (void)snprintf(name[k], sizeof(name[k]), "t%d", k);
             for (int i = 0; i < 500; i++)
                 v[k][i] = (float)(rank + k + i % 3);
-            CHECK_OK(submit(name[k], k % 3 == 0 ? "int8" : "fp16", v[k], 1, n, &h[k]));
+            CHECK_OK(sum_compressed_async(name[k], k % 3 == 0 ? "int8" : "fp16", v[k],
+                                          1, n, &h[k]));
         }
         for (int i = 0; i < 64; i++)
             whole[i] = 1 << 20;
         CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h[T]));
         for (int k = 0; k <= T; k++)
-            CHECK_OK(finish(h[k]));
+            CHECK_OK(wait_release(h[k]));
         for (int k = 0; k < T; k++)
             for (int i = 0; i < 500; i++) {
                 float want =
@@ -189,14 +190,14 @@ static void joined_body(int rank, int size)
             n_there += step < 3 + r;
         for (int i = 0; i < N; i++)
             v[i] = 1;
-        CHECK_OK(submit("v", NULL, v, 1, n, &h));
-        CHECK_OK(finish(h));
+        CHECK_OK(sum_compressed_async("v", NULL, v, 1, n, &h));
+        CHECK_OK(wait_release(h));
         for (int i = 0; i < N; i++)
             CHECK(fabsf(v[i] - (float)n_there) < 0.05f, "step %d: %g, not %d", step,
                   (double)v[i], n_there);
     }
     CHECK_OK(hvd_join_async(&j, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK_OK(hvd_shutdown());
 }
 
@@ -215,11 +216,12 @@ static void differ_body(int rank, int size)
 
     (void)size;
     CHECK_OK(hvd_init(NULL));
-    CHECK(submit("x", "fp15", v, 1, n, &h) == HVD_INVALID_ARGUMENT, "fp15 was taken");
+    CHECK(sum_compressed_async("x", "fp15", v, 1, n, &h) == HVD_INVALID_ARGUMENT,
+          "fp15 was taken");
     CHECK(strstr(hvd_last_error(), "tensor \"x\": compression: \"fp15\""), "%s",
           hvd_last_error());
-    CHECK_OK(submit("x", rank == 1 ? "bf16" : NULL, v, 1, n, &h));
-    r = finish(h);
+    CHECK_OK(sum_compressed_async("x", rank == 1 ? "bf16" : NULL, v, 1, n, &h));
+    r = wait_release(h);
     CHECK(r == HVD_INVALID_ARGUMENT, "%d", r);
     CHECK(strcmp(shared->r[rank].text, "Mismatched compression: tensor \"x\": rank 0 "
                                        "has none, rank 1 has bf16")

@@ -17,13 +17,13 @@ static void allreduce_body(int rank, int size)
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         int64_t n = sizes[i];
         double *v = mem_calloc((size_t)n + 1, sizeof(*v));
-        struct hvd_tensor t = tensor1("v", HVD_FLOAT64, v, v, &n);
+        struct hvd_tensor t = tensor_1d("v", HVD_FLOAT64, v, v, &n);
         hvd_handle h;
 
         for (int64_t k = 0; k < n; k++)
             v[k] = (double)(k % 1000) + rank;
         CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
-        CHECK_OK(finish(h));
+        CHECK_OK(wait_release(h));
         for (int64_t k = 0; k < n; k++) {
             double want = (double)(k % 1000) * size + size * (size - 1) / 2.0;
 
@@ -33,7 +33,7 @@ static void allreduce_body(int rank, int size)
         for (int64_t k = 0; k < n; k++)
             v[k] = 2.0 * rank;
         CHECK_OK(hvd_allreduce_async(&t, HVD_AVERAGE, 3, 0.5, 0, &h));
-        CHECK_OK(finish(h));
+        CHECK_OK(wait_release(h));
         for (int64_t k = 0; k < n; k++)
             CHECK(v[k] == 1.5 * (size - 1), "average %g", v[k]);
         mem_free(v);
@@ -47,14 +47,14 @@ static void broadcast_body(int rank, int size)
     for (int root = 0; root < size; root++) {
         int64_t shape[2] = {3, 5};
         int32_t v[15], out[15];
-        struct hvd_tensor t = tensor1("b", HVD_INT32, v, out, shape);
+        struct hvd_tensor t = tensor_1d("b", HVD_INT32, v, out, shape);
         hvd_handle h;
 
         t.ndim = 2;
         for (int k = 0; k < 15; k++)
             v[k] = rank * 100 + k;
         CHECK_OK(hvd_broadcast_async(&t, root, 0, &h));
-        CHECK_OK(finish(h));
+        CHECK_OK(wait_release(h));
         for (int k = 0; k < 15; k++)
             CHECK(out[k] == root * 100 + k, "root %d: %d", root, out[k]);
     }
@@ -84,7 +84,7 @@ static void allgather_body(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     for (int r = 0; r < size; r++)
         rows += r;
-    t = tensor1("g", HVD_FLOAT32, v, NULL, shape);
+    t = tensor_1d("g", HVD_FLOAT32, v, NULL, shape);
     t.ndim = 2;
     for (int k = 0; k < 3 * rank; k++)
         v[k] = (float)(rank * 1000 + k);
@@ -148,7 +148,7 @@ static void barrier_body(int rank, int size)
         CHECK(hvd_poll(h) == HVD_IN_PROGRESS, "poll");
         stage_set(rank, 1);
     }
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK_OK(hvd_shutdown());
 }
 
@@ -183,7 +183,7 @@ static void orders_body(int rank, int size)
             CHECK_OK(sum_async(name, &v[k], 1, &h[k]));
         }
         for (int k = N - 1; k >= 0; k--) {
-            CHECK_OK(finish(h[k]));
+            CHECK_OK(wait_release(h[k]));
             CHECK(v[k] == (float)(k * size + size * (size - 1) / 2), "t%d: %g", k,
                   (double)v[k]);
         }
@@ -217,7 +217,7 @@ static void callback_body(int rank, int size)
     struct seen s = {0};
     float v = (float)rank;
     int64_t n = 1;
-    struct hvd_tensor t = tensor1("c", HVD_FLOAT32, &v, &v, &n);
+    struct hvd_tensor t = tensor_1d("c", HVD_FLOAT32, &v, &v, &n);
     hvd_handle h;
 
     (void)size;
@@ -255,7 +255,7 @@ struct received {
     void *data;
 };
 
-static void ask(void *arg, int status, const char *error)
+static void result_callback(void *arg, int status, const char *error)
 {
     struct received *r = arg;
 
@@ -270,17 +270,17 @@ static void ask_body(int rank, int size)
 {
     float v[3] = {(float)rank, 10, 11};
     int64_t n = rank + 2, splits[2] = {1, rank + 1};
-    struct hvd_tensor t = tensor1("a", HVD_FLOAT32, v, NULL, &n);
+    struct hvd_tensor t = tensor_1d("a", HVD_FLOAT32, v, NULL, &n);
     struct hvd_tensor last = {.size_bytes = sizeof(last), .name = "b", .device = -1};
     struct received r = {0};
     hvd_handle h;
 
-    t.done = ask;
+    t.done = result_callback;
     t.done_arg = &r;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(hvd_alltoall_async(&t, splits, size, NULL, NULL, 0, &r.handle));
     CHECK_OK(hvd_barrier_async(&last, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK_OK(hvd_shutdown()); /* all callbacks have run */
     CHECK(r.n == 2 && r.rows[0] == 1 && r.rows[1] == (rank ? 2 : 1), "%d %lld %lld",
           r.n, (long long)r.rows[0], (long long)r.rows[1]);
@@ -299,7 +299,7 @@ static hvd_handle chained;
 static float chained_value = 1;
 static _Atomic int chained_results;
 
-static void chain(void *arg, int status, const char *error)
+static void chain_callback(void *arg, int status, const char *error)
 {
     int rc = 0;
 
@@ -318,15 +318,15 @@ static void chain_body(int rank, int size)
 {
     float v = (float)rank;
     int64_t n = 1;
-    struct hvd_tensor t = tensor1("c", HVD_FLOAT32, &v, &v, &n);
+    struct hvd_tensor t = tensor_1d("c", HVD_FLOAT32, &v, &v, &n);
     hvd_handle h;
 
-    t.done = chain;
+    t.done = chain_callback;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK(atomic_load(&chained_results) == 7, "%d", atomic_load(&chained_results));
-    CHECK_OK(finish(chained));
+    CHECK_OK(wait_release(chained));
     CHECK(chained_value == (float)size, "%g", (double)chained_value);
     CHECK_OK(hvd_shutdown());
 }
@@ -343,7 +343,7 @@ struct thread_arg {
     int id, rank, size, bad;
 };
 
-static void *submitter(void *arg)
+static void *submitter_main(void *arg)
 {
     struct thread_arg *a = arg;
     char name[32];
@@ -375,7 +375,8 @@ static void threads_body(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 4; i++) {
         a[i] = (struct thread_arg){.id = i, .rank = rank, .size = size};
-        CHECK(pthread_create(&th[i], NULL, submitter, &a[i]) == 0, "pthread_create");
+        CHECK(pthread_create(&th[i], NULL, submitter_main, &a[i]) == 0,
+              "pthread_create");
     }
     for (int i = 0; i < 4; i++) {
         (void)pthread_join(th[i], NULL);
@@ -517,7 +518,7 @@ static void stress_body(int rank, int size)
             CHECK_OK(sum_async(name, buf[i], n[i], &h[i]));
         }
         for (int i = 0; i < WINDOW; i++) {
-            CHECK_OK(finish(h[i]));
+            CHECK_OK(wait_release(h[i]));
             for (int64_t e = 0; e < n[i]; e++)
                 CHECK(buf[i][e] == (float)((e % 100) * size + size * (size - 1) / 2),
                       "op %d", base + i);

@@ -13,7 +13,7 @@
 static int sum_on_gpu(const char *name, float *v, hvd_handle *h)
 {
     int64_t n = 1;
-    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, v, v, &n);
+    struct hvd_tensor t = tensor_1d(name, HVD_FLOAT32, v, v, &n);
 
     t.device = 0;
     t.stream = STREAM;
@@ -79,7 +79,7 @@ static void of_room(int rank, int size)
     }
     CHECK(pthread_join(t, NULL) == 0 && sleeps, "it does not sleep");
     for (int i = 0; i < N; i++)
-        CHECK_OK(finish(h[i]));
+        CHECK_OK(wait_release(h[i]));
     CHECK(fake.n_awaiting == 0, "%d", (int)fake.n_awaiting);
     CHECK_OK(hvd_shutdown());
 }
@@ -109,7 +109,7 @@ static void of_a_result(int rank, int size)
 {
     float v = 1;
     int64_t n = 1;
-    struct hvd_tensor t = tensor1("g", HVD_FLOAT32, &v, NULL, &n);
+    struct hvd_tensor t = tensor_1d("g", HVD_FLOAT32, &v, NULL, &n);
     hvd_handle h;
 
     (void)size;
@@ -121,7 +121,7 @@ static void of_a_result(int rank, int size)
     }
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
-    CHECK(finish(h) == HVD_ABORTED, "status %d", hvd_poll(h));
+    CHECK(wait_release(h) == HVD_ABORTED, "status %d", hvd_poll(h));
     CHECK_OK(hvd_shutdown());
 }
 
@@ -145,7 +145,7 @@ static void to_connect(int rank, int size)
     (void)setenv("HOROVOD_START_TIMEOUT", "90", 1); /* more than is given anyway */
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_on_gpu("a", &v, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK(fake.device.config.init_timeout_ns
               == 90 * NS_PER_S + (unsigned)size * 100 * NS_PER_MS,
           "%llu", (unsigned long long)fake.device.config.init_timeout_ns);

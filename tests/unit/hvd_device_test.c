@@ -12,7 +12,7 @@
 static struct hvd_tensor
 on_gpu(const char *name, int dtype, const void *data, void *out, const int64_t *n)
 {
-    struct hvd_tensor t = tensor1(name, dtype, data, out, n);
+    struct hvd_tensor t = tensor_1d(name, dtype, data, out, n);
 
     t.device = 0;
     t.stream = STREAM;
@@ -42,14 +42,14 @@ static void all_move(int rank, int size)
     for (int i = 0; i < 2 * size; i++)
         in[i] = 100 * rank + i;
     CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     for (int i = 0; i < 2 * size; i++)
         CHECK(out[i] == 100 * size * (size - 1) / 2 + i * size, "%d", out[i]);
     CHECK_OK(hvd_broadcast_async(&t, 1, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK(out[1] == 101, "%d", out[1]);
     CHECK_OK(hvd_reduce_async(&t, HVD_MAX, 1, 1, 0, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK(rank > 0 || out[0] == 100 * (size - 1), "%d", out[0]);
     CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
     CHECK_OK(hvd_wait(h, -1));
@@ -59,7 +59,7 @@ static void all_move(int rank, int size)
     CHECK(((int32_t *)result)[2 * size] == 100, "%d", ((int32_t *)result)[2 * size]);
     CHECK_OK(hvd_release(h));
     CHECK_OK(hvd_reducescatter_async(&t, HVD_SUM, 1, 1, NULL, NULL, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     for (int i = 0; i < size; i++)
         splits[i] = 2;
     CHECK_OK(hvd_alltoall_async(&t, splits, size, NULL, NULL, 0, &h));
@@ -69,7 +69,7 @@ static void all_move(int rank, int size)
     CHECK_OK(hvd_release(h));
     if (rank < 2) {
         CHECK_OK(rank == 0 ? hvd_send_async(&t, 1, &h) : hvd_recv_async(&t, 0, &h));
-        CHECK(finish(h) == HVD_OK, "%s", shared->r[rank].text);
+        CHECK(wait_release(h) == HVD_OK, "%s", shared->r[rank].text);
         CHECK(rank == 0 || out[3] == 3, "%d", out[3]);
     }
     CHECK_OK(barrier_now("before the end"));
@@ -98,7 +98,7 @@ static void waits_on_streams(int rank, int size)
 
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_on_gpu("first", v, 4, &h)); /* opens the device */
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     fake_hold();
     v[0] = (float)rank;
     CHECK_OK(sum_on_gpu("x", v, 4, &h));
@@ -194,7 +194,7 @@ static void *no_memory(void *arg, int ndim, const int64_t *shape, size_t bytes)
     return arg;
 }
 
-static void allocates(int rank, int size)
+static void allocates_body(int rank, int size)
 {
     float v[2] = {(float)rank, 1}, all[4] = {0};
     int64_t n = 2;
@@ -206,12 +206,12 @@ static void allocates(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     /* The caller's memory may be in use in the stream until it has given it. */
     CHECK_OK(hvd_allgather_async(&t, no_memory, all, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK(all[2] == 1 && fake.n_allocs == 0, "%g", (double)all[2]);
     CHECK(fake.n_records == 2, "%d events", (int)fake.n_records);
     n_records = fake.n_records;
     CHECK_OK(hvd_allgather_async(&t, rank == 0 ? no_memory : NULL, NULL, 0, &h));
-    CHECK(finish(h) == (rank == 0 ? HVD_NO_MEMORY : HVD_OK), "rank %d", rank);
+    CHECK(wait_release(h) == (rank == 0 ? HVD_NO_MEMORY : HVD_OK), "rank %d", rank);
     CHECK(fake.n_records == n_records + 1 && fake.n_allocs == 1, "%d allocations",
           (int)fake.n_allocs);
     CHECK(fake.n_frees == 1, "%d", (int)fake.n_frees);
@@ -222,12 +222,12 @@ static void allocates(int rank, int size)
 static void memory_of_results_is_the_caller_s_or_the_device_s(void **state)
 {
     (void)state;
-    world_run(2, allocates);
+    world_run(2, allocates_body);
 }
 
 /* --- which device --- */
 
-static int refusal(struct hvd_tensor *t)
+static int submit_refused(struct hvd_tensor *t)
 {
     hvd_handle h;
 
@@ -247,25 +247,25 @@ static void one_device_a_rank(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     e.device = HVD_DEVICE_OF_POINTER;
     CHECK_OK(hvd_allreduce_async(&e, HVD_SUM, 1, 1, 0, &h)); /* that of the rank */
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK(fake.device.config.init_timeout_ns
               == 60 * NS_PER_S + (unsigned)size * 100 * NS_PER_MS,
           "%llu", (unsigned long long)fake.device.config.init_timeout_ns);
     t.device = 1;
-    CHECK(refusal(&t) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(submit_refused(&t) == HVD_INVALID_ARGUMENT, "ok");
     CHECK(!strcmp(hvd_last_error(),
                   "tensor \"d\": device 1: it is on GPU 1, and this rank has had "
                   "tensors on GPU 0: a rank uses one GPU"),
           "%s", hvd_last_error());
     t.device = HVD_DEVICE_OF_POINTER;
     t.data = foreign;
-    CHECK(refusal(&t) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(submit_refused(&t) == HVD_INVALID_ARGUMENT, "ok");
     CHECK(strstr(hvd_last_error(), "its memory is no GPU's"), "%s", hvd_last_error());
     t.device = HVD_DEVICE_NONE - 1;
-    CHECK(refusal(&t) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(submit_refused(&t) == HVD_INVALID_ARGUMENT, "ok");
     t = on_gpu("d", HVD_FLOAT32, v, v, &n);
     t.ready_event = v;
-    CHECK(refusal(&t) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(submit_refused(&t) == HVD_INVALID_ARGUMENT, "ok");
     CHECK_OK(hvd_shutdown());
 }
 
@@ -280,7 +280,7 @@ static void no_device(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 2; i++) {
         fake.open_fails = i == 0 ? "no driver" : "another reason";
-        CHECK(refusal(&t) == HVD_INVALID_ARGUMENT, "ok");
+        CHECK(submit_refused(&t) == HVD_INVALID_ARGUMENT, "ok");
         CHECK(!strcmp(hvd_last_error(), "tensor \"d\": device 0: no driver"), "%s",
               hvd_last_error());
     }
@@ -300,7 +300,7 @@ static void which_device_is_said_at_once(void **state)
 
 /* --- ends --- */
 
-static void mixed(int rank, int size)
+static void mixed_body(int rank, int size)
 {
     float v[1] = {0};
     hvd_handle h;
@@ -311,7 +311,7 @@ static void mixed(int rank, int size)
         CHECK_OK(sum_on_gpu("x", v, 1, &h));
     else
         CHECK_OK(sum_async("x", v, 1, &h));
-    CHECK(finish(h) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(wait_release(h) == HVD_INVALID_ARGUMENT, "ok");
     CHECK(!strcmp(shared->r[rank].text,
                   "Mismatched CPU/GPU device selection: tensor \"x\": rank 0 has it in "
                   "CPU memory, rank 1 has it on a GPU"),
@@ -333,11 +333,11 @@ static void one_has_none(int rank, int size)
     for (int i = 0; i < 2; i++) {
         if (rank == 0) {
             fake.problem = fake.open_fails = i == 0 ? "no driver" : "no room";
-            CHECK(i == 0 || refusal(&t) == HVD_INVALID_ARGUMENT, "ok");
+            CHECK(i == 0 || submit_refused(&t) == HVD_INVALID_ARGUMENT, "ok");
             t.device = i == 0 ? HVD_DEVICE_NONE : HVD_DEVICE_HOST;
         }
         CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
-        CHECK(finish(h) == HVD_INVALID_ARGUMENT, "ok");
+        CHECK(wait_release(h) == HVD_INVALID_ARGUMENT, "ok");
         CHECK(strstr(shared->r[rank].text, i == 0 ? "(rank 0 has no GPU: no driver)"
                                                   : "(rank 0 has no GPU: no room)"),
               "%s", shared->r[rank].text);
@@ -350,10 +350,10 @@ static void a_tensor_in_both_kinds_of_memory_fails_on_all(void **state)
 {
     (void)state;
     world_run(2, one_has_none);
-    world_run(2, mixed);
+    world_run(2, mixed_body);
 }
 
-static void joins(int rank, int size)
+static void joins_body(int rank, int size)
 {
     struct hvd_tensor j = {.size_bytes = sizeof(j), .name = "join"};
     float v[2] = {1, 2};
@@ -362,11 +362,11 @@ static void joins(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     if (rank > 0) {
         CHECK_OK(sum_on_gpu("x", v, 2, &h));
-        CHECK_OK(finish(h));
+        CHECK_OK(wait_release(h));
         CHECK(v[1] == (float)(2 * (size - 1)), "%g", (double)v[1]);
     }
     CHECK_OK(hvd_join_async(&j, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK(fake.n_opened == 1, "%d", (int)fake.n_opened);
     CHECK_OK(hvd_shutdown());
 }
@@ -374,7 +374,7 @@ static void joins(int rank, int size)
 static void who_has_joined_gives_zeros_from_a_device_of_its_own(void **state)
 {
     (void)state;
-    world_run(3, joins);
+    world_run(3, joins_body);
 }
 
 static void ends_in_flight(int rank, int size)
@@ -385,7 +385,7 @@ static void ends_in_flight(int rank, int size)
     (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_on_gpu("a", v, 1, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     fake_hold();
     CHECK_OK(sum_on_gpu("b", v, 1, &h));
     CHECK_OK(hvd_wait_on_stream(h, STREAM, -1));
@@ -409,7 +409,7 @@ static void a_broken_device_ends_the_world_with_its_sentence(void **state)
     world_run(2, ends_in_flight);
 }
 
-static void leaves(int rank, int size)
+static void leaves_body(int rank, int size)
 {
     float v[1] = {0};
     hvd_handle h;
@@ -418,7 +418,7 @@ static void leaves(int rank, int size)
     (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_on_gpu("a", v, 1, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     fake_hold();
     CHECK_OK(sum_on_gpu("b", v, 1, &h));
     CHECK_OK(hvd_wait_on_stream(h, STREAM, -1));
@@ -434,7 +434,7 @@ static void leaves(int rank, int size)
 static void a_shutdown_ends_what_is_on_its_way(void **state)
 {
     (void)state;
-    world_run(2, leaves);
+    world_run(2, leaves_body);
 }
 
 static void not_finite(int rank, int size)
@@ -446,14 +446,14 @@ static void not_finite(int rank, int size)
     (void)setenv("HVD_NANCHECK", "1", 1);
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_on_gpu("a", v, 3, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     if (rank == 1)
         v[2] = 0.0f / (v[0] - v[0]);
     CHECK_OK(sum_on_gpu("n", v, 3, &h));
     if (rank == 1)
-        CHECK(finish(h) == HVD_ABORTED, "ok");
+        CHECK(wait_release(h) == HVD_ABORTED, "ok");
     else /* its own part may have ended well; what comes next has not */
-        CHECK(finish(h) != HVD_OK || sum_now("next", v, 1) == HVD_ABORTED, "ok");
+        CHECK(wait_release(h) != HVD_OK || sum_now("next", v, 1) == HVD_ABORTED, "ok");
     CHECK(strstr(shared->r[rank].text, "NaN on rank 1 (host testhost): element 2 of 3 "
                                        "in tensor \"n\", input of ALLREDUCE"),
           "%s", shared->r[rank].text);
@@ -466,7 +466,7 @@ static void a_nan_on_a_gpu_is_named(void **state)
     world_run(2, not_finite);
 }
 
-static void compressed(int rank, int size)
+static void compressed_body(int rank, int size)
 {
     static float v[1000];
     int64_t n = 1000;
@@ -478,7 +478,7 @@ static void compressed(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     t.compression = "fp16";
     CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK(fake.n_compressed == 1 && !strcmp(fake.compressed, "z of 0"), "%d: %s",
           (int)fake.n_compressed, fake.compressed);
     CHECK_OK(hvd_shutdown());
@@ -487,7 +487,7 @@ static void compressed(int rank, int size)
 static void compression_is_the_device_s(void **state)
 {
     (void)state;
-    world_run(2, compressed);
+    world_run(2, compressed_body);
 }
 
 /* --- many flights, sets --- */
@@ -501,7 +501,7 @@ static void many_flights(int rank, int size)
     (void)rank;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_on_gpu("a", v, 1, &h[0]));
-    CHECK_OK(finish(h[0]));
+    CHECK_OK(wait_release(h[0]));
     fake_hold();
     for (int i = 0; i < N; i++) {
         v[i] = 1;
@@ -537,7 +537,7 @@ static void sets_have_their_own(int rank, int size)
     CHECK_OK(hvd_process_set_add(ranks, 2, &id));
     if (rank < 2) {
         CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, id, &h));
-        CHECK_OK(finish(h));
+        CHECK_OK(wait_release(h));
         CHECK(v[0] == 2, "%g", (double)v[0]);
         CHECK(fake.n_comms == 1, "%d", (int)fake.n_comms);
     }
@@ -546,7 +546,7 @@ static void sets_have_their_own(int rank, int size)
     CHECK(fake.n_comms_closed == fake.n_comms, "%d", (int)fake.n_comms_closed);
     v[0] = 1;
     CHECK_OK(sum_on_gpu("all", v, 1, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK(v[0] == (float)size, "%g", (double)v[0]);
     CHECK_OK(hvd_shutdown());
 }

@@ -24,7 +24,7 @@ static int in_star(void **state)
 }
 
 /* Keeps the end of an operation for the parent. */
-static void report(int rank, int status)
+static void report_keep(int rank, int status)
 {
     struct rank_report *r = &shared->r[rank];
 
@@ -63,7 +63,7 @@ static void mortal_body(int rank, int size)
                               : sum_now("x", &v, 1);
     if (shared->r[rank].text[0] == 0) /* refused at submission */
         (void)snprintf(shared->r[rank].text, 512, "%s", hvd_last_error());
-    report(rank, r);
+    report_keep(rank, r);
     CHECK(sum_now("later", &v, 1) == HVD_ABORTED, "later call");
     CHECK(strcmp(hvd_last_error(), shared->r[rank].text) == 0, "later call: %s",
           hvd_last_error());
@@ -143,7 +143,7 @@ static void forker_body(int rank, int size)
     }
     while (r == HVD_OK)
         r = sum_now("x", &v, 1);
-    report(rank, r);
+    report_keep(rank, r);
     (void)hvd_shutdown();
 }
 
@@ -252,7 +252,7 @@ static void leaver_body(int rank, int size)
     }
     CHECK_OK(sum_async("x", &v, 1, &h));
     stage_set(rank, 1);
-    report(rank, finish(h));
+    report_keep(rank, wait_release(h));
     CHECK(sum_now("later", &v, 1) == HVD_PRECONDITION, "later: %s", hvd_last_error());
     CHECK(strstr(hvd_last_error(), "Horovod has been shut down"), "%s",
           hvd_last_error());
@@ -365,7 +365,7 @@ static void duplicate_body(int rank, int size)
                      "being processed: \"x\""),
               "%s", hvd_last_error());
         stage_set(0, 1);
-        CHECK_OK(finish(h));
+        CHECK_OK(wait_release(h));
     } else {
         futex_wait_until(&shared->r[0].stage, 1, clock_now_ns() + 10 * NS_PER_S);
         CHECK_OK(sum_now("x", &v, 1));
@@ -389,7 +389,7 @@ static void mismatch_body(int rank, int size)
     double d[4] = {0};
     int64_t n = 4;
     struct hvd_tensor t =
-        tensor1("grad/0", rank == 2 ? HVD_FLOAT64 : HVD_FLOAT32, d, d, &n);
+        tensor_1d("grad/0", rank == 2 ? HVD_FLOAT64 : HVD_FLOAT32, d, d, &n);
     float v = 1;
     hvd_handle h;
 
@@ -419,7 +419,7 @@ static void arguments_body(int rank, int size)
 {
     float v = 1;
     int64_t n = 1, bad = -1;
-    struct hvd_tensor t = tensor1("x", HVD_FLOAT32, &v, &v, &n), u = t;
+    struct hvd_tensor t = tensor_1d("x", HVD_FLOAT32, &v, &v, &n), u = t;
     hvd_handle h;
 
     (void)rank;

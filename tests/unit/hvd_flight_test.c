@@ -8,7 +8,7 @@
 
 static struct hvd_tensor on_gpu(const char *name, float *v, const int64_t *n)
 {
-    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, v, v, n);
+    struct hvd_tensor t = tensor_1d(name, HVD_FLOAT32, v, v, n);
 
     t.device = 0;
     return t;
@@ -34,7 +34,7 @@ static void has_joined(int rank, int size)
         CHECK_OK(hvd_join_async(&j, &joined));
         (void)hvd_wait(h[0], 100); /* nobody else has it; by then rank 0 knows both */
         stage_set(1, 1);
-        CHECK(finish(h[0]) == HVD_ABORTED, "%s", shared->r[1].text);
+        CHECK(wait_release(h[0]) == HVD_ABORTED, "%s", shared->r[1].text);
         CHECK(strstr(shared->r[1].text,
                      "NaN on rank 1 (host testhost): element 1 of 2 in "
                      "tensor \"bad\""),
@@ -96,7 +96,7 @@ static void never_done(int rank, int size)
     fd = catch_stderr();
     fake_hold();
     CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
-    CHECK(finish(h) == HVD_ABORTED, "%s", shared->r[rank].text);
+    CHECK(wait_release(h) == HVD_ABORTED, "%s", shared->r[rank].text);
     CHECK(number_after(shared->r[rank].text, how_long) >= 5, "%s",
           shared->r[rank].text); /* more on a busy machine */
     CHECK(pread(fd, said, sizeof(said) - 1, 0) > 0, "%d", errno);
@@ -128,12 +128,12 @@ static void frees_after_the_reader(int rank, int size)
     t.stream = SUBMITTER;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK(fake.last_free_stream == SUBMITTER, "freed in %p", fake.last_free_stream);
     CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
     CHECK_OK(hvd_wait_on_stream(h, SUBMITTER, -1));
     CHECK_OK(hvd_wait_on_stream(h, READER, -1));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK(fake.last_free_stream == READER, "freed in %p", fake.last_free_stream);
     CHECK_OK(hvd_shutdown());
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);

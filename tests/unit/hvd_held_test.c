@@ -22,7 +22,7 @@ static void count_end(void *arg, int status, const char *error)
 static struct hvd_tensor part_of(int i)
 {
     static const int64_t one = 1;
-    struct hvd_tensor t = tensor1(names[i], HVD_FLOAT32, &data[i], &out[i], &one);
+    struct hvd_tensor t = tensor_1d(names[i], HVD_FLOAT32, &data[i], &out[i], &one);
 
     t.group = "held";
     t.group_size = PARTS;
@@ -44,7 +44,7 @@ static int make_parts(hvd_handle *h)
     return PARTS;
 }
 
-static void release(const hvd_handle *h, int n)
+static void handles_release(const hvd_handle *h, int n)
 {
     for (int i = 0; i < n; i++)
         CHECK_OK(hvd_release(h[i]));
@@ -56,7 +56,7 @@ static void end_group(const hvd_handle *h, int size)
         CHECK_OK(hvd_wait(h[i], 20000));
         CHECK(out[i] == (float)((i + 1) * size), "part %d is %g", i, (double)out[i]);
     }
-    release(h, PARTS);
+    handles_release(h, PARTS);
     CHECK(atomic_load(&n_done) == PARTS, "%d callbacks", atomic_load(&n_done));
     atomic_store(&n_done, 0);
 }
@@ -97,7 +97,7 @@ static void faults_body(int rank, int size)
             CHECK(rc == HVD_NO_MEMORY && strstr(hvd_last_error(), "memory"),
                   "round %d: %s", round, hvd_last_error());
             CHECK(atomic_load(&n_done) == 0, "a callback ran");
-            release(h, n);
+            handles_release(h, n);
             whole_group(size);
         }
         CHECK_OK(barrier_now("round"));
@@ -150,7 +150,7 @@ static void a_name_that_is_taken_leaves_the_group_held(void **state)
     world_run(2, name_body);
 }
 
-static void refused(int r, int status, const char *word)
+static void assert_refused(int r, int status, const char *word)
 {
     CHECK(r == status && strstr(hvd_last_error(), word), "%d %s", r, hvd_last_error());
 }
@@ -164,22 +164,22 @@ static void misuse_body(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     CHECK(make_parts(h) == PARTS, "%s", hvd_last_error());
     CHECK(hvd_poll(h[0]) == HVD_IN_PROGRESS, "%s", hvd_last_error());
-    refused(hvd_wait(h[0], 0), HVD_INVALID_ARGUMENT, "hvd_submit_held");
-    refused(hvd_submit_held(h, 0), HVD_INVALID_ARGUMENT, "at least 1");
-    refused(hvd_submit_held(NULL, 1), HVD_INVALID_ARGUMENT, "at least 1");
+    assert_refused(hvd_wait(h[0], 0), HVD_INVALID_ARGUMENT, "hvd_submit_held");
+    assert_refused(hvd_submit_held(h, 0), HVD_INVALID_ARGUMENT, "at least 1");
+    assert_refused(hvd_submit_held(NULL, 1), HVD_INVALID_ARGUMENT, "at least 1");
     wrong[0] = h[0];
-    refused(hvd_submit_held(wrong, 2), HVD_INVALID_ARGUMENT, "unknown");
+    assert_refused(hvd_submit_held(wrong, 2), HVD_INVALID_ARGUMENT, "unknown");
     wrong[1] = h[0];
-    refused(hvd_submit_held(wrong, 2), HVD_INVALID_ARGUMENT, "not held");
+    assert_refused(hvd_submit_held(wrong, 2), HVD_INVALID_ARGUMENT, "not held");
     CHECK_OK(hvd_submit_held(h, PARTS)); /* all are held as before */
-    refused(hvd_submit_held(h, PARTS), HVD_INVALID_ARGUMENT, "not held");
+    assert_refused(hvd_submit_held(h, PARTS), HVD_INVALID_ARGUMENT, "not held");
     end_group(h, size);
     CHECK(make_parts(h) == PARTS, "%s", hvd_last_error());
     CHECK_OK(hvd_shutdown());
-    refused(hvd_submit_held(h, PARTS), HVD_NOT_INITIALIZED, "");
+    assert_refused(hvd_submit_held(h, PARTS), HVD_NOT_INITIALIZED, "");
     CHECK_OK(hvd_init(NULL));
-    refused(hvd_submit_held(h, PARTS), HVD_PRECONDITION, "before the shutdown");
-    release(h, PARTS);
+    assert_refused(hvd_submit_held(h, PARTS), HVD_PRECONDITION, "before the shutdown");
+    handles_release(h, PARTS);
     whole_group(size);
     CHECK_OK(hvd_shutdown());
 }

@@ -56,7 +56,7 @@ static inline void open_good(struct fixture *f, const char *spec)
         fail_msg("%s: %s", spec, strbuf_str(&f->problems));
 }
 
-static inline void release(struct fixture *f)
+static inline void fixture_release(struct fixture *f)
 {
     strbuf_release(&f->problems);
     arena_release(&f->arena);

@@ -161,7 +161,7 @@ static void lost_member_body(int rank, int size)
     const int ranks[] = {0, 2};
     float v[3000] = {0};
     int64_t n = 3000;
-    struct hvd_tensor t = tensor1("x", HVD_FLOAT32, v, v, &n);
+    struct hvd_tensor t = tensor_1d("x", HVD_FLOAT32, v, v, &n);
     hvd_handle h;
     int id, rc = HVD_OK;
 
@@ -174,7 +174,7 @@ static void lost_member_body(int rank, int size)
         rc = rank == 1 ? hvd_barrier_async(&t, 0, &h)
                        : hvd_allreduce_async(&t, HVD_SUM, 1, 1, id, &h);
         if (rc == HVD_OK)
-            rc = finish(h);
+            rc = wait_release(h);
     }
     CHECK(rc == HVD_ABORTED, "%d %s", rc, hvd_last_error());
     CHECK(hvd_barrier_async(&t, 0, &h) == HVD_ABORTED, "%s", hvd_last_error());
@@ -247,7 +247,7 @@ struct worker {
     char what[256]; /* the last thing that was bad */
 };
 
-static void *work(void *arg)
+static void *worker_main(void *arg)
 {
     struct worker *k = arg;
     char name[32];
@@ -255,7 +255,7 @@ static void *work(void *arg)
     for (int i = 0; i < 150; i++) {
         float v = 1;
         int64_t n = 1;
-        struct hvd_tensor t = tensor1(name, HVD_FLOAT32, &v, &v, &n);
+        struct hvd_tensor t = tensor_1d(name, HVD_FLOAT32, &v, &v, &n);
         hvd_handle h;
 
         (void)snprintf(name, sizeof(name), "set%d/%d", k->id, i % 5);
@@ -285,7 +285,7 @@ static void threads_body(int rank, int size)
             k[n++] = (struct worker){.id = id, .want = (float)hvd_process_set_size(id)};
     CHECK(n == (rank == 1 ? 4 : 3) && size == 3, "%d sets", n);
     for (int i = 0; i < n; i++)
-        CHECK(pthread_create(&th[i], NULL, work, &k[i]) == 0, "pthread_create");
+        CHECK(pthread_create(&th[i], NULL, worker_main, &k[i]) == 0, "pthread_create");
     for (int i = 0; i < n; i++)
         (void)pthread_join(th[i], NULL);
     for (int i = 0; i < n; i++)

@@ -3,11 +3,11 @@
  * at once and each time, and nothing else changes. */
 #include "tests/unit/hvd_world.h"
 
-static int refusal(int device)
+static int submit_on_device(int device)
 {
     float v[1] = {0};
     int64_t n = 1;
-    struct hvd_tensor t = tensor1("d", HVD_FLOAT32, v, v, &n);
+    struct hvd_tensor t = tensor_1d("d", HVD_FLOAT32, v, v, &n);
     hvd_handle h;
 
     t.device = device;
@@ -21,12 +21,12 @@ static void no_library(int rank, int size)
     (void)rank;
     CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 2; i++) {
-        CHECK(refusal(i) == HVD_INVALID_ARGUMENT, "ok");
+        CHECK(submit_on_device(i) == HVD_INVALID_ARGUMENT, "ok");
         CHECK(strstr(hvd_last_error(), "this installation cannot: ")
                   && strstr(hvd_last_error(), "/libhvd_cuda.so"),
               "%s", hvd_last_error());
     }
-    CHECK(refusal(HVD_DEVICE_OF_POINTER) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(submit_on_device(HVD_DEVICE_OF_POINTER) == HVD_INVALID_ARGUMENT, "ok");
     CHECK_OK(sum_now("d", v, 1));
     CHECK(v[0] == (float)(2 * size), "%g", (double)v[0]);
     CHECK_OK(hvd_shutdown());
@@ -38,7 +38,7 @@ static void switched_off(int rank, int size)
     (void)size;
     (void)setenv("HVD_GPU", "off", 1);
     CHECK_OK(hvd_init(NULL));
-    CHECK(refusal(0) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(submit_on_device(0) == HVD_INVALID_ARGUMENT, "ok");
     CHECK(!strcmp(hvd_last_error(), "tensor \"d\": device 0: HVD_GPU=off"), "%s",
           hvd_last_error());
     CHECK_OK(hvd_shutdown());

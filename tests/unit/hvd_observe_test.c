@@ -29,15 +29,15 @@ static void count_all(int rank, int size)
     CHECK(hvd_stats(NULL) == HVD_INVALID_ARGUMENT, "%s", hvd_last_error());
     for (int i = 0; i < 10; i++)
         CHECK_OK(sum_now("a", v, N));
-    t = tensor1("g", HVD_FLOAT32, v, NULL, &n);
+    t = tensor_1d("g", HVD_FLOAT32, v, NULL, &n);
     CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK_OK(barrier_now("b"));
     /* mismatch: fails everywhere */
-    t = tensor1("bad", rank == 0 ? HVD_FLOAT32 : HVD_FLOAT64, v, v, &n);
+    t = tensor_1d("bad", rank == 0 ? HVD_FLOAT32 : HVD_FLOAT64, v, v, &n);
     n = 8;
     CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
-    CHECK(finish(h) == HVD_INVALID_ARGUMENT, "%s", hvd_last_error());
+    CHECK(wait_release(h) == HVD_INVALID_ARGUMENT, "%s", hvd_last_error());
     s = stats_now();
     CHECK(s.rank == rank && s.size == size, "%d of %d", s.rank, s.size);
     CHECK(s.tensors[0] == 10, "%d", (int)s.tensors[0]);
@@ -74,7 +74,7 @@ static void step_of_four(float *v)
     for (int i = 0; i < 4; i++)
         CHECK_OK(sum_async(names[i], v + i, 1, &h[i]));
     for (int i = 0; i < 4; i++)
-        CHECK_OK(finish(h[i]));
+        CHECK_OK(wait_release(h[i]));
 }
 
 static void run_steps(int rank, int size)
@@ -153,7 +153,7 @@ static void counters_are_text_and_a_file(void **state)
 
 static char timeline_path[64];
 
-static size_t count(const char *text, const char *part)
+static size_t text_count(const char *text, const char *part)
 {
     size_t n = 0;
 
@@ -197,13 +197,15 @@ static void the_timeline_of_rank_0(void **state)
     (void)unsetenv("HOROVOD_TIMELINE");
     (void)unsetenv("HOROVOD_TIMELINE_MARK_CYCLES");
     text = timeline_text();
-    assert_int_equal(count(text, "\"name\":\"ALLREDUCE\""), 50);
-    assert_int_equal(count(text, "\"name\":\"NEGOTIATE_ALLREDUCE\""), 50);
-    assert_int_equal(count(text, "\"name\":\"CPU_ALLREDUCE\""), 50);
-    assert_int_equal(count(text, "\"name\":\"BARRIER\""), 1);
-    assert_int_equal(count(text, "\"ph\":\"B\""), count(text, "\"ph\":\"E\""));
-    assert_true(count(text, "\"ph\":\"X\",\"name\":\"1\"") > 0); /* rank 1's mark */
-    assert_true(count(text, "CYCLE_START") >= 51);
+    assert_int_equal(text_count(text, "\"name\":\"ALLREDUCE\""), 50);
+    assert_int_equal(text_count(text, "\"name\":\"NEGOTIATE_ALLREDUCE\""), 50);
+    assert_int_equal(text_count(text, "\"name\":\"CPU_ALLREDUCE\""), 50);
+    assert_int_equal(text_count(text, "\"name\":\"BARRIER\""), 1);
+    assert_int_equal(text_count(text, "\"ph\":\"B\""),
+                     text_count(text, "\"ph\":\"E\""));
+    assert_true(text_count(text, "\"ph\":\"X\",\"name\":\"1\"")
+                > 0); /* rank 1's mark */
+    assert_true(text_count(text, "CYCLE_START") >= 51);
     assert_non_null(strstr(text, "\"args\":{\"dtype\":\"float32\",\"bytes\":4000}"));
     assert_null(strstr(text, "\"tid\":1"));
 }
@@ -223,12 +225,13 @@ static void all_ranks_are_in_the_timeline(void **state)
         char rank[32];
 
         (void)snprintf(rank, sizeof(rank), "\"name\":\"rank %d\"", r);
-        if (count(text, rank) != 2)
+        if (text_count(text, rank) != 2)
             print_error("%s\n%s\n", rank, text);
-        assert_int_equal(count(text, rank), 2); /* of each tensor */
+        assert_int_equal(text_count(text, rank), 2); /* of each tensor */
     }
-    assert_int_equal(count(text, "\"ph\":\"B\""), count(text, "\"ph\":\"E\""));
-    assert_int_equal(count(text, "\"name\":\"BARRIER\""), 3);
+    assert_int_equal(text_count(text, "\"ph\":\"B\""),
+                     text_count(text, "\"ph\":\"E\""));
+    assert_int_equal(text_count(text, "\"name\":\"BARRIER\""), 3);
 }
 
 static void start_late(int rank, int size)
@@ -269,7 +272,7 @@ static void a_timeline_may_come_and_go(void **state)
     assert_null(strstr(text, "before"));
     assert_null(strstr(text, "after"));
     assert_non_null(strstr(text, "during"));
-    assert_int_equal(count(text, "\"name\":\"ALLREDUCE\""), 1);
+    assert_int_equal(text_count(text, "\"name\":\"ALLREDUCE\""), 1);
 }
 
 static void stop_at_once(int rank, int size)
@@ -305,7 +308,8 @@ static void a_stop_waits_for_nothing_but_answers(void **state)
     world_run(3, stop_at_once);
     (void)unsetenv("HVD_TIMELINE_ALL");
     text = timeline_text();
-    assert_int_equal(count(text, "\"ph\":\"B\""), count(text, "\"ph\":\"E\""));
+    assert_int_equal(text_count(text, "\"ph\":\"B\""),
+                     text_count(text, "\"ph\":\"E\""));
 }
 
 /* --- NaN --- */
@@ -347,13 +351,13 @@ static void nan_passes(int rank, int size)
 {
     float v[2] = {rank == 0 ? NAN : 1, 1};
     int64_t n = 2;
-    struct hvd_tensor t = tensor1("b", HVD_FLOAT32, v, v, &n);
+    struct hvd_tensor t = tensor_1d("b", HVD_FLOAT32, v, v, &n);
     hvd_handle h;
 
     CHECK_OK(hvd_init(NULL));
     if (getenv("HVD_NANCHECK")) { /* what is not read does not count */
         CHECK_OK(hvd_broadcast_async(&t, size - 1, 0, &h));
-        CHECK_OK(finish(h));
+        CHECK_OK(wait_release(h));
         CHECK(v[0] == 1, "%g", (double)v[0]);
     } else {
         CHECK_OK(sum_now("a", v, 2));

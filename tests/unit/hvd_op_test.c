@@ -14,7 +14,7 @@ enum { N = 4 };
 
 /* NULL: out of memory. */
 static struct op *
-try_make(enum collective coll, enum dtype dtype, uint32_t ndim, const int64_t *shape)
+op_try_make(enum collective coll, enum dtype dtype, uint32_t ndim, const int64_t *shape)
 {
     struct op *op = op_new();
 
@@ -29,9 +29,9 @@ try_make(enum collective coll, enum dtype dtype, uint32_t ndim, const int64_t *s
 }
 
 static struct op *
-make(enum collective coll, enum dtype dtype, uint32_t ndim, const int64_t *shape)
+op_make(enum collective coll, enum dtype dtype, uint32_t ndim, const int64_t *shape)
 {
-    struct op *op = try_make(coll, dtype, ndim, shape);
+    struct op *op = op_try_make(coll, dtype, ndim, shape);
 
     if (!op)
         abort(); /* the compiler shall know that it is there */
@@ -206,7 +206,7 @@ static void results_follow_the_table(void **state)
         bool is_share = c->coll == COLL_REDUCESCATTER;
         size_t elements = 0;
         char scratch[1];
-        struct op *op = make(c->coll, c->dtype, c->ndim, c->shape);
+        struct op *op = op_make(c->coll, c->dtype, c->ndim, c->shape);
 
         op->me = c->me;
         op->root = c->root;
@@ -240,7 +240,7 @@ static void alltoall_sends_whole_rows(void **state)
 {
     static const int64_t shape[3] = {6, 2, 3};
     static const int64_t rows[N] = {0, 5, 0, 1};
-    struct op *op = make(COLL_ALLTOALL, DT_I8, 3, shape);
+    struct op *op = op_make(COLL_ALLTOALL, DT_I8, 3, shape);
 
     (void)state;
     op->rows = new_rows(rows);
@@ -284,7 +284,7 @@ static void results_beyond_memory_are_refused(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(dim0); i++) {
-        struct op *op = make(COLL_ALLGATHER, DT_F64, 2, shape);
+        struct op *op = op_make(COLL_ALLGATHER, DT_F64, 2, shape);
 
         assert_int_equal(op_make_result(op, dim0[i], N, NULL), -ENOMEM);
         assert_null(op->result);
@@ -302,7 +302,7 @@ struct seen {
     bool was_in_callback;
 };
 
-static void *give(void *arg, int ndim, const int64_t *shape, size_t bytes)
+static void *result_alloc(void *arg, int ndim, const int64_t *shape, size_t bytes)
 {
     struct seen *s = arg;
 
@@ -320,10 +320,10 @@ static void the_callers_alloc_is_asked_once(void **state)
     static const uint64_t dim0[N] = {2, 0, 1, 1};
     char memory[48];
     struct seen s = {.memory = memory};
-    struct op *op = make(COLL_ALLGATHER, DT_F32, 2, shape);
+    struct op *op = op_make(COLL_ALLGATHER, DT_F32, 2, shape);
 
     (void)state;
-    op->alloc = give;
+    op->alloc = result_alloc;
     op->alloc_arg = &s;
     assert_int_equal(op_make_result(op, dim0, N, NULL), 0);
     assert_int_equal(s.calls, 1);
@@ -342,10 +342,10 @@ static void without_the_callers_memory_it_still_takes_part(void **state)
 {
     static const int64_t shape[1] = {8};
     struct seen s = {0};
-    struct op *op = make(COLL_REDUCESCATTER, DT_I32, 1, shape);
+    struct op *op = op_make(COLL_REDUCESCATTER, DT_I32, 1, shape);
 
     (void)state;
-    op->alloc = give;
+    op->alloc = result_alloc;
     op->alloc_arg = &s;
     assert_int_equal(op_make_result(op, NULL, N, NULL), 0);
     assert_int_equal(s.bytes, 8);
@@ -359,10 +359,10 @@ static void who_gathers_nothing_is_not_asked_for_memory(void **state)
     static const int64_t shape[1] = {1};
     static const uint64_t dim0[N] = {1, 1, 1, 1};
     struct seen s = {0};
-    struct op *op = make(COLL_GATHER, DT_I32, 1, shape);
+    struct op *op = op_make(COLL_GATHER, DT_I32, 1, shape);
 
     (void)state;
-    op->alloc = give;
+    op->alloc = result_alloc;
     op->alloc_arg = &s;
     op->me = 0;
     op->root = 1;
@@ -418,8 +418,8 @@ static void an_op_ends_once_callback_first(void **state)
 
     (void)state;
     for (int is_bad = 0; is_bad < 2; is_bad++) {
-        struct op *op = make(COLL_ALLREDUCE, DT_F32, 1, shape);
-        struct op *inner = make(COLL_ALLREDUCE, DT_F32, 1, shape);
+        struct op *op = op_make(COLL_ALLREDUCE, DT_F32, 1, shape);
+        struct op *inner = op_make(COLL_ALLREDUCE, DT_F32, 1, shape);
         struct end e = {.op = op, .inner = inner}, of_inner = {.op = inner};
 
         op->done = inner->done = on_end;
@@ -458,7 +458,7 @@ static int make_and_count(void *arg)
     static const int64_t shape[2] = {4, 2};
     static const uint64_t dim0[N] = {1, 1, 1, 1};
     static const int64_t rows[N] = {1, 1, 1, 1};
-    struct op *op = try_make(COLL_ALLTOALL, DT_F32, 2, shape);
+    struct op *op = op_try_make(COLL_ALLTOALL, DT_F32, 2, shape);
     int rc;
 
     (void)arg;

@@ -125,7 +125,7 @@ static void ranks_may_stay_outside_or_be_alone(void **state)
     world_run(4, outside_body);
 }
 
-static void refused(const int *ranks, int n, const char *sentence)
+static void assert_refused(const int *ranks, int n, const char *sentence)
 {
     CHECK(init_of(ranks, n) == HVD_INVALID_ARGUMENT, "%s: %s", sentence,
           hvd_last_error());
@@ -139,15 +139,15 @@ static void impossible_body(int rank, int size)
     const int mine[] = {rank}, others[] = {1 - rank};
 
     (void)size;
-    refused((const int[]){0, 1, 1}, 3, "comm=[0, 1, 1]: rank 1 is there twice");
-    refused((const int[]){0, 1, 2}, 3,
-            "comm=[0-2]: 2 is no rank of this job, which has 2 ranks, 0 to 1");
-    refused((const int[]){-1, 0}, 2, "comm=[-1, 0]: -1 is no rank");
-    refused(others, 1,
-            rank ? "comm=[0] lacks this process, which is rank 1 of 2"
-                 : "comm=[1] lacks this process, which is rank 0 of 2");
-    refused(NULL, 2, "hvd_config.n_ranks: 2, must be at least 0, with ranks");
-    refused(mine, -1, "hvd_config.n_ranks: -1");
+    assert_refused((const int[]){0, 1, 1}, 3, "comm=[0, 1, 1]: rank 1 is there twice");
+    assert_refused((const int[]){0, 1, 2}, 3,
+                   "comm=[0-2]: 2 is no rank of this job, which has 2 ranks, 0 to 1");
+    assert_refused((const int[]){-1, 0}, 2, "comm=[-1, 0]: -1 is no rank");
+    assert_refused(others, 1,
+                   rank ? "comm=[0] lacks this process, which is rank 1 of 2"
+                        : "comm=[1] lacks this process, which is rank 0 of 2");
+    assert_refused(NULL, 2, "hvd_config.n_ranks: 2, must be at least 0, with ranks");
+    assert_refused(mine, -1, "hvd_config.n_ranks: -1");
     CHECK_OK(init_of(all, 2)); /* the world of all */
     CHECK_OK(init_of(all, 2));
     CHECK_OK(hvd_init(NULL));
@@ -175,7 +175,7 @@ static void differ_body(int rank, int size)
         check_members(rank, 12);
         return;
     }
-    refused(rank ? three : two, 2, "hvd.init(comm=...) differs: rank ");
+    assert_refused(rank ? three : two, 2, "hvd.init(comm=...) differs: rank ");
     CHECK(strstr(hvd_last_error(), "rank 0 gives [0, 1]")
               && strstr(hvd_last_error(), "rank 1 gives [1, 0]"),
           "%s", hvd_last_error());
@@ -195,8 +195,9 @@ static void all_against_some_body(int rank, int size)
     static const int list[] = {1, 0};
 
     (void)size;
-    refused(list, rank == 0 ? 2 : 0,
-            rank == 0 ? "rank 0 gives [1, 0]" : "rank 1 gives no list, all 2 ranks");
+    assert_refused(list, rank == 0 ? 2 : 0,
+                   rank == 0 ? "rank 0 gives [1, 0]"
+                             : "rank 1 gives no list, all 2 ranks");
 }
 
 static void a_list_against_none_is_told(void **state)

@@ -32,7 +32,7 @@ static int on_4(void **state)
 
 static int set_of_row[SIDE], set_of_column[SIDE];
 
-static void begin(int rank)
+static void world_enter(int rank)
 {
     char host[16];
 
@@ -49,7 +49,7 @@ static void begin(int rank)
 
 static int sum_in_async(int set, const char *name, float *v, int64_t n, hvd_handle *h)
 {
-    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, v, v, &n);
+    struct hvd_tensor t = tensor_1d(name, HVD_FLOAT32, v, v, &n);
 
     return hvd_allreduce_async(&t, HVD_SUM, 1, 1, set, h);
 }
@@ -59,7 +59,7 @@ static int sum_in(int set, const char *name, float *v, int64_t n)
     hvd_handle h;
     int rc = sum_in_async(set, name, v, n, &h);
 
-    return rc == HVD_OK ? finish(h) : rc;
+    return rc == HVD_OK ? wait_release(h) : rc;
 }
 
 static int row_of(int rank)
@@ -86,7 +86,7 @@ static float column_sum(int rank)
 
 /* One step: the row's tensor and its wait, then column and world in an order that
  * differs by rank and step. */
-static int step(int rank, int i)
+static int run_step(int rank, int i)
 {
     float a = (float)rank, b = (float)rank, c = (float)i;
     hvd_handle h[2];
@@ -103,9 +103,9 @@ static int step(int rank, int i)
                   : sum_in_async(column_of(rank), "column", &b, 1, &h[0]);
     if (rc < 0)
         return rc;
-    rc = finish(h[i % 2]);
+    rc = wait_release(h[i % 2]);
     if (rc == HVD_OK)
-        rc = finish(h[1 - i % 2]);
+        rc = wait_release(h[1 - i % 2]);
     else
         (void)hvd_release(h[1 - i % 2]);
     if (rc < 0)
@@ -115,10 +115,10 @@ static int step(int rank, int i)
     return rc;
 }
 
-static void steady(int rank)
+static void run_steady(int rank)
 {
     for (int i = 0; i < STEADY; i++)
-        CHECK_OK(step(rank, i));
+        CHECK_OK(run_step(rank, i));
 }
 
 static struct hvd_stats stats_now(void)
@@ -141,7 +141,7 @@ static void check_planned(const struct hvd_stats *before, uint64_t n)
     CHECK(messages * 100 <= n, "%llu messages", (unsigned long long)messages);
 }
 
-static void end(void)
+static void world_leave(void)
 {
     CHECK_OK(barrier_now("end"));
     CHECK_OK(hvd_shutdown());
@@ -152,15 +152,15 @@ static void steady_body(int rank, int size)
     struct hvd_stats before;
 
     (void)size;
-    begin(rank);
-    steady(rank);
+    world_enter(rank);
+    run_steady(rank);
     before = stats_now();
     for (int i = 0; i < 300; i++)
-        CHECK_OK(step(rank, i));
+        CHECK_OK(run_step(rank, i));
     check_planned(&before, 900);
     CHECK(stats_now().steps >= 300, "%llu steps",
           (unsigned long long)stats_now().steps);
-    end();
+    world_leave();
 }
 
 static void steady_steps_of_sets_send_no_messages(void **state)
@@ -177,8 +177,8 @@ static void alone_body(int rank, int size)
     struct hvd_stats before;
 
     (void)size;
-    begin(rank);
-    steady(rank);
+    world_enter(rank);
+    run_steady(rank);
     before = stats_now();
     for (uint32_t turn = 0; turn < SIDE; turn++) {
         uint64_t t0 = clock_now_ns();
@@ -199,8 +199,8 @@ static void alone_body(int rank, int size)
         go_wait(turn + 1);
     }
     check_planned(&before, 200);
-    steady(rank);
-    end();
+    run_steady(rank);
+    world_leave();
 }
 
 static void a_set_goes_on_while_others_compute(void **state)
@@ -224,7 +224,7 @@ static void paces_body(int rank, int size)
     struct hvd_stats before;
 
     (void)size;
-    begin(rank);
+    world_enter(rank);
     for (int i = 0; i < n; i++) {
         float v = (float)rank;
 
@@ -236,7 +236,7 @@ static void paces_body(int rank, int size)
     check_planned(&before, (uint64_t)(n - n / 4));
     stage_set(rank, 1);
     go_wait(1); /* a barrier now would end the plan for the others */
-    end();
+    world_leave();
 }
 
 static void sets_keep_their_own_pace(void **state)
@@ -264,7 +264,7 @@ static void called_body(int rank, int size)
     hvd_handle h = 0;
 
     (void)size;
-    begin(rank);
+    world_enter(rank);
     for (int i = 0; i < STEADY; i++) {
         CHECK_OK(sum_in(row_of(rank), "row", &v, 1));
         CHECK_OK(sum_in(0, "world", &v, 1));
@@ -280,8 +280,8 @@ static void called_body(int rank, int size)
     stage_set(rank, 2);
     go_wait(2);
     CHECK(stats_now().plan_leaves == before.plan_leaves, "the plan was left");
-    CHECK_OK(rank == early ? finish(h) : sum_in(0, "world", &v, 1));
-    end();
+    CHECK_OK(rank == early ? wait_release(h) : sum_in(0, "world", &v, 1));
+    world_leave();
 }
 
 static void a_call_reaches_a_host_that_has_begun(void **state)
@@ -330,7 +330,7 @@ static void first_calls_body(int rank, int size)
         CHECK_OK(sum_in(own, "own", &v, 1));
     CHECK(stats_now().plan_leaves == 0, "the plan was left");
     at_stage(rank, 1000);
-    end();
+    world_leave();
 }
 
 static void the_first_calls_of_a_plan_are_heard(void **state)
@@ -345,12 +345,12 @@ static void the_first_calls_of_a_plan_are_heard(void **state)
 static void disturbed_body(int rank, int size)
 {
     (void)size;
-    begin(rank);
+    world_enter(rank);
     for (int round = 0; round < 6; round++) {
         float big[40], m = 1;
         int extra;
 
-        steady(rank);
+        run_steady(rank);
         for (int i = 0; i < 40; i++)
             big[i] = (float)i;
         if (rank < SIDE) {
@@ -361,7 +361,7 @@ static void disturbed_body(int rank, int size)
             CHECK_OK(sum_in(row_of(rank), "metric", &m, 1)); /* not of the plan */
             CHECK(m == SIDE, "%g", (double)m);
         }
-        steady(rank);
+        run_steady(rank);
         if (round % 2) { /* sets come and go */
             CHECK_OK(hvd_process_set_add((const int[]){1, 2, 3}, 3, &extra));
             m = 1;
@@ -370,7 +370,7 @@ static void disturbed_body(int rank, int size)
             CHECK_OK(hvd_process_set_remove(extra));
         }
     }
-    end();
+    world_leave();
 }
 
 static void what_disturbs_one_set_is_no_matter(void **state)
@@ -385,16 +385,16 @@ static void mismatch_body(int rank, int size)
     int r;
 
     (void)size;
-    begin(rank);
-    steady(rank);
+    world_enter(rank);
+    run_steady(rank);
     if (rank >= SIDE) {
         r = sum_in(row_of(rank), "row", v, rank == 3 ? 2 : 1);
         CHECK(r == HVD_INVALID_ARGUMENT, "%d", r);
         CHECK(strstr(shared->r[rank].text, "rank 3 has [2]"), "%s",
               shared->r[rank].text);
     }
-    steady(rank);
-    end();
+    run_steady(rank);
+    world_leave();
 }
 
 static void a_mismatch_in_a_set_fails_that_tensor_only(void **state)
@@ -410,8 +410,8 @@ static void join_body(int rank, int size)
     hvd_handle h;
 
     (void)size;
-    begin(rank);
-    steady(rank);
+    world_enter(rank);
+    run_steady(rank);
     for (int i = 0; i < 20 && rank < SIDE; i++) {
         float v = (float)rank;
 
@@ -419,9 +419,9 @@ static void join_body(int rank, int size)
         CHECK(v == row_sum(rank), "%g", (double)v);
     }
     CHECK_OK(hvd_join_async(&t, &h));
-    CHECK_OK(finish(h));
-    steady(rank);
-    end();
+    CHECK_OK(wait_release(h));
+    run_steady(rank);
+    world_leave();
 }
 
 static void ranks_that_join_do_not_stop_sets(void **state)
@@ -439,10 +439,10 @@ static void mortal_body(int rank, int size)
     int r = HVD_OK;
 
     (void)size;
-    begin(rank);
-    steady(rank);
+    world_enter(rank);
+    run_steady(rank);
     for (int i = 0; r == HVD_OK && (rank != victim || i < 50); i++)
-        r = step(rank, i);
+        r = run_step(rank, i);
     if (rank == victim) {
         stage_set(rank, 1);
         for (;;)
@@ -475,8 +475,8 @@ static void stall_body(int rank, int size)
 
     (void)size;
     (void)setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "1", 1);
-    begin(rank);
-    steady(rank);
+    world_enter(rank);
+    run_steady(rank);
     if (rank == 0)
         r = sum_in(row_of(rank), "row", &v, 1);
     else
@@ -505,8 +505,8 @@ static void leaver_body(int rank, int size)
     int r = HVD_OK;
 
     (void)size;
-    begin(rank);
-    steady(rank);
+    world_enter(rank);
+    run_steady(rank);
     if (rank == 3) {
         CHECK_OK(hvd_shutdown());
         return;

@@ -24,7 +24,7 @@ static int in_star(void **state)
 }
 
 /* One step of two tensors, in an order that differs by rank. */
-static int step(int rank, int size, int i)
+static int run_step(int rank, int size, int i)
 {
     float a = (float)i, b = (float)rank;
     hvd_handle h[2];
@@ -34,9 +34,9 @@ static int step(int rank, int size, int i)
         rc = rank % 2 ? sum_async("a", &a, 1, &h[0]) : sum_async("b", &b, 1, &h[1]);
     if (rc < 0)
         return rc;
-    rc = finish(h[0]);
+    rc = wait_release(h[0]);
     if (rc == HVD_OK)
-        rc = finish(h[1]);
+        rc = wait_release(h[1]);
     else
         (void)hvd_release(h[1]);
     if (rc == HVD_OK) {
@@ -46,10 +46,10 @@ static int step(int rank, int size, int i)
     return rc;
 }
 
-static void steady(int rank, int size)
+static void run_steady(int rank, int size)
 {
     for (int i = 0; i < STEADY; i++)
-        CHECK_OK(step(rank, size, i));
+        CHECK_OK(run_step(rank, size, i));
 }
 
 static struct hvd_stats stats_now(void)
@@ -65,10 +65,10 @@ static void steady_body(int rank, int size)
     struct hvd_stats before, after;
 
     CHECK_OK(hvd_init(NULL));
-    steady(rank, size);
+    run_steady(rank, size);
     before = stats_now();
     for (int i = 0; i < 1000; i++)
-        CHECK_OK(step(rank, size, i));
+        CHECK_OK(run_step(rank, size, i));
     after = stats_now();
     CHECK(after.planned - before.planned >= 1990, "%llu planned",
           (unsigned long long)(after.planned - before.planned));
@@ -95,11 +95,11 @@ static void disturbed_body(int rank, int size)
     for (int round = 0; round < 8; round++) {
         float big[40];
 
-        steady(rank, size);
+        run_steady(rank, size);
         m = 1;
         CHECK_OK(sum_now("metric", &m, 1)); /* not of the plan */
         CHECK(m == (float)size, "metric %g", (double)m);
-        steady(rank, size);
+        run_steady(rank, size);
         for (int i = 0; i < 40; i++)
             big[i] = (float)i;
         CHECK_OK(sum_now("a", big, 10 + round)); /* another shape */
@@ -123,14 +123,14 @@ static void mismatch_body(int rank, int size)
     int r;
 
     CHECK_OK(hvd_init(NULL));
-    steady(rank, size);
+    run_steady(rank, size);
     r = sum_now("a", v, rank == 1 ? 2 : 1);
     CHECK(r == HVD_INVALID_ARGUMENT, "%d", r);
     CHECK(strstr(shared->r[rank].text,
                  "Mismatched ALLREDUCE tensor shapes: tensor \"a\": rank "),
           "%s", shared->r[rank].text);
     CHECK(strstr(shared->r[rank].text, "rank 1 has [2]"), "%s", shared->r[rank].text);
-    steady(rank, size);
+    run_steady(rank, size);
     CHECK_OK(hvd_shutdown());
 }
 
@@ -150,20 +150,20 @@ static void set_body(int rank, int size)
 
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(hvd_process_set_add(pair, 2, &set));
-    steady(rank, size);
+    run_steady(rank, size);
     if (rank == 0) {
         go_wait(1);
     } else {
         float v = (float)rank;
-        struct hvd_tensor t = tensor1("pair", HVD_FLOAT32, &v, &v, &one);
+        struct hvd_tensor t = tensor_1d("pair", HVD_FLOAT32, &v, &v, &one);
         hvd_handle h;
 
         CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, set, &h));
-        CHECK_OK(finish(h));
+        CHECK_OK(wait_release(h));
         CHECK(v == 3, "%g", (double)v);
         stage_set(rank, 1);
     }
-    steady(rank, size);
+    run_steady(rank, size);
     CHECK_OK(hvd_shutdown());
 }
 
@@ -187,7 +187,7 @@ static void late_body(int rank, int size)
     hvd_handle h;
 
     CHECK_OK(hvd_init(NULL));
-    steady(rank, size);
+    run_steady(rank, size);
     if (rank == 0) {
         go_wait(1);
         CHECK_OK(sum_now("a", &v, 1));
@@ -201,7 +201,7 @@ static void late_body(int rank, int size)
         CHECK(clock_now_ns() - t0 < 20 * NS_PER_S, "waited for %llu ms",
               (unsigned long long)((clock_now_ns() - t0) / NS_PER_MS));
         stage_set(rank, 1);
-        CHECK_OK(finish(h));
+        CHECK_OK(wait_release(h));
     }
     CHECK(v == (float)size, "%g", (double)v);
     CHECK_OK(barrier_now("end"));
@@ -227,10 +227,10 @@ static void mortal_body(int rank, int size)
     int r = HVD_OK;
 
     CHECK_OK(hvd_init(NULL));
-    steady(rank, size);
+    run_steady(rank, size);
     stage_set(rank, 1);
     for (int i = 0; r == HVD_OK && (rank != victim || i < 100); i++)
-        r = step(rank, size, i);
+        r = run_step(rank, size, i);
     if (rank == victim) {
         stage_set(rank, 2);
         for (;;)
@@ -273,7 +273,7 @@ static void leaver_body(int rank, int size)
     int rc = HVD_OK;
 
     CHECK_OK(hvd_init(NULL));
-    steady(rank, size);
+    run_steady(rank, size);
     if (rank == victim) {
         hvd_handle h;
         float v = 1;
@@ -314,7 +314,7 @@ static void stall_body(int rank, int size)
 
     (void)setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "1", 1);
     CHECK_OK(hvd_init(NULL));
-    steady(rank, size);
+    run_steady(rank, size);
     if (rank == 1)
         go_wait(1);
     else

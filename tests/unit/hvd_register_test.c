@@ -14,29 +14,29 @@ static float memory[2][COUNT];
 static struct hvd_tensor
 on_gpu(const char *name, const void *data, void *out, const int64_t *n)
 {
-    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, data, out, n);
+    struct hvd_tensor t = tensor_1d(name, HVD_FLOAT32, data, out, n);
 
     t.device = 0;
     t.stream = STREAM;
     return t;
 }
 
-static int take(const char *name, float *p, int64_t n, int set)
+static int register_now(const char *name, float *p, int64_t n, int set)
 {
     struct hvd_tensor t = on_gpu(name, p, NULL, &n);
     hvd_handle h;
     int rc = hvd_register_async(&t, set, &h);
 
-    return rc < 0 ? rc : finish(h);
+    return rc < 0 ? rc : wait_release(h);
 }
 
-static int sum(const char *name, float *in, float *out, int64_t n, int set)
+static int sum_on_gpu(const char *name, float *in, float *out, int64_t n, int set)
 {
     struct hvd_tensor t = on_gpu(name, in, out, &n);
     hvd_handle h;
     int rc = hvd_allreduce_async(&t, HVD_SUM, 1, 1, set, &h);
 
-    return rc < 0 ? rc : finish(h);
+    return rc < 0 ? rc : wait_release(h);
 }
 
 /* --- all have it --- */
@@ -48,17 +48,17 @@ static void all_have_it(int rank, int size)
 
     CHECK_OK(hvd_init(NULL));
     v[1] = 1;
-    CHECK_OK(take("one", v, COUNT, 0));
-    CHECK_OK(take("two", w, COUNT, 0));
+    CHECK_OK(register_now("one", v, COUNT, 0));
+    CHECK_OK(register_now("two", w, COUNT, 0));
     CHECK(fake.n_registered == 2, "%d", (int)fake.n_registered);
-    CHECK_OK(sum("a", v + 1, v + 1, 3, 0));
+    CHECK_OK(sum_on_gpu("a", v + 1, v + 1, 3, 0));
     CHECK(v[1] == (float)size && fake.region_last == 1, "%g, region %d", (double)v[1],
           (int)fake.region_last);
-    CHECK_OK(sum("b", w, w, COUNT, 0));
+    CHECK_OK(sum_on_gpu("b", w, w, COUNT, 0));
     CHECK(fake.region_last == 2, "%d", (int)fake.region_last);
-    CHECK_OK(sum("c", w + 1, w + 9, 3, 0)); /* both in it */
+    CHECK_OK(sum_on_gpu("c", w + 1, w + 9, 3, 0)); /* both in it */
     CHECK(fake.region_last == 2, "%d", (int)fake.region_last);
-    CHECK_OK(sum("empty", rank == 0 ? v : NULL, rank == 0 ? v : NULL, 0, 0));
+    CHECK_OK(sum_on_gpu("empty", rank == 0 ? v : NULL, rank == 0 ? v : NULL, 0, 0));
     if (rank == 0)
         CHECK(hvd_deregister(&size, 0) == HVD_INVALID_ARGUMENT, "ok");
     if (rank == 0)
@@ -67,13 +67,14 @@ static void all_have_it(int rank, int size)
               "%s", hvd_last_error());
     CHECK_OK(hvd_deregister(v + 7, 0));
     CHECK(fake.n_forgotten == 1, "%d", (int)fake.n_forgotten);
-    CHECK_OK(sum("a", v + 1, v + 1, 3, 0));
+    CHECK_OK(sum_on_gpu("a", v + 1, v + 1, 3, 0));
     CHECK(fake.region_last == 0, "%d", (int)fake.region_last);
-    CHECK_OK(take("one", v, COUNT, 0)); /* another number: the old one may be about */
-    CHECK_OK(sum("a", v + 1, v + 1, 3, 0));
+    CHECK_OK(register_now("one", v, COUNT,
+                          0)); /* another number: the old one may be about */
+    CHECK_OK(sum_on_gpu("a", v + 1, v + 1, 3, 0));
     CHECK(fake.region_last == 3, "%d", (int)fake.region_last);
     CHECK_OK(hvd_deregister_async(v, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK(fake.n_forgotten == 2, "%d", (int)fake.n_forgotten);
     CHECK(hvd_deregister_async(v, 0, &h) == HVD_INVALID_ARGUMENT, "ok");
     CHECK(hvd_deregister_async(w, 0, NULL) == HVD_INVALID_ARGUMENT, "ok");
@@ -97,11 +98,11 @@ static void of_a_set(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(hvd_process_set_add(ranks, 2, &id));
     if (rank != 1) {
-        CHECK_OK(take("x", v, COUNT, id));
-        CHECK_OK(sum("s", v, v, 5, id));
+        CHECK_OK(register_now("x", v, COUNT, id));
+        CHECK_OK(sum_on_gpu("s", v, v, 5, id));
         CHECK(fake.region_last == 1, "%d", (int)fake.region_last);
     }
-    CHECK_OK(sum("w", v, v, 5, 0)); /* of the world it is not known */
+    CHECK_OK(sum_on_gpu("w", v, v, 5, 0)); /* of the world it is not known */
     CHECK(fake.region_last == 0, "%d", (int)fake.region_last);
     CHECK_OK(hvd_process_set_remove(id));
     CHECK(fake.n_forgotten == (rank != 1), "%d", (int)fake.n_forgotten);
@@ -124,7 +125,7 @@ static void one_cannot(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     if (rank == 1)
         fake.register_fails = "NCCL 2.18.4 has no ncclCommRegister";
-    CHECK(take("x", v, COUNT, 0) == HVD_UNSUPPORTED,
+    CHECK(register_now("x", v, COUNT, 0) == HVD_UNSUPPORTED,
           "ok"); /* not the program's fault */
     CHECK(!strcmp(shared->r[rank].text,
                   "tensor \"x\": its memory is registered on no rank, for rank 1 (host "
@@ -133,11 +134,11 @@ static void one_cannot(int rank, int size)
     CHECK(fake.n_registered == (rank != 1) && fake.n_forgotten == (rank != 1),
           "%d registered, %d forgotten", (int)fake.n_registered, (int)fake.n_forgotten);
     v[0] = 1;
-    CHECK_OK(sum("x", v, v, 4, 0)); /* the world is well */
+    CHECK_OK(sum_on_gpu("x", v, v, 4, 0)); /* the world is well */
     CHECK(v[0] == (float)size && fake.region_last == 0, "%g", (double)v[0]);
     fake.register_fails = NULL;
-    CHECK_OK(take("x", v, COUNT, 0));
-    CHECK_OK(sum("x", v, v, 4, 0));
+    CHECK_OK(register_now("x", v, COUNT, 0));
+    CHECK_OK(sum_on_gpu("x", v, v, 4, 0));
     CHECK(fake.region_last == 1, "%d", (int)fake.region_last);
     CHECK_OK(hvd_shutdown());
 }
@@ -148,14 +149,15 @@ static void what_one_cannot_none_has(void **state)
     world_run(3, one_cannot);
 }
 
-static void overlap(int rank, int size)
+static void overlap_body(int rank, int size)
 {
     float *v = memory[0];
 
     (void)size;
     CHECK_OK(hvd_init(NULL));
-    CHECK_OK(take("x", v, 100, 0));
-    CHECK(take("y", rank == 0 ? v + 99 : v + 100, 100, 0) == HVD_INVALID_ARGUMENT,
+    CHECK_OK(register_now("x", v, 100, 0));
+    CHECK(register_now("y", rank == 0 ? v + 99 : v + 100, 100, 0)
+              == HVD_INVALID_ARGUMENT,
           "ok");
     CHECK(strstr(shared->r[rank].text, "for rank 0 (host testhost) cannot: it overlaps "
                                        "registered buffer 1"),
@@ -175,27 +177,27 @@ static void is_pending(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     if (rank == 0)
         CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
-    CHECK(take("x", v, 100, 0) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(register_now("x", v, 100, 0) == HVD_INVALID_ARGUMENT, "ok");
     CHECK(strstr(shared->r[rank].text,
                  "for rank 0 (host testhost) cannot: tensor \"early\", which lies in "
                  "it, is pending"),
           "%s", shared->r[rank].text);
     if (rank > 0)
         CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK_OK(hvd_shutdown());
 }
 
 static void memory_that_is_in_use_is_refused(void **state)
 {
     (void)state;
-    world_run(2, overlap);
+    world_run(2, overlap_body);
     world_run(2, is_pending);
 }
 
 /* --- what differs --- */
 
-static void elsewhere(int rank, int size)
+static void elsewhere_body(int rank, int size)
 {
     float *v = memory[0], *w = memory[1];
     struct hvd_tensor j = {.size_bytes = sizeof(j), .name = "join"};
@@ -203,46 +205,47 @@ static void elsewhere(int rank, int size)
 
     (void)size;
     CHECK_OK(hvd_init(NULL));
-    CHECK_OK(take("x", v, 100, 0));
-    CHECK(sum("t", rank == 1 ? w : v, rank == 1 ? w : v, 4, 0) == HVD_INVALID_ARGUMENT,
+    CHECK_OK(register_now("x", v, 100, 0));
+    CHECK(sum_on_gpu("t", rank == 1 ? w : v, rank == 1 ? w : v, 4, 0)
+              == HVD_INVALID_ARGUMENT,
           "ok");
     CHECK(
         !strcmp(shared->r[rank].text,
                 "Mismatched registered buffers: tensor \"t\": rank 0 has it in buffer "
                 "1, rank 1 has it in none"),
         "%s", shared->r[rank].text);
-    CHECK(sum("u", v, w, 4, 0) == HVD_INVALID_ARGUMENT, "ok"); /* at once */
+    CHECK(sum_on_gpu("u", v, w, 4, 0) == HVD_INVALID_ARGUMENT, "ok"); /* at once */
     CHECK(!strcmp(hvd_last_error(), "tensor \"u\": data lies in registered buffer 1, "
                                     "output in 0 (0: in none): both are to lie in one"),
           "%s", hvd_last_error());
-    CHECK(take("z", w, 100 + rank, 0) == HVD_INVALID_ARGUMENT, "ok");
+    CHECK(register_now("z", w, 100 + rank, 0) == HVD_INVALID_ARGUMENT, "ok");
     CHECK(strstr(shared->r[rank].text, "Mismatched REGISTER tensor shapes"), "%s",
           shared->r[rank].text);
-    CHECK_OK(take("w", w, 100, 0));
+    CHECK_OK(register_now("w", w, 100, 0));
     CHECK(hvd_deregister(rank == 0 ? v : w, 0) == HVD_INVALID_ARGUMENT, "ok");
     CHECK(strstr(hvd_last_error(), "rank 0 has 1, rank 1 has 2"), "%s",
           hvd_last_error());
     if (rank == 1) { /* who has joined has no memory there */
-        CHECK(sum("in", v, v, 4, 0) == HVD_INVALID_ARGUMENT, "ok");
+        CHECK(sum_on_gpu("in", v, v, 4, 0) == HVD_INVALID_ARGUMENT, "ok");
         CHECK(strstr(shared->r[rank].text, "Allreduce of registered buffers"), "%s",
               shared->r[rank].text);
     }
     CHECK_OK(hvd_join_async(&j, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK_OK(hvd_shutdown());
 }
 
 static void what_differs_between_ranks_is_told(void **state)
 {
     (void)state;
-    world_run(2, elsewhere);
+    world_run(2, elsewhere_body);
 }
 
 static void in_host_memory(int rank, int size)
 {
     float v[4] = {0};
     int64_t n = 4, none = 0;
-    struct hvd_tensor t = tensor1("x", HVD_FLOAT32, v, NULL, &n);
+    struct hvd_tensor t = tensor_1d("x", HVD_FLOAT32, v, NULL, &n);
     hvd_handle h;
 
     (void)rank;
@@ -268,7 +271,7 @@ static void what_is_no_buffer_is_refused_at_once(void **state)
 
 /* Result memory that the caller gives may not be in one: it ends the world, for the
  * others' is in none. */
-static void *gives(void *arg, int ndim, const int64_t *shape, size_t bytes)
+static void *result_alloc(void *arg, int ndim, const int64_t *shape, size_t bytes)
 {
     (void)ndim;
     (void)shape;
@@ -285,10 +288,10 @@ static void result_in_it(int rank, int size)
 
     (void)size;
     CHECK_OK(hvd_init(NULL));
-    CHECK_OK(take("x", v, 100, 0));
-    CHECK_OK(hvd_allgather_async(&t, rank == 0 ? gives : NULL, v + 90, 0, &h));
-    if (finish(h) == HVD_OK)
-        CHECK(sum("next", w, w, 1, 0) == HVD_ABORTED, "ok");
+    CHECK_OK(register_now("x", v, 100, 0));
+    CHECK_OK(hvd_allgather_async(&t, rank == 0 ? result_alloc : NULL, v + 90, 0, &h));
+    if (wait_release(h) == HVD_OK)
+        CHECK(sum_on_gpu("next", w, w, 1, 0) == HVD_ABORTED, "ok");
     CHECK(strstr(shared->r[rank].text, "memory for its result lies in a registered "
                                        "buffer of rank 0"),
           "%s", shared->r[rank].text);

@@ -12,7 +12,7 @@ static const char *fusion, *cache;
 static int n_hosts;
 static bool is_lazy; /* ranks come at odd moments */
 
-static uint64_t mix(uint64_t h, const void *p, size_t n)
+static uint64_t hash_add(uint64_t h, const void *p, size_t n)
 {
     const uint8_t *b = p;
 
@@ -21,27 +21,27 @@ static uint64_t mix(uint64_t h, const void *p, size_t n)
     return h;
 }
 
-static float value(int rank, int tensor, int i)
+static float element_value(int rank, int tensor, int i)
 {
     return (float)((rank * 31 + tensor * 17 + i * 7) % 1009) * 1.0e-3f
            + (float)(rank + 1) * 1.0e4f * (float)(i % 3);
 }
 
-static int64_t elems(int tensor)
+static int64_t tensor_elements(int tensor)
 {
     return tensor == 0 ? ELEMS : 1 + (tensor * 613) % ELEMS;
 }
 
-static unsigned draw(unsigned *state, unsigned n)
+static unsigned random_below(unsigned *state, unsigned n)
 {
     *state = *state * 1103515245u + 12345u;
     return (*state >> 16) % n;
 }
 
-static void dawdle(unsigned *state)
+static void delay_sometimes(unsigned *state)
 {
-    if (is_lazy && draw(state, 4) == 0) {
-        struct timespec ts = {.tv_nsec = (long)draw(state, 3000) * 1000};
+    if (is_lazy && random_below(state, 4) == 0) {
+        struct timespec ts = {.tv_nsec = (long)random_below(state, 3000) * 1000};
 
         (void)nanosleep(&ts, NULL); /* a late rank is what is tested */
     }
@@ -50,7 +50,7 @@ static void dawdle(unsigned *state)
 static void make_order(int *order, unsigned *state)
 {
     for (int i = 0; i < T; i++) {
-        int j = is_lazy ? (int)draw(state, (unsigned)i + 1) : i;
+        int j = is_lazy ? (int)random_below(state, (unsigned)i + 1) : i;
 
         order[i] = order[j];
         order[j] = i;
@@ -58,10 +58,10 @@ static void make_order(int *order, unsigned *state)
 }
 
 /* 16-bit types: the upper halves of the floats. */
-static void fill(uint8_t *v, int rank, int t, int step, size_t elem_bytes)
+static void tensor_fill(uint8_t *v, int rank, int t, int step, size_t elem_bytes)
 {
-    for (int64_t i = 0; i < elems(t); i++) {
-        float x = value(rank, t, (int)i + step);
+    for (int64_t i = 0; i < tensor_elements(t); i++) {
+        float x = element_value(rank, t, (int)i + step);
 
         memcpy(v + (size_t)i * elem_bytes,
                (const uint8_t *)&x + sizeof(float) - elem_bytes, elem_bytes);
@@ -92,17 +92,17 @@ static void sum_body(int rank, int size, int dtype, size_t elem_bytes)
         make_order(order, &state);
         for (int k = 0; k < T; k++) {
             int t = order[k];
-            int64_t n = elems(t);
-            struct hvd_tensor d = tensor1(name[t], dtype, v[t], v[t], &n);
+            int64_t n = tensor_elements(t);
+            struct hvd_tensor d = tensor_1d(name[t], dtype, v[t], v[t], &n);
 
             (void)snprintf(name[t], sizeof(name[t]), "t%d", t);
-            fill(v[t], rank, t, step, elem_bytes);
-            dawdle(&state);
+            tensor_fill(v[t], rank, t, step, elem_bytes);
+            delay_sometimes(&state);
             CHECK_OK(hvd_allreduce_async(&d, HVD_SUM, 0.5, 3.0, 0, &handle[t]));
         }
         for (int t = 0; t < T; t++) {
-            CHECK_OK(finish(handle[t]));
-            h = mix(h, v[t], (size_t)elems(t) * elem_bytes);
+            CHECK_OK(wait_release(handle[t]));
+            h = hash_add(h, v[t], (size_t)tensor_elements(t) * elem_bytes);
         }
     }
     (void)snprintf(shared->r[rank].text, 512, "%016llx", (unsigned long long)h);
@@ -119,7 +119,7 @@ static void bf16_body(int rank, int size)
     sum_body(rank, size, HVD_BFLOAT16, 2);
 }
 
-static void compare(rank_fn body, int size, int hosts)
+static void compare_ways(rank_fn body, int size, int hosts)
 {
     static const struct {
         const char *fusion, *cache;
@@ -150,22 +150,22 @@ static void compare(rank_fn body, int size, int hosts)
 static void in_shared_memory(void **state)
 {
     (void)state;
-    compare(f32_body, 4, 1);
-    compare(bf16_body, 3, 1);
+    compare_ways(f32_body, 4, 1);
+    compare_ways(bf16_body, 3, 1);
 }
 
 static void over_tcp(void **state)
 {
     (void)state;
-    compare(f32_body, 3, 3);
-    compare(bf16_body, 4, 4);
+    compare_ways(f32_body, 3, 3);
+    compare_ways(bf16_body, 4, 4);
 }
 
 static void in_both(void **state)
 {
     (void)state;
-    compare(f32_body, 5, 2);
-    compare(bf16_body, 4, 2);
+    compare_ways(f32_body, 5, 2);
+    compare_ways(bf16_body, 4, 2);
 }
 
 int main(void)

@@ -10,14 +10,14 @@
 static int
 send_async(const char *name, const float *v, int64_t n, int dst, hvd_handle *h)
 {
-    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, v, NULL, &n);
+    struct hvd_tensor t = tensor_1d(name, HVD_FLOAT32, v, NULL, &n);
 
     return hvd_send_async(&t, dst, h);
 }
 
 static int recv_async(const char *name, float *v, int64_t n, int src, hvd_handle *h)
 {
-    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, NULL, v, &n);
+    struct hvd_tensor t = tensor_1d(name, HVD_FLOAT32, NULL, v, &n);
 
     return hvd_recv_async(&t, src, h);
 }
@@ -26,17 +26,17 @@ static int send_now(const char *name, const float *v, int64_t n, int dst)
 {
     hvd_handle h;
 
-    return finish_if(send_async(name, v, n, dst, &h), &h);
+    return wait_release_if(send_async(name, v, n, dst, &h), &h);
 }
 
 static int recv_now(const char *name, float *v, int64_t n, int src)
 {
     hvd_handle h;
 
-    return finish_if(recv_async(name, v, n, src, &h), &h);
+    return wait_release_if(recv_async(name, v, n, src, &h), &h);
 }
 
-static void fill(float *v, int64_t n, int seed)
+static void tensor_fill(float *v, int64_t n, int seed)
 {
     for (int64_t i = 0; i < n; i++)
         v[i] = (float)(seed * 1000 + i % 997);
@@ -74,7 +74,7 @@ static void ring_body(int rank, int size)
         hvd_handle h[2], sum;
         float one = 1;
 
-        fill(in, n, rank + i);
+        tensor_fill(in, n, rank + i);
         memset(out, 0, (size_t)n * sizeof(out[0]));
         if (rank % 2)
             CHECK_OK(recv_async("x", out, n, prev, &h[1]));
@@ -83,10 +83,10 @@ static void ring_body(int rank, int size)
             CHECK_OK(sum_async("x", &one, 1, &sum));
         if (rank % 2 == 0)
             CHECK_OK(recv_async("x", out, n, prev, &h[1]));
-        CHECK_OK(finish(h[1]));
-        CHECK_OK(finish(h[0]));
+        CHECK_OK(wait_release(h[1]));
+        CHECK_OK(wait_release(h[0]));
         if (i % 3 == 0)
-            CHECK_OK(finish(sum));
+            CHECK_OK(wait_release(sum));
         CHECK(i % 3 != 0 || one == (float)size, "sum %f", (double)one);
         CHECK(is_filled(out, n, prev + i), "step %d: %f", i, (double)out[0]);
         CHECK(is_filled(in, n, rank + i), "step %d: what was sent has changed", i);
@@ -128,7 +128,7 @@ static void crossed_body(int rank, int size)
                 CHECK_OK(recv_async(name, &v[way][id], 1, 1 - rank, &h[way][id]));
         }
         for (int i = 0; i < 2 * NAMES; i++) {
-            CHECK_OK(finish(h[i / NAMES][i % NAMES]));
+            CHECK_OK(wait_release(h[i / NAMES][i % NAMES]));
             CHECK(v[i / NAMES][i % NAMES]
                       == (float)(100 * (i / NAMES) + i % NAMES + round),
                   "tensor %d: %f", i, (double)v[i / NAMES][i % NAMES]);
@@ -179,7 +179,7 @@ static void a_pair_is_no_process_set(void **state)
 
 /* --- what is refused --- */
 
-static void refused(int r, const char *sentence)
+static void assert_refused(int r, const char *sentence)
 {
     CHECK(r == HVD_INVALID_ARGUMENT, "%d", r);
     CHECK(strcmp(hvd_last_error(), sentence) == 0, "%s", hvd_last_error());
@@ -194,24 +194,24 @@ static void refused_body(int rank, int size)
     (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank == 0) {
-        refused(send_async("x", &v, 1, 0, &h),
-                "tensor \"x\": dst_rank 0 is this rank itself");
-        refused(recv_async("x", &v, 1, 2, &h),
-                "tensor \"x\": src_rank 2 is not in the world of 2 ranks");
-        refused(send_async("x", &v, 1, -1, &h),
-                "tensor \"x\": dst_rank -1 is not in the world of 2 ranks");
-        refused(send_async("x", NULL, 1, 1, &h),
-                "tensor \"x\": data or output is NULL");
-        refused(recv_async("x", NULL, 1, 1, &h),
-                "tensor \"x\": data or output is NULL");
-        refused(send_async("x", &v, -1, 1, &h),
-                "tensor \"x\": shape: dimension 0 is -1, must be >= 0");
+        assert_refused(send_async("x", &v, 1, 0, &h),
+                       "tensor \"x\": dst_rank 0 is this rank itself");
+        assert_refused(recv_async("x", &v, 1, 2, &h),
+                       "tensor \"x\": src_rank 2 is not in the world of 2 ranks");
+        assert_refused(send_async("x", &v, 1, -1, &h),
+                       "tensor \"x\": dst_rank -1 is not in the world of 2 ranks");
+        assert_refused(send_async("x", NULL, 1, 1, &h),
+                       "tensor \"x\": data or output is NULL");
+        assert_refused(recv_async("x", NULL, 1, 1, &h),
+                       "tensor \"x\": data or output is NULL");
+        assert_refused(send_async("x", &v, -1, 1, &h),
+                       "tensor \"x\": shape: dimension 0 is -1, must be >= 0");
         memset(name, 'n', sizeof(name));
         name[503] = 0;
         (void)snprintf(want, sizeof(want),
                        "hvd_tensor.name: has 503 bytes, of a send or receive between "
                        "ranks 0 and 1 at most 502");
-        refused(send_async(name, &v, 1, 1, &h), want);
+        assert_refused(send_async(name, &v, 1, 1, &h), want);
     }
     memset(name, 'n', sizeof(name));
     name[502] = 0;
@@ -225,7 +225,7 @@ static void what_cannot_be_is_refused_at_once(void **state)
     world_run(2, refused_body);
 }
 
-static void mismatched(int r, const char *sentence)
+static void assert_mismatch(int r, const char *sentence)
 {
     const char *text = shared->r[atoi(getenv("HOROVOD_RANK"))].text;
 
@@ -237,29 +237,29 @@ static void mismatch_body(int rank, int size)
 {
     float v[6] = {0};
     int64_t n = 3;
-    struct hvd_tensor t = tensor1("x", HVD_INT32, NULL, v, &n);
+    struct hvd_tensor t = tensor_1d("x", HVD_INT32, NULL, v, &n);
     hvd_handle h;
 
     (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank == 1)
-        mismatched(
+        assert_mismatch(
             send_now("x", v, 3, 2),
             "Mismatched SENDRECV tensor shapes: tensor \"x (1 -> 2)\": rank 1 has "
             "[3], rank 2 has [4] (dimension 0 differs)");
     if (rank == 2)
-        mismatched(
+        assert_mismatch(
             recv_now("x", v, 4, 1),
             "Mismatched SENDRECV tensor shapes: tensor \"x (1 -> 2)\": rank 1 has "
             "[3], rank 2 has [4] (dimension 0 differs)");
     if (rank == 1) {
         CHECK_OK(hvd_recv_async(&t, 2, &h));
-        mismatched(finish(h),
-                   "Mismatched data types: tensor \"x (2 -> 1)\": rank 1 has "
-                   "int32, rank 2 has float32");
+        assert_mismatch(wait_release(h),
+                        "Mismatched data types: tensor \"x (2 -> 1)\": rank 1 has "
+                        "int32, rank 2 has float32");
     }
     if (rank == 2)
-        mismatched(
+        assert_mismatch(
             send_now("x", v, 3, 1),
             "Mismatched data types: tensor \"x (2 -> 1)\": rank 1 has int32, rank "
             "2 has float32");
@@ -288,9 +288,9 @@ static void duplicate_body(int rank, int size)
         CHECK(strstr(hvd_last_error(), "\"x (0 -> 1)\""), "%s", hvd_last_error());
         CHECK_OK(send_async("x", &v, 1, 2, &b));
         CHECK_OK(recv_async("x", &w, 1, 1, &c));
-        CHECK_OK(finish(a));
-        CHECK_OK(finish(b));
-        CHECK_OK(finish(c));
+        CHECK_OK(wait_release(a));
+        CHECK_OK(wait_release(b));
+        CHECK_OK(wait_release(c));
         CHECK(w == 7, "%f", (double)w);
     } else {
         CHECK_OK(recv_now("x", &w, 1, 0));
@@ -321,7 +321,7 @@ static void joined_body(int rank, int size)
     if (rank == 2) {
         CHECK_OK(hvd_join_async(&t, &h));
         stage_set(rank, 1);
-        CHECK_OK(finish(h));
+        CHECK_OK(wait_release(h));
     } else {
         futex_wait_until(&shared->r[2].stage, 1, clock_now_ns() + 20 * NS_PER_S);
         CHECK_OK(rank == 0 ? send_now("x", &v, 1, 1) : recv_now("x", &v, 1, 0));
@@ -335,7 +335,7 @@ static void joined_body(int rank, int size)
                   "%s", shared->r[0].text);
         }
         CHECK_OK(hvd_join_async(&t, &h));
-        CHECK_OK(finish(h));
+        CHECK_OK(wait_release(h));
     }
     if (rank == 0)
         CHECK_OK(send_now("y", &v, 1, 2));
@@ -553,7 +553,8 @@ static void group_body(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     if (rank < 2)
         for (int i = 0; i < 2; i++) {
-            struct hvd_tensor t = tensor1(i ? "b" : "a", HVD_FLOAT32, &v[i], &v[i], &n);
+            struct hvd_tensor t =
+                tensor_1d(i ? "b" : "a", HVD_FLOAT32, &v[i], &v[i], &n);
 
             t.group = "swap";
             t.group_size = 2;
@@ -564,7 +565,7 @@ static void group_body(int rank, int size)
                 CHECK(hvd_wait(h[0], 20) == HVD_TIMEOUT, "half of a group");
         }
     for (int i = 0; rank < 2 && i < 2; i++) {
-        CHECK_OK(finish(h[i]));
+        CHECK_OK(wait_release(h[i]));
         CHECK(v[i] == (float)i, "%d: %f", i, (double)v[i]);
     }
     leave_together();

@@ -33,8 +33,8 @@ static const struct backend_ops counted_ops = {.name = "counted",
         .b = {.ops = &counted_ops }                                                    \
     }
 
-static void
-add(struct sets *s, uint32_t id, struct backend *b, uint32_t n, const uint32_t *ranks)
+static void set_add_ok(
+    struct sets *s, uint32_t id, struct backend *b, uint32_t n, const uint32_t *ranks)
 {
     struct err err = ERR_INIT;
 
@@ -77,7 +77,7 @@ static void places_are_in_the_set(void **state)
     (void)state;
     for (uint32_t rank = 0; rank < 6; rank++) {
         assert_int_equal(sets_init(&s, rank, 6), 0);
-        add(&s, id, NULL, 3, ranks);
+        set_add_ok(&s, id, NULL, 3, ranks);
         assert_int_equal(sets_place(&s, id, &n, &me), 0);
         assert_int_equal(n, 3);
         assert_true(me
@@ -89,7 +89,7 @@ static void places_are_in_the_set(void **state)
         sets_release(&s);
     }
     assert_int_equal(sets_init(&s, 0, 6), 0);
-    add(&s, id, NULL, 3, ranks);
+    set_add_ok(&s, id, NULL, 3, ranks);
     assert_int_equal(sets_member(&s, id, 4), 2);
     assert_true(sets_member(&s, id, 2) == SET_NOT_IN);
     assert_true(sets_member(&s, id, 5) == SET_NOT_IN);
@@ -117,16 +117,16 @@ static void a_number_may_come_again_but_no_id(void **state)
 
     (void)state;
     assert_int_equal(sets_init(&s, 0, 3), 0);
-    add(&s, 1, &backend[0].b, 1, a);
-    add(&s, 2, &backend[1].b, 1, b);
-    add(&s, 3, &backend[2].b, 2, c);
+    set_add_ok(&s, 1, &backend[0].b, 1, a);
+    set_add_ok(&s, 2, &backend[1].b, 1, b);
+    set_add_ok(&s, 3, &backend[2].b, 2, c);
     assert_int_equal(sets_remove(&s, 2, &err), 0);
     assert_int_equal(backend[1].closed, 1);
     assert_int_equal(sets_report_unknown(&s, 2, &err), HVD_INVALID_ARGUMENT);
     assert_string_equal(err.text, "process set 2 does not exist");
     assert_int_equal(sets_add(&s, 1 + SET_NUMBERS, d, 1, &backend[3].b, &err), -EPROTO);
     assert_string_equal(err.text, "process set 1 is there already");
-    add(&s, 2 + SET_NUMBERS, &backend[3].b, 1, d);
+    set_add_ok(&s, 2 + SET_NUMBERS, &backend[3].b, 1, d);
     assert_int_equal(sets_ids(&s, ids, 8), 4);
     assert_int_equal(ids[0], 0);
     assert_int_equal(ids[1], 1);
@@ -182,7 +182,7 @@ static void bad_sets_are_refused_with_a_sentence(void **state)
 
     (void)state;
     assert_int_equal(sets_init(&s, 0, 4), 0);
-    add(&s, 1, NULL, 2, first);
+    set_add_ok(&s, 1, NULL, 2, first);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const struct refusal *c = &cases[i];
         struct err err = ERR_INIT, early = ERR_INIT;
@@ -206,12 +206,12 @@ static void there_is_a_bound(void **state)
     (void)state;
     assert_int_equal(sets_init(&s, 0, SETS_MAX), 0);
     for (uint32_t i = 1; i < SETS_MAX; i++)
-        add(&s, i, NULL, 1, &i);
+        set_add_ok(&s, i, NULL, 1, &i);
     ranks[0] = 0;
     ranks[1] = 1;
     assert_int_equal(sets_add(&s, 7 + SET_NUMBERS, ranks, 2, NULL, &err), -E2BIG);
     assert_int_equal(sets_remove(&s, 7, &err), 0);
-    add(&s, 7 + SET_NUMBERS, NULL, 2, ranks);
+    set_add_ok(&s, 7 + SET_NUMBERS, NULL, 2, ranks);
     sets_release(&s);
 }
 
@@ -223,7 +223,7 @@ struct race {
     _Atomic int bad;
 };
 
-static void *asker(void *arg)
+static void *reader_main(void *arg)
 {
     struct race *r = arg;
     uint32_t n, me;
@@ -254,11 +254,11 @@ static void others_may_ask_while_sets_come_and_go(void **state)
     (void)state;
     assert_int_equal(sets_init(&race.s, 1, 3), 0);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(pthread_create(&th[i], NULL, asker, &race), 0);
+        assert_int_equal(pthread_create(&th[i], NULL, reader_main, &race), 0);
     for (int i = 0; i < 3000; i++) {
         uint32_t id = 1 + (uint32_t)i * SET_NUMBERS;
 
-        add(&race.s, id, NULL, 2, ranks);
+        set_add_ok(&race.s, id, NULL, 2, ranks);
         assert_int_equal(sets_remove(&race.s, id, &err), 0);
     }
     atomic_store(&race.is_over, true);

@@ -210,7 +210,7 @@ static void each_local_rank_has_its_core(void **state)
     assert_int_equal(s.core, -1);
 }
 
-static void *move(void *arg)
+static void *mover_main(void *arg)
 {
     settings_move_to_core(arg);
     return NULL;
@@ -229,7 +229,7 @@ static void a_thread_moves_to_its_core(void **state)
     while (!CPU_ISSET((size_t)core, &mine))
         core++;
     s.core = core;
-    assert_int_equal(pthread_create(&t, NULL, move, &s), 0);
+    assert_int_equal(pthread_create(&t, NULL, mover_main, &s), 0);
     assert_int_equal(pthread_join(t, NULL), 0); /* this thread stays where it was */
     assert_int_equal(sched_getaffinity(0, sizeof(its), &its), 0);
     assert_true(CPU_EQUAL(&its, &mine));
@@ -260,7 +260,7 @@ static const char *stderr_of(void (*fn)(void))
     return text;
 }
 
-static void say(void)
+static void log_unused(void)
 {
     static char fuse[] = "HOROVOD_FUSION_TRESHOLD=1", path[] = "PATH=/bin", bad[] = "x",
                 lng[] = "HOROVOD_A_NAME_THAT_IS_LONGER_THAN_ANYTHING_THAT_WE_WOULD_"
@@ -296,7 +296,7 @@ static void rank_0_says_what_has_no_effect(void **state)
     log_set_time(false);
     log_set_tag("ringmaster", "rank 0");
     log_set_level(LOG_WARN);
-    text = stderr_of(say);
+    text = stderr_of(log_unused);
     assert_string_equal(
         text,
         "W ringmaster[rank 0]: a variable asks for what this version has not, going on "
@@ -307,12 +307,12 @@ static void rank_0_says_what_has_no_effect(void **state)
         "no effect variable=HOROVOD_FUSION_TRESHOLD "
         "nearest=HOROVOD_FUSION_THRESHOLD\n");
     log_set_level(LOG_INFO);
-    text = stderr_of(say);
+    text = stderr_of(log_unused);
     assert_non_null(strstr(text, "I ringmaster[rank 0]: a variable has no effect "
                                  "HOROVOD_TORUS_ALLREDUCE=1 has no effect: NCCL "
                                  "chooses its algorithms\n"));
     log_set_time(true);
-    text = stderr_of(say);
+    text = stderr_of(log_unused);
     assert_true(text[0] == '2' && text[4] == '-' && strstr(text, "Z W ringmaster"));
 }
 

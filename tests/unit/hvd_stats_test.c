@@ -40,7 +40,7 @@ static int remove_dir(void **state)
     return rmdir(dir);
 }
 
-static struct hvd_stats reading(const struct stats *s, uint64_t now_ns)
+static struct hvd_stats stats_now(const struct stats *s, uint64_t now_ns)
 {
     struct hvd_stats v;
 
@@ -57,7 +57,7 @@ static void a_new_world_has_counted_nothing(void **state)
 
     (void)state;
     stats_init(&s, "", 3, 8, 2, 1000);
-    v = reading(&s, 5000);
+    v = stats_now(&s, 5000);
     assert_int_equal(v.rank, 3);
     assert_int_equal(v.size, 8);
     assert_int_equal(v.age_ns, 4000);
@@ -79,7 +79,7 @@ static void tensors_count_by_kind(void **state)
     stats_tensor(&s, COLL_ALLGATHER, true, 5, 20);
     stats_tensor(&s, COLL_SET_REMOVE, true, 0, 0);
     stats_tensor(&s, COLL_BROADCAST, false, 7, 7);
-    v = reading(&s, 1);
+    v = stats_now(&s, 1);
     assert_int_equal(v.tensors[COLL_ALLREDUCE], 2);
     assert_int_equal(v.bytes_in[COLL_ALLREDUCE], 120);
     assert_int_equal(v.bytes_out[COLL_ALLREDUCE], 120);
@@ -102,7 +102,7 @@ static void batches_give_bandwidth(void **state)
     stats_init(&s, "", 0, 4, 0, 0);
     stats_batch(&s, COLL_ALLREDUCE, 3, 4, 1000000000, 50, 500000000);
     stats_batch(&s, COLL_BROADCAST, 1, 4, 1000, 7, 11);
-    v = reading(&s, 1);
+    v = stats_now(&s, 1);
     assert_int_equal(v.batches, 2);
     assert_int_equal(v.fused, 3);
     assert_int_equal(v.wait_ns, 57);
@@ -112,7 +112,7 @@ static void batches_give_bandwidth(void **state)
     assert_true(v.allreduce_bus_bytes_per_s > 2.999e9
                 && v.allreduce_bus_bytes_per_s < 3.001e9);
     stats_batch(&s, COLL_ALLREDUCE, 1, 1, 1000, 0, 10); /* alone: nothing on a bus */
-    assert_int_equal(reading(&s, 1).allreduce_bus_bytes, 1500000000);
+    assert_int_equal(stats_now(&s, 1).allreduce_bus_bytes, 1500000000);
     stats_release(&s);
 }
 
@@ -124,12 +124,12 @@ static void steps_count_while_they_follow_each_other(void **state)
     (void)state;
     stats_init(&s, "", 0, 4, 0, 0);
     stats_step(&s, 100);
-    assert_int_equal(reading(&s, 1).steps, 0); /* when did it begin? */
+    assert_int_equal(stats_now(&s, 1).steps, 0); /* when did it begin? */
     stats_step(&s, 100 + 500000000);
     stats_step(&s, 100 + 1000000000);
     stats_no_step(&s);
     stats_step(&s, 900000000000); /* a pause is no step */
-    v = reading(&s, 1);
+    v = stats_now(&s, 1);
     assert_int_equal(v.steps, 2);
     assert_int_equal(v.step_ns, 1000000000);
     assert_true(v.steps_per_s > 1.999 && v.steps_per_s < 2.001);
@@ -338,7 +338,7 @@ static void a_bad_folder_costs_only_the_file(void **state)
     log_set_level(LOG_WARN);
     assert_int_equal(s.mapped_bytes, 0);
     stats_add(&s, STATS_BATCHES, 4);
-    assert_int_equal(reading(&s, 1).batches, 4);
+    assert_int_equal(stats_now(&s, 1).batches, 4);
     stats_release(&s);
 }
 
@@ -375,7 +375,7 @@ static void *read_on(void *arg)
 
     (void)arg;
     while (!atomic_load(&is_done)) {
-        struct hvd_stats v = reading(&shared_stats, 1);
+        struct hvd_stats v = stats_now(&shared_stats, 1);
 
         if (v.batches < last)
             return &shared_stats; /* a counter went back */
@@ -400,7 +400,7 @@ static void readers_need_no_lock(void **state)
         assert_int_equal(pthread_join(t[i], &said), 0);
         assert_null(said);
     }
-    assert_int_equal(reading(&shared_stats, 1).batches, 200000);
+    assert_int_equal(stats_now(&shared_stats, 1).batches, 200000);
     stats_release(&shared_stats);
 }
 

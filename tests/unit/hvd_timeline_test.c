@@ -60,7 +60,7 @@ static bool is_array(const char *text)
            && strcmp(text + n - 4, "}\n]\n") == 0;
 }
 
-static size_t count(const char *text, const char *part)
+static size_t text_count(const char *text, const char *part)
 {
     size_t n = 0;
 
@@ -79,16 +79,16 @@ static void wait_for(bool (*is_true)(void *arg), void *arg)
     }
 }
 
-static void nothing(void *arg, const void *p, size_t n)
+static void link_drop(void *arg, const void *p, size_t n)
 {
     (void)arg;
     (void)p;
     (void)n;
 }
-static const struct timeline_link no_link = {nothing, nothing, NULL, NULL};
+static const struct timeline_link no_link = {link_drop, link_drop, NULL, NULL};
 
 static void
-record(struct timeline *t, enum trace_kind kind, uint64_t ns, const char *name)
+event_record(struct timeline *t, enum trace_kind kind, uint64_t ns, const char *name)
 {
     struct trace_event *ev = timeline_slot(t, kind, ns);
 
@@ -100,10 +100,10 @@ record(struct timeline *t, enum trace_kind kind, uint64_t ns, const char *name)
 
 static void a_life(struct timeline *t, uint64_t ns, const char *name)
 {
-    record(t, TRACE_NEGOTIATE, ns, name);
-    record(t, TRACE_START, ns + 1000, name);
-    record(t, TRACE_ACTIVITY, ns + 2000, name);
-    record(t, TRACE_END, ns + 3000, name);
+    event_record(t, TRACE_NEGOTIATE, ns, name);
+    event_record(t, TRACE_START, ns + 1000, name);
+    event_record(t, TRACE_ACTIVITY, ns + 2000, name);
+    event_record(t, TRACE_END, ns + 3000, name);
 }
 
 static void off_it_records_nothing(void **state)
@@ -131,14 +131,14 @@ static void what_is_recorded_is_in_the_file(void **state)
         fail_msg("%s", e.text);
     for (int i = 0; i < 100; i++)
         a_life(&t, clock_now_ns(), "grad/0");
-    record(&t, TRACE_START, clock_now_ns(), "open");
+    event_record(&t, TRACE_START, clock_now_ns(), "open");
     timeline_stop(&t, true);
-    record(&t, TRACE_START, clock_now_ns(), "late");
+    event_record(&t, TRACE_START, clock_now_ns(), "late");
     text = file_text();
     assert_true(is_array(text));
-    assert_int_equal(count(text, "\"ph\":\"B\""), 301);
-    assert_int_equal(count(text, "\"ph\":\"E\""), 301);
-    assert_int_equal(count(text, "NEGOTIATE_ALLREDUCE"), 100);
+    assert_int_equal(text_count(text, "\"ph\":\"B\""), 301);
+    assert_int_equal(text_count(text, "\"ph\":\"E\""), 301);
+    assert_int_equal(text_count(text, "NEGOTIATE_ALLREDUCE"), 100);
     assert_null(strstr(text, "late"));
     assert_null(strstr(text, "DROPPED"));
     timeline_release(&t);
@@ -174,7 +174,7 @@ static void the_file_is_valid_at_any_time(void **state)
         AUTOFREE char *text = file_text();
 
         assert_true(is_array(text));
-        assert_int_equal(count(text, "\"ph\":\"B\""), 15);
+        assert_int_equal(text_count(text, "\"ph\":\"B\""), 15);
     }
 }
 
@@ -197,7 +197,7 @@ static void it_may_be_started_again(void **state)
         timeline_stop(&t, true);
         timeline_stop(&t, true);
         text = file_text();
-        assert_int_equal(count(text, "\"ph\":\"B\""), 3);
+        assert_int_equal(text_count(text, "\"ph\":\"B\""), 3);
         assert_int_equal(strstr(text, "first") != NULL, i == 0);
     }
     timeline_release(&t);
@@ -239,11 +239,11 @@ static void what_does_not_fit_is_counted_and_shown(void **state)
     timeline_init(&t, 0, 1, &no_link);
     assert_int_equal(timeline_start(&t, path, false, false, &e), 0);
     for (uint32_t i = 0; i < 40 * TIMELINE_SLOTS; i++)
-        record(&t, TRACE_CYCLE, 1, "");
+        event_record(&t, TRACE_CYCLE, 1, "");
     timeline_stop(&t, true);
     text = file_text();
     assert_true(is_array(text));
-    shown = count(text, "CYCLE_START");
+    shown = text_count(text, "CYCLE_START");
     for (const char *p = text; (p = strstr(p, "{\"events\":")) != NULL; p++)
         dropped += strtoul(p + 10, NULL, 10);
     assert_int_equal(shown + dropped, 40 * TIMELINE_SLOTS);
@@ -362,19 +362,20 @@ static void all_ranks_are_in_one_file_on_one_clock(void **state)
     steps_for(NS_PER_MS);
     assert_true(timeline_is_on(&two[1]));
     virtual_ns += NS_PER_S;
-    record(&two[0], TRACE_START, virtual_ns, "x");
-    record(&two[1], TRACE_START, virtual_ns + SKEW_NS, "x"); /* the same instant */
+    event_record(&two[0], TRACE_START, virtual_ns, "x");
+    event_record(&two[1], TRACE_START, virtual_ns + SKEW_NS,
+                 "x"); /* the same instant */
     virtual_ns += NS_PER_MS;
-    record(&two[0], TRACE_END, virtual_ns, "x");
-    record(&two[1], TRACE_END, virtual_ns + SKEW_NS, "x");
+    event_record(&two[0], TRACE_END, virtual_ns, "x");
+    event_record(&two[1], TRACE_END, virtual_ns + SKEW_NS, "x");
     steps_for(NS_PER_S);
     stop_while_seats_run();
     assert_true(clock_now_ns() - began
                 < NS_PER_S); /* waited for the last, not longer */
     text = file_text();
     assert_true(is_array(text));
-    assert_int_equal(count(text, "\"name\":\"ALLREDUCE\""), 2);
-    assert_int_equal(count(text, "\"ph\":\"E\""), 2);
+    assert_int_equal(text_count(text, "\"name\":\"ALLREDUCE\""), 2);
+    assert_int_equal(text_count(text, "\"ph\":\"E\""), 2);
     assert_non_null(strstr(text, "\"name\":\"rank 1\""));
     {
         double a = ts_of(text, "\"name\":\"ALLREDUCE\"", 0),
@@ -397,7 +398,7 @@ static void few_clocks_cause_few_messages(void **state)
     assert_int_equal(timeline_start(&two[0], path, false, true, &e), 0);
     timeline_step(&two[0], virtual_ns);
     for (int i = 0; i < 1000; i++) {
-        record(&two[1], TRACE_CYCLE, virtual_ns, "");
+        event_record(&two[1], TRACE_CYCLE, virtual_ns, "");
         timeline_step(&two[1], virtual_ns + SKEW_NS);
     }
     assert_int_equal(n_up, 1);
@@ -432,7 +433,7 @@ static void a_full_ring_goes_up_in_parts(void **state)
     assert_int_equal(timeline_start(&two[0], path, false, true, &e), 0);
     steps_for(NS_PER_S);
     for (uint32_t i = 0; i < TIMELINE_SLOTS + 10; i++)
-        record(&two[1], TRACE_CYCLE, virtual_ns + SKEW_NS, "");
+        event_record(&two[1], TRACE_CYCLE, virtual_ns + SKEW_NS, "");
     largest = 0;
     timeline_leave(&two[1], virtual_ns + SKEW_NS); /* e.g. because it shuts down */
     assert_false(timeline_is_on(&two[1]));
@@ -442,7 +443,7 @@ static void a_full_ring_goes_up_in_parts(void **state)
     timeline_stop(&two[0], true); /* rank 1 has sent its last: no seat is needed */
     text = file_text();
     assert_true(is_array(text));
-    assert_int_equal(count(text, "CYCLE_START"), TIMELINE_SLOTS);
+    assert_int_equal(text_count(text, "CYCLE_START"), TIMELINE_SLOTS);
     assert_non_null(strstr(text,
                            "\"name\":\"DROPPED\",\"s\":\"g\",\"args\":{\"events\":"
                            "10}"));

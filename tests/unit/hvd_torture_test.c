@@ -25,7 +25,7 @@ static struct hvd_tensor tensor_of(void)
 {
     static const int64_t rows = ROWS;
 
-    return tensor1("x", HVD_FLOAT32, memory.data, memory.out, &rows);
+    return tensor_1d("x", HVD_FLOAT32, memory.data, memory.out, &rows);
 }
 
 static int start_allreduce(hvd_handle *h)

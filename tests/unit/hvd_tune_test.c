@@ -19,7 +19,7 @@ static const char *const tuning_env[] = {"HOROVOD_AUTOTUNE",
 static char log_path[64], file_path[64], stderr_path[64];
 static bool has_hosts; /* each rank is a host of its own: TCP */
 
-static int clean(void **state)
+static int env_clean(void **state)
 {
     (void)state;
     has_hosts = false;
@@ -56,7 +56,7 @@ static uint64_t poll_to_end(hvd_handle h, uint64_t t0)
 
         (void)nanosleep(&ts, NULL); /* the processor is the others' meanwhile */
     }
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     return clock_now_ns() - t0;
 }
 
@@ -147,7 +147,7 @@ static void planned_body(int rank, int size)
     for (int i = 0; i < 6; i++) { /* fast ones: a thread waits */
         CHECK_OK(sum_async("a", &a, 1, &h));
         CHECK_OK(sum_now("b", &b, 1));
-        CHECK_OK(finish(h));
+        CHECK_OK(wait_release(h));
     }
     CHECK(stats_now().plans == 1, "no plan");
     two_by_polling(&ns); /* the whole of the plan */
@@ -173,13 +173,13 @@ static void a_complete_plan_does_not_wait(void **state)
 
 /* --- tuning --- */
 
-static float value(int rank, int tensor, int i, int step)
+static float element_value(int rank, int tensor, int i, int step)
 {
     return (float)((rank * 31 + tensor * 17 + i * 7 + step) % 1009) * 1.0e-3f
            + (float)(rank + 1) * 1.0e4f * (float)(i % 3);
 }
 
-static uint64_t mix(uint64_t h, const void *p, size_t n)
+static uint64_t hash_add(uint64_t h, const void *p, size_t n)
 {
     const uint8_t *b = p;
 
@@ -188,7 +188,7 @@ static uint64_t mix(uint64_t h, const void *p, size_t n)
     return h;
 }
 
-static int64_t elems(int tensor)
+static int64_t tensor_elements(int tensor)
 {
     return ELEMS / (tensor + 1);
 }
@@ -201,13 +201,13 @@ static uint64_t one_step(int rank, int step, uint64_t hash)
 
     for (int t = 0; t < T; t++) {
         for (int i = 0; i < ELEMS; i++)
-            v[t][i] = value(rank, t, i, step);
+            v[t][i] = element_value(rank, t, i, step);
         (void)snprintf(name, sizeof(name), "t%d", t);
-        CHECK_OK(sum_async(name, v[t], elems(t), &h[t]));
+        CHECK_OK(sum_async(name, v[t], tensor_elements(t), &h[t]));
     }
     for (int t = 0; t < T; t++) {
-        CHECK_OK(finish(h[t]));
-        hash = mix(hash, v[t], (size_t)elems(t) * sizeof(float));
+        CHECK_OK(wait_release(h[t]));
+        hash = hash_add(hash, v[t], (size_t)tensor_elements(t) * sizeof(float));
     }
     return hash;
 }
@@ -217,16 +217,16 @@ static void check_same(const char *name, uint64_t mine)
 {
     float lo = (float)(mine & 0xffffff), hi = -lo;
     const int64_t one = 1;
-    struct hvd_tensor a = tensor1(name, HVD_FLOAT32, &lo, &lo, &one);
+    struct hvd_tensor a = tensor_1d(name, HVD_FLOAT32, &lo, &lo, &one);
     char other[32];
-    struct hvd_tensor b = tensor1(other, HVD_FLOAT32, &hi, &hi, &one);
+    struct hvd_tensor b = tensor_1d(other, HVD_FLOAT32, &hi, &hi, &one);
     hvd_handle h;
 
     (void)snprintf(other, sizeof(other), "%s.max", name);
     CHECK_OK(hvd_allreduce_async(&a, HVD_MIN, 1, 1, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK_OK(hvd_allreduce_async(&b, HVD_MIN, 1, 1, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK(lo == -hi, "%s: %g to %g", name, (double)lo, -(double)hi);
 }
 
@@ -288,7 +288,7 @@ static void set_short_search(void)
     (void)setenv("HVD_AUTOTUNE_FILE", file_path, 1);
 }
 
-static void tunes(bool are_hosts)
+static void check_tuning(bool are_hosts)
 {
     uint64_t plain, fusion;
     const char *text;
@@ -318,13 +318,13 @@ static void tunes(bool are_hosts)
 static void tuning_changes_all_ranks_and_no_bit(void **state)
 {
     (void)state;
-    tunes(false);
+    check_tuning(false);
 }
 
 static void tuning_changes_tcp_too(void **state)
 {
     (void)state;
-    tunes(true);
+    check_tuning(true);
     assert_non_null(strstr(text_of(log_path), ",32768,0,"));
 }
 
@@ -399,17 +399,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_tensor_waits_for_others_at_most_the_window,
-                                        clean, clean),
-        cmocka_unit_test_setup_teardown(a_full_batch_does_not_wait, clean, clean),
-        cmocka_unit_test_setup_teardown(a_complete_plan_does_not_wait, clean, clean),
-        cmocka_unit_test_setup_teardown(tuning_changes_all_ranks_and_no_bit, clean,
-                                        clean),
-        cmocka_unit_test_setup_teardown(tuning_changes_tcp_too, clean, clean),
-        cmocka_unit_test_setup_teardown(what_was_found_is_used, clean, clean),
-        cmocka_unit_test_setup_teardown(a_file_that_does_not_fit_is_not_used, clean,
-                                        clean),
+                                        env_clean, env_clean),
+        cmocka_unit_test_setup_teardown(a_full_batch_does_not_wait, env_clean,
+                                        env_clean),
+        cmocka_unit_test_setup_teardown(a_complete_plan_does_not_wait, env_clean,
+                                        env_clean),
+        cmocka_unit_test_setup_teardown(tuning_changes_all_ranks_and_no_bit, env_clean,
+                                        env_clean),
+        cmocka_unit_test_setup_teardown(tuning_changes_tcp_too, env_clean, env_clean),
+        cmocka_unit_test_setup_teardown(what_was_found_is_used, env_clean, env_clean),
+        cmocka_unit_test_setup_teardown(a_file_that_does_not_fit_is_not_used, env_clean,
+                                        env_clean),
         cmocka_unit_test_setup_teardown(files_that_cannot_be_written_are_no_matter,
-                                        clean, clean),
+                                        env_clean, env_clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static void *polling_thread(void *arg)
             (void)sched_yield();
             p->is_late = clock_now_ns() > until;
         }
-        CHECK_OK(finish(h));
+        CHECK_OK(wait_release(h));
         (void)pthread_barrier_wait(&p->both);
     }
     return NULL;
@@ -106,7 +106,7 @@ static void hanging_body(int rank, int size)
 {
     const int64_t n = 1;
     float v = 1, u = 1;
-    struct hvd_tensor t = tensor1("hangs", HVD_FLOAT32, &v, &v, &n);
+    struct hvd_tensor t = tensor_1d("hangs", HVD_FLOAT32, &v, &v, &n);
     hvd_handle h, never;
     struct timespec before, after;
     uint64_t cpu_ns;
@@ -200,8 +200,8 @@ static void left_behind_body(int rank, int size)
     for (int i = 0; i < 60; i++) { /* until there is a plan */
         CHECK_OK(sum_async("a", &a, 1, &h[0]));
         CHECK_OK(sum_async("b", &b, 1, &h[1]));
-        CHECK_OK(finish(h[0]));
-        CHECK_OK(finish(h[1]));
+        CHECK_OK(wait_release(h[0]));
+        CHECK_OK(wait_release(h[1]));
     }
     for (int i = 0; i < 8; i++) {
         uint64_t until;
@@ -209,7 +209,7 @@ static void left_behind_body(int rank, int size)
         CHECK_OK(sum_async("a", &a, 1, &h[0]));
         if (rank == 0)
             CHECK_OK(sum_async("b", &b, 1, &h[1]));
-        CHECK_OK(finish(h[0]));
+        CHECK_OK(wait_release(h[0]));
         if (rank == 1) {
             (void)usleep(5000);
             CHECK_OK(sum_async("b", &b, 1, &h[1]));
@@ -217,7 +217,7 @@ static void left_behind_body(int rank, int size)
         until = clock_now_ns() + TOO_LATE_NS;
         while (rank == 0 && hvd_poll(h[1]) == HVD_IN_PROGRESS)
             CHECK(clock_now_ns() < until, "round %d: b is late", i);
-        CHECK_OK(finish(h[1]));
+        CHECK_OK(wait_release(h[1]));
     }
     CHECK_OK(barrier_now("end"));
     CHECK_OK(hvd_shutdown());
@@ -239,7 +239,7 @@ static void *joining_thread(void *arg)
 
     CHECK_OK(hvd_join_async(&t, &h));
     atomic_store(has_joined, true);
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     return NULL;
 }
 

@@ -268,7 +268,7 @@ static inline void world_run(int size, rank_fn fn)
 /* --- short forms for ranks --- */
 
 static inline struct hvd_tensor
-tensor1(const char *name, int dtype, const void *data, void *out, const int64_t *n)
+tensor_1d(const char *name, int dtype, const void *data, void *out, const int64_t *n)
 {
     return (struct hvd_tensor){.size_bytes = sizeof(struct hvd_tensor),
                                .name = name,
@@ -282,7 +282,7 @@ tensor1(const char *name, int dtype, const void *data, void *out, const int64_t 
 
 static inline int sum_async(const char *name, float *v, int64_t n, hvd_handle *h)
 {
-    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, v, v, &n);
+    struct hvd_tensor t = tensor_1d(name, HVD_FLOAT32, v, v, &n);
 
     return hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, h);
 }
@@ -292,7 +292,7 @@ static inline void keep_sentence(void)
     (void)snprintf(shared->r[own_rank()].text, 512, "%s", hvd_last_error());
 }
 
-static inline int finish(hvd_handle h)
+static inline int wait_release(hvd_handle h)
 {
     int r = hvd_wait(h, -1);
 
@@ -305,10 +305,10 @@ static inline int finish(hvd_handle h)
 
 /* What a submission returned, and its end: once the world has failed, a submission is
  * refused with the sentence of the failure. */
-static inline int finish_if(int r, const hvd_handle *h)
+static inline int wait_release_if(int r, const hvd_handle *h)
 {
     if (r == HVD_OK)
-        return finish(*h);
+        return wait_release(*h);
     keep_sentence();
     return r;
 }
@@ -317,7 +317,7 @@ static inline int sum_now(const char *name, float *v, int64_t n)
 {
     hvd_handle h;
 
-    return finish_if(sum_async(name, v, n, &h), &h);
+    return wait_release_if(sum_async(name, v, n, &h), &h);
 }
 
 static inline int barrier_now(const char *name)
@@ -325,7 +325,7 @@ static inline int barrier_now(const char *name)
     struct hvd_tensor t = {.size_bytes = sizeof(t), .name = name, .device = -1};
     hvd_handle h;
 
-    return finish_if(hvd_barrier_async(&t, 0, &h), &h);
+    return wait_release_if(hvd_barrier_async(&t, 0, &h), &h);
 }
 
 #endif

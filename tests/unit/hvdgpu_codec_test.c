@@ -41,7 +41,7 @@ static int tensor_submit(int device,
                          hvd_handle *h)
 {
     const int64_t shape[] = {60, N / 60};
-    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, v, v, shape);
+    struct hvd_tensor t = tensor_1d(name, HVD_FLOAT32, v, v, shape);
 
     t.ndim = 2;
     t.device = device;
@@ -80,7 +80,7 @@ static void beside_body(int rank, int size)
                                    &h[2 * k + 1]));
         }
         for (int k = 0; k < 2 * TENSORS; k++)
-            CHECK_OK(finish(h[k]));
+            CHECK_OK(wait_release(h[k]));
         for (int k = 0; k < TENSORS; k++)
             for (int i = 0; i < N; i++)
                 CHECK(fabsf(host[k][i] - gpu[k][i]) <= the_slack,
@@ -137,13 +137,13 @@ static void same_body(int rank, int size)
     for (int i = 0; i < N; i++)
         v[i] = value_of(rank, 1, i);
     CHECK_OK(tensor_submit(rank, "x", the_codec, v, the_op, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     memcpy(least, v, N * sizeof(*v));
     memcpy(most, v, N * sizeof(*v));
     CHECK_OK(tensor_submit(rank, "least", "none", least, HVD_MIN, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK_OK(tensor_submit(rank, "most", "none", most, HVD_MAX, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     for (int i = 0; i < N; i++)
         CHECK(least[i] == most[i], "%d: %.9g to %.9g", i, (double)least[i],
               (double)most[i]);
@@ -192,7 +192,7 @@ static void joins_body(int rank, int size)
         for (int i = 0; i < N; i++)
             v[i] = (float)(rank + 1);
         CHECK_OK(tensor_submit(rank, "x", "int8", v, HVD_SUM, 0, &h));
-        CHECK_OK(finish(h));
+        CHECK_OK(wait_release(h));
         float want = 0; /* of those who have not joined yet */
         for (int r = 0; r < size; r++)
             want += step < 3 + r ? (float)(r + 1) : 0;
@@ -200,7 +200,7 @@ static void joins_body(int rank, int size)
               (double)want);
     }
     CHECK_OK(hvd_join_async(&j, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK_OK(hvd_shutdown());
 }
 
@@ -218,7 +218,7 @@ static void sets_body(int rank, int size)
             for (int i = 0; i < N; i++)
                 v[i] = value_of(rank, 0, i);
             CHECK_OK(tensor_submit(rank, "x", "int8", v, HVD_SUM, id, &h));
-            CHECK_OK(finish(h));
+            CHECK_OK(wait_release(h));
             /* no residual of the set before: the first step is the first one's */
             const double e = fabs((double)v[7] - (double)value_of(0, 0, 7)
                                   - (double)value_of(1, 0, 7));
@@ -253,7 +253,7 @@ static void refuse_body(int rank, int size)
     has_no_blas = rank == 1;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(tensor_submit(rank, "a", "powersgd", v, HVD_SUM, 0, &h));
-    CHECK(finish(h) == HVD_INVALID_ARGUMENT, "%d", hvd_poll(h));
+    CHECK(wait_release(h) == HVD_INVALID_ARGUMENT, "%d", hvd_poll(h));
     CHECK(!strcmp(shared->r[rank].text,
                   "tensor \"a\": compression powersgd of GPU tensors: rank 1 (host "
                   "testhost): cuBLAS is needed (libcublas.so.13, .12 or .11 was not "
@@ -262,14 +262,14 @@ static void refuse_body(int rank, int size)
     v[0] = 1;
     CHECK_OK(
         tensor_submit(rank, "a", "none", v, HVD_SUM, 0, &h)); /* the world goes on */
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK(v[0] == (float)size, "%g", (double)v[0]);
     CHECK_OK(
         tensor_submit(rank, "b", "int8", v, HVD_SUM, 0, &h)); /* and other codecs do */
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     has_no_blas = false; /* it has been installed */
     CHECK_OK(tensor_submit(rank, "c", "powersgd", v, HVD_SUM, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK_OK(hvd_shutdown());
 }
 
@@ -284,7 +284,7 @@ static void refuse_nan_body(int rank, int size)
 {
     float *v = floats_on_gpu(rank, N), *w = floats_on_gpu(rank, N);
     const int64_t shape[] = {N};
-    struct hvd_tensor t = tensor1("i", HVD_INT32, w, w, shape);
+    struct hvd_tensor t = tensor_1d("i", HVD_INT32, w, w, shape);
     hvd_handle h;
 
     (void)setenv("HVD_NANCHECK", "1", 1);
@@ -293,11 +293,11 @@ static void refuse_nan_body(int rank, int size)
     memset(w, 0, N * sizeof(*w));
     v[5] = NAN;
     CHECK_OK(tensor_submit(rank, "a", "powersgd", v, HVD_SUM, 0, &h));
-    CHECK(finish(h) == HVD_INVALID_ARGUMENT, "%d", hvd_poll(h));
+    CHECK(wait_release(h) == HVD_INVALID_ARGUMENT, "%d", hvd_poll(h));
     t.device = rank;
     ((int32_t *)(void *)w)[5] = 1;
     CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK(((int32_t *)(void *)w)[5] == size, "%d", ((int32_t *)(void *)w)[5]);
     CHECK_OK(hvd_shutdown());
 }
@@ -316,7 +316,7 @@ static void little_body(int rank, int size)
     (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(tensor_submit(rank, "a", "int8", v, HVD_SUM, 0, &h));
-    CHECK(finish(h) == HVD_ABORTED, "%d", hvd_poll(h));
+    CHECK(wait_release(h) == HVD_ABORTED, "%d", hvd_poll(h));
     CHECK(strstr(shared->r[rank].text,
                  "compression of \"a\": keeps 24000 bytes between "
                  "steps, 16384 of 16384 are left "

@@ -23,7 +23,7 @@ static void is_drawn(int rank, int size)
         CHECK_OK(hvd_wait_on_stream(h[i], NULL, -1));
     }
     for (int i = 0; i < 8; i++)
-        CHECK_OK(finish(h[i]));
+        CHECK_OK(wait_release(h[i]));
     CHECK_OK(hvd_shutdown());
 }
 
@@ -108,16 +108,16 @@ static void not_finite(int rank, int size)
     v = floats_on_gpu(rank, N);
     memset(v, 0, N * sizeof(*v));
     CHECK_OK(sum_on_gpu(rank, "well", v, N, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     if (rank == 1)
         v[70] = v[999] = v[0] / v[1];
     CHECK_OK(sum_on_gpu(rank, "n", v, N, 0, &h));
     if (rank == 1)
         CHECK(hvd_wait_on_stream(h, NULL, -1) == HVD_ABORTED /* it would be too late */
-                  && finish(h) == HVD_ABORTED,
+                  && wait_release(h) == HVD_ABORTED,
               "ok");
     else /* its own part may have ended well; what comes next has not */
-        CHECK(finish(h) != HVD_OK || sum_now("next", v, 1) == HVD_ABORTED, "ok");
+        CHECK(wait_release(h) != HVD_OK || sum_now("next", v, 1) == HVD_ABORTED, "ok");
     CHECK(strstr(shared->r[rank].text, "NaN on rank 1 (host testhost): element 70 of "
                                        "1000 in tensor \"n\", input of ALLREDUCE (2 "
                                        "such elements; HVD_NANCHECK)"),

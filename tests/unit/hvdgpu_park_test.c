@@ -19,7 +19,7 @@ static void sum_once(int rank, int device, float members)
 
     v[N - 1] = (float)(rank + 1);
     CHECK_OK(sum_on_gpu(device, "x", v, N, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK(v[N - 1] == members, "%g, not %g", (double)v[N - 1], (double)members);
 }
 
@@ -43,7 +43,7 @@ static void rank_outlives(int rank)
     if (the_case.is_busy) {
         CHECK_OK(sum_on_gpu(rank, "lost", v, N, 0, &h));
         stage_set(rank, 1);
-        CHECK(finish(h) == HVD_ABORTED, "%d", hvd_poll(h));
+        CHECK(wait_release(h) == HVD_ABORTED, "%d", hvd_poll(h));
     } else {
         stage_set(rank, 1);
         CHECK(sum_now("of the host", host, 1) == HVD_ABORTED, "it has ended");

@@ -31,7 +31,7 @@ static void joined_body(int rank, int size)
         CHECK_OK(hvd_join_async(&j, &h));
     else
         CHECK_OK(sum_on_gpu(rank, "x", floats_on_gpu(rank, N), N, 0, &h));
-    CHECK(finish(h) == HVD_ABORTED, "status %d", hvd_poll(h));
+    CHECK(wait_release(h) == HVD_ABORTED, "status %d", hvd_poll(h));
     CHECK(clock_now_ns() - begin_ns < 10 * NS_PER_S, "told late");
     CHECK_OK(hvd_shutdown());
 }

@@ -11,13 +11,13 @@ enum { N = 4000 };
 static int
 buffer_register(int rank, const char *name, const float *p, int64_t n, int set)
 {
-    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, p, NULL, &n);
+    struct hvd_tensor t = tensor_1d(name, HVD_FLOAT32, p, NULL, &n);
     hvd_handle h;
     int rc;
 
     t.device = rank;
     rc = hvd_register_async(&t, set, &h);
-    return rc < 0 ? rc : finish(h);
+    return rc < 0 ? rc : wait_release(h);
 }
 
 /* Fifteen tensors side by side and one elsewhere, in any order. */
@@ -36,7 +36,7 @@ static void rank_sums(int rank, int size, float *in, float *other, const char *w
         CHECK_OK(sum_on_gpu(rank, name, i > 0 ? in + i * EACH : other, EACH, 0, &h[i]));
     }
     for (int i = 0; i < TENSORS; i++)
-        CHECK_OK(finish(h[i]));
+        CHECK_OK(wait_release(h[i]));
     for (int i = 0; i < EACH; i++)
         CHECK(other[i] == (float)(size * (i % 7)), "%g", (double)other[i]);
     for (int i = EACH; i < TENSORS * EACH; i++)
@@ -47,41 +47,41 @@ static void rank_sums(int rank, int size, float *in, float *other, const char *w
 static void all_from_buffer(int rank, int size, float *v, float *w)
 {
     int64_t n = 4 * size, mine = 3 + rank, splits[8];
-    struct hvd_tensor t = tensor1("c", HVD_FLOAT32, v, v + 100, &n);
+    struct hvd_tensor t = tensor_1d("c", HVD_FLOAT32, v, v + 100, &n);
     hvd_handle h;
 
     t.device = rank;
     CHECK_OK(hvd_broadcast_async(&t, 1, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK_OK(hvd_reduce_async(&t, HVD_SUM, 0.5, 1, 0, 0, &h)); /* scaled before */
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK_OK(hvd_reduce_async(&t, HVD_MAX, 1, 1, 1, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK_OK(hvd_reducescatter_async(&t, HVD_SUM, 1, 1, NULL, NULL, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     n = 4 * size + 1; /* uneven */
     CHECK_OK(hvd_reducescatter_async(&t, HVD_SUM, 1, 1, NULL, NULL, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     t.shape = &mine;
     CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK_OK(hvd_gather_async(&t, 0, NULL, NULL, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     mine = 0;
     for (int i = 0; i < size; i++)
         mine += splits[i] = 1 + i;
     CHECK_OK(hvd_alltoall_async(&t, splits, size, NULL, NULL, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     t.dtype = HVD_INT16; /* travels as something else */
     t.output = v;
     CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     if (rank < 2) { /* of a pair they are not registered */
         t.output = w;
         CHECK_OK(rank == 0 ? hvd_send_async(&t, 1, &h) : hvd_recv_async(&t, 0, &h));
-        CHECK_OK(finish(h));
+        CHECK_OK(wait_release(h));
     }
 }
 
@@ -111,7 +111,7 @@ static void is_counted(int rank, int size)
     struct hvd_stats s = {.size_bytes = sizeof(s)};
     float *v = floats_on_gpu(rank, N), *w;
     int64_t n = 100;
-    struct hvd_tensor t = tensor1("i", HVD_INT16, v, v, &n);
+    struct hvd_tensor t = tensor_1d("i", HVD_INT16, v, v, &n);
     hvd_handle h[2];
 
     CHECK_OK(hvd_init(NULL));
@@ -119,13 +119,13 @@ static void is_counted(int rank, int size)
     CHECK(s.device_batches == 0 && s.device_nccl == 0, "before");
     w = floats_on_gpu(rank, N);
     CHECK_OK(sum_on_gpu(rank, "a", v, 1000, 0, &h[0]));
-    CHECK_OK(finish(h[0]));
+    CHECK_OK(wait_release(h[0]));
     t.device = rank;
     CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h[0]));
-    CHECK_OK(finish(h[0]));
+    CHECK_OK(wait_release(h[0]));
     CHECK_OK(buffer_register(rank, "w", w, N, 0));
     CHECK_OK(sum_on_gpu(rank, "b", w, 10, 0, &h[0]));
-    CHECK_OK(finish(h[0]));
+    CHECK_OK(wait_release(h[0]));
     CHECK_OK(hvd_stats(&s));
     CHECK(s.device_batches == 3 && s.device_packed_bytes == 200
               && s.device_direct_bytes == 4040 && s.device_registered_bytes == 40,
@@ -246,26 +246,26 @@ static void of_sets(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     v = floats_on_gpu(rank, N);
     CHECK_OK(sum_on_gpu(rank, "first", v, N, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK_OK(hvd_process_set_add(ranks, 2, &id)); /* split off the world's */
     if (rank != 1) {
         w = floats_on_gpu(rank, N);
         CHECK_OK(buffer_register(rank, "w", w, N, id));
         CHECK_OK(sum_on_gpu(rank, "s", w, N, id, &h));
-        CHECK_OK(finish(h));
+        CHECK_OK(wait_release(h));
         CHECK_OK(hvd_deregister(w, id));
         free_on_gpu(w);
         CHECK_OK(buffer_register(rank, "s", v, N, id));
         CHECK_OK(sum_on_gpu(rank, "s", v, N, id, &h));
-        CHECK_OK(finish(h));
+        CHECK_OK(wait_release(h));
     }
     CHECK_OK(sum_on_gpu(rank, "w", v, N, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK_OK(hvd_process_set_remove(id)); /* with its buffer */
     free_on_gpu(v);
     v = floats_on_gpu(rank, N);
     CHECK_OK(sum_on_gpu(rank, "w", v, N, 0, &h));
-    CHECK_OK(finish(h));
+    CHECK_OK(wait_release(h));
     CHECK(size == 3, "%d", size);
     CHECK_OK(hvd_shutdown());
 }

@@ -24,7 +24,7 @@ static void sum_begin(struct sum *s, int rank, const char *name, int set, int me
 
 static void sum_end(struct sum *s)
 {
-    CHECK_OK(finish(s->h));
+    CHECK_OK(wait_release(s->h));
     for (int i = 0; i < N; i++)
         CHECK(s->v[i] == (float)s->members, "%g, not %d", (double)s->v[i], s->members);
 }

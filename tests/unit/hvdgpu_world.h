@@ -39,7 +39,7 @@ static float *floats_on_gpu(int rank, size_t n)
 static inline int
 sum_on_gpu(int rank, const char *name, float *v, int64_t n, int set, hvd_handle *h)
 {
-    struct hvd_tensor t = tensor1(name, HVD_FLOAT32, v, v, &n);
+    struct hvd_tensor t = tensor_1d(name, HVD_FLOAT32, v, v, &n);
 
     t.device = rank;
     return hvd_allreduce_async(&t, HVD_SUM, 1, 1, set, h);

@@ -22,7 +22,7 @@ struct fixture {
     struct err err;
 };
 
-static inline struct tensor_request req(enum collective coll, const char *name)
+static inline struct tensor_request request_make(enum collective coll, const char *name)
 {
     struct tensor_request r = {
         .coll = coll, .dtype = DT_F32, .op = OP_SUM, .prescale = 1};
@@ -36,7 +36,7 @@ static inline struct tensor_request req(enum collective coll, const char *name)
     return r;
 }
 
-static inline int setup(void **state)
+static inline int fixture_setup(void **state)
 {
     struct fixture *f = mem_zalloc(sizeof(*f));
 
@@ -48,7 +48,7 @@ static inline int setup(void **state)
     return 0;
 }
 
-static inline int teardown(void **state)
+static inline int fixture_teardown(void **state)
 {
     struct fixture *f = *state;
 
@@ -59,13 +59,13 @@ static inline int teardown(void **state)
     return 0;
 }
 
-static inline struct member_op *submit_group(struct fixture *f,
-                                             size_t i,
-                                             enum collective coll,
-                                             const char *name,
-                                             uint32_t group_n)
+static inline struct member_op *member_submit_group(struct fixture *f,
+                                                    size_t i,
+                                                    enum collective coll,
+                                                    const char *name,
+                                                    uint32_t group_n)
 {
-    f->reqs[i] = req(coll, name);
+    f->reqs[i] = request_make(coll, name);
     f->reqs[i].group = group_n ? 7 : 0;
     f->reqs[i].group_n = group_n;
     f->ops[i] = (struct member_op){.req = &f->reqs[i]};
@@ -73,9 +73,10 @@ static inline struct member_op *submit_group(struct fixture *f,
     return &f->ops[i];
 }
 
-static inline struct member_op *submit(struct fixture *f, size_t i, const char *name)
+static inline struct member_op *
+member_submit_op(struct fixture *f, size_t i, const char *name)
 {
-    return submit_group(f, i, COLL_ALLREDUCE, name, 0);
+    return member_submit_group(f, i, COLL_ALLREDUCE, name, 0);
 }
 
 /* --- what goes up, as text: n_seen: name | #slot | leave N --- */
@@ -88,7 +89,7 @@ static inline void put_bits(struct strbuf *b, const struct up *u)
                 strbuf_printf(b, " #%u", u->first + w * 64 + i);
 }
 
-static inline void assert_tells(struct fixture *f, const char *want)
+static inline void assert_sends(struct fixture *f, const char *want)
 {
     CLEANUP(strbuf_release) struct strbuf got;
     struct message_reader in;
@@ -120,31 +121,31 @@ static inline void assert_tells(struct fixture *f, const char *want)
 
 /* --- what comes down --- */
 
-static inline void begin(struct fixture *f)
+static inline void down_begin(struct fixture *f)
 {
     strbuf_clear(&f->down);
     message_begin_down(&f->down);
 }
 
-static inline void put(struct fixture *f, struct down d)
+static inline void down_put(struct fixture *f, struct down d)
 {
     message_put_down(&f->down, &d);
 }
 
-static inline struct down whole(const char *name, uint32_t slot)
+static inline struct down down_whole(const char *name, uint32_t slot)
 {
     return (struct down){.kind = DOWN_RUN,
                          .has_req = true,
                          .slot = slot,
-                         .req = req(COLL_ALLREDUCE, name)};
+                         .req = request_make(COLL_ALLREDUCE, name)};
 }
 
-static inline struct down by_slot(uint32_t slot)
+static inline struct down down_by_slot(uint32_t slot)
 {
     return (struct down){.kind = DOWN_RUN, .slot = slot};
 }
 
-static inline struct down freeze(uint32_t plan, const uint8_t *raw, uint32_t n)
+static inline struct down down_freeze(uint32_t plan, const uint8_t *raw, uint32_t n)
 {
     return (struct down){.kind = DOWN_FREEZE,
                          .slot = SLOT_NONE,
@@ -154,20 +155,20 @@ static inline struct down freeze(uint32_t plan, const uint8_t *raw, uint32_t n)
                          .slots = raw};
 }
 
-static inline int receive(struct fixture *f)
+static inline int down_receive(struct fixture *f)
 {
     assert_int_equal(strbuf_status(&f->down), 0);
     return member_receive(f->m, f->down.p, f->down.n, &f->err);
 }
 
-static inline void tell(struct fixture *f, struct down d)
+static inline void down_send(struct fixture *f, struct down d)
 {
-    begin(f);
-    put(f, d);
-    assert_int_equal(receive(f), 0);
+    down_begin(f);
+    down_put(f, d);
+    assert_int_equal(down_receive(f), 0);
 }
 
-static inline enum member_kind next(struct fixture *f)
+static inline enum member_kind member_next_kind(struct fixture *f)
 {
     assert_int_equal(member_next(f->m, true, CALL_NONE, &f->act, &f->err), 0);
     return f->act.kind;
@@ -175,29 +176,29 @@ static inline enum member_kind next(struct fixture *f)
 
 static inline void assert_runs(struct fixture *f, const struct member_op *op)
 {
-    assert_int_equal(next(f), MEMBER_RUN);
+    assert_int_equal(member_next_kind(f), MEMBER_RUN);
     assert_ptr_equal(f->act.items[0].op, op);
 }
 
 /* a, b, ... get the slots 0, 1, ... */
-static inline void learn(struct fixture *f, const char *names)
+static inline void member_learn(struct fixture *f, const char *names)
 {
     for (uint32_t i = 0; names[i]; i++) {
         char name[2] = {names[i], 0};
-        struct member_op *op = submit(f, i, name);
+        struct member_op *op = member_submit_op(f, i, name);
 
         while (member_take_up(f->m, &f->up))
             ;
-        tell(f, whole(name, i));
+        down_send(f, down_whole(name, i));
         assert_runs(f, op);
         assert_int_equal(f->act.n_items, 1);
     }
-    assert_int_equal(next(f), MEMBER_NOTHING);
+    assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
 }
 
 static const uint8_t SLOTS_0_1[] = {0, 0, 0, 0, 1, 0, 0, 0};
 
-static inline bool agreed(struct fixture *f, uint64_t word)
+static inline bool member_agree(struct fixture *f, uint64_t word)
 {
     bool is_empty;
 
@@ -206,6 +207,6 @@ static inline bool agreed(struct fixture *f, uint64_t word)
     return is_empty;
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_setup, fixture_teardown)
 
 #endif

@@ -52,7 +52,7 @@ static void what_is_not_said_has_a_default(void **state)
     assert_int_equal(run->scheduling.min_available, -1);
     assert_string_equal(run->scheduling.queue, "");
     assert_true(hvd_job_is_ours(&f.job));
-    release(&f);
+    fixture_release(&f);
 }
 
 static void what_is_said_is_taken(void **state)
@@ -85,7 +85,7 @@ static void what_is_said_is_taken(void **state)
     assert_string_equal(f.job.rdma_resource, "a/b");
     assert_int_equal(f.job.rdma_count, 1);
     assert_true(hvd_job_is_ours(&f.job));
-    release(&f);
+    fixture_release(&f);
 }
 
 static void the_stored_status_says_which_world_it_is(void **state)
@@ -105,7 +105,7 @@ static void the_stored_status_says_which_world_it_is(void **state)
 
         open_job(&f, "d", ROLES, t[i].status);
         assert_int_equal(f.job.world_generation, t[i].generation);
-        release(&f);
+        fixture_release(&f);
     }
 }
 
@@ -116,7 +116,7 @@ static void a_job_of_another_controller_is_not_ours(void **state)
     (void)state;
     open_good(&f, "runPolicy: {managedBy: kueue.x-k8s.io/multikueue}, " ROLES);
     assert_false(hvd_job_is_ours(&f.job));
-    release(&f);
+    fixture_release(&f);
 }
 
 static void the_gpus_of_a_worker_are_its_slots(void **state)
@@ -166,7 +166,7 @@ static void the_gpus_of_a_worker_are_its_slots(void **state)
         if (d.n != t[i].n || d.n_claims != t[i].claims || f.job.slots != t[i].slots)
             fail_msg("%s: %llu GPUs, %u claims, %u slots", t[i].resources,
                      (unsigned long long)d.n, d.n_claims, f.job.slots);
-        release(&f);
+        fixture_release(&f);
     }
 }
 
@@ -215,7 +215,7 @@ static void knobs_are_the_variables_of_the_flags(void **state)
             n++;
         }
         assert_int_equal(n, 1);
-        release(&f);
+        fixture_release(&f);
     }
     assert_int_equal(seen, (1u << KNOB_COUNT) - 1); /* each has a row above */
 }
@@ -254,7 +254,7 @@ static void rules_are_kept_in_order(void **state)
     assert_int_equal(r[3].subject, RULE_REASONS);
     assert_int_equal(r[3].n, 2);
     assert_string_equal(r[3].reason[1], "Evicted");
-    release(&f);
+    fixture_release(&f);
 }
 
 /* --- sentences ---------------------------------------------------------------------
@@ -396,7 +396,7 @@ static void what_is_wrong_is_told_in_a_sentence(void **state)
         open_job(&f, "d", wrong[i].spec, NULL);
         if (!strstr(strbuf_str(&f.problems), wrong[i].problem))
             fail_msg("%s: says \"%s\"", wrong[i].spec, strbuf_str(&f.problems));
-        release(&f);
+        fixture_release(&f);
     }
 }
 
@@ -409,14 +409,14 @@ static void names_are_as_long_as_the_longest_role(void **state)
     memset(name, 'a', 54); /* and "-worker-0" make 63 */
     open_job(&f, name, ROLES, NULL);
     assert_string_equal(strbuf_str(&f.problems), "");
-    release(&f);
+    fixture_release(&f);
     open_job(&f, name,
              "replicaSpecs: {Worker: {template: {spec: {containers: [{name: c, image: "
              "i}]}}}, Launcher: {" TEMPLATE "}}",
              NULL);
     assert_non_null(
         strstr(strbuf_str(&f.problems), "the last launcher would be named"));
-    release(&f);
+    fixture_release(&f);
 }
 
 static void too_many_rules_are_refused(void **state)
@@ -434,7 +434,7 @@ static void too_many_rules_are_refused(void **state)
     assert_string_equal(strbuf_str(&f.problems),
                         "spec.runPolicy.failureRules: has 21 entries, 20 are "
                         "allowed\n");
-    release(&f);
+    fixture_release(&f);
     strbuf_release(&text);
 }
 
@@ -446,11 +446,11 @@ static void what_does_not_fit_is_refused(void **state)
     open_job(&f, "d", TF ", replicaSpecs: {Worker: {replicas: 8192, " TEMPLATE "}}",
              NULL);
     assert_non_null(strstr(strbuf_str(&f.problems), "do not fit into TF_CONFIG"));
-    release(&f);
+    fixture_release(&f);
     open_job(&f, "d", TF ", replicaSpecs: {Worker: {replicas: 2000, " TEMPLATE "}}",
              NULL);
     assert_string_equal(strbuf_str(&f.problems), "");
-    release(&f);
+    fixture_release(&f);
 }
 
 static int decode_once(void *arg)

@@ -34,7 +34,7 @@ static void tf_config_names_the_cluster_and_the_task(void **state)
                         "[\"d-ps-0.d.ns.svc.cluster.local:2222\"]}, \"task\": "
                         "{\"type\": \"evaluator\", \"index\": 0}}");
     strbuf_release(&text);
-    release(&f);
+    fixture_release(&f);
 }
 
 static void a_pod_is_as_large_as_the_scheduler_counts(void **state)
@@ -99,20 +99,20 @@ static void an_operator_without_gangs_serves_a_job_with_one(void **state)
     assert_true(object_is_wanted(&f.job, &none, KUBE_VOLCANO_GROUP));
     assert_false(object_is_wanted(&f.job, &plugins, KUBE_SCHEDULER_GROUP));
     assert_string_equal(object_scheduler(&f.job, &none), "volcano");
-    release(&f);
+    fixture_release(&f);
     open_good(&f, "runPolicy: {schedulingPolicy: {gang: scheduler-plugins}}, " ROLES);
     assert_string_equal(object_scheduler(&f.job, &volcano),
                         "scheduler-plugins-scheduler");
     assert_string_equal(object_scheduler(&f.job, &plugins), "mine");
-    release(&f);
+    fixture_release(&f);
     open_good(&f, "runPolicy: {schedulingPolicy: {gang: none}}, " ROLES);
     assert_false(object_is_wanted(&f.job, &volcano, KUBE_VOLCANO_GROUP));
-    release(&f);
+    fixture_release(&f);
     open_good(&f, ROLES);
     assert_true(object_is_wanted(&f.job, &volcano, KUBE_VOLCANO_GROUP));
     assert_false(object_is_wanted(&f.job, &none, KUBE_CONFIGMAP));
     assert_true(object_is_wanted(&f.job, &none, KUBE_SECRET));
-    release(&f);
+    fixture_release(&f);
 }
 
 int main(void)
