@@ -9,25 +9,32 @@ another, in the order of the file; lanes run side by side, but for two:
             a row that fails ends the run
     alone   runs after all others, one row at a time: what measures
 
-A row's output is kept in build/logs/NAME.log; what is printed of a row is printed at its end and in
-one piece: one line, and the whole output when it failed. A row over its budget is killed with
-everything in its session and counts as one failure. Output is TAP, prove's summary (with --directives,
-or nobody hears of skips), or a line `N passed, N failed, N skipped`. The last line adds everything up:
+A row's output is kept in build/logs/NAME.log; what is printed of a row is printed when it finishes and in
+one piece: one line, and the whole output when it failed. Output is TAP, prove's summary (with --directives,
+or skips are not seen), or a line `N passed, N failed, N skipped`. The last line adds everything up:
 `N passed, N failed, N skipped`. A skip that no line of tests/skips allows is a failure: what the setup
-rows bring must not be missing unseen.
+rows install must not be missing unseen.
 
-One thread waits for the ends of all rows (a pidfd each), so Ctrl-C and SIGTERM have one place to end
-what runs. Seconds of processors are those of a row's processes that were waited for: daemons that leave
-their parents are not in it.
+Flaky tests. After all rows, what failed runs once more, alone: each failed program of a row, or the whole row
+where programs are not known (it was killed, or its suite cannot run a part of itself). What passes then
+counts as passed and is listed before the last line as `flaky: ROW PROGRAM`, and in build/logs/flaky.
+What fails twice has failed. All second runs together have RERUN_S seconds; what does not fit has failed.
+The interface of a row's command: it writes the names of its failed programs to the file $RM_FAILED, one a
+line (`*`: only the whole row can be repeated), and runs only the program $RM_ONLY when that is set.
+Programs that prove lists as failed need not be written.
+
+Processes. Each row runs below a runner/supervise.py, which ends everything that the row has started, in
+whatever session, when the row's command exits, when it is over its budget, and when run.py is interrupted
+or killed. Processor seconds are those of all these processes. Budgets: runner/processes.py.
 
 usage: tests/run.py [--full] [NAME ...]     rows whose name starts with full- run only with --full
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
+import select
 import selectors
 import signal
 import subprocess
@@ -35,107 +42,18 @@ import sys
 import time
 from pathlib import Path
 
+from runner.processes import Clock
+from runner.tally import FAILURE, TAP, Count, count, failed_programs
+
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / os.environ.get("BUILD", "build") / "logs"
 PROGRESS_S = 20
 STOP_S = 20.0  # that a row has between SIGTERM and SIGKILL, to take down what it set up
+RERUN_S = 900.0  # for all second runs together
 SHOWN_LINES = 2000  # of a failed row
 NAMED_FAILURES = 20  # of a failed row, once more at the end
 WHY_LINES = 10  # that say why, after the first of them
 WHY_WIDTH = 200
-
-TAP = re.compile(r"^\s*(not )?ok\b(?:\s+\d+)?(.*)$")
-SKIP = re.compile(r"#\s*skip\b[:\s]*(.*)", re.IGNORECASE)
-PLAIN = re.compile(r"^(?:\w+:\s*)?(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\s*$")
-PROVE = re.compile(r"^Files=\d+, Tests=(\d+),")
-PROVE_FAILED = re.compile(r"\bFailed (\d+)/\d+ subtests")
-PROVE_SKIPPED = re.compile(r"\.\. skipped: (.*)$")
-PROVE_BAD = re.compile(r"(Non-zero exit status|No plan found|Bad plan|Parse errors)")
-FAILURE = re.compile(
-    r"^\s*not ok\b(?!.*#\s*skip)|^(FAIL|ERROR): |\(Wstat: |^\s+Failed tests?: ", re.IGNORECASE
-)
-
-
-class Count:
-    """What one suite reported; reasons holds the text behind each `# SKIP`."""
-
-    def __init__(self) -> None:
-        self.passed = self.failed = self.skipped = 0
-        self.reasons: list[str] = []
-
-    def add(self, other: Count) -> None:
-        self.passed += other.passed
-        self.failed += other.failed
-        self.skipped += other.skipped
-        self.reasons += other.reasons
-
-
-def count(text: str) -> Count:
-    """Counts a suite's output: a plain closing line wins over prove's summary, that over TAP lines."""
-    tap, plain, prove = Count(), None, None
-    prove_failed = prove_bad = prove_skips = 0
-    for line in text.splitlines():
-        if m := PLAIN.match(line):
-            plain = Count()
-            plain.passed, plain.failed = int(m[1]), int(m[2])
-            plain.skipped = int(m[3] or 0)
-        elif m := PROVE.match(line):
-            prove = (prove or 0) + int(m[1])
-        elif m := PROVE_FAILED.search(line):
-            prove_failed += int(m[1])
-        elif m := PROVE_SKIPPED.search(line):
-            tap.skipped += 1
-            tap.reasons.append(m[1].strip())
-        elif m := TAP.match(line):
-            skip = SKIP.search(m[2])
-            if skip:
-                tap.skipped += 1
-                prove_skips += 1
-                name = m[2][: skip.start()].strip(" -")
-                tap.reasons.append(skip[1].strip() or f"{name or 'a test'}, no reason given")
-            elif m[1]:
-                tap.failed += 1
-            else:
-                tap.passed += 1
-        if PROVE_BAD.search(line):
-            prove_bad += 1
-    if plain:
-        plain.reasons = tap.reasons
-        return plain
-    if prove is not None:
-        total = Count()
-        total.skipped, total.reasons = tap.skipped, tap.reasons
-        total.failed = max(prove_failed, 1 if prove_bad else 0)
-        total.passed = max(prove - prove_failed - prove_skips, 0)
-        return total
-    return tap
-
-
-def session_lives(sid: int) -> list[int]:
-    """Processes of this session that are more than zombies (PID 1 may reap late)."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, _, session = stat.read_text().rpartition(")")[2].split()[:4]
-        except (OSError, ValueError):
-            continue
-        if int(session) == sid and state not in "ZX":
-            found.append(int(stat.parent.name))
-    return found
-
-
-def stop_session(sid: int) -> None:
-    for sig, wait_s in ((signal.SIGTERM, STOP_S), (signal.SIGKILL, 5.0)):
-        for pid in session_lives(sid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, sig)
-        end = time.monotonic() + wait_s
-        while session_lives(sid):
-            if time.monotonic() > end:
-                break
-            time.sleep(0.05)
-        else:
-            return
 
 
 def may_skip(said: str) -> bool:
@@ -150,18 +68,34 @@ def may_skip(said: str) -> bool:
 class Row:
     """A line of tests/suites, and what came of it: `count`, `why` it failed or "", seconds."""
 
-    def __init__(self, name: str, budget_s: int, lane: str, command: str) -> None:
+    def __init__(self, name: str, budget_s: float, lane: str, command: str) -> None:
         self.name, self.budget_s, self.lane, self.command = name, budget_s, lane, command
-        self.log = LOGS / f"{name}.log"
+        self.only, self.tag = "", ""  # of a second run: its program, and a suffix of its file names
         self.count, self.why = Count(), "not run"
-        self.wall_s = self.cpu_s = 0.0
+        self.wall_s = self.cpu_s = self.counted_s = 0.0
+        self.may_rerun = lane != "setup"
 
-    def start(self) -> None:
-        self.began = time.monotonic()
+    @property
+    def log(self) -> Path:
+        return LOGS / f"{self.name}{self.tag}.log"
+
+    @property
+    def failed_file(self) -> Path:
+        return LOGS / f"{self.name}{self.tag}.failed"
+
+    def start(self, clock: Clock) -> None:
+        self.began, self.clock, self.clock_began = time.monotonic(), clock, clock.now_s()
+        self.failed_file.unlink(missing_ok=True)
+        env = {**os.environ, "RM_FAILED": str(self.failed_file)}
+        env.pop("RM_ONLY", None)
+        if self.only:
+            env["RM_ONLY"] = self.only
+        supervisor = [sys.executable, "-S", ROOT / "tests/runner/supervise.py"]
         with self.log.open("wb") as out:
             self.child = subprocess.Popen(
-                ["bash", "-c", self.command],
+                [*supervisor, str(os.getpid()), str(STOP_S), self.command],
                 cwd=ROOT,
+                env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -170,18 +104,33 @@ class Row:
         self.pidfd = os.pidfd_open(self.child.pid)
 
     def used_s(self) -> float:
-        return time.monotonic() - self.began
+        """Of its budget."""
+        return self.clock.now_s() - self.clock_began
+
+    def stop(self) -> None:
+        """Does not wait, and unlike Popen's methods does not reap."""
+        signal.pidfd_send_signal(self.pidfd, signal.SIGTERM)
 
     def end(self, why: str = "") -> None:
-        """After the child's end, or to make one, for which `why` is given."""
+        """After the child's exit; with `why`, stops it first."""
         if why:
-            stop_session(self.child.pid)
+            self.stop()
+            if not select.select([self.pidfd], [], [], 2 * STOP_S + 20)[0]:
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
         os.close(self.pidfd)
         _, status, usage = os.wait4(self.child.pid, 0)
         self.child.returncode = rc = os.waitstatus_to_exitcode(status)
-        stop_session(self.child.pid)
-        self.wall_s, self.cpu_s = self.used_s(), usage.ru_utime + usage.ru_stime
+        self.wall_s, self.cpu_s = time.monotonic() - self.began, usage.ru_utime + usage.ru_stime
+        self.counted_s = self.used_s()
         self.judge(why or (f"exit code {rc}" if rc else ""))
+
+    def programs_to_rerun(self) -> list[str]:
+        """The names to put into RM_ONLY, one after another; [""]: the whole row."""
+        if self.why.startswith("exceeded"):
+            return [""]
+        said = self.failed_file.read_text().splitlines() if self.failed_file.exists() else []
+        names = list(dict.fromkeys(said)) or failed_programs(self.log.read_text(errors="replace"))
+        return names if names and "*" not in names else [""]
 
     def failures(self) -> list[str]:
         """Lines that name what failed, so that the end of a run's output says it, and why the first
@@ -211,6 +160,7 @@ class Row:
         unlisted = [r for r in got.reasons if not may_skip(f"{self.name}: {r}")]
         if unlisted and not why:
             got.failed, why = len(unlisted), f"tests/skips has no line for: {unlisted[0]}"
+            self.may_rerun = False
         self.count, self.why = got, why
         lines = text.splitlines()
         if why:
@@ -242,13 +192,15 @@ class Lanes:
     def __init__(self, stop_fd: int) -> None:
         self.stop_fd = stop_fd
         self.running: dict[int, tuple[Row, list[Row]]] = {}  # by pidfd; the rows that come after it
-        self.told = time.monotonic()
+        self.shown = time.monotonic()
+        self.clock = Clock()
 
     def start(self, rows: list[Row]) -> None:
         if rows:
             row, *rest = rows
-            say(f"== {row.name} (budget {row.budget_s} s): {row.command}")
-            row.start()
+            only = f" (only {row.only})" if row.only else ""
+            say(f"== {row.name} (budget {row.budget_s:.0f} s): {row.command}{only}")
+            row.start(self.clock)
             self.running[row.pidfd] = row, rest
             self.ends.register(row.pidfd, selectors.EVENT_READ)
 
@@ -259,13 +211,13 @@ class Lanes:
         return rest
 
     def wait_s(self) -> float:
-        """To the next budget's end or the next word of progress."""
+        """To the next budget's end or the next line of progress."""
         over = min(row.budget_s - row.used_s() for row, _ in self.running.values())
-        return max(0.0, min(over, self.told + PROGRESS_S - time.monotonic()))
+        return max(0.0, min(over, self.shown + PROGRESS_S - time.monotonic()))
 
     def progress(self) -> None:
-        if time.monotonic() - self.told >= PROGRESS_S:
-            self.told = time.monotonic()
+        if time.monotonic() - self.shown >= PROGRESS_S:
+            self.shown = time.monotonic()
             rows = (row for row, _ in self.running.values())
             say(f"    ... {', '.join(f'{r.name} {r.used_s():.0f} s of {r.budget_s} s' for r in rows)}")
 
@@ -277,6 +229,8 @@ class Lanes:
             while self.running:
                 ready = {key.fd for key, _ in self.ends.select(self.wait_s())}
                 if self.stop_fd in ready:
+                    for row, _ in self.running.values():
+                        row.stop()
                     for fd in list(self.running):
                         self.finish(fd, "interrupted")
                     raise Interrupted
@@ -284,7 +238,7 @@ class Lanes:
                     if fd in ready:
                         self.start(self.finish(fd))
                     elif row.used_s() >= row.budget_s:
-                        self.start(self.finish(fd, f"exceeded its budget of {row.budget_s} s"))
+                        self.start(self.finish(fd, f"exceeded its budget of {row.budget_s:.0f} s"))
                 self.progress()
 
 
@@ -297,13 +251,12 @@ def read_rows() -> list[Row]:
     return rows
 
 
-def run_all(rows: list[Row], stop_fd: int) -> None:
-    """Setup rows, then the lanes, then what wants the machine for itself."""
+def run_all(rows: list[Row], run) -> None:
+    """Setup rows, then the lanes, then what needs the machine for itself."""
     lanes: dict[str, list[Row]] = {"setup": [], "alone": []}
     for row in rows:
         lanes.setdefault(row.lane, []).append(row)
     setup, alone = lanes.pop("setup"), lanes.pop("alone")
-    run = Lanes(stop_fd).run
     for row in setup:
         run([row])
         if row.why:
@@ -312,15 +265,45 @@ def run_all(rows: list[Row], stop_fd: int) -> None:
     run(alone)
 
 
-def report(rows: list[Row], wall_s: float) -> Count:
+def run_failed_again(rows: list[Row], run) -> list[str]:
+    """Runs what failed once more, one program at a time. Rows all of whose programs pass now have passed.
+    Returns the lines of build/logs/flaky."""
+    flaky = []
+    end = time.monotonic() + RERUN_S
+    for row in rows:
+        if not row.why or row.why == "not run" or not row.may_rerun:
+            continue
+        still = []  # failures of those that fail again
+        for number, name in enumerate(row.programs_to_rerun(), 1):
+            left_s = end - time.monotonic()
+            what = f"{row.name} {name}".strip()
+            if left_s < 1:
+                say(f"-- {what}: not run again: all second runs together may take {RERUN_S:.0f} s")
+                still.append(1)
+                continue
+            again = Row(row.name, min(row.budget_s, left_s), row.lane, row.command)
+            again.only, again.tag = name, f"-again{number}"
+            run([again])
+            if again.why:
+                still.append(again.count.failed)
+            else:
+                flaky.append(what)
+        failed = min(sum(still), row.count.failed)
+        row.count.passed += row.count.failed - failed
+        row.count.failed = failed
+        row.why = row.why if still else ""
+    return flaky
+
+
+def report(rows: list[Row], wall_s: float, flaky: list[str]) -> Count:
     total = Count()
-    print("\nsuite              lane    passed failed skipped   seconds  processor  budget")
+    print("\nsuite              lane    passed failed skipped   seconds  processor  counted  budget")
     for row in rows:
         got = row.count
         total.add(got)
         print(
             f"{row.name:<18} {row.lane:<7} {got.passed:>6} {got.failed:>6} {got.skipped:>7}"
-            f" {row.wall_s:>9.1f} {row.cpu_s:>10.1f} {row.budget_s:>7}  {row.why}"
+            f" {row.wall_s:>9.1f} {row.cpu_s:>10.1f} {row.counted_s:>8.1f} {row.budget_s:>7}  {row.why}"
         )
     for row in rows:
         for reason in row.count.reasons:
@@ -329,6 +312,8 @@ def report(rows: list[Row], wall_s: float) -> Count:
         for failure in row.failures():
             print(failure)
     print(f"{wall_s:.0f} s in all, {sum(r.cpu_s for r in rows):.0f} s of processors")
+    for line in flaky:
+        print(f"flaky: {line}")
     print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
     return total
 
@@ -355,11 +340,15 @@ def main(argv: list[str]) -> int:
         signal.signal(sig, lambda *_: None)
     began = time.monotonic()
     interrupted = False
+    flaky: list[str] = []
     try:
-        run_all(rows, stop_fd)
+        run = Lanes(stop_fd).run
+        run_all(rows, run)
+        flaky = run_failed_again(rows, run)
     except Interrupted:
         interrupted = True
-    total = report(rows, time.monotonic() - began)
+    (LOGS / "flaky").write_text("".join(f"{line}\n" for line in flaky))
+    total = report(rows, time.monotonic() - began, flaky)
     if interrupted:
         return 130
     return 1 if total.failed else 0

@@ -247,6 +247,8 @@ class Suite:
         return function
 
     def main(self, wanted: list[str]) -> int:
+        only = os.environ.get("RM_ONLY")  # tests/run.py repeats what failed
+        wanted = [only] if only else wanted
         chosen = [t for t in self.tests if not wanted or t.__name__ in wanted]
         unknown = set(wanted) - {t.__name__ for t in self.tests}
         if unknown:
@@ -257,18 +259,21 @@ class Suite:
             )
             return 2
         print(f"# seed {SEED} (E2E_SEED={SEED} repeats the choices)", flush=True)
-        failed = 0
+        failed = []
         for number, test in enumerate(chosen, 1):
             start = time.monotonic()
             try:
                 test()
                 word, why = "ok", ""
             except Exception as e:  # every failure becomes a line of TAP
-                word, failed = "not ok", failed + 1
+                word = "not ok"
+                failed.append("*" if getattr(test, "is_about_others", False) else test.__name__)
                 why = str(e) if isinstance(e, (AssertionError, Refused)) else traceback.format_exc()
             took = time.monotonic() - start
             print(f"{word} {number} - {test.__name__.replace('_', ' ')} ({took:.1f} s)", flush=True)
             for line in why.splitlines():
                 print("# " + line, flush=True)
         print(f"1..{len(chosen)}", flush=True)
+        if failed and os.environ.get("RM_FAILED"):
+            Path(os.environ["RM_FAILED"]).write_text("".join(f"{name}\n" for name in failed))
         return 1 if failed else 0

@@ -442,6 +442,9 @@ def the_operator_ended_only_by_our_own_kills() -> None:
     only_our_kills()
 
 
+the_operator_ended_only_by_our_own_kills.is_about_others = True  # alone it would see nothing
+
+
 if __name__ == "__main__":
     try:
         restarts_before = operator_restarts()

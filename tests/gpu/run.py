@@ -17,6 +17,7 @@ ranks share it: NCCL takes them for hosts of their own (NCCL_HOSTID). The stages
 import argparse
 import os
 import sys
+from pathlib import Path
 
 import harness
 import stages
@@ -49,16 +50,22 @@ def main():
     unknown = set(options.stages) - set(stages.STAGES)
     if unknown:
         parser.error(f"no stage {min(unknown)!r}; there are: {', '.join(stages.STAGES)}")
+    if os.environ.get("RM_ONLY"):  # tests/run.py repeats what failed
+        options.stages = [os.environ["RM_ONLY"]]
     modes = [options.mode] if options.mode != "auto" else ["fake", "gpu"]
     if options.mode == "auto" and not harness.has_gpu():
         modes.remove("gpu")
     count = n_failed = 0
+    failed = []
     for mode in modes:
         bench = run(mode, options)
+        failed += [s["name"] for s in bench.stages if any(p["error"] for p in s["points"])]
         count, n_failed = count + bench.count, n_failed + bench.n_failed
     if "gpu" not in modes and options.mode != "fake":
         count += 1
         print(f"ok {count} - on a GPU # SKIP {SKIP}")
+    if failed and os.environ.get("RM_FAILED"):
+        Path(os.environ["RM_FAILED"]).write_text("".join(f"{name}\n" for name in failed))
     print(f"1..{count}")
     return 1 if n_failed else 0
 

@@ -5,8 +5,9 @@
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 checks=("$@")
+if [ -n "${RM_ONLY:-}" ]; then checks=("$RM_ONLY"); fi # tests/run.py repeats what failed
 [ ${#checks[@]} -gt 0 ] || checks=(layers pure sizes symbols format tidied cppcheck shell python docs words)
-passed=0 failed=0 skipped=0 n=0
+passed=0 failed=0 skipped=0 n=0 bad=
 echo "1..${#checks[@]}"
 for c in "${checks[@]}"; do
     n=$((n + 1))
@@ -19,10 +20,12 @@ for c in "${checks[@]}"; do
         77) skipped=$((skipped + 1)); echo "ok $n - $c # SKIP ${out##*$'\n'}" ;;
         *)
             failed=$((failed + 1))
+            bad+="$c"$'\n'
             echo "not ok $n - $c ($(grep -c . <<<"$out") findings, $took)"
             sed 's/^/#   /' <<<"$out"
             ;;
     esac
 done
+if [ -n "${RM_FAILED:-}" ]; then printf %s "$bad" >"$RM_FAILED"; fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

@@ -263,17 +263,21 @@ class Suite:
         return function
 
     def main(self, names: list[str]) -> int:
+        only = os.environ.get("RM_ONLY")  # tests/run.py repeats what failed
+        names = [only] if only else names
         chosen = [t for t in self.tests if not names or t.__name__ in names]
         print(f"1..{len(chosen)}", flush=True)
-        failed = 0
+        failed = []
         for n, test in enumerate(chosen, 1):
             start = time.monotonic()
             try:
                 test()
                 verdict = "ok"
             except Exception:
-                failed += 1
+                failed.append(test.__name__)
                 verdict = "not ok"
                 print("# " + traceback.format_exc().replace("\n", "\n# "))
             print(f"{verdict} {n} - {test.__name__} # {time.monotonic() - start:.1f} s", flush=True)
+        if failed and os.environ.get("RM_FAILED"):
+            Path(os.environ["RM_FAILED"]).write_text("".join(f"{name}\n" for name in failed))
         return 1 if failed else 0

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [NAME...]: the Python suite, TAP on stdout. NAME is a test_NAME.py of this folder; none: all.
+# run.sh [NAME...]: the Python suite, TAP on stdout. NAME is a test_NAME.py of this folder, NAME.CLASS or
+# NAME.CLASS.METHOD; none: all.
 # Tests the staged tree and the wheel, as they go into images, with Debian's PyTorch, PyPI's newest PyTorch
 # and TensorFlow (README.md). `run.sh --full` runs what takes long, `run.sh --torches [NAME...]` the tests of
 # PyTorch under those between 1.13 and the newest: tests/setup/venv/torch[0-9]*.txt, or HVD_TEST_TORCHES;
@@ -12,6 +13,7 @@ tests/setup/deb.sh build torch mpi >&2
 make --no-print-directory stage wheel fakes >&2
 if [ "${1:-}" = --full ]; then
     shift
+    if [ -n "${RM_ONLY:-}" ]; then set -- "$RM_ONLY"; fi
     exec /usr/bin/python3 tests/python/tap.py "${@:-full}"
 fi
 # Those named of TensorFlow or Keras, and what else needs nothing but TensorFlow.
@@ -33,6 +35,7 @@ case "${1:-}" in
     all=$(grep -vE "$of_tensorflow" <<<"$all")
     ;;
 esac
+if [ -n "${RM_ONLY:-}" ]; then set -- "$RM_ONLY"; fi # tests/run.py repeats what failed
 names=("$@")
 if [ ${#names[@]} -eq 0 ]; then
     for f in $all; do

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tap.py [NAME...]: runs test_NAME.py of this folder and prints TAP.
+"""tap.py [NAME...]: runs test_NAME.py of this folder (NAME.CLASS.METHOD: one test) and prints TAP.
 
 Job tests produce one TAP line per check and rank program: a test method may call
 self.points([(name, error or None, skip reason or None)]) instead of asserting.
@@ -29,6 +29,7 @@ class Tap(unittest.TestResult):
     def __init__(self):
         super().__init__()
         self.count = self.bad = 0
+        self.failed = []
 
     def startTest(self, test):
         super().startTest(test)
@@ -53,6 +54,7 @@ class Tap(unittest.TestResult):
         for name, error, skip in getattr(test, "hvd_points", []):
             self.line(error is None, name, skip)
             if error:
+                self.failed.append(test.id())
                 self.detail(error)
 
     def addSuccess(self, test):
@@ -62,6 +64,7 @@ class Tap(unittest.TestResult):
 
     def fault(self, test, err):
         self.points(test)
+        self.failed.append(getattr(test, "test_case", test).id())
         self.line(False, self.name(test))
         self.detail("".join(traceback.format_exception(*err)))
 
@@ -79,9 +82,21 @@ def chosen(tests):
     """Where HVD_TEST_TORCHES names torches, what runs under them alone (job.py)."""
     if not os.environ.get("HVD_TEST_TORCHES"):
         return tests
-    return [
-        test for group in tests for test in group if (getattr(test, "torch", None) or "debian") != "debian"
-    ]
+    return [test for test in single(tests) if (getattr(test, "torch", None) or "debian") != "debian"]
+
+
+def single(tests):
+    """The tests of a suite of suites."""
+    if isinstance(tests, unittest.TestSuite):
+        return [one for group in tests for one in single(group)]
+    return [tests]
+
+
+def write_failed(ids):
+    """For tests/run.py, which repeats them: NAME.CLASS.METHOD, or all where no single test failed."""
+    if ids and os.environ.get("RM_FAILED"):
+        names = [i.removeprefix("test_") if i.startswith("test_") else "*" for i in ids]
+        Path(os.environ["RM_FAILED"]).write_text("".join(f"{n}\n" for n in names))
 
 
 def main():
@@ -89,10 +104,11 @@ def main():
     names = sys.argv[1:]
     suite = unittest.TestSuite()
     for name in names:
-        module = importlib.import_module(f"test_{name}")
-        suite.addTests(chosen(unittest.defaultTestLoader.loadTestsFromModule(module)))
+        importlib.import_module(f"test_{name.partition('.')[0]}")  # its errors as they are
+        suite.addTests(chosen(unittest.defaultTestLoader.loadTestsFromName(f"test_{name}")))
     result = Tap()
     suite.run(result)
+    write_failed(result.failed)
     print(f"1..{result.count}", flush=True)
     return 1 if result.bad else 0
 
