@@ -12,7 +12,7 @@
  * them because one of them failed: it says so, and the STOP that comes back names the
  * first failure of the whole job, which every agent writes to its termination log and
  * exits with. Without the hub (worker 0 lost) it decides by itself and names worker 0.
- * When another world is formed the ranks end, which is no failure, and start again in
+ * When forming another world the ranks end, which is no failure, and start again in
  * it; an agent that has no place in it ends with 0. One thread, beside the hub's and
  * the dialler's. Called by agent_main.c. */
 #include "runtime/launch/agent.h"
@@ -203,7 +203,7 @@ static enum outcome agent_run_ranks(struct agent *a)
     if (o == REFORMED)
         return leave_world(a);
     if (o == HUB_GONE && a->is_done_sent && !a->has_reported)
-        log_warn("worker 0 was lost after this worker's ranks had ended well",
+        log_warn("worker 0 was lost after this worker's ranks had exited with 0",
                  "worker=%u", a->env.worker_index);
     if (o != FINISHED)
         engine_stop(a->engine);
@@ -221,7 +221,7 @@ static int agent_report_end(struct agent *a, enum outcome o)
 {
     char sentence[480];
     if (o == LEFT)
-        log_info("the job goes on without this worker", "generation=%u workers=%u",
+        log_info("the job continues without this worker", "generation=%u workers=%u",
                  a->env.generation, a->env.num_workers);
     if (o == FINISHED || o == LEFT)
         return 0;
@@ -286,7 +286,7 @@ static void serve_metrics(struct agent *a, struct engine_config *c)
     if (!a->metrics_port)
         return;
     if (metrics_start((uint16_t)a->metrics_port, a->scratch.dir, &a->metrics, &err) < 0)
-        log_warn("cannot serve metrics, going on without", "port=%u cause=\"%s\"",
+        log_warn("cannot serve metrics, continuing without", "port=%u cause=\"%s\"",
                  a->metrics_port, err.text);
     else
         c->stats_dir = a->scratch.dir;

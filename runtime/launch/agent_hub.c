@@ -150,7 +150,7 @@ static enum outcome take_world(struct agent *a, const struct job_world *w)
         || (w->generation == a->env.generation && a->engine))
         return GOING;
     if (w->generation > a->env.generation)
-        log_info("going to another world", "generation=%u workers=%u before=%u",
+        log_info("changing to another world", "generation=%u workers=%u before=%u",
                  w->generation, w->workers, a->env.num_workers);
     agent_adopt_world(a, w);
     return REFORMED;
@@ -191,8 +191,7 @@ static enum outcome take_frame(struct agent *a, const struct frame *f)
     case MESSAGE_PING:
         return GOING;
     }
-    return agent_fail(a, 125,
-                      "worker 0 sent a message that this version does not know");
+    return agent_fail(a, 125, "worker 0 sent a message of an unknown type");
 }
 
 static void hub_gone(struct agent *a, const char *why)
@@ -222,7 +221,7 @@ enum outcome agent_serve_hub(struct agent *a)
     }
     if (o != GOING || gone == 0)
         return o;
-    hub_gone(a, gone == -EPIPE ? "its agent ended" : strerror(-gone));
+    hub_gone(a, gone == -EPIPE ? "its agent exited" : strerror(-gone));
     return HUB_GONE;
 }
 
@@ -383,7 +382,7 @@ enum outcome agent_join(struct agent *a)
         o = wait_table(a);
         if (o != HUB_GONE || a->has_run)
             continue;
-        log_warn("connection to worker 0 lost before the start; trying again",
+        log_warn("connection to worker 0 lost before the start, retrying",
                  "cause=\"%s\"", a->first.f.why);
         o = agent_reach_hub(a);
     }

@@ -19,17 +19,14 @@ static const char usage[] =
     "       hvd-agent rsh [ssh's options] HOST command [arguments]\n"
     "       hvd-agent install DEST\n"
     "       hvd-agent --version | --help\n\n"
-    "run      starts this worker's ranks of the command and waits for the job's end; "
-    "the\n"
-    "         place in the job comes from HVD_* in the environment, see hvd-agent(1)\n"
-    "serve    starts ranks here for horovodrun --token-file on other hosts, without "
-    "ssh,\n"
+    "run      starts this worker's ranks of the command and waits for the job's end;\n"
+    "         the HVD_* variables give its place in the job, see hvd-agent(1)\n"
+    "serve    starts ranks for horovodrun --token-file on other hosts, without ssh,\n"
     "         and commands for rsh\n"
-    "await    waits until hvd-agent serve is there on all hosts, then becomes the "
-    "command\n"
-    "rsh      runs a command by the hvd-agent serve of another host; also called "
-    "hvd-rsh,\n"
-    "         for mpirun and mpiexec\n"
+    "await    waits until hvd-agent serve can be reached on all hosts, then executes\n"
+    "         the command\n"
+    "rsh      runs a command through the hvd-agent serve of another host; also called\n"
+    "         hvd-rsh, for mpirun and mpiexec\n"
     "install  copies the runtime (the folder above this program's bin/) to DEST\n";
 
 static int main_refuse_usage(const char *what, const char *word)
@@ -46,8 +43,7 @@ static int main_attach(const char *word)
     if (word)
         return main_refuse_usage("attach takes no arguments: ", word);
     if (isatty(0))
-        return main_refuse_usage(
-            "attach is what horovodrun starts by ssh on other hosts", "");
+        return main_refuse_usage("attach is started by horovodrun through ssh", "");
     if (signals_init(&signals, &err) < 0) {
         fprintf(stderr, "hvd-agent: %s\n", err.text);
         return 125;

@@ -120,8 +120,8 @@ static int await_host(const struct await *a, size_t i)
     while (await_reach_host(a, host, &err) < 0) {
         if (clock_now_ns() >= a->deadline_ns) {
             (void)snprintf(why, sizeof(why),
-                           "waited %u s for host %.80s (%zu of %zu), which did not "
-                           "come: look at its pod: %.90s",
+                           "waited %u s for host %.80s (%zu of %zu), which could not "
+                           "be reached: check its pod: %.90s",
                            a->env.start_timeout_s, host, i + 1, a->hosts.n, err.text);
             return await_fail(a, FAILURE_LATE, why);
         }
@@ -154,7 +154,8 @@ static int await_run(struct await *a)
         code = await_host(a, i);
     if (code)
         return code;
-    log_info("all hosts are here", "hosts=%zu command=\"%s\"", a->hosts.n, a->path);
+    log_info("all hosts can be reached", "hosts=%zu command=\"%s\"", a->hosts.n,
+             a->path);
     if (a->message) /* for horovodrun, which knows who failed */
         (void)setenv("HVD_TERMINATION_LOG", a->message, 1); /* without it: no message */
     (void)execv(a->path, a->command);

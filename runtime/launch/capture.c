@@ -78,7 +78,7 @@ static int wait_for(struct capture *c, struct run *r, struct err *err)
                            r->out->max);
         if (clock_now_ns() >= deadline_ns)
             return err_set(err, -EINVAL,
-                           "%s has not ended after %g s (--start-timeout)", c->name,
+                           "%s did not exit within %g s (--start-timeout)", c->name,
                            (double)c->timeout_ms / 1000);
     }
     if (WIFSIGNALED(r->status))

@@ -160,7 +160,7 @@ static void render_gpus(const struct gpu_report *r, struct strbuf *out)
         strbuf_printf(out, "    GPU %u: %s, %llu MiB, sm_%u, %s%s%s\n", g->index,
                       g->name, (unsigned long long)g->memory_mib, g->sm, g->uuid,
                       g->is_mig ? ", a MIG instance" : "",
-                      g->sm < OLDEST_SM ? ", too old: sm_70 or later is needed" : "");
+                      g->sm < OLDEST_SM ? ", too old: sm_70 or later is required" : "");
     }
     if (r->n_gpus)
         strbuf_printf(out, "    GPU kernels: %s\n", *r->kernels ? r->kernels : "none");
@@ -184,7 +184,7 @@ static const char *stream_ordering(const struct gpu_report *r, char *const *env)
     unsigned major = 0, minor = 0;
 
     if (*r->problem)
-        return "by host memory; TensorFlow copies to and from GPUs, no stream is "
+        return "through host memory; TensorFlow copies to and from GPUs, no stream is "
                "shared";
     if (!has_entry(env, "HVD_GPU_READY=sync")
         && sscanf(r->cuda, "%5u.%5u", &major, &minor) == 2

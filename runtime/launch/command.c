@@ -81,7 +81,7 @@ int command_find(const char *name, const char *search, char *ret_path, struct er
 {
     char path[PATH_MAX];
     if (!*name) {
-        (void)err_set(err, -ENOENT, "the command is an empty word");
+        (void)err_set(err, -ENOENT, "the command is empty");
         return 127;
     }
     if (strchr(name, '/')) {
@@ -109,7 +109,7 @@ void command_enter(const char *dir, char *ret, size_t size_bytes)
     const char *there = home && chdir(home) == 0 ? home : "/";
     (void)!chdir(there);
     (void)snprintf(ret, size_bytes,
-                   "cannot go to directory %s there (%s); going on in %s", dir,
+                   "cannot change to directory %s (%s); continuing in %s", dir,
                    strerror(why), there);
 }
 

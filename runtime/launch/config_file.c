@@ -43,7 +43,7 @@ static int on_key(struct config_reader *r, const yaml_event_t *e)
 {
     const char *s = (const char *)e->data.scalar.value;
     if (!*s || strlen(s) >= sizeof(r->key))
-        return err_set(r->err, -EINVAL, "\"%.64s\" is no key", s);
+        return err_set(r->err, -EINVAL, "\"%.64s\" is not a key", s);
     r->line = e->start_mark.line + 1;
     (void)snprintf(r->key, sizeof(r->key), "%s", s);
     (void)snprintf(r->full, sizeof(r->full), "%s%s", r->section, r->key);
@@ -63,7 +63,7 @@ static int on_scalar(struct config_reader *r, const yaml_event_t *e)
     r->key[0] = '\0';
     if (r->depth == 1 && options_has_section(r->full))
         return value ? err_set(r->err, -EINVAL,
-                               "%s is a section: its keys stand below it, indented",
+                               "%s is a section: its keys must be below it, indented",
                                r->full)
                      : 0;
     return options_set_key(r->o, r->full, value, r->err);
@@ -101,13 +101,12 @@ static int on_event(struct config_reader *r, const yaml_event_t *e)
         r->section[0] = '\0';
         return 0;
     case YAML_DOCUMENT_START_EVENT:
-        return r->documents++ ? err_set(r->err, -EINVAL, "a second document begins")
-                              : 0;
+        return r->documents++ ? err_set(r->err, -EINVAL, "more than one document") : 0;
     case YAML_SEQUENCE_START_EVENT:
-        return err_set(r->err, -EINVAL, "%s is a list; no key has one",
+        return err_set(r->err, -EINVAL, "%s is a list; no key allows one",
                        *r->full ? r->full : "the file");
     case YAML_ALIAS_EVENT:
-        return err_set(r->err, -EINVAL, "aliases (*%.40s) are not read",
+        return err_set(r->err, -EINVAL, "aliases (*%.40s) are not supported",
                        (const char *)e->data.alias.anchor);
     case YAML_NO_EVENT:
     case YAML_STREAM_START_EVENT:
@@ -124,7 +123,7 @@ static int syntax_error(const yaml_parser_t *p, const char *path, struct err *er
     if (p->error == YAML_MEMORY_ERROR)
         return err_set(err, -ENOMEM, "out of memory for %s", path);
     return err_set(err, -EINVAL, "%s: line %zu: %s", path, p->problem_mark.line + 1,
-                   p->problem ? p->problem : "no YAML");
+                   p->problem ? p->problem : "invalid YAML");
 }
 
 static int read_events(yaml_parser_t *p,

@@ -111,7 +111,8 @@ int dial_start(const struct dial_to *to,
         rc = -pthread_create(&d->thread, NULL, dial_main, d);
     if (rc < 0) {
         dial_free(d);
-        return err_errno(err, -rc, "cannot start the thread that reaches %s", to->host);
+        return err_errno(err, -rc, "cannot start the thread that connects to %s",
+                         to->host);
     }
     *ret = d;
     return 0;

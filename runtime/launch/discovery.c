@@ -45,7 +45,7 @@ static int discovery_parse(uint32_t slots,
     else if ((rc = hostlist_parse_hostfile(strbuf_str(&text), ret, err)) < 0)
         err_prefix(err, "%s", command);
     else if (!ret->n)
-        rc = err_set(err, -EINVAL, "%s has named no host", command);
+        rc = err_set(err, -EINVAL, "%s printed no host", command);
     strbuf_release(&text);
     return rc;
 }

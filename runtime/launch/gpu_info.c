@@ -72,7 +72,7 @@ static int gpu_info_run_helper(struct capture *c,
     c->path = path;
     c->name = "hvd-gpu";
     c->argv = argv;
-    rc = access(path, X_OK) < 0 ? err_set(err, -ENOENT, "%s is not here", path)
+    rc = access(path, X_OK) < 0 ? err_set(err, -ENOENT, "%s does not exist", path)
                                 : capture_run(c, out, err);
     c->path = NULL; /* they are ours */
     c->argv = NULL;
@@ -140,12 +140,12 @@ static void log_report(const struct gpu_report *r, bool has_run)
     if (has_run && gpu_report_lacks_nccl(r))
         log_info(GPU_REPORT_NO_NCCL, "cause=\"%s\"", r->problem);
     else if (has_run && has_file("/dev/nvidiactl"))
-        log_warn("tensors on GPUs cannot travel here, going on", "cause=\"%s\"",
+        log_warn("GPU tensors are not possible here, continuing", "cause=\"%s\"",
                  r->problem);
     else if (has_run) /* of the host's GPUs none is this container's */
         log_info("no GPU here", "cause=\"%s\"", r->problem);
     else
-        log_info("GPUs are not told", "driver=%s cause=\"%s\"", or_dash(r->driver),
+        log_info("GPUs are unknown", "driver=%s cause=\"%s\"", or_dash(r->driver),
                  r->problem);
 }
 
@@ -202,7 +202,7 @@ static void gpu_info_write(const struct signals *signals,
         return;
     pid_t pid = fork();
     if (pid < 0)
-        log_warn("GPUs are not told", "cause=\"fork: %s\"", strerror(errno));
+        log_warn("GPUs are unknown", "cause=\"fork: %s\"", strerror(errno));
     if (pid != 0)
         return;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* cannot fail */

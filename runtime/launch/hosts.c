@@ -73,7 +73,7 @@ int hostfile_read(const char *path, struct hostlist *ret, struct err *err)
         return rc;
     rc = hostlist_parse_hostfile(text, ret, err);
     if (rc == 0 && !ret->n)
-        rc = err_set(err, -EINVAL, "no host is in it");
+        rc = err_set(err, -EINVAL, "it contains no host");
     return rc < 0 ? (err_prefix(err, "%s", path), rc) : 0;
 }
 

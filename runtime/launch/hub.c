@@ -102,7 +102,7 @@ static void serve_conn(struct hub *h, struct conn *c)
     if (rc < 0)
         conn_close(h, c, err.text);
     else if (gone < 0)
-        conn_close(h, c, gone == -EPIPE ? "its agent ended" : strerror(-gone));
+        conn_close(h, c, gone == -EPIPE ? "its agent exited" : strerror(-gone));
 }
 
 /* Heartbeats and handshake deadlines; returns when to look again. */
@@ -177,7 +177,7 @@ static void hub_reform(struct hub *h)
         fail_own(h, &err);
         return;
     }
-    log_info("another world is formed", "generation=%u workers=%u before=%u",
+    log_info("forming another world", "generation=%u workers=%u before=%u",
              h->meet.generation, h->meet.workers, before);
     rdv_server_stop(h->server);
     h->server = NULL;
@@ -201,7 +201,7 @@ static void hub_log_hold(struct hub *h)
         return;
     h->is_hold_logged = true;
     report_sentence(meet_first(&h->meet), sentence, sizeof(sentence));
-    log_warn("a failure waits, since a world without this worker may come",
+    log_warn("failure held back, a world without this worker may be announced",
              "seconds=%d cause=\"%s\"", MEET_LEAVE_MS / 1000, sentence);
 }
 
@@ -372,11 +372,12 @@ static int hub_open(struct hub *h, struct err *err)
     if (tcp_listen("::", a->checkin_port, &h->listen_fd, &port, NULL) < 0) {
         rc = tcp_listen("0.0.0.0", a->checkin_port, &h->listen_fd, &port, err);
         if (rc < 0)
-            return err_prefix(err, "agents cannot meet on port %u (HVD_CHECKIN_PORT)",
+            return err_prefix(err,
+                              "cannot listen for agents on port %u (HVD_CHECKIN_PORT)",
                               a->checkin_port);
     }
     if (pipe2(h->wake, O_CLOEXEC) < 0)
-        return err_errno(err, errno, "pipe of the hub");
+        return err_errno(err, errno, "cannot create the pipe of the hub");
     return 0;
 }
 

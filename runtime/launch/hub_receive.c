@@ -13,8 +13,8 @@
 static void
 meet_stranger(struct hub *h, struct conn *c, const struct hello *hello, int rc)
 {
-    log_info(rc == -EAGAIN ? "worker of a newer world is here"
-                           : "worker of an older world is here",
+    log_info(rc == -EAGAIN ? "worker of a newer world connected"
+                           : "worker of an older world connected",
              "worker=%u generation=%u address=%s present_generation=%u", hello->worker,
              hello->generation, c->address, h->meet.generation);
     if (rc == -ESTALE && meet_sends_world(&h->meet, hello->generation))
@@ -44,8 +44,7 @@ take_hello(struct hub *h, struct conn *c, const struct frame *f, struct err *err
         if (h->conns[i] != c && h->conns[i]->worker == hello.worker) {
             h->conns[i]->worker = -1; /* its earlier self: no loss */
             h->conns[i]->is_here = false;
-            hub_refuse(h->conns[i],
-                       "another agent of this worker has taken this place");
+            hub_refuse(h->conns[i], "replaced by another agent of this worker");
         }
     c->worker = hello.worker;
     c->is_here = true;
@@ -53,7 +52,7 @@ take_hello(struct hub *h, struct conn *c, const struct frame *f, struct err *err
         hub_send_stop_to(h, c);
         return 0;
     }
-    log_info("worker is here", "worker=%u host=%s address=%s present=%u of=%u",
+    log_info("worker connected", "worker=%u host=%s address=%s present=%u of=%u",
              hello.worker, hello.host, c->address, meet_present(&h->meet),
              h->meet.workers);
     return 0;
@@ -93,7 +92,7 @@ take_leaving(struct hub *h, struct conn *c, const struct frame *f, struct err *e
     if (rc < 0)
         return rc;
     if (c->worker >= 0 && meet_lets_go(&h->meet, (uint32_t)c->worker))
-        return err_set(err, -ESHUTDOWN, "it was told to end before the start");
+        return err_set(err, -ESHUTDOWN, "it received a signal before the start");
     meet_leaving(&h->meet, o.worker, clock_now_ns());
     return 0;
 }
@@ -109,7 +108,7 @@ take_world(struct hub *h, struct conn *c, const struct frame *f, struct err *err
     if (rc < 0)
         return rc;
     if (meet_take_world(&h->meet, &w, &why) < 0)
-        log_warn("a world is ignored", "address=%s cause=\"%s\"", c->address, why.text);
+        log_warn("world ignored", "address=%s cause=\"%s\"", c->address, why.text);
     else if (w.generation <= h->meet.generation && !c->is_here
              && meet_sends_world(&h->meet, w.generation))
         hub_send_world(h, c);

@@ -126,7 +126,7 @@ static int copy_entry(int from_dir,
 {
     struct stat st;
     if (fstatat(from_dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return err_errno(err, errno, "cannot look at %s", name);
+        return err_errno(err, errno, "cannot read the mode of %s", name);
     if (S_ISREG(st.st_mode))
         return copy_file(from_dir, to_dir, name, &st, ret, err);
     if (S_ISLNK(st.st_mode))
@@ -166,7 +166,7 @@ static int check_apart(const char *from, const char *dest, struct err *err)
         return err_errno(err, errno, "cannot find %s or %s", from, dest);
     size_t n = strlen(a);
     if (!strncmp(a, b, n) && (b[n] == '/' || b[n] == '\0' || n == 1))
-        return err_set(err, -EINVAL, "%s lies in %s, which is to be copied", dest,
+        return err_set(err, -EINVAL, "%s is inside %s, which is to be copied", dest,
                        from);
     return 0;
 }

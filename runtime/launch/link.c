@@ -153,9 +153,9 @@ static void link_add_line(void *arg, const char *text, size_t n)
     l->said[have + n] = '\n';
     l->said[have + n + 1] = '\0';
     if (l->state == LINK_OPEN && n)
-        log_warn("a host says", "host=%s text=\"%.*s\"", l->host, (int)n, text);
+        log_warn("output of an agent", "host=%s text=\"%.*s\"", l->host, (int)n, text);
     else if (n)
-        log_info("ssh says", "host=%s text=\"%.*s\"", l->host, (int)n, text);
+        log_info("output of ssh", "host=%s text=\"%.*s\"", l->host, (int)n, text);
 }
 
 static void link_read_stderr(struct link *l)
@@ -247,7 +247,7 @@ static void read_greeting(struct link_set *s, struct link *l)
     }
     strbuf_add(&l->greeting, buf, (size_t)n);
     if (strbuf_status(&l->greeting) < 0) {
-        begin_end(s, l, "its login shell prints without end");
+        begin_end(s, l, "its login shell prints too much");
         return;
     }
     const char *line = strstr(strbuf_str(&l->greeting), LINK_GREETING_TEXT);
@@ -259,7 +259,7 @@ static void read_greeting(struct link_set *s, struct link *l)
         return;
     }
     (void)snprintf(why, sizeof(why),
-                   "its hvd-agent is of another version (%.*s), this horovodrun is "
+                   "its hvd-agent has another version (%.*s), this horovodrun has "
                    "%s%s: install the same on all hosts",
                    (int)(strcspn(version, "\r\n") < 40 ? strcspn(version, "\r\n") : 40),
                    version, LINK_PROTOCOL, HVD_VERSION_STRING);
@@ -279,7 +279,7 @@ static void link_dialed(struct link_set *s, struct link *l)
     }
     if (rc == -EACCES)
         (void)snprintf(why, sizeof(why),
-                       "the token of its hvd-agent serve is not that of --token-file");
+                       "its hvd-agent serve has another token than --token-file");
     else
         (void)snprintf(why, sizeof(why), "%.170s%s", err.text,
                        rc == -ECONNREFUSED ? ": is hvd-agent serve running there?"
@@ -404,7 +404,7 @@ static void serve_open(struct link_set *s, struct link *l, uint64_t now_ns)
     if (rc < 0) {
         begin_end(s, l, err.text);
     } else if (gone < 0) {
-        (void)snprintf(why, sizeof(why), "its agent ended or the connection broke%s%s",
+        (void)snprintf(why, sizeof(why), "its agent exited or the connection broke%s%s",
                        gone == -EPIPE ? "" : ": ",
                        gone == -EPIPE ? "" : strerror(-gone));
         begin_end(s, l, why);

@@ -104,7 +104,7 @@ static void hosts_lost(struct remote *r, uint32_t first, uint32_t end, const cha
             meet_lost(&r->meet, h, why, clock_wall_us(), clock_now_ns());
     if (is_started || !count_failed(r, first))
         return;
-    log_info("a host cannot take part", "host=%s cause=\"%s\"", name, why);
+    log_info("a host failed before the start", "host=%s cause=\"%s\"", name, why);
     (void)snprintf(text, sizeof(text), "host %.60s: %.200s", name, why);
     remote_fail(r, name, 125, text);
 }
@@ -127,13 +127,13 @@ static void start_timed_out(struct remote *r)
             missing++;
             first = h;
         }
-    const char *stage = "its agent has not come";
+    const char *stage = "its agent has not connected";
     for (size_t i = 0; i < r->links.n; i++) {
         const struct link *l = &r->links.v[i];
         if (l->first > first || first >= l->end)
             continue;
         if (l->state == LINK_OPEN && l->first == first)
-            stage = "its agent is there but not ready";
+            stage = "its agent is connected but not ready";
         else if (l->state == LINK_GREETING && l->kind == LINK_SSH)
             stage = "ssh has neither started the agent nor failed";
         break;
@@ -157,7 +157,7 @@ static void send_job(void *arg, struct link *l)
     strbuf_init(&b, ERRAND_TO_AGENT_MAX_BYTES);
     bytes_put_u32(&b, l->end);
     errand_write(&r->e, &b);
-    log_info("agent is there", "host=%s", l->host);
+    log_info("agent connected", "host=%s", l->host);
     links_send(&r->links, ERRAND_JOB, l->first, &b);
 }
 
@@ -248,7 +248,7 @@ static int on_frame(void *arg, struct link *l, const struct frame *f, struct err
     if (f->type == ERRAND_PING)
         return 0;
     if (host < l->first || host >= l->end)
-        return err_set(err, -EPROTO, "its agent speaks for another host");
+        return err_set(err, -EPROTO, "its agent sent a message for another host");
     switch ((enum errand_type)f->type) {
     case ERRAND_READY:
         return take_ready(r, l, host, f, err);
@@ -382,7 +382,7 @@ static void take_signals(struct remote *r)
         if (sig == SIGCHLD)
             continue; /* link.c looks after its own */
         if (sig == SIGTSTP) {
-            log_warn("a job over several hosts cannot be suspended, going on",
+            log_warn("a job over several hosts cannot be suspended, continuing",
                      "signal=SIGTSTP");
             continue;
         }

@@ -183,7 +183,7 @@ child_frame(void *arg, struct link *l, const struct frame *f, struct err *err)
     if (f->type == ERRAND_PING)
         return 0;
     if (host < l->first || host >= l->end)
-        return err_set(err, -EPROTO, "its agent speaks for another host");
+        return err_set(err, -EPROTO, "its agent sent a message for another host");
     if (a->is_up)
         (void)channel_send(&a->up, f->type, f->p, f->n, clock_now_ns());
     return 0;
@@ -374,7 +374,7 @@ static int take_start(struct remote_agent *a, struct bytes_reader *r, struct err
     struct err why = ERR_INIT;
     int code = 125, rc = errand_start_read(r->p, r->left, &s, err);
     if (rc == 0 && (!*a->scratch.dir || a->engine))
-        rc = err_set(err, -EPROTO, "a start that was not due");
+        rc = err_set(err, -EPROTO, "unexpected start message");
     if (rc < 0 || a->is_ending)
         return rc;
     if (start_ranks(a, &s, &code, &why) < 0) {
@@ -475,7 +475,7 @@ static void take_events(struct remote_agent *a)
             send_report(a, &a->ev.report);
         if (a->ev.kind != ENGINE_SIGNAL || a->is_reported || a->is_ending)
             continue;
-        (void)snprintf(why, sizeof(why), "hvd-agent received %s there",
+        (void)snprintf(why, sizeof(why), "its hvd-agent received %s",
                        signal_name(a->ev.signal));
         remote_agent_fail(a, 0, a->ev.signal, why);
     }
@@ -483,8 +483,7 @@ static void take_events(struct remote_agent *a)
         return;
     a->is_done_sent = true;
     if (engine_running(a->engine))
-        remote_agent_fail(a, 125, 0,
-                          "ranks cannot be killed there: they hang in the kernel");
+        remote_agent_fail(a, 125, 0, "ranks cannot be killed: they hang in the kernel");
     send_up(a, ERRAND_DONE, NULL);
 }
 
@@ -501,8 +500,7 @@ wait_alone(struct remote_agent *a, struct pollfd *p, nfds_t n, uint64_t due_ns)
             ;
         if (!signals_is_stop(sig))
             continue;
-        (void)snprintf(why, sizeof(why), "hvd-agent received %s there",
-                       signal_name(sig));
+        (void)snprintf(why, sizeof(why), "its hvd-agent received %s", signal_name(sig));
         remote_agent_fail(a, 0, sig, why);
         begin_end(a);
     }

@@ -179,11 +179,10 @@ static int check_hosts(const struct hostlist *hosts, struct err *err)
 {
     for (size_t i = 0; i < hosts->n; i++)
         if (strchr(hosts->v[i].name, '@'))
-            return err_set(
-                err, -EINVAL,
-                "host %.80s: a user's name does not belong there; set User in "
-                "~/.ssh/config, or HVD_SSH=\"ssh -l USER -o BatchMode=yes\"",
-                hosts->v[i].name);
+            return err_set(err, -EINVAL,
+                           "host %.80s: a user name is not allowed here; set User in "
+                           "~/.ssh/config, or HVD_SSH=\"ssh -l USER -o BatchMode=yes\"",
+                           hosts->v[i].name);
     return 0;
 }
 

@@ -125,8 +125,8 @@ int remote_addresses(const struct hostlist *hosts,
                        iface ? fixed : p->ready.theirs);
         if (!*p->launcher)
             return err_set(err, -EHOSTUNREACH,
-                           "host %s: by which address it reaches this host is unknown: "
-                           "name an interface by --network-interfaces",
+                           "host %s: the address by which it reaches this host is "
+                           "unknown: select an interface with --network-interfaces",
                            hosts->v[h].name);
         if (!outside)
             outside = p->launcher;

@@ -186,7 +186,7 @@ static int rsh_connect(struct rsh *r)
         return sig ? 128 + sig : 0;
     if (rc == -EACCES)
         fprintf(stderr,
-                RSH_NAME ": host %s: the token of its hvd-agent serve is not that of "
+                RSH_NAME ": host %s: its hvd-agent serve has another token than "
                          "%s\n",
                 r->words.host, r->env.token_file);
     else if (may_heal(rc))
@@ -235,7 +235,7 @@ static int take_output(struct rsh *r, const struct frame *f, struct err *err)
         return err_set(err, -EPROTO, "an output message is malformed");
     strbuf_add(&r->out[stream], b.p, b.left);
     return strbuf_status(&r->out[stream]) < 0
-               ? err_set(err, -EPROTO, "more output than was asked for")
+               ? err_set(err, -EPROTO, "more output than its credit allows")
                : 0;
 }
 
@@ -281,7 +281,7 @@ static int serve_up(struct rsh *r, struct err *err)
     if (rc < 0 || r->has_end)
         return rc;
     if (gone < 0)
-        return err_set(err, gone, "its agent ended or the connection broke%s%s",
+        return err_set(err, gone, "its agent exited or the connection broke%s%s",
                        gone == -EPIPE ? "" : ": ",
                        gone == -EPIPE ? "" : strerror(-gone));
     if (channel_tick(&r->up, SHELL_PING, SHELL_PEER_NS, now_ns, &next) < 0)

@@ -19,7 +19,7 @@ int self_tree(char *ret_dir, size_t size_bytes, struct err *err)
     for (int up = 0; up < 2; up++) {
         char *slash = strrchr(path, '/');
         if (!slash)
-            return err_set(err, -ENOENT, "this program lies in no bin folder");
+            return err_set(err, -ENOENT, "this program is not in a bin folder");
         *slash = '\0';
     }
     int len = snprintf(ret_dir, size_bytes, "%s", *path ? path : "/");

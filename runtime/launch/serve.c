@@ -149,7 +149,7 @@ static void start_job(struct serve_state *s, struct conn *c, const struct token 
 {
     pid_t parent = getpid();
     if (s->n_jobs == MAX_JOBS) {
-        log_warn("a job refused, too many run", "address=%s jobs=%d", c->address,
+        log_warn("job refused, too many are running", "address=%s jobs=%d", c->address,
                  MAX_JOBS);
         return;
     }
@@ -157,12 +157,11 @@ static void start_job(struct serve_state *s, struct conn *c, const struct token 
     if (pid == 0)
         child_main(s, c, root, parent);
     if (pid < 0) {
-        log_warn("a job refused", "address=%s cause=\"%s\"", c->address,
-                 strerror(errno));
+        log_warn("job refused", "address=%s cause=\"%s\"", c->address, strerror(errno));
         return;
     }
     s->jobs[s->n_jobs++] = pid;
-    log_info(c->kind.theirs == ROLE_SHELL ? "a command has come" : "a job has come",
+    log_info(c->kind.theirs == ROLE_SHELL ? "command accepted" : "job accepted",
              "address=%s pid=%d", c->address, (int)pid);
 }
 
@@ -176,7 +175,7 @@ static bool serve_greet(struct serve_state *s, struct conn *c)
     if (rc == 0)
         rc = conn_shake(c, &id, &err);
     if (rc == -EPIPE && c->phase == PHASE_HELLO && !c->n) /* a probe of the port */
-        log_debug("nothing was said", "address=%s", c->address);
+        log_debug("connection closed without data", "address=%s", c->address);
     else if (rc < 0)
         log_warn("connection refused", "address=%s cause=\"%s\"", c->address,
                  err.code ? err.text : strerror(-rc));
@@ -194,7 +193,7 @@ static void serve_reap(struct serve_state *s)
         for (size_t i = 0; i < s->n_jobs; i++)
             if (s->jobs[i] == pid) {
                 s->jobs[i] = s->jobs[--s->n_jobs];
-                log_info("its process has ended", "pid=%d", (int)pid);
+                log_info("process of a job or command exited", "pid=%d", (int)pid);
                 break;
             }
 }

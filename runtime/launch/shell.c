@@ -232,7 +232,7 @@ static int take_run(struct shell *s, const struct frame *f, struct err *err)
 static int take_input(struct shell *s, const struct frame *f, struct err *err)
 {
     if (s->input.n + f->n > SHELL_CREDIT_BYTES || s->is_input_over)
-        return err_set(err, -EPROTO, "more input than was asked for");
+        return err_set(err, -EPROTO, "more input than its credit allows");
     strbuf_add(&s->input, f->p, f->n);
     return strbuf_status(&s->input) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
 }
@@ -287,7 +287,7 @@ static void serve_up(struct shell *s)
             break;
     }
     if (rc < 0)
-        log_warn("a command's connection is given up", "cause=\"%s\"", err.text);
+        log_warn("connection of a command closed", "cause=\"%s\"", err.text);
     if (rc < 0 || gone < 0
         || channel_tick(&s->up, SHELL_PING, SHELL_PEER_NS, now_ns, &next) < 0)
         up_gone(s);

@@ -36,7 +36,8 @@ static int pipes_open(struct pipes *p, struct err *err)
         || pipe2(p->exec, O_CLOEXEC) < 0) {
         int saved = errno;
         pipes_close(p);
-        return err_errno(err, saved, "pipes of a rank (see ulimit -n)");
+        return err_errno(err, saved,
+                         "cannot create the pipes of a rank (see ulimit -n)");
     }
     return 0;
 }

@@ -28,7 +28,7 @@ bool world_file_look(struct world_file *f, uint64_t now_ns, struct job_world *re
     if (rc == 0)
         rc = job_world_parse(text, ret, &err);
     if (rc < 0 && !f->is_bad)
-        log_warn("the world's file is ignored until it is mended",
+        log_warn("the world file is invalid, ignoring it until it changes",
                  "file=%s cause=\"%s\"", f->path, err.text);
     f->is_bad = rc < 0;
     return rc == 0;

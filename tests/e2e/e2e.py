@@ -262,7 +262,7 @@ def a_worker_deleted_before_the_start_is_made_again_and_the_others_wait() -> Non
     def uids() -> dict[str, str]:
         return {p["metadata"]["name"]: p["metadata"]["uid"] for p in items("pods", ns)}
 
-    wait("workers 0 and 1 meet", lambda: says(ns, "early-worker-0", "worker is here worker=1"), 180)
+    wait("workers 0 and 1 meet", lambda: says(ns, "early-worker-0", "worker connected worker=1"), 180)
     before = uids()
     gone = before["early-worker-1"]
     kubectl("delete", "pod", "early-worker-1", "-n", ns, "--wait=false")

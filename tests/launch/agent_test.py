@@ -217,7 +217,7 @@ def test_workers_that_were_told_different_jobs_say_so(folder):
     job = Job(folder, 2)
     job.start(0, "true")
     same(job.start(1, "true", HVD_SLOTS_PER_WORKER="4").end(), 125)
-    has(job.log(1), "worker 0 refused worker 1: worker 1 was told 2 workers, 4 slots")
+    has(job.log(1), "worker 0 refused worker 1: worker 1 has 2 workers, 4 slots")
     job.agents[0].signal(signal.SIGTERM)
     same(job.agents[0].end(), 143)
 
@@ -308,7 +308,7 @@ def test_a_killed_agent_is_named_with_its_worker(folder):
     same(job.end(), [125, 125, 137], job.errors())
     text = job.logs_name(failure(-1, 125), [0, 1])
     has(text, "worker 2 (")
-    has(text, ") was lost: its agent ended")
+    has(text, ") was lost: its agent exited")
     wait_until("its rank is gone", lambda: not is_alive(int(read(f"{folder}/pid.2"))))
 
 

@@ -64,7 +64,7 @@ def test_the_command_begins_when_the_last_host_serves(folder):
     hosts.serve(1)
     same(p.end(), 7, p.err)
     same(p.out, f"{p.pid} a b  {hosts.env['HVD_AGENT_PORT']}\n", "process, words, environment")
-    has(p.err, "all hosts are here hosts=3")
+    has(p.err, "all hosts can be reached hosts=3")
     same(hosts.log(), "")
     hosts.end()
 
@@ -91,7 +91,7 @@ def test_a_host_that_does_not_come_is_named_as_late(folder):
     p = hosts.launch("touch", f"{folder}/ran")
     same(p.end(), 124, p.err)
     assert re.match(failure(-1, 124), hosts.log()), hosts.log()
-    has(hosts.log(), 'why="waited 1 s for host 127.0.0.2 (2 of 2), which did not come: look at its pod: ')
+    has(hosts.log(), 'why="waited 1 s for host 127.0.0.2 (2 of 2), which could not be reached: check its pod: ')
     has(p.err, "hvd-agent[await]: waited 1 s for host 127.0.0.2")
     assert not os.path.exists(f"{folder}/ran")
     hosts.end()

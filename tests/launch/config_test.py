@@ -87,19 +87,19 @@ def test_a_wrong_config_file_is_told_with_line_and_key(folder):
         ("paramz:\n  cycle_time_ms: 1\n", "line 1: unknown key paramz; the nearest is params"),
         ("fusion_threshold_mb: 1\n", "line 1: unknown key fusion_threshold_mb; the nearest is params.fusion_threshold_mb"),
         ("params:\n\n  cycle_time_ms: -1\n", "line 3: params.cycle_time_ms=-1 must be >= 0"),
-        ("params: 3\n", "line 1: params is a section: its keys stand below it, indented"),
+        ("params: 3\n", "line 1: params is a section: its keys must be below it, indented"),
         ("params:\n  - cycle_time_ms: 1\n", "params is a list"),
         ("- params\n", "the file is a list"),
         ("controller: {a: b}\n", "line 1: controller has keys below it where a value is expected"),
         ("params:\n  cycle_time_ms: {a: 1}\n", "params.cycle_time_ms has keys below it where a value is expected"),
         ("? {a: b}\n: c\n", "has keys below it where a value is expected"),
         ("controller: ray\n", "controller=ray is neither gloo nor mpi"),
-        ("params: *x\n", "aliases (*x) are not read"),
+        ("params: *x\n", "aliases (*x) are not supported"),
         ("just words\n", 'keys are expected, such as "params:"'),
-        ("params:\n  cycle_time_ms: 1\n---\nparams:\n", "a second document begins"),
+        ("params:\n  cycle_time_ms: 1\n---\nparams:\n", "more than one document"),
         ("controller: 'gloo\n", "line 2: found unexpected end of stream"),
         ("params:\n\tcycle_time_ms: 1\n", "line 2: "),
-        ("autotune:\n  enabled: maybe\n", "autotune.enabled=maybe is neither true nor false"),
+        ("autotune:\n  enabled: maybe\n", "autotune.enabled=maybe must be true or false"),
     ):  # fmt: skip
         path = config(folder, text)
         err = run(folder, "-np", "1", "--config-file", path, "true", code=2).err
@@ -153,7 +153,7 @@ Ringmaster v"""
     ):
         out = run(folder, *words, env=dict(env, PYTHONPATH=path) if path else env).out
         assert out.startswith(table(wanted)), out
-        same("tensorflow's stream ordering: by host memory" in out, path is not None, "the way is told")
+        same("tensorflow's stream ordering: through host memory" in out, path is not None, "the way is told")
     out = run(folder, "-cb", "--verbose", env=env).out
     assert out.startswith("\n" + table((" ", " "))), out
     has(out, f"    python: {sys.executable}")
@@ -161,7 +161,7 @@ Ringmaster v"""
     executable(f"{folder}/bin/python", "#!/bin/sh\nexit 9\n")
     has(run(folder, "-cb", env=env).out, f"    python: {folder}/bin/python exited with code 9\n")
     executable(f"{folder}/bin/python", "#!/bin/sh\nexec sleep 60\n")
-    has(run(folder, "-cb", "--start-timeout", "0.3", env=env).out, "has not ended after 0.3 s")
+    has(run(folder, "-cb", "--start-timeout", "0.3", env=env).out, "did not exit within 0.3 s")
     os.unlink(f"{folder}/bin/python")
     bare = run(folder, "-cb", env=dict(env, PATH=f"{folder}/bin")).out
     has(bare, "    python: neither python nor python3 is in PATH\n")
@@ -183,7 +183,7 @@ def test_perseusrun_takes_what_its_documents_show(folder):
         dashes = [w for w in words if not w.isascii()]
         same(program.err.count("perseusrun: warning: "), len(dashes), program.err)
         for word in dashes:
-            has(program.err, f"{word} is written with a typographic dash and read as -")
+            has(program.err, f"{word} has a typographic dash and is read as -")
     program = run(folder, "-np", "1", "echo", "\u2013x")  # what is the command's is left alone
     same((program.out, program.err), ("[0]<stdout>:\u2013x\n", ""))
 

@@ -218,7 +218,7 @@ def test_mpi_arguments_are_read_as_far_as_they_mean_something(folder):
         "echo $FOO",
     )
     same(program.out, "[0]<stdout>:bar=baz\n")
-    has(program.err, "--mpi-args: no mpirun is started, so these have no effect: --mca btl ^openib\n")
+    has(program.err, "--mpi-args: mpirun is not used, so these have no effect: --mca btl ^openib\n")
     for bad, part in (
         ("-x", "-x needs a value"),
         ("-x =y", "-x =y: the name is empty"),
@@ -273,7 +273,7 @@ def test_a_discovery_script_that_fails_is_told(folder):
     for script, part in (
         ("exit 3", "exit 3 exited with code 3"),
         ("kill -9 $$", "kill -9 $$ was killed by SIGKILL"),
-        ("true", "true has named no host"),
+        ("true", "true printed no host"),
         ("echo localhost:two", "line 1"),
         ("echo a b", "line 1"),
         ("yes localhost:1", "yes localhost:1 writes more than 4194304 bytes"),
@@ -290,7 +290,7 @@ def test_a_discovery_script_that_hangs_is_killed_with_what_it_started(folder):
         begin = time.monotonic()
         program = run(folder, "--start-timeout", seconds, "--host-discovery-script", script, "true", code=2)
         assert time.monotonic() - begin < float(seconds) + 20
-        has(program.err, f"has not ended after {seconds} s (--start-timeout)")
+        has(program.err, f"did not exit within {seconds} s (--start-timeout)")
         texts = [read(f"{folder}/{n}") for n in ("pid", "child")]
         if all(texts):
             break

@@ -204,7 +204,7 @@ def test_check_build_tells_of_gpus(folder):
     out = check_build(folder, **fakes(HVD_FAKE_OLD="2"))
     has(out, "    [X] NCCL\n")
     same(out.count("too old"), 1)
-    has(out, "-000000000002, too old: sm_70 or later is needed\n")
+    has(out, "-000000000002, too old: sm_70 or later is required\n")
     out = check_build(folder, **fakes(HVD_FAKE_MIG="1"))
     has(out, ", a MIG instance\n")
 
@@ -215,16 +215,16 @@ def test_check_build_tells_how_tensorflow_is_ordered(folder):
     with open(f"{folder}/packages/tensorflow/__init__.py", "w", encoding="ascii"):
         pass
     executable(f"{folder}/bin/python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
-    event, waits = "an event of the whole context", "synchronising its device before each operation"
+    event, waits = "by an event of the whole context", "by synchronising its device before each operation"
     for way, more in (
         (event, {"HVD_FAKE_CUDA": "12050"}),
         (event, {"HVD_FAKE_CUDA": "13000"}),
         (waits, {"HVD_FAKE_CUDA": "12040"}),
         (waits, {"HVD_FAKE_CUDA": "12050", "HVD_GPU_READY": "Sync"}),
-        ("host memory; ", {"HVD_GPU": "off"}),
+        ("through host memory; ", {"HVD_GPU": "off"}),
     ):
         out = check_build(folder, **fakes(PYTHONPATH=f"{folder}/packages", **more))
-        has(out, f"    tensorflow's stream ordering: by {way}")
+        has(out, f"    tensorflow's stream ordering: {way}")
 
 
 def test_check_build_names_the_one_problem(folder):
@@ -302,12 +302,12 @@ def test_the_agent_tells_its_gpus_at_its_start(folder):
 def test_the_agent_says_why_gpus_cannot_be_used(folder):
     log = one_agent(
         folder,
-        wait_for="cannot travel",
+        wait_for="GPU tensors are not possible",
         **fakes(HVD_TEST_ROOT=host(folder), CUDA_VISIBLE_DEVICES=""),
     )
     has(
         log,
-        'W hvd-agent[worker 0]: tensors on GPUs cannot travel here, going on cause="no CUDA device is visible',
+        'W hvd-agent[worker 0]: GPU tensors are not possible here, continuing cause="no CUDA device is visible',
     )
 
 
@@ -318,7 +318,7 @@ def test_a_container_without_the_hosts_gpus_is_told(folder):
     executable(f"{folder}/bin/hvd-gpu", '#!/bin/sh\necho "problem no NVIDIA driver here (x)"\n')
     for control, line in (
         (False, 'I hvd-agent[worker 0]: no GPU here cause="no'),
-        (True, 'W hvd-agent[worker 0]: tensors on GPUs cannot travel here, going on cause="no'),
+        (True, 'W hvd-agent[worker 0]: GPU tensors are not possible here, continuing cause="no'),
     ):
         os.mkdir(f"{folder}/{control}")
         log = one_agent(
@@ -344,13 +344,13 @@ def test_an_image_without_hvd_gpu_tells_the_kernels_driver(folder):
     os.mkdir(f"{folder}/bin")
     shutil.copy(f"{BIN}/hvd-agent", f"{folder}/bin/hvd-agent")
     more = fakes(HVD_TEST_ROOT=root)
-    log = one_agent(folder, wait_for="GPUs are not told", program=f"{folder}/bin/hvd-agent", **more)
+    log = one_agent(folder, wait_for="GPUs are unknown", program=f"{folder}/bin/hvd-agent", **more)
     has(log, 'GPU driver driver=570.86.10 cuda=- nccl=- nccl_path=- kernels=""\n')
-    has(log, f"hvd-gpu cannot run here: {folder}/bin/hvd-gpu is not here")
+    has(log, f"hvd-gpu cannot run here: {folder}/bin/hvd-gpu does not exist")
     executable(f"{folder}/bin/hvd-gpu", "#!/no/such/loader\n")
     os.unlink(f"{folder}/end")
-    log = one_agent(folder, wait_for="GPUs are not told", program=f"{folder}/bin/hvd-agent", **more)
-    has(log, 'GPUs are not told driver=570.86.10 cause="hvd-gpu cannot run here: ')
+    log = one_agent(folder, wait_for="GPUs are unknown", program=f"{folder}/bin/hvd-agent", **more)
+    has(log, 'GPUs are unknown driver=570.86.10 cause="hvd-gpu cannot run here: ')
 
 
 def test_a_driver_that_hangs_holds_up_no_job(folder):

@@ -410,7 +410,7 @@ def test_a_missing_command_is_named(folder):
         (["./no-such-file"], 127, "command ./no-such-file does not exist"),
         ([folder], 126, f"command {folder} is a folder"),
         ([bad], 126, f"command {bad} is not executable (chmod +x)"),
-        ([""], 127, "the command is an empty word"),
+        ([""], 127, "the command is empty"),
     ):
         has(run(folder, "-np", "2", *words, code=code).err, "horovodrun: " + part)
     os.chmod(bad, 0o755)
@@ -445,7 +445,7 @@ def test_wrong_command_lines_are_refused_with_a_sentence(folder):
         (["-np", "3", "-H", "localhost:2", "true"], "-np 3 exceeds the 2 slots"),
         (["-np", "2", "-hostfile", folder + "/none", "true"], "/none"),
         (["-np", "2", "-H", "localhost:two", "true"], "-H"),
-        (["-np", "2", "--log-level", "loud", "true"], "--log-level=loud is none of TRACE|DEBUG"),
+        (["-np", "2", "--log-level", "loud", "true"], "--log-level=loud must be one of: TRACE|DEBUG"),
         (["--numproc", "2", "true"], "the nearest is --num-proc"),
     ):
         program = run(folder, *words, code=2)

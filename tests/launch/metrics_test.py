@@ -51,7 +51,7 @@ def test_a_metrics_port_in_use_ends_nothing(folder):
         taken.listen()
         job = Job(folder, 1).start_all("true", HVD_METRICS_PORT=str(taken.getsockname()[1]))
         same(job.end(), [0], job.errors())
-    has(job.agents[0].err, "cannot serve metrics, going on without")
+    has(job.agents[0].err, "cannot serve metrics, continuing without")
     job = Job(folder, 1).start_all("true", HVD_METRICS_PORT="http")
     same(job.end(), [125], job.errors())
     has(job.agents[0].err, 'HVD_METRICS_PORT: "http" is not a number from 0 to 65535')

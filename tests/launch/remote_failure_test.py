@@ -95,7 +95,7 @@ def test_all_hosts_that_fail_are_named(folder):
 
 
 def test_no_agent_on_a_host(folder):
-    refused(folder, "horovodrun: host b: there is no hvd-agent, neither at the path that it has here nor in PATH",
+    refused(folder, "horovodrun: host b: there is no hvd-agent, neither at the same path as here nor in PATH",
             "-np", "2", "-H", "a,b", "true", program=alone(folder))  # fmt: skip
 
 
@@ -110,18 +110,18 @@ def test_an_agent_of_another_version(folder):
     with open(f"{folder}/bin/hvd-agent", "wb") as f:
         f.write(agent.replace(version + b"\0", b"9" * len(version) + b"\0"))
     os.chmod(f"{folder}/bin/hvd-agent", 0o755)
-    refused(folder, f"host b: its hvd-agent is version {'9' * len(version)}, this horovodrun is {version.decode()}",
+    refused(folder, f"host b: its hvd-agent has version {'9' * len(version)}, this horovodrun has {version.decode()}",
             "-np", "2", "-H", "a,b", "true", program=program)  # fmt: skip
 
 
 def test_an_agent_that_is_something_else(folder):
     program = alone(folder)
     for script, sentence in {
-        "echo my own words >&2; exit 3": "ssh ended before the agent was there: my own words",
-        "exit 0": "ssh ended before the agent was there, without a word",
-        "echo HVD-AGENT/2 9.9; exec cat": "its hvd-agent is of another version (2 9.9)",
-        "echo 'hvd-agent: unknown command attach' >&2; exit 2": "its hvd-agent is of an older version",
-        "while echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; do :; done": "its login shell prints without end",
+        "echo my own words >&2; exit 3": "ssh exited before the agent started: my own words",
+        "exit 0": "ssh exited before the agent started, without a message",
+        "echo HVD-AGENT/2 9.9; exec cat": "its hvd-agent has another version (2 9.9)",
+        "echo 'hvd-agent: unknown command attach' >&2; exit 2": "its hvd-agent has an older version",
+        "while echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; do :; done": "its login shell prints too much",
     }.items():
         with open(f"{folder}/new", "w", encoding="ascii") as f:
             f.write(f"#!/bin/sh\n{script}\n")
@@ -133,7 +133,7 @@ def test_an_agent_that_is_something_else(folder):
 def test_a_user_in_a_hosts_name(folder):
     refused(
         folder,
-        "horovodrun: host root@b: a user's name does not belong there",
+        "horovodrun: host root@b: a user name is not allowed here",
         "-np",
         "1",
         "-H",
@@ -244,7 +244,7 @@ def test_an_ssh_client_is_killed(folder):
     same(len(clients), 1)
     os.kill(clients[0], signal.SIGKILL)
     same(p.end(), 125, p.err)
-    has(p.err, "horovodrun: host b was lost: its agent ended or the connection broke")
+    has(p.err, "horovodrun: host b was lost: its agent exited or the connection broke")
     hosts().nothing_left()
 
 
@@ -253,7 +253,7 @@ def test_an_agent_is_killed(folder):
     up(folder, 3)
     os.kill(agents("c")[0], signal.SIGKILL)
     same(p.end(), 125, p.err)
-    has(p.err, "horovodrun: host c was lost: its agent ended or the connection broke")
+    has(p.err, "horovodrun: host c was lost: its agent exited or the connection broke")
     hosts().nothing_left()
 
 
@@ -262,7 +262,7 @@ def test_an_agent_is_told_to_stop(folder):
     up(folder, 3)
     os.kill(agents("c")[0], signal.SIGTERM)
     same(p.end(), 143, p.err)
-    has(p.err, "horovodrun: host c: hvd-agent received SIGTERM there")
+    has(p.err, "horovodrun: host c: its hvd-agent received SIGTERM")
     hosts().nothing_left()
 
 
@@ -325,7 +325,7 @@ def test_a_tree_loses_an_agent_in_its_middle(folder):
     up(folder, 3)
     os.kill(agents("c")[0], signal.SIGKILL)
     same(p.end(), 125, p.err)
-    has(p.err, "horovodrun: host c was lost: its agent ended or the connection broke")
+    has(p.err, "horovodrun: host c was lost: its agent exited or the connection broke")
     hosts().nothing_left()
 
 

@@ -226,7 +226,7 @@ def test_a_directory_that_is_not_there_is_said(folder):
         env={"HVD_SSH": f"{folder}/ssh"},
         tag="second",
     )
-    has(p.err, f"cannot go to directory {gone} there (No such file or directory)")
+    has(p.err, f"cannot change to directory {gone} (No such file or directory)")
     has(p.out, f"[0]<stdout>:{os.path.expanduser('~')}\n")
 
 

@@ -134,14 +134,14 @@ def test_openmpi_s_tree_of_daemons(folder):
         p = s.openmpi("bcd", "-n", "6", f"{PI}-openmpi", env={"OMPI_MCA_routed_radix": "1"})
         same(p.end(60), 0, p.err)
         same(p.out, "pi 3.141592654 size 6 hosts b b c c d d\n", p.err)
-        has(s.agents["c"].err, f"a command has come address={s.hosts.address('b')} ")
+        has(s.agents["c"].err, f"command accepted address={s.hosts.address('b')} ")
 
 
 def test_without_a_token(folder):
     with Job(folder, "bc", c="quite another shared token") as s:
         p = s.openmpi("bc", "-n", "4", f"{PI}-openmpi")
         assert p.end(60) != 0
-        has(p.err, f"hvd-rsh: host c: the token of its hvd-agent serve is not that of {s.token}\n")
+        has(p.err, f"hvd-rsh: host c: its hvd-agent serve has another token than {s.token}\n")
         s.only_serving()
 
 

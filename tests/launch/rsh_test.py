@@ -292,7 +292,7 @@ def links(pid):
 def test_tokens(folder):
     with Agents(folder, "bc", c="quite another shared token") as s:
         p = s.ran("c", "true", code=255)
-        same(p.err, f"hvd-rsh: host c: the token of its hvd-agent serve is not that of {s.token}\n")
+        same(p.err, f"hvd-rsh: host c: its hvd-agent serve has another token than {s.token}\n")
         has(s.agents["c"].err, "connection refused")
         p = s.ran("b", "true", code=255, env={"HVD_TOKEN_FILE": "/no/such"})
         has(p.err, "hvd-rsh: job token: cannot open /no/such: ")
@@ -316,7 +316,7 @@ def test_a_killed_agent(folder):
         shell = int(read(f"/proc/{pid}/stat").split()[3])
         os.kill(shell, signal.SIGKILL)  # the process that serves this command
         same(p.end(), 255)
-        has(p.err, "hvd-rsh: host b: its agent ended or the connection broke")
+        has(p.err, "hvd-rsh: host b: its agent exited or the connection broke")
         wait_until("the command has ended", lambda: not is_alive(pid))
         p = s.rsh("c", f"echo $$ > {folder}/pid2; {LOOP}")
         pid = pid_in(f"{folder}/pid2")
@@ -343,7 +343,7 @@ def test_the_askers_name_is_waited_for(folder):
         with open(hosts, "w", encoding="ascii") as f:
             f.write("127.0.0.1 localhost\n")
         p = s.rsh("b", "getent hosts a; echo --control-port a:1234")
-        wait_until("it is there", lambda: "a command has come" in s.agents["b"].err)
+        wait_until("it is there", lambda: "command accepted" in s.agents["b"].err)
         with open(hosts, "w", encoding="ascii") as f:
             f.write(before)
         same(p.end(), 0, p.err)

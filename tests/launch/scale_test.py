@@ -119,7 +119,7 @@ def test_any_file_alone_brings_the_news(folder):
         job = Scaled(sub, 2).begin_all()
         job.runs(0, 2)
         job.scale(1, 3, [index])
-        waits(job, 0, "another world is formed generation=1 workers=3 before=2")
+        waits(job, 0, "forming another world generation=1 workers=3 before=2")
         job.begin(2, generation=1, workers=3)
         job.runs(1, 3)
         job.finish()
@@ -131,7 +131,7 @@ def test_a_job_shrinks_and_the_surplus_ends_well(folder):
     job.scale(1, 2)
     job.runs(1, 2)
     same(job.agents[2].end(), 0, job.errors())
-    has(job.agents[2].err, "the job goes on without this worker generation=1 workers=2")
+    has(job.agents[2].err, "the job continues without this worker generation=1 workers=2")
     same(job.log(2), "")
     job.finish()
 
@@ -179,7 +179,7 @@ def test_a_deleted_worker_without_news_ends_the_job(folder):
     job.agents[2].signal(signal.SIGTERM)
     same(job.end(), [143] * 3, job.errors())
     assert 9 < time.monotonic() - begin < 20
-    has(job.agents[0].err, 'a world without this worker may come seconds=10 cause="worker 2 received')
+    has(job.agents[0].err, 'a world without this worker may be announced seconds=10 cause="worker 2 received')
     has(job.logs_name(failure(-1, 0, signal.SIGTERM)), "worker 2 received SIGTERM")
 
 
@@ -207,16 +207,16 @@ def test_a_worker_killed_while_another_world_is_formed_is_named(folder):
     job = Scaled(folder, 2).begin_all()
     job.runs(0, 2)
     job.scale(1, 3)
-    waits(job, 0, "another world is formed generation=1")
-    waits(job, 0, "worker is here worker=1 host=")
+    waits(job, 0, "forming another world generation=1")
+    waits(job, 0, "worker connected worker=1 host=")
     wait_until(
         f"worker 1 waits in the new world\n{job.errors()}",
-        lambda: job.agents[0].err.count("worker is here worker=1") == 2,
+        lambda: job.agents[0].err.count("worker connected worker=1") == 2,
     )
     job.agents[1].signal(signal.SIGKILL)
     same(job.agents[0].end(), 125, job.errors())
     has(job.log(0), "worker 1 (")
-    has(job.log(0), ") was lost: its agent ended")
+    has(job.log(0), ") was lost: its agent exited")
     job.agents[1].end()
 
 
@@ -224,7 +224,7 @@ def test_a_hub_killed_while_another_world_is_formed_is_named(folder):
     job = Scaled(folder, 2).begin_all()
     job.runs(0, 2)
     job.scale(1, 3)
-    waits(job, 1, "going to another world generation=1")
+    waits(job, 1, "changing to another world generation=1")
     job.agents[0].signal(signal.SIGKILL)
     same(job.end(), [137, 125], job.errors())
     has(job.log(1), "worker 0 (127.0.0.1) was lost: ")
@@ -244,11 +244,11 @@ def test_one_of_before_worker_0_s_time_waits_for_its_own_file(folder):
         HVD_GENERATION="1",
         HVD_WORLD_FILE=f"{folder}/volume.9/world",
     )
-    waits(job, 0, "worker of an older world is here worker=1 generation=1")
+    waits(job, 0, "worker of an older world connected worker=1 generation=1")
     job.begin(2, generation=1)
-    waits(job, 0, "worker of an older world is here worker=2 generation=1")
+    waits(job, 0, "worker of an older world connected worker=2 generation=1")
     job.begin(1, generation=2)
-    waits(job, 0, "worker is here worker=1 host=")
+    waits(job, 0, "worker connected worker=1 host=")
     waits(job, 0, "present=2 of=3")  # worker 0, which may be the last, and none of those two
     assert "present=3" not in job.agents[0].err
     job.world(2, 2, 3)
@@ -263,7 +263,7 @@ def test_a_newcomer_that_does_not_come_is_named(folder):
     job.runs(0, 2)
     job.scale(1, 4)
     same(job.end(), [124, 124], job.errors())
-    has(job.logs_name(failure(-1, 124)), "waited 8 s for workers 2, 3 of 4, which did not come")
+    has(job.logs_name(failure(-1, 124)), "waited 8 s for workers 2, 3 of 4, which did not connect")
 
 
 def test_a_newcomer_may_start_anew(folder):
@@ -271,7 +271,7 @@ def test_a_newcomer_may_start_anew(folder):
     job.runs(0, 2)
     job.scale(1, 4)
     first = job.begin(3, generation=1, workers=4, name="first")
-    waits(job, 0, "worker is here worker=3")
+    waits(job, 0, "worker connected worker=3")
     first.signal(signal.SIGKILL)
     waits(job, 0, "worker's connection lost worker=3")
     first.end()
@@ -285,9 +285,9 @@ def test_a_job_grows_while_it_starts(folder):
     job = Scaled(folder, 3)
     job.begin(0)
     job.begin(1)
-    waits(job, 0, "worker is here worker=1")
+    waits(job, 0, "worker connected worker=1")
     job.begin(3, generation=1, workers=4)
-    waits(job, 0, "another world is formed generation=1 workers=4 before=3")
+    waits(job, 0, "forming another world generation=1 workers=4 before=3")
     job.begin(2)  # its pod is of the old world; the hub tells it
     job.runs(1, 4)
     same(job.lines(0), [], "ranks of a world that never was")
@@ -298,7 +298,7 @@ def test_a_job_shrinks_while_it_starts(folder):
     job = Scaled(folder, 4)
     for i in 0, 1, 3:
         job.begin(i)
-        waits(job, 0, f"worker is here worker={i}")
+        waits(job, 0, f"worker connected worker={i}")
     job.agents[3].signal(signal.SIGTERM)
     same(job.agents[3].end(), 143, job.errors())
     job.scale(1, 2)
@@ -311,9 +311,9 @@ def test_worlds_in_quick_succession(folder):
     job.runs(0, 2)
     job.scale(1, 4)
     job.begin(2, generation=1, workers=4)
-    waits(job, 0, "another world is formed generation=1")
+    waits(job, 0, "forming another world generation=1")
     job.scale(2, 3)
-    waits(job, 0, "another world is formed generation=2")
+    waits(job, 0, "forming another world generation=2")
     job.runs(2, 3)
     job.scale(3, 1)
     job.scale(4, 3)
@@ -331,10 +331,10 @@ def test_a_world_that_is_told_again_or_late_or_wrong_changes_nothing(folder):
     job.scale(2, 1)
     for text in ("four 2", "5"):
         job.write_world(1, text)
-        waits(job, 1, "the world's file is ignored until it is mended")
+        waits(job, 1, "the world file is invalid, ignoring it until it changes")
     job.scale(6, 2, [0])
     job.runs(6, 2)
-    same(job.agents[1].err.count("ignored until"), 1)
+    same(job.agents[1].err.count("ignoring it until"), 1)
     same(sorted({w[0] for w in map(str.split, read(f"{folder}/ran").splitlines())}), ["0", "3", "6"])
     job.finish()
 

@@ -174,7 +174,7 @@ def test_nobody_serves(folder):
 def test_the_launcher_of_an_mpijob_waits(folder):
     with Serving(folder, "b") as s:
         p = s.start("-np", "2", "-H", "b,c", "true", env={"K_MPI_JOB_ROLE": "launcher"})
-        wait_until("b is there", lambda: "a job has come" in s.agents["b"].err)
+        wait_until("b is there", lambda: "job accepted" in s.agents["b"].err)
         s.serve("c", s.token)
         same(p.end(40), 0, p.err)
         s.only_serving()
@@ -221,7 +221,7 @@ def test_another_version_is_refused(folder):
         p = s.run("-np", "1", "-H", "b", "true", code=125)
         has(
             p.err,
-            f"host b: its hvd-agent is version {'9' * len(version)}, this horovodrun is {version.decode()}",
+            f"host b: its hvd-agent has version {'9' * len(version)}, this horovodrun has {version.decode()}",
         )
 
 
@@ -247,7 +247,7 @@ def test_a_killed_agent_leaves_nothing(folder):
         pids = up(folder, 3)
         os.kill(s.agents["b"].pid, signal.SIGKILL)
         same(p.end(), 143, p.err)
-        has(p.err, "horovodrun: host b: hvd-agent received SIGTERM there")
+        has(p.err, "horovodrun: host b: its hvd-agent received SIGTERM")
         wait_until("ranks have ended", lambda: not any(map(is_alive, pids)))
         s.agents.pop("b").process.wait()
         s.only_serving()

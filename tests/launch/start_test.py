@@ -27,7 +27,7 @@ def test_workers_come_in_any_order_and_late(folder):
 def test_no_rank_starts_before_all_are_here(folder):
     job = Job(folder, 2)
     job.start(0, "sh", "-c", f": > {folder}/up.0")
-    wait_until("the hub listens", lambda: "worker is here" in job.agents[0].err)
+    wait_until("the hub listens", lambda: "worker connected" in job.agents[0].err)
     assert not os.path.exists(f"{folder}/up.0")
     job.start(1, "true")
     same(job.end(), [0, 0], job.errors())
@@ -38,7 +38,7 @@ def test_a_worker_that_starts_anew_before_the_start_is_no_failure(folder):
     job = Job(folder, 3)
     job.start(0, "true")
     first = job.start(1, "true")
-    wait_until("worker 1 is here", lambda: "worker is here worker=1" in job.agents[0].err)
+    wait_until("worker 1 is here", lambda: "worker connected worker=1" in job.agents[0].err)
     first.signal(signal.SIGKILL)
     wait_until("its loss is seen", lambda: "connection lost" in job.agents[0].err)
     job.start(1, "true", name="worker1b")
@@ -50,7 +50,7 @@ def test_a_hub_that_starts_anew_before_the_start_is_no_failure(folder):
     job = Job(folder, 3)
     first = job.start(0, "true", name="first")
     job.start(1, "true")
-    wait_until("worker 1 is here", lambda: "worker is here worker=1" in first.err)
+    wait_until("worker 1 is here", lambda: "worker connected worker=1" in first.err)
     first.signal(signal.SIGKILL)
     same(first.end(), 137)
     job.start(0, "true")
@@ -65,7 +65,7 @@ def test_a_missing_worker_is_named(folder):
     job.start(0, "true")
     same(job.end(), [124, 124], job.errors())
     text = job.logs_name(failure(-1, 124), [0, 2])
-    has(text, 'why="waited 8 s for workers 1, 3 of 4, which did not come: look at their pods"')
+    has(text, 'why="waited 8 s for workers 1, 3 of 4, which did not connect: check their pods"')
     has(job.agents[2].err, "hvd-agent[worker 2]: waited 8 s for workers 1, 3 of 4")
 
 
@@ -93,13 +93,13 @@ def test_sigterm_before_the_start_ends_that_agent_alone(folder):
     while not took or (min(took) >= 2.5 and len(took) < 3):
         wait_until(
             "worker 1 is here",
-            lambda: job.agents[0].err.count("worker is here worker=1") > len(took),
+            lambda: job.agents[0].err.count("worker connected worker=1") > len(took),
         )
         took.append(told_to_end(job.agents[1]))
         job.start(1, "true", name=f"worker1.{len(took)}")
     assert min(took) < 2.5, f"the hub did not answer: {took}"
     has(job.log(1), "worker 1 received SIGTERM before the job started")
-    has(job.agents[0].err, 'worker=1 address=127.0.0.1 cause="it was told to end before the start"')
+    has(job.agents[0].err, 'worker=1 address=127.0.0.1 cause="it received a signal before the start"')
     job.start(2, "true")
     same(job.end(), [0, 0, 0], job.errors())
     same([job.log(0), job.log(2), read(f"{folder}/worker1.{len(took)}.log")], ["", "", ""])
@@ -111,14 +111,14 @@ def test_sigterm_of_worker_0_before_the_start_ends_that_agent_alone(folder):
     took = []
     while not took or (min(took) >= 2.5 and len(took) < 3):
         first = job.start(0, "true", name=f"first{len(took)}")
-        wait_until("worker 1 is here", lambda first=first: "worker is here worker=1" in first.err)
+        wait_until("worker 1 is here", lambda first=first: "worker connected worker=1" in first.err)
         took.append(told_to_end(first))
     assert min(took) < 2.5, f"the hub did not end: {took}"
     has(read(f"{folder}/first0.log"), "worker 0 received SIGTERM before the job started")
     job.start(0, "true")
     job.start(2, "true")
     same(job.end(), [0, 0, 0], job.errors())
-    has(job.agents[1].err, "connection to worker 0 lost before the start; trying again")
+    has(job.agents[1].err, "connection to worker 0 lost before the start, retrying")
 
 
 def test_sigterm_that_crosses_the_start_is_named(folder):
@@ -126,7 +126,7 @@ def test_sigterm_that_crosses_the_start_is_named(folder):
     job = Job(folder, 3)
     for i in 0, 1:
         job.start(i, "sh", "-c", loop(folder))
-    wait_until("worker 1 is here", lambda: "worker is here worker=1" in job.agents[0].err)
+    wait_until("worker 1 is here", lambda: "worker connected worker=1" in job.agents[0].err)
     job.agents[1].signal(signal.SIGSTOP)
     job.start(2, "sh", "-c", loop(folder))
     wait_until("worker 0 runs", lambda: "ranks started" in job.agents[0].err)

@@ -122,7 +122,7 @@ static void another_version_is_named(void **state)
     b.p[b.n - 1] ^= 1; /* what else may be different there does not count */
     assert_int_equal(errand_read((const uint8_t *)b.p, b.n, "0.9", &f, &err), -EPROTO);
     assert_non_null(strstr(err.text, "version 0.9"));
-    assert_non_null(strstr(err.text, "horovodrun is 1.2.3"));
+    assert_non_null(strstr(err.text, "horovodrun has 1.2.3"));
     errand_release(&e);
     strbuf_release(&b);
 }
@@ -156,7 +156,7 @@ static void small_messages_come_back_as_they_were(void **state)
     struct strbuf b;
     struct errand_start s = {1234, 65535, "10.0.0.1", "fe80::1%eth0"}, s2;
     struct errand_ready r = {80, "10.0.0.2", ""}, r2;
-    struct errand_lost l = {7, "its agent ended"}, l2;
+    struct errand_lost l = {7, "its agent exited"}, l2;
     (void)state;
     strbuf_init(&b, 4096);
     errand_start_write(&s, &b);
@@ -302,9 +302,8 @@ static void complaints_of_ssh_become_a_sentence(void **state)
          "identity file of -i does not exist"},
         {"root@b: Permission denied (publickey,password).\n", "permission denied"},
         {"bash: x\n" SSH_NO_AGENT "\n", "there is no hvd-agent"},
-        {"motd\nsomething new\033[0m happened\n\n",
-         "agent was there: something new?[0m"},
-        {"", "without a word"}};
+        {"motd\nsomething new\033[0m happened\n\n", "agent started: something new?[0m"},
+        {"", "without a message"}};
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         char got[240];

@@ -126,9 +126,8 @@ static void a_line_for_people_has_all(void **state)
          "GPUs: 2 x A (1 MiB, sm_90), 1 x B (1 MiB, sm_80, MIG), 1 x A (2 MiB, sm_90); "
          "CUDA 12.8"},
         {"driver 1.2\ngpu 0 GPU-1 90 1 - A\nproblem NCCL was not found: tried x\n",
-         "GPUs: 1 x A (1 MiB, sm_90); driver 1.2; NCCL of the system is not here; "
-         "ranks "
-         "look for their framework's"},
+         "GPUs: 1 x A (1 MiB, sm_90); driver 1.2; no NCCL in the system; ranks look "
+         "for that of their framework"},
         {"problem no CUDA device is visible\n",
          "GPUs: none; no CUDA device is visible"},
         {"", "GPUs: none"},

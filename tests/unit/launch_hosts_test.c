@@ -130,7 +130,7 @@ static void what_does_not_fit_is_told(void **state)
         {"", "-H", "a:2,a:2", "-H: "},
         {"", "-H", "a:zero", "-H: "},
         {"", "-hostfile", "/nonexistent/hosts", "/nonexistent/hosts"},
-        {"", "-hostfile", "/dev/null", "/dev/null: no host is in it"},
+        {"", "-hostfile", "/dev/null", "/dev/null: it contains no host"},
         {"9", "--host-discovery-script", "ask", "-np 9 exceeds the 4 slots"},
     };
     (void)state;

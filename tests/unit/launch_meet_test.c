@@ -117,13 +117,13 @@ static void a_lost_worker_is_named_with_its_ranks(void **state)
     (void)state;
     meet_start(&m, 3, 4);
     all_come(&m);
-    meet_lost(&m, 2, "its agent ended", 99, S);
+    meet_lost(&m, 2, "its agent exited", 99, S);
     const struct report *r = meet_first(&m);
     assert_non_null(r);
     assert_int_equal(r->first_rank, 8);
     assert_int_equal(r->n_ranks, 4);
     assert_int_equal(r->f.rank, -1);
-    assert_string_equal(r->f.why, "worker 2 (w-2) was lost: its agent ended");
+    assert_string_equal(r->f.why, "worker 2 (w-2) was lost: its agent exited");
     meet_release(&m);
 }
 
@@ -140,14 +140,14 @@ static void missing_workers_are_named_at_the_timeout(void **state)
     assert_string_equal(
         meet_first(&m)->f.why,
         "waited 60 s for workers 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 7 more "
-        "of 20, which did not come: look at their pods");
+        "of 20, which did not connect: check their pods");
     meet_release(&m);
     meet_start(&m, 2, 1);
     assert_int_equal(worker_join(&m, 0, &err), 0);
     assert_int_equal(meet_due(&m, 1, 60 * S), MEET_STOPPED);
     assert_string_equal(
         meet_first(&m)->f.why,
-        "waited 60 s for worker 1 of 2, which did not come: look at its pod");
+        "waited 60 s for worker 1 of 2, which did not connect: check its pod");
     meet_release(&m);
 }
 

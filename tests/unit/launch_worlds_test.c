@@ -111,9 +111,8 @@ static void only_a_newer_world_is_news(void **state)
     meet_know_world(&m, 4, false);
     assert_int_equal(meet_send_world(&m, 5, 2), -EINVAL);
     assert_int_equal(come_of(&m, 1, 5, 3, &err), -EINVAL);
-    assert_string_equal(err.text,
-                        "the job is of generation 4 and cannot be scaled (worker 0 has "
-                        "no HVD_WORLD_FILE), but generation 5 is spoken of");
+    assert_string_equal(err.text, "the job has generation 4 and cannot be scaled to "
+                                  "generation 5: worker 0 has no HVD_WORLD_FILE");
     assert_false(meet_sends_world(&m, 4));
     meet_leaving(&m, 1, S);
     assert_int_equal(m.left_ns, 0);
@@ -283,8 +282,8 @@ static void a_lost_worker_has_left(void **state)
     (void)state;
     meet_start(&m, 3, 1);
     meet_run(&m);
-    meet_lost(&m, 2, "its agent ended", 1, 20 * S);
-    meet_lost(&m, 1, "its agent ended", 1, 20 * S); /* all others: still no hurry */
+    meet_lost(&m, 2, "its agent exited", 1, 20 * S);
+    meet_lost(&m, 1, "its agent exited", 1, 20 * S); /* all others: still no hurry */
     assert_int_equal(meet_due(&m, 1, 20 * S + LEAVE - 1), MEET_RUNNING);
     assert_int_equal(meet_due(&m, 1, 20 * S + LEAVE), MEET_STOPPED);
     assert_int_equal(meet_send_world(&m, 5, 1), 1);
@@ -294,7 +293,7 @@ static void a_lost_worker_has_left(void **state)
     meet_release(&m);
     meet_start(&m, 3, 1);
     meet_run(&m);
-    meet_lost(&m, 0, "its agent ended", 1,
+    meet_lost(&m, 0, "its agent exited", 1,
               20 * S); /* the hub's own: no world without */
     assert_int_equal(meet_due(&m, 1, 20 * S + VERDICT_WINDOW_MS * MS), MEET_STOPPED);
     meet_release(&m);
@@ -313,10 +312,10 @@ static void losses_while_a_world_is_formed(void **state)
     assert_null(meet_first(&m));
     assert_int_equal(worker_join(&m, 2), 0);
     assert_int_equal(worker_join(&m, 0), 0);
-    meet_lost(&m, 1, "its agent ended", 1, 102 * S); /* one whose ranks have run may
+    meet_lost(&m, 1, "its agent exited", 1, 102 * S); /* one whose ranks have run may
                                                         not, here before its HELLO */
     assert_string_equal(meet_first(&m)->f.why,
-                        "worker 1 (w-1) was lost: its agent ended");
+                        "worker 1 (w-1) was lost: its agent exited");
     assert_int_equal(meet_due(&m, 1, 102 * S), MEET_WAITING);
     assert_int_equal(meet_due(&m, 1, 102 * S + LEAVE), MEET_STOPPED);
     assert_int_equal(meet_send_world(&m, 6, 1), 1); /* but for a world without it */
@@ -457,7 +456,7 @@ static void the_last_one_here_may_be_lost_and_not_needed(void **state)
     meet_start(&m, 2, 1);
     meet_run(&m);
     meet_done(&m, 0, 4);
-    meet_lost(&m, 1, "its agent ended", 1, 20 * S);
+    meet_lost(&m, 1, "its agent exited", 1, 20 * S);
     assert_int_equal(meet_due(&m, 1, 20 * S + LEAVE - 1), MEET_RUNNING);
     assert_int_equal(meet_send_world(&m, 5, 1), 1);
     meet_form(&m, 21 * S);

@@ -166,10 +166,11 @@ int errand_read(const uint8_t *p,
         return err_set(err, -ENOMEM, "out of memory for a job");
     bytes_str(&r, e->version, sizeof(e->version));
     if (!r.is_bad && strcmp(e->version, version) != 0)
-        return err_set(err, -EPROTO,
-                       "its hvd-agent is version %s, this horovodrun is %.60s: install "
-                       "the same on all hosts",
-                       version, e->version);
+        return err_set(
+            err, -EPROTO,
+            "its hvd-agent has version %s, this horovodrun has %.60s: install "
+            "the same on all hosts",
+            version, e->version);
     get_rest(&r, e);
     if (!e->argv.n || !e->np || !e->hosts.n || !e->peer_timeout_ms)
         r.is_bad = true;

@@ -12,7 +12,7 @@
 
 #define GPU_REPORT_MAX_GPUS 16
 #define GPU_REPORT_NO_NCCL                                                             \
-    "NCCL of the system is not here; ranks look for their framework's"
+    "no NCCL in the system; ranks look for that of their framework"
 
 struct gpu_report { /* "" is not known */
     char driver[32], cuda[16], nccl[32], nccl_path[256], kernels[64];

@@ -112,14 +112,14 @@ int meet_take_world(struct meet *m, const struct job_world *w, struct err *err)
 {
     if (!m->is_scalable)
         return err_set(err, -EINVAL,
-                       "the job is of generation %u and cannot be scaled (worker 0 has "
-                       "no HVD_WORLD_FILE), but generation %u is spoken of",
+                       "the job has generation %u and cannot be scaled to generation "
+                       "%u: worker 0 has no HVD_WORLD_FILE",
                        m->generation, w->generation);
     if (w->workers < 1 || w->workers > MEET_MAX_WORKERS
         || (uint64_t)w->workers * m->slots > WORLD_MAX_RANKS)
         return err_set(err, -EINVAL,
-                       "generation %u is to have %u workers of %u slots: not from 1 to "
-                       "%d workers and %d ranks",
+                       "generation %u has %u workers of %u slots: must be 1 to %d "
+                       "workers and at most %d ranks",
                        w->generation, w->workers, m->slots, MEET_MAX_WORKERS,
                        WORLD_MAX_RANKS);
     if (w->generation <= m->wanted.generation)
@@ -261,11 +261,11 @@ int meet_hello(struct meet *m,
                        m->workers);
     uint32_t np = h->np ? h->np : h->workers * h->slots, ranks = meet_ranks(m);
     if (h->workers != m->workers || h->slots != m->slots || np != ranks)
-        return err_set(
-            err, -EINVAL,
-            "worker %u was told %u workers, %u slots, %u ranks; worker 0 was told %u, "
-            "%u, %u: they belong to different versions of the job",
-            h->worker, h->workers, h->slots, np, m->workers, m->slots, ranks);
+        return err_set(err, -EINVAL,
+                       "worker %u has %u workers, %u slots, %u ranks; worker 0 has %u, "
+                       "%u, %u: they belong to different versions of the job",
+                       h->worker, h->workers, h->slots, np, m->workers, m->slots,
+                       ranks);
     if (m->state == MEET_RUNNING || m->state == MEET_FINISHED)
         return err_set(err, -EALREADY,
                        "the job has already %s; worker %u cannot join it now",
@@ -368,7 +368,7 @@ static void time_out(struct meet *m, uint64_t wall_us, uint64_t now_ns)
     bool is_one = m->workers - meet_present(m) == 1;
     (void)snprintf(
         r->f.why, sizeof(r->f.why),
-        "waited %llu s for worker%s %s of %u, which did not come: look at %s pod%s",
+        "waited %llu s for worker%s %s of %u, which did not connect: check %s pod%s",
         (unsigned long long)m->start_timeout_s, is_one ? "" : "s", strbuf_str(&who),
         m->workers, is_one ? "its" : "their", is_one ? "" : "s");
     strbuf_release(&who);

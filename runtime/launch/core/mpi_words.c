@@ -118,7 +118,7 @@ int options_mpi_words(struct launch_options *o, struct err *err)
         rc = mpi_option_take(o, ids[i], &idle, err);
         if (rc == 0 && idle.n) {
             const char *sentence = arena_printf(
-                &o->arena, "%s: no mpirun is started, so these have no effect:%s",
+                &o->arena, "%s: mpirun is not used, so these have no effect:%s",
                 option_row(ids[i])->name, strbuf_str(&idle));
             if (!sentence)
                 rc = err_set(err, -ENOMEM, "out of memory for %s",

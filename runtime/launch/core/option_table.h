@@ -32,7 +32,7 @@
     X(CHECK_BUILD, "-cb", "--check-build", "", "", "", FLAG, 0, 0, "", "", COUNT, MAIN,        \
       "show which frameworks and operations are available, and exit")                          \
     X(DISABLE_CACHE, "--disable-cache", "", "", "", "", FLAG, 0, 0, "", "", COUNT, MAIN,       \
-      "accepted without effect: no check of an earlier start is kept")                         \
+      "accepted without effect: no checks of earlier starts are cached")                       \
     X(START_TIMEOUT, "--start-timeout", "", "", "", "SECONDS", SECONDS, 0.001, OPTION_DAY,     \
       "HOROVOD_START_TIMEOUT", "", COUNT, MAIN,                                                \
       "how long ranks wait for each other at start (default: HOROVOD_START_TIMEOUT or 600)")   \
@@ -42,15 +42,15 @@
     X(OUTPUT_FILENAME, "--output-filename", "", "", "", "DIR", TEXT, 0, 0, "", "", COUNT,      \
       MAIN, "also write each rank's output to DIR/rank.N/stdout and stderr")                   \
     X(VERBOSE, "--verbose", "", "", "", "", FLAG, 0, 0, "", "", COUNT, MAIN,                   \
-      "say what is started where (rank, host, cores, GPU, NIC) and how it ended")              \
+      "print where ranks are started (host, cores, GPU, NIC) and how they exited")             \
     X(CONFIG_FILE, "--config-file", "", "", "", "FILE", FILE, 0, 0, "", "", COUNT, MAIN,       \
-      "YAML file with flags; it overrides those before it, those after it override it")        \
+      "YAML file with options; overrides those before it, is overridden by those after it")    \
     X(SSH_PORT, "-p", "--ssh-port", "", "", "PORT", NUMBER, 1, 65535, "", "", COUNT, SSH,      \
       "ssh port on all hosts")                                                                 \
     X(SSH_IDENTITY_FILE, "-i", "--ssh-identity-file", "", "", "FILE", FILE, 0, 0, "", "",      \
       COUNT, SSH, "private key for ssh")                                                       \
     X(TOKEN_FILE, "--token-file", "", "", "", "FILE", FILE, 0, 0, "", "", COUNT, SERVE,        \
-      "start other hosts by their hvd-agent serve, which has the same token, without ssh")     \
+      "use hvd-agent serve with the same token on other hosts, instead of ssh")                \
     X(AGENT_PORT, "--agent-port", "", "", "", "PORT", NUMBER, 1, 65535, "", "", TOKEN_FILE,    \
       SERVE, "port of hvd-agent serve on all hosts (default: 7172)")                           \
     X(FUSION_THRESHOLD, "--fusion-threshold-mb", "", "", "", "MIB", MIB, 0, 1048576,           \
@@ -61,94 +61,94 @@
       "milliseconds to wait for more tensors to fuse (default: 0)")                            \
     X(CACHE_CAPACITY, "--cache-capacity", "", "", "", "N", NUMBER, 0, 65536,                   \
       "HOROVOD_CACHE_CAPACITY", "params.cache_capacity", COUNT, TUNE,                          \
-      "tensors that are remembered between steps (default: 1024)")                             \
+      "number of tensors that are cached between steps (default: 1024)")                       \
     X(HIERARCHICAL_ALLREDUCE, "--hierarchical-allreduce", "", "--no-hierarchical-allreduce",   \
       "", "", SWITCH, 0, 0, "HOROVOD_HIERARCHICAL_ALLREDUCE",                                  \
       "params.hierarchical_allreduce", COUNT, TUNE,                                            \
-      "without effect: allreduce goes within hosts first always")                              \
+      "without effect: allreduce always reduces within hosts first")                           \
     X(HIERARCHICAL_ALLGATHER, "--hierarchical-allgather", "", "--no-hierarchical-allgather",   \
       "", "", SWITCH, 0, 0, "HOROVOD_HIERARCHICAL_ALLGATHER",                                  \
       "params.hierarchical_allgather", COUNT, TUNE,                                            \
-      "without effect: allgather goes within hosts first always")                              \
+      "without effect: allgather always gathers within hosts first")                           \
     X(TORUS_ALLREDUCE, "--torus-allreduce", "", "--no-torus-allreduce", "", "", SWITCH, 0, 0,  \
       "HOROVOD_TORUS_ALLREDUCE", "params.torus_allreduce", COUNT, TUNE,                        \
-      "without effect: NCCL's two-dimensional allreduce is not in this version")               \
+      "without effect: NCCL's two-dimensional allreduce is not available")                     \
     X(AUTOTUNE, "--autotune", "", "--no-autotune", "", "", SWITCH, 0, 0, "HOROVOD_AUTOTUNE",   \
       "autotune.enabled", COUNT, AUTOTUNE,                                                     \
-      "find the best values of what no flag sets")                                             \
+      "search the best values of the parameters that no option sets")                          \
     X(AUTOTUNE_LOG, "--autotune-log-file", "", "", "", "FILE", FILE, 0, 0,                     \
       "HOROVOD_AUTOTUNE_LOG", "autotune.log_file", AUTOTUNE, AUTOTUNE,                         \
-      "its samples and scores, comma-separated")                                               \
+      "file for samples and scores, comma-separated")                                          \
     X(AUTOTUNE_WARMUP, "--autotune-warmup-samples", "", "", "", "N", NUMBER, 0, 1000000,       \
       "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "autotune.warmup_samples", AUTOTUNE, AUTOTUNE,        \
-      "first samples that it drops (default: 3)")                                              \
+      "number of first samples that are dropped (default: 3)")                                 \
     X(AUTOTUNE_STEPS, "--autotune-steps-per-sample", "", "", "", "N", NUMBER, 1, 1024,         \
       "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "autotune.steps_per_sample", AUTOTUNE, AUTOTUNE,    \
-      "steps of one sample (default: 10)")                                                     \
+      "steps per sample (default: 10)")                                                        \
     X(AUTOTUNE_SAMPLES, "--autotune-bayes-opt-max-samples", "", "", "", "N", NUMBER, 1,        \
       1000000, "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "autotune.bayes_opt_max_samples",     \
-      AUTOTUNE, AUTOTUNE, "samples at most (default: 20)")                                     \
+      AUTOTUNE, AUTOTUNE, "maximum number of samples (default: 20)")                           \
     X(AUTOTUNE_NOISE, "--autotune-gaussian-process-noise", "", "", "", "NOISE", DECIMAL, 0, 1, \
       "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "autotune.gaussian_process_noise", AUTOTUNE,  \
-      AUTOTUNE, "without effect: medians stand against noise (Horovod's default: 0.8)")        \
+      AUTOTUNE, "without effect: the search uses medians (Horovod's default: 0.8)")            \
     X(MIN_NP, "--min-np", "--min-num-proc", "", "", "N", NUMBER, 1, OPTION_MAX_NP, "", "",     \
-      COUNT, ELASTIC, "elastic: processes below which training waits; not in this version")    \
+      COUNT, ELASTIC, "elastic: minimum number of processes; not available in this version")   \
     X(MAX_NP, "--max-np", "--max-num-proc", "", "", "N", NUMBER, 1, OPTION_MAX_NP, "", "",     \
-      COUNT, ELASTIC, "elastic: processes at most; not in this version")                       \
+      COUNT, ELASTIC, "elastic: maximum number of processes; not available in this version")   \
     X(SLOTS_PER_HOST, "--slots-per-host", "", "", "", "N", NUMBER, 1, 65536, "", "",           \
       HOST_DISCOVERY_SCRIPT, ELASTIC,                                                          \
-      "slots of a host for which the discovery script tells none (default: 1)")                \
+      "slots of a host for which the discovery script prints none (default: 1)")               \
     X(ELASTIC_TIMEOUT, "--elastic-timeout", "", "", "", "SECONDS", SECONDS, 0, OPTION_WEEK,    \
       "", "", COUNT, ELASTIC,                                                                  \
-      "elastic: time for a new world to form; not in this version")                            \
+      "elastic: time for a new world to form; not available in this version")                  \
     X(RESET_LIMIT, "--reset-limit", "", "", "", "N", NUMBER, 0, 1000000, "", "", COUNT,        \
-      ELASTIC, "elastic: how often the world may change; not in this version")                 \
+      ELASTIC, "elastic: maximum number of changes; not available in this version")            \
     X(BLACKLIST_COOLDOWN, "--blacklist-cooldown-range", "", "", "", "MIN MAX", RANGE, 0,       \
       OPTION_WEEK, "", "", COUNT, ELASTIC,                                                     \
-      "elastic: seconds that a failing host is avoided; not in this version")                  \
+      "elastic: seconds to avoid a failing host; not available in this version")               \
     X(TIMELINE, "--timeline-filename", "", "", "", "FILE", FILE, 0, 0, "HOROVOD_TIMELINE",     \
       "timeline.filename", COUNT, TIMELINE,                                                    \
       "record what happens to each tensor, for chrome://tracing")                              \
     X(TIMELINE_MARK, "--timeline-mark-cycles", "", "--no-timeline-mark-cycles", "", "",        \
       SWITCH, 0, 0, "HOROVOD_TIMELINE_MARK_CYCLES", "timeline.mark_cycles", TIMELINE,          \
-      TIMELINE, "mark the beginning of each round of work there")                              \
+      TIMELINE, "mark the start of each cycle in the timeline")                                \
     X(STALL_CHECK, "--stall-check", "", "--no-stall-check", "", "", SWITCH, 0, 0,              \
       "!HOROVOD_STALL_CHECK_DISABLE", "stall_check.enabled", COUNT, STALL,                     \
       "report tensors that some ranks do not submit (default: on)")                            \
     X(STALL_WARNING, "--stall-check-warning-time-seconds", "", "", "", "SECONDS", SECONDS, 0,  \
       OPTION_DAY, "HOROVOD_STALL_CHECK_TIME_SECONDS", "stall_check.warning_time_seconds",      \
-      COUNT, STALL, "age of a tensor that is reported (default: 60)")                          \
+      COUNT, STALL, "age at which a tensor is reported (default: 60)")                         \
     X(STALL_SHUTDOWN, "--stall-check-shutdown-time-seconds", "", "", "", "SECONDS", SECONDS,   \
       0, OPTION_DAY, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",                                    \
       "stall_check.shutdown_time_seconds", COUNT, STALL,                                       \
-      "age of a tensor that ends the job; 0: never (default: 0)")                              \
+      "age at which a tensor ends the job; 0: never (default: 0)")                             \
     X(MPI_THREADS_DISABLE, "--mpi-threads-disable", "", "--no-mpi-threads-disable", "", "",    \
       SWITCH, 0, 0, "HOROVOD_MPI_THREADS_DISABLE", "library_options.mpi_threads_disable",      \
-      COUNT, LIBRARY, "accepted without effect: there is no MPI inside")                       \
+      COUNT, LIBRARY, "accepted without effect: MPI is not used")                              \
     X(MPI_ARGS, "--mpi-args", "", "", "", "\"ARGS\"", TEXT, 0, 0, "", "", COUNT, LIBRARY,      \
-      "accepted: no mpirun is started; \"-x NAME=VALUE\" is honoured")                         \
+      "mpirun's arguments; only \"-x NAME=VALUE\" has an effect")                              \
     X(TCP, "--tcp", "", "", "", "", FLAG, 0, 0, "NCCL_IB_DISABLE", "", COUNT, LIBRARY,         \
       "TCP only, no InfiniBand")                                                               \
     X(BINDING_ARGS, "--binding-args", "", "", "", "\"ARGS\"", TEXT, 0, 0, "", "", COUNT,       \
       LIBRARY, "mpirun's binding arguments; \"-bind-to X\" is read as --binding")              \
     X(NUM_NCCL_STREAMS, "--num-nccl-streams", "", "", "", "N", NUMBER, 1, 1024,                \
       "HOROVOD_NUM_NCCL_STREAMS", "library_options.num_nccl_streams", COUNT, LIBRARY,          \
-      "streams that batches of GPU tensors take in turn")                                      \
+      "number of CUDA streams for batches of GPU tensors")                                     \
     X(THREAD_AFFINITY, "--thread-affinity", "", "", "", "CPU,...", CPUS, 0, 65535,             \
       "HOROVOD_THREAD_AFFINITY", "library_options.thread_affinity", COUNT, LIBRARY,            \
-      "CPU of the runtime's thread, one for each local rank")                                  \
+      "CPU of the runtime's thread for each local rank")                                       \
     X(GLOO_TIMEOUT, "--gloo-timeout-seconds", "", "", "", "SECONDS", SECONDS, 0.5,             \
       OPTION_DAY, "HOROVOD_GLOO_TIMEOUT_SECONDS", "library_options.gloo_timeout_seconds",      \
-      COUNT, LIBRARY, "silence of a rank that counts as its loss (default: 30)")               \
+      COUNT, LIBRARY, "silence after which a rank counts as lost (default: 30)")               \
     X(LOG_LEVEL, "--log-level", "", "", "", "TRACE|DEBUG|INFO|WARNING|ERROR|FATAL", CHOICE,    \
       0, 0, "HOROVOD_LOG_LEVEL", "logging.level", COUNT, LOG,                                  \
-      "what the runtime and this program log (default: WARNING)")                              \
+      "log level of the runtime and of this program (default: WARNING)")                       \
     X(LOG_TIMESTAMP, "--log-with-timestamp", "--no-log-hide-timestamp",                        \
       "--log-without-timestamp", "--log-hide-timestamp", "", SWITCH, 0, 0,                     \
       "!HOROVOD_LOG_HIDE_TIME", "logging.with_timestamp", COUNT, LOG,                          \
-      "put the time into log lines of the runtime (default: on)")                              \
+      "start log lines of the runtime with the time (default: on)")                            \
     X(PREFIX_TIMESTAMP, "-prefix-timestamp", "--prefix-output-with-timestamp", "", "", "",     \
-      FLAG, 0, 0, "", "", COUNT, LOG, "put the time before the rank prefix of each line")      \
+      FLAG, 0, 0, "", "", COUNT, LOG, "print the time before the rank prefix of each line")    \
     X(HOSTS, "-H", "--hosts", "", "", "HOST:SLOTS,...", TEXT, 0, 0, "", "", COUNT, HOSTS,      \
       "hosts and their slots, [ADDRESS]:SLOTS for IPv6 (default: localhost:N)")                \
     X(HOSTFILE, "-hostfile", "--hostfile", "", "", "FILE", FILE, 0, 0, "", "", COUNT, HOSTS,   \
@@ -160,9 +160,9 @@
     X(MPI, "--mpi", "", "", "", "", FLAG, 0, 0, "", "", COUNT, CONTROLLER,                     \
       "accepted without effect: there is one engine")                                          \
     X(JSRUN, "--jsrun", "", "", "", "", FLAG, 0, 0, "", "", COUNT, CONTROLLER,                 \
-      "refused: jsrun of LSF is not used")                                                     \
+      "refused: LSF's jsrun is not supported")                                                 \
     X(BINDING, "--binding", "", "", "", "none|cores|numa", CHOICE, 0, 0, "", "", COUNT,        \
-      PLACEMENT, "keep each rank on cores or on a NUMA node of its own (default: none)")
+      PLACEMENT, "bind each rank to its own cores or to a NUMA node (default: none)")
 
 #define OPTION_GROUPS(X)                                                                       \
     X(MAIN, "arguments")                                                                       \

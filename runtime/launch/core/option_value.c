@@ -60,8 +60,8 @@ static int value_seconds(const struct launch_option_row *row,
         return check_range(row, field, text, -1, err);
     if (parse_duration_ms(field, text, 0, UINT64_MAX, &ms, NULL) < 0)
         return err_set(err, -EINVAL,
-                       "%s=%.64s is no time, such as 30, 0.5, 200ms, 5m or 1h", field,
-                       text);
+                       "%s=%.64s is not a duration such as 30, 0.5, 200ms, 5m or 1h",
+                       field, text);
     int rc = check_range(row, field, text, (double)ms / 1000, err);
     if (rc < 0)
         return rc;
@@ -143,10 +143,10 @@ static int list_append(const char *field,
     for (const char *p = text;; p++) {
         size_t len = strcspn(p, ",");
         if (!len || memchr(p, ' ', len))
-            return err_set(err, -EINVAL,
-                           "%s=%.64s has an empty name or a blank; names stand "
-                           "between commas",
-                           field, text);
+            return err_set(
+                err, -EINVAL,
+                "%s=%.64s has an empty name or a blank; names are separated by commas",
+                field, text);
         if (!*list || !has_word(list, p, len)) {
             size_t n = strlen(list);
             if (n)
@@ -176,7 +176,8 @@ static int value_choice(const struct launch_option_row *row,
         }
         p += len + (p[len] == '|');
     }
-    return err_set(err, -EINVAL, "%s=%.64s is none of %s", field, text, row->value);
+    return err_set(err, -EINVAL, "%s=%.64s must be one of: %s", field, text,
+                   row->value);
 }
 
 static int
@@ -184,7 +185,7 @@ on_off(const char *field, const char *text, const char **ret, struct err *err)
 {
     bool is_on = false;
     if (parse_bool(field, text, &is_on, NULL) < 0)
-        return err_set(err, -EINVAL, "%s=%.64s is neither true nor false", field, text);
+        return err_set(err, -EINVAL, "%s=%.64s must be true or false", field, text);
     *ret = is_on ? "1" : "0";
     return 0;
 }

@@ -168,10 +168,9 @@ static int take_word(struct launch_options *o, struct option_words *w, struct er
     if (rc < 0)
         return rc;
     if (had_dashes
-        && options_warn(
-               o, arena_printf(&o->arena,
-                               "%s is written with a typographic dash and read as %s",
-                               typed, is_end ? "--" : m.name))
+        && options_warn(o, arena_printf(&o->arena,
+                                        "%s has a typographic dash and is read as %s",
+                                        typed, is_end ? "--" : m.name))
                < 0)
         return err_set(err, -ENOMEM, "out of memory for the command line");
     if (is_end) {
@@ -214,8 +213,8 @@ static int check_elastic(const struct launch_options *o, struct err *err)
     for (size_t i = 0; i < ARRAY_LEN(refused); i++)
         if (o->text[refused[i]])
             return err_set(err, -EINVAL,
-                           "%s: a job keeps its size in this version, and a lost rank "
-                           "ends it; leave %s out and say -np N",
+                           "%s: elastic jobs are not available in this version; remove "
+                           "%s and use -np N",
                            option_row(refused[i])->name, option_row(refused[i])->name);
     return 0;
 }
@@ -227,8 +226,8 @@ static int check_all(struct launch_options *o, struct err *err)
         return rc;
     if (o->text[OPT_JSRUN])
         return err_set(err, -EINVAL,
-                       "--jsrun: LSF's jsrun is not used, ranks are started by this "
-                       "program itself; leave it out and give the hosts with -H");
+                       "--jsrun: LSF's jsrun is not supported; remove it and give the "
+                       "hosts with -H");
     for (size_t i = 0; i < OPT_COUNT; i++) {
         const struct launch_option_row *row = option_row((enum option_id)i);
         bool is_idle =

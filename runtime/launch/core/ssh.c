@@ -107,11 +107,10 @@ int ssh_command(const struct ssh_how *how,
 static const struct meaning {
     const char *words, *sentence;
 } meanings[] = {
-    {SSH_NO_AGENT,
-     "there is no hvd-agent, neither at the path that it has here nor in PATH: install "
-     "Ringmaster there"},
+    {SSH_NO_AGENT, "there is no hvd-agent, neither at the same path as here nor in "
+                   "PATH: install Ringmaster there"},
     {"unknown command attach",
-     "its hvd-agent is of an older version: install the same on all hosts"},
+     "its hvd-agent has an older version: install the same on all hosts"},
     {"REMOTE HOST IDENTIFICATION HAS CHANGED",
      "its host key is not the known one (host key verification failed); if that is "
      "right: ssh-keygen -R %s"},
@@ -120,11 +119,10 @@ static const struct meaning {
     {"not accessible: No such file", "the identity file of -i does not exist"},
     {"UNPROTECTED PRIVATE KEY FILE",
      "the identity file of -i may be read by others: chmod 600 it"},
-    {"Permission denied",
-     "ssh login was refused (permission denied); what must work without a question is: "
-     "ssh -o BatchMode=yes %s true"},
+    {"Permission denied", "ssh login was refused (permission denied); this must work "
+                          "without a prompt: ssh -o BatchMode=yes %s true"},
     {"Too many authentication failures",
-     "ssh login was refused (too many keys were tried: name one by -i)"},
+     "ssh login was refused (too many keys were tried: select one with -i)"},
     {"Could not resolve hostname", "its name does not resolve (DNS)"},
     {"Name or service not known", "its name does not resolve (DNS)"},
     {"Connection refused",
@@ -134,7 +132,7 @@ static const struct meaning {
     {"Connection timed out", "it does not answer ssh (connection timed out)"},
     {"Operation timed out", "it does not answer ssh (connection timed out)"},
     {"Connection reset", "the ssh connection was reset"},
-    {"Exec format error", "its hvd-agent is for another kind of machine"},
+    {"Exec format error", "its hvd-agent is for another CPU architecture"},
 };
 
 static void last_line(const char *said, char *ret, size_t size_bytes)
@@ -168,7 +166,7 @@ void ssh_explain(const char *host, const char *said, char *ret, size_t size_byte
     }
     last_line(said, line, sizeof(line));
     (void)snprintf(ret, size_bytes, "%s%s",
-                   *line ? "ssh ended before the agent was there: "
-                         : "ssh ended before the agent was there, without a word",
+                   *line ? "ssh exited before the agent started: "
+                         : "ssh exited before the agent started, without a message",
                    line);
 }
