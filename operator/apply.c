@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop that carries plans out.
+/* Executes the actions of a plan.
  *
- *   CREATE  POST 201          it is there
- *           409, GET 200      AlreadyExists. The owner is this job's uid: as if created
- *                             (we were here before), and if it is to be kept as we want
- *                             it (a digest) and differs, PATCH; else NameTaken, tried
- *                             again, and whoever owns it is left alone
+ *   CREATE  POST 201          created
+ *           409, GET 200      AlreadyExists. If the owner is this job, the same as
+ *                             created; if a digest says that the object must be kept
+ *                             current and it differs, PATCH. Otherwise NameTaken: the
+ *                             other object is left alone, and the create is retried
  *           400 413 422       InvalidPodTemplate: the job fails with the server's
- *                             sentence
- *   UPDATE  PATCH 404         it is not there: the next look creates it, at once where
- *                             no watch would bring that look
- *           409 422           changed meanwhile, or another object of that name: where
- *                             no watch shows it, GET, and on as above
- *   DELETE  200 404 409       gone, or another object of that name: nothing left to do
- *   LOOK    GET 404, or       the store misses it; anything else, no answer too, says
- *           another's         nothing against it
- *   anything else             CreateFailed, UpdateFailed, DeleteFailed: tried again
- *                             with back-off
+ *                             message
+ *   UPDATE  PATCH 404         absent: the next reconcile creates it. Kinds without a
+ *                             watch queue that reconcile at once
+ *           409 422           changed meanwhile, or another object of that name: for
+ *                             kinds without a watch GET, then as for CREATE
+ *   DELETE  200 404 409       deleted, or another object of that name: done
+ *   LOOK    GET 404, or an    the store marks the object missing. Every other result,
+ *           other job's       also no answer, changes nothing
+ *   anything else             CreateFailed, UpdateFailed, DeleteFailed: retried with
+ *                             back-off
  *
- * What is there is changed and deleted by uid: one that somebody made in the place of
- * ours since we learned of it is never touched.
+ * Changes and deletions name the uid. An object that another client created under the
+ * name of ours is never touched.
  *
- * Bodies are rendered one at a time, just before they are sent: a thousand workers do
- * not need a thousand pods in memory. HorovodJobs' pods are created with strict field
- * validation, so that a misspelt field in the template is told and not dropped. Secrets
- * are made here and forgotten here. */
+ * Bodies are rendered one at a time, just before they are sent, so that a thousand
+ * workers do not need a thousand pods in memory. Pods of HorovodJobs are created with
+ * strict field validation: a misspelt field in the template is reported instead of
+ * dropped. Secrets are created here and not kept. Called by sync.c. */
 #include "operator/apply.h"
 
 #include <errno.h>
@@ -54,20 +54,20 @@ struct apply {
     unsigned n_open;
     bool is_pumping;
     struct sync_outcome outcome;
-    const struct action *looked; /* the last LOOK that found what is ours; or NULL */
-    char looked_uid[UID_SIZE];   /* what it found */
+    const struct action *looked; /* the last LOOK that found our object; or NULL */
+    char looked_uid[UID_SIZE];   /* of that object */
 };
 
 struct step {
     struct apply *a;
     const struct action *action;
-    bool is_patch;      /* of an object that was to be created and is there already */
-    char uid[UID_SIZE]; /* what is to be changed or deleted; "": not known */
+    bool is_patch;      /* an object that was to be created exists */
+    char uid[UID_SIZE]; /* of the object to change or delete; "": not known */
 };
 
 static void apply_pump(struct apply *a);
 
-/* The first trouble is kept: later ones are mostly its consequences. */
+/* Keeps the first trouble: later ones are mostly its consequences. */
 static void apply_set_trouble(struct apply *a,
                               enum trouble t,
                               const char *reason,
@@ -122,7 +122,7 @@ static void reply_read_uid(const struct kube_reply *r, char ret[UID_SIZE])
     (void)snprintf(ret, UID_SIZE, "%.*s", uid.n < UID_SIZE ? (int)uid.n : 0, uid.p);
 }
 
-/* It is there, as r shows it. */
+/* The object exists, as r shows it. */
 static void step_confirm(const struct step *s, const struct kube_reply *r)
 {
     const struct apply *a = s->a;
@@ -130,7 +130,7 @@ static void step_confirm(const struct step *s, const struct kube_reply *r)
     struct fact there = {.state = FACT_THERE};
 
     reply_read_uid(r, there.uid);
-    if (!*there.uid) { /* a proxy's page, say */
+    if (!*there.uid) { /* a page of a proxy, for example */
         step_retry(s, "the API server's answer shows no object");
     } else if (x->kind == KUBE_POD) {
         store_expect_pod(a->op->store, a->key, a->job->uid, x->role, x->index,
@@ -157,7 +157,7 @@ static void step_report_missing(const struct step *s, enum fact_state state)
     else
         store_know(a->op->store, a->key, a->job->uid, x->kind, &fact);
     if (state == FACT_ABSENT)
-        controller_wake(a->op, a->key); /* no watch will tell of what is not there */
+        controller_wake(a->op, a->key); /* no watch reports an absent object */
 }
 
 static int step_send(struct step *s, struct err *err);
@@ -169,7 +169,7 @@ static void step_release_arena(const struct step *s, struct arena *arena)
     arena_release(arena);
 }
 
-/* --- what is there already -------------------------------------------------------- */
+/* --- existing objects ------------------------------------------------------------- */
 
 enum whose { WHOSE_OURS, WHOSE_ANOTHERS, WHOSE_UNREADABLE };
 
@@ -194,7 +194,7 @@ static bool action_is_kept_current(const struct action *x)
 static struct node *
 step_build_body(struct build *b, const struct step *s, struct err *err);
 
-/* Only what we want counts: the API server and others add fields of their own. */
+/* Compares only our fields: the API server and other clients add some of their own. */
 static bool step_is_current(const struct step *s, const struct node *object)
 {
     struct arena arena;
@@ -276,8 +276,8 @@ static void on_existing(void *arg, const struct kube_reply *r)
     step_done(s);
 }
 
-/* No watch will tell of it: the job is looked at once more. What stands in a launcher's
- * place is not to be touched by what follows in the plan. */
+/* No watch reports this, so the job is queued again. An object in the place of a
+ * launcher must not be touched by the rest of the plan. */
 static void step_object_lost(const struct step *s, bool is_anothers)
 {
     step_report_missing(s, FACT_ABSENT);
@@ -293,7 +293,7 @@ static void step_object_found(const struct step *s, const struct kube_reply *r)
     reply_read_uid(r, s->a->looked_uid);
 }
 
-/* No answer is no news: the object stays expected, and is asked for again later. */
+/* Without an answer the object stays expected and is requested again later. */
 static void on_looked(void *arg, const struct kube_reply *r)
 {
     struct step *s = arg;
@@ -364,14 +364,14 @@ static void on_created(void *arg, const struct kube_reply *r)
     step_done(s);
 }
 
-/* Ours may be gone and another's be there instead, or our new one. */
+/* Our object may have been replaced by that of another job, or by our new one. */
 static bool step_is_other(const struct step *s, const struct kube_answer *x)
 {
     return (x->cls == ANSWER_INVALID || x->cls == ANSWER_CONFLICT) && *s->uid
            && !s->is_patch && !is_watched(s->action->kind);
 }
 
-/* What a watch shows needs no confirmation: the watch brings the change. */
+/* Kinds with a watch need no confirmation: the watch reports the change. */
 static void on_patched(void *arg, const struct kube_reply *r)
 {
     struct step *s = arg;
@@ -416,7 +416,7 @@ static struct node *step_delete_options(struct build *b, const struct step *s)
     return o;
 }
 
-/* A merge patch that names another uid than the object has is refused. */
+/* The API server refuses a merge patch whose uid differs from the object's. */
 static void patch_set_uid(struct build *b, const struct step *s, struct node *patch)
 {
     if (*s->uid && s->action->verb != VERB_DELETE)
@@ -432,7 +432,7 @@ step_build_secret(struct build *b, const struct step *s, struct err *err)
     struct node *o = NULL;
 
     if (random_bytes(secrets.token, sizeof(secrets.token)) < 0) {
-        (void)err_set(err, -EIO, "the system gives no random bytes");
+        (void)err_set(err, -EIO, "the system returns no random bytes");
         return NULL;
     }
     if (a->job->kind != KUBE_MPIJOB || ssh_key_make(&key, err) == 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Carries out a plan: stage after stage, the actions of a stage side by side. */
+/* Executes a plan: stage after stage, the actions of a stage in parallel. */
 #ifndef OPERATOR_APPLY_H
 #define OPERATOR_APPLY_H
 
@@ -9,8 +9,8 @@ struct apply;
 typedef void (*apply_done_fn)(void *arg, const struct sync_outcome *outcome);
 
 /* Starts; done is called exactly once, perhaps before this returns. job, plan and arena
- * must live until then, and everything made here lives in the arena. The first trouble
- * stops what has not been started. The store learns of every object that the API server
+ * must live until then; all memory is from the arena. After the first trouble no more
+ * actions are started. The store is updated with every object that the API server
  * confirms. */
 void apply_start(struct controller *op,
                  const char *key,

@@ -28,9 +28,9 @@ enum watch_id {
     WATCH_MPI_PODS,
     WATCH_BATCHES,
     WATCH_PRIORITIES, /* only with gang scheduling */
-    WATCH_SERVICES,   /* of these metadata alone, and nothing waits for them */
+    WATCH_SERVICES,   /* metadata only; nothing waits for these */
     WATCH_CONFIGMAPS,
-    WATCH_VOLCANO_GROUPS, /* only with the gang scheduling that needs it */
+    WATCH_VOLCANO_GROUPS, /* only with that kind of gang scheduling */
     WATCH_SCHEDULER_GROUPS,
 };
 #define WATCH_COUNT 10
@@ -41,29 +41,29 @@ struct controller {
     struct store *store;
     struct work_queue *queue;
     struct priorities priorities;
-    struct watcher *watch[WATCH_COUNT]; /* NULL: not asked for */
+    struct watcher *watch[WATCH_COUNT]; /* NULL: not used */
     struct event_recorder *record;
-    struct elect *elect; /* NULL: we act always */
-    struct rival *rival; /* NULL: not looked for */
+    struct elect *elect; /* NULL: no leader election */
+    struct rival *rival; /* NULL: not checked */
     struct operator_metrics metrics;
     struct pace pace;
     struct sync *syncs; /* at work now; see sync.c */
     size_t n_syncs;
-    size_t sync_bytes; /* of the jobs that they look at, as text */
+    size_t sync_bytes; /* of their jobs as text */
     uint64_t started_ns;
-    uint64_t look_at_all_ns; /* memory was out and a wish was lost; 0: not so */
+    uint64_t
+        queue_all_ns; /* when all jobs are queued, after a key was lost; 0: never */
 };
 
-/* Every watch has filled the cache once, or has been told that the cluster does not
- * know its kind, which is so of one of the two kinds of jobs at most: only then may
- * anything be decided. */
+/* Every watch has filled the cache once, or the cluster does not know its kind, which
+ * is allowed for one of the two kinds of job. Nothing is decided before that. */
 bool controller_is_synced(const struct controller *op);
 bool controller_leads(const struct controller *op);
-/* Synced, leading, and the caches hold what former leaders wrote. */
+/* Synced, leading, and the caches have everything that former leaders wrote. */
 bool controller_may_act(const struct controller *op);
-/* One of our keys wants attention now. */
+/* Queues the job of key for now. */
 void controller_wake(struct controller *op, const char *key);
-/* There was no memory for the wish that this job be looked at: in a second all are. */
+/* There was no memory to queue the job: in a second all jobs are queued. */
 void controller_lost(struct controller *op, const char *key);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends what core/lease.c says, reads the answers, and tells when leadership begins and
- * ends.
+/* Sends the requests that core/lease.c chooses, reads the answers, and reports when
+ * leadership starts and ends.
  *
  * Invariants
- *  1. One request at a time, with a time limit of half the renew deadline, from its
- *     submission. It passes the queue and the rate limit of the client: a thousand
- *     pods that wait to be created, or an API server that asks for a pause, must not
- *     cost us the Lease.
- *  2. The moment of sending is taken before the request is handed over.
- *  3. What the Lease holds besides our fields is sent back as it was read.
- * Called by the loop; kube/client asks elect_leads before each write. */
+ *  1. One request at a time. Its time limit is half the renew deadline, counted from
+ *     its submission. It bypasses the queue and the rate limit of the client: a
+ *     thousand pods that wait to be created, or an API server that requests a pause,
+ *     must not cost the Lease.
+ *  2. The time of sending is taken before the request is handed over.
+ *  3. Fields of the Lease other than ours are sent back as they were read.
+ * Called by the loop; kube/client calls elect_leads before each write. */
 #include "operator/elect.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 
-#define MAX_LEASE_BYTES (1u << 20) /* with what others may have put into it */
+#define MAX_LEASE_BYTES (1u << 20) /* with fields of other clients */
 #define LEASE_ARENA     (16u << 20)
 
 struct elect {
@@ -42,7 +42,7 @@ static int elect_make_identity(char ret[LEASE_IDENTITY_SIZE])
     char host[64] = "";
     uint8_t r[16];
 
-    (void)gethostname(host, sizeof(host) - 1); /* the uuid alone would do */
+    (void)gethostname(host, sizeof(host) - 1); /* the uuid alone is enough */
     if (random_bytes(r, sizeof(r)) < 0)
         return -EIO;
     r[6] = (uint8_t)((r[6] & 0x0f) | 0x40); /* RFC 9562, version 4 */
@@ -72,7 +72,7 @@ int elect_new(struct kube *kube,
     lease.identity = e->identity;
     if (elect_make_identity(e->identity) < 0) {
         mem_free(e);
-        return err_set(err, -EIO, "the system gives no random bytes");
+        return err_set(err, -EIO, "the system returns no random bytes");
     }
     lease_init(&e->lease, &lease);
     *ret = e;
@@ -108,7 +108,7 @@ static uint32_t elect_random32(void)
 {
     uint32_t v = 0;
 
-    (void)random_bytes(&v, sizeof(v)); /* without it the tries are merely not spread */
+    (void)random_bytes(&v, sizeof(v)); /* on failure the tries are not spread */
     return v;
 }
 
@@ -157,7 +157,7 @@ elect_classify(struct elect *e, const struct kube_reply *r, struct lease_record 
     return LEASE_FAILED;
 }
 
-/* Once for each change of what is wrong. */
+/* Logs each change of the trouble once. */
 static void
 elect_log_trouble(struct elect *e, enum lease_answer answer, const char *why)
 {
@@ -168,7 +168,7 @@ elect_log_trouble(struct elect *e, enum lease_answer answer, const char *why)
     if (strncmp(e->trouble, why, sizeof(e->trouble) - 1) == 0)
         return;
     (void)snprintf(e->trouble, sizeof(e->trouble), "%.255s", why);
-    log_warn("the Lease cannot be read or renewed, trying again",
+    log_warn("the Lease cannot be read or renewed, retrying",
              "lease=%s/%s retry_ms=%llu cause=\"%s\"", e->config.ns, e->config.name,
              (unsigned long long)e->config.retry_ms, e->trouble);
 }
@@ -179,8 +179,9 @@ static void on_answer(void *arg, const struct kube_reply *r)
     struct elect *e = arg;
     enum lease_answer answer = elect_classify(e, r, &record);
 
-    elect_log_trouble(
-        e, answer, *r->answer.message ? r->answer.message : "the answer is no Lease");
+    elect_log_trouble(e, answer,
+                      *r->answer.message ? r->answer.message
+                                         : "the answer is not a Lease");
     lease_answered(&e->lease, answer, &record, clock_now_ns(), elect_random32());
 }
 
@@ -266,10 +267,10 @@ void elect_tick(struct elect *e, uint64_t now_ns)
         log_info("leading", "lease=%s/%s identity=%s", e->config.ns, e->config.name,
                  e->identity);
     else if (e->lease.is_giving_up)
-        log_info("leading no more: asked to stop", "lease=%s/%s", e->config.ns,
+        log_info("no longer leading: stopping", "lease=%s/%s", e->config.ns,
                  e->config.name);
     else
-        log_warn("leading no more, standing by", "lease=%s/%s holder=%s cause=\"%s\"",
+        log_warn("no longer leading, standing by", "lease=%s/%s holder=%s cause=\"%s\"",
                  e->config.ns, e->config.name, e->lease.seen.holder,
                  *e->trouble ? e->trouble : "the Lease was not renewed in time");
     e->config.changed(e->config.arg, leads);

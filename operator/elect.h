@@ -11,7 +11,7 @@
 struct elect_config {
     const char *ns, *name; /* of the Lease */
     uint64_t duration_ms, renew_ms, retry_ms;
-    /* Called from elect_tick when we have become the leader, or are it no more. */
+    /* Called from elect_tick when this process starts or stops leading. */
     void (*changed)(void *arg, bool leads);
     void *arg;
 };
@@ -26,10 +26,10 @@ void elect_tick(struct elect *e, uint64_t now_ns);
 uint64_t elect_next_ns(const struct elect *e);
 bool elect_leads(const struct elect *e); /* by the clock, at this moment */
 const char *elect_identity(const struct elect *e);
-/* Why the Lease could never be read so far; "" when it was. */
+/* Why the Lease could not be read yet; "" after the first success. */
 const char *elect_trouble(const struct elect *e);
-/* Hands the Lease back: we do not lead from now on. Ticks go on until it is released.
- */
+/* Releases the Lease: this process does not lead from now on. Call elect_tick until it
+ * is released. */
 void elect_release(struct elect *e);
 bool elect_is_released(const struct elect *e);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop. Each turn starts what is due (lists, watches, syncs, requests), computes
- * the earliest moment at which anything else could become due, and waits for it or for
- * a descriptor. Nothing polls: an idle operator wakes for bookmarks and probes only. */
+ * the earliest time at which anything else becomes due, and waits for it or for a
+ * descriptor. Nothing polls: an idle operator wakes only for bookmarks and probes. */
 #include "operator/loop.h"
 
 #include <errno.h>
@@ -64,11 +64,11 @@ static uint64_t next_due_ns(const struct controller *op,
 }
 
 struct stop {
-    uint64_t drain_ns;   /* what is at work ends no later than this; 0: not stopping */
-    uint64_t release_ns; /* then the Lease is handed back, no later than this */
+    uint64_t drain_ns;   /* deadline of the syncs at work; 0: not stopping */
+    uint64_t release_ns; /* then the deadline of releasing the Lease */
 };
 
-/* The Lease goes last: until then nobody else acts on what we have begun. */
+/* The Lease is released last: until then no other operator acts on jobs in progress. */
 static bool has_stopped(struct controller *op, struct stop *stop)
 {
     uint64_t now_ns = clock_now_ns();

@@ -4,8 +4,8 @@
  *   watches --> sinks --> store --> queue --> sync --> apply --> API server
  *                                                  '--> record, status patch
  *
- * Exit codes: 0 asked to stop; 1 cannot work (the sentence is logged); 2 wrong usage.
- */
+ * Exit codes: 0 stopped by a signal; 1 cannot work (the log has the cause); 2 wrong
+ * usage. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 
-#define RIVAL_STEPS 5u /* of mpi-operator's Lease, longer than it takes to renew it */
+#define RIVAL_STEPS 5u /* of mpi-operator's Lease; longer than its renewal takes */
 
 bool controller_leads(const struct controller *op)
 {
@@ -44,8 +44,8 @@ static bool may_write(void *arg)
     return controller_leads(arg);
 }
 
-/* A new leader reads everything again: its watches may be behind what the former one
- * wrote, each of them by as much as it likes, and so may what no watch shows. */
+/* A new leader lists everything again: its watches may lag behind the former leader's
+ * writes, and so may facts that no watch shows. */
 static void on_lead(void *arg, bool leads)
 {
     struct controller *op = arg;
@@ -60,7 +60,7 @@ static void on_lead(void *arg, bool leads)
     }
 }
 
-/* With a kubeconfig, too: two replicas of a Deployment are two all the same. */
+/* Also with a kubeconfig: two replicas of a Deployment are still two. */
 static bool is_in_pod(const struct kube_config *config)
 {
     const char *host = getenv("KUBERNETES_SERVICE_HOST");
@@ -88,7 +88,7 @@ static int make_elect(struct controller *op,
     return elect_new(op->kube, &e, &op->elect, err);
 }
 
-/* Unless it is by that very Lease that we are the one who acts. */
+/* Not if our own Lease has that name. */
 static int
 make_rival(struct controller *op, const struct operator_options *o, struct err *err)
 {
@@ -136,7 +136,7 @@ static int controller_wire(struct controller *op,
 
 static void controller_unwire(struct controller *op)
 {
-    kube_free(op->kube); /* first: no callback comes after it */
+    kube_free(op->kube); /* first: no callback runs after it */
     sync_drop_all(op);
     elect_free(op->elect);
     rival_free(op->rival);
@@ -177,7 +177,7 @@ static void log_start(const struct operator_options *o,
              o->runtime_image, o->http_port,
              op->elect ? elect_identity(op->elect) : "no");
     if (config->is_insecure)
-        log_warn("the API server's certificate is not verified, going on",
+        log_warn("the API server's certificate is not verified, continuing",
                  "cause=\"insecure-skip-tls-verify in the kubeconfig\"");
     for (size_t i = 0; i < o->n_idle; i++)
         log_info("option has no effect", "option=--%s why=\"%s\"", o->idle[i].name,
@@ -247,7 +247,7 @@ int main(int argc, char **argv)
     }
     log_set_level(o.log_level);
     log_set_json(o.log_json);
-    log_set_lossy(true); /* one thread: it must not wait for whoever reads the log */
+    log_set_lossy(true); /* the only thread must not wait for the log's reader */
     switch (o.what) {
     case OPTIONS_HELP:
         return print_text(options_help);

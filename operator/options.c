@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The option table. Accepted forms: --name value and --name=value; a single dash works
- * as well, because deployments made for other operators write it so. Options of
- * mpi-operator, and of the logging library it uses, are accepted; those that mean
- * nothing here are told once, by main.c. A switch takes =true or =false, too, and never
- * the next word. */
+/* The option table. Accepted forms: --name value and --name=value, also with a single
+ * dash, as in deployments for other operators. Options of mpi-operator and of its
+ * logging library are accepted; main.c logs those that have no effect, once each. A
+ * switch takes =true or =false, never the next argument. */
 #include "operator/options.h"
 
 #include <errno.h>
@@ -14,7 +13,7 @@
 #include "runtime/base/parse.h"
 
 #define DEFAULT_IMAGE   "localhost/hvd-runtime:dev"
-#define DEBUG_VERBOSITY 4u /* from -v 4 on, klog's users expect debug lines */
+#define DEBUG_VERBOSITY 4u /* users of klog expect debug lines from -v 4 on */
 
 enum option_type {
     TYPE_TEXT,
@@ -24,8 +23,8 @@ enum option_type {
     TYPE_SWITCH,
     TYPE_LEVEL,
     TYPE_VERBOSITY,
-    TYPE_WHAT,        /* a switch that prints something and ends */
-    TYPE_IDLE,        /* taken with a value, without effect */
+    TYPE_WHAT,        /* a switch that prints something and exits */
+    TYPE_IDLE,        /* accepted with a value, without effect */
     TYPE_IDLE_SWITCH, /* the same, without a value */
 };
 
@@ -48,10 +47,10 @@ static const struct operator_option {
      "$KUBEFLOW_NAMESPACE, else all",
      TYPE_TEXT, AT(ns), 0, 0},
     {"runtime-image", "IMAGE",
-     "image whose hvd-agent is installed into worker pods; default: " DEFAULT_IMAGE,
+     "image whose hvd-agent is copied into worker pods; default: " DEFAULT_IMAGE,
      TYPE_NAME, AT(runtime_image), 0, 0},
     {"cluster-domain", "DOMAIN",
-     "DNS suffix of the cluster, put after worker names; default: none, the pods' "
+     "DNS suffix of the cluster, appended to worker names; default: none, the pods' "
      "search list finds them",
      TYPE_TEXT, AT(cluster_domain), 0, 0},
     {"gang-scheduling", "NAME",
@@ -60,18 +59,18 @@ static const struct operator_option {
      TYPE_TEXT, AT(gang_scheduling), 0, 0},
     {"leader-elect", NULL,
      "act only while this process holds the Lease, so that several may run; "
-     "--leader-elect=false acts always; default: true in a pod, else false",
+     "--leader-elect=false always acts; default: true in a pod, else false",
      TYPE_SWITCH, AT(leader_elect), 0, 0},
     {"leader-elect-lease-duration", "TIME",
-     "a standby takes the Lease when it saw no renewal for so long; more than the "
+     "a standby takes the Lease after this time without a renewal; more than the "
      "renew deadline; default: 15s",
      TYPE_TIME, AT(lease_duration_ms), 1000, 3600000},
     {"leader-elect-renew-deadline", "TIME",
-     "a leader that cannot renew writes nothing after so long; more than the retry "
+     "a leader that cannot renew stops writing after this time; more than the retry "
      "period; default: 10s",
      TYPE_TIME, AT(lease_renew_ms), 500, 3600000},
     {"leader-elect-retry-period", "TIME",
-     "between two renewals; a standby looks four times as often; default: 2s",
+     "time between two renewals; a standby checks four times as often; default: 2s",
      TYPE_TIME, AT(lease_retry_ms), 100, 600000},
     {"leader-elect-resource-name", "NAME", "name of the Lease; default: hvd-operator",
      TYPE_NAME, AT(lease_name), 0, 0},
@@ -80,8 +79,8 @@ static const struct operator_option {
      "context",
      TYPE_TEXT, AT(lock_namespace), 0, 0},
     {"mpi-operator-namespace", "NAME",
-     "where mpi-operator has its Lease: while that is renewed, the log and a metric "
-     "tell that both act on MPIJobs without managedBy; empty: do not look; default: "
+     "namespace of mpi-operator's Lease: while that is renewed, the log and a metric "
+     "report that both act on MPIJobs without managedBy; empty: no check; default: "
      "mpi-operator",
      TYPE_TEXT, AT(rival_namespace), 0, 0},
     {"http-address", "ADDRESS",
@@ -89,16 +88,15 @@ static const struct operator_option {
      TYPE_TEXT, AT(http_address), 0, 0},
     {"http-port", "PORT", "port of /healthz, /readyz and /metrics; default: 8080",
      TYPE_NUMBER, AT(http_port), 0, 65535},
-    {"monitoring-port", "PORT",
-     "answer there, too; default: 0, which opens no second port", TYPE_NUMBER,
-     AT(metrics_port), 0, 65535},
+    {"monitoring-port", "PORT", "a second port with the same paths; default: 0, none",
+     TYPE_NUMBER, AT(metrics_port), 0, 65535},
     {"kube-api-qps", "N", "requests a second to the API server; default: 50",
      TYPE_NUMBER, AT(qps), 1, 100000},
-    {"kube-api-burst", "N", "requests that may come at once; default: 100", TYPE_NUMBER,
-     AT(burst), 1, 100000},
+    {"kube-api-burst", "N", "requests that may be sent at once; default: 100",
+     TYPE_NUMBER, AT(burst), 1, 100000},
     {"watch-idle-timeout", "TIME",
-     "a watch that is silent for so long is taken for dead and opened again; the API "
-     "server sends a sign of life every minute; default: 150s",
+     "a watch that is silent for this time is reopened; the API server sends a "
+     "bookmark every minute; default: 150s",
      TYPE_TIME, AT(watch_idle_ms), 1000, 3600000},
     {"log-level", "LEVEL", "debug, info, warning or error; default: info", TYPE_LEVEL,
      AT(log_level), 0, 0},
@@ -331,15 +329,15 @@ int options_parse(int argc,
 void options_help(struct strbuf *out)
 {
     strbuf_puts(out, "usage: hvd-operator [options]\n"
-                     "Kubernetes controller that runs HorovodJobs (ringmaster.dev/"
-                     "v1beta1).\n\n");
+                     "Kubernetes controller for HorovodJobs (ringmaster.dev/v1beta1) "
+                     "and MPIJobs (kubeflow.org/v2beta1).\n\n");
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (rows[i].help)
             strbuf_printf(out, "  --%s%s%s\n      %s\n", rows[i].name,
                           rows[i].arg ? " " : "", rows[i].arg ? rows[i].arg : "",
                           rows[i].help);
     }
-    strbuf_puts(out, "\nTaken without effect, and told in the log:\n ");
+    strbuf_puts(out, "\nAccepted without effect, and reported in the log:\n ");
     for (size_t i = 0; i < ARRAY_LEN(idle_rows); i++)
         strbuf_printf(out, " --%s%s", idle_rows[i].name,
                       i + 1 < ARRAY_LEN(idle_rows) ? (i % 4 == 3 ? "\n " : "") : "\n");

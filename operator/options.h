@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Command line of hvd-operator. One table makes the parser, --help and the man page's
- * list. */
+/* Command line of hvd-operator. One table defines the parser, --help and the list in
+ * the man page. */
 #ifndef OPERATOR_OPTIONS_H
 #define OPERATOR_OPTIONS_H
 
@@ -29,8 +29,8 @@ struct operator_options {
     uint64_t watch_idle_ms;
     enum log_level log_level;
     bool log_json;
-    bool leader_elect, is_leader_elect_set; /* not set: when in a pod */
-    /* Options that were given and have no effect here, and why; once each. */
+    bool leader_elect, is_leader_elect_set; /* not set: in a pod */
+    /* Given options without effect, and why; once each. */
     struct options_idle {
         const char *name, *why;
     } idle[OPTIONS_MAX_IDLE];
@@ -39,7 +39,7 @@ struct operator_options {
 };
 
 /* Values point into argv. default_ns: $KUBEFLOW_NAMESPACE, may be NULL. -EINVAL or
- * -ERANGE with a sentence. */
+ * -ERANGE with an error message. */
 int options_parse(int argc,
                   char **argv,
                   const char *default_ns,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads /proc/self and the process's own limits at the moment of a scrape; keeps
- * nothing. */
+/* Reads /proc/self and the process's limits at the time of a scrape; keeps nothing. */
 #include "operator/process.h"
 
 #include <dirent.h>
@@ -35,7 +34,7 @@ static uint64_t n_open_fds(void)
     while ((entry = readdir(d)) != NULL)
         n += entry->d_name[0] != '.';
     (void)closedir(d);
-    return n - 1; /* without the one that looked */
+    return n - 1; /* without the one of this function */
 }
 
 static uint64_t timeval_us(struct timeval t)

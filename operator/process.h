@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernel says of this process, for the metrics that every exporter has. */
+/* Figures of this process from the kernel, for the standard process metrics. */
 #ifndef OPERATOR_PROCESS_H
 #define OPERATOR_PROCESS_H
 

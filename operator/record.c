@@ -2,10 +2,10 @@
 /* Events.
  *
  * name = <job>.<16 hex digits of SHA-256(uid, reason [, message])>: a life-cycle event
- * (is_once) has one name in a job's life; a warning has one per text. POST; where it
- * exists already, a life-cycle event is done and a warning is patched (count,
+ * (is_once) has one name per job; a warning has one per text. Each is sent by POST. If
+ * it exists, a life-cycle event is done and a warning is patched (count,
  * lastTimestamp), at most once in 30 s per name. The table of recent names is a cache
- * of fixed size: losing an entry costs one request. */
+ * of fixed size: losing an entry costs one request. Called by sync.c. */
 #include "operator/record.h"
 
 #include <errno.h>
@@ -20,14 +20,14 @@
 #include "runtime/base/sha256.h"
 
 #define EVENT_NAME_SIZE   128
-#define EVENT_TEXT_SIZE   (1024 + 1) /* what Kubernetes allows, with NUL */
+#define EVENT_TEXT_SIZE   (1024 + 1) /* the limit of Kubernetes, with NUL */
 #define RECENT_SIZE       128
 #define REPEAT_AFTER_NS   (30 * NS_PER_S)
 #define EVENT_ARENA_BYTES (64u << 10)
 
 struct recent {
     char name[EVENT_NAME_SIZE];
-    uint64_t told_ns;
+    uint64_t sent_ns;
     uint32_t count;
 };
 
@@ -95,7 +95,7 @@ static struct recent *recent_add(struct event_recorder *r, const char *name)
     return x;
 }
 
-/* It was not stored, or is not there any more: the next of that name is told anew. */
+/* The event was not stored, or has expired: the next one of that name is sent again. */
 static void recent_drop(struct event_recorder *r, const char *name)
 {
     struct recent *x = recent_find(r, name);
@@ -190,7 +190,7 @@ static void on_posted(void *arg, const struct kube_reply *r)
     }
     if (r->answer.cls != ANSWER_OK && r->answer.cls != ANSWER_EXISTS) {
         recent_drop(p->record, p->name);
-        log_warn("event not written, going on", "event=%s/%s cause=\"%s\"", p->ns,
+        log_warn("event not written, continuing", "event=%s/%s cause=\"%s\"", p->ns,
                  p->name, r->answer.message);
     }
     event_finish(p);
@@ -241,7 +241,7 @@ void record_event(struct event_recorder *r,
     struct recent *x;
 
     if (!p) {
-        log_warn("event not written, going on", "job=%s/%s cause=\"out of memory\"",
+        log_warn("event not written, continuing", "job=%s/%s cause=\"out of memory\"",
                  job->ns, job->name);
         done(arg);
         return;
@@ -251,19 +251,19 @@ void record_event(struct event_recorder *r,
     (void)snprintf(p->ns, sizeof(p->ns), "%s", job->ns);
     make_name(job, note, p->name);
     x = recent_find(r, p->name);
-    if (x && (note->is_once || now_ns - x->told_ns < REPEAT_AFTER_NS)) {
+    if (x && (note->is_once || now_ns - x->sent_ns < REPEAT_AFTER_NS)) {
         event_finish(p);
         return;
     }
     if (x) {
-        x->told_ns = now_ns;
+        x->sent_ns = now_ns;
         patch_count(p, ++x->count);
         return;
     }
-    recent_add(r, p->name)->told_ns = now_ns;
+    recent_add(r, p->name)->sent_ns = now_ns;
     if (send_event(r, job, component, note, p, &err) < 0) {
         recent_drop(r, p->name);
-        log_warn("event not written, going on", "event=%s cause=\"%s\"", p->name,
+        log_warn("event not written, continuing", "event=%s cause=\"%s\"", p->name,
                  err.text);
         event_finish(p);
     }

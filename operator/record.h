@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kubernetes Events about a job, each told once: names are derived from the job and the
- * text, so that a restart finds the event already there, and a repeated warning raises
- * its count. */
+/* Kubernetes Events about a job, each reported once. Names are derived from the job and
+ * the text: after a restart the event already exists, and a repeated warning raises its
+ * count. */
 #ifndef OPERATOR_RECORD_H
 #define OPERATOR_RECORD_H
 
@@ -13,9 +13,9 @@ typedef void (*record_done_fn)(void *arg);
 
 struct event_recorder *record_new(struct kube *kube);
 void record_free(struct event_recorder *r); /* after kube_free */
-/* component: the source of the event. Sends what is to be sent; done is called exactly
- * once, perhaps before this returns, whether or not the event was accepted (an event
- * that cannot be written is logged and stops nothing). */
+/* component: the source of the event. done is called exactly once, perhaps before this
+ * returns, whether or not the event was accepted; a failure is logged and stops
+ * nothing. */
 void record_event(struct event_recorder *r,
                   const struct job_meta *job,
                   const char *component,

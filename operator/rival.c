@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks at mpi-operator's Lease from time to time.
+/* Detects a running mpi-operator by its Lease.
  *
- *   unknown --holder, another version than at the last look--> alive: a warning
- *   alive   --the same version, no holder, no Lease----------> quiet: told once
+ *   unknown --holder, and another version than last time--> alive: a warning
+ *   alive   --the same version, no holder, or no Lease----> quiet: reported once
  *
- * A Lease that nobody renews may stand there for ever, so that only its change says
- * something; clocks are not compared. Without the right to read it, or without an
- * answer, nothing is known and nothing is said: what it is for is a warning. Called by
- * the loop while we lead. */
+ * A Lease that no process renews may exist forever, so only a change counts; clocks are
+ * not compared. Without the right to read it, or without an answer, nothing changes.
+ * Called by the loop while this process leads. */
 #include "operator/rival.h"
 
 #include <errno.h>
@@ -20,7 +19,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 
-#define LEASE_NAME      "mpi-operator" /* it has no option for another */
+#define LEASE_NAME      "mpi-operator" /* mpi-operator has no option for another */
 #define LATER_STEPS     6u
 #define MAX_LEASE_BYTES (1u << 20)
 #define LEASE_ARENA     (16u << 20)
@@ -29,7 +28,7 @@ struct rival {
     struct kube *kube;
     const char *ns;
     uint64_t step_ns, due_ns;
-    char version[64]; /* of the last look, "" before the first */
+    char version[64]; /* at the last check, "" before the first */
     bool is_open, is_alive;
 };
 
@@ -96,11 +95,11 @@ static void on_answer(void *arg, const struct kube_reply *reply)
     r->is_alive = *now.holder && !is_first && strcmp(r->version, now.version) != 0;
     (void)snprintf(r->version, sizeof(r->version), "%s", now.version);
     if (r->is_alive && !was_alive)
-        log_warn("mpi-operator is at work, too: both act on MPIJobs without managedBy; "
-                 "stop one, or write runPolicy.managedBy",
+        log_warn("mpi-operator runs, too: both act on MPIJobs without managedBy; "
+                 "stop one, or set runPolicy.managedBy",
                  "lease=%s/" LEASE_NAME " holder=%s", r->ns, now.holder);
     else if (was_alive && !r->is_alive)
-        log_info("mpi-operator is at work no more", "lease=%s/" LEASE_NAME, r->ns);
+        log_info("mpi-operator no longer runs", "lease=%s/" LEASE_NAME, r->ns);
 }
 
 void rival_tick(struct rival *r, uint64_t now_ns)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The small HTTP server. GET and HEAD only; four paths; nothing of the request but its
- * path is looked at. libmicrohttpd runs in external-epoll mode: the loop waits for its
- * one descriptor. */
+/* A small HTTP server: GET and HEAD, four paths; the rest of a request is ignored.
+ * libmicrohttpd runs in external-epoll mode: the loop waits for its one descriptor. */
 #include "operator/serve.h"
 
 #include <arpa/inet.h>
@@ -21,7 +20,7 @@
 
 #define MAX_CLIENTS       32
 #define CLIENT_TIMEOUT_S  10
-#define MAX_METRICS_BYTES (4u << 20) /* a hundred bytes a job */
+#define MAX_METRICS_BYTES (4u << 20) /* a hundred bytes per job */
 
 struct operator_server {
     const struct controller *op;
@@ -106,7 +105,7 @@ serve_render(const struct operator_server *s, const char *path, struct strbuf *o
     else if (strcmp(path, "/readyz") == 0)
         return render_ready(s->op, out);
     else {
-        strbuf_puts(out, "not here: try /healthz, /livez, /readyz or /metrics\n");
+        strbuf_puts(out, "not found: try /healthz, /livez, /readyz or /metrics\n");
         return MHD_HTTP_NOT_FOUND;
     }
     return MHD_HTTP_OK;
@@ -130,7 +129,7 @@ static enum MHD_Result on_request(void *arg,
     (void)version;
     (void)data;
     (void)state;
-    if (*n_data > 0) { /* a body is read and thrown away */
+    if (*n_data > 0) { /* a body is read and dropped */
         *n_data = 0;
         return MHD_YES;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /healthz /readyz /metrics, answered from the loop's own thread: if the loop hangs, so
- * does /healthz, and the kubelet restarts us. libmicrohttpd stays inside serve.c. */
+/* /healthz /readyz /metrics, answered from the loop's own thread: if the loop hangs,
+ * /healthz hangs, too, and the kubelet restarts the pod. libmicrohttpd stays inside
+ * serve.c. */
 #ifndef OPERATOR_SERVE_H
 #define OPERATOR_SERVE_H
 
@@ -8,7 +9,7 @@
 
 struct operator_server;
 int serve_new(const struct controller *op,
-              const char *address, /* of IPv4 or IPv6; "": all of this machine's */
+              const char *address, /* IPv4 or IPv6; "": all of this machine */
               uint32_t port,
               uint32_t second_port, /* 0: none */
               struct operator_server **ret,
@@ -16,8 +17,8 @@ int serve_new(const struct controller *op,
 void serve_free(struct operator_server *s);
 #define SERVE_MAX_FDS 2
 struct pollfd;
-/* Those that make serve_run due when they are readable, at most SERVE_MAX_FDS; how
- * many. */
+/* The descriptors that make serve_run due when readable, at most SERVE_MAX_FDS. Returns
+ * their number. */
 size_t serve_fds(const struct operator_server *s, struct pollfd *ret);
 uint64_t serve_next_ns(const struct operator_server *s, uint64_t now_ns);
 void serve_run(struct operator_server *s);

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* News of the watches -> store -> keys in the queue. One row per watch.
+/* Events of the watches -> store -> keys in the queue. One row per watch.
  *
- *   jobs of both kinds     store_put_job, the job is looked at
- *   pods of both kinds     by label; their job is looked at
- *   launcher Jobs          by our label; the MPIJob is looked at
- *   PriorityClasses        only with gang scheduling; read when a PodGroup is made
- *   Services, ConfigMaps,  their metadata, by our label: whoever deletes one by hand
- *   PodGroups              makes the job be looked at. Nothing of them is kept
+ *   jobs of both kinds     stored; the job is queued
+ *   pods of both kinds     by label; their job is queued
+ *   launcher Jobs          by our label; the MPIJob is queued
+ *   PriorityClasses        only with gang scheduling; read when a PodGroup is built
+ *   Services, ConfigMaps,  their metadata, by our label; a deletion queues the job.
+ *   PodGroups              Nothing else of them is kept
  *
- * The last come after the jobs that own them, and nothing waits for them: without the
- * right to list them the operator does all else. Secrets are never listed.
+ * The last group is listed after the jobs that own them, and nothing waits for it:
+ * without the right to list them the operator does everything else. Secrets are never
+ * listed.
  *
- * A cluster may know one kind of job only: its watch says so every half minute, and
- * nothing else waits for it.
+ * A cluster may have only one of the two kinds of job. The watch of the other tries
+ * again every half minute, and nothing waits for it.
  *
- * Nothing is forgotten when memory is out: what the store could not take is told again
- * by the watch (watch.h), what the queue could not take makes all jobs be looked at. */
+ * No event is lost when memory is out: the watch repeats what the store could not take
+ * (watch.h), and if the queue could not take a key, all jobs are queued later. */
 #include "operator/sinks.h"
 
 #include <errno.h>
@@ -26,15 +27,15 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 
-#define LOOK_AT_ALL_NS (1 * NS_PER_S)
+#define QUEUE_ALL_NS (1 * NS_PER_S)
 
 static void sinks_wake(void *arg, const char *key)
 {
     controller_wake(arg, key);
 }
 
-/* What came of the news of an object: the job of key is looked at; or memory is out,
- * and they are told again; or nothing can be made of it. */
+/* Ends the processing of an event: queues the job of key, or reports -ENOMEM so that
+ * the watch repeats the event, or logs an object that cannot be used. */
 static int sinks_wake_or_skip(struct controller *op,
                               enum kube_kind kind,
                               const char *key,
@@ -203,7 +204,7 @@ classes_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
     return 0;
 }
 
-/* --- what is known by its metadata ------------------------------------------------ */
+/* --- objects known by metadata ---------------------------------------------------- */
 
 static void owned_begin(void *arg, enum kube_kind kind)
 {
@@ -243,8 +244,8 @@ static int owned_lose(void *arg, enum kube_kind kind, struct node *object)
 static const struct watch_row {
     enum kube_kind kind;
     const char *selector;
-    enum kube_kind sink_kind; /* what the functions are told */
-    bool is_optional;         /* the cluster need not know the kind */
+    enum kube_kind sink_kind; /* passed to the functions */
+    bool is_optional;         /* the cluster may lack the kind */
     bool is_cluster_wide;     /* has no namespace */
     const struct prune_rule *rules;
     void (*begin)(void *arg, enum kube_kind kind);
@@ -285,7 +286,7 @@ static bool is_wanted(const struct controller *op, int i)
     return true;
 }
 
-/* Those that the operator needs in order to act. */
+/* The watches that the operator requires in order to act. */
 static const struct watcher *sinks_required(const struct controller *op, int i)
 {
     return rows[i].lose ? NULL : op->watch[i];
@@ -357,8 +358,7 @@ void sinks_relist(struct controller *op)
 
 void controller_wake(struct controller *op, const char *key)
 {
-    if (!controller_leads(
-            op)) /* a new leader lists everything and looks at every job */
+    if (!controller_leads(op)) /* a new leader lists everything and queues every job */
         return;
     op->metrics.queue_adds += *key != 0;
     if (*key && queue_add(op->queue, key, clock_now_ns()) < 0)
@@ -367,23 +367,23 @@ void controller_wake(struct controller *op, const char *key)
 
 void controller_lost(struct controller *op, const char *key)
 {
-    if (op->look_at_all_ns)
+    if (op->queue_all_ns)
         return;
-    op->look_at_all_ns = clock_now_ns() + LOOK_AT_ALL_NS;
-    log_warn("out of memory, all jobs are looked at again", "job=%s retry_ms=%llu", key,
-             LOOK_AT_ALL_NS / NS_PER_MS);
+    op->queue_all_ns = clock_now_ns() + QUEUE_ALL_NS;
+    log_warn("out of memory, queueing all jobs again", "job=%s retry_ms=%llu", key,
+             QUEUE_ALL_NS / NS_PER_MS);
 }
 
-/* The news themselves are in the store; who forgot them is the queue. */
+/* The events are in the store; only their keys were lost. */
 static void sinks_queue_all(struct controller *op, uint64_t now_ns)
 {
-    if (!op->look_at_all_ns || now_ns < op->look_at_all_ns)
+    if (!op->queue_all_ns || now_ns < op->queue_all_ns)
         return;
-    op->look_at_all_ns = 0;
+    op->queue_all_ns = 0;
     store_each_job(op->store, sinks_wake, op);
 }
 
-/* What jobs own can be told to them only once they are there. */
+/* Objects can be assigned to their jobs only when the jobs are stored. */
 static bool is_due(const struct controller *op, int i)
 {
     return op->watch[i] && (!rows[i].lose || controller_is_synced(op));
@@ -400,7 +400,7 @@ void sinks_tick(struct controller *op, uint64_t now_ns)
 
 uint64_t sinks_next_ns(const struct controller *op)
 {
-    uint64_t next = op->look_at_all_ns ? op->look_at_all_ns : UINT64_MAX;
+    uint64_t next = op->queue_all_ns ? op->queue_all_ns : UINT64_MAX;
 
     for (int i = 0; i < WATCH_COUNT; i++) {
         uint64_t t = is_due(op, i) ? watcher_next_ns(op->watch[i]) : UINT64_MAX;

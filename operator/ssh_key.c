@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Key generation by OpenSSL; the public half in ssh's own form (RFC 5656, 3.1):
- * string "ecdsa-sha2-nistp521", string "nistp521", string Q, the point uncompressed. */
+ * string "ecdsa-sha2-nistp521", string "nistp521", string Q, the uncompressed point. */
 #include "operator/ssh_key.h"
 
 #include <errno.h>
@@ -76,7 +76,7 @@ int ssh_key_make(struct ssh_key *ret, struct err *err)
     EVP_PKEY_free(key);
     if (rc < 0) {
         ssh_key_wipe(ret);
-        return err_set(err, rc, "OpenSSL makes no P-521 key");
+        return err_set(err, rc, "OpenSSL cannot create a P-521 key");
     }
     return 0;
 }

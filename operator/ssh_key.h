@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fresh ssh key pair for an MPIJob, as mpi-operator makes it: ECDSA on P-521. OpenSSL
+/* A new ssh key pair for an MPIJob, of mpi-operator's type: ECDSA on P-521. OpenSSL
  * stays inside ssh_key.c. */
 #ifndef OPERATOR_SSH_KEY_H
 #define OPERATOR_SSH_KEY_H

@@ -5,16 +5,16 @@
  *         --> events (async) --> status patch (async) --> store, queue_done
  *
  * Invariants
- *  1. Everything a sync needs lives in its arena; of the store it keeps nothing across
- * a wait: the snapshot is taken again after apply.
- *  2. Events go out before the status that they announce, under names that make
- * repeating them harmless: a crash in between loses nothing and doubles nothing.
+ *  1. Everything a sync needs is in its arena. It keeps nothing of the store across a
+ *     wait: the snapshot is taken again after apply.
+ *  2. Events are sent before the status that they announce, under names that make a
+ *     repetition harmless: a crash in between loses nothing and doubles nothing.
  *  3. The status is written only when it differs, under the resourceVersion it was
- * derived from; and if the API server does not keep it as it was sent (its CRD lacks a
- * field), not again before it changes: no server can make us write for ever.
- *  4. One sync per key at a time (the queue sees to it).
- *  5. Counts and sentences alone are written at most once in 3 to 30 s (core/pace.c);
- * all else at once. */
+ *     derived from. If the API server does not keep it as sent (its CRD lacks a field),
+ *     it is not sent again before it changes, so writing always stops.
+ *  4. One sync per key at a time (the queue ensures it).
+ *  5. Changes of counts and messages alone are written at most once in 3 to 30 s
+ *     (core/pace.c); all others at once. */
 #include "operator/sync.h"
 
 #include <errno.h>
@@ -41,18 +41,18 @@ struct sync {
     const struct front *front;
     const struct node *object;
     struct job_meta meta;
-    struct job_meta *job; /* of the front; NULL until the spec has been read */
+    struct job_meta *job; /* created by front; NULL until the spec has been read */
     struct job_plan plan;
     struct sync_outcome outcome;
     struct decision decision;
     struct node *status; /* to be written */
     uint8_t status_hash[SHA256_BYTES];
-    unsigned n_events_told;
+    unsigned n_events_sent;
     bool is_refused;   /* the spec has problems */
-    const char *again; /* why it is to be tried again; NULL: it is not */
+    const char *again; /* why it must be retried; NULL: it need not */
     bool has_failed;
     uint64_t started_ns;
-    size_t text_n; /* of the job as it is stored */
+    size_t text_n; /* size of the stored job */
 };
 
 bool sync_has_room(const struct controller *op)
@@ -80,7 +80,7 @@ void sync_drop_all(struct controller *op)
         sync_free(op->syncs);
 }
 
-/* The end of every sync. why NULL: well; else tried again with back-off. */
+/* The end of every sync. why NULL: success; else it is retried with back-off. */
 static void sync_finish(struct sync *s, const char *why)
 {
     struct controller *op = s->op;
@@ -137,15 +137,15 @@ static void sync_store_answer(struct sync *s, const struct kube_reply *r)
     arena_init(&a, OBJECT_MAX_BYTES);
     if (object_read(&a, (struct json_span){r->body, r->n}, &object, NULL) < 0) {
         arena_release(&a);
-        return; /* the watch will tell */
+        return; /* the watch shows it later */
     }
     differs = status_difference(s->status, node_get(object, "status"));
     if (store_status_kept(s->op->store, s->key, s->meta.uid, s->status_hash, !differs))
-        log_warn("the API server does not keep the status as sent, going on without; "
+        log_warn("the API server does not keep the status as sent, continuing without; "
                  "is its CRD older than this operator?",
                  "job=%s field=status.%s", s->key, differs);
     if (store_take_answer(s->op->store, s->meta.kind, object, key, NULL) > 0)
-        controller_wake(s->op, key); /* clean-up follows a stored end */
+        controller_wake(s->op, key); /* the clean-up starts when the end is stored */
     arena_release(&a);
 }
 
@@ -162,8 +162,8 @@ static void on_status_written(void *arg, const struct kube_reply *r)
         sync_store_answer(s, r);
         sync_finish_with_outcome(s);
         return;
-    case ANSWER_NOT_FOUND: /* deleted meanwhile, whatever the watch knows */
-        log_info("job is gone", "job=%s", s->key);
+    case ANSWER_NOT_FOUND: /* deleted meanwhile, even if the watch lags */
+        log_info("job was deleted", "job=%s", s->key);
         store_lose_job(s->op->store, s->key, s->meta.uid);
         sync_finish(s, NULL);
         return;
@@ -217,15 +217,14 @@ static void sync_write_status(struct sync *s)
     sync_log_change(s);
 }
 
-/* One Event after the other, since who watches them wants them in their order; then the
- * status. */
+/* One Event after the other, so that clients see them in order; then the status. */
 static void sync_send_events(void *arg)
 {
     struct sync *s = arg;
 
-    if (s->n_events_told < s->decision.n_notes)
+    if (s->n_events_sent < s->decision.n_notes)
         record_event(s->op->record, s->job, s->front->component,
-                     &s->decision.note[s->n_events_told++], sync_send_events, s);
+                     &s->decision.note[s->n_events_sent++], sync_send_events, s);
     else if (s->status)
         sync_write_status(s);
     else
@@ -253,7 +252,7 @@ static int sync_observe_and_decide(struct sync *s)
     return rc < 0 ? rc : s->front->decide(&q, &s->decision);
 }
 
-/* Sets s->status when it is to be written. */
+/* Sets s->status if it must be written. */
 static int sync_choose_status(struct sync *s)
 {
     struct build b = {.arena = &s->arena};
@@ -280,8 +279,7 @@ static int sync_choose_status(struct sync *s)
     return rc;
 }
 
-/* Mere progress of a job that goes on waits, and is looked at again when its time has
- * come. */
+/* Mere progress of an unfinished job is delayed; the job is queued for that time. */
 static void sync_delay_progress(struct sync *s)
 {
     struct build b = {.arena = &s->arena};
@@ -308,7 +306,7 @@ static void on_applied(void *arg, const struct sync_outcome *outcome)
     if (outcome->trouble == TROUBLE_RETRY)
         s->again = outcome->message;
     rc = sync_observe_and_decide(s);
-    if (rc == -ENOENT) { /* deleted while we worked */
+    if (rc == -ENOENT) { /* deleted meanwhile */
         sync_finish(s, NULL);
         return;
     }
@@ -335,7 +333,7 @@ static int sync_check_spec(struct sync *s)
         strbuf_release(&p);
         return -ENOMEM;
     }
-    if (!s->front->is_ours(s->job)) { /* whatever is wrong with it */
+    if (!s->front->is_ours(s->job)) { /* whatever its problems */
         strbuf_release(&p);
         return -EREMOTE;
     }
@@ -347,7 +345,7 @@ static int sync_check_spec(struct sync *s)
     strbuf_release(&p);
     if (!text)
         return -ENOMEM;
-    for (char *c = text; *c; c++) { /* one line a problem -> one sentence each */
+    for (char *c = text; *c; c++) { /* joins the lines, one per problem */
         if (*c == '\n')
             *c = c[1] ? ';' : '\0';
     }
@@ -367,7 +365,7 @@ static void sync_log_overdue(const struct sync *s)
     for (size_t i = 0; i < p->n; i++)
         n += p->v[i].verb == VERB_LOOK;
     if (n > 0)
-        log_warn("the watch has not shown created objects, asking for each",
+        log_warn("the watch has not shown created objects, requesting each",
                  "job=%s objects=%u", s->key, n);
 }
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One look at one job: snapshot -> verdict -> plan -> apply -> status. */
+/* One reconcile of one job: snapshot -> decision -> plan -> apply -> status. */
 #ifndef OPERATOR_SYNC_H
 #define OPERATOR_SYNC_H
 
 #include "operator/controller.h"
 
 #define SYNC_MAX_AT_ONCE 16
-/* Of the jobs' text: a tree takes up to twenty times as much. */
+/* Of the jobs' text; a tree takes up to twenty times as much. */
 #define SYNC_MAX_BYTES   (512u << 10)
 
-/* May another one start? One may always. */
+/* Whether another one may start; the first always may. */
 bool sync_has_room(const struct controller *op);
 
 /* key was just taken from the queue; queue_done is called for it when the sync ends. */
 void sync_start(struct controller *op, const char *key);
-/* After kube_free, when no callback can come any more: drops what was at work. */
+/* After kube_free, when no callback can run: drops the syncs at work. */
 void sync_drop_all(struct controller *op);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* List and watch: does what core/reflector.c says.
+/* List and watch: executes the transitions of core/reflector.c.
  *
  *   list    pages of PAGE_LIMIT objects; begin_list before the first, end_list after
- *           the last; a page that is too large is asked for again in smaller ones, one
- *           that did not come is asked for again
+ *           the last. A page that is too large is requested again in smaller ones, one
+ *           that did not arrive is requested again
  *   watch   from the last resourceVersion, with bookmarks, ended by the server after
  *           5 to 10 min
  *
@@ -11,14 +11,14 @@
  *  1. At most one request or watch of a watcher is open (is_open).
  *  2. resource_version moves only forward within a watch: by each event and bookmark.
  *  3. An object that cannot be read is logged and skipped; it never stops the others.
- *     Lines that are no events end the watch; after MAX_BAD_LINES of them in a row we
- *     list, since the place they stand at might give the same ones for ever.
- *  4. Only one object is a tree at any time: a page is cut up as text. With the size of
+ *     Lines that are not events end the watch; after MAX_BAD_LINES of them in a row the
+ *     watcher lists, since the same position might return the same lines again.
+ *  4. Only one object is a tree at any time: a page is split as text. With the size of
  *     a page and of an object this bounds the memory, whatever users store.
- *  5. heard_ns moves only when the API server has sent something that is of use.
- *  6. Nothing is decided here: the sink fills the store and wakes keys.
- *  7. What the sink has no memory for is not passed over: the watch ends before it and
- *     begins there again, a list begins anew, both after a pause. */
+ *  5. received_ns moves only when the API server has sent something usable.
+ *  6. Nothing is decided here: the sink fills the store and queues keys.
+ *  7. If the sink has no memory for an event, the watch ends before that event and
+ *     starts there again; a list starts again. Both after a pause. */
 #include "operator/watch.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@
 #define PAGE_LIMIT     50u /* pods with their managedFields: half a megabyte */
 #define PAGE_SHRINK    8u
 #define MAX_BAD_LINES  3u
-#define MAX_META_BYTES (1u << 20) /* tree of a list's own metadata, or of an ERROR */
+#define MAX_META_BYTES (1u << 20) /* tree of a list's metadata, or of an ERROR */
 #define SHORT_WATCH_NS 1000000000ull
 
 struct watcher {
@@ -51,12 +51,12 @@ struct watcher {
     char trouble[256];
     bool is_open, is_synced;
     bool is_stale,
-        is_relisting; /* see watcher_relist; the list at work is the new one */
+        is_relisting; /* see watcher_relist; the current list is the new one */
     bool is_optional, is_absent;
-    bool has_opened;  /* the server has agreed to the watch */
+    bool has_opened;  /* the server has accepted the watch */
     bool has_expired; /* the watch sent ERROR 410 */
     unsigned page_limit, n_bad_lines;
-    uint64_t opened_ns, heard_ns, idle_ms, n_events, n_seen_this_watch;
+    uint64_t opened_ns, received_ns, idle_ms, n_events, n_seen_this_watch;
 };
 
 int watcher_new(struct kube *kube,
@@ -116,7 +116,7 @@ bool watcher_is_absent(const struct watcher *w)
 
 uint64_t watcher_received_ns(const struct watcher *w)
 {
-    return w->heard_ns;
+    return w->received_ns;
 }
 
 uint32_t watcher_n_restarts(const struct watcher *w)
@@ -138,11 +138,11 @@ static uint32_t watcher_random32(void)
 {
     uint32_t v = 0;
 
-    (void)random_bytes(&v, sizeof(v)); /* without it the jitter is merely zero */
+    (void)random_bytes(&v, sizeof(v)); /* on failure there is no jitter */
     return v;
 }
 
-/* The one place where the state moves; says what went wrong, once per change. */
+/* The only place where the state changes; logs each problem once per change. */
 static void watcher_step(struct watcher *w, enum refl_event ev, const char *why)
 {
     uint64_t now_ns = clock_now_ns();
@@ -178,7 +178,7 @@ static void set_version(struct watcher *w, struct json_span object)
 
 typedef int (*object_fn)(void *arg, enum kube_kind kind, struct node *object);
 
-/* -ENOMEM only; what cannot be read is logged. */
+/* -ENOMEM only; an unreadable object is logged. */
 static int watcher_give_object(struct watcher *w, struct json_span text, object_fn fn)
 {
     struct json_span meta = json_find(text, "metadata");
@@ -236,8 +236,7 @@ static int read_page(struct watcher *w, const struct kube_reply *r, struct err *
     int more;
 
     if (w->sink.is_metadata && found.n == 4 && memcmp(found.p, "null", 4) == 0)
-        found =
-            (struct json_span){"[]", 2}; /* of metadata an empty list comes as null */
+        found = (struct json_span){"[]", 2}; /* an empty list of metadata is null */
     if (json_walk(&items, found) < 0 || items.close != ']')
         return err_set(err, -EINVAL, "the list has no items");
     if (!w->resume)
@@ -247,7 +246,7 @@ static int read_page(struct watcher *w, const struct kube_reply *r, struct err *
             return err_set(err, -ENOMEM, "out of memory");
     }
     if (more < 0)
-        return err_set(err, more, "the list is cut off or no JSON");
+        return err_set(err, more, "the list is truncated or not JSON");
     set_version(w, list);
     more = read_resume(w, json_find(list, "metadata"), err);
     if (more == 0 && !w->resume && w->sink.end_list(w->sink.arg, w->sink.kind) < 0)
@@ -255,16 +254,16 @@ static int read_page(struct watcher *w, const struct kube_reply *r, struct err *
     return more;
 }
 
-/* Said once, asked again with the longest pause. What was there of the kind is gone
- * with its definition; what we may not see any more is not. */
+/* Logged once, retried with the longest pause. If the definition was deleted, so were
+ * all objects of the kind; if only the right is missing, they still exist. */
 static void kind_unknown(struct watcher *w, bool is_forbidden)
 {
     char why[192];
 
     if (is_forbidden)
         (void)snprintf(why, sizeof(why),
-                       "%ss may not be listed: one that is deleted by hand is not made "
-                       "again at once; apply manifests/rbac",
+                       "%ss cannot be listed: a deleted one is not recreated at once; "
+                       "apply manifests/rbac",
                        kube_kind_name(w->kind));
     else
         (void)snprintf(why, sizeof(why), "the API server does not know %ss%s%s",
@@ -279,14 +278,14 @@ static void kind_unknown(struct watcher *w, bool is_forbidden)
         }
     }
     if (!w->is_absent)
-        log_warn("kind not served, asking again from time to time",
-                 "kind=%s cause=\"%s\"", kube_kind_name(w->kind), why);
+        log_warn("kind not served, retrying from time to time", "kind=%s cause=\"%s\"",
+                 kube_kind_name(w->kind), why);
     w->is_absent = true;
     watcher_step(w, REFL_ERROR, why);
 }
 
-/* The same page is asked for again, and not all pages of a long list. Its place is kept
- * by the server for some minutes; after that it says 410. */
+/* Whether the same page can be requested again, instead of the whole list. The server
+ * keeps the position for some minutes; after that it answers 410. */
 static bool will_pass(const struct kube_answer *a)
 {
     return a->cls == ANSWER_THROTTLED || a->cls == ANSWER_UNAVAILABLE;
@@ -300,16 +299,16 @@ static void on_page(void *arg, const struct kube_reply *r)
 
     w->is_open = false;
     if (r->answer.cls == ANSWER_OK && read_page(w, r, &err) == 0) {
-        w->heard_ns = clock_now_ns();
+        w->received_ns = clock_now_ns();
         if (w->resume)
-            return; /* watcher_tick asks for the next page */
+            return; /* watcher_tick requests the next page */
         w->is_synced = true;
         w->is_absent = false;
         w->page_limit = PAGE_LIMIT;
-        (void)malloc_trim(0); /* a list is the most that we ever hold */
+        (void)malloc_trim(0); /* a list is the peak of our memory */
         watcher_step(w, REFL_LISTED, "");
-        if (w->is_stale && !w->is_relisting) /* begun before it was asked for */
-            watcher_step(w, REFL_EXPIRED, "what others wrote is needed");
+        if (w->is_stale && !w->is_relisting) /* started before the request */
+            watcher_step(w, REFL_EXPIRED, "a new leader reads former writes");
         w->is_stale = w->is_stale && !w->is_relisting;
         return;
     }
@@ -320,7 +319,7 @@ static void on_page(void *arg, const struct kube_reply *r)
         w->resume = NULL;
     }
     if (r->answer.cls == ANSWER_GONE)
-        watcher_step(w, REFL_EXPIRED, "the list's place has expired");
+        watcher_step(w, REFL_EXPIRED, "the list's continue token has expired");
     else if (r->answer.cls == ANSWER_NOT_FOUND && w->is_optional && is_first)
         kind_unknown(w, false);
     else if (r->answer.cls == ANSWER_FORBIDDEN && w->sink.is_metadata && is_first)
@@ -420,13 +419,13 @@ static int on_line(void *arg, const char *line, size_t n)
     rc = on_event(w, (struct json_span){line, n});
     if (rc == -EBADMSG) {
         (void)snprintf(w->trouble, sizeof(w->trouble),
-                       "the watch sent a line that is no event");
+                       "the watch sent a line that is not an event");
         w->has_expired = ++w->n_bad_lines % MAX_BAD_LINES == 0;
         return rc;
     }
     w->n_bad_lines = 0;
     w->n_seen_this_watch += rc == 0;
-    w->heard_ns = clock_now_ns();
+    w->received_ns = clock_now_ns();
     return rc;
 }
 
@@ -434,7 +433,7 @@ static void on_opened(void *arg)
 {
     struct watcher *w = arg;
 
-    w->heard_ns = w->opened_ns = clock_now_ns();
+    w->received_ns = w->opened_ns = clock_now_ns();
     w->has_opened = true;
 }
 
@@ -446,7 +445,7 @@ static void on_watch_end(void *arg, const struct kube_reply *r)
     (void)snprintf(why, sizeof(why), "%.255s",
                    *w->trouble ? w->trouble : r->answer.message);
     if (w->has_expired || r->answer.cls == ANSWER_GONE)
-        watcher_step(w, REFL_EXPIRED, "the watch's place has expired");
+        watcher_step(w, REFL_EXPIRED, "the watch's resourceVersion has expired");
     else if (r->answer.cls == ANSWER_OK)
         watcher_step(w, REFL_WATCH_END, "the watch ended at once");
     else
@@ -490,14 +489,14 @@ void watcher_relist(struct watcher *w)
     w->is_stale = true;
     w->is_relisting = false;
     switch (w->refl.state) {
-    case REFL_LISTING: /* to its end, then again: see on_page */
+    case REFL_LISTING: /* finished first, then repeated: see on_page */
         return;
     case REFL_BACKOFF:
         w->refl.need_list = 1;
         return;
     case REFL_WATCHING:
         kube_watch_cancel(w->kube, w);
-        watcher_step(w, REFL_EXPIRED, "what others wrote is needed");
+        watcher_step(w, REFL_EXPIRED, "a new leader reads former writes");
         return;
     }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Base64 for Secret data (out) and kubeconfig's *-data fields (in). Decoding is strict:
- * padding only at the end, no stray bits checked beyond that. */
+/* Base64 for Secret data (encoding) and kubeconfig's *-data fields (decoding). Decoding
+ * accepts padding only at the end and does not check the unused bits of the last
+ * group. */
 #include "operator/doc/base64.h"
 
 #include <errno.h>

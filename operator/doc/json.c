@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON in and out.
  *
- * Reading: jansson parses (it is the one who knows surrogates, escapes and numbers),
- * then its tree is copied into the arena and dropped at once, so that the rest of the
- * operator has one tree type and one way to release it. Writing: ours, because nodes
- * keep their order and the output must be the same byte for byte on every run (golden
- * files, "patch only on change"). Invariant: depth is bounded by NODE_MAX_DEPTH, so the
- * recursion is, too. */
+ * Reading: jansson parses, because it handles surrogates, escapes and numbers. Its tree
+ * is copied into the arena and freed at once, so the operator has one tree type and one
+ * way to release it. Writing: ours, because nodes keep their order and the output must
+ * be the same byte for byte on every run (golden files, "patch only on change").
+ * Invariant: NODE_MAX_DEPTH bounds the depth and thereby the recursion. */
 #include "operator/doc/json.h"
 
 #include <errno.h>
@@ -34,8 +33,9 @@ json_convert_object(struct build *b, const json_t *j, unsigned depth)
          it = json_object_iter_next((json_t *)(uintptr_t)j, it)) {
         key = json_object_iter_key(it);
         value = json_object_iter_value(it);
-        node_append(b, o, key,
-                    json_convert(b, value, depth + 1)); /* jansson has each once */
+        node_append(
+            b, o, key,
+            json_convert(b, value, depth + 1)); /* jansson keeps each key once */
     }
     return o;
 }
@@ -79,8 +79,8 @@ int json_read(
     struct node *root;
     json_t *j;
 
-    json_set_alloc_funcs(wiped_alloc, wiped_free); /* it may be a Secret */
-    errno = 0; /* jansson takes some failures for those of the text, or for none */
+    json_set_alloc_funcs(wiped_alloc, wiped_free); /* the text may be a Secret */
+    errno = 0; /* jansson reports some failed allocations as bad text, or not at all */
     j = json_loadb(text, n, 0, &e);
     if (errno == ENOMEM) {
         json_decref(j);
@@ -140,7 +140,7 @@ static void write_node(const struct node *n, struct strbuf *out, int indent)
     case NODE_INT:
         strbuf_printf(out, "%" PRId64, n->u.i);
         return;
-    case NODE_REAL: /* JSON has no NaN: null is what every other writer gives */
+    case NODE_REAL: /* JSON has no NaN: other writers use null, too */
         if (isfinite(n->u.d))
             strbuf_printf(out, "%.17g", n->u.d);
         else

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Brackets and strings, nothing more.
+/* A scanner for brackets and strings.
  *
- * The API server takes things that our reader does not: it nests to 10000 levels, knows
- * integers only as long as they fit and makes fractions of the others, and a NUL is a
- * character to it. Nothing here recurses and nothing is looked at twice, so the time is
- * linear in the text, whatever its shape. Called by doc/object and watch.c. */
+ * The API server accepts text that jansson refuses: 10000 levels, integers beyond 64
+ * bits (it turns them into fractions), and NUL characters. Nothing here recurses and no
+ * character is scanned twice, so the time is linear in the text. Called by doc/object
+ * and watch.c. */
 #include "operator/doc/jsontext.h"
 
 #include <errno.h>
@@ -23,9 +23,9 @@ static const char *skip_blanks(const char *p, const char *end)
     return p;
 }
 
-/* p at the opening quote. NULL: it does not end. Most strings hold no backslash, so the
- * next quote is looked for and what stands before it is counted: no run of backslashes
- * is counted for more than one quote. */
+/* p at the opening quote. NULL: the string does not end. Most strings have no
+ * backslash, so this searches the next quote and then counts the backslashes before it.
+ * No run of backslashes is counted for more than one quote. */
 static const char *skip_string(const char *p, const char *end)
 {
     const char *quote = p, *c;
@@ -39,8 +39,8 @@ static const char *skip_string(const char *p, const char *end)
     return NULL;
 }
 
-/* What skip_container stops at: everything else it passes over, a table being faster
- * than five comparisons a character. */
+/* The characters at which skip_container stops. A table is faster than five comparisons
+ * per character. */
 static const bool is_structure[256] = {
     ['"'] = true, ['{'] = true, ['['] = true, ['}'] = true, [']'] = true};
 
@@ -226,7 +226,7 @@ static bool is_big_integer(const char *p, size_t n)
     memcpy(text, p, n);
     text[n] = '\0';
     errno = 0;
-    (void)strtoll(text, NULL, 10); /* only whether it fits is asked */
+    (void)strtoll(text, NULL, 10); /* only checks whether it fits */
     return errno == ERANGE;
 }
 
@@ -253,7 +253,7 @@ unsigned json_mend(struct json_span text, unsigned max_depth, struct strbuf *out
             after = skip_container(p, end);
         else if (!is_mark)
             after = skip_value(p, end);
-        if (!after) { /* bad syntax: json_read will say where */
+        if (!after) { /* bad syntax: json_read reports where */
             strbuf_add(out, p, (size_t)(end - p));
             break;
         }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON as text: found in, counted and mended without a tree, so that one object that
- * the reader refuses, or a page of many, need not be parsed whole. Only the structure
- * is looked at; what is found may still be refused by json_read. Pure. */
+/* JSON as text: searched, counted and repaired without a tree, so that an object that
+ * the reader refuses, or a page of many objects, need not be parsed whole. Only the
+ * structure is checked; json_read may still refuse the result. Pure. */
 #ifndef OPERATOR_DOC_JSONTEXT_H
 #define OPERATOR_DOC_JSONTEXT_H
 
@@ -29,7 +29,8 @@ int json_walk_next(struct json_walk *w,
                    struct json_span *ret_key,
                    struct json_span *ret_value);
 /* The same in two steps: w->p is at the value in between, and at the last bracket after
- * a 0. Who reads the value himself sets w->p behind it instead of the second. */
+ * a 0. A caller that parses the value itself sets w->p behind it instead of calling the
+ * second. */
 int json_walk_key(struct json_walk *w, struct json_span *ret_key);
 int json_walk_value(struct json_walk *w, struct json_span *ret_value);
 
@@ -38,16 +39,16 @@ struct json_span json_find(struct json_span object, const char *key);
 /* The same, of a string: without quotes, escapes as they are. */
 struct json_span json_find_text(struct json_span object, const char *key);
 bool span_is(struct json_span s, const char *text);
-/* At least as many as there are values in it, containers included. */
+/* At least the number of values in it, containers included. */
 size_t json_count(struct json_span text);
 
-/* What json_mend had to change. */
+/* What json_mend changed. */
 enum {
     MEND_NUL = 1,    /* \u0000 in a string or key: now U+FFFD */
     MEND_DEPTH = 2,  /* containers within max_depth others: now null */
     MEND_NUMBER = 4, /* integers beyond 64 bits: now fractions */
 };
-/* Appends the text so that json_read takes it, if its syntax is right. */
+/* Appends the text, repaired so that json_read accepts it if its syntax is right. */
 unsigned json_mend(struct json_span text, unsigned max_depth, struct strbuf *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tree behind every document of the operator: API objects, kubeconfig, status.
+/* The tree of every document in the operator: API objects, kubeconfig, status.
  *
- * Children are a singly linked list in order of insertion; look-up is linear, because
+ * Children are a singly linked list in order of insertion. Look-up is linear, because
  * the objects of Kubernetes have few keys per level. Memory comes from one arena per
  * unit of work, so nothing here frees. Called by doc/json, doc/yaml and everything in
  * core/. */
@@ -160,7 +160,7 @@ static struct node *node_make(struct build *b, enum node_type type)
 {
     struct node *n;
 
-    if (b->status) /* the first failure is the one that counts */
+    if (b->status) /* keeps the first failure */
         return NULL;
     n = arena_alloc(b->arena, sizeof(*n));
     if (!n) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One tree type for JSON and YAML. Every node and string lives in the builder's arena
- * and dies with it. Readers accept NULL and a wrong type and answer "absent", so a path
- * can be asked in one line; an explicit null is absent, too, as to Kubernetes.
+/* One tree type for JSON and YAML. Every node and string is in the builder's arena and
+ * is freed with it. Readers accept NULL and a wrong type and then return "absent", so a
+ * path is read in one line; an explicit null is absent, too, as in Kubernetes.
  *
  *     struct build b = {.arena = &a};
  *     struct node *o = node_object(&b);
  *     node_set_str(&b, o, "kind", "Pod");
  *     if (b.status) return b.status;          // checked once, at the end
  *
- * Strings hold no NUL. Objects keep the order of insertion. Not thread safe. */
+ * Strings have no NUL. Objects keep the order of insertion. Not thread safe. */
 #ifndef OPERATOR_DOC_NODE_H
 #define OPERATOR_DOC_NODE_H
 
@@ -75,8 +75,8 @@ struct node *node_null(struct build *b);
 struct node *node_copy(struct build *b,
                        const struct node *n); /* deep; key not copied */
 void node_set(struct build *b, struct node *o, const char *key, struct node *value);
-/* The same where the caller knows that there is no such key yet: the former looks for
- * it among all, which a large object read from outside must not cost. */
+/* The same if the caller knows that the key is new. node_set searches all keys, which
+ * would be slow for a large object from outside. */
 void node_append(struct build *b, struct node *o, const char *key, struct node *value);
 void node_set_str(struct build *b, struct node *o, const char *key, const char *value);
 void node_set_int(struct build *b, struct node *o, const char *key, int64_t value);
@@ -85,8 +85,8 @@ void node_add(struct build *b, struct node *array, struct node *value);
 void node_add_first(struct build *b, struct node *array, struct node *value);
 void node_add_str(struct build *b, struct node *array, const char *value);
 void node_drop(struct node *o,
-               const char *key); /* forgets the child, if there is one */
-/* The child of that name and type, made when absent or of another type. */
+               const char *key); /* removes the child, if there is one */
+/* The child of that name and type, created if absent or of another type. */
 struct node *
 node_child(struct build *b, struct node *o, const char *key, enum node_type type);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The second reading of what json_read refuses.
+/* The second attempt to read an object that json_read refuses.
  *
  * A user can store a HorovodJob that our reader cannot take: nested too deep, with a
  * NUL, an integer beyond 64 bits, or so many values that their tree would fill the
- * operator's memory. Such an object must neither stop the others nor vanish: its
- * metadata and status are kept, so that a sentence can be written to it. So the object
- * is written anew as text, mended and without what is at fault, and then read.
+ * operator's memory. Such an object must not stop the others, and its user needs an
+ * error message. The object is therefore written again as text, repaired and without
+ * the faulty parts, and then read; its metadata and status survive.
  *
- * Invariant: the number of values is bounded before anything is parsed; it is what
- * decides about memory, "[[],[],..." being the worst. Called by watch.c. */
+ * Invariant: the number of values is bounded before anything is parsed, because it
+ * determines the memory; "[[],[],..." is the worst case. Called by watch.c. */
 #include "operator/doc/object.h"
 
 #include <errno.h>
@@ -50,14 +50,16 @@ put_metadata(struct strbuf *out, struct json_span key, struct json_span metadata
 
     (void)put_member(out, key, (struct json_span){"{", 1}, 1);
     while (rc == 0 && json_walk_next(&w, &k, &v) > 0) {
-        if (!span_is(k, "managedFields")) /* as deep and as large as all the rest */
+        if (!span_is(
+                k,
+                "managedFields")) /* as deep and as large as the rest of the object */
             (void)put_member(out, k, v, MEMBER_DEPTH - 1);
     }
     strbuf_putc(out, '}');
     return rc;
 }
 
-/* The object as text that json_read takes. */
+/* The object as text that json_read accepts. */
 static int put_object(struct strbuf *out,
                       struct json_span text,
                       bool has_spec,

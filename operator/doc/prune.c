@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a watch sends of one object is mostly for others: managedFields alone is half of
- * a pod. Parsing it all was more than half of the operator's processor time
+/* Most of what a watch sends of an object is not used here: managedFields alone is half
+ * of a pod. Parsing all of it took more than half of the operator's processor time
  * (tests/bench, 200 jobs of 8 workers), while skipping a value as text is one pass over
- * its bytes. So rules, one table a kind, say what is kept.
+ * its bytes. Rules, one table per kind, list what is kept.
  *
- * Invariant: what comes out is JSON if what went in is, with the kept members as they
- * were written and in their order. No character is looked at twice. The recursion is as
- * deep as the rules are. Called by
- * watch.c; the rules lie beside what reads the result (core/pod.c, core/store.c). */
+ * Invariant: if the input is JSON, so is the output, with the kept members unchanged
+ * and in their order. No character is scanned twice. The recursion is as deep as the
+ * rules. Called by watch.c; the rules are next to the readers of the result
+ * (core/pod.c, core/store.c). */
 #include "operator/doc/prune.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static const struct prune_rule *prune_find_rule(const struct prune_rule *rules,
     return NULL;
 }
 
-/* The value that w is at: a member of an object, or an item of an array (rules: of each
+/* The value at w: a member of an object, or an item of an array (rules: of each
  * item). */
 static int prune_put_value(struct json_walk *w,
                            struct json_span key,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON as text without what nobody reads, so that it need not be parsed. Pure. */
+/* Drops unused parts of JSON text before it is parsed. Pure. */
 #ifndef OPERATOR_DOC_PRUNE_H
 #define OPERATOR_DOC_PRUNE_H
 
 #include "operator/doc/jsontext.h"
 
-/* What becomes of one member of an object. A list of rules ends with key NULL. */
+/* What to do with one member of an object. A list of rules ends with key NULL. */
 struct prune_rule {
     const char *key; /* as it is written; "": every member that has no rule of its own,
                       * and must come last */
@@ -15,12 +15,12 @@ struct prune_rule {
 
 /* For the member metadata: without managedFields, which only the API server reads. */
 extern const struct prune_rule prune_metadata[];
-/* For an object: all of it but for that. */
+/* For an object: everything except that. */
 extern const struct prune_rule prune_object[];
 
-/* Appends text without the members that are dropped or have no rule. What is no
- * container where a rule has inner ones is kept. -EINVAL: not an object, or bad syntax
- * on the way; out is of no use then. -ENOMEM, -E2BIG: out's. */
+/* Appends text without the members that are dropped or have no rule. A
+ * value that is not a container is kept where a rule has inner ones. -EINVAL: not an
+ * object, or bad syntax; out is incomplete then. -ENOMEM, -E2BIG: out's. */
 int json_prune(struct json_span text,
                const struct prune_rule *rules,
                struct strbuf *out);

@@ -3,8 +3,8 @@
  *
  * A stack of open containers (bounded by NODE_MAX_DEPTH) receives each finished value;
  * in a mapping every other scalar is the key of the next value. Aliases are refused
- * rather than expanded: a kubeconfig needs none, and they are the way a short text
- * becomes a large tree. */
+ * instead of expanded: a kubeconfig needs none, and with them a short text can become a
+ * large tree. */
 #include "operator/doc/yaml.h"
 
 #include <errno.h>

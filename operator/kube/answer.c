@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP status + Status object -> struct kube_answer. The server's own sentence is kept: it
- * names the field ("spec.containers[0].image: Required value"), which no text of ours
- * could. */
+/* HTTP status + Status object -> struct kube_answer. The server's own message is kept,
+ * because it names the field ("spec.containers[0].image: Required value"). */
 #include "operator/kube/answer.h"
 
 #include <errno.h>
@@ -12,8 +11,8 @@
 
 #define MAX_STATUS_BYTES (256u << 10)
 
-/* A webhook that denies without a code of its own gives 400: what it dislikes may be
- * other things than the object, and may change. */
+/* A webhook that denies without a code of its own returns 400. Its cause may be outside
+ * the object and may change. */
 static bool is_denial(const char *message)
 {
     return strstr(message, "admission webhook \"") != NULL;

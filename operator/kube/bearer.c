@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See bearer.h. A token is never logged and is wiped before its memory is given back.
- */
+/* See bearer.h. A token is never logged, and is wiped before its memory is freed. */
 #include "operator/kube/bearer.h"
 
 #include <errno.h>

@@ -17,9 +17,9 @@ struct bearer {
 };
 int bearer_init(struct bearer *b, const char *token, const char *path);
 void bearer_release(struct bearer *b);
-/* *ret: the token, NULL where none is configured; valid until the next call. When the
- * file cannot be read and an older token is there, that one is used. */
+/* *ret: the token, NULL if none is configured; valid until the next call. If the file
+ * cannot be read, an older token is used. */
 int bearer_get(struct bearer *b, uint64_t now_ns, const char **ret, struct err *err);
-void bearer_stale(struct bearer *b); /* the server has said 401 */
+void bearer_stale(struct bearer *b); /* the server has answered 401 */
 
 #endif

@@ -7,17 +7,19 @@
  *   kube_submit, urgent -> http -> done      (the Lease)
  *                    '--> urgent, while credentials are being fetched, and after a 401
  *
- * When one of those had no answer, the next ones get new connections: where a router
- * has forgotten all of them, each try on another old one would cost its time limit.
- * TCP's keep-alive has found out about the old ones when FRESH_NS are over.
+ * If an urgent request had no answer, the next ones use new connections: when a router
+ * has dropped all of them, each try on another old one would cost its time limit. TCP
+ * keep-alive has closed the dead ones after FRESH_NS.
  *
- * 429 pauses the whole bucket for as long as the server asks, and slows it down; no
- * watch is opened meanwhile, either (kube_paused_ns). Then the caller decides about its
- * request. 401 sends the request once more, with fresh credentials: it was not carried
- * out. Nothing else is repeated here: whether a write was done whose answer is lost is
- * for the caller to find out. The fence is asked before each write is handed over, and
- * again when its first byte would leave: a process that was stopped in between does not
- * send it. kube_fence ends what is under way. Writes are numbered for the crash points.
+ * 429 pauses the whole bucket for as long as the server requests, and slows it down. No
+ * watch is opened during the pause (kube_paused_ns). The caller decides about its
+ * request. 401 sends the request once more with fresh credentials, because the server
+ * did not execute it. No other request is repeated here: if the answer of a write is
+ * lost, the caller has to find out whether it was executed.
+ *
+ * The fence (may_write) is checked before each write is handed over, and again when its
+ * first byte would leave, so that a process that was stopped in between does not send
+ * it. kube_fence ends the writes at work. Writes are numbered for the crash points.
  * Requests are owned by the client until their callback has returned. */
 #include "operator/kube/client.h"
 
@@ -46,7 +48,7 @@ struct client_request {
     char *path, *body;
     size_t body_n;
     uint64_t timeout_ms, id, started_ns;
-    uint64_t deadline_ns;  /* urgent: it has an end, wherever it waits; else 0 */
+    uint64_t deadline_ns;  /* urgent: also limits its waiting time; else 0 */
     uint64_t write_number; /* 0: not a write */
     bool is_urgent, is_list, is_metadata, is_secret, was_unauthorized;
     kube_done_fn done;
@@ -69,11 +71,11 @@ struct kube {
     struct kube_options options;
     struct limit limit;
     struct client_request *waiting, *last, *flying;
-    struct client_request *urgent; /* before all that is in waiting; a few at most */
+    struct client_request *urgent; /* sent before those in waiting; a few at most */
     struct client_watch *watches;
     unsigned n_flying;
     uint64_t n_writes;
-    uint64_t fresh_ns; /* until then urgent ones get a new connection */
+    uint64_t fresh_ns; /* until then urgent requests use new connections */
 };
 
 static void request_free(struct client_request *r)
@@ -90,8 +92,7 @@ static bool may_write(const struct kube *k)
     return !k->options.may_write || k->options.may_write(k->options.may_write_arg);
 }
 
-/* A process that was stopped, or waited for long, must not send what it may not any
- * more. */
+/* After a stop or a long wait the process may have lost its right to write. */
 static void kube_check_fence(void *arg)
 {
     struct kube *k = arg;
@@ -262,7 +263,7 @@ static void request_finish(struct client_request *r, const struct http_reply *ht
     request_free(r);
 }
 
-/* Was not sent, or is not waited for any longer. */
+/* For a request that was not sent, or whose answer is not awaited any longer. */
 static void request_refuse(struct client_request *r, int code, const char *why)
 {
     struct http_reply none = {.body = ""};
@@ -286,7 +287,7 @@ static void on_done(void *arg, const struct http_reply *http)
     unlink_flying(k, r);
     if (r->is_urgent && http->status == 0)
         k->fresh_ns = clock_now_ns() + FRESH_NS;
-    if (http->has_new_creds && !r->was_unauthorized) { /* 401: it was not carried out */
+    if (http->has_new_creds && !r->was_unauthorized) { /* a 401 was not executed */
         r->was_unauthorized = true;
         if (r->is_urgent) {
             kube_put_urgent(k, r);
@@ -336,7 +337,7 @@ static int request_start(struct client_request *r, struct err *err)
                               ? "application/merge-patch+json"
                               : "application/json";
     r->started_ns = clock_now_ns();
-    if (r->deadline_ns) /* for libcurl 0 ms are for ever */
+    if (r->deadline_ns) /* for libcurl 0 ms mean no limit */
         rq.timeout_ms = r->deadline_ns > r->started_ns + NS_PER_MS
                             ? (r->deadline_ns - r->started_ns) / NS_PER_MS
                             : 1;
@@ -369,7 +370,7 @@ static bool is_fenced(const struct client_request *r)
     return !r->is_urgent && !r->is_list;
 }
 
-/* Moves what is fenced from one list to another. */
+/* Moves the fenced requests from one list to another. */
 static void requests_move_fenced(struct client_request **from,
                                  struct client_request **to)
 {
@@ -398,19 +399,19 @@ void kube_fence(struct kube *k)
         http_cancel(k->http, r->id);
         k->n_flying--;
     }
-    /* only now, since what is told here may submit again */
+    /* last, because the callbacks may submit requests */
     while (queued || flying) {
         struct client_request **p = queued ? &queued : &flying, *r = *p;
 
         *p = r->next;
         request_refuse(r, -EPERM,
                        p == &queued ? "not the leader: not sent"
-                                    : "not the leader: the answer is not waited for");
+                                    : "not the leader: not waiting for the answer");
     }
 }
 
-/* Without asking the bucket, whose pauses are long; what credentials took too long for
- * is told so. */
+/* Bypasses the bucket, whose pauses are long. A request that waited too long for
+ * credentials fails with that cause. */
 static void tick_urgent(struct kube *k, uint64_t now_ns)
 {
     while (k->urgent

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests to the API server by kind, name and verb: queued, rate-limited, at most a
- * few in flight; and watches, which are neither. One thread; answers come from
- * http_run. */
+ * few in flight; and watches, which are neither queued nor limited. One thread;
+ * callbacks run in http_run. */
 #ifndef OPERATOR_KUBE_CLIENT_H
 #define OPERATOR_KUBE_CLIENT_H
 
@@ -27,17 +27,18 @@ struct kube_request {
     const char *query;           /* "?a=b", made by kube_query; NULL for none */
     const char *body;            /* copied; NULL for none. A PATCH is a merge patch */
     size_t body_n;
-    bool is_metadata;    /* a list: of each object the metadata alone */
-    uint64_t timeout_ms; /* 0: the usual half a minute */
-    bool is_urgent; /* sent at once, past queue and rate; and never fenced. Its time
+    bool is_metadata;    /* a list: only the metadata of each object */
+    uint64_t timeout_ms; /* 0: the default, half a minute */
+    bool
+        is_urgent; /* sent at once, without queue and rate limit, never fenced. Its time
                        counts from now, even while credentials are fetched */
     kube_done_fn done;
     void *arg;
 };
 
-/* Told about every answer; for metrics. */
+/* Called for every answer; for metrics. */
 typedef void (*kube_seen_fn)(void *arg, const char *method, int http, uint64_t took_ns);
-/* May something be changed now? Asked just before a write is sent. */
+/* Whether writes are allowed now. Called just before a write is sent. */
 typedef bool (*kube_fence_fn)(void *arg);
 
 struct kube_options {
@@ -58,12 +59,12 @@ struct http *kube_http(struct kube *k);
 /* Queues a request; done is called exactly once unless this fails. A write that the
  * fence stops ends with ANSWER_UNAVAILABLE and -EPERM. */
 int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err);
-/* Opens a watch at once. opened is called when the server has agreed, line for each
- * event, done when it has ended. */
+/* Opens a watch at once. opened is called when the server has accepted it, line for
+ * each event, done when it has ended. */
 struct kube_watch {
     enum kube_kind kind;
     const char *ns, *query;
-    bool is_metadata; /* of each object the metadata alone */
+    bool is_metadata; /* only the metadata of each object */
     uint64_t idle_ms;
     void (*opened)(void *arg); /* may be NULL */
     stream_line_fn line;
@@ -72,17 +73,17 @@ struct kube_watch {
 };
 int kube_watch(struct kube *k, const struct kube_watch *spec, struct err *err);
 
-/* The API server has asked for a pause (429): no watch is to be opened before. In the
- * past: now. */
+/* The end of the pause that the API server requested (429); no watch may be opened
+ * before. In the past: no pause. */
 uint64_t kube_paused_ns(const struct kube *k);
 
-/* We may write no more: ends all writes and reads of single objects, queued or under
- * way, as failed. Lists and watches go on. */
+/* Writes are no longer allowed: fails all writes and reads of single objects, queued or
+ * in flight. Lists and watches continue. */
 void kube_fence(struct kube *k);
 /* Ends the watch that was opened with this arg, without a callback. */
 void kube_watch_cancel(struct kube *k, const void *arg);
 
-void kube_tick(struct kube *k, uint64_t now_ns); /* sends what may be sent now */
+void kube_tick(struct kube *k, uint64_t now_ns); /* sends what is due */
 uint64_t
 kube_next_ns(const struct kube *k); /* when kube_tick has work; UINT64_MAX: none */
 

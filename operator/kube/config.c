@@ -3,14 +3,14 @@
  *
  *   files --> documents --> current-context of the first that has one
  *                      '--> its context, cluster, user: each from the first document
- *                           that has an entry of the name, whole (nothing is mixed)
+ *                           that has an entry of the name, whole (nothing is merged)
  *
  * Only what is needed to reach one API server: the current context, its cluster and its
- * user. Inline certificates and keys stay in memory (libcurl takes them as blobs), of
- * files the paths are kept, since others renew them. What we
- * cannot do is refused with a sentence rather than skipped: a kubeconfig that means
- * more than we understand would otherwise fail later as "Unauthorized". Plain http is
- * allowed to this machine only. Called once, at start, by main.c. */
+ * user. Inline certificates and keys stay in memory (libcurl takes them as blobs). Of
+ * files the paths are kept, since other programs renew them. What is not supported is
+ * refused with an error instead of skipped; otherwise it would fail later as
+ * "Unauthorized". Plain http is allowed to this machine only. Called once, at the
+ * start, by main.c. */
 #include "operator/kube/config.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ void exec_spec_free(struct exec_spec *x)
     if (!x)
         return;
     free_list(x->argv);
-    free_list(x->env); /* there may be secrets in it */
+    free_list(x->env); /* may have secrets */
     mem_free(x->api_version);
     mem_free(x->info);
     mem_free(x->install_hint);
@@ -60,7 +60,7 @@ void kube_config_release(struct kube_config *c)
     mem_free_secret(&c->password);
     mem_free(c->server);
     mem_free(c->tls_server_name);
-    mem_free_secret(&c->proxy_url); /* may hold a password */
+    mem_free_secret(&c->proxy_url); /* may have a password */
     mem_free(c->ca_pem);
     mem_free(c->ca_file);
     mem_free(c->cert_pem);
@@ -160,7 +160,7 @@ int config_pem(const struct node *o,
     return rc;
 }
 
-/* "https://user:password@host": it would be shown with each error. */
+/* "https://user:password@host": errors would show it. */
 static bool has_user(const char *url)
 {
     const char *host = strstr(url, "://");
@@ -178,10 +178,9 @@ static int check_server(struct kube_config *c, struct err *err)
     if (!c->server)
         return err_set(err, -EINVAL, "kubeconfig: the cluster has no server");
     if (has_user(c->server))
-        return err_set(
-            err, -EINVAL,
-            "kubeconfig: server: must not hold a user or a password; say who "
-            "we are in users[].user");
+        return err_set(err, -EINVAL,
+                       "kubeconfig: server: must not have a user or a password; set "
+                       "them in users[].user");
     n = strlen(c->server);
     while (n > 0 && c->server[n - 1] == '/')
         c->server[--n] = '\0';
@@ -222,7 +221,7 @@ static int check_proxy(struct kube_config *c, struct err *err)
         if (strncmp(c->proxy_url, schemes[i], strlen(schemes[i])) == 0)
             return 0;
     }
-    /* not shown: it may hold a password */
+    /* not shown: it may have a password */
     return err_set(err, -EINVAL,
                    "kubeconfig: proxy-url: must begin with http://, https:// or "
                    "socks5://");
@@ -256,7 +255,7 @@ static int read_cluster(const struct node *o,
 
 /* --- documents -------------------------------------------------------------------- */
 
-/* {clusters: [{name: x, cluster: {...}}]} -> the inner object and the folder of its
+/* {clusters: [{name: x, cluster: {...}}]} -> the inner object and the directory of its
  * file. */
 static int find_entry(const struct document *docs,
                       size_t n,
@@ -404,7 +403,7 @@ static int open_file(struct document *d, const char *path, struct err *err)
     return rc;
 }
 
-/* All files of the list that exist. */
+/* All existing files of the list. */
 static int load_list(const char *list, struct kube_config *ret, struct err *err)
 {
     struct document docs[MAX_FILES];

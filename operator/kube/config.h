@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the API server is and who we are there, from kubeconfig files or from the pod
- * we run in. */
+/* The address of the API server and our identity, from kubeconfig files or from the
+ * pod. */
 #ifndef OPERATOR_KUBE_CONFIG_H
 #define OPERATOR_KUBE_CONFIG_H
 
@@ -12,7 +12,7 @@
 /* A credential plug-in: a program that prints an ExecCredential. All owned. */
 struct exec_spec {
     char **argv;       /* NULL at the end; [0] is the command, a path or for $PATH */
-    char **env;        /* "NAME=value", NULL at the end; beside our own environment */
+    char **env;        /* "NAME=value", NULL at the end; added to our own environment */
     char *api_version; /* "client.authentication.k8s.io/v1" or .../v1beta1 */
     char *info;        /* for $KUBERNETES_EXEC_INFO: JSON */
     char *install_hint;
@@ -23,43 +23,43 @@ struct kube_config {       /* every string is owned; NULL when absent */
     char *server;          /* "https://10.0.0.1:6443", no slash at the end */
     char *tls_server_name; /* name in the certificate when it is not the server's */
     char *proxy_url; /* http, https, socks5 or socks5h; NULL: $HTTPS_PROXY, $NO_PROXY */
-    bool is_insecure; /* insecure-skip-tls-verify: the server may be anybody */
+    bool is_insecure; /* insecure-skip-tls-verify: the server is not verified */
     char *ca_pem;     /* PEM; NULL: the system's certificates */
-    char *ca_file;    /* before ca_pem: read for every connection, so that a new CA is
-                         noticed */
-    char *cert_pem, *cert_file; /* client certificate, as text or where it is; */
+    char *ca_file;    /* preferred to ca_pem: read for every connection, so that
+                         a new CA is used */
+    char *cert_pem, *cert_file; /* client certificate, as text or as path; */
     char *key_pem, *key_file;   /* and its key. Both or none; never written to a file */
     char *token;                /* bearer token, and/or */
     char *token_file;           /* a file that is read again every minute, or */
     char *username, *password;  /* both or none, or */
-    struct exec_spec *exec;     /* a program to ask */
-    char *impersonate; /* header lines, each ended by a newline: who to act as */
+    struct exec_spec *exec;     /* a plug-in */
+    char *impersonate; /* header lines, each with a newline: the identity to act as */
     char *ns;          /* namespace of the context, or of the pod */
     bool is_pod;       /* found by kube_config_incluster */
 };
 void kube_config_release(struct kube_config *c);
 
 /* path: --kubeconfig, or NULL for the files of $KUBECONFIG (env_value, separated by
- * colons) or home/.kube/config. Of several files the first that has an entry of a name,
- * or a current-context, counts; those that do not exist are left out. Relative paths
- * start at the folder of the file they are in. Refused with a sentence: auth-provider,
- * what exec cannot do without a terminal, http to another host. */
+ * colons) or home/.kube/config. An entry, or the
+ * current-context, is taken from the first file that has it; missing files are skipped.
+ * Relative paths start at the directory of their file. Refused with an error:
+ * auth-provider, exec entries that require a terminal, http to another host. */
 int kube_config_load(const char *path,
                      const char *env_value,
                      const char *home,
                      struct kube_config *ret,
                      struct err *err);
-/* The text of one kubeconfig; dir is for its relative paths. No file is read that it
- * does not name. Also the fuzz target. */
+/* The text of one kubeconfig; dir is for its relative paths. Reads only files that it
+ * names. Also the fuzz target. */
 int kube_config_parse(const char *text,
                       size_t n,
                       const char *dir,
                       struct kube_config *ret,
                       struct err *err);
-/* Another server for what was loaded, or for nothing at all. */
+/* Replaces the server of a loaded or an empty configuration. */
 int kube_config_set_server(struct kube_config *c, const char *url, struct err *err);
 /* Inside a pod: host and port are $KUBERNETES_SERVICE_HOST and _PORT, dir the service
- * account's folder (INCLUSTER_DIR). -ENOENT when we are in no pod. */
+ * account's directory (INCLUSTER_DIR). -ENOENT outside a pod. */
 #define INCLUSTER_DIR "/var/run/secrets/kubernetes.io/serviceaccount"
 int kube_config_incluster(const char *host,
                           const char *port,

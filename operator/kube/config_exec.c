@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* users[].user.exec of a kubeconfig: which program to ask for credentials, and what it
- * is told. It never gets a terminal: what needs one is refused. Called by
+/* users[].user.exec of a kubeconfig: the program that provides credentials, and its
+ * input. It never gets a terminal: an entry that requires one is refused. Called by
  * config_user.c. */
 #include <errno.h>
 #include <string.h>
@@ -203,7 +203,7 @@ int config_exec(const struct node *exec,
 
     if (!x)
         return config_no_memory(err);
-    c->exec = x; /* released with c, also when half built */
+    c->exec = x; /* released with c, also if incomplete */
     rc = read_version(exec, x, err);
     if (rc == 0)
         rc = check_mode(exec, err);
@@ -214,7 +214,7 @@ int config_exec(const struct node *exec,
     if (rc == 0)
         rc = config_text(exec, "installHint", &x->install_hint, NULL) == -ENOMEM
                  ? config_no_memory(err)
-                 : 0; /* several lines are no reason to refuse */
+                 : 0; /* several lines are accepted */
     if (rc == 0)
         rc = make_info(exec, cluster, c, x, err);
     return rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files that read a kubeconfig share; for config*.c only. All sentences begin
- * with "kubeconfig:"; results are owned by the caller and left alone where the key is
- * absent or empty. */
+/* Shared by the files that read a kubeconfig; for config*.c only. All error messages
+ * start with "kubeconfig:". Results are owned by the caller and left unchanged where
+ * the key is absent or empty. */
 #ifndef OPERATOR_KUBE_CONFIG_PARTS_H
 #define OPERATOR_KUBE_CONFIG_PARTS_H
 
@@ -20,7 +20,7 @@ int config_pem(const struct node *o,
                char **ret,
                char **ret_file,
                struct err *err);
-/* Who we are: config_user.c. cluster is for plug-ins that want to know it. */
+/* Our identity: config_user.c. cluster is for plug-ins with provideClusterInfo. */
 int config_user(const struct node *user,
                 const char *dir,
                 const struct node *cluster,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* users[].user of a kubeconfig: who we are, and as whom we act.
+/* users[].user of a kubeconfig: our identity, and the identity to impersonate.
  *
- * Of several ways to say who we are, the file of a token wins over a token, which does
- * while the file cannot be read; that over name and password, that over a plug-in; a
- * client certificate goes beside any of them. Secrets are never part of a sentence.
- * Called by config.c. */
+ * Of several credentials the first of these is used: the file of a token, a token (also
+ * while the file cannot be read), name and password, a plug-in. A client certificate is
+ * used in addition to any of them. Error messages never contain secrets. Called by
+ * config.c. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -133,7 +133,7 @@ static int read_certificate(const struct node *o,
                      "kubeconfig: client-certificate and client-key belong together; "
                      "%s is missing",
                      c->cert_pem ? "client-key" : "client-certificate");
-    if (c->cert_file) /* they can be read; pair.c reads them when they are needed */
+    if (c->cert_file) /* checks that they can be read; pair.c reads them when needed */
         mem_free_secret(&c->cert_pem);
     if (c->key_file)
         mem_free_secret(&c->key_pem);

@@ -3,11 +3,11 @@
  *
  *   file of a token   bearer.c: read again each minute and after a 401
  *   certificate       pair.c: read again when its files have changed, and after a 401
- *   plug-in           run at start, before its answer expires, and after a 401; while
- * it runs the former answer is used, if there is one and it was not refused. A run that
- * fails is repeated after 1 to 30 s
+ *   plug-in           run at the start, before its answer expires, and after a 401.
+ *                     While it runs the former answer is used, unless it was refused.
+ *                     A run that fails is repeated after 1 to 30 s
  *
- * The text of the header is made anew for each request and wiped before the next.
+ * The text of the header is rendered for each request and wiped before the next.
  * Called by http.c. */
 #include "operator/kube/creds.h"
 
@@ -25,8 +25,8 @@
 #include "runtime/base/strbuf.h"
 
 #define MAX_HEADER_BYTES (128u << 10)
-#define EARLY_NS         (60 * NS_PER_S) /* before the end, or a fifth of the time */
-#define MIN_BETWEEN_NS   (5 * NS_PER_S)  /* two runs, however often we are refused */
+#define EARLY_NS         (60 * NS_PER_S) /* before the expiry, or a fifth of the time */
+#define MIN_BETWEEN_NS   (5 * NS_PER_S)  /* between two runs, however many 401 */
 #define FIRST_PAUSE_NS   (1 * NS_PER_S)
 #define MAX_PAUSE_NS     (30 * NS_PER_S)
 
@@ -96,7 +96,7 @@ void creds_free(struct creds *c)
     mem_free(c);
 }
 
-/* --- asking ----------------------------------------------------------------------- */
+/* --- the header ------------------------------------------------------------------- */
 
 static void make_basic(struct creds *c)
 {
@@ -168,12 +168,12 @@ static void creds_retry_later(struct creds *c, uint64_t now_ns)
 {
     c->was_refused = false;
     c->due_ns = now_ns + c->pause_ns;
-    log_warn("no new credentials, trying again", "retry_ms=%llu cause=\"%s\"",
+    log_warn("no new credentials, retrying", "retry_ms=%llu cause=\"%s\"",
              (unsigned long long)(c->pause_ns / NS_PER_MS), c->trouble.text);
     c->pause_ns = c->pause_ns * 2 > MAX_PAUSE_NS ? MAX_PAUSE_NS : c->pause_ns * 2;
 }
 
-/* When to run it again: a little before the answer expires. */
+/* When to run the plug-in again: shortly before its answer expires. */
 static uint64_t renewal_ns(const struct exec_answer *a, uint64_t now_ns)
 {
     uint64_t wall_s = clock_wall_s(), left_ns, early_ns;

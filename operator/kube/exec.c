@@ -2,13 +2,11 @@
 /* Runs a credential plug-in.
  *
  *   exec_start --> child in a process group of its own: stdin /dev/null, two pipes
- *   exec_step  --> reads the pipes; when the child is gone, or its time is over, all of
- *                  its group is killed
+ *   exec_step  --> reads the pipes; when the child has exited, or its time is over, the
+ *                  whole group is killed
  *
- * Its standard output is a secret: never logged, wiped after use. Standard error is for
- * people: its beginning goes into the sentence that tells the failure. Called by
- * creds.c.
- */
+ * Its standard output is a secret: never logged, wiped after use. The start of its
+ * standard error is part of the error message. Called by creds.c. */
 #include "operator/kube/exec.h"
 
 #include <errno.h>
@@ -26,10 +24,10 @@
 #include "runtime/base/mem.h"
 
 #define MAX_OUT_BYTES (1u << 20)
-#define MAX_ERR_BYTES 300u /* of a sentence of 480 */
+#define MAX_ERR_BYTES 300u /* of an error message of 480 */
 #define READ_BYTES    4096u
-/* In one step: more than a pipe holds, so that nothing of one that is gone is missed;
- * and an end for one that writes as fast as we read. */
+/* Per step: more than a pipe holds, so that all output of an exited child is read; and
+ * a limit for a child that writes as fast as we read. */
 #define MAX_READS     (MAX_OUT_BYTES / READ_BYTES + 1)
 #define INFO_VARIABLE "KUBERNETES_EXEC_INFO"
 
@@ -42,11 +40,11 @@ void exec_init(struct exec_run *x, const struct exec_spec *spec)
     strbuf_init(&x->err, MAX_ERR_BYTES);
 }
 
-/* The child is gone or goes now. */
+/* Kills the child if it still runs. */
 static void exec_end(struct exec_run *x)
 {
     if (x->pid > 0) {
-        (void)kill(-x->pid, SIGKILL); /* what it started, too */
+        (void)kill(-x->pid, SIGKILL); /* also its children */
         (void)waitpid(x->pid, NULL, 0);
     }
     x->pid = 0;
@@ -80,8 +78,8 @@ static bool is_set(char *const *env, size_t n, const char *entry)
     return false;
 }
 
-/* Ours, with what the kubeconfig says in place of variables of the same name. The
- * entries are borrowed, but for the last one, info. */
+/* Our environment; variables of the kubeconfig replace those of the same name. All
+ * entries are borrowed. */
 static char **make_env(const struct exec_spec *spec, char *info)
 {
     size_t n = 0, n_spec = 0, n_ours = 0;
@@ -135,7 +133,7 @@ static int exec_spawn(struct exec_run *x, char **env, int out, int errors)
         rc = posix_spawn_file_actions_adddup2(&files, out, 1);
     if (rc == 0)
         rc = posix_spawn_file_actions_adddup2(&files, errors, 2);
-    if (rc == 0) /* libcurl's are not all CLOEXEC */
+    if (rc == 0) /* not all of libcurl's are CLOEXEC */
         rc = posix_spawn_file_actions_addclosefrom_np(&files, 3);
     if (rc == 0)
         rc = posix_spawnp(&x->pid, x->spec->argv[0], &files, &attributes, x->spec->argv,
@@ -192,7 +190,7 @@ int exec_start(struct exec_run *x, uint64_t now_ns, struct err *err)
     return 0;
 }
 
-/* --- its output and its end ------------------------------------------------------- */
+/* --- output and exit -------------------------------------------------------------- */
 
 size_t exec_fds(const struct exec_run *x, struct pollfd ret[EXEC_FDS])
 {
@@ -206,8 +204,8 @@ size_t exec_fds(const struct exec_run *x, struct pollfd ret[EXEC_FDS])
     return n;
 }
 
-/* What is there now, up to MAX_READS; closes at the end. bounded: what is too much is
- * read and dropped. */
+/* Reads what is available, up to MAX_READS; closes at the end. is_bounded: drops what
+ * exceeds the limit. */
 static int exec_drain_pipe(int *fd, struct strbuf *to, bool is_bounded)
 {
     char buf[READ_BYTES];
@@ -258,16 +256,17 @@ int exec_step(struct exec_run *x, uint64_t now_ns, struct err *err)
     if (!has_ended && now_ns >= x->deadline_ns) {
         exec_end(x);
         return exec_failed(
-            x, "has not ended after seconds:", (int)(EXEC_TIMEOUT_NS / NS_PER_S), err);
+            x, "timed out after seconds:", (int)(EXEC_TIMEOUT_NS / NS_PER_S), err);
     }
     if (!has_ended)
         return 0;
-    (void)kill(-x->pid, SIGKILL); /* what it left behind, while the number is its own */
+    (void)kill(-x->pid,
+               SIGKILL); /* its remaining children, before waitpid frees the pid */
     (void)waitpid(x->pid, &status, 0);
     x->pid = 0;
     exec_end(x);
     if (WIFSIGNALED(status))
-        return exec_failed(x, "was ended by signal", WTERMSIG(status), err);
+        return exec_failed(x, "was killed by signal", WTERMSIG(status), err);
     if (WEXITSTATUS(status) != 0)
         return exec_failed(x, "exited with code", WEXITSTATUS(status), err);
     return 1;

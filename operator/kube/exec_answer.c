@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ExecCredential -> struct exec_answer. What is printed is a secret: sentences name the
- * field and never its value. Called by creds.c. */
+/* ExecCredential -> struct exec_answer. The text is a secret: error messages name the
+ * field, never its value. Called by creds.c. */
 #include "operator/kube/exec_answer.h"
 
 #include <errno.h>
@@ -162,8 +162,8 @@ int exec_answer_read(const char *text,
 
     arena_init(&arena, ANSWER_ARENA);
     rc = json_read(&arena, text, n, &o, &syntax);
-    if (rc < 0) /* the reader's own sentence quotes the text */
-        rc = err_set(err, rc, rc == -ENOMEM ? "out of memory" : "is no JSON object");
+    if (rc < 0) /* the reader's error message quotes the text */
+        rc = err_set(err, rc, rc == -ENOMEM ? "out of memory" : "is not a JSON object");
     if (rc == 0)
         rc = check_head(o, api_version, err);
     if (rc == 0)

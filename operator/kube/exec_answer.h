@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a credential plug-in prints: an ExecCredential. Pure; also a fuzz target. */
+/* The output of a credential plug-in: an ExecCredential. Pure; also a fuzz target. */
 #ifndef OPERATOR_KUBE_EXEC_ANSWER_H
 #define OPERATOR_KUBE_EXEC_ANSWER_H
 
@@ -11,9 +11,9 @@
 struct exec_answer { /* owned; a token, or certificate and key, or all */
     char *token;     /* one line */
     char *cert_pem, *key_pem;
-    uint64_t expires_wall_s; /* 0: not said */
+    uint64_t expires_wall_s; /* 0: absent */
 };
-/* api_version: what was asked for. The sentence never has a part of the text. */
+/* api_version: the requested one. The error message never has a part of the text. */
 int exec_answer_read(const char *text,
                      size_t n,
                      const char *api_version,

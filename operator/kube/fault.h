@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Faults at will, for the tests: crash points around each write to the API server, and
- * memory that is out. hvd-operator is linked with fault_none.c, where none does
- * anything; hvd-operator-faults with fault_env.c. */
+/* Faults for the tests: crash points around each write to the API server, and failed
+ * allocations. hvd-operator is linked with fault_none.c, where all do nothing;
+ * hvd-operator-faults with fault_env.c. */
 #ifndef OPERATOR_KUBE_FAULT_H
 #define OPERATOR_KUBE_FAULT_H
 
@@ -13,8 +13,8 @@
 /* number: 1 for the first write of this process, and so on. */
 void fault_before_write(uint64_t number);
 void fault_after_write(uint64_t number);
-void fault_at_send(uint64_t number); /* its connection is there */
-/* A watch has told line, which is dealt with now. */
+void fault_at_send(uint64_t number); /* its connection exists */
+/* Before line of a watch is processed. */
 void fault_before_event(const char *line, size_t n);
 
 #endif

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Faults by environment: HVD_CRASH=before:3 ends the process, without any clean-up,
- * before its third write is sent; after:3 once the third write was answered; stop:3
- * stops it (SIGSTOP) when the third write has its connection and is not sent yet.
- * HVD_NO_MEMORY=TEXT:5 makes one allocation fail, the one after the next five from when
- * a watch tells TEXT for the first time. HVD_HANGING_NAME=NAME makes the resolver hang
- * for that name. Never part of what is shipped. See fault.h. */
+/* Faults by environment, only in hvd-operator-faults, which is never shipped.
+ *
+ *   HVD_CRASH=before:3       exits without clean-up before the third write is sent
+ *   HVD_CRASH=after:3        the same when the third write was answered
+ *   HVD_CRASH=stop:3         SIGSTOP when the third write has its connection and is not
+ *                            sent yet
+ *   HVD_NO_MEMORY=TEXT:5     one allocation fails: the one after the next five, counted
+ *                            from the first event of a watch that contains TEXT
+ *   HVD_HANGING_NAME=NAME    the resolver hangs for that name
+ *
+ * See fault.h. */
 #include "operator/kube/fault.h"
 
 #include <dlfcn.h>
@@ -53,7 +58,7 @@ void fault_at_send(uint64_t number)
         (void)raise(SIGSTOP);
 }
 
-/* In the place of libc's, also for libcurl. */
+/* Replaces libc's, also for libcurl. */
 __attribute__((visibility("default"))) int getaddrinfo(const char *name,
                                                        const char *service,
                                                        const struct addrinfo *req,

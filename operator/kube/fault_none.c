@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* No crash points: what is shipped. See fault.h. */
+/* No faults, for the shipped program. See fault.h. */
 #include "operator/kube/fault.h"
 
 void fault_before_write(uint64_t number)

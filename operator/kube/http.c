@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests and streams on one curl multi handle.
  *
- * Each request is a struct http_call with an easy handle from a small pool; connections are
- * kept alive by the multi handle. HTTP/1.1 on purpose: a watch has a connection of its
- * own, so a dead one is noticed by TCP (keep-alive, TCP_USER_TIMEOUT) and hurts nobody
- * else.
+ * Each request is a struct http_call with an easy handle from a small pool; the multi
+ * handle keeps connections alive. HTTP/1.1 on purpose: a watch has its own connection,
+ * so TCP detects a dead one (keep-alive, TCP_USER_TIMEOUT) without harm to others.
  *
  * Invariants
  *  1. done is called exactly once for a call that was not cancelled, from http_run
- * only.
- *  2. A call is out of the list and its easy handle back in the pool before done runs,
- * so done may start the next request on the same connection.
+ *     only.
+ *  2. A call is out of the list and its easy handle is back in the pool before done
+ *     runs, so done may start the next request on the same connection.
  *  3. Every call has an end: timeout_ms for requests, idle_ms for streams.
- *  4. Who we are is asked of creds.c for each request; http_tls.c says how the server
- * is known.
- *  5. What libcurl frees is wiped: tokens, keys and Secrets pass through it.
- *  6. Nothing waits but http_run: not for a resolver, either.
+ *  4. creds.c provides the credentials of each request; http_tls.c verifies the server.
+ *  5. Memory that libcurl frees is wiped: tokens, keys and Secrets pass through it.
+ *  6. Only http_run waits, also for a resolver.
  * Called by kube/client and, for waiting, by the loop. */
 #include "operator/kube/http.h"
 
@@ -58,8 +56,8 @@ struct http_call {
     http_opened_fn opened;
     http_may_send_fn may_send;
     void *arg;
-    uint64_t identity; /* which one it was sent with */
-    uint64_t idle_ns, heard_ns;
+    uint64_t identity; /* of the credentials it was sent with */
+    uint64_t idle_ns, received_ns;
     int chunk_rc;    /* what the chunk callback ended the stream with */
     bool is_refused; /* by may_send */
     char why[CURL_ERROR_SIZE];
@@ -74,8 +72,8 @@ struct http {
     size_t n_active;
     uint64_t last_id;
     struct creds *creds;
-    char *base_url;                /* the server as it is put into URLs */
-    struct curl_slist *connect_to; /* with tls_server_name: where that name really is */
+    char *base_url;                /* the server as in URLs */
+    struct curl_slist *connect_to; /* with tls_server_name: its real address */
     char *user_agent;
     void (*gate)(void *arg);
     void *gate_arg;
@@ -84,7 +82,7 @@ struct http {
 /* --- set-up ----------------------------------------------------------------------- */
 
 /* With tls-server-name the URL carries the name of the certificate (SNI, Host,
- * verification), and CONNECT_TO says where to go: "::host:port". */
+ * verification), and CONNECT_TO has the real address: "::host:port". */
 static int make_urls(struct http *h, struct err *err)
 {
     const char *server = h->config->server;
@@ -124,7 +122,7 @@ int http_new(const struct kube_config *config,
                                 wiped_realloc, wiped_strdup, wiped_calloc)
                != CURLE_OK) {
         mem_free(h);
-        return err_set(err, -ENOMEM, "libcurl does not start");
+        return err_set(err, -ENOMEM, "libcurl cannot be initialized");
     }
     h->config = config;
     h->multi = curl_multi_init();
@@ -204,7 +202,7 @@ static size_t on_data(char *p, size_t size, size_t n, void *arg)
     long status = 0;
 
     n *= size;
-    c->heard_ns = clock_now_ns();
+    c->received_ns = clock_now_ns();
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     if (c->chunk && status >= 200 && status < 300) {
         c->chunk_rc = c->chunk(c->arg, p, n);
@@ -222,7 +220,7 @@ static void on_header_end(struct http_call *c)
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     if (c->opened && status >= 200 && status < 300)
         c->opened(c->arg);
-    if (status == 401) /* it may have been made with a certificate that has expired */
+    if (status == 401) /* its certificate may have expired */
         curl_easy_setopt(c->easy, CURLOPT_FORBID_REUSE, 1L);
 }
 
@@ -236,8 +234,8 @@ static size_t on_header(char *p, size_t size, size_t n, void *arg)
     return len;
 }
 
-/* The loop's gate was open when libcurl was called; but a process can be stopped at any
- * time, and connecting takes a while. */
+/* The fence was checked when libcurl was called, but connecting takes time and the
+ * process may have been stopped meanwhile. */
 static int on_ready(void *arg, char *ip, char *local_ip, int port, int local_port)
 {
     struct http_call *c = arg;
@@ -255,7 +253,7 @@ static int on_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
     unsigned ms = DEAD_PEER_MS;
 
     (void)arg;
-    (void)purpose; /* failing here means an old kernel: keep-alive then does it alone */
+    (void)purpose;        /* may fail on an old kernel; keep-alive remains */
     (void)fd_cloexec(fd); /* fails for no descriptor that is open */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
     return CURL_SOCKOPT_OK;
@@ -327,7 +325,7 @@ static void set_transport(struct http_call *c, const struct http_request *rq)
     curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS);
     curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)rq->timeout_ms);
     curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, rq->is_fresh ? 1L : 0L);
-    /* else libcurl waits for a resolver that hangs, however late its request is */
+    /* else libcurl waits for a hanging resolver beyond the time limit */
     curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L);
     curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(e, CURLOPT_TCP_KEEPIDLE, 30L);
@@ -393,13 +391,13 @@ int http_start(struct http *h,
     c->may_send = rq->may_send;
     c->arg = rq->arg;
     c->idle_ns = rq->idle_ms * NS_PER_MS;
-    c->heard_ns = clock_now_ns();
+    c->received_ns = clock_now_ns();
     if (rq->is_secret)
         strbuf_init_secret(&c->body, rq->max_body);
     else
         strbuf_init(&c->body, rq->max_body);
     c->easy = h->n_pool ? h->pool[--h->n_pool] : curl_easy_init();
-    rc = c->easy ? creds_get(h->creds, c->heard_ns, &who, err)
+    rc = c->easy ? creds_get(h->creds, c->received_ns, &who, err)
                  : err_set(err, -ENOMEM, "out of memory");
     if (rc == 0) {
         c->identity = who.number;
@@ -416,7 +414,7 @@ int http_start(struct http *h,
         rc = set_request(c, rq, err);
     }
     if (rc == 0 && curl_multi_add_handle(h->multi, c->easy) != CURLM_OK)
-        rc = err_set(err, -ENOMEM, "libcurl takes no more requests");
+        rc = err_set(err, -ENOMEM, "libcurl accepts no more requests");
     if (rc < 0) {
         call_free(c);
         return rc;
@@ -453,7 +451,7 @@ void http_cancel(struct http *h, uint64_t id)
     call_free(c);
 }
 
-/* Ends c: hands the easy handle back, then tells the caller. */
+/* Ends c: returns the easy handle to the pool, then calls done. */
 static void call_finish(struct http *h, struct http_call *c, struct http_reply *r)
 {
     if (r->status == 401)
@@ -467,7 +465,7 @@ static void call_finish(struct http *h, struct http_call *c, struct http_reply *
     call_free(c);
 }
 
-/* Seconds or a date; one that has passed, by our clock, is none. */
+/* Seconds or a date; a date in the past, by our clock, counts as none. */
 static uint32_t retry_after_s(CURL *e)
 {
     curl_off_t s = 0;
@@ -509,7 +507,7 @@ static struct http_call *find_silent(struct http *h, uint64_t now_ns)
 {
     struct http_call *c = h->calls;
 
-    while (c && (c->idle_ns == 0 || now_ns - c->heard_ns < c->idle_ns))
+    while (c && (c->idle_ns == 0 || now_ns - c->received_ns < c->idle_ns))
         c = c->next;
     return c;
 }
@@ -519,8 +517,8 @@ static uint64_t idle_deadline(const struct http *h)
     uint64_t first = UINT64_MAX;
 
     for (const struct http_call *c = h->calls; c; c = c->next) {
-        if (c->idle_ns && c->heard_ns + c->idle_ns < first)
-            first = c->heard_ns + c->idle_ns;
+        if (c->idle_ns && c->received_ns + c->idle_ns < first)
+            first = c->received_ns + c->idle_ns;
     }
     return first;
 }
@@ -538,7 +536,7 @@ static void http_dispatch(struct http *h)
     while ((silent = find_silent(h, clock_now_ns()))) {
         struct http_reply r = {0};
 
-        (void)err_set(&r.err, -ETIMEDOUT, "%s: nothing heard for %llu s",
+        (void)err_set(&r.err, -ETIMEDOUT, "%s: nothing received for %llu s",
                       h->config->server,
                       (unsigned long long)(silent->idle_ns / NS_PER_S));
         call_finish(h, silent, &r);

@@ -22,13 +22,13 @@ struct http_reply {
 /* Exactly once per started request, unless it was cancelled. May start and cancel
  * others. */
 typedef void (*http_done_fn)(void *arg, const struct http_reply *reply);
-/* A piece of a 2xx answer's body. Negative ends the stream: done is called with that
- * code. Must not start or cancel requests. */
+/* A piece of a 2xx answer's body. A negative result ends the stream: done is called
+ * with that code. Must not start or cancel requests. */
 typedef int (*http_chunk_fn)(void *arg, const char *p, size_t n);
-/* The header of a 2xx answer is there; the same limits. */
+/* The header of a 2xx answer was received; the same limits. */
 typedef void (*http_opened_fn)(void *arg);
-/* May it be sent? Asked when the connection is there and the first byte would leave
- * now. False ends the request with -EPERM. The same limits. */
+/* Whether the request may be sent. Called when the connection exists and the first byte
+ * would leave now. False ends the request with -EPERM. The same limits. */
 typedef bool (*http_may_send_fn)(void *arg);
 
 struct http_request {
@@ -38,10 +38,10 @@ struct http_request {
     const char *body;          /* copied */
     size_t body_n;
     uint64_t timeout_ms; /* whole request; 0: none (streams) */
-    uint64_t idle_ms;    /* streams: nothing heard for so long is an error; 0: none */
+    uint64_t idle_ms;    /* streams: silence for so long is an error; 0: none */
     size_t max_body;     /* a longer answer is an error */
     bool is_secret;      /* the answer: wiped after use */
-    bool is_fresh;       /* on a connection of its own: others may be dead unseen */
+    bool is_fresh;       /* on a new connection: others may be dead undetected */
     http_done_fn done;
     http_chunk_fn chunk;       /* NULL: the body is gathered for done */
     http_opened_fn opened;     /* may be NULL */
@@ -64,7 +64,7 @@ int http_start(struct http *h,
 void http_cancel(struct http *h,
                  uint64_t id); /* no callback; unknown ids are ignored */
 
-/* New credentials are being fetched: what is started now would be refused. */
+/* New credentials are being fetched: a request started now would be refused. */
 bool http_is_waiting(const struct http *h);
 /* Called by http_run each time before anything is sent; may cancel requests. */
 void http_set_gate(struct http *h, void (*gate)(void *arg), void *arg);

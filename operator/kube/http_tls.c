@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TLS and proxy of one request.
  *
- * At least TLS 1.2; peer and host name are verified unless the kubeconfig says
- * insecure-skip-tls-verify. A CA file is read for each new connection: libcurl's cache
- * of it would keep an old CA for a day. A client certificate is given by its text,
- * which is part of what libcurl knows a connection by: one that was made with a former
- * certificate is not used again, nor is its TLS session, and is closed two minutes
- * after its last use. The key is not copied: it is there until the easy handle is
- * reset.
+ * At least TLS 1.2. Peer and host name are verified unless the kubeconfig has
+ * insecure-skip-tls-verify. A CA file is read for each new connection, because
+ * libcurl's cache would keep an old CA for a day. A client certificate is passed as
+ * text, which is part of libcurl's key of a connection. A connection with a former
+ * certificate is therefore not reused, nor is its TLS session, and it is closed two
+ * minutes after its last use. The key is not copied: it stays valid until the easy
+ * handle is reset.
  *
- * proxy-url of the kubeconfig counts for everything; without it $HTTPS_PROXY and
- * $NO_PROXY do (libcurl reads them), but never for this machine itself, as Kubernetes'
- * other programs have it. Names are resolved by a SOCKS proxy, not here. */
+ * proxy-url of the kubeconfig applies to everything. Without it $HTTPS_PROXY and
+ * $NO_PROXY apply (libcurl reads them), but never for this machine itself, as in other
+ * Kubernetes programs. A SOCKS proxy resolves names, not this machine. */
 #include "operator/kube/http_tls.h"
 
 #include <arpa/inet.h>
@@ -97,7 +97,7 @@ static CURLcode set_proxy(CURL *e, const struct kube_config *k)
     else
         (void)snprintf(url, sizeof(url), "%s", k->proxy_url);
     rc = curl_easy_setopt(e, CURLOPT_PROXY, url);
-    explicit_bzero(url, sizeof(url)); /* there may be a password in it */
+    explicit_bzero(url, sizeof(url)); /* may have a password */
     return rc == CURLE_OK ? curl_easy_setopt(e, CURLOPT_NOPROXY, "") : rc;
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The configuration of a program that runs in a pod: two variables and the service
- * account's folder. The token and the CA are files that the kubelet rotates, so both
- * are kept as paths and read again later, not once. Called once, at start, by main.c.
- */
+/* The configuration of a program in a pod: two variables and the directory of the
+ * service account. The kubelet rotates the token and the CA, so their paths are kept
+ * and the files are read again later. Called once, at the start, by main.c. */
 #include <errno.h>
 #include <string.h>
 
@@ -61,7 +60,7 @@ int kube_config_incluster(const char *host,
         kube_config_release(&c);
         return err_set(err, -ENOMEM, "out of memory");
     }
-    /* absent where the projected volume leaves it out; then there is no default
+    /* absent if the projected volume leaves it out; then there is no default
      * namespace */
     if (fd_read_file(ns_path, 1024, &c.ns, &n, NULL) == 0)
         c.ns[strcspn(c.ns, " \r\n")] = '\0';

@@ -2,9 +2,9 @@
 /* The bucket as a virtual clock: next_ns advances by one interval per request and never
  * lags more than the burst behind now. No counter, no refill timer, no drift.
  *
- * 429 halves the rate, takes away what was saved up, and pauses. The answers of
- * requests that were under way during a pause halve it no further: they say the same
- * thing again. Each 10 s without 429 double the rate until it is what it was. */
+ * 429 halves the rate, drops the saved burst, and pauses. Further 429 answers during a
+ * pause do not halve it again: they belong to requests that were sent before. Each 10 s
+ * without 429 double the rate until it is the configured one. */
 #include "operator/kube/limit.h"
 
 #define NS_PER_S  1000000000ull
@@ -28,9 +28,9 @@ bool limit_take(struct limit *l, uint64_t now_ns)
 
     if (l->next_ns > now_ns)
         return false;
-    while (l->slow && now_ns >= l->paused_ns && now_ns - l->told_ns >= FASTER_NS) {
+    while (l->slow && now_ns >= l->paused_ns && now_ns - l->changed_ns >= FASTER_NS) {
         l->slow--;
-        l->told_ns += FASTER_NS;
+        l->changed_ns += FASTER_NS;
     }
     if (l->next_ns + burst_ns < now_ns)
         l->next_ns = now_ns - burst_ns;
@@ -57,7 +57,7 @@ void limit_throttled(struct limit *l, uint64_t now_ns, uint32_t after_s)
         l->slow++;
     if (until_ns > l->paused_ns)
         l->paused_ns = until_ns;
-    l->told_ns = l->paused_ns;
+    l->changed_ns = l->paused_ns;
     if (l->paused_ns > l->next_ns)
         l->next_ns = l->paused_ns;
 }

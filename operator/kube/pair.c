@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See pair.h. A change is seen by a stat of both files for each request, which costs a
- * microsecond: so the request after a renewal already has the new certificate, on a
- * connection of its own (libcurl shares connections only among requests of one
- * certificate). The files are read here and not by libcurl, so that one connection
- * never gets the new certificate and the old key, and no copy of the key is left.
+/* See pair.h. Both files are checked by stat for each request, which costs a
+ * microsecond. The request after a renewal thus already has the new certificate, on a
+ * new connection (libcurl shares connections only among requests of one certificate).
+ * The files are read here and not by libcurl, so that no connection gets the new
+ * certificate with the old key, and no copy of the key is left.
  *
- * A change after the stat has another stamp and is seen the next time. */
+ * A change after the stat has another stamp and is detected the next time. */
 #include "operator/kube/pair.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ void pair_stale(struct key_pair *p)
     p->retry_ns = 0;
 }
 
-/* Of no file: always the same. */
+/* Without a file always the same. */
 static int pair_stat_file(const char *path, struct pair_stamp *ret, struct err *err)
 {
     struct stat st;
@@ -45,7 +45,7 @@ static int pair_stat_file(const char *path, struct pair_stamp *ret, struct err *
     if (!path)
         return 0;
     if (stat(path, &st) < 0)
-        return err_errno(err, errno, "cannot look at %s", path);
+        return err_errno(err, errno, "cannot stat %s", path);
     ret->device = st.st_dev;
     ret->inode = st.st_ino;
     ret->size_bytes = (uint64_t)st.st_size;
@@ -84,7 +84,7 @@ int pair_init(struct key_pair *p, const struct kube_config *config, struct err *
     return rc;
 }
 
-/* A key with a password would be asked for on the terminal. */
+/* Without this OpenSSL would prompt for a password on the terminal. */
 static int no_password(char *buf, int size, int is_writing, void *arg)
 {
     (void)buf;
@@ -166,12 +166,12 @@ void pair_refresh(struct key_pair *p, uint64_t now_ns)
         return;
     p->retry_ns = 0;
     if (pair_read_changed(p, &err) == 0) {
-        p->is_told = false;
+        p->is_logged = false;
         return;
     }
     p->retry_ns = now_ns + RETRY_NS;
-    if (!p->is_told)
-        log_warn("client certificate not read again, going on with the former one",
+    if (!p->is_logged)
+        log_warn("client certificate cannot be read, keeping the former one",
                  "retry_ms=%llu cause=\"%s\"", RETRY_NS / NS_PER_MS, err.text);
-    p->is_told = true;
+    p->is_logged = true;
 }

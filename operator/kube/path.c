@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* URL paths of the kinds that the operator deals with. Names come from outside (a
- * namespace flag, an object), so every element is encoded: nothing can climb out of its
- * place. */
+/* URL paths of the kinds that the operator uses. Names come from outside (a namespace
+ * flag, an object), so every element is encoded: none can leave its place in the
+ * path. */
 #include "operator/kube/path.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Line splitter. A line that lies whole in one chunk is passed on without a copy; only
- * a line cut by the end of a chunk is gathered. Pure; called by kube/client for each
- * chunk of a watch. */
+ * a line that crosses the end of a chunk is buffered. Pure; called by kube/client for
+ * each chunk of a watch. */
 #include "operator/kube/stream.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines out of chunks: a watch sends one JSON object a line, cut anywhere by the
- * transport. */
+/* Splits chunks into lines: a watch sends one JSON object per line, and the transport
+ * splits it anywhere. */
 #ifndef OPERATOR_KUBE_STREAM_H
 #define OPERATOR_KUBE_STREAM_H
 
@@ -13,11 +13,11 @@
 typedef int (*stream_line_fn)(void *arg, const char *line, size_t n);
 
 struct stream {
-    struct strbuf rest; /* the beginning of a line whose end has not come */
+    struct strbuf rest; /* the start of an incomplete line */
 };
 void stream_init(struct stream *s, size_t max_line_bytes);
 void stream_release(struct stream *s); /* accepts a zeroed struct */
-void stream_clear(struct stream *s);   /* forgets the rest */
+void stream_clear(struct stream *s);   /* drops the rest */
 /* -E2BIG when a line exceeds the bound, -ENOMEM, or what line returned. Empty lines are
  * skipped. */
 int stream_feed(

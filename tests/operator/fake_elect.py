@@ -156,7 +156,7 @@ def a_leader_that_was_stopped_for_long_writes_nothing_when_it_goes_on() -> None:
         a.send_signal(signal.SIGCONT)
         wait("j0 has failed", lambda: w.state("j0") == "Failed")
         w.job_runs("j2")
-        wait("a has noticed", lambda: "leading no more" in (w.dir / "log").read_text())
+        wait("a has noticed", lambda: "no longer leading" in (w.dir / "log").read_text())
         expect(w.wrote(again) == {"b"}, "a wrote nothing", str(w.writes))
         expect(not w.leads("a"), "a stands by")
         b_began = min(at for at, who, _, _ in w.writes if who == "b")
@@ -186,7 +186,7 @@ def a_write_that_was_about_to_leave_when_the_process_was_stopped_is_not_sent() -
         wait("the job runs", lambda: w.state() == "Running")
         again = time.monotonic()
         w.operators["a"].process.send_signal(signal.SIGCONT)
-        wait("a has noticed", lambda: "leading no more" in (w.dir / "log").read_text())
+        wait("a has noticed", lambda: "no longer leading" in (w.dir / "log").read_text())
         w.job_runs("j1")
         expect(w.wrote(again) == {"b"}, "a wrote nothing", w.writes)
         log = (w.dir / "log").read_text()
@@ -264,7 +264,7 @@ def a_lease_refused_with_401_is_sent_again_before_all_that_waits() -> None:
         wait("the Lease is renewed", lambda: renewed)
         expect(renewed[0] - refused[0] < 4, "at once", renewed[0] - refused[0])
         w.goes_on()
-        expect("leading no more" not in w.log(), "it led all the time", w.log())
+        expect("no longer leading" not in w.log(), "it led all the time", w.log())
 
 
 @suite.test
@@ -292,7 +292,7 @@ def connections_that_are_dead_unseen_do_not_cost_the_lease() -> None:
         print(f"# renewed after {took:.1f} s")
         wait("it goes on", lambda: len(heard) > 3)
         log = (w.dir / "log").read_text()
-        expect("leading no more" not in log, "it led all the time", log)
+        expect("no longer leading" not in log, "it led all the time", log)
 
 
 @suite.test

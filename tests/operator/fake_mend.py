@@ -114,7 +114,7 @@ def without_the_right_to_list_them_all_else_is_done() -> None:
     with Owners(hook) as w:
         w.at_work()
         for kind in ("Service", "ConfigMap", "PodGroup"):
-            says = f"{kind}s may not be listed"
+            says = f"{kind}s cannot be listed"
             wait(f"{kind}: told", lambda says=says: says in (w.dir / "log").read_text())
             log = (w.dir / "log").read_text()
             expect(log.count(says) == 1, f"{kind}: told once", log)

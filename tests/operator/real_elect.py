@@ -130,7 +130,7 @@ def mpi_operator_at_work_is_told() -> None:
         wait("it leads", one.leads)
         wait("a Lease that is renewed is told", lambda: is_told(1, True))
         log = one.process.log.read_text()
-        expect("mpi-operator is at work, too" in log, "in the log", log[-800:])
+        expect("mpi-operator runs, too" in log, "in the log", log[-800:])
         wait("and that it is no more", lambda: is_told(0, False))
     finally:
         stage.api.call("DELETE", f"{path}/mpi-operator")

@@ -138,10 +138,10 @@ static void what_we_cannot_do_is_refused_with_a_sentence(void **state)
          "must begin with https://"},
         {HEAD "clusters: [{name: k, cluster: {server: 'https://a:secret@h'}}]\nusers: "
               "[{name: u}]\n",
-         "server: must not hold a user or a password"},
+         "server: must not have a user or a password"},
         {HEAD "clusters: [{name: k, cluster: {server: 'ftp://secret@h/'}}]\nusers: "
               "[{name: u}]\n",
-         "server: must not hold a user or a password"},
+         "server: must not have a user or a password"},
         {HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
               "insecure-skip-tls-verify: true, certificate-authority-data: Q0E=}}]\n"
               "users: [{name: u}]\n",

@@ -46,8 +46,8 @@ static void answers(void **state)
          "{\"token\":\"t\",\"expirationTimestamp\":\"2024-02-29T00:00:00-00:30\"}}",
          NULL, 1709166600},
         {HEAD "{\"clientCertificateData\":\"C\",\"clientKeyData\":\"K\"}}", NULL, 0},
-        {"", "is no JSON object", 0},
-        {"secret", "is no JSON object", 0},
+        {"", "is not a JSON object", 0},
+        {"secret", "is not a JSON object", 0},
         {"{}", "kind: must be ExecCredential", 0},
         {"{\"kind\":\"ExecCredential\",\"apiVersion\":"
          "\"client.authentication.k8s.io/v1beta1\"}",
@@ -234,7 +234,7 @@ static void its_failure_is_told_in_its_own_words_but_never_its_output(void **sta
     assert_int_equal(creds_new(&p.config, &p.creds, NULL), 0);
     settle(&p);
     says = authorization(&p);
-    assert_string_equal(says, "exec plug-in \"sh\": its answer: is no JSON object");
+    assert_string_equal(says, "exec plug-in \"sh\": its answer: is not a JSON object");
     close_plug_in(&p);
     open_plug_in(&p, "");
     (void)snprintf(p.argv[0], 32, "no-such-program");
@@ -261,7 +261,7 @@ static void one_that_hangs_is_ended_with_all_it_has_started(void **state)
         assert_true(clock_now_ns() < end);
     }
     creds_run(p.creds, creds_next_ns(p.creds)); /* a minute later */
-    assert_non_null(strstr(authorization(&p), "has not ended after seconds: 60"));
+    assert_non_null(strstr(authorization(&p), "timed out after seconds: 60"));
     (void)snprintf(path, sizeof(path), "/proc/%d/wchan", atoi(text));
     mem_free(text);
     for (uint64_t end = clock_now_ns() + WAIT_NS; access(path, F_OK) == 0;) {
