@@ -100,7 +100,7 @@ WRONG: dict[str, tuple[dict, tuple[str, ...]]] = {
     "an unknown framework": one("spec.framework", "pytorch", "spec.framework", '"horovod", "tensorflow"'),
     "slots with TensorFlow": (
         job(("spec.framework", "tensorflow"), ("spec.slotsPerWorker", 2)),
-        ("spec.slotsPerWorker", "slotsPerWorker must be 1", "spreads it over all GPUs"),
+        ("spec.slotsPerWorker", "slotsPerWorker must be 1", "uses all GPUs itself"),
     ),
     "a chief without TensorFlow": one(
         "spec.replicaSpecs.Chief", {"template": TEMPLATE}, "PS, Chief and Evaluator need framework tensorflow"
@@ -178,7 +178,7 @@ WRONG: dict[str, tuple[dict, tuple[str, ...]]] = {
         "spec.runPolicy.failureRules", [RULE | {"action": "Retry"}], "failureRules[0].action", '"Restart"'
     ),
     "a rule about nothing": one(
-        "spec.runPolicy.failureRules", [{"action": "Fail"}], "failureRules[0]", "write one rule for each"
+        "spec.runPolicy.failureRules", [{"action": "Fail"}], "failureRules[0]", "use one rule for each"
     ),
     "a rule about two things": one(
         "spec.runPolicy.failureRules", [RULE | {"onSignals": ["SIGKILL"]}], "failureRules[0]", "one rule for each"

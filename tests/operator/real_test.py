@@ -242,7 +242,7 @@ BAD = [
     (
         "no command",
         changed(**{POD + ".containers.0.command": None}),
-        ["containers[0].command", "Kubernetes does not tell"],
+        ["containers[0].command", "Kubernetes does not report"],
     ),
     ("an empty command", changed(**{POD + ".containers.0.command": []}), ["command"]),
     ("no image", changed(**{POD + ".containers.0.image": None}), ["image"]),
