@@ -30,6 +30,18 @@ static bool may_begin(const struct entry *e)
     return !e->wait_stream || e->wait_stream->n_done >= e->number;
 }
 
+/* Before its n-th entry. */
+static void stream_pause(uint64_t n)
+{
+    unsigned us = fake.delay_us;
+
+    if (fake.jitter_us)
+        us += (unsigned)((n + fake.jitter_seed) * 0x9e3779b97f4a7c15u >> 32)
+              % fake.jitter_us;
+    if (us)
+        usleep(us);
+}
+
 static void stream_run_head(struct cu_stream_s *s)
 {
     struct entry *e = s->head;
@@ -38,8 +50,7 @@ static void stream_run_head(struct cu_stream_s *s)
         pthread_cond_wait(&fake.moved, &fake.lock);
     if (e->fn && !fake.sticky) {
         pthread_mutex_unlock(&fake.lock);
-        if (fake.delay_us)
-            usleep(fake.delay_us);
+        stream_pause(s->n_done);
         int rc = e->fn(e->arg);
         pthread_mutex_lock(&fake.lock);
         if (rc != 0 && fake.sticky == 0)
