@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step of a set ends where a tensor comes that the step has had already. Two steps
- * are equal when they have the same tensors, whatever the order: ranks need not agree
- * on an order, and a plan does not need one.
+/* Detects steady training loops.
  *
- * Sets keep their own pace: while one begins a step, another may be in the midst of
- * its own. A plan may begin there all the same, for what it says is which tensors come
- * again, not where a step begins; it is told when all sets are steady, what they have
- * of the step at hand included. A set of which nothing has come for as long as many
- * steps of all take is not waited for.
+ * A step of a process set ends where a tensor arrives that the step has had already.
+ * Two steps are equal when they contain the same tensors, in any order.
  *
- * A mark says when a tensor came last, and before that if that was in the step before:
- * the last whole steps of all sets, in their common order, are the marks sorted. A mark
- * of an older epoch does not count. Called by negotiate.c. */
+ * Each set has its own pace: one set may begin a step while another is in the middle of
+ * one. A plan may begin there all the same, because it lists which tensors repeat and
+ * not where a step begins. It is reported when all sets are steady, including the part
+ * of the current step that they have had. A set that has had no tensor for IDLE_STEPS
+ * steps of all sets is not waited for.
+ *
+ * A mark records when a tensor was answered last, and the time before that if it was in
+ * the step before. Sorting the marks gives the last whole steps of all sets in their
+ * common order. Marks of an older epoch do not count. Called by negotiate.c. */
 #include "runtime/core/cycle.h"
 
 #include <errno.h>
@@ -21,16 +22,18 @@
 
 enum { IDLE_STEPS = 16, SETS_MAX = 1 << 16 };
 
-struct mark {               /* a slot */
-    uint64_t epoch, step;   /* the last step of its set that had it */
-    uint64_t at, at_before; /* answers so far; at_before: in the step before */
+struct mark {             /* of one slot */
+    uint64_t epoch, step; /* the last step of its set that contained it */
+    uint64_t at,
+        at_before; /* position among all answers; at_before: in the step before */
     uint32_t lane;
 };
 
-struct lane { /* a process set */
+struct lane { /* of one process set */
     uint32_t set, n_same;
-    uint32_t n_last, n_now, n_both; /* tensors of the step before, this one, both */
-    uint64_t step, at;              /* at: of its last answer */
+    uint32_t n_last, n_now,
+        n_both;        /* tensors of the last step, of this step, of both */
+    uint64_t step, at; /* at: position of its last answer */
 };
 
 struct cycle {
@@ -39,7 +42,7 @@ struct cycle {
     struct lane *lanes;
     size_t n_lanes, lanes_cap;
     uint64_t epoch, at;
-    uint32_t *slots; /* what is told, while it is sorted and after */
+    uint32_t *slots; /* the plan that is returned */
     uint64_t *keys;
 };
 
@@ -102,7 +105,7 @@ static const struct lane *cycle_find_lane(const struct cycle *c, uint32_t set)
     return NULL;
 }
 
-/* A slot means the same tensor as long as an epoch lasts. */
+/* Within an epoch a slot always means the same tensor. */
 static struct lane *cycle_get_lane(struct cycle *c, uint32_t set, uint32_t slot)
 {
     const struct lane *l;
@@ -132,7 +135,7 @@ bool cycle_is_new(const struct cycle *c, uint32_t set)
     return cycle_find_lane(c, set) == NULL;
 }
 
-/* The step that ends now: does it equal the one before it? */
+/* Ends the step. Does it equal the one before it? */
 static void lane_end_step(struct lane *l)
 {
     bool is_equal = l->n_now == l->n_last && l->n_both == l->n_now;
@@ -160,7 +163,8 @@ static int key_compare(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* The last whole steps of the sets that are not idle. 0: more than a plan has. */
+/* Collects the last whole steps of the sets that are not idle. 0: more than a plan
+ * holds. */
 static uint32_t cycle_collect_plan(struct cycle *c, uint64_t all)
 {
     uint32_t n = 0;
@@ -186,7 +190,8 @@ static uint32_t cycle_collect_plan(struct cycle *c, uint64_t all)
     return n;
 }
 
-/* A step begins: are all sets steady? How many tensors they have; 0: no. */
+/* A step begins: returns the number of tensors of a plan if all sets are steady, else
+ * 0. */
 static uint32_t cycle_find_plan(struct cycle *c)
 {
     uint64_t all = 0;
@@ -211,7 +216,7 @@ bool cycle_answer(struct cycle *c,
 
     if (!l) {
         if (slot < c->n_slots)
-            cycle_reset(c); /* out of memory: no plan is as good */
+            cycle_reset(c); /* out of memory: continue without a plan */
         return false;
     }
     m = &c->marks[slot];

@@ -1,42 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sees that a training loop has become steady: the same tensors step after step. Pure.
- * Fed by rank 0 with every answer in order.
- *
- * Each process set has steps of its own, for a set may be ahead of another. */
+/* Detects when a training loop is steady: the same tensors in every step. Rank 0 feeds
+ * it with every answer in order. Each process set has steps of its own. Pure. */
 #ifndef RUNTIME_CORE_CYCLE_H
 #define RUNTIME_CORE_CYCLE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CYCLE_MAX        4095u /* tensors of a plan: AGREE_MAX_WORDS words less one bit */
-#define CYCLE_SAME_STEPS 2u    /* equal steps after which a plan is worth it */
-#define CYCLE_SAME_MAX   1024u /* the same, after many plans that did not last */
-#define CYCLE_FEW_STEPS  4u    /* a plan that is left before so many did not last */
+#define CYCLE_MAX                                                                      \
+    4095u /* tensors of a plan: the bits of AGREE_MAX_WORDS words less one */
+#define CYCLE_SAME_STEPS 2u    /* equal steps before a plan */
+#define CYCLE_SAME_MAX   1024u /* the same, after many short plans */
+#define CYCLE_FEW_STEPS  4u    /* a plan of fewer steps is short */
 
 struct cycle;
 
 int cycle_new(uint32_t n_slots, struct cycle **ret); /* of the response cache */
 void cycle_free(struct cycle *c);                    /* accepts NULL */
 
-/* A tensor of a process set that every rank of it had sent as a bit is about to be
- * answered by its slot. True: with it a step of its set begins, and the steps of each
- * set before this were cycle_needs() equal ones, whose tensors are
- * *ret_slots[0..*ret_n) in the order of the last ones; valid until the next call.
- * Otherwise it counts as answered. */
+/* A tensor that every rank of its set sent as a bit is about to be answered by its
+ * slot. True: a step of its set begins with it, and the last cycle_needs() steps of
+ * every set were equal. The tensors of a step are *ret_slots[0..*ret_n), in the order
+ * of the last ones; valid until the next call. The tensor is not counted then. False:
+ * it is counted. */
 bool cycle_answer(struct cycle *c,
                   uint32_t set,
                   uint32_t slot,
                   const uint32_t **ret_slots,
                   uint32_t *ret_n);
-/* Has its set's step at hand had it? Then the next answer of it begins a step. */
+/* Has the current step of its set had this slot? Then its next answer begins a step. */
 bool cycle_has(const struct cycle *c, uint32_t slot);
-/* Would the next answer of this set be its first that counts? */
+/* Would the next answer of this set be the first that is counted? */
 bool cycle_is_new(const struct cycle *c, uint32_t set);
-/* Anything else was answered, or a plan began: count anew. */
+/* Something else was answered, or a plan began: start counting again. */
 void cycle_reset(struct cycle *c);
-/* A plan was left after so many steps. Plans that do not last, one after the other,
- * double what is needed for the next. */
+/* A plan was left after n_steps steps. Each short plan in a row doubles the equal steps
+ * that the next plan needs. */
 void cycle_left(struct cycle *c, uint32_t n_steps);
 uint32_t cycle_needs(const struct cycle *c);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Greedy, in order, without look-ahead: the order of arrival is the order of the
- * backward pass, and a tensor that is skipped over would wait for a batch that may
- * never fill. Called by negotiate.c when it writes responses. */
+/* Greedy, in order, without look-ahead: tensors become ready in the order of the
+ * backward pass, and a tensor that is skipped would wait for a batch that may never
+ * fill. Called by negotiate.c when it writes answers, and by member.c in a plan. */
 #include "runtime/core/fusion.h"
 
 #include <string.h>
 
 enum { MAX_TENSORS = 4096 }; /* bounds the work inside one batch */
 
-/* Allgather and its like are of different size on every rank. */
+/* Allgather and the like have a different size on every rank. */
 bool fusion_is_possible(const struct tensor_request *a)
 {
     return a->coll == COLL_ALLREDUCE || a->coll == COLL_BROADCAST

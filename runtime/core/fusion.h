@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of the ready tensors travel in one batch. Pure, decided by rank 0 alone and
- * told to the others in the responses, so that settings that differ by rank cannot
- * split a world. */
+/* Which ready tensors form one batch. Rank 0 decides and sends the result in the
+ * answers, so that settings that differ between ranks cannot make them disagree.
+ * Pure. */
 #ifndef RUNTIME_CORE_FUSION_H
 #define RUNTIME_CORE_FUSION_H
 
@@ -9,18 +9,17 @@
 
 struct fusion_limit {
     uint64_t bytes;       /* of one batch; 0: fusion is off */
-    bool is_groups_apart; /* tensors of different groups do not travel together */
+    bool is_groups_apart; /* a batch contains one group only */
 };
 
-/* Does it ever travel with others? */
+/* Can it share a batch with other tensors? */
 bool fusion_is_possible(const struct tensor_request *r);
 
-/* How many of v[0..n) go in one batch: consecutive allreduces (broadcasts, reduces) of
- * one process set and of equal dtype, operation, scales, compression and root, at most
- * limit->bytes together. 1 when n >= 1 and the first travels alone (it is larger than
- * the limit, or of another kind); 0 only for n == 0. Depends on nothing that differs
- * between ranks.
- */
+/* The number of tensors of v[0..n) that form one batch: consecutive allreduces
+ * (broadcasts, reduces, transfers) of one process set with equal dtype, operation,
+ * scales, compression, root and registered buffer, at most limit->bytes together. 1 if
+ * the first one cannot share a batch or exceeds the limit; 0 only for n == 0. The
+ * result depends on nothing that differs between ranks. */
 size_t fusion_take(const struct tensor_request *const *v,
                    size_t n,
                    const struct fusion_limit *limit);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One window at a time, opened by the first tensor that finds none open; those that
- * come while it is open share it, so none waits longer than the window. Called by
- * api/step.c. */
+/* One window at a time. The first tensor opens it and later ones share it, so no tensor
+ * waits longer than the window. Called by api/step.c. */
 #include "runtime/core/gather.h"
 
 #include "runtime/core/fusion.h"
@@ -11,7 +10,7 @@ void gather_set(struct gather *g, uint64_t window_ns, uint64_t fill_bytes)
     g->window_ns = window_ns;
     g->fill_bytes = fill_bytes;
     if (g->until_ns > 0)
-        g->until_ns = 1; /* what waits was counted against another bound */
+        g->until_ns = 1; /* the held tensors were counted against the old bound */
 }
 
 void gather_add(struct gather *g, const struct tensor_request *req, uint64_t arrived_ns)

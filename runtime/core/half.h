@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* float16 and bfloat16 <-> float32, round to nearest even, one element at a time and
- * without a branch, so that a loop over them vectorises. NaN stays NaN (made quiet,
- * upper payload kept), values beyond the range become infinity, subnormals are exact
- * whatever the FTZ/DAZ bits of the calling thread say. Pure. */
+/* float16 and bfloat16 <-> float32, rounded to nearest even, one element at a time and
+ * without a branch, so that loops vectorise. NaN stays NaN (quiet, upper payload kept);
+ * values out of range become infinity; subnormals are exact, independent of the
+ * thread's FTZ and DAZ bits. Pure. */
 #ifndef RUNTIME_CORE_HALF_H
 #define RUNTIME_CORE_HALF_H
 

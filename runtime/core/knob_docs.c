@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of variables as text for people. Called by the test that keeps
- * runtime/README.md and runtime/hvd-environment.7 equal to the table; not part of
- * libhvd.so. Names that only Horovod's build reads are listed in one sentence. */
+/* The table of variables as Markdown and mdoc. Called by core_knobs_test, which keeps
+ * runtime/doc/variables.md and runtime/hvd-environment.7 equal to the table; not part
+ * of libhvd.so. Names that only Horovod's build reads are listed without a row. */
 #include <string.h>
 
 #include "runtime/core/knobs.h"
@@ -26,7 +26,7 @@ static const char *knob_status_text(enum knob_status s)
     return "";
 }
 
-/* "30 (seconds)": what a value looks like without a second column for its kind. */
+/* The unit that follows a value, as in "30 s". */
 static const char *knob_unit_text(enum knob_kind kind)
 {
     switch (kind) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one table of the variables that tune the runtime.
+/* The table of the variables that tune the runtime.
  *
  *   X(name, kind, status, fallback, min, max, choices, meaning, why)
  *
- * Columns as in struct knob (knobs.h). Change a row, then run the unit test
- * core_knobs_test with GOLDEN_UPDATE=1: it writes runtime/README.md and
- * runtime/hvd-environment.7 anew. */
+ * struct knob (knobs.h) describes the columns. After changing a row, run
+ * core_knobs_test with GOLDEN_UPDATE=1: it writes runtime/doc/variables.md and
+ * runtime/hvd-environment.7. */
 #ifndef RUNTIME_CORE_KNOB_TABLE_H
 #define RUNTIME_CORE_KNOB_TABLE_H
 
@@ -214,7 +214,8 @@
     KNOB_BUILD_ROW(X, HOROVOD_CMAKE) KNOB_BUILD_ROW(X, HOROVOD_DEBUG)                         \
     KNOB_BUILD_ROW(X, HOROVOD_ALLOW_MIXED_GPU_IMPL)
 
-/* Known elsewhere: no typing errors of the above, though no knobs of this runtime. */
+/* Names of other parts of Ringmaster, so that knob_find_nearest() does not report
+ * them. */
 #define KNOBS_ELSEWHERE(X) X(HVD_METRICS_PORT) X(HVD_RUN_DIR) X(HVD_TEST_BIG) X(HVD_CRASH) X(HVD_LOG_LEVEL)
 
 /* clang-format on */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the table. Garbage is refused loudly, because a typing error that is silently a
- * default costs days: a value is checked whether the variable is honoured or not, and a
- * name that nearly is one of ours is pointed out (Horovod does neither: there "true" is
- * 0, and HOROVOD_CYCLE_TIME="(None,)" a cycle of 0 ms). Called by api/settings.c. */
+/* Reads the variables of the table. A malformed value is an error, whether the variable
+ * has an effect or not, and a name that is almost one of ours is reported: a typing
+ * error that silently selects a default is hard to find. (Horovod accepts both: "true"
+ * is 0, and HOROVOD_CYCLE_TIME="(None,)" a cycle of 0 ms.) Called by api/settings.c. */
 #include "runtime/core/knobs.h"
 
 #include <errno.h>
@@ -136,7 +136,7 @@ bool knob_list_at(const char *list, size_t i, uint32_t *ret)
     return list_read_entry(&list, ret) == 0;
 }
 
-/* In words what the kind allows, for the sentence. */
+/* Writes what the kind allows, for the error message. */
 static void knob_put_allowed(const struct knob *k, char *buf, size_t n)
 {
     unsigned long long min = k->min, max = k->max;
@@ -170,7 +170,7 @@ static void knob_put_allowed(const struct knob *k, char *buf, size_t n)
     case KNOB_NUMBER:
     case KNOB_SECONDS:
     case KNOB_TEXT:
-        break; /* base/parse.h says it */
+        break; /* base/parse.h writes its own */
     }
     buf[0] = 0;
 }
@@ -226,7 +226,7 @@ knob_parse_value(const struct knob *k, const char *s, uint64_t *ret, struct err 
     return 0;
 }
 
-/* Does it ask for something: other than what is there without it. */
+/* Does the value differ from not setting the variable? */
 static bool knob_is_requested(const struct knob_values *v, enum knob_id id)
 {
     const struct knob *k = &rows[id];
@@ -265,7 +265,7 @@ knob_note(const struct knob_values *v, enum knob_id id, struct strbuf *out)
 
     if (!v->is_set[id] || k->status == KNOB_HONOURED || k->status == KNOB_REFUSED)
         return KNOB_SAY_NOTHING;
-    /* A secret stays one, whoever made it. */
+    /* A secret is never printed. */
     if (id == KNOB_HOROVOD_SECRET_KEY)
         strbuf_printf(out, "%s has no effect: %s", k->name, k->why);
     else
@@ -290,7 +290,7 @@ static const char *name_known_at(size_t i)
     return i < ARRAY_LEN(known_elsewhere) ? known_elsewhere[i] : NULL;
 }
 
-/* The part that people mistype; NULL: not one of our families. */
+/* The name without the prefix of our families; NULL: not one of them. */
 static const char *name_own_part(const char *name)
 {
     static const char *const families[] = {"HOROVOD_", "HVD_", "PERSEUS_"};
@@ -304,7 +304,7 @@ static const char *name_own_part(const char *name)
 const char *knob_find_nearest(const char *name)
 {
     const char *own = name_own_part(name), *best = NULL, *known;
-    /* In a short name two letters make another word. */
+    /* In a short name two changed letters make another word. */
     unsigned least = own && strlen(own) < 8 ? 2 : 3;
 
     if (!own)

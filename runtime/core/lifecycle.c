@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*   JOINING --joined--> READY --leave--> DRAINING --ended--> DOWN
- *      |                  |  '-------------ended------------^ |
- *      |                  |                 |                 '-- failed: stays DOWN
- * (the others
- *      '------failed------+-----failed------'                     go away as they
- * please)
- *                         v
- *                      ABORTED (for good: shutdown and init make a new world)
+/* The states of one world on one rank:
  *
- * READY and DRAINING carry out responses; nothing is submitted outside READY. */
+ *   JOINING --joined--> READY --leave--> DRAINING --ended--> DOWN
+ *      |                 |  |               |                 ^
+ *      |                 |  '-----------ended-----------------'
+ *      |                 |                  |
+ *      '-----failed------+------failed------'
+ *                        v
+ *                     ABORTED
+ *
+ * leave moves JOINING to DRAINING too. All other events leave the state as it is. DOWN
+ * and ABORTED are final: the next world is a new object.
+ *
+ * READY and DRAINING carry out answers; operations are submitted only in READY. */
 #include "runtime/core/lifecycle.h"
 
 #include <stddef.h>

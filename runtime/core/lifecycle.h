@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of one world as one rank sees it. Pure: an enum, an edge table, one
- * function. */
+/* The life of one world as one rank sees it: an enum, an edge table and one function.
+ * Pure. */
 #ifndef RUNTIME_CORE_LIFECYCLE_H
 #define RUNTIME_CORE_LIFECYCLE_H
 
@@ -17,9 +17,8 @@ enum life {
 
 enum life_event {
     LIFE_EV_JOINED, /* control channel and backend are connected */
-    LIFE_EV_LEAVE,  /* this rank wants to leave: its goodbye is on the way */
-    LIFE_EV_ENDED, /* told in order with the responses: a rank has left, nothing follows
-                    */
+    LIFE_EV_LEAVE,  /* this rank leaves and has sent its goodbye */
+    LIFE_EV_ENDED,  /* a rank has left; follows the last answer */
     LIFE_EV_FAILED, /* a rank is lost, or joining failed */
     LIFE_EV_COUNT
 };

@@ -1,43 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See member.h for the protocol.
  *
- * I1  Answers are handed out in their order, each exactly once, but what they say
- *     about slots counts from their arrival, and n_seen with it: a bit that is sent
- *     afterwards means the slot's new tensor. An answer that tells a slot only means
- *     what the slot stood for when it arrived.
+ *   FREE --FREEZE arrives--> FROZEN --handed out--> PLAN --agreed to leave--> FREE
  *
- * I2  From the arrival of FREEZE on nothing is sent; from the moment it is handed out
- *     every open op is either of the plan or a reason to leave it. What was sent
- *     before and is of the plan has been dropped by rank 0; what is not is still
- *     there.
+ * I1  Answers are handed out in their order, each exactly once. What an answer says
+ *     about slots, however, applies from its arrival, and so does n_seen: a bit that is
+ *     sent afterwards means the slot's new tensor. An answer by slot alone means the
+ *     tensor that the slot stood for when the answer arrived.
+ *
+ * I2  After the arrival of FREEZE nothing is sent. When FREEZE is handed out, every
+ *     open op is either part of the plan or a reason to leave it. Rank 0 has dropped
+ *     what was sent before and is part of the plan; everything else it still has.
  *
  * I3  The acts of one agreement are handed out before the next agreement begins.
  *
- * Process sets in a plan. The AND is the same on all ranks, and so is the list of what
- * is agreed, cut into batches over the whole of it, with what rank 0 told of tensors
- * that are not this rank's (records.c): so all ranks have the same sequence of batches,
- * and each takes part in those of its sets. Of all batches that are not done the first
- * in that sequence finds its members done with all before it, that is inside it or
- * about to be: it ends, and no circle of waits between overlapping sets can be. No rank
- * begins an agreement before it has carried out what the last one gave it (I3), and
- * nobody waits inside a batch for who is in an agreement only.
+ * Why overlapping process sets cannot deadlock in a plan. The AND is the same on all
+ * ranks, so the list of agreed tensors is too. Every rank cuts batches from the whole
+ * list, using rank 0's requests for tensors of sets that it is not in (records.c). So
+ * all ranks have the same sequence of batches and each takes part in those of its sets.
+ * Consider the first unfinished batch of that sequence: its members have finished all
+ * batches before it, so they are in it or about to enter it. It finishes. No rank
+ * begins an agreement before it has carried out the result of the last one (I3), and no
+ * rank inside a batch waits for a rank that is in an agreement.
  *
- * Who comes to an agreement, then, that needs all ranks? In a plan of world tensors who
- * has one of them, as all will. With sets, a rank that has something new to offer
- * begins one, and, if that is of a set, calls: all others join, with whatever they
- * have. A rank whose offers found nobody waits without an agreement, and joins
- * whichever begins. So nothing is offered twice in vain, and the last one to have a
- * tensor finds the others' words beside its own: in the first agreement in which it
- * offers it, or, where another's submission came during that one, in the next, which
- * that one begins.
+ * Who enters an agreement. An agreement needs all ranks. In a plan of world tensors
+ * every rank that has submitted one enters, as all will. In a plan with sets, a rank
+ * that has a new tensor to offer begins an agreement; if the tensor belongs to a set,
+ * it also calls the other ranks, and all enter with whatever they have. A rank whose
+ * offer found no partner does not retry: it waits outside and enters the next agreement
+ * that another rank begins. The last rank to submit a tensor of a set therefore meets
+ * the words of the others: in the first agreement in which it offers the tensor or, if
+ * another rank submitted during that agreement, in the next one, which that rank
+ * begins.
  *
- * A rank that sleeps with nothing to say leaves its words for others to count
- * (member_standing_words): they are the same for the whole plan, and nothing of its own can be
- * agreed with them. What it has to hear is only whether the plan was left, and that
- * only the last of the agreements that it was counted in can say, for in another plan
- * it is not counted. So it goes on from that one as if it had begun it (member_resume).
- *
- *   FREE --FREEZE arrives--> FROZEN --handed out--> PLAN --agreed to leave--> FREE */
+ * Standing words. A rank that sleeps with nothing to offer leaves its words for the
+ * other ranks to use (member_standing_words). The words are constant while the plan
+ * lasts, and no tensor of this rank can be agreed with them. The only news that the
+ * rank can miss is that the plan was left. Only the last agreement that used its words
+ * can report that, because in another plan the words are not used. The rank therefore
+ * continues from that agreement as if it had begun it (member_resume). */
 #include "runtime/core/member_state.h"
 
 #include <errno.h>
@@ -219,7 +220,7 @@ static void op_classify(struct member *m, struct member_op *op)
 
     op->is_planned = r && r->plan == m->plan_no && op->req->coll != COLL_JOIN;
     if (op->req->coll == COLL_JOIN)
-        op->is_sent = false; /* rank 0 has dropped it */
+        op->is_sent = false; /* rank 0 dropped it (I2) */
     if (!op->is_planned) {
         m->must_leave = true;
         return;
@@ -279,7 +280,7 @@ struct member_op *member_find_op(const struct member *m, uint32_t set, const cha
 
 /* --- up --- */
 
-/* Bits are collected for one run of slots, as far as it reaches. */
+/* A run of slots, as words of bits. */
 struct bits {
     uint64_t words[SLOTS_MAX / 64];
     uint32_t lo, hi; /* words in use: [lo, hi) */
@@ -307,7 +308,8 @@ static void bits_add(struct bits *b, uint32_t slot)
     b->words[w] |= 1ull << (slot % 64);
 }
 
-/* In the order of submission, as far as bits allow: rank 0 takes the bits by slot. */
+/* Writes ops in the order of submission. Adjacent bits form one entry; rank 0 reads it
+ * by ascending slot. */
 static void member_write_ops(struct member *m, struct strbuf *out)
 {
     struct bits b;
@@ -372,7 +374,7 @@ int member_add_item(struct member *m, size_t n, struct member_op *op)
 
 /* --- the plan --- */
 
-/* What the plan's slots are to this rank. */
+/* Looks up this rank's records of the plan's slots. */
 static int member_find_plan_records(struct member *m,
                                     const struct down *d,
                                     bool *is_ours,
@@ -438,7 +440,7 @@ static void member_end_plan(struct member *m)
     member_drop_plan(m);
 }
 
-/* The next batch of what was agreed that this rank is in; none is left: NOTHING. */
+/* Hands out the next agreed batch that this rank is in. NOTHING: none is left. */
 static int member_take_agreed(struct member *m, struct member_act *ret, struct err *err)
 {
     while (m->at_order < m->n_order) {
@@ -475,7 +477,7 @@ static void plan_begin_agreement(struct member *m, bool calls, struct member_act
     m->stats.n_rounds++;
 }
 
-/* In a plan. An answer behind it is a reason to leave. */
+/* In a plan. An answer behind FREEZE is a reason to leave. */
 static void plan_offer_if_due(struct member *m,
                               bool may_offer,
                               enum agree_call call,
@@ -515,7 +517,7 @@ int member_agreed(struct member *m, const uint64_t *words, bool *ret_is_empty)
     return 0;
 }
 
-/* The next answer into m->down. 1; 0: that message has no more. */
+/* Reads the next answer into m->down. 1; 0: the message has no more. */
 static int member_read_answer(struct member *m, struct err *err)
 {
     int rc = 0;
@@ -563,7 +565,8 @@ int member_next(struct member *m,
             member_hand_out(m, n, ret);
         if (m->mode == MODE_PLAN) {
             if (m->reader.in.at == m->reader.in.n)
-                member_todo_drop(m); /* what is behind it is a reason to leave */
+                member_todo_drop(
+                    m); /* else: the answers behind FREEZE are a reason to leave */
             return member_next(m, may_offer, call, ret, err);
         }
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers, from the message to the act. See member.c for the invariants: what a message
- * says about slots counts from its arrival (note), what it answers is handed out in
- * order (member_answer). */
+/* Answers, from the message to the act. What an answer says about slots applies when it
+ * arrives (member_note_answer); the answer itself is handed out in order
+ * (member_answer). member.c lists the invariants. */
 #include "runtime/core/member_state.h"
 
 #include <errno.h>
@@ -43,14 +43,14 @@ static int member_note_slot(struct member *m, uint32_t slot, struct err *err)
     return 0;
 }
 
-/* Is this tensor to come from this rank, too? */
+/* Must this rank submit this tensor too? */
 static bool member_is_to_submit(const struct member *m, const struct tensor_request *q)
 {
     return request_by_members(q) ? request_set_has(q, m->rank)
                                  : member_is_in_set(m, q->process_set);
 }
 
-/* What a message says about slots counts from its arrival (I1). */
+/* Applies what an answer says about slots (I1). */
 static int member_note_answer(struct member *m, const struct down *d, struct err *err)
 {
     const struct member_op *op;
@@ -106,7 +106,7 @@ int member_receive(struct member *m, const void *p, size_t n, struct err *err)
     return 0;
 }
 
-/* A tensor of others in which this rank, having joined, takes part. */
+/* Adds a tensor of other ranks to which this rank, having joined, contributes zeros. */
 static int
 member_add_zeros(struct member *m, size_t n, const struct tensor_request *req)
 {
@@ -121,7 +121,7 @@ member_add_zeros(struct member *m, size_t n, const struct tensor_request *req)
     return rc;
 }
 
-/* What an answer that tells a slot only means; held for the act at hand. */
+/* The record of an answer that came by slot alone, held for the current act. */
 static const struct cache_record *member_take_record(struct member *m)
 {
     struct cache_record *rec = m->at_due < m->n_due ? m->due[m->at_due++] : NULL;
@@ -131,8 +131,8 @@ static const struct cache_record *member_take_record(struct member *m)
     return rec;
 }
 
-/* The op that an answer is about, rec if it tells a slot only; NULL: it is not for this
- * rank. */
+/* Finds the op that an answer is about; rec: the record if the answer came by slot
+ * alone. *ret NULL and *ret_is_ours false: the answer is not for this rank. */
 static int member_match_op(struct member *m,
                            const struct down *d,
                            const struct cache_record *rec,
@@ -148,7 +148,8 @@ static int member_match_op(struct member *m,
     set = rec ? rec->req.process_set : d->req.process_set;
     name = rec ? rec->req.name : d->req.name;
     if (!rec && d->req.coll == COLL_SET_ADD)
-        set = 0; /* there it was submitted; it holds the new set's number now */
+        set =
+            0; /* the set it was submitted in; process_set holds the new set's id now */
     *ret = member_find_op(m, set, name);
     *ret_is_ours = *ret || member_is_in_set(m, set);
     if (*ret_is_ours && !*ret && !m->join && d->kind == DOWN_RUN)
@@ -180,7 +181,7 @@ static int member_take_run(struct member *m,
     else if (d->has_req)
         rc = member_add_zeros(m, *n, &d->req);
     else
-        rc = -EPROTO; /* a tensor of one who has joined is told whole */
+        rc = -EPROTO; /* rank 0 sends requests in full while a rank has joined */
     if (rc < 0)
         return err_set(err, rc,
                        rc == -EPROTO ? "rank 0 answers a slot in a join"
@@ -189,7 +190,7 @@ static int member_take_run(struct member *m,
     return 0;
 }
 
-/* A set that its own ranks have added, none of which is this one. */
+/* A set that its members add, and this rank is not one of them. */
 static bool down_is_foreign_set(const struct member *m, const struct down *d)
 {
     return d->kind == DOWN_RUN && d->has_req && request_by_members(&d->req)
@@ -219,7 +220,6 @@ void member_hand_out(struct member *m, size_t n, struct member_act *ret)
     ret->n_items = n;
 }
 
-/* One answer. *more: RUN whose batch goes on. */
 int member_answer(
     struct member *m, size_t *n, bool *more, struct member_act *ret, struct err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a member, shared by member.c (submitting, the plan, what to do next)
- * and member_down.c (answers). Nobody else includes it. */
+/* The internals of a member, shared by member.c (submitting, the plan, what to do next)
+ * and member_down.c (answers). No other file includes it. */
 #ifndef RUNTIME_CORE_MEMBER_STATE_H
 #define RUNTIME_CORE_MEMBER_STATE_H
 
@@ -29,7 +29,7 @@ struct member {
     struct nametab ops;             /* open ones, by name */
     struct member_op *head, *tail;  /* open ones, oldest first */
     struct member_op *first_unsent; /* all before it are sent or planned */
-    struct member_op *join;         /* this rank's, until all have joined */
+    struct member_op *join;         /* this rank's join, until all ranks have joined */
     struct records records;
     struct set_entry *sets; /* but set 0 */
     size_t n_sets, sets_cap;
@@ -37,8 +37,8 @@ struct member {
     struct todo *todo_head, *todo_tail;
     struct message_reader reader; /* of todo_head, when is_open */
     bool is_open;
-    /* What the answers in todo that tell a slot only mean, in their order: held
-     * records. From at_due to n_due. */
+    /* The records of the answers in todo that come by slot alone, in order, held. From
+     * at_due to n_due. */
     struct cache_record **due;
     size_t at_due, n_due, due_cap;
 
@@ -47,23 +47,23 @@ struct member {
     uint32_t plan_no, n_plan;
     struct fusion_limit limit;
     struct cache_record **recs;  /* [n_plan] held */
-    struct member_op **by_place; /* [n_plan] NULL: not submitted, or others' */
-    uint32_t *order; /* [n_plan] agreed, not handed out: from at to n_order */
+    struct member_op **by_place; /* [n_plan] NULL: not submitted, or of another set */
+    uint32_t *order; /* [n_plan] agreed and not handed out: from at_order to n_order */
     uint32_t n_order, at_order;
     bool must_leave, has_sent_leave, is_agreeing;
-    uint64_t n_agreed; /* tensors, others' too, since the plan began */
+    uint64_t n_agreed; /* tensors, of other sets too, since the plan began */
     uint64_t words[CYCLE_MAX / 64 + 1];
 
     struct member_item *items; /* of the act at hand */
     size_t items_cap;
-    struct cache_record *held;    /* whose counts it has, or NULL */
+    struct cache_record *held;    /* the record that act's counts belong to, or NULL */
     struct tensor_request *zeros; /* of items without op */
     size_t n_zeros, zeros_cap;
-    const struct tensor_request **window; /* [n_plan] what order has, as requests */
+    const struct tensor_request **window; /* [n_plan] the requests of order */
     uint64_t *counts;                     /* [n_ranks] of down */
     struct down down;                     /* the answer at hand */
     uint64_t *news_counts;                /* [n_ranks] of news */
-    struct down news;                     /* what arrives meanwhile */
+    struct down news;                     /* the answer that arrives */
     bool is_late;
     char late[TENSOR_NAME_MAX];
     struct member_counts stats;
@@ -73,13 +73,15 @@ struct member {
 bool member_is_in_set(const struct member *m, uint32_t id);
 struct member_op *
 member_find_op(const struct member *m, uint32_t set, const char *name);
-/* Item n of the act at hand; op leaves the open ones. NULL: this rank has joined. */
+/* Sets item n of the current act and removes op from the open ones. NULL: this rank has
+ * joined. */
 int member_add_item(struct member *m, size_t n, struct member_op *op);
 
 /* member_down.c */
 void member_todo_drop(struct member *m); /* the first message; there must be one */
 void member_hand_out(struct member *m, size_t n, struct member_act *ret);
-/* m->down, one answer but FREEZE. *n counts the items of a batch; *more: it goes on. */
+/* Handles m->down, any answer but FREEZE. *n counts the items of a batch. *more: the
+ * batch continues with the next answer. */
 int member_answer(
     struct member *m, size_t *n, bool *more, struct member_act *ret, struct err *err);
 

@@ -1,21 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Wire form of what goes up and down.
+/* The wire form of message.h's entries:
  *
- *   request  coll dtype op ndim place region (u8), root process_set group_n n_set
- * (u32), group (u64), prescale postscale (f64 bits), shape (i64 x ndim), set (u32 x
- * n_set), name, codec, no_gpu
+ *   request  coll dtype op ndim place region          u8 each
+ *            root process_set group_n n_set           u32 each
+ *            group                                    u64
+ *            prescale postscale                       f64 bits each
+ *            shape                                    i64 x ndim
+ *            set                                      u32 x n_set
+ *            name codec no_gpu                        text each
  *
- *   up       kind (u32), then REQUEST: request; HITS: first n_words (u32), words (u64
- *            x n); LEAVE: plan n_steps (u32)
+ *   up       kind                                     u32, then by kind:
+ *            REQUEST  request
+ *            HITS     first n_words                   u32 each; words  u64 x n_words
+ *            LEAVE    plan n_steps                    u32 each
  *
- *   down     kind flags 0 0, then RUN, FAIL, JOINED, LATE: slot (u32), request if flags
- * say so, RUN: n_counts (u32) counts (u64 x n), FAIL: text; FREEZE: plan n_slots (u32),
- * fusion_bytes (u64), slots (u32 x n); LEAVE: plan (u32); PAIR: pair (u32)
+ *   down     kind flags 0 0                           u8 each, then by kind:
+ *            RUN      slot                            u32; request if FLAG_REQ;
+ *                     n_counts                        u32; counts  u64 x n_counts
+ *            FAIL     slot, request, text
+ *            JOINED, LATE   slot, request
+ *            FREEZE   plan n_slots                    u32 each
+ *                     fusion_bytes                    u64
+ *                     slots                           u32 x n_slots
+ *            LEAVE    plan                            u32
+ *            PAIR     pair                            u32
+ *            TUNE     fusion_bytes gather_ns whole_bytes chunk_bytes   u64 each
  *
- *   name, codec, no_gpu, text   u16 length, bytes without NUL
+ *   text     u16 length, bytes without NUL
  *
- * Invariant: what a writer writes a reader reads back equal, and a reader never reads
- * beyond n. Called by negotiate.c, member.c and the fuzz target. */
+ * Invariant: a reader returns what a writer wrote, and never reads beyond the end of
+ * the message. Called by negotiate.c, member.c and the fuzz target. */
 #include "runtime/core/message.h"
 
 #include <errno.h>
@@ -248,8 +262,9 @@ static bool reader_get_u32(struct message_reader *r, uint32_t *ret)
     return true;
 }
 
-/* A transfer travels in a pair, from one of it; nothing else does. A new set is added
- * by all or by its members. Buffers are registered, and tensors in them, on GPUs. */
+/* A transfer is in a pair and its root is one of the two ranks; nothing else is in a
+ * pair. A set is added by all ranks or by its members. Only GPU memory is
+ * registered. */
 static bool request_fits_set(const struct tensor_request *r)
 {
     if (r->coll == COLL_SET_ADD && r->root > SET_BY_MEMBERS)
@@ -262,7 +277,7 @@ static bool request_fits_set(const struct tensor_request *r)
                                     : !pair_is(r->process_set);
 }
 
-/* Are these sets and groups as a writer makes them? */
+/* Do the fields of groups and process sets fit each other? */
 static bool request_is_consistent(const struct tensor_request *r, uint64_t coll)
 {
     return (r->group == 0) == (r->group_n == 0) && r->n_set <= SET_MAX_RANKS

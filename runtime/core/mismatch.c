@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Comparison of requests, field by field in the order of Horovod's controller: the
- * first difference is the one told. Called by negotiate.c for every request that was
- * not answered by a bit of the cache. */
+/* Compares requests field by field, in the order of Horovod's controller. The first
+ * difference is reported. Called by pending.c for every request that did not come as a
+ * bit of the cache. */
 #include "runtime/core/mismatch.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ bool set_view_has(const struct set_view *s, uint32_t rank)
     return false;
 }
 
-struct request_pair { /* the two ranks of a sentence, lower rank first */
+struct request_pair { /* the two ranks of an error message, lower rank first */
     const struct tensor_request *a, *b;
     uint32_t a_rank, b_rank;
     char name[NAME_SHOWN_MAX];
@@ -222,7 +222,7 @@ static int mismatch_fields(struct err *why, const struct request_pair *p)
     case COLL_ALLGATHER:
     case COLL_GATHER:
     case COLL_ALLTOALL:
-    case COLL_SENDRECV: /* its name tells the root */
+    case COLL_SENDRECV: /* its name contains the root */
     case COLL_REGISTER:
     case COLL_BARRIER:
     case COLL_JOIN:
@@ -327,7 +327,7 @@ int mismatch_joined(const struct tensor_request *q, struct err *why)
         [COLL_REGISTER] = "Registering a buffer"};
     char name[NAME_SHOWN_MAX];
 
-    if (q->coll == COLL_ALLREDUCE && q->region > 0) /* who has joined has no buffer */
+    if (q->coll == COLL_ALLREDUCE && q->region > 0) /* a joined rank has no buffer */
         return err_set(why, -EINVAL,
                        "Allreduce of registered buffers is not supported with Join at "
                        "this time: tensor %s",

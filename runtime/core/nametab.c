@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chained hash table over FNV-1a; grows by doubling when there are as many nodes as
- * buckets and never shrinks: the set of tensor names of a training job is stable. Used
- * by negotiate.c (the coordinator's table of pending tensors) and by the tensor queue
- * (this rank's). */
+/* A chained hash table over FNV-1a. It doubles when there are as many nodes as buckets
+ * and never shrinks, because the tensor names of a training job are stable. Used by
+ * pending.c (rank 0's pending tensors), member.c, records.c, slots.c, trace.c and the
+ * tensor queue. */
 #include "runtime/core/nametab.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static int nametab_grow(struct nametab *t)
     struct nametab_node **v;
 
     if (n > MAX_BUCKETS)
-        return 0; /* longer chains, still correct */
+        return 0; /* chains grow longer */
     v = mem_calloc(n, sizeof(void *));
     if (!v)
         return -ENOMEM;
@@ -103,6 +103,6 @@ const char *name_shown(const char *name, char *buf)
         (void)snprintf(buf, NAME_SHOWN_MAX, "\"%.80s...%s\"", name, name + n - 38);
     for (char *c = buf; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?'; /* a sentence stays one line */
+            *c = '?'; /* an error message is one line */
     return buf;
 }

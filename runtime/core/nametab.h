@@ -27,8 +27,8 @@ struct nametab_node *
 nametab_find(const struct nametab *t, uint32_t set, const char *name);
 void nametab_remove(struct nametab *t, struct nametab_node *node); /* must be in it */
 
-/* For error sentences: the name in quotes, long ones with their middle left out. buf
- * holds NAME_SHOWN_MAX bytes; returns buf. */
+/* For error messages: the name in quotes, with the middle of a long one left out. buf
+ * has NAME_SHOWN_MAX bytes; returns buf. */
 #define NAME_SHOWN_MAX 128
 const char *name_shown(const char *name, char *buf);
 

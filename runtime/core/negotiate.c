@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Negotiation: what ranks have in, ordered answers out. Lives on rank 0, driven by the
+/* Rank 0's negotiation: requests of the ranks in, ordered answers out. Driven by the
  * coordinator; the other ranks only read the answers.
  *
  * I1  A name (within its process set) is complete when each rank of the set has
- *     submitted it once or has joined; it is ready then, or, in a group, when the
- *     whole group is. The order of readiness is the order of the answers, and so of
+ *     submitted it once or has joined. It is ready then, or, in a group, when the whole
+ *     group is complete. The order of readiness is the order of the answers, and so of
  *     the batches on every rank.
  *
- * I2  Every ready name yields exactly one answer, RUN or FAIL.
+ * I2  Every ready name gets exactly one answer, RUN or FAIL.
  *
- * I3  Memory of a pending tensor: the first rank's parameters, a bit per rank, and for
- *     allgather, gather and alltoall one number per rank. The others are compared as
- *     they come and forgotten.
+ * I3  A pending tensor takes the parameters of the first rank, one bit per rank, and
+ *     for allgather, gather and alltoall one number per rank. Later requests are
+ *     compared on arrival and not stored.
  *
- * I4  The first disagreement seen is the one told.
+ * I4  The first disagreement is the one that is reported.
  *
- * I5  A bit of the cache stands for what the sender had been told when it sent it
- *     (slots.c). An answer goes by its slot alone only if every rank sent the bit.
+ * I5  A bit of the cache stands for what the slot meant to the sender when it sent the
+ *     bit (slots.c). An answer is sent by slot alone only if every rank sent the bit.
  *
- * I6  A plan is frozen only when nothing else is pending. What a rank sent of the
- *     plan's tensors before it had heard of the plan is dropped here and kept there:
- *     the rank takes it into the plan itself (member.c). So is a join, for it comes
- *     after all that its rank has submitted. From the plan until a rank has left it no
- *     slot is given away: what ranks make of the plan, whenever its turn comes, is what
- *     its slots meant when it was told.
+ * I6  A plan is frozen only when nothing else is pending. Requests of the plan's
+ *     tensors that a rank sent before it received the plan are dropped here; the rank
+ *     puts them into the plan itself (member.c). The same holds for a join, because it
+ *     follows everything that its rank has submitted. From FREEZE until a rank leaves
+ *     the plan no slot is reassigned, so that the plan's slots mean the same to all
+ *     ranks whenever they read FREEZE.
  *
- * I7  The first transfer of a pair of ranks is told after the word that all are to meet
- *     for it, which makes the pair's way of moving data. Pairs stay.
+ * I7  The first transfer of a pair is answered after a PAIR answer, on which all ranks
+ *     connect the pair. Pairs are never removed.
  *
- * The stall report walks the pending ones (stall.c). */
+ * stall.c reports the pending tensors. */
 #include "runtime/core/negotiate.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@
 #include "runtime/core/pending_pairs.h"
 #include "runtime/core/slots.h"
 
-/* Up to this many tensors are looked at together for one batch. */
+/* WINDOW: tensors considered for one batch. WRITE_AIM: size of a down message. */
 enum { WINDOW = 256, WRITE_AIM = 1 << 18 };
 
 struct negotiate {
@@ -56,12 +56,12 @@ struct negotiate {
     uint64_t n_messages; /* down, written */
     /* The last plan. */
     uint32_t plan;
-    uint64_t plan_msg; /* the message that told it; 0: there was none */
-    uint32_t *plan_of; /* [cache_capacity] the plan a slot was in last */
+    uint64_t plan_msg; /* the message that contained it; 0: none */
+    uint32_t *plan_of; /* [cache_capacity] the last plan of each slot */
     bool wants_leave, has_left, reports_late, sends_tuning;
     struct tuning tuning;
-    uint32_t tuned_in; /* the last plan that new settings ended */
-    bool is_planning;  /* nobody has left the plan, as far as is known here */
+    uint32_t tuned_in; /* the last plan that was left for new settings */
+    bool is_planning;  /* no rank has left the plan, as far as rank 0 has received */
     struct negotiate_counts counts;
     uint64_t *scratch; /* [n_ranks] */
 };
@@ -157,7 +157,7 @@ static bool slot_is_planned(const struct negotiate *n, uint32_t slot)
            && n->plan_of[slot] == n->plan;
 }
 
-/* Sent before the rank heard of the plan, which has this tensor (I6)? */
+/* Was it sent before the rank received the plan, which contains it (I6)? */
 static bool request_is_overtaken(struct negotiate *n,
                                  uint32_t rank,
                                  const struct tensor_request *q,
@@ -215,7 +215,7 @@ static int negotiate_receive_entry(struct negotiate *n,
                                    struct err *err)
 {
     if (u->kind != UP_LEAVE && n_seen >= n->plan_msg)
-        n->is_planning = false; /* in the plan nobody sends these */
+        n->is_planning = false; /* a rank in the plan does not send these */
     switch (u->kind) {
     case UP_REQUEST:
         if (request_is_overtaken(n, rank, &u->req, n_seen)
@@ -279,13 +279,13 @@ static void negotiate_put_late(struct negotiate *n, struct strbuf *out)
 
     n->reports_late = false;
     if (!n->tensors.waiting.head)
-        return; /* it has come meanwhile */
+        return; /* it is complete by now */
     d.req = n->tensors.waiting.head->first;
     message_put_down(out, &d);
 }
 
-/* An answer behind a plan makes all leave it (member.c), so every rank comes to these
- * settings between the same two batches. */
+/* An answer behind FREEZE makes all ranks leave the plan (member.c), so every rank
+ * applies these settings between the same two batches. */
 static void negotiate_put_tuning(struct negotiate *n, struct strbuf *out)
 {
     struct down d = {.kind = DOWN_TUNE, .slot = SLOT_NONE, .tuning = n->tuning};
@@ -358,7 +358,7 @@ static void negotiate_write_answer(struct negotiate *n,
     }
     if (d.has_req) {
         d.req = p->first;
-        d.req.no_gpu[0] = 0; /* the text has it */
+        d.req.no_gpu[0] = 0; /* it is in the text */
         if (!p->text)
             negotiate_fill_counts(n, p, &d);
     }
@@ -372,7 +372,7 @@ plan_mark_slots(struct negotiate *n, const uint32_t *v, uint32_t n_slots, uint32
         n->plan_of[v[i]] = plan;
 }
 
-/* Is nothing pending but tensors of the next plan, which are marked? */
+/* Are all pending tensors part of the next plan, whose slots are marked? */
 static bool plan_is_alone(struct negotiate *n)
 {
     const struct pending *lists[] = {n->tensors.waiting.head, n->tensors.ready.head};
@@ -389,8 +389,9 @@ static bool plan_is_alone(struct negotiate *n)
     return true;
 }
 
-/* A tensor is about to be answered by its slot. A step does not begin inside a group,
- * for so would the plan, and ranks offer groups whole. As cycle_answer. */
+/* Counts a tensor that is about to be answered by its slot, as cycle_answer. A step
+ * must not begin inside a group: a plan would begin there too, and ranks offer whole
+ * groups. */
 static bool cycle_count_answer(struct negotiate *n,
                                const struct pending *p,
                                uint32_t slot,
@@ -401,8 +402,8 @@ static bool cycle_count_answer(struct negotiate *n,
            && cycle_answer(n->cycle, p->first.process_set, slot, ret_slots, ret_n);
 }
 
-/* The tensor at the head of the ready ones begins an equal step: tell the plan instead
- * of answering. */
+/* If the first ready tensor begins an equal step: writes FREEZE instead of an
+ * answer. */
 static bool negotiate_freeze(struct negotiate *n, struct strbuf *out)
 {
     struct pending *p = n->tensors.ready.head;
@@ -456,9 +457,8 @@ static size_t negotiate_take_window(const struct negotiate *n,
     return k;
 }
 
-/* How many of the first take ready tensors belong to the step at hand: a step begins
- * with a batch of its own, for there a plan may begin. All but the first are counted.
- */
+/* How many of the first `take` ready tensors belong to the current step. A step begins
+ * with a batch of its own, because a plan may begin there. Counts all but the first. */
 static size_t negotiate_cut_at_step(struct negotiate *n, size_t take)
 {
     const struct pending *p = n->tensors.ready.head;
@@ -480,7 +480,7 @@ static size_t negotiate_cut_at_step(struct negotiate *n, size_t take)
     return take;
 }
 
-/* Is the next answer the first of a pair (I7)? */
+/* Writes PAIR if the next answer is the first of its pair (I7). */
 static void negotiate_put_pair(struct negotiate *n, struct strbuf *out)
 {
     const struct pending *p = n->tensors.ready.head;
@@ -500,7 +500,7 @@ static int negotiate_write_batch(struct negotiate *n, struct strbuf *out)
     struct fusion_limit limit = {n->cfg.fusion_bytes, n->cfg.fuses_groups_apart};
     size_t take = fusion_take(window, negotiate_take_window(n, window), &limit);
 
-    take = negotiate_cut_at_step(n, take > 0 ? take : 1); /* 0: a failed one */
+    take = negotiate_cut_at_step(n, take > 0 ? take : 1); /* 0: it failed */
     negotiate_put_pair(n, out);
     for (size_t i = 0; i < take; i++) {
         struct pending *p = n->tensors.ready.head;

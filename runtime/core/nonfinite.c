@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A number is no finite one when all bits of its exponent are set; it is a NaN when its
- * fraction is not zero besides. So the look is one of integers: no rounding mode, no
- * trap, no -ffast-math can fool it. Blocks of a fixed size, without a branch inside,
- * which compilers make vector code of; only a block that has a hit is looked at one by
- * one. Called by api/observe.c before a batch is posted, with HVD_NANCHECK. */
+/* A number is not finite when all bits of its exponent are set; it is a NaN if its
+ * fraction is not zero too. The test works on integers, so rounding modes, traps and
+ * -ffast-math do not matter. It runs on blocks of a fixed size without branches, which
+ * compilers vectorise; only a block with a hit is searched element by element. Called
+ * by api/observe.c before a batch is posted, with HVD_NANCHECK. */
 #include "runtime/core/nonfinite.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds what is no finite number in a tensor. Pure. */
+/* Finds NaNs and infinities in a tensor. Pure. */
 #ifndef RUNTIME_CORE_NONFINITE_H
 #define RUNTIME_CORE_NONFINITE_H
 
@@ -11,8 +11,8 @@ struct nonfinite {
     uint64_t n;  /* how many there are */
 };
 
-/* n elements at p, which need no alignment. False: all are finite, as those of every
- * type but f16, bf16, f32, f64 are; *ret is untouched then. */
+/* Searches n elements at p, in any alignment. False: all are finite, as elements of
+ * every type but f16, bf16, f32 and f64 are; *ret is unchanged. */
 bool nonfinite_find(enum dtype t, const void *p, uint64_t n, struct nonfinite *ret);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pairs {lo, hi} are counted by hi, then by lo: 0-1, 0-2, 1-2, 0-3, ... The numbers do
- * not depend on the size of the world, and those of 65536 ranks fit the 31 bits beside
- * PAIR_BIT. Called by message.c, pending.c and member.c, and by api/ where a send or
- * receive is submitted and its communicator is made. */
+/* Pairs {lo, hi} are numbered by hi, then by lo: 0-1, 0-2, 1-2, 0-3, ... The numbers do
+ * not depend on the size of the world, and those of 65536 ranks fit into 31 bits.
+ * Called by message.c, pending.c and member.c, and by api/ where a transfer is
+ * submitted and its communicator is created. */
 #include "runtime/core/pair.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ void pair_ranks(uint32_t pair, uint32_t ret[2])
 {
     uint32_t number = pair & ~PAIR_BIT, low = 1, high = PAIR_MAX_RANKS;
 
-    while (low < high) { /* the largest hi whose pairs begin at number or before */
+    while (low < high) { /* the largest hi whose first pair is not above number */
         uint32_t mid = high - (high - low) / 2;
 
         if (pair_first_number(mid) <= number)

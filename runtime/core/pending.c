@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bookkeeping under negotiate.c.
+/* The bookkeeping of negotiate.c.
  *
- * I1  A pending tensor is in `waiting` until it is ready, then in `ready`, then gone;
- *     complete ones of an incomplete group stay in `waiting`, chained to their group.
+ * I1  A pending tensor is in `waiting` until it is ready, then in `ready`, then freed.
+ *     Complete tensors of an incomplete group stay in `waiting`, chained to their
+ *     group.
  *
  * I2  n_seen + n_excused counts every rank of the set at most once: a rank that has
  *     joined submits nothing until all have joined.
  *
- * Groups are pending_groups.c's. */
+ * pending_groups.c handles groups. */
 #include "runtime/core/pending.h"
 
 #include <errno.h>
@@ -87,7 +88,7 @@ static uint32_t set_count_joined(const struct pendings *t, const struct set_view
     return n;
 }
 
-/* ranks NULL: the world; else taken over. */
+/* ranks NULL: all ranks; else takes ownership. */
 static int
 pendings_add_set(struct pendings *t, uint32_t id, uint32_t *ranks, uint32_t n)
 {
@@ -209,7 +210,7 @@ static int pending_complete(struct pendings *t, struct pending *p)
     return groups_dispute(t, p);
 }
 
-/* Is this tensor to come from that rank of its set? */
+/* Must that rank submit this tensor? */
 static bool pending_wants_rank(const struct pending *p, uint32_t rank)
 {
     return request_by_members(&p->first) ? request_set_has(&p->first, rank)
@@ -308,7 +309,7 @@ bool pendings_is_missing(const struct pendings *t,
            && !pending_has_rank(p, rank) && !t->has_joined[rank];
 }
 
-/* A tensor of a set that is gone fails at once, for whoever has it. */
+/* A tensor of a removed set fails at once, for every rank that submits it. */
 static int pendings_add_orphan(struct pendings *t, struct pending *p)
 {
     struct err why = ERR_INIT;
@@ -339,7 +340,7 @@ static int pending_check(struct pending *p,
     if (p->text)
         return 0;
     rc = q == &p->first ? 0 : mismatch_pair(&p->first, p->first_rank, q, rank, &why);
-    if (rc == 0 && !is_hit) /* a bit stands for what was right before */
+    if (rc == 0 && !is_hit) /* a bit stands for a request that was valid before */
         rc = mismatch_alone(q, rank, &p->set->view, &why);
     return rc == 0 ? 0 : pending_fail(p, &why);
 }
@@ -361,7 +362,7 @@ pendings_join(struct pendings *t, uint32_t rank, const struct tensor_request *q)
         bool is_now = !p->is_complete && p->set && pending_n_missing(p) == 0;
 
         rc = is_now ? pending_complete(t, p) : 0;
-        p = is_now ? t->waiting.head : p->next; /* with p its group may have moved */
+        p = is_now ? t->waiting.head : p->next; /* p's group may have moved too */
     }
     return rc;
 }
@@ -371,7 +372,7 @@ static int report_no_memory(struct err *err, int r)
     return r < 0 ? err_set(err, r, "out of memory for a pending tensor") : 0;
 }
 
-/* Are both ranks of this world, and is this one of them? */
+/* Are both ranks of the pair in this world, and is `rank` one of them? */
 static bool rank_is_in_pair(const struct pendings *t, uint32_t rank, uint32_t pair)
 {
     uint32_t ranks[2];
@@ -454,8 +455,8 @@ int pendings_add(struct pendings *t,
 
 /* --- answering --- */
 
-/* The number that has been free for longest, or a new one. There is always room to put
- * it back. -E2BIG: none is left. */
+/* Takes the number that has been free for longest, or a new one. There is always room
+ * to return it. -E2BIG: none is left. */
 static int pendings_take_id(struct pendings *t, uint32_t *ret)
 {
     void *v = t->free_ids;
@@ -501,7 +502,7 @@ static int pendings_settle_add(struct pendings *t, struct pending *p)
         return pending_fail(p, &why);
     }
     rc = pendings_take_id(t, &id);
-    if (rc == -E2BIG) { /* several may have been on their way */
+    if (rc == -E2BIG) { /* several sets may have been requested at once */
         (void)err_set(&why, -EINVAL, "more than %u process sets", NEGOTIATE_MAX_SETS);
         return pending_fail(p, &why);
     }

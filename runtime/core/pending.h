@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensors that some ranks have submitted: by name until all have, then in order of
- * readiness; with the process sets and pairs (pair.h) they belong to, their groups, and
- * who has joined.
- * Only for negotiate.c. Pure. */
+/* The tensors that some ranks have submitted: by name until all ranks have, then in
+ * order of readiness. Also the process sets and pairs (pair.h), the groups, and the
+ * joined ranks. Used by negotiate.c only. Pure. */
 #ifndef RUNTIME_CORE_PENDING_H
 #define RUNTIME_CORE_PENDING_H
 
@@ -13,7 +12,7 @@ struct rank_set {
     struct nametab_node node; /* first; without a name */
     struct rank_set *next;
     uint32_t id;
-    bool has_met; /* a pair: its ranks have been told to meet */
+    bool has_met; /* a pair: PAIR has been sent */
     struct set_view view;
     uint32_t n_joined;
     uint32_t n_pending;
@@ -26,17 +25,17 @@ struct pending {
     struct pending *prev, *next; /* in order of age, or of readiness */
     struct pending *group_next;
     struct tensor_request first;
-    struct rank_set *set; /* NULL: the set is gone, text says so */
+    struct rank_set *set; /* NULL: the set was removed; text is set */
     uint32_t first_rank, n_seen;
-    uint32_t n_hits;    /* of n_seen: sent as a bit of the cache */
+    uint32_t n_hits;    /* of n_seen: received as a bit of the cache */
     uint32_t n_excused; /* ranks of the set that have joined instead */
     uint64_t since_ns;
     uint64_t *dim0; /* allgather, gather, alltoall: per rank of the world */
-    char *text;     /* what is wrong, NULL if nothing */
+    char *text;     /* the error message, NULL: none */
     bool is_complete;
-    bool is_inside;       /* ready with its group, and not the first of it */
-    bool is_apart;        /* ranks disagree about its group: it fails by itself */
-    struct claim *claims; /* is_apart: the groups that ranks say it is in */
+    bool is_inside;       /* ready with its group, not its first tensor */
+    bool is_apart;        /* ranks disagree about its group: it fails alone */
+    struct claim *claims; /* is_apart: all groups that ranks name for it */
     uint8_t seen[];       /* bit per rank of the world */
 };
 
@@ -49,36 +48,39 @@ struct pendings {
     uint32_t n_ranks;
     struct rank_set *sets; /* the first is the world */
     struct nametab set_of; /* the same by id */
-    uint32_t n_numbers;    /* of process sets: those below it have been given */
-    uint32_t *free_ids;    /* [n_numbers has room] of those to give again, in turn */
+    uint32_t n_numbers;    /* of process sets: numbers below it were used */
+    uint32_t *free_ids;    /* room for n_numbers; numbers to use again, oldest first */
     size_t n_free, free_cap;
-    struct nametab names;  /* of waiting, but for the complete ones of a group */
+    struct nametab names;  /* of waiting, except complete tensors of a group */
     struct nametab groups; /* not complete yet */
     struct pending_list waiting, ready;
     bool *has_joined; /* [n_ranks] */
     uint32_t n_joined, last_joined;
-    struct tensor_request join; /* somebody's */
+    struct tensor_request join; /* the last one received */
 };
 
 int pendings_init(struct pendings *t, uint32_t n_ranks);
 void pendings_release(struct pendings *t); /* accepts a zeroed struct */
 
-/* Rank `rank` has this tensor. Errors as negotiate_receive's. */
+/* Rank `rank` has submitted this tensor. Errors as negotiate_receive's. */
 int pendings_add(struct pendings *t,
                  uint32_t rank,
                  const struct tensor_request *req,
                  bool is_hit,
                  uint64_t now_ns,
                  struct err *err);
-/* The first ready one is about to be answered with RUN: process sets come and go here;
- * p->text is set when that cannot be. SET_ADD: first.process_set is the new id. */
+/* The first ready tensor is about to be answered with RUN: adds or removes its process
+ * set. Sets p->text if that is impossible. SET_ADD: sets first.process_set to the new
+ * id. */
 int pendings_settle(struct pendings *t, struct pending *p);
-void pendings_drop_ready(struct pendings *t); /* the first one; there must be one */
-void pendings_clear(struct pendings *t); /* waiting and ready; not who has joined */
+void pendings_drop_ready(
+    struct pendings *t); /* frees the first ready tensor, which must exist */
+void pendings_clear(
+    struct pendings *t); /* frees waiting and ready; joined ranks stay joined */
 
 bool pendings_all_joined(const struct pendings *t);
-void pendings_rejoin(struct pendings *t);            /* nobody has joined any more */
-uint32_t pending_n_missing(const struct pending *p); /* p->set is there */
+void pendings_rejoin(struct pendings *t);            /* no rank is joined any more */
+uint32_t pending_n_missing(const struct pending *p); /* p->set is not NULL */
 bool pendings_is_missing(const struct pendings *t,
                          const struct pending *p,
                          uint32_t rank);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A group is known by the hash of its name within a process set, from its first
+/* A group is identified by the hash of its name within a process set, from its first
  * complete tensor until it is ready.
  *
- * I1  Its complete tensors are chained to it in the order in which they became so; all
- *     become ready at once, in that order.
+ * I1  Its complete tensors are chained to it in the order of completion. All become
+ *     ready at once, in that order.
  *
- * I2  A group whose one tensor is wrong fails whole. A tensor of which ranks disagree
- *     in what group it is fails by itself, and counts as a wrong one of every group
- *     that a rank says it is in, so that it holds nobody up. */
+ * I2  If one tensor of a group fails, the whole group fails. A tensor whose group
+ *     differs between ranks fails alone and counts as a failed tensor of every group
+ *     that a rank names for it, so that no group waits for it. */
 #include "runtime/core/pending_groups.h"
 
 #include <errno.h>
@@ -21,10 +21,10 @@ struct group {
     char key[24];
     struct pending *first, *last;
     uint32_t n, need;
-    char *text; /* of the first one that is apart and wrong */
+    char *text; /* error message of the first disputed tensor */
 };
 
-struct claim { /* a group that some rank has named for a tensor that is apart */
+struct claim { /* a group that a rank names for a disputed tensor */
     struct claim *next;
     uint64_t group;
     uint32_t group_n;
@@ -84,7 +84,7 @@ static int group_ready(struct pendings *t, struct group *g)
     return rc;
 }
 
-/* The group of this hash, new if need be; NULL: out of memory. */
+/* The group of this hash, created if it does not exist. NULL: out of memory. */
 static struct group *
 group_get(struct pendings *t, uint32_t set, uint64_t group, uint32_t group_n)
 {

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks carry out answers in their order, one after the other. Transfers that are
- * answered in the order of a ring, 0 -> 1, 1 -> 2, 2 -> 3 ..., as they come when all
- * ranks shift something at once, would wait for each other from one end to the other.
- * So they are put into rounds, in each of which a rank is in one pair at most: 0 -> 1,
- * 2 -> 3 ..., then 1 -> 2, 3 -> 4 ... What one rank sends to another goes into one
- * round, for it can be fused. Within a round, and for who comes into the earlier one,
- * the order is that of readiness.
+/* Orders transfers so that many of them run at the same time.
  *
- * Groups stay where they are. Called by negotiate.c before it answers. */
+ * A rank carries out answers in order, one at a time. When all ranks shift data around
+ * a ring, transfers become ready as 0 -> 1, 1 -> 2, 2 -> 3, ...; answered in this order
+ * each would wait for the one before it. They are therefore put into rounds in which
+ * each rank is in at most one pair: 0 -> 1, 2 -> 3, ..., then 1 -> 2, 3 -> 4, ... All
+ * transfers from one rank to another go into the same round, because they can be fused.
+ * Otherwise the order is that of readiness. Transfers of groups are not moved. Called
+ * by negotiate.c before it answers. */
 #include "runtime/core/pending_pairs.h"
 
 #include "runtime/core/pair.h"
 
-enum { RUN_MAX = 256 }; /* bounds the work: the square of it */
+enum { RUN_MAX = 256 }; /* bounds the work, which grows with its square */
 
 static bool pending_is_transfer(const struct pending *p)
 {
     return p->first.coll == COLL_SENDRECV && !p->text && p->first.group == 0;
 }
 
-/* Both ranks are free in this round, and are not from now on. */
+/* Reserves both ranks for this round. False: one of them is busy. */
 static bool round_take_ranks(const struct pending *p, uint64_t *busy, uint64_t round)
 {
     uint32_t ranks[2];
@@ -31,7 +31,7 @@ static bool round_take_ranks(const struct pending *p, uint64_t *busy, uint64_t r
     return true;
 }
 
-/* v[i] and what goes the same way from there on; NULL where they were. */
+/* Moves v[i] and later transfers of the same direction to ret, leaving NULL. */
 static size_t
 round_take_direction(struct pending **v, size_t n, size_t i, struct pending **ret)
 {
@@ -47,7 +47,7 @@ round_take_direction(struct pending **v, size_t n, size_t i, struct pending **re
     return m;
 }
 
-/* v[n] follow each other between before and behind. */
+/* Links v[0..n) between before and behind. */
 static void list_link_run(struct pending_list *l,
                           struct pending *before,
                           struct pending *behind,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bits. A group's tensors are offered when the last of them is here, so that all or
- * none of a group are agreed: every rank offers a group whole, and an AND of whole
- * groups is whole. Called by member.c. */
+/* The tensors of a group are offered when the last of them has been submitted. Every
+ * rank offers whole groups, so the AND contains whole groups only. Called by
+ * member.c. */
 #include "runtime/core/plan.h"
 
 #include <errno.h>
@@ -11,14 +11,14 @@
 
 struct frozen_plan {
     uint32_t n, n_ours, n_words;
-    uint64_t n_had; /* tensors that came */
+    uint64_t n_had; /* tensors submitted so far */
     bool has_sets;
     enum plan_news news;
     /* [n_words], shifted by the stay bit as on the wire */
     uint64_t *offered, *others, *of_sets;
     uint32_t *group; /* [n] index of the group's first tensor; its own without group */
-    uint32_t *here;  /* [n] by group: how many are here */
-    uint32_t *size;  /* [n] by group: how many it has */
+    uint32_t *here;  /* [n] by group: tensors submitted */
+    uint32_t *size;  /* [n] by group: tensors in it */
 };
 
 void plan_free(struct frozen_plan *p)

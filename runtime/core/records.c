@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An array by slot and a hash by name. Slots are dense: rank 0 gives them out from 0.
- */
+/* An array by slot and a hash by name. Slots are dense: rank 0 assigns them from 0. */
 #include "runtime/core/records.h"
 
 #include <errno.h>
@@ -92,7 +91,7 @@ int records_set(struct records *t,
         return -ENOMEM;
     records_drop(t, slot);
     old = nametab_find(&t->names, req->process_set, req->name);
-    if (old) /* the name has moved to another slot */
+    if (old) /* the name had another slot */
         records_drop(t, ((const struct cache_record *)(const void *)old)->slot);
     r = mem_zalloc(sizeof(*r));
     if (!r)

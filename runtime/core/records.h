@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank's side of the response cache: what this rank submitted when the slot's tensor
- * was last answered, and the counts of that answer; of a tensor of a process set that
- * it is not in, what rank 0 told. Only for member.c. Pure. */
+ * was last answered, and the counts of that answer. For a tensor of a process set that
+ * this rank is not in: rank 0's request. Used by the member only. Pure. */
 #ifndef RUNTIME_CORE_RECORDS_H
 #define RUNTIME_CORE_RECORDS_H
 
@@ -11,24 +11,23 @@
 struct cache_record {
     struct nametab_node node; /* first; name: req.name */
     uint32_t slot;
-    uint32_t plan, place; /* the last plan it was in, and where */
+    uint32_t plan, place; /* its last plan and its place there */
     uint32_t n_counts;
     uint64_t *counts; /* owned */
     struct tensor_request req;
     uint32_t n_held;
     bool is_ours;
-    bool is_gone; /* its slot stands for something else, it is held only */
+    bool is_gone; /* its slot was reassigned; freed when no longer held */
 };
 
 struct records {
-    struct cache_record **v; /* by slot; NULL: it was not given out */
+    struct cache_record **v; /* by slot; NULL: not assigned */
     size_t n, cap;
     struct nametab names;
 };
 
 void records_release(struct records *t); /* accepts a zeroed one */
-/* The slot stands for this from now on; is_ours: as this rank submitted it. 0, -ENOMEM
- */
+/* Assigns the slot. is_ours: req is what this rank submitted. 0, -ENOMEM. */
 int records_set(struct records *t,
                 uint32_t slot,
                 const struct tensor_request *req,
@@ -36,10 +35,10 @@ int records_set(struct records *t,
                 const uint64_t *counts,
                 uint32_t n_counts);
 struct cache_record *records_get(const struct records *t, uint32_t slot); /* or NULL */
-/* A held record stays as it is, also when its slot is given away. */
+/* A held record stays valid when its slot is reassigned. */
 void records_hold(struct cache_record *r);
 void records_put(struct cache_record *r); /* accepts NULL */
-/* The record of ours that answers req as it stands, or NULL. */
+/* The record of this rank that equals req, or NULL. */
 struct cache_record *records_match(const struct records *t,
                                    const struct tensor_request *req);
 

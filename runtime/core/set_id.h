@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a process set is called: its id is a number, and how often it was given before.
+/* The ids of process sets: a number, and how often the number was used before.
  *
- *   bit 31 a pair (pair.h) | 19 bits times given before | 12 bits number
+ *   bit 31: a pair (pair.h) | 19 bits: times used before | 12 bits: number
  *
- * The number is for people: as in Horovod, that of a removed set is given again, the
+ * Users see the number. As in Horovod, the number of a removed set is used again, the
  * one that has been free for longest first. An id is used once in the life of a world,
- * so what still holds that of a removed set (a graph, a tensor on its way, a slot of
- * the response cache, the names that ranks have counted) never reaches another set. Ids
- * are given out by rank 0 (pending.c); a number that was given so often that its ids
- * are used up is not given any more. Pure. */
+ * so whatever still holds the id of a removed set (a graph, a tensor in flight, a slot
+ * of the response cache) never reaches another set. Rank 0 assigns ids (pending.c). A
+ * number whose ids are used up is not assigned again. Pure. */
 #ifndef RUNTIME_CORE_SET_ID_H
 #define RUNTIME_CORE_SET_ID_H
 
@@ -16,13 +15,13 @@
 
 #define SET_NUMBERS 4096u /* HVD_PROCESS_SET_NUMBERS; the world's 0 included */
 
-/* What people are told; a pair has no number and is its own. */
+/* The number that users see. A pair has no number and is returned unchanged. */
 static inline uint32_t set_number(uint32_t id)
 {
     return pair_is(id) ? id : id & (SET_NUMBERS - 1);
 }
 
-/* The id with which its number is given again. False: there is none left. */
+/* The next id of the same number. False: none is left. */
 static inline bool set_next_id(uint32_t id, uint32_t *ret)
 {
     if (id >= PAIR_BIT - SET_NUMBERS)

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table of slots in order of use (doubly linked by index, most recent first) and a
- * hash of the names of their tenants.
+/* A table of slots, linked by index in order of use, and a hash of the names of their
+ * tenants.
  *
- * I1  since(slot) is the number of the message that gave the slot to `now`; a bit sent
- *     by a rank that has seen fewer messages means `before`.
+ * I1  slot.since is the number of the message that assigned the slot to `now`. A bit
+ *     sent by a rank that has seen fewer messages means `before`.
  *
- * I2  `before` is given up only when all ranks have seen `since`; a slot whose
- *     `before` is still needed is not given away: then the tensor goes uncached once
- *     more.
+ * I2  `before` is freed only when all ranks have seen `since`. A slot whose `before` is
+ *     still needed is not reassigned; the tensor is then answered without a slot.
  *
- * I3  A rank's own dimension 0 (allgather, alltoall) is kept beside the common
- *     request, and is what that rank submitted last: it cannot send the bit again
- *     before it has received the answer.
+ * I3  Each rank's dimension 0 (allgather, gather, alltoall) is stored with the common
+ *     request. It is the one that the rank submitted last: a rank cannot send the bit
+ *     again before it has received the answer.
  *
  * Called by negotiate.c. */
 #include "runtime/core/slots.h"
@@ -26,7 +25,7 @@ struct tenant {
     struct nametab_node node; /* first; name: req.name */
     uint32_t slot;
     struct tensor_request req;
-    uint64_t dim0[]; /* [n_ranks], only of tensors whose ranks differ in it */
+    uint64_t dim0[]; /* [n_ranks], only if ranks may differ in it */
 };
 
 struct slot {
@@ -110,7 +109,7 @@ slots_all_have_seen(const struct slots *s, const uint64_t *seen, uint64_t msg)
     return true;
 }
 
-/* May the slot be given to somebody else? */
+/* May the slot be reassigned? */
 static bool slot_is_settled(const struct slots *s, uint32_t i, const uint64_t *seen)
 {
     return !s->v[i].before || slots_all_have_seen(s, seen, s->v[i].since);
@@ -143,7 +142,7 @@ static struct tenant *tenant_new(const struct slots *s,
     if (!t)
         return NULL;
     t->req = *req;
-    t->req.no_gpu[0] = 0; /* of who sent it, not of all who send its bit */
+    t->req.no_gpu[0] = 0; /* the sender's, not that of all ranks that send the bit */
     t->node.name = t->req.name;
     t->node.set = req->process_set;
     if (extra > 0 && dim0)
@@ -151,7 +150,7 @@ static struct tenant *tenant_new(const struct slots *s,
     return t;
 }
 
-/* Gives slot i, which is settled, to t. */
+/* Assigns slot i, which is settled, to t. */
 static bool slots_give_to(struct slots *s, uint32_t i, struct tenant *t, uint64_t msg)
 {
     struct slot *p = &s->v[i];
@@ -160,7 +159,7 @@ static bool slots_give_to(struct slots *s, uint32_t i, struct tenant *t, uint64_
         nametab_remove(&s->names, &p->now->node);
     if (nametab_add(&s->names, &t->node) < 0) {
         if (p->now)
-            (void)nametab_add(&s->names, &p->now->node); /* there was room for it */
+            (void)nametab_add(&s->names, &p->now->node); /* there is room for it */
         return false;
     }
     mem_free(p->before);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A live peer that is late is waited for; what people need is to hear who and for what.
- * Rank 0's coordinator calls this between steps. Tensors are walked from the oldest, so
- * the walk ends at the first one that is young. */
+/* A rank that is alive but late is waited for, and reported. Rank 0's coordinator calls
+ * this between steps. Tensors are visited from the oldest, so the walk ends at the
+ * first one that is young enough. */
 #include "runtime/core/stall.h"
 
 enum { SHOW_TENSORS = 6, SHOW_RANKS = 16 };
@@ -60,7 +60,7 @@ static bool stall_find_due(void *arg, const struct negotiate_view *v)
         else
             w->next_ns = earlier_ns(w->next_ns, due);
     }
-    return false; /* the oldest one decides */
+    return false; /* only the oldest one counts */
 }
 
 static bool stall_put_tensor(void *arg, const struct negotiate_view *v)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events to Chrome's trace format.
+/* Converts events to Chrome's trace format.
  *
- * A track is one tensor on one rank. Its state, and what an event does to it (close:
- * how many spans end; open: the event's span begins):
+ * A track is one tensor on one rank. Its state, and the effect of each event (close:
+ * the number of spans that end; open: the event's span begins):
  *
  *               NEGOTIATE     TICK           START         ACTIVITY       END
  *   IDLE        open, NEG     open, NEG      open, TOP     -              -
@@ -13,15 +13,14 @@
  *   ACTIVE      close 2,      -              close 2,      close 1,       close 2,
  *               open, NEG                    open, TOP     open, ACTIVE   IDLE
  *
- * A tick also makes its mark, but in TOP and ACTIVE: there a rank that is ahead has
- * submitted the tensor of its next step, whose negotiation is not open here yet. Rows
- * that the runtime never takes (START in TOP) are what keeps a file readable when the
- * ring had to drop events. Time never goes back on a track.
+ * A TICK also writes its mark, except in TOP and ACTIVE: there it belongs to the next
+ * step of a rank that is ahead. The runtime never causes some of these transitions
+ * (START in TOP); they keep the file readable when the ring dropped events. Time never
+ * goes back on a track.
  *
- * A tensor on a GPU gives its name back when it is posted, so its next step may begin
- * before the GPU has ended this one. That cuts the span there, and the END of the one
- * that was cut, which comes in its turn, is not the next one's: it is left out. Called
- * by api/timeline.c's writer thread. */
+ * The name of a GPU tensor is free when its batch is posted, so its next step may begin
+ * before the GPU has finished this one. That cuts the span; the END of the cut span,
+ * which arrives later, is left out. Called by api/timeline_file.c's writer thread. */
 #include "runtime/core/trace.h"
 
 #include <errno.h>
@@ -82,7 +81,7 @@ struct track {                /* a "thread" of it */
     struct track *next;
     struct tensor *tensor;
     uint64_t last_ns;
-    uint32_t n_cut; /* spans that were cut before the GPU had ended them */
+    uint32_t n_cut; /* spans cut before the GPU had finished them */
     uint8_t state;
     bool is_device; /* ACTIVE: the open activity is TRACE_DEVICE */
 };
@@ -137,7 +136,7 @@ static size_t utf8_length(const unsigned char *s)
     return n;
 }
 
-/* The inside of a JSON string; what is no UTF-8 becomes a question mark. */
+/* Writes the inside of a JSON string; invalid UTF-8 becomes a question mark. */
 static void json_put_text(const char *s, struct strbuf *out)
 {
     const unsigned char *p = (const unsigned char *)s;
@@ -157,7 +156,7 @@ static void json_put_text(const char *s, struct strbuf *out)
     }
 }
 
-/* The end of a record with its place on the axes. */
+/* Writes the end of a record: time, process and thread. */
 static void record_put_place(
     const struct trace *t, uint64_t ns, uint32_t pid, uint32_t rank, struct strbuf *out)
 {
@@ -318,7 +317,7 @@ void trace_put_dropped(
                   n);
     record_put_place(t, ns, 0, rank, out);
     for (struct track *k = t->all_tracks; k; k = k->next)
-        if (k->node.set == rank) /* ends may be among them */
+        if (k->node.set == rank) /* their ENDs may be lost */
             k->n_cut = 0;
 }
 
@@ -376,7 +375,7 @@ int trace_put(struct trace *t,
     before = *k;
     track_put_event(t, k, ev, ns, out);
     if (strbuf_status(out) < 0)
-        *k = before; /* its records are lost */
+        *k = before; /* its records were not written */
     return strbuf_status(out);
 }
 

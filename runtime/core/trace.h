@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The timeline: what happens to each tensor as events, and events as Chrome's trace
- * format with Horovod's names (chrome://tracing, Perfetto). A "process" there is a
- * tensor, a "thread" of it a rank. Pure; time comes in with the events. */
+/* The timeline: events of tensors, and their form in Chrome's trace format with
+ * Horovod's names (chrome://tracing, Perfetto). A "process" in the file is a tensor, a
+ * "thread" of it a rank. Pure; events carry their time. */
 #ifndef RUNTIME_CORE_TRACE_H
 #define RUNTIME_CORE_TRACE_H
 
@@ -32,25 +32,25 @@ enum trace_activity {
 #define TRACE_NAME_MAX 160
 
 struct trace_event {
-    uint64_t ns;      /* clock of the rank that recorded it */
-    uint64_t bytes;   /* END: of this rank's input */
-    uint32_t rank;    /* TICK */
-    uint8_t kind;     /* enum trace_kind */
-    uint8_t coll;     /* enum collective */
-    uint8_t activity; /* ACTIVITY: enum trace_activity. END: TRACE_DEVICE of one that
-                         the GPU has ended, its name may be about again since */
-    uint8_t dtype;    /* END: enum dtype */
+    uint64_t ns;    /* clock of the rank that recorded it */
+    uint64_t bytes; /* END: of this rank's input */
+    uint32_t rank;  /* TICK */
+    uint8_t kind;   /* enum trace_kind */
+    uint8_t coll;   /* enum collective */
+    /* ACTIVITY: enum trace_activity. END: TRACE_DEVICE if the GPU finished it, whose name
+     * may be in use again. */
+    uint8_t activity;
+    uint8_t dtype; /* END: enum dtype */
     char name[TRACE_NAME_MAX];
 };
 
-/* The tensor's name as the timeline shows it: of another process set than 0 with its
- * number, a long one cut and made unique by a hash. */
+/* Sets the tensor's name as the timeline shows it: with the number of its process set
+ * unless that is 0; a long name is cut and made unique by a hash. */
 void trace_name(struct trace_event *ev, uint32_t process_set, const char *name);
 
 /* --- as JSON --- */
 
-/* Tensors times ranks; more are not shown. A program that never repeats a name must
- * not fill the memory. */
+/* Tensors times ranks. Bounds the memory for programs that never repeat a name. */
 #define TRACE_MAX_TRACKS (1u << 17)
 
 struct trace;
@@ -59,14 +59,14 @@ struct trace;
 struct trace *trace_new(uint64_t begin_ns);
 void trace_free(struct trace *t); /* accepts NULL */
 
-/* "[\n" and the first record; behind all records belongs TRACE_TAIL, and the next
- * record is written over it, so that the file is valid JSON at any time. */
+/* Writes "[\n" and the first record. The file ends with TRACE_TAIL, which the next
+ * record overwrites, so that the file is valid JSON at any time. */
 void trace_head(uint64_t begin_wall_us, struct strbuf *out);
 #define TRACE_TAIL "\n]\n"
 /* Appends the records of ev, recorded by rank, whose clock is ahead of rank 0's by
- * ahead_ns. Spans are balanced whatever comes: an event that does not fit (its
- * predecessor was dropped) closes what is open or is left out. -ENOMEM (also beyond
- * TRACE_MAX_TRACKS), -E2BIG: ev is left out. */
+ * ahead_ns. Spans are always balanced: an event whose predecessor was dropped closes
+ * open spans or is left out. -ENOMEM (also beyond TRACE_MAX_TRACKS), -E2BIG: ev is left
+ * out. */
 int trace_put(struct trace *t,
               uint32_t rank,
               const struct trace_event *ev,
@@ -81,7 +81,7 @@ void trace_close(struct trace *t, uint64_t now_ns, struct strbuf *out);
 /* --- between ranks --- */
 
 enum trace_order {                        /* of a message down */
-                   TRACE_ORDER_CLOCK = 1, /* begin, if you have not; and answer */
+                   TRACE_ORDER_CLOCK = 1, /* start recording if not started; answer */
                    TRACE_ORDER_STOP,
                    TRACE_ORDER_END
 };
@@ -89,26 +89,27 @@ struct trace_down {
     enum trace_order order;
     uint64_t sent_ns; /* rank 0's clock */
 };
-struct trace_up {          /* followed by events up to the end of the message */
+struct trace_up {          /* followed by events until the end of the message */
     uint64_t sent_ns;      /* the sender's clock */
-    int64_t least_down_ns; /* least of: its clock at arrival - sent_ns, of all downs */
+    int64_t least_down_ns; /* minimum over all downs of: clock at arrival - sent_ns */
     uint64_t n_dropped;    /* events lost since the last message */
     bool is_last;          /* nothing follows */
 };
 
-/* Tells a message of these two kinds from every other one. */
+/* Is this one of these two messages? */
 bool trace_is_message(const void *p, size_t n);
 void trace_write_down(const struct trace_down *m, struct strbuf *out);
 void trace_write_up(const struct trace_up *m, struct strbuf *out);
 void trace_write_event(const struct trace_event *ev, struct strbuf *out);
-/* -EBADMSG with a sentence. `in` is at the message's first byte. */
+/* -EBADMSG. `in` is at the first byte of the message. */
 int trace_read_down(struct wire_reader *in, struct trace_down *ret, struct err *err);
 int trace_read_up(struct wire_reader *in, struct trace_up *ret, struct err *err);
 /* 1: *ret is filled; 0: end of the message; -EBADMSG. */
 int trace_read_event(struct wire_reader *in, struct trace_event *ret, struct err *err);
 
-/* Both ways of a pair of clocks, as in NTP, least delays only: what the delay has in
- * common on both ways falls out, and a message that was read late does not count. */
+/* The difference of two clocks, from the least delays in both directions, as in NTP.
+ * The delay that both directions have in common cancels out; messages that were read
+ * late do not count. */
 struct trace_clock { /* zeroed: nothing known */
     int64_t least_down_ns, least_up_ns;
     uint32_t n; /* samples */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events between ranks. Little endian: "'T' version", then the message's fields, then,
- * in a message up, events until its end:
+/* The wire form of timeline messages. Little endian: "'T' version", the fields of the
+ * message and, in an up message, events until its end:
  *
  *   down   u8 order, u64 sent_ns
  *   up     u8 is_last, u64 sent_ns, u64 least_down_ns, u64 n_dropped, event*
  *   event  u8 kind, u8 coll, u8 activity, u8 dtype, u32 rank, u64 ns, u64 bytes, text
  *
- * A reader takes nothing on trust. Called by api/timeline.c. */
+ * Readers check everything. Called by api/timeline.c. */
 #include "runtime/core/trace.h"
 
 #include <errno.h>

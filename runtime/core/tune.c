@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search, in words that fit on a napkin:
+/* The search:
  *
- *   1 sweep    one setting after the other: every value of its short grid is measured
- *              with all others as they are best so far; the best value stays.
- *              First the fusion threshold, which matters most, then the window, which
- *              depends on it, then the backend's switch points.
- *   2 refine   twice and half of the best threshold and window.
- *   3 final    the two best are measured once more, one right after the other, and
- *              that decides: a lucky first measurement does not win.
+ *   1 sweep    one setting after the other: every value of its short grid is measured,
+ *              with the other settings at their best value so far; the best value is
+ *              kept. First the fusion threshold, which matters most, then the window,
+ *              which depends on it, then the backend's switch points.
+ *   2 refine   double and half of the best threshold and window.
+ *   3 final    the two best settings are measured again, one right after the other.
+ *              This decides, so that a lucky first measurement does not win.
  *
- * Machines change their pace (clocks, neighbours), so only what was measured within
- * minutes is compared: the best so far is measured anew before each setting's turn, and
- * the newest measurement of anything is the one that counts. A value must win by MARGIN
- * over what is in use, so that noise alone moves nothing. The grids are powers of four:
- * within 90% of the best is what is asked for, and neighbours on a finer grid differ by
- * less. The sweep and the final take 20 samples, Horovod's default, where all four can
- * be tuned, and 12 within one host; a larger budget is spent on refining.
+ * The speed of machines changes (clocks, neighbours), so only measurements of the last
+ * minutes are compared: the best setting is measured again before each setting's turn,
+ * and the newest measurement of a setting counts. A value must win by MARGIN, so that
+ * noise changes nothing. The grids are powers of four: the goal is 90% of the best, and
+ * neighbours on a finer grid differ by less. Sweep and final take 20 samples, Horovod's
+ * default, if all four settings are tuned, and 12 within one host. A larger budget is
+ * spent on refining.
  *
- * Bayesian optimisation, which Horovod has, was not taken: with two strong settings and
- * a budget of 20 it needs as many samples as this sweep, and nobody can tell why it
- * tried what it tried.
+ * Bayesian optimisation, as in Horovod, was rejected: with two strong settings and 20
+ * samples it needs as many samples as this sweep, and its choices cannot be explained.
  *
  * Called by api/autotune.c on rank 0. */
 #include "runtime/core/tune.h"
@@ -34,7 +33,8 @@
 #define N_IDS  8192 /* names that are told apart in one step */
 
 enum {
-    SETTLE_STEPS = 4, /* after a change: one cut in two, two until the plan, one more */
+    /* After a change: one partial step, two until the plan, one more. */
+    SETTLE_STEPS = 4,
     MAX_STEPS = 1024, /* of a sample that are remembered */
     GRID_MAX = 5,
     N_FINAL = 2
@@ -66,13 +66,13 @@ struct tune {
     struct tune_config cfg;
     /* The search. */
     enum phase phase;
-    uint32_t dim, at; /* the candidate that is looked at next */
+    uint32_t dim, at; /* the next candidate */
     struct tried tried[TUNE_MAX_SAMPLES];
     uint32_t n_tried, best; /* best: index */
     uint32_t final_of[N_FINAL];
     uint32_t n_samples, n_warmups; /* that were taken */
-    struct tuning now;             /* in use, or to be used */
-    bool is_waiting;               /* for tune_applied */
+    struct tuning now;             /* current, or requested */
+    bool is_waiting;               /* until tune_applied */
     /* The sample at hand. */
     uint32_t n_settle, n_steps;
     double rates[MAX_STEPS];
@@ -188,7 +188,7 @@ static struct tried *tune_find_tried(struct tune *t, const struct tuning *v)
     return NULL;
 }
 
-/* The best so far, with one setting changed. */
+/* Proposes the best so far with one setting changed. False: it was tried. */
 static bool tune_propose(struct tune *t, enum tune_dim d, uint64_t v)
 {
     t->now = t->tried[t->best].tuning;
@@ -196,7 +196,7 @@ static bool tune_propose(struct tune *t, enum tune_dim d, uint64_t v)
     return !tune_find_tried(t, &t->now);
 }
 
-/* True: the best so far, as it does now. It is fresh at the very beginning. */
+/* Proposes to measure the best so far again. False at the start: it is new. */
 static bool tune_refresh_best(struct tune *t)
 {
     t->now = t->tried[t->best].tuning;
@@ -255,7 +255,7 @@ static bool tune_has_budget(const struct tune *t, uint32_t n)
     return t->n_samples + n <= t->cfg.n_samples;
 }
 
-/* The final's samples are kept back, unless the budget is too small for one. */
+/* Samples kept for the final, unless the budget is too small for one. */
 static uint32_t tune_reserve(const struct tune *t)
 {
     return t->cfg.n_samples >= 8 ? N_FINAL : 0;
@@ -303,7 +303,7 @@ static void tune_note_score(struct tune *t, double score)
     if (t->phase != PHASE_FINAL) {
         if (v->score > t->tried[t->best].score * MARGIN)
             t->best = (uint32_t)(v - t->tried);
-    } else if (t->at == N_FINAL) { /* both are there */
+    } else if (t->at == N_FINAL) { /* both are measured */
         const uint32_t *f = t->final_of;
 
         t->best = t->tried[f[1]].score > t->tried[f[0]].score * MARGIN ? f[1] : f[0];
@@ -312,7 +312,7 @@ static void tune_note_score(struct tune *t, double score)
 
 /* --- measuring --- */
 
-/* True: this one has come in the step at hand already. */
+/* Has the current step had this tensor already? */
 static bool step_has_tensor(struct tune *t, uint64_t id)
 {
     uint64_t at = (id * 0x9e3779b97f4a7c15ull) >> 51; /* 13 bits: N_IDS */
@@ -344,7 +344,7 @@ void tune_tensor(struct tune *t, uint64_t id, uint64_t bytes)
 {
     if (t->phase == PHASE_DONE || t->is_waiting)
         return;
-    /* Names that never come again (some programs number them) would fill the table. */
+    /* Names that never repeat (some programs number them) would fill the table. */
     if (t->n_ids >= N_IDS / 2 || step_has_tensor(t, id)) {
         tune_forget_ids(t);
         (void)step_has_tensor(t, id);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text form of what was found (HVD_AUTOTUNE_FILE) and the lines of the log of
- * samples (HOROVOD_AUTOTUNE_LOG). Pure. */
+/* The file of tuned settings (HVD_AUTOTUNE_FILE) and the lines of the sample log
+ * (HOROVOD_AUTOTUNE_LOG). Pure. */
 #ifndef RUNTIME_CORE_TUNE_FILE_H
 #define RUNTIME_CORE_TUNE_FILE_H
 
@@ -17,14 +17,14 @@ struct tune_file {
 };
 
 void tune_file_write(const struct tune_file *f, struct strbuf *out);
-/* text[n] is the content of the file `path`, which the sentences name. -EINVAL, -ERANGE
- * with file, line, value and what is allowed; -EPROTO: of another version. */
+/* text: the content of the file `path`, NUL-terminated, modified. -EINVAL, -ERANGE: the
+ * message names file, line, value and what is allowed; -EPROTO: another version. */
 int tune_file_read(const char *path,
                    char *text,
                    struct tune_file *ret,
                    struct err *err);
 
-/* Horovod's columns as far as they mean something here, and ours. */
+/* Horovod's columns that apply here, and ours. */
 void tune_log_head(struct strbuf *out);
 void tune_log_line(uint32_t n, const struct tune_sample *s, struct strbuf *out);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The settings that may change while a world works, and that change for all ranks at
- * one place of the stream of answers. None of them changes a result: the order of a sum
- * does not depend on them. Whoever chooses them is core/tune.h, or a user's variable.
- */
+/* The settings that may change while a world runs. They change on all ranks at one
+ * position in the stream of answers. None of them changes results: the order of a sum
+ * does not depend on them. core/tune.h or the user chooses them. */
 #ifndef RUNTIME_CORE_TUNING_H
 #define RUNTIME_CORE_TUNING_H
 
@@ -12,10 +11,10 @@
 
 struct tuning {
     uint64_t fusion_bytes; /* bound of a batch; 0: no fusion */
-    uint64_t gather_ns;    /* how long a tensor waits for others to be fused with */
-    /* Of the backend, which takes its own value for 0, and for what it cannot do. */
-    uint64_t whole_bytes; /* TCP: up to here everyone sends all; above: parts */
-    uint64_t chunk_bytes; /* TCP: what is summed while the next one is on its way */
+    uint64_t gather_ns;    /* the gather window */
+    /* Of the backend; 0: its own default. */
+    uint64_t whole_bytes; /* TCP: up to this size every rank sends all; above: parts */
+    uint64_t chunk_bytes; /* TCP: summed while the next chunk is received */
 };
 
 #endif

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes and names of element types, reduce operations and collectives.
  *
- * One table a kind, indexed by the wire value; a value out of range (it may come from a
- * peer or from a binding) gives size 0 or the name "unknown", never undefined
- * behaviour. Called by the core, the API and every backend. Pure. */
+ * One table per kind, indexed by the wire value. A value out of range, which may come
+ * from a peer or a binding, has size 0 and the name "unknown". Pure. */
 #include "runtime/core/types.h"
 
 static const struct {

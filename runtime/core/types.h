@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element types, operations and their names: the vocabulary shared by API, core and
- * backends. Values are wire and API values (hvd.h repeats them) and never change. */
+/* Element types, operations and their names, shared by API, core and backends. The
+ * values are wire and API values (hvd.h repeats them) and never change. */
 #ifndef RUNTIME_CORE_TYPES_H
 #define RUNTIME_CORE_TYPES_H
 
@@ -35,16 +35,16 @@ enum collective {
                          */
     COLL_REDUCE,        /* as allreduce; only root's output */
     COLL_GATHER,        /* as allgather; only root's output */
-    COLL_JOIN,          /* out of data: contributes zeros until all ranks have joined */
-    COLL_SET_ADD,       /* a new process set; all ranks of the world */
+    COLL_JOIN,    /* no more data: contributes zeros until all ranks have joined */
+    COLL_SET_ADD, /* a new process set; all ranks of the world */
     COLL_SET_REMOVE,
-    COLL_SENDRECV, /* root's to the other rank of a pair (pair.h) */
-    COLL_REGISTER, /* GPU memory for transfers without copies; or no longer */
+    COLL_SENDRECV, /* from root to the other rank of a pair (pair.h) */
+    COLL_REGISTER, /* registers GPU memory, or deregisters it */
     COLL_COUNT
 };
 
-/* What others do about the next agreement: nothing, they have begun it, they want all
- * to join it. */
+/* The state of the next agreement: no rank has entered it; a rank has begun it; a rank
+ * calls all others to it. */
 enum agree_call { CALL_NONE, CALL_BEGUN, CALL_CALLED };
 
 #define TENSOR_MAX_DIMS 8
@@ -55,12 +55,11 @@ const char *dtype_name(enum dtype t);           /* "float32" */
 const char *reduce_op_name(enum reduce_op op);  /* "SUM" */
 const char *collective_name(enum collective c); /* "ALLREDUCE" */
 const char *memory_place_name(enum memory_place p); /* "CPU", "GPU" */
-/* A known element type, a known operation: each is reduced in some pair. */
+/* Is the value in range? Every known type is reduced by some operation. */
 bool dtype_reducible(enum dtype t);
 bool reduce_op_supported(enum reduce_op op);
-/* Can tensors of this type be reduced by this operation? All but AVERAGE of bool (no
- * bool is half of one) and ADASUM of what is no floating point (it scales by real
- * numbers). False for values out of range. */
+/* Can tensors of this type be reduced by this operation? All but AVERAGE of bool and
+ * ADASUM of anything but floating point. False for values out of range. */
 bool reduction_supported(enum reduce_op op, enum dtype t);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte by byte, so that neither alignment nor the byte order of the machine matter;
- * compilers turn the loops into single moves. Used by message.c and by control/hello.c.
- */
+/* Byte by byte, so that alignment and byte order of the machine do not matter;
+ * compilers turn the loops into single moves. Used by message.c, trace_wire.c and
+ * control/. */
 #include "runtime/core/wire.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Little-endian primitives of every message of ours between ranks. Pure. */
+/* Little-endian primitives of all messages between ranks. Pure. */
 #ifndef RUNTIME_CORE_WIRE_H
 #define RUNTIME_CORE_WIRE_H
 
@@ -17,10 +17,10 @@ struct wire_reader {
     const uint8_t *p;
     size_t n, at; /* at <= n always */
 };
-/* All return false, and leave *ret as it may be, when the input ends too early. */
+/* All return false, with *ret undefined, when the input ends too early. */
 bool wire_get(struct wire_reader *r, size_t n_bytes, uint64_t *ret);
 bool wire_get_f64(struct wire_reader *r, double *ret);
-/* Also false when the text needs more than max bytes with its NUL, or holds one. */
+/* Also false if the text needs more than max bytes with its NUL, or contains a NUL. */
 bool wire_get_text(struct wire_reader *r, char *ret, size_t max);
 bool wire_get_bytes(struct wire_reader *r, size_t n, const uint8_t **ret);
 

@@ -1,15 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hvd.h: the C API of Ringmaster's collective runtime (libhvd.so).
  *
- * One process is one rank of one world. hvd_init() finds its place (HOROVOD_*,
- * torchrun, MPI, Slurm, single process), meets the other ranks and starts one
- * background thread. Collectives are submitted by name from any thread; ranks may
- * submit in any order; tensors of equal name on all ranks form one operation. A
- * submitted operation ends exactly once: by its callback, by poll or by wait, with a
- * status and, on failure, a sentence that names the cause.
+ * One process is one rank of one world. hvd_init() finds the rank's place (HOROVOD_*
+ * variables, torchrun, MPI, Slurm, or a single process), connects to the other ranks
+ * and starts one background thread.
  *
- * Every function is safe from any thread. Errors: 0 (HVD_OK) or a negative enum
- * hvd_status; the sentence of the calling thread's last failure is hvd_last_error(). */
+ *     hvd_init(NULL);
+ *     hvd_allreduce_async(&tensor, HVD_SUM, 1, 1, 0, &handle);
+ *     hvd_wait(handle, -1);       or hvd_poll(), or tensor.done, a callback
+ *     hvd_release(handle);
+ *     hvd_shutdown();
+ *
+ * Operations. A collective is submitted by name, from any thread. The tensors of one
+ * name on all ranks form one operation. Ranks may submit in any order. A submitted
+ * operation ends exactly once, with a status and, on failure, an error message that
+ * names the cause. Its end is visible to the callback, to hvd_poll() and to hvd_wait().
+ *
+ * Errors. Functions return 0 (HVD_OK) or a negative enum hvd_status unless they say
+ * otherwise. hvd_last_error() returns the message of the calling thread's last failure.
+ *
+ * Threads. Every function may be called from any thread. Inside a callback of the
+ * runtime hvd_init, hvd_shutdown, hvd_wait*, hvd_deregister, the hvd_timeline_*
+ * functions and changes of process sets return HVD_INVALID_ARGUMENT. */
 #ifndef HVD_H
 #define HVD_H
 
@@ -25,16 +37,20 @@ extern "C" {
 enum hvd_status {
     HVD_OK = 0,
     HVD_IN_PROGRESS = 1,
-    HVD_NOT_INITIALIZED = -1, /* hvd_init has not been called, or a forked child */
-    HVD_INVALID_ARGUMENT =
-        -2,                /* bad arguments, duplicate names, mismatch between ranks */
-    HVD_PRECONDITION = -3, /* shut down while the operation was pending */
-    HVD_ABORTED = -4, /* a rank was lost; the world is broken until shutdown + init */
-    HVD_TIMEOUT = -5, /* hvd_wait's own deadline; the operation goes on */
+    /* hvd_init has not been called, or this is a forked child. */
+    HVD_NOT_INITIALIZED = -1,
+    /* Bad arguments, a name that is already pending, or ranks that disagree. */
+    HVD_INVALID_ARGUMENT = -2,
+    /* A rank shut down while the operation was pending. */
+    HVD_PRECONDITION = -3,
+    /* A rank was lost. The world is broken until hvd_shutdown and hvd_init. */
+    HVD_ABORTED = -4,
+    /* The timeout of this call expired. The operation itself continues. */
+    HVD_TIMEOUT = -5,
     HVD_NO_MEMORY = -6,
     HVD_INTERNAL = -7,
-    HVD_UNSUPPORTED =
-        -8 /* a machine or library of the ranks' cannot; all is as before */
+    /* A machine or library of one of the ranks does not support it. Nothing changed. */
+    HVD_UNSUPPORTED = -8
 };
 
 enum hvd_dtype {
@@ -51,51 +67,56 @@ enum hvd_dtype {
     HVD_BFLOAT16 = 10
 };
 
-enum hvd_op { /* as horovod's reduce_op numbers */
-              HVD_AVERAGE = 0,
-              HVD_SUM = 1,
-              HVD_ADASUM = 2,
-              HVD_MIN = 3,
-              HVD_MAX = 4,
-              HVD_PRODUCT = 5
+/* The numbers of Horovod's reduce_op. */
+enum hvd_op {
+    HVD_AVERAGE = 0,
+    HVD_SUM = 1,
+    HVD_ADASUM = 2,
+    HVD_MIN = 3,
+    HVD_MAX = 4,
+    HVD_PRODUCT = 5
 };
 
 #define HVD_MAX_DIMS 8
 
-/* --- life
- * ---------------------------------------------------------------------------------- */
+/* --- init and shutdown --- */
 
-/* Versioned: set size_bytes to sizeof(struct hvd_config); later fields are taken as 0.
- * NULL means all defaults. */
+/* Versioned: set size_bytes to sizeof(struct hvd_config). Fields that the caller's
+ * version does not have are taken as 0. NULL instead of a config selects all
+ * defaults. */
 struct hvd_config {
     size_t size_bytes;
-    uint64_t start_timeout_ms; /* 0: HOROVOD_START_TIMEOUT or 30 s */
-    /* Process sets to make at once, equal on all ranks: set_ranks holds the ranks of
-     * all of them one after the other, set_sizes how many are each one's. They get the
-     * ids 1 to n_sets in this order. */
+    /* 0: HOROVOD_START_TIMEOUT, which defaults to 30 s. At most one day. */
+    uint64_t start_timeout_ms;
+    /* Process sets to create during init, the same on all ranks. set_sizes[i] is the
+     * number of ranks of set i; set_ranks holds the ranks of all sets, one set after
+     * the other. The sets get the ids 1 to n_sets in this order. */
     int n_sets;
     const int *set_sizes;
     const int *set_ranks;
-    /* The ranks of this world, where it is not to have all of the job's: each a rank
-     * that the launcher gives, once, this process' among them; n_ranks 0: all. They get
-     * the ranks 0 to n_ranks - 1 in this order, and hvd_size, local and cross ranks,
-     * the ranks of process sets and those in sentences are of this world alone. Its
-     * ranks call hvd_init with the same list; others may have a world of another list
-     * at the same time, or none. Where rank 0 of the job serves the meeting place
-     * (torchrun, mpirun, mpiexec, plain srun) it must call hvd_init too, with any list.
-     */
+    /* The ranks of this world; n_ranks 0: all ranks of the job. Each entry is a rank
+     * that the launcher assigned, listed once; this process must be among them. Within
+     * the world they are renumbered 0 to n_ranks - 1 in the order of the list, and
+     * every other function (hvd_size, local and cross ranks, process sets, error
+     * messages) uses the new numbers. All listed ranks must call hvd_init with the same
+     * list. Other ranks may form a world of another list at the same time, or none.
+     * Where rank 0 of the job serves the rendezvous (torchrun, mpirun, mpiexec, plain
+     * srun), it must call hvd_init too, with any list. */
     int n_ranks;
     const int *ranks;
 };
-/* Idempotent. Blocks until the world has formed or the start timeout has passed. */
+/* Blocks until the world has formed or the start timeout has expired. Returns HVD_OK at
+ * once if this process already has a world of these ranks. */
 HVD_API int hvd_init(const struct hvd_config *config);
-/* Ends this rank's part: pending operations fail with HVD_PRECONDITION; other ranks
- * that still submit get a sentence. Bounded by 5 s; needs no collective. Idempotent;
- * hvd_init may follow. */
+/* Leaves the world. Pending operations of this rank fail with HVD_PRECONDITION; other
+ * ranks that have pending operations, or submit later, get an error that names this
+ * rank. Takes at most 5 s and needs no action of other ranks. Calling it without a
+ * world is no error. hvd_init may follow. */
 HVD_API int hvd_shutdown(void);
 HVD_API int hvd_is_initialized(void); /* 1 or 0 */
 
-/* Place in the world; HVD_NOT_INITIALIZED (negative) before init. */
+/* The place of this rank. HVD_NOT_INITIALIZED, which is negative, before hvd_init.
+ * hvd_is_homogeneous returns 1 when all hosts have the same number of ranks, else 0. */
 HVD_API int hvd_rank(void);
 HVD_API int hvd_size(void);
 HVD_API int hvd_local_rank(void);
@@ -104,102 +125,121 @@ HVD_API int hvd_cross_rank(void);
 HVD_API int hvd_cross_size(void);
 HVD_API int hvd_is_homogeneous(void);
 
-/* --- operations
- * ------------------------------------------------------------------------------ */
+/* --- operations --- */
 
-typedef int64_t hvd_handle; /* > 0 */
+/* Identifies a submitted operation, always > 0. Valid until hvd_release, also after
+ * hvd_shutdown. */
+typedef int64_t hvd_handle;
 
-/* Runs exactly once, on the runtime's thread or inside hvd_wait/hvd_poll of any thread,
- * with no lock of ours held; must not block and must not call hvd_wait. error is NULL
- * on HVD_OK, valid during the call. hvd_result, hvd_received_splits and hvd_joined_last
- * of the operation answer in it: its handle was written before it was submitted. After
- * it ran, the handle is still to be released. */
+/* Called exactly once, when the operation has ended: on the runtime's background thread
+ * or on any thread inside hvd_wait*, hvd_shutdown or a call that changes process sets.
+ * The runtime holds no lock meanwhile. The callback must not block. It may submit
+ * operations, also under the same name.
+ * error: NULL on HVD_OK; else the message, valid during the call.
+ * hvd_result, hvd_received_splits and hvd_joined_last of this operation may be called
+ * in it: the handle was stored before the operation was submitted. The handle must
+ * still be released. */
 typedef void (*hvd_done_fn)(void *arg, int status, const char *error);
 
-/* Allgather's output, once its shape is known: returns memory of size_bytes (or NULL:
- * the operation fails with HVD_NO_MEMORY). Same calling rules as hvd_done_fn. */
+/* Provides memory for a result whose shape is known only after negotiation. Returns
+ * memory of size_bytes, which stays the caller's. NULL: this rank still takes part in
+ * the collective, and its operation fails with HVD_NO_MEMORY. Same rules as
+ * hvd_done_fn. */
 typedef void *(*hvd_alloc_fn)(void *arg,
                               int ndim,
                               const int64_t *shape,
                               size_t size_bytes);
 
-/* What every submit shares. name: unique among this rank's pending operations, at most
- * 511 bytes, not beginning with "hvd://". data, output: valid until the operation has
- * ended; output may equal data. shape has ndim entries (0: scalar).
- * device: HVD_DEVICE_HOST, or the GPU that both are memory of, as CUDA numbers those
- * that this process sees; equal on all ranks in being one of the two kinds. A rank uses
- * one GPU in a world. HVD_DEVICE_OF_POINTER: whichever it is. ready_event: NULL. */
+/* --- hvd_tensor.device --- */
+
+/* The memory is the host's. */
 #define HVD_DEVICE_HOST       (-1)
+/* The GPU that the pointers belong to. */
 #define HVD_DEVICE_OF_POINTER (-2)
-/* As HVD_DEVICE_HOST, of a program that would use a GPU if this rank had one: where
- * other ranks have the tensor on a GPU, the sentence of the mismatch tells what is
- * missing here. So it does, without, after a tensor on a GPU has been refused. */
+/* Host memory of a program that would have used a GPU if this rank had one. If other
+ * ranks have the tensor on a GPU, the mismatch error says why this rank has none. The
+ * error says so with HVD_DEVICE_HOST too, once a GPU tensor of this rank has been
+ * refused. */
 #define HVD_DEVICE_NONE       (-3)
-/* hvd_tensor.stream: all streams of the device, for who cannot tell which. */
+/* hvd_tensor.stream: wait for all streams of the device. For callers that do not know
+ * which stream produces the tensor. */
 #define HVD_STREAM_ALL        ((void *)(uintptr_t)-1)
 
+/* One tensor of a collective. Versioned as struct hvd_config. */
 struct hvd_tensor {
     size_t size_bytes; /* sizeof(struct hvd_tensor) */
+    /* Unique among this rank's pending operations of the process set, 1 to 511 bytes,
+     * not beginning with "hvd://". Copied. */
     const char *name;
+    /* Valid until the operation has ended. output may equal data. */
     const void *data;
     void *output;
     int dtype; /* enum hvd_dtype */
+    /* ndim entries, at most HVD_MAX_DIMS; ndim 0 is a scalar. Copied. */
     int ndim;
     const int64_t *shape;
+    /* Where data and output are: HVD_DEVICE_HOST, the CUDA ordinal of a GPU as this
+     * process numbers them, or one of the other HVD_DEVICE_ values. Either all ranks
+     * have the tensor on GPUs or all have it in host memory. A rank uses one GPU per
+     * world. */
     int device;
-    void *ready_event;
-    hvd_done_fn done; /* may be NULL */
+    void *ready_event; /* must be NULL */
+    hvd_done_fn done;  /* may be NULL */
     void *done_arg;
-    /* All or none: a tensor of a group travels only when all group_size tensors that
-     * name this group have been submitted on all ranks. NULL: no group. Equal names on
-     * all ranks; free for the next group once all of this one have ended. */
+    /* NULL: no group. The tensors of a group are carried out only when all group_size
+     * tensors with this group name have been submitted on all ranks, and fail together.
+     * The name must be the same on all ranks; it may be reused when all tensors of the
+     * group have ended. */
     const char *group;
     int group_size;
-    /* Allreduce only: how it travels, e.g. "fp16", "bf16", "int8", "topk:ratio=0.001",
-     * "powersgd:rank=4"; "none" or "": as it is; NULL: as HVD_COMPRESSION says. Equal
-     * on all ranks. runtime/README.md has the list. */
+    /* Allreduce only: "fp16", "bf16", "int8", "topk:ratio=0.001", "powersgd:rank=4"
+     * ...; "none" or "": no compression; NULL: HVD_COMPRESSION decides. Must be the
+     * same on all ranks. runtime/core/compress/codec.h describes the codecs. */
     const char *compression;
-    /* 1: the operation is made and gets its handle, but nothing is submitted before
-     * hvd_submit_held. For groups: of one that is submitted in part the rest would be
-     * waited for by all ranks. 0: submitted at once. */
+    /* 1: create the operation and its handle, but submit it with hvd_submit_held. Used
+     * for groups, because all ranks would wait for the rest of a group that was
+     * submitted in part. 0: submit at once. */
     int is_held;
-    /* On a GPU: the CUDA stream in which the inputs are made. They are read, and output
-     * is written, after all that was in it at the submit (held ones: at
-     * hvd_submit_held); memory of a result is allocated in its order. NULL: the legacy
-     * default stream. */
+    /* GPU tensors: the CUDA stream that produces the inputs. They are read, and output
+     * is written, after all work that was in the stream at the time of the submit (for
+     * held operations: of hvd_submit_held). Memory for a result is allocated in stream
+     * order. NULL: the legacy default stream. */
     void *stream;
 };
 
-/* process_set of all that follows: 0, all ranks, or an id of hvd_process_set_add that
- * includes this rank. Roots are global ranks, in a process set too. */
+/* Common to the functions below. process_set: 0 for all ranks, or the id of a process
+ * set that this rank is in. Roots and peers are ranks of the world, in a process set
+ * too. *ret_handle is set before the operation is submitted. Dtype, shape, operation,
+ * scales and root must agree between ranks; where they do not, the operation fails on
+ * all ranks of the set with HVD_INVALID_ARGUMENT and the world continues. */
 
-/* output = postscale * reduce(prescale * data) over all ranks of the set. Every dtype;
- * 16-bit floats are summed in float32 and rounded once on each host and once at the
- * end; AVERAGE of integers divides toward zero; other integers wrap, as C's do. bool:
- * SUM and MAX are "or", MIN and PRODUCT "and", AVERAGE and ADASUM are refused; ADASUM
- * takes floating point only and ignores the scales' order (prescale before, postscale
- * after). Returns HVD_OK and *ret_handle. */
+/* output = postscale * reduce(prescale * data) over all ranks of the set. 16-bit floats
+ * are summed in float32 and rounded once on each host and once at the end. AVERAGE of
+ * integers divides toward zero; other integer operations wrap as in C. bool: SUM and
+ * MAX are "or", MIN and PRODUCT are "and"; AVERAGE and ADASUM are refused. ADASUM takes
+ * floating point only. */
 HVD_API int hvd_allreduce_async(const struct hvd_tensor *t,
                                 int op,
                                 double prescale,
                                 double postscale,
                                 int process_set,
                                 hvd_handle *ret_handle);
-/* Concatenation along dimension 0 in rank order; dimension 0 may differ by rank, the
- * others must not; a 0-d tensor is an error. t->output is not used: memory comes from
- * alloc, or, with alloc NULL, from the runtime: fetch it with hvd_result(), it lives
- * until hvd_release(). */
+/* Concatenates the tensors along dimension 0, in rank order. Dimension 0 may differ
+ * between ranks; the other dimensions must not. A scalar is an error. t->output is not
+ * used. The memory of the result comes from alloc; with alloc NULL from the runtime:
+ * hvd_result() returns it, and it is valid until hvd_release(). */
 HVD_API int hvd_allgather_async(const struct hvd_tensor *t,
                                 hvd_alloc_fn alloc,
                                 void *alloc_arg,
                                 int process_set,
                                 hvd_handle *ret_handle);
-/* output on every rank = data of root_rank (a global rank). */
+/* Copies the data of root_rank to the output of every rank. */
 HVD_API int hvd_broadcast_async(const struct hvd_tensor *t,
                                 int root_rank,
                                 int process_set,
                                 hvd_handle *ret_handle);
-/* As allreduce, but only root_rank's output is written (elsewhere it may be NULL). */
+/* As allreduce, but only the output of root_rank is written. It may be NULL
+ * elsewhere. */
 HVD_API int hvd_reduce_async(const struct hvd_tensor *t,
                              int op,
                              double prescale,
@@ -207,16 +247,17 @@ HVD_API int hvd_reduce_async(const struct hvd_tensor *t,
                              int root_rank,
                              int process_set,
                              hvd_handle *ret_handle);
-/* As allgather, but only root_rank gets the result (elsewhere alloc is not called and
- * hvd_result has dimension 0 of length 0). */
+/* As allgather, but only root_rank gets the result. On the other ranks alloc is not
+ * called and hvd_result returns a dimension 0 of length 0. */
 HVD_API int hvd_gather_async(const struct hvd_tensor *t,
                              int root_rank,
                              hvd_alloc_fn alloc,
                              void *alloc_arg,
                              int process_set,
                              hvd_handle *ret_handle);
-/* As allreduce, but each rank gets its rows of dimension 0 only: the first
- * dim0 % size ranks of the set get one more. Output as allgather's. */
+/* As allreduce, but each rank gets only its share of the rows of dimension 0. The rows
+ * are split evenly in rank order; the first dim0 % size ranks of the set get one row
+ * more. The result is returned as by allgather. */
 HVD_API int hvd_reducescatter_async(const struct hvd_tensor *t,
                                     int op,
                                     double prescale,
@@ -225,10 +266,11 @@ HVD_API int hvd_reducescatter_async(const struct hvd_tensor *t,
                                     void *alloc_arg,
                                     int process_set,
                                     hvd_handle *ret_handle);
-/* Sends splits[j] rows of dimension 0 to the set's j-th rank; splits has n_splits
- * entries, the set's size, and sums up to dimension 0. NULL: even, dimension 0 must be
- * a multiple of the size. The other dimensions are equal on all ranks. Output as
- * allgather's, ordered by sender; hvd_received_splits says how much came from whom. */
+/* Sends splits[j] rows of dimension 0 to rank j of the set. splits has n_splits
+ * entries, which must be the size of the set, and must sum up to dimension 0. NULL:
+ * even splits; dimension 0 must be a multiple of the size. The other dimensions are the
+ * same on all ranks. The result, ordered by sender, is returned as by allgather;
+ * hvd_received_splits returns the number of rows from each sender. */
 HVD_API int hvd_alltoall_async(const struct hvd_tensor *t,
                                const int64_t *splits,
                                int n_splits,
@@ -236,174 +278,192 @@ HVD_API int hvd_alltoall_async(const struct hvd_tensor *t,
                                void *alloc_arg,
                                int process_set,
                                hvd_handle *ret_handle);
-/* Rows received from each rank of the set by an alltoall that has ended with HVD_OK
- * (HVD_INVALID_ARGUMENT before). ret has room for n entries; returns how many there
- * are. */
+/* The rows received from each rank of the set by an alltoall that ended with HVD_OK;
+ * HVD_INVALID_ARGUMENT before. At most n entries are written to ret. Returns the number
+ * of ranks. */
 HVD_API int hvd_received_splits(hvd_handle h, int64_t *ret, int n);
-/* One rank to another: t->data of the one that sends to dst_rank becomes t->output of
- * the one that receives from src_rank. Each names the other by its global rank, never
- * itself, and the tensor by the same name, dtype and shape. A rank may have any number
- * of both pending, in any order, also to and from one rank under one name; it carries
- * them out one after the other. Only the two take part, but before the first transfer
- * between them the runtimes of all ranks of the world meet, without their programs'
- * help; from then on until shutdown the pair has a descriptor or two and the memory
- * that its tensors have needed, at most 1.1 MiB for each direction.
- * In errors, stall reports and the timeline it is one SENDRECV operation whose name
- * tells the direction, "x (0 -> 1)"; t->name leaves room for that, 17 bytes at most. A
- * group is of tensors between the same two. While one of the two has joined it fails on
- * the other. */
+/* Sends t->data to t->output of one other rank. Both ranks use the same name, dtype and
+ * shape and pass the rank of the other. A rank may have any number of sends and
+ * receives pending, in any order, also both directions under one name; it carries them
+ * out one at a time. Only the two ranks take part. Before the first transfer of a pair,
+ * however, all ranks of the world connect the pair; their runtimes do that without the
+ * programs' help. From then on until shutdown the pair holds one or two descriptors and
+ * the memory its tensors needed, at most 1.1 MiB for each direction.
+ * Error messages, stall reports and the timeline show a transfer as one SENDRECV
+ * operation whose name includes the direction, such as "x (0 -> 1)"; this takes up to
+ * 17 bytes of the 511 bytes of a name. All tensors of a group must be between the same
+ * two ranks. While one of the two has joined, the operation of the other fails. */
 HVD_API int
 hvd_send_async(const struct hvd_tensor *t, int dst_rank, hvd_handle *ret_handle);
 HVD_API int
 hvd_recv_async(const struct hvd_tensor *t, int src_rank, hvd_handle *ret_handle);
-/* Returns when all ranks have entered. t: only name and done are used; others may be 0.
- */
+/* Ends when all ranks of the set have submitted it. t: only name, done and
+ * is_held are used. */
 HVD_API int
 hvd_barrier_async(const struct hvd_tensor *t, int process_set, hvd_handle *ret_handle);
-/* This rank has no more data: until all ranks have joined it takes part in the others'
- * allreduces with zeros; other collectives fail on all ranks meanwhile. t: as barrier,
- * and device, where that is above 0: the GPU that zeros are made on, of a rank that has
- * had no tensors on one; else it is that of its place on the host. Ends when all ranks
- * have joined; then hvd_joined_last is the last one of them. */
+/* This rank has no more data. Until all ranks have joined it takes part in the
+ * allreduces (SUM and AVERAGE) of the other ranks with zeros; other collectives fail on
+ * all ranks meanwhile. This rank may submit nothing until the join has ended. Ends when
+ * all ranks have joined; then hvd_joined_last returns the last one of them. t: only
+ * name, done and device are used. device > 0: the GPU on which zeros are allocated if
+ * this rank has had no GPU tensor; otherwise the GPU of its local rank. */
 HVD_API int hvd_join_async(const struct hvd_tensor *t, hvd_handle *ret_handle);
-HVD_API int hvd_joined_last(hvd_handle h); /* a rank; HVD_INVALID_ARGUMENT before */
+/* A rank; HVD_INVALID_ARGUMENT before the end of the join. */
+HVD_API int hvd_joined_last(hvd_handle h);
 
-/* --- process sets
- * ---------------------------------------------------------------------------- */
+/* --- process sets --- */
 
-/* Ids are used once in the life of a world. id % HVD_PROCESS_SET_NUMBERS is the number
- * by which sentences and timelines call a set, as Horovod does: that of a removed set
- * is given again, of those that are free the one that has been so for longest. */
+/* A process set is a subset of the ranks with its own collectives. An id is used once
+ * in the life of a world. id % HVD_PROCESS_SET_NUMBERS is the number that error
+ * messages and timelines show; as in Horovod, the number of a removed set is used
+ * again. */
 #define HVD_PROCESS_SET_NUMBERS 4096
 
-/* A set of global ranks (any order, kept ascending) with its own collectives. All ranks
- * of the world call it, in the same order with the same ranks, and wait in it. The
- * same set twice is an error. */
+/* Creates a set of these ranks, in any order. All ranks of the world must call it, in
+ * the same order and with the same ranks. Blocks until all have. HVD_INVALID_ARGUMENT
+ * if a set of the same ranks exists. */
 HVD_API int hvd_process_set_add(const int *ranks, int n, int *ret_id);
-/* As above, but only the ranks of the new set call it and wait; the runtimes of the
- * others take part without their programs' help. One that is there is no error, but the
- * set that is meant, however it came. Sets that overlap must be made in the same order
- * by the ranks that are in both. */
+/* As hvd_process_set_add, but only the ranks of the new set call it and block; the
+ * runtimes of the other ranks take part without their programs' help. If a set of these
+ * ranks exists, its id is returned. Ranks that are in two new sets must create them in
+ * the same order. */
 HVD_API int hvd_process_set_meet(const int *ranks, int n, int *ret_id);
-/* All ranks of the world. Refused while tensors of the set are pending; set 0 cannot
- * go. */
+/* Removes a set. All ranks of the world must call it. Refused for set 0, and while
+ * tensors of the set are pending. */
 HVD_API int hvd_process_set_remove(int id);
-/* How many there are, set 0 included; ret (room for n) gets their ids, by number. */
+/* Returns the number of sets, set 0 included. At most n ids, in the order of their
+ * numbers, are written to ret. */
 HVD_API int hvd_process_set_ids(int *ret, int n);
-/* Size; this rank's place in it (-1: not in it, with an empty hvd_last_error(), which
- * HVD_NOT_INITIALIZED has not); its ranks (room for n; returns how many).
- * HVD_INVALID_ARGUMENT for an unknown id. */
+/* The size of a set; the place of this rank in it; its ranks (at most n are written to
+ * ret; returns how many the set has). hvd_process_set_rank returns -1, with an empty
+ * hvd_last_error(), if this rank is not in the set. HVD_INVALID_ARGUMENT for an unknown
+ * id. */
 HVD_API int hvd_process_set_size(int id);
 HVD_API int hvd_process_set_rank(int id);
 HVD_API int hvd_process_set_ranks(int id, int *ret, int n);
 
-/* Submits n operations that were made with hvd_tensor.is_held: all of them, or, with
- * the sentence of one that cannot be, none. None has begun then, no callback runs, and
- * the handles are only to be released, as of any that is not to be submitted after all.
- */
+/* --- waiting --- */
+
+/* Submits n operations that were created with hvd_tensor.is_held: all of them or none.
+ * If one cannot be submitted, none is, no callback runs, and all stay held; they can be
+ * submitted again or released. */
 HVD_API int hvd_submit_held(const hvd_handle *handles, int n);
 
-/* HVD_IN_PROGRESS, or the final status. Never blocks. */
+/* Returns HVD_IN_PROGRESS or the final status. Never blocks. */
 HVD_API int hvd_poll(hvd_handle h);
-/* Waits for the end; timeout_ms < 0: as long as it takes (the runtime's own failure
- * detection bounds it). HVD_TIMEOUT when the time is over; a waiter that carries out a
- * collective itself returns only after that one, however short timeout_ms is (a silent
- * peer ends it by HVD_PEER_TIMEOUT). On failure hvd_last_error() has the sentence. */
+/* Waits for the end of the operation and returns its status. timeout_ms < 0: no limit;
+ * the runtime's failure detection ends the wait when a rank is lost. HVD_TIMEOUT when
+ * the timeout has expired. A thread that carries out a collective itself returns only
+ * when that is done, also after its timeout; a silent peer ends it within
+ * HVD_PEER_TIMEOUT. */
 HVD_API int hvd_wait(hvd_handle h, int64_t timeout_ms);
-/* On a GPU: lets a stream of its device wait for the end, so that what is put into it
- * afterwards finds the outputs; this thread waits only until that can be said, in most
- * cases until all ranks have submitted. The handle may be released then; data and
- * output are to be reused in this stream or another one that has waited, and a result
- * of the runtime's is freed after what is in the stream that has waited last. A failure
- * after that is told by whatever comes next. In host memory, and with HVD_NANCHECK: as
+/* GPU tensors: makes the stream wait for the operation, so that work that is put into
+ * the stream afterwards sees the outputs. The calling thread waits only until the
+ * operation is on its way on the GPU, in most cases until all ranks have submitted it.
+ * The handle may be released then. Reuse data and output only in this stream or in
+ * another one that has waited. A result that the runtime allocated is freed in the
+ * order of the stream that waited last. A failure after the return is reported by the
+ * next call. For host tensors, and with HVD_NANCHECK, the call is the same as
  * hvd_wait. */
 HVD_API int hvd_wait_on_stream(hvd_handle h, void *stream, int64_t timeout_ms);
-/* The same for n of them, with one wait for all that travelled together. The first
- * failure is returned; the stream waits for those before it. */
+/* hvd_wait_on_stream for n operations, with one wait for each batch. Returns the first
+ * failure; the stream waits for the operations before it. */
 HVD_API int
 hvd_wait_many(const hvd_handle *handles, int n, void *stream, int64_t timeout_ms);
-/* The GPU that the output is on, HVD_DEVICE_HOST, or HVD_INVALID_ARGUMENT with a
- * sentence. */
+/* Sets *ret_device to the GPU that the output is on, or to HVD_DEVICE_HOST. */
 HVD_API int hvd_result_device(hvd_handle h, int *ret_device);
-/* The output of an allgather, gather, reducescatter or alltoall that the runtime
- * allocated; pointers valid until hvd_release. shape has room for HVD_MAX_DIMS.
- * HVD_IN_PROGRESS when not ended; on a GPU hvd_wait_on_stream is enough. */
+/* The result of an allgather, gather, reducescatter or alltoall. ret_shape must have
+ * room for HVD_MAX_DIMS entries. *ret_data is valid until hvd_release. HVD_IN_PROGRESS
+ * before the end; for GPU tensors the result is available after hvd_wait_on_stream. */
 HVD_API int
 hvd_result(hvd_handle h, void **ret_data, int *ret_ndim, int64_t *ret_shape);
-/* Gives the handle back; a pending operation goes on and its buffers must stay valid
- * until done. */
+/* Releases the handle. A pending operation continues; its buffers must stay valid until
+ * it has ended. */
 HVD_API int hvd_release(hvd_handle h);
 
-/* Sentence of the calling thread's last failed call, "" if none. Valid until its next
- * call. */
+/* --- errors and information --- */
+
+/* The error message of the calling thread's last failed call, "" if that call
+ * succeeded. Valid until the thread's next call. */
 HVD_API const char *hvd_last_error(void);
-/* Others have waited for long for a tensor that this rank has not submitted
- * (HVD_STALL_STACKS=1 on rank 0). Called on the runtime's thread, or on one that waits;
- * must not block or call hvd_*. The place to show what the program is doing. fn NULL:
- * nothing. Any thread; holds for later worlds too. */
+/* Called when other ranks have waited for HOROVOD_STALL_CHECK_TIME_SECONDS for a tensor
+ * that this rank has not submitted, if HVD_STALL_STACKS=1 on rank 0. It runs on the
+ * runtime's background thread or on a thread in hvd_wait; it must not block or call
+ * hvd_*. Intended to print what the program is doing. hvd_on_late sets the function,
+ * for later worlds too; NULL removes it. */
 typedef void (*hvd_late_fn)(void *arg, const char *tensor);
 HVD_API void hvd_on_late(hvd_late_fn fn, void *arg);
 HVD_API const char *hvd_version(void); /* "0.1.0" */
-/* One line of JSON about this process' world for --check-build, logs and tests: rank,
- * size, launcher found, transports by peer. At most n bytes with NUL; returns the
- * length needed. */
+/* Writes one line of JSON about this process: rank, size, launcher, backend, transport
+ * to each rank. At most n bytes with the NUL. Returns the length without the NUL. */
 HVD_API size_t hvd_describe(char *buf, size_t n);
 
-/* What is on this machine for tensors on GPUs, as one line of JSON: "can" (bool),
- * "problem" (why not), "driver", "cuda", "nccl", "nccl_path", "kernels", "gpus". Needs
- * no world. At most n bytes with NUL; returns the length needed. */
+/* Writes one line of JSON about this machine's GPU support: "can" (bool), "problem"
+ * (why not), "driver", "cuda", "nccl", "nccl_path", "kernels", "gpus". Needs no world.
+ * Length as above. */
 HVD_API size_t hvd_device_report(char *buf, size_t n);
-/* Registers t->data, t->ndim dimensions of t->shape, on a GPU: collectives of tensors
- * that lie in it move without a copy of NCCL's own where the machine can (NVLink SHARP,
- * InfiniBand SHARP, peers of one node). Needs NCCL 2.19. All ranks of the set call it,
- * with as much memory each. It holds for this process set only, until hvd_deregister,
- * until the set goes or hvd_shutdown; the memory stays valid until then. At most 255 of
- * a set at once, which do not overlap. Where a rank cannot, none does: the operation
- * fails on all with the sentence that names it, and tensors there travel as before.
- * HVD_UNSUPPORTED where NCCL or memory of that rank is at fault, HVD_INVALID_ARGUMENT
- * where the program is.
- * From its end on a tensor that is submitted lies in the same buffer on all ranks, or
- * in none, else it fails with the sentence of a mismatch: data and output both, where
- * it has both. Until then none that lies there is pending. Of an allgather, gather,
- * reducescatter or alltoall data alone counts; memory that hvd_alloc_fn gives is to lie
- * in none; an empty one of these lies where data points. Tensors of a buffer are not
- * packed with others, and not while a rank has joined. t: name, data, dtype, ndim,
- * shape, device, stream, done; others 0. */
+
+/* --- registered buffers --- */
+
+/* Registers GPU memory with NCCL: t->data with the size of t->shape. Collectives of
+ * tensors inside it avoid NCCL's own copy where the machine supports that (NVLink
+ * SHARP, InfiniBand SHARP, peers of one node). Needs NCCL 2.19. t: name, data, dtype,
+ * ndim, shape, device, stream and done are used.
+ *
+ * All ranks of the set call it, each with a buffer of the same size. The registration
+ * applies to this process set and lasts until hvd_deregister, until the set is removed,
+ * or until hvd_shutdown; the memory must stay valid until then. A set can have 255
+ * buffers at a time; they must not overlap. If one rank fails to register, no rank
+ * keeps the registration and the operation fails on all with a message that names the
+ * rank: HVD_UNSUPPORTED if NCCL or memory is the reason, HVD_INVALID_ARGUMENT if the
+ * program is.
+ *
+ * While the operation is pending no tensor inside the buffer may be pending. Afterwards
+ * a tensor must lie in the same registered buffer on all ranks, or in none on all
+ * ranks; otherwise it fails as a mismatch. data and output must lie in the same buffer.
+ * For allgather, gather, reducescatter and alltoall only data counts; memory from
+ * hvd_alloc_fn must not lie in a registered buffer; an empty tensor counts by its
+ * pointer. Tensors in a buffer are not fused with others outside it, and fail while a
+ * rank has joined. */
 HVD_API int
 hvd_register_async(const struct hvd_tensor *t, int process_set, hvd_handle *ret_handle);
-/* The buffer that data is in is so no longer, and its memory may be freed. All ranks of
- * the set call it, for the same buffer, and wait in it; what is on its way in it is
- * waited for. Not inside a callback. */
+/* Removes the registration of the buffer that data lies in. All ranks of the set call
+ * it for the same buffer, and it blocks until all have. Waits for operations inside the
+ * buffer. Afterwards the memory may be freed. */
 HVD_API int hvd_deregister(const void *data, int process_set);
-/* The same without waiting: its memory may be freed when the operation has ended. */
+/* The same without blocking. The memory may be freed when the operation has ended. */
 HVD_API int
 hvd_deregister_async(const void *data, int process_set, hvd_handle *ret_handle);
-/* The NCCL library that the framework of this process has brought, before hvd_init. */
+/* The path of the NCCL library that this process's framework has loaded. Call before
+ * hvd_init. */
 HVD_API void hvd_device_hint(const char *nccl_path);
 
-/* --- seeing what happens
- * --------------------------------------------------------------------- */
+/* --- counters and timeline --- */
 
 #define HVD_STATS_KINDS 16
-/* Counters of this world since its init, of this rank. Versioned: set size_bytes to
- * sizeof(struct hvd_stats); later fields come at the end. Arrays are by kind of
- * collective: 0 allreduce, 1 allgather, 2 broadcast, 3 barrier, 4 alltoall,
- * 5 reducescatter, 6 reduce, 7 gather, 8 join, 9 and 10 process sets made and removed,
- * 11 send and receive (bytes in: sent, out: received), 12 buffers registered and given
- * back.
- * A reading is no snapshot: counters may be a few operations apart. */
+/* Counters of this rank since the init of this world. Versioned: set size_bytes to
+ * sizeof(struct hvd_stats); new fields are added at the end. Arrays are indexed by the
+ * kind of collective:
+ *
+ *   0 allreduce   4 alltoall         8 join
+ *   1 allgather   5 reducescatter    9 process set created
+ *   2 broadcast   6 reduce          10 process set removed
+ *   3 barrier     7 gather          11 send (bytes in) and receive (bytes out)
+ *                                   12 buffer registered or deregistered
+ *
+ * The fields are read one by one, so they may differ by a few operations. */
 struct hvd_stats {
     size_t size_bytes;
     int rank, size;
     uint64_t age_ns;                   /* since init */
     double allreduce_bus_bytes_per_s;  /* 2(n-1)/n x bytes / time inside the backend */
     double steps_per_s;                /* of the steps counted below */
-    uint64_t tensors[HVD_STATS_KINDS]; /* that ended with HVD_OK */
+    uint64_t tensors[HVD_STATS_KINDS]; /* ended with HVD_OK */
     uint64_t bytes_in[HVD_STATS_KINDS], bytes_out[HVD_STATS_KINDS];
-    uint64_t failed;                      /* tensors that ended otherwise */
-    uint64_t batches, fused;              /* to the backend; tensors that shared one */
-    uint64_t cache_hits, cache_misses;    /* tensors announced by a bit, in full */
-    uint64_t plans, plan_leaves, planned; /* frozen, left; tensors done by plan */
+    uint64_t failed;                      /* tensors that ended with an error */
+    uint64_t batches, fused;              /* batches; tensors that shared a batch */
+    uint64_t cache_hits, cache_misses;    /* requests sent as a bit; in full */
+    uint64_t plans, plan_leaves, planned; /* frozen; left; tensors run by plan */
     uint64_t agreements;                  /* rounds of agreement in a plan */
     uint64_t control_sent, control_sent_bytes; /* messages about work */
     uint64_t control_received, control_received_bytes;
@@ -411,33 +471,33 @@ struct hvd_stats {
     uint64_t backend_ns; /* inside the backend, waiting for peers there included */
     uint64_t allreduce_ns, allreduce_bus_bytes;
     uint64_t steps, step_ns; /* whole rounds of a plan, and the time they took */
-    /* Tensors that asked for compression: their bytes, and what stood for them. */
+    /* Tensors with compression: their bytes, and the bytes of their encoding. */
     uint64_t compression_raw, compression_wire;
-    /* In use now: HOROVOD_FUSION_THRESHOLD, HOROVOD_CYCLE_TIME; on rank 0, 1 while
-     * HOROVOD_AUTOTUNE tries others. */
+    /* Current values of HOROVOD_FUSION_THRESHOLD and HOROVOD_CYCLE_TIME. is_tuning is 1
+     * on rank 0 while HOROVOD_AUTOTUNE searches. */
     uint64_t fusion_bytes, gather_ns, is_tuning;
-    /* Tensors on the GPU: batches of them; bytes that went by a buffer of ours (packed,
-     * converted, compressed), or from and to where they lie; how much of both lies in
-     * registered buffers. */
+    /* GPU tensors: batches; bytes that passed through a buffer of the runtime (packed,
+     * converted, compressed); bytes that NCCL moved in place; the part of both that was
+     * in registered buffers. */
     uint64_t device_batches, device_packed_bytes, device_direct_bytes;
     uint64_t device_registered_bytes;
-    /* In use: 90 (compute capability 9.0), 22705 (NCCL 2.27.5), 12040 (the driver's
-     * CUDA 12.4); 0 before the first such tensor. hvd_device_report has it in words. */
+    /* 90: compute capability 9.0; 22705: NCCL 2.27.5; 12040: the driver's CUDA 12.4. 0
+     * before the first GPU tensor. */
     uint64_t device_sm, device_nccl, device_cuda;
 };
 HVD_API int hvd_stats(struct hvd_stats *ret);
-/* The same in Prometheus' text format. At most n bytes with NUL; *ret_n: the length
- * needed without NUL (may be NULL). */
+/* The same in Prometheus text format. At most n bytes with the NUL. *ret_n, which may
+ * be NULL, is set to the length without the NUL. */
 HVD_API int hvd_stats_text(char *buf, size_t n, size_t *ret_n);
 
-/* The timeline: what happens to each tensor, as a file for chrome://tracing or Perfetto
- * with Horovod's names. HOROVOD_TIMELINE starts one at init; these start and stop one
- * at any time. Rank 0 writes it; on other ranks both do nothing and return HVD_OK.
- * path: replaced if it is there; valid JSON whenever one looks. mark_cycles: mark the
- * beginning of each round of work. With HVD_TIMELINE_ALL=1 on rank 0 all ranks are in
- * it, each as a thread of its tensors, on rank 0's clock. */
+/* Starts the timeline, a file for chrome://tracing or Perfetto with Horovod's names.
+ * HOROVOD_TIMELINE starts one during init; this function starts one at any time. Only
+ * rank 0 writes; on other ranks both functions do nothing and return HVD_OK. An
+ * existing file is replaced. The file is valid JSON at any time. mark_cycles: mark the
+ * start of each round of work. With HVD_TIMELINE_ALL=1 on rank 0 the file contains all
+ * ranks, on rank 0's clock. */
 HVD_API int hvd_timeline_start(const char *path, int mark_cycles);
-/* Returns when the file is complete. Not inside a callback. */
+/* Stops the timeline. Returns when the file is complete. */
 HVD_API int hvd_timeline_stop(void);
 
 #ifdef __cplusplus
