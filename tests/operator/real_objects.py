@@ -1,24 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For real_test.py: what the operator makes of HorovodJobs (tests/golden/objects) as the API server takes it."""
+"""For real_test.py: the API server accepts the objects of HorovodJobs (tests/golden/objects.txt)."""
 
 from __future__ import annotations
 
-import json
+import sys
 from pathlib import Path
 
 from api import Api, Refused, Suite, expect
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden/objects"
+sys.path.append(str(Path(__file__).resolve().parents[1] / "golden"))
+import golden_objects
+
 PLURAL = {"Pod": "pods", "Service": "services", "Secret": "secrets", "ConfigMap": "configmaps"}
 NOT_TAKEN = {"everything-set", "explicit-nulls"}  # hold what no API server knows, on purpose
 
 
 def refusals(api: Api, ns: str) -> list[str]:
     out = []
-    for path in sorted(GOLDEN.glob("*/objects.json")):
-        if path.parent.name in NOT_TAKEN:
+    for case, objects in golden_objects.cases():
+        if case in NOT_TAKEN:
             continue
-        for o in json.loads(path.read_text(encoding="utf-8")):
+        for o in objects:
             if o["kind"] not in PLURAL:
                 continue  # PodGroups belong to their schedulers
             o["metadata"]["namespace"] = ns
@@ -29,7 +31,7 @@ def refusals(api: Api, ns: str) -> list[str]:
                     o,
                 )
             except Refused as e:
-                out.append(f"{path.parent.name}: {o['kind']} {o['metadata']['name']}: {e}")
+                out.append(f"{case}: {o['kind']} {o['metadata']['name']}: {e}")
     return out
 
 

@@ -27,7 +27,10 @@
 #define GOLDEN_MAX_PATH  1024
 
 /* Prints to out what comes of the case. */
-typedef void (*golden_case_fn)(const char *name, const char *input, struct strbuf *out);
+typedef void (*golden_case_fn)(void *arg,
+                               const char *name,
+                               const char *input,
+                               struct strbuf *out);
 
 static inline char *golden_read(const char *path)
 {
@@ -68,7 +71,7 @@ static inline char *golden_cut(char *p, const char *mark, char **ret_next)
 }
 
 /* Runs every case of the file. */
-static inline void golden_file(const char *path, golden_case_fn run)
+static inline void golden_file(const char *path, golden_case_fn run, void *arg)
 {
     char *text = golden_read(path), *next, *input, *want, *head;
     struct strbuf all, got;
@@ -86,7 +89,7 @@ static inline void golden_file(const char *path, golden_case_fn run)
             fail_msg("%s: %s: no line \"--\"", path, head);
         (void)golden_cut(want, "== ", &next);
         strbuf_clear(&got);
-        run(head, input, &got);
+        run(arg, head, input, &got);
         if (next)
             strbuf_putc(&got, '\n');
         assert_int_equal(strbuf_status(&got), 0);
@@ -95,8 +98,8 @@ static inline void golden_file(const char *path, golden_case_fn run)
         if (strcmp(want, strbuf_str(&got)) == 0 || getenv("GOLDEN_UPDATE"))
             continue;
         n_bad++;
-        print_error("%s: %s differs; got:\n%swanted:\n%s", path, head, strbuf_str(&got),
-                    want);
+        fprintf(stderr, "%s: %s differs; got:\n%swanted:\n%s", path, head,
+                strbuf_str(&got), want);
     }
     assert_true(n_run > 0);
     if (getenv("GOLDEN_UPDATE"))
@@ -110,7 +113,7 @@ static inline void golden_file(const char *path, golden_case_fn run)
 }
 
 /* Runs every case of every .txt file in the folder. */
-static inline void golden_folder(const char *folder, golden_case_fn run)
+static inline void golden_folder(const char *folder, golden_case_fn run, void *arg)
 {
     struct dirent **entry;
     int n = scandir(folder, &entry, NULL, alphasort);
@@ -122,7 +125,7 @@ static inline void golden_folder(const char *folder, golden_case_fn run)
 
         if (end && strcmp(end, ".txt") == 0) {
             (void)snprintf(path, sizeof(path), "%s/%s", folder, entry[i]->d_name);
-            golden_file(path, run);
+            golden_file(path, run, arg);
             n_files++;
         }
         free(entry[i]);
@@ -273,13 +276,12 @@ static inline void golden_array_changes(const char *path,
                              : node_item(from, i),
                        c, label, out);
     }
-    i = 0;
-    for (const struct node *c = from ? from->first : NULL; c; c = c->next, i++) {
-        if (label && !node_with(to, label, node_str(c, label)))
+    for (const struct node *c = label && from ? from->first : NULL; c; c = c->next) {
+        if (!node_with(to, label, node_str(c, label)))
             strbuf_printf(out, "-%s[%s]\n", path, node_str(c, label));
-        else if (!label && i >= to->n)
-            strbuf_printf(out, "-%s[%zu]\n", path, i);
     }
+    for (i = !label && from ? from->n : 0; i > to->n; i--)
+        strbuf_printf(out, "-%s[%zu]\n", path, i - 1);
     if (!label || !from || golden_is_in_order(from, to, label))
         return;
     strbuf_printf(out, "%s order", path);
@@ -296,11 +298,12 @@ static inline void golden_changes(const char *path,
                                   const char *label,
                                   struct strbuf *out)
 {
-    bool is_begun = false;
+    bool is_begun = false, has_nested = false;
 
     for (const struct node *c = to->first; c; c = c->next) {
         const struct node *old = golden_find(from, c->key);
 
+        has_nested = has_nested || golden_has_lines(c);
         if (golden_has_lines(c) || (old && node_equal(old, c))
             || (label && strcmp(label, c->key) == 0))
             continue;
@@ -316,7 +319,7 @@ static inline void golden_changes(const char *path,
     }
     if (is_begun)
         strbuf_putc(out, '\n');
-    else if (!from && !to->first)
+    else if (!from && !has_nested)
         strbuf_printf(out, "%s\n", path);
     for (const struct node *c = to->first; c; c = c->next) {
         const struct node *old = golden_find(from, c->key);
@@ -332,6 +335,38 @@ static inline void golden_changes(const char *path,
         else
             golden_changes(member, old, c, NULL, out);
     }
+}
+
+/* The first set of objects of a file; others are printed as differences to it. */
+struct golden_first {
+    struct arena arena;
+    struct node *objects; /* NULL until there is one */
+};
+
+static inline void golden_first_init(struct golden_first *f)
+{
+    *f = (struct golden_first){.objects = NULL};
+    arena_init(&f->arena, GOLDEN_MAX_BYTES);
+}
+
+/* Prints a line "KIND NAME" for each object, and what differs from the object of that
+ * kind in the first set or, within the first set, before it. */
+static inline void
+golden_objects(struct golden_first *f, const struct node *all, struct strbuf *out)
+{
+    struct build b = {.arena = &f->arena};
+
+    for (const struct node *c = all->first; c; c = c->next) {
+        const char *kind = node_str(c, "kind");
+        const struct node *from =
+            node_with(f->objects ? f->objects : all, "kind", kind);
+
+        strbuf_printf(out, "%s %s\n", kind, node_str(c, "metadata.name"));
+        golden_changes(kind, from == c ? NULL : from, c, NULL, out);
+    }
+    if (!f->objects)
+        f->objects = node_copy(&b, all);
+    assert_int_equal(b.status, 0);
 }
 
 #endif

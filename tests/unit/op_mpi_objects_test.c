@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objects of an MPIJob.
- *
- *   tests/golden/mpi-objects/CASE/{job.yaml, config.yaml} -> objects.json
- *
- * config.yaml, if there is one: {gang: volcano | scheduler-plugins, scheduler: name,
- * domain: name}. GOLDEN_UPDATE=1 writes what comes out. */
+/* The objects of an MPIJob. tests/golden/mpi-objects.txt (tests/unit/golden.h) has whole
+ * jobs; member config: {gang: volcano | scheduler-plugins, scheduler: name, domain:
+ * name} is of the operator's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,63 +10,62 @@
 #include <cmocka.h>
 
 #include "operator/core/mpi_objects.h"
-#include "operator/doc/json.h"
+#include "tests/unit/golden.h"
 #include "tests/unit/mpi_fixture.h"
 
 static const struct object_config plain_cfg = {.runtime_image = "r",
                                                .cluster_domain = ""};
 
-static struct object_config read_config(struct mpi_fixture *f)
+static struct object_config objects_read_config(const struct node *o)
 {
-    char *text = fixture_text(f, "config.yaml");
     struct object_config cfg = {
         .runtime_image = "runtime:1", .cluster_domain = "", .gang_scheduler = ""};
-    struct node *o;
-    const char *gang;
+    const char *gang = node_str(o, "config.gang");
 
-    if (!text)
-        return cfg;
-    assert_int_equal(yaml_read(&f->arena, text, strlen(text), &o, NULL), 0);
-    mem_free(text);
-    gang = node_str(o, "gang");
-    if (gang)
+    if (gang) {
         cfg.gang = strcmp(gang, "volcano") == 0 ? GANG_VOLCANO : GANG_SCHEDULER_PLUGINS;
-    if (gang)
-        cfg.gang_scheduler = node_str(o, "scheduler");
-    if (node_str(o, "domain"))
-        cfg.cluster_domain = node_str(o, "domain");
+        cfg.gang_scheduler = node_str(o, "config.scheduler");
+    }
+    if (node_str(o, "config.domain"))
+        cfg.cluster_domain = node_str(o, "config.domain");
     return cfg;
 }
 
-static void run(struct mpi_fixture *f)
+static void
+objects_run_case(void *arg, const char *name, const char *input, struct strbuf *out)
 {
-    struct build b = {.arena = &f->arena};
-    struct object_config cfg = read_config(f);
+    struct mpi_fixture f;
+    struct build b = {.arena = &f.arena};
+    struct object_config cfg;
     struct secrets secrets = {.ssh_private = "private\n", .ssh_public = "public\n"};
-    struct node *all = node_array(&b);
-    struct strbuf out;
+    struct node *all;
 
-    fixture_load(f, "job.yaml");
-    if (f->job->flaws)
-        fail_msg("%s: %s", f->dir, f->job->flaws);
+    fixture_init(&f);
+    fixture_read(&f, input);
+    cfg = objects_read_config(f.object);
+    if (f.job->flaws)
+        fail_msg("%s: %s", name, f.job->flaws);
+    all = node_array(&b);
     memset(secrets.token, 0xab, sizeof(secrets.token));
-    node_add(&b, all, mpi_service(&b, f->job));
-    node_add(&b, all, mpi_config_map(&b, f->job, "hosts\n", "script\n"));
-    node_add(&b, all, mpi_secret(&b, f->job, &secrets));
-    if (f->job->worker.n > 0)
-        node_add(&b, all, mpi_worker(&b, f->job, &cfg, f->job->worker.n - 1));
-    node_add(&b, all, mpi_launcher(&b, f->job, &cfg));
+    node_add(&b, all, mpi_service(&b, f.job));
+    node_add(&b, all, mpi_config_map(&b, f.job, "hosts\n", "script\n"));
+    node_add(&b, all, mpi_secret(&b, f.job, &secrets));
+    if (f.job->worker.n > 0)
+        node_add(&b, all, mpi_worker(&b, f.job, &cfg, f.job->worker.n - 1));
+    node_add(&b, all, mpi_launcher(&b, f.job, &cfg));
     assert_int_equal(b.status, 0);
-    strbuf_init(&out, 1u << 20);
-    json_write_pretty(all, &out);
-    fixture_compare(f, "objects.json", &out);
-    strbuf_release(&out);
+    golden_objects(arg, all, out);
+    fixture_release(&f);
 }
 
-static void golden(void **state)
+static void objects_are_as_in_the_golden_file(void **state)
 {
+    struct golden_first first;
+
     (void)state;
-    fixture_each("tests/golden/mpi-objects", run);
+    golden_first_init(&first);
+    golden_file("tests/golden/mpi-objects.txt", objects_run_case, &first);
+    arena_release(&first.arena);
 }
 
 /* --- resuming ----------------------------------------------------------------------
@@ -227,7 +223,7 @@ static void the_launcher_asks_where_the_workers_listen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden),
+        cmocka_unit_test(objects_are_as_in_the_golden_file),
         cmocka_unit_test(resume_brings_scheduling_directives),
         cmocka_unit_test(sshd_is_what_the_agent_replaces),
         cmocka_unit_test(the_launcher_asks_where_the_workers_listen),

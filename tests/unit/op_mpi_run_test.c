@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lives of MPIJobs, step by step.
  *
- *   tests/golden/mpi-run/CASE/{job.yaml, steps.yaml} -> run.txt
+ * The cases are in tests/golden/mpi-run (tests/unit/golden.h): differences to the job in
+ * base.yaml as "a.path: value"; gang, which scheduler the operator is configured for; and
+ * steps.
  *
  * A step is what is seen at a time; its plan counts as carried out, unless it has an
  * outcome, and its status as stored. Fields of a step:
@@ -19,7 +21,7 @@
  *   found           what it looks for is there
  *
  * Each step is decided three times, as in a sync and after it: the last time nothing
- * may change. GOLDEN_UPDATE=1 writes what comes out. */
+ * may change. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +30,7 @@
 #include <cmocka.h>
 
 #include "operator/core/front.h"
-#include "operator/doc/json.h"
+#include "tests/unit/golden.h"
 #include "tests/unit/mpi_fixture.h"
 #include "tests/unit/torture.h"
 
@@ -45,7 +47,8 @@ struct run {
     struct batch_job batch;
     struct sync_outcome outcome;
     struct fact fact[KUBE_KIND_COUNT]; /* from step to step */
-    struct strbuf out;
+    const char *name;                  /* of the case */
+    struct strbuf *out;                /* the transcript */
 };
 
 static const struct sync_outcome no_trouble = {.reason = "", .message = ""};
@@ -233,17 +236,17 @@ static void print_action(struct run *r, const struct action *x)
     const struct node *script =
         node_get(node_get(x->body, "data"), "discover_hosts.sh");
 
-    strbuf_printf(&r->out, "  %u %s %s %s%s%s%s%s", x->stage, verb_name(x->verb),
+    strbuf_printf(r->out, "  %u %s %s %s%s%s%s%s", x->stage, verb_name(x->verb),
                   kube_kind_name(x->kind), x->name, x->sub ? "/" : "",
                   x->sub ? x->sub : "", x->uid ? " uid=" : "", x->uid ? x->uid : "");
     if (script || (x->verb == VERB_UPDATE && x->body)) {
-        strbuf_putc(&r->out, ' ');
-        json_write(script ? script : x->body, &r->out);
+        strbuf_putc(r->out, ' ');
+        json_write(script ? script : x->body, r->out);
     } else if (node_get(x->body, "spec") && x->kind != KUBE_SERVICE) {
-        strbuf_putc(&r->out, ' ');
-        json_write(node_get(x->body, "spec"), &r->out);
+        strbuf_putc(r->out, ' ');
+        json_write(node_get(x->body, "spec"), r->out);
     }
-    strbuf_putc(&r->out, '\n');
+    strbuf_putc(r->out, '\n');
 }
 
 /* The time of day is enough. */
@@ -259,7 +262,7 @@ static void print_counts(struct run *r, const struct node *status, const char *r
     const struct node *o = node_get(node_get(status, "replicaStatuses"), role);
 
     if (o)
-        strbuf_printf(&r->out, "  %s active %lld succeeded %lld failed %lld\n", role,
+        strbuf_printf(r->out, "  %s active %lld succeeded %lld failed %lld\n", role,
                       (long long)node_int(o, "active", 0),
                       (long long)node_int(o, "succeeded", 0),
                       (long long)node_int(o, "failed", 0));
@@ -270,13 +273,13 @@ static void print_status(struct run *r, const struct node *status)
     const struct node *list = node_get(status, "conditions");
 
     for (const struct node *c = list->first; c; c = c->next)
-        strbuf_printf(&r->out, "  %s=%s %s: %s [%s %s]\n", node_str(c, "type"),
+        strbuf_printf(r->out, "  %s=%s %s: %s [%s %s]\n", node_str(c, "type"),
                       node_str(c, "status"), node_str(c, "reason"),
                       node_str(c, "message"), clock_of(c, "lastUpdateTime"),
                       clock_of(c, "lastTransitionTime"));
     print_counts(r, status, "Launcher");
     print_counts(r, status, "Worker");
-    strbuf_printf(&r->out, "  start %s completion %s\n", clock_of(status, "startTime"),
+    strbuf_printf(r->out, "  start %s completion %s\n", clock_of(status, "startTime"),
                   clock_of(status, "completionTime"));
 }
 
@@ -284,16 +287,16 @@ static void print_decision(struct run *r, const struct decision *d)
 {
     for (size_t i = 0; i < d->n_notes; i++)
         strbuf_printf(
-            &r->out, "  %s%s %s: %s\n", d->note[i].is_warning ? "Warning" : "Normal",
+            r->out, "  %s%s %s: %s\n", d->note[i].is_warning ? "Warning" : "Normal",
             d->note[i].is_once ? "" : "*", d->note[i].reason, d->note[i].message);
-    strbuf_printf(&r->out, "state %s %s\n", state_name(d->state), d->reason);
+    strbuf_printf(r->out, "state %s %s\n", state_name(d->state), d->reason);
     if (d->requeue_ms)
-        strbuf_printf(&r->out, "  again after %llu ms\n",
+        strbuf_printf(r->out, "  again after %llu ms\n",
                       (unsigned long long)d->requeue_ms);
     if (!d->status)
-        strbuf_puts(&r->out, "  status is left alone\n");
+        strbuf_puts(r->out, "  status is left alone\n");
     else if (node_equal(d->status, r->f->job->meta.status))
-        strbuf_puts(&r->out, "  status as before\n");
+        strbuf_puts(r->out, "  status as before\n");
     else
         print_status(r, d->status);
 }
@@ -322,17 +325,8 @@ static void set_fields(struct run *r)
     struct build b = {.arena = &r->f->arena};
     const struct node *set = node_get(r->step, "set");
 
-    for (const struct node *c = set ? set->first : NULL; c; c = c->next) {
-        char *path = arena_strdup(&r->f->arena, c->key), *dot;
-        struct node *o = r->f->object;
-
-        for (; (dot = strchr(path, '.')); path = dot + 1) {
-            *dot = '\0';
-            o = node_child(&b, o, path, NODE_OBJECT);
-        }
-        node_set(&b, o, path, node_copy(&b, c));
-    }
-    assert_int_equal(b.status, 0);
+    for (const struct node *c = set ? set->first : NULL; c; c = c->next)
+        golden_set(&b, r->f->object, c->key, c);
 }
 
 static void check_quiet(struct run *r)
@@ -341,19 +335,19 @@ static void check_quiet(struct run *r)
 
     decide(r, &no_trouble, &d);
     if (d.status && !node_equal(d.status, r->f->job->meta.status)) {
-        strbuf_puts(&r->out, "  written again:\n");
+        strbuf_puts(r->out, "  written again:\n");
         print_status(r, d.status);
-        fail_msg("%s: %s: status is not stable:\n%s", r->f->dir,
-                 node_str(r->step, "what"), strbuf_str(&r->out));
+        fail_msg("%s: %s: status is not stable:\n%s", r->name,
+                 node_str(r->step, "what"), strbuf_str(r->out));
     }
     for (size_t i = 0; i < d.n_notes; i++) {
         if (!d.note[i].is_warning || d.note[i].is_once)
-            fail_msg("%s: %s: told again: %s", r->f->dir, node_str(r->step, "what"),
+            fail_msg("%s: %s: told again: %s", r->name, node_str(r->step, "what"),
                      d.note[i].reason);
     }
 }
 
-static void take_step(struct run *r)
+static void run_step(struct run *r)
 {
     struct build b = {.arena = &r->f->arena};
     struct decision d;
@@ -361,7 +355,7 @@ static void take_step(struct run *r)
     set_fields(r);
     fixture_open(r->f);
     see(r);
-    strbuf_printf(&r->out, "== %s\n", node_str(r->step, "what"));
+    strbuf_printf(r->out, "step: %s\n", node_str(r->step, "what"));
     decide(r, &no_trouble, &d);
     for (size_t i = 0; i < d.plan.n; i++) {
         print_action(r, &d.plan.v[i]);
@@ -377,20 +371,24 @@ static void take_step(struct run *r)
     check_quiet(r);
 }
 
-static void run(struct mpi_fixture *f)
+static void run_case(void *arg, const char *name, const char *input, struct strbuf *out)
 {
-    struct run r = {.f = f};
-    struct node *steps;
-    struct err err = ERR_INIT;
+    const char *base = arg;
+    struct mpi_fixture f;
+    struct run r = {.f = &f, .name = name, .out = out};
+    struct build b = {.arena = &f.arena};
+    const struct node *in;
     const char *gang;
-    char *yaml = fixture_text(f, "steps.yaml");
 
-    fixture_load(f, "job.yaml");
-    assert_non_null(yaml);
-    if (yaml_read(&f->arena, yaml, strlen(yaml), &steps, &err) < 0)
-        fail_msg("%s/steps.yaml: %s", f->dir, err.text);
-    mem_free(yaml);
-    gang = node_str(f->object, "gang");
+    fixture_init(&f);
+    f.object = golden_yaml(&f.arena, base);
+    in = golden_yaml(&f.arena, input);
+    for (const struct node *c = in->first; c; c = c->next) {
+        if (strchr(c->key, '.'))
+            golden_set(&b, f.object, c->key, c);
+    }
+    fixture_open(&f);
+    gang = node_str(in, "gang");
     r.cfg = (struct object_config){.runtime_image = "r",
                                    .cluster_domain = "",
                                    .gang = !gang ? GANG_NONE
@@ -398,17 +396,18 @@ static void run(struct mpi_fixture *f)
                                                ? GANG_VOLCANO
                                                : GANG_SCHEDULER_PLUGINS,
                                    .gang_scheduler = gang ? gang : ""};
-    strbuf_init(&r.out, 1u << 20);
-    for (r.step = steps->first; r.step; r.step = r.step->next)
-        take_step(&r);
-    fixture_compare(f, "run.txt", &r.out);
-    strbuf_release(&r.out);
+    for (r.step = node_get(in, "steps")->first; r.step; r.step = r.step->next)
+        run_step(&r);
+    fixture_release(&f);
 }
 
-static void lives(void **state)
+static void lives_are_as_in_the_golden_files(void **state)
 {
+    char *base = golden_read("tests/golden/mpi-run/base.yaml");
+
     (void)state;
-    fixture_each("tests/golden/mpi-run", run);
+    golden_folder("tests/golden/mpi-run", run_case, base);
+    mem_free(base);
 }
 
 /* --- out of memory -----------------------------------------------------------------
@@ -509,8 +508,9 @@ static void memory_may_run_out(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lives),
-                                       cmocka_unit_test(memory_may_run_out)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lives_are_as_in_the_golden_files),
+        cmocka_unit_test(memory_may_run_out)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -487,13 +487,15 @@ static void status_must_not_change_again(struct fixture *f,
         assert_true(node_equal(d->status, again.status));
 }
 
-static void plan_run_case(const char *name, const char *input, struct strbuf *out)
+static void
+plan_run_case(void *arg, const char *name, const char *input, struct strbuf *out)
 {
     struct fixture f = {.b = {.arena = &f.arena}};
     struct observed seen;
     struct sync_outcome outcome;
     struct decision d;
 
+    (void)arg;
     (void)name;
     arena_init(&f.arena, ARENA_BYTES);
     f.input = golden_yaml(&f.arena, input);
@@ -517,7 +519,7 @@ static void plan_run_case(const char *name, const char *input, struct strbuf *ou
 static void plans_are_as_in_the_golden_files(void **state)
 {
     (void)state;
-    golden_folder(FOLDER, plan_run_case);
+    golden_folder(FOLDER, plan_run_case, NULL);
 }
 
 int main(void)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TF_CONFIG of a HorovodJob's pods (tests/golden/objects) as TensorFlow itself reads it."""
+"""TF_CONFIG of a HorovodJob's pods (tests/golden/objects.txt) as TensorFlow itself reads it."""
 
 import json
 import os
+import sys
 from pathlib import Path
 from unittest import mock
 
@@ -12,19 +13,23 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 from checks import check, main
 
-OBJECTS = Path(__file__).resolve().parents[3] / "tests/golden/objects"
+sys.path.append(str(Path(__file__).resolve().parents[2] / "golden"))
+import golden_objects
+
 hvd.init()
 
 
 def pods():
     """(case, role, index, TF_CONFIG) of each pod that the operator gives one."""
-    for path in sorted(OBJECTS.glob("tensorflow-*/objects.json")):
-        for pod in json.loads(path.read_text(encoding="utf-8")):
+    for case, objects in golden_objects.cases():
+        if not case.startswith("tensorflow-"):
+            continue
+        for pod in objects:
             labels = pod["metadata"]["labels"]
             for entry in pod["spec"].get("containers", [{}])[0].get("env", []):
                 if entry["name"] == "TF_CONFIG" and entry["value"] != "mine":
                     role, index = labels["ringmaster.dev/job-role"], labels["ringmaster.dev/replica-index"]
-                    yield path.parent.name, role, int(index), entry["value"]
+                    yield case, role, int(index), entry["value"]
 
 
 @check
