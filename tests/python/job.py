@@ -94,6 +94,17 @@ def command(argv, timeout=600, cwd=None, **extra):
     return Ended(process.returncode, out, time.monotonic() - began)
 
 
+def best_of(limit, attempt, tries=6):
+    """The least that attempt() returns in some tries, the last of which is below the limit.
+
+    For times that a busy machine makes longer: it may have other work in some of the tries.
+    """
+    took = []
+    while not took or (min(took) >= limit and len(took) < tries):
+        took.append(attempt())
+    return min(took)
+
+
 def python(code, *args, python=DEBIAN_PYTHON, timeout=600, **extra):
     """Runs a piece of Python alone."""
     return command([python, "-c", code, *args], timeout=timeout, **extra)

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import unittest
 
-from job import BUILD, DEBIAN_PYTHON, JobTest, bare_ranks, each_torch, python
+from job import BUILD, DEBIAN_PYTHON, JobTest, bare_ranks, best_of, each_torch, python
 
 FAKES = BUILD.resolve() / "plain" / "fakes"
 GPUS = {
@@ -82,15 +82,14 @@ class GpuFakeFaults(unittest.TestCase):
         return said
 
     def test_a_killed_rank_is_named_at_once(self):
-        """The best of six counts: others may have the processors."""
-        took = []
-        while not took or min(took) >= 2 and len(took) < 6:
+        def attempt():
             said = self.survivors("kill")
             for one in said:
                 self.assertIn("rank 1 (host", one["error"])
                 self.assertIn("was lost", one["error"])
-            took.append(max(one["seconds"] for one in said))
-        self.assertLess(min(took), 2, took)
+            return max(one["seconds"] for one in said)
+
+        self.assertLess(best_of(2, attempt), 2)
 
     def test_a_stopped_rank_is_named_in_time(self):
         for one in self.survivors("stop", HVD_PEER_TIMEOUT="6"):
@@ -104,14 +103,16 @@ class GpuFakeFaults(unittest.TestCase):
             self.assertTrue(one["goes_on"])
 
     def test_an_xid_is_the_cause(self):
-        """In one of three: NVML has a quarter of a second to answer, and others may have the processors."""
-        for _ in range(3):
-            said = self.survivors("xid")
-            if all("XID 79" in one["error"] for one in said):
-                break
-        for one in said:
-            self.assertIn("XID 79", one["error"])
-            self.assertIn("rank 1", one["error"])
+        """NVML has a quarter of a second to answer, which is too little for a busy machine."""
+        said = []
+
+        def attempt():
+            said[:] = [one["error"] for one in self.survivors("xid")]
+            return sum("XID 79" not in error for error in said)
+
+        self.assertEqual(best_of(1, attempt), 0, said)
+        for error in said:
+            self.assertIn("rank 1", error)
 
     def test_an_illegal_access_is_told_where_it_was(self):
         said = self.survivors("illegal")

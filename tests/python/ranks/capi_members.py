@@ -2,7 +2,6 @@
 """Who takes part, by the C API: groups, join, disagreements, refused arguments."""
 
 import itertools
-import random
 
 import capi
 import numpy as np
@@ -68,19 +67,6 @@ def a_group_travels_all_or_none():
             make, args, options = parts[kept]
             ops[kept] = make(*args, **options, group="all or none", group_size=len(parts))
         verify_group([ops[i].wait() for i in range(len(parts))])
-
-
-@check
-def groups_travel_beside_each_other_in_any_order():
-    mine = random.Random(R + 100)
-    for _ in range(5):
-        todo = [(g, *part) for g in range(4) for part in group_parts(f"beside.{g}")]
-        mine.shuffle(todo)
-        ops = {}
-        for g, make, args, options in todo:
-            ops[options["name"]] = make(*args, **options, group=f"group {g}", group_size=5)
-        for g in range(4):
-            verify_group([ops[f"beside.{g}.{letter}"].wait() for letter in "abcde"])
 
 
 @check

@@ -281,20 +281,6 @@ def ranks_that_disagree_about_a_set_are_named():
 
 
 @check
-def sets_come_and_go_many_times():
-    if N == 1:
-        return
-    for i in range(25):
-        id_ = set_add([i % N, (i + 1) % N] if N > 2 else [i % N])
-        ranks = set_ranks(id_)
-        if R in ranks:
-            total = run("allreduce", np.full(10, R), name="cycle", process_set=id_)
-            assert total.tolist() == [sum(ranks)] * 10
-        set_remove(id_)
-    the_world_goes_on()
-
-
-@check
 def a_set_is_not_changed_inside_a_callback():
     said = []
 

@@ -8,6 +8,7 @@ said goes to $CHECKS_DIR/RANK.json as {name: error or null}. Scripts that run in
 
 import json
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -31,6 +32,23 @@ def expect_error(types, words, function, *args, **kwargs):
         assert not missing, f"{type(e).__name__}: {e!s:.600}\nlacks {missing}"
         return str(e)
     raise AssertionError(f"no {types} was raised")
+
+
+def interrupted(function, *args):
+    """function waits and must be ended by the KeyboardInterrupt of a signal, wherever it is by then."""
+
+    def ring(signum, frame):
+        raise KeyboardInterrupt
+
+    def call():
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            function(*args)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    signal.signal(signal.SIGALRM, ring)
+    expect_error(KeyboardInterrupt, [], call)
 
 
 def in_threads(n, work):

@@ -13,9 +13,9 @@ import capi
 import numpy as np
 from _hvd import _native
 from _hvd.exceptions import HorovodInternalError
-from capi import ADASUM, AVERAGE, DTYPES, MAX, MIN, OP_NAMES, PRODUCT, SUM
+from capi import AVERAGE, DTYPES, MAX, MIN, OP_NAMES, PRODUCT, SUM
 from checks import check, expect_error, in_threads, main
-from exact import EPS, adasum_pair, can_reduce, reduced, same, share, values, wide
+from exact import EPS, can_reduce, reduced, same, values, wide
 from gpu_ops import PENDING, Array, Gpu, Op, ordinal, run
 
 _native.start(0, ((),))
@@ -77,163 +77,6 @@ def allreduce_equals_numpy():
         return Op(GPU, "allreduce", values(shape, dtype, R, op), dtype, op=op, in_place=in_place)
 
     in_flight(reductions(), start, lambda case, o: check_reduced(o.wait(), *case, "allreduce"))
-
-
-@check
-def large_ones_go_without_a_copy():
-    for dtype, op in (("float32", SUM), ("float32", AVERAGE), ("int64", SUM)):
-        shape = (2**20 + 3,)
-        got = run(GPU, "allreduce", values(shape, dtype, R, op), dtype, op=op)
-        check_reduced(got, dtype, op, shape, "allreduce")
-
-
-@check
-def scales_apply_before_and_after():
-    cases = [(d, op, s) for d in EPS for op in (SUM, MAX) for s in ((0.5, 1.0), (1.7, 0.3), (1.0, 3.0))]
-
-    def start(case):
-        dtype, op, (pre, post) = case
-        x = values((4099,), dtype, R, op)
-        return Op(GPU, "allreduce", x, dtype, op=op, prescale=pre, postscale=post)
-
-    def finish(case, o):
-        dtype, op, (pre, post) = case
-        check_reduced(o.wait(), dtype, op, (4099,), "allreduce scaled", pre, post)
-
-    in_flight(cases, start, finish)
-
-
-@check
-def reduce_writes_the_root_only():
-    root = N - 1
-
-    def start(case):
-        dtype, op, shape = case
-        return Op(GPU, "reduce", values(shape, dtype, R, op), dtype, op=op, root=root)
-
-    def finish(case, o):
-        got = o.wait()
-        if root == R:
-            check_reduced(got, *case, "reduce")
-        else:
-            assert np.array_equal(got, np.full_like(got, 77)), "output of a rank that is not the root"
-
-    in_flight(reductions(), start, finish)
-
-
-@check
-def broadcast_equals_the_root():
-    cases = [(dtype, shape, root) for dtype in DTYPES for shape in sizes(dtype) for root in {0, N - 1}]
-
-    def finish(case, o):
-        dtype, shape, root = case
-        assert np.array_equal(o.wait(), values(shape, dtype, root)), f"{dtype} {shape} from {root}"
-
-    in_flight(
-        cases, lambda case: Op(GPU, "broadcast", values(case[1], case[0], R), case[0], root=case[2]), finish
-    )
-
-
-def rows_of(case, r):
-    dtype, rows, tail = case
-    n = {"uneven": 5 + r, "last has all": 9 if r == N - 1 else 0, "none": 0}[rows]
-    return values((n, *tail), dtype, r)
-
-
-@check
-def gathered_rows_are_in_rank_order():
-    cases = [(dtype, "uneven", (3,)) for dtype in DTYPES]
-    cases += [("int32", rows, tail) for rows in ("last has all", "none") for tail in ((), (2, 3))]
-    for kind in ("allgather", "gather"):
-
-        def finish(case, o, kind=kind):
-            expected = np.concatenate([rows_of(case, r) for r in EVERYONE])
-            if kind == "gather" and R != 0:
-                expected = expected[:0]
-            got = o.wait()
-            assert got.shape == expected.shape, f"{kind} {case}: shape {got.shape}"
-            assert np.array_equal(got, expected), f"{kind} {case}"
-
-        in_flight(cases, lambda case, kind=kind: Op(GPU, kind, rows_of(case, R), case[0]), finish)
-
-
-@check
-def reducescatter_gives_each_its_rows():
-    cases = [(d, op, (rows,)) for d in DTYPES for op in ops_of(d) for rows in (2 * N + 1,)]
-    cases += [("float32", SUM, (rows, 5)) for rows in (0, 1, N, 3 * N + 1)]
-
-    def start(case):
-        dtype, op, shape = case
-        return Op(GPU, "reducescatter", values(shape, dtype, R, op), dtype, op=op)
-
-    def finish(case, o):
-        part = slice(*share(case[2][0], N, R))
-        check_reduced(o.wait(), *case, "reducescatter", part=part)
-
-    in_flight(cases, start, finish)
-
-
-SPLITS = {  # rows from rank a to rank b
-    "even": lambda a, b: 3,
-    "uneven": lambda a, b: (a + 2 * b) % 5,
-    "one to all": lambda a, b: b + 1 if a == 0 else 0,
-    "nothing": lambda a, b: 0,
-}
-
-
-@check
-def alltoall_sends_rows_to_each():
-    def sent(case, a):
-        dtype, name, tail = case
-        splits = [SPLITS[name](a, b) for b in EVERYONE]
-        return values((sum(splits), *tail), dtype, a), splits
-
-    def start(case):
-        x, splits = sent(case, R)
-        return Op(GPU, "alltoall", x, case[0], splits=None if case[1] == "even" else splits)
-
-    def finish(case, o):
-        parts = []
-        for a in EVERYONE:
-            x, splits = sent(case, a)
-            parts.append(x[sum(splits[:R]) : sum(splits[: R + 1])])
-        got, expected = o.wait(), np.concatenate(parts)
-        assert o.received == tuple(len(p) for p in parts), f"{case}: received {o.received}"
-        assert got.shape == expected.shape and np.array_equal(got, expected), case
-
-    in_flight([(d, "uneven", ()) for d in DTYPES] + [("int32", s, (2,)) for s in SPLITS], start, finish)
-
-
-@check
-def from_one_rank_to_the_next():
-    cases = list(DTYPES)
-
-    def one(dtype):
-        there = Op(GPU, "send", values((99,), dtype, R), dtype, name=f"p2p.{dtype}", peer=(R + 1) % N)
-        back = Op(GPU, "recv", values((99,), dtype, R), dtype, name=f"p2p.{dtype}", peer=(R - 1) % N)
-        return there, back
-
-    if N > 1:
-        for dtype, (there, back) in [(d, one(d)) for d in cases]:
-            assert np.array_equal(back.wait(), values((99,), dtype, (R - 1) % N)), dtype
-            there.wait()
-
-
-@check
-def adasum_follows_its_rule():
-    for dtype in EPS:
-        vectors = [wide(values((777,), dtype, r, SUM, 3), dtype) for r in EVERYONE]
-        n = 1 << (N.bit_length() - 1)
-        rest, level = vectors[n:], vectors[:n]
-        level = [adasum_pair(v, rest[i]) if i < len(rest) else v for i, v in enumerate(level)]
-        while len(level) > 1:
-            level = [adasum_pair(a, b) for a, b in zip(level[::2], level[1::2])]
-        most = sum(np.abs(v) for v in vectors)
-        bound = (2e-13 if dtype == "float64" else 2e-5) * most + 1e-30
-        if dtype in SHORT_FLOATS:
-            bound = bound + 2 * N * EPS[dtype] * most
-        got = run(GPU, "allreduce", values((777,), dtype, R, SUM, 3), dtype, op=ADASUM)
-        same(got, level[0], bound, dtype, f"adasum of {dtype}")
 
 
 @check
@@ -375,15 +218,6 @@ def cpu_on_one_rank_and_gpu_on_another():
     expect_error(HorovodInternalError, words, _native.wait, op.handle)
     op.forget()
     assert run(GPU, "allreduce", np.ones(3, np.float32)).tolist() == [N] * 3
-
-
-@check
-def shapes_that_differ_are_named():
-    if N == 1:
-        return
-    op = Op(GPU, "allreduce", np.ones(4 + (R == 1), np.float32), name="shapes")
-    expect_error(HorovodInternalError, ["shapes", "[4]", "[5]"], op.wait_on)
-    op.forget()
 
 
 @check

@@ -107,17 +107,20 @@ def what_is_refused_leaves_nothing_behind():
 
 @check
 def memory_does_not_grow():
+    """A leak grows in every round; what other threads and caches take, in some."""
     x = torch.ones(4)
     kinds = list(submissions(x, None))
-    before = 0
-    for i in range(SUBMITS + SUBMITS // 4):
-        if i == SUBMITS // 4:  # what there is once is there now
-            gc.collect()
-            before = resident()
-        kind, begin, brings = kinds[i % len(kinds)]
-        end(begin(f"grows {kind}"), brings, taken=i % 3)
-    more = resident() - before
-    assert more < (1 << 20) + 32 * SUBMITS, f"{more} bytes more after {SUBMITS} operations"
+    grown = []
+    for _ in range(5):
+        gc.collect()
+        before = resident()
+        for i in range(SUBMITS):
+            kind, begin, brings = kinds[i % len(kinds)]
+            end(begin(f"grows {kind}"), brings, taken=i % 3)
+        grown.append(resident() - before)
+        if grown[-1] < 32 * SUBMITS:
+            return
+    raise AssertionError(f"{grown} bytes more, each after {SUBMITS} operations")
 
 
 class Mallinfo(ctypes.Structure):

@@ -199,19 +199,6 @@ def reducescatter():
 
 
 @check
-def grouped_reducescatter():
-    for op in ("Sum", "Average"):
-        compare(
-            lambda *x: hvd.grouped_reducescatter(x, op=getattr(hvd, op)),
-            lambda *xs: [
-                [REDUCE[op](torch.stack(x))[share(x[0].shape[0], r)] for x in xs] for r in range(N)
-            ],
-            same((2 * N, 2), (N + 1,)),
-            factor=N,
-        )
-
-
-@check
 def reduce_and_gather():
     root = N - 1
     for op in ("Sum", "Average"):
@@ -331,20 +318,6 @@ def within_a_process_set():
         same((2,)),
         ranks=ranks,
     )
-
-
-@check
-def sparse_embeddings_have_sparse_gradients_that_add_up():
-    table = torch.nn.Embedding(6, 2, sparse=True)
-    hvd.broadcast_parameters(table.state_dict(), 0)
-    table(torch.tensor([R, 5, 5])).sum().backward()
-    got = hvd.sparse_allreduce_async(table.weight.grad, "table", hvd.Average)()
-    assert got.is_sparse
-    expected = torch.zeros(6, 2)
-    for r in range(N):
-        expected[r] += 1 / N
-    expected[5] += 2
-    close(got.to_dense().double(), expected.double(), "sparse gradient")
 
 
 @check

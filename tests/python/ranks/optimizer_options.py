@@ -1,24 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedOptimizer: groups, sparse gradients, compression, process sets, Adasum, odd dtypes."""
 
-import warnings
-
 import horovod.torch as hvd
 import torch
 from checks import check, expect_error, main
 from training import N, R, adam, batch, close, loss_of, model, reference, same_everywhere, sgd, train, wrap
-
-
-@check
-def named_parameters_may_be_a_generator_or_missing():
-    for named in (
-        lambda m: m.named_parameters(),
-        lambda m: None,
-        lambda m: iter(dict(m.named_parameters()).items()),
-    ):
-        m = model()
-        train(m, hvd.DistributedOptimizer(sgd(m.parameters()), named_parameters=named(m)), 2)
-        close(m, reference(2, sgd))
 
 
 @check
@@ -38,18 +24,6 @@ def groups_by_number_and_by_list_train_alike():
         loss_of(m, batch(3, R)).backward()  # the group is complete again
         optimizer.step()
         close(m, reference(4, sgd))
-
-
-@check
-def num_groups_warns_and_works():
-    m = model()
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        optimizer = wrap(m, num_groups=2)
-    assert [w.category for w in seen] == [DeprecationWarning], seen
-    assert "Parameter `num_groups` has been replaced by `groups`" in str(seen[0].message)
-    train(m, optimizer, 2)
-    close(m, reference(2, sgd))
 
 
 @check
@@ -362,26 +336,6 @@ def adasum_says_what_it_cannot():
     text = expect_error(NotImplementedError, [], wrap, m, op=hvd.Adasum, process_set=some)
     assert text == "Adasum does not support non-global process sets yet."
     hvd.remove_process_set(some)
-
-
-@check
-def the_joined_batch_of_a_convolution_gives_the_same_gradients():
-    def net():
-        torch.manual_seed(3)
-        return torch.nn.Sequential(
-            torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(4 * 36, 10)
-        )
-
-    images = torch.randn(8 * N, 1, 8, 8, generator=torch.Generator().manual_seed(5))
-    labels = torch.arange(8 * N) % 10
-    loss = torch.nn.CrossEntropyLoss()
-    m, other = net(), net()
-    optimizer = wrap(m)
-    loss(m(images[8 * R : 8 * R + 8]), labels[8 * R : 8 * R + 8]).backward()
-    optimizer.synchronize()
-    loss(other(images), labels).backward()
-    for p, q in zip(m.parameters(), other.parameters()):
-        assert torch.allclose(p.grad, q.grad, rtol=1e-4, atol=1e-6), (p.grad - q.grad).abs().max()
 
 
 main(R)

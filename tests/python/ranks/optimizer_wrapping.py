@@ -12,7 +12,7 @@ import weakref
 import horovod.torch as hvd
 import torch
 from _hvd.torch import reduction
-from checks import check, expect_error, main
+from checks import check, main
 from training import (
     N,
     R,
@@ -399,13 +399,6 @@ def one_that_was_dropped_before_its_step_leaves_nothing():
             train(m, optimizer, 2)
             close(m, reference(2, sgd))
             assert not reduction._names and not reduction._of_parameter, "names or parameters are kept"
-
-
-@check
-def it_is_wrapped_once():
-    m = model()
-    optimizer = wrap(m)
-    expect_error(ValueError, ["already", "once"], hvd.DistributedOptimizer, optimizer)
 
 
 main(R)

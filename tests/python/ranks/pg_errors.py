@@ -38,24 +38,20 @@ def dies():
 
 
 def late():
-    """Rank 1 comes after the group's timeout, and only because rank 0 has noticed.
-
-    The timeout is that of torch's store too, so the ranks meet before.
-    """
-    import horovod.torch as hvd
-
-    hvd.init()
-    hvd.barrier()
-    dist.init_process_group("hvd", timeout=timedelta(seconds=4))
-    x = torch.ones(1)
+    """Rank 1 joins after the group's timeout, and only when rank 0 has noticed it."""
+    dist.init_process_group("hvd")
+    dist.distributed_c10d._get_default_group()._set_default_timeout(
+        timedelta(seconds=1)
+    )  # not that of torch's store
+    x, long = torch.ones(1), timedelta(seconds=120)
     if dist.get_rank() == 0:
         work = dist.all_reduce(x, async_op=True)
         said(work.wait)
-        dist.send(torch.ones(1), 1)
+        dist.isend(torch.ones(1), 1).wait(long)
     else:
-        dist.irecv(torch.ones(1), 0).wait(timedelta(seconds=120))
+        dist.irecv(torch.ones(1), 0).wait(long)
         work = dist.all_reduce(x, async_op=True)
-    work.wait(timedelta(seconds=120))
+    work.wait(long)
     print(f"rank {dist.get_rank()} has {x.item():.0f}", flush=True)
 
 

@@ -76,12 +76,13 @@ def near(got, expected, tolerance=1e-5):
 
 @check
 def ddp_equals_one_process():
-    near(train(DDP(net()), True), alone())
-
-
-@check
-def ddp_with_small_buckets_equals_one_process():
-    near(train(DDP(net(), bucket_cap_mb=0.0005), True), alone())
+    for options in (
+        {},
+        {"bucket_cap_mb": 0.0005},
+        {"static_graph": True},
+        {"gradient_as_bucket_view": True},
+    ):
+        near(train(DDP(net(), **options), True), alone())
 
 
 @check
@@ -103,16 +104,6 @@ def ddp_with_unused_parameters():
     optimizer.zero_grad()
     nn.functional.mse_loss(model(part(x), skips=R == 0), part(y)).backward()
     assert model.module.spare.weight.grad is not None
-
-
-@check
-def ddp_with_a_static_graph():
-    near(train(DDP(net(), static_graph=True), True), alone())
-
-
-@check
-def ddp_gradients_as_views_of_buckets():
-    near(train(DDP(net(), gradient_as_bucket_view=True), True), alone())
 
 
 @check

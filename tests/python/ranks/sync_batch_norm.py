@@ -111,18 +111,6 @@ def evaluation_uses_running_statistics_without_the_others():
 
 
 @check
-def momentum_none_counts_batches():
-    layer = hvd.SyncBatchNorm(2, momentum=None).double()
-    means = []
-    for step in range(3):
-        shares = [share(step, r, 2, 4, channels=2) for r in range(N)]
-        layer(shares[R])
-        means.append(torch.cat(shares).mean(0))
-    equal(layer.running_mean, sum(means) / 3, "running mean")
-    assert int(layer.num_batches_tracked) == 3
-
-
-@check
 def a_far_mean_does_not_cancel():
     """E[x^2] - E[x]^2 would lose all digits of the variance here."""
     layer = hvd.SyncBatchNorm(1, affine=False)
