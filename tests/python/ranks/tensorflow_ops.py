@@ -39,19 +39,6 @@ def tensorflow_without_eager_execution_works():
 
 
 @check
-def compression_and_scales_work():
-    x = tf.ones([3]) * (R + 1)
-    got = hvd.allreduce(x, op=hvd.Sum, compression=hvd.Compression.fp16, prescale_factor=0.5)
-    assert got.dtype == tf.float32 and np.allclose(got.numpy(), N * (N + 1) / 4)
-
-
-@check
-def objects_travel():
-    assert hvd.broadcast_object(R, N - 1) == N - 1
-    assert hvd.allgather_object(R) == list(range(N))
-
-
-@check
 def a_forked_child_is_no_rank():
     child = os.fork()
     if child == 0:

@@ -118,37 +118,6 @@ def an_empty_list_is_one():
 
 
 @check
-def all_operations_equal_numpy():
-    every = np.stack([numbers((3, 4), r) for r in range(N)])
-    x = tf.constant(every[R])
-    wanted = {
-        hvd.Average: every.mean(0),
-        hvd.Sum: every.sum(0),
-        hvd.Min: every.min(0),
-        hvd.Max: every.max(0),
-        hvd.Product: every.prod(0),
-    }
-    for op, want in wanted.items():
-        for got in in_both(lambda op=op: hvd.allreduce(x, op=op)):
-            assert np.allclose(got.numpy(), want, rtol=1e-6), op
-        for got in in_both(lambda op=op: hvd.grouped_allreduce([x, 2 * x], op=op)):
-            assert np.allclose(got[0].numpy(), want, rtol=1e-6), op
-    same = hvd.allreduce(tf.constant(numbers((8,), 0)), op=hvd.Adasum)  # of equal vectors: the vector
-    assert np.allclose(same.numpy(), numbers((8,), 0), atol=1e-5)
-    expect_error(ValueError, ["op must be hvd.Average"], hvd.allreduce, x, op=17)
-
-
-@check
-def scales_come_before_and_after():
-    x = tf.constant(numbers((5,), R))
-    want = sum(numbers((5,), r) for r in range(N)) * 3
-    for got in in_both(lambda: hvd.allreduce(x, op=hvd.Sum, prescale_factor=0.5, postscale_factor=6.0)):
-        assert np.allclose(got.numpy(), want)
-    got = hvd.grouped_allreduce([x], op=hvd.Sum, prescale_factor=0.5, postscale_factor=6.0)
-    assert np.allclose(got[0].numpy(), want)
-
-
-@check
 def average_is_the_old_word_for_op():
     x = tf.constant([R + 1.0])
     with warnings.catch_warnings(record=True) as caught:
@@ -305,24 +274,6 @@ def a_set_must_be_one():
         expect_error(TypeError, ["process_set", "int"], call, tf.ones([2]), process_set=0)
     for call in (hvd.grouped_allreduce, hvd.grouped_reducescatter):
         expect_error(ValueError, ["not been registered"], call, [tf.ones([2])], process_set=late)
-
-
-@check
-def sets_reduce_among_themselves():
-    if N < 4:
-        return
-    evens, odds = hvd.add_process_set([0, 2]), hvd.add_process_set([1, 3])
-    mine, ranks = (evens, (0, 2)) if R % 2 == 0 else (odds, (1, 3))
-    want = sum(numbers((4, 2), r) for r in ranks) / 2
-    x = tf.constant(numbers((4, 2), R))
-    for got in in_both(lambda: hvd.allreduce(x, process_set=mine)):
-        assert np.allclose(got.numpy(), want)
-    for got in in_both(lambda: hvd.grouped_allreduce([x, slices(R)], process_set=mine)):
-        assert np.allclose(got[0].numpy(), want)
-        assert np.allclose(dense(got[1]), sum(dense(slices(r)) for r in ranks) / 2)
-    got = hvd.reducescatter(x, process_set=mine)
-    assert np.allclose(got.numpy(), want[:2] if ranks[0] == R else want[2:])
-    assert hvd.remove_process_set(evens) and hvd.remove_process_set(odds)
 
 
 @check

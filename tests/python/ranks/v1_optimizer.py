@@ -455,27 +455,6 @@ def two_optimizers_train_in_one_run():
 
 
 @check
-def a_dataset_feeds_as_well_as_a_dictionary():
-    with tf.Graph().as_default():
-        data = [batch(i, R) for i in range(STEPS)]
-        dataset = tf.data.Dataset.from_tensor_slices(
-            (np.stack([d[0] for d in data]), np.stack([d[1] for d in data]))
-        )
-        x, y = v1.data.make_one_shot_iterator(dataset).get_next()
-        w = v1.get_variable("w", [WIDTH, 1], tf.float64, initializer=v1.zeros_initializer())
-        update = hvd.DistributedOptimizer(sgd()).minimize(tf.reduce_mean((tf.squeeze(x @ w, 1) - y) ** 2))
-        want = np.zeros([WIDTH, 1])
-        with start() as session:
-            for i in range(STEPS):
-                session.run(update)
-                x_all, y_all = joined(i)
-                error = (x_all @ want)[:, 0] - y_all
-                want = want - RATE * 2 * (x_all.T @ error)[:, None] / len(y_all)
-            assert close(session.run(w), want)
-            expect_error(tf.errors.OutOfRangeError, [], session.run, update)
-
-
-@check
 def what_a_saver_writes_is_what_the_wrapped_optimizer_would():
     path = os.path.join(os.environ["CHECKS_DIR"], f"{MODE}-{tf.__version__}", "model")
     for resume in (False, True):
@@ -527,22 +506,6 @@ def arguments_that_cannot_be_are_refused():
         words = ["No gradients provided for any variable"]
         for op in (hvd.Average, hvd.Adasum):
             expect_error(ValueError, words, make(sgd(), op=op).apply_gradients, [(None, model.w)])
-
-
-@check
-def many_operations_in_another_order_on_each_rank_do_not_deadlock():
-    if hvd.completion_mode() == "blocking":
-        return  # they need a thread each
-    for threads in (1, 2):
-        with tf.Graph().as_default():
-            order = np.random.RandomState(R).permutation(200)
-            x = v1.placeholder(tf.float32, [])
-            sums = {i: hvd.allreduce(x * float(i), op=hvd.Sum, name=f"mixed{threads}.{i}") for i in order}
-            fetches = [sums[i] for i in np.random.RandomState(R + 50).permutation(200)]
-            with start(inter_op_parallelism_threads=threads, intra_op_parallelism_threads=1) as session:
-                for _ in range(3):
-                    session.run(fetches, {x: 1.0})
-                assert session.run(sums[7], {x: R + 1.0}) == 7 * N * (N + 1) / 2
 
 
 main(R)

@@ -89,19 +89,6 @@ def keras_optimizer(t):
 
 
 @symbol("horovod.tensorflow.keras.DistributedOptimizer")
-def keras_optimizer_that_aggregates(t):
-    make = horovod.tensorflow.keras.DistributedOptimizer
-    for average in (False, True):
-        wrapped = make(sgd(), backward_passes_per_step=2, average_aggregated_gradients=average)
-        v = tf.Variable([10.0]) if not hasattr(keras, "Variable") else keras.Variable([10.0])
-        for want in (10, 10 - 2 * MEAN / (2 if average else 1)):
-            wrapped.apply_gradients([(tf.constant([MINE]), v)])
-            t.equal(tf.convert_to_tensor(v), [want])
-        # passes in Keras 2, as in the original; in Keras 3 steps, as with its own gradient_accumulation_steps
-        assert int(wrapped.iterations) == (1 if hasattr(keras, "Variable") else 2)
-
-
-@symbol("horovod.tensorflow.keras.DistributedOptimizer")
 def keras_optimizer_with_a_variable_of_one_rank(t):
     for scale in (True, False):
         wrapped = horovod.tensorflow.keras.DistributedOptimizer(sgd(), scale_local_gradients=scale)
@@ -109,11 +96,6 @@ def keras_optimizer_with_a_variable_of_one_rank(t):
         wrapped.register_local_var(v)
         wrapped.apply_gradients([(tf.constant([MINE]), v)])
         t.equal(tf.convert_to_tensor(v), [10 - MINE / (N if scale else 1)])
-
-
-@symbol("horovod.tensorflow.DistributedOptimizer", "horovod.tensorflow.keras.DistributedOptimizer")
-def optimizer_of_the_package_for_tensorflow(t):
-    t.equal(moved(hvd.DistributedOptimizer(sgd())), [10 - MEAN])
 
 
 @symbol("horovod.tensorflow.keras.DistributedOptimizer")

@@ -19,7 +19,6 @@ FILES = (
     "place",
     "reduce",
     "recorded",
-    "gather",
     "variables",
     "gradients",
     "sessions",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the original itself gives, values and kinds of errors: it runs these cases too (record.sh
 --tensorflow-results, under TensorFlow 2.12), and what it said is in horovod-0.28.1-tensorflow-results.json.
-What is different on purpose (README.md of runtime/python) is not asked: bfloat16, bool and reducescatter
+What is different on purpose (runtime/python/DECISIONS.md) is not asked: bfloat16, bool and reducescatter
 with Min, Max and Product, which it has not, batches of different sizes in SyncBatchNormalization,
 apply_gradients() of Keras 2.12's optimizers, which it does not reduce."""
 
@@ -180,7 +180,7 @@ def recorded_tape(t):
     t.outcome("predivide of a sum", tape_gradients, op=hvd.Sum, gradient_predivide_factor=4.0)
 
 
-@symbol("SyncBatchNormalization")
+@symbol("SyncBatchNormalization", "horovod.tensorflow.sync_batch_norm.SyncBatchNormalization")
 def recorded_sync_batch_normalization(t):
     layer = hvd.SyncBatchNormalization(axis=-1, momentum=0.5)
     x = uneven(4)

@@ -40,60 +40,6 @@ def optimizer(t):
     t.equal(Training(hvd.DistributedOptimizer, groups=1).after(1), [10 - MEAN])
 
 
-@symbol("DistributedOptimizer", "_DistributedOptimizer")
-def optimizer_that_aggregates(t):
-    one = Training(hvd.DistributedOptimizer, backward_passes_per_step=2, average_aggregated_gradients=True)
-    for steps, want in ((1, 10), (1, 10 - MEAN), (2, 10 - 2 * MEAN)):
-        t.equal(one.after(steps), [want])
-    with one.graph.as_default():
-        t.equal(one.session.run(v1.train.get_global_step()), 4)
-
-
-@symbol("DistributedOptimizer", "_DistributedOptimizer")
-def optimizer_is_the_users(t):
-    with tf.Graph().as_default(), v1.Session() as session:
-        v = v1.get_variable("v", initializer=tf.constant([1.0]))
-        wrapped = hvd.DistributedOptimizer(v1.train.MomentumOptimizer(0.1, 0.9))
-        assert isinstance(wrapped, v1.train.Optimizer)
-        wrapped.minimize(tf.reduce_sum(v))
-        assert wrapped.get_slot_names() == ["momentum"]
-        assert wrapped.get_slot(v, "momentum") in wrapped.variables()
-        session.run(v1.global_variables_initializer())
-
-
-@symbol("DistributedOptimizer", "_DistributedOptimizer")
-def optimizer_with_a_variable_of_one_rank(t):
-    for scale in (True, False):
-        with tf.Graph().as_default(), v1.Session() as session:
-            v = v1.get_variable("v", initializer=tf.constant([10.0]))
-            wrapped = hvd.DistributedOptimizer(
-                v1.train.GradientDescentOptimizer(1.0), scale_local_gradients=scale
-            )
-            wrapped.register_local_var(v)
-            grads = wrapped.compute_gradients(MINE * tf.reduce_sum(v), [v])
-            session.run(v1.global_variables_initializer())
-            t.equal(session.run(grads[0][0]), [MINE / (N if scale else 1)])
-
-
-@symbol("DistributedOptimizer")
-def optimizer_refuses(t):
-    plain = v1.train.GradientDescentOptimizer(1.0)
-    make = hvd.DistributedOptimizer
-    t.fails(
-        ValueError, ["gradient_predivide_factor"], make, plain, op=hvd.Sum, gradient_predivide_factor=2.0
-    )
-    t.fails(
-        ValueError,
-        ["Adasum", "average_aggregated_gradients"],
-        make,
-        plain,
-        op=hvd.Adasum,
-        average_aggregated_gradients=True,
-    )
-    t.fails(ValueError, ["groups"], make, plain, groups=-1)
-    t.fails(ValueError, ["Adasum"], make, tf.keras.optimizers.SGD(), op=hvd.Adasum)
-
-
 @symbol("DistributedOptimizer", "_DistributedAdasumOptimizer")
 def optimizer_of_adasum(t):
     """Equal changes are averaged by Adasum: both ranks end where each alone would."""
