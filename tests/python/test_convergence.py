@@ -8,7 +8,7 @@ from job import ROOT, STAGE, JobTest, each_torch, only_torch
 class Convergence(JobTest):
     def train(self, n):
         paths = [STAGE / "python", *([ROOT / "tests/python/digits"] if self.torch != "debian" else [])]
-        self.run_checks(n, "convergence.py", PYTHONPATH=":".join(map(str, paths)), timeout=600)
+        self.run_checks(n, "convergence.py", "torch", PYTHONPATH=":".join(map(str, paths)), timeout=600)
 
     @only_torch("debian")  # the sum of one rank is no sum
     def test_1(self):

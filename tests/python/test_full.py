@@ -74,7 +74,7 @@ del TensorFlowExamples  # has been run with the other tests
 class KerasConvergence(JobTest):
     def test_digits_1_and_4(self):
         for n in (1, 4):
-            self.run_checks(n, "keras_convergence.py", PYTHONPATH=paths(), timeout=280)
+            self.run_checks(n, "convergence.py", "keras", PYTHONPATH=paths(), timeout=280)
 
 
 @each_tf
@@ -96,7 +96,7 @@ class MoreTapes(JobTest):
 
     def test_convergence_of_others(self):
         for n in (1, 4) if self.tf == "tf" else (1, 2, 4):
-            self.run_checks(n, "tensorflow_convergence.py", timeout=400, **DIGITS)
+            self.run_checks(n, "convergence.py", "tape", timeout=400, **DIGITS)
 
     def test_2_blocking(self):
         self.run_checks(2, TAPE, label="blocking", timeout=300, HVD_TF_BLOCKING="1")
@@ -106,7 +106,7 @@ class MoreTapes(JobTest):
 class MoreTensorFlowV1(JobTest):
     def test_convergence_1_and_4(self):
         for n in (1, 4):
-            self.run_checks(n, "v1_convergence.py", PYTHONPATH=PATHS, timeout=400)
+            self.run_checks(n, "convergence.py", "v1", PYTHONPATH=PATHS, timeout=400)
 
     def test_1(self):
         self.run_checks(1, (*EAGER, OPTIMIZER), timeout=400, PYTHONPATH=PATHS)

@@ -17,7 +17,7 @@ class TensorFlow212(JobTest):
         self.run_checks(2, SCRIPT_ON_GPU, timeout=300, **gpus("12050"))
 
     def test_tape_2(self):
-        self.run_checks(2, (*TAPE, "tensorflow_convergence.py"), timeout=300, **DIGITS)
+        self.run_checks(2, (*TAPE, "convergence.py tape"), timeout=300, **DIGITS)
 
     def test_v1_2(self):
         self.run_checks(2, (*EAGER, *V1, OPTIMIZER), timeout=400, PYTHONPATH=PATHS)

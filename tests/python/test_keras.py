@@ -13,7 +13,7 @@ FULL = os.environ.get("HVD_TEST_KERAS") == "full"
 TRAINING = ("keras_train.py", "keras_options.py", "keras_ways.py")
 SCRIPTS = (*TRAINING, "keras_callbacks.py")
 ALIKE = "keras_alike.py"  # ranks make unlike models, so it is the last one
-CONVERGENCE = ("keras_convergence.py",)
+CONVERGENCE = ("convergence.py keras",)
 
 
 def paths(*names):

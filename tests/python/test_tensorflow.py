@@ -17,7 +17,7 @@ SCRIPTS = ("tensorflow_graphs.py", "tensorflow_ops.py", "tensorflow_data.py", "t
 # TensorFlow 1's way: optimizers of tf.compat.v1.train, sessions, hooks
 EAGER = ("v1_eager.py", "v1_optimizer.py session", "v1_sessions.py session")
 # the first one ends eager execution, the others TensorFlow 2's behaviour, so they come last
-V1 = ("readme_tensorflow.py v1", "v1_sessions.py v1", "v1_convergence.py")
+V1 = ("readme_tensorflow.py v1", "v1_sessions.py v1", "convergence.py v1")
 OPTIMIZER = "v1_optimizer.py v1"
 # What one TensorFlow shows is left out under the other: test_full.py has it there. TensorFlow 2's behaviour with
 # sessions under one, without it under the other, where V1's training is, too (under the newest there are the README's
@@ -55,7 +55,7 @@ class TensorFlow(JobTest):
             "tensorflow_config.py",
             "tensorflow_data_service.py",
             *TAPE,
-            "tensorflow_convergence.py",
+            "convergence.py tape",
             "tensorflow_and_torch.py first",  # the other order: test_full.py
             "tensorflow_elastic.py",  # ends the world, and so does the next one, by the death of rank 1
             "tensorflow_lost.py",

@@ -1,154 +1,232 @@
 # SPDX-License-Identifier: Apache-2.0
-"""n ranks learn what one learns: a small CNN on real digits, the same global batch for every n.
+"""convergence.py torch|tape|v1|keras: n ranks learn real digits as one rank does, whatever n is.
 
-The model and the data are those of runtime/examples/train_digits.py, without dropout, so that shares
-compute what the joined batch does. Rank 0 also trains alone, on joined batches in the same order,
-with torch only; that is what the others are compared with.
+The model has one hidden layer and no dropout, so that the ranks' shares of a batch compute what the joined batch
+does. Each rank draws weights of its own and takes those of rank 0. Rank 0 also trains alone, on the joined
+batches and without hvd, from the same weights; the others are compared with that.
 
-Tolerances. One gradient: the two differ by the order of float32 sums, 2^-24 a term; allowed is 1e-5 of
-the tensor's largest element, and 2e-3 where it travelled as 16 bits (2^-11 a value, once on each rank
-and once for the sum). A whole training: rounding is amplified by the steps that follow, so weights are
-not compared but accuracies: the same but for 4 of 360 held-out images, those nearest to the boundary
-between two digits. Between the ranks of one job there is no tolerance.
+Tolerances: rounding is amplified by the steps that follow, so accuracies are compared and not weights, within 4 of
+the 360 held-out images. Between the ranks of one job there is no tolerance. One step's gradients are compared by
+optimizer.py, tensorflow_tape.py, v1_optimizer.py and keras_train.py.
 """
 
 import functools
 import os
 import sys
 
-import horovod.torch as hvd
-import torch
-import torch.nn.functional as F
-from checks import check, main
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../../runtime/examples"))
-from train_digits import Net, load, same_weights
+import numpy as np
+from _hvd import objects
+from checks import check, main
+from sklearn.datasets import load_digits
+
+FRAMEWORK = sys.argv[1]
+BATCH, EPOCHS = 48, 6  # of all ranks together: 1, 2, 3 and 4 divide it, and two passes of each
+RATE, MOMENTUM = 0.05, 0.9
+DIGITS = load_digits()
+IMAGES = DIGITS.images.reshape(-1, 64).astype(np.float32) / 16
+LABELS = DIGITS.target.astype(np.int64)
+HELD_OUT = np.arange(len(IMAGES)) % 5 == 0
+SHAPES = [(64, 64), (64,), (64, 10), (10,)]
+
+
+# Each framework: a table WAYS of options, and train(options, batches, start). options: None trains without hvd.
+# start: the weights to start with; None: this rank's own, or with options rank 0's. Returns the logits of the
+# held-out images, the weights it started with and those it ended with.
+
+if FRAMEWORK == "torch":
+    import horovod.torch as hvd
+    import torch
+
+    torch.set_num_threads(1)
+    WAYS = {
+        "plain": {},
+        "groups": {"num_groups": 2},
+        "fp16": {"compression": hvd.Compression.fp16},
+        "predivide": {"gradient_predivide_factor": 2.0},
+        "two passes": {"backward_passes_per_step": 2},
+    }
+
+    def train(options, batches, start):
+        torch.manual_seed(R + 1)
+        model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+        for p, value in zip(model.parameters(), start or []):
+            p.data = torch.from_numpy(value.copy())
+        optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
+        if options is not None:
+            hvd.broadcast_parameters(model.state_dict(), 0)
+            optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(), **options)
+        first = [p.detach().numpy().copy() for p in model.parameters()]
+        passes = (options or {}).get("backward_passes_per_step", 1)
+        for batch in batches:
+            optimizer.zero_grad()
+            for part in np.split(batch, passes):
+                logits = model(torch.from_numpy(IMAGES[part]))
+                loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(LABELS[part]))
+                (loss / passes).backward()
+            optimizer.step()
+        logits = model(torch.from_numpy(IMAGES[HELD_OUT])).detach().numpy()
+        return logits, first, [p.detach().numpy() for p in model.parameters()]
+
+elif FRAMEWORK == "tape":
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    WAYS = {
+        "plain": {},
+        "groups": {"groups": 2},
+        "fp16": {"compression": hvd.Compression.fp16},
+        "predivide": {"gradient_predivide_factor": 2.0},
+    }
+
+    def train(options, batches, start):
+        draw = np.random.default_rng(R + 1)
+        start = start or [draw.normal(0, 0.1, shape) for shape in SHAPES]
+        weights = [tf.Variable(value, dtype=tf.float32) for value in start]
+        momenta = [tf.Variable(tf.zeros_like(w)) for w in weights]
+        if options is not None:
+            hvd.broadcast_variables(weights, root_rank=0)
+        first = [w.numpy() for w in weights]
+
+        def logits_of(x):
+            return tf.nn.relu(x @ weights[0] + weights[1]) @ weights[2] + weights[3]
+
+        @tf.function
+        def step(x, y):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits_of(x)))
+            if options is not None:
+                tape = hvd.DistributedGradientTape(tape, **options)
+            for w, m, g in zip(weights, momenta, tape.gradient(loss, weights)):
+                m.assign(MOMENTUM * m + g)
+                w.assign_sub(RATE * m)
+
+        for batch in batches:
+            step(tf.constant(IMAGES[batch]), tf.constant(LABELS[batch]))
+        return logits_of(IMAGES[HELD_OUT]).numpy(), first, [w.numpy() for w in weights]
+
+elif FRAMEWORK == "v1":
+    import horovod.tensorflow as hvd
+    import tensorflow.compat.v1 as tf
+
+    tf.disable_v2_behavior()
+    WAYS = {
+        "plain": {},
+        "two passes": {"backward_passes_per_step": 2, "average_aggregated_gradients": True},
+        "adasum": {"op": hvd.Adasum},
+    }
+
+    def layer(x, outputs, name):
+        with tf.variable_scope(name):
+            w = tf.get_variable(
+                "w", [int(x.shape[-1]), outputs], initializer=tf.glorot_uniform_initializer()
+            )
+            return tf.matmul(x, w) + tf.get_variable("b", [outputs], initializer=tf.zeros_initializer())
+
+    def train(options, batches, start):
+        one_thread = tf.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1)
+        with tf.Graph().as_default():
+            tf.set_random_seed(R + 1)
+            x, y = tf.placeholder(tf.float32, [None, 64]), tf.placeholder(tf.int64, [None])
+            logits = layer(tf.nn.relu(layer(x, 64, "hidden")), 10, "out")
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
+            weights = tf.trainable_variables()
+            optimizer = tf.train.MomentumOptimizer(RATE, MOMENTUM)
+            if options is not None:
+                optimizer = hvd.DistributedOptimizer(optimizer, **options)
+            step = optimizer.minimize(loss)
+            into = [tf.placeholder(tf.float32, w.shape) for w in weights]
+            put = [w.assign(value) for w, value in zip(weights, into)]
+            everybody = hvd.broadcast_global_variables(0)
+            with tf.Session(config=one_thread) as session:
+                session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
+                if options is not None:
+                    session.run(everybody)
+                elif start:
+                    session.run(put, dict(zip(into, start)))
+                first = session.run(weights)
+                for batch in batches:
+                    for part in np.split(batch, (options or {}).get("backward_passes_per_step", 1)):
+                        session.run(step, {x: IMAGES[part], y: LABELS[part]})
+                return session.run(logits, {x: IMAGES[HELD_OUT]}), first, session.run(weights)
+
+else:
+    import horovod.keras as hvd
+    import keras
+
+    WAYS = {"plain": {}}
+
+    def train(options, batches, start):
+        keras.utils.set_random_seed(R + 1)
+        layers = [keras.layers.Dense(64, activation="relu"), keras.layers.Dense(10)]
+        model = keras.Sequential([keras.Input((64,)), *layers])
+        optimizer = keras.optimizers.SGD(RATE, momentum=MOMENTUM)
+        if options is not None:
+            optimizer = hvd.DistributedOptimizer(optimizer, **options)
+            start = objects.broadcast_object(model.get_weights())
+        if start:
+            model.set_weights(start)
+        model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        first, order = model.get_weights(), np.concatenate(batches)
+        of_keras = {"batch_size": len(batches[0]), "shuffle": False, "verbose": 0}
+        model.fit(IMAGES[order], LABELS[order], **of_keras)
+        return model.predict(IMAGES[HELD_OUT], verbose=0), first, model.get_weights()
+
 
 hvd.init()
-torch.set_num_threads(1)
 R, N = hvd.rank(), hvd.size()
-BATCH = 48  # of all ranks together: 1, 2, 3 and 4 divide it, and two passes of each
-IMAGES, LABELS, HELD_OUT, HELD_OUT_LABELS = load(torch.device("cpu"))
-WAYS = {
-    "plain": {},
-    "groups": {"num_groups": 2},
-    "fp16": {"compression": hvd.Compression.fp16},
-    "predivide": {"gradient_predivide_factor": 2.0},
-    "accumulation": {"backward_passes_per_step": 2},
-}
 
 
-def make(way=None):
-    """(model, optimizer): the same start everywhere; distributed in one of WAYS, or torch's alone."""
-    torch.manual_seed(3)
-    model = Net().eval()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    if way is None:
-        return model, optimizer
-    return model, hvd.DistributedOptimizer(optimizer, model.named_parameters(), **WAYS[way])
+def joined(epochs=EPOCHS):
+    """The joined batches as indices: equal on all ranks."""
+    draw, learnt = np.random.RandomState(5), np.flatnonzero(~HELD_OUT)
+    used = len(learnt) // BATCH * BATCH
+    return [b for _ in range(epochs) for b in draw.permutation(learnt)[:used].reshape(-1, BATCH)]
 
 
-def batches(epochs):
-    """The joined batches of every epoch, as indices: equal on all ranks."""
-    order = torch.Generator().manual_seed(5)
-    for _ in range(epochs):
-        yield from torch.randperm(len(IMAGES), generator=order)[: len(IMAGES) // BATCH * BATCH].split(BATCH)
+def right(logits):
+    return int((logits.argmax(1) == LABELS[HELD_OUT]).sum())
 
 
-def backward(model, batch, passes=1):
-    for part in batch.chunk(passes):
-        (F.cross_entropy(model(IMAGES[part]), LABELS[part]) / passes).backward()
-
-
-def train(way, epochs):
-    """The model after training, by all ranks in one of WAYS or (None) by this one alone."""
-    model, optimizer = make(way)
-    passes = WAYS[way].get("backward_passes_per_step", 1) if way else 1
-    for batch in batches(epochs):
-        optimizer.zero_grad()
-        backward(model, batch[R::N] if way else batch, passes)
-        optimizer.step()
-    return model
-
-
-def right(model):
-    with torch.no_grad():
-        return (model(HELD_OUT).argmax(1) == HELD_OUT_LABELS).sum().item()
+def same_weights(weights):
+    every = objects.allgather_object(b"".join(w.tobytes() for w in weights))
+    return all(one == every[0] for one in every)
 
 
 @functools.lru_cache(maxsize=None)
-def trained():
-    return train("plain", epochs=6)
-
-
-def gradients_agree(way, tolerance):
-    """Ranks' gradients of their shares are those of the joined batch, at the start and when trained."""
-    for start in (None, trained()):
-        ours, optimizer = make(way)
-        alone, _ = make()
-        for model in (ours, alone) if start else ():
-            model.load_state_dict(start.state_dict())
-        batch = next(iter(batches(1)))
-        backward(ours, batch[R::N], WAYS[way].get("backward_passes_per_step", 1))
-        optimizer.synchronize()
-        backward(alone, batch)
-        for (name, p), q in zip(ours.named_parameters(), alone.parameters()):
-            assert q.grad.abs().max() > 1e-6, f"{name}: the gradient is zero, which proves nothing"
-            gap = ((p.grad - q.grad).abs().max() / q.grad.abs().max()).item()
-            assert gap <= tolerance, f"{name}: {gap:.2e} of the largest element apart"
-            if way == "fp16" and N > 1:
-                p16 = p.grad.half().float()
-                assert torch.equal(p.grad, p16), f"{name}: has not travelled as 16 bits"
+def trained(way):
+    return train(WAYS[way], [batch[R::N] for batch in joined()], None)
 
 
 @check
 def n_ranks_reach_the_accuracy_of_one():
-    alone = hvd.broadcast_object(right(train(None, epochs=6)) if R == 0 else None, root_rank=0)
-    together = right(trained())
-    assert together >= 0.97 * len(HELD_OUT), f"{together} of {len(HELD_OUT)} right"
-    assert abs(together - alone) <= 4, f"{together} of {len(HELD_OUT)} right, one rank alone: {alone}"
-    assert same_weights(trained()), "ranks hold different weights"
+    logits, start, _ = trained("plain")
+    assert same_weights(start), "ranks started with different weights"
+    alone = objects.broadcast_object(right(train(None, joined(), start)[0]) if R == 0 else None)
+    together = right(logits)
+    assert together >= 0.9 * HELD_OUT.sum(), f"{together} of {HELD_OUT.sum()} right"
+    assert abs(together - alone) <= 4, f"{together} of {HELD_OUT.sum()} right, one rank alone: {alone}"
 
 
 @check
-def gradients_are_those_of_the_joined_batch():
-    gradients_agree("plain", 1e-5)
-
-
-@check
-def gradients_in_groups_are_too():
-    gradients_agree("groups", 1e-5)
-
-
-@check
-def gradients_of_16_bits_nearly():
-    gradients_agree("fp16", 2e-3)
-
-
-@check
-def gradients_divided_before_and_after():
-    gradients_agree("predivide", 1e-5)
-
-
-@check
-def gradients_of_two_passes():
-    gradients_agree("accumulation", 1e-5)
+def every_way_learns_as_much():
+    for way in WAYS:
+        together, plain = right(trained(way)[0]), right(trained("plain")[0])
+        assert together >= plain - (0.05 * HELD_OUT.sum() if way == "adasum" else 4), (way, together, plain)
 
 
 @check
 def weights_are_equal_bit_by_bit_in_every_way():
     for way in WAYS:
-        assert same_weights(train(way, epochs=1)), f"{way}: ranks hold different weights"
+        assert same_weights(trained(way)[2]), f"{way}: ranks hold different weights"
 
 
 @check
 def without_exchange_they_would_not_be():
-    model, optimizer = make()
-    for batch in batches(1):
-        optimizer.zero_grad()
-        backward(model, batch[R::N])
-        optimizer.step()
-    assert same_weights(model) == (N == 1)
+    start = trained("plain")[1]
+    _, _, weights = train(None, [batch[R::N] for batch in joined(1)], start)
+    assert same_weights(weights) == (N == 1)
 
 
 main(R)
