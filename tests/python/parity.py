@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""parity.py: what of Horovod 0.28.1 is here, and which test says so; prints README.md's tables.
+"""parity.py: what of Horovod 0.28.1 is here, and which test says so; prints the tables of runtime/python/PARITY.md.
 
     horovod-0.28.1*.json     names and signatures of the original       record_horovod.py
     ranks/symbols/*.py       a case or more for each symbol of PyTorch's, one job of two ranks; they compare

@@ -102,7 +102,7 @@ class Runs(unittest.TestCase):
 
     def run_program(self, section, saved):
         """Runs the program of a section of the packages' README on 2 ranks; only rank 0 saves a file."""
-        text = (ROOT / "runtime/python/README.md").read_text().split(f"\n## {section}\n")[1]
+        text = (ROOT / "runtime/python/GUIDE.md").read_text().split(f"\n## {section}\n")[1]
         program = textwrap.dedent(re.match(r"(?:(?:    .*)?\n)+", text)[0])
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder) / "train.py"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""readme_tensorflow.py [v1]: runs the programs of runtime/python/README.md that are TensorFlow's, and looks at
+"""readme_tensorflow.py [v1]: runs the programs of runtime/python/GUIDE.md that are TensorFlow's, and looks at
 what they leave behind. v1: those in TensorFlow 1's way, after which nothing is eager any more.
 
 A program is the indented lines of a section from an import on; all of it runs on every rank, in one folder.
@@ -22,7 +22,7 @@ from checks import check, expect_error, main
 from horovod.runner.util.threads import in_thread
 from horovod.tensorflow.data import compute_worker
 
-README = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../runtime/python/README.md")
+README = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../runtime/python/GUIDE.md")
 with open(README) as readme:
     SECTIONS = dict(part.split("\n", 1) for part in readme.read().split("\n## ")[1:])
 hvd.init()
