@@ -13,7 +13,14 @@
 #include "runtime/core/half.h"
 #include "tests/unit/gpu_members.h"
 
-enum { ARENA = 768 * 1024, ITEMS = 80, MARGIN = 64, ELEMENTS = 20000, SENTINEL = 0xa5 };
+enum {
+    ARENA = 768 * 1024,
+    ITEMS = 80,
+    MARGIN = 64,
+    ELEMENTS = 20000,
+    SENTINEL = 0xa5,
+    PASSES = 8
+};
 
 struct ask {
     enum collective coll;
@@ -25,7 +32,9 @@ struct ask {
     bool is_in_place, is_uneven;
     bool has_joined; /* member 1 has no input */
     bool is_tight;   /* tensors of whole vectors, without gaps */
-    uint64_t more;   /* elements a tensor, beyond the few that it has */
+    bool is_wide;    /* integers whose sums wrap */
+    bool is_registered;
+    uint64_t more; /* elements a tensor, beyond the few that it has */
 };
 
 struct tensor {
@@ -42,8 +51,9 @@ struct bench { /* of one member */
     struct ask a;
     struct tensor t[ITEMS];
     double of[MAX_MEMBERS][ELEMENTS]; /* ADASUM: the members' */
-    void *arena;                      /* on the device */
-    uint64_t bytes;                   /* of it that are looked at */
+    cu_ptr memory;                    /* on the device: */
+    void *arena;                      /* in it, at another address in each pass */
+    uint64_t bytes, split; /* of the arena that are checked; where outputs begin */
     uint8_t before[ARENA], after[ARENA];
     struct gpu_launch launch;
     struct tables tables;
@@ -146,13 +156,25 @@ static bool is_reduction(enum collective c)
     return c == COLL_ALLREDUCE || c == COLL_REDUCE || c == COLL_REDUCESCATTER;
 }
 
-/* Of member r: small, so that no sum is rounded. */
+/* The integer v as type t holds it. */
+static double int_wrapped(enum dtype t, double v)
+{
+    const unsigned shift = 64 - 8 * (unsigned)dtype_size(t);
+    const uint64_t u = (uint64_t)(int64_t)v << shift;
+
+    return t == DT_I8 || t == DT_I16 || t == DT_I32 ? (double)((int64_t)u >> shift)
+                                                    : (double)(u >> shift);
+}
+
+/* Of member r: small, so that no sum is rounded, or integers of the whole range. */
 static double value_of(const struct ask *a, uint32_t r, size_t i, uint64_t e)
 {
     const uint64_t x = r * 5 + i * 3 + e * 7 + (e >> 3);
 
     if (a->has_joined && r == 1 && is_reduction(a->coll))
         return 0;
+    if (a->is_wide)
+        return int_wrapped(a->dtype, (double)(x * 2654435761u));
     if (a->dtype == DT_BOOL)
         return (double)(x % 3 != 0);
     if (a->op == OP_PRODUCT)
@@ -185,6 +207,8 @@ static double value_reduced(const struct bench *w, size_t i, uint64_t e)
 
     for (uint32_t r = 1; r < w->n; r++)
         v = values_combined(a, v, value_scaled(a->dtype, value_of(a, r, i, e), a->pre));
+    if (a->is_wide)
+        v = int_wrapped(a->dtype, v);
     return value_scaled(a->dtype, v, a->op == OP_AVERAGE ? a->post / w->n : a->post);
 }
 
@@ -308,7 +332,7 @@ static bool lay_out(struct bench *w)
         w->t[i].in = at;
         at += tensor_room(a, w->t[i].n_in);
     }
-    at = (at + 15) / 16 * 16;
+    at = w->split = (at + 15) / 16 * 16;
     for (size_t i = 0; i < a->n_items; i++) {
         struct tensor *t = &w->t[i];
         const uint64_t mine = counts_total(t->counts, w->me) * size;
@@ -376,23 +400,30 @@ static int bench_post(struct bench *w, struct err *err)
                           .prescale = w->a.pre,
                           .postscale = w->a.post,
                           .items = items,
-                          .n_items = w->a.n_items};
+                          .n_items = w->a.n_items,
+                          .region = w->a.is_registered};
+    struct device_event *ready;
     uint64_t ticket;
+    int rc = gpu_record(w->g, w->g->streams[0], &ready, err);
 
-    for (size_t i = 0; i < w->a.n_items; i++) {
+    for (size_t i = 0; i < w->a.n_items && !rc; i++) {
         const struct tensor *t = &w->t[i];
 
         items[i] = (struct batch_item){.in = has_input(w) ? base + t->in : NULL,
                                        .out = base + t->out,
                                        .count = part_count(&w->a, i, 0, 0),
                                        .counts = t->counts,
-                                       .send_counts = t->send};
+                                       .send_counts = t->send,
+                                       .ready = ready};
         if (!has_input(w) && i % 2) /* nobody looks at it */
             items[i].out = NULL;
         if (w->a.coll == COLL_REDUCE && t->n_out == 0 && i % 2)
             items[i].out = NULL;
     }
-    int rc = w->b->ops->post(w->b, &batch, &ticket, err);
+    if (rc)
+        return rc;
+    rc = w->b->ops->post(w->b, &batch, &ticket, err);
+    event_unref(ready);
     return rc ? rc : wait_ticket(w->b, ticket, 30, err);
 }
 
@@ -424,6 +455,44 @@ static int bench_check(struct bench *w, struct err *err)
     return 0;
 }
 
+/* --- registered buffers --- */
+
+/* Outputs of the other collectives are the runtime's memory. */
+static bool has_own_output(enum collective c)
+{
+    return c == COLL_ALLREDUCE || c == COLL_REDUCE || c == COLL_BROADCAST;
+}
+
+/* Every second batch of a case that registers. The fake compares what is registered
+ * on all members. */
+static void choose_region(struct bench *w)
+{
+    struct ask *a = &w->a;
+
+    a->is_registered = the_case->registers && w->g->nccl->has_register && w->n_asked % 2
+                       && !a->has_joined && a->op != OP_ADASUM
+                       && a->coll != COLL_SENDRECV;
+    if (a->is_registered && !has_own_output(a->coll))
+        a->is_in_place = false;
+}
+
+static int bench_register(struct bench *w, struct err *err)
+{
+    uint8_t *out = (uint8_t *)w->arena + w->split;
+    int rc = w->split ? comm_register(w->b, w->arena, w->split, err) : 0;
+
+    if (!rc && has_own_output(w->a.coll))
+        rc = comm_register(w->b, out, w->bytes - w->split, err);
+    return rc;
+}
+
+static void bench_forget(struct bench *w)
+{
+    comm_forget(w->b, w->arena);
+    if (has_own_output(w->a.coll))
+        comm_forget(w->b, (uint8_t *)w->arena + w->split);
+}
+
 static int run_one(struct bench *w, char *said)
 {
     struct err err = ERR_INIT;
@@ -431,24 +500,31 @@ static int run_one(struct bench *w, char *said)
 
     if (++w->n_asked * 2654435761u >> 16 & w->mask)
         return 0;
+    choose_region(w);
     int rc = lay_out(w) ? 0 : err_set(&err, -ENOSPC, "the arena is small");
 
     if (!rc) {
         bench_fill(w);
         rc = bench_copy(w, true, &err);
     }
+    if (!rc && a->is_registered)
+        rc = bench_register(w, &err);
     if (!rc)
         rc = bench_post(w, &err);
+    if (!rc && a->is_registered)
+        bench_forget(w);
     if (!rc)
         rc = bench_copy(w, false, &err);
     if (!rc)
         rc = bench_check(w, &err);
     return rc ? SAYS(
-               "rank %u of %u: %s %s %s of %zu, scales %g %g, root %u%s%s%s%s: %s",
+               "rank %u of %u: %s %s %s of %zu, scales %g %g, root %u%s%s%s%s%s%s: %s",
                w->me, w->n, collective_name(a->coll), dtype_name(a->dtype),
                reduce_op_name(a->op), a->n_items, a->pre, a->post, a->root,
                a->is_in_place ? ", in place" : "", a->is_uneven ? ", uneven" : "",
-               a->has_joined ? ", joined" : "", a->is_tight ? ", tight" : "", err.text)
+               a->has_joined ? ", joined" : "", a->is_tight ? ", tight" : "",
+               a->is_wide ? ", wide" : "", a->is_registered ? ", registered" : "",
+               err.text)
               : 0;
 }
 
@@ -460,14 +536,14 @@ bench_begin(struct bench *w, struct device *g, struct backend *meeting, char *sa
     const struct backend_env env = env_of(g);
     struct err err = ERR_INIT;
     struct gpu_scope scope;
-    cu_ptr arena;
 
     w->g = g;
     w->me = env.rank;
     w->n = env.size;
     HOLDS(gpu_enter(g, &scope, &err) == 0);
-    HOLDS(memory_take(g->memory, ARENA, g->streams[0], &arena, &err) == 0);
-    w->arena = (void *)(uintptr_t)arena;
+    HOLDS(memory_take(g->memory, ARENA + PASSES * 16, g->streams[0], &w->memory, &err)
+          == 0);
+    w->arena = (void *)(uintptr_t)w->memory;
     HOLDS(launch_init(&w->launch, g->cu, kernels_image,
                       (size_t)(kernels_image_end - kernels_image), g->sm, 2, false,
                       &err)
@@ -492,7 +568,7 @@ static int bench_end(struct bench *w, char *said)
     tables_release(&w->tables);
     launch_release(&w->launch);
     gpu_leave(&scope);
-    gpu_free(w->arena, g->streams[0]);
+    gpu_free((void *)(uintptr_t)w->memory, g->streams[0]);
     return 0;
 }
 

@@ -14,6 +14,7 @@
 
 #include "runtime/backend/nccl/graph.h"
 #include "tests/unit/gpu_matrix.h"
+#include "tests/unit/seeded.h"
 
 static const size_t sizes[] = {1, 3, 40};
 
@@ -71,6 +72,8 @@ static int run_specials(struct bench *w, char *said)
                                         .is_in_place = k % 2,
                                         .is_tight = k % 3 == 0,
                                         .has_joined = f >= 3};
+                    w->a.is_wide = s == 0 && f % 3 != 1 && !is_float((enum dtype)t)
+                                   && t != DT_BOOL && t != DT_I64;
                     if (w->a.has_joined) /* it has no place of its own */
                         w->a.is_in_place = false;
                     int rc = run_one(w, said);
@@ -160,6 +163,18 @@ static int run_large(struct bench *w, char *said)
     return 0;
 }
 
+static bool has_replayed(const struct bench *w)
+{
+    const struct graphs *v = ((struct comm *)w->b)->graphs;
+    uint64_t n_captured = 0, n_replayed = 0;
+
+    for (uint32_t i = 0; v && i < GPU_MAX_STREAMS; i++) {
+        n_captured += v[i].n_captured;
+        n_replayed += v[i].n_replayed;
+    }
+    return n_captured > 0 && n_replayed >= n_captured;
+}
+
 static int
 member_runs_all(struct device *g, struct backend *meeting, struct party *p, char *said)
 {
@@ -172,9 +187,17 @@ member_runs_all(struct device *g, struct backend *meeting, struct party *p, char
     (void)p;
     HOLDS(w);
     rc = bench_begin(w, g, meeting, said);
-    w->mask = w->n == 3 ? 0 : 3; /* once is enough for most */
-    for (unsigned i = 0; i < 5 && !rc; i++)
-        rc = parts[i](w, said);
+    /* graphs: the same batches several times, at other addresses */
+    const unsigned n_passes = the_case->uses_graphs ? PASSES : 1;
+    for (unsigned i = 0; i < n_passes * 5 && !rc; i++) {
+        if (i % 5 == 0)
+            w->n_asked = 0;
+        w->mask = the_case->mask;
+        w->arena = (void *)(uintptr_t)(w->memory + i / 5 * 16);
+        rc = parts[i % 5](w, said);
+    }
+    if (!rc && the_case->uses_graphs)
+        HOLDS(has_replayed(w));
     if (!rc)
         rc = bench_end(w, said);
     if (!rc)
@@ -330,6 +353,21 @@ static int grow_buffer(struct device *g, char *said)
     return 0;
 }
 
+/* NCCL's abort waits for graphs that hold its calls. */
+static int abort_drops_graphs(struct device *g, struct comm *c, char *said)
+{
+    const uint64_t deadline_ns = clock_now_ns() + 20 * NS_PER_S;
+    struct err err = ERR_INIT;
+
+    gpu_abort(g);
+    while (atomic_load(&g->life) != GPU_ENDED) {
+        HOLDS(clock_now_ns() < deadline_ns);
+        usleep(1000);
+    }
+    SOON(!c->graphs); /* they stay with a launcher that was left behind */
+    return 0;
+}
+
 /* The same batches over and over, at other addresses, the last ones without member 1:
  * each is captured once, on all members. */
 static int
@@ -357,6 +395,8 @@ member_repeats(struct device *g, struct backend *m, struct party *p, char *said)
     if (!rc) {
         const struct graphs *of = ((struct comm *)w->b)->graphs;
         HOLDS(of && of->n_captured == 2 && of->n_replayed == 8);
+        if (the_case->aborts)
+            return abort_drops_graphs(g, (struct comm *)w->b, said);
         rc = bench_end(w, said);
     }
     if (!rc)
@@ -368,11 +408,23 @@ member_repeats(struct device *g, struct backend *m, struct party *p, char *said)
 
 static int coll_hook(struct device *g, struct gpu_job *job, struct err *err)
 {
+    if (job->kind == JOB_REGISTER)
+        return register_run(job);
     return job->kind == JOB_BATCH ? gcoll_run(g, job, err) : comm_run(g, job, err);
 }
 
-static const struct gpu_hooks hooks = {
-    .needs_nccl = true, .run = coll_hook, .look = comms_look, .abort = comms_abort};
+static void drop_hook(struct device *g, struct gpu_job *job)
+{
+    (void)g;
+    if (job->kind == JOB_REGISTER)
+        register_drop(job);
+}
+
+static const struct gpu_hooks hooks = {.needs_nccl = true,
+                                       .run = coll_hook,
+                                       .drop = drop_hook,
+                                       .look = comms_look,
+                                       .abort = comms_abort};
 
 static bool has_kernels(void)
 {
@@ -384,47 +436,74 @@ static bool has_kernels(void)
 
 static void case_start(struct gpu_case c)
 {
-
     c.hooks = &hooks;
     if (has_kernels())
         run_case(&c);
 }
 
-static void two_members_get_what_is_theirs(void **state)
+static void all_start(struct gpu_case c)
 {
-    (void)state;
-    case_start((struct gpu_case){.n = 2, .body = member_runs_all});
+    c.body = member_runs_all;
+    c.mask = FEWER > 1 ? c.mask | 31 : c.mask; /* under a sanitizer */
+    case_start(c);
 }
 
-static void three_members_get_what_is_theirs(void **state)
+/* One case runs the whole matrix, the others a part of it (mask). */
+static void members_get_their_results(void **state)
 {
+    static const struct gpu_case cases[] = {
+        {.n = 1, .mask = 3}, /* a set of one needs no NCCL */
+        {.n = 2, .mask = 3},
+        {.n = 3},
+        {.n = 4, .mask = 3, .direct_bytes = 1}, /* calls of one group */
+        {.n = 5, .mask = 31},
+        {.n = 2, .mask = 3, .is_deterministic = true},
+        {.n = 2, .mask = 3, .version = "21003"}, /* calls that block */
+        {.n = 2, .mask = 7, .n_streams = 3},
+        {.n = 2, .mask = 31, .n_streams = 2, .version = "21706"},
+    };
+
     (void)state;
-    case_start((struct gpu_case){.n = 3, .body = member_runs_all});
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        all_start(cases[i]);
 }
 
-static void four_members_get_it_by_calls_of_a_group(void **state)
+/* Every second batch is of registered buffers; the others go by a registered one. */
+static void registered_buffers_give_the_same_results(void **state)
 {
+    static const struct gpu_case cases[] = {
+        {.n = 1, .mask = 31},
+        {.n = 2, .mask = 15},
+        {.n = 3, .mask = 15},
+        {.n = 2, .mask = 31, .n_streams = 2},
+        {.n = 3, .mask = 31, .uses_graphs = true},
+        {.n = 2, .mask = 31, .version = "21804"}, /* it cannot register */
+    };
+
     (void)state;
-    case_start((struct gpu_case){.n = 4, .direct_bytes = 1, .body = member_runs_all});
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct gpu_case c = cases[i];
+
+        c.registers = true;
+        all_start(c);
+    }
 }
 
-static void deterministic_results_are_right_too(void **state)
+static void graphs_give_the_same_results(void **state)
 {
-    (void)state;
-    case_start(
-        (struct gpu_case){.n = 2, .is_deterministic = true, .body = member_runs_all});
-}
+    static const struct gpu_case cases[] = {
+        {.n = 2, .mask = 31},
+        {.n = 3, .mask = 31, .n_streams = 2},
+        {.n = 3, .mask = 31, .is_deterministic = true},
+    };
 
-static void blocking_versions_do_the_same(void **state)
-{
     (void)state;
-    case_start((struct gpu_case){.n = 2, .version = "21003", .body = member_runs_all});
-}
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct gpu_case c = cases[i];
 
-static void a_set_of_one_needs_no_nccl(void **state)
-{
-    (void)state;
-    case_start((struct gpu_case){.n = 1, .body = member_runs_all});
+        c.uses_graphs = true;
+        all_start(c);
+    }
 }
 
 static void tensors_that_go_as_they_are_take_no_buffer(void **state)
@@ -439,6 +518,8 @@ static void batches_that_come_back_are_one_graph_for_all(void **state)
     case_start((struct gpu_case){.n = 3, .uses_graphs = true, .body = member_repeats});
     case_start((struct gpu_case){
         .n = 3, .uses_graphs = true, .is_deterministic = true, .body = member_repeats});
+    case_start((struct gpu_case){
+        .n = 2, .uses_graphs = true, .aborts = true, .body = member_repeats});
 }
 
 static void small_tensors_are_one_call(void **state)
@@ -462,12 +543,9 @@ static void deterministic_tensors_are_calls_of_their_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_members_get_what_is_theirs),
-        cmocka_unit_test(three_members_get_what_is_theirs),
-        cmocka_unit_test(four_members_get_it_by_calls_of_a_group),
-        cmocka_unit_test(deterministic_results_are_right_too),
-        cmocka_unit_test(blocking_versions_do_the_same),
-        cmocka_unit_test(a_set_of_one_needs_no_nccl),
+        cmocka_unit_test(members_get_their_results),
+        cmocka_unit_test(registered_buffers_give_the_same_results),
+        cmocka_unit_test(graphs_give_the_same_results),
         cmocka_unit_test(tensors_that_go_as_they_are_take_no_buffer),
         cmocka_unit_test(batches_that_come_back_are_one_graph_for_all),
         cmocka_unit_test(small_tensors_are_one_call),

@@ -18,6 +18,7 @@ struct gpu_case {
     uint32_t n_streams;       /* 0: 1 */
     bool same_gpu, is_deterministic, uses_graphs, aborts, registers;
     uint64_t direct_bytes;         /* 0: 8 MiB */
+    uint32_t mask;                 /* of gpu_matrix_test: which batches are run */
     const struct gpu_hooks *hooks; /* NULL: batches are sums of float32 */
     int (*body)(struct device *g, struct backend *meeting, struct party *p, char *said);
     /* Instead, for who opens a device by himself. */
@@ -110,6 +111,7 @@ static int case_body(struct backend *meeting, uint32_t me, struct party *p, char
         .direct_bytes = the_case->direct_bytes ? the_case->direct_bytes : 8u << 20,
         .is_deterministic = the_case->is_deterministic,
         .uses_graphs = the_case->uses_graphs,
+        .registers = the_case->registers,
         .init_timeout_ns = the_case->init_timeout_ns,
         .pool_bytes = 1u << 20,
     };

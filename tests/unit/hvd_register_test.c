@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registered buffers through the C API, on a device in memory (fake_device.h): all
  * ranks have one or none, tensors in it say so, and what differs is told. That NCCL
- * gets what it needs is for gpu_register_test and gpu_coll_test. */
+ * gets what it needs is for gpu_register_test and gpu_matrix_test. */
 #include "tests/unit/hvd_world.h"
 
 #include "tests/unit/fake_device.h"
