@@ -177,11 +177,18 @@ static struct nccl_config config_of(bool blocks)
     return c;
 }
 
-static int member_start(struct member *m)
+static int member_init(struct member *m)
 {
     struct nccl_config config = config_of(m->blocks);
 
-    return comm_wait(m->c, nccl.init_config(&m->c, m->n, m->id, m->rank, &config));
+    return nccl.init_config(&m->c, m->n, m->id, m->rank, &config);
+}
+
+static int member_start(struct member *m)
+{
+    const int rc = member_init(m);
+
+    return comm_wait(m->c, rc);
 }
 
 static void *member_main(void *arg)
@@ -192,7 +199,7 @@ static void *member_main(void *arg)
     return NULL;
 }
 
-static void run_as(int n, bool blocks, void (*body)(struct member *m))
+static void members_run(int n, void (*body)(struct member *m))
 {
     struct member m[MAX];
     pthread_barrier_t meet;
@@ -202,13 +209,8 @@ static void run_as(int n, bool blocks, void (*body)(struct member *m))
     if (nccl.unique_id(&id) != NCCL_OK)
         abort();
     for (int i = 0; i < n; i++) {
-        memset(&m[i], 0, sizeof(m[i]));
-        m[i].rank = i;
-        m[i].n = n;
-        m[i].id = id;
-        m[i].blocks = blocks;
-        m[i].meet = &meet;
-        m[i].body = body;
+        m[i] =
+            (struct member){.rank = i, .n = n, .id = id, .meet = &meet, .body = body};
         stream_init(&m[i].s);
         if (pthread_create(&m[i].thread, NULL, member_main, &m[i]) != 0)
             abort();
@@ -218,11 +220,6 @@ static void run_as(int n, bool blocks, void (*body)(struct member *m))
         stream_end(&m[i].s);
     }
     (void)pthread_barrier_destroy(&meet);
-}
-
-static void members_run(int n, void (*body)(struct member *m))
-{
-    run_as(n, false, body);
 }
 
 /* The body must end the process, with this in its last words. */
