@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is which rank in a Slurm step: contract/slurm_step.c reads that from the task's
- * variables, here it becomes a contract. Called by srun.c (job id), node.c (hostfile)
- * and task.c (the contract).
+/* The ranks of a Slurm step: contract/slurm_step.c reads them from the task's
+ * variables, this file turns them into a contract. Called by srun.c (job id), node.c
+ * (hostfile) and task.c (the contract).
  *
- * Ranks are Slurm's own, whatever --distribution made of them (cyclic, plane,
- * arbitrary), so that rank 2 is task 2 in every message of srun; Horovod's host-by-host
- * order is not imposed. Two facts, seen on 22.05: in a heterogeneous step these
- * variables span all components (SPANK's items do not); and with
- * --distribution=arbitrary rank 0 is not always on the first node of the list. */
+ * Ranks are Slurm's own for every --distribution (cyclic, plane, arbitrary), so that
+ * rank 2 is task 2 in every message of srun; Horovod's host-by-host order is not
+ * imposed. Two observations on 22.05: in a heterogeneous step these variables span all
+ * components (SPANK's items do not); and with --distribution=arbitrary rank 0 is not
+ * always on the first node of the list. */
 #include "spank_plugin/layout.h"
 
 #include <errno.h>
@@ -46,8 +46,8 @@ int layout_job_id(
     return 0;
 }
 
-/* The node of rank 0: the first of the list, unless the user dealt the tasks by hand.
- */
+/* The node of rank 0: the first of the list, or of SLURM_HOSTFILE with
+ * --distribution=arbitrary. */
 static int
 read_master(const struct env_reader *r, const struct slurm_step *step, char *ret)
 {

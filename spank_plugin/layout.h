@@ -6,13 +6,13 @@
 #include "runtime/base/strbuf.h"
 #include "runtime/contract/contract.h"
 
-struct layout_paths { /* what the environment does not say */
+struct layout_paths { /* values that the environment does not contain */
     const char *token_file, *hostfile;
-    const char *iface; /* "" : none */
+    const char *iface; /* "": none */
     uint16_t rdv_port, master_port;
 };
-/* get/arg: the task's environment in task_init. -EINVAL with a sentence when a variable
- * is missing or two contradict each other. */
+/* get/arg: the task's environment in task_init. -EINVAL with an error message when a
+ * variable is missing or two contradict each other. */
 int layout_contract(getenv_fn get,
                     void *arg,
                     const struct layout_paths *paths,
@@ -23,8 +23,8 @@ int layout_contract(getenv_fn get,
  * SLURM_STEP_TASKS_PER_NODE. */
 int layout_hostfile(getenv_fn get, void *arg, struct strbuf *out, struct err *err);
 
-/* "slurm.<job>.<step>", the same in srun and in all tasks, heterogeneous steps
- * included. */
+/* "slurm.<job>.<step>", the same in srun and in all tasks, also of heterogeneous
+ * steps. */
 int layout_job_id(
     getenv_fn get, void *arg, char *ret, size_t size_bytes, struct err *err);
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Once per node and step, before any task: /run/ringmaster/<job>.<step>.<node
- * number>/{token,hosts}.
+/* Once per node and step, before any task: creates the directory
+ * /run/ringmaster/<job>.<step>.<node number> with the files `token` and `hosts`.
  *
- * /run because it is a memory file system that root owns: the path cannot be swapped
- * under us (a base directory that others may write to is refused), and job containers
- * that give each job its own /tmp (job_container/tmpfs) leave it alone. The number of
- * the node is in the name because several slurmd may share one machine. The directory
- * ends with the step (exit); after a crash of slurmstepd it is found and emptied by the
- * next step of that name or goes with the next boot.
+ * /run, because it is a memory file system owned by root: the path cannot be replaced
+ * (a base directory that others may write to is refused), and job containers with a
+ * private /tmp per job (job_container/tmpfs) do not hide it. The node number is in the
+ * name because several slurmd may share one machine. The directory is removed at the
+ * end of the step (exit). After a crash of slurmstepd the next step of that name
+ * empties it, or the next boot removes it.
  *
- * Root removes what a user may have changed: it opens the directory without following
- * links and unlinks names inside it only. */
+ * Root removes files that a user may have changed: it opens the directory without
+ * following links and unlinks only names inside it. */
 #include "spank_plugin/node.h"
 
 #include <dirent.h>
@@ -34,7 +34,8 @@ static int open_dir_at(int at, const char *path)
     return openat(at, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Files only; a directory that the user made in it stays, and so does ours then. */
+/* Unlinks files only; a directory that the user created in it stays, and so does
+ * ours. */
 static void remove_dir(const char *base, const char *name)
 {
     CLEANUP(fd_close) int base_fd = open_dir_at(AT_FDCWD, base);
@@ -49,11 +50,12 @@ static void remove_dir(const char *base, const char *name)
     for (struct dirent *e; (e = readdir(dir)) != NULL;)
         (void)unlinkat(fd, e->d_name, 0); /* "." and ".." fail, as they should */
     (void)closedir(dir);
-    (void)unlinkat(base_fd, name, AT_REMOVEDIR); /* the next step of this name tells */
+    /* a failure is reported by the next step of this name */
+    (void)unlinkat(base_fd, name, AT_REMOVEDIR);
 }
 
-/* Makes and opens the directory that all steps share. In one that a user may write to,
- * root would make and give away what the user puts in the way. */
+/* Creates and opens the directory that all steps share. If a user could write to it,
+ * root would create and chown whatever the user puts there. */
 static int open_base(const char *base, int *ret_fd, struct err *err)
 {
     struct stat st;

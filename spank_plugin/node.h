@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A node's side of a step: the directory that holds its token and hostfile. In
- * slurmstepd. */
+/* The node's part of a step, in slurmstepd: the directory with its token and
+ * hostfile. */
 #ifndef SPANK_PLUGIN_NODE_H
 #define SPANK_PLUGIN_NODE_H
 
@@ -16,9 +16,9 @@ struct node_side {
     uint16_t rdv_port, master_port;
     bool has_dir;
 };
-/* init_post_opt, as root: makes BASE (0755) and BASE/JOB.STEP.NODE (0700, the user's),
- * emptying what a crashed predecessor of the same name left. -EPERM where others than
- * root may write to BASE. */
+/* init_post_opt, as root: creates BASE (0755) and BASE/JOB.STEP.NODE (0700, owned by
+ * the user), emptying what a crashed predecessor of the same name left. -EPERM when
+ * users other than root may write to BASE. */
 int node_side_make_dir(struct node_side *n,
                        const char *base,
                        const struct plugin_step *step,

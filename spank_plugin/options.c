@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keys of --hvd and of plugstack.conf: one table each, from which the sentences for
- * unknown keys are made. Called by plugin.c: in srun, sbatch and salloc (where an error
- * is what the user sees at once) and again in slurmstepd, twice, so parsing sets
+/* The keys of --hvd and of plugstack.conf: one table each, which also gives the error
+ * message for an unknown key. Called by plugin.c: in srun, sbatch and salloc (where the
+ * user sees an error at once) and again in slurmstepd, twice, so parsing sets
  * everything from scratch. */
 #include "spank_plugin/options.h"
 
@@ -16,8 +16,7 @@
 #define DEFAULT_RUN_DIR "/run/ringmaster"
 #define MAX_TIMEOUT_MS  (7ull * 24 * 3600 * 1000)
 
-/* --- keys of --hvd
- * ---------------------------------------------------------------------------- */
+/* --- keys of --hvd --- */
 
 static int set_timeout(struct step_options *o, const char *value, struct err *err)
 {
@@ -88,8 +87,7 @@ int step_options_parse(const char *arg, struct step_options *ret, struct err *er
     return 0;
 }
 
-/* --- plugstack.conf
- * --------------------------------------------------------------------------- */
+/* --- plugstack.conf --- */
 
 static int set_path(
     const char *key, const char *value, char *ret, size_t size_bytes, struct err *err)

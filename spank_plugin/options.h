@@ -14,23 +14,23 @@
     "up "                                                                              \
     "(keys: timeout=DURATION, iface=NAME, verbose)"
 
-/* What the user asks for one step. */
+/* The user's options of one step. */
 struct step_options {
-    uint64_t start_timeout_ms; /* 0: the runtime's default */
-    char iface[64];            /* "": by the route to srun */
+    uint64_t start_timeout_ms; /* 0: the default of the runtime */
+    char iface[64];            /* "": the interface on the route to srun */
     bool is_verbose;
 };
-/* arg as Slurm gives it: NULL, "" and "(null)" (sbatch and salloc forward an absent
- * value so) mean no keys. -EINVAL with a sentence that names the key, the value and
- * what is allowed; *ret is then unchanged. */
+/* arg as Slurm passes it: NULL, "" and "(null)" (sbatch and salloc forward an absent
+ * value so) mean no keys. -EINVAL with an error message that names the key, the value
+ * and what is allowed; *ret is then unchanged. */
 int step_options_parse(const char *arg, struct step_options *ret, struct err *err);
 
-/* What the administrator says for all steps. */
+/* The administrator's options for all steps. */
 struct plugin_config {
     char dir[512]; /* the installed runtime: python/ and bin/ are put before the user's
                       paths */
-    bool dir_required; /* named in plugstack.conf: it must be there */
-    char run_dir[256]; /* where each step has its directory on each node */
+    bool dir_required; /* named in plugstack.conf: it must exist */
+    char run_dir[256]; /* contains a directory per step, on each node */
 };
 int plugin_config_parse(int argc,
                         char *const *argv,

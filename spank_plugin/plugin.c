@@ -2,17 +2,21 @@
 /* spank_hvd.so: `srun --hvd python train.py`. This file only dispatches Slurm's
  * callbacks by context.
  *
- *   srun              init           register --hvd
- *                     init_post_opt  srun.c: bind the rendezvous, seal the ticket
+ *   process           callback         work
+ *   srun              init             register --hvd
+ *                     init_post_opt    srun.c: bind the rendezvous, seal the ticket
  *                     local_user_init  srun.c: serve
- *                     exit           srun.c: stop
- *   sbatch, salloc    init           register --hvd (Slurm forwards it to every srun of
- * the job) slurmstepd, root  init_post_opt  node.c: the step's directory user user_init
- * node.c: token and hostfile user   task_init      task.c: the environment, once per
- * task root   exit           node.c: remove the directory slurmd, prolog, epilog
- * nothing
+ *                     exit             srun.c: stop
+ *   sbatch, salloc    init             register --hvd (Slurm forwards it to every srun
+ *                                      of the job)
+ *   slurmstepd, root  init_post_opt    node.c: the step's directory
+ *               user  user_init        node.c: token and hostfile
+ *               user  task_init        task.c: the environment, once per task
+ *               root  exit             node.c: remove the directory
+ *   slurmd, prolog,   -                nothing
+ *   epilog
  *
- * Invariants: without --hvd nothing happens after init. What fails on a node is kept in
+ * Invariants: without --hvd nothing happens after init. An error on a node is kept in
  * node_err and reported by task_init, the one callback whose failure Slurm shows to the
  * user. The struct below is the plugin's one mutable global; Slurm calls from one
  * thread per process. */
@@ -20,7 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Slurm looks the callbacks up by name: everything else of ours is hidden */
+/* Slurm looks the callbacks up by name: all other symbols are hidden */
 #pragma GCC visibility push(default)
 #include <slurm/spank.h>
 
@@ -41,9 +45,9 @@ static struct plugin {
     struct srun_side srun;
     struct node_side node;
     struct err node_err;
-} plugin = {.srun = {.listen_fd = -1}}; /* exit may come without init */
+} plugin = {.srun = {.listen_fd = -1}}; /* exit may be called without init */
 
-/* In srun once, in slurmstepd twice (once from Slurm 24.05). */
+/* Runs once in srun and twice in slurmstepd (once from Slurm 24.05). */
 static int on_option(int val, const char *arg, int remote)
 {
     struct err err = ERR_INIT;
@@ -88,8 +92,8 @@ int slurm_spank_init(spank_t sp, int argc, char *argv[])
         slurm_io_error("cannot register --hvd: %s", spank_strerror(rc));
         return -1;
     }
-    /* a mistake in plugstack.conf must not break steps that do not use us: it is told
-     * later */
+    /* A mistake in plugstack.conf must not break steps without --hvd: it is reported
+     * later. */
     (void)plugin_config_parse(argc, argv, &plugin.cfg, &plugin.cfg_err);
     return 0;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* munge as an envelope. munged encrypts the payload with the cluster's key and, by the
- * UID restriction, refuses to decode it for anybody but that user (root of a node with
- * the key could; root can read the token anyway). So the credential may travel in an
+/* munge as an envelope. munged encrypts the payload with the cluster's key and, because
+ * of the UID restriction, decodes it only for that user (root of a node could with the
+ * key, but root can read the token anyway). So the credential may be passed in an
  * environment variable and through Slurm's launch message, which is not encrypted
  * before Slurm 25.
  *
- * "Expired" and "replayed" are fine: a step may wait in the queue for hours after srun
- * made the credential, and all nodes that share a munged decode the same one. munge
+ * "Expired" and "replayed" are accepted: a step may be queued for hours after srun
+ * created the credential, and all nodes that share a munged decode the same one. munge
  * returns the payload with these two errors and with "rewound" (clock skew); the uid is
  * checked in each case. */
 #include "spank_plugin/seal.h"
@@ -27,8 +27,8 @@ static void ctx_free(munge_ctx_t *ctx)
         munge_ctx_destroy(*ctx);
 }
 
-/* AuthInfo is a list: "ttl=60,socket=/run/munge/munge.socket.2". False: name too long.
- */
+/* The socket in AuthInfo, a list such as "ttl=60,socket=/run/munge/munge.socket.2"; ""
+ * if it has none. 0, or -ENAMETOOLONG. */
 static int socket_of(const char *auth_info, char *ret, size_t size_bytes)
 {
     ret[0] = '\0';
@@ -90,7 +90,7 @@ int seal_close(
     if (rc != EMUNGE_SUCCESS)
         return munge_failed(ctx, rc, "encrypt", err);
     char *copy = mem_strdup(cred);
-    free(cred); /* munge's, by malloc */
+    free(cred); /* allocated by munge with malloc */
     if (!copy)
         return err_set(err, -ENOMEM, "out of memory");
     *ret_cred = copy;

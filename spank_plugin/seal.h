@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A few bytes that only one user of the cluster can read: a munge credential. */
+/* Encrypts a few bytes for one user of the cluster: a munge credential. */
 #ifndef SPANK_PLUGIN_SEAL_H
 #define SPANK_PLUGIN_SEAL_H
 
@@ -8,13 +8,14 @@
 
 #include "runtime/base/err.h"
 
-/* Encrypts for the calling user. auth_info: Slurm's AuthInfo (its socket= is munged's),
- * or NULL. Caller frees *ret_cred with mem_free. */
+/* Encrypts for the calling user. auth_info: Slurm's AuthInfo (its socket= names
+ * munged's socket), or NULL. Caller frees *ret_cred with mem_free. */
 int seal_close(
     const char *auth_info, const void *p, size_t n, char **ret_cred, struct err *err);
-/* Opens, as the user that it was made for (effective uid); made by anyone else:
- * -EACCES. Caller frees *ret_p with mem_free. Works after the credential's lifetime and
- * any number of times: it is an envelope here, not a proof of a fresh request. */
+/* Decrypts as the user that it was created for (effective uid); created by another
+ * user: -EACCES. Caller frees *ret_p with mem_free. Works after the credential's
+ * lifetime and any number of times: it is an envelope here, not a proof of a fresh
+ * request. */
 int seal_open(const char *auth_info,
               const char *cred,
               void **ret_p,

@@ -3,14 +3,14 @@
  *
  * slurm.conf: libslurm keeps the parsed file in the global `slurm_conf`, whose type is
  * public and whose symbol every Slurm program exports. It is referenced weakly: a Slurm
- * without it costs the features (SrunPortRange, AuthInfo's socket, ending the step at
- * the first failed task), never a load error. The layout of that struct changes between
- * releases; so does the whole SPANK ABI, and Slurm itself refuses a plugin that was
+ * without it loses the features (SrunPortRange, AuthInfo's socket, ending the step at
+ * the first failed task), but the plugin still loads. The layout of that struct changes
+ * between releases, as does the whole SPANK ABI; Slurm itself refuses a plugin that was
  * compiled for another release.
  *
- * Not used on purpose: spank_job_control_getenv (crashes slurmstepd in a prolog,
- * Slurm 22.05 to 25.11) and the items S_TASK_GLOBAL_ID, S_JOB_TOTAL_TASK_COUNT for
- * ranks (in a heterogeneous step they count one component; SLURM_PROCID and
+ * Not used on purpose: spank_job_control_getenv (crashes slurmstepd in a prolog, Slurm
+ * 22.05 to 25.11), and the items S_TASK_GLOBAL_ID and S_JOB_TOTAL_TASK_COUNT for ranks
+ * (in a heterogeneous step they count one component; SLURM_PROCID and
  * SLURM_STEP_NUM_TASKS count the step). */
 #include "spank_plugin/slurm_io.h"
 
@@ -94,7 +94,7 @@ int slurm_io_setenv(struct spank_handle *sp,
 
 void slurm_io_unsetenv(struct spank_handle *sp, const char *name)
 {
-    (void)spank_unsetenv(sp, name); /* not there is as good as removed */
+    (void)spank_unsetenv(sp, name); /* a missing variable is as good as removed */
 }
 
 const char *slurm_io_auth_info(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Everything that we ask of Slurm, in our own types: items and environment of a step,
- * its configuration, messages to the user. slurm_io.c and plugin.c alone see Slurm's
+/* All access to Slurm, in our own types: items and environment of a step, its
+ * configuration, messages to the user. Only slurm_io.c and plugin.c include Slurm's
  * headers. */
 #ifndef SPANK_PLUGIN_SLURM_IO_H
 #define SPANK_PLUGIN_SLURM_IO_H
@@ -20,11 +20,11 @@ struct plugin_step {
     uid_t uid;
     gid_t gid;
 };
-/* In srun (local_user_init) and slurmstepd. -ENOENT with a sentence when Slurm has no
- * such item. */
+/* In srun (local_user_init) and slurmstepd. -ENOENT with an error message when Slurm
+ * has no such item. */
 int slurm_io_step(struct spank_handle *sp, struct plugin_step *ret, struct err *err);
-/* False for the batch script, the external step and an interactive shell: no tasks of a
- * job. */
+/* False for the batch script, the external step and an interactive shell, which run no
+ * tasks of a job. */
 bool slurm_io_runs_tasks(const struct plugin_step *s);
 
 /* The step's environment in slurmstepd. A getenv_fn of the contract; arg is the handle.
@@ -43,12 +43,13 @@ void slurm_io_unsetenv(struct spank_handle *sp, const char *name);
 const char *slurm_io_auth_info(void); /* AuthInfo=socket=... */
 const uint16_t *
 slurm_io_ports(void); /* SrunPortRange: first and last port; NULL: any */
-/* srun only: what --kill-on-bad-exit does, as if KillOnBadExit=1 were in slurm.conf;
- * the user's own --kill-on-bad-exit=0 or SLURM_KILL_BAD_EXIT=0 still wins. */
+/* srun only: the effect of --kill-on-bad-exit, as if KillOnBadExit=1 were in
+ * slurm.conf; the user's own --kill-on-bad-exit=0 or SLURM_KILL_BAD_EXIT=0 still has
+ * priority. */
 void slurm_io_kill_on_bad_exit(void);
 
-/* One line on the user's terminal, with "hvd: " before it; from srun, sbatch, salloc
- * and, from user_init on, from the nodes. */
+/* Prints one line on the user's terminal, prefixed with "hvd: "; from srun, sbatch,
+ * salloc and, from user_init on, from the nodes. */
 void slurm_io_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void slurm_io_print(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* srun holds the rendezvous: it outlives no task and no task outlives it, its address
- * is known to every node (SLURM_LAUNCH_NODE_IPADDR), and a port that it has bound
- * cannot be taken by anybody else: no guessed port, no race, no assumption about which
- * node has rank 0.
+/* srun serves the rendezvous: it lives as long as its tasks, its address is known to
+ * every node (SLURM_LAUNCH_NODE_IPADDR), and a port that it has bound cannot be taken
+ * by another process: no guessed port, no race, no assumption about the node of rank 0.
  *
- * Two moments. The ticket (token and port) goes into the environment in init_post_opt,
+ * Two steps. The ticket (token and port) is put into the environment in init_post_opt,
  * because Slurm copies the environment for the components of a heterogeneous step
- * before it calls local_user_init, which it then calls for one of them only. The server
- * starts in local_user_init, when job, step and size are known; connections that came
- * earlier would wait in the listen queue.
+ * before it calls local_user_init, which it then calls for only one of them. The server
+ * starts in local_user_init, when job, step and size are known; earlier connections
+ * wait in the listen queue.
  *
- * The server's thread has all signals blocked: srun's own handling of Ctrl-C is not
- * touched. */
+ * The server's thread blocks all signals: srun's own handling of Ctrl-C is
+ * unaffected. */
 #include "spank_plugin/srun.h"
 
 #include <errno.h>
@@ -34,7 +33,7 @@ static const char *own_env(void *arg, const char *name)
     return getenv(name);
 }
 
-/* On all addresses: which of srun's the nodes can reach is known to them alone. IPv4
+/* On all addresses: only the nodes know which of srun's addresses they can reach. IPv4
  * only where the kernel has no IPv6. */
 static int listen_on(uint16_t port, struct srun_side *s, struct err *err)
 {
@@ -48,7 +47,7 @@ static int listen_in_range(struct srun_side *s, struct err *err)
     const uint16_t *range = slurm_io_ports();
     if (!range || range[0] == 0)
         return listen_on(0, s, err);
-    /* from a random start: other sruns of this host begin elsewhere */
+    /* from a random start, so that several sruns of this host differ */
     uint32_t n = (uint32_t)range[1] - range[0] + 1;
     uint32_t start = (uint32_t)(s->ticket.token.key[0] << 8 | s->ticket.token.key[1]);
     for (uint32_t i = 0; i < n; i++)
@@ -60,8 +59,8 @@ static int listen_in_range(struct srun_side *s, struct err *err)
         range[1]);
 }
 
-/* The first name in SLURM_HOSTFILE, as far as it can be read; Slurm itself complains if
- * not. */
+/* The first name in SLURM_HOSTFILE, if it can be read; otherwise Slurm itself reports
+ * it. */
 static int announce_first_host(struct err *err)
 {
     const char *path = getenv("SLURM_HOSTFILE");

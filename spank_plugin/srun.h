@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* srun's side: the rendezvous of the step and the ticket that tells the tasks about it.
- */
+/* srun's part of a step: its rendezvous, and the ticket by which the tasks find it. */
 #ifndef SPANK_PLUGIN_SRUN_H
 #define SPANK_PLUGIN_SRUN_H
 
@@ -14,7 +13,7 @@ struct spank_handle;
 /* Start with listen_fd -1 and the rest zero. */
 struct srun_side {
     struct ticket ticket;
-    int listen_fd; /* -1: none, or the server has it */
+    int listen_fd; /* -1: none, or owned by the server */
     struct rdv_server *server;
     bool is_verbose;
 };

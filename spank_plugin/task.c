@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The task's environment: minus what outer launchers left, minus the ticket, plus the
- * contract, plus the runtime's folders before the user's in PATH and PYTHONPATH. Called
- * by plugin.c in task_init, where the environment is complete and where a failure (-1)
- * reaches the user with its sentence; in the earlier callbacks Slurm 22.05 swallows
- * both. */
+/* The task's environment: without the variables of outer launchers and the ticket, with
+ * the contract, and with the runtime's folders before the user's in PATH and
+ * PYTHONPATH. Called by plugin.c in task_init, where the environment is complete and
+ * where a failure (-1) is shown to the user with its message; the earlier callbacks of
+ * Slurm 22.05 suppress both. */
 #include "spank_plugin/task.h"
 
 #include <errno.h>
@@ -24,8 +24,8 @@ bool task_is_reporter(struct spank_handle *sp)
     return !id || strcmp(id, "0") == 0;
 }
 
-/* Slurm is the launcher here: its own variables, and those of a PMI that it offers
- * beside us, stay. */
+/* Slurm is the launcher: its own variables, and those of a PMI that it provides,
+ * stay. */
 static bool is_slurms_own(const char *name)
 {
     static const char *const prefixes[] = {"SLURM", "SRUN", "PMI", "PMIX"};
@@ -35,7 +35,7 @@ static bool is_slurms_own(const char *name)
     return false;
 }
 
-/* Removing moves the array: start again after each one. */
+/* Removing a variable moves the array: restart after each one. */
 static void remove_inherited(struct spank_handle *sp)
 {
     char name[128];
@@ -78,7 +78,7 @@ add_runtime(struct spank_handle *sp, const struct plugin_config *cfg, struct err
     (void)snprintf(python, sizeof(python), "%s/python", cfg->dir);
     if (access(python, R_OK | X_OK) != 0) {
         if (!cfg->dir_required)
-            return 0; /* nothing installed there: the user brings the package along */
+            return 0; /* nothing installed there: the user provides the package */
         return err_errno(err, errno, "plugstack.conf: dir=%s: %s", cfg->dir, python);
     }
     int rc = prepend_path(sp, "PYTHONPATH", cfg->dir, "python", err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One task, after fork and before exec, as the user: gives it the launch contract. */
+/* One task, after fork and before exec, as the user: sets its launch contract. */
 #ifndef SPANK_PLUGIN_TASK_H
 #define SPANK_PLUGIN_TASK_H
 
@@ -11,7 +11,7 @@ int task_setup(struct spank_handle *sp,
                const struct plugin_config *cfg,
                const struct step_options *opt,
                struct err *err);
-/* True for the one task of a node that reports what went wrong for the whole node. */
+/* True for the one task of a node that reports the node's error. */
 bool task_is_reporter(struct spank_handle *sp);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* "hvd-step/1 port=40123 token=<64 hex digits>". Written by srun.c, read by node.c. The
- * version is there because login nodes and compute nodes are upgraded at different
+/* "hvd-step/1 port=40123 token=<64 hex digits>". Written by srun.c, read by node.c.
+ * It has a version because login nodes and compute nodes are upgraded at different
  * times. */
 #include "spank_plugin/ticket.h"
 
@@ -58,7 +58,7 @@ uint16_t ticket_master_port(const struct ticket *t)
     struct sha256 s;
     sha256_init(&s);
     sha256_add(&s, "master port",
-               11); /* so that the port tells nothing about the token */
+               11); /* so that the port reveals nothing about the token */
     sha256_add(&s, t->token.key, sizeof(t->token.key));
     sha256_end(&s, sum);
     return (uint16_t)(20000 + (sum[0] << 8 | sum[1]) % 10000);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What srun tells the nodes about one step: the port of its rendezvous and the job
- * token. The text travels inside a munge credential that only the step's user can open.
+/* What srun passes to the nodes of one step: the port of its rendezvous and the job
+ * token. The text is inside a munge credential that only the step's user can open.
  * Pure. */
 #ifndef SPANK_PLUGIN_TICKET_H
 #define SPANK_PLUGIN_TICKET_H
@@ -11,11 +11,11 @@
 #include "runtime/base/err.h"
 #include "runtime/contract/token.h"
 
-/* Slurm always hands SLURM_* variables to tasks, with --export=NONE too; task_init
+/* Slurm always passes SLURM_* variables to tasks, even with --export=NONE; task_init
  * removes it. */
 #define TICKET_ENV       "SLURM_HVD_STEP"
 #define TICKET_MAX_BYTES 128
-/* Beside it, when tasks are dealt by hand (SLURM_HOSTFILE): the node of rank 0, no
+/* In addition, when tasks are placed by SLURM_HOSTFILE: the node of rank 0, not
  * secret. */
 #define FIRST_HOST_ENV   "SLURM_HVD_FIRST_HOST"
 
@@ -27,9 +27,9 @@ void ticket_render(const struct ticket *t, char ret[TICKET_MAX_BYTES]);
 /* n bytes, not necessarily terminated. -EINVAL: not a ticket of this version. */
 int ticket_parse(const char *text, size_t n, struct ticket *ret, struct err *err);
 
-/* A port for MASTER_PORT (torch.distributed of the user's own), the same on all nodes:
- * derived from the token, 20000 to 29999, below the ephemeral range. Nothing of ours
- * listens there. */
+/* A port for MASTER_PORT (the user's own torch.distributed), the same on all nodes:
+ * derived from the token, 20000 to 29999, below the ephemeral range. We listen on none
+ * of them. */
 uint16_t ticket_master_port(const struct ticket *t);
 
 #endif

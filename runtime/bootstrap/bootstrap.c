@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One exchange of cards (contract/card.h) over a channel:
+/* One exchange of cards (contract/card.h) over a launcher's channel:
  *
- *   open -> put my card -> fence -> get rank 0's card, and all where my place is not
- *   told in full
+ *   open -> put own card -> fence -> get rank 0's card, and all cards where the
+ *                                    environment does not give the whole place
  *
- * It runs in a thread of its own, because libpmix has no deadlines: the caller waits
- * until the deadline and then goes, saying what was waited for; the thread stays behind
- * with what it uses (its struct is counted) and takes leave of the launcher should it
- * ever come to an end.
+ * It runs in its own thread, because libpmix has no deadlines: the caller waits until
+ * the deadline and then returns an error that names the stage. The thread stays behind
+ * with the memory that it uses (its struct is reference-counted). If it ever completes,
+ * it reports a normal exit to the launcher.
  *
- * Who reaches rank 0 by loopback (same boot, same network namespace) meets it there;
- * the others get the list of its addresses. Environment read here: HVD_HOST_ID. */
+ * A rank that can reach rank 0 by loopback (same boot id, same network namespace) does
+ * so; the other ranks receive the list of its addresses. Environment read here:
+ * HVD_HOST_ID. */
 #include "runtime/bootstrap/bootstrap.h"
 
 #include <errno.h>
@@ -32,8 +33,8 @@
 #include "runtime/bootstrap/carrier.h"
 #include "runtime/contract/card.h"
 
-#define GRACE_MS 100u  /* for a channel that keeps deadlines to end by its own */
-#define PROBE_MS 1000u /* to find out who is missing */
+#define GRACE_MS 100u  /* for a channel that keeps deadlines to return by itself */
+#define PROBE_MS 1000u /* to find the missing rank */
 
 enum stage { STAGE_OPENING, STAGE_TELLING, STAGE_WAITING, STAGE_ASKING };
 
@@ -46,7 +47,7 @@ struct attempt {
     pthread_mutex_t lock;
     pthread_cond_t cond;
     unsigned n_refs; /* lock: caller and thread */
-    bool is_done;    /* lock; what follows is the thread's until then */
+    bool is_done;    /* lock; the fields below belong to the thread until then */
     struct contract c;
     uint16_t port;
     char addrs[HOST_NAME_MAX_BYTES];
@@ -55,11 +56,12 @@ struct attempt {
     struct bootstrap *b;
     struct err err;
     int rc;
-    /* For the caller's sentence. Stored with release after ch is set: who sees a later
-     * stage than OPENING sees ch. */
+    /* For the caller's error message. Stored with release after ch is set: a reader
+     * that sees a later stage than OPENING sees ch. */
     _Atomic enum stage stage;
     struct carrier *ch;
-    _Atomic uint32_t n_here; /* of a probe: so many ranks in a row have put; relaxed */
+    /* of a probe: the number of consecutive ranks that have put; relaxed */
+    _Atomic uint32_t n_here;
 };
 
 static void attempt_unref(struct attempt *a)
@@ -69,7 +71,7 @@ static void attempt_unref(struct attempt *a)
     (void)pthread_mutex_unlock(&a->lock);
     if (!is_last)
         return;
-    bootstrap_finish(a->b); /* nobody has waited for it */
+    bootstrap_finish(a->b); /* the caller has given up */
     token_wipe(&a->token);
     (void)pthread_cond_destroy(&a->cond);
     (void)pthread_mutex_destroy(&a->lock);
@@ -103,15 +105,15 @@ static void describe_host(struct card *card)
     size_t n;
 
     if (fd_read_file("/proc/sys/kernel/random/boot_id", 256, &boot, &n, NULL) != 0)
-        boot = NULL;                           /* then names must do */
-    (void)gethostname(name, sizeof(name) - 1); /* "" is a name too */
+        boot = NULL;                           /* then the host name alone decides */
+    (void)gethostname(name, sizeof(name) - 1); /* "" is valid */
     sha256_init(&s);
     add_text(&s, name);
     add_text(&s, boot ? boot : "");
     add_text(&s, id ? id : "");
     key_of(&s, card->host);
     if (!boot || stat("/proc/self/ns/net", &st) != 0)
-        return; /* "": loopback is nobody's */
+        return; /* "": no other rank uses loopback */
     sha256_init(&s);
     add_text(&s, boot);
     sha256_add(&s, &st.st_ino, sizeof(st.st_ino));
@@ -143,7 +145,7 @@ static int my_card(struct attempt *a, const char *job, struct card *ret)
     return 0;
 }
 
-/* Where this rank meets rank 0, whose card it is. */
+/* The address at which this rank meets rank 0, whose card this is. */
 static int take_offer(struct attempt *a, const struct card *mine, const struct card *o)
 {
     struct contract *c = &a->c;
@@ -224,7 +226,7 @@ static int attempt_exchange(struct attempt *a, struct carrier *ch)
     return rc;
 }
 
-/* The channel's own word on who we are. */
+/* The channel's own report of our rank and size. */
 static int check_rank(struct attempt *a, const struct carrier *ch)
 {
     struct place *p = &a->c.place;
@@ -262,7 +264,7 @@ static int attempt_run(struct attempt *a)
     if (rc == 0 && a->c.place.size > 1)
         rc = attempt_exchange(a, ch);
     a->c.told = rc ? a->c.told : TOLD_ALL;
-    a->b = TAKE(b); /* also after a failure: the launcher shall see a leave */
+    a->b = TAKE(b); /* also after a failure: the launcher must see a normal exit */
     return rc;
 }
 
@@ -282,7 +284,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* Gets what each rank has put; hangs at the first that has not. */
+/* Gets the value of each rank; blocks at the first that has not put. */
 static void *probe_main(void *arg)
 {
     struct attempt *a = arg;
@@ -298,7 +300,7 @@ static void *probe_main(void *arg)
     return NULL;
 }
 
-/* Signals stay with the process' own threads. */
+/* Signals are handled by the process' own threads. */
 static int attempt_start_thread(struct attempt *a, void *(*thread_fn)(void *))
 {
     pthread_t thread;
@@ -309,9 +311,9 @@ static int attempt_start_thread(struct attempt *a, void *(*thread_fn)(void *))
     if (rc)
         return -rc;
     rc = pthread_create(&thread, NULL, thread_fn, a);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL); /* back to what it was */
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL); /* restores the mask */
     if (rc == 0)
-        (void)pthread_detach(thread); /* its own */
+        (void)pthread_detach(thread); /* frees itself */
     return -rc;
 }
 
@@ -326,7 +328,7 @@ static struct attempt *attempt_new(const struct contract *c,
     if (!a)
         return NULL;
     (void)pthread_mutex_init(&a->lock,
-                             NULL); /* cannot fail on Linux, as what follows */
+                             NULL); /* cannot fail on Linux, nor can what follows */
     (void)pthread_condattr_init(&attr);
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&a->cond, &attr);
@@ -355,9 +357,9 @@ static bool wait_for(struct attempt *a)
     return is_done;
 }
 
-/* The first rank that has not come, or the size where that cannot be said. Only PMIx
- * tells before the fence has ended. The attempt is kept for good: its own thread and
- * the probe's may hang in the channel. */
+/* The first rank that has not put, or the size where that is unknown: only PMIx answers
+ * before the fence is complete. The attempt is never freed: its own thread and the
+ * probe's may be blocked in the channel. */
 static uint32_t first_missing(struct attempt *a)
 {
     const uint64_t end_ns = clock_now_ns() + PROBE_MS * NS_PER_MS;
@@ -372,7 +374,7 @@ static uint32_t first_missing(struct attempt *a)
         return size;
     while (clock_now_ns() < end_ns
            && atomic_load_explicit(&a->n_here, memory_order_relaxed) < size)
-        (void)poll(NULL, 0, 10); /* a signal: look earlier */
+        (void)poll(NULL, 0, 10); /* a signal: check earlier */
     return atomic_load_explicit(&a->n_here, memory_order_relaxed);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A foreign launcher's own way of carrying a few bytes from rank to rank. One row for
- * each kind: pmi.c, pmix.c. Called by bootstrap.c only, by one thread at a time. */
+/* The channel by which a foreign launcher transports a few bytes between ranks. One
+ * implementation per kind: pmi.c, pmix.c. Called by bootstrap.c only, by one thread at
+ * a time. */
 #ifndef RUNTIME_BOOTSTRAP_CARRIER_H
 #define RUNTIME_BOOTSTRAP_CARRIER_H
 
@@ -8,24 +9,24 @@
 
 struct carrier {
     const struct carrier_ops *ops;
-    uint32_t rank, size; /* as the launcher says on the channel */
+    uint32_t rank, size; /* as reported by the channel */
     char job[JOB_ID_MAX];
 };
 
 struct carrier_ops {
     /* -ENOENT: it cannot be used in this process (no library, no server), and nothing
-     * has been said on it. */
+     * was sent on it. */
     int (*open)(const struct contract *c,
                 uint64_t deadline_ns,
                 struct carrier **ret,
                 struct err *err);
     /* One value of this rank, at most CARD_MAX_BYTES, printable and without blanks.
-     * Once a process. */
+     * Once per process. */
     int (*put)(struct carrier *ch,
                const char *value,
                uint64_t deadline_ns,
                struct err *err);
-    /* Returns when all ranks have put and are here. */
+    /* Returns when all ranks have put and called it. */
     int (*fence)(struct carrier *ch, uint64_t deadline_ns, struct err *err);
     int (*get)(struct carrier *ch, /* what that rank has put */
                uint32_t rank,
@@ -33,8 +34,9 @@ struct carrier_ops {
                size_t size_bytes,
                uint64_t deadline_ns,
                struct err *err);
-    /* This process uses the launcher no more. At its normal exit, else the launcher
-     * takes the exit for a crash and kills the other ranks. Bounded. Frees. */
+    /* This process does not use the launcher any more. Called at its normal exit;
+     * otherwise the launcher takes the exit for a crash and kills the other ranks.
+     * Bounded. Frees. */
     void (*finish)(struct carrier *ch);
 };
 extern const struct carrier_ops carrier_pmi, carrier_pmix;

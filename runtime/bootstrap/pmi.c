@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PMI-1: a line to the launcher's proxy, a line back, over an inherited descriptor
+/* PMI-1: one line to the launcher's proxy, one line back, over an inherited descriptor
  * (PMI_FD) or a connection (PMI_PORT and PMI_ID).
  *
  *   [initack]  init  get_maxes  get_my_kvsname  put  barrier_in  get ...     finalize
  *
- * An MPI library in this process speaks on the same descriptor, before or after us:
+ * An MPI library in this process uses the same descriptor, before or after us:
  *
- * - init is answered as often as it is said (MPICH 4.0, Intel MPI 2021), so either may
- *   come first; Slurm answers once only, which is why from_slurm.c does not come here.
- * - finalize ends the connection for all of the process. So it is not said when ranks
- *   have met but at the exit: MPI_Init may still come. Nor can it be left out: a
- *   process that has spoken PMI and ends without it is a crash to Hydra.
- * - MPI_Finalize closes PMI_FD. A duplicate of it is kept, or finalize might go to
- *   whatever file has that number by then. Said a second time it finds the connection
+ * - init is answered every time (MPICH 4.0, Intel MPI 2021), so either may come first.
+ *   Slurm answers only once, which is why from_slurm.c does not use PMI.
+ * - finalize ends the connection for the whole process, so it is not sent after the
+ *   exchange but at exit: MPI_Init may still come. It cannot be omitted: Hydra treats a
+ *   process that has used PMI and exits without finalize as crashed.
+ * - MPI_Finalize closes PMI_FD. We keep a duplicate, because finalize might otherwise
+ *   be written to another file with that number. A second finalize finds the connection
  *   closed, which is no error.
  *
- * The library's and our own requests must not overlap in time: hvd.init() and MPI_Init
- * are called one after the other. */
+ * The library's requests and ours must not overlap in time: hvd.init() and MPI_Init are
+ * called one after the other. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -38,11 +38,11 @@
 struct pmi {
     struct carrier base;
     int fd;
-    dev_t dev; /* what fd is, should the program close it under us */
+    dev_t dev; /* identity of fd, in case the program closes and reuses it */
     ino_t ino;
     size_t max_value;
     char kvs[256];
-    /* What has come and is not used yet: initack is answered by several lines. */
+    /* Received and not consumed yet: initack is answered by several lines. */
     char in[PMI_LINE_BYTES];
     size_t n_in;
 };
@@ -91,8 +91,8 @@ static int read_line(struct pmi *p,
     }
 }
 
-/* A request and its answer, which must be `want`. line is used for both; the request
- * ends with a newline. */
+/* Sends a request and receives its answer, whose command must be `want`. line is used
+ * for both; the request ends with a newline. */
 static int pmi_request(struct pmi *p,
                        char line[PMI_LINE_BYTES],
                        const char *want,
@@ -131,7 +131,7 @@ static int take_fd(int fd, int *ret, struct err *err)
     struct sockaddr_storage peer;
     socklen_t n = sizeof(peer);
 
-    /* A file that got its number since is hardly a connected socket. */
+    /* A file that has been given its number since is hardly a connected socket. */
     if (getpeername(fd, (struct sockaddr *)&peer, &n) < 0)
         return err_set(err, -ENOENT,
                        "PMI_FD=%d is not mpiexec's connection (any more): a program "
@@ -159,7 +159,7 @@ static int pmi_dial(const char *where, uint64_t deadline_ns, int *ret, struct er
     return rc;
 }
 
-/* Who we are, where the environment does not tell: three lines of "set" come. */
+/* Our rank and size, where the environment does not give them: three lines of "set". */
 static int
 pmi_send_id(struct pmi *p, uint32_t id, uint64_t deadline_ns, struct err *err)
 {
@@ -304,11 +304,11 @@ static void pmi_finish(struct carrier *ch)
     char line[PMI_LINE_BYTES] = "cmd=finalize\n";
 
     if (fstat(p->fd, &st) < 0 || st.st_ino != p->ino || st.st_dev != p->dev) {
-        p->fd = -1; /* the program has closed all, and the number is another file's */
+        p->fd = -1; /* the program has closed it; the number may be another file's */
         pmi_free(p);
         return;
     }
-    /* Closed already when MPI_Finalize has said it. */
+    /* Already closed when MPI_Finalize has sent it. */
     (void)pmi_request(p, line, "finalize_ack", clock_now_ns() + FINALIZE_MS * NS_PER_MS,
                       NULL);
     pmi_free(p);

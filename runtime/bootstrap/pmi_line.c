@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys come in any order, which differs between launchers:
+/* The order of keys differs between launchers:
  *
  *   cmd=get_result rc=0 msg=success value=V      MPICH, Intel MPI
  *   cmd=get_result rc=0 value=V                  Slurm, Flux
  *   cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0
  *
- * No value that we ask for holds a blank (card.c). */
+ * No value that we request contains a blank (card.c). */
 #include "runtime/bootstrap/pmi_line.h"
 
 #include <stdlib.h>

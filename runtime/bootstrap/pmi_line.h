@@ -8,11 +8,11 @@
 
 #define PMI_LINE_BYTES 4096 /* more than any launcher sends */
 
-/* The value of a key, up to the next blank. false: not there, or longer than the room.
+/* The value of a key, up to the next blank. false: missing, or longer than the buffer.
  * line has no newline. */
 bool pmi_value(const char *line, const char *key, char *ret, size_t size_bytes);
-bool pmi_is(const char *line, const char *cmd); /* its cmd is this one */
-/* The number of a key, or or_else where it is not there or no number. */
+bool pmi_is(const char *line, const char *cmd); /* whether its cmd is this one */
+/* The number of a key, or or_else where it is missing or not a number. */
 long pmi_number(const char *line, const char *key, long or_else);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PMIx by dlopen("libpmix.so.2"), the soname of PMIx 2 to 5: Open MPI's mpirun, srun
- * --mpi=pmix, prun. Nothing of PMIx is needed to build; of its binary interface only
+ * --mpi=pmix, prun. Building requires nothing of PMIx; of its binary interface only
  * this is used, unchanged since version 2:
  *
  *   pmix_proc_t   char nspace[256]; uint32_t rank
@@ -8,16 +8,16 @@
  *   pmix_info_t   char key[512]; uint32_t flags; 4 bytes; pmix_value_t
  *
  * PMIx_Init and PMIx_Finalize are counted, and MPI uses the same library, so MPI_Init
- * may come before or after us. PMIx_Finalize is called at the exit only: a process that
- * has left is not let in again by all servers, and one that never leaves makes mpirun
- * end the job as crashed.
+ * may come before or after us. PMIx_Finalize is called only at exit: some servers do
+ * not accept a process again that has left, and mpirun treats a process that exits
+ * without it as crashed.
  *
  * A rank may run several programs one after the other (a shell script under mpirun).
- * What the earlier ones have put is still there, so each program has a key of its own:
- * the first hvd-N of this rank that is not there. All ranks count alike, since each
- * program's fence has passed on all of them.
+ * The values that earlier ones have put still exist, so each program uses its own key:
+ * the first unused hvd-N of this rank. All ranks count the same, because each program's
+ * fence has completed on all of them.
  *
- * These calls have no deadline of their own: bootstrap.c runs them in a thread. */
+ * These calls have no deadline: bootstrap.c runs them in a thread. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
@@ -90,11 +90,11 @@ static int library_find_symbol(void *lib, const char *name, void *ret, struct er
 
     if (!f)
         return err_set(err, -ENOENT, LIBRARY " has no %s", name);
-    memcpy(ret, &f, sizeof(f)); /* C has no cast from void * to a function */
+    memcpy(ret, &f, sizeof(f)); /* C has no cast from void * to a function pointer */
     return 0;
 }
 
-/* The library stays for the life of the process: it has a thread. */
+/* The library stays loaded for the life of the process: it has a thread. */
 static int pmix_load(struct pmix *p, struct err *err)
 {
     void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -118,7 +118,7 @@ static struct px_info px_info_true(const char *key)
     return i;
 }
 
-/* The library allocates with malloc and its macros free so. */
+/* The library allocates with malloc, and its macros free with free. */
 static void free_value(struct px_value *v)
 {
     if (v->type == PX_STRING)
@@ -150,7 +150,7 @@ static int pmix_read_size(struct pmix *p, struct err *err)
 static int choose_key(struct pmix *p, struct err *err)
 {
     const struct px_info here =
-        px_info_true("pmix.optional"); /* no question to the server */
+        px_info_true("pmix.optional"); /* no request to the server */
 
     for (int i = 0; i < MAX_PROGRAMS; i++) {
         struct px_value *v = NULL;
@@ -266,7 +266,7 @@ static void pmix_finish(struct carrier *ch)
 {
     struct pmix *p = pmix_of(ch);
 
-    (void)p->finalize(NULL, 0); /* at the exit: nobody is left to tell */
+    (void)p->finalize(NULL, 0); /* at exit: an error cannot be reported */
     mem_free(p);
 }
 

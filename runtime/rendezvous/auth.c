@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The handshake over one descriptor, blocking until a deadline. The bytes and the
- * judgement are in auth_wire.c; here is only their transport and what a broken
- * transport means. */
+/* The handshake over one blocking descriptor, with a deadline. Messages and checks are
+ * in auth_wire.c; this file moves the bytes and maps transport errors. */
 #include <errno.h>
 #include <string.h>
 
@@ -51,8 +50,8 @@ int auth_client(int fd,
     int verdict = auth_wire_proof(id, theirs, hello, reply, proof, err);
     if (verdict && verdict != -EACCES)
         return verdict;
-    /* After -EACCES the proof is zeros: the server learns why, and learns nothing else.
-     */
+    /* After -EACCES the proof is 32 zero bytes: they report the wrong token to the
+     * server and reveal nothing about ours. */
     rc = fd_write_full(fd, proof, sizeof(proof), deadline_ns);
     if (verdict)
         return verdict;

@@ -3,13 +3,17 @@
  * nonces, both roles, the job and its generation, with the job token as key; and the
  * MAC of control frames.
  *
- *   C->S  "HVD1" version role_c job_hash generation nonce_c
- *   S->C  "HVD1" version role_s status generation nonce_s mac_s = HMAC(token, "S" | all
- * of the above) C->S  mac_c = HMAC(token, "C" | all of the above)
+ *   C->S  hello:  "HVD1" version role_c job_hash generation nonce_c
+ *   S->C  reply:  "HVD1" version role_s status generation nonce_s mac_s
+ *   C->S  proof:  mac_c
  *
- * A peer of another job, generation, version or token is refused, and the one who can
- * tell says which of the four it was. Session keys for frames are HMAC(token, "KC" or
- * "KS" | transcript), one for each direction. auth_wire.h has the bytes. */
+ *   mac_s = HMAC(token, "S" | hello | reply up to mac_s)
+ *   mac_c = HMAC(token, "C" | hello | reply up to mac_s)
+ *
+ * A peer of another job, generation, version or token is refused, and the error message
+ * names which of the four differs. The session keys of frames are HMAC(token, "KC" |
+ * hello | reply up to mac_s) and the same with "KS", one for each direction.
+ * auth_wire.h has the byte layout. */
 #ifndef RUNTIME_RENDEZVOUS_AUTH_H
 #define RUNTIME_RENDEZVOUS_AUTH_H
 
@@ -22,18 +26,19 @@
 
 #define AUTH_VERSION 1
 
-enum auth_role { /* part of the MAC: a connection meant for one purpose fits no other */
-                 ROLE_RENDEZVOUS_CLIENT = 1,
-                 ROLE_RENDEZVOUS_SERVER,
-                 ROLE_CONTROL,
-                 ROLE_COORDINATOR,
-                 ROLE_DATA,
-                 ROLE_SHM,
-                 ROLE_AGENT,
-                 ROLE_AGENT_HUB,
-                 ROLE_LAUNCHER,
-                 ROLE_AGENT_SERVE,
-                 ROLE_SHELL,
+/* Covered by the MAC: a connection for one purpose is invalid for another. */
+enum auth_role {
+    ROLE_RENDEZVOUS_CLIENT = 1,
+    ROLE_RENDEZVOUS_SERVER,
+    ROLE_CONTROL,
+    ROLE_COORDINATOR,
+    ROLE_DATA,
+    ROLE_SHM,
+    ROLE_AGENT,
+    ROLE_AGENT_HUB,
+    ROLE_LAUNCHER,
+    ROLE_AGENT_SERVE,
+    ROLE_SHELL,
 };
 
 struct auth_id {
@@ -41,13 +46,13 @@ struct auth_id {
     const char *job_id;
     uint32_t generation;
 };
-struct auth_session { /* keys of one connection; sequence numbers against replay */
+struct auth_session { /* keys of one connection; the sequence numbers prevent replay */
     uint8_t send_key[32], recv_key[32];
     uint64_t n_sent, n_received;
 };
 
-/* Both block until deadline_ns (absolute, monotonic). 0; -EACCES wrong token; -ESTALE
- * other generation; -EPROTO other job, version or role, or not our protocol;
+/* Both block until deadline_ns (absolute, monotonic). 0; -EACCES: wrong token; -ESTALE:
+ * other generation; -EPROTO: other job, version or role, or not our protocol;
  * -ETIMEDOUT; -errno. ret may be NULL. The caller keeps fd and closes it on failure. */
 int auth_client(int fd,
                 const struct auth_id *id,

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The handshake of auth.h as pure functions over its three messages.
  *
- * Both MACs cover the whole hello and the whole reply up to its own MAC, so both
- * nonces, both roles, the job, the generation and the version are in them; a letter
- * separates the directions
- * ("S", "C") and the session keys ("KS", "KC"), so that no message fits in another's
- * place. The server proves itself first: a client never shows a proof to who does not
- * hold the token.
+ * Both MACs cover the whole hello and the reply up to its own MAC, and with them both
+ * nonces, both roles, the job, the generation and the version. A label separates the
+ * directions ("S", "C") and the session keys ("KS", "KC"), so that no MAC is valid in
+ * another place. The server proves itself first: a client sends no proof to a peer that
+ * does not have the token.
  *
- * A refusal (status other than OK) carries no MAC, because the one who is refused may
- * hold another key. It can only end a connection, which anyone on the path can do
- * anyhow. */
+ * A refusal (status other than OK) carries no MAC, because the refused peer may have
+ * another key. A forged refusal can only close a connection, which anyone on the path
+ * can do anyway. */
 #include "runtime/rendezvous/auth_wire.h"
 
 #include <errno.h>
@@ -76,7 +75,7 @@ enum auth_role auth_wire_role(const uint8_t hello[AUTH_HELLO_BYTES])
     return (enum auth_role)hello[AT_ROLE];
 }
 
-/* Which of the four it was; the order is from the coarsest to the finest. */
+/* Checks from the coarsest to the finest, so that the first difference is reported. */
 static int judge_hello(const struct auth_id *id,
                        enum auth_role mine,
                        enum auth_role theirs,
@@ -136,7 +135,7 @@ int auth_wire_reply(const struct auth_id *id,
     return rc;
 }
 
-/* The sentence of the one who is refused. */
+/* The error message on the side of the refused client. */
 static int judge_reply(const struct auth_id *id,
                        enum auth_role theirs,
                        const uint8_t *reply,

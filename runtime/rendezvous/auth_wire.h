@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bytes of the handshake of auth.h as values: no socket, no clock, no randomness.
- * auth.c moves them over a blocking descriptor, server.c over many non-blocking ones,
- * the fuzzer over none. All integers are big-endian.
+ * auth.c sends them over a blocking descriptor, conn.c over non-blocking ones, and the
+ * fuzzer calls the functions directly. All integers are big-endian.
  *
  *   hello  76  "HVD1" version:1 role:1 zero:2 job_hash:32 generation:4 nonce_c:32
  *   reply  76  "HVD1" version:1 role:1 status:1 zero:1 generation:4 nonce_s:32 mac_s:32
- *   proof  32  mac_c; 32 zero bytes say "your token is not mine" */
+ *   proof  32  mac_c, or 32 zero bytes: the server's token is wrong */
 #ifndef RUNTIME_RENDEZVOUS_AUTH_WIRE_H
 #define RUNTIME_RENDEZVOUS_AUTH_WIRE_H
 
@@ -20,10 +20,10 @@ void auth_wire_hello(const struct auth_id *id,
                      enum auth_role mine,
                      const uint8_t nonce[AUTH_NONCE_BYTES],
                      uint8_t ret[AUTH_HELLO_BYTES]);
-/* The role that a hello claims. */
+/* The role in a hello, not yet authenticated. */
 enum auth_role auth_wire_role(const uint8_t hello[AUTH_HELLO_BYTES]);
-/* Server: judges a hello. ret is what to send in any case. 0, -ESTALE or -EPROTO with
- * err. */
+/* Server: checks a hello. ret is the reply to send in any case. 0, or -ESTALE or
+ * -EPROTO with err. */
 int auth_wire_reply(const struct auth_id *id,
                     enum auth_role mine,
                     enum auth_role theirs,
@@ -31,15 +31,15 @@ int auth_wire_reply(const struct auth_id *id,
                     const uint8_t nonce[AUTH_NONCE_BYTES],
                     uint8_t ret[AUTH_REPLY_BYTES],
                     struct err *err);
-/* Client: judges a reply to its hello. proof is what to send: zeros after -EACCES;
- * nothing is to be sent after other failures. */
+/* Client: checks the reply to its hello. proof is to be sent after success and, as
+ * zeros, after -EACCES; after other failures nothing is to be sent. */
 int auth_wire_proof(const struct auth_id *id,
                     enum auth_role theirs,
                     const uint8_t hello[AUTH_HELLO_BYTES],
                     const uint8_t reply[AUTH_REPLY_BYTES],
                     uint8_t proof[AUTH_PROOF_BYTES],
                     struct err *err);
-/* Server: judges the proof. 0 or -EACCES. */
+/* Server: checks the proof. 0 or -EACCES. */
 int auth_wire_check(const struct auth_id *id,
                     const uint8_t hello[AUTH_HELLO_BYTES],
                     const uint8_t reply[AUTH_REPLY_BYTES],

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A member's side of the rendezvous: connect, prove, JOIN, then one PUT and its answer
- * a round. Blocking with deadlines; used by one thread at a time.
+/* A member's side of the rendezvous: connect, authenticate, JOIN, then one PUT and its
+ * answer per round. Blocking with deadlines; used by one thread at a time.
  *
- * The server is the judge of a member's deadline, because it knows who is missing: PUT
- * carries the milliseconds left, and the client itself waits GRACE_MS longer for the
- * sentence. A server that stays silent beyond that is told as such. After an answer
- * other than ALL, CANCELED or TIMEOUT, and after every broken transfer, the connection
- * is of no more use (is_broken). */
+ * The server enforces a member's deadline, because only the server can list the missing
+ * ranks: PUT carries the remaining milliseconds, and the client waits GRACE_MS longer
+ * for the answer. A server that is silent beyond that is reported as not answering.
+ * After an answer other than ALL, CANCELED or TIMEOUT, and after every broken transfer,
+ * the connection cannot be used again (is_broken). */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -19,20 +19,20 @@
 
 #define GRACE_MS       1000u
 #define RETRY_PAUSE_MS 100u
-#define TRY_MS         500u /* for one of several addresses, doubled each time around */
+#define TRY_MS         500u /* per address of several; doubled each pass */
 
 struct rdv_client {
     int fd;
     uint32_t rank, round;
     uint32_t size;     /* of the world */
-    uint32_t job_size; /* of the job, of which the world may be a part: */
+    uint32_t job_size; /* of the job, which may be larger than the world */
     const uint32_t
-        *part; /* its size entries, the caller's, until it is open; or NULL */
+        *part; /* its size entries, owned by the caller, until open returns; or NULL */
     bool is_broken;
-    bool is_found; /* the server has proved itself: its refusal is the last word */
+    bool is_found; /* the server has proved itself: its refusal is final */
     struct auth_session session;
     char local_addr[64];
-    char server[HOST_NAME_MAX_BYTES + 16]; /* "host port n" for sentences */
+    char server[HOST_NAME_MAX_BYTES + 16]; /* "host port n" for messages */
 };
 
 static uint64_t deadline_limit(uint64_t deadline_ns, uint64_t ms)
@@ -74,8 +74,8 @@ static int send_frame(struct rdv_client *c,
     return rc;
 }
 
-/* One frame; the payload lies room_before bytes into *ret_buf, which the caller frees.
- */
+/* Receives one frame; the payload starts room_before bytes into *ret_buf, which the
+ * caller frees. */
 static int recv_frame(struct rdv_client *c,
                       uint64_t deadline_ns,
                       size_t room_before,
@@ -157,7 +157,7 @@ static int client_join(struct rdv_client *c, uint64_t deadline_ns, struct err *e
     return 0;
 }
 
-/* One attempt. -EPIPE when the server closed early: it may just be going up or down. */
+/* One attempt. -EPIPE when the server closed early: it may be starting or stopping. */
 static int open_once(struct rdv_client *c,
                      const char *host,
                      uint16_t port,
@@ -202,13 +202,15 @@ static int open_one(struct rdv_client *c,
         if (rc != -EPIPE || clock_left_ms(deadline_ns) == 0)
             return rc;
         start_over(c);
-        (void)poll(NULL, 0, RETRY_PAUSE_MS); /* cut short by a signal: try earlier */
+        (void)poll(
+            NULL, 0,
+            RETRY_PAUSE_MS); /* a signal cuts it short: the next attempt is earlier */
     }
 }
 
-/* Several addresses of one server. Some may lead nowhere from here, or to a host that
- * has the same one (of its docker0, say): who proves to have the token is the server.
- */
+/* Several addresses of one server. Some may be unreachable from here or belong to
+ * another host (the same docker0 address, for example): the server is the one that
+ * proves to have the token. */
 static int open_any(struct rdv_client *c,
                     const char *hosts,
                     uint16_t port,
@@ -328,7 +330,8 @@ int rdv_client_exchange(struct rdv_client *c,
     int rc = client_put(c, blob, n, deadline_ns);
     if (rc == -ENOMEM)
         return err_set(err, rc, "out of memory for a rendezvous blob");
-    if (rc && rc != -EPIPE) /* after EPIPE the server's last words may still be there */
+    if (rc
+        && rc != -EPIPE) /* after EPIPE the server's last frame may still be readable */
         return client_transport_error(c, rc, err);
     rc = recv_frame(c, deadline_limit(deadline_ns, GRACE_MS), room, &type, &buf, &got,
                     err);

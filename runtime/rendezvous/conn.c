@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The transport of one connection of the server. Input is a buffer that grows to what
- * the stage needs next: 76 bytes of hello, 32 of proof, 8 of header, then payload and
- * MAC; memory for a payload is given only after the handshake, within the bounds of
- * rdv_wire.c. Output is a queue of frames that share their payload.
+/* The transport of one connection of the server. Input is a buffer that grows to the
+ * size that the stage requires next: 76 bytes of hello, 32 of proof, 8 of header, then
+ * payload and MAC. Memory for a payload is allocated only after the handshake, within
+ * the bounds of rdv_wire.c. Output is a queue of frames that share their payload.
  *
- * A failure marks the connection dead and nothing else; server.c reaps. Refused peers
- * are drained rather than closed, since closing a socket with unread input sends a
- * reset that can overtake the refusal's sentence. */
+ * A failure only marks the connection dead; server.c frees it. Refused peers are
+ * drained rather than closed, because closing a socket with unread input sends a reset,
+ * which can overtake the refusal. */
 #include "runtime/rendezvous/conn.h"
 
 #include <errno.h>
@@ -19,13 +19,14 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 
-#define MAX_OUT      16 /* answers that a peer has not read: more is no honest peer */
-#define READS_A_TURN 8  /* then the others have their turn */
+#define MAX_OUT 16 /* frames that a peer has not read; an honest peer never has more */
+#define READS_A_TURN                                                                   \
+    8 /* per turn of the server's loop, for fairness between connections */
 
 struct rdv_out {
     struct rdv_out *next;
     struct rdv_msg *msg;
-    size_t n_head, n_mac, at; /* at: bytes of head, payload and MAC that are sent */
+    size_t n_head, n_mac, at; /* at: bytes of head, payload and MAC already sent */
     uint8_t head[AUTH_REPLY_BYTES], mac[RDV_MAC_BYTES];
 };
 
@@ -126,7 +127,7 @@ void rdv_conn_drain(struct rdv_conn *c, uint64_t now_ns)
     rdv_conn_flush(c);
 }
 
-/* The parts of o that are left, as at most three pieces. */
+/* The unsent parts of o, as at most three pieces. */
 static int out_pieces(struct rdv_out *o, struct iovec iov[3])
 {
     struct {
@@ -166,7 +167,7 @@ void rdv_conn_flush(struct rdv_conn *c)
             out_pop(c);
     }
     if (c->stage == RDV_DRAIN && !c->is_dead)
-        (void)shutdown(c->fd, SHUT_WR); /* a peer that has gone is reaped by its EOF */
+        (void)shutdown(c->fd, SHUT_WR); /* a peer that has closed is freed at its EOF */
 }
 
 uint32_t rdv_conn_events(const struct rdv_conn *c)
@@ -220,7 +221,8 @@ static void got_hello(struct rdv_conn *c, const struct auth_id *id, uint64_t now
 static void got_proof(struct rdv_conn *c, const struct auth_id *id)
 {
     if (auth_wire_check(id, c->hello, c->reply, c->in, NULL)) {
-        c->is_dead = true; /* it knows already: our reply's MAC did not fit its token */
+        /* The peer has the reason: our reply's MAC did not match its token. */
+        c->is_dead = true;
         return;
     }
     auth_wire_session(id, c->hello, c->reply, true, &c->session);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Worlds of a part of the ranks. Each has rounds of its own, so that two halves of a
- * job meet at once, and one half again and again while the other trains. A world stays
- * until the server goes: its round number is how a member that comes too late is told.
+/* Worlds of a part of the ranks. Each has its own rounds, so that two halves of a job
+ * can meet at the same time, and one half repeatedly while the other half trains. A
+ * world exists as long as the server: its round number is what detects a member that is
+ * too late.
  *
- * Lists are equal when they have the same ranks in the same order: the order gives the
- * places, as MPI_Group_incl does for Horovod. Ranks that mean one world but give
- * different lists would wait until their time is over; where two of them wait for each
- * other this is certain at once. Without that it may be well: a rank that is still in
- * its last world comes later. */
+ * Lists are equal when they have the same ranks in the same order: the order defines
+ * the places, as MPI_Group_incl does for Horovod. Ranks of one world that pass
+ * different lists would wait until their deadlines. Where two such ranks wait for each
+ * other, the conflict is certain and reported at once. Otherwise it is not an error
+ * yet: the other rank may still be in its last world and join later. */
 #include "runtime/rendezvous/parts.h"
 
 #include <errno.h>
@@ -86,7 +87,7 @@ static int find_part(struct rdv_world *all,
                        RDV_PARTS_MAX);
     rc = world_add_part(all, ranks, n, ret, err);
     if (rc == 0)
-        ranks = NULL; /* the world's */
+        ranks = NULL; /* owned by the world now */
     return rc;
 }
 
@@ -108,7 +109,7 @@ int rdv_parts_find(struct rdv_world *all,
     int rc = join->n_part > 0 ? find_part(all, join, &w, err) : 0;
     if (rc)
         return rc;
-    (void)find_place(w, join->rank, ret_place); /* checked: it is there */
+    (void)find_place(w, join->rank, ret_place); /* find_part has checked it */
     *ret = w;
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A list of ranks, checked and written out. The process that asks looks before it
- * connects, and the server looks again before it makes a world of what a peer says. */
+/* A list of ranks, checked and printed. The client checks it before it connects, and
+ * the server checks it again before it creates a world from a peer's data. */
 #include "runtime/rendezvous/ranks.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ void rdv_ranks_text(const uint32_t *ranks, uint32_t n, char *ret, size_t size_by
         while (end + 1 < n && ranks[end + 1] == ranks[end] + 1)
             end++;
         if (end < i + 2)
-            end = i; /* a range is of three or more */
+            end = i; /* at least three ranks are printed as a range */
         int k = end == i ? snprintf(one, sizeof(one), "%s%d", comma, (int)ranks[i])
                          : snprintf(one, sizeof(one), "%s%u-%u", comma, ranks[i],
                                     ranks[end]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A list of ranks that is to be a world of its own: hvd_config.ranks, Python's
- * init(comm=...). Pure. */
+/* A list of ranks that forms its own world: hvd_config.ranks, Python's init(comm=...).
+ * Pure. */
 #ifndef RUNTIME_RENDEZVOUS_RANKS_H
 #define RUNTIME_RENDEZVOUS_RANKS_H
 
@@ -9,11 +9,12 @@
 
 #include "runtime/base/err.h"
 
-/* -EINVAL, with a sentence: a rank that is not below size, one that is there twice, or
- * a list without rank, this process. -ENOMEM. */
+/* -EINVAL with an error message: a rank that is not below size, a duplicate, or a list
+ * without `rank`, this process. -ENOMEM. */
 int rdv_ranks_check(
     const uint32_t *ranks, uint32_t n, uint32_t rank, uint32_t size, struct err *err);
-/* "[0, 2, 4-7]", what does not fit "[0, 2, ... 93 more]". size_bytes: at least 40. */
+/* "[0, 2, 4-7]", or "[0, 2, ... 93 more]" where it does not fit. size_bytes: at least
+ * 40. */
 void rdv_ranks_text(const uint32_t *ranks, uint32_t n, char *ret, size_t size_bytes);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rendezvous frames as values: what server.c and client.c share and what the fuzzer
- * feeds. Every length from outside is checked before it is used; a header is judged
- * before its payload is given memory, and a payload before its MAC is found right is
- * used for nothing. */
+/* Rendezvous frames as values, shared by server.c, client.c and the fuzzer. Every
+ * length from outside is checked before it is used: a header before its payload is
+ * allocated, and a payload is not used before its MAC is verified. */
 #include "runtime/rendezvous/rdv_wire.h"
 
 #include <errno.h>

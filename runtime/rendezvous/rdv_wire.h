@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames between a member and the rendezvous server, after the handshake of auth.h.
- * Pure.
+ * Pure. Integers are big-endian.
  *
- *   frame    type:1 zero:3 length:4 payload:length mac:32        (integers big-endian)
- *   mac      HMAC(session key of the sender, sequence:8 | type..length |
- * SHA-256(payload))
+ *   frame    type:1 zero:3 length:4 payload:length mac:32
+ *   mac      HMAC(sender's session key, sequence:8 | type..length | SHA-256(payload))
  *
- *   JOIN     rank:4 size:4 part:4*n             member -> server, first frame; part:
- * the ranks of its world where these are not all, in their order there WELCOME  -
- * server -> member, answer to JOIN PUT      round:4 wait_ms:4 blob             member
- * -> server; wait_ms 0xffffffff: for ever ALL      round:4 count:4 size:4*count blobs
- * server -> member, answer to PUT REFUSED  code:4 sentence                    server ->
- * member, answer to JOIN or PUT
+ *   type     payload                        direction
+ *   JOIN     rank:4 size:4 part:4*n         member -> server, the first frame
+ *   WELCOME  -                              server -> member, answer to JOIN
+ *   PUT      round:4 wait_ms:4 blob         member -> server
+ *   ALL      round:4 count:4 size:4*count   server -> member, answer to PUT
+ *            blobs
+ *   REFUSED  code:4 message                 server -> member, answer to JOIN or PUT
  *
- * The payload is hashed once for all members of a round, whatever their session keys
- * are. */
+ *   part     the ranks of the member's world in their order; absent: all ranks
+ *   wait_ms  0xffffffff: no deadline
+ *
+ * The payload is hashed once for all members of a round, although their session keys
+ * differ. */
 #ifndef RUNTIME_RENDEZVOUS_RDV_WIRE_H
 #define RUNTIME_RENDEZVOUS_RDV_WIRE_H
 
@@ -39,7 +42,7 @@ void rdv_put_u32(uint8_t *p, uint32_t v);
 uint32_t rdv_get_u32(const uint8_t *p);
 
 void rdv_header(enum rdv_type type, uint32_t length, uint8_t ret[RDV_HEADER_BYTES]);
-/* Type and length within the bounds of what the member (or the server) may send.
+/* Type and length, checked against what the member (or the server) may send.
  * -EPROTO. */
 int rdv_header_from_member(const uint8_t h[RDV_HEADER_BYTES],
                            enum rdv_type *ret_type,
@@ -51,8 +54,8 @@ int rdv_header_from_server(const uint8_t h[RDV_HEADER_BYTES],
                            uint32_t *ret_length,
                            struct err *err);
 
-/* The MAC of the next frame in that direction; counts it. digest: SHA-256 of the
- * payload. */
+/* The MAC of the next frame in that direction; increments the sequence number. digest:
+ * SHA-256 of the payload. */
 void rdv_mac_send(struct auth_session *s,
                   const uint8_t h[RDV_HEADER_BYTES],
                   const uint8_t digest[SHA256_BYTES],
@@ -83,7 +86,7 @@ int rdv_all_parse(uint8_t *p,
                   uint8_t **ret_blobs,
                   uint32_t *ret_sizes,
                   struct err *err);
-/* REFUSED -> its errno, with the sentence in err (control characters replaced). */
+/* REFUSED -> its errno, with the message in err (control characters replaced). */
 int rdv_refused_parse(const uint8_t *p, uint32_t n, struct err *err);
 
 #endif

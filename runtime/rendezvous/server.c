@@ -2,19 +2,21 @@
 /* The rendezvous server: one thread around epoll that owns every connection and the
  * world.
  *
- *   listen_fd --accept--> rdv_conn (handshake, frames: conn.c) --on_frame--> rdv_world
- * (world.c) other threads: rdv_server_fail, rdv_server_stop --lock, wake_fd--> the
- * thread
+ *   listen_fd --accept--> rdv_conn --on_frame--> rdv_world
+ *                         conn.c: handshake,     world.c: rounds
+ *                         frames
  *
- * Every answer is exactly one: PUT is answered by ALL, or by REFUSED (deadline of the
- * member, failure, stop). Connections that are no members yet have 10 s and are bounded
- * in number: when descriptors or the bound run out, the oldest of them goes, members
- * never. On stop, members that wait are told, then what is queued is flushed for at
- * most STOP_FLUSH_MS, so that a world whose server lives in rank 0 ends its last round
- * even when rank 0 is in a hurry.
+ *   other threads: rdv_server_fail, rdv_server_stop --lock, wake_fd--> the thread
  *
- * Threads: `lock` guards is_stopping and cause; n_seen is atomic (relaxed: a count for
- * people); everything else belongs to the thread once it runs. */
+ * Every PUT has exactly one answer: ALL, or REFUSED (deadline of the member, failure,
+ * stop). A connection that is not a member yet (a stranger) has 10 s and strangers are
+ * bounded in number: when descriptors run out or the bound is reached, the oldest
+ * stranger is dropped, never a member. On stop, waiting members are refused, then
+ * queued output is flushed for at most STOP_FLUSH_MS, so that a world whose server runs
+ * in rank 0 completes its last round even when rank 0 stops at once.
+ *
+ * Threads: `lock` guards is_stopping and cause; n_seen is atomic (relaxed: a count that
+ * is only displayed); everything else belongs to the thread once it runs. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -31,9 +33,8 @@
 #include "runtime/rendezvous/conn.h"
 #include "runtime/rendezvous/parts.h"
 
-#define STOP_FLUSH_MS 2000u
-#define MAX_STRANGERS                                                                  \
-    512u /* connections that are no members, beyond one for each rank */
+#define STOP_FLUSH_MS   2000u
+#define MAX_STRANGERS   512u /* connections that are not members, beyond one per rank */
 #define EVENTS_A_TURN   64
 #define ACCEPTS_A_TURN  64
 #define LISTEN_PAUSE_MS 100u
@@ -45,15 +46,15 @@ struct rdv_server {
     struct auth_id id;
     int listen_fd, epoll_fd, wake_fd;
     pthread_t thread;
-    pid_t pid; /* whose thread it is: a forked child has none */
+    pid_t pid; /* owner of the thread: a forked child has none */
     /* under lock */
     pthread_mutex_t lock;
     bool is_stopping;
     char *cause;
     /* any thread */
     _Atomic uint32_t n_seen;
-    /* the thread's own */
-    struct rdv_world world; /* of all ranks; parts follow: parts.h */
+    /* owned by the thread */
+    struct rdv_world world; /* of all ranks; parts are linked behind it: parts.h */
     struct rdv_conn *first; /* newest first */
     uint32_t n_strangers;
     bool is_failed;
@@ -61,8 +62,7 @@ struct rdv_server {
     uint64_t listen_again_ns; /* 0: listening */
 };
 
-/* --- the thread: events
- * ----------------------------------------------------------------------- */
+/* --- the thread: events --- */
 
 static void send_round(const struct rdv_world *w, struct rdv_msg *msg)
 {
@@ -72,7 +72,7 @@ static void send_round(const struct rdv_world *w, struct rdv_msg *msg)
     rdv_msg_unref(msg);
 }
 
-/* Every member that waits gets code and text; its blob is withdrawn. */
+/* Sends code and text to every waiting member and withdraws its blob. */
 static void refuse_waiting(struct rdv_world *w, enum rdv_code code, const char *text)
 {
     for (uint32_t i = 0; i < w->size; i++) {
@@ -119,7 +119,7 @@ static void on_join(struct rdv_server *s,
         (void)snprintf(text, sizeof(text),
                        "rank %u connected again from %s and replaces the one from %s "
                        "(two processes with one rank?)",
-                       join.rank, c->addr, o->addr); /* always fits */
+                       join.rank, c->addr, o->addr); /* fits */
         o->is_member = false;
         s->n_strangers++;
         rdv_conn_refuse(o, RDV_CODE_STALE, text);
@@ -133,7 +133,7 @@ static void on_join(struct rdv_server *s,
     rdv_conn_send(c, RDV_WELCOME, NULL);
 }
 
-/* This put may have made it certain that two worlds can never be full. */
+/* This put may be the one after which two worlds can never be full. */
 static void look_for_clash(struct rdv_server *s, const struct rdv_conn *c)
 {
     char text[RDV_MAX_TEXT_BYTES];
@@ -192,10 +192,10 @@ static void on_frame(void *arg,
     if (type == RDV_JOIN)
         on_join(s, c, payload, n, now_ns);
     else
-        on_put(s, c, payload, n, now_ns); /* rdv_header_from_member lets only two in */
+        on_put(s, c, payload, n, now_ns); /* the only other type from a member */
 }
 
-/* The oldest stranger makes room; false when there is none. */
+/* Marks the oldest stranger dead; false when there is none. */
 static bool drop_oldest_stranger(struct rdv_server *s)
 {
     struct rdv_conn *oldest = NULL;
@@ -211,7 +211,7 @@ static bool drop_oldest_stranger(struct rdv_server *s)
 static void listen_pause(struct rdv_server *s, uint64_t now_ns)
 {
     (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, s->listen_fd,
-                    NULL); /* it is in there */
+                    NULL); /* it is registered */
     s->listen_again_ns = now_ns + LISTEN_PAUSE_MS * NS_PER_MS;
 }
 
@@ -231,7 +231,8 @@ static void accept_some(struct rdv_server *s, uint64_t now_ns)
 
         if (rc == -EAGAIN)
             return;
-        if (rc) { /* EMFILE and its like: room comes from a stranger, or with time */
+        /* EMFILE and the like: a dropped stranger or time frees a descriptor */
+        if (rc) {
             (void)drop_oldest_stranger(s);
             listen_pause(s, now_ns);
             return;
@@ -253,7 +254,7 @@ static void accept_some(struct rdv_server *s, uint64_t now_ns)
     }
 }
 
-/* Frees the dead, tells epoll what the living want. */
+/* Frees dead connections and updates the epoll events of the others. */
 static void server_reap(struct rdv_server *s)
 {
     for (struct rdv_conn **at = &s->first; *at;) {
@@ -272,14 +273,15 @@ static void server_reap(struct rdv_server *s)
         else
             s->n_strangers--;
         *at = c->next;
-        /* Closing alone leaves it in epoll while a process that was forked meanwhile
-         * holds a copy of the descriptor. */
+        /* Closing alone would leave it in epoll while a process that was forked
+         * meanwhile holds a copy of the descriptor. */
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
         rdv_conn_free(c);
     }
 }
 
-/* Members whose time is over; returns the next deadline, at most this one. */
+/* Refuses members whose deadline has passed; returns the next deadline, at most
+ * `next`. */
 static uint64_t expire_world(struct rdv_world *w, uint64_t now_ns, uint64_t next)
 {
     for (uint32_t i = 0; w->n_put && i < w->size; i++) {
@@ -294,14 +296,14 @@ static uint64_t expire_world(struct rdv_world *w, uint64_t now_ns, uint64_t next
         char who[400], text[RDV_MAX_TEXT_BYTES];
         rdv_world_missing(w, who, sizeof(who));
         (void)snprintf(text, sizeof(text), "waited %g s for %.370s",
-                       (double)m->wait_ms / 1000.0, who); /* cut is fine */
+                       (double)m->wait_ms / 1000.0, who); /* may be truncated */
         rdv_world_withdraw(w, i);
         rdv_conn_refuse(m->owner, RDV_CODE_TIMEOUT, text);
     }
     return next;
 }
 
-/* Ends what is over; returns the next deadline. */
+/* Applies all deadlines; returns the next one. */
 static uint64_t server_expire(struct rdv_server *s, uint64_t now_ns)
 {
     uint64_t next = s->listen_again_ns ? s->listen_again_ns : UINT64_MAX;
@@ -319,19 +321,19 @@ static uint64_t server_expire(struct rdv_server *s, uint64_t now_ns)
     return next;
 }
 
-/* Takes over what other threads have asked for; true: stop. */
+/* Takes over the requests of other threads; true: stop. */
 static bool take_orders(struct rdv_server *s)
 {
     uint64_t count;
     bool is_new_cause = false;
 
     if (read(s->wake_fd, &count, sizeof(count)) < 0) {
-        /* EAGAIN: nobody has rung; the flags are looked at all the same. */
+        /* EAGAIN: no wake-up was written; the flags are checked anyway. */
     }
     (void)pthread_mutex_lock(&s->lock); /* a default mutex does not fail */
     bool stop = s->is_stopping;
     if (s->cause && !s->is_failed) {
-        (void)snprintf(s->why, sizeof(s->why), "%s", s->cause); /* cut is fine */
+        (void)snprintf(s->why, sizeof(s->why), "%s", s->cause); /* may be truncated */
         is_new_cause = true;
     }
     (void)pthread_mutex_unlock(&s->lock);
@@ -348,7 +350,7 @@ server_handle_event(struct rdv_server *s, const struct epoll_event *ev, uint64_t
     struct rdv_conn *c = ev->data.ptr;
 
     if (ev->data.ptr == &s->wake_fd)
-        return; /* take_orders looks every turn */
+        return; /* take_orders runs every turn */
     if (ev->data.ptr == &s->listen_fd) {
         accept_some(s, now_ns);
         return;
@@ -404,13 +406,12 @@ static void *server_main(void *arg)
     uint64_t until = clock_now_ns() + STOP_FLUSH_MS * NS_PER_MS;
     while (has_output(s) && clock_left_ms(until) > 0) {
         server_turn(s, until);
-        (void)take_orders(s); /* empties the bell */
+        (void)take_orders(s); /* resets wake_fd */
     }
     return NULL;
 }
 
-/* --- other threads
- * ---------------------------------------------------------------------------- */
+/* --- other threads --- */
 
 static void server_free(struct rdv_server *s)
 {
@@ -427,7 +428,7 @@ static void server_free(struct rdv_server *s)
     fd_close(&s->listen_fd);
     fd_close(&s->epoll_fd);
     fd_close(&s->wake_fd);
-    (void)pthread_mutex_destroy(&s->lock); /* nobody holds it any more */
+    (void)pthread_mutex_destroy(&s->lock); /* not held any more */
     token_wipe(&s->token);
     mem_free(s->job_id);
     mem_free(s->cause);
@@ -450,7 +451,7 @@ static int server_open(struct rdv_server *s, struct err *err)
     return 0;
 }
 
-/* Signals stay with the host's threads: this thread takes none. */
+/* Signals are handled by the host program's threads: this thread blocks all. */
 static int thread_start(struct rdv_server *s)
 {
     sigset_t all, old;
@@ -460,7 +461,7 @@ static int thread_start(struct rdv_server *s)
     if (rc)
         return rc;
     rc = pthread_create(&s->thread, NULL, server_main, s);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL); /* back to what it was */
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL); /* restores the caller's mask */
     return rc;
 }
 
@@ -496,7 +497,7 @@ int rdv_server_start(int listen_fd,
             (void)err_errno(err, -rc, "cannot start the rendezvous thread");
     }
     if (rc) {
-        s->listen_fd = -1; /* stays the caller's */
+        s->listen_fd = -1; /* remains the caller's */
         server_free(s);
         return rc;
     }
@@ -514,7 +515,7 @@ static void server_ring(struct rdv_server *s)
     uint64_t one = 1;
 
     if (write(s->wake_fd, &one, sizeof(one)) < 0) {
-        /* Only EAGAIN, at 2^64 - 2 rings that nobody has heard: it is awake. */
+        /* Only EAGAIN, at 2^64 - 2 unread wake-ups: the thread is awake. */
     }
 }
 
@@ -523,7 +524,7 @@ void rdv_server_fail(struct rdv_server *s, const char *cause)
     (void)pthread_mutex_lock(&s->lock); /* a default mutex does not fail */
     if (!s->cause) {
         s->cause = mem_strndup(cause, RDV_MAX_TEXT_BYTES);
-        if (!s->cause) /* the cause is lost, the failure is not */
+        if (!s->cause) /* out of memory: the cause is lost, the failure is not */
             s->is_stopping = true;
     }
     (void)pthread_mutex_unlock(&s->lock);

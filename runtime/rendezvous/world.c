@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The all-gather itself: members give a blob each; when all have, the round is one
- * message for everybody and the next begins.
+/* The all-gather: each member puts a blob; when all have, the round becomes one message
+ * for all members and the next round starts.
  *
- * Invariants: n_put is the number of members with has_put; n_bytes the sum of their
- * blobs; a member with has_put has an owner (a blob whose giver has gone is withdrawn
- * at once, because its next self may give another). Rounds only go up; who comes back
- * after its round has ended is told so, since the others already work with what its
- * earlier self had given. */
+ * Invariants: n_put is the number of members with has_put; n_bytes is the sum of their
+ * blobs; a member with has_put has an owner (when its connection closes, its blob is
+ * withdrawn, because its restarted process may put another). Round numbers only
+ * increase. A member that returns after its round is complete is refused, because the
+ * other members already use what its earlier process had put. */
 #include "runtime/rendezvous/world.h"
 
 #include <errno.h>
@@ -17,7 +17,8 @@
 #include "runtime/base/mem.h"
 #include "runtime/rendezvous/ranks.h"
 
-#define MISSING_NAMED 16 /* so many ranges are written out, the rest is counted */
+#define MISSING_NAMED                                                                  \
+    16 /* at most so many ranges are printed, the remaining ranks are counted */
 
 struct rdv_msg *rdv_msg_new(uint32_t n)
 {
@@ -181,8 +182,7 @@ struct rdv_msg *rdv_world_finish(struct rdv_world *w)
     return msg;
 }
 
-/* --- who is missing, as text
- * ------------------------------------------------------------------ */
+/* --- missing members as text --- */
 
 enum missing { MISSING_ANY, MISSING_LOST, MISSING_LATE };
 
@@ -208,7 +208,7 @@ static size_t text_add(char *ret, size_t n, size_t size_bytes, const char *s)
     return k < 0 || (size_t)k >= size_bytes - n ? size_bytes - 1 : n + (size_t)k;
 }
 
-/* "1, 3-5, 9" of one kind; returns how many ranks there are. */
+/* "1, 3-5, 9" of one kind; returns the number of ranks. */
 static uint32_t world_list_missing(const struct rdv_world *w,
                                    enum missing kind,
                                    char *ret,

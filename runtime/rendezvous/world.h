@@ -1,39 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who has given what in the current round of one world. Pure: connections are opaque
- * owners, time comes in. Used by the server's thread only. */
+/* The blobs of the current round of one world. Pure: connections are opaque owners,
+ * time is an argument. Used by the server's thread only. */
 #ifndef RUNTIME_RENDEZVOUS_WORLD_H
 #define RUNTIME_RENDEZVOUS_WORLD_H
 
 #include "runtime/rendezvous/rdv_wire.h"
 
-/* A payload that several connections send; hashed once. */
+/* A payload that is sent on several connections; hashed once. */
 struct rdv_msg {
     uint32_t n_refs, n;
     uint8_t digest[SHA256_BYTES];
     uint8_t data[];
 };
-struct rdv_msg *rdv_msg_new(uint32_t n); /* one reference; NULL: out of memory */
-void rdv_msg_seal(struct rdv_msg *m);    /* after data is filled in */
+struct rdv_msg *rdv_msg_new(uint32_t n); /* with one reference; NULL: out of memory */
+void rdv_msg_seal(struct rdv_msg *m);    /* after data is complete */
 void rdv_msg_unref(struct rdv_msg *m);   /* accepts NULL */
 
 struct rdv_member {
-    void *owner;   /* its connection, NULL while it has none */
-    uint8_t *blob; /* of the current round, when has_put */
+    void *owner;   /* its connection; NULL while disconnected */
+    uint8_t *blob; /* of the current round, valid when has_put */
     uint32_t n;
     bool has_put, was_seen;
     uint64_t deadline_ns; /* of its PUT; UINT64_MAX: none */
     uint32_t wait_ms;
 };
 struct rdv_world {
-    struct rdv_world *next; /* of a job's worlds: parts.h */
-    uint32_t *ranks;        /* the members' ranks in the job, or NULL: 0 to size - 1 */
+    struct rdv_world *next; /* list of the worlds of a job: parts.h */
+    uint32_t *ranks;        /* ranks of the members in the job; NULL: 0 to size - 1 */
     struct rdv_member *v;
     uint32_t size, round, n_put, n_seen;
-    uint64_t n_bytes; /* of the blobs of this round */
+    uint64_t n_bytes; /* sum of the blobs of this round */
 };
 
 int rdv_world_init(struct rdv_world *w, uint32_t size, struct err *err);
-uint32_t rdv_world_rank(const struct rdv_world *w, uint32_t i); /* in the job */
+uint32_t rdv_world_rank(const struct rdv_world *w, uint32_t i); /* rank in the job */
 void rdv_world_release(struct rdv_world *w);
 /* A member joins or joins again: *ret_old is the owner that it replaces, or NULL. */
 int rdv_world_join(struct rdv_world *w,
@@ -42,9 +42,9 @@ int rdv_world_join(struct rdv_world *w,
                    void *owner,
                    void **ret_old,
                    struct err *err);
-/* Its connection has gone: what it gave in this round is withdrawn. */
+/* Its connection is closed: its blob of this round is withdrawn. */
 void rdv_world_leave(struct rdv_world *w, uint32_t rank, const void *owner);
-/* -EPROTO (twice), -ESTALE (a round that is over), -E2BIG, -ENOMEM. */
+/* -EPROTO (second put of a round), -ESTALE (round is complete), -E2BIG, -ENOMEM. */
 int rdv_world_put(struct rdv_world *w,
                   uint32_t rank,
                   const struct rdv_put *put,
@@ -52,11 +52,11 @@ int rdv_world_put(struct rdv_world *w,
                   struct err *err);
 void rdv_world_withdraw(struct rdv_world *w, uint32_t rank);
 bool rdv_world_is_full(const struct rdv_world *w);
-/* The ALL payload of the full round; the next round begins. NULL: out of memory,
- * nothing done. */
+/* The ALL payload of the full round; starts the next round. NULL: out of memory,
+ * nothing changed. */
 struct rdv_msg *rdv_world_finish(struct rdv_world *w);
-/* "ranks 1, 3-5 (of 8)", of a part "(of [0, 1, 3-5])", and, where it helps, who of them
- * was lost or is late. */
+/* "ranks 1, 3-5 (of 8)", of a part "(of [0, 1, 3-5])", and, where useful, which of them
+ * were lost or are late. */
 void rdv_world_missing(const struct rdv_world *w, char *ret, size_t size_bytes);
 
 #endif
