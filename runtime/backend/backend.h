@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ops table of a backend: the one row that varies between shared memory + TCP on
- * CPUs, NCCL on GPUs, and the fakes of the tests.
+/* The ops table of a backend. There is one row for shared memory + TCP on CPUs, one for
+ * NCCL on GPUs, and one for each fake of the tests.
  *
- * Life:   describe() on every rank -> the caller all-gathers the blobs through the
- * rendezvous -> connect() with everyone's blobs, which may ask for more rounds through
- * env->exchange
- *         -> post()/poll() in the same order with equal batches on every rank ->
- * close(). Thread: one thread at a time drives a backend (the coordinator's step holds
- * its lock); only abort() may come from another thread at any time. Order:  batches are
- * identical on all ranks up to pointers; posting them in the same order on every rank
- * is the coordinator's promise, so a backend never negotiates. */
+ *   Life    describe() on every rank
+ *           -> the caller all-gathers the blobs through the rendezvous
+ *           -> connect() with the blobs of all ranks; it may use more rounds through
+ *              env->exchange
+ *           -> post() and poll(), in the same order with equal batches on every rank
+ *           -> close()
+ *   Thread  one thread at a time drives a backend (the coordinator's step holds its
+ *           lock); only abort() and nudge() may be called by another thread at any time
+ *   Order   batches are identical on all ranks, apart from pointers. The coordinator
+ *           posts them in the same order on every rank, so a backend never
+ *           negotiates. */
 #ifndef RUNTIME_BACKEND_BACKEND_H
 #define RUNTIME_BACKEND_BACKEND_H
 
@@ -19,20 +22,23 @@
 #include "runtime/rendezvous/auth.h"
 
 /* One tensor of a batch; "member" is a rank of this communicator, 0 to size - 1.
+ *
  *   allreduce      in -> out (may be equal), count elements
- *   reduce         the same, out only on root (elsewhere out may be NULL; in stays)
- *   broadcast      root's in -> everyone's out, count elements
+ *   reduce         the same, out only on root (elsewhere out may be NULL; in is
+ *                  unchanged)
+ *   broadcast      root's in -> out of all members, count elements
  *   allgather      in: counts[me] elements; out: all of them in member order
  *   gather         the same, out only on root
- *   reducescatter  in: the sum of counts; out: counts[me] elements, reduced: member j
- *                  gets those that begin at counts[0] + ... + counts[j - 1]. out must
- *                  not overlap in, or equal the place of its own part
+ *   reducescatter  in: the sum of counts; out: counts[me] elements, reduced. Member j
+ *                  receives those from counts[0] + ... + counts[j - 1] on. out must not
+ *                  overlap in, except that it may be the place of its own part
  *   alltoall       in: the sum of send_counts, ordered by receiver; out: the sum of
- *                  counts, ordered by sender; counts[j] comes from member j
- *   sendrecv       of two: root's in -> the other's out, count elements; root's out and
- *                  the other's in are not used
+ *                  counts, ordered by sender; counts[j] elements come from member j
+ *   sendrecv       two members: root's in -> the other's out, count elements; root's
+ *                  out and the other's in are not used
  *   barrier        no items
- * counts and send_counts have one entry a member, in elements. */
+ *
+ * counts and send_counts have one entry per member, in elements. */
 struct batch_item {
     const void *in;
     void *out;
@@ -40,46 +46,46 @@ struct batch_item {
     const uint64_t *counts;      /* valid until the ticket is done */
     const uint64_t *send_counts; /* alltoall only; likewise */
     /* Device memory only: when in and out may be used; NULL: now. Borrowed until post
-     * returns. Where in is NULL on a device, this member contributes zeros. */
+     * returns. in NULL on a device: this member contributes zeros. */
     struct device_event *ready;
-    struct device_event *given; /* the same of out's memory, where it is a result's */
+    struct device_event *given; /* the same for out's memory, where it is a result's */
 };
 
-struct batch { /* one collective over one or more tensors of equal dtype and parameters
-                */
+/* one collective over one or more tensors of equal dtype and parameters */
+struct batch {
     enum collective coll;
     enum memory_place place; /* of all items */
     uint32_t region;         /* registered buffer that all of them lie in; 0: none */
-    bool is_awaited;         /* what follows its end is of the host, not of a stream */
+    bool is_awaited;         /* the host waits for its end, not a stream */
     enum dtype dtype;
     enum reduce_op op;
     uint32_t root; /* a member */
     double prescale,
         postscale; /* applied by the backend; AVERAGE divides by the number of ranks */
     struct batch_item *items;
-    size_t n_items; /* > 1: fused; the backend packs and unpacks as it likes */
+    size_t n_items; /* > 1: fused; how to pack and unpack is the backend's choice */
 };
 
-/* What the surroundings give a backend. All pointers outlive it. */
+/* Everything that the caller provides to a backend. All pointers outlive it. */
 struct backend_env {
     uint32_t rank, size; /* of this communicator */
-    /* For sentences: global rank of each member; NULL: they are the same. */
+    /* For messages: global rank of each member; NULL: equal to the member's index. */
     const uint32_t *global;
     struct auth_id id;        /* for every connection it opens */
     const char *local_addr;   /* address of our interface towards the others */
     uint64_t deadline_ns;     /* for describe and connect; absolute */
     uint64_t peer_timeout_ns; /* silence of a peer inside an operation before it counts
                                  as lost */
-    /* One more all-gather round during connect(); as rdv_client_exchange. */
+    /* One more all-gather round during connect(), as rdv_client_exchange. */
     int (*exchange)(void *arg,
                     const void *blob,
                     uint32_t n,
                     uint8_t ***ret_blobs,
                     uint32_t **ret_sizes,
                     struct err *err);
-    /* Called from every wait inside post/poll at least each 10 ms: 0 to go on, or an
-     * error with its sentence (the control channel heard that a rank is lost, the user
-     * shuts down): the backend stops waiting and returns it. */
+    /* Called by every wait inside post/poll at least every 10 ms: 0 to continue, or an
+     * error with its message (the control channel reports a lost rank, the user shuts
+     * down): the backend stops waiting and returns it. */
     int (*interrupted)(void *arg, struct err *err);
     void *arg;
 };
@@ -90,7 +96,7 @@ struct backend; /* each implementation embeds it first */
 
 struct backend_ops {
     const char *name; /* "cpu", "nccl", "fake" */
-    /* Makes the object and says how to reach it. Free *ret_blob with mem_free. */
+    /* Creates the object and its address blob. Free *ret_blob with mem_free. */
     int (*describe)(const struct backend_env *env,
                     struct backend **ret,
                     void **ret_blob,
@@ -100,22 +106,22 @@ struct backend_ops {
                    uint8_t *const *blobs,
                    const uint32_t *sizes,
                    struct err *err);
-    /* Starts a batch. May run to completion inside (cpu does). The batch's memory stays
+    /* Starts a batch. May complete inside (cpu does). The batch's memory must stay
      * valid until the ticket is done. Tickets count from 1 in order of posting. An
-     * error is final: the world is broken, the sentence names the peer ("lost rank 3
+     * error is final: the world is broken, and the message names the peer ("lost rank 3
      * (host b): connection reset"). */
     int (*post)(struct backend *b,
                 const struct batch *batch,
                 uint64_t *ret_ticket,
                 struct err *err);
-    /* *ret_done: highest ticket such that it and all before are complete. Never blocks.
-     */
+    /* *ret_done: the highest ticket such that it and all earlier ones are complete.
+     * Never blocks. */
     int (*poll)(struct backend *b, uint64_t *ret_done, struct err *err);
     /* A communicator of some members of b, for a process set. All members of b call it
-     * at the same point between two batches, with equal arguments; it uses b to meet.
-     * ranks[n]: members of b, ascending. *ret is NULL on those who are not among them.
-     * One thread drives parent and children; abort of the parent reaches them; they are
-     * closed before it. An error breaks b, as in post. */
+     * at the same point between two batches, with equal arguments; they meet over b.
+     * ranks[n]: members of b, ascending. *ret is NULL on members that are not in ranks.
+     * One thread drives parent and children; abort of the parent aborts them; they must
+     * be closed before it. An error breaks b, as in post. */
     int (*subset)(struct backend *b,
                   const uint32_t *ranks,
                   uint32_t n,
@@ -123,9 +129,10 @@ struct backend_ops {
                   struct backend **ret,
                   struct err *err);
     /* Agreement: the bitwise AND of all members' words, without blocking: begin
-     * publishes ours, poll says whether everyone's are there. At most one at a time, n
-     * equal on all (1 to AGREE_MAX_WORDS), no post between begin and done. Errors as in
-     * post. NULL: this backend has none, and the caller negotiates every time. */
+     * publishes ours, poll returns whether those of all members have arrived. At most
+     * one at a time, n equal on all members (1 to AGREE_MAX_WORDS), no post between
+     * begin and done. Errors as in post. NULL: this backend has none, and the caller
+     * always negotiates. */
     int (*agree_begin)(struct backend *b,
                        const uint64_t *words,
                        uint32_t n,
@@ -134,19 +141,29 @@ struct backend_ops {
                       uint64_t *ret_words,
                       bool *ret_done,
                       struct err *err);
-    /* Agreements that members come to whom they do not concern. agree_call: all others
-     * shall join the one at hand. agree_call_state: what do others do about the next one?
-     * (Outside of one; asked often, it costs little.) agree_away: nobody asks until
-     * agree_back; whoever begins the next one (CALL_BEGUN) or calls for it
-     * (CALL_CALLED) makes an ear readable, if nobody else can do without us; answers as
-     * agree_call_state, after it took effect. words[n], if not NULL: others may count these
-     * as ours instead, in any number of agreements that are called for and have our tag
-     * (not 0; words may not change while it does not). agree_back: true if they have:
-     * the last one is at hand as if begun, to be polled. agree_tag: of agreements from
-     * here on. agree_ears: descriptors to sleep on while away, -1: there is none: [0]
-     * for members of this host, [1] of others, which is readable during agreements too.
-     * They are the backend's, and stay until close; of an error the caller may do
-     * without, and look now and then. NULL if agree_begin is. */
+    /* Calls: how a member joins agreements of others in which it has nothing to do.
+     *
+     *   agree_call        requests that all other members join the current agreement
+     *   agree_call_state  what other members do about the next agreement. Called
+     *                     between agreements, often; it is cheap
+     *   agree_away        from here until agree_back this member does not poll
+     *                     agree_call_state. A member that begins the next agreement
+     *                     (CALL_BEGUN) or calls for it (CALL_CALLED) makes an ear
+     *                     readable if it cannot complete without us. Returns what
+     *                     agree_call_state returns after this took effect. words[n], if
+     *                     not NULL: other members may use these as ours in any number
+     *                     of agreements that are called for and have our tag (not 0;
+     *                     words must not change while the tag does not)
+     *   agree_back        true if they have done so: the last such agreement is current
+     *                     as if begun, and is to be polled
+     *   agree_tag         the tag of the agreements from here on
+     *   agree_ears        descriptors to sleep on while away, -1: none. [0] is for
+     *                     members of this host, [1] for others and readable during
+     *                     agreements too. Owned by the backend, valid until close.
+     *                     After an error the caller may continue without them and poll
+     *                     now and then
+     *
+     * NULL if agree_begin is. */
     void (*agree_call)(struct backend *b);
     enum agree_call (*agree_call_state)(struct backend *b);
     enum agree_call (*agree_away)(struct backend *b,
@@ -156,18 +173,18 @@ struct backend_ops {
     bool (*agree_back)(struct backend *b);
     void (*agree_tag)(struct backend *b, uint32_t tag);
     int (*agree_ears)(struct backend *b, int ret_fds[2], struct err *err);
-    /* From here on its part of these settings; all members at the same point between
-     * two batches, outside of an agreement, with equal ones. Children made later begin
-     * with them. t NULL: changes nothing. True: some of them mean something to this
-     * communicator. NULL: to none. */
+    /* Applies these settings from here on; called by all members at the same point
+     * between two batches, outside of an agreement, with equal settings. Children
+     * created later start with them. t NULL: changes nothing. True: some of them have
+     * an effect on this communicator. NULL: none has. */
     bool (*tune)(struct backend *b, const struct tuning *t);
-    /* Sleeps until the agreement at hand may have moved, nudge() was called since the
-     * last doze, or for ns (a hint: it may return early). */
+    /* Sleeps until the current agreement may have progressed, nudge() was called since
+     * the last doze, or for ns (a hint: it may return early). */
     void (*doze)(struct backend *b, uint64_t ns);
     void (*nudge)(struct backend *b); /* any thread; ends a doze */
     void (*abort)(struct backend *b); /* any thread, idempotent, returns at once */
-    void (*close)(struct backend
-                      *b); /* accepts NULL and half-connected ones; never blocks long */
+    /* Accepts NULL and half-connected ones; blocks only briefly. */
+    void (*close)(struct backend *b);
 };
 
 struct backend {

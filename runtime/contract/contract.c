@@ -116,8 +116,7 @@ static int contract_check(const struct contract *c, struct err *err)
     return 0;
 }
 
-/* --- rendering
- * -------------------------------------------------------------------------------- */
+/* --- rendering --- */
 
 struct contract_writer {
     struct env_pair *v;
@@ -223,8 +222,7 @@ int contract_render(const struct contract *c,
     return 0;
 }
 
-/* --- reading
- * ---------------------------------------------------------------------------------- */
+/* --- reading --- */
 
 static const char whole[] =
     "but HOROVOD_RANK or HOROVOD_SIZE is set: the set of variables is incomplete";

@@ -224,8 +224,7 @@ int hostlist_parse_hosts(const char *s, struct hostlist *ret, struct err *err)
     return rc;
 }
 
-/* --- hostfile
- * --------------------------------------------------------------------------------- */
+/* --- hostfile --- */
 
 static const char *const blanks = " \t\r\v\f";
 
@@ -316,8 +315,7 @@ int hostlist_parse_hostfile(const char *text, struct hostlist *ret, struct err *
     return rc;
 }
 
-/* --- renderers
- * -------------------------------------------------------------------------------- */
+/* --- renderers --- */
 
 static void render_name(const char *name, struct strbuf *out)
 {

@@ -57,8 +57,8 @@ void rdv_conn_flush(struct rdv_conn *c); /* writes as much as the socket accepts
  * is_dead. */
 void rdv_conn_send(struct rdv_conn *c, enum rdv_type type, struct rdv_msg *msg);
 void rdv_conn_refuse(struct rdv_conn *c, enum rdv_code code, const char *text);
-/* After the last frame is queued: input is discarded; closed when the peer closes or at the
- * deadline. */
+/* After the last frame is queued: input is discarded; closed when the peer closes or at
+ * the deadline. */
 void rdv_conn_drain(struct rdv_conn *c, uint64_t now_ns);
 /* The EPOLL* events that it requires now. */
 uint32_t rdv_conn_events(const struct rdv_conn *c);

@@ -269,9 +269,7 @@ static void outer_sets_go_and_knobs_stay(void **state)
         assert_false(contract_is_inherited(stays[i]));
 }
 
-/* --- agents
- * -----------------------------------------------------------------------------------
- */
+/* --- agents --- */
 
 static void random_agent(struct seeded *r, struct agent_env *a)
 {
@@ -376,8 +374,7 @@ static void agents_have_defaults_and_refuse_nonsense(void **state)
     }
 }
 
-/* --- the document
- * ----------------------------------------------------------------------------- */
+/* --- the document --- */
 
 static void the_readme_names_every_variable(void **state)
 {

@@ -45,8 +45,7 @@ static double rank_input(uint32_t rank, uint64_t i)
     return (0.3 + 0.1 * rank) * noise + (i % 3 == 0 ? 0.25 : -0.125);
 }
 
-/* --- the oracle: plain vectors of doubles, nothing of the code under test
- * ---------------------------------- */
+/* --- the oracle: plain vectors of doubles, nothing of the code under test --- */
 
 static void oracle_combine(double *a, const double *b, uint64_t n)
 {

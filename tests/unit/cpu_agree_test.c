@@ -191,8 +191,7 @@ static void process_set_agrees_apart_from_its_world(void **state)
     party_run(&mixed);
 }
 
-/* --- doze and nudge
- * ----------------------------------------------------------------------- */
+/* --- doze and nudge --- */
 
 static const uint64_t LONG_NS = 40 * NS_PER_S, SOON_NS = 20 * NS_PER_S;
 
@@ -378,8 +377,7 @@ static void abort_ends_doze_and_agreement(void **state)
     party_run(&tcp);
 }
 
-/* --- wrong use
- * ---------------------------------------------------------------------------- */
+/* --- wrong use --- */
 
 static int body_misuse(struct backend *b, uint32_t me, struct party *p, char *said)
 {
@@ -437,8 +435,7 @@ static void unequal_lengths_are_an_error(void **state)
     party_run(&shm);
 }
 
-/* --- death
- * -------------------------------------------------------------------------------- */
+/* --- death --- */
 
 static int body_last_dies(struct rank *r)
 {

@@ -38,8 +38,7 @@ static bool is_float(enum dtype t)
     return t == DT_F16 || t == DT_BF16 || t == DT_F32 || t == DT_F64;
 }
 
-/* --- the oracle
- * --------------------------------------------------------------------------------- */
+/* --- the oracle --- */
 
 static void put_float(enum dtype t, void *p, double x)
 {
@@ -149,8 +148,7 @@ static bool is_right(
     return fabs(get_float(t, p) - f) <= fabs(f) / 100;
 }
 
-/* --- buffers with a guard behind them
- * --------------------------------------------------------------- */
+/* --- buffers with a guard behind them --- */
 
 static uint8_t *bytes_new(uint64_t n_bytes)
 {
@@ -187,8 +185,7 @@ rank_inputs(const struct rank *r, const struct batch *b, size_t k, uint64_t n)
     return p;
 }
 
-/* --- allreduce and reduce
- * ----------------------------------------------------------------------- */
+/* --- allreduce and reduce --- */
 
 static int check_reduced(struct rank *r,
                          const struct batch *b,
@@ -235,8 +232,7 @@ static int reduce_once(struct rank *r, struct batch *b, uint64_t n, bool in_plac
     return rc;
 }
 
-/* --- reduce-scatter
- * ----------------------------------------------------------------------------- */
+/* --- reduce-scatter --- */
 
 /* Member j's part of item k: the first n % size have one more, as rows are dealt out;
  * of the second item the last member has all. */
@@ -319,8 +315,7 @@ static int body_reductions(struct rank *r)
     return rc;
 }
 
-/* --- moving: allgather, gather, alltoall
- * ---------------------------------------------------------------- */
+/* --- moving: allgather, gather, alltoall --- */
 
 static void block_fill(uint8_t *p, uint64_t n, uint32_t from, uint32_t to, size_t k)
 {
@@ -452,8 +447,7 @@ static int body_moves(struct rank *r)
     return rc;
 }
 
-/* --- sequences: what one operation leaves behind must not disturb the next
- * -------------------------------- */
+/* --- sequences: what one operation leaves behind must not disturb the next --- */
 
 static int body_mixed_up(struct rank *r)
 {
@@ -516,9 +510,7 @@ static int body_refused(struct rank *r)
     return 0;
 }
 
-/* --- worlds
- * --------------------------------------------------------------------------------------
- */
+/* --- worlds --- */
 
 static void world_expect(
     int (*body)(struct rank *r), uint32_t n, bool tcp, const char *hosts, bool is_big)

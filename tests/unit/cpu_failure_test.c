@@ -153,8 +153,7 @@ static void lost_host_is_named_to_followers(void **state)
         assert_non_null(strstr(w.said[i], "lost rank 3 (host b): "));
 }
 
-/* --- a death inside each collective
- * ---------------------------------------------------------- */
+/* --- a death inside each collective --- */
 
 static const struct one {
     enum collective coll;
@@ -241,8 +240,7 @@ static void death_inside_each_collective_is_reported(void **state)
         }
 }
 
-/* --- memory runs out inside each collective, at each allocation of a leader in turn
- * ---------------------------------------------------------- */
+/* --- memory runs out inside each collective, at each allocation of a leader in turn --- */
 
 static int receive_flag(void *arg, struct err *err)
 {
@@ -366,8 +364,7 @@ static void peer_that_leaves_is_named(void **state)
     assert_non_null(strstr(w.said[1], "lost rank 2 (host h): "));
 }
 
-/* --- abort and interrupt: rank 0 waits for a rank that is late
- * ---------------------------------- */
+/* --- abort and interrupt: rank 0 waits for a rank that is late --- */
 
 static void *abort_soon(void *arg)
 {
@@ -451,8 +448,7 @@ static void interrupt_passes_its_sentence_on(void **state)
     }
 }
 
-/* --- connecting
- * ---------------------------------------------------------------------------------- */
+/* --- connecting --- */
 
 static int body_nothing(struct rank *r)
 {

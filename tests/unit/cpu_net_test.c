@@ -132,8 +132,7 @@ static uint64_t word_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* --- reductions
- * --------------------------------------------------------------------------- */
+/* --- reductions --- */
 
 /* Member's value of element i: magnitudes so different that the order of a sum shows.
  */
@@ -420,8 +419,7 @@ static void values_leave_before_the_sum_covers_them(void **state)
     mesh_run(&m);
 }
 
-/* --- what only moves
- * ---------------------------------------------------------------------- */
+/* --- what only moves --- */
 
 static uint8_t byte_of(uint32_t from, uint32_t to, uint64_t i)
 {

@@ -115,9 +115,7 @@ static void narrowing_rounds_to_nearest_even(void **state)
     assert_int_equal(f16_of_f32(-INFINITY), 0xfc00);
 }
 
-/* --- kernels
- * ------------------------------------------------------------------------------------
- */
+/* --- kernels --- */
 
 static bool is_float(enum dtype t)
 {

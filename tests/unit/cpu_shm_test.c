@@ -109,8 +109,7 @@ static void *actor_run(void *arg)
     return NULL;
 }
 
-/* --- reduce, reduce-scatter, gather, alltoall
- * ---------------------------------------------------------- */
+/* --- reduce, reduce-scatter, gather, alltoall --- */
 
 static uint16_t element_value(uint32_t from, uint32_t to, uint64_t i)
 {
@@ -404,8 +403,7 @@ static void wait_returns_error_of_check(void **state)
     free(mem);
 }
 
-/* --- sleeping
- * --------------------------------------------------------------------- */
+/* --- sleeping --- */
 
 struct pair { /* two members of a segment, driven by hand */
     void *mem;

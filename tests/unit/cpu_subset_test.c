@@ -293,9 +293,7 @@ static void sets_leave_nothing_open(void **state)
     world_expect(body_come_and_go, false, "aabba");
 }
 
-/* --- failures
- * -----------------------------------------------------------------------------------
- */
+/* --- failures --- */
 
 /* Ranks 1 and 3 of the world; 3 dies, 1 must name it, not "rank 1 of the set". */
 static int body_lost_in_a_set(struct rank *r)

@@ -214,9 +214,7 @@ static void the_blocking_handshake(void **state)
     fd_close(&fd[0]);
 }
 
-/* --- frames
- * -----------------------------------------------------------------------------------
- */
+/* --- frames --- */
 
 static void headers_are_judged_by_direction_and_size(void **state)
 {
@@ -356,8 +354,7 @@ static void a_refusal_keeps_its_sentence_clean(void **state)
     assert_int_equal(rdv_refused_parse(p, 3, &e), -EPROTO);
 }
 
-/* --- an authenticated peer that breaks the protocol
- * ------------------------------------------- */
+/* --- an authenticated peer that breaks the protocol --- */
 
 struct raw {
     int fd;

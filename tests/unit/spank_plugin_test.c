@@ -206,8 +206,7 @@ static void a_mistake_in_plugstack_conf_waits_for_the_option(void **state)
     assert_non_null(strstr(fake_messages(), "rundir=/x"));
 }
 
-/* --- the nodes
- * --------------------------------------------------------------------------------- */
+/* --- the nodes --- */
 
 static void start_node(const char *cred)
 {

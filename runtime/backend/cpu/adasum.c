@@ -2,25 +2,28 @@
 /* Adasum allreduce (and reduce) by recursive vector halving (Maleki et al.).
  *
  * The members' vectors are combined in a binary tree in member order: (0,1), (2,3),
- * ..., then the results of those pairs, and so on; two vectors a and b become (1 - ab /
- * 2aa) a + (1 - ab / 2bb) b (adasum_math.h), tensor by tensor, dot products in double.
- * At the level of distance d members m and m ^ d share the elements of one pair of
- * vectors: each sends the half that the other keeps, adds up its part of the dot
- * products, hears the parts of all 2d members that hold this pair, and combines its
- * half. In the end everyone has one part of the result, and an allgather gives it to
- * all.
+ * ..., then the results of those pairs, and so on. Two vectors a and b become
+ *
+ *   (1 - ab / 2aa) a + (1 - ab / 2bb) b        (adasum_math.h)
+ *
+ * tensor by tensor, dot products in double. At the level of distance d members m and m
+ * ^ d share the elements of one pair of vectors: each sends the half that the other
+ * keeps, computes its part of the dot products, receives the parts of all 2d members
+ * that hold this pair, and combines its half. In the end each member has one part of
+ * the result, and an allgather distributes it.
  *
  * Any number of members: with p the greatest power of two in it, member p + i is first
- * combined with member i; then the tree goes over the p first. (Horovod refuses such
- * worlds; one that has lost a member should go on.)
+ * combined with member i; then the tree covers the first p. (Horovod refuses such
+ * worlds; one that has lost a member should continue.)
  *
- * Halves are taken of each tensor by itself, and sums of dot products in member order,
- * so that the result does not depend on what was fused with it. Each level rounds to
- * the tensor's type. The way through the hosts is that of the collectives beneath
- * (alltoall, allgather), the result is the same on every topology, bit for bit.
+ * Each tensor is halved separately, and dot products are summed in member order, so
+ * that the result does not depend on what was fused with it. Each level rounds to the
+ * tensor's type. Data is exchanged by the collectives beneath (alltoall, allgather), so
+ * the result is the same on every topology, bit for bit.
  *
- * Memory: half of the batch, and a few numbers a tensor and member; in a reduce, who is
- * not root needs the batch once more, in place of its outputs. Called by coll.c. */
+ * Memory: half of the batch, and a few numbers per tensor and member; in a reduce, a
+ * member other than root needs the batch once more, in place of its outputs. Called by
+ * coll.c. */
 #include <errno.h>
 #include <string.h>
 
@@ -74,8 +77,8 @@ static uint8_t *adasum_element_at(const struct adasum *a, size_t i, uint64_t at)
 }
 
 /* Sends the elements of `give` to partner and receives those of `get`, into their place
- * in the tensors or, one tensor after the other, to `to`. Everyone calls it; IDLE ones
- * move nothing. */
+ * in the tensors or, one tensor after the other, into `to`. All members call it; IDLE
+ * ones move nothing. */
 static int adasum_swap_spans(struct adasum *a,
                              uint32_t partner,
                              const struct adasum_span *give,
@@ -118,8 +121,8 @@ static int share_dots(struct adasum *a, struct err *err)
     return coll_allgather(a->c, &all, err);
 }
 
-/* Combines what we hold with what came; the pair's dot products are spread over the
- * members first, first + step, ... (n of them). */
+/* Combines our span with the received one; the pair's dot products are spread over the
+ * n members first, first + step, ... */
 static void adasum_combine_span(
     struct adasum *a, bool is_low, uint32_t first, uint32_t step, uint32_t n)
 {
@@ -143,7 +146,7 @@ static void adasum_combine_span(
     }
 }
 
-/* One level: is_low tells whether we hold a, the first of the pair, or b. */
+/* One level. is_low: we hold a, the first of the pair; else b. */
 static int adasum_run_level(struct adasum *a,
                             uint32_t partner,
                             bool is_low,
@@ -194,7 +197,7 @@ static int adasum_fold_extra(struct adasum *a, uint32_t p, struct err *err)
         struct adasum_span all = {0, a->b->items[i].count};
         other[i] = half_of(all, !is_low);
     }
-    /* the halves meet again in the tree: who leaves gives, who stays gets */
+    /* a member that leaves sends all, one that stays receives all */
     AUTOFREE struct adasum_span *none = mem_calloc(a->n + 1, sizeof(*none));
     if (!none)
         return err_set(err, -ENOMEM, "Adasum: no memory for %zu tensors", a->n);
@@ -206,7 +209,7 @@ static int adasum_fold_extra(struct adasum *a, uint32_t p, struct err *err)
     return rc;
 }
 
-/* What member r holds of a tensor of n elements after the tree's levels. */
+/* The elements that member r holds of a tensor of n elements after all levels. */
 static struct adasum_span part_of(uint32_t r, uint32_t p, uint64_t n)
 {
     struct adasum_span s = {0, r < p ? n : 0};

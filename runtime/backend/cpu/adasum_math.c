@@ -2,9 +2,9 @@
 /* Dot products and weighted sums of Adasum (Maleki et al., "Scaling Distributed
  * Training with Adaptive Summation").
  *
- * A dot product has LANES partial sums, element i in lane i % LANES, added up pairwise
- * in the end: that is an order in which the compiler may vectorise, the same on every
- * machine. Called by adasum.c. Pure. */
+ * A dot product has LANES partial sums, element i in lane i % LANES, added pairwise at
+ * the end: an order that the compiler can vectorise, the same on every machine. Called
+ * by adasum.c. Pure. */
 #include "runtime/backend/cpu/adasum_math.h"
 
 #include <float.h>

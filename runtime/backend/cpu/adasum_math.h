@@ -9,12 +9,12 @@ struct adasum_dots {
     double ab, aa, bb; /* sums of a[i] * b[i], a[i] * a[i], b[i] * b[i] */
 };
 
-/* Over n elements of a floating point type, in double, in an order that n alone fixes.
- */
+/* Over n elements of a floating point type, in double, in an order that depends on n
+ * only. */
 struct adasum_dots adasum_dots(enum dtype t, const void *a, const void *b, size_t n);
 
-/* What each side is multiplied by: 1 - ab / (2 aa) and 1 - ab / (2 bb); 1 for a vector
- * of length 0, whose direction nothing can be said about. */
+/* The weights of the two sides: 1 - ab / (2 aa) and 1 - ab / (2 bb); 1 for a vector of
+ * length 0, which has no direction. */
 void adasum_weights(const struct adasum_dots *d, double *ret_a, double *ret_b);
 
 /* dst = wa * a + wb * b, computed in double (16-bit floats: then in float32) and

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Agreement: the bitwise AND of all members' words, without blocking.
  *
- *   one host        everyone writes its words into its line, everyone reads all lines
+ *   one host        each member writes its words into its line and reads all lines
  *   several hosts   followers write, their leader reads; the leaders exchange by
  *                   dissemination (to me + 1, me + 2, me + 4 ...: AND may count a host
  *                   twice); the leader writes the result, its followers read it
  *
  * Invariants
- *   - Two slots a writer suffice. Slot k % 2 is written for agreement k + 2 by a member
- *     that is done with k + 1, so every reader of its slot had begun k + 1, so was done
- *     with k and has read its slot k for the last time. (Result slots: the leader is
- *     done with gathering k + 2, so every follower had begun k + 2.) For the same
- *     reason a reader that waits for k finds k - 2 or k in the slot, never k + 2, and
- *     compares for equality; numbers may wrap. Slots start as 0, agreements count from
- *     1: slot 0 is read for 2 first.
- *   - What was written into a slot is visible to who has seen its number: the store and
- *     the load are seq_cst, so also release and acquire.
- *   - No wake-up is lost. A sleeper reads its bell, stores what it awaits, then looks
- *     for it once more and sleeps only while the bell has that value. Who makes
- *     something come true stores it, then loads what the sleeper awaits, then rings.
- *     The stores and loads of both are seq_cst, so one of them sees the other; and a
- *     bell rung after awaits was stored differs from the value read before.
+ *   - Two slots per writer suffice. Slot k % 2 is written for agreement k + 2 by a
+ *     member that is done with k + 1, so every reader of its slot had begun k + 1, so
+ *     was done with k and has read its slot k for the last time. (Result slots: the
+ *     leader is done with gathering k + 2, so every follower had begun k + 2.) For the
+ *     same reason a reader that waits for k finds k - 2 or k in the slot, never k + 2,
+ *     and compares for equality; numbers may wrap. Slots start as 0, agreements count
+ *     from 1: slot 0 is read for 2 first.
+ *   - A reader that sees the number of a slot sees its words: the store and the load
+ *     are seq_cst, so also release and acquire.
+ *   - No wake-up is lost. A sleeper reads its bell, stores what it awaits, then checks
+ *     for it once more and sleeps only while the bell has that value. A member that
+ *     makes the awaited thing true stores it, then loads what the sleeper awaits, then
+ *     rings the bell. The stores and loads of both are seq_cst, so one of them sees the
+ *     other; and a bell that rings after awaits was stored differs from the value read
+ *     before.
  *   - Streams between leaders carry agreements and batches in the order of calls. No
- *     batch is posted before the agreement is done, that is before our last byte of it
- *     is with the kernel; and exactly the bytes of a message are read, what follows may
- *     be a faster leader's next batch.
+ *     batch is posted before the agreement is done, that is before the kernel has our
+ *     last byte of it; and exactly the bytes of a message are read, because what
+ *     follows may be the next batch of a faster leader.
  *
- * A member that is only late is waited for without limit: an agreement begins before it
- * is known that all have something to do. Whether who is missing still lives is looked
- * at each CHECK_NS.
+ * A late member is waited for without limit: an agreement may begin before all members
+ * have something to do. Whether a missing member is alive is checked every CHECK_NS.
  *
  * Called through the ops table by cpu.c. */
 #include "runtime/backend/cpu/agree.h"
@@ -46,10 +46,10 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 
-#define CHECK_NS   1000000ull /* between two looks whether who is missing lives */
-#define CHECK_IDLE 64u        /* idle polls between two looks at the clock */
+#define CHECK_NS   1000000ull /* between two checks whether a missing member is alive */
+#define CHECK_IDLE 64u        /* idle polls between two reads of the clock */
 
-/* What a member sleeps for: the words of member i are AWAITS_MEMBER + i. */
+/* What a member sleeps for; the words of member i are AWAITS_MEMBER + i. */
 enum agree_awaits { AWAITS_NOTHING, AWAITS_NUDGE, AWAITS_HOSTS, AWAITS_RESULT };
 #define AWAITS_MEMBER 16u
 
@@ -96,7 +96,7 @@ void agree_close(struct agree *a)
     a->line = &a->alone;
 }
 
-/* --- bells ------------------------------------------------------------------------ */
+/* --- bells --- */
 
 static long
 agree_futex(_Atomic uint32_t *word, int op, uint32_t v, const struct timespec *t)
@@ -110,7 +110,7 @@ static void line_ring(struct agree_line *l)
     (void)agree_futex(&l->bell, FUTEX_WAKE, INT32_MAX, NULL); /* cannot fail */
 }
 
-/* After something was stored that a sleeper may await. */
+/* Called after a store that a sleeper may await. */
 static void line_wake(struct agree_line *l, uint32_t what)
 {
     if (atomic_load_explicit(&l->awaits, memory_order_seq_cst) == what)
@@ -132,8 +132,7 @@ void agree_nudge(struct backend *b)
     }
 }
 
-/* --- one host ------------------------------------------------------------------------
- */
+/* --- one host --- */
 
 static struct agree_line *line_of(const struct cpu *c, uint32_t member)
 {
@@ -217,8 +216,7 @@ static void wake_local(struct cpu *c, uint32_t what)
             line_wake(line_of(c, j), what);
 }
 
-/* --- several hosts
- * ----------------------------------------------------------------------- */
+/* --- several hosts --- */
 
 static uint32_t to_host(const struct cpu *c)
 {
@@ -278,8 +276,7 @@ static int step_hosts(struct cpu *c, struct err *err)
     return 1;
 }
 
-/* --- the agreement -----------------------------------------------------------------
- */
+/* --- the agreement --- */
 
 static int agree_step(struct cpu *c, struct err *err)
 {
@@ -344,15 +341,15 @@ int agree_begin(struct backend *b, const uint64_t *words, uint32_t n, struct err
     return 0;
 }
 
-/* Is member's word of this agreement missing? */
+/* Whether the member's words of this agreement are missing. */
 static bool is_missing(struct cpu *c, uint32_t member)
 {
     return member != c->local && !turn_is_published(&c->agree, line_of(c, member)->says)
            && !call_is_counted(c, member);
 }
 
-/* Does who is missing still live? Of the local ones we ask for the first, and for
- * another one each time: asking costs a system call. */
+/* Checks that missing members are alive. Of those on this host it checks the first, and
+ * in addition a different one each time, because a check is a system call. */
 static int agree_check(struct cpu *c, struct err *err)
 {
     struct agree *a = &c->agree;
@@ -391,7 +388,7 @@ static int poll_slow(struct cpu *c, struct err *err)
     int rc = agree_check(c, &why);
     if (rc == 0)
         return 0;
-    int now = agree_step(c, err); /* a peer may have spoken and then left */
+    int now = agree_step(c, err); /* a peer may have published and then left */
     return now != 0 ? now : err_set(err, rc, "%s", why.text);
 }
 
@@ -417,8 +414,7 @@ int agree_poll(struct backend *b, uint64_t *ret_words, bool *ret_done, struct er
     return 0;
 }
 
-/* --- sleeping ----------------------------------------------------------------------
- */
+/* --- sleeping --- */
 
 static uint32_t agree_awaited_events(const struct cpu *c)
 {
@@ -460,9 +456,9 @@ static void sleep_on_sockets(struct cpu *c, const struct timespec *t)
         p[1].fd = c->net.peers[from_host(c)].fd;
     if (a->n_sent < message_bytes(a))
         p[2].fd = c->net.peers[to_host(c)].fd;
-    (void)ppoll(p, 3, t, NULL); /* whatever it says, the caller looks again */
+    (void)ppoll(p, 3, t, NULL); /* whatever the result, the caller checks again */
     if (p[0].revents != 0 && read(a->event_fd, &count, sizeof(count)) < 0)
-        return; /* somebody emptied it: nobody does but we */
+        return; /* it was empty: only this thread empties it */
 }
 
 void agree_doze(struct backend *b, uint64_t ns)
@@ -473,7 +469,7 @@ void agree_doze(struct backend *b, uint64_t ns)
     if (c->broken.code != 0)
         what = AWAITS_NUDGE;
     else if (a->phase != AGREE_NONE && ns > WAIT_SLICE_NS)
-        ns = WAIT_SLICE_NS; /* so that a death is seen soon */
+        ns = WAIT_SLICE_NS; /* so that a death is detected soon */
     if (what == AWAITS_NOTHING || ns == 0)
         return;
     if (a->phase != AGREE_NONE && a->n_idle < CALL_RING_AFTER) {
@@ -490,9 +486,9 @@ void agree_doze(struct backend *b, uint64_t ns)
         else
             (void)agree_futex(&a->line->bell, FUTEX_WAIT, bell, &t); /* likewise */
     }
-    /* relaxed: a bell that rings in vain costs nothing */
+    /* relaxed: an unneeded wake-up is harmless */
     atomic_store_explicit(&a->line->awaits, AWAITS_NOTHING, memory_order_relaxed);
-    /* acquire: pairs with the store in nudge, what led to it is visible after us */
+    /* acquire: pairs with the store in nudge; what preceded it is visible after this */
     (void)atomic_exchange_explicit(&a->is_nudged, false, memory_order_acq_rel);
     a->has_dozed = true;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Agreement among all ranks of a communicator without blocking, and the sleep between
- * two looks at it; only for the files of this folder. The rows of backend.h say what
- * each function promises. */
+ * two polls of it; only for the files of this folder. backend.h documents each
+ * function. */
 #ifndef RUNTIME_BACKEND_CPU_AGREE_H
 #define RUNTIME_BACKEND_CPU_AGREE_H
 
@@ -14,35 +14,39 @@
 
 struct cpu;
 
-/* What one member says in one agreement. The number and the first words share a cache
- * line. */
+/* The words of one member in one agreement. The number and the first words share a
+ * cache line. */
 struct agree_slot {
     _Atomic uint32_t seq; /* of the agreement whose words lie here */
     uint32_t n;           /* words */
     uint64_t words[AGREE_MAX_WORDS];
     uint8_t pad[640 - 8 - 8 * AGREE_MAX_WORDS];
 };
-struct agree_line { /* one member's, in the segment */
+struct agree_line { /* of one member, in the segment */
     struct agree_slot
         says[2];             /* agreement k is in says[k % 2]; written by its member */
-    _Atomic uint32_t bell;   /* futex word; who wakes the member adds 1 */
+    _Atomic uint32_t bell;   /* futex word; a member that wakes this one adds 1 */
     _Atomic uint32_t awaits; /* enum agree_awaits, or the index of a member */
     /* call.c */
-    _Atomic uint32_t called; /* the agreement for which the member calls */
-    _Atomic uint32_t begun;  /* a leader of several hosts: the one that it has begun */
-    _Atomic uint32_t away;   /* enum agree_call: for what it is to be rung, or rung */
-    uint32_t ear_bytes;      /* of its ear's name */
+    _Atomic uint32_t called; /* the agreement that the member calls for */
+    /* a leader of several hosts: the agreement that it has begun */
+    _Atomic uint32_t begun;
+    /* enum agree_call: what the member is to be woken for, or rung */
+    _Atomic uint32_t away;
+    uint32_t ear_bytes; /* length of its ear's name */
     uint8_t ear[24];
-    _Atomic uint64_t proxy; /* call.c: up to which agreement others have counted it */
+    /* call.c: the last agreement in which others have counted it */
+    _Atomic uint64_t proxy;
     uint32_t stand_tag, stand_n;
     uint8_t pad[128 - 64];
-    uint64_t stand[AGREE_MAX_WORDS]; /* its words while it is away */
+    /* the words that stand in for it while it is away */
+    uint64_t stand[AGREE_MAX_WORDS];
 };
 _Static_assert(sizeof(struct agree_slot) == 640, "lines do not share, in pairs either");
 _Static_assert(sizeof(struct agree_line) == 15 * 128, "nor do members");
 
-/* In the segment: what the leader has heard from the other hosts, then a line a member.
- * Zeroed memory is ready for use. */
+/* In the segment: what the leader has received from the other hosts, then one line per
+ * member. Valid when zeroed. */
 struct agree_area {
     struct agree_slot result[2];
     struct agree_line lines[];
@@ -56,29 +60,29 @@ struct agree_message { /* between leaders */
 
 enum agree_phase { AGREE_NONE, AGREE_LOCAL, AGREE_HOSTS, AGREE_RESULT };
 
-struct agree { /* the driving thread's, but for the atomics */
+struct agree { /* owned by the driving thread, except the atomics */
     enum agree_phase phase;
     uint32_t seq; /* agreements begun */
     uint32_t n;
-    uint64_t words[AGREE_MAX_WORDS]; /* AND of what has been heard */
-    uint32_t at;                     /* members before it have been heard */
+    uint64_t words[AGREE_MAX_WORDS]; /* AND of the words received so far */
+    uint32_t at;                     /* members before it have been collected */
     uint32_t distance;               /* to the leader that we send to in this round */
     size_t n_sent, n_got;            /* bytes of this round's messages */
     struct agree_message out, in;
     uint32_t n_idle, n_checks;
     uint64_t checked_ns;
-    bool has_dozed; /* since the last look */
+    bool has_dozed; /* since the last poll */
     struct agree_area *area;
     struct agree_line *line;          /* ours: in the area, or alone */
-    struct agree_line alone;          /* of who shares no memory */
+    struct agree_line alone;          /* for a member that shares no memory */
     int event_fd;                     /* ends a sleep on sockets; -1: none */
     _Atomic(struct agree_line *) ear; /* line, for nudge() from any thread */
     atomic_bool is_nudged;
 };
 
 void agree_init(struct agree *a);
-/* A local one's words of the agreement at hand have come, by others' hand: wakes who
- * sleeps for them. */
+/* Another member has counted a local member in the current agreement: wakes the members
+ * that await it. */
 void agree_count_arrival(struct cpu *c, uint32_t member);
 /* An agreement that others began for us: its words are in a->words. */
 void agree_enter(struct cpu *c, uint32_t seq, uint32_t n);

@@ -1,51 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls: how a member that has nothing to say comes to an agreement of others.
+/* Calls: how a member that has nothing to do joins an agreement of others.
  *
- * Who begins shows it in the segment (agree.c), and in `called` of its line when all
- * shall come. Who has nothing else to do looks there (agree_call_state); who stops looking
- * says so in `away` of its line, with what it is to be woken for, and then sleeps on
- * its ear, a datagram socket of no name of ours (the kernel's autobind; its name is in
- * the line). Who waits in an agreement and finds a member missing and away rings: a
- * datagram of no content. That is done after some looks only (RING_AFTER), so that a
- * member that is about to come by itself costs no system call.
+ * A member that begins an agreement shows that in the segment (agree.c), and in
+ * `called` of its line when all members shall join. An idle member polls this
+ * (agree_call_state). A member that stops polling stores in `away` of its line what it
+ * is to be woken for, and sleeps on its ear: a datagram socket with a name chosen by
+ * the kernel (autobind), which is in the line. A member that waits in an agreement and
+ * finds a member missing and away rings: it sends an empty datagram. It does so only
+ * after RING_AFTER polls, so that a member that is about to come costs no system call.
  *
  * Invariants
- *   - No call is lost. Away is stored, then the line of the others is looked at; begun
- *     and called are stored, then away is looked at; all of it seq_cst: one of the two
- *     sees the other.
- *   - None is repeated. Who rings turns away to RUNG, so one does. Datagrams are taken
- *     out before away is stored; one that comes late wakes in vain, once.
- *   - Other hosts. A leader hears from them what agreements send it anyway: bytes that
- *     wait are a call, for between two agreements nothing else is on its way (agree.c,
+ *   - No call is lost. `away` is stored, then the other lines are read; `begun` and
+ *     `called` are stored, then `away` is read; all seq_cst: one of the two sees the
+ *     other.
+ *   - None is repeated. A member that rings changes `away` to RUNG, so only one does.
+ *     Datagrams are drained before `away` is stored; a late one causes one unneeded
+ *     wake-up.
+ *   - Other hosts. A leader uses the bytes that agreements send anyway: waiting bytes
+ *     are a call, because between two agreements nothing else is sent (agree.c,
  *     invariants). Its second ear is an epoll of those sockets. A leader that is called
- *     calls its own host and, by joining, the next leaders: all are there after
+ *     calls its own host and, by joining, the next leaders: all have joined after
  *     log2(hosts) hops.
  *
- * Counting. A member that is away with nothing to say need not be woken at all on its
- * own host: it leaves its words in the line, and in `proxy` the number of its last
- * agreement, and that it stands. Who has called, and misses nobody but such members,
- * turns proxy from k - 1 to k for each of them (a compare-and-swap), and their words
- * count in k, on all members, for all look at proxy. Back again, the member ends its
- * standing in the same way, and finds how far it was counted.
+ * Counting. A member that is away with nothing to do need not be woken on its own host:
+ * it leaves its words in the line (it stands), and in `proxy` the number of its last
+ * agreement and a flag that it stands. A member that has called and misses only such
+ * members changes proxy from k - 1 to k for each of them (a compare-and-swap), and
+ * their words count in k, on all members, because all read proxy. When the member
+ * returns, it ends its standing by a compare-and-swap too, and reads how far it was
+ * counted.
  *
- *   - It is counted or speaks, not both: both begin with a swap of proxy.
- *   - What it stood for stays readable. The words are the same for one tag. Proxy says
- *     "up to here", and is cleared by its member two agreements later, when all are
- * done with that one. A member that was counted in k and in k + 1 counts in k for a
- * slow reader.
- *   - Who comes back finds the result of the last agreement it was counted in, k: the
- *     others' slots hold k until k + 2, which needs k + 1, which needs this member. An
- *     older one is of no interest (member.c).
- *   - Another plan has another tag: nobody is counted with old words. Nor are these
- *     changed while somebody reads them, who was counted in the old plan's last
- *     agreement, too, and is not back yet: a member stands in a plan only when it has
- *     begun one of its agreements itself. So everybody has, before anybody is counted,
- *     and is done with the old plan.
+ *   - A member is either counted or publishes, not both: both start with a swap of
+ *     proxy.
+ *   - Its standing words stay readable. They are the same for one tag. Proxy means "up
+ *     to here", and its member clears it two agreements later, when all members are
+ *     done with that one. A member that was counted in k and in k + 1 counts in k for a
+ *     slow reader.
+ *   - A member that returns finds the result of the last agreement it was counted in,
+ *     k: the other members' slots hold k until k + 2, which needs k + 1, which needs
+ *     this member. Older results are not needed (member.c).
+ *   - Another plan has another tag: no member is counted with old words. Nor do the
+ *     words change while a slow member reads them that was counted in the old plan's
+ *     last agreement too: a member stands in a plan only after it has begun one of the
+ *     plan's agreements itself. So every member has, before any is counted, and is done
+ *     with the old plan.
  *
- * Leaders of several hosts do not stand, for they have to pass words on.
+ * Leaders of several hosts do not stand, because they have to forward words.
  *
- * A member that has no ear (no descriptor left) must look again every now and then.
- * Called through the ops table by cpu.c. */
+ * A member without an ear (no descriptor left) must poll now and then. Called through
+ * the ops table by cpu.c. */
 #include "runtime/backend/cpu/call.h"
 
 #include <errno.h>
@@ -80,7 +83,8 @@ static bool leads_hosts(const struct cpu *c)
     return c->n_hosts > 1 && c->local == 0;
 }
 
-/* Has this line's member begun agreement seq? A leader of several hosts says begun. */
+/* Whether this line's member has begun agreement seq; a leader of several hosts shows
+ * it in `begun`. */
 static bool has_begun(struct agree_line *l, uint32_t seq)
 {
     return atomic_load_explicit(&l->says[seq & 1].seq, memory_order_seq_cst) == seq
@@ -234,7 +238,7 @@ int agree_ears(struct backend *b, int ret_fds[2], struct err *err)
     return rc;
 }
 
-/* --- who calls --- */
+/* --- calling --- */
 
 static void call_ring_line(struct cpu *c, struct agree_line *l)
 {
@@ -243,7 +247,7 @@ static void call_ring_line(struct cpu *c, struct agree_line *l)
     if (n == 0 || n > sizeof(l->ear))
         return;
     memcpy(a.sun_path, l->ear, n);
-    /* what fails wakes as well: a full socket is readable, a lost member is dead */
+    /* a failed send is fine: a full socket is readable, a lost member is dead */
     (void)sendto(c->calls.ear, "", 0, MSG_DONTWAIT | MSG_NOSIGNAL,
                  (struct sockaddr *)&a, (socklen_t)(sizeof(a.sun_family) + n));
 }
@@ -251,7 +255,8 @@ static void call_ring_line(struct cpu *c, struct agree_line *l)
 void call_missing(struct cpu *c)
 {
     struct agree *a = &c->agree;
-    if (!host_has_other_members(c) || c->calls.ear < 0) /* who has an ear may ring */
+    /* a member that has an ear may ring */
+    if (!host_has_other_members(c) || c->calls.ear < 0)
         return;
     for (uint32_t j = 0; j < c->n_local; j++) {
         struct agree_line *l = line_of(c, j);
@@ -260,7 +265,7 @@ void call_missing(struct cpu *c)
             continue;
         uint32_t away = atomic_load_explicit(&l->away, memory_order_seq_cst);
         bool is_wanted = away == CALL_BEGUN || (away == CALL_CALLED && c->calls.calls);
-        /* acq_rel: who rings sees the name that was written before away */
+        /* acq_rel: a member that rings sees the name that was written before away */
         if (is_wanted
             && atomic_compare_exchange_strong_explicit(
                 &l->away, &away, AWAY_RUNG, memory_order_acq_rel, memory_order_relaxed))
@@ -273,7 +278,7 @@ void call_begun(struct cpu *c)
     struct agree *a = &c->agree;
     c->calls.calls = false;
     c->calls.begun_tag = c->calls.tag;
-    /* relaxed: only we store it now, for we do not stand */
+    /* relaxed: only this thread stores it now, as we do not stand */
     uint64_t p = atomic_load_explicit(&a->line->proxy, memory_order_relaxed);
     if (p != 0 && a->seq - (uint32_t)(p >> 2) >= 2)
         atomic_store_explicit(&a->line->proxy, 0, memory_order_relaxed);
@@ -293,7 +298,7 @@ void agree_call(struct backend *b)
         call_missing(c);
 }
 
-/* --- who is called --- */
+/* --- being called --- */
 
 static bool call_receives_from_hosts(struct cpu *c)
 {
@@ -303,16 +308,17 @@ static bool call_receives_from_hosts(struct cpu *c)
         ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
         if (n > 0)
             return true;
-        /* Closed: readable for good, and no call. Whose end it is tells the control
-         * channel. */
+        /* Closed: readable for ever, and no call. The control channel reports whose end
+         * it is. */
         if (c->calls.hosts >= 0 && (n == 0 || (errno != EAGAIN && errno != EINTR)))
             (void)epoll_ctl(c->calls.hosts, EPOLL_CTL_DEL, fd, NULL);
     }
     return false;
 }
 
-/* It has begun uncalled, so it looks again: at followers of its own, who cannot count
- * for the host, and at the bytes of leaders, which are the agreement at hand's. */
+/* It has begun uncalled, so it polls again: for followers of its own, which cannot
+ * count for the host, and for the bytes of leaders, which belong to the current
+ * agreement. */
 bool call_is_due(struct cpu *c)
 {
     const struct agree *a = &c->agree;

@@ -8,27 +8,28 @@
 
 #include "runtime/backend/backend.h"
 
-#define CALL_RING_AFTER 32u /* looks at an agreement in vain before anybody is rung */
+#define CALL_RING_AFTER 32u /* polls of an agreement before a missing member is rung */
 
 struct cpu;
 
-struct calls {  /* the driving thread's */
-    int ear;    /* datagrams of members of this host that ring; -1: none */
-    int hosts;  /* epoll: sockets of leaders that say something to us first; -1: none */
-    bool calls; /* the agreement at hand is one that all shall join */
+struct calls {  /* owned by the driving thread */
+    int ear;    /* datagrams from members of this host; -1: none */
+    int hosts;  /* epoll: sockets of leaders that may send first; -1: none */
+    bool calls; /* the current agreement is one that all shall join */
     uint32_t tag;
-    uint32_t begun_tag; /* of the last agreement that we have begun ourselves */
+    uint32_t begun_tag; /* tag of the last agreement that we have begun ourselves */
 };
 
 void call_init(struct calls *k);
 void call_close(struct calls *k);
 void call_begun(struct cpu *c);   /* an agreement; once its words are published */
-void call_missing(struct cpu *c); /* rings who is wanted in the one at hand */
-/* A leader that waits for its own host: do others call for the agreement at hand? */
+void call_missing(struct cpu *c); /* rings the missing members of the current one */
+/* A leader that waits for its own host: whether others call for the current
+ * agreement. */
 bool call_is_due(struct cpu *c);
-/* Has a local member's standing word been counted in the agreement at hand? */
+/* Whether a local member's standing words were counted in the current agreement. */
 bool call_is_counted(struct cpu *c, uint32_t member);
-/* Counts it, if nothing else is missing but such; false: it must come itself. */
+/* Counts it, if only such members are missing; false: it must join itself. */
 bool call_count(struct cpu *c, uint32_t member);
 
 int agree_ears(struct backend *b, int ret_fds[2], struct err *err);

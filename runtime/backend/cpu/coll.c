@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One batch, from its items to the transports.
+/* Runs one batch: from its items to the transports.
  *
  *   all on one host     shm only
  *   one rank a host     net only
- *   mixed               in three steps: shm on each host, net among the leaders (lowest
+ *   mixed               three steps: shm on each host, net among the leaders (lowest
  *                       ranks) of the hosts, shm on each host
  *
- * What the steps carry:
+ * What the steps move:
  *
- *   allreduce       sum of the host at its leader; all leaders; broadcast
- *   reduce          the same to root's leader, which passes it on
- *   broadcast       on root's host; leaders; on the others
- *   allgather       blocks of the host; a host's blocks together; the others' blocks
- *   gather          blocks to the leader; to root's leader; to root
- *   reduce-scatter  sum of the host at its leader; parts of the hosts; each its part
- *   alltoall        local blocks, and the leader gets what leaves the host; by host;
- *                   each what came from elsewhere
- *   sendrecv        as broadcast of two
- *   barrier         shm, net, shm
+ *                   1. shm                 2. net, leaders    3. shm
+ *   allreduce       sum of the host        sum of all hosts   broadcast
+ *   reduce          sum of the host        to root's leader   to root
+ *   broadcast       on root's host         to all leaders     on the other hosts
+ *   allgather       blocks of the host     blocks by host     blocks of other hosts
+ *   gather          blocks to the leader   to root's leader   to root
+ *   reduce-scatter  sum of the host        parts by host      to each member its part
+ *   alltoall        local blocks, and      blocks by host     incoming blocks
+ *                   outgoing to the leader
+ *   sendrecv        as a broadcast of two members
+ *   barrier         barrier                barrier            barrier
  *
- * A leader keeps what passes through it in memory that the operation allocates and
+ * Data that passes through a leader is in memory that the operation allocates and
  * frees: never more than its host's members send and receive together.
  *
  * Items become pieces (vec.h); on one host nothing else is allocated per batch once the
- * piece table has grown. This file: allreduce, reduce, broadcast, barrier, and what its
- * siblings share (coll.h). Called by cpu.c. */
+ * piece table has grown. This file: allreduce, reduce, broadcast, barrier, and what the
+ * other coll_*.c files share (coll.h). Called by cpu.c. */
 #include "runtime/backend/cpu/coll.h"
 
 #include <errno.h>
@@ -81,8 +82,7 @@ int coll_pass(
     return shm_alltoall(&c->shm, send, recv, err);
 }
 
-/* --- allreduce and reduce
- * ----------------------------------------------------------------------------- */
+/* --- allreduce and reduce --- */
 
 int coll_reduction(const struct cpu *c,
                    const struct batch *b,
@@ -250,9 +250,7 @@ static int coll_reduce(struct cpu *c, const struct batch *b, struct err *err)
     return rc;
 }
 
-/* --- broadcast
- * -----------------------------------------------------------------------------------
- */
+/* --- broadcast --- */
 
 static int coll_broadcast(struct cpu *c, const struct batch *b, struct err *err)
 {
@@ -279,9 +277,7 @@ static int coll_broadcast(struct cpu *c, const struct batch *b, struct err *err)
     return rc;
 }
 
-/* --- barrier
- * ---------------------------------------------------------------------------------------
- */
+/* --- barrier --- */
 
 static int coll_barrier(struct cpu *c, struct err *err)
 {

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Alltoall with uneven blocks.
  *
- * Rows of pieces, one piece an item: what goes to, and what comes from, each member.
- * One host, or one member a host: rows are handed to the transport as they are. Mixed:
+ * Rows of pieces, one piece per item: what is sent to, and received from, each member.
+ * One host, or one member per host: rows are passed to the transport as they are.
+ * Mixed:
  *
- *   1. everyone tells its leader how much it sends to and receives from each member of
- *      the world (shm gather)
- *   2. local blocks go where they belong, and the leader gets behind its own all that
- *      leaves the host, ordered by receiver (cpu.order), in scratch (shm alltoall)
- *   3. leaders: each gives each other host what its members send there, sender by
- *      sender, and puts what comes in order of receiver, then sender
+ *   1. every member sends its leader the sizes of what it sends to and receives from
+ *      each member of the world (shm gather)
+ *   2. local blocks are delivered, and the leader receives, after its own, all blocks
+ *      that leave the host, ordered by receiver (cpu.order), in scratch (shm alltoall)
+ *   3. leaders: each sends each other host what its members send there, sender by
+ *      sender, and stores what it receives in order of receiver, then sender
  *   4. each member takes its run of that (shm alltoall)
  *
- * The table of rows begins with those of the own host, then all others in cpu.order, so
+ * The table of rows starts with those of the own host, then all others in cpu.order, so
  * that what leaves the host is one run. A leader's scratch is what its host's members
- * send away plus what they receive from elsewhere. Called by coll.c. */
+ * send to and receive from other hosts. Called by coll.c. */
 #include <errno.h>
 
 #include "runtime/backend/cpu/coll.h"
@@ -27,7 +28,7 @@ struct alltoall_exchange {
     uint32_t start, end; /* our host in cpu.order */
     struct piece *send;  /* [size of the world][n] by place() */
     struct piece *recv;  /* likewise; rows of our host have n + 1, the last is spare */
-    struct piece *rest;  /* room for the leader's dealings with other leaders */
+    struct piece *rest;  /* room for the leader's exchange with other leaders */
     /* Of a leader, NULL of others: [n_local][2][world + 1], how many bytes a local
      * member sends to (0) and receives from (1) all members before a position of
      * cpu.order. */
@@ -86,8 +87,7 @@ static int lay_out(struct alltoall_exchange *x, struct err *err)
     return 0;
 }
 
-/* --- one host, or one member a host
- * ------------------------------------------------------------- */
+/* --- one host, or one member a host --- */
 
 static int on_one_host(struct alltoall_exchange *x, struct err *err)
 {
@@ -103,7 +103,7 @@ static int on_one_host(struct alltoall_exchange *x, struct err *err)
     return 0;
 }
 
-/* Nobody else on this host: rows of a host lie together in both tables. */
+/* No other member on this host: rows of a host are adjacent in both tables. */
 static int alone_on_host(struct alltoall_exchange *x, struct err *err)
 {
     struct cpu *c = x->c;
@@ -116,9 +116,7 @@ static int alone_on_host(struct alltoall_exchange *x, struct err *err)
     return net_alltoallv(&c->net, send, recv, err);
 }
 
-/* --- mixed
- * --------------------------------------------------------------------------------------
- */
+/* --- mixed --- */
 
 /* Step 1; the leader has x->table. */
 static int alltoall_send_table(struct alltoall_exchange *x, struct err *err)
@@ -194,7 +192,8 @@ static int alltoall_collect(struct alltoall_exchange *x, uint8_t *away, struct e
     return shm_alltoall(&c->shm, send, recv, err);
 }
 
-/* Where in `home` the bytes from the member at position k to local member j go. */
+/* Where in `home` the bytes from the member at position k to local member j are
+ * stored. */
 static uint8_t *alltoall_arrival_at(const struct alltoall_exchange *x,
                                     uint8_t *home,
                                     uint32_t j,

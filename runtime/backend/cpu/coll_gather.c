@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Allgather and gather to one.
  *
- * The piece table has one row a member, ordered host by host (cpu.order), so that a
- * host's block is one run of rows; n pieces a row, one an item.
+ * The piece table has one row per member, ordered host by host (cpu.order), so that a
+ * host's block is one run of rows; n pieces per row, one per item.
  *
- * Gather on several hosts: a host's blocks come together at its leader, in scratch
- * (root's host: in root's output at once); the leaders send theirs to root's leader;
- * when that is not root, it receives in scratch and passes them on. Called by coll.c,
- * and by adasum.c for rows of its own. */
+ * Gather on several hosts: the blocks of a host are collected at its leader, in scratch
+ * (on root's host: directly in root's output); the leaders send theirs to root's
+ * leader; when that is not root, it receives into scratch and forwards. Called by
+ * coll.c, and by adasum.c for its own rows. */
 #include <errno.h>
 
 #include "runtime/backend/cpu/coll.h"
@@ -89,11 +89,9 @@ int coll_allgather(struct cpu *c, const struct batch *b, struct err *err)
     return rc < 0 ? rc : coll_allgather_rows(c, b->n_items, err);
 }
 
-/* --- gather
- * -------------------------------------------------------------------------------------
- */
+/* --- gather --- */
 
-/* Rows from to to come to lie one after the other from p on. */
+/* Places the pieces of the rows from..to one after the other from p on. */
 static void place_at(struct cpu *c, size_t n, uint32_t from, uint32_t to, uint8_t *p)
 {
     for (size_t i = from * n; i < to * n; p += c->pieces[i++].n)
@@ -125,11 +123,11 @@ static int gather_send_home(struct cpu *c, size_t n, uint32_t home, struct err *
     return net_gather(&c->net, c->vecs, home, err);
 }
 
-/* Root's leader: the blocks of all other hosts, to where the rows' outs are. */
+/* Root's leader: the blocks of all other hosts, to the outs of the rows. */
 static int take_from_hosts(struct cpu *c, size_t n, struct err *err)
 {
     host_rows(c, n);
-    c->vecs[c->host] = vec_of(NULL, 0); /* here already */
+    c->vecs[c->host] = vec_of(NULL, 0); /* already present */
     return net_gather(&c->net, c->vecs, c->host, err);
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reduce-scatter with uneven parts.
  *
- * The piece table has one row a member, ordered host by host: the part of each item
- * that is to be that member's. On several hosts: the host's whole sum comes together at
- * its leader, in scratch; the leaders reduce-scatter by host, each into its own host's
- * part of that scratch; each member takes its part from there. Where every host has one
- * member, rows are handed to the net as they are.
+ * The piece table has one row per member, ordered host by host: the part of each item
+ * that this member receives. On several hosts: the host's whole sum is collected at its
+ * leader, in scratch; the leaders reduce-scatter by host, each into its own host's part
+ * of that scratch; each member takes its part from there. Where every host has one
+ * member, rows are passed to the net as they are.
  *
  * Called by coll.c. */
 #include <errno.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cpu backend: the ops table.
  *
- * post() runs a batch to its end in the calling thread; poll() only tells the last
- * ticket. An error breaks the object for good (later posts repeat the first sentence):
- * after a failed collective ranks no longer agree on positions in the segment or in the
- * byte streams.
+ * post() runs a batch to its end in the calling thread; poll() only returns the last
+ * ticket. An error breaks the object for good (later posts repeat the first message):
+ * after a failed collective the ranks' positions in the segment and in the byte streams
+ * differ.
  *
- * Every wait anywhere below asks check(): aborted? interrupted by the surroundings? has
- * a rank of this host been reported lost, or left, or ended without a word?
+ * Every wait below calls check(): whether the backend was aborted, the caller
+ * interrupts, or a rank of this host was reported lost, has left, or has exited.
  *
  * Called by the coordinator through backend_cpu. */
 #include <errno.h>
@@ -64,7 +64,7 @@ static int check_local_peer(struct cpu *c, uint32_t rank, struct err *err)
     return 0;
 }
 
-/* Or one of those that we are part of. */
+/* Or a communicator that this one is a part of. */
 static bool is_aborted(const struct cpu *c)
 {
     for (; c != NULL; c = c->parent)
@@ -96,11 +96,12 @@ static int wait_check_member(void *arg, uint32_t rank, struct err *err)
     return rc < 0 ? rc : cpu_check_member(c, rank, err);
 }
 
-/* The world's communicator has nobody to ask yet; a set's is made within its parent. */
+/* The world's communicator has no peers to check yet; a set's is created within its
+ * parent. */
 int cpu_check_connecting(void *arg, uint32_t rank, struct err *err)
 {
     struct cpu *c = arg;
-    (void)rank; /* nobody is waited for in particular */
+    (void)rank; /* no particular rank is waited for */
     if (is_aborted(c))
         return err_set(err, -ECANCELED, "aborted while connecting");
     if (!c->parent)
@@ -256,7 +257,7 @@ static int cpu_poll(struct backend *b, uint64_t *ret_done, struct err *err)
     return 0;
 }
 
-/* Of the leaders of several hosts: how they share out a sum. */
+/* Of the leaders of several hosts: how they distribute a sum. */
 static bool cpu_tune(struct backend *b, const struct tuning *t)
 {
     struct cpu *c = cpu_self(b);
@@ -269,7 +270,7 @@ static bool cpu_tune(struct backend *b, const struct tuning *t)
 
 static void cpu_abort(struct backend *b)
 {
-    /* relaxed: waits look every WAIT_SLICE_NS, nothing else is passed on */
+    /* relaxed: waits check it every WAIT_SLICE_NS, and it publishes nothing else */
     atomic_store_explicit(&cpu_self(b)->is_aborted, true, memory_order_relaxed);
     agree_nudge(b);
 }

@@ -21,16 +21,16 @@ struct cpu {
     uint64_t n_posted;
     bool is_wide;      /* which kernels */
     struct err broken; /* code != 0: every further post fails with it */
-    /* Of a process set's communicator: whose part it is, and the array behind
-     * env.global. The world's: both NULL. */
+    /* Of a process set's communicator: its parent, and the array behind env.global. Of
+     * the world's: both NULL. */
     struct cpu *parent;
     uint32_t *own_global;
 
     int unix_fd, tcp_fd; /* listening; only until connected */
     struct peer *peers;  /* [size] */
 
-    /* Who shares memory with whom, by rank in this communicator (member): hosts are
-     * numbered by their leader's, the lowest. */
+    /* Which ranks share memory, by rank in this communicator (member): hosts are
+     * numbered in the order of their leaders, the lowest ranks. */
     uint32_t n_hosts, host, n_local, local;
     uint32_t *host_of, *local_of; /* [size] host of a rank, its index there */
     uint32_t *order;              /* [size] ranks, host by host */
@@ -40,29 +40,29 @@ struct cpu {
     struct net net; /* leaders, n_hosts > 1 */
     struct agree agree;
     struct calls calls;
-    struct tuning tuning; /* the last that tune was told; zeroed */
+    struct tuning tuning; /* the last settings passed to tune; zeroed */
 
-    struct piece *pieces; /* of the batch at hand */
+    struct piece *pieces; /* of the current batch */
     size_t cap_pieces;
-    struct vec *vecs; /* [2 * size]: what goes out, what comes in */
+    struct vec *vecs; /* [2 * size]: outgoing, then incoming */
 };
 
-/* What transports and sentences call a rank is its global one. */
+/* The global rank of a member, which transports and messages use. */
 static inline uint32_t cpu_global(const struct cpu *c, uint32_t member)
 {
     return !c->env.global ? member : c->env.global[member];
 }
 
-/* cpu.c: is the global rank, if it is of this host, alive, and are we not aborted? Else
- * its sentence. */
+/* cpu.c: 0 if this rank, if it is of this host, is alive and we are not aborted; else
+ * the error. */
 int cpu_check_member(struct cpu *c, uint32_t rank, struct err *err);
 /* cpu.c: a waiter's check() while a communicator is being connected. */
 int cpu_check_connecting(void *arg, uint32_t rank, struct err *err);
-/* cpu.c: the object is broken for why; passes it on: to this host's ranks if it is a
- * lost rank, and to err. Returns rc. */
+/* cpu.c: marks the object broken with err, which is also returned; reports a lost rank
+ * to this host's ranks. Returns rc. */
 int cpu_break(struct cpu *c, int rc, const struct err *why, struct err *err);
 
-/* cpu.c: one batch to its end, as post without a ticket. */
+/* cpu.c: runs one batch to its end, as post without a ticket. */
 int cpu_run(struct cpu *c, const struct batch *batch, struct err *err);
 int cpu_connect(struct backend *b,
                 uint8_t *const *blobs,
@@ -76,7 +76,7 @@ int cpu_subset(struct backend *b,
                struct backend **ret,
                struct err *err);
 
-/* group.c: who shares memory with whom; makes the segment and the mesh. */
+/* group.c: finds which ranks share memory; creates the segment and the mesh. */
 int group_connect(struct cpu *c, struct err *err);
 
 /* coll.c: runs one batch to its end. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From everyone's blobs to hosts: who shares memory with whom, agreed by all.
+/* From all ranks' blobs to hosts: all ranks agree on which of them share memory.
  *
  *   1. candidates: ranks whose blobs have the same host key; the lowest of them leads
- *   2. the leader makes a segment and hands it out (shm_join.c), bounded by JOIN_NS and
- * half of the start timeout
- *   3. one exchange: every rank says whom it has: the leader its followers, a follower
- * its leader. A rank belongs to its leader's host if both say so; else it is a host of
- * its own and uses TCP, and says so in the log. All compute the same outcome from the
- * same blobs.
+ *   2. the leader creates a segment and passes it to the others (shm_join.c), bounded
+ *      by JOIN_NS and half of the start timeout
+ *   3. one exchange: every rank sends its result, the leader its followers, a follower
+ *      its leader. A rank belongs to its leader's host if both list each other;
+ *      otherwise it is a host of its own, uses TCP and logs that. All ranks compute the
+ *      same outcome from the same blobs.
  *   4. the leaders connect the TCP mesh (net_join.c)
  *
  * Called by cpu.c. */
@@ -59,7 +59,8 @@ static uint32_t group_candidates(const struct cpu *c,
     return n;
 }
 
-/* Step 2. bits: whom we have. Failure is not an error: it means TCP. */
+/* Step 2. bits: the ranks that share our segment. A failure is no error: it means
+ * TCP. */
 static void try_segment(struct cpu *c,
                         const struct shm_join *j,
                         const uint32_t *members,
@@ -106,7 +107,8 @@ group_agree(struct cpu *c, const uint8_t *bits, uint32_t n_bits, struct err *err
         uint32_t l = leader_of(c, r);
         bool is_ok = l == r || (has_bit(all[l], r) && has_bit(all[r], l));
         c->host_of[r] = is_ok ? l : r;
-        if (!is_ok && r == c->env.rank && has_bit(bits, l)) /* else it has been said */
+        /* otherwise it is already logged */
+        if (!is_ok && r == c->env.rank && has_bit(bits, l))
             log_warn("this host's leader gave up on us, using TCP",
                      "rank=%u leader=%u host=%s", cpu_global(c, r), cpu_global(c, l),
                      c->peers[r].host);
@@ -147,7 +149,8 @@ static int enter_segment(struct cpu *c, const uint32_t *members, struct err *err
     if (!lines || !ranks)
         return err_set(err, -ENOMEM, "no memory");
     for (uint32_t i = 0, k = 0; i < c->n_local; i++) {
-        while (members[k] != here[i]) /* both ascend; who is here is a candidate */
+        /* both ascend; members of this host are candidates */
+        while (members[k] != here[i])
             k++;
         lines[i] = k;
         ranks[i] = cpu_global(c, here[i]);
@@ -206,7 +209,7 @@ static void count_cpus(struct cpu *c)
     c->w.n_spins = n_here <= c->w.n_cpus ? MAX_SPIN : 0;
 }
 
-/* Half of what is left of the start timeout at most: TCP needs some, too. */
+/* At most half of the remaining start timeout: TCP needs some, too. */
 static uint64_t join_deadline(const struct cpu *c)
 {
     uint64_t now = clock_now_ns();

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels' one source, included by kernels_base.c and kernels_avx2.c, which define
- *     TABLE             name of the table
- *     widen_f16(float *, const uint16_t *, size_t), narrow_f16(uint16_t *, const float
- * *, size_t)
+/* The one source of the kernels, included by kernels_base.c and kernels_avx2.c, which
+ * define
+ *
+ *   TABLE        name of the table
+ *   widen_f16    (float *, const uint16_t *, size_t)
+ *   narrow_f16   (uint16_t *, const float *, size_t)
  *
  * Design: a block of BLOCK elements is folded, finished and stored to a second place
- * while it is in the L1 cache. One or two sources are folded straight into the
+ * while it is in the L1 cache. One or two sources are folded directly into the
  * destination, which may equal either of them; more into a local array, because the
  * destination may be the third.
  *
  * An operation is a macro F(x, y) over the type it is computed in. Integers are added
- * and multiplied unsigned, because they wrap; compared and finished as what they are.
- * Minimum and maximum give a NaN back whichever side it is on: as the first operand it
- * is chosen for being one, as the second because the comparison with it is false. */
+ * and multiplied unsigned, because they wrap; compared and finished in their own type.
+ * Minimum and maximum return a NaN whichever operand it is: as the first operand it is
+ * selected explicitly, as the second because the comparison with it is false. */
 
 #include <string.h>
 
@@ -22,8 +24,8 @@
 enum { BLOCK = 1024 };
 
 /* Before a loop whose destination may equal a source but overlaps none otherwise: no
- * element depends on another one, so it may be vectorised. It need not, as clang would
- * warn of in sanitizer builds. */
+ * element depends on another one, so it may be vectorised. It need not be, which clang
+ * would warn about in sanitizer builds. */
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpass-failed"
 #define EACH_ALONE _Pragma("clang loop vectorize(assume_safety)")
@@ -54,8 +56,7 @@ static void narrow_bf16(uint16_t *restrict d, const float *restrict s, size_t n)
 }
 
 /* NOLINTBEGIN(bugprone-macro-parentheses): T is a type. */
-/* --- what happens to a complete block
- * ------------------------------------------------------- */
+/* --- finishing a complete block --- */
 
 #define DEFINE_FLOAT_FINISH(name, T)                                                   \
     static void finish_##name(T *acc, size_t n, const struct finish *f)                \
@@ -100,8 +101,7 @@ DEFINE_INT_FINISH(i16, int16_t, INT16_MIN, INT16_MAX, -0x1p15 - 1, 0x1p15)
 DEFINE_INT_FINISH(i32, int32_t, INT32_MIN, INT32_MAX, -0x1p31 - 1, 0x1p31)
 DEFINE_INT_FINISH(i64, int64_t, INT64_MIN, INT64_MAX, -0x1p63, 0x1p63)
 
-/* --- folding n elements at offset off of all sources, T in memory
- * ----------------------------- */
+/* --- folding n elements at offset off of all sources, T in memory --- */
 
 #define DEFINE_FOLD(op, name, T, F, FINISH)                                            \
     static void op##_##name(void *dst, void *dst2, const void *const *src,             \

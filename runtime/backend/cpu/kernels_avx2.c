@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels for CPUs with AVX2 and F16C. module.mk compiles this file with -mavx2
- * -mf16c; where the compiler does not (another machine) the table is empty. Only
- * reduce.c may use it, after asking the CPU. Without FMA, so that both builds give the
- * same bits. Pure. */
+ * -mf16c; where it does not (another machine) the table is empty. Only reduce.c may use
+ * it, after checking the CPU. Without FMA, so that both builds give the same bits.
+ * Pure. */
 #include "runtime/backend/cpu/reduce.h"
 
 #if defined(__AVX2__) && defined(__F16C__)

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Transfers over the mesh.
  *
- * Every connection has two flows, one a direction: a place in a vector and how many
- * bytes are to move. One loop serves all flows until all are empty: it never blocks in
- * send() while the peer blocks in send() to us, so full socket buffers cannot deadlock.
- * An operation that depends on what arrives (a sum is sent when all its summands are
- * there) fills flows again from advance().
+ * Every connection has two flows, one per direction: a position in a vector and the
+ * number of bytes to move. One loop serves all flows until all are empty: it never
+ * blocks in send() while the peer blocks in send() to us, so full socket buffers cannot
+ * deadlock. An operation that depends on received data (a sum is sent when all its
+ * summands have arrived) refills flows from advance().
  *
- * The loop tries without blocking, yields between vain rounds (it does not spin: a vain
- * recv() costs more than a yield that finds nobody, and the peer may wait for this very
- * CPU), then it sleeps in poll(), asking waiter.check() every WAIT_SLICE_NS. With more
- * than FEW flows it asks poll() whom to try, as a vain recv() costs as much.
+ * The loop tries without blocking and yields between idle rounds. It does not spin: an
+ * idle recv() costs more than a yield, and the peer may need this CPU. Then it sleeps
+ * in poll(), calling waiter.check() every WAIT_SLICE_NS. With more than FEW flows it
+ * uses poll() to select sockets, because an idle recv() costs as much.
  *
- * There is no time limit of its own: a rank that is merely late is waited for. A dead
- * host's silence is found by the kernel (TCP_USER_TIMEOUT and keepalive, set in
- * net_join.c) and by the control channel.
+ * It has no time limit: a late rank is waited for. A dead host's silence is detected by
+ * the kernel (TCP_USER_TIMEOUT and keepalive, set in net_join.c) and by the control
+ * channel.
  *
  * A failure names the peer: "lost rank 3 (host b): connection closed". Called by
  * net_coll.c, net_reduce.c and agree.c. */
@@ -29,7 +29,7 @@
 
 #define XFER_IOV   64
 #define XFER_CHUNK (1u << 20) /* per call, so that all flows get their turn */
-#define FEW        4          /* flows that are tried blindly */
+#define FEW        4          /* flows that are tried without poll() */
 #define LEAD_FROM  (32u << 10)
 
 static int
@@ -142,7 +142,7 @@ static int64_t move_all(struct net *net, struct err *err)
 {
     int64_t n_moved = 0;
     for (uint32_t i = 0; i < net->n; i++) {
-        uint32_t k = (net->me + i) % net->n; /* not all serve the same one first */
+        uint32_t k = (net->me + i) % net->n; /* members start with different peers */
         const struct net_peer *p = &net->peers[k];
         short may = net->polls[k].revents;
         int64_t n = 0;
@@ -161,7 +161,7 @@ static int64_t move_all(struct net *net, struct err *err)
     return n_moved;
 }
 
-struct idle {          /* how long nothing has moved */
+struct idle {          /* for how long nothing has moved */
     uint64_t until_ns; /* when yielding ends and sleeping begins */
     struct patience patience;
 };
@@ -172,7 +172,7 @@ static int sleep_until_ready(struct net *net, struct idle *idle, struct err *err
     for (uint32_t i = 0; i < net->n; i++)
         if (net->polls[i].events != 0)
             rank = net->peers[i].rank;
-    /* whatever it says, try again */
+    /* whatever it returns, try again */
     (void)poll(net->polls, net->n, (int)(WAIT_SLICE_NS / 1000000));
     return wait_check(net->w, &idle->patience, rank, err);
 }
@@ -228,11 +228,12 @@ void net_recv(struct net *net, uint32_t from, const struct cursor *c, uint64_t n
 }
 
 /* Why: the kernel copies what we send into pages one after another, from the start of a
- * page when all sent before has been read, and within one machine it is copied from
- * there to where it is received. Copying between places with about the same offset in a
- * page takes up to three times as long (the CPU takes them for overlapping), and large
- * tensors begin at a page's start as well. Between places that differ by no multiple of
- * NET_ALIGN it takes up to twice as long: therefore the tails. */
+ * page when all data sent before has been read, and within one machine it is copied
+ * from there to its destination. Copying between addresses with about the same offset
+ * in a page takes up to three times as long (the CPU takes them for overlapping), and
+ * large tensors start at a page boundary as well: therefore the lead. Between addresses
+ * that differ by no multiple of NET_ALIGN it takes up to twice as long: therefore the
+ * tails. */
 uint32_t net_lead_bytes(uint64_t n)
 {
     return n < LEAD_FROM ? 0 : NET_LEAD_BYTES;

@@ -38,18 +38,18 @@ struct net_peer {
     char host[PEER_HOST_BYTES];
     struct net_flow send, recv; /* both empty between operations */
 };
-struct net_lane; /* net_reduce.c: what a reduction notes of each member */
+struct net_lane; /* net_reduce.c: the state of a reduction per member */
 struct pollfd;
 struct net {
     uint32_t n, me;
     struct net_peer *peers; /* [n] */
     const struct waiter *w;
     uint8_t lead_out[NET_LEAD_BYTES], lead_in[NET_LEAD_BYTES];
-    void *memory; /* scratch lies in it, at a multiple of NET_ALIGN */
+    void *memory; /* contains scratch, aligned to NET_ALIGN */
     uint8_t *scratch;
     size_t n_scratch; /* bytes */
-    /* What net_set_tuning was told last; 0: NET_PAIR_BYTES or NET_SMALL_BYTES, and
-     * NET_CHUNK_MAX. */
+    /* The last values passed to net_set_tuning; 0: NET_PAIR_BYTES or NET_SMALL_BYTES,
+     * and NET_CHUNK_MAX. */
     uint64_t whole_bytes, chunk_bytes;
     const void **src;       /* [n] for the kernels */
     struct net_lane *lanes; /* [n] */
@@ -61,9 +61,9 @@ struct tuning;
 /* Equal on all members, between two collectives. */
 void net_set_tuning(struct net *net, const struct tuning *t);
 
-/* Connects the mesh: each to those before it, accepting those after it, every
- * connection authenticated as ROLE_DATA. peers[n] gives addresses; listen_fd stays the
- * caller's. */
+/* Connects the mesh: each member connects to those before it and accepts those after
+ * it; every connection is authenticated as ROLE_DATA. peers[n] gives addresses;
+ * listen_fd remains the caller's. */
 struct net_join {
     const struct auth_id *id;
     const struct waiter *w;
@@ -81,15 +81,15 @@ void net_close(struct net *net); /* accepts a struct whose peers are NULL */
 
 /* Moves bytes in all flows of all members at once until all are empty. After every
  * round in which something moved (and once before the first), advance(arg), unless it
- * is NULL, may fill flows again. */
+ * is NULL, may refill flows. */
 int net_run(struct net *net, void (*advance)(void *arg), void *arg, struct err *err);
-/* Both ends say the same n. */
+/* Both ends use the same n. */
 void net_send(struct net *net, uint32_t to, const struct cursor *c, uint64_t n);
 void net_recv(struct net *net, uint32_t from, const struct cursor *c, uint64_t n);
 /* Before an operation that sends n_send bytes to a member and receives n_recv from it,
- * when both ends do so: what is large is preceded by NET_LEAD_BYTES without meaning. */
+ * when both ends do so: large data is preceded by NET_LEAD_BYTES of padding. */
 void net_lead(struct net *net, uint32_t member, uint64_t n_send, uint64_t n_recv);
-uint32_t net_lead_bytes(uint64_t n); /* how many before n bytes; for one flow's lead */
+uint32_t net_lead_bytes(uint64_t n); /* padding before n bytes; for one flow's lead */
 /* One of each: n_send bytes to member `to` while n_recv come from member `from`; either
  * may be 0. */
 int net_xfer(struct net *net,
@@ -102,13 +102,15 @@ int net_xfer(struct net *net,
              struct err *err);
 void net_tune(int fd, uint64_t peer_timeout_ns); /* net_tune.c */
 struct net_lane *net_lanes_new(uint32_t n);      /* NULL: no memory; mem_free */
-/* Without waiting: how many of n bytes the socket took, or gave; 0 when none. */
+/* Without waiting: the number of bytes, of n, that the socket accepted or returned; 0
+ * when none. */
 int64_t
 net_send_now(struct net *net, uint32_t to, const void *p, size_t n, struct err *err);
 int64_t
 net_recv_now(struct net *net, uint32_t from, void *p, size_t n, struct err *err);
-/* Collectives among all n members; as those of shm.h. Only prescale may differ between
- * members: each scales its own values (where they came from shared memory they are). */
+/* Collectives among all n members, as those of shm.h. Only prescale may differ
+ * between members: each scales its own values (values from shared memory are scaled
+ * already). */
 int net_allreduce(struct net *net,
                   const struct vec *v,
                   const struct reduction *r,

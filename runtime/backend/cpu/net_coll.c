@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives over the mesh that reduce nothing.
+/* Collectives over the mesh without a reduction.
  *
- *   broadcast  small: binomial tree; large: a chain in which everyone passes on what it
- *              has so far
- *   barrier    dissemination, one byte a step
- *   the rest   everyone sends to everyone at once: it is the same number of bytes as in
- *              a ring, without its steps
+ *   broadcast  small: binomial tree; large: a chain in which each member forwards what
+ *              it has received so far
+ *   barrier    dissemination, one byte per step
+ *   the rest   each member sends to all at once: the same number of bytes as in a ring,
+ *              without its steps
  *
  * Reductions are in net_reduce.c. Called by coll.c. */
 #include "runtime/backend/cpu/net.h"
@@ -39,7 +39,7 @@ int net_barrier(struct net *net, struct err *err)
     return 0;
 }
 
-/* --- broadcast; v's in is its out everywhere but on the root ---------------------- */
+/* --- broadcast; v's in is its out everywhere but on the root --- */
 
 static void net_queue_send(struct net *net, uint32_t to, const struct vec *v)
 {
@@ -61,7 +61,7 @@ broadcast_tree(struct net *net, const struct vec *v, uint32_t root, struct err *
     uint32_t n = net->n, rel = (net->me + n - root) % n, bit = 1;
     while (bit < n && !(rel & bit))
         bit *= 2;
-    if (rel != 0) { /* lowest set bit: who sends to us */
+    if (rel != 0) { /* the lowest set bit is the distance to our sender */
         net_queue_receive(net, (rel - bit + root) % n, v);
         int rc = net_run(net, NULL, NULL, err);
         if (rc < 0)
@@ -73,7 +73,7 @@ broadcast_tree(struct net *net, const struct vec *v, uint32_t root, struct err *
     return net_run(net, NULL, NULL, err);
 }
 
-struct relay { /* what comes in goes on */
+struct relay { /* forwards what is received */
     const struct net_flow *in;
     struct net_flow *out;
     uint64_t n_bytes, n_passed;
@@ -118,10 +118,9 @@ int net_broadcast(struct net *net, const struct vec *v, uint32_t root, struct er
                : broadcast_chain(net, v, root, err);
 }
 
-/* --- all to all ----------------------------------------------------------------------
- */
+/* --- all to all --- */
 
-/* Every flow of everyone at once. */
+/* All flows of all members at once. */
 int net_alltoallv(struct net *net,
                   const struct vec *send,
                   const struct vec *recv,

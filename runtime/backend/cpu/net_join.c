@@ -2,10 +2,10 @@
 /* Connecting the mesh of the hosts' leaders.
  *
  * Member i connects to all before it, in order, then accepts all after it. That cannot
- * deadlock: member 0 only accepts, and member i begins to accept once those before it
- * have taken it. A connection is authenticated (ROLE_DATA both ways), then says its
- * rank. What fails the handshake is closed, logged and waited past, so a stranger on
- * the port costs nothing but AUTH_SLICE_NS.
+ * deadlock: member 0 only accepts, and member i starts to accept once those before it
+ * have accepted it. A connection is authenticated (ROLE_DATA both ways), then sends its
+ * rank. A connection that fails the handshake is closed and logged, and accepting
+ * continues, so a stranger on the port costs at most AUTH_SLICE_NS.
  *
  * Called by group.c. */
 #include <errno.h>
@@ -60,7 +60,7 @@ static int join_dial_member(const struct net_join *j,
     return 0;
 }
 
-/* One accepted connection becomes the member's that it proves to be. */
+/* Assigns one accepted connection to the member that it proves to be. */
 static int
 join_admit_member(struct net *net, const struct net_join *j, int fd, struct err *err)
 {
@@ -113,7 +113,7 @@ static int accept_later_ones(struct net *net,
             return rc;
         if (tcp_accept(listen_fd, &fd) < 0) {
             (void)fd_wait(listen_fd, POLLIN,
-                          now + WAIT_SLICE_NS); /* look again anyway */
+                          now + WAIT_SLICE_NS); /* then check again */
             continue;
         }
         if (join_admit_member(net, j, fd, &why) == 0) {

@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reductions over the mesh.
  *
- * Every element is summed in one place, from all members' values at once, in the order
- * of members: its bits do not depend on where in a batch it lies, how large the batch
- * is or which of the ways below it takes. 16-bit floats travel as 16 bits, are summed
- * in float32 and rounded once.
+ * Every element is summed in one place, from all members' values at once, in member
+ * order: its bits do not depend on its position in a batch, the size of the batch or
+ * the algorithm below. 16-bit floats are sent as 16 bits, summed in float32 and rounded
+ * once.
  *
- *   whole    everyone sends all it has to everyone and sums all: one message time. For
+ *   whole    each member sends all its data to all and sums all: one message time. For
  *            small vectors of up to FEW_HOSTS members.
  *   round    more members and small: the same by Bruck's allgather, log2 n messages.
  *   parts    member j sums part j, which all others send to it (reduce-scatter), then
  *            sends it to all others (allgather), or to the root only.
  *   root     small reduce: the root sums everything.
  *
- * All but `round` are one machine: member j owns a part of part[j] bytes and receives
- * what everyone contributes to it, in chunks, each into a slot of its own; when chunk c
- * of all is there it is summed and, in `parts`, sent on. Two slots a member, so chunk c
- * is received once chunk c - 2 is summed. The stream from i to j is, in this order,
+ * All but `round` share one state machine: member j owns a part of part[j] bytes and
+ * receives each member's contribution to it, in chunks, each into a slot of its own;
+ * when chunk c of all has arrived it is summed and, in `parts`, sent. There are two
+ * slots per member, so chunk c is received once chunk c - 2 is summed. The stream from
+ * i to j is, in this order,
+ *
  *     R0 R1 G0 R2 G1 ... R(K-1) G(K-2) G(K-1)
+ *
  * R(c) being i's contribution to chunk c of j's part, G(c) chunk c of i's part, summed;
- * both sides know all lengths, so no message says anything.
+ * both sides know all lengths, so messages have no headers.
  *
  * No deadlock: the sum of c needs R(c) of all; R(c) waits in its stream for G(c - 2) at
  * most, which is sent when c - 2 is summed, and is received when c - 2 is summed. So
- * all depends on smaller c only.
+ * everything depends on smaller c only.
  *
  * In place (out == in): G(c) of j overwrites what we sent as R(c) to j, and j had to
  * receive that first. In `whole` a chunk is summed when it has been sent to all.
@@ -36,7 +39,7 @@
 #include "runtime/core/tuning.h"
 
 #define FEW_HOSTS 8
-#define SLOTS     3 /* of a member */
+#define SLOTS     3 /* per member */
 #define NOBODY    UINT32_MAX
 #define EVERYBODY (UINT32_MAX - 1)
 
@@ -44,26 +47,26 @@ struct buffer {
     struct piece piece;
     struct vec vec;
 };
-struct net_lane {              /* a reduction's dealings with one member */
+struct net_lane {              /* the state of a reduction towards one member */
     uint64_t part;             /* bytes that it sums */
     struct cursor give;        /* our contribution to its part */
     struct cursor spread;      /* our part, on its way to it */
     struct cursor take;        /* its part, in our output */
-    struct buffer from, to;    /* where R comes in; what goes out of a slot */
+    struct buffer from, to;    /* where R is received; what is sent from a slot */
     uint64_t n_sends, n_recvs; /* segments begun */
-    bool is_summand;           /* the one being received is an R */
+    bool is_summand;           /* the one that is being received is an R */
 };
 
 struct mesh_fold {
     struct net *net;
     const struct reduction *r;
     uint64_t chunk, n_chunks;
-    uint32_t gatherer;   /* who gets the sums: a member, EVERYBODY, NOBODY */
+    uint32_t gatherer;   /* which member receives the sums, EVERYBODY or NOBODY */
     bool is_whole;       /* chunks are sent before they are summed */
     struct cursor own;   /* our part: our values and where the sums go */
     uint64_t n_summed;   /* chunks */
     uint32_t lead;       /* bytes before the first R and the first G */
-    uint32_t n_there[2]; /* members whose chunk is there, by slot */
+    uint32_t n_there[2]; /* members whose chunk has arrived, by slot */
 };
 
 struct segment {
@@ -76,8 +79,7 @@ struct net_lane *net_lanes_new(uint32_t n)
     return mem_calloc(n, sizeof(struct net_lane));
 }
 
-/* --- the order of a stream
- * ---------------------------------------------------------------- */
+/* --- the order of a stream --- */
 
 static uint64_t n_segments(const struct mesh_fold *f)
 {
@@ -123,8 +125,8 @@ static bool gets_sums(const struct mesh_fold *f, uint32_t member)
     return f->gatherer == EVERYBODY || f->gatherer == member;
 }
 
-/* Each member has two slots in scratch for what comes from it, by chunk, and one for
- * what goes to it and must be scaled before. */
+/* Each member has two slots in scratch for what it sends, by chunk, and one for data to
+ * it that must be scaled first. */
 static uint8_t *fold_slot(const struct mesh_fold *f, uint32_t member, uint64_t c)
 {
     return f->net->scratch + ((uint64_t)member * SLOTS + c % 2) * f->chunk;
@@ -142,10 +144,10 @@ static struct cursor buffer_cursor(struct buffer *b, uint8_t *p, uint64_t n)
     return cursor_at(&b->vec);
 }
 
-/* --- progress
- * ----------------------------------------------------------------------------- */
+/* --- progress --- */
 
-/* Has our output a place for our part's sums? Else they leave from our slots. */
+/* Whether our output has a place for our part's sums; otherwise they are sent from our
+ * slots. */
 static bool keeps_sums(const struct mesh_fold *f)
 {
     return f->gatherer == NOBODY || gets_sums(f, f->net->me);
@@ -159,7 +161,7 @@ fold_scale(const struct mesh_fold *f, uint8_t *dst, const uint8_t *src, uint64_t
     f->r->k->fold(dst, NULL, &s, 1, n / f->r->k->elem_bytes, &pre);
 }
 
-/* What we contribute next to a member's part: from where it lies, or scaled. */
+/* Our next contribution to a member's part: in its place, or scaled. */
 static struct cursor fold_contribution(struct mesh_fold *f, uint32_t to, uint64_t n)
 {
     struct net_lane *l = &f->net->lanes[to];
@@ -192,7 +194,7 @@ static void feed_send(struct mesh_fold *f, uint32_t to)
             n = 0;
         if (n > 0 && s.is_sum && s.c >= f->n_summed)
             return;
-        if (n > 0 && s.is_sum && s.c == 0) /* after a pause: pages begin anew */
+        if (n > 0 && s.is_sum && s.c == 0) /* after a pause: padding again */
             net->peers[to].send.lead = f->lead;
         if (n > 0 && !s.is_sum) {
             struct cursor c = fold_contribution(f, to, n);
@@ -337,8 +339,7 @@ static int fold_run(struct mesh_fold *f, struct err *err)
     return net_run(net, fold_advance, f, err);
 }
 
-/* --- who owns what
- * ------------------------------------------------------------------------ */
+/* --- ownership of parts --- */
 
 /* Part j of n elements: [*ret_off, *ret_off + return) in bytes. */
 static uint64_t

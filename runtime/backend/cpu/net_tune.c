@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of a data connection. Tuning only: a kernel that refuses one of them
- * still moves the bytes.
+/* The options of a data connection. They only affect speed: when the kernel refuses
+ * one, the connection still works.
  *
- * <linux/tcp.h> instead of <netinet/tcp.h>, which in old libraries lacks what we ask
- * for. Called by net_join.c. */
+ * <linux/tcp.h> instead of <netinet/tcp.h>, which in old libraries lacks fields that we
+ * read. Called by net_join.c. */
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stddef.h>
@@ -20,7 +20,8 @@ static void set_int(int fd, int level, int name, int value)
     (void)setsockopt(fd, level, name, &value, sizeof(value)); /* tuning only */
 }
 
-/* Measured since the connection was made; UINT32_MAX where the kernel does not say. */
+/* Measured since the connection was established; UINT32_MAX where the kernel does not
+ * report it. */
 static uint32_t shortest_rtt_us(int fd)
 {
     struct tcp_info info = {0};
@@ -31,9 +32,9 @@ static uint32_t shortest_rtt_us(int fd)
     return info.tcpi_min_rtt;
 }
 
-/* A paced congestion control (BBR) sends 64 KiB a timer tick: on a line as short as
- * within a rack that costs more than it can win, up to half of the bandwidth. There we
- * take one that is not paced; elsewhere the choice of who runs the machine stands. */
+/* A paced congestion control (BBR) sends 64 KiB per timer tick: on a line as short as
+ * within a rack that loses up to half of the bandwidth. There we select an unpaced one;
+ * elsewhere the administrator's choice stays. */
 static void socket_disable_pacing(int fd)
 {
     static const char *const unpaced[] = {"cubic", "reno"}; /* reno is always allowed */
@@ -49,9 +50,9 @@ static void socket_disable_pacing(int fd)
             return;
 }
 
-/* Data that stays unacknowledged, or a silent line that does not answer probes, for
- * peer_timeout counts as a lost host. A live but idle process answers: its kernel does.
- */
+/* Data that stays unacknowledged, or a silent connection that does not answer probes,
+ * for peer_timeout counts as a lost host. A live but idle process answers: its kernel
+ * does. */
 void net_tune(int fd, uint64_t peer_timeout_ns)
 {
     uint64_t s = peer_timeout_ns / NS_PER_S;

@@ -2,11 +2,13 @@
 /* The describe blob.
  *
  * host_key is the digest of the boot id, the network namespace (abstract Unix sockets
- * live in one) and HVD_HOST_ID. It is only a hint whom to ask: "same host" means that
- * the handshake of shm_join.c worked. Called by cpu.c and group.c; environment read
- * here: HVD_TRANSPORT  auto (default) or tcp: no shared memory, for tests and
- * measurements HVD_HOST_ID    text; ranks with different values do not share memory,
- * for tests and diagnosis */
+ * belong to one) and HVD_HOST_ID. It is only a hint which ranks to try: "same host"
+ * means that the handshake of shm_join.c worked. Called by cpu.c and group.c.
+ * Environment read here:
+ *
+ *   HVD_TRANSPORT  auto (default) or tcp: no shared memory, for tests and measurements
+ *   HVD_HOST_ID    text; ranks with different values do not share memory, for tests and
+ *                  diagnosis */
 #include "runtime/backend/cpu/peers.h"
 
 #include <errno.h>
@@ -73,7 +75,7 @@ int peer_describe(struct peer *ret, struct err *err)
     uint64_t net_ns = ns_inode("/proc/self/ns/net");
     struct sha256 s;
     sha256_init(&s);
-    /* without /proc nothing tells hosts apart: TCP, which always works */
+    /* without /proc hosts cannot be distinguished: TCP, which always works */
     p.wants_shm = is_auto && net_ns != 0 && add_boot_id(&s, NULL) == 0;
     sha256_add(&s, &net_ns, sizeof(net_ns));
     const char *id = getenv("HVD_HOST_ID");

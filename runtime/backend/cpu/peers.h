@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ranks tell each other at the start (the describe blob), and what follows
- * from it: which ranks may share memory. */
+/* The data that ranks exchange at the start (the describe blob), and what follows from
+ * it: which ranks may share memory. */
 #ifndef RUNTIME_BACKEND_CPU_PEERS_H
 #define RUNTIME_BACKEND_CPU_PEERS_H
 
@@ -17,7 +17,7 @@
 struct peer {
     uint32_t magic, version;
     uint8_t host_key[32];       /* equal keys: worth trying to share memory */
-    char host[PEER_HOST_BYTES]; /* for sentences; printable, NUL-terminated */
+    char host[PEER_HOST_BYTES]; /* for messages; printable, NUL-terminated */
     char sock[PEER_SOCK_BYTES]; /* abstract Unix socket, without the leading NUL; "":
                                    none */
     char addr[PEER_ADDR_BYTES]; /* TCP */
@@ -30,7 +30,7 @@ struct peer {
 /* Fills all but sock, addr and port. Reads HVD_TRANSPORT, HVD_HOST_ID and
  * HOROVOD_HOSTNAME. */
 int peer_describe(struct peer *ret, struct err *err);
-/* Checks a blob from outside; the sentence names the rank. */
+/* Checks a blob from outside; the error message names the rank. */
 int peer_parse(
     const uint8_t *blob, uint32_t n, uint32_t rank, struct peer *ret, struct err *err);
 bool peer_may_share(const struct peer *a, const struct peer *b);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Picks the kernel build for this CPU and turns (op, postscale) into a finish.
+/* Selects the kernel build for this CPU and turns (op, postscale) into a finish.
  *
- * The CPU is asked by CPUID directly: it costs nothing at this rate (once a batch) and
- * needs no compiler run-time object, which differs between gcc, clang and zig. Called
- * by coll.c. */
+ * The CPU is queried by CPUID directly: that costs nothing at this rate (once per
+ * batch) and needs no compiler run-time object, which differs between gcc, clang and
+ * zig. Called by coll.c. */
 #include "runtime/backend/cpu/reduce.h"
 
 #if defined(__x86_64__)

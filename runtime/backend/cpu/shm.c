@@ -3,19 +3,19 @@
  *
  * Invariants
  *   - seq of a line is stored by its own rank only and never decreases (modulo 2^32;
- * positions that are compared are less than 2^31 apart).
- *   - What a rank wrote into its data area before shm_store_seq(p) is visible to who has seen
- * p: the store is release, the load acquire.
+ *     positions that are compared are less than 2^31 apart).
+ *   - A rank that has seen p sees what the publisher wrote into its data area before
+ *     shm_store_seq(p): the store is release, the load acquire.
  *   - No wake-up is lost: the publisher stores seq and then adds 0 to waiters, the
- * sleeper adds 1 to waiters and then loads seq. Of these two additions one comes first:
- * the publisher's, then the sleeper has acquired seq; or the sleeper's, then the
- * publisher sees it and rings the bell, whose count the sleeper has read before. A
- * sleep lasts WAIT_SLICE_NS at most in any case.
- *   - Who has said something rings before it waits long and when the operation ends
- * (owes_ring). In between the CPU need not wait until the store has reached the others.
+ *     sleeper adds 1 to waiters and then loads seq. If the publisher's addition is
+ *     first, the sleeper has acquired seq; if the sleeper's is first, the publisher
+ *     sees it and rings the bell, whose count the sleeper has read before. A sleep
+ *     lasts at most WAIT_SLICE_NS in any case.
+ *   - A rank that has stored its seq rings before it waits long and when the operation
+ *     ends (owes_ring). In between the CPU need not wait until the store is visible.
  *   - data of one rank is written by that rank only.
  *
- * Called by shm_coll.c and shm_move.c (collectives), shm_join.c (makes and maps it),
+ * Called by shm_coll.c and shm_move.c (collectives), shm_join.c (creates and maps it),
  * cpu.c. */
 #include "runtime/backend/cpu/shm.h"
 
@@ -114,8 +114,8 @@ void shm_detach(struct shm *s)
 {
     if (s->h && s->line_of) {
         struct shm_line *l = &s->h->lines[s->line_of[s->me]];
-        /* pairs with the acquire load in shm_has_left: seq is final once LEFT is seen
-         */
+        /* pairs with the acquire load in shm_has_left: seq is final once LEFT is
+         * seen */
         atomic_store_explicit(&l->state, SHM_LEFT, memory_order_release);
     }
     mem_free(s->line_of);
@@ -178,7 +178,7 @@ shm_futex(_Atomic uint32_t *word, int op, uint32_t v, const struct timespec *t)
 void shm_store_seq(struct shm *s, uint32_t seq)
 {
     put_flush(&s->put);
-    /* pairs with the acquire load in reached() */
+    /* pairs with the acquire load in line_has_reached() */
     atomic_store_explicit(&s->h->lines[s->line_of[s->me]].seq, seq,
                           memory_order_release);
     s->owes_ring = true;
@@ -218,11 +218,12 @@ static void sleep_on(struct shm_line *l, uint32_t want)
     atomic_fetch_add_explicit(&l->waiters, 1, memory_order_acq_rel);
     if (!line_has_reached(l, want))
         (void)shm_futex(&l->bell, FUTEX_WAIT, bell,
-                        &slice); /* any outcome: look again */
+                        &slice); /* whatever the result, check again */
     atomic_fetch_sub_explicit(&l->waiters, 1, memory_order_relaxed);
 }
 
-/* Where we wait, for the others to know: a hint, stale at times, so all is relaxed. */
+/* Publishes our CPU for the other ranks: a hint that may be stale, so all is
+ * relaxed. */
 static uint32_t note_cpu(struct shm *s)
 {
     struct shm_line *own = &s->h->lines[s->line_of[s->me]];
@@ -242,7 +243,7 @@ bool shm_is_near(const struct shm *s, uint32_t member)
                   == cpu;
 }
 
-/* To any other CPU; what we may run on stays as it is. */
+/* Moves to any other CPU; the affinity mask stays unchanged. */
 static void leave_cpu(uint32_t cpu)
 {
     cpu_set_t all, others;
@@ -254,10 +255,11 @@ static void leave_cpu(uint32_t cpu)
         (void)sched_setaffinity(0, sizeof(all), &all); /* it was allowed before */
 }
 
-/* More of us wait on this CPU than need to: the scheduler leaves those that always run
- * in turns where they are. Who is woken from a sleep is put on an idle CPU, so one that
- * sleeps once parts them (true: do that). Where that has not helped twice, because the
- * others are busy, the last of us leaves by itself. And ever more rarely again. */
+/* Handles ranks that wait on one CPU while others are idle. The scheduler does not
+ * separate threads that always run in turns, but it places a woken thread on an idle
+ * CPU, so one sleep separates them (true: sleep). Where that has not helped twice,
+ * because the other CPUs are busy, the last of the ranks moves by itself. The check
+ * becomes rarer each time. */
 static bool should_sleep_to_part(struct shm *s, uint64_t now_ns)
 {
     uint32_t cpu = note_cpu(s), n_here = 0, last = 0;

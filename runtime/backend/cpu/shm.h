@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One host's ranks in one shared memory segment: its layout, and the collectives over
- * it.
+/* The ranks of one host in one shared memory segment: its layout, and the collectives
+ * over it.
  *
- *   segment:  header | one control line a rank | agreement (agree.h) | data areas, one
- *             a rank:
- *             small[2] (one-shot messages)  slot[2] (chunks of large ones)
+ *   header
+ *   control lines   one per rank
+ *   agreement       agree.h
+ *   data areas      one per rank: small[2] (one-shot messages), slot[2] (chunks of
+ *                   large ones)
  *
  * Every rank publishes its progress in one counter, seq, that only grows; a rank that
- * needs data of another waits until that one's counter has reached the position at
- * which the data is there. Both sides compute positions from the operation alone, so no
- * message says anything. */
+ * needs data of another waits until that counter has reached the position at which the
+ * data is complete. Both sides compute positions from the operation alone, so messages
+ * have no headers. */
 #ifndef RUNTIME_BACKEND_CPU_SHM_H
 #define RUNTIME_BACKEND_CPU_SHM_H
 
@@ -20,25 +22,26 @@
 #include "runtime/backend/cpu/vec.h"
 #include "runtime/backend/cpu/wait.h"
 
-/* Slots of all ranks together, whatever their number; small buffers: an eighth more. */
+/* Slots of all ranks together, for any number of ranks; small buffers: an eighth
+ * more. */
 #define SHM_WORLD_BYTES (8u << 20)
 #define SHM_SET_BYTES   (2u << 20) /* the same for a process set's communicator */
 #define SHM_MAX_RANKS   1024       /* of one host */
 #define SHM_SMALL_MAX   32768      /* largest one-shot message */
 #define SHM_SLOT_MAX    (1u << 20)
 #define SHM_SLOT_MIN    4096
-#define SHM_LINE_BYTES  256 /* halves do not share what a CPU fetches at once, 128 */
+#define SHM_LINE_BYTES  256 /* its halves are not fetched together (128 bytes) */
 
 enum shm_state { SHM_ABSENT, SHM_HERE, SHM_LEFT };
 
-/* One rank's control line. Its rank alone stores what is in the first half. The second
- * half is touched by nobody while nobody sleeps: there its rank finds out for free. */
+/* One rank's control line. Only its rank stores into the first half. The second half is
+ * untouched while no rank sleeps, so its rank checks it at no cost. */
 struct shm_line {
     _Atomic uint32_t seq;
     _Atomic uint32_t state; /* enum shm_state */
-    _Atomic uint32_t cpu; /* where its rank last waited long, plus 1; 0: nowhere yet */
+    _Atomic uint32_t cpu;   /* where its rank last waited long, plus 1; 0: unknown */
     uint8_t pad[SHM_LINE_BYTES / 2 - 12];
-    _Atomic uint32_t waiters; /* how many sleep */
+    _Atomic uint32_t waiters; /* number of sleepers */
     _Atomic uint32_t bell;    /* futex word, counts the wake-ups */
     uint8_t pad2[SHM_LINE_BYTES / 2 - 8];
 };
@@ -46,7 +49,8 @@ _Static_assert(sizeof(struct shm_line) == SHM_LINE_BYTES, "control lines do not 
 
 struct shm_header {
     uint64_t magic;
-    uint32_t n, max_bytes, small_bytes, slot_bytes; /* for a check by who maps it */
+    /* checked by the ranks that map it */
+    uint32_t n, max_bytes, small_bytes, slot_bytes;
     _Atomic uint32_t lost; /* global rank + 1 of the first lost rank, 0: none */
     uint8_t pad[SHM_LINE_BYTES - 28];
     struct shm_line lines[];
@@ -66,9 +70,9 @@ struct shm { /* one rank's view; owned by the thread that drives the backend */
     uint32_t free_at[2]; /* position at which all have read slot i */
     unsigned turn;       /* slot of the next chunk */
     unsigned small_turn;
-    bool owes_ring;     /* said something, and did not look yet who sleeps */
-    uint64_t parted_ns; /* when it was last looked whether to leave a shared CPU, */
-    uint64_t part_ns;   /* and how long until it is done again */
+    bool owes_ring;     /* has published, and not checked yet for sleepers */
+    uint64_t parted_ns; /* time of the last check whether to leave a shared CPU, */
+    uint64_t part_ns;   /* and the interval until the next one */
 };
 
 /* Geometry for n ranks whose slots have max_bytes together; returns the size of the
@@ -89,29 +93,28 @@ int shm_attach(struct shm *s,
 void shm_detach(
     struct shm *s); /* marks us as left; accepts a zeroed struct; mem stays mapped */
 
-/* For waiter.check(): has anyone been reported lost? -1 or the global rank. */
+/* For waiter.check(): -1, or the global rank that was reported lost. */
 int64_t shm_lost(const struct shm *s);
 void shm_report_lost(struct shm *s, uint32_t rank); /* the first report stays */
 bool shm_has_left(const struct shm *s, uint32_t rank);
 
-/* Publishing and waiting, for the collectives. shm_store_seq() leaves it to the next long
- * wait or shm_end() to wake who sleeps; to be followed by a wait. */
+/* Publishing and waiting, for the collectives. After shm_store_seq() sleepers are woken
+ * by the next long wait or by shm_end(); a wait must follow it. */
 void shm_publish(struct shm *s, uint32_t seq);
 void shm_store_seq(struct shm *s, uint32_t seq);
 void shm_ring(struct shm *s);
 int shm_wait(struct shm *s, uint32_t member, uint32_t seq, struct err *err);
 int shm_wait_all(struct shm *s, uint32_t seq, struct err *err);
-/* Where ranks outnumber CPUs: did member last wait on the CPU that we did? */
+/* Where ranks outnumber CPUs: whether member last waited on our CPU. */
 bool shm_is_near(const struct shm *s, uint32_t member);
 uint8_t *shm_slot(const struct shm *s, uint32_t member, unsigned turn);
 uint8_t *shm_small(const struct shm *s, uint32_t member, unsigned turn);
 struct agree_area;
 struct agree_area *shm_agree_area(const struct shm *s);
 
-/* --- collectives: all members call with equal sizes
- * ------------------------------- */
+/* --- collectives: all members call with equal sizes --- */
 
-#define SHM_ALL UINT32_MAX /* instead of one member: everybody */
+#define SHM_ALL UINT32_MAX /* instead of one member: all */
 
 struct reduction {
     const struct reduce_kernel *k;
@@ -137,18 +140,17 @@ int shm_broadcast(struct shm *s, const struct vec *v, uint32_t root, struct err 
  * SHM_ALL; elsewhere out is NULL, or, of v[me], gets a copy too. in is used of v[me].
  */
 int shm_gather(struct shm *s, const struct vec *v, uint32_t only, struct err *err);
-/* send[j]: in goes to member j; recv[j]: out comes from member j. recv[j] has as many
- * bytes as send[me] of member j; nobody needs to know what others exchange. */
+/* send[j]: in is sent to member j; recv[j]: out is received from member j. recv[j] has
+ * as many bytes as send[me] of member j; sizes of other pairs are not needed. */
 int shm_alltoall(struct shm *s,
                  const struct vec *send,
                  const struct vec *recv,
                  struct err *err);
 int shm_barrier(struct shm *s, struct err *err);
 
-/* --- for the files of these collectives
- * ------------------------------------------- */
+/* --- for the files of these collectives --- */
 
-/* An operation that uses slots begins; it ends when everyone has published last. */
+/* Starts an operation that uses slots; it ends when all members have published last. */
 void shm_begin(struct shm *s);
 void shm_end(struct shm *s, uint32_t last);
 /* dst, in our data area = the next n bytes of the vector. */

@@ -1,30 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives over one shared segment.
  *
- * Small allreduce (one shot): everyone copies its whole message into its small buffer,
- * publishes, waits for all and sums all n. Two buffers alternate: who publishes message
- * i + 1 has read message i of everyone, and message i + 2 is written only after all
- * have published i + 1.
+ * Small allreduce (one shot): each member copies its whole message into its small
+ * buffer, publishes, waits for all and sums all n. Two buffers alternate: a member that
+ * publishes message i + 1 has read message i of all, and message i + 2 is written only
+ * after all have published i + 1.
  *
  * Large allreduce (pipelined reduce-scatter + allgather): chunk k of K is cut into n
- * parts. A(k)  copy the parts that others reduce into our slot k % 2 B(k)  wait for
- * A(k) of all; sum our part from our input and n - 1 slots, into our output and our
- * slot C(k)  wait for B(k) of all; copy the other parts from their slots into our
- * output in the order A0 A1 B0 C0 A2 B1 C1 A3 ..., so that a peer's next chunk is there
- * before it is needed. Positions after the operation's base: A(0) = 1, A(k) = 3k - 1,
- * B(k) = 3k + 3, C(k) = 3k + 4. A slot is written again when all have passed C of the
- * chunk that lay in it (free_at). The data of a chunk crosses the cache twice, memory
- * once: slots stay in the last-level cache.
+ * parts.
+ *
+ *   A(k)  copy the parts that others reduce into our slot k % 2
+ *   B(k)  wait for A(k) of all; sum our part from our input and n - 1 slots, into our
+ *         output and our slot
+ *   C(k)  wait for B(k) of all; copy the other parts from their slots into our output
+ *
+ * in the order A0 A1 B0 C0 A2 B1 C1 A3 ..., so that a peer's next chunk is present
+ * before it is needed. Positions after the operation's base:
+ *
+ *   A(0) = 1    A(k) = 3k - 1    B(k) = 3k + 3    C(k) = 3k + 4
+ *
+ * A slot is written again when all have passed C of the chunk that it held (free_at).
+ * The data of a chunk crosses the cache twice, memory once: slots stay in the
+ * last-level cache.
  *
  * A reduction to one member is the same; B leaves its results in the slots only, and
- * only that member has anything to copy in C.
+ * only that member copies anything in C.
  *
  * Broadcast: root copies chunk k into slot k % 2 and publishes k + 1; a receiver
  * publishes k + 1 when it has read it.
  *
- * Every operation ends with every member having published the same position, the next
+ * Every operation ends with all members having published the same position, the next
  * base. Called by coll.c and its siblings; tested with threads under TSan on plain
- * memory. The others: shm_move.c. */
+ * memory. Other collectives are in shm_move.c. */
 #include "runtime/backend/cpu/shm.h"
 
 #include <string.h>
@@ -138,19 +145,18 @@ static int allreduce_small(struct shm *s,
     return 0;
 }
 
-/* --- large allreduce
- * --------------------------------------------------------------------------- */
+/* --- large allreduce --- */
 
 struct pipe { /* one large allreduce */
     struct shm *s;
     const struct reduction *r;
     const struct vec *v;
     uint64_t n_chunks, chunk_bytes;
-    struct cursor a, b, c;     /* where each phase is in the vector */
+    struct cursor a, b, c;     /* position of each phase in the vector */
     unsigned turn;             /* slot of chunk 0 */
     struct put_trial trial[2]; /* of chunk k % 2 */
     uint32_t only;
-    bool reads; /* false: nothing is ours, C has nothing to do */
+    bool reads; /* false: nothing is copied to our output, C does nothing */
 };
 
 static uint64_t chunk_len(const struct pipe *p, uint64_t k)
@@ -197,8 +203,8 @@ static int phase_a(struct pipe *p, uint64_t k, struct err *err)
     return 0;
 }
 
-/* Our part of m bytes from s->src, which move on, to our slot and, where we read at
- * all, to out. */
+/* Sums our part of m bytes from s->src, which advance, to our slot and, where we read
+ * at all, to out. */
 static void fold_into_slot(struct pipe *p, uint8_t *slot, uint8_t *out, uint64_t m)
 {
     struct shm *s = p->s;
@@ -319,8 +325,7 @@ int shm_allreduce(struct shm *s,
     return allreduce_large(s, v, r, only, err);
 }
 
-/* --- broadcast
- * ------------------------------------------------------------------- */
+/* --- broadcast --- */
 
 static int broadcast_chunk(struct shm *s,
                            struct cursor *c,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making, passing and mapping the shared segment.
+/* Creating, passing and mapping the shared segment.
  *
  *   follower                                  leader (lowest rank of the host)
  *   connect to abstract socket          ->    accept; SO_PEERCRED: same user
@@ -10,13 +10,14 @@
  *   map, lock own byte, "done"          ->    ok[line]
  *
  * The segment is an unnamed memfd of fixed size (sealed against resizing, so that no
- * peer can make our access fault): nothing in /dev/shm, nothing to sweep.
+ * peer can make our access fault): nothing is in /dev/shm, nothing remains after a
+ * crash.
  *
  * Liveness: every member holds a POSIX record lock on byte `line` of the memfd. Such a
- * lock belongs to the process, is dropped by the kernel when it ends, and is not
- * inherited by fork, which an open socket would be (a DataLoader worker would keep a
- * dead rank's connection open). For the same reason nobody may close another descriptor
- * of this memfd in the process: that would drop the lock.
+ * lock belongs to the process, is dropped by the kernel when it exits, and is not
+ * inherited by fork, unlike an open socket (a DataLoader worker would keep a dead
+ * rank's connection open). For the same reason the process must not close another
+ * descriptor of this memfd: that would drop the lock.
  *
  * Called by group.c. */
 #include "runtime/backend/cpu/shm_join.h"
@@ -46,7 +47,7 @@
 #define SEALS_RESIZE       (1 | 2 | 4) /* SEAL, SHRINK, GROW */
 
 #define AUTH_SLICE_NS                                                                  \
-    (5 * NS_PER_S) /* one connection may not hold up the others for longer */
+    (5 * NS_PER_S) /* bound for one connection, so that it does not block the others */
 
 void shm_map_release(struct shm_map *m)
 {
@@ -219,7 +220,7 @@ static uint64_t join_wait_slice(uint64_t deadline_ns)
     return end < deadline_ns ? end : deadline_ns;
 }
 
-/* One accepted connection; *ret_line is who it was. */
+/* Serves one accepted connection; *ret_line is its member. */
 static int serve_one(const struct shm_join *j,
                      int sock,
                      const struct shm_map *m,
@@ -251,7 +252,7 @@ static int serve_one(const struct shm_join *j,
     return 0;
 }
 
-/* -ETIMEDOUT: nobody came before the deadline. */
+/* -ETIMEDOUT: no connection before the deadline. */
 static int
 next_follower(const struct shm_join *j, int listen_fd, int *ret_sock, struct err *err)
 {
@@ -265,7 +266,7 @@ next_follower(const struct shm_join *j, int listen_fd, int *ret_sock, struct err
         *ret_sock = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (*ret_sock >= 0)
             return 0;
-        (void)fd_wait(listen_fd, POLLIN, now + WAIT_SLICE_NS); /* look again anyway */
+        (void)fd_wait(listen_fd, POLLIN, now + WAIT_SLICE_NS); /* then check again */
     }
 }
 
@@ -281,7 +282,7 @@ int shm_join_lead(const struct shm_join *j,
         return rc;
     memset(ret_ok, 0, j->n * sizeof(*ret_ok));
     ret_ok[j->line] = true;
-    /* one that was refused will not come again: everyone is accounted for sooner */
+    /* a refused follower does not try again: the leader is done sooner */
     for (uint32_t n_seen = 1; n_seen < j->n; n_seen++) {
         CLEANUP(fd_close) int sock = -1;
         rc = next_follower(j, listen_fd, &sock, err);
@@ -331,7 +332,7 @@ int shm_join_follow(const struct shm_join *j,
     socklen_t n = abstract_addr(name, &sa);
     if (connect(sock, (const struct sockaddr *)&sa, n) != 0)
         return err_errno(err, errno, "connect to rank %u's Unix socket", j->ranks[0]);
-    (void)fd_nonblock(sock, true); /* only the deadlines depend on it */
+    (void)fd_nonblock(sock, true); /* only the deadlines require it */
     int rc = check_user(sock, err);
     if (rc == 0)
         rc = auth_client(sock, j->id, ROLE_SHM, ROLE_SHM, j->deadline_ns, NULL, err);

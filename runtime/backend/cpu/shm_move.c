@@ -1,26 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives over one shared segment in which everybody offers something of its own:
+/* Collectives over one shared segment in which each member provides its own data:
  * allgather and gather, alltoall, reduce-scatter.
  *
- * Small (one shot): everyone puts all it has into its small buffer, publishes, waits
- * for all, takes what is its own. Two buffers alternate, as in shm_coll.c.
+ * Small (one shot): each member puts all its data into its small buffer, publishes,
+ * waits for all, takes its own part. Two buffers alternate, as in shm_coll.c.
  *
- * Large: rounds through the two slots. put(k) fills our slot k % 2, get(k) reads those
- * of the others, in the order put0 put1 get0 put2 get1 ..., so that the next round's
- * data is there before it is needed. Positions after the operation's base: put(0) = 1,
- * put(k) = 2k, get(k) = 2k + 3. A slot is written again when all have passed get of the
- * round that lay in it (free_at).
+ * Large: rounds through the two slots. put(k) fills our slot k % 2, get(k) reads the
+ * other members' slots, in the order put0 put1 get0 put2 get1 ..., so that the next
+ * round's data is present before it is needed. Positions after the operation's base:
  *
- *   gather         round k carries chunk k of everyone's block, a slot long
+ *   put(0) = 1    put(k) = 2k    get(k) = 2k + 3
+ *
+ * A slot is written again when all have passed get of the round that it held (free_at).
+ *
+ *   gather         round k carries chunk k of each block, as long as a slot
  *   reduce-scatter, alltoall
- *                  a slot is cut into `cell`s, one a receiver; cells are at least
- *                  CELL_MIN bytes, so where members are many, the receivers take turns:
- *                  round r carries chunk r / n_turns to those of turn r % n_turns
+ *                  a slot is cut into `cell`s, one per receiver; cells are at least
+ *                  CELL_MIN bytes, so where there are many members, the receivers take
+ *                  turns: round r carries chunk r / n_turns to those of turn r %
+ *                  n_turns
  *
- * Sizes of a gather and of a reduce-scatter are known to all, so all count the same
- * rounds. Of an alltoall everyone knows its own only: the small message begins with the
- * number of chunks its sender needs, and the greatest of them is what all go through.
- * A sender whose blocks fit its small buffer needs none.
+ * Sizes of a gather and of a reduce-scatter are known to all members, so all count the
+ * same rounds. In an alltoall each member knows only its own: the small message starts
+ * with the number of chunks that its sender needs, and all members run the largest of
+ * these. A sender whose blocks fit its small buffer needs none.
  *
  * Called by coll.c and its siblings; tested with threads under TSan on plain memory. */
 #include <string.h>
@@ -31,8 +34,7 @@
 #define CELL_MIN   256u
 #define NOTE_BYTES 64u
 
-/* --- rounds through the slots
- * ------------------------------------------------------------------- */
+/* --- rounds through the slots --- */
 
 struct rounds {
     struct shm *s;
@@ -112,7 +114,8 @@ static void start_at(const struct shm *s, struct cursor *at, const struct vec *v
         at[j] = cursor_at(&v[j]);
 }
 
-/* One small message: ours is in its buffer, everyone's is there when it returns 0. */
+/* One small message: ours is in its buffer; when it returns 0, those of all members
+ * are. */
 static int meet_small(struct shm *s, struct err *err)
 {
     uint32_t last = s->base + 1;
@@ -124,8 +127,7 @@ static int meet_small(struct shm *s, struct err *err)
     return 0;
 }
 
-/* --- allgather and gather
- * ----------------------------------------------------------------------- */
+/* --- allgather and gather --- */
 
 struct slot_gather {
     struct shm *s;
@@ -149,7 +151,7 @@ static int gather_get(void *arg, uint64_t k, unsigned turn, struct err *err)
     struct slot_gather *g = arg;
     struct shm *s = g->s;
     for (uint32_t i = 1; i < s->n && g->reads; i++) {
-        uint32_t j = (s->me + i) % s->n; /* not all read the same slot at once */
+        uint32_t j = (s->me + i) % s->n; /* members read the slots in different order */
         int rc = shm_wait(s, j, put_done(s, k), err);
         if (rc < 0)
             return rc;
@@ -192,8 +194,7 @@ int shm_gather(struct shm *s, const struct vec *v, uint32_t only, struct err *er
     return run_rounds(&o, err);
 }
 
-/* --- cells: a slot cut among its receivers
- * ------------------------------------------------------ */
+/* --- cells: a slot cut among its receivers --- */
 
 struct cells {
     uint32_t bytes, n_served, n_turns; /* receivers served in one turn */
@@ -211,7 +212,7 @@ static struct cells cut_slot(const struct shm *s)
     return c;
 }
 
-/* Where receiver j's cell is in a slot of round r; NULL when it is not its turn. */
+/* The cell of receiver j in a slot of round r; NULL when it is not its turn. */
 static uint8_t *cells_at(const struct cells *c, uint8_t *slot, uint64_t r, uint32_t j)
 {
     uint32_t first = (uint32_t)(r % c->n_turns) * c->n_served;
@@ -220,8 +221,7 @@ static uint8_t *cells_at(const struct cells *c, uint8_t *slot, uint64_t r, uint3
     return slot + (size_t)(j - first) * c->bytes;
 }
 
-/* --- reduce-scatter
- * ----------------------------------------------------------------------------- */
+/* --- reduce-scatter --- */
 
 struct scatter {
     struct shm *s;
@@ -328,11 +328,9 @@ int shm_reduce_scatter(struct shm *s,
     return run_rounds(&o, err);
 }
 
-/* --- alltoall
- * -----------------------------------------------------------------------------------
- */
+/* --- alltoall --- */
 
-struct length_note {   /* how a small message begins */
+struct length_note {   /* the start of a small message */
     uint64_t n_chunks; /* through the slots; 0: its blocks follow here */
 };
 
@@ -351,7 +349,7 @@ static uint64_t chunks_of(const struct alltoall *g, uint32_t sender)
     return n.n_chunks;
 }
 
-/* Blocks that follow a note lie this far apart. */
+/* The distance of the blocks that follow a note. */
 static uint64_t inline_bytes(const struct shm *s)
 {
     return (s->h->small_bytes - NOTE_BYTES) / s->n & ~15u;
@@ -408,7 +406,7 @@ static void write_note(struct alltoall *g)
             shm_pack(s, &s->at[j], at + NOTE_BYTES + j * each, g->send[j].n_bytes);
 }
 
-/* Takes what came with notes; returns how many chunks the slowest needs. */
+/* Takes the blocks that followed notes; returns the largest number of chunks. */
 static uint64_t read_notes(struct alltoall *g)
 {
     struct shm *s = g->s;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two ways to write what another CPU will read.
+/* Two ways to write data that another CPU will read.
  *
- * Through the caches: a line that was last read by another CPU must first be taken back
- * from it. Where two CPUs share a cache that is cheap; where they do not (two core
- * complexes, two sockets) it is the dearest step of an allreduce, three times the cost
- * of reading the line there. Past the caches (non-temporal stores): nobody is asked for
- * the line, whole lines go to memory, and the reader gets them from there; where a
- * cache is shared that is twice as slow.
+ * Through the caches: a line that another CPU read last must first be taken back from
+ * it. Where two CPUs share a cache that is cheap; where they do not (two core
+ * complexes, two sockets) it is the most expensive step of an allreduce, three times
+ * the cost of reading the line there. Past the caches (non-temporal stores): whole
+ * lines are written to memory, and the reader fetches them from there; where a cache is
+ * shared that is twice as slow.
  *
- * Which it is cannot be told beforehand: a virtual machine moves from the one to the
- * other while it runs. So of every PUT_PERIOD chunks one is sent each way, at the same
- * chunk on all ranks, because one's writing decides another's reading; each rank times
- * its own work on them, without its waits, and votes. A majority of a few votes
+ * It cannot be known in advance: a virtual machine changes from the one to the other
+ * while it runs. So of every PUT_PERIOD chunks one is written each way, the same chunk
+ * on all ranks, because the writing of one decides the reading of another; each rank
+ * times its own work on them, without its waits, and votes. A majority of a few votes
  * decides, so that one preempted trial does not. Each rank decides for itself: what is
  * written, and when, is the same either way.
  *
- * Non-temporal stores are not ordered by a release store: put_flush() comes before it.
- * Called by shm_coll.c, shm_move.c (through shm.c's publishing). */
+ * Non-temporal stores are not ordered by a release store: put_flush() must come before
+ * it. Called by shm_coll.c, shm_move.c (through shm.c's publishing). */
 #include "runtime/backend/cpu/shm_put.h"
 
 #include <string.h>

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators for process sets.
  *
- * A child is a whole struct cpu with a segment and a mesh of its own, made as the
- * world's is (describe, exchange, group_connect). What the rendezvous is to the world,
- * the parent is to it: each round of the exchange is an allgather on the parent, to
- * which the set's members give a frame of a size that all know, and all others nothing:
+ * A child is a whole struct cpu with its own segment and mesh, created as the world's
+ * is (describe, exchange, group_connect). The parent replaces the rendezvous: each
+ * round of the exchange is an allgather on the parent, to which the set's members
+ * contribute a frame of a size that all know, and all others nothing:
  *
  *   1. the members' descriptions
- *   2. who shares memory with whom (group.c), for sets of two and more
- *   3. how it went: a code and a sentence each
+ *   2. which members share memory (group.c), for sets of two and more
+ *   3. the result: a code and an error message each
  *
- * All members of the parent take part in all rounds, whatever happened to themselves;
- * so all of them end with the same outcome, and one that failed early is an empty
- * frame to the others, which their own checks refuse. Frames: u32 length, data.
+ * All members of the parent take part in all rounds, even after an error of their own;
+ * so all of them end with the same outcome. A member that failed early sends an empty
+ * frame, which the checks of the others refuse. Frames: u32 length, data.
  *
  * A child's segment is a quarter of the world's (SHM_SET_BYTES); TCP adds what the
  * world's adds, only where the set spans hosts. Called by cpu.c, as a row of the ops
@@ -26,9 +26,9 @@
 struct subset_meeting {
     struct cpu *parent;
     const uint32_t *ranks; /* [n] members of the parent */
-    uint32_t n, index;     /* ours in ranks, n: we are not in it */
+    uint32_t n, index;     /* our index in ranks; n: we are not in it */
     uint64_t *counts;      /* [size of the parent] */
-    bool has_exchanged;    /* round 2 has been */
+    bool has_exchanged;    /* round 2 is done */
     int rc;                /* of the parent: < 0: it is broken */
 };
 
@@ -37,7 +37,7 @@ struct subset_outcome {
     char text[sizeof((struct err *)0)->text];
 };
 
-/* One round. data: ours, n_data bytes of at most max. ret_blobs as env.exchange gives
+/* One round. data: n_data bytes of ours, at most max. ret_blobs as env.exchange returns
  * them: one block, pointers into itself. */
 static int subset_meet(struct subset_meeting *m,
                        const void *data,
@@ -140,8 +140,8 @@ static int subset_describe(struct subset_meeting *m,
     return 0;
 }
 
-/* Rounds 1 and 2. *ret_child stays NULL without an error of ours when we are not in
- * it. The result is our own; that of the parent is in m->rc. */
+/* Rounds 1 and 2. *ret_child stays NULL without an error when we are not in the set.
+ * The result is our own; that of the parent is in m->rc. */
 static int subset_create_child(struct subset_meeting *m,
                                uint64_t deadline_ns,
                                struct cpu **ret_child,
@@ -167,7 +167,7 @@ static int subset_create_child(struct subset_meeting *m,
     return rc;
 }
 
-/* Round 3: rc and its sentence are ours; returns everybody's. */
+/* Round 3: rc and its message are ours; returns the result of all. */
 static int subset_conclude(struct subset_meeting *m, int rc, struct err *err)
 {
     struct subset_outcome own = {.code = rc};
@@ -186,7 +186,7 @@ static int subset_conclude(struct subset_meeting *m, int rc, struct err *err)
         if (sizes[i] != sizeof(o))
             continue;
         memcpy(&o, all[i], sizeof(o));
-        /* what another one's failure looks like from here is -EPROTO */
+        /* the consequence of another member's failure is -EPROTO here */
         if (o.code < 0 && (worst.code == 0 || worst.code == -EPROTO)) {
             worst = o;
             who = cpu_global(m->parent, m->ranks[i]);
@@ -243,7 +243,8 @@ int cpu_subset(struct backend *b,
     if (child) {
         child->env.exchange = NULL; /* the meeting is over */
         child->env.arg = NULL;
-        (void)backend_cpu.tune(&child->b, &parent->tuning); /* told is told */
+        /* the settings apply either way */
+        (void)backend_cpu.tune(&child->b, &parent->tuning);
     }
     *ret = child == NULL ? NULL : &child->b;
     return 0;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Virtual vectors and their cursors.
  *
- * A batch of many small tensors and one of a single large tensor are the same thing to
- * the algorithms: n_bytes bytes, of which the next run is asked for. Cursors only move
- * forward and never point at an exhausted or empty piece after cursor_next(), so a
- * batch with empty tensors costs nothing. Called by shm_coll.c, net.c, net_coll.c.
- * Pure. */
+ * A batch of many small tensors and one of a single large tensor are the same to the
+ * algorithms: n_bytes bytes, of which they take the next run. Cursors only move forward
+ * and never point at an exhausted or empty piece after cursor_next(), so empty tensors
+ * cost nothing. Called by shm_coll.c, net.c, net_coll.c. Pure. */
 #include "runtime/backend/cpu/vec.h"
 
 #include <string.h>

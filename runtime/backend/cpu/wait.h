@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a rank waits for another one: spin, then yield, then sleep, never longer than
- * WAIT_SLICE_NS without asking whether waiting still makes sense. */
+/* How a rank waits for another one: spin, then yield, then sleep, calling check() at
+ * least every WAIT_SLICE_NS. */
 #ifndef RUNTIME_BACKEND_CPU_WAIT_H
 #define RUNTIME_BACKEND_CPU_WAIT_H
 
@@ -9,22 +9,22 @@
 #include "runtime/base/err.h"
 
 #define WAIT_SLICE_NS                                                                  \
-    5000000ull                  /* one sleep; abort and interrupts are seen this fast */
+    5000000ull                  /* one sleep; bound for noticing abort and interrupts */
 #define WAIT_YIELD_NS 200000ull /* how long to yield before the first sleep */
 
 struct waiter {
     uint32_t n_spins; /* 0 where more ranks than CPUs run */
     uint32_t n_cpus;  /* that we may run on; 0: unknown */
-    /* Slow part of every wait: 0 to go on, or the reason to stop. rank: the global rank
-     * waited for. */
+    /* Called in the slow part of every wait: 0 to continue, or the reason to stop.
+     * rank: the global rank that is waited for. */
     int (*check)(void *arg, uint32_t rank, struct err *err);
     void *arg;
-    uint64_t patience_ns; /* how long a wait may see nothing happen; 0: for ever */
+    uint64_t patience_ns; /* how long a wait may see no progress; 0: for ever */
 };
 
-/* One wait; zeroed where it begins and wherever something has moved. Counts only the
- * time in which this process ran: a slice in which it was stopped or starved counts as
- * one. */
+/* One wait; zeroed at its start and whenever something has moved. Counts only the
+ * time in which this process ran: a slice in which it was stopped or starved counts
+ * as one. */
 struct patience {
     uint64_t seen_ns, spent_ns;
 };
