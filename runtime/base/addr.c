@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The address towards the rendezvous is the right one but in one case: a rank on the
- * rendezvous' own host may have reached it through loopback (Debian maps a host's own
- * name to 127.0.1.1), and nobody else could reach it there. world.c then asks for the
- * address towards another member. */
+/* The address on the route to the rendezvous is the right one, with one exception: a
+ * rank on the rendezvous' own host may have reached it through loopback (Debian maps a
+ * host's own name to 127.0.1.1), where other ranks cannot reach it. world.c then uses
+ * the address on the route to another member. */
 #include "runtime/base/addr.h"
 
 #include <arpa/inet.h>

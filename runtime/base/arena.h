@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounded bump allocator: memory that dies together is allocated together. One arena
- * serves one unit of work (a reconcile, a parse) and is released whole; nothing in it
- * may outlive it. */
+/* Bounded bump allocator for memory with one lifetime. One arena serves one unit of
+ * work (a reconcile, a parse) and is released whole; nothing in it may outlive it. */
 #ifndef RUNTIME_BASE_ARENA_H
 #define RUNTIME_BASE_ARENA_H
 

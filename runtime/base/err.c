@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The error pair of code and sentence. Fixed buffers only, so that a failure can be
- * told when memory is out. strerror_r has two shapes (GNU, XSI); err_strerror hides
- * which one libc has. */
+/* The error pair of code and message. Fixed buffers only, so that a failure can be
+ * reported when memory is out. strerror_r has two signatures (GNU, XSI); err_strerror
+ * hides which one libc has. */
 #include "runtime/base/err.h"
 
 #include <errno.h>

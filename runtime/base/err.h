@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A code for the machine and a sentence for the human, without allocation.
+/* A code for programs and a message for people, without allocation.
  *
  *     if (n > max)
  *         return err_set(err, -EINVAL, "spec.workers: %u exceeds %u", n, max);
  *
- * The sentence is written once, where the cause is known: it names the field, the value
+ * The message is written once, where the cause is known: it names the field, the value
  * and what is allowed, in lower case, without full stop. Callers pass it on or put
  * context before it. */
 #ifndef RUNTIME_BASE_ERR_H

@@ -23,7 +23,7 @@
 void fd_close(int *fd)
 {
     if (*fd >= 0)
-        (void)close(*fd); /* Linux closes it whatever close() says */
+        (void)close(*fd); /* Linux closes it whatever close() returns */
     *fd = -1;
 }
 
@@ -196,7 +196,7 @@ int fd_write_file(
     if (rc == 0 && rename(tmp, path) < 0)
         rc = -errno;
     if (rc) {
-        (void)unlink(tmp); /* the failure is told already */
+        (void)unlink(tmp); /* the failure is already reported */
         return err_errno(err, -rc, "cannot write %s", path);
     }
     return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Log lines to stderr, each by one write(2) so that lines of several processes do not
  * mix. The mutable globals are the level, the form and the tag, set at start, before
- * threads, and the count of lines that were dropped. The level is atomic because tests
- * and HVD_LOG_LEVEL change it late. Lines are cut at LINE_BYTES. */
+ * threads, and the count of dropped lines. The level is atomic because tests and
+ * HVD_LOG_LEVEL change it later. Lines are cut at LINE_BYTES. */
 #include "runtime/base/log.h"
 
 #include <errno.h>
@@ -268,5 +268,6 @@ void log_event(enum log_level level, const char *msg, const char *fmt, ...)
     do
         k = write(STDERR_FILENO, line, n);
     while (k < 0 && errno == EINTR);
-    errno = saved_errno; /* nobody can act on a log line that could not be written */
+    /* a log line that cannot be written has no one to report it to */
+    errno = saved_errno;
 }

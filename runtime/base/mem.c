@@ -90,8 +90,8 @@ void mem_free(void *p)
     free(p);
 }
 
-/* explicit_bzero, which glibc has from 2.25 on; we run on 2.17. The compiler must take
- * it that the zeros are looked at. */
+/* explicit_bzero, which glibc has from 2.25 on; we support 2.17. The compiler must
+ * assume that the zeros are read. */
 void mem_wipe(void *p, size_t n_bytes)
 {
     if (n_bytes == 0)

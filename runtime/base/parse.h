@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole-string, ranged parsers. Each takes the name of the field for the sentence:
+/* Whole-string, ranged parsers. Each takes the name of the field for the error message:
  *     HOROVOD_RANK: "abc" is not a number from 0 to 65535
- * 0, or -EINVAL (syntax) / -ERANGE with err set; *ret untouched on failure. */
+ * 0, or -EINVAL (syntax) / -ERANGE with err set; *ret unchanged on failure. */
 #ifndef RUNTIME_BASE_PARSE_H
 #define RUNTIME_BASE_PARSE_H
 

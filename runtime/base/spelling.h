@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far apart two words are: for "did you mean". Pure. */
+/* The distance between two words, for "did you mean". Pure. */
 #ifndef RUNTIME_BASE_SPELLING_H
 #define RUNTIME_BASE_SPELLING_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounded string builder with a sticky status: callers append without checking and look
- * once at the end. Invariant: p is NULL or NUL-terminated at p[n]; n <= max; after a
- * failure p holds what fitted whole appends, never half of one. */
+/* Bounded string builder with a sticky status: callers append without checking and
+ * check once at the end. Invariant: p is NULL or NUL-terminated at p[n]; n <= max;
+ * after a failure p holds the appends that fitted whole, never half of one. */
 #include "runtime/base/strbuf.h"
 
 #include <errno.h>

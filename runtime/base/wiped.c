@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each block begins with its size, which free is not told. */
+/* Each block starts with its size, because free does not receive it. */
 #include "runtime/base/wiped.h"
 
 #include <errno.h>

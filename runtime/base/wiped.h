@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that is wiped when it is freed or grows, for libraries that get our secrets to
- * see: they take these in the place of malloc and the like. They set errno as
- * those do, and come from mem.h, so tests can make them fail. */
+/* Memory that is wiped when it is freed or grows, for libraries that see our secrets:
+ * they use these instead of malloc and the like. The functions set errno as those do
+ * and allocate from mem.h, so that tests can make them fail. */
 #ifndef RUNTIME_BASE_WIPED_H
 #define RUNTIME_BASE_WIPED_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the operator tells a worker's agent. Names are env_table.h's; strict in what it
- * reads, since a wrong worker index would start a second rank 0. */
+/* The variables that the operator sets for a worker's agent. Names are env_table.h's.
+ * Reading is strict: a wrong worker index would start a second rank 0. */
 #include "runtime/contract/agent_env.h"
 
 #include <errno.h>

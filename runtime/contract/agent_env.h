@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the operator tells the agent of a worker pod (and a test or a plain host may as
- * well): where the agents meet, how many workers and slots there are. Pure.
+/* The variables that the operator (or a test, or a plain host) sets for the agent of a
+ * worker pod: where the agents meet, and the number of workers and slots. Pure.
  *
- *   HVD_JOB_ID=ns/name/uid HVD_GENERATION=0 HVD_WORKER_INDEX=1 HVD_NUM_WORKERS=2
- *   HVD_SLOTS_PER_WORKER=1 HVD_NP=2 (optional: fewer ranks than slots)
- *   HVD_CHECKIN_ADDR=demo-worker-0.demo.ns.svc HVD_CHECKIN_PORT=2222
- *   HVD_TOKEN_FILE=/etc/ringmaster/token HVD_START_TIMEOUT=600 HVD_DIR=/opt/ringmaster
+ *   HVD_JOB_ID=ns/name/uid
+ *   HVD_GENERATION=0
+ *   HVD_WORKER_INDEX=1
+ *   HVD_NUM_WORKERS=2
+ *   HVD_SLOTS_PER_WORKER=1
+ *   HVD_NP=2                              optional: fewer ranks than slots
+ *   HVD_CHECKIN_ADDR=demo-worker-0.demo.ns.svc
+ *   HVD_CHECKIN_PORT=2222
+ *   HVD_TOKEN_FILE=/etc/ringmaster/token
+ *   HVD_START_TIMEOUT=600
+ *   HVD_DIR=/opt/ringmaster
  *   HVD_TERMINATION_LOG=/dev/termination-log
- *   HVD_WORLD_FILE=/etc/ringmaster-world/world (a job that can be scaled: job_world.h)
- */
+ *   HVD_WORLD_FILE=/etc/ringmaster-world/world   a job that can be scaled:
+ *                                                job_world.h */
 #ifndef RUNTIME_CONTRACT_AGENT_ENV_H
 #define RUNTIME_CONTRACT_AGENT_ENV_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cards are read strictly: they come from other processes, perhaps of another version.
- * Local ranks that the launcher tells are kept (scripts take them for GPU numbers);
- * otherwise ranks are counted per host. Either way rank r's peers in cross_rank are the
- * ranks of the same local rank. Called by ../bootstrap. */
+/* Cards are parsed strictly: they come from other processes, perhaps of another
+ * version. Local ranks set by the launcher are kept (scripts take them for GPU
+ * numbers); otherwise ranks are counted per host. Either way rank r's peers in
+ * cross_rank are the ranks of the same local rank. Called by ../bootstrap. */
 #include "runtime/contract/card.h"
 
 #include <errno.h>

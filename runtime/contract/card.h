@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ranks tell one another by a foreign launcher's own channel (PMI, PMIx), as one
- * line of printable text without blanks, and the place of a rank that follows. Pure.
+/* The data that ranks exchange by a foreign launcher's own channel (PMI, PMIx), as one
+ * line of printable text without blanks, and the place of a rank that follows from it.
+ * Pure.
  *
- *   hvd1;HOST;NET;LOCAL[;PORT;TOKEN;ADDRESSES;JOB]       the rest is rank 0's
- */
+ *   hvd1;HOST;NET;LOCAL[;PORT;TOKEN;ADDRESSES;JOB]       rank 0 only: the part in [] */
 #ifndef RUNTIME_CONTRACT_CARD_H
 #define RUNTIME_CONTRACT_CARD_H
 
@@ -18,10 +18,10 @@
 struct card {
     char host[CARD_KEY_BYTES];       /* equal on ranks of one host; hexadecimal */
     char net[CARD_KEY_BYTES];        /* equal where loopback reaches the other */
-    uint32_t local_rank;             /* as the launcher tells it, or CARD_NO_LOCAL */
-    uint16_t port;                   /* rank 0's from here; 0: somebody else's card */
+    uint32_t local_rank;             /* as set by the launcher, or CARD_NO_LOCAL */
+    uint16_t port;                   /* from here on rank 0's; 0: another rank's card */
     char token[65];                  /* 64 hexadecimal digits */
-    char addrs[HOST_NAME_MAX_BYTES]; /* with commas between; may be "" */
+    char addrs[HOST_NAME_MAX_BYTES]; /* separated by commas; may be "" */
     char job[JOB_ID_MAX];
 };
 
@@ -30,7 +30,7 @@ int card_format(const struct card *c, char *ret, size_t size_bytes, struct err *
 /* -EPROTO names the rank whose card it is. */
 int card_parse(const char *text, uint32_t rank, struct card *ret, struct err *err);
 
-/* Of each rank's card what a place is made of. */
+/* The part of each rank's card that a place follows from. */
 struct card_place {
     char host[CARD_KEY_BYTES];
     uint32_t local_rank; /* of all ranks, or CARD_NO_LOCAL for all */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rendering and reading of the launch contract; README.md is its specification,
- * env_table.h its names. Reading is strict: a set is whole or it is an error that names
- * what is missing, because a process that guesses its rank trains the wrong model in
- * silence. Property, tested: for every contract that contract_render accepts,
- * contract_parse gives it back.
+/* Rendering and parsing of the launch contract; README.md is its specification,
+ * env_table.h its names. Parsing is strict: a set is complete, or it is an error that
+ * names the missing variable, because a process with a guessed rank would silently
+ * train the wrong model. Property, tested: contract_parse(contract_render(c)) equals c
+ * for every accepted c.
  *
- * NCCL_SOCKET_IFNAME and what follows is for other libraries; of the interface only
- * HOROVOD_GLOO_IFACE is read back. */
+ * NCCL_SOCKET_IFNAME and the variables after it are for other libraries; of the
+ * interface only HOROVOD_GLOO_IFACE is read back. */
 #include "runtime/contract/contract.h"
 
 #include <errno.h>
@@ -82,7 +82,7 @@ void contract_init(struct contract *c)
     memcpy(c->hostname, "localhost", sizeof("localhost"));
 }
 
-/* What both directions ask of a contract; the names are the variables'. */
+/* Checks for both directions; the names are the variables'. */
 static int contract_check(const struct contract *c, struct err *err)
 {
     int rc = place_check_named(&c->place, &horovod_names, err);
@@ -287,7 +287,7 @@ static int read_meeting(const struct env_reader *r, struct contract *c)
     if (rc == 0)
         rc = env_port(r, "HVD_RENDEZVOUS_PORT", &c->rdv_port);
     if (!c->rdv_host[0])
-        c->rdv_port = 0; /* half a pair says nothing */
+        c->rdv_port = 0; /* half a pair is unusable */
     if (rc == 0 && serves
         && parse_bool("HVD_RENDEZVOUS_RANK0", serves, &c->rank0_serves, r->err))
         rc = err_recode(r->err, -EINVAL);
@@ -311,7 +311,7 @@ static int read_others(const struct env_reader *r, struct contract *c)
     if (rc == 0 && c->master_addr[0])
         rc = env_port(r, "MASTER_PORT", &c->master_port);
     if (c->master_port == 0)
-        c->master_addr[0] = '\0'; /* half a pair says nothing */
+        c->master_addr[0] = '\0'; /* half a pair is unusable */
     return rc;
 }
 

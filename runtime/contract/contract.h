@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The launch contract: what one training process is told by whoever starts it.
- * Writers: operator+agent, Slurm plugin, horovodrun. Reader: hvd_init. README.md beside
- * this file is the specification; env_table.h the one table of names. Pure. */
+/* The launch contract: what a launcher passes to one training process. Writers:
+ * operator and agent, Slurm plugin, horovodrun. Reader: hvd_init. README.md in this
+ * folder is the specification; env_table.h is the table of names. Pure. */
 #ifndef RUNTIME_CONTRACT_CONTRACT_H
 #define RUNTIME_CONTRACT_CONTRACT_H
 
@@ -24,12 +24,13 @@ enum launcher { /* how the place was found; "nearest wins" is the order of disco
 /* "horovod", "torchrun", "openmpi", "slurm", "mpiexec", "none" */
 const char *launcher_name(enum launcher l);
 
-/* By which way of its own a foreign launcher carries a few bytes from rank to rank:
- * ../bootstrap. There rank 0 tells where ranks meet, and a random token. */
+/* The channel by which a foreign launcher transports a few bytes between ranks:
+ * ../bootstrap. Rank 0 publishes the rendezvous address and a random token there. */
 enum launcher_channel { CHANNEL_NONE, CHANNEL_PMI, CHANNEL_PMIX };
 const char *launcher_channel_name(enum launcher_channel c); /* "none", "PMI", "PMIx" */
 
-/* How much of its place a rank is told; the rest is found out by the channel. */
+/* How much of its place a rank finds in its environment; the rest comes by the
+ * channel. */
 enum place_told { TOLD_ALL, TOLD_LOCAL, TOLD_RANK, TOLD_NOTHING };
 
 enum token_source {
@@ -37,7 +38,7 @@ enum token_source {
     TOKEN_FILE,
     TOKEN_FD,
     TOKEN_WEAK,   /* derived, no secret */
-    TOKEN_CHANNEL /* rank 0 has made it, and told by the launcher's channel */
+    TOKEN_CHANNEL /* created by rank 0, received by the launcher's channel */
 };
 
 #define CONTRACT_PATH_MAX 1024
@@ -45,8 +46,8 @@ enum token_source {
 
 struct contract {
     enum launcher launcher;
-    /* Ranks meet by the channel where there is one and it can be used; else, where
-     * rdv_host is set, there. */
+    /* Ranks meet by the channel where there is one and it can be used; otherwise at
+     * rdv_host, if it is set. */
     enum launcher_channel channel;
     enum place_told told;               /* of place; a size of 0 is unknown */
     int pmi_fd;                         /* PMI_FD, or -1: */
@@ -54,8 +55,8 @@ struct contract {
     uint32_t pmi_id;
     struct place place;
     char hostname[HOST_NAME_MAX_BYTES]; /* HOROVOD_HOSTNAME */
-    /* Where ranks meet: a name or address, or several of rank 0's with commas between.
-     * rdv_host "" : size 1, nothing to meet. When rank0_serves, this process' rank 0
+    /* Where ranks meet: a name or address, or several of rank 0's separated by commas.
+     * rdv_host "": size 1, nothing to meet. When rank0_serves, this process' rank 0
      * must itself serve the rendezvous at that port (foreign launchers); otherwise the
      * launcher, agent or srun serves it. */
     char rdv_host[HOST_NAME_MAX_BYTES];
@@ -81,10 +82,10 @@ struct env_pair {
 };
 #define CONTRACT_MAX_ENV 48
 
-/* Everything a training process gets, as name/value pairs: HOROVOD_*, HVD_*, torchrun's
+/* All variables of a training process as name/value pairs: HOROVOD_*, HVD_*, torchrun's
  * and JAX's sets, NCCL's interface. ret has room for CONTRACT_MAX_ENV; *ret_n is set.
- * Never OMPI_*, PMI_*, SLURM_*, TF_CONFIG, never the token. -EINVAL with a sentence
- * when c contradicts itself. */
+ * Never OMPI_*, PMI_*, SLURM_*, TF_CONFIG, never the token. -EINVAL with an error
+ * message when c contradicts itself. */
 int contract_render(const struct contract *c,
                     struct env_pair *ret,
                     size_t *ret_n,
@@ -98,8 +99,8 @@ typedef const char *(*getenv_fn)(void *arg, const char *name);
  * set contradicts itself. */
 int contract_parse(getenv_fn get, void *arg, struct contract *ret, struct err *err);
 
-/* Names of all variables that a launcher of ours removes from the environment of what
- * it starts before it adds its own: every set of an outer launcher. NULL-terminated;
+/* Names of all variables that a launcher of ours removes from the environment of its
+ * processes before it adds its own: every set of an outer launcher. NULL-terminated;
  * "X_*" means prefix. */
 extern const char *const contract_inherited[];
 bool contract_is_inherited(const char *name);

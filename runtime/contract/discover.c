@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who has started this process? The nearest launcher wins; each foreign launcher is a
- * row with a test of presence and a reader (foreign.c). "Nearest" is known because
- * every launcher of ours removes the sets of outer ones: what stands beside our
- * HOROVOD_* came later, from inside.
+/* Finds the launcher that has started this process. The nearest launcher wins; each
+ * foreign launcher is a row with a presence test and a reader (foreign.c). "Nearest" is
+ * known because every launcher of ours removes the sets of outer ones: a set next to
+ * our HOROVOD_* was added later, inside our task.
  *
- *   HOROVOD_* and ...                                    nearest
+ *   next to HOROVOD_*                                    nearest launcher
  *   TORCHELASTIC_RUN_ID                                  torchrun, inside our task
  *   OMPI_COMM_WORLD_RANK                                 mpirun, inside our task
  *   PMI_RANK and PMI_FD, or prun's PMIX_*                mpiexec, inside our task
  *   SLURM_PROCID, SLURM_STEP_NUM_TASKS of other values   bare srun, inside our task
- *   ... of the same values, or nothing                   ours (the Slurm plugin keeps
+ *   the same of equal values, or nothing                 ours (the Slurm plugin keeps
  *                                                        SLURM_* and Slurm's own PMI_*,
  *                                                        PMIX_*)
  *
- * Without HOROVOD_*: torchrun, Open MPI, mpiexec, Slurm: mpirun and mpiexec start their
- * daemons by srun, so that their processes have both sets; torchrun is often started by
- * any of them. RANK and WORLD_SIZE that were not set by torchrun itself
- * (TORCHELASTIC_RUN_ID) but equal another launcher's rank and size are a wrapper
- * script's for torch.distributed: then that launcher it is.
+ * Without HOROVOD_* the order is torchrun, Open MPI, mpiexec, Slurm: mpirun and mpiexec
+ * start their daemons by srun, so that their processes have both sets; torchrun is
+ * often started by any of them. RANK and WORLD_SIZE without TORCHELASTIC_RUN_ID that
+ * equal another launcher's rank and size were exported by a wrapper script for
+ * torch.distributed: then that other launcher is used.
  *
- * A set that is not whole (RANK and WORLD_SIZE without MASTER_ADDR) is skipped as long
- * as another launcher is found; alone it is an error, since "single process" would
- * train N separate models. */
+ * An incomplete set (RANK and WORLD_SIZE without MASTER_ADDR) is skipped if another
+ * launcher is found; alone it is an error, because "single process" would train N
+ * separate models. */
 #include "runtime/contract/discover.h"
 
 #include <errno.h>
@@ -41,8 +41,7 @@ static bool is_set(const struct env_reader *r, const char *name)
     return env_look(r, name) != NULL;
 }
 
-/* The foreign set that is nearer than the HOROVOD_* that is there; NULL: HOROVOD_* it
- * is. */
+/* The foreign set that is nearer than the present HOROVOD_*; NULL: HOROVOD_* is. */
 static const struct foreign *nearer_than_ours(const struct env_reader *r)
 {
     if (!is_set(r, "HVD_JOB_ID") && !is_set(r, "HVD_HOST_INDEX"))
@@ -79,8 +78,8 @@ static bool is_exported(const struct env_reader *r)
     return false;
 }
 
-/* mpirun and mpiexec of two kinds, one inside the other: both hand down what they find,
- * so which is the inner one cannot be seen. A set of one rank is the outer one's, which
+/* mpirun and mpiexec inside one another: both pass on the variables that they find, so
+ * the inner one cannot be identified. A set of one rank belongs to the outer one, which
  * has started a launcher. */
 static int choose_mpi(const struct env_reader *r, const struct foreign **f)
 {
@@ -134,10 +133,11 @@ static void contract_describe(const struct contract *c,
                        c->place.size == 1 || !where[0] ? ""
                        : c->channel != CHANNEL_NONE    ? ", meeting by "
                                                        : ", meeting at ",
-                       c->place.size == 1 ? "" : where); /* for the log: may be cut */
+                       /* for the log: may be truncated */
+                       c->place.size == 1 ? "" : where);
 }
 
-/* More than one process by a set that is not whole, and nobody to complete it. */
+/* More than one process by an incomplete set, and no launcher that completes it. */
 static int check_leftover(const struct env_reader *r)
 {
     const char *rank = env_look(r, "RANK"), *size = env_look(r, "WORLD_SIZE");

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How hvd_init finds its place: the nearest launcher wins. HOROVOD_*, torchrun's set,
  * Open MPI, mpiexec (PMI-1, PMIx), a Slurm task inside a real step (never the batch
- * script or an interactive shell), else a single process. Foreign launchers leave no
- * secret: where they have a channel ranks meet by that (../bootstrap), else the token
+ * script or an interactive shell), else a single process. Foreign launchers provide no
+ * secret: where they have a channel, ranks meet by that (../bootstrap), else the token
  * is derived (TOKEN_WEAK) and the caller warns once. Pure. */
 #ifndef RUNTIME_CONTRACT_DISCOVER_H
 #define RUNTIME_CONTRACT_DISCOVER_H
 
 #include "runtime/contract/contract.h"
 
-/* *ret is complete on success, but for what ret->told and ret->channel leave to
- * bootstrap_meet. ret_why: one sentence for the log ("rank 1 of 4 from
- * torchrun: RANK, WORLD_SIZE, MASTER_ADDR=..."), at least 256 bytes. -EINVAL when the
- * nearest set contradicts itself: the sentence shows both values. */
+/* *ret is complete on success, except for what ret->told and ret->channel leave to
+ * bootstrap_meet. ret_why: one line for the log ("rank 1 of 4 from torchrun: RANK,
+ * WORLD_SIZE, MASTER_ADDR=..."), at least 256 bytes. -EINVAL when the nearest set
+ * contradicts itself: the message shows both values. */
 int contract_discover(getenv_fn get,
                       void *arg,
                       struct contract *ret,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The readers of the contract's variables; every sentence names the variable. */
+/* The readers of the contract's variables; every error message names the variable. */
 #include "runtime/contract/env_reader.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values out of an environment that is a function. An empty value is an absent one:
- * Kubernetes and shells make them without meaning it. All failures are -EINVAL with a
- * sentence in r->err. Pure. */
+/* Values out of an environment that is a function. An empty value counts as absent:
+ * Kubernetes and shells set empty ones unintentionally. All failures are -EINVAL with a
+ * message in r->err. Pure. */
 #ifndef RUNTIME_CONTRACT_ENV_READER_H
 #define RUNTIME_CONTRACT_ENV_READER_H
 

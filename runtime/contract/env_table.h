@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one table of the variables that carry the launch contract. Rendering, reading,
- * removal of inherited ones, the README and its test are all made from it.
+/* The one table of the variables of the launch contract. Rendering, parsing, removal of
+ * inherited ones, the README and its test are generated from it.
  *
- *   X(name, who writes it, what it says)
+ *   X(name, writer, meaning)
  *
  * Writers: "every" launcher of ours (agent, horovodrun, Slurm plugin); "opt": every
- * launcher, where there is something to say; "operator": into a worker pod's container,
- * for its agent. */
+ * launcher, where it has a value; "operator": into a worker pod's container, for its
+ * agent. */
 #ifndef RUNTIME_CONTRACT_ENV_TABLE_H
 #define RUNTIME_CONTRACT_ENV_TABLE_H
 
@@ -31,14 +31,15 @@
     X(HVD_TOKEN_FD,         "opt",   "inherited descriptor with the job token, read once")    \
     X(HVD_HOSTFILE,         "opt",   "readable hostfile of the whole job")
 
-/* Written where the launcher was told an interface; otherwise the user's own values stay, so these
- * are never removed. HOROVOD_GLOO_IFACE is read back. */
+/* Written where the launcher was told an interface; otherwise the user's own values
+ * stay, so these are never removed. HOROVOD_GLOO_IFACE is read back. */
 #define CONTRACT_ENV_KNOBS(X)                                                                 \
     X(HOROVOD_GLOO_IFACE,      "opt", "network interface, where the job names one")           \
     X(NCCL_SOCKET_IFNAME,      "opt", "the same for NCCL")                                    \
     X(GLOO_SOCKET_IFNAME,      "opt", "the same for torch's Gloo")
 
-/* Written beside them for other libraries. Of these only MASTER_ADDR and MASTER_PORT are read. */
+/* Written beside them for other libraries. Of these only MASTER_ADDR and MASTER_PORT
+ * are read. */
 #define CONTRACT_ENV_OTHERS(X)                                                                \
     X(MASTER_ADDR,             "opt", "torch.distributed: host of rank 0")                    \
     X(MASTER_PORT,             "opt", "torch.distributed: a free port there")                 \
@@ -53,8 +54,8 @@
     X(JAX_NUM_PROCESSES,       "opt", "jax.distributed: as HOROVOD_SIZE")                     \
     X(JAX_PROCESS_ID,          "opt", "jax.distributed: as HOROVOD_RANK")
 
-/* What agent_env_parse reads. HVD_JOB_ID, HVD_GENERATION and HVD_TOKEN_FILE are in the first table
- * too: the agent hands them on. */
+/* What agent_env_parse reads. HVD_JOB_ID, HVD_GENERATION and HVD_TOKEN_FILE are in the
+ * first table too: the agent hands them on. */
 #define AGENT_ENV(X)                                                                          \
     X(HVD_JOB_ID,           "operator", "namespace/name/uid of the job")                      \
     X(HVD_GENERATION,       "operator", "generation of the world (0)")                        \
@@ -70,8 +71,9 @@
     X(HVD_TERMINATION_LOG,  "operator", "file for the failure line and last output")          \
     X(HVD_WORLD_FILE,       "operator", "file with generation and number of workers, which may change")
 
-/* Outer launchers' sets: removed from what a launcher of ours starts. A star at the end: prefix.
- * Of Slurm only what names a task or step goes; the job's own (SLURM_JOB_ID ...) stays readable. */
+/* Outer launchers' sets: removed from what a launcher of ours starts. A star at the
+ * end: prefix. Of Slurm only what names a task or step goes; the job's own
+ * (SLURM_JOB_ID ...) stays readable. */
 #define FOREIGN_ENV(X)                                                                        \
     X("TORCHELASTIC_*") X("GROUP_WORLD_SIZE") X("ROLE_NAME")                                  \
     X("OMPI_COMM_WORLD_*") X("OMPI_MCA_ess") X("OMPI_MCA_ess_*") X("OMPI_MCA_pmix")           \

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The failure line: one writer, one reader, both here.
  *
- *   line = "ringmaster-failure/1" SP "rank=" int SP "host=" name SP "exit=" int SP
- * "signal=" int SP "at=" uint SP "why=" DQUOTE *char DQUOTE LF
+ *   line = "ringmaster-failure/1" SP "rank=" int SP "host=" name SP "exit=" int
+ *          SP "signal=" int SP "at=" uint SP "why=" DQUOTE *char DQUOTE LF
  *
  * Inside the quotes, " and \ are escaped by \; control characters are written as
- * blanks, so the reading of a rendered line gives back what went in, for every `why`
- * without control characters. The line comes from a pod's termination message, which a
- * user's own program can write: the reader trusts nothing and bounds everything. */
+ * blanks, so parsing a rendered line returns its input for every `why` without control
+ * characters. The line comes from a pod's termination message, which a user's program
+ * can write: the reader trusts nothing and bounds everything. */
 #include "runtime/contract/failure.h"
 
 #include <errno.h>

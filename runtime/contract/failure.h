@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first failure of a job, as one line that people and programs both read. The agent
- * writes it as the first line of the termination message of every worker, the last
- * lines of the failing rank's output follow; the operator reads it back; horovodrun
+ * writes it as the first line of the termination message of every worker, followed by
+ * the last lines of the failing rank's output; the operator parses it; horovodrun
  * prints it. Pure.
  *
- *   ringmaster-failure/1 rank=1 host=demo-worker-1 exit=3 signal=0 at=1790000000123456
- * why="..."
+ *   ringmaster-failure/1 rank=1 host=demo-worker-1 exit=3 signal=0
+ *   at=1790000000123456 why="..."                                    (one line)
  *
- * at: wall microseconds when the failure was seen on its own host. rank -1: no rank but
- * the agent itself (a missing command, a start timeout). */
+ * at: wall clock in microseconds when the failure was detected on its own host. rank
+ * -1: no rank but the agent itself (a missing command, a start timeout). */
 #ifndef RUNTIME_CONTRACT_FAILURE_H
 #define RUNTIME_CONTRACT_FAILURE_H
 

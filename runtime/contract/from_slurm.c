@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bare srun (without --hvd): a task of a real step.
  *
- *   SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID SLURM_NODEID SLURM_STEP_ID
- * SLURM_JOB_ID SLURM_STEP_NODELIST SLURM_STEP_TASKS_PER_NODE
+ *   SLURM_PROCID   SLURM_STEP_NUM_TASKS   SLURM_STEP_NODELIST
+ *   SLURM_LOCALID  SLURM_NODEID           SLURM_STEP_TASKS_PER_NODE
+ *   SLURM_JOB_ID   SLURM_STEP_ID
  *
- * The batch script, salloc's shell and the extern step are steps with reserved numbers
- * and are not ours to run in. Rank 0 is the first task of the first node of the list
- * for every distribution but arbitrary, where only srun knows (and PMIx): an error that
+ * The batch script, salloc's shell and the extern step are steps with reserved numbers,
+ * in which no ranks run. Rank 0 is the first task of the first node of the list for
+ * every distribution but arbitrary, where only srun (and PMIx) knows: an error that
  * names srun --hvd. The rendezvous is at rank 0's node, on a port from a hash of job
  * and step.
  *
- * Under --mpi=pmix ranks meet by PMIx where libpmix is there. PMI of --mpi=pmi2 is left
- * alone: slurmstepd takes one greeting for each task and never answers a second, so
- * that an MPI_Init after ours would hang. */
+ * Under --mpi=pmix ranks meet by PMIx where libpmix is present. PMI of --mpi=pmi2 is
+ * not used: slurmstepd answers one init per task and never a second, so that an
+ * MPI_Init after ours would hang. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,8 +48,8 @@ static bool rank0_is_known(const struct env_reader *r, const struct slurm_step *
            || (!is_arbitrary && (p->rank != 0 || p->host == 0));
 }
 
-/* Of this very step: an srun of another kind inside a step of --mpi=pmix leaves the
- * outer one's variables as they were. */
+/* Of this step: an srun of another kind inside a step of --mpi=pmix leaves the outer
+ * one's variables unchanged. */
 static bool has_pmix(const struct env_reader *r)
 {
     const char *name = env_look(r, "PMIX_NAMESPACE");

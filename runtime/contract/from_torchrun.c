@@ -68,7 +68,7 @@ static int read_torchrun(const struct env_reader *r, struct contract *c)
         return err_set(r->err, -EINVAL, "MASTER_ADDR=%.80s... is too long", addr);
     (void)snprintf(c->master_addr, sizeof(c->master_addr), "%s", addr); /* as above */
     c->master_port = (uint16_t)port;
-    c->hostname[0] = '\0'; /* torchrun does not say: the caller asks the system */
+    c->hostname[0] = '\0'; /* torchrun does not set it: the caller queries the system */
     return foreign_meet(r, c, addr, job, "", port);
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sentences are runtime/backend/nccl's, which end a world and so stand in the last
- * lines of all of its ranks, behind whatever Python puts before them; and those of
+/* The messages are those of runtime/backend/nccl, which end a world and so are in the
+ * last lines of all of its ranks, after whatever Python puts before them; and those of
  * frameworks, whose own kernels fail too. Of CUDA's errors only those count that a
- * running kernel or the GPU makes: "no device" and "not initialized" stand in the
- * output of every TensorFlow on a host without GPUs.
+ * running kernel or the GPU causes: "no device" and "not initialized" are in the output
+ * of every TensorFlow on a host without GPUs.
  *
- * Called by runtime/launch, for what a rank has written and for the reasons made of it,
- * and by the operator, for the last lines of a pod in which nothing of ours was left to
- * report. */
+ * Called by runtime/launch, for the output of a rank and for the reasons derived from
+ * it, and by the operator, for the last lines of a pod in which no process of ours was
+ * left to report. */
 #include "runtime/contract/gpu_cause.h"
 
 #include <stdbool.h>

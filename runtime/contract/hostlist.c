@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list itself, its -H and hostfile forms, and the renderers; Slurm's forms are in
- * slurm_list.c. All parsers go through one pattern: append to the caller's list, and on
- * failure cut it back to what it was, so that a failed parse leaves no trace.
+ * slurm_list.c. All parsers append to the caller's list and on failure cut it back to
+ * its former length, so that a failed parse leaves no trace.
  *
  * A host name here is what may come from outside: 1 to 255 printable ASCII characters
  * without blanks and without the separators of any list form. It is not checked against
- * DNS: names with underscores are in use, and resolution tells the rest. */
+ * DNS: names with underscores are in use, and resolution decides. */
 #include "runtime/contract/hostlist.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two decimal numbers and one blank. Strict, since what is half understood would start
- * a job anew at a wrong size. Called by the agent and, to render, by the operator. */
+/* Two decimal numbers and one blank. Strict, because a misread value would restart a
+ * job at a wrong size. Called by the agent and, to render, by the operator. */
 #include "runtime/contract/job_world.h"
 
 #include <errno.h>

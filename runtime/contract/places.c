@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Placement. With s(h) = slots of host h that are in use (the last one used may be cut
- * by np): rank(h, l)       = s(0) + ... + s(h-1) + l cross_rank(h, l) = hosts before h
- * with s > l      cross_size(l) = all hosts with s > l Hosts that end up without a rank
- * count nowhere. Cost: hosts + ranks. */
+/* Placement. With s(h) the slots of host h that are in use (np may cut the last one
+ * used):
+ *
+ *   rank(h, l)        = s(0) + ... + s(h-1) + l
+ *   cross_rank(h, l)  = the number of hosts before h with s > l
+ *   cross_size(l)     = the number of all hosts with s > l
+ *
+ * Hosts without a rank are not counted. Cost: hosts + ranks. */
 #include "runtime/contract/places.h"
 
 #include <errno.h>

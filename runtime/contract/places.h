@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Placement: who is which rank. Horovod's meaning: hosts in order, slots filled host by
- * host; local_rank counts on one host, cross_rank counts the hosts that have this
- * local_rank. */
+/* Placement: which rank runs where, as Horovod defines it: hosts in order, slots filled
+ * host by host; local_rank counts on one host, cross_rank counts the hosts that have
+ * this local_rank. */
 #ifndef RUNTIME_CONTRACT_PLACES_H
 #define RUNTIME_CONTRACT_PLACES_H
 
@@ -32,8 +32,8 @@ int places_at(const struct hostlist *hosts,
               uint32_t local_rank,
               struct place *ret,
               struct err *err);
-/* Checks ranges (rank < size, ...); the sentence names the two fields that contradict.
- */
+/* Checks ranges (rank < size, ...); the error message names the two fields that
+ * contradict. */
 int place_check(const struct place *p, struct err *err);
 /* The same with the names that the user knows ("WORLD_SIZE" rather than "size"). */
 struct place_names {

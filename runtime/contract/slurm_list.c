@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slurm's text forms: node lists "gpu[01-03,7],login" and counts "2(x3),1".
  *
- *   list   = entry *("," entry)            entry  = 1*(text / "[" range *("," range)
- * "]") range  = digits ["-" digits]           the first number's width pads all of its
- * range counts = count *("," count)            count  = digits ["(x" digits ")"]
+ *   list   = entry *("," entry)
+ *   entry  = 1*(text / "[" range *("," range) "]")
+ *   range  = digits ["-" digits]      the first number's width pads all of its range
+ *   counts = count *("," count)
+ *   count  = digits ["(x" digits ")"]
  *
  * A name with several brackets counts like an odometer, the last bracket fastest, as
- * Slurm does. The bound on hosts is what ends "a[0-999999999]". */
+ * Slurm does. The bound on hosts stops "a[0-999999999]". */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>

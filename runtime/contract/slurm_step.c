@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SLURM_PROCID, SLURM_STEP_NUM_TASKS        -> rank, size
- * SLURM_LOCALID, tasks on node SLURM_NODEID -> local_rank, local_size
- * SLURM_STEP_NODELIST with SLURM_STEP_TASKS_PER_NODE -> hosts; cross_rank and
- * cross_size count the hosts that have this local rank
+/* From Slurm's variables to a place:
+ *
+ *   SLURM_PROCID, SLURM_STEP_NUM_TASKS          rank, size
+ *   SLURM_LOCALID, tasks on node SLURM_NODEID   local_rank, local_size
+ *   SLURM_STEP_NODELIST with                    hosts; cross_rank and cross_size count
+ *                                               the
+ *     SLURM_STEP_TASKS_PER_NODE                 hosts that have this local rank
  *
  * Seen on Slurm 22.05: in a heterogeneous step all of these span the components
  * (SPANK's items do not). */

@@ -14,8 +14,8 @@ struct slurm_step {
     struct hostlist hosts;
     struct place place; /* the rank is Slurm's, whatever the distribution */
 };
-/* -EINVAL with a sentence when a variable is missing or two contradict each other; ret
- * is to be released in any case and may start zeroed. */
+/* -EINVAL with an error message when a variable is missing or two contradict each
+ * other; ret must be released in any case and may start zeroed. */
 int slurm_step_read(const struct env_reader *r, struct slurm_step *ret);
 void slurm_step_release(struct slurm_step *s);
 

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The counters of one rank: one table from which the counters themselves, the
- * Prometheus text and the documents are made.
+ * Prometheus text and the documents are generated.
  *
  * A rank keeps them in a page of memory. Where its launcher names a folder
- * (HVD_STATS_DIR), the page is the file rank.N there, mapped: the launcher reads it
- * whenever it is asked, without the rank's help, even of a rank that hangs or has died.
- * The rank stores whole aligned 64-bit words and nobody waits for anybody, so two
- * counters that are read together may be a few operations apart. Pure but for the
- * atomic words.
- */
+ * (HVD_STATS_DIR), the page is the file rank.N there, mapped: the launcher can read it
+ * at any time, even of a rank that hangs or has exited. The rank stores whole aligned
+ * 64-bit words without locks, so two counters that are read together may be a few
+ * operations apart. Pure, except for the atomic words. */
 #ifndef RUNTIME_CONTRACT_STATS_PAGE_H
 #define RUNTIME_CONTRACT_STATS_PAGE_H
 
@@ -30,8 +28,8 @@
     Y(BYTES_IN,  "hvd_input_bytes_total", "bytes of their inputs on this rank")               \
     Y(BYTES_OUT, "hvd_output_bytes_total", "bytes of their outputs on this rank")
 
-/* X(name, unit, metric, help): one word; unit NS is shown in seconds. NOW and NOW_NS are
- * what is, not what has been counted: gauges. */
+/* X(name, unit, metric, help): one word; unit NS is shown in seconds. NOW and NOW_NS
+ * are what is, not what has been counted: gauges. */
 #define STATS_SINGLE(X)                                                                       \
     X(FAILED, ONE, "hvd_failed_tensors_total", "tensors that ended with an error")            \
     X(BATCHES, ONE, "hvd_batches_total", "batches given to the backend")                      \
@@ -91,8 +89,9 @@ static inline uint64_t stats_word(const struct stats_page *p, size_t i)
     return atomic_load_explicit(&p->words[i], memory_order_relaxed);
 }
 
-/* n bytes that another process maintains: is it a page of ours? -EBADMSG with the
- * reason. A page of a later version may be longer; its new words are not seen. */
+/* Whether n bytes that another process maintains are a page of ours: 0, or -EBADMSG
+ * with the reason. A page of a later version may be longer; its new words are
+ * ignored. */
 int stats_page_check(const void *p, size_t n, struct err *err);
 
 /* Prometheus text format, each metric with all pages' lines together; kinds that a rank

@@ -2,11 +2,11 @@
 /* Where the job token comes from. The only file of contract/ that reads files and
  * descriptors.
  *
- * A file or pipe that holds 64 hex digits is the key itself; anything else of 16 to
- * 4096 bytes (a Secret written by hand) is hashed with a label. Blanks and newlines at
- * the end do not count, so that `echo` and a Secret without newline give the same key.
- * The weak token (foreign launchers) is a hash of what the launcher tells every rank:
- * it keeps jobs apart, not attackers out. */
+ * A file or pipe that contains 64 hex digits is the key itself; any other 16 to 4096
+ * bytes (a Secret that a user wrote) are hashed with a label. Blanks and newlines at
+ * the end are ignored, so that `echo` and a Secret without newline give the same key.
+ * The weak token (foreign launchers) is a hash of what the launcher passes to every
+ * rank: it separates jobs, but does not stop attackers. */
 #include "runtime/contract/token.h"
 
 #include <errno.h>
@@ -163,7 +163,7 @@ int token_from_contract(const struct contract *c, struct token *ret, struct err 
                            "HVD_TOKEN_FILE and HVD_TOKEN_FD are both unset, but %u "
                            "ranks need a common job token",
                            c->place.size);
-        return token_random(ret, err); /* alone: nobody to share it with */
+        return token_random(ret, err); /* alone: no other rank needs it */
     case TOKEN_FILE:
         return token_read_file(c->token_file, ret, err);
     case TOKEN_FD:

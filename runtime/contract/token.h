@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The job token: 32 random bytes. In a file or pipe it is 64 hex digits and a newline;
- * a Secret may hold any 16 to 4096 bytes, which are hashed. The only file of contract/
- * that touches files. */
+/* The job token: 32 random bytes. A file or pipe contains 64 hex digits and a newline;
+ * a Secret may contain any 16 to 4096 bytes, which are hashed. */
 #ifndef RUNTIME_CONTRACT_TOKEN_H
 #define RUNTIME_CONTRACT_TOKEN_H
 
@@ -14,9 +13,9 @@ struct token {
     uint8_t key[32];
 };
 int token_random(struct token *ret, struct err *err);
-/* -EACCES with a sentence when others may write the file, or read it; reading is
+/* -EACCES with an error message when others may write the file, or read it; reading is
  * allowed where the file system is mounted read-only, as Secret volumes are (the pod is
- * the border there). */
+ * the boundary there). */
 int token_read_file(const char *path, struct token *ret, struct err *err);
 int token_write_file(const char *path,
                      const struct token *t,

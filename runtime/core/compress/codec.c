@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state machine of a run: what is on the way, and what is done with it when it has
- * come.
+/* The state machine of a run: which collective is in progress, and the work when it is
+ * complete.
  *
  *   SUM way       READY -narrow-> SUM -widen-> DONE
  *   GATHER way    READY -encode-> GATHER -sum-> DONE
  *   SHARDS way    READY -encode-> SHARDS -sum, encode-> SHARD_SUMS -decode-> DONE
  *   FACTORS way   READY -M Q-> P -orthonormal, M^T P-> Q -P Q^T-> DONE
- *   any way       what came is no message -> FAILED;  codec_cancel -> FAILED
+ *   any way       invalid message -> FAILED;  codec_cancel -> FAILED
  *
- * An edge is a row of the table below; its work fills the next step. codec_next alone
- * moves a run along, codec_cancel ends it.
+ * An edge is a row of the table below; its work fills the next step. Only codec_next
+ * advances a run, codec_cancel ends it.
  *
- * The residual is the working copy: a step adds the tensor to it, takes out what it
- * sends, and what remains is the new residual. A run that does not end well therefore
- * leaves it half done, and the tensor's state is dropped.
+ * The residual is the working copy: a step adds the tensor to it, subtracts what it
+ * sends, and what remains is the new residual. A failed run leaves it half updated, so
+ * the tensor's state is dropped.
  *
  * Called by the coordinator. */
 #include "runtime/core/compress/codec.h"
@@ -32,7 +32,7 @@ typedef int (*work_fn)(struct codec_run *run,
                        struct codec_step *ret,
                        struct err *err);
 
-/* What every result is multiplied with where the codec itself has summed. */
+/* The factor of every result that the codec itself has summed. */
 static double codec_factor(const struct codec_run *run)
 {
     double f = run->io.postscale;
@@ -235,7 +235,7 @@ static int shards_begin(struct codec_run *run,
     return 0;
 }
 
-/* Our shard of everyone: summed, encoded again (over what was received), to all. */
+/* Our shard of all members: summed, encoded again (over the received bytes), to all. */
 static int shards_sum(struct codec_run *run,
                       const struct codec_layout *l,
                       struct codec_step *ret,
@@ -330,7 +330,8 @@ static int factors_begin(struct codec_run *run,
     return 0;
 }
 
-/* Q = M^T P; own Q and the sum lie apart, the error is taken against our own. */
+/* Q = M^T P; own Q and the sum are separate, because the error is taken against our
+ * own. */
 static int factors_middle(struct codec_run *run,
                           const struct codec_layout *l,
                           struct codec_step *ret,

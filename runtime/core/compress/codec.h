@@ -108,9 +108,8 @@ struct codec_plan {
     bool is_compressed;
     const char *why; /* not compressed: "a world of one sends nothing"; static */
     enum codec_way way;
-    uint64_t raw_bytes; /* the tensor */
-    uint64_t
-        wire_bytes;      /* what stands for it: one encoding of one member (int8 by
+    uint64_t raw_bytes;  /* the tensor */
+    uint64_t wire_bytes; /* what stands for it: one encoding of one member (int8 by
                             shards: on the way to their owners, and, all together, back) */
     uint64_t sent_bytes; /* that a member sends over its link by ring algorithms, the
                             mean over members... */
@@ -146,9 +145,9 @@ void codec_state_forget(struct codec_state *s, uint32_t set, const char *name);
 void codec_state_forget_set(struct codec_state *s, uint32_t set); /* it is gone */
 uint64_t codec_state_bytes(const struct codec_state *s);
 uint64_t codec_state_evicted(const struct codec_state *s);
-/* Makes the tensor's state, so that codec_begin needs no memory: zeros where there is
+/* Creates the tensor's state, so that codec_begin needs no memory: zeros where there is
  * none or it is of another shape, type, codec or membership. -ENOMEM; -ENOSPC: exceeds
- * max_bytes by itself or beside tensors that are being run; with a sentence. */
+ * max_bytes by itself or in addition to running tensors; with an error message. */
 int codec_reserve(struct codec_state *s,
                   uint32_t set,
                   const char *name,
@@ -213,10 +212,10 @@ int codec_begin(struct codec_run *run,
                 const struct codec_io *io,
                 void *scratch,
                 struct err *err);
-/* 1: carry out *ret, then call again; 0: done; -EBADMSG: what came from a member is no
- * message, the sentence names it. Ended runs stay ended: 0 or -EINVAL again. */
+/* 1: carry out *ret, then call again; 0: done; -EBADMSG: a member's message is invalid,
+ * the error names the member. Ended runs stay ended: 0 or -EINVAL again. */
 int codec_next(struct codec_run *run, struct codec_step *ret, struct err *err);
-/* Ends a run early and forgets the tensor's state, which may be half of a step. Does
+/* Ends a run early and drops the tensor's state, which may be half updated. Does
  * nothing to an ended one. */
 void codec_cancel(struct codec_run *run);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The index of what tensors keep between steps.
  *
- * The bound is on bytes. Names may be invented without end (a script that lets the
- * framework number its tensors), so what was used least recently makes room; what is
- * being run never does. A tensor whose plan changes (shape, type, codec, members)
- * starts again from zeros: its old residual would be added to other elements.
+ * The bound is on bytes. New names may appear without end (a script that lets the
+ * framework number its tensors), so the least recently used entry is evicted; a running
+ * one never is. A tensor whose plan changes (shape, type, codec, members) starts again
+ * from zeros: its old residual would be added to other elements.
  *
  * The list runs from `oldest` by `newer` to `newest`. Used by codec_state.c and by the
  * device's codecs. */

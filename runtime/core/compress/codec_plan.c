@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tensor costs under a codec, and whether that is worth it.
+/* The cost of a tensor under a codec, and whether compression reduces it.
  *
- * Every rank plans for itself and all must come to the same plan, so nothing here may
- * depend on the rank. Traffic is counted by the ring algorithms' figures, n members, b
- * bytes a member: allreduce 2 b (n - 1) / n, allgather (n - 1) b, alltoall b (n - 1) /
- * n. A codec whose figure is not below the tensor's own is not used: gathering a
- * hundredth of a tensor from 100 ranks moves as much as reducing all of it.
+ * Every rank plans for itself and all must compute the same plan, so nothing here may
+ * depend on the rank. Traffic is counted by the ring algorithms' figures, for n members
+ * and b bytes per member:
+ *
+ *   allreduce   2 b (n - 1) / n
+ *   allgather   b (n - 1)
+ *   alltoall    b (n - 1) / n
+ *
+ * A codec whose figure is not below the tensor's own is not used: gathering a hundredth
+ * of a tensor from 100 ranks moves as much as reducing all of it.
  *
  * int8 is gathered among 2 and exchanged by shards beyond, where gathering would cost
- * (n - 1) / 4 tensors; that way the sums are encoded once more, with a residual of
- * their own on the shard's owner (as in DoubleSqueeze, Tang et al., 2019).
+ * (n - 1) / 4 tensors; then the sums are encoded once more, with a residual of their
+ * own on the shard's owner (as in DoubleSqueeze, Tang et al., 2019).
  *
  * Called by the coordinator before a tensor is begun. */
 #include <errno.h>

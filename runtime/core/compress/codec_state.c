@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What tensors keep between steps, by process set and name, in host memory: the memory
- * behind an index (codec_index.c), which knows what is kept, for how long, and what
- * makes room. Used by codec.c; one thread. */
+ * for the entries of an index (codec_index.c), which decides what is kept and what is
+ * evicted. Used by codec.c; one thread. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes and places of what a run and a tensor's state hold. Products cannot overflow:
- * codec_plan.c lets nothing in here that sends more than a tensor of 2^60 bytes. */
+/* Sizes and offsets of what a run and a tensor's state contain. Products cannot
+ * overflow: codec_plan.c admits nothing that sends more than a tensor of 2^60 bytes. */
 #include "runtime/core/compress/layout.h"
 
 #include "runtime/core/compress/int8.h"

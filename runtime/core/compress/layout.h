@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For who carries codecs out, on the host (codec*.c) or on a device: what a run's
- * scratch memory and a tensor's state hold, and where shards lie. Pure. */
+/* For the implementations of codecs, on the host (codec*.c) or on a device: what a
+ * run's scratch memory and a tensor's state contain, and where shards are. Pure. */
 #ifndef RUNTIME_CORE_COMPRESS_LAYOUT_H
 #define RUNTIME_CORE_COMPRESS_LAYOUT_H
 
