@@ -34,14 +34,14 @@ static const size_t text_offsets[] = {
 
 static const struct texts texts = {text_offsets, ARRAY_LEN(text_offsets)};
 
-static char *text(const struct node *o, const char *path)
+static char *batch_get_text(const struct node *o, const char *path)
 {
     const char *s = node_str(o, path);
 
     return (char *)(uintptr_t)(s ? s : "");
 }
 
-static uint32_t count(const struct node *object, const char *path)
+static uint32_t batch_get_count(const struct node *object, const char *path)
 {
     int64_t n = node_int(object, path, 0);
 
@@ -55,31 +55,31 @@ int batch_decode(const struct node *object, struct batch_job *ret, struct err *e
     const struct node *label =
         node_get(node_at(object, "metadata.labels"), LABEL_JOB_NAME);
     struct batch_job b = {
-        .ns = text(object, "metadata.namespace"),
-        .name = text(object, "metadata.name"),
-        .uid = text(object, "metadata.uid"),
-        .resource_version = text(object, "metadata.resourceVersion"),
-        .owner_uid = text(NULL, ""),
-        .job_name = text(NULL, ""),
-        .completion_time = text(status, "completionTime"),
+        .ns = batch_get_text(object, "metadata.namespace"),
+        .name = batch_get_text(object, "metadata.name"),
+        .uid = batch_get_text(object, "metadata.uid"),
+        .resource_version = batch_get_text(object, "metadata.resourceVersion"),
+        .owner_uid = batch_get_text(NULL, ""),
+        .job_name = batch_get_text(NULL, ""),
+        .completion_time = batch_get_text(status, "completionTime"),
         .is_complete = condition_is_true(status, "Complete"),
         .is_failed = condition_is_true(status, "Failed"),
         .is_suspended = node_bool(object, "spec.suspend", false),
-        .is_deleting = *text(object, "metadata.deletionTimestamp") != '\0',
-        .has_start_time = *text(status, "startTime") != '\0',
-        .active = count(status, "active"),
-        .succeeded = count(status, "succeeded"),
-        .failed = count(status, "failed"),
+        .is_deleting = *batch_get_text(object, "metadata.deletionTimestamp") != '\0',
+        .has_start_time = *batch_get_text(status, "startTime") != '\0',
+        .active = batch_get_count(status, "active"),
+        .succeeded = batch_get_count(status, "succeeded"),
+        .failed = batch_get_count(status, "failed"),
         .ttl_s = node_int(object, "spec.ttlSecondsAfterFinished", -1),
     };
 
     if (!*b.ns || !*b.name || !*b.uid)
         return err_set(err, -EINVAL, "Job without name, namespace or uid");
-    b.reason = text(b.is_failed ? failed : NULL, "reason");
-    b.message = text(b.is_failed ? failed : NULL, "message");
+    b.reason = batch_get_text(b.is_failed ? failed : NULL, "reason");
+    b.message = batch_get_text(b.is_failed ? failed : NULL, "message");
     b.owner_uid = (char *)(uintptr_t)object_owner_uid(object);
     if (label && label->type == NODE_STRING)
-        b.job_name = text(label, "");
+        b.job_name = batch_get_text(label, "");
     *ret = b;
     return 0;
 }

@@ -42,7 +42,7 @@ static void entry_free(struct entry *e)
     mem_free(e);
 }
 
-static void release(struct keyed *k)
+static void children_release_list(struct keyed *k)
 {
     for (size_t i = 0; i < k->n; i++)
         entry_free(k->v[i]);
@@ -51,8 +51,8 @@ static void release(struct keyed *k)
 
 void children_release(struct children *c)
 {
-    release(&c->pods);
-    release(&c->batches);
+    children_release_list(&c->pods);
+    children_release_list(&c->batches);
 }
 
 static int make_key(const char *ns, const char *name, char ret[KEY_SIZE])
@@ -162,7 +162,8 @@ static struct batch_job *take_batch(struct children *c, struct entry *e)
     return b;
 }
 
-static struct entry *find(const struct keyed *k, const char *ns, const char *name)
+static struct entry *
+children_find_entry(const struct keyed *k, const char *ns, const char *name)
 {
     char key[KEY_SIZE];
 
@@ -171,7 +172,7 @@ static struct entry *find(const struct keyed *k, const char *ns, const char *nam
 
 struct pod *children_drop_pod(struct children *c, const char *ns, const char *name)
 {
-    struct entry *e = find(&c->pods, ns, name);
+    struct entry *e = children_find_entry(&c->pods, ns, name);
 
     return e ? take_pod(c, e) : NULL;
 }
@@ -179,7 +180,7 @@ struct pod *children_drop_pod(struct children *c, const char *ns, const char *na
 struct batch_job *
 children_drop_batch(struct children *c, const char *ns, const char *name)
 {
-    struct entry *e = find(&c->batches, ns, name);
+    struct entry *e = children_find_entry(&c->batches, ns, name);
 
     return e ? take_batch(c, e) : NULL;
 }
@@ -226,7 +227,7 @@ struct batch_job *children_sweep_batches(struct children *c)
 const struct pod *
 children_pod(const struct children *c, const char *ns, const char *name)
 {
-    const struct entry *e = find(&c->pods, ns, name);
+    const struct entry *e = children_find_entry(&c->pods, ns, name);
 
     return e ? e->pod : NULL;
 }
@@ -234,7 +235,7 @@ children_pod(const struct children *c, const char *ns, const char *name)
 const struct batch_job *
 children_batch(const struct children *c, const char *ns, const char *name)
 {
-    const struct entry *e = find(&c->batches, ns, name);
+    const struct entry *e = children_find_entry(&c->batches, ns, name);
 
     return e ? e->batch : NULL;
 }

@@ -54,19 +54,19 @@ struct cause_search {
     bool is_out_of_memory;
 };
 
-static const char *keep(struct cause_search *s, const char *copy)
+static const char *search_keep_text(struct cause_search *s, const char *copy)
 {
     if (!copy)
         s->is_out_of_memory = true;
     return copy ? copy : "";
 }
 
-static bool is_over(const struct cause_search *s)
+static bool search_is_done(const struct cause_search *s)
 {
     return s->q->was->state != STATE_PENDING && s->q->was->state != STATE_RUNNING;
 }
 
-static void offer(struct cause_search *s, const struct cause *c)
+static void search_add_cause(struct cause_search *s, const struct cause *c)
 {
     s->is_decisive |= !s->is_worker_under_launcher || c->is_outside;
     s->has_rank |= c->rank >= 0;
@@ -91,7 +91,7 @@ struct cause_place {
     const char *name, *node;
 };
 
-static const struct pod *nobody(void)
+static const struct pod *pod_unknown(void)
 {
     static char none[] = "";
     static const struct pod pod = {.name = none,
@@ -107,13 +107,13 @@ static const struct pod *nobody(void)
     return &pod;
 }
 
-static struct cause_place at_pod(const struct worker *w, const struct pod *p)
+static struct cause_place place_of_pod(const struct worker *w, const struct pod *p)
 {
     return (struct cause_place){.w = w, .pod = p, .name = p->name, .node = p->node};
 }
 
 /* Alike, or one is the other with its domain. */
-static bool is_alike(const char *a, const char *b)
+static bool place_is_same(const char *a, const char *b)
 {
     size_t na = strlen(a), nb = strlen(b), n = na < nb ? na : nb;
     char next = na < nb ? b[n] : a[n];
@@ -136,8 +136,8 @@ static unsigned find_pod(const struct cause_search *s,
         for (uint32_t i = 0; i < crew->n; i++) {
             const struct pod *p = crew->w[i].pod;
 
-            if (p && is_alike(host, by_node ? p->node : p->name) && n++ == 0)
-                *ret = at_pod(&crew->w[i], p);
+            if (p && place_is_same(host, by_node ? p->node : p->name) && n++ == 0)
+                *ret = place_of_pod(&crew->w[i], p);
         }
     }
     return n;
@@ -172,15 +172,15 @@ static long worker_index(const struct cause_search *s, const struct failure *f)
     return i >= 0 ? i : number_behind(f->why, "worker ");
 }
 
-static struct cause_place at_worker(struct cause_search *s, uint32_t i)
+static struct cause_place place_of_worker(struct cause_search *s, uint32_t i)
 {
     const struct worker *w = &s->q->seen->crew[ROLE_WORKER].w[i];
-    struct cause_place x = at_pod(w, w->pod ? w->pod : nobody());
+    struct cause_place x = place_of_pod(w, w->pod ? w->pod : pod_unknown());
     char name[OBJECT_NAME_SIZE];
 
     if (!w->pod) {
         object_pod_name(s->q->job, ROLE_WORKER, i, name);
-        x.name = keep(s, arena_strdup(s->arena, name));
+        x.name = search_keep_text(s, arena_strdup(s->arena, name));
     }
     return x;
 }
@@ -196,19 +196,19 @@ find_place(struct cause_search *s, const struct pod *p, const struct failure *f)
     unsigned n;
 
     if (i >= 0 && i < (long)s->q->seen->crew[ROLE_WORKER].n)
-        numbered = at_worker(s, (uint32_t)i);
-    if (numbered.w && (f->rank >= 0 || is_alike(f->host, numbered.name)))
+        numbered = place_of_worker(s, (uint32_t)i);
+    if (numbered.w && (f->rank >= 0 || place_is_same(f->host, numbered.name)))
         return numbered;
-    if (is_alike(f->host, p->name))
-        return at_pod(s->here, p);
+    if (place_is_same(f->host, p->name))
+        return place_of_pod(s->here, p);
     if (find_pod(s, f->host, false, &x) > 0)
         return x;
     if (numbered.w)
         return numbered;
     n = find_pod(s, f->host, true, &x);
     if (n > 1)
-        return (struct cause_place){.pod = nobody(), .name = "", .node = x.node};
-    return n == 1 ? x : at_pod(s->here, p);
+        return (struct cause_place){.pod = pod_unknown(), .name = "", .node = x.node};
+    return n == 1 ? x : place_of_pod(s->here, p);
 }
 
 /* A kubelet ends a container that fails its livenessProbe by the signal that also ends
@@ -237,7 +237,7 @@ static uint32_t end_within_s(const struct hvd_job *job)
 
 static const char *on_node(struct cause_search *s, const char *node)
 {
-    return *node ? keep(s, arena_printf(s->arena, " (node %s)", node)) : "";
+    return *node ? search_keep_text(s, arena_printf(s->arena, " (node %s)", node)) : "";
 }
 
 /* --- one candidate per way to fail -------------------------------------------------
@@ -292,7 +292,7 @@ offer_report(struct cause_search *s, const struct pod *p, const struct failure *
     if (is_taken)
         c.reason = "WorkerDeleted";
     if (is_told && *where->reason)
-        c.reason = keep(s, arena_strdup(s->arena, where->reason));
+        c.reason = search_keep_text(s, arena_strdup(s->arena, where->reason));
     if (is_late)
         c.reason = "StartTimeout";
     c.is_outside = is_taken || is_late;
@@ -306,13 +306,13 @@ offer_report(struct cause_search *s, const struct pod *p, const struct failure *
     if (*at.name) /* fits: a label's value */
         (void)snprintf(told.host, sizeof(told.host), "%s", at.name);
     failure_sentence(&told, sentence, sizeof(sentence));
-    c.message =
-        keep(s, arena_printf(s->arena, "%s%s%s%s%s", sentence, on_node(s, at.node),
-                             is_oom ? ": out of memory: the container's "
-                                      "memory limit was reached"
-                                    : "",
-                             *f->why ? ": " : "", f->why));
-    offer(s, &c);
+    c.message = search_keep_text(
+        s, arena_printf(s->arena, "%s%s%s%s%s", sentence, on_node(s, at.node),
+                        is_oom ? ": out of memory: the container's "
+                                 "memory limit was reached"
+                               : "",
+                        *f->why ? ": " : "", f->why));
+    search_add_cause(s, &c);
 }
 
 static int exit_signal(const struct pod *p)
@@ -338,19 +338,20 @@ static void offer_exit(struct cause_search *s, const struct pod *p)
     c.output = p->exit_text;
     c.seen = p;
     c.at_wall_us = exit_time(p);
-    c.message = keep(
+    c.message = search_keep_text(
         s, arena_printf(s->arena, "%s %s of %s%s %s%s%s%s%s%s%s",
                         p->is_init_exit ? "init container" : "container",
                         p->exit_container, p->name, on_node(s, p->node),
                         c.signal ? "was killed by " : "exited with code ",
                         c.signal ? signal_name(c.signal)
-                                 : keep(s, arena_printf(s->arena, "%d", c.exit_code)),
+                                 : search_keep_text(
+                                     s, arena_printf(s->arena, "%d", c.exit_code)),
                         is_oom ? ": out of memory: the container's memory limit was "
                                  "reached"
                                : "",
                         *p->exit_reason && !is_oom ? ": " : "",
                         is_oom ? "" : p->exit_reason, *why ? ": " : "", why));
-    offer(s, &c);
+    search_add_cause(s, &c);
 }
 
 /* What Kubernetes does to a pod, and the pod did not bring about by what it used or by
@@ -366,14 +367,16 @@ static void offer_ended(struct cause_search *s, const struct pod *p)
 {
     struct cause c = {.rank = -1, .pod = p->name, .node = p->node, .output = ""};
 
-    c.reason = *p->reason ? keep(s, arena_strdup(s->arena, p->reason)) : "WorkerFailed";
+    c.reason = *p->reason ? search_keep_text(s, arena_strdup(s->arena, p->reason))
+                          : "WorkerFailed";
     c.is_outside = is_done_to(s, p);
     c.seen = p;
     c.at_wall_us = p->exit_wall_us ? p->exit_wall_us : UINT64_MAX - 1;
-    c.message = keep(s, arena_printf(s->arena, "%s%s was ended by Kubernetes: %s%s%s",
-                                     p->name, on_node(s, p->node), c.reason,
-                                     *p->message ? ": " : "", p->message));
-    offer(s, &c);
+    c.message = search_keep_text(s, arena_printf(s->arena,
+                                                 "%s%s was ended by Kubernetes: %s%s%s",
+                                                 p->name, on_node(s, p->node), c.reason,
+                                                 *p->message ? ": " : "", p->message));
+    search_add_cause(s, &c);
 }
 
 static void offer_deleted(struct cause_search *s,
@@ -386,18 +389,18 @@ static void offer_deleted(struct cause_search *s,
     char name[OBJECT_NAME_SIZE];
 
     object_pod_name(s->q->job, role, index, name);
-    c.pod = keep(s, arena_strdup(s->arena, name));
-    c.reason =
-        p && *p->reason ? keep(s, arena_strdup(s->arena, p->reason)) : "WorkerDeleted";
+    c.pod = search_keep_text(s, arena_strdup(s->arena, name));
+    c.reason = p && *p->reason ? search_keep_text(s, arena_strdup(s->arena, p->reason))
+                               : "WorkerDeleted";
     c.seen = p;
     c.at_wall_us = p ? p->delete_wall_us : 0;
-    c.message =
-        keep(s, arena_printf(s->arena,
-                             "%s pod %s%s was deleted before the job had "
-                             "finished%s%s",
-                             role_name(role), c.pod, on_node(s, c.node),
-                             p && *p->message ? ": " : "", p ? p->message : ""));
-    offer(s, &c);
+    c.message = search_keep_text(
+        s, arena_printf(s->arena,
+                        "%s pod %s%s was deleted before the job had "
+                        "finished%s%s",
+                        role_name(role), c.pod, on_node(s, c.node),
+                        p && *p->message ? ": " : "", p ? p->message : ""));
+    search_add_cause(s, &c);
 }
 
 /* --- which of them a pod offers ----------------------------------------------------
@@ -438,14 +441,14 @@ static void look_at_failed(struct cause_search *s, const struct pod *p)
 static void
 look_at_lost(struct cause_search *s, enum role role, uint32_t i, const struct pod *p)
 {
-    if (s->q->has_run && !is_over(s))
+    if (s->q->has_run && !search_is_done(s))
         offer_deleted(s, role, i, p);
 }
 
 static void
 look_at_pod(struct cause_search *s, enum role role, uint32_t i, const struct pod *p)
 {
-    bool is_going = p->is_deleting && !is_over(s); /* deleted by somebody else */
+    bool is_going = p->is_deleting && !search_is_done(s); /* deleted by somebody else */
 
     if (pod_has_succeeded(p))
         return;

@@ -17,7 +17,7 @@
 #define BACKOFF_S     10u
 #define MAX_BACKOFF_S 360u
 
-static bool has_number(const struct failure_rule *r, int number)
+static bool rule_has_number(const struct failure_rule *r, int number)
 {
     for (size_t i = 0; i < r->n; i++) {
         if (r->number[i] == number)
@@ -26,7 +26,7 @@ static bool has_number(const struct failure_rule *r, int number)
     return false;
 }
 
-static bool has_condition(const struct failure_rule *r, const struct cause *c)
+static bool rule_has_condition(const struct failure_rule *r, const struct cause *c)
 {
     for (size_t i = 0; i < r->n; i++) {
         if (c->seen
@@ -36,7 +36,7 @@ static bool has_condition(const struct failure_rule *r, const struct cause *c)
     return false;
 }
 
-static bool has_reason(const struct failure_rule *r, const struct cause *c)
+static bool rule_has_reason(const struct failure_rule *r, const struct cause *c)
 {
     for (size_t i = 0; i < r->n; i++) {
         if (strcmp(r->reason[i], c->reason) == 0)
@@ -54,17 +54,17 @@ static int shown_code(const struct cause *c)
     return c->signal ? 128 + c->signal : c->exit_code;
 }
 
-static bool matches(const struct failure_rule *r, const struct cause *c)
+static bool rule_matches_cause(const struct failure_rule *r, const struct cause *c)
 {
     switch (r->subject) {
     case RULE_EXIT_CODES:
-        return shown_code(c) != 0 && has_number(r, shown_code(c)) != r->is_not_in;
+        return shown_code(c) != 0 && rule_has_number(r, shown_code(c)) != r->is_not_in;
     case RULE_SIGNALS:
-        return c->has_exit && c->signal != 0 && has_number(r, c->signal);
+        return c->has_exit && c->signal != 0 && rule_has_number(r, c->signal);
     case RULE_POD_CONDITIONS:
-        return has_condition(r, c);
+        return rule_has_condition(r, c);
     case RULE_REASONS:
-        return has_reason(r, c);
+        return rule_has_reason(r, c);
     }
     return false;
 }
@@ -72,7 +72,7 @@ static bool matches(const struct failure_rule *r, const struct cause *c)
 enum rule_action cause_class(const struct hvd_job *job, const struct cause *c)
 {
     for (size_t i = 0; i < job->run.n_rules; i++) {
-        if (matches(&job->run.rule[i], c))
+        if (rule_matches_cause(&job->run.rule[i], c))
             return job->run.rule[i].action;
     }
     return c->is_outside ? RULE_IGNORE : RULE_RESTART;

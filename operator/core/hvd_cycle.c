@@ -77,7 +77,7 @@ const char *hvd_cue_name(enum hvd_cue c)
     return names[c];
 }
 
-static const struct hvd_cycle_edge *find(enum job_state from, enum hvd_cue cue)
+static const struct hvd_cycle_edge *edge_find(enum job_state from, enum hvd_cue cue)
 {
     for (size_t i = 0; i < ARRAY_LEN(edges); i++) {
         if (edges[i].from == from && edges[i].cue == cue)
@@ -88,12 +88,12 @@ static const struct hvd_cycle_edge *find(enum job_state from, enum hvd_cue cue)
 
 bool hvd_has_edge(enum job_state from, enum hvd_cue cue)
 {
-    return find(from, cue) != NULL;
+    return edge_find(from, cue) != NULL;
 }
 
 enum job_state hvd_next(enum job_state from, enum hvd_cue cue)
 {
-    const struct hvd_cycle_edge *e = find(from, cue);
+    const struct hvd_cycle_edge *e = edge_find(from, cue);
 
     return e ? e->to : from;
 }

@@ -18,7 +18,7 @@ bool device_is_gpu(const char *resource)
            || strncmp(resource, MIG_PREFIX, strlen(MIG_PREFIX)) == 0;
 }
 
-static uint64_t amount(const struct node *n)
+static uint64_t devices_read_amount(const struct node *n)
 {
     struct quantity q;
 
@@ -41,11 +41,11 @@ struct devices devices_count(const struct node *pod_template)
 
     for (const struct node *c = limits ? limits->first : NULL; c; c = c->next) {
         if (c->key && device_is_gpu(c->key))
-            d.n += amount(c);
+            d.n += devices_read_amount(c);
     }
     for (const struct node *c = requests ? requests->first : NULL; c; c = c->next) {
         if (c->key && device_is_gpu(c->key) && !node_get(limits, c->key))
-            d.n += amount(c);
+            d.n += devices_read_amount(c);
     }
     for (const struct node *c = claims ? claims->first : NULL; c; c = c->next) {
         const char *name = node_str(c, "name");

@@ -33,8 +33,10 @@ const char *hvd_knob_variable(enum hvd_knob k)
 }
 
 /* A number, with or without a fraction. */
-static const char *
-number(const struct node *o, enum hvd_knob k, struct arena *a, struct strbuf *p)
+static const char *knob_read_number(const struct node *o,
+                                    enum hvd_knob k,
+                                    struct arena *a,
+                                    struct strbuf *p)
 {
     const struct node *n = node_get(o, rows[k].field);
 
@@ -50,8 +52,10 @@ number(const struct node *o, enum hvd_knob k, struct arena *a, struct strbuf *p)
     return "";
 }
 
-static const char *
-whole(const struct node *o, enum hvd_knob k, struct arena *a, struct strbuf *p)
+static const char *knob_read_integer(const struct node *o,
+                                     enum hvd_knob k,
+                                     struct arena *a,
+                                     struct strbuf *p)
 {
     int64_t i = field_int(o, PATH, rows[k].field, -1, rows[k].min, rows[k].max, p);
     int64_t unit = rows[k].kind == MIB ? INT64_C(1) << 20 : 1;
@@ -60,8 +64,10 @@ whole(const struct node *o, enum hvd_knob k, struct arena *a, struct strbuf *p)
 }
 
 /* "" if it was refused, NULL if memory is out. */
-static const char *
-value(const struct node *o, enum hvd_knob k, struct arena *a, struct strbuf *p)
+static const char *knob_read_value(const struct node *o,
+                                   enum hvd_knob k,
+                                   struct arena *a,
+                                   struct strbuf *p)
 {
     const char *field = rows[k].field;
     int i;
@@ -69,9 +75,9 @@ value(const struct node *o, enum hvd_knob k, struct arena *a, struct strbuf *p)
     switch (rows[k].kind) {
     case WHOLE:
     case MIB:
-        return whole(o, k, a, p);
+        return knob_read_integer(o, k, a, p);
     case NUMBER:
-        return number(o, k, a, p);
+        return knob_read_number(o, k, a, p);
     case SWITCH:
         return field_bool(o, PATH, field, false, p) ? "1" : "0";
     case TEXT:
@@ -95,7 +101,7 @@ int hvd_knobs_decode(const struct node *o,
         ret[k] = NULL;
         if (!node_get(o, rows[k].field))
             continue;
-        ret[k] = value(o, (enum hvd_knob)k, a, problems);
+        ret[k] = knob_read_value(o, (enum hvd_knob)k, a, problems);
         if (!ret[k])
             return -ENOMEM;
         if (!*ret[k])

@@ -178,7 +178,7 @@ static bool is_outsider(const struct verdict_query *q, uint32_t i)
            && (i >= q->job->role[ROLE_WORKER].n || crew_is_leaving(w->pod, i));
 }
 
-static bool is_at_work(const struct pod *p)
+static bool worker_is_at_work(const struct pod *p)
 {
     return p->phase == POD_RUNNING && !pod_has_succeeded(p) && !pod_has_failed(p);
 }
@@ -196,7 +196,7 @@ static void plan_shed(struct planning *g)
         const struct pod *p = crew->w[i].pod;
 
         if (is_outsider(g->q, i)
-            && (!is_at_work(p) || g->q->now_wall_s >= leave_s(g->v)))
+            && (!worker_is_at_work(p) || g->q->now_wall_s >= leave_s(g->v)))
             drop_pod(g, STAGE_SHED, ROLE_WORKER, i, p->uid);
     }
 }
@@ -287,7 +287,7 @@ static void plan_tell(struct planning *g)
     }
 }
 
-static bool is_missing(const struct planning *g, enum role role, uint32_t index)
+static bool worker_is_missing(const struct planning *g, enum role role, uint32_t index)
 {
     const struct pod *p;
     enum seat x = crew_place(g->job, g->seen, role, index, &p);
@@ -368,7 +368,7 @@ static void plan_create(struct planning *g)
     for (int r = 0; r < ROLE_COUNT; r++) {
         n += g->job->role[r].n;
         for (uint32_t i = 0; i < g->job->role[r].n; i++)
-            n_missing += is_missing(g, (enum role)r, i);
+            n_missing += worker_is_missing(g, (enum role)r, i);
     }
     if (n_missing > 0 || !g->v->was.is_created)
         plan_needed(g, n_missing == n);
@@ -378,7 +378,7 @@ static void plan_create(struct planning *g)
     plan_shed(g);
     for (int r = 0; r < ROLE_COUNT && n_missing > 0; r++) {
         for (uint32_t i = 0; i < g->job->role[r].n; i++) {
-            if (is_missing(g, (enum role)r, i))
+            if (worker_is_missing(g, (enum role)r, i))
                 (void)add_pod(g, VERB_CREATE, STAGE_ADD, (enum role)r, i);
         }
     }
@@ -449,7 +449,7 @@ int hvd_plan_make(const struct verdict_query *q,
 /* --- when to look again ------------------------------------------------------------
  */
 
-static bool is_anything_expected(const struct observed *seen)
+static bool crews_expect_anything(const struct observed *seen)
 {
     for (int r = 0; r < ROLE_COUNT; r++) {
         for (uint32_t i = 0; i < seen->crew[r].n; i++) {
@@ -460,7 +460,7 @@ static bool is_anything_expected(const struct observed *seen)
     return false;
 }
 
-static void by(uint64_t *ms, uint64_t now_s, uint64_t at_s)
+static void requeue_at(uint64_t *ms, uint64_t now_s, uint64_t at_s)
 {
     uint64_t wait_ms = at_s > now_s ? (at_s - now_s) * 1000u : 0;
 
@@ -493,26 +493,26 @@ uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct hvd_ver
 
     if (v->was_finished) {
         if (run->clean == CLEAN_NONE)
-            by(&ms, now_s, stop_s(v));
+            requeue_at(&ms, now_s, stop_s(v));
         if (run->ttl_s >= 0 && v->was.completion_s != 0)
-            by(&ms, now_s, v->was.completion_s + (uint64_t)run->ttl_s);
+            requeue_at(&ms, now_s, v->was.completion_s + (uint64_t)run->ttl_s);
         return ms;
     }
-    if (is_anything_expected(q->seen) && ms == 0)
+    if (crews_expect_anything(q->seen) && ms == 0)
         ms = EXPECT_LOOK_MS;
     if (q->outcome->trouble == TROUBLE_REJECTED && !state_is_final(v->state)
         && !q->outcome->is_of_spec && (ms == 0 || ms > REFUSED_AGAIN_MS))
         ms = REFUSED_AGAIN_MS;
-    by(&ms, now_s, v->settle_s);
+    requeue_at(&ms, now_s, v->settle_s);
     if (v->state == STATE_RESTARTING)
-        by(&ms, now_s, v->next_restart_s);
+        requeue_at(&ms, now_s, v->next_restart_s);
     if (v->state == STATE_RESTARTING || v->state == STATE_SUSPENDED)
-        by(&ms, now_s, crew_stuck(q->seen, now_s).look_s);
+        requeue_at(&ms, now_s, crew_stuck(q->seen, now_s).look_s);
     for (uint32_t i = 0; i < q->seen->crew[ROLE_WORKER].n; i++) {
         if (is_outsider(q, i))
-            by(&ms, now_s, leave_s(v));
+            requeue_at(&ms, now_s, leave_s(v));
     }
     if (run->deadline_s >= 0 && v->was.start_s != 0 && v->state != STATE_SUSPENDED)
-        by(&ms, now_s, v->was.start_s + (uint64_t)run->deadline_s);
+        requeue_at(&ms, now_s, v->was.start_s + (uint64_t)run->deadline_s);
     return ms;
 }

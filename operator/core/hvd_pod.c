@@ -75,7 +75,7 @@ static void set_gang(struct pod_build *m, struct node *meta, struct node *labels
     }
 }
 
-static struct node *metadata(struct pod_build *m)
+static struct node *pod_build_metadata(struct pod_build *m)
 {
     static const char *const copied[] = {"annotations", "labels"};
     const struct node *tm = node_get(m->job->role[m->role].pod_template, "metadata");
@@ -409,7 +409,7 @@ struct node *object_pod(struct build *b,
     containers = node_child(b, m.spec, "containers", NODE_ARRAY);
     m.first = containers ? containers->first : NULL;
     object_pod_name(job, role, index, name);
-    o = object_new(b, job, "v1", "Pod", name, metadata(&m));
+    o = object_new(b, job, "v1", "Pod", name, pod_build_metadata(&m));
     make_spec(&m, name, err);
     node_set(b, o, "spec", m.spec);
     if (b->status == -ENOMEM)

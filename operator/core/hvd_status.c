@@ -208,7 +208,7 @@ static void put_passing(struct hvd_status_writer *w,
         put_condition(w, list, type, false, reason, message);
 }
 
-static struct node *conditions(struct hvd_status_writer *w)
+static struct node *status_conditions(struct hvd_status_writer *w)
 {
     const struct hvd_verdict *v = w->v;
     struct node *list = node_array(w->b);
@@ -348,7 +348,7 @@ status_make(struct build *b, const struct verdict_query *q, const struct hvd_ver
     node_set_int(b, status, "observedGeneration", q->job->meta.generation);
     node_set_str(b, status, "state", state_name(v->state));
     put_world(&w, status);
-    node_set(b, status, "conditions", conditions(&w));
+    node_set(b, status, "conditions", status_conditions(&w));
     put_times(&w, status);
     if (v->has_cause)
         node_set(b, status, "failure", failure_node(&w));
@@ -366,7 +366,7 @@ struct notes {
 };
 
 static struct event_note *
-note(struct notes *s, bool is_warning, const char *reason, const char *message)
+notes_add(struct notes *s, bool is_warning, const char *reason, const char *message)
 {
     struct event_note *x = &s->v[s->n++];
 
@@ -381,30 +381,30 @@ static void note_step(struct notes *s, const struct hvd_verdict *v)
     case CUE_REFUSED:
     case CUE_DOOMED:
     case CUE_EXPIRED:
-        note(s, true, v->reason, v->message)->is_once = true;
+        notes_add(s, true, v->reason, v->message)->is_once = true;
         break;
     case CUE_DONE:
-        note(s, false, "JobSucceeded", v->message)->is_once = true;
+        notes_add(s, false, "JobSucceeded", v->message)->is_once = true;
         break;
     case CUE_SUSPEND:
-        (void)note(s, false, "JobSuspended", v->message);
+        (void)notes_add(s, false, "JobSuspended", v->message);
         break;
     case CUE_BROKEN:
-        (void)note(s, true, "JobRestarting", v->message);
+        (void)notes_add(s, true, "JobRestarting", v->message);
         break;
     case CUE_RENEW:
-        (void)note(s, false, "RuntimeChanged", v->message);
+        (void)notes_add(s, false, "RuntimeChanged", v->message);
         break;
     case CUE_REMAKE:
     case CUE_RESIZE:
-        (void)note(s, false, "JobScaled", v->scaled);
+        (void)notes_add(s, false, "JobScaled", v->scaled);
         break;
     case CUE_CLEARED:
         if (v->was.state == STATE_SUSPENDED)
-            (void)note(s, false, "JobResumed", "the job was resumed");
+            (void)notes_add(s, false, "JobResumed", "the job was resumed");
         break;
     case CUE_RUN:
-        note(s, false, "JobRunning", v->message)->is_once = true;
+        notes_add(s, false, "JobRunning", v->message)->is_once = true;
         break;
     case CUE_NONE:
         break;
@@ -439,15 +439,15 @@ size_t status_events(const struct verdict_query *q,
     note_step(&s, v);
     if (outcome->trouble == TROUBLE_REJECTED && v->cue == CUE_NONE
         && !state_is_final(v->state) && !is_told(q->job->meta.status, outcome->message))
-        (void)note(&s, true, outcome->reason, outcome->message);
+        (void)notes_add(&s, true, outcome->reason, outcome->message);
     if (hvd_plan_is_ttl_over(q, v) && !v->was.is_ttl_told) {
         text = arena_printf(a,
                             "the job is deleted: its ttlSecondsAfterFinished, %lld s, "
                             "are over",
                             (long long)q->job->run.ttl_s);
-        note(&s, false, TTL_REASON, text ? text : TTL_REASON)->is_once = true;
+        notes_add(&s, false, TTL_REASON, text ? text : TTL_REASON)->is_once = true;
     }
     if (outcome->trouble == TROUBLE_RETRY && !v->was_finished)
-        (void)note(&s, true, outcome->reason, outcome->message);
+        (void)notes_add(&s, true, outcome->reason, outcome->message);
     return s.n;
 }

@@ -12,14 +12,14 @@
 
 #include "operator/core/timestamp.h"
 
-static uint32_t count(const struct node *status, const char *key)
+static uint32_t stored_count(const struct node *status, const char *key)
 {
     int64_t v = node_int(status, key, 0);
 
     return v > 0 && v <= UINT32_MAX ? (uint32_t)v : 0;
 }
 
-static uint64_t seconds(const struct node *o, const char *key)
+static uint64_t stored_seconds(const struct node *o, const char *key)
 {
     const char *text = node_str(o, key);
     uint64_t us = 0;
@@ -36,18 +36,18 @@ void hvd_stored_read(const struct node *status, struct hvd_stored *ret)
     s.state = state_of_status(status);
     s.is_created = condition_is_true(status, "Created");
     s.is_ttl_told = why && strcmp(why, TTL_REASON) == 0;
-    s.generation = count(status, "generation");
+    s.generation = stored_count(status, "generation");
     if (s.generation == 0 && !s.is_new && s.state != STATE_SUSPENDED)
         s.generation = 1;
-    s.workers = count(status, "workerReplicas");
-    s.restarts = count(status, "restarts");
-    s.replacements = count(status, "replacements");
-    s.start_s = seconds(status, "startTime");
-    s.completion_s = seconds(status, "completionTime");
-    s.next_restart_s = seconds(status, "nextRestartTime");
-    s.resize_s = seconds(status, "resizeTime");
+    s.workers = stored_count(status, "workerReplicas");
+    s.restarts = stored_count(status, "restarts");
+    s.replacements = stored_count(status, "replacements");
+    s.start_s = stored_seconds(status, "startTime");
+    s.completion_s = stored_seconds(status, "completionTime");
+    s.next_restart_s = stored_seconds(status, "nextRestartTime");
+    s.resize_s = stored_seconds(status, "resizeTime");
     if (s.state != STATE_RESTARTING)
-        s.restarted_s = seconds(restarting, "lastTransitionTime");
+        s.restarted_s = stored_seconds(restarting, "lastTransitionTime");
     *ret = s;
 }
 

@@ -40,7 +40,7 @@ struct look {
     bool is_out_of_memory;
 };
 
-static const char *keep(struct look *l, const char *text)
+static const char *look_keep_text(struct look *l, const char *text)
 {
     if (!text)
         l->is_out_of_memory = true;
@@ -102,7 +102,7 @@ static void count_place(struct look *l, enum role role, uint32_t index)
     }
 }
 
-static bool has_succeeded(const struct look *l, enum role role)
+static bool look_has_succeeded(const struct look *l, enum role role)
 {
     return l->v->tally[role].succeeded == l->job->role[role].n;
 }
@@ -113,7 +113,7 @@ static enum role first_role(const struct hvd_job *job)
     return job->role[ROLE_CHIEF].is_set ? ROLE_CHIEF : ROLE_WORKER;
 }
 
-static bool is_first_done(const struct look *l)
+static bool look_is_first_done(const struct look *l)
 {
     const struct pod *p = NULL;
 
@@ -124,7 +124,7 @@ static bool is_first_done(const struct look *l)
 /* Worker 0 is in every world, and Horovod's agents exit with 0 when all ranks of theirs
  * have: who was made later, for a larger world, comes too late and is not waited for.
  */
-static bool is_world_done(const struct look *l)
+static bool look_is_world_done(const struct look *l)
 {
     const struct pod *first, *p;
 
@@ -139,7 +139,7 @@ static bool is_world_done(const struct look *l)
     return true;
 }
 
-static void count(struct look *l)
+static void look_count_pods(struct look *l)
 {
     l->is_made = true;
     for (int r = 0; r < ROLE_COUNT; r++) {
@@ -152,14 +152,15 @@ static void count(struct look *l)
                      && (l->has_met || l->v->tally[ROLE_WORKER].succeeded > 0));
     switch (l->job->success) {
     case SUCCESS_ALL_WORKERS:
-        l->is_done = is_world_done(l)
-                     || (has_succeeded(l, ROLE_WORKER) && has_succeeded(l, ROLE_CHIEF));
+        l->is_done = look_is_world_done(l)
+                     || (look_has_succeeded(l, ROLE_WORKER)
+                         && look_has_succeeded(l, ROLE_CHIEF));
         break;
     case SUCCESS_WORKER0:
-        l->is_done = is_first_done(l);
+        l->is_done = look_is_first_done(l);
         break;
     case SUCCESS_LAUNCHER:
-        l->is_done = has_succeeded(l, ROLE_LAUNCHER);
+        l->is_done = look_has_succeeded(l, ROLE_LAUNCHER);
         break;
     }
 }
@@ -167,12 +168,12 @@ static void count(struct look *l)
 /* --- which cue ---------------------------------------------------------------------
  */
 
-static bool is_live(const struct look *l)
+static bool job_is_live(const struct look *l)
 {
     return l->v->was.state == STATE_PENDING || l->v->was.state == STATE_RUNNING;
 }
 
-static bool is_expired(const struct look *l)
+static bool look_is_expired(const struct look *l)
 {
     const struct hvd_run *run = &l->job->run;
     uint64_t start_s = l->v->was.start_s;
@@ -182,85 +183,86 @@ static bool is_expired(const struct look *l)
 }
 
 /* The spec, by us. */
-static bool is_refused(const struct look *l)
+static bool look_is_refused(const struct look *l)
 {
     return l->q->outcome->trouble == TROUBLE_REJECTED && l->q->outcome->is_of_spec;
 }
 
-static bool is_cleared(const struct look *l)
+static bool look_is_cleared(const struct look *l)
 {
     const struct hvd_verdict *v = l->v;
 
-    if (is_live(l) || !crew_is_empty(l->q->seen))
+    if (job_is_live(l) || !crew_is_empty(l->q->seen))
         return false;
-    return v->was.state == STATE_SUSPENDED ? !l->job->run.is_suspended && !is_refused(l)
-                                           : l->q->now_wall_s >= v->was.next_restart_s;
+    return v->was.state == STATE_SUSPENDED
+               ? !l->job->run.is_suspended && !look_is_refused(l)
+               : l->q->now_wall_s >= v->was.next_restart_s;
 }
 
 /* A job that was taken before goes on with what it has, and says what is refused: the
  * edit is to be mended, and the training is not to be lost by it. A newer operator may
  * also have taken what this one does not know. */
-static bool is_unfit(const struct look *l)
+static bool look_is_unfit(const struct look *l)
 {
     const struct hvd_stored *was = &l->v->was;
 
     if (l->q->outcome->trouble != TROUBLE_REJECTED || was->state != STATE_PENDING)
         return false;
-    return is_refused(l) ? was->is_new : was->generation <= 1 && !was->is_created;
+    return look_is_refused(l) ? was->is_new : was->generation <= 1 && !was->is_created;
 }
 
 /* Not once workers have ended well: they would not come back. */
-static bool is_resized(const struct look *l)
+static bool look_is_resized(const struct look *l)
 {
     bool is_other = l->job->spec_workers != l->job->role[ROLE_WORKER].n
                     || (l->v->was.is_new && l->is_other_size);
 
-    return is_live(l) && is_other && !is_refused(l)
+    return job_is_live(l) && is_other && !look_is_refused(l)
            && l->v->tally[ROLE_WORKER].succeeded == 0;
 }
 
-static bool is_doom(const struct look *l, enum rule_action class)
+static bool class_is_final(const struct look *l, enum rule_action class)
 {
     return class == RULE_FAIL
            || (class == RULE_RESTART
                && l->v->was.restarts >= l->job->run.backoff_limit);
 }
 
-static bool is_in_place(const struct look *l)
+static bool look_is_resized_in_place(const struct look *l)
 {
     return l->job->framework == FRAMEWORK_HOROVOD && !l->job->role[ROLE_LAUNCHER].is_set
            && !l->is_old_world;
 }
 
 /* The operator is another one than that which began to make the pods. */
-static bool is_mixed(const struct look *l)
+static bool look_is_mixed(const struct look *l)
 {
     return l->v->was.state == STATE_PENDING && !l->is_made && l->is_old_runtime
            && l->job->framework == FRAMEWORK_HOROVOD
            && l->v->tally[ROLE_WORKER].succeeded == 0;
 }
 
-static enum hvd_cue choose(const struct look *l, enum rule_action class)
+static enum hvd_cue look_choose_cue(const struct look *l, enum rule_action class)
 {
     const struct hvd_verdict *v = l->v;
 
-    if (is_unfit(l))
+    if (look_is_unfit(l))
         return CUE_REFUSED;
-    if (is_live(l) && l->is_done)
+    if (job_is_live(l) && l->is_done)
         return CUE_DONE;
-    if (is_live(l) && v->has_cause && is_doom(l, class))
+    if (job_is_live(l) && v->has_cause && class_is_final(l, class))
         return CUE_DOOMED;
     if (v->was.state != STATE_SUSPENDED && l->job->run.is_suspended)
         return CUE_SUSPEND;
-    if (v->was.state != STATE_SUSPENDED && is_expired(l))
+    if (v->was.state != STATE_SUSPENDED && look_is_expired(l))
         return CUE_EXPIRED;
-    if (is_live(l) && v->has_cause)
+    if (job_is_live(l) && v->has_cause)
         return CUE_BROKEN;
-    if (is_resized(l))
-        return is_in_place(l) ? CUE_RESIZE : CUE_REMAKE;
-    if (is_mixed(l))
+    if (look_is_resized(l))
+        return look_is_resized_in_place(l) ? CUE_RESIZE : CUE_REMAKE;
+    if (look_is_mixed(l))
         return CUE_RENEW;
-    if (is_cleared(l))
+    if (look_is_cleared(l))
         return CUE_CLEARED;
     if (v->was.state == STATE_PENDING && l->n_running == l->n_pods)
         return CUE_RUN;
@@ -270,14 +272,14 @@ static enum hvd_cue choose(const struct look *l, enum rule_action class)
 /* --- what it comes to --------------------------------------------------------------
  */
 
-static void say(struct look *l, const char *reason, const char *message)
+static void verdict_set_reason(struct look *l, const char *reason, const char *message)
 {
     l->v->reason = reason;
-    l->v->message = keep(l, message);
+    l->v->message = look_keep_text(l, message);
 }
 
 /* As the stored condition has it. */
-static void repeat(struct look *l, const char *type)
+static void verdict_repeat_condition(struct look *l, const char *type)
 {
     const struct node *c = condition_find(l->job->meta.status, type);
 
@@ -313,13 +315,15 @@ static void begin_restart(struct look *l, enum rule_action class)
     if (wait_s > 0)
         (void)snprintf(when, sizeof(when), "in %llu s", (unsigned long long)wait_s);
     if (class == RULE_RESTART)
-        say(l, "JobRestarting",
-            arena_printf(l->arena, "restart %u of %u %s after: %s", v->restarts,
-                         l->job->run.backoff_limit, when, v->cause.message));
+        verdict_set_reason(l, "JobRestarting",
+                           arena_printf(l->arena, "restart %u of %u %s after: %s",
+                                        v->restarts, l->job->run.backoff_limit, when,
+                                        v->cause.message));
     else
-        say(l, "JobRestarting",
-            arena_printf(l->arena, "restart that does not count, %s after: %s", when,
-                         v->cause.message));
+        verdict_set_reason(l, "JobRestarting",
+                           arena_printf(l->arena,
+                                        "restart that does not count, %s after: %s",
+                                        when, v->cause.message));
 }
 
 static void note_scaled(struct look *l)
@@ -328,8 +332,8 @@ static void note_scaled(struct look *l)
 
     if (!l->v->was.is_new)
         (void)snprintf(from, sizeof(from), "from %u ", l->job->role[ROLE_WORKER].n);
-    l->v->scaled = keep(l, arena_printf(l->arena, "scaled %sto %u workers", from,
-                                        l->job->spec_workers));
+    l->v->scaled = look_keep_text(l, arena_printf(l->arena, "scaled %sto %u workers",
+                                                  from, l->job->spec_workers));
 }
 
 static void say_done(struct look *l)
@@ -338,26 +342,27 @@ static void say_done(struct look *l)
 
     switch (l->job->success) {
     case SUCCESS_ALL_WORKERS:
-        say(l, "AllWorkersSucceeded",
-            arena_printf(l->arena, "all %u workers succeeded", n));
+        verdict_set_reason(l, "AllWorkersSucceeded",
+                           arena_printf(l->arena, "all %u workers succeeded", n));
         break;
     case SUCCESS_WORKER0:
-        say(l, "Worker0Succeeded",
-            first_role(l->job) == ROLE_CHIEF ? "the chief succeeded"
-                                             : "worker 0 succeeded");
+        verdict_set_reason(l, "Worker0Succeeded",
+                           first_role(l->job) == ROLE_CHIEF ? "the chief succeeded"
+                                                            : "worker 0 succeeded");
         break;
     case SUCCESS_LAUNCHER:
-        say(l, "LauncherSucceeded", "the launcher succeeded");
+        verdict_set_reason(l, "LauncherSucceeded", "the launcher succeeded");
         break;
     }
 }
 
 /* What follows a sentence of a job whose new spec is not taken. */
-static const char *refusal(struct look *l)
+static const char *look_refusal_text(struct look *l)
 {
-    return is_refused(l) ? keep(l, arena_printf(l->arena, "; the spec is refused: %s",
+    return look_is_refused(l)
+               ? look_keep_text(l, arena_printf(l->arena, "; the spec is refused: %s",
                                                 l->q->outcome->message))
-                         : "";
+               : "";
 }
 
 static void say_pending(struct look *l)
@@ -366,20 +371,22 @@ static void say_pending(struct look *l)
     uint32_t n = l->job->role[ROLE_WORKER].n;
     bool is_plain = l->n_pods == n;
 
-    say(l, "WorkersNotRunning",
+    verdict_set_reason(
+        l, "WorkersNotRunning",
         arena_printf(l->arena, "%u of %u %s run%s%s%s",
                      is_plain ? v->tally[ROLE_WORKER].running : l->n_running, l->n_pods,
                      is_plain ? "workers" : "pods", *v->waiting ? ": " : "", v->waiting,
-                     refusal(l)));
+                     look_refusal_text(l)));
 }
 
 static void say_running(struct look *l)
 {
     bool is_plain = l->n_pods == l->job->role[ROLE_WORKER].n;
 
-    say(l, "AllWorkersRunning",
-        arena_printf(l->arena, "all %u %s run%s", l->n_pods,
-                     is_plain ? "workers" : "pods", refusal(l)));
+    verdict_set_reason(l, "AllWorkersRunning",
+                       arena_printf(l->arena, "all %u %s run%s", l->n_pods,
+                                    is_plain ? "workers" : "pods",
+                                    look_refusal_text(l)));
 }
 
 static void say_staying(struct look *l)
@@ -392,16 +399,16 @@ static void say_staying(struct look *l)
         say_running(l);
         break;
     case STATE_RESTARTING:
-        repeat(l, "Restarting");
+        verdict_repeat_condition(l, "Restarting");
         break;
     case STATE_SUSPENDED:
-        repeat(l, "Suspended");
+        verdict_repeat_condition(l, "Suspended");
         break;
     case STATE_SUCCEEDED:
-        repeat(l, "Succeeded");
+        verdict_repeat_condition(l, "Succeeded");
         break;
     case STATE_FAILED:
-        repeat(l, "Failed");
+        verdict_repeat_condition(l, "Failed");
         break;
     }
 }
@@ -412,23 +419,24 @@ static void say_step(struct look *l, enum rule_action class)
 
     switch (l->v->cue) {
     case CUE_REFUSED:
-        say(l, o->reason, o->message);
+        verdict_set_reason(l, o->reason, o->message);
         break;
     case CUE_DONE:
         say_done(l);
         break;
     case CUE_DOOMED:
-        say(l, l->v->cause.reason, failed_message(l));
+        verdict_set_reason(l, l->v->cause.reason, failed_message(l));
         break;
     case CUE_SUSPEND:
-        say(l, "JobSuspended", "the job is suspended by spec.runPolicy.suspend");
+        verdict_set_reason(l, "JobSuspended",
+                           "the job is suspended by spec.runPolicy.suspend");
         break;
     case CUE_EXPIRED:
-        say(l, "DeadlineExceeded",
-            arena_printf(l->arena,
-                         "the job was active for longer than its "
-                         "activeDeadlineSeconds, %lld s",
-                         (long long)l->job->run.deadline_s));
+        verdict_set_reason(l, "DeadlineExceeded",
+                           arena_printf(l->arena,
+                                        "the job was active for longer than its "
+                                        "activeDeadlineSeconds, %lld s",
+                                        (long long)l->job->run.deadline_s));
         break;
     case CUE_BROKEN:
         begin_restart(l, class);
@@ -436,18 +444,20 @@ static void say_step(struct look *l, enum rule_action class)
     case CUE_REMAKE:
         l->v->next_restart_s = l->q->now_wall_s;
         note_scaled(l);
-        say(l, "JobScaled",
+        verdict_set_reason(
+            l, "JobScaled",
             arena_printf(l->arena, "%s: all pods are made anew", l->v->scaled));
         break;
     case CUE_RENEW:
         l->v->next_restart_s = l->q->now_wall_s;
-        say(l, "RuntimeChanged",
+        verdict_set_reason(
+            l, "RuntimeChanged",
             "the operator has another runtime image than the pods that are there, and "
             "others are missing: all pods are made anew");
         break;
     case CUE_RESIZE:
         note_scaled(l);
-        say(l, "WorkersNotRunning", l->v->scaled);
+        verdict_set_reason(l, "WorkersNotRunning", l->v->scaled);
         break;
     case CUE_CLEARED:
         say_pending(l);
@@ -479,7 +489,7 @@ static void settle_cause(struct look *l)
         v->has_cause &=
             v->was.state != STATE_FAILED || strcmp(v->reason, no_cause[i]) != 0;
     if (v->has_cause && v->was.state == STATE_FAILED)
-        say(l, v->cause.reason, failed_message(l));
+        verdict_set_reason(l, v->cause.reason, failed_message(l));
 }
 
 /* By the clock of the node that tells, which may be ahead of ours, but not by much. */
@@ -512,7 +522,7 @@ static void settle_world(struct look *l)
     else if (is_begun || v->state == STATE_SUSPENDED || v->state == STATE_RESTARTING)
         v->is_created = false;
     else
-        v->is_created = is_live(l)
+        v->is_created = job_is_live(l)
                         && (v->was.is_created
                             || (l->is_made && l->q->outcome->trouble == TROUBLE_NONE));
 }
@@ -532,7 +542,7 @@ int verdict_make(const struct verdict_query *q,
     v.restarts = v.was.restarts;
     v.replacements = v.was.replacements;
     v.next_restart_s = v.was.next_restart_s;
-    count(&l);
+    look_count_pods(&l);
     cq.has_run = l.has_run;
     rc = cause_find(&cq, a, &v.cause);
     if (rc < 0)
@@ -541,10 +551,10 @@ int verdict_make(const struct verdict_query *q,
     v.has_cause = rc > 0 && v.settle_s == 0;
     if (v.has_cause)
         class = cause_class(q->job, &v.cause);
-    v.cue = v.was_finished ? CUE_NONE : choose(&l, class);
+    v.cue = v.was_finished ? CUE_NONE : look_choose_cue(&l, class);
     v.state = hvd_next(v.was.state, v.cue);
     say_step(&l, class);
-    if (!is_live(&l))
+    if (!job_is_live(&l))
         settle_cause(&l);
     else
         v.has_cause = v.cue == CUE_DOOMED || v.cue == CUE_BROKEN;

@@ -52,12 +52,12 @@ bool lease_leads(const struct lease *l, uint64_t now_ns)
     return !l->is_giving_up && now_ns < l->lead_until_ns;
 }
 
-static bool is_ours(const struct lease *l)
+static bool lease_is_ours(const struct lease *l)
 {
     return strcmp(l->seen.holder, l->config.identity) == 0;
 }
 
-static bool is_free(const struct lease *l, uint64_t now_ns)
+static bool lease_is_free(const struct lease *l, uint64_t now_ns)
 {
     uint64_t wait_ns = l->config.duration_ns;
 
@@ -66,7 +66,7 @@ static bool is_free(const struct lease *l, uint64_t now_ns)
     return !*l->seen.holder || now_ns - l->changed_ns >= wait_ns;
 }
 
-static void plan(struct lease *l, enum lease_verb verb, uint64_t due_ns)
+static void lease_schedule(struct lease *l, enum lease_verb verb, uint64_t due_ns)
 {
     l->next = verb;
     l->due_ns = due_ns;
@@ -85,62 +85,67 @@ void lease_sent(struct lease *l, uint64_t now_ns)
     l->sent_ns = now_ns;
 }
 
-static uint64_t spread(uint64_t period_ns, uint64_t now_ns, uint32_t random32)
+static uint64_t
+lease_spread_time(uint64_t period_ns, uint64_t now_ns, uint32_t random32)
 {
     return now_ns + period_ns + period_ns / 5 * random32 / UINT32_MAX;
 }
 
-static void looked(struct lease *l, uint64_t now_ns, uint32_t random32)
+static void lease_checked(struct lease *l, uint64_t now_ns, uint32_t random32)
 {
-    if (!is_ours(l))
+    if (!lease_is_ours(l))
         l->lead_until_ns = 0;
-    if (l->is_giving_up && !is_ours(l))
+    if (l->is_giving_up && !lease_is_ours(l))
         l->is_done = true;
-    else if (is_ours(l) || is_free(l, now_ns))
-        plan(l, LEASE_UPDATE, now_ns);
+    else if (lease_is_ours(l) || lease_is_free(l, now_ns))
+        lease_schedule(l, LEASE_UPDATE, now_ns);
     else
-        plan(l, LEASE_GET,
-             spread(l->config.retry_ns / LOOKS_PER_RETRY, now_ns, random32));
+        lease_schedule(
+            l, LEASE_GET,
+            lease_spread_time(l->config.retry_ns / LOOKS_PER_RETRY, now_ns, random32));
 }
 
-static void written(struct lease *l, uint64_t now_ns, uint32_t random32)
+static void lease_written(struct lease *l, uint64_t now_ns, uint32_t random32)
 {
     if (l->is_giving_up) {
         l->lead_until_ns = 0;
         if (*l->seen.holder)
-            plan(l, LEASE_UPDATE, now_ns); /* a renewal that was under way */
+            lease_schedule(l, LEASE_UPDATE, now_ns); /* a renewal that was under way */
         else
             l->is_done = true;
         return;
     }
-    if (!is_ours(l)) { /* the server did not do what it was told */
-        looked(l, now_ns, random32);
+    if (!lease_is_ours(l)) { /* the server did not do what it was told */
+        lease_checked(l, now_ns, random32);
         return;
     }
     l->lead_until_ns = l->sent_ns + l->config.renew_ns;
-    plan(l, LEASE_UPDATE, spread(l->config.retry_ns, l->sent_ns, 0));
+    lease_schedule(l, LEASE_UPDATE,
+                   lease_spread_time(l->config.retry_ns, l->sent_ns, 0));
 }
 
 /* There is no Lease. One that somebody has deleted is waited for as if it were there:
  * its holder may not know yet. */
 static void
-missed(struct lease *l, enum lease_verb verb, uint64_t now_ns, uint32_t random32)
+lease_missed(struct lease *l, enum lease_verb verb, uint64_t now_ns, uint32_t random32)
 {
-    bool was_anothers = !is_ours(l) && !is_free(l, now_ns);
+    bool was_anothers = !lease_is_ours(l) && !lease_is_free(l, now_ns);
 
     if (verb == LEASE_GET)
         l->lead_until_ns = 0;
     if (l->is_giving_up)
         l->is_done = true;
     else if (verb == LEASE_CREATE) /* no such namespace */
-        plan(l, LEASE_GET, spread(l->config.retry_ns, now_ns, random32));
+        lease_schedule(l, LEASE_GET,
+                       lease_spread_time(l->config.retry_ns, now_ns, random32));
     else if (verb == LEASE_UPDATE)
-        plan(l, LEASE_GET, now_ns);
+        lease_schedule(l, LEASE_GET, now_ns);
     else if (was_anothers)
-        plan(l, LEASE_GET,
-             spread(l->config.retry_ns / LOOKS_PER_RETRY, now_ns, random32));
+        lease_schedule(
+            l, LEASE_GET,
+            lease_spread_time(l->config.retry_ns / LOOKS_PER_RETRY, now_ns, random32));
     else
-        plan(l, LEASE_CREATE, now_ns);
+        lease_schedule(l, LEASE_CREATE, now_ns);
 }
 
 void lease_answered(struct lease *l,
@@ -156,25 +161,26 @@ void lease_answered(struct lease *l,
     case LEASE_OK:
         take_note(l, record, now_ns);
         if (verb == LEASE_GET)
-            looked(l, now_ns, random32);
+            lease_checked(l, now_ns, random32);
         else
-            written(l, now_ns, random32);
+            lease_written(l, now_ns, random32);
         return;
     case LEASE_ABSENT:
-        missed(l, verb, now_ns, random32);
+        lease_missed(l, verb, now_ns, random32);
         return;
     case LEASE_CONFLICT: /* somebody was faster, or an earlier try of ours was done */
-        plan(l, LEASE_GET, now_ns);
+        lease_schedule(l, LEASE_GET, now_ns);
         return;
     case LEASE_FAILED:
-        plan(l, LEASE_GET, spread(l->config.retry_ns, now_ns, random32));
+        lease_schedule(l, LEASE_GET,
+                       lease_spread_time(l->config.retry_ns, now_ns, random32));
         return;
     }
 }
 
 void lease_give_up(struct lease *l, uint64_t now_ns)
 {
-    bool may_be_ours = is_ours(l) || (l->is_open && l->next != LEASE_GET);
+    bool may_be_ours = lease_is_ours(l) || (l->is_open && l->next != LEASE_GET);
 
     if (l->is_giving_up)
         return;
@@ -188,7 +194,8 @@ void lease_give_up(struct lease *l, uint64_t now_ns)
 /* --- the object --------------------------------------------------------------------
  */
 
-static void copy(char *to, size_t size, const struct node *object, const char *path)
+static void
+lease_copy_text(char *to, size_t size, const struct node *object, const char *path)
 {
     const char *s = node_str(object, path);
 
@@ -204,9 +211,9 @@ void lease_read(const struct node *object, struct lease_record *ret)
     int64_t s = node_int(object, "spec.leaseDurationSeconds", 0);
     int64_t n = node_int(object, "spec.leaseTransitions", 0);
 
-    copy(r.holder, sizeof(r.holder), object, "spec.holderIdentity");
-    copy(r.version, sizeof(r.version), object, "metadata.resourceVersion");
-    copy(r.acquired, sizeof(r.acquired), object, "spec.acquireTime");
+    lease_copy_text(r.holder, sizeof(r.holder), object, "spec.holderIdentity");
+    lease_copy_text(r.version, sizeof(r.version), object, "metadata.resourceVersion");
+    lease_copy_text(r.acquired, sizeof(r.acquired), object, "spec.acquireTime");
     if (s > 0 && s <= MAX_DURATION_S)
         r.duration_ns = (uint64_t)s * NS_PER_S;
     if (n > 0 && n < INT32_MAX)
@@ -229,7 +236,7 @@ void lease_write(const struct lease *l,
         node_set_str(b, spec, "holderIdentity", "");
         duration_s = RELEASED_DURATION_S;
     } else {
-        if (!is_ours(l)) {
+        if (!lease_is_ours(l)) {
             node_set_str(b, spec, "acquireTime", now);
             n += l->next == LEASE_UPDATE;
         }

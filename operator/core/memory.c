@@ -43,13 +43,13 @@ struct pod_memory *memory_note_at(struct job_memory *m, enum role role, uint32_t
     return &m->note[role][index];
 }
 
-static void expect(struct expectation *e, const char *uid, uint64_t now_ns)
+static void expectation_set(struct expectation *e, const char *uid, uint64_t now_ns)
 {
     e->since_ns = now_ns ? now_ns : 1;
     (void)snprintf(e->uid, sizeof(e->uid), "%s", uid);
 }
 
-static void show(struct expectation *e, const char *uid)
+static void expectation_meet(struct expectation *e, const char *uid)
 {
     if (strcmp(e->uid, uid) == 0)
         *e = (struct expectation){0};
@@ -64,7 +64,8 @@ void memory_expect_pod(struct job_memory *m,
     struct pod_memory *n = memory_note_at(m, role, index);
 
     if (n && !(n->gone && strcmp(n->gone->uid, uid) == 0))
-        expect(&n->expected, uid, now_ns); /* without memory it is merely "absent" */
+        expectation_set(&n->expected, uid,
+                        now_ns); /* without memory it is merely "absent" */
 }
 
 void memory_show_pod(struct job_memory *m,
@@ -75,7 +76,7 @@ void memory_show_pod(struct job_memory *m,
     struct pod_memory *n = memory_note(m, role, index);
 
     if (n)
-        show(&n->expected, uid);
+        expectation_meet(&n->expected, uid);
 }
 
 void memory_bury_pod(struct job_memory *m,
@@ -89,7 +90,7 @@ void memory_bury_pod(struct job_memory *m,
         pod_free(pod);
         return;
     }
-    show(&n->expected, pod->uid);
+    expectation_meet(&n->expected, pod->uid);
     pod_free(n->gone);
     n->gone = pod;
 }
@@ -105,17 +106,17 @@ void memory_miss_pod(struct job_memory *m, enum role role, uint32_t index)
 void memory_expect_batch(struct job_memory *m, const char *uid, uint64_t now_ns)
 {
     if (!(m->gone_batch && strcmp(m->gone_batch->uid, uid) == 0))
-        expect(&m->batch, uid, now_ns);
+        expectation_set(&m->batch, uid, now_ns);
 }
 
 void memory_show_batch(struct job_memory *m, const char *uid)
 {
-    show(&m->batch, uid);
+    expectation_meet(&m->batch, uid);
 }
 
 void memory_bury_batch(struct job_memory *m, struct batch_job *batch)
 {
-    show(&m->batch, batch->uid);
+    expectation_meet(&m->batch, batch->uid);
     batch_free(m->gone_batch);
     m->gone_batch = batch;
 }

@@ -26,7 +26,8 @@ static const char *const result_names[] = {
 _Static_assert(ARRAY_LEN(verb_names) == API_VERB_COUNT, "one name per verb");
 _Static_assert(ARRAY_LEN(result_names) == API_RESULT_COUNT, "one name per result");
 
-static void note(struct histogram *h, const uint32_t *bounds_ms, uint64_t took_us)
+static void
+histogram_add(struct histogram *h, const uint32_t *bounds_ms, uint64_t took_us)
 {
     size_t i = 0;
 
@@ -42,12 +43,12 @@ void metrics_sync(struct operator_metrics *m, int is_ok, uint64_t took_ns)
         m->syncs_ok++;
     else
         m->syncs_retry++;
-    note(&m->sync, sync_ms, took_ns / 1000u);
+    histogram_add(&m->sync, sync_ms, took_ns / 1000u);
 }
 
 void metrics_queue_wait(struct operator_metrics *m, uint64_t waited_ns)
 {
-    note(&m->queue_wait, sync_ms, waited_ns / 1000u);
+    histogram_add(&m->queue_wait, sync_ms, waited_ns / 1000u);
 }
 
 static enum api_result result_of(int http)
@@ -69,21 +70,22 @@ void metrics_request(struct operator_metrics *m,
                      uint64_t took_ns)
 {
     if (strcmp(method, "WATCH") != 0)
-        note(&m->request, sync_ms, took_ns / 1000u);
+        histogram_add(&m->request, sync_ms, took_ns / 1000u);
     for (size_t i = 0; i < API_VERB_COUNT; i++) {
         if (strcmp(verb_names[i], method) == 0)
             m->requests[i][result_of(http)]++;
     }
 }
 
-static uint64_t grown(const struct node *old, const struct node *now, const char *key)
+static uint64_t
+status_growth(const struct node *old, const struct node *now, const char *key)
 {
     int64_t was = node_int(old, key, 0), is = node_int(now, key, 0);
 
     return is > was ? (uint64_t)(is - was) : 0;
 }
 
-static bool is_word(const char *s)
+static bool reason_is_word(const char *s)
 {
     static const char in[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                              "0123456789_-";
@@ -93,7 +95,7 @@ static bool is_word(const char *s)
 
 static struct restarts *restarts_of(struct operator_metrics *m, const char *cause)
 {
-    const char *reason = is_word(cause) ? cause : "other";
+    const char *reason = reason_is_word(cause) ? cause : "other";
     size_t i = 0;
 
     while (i < m->n_restarts && strcmp(m->restarts[i].reason, reason) != 0)
@@ -118,8 +120,8 @@ void metrics_status(struct operator_metrics *m,
 {
     enum job_state was = state_of_status(old), is = state_of_status(now);
     const char *start = node_str(now, "startTime");
-    uint64_t counted = grown(old, now, "restarts");
-    uint64_t replacements = grown(old, now, "replacements");
+    uint64_t counted = status_growth(old, now, "restarts");
+    uint64_t replacements = status_growth(old, now, "replacements");
     uint64_t start_us = 0;
 
     m->jobs_created[kind] += old == NULL || !node_get(old, "conditions");
@@ -128,7 +130,7 @@ void metrics_status(struct operator_metrics *m,
     if (is == STATE_RUNNING && was == STATE_PENDING && start
         && timestamp_parse_us(start, &start_us) == 0
         && start_us / 1000000u <= now_wall_s)
-        note(&m->to_running, running_ms, now_wall_s * 1000000u - start_us);
+        histogram_add(&m->to_running, running_ms, now_wall_s * 1000000u - start_us);
     if (counted || replacements) {
         struct restarts *r = restarts_of(m, cause);
 
@@ -137,31 +139,35 @@ void metrics_status(struct operator_metrics *m,
     }
 }
 
-static void
-head(struct strbuf *out, const char *name, const char *type, const char *help)
+static void metric_print_head(struct strbuf *out,
+                              const char *name,
+                              const char *type,
+                              const char *help)
 {
     strbuf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void gauge(struct strbuf *out, const char *name, const char *help, uint64_t v)
+static void
+metric_print_gauge(struct strbuf *out, const char *name, const char *help, uint64_t v)
 {
-    head(out, name, "gauge", help);
+    metric_print_head(out, name, "gauge", help);
     strbuf_printf(out, "%s %" PRIu64 "\n", name, v);
 }
 
-static void counter(struct strbuf *out, const char *name, const char *help, uint64_t v)
+static void
+metric_print_counter(struct strbuf *out, const char *name, const char *help, uint64_t v)
 {
-    head(out, name, "counter", help);
+    metric_print_head(out, name, "counter", help);
     strbuf_printf(out, "%s %" PRIu64 "\n", name, v);
 }
 
-static void seconds(struct strbuf *out,
-                    const char *name,
-                    const char *type,
-                    const char *help,
-                    uint64_t us)
+static void metric_print_seconds(struct strbuf *out,
+                                 const char *name,
+                                 const char *type,
+                                 const char *help,
+                                 uint64_t us)
 {
-    head(out, name, type, help);
+    metric_print_head(out, name, type, help);
     strbuf_printf(out, "%s %.6f\n", name, (double)us / 1e6);
 }
 
@@ -173,7 +179,7 @@ static void render_histogram(const struct histogram *h,
 {
     uint64_t sum = 0;
 
-    head(out, name, "histogram", help);
+    metric_print_head(out, name, "histogram", help);
     for (size_t i = 0; i < HISTOGRAM_BUCKETS - 1; i++) {
         sum += h->bucket[i];
         strbuf_printf(out, "%s_bucket{le=\"%g\"} %" PRIu64 "\n", name,
@@ -187,7 +193,8 @@ static void render_histogram(const struct histogram *h,
 
 static void render_syncs(const struct operator_metrics *m, struct strbuf *out)
 {
-    head(out, "hvd_operator_sync_total", "counter", "syncs of a job by result");
+    metric_print_head(out, "hvd_operator_sync_total", "counter",
+                      "syncs of a job by result");
     strbuf_printf(out, "hvd_operator_sync_total{result=\"ok\"} %" PRIu64 "\n",
                   m->syncs_ok);
     strbuf_printf(out, "hvd_operator_sync_total{result=\"retry\"} %" PRIu64 "\n",
@@ -198,8 +205,8 @@ static void render_syncs(const struct operator_metrics *m, struct strbuf *out)
 
 static void render_requests(const struct operator_metrics *m, struct strbuf *out)
 {
-    head(out, "hvd_operator_api_requests_total", "counter",
-         "requests to the API server by method and HTTP status");
+    metric_print_head(out, "hvd_operator_api_requests_total", "counter",
+                      "requests to the API server by method and HTTP status");
     for (size_t v = 0; v < API_VERB_COUNT; v++) {
         for (size_t r = 0; r < API_RESULT_COUNT; r++) {
             if (m->requests[v][r])
@@ -220,20 +227,20 @@ static void render_jobs(const struct operator_metrics *m,
                         const struct gauges *g,
                         struct strbuf *out)
 {
-    head(out, "hvd_operator_jobs", "gauge", "jobs by kind and state");
+    metric_print_head(out, "hvd_operator_jobs", "gauge", "jobs by kind and state");
     for (size_t k = 0; k < METRICS_KIND_COUNT; k++) {
         for (int i = 0; i < STATE_COUNT; i++)
             strbuf_printf(out,
                           "hvd_operator_jobs{kind=\"%s\",state=\"%s\"} %" PRIu64 "\n",
                           kinds[k], state_name((enum job_state)i), g->jobs[k][i]);
     }
-    head(out, "hvd_operator_jobs_created_total", "counter",
-         "jobs that this process saw first");
+    metric_print_head(out, "hvd_operator_jobs_created_total", "counter",
+                      "jobs that this process saw first");
     for (size_t k = 0; k < METRICS_KIND_COUNT; k++)
         strbuf_printf(out, "hvd_operator_jobs_created_total{kind=\"%s\"} %" PRIu64 "\n",
                       kinds[k], m->jobs_created[k]);
-    head(out, "hvd_operator_jobs_finished_total", "counter",
-         "jobs that this process saw finish");
+    metric_print_head(out, "hvd_operator_jobs_finished_total", "counter",
+                      "jobs that this process saw finish");
     for (size_t k = 0; k < METRICS_KIND_COUNT; k++) {
         for (int i = STATE_SUCCEEDED; i <= STATE_FAILED; i++)
             strbuf_printf(out,
@@ -242,14 +249,14 @@ static void render_jobs(const struct operator_metrics *m,
                           kinds[k], state_name((enum job_state)i),
                           m->jobs_finished[k][i]);
     }
-    head(out, "hvd_operator_job_restarts_total", "counter",
-         "restarts of HorovodJobs that count against backoffLimit");
+    metric_print_head(out, "hvd_operator_job_restarts_total", "counter",
+                      "restarts of HorovodJobs that count against backoffLimit");
     for (size_t i = 0; i < m->n_restarts; i++)
         strbuf_printf(out,
                       "hvd_operator_job_restarts_total{reason=\"%s\"} %" PRIu64 "\n",
                       m->restarts[i].reason, m->restarts[i].counted);
-    head(out, "hvd_operator_job_replacements_total", "counter",
-         "restarts of HorovodJobs that do not count");
+    metric_print_head(out, "hvd_operator_job_replacements_total", "counter",
+                      "restarts of HorovodJobs that do not count");
     for (size_t i = 0; i < m->n_restarts; i++)
         strbuf_printf(
             out, "hvd_operator_job_replacements_total{reason=\"%s\"} %" PRIu64 "\n",
@@ -263,11 +270,13 @@ static void render_queue(const struct operator_metrics *m,
                          const struct gauges *g,
                          struct strbuf *out)
 {
-    gauge(out, "hvd_operator_queue_depth", "jobs that wait for a sync", g->queue_depth);
-    counter(out, "hvd_operator_queue_adds_total", "times that a job asked for a sync",
-            m->queue_adds);
-    counter(out, "hvd_operator_queue_retries_total",
-            "times that a job was put back with a delay", m->queue_retries);
+    metric_print_gauge(out, "hvd_operator_queue_depth", "jobs that wait for a sync",
+                       g->queue_depth);
+    metric_print_counter(out, "hvd_operator_queue_adds_total",
+                         "times that a job asked for a sync", m->queue_adds);
+    metric_print_counter(out, "hvd_operator_queue_retries_total",
+                         "times that a job was put back with a delay",
+                         m->queue_retries);
     render_histogram(&m->queue_wait, sync_ms, "hvd_operator_queue_wait_seconds",
                      "from when a sync was due until it began", out);
 }
@@ -276,30 +285,33 @@ static void render_watches(const struct operator_metrics *m,
                            const struct gauges *g,
                            struct strbuf *out)
 {
-    counter(out, "hvd_operator_watch_events_total", "events received by watches",
-            m->watch_events);
-    counter(out, "hvd_operator_watch_restarts_total",
-            "lists and watches begun again after the first", g->watch_restarts);
-    gauge(out, "hvd_operator_watch_silence_seconds",
-          "since the quietest of the watches was last heard",
-          g->oldest_watch_ns / 1000000000u);
+    metric_print_counter(out, "hvd_operator_watch_events_total",
+                         "events received by watches", m->watch_events);
+    metric_print_counter(out, "hvd_operator_watch_restarts_total",
+                         "lists and watches begun again after the first",
+                         g->watch_restarts);
+    metric_print_gauge(out, "hvd_operator_watch_silence_seconds",
+                       "since the quietest of the watches was last heard",
+                       g->oldest_watch_ns / 1000000000u);
 }
 
 /* Under the names that every exporter gives them, where there is one. */
 static void render_process(const struct gauges *g, struct strbuf *out)
 {
-    head(out, "hvd_operator_build_info", "gauge", "1, with the version as a label");
+    metric_print_head(out, "hvd_operator_build_info", "gauge",
+                      "1, with the version as a label");
     strbuf_printf(out, "hvd_operator_build_info{version=\"%s\"} 1\n", g->version);
-    gauge(out, "hvd_operator_uptime_seconds", "since this process started",
-          g->uptime_s);
-    seconds(out, "process_start_time_seconds", "gauge", "start, since the epoch",
-            g->started_wall_us);
-    seconds(out, "process_cpu_seconds_total", "counter", "processor time",
-            g->process.cpu_us);
-    gauge(out, "process_resident_memory_bytes", "resident memory",
-          g->process.rss_bytes);
-    gauge(out, "process_open_fds", "open file descriptors", g->process.open_fds);
-    gauge(out, "process_max_fds", "limit of those", g->process.max_fds);
+    metric_print_gauge(out, "hvd_operator_uptime_seconds", "since this process started",
+                       g->uptime_s);
+    metric_print_seconds(out, "process_start_time_seconds", "gauge",
+                         "start, since the epoch", g->started_wall_us);
+    metric_print_seconds(out, "process_cpu_seconds_total", "counter", "processor time",
+                         g->process.cpu_us);
+    metric_print_gauge(out, "process_resident_memory_bytes", "resident memory",
+                       g->process.rss_bytes);
+    metric_print_gauge(out, "process_open_fds", "open file descriptors",
+                       g->process.open_fds);
+    metric_print_gauge(out, "process_max_fds", "limit of those", g->process.max_fds);
 }
 
 /* For dashboards and alerts that were made for mpi-operator. */
@@ -309,14 +321,15 @@ static void render_aliases(const struct operator_metrics *m,
 {
     const uint64_t *finished = m->jobs_finished[METRICS_MPIJOB];
 
-    counter(out, "mpi_operator_jobs_created_total", "MPIJobs that were seen first",
-            m->jobs_created[METRICS_MPIJOB]);
-    counter(out, "mpi_operator_jobs_successful_total", "MPIJobs that succeeded",
-            finished[STATE_SUCCEEDED]);
-    counter(out, "mpi_operator_jobs_failed_total", "MPIJobs that failed",
-            finished[STATE_FAILED]);
-    gauge(out, "mpi_operator_is_leader", "1 while this process may act",
-          (uint64_t)(g->is_leader != 0));
+    metric_print_counter(out, "mpi_operator_jobs_created_total",
+                         "MPIJobs that were seen first",
+                         m->jobs_created[METRICS_MPIJOB]);
+    metric_print_counter(out, "mpi_operator_jobs_successful_total",
+                         "MPIJobs that succeeded", finished[STATE_SUCCEEDED]);
+    metric_print_counter(out, "mpi_operator_jobs_failed_total", "MPIJobs that failed",
+                         finished[STATE_FAILED]);
+    metric_print_gauge(out, "mpi_operator_is_leader", "1 while this process may act",
+                       (uint64_t)(g->is_leader != 0));
 }
 
 void metrics_render(const struct operator_metrics *m,
@@ -324,28 +337,30 @@ void metrics_render(const struct operator_metrics *m,
                     struct strbuf *out)
 {
     render_jobs(m, g, out);
-    gauge(out, "hvd_operator_pods", "pods of jobs in the cache", g->pods);
-    gauge(out, "hvd_operator_pod_cache_bytes", "memory that those take", g->pod_bytes);
+    metric_print_gauge(out, "hvd_operator_pods", "pods of jobs in the cache", g->pods);
+    metric_print_gauge(out, "hvd_operator_pod_cache_bytes", "memory that those take",
+                       g->pod_bytes);
     render_syncs(m, out);
     render_queue(m, g, out);
     render_requests(m, out);
     render_histogram(&m->request, sync_ms, "hvd_operator_api_request_duration_seconds",
                      "from sending a request to its answer, without watches", out);
     render_watches(m, g, out);
-    gauge(out, "hvd_operator_synced", "1 when all caches are filled",
-          (uint64_t)(g->is_synced != 0));
-    gauge(out, "hvd_operator_leader", "1 while this process may act",
-          (uint64_t)(g->is_leader != 0));
-    gauge(out, "hvd_operator_mpi_operator_alive",
-          "1 while mpi-operator renews its Lease: both act on MPIJobs",
-          (uint64_t)(g->is_rival_alive != 0));
+    metric_print_gauge(out, "hvd_operator_synced", "1 when all caches are filled",
+                       (uint64_t)(g->is_synced != 0));
+    metric_print_gauge(out, "hvd_operator_leader", "1 while this process may act",
+                       (uint64_t)(g->is_leader != 0));
+    metric_print_gauge(out, "hvd_operator_mpi_operator_alive",
+                       "1 while mpi-operator renews its Lease: both act on MPIJobs",
+                       (uint64_t)(g->is_rival_alive != 0));
     render_process(g, out);
     render_aliases(m, g, out);
 }
 
 void metrics_render_infos_head(struct strbuf *out)
 {
-    head(out, "mpi_operator_job_info", "gauge", "MPIJobs by launcher, as mpi-operator");
+    metric_print_head(out, "mpi_operator_job_info", "gauge",
+                      "MPIJobs by launcher, as mpi-operator");
 }
 
 void metrics_render_info(const char *ns, const char *job, struct strbuf *out)

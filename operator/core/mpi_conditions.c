@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-static const char *text(const struct node *o, const char *key)
+static const char *condition_get_text(const struct node *o, const char *key)
 {
     const char *s = node_str(o, key);
 
@@ -32,12 +32,12 @@ void mpi_conditions_load(struct mpi_conditions *c, const struct node *status)
         if (c->n == MPI_MAX_CONDITIONS || !node_str(o, "type"))
             continue;
         c->v[c->n++] = (struct mpi_condition){
-            .type = text(o, "type"),
-            .status = text(o, "status"),
-            .reason = text(o, "reason"),
-            .message = text(o, "message"),
-            .updated = text(o, "lastUpdateTime"),
-            .since = text(o, "lastTransitionTime"),
+            .type = condition_get_text(o, "type"),
+            .status = condition_get_text(o, "status"),
+            .reason = condition_get_text(o, "reason"),
+            .message = condition_get_text(o, "message"),
+            .updated = condition_get_text(o, "lastUpdateTime"),
+            .since = condition_get_text(o, "lastTransitionTime"),
         };
     }
 }
@@ -64,7 +64,7 @@ static bool is_one_of(const char *s, const char *a, const char *b)
     return strcmp(s, a) == 0 || strcmp(s, b) == 0;
 }
 
-static bool displaces(const char *type, const char *other)
+static bool condition_displaces(const char *type, const char *other)
 {
     return strcmp(type, other) == 0
            || (strcmp(type, "Running") == 0 && strcmp(other, "Restarting") == 0)
@@ -94,7 +94,7 @@ bool mpi_conditions_set(struct mpi_conditions *c,
         x.since = old->since;
     }
     for (size_t i = 0; i < c->n; i++) {
-        if (displaces(type, c->v[i].type))
+        if (condition_displaces(type, c->v[i].type))
             continue;
         c->v[n] = c->v[i];
         if (is_end && is_one_of(c->v[n].type, "Running", "Failed"))

@@ -37,8 +37,10 @@ digest_of(struct planner *p, const struct node *o, uint8_t ret[SHA256_BYTES])
 }
 
 /* Returns the action, NULL if there is nothing to do. */
-static struct action *
-ensure(struct planner *p, enum kube_kind kind, const char *name, struct node *body)
+static struct action *planner_ensure_object(struct planner *p,
+                                            enum kube_kind kind,
+                                            const char *name,
+                                            struct node *body)
 {
     const struct fact *fact = &p->q->seen->fact[kind];
     uint8_t digest[SHA256_BYTES];
@@ -67,7 +69,8 @@ void mpi_ensure_access(struct planner *p, bool is_making)
     char name[MPI_NAME_SIZE];
 
     if (is_making || fact[KUBE_SERVICE].state != FACT_UNKNOWN)
-        ensure(p, KUBE_SERVICE, p->job->meta.name, mpi_service(&p->b, p->job));
+        planner_ensure_object(p, KUBE_SERVICE, p->job->meta.name,
+                              mpi_service(&p->b, p->job));
     mpi_object_name(p->job, p->job->is_agent ? "token" : "ssh", name);
     if (fact[KUBE_SECRET].state == FACT_ABSENT || p->is_replacing
         || (is_making && fact[KUBE_SECRET].state == FACT_UNKNOWN))
@@ -144,7 +147,7 @@ void mpi_ensure_config(struct planner *p)
             || !is_settled(p, n, since_s)))
         return;
     mpi_object_name(p->job, "config", name);
-    ensure(p, KUBE_CONFIGMAP, name, o);
+    planner_ensure_object(p, KUBE_CONFIGMAP, name, o);
 }
 
 /* What is not said any more: a merge patch would leave it. */
@@ -170,7 +173,7 @@ void mpi_ensure_group(struct planner *p, bool has_launcher)
     if (gang == GANG_NONE)
         return;
     o = mpi_pod_group(&p->b, p->job, gang, p->q->priorities, has_launcher);
-    x = ensure(p, kind, p->job->meta.name, o);
+    x = planner_ensure_object(p, kind, p->job->meta.name, o);
     if (!x || x->verb != VERB_UPDATE)
         return;
     if (gang == GANG_VOLCANO)

@@ -9,7 +9,7 @@
 #include "operator/core/mpi_plan.h"
 #include "operator/core/mpi_status.h"
 
-static void shape(const struct job_meta *meta, struct job_shape *ret)
+static void mpi_front_shape(const struct job_meta *meta, struct job_shape *ret)
 {
     const struct mpi_job *job = (const struct mpi_job *)meta;
 
@@ -29,7 +29,7 @@ find_flaw(const struct question *q, const struct mpi_view *v, struct mpi_job *jo
     return rc;
 }
 
-static int decide(const struct question *asked, struct decision *ret)
+static int mpi_front_decide(const struct question *asked, struct decision *ret)
 {
     struct mpi_job job = *(const struct mpi_job *)asked->job;
     struct mpi_view v = mpi_view_make(asked);
@@ -43,12 +43,12 @@ static int decide(const struct question *asked, struct decision *ret)
     return rc < 0 ? rc : mpi_status_make(&q, &v, ret);
 }
 
-static struct node *build(struct build *b,
-                          const struct job_meta *meta,
-                          const struct object_config *cfg,
-                          const struct action *x,
-                          const struct secrets *secrets,
-                          struct err *err)
+static struct node *mpi_front_build(struct build *b,
+                                    const struct job_meta *meta,
+                                    const struct object_config *cfg,
+                                    const struct action *x,
+                                    const struct secrets *secrets,
+                                    struct err *err)
 {
     const struct mpi_job *job = (const struct mpi_job *)meta;
     struct node *o = NULL;
@@ -69,7 +69,7 @@ const struct front front_mpijob = {
     .component = "mpi-job-controller",
     .open = mpi_job_open,
     .is_ours = mpi_job_is_ours,
-    .shape = shape,
-    .decide = decide,
-    .build = build,
+    .shape = mpi_front_shape,
+    .decide = mpi_front_decide,
+    .build = mpi_front_build,
 };

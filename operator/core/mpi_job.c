@@ -130,7 +130,7 @@ static size_t read_word(const struct mpi_place *p,
 
 /* The object at o[key]; .o is NULL if it is absent or no object. */
 static struct mpi_place
-section(const struct mpi_place *p, const char *key, bool is_required)
+place_open_object(const struct mpi_place *p, const char *key, bool is_required)
 {
     struct mpi_place s = {.problems = p->problems};
 
@@ -149,17 +149,17 @@ static void check_pod(const struct mpi_place *tmpl)
 {
     static const char *const lists[] = {"command", "args", "env", "ports",
                                         "volumeMounts"};
-    struct mpi_place meta = section(tmpl, "metadata", false);
-    struct mpi_place spec = section(tmpl, "spec", true), first, dns;
+    struct mpi_place meta = place_open_object(tmpl, "metadata", false);
+    struct mpi_place spec = place_open_object(tmpl, "spec", true), first, dns;
     const struct node *containers;
 
-    (void)section(&meta, "labels", false);
-    (void)section(&meta, "annotations", false);
+    (void)place_open_object(&meta, "labels", false);
+    (void)place_open_object(&meta, "annotations", false);
     if (!spec.o)
         return;
     (void)read_typed(&spec, "volumes", NODE_ARRAY);
     (void)read_typed(&spec, "initContainers", NODE_ARRAY);
-    dns = section(&spec, "dnsConfig", false);
+    dns = place_open_object(&spec, "dnsConfig", false);
     (void)read_typed(&dns, "searches", NODE_ARRAY);
     containers = read_typed(&spec, "containers", NODE_ARRAY);
     first = spec;
@@ -181,7 +181,7 @@ read_replicas(const struct mpi_place *sets, const char *role, const char *dflt_p
 {
     static const char *const policies[] = {"Never", "OnFailure", NULL};
     bool is_launcher = strcmp(role, "Launcher") == 0;
-    struct mpi_place p = section(sets, role, is_launcher), tmpl;
+    struct mpi_place p = place_open_object(sets, role, is_launcher), tmpl;
     struct mpi_replicas r = {.is_set = p.o != NULL};
     const char *policy;
 
@@ -197,7 +197,7 @@ read_replicas(const struct mpi_place *sets, const char *role, const char *dflt_p
     else
         policy = policies[read_word(&p, "restartPolicy", dflt_policy, policies)];
     r.restart_policy = policy;
-    tmpl = section(&p, "template", true);
+    tmpl = place_open_object(&p, "template", true);
     r.pod_template = tmpl.o;
     if (tmpl.o)
         check_pod(&tmpl);
@@ -212,8 +212,8 @@ static void read_policy(struct mpi_job *job, const struct mpi_place *spec)
         [MPI_CLEAN_ALL] = "All",
         NULL,
     };
-    struct mpi_place run = section(spec, "runPolicy", false);
-    struct mpi_place gang = section(&run, "schedulingPolicy", false);
+    struct mpi_place run = place_open_object(spec, "runPolicy", false);
+    struct mpi_place gang = place_open_object(&run, "schedulingPolicy", false);
 
     job->clean = (enum mpi_clean)read_word(&run, "cleanPodPolicy", "None", cleans);
     job->ttl_s = read_int(&run, "ttlSecondsAfterFinished", 0, INT32_MAX, -1);
@@ -233,7 +233,7 @@ static void read_spec(struct mpi_job *job, const struct mpi_place *spec)
 {
     static const char *const names[] = {
         [MPI_OPENMPI] = "OpenMPI", [MPI_INTEL] = "Intel", [MPI_MPICH] = "MPICH", NULL};
-    struct mpi_place sets = section(spec, "mpiReplicaSpecs", true);
+    struct mpi_place sets = place_open_object(spec, "mpiReplicaSpecs", true);
     const char *s;
 
     job->slots = (uint32_t)read_int(spec, "slotsPerWorker", 0, INT32_MAX, 1);
@@ -313,7 +313,7 @@ static void check_name(const struct mpi_job *job, struct strbuf *problems)
 }
 
 /* "Found validation errors: a" or "Found validation errors: [a, b]". */
-static const char *join(struct arena *a, const struct strbuf *problems)
+static const char *problems_join(struct arena *a, const struct strbuf *problems)
 {
     const char *s = strbuf_str(problems);
     bool is_list = strchr(s, '\n') && strchr(s, '\n')[1];
@@ -371,7 +371,7 @@ struct job_meta *mpi_job_open(const struct node *object,
     check_name(job, problems);
     if (strbuf_status(problems) == -ENOMEM)
         return NULL;
-    if (problems->n > 0 && !(job->flaws = join(a, problems)))
+    if (problems->n > 0 && !(job->flaws = problems_join(a, problems)))
         return NULL;
     return &job->meta;
 }

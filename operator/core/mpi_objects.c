@@ -150,8 +150,10 @@ mpi_secret(struct build *b, const struct mpi_job *job, const struct secrets *s)
 /* --- what both roles get -----------------------------------------------------------
  */
 
-static struct node *
-put(struct build *b, struct node *array, const char *key, const char *value)
+static struct node *array_add_object(struct build *b,
+                                     struct node *array,
+                                     const char *key,
+                                     const char *value)
 {
     struct node *o = node_object(b);
 
@@ -163,7 +165,7 @@ put(struct build *b, struct node *array, const char *key, const char *value)
 static void add_item(
     struct build *b, struct node *items, const char *key, const char *path, int mode)
 {
-    struct node *item = put(b, items, "key", key);
+    struct node *item = array_add_object(b, items, "key", key);
 
     node_set_str(b, item, "path", path);
     if (mode)
@@ -175,7 +177,7 @@ static void
 add_env(struct build *b, struct node *container, const char *name, const char *value)
 {
     struct node *env = node_child(b, container, "env", NODE_ARRAY);
-    struct node *e = put(b, env, "name", name);
+    struct node *e = array_add_object(b, env, "name", name);
 
     if (value)
         node_set_str(b, e, "value", value);
@@ -187,8 +189,8 @@ static void add_ssh(struct build *b,
                     const struct mpi_job *job)
 {
     struct node *volumes = node_child(b, spec, "volumes", NODE_ARRAY);
-    struct node *secret =
-        node_child(b, put(b, volumes, "name", SSH_VOLUME), "secret", NODE_OBJECT);
+    struct node *secret = node_child(
+        b, array_add_object(b, volumes, "name", SSH_VOLUME), "secret", NODE_OBJECT);
     struct node *items;
     char name[MPI_NAME_SIZE];
 
@@ -349,7 +351,7 @@ static const char *first_word(const struct node *container)
     return NULL;
 }
 
-static bool is_sshd(const char *path)
+static bool command_is_sshd(const char *path)
 {
     const char *slash = strrchr(path, '/');
 
@@ -364,7 +366,7 @@ set_command(struct build *b, struct node *container, const struct mpi_job *job)
     const char *word = first_word(container);
     struct node *command;
 
-    if (word && !(job->is_agent && is_sshd(word)))
+    if (word && !(job->is_agent && command_is_sshd(word)))
         return;
     command = node_array(b);
     node_add_str(b, command, job->is_agent ? AGENT_COMMAND : "/usr/sbin/sshd");
@@ -471,7 +473,8 @@ static void add_config(struct build *b,
 {
     struct node *volumes = node_child(b, spec, "volumes", NODE_ARRAY);
     struct node *map =
-        node_child(b, put(b, volumes, "name", CONFIG_VOLUME), "configMap", NODE_OBJECT);
+        node_child(b, array_add_object(b, volumes, "name", CONFIG_VOLUME), "configMap",
+                   NODE_OBJECT);
     struct node *items = node_child(b, map, "items", NODE_ARRAY);
     char name[MPI_NAME_SIZE];
 

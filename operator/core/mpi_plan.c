@@ -164,7 +164,7 @@ static void look_for_expected(struct planner *p)
         look_for_launcher(p);
 }
 
-static bool is_missing(enum worker_state s)
+static bool worker_is_missing(enum worker_state s)
 {
     return s == WORKER_ABSENT || s == WORKER_GONE;
 }
@@ -182,7 +182,7 @@ static void make_workers(struct planner *p)
             replace_failed(p, i);
     }
     for (uint32_t i = 0; i < crew->n && i < p->job->worker.n; i++) {
-        if (is_missing(crew->w[i].state))
+        if (worker_is_missing(crew->w[i].state))
             add_worker(p, VERB_CREATE, 1, i);
     }
 }
@@ -192,7 +192,7 @@ static bool misses_worker(const struct planner *p)
     const struct crew *crew = &p->q->seen->crew[ROLE_WORKER];
 
     for (uint32_t i = 0; i < crew->n && i < p->job->worker.n; i++) {
-        if (is_missing(crew->w[i].state))
+        if (worker_is_missing(crew->w[i].state))
             return true;
     }
     return false;
@@ -236,7 +236,7 @@ static struct node *spec_patch(struct planner *p, const char *key, struct node *
 /* A patch, of several the first, holds only for the launcher that we see: one that
  * comes late, from an operator that leads no more, must not undo what the next one did.
  */
-static void fence(struct planner *p, const struct action *first)
+static void planner_fence_action(struct planner *p, const struct action *first)
 {
     struct node *body = (struct node *)(uintptr_t)first->body; /* made here */
 
@@ -260,7 +260,7 @@ static void resume_launcher(struct planner *p)
     if (must_clear)
         patch_launcher(p, 2, mpi_launcher_clear(&p->b));
     patch_launcher(p, 3, body);
-    fence(p, &p->d->plan.v[first]);
+    planner_fence_action(p, &p->d->plan.v[first]);
 }
 
 static bool can_patch_launcher(const struct observed *seen)
@@ -286,7 +286,7 @@ static bool may_make_launcher(const struct planner *p)
 {
     const struct observed *seen = p->q->seen;
 
-    return is_missing(seen->batch_state) && !has_former_launcher(seen)
+    return worker_is_missing(seen->batch_state) && !has_former_launcher(seen)
            && (p->job->is_suspended || p->v->may_launch);
 }
 
@@ -300,8 +300,9 @@ static void make_launcher(struct planner *p)
         planner_add(p, VERB_CREATE, KUBE_BATCH, 1, name);
     } else if (can_patch_launcher(seen)) {
         if (p->job->is_suspended && !seen->batch->is_suspended)
-            fence(p, patch_launcher(
-                         p, 1, spec_patch(p, "suspend", node_boolean(&p->b, true))));
+            planner_fence_action(
+                p, patch_launcher(p, 1,
+                                  spec_patch(p, "suspend", node_boolean(&p->b, true))));
         else if (!p->job->is_suspended && seen->batch->is_suspended && p->v->may_launch)
             resume_launcher(p);
     }
@@ -320,7 +321,7 @@ static bool has_started_launcher(const struct planner *p)
 
 static void plan_objects(struct planner *p)
 {
-    bool is_making = is_missing(p->q->seen->batch_state)
+    bool is_making = worker_is_missing(p->q->seen->batch_state)
                      || (!p->job->is_suspended && misses_worker(p));
 
     p->is_replacing = (p->q->seen->batch_state == WORKER_GONE && may_make_launcher(p))
@@ -368,9 +369,10 @@ static void set_launcher_ttl(struct planner *p)
 
     if (p->job->ttl_s >= 0 && p->q->seen->batch_state == WORKER_SEEN && !b->is_deleting
         && b->ttl_s != p->job->ttl_s)
-        fence(p, patch_launcher(p, 0,
-                                spec_patch(p, "ttlSecondsAfterFinished",
-                                           node_number(&p->b, p->job->ttl_s))));
+        planner_fence_action(
+            p, patch_launcher(p, 0,
+                              spec_patch(p, "ttlSecondsAfterFinished",
+                                         node_number(&p->b, p->job->ttl_s))));
 }
 
 static void plan_finished(struct planner *p)
@@ -392,9 +394,10 @@ static void plan_finished(struct planner *p)
             planner_keep(p, seen->batch->uid);
     } else {
         if (can_patch_launcher(seen) && !seen->batch->is_suspended)
-            fence(p, patch_launcher(p, 0,
-                                    spec_patch(p, "activeDeadlineSeconds",
-                                               node_number(&p->b, 1))));
+            planner_fence_action(p,
+                                 patch_launcher(p, 0,
+                                                spec_patch(p, "activeDeadlineSeconds",
+                                                           node_number(&p->b, 1))));
         else
             set_launcher_ttl(p);
     }

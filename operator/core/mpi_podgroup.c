@@ -41,10 +41,10 @@ static int64_t min_member(const struct mpi_job *job, bool has_launcher)
     return has_launcher || n <= job->worker.n ? n : job->worker.n;
 }
 
-static void choose(struct gang_member *launcher,
-                   struct gang_member *worker,
-                   int64_t min,
-                   bool has_launcher)
+static void gang_choose_members(struct gang_member *launcher,
+                                struct gang_member *worker,
+                                int64_t min,
+                                bool has_launcher)
 {
     if (!has_launcher) {
         launcher->n = 0;
@@ -94,7 +94,7 @@ static struct node *min_resources(struct build *b,
         return NULL;
     launcher.priority = priorities_value(priorities, priority_class(&job->launcher));
     worker.priority = priorities_value(priorities, priority_class(&job->worker));
-    choose(&launcher, &worker, min, has_launcher);
+    gang_choose_members(&launcher, &worker, min, has_launcher);
     if (has_launcher)
         rc = add_member(b->arena, &sum, &launcher);
     if (rc == 0 && job->worker.is_set)

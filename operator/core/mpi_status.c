@@ -46,7 +46,7 @@ struct mpi_status_writer {
     bool is_out_of_memory;
 };
 
-static const char *keep(struct mpi_status_writer *w, const char *s)
+static const char *status_keep_text(struct mpi_status_writer *w, const char *s)
 {
     if (!s)
         w->is_out_of_memory = true;
@@ -54,35 +54,36 @@ static const char *keep(struct mpi_status_writer *w, const char *s)
 }
 
 /* "MPIJob ns/name <end>" */
-static const char *about(struct mpi_status_writer *w, const char *end)
+static const char *status_job_text(struct mpi_status_writer *w, const char *end)
 {
-    return keep(w, arena_printf(w->q->arena, "MPIJob %s/%s %s", w->job->meta.ns,
-                                w->job->meta.name, end));
+    return status_keep_text(w, arena_printf(w->q->arena, "MPIJob %s/%s %s",
+                                            w->job->meta.ns, w->job->meta.name, end));
 }
 
-static void note(struct mpi_status_writer *w,
-                 bool is_warning,
-                 bool is_once,
-                 const char *reason,
-                 const char *message)
+static void status_add_event(struct mpi_status_writer *w,
+                             bool is_warning,
+                             bool is_once,
+                             const char *reason,
+                             const char *message)
 {
     if (w->d->n_notes == DECISION_MAX_NOTES)
         return;
-    w->d->note[w->d->n_notes++] =
-        (struct event_note){.is_warning = is_warning,
-                            .is_once = is_once,
-                            .reason = reason,
-                            .message = keep(w, mpi_cut(w->q->arena, message))};
+    w->d->note[w->d->n_notes++] = (struct event_note){
+        .is_warning = is_warning,
+        .is_once = is_once,
+        .reason = reason,
+        .message = status_keep_text(w, mpi_cut(w->q->arena, message))};
 }
 
-static bool set(struct mpi_status_writer *w,
-                const char *type,
-                bool is_true,
-                const char *reason,
-                const char *message)
+static bool status_set_condition(struct mpi_status_writer *w,
+                                 const char *type,
+                                 bool is_true,
+                                 const char *reason,
+                                 const char *message)
 {
     return mpi_conditions_set(&w->c, type, is_true, reason,
-                              keep(w, mpi_cut(w->q->arena, message)), w->now);
+                              status_keep_text(w, mpi_cut(w->q->arena, message)),
+                              w->now);
 }
 
 static bool is_finished(const struct mpi_status_writer *w)
@@ -91,13 +92,13 @@ static bool is_finished(const struct mpi_status_writer *w)
            || mpi_conditions_is_true(&w->c, "Failed");
 }
 
-static void fail(struct mpi_status_writer *w,
-                 const char *reason,
-                 const char *event,
-                 const char *message)
+static void status_fail_job(struct mpi_status_writer *w,
+                            const char *reason,
+                            const char *event,
+                            const char *message)
 {
-    set(w, "Failed", true, reason, message);
-    note(w, true, true, event, message);
+    status_set_condition(w, "Failed", true, reason, message);
+    status_add_event(w, true, true, event, message);
     if (!w->completion)
         w->completion = w->now;
 }
@@ -113,34 +114,39 @@ static void see_creation(struct mpi_status_writer *w)
 
     if (w->c.n > 0)
         return;
-    message = about(w, "is created.");
-    set(w, "Created", true, w->job->is_agent ? MPI_REASON_AGENT : "MPIJobCreated",
-        message);
-    note(w, false, true, "MPIJobCreated", message);
+    message = status_job_text(w, "is created.");
+    status_set_condition(w, "Created", true,
+                         w->job->is_agent ? MPI_REASON_AGENT : "MPIJobCreated",
+                         message);
+    status_add_event(w, false, true, "MPIJobCreated", message);
     if (policy)
-        note(w, true, true, "SetPodTemplateRestartPolicy", MESSAGE_POLICY);
+        status_add_event(w, true, true, "SetPodTemplateRestartPolicy", MESSAGE_POLICY);
 }
 
 static void see_launch(struct mpi_status_writer *w)
 {
     if (!w->job->is_launch_changed)
         return;
-    note(w, true, false, "LaunchNotChanged",
-         keep(w, arena_printf(w->q->arena,
-                              "metadata.annotations[" MPI_EXTRA_LAUNCH
-                              "] has no effect now: the job began with %s and goes on "
-                              "so; make a new job to change that",
-                              w->job->is_agent ? "agents" : "ssh")));
+    status_add_event(
+        w, true, false, "LaunchNotChanged",
+        status_keep_text(
+            w, arena_printf(w->q->arena,
+                            "metadata.annotations[" MPI_EXTRA_LAUNCH
+                            "] has no effect now: the job began with %s and goes on "
+                            "so; make a new job to change that",
+                            w->job->is_agent ? "agents" : "ssh")));
 }
 
 static void see_suspension(struct mpi_status_writer *w)
 {
     if (w->job->is_suspended) {
-        if (set(w, "Suspended", true, REASON_SUSPENDED, "MPIJob suspended"))
-            note(w, false, false, REASON_SUSPENDED, "MPIJob suspended");
+        if (status_set_condition(w, "Suspended", true, REASON_SUSPENDED,
+                                 "MPIJob suspended"))
+            status_add_event(w, false, false, REASON_SUSPENDED, "MPIJob suspended");
     } else if (mpi_conditions_find(&w->c, "Suspended")
-               && set(w, "Suspended", false, "MPIJobResumed", "MPIJob resumed")) {
-        note(w, false, false, "MPIJobResumed", "MPIJob resumed");
+               && status_set_condition(w, "Suspended", false, "MPIJobResumed",
+                                       "MPIJob resumed")) {
+        status_add_event(w, false, false, "MPIJobResumed", "MPIJob resumed");
         w->start = w->now;
     }
 }
@@ -168,34 +174,35 @@ static const char *told_by(struct mpi_status_writer *w, const struct pod *p)
 
     if (failure_parse(p->exit_text, &f, NULL) == 0) {
         failure_sentence(&f, sentence, sizeof(sentence));
-        return keep(w, arena_printf(w->q->arena, "%s%s%s",
-                                    f.rank < 0 && *f.why ? "" : sentence,
-                                    f.rank >= 0 && *f.why ? ": " : "", f.why));
+        return status_keep_text(
+            w, arena_printf(w->q->arena, "%s%s%s", f.rank < 0 && *f.why ? "" : sentence,
+                            f.rank >= 0 && *f.why ? ": " : "", f.why));
     }
     (void)gpu_cause_scan(p->exit_text, why, sizeof(why), &whose); /* "": nothing */
-    return keep(w, arena_strdup(w->q->arena, why));
+    return status_keep_text(w, arena_strdup(w->q->arena, why));
 }
 
 static void see_failed_launcher(struct mpi_status_writer *w)
 {
     const struct batch_job *b = w->q->seen->batch;
     const struct pod *last = last_failed_launcher(w->q->seen);
-    const char *reason = keep(w, arena_strdup(w->q->arena, b->reason));
-    const char *message = keep(w, arena_strdup(w->q->arena, b->message));
+    const char *reason = status_keep_text(w, arena_strdup(w->q->arena, b->reason));
+    const char *message = status_keep_text(w, arena_strdup(w->q->arena, b->message));
     bool is_backoff = strcmp(reason, "BackoffLimitExceeded") == 0;
 
     if (!*reason)
         reason = REASON_FAILED;
     if (!*message)
-        message = about(w, "has failed");
+        message = status_job_text(w, "has failed");
     if (is_backoff && last) {
-        reason = keep(w, arena_printf(w->q->arena, "%s/%s", reason, last->reason));
+        reason = status_keep_text(
+            w, arena_printf(w->q->arena, "%s/%s", reason, last->reason));
         const char *told = told_by(w, last);
-        message =
-            keep(w, arena_printf(w->q->arena, "%s: %s%s%s", message, last->message,
-                                 *last->message && *told ? ": " : "", told));
+        message = status_keep_text(
+            w, arena_printf(w->q->arena, "%s: %s%s%s", message, last->message,
+                            *last->message && *told ? ": " : "", told));
     }
-    fail(w, reason, reason, message);
+    status_fail_job(w, reason, reason, message);
 }
 
 static void see_launcher(struct mpi_status_writer *w)
@@ -206,15 +213,15 @@ static void see_launcher(struct mpi_status_writer *w)
         see_failed_launcher(w);
     if (!w->v->is_complete)
         return;
-    message = about(w, "successfully completed.");
-    set(w, "Succeeded", true, "MPIJobSucceeded", message);
-    note(w, false, true, "MPIJobSucceeded", message);
+    message = status_job_text(w, "successfully completed.");
+    status_set_condition(w, "Succeeded", true, "MPIJobSucceeded", message);
+    status_add_event(w, false, true, "MPIJobSucceeded", message);
     if (w->completion)
         return;
     w->completion = w->now;
     if (*w->q->seen->batch->completion_time)
-        w->completion =
-            keep(w, arena_strdup(w->q->arena, w->q->seen->batch->completion_time));
+        w->completion = status_keep_text(
+            w, arena_strdup(w->q->arena, w->q->seen->batch->completion_time));
 }
 
 /* outcome->message is "<Kind> <name>: <sentence>". */
@@ -227,7 +234,7 @@ static const char *refused_creation(struct mpi_status_writer *w,
         what = "worker pod created failed: ";
     else if (strncmp(o->message, "Job ", 4) == 0)
         what = "launcher pod created failed: ";
-    return keep(w, arena_printf(w->q->arena, "%s%s", what, o->message));
+    return status_keep_text(w, arena_printf(w->q->arena, "%s%s", what, o->message));
 }
 
 static const char *taken_name(struct mpi_status_writer *w, const struct sync_outcome *o)
@@ -237,7 +244,7 @@ static const char *taken_name(struct mpi_status_writer *w, const struct sync_out
 
     if (!end)
         return o->message;
-    return keep(
+    return status_keep_text(
         w, arena_printf(w->q->arena,
                         "Resource \"%.*s\" of Kind \"%.*s\" already exists and is not "
                         "managed by MPIJob",
@@ -253,15 +260,15 @@ static void see_trouble(struct mpi_status_writer *w)
     case TROUBLE_NONE:
         return;
     case TROUBLE_REJECTED:
-        fail(w, o->reason, REASON_FAILED, refused_creation(w, o));
+        status_fail_job(w, o->reason, REASON_FAILED, refused_creation(w, o));
         return;
     case TROUBLE_RETRY:
         if (strcmp(o->reason, "NameTaken") == 0)
-            note(w, true, false, "ErrResourceExists", taken_name(w, o));
+            status_add_event(w, true, false, "ErrResourceExists", taken_name(w, o));
         else if (strcmp(o->reason, "CreateFailed") == 0)
-            note(w, true, false, REASON_FAILED, refused_creation(w, o));
+            status_add_event(w, true, false, REASON_FAILED, refused_creation(w, o));
         else if (!o->is_conflict) /* or nobody would know why nothing goes on */
-            note(w, true, false, REASON_FAILED, o->message);
+            status_add_event(w, true, false, REASON_FAILED, o->message);
         return;
     }
 }
@@ -275,13 +282,15 @@ static void see_stuck(struct mpi_status_writer *w)
     if (!p)
         return;
     (void)timestamp_format_s(p->delete_wall_us / 1000000u, since);
-    note(w, true, false, REASON_FAILED,
-         keep(w, arena_printf(w->q->arena,
-                              "Pod %s: waiting until it is gone, Terminating since %s "
-                              "with a grace period of %u s%s%s%s%s",
-                              p->name, since, p->grace_s, *p->node ? ", on node " : "",
-                              p->node, *p->finalizer ? ", held by finalizer " : "",
-                              p->finalizer)));
+    status_add_event(
+        w, true, false, REASON_FAILED,
+        status_keep_text(
+            w, arena_printf(w->q->arena,
+                            "Pod %s: waiting until it is gone, Terminating since %s "
+                            "with a grace period of %u s%s%s%s%s",
+                            p->name, since, p->grace_s, *p->node ? ", on node " : "",
+                            p->node, *p->finalizer ? ", held by finalizer " : "",
+                            p->finalizer)));
 }
 
 static void see_end(struct mpi_status_writer *w)
@@ -292,11 +301,13 @@ static void see_end(struct mpi_status_writer *w)
     if (v->is_complete || v->is_failed)
         return;
     if (v->evicted > 0)
-        fail(w, "MPIJobEvicted", "MPIJobEvicted",
-             keep(w, arena_printf(w->q->arena, "%u/%u workers are evicted", v->evicted,
-                                  w->job->worker.n)));
+        status_fail_job(
+            w, "MPIJobEvicted", "MPIJobEvicted",
+            status_keep_text(w, arena_printf(w->q->arena, "%u/%u workers are evicted",
+                                             v->evicted, w->job->worker.n)));
     else if (v->is_expired)
-        fail(w, MPI_REASON_DEADLINE, MPI_REASON_DEADLINE, MPI_MESSAGE_DEADLINE);
+        status_fail_job(w, MPI_REASON_DEADLINE, MPI_REASON_DEADLINE,
+                        MPI_MESSAGE_DEADLINE);
     else {
         see_trouble(w);
         see_stuck(w);
@@ -308,16 +319,20 @@ static void see_running(struct mpi_status_writer *w)
     bool was_suspended = mpi_conditions_find(&w->c, "Suspended") != NULL;
 
     if (w->job->is_suspended) {
-        set(w, "Running", false, REASON_SUSPENDED, about(w, "is suspended."));
+        status_set_condition(w, "Running", false, REASON_SUSPENDED,
+                             status_job_text(w, "is suspended."));
     } else if (is_finished(w)) {
         if (!mpi_conditions_find(&w->c, "Running")
-            && set(w, "Running", false, REASON_RUNNING,
-                   about(w, "is finished but Running condition was never set.")))
+            && status_set_condition(
+                w, "Running", false, REASON_RUNNING,
+                status_job_text(w, "is finished but Running condition was never set.")))
             w->c.v[w->c.n - 1].updated = w->c.v[w->c.n - 1].since = w->completion;
     } else if (w->v->has_launcher && w->v->launchers >= 1
                && w->v->running == w->job->worker.n) {
-        if (set(w, "Running", true, REASON_RUNNING, about(w, "is running.")))
-            note(w, false, !was_suspended, REASON_RUNNING, about(w, "is running"));
+        if (status_set_condition(w, "Running", true, REASON_RUNNING,
+                                 status_job_text(w, "is running.")))
+            status_add_event(w, false, !was_suspended, REASON_RUNNING,
+                             status_job_text(w, "is running"));
     }
 }
 
@@ -360,7 +375,7 @@ put_launcher(struct mpi_status_writer *w, struct build *b, struct node *sets)
 
 /* Of a job whose launcher has ended, or whose workers are to be deleted, none counts.
  */
-static struct node *counts(struct mpi_status_writer *w, struct build *b)
+static struct node *status_worker_counts(struct mpi_status_writer *w, struct build *b)
 {
     const struct mpi_view *v = w->v;
     const struct node *old = node_at(w->job->meta.status, "replicaStatuses.Worker");
@@ -384,7 +399,7 @@ static struct node *status_node(struct mpi_status_writer *w)
         w->job->meta.status ? node_copy(&b, w->job->meta.status) : node_object(&b);
 
     node_set(&b, status, "conditions", mpi_conditions_node(&b, &w->c));
-    node_set(&b, status, "replicaStatuses", counts(w, &b));
+    node_set(&b, status, "replicaStatuses", status_worker_counts(w, &b));
     if (w->start)
         node_set_str(&b, status, "startTime", w->start);
     if (w->completion)
@@ -393,7 +408,7 @@ static struct node *status_node(struct mpi_status_writer *w)
 }
 
 /* For logs and metrics: the state and the condition that tells why. */
-static void summarize(struct mpi_status_writer *w)
+static void status_summarize(struct mpi_status_writer *w)
 {
     static const char *const types[] = {
         [STATE_PENDING] = "Created",       [STATE_RUNNING] = "Running",
@@ -420,7 +435,7 @@ int mpi_status_make(const struct question *q,
     w.completion = node_str(job->meta.status, "completionTime");
     ret->was_finished = v->was_finished;
     if (job->flaws) {
-        note(&w, true, false, "ValidationError", job->flaws);
+        status_add_event(&w, true, false, "ValidationError", job->flaws);
     } else if (v->was_finished) {
         if (!w.completion) /* an eviction that mpi-operator left so */
             w.completion = w.now;
@@ -438,6 +453,6 @@ int mpi_status_make(const struct question *q,
         if (!ret->status)
             return -ENOMEM;
     }
-    summarize(&w);
+    status_summarize(&w);
     return w.is_out_of_memory ? -ENOMEM : 0;
 }

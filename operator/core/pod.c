@@ -92,7 +92,7 @@ static const size_t text_offsets[] = {
 static const struct texts texts = {text_offsets, ARRAY_LEN(text_offsets)};
 
 /* The tree is not changed through it; the field is char * because a copy owns it. */
-static char *text(const struct node *o, const char *path)
+static char *pod_get_text(const struct node *o, const char *path)
 {
     const char *s = node_str(o, path);
 
@@ -113,7 +113,7 @@ static enum pod_phase phase_of(const char *s)
     return *s ? POD_UNKNOWN : POD_PENDING;
 }
 
-static const char *label(const struct node *object, const char *key)
+static const char *pod_get_label(const struct node *object, const char *key)
 {
     const struct node *n = node_get(node_at(object, "metadata.labels"), key);
 
@@ -124,10 +124,12 @@ static void read_labels(const struct node *object, struct pod *p)
 {
     bool is_mpi = p->job_kind == KUBE_MPIJOB;
 
-    p->job_name =
-        (char *)(uintptr_t)label(object, is_mpi ? MPI_LABEL_JOB_NAME : LABEL_JOB_NAME);
-    p->role = role_find(label(object, is_mpi ? MPI_LABEL_JOB_ROLE : LABEL_JOB_ROLE));
-    p->generation = (uint32_t)strtoul(label(object, LABEL_GENERATION), NULL, 10);
+    p->job_name = (char *)(uintptr_t)pod_get_label(object, is_mpi ? MPI_LABEL_JOB_NAME
+                                                                  : LABEL_JOB_NAME);
+    p->role =
+        role_find(pod_get_label(object, is_mpi ? MPI_LABEL_JOB_ROLE : LABEL_JOB_ROLE));
+    p->generation =
+        (uint32_t)strtoul(pod_get_label(object, LABEL_GENERATION), NULL, 10);
 }
 
 static void read_world(const struct node *object, struct pod *p)
@@ -157,7 +159,7 @@ static void read_runtime(const struct node *object, struct pod *p)
         node_with(node_at(object, "spec.initContainers"), "name", INIT_CONTAINER);
 
     if (init)
-        p->runtime = pod_runtime(text(init, "image"));
+        p->runtime = pod_runtime(pod_get_text(init, "image"));
 }
 
 /* --- conditions --------------------------------------------------------------------
@@ -224,21 +226,22 @@ static void read_conditions(const struct node *object,
     p->conditions = text_of;
 
     for (const struct node *c = conditions ? conditions->first : NULL; c; c = c->next) {
-        const char *type = text(c, "type");
-        bool is_true = strcmp(text(c, "status"), "True") == 0;
+        const char *type = pod_get_text(c, "type");
+        bool is_true = strcmp(pod_get_text(c, "status"), "True") == 0;
 
         if (strcmp(type, "Ready") == 0)
             p->is_ready = is_true;
         if (strcmp(type, "DisruptionTarget") == 0 && is_true) {
             p->is_disrupted = true;
             if (!*p->reason) {
-                p->reason = text(c, "reason");
-                p->message = text(c, "message");
+                p->reason = pod_get_text(c, "reason");
+                p->message = pod_get_text(c, "message");
             }
         }
-        keep_condition(p, text_of, type, text(c, "status"));
-        if (strcmp(type, "PodScheduled") == 0 && !is_true && *text(c, "message"))
-            p->waiting = text(c, "message");
+        keep_condition(p, text_of, type, pod_get_text(c, "status"));
+        if (strcmp(type, "PodScheduled") == 0 && !is_true
+            && *pod_get_text(c, "message"))
+            p->waiting = pod_get_text(c, "message");
     }
 }
 
@@ -247,33 +250,34 @@ static void read_exit(const struct node *status, struct pod *p)
     const struct node *t = node_at(status, "state.terminated");
 
     p->has_exit = true;
-    p->exit_container = text(status, "name");
+    p->exit_container = pod_get_text(status, "name");
     p->exit_code = (int)node_int(t, "exitCode", 0);
     p->exit_signal = (int)node_int(t, "signal", 0);
-    p->exit_reason = text(t, "reason");
-    p->exit_text = text(t, "message");
-    if (timestamp_parse_us(text(t, "finishedAt"), &p->exit_wall_us) < 0)
+    p->exit_reason = pod_get_text(t, "reason");
+    p->exit_text = pod_get_text(t, "message");
+    if (timestamp_parse_us(pod_get_text(t, "finishedAt"), &p->exit_wall_us) < 0)
         p->exit_wall_us = 0;
 }
 
-static const struct node *named(const struct node *list, const char *name)
+static const struct node *container_find(const struct node *list, const char *name)
 {
     return *name ? node_with(list, "name", name) : NULL;
 }
 
-static bool has_failed(const struct node *status)
+static bool container_has_failed(const struct node *status)
 {
     return node_int(node_at(status, "state.terminated"), "exitCode", 0) != 0;
 }
 
 /* A sidecar among the init containers: Kubernetes restarts it while the pod runs, kills
  * it at the end, and does not look at how it ended. */
-static bool is_restartable(const struct node *object, const struct node *status)
+static bool container_is_restartable(const struct node *object,
+                                     const struct node *status)
 {
-    const struct node *spec =
-        named(node_at(object, "spec.initContainers"), text(status, "name"));
+    const struct node *spec = container_find(node_at(object, "spec.initContainers"),
+                                             pod_get_text(status, "name"));
 
-    return strcmp(text(spec, "restartPolicy"), "Always") == 0;
+    return strcmp(pod_get_text(spec, "restartPolicy"), "Always") == 0;
 }
 
 /* The first bad end in list, but for main's and restartable ones. */
@@ -284,14 +288,16 @@ static const struct node *first_failed(const struct node *object,
     const struct node *list = node_at(object, path);
 
     for (const struct node *c = list ? list->first : NULL; c; c = c->next) {
-        if (c != main_status && has_failed(c) && !is_restartable(object, c))
+        if (c != main_status && container_has_failed(c)
+            && !container_is_restartable(object, c))
             return c;
     }
     return NULL;
 }
 
 /* Of the containers, but for main; native sidecars are among the init containers. */
-static bool is_another_on(const struct node *list, const struct node *main_status)
+static bool container_other_runs(const struct node *list,
+                                 const struct node *main_status)
 {
     for (const struct node *c = list ? list->first : NULL; c; c = c->next) {
         if (c != main_status && !node_at(c, "state.terminated"))
@@ -303,8 +309,8 @@ static bool is_another_on(const struct node *list, const struct node *main_statu
 static void read_exits(const struct node *object, struct pod *p)
 {
     const struct node *main_spec = node_item(node_at(object, "spec.containers"), 0);
-    const struct node *main_status =
-        named(node_at(object, "status.containerStatuses"), text(main_spec, "name"));
+    const struct node *main_status = container_find(
+        node_at(object, "status.containerStatuses"), pod_get_text(main_spec, "name"));
     bool is_main_over = node_at(main_status, "state.terminated") != NULL;
     const struct node *init =
         first_failed(object, "status.initContainerStatuses", main_status);
@@ -312,10 +318,10 @@ static void read_exits(const struct node *object, struct pod *p)
         first_failed(object, "status.containerStatuses", main_status);
 
     p->is_init_exit = !is_main_over && init;
-    p->is_held =
-        is_main_over
-        && is_another_on(node_at(object, "status.containerStatuses"), main_status);
-    p->is_main_exit = is_main_over && (has_failed(main_status) || !other);
+    p->is_held = is_main_over
+                 && container_other_runs(node_at(object, "status.containerStatuses"),
+                                         main_status);
+    p->is_main_exit = is_main_over && (container_has_failed(main_status) || !other);
     if (p->is_init_exit)
         read_exit(init, p);
     else if (p->is_main_exit)
@@ -328,9 +334,9 @@ static void read_waiting(const struct node *list, struct pod *p)
 {
     for (const struct node *c = list ? list->first : NULL; c && !*p->waiting;
          c = c->next) {
-        p->waiting = text(c, "state.waiting.message");
+        p->waiting = pod_get_text(c, "state.waiting.message");
         if (!*p->waiting)
-            p->waiting = text(c, "state.waiting.reason");
+            p->waiting = pod_get_text(c, "state.waiting.reason");
     }
 }
 
@@ -340,7 +346,7 @@ static void read_start(const struct node *object, struct pod *p)
     uint64_t us;
 
     for (const struct node *c = list ? list->first : NULL; c; c = c->next) {
-        if (timestamp_parse_us(text(c, "state.running.startedAt"), &us) == 0
+        if (timestamp_parse_us(pod_get_text(c, "state.running.startedAt"), &us) == 0
             && us > p->run_wall_us)
             p->run_wall_us = us;
     }
@@ -348,7 +354,7 @@ static void read_start(const struct node *object, struct pod *p)
 
 static void read_deletion(const struct node *object, struct pod *p)
 {
-    const char *due = text(object, "metadata.deletionTimestamp");
+    const char *due = pod_get_text(object, "metadata.deletionTimestamp");
     int64_t grace_s = node_int(object, "metadata.deletionGracePeriodSeconds", 0);
     const struct node *last = node_item(node_at(object, "metadata.finalizers"), 0);
     uint64_t grace_us;
@@ -382,26 +388,26 @@ int pod_decode(enum kube_kind job_kind,
     struct pod p = {.job_kind = job_kind};
 
     texts_empty(&texts, &p);
-    p.ns = text(object, "metadata.namespace");
-    p.name = text(object, "metadata.name");
-    p.uid = text(object, "metadata.uid");
+    p.ns = pod_get_text(object, "metadata.namespace");
+    p.name = pod_get_text(object, "metadata.name");
+    p.uid = pod_get_text(object, "metadata.uid");
     if (!*p.ns || !*p.name || !*p.uid)
         return err_set(err, -EINVAL, "pod without name, namespace or uid");
     read_labels(object, &p);
     read_world(object, &p);
     read_runtime(object, &p);
-    p.node = text(object, "spec.nodeName");
+    p.node = pod_get_text(object, "spec.nodeName");
     p.is_stopped = node_int(object, "spec.activeDeadlineSeconds", 0) == 1;
-    p.phase = phase_of(text(object, "status.phase"));
-    p.reason = text(object, "status.reason");
-    p.message = text(object, "status.message");
+    p.phase = phase_of(pod_get_text(object, "status.phase"));
+    p.reason = pod_get_text(object, "status.reason");
+    p.message = pod_get_text(object, "status.message");
     p.owner_uid = (char *)(uintptr_t)object_owner_uid(object);
     read_conditions(object, conditions, &p);
     read_exits(object, &p);
     read_start(object, &p);
     read_waiting(node_at(object, "status.initContainerStatuses"), &p);
     read_waiting(node_at(object, "status.containerStatuses"), &p);
-    (void)timestamp_parse_us(text(object, "metadata.creationTimestamp"),
+    (void)timestamp_parse_us(pod_get_text(object, "metadata.creationTimestamp"),
                              &p.made_wall_us); /* stays 0 */
     read_deletion(object, &p);
     *ret = p;

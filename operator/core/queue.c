@@ -45,7 +45,7 @@ void queue_free(struct work_queue *q)
     mem_free(q);
 }
 
-static struct item *find(const struct work_queue *q, const char *key)
+static struct item *queue_find_item(const struct work_queue *q, const char *key)
 {
     for (size_t i = 0; i < q->n; i++) {
         if (strcmp(q->v[i].key, key) == 0)
@@ -56,7 +56,7 @@ static struct item *find(const struct work_queue *q, const char *key)
 
 int queue_add(struct work_queue *q, const char *key, uint64_t due_ns)
 {
-    struct item *it = find(q, key);
+    struct item *it = queue_find_item(q, key);
     void *v = q->v;
     char *copy;
     int rc;
@@ -96,7 +96,7 @@ const char *queue_take(struct work_queue *q, uint64_t now_ns)
     return best->key;
 }
 
-static void forget(struct work_queue *q, struct item *it)
+static void queue_drop_item(struct work_queue *q, struct item *it)
 {
     mem_free(it->key);
     *it = q->v[--q->n];
@@ -104,7 +104,7 @@ static void forget(struct work_queue *q, struct item *it)
 
 uint64_t queue_done(struct work_queue *q, const char *key, bool failed, uint64_t now_ns)
 {
-    struct item *it = find(q, key);
+    struct item *it = queue_find_item(q, key);
 
     if (!it)
         return 0;
@@ -119,20 +119,20 @@ uint64_t queue_done(struct work_queue *q, const char *key, bool failed, uint64_t
     }
     it->retry_ns = 0;
     if (it->due_ns == UINT64_MAX)
-        forget(q, it);
+        queue_drop_item(q, it);
     return 0;
 }
 
 uint64_t queue_waited_ns(const struct work_queue *q, const char *key)
 {
-    const struct item *it = find(q, key);
+    const struct item *it = queue_find_item(q, key);
 
     return it ? it->waited_ns : 0;
 }
 
 unsigned queue_n_failures(const struct work_queue *q, const char *key)
 {
-    const struct item *it = find(q, key);
+    const struct item *it = queue_find_item(q, key);
 
     return it ? it->n_failures : 0;
 }

@@ -33,7 +33,7 @@ struct job_entry *store_entry(const struct store *s, const char *key, const char
     return j && j->uid && strcmp(j->uid, uid) == 0 ? j : NULL;
 }
 
-static void forget(struct job_entry *j)
+static void job_entry_reset(struct job_entry *j)
 {
     memory_clear(&j->memory);
     j->is_unkept = j->was_unkept = false;
@@ -43,7 +43,7 @@ static void job_entry_free(struct job_entry *j)
 {
     if (!j)
         return;
-    forget(j);
+    job_entry_reset(j);
     mem_free(j->key);
     mem_free(j->uid);
     mem_free(j->text);
@@ -135,7 +135,7 @@ static void slim_metadata(struct node *meta)
     }
 }
 
-static void slim(struct node *object)
+static void object_slim(struct node *object)
 {
     for (struct node *c = object->first; c; c = c->next) {
         if (strcmp(c->key, "metadata") == 0)
@@ -163,7 +163,7 @@ static int put_job(struct store *s,
     if (j->uid && strcmp(j->uid, uid) == 0 && version < j->version)
         return 0;
     strbuf_init(&b, MAX_OBJECT_BYTES);
-    slim(object);
+    object_slim(object);
     json_write(object, &b);
     n = b.n;
     rc = strbuf_status(&b);
@@ -172,7 +172,7 @@ static int put_job(struct store *s,
     if (!text)
         return rc ? rc : -ENOMEM;
     if (!j->uid || strcmp(j->uid, uid) != 0)
-        forget(j);
+        job_entry_reset(j);
     mem_free(j->uid);
     mem_free(j->text);
     j->uid = TAKE(uid);

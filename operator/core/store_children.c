@@ -51,7 +51,7 @@ static struct job_entry *job_named(const struct store *s,
     return keyed_find(&s->jobs, ret_key);
 }
 
-static bool owns(const struct job_entry *j, const char *owner_uid)
+static bool job_entry_owns(const struct job_entry *j, const char *owner_uid)
 {
     return j && j->uid && strcmp(j->uid, owner_uid) == 0;
 }
@@ -67,7 +67,7 @@ int store_put_pod(struct store *s, const struct pod *pod, char ret_key[STORE_KEY
         return rc;
     /* the key is wanted even before the job is known */
     j = job_named(s, pod->job_kind, pod->ns, pod->job_name, ret_key);
-    if (owns(j, pod->owner_uid) && store_pod_index(pod, &index) == 0)
+    if (job_entry_owns(j, pod->owner_uid) && store_pod_index(pod, &index) == 0)
         memory_show_pod(&j->memory, (enum role)pod->role, index, pod->uid);
     return 0;
 }
@@ -77,11 +77,13 @@ owner_of(struct store *s, const struct pod *pod, char ret_key[STORE_KEY_SIZE])
 {
     struct job_entry *j = job_named(s, pod->job_kind, pod->ns, pod->job_name, ret_key);
 
-    return owns(j, pod->owner_uid) ? j : NULL;
+    return job_entry_owns(j, pod->owner_uid) ? j : NULL;
 }
 
 /* Keeps the last view with the job; or nothing has changed, and -ENOMEM. */
-static int bury(struct store *s, const struct pod *seen, char ret_key[STORE_KEY_SIZE])
+static int job_entry_keep_gone(struct store *s,
+                               const struct pod *seen,
+                               char ret_key[STORE_KEY_SIZE])
 {
     struct job_entry *j = owner_of(s, seen, ret_key);
     struct pod *pod;
@@ -107,7 +109,7 @@ int store_drop_pod(struct store *s,
     const struct pod *pod = children_pod(&s->children, ns, name);
 
     *ret_key = '\0';
-    return pod ? bury(s, pod, ret_key) : 0;
+    return pod ? job_entry_keep_gone(s, pod, ret_key) : 0;
 }
 
 int store_put_batch(struct store *s,
@@ -121,7 +123,7 @@ int store_put_batch(struct store *s,
     if (rc <= 0)
         return rc;
     j = job_named(s, KUBE_MPIJOB, batch->ns, batch->job_name, ret_key);
-    if (owns(j, batch->owner_uid))
+    if (job_entry_owns(j, batch->owner_uid))
         memory_show_batch(&j->memory, batch->uid);
     return 0;
 }
@@ -132,7 +134,7 @@ bury_batch(struct store *s, struct batch_job *batch, char ret_key[STORE_KEY_SIZE
     struct job_entry *j =
         job_named(s, KUBE_MPIJOB, batch->ns, batch->job_name, ret_key);
 
-    if (owns(j, batch->owner_uid))
+    if (job_entry_owns(j, batch->owner_uid))
         memory_bury_batch(&j->memory, batch);
     else
         batch_free(batch);
@@ -164,7 +166,7 @@ int store_end_pods(struct store *s,
     const struct pod *pod;
 
     while ((pod = children_unmarked_pod(&s->children, job_kind))) {
-        if (bury(s, pod, key) < 0)
+        if (job_entry_keep_gone(s, pod, key) < 0)
             return -ENOMEM;
         if (*key)
             changed(arg, key);
@@ -206,7 +208,7 @@ owner_by(const struct store *s, const struct node *object, char ret_key[STORE_KE
         if (!label || label->type != NODE_STRING)
             break;
         j = job_named(s, kinds[i], ns, label->u.s, ret_key);
-        if (owns(j, object_owner_uid(object)))
+        if (job_entry_owns(j, object_owner_uid(object)))
             return j;
     }
     *ret_key = '\0';

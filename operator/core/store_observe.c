@@ -23,10 +23,10 @@ next_owned(const struct store *s, const struct job_meta *job, size_t *place)
 
 /* How many of each role there are places for: those wanted, and those that are there.
  */
-static void measure(const struct store *s,
-                    const struct job_meta *job,
-                    const struct job_shape *shape,
-                    struct observed *ret)
+static void observed_measure(const struct store *s,
+                             const struct job_meta *job,
+                             const struct job_shape *shape,
+                             struct observed *ret)
 {
     const struct pod *p;
     size_t place = 0;
@@ -42,7 +42,7 @@ static void measure(const struct store *s,
     }
 }
 
-static struct worker unseen(const struct pod_memory *note, uint64_t now_ns)
+static struct worker worker_unseen(const struct pod_memory *note, uint64_t now_ns)
 {
     if (note && note->expected.since_ns)
         return (struct worker){.state = WORKER_EXPECTED,
@@ -85,12 +85,12 @@ static void fill_batch(const struct store *s,
     }
 }
 
-static int fill(const struct store *s,
-                const struct job_entry *j,
-                const struct job_meta *job,
-                uint64_t now_ns,
-                struct arena *a,
-                struct observed *ret)
+static int observed_fill(const struct store *s,
+                         const struct job_entry *j,
+                         const struct job_meta *job,
+                         uint64_t now_ns,
+                         struct arena *a,
+                         struct observed *ret)
 {
     const struct pod **batch_pods =
         arena_calloc(a, ret->n_batch_pods + 1u, sizeof(const struct pod *));
@@ -104,7 +104,7 @@ static int fill(const struct store *s,
         if (!w[r] || !batch_pods)
             return -ENOMEM;
         for (uint32_t i = 0; i < ret->crew[r].n; i++)
-            w[r][i] = unseen(memory_note(&j->memory, (enum role)r, i), now_ns);
+            w[r][i] = worker_unseen(memory_note(&j->memory, (enum role)r, i), now_ns);
         ret->crew[r].w = w[r];
     }
     ret->n_batch_pods = 0;
@@ -136,10 +136,10 @@ int store_observe(const struct store *s,
     if (!j)
         return -ENOENT;
     memcpy(o.fact, j->memory.fact, sizeof(o.fact));
-    measure(s, job, shape, &o);
+    observed_measure(s, job, shape, &o);
     if (job->kind == KUBE_MPIJOB)
         fill_batch(s, j, job, now_ns, &o);
-    rc = fill(s, j, job, now_ns, a, &o);
+    rc = observed_fill(s, j, job, now_ns, a, &o);
     if (rc == 0)
         *ret = o;
     return rc;

@@ -8,12 +8,12 @@
 
 #include "runtime/base/mem.h"
 
-static char **field(void *object, size_t offset)
+static char **texts_get_field(void *object, size_t offset)
 {
     return (char **)(void *)((char *)object + offset);
 }
 
-static const char *text(const void *object, size_t offset)
+static const char *texts_get_text(const void *object, size_t offset)
 {
     return *(char *const *)(const void *)((const char *)object + offset);
 }
@@ -23,21 +23,22 @@ void texts_empty(const struct texts *t, void *object)
     static const char empty[] = "";
 
     for (size_t i = 0; i < t->n; i++)
-        *field(object, t->offset[i]) = (char *)(uintptr_t)empty; /* not changed by it */
+        *texts_get_field(object, t->offset[i]) =
+            (char *)(uintptr_t)empty; /* not changed by it */
 }
 
 int texts_copy(const struct texts *t, const void *from, void *object, size_t max)
 {
     for (size_t i = 0; i < t->n; i++)
-        *field(object, t->offset[i]) = NULL;
+        *texts_get_field(object, t->offset[i]) = NULL;
     for (size_t i = 0; i < t->n; i++) {
-        char *copy = mem_strndup(text(from, t->offset[i]), max);
+        char *copy = mem_strndup(texts_get_text(from, t->offset[i]), max);
 
         if (!copy) {
             texts_release(t, object);
             return -ENOMEM;
         }
-        *field(object, t->offset[i]) = copy;
+        *texts_get_field(object, t->offset[i]) = copy;
     }
     return 0;
 }
@@ -45,8 +46,8 @@ int texts_copy(const struct texts *t, const void *from, void *object, size_t max
 void texts_release(const struct texts *t, void *object)
 {
     for (size_t i = 0; i < t->n; i++) {
-        mem_free(*field(object, t->offset[i]));
-        *field(object, t->offset[i]) = NULL;
+        mem_free(*texts_get_field(object, t->offset[i]));
+        *texts_get_field(object, t->offset[i]) = NULL;
     }
 }
 
@@ -55,14 +56,16 @@ size_t texts_bytes(const struct texts *t, const void *object)
     size_t n = 0;
 
     for (size_t i = 0; i < t->n; i++)
-        n += strlen(text(object, t->offset[i])) + 1;
+        n += strlen(texts_get_text(object, t->offset[i])) + 1;
     return n;
 }
 
 bool texts_equal(const struct texts *t, const void *a, const void *b, size_t max)
 {
     for (size_t i = 0; i < t->n; i++) {
-        if (strncmp(text(a, t->offset[i]), text(b, t->offset[i]), max) != 0)
+        if (strncmp(texts_get_text(a, t->offset[i]), texts_get_text(b, t->offset[i]),
+                    max)
+            != 0)
             return false;
     }
     return true;

@@ -35,7 +35,7 @@ static void date_from_days(uint64_t days, uint32_t *y, uint32_t *m, uint32_t *d)
     *y = year + era * 400 + (*m <= 2);
 }
 
-static uint32_t digits(const char *s, unsigned n)
+static uint32_t timestamp_read_digits(const char *s, unsigned n)
 {
     uint32_t v = 0;
 
@@ -45,7 +45,7 @@ static uint32_t digits(const char *s, unsigned n)
 }
 
 /* ".123456Z" or "Z" -> microseconds. */
-static int fraction(const char *s, uint32_t *ret_us)
+static int timestamp_read_fraction(const char *s, uint32_t *ret_us)
 {
     uint32_t us = 0, n = 0;
 
@@ -69,7 +69,7 @@ struct date {
     uint32_t y, mo, d, h, mi, s, us;
 };
 
-static bool is_shaped(const char *s)
+static bool timestamp_is_shaped(const char *s)
 {
     static const char shape[] = "dddd-dd-ddTdd:dd:dd";
 
@@ -82,7 +82,7 @@ static bool is_shaped(const char *s)
     return true;
 }
 
-static bool is_in_range(const struct date *t)
+static bool timestamp_is_in_range(const struct date *t)
 {
     return t->y >= 1970 && t->mo >= 1 && t->mo <= 12 && t->d >= 1 && t->d <= 31
            && t->h <= 23 && t->mi <= 59 && t->s <= 60;
@@ -93,15 +93,15 @@ int timestamp_parse_us(const char *s, uint64_t *ret_wall_us)
     struct date t;
     uint64_t total;
 
-    if (!is_shaped(s))
+    if (!timestamp_is_shaped(s))
         return -EINVAL;
-    t.y = digits(s, 4);
-    t.mo = digits(s + 5, 2);
-    t.d = digits(s + 8, 2);
-    t.h = digits(s + 11, 2);
-    t.mi = digits(s + 14, 2);
-    t.s = digits(s + 17, 2);
-    if (fraction(s + 19, &t.us) < 0 || !is_in_range(&t))
+    t.y = timestamp_read_digits(s, 4);
+    t.mo = timestamp_read_digits(s + 5, 2);
+    t.d = timestamp_read_digits(s + 8, 2);
+    t.h = timestamp_read_digits(s + 11, 2);
+    t.mi = timestamp_read_digits(s + 14, 2);
+    t.s = timestamp_read_digits(s + 17, 2);
+    if (timestamp_read_fraction(s + 19, &t.us) < 0 || !timestamp_is_in_range(&t))
         return -EINVAL;
     total = days_from_date(t.y, t.mo, t.d) * DAY_S + t.h * 3600u + t.mi * 60u + t.s;
     *ret_wall_us = total * 1000000u + t.us;

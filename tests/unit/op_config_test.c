@@ -27,7 +27,7 @@
 #define V1      "apiVersion: client.authentication.k8s.io/v1"
 #define CLUSTER "clusters: [{name: k, cluster: {server: 'https://h:6443'}}]\n"
 
-static int parse(const char *text, struct kube_config *ret, struct err *err)
+static int config_parse(const char *text, struct kube_config *ret, struct err *err)
 {
     return kube_config_parse(text, strlen(text), "/nowhere", ret, err);
 }
@@ -38,12 +38,13 @@ static void certificates_inline(void **state)
 
     (void)state;
     assert_int_equal(
-        parse(HEAD "clusters: [{name: k, cluster: {server: 'https://h:6443//', "
-                   "certificate-authority-data: Q0E=, tls-server-name: kubernetes, "
-                   "proxy-url: 'http://p:3128'}}]\n"
-                   "users: [{name: u, user: {client-certificate-data: Q0VSVA==, "
-                   "client-key-data: S0VZ}}]\n",
-              &c, NULL),
+        config_parse(HEAD
+                     "clusters: [{name: k, cluster: {server: 'https://h:6443//', "
+                     "certificate-authority-data: Q0E=, tls-server-name: kubernetes, "
+                     "proxy-url: 'http://p:3128'}}]\n"
+                     "users: [{name: u, user: {client-certificate-data: Q0VSVA==, "
+                     "client-key-data: S0VZ}}]\n",
+                     &c, NULL),
         0);
     assert_string_equal(c.server, "https://h:6443");
     assert_string_equal(c.ca_pem, "CA");
@@ -62,11 +63,11 @@ static void json_is_yaml_too(void **state)
 
     (void)state;
     assert_int_equal(
-        parse("{\"current-context\": \"c\", \"contexts\": [{\"name\": \"c\", "
-              "\"context\": {\"cluster\": \"k\", \"namespace\": \"mine\"}}], "
-              "\"clusters\": [{\"name\": \"k\", \"cluster\": {\"server\": "
-              "\"http://127.0.0.1:8001\"}}]}",
-              &c, NULL),
+        config_parse("{\"current-context\": \"c\", \"contexts\": [{\"name\": \"c\", "
+                     "\"context\": {\"cluster\": \"k\", \"namespace\": \"mine\"}}], "
+                     "\"clusters\": [{\"name\": \"k\", \"cluster\": {\"server\": "
+                     "\"http://127.0.0.1:8001\"}}]}",
+                     &c, NULL),
         0);
     assert_string_equal(c.ns, "mine");
     assert_string_equal(c.server, "http://127.0.0.1:8001");
@@ -191,7 +192,7 @@ static void what_we_cannot_do_is_refused_with_a_sentence(void **state)
         struct err e = ERR_INIT;
         struct kube_config c;
 
-        assert_true(parse(t[i].text, &c, &e) < 0);
+        assert_true(config_parse(t[i].text, &c, &e) < 0);
         if (!strstr(e.text, t[i].says))
             fail_msg("case %zu says \"%s\", not \"%s\"", i, e.text, t[i].says);
         assert_null(strstr(e.text, "secret"));
@@ -246,7 +247,7 @@ static void who_to_act_as_becomes_headers(void **state)
     struct err e = ERR_INIT;
 
     (void)state;
-    if (parse(
+    if (config_parse(
             HEAD CLUSTER
             "users: [{name: u, user: {token: t, as: jane, as-uid: '7', as-groups: [a, "
             "b c], as-user-extra: {Acme/Dept: [x, y], scope: [z]}}}]\n",
@@ -267,15 +268,16 @@ static void a_plug_in_is_described(void **state)
     struct err e = ERR_INIT;
 
     (void)state;
-    if (parse(HEAD
-              "clusters: [{name: k, cluster: {server: 'https://h', tls-server-name: n, "
-              "insecure-skip-tls-verify: true, extensions: [{name: "
-              "client.authentication.k8s.io/exec, extension: {audience: a}}]}}]\n"
-              "users: [{name: u, user: {exec: {" V1
-              ", command: bin/get, args: [token, -x], env: [{name: A, value: 'b=c'}], "
-              "installHint: \"two\\nlines\", interactiveMode: IfAvailable, "
-              "provideClusterInfo: true}}}]\n",
-              &c, &e)
+    if (config_parse(
+            HEAD
+            "clusters: [{name: k, cluster: {server: 'https://h', tls-server-name: n, "
+            "insecure-skip-tls-verify: true, extensions: [{name: "
+            "client.authentication.k8s.io/exec, extension: {audience: a}}]}}]\n"
+            "users: [{name: u, user: {exec: {" V1
+            ", command: bin/get, args: [token, -x], env: [{name: A, value: 'b=c'}], "
+            "installHint: \"two\\nlines\", interactiveMode: IfAvailable, "
+            "provideClusterInfo: true}}}]\n",
+            &c, &e)
         < 0)
         fail_msg("%s", e.text);
     assert_true(c.is_insecure);
@@ -290,9 +292,10 @@ static void a_plug_in_is_described(void **state)
         "\"https://h\",\"tls-server-name\":\"n\",\"insecure-skip-tls-verify\":true,"
         "\"config\":{\"audience\":\"a\"}}}}");
     kube_config_release(&c);
-    assert_int_equal(parse(HEAD CLUSTER "users: [{name: u, user: {token: t, exec: {" V1
-                                        ", command: get}}}]\n",
-                           &c, &e),
+    assert_int_equal(config_parse(HEAD CLUSTER
+                                  "users: [{name: u, user: {token: t, exec: {" V1
+                                  ", command: get}}}]\n",
+                                  &c, &e),
                      0);
     assert_null(c.exec); /* a token wins */
     kube_config_release(&c);
@@ -301,11 +304,12 @@ static void a_plug_in_is_described(void **state)
 static int parse_plug_in(void *arg)
 {
     struct kube_config c;
-    int rc = parse(HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
-                        "certificate-authority-data: Q0E=}}]\nusers: [{name: u, user: "
-                        "{as: a, exec: {" V1 ", command: get, args: [a], env: [{name: "
-                        "A, value: b}], provideClusterInfo: true}}}]\n",
-                   &c, NULL);
+    int rc = config_parse(
+        HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
+             "certificate-authority-data: Q0E=}}]\nusers: [{name: u, user: "
+             "{as: a, exec: {" V1 ", command: get, args: [a], env: [{name: "
+             "A, value: b}], provideClusterInfo: true}}}]\n",
+        &c, NULL);
 
     (void)arg;
     if (rc == 0)
@@ -316,10 +320,10 @@ static int parse_plug_in(void *arg)
 static int parse_once(void *arg)
 {
     struct kube_config c;
-    int rc = parse(HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
-                        "certificate-authority-data: Q0E=}}]\n"
-                        "users: [{name: u, user: {token: t}}]\n",
-                   &c, NULL);
+    int rc = config_parse(HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
+                               "certificate-authority-data: Q0E=}}]\n"
+                               "users: [{name: u, user: {token: t}}]\n",
+                          &c, NULL);
 
     (void)arg;
     if (rc == 0)
@@ -401,7 +405,7 @@ static void a_token_does_where_its_file_cannot_be_read(void **state)
     (void)snprintf(text, sizeof(text),
                    HEAD CLUSTER "users: [{name: u, user: {tokenFile: %s, token: t}}]\n",
                    path);
-    assert_int_equal(parse(text, &c, NULL), 0);
+    assert_int_equal(config_parse(text, &c, NULL), 0);
     assert_int_equal(bearer_init(&b, c.token, c.token_file), 0);
     assert_int_equal(bearer_get(&b, now, &t, NULL), 0);
     assert_string_equal(t, "t");

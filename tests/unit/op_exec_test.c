@@ -30,7 +30,7 @@ static int read_answer(const char *text, struct exec_answer *ret, struct err *er
     return exec_answer_read(text, strlen(text), V1, ret, err);
 }
 
-static void answers(void **state)
+static void answers_are_parsed(void **state)
 {
     static const struct {
         const char *text, *says; /* says NULL: it is good */
@@ -139,7 +139,7 @@ static void close_plug_in(struct plug_in *p)
 }
 
 /* Runs until nothing is on its way. */
-static void settle(struct plug_in *p)
+static void plug_in_settle(struct plug_in *p)
 {
     uint64_t end_ns = clock_now_ns() + WAIT_NS;
     struct pollfd fds[CREDS_FDS];
@@ -152,7 +152,7 @@ static void settle(struct plug_in *p)
     }
 }
 
-static const char *authorization(struct plug_in *p)
+static const char *plug_in_authorization(struct plug_in *p)
 {
     struct identity who;
     struct err e = ERR_INIT;
@@ -178,17 +178,17 @@ static void its_token_is_sent_and_fetched_anew_when_it_is_refused(void **state)
     open_plug_in(&p, "echo >>$D/runs; " PRINT("$(wc -l <$D/runs)", ""));
     assert_int_equal(creds_new(&p.config, &p.creds, &e), 0);
     assert_true(creds_is_waiting(p.creds));
-    settle(&p);
+    plug_in_settle(&p);
     assert_false(creds_is_waiting(p.creds));
-    assert_string_equal(authorization(&p), "Bearer 1");
+    assert_string_equal(plug_in_authorization(&p), "Bearer 1");
     assert_int_equal(creds_next_ns(p.creds), UINT64_MAX);
     now = clock_now_ns();
     assert_false(creds_refused(p.creds, 1, now)); /* it has just been asked */
     assert_true(creds_refused(p.creds, 1, now + 10 * NS_PER_S));
     assert_true(creds_is_waiting(p.creds));
     assert_true(creds_refused(p.creds, 1, now + 10 * NS_PER_S)); /* one run for all */
-    settle(&p);
-    assert_string_equal(authorization(&p), "Bearer 2");
+    plug_in_settle(&p);
+    assert_string_equal(plug_in_authorization(&p), "Bearer 2");
     assert_true(creds_refused(p.creds, 1, now)); /* it was sent with the old one */
     assert_false(creds_is_waiting(p.creds));
     close_plug_in(&p);
@@ -204,14 +204,14 @@ static void it_is_asked_again_before_its_answer_expires(void **state)
                      "+%Y-%m-%dT%H:%M:%SZ); " PRINT("$(wc -l <$D/runs) $e",
                                                     ",\"expirationTimestamp\":\"%s\""));
     assert_int_equal(creds_new(&p.config, &p.creds, NULL), 0);
-    settle(&p);
+    plug_in_settle(&p);
     left = creds_next_ns(p.creds) - clock_now_ns();
     assert_true(left > 70 * NS_PER_S && left <= 80 * NS_PER_S);
     creds_run(p.creds, creds_next_ns(p.creds));
     assert_false(creds_is_waiting(p.creds)); /* the old one is good meanwhile */
-    assert_string_equal(authorization(&p), "Bearer 1");
-    settle(&p);
-    assert_string_equal(authorization(&p), "Bearer 2");
+    assert_string_equal(plug_in_authorization(&p), "Bearer 1");
+    plug_in_settle(&p);
+    assert_string_equal(plug_in_authorization(&p), "Bearer 2");
     close_plug_in(&p);
 }
 
@@ -223,8 +223,8 @@ static void its_failure_is_told_in_its_own_words_but_never_its_output(void **sta
     (void)state;
     open_plug_in(&p, "echo secret; echo 'no such profile' >&2; exit 3");
     assert_int_equal(creds_new(&p.config, &p.creds, NULL), 0);
-    settle(&p);
-    says = authorization(&p);
+    plug_in_settle(&p);
+    says = plug_in_authorization(&p);
     assert_string_equal(says,
                         "exec plug-in \"sh\" exited with code 3: no such profile");
     assert_true(creds_next_ns(p.creds) != UINT64_MAX); /* it is tried again */
@@ -232,8 +232,8 @@ static void its_failure_is_told_in_its_own_words_but_never_its_output(void **sta
     close_plug_in(&p);
     open_plug_in(&p, "echo secret");
     assert_int_equal(creds_new(&p.config, &p.creds, NULL), 0);
-    settle(&p);
-    says = authorization(&p);
+    plug_in_settle(&p);
+    says = plug_in_authorization(&p);
     assert_string_equal(says, "exec plug-in \"sh\": its answer: is not a JSON object");
     close_plug_in(&p);
     open_plug_in(&p, "");
@@ -261,7 +261,7 @@ static void one_that_hangs_is_ended_with_all_it_has_started(void **state)
         assert_true(clock_now_ns() < end);
     }
     creds_run(p.creds, creds_next_ns(p.creds)); /* a minute later */
-    assert_non_null(strstr(authorization(&p), "timed out after seconds: 60"));
+    assert_non_null(strstr(plug_in_authorization(&p), "timed out after seconds: 60"));
     (void)snprintf(path, sizeof(path), "/proc/%d/wchan", atoi(text));
     mem_free(text);
     for (uint64_t end = clock_now_ns() + WAIT_NS; access(path, F_OK) == 0;) {
@@ -290,9 +290,9 @@ static void it_has_its_variables_no_terminal_and_no_signals_blocked(void **state
                  "|| exit 2; " PRINT("$D-$KUBERNETES_EXEC_INFO", ""));
     (void)snprintf(p.spec.info, 32, "{}");
     assert_int_equal(creds_new(&p.config, &p.creds, NULL), 0);
-    settle(&p);
-    assert_int_equal(strncmp(authorization(&p), "Bearer /tmp/op-exec-", 20), 0);
-    assert_non_null(strstr(authorization(&p), "-{}"));
+    plug_in_settle(&p);
+    assert_int_equal(strncmp(plug_in_authorization(&p), "Bearer /tmp/op-exec-", 20), 0);
+    assert_non_null(strstr(plug_in_authorization(&p), "-{}"));
     close_plug_in(&p);
 }
 
@@ -323,7 +323,8 @@ static void name_and_password_are_sent_as_base64(void **state)
 
     (void)state;
     assert_int_equal(creds_new(&config, &p.creds, NULL), 0);
-    assert_string_equal(authorization(&p), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+    assert_string_equal(plug_in_authorization(&p),
+                        "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
     assert_false(creds_refused(p.creds, 0, clock_now_ns()));
     creds_free(p.creds);
 }
@@ -331,7 +332,7 @@ static void name_and_password_are_sent_as_base64(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers),
+        cmocka_unit_test(answers_are_parsed),
         cmocka_unit_test(without_memory_it_says_so),
         cmocka_unit_test(its_token_is_sent_and_fetched_anew_when_it_is_refused),
         cmocka_unit_test(it_is_asked_again_before_its_answer_expires),

@@ -27,7 +27,7 @@ static const struct lease_config config = {
 /* --- edge by edge ------------------------------------------------------------------
  */
 
-static struct lease_record record(const char *holder, const char *version)
+static struct lease_record lease_make_record(const char *holder, const char *version)
 {
     struct lease_record r = {.duration_ns = 15 * S};
 
@@ -36,14 +36,15 @@ static struct lease_record record(const char *holder, const char *version)
     return r;
 }
 
-static void answer(struct lease *l,
-                   enum lease_verb verb,
-                   enum lease_answer a,
-                   const char *holder,
-                   const char *version,
-                   uint64_t now)
+static void lease_get_answer(struct lease *l,
+                             enum lease_verb verb,
+                             enum lease_answer a,
+                             const char *holder,
+                             const char *version,
+                             uint64_t now)
 {
-    struct lease_record r = record(holder ? holder : "", version ? version : "");
+    struct lease_record r =
+        lease_make_record(holder ? holder : "", version ? version : "");
 
     assert_int_equal(lease_next(l, now), verb);
     lease_sent(l, now);
@@ -52,33 +53,33 @@ static void answer(struct lease *l,
 }
 
 /* A machine that leads since START. */
-static struct lease leader(void)
+static struct lease lease_make_leader(void)
 {
     struct lease l;
 
     lease_init(&l, &config);
-    answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START);
-    answer(&l, LEASE_CREATE, LEASE_OK, "me", "1", START);
+    lease_get_answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START);
+    lease_get_answer(&l, LEASE_CREATE, LEASE_OK, "me", "1", START);
     assert_true(lease_leads(&l, START));
     return l;
 }
 
 static void the_first_one_leads_and_renews(void **state)
 {
-    struct lease l = leader();
+    struct lease l = lease_make_leader();
 
     (void)state;
     assert_int_equal(lease_next_ns(&l), START + 2 * S);
     assert_int_equal(lease_next(&l, START + 2 * S - 1), LEASE_WAIT);
-    answer(&l, LEASE_UPDATE, LEASE_OK, "me", "2", START + 2 * S);
+    lease_get_answer(&l, LEASE_UPDATE, LEASE_OK, "me", "2", START + 2 * S);
     assert_true(lease_leads(&l, START + 12 * S - 1));
     assert_false(lease_leads(&l, START + 12 * S));
 }
 
 static void a_renewal_counts_from_when_it_was_sent(void **state)
 {
-    struct lease l = leader();
-    struct lease_record r = record("me", "2");
+    struct lease l = lease_make_leader();
+    struct lease_record r = lease_make_record("me", "2");
 
     (void)state;
     lease_sent(&l, START + 2 * S);
@@ -96,19 +97,20 @@ static void another_s_lease_is_taken_only_when_it_was_seen_unchanged_for_long(vo
     (void)st;
     lease_init(&l, &config);
     for (int i = 0; i < 30; i++, now += 500 * MS)
-        answer(&l, LEASE_GET, LEASE_OK, "other", "7", now);
-    answer(&l, LEASE_GET, LEASE_OK, "other", "7", now); /* 15 s: expired */
-    answer(&l, LEASE_UPDATE, LEASE_CONFLICT, NULL, NULL, now);
-    answer(&l, LEASE_GET, LEASE_OK, "other", "8", now); /* it was alive after all */
+        lease_get_answer(&l, LEASE_GET, LEASE_OK, "other", "7", now);
+    lease_get_answer(&l, LEASE_GET, LEASE_OK, "other", "7", now); /* 15 s: expired */
+    lease_get_answer(&l, LEASE_UPDATE, LEASE_CONFLICT, NULL, NULL, now);
+    lease_get_answer(&l, LEASE_GET, LEASE_OK, "other", "8",
+                     now); /* it was alive after all */
     assert_int_equal(lease_next(&l, now), LEASE_WAIT);
-    answer(&l, LEASE_GET, LEASE_OK, "other", "8", now + 15 * S);
-    answer(&l, LEASE_UPDATE, LEASE_OK, "me", "9", now + 15 * S);
+    lease_get_answer(&l, LEASE_GET, LEASE_OK, "other", "8", now + 15 * S);
+    lease_get_answer(&l, LEASE_UPDATE, LEASE_OK, "me", "9", now + 15 * S);
     assert_true(lease_leads(&l, now + 15 * S));
 }
 
 static void a_longer_duration_in_the_record_is_honoured(void **state)
 {
-    struct lease_record r = record("other", "7");
+    struct lease_record r = lease_make_record("other", "7");
     struct lease l;
 
     (void)state;
@@ -131,9 +133,9 @@ static void a_released_lease_is_taken_at_once(void **state)
 
     (void)state;
     lease_init(&l, &config);
-    answer(&l, LEASE_GET, LEASE_OK, "other", "7", START);
-    answer(&l, LEASE_GET, LEASE_OK, "", "8", START + S);
-    answer(&l, LEASE_UPDATE, LEASE_OK, "me", "9", START + S);
+    lease_get_answer(&l, LEASE_GET, LEASE_OK, "other", "7", START);
+    lease_get_answer(&l, LEASE_GET, LEASE_OK, "", "8", START + S);
+    lease_get_answer(&l, LEASE_UPDATE, LEASE_OK, "me", "9", START + S);
     assert_true(lease_leads(&l, START + S));
 }
 
@@ -143,27 +145,27 @@ static void a_deleted_lease_is_not_taken_before_its_time(void **state)
 
     (void)state;
     lease_init(&l, &config);
-    answer(&l, LEASE_GET, LEASE_OK, "other", "7", START);
-    answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START + S);
-    answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START + 14 * S);
-    answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START + 15 * S);
+    lease_get_answer(&l, LEASE_GET, LEASE_OK, "other", "7", START);
+    lease_get_answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START + S);
+    lease_get_answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START + 14 * S);
+    lease_get_answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START + 15 * S);
     assert_int_equal(lease_next(&l, START + 15 * S), LEASE_CREATE);
 }
 
 static void
 its_holder_makes_a_deleted_lease_anew_and_so_does_who_never_saw_it(void **st)
 {
-    struct lease l = leader(), born;
+    struct lease l = lease_make_leader(), born;
 
     (void)st;
-    answer(&l, LEASE_UPDATE, LEASE_ABSENT, NULL, NULL, START + 2 * S);
+    lease_get_answer(&l, LEASE_UPDATE, LEASE_ABSENT, NULL, NULL, START + 2 * S);
     lease_init(&born, &config); /* in the gap that lease.h tells of */
-    answer(&born, LEASE_GET, LEASE_ABSENT, NULL, NULL, START + 2 * S);
+    lease_get_answer(&born, LEASE_GET, LEASE_ABSENT, NULL, NULL, START + 2 * S);
     assert_int_equal(lease_next(&born, START + 2 * S), LEASE_CREATE);
     assert_true(lease_leads(&l, START + 2 * S));
-    answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START + 2 * S);
+    lease_get_answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START + 2 * S);
     assert_false(lease_leads(&l, START + 2 * S));
-    answer(&l, LEASE_CREATE, LEASE_OK, "me", "9", START + 2 * S);
+    lease_get_answer(&l, LEASE_CREATE, LEASE_OK, "me", "9", START + 2 * S);
     assert_true(lease_leads(&l, START + 2 * S));
 }
 
@@ -173,8 +175,8 @@ static void a_missing_namespace_is_asked_for_at_leisure(void **state)
 
     (void)state;
     lease_init(&l, &config);
-    answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START);
-    answer(&l, LEASE_CREATE, LEASE_ABSENT, NULL, NULL, START);
+    lease_get_answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START);
+    lease_get_answer(&l, LEASE_CREATE, LEASE_ABSENT, NULL, NULL, START);
     assert_int_equal(lease_next(&l, START + 2 * S - 1), LEASE_WAIT);
     assert_int_equal(lease_next(&l, START + 2 * S), LEASE_GET);
 }
@@ -185,38 +187,38 @@ static void a_lost_answer_is_looked_for_and_not_believed(void **state)
 
     (void)state;
     lease_init(&l, &config);
-    answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START);
-    answer(&l, LEASE_CREATE, LEASE_FAILED, NULL, NULL, START);
+    lease_get_answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START);
+    lease_get_answer(&l, LEASE_CREATE, LEASE_FAILED, NULL, NULL, START);
     assert_false(lease_leads(&l, START));
-    answer(&l, LEASE_GET, LEASE_OK, "me", "1", START + 2 * S);
+    lease_get_answer(&l, LEASE_GET, LEASE_OK, "me", "1", START + 2 * S);
     assert_false(lease_leads(&l, START + 2 * S));
-    answer(&l, LEASE_UPDATE, LEASE_OK, "me", "2", START + 2 * S);
+    lease_get_answer(&l, LEASE_UPDATE, LEASE_OK, "me", "2", START + 2 * S);
     assert_true(lease_leads(&l, START + 2 * S));
 }
 
 static void a_leader_that_cannot_renew_stops_and_comes_back(void **state)
 {
-    struct lease l = leader();
+    struct lease l = lease_make_leader();
     uint64_t now = START + 2 * S;
 
     (void)state;
-    answer(&l, LEASE_UPDATE, LEASE_FAILED, NULL, NULL, now);
+    lease_get_answer(&l, LEASE_UPDATE, LEASE_FAILED, NULL, NULL, now);
     assert_true(lease_leads(&l, now));
     for (now += 2 * S; now < START + 30 * S; now += 2 * S)
-        answer(&l, LEASE_GET, LEASE_FAILED, NULL, NULL, now);
+        lease_get_answer(&l, LEASE_GET, LEASE_FAILED, NULL, NULL, now);
     assert_false(lease_leads(&l, now));
-    answer(&l, LEASE_GET, LEASE_OK, "me", "1", now);
-    answer(&l, LEASE_UPDATE, LEASE_OK, "me", "2", now);
+    lease_get_answer(&l, LEASE_GET, LEASE_OK, "me", "1", now);
+    lease_get_answer(&l, LEASE_UPDATE, LEASE_OK, "me", "2", now);
     assert_true(lease_leads(&l, now));
-    answer(&l, LEASE_UPDATE, LEASE_CONFLICT, NULL, NULL, now + 2 * S);
-    answer(&l, LEASE_GET, LEASE_OK, "other", "5", now + 2 * S);
+    lease_get_answer(&l, LEASE_UPDATE, LEASE_CONFLICT, NULL, NULL, now + 2 * S);
+    lease_get_answer(&l, LEASE_GET, LEASE_OK, "other", "5", now + 2 * S);
     assert_false(lease_leads(&l, now + 2 * S));
 }
 
 static void who_gives_up_releases_and_leads_no_more(void **state)
 {
-    struct lease l = leader();
-    struct lease_record r = record("me", "2");
+    struct lease l = lease_make_leader();
+    struct lease_record r = lease_make_record("me", "2");
 
     (void)state;
     lease_sent(&l, START + 2 * S); /* a renewal is under way */
@@ -225,16 +227,16 @@ static void who_gives_up_releases_and_leads_no_more(void **state)
     assert_false(l.is_done);
     lease_answered(&l, LEASE_OK, &r, START + 2 * S, 0);
     assert_false(lease_leads(&l, START + 2 * S));
-    answer(&l, LEASE_UPDATE, LEASE_OK, "", "3", START + 2 * S);
+    lease_get_answer(&l, LEASE_UPDATE, LEASE_OK, "", "3", START + 2 * S);
     assert_true(l.is_done);
     assert_int_equal(lease_next_ns(&l), UINT64_MAX);
-    l = leader();
+    l = lease_make_leader();
     lease_give_up(&l, START + 1);
-    answer(&l, LEASE_UPDATE, LEASE_CONFLICT, NULL, NULL, START + 1);
-    answer(&l, LEASE_GET, LEASE_OK, "other", "9", START + 1);
+    lease_get_answer(&l, LEASE_UPDATE, LEASE_CONFLICT, NULL, NULL, START + 1);
+    lease_get_answer(&l, LEASE_GET, LEASE_OK, "other", "9", START + 1);
     assert_true(l.is_done);
     lease_init(&l, &config);
-    answer(&l, LEASE_GET, LEASE_OK, "other", "1", START);
+    lease_get_answer(&l, LEASE_GET, LEASE_OK, "other", "1", START);
     lease_give_up(&l, START);
     assert_true(l.is_done); /* nothing of ours to release */
 }
@@ -326,7 +328,7 @@ struct sim {
     uint64_t max_delay;
 };
 
-static uint64_t local(const struct sim *s, int i)
+static uint64_t sim_local_ns(const struct sim *s, int i)
 {
     return s->p[i].offset + s->now * s->p[i].rate / 1000;
 }
@@ -336,14 +338,14 @@ static uint64_t true_after(const struct sim *s, int i, uint64_t local_ns)
     return s->now + local_ns * 1000 / s->p[i].rate + 1;
 }
 
-static void post(struct sim *s, struct event e)
+static void sim_post_event(struct sim *s, struct event e)
 {
     assert_true(s->n < EVENTS);
     e.number = ++s->n_events;
     s->queue[s->n++] = e;
 }
 
-static struct event take(struct sim *s)
+static struct event sim_take_event(struct sim *s)
 {
     size_t first = 0;
     struct event e;
@@ -364,7 +366,7 @@ static void only_one_leads(struct sim *s, uint64_t seed)
     int leaders = 0;
 
     for (int i = 0; i < NODES; i++)
-        leaders += lease_leads(&s->p[i].lease, local(s, i));
+        leaders += lease_leads(&s->p[i].lease, sim_local_ns(s, i));
     if (leaders > 1)
         fail_msg("seed %llu: %d lead at %llu ms", (unsigned long long)seed, leaders,
                  (unsigned long long)(s->now / MS));
@@ -382,10 +384,10 @@ static void be_born(struct sim *s, int i)
     c.identity = p->identity;
     lease_init(&p->lease, &c);
     p->request++; /* answers to the former life find nobody */
-    post(s, (struct event){.at = s->now + 1, .what = TICK, .node = i});
+    sim_post_event(s, (struct event){.at = s->now + 1, .what = TICK, .node = i});
 }
 
-static uint64_t delay(struct sim *s)
+static uint64_t sim_draw_delay(struct sim *s)
 {
     uint64_t most = seeded_below(&s->random, 10) ? 50 * MS : s->max_delay;
 
@@ -397,17 +399,17 @@ static bool is_lost(struct sim *s)
     return s->now < TROUBLES && seeded_below(&s->random, 100) < s->loss;
 }
 
-static void tick(struct sim *s, int i)
+static void sim_tick_process(struct sim *s, int i)
 {
     struct process *p = &s->p[i];
-    enum lease_verb verb = lease_next(&p->lease, local(s, i));
+    enum lease_verb verb = lease_next(&p->lease, sim_local_ns(s, i));
     struct event e = {.what = ARRIVE, .node = i, .verb = verb};
     uint64_t next;
 
     if (verb != LEASE_WAIT) {
-        lease_sent(&p->lease, local(s, i));
+        lease_sent(&p->lease, sim_local_ns(s, i));
         e.request = ++p->request;
-        e.at = s->now + delay(s);
+        e.at = s->now + sim_draw_delay(s);
         e.record = p->lease.seen;
         if (p->lease.is_giving_up)
             e.record.holder[0] = '\0';
@@ -415,21 +417,22 @@ static void tick(struct sim *s, int i)
             memcpy(e.record.holder, p->identity, sizeof(p->identity));
         e.record.duration_ns = 15 * S;
         if (!is_lost(s))
-            post(s, e);
+            sim_post_event(s, e);
         e.what = EXPIRE;
         e.at = true_after(s, i, TIMEOUT);
-        post(s, e);
+        sim_post_event(s, e);
         return;
     }
     next = lease_next_ns(&p->lease);
-    if (next != UINT64_MAX && next > local(s, i))
-        post(s, (struct event){.at = true_after(s, i, next - local(s, i)),
-                               .what = TICK,
-                               .node = i});
+    if (next != UINT64_MAX && next > sim_local_ns(s, i))
+        sim_post_event(s,
+                       (struct event){.at = true_after(s, i, next - sim_local_ns(s, i)),
+                                      .what = TICK,
+                                      .node = i});
 }
 
 /* The API server: one object, a version for each change, preconditions. */
-static void serve(struct sim *s, struct event e)
+static void sim_serve_request(struct sim *s, struct event e)
 {
     e.answer = LEASE_OK;
     if (e.verb != LEASE_CREATE && !s->exists)
@@ -448,9 +451,9 @@ static void serve(struct sim *s, struct event e)
     if (e.answer == LEASE_OK)
         e.record = s->object;
     e.what = ANSWER;
-    e.at = s->now + delay(s);
+    e.at = s->now + sim_draw_delay(s);
     if (!is_lost(s))
-        post(s, e);
+        sim_post_event(s, e);
 }
 
 /* A request of this life that is still awaited ends. */
@@ -461,12 +464,12 @@ static void end_request(struct sim *s, const struct event *e)
     if (e->request != p->request || !p->lease.is_open)
         return;
     lease_answered(&p->lease, e->what == ANSWER ? e->answer : LEASE_FAILED, &e->record,
-                   local(s, e->node), (uint32_t)seeded_next(&s->random));
-    tick(s, e->node);
+                   sim_local_ns(s, e->node), (uint32_t)seeded_next(&s->random));
+    sim_tick_process(s, e->node);
 }
 
 /* What is wrong with the world: at random moments, to random processes. */
-static void disturb(struct sim *s)
+static void sim_disturb(struct sim *s)
 {
     uint64_t at = 0;
 
@@ -476,26 +479,26 @@ static void disturb(struct sim *s)
                           .what = harm[seeded_below(&s->random, 4)],
                           .node = (int)seeded_below(&s->random, NODES)};
 
-        post(s, e);
+        sim_post_event(s, e);
     }
 }
 
-static void happen(struct sim *s, struct event *e)
+static void sim_run_event(struct sim *s, struct event *e)
 {
     struct process *p = &s->p[e->node];
     bool is_to_process = e->what == TICK || e->what == ANSWER || e->what == EXPIRE;
 
     if (is_to_process && s->now < p->stopped_until) { /* it waits in the socket */
         e->at = p->stopped_until + e->number % 1000;
-        post(s, *e);
+        sim_post_event(s, *e);
         return;
     }
     switch (e->what) {
     case TICK:
-        tick(s, e->node);
+        sim_tick_process(s, e->node);
         return;
     case ARRIVE:
-        serve(s, *e);
+        sim_serve_request(s, *e);
         return;
     case ANSWER:
     case EXPIRE:
@@ -509,10 +512,11 @@ static void happen(struct sim *s, struct event *e)
         be_born(s, e->node);
         return;
     case ASKED_TO_END:
-        lease_give_up(&p->lease, local(s, e->node));
-        tick(s, e->node);
-        post(s,
-             (struct event){.at = s->now + 2 * S, .what = CONTINUED, .node = e->node});
+        lease_give_up(&p->lease, sim_local_ns(s, e->node));
+        sim_tick_process(s, e->node);
+        sim_post_event(
+            s,
+            (struct event){.at = s->now + 2 * S, .what = CONTINUED, .node = e->node});
         return;
     case CONTINUED: /* its successor in the Deployment */
         be_born(s, e->node);
@@ -520,7 +524,7 @@ static void happen(struct sim *s, struct event *e)
     }
 }
 
-static uint64_t simulate(uint64_t seed)
+static uint64_t sim_run_seed(uint64_t seed)
 {
     struct sim s = {.random = {seed}};
 
@@ -531,16 +535,16 @@ static uint64_t simulate(uint64_t seed)
         s.p[i].rate = 850 + seeded_below(&s.random, 301);
         be_born(&s, i);
     }
-    disturb(&s);
+    sim_disturb(&s);
     while (s.n > 0) {
-        struct event e = take(&s);
+        struct event e = sim_take_event(&s);
 
         s.now = e.at;
         if (s.now > TROUBLES + CALM)
             break;
         if (s.now > TROUBLES)
             s.max_delay = 50 * MS;
-        happen(&s, &e);
+        sim_run_event(&s, &e);
         only_one_leads(&s, seed);
     }
     if (s.last_led + 3 * S < TROUBLES + CALM)
@@ -555,11 +559,11 @@ static void two_never_lead_at_once_and_somebody_leads_in_the_end(void **state)
 
     (void)state;
     if (chosen) {
-        (void)simulate(strtoull(chosen, NULL, 10));
+        (void)sim_run_seed(strtoull(chosen, NULL, 10));
         return;
     }
     for (uint64_t seed = 1; seed <= n; seed++)
-        changes += simulate(seed);
+        changes += sim_run_seed(seed);
     assert_true(changes > 4 * n); /* there was something to see */
 }
 

@@ -44,7 +44,7 @@ struct turn {
     struct decision d;
 };
 
-static bool decide(struct sim *s, struct turn *t)
+static bool sim_decide(struct sim *s, struct turn *t)
 {
     struct question q = {.job = t->job,
                          .outcome = &t->outcome,
@@ -99,7 +99,7 @@ static void create_pod(struct sim *s, struct turn *t, const struct action *x)
                              node_get(node_get(meta, "labels"), LABEL_GENERATION)->u.s),
                          .world_generation = w.generation,
                          .world_workers = w.workers};
-    tell(s, "worker %u is made for %u %u", x->index, w.generation, w.workers);
+    sim_print(s, "worker %u is made for %u %u", x->index, w.generation, w.workers);
     pod_changed(s, x->index);
 }
 
@@ -126,7 +126,7 @@ static void carry_out_pod(struct sim *s, struct turn *t, const struct action *x)
             0);
         p->world_generation = w.generation;
         p->world_workers = w.workers;
-        tell(s, "worker %u is told of %u %u", x->index, w.generation, w.workers);
+        sim_print(s, "worker %u is told of %u %u", x->index, w.generation, w.workers);
         pod_changed(s, x->index);
         break;
     case VERB_DELETE:
@@ -135,7 +135,7 @@ static void carry_out_pod(struct sim *s, struct turn *t, const struct action *x)
             return;
         p->is_deleting = true;
         p->delete_us = s->now_us;
-        tell(s, "worker %u is asked to go", x->index);
+        sim_print(s, "worker %u is asked to go", x->index);
         pod_changed(s, x->index);
         break;
     case VERB_LOOK:
@@ -158,7 +158,7 @@ static void answer_pod(struct sim *s, const struct action *x)
 }
 
 /* False: the operator died. */
-static bool apply(struct sim *s, struct turn *t)
+static bool sim_apply_plan(struct sim *s, struct turn *t)
 {
     const struct job_plan p = t->d.plan;
 
@@ -236,8 +236,9 @@ static void write_status(struct sim *s, struct turn *t)
     mem_free(s->status);
     s->status = mem_strdup(strbuf_str(&text));
     strbuf_release(&text);
-    tell(s, "%s generation %u restarts %u replacements %u: %s", state_name(t->d.state),
-         s->generation, s->restarts, s->replacements, t->d.message);
+    sim_print(s, "%s generation %u restarts %u replacements %u: %s",
+              state_name(t->d.state), s->generation, s->restarts, s->replacements,
+              t->d.message);
     job_changed(s);
     if (!is_bad_luck(s, 10)) { /* the answer comes before the watch */
         all = job_text(s);
@@ -271,11 +272,11 @@ static void sync_job(struct sim *s)
     assert_non_null(t.job);
     if (problems.n > 0)
         t.outcome = refused;
-    if (decide(s, &t))
-        is_alive = apply(s, &t);
+    if (sim_decide(s, &t))
+        is_alive = sim_apply_plan(s, &t);
     if (problems.n > 0)
         t.outcome = refused;
-    if (is_alive && decide(s, &t) && !is_bad_luck(s, 40))
+    if (is_alive && sim_decide(s, &t) && !is_bad_luck(s, 40))
         write_status(s, &t);
     strbuf_release(&problems);
     arena_release(&t.arena);
@@ -286,21 +287,21 @@ static void sync_job(struct sim *s)
 /* --- a life ------------------------------------------------------------------------
  */
 
-static void step(struct sim *s)
+static void sim_step(struct sim *s)
 {
-    uint32_t dice = below(s, 100);
+    uint32_t dice = sim_below(s, 100);
 
-    s->now_us += 50000u + below(s, 300000);
+    s->now_us += 50000u + sim_below(s, 300000);
     if (dice < 30)
-        play_pod(s, below(s, PODS));
+        play_pod(s, sim_below(s, PODS));
     else if (dice < 60 && s->next_news < s->n_news)
-        hear(s);
+        sim_receive_news(s);
     else if (dice < 92)
         sync_job(s);
     else if (dice < 94 && is_bad_luck(s, s->edit_in))
         play_user(s);
     else if (dice < 97)
-        s->now_us += (uint64_t)below(s, 12) * 1000000u;
+        s->now_us += (uint64_t)sim_below(s, 12) * 1000000u;
 }
 
 static bool is_at_rest(const struct sim *s)
@@ -319,7 +320,7 @@ struct total {
     uint64_t lives, failed, restarts, replacements, breaks, worlds;
 };
 
-static void live(uint64_t seed, bool is_told, struct total *t)
+static void sim_live(uint64_t seed, bool is_told, struct total *t)
 {
     static struct sim sim;
     struct sim *s = &sim;
@@ -329,26 +330,26 @@ static void live(uint64_t seed, bool is_told, struct total *t)
     s->seed = s->random.state = seed;
     s->is_told = is_told;
     s->now_us = START_S * 1000000u;
-    s->fail_in = 2u << below(s, 7);
-    s->evict_in = 3u << below(s, 7);
-    s->delete_in = 4u << below(s, 7);
-    s->edit_in = 1u << below(s, 6);
-    s->replicas = 1 + below(s, PODS - 1);
-    s->is_suspended = below(s, 4) == 0;
+    s->fail_in = 2u << sim_below(s, 7);
+    s->evict_in = 3u << sim_below(s, 7);
+    s->delete_in = 4u << sim_below(s, 7);
+    s->edit_in = 1u << sim_below(s, 6);
+    s->replicas = 1 + sim_below(s, PODS - 1);
+    s->is_suspended = sim_below(s, 4) == 0;
     s->version = 1;
     start_operator(s);
     for (uint32_t i = 0; i < STEPS; i++)
-        step(s);
+        sim_step(s);
     s->is_calm = true;
     s->is_suspended = s->is_bad = false;
-    tell(s, "all is calm");
+    sim_print(s, "all is calm");
     job_changed(s);
     for (n = 0; n < SETTLE && !is_at_rest(s); n++)
-        step(s);
+        sim_step(s);
     must(s, is_at_rest(s));
     must(s, s->n_failures > 0 || strcmp(s->final, "Succeeded") == 0);
     while (s->next_news < s->n_news)
-        hear(s);
+        sim_receive_news(s);
     t->lives++;
     t->failed += strcmp(s->final, "Failed") == 0;
     t->restarts += s->restarts;
@@ -368,11 +369,11 @@ static void many_lives(void **state)
 
     (void)state;
     if (one) {
-        live(strtoull(one, NULL, 10), true, &t);
+        sim_live(strtoull(one, NULL, 10), true, &t);
         return;
     }
     for (uint64_t seed = 1; seed <= n; seed++)
-        live(seed, false, &t);
+        sim_live(seed, false, &t);
     (void)printf(
         "# %llu lives, %llu failed; %llu generations, %llu begun after a break, "
         "%llu restarts, %llu replacements\n",

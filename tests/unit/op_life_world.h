@@ -54,9 +54,9 @@ struct sim {
     char final[16];
 };
 
-static void tell(const struct sim *s, const char *fmt, ...)
+static void sim_print(const struct sim *s, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-static void tell(const struct sim *s, const char *fmt, ...)
+static void sim_print(const struct sim *s, const char *fmt, ...)
 {
     va_list ap;
 
@@ -75,14 +75,14 @@ static void tell(const struct sim *s, const char *fmt, ...)
             fail_msg("seed %llu: %s", (unsigned long long)(s)->seed, #claim);          \
     } while (0)
 
-static uint32_t below(struct sim *s, uint32_t n)
+static uint32_t sim_below(struct sim *s, uint32_t n)
 {
     return seeded_below(&s->random, n);
 }
 
 static bool is_bad_luck(struct sim *s, uint32_t one_in)
 {
-    return !s->is_calm && below(s, one_in) == 0;
+    return !s->is_calm && sim_below(s, one_in) == 0;
 }
 
 /* --- the API server ----------------------------------------------------------------
@@ -141,7 +141,7 @@ static void uid_of(const struct sim_pod *p, char ret[32])
     (void)snprintf(ret, 32, "uid-%u", p->serial);
 }
 
-static char *str(const char *s)
+static char *text_borrow(const char *s)
 {
     return (char *)(uintptr_t)s;
 }
@@ -150,20 +150,20 @@ static void put_pod(struct store *store, uint32_t i, const struct sim_pod *p)
 {
     char name[32], uid[32], key[STORE_KEY_SIZE];
     bool is_over = p->phase == POD_FAILED || p->phase == POD_SUCCEEDED;
-    struct pod pod = {.ns = str("ns"),
+    struct pod pod = {.ns = text_borrow("ns"),
                       .name = name,
                       .uid = uid,
-                      .owner_uid = str("job-uid"),
-                      .job_name = str("demo"),
-                      .node = str("n"),
-                      .reason = str(p->is_evicted ? "Evicted" : ""),
-                      .message = str(""),
-                      .waiting = str(""),
-                      .exit_container = str(is_over ? "t" : ""),
-                      .exit_reason = str(is_over ? "Error" : ""),
-                      .exit_text = str(p->report),
-                      .conditions = str(""),
-                      .finalizer = str(""),
+                      .owner_uid = text_borrow("job-uid"),
+                      .job_name = text_borrow("demo"),
+                      .node = text_borrow("n"),
+                      .reason = text_borrow(p->is_evicted ? "Evicted" : ""),
+                      .message = text_borrow(""),
+                      .waiting = text_borrow(""),
+                      .exit_container = text_borrow(is_over ? "t" : ""),
+                      .exit_reason = text_borrow(is_over ? "Error" : ""),
+                      .exit_text = text_borrow(p->report),
+                      .conditions = text_borrow(""),
+                      .finalizer = text_borrow(""),
                       .job_kind = KUBE_JOB,
                       .role = ROLE_WORKER,
                       .generation = p->generation,
@@ -196,7 +196,7 @@ static void put_job(struct store *store, const char *text)
     arena_release(&a);
 }
 
-static void hear(struct sim *s)
+static void sim_receive_news(struct sim *s)
 {
     struct news *n = &s->news[s->next_news++];
     char name[32], key[STORE_KEY_SIZE];
@@ -219,7 +219,7 @@ static void hear(struct sim *s)
 /* The operator dies, and another lists anew. */
 static void start_operator(struct sim *s)
 {
-    tell(s, "the operator starts");
+    sim_print(s, "the operator starts");
     while (s->next_news < s->n_news)
         mem_free(s->news[s->next_news++].text);
     s->n_news = s->next_news = 0;
@@ -248,7 +248,8 @@ static void end_pod(struct sim *s, uint32_t i, enum pod_phase phase, const char 
     p->phase = phase;
     p->end_us = s->now_us;
     (void)snprintf(p->report, sizeof(p->report), "%s", report);
-    tell(s, "worker %u %s %s", i, phase == POD_FAILED ? "fails" : "succeeds", report);
+    sim_print(s, "worker %u %s %s", i, phase == POD_FAILED ? "fails" : "succeeds",
+              report);
     pod_changed(s, i);
 }
 
@@ -302,14 +303,14 @@ static void play_running(struct sim *s, uint32_t i)
         hurt_others(s, i);
         fail_pod(s, i, (int)i, 3, 0);
     } else if (is_bad_luck(s, s->evict_in)) {
-        tell(s, "worker %u is evicted", i);
+        sim_print(s, "worker %u is evicted", i);
         if (is_formed)
             hurt_others(s, i);
         p->is_evicted = true;
         end_pod(s, i, POD_FAILED, "");
     } else if (!is_formed && is_bad_luck(s, 15)) {
         fail_pod(s, i, -1, 124, 0); /* the others did not come */
-    } else if (is_formed && below(s, s->is_calm ? 4 : 15) == 0) {
+    } else if (is_formed && sim_below(s, s->is_calm ? 4 : 15) == 0) {
         end_pod(s, i, POD_SUCCEEDED, "");
     }
 }
@@ -321,23 +322,23 @@ static void play_pod(struct sim *s, uint32_t i)
     if (!p->is_there)
         return;
     if (p->is_deleting) {
-        if (p->phase == POD_RUNNING && below(s, 2) == 0) {
+        if (p->phase == POD_RUNNING && sim_below(s, 2) == 0) {
             fail_pod(s, i, -1, 0, 15);
             return;
         }
-        tell(s, "worker %u is gone", i);
+        sim_print(s, "worker %u is gone", i);
         p->is_there = false;
         pod_changed(s, i);
-    } else if (p->phase == POD_PENDING && below(s, 2) == 0) {
+    } else if (p->phase == POD_PENDING && sim_below(s, 2) == 0) {
         p->phase = POD_RUNNING;
-        tell(s, "worker %u runs", i);
+        sim_print(s, "worker %u runs", i);
         pod_changed(s, i);
     } else if (p->phase == POD_RUNNING) {
         play_running(s, i);
     }
     if (p->is_there && !p->is_deleting && p->phase != POD_SUCCEEDED
         && is_bad_luck(s, s->delete_in)) {
-        tell(s, "worker %u is deleted by somebody", i);
+        sim_print(s, "worker %u is deleted by somebody", i);
         if (p->phase == POD_RUNNING && has_world(s, i))
             hurt_others(s, i);
         p->is_deleting = true;
@@ -348,13 +349,13 @@ static void play_pod(struct sim *s, uint32_t i)
 
 static void play_user(struct sim *s)
 {
-    s->is_bad = s->status && !s->is_calm && below(s, 10) == 0;
-    if (below(s, 4) != 0)
-        s->replicas = 1 + below(s, PODS - 1);
+    s->is_bad = s->status && !s->is_calm && sim_below(s, 10) == 0;
+    if (sim_below(s, 4) != 0)
+        s->replicas = 1 + sim_below(s, PODS - 1);
     else
         s->is_suspended = !s->is_suspended && !s->is_calm;
-    tell(s, "the user wants %u workers%s%s", s->replicas,
-         s->is_suspended ? ", suspended" : "", s->is_bad ? ", in a bad spec" : "");
+    sim_print(s, "the user wants %u workers%s%s", s->replicas,
+              s->is_suspended ? ", suspended" : "", s->is_bad ? ", in a bad spec" : "");
     job_changed(s);
 }
 

@@ -11,7 +11,7 @@
 
 #include "operator/core/metrics.h"
 
-static void wants(const struct strbuf *text, const char *line)
+static void metrics_must_have(const struct strbuf *text, const char *line)
 {
     const char *at = strstr(strbuf_str(text), line);
 
@@ -56,13 +56,15 @@ static void what_is_measured_is_told(void **state)
     strbuf_init(&text, 1u << 20);
     metrics_render(&m, &g, &text);
     for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
-        wants(&text, lines[i]);
+        metrics_must_have(&text, lines[i]);
     strbuf_release(&text);
 }
 
 /* Statuses with these numbers of restarts and replacements. */
-static void
-restart(struct operator_metrics *m, const char *cause, int counted, int replacements)
+static void metrics_note_restart(struct operator_metrics *m,
+                                 const char *cause,
+                                 int counted,
+                                 int replacements)
 {
     struct arena a;
     struct build b = {.arena = &a};
@@ -90,22 +92,22 @@ static void restarts_are_told_by_reason(void **state)
     char many[24];
 
     (void)state;
-    restart(&m, "OOMKilled", 1, 0);
-    restart(&m, "Evicted", 0, 1);
-    restart(&m, "OOMKilled", 1, 0);
-    restart(&m, "not a \"word\"", 1, 0);
-    restart(&m, NULL, 1, 0);
-    restart(&m, "NothingGrew", 0, 0);
+    metrics_note_restart(&m, "OOMKilled", 1, 0);
+    metrics_note_restart(&m, "Evicted", 0, 1);
+    metrics_note_restart(&m, "OOMKilled", 1, 0);
+    metrics_note_restart(&m, "not a \"word\"", 1, 0);
+    metrics_note_restart(&m, NULL, 1, 0);
+    metrics_note_restart(&m, "NothingGrew", 0, 0);
     strbuf_init(&text, 1u << 20);
     metrics_render(&m, &g, &text);
     for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
-        wants(&text, lines[i]);
+        metrics_must_have(&text, lines[i]);
     assert_null(strstr(strbuf_str(&text), "NothingGrew"));
     strbuf_release(&text);
     for (int i = 0; i < 100;
          i++) { /* whoever writes reasons does not fill the memory */
         (void)snprintf(many, sizeof(many), "Reason%d", i);
-        restart(&m, many, 1, 0);
+        metrics_note_restart(&m, many, 1, 0);
     }
     assert_int_equal(m.n_restarts, METRICS_MAX_REASONS);
     assert_string_equal(m.restarts[METRICS_MAX_REASONS - 1].reason, "other");

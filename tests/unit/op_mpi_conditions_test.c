@@ -14,7 +14,7 @@
 #include "runtime/base/strbuf.h"
 
 /* "Type=True Reason updated/since", one a line. */
-static void print(const struct mpi_conditions *c, struct strbuf *out)
+static void conditions_print(const struct mpi_conditions *c, struct strbuf *out)
 {
     for (size_t i = 0; i < c->n; i++)
         strbuf_printf(out, "%s=%s %s %s/%s\n", c->v[i].type, c->v[i].status,
@@ -114,7 +114,7 @@ static void each_pair(void **state)
                                             strcmp(row[i].set[1], "True") == 0,
                                             row[i].set[2], "n", "t2"),
                          row[i].is_changed);
-        print(&c, &out);
+        conditions_print(&c, &out);
         if (strcmp(strbuf_str(&out), row[i].after) != 0)
             fail_msg("row %zu gives\n%swanted\n%s", i, strbuf_str(&out), row[i].after);
         strbuf_release(&out);

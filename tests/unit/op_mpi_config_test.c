@@ -148,7 +148,7 @@ static void script_names_running_workers_by_name(void **state)
 }
 
 /* The files that are there when all workers run. */
-static size_t rendered(const struct mpi_job *job, const char *domain)
+static size_t config_rendered_size(const struct mpi_job *job, const char *domain)
 {
     const char **names = mem_calloc(job->worker.n, sizeof(*names));
     char(*text)[MPI_NAME_SIZE] = mem_calloc(job->worker.n, sizeof(*text));
@@ -197,7 +197,7 @@ static void files_that_no_config_map_holds_are_refused(void **state)
 
         fixture_init(&f);
         read_job(&f, row[i].more, row[i].workers);
-        n = rendered(f.job, row[i].domain);
+        n = config_rendered_size(f.job, row[i].domain);
         flaw = mpi_config_flaw(f.job, row[i].domain, &f.arena, &rc);
         assert_int_equal(rc, 0);
         assert_true((flaw != NULL) == (n > MPI_CONFIG_MAX));

@@ -57,16 +57,16 @@ static const struct sync_outcome no_trouble = {.reason = "", .message = ""};
  */
 
 /* Fields are char * because a copy owns them; nothing is changed through these. */
-static char *borrowed(const char *s)
+static char *text_borrow(const char *s)
 {
     return (char *)(uintptr_t)s;
 }
 
-static char *text(const struct node *o, const char *key, const char *dflt)
+static char *node_borrow_text(const struct node *o, const char *key, const char *dflt)
 {
     const char *s = node_str(o, key);
 
-    return borrowed(s ? s : dflt);
+    return text_borrow(s ? s : dflt);
 }
 
 static struct pod make_pod(const char *name, const char *words)
@@ -79,15 +79,15 @@ static struct pod make_pod(const char *name, const char *words)
                   {"failed", POD_FAILED},   {"evicted", POD_FAILED}};
     const char *at = strchr(words, '@'), *made = strchr(words, '~');
     const char *ending = strchr(words, '^');
-    struct pod p = {.ns = borrowed("lab"),
-                    .name = borrowed(name),
-                    .uid = borrowed(name),
+    struct pod p = {.ns = text_borrow("lab"),
+                    .name = text_borrow(name),
+                    .uid = text_borrow(name),
                     .reason =
-                        borrowed(strncmp(words, "evicted", 7) == 0 ? "Evicted" : ""),
-                    .message = borrowed(""),
-                    .exit_text = borrowed(""),
-                    .node = borrowed("n1"),
-                    .finalizer = borrowed(ending ? "a/b" : ""),
+                        text_borrow(strncmp(words, "evicted", 7) == 0 ? "Evicted" : ""),
+                    .message = text_borrow(""),
+                    .exit_text = text_borrow(""),
+                    .node = text_borrow("n1"),
+                    .finalizer = text_borrow(ending ? "a/b" : ""),
                     .phase = POD_UNKNOWN};
 
     for (size_t i = 0; i < ARRAY_LEN(phases); i++) {
@@ -143,22 +143,23 @@ static void see_launcher(struct run *r)
     const struct node *o = node_get(r->step, "launcher");
     const char *state = !o                       ? "absent"
                         : o->type == NODE_STRING ? o->u.s
-                                                 : text(o, "state", "seen");
+                                                 : node_borrow_text(o, "state", "seen");
 
     r->seen.batch_state = named_state(state);
     r->seen.is_batch_overdue = strcmp(state, "overdue") == 0;
-    r->batch = (struct batch_job){.uid = borrowed("launcher-uid"),
-                                  .resource_version = borrowed("7"),
-                                  .reason = text(o, "reason", ""),
-                                  .message = text(o, "message", ""),
-                                  .completion_time = text(o, "complete", ""),
-                                  .is_complete = node_get(o, "complete") != NULL,
-                                  .is_failed = node_get(o, "reason") != NULL,
-                                  .is_suspended = node_bool(o, "suspended", false),
-                                  .has_start_time = node_bool(o, "started", false),
-                                  .ttl_s = node_int(o, "ttl", -1),
-                                  .is_deleting = node_bool(o, "deleting", false),
-                                  .failed = (uint32_t)node_int(o, "failed", 0)};
+    r->batch =
+        (struct batch_job){.uid = text_borrow("launcher-uid"),
+                           .resource_version = text_borrow("7"),
+                           .reason = node_borrow_text(o, "reason", ""),
+                           .message = node_borrow_text(o, "message", ""),
+                           .completion_time = node_borrow_text(o, "complete", ""),
+                           .is_complete = node_get(o, "complete") != NULL,
+                           .is_failed = node_get(o, "reason") != NULL,
+                           .is_suspended = node_bool(o, "suspended", false),
+                           .has_start_time = node_bool(o, "started", false),
+                           .ttl_s = node_int(o, "ttl", -1),
+                           .is_deleting = node_bool(o, "deleting", false),
+                           .failed = (uint32_t)node_int(o, "failed", 0)};
     if (r->seen.batch_state == WORKER_SEEN || r->seen.batch_state == WORKER_GONE)
         r->seen.batch = &r->batch;
 }
@@ -173,8 +174,8 @@ static void see_launcher_pods(struct run *r)
         r->launcher_pod[n] = make_pod(
             "pi-launcher-x", c->type == NODE_STRING ? c->u.s : node_str(c, "phase"));
         if (c->type == NODE_OBJECT) {
-            r->launcher_pod[n].reason = text(c, "reason", "");
-            r->launcher_pod[n].message = text(c, "message", "");
+            r->launcher_pod[n].reason = node_borrow_text(c, "reason", "");
+            r->launcher_pod[n].message = node_borrow_text(c, "message", "");
             r->launcher_pod[n].exit_wall_us = (uint64_t)node_int(c, "at", 0) * 1000000u;
         }
         r->launcher_pods[n] = &r->launcher_pod[n];
@@ -183,7 +184,7 @@ static void see_launcher_pods(struct run *r)
     r->seen.n_batch_pods = n;
 }
 
-static void see(struct run *r)
+static void run_see_world(struct run *r)
 {
     const char *trouble = node_str(r->step, "outcome.trouble");
 
@@ -206,7 +207,7 @@ static void see(struct run *r)
 /* --- carrying out ------------------------------------------------------------------
  */
 
-static void apply(struct run *r, const struct action *x)
+static void run_apply_action(struct run *r, const struct action *x)
 {
     struct fact *fact = &r->seen.fact[x->kind];
 
@@ -305,7 +306,7 @@ static void print_decision(struct run *r, const struct decision *d)
  */
 
 static void
-decide(struct run *r, const struct sync_outcome *outcome, struct decision *ret)
+run_decide(struct run *r, const struct sync_outcome *outcome, struct decision *ret)
 {
     const struct question q = {.job = &r->f->job->meta,
                                .seen = &r->seen,
@@ -333,7 +334,7 @@ static void check_quiet(struct run *r)
 {
     struct decision d;
 
-    decide(r, &no_trouble, &d);
+    run_decide(r, &no_trouble, &d);
     if (d.status && !node_equal(d.status, r->f->job->meta.status)) {
         strbuf_puts(r->out, "  written again:\n");
         print_status(r, d.status);
@@ -354,15 +355,15 @@ static void run_step(struct run *r)
 
     set_fields(r);
     fixture_open(r->f);
-    see(r);
+    run_see_world(r);
     strbuf_printf(r->out, "step: %s\n", node_str(r->step, "what"));
-    decide(r, &no_trouble, &d);
+    run_decide(r, &no_trouble, &d);
     for (size_t i = 0; i < d.plan.n; i++) {
         print_action(r, &d.plan.v[i]);
         if (r->outcome.trouble == TROUBLE_NONE)
-            apply(r, &d.plan.v[i]);
+            run_apply_action(r, &d.plan.v[i]);
     }
-    decide(r, &r->outcome, &d);
+    run_decide(r, &r->outcome, &d);
     print_decision(r, &d);
     if (d.status)
         node_set(&b, r->f->object, "status", node_copy(&b, d.status));
@@ -492,11 +493,11 @@ static void memory_may_run_out(void **state)
         fixture_read(&f, yaml);
         r.step = node_object(&(struct build){.arena = &f.arena});
         see_workers(&r);
-        r.batch = (struct batch_job){.uid = borrowed("u"),
-                                     .resource_version = borrowed("7"),
-                                     .reason = borrowed(""),
-                                     .message = borrowed(""),
-                                     .completion_time = borrowed(""),
+        r.batch = (struct batch_job){.uid = text_borrow("u"),
+                                     .resource_version = text_borrow("7"),
+                                     .reason = text_borrow(""),
+                                     .message = text_borrow(""),
+                                     .completion_time = text_borrow(""),
                                      .is_suspended = true,
                                      .has_start_time = true};
         r.seen.batch_state = WORKER_SEEN;

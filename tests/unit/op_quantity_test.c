@@ -13,7 +13,7 @@
 #include "operator/core/quantity.h"
 #include "runtime/base/mem.h"
 
-static struct quantity parsed(const char *s)
+static struct quantity quantity_parsed(const char *s)
 {
     struct quantity q = {0};
     struct err err = ERR_INIT;
@@ -23,7 +23,8 @@ static struct quantity parsed(const char *s)
     return q;
 }
 
-static void expect(const struct quantity *q, const char *from, const char *want)
+static void
+quantity_must_print(const struct quantity *q, const char *from, const char *want)
 {
     char got[QUANTITY_SIZE];
 
@@ -88,11 +89,11 @@ static void text_is_canonical(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        struct quantity q = parsed(row[i].in);
+        struct quantity q = quantity_parsed(row[i].in);
 
-        expect(&q, row[i].in, row[i].out);
-        q = parsed(row[i].out); /* and canonical text is its own */
-        expect(&q, row[i].out, row[i].out);
+        quantity_must_print(&q, row[i].in, row[i].out);
+        q = quantity_parsed(row[i].out); /* and canonical text is its own */
+        quantity_must_print(&q, row[i].out, row[i].out);
     }
 }
 
@@ -135,10 +136,10 @@ static void widest_text_is_taken(void **state)
     memset(text, '9', 98);
     memcpy(text + 98, "Ei", 3);
     assert_int_equal(quantity_parse(text, &q, NULL), 0);
-    expect(&q, "99...Ei", "9223372036854775807");
+    quantity_must_print(&q, "99...Ei", "9223372036854775807");
     text[0] = '.';
     assert_int_equal(quantity_parse(text, &q, NULL), 0);
-    expect(&q, ".99...Ei", "1Ei"); /* rounded up */
+    quantity_must_print(&q, ".99...Ei", "1Ei"); /* rounded up */
 }
 
 static void sums_keep_the_first_form(void **state)
@@ -162,10 +163,10 @@ static void sums_keep_the_first_form(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        struct quantity a = parsed(row[i].a), b = parsed(row[i].b);
+        struct quantity a = quantity_parsed(row[i].a), b = quantity_parsed(row[i].b);
 
         assert_int_equal(quantity_add(&a, &b), 0);
-        expect(&a, row[i].a, row[i].sum);
+        quantity_must_print(&a, row[i].a, row[i].sum);
     }
 }
 
@@ -185,25 +186,27 @@ static void multiples_are_exact(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        struct quantity q = parsed(row[i].q);
+        struct quantity q = quantity_parsed(row[i].q);
 
         assert_int_equal(quantity_multiply(&q, row[i].n), 0);
-        expect(&q, row[i].q, row[i].product);
+        quantity_must_print(&q, row[i].q, row[i].product);
     }
 }
 
 static void overflow_is_told_and_changes_nothing(void **state)
 {
-    struct quantity a = parsed("18446744073709551615"), b = parsed("1");
-    struct quantity c = parsed("18446744073709551615.5"), d = parsed("500m");
+    struct quantity a = quantity_parsed("18446744073709551615"),
+                    b = quantity_parsed("1");
+    struct quantity c = quantity_parsed("18446744073709551615.5"),
+                    d = quantity_parsed("500m");
 
     (void)state;
     assert_int_equal(quantity_add(&a, &b), -ERANGE);
     assert_int_equal(quantity_multiply(&a, 2), -ERANGE);
-    expect(&a, "2^64-1", "18446744073709551615");
+    quantity_must_print(&a, "2^64-1", "18446744073709551615");
     assert_int_equal(quantity_add(&c, &d), -ERANGE);
     assert_int_equal(quantity_multiply(&c, 2), -ERANGE);
-    expect(&c, "2^64-0.5", "18446744073709551615500m");
+    quantity_must_print(&c, "2^64-0.5", "18446744073709551615500m");
 }
 
 int main(void)

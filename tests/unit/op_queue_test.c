@@ -218,7 +218,7 @@ static void a_place_that_expires_as_soon_as_it_is_listed_is_backed_off(void **st
 }
 
 /* How many requests of a full queue go out in a second from now_ns on. */
-static unsigned rate(struct limit *l, uint64_t now_ns)
+static unsigned limit_count_in_a_second(struct limit *l, uint64_t now_ns)
 {
     unsigned n = 0;
 
@@ -235,27 +235,27 @@ static void the_rate_is_halved_by_429_and_comes_back(void **state)
 
     (void)state;
     limit_init(&l, 64, 1, now);
-    assert_in_range(rate(&l, now), 61, 65);
+    assert_in_range(limit_count_in_a_second(&l, now), 61, 65);
     now += s;
     limit_throttled(&l, now, 0);
     for (int i = 0; i < 5; i++) /* the others that were under way: no news */
         limit_throttled(&l, now + 1000, 0);
     assert_false(limit_take(&l, now + s - 1));
     now += 3 * s;
-    assert_in_range(rate(&l, now), 30, 33);
+    assert_in_range(limit_count_in_a_second(&l, now), 30, 33);
     now += s;
     limit_throttled(&l, now, 100000); /* it asks for more than we believe */
     assert_true(limit_ready_ns(&l) <= now + LIMIT_MAX_PAUSE_S * s);
     now += LIMIT_MAX_PAUSE_S * s;
-    assert_in_range(rate(&l, now), 15, 17);
+    assert_in_range(limit_count_in_a_second(&l, now), 15, 17);
     now += 10 * s;
-    assert_in_range(rate(&l, now), 30, 33);
+    assert_in_range(limit_count_in_a_second(&l, now), 30, 33);
     now += 10 * s;
-    assert_in_range(rate(&l, now), 61, 65);
+    assert_in_range(limit_count_in_a_second(&l, now), 61, 65);
     for (int i = 0; i < 20; i++, now += 100 * s)
         limit_throttled(&l, now, 1);
     assert_int_equal(l.slow, LIMIT_MAX_SLOW);
-    assert_in_range(rate(&l, now), 61, 65); /* long ago: forgotten */
+    assert_in_range(limit_count_in_a_second(&l, now), 61, 65); /* long ago: forgotten */
 }
 
 int main(void)

@@ -12,7 +12,7 @@
 #include "operator/doc/json.h"
 #include "runtime/base/mem.h"
 
-static struct node *read(struct arena *a, const char *text)
+static struct node *state_read_json(struct arena *a, const char *text)
 {
     struct node *o = NULL;
 
@@ -47,7 +47,9 @@ static void a_patch_takes_away_what_is_not_there_any_more(void **state)
 
         arena_init(&a, 1u << 20);
         strbuf_init(&out, 4096);
-        json_write(status_patch(&b, read(&a, row[i].old), read(&a, row[i].now)), &out);
+        json_write(status_patch(&b, state_read_json(&a, row[i].old),
+                                state_read_json(&a, row[i].now)),
+                   &out);
         assert_string_equal(strbuf_str(&out), row[i].patch);
         strbuf_release(&out);
         arena_release(&a);

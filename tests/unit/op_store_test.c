@@ -75,7 +75,7 @@ static int put_pod(struct world *w, int index, const char *owner, enum pod_phase
 
 static const struct job_shape two = {.n[ROLE_WORKER] = 2};
 
-static struct observed observe(struct world *w, uint64_t now_ns)
+static struct observed world_observe(struct world *w, uint64_t now_ns)
 {
     struct observed seen;
 
@@ -84,7 +84,7 @@ static struct observed observe(struct world *w, uint64_t now_ns)
     return seen;
 }
 
-static int setup(void **state)
+static int world_setup(void **state)
 {
     struct world *w = mem_zalloc(sizeof(*w));
 
@@ -97,7 +97,7 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+static int world_teardown(void **state)
 {
     struct world *w = *state;
 
@@ -155,7 +155,7 @@ static void pods_of_another_uid_are_not_seen(void **state)
     assert_int_equal(put_job(w, "u1", 1), 0);
     assert_int_equal(put_pod(w, 0, "u0", POD_RUNNING), 0);
     assert_int_equal(put_pod(w, 1, "u1", POD_RUNNING), 0);
-    seen = observe(w, 1);
+    seen = world_observe(w, 1);
     assert_int_equal(seen.crew[ROLE_WORKER].w[0].state, WORKER_ABSENT);
     assert_int_equal(seen.crew[ROLE_WORKER].w[1].state, WORKER_SEEN);
     w->job.uid = "u2";
@@ -173,40 +173,46 @@ static void a_created_pod_is_expected_until_it_is_missed(void **state)
     store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p1", SECOND_NS);
     store_expect_pod(w->s, "ns/demo", "other", ROLE_WORKER, 0, "p0", SECOND_NS);
     store_know(w->s, "ns/demo", "u1", KUBE_SECRET, &there);
-    assert_int_equal(observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[0].state,
+    assert_int_equal(world_observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[0].state,
                      WORKER_ABSENT);
-    assert_int_equal(observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[1].state,
+    assert_int_equal(world_observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[1].state,
                      WORKER_EXPECTED);
-    assert_int_equal(observe(w, 2 * SECOND_NS).fact[KUBE_SECRET].state, FACT_THERE);
-    assert_int_equal(observe(w, 2 * SECOND_NS).fact[KUBE_SERVICE].state, FACT_UNKNOWN);
-    assert_false(observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[1].is_overdue);
-    assert_true(observe(w, SECOND_NS + look_ns).crew[ROLE_WORKER].w[1].is_overdue);
-    assert_int_equal(observe(w, 9999 * look_ns).crew[ROLE_WORKER].w[1].state,
+    assert_int_equal(world_observe(w, 2 * SECOND_NS).fact[KUBE_SECRET].state,
+                     FACT_THERE);
+    assert_int_equal(world_observe(w, 2 * SECOND_NS).fact[KUBE_SERVICE].state,
+                     FACT_UNKNOWN);
+    assert_false(world_observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[1].is_overdue);
+    assert_true(
+        world_observe(w, SECOND_NS + look_ns).crew[ROLE_WORKER].w[1].is_overdue);
+    assert_int_equal(world_observe(w, 9999 * look_ns).crew[ROLE_WORKER].w[1].state,
                      WORKER_EXPECTED);
     store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p1",
                      look_ns); /* asked for: it is there */
-    assert_false(observe(w, SECOND_NS + look_ns).crew[ROLE_WORKER].w[1].is_overdue);
+    assert_false(
+        world_observe(w, SECOND_NS + look_ns).crew[ROLE_WORKER].w[1].is_overdue);
     store_miss_pod(w->s, "ns/demo", "other", ROLE_WORKER, 1);
     store_miss_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 7);
-    assert_int_equal(observe(w, 2 * look_ns).crew[ROLE_WORKER].w[1].state,
+    assert_int_equal(world_observe(w, 2 * look_ns).crew[ROLE_WORKER].w[1].state,
                      WORKER_EXPECTED);
     store_miss_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1);
-    assert_int_equal(observe(w, 2 * look_ns).crew[ROLE_WORKER].w[1].state,
+    assert_int_equal(world_observe(w, 2 * look_ns).crew[ROLE_WORKER].w[1].state,
                      WORKER_ABSENT);
     store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p1", SECOND_NS);
     assert_int_equal(put_pod(w, 1, "u1", POD_RUNNING), 0); /* the very one */
-    assert_int_equal(observe(w, 2 * look_ns).crew[ROLE_WORKER].w[1].state, WORKER_SEEN);
+    assert_int_equal(world_observe(w, 2 * look_ns).crew[ROLE_WORKER].w[1].state,
+                     WORKER_SEEN);
     store_know(w->s, "ns/demo", "u1", KUBE_SERVICE, &there);
     store_doubt(w->s);
-    assert_int_equal(observe(w, 1).fact[KUBE_SERVICE].state, FACT_UNKNOWN);
+    assert_int_equal(world_observe(w, 1).fact[KUBE_SERVICE].state, FACT_UNKNOWN);
     store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p9", SECOND_NS);
-    assert_int_equal(observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[1].state,
+    assert_int_equal(world_observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[1].state,
                      WORKER_EXPECTED);        /* the one in the cache is an older one */
     assert_int_equal(put_job(w, "u2", 2), 0); /* notes belong to one uid */
     w->job.uid = "u2";
-    assert_int_equal(observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[1].state,
+    assert_int_equal(world_observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[1].state,
                      WORKER_ABSENT);
-    assert_int_equal(observe(w, 2 * SECOND_NS).fact[KUBE_SECRET].state, FACT_UNKNOWN);
+    assert_int_equal(world_observe(w, 2 * SECOND_NS).fact[KUBE_SECRET].state,
+                     FACT_UNKNOWN);
 }
 
 static void a_dropped_pod_is_remembered_as_gone(void **state)
@@ -221,15 +227,15 @@ static void a_dropped_pod_is_remembered_as_gone(void **state)
     assert_string_equal(w->key, ""); /* nothing new: nobody is woken */
     assert_int_equal(store_drop_pod(w->s, "ns", "demo-worker-1", w->key), 0);
     assert_string_equal(w->key, "ns/demo");
-    seen = observe(w, 1);
+    seen = world_observe(w, 1);
     assert_int_equal(seen.crew[ROLE_WORKER].w[1].state, WORKER_GONE);
     assert_int_equal(seen.crew[ROLE_WORKER].w[1].pod->phase, POD_RUNNING);
     assert_int_equal(store_drop_pod(w->s, "ns", "demo-worker-1", w->key), 0);
     assert_string_equal(w->key, "");
     store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p1", 1);
-    assert_int_equal(observe(w, 1).crew[ROLE_WORKER].w[1].state, WORKER_GONE);
+    assert_int_equal(world_observe(w, 1).crew[ROLE_WORKER].w[1].state, WORKER_GONE);
     store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p2", 1); /* made again */
-    assert_int_equal(observe(w, 1).crew[ROLE_WORKER].w[1].state, WORKER_EXPECTED);
+    assert_int_equal(world_observe(w, 1).crew[ROLE_WORKER].w[1].state, WORKER_EXPECTED);
 }
 
 static void surplus_workers_are_seen(void **state)
@@ -239,7 +245,7 @@ static void surplus_workers_are_seen(void **state)
 
     assert_int_equal(put_job(w, "u1", 1), 0);
     assert_int_equal(put_pod(w, 4, "u1", POD_RUNNING), 0);
-    seen = observe(w, 1);
+    seen = world_observe(w, 1);
     assert_int_equal(seen.crew[ROLE_WORKER].n, 5);
     assert_int_equal(seen.crew[ROLE_WORKER].w[3].state, WORKER_ABSENT);
     assert_int_equal(seen.crew[ROLE_WORKER].w[4].state, WORKER_SEEN);
@@ -293,7 +299,7 @@ static void every_condition_of_a_pod_is_kept(void **state)
     put_conditions(w,
                    CONDITION("Initialized", "True") "," CONDITION("a.b/c", "Unknown"));
     assert_string_equal(w->key, ""); /* what every pod goes through wakes nobody */
-    p = observe(w, 0).crew[ROLE_WORKER].w[0].pod;
+    p = world_observe(w, 0).crew[ROLE_WORKER].w[0].pod;
     assert_true(pod_has_condition(p, "Initialized", "True"));
     assert_true(pod_has_condition(p, "a.b/c", "Unknown"));
     assert_false(pod_has_condition(p, "a.b/c", "True"));
@@ -301,7 +307,7 @@ static void every_condition_of_a_pod_is_kept(void **state)
     assert_false(pod_has_condition(p, "Ready", "False"));
     put_conditions(w, CONDITION("x", "True") "," CONDITION("a.b/c", "False"));
     assert_string_equal(w->key, "ns/demo");
-    p = observe(w, 0).crew[ROLE_WORKER].w[0].pod;
+    p = world_observe(w, 0).crew[ROLE_WORKER].w[0].pod;
     assert_true(pod_has_condition(p, "a.b/c", "False"));
     assert_true(pod_has_condition(p, "x", "True"));
     assert_false(pod_has_condition(p, "Initialized", "True"));
@@ -408,14 +414,15 @@ static void a_relist_drops_what_it_does_not_have(void **state)
     assert_int_equal(store_end_pods(w->s, KUBE_JOB, count_key, &n), 0);
     assert_int_equal(n, 1);
     assert_int_equal(store_n_pods(w->s), 1);
-    assert_int_equal(observe(w, 1).crew[ROLE_WORKER].w[0].state, WORKER_SEEN);
-    assert_int_equal(observe(w, 1).crew[ROLE_WORKER].w[1].state, WORKER_GONE);
+    assert_int_equal(world_observe(w, 1).crew[ROLE_WORKER].w[0].state, WORKER_SEEN);
+    assert_int_equal(world_observe(w, 1).crew[ROLE_WORKER].w[1].state, WORKER_GONE);
     store_begin_jobs(w->s, KUBE_JOB);
     store_end_jobs(w->s, KUBE_JOB);
     assert_int_equal(store_n_jobs(w->s, KUBE_JOB, STATE_PENDING), 0);
 }
 
-static struct node *service(struct world *w, const char *uid, const char *owner)
+static struct node *
+world_make_service(struct world *w, const char *uid, const char *owner)
 {
     char text[512];
     struct node *o;
@@ -431,7 +438,7 @@ static struct node *service(struct world *w, const char *uid, const char *owner)
 
 static enum fact_state know_of(struct world *w, enum kube_kind kind)
 {
-    return observe(w, 1).fact[kind].state;
+    return world_observe(w, 1).fact[kind].state;
 }
 
 static void what_a_watch_of_metadata_does_not_show_is_absent(void **state)
@@ -442,13 +449,14 @@ static void what_a_watch_of_metadata_does_not_show_is_absent(void **state)
 
     assert_int_equal(put_job(w, "u1", 1), 0);
     store_know(w->s, w->key, "u1", KUBE_SERVICE, &there);
-    store_lose_owned(w->s, KUBE_SERVICE, service(w, "s0", "u1"), w->key); /* older */
+    store_lose_owned(w->s, KUBE_SERVICE, world_make_service(w, "s0", "u1"),
+                     w->key); /* older */
     assert_string_equal(w->key, "");
-    store_lose_owned(w->s, KUBE_SERVICE, service(w, "s1", "u0"),
+    store_lose_owned(w->s, KUBE_SERVICE, world_make_service(w, "s1", "u0"),
                      w->key); /* another's */
     assert_string_equal(w->key, "");
     assert_int_equal(know_of(w, KUBE_SERVICE), FACT_THERE);
-    store_lose_owned(w->s, KUBE_SERVICE, service(w, "s1", "u1"), w->key);
+    store_lose_owned(w->s, KUBE_SERVICE, world_make_service(w, "s1", "u1"), w->key);
     assert_string_equal(w->key, "ns/demo");
     assert_int_equal(know_of(w, KUBE_SERVICE), FACT_ABSENT);
     store_know(w->s, "ns/demo", "u1", KUBE_SERVICE,
@@ -458,7 +466,7 @@ static void what_a_watch_of_metadata_does_not_show_is_absent(void **state)
     /* lists: shown, confirmed by an answer meanwhile, neither, neither again */
     store_know(w->s, "ns/demo", "u1", KUBE_SERVICE, &there);
     store_begin_owned(w->s, KUBE_SERVICE);
-    store_put_owned(w->s, KUBE_SERVICE, service(w, "s2", "u1"));
+    store_put_owned(w->s, KUBE_SERVICE, world_make_service(w, "s2", "u1"));
     store_end_owned(w->s, KUBE_SERVICE, count_key, &n);
     store_begin_owned(w->s, KUBE_SERVICE);
     store_know(w->s, "ns/demo", "u1", KUBE_SERVICE, &there);
@@ -490,17 +498,17 @@ static void a_pod_whose_end_cannot_be_noted_stays_until_it_can(void **state)
     assert_int_equal(store_drop_pod(w->s, "ns", "demo-worker-0", w->key), -ENOMEM);
     assert_int_equal(store_n_pods(w->s), 2);
     assert_int_equal(store_drop_pod(w->s, "ns", "demo-worker-0", w->key), 0);
-    assert_int_equal(observe(w, 1).crew[ROLE_WORKER].w[0].state, WORKER_GONE);
+    assert_int_equal(world_observe(w, 1).crew[ROLE_WORKER].w[0].state, WORKER_GONE);
     store_begin_pods(w->s, KUBE_JOB);
     mem_fail_after(0);
     assert_int_equal(store_end_pods(w->s, KUBE_JOB, count_key, &n), -ENOMEM);
     assert_int_equal(store_n_pods(w->s), 1);
     assert_int_equal(store_end_pods(w->s, KUBE_JOB, count_key, &n), 0);
     assert_int_equal(n, 1);
-    assert_int_equal(observe(w, 1).crew[ROLE_WORKER].w[1].state, WORKER_GONE);
+    assert_int_equal(world_observe(w, 1).crew[ROLE_WORKER].w[1].state, WORKER_GONE);
 }
 
-static int fill(void *arg)
+static int store_fill(void *arg)
 {
     struct world w = {.s = store_new()};
     int rc = w.s ? 0 : -ENOMEM;
@@ -523,35 +531,39 @@ static int fill(void *arg)
 static void without_memory_nothing_breaks(void **state)
 {
     (void)state;
-    torture(fill, NULL);
+    torture(store_fill, NULL);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_older_version_does_not_replace_a_newer,
-                                        setup, teardown),
+                                        world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(
-            an_answer_is_taken_only_of_a_known_job_and_when_newer, setup, teardown),
-        cmocka_unit_test_setup_teardown(pods_of_another_uid_are_not_seen, setup,
-                                        teardown),
+            an_answer_is_taken_only_of_a_known_job_and_when_newer, world_setup,
+            world_teardown),
+        cmocka_unit_test_setup_teardown(pods_of_another_uid_are_not_seen, world_setup,
+                                        world_teardown),
         cmocka_unit_test_setup_teardown(a_created_pod_is_expected_until_it_is_missed,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(surplus_workers_are_seen, setup, teardown),
-        cmocka_unit_test_setup_teardown(every_condition_of_a_pod_is_kept, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_pod_is_its_owner_s_whatever_its_labels, setup,
-                                        teardown),
+                                        world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(surplus_workers_are_seen, world_setup,
+                                        world_teardown),
+        cmocka_unit_test_setup_teardown(every_condition_of_a_pod_is_kept, world_setup,
+                                        world_teardown),
+        cmocka_unit_test_setup_teardown(a_pod_is_its_owner_s_whatever_its_labels,
+                                        world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(an_mpijob_has_a_launcher_job_and_its_pods,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(a_dropped_pod_is_remembered_as_gone, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_relist_drops_what_it_does_not_have, setup,
-                                        teardown),
+                                        world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(a_dropped_pod_is_remembered_as_gone,
+                                        world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(a_relist_drops_what_it_does_not_have,
+                                        world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(
-            what_a_watch_of_metadata_does_not_show_is_absent, setup, teardown),
+            what_a_watch_of_metadata_does_not_show_is_absent, world_setup,
+            world_teardown),
         cmocka_unit_test_setup_teardown(
-            a_pod_whose_end_cannot_be_noted_stays_until_it_can, setup, teardown),
+            a_pod_whose_end_cannot_be_noted_stays_until_it_can, world_setup,
+            world_teardown),
         cmocka_unit_test(without_memory_nothing_breaks),
     };
 
