@@ -10,7 +10,7 @@ $(BUILD)/lint/%.tidy: %.c .clang-tidy tests/lint/tidy.sh
 	@tests/lint/tidy.sh $< $@ $(LINT_FLAGS)
 -include $(wildcard $(LINT_TIDY:.tidy=.d))
 
-.PHONY: lint lint-tidy lint-pure lint-selftest
+.PHONY: lint lint-tidy lint-pure lint-ratchet lint-selftest
 lint-tidy: $(LINT_TIDY)
 lint-pure: $(patsubst %.c,$(O)/%.o,$(LINT_PURE))
 lint: ## run all checks of tests/lint (formatting, layers, purity, sizes, symbols, tidy, shell, Python, docs)
@@ -21,5 +21,7 @@ lint: ## run all checks of tests/lint (formatting, layers, purity, sizes, symbol
 	    export TIDY_VERSION="$$(clang-tidy --version)" TIDY_SEEN="$$(tests/lint/tidy.sh --seen $(LINT_FLAGS))"; \
 	    $(MAKE) --no-print-directory -s -j2 lint-tidy; fi
 	@tests/lint/run.sh
+lint-ratchet: # writes smaller counts of tests/lint/counts.py into tests/lint/ratchet
+	@tests/lint/counts.py --lower
 lint-selftest: ## plant one offence per check and see that it is found
 	@tests/lint/selftest.sh

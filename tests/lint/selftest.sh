@@ -52,7 +52,7 @@ expect() { # CHECK NAME WORD: the check fails and its findings have the word
 }
 
 clean
-for c in layers pure sizes symbols format tidied cppcheck shell python docs words; do
+for c in layers pure sizes symbols format tidied cppcheck shell python docs words names prose; do
     out=$("$LINT/$c.sh" 2>&1)
     case $? in
         0) ok "$c: a clean tree passes" ;;
@@ -186,6 +186,37 @@ expect words 'registry host' 'tests/y.sh:1: registry-host'
 clean
 printf '%s\n' "$head" '/* TODO(12): later */' | put runtime/core/two.h
 out=$("$LINT/words.sh" 2>&1) && ok 'words: a note with an issue number is fine' || not_ok 'words: a note with an issue number is fine' "$out"
+
+clean
+printf '%s\n' "$head" 'static int f''ind(int x)' '{' '    return x;' '}' | put runtime/core/three.c
+expect names 'function of one word' 'three.c:2: one-word: f''ind()'
+echo 'one-word 1' | put tests/lint/ratchet
+out=$("$LINT/names.sh" 2>&1) && ok 'names: what the ratchet allows is fine' || not_ok 'names: what the ratchet allows is fine' "$out"
+clean
+printf '%s\n' "$head" 'struct ticket {' '    int n;' '};' | tee >(put runtime/core/a.h) | put runtime/base/b.h
+wait
+expect names 'struct tag of two structs' 'equal-tag: struct ticket is also in'
+clean
+printf '%s\n' "$head" 'int core_is_absent(const char *p)' '{' '    return p == NU''LL;' '}' | put runtime/core/three.c
+expect names 'comparison with NULL' 'three.c:4: null: write !p'
+clean
+printf '%s\n' "$head" 'unsigned long core_size(int x)' '{' '    return sizeof'' x;' '}' | put runtime/core/three.c
+expect names 'sizeof without brackets' 'three.c:4: sizeof: write sizeof(x)'
+clean
+printf '%s\n' "$head" '/* A rank is'' told the result. */' | put runtime/core/two.h
+expect prose 'word of the private dialect' 'two.h:2: dialect: is told'
+clean
+printf '%s\n' '# Title' '' "$(printf 'word %.0s' {1..30})" '' '| a | '"$(printf 'cell %.0s' {1..30})"'|' | sed 's/ $//' | put README.md
+expect prose 'long line of prose' 'README.md:3: wide: 149 columns, at most 100'
+clean
+printf '%s\n' '# Title' '' '```' "$(printf 'word %.0s' {1..30})x" '```' '| '"$(printf 'cell %.0s' {1..30})"'|' | put README.md
+out=$("$LINT/prose.sh" 2>&1) && ok 'prose: tables and code may be wide' || not_ok 'prose: tables and code may be wide' "$out"
+echo '# why' >"$tree/tests/lint/ratchet"
+echo 'wide 7' >>"$tree/tests/lint/ratchet"
+printf '%s\n' '# Title' '' "$(printf 'word %.0s' {1..30})x" | put README.md
+"$LINT/counts.py" --lower
+lowered=$(cat "$tree/tests/lint/ratchet")
+[ "$lowered" = '# why'$'\n''wide 1' ] && ok 'counts: --lower only lowers' || not_ok 'counts: --lower only lowers' "$lowered"
 
 # clang-tidy itself, through tidy.sh
 clean
