@@ -11,6 +11,7 @@ import json
 import os
 import ssl
 import subprocess
+import sys
 import tempfile
 import time
 import traceback
@@ -265,6 +266,10 @@ class Suite:
     def main(self, names: list[str]) -> int:
         only = os.environ.get("RM_ONLY")  # tests/run.py repeats what failed
         names = [only] if only else names
+        unknown = set(names) - {t.__name__ for t in self.tests}
+        if unknown:
+            print(f"no such test: {', '.join(sorted(unknown))}", file=sys.stderr)
+            return 2
         chosen = [t for t in self.tests if not names or t.__name__ in names]
         print(f"1..{len(chosen)}", flush=True)
         failed = []
@@ -274,7 +279,7 @@ class Suite:
                 test()
                 verdict = "ok"
             except Exception:
-                failed.append(test.__name__)
+                failed.append("*" if getattr(test, "is_about_others", False) else test.__name__)
                 verdict = "not ok"
                 print("# " + traceback.format_exc().replace("\n", "\n# "))
             print(f"{verdict} {n} - {test.__name__} # {time.monotonic() - start:.1f} s", flush=True)

@@ -90,9 +90,7 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
         expect(set(seen) == {"Bearer 1"}, "nothing was sent without it", str(set(seen)))
         wait("5 s between two runs", lambda: time_of(w) > 5)
         wanted[0] = "Bearer 2"
-        w.fake.put("horovodjobs", w.job("j1"))
-        w.run_pods(name="j1")
-        wait("j1 runs", lambda: w.state("j1") == "Running")
+        w.job_runs("j1")
         expect("sync failed" not in w.log(), "no write failed: it waited for the token", w.log())
         expect("Bearer" not in w.log() and "ExecCredential" not in w.log(), "nothing of it in the log")
 
@@ -290,9 +288,7 @@ def a_new_ca_is_noticed_without_a_restart() -> None:
         w.fake.cut()
         wait("it does not trust that", lambda: "certificate" in w.log())
         (w.dir / "ca.crt").write_text((w.dir / "two.crt").read_text())
-        w.fake.put("horovodjobs", w.job("j1"))
-        w.run_pods(name="j1")
-        wait("j1 runs", lambda: w.state("j1") == "Running")
+        w.job_runs("j1")
 
 
 @suite.test
@@ -340,9 +336,7 @@ def a_renewed_client_certificate_is_noticed_without_a_restart() -> None:
         w.goes_on()
         w.be("two")
         w.expired.add("one")  # on connections that stay open, too
-        w.fake.put("horovodjobs", w.job("j1"))
-        w.run_pods(name="j1")
-        wait("j1 runs", lambda: w.state("j1") == "Running")
+        w.job_runs("j1")
         expect("two" in w.seen, "with the new one", set(w.seen))
         w.fake.cut()
         wait("watches with the new one", lambda: w.seen[-3:] == ["two"] * 3)
@@ -354,18 +348,14 @@ def a_renewed_client_certificate_is_that_of_the_next_request() -> None:
     with Known() as w:
         w.goes_on()
         (w.dir / "me.crt").write_text((w.dir / "two.crt").read_text())  # and not the key yet
-        w.fake.put("horovodjobs", w.job("j1"))
-        w.run_pods(name="j1")
-        wait("j1 runs", lambda: w.state("j1") == "Running")
+        w.job_runs("j1")
         expect(set(w.seen) == {"one"}, "no half of a pair is used", set(w.seen))
         expect("me.key: does not belong to" in w.log(), "it is told", w.log())
         w.be("two")
         wait("it is read again", lambda: "client certificate renewed" in w.log() or ask(w))
         for name in "j2", "j3":
             n = len(w.seen)  # in the end of j3's: what was on its way with the old one came beside j2's
-            w.fake.put("horovodjobs", w.job(name))
-            w.run_pods(name=name)
-            wait(f"{name} runs", lambda name=name: w.state(name) == "Running")
+            w.job_runs(name)
         expect(set(w.seen[n:]) == {"two"}, "every request has the new one", w.seen[n:])
         expect("interrupted" not in w.log(), "the watches went on", w.log())
 

@@ -4,16 +4,11 @@
 from __future__ import annotations
 
 from api import expect, wait
-from fake_world import World, suite
+from fake_mpi import mpijob
+from fake_world import World, refuse, suite
 
 GANGS = ("volcano", "my-scheduler")
 SCALE = "replicaSpecs__Worker__replicas"
-
-
-def mpijob(name: str) -> dict:
-    template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
-    sets = {"Launcher": {"template": template}, "Worker": {"replicas": 2, "template": template}}
-    return {"metadata": {"name": name, "generation": 1}, "spec": {"mpiReplicaSpecs": sets}}
 
 
 def group(w: World, name: str) -> dict:
@@ -32,24 +27,16 @@ def under(gang: str, hook=None) -> World:
 
 
 @suite.test
-def a_podgroup_that_could_not_be_made_smaller_is_tried_again() -> None:
+def a_podgroup_that_could_not_be_made_smaller_is_retried() -> None:
     for gang in GANGS:
-        failed: list[str] = []
-
-        def hook(w, h, method, plural, query, failed=failed):
-            if method == "PATCH" and plural == "podgroups" and len(failed) < 4:
-                failed.append(plural)
-                w.fake.answer(h, 500, '{"message": "etcd is away"}')
-                return True
-            return False
-
+        hook = refuse("PATCH", "podgroups", *[(500, "etcd is away")] * 4)
         with under(gang, hook) as w:
             w.goes_on()
             wait("both groups", lambda w=w: (members(w, "j0"), members(w, "m")) == (2, 3))
             w.change("horovodjobs", "j0", **{SCALE: 1})
             w.change("mpijobs", "m", mpiReplicaSpecs__Worker__replicas=1)
             wait("smaller ones", lambda w=w: (members(w, "j0"), members(w, "m")) == (1, 2))
-            expect(len(failed) == 4, "it was tried again", failed)
+            expect(len(hook.times) > 4, "it was retried", hook.times)
 
 
 @suite.test

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-
 from api import expect, wait
 from fake_mpi import mpijob
 from fake_world import OPEN, World, suite
@@ -38,9 +36,7 @@ class Owners(World):
         self.run_pods(name="l")
         self.run_pods(name="m")
         wait("the launcher", lambda: "ns/l-launcher-0" in self.fake.objects["pods"])
-        launcher = json.loads(json.dumps(self.fake.objects["pods"]["ns/l-launcher-0"]))
-        launcher["status"] = {"phase": "Running"}
-        self.fake.put("pods", launcher)
+        self.set_pod("l-launcher-0", phase="Running")
         wait("the HorovodJob runs", lambda: self.state("l") == "Running")
         wait("all is there", lambda: not self.missing())
 
@@ -55,52 +51,44 @@ class Owners(World):
     def lose_all(self) -> None:
         for plural, names in OWNED.items():
             for name in names:
-                self.fake.put(
-                    plural, json.loads(json.dumps(self.fake.objects[plural][f"ns/{name}"])), "DELETED"
-                )
+                self.delete(plural, name)
 
 
 @suite.test
-def what_somebody_deletes_of_a_job_that_runs_is_made_again() -> None:
-    for gang in ("volcano", "my-scheduler"):
-        with Owners(gang=gang) as w:
+def deleted_objects_of_a_running_job_are_recreated() -> None:
+    """Seen by a watch, or by a list because no watch was open."""
+    for gang, is_watched in ("volcano", True), ("my-scheduler", True), ("volcano", False):
+        away = []
+
+        def hook(w, h, method, plural, query, away=away):
+            if away and method == "GET" and plural in OWNED and "watch" in query:
+                w.fake.answer(h, 410, '{"code": 410, "message": "gone"}')
+                return True
+            return False
+
+        with Owners(hook, gang) as w:
             w.at_work()
+            if not is_watched:
+                away.append(1)
+                w.fake.cut()
             w.lose_all()
-            wait("all is there again", lambda w=w: not w.missing())
-            expect(set(OWNED) <= w.fake.partial, "only metadata is asked for", sorted(w.fake.partial))
-            expect(w.state("l") == "Running", "the job goes on")
+            wait("all are present again", lambda w=w: not w.missing())
+            expect(set(OWNED) <= w.fake.partial, "only metadata is requested", sorted(w.fake.partial))
+            expect(w.state("l") == "Running", "the job continues")
             listed = [q for m, p, q in w.fake.requests if m == "GET" and p == "secrets" and "limit" in q]
             expect(not listed, "no Secret is listed", listed)
 
 
 @suite.test
-def what_somebody_deletes_while_no_watch_is_open_is_made_again() -> None:
-    away = []
-
-    def hook(w, h, method, plural, query):
-        if away and method == "GET" and plural in OWNED and "watch" in query:
-            w.fake.answer(h, 410, '{"code": 410, "message": "gone"}')
-            return True
-        return False
-
-    with Owners(hook) as w:
-        w.at_work()
-        away.append(1)
-        w.fake.cut()
-        w.lose_all()
-        wait("all is there again", lambda: not w.missing())
-
-
-@suite.test
-def what_somebody_deleted_while_no_operator_ran_is_made_again() -> None:
+def objects_deleted_while_no_operator_ran_are_recreated() -> None:
     with Owners() as w:
         w.at_work()
         w.operator.stop()
         for plural in ("services", "configmaps"):
             for name in OWNED[plural]:
-                w.fake.put(plural, json.loads(json.dumps(w.fake.objects[plural][f"ns/{name}"])), "DELETED")
+                w.delete(plural, name)
         w.operator = w.begin()
-        wait("all is there again", lambda: not w.missing())
+        wait("all are present again", lambda: not w.missing())
 
 
 @suite.test
@@ -115,23 +103,22 @@ def without_the_right_to_list_them_all_else_is_done() -> None:
         w.at_work()
         for kind in ("Service", "ConfigMap", "PodGroup"):
             says = f"{kind}s cannot be listed"
-            wait(f"{kind}: told", lambda says=says: says in (w.dir / "log").read_text())
-            log = (w.dir / "log").read_text()
+            wait(f"{kind}: told", lambda says=says: says in w.log())
+            log = w.log()
             expect(log.count(says) == 1, f"{kind}: told once", log)
 
 
 @suite.test
-def a_secret_that_somebody_deleted_is_there_when_all_pods_are_made_anew() -> None:
+def a_deleted_secret_exists_when_all_pods_are_recreated() -> None:
     with World() as w:
         w.goes_on()
-        w.fake.put("secrets", json.loads(json.dumps(w.fake.objects["secrets"]["ns/j0-token"])), "DELETED")
-        pod = json.loads(json.dumps(w.fake.objects["pods"]["ns/j0-worker-0"]))
-        old = pod["metadata"]["uid"]
-        w.fake.put("pods", pod, "DELETED")
-        wait(
-            "new pods",
-            lambda: (
-                w.fake.objects["pods"].get("ns/j0-worker-0", {}).get("metadata", {}).get("uid", old) != old
-            ),
-        )
+        w.delete("secrets", "j0-token")
+        old = w.get("pods", "j0-worker-0")["metadata"]["uid"]
+        w.delete("pods", "j0-worker-0")
+
+        def is_new() -> bool:
+            pod = w.fake.objects["pods"].get("ns/j0-worker-0")
+            return bool(pod) and pod["metadata"]["uid"] != old
+
+        wait("new pods", is_new)
         expect("ns/j0-token" in w.fake.objects["secrets"], "after their Secret")

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-
 from api import expect, wait
 from fake_world import World, suite
 
@@ -48,12 +46,12 @@ def an_mpijob_goes_on_with_what_it_began_though_its_annotation_changes() -> None
         with World(jobs=0, before=lambda fake, begun=begun: fake.put("mpijobs", begun)) as w:
             w.run_pods(name="m")
             wait("it has begun", lambda w=w: w.fake.objects["mpijobs"]["ns/m"].get("status"))
-            job = json.loads(json.dumps(w.fake.objects["mpijobs"]["ns/m"]))
+            job = w.get("mpijobs", "m")
             job["metadata"]["annotations"] = {LAUNCH: then} if then else {}
             w.fake.put("mpijobs", job)
             wait("it is told", lambda w=w: told(w, "LaunchNotChanged"))
             w.operator.stop()
-            pod = json.loads(json.dumps(w.fake.objects["pods"]["ns/m-worker-1"]))
+            pod = w.get("pods", "m-worker-1")
             w.fake.put("pods", pod, "DELETED")
             w.operator = w.begin()
             wait("the worker again", lambda w=w: "ns/m-worker-1" in w.fake.objects["pods"])

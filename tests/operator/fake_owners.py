@@ -5,16 +5,10 @@ the place of ours is left alone. Part of fake_test.py.
 
 from __future__ import annotations
 
-import json
-
 from api import expect, wait
-from fake_world import World, suite
+from fake_world import World, refuse, suite
 
 GANG = ["--gang-scheduling=volcano"]
-
-
-def copy_of(w: World, plural: str, key: str = "ns/j0") -> dict:
-    return json.loads(json.dumps(w.fake.objects[plural][key]))
 
 
 def stranger_takes(w: World, plural: str) -> dict:
@@ -23,14 +17,7 @@ def stranger_takes(w: World, plural: str) -> dict:
         w.fake.version += 1
         meta = {"name": "j0", "namespace": "ns", "uid": "theirs", "resourceVersion": str(w.fake.version)}
         w.fake.objects[plural]["ns/j0"] = {"metadata": meta, "spec": {"theirs": True}}
-    return copy_of(w, plural)
-
-
-def scale(w: World, n: int) -> None:
-    job = copy_of(w, "horovodjobs")
-    job["metadata"]["generation"] += 1
-    job["spec"]["replicaSpecs"]["Worker"]["replicas"] = n
-    w.fake.put("horovodjobs", job)
+    return w.get(plural, "j0")
 
 
 @suite.test
@@ -38,32 +25,25 @@ def what_a_stranger_made_in_the_place_of_ours_is_not_changed() -> None:
     with World(extra=GANG) as w:
         w.goes_on()
         theirs = stranger_takes(w, "podgroups")
-        scale(w, 3)
-        wait("it is told", lambda: "PodGroup j0: exists and does not belong" in (w.dir / "log").read_text())
-        expect(copy_of(w, "podgroups") == theirs, "theirs is as it was", copy_of(w, "podgroups"))
-        w.fake.put("podgroups", copy_of(w, "podgroups"), "DELETED")
+        w.change("horovodjobs", "j0", replicaSpecs__Worker__replicas=3)
+        wait("it is told", lambda: "PodGroup j0: exists and does not belong" in w.log())
+        expect(w.get("podgroups", "j0") == theirs, "theirs is as it was", w.get("podgroups", "j0"))
+        w.delete("podgroups", "j0")
         w.run_pods(3)
         wait("ours is made again", lambda: "ns/j0" in w.fake.objects["podgroups"])
 
 
 @suite.test
 def what_a_stranger_made_in_the_place_of_ours_is_not_deleted() -> None:
-    def unseen(w, h, method, plural, query):  # no right to list them: nobody tells of the change
-        if method == "GET" and plural == "podgroups" and "limit" in query:
-            w.fake.answer(h, 403, '{"code": 403, "message": "forbidden"}')
-            return True
-        return False
-
+    unseen = refuse("GET", "podgroups", *[(403, "forbidden")] * 99, part="limit")  # so no watch shows it
     with World(unseen, extra=GANG) as w:
         w.goes_on()
         theirs = stranger_takes(w, "podgroups")
         for i in range(2):
-            w.fake.put("pods", copy_of(w, "pods", f"ns/j0-worker-{i}") | {"status": {"phase": "Succeeded"}})
+            w.set_pod(f"j0-worker-{i}", phase="Succeeded")
         wait("the job has ended", lambda: w.state() == "Succeeded")
         wait("ours was to go", lambda: w.fake.count("DELETE", "podgroups"))
-        w.fake.put("horovodjobs", w.job("j1"))
-        w.run_pods(name="j1")
-        wait("the next job runs", lambda: w.state("j1") == "Running")
+        w.job_runs("j1")
         expect(w.fake.objects["podgroups"].get("ns/j0") == theirs, "theirs is there", w.fake.objects)
 
 
@@ -74,26 +54,24 @@ def ours_that_was_made_anew_is_brought_up_to_date() -> None:
         w.goes_on()
         with w.fake.changed:
             w.fake.objects["podgroups"]["ns/j0"]["metadata"]["uid"] = "another"
-        scale(w, 3)
+        w.change("horovodjobs", "j0", replicaSpecs__Worker__replicas=3)
         wait("its size", lambda: w.fake.objects["podgroups"]["ns/j0"]["spec"]["minMember"] == 3)
         w.run_pods(3)
-        log = (w.dir / "log").read_text()
+        log = w.log()
         expect("sync failed" not in log, "at once", log)
 
 
 @suite.test
 def an_answer_that_shows_no_object_is_not_taken_for_one() -> None:
-    told = []
+    pages = []
 
     def hook(w, h, method, plural, query):
-        if method == "POST" and plural == "secrets" and not told:
-            told.append(1)
-            w.fake.answer(h, 200, "<html>log in first</html>")
+        if method == "POST" and plural == "secrets" and not pages:
+            pages.append(w.fake.answer(h, 200, "<html>log in first</html>"))
             return True
         return False
 
     with World(hook) as w:
         w.goes_on()
-        expect(len(w.fake.objects["secrets"]) == 1, "it was made", w.fake.objects["secrets"])
-        log = (w.dir / "log").read_text()
-        expect("Secret j0-token: the API server's answer shows no object" in log, "the log tells", log)
+        expect(len(w.fake.objects["secrets"]) == 1, "it was created", w.fake.objects["secrets"])
+        expect("Secret j0-token: the API server's answer shows no object" in w.log(), "the log", w.log())

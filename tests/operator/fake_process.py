@@ -50,7 +50,7 @@ def the_command_line_of_others_is_taken_and_what_does_nothing_is_told_once() -> 
     with World(extra=[*THEIRS, f"--monitoring-port={port}"]) as w:
         w.goes_on()
         expect("hvd_operator_jobs{" in fetch(port, "/metrics")[1], "metrics on the second port")
-        log = (w.dir / "log").read_text()
+        log = w.log()
         told = [line for line in log.splitlines() if "option has no effect" in line]
         expect(len([t for t in told if "--threadiness" in t]) == 1, "once", log)
         expect(any('--threadiness why="one thread does all work"' in t for t in told), "and why", log)
@@ -115,7 +115,7 @@ def with_log_json_each_line_is_one_object() -> None:
 
     with World(hook, extra=["--log-json"]) as w:
         w.goes_on()
-        text = (w.dir / "log").read_text()
+        text = w.log()
     lines = [json.loads(line) for line in text.splitlines()]
     expect(len(lines) > 3, "there are lines")
     for line in lines:
@@ -139,7 +139,7 @@ def log_and_metrics_say_why_a_job_restarts() -> None:
 
     with World(jobs=0, before=before, port=port) as w:
         w.goes_on()
-        pod = json.loads(json.dumps(w.fake.objects["pods"]["ns/j0-worker-1"]))
+        pod = w.get("pods", "j0-worker-1")
         end = {"exitCode": 7, "reason": "Error", "finishedAt": "2026-01-01T00:01:00Z"}
         state = {"name": "c", "state": {"terminated": end}}
         pod["status"] = {"phase": "Failed", "containerStatuses": [state]}
@@ -147,7 +147,7 @@ def log_and_metrics_say_why_a_job_restarts() -> None:
         wait("Restarting", lambda: w.state() == "Restarting")
         counted = 'hvd_operator_job_restarts_total{reason="WorkerFailed"} 1'
         wait("the metric with its reason", lambda: counted in fetch(port, "/metrics")[1])
-        text = (w.dir / "log").read_text()
+        text = w.log()
     line = "job restarts job=ns/j0 from=Running reason=JobRestarting"
     found = [x for x in text.splitlines() if line in x]
     expect(len(found) == 1 and "j0-worker-1 exited with code 7" in found[0], "it says why", text)
@@ -188,9 +188,7 @@ def a_log_that_nobody_reads_stops_nothing() -> None:
     with Unread() as w:
         for i in range(40):  # two lines each, of a hundred bytes
             name = f"a-job-with-a-name-of-some-length-{i}"
-            w.fake.put("horovodjobs", w.job(name))
-            w.run_pods(name=name)
-            wait("it runs", lambda name=name: w.state(name) == "Running")
+            w.job_runs(name)
         w.goes_on()
         expect(3000 < len(w.read()) <= 8192, "the pipe was full", len(w.text))
         expect(w.text.endswith("\n"), "only whole lines are in it", w.text[-100:])

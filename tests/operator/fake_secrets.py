@@ -54,9 +54,7 @@ def changes_its_token(kind: type, cluster: str) -> None:
         w.goes_on()
         (w.dir / "token").write_text(new)
         wanted[0] = f"Bearer {new}"
-        w.fake.put("horovodjobs", w.job("j1"))
-        w.run_pods(name="j1")
-        wait("j1 runs", lambda: w.state("j1") == "Running")
+        w.job_runs("j1")
         w.fake.cut()  # watches, which were opened with the old one
         wait("watches with the new one", lambda: seen[-5:] == [wanted[0]] * 5)
         not_in_memory(w, token=old[8:-8])

@@ -10,7 +10,7 @@ import re
 import time
 
 from api import condition, expect, wait
-from fake_world import BIN, OPEN, World, fetch, free_port, suite
+from fake_world import BIN, OPEN, World, fetch, free_port, refuse, suite
 
 
 def little_memory(w: World, mib: int) -> None:
@@ -95,15 +95,20 @@ def an_object_without_readable_metadata_is_skipped_and_named() -> None:
 
     with World(hook) as w:
         w.goes_on()
-        log = (w.dir / "log").read_text()
+        log = w.log()
         expect("object skipped kind=Pod object=ns/odd" in log, "the log names it", log)
 
 
 @suite.test
 def lines_that_are_no_events_make_it_list_again() -> None:
+    """After events of pods without a name, which stop nothing."""
+    nameless = [{"metadata": {}}, {"metadata": {"name": 5}}]
+
     def hook(w, h, method, plural, query):
         if plural == "pods" and "watch" in query and w.fake.count("GET", "pods", False) < 2:
             w.fake.begin_watch(h)
+            while nameless:
+                w.fake.event(h, "ADDED", nameless.pop())
             w.fake.chunk(h, b"{garbage}\n")
             return True
         return False
@@ -155,39 +160,27 @@ def a_page_that_is_too_large_is_asked_for_in_smaller_ones() -> None:
 
 
 @suite.test
-def a_page_that_does_not_come_is_asked_for_again_and_not_all_pages() -> None:
-    asked = []
+def a_page_that_does_not_come_is_requested_again_and_an_expired_place_starts_anew() -> None:
+    away, slow, gone = (500, "etcd is away"), (429, "slow down"), (410, "too old")
+    for pods, answers, wanted in (
+        (120, {2: away, 3: slow}, ["", "50", "50", "50", "100"]),
+        (60, {2: gone}, ["", "50", "", "50"]),
+    ):
+        pages = []
 
-    def hook(w, h, method, plural, query):
-        if plural == "pods" and "limit" in query:
-            asked.append(query.get("continue", ""))
-            if len(asked) in (2, 3):
-                code, text = ((500, "etcd is away"), (429, "slow down"))[len(asked) - 2]
-                w.fake.answer(h, code, json.dumps({"message": text}))
-                return True
-        return False
+        def hook(w, h, method, plural, query, pages=pages, answers=answers):
+            if plural != "pods" or "limit" not in query:
+                return False
+            pages.append(query.get("continue", ""))
+            code, message = answers.get(len(pages), (0, ""))
+            if code:
+                w.fake.answer(h, code, json.dumps({"code": code, "message": message}))
+            return bool(code)
 
-    with World(hook, before=other_pods(120)) as w:
-        w.goes_on()
-        expect(asked == ["", "50", "50", "50", "100"], "the second page three times", asked)
-        expect(len([p for p in w.fake.objects["pods"] if "old" in p]) == 120, "all are there")
-
-
-@suite.test
-def a_place_in_a_list_that_has_expired_makes_it_begin_anew() -> None:
-    asked = []
-
-    def hook(w, h, method, plural, query):
-        if plural == "pods" and "limit" in query:
-            asked.append(query.get("continue", ""))
-            if len(asked) == 2:
-                w.fake.answer(h, 410, '{"code": 410, "reason": "Expired", "message": "too old"}')
-                return True
-        return False
-
-    with World(hook, before=other_pods(60)) as w:
-        w.goes_on()
-        expect(asked == ["", "50", "", "50"], "from the first page on", asked)
+        with World(hook, before=other_pods(pods)) as w:
+            w.goes_on()
+            expect(pages == wanted, "the pages in this order", pages)
+            expect(len([p for p in w.fake.objects["pods"] if "old" in p]) == pods, "all pods are there")
 
 
 @suite.test
@@ -237,10 +230,8 @@ def an_object_of_the_largest_size_stops_no_other() -> None:
     with World(before=before) as w:
         w.goes_on()
         w.fake.put("pods", large("in-a-watch"))
-        w.fake.put("horovodjobs", w.job("j1"))
-        w.run_pods(name="j1")
-        wait("j1 runs", lambda: w.state("j1") == "Running")
-        log = (w.dir / "log").read_text()
+        w.job_runs("j1")
+        log = w.log()
         expect(log.count("the answer is too large") == 2, "pages of 50 and of 6, and no more", log)
         little_memory(w, 56)
 
@@ -270,20 +261,12 @@ def silence_grows_while_the_api_server_is_away() -> None:
 
 
 @suite.test
-def a_throttled_watch_is_opened_after_the_pause_that_was_asked_for() -> None:
-    tries = []
-
-    def hook(w, h, method, plural, query):
-        if plural == "pods" and "watch" in query:
-            tries.append(time.monotonic())
-            if len(tries) == 1:
-                w.fake.answer(h, 429, '{"message": "slow down"}', Retry_After="3")
-                return True
-        return False
-
+def a_throttled_watch_is_opened_after_the_requested_pause() -> None:
+    hook = refuse("GET", "pods", (429, "slow down"), part="watch", Retry_After="3")
     with World(hook) as w:
-        wait("a second try", lambda: len(tries) > 1)
-        expect(tries[1] - tries[0] >= 2.9, "three seconds between them", tries[1] - tries[0])
+        wait("a second try", lambda: len(hook.times) > 1)
+        pause = hook.times[1] - hook.times[0]
+        expect(pause >= 2.9, "three seconds between them", pause)
         w.goes_on()
 
 

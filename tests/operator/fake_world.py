@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -32,6 +33,27 @@ def fetch(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
         return e.code, e.read().decode()
     except (OSError, http.client.HTTPException):  # also what ends or is late in the middle of an answer
         return 0, ""
+
+
+def refuse(method: str, plural: str, *answers: tuple[int, str], part: str = "", **headers: str):
+    """A hook that answers the first requests of that kind, each with the next (code, message).
+
+    part: a parameter that the query must have. hook.times has the time of each request of the kind.
+    """
+    times: list[float] = []
+
+    def hook(w, h, m, p, query):
+        if m != method or p not in plural.split() or part not in ("", *query):
+            return False
+        times.append(time.monotonic())
+        if len(times) > len(answers):
+            return False
+        code, message = answers[len(times) - 1]
+        w.fake.answer(h, code, json.dumps({"code": code, "message": message}), **headers)
+        return True
+
+    hook.times = times
+    return hook
 
 
 class World:
@@ -65,9 +87,22 @@ class World:
             stderr=self.stderr,
         )
 
+    def log(self) -> str:
+        return (self.dir / "log").read_text()
+
+    def get(self, plural: str, name: str) -> dict:
+        """A copy."""
+        return json.loads(json.dumps(self.fake.objects[plural][f"ns/{name}"]))
+
+    def delete(self, plural: str, name: str) -> None:
+        self.fake.put(plural, self.get(plural, name), "DELETED")
+
+    def set_pod(self, name: str, **status: object) -> None:
+        self.fake.put("pods", self.get("pods", name) | {"status": status})
+
     def change(self, plural: str, name: str, **spec: object) -> None:
         """Fields of the spec, by "__" for each dot."""
-        job = json.loads(json.dumps(self.fake.objects[plural][f"ns/{name}"]))
+        job = self.get(plural, name)
         job["metadata"]["generation"] += 1
         for path, value in spec.items():
             at = job["spec"]
@@ -98,7 +133,7 @@ class World:
     def __exit__(self, kind, *_):
         code = self.operator.stop()
         self.fake.stop()
-        log = (self.dir / "log").read_text()
+        log = self.log()
         shutil.rmtree(self.dir)
         if kind:
             print("# " + log.replace("\n", "\n# "))
@@ -114,11 +149,13 @@ class World:
 
         wait("pods", lambda: made() or self.operator.ended())
         for i in range(n):
-            pod = json.loads(json.dumps(self.fake.objects["pods"][f"ns/{name}-worker-{i}"]))
-            pod["status"] = {"phase": "Running"}
-            self.fake.put("pods", pod)
+            self.set_pod(f"{name}-worker-{i}", phase="Running")
 
-    def goes_on(self) -> None:
-        """The proof that the operator still hears and acts."""
-        self.run_pods()
-        wait("the job is Running", lambda: self.state() == "Running")
+    def goes_on(self, name: str = "j0") -> None:
+        """The proof that the operator still receives events and acts."""
+        self.run_pods(name=name)
+        wait(f"{name} is Running", lambda: self.state(name) == "Running")
+
+    def job_runs(self, name: str) -> None:
+        self.fake.put("horovodjobs", self.job(name))
+        self.goes_on(name)
