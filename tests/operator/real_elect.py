@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several operators on a real API server, under the shipped rights: who acts, and when another takes
-over. Part of real_test.py, which calls tests(). The writes of each are counted by its own metrics.
+over. Part of real_test.py. The writes of each are counted by its own metrics.
 """
 
 from __future__ import annotations
@@ -8,15 +8,11 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
-import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
 
-from api import Api, Operator, Suite, expect, wait
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+from api import expect, wait
 from fake_world import fetch, free_port
+from real_world import LOG, MERGE, api, current, ended, job, rival, running, state, suite
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/ringmaster/leases/hvd-operator"
 WRITES = re.compile(
@@ -29,24 +25,10 @@ TIMES = [
 ]
 
 
-class Stage:
-    """What real_test.py has."""
-
-    api: Api
-    start: Callable[..., Operator]
-    job: Callable[..., dict]
-    running: Callable[[str], dict]
-    state: Callable[[str, str], dict]
-    ended: Callable[..., dict]
-
-
-stage = Stage()
-
-
 class Rival:
     def __init__(self, *args: str):
         self.port = free_port()
-        self.process = stage.start(
+        self.process = rival(
             "--leader-elect", "--lock-namespace=ringmaster", "--http-port", str(self.port), *args
         )
 
@@ -61,6 +43,20 @@ class Rival:
 
     def signal(self, number: int) -> None:
         self.process.process.send_signal(number)
+
+
+@suite.test
+def it_stops_in_good_order_when_asked() -> None:
+    code = current().stop()
+    expect(code == 0, "exit code 0 after SIGTERM", str(code))
+    text = LOG.read_text()
+    secrets = [
+        s
+        for s in api.call("GET", "/api/v1/secrets")["items"]
+        if s["metadata"]["name"] == "j-token" and "data" in s
+    ]
+    expect(bool(secrets), "there are tokens to look for")
+    expect(not any(v in text for s in secrets for v in s["data"].values()), "no token in the log")
 
 
 @contextlib.contextmanager
@@ -79,11 +75,12 @@ def two(*args: str):
 
 
 def finish(ns: str) -> None:
-    for name in stage.api.pods(ns):
-        stage.api.set_pod(ns, name, "Succeeded", **stage.ended(0, reason="Completed"))
-    stage.state(ns, "Succeeded")
+    for name in api.pods(ns):
+        api.set_pod(ns, name, "Succeeded", **ended(0, reason="Completed"))
+    state(ns, "Succeeded")
 
 
+@suite.test
 def one_acts_and_hands_over_within_a_second() -> None:
     """The best of three counts: others may have the processors."""
     took = [hand_over(0)]
@@ -96,34 +93,35 @@ def one_acts_and_hands_over_within_a_second() -> None:
 def hand_over(turn: int) -> float:
     """How long it takes."""
     with two() as (a, b):
-        ns = stage.api.namespace(f"t-elect-handover-{turn}")
-        stage.api.make(ns, stage.job())
-        stage.running(ns)
-        stage.state(ns, "Running")
+        ns = api.namespace(f"t-elect-handover-{turn}")
+        api.make(ns, job())
+        running(ns)
+        state(ns, "Running")
         expect(b.writes() == 0 < a.writes(), "only the leader writes", str((a.writes(), b.writes())))
         start = time.monotonic()
         expect(a.process.stop() == 0, "a ends well")
         wait("b leads", b.leads)
         took = time.monotonic() - start
         finish(ns)
-        spec = stage.api.call("GET", LEASE)["spec"]
+        spec = api.call("GET", LEASE)["spec"]
         expect(spec["leaseTransitions"] >= 1 and spec["leaseDurationSeconds"] == 15, "the Lease", spec)
         expect(b.process.stop() == 0, "b ends well")
-        expect(stage.api.call("GET", LEASE)["spec"].get("holderIdentity", "") == "", "it is free")
+        expect(api.call("GET", LEASE)["spec"].get("holderIdentity", "") == "", "it is free")
         return took
 
 
+@suite.test
 def mpi_operator_at_work_is_told() -> None:
-    ns = stage.api.namespace("mpi-operator")
+    ns = api.namespace("mpi-operator")
     path = "/apis/coordination.k8s.io/v1/namespaces/mpi-operator/leases"
     spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 15}
-    stage.api.call("POST", path, {"metadata": {"name": "mpi-operator", "namespace": ns}, "spec": spec})
+    api.call("POST", path, {"metadata": {"name": "mpi-operator", "namespace": ns}, "spec": spec})
     one = Rival("--leader-elect-retry-period=100ms", "--leader-elect-renew-deadline=2s")
 
     def is_told(alive: int, renewed: bool) -> bool:
         if renewed:
             spec["leaseTransitions"] = spec.get("leaseTransitions", 0) + 1
-            stage.api.call("PATCH", f"{path}/mpi-operator", {"spec": spec}, "application/merge-patch+json")
+            api.call("PATCH", f"{path}/mpi-operator", {"spec": spec}, MERGE)
         return f"\nhvd_operator_mpi_operator_alive {alive}\n" in one.metrics()
 
     try:
@@ -133,7 +131,7 @@ def mpi_operator_at_work_is_told() -> None:
         expect("mpi-operator runs, too" in log, "in the log", log[-800:])
         wait("and that it is no more", lambda: is_told(0, False))
     finally:
-        stage.api.call("DELETE", f"{path}/mpi-operator")
+        api.call("DELETE", f"{path}/mpi-operator")
         one.process.kill()
 
 
@@ -145,47 +143,42 @@ def jobs_that_run(rival: Rival) -> int:
     return int(found[1]) if found else -1
 
 
+@suite.test
 def a_stopped_leader_writes_nothing_when_it_goes_on() -> None:
     with two(*TIMES) as (a, b):
         of_others = jobs_that_run(b)  # it is ready: it has listed them
-        ns = stage.api.namespace("t-elect-stopped")
-        stage.api.make(ns, stage.job())
-        stage.running(ns)
-        stage.state(ns, "Running")
+        ns = api.namespace("t-elect-stopped")
+        api.make(ns, job())
+        running(ns)
+        state(ns, "Running")
         before = a.writes()
         a.signal(signal.SIGSTOP)
         wait("b leads", b.leads)
-        other = stage.api.namespace("t-elect-stopped-2")
-        stage.api.make(other, stage.job())
-        stage.running(other)
-        stage.state(other, "Running")
+        other = api.namespace("t-elect-stopped-2")
+        api.make(other, job())
+        running(other)
+        state(other, "Running")
         a.signal(signal.SIGCONT)
         finish(ns)
         finish(other)
         wait("a has seen it", lambda: jobs_that_run(a) == of_others)
         expect(not a.leads() and a.writes() == before, "a wrote nothing more", str((before, a.writes())))
-        reasons = stage.api.reasons(ns)
+        reasons = api.reasons(ns)
         expect(reasons == ["JobRunning", "JobSucceeded"], "each event once", reasons)
         expect(a.process.stop() == 0 and b.process.stop() == 0, "both end well")
 
 
+@suite.test
 def a_killed_leader_s_job_is_finished_by_its_successor() -> None:
     with two(*TIMES) as (a, b):
-        ns = stage.api.namespace("t-elect-killed")
-        stage.api.make(ns, stage.job())
-        pods = stage.running(ns)
+        ns = api.namespace("t-elect-killed")
+        api.make(ns, job())
+        pods = running(ns)
         a.process.kill()
         start = time.monotonic()
-        stage.state(ns, "Running")
+        state(ns, "Running")
         print(f"# {time.monotonic() - start:.1f} s after its end")
         wait("b leads", b.leads)
         finish(ns)
-        expect(stage.api.pods(ns).items() <= pods.items(), "no pod was made again")
+        expect(api.pods(ns).items() <= pods.items(), "no pod was made again")
         expect(b.process.stop() == 0, "b ends well")
-
-
-def tests(suite: Suite) -> None:
-    suite.test(one_acts_and_hands_over_within_a_second)
-    suite.test(mpi_operator_at_work_is_told)
-    suite.test(a_stopped_leader_writes_nothing_when_it_goes_on)
-    suite.test(a_killed_leader_s_job_is_finished_by_its_successor)

@@ -1,35 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PodGroups on a real API server, under the rights of manifests/overlays/gang; part of real_test.py, which
-calls tests(). The schedulers are not there, only their definitions: that of Volcano as far as an operator
+"""PodGroups on a real API server, under the rights of manifests/overlays/gang; part of real_test.py.
+The schedulers are not there, only their definitions: that of Volcano as far as an operator
 writes it, and the same under the name of scheduler-plugins.
 """
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
-from api import JOBS, Api, Operator, Refused, Suite, expect, wait
+from api import JOBS, Refused, expect, wait
+from real_world import MERGE, all_there, api, ended, job, rival, running, state, suite
 
 ROOT = Path(__file__).resolve().parents[2]
 VOLCANO = "scheduling.volcano.sh", "v1beta1"
 PLUGINS = "scheduling.x-k8s.io", "v1alpha1"
-
-
-class Stage:
-    """What real_test.py has; start() is of one operator at a time."""
-
-    api: Api
-    start: Callable[..., Operator]
-    job: Callable[..., dict]
-    all_there: Callable[[str, int], dict]
-    running: Callable[[str, int], dict]
-    state: Callable[[str, str], dict]
-    ended: Callable[..., dict]
-
-
-stage = Stage()
 
 
 def install() -> None:
@@ -42,12 +27,12 @@ def install() -> None:
         .replace(*(v[1] for v in (VOLCANO, PLUGINS)))
     )
     kinds = f"{text}\n---\n{other}"
-    subprocess.run([*stage.api.kubectl, "apply", "-f", "-"], input=kinds, text=True, check=True, timeout=60)
+    subprocess.run([*api.kubectl, "apply", "-f", "-"], input=kinds, text=True, check=True, timeout=60)
     for group, _ in VOLCANO, PLUGINS:
         crd = f"crd/podgroups.{group}"
-        stage.api.administer("wait", "--for=condition=Established", "--timeout=30s", crd)
+        api.administer("wait", "--for=condition=Established", "--timeout=30s", crd)
     for file in "clusterrole", "clusterrolebinding":
-        stage.api.administer("apply", "-f", str(ROOT / f"manifests/overlays/gang/{file}.yaml"))
+        api.administer("apply", "-f", str(ROOT / f"manifests/overlays/gang/{file}.yaml"))
 
 
 def follows(ns: str, scheduler: str, group: str, version: str) -> None:
@@ -55,44 +40,44 @@ def follows(ns: str, scheduler: str, group: str, version: str) -> None:
 
     def members() -> int | None:
         try:
-            return stage.api.call("GET", path)["spec"]["minMember"]
+            return api.call("GET", path)["spec"]["minMember"]
         except Refused as e:
             if e.code == 404:
                 return None
             raise
 
-    start = ["--http-port", "0", f"--gang-scheduling={scheduler}"]
-    stage.api.namespace(ns)
-    op = stage.start(*start)
-    stage.api.make(ns, stage.job())
-    stage.all_there(ns, 2)
+    options = ["--http-port", "0", f"--gang-scheduling={scheduler}"]
+    api.namespace(ns)
+    op = rival(*options)
+    api.make(ns, job())
+    all_there(ns, 2)
     expect(members() == 2, "a group of two", str(members()))
-    owner = stage.api.call("GET", path)["metadata"]["ownerReferences"][0]
+    owner = api.call("GET", path)["metadata"]["ownerReferences"][0]
     expect(owner["kind"] == "HorovodJob", "it is the job's", owner)
     op.kill()  # the next one does not know that it is there, and whose
-    stage.api.delete(ns, "pods", "j-worker-1", grace=0)
-    op = stage.start(*start)
-    stage.all_there(ns, 2)
+    api.delete(ns, "pods", "j-worker-1", grace=0)
+    op = rival(*options)
+    all_there(ns, 2)
     scale = {"spec": {"replicaSpecs": {"Worker": {"replicas": 3}}}}
-    stage.api.call("PATCH", JOBS.format(ns=ns) + "/j", scale, "application/merge-patch+json")
-    pods = stage.all_there(ns, 3)
+    api.call("PATCH", JOBS.format(ns=ns) + "/j", scale, MERGE)
+    pods = all_there(ns, 3)
     expect(members() == 3, "a group of three", str(members()))
-    stage.running(ns, 3)
-    stage.state(ns, "Running")
+    running(ns, 3)
+    state(ns, "Running")
     for pod in pods:
-        stage.api.set_pod(ns, pod, "Succeeded", **stage.ended(0, reason="Completed"))
-    stage.state(ns, "Succeeded")
+        api.set_pod(ns, pod, "Succeeded", **ended(0, reason="Completed"))
+    state(ns, "Succeeded")
     wait("the group gives its place back", lambda: members() is None)
     expect(op.stop() == 0, "a good end")
 
 
-def tests(suite: Suite) -> None:
-    @suite.test
-    def a_pod_group_of_volcano_follows_its_job() -> None:
-        install()
-        follows("t-gang-volcano", "volcano", *VOLCANO)
+@suite.test
+def a_pod_group_of_volcano_follows_its_job() -> None:
+    install()
+    follows("t-gang-volcano", "volcano", *VOLCANO)
 
-    @suite.test
-    def a_pod_group_of_scheduler_plugins_follows_its_job() -> None:
-        install()
-        follows("t-gang-plugins", "my-scheduler", *PLUGINS)
+
+@suite.test
+def a_pod_group_of_scheduler_plugins_follows_its_job() -> None:
+    install()
+    follows("t-gang-plugins", "my-scheduler", *PLUGINS)

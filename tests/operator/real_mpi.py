@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MPIJobs on a real API server with Kubernetes' own Job controller; part of real_test.py, which calls tests().
+"""MPIJobs on a real API server with Kubernetes' own Job controller; part of real_test.py.
 This program plays the kubelet: pods run and end when it says so.
 """
 
@@ -8,25 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from api import Api, Operator, Refused, Suite, condition, expect, wait
+from api import Refused, condition, expect, wait
+from real_world import MERGE, api, current, replace, start, suite
 
 MPIJOBS = "/apis/kubeflow.org/v2beta1/namespaces/{ns}/mpijobs"
 BATCH = "/apis/batch/v1/namespaces/{ns}/jobs"
-MERGE = "application/merge-patch+json"
 LAUNCHER = {"containers": [{"name": "train", "image": "i", "command": ["mpirun"]}]}
 WORKER = {"containers": [{"name": "train", "image": "i"}]}
-
-
-class Stage:
-    """The API server and the operator that real_test.py runs."""
-
-    api: Api
-    start: Callable[[str | None], Operator]  # a crash point or None
-    current: Callable[[], Operator]
-    replace: Callable[[Operator], None]
-
-
-stage = Stage()
 
 
 def mpijob(
@@ -48,12 +36,12 @@ def mpijob(
 
 
 def make(ns: str, job: dict) -> dict:
-    return stage.api.call("POST", MPIJOBS.format(ns=ns), job)
+    return api.call("POST", MPIJOBS.format(ns=ns), job)
 
 
 def get(path: str, ns: str, name: str) -> dict | None:
     try:
-        return stage.api.call("GET", f"{path.format(ns=ns)}/{name}")
+        return api.call("GET", f"{path.format(ns=ns)}/{name}")
     except Refused as e:
         if e.code == 404:
             return None
@@ -65,7 +53,7 @@ def status(ns: str, name: str = "pi") -> dict:
 
 
 def edit(ns: str, spec: dict, name: str = "pi") -> None:
-    stage.api.call("PATCH", f"{MPIJOBS.format(ns=ns)}/{name}", {"spec": spec}, MERGE)
+    api.call("PATCH", f"{MPIJOBS.format(ns=ns)}/{name}", {"spec": spec}, MERGE)
 
 
 def launcher(ns: str) -> dict | None:
@@ -87,16 +75,14 @@ def until(ns: str, kind: str, seconds: float = 120) -> dict:
 def pods(ns: str, role: str) -> list[dict]:
     return [
         p
-        for p in stage.api.items(ns, "pods")
+        for p in api.items(ns, "pods")
         if p["metadata"]["labels"].get("training.kubeflow.org/job-role") == role
         and "deletionTimestamp" not in p["metadata"]
     ]
 
 
 def reasons(ns: str) -> list[str]:
-    return sorted(
-        e["reason"] for e in stage.api.items(ns, "events") if e["involvedObject"]["kind"] == "MPIJob"
-    )
+    return sorted(e["reason"] for e in api.items(ns, "events") if e["involvedObject"]["kind"] == "MPIJob")
 
 
 def play(ns: str, phase: str, *roles: str) -> None:
@@ -111,9 +97,7 @@ def play(ns: str, phase: str, *roles: str) -> None:
     for role in roles:
         for pod in pods(ns, role):
             if pod["status"]["phase"] in ("Pending", "Running") and pod["status"]["phase"] != phase:
-                stage.api.set_pod(
-                    ns, pod["metadata"]["name"], phase, **({} if phase == "Running" else ended)
-                )
+                api.set_pod(ns, pod["metadata"]["name"], phase, **({} if phase == "Running" else ended))
 
 
 def run(ns: str, workers: int = 2) -> dict:
@@ -125,12 +109,13 @@ def run(ns: str, workers: int = 2) -> dict:
     return until(ns, "Running")
 
 
+@suite.test
 def a_job_runs_and_succeeds() -> None:
-    ns = stage.api.namespace("t-mpi-succeeds")
+    ns = api.namespace("t-mpi-succeeds")
     make(ns, mpijob(policy={"cleanPodPolicy": "Running"}))
     run(ns)
     hosts = "".join(f"echo pi-worker-{i}.pi.{ns}.svc\n" for i in range(2))
-    config = stage.api.get(ns, "configmaps", "pi-config") or {}
+    config = api.get(ns, "configmaps", "pi-config") or {}
     expect(config["data"]["discover_hosts.sh"] == "#!/bin/sh\n" + hosts, "hosts are told", config)
     play(ns, "Succeeded", "launcher")
     seen = until(ns, "Succeeded")
@@ -140,15 +125,16 @@ def a_job_runs_and_succeeds() -> None:
     expect(reasons(ns) == ["MPIJobCreated", "MPIJobRunning", "MPIJobSucceeded"], "events", reasons(ns))
 
 
+@suite.test
 def a_suspended_job_gives_its_pods_back_and_resumes() -> None:
-    ns = stage.api.namespace("t-mpi-suspends")
+    ns = api.namespace("t-mpi-suspends")
     make(ns, mpijob(launcherCreationPolicy="WaitForWorkersReady"))
     wait("workers", lambda: len(pods(ns, "worker")) == 2)
     expect(launcher(ns) is None, "the launcher waits")
     run(ns)
     edit(ns, {"runPolicy": {"suspend": True}})
     until(ns, "Suspended")
-    wait("pods are gone", lambda: not stage.api.items(ns, "pods"))
+    wait("pods are gone", lambda: not api.items(ns, "pods"))
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"nodeSelector": {"zone": "z"}, **LAUNCHER}}
     edit(ns, {"runPolicy": {"suspend": False}, "mpiReplicaSpecs": {"Launcher": {"template": template}}})
     wait("workers again", lambda: len(pods(ns, "worker")) == 2)
@@ -159,19 +145,21 @@ def a_suspended_job_gives_its_pods_back_and_resumes() -> None:
     expect(made["metadata"]["labels"]["a"] == "b", "labels", made)
 
 
+@suite.test
 def what_is_changed_reaches_the_service() -> None:
-    ns = stage.api.namespace("t-mpi-service")
+    ns = api.namespace("t-mpi-service")
     make(ns, mpijob(policy={"suspend": True}))
     until(ns, "Suspended")
     edit(ns, {"runLauncherAsWorker": True})
     wait(
         "addresses before readiness",
-        lambda: (stage.api.get(ns, "services", "pi") or {})["spec"].get("publishNotReadyAddresses"),
+        lambda: (api.get(ns, "services", "pi") or {})["spec"].get("publishNotReadyAddresses"),
     )
 
 
+@suite.test
 def annotations_delete_the_launcher_and_the_job() -> None:
-    ns = stage.api.namespace("t-mpi-ttl")
+    ns = api.namespace("t-mpi-ttl")
     extras = {"ringmaster.dev/ttl": "job", "ringmaster.dev/cleanup": "launcher"}
     make(ns, mpijob(1, {"cleanPodPolicy": "All", "ttlSecondsAfterFinished": 12}, extras))
     run(ns, 1)
@@ -182,24 +170,26 @@ def annotations_delete_the_launcher_and_the_job() -> None:
     wait("so is the job", lambda: get(MPIJOBS, ns, "pi") is None)
 
 
+@suite.test
 def the_launcher_s_time_to_live_begins_when_its_end_is_stored() -> None:
-    ns = stage.api.namespace("t-mpi-launcher-ttl")
+    ns = api.namespace("t-mpi-launcher-ttl")
     make(ns, mpijob(1, {"ttlSecondsAfterFinished": 1}))
     run(ns, 1)
     expect("ttlSecondsAfterFinished" not in launcher(ns)["spec"], "not before", launcher(ns)["spec"])
     play(ns, "Succeeded", "launcher")
     until(ns, "Succeeded")
     wait("the launcher is gone", lambda: launcher(ns) is None)
-    stage.api.delete(ns, "pods", "pi-worker-0", 0)  # the job is looked at
+    api.delete(ns, "pods", "pi-worker-0", 0)  # the job is looked at
     expect(get(MPIJOBS, ns, "pi") is not None, "the job stays")
     expect(launcher(ns) is None, "and runs no second time")
 
 
+@suite.test
 def an_evicted_worker_ends_the_job_and_its_launcher() -> None:
-    ns = stage.api.namespace("t-mpi-evicted")
+    ns = api.namespace("t-mpi-evicted")
     make(ns, mpijob(policy={"cleanPodPolicy": "Running"}))
     run(ns)
-    stage.api.patch_pod(ns, "pi-worker-1", {"phase": "Failed", "reason": "Evicted", "message": "disk"})
+    api.patch_pod(ns, "pi-worker-1", {"phase": "Failed", "reason": "Evicted", "message": "disk"})
     seen = until(ns, "Failed")
     expect(condition(seen, "Failed")["reason"] == "MPIJobEvicted", "reason", seen)
     expect("completionTime" in seen, "it is finished", seen)
@@ -210,8 +200,9 @@ def an_evicted_worker_ends_the_job_and_its_launcher() -> None:
     )
 
 
+@suite.test
 def a_failed_worker_is_replaced() -> None:
-    ns = stage.api.namespace("t-mpi-replaced")
+    ns = api.namespace("t-mpi-replaced")
     make(ns, mpijob())
     run(ns)
     old = {p["metadata"]["name"]: p["metadata"]["uid"] for p in pods(ns, "worker")}
@@ -223,63 +214,68 @@ def a_failed_worker_is_replaced() -> None:
     expect(is_true(ns, "Running"), "the job goes on", status(ns))
 
 
+@suite.test
 def what_is_deleted_by_hand_is_made_again_with_the_next_pod() -> None:
-    ns = stage.api.namespace("t-mpi-deleted")
+    ns = api.namespace("t-mpi-deleted")
     make(ns, mpijob())
     run(ns)
     made = {"services": "pi", "configmaps": "pi-config", "secrets": "pi-ssh"}
     for plural, name in made.items():
-        stage.api.delete(ns, plural, name)
-    stage.api.delete(ns, "pods", "pi-worker-0", 0)
+        api.delete(ns, plural, name)
+    api.delete(ns, "pods", "pi-worker-0", 0)
     wait("two workers", lambda: len(pods(ns, "worker")) == 2)
     for plural, name in made.items():
-        expect(stage.api.get(ns, plural, name) is not None, f"{name} is there again")
+        expect(api.get(ns, plural, name) is not None, f"{name} is there again")
 
 
+@suite.test
 def a_deleted_launcher_is_made_again_when_its_pod_is_gone() -> None:
-    ns = stage.api.namespace("t-mpi-launcher-deleted")
+    ns = api.namespace("t-mpi-launcher-deleted")
     make(ns, mpijob(1))
     run(ns, 1)
     pod = pods(ns, "launcher")[0]["metadata"]["name"]
     hold = {"metadata": {"finalizers": ["example.com/hold"]}}
     path = f"/api/v1/namespaces/{ns}/pods/{pod}"
-    stage.api.call("PATCH", path, hold, MERGE)  # the kubelet's grace period
-    stage.api.call("DELETE", f"{BATCH.format(ns=ns)}/pi-launcher?propagationPolicy=Background")
+    api.call("PATCH", path, hold, MERGE)  # the kubelet's grace period
+    api.call("DELETE", f"{BATCH.format(ns=ns)}/pi-launcher?propagationPolicy=Background")
     wait("its pod is ending", lambda: not pods(ns, "launcher"), 60)
-    stage.api.delete(ns, "pods", "pi-worker-0", 0)  # so that the job is looked at
+    api.delete(ns, "pods", "pi-worker-0", 0)  # so that the job is looked at
     wait("the worker is made again", lambda: len(pods(ns, "worker")) == 1)
     expect(launcher(ns) is None, "no second launcher yet")
-    stage.api.patch_pod(ns, pod, {"phase": "Failed"})
+    api.patch_pod(ns, pod, {"phase": "Failed"})
     wait("another launcher", lambda: launcher(ns))
-    stage.api.call("PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
+    api.call("PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
     run(ns, 1)
     play(ns, "Succeeded", "launcher")
     until(ns, "Succeeded")
 
 
+@suite.test
 def a_suspended_job_keeps_no_worker() -> None:
     """One that has ended, too: it would be in the way of the resumed job."""
-    ns = stage.api.namespace("t-mpi-suspended-all")
+    ns = api.namespace("t-mpi-suspended-all")
     make(ns, mpijob(policy={"cleanPodPolicy": "Running"}))
     run(ns)
-    stage.api.patch_pod(ns, "pi-worker-1", {"phase": "Succeeded"})
+    api.patch_pod(ns, "pi-worker-1", {"phase": "Succeeded"})
     edit(ns, {"runPolicy": {"suspend": True}})
     wait("workers are gone", lambda: not pods(ns, "worker"))
     edit(ns, {"runPolicy": {"suspend": False}})
     run(ns)
 
 
+@suite.test
 def a_long_sentence_is_cut_to_what_an_event_holds() -> None:
-    ns = stage.api.namespace("t-mpi-long")
+    ns = api.namespace("t-mpi-long")
     make(ns, mpijob(policy={"cleanPodPolicy": "x" * 2000}))
-    told = wait("the Event", lambda: stage.api.items(ns, "events"))[0]
+    told = wait("the Event", lambda: api.items(ns, "events"))[0]
     expect(told["reason"] == "ValidationError", "which one", told)
     text = told["message"]
     expect(len(text) == 1024 and text.endswith("x..."), "its 1024 bytes", f"{len(text)}: {text[-20:]}")
 
 
+@suite.test
 def a_template_that_is_refused_fails_the_job() -> None:
-    ns = stage.api.namespace("t-mpi-refused")
+    ns = api.namespace("t-mpi-refused")
     job = mpijob()
     job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"] = {"containers": [{"name": "Not A Name"}]}
     make(ns, job)
@@ -287,10 +283,11 @@ def a_template_that_is_refused_fails_the_job() -> None:
     expect("spec.containers[0].name" in condition(seen, "Failed")["message"], "with its sentence", seen)
 
 
+@suite.test
 def a_job_that_mpi_operator_started_goes_on() -> None:
     """Its launcher has not the label by which our watch knows Jobs."""
-    ns = stage.api.namespace("t-mpi-taken-over")
-    stage.current().stop()
+    ns = api.namespace("t-mpi-taken-over")
+    current().stop()
     uid = make(ns, mpijob(1))["metadata"]["uid"]
     owner = {
         "apiVersion": "kubeflow.org/v2beta1",
@@ -303,8 +300,8 @@ def a_job_that_mpi_operator_started_goes_on() -> None:
     labels = {"training.kubeflow.org/job-name": "pi", "training.kubeflow.org/job-role": "launcher"}
     labels["training.kubeflow.org/operator-name"] = "mpi-operator"
     template = {"metadata": {"labels": labels}, "spec": {"restartPolicy": "Never", **LAUNCHER}}
-    stage.api.call("POST", BATCH.format(ns=ns), {"metadata": meta, "spec": {"template": template}})
-    stage.replace(stage.start(None))
+    api.call("POST", BATCH.format(ns=ns), {"metadata": meta, "spec": {"template": template}})
+    replace(start())
     run(ns, 1)
     play(ns, "Succeeded", "launcher")
     until(ns, "Succeeded")
@@ -329,10 +326,10 @@ def play_all(ns: str, alive: Callable[[], bool]) -> None:
 
 def one_crash(when: str, number: int) -> bool:
     """A job whose operator crashes once, then one that goes on. False: there was no such write."""
-    stage.current().stop()
-    ns = stage.api.namespace(f"t-mpi-crash-{when}-{number}")
+    current().stop()
+    ns = api.namespace(f"t-mpi-crash-{when}-{number}")
     make(ns, mpijob(policy={"cleanPodPolicy": "All"}))
-    first = stage.start(f"{when}:{number}")
+    first = start(f"{when}:{number}")
 
     def is_settled() -> bool:
         return is_true(ns, "Succeeded") and not pods(ns, "worker")
@@ -342,7 +339,7 @@ def one_crash(when: str, number: int) -> bool:
     crashed = first.ended()
     job = launcher(ns)
     first.stop()
-    stage.replace(stage.start(None))
+    replace(start())
     play_all(ns, lambda: True)
     wait(f"the end after crash {when}:{number}", is_settled)
     after = launcher(ns) or {}
@@ -354,11 +351,12 @@ def one_crash(when: str, number: int) -> bool:
         reasons(ns),
     )
     for plural in ("services", "configmaps", "secrets"):
-        made = [o for o in stage.api.items(ns, plural) if o["metadata"]["name"].startswith("pi")]
+        made = [o for o in api.items(ns, plural) if o["metadata"]["name"].startswith("pi")]
         expect(len(made) == 1, f"one of {plural}", made)
     return crashed
 
 
+@suite.test
 def a_crash_around_any_write_of_an_mpijob_changes_nothing() -> None:
     for when in ("before", "after"):
         number = 1
@@ -367,29 +365,3 @@ def a_crash_around_any_write_of_an_mpijob_changes_nothing() -> None:
             expect(number < 40, "the number of writes is bounded")
         print(f"# {when}: {number - 1} writes")
         expect(number > 12, "a job takes more than 12 writes", str(number))
-
-
-def tests(
-    suite: Suite,
-    start: Callable[[str | None], Operator],
-    current: Callable[[], Operator],
-    replace: Callable[[Operator], None],
-) -> None:
-    stage.start, stage.current, stage.replace = start, current, replace
-    for test in (
-        a_job_runs_and_succeeds,
-        a_suspended_job_gives_its_pods_back_and_resumes,
-        what_is_changed_reaches_the_service,
-        annotations_delete_the_launcher_and_the_job,
-        the_launcher_s_time_to_live_begins_when_its_end_is_stored,
-        an_evicted_worker_ends_the_job_and_its_launcher,
-        a_failed_worker_is_replaced,
-        what_is_deleted_by_hand_is_made_again_with_the_next_pod,
-        a_deleted_launcher_is_made_again_when_its_pod_is_gone,
-        a_suspended_job_keeps_no_worker,
-        a_long_sentence_is_cut_to_what_an_event_holds,
-        a_template_that_is_refused_fails_the_job,
-        a_job_that_mpi_operator_started_goes_on,
-        a_crash_around_any_write_of_an_mpijob_changes_nothing,
-    ):
-        suite.test(test)

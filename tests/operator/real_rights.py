@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator has the rights that it uses, and no others; the last part of real_test.py, which calls tests().
+"""The operator has the rights that it uses, and no others; the last part of real_test.py.
 
 Reads what the API server logged while the other tests ran the operator under the account and the roles of
 manifests/: each request of that account must be within a rule, and each verb of each rule must have been
@@ -12,7 +12,8 @@ import json
 from pathlib import Path
 
 import yaml
-from api import Suite, expect
+from api import expect
+from real_world import RUN, suite
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = "system:serviceaccount:ringmaster:hvd-operator"
@@ -34,11 +35,11 @@ def granted() -> set[Right]:
     }
 
 
-def used(logs: list[Path]) -> tuple[set[Right], set[Right]]:
+def used() -> tuple[set[Right], set[Right]]:
     """What the account did, and what it was forbidden."""
     did: set[Right] = set()
     forbidden: set[Right] = set()
-    for log in logs:
+    for log in sorted((RUN / "log").glob("audit*.log")):  # of the whole suite
         for line in log.read_text().splitlines():
             if ACCOUNT not in line:
                 continue
@@ -54,27 +55,25 @@ def used(logs: list[Path]) -> tuple[set[Right], set[Right]]:
     return did, forbidden
 
 
-def tests(suite: Suite, logs) -> None:
-    """logs(): the audit logs of all that ran before, which must have been the whole suite."""
+def none(rights: set[Right]) -> None:
+    lines = sorted(f"{verb} {resource}{'.' + group if group else ''}" for group, resource, verb in rights)
+    expect(not lines, "none", "\n".join(lines))
 
-    def none(rights: set[Right]) -> None:
-        lines = sorted(
-            f"{verb} {resource}{'.' + group if group else ''}" for group, resource, verb in rights
-        )
-        expect(not lines, "none", "\n".join(lines))
 
-    @suite.test
-    def the_operator_did_nothing_beyond_its_rights() -> None:
-        did, forbidden = used(logs())
-        expect(bool(did), "it did something")
-        none(did - granted())
-        for _, resource, verb in sorted(forbidden):  # quotas and admission forbid, too
-            print(f"# forbidden at times: {verb} {resource}")
+@suite.test
+def the_operator_did_nothing_beyond_its_rights() -> None:
+    did, forbidden = used()
+    expect(bool(did), "it did something")
+    none(did - granted())
+    for _, resource, verb in sorted(forbidden):  # quotas and admission forbid, too
+        print(f"# forbidden at times: {verb} {resource}")
 
-    @suite.test
-    def each_right_of_the_operator_is_used() -> None:
-        none(granted() - used(logs())[0] - set(NEVER_ASKED))
 
-    @suite.test
-    def a_right_that_has_a_reason_to_be_unused_is_unused() -> None:
-        none(used(logs())[0] & set(NEVER_ASKED))
+@suite.test
+def each_right_of_the_operator_is_used() -> None:
+    none(granted() - used()[0] - set(NEVER_ASKED))
+
+
+@suite.test
+def a_right_that_has_a_reason_to_be_unused_is_unused() -> None:
+    none(used()[0] & set(NEVER_ASKED))
