@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the end-to-end tests share: kubectl, waiting with a deadline, HorovodJobs, TAP.
+"""What the end-to-end tests share: kubectl, waiting with a deadline, HorovodJobs.
 
 The tests talk to the cluster as a person would, through kubectl, and look at processes through
 /proc, because the nodes are namespaces of this machine.
@@ -13,10 +13,12 @@ import random
 import subprocess
 import sys
 import time
-import traceback
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests/operator"))
+from api import Suite, condition, expect  # noqa: E402, F401  the tests have them from here
+
 RUN = Path(os.environ.get("RM_RUN", "/tmp/ringmaster-cluster"))
 IMAGE = "localhost/train-torch:1"
 SEED = int(os.environ.get("E2E_SEED", random.SystemRandom().randrange(1 << 32)))
@@ -100,13 +102,6 @@ def wait(what: str, look, seconds: float):
         time.sleep(0.3)
 
 
-def expect(claim: bool, text: str, *seen) -> None:
-    """A check that shows what was seen when it fails."""
-    if not claim:
-        shown = "\n".join(s if isinstance(s, str) else json.dumps(s, indent=1) for s in seen)
-        raise AssertionError(f"{text}\n{shown}" if shown else text)
-
-
 def pod_template(command: list[str], **pod_spec) -> dict:
     container = {
         "name": "main",
@@ -152,10 +147,6 @@ def status_of(name: str, ns: str) -> dict:
     return (get("horovodjob", name, ns) or {}).get("status", {})
 
 
-def condition(status: dict, kind: str) -> dict:
-    return next((c for c in status.get("conditions", []) if c["type"] == kind), {})
-
-
 def wait_state(name: str, ns: str, *states: str, seconds: float = 240) -> dict:
     """Waits for one of the states and returns the status; another final state fails at once."""
     last: dict = {}
@@ -180,18 +171,9 @@ def wait_state(name: str, ns: str, *states: str, seconds: float = 240) -> dict:
 
 
 def diagnosis(name: str, ns: str) -> str:
-    """What a person would look at next: pods, events and the ends of the logs."""
-    parts = []
-    for args in (
-        ("get", "pods", "-o", "wide"),
-        ("get", "events"),
-        ("logs", "-l", f"ringmaster.dev/job-name={name}", "--tail", "15", "--all-containers", "--prefix"),
-    ):
-        try:
-            parts.append(kubectl(*args, "-n", ns))
-        except (Refused, subprocess.TimeoutExpired) as e:
-            parts.append(str(e))
-    return "\n".join(parts)
+    """What a person would check next: pods, events and the ends of the logs."""
+    logs = ("logs", "-l", f"ringmaster.dev/job-name={name}", "--tail", "15", "--all-containers", "--prefix")
+    return diagnose(ns, ("get", "pods", "-o", "wide"), ("get", "events"), logs)
 
 
 def workers(name: str, ns: str) -> list[dict]:
@@ -229,51 +211,21 @@ def environment(pid: int) -> list[str]:
         return []
 
 
-def memory_kib(pid: int, field: str) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1])
-    raise AssertionError(f"/proc/{pid}/status has no {field}")
+def diagnose(ns: str, *commands: tuple[str, ...]) -> str:
+    """The output of these commands of kubectl."""
+    parts = []
+    for args in commands:
+        try:
+            parts.append(kubectl(*args, "-n", ns))
+        except (Refused, subprocess.TimeoutExpired) as e:
+            parts.append(str(e))
+    return "\n".join(parts)
 
 
-class Suite:
-    """Collects tests by decorator, runs those asked for, prints TAP."""
-
-    def __init__(self) -> None:
-        self.tests: list = []
-
-    def test(self, function):
-        self.tests.append(function)
-        return function
-
-    def main(self, wanted: list[str]) -> int:
-        only = os.environ.get("RM_ONLY")  # tests/run.py repeats what failed
-        wanted = [only] if only else wanted
-        chosen = [t for t in self.tests if not wanted or t.__name__ in wanted]
-        unknown = set(wanted) - {t.__name__ for t in self.tests}
-        if unknown:
-            print(
-                f"no test {', '.join(sorted(unknown))}; there are: "
-                + ", ".join(t.__name__ for t in self.tests),
-                file=sys.stderr,
-            )
-            return 2
-        print(f"# seed {SEED} (E2E_SEED={SEED} repeats the choices)", flush=True)
-        failed = []
-        for number, test in enumerate(chosen, 1):
-            start = time.monotonic()
-            try:
-                test()
-                word, why = "ok", ""
-            except Exception as e:  # every failure becomes a line of TAP
-                word = "not ok"
-                failed.append("*" if getattr(test, "is_about_others", False) else test.__name__)
-                why = str(e) if isinstance(e, (AssertionError, Refused)) else traceback.format_exc()
-            took = time.monotonic() - start
-            print(f"{word} {number} - {test.__name__.replace('_', ' ')} ({took:.1f} s)", flush=True)
-            for line in why.splitlines():
-                print("# " + line, flush=True)
-        print(f"1..{len(chosen)}", flush=True)
-        if failed and os.environ.get("RM_FAILED"):
-            Path(os.environ["RM_FAILED"]).write_text("".join(f"{name}\n" for name in failed))
-        return 1 if failed else 0
+def run_suite(suite: Suite) -> None:
+    print(f"# seed {SEED} (E2E_SEED={SEED} repeats the choices)", flush=True)
+    try:
+        sys.exit(suite.main(sys.argv[1:]))
+    except subprocess.TimeoutExpired as late:
+        print(f"Bail out! {late}")
+        sys.exit(1)

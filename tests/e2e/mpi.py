@@ -11,20 +11,19 @@ computes pi; its launcher's log tells on which hosts.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 from cluster import (
     Late,
-    Refused,
     Suite,
     apply,
     condition,
+    diagnose,
     expect,
     get,
     items,
     kubectl,
     namespace,
+    run_suite,
     wait,
 )
 
@@ -89,26 +88,10 @@ def pods_of(name: str, ns: str, role: str) -> list[dict]:
 
 
 def diagnosis(name: str, ns: str) -> str:
-    parts = []
-    for args in (
-        ("get", "mpijob", name, "-o", "jsonpath={.status}"),
-        ("get", "pods", "-o", "wide"),
-        ("get", "events"),
-        (
-            "logs",
-            "-l",
-            f"training.kubeflow.org/job-name={name}",
-            "--tail",
-            "30",
-            "--all-containers",
-            "--prefix",
-        ),
-    ):
-        try:
-            parts.append(kubectl(*args, "-n", ns))
-        except (Refused, subprocess.TimeoutExpired) as e:
-            parts.append(str(e))
-    return "\n".join(parts)
+    label = f"training.kubeflow.org/job-name={name}"
+    logs = ("logs", "-l", label, "--tail", "30", "--all-containers", "--prefix")
+    status = ("get", "mpijob", name, "-o", "jsonpath={.status}")
+    return diagnose(ns, status, ("get", "pods", "-o", "wide"), ("get", "events"), logs)
 
 
 def wait_condition(name: str, ns: str, kind: str, seconds: float = 400) -> dict:
@@ -348,8 +331,4 @@ def a_suspended_job_runs_when_it_is_resumed() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(suite.main(sys.argv[1:]))
-    except subprocess.TimeoutExpired as late:
-        print(f"Bail out! {late}")
-        sys.exit(1)
+    run_suite(suite)
