@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hvd-agent run: one worker of a job.
  *
- *   env, token, command checked -> [worker 0: hub thread] -> dial -> HELLO -> TABLE
- *     -> hostfile, contracts -> engine -> FAILED | DONE -> STOP | FINISH -> exit code
- *        ^                                                   '-> WORLD: ranks stopped
- * -.
- *        '---- TABLE <- HELLO <------------------- if it has a place for us
- * <----------'
+ *   environment, token, command checked -> [worker 0: hub thread] -> connect
+ *        |
+ *        v
+ *   .-> HELLO -> TABLE -> hostfile, contracts -> engine runs the ranks
+ *   |                                                |
+ *   |      FAILED | DONE -> STOP | FINISH -----------+-> exit code
+ *   |                                                |
+ *   '------ has a place in the new world <- WORLD: ranks are stopped
+ *                                            '-> no place: exit with 0
  *
- * The hub decides; this agent reports and obeys. While it runs ranks it never stops
- * them because one of them failed: it says so, and the STOP that comes back names the
- * first failure of the whole job, which every agent writes to its termination log and
- * exits with. Without the hub (worker 0 lost) it decides by itself and names worker 0.
- * When forming another world the ranks end, which is no failure, and start again in
- * it; an agent that has no place in it ends with 0. One thread, beside the hub's and
- * the dialler's. Called by agent_main.c. */
+ * The hub decides; this agent reports and obeys. It does not stop its ranks because one
+ * of them failed. It reports the failure, and the hub's STOP names the first failure of
+ * the whole job, which every agent writes to its termination log and exits with. If the
+ * hub is lost, the agent decides by itself and names worker 0 as the cause. When a new
+ * world is formed the ranks are stopped, which is no failure, and started again.
+ *
+ * One thread, in addition to those of hub.c, dial.c and metrics.c. Called by
+ * agent_main.c. */
 #include "runtime/launch/agent.h"
 
 #include <errno.h>
@@ -92,7 +96,7 @@ static void take_events(struct agent *a)
         if (a->ev.kind != ENGINE_RANK_FAILED)
             continue;
         if (a->ev.is_expected && sig
-            && !a->has_reported) { /* the signal is the cause */
+            && !a->has_reported) { /* the signal is the cause, not the rank */
             (void)agent_fail_signal(a, sig, "and so did its ranks");
             a->first.first_rank = a->ranks[0].place.rank;
             a->first.n_ranks = a->n;
@@ -108,7 +112,7 @@ static enum outcome fail_stuck(struct agent *a)
     return agent_fail(a, 125, "ranks cannot be killed: they hang in the kernel");
 }
 
-/* All ranks have exited with 0 and nothing was reported. */
+/* Sends DONE once all ranks have exited with 0 and no failure was reported. */
 static void agent_report_done(struct agent *a)
 {
     if (a->is_done_sent || a->has_reported || !engine_has_ended(a->engine))
@@ -121,7 +125,7 @@ static void agent_report_done(struct agent *a)
     }
 }
 
-/* One turn of the loop with the hub. */
+/* One iteration of the loop while the hub is connected. */
 static enum outcome agent_serve_once(struct agent *a, void (*take)(struct agent *))
 {
     uint64_t next = UINT64_MAX;
@@ -137,7 +141,7 @@ static enum outcome agent_serve_once(struct agent *a, void (*take)(struct agent 
     return agent_serve_hub(a);
 }
 
-/* Ends of ranks that we have told to end. */
+/* Exits of ranks that this agent has stopped are not reported. */
 static void drop_events(struct agent *a)
 {
     while (engine_next(a->engine, &a->ev))
@@ -160,11 +164,12 @@ static void bound_start(struct agent *a)
 {
     a->start_deadline_ns = clock_now_ns() + a->env.start_timeout_s * NS_PER_S;
     if (a->env.worker_index == 0)
-        a->start_deadline_ns += NS_PER_S; /* the hub speaks first */
+        /* so that the hub's own timeout is reported */
+        a->start_deadline_ns += NS_PER_S;
 }
 
-/* Another world is formed: our ranks end. The hub is served meanwhile, which may form
- * yet another one or stop the job. */
+/* Stops the ranks because a new world is formed. The hub is served meanwhile: it may
+ * form yet another world or stop the job. */
 static enum outcome leave_world(struct agent *a)
 {
     enum outcome o = REFORMED;
@@ -209,13 +214,12 @@ static enum outcome agent_run_ranks(struct agent *a)
         engine_stop(a->engine);
     while (!engine_has_ended(a->engine)) {
         engine_step(a->engine, NULL, 0, UINT64_MAX);
-        drop_events(a); /* consequences of the stop */
+        drop_events(a); /* caused by the stop */
     }
     return o == HUB_GONE ? FAILED : o;
 }
 
-/* --- the end
- * ------------------------------------------------------------------------------ */
+/* --- the end --- */
 
 static int agent_report_end(struct agent *a, enum outcome o)
 {
@@ -267,7 +271,8 @@ static int read_settings(struct agent *a, struct err *err)
     return token_read_file(a->env.token_file, &a->token, err);
 }
 
-/* Anything that would keep the ranks from starting, before the others wait for us. */
+/* Checks everything that could keep the ranks from starting, before the agent
+ * connects. */
 static int
 check_command(struct agent *a, const struct engine_config *c, struct err *err)
 {
@@ -279,7 +284,7 @@ check_command(struct agent *a, const struct engine_config *c, struct err *err)
     return command_find(a->argv[0], *search ? search : NULL, a->path, err);
 }
 
-/* After the fork of the guard, which needs no thread of ours. */
+/* Call after the guard was forked: no thread may exist at a fork. */
 static void serve_metrics(struct agent *a, struct engine_config *c)
 {
     struct err err = ERR_INIT;
@@ -315,7 +320,7 @@ static enum outcome agent_run_worlds(struct agent *a, struct engine_config *c)
     if (a->env.worker_index == 0
         && hub_start(&a->env, &a->token, a->peer_timeout_ns, &a->hub, &err) < 0)
         return agent_fail(a, 125, err.text);
-    if (code) { /* reach the others all the same: they would wait for us */
+    if (code) { /* connect to report it: the other workers would wait for this one */
         enum outcome reached = agent_reach_hub(a);
         (void)agent_fail(a, code, text);
         return reached == GOING ? agent_leave_job(a) : FAILED;
@@ -338,7 +343,7 @@ static void agent_release(struct agent *a)
     engine_free(a->engine);
     if (a->is_connected)
         channel_release(&a->channel);
-    /* who waits here goes on to wait for the next one */
+    /* agents that still wait connect to the next hub */
     hub_finish(a->hub, clock_now_ns() + (a->has_gone_early ? 0 : 20 * NS_PER_S));
     metrics_stop(a->metrics);
     guard_stop(&a->guard);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an agent and the hub say to each other.
+/* The agent's side of the connection to the hub.
  *
- *   dial -> HELLO -> TABLE | WORLD (HELLO again) | STOP | FINISH | REFUSED
+ *   connect -> HELLO -> TABLE | WORLD (HELLO again) | STOP | FINISH | REFUSED
  *
- * Before the TABLE a lost hub may come back (its pod was started anew) and is dialled
- * again, but not by an agent whose ranks have run. The connection outlives worlds. The
- * generation of what we say is that of env: it changes by the hub's WORLD, or by our
- * world file while the hub does not know us yet. Called by agent.c, in its thread. */
+ * Before the TABLE a lost hub may come back, because its pod was replaced. The agent
+ * then connects again, unless its ranks have run. One connection serves several worlds.
+ * Messages carry the generation in env, which is changed by the hub's WORLD, or by the
+ * world file as long as the hub has not received a HELLO. Called by agent.c, in its
+ * thread. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -19,9 +20,10 @@
 #include "runtime/launch/core/meet.h"
 #include "runtime/launch/dial.h"
 
-#define FAREWELL_NS (3 * NS_PER_S) /* to get our own failure to the hub and back */
+/* for our own failure to reach the hub, and its STOP to return */
+#define FAREWELL_NS (3 * NS_PER_S)
 
-/* --- what went wrong --- */
+/* --- failures --- */
 
 enum outcome agent_fail(struct agent *a, int code, const char *why)
 {
@@ -48,14 +50,14 @@ enum outcome agent_fail_signal(struct agent *a, int sig, const char *when)
     return FAILED;
 }
 
-/* --- saying --- */
+/* --- sending --- */
 
 static void
 agent_send(struct agent *a, enum message_type type, const struct strbuf *payload)
 {
     if (a->is_connected && strbuf_status(payload) == 0)
         (void)channel_send(&a->channel, (uint8_t)type, strbuf_str(payload), payload->n,
-                           clock_now_ns()); /* a lost hub shows at the next poll */
+                           clock_now_ns()); /* the next poll detects a lost hub */
 }
 
 void agent_send_report(struct agent *a, const struct report *r)
@@ -116,7 +118,7 @@ static void agent_adopt_world(struct agent *a, const struct job_world *w)
 {
     a->env.generation = w->generation;
     a->env.num_workers = w->workers;
-    a->env.np = 0; /* all slots */
+    a->env.np = 0;
 }
 
 void agent_adopt_file(struct agent *a)
@@ -142,8 +144,8 @@ void agent_watch_file(struct agent *a, uint64_t *ret_next_ns)
         *ret_next_ns = a->world_file.next_ns;
 }
 
-/* The hub forms another world, or the one that we wait for. While ranks run, only
- * another one is news. */
+/* The hub forms a world: a new one, or the one this agent waits for. While ranks run, a
+ * WORLD of their own generation is ignored. */
 static enum outcome take_world(struct agent *a, const struct job_world *w)
 {
     if (w->generation < a->env.generation
@@ -156,7 +158,7 @@ static enum outcome take_world(struct agent *a, const struct job_world *w)
     return REFORMED;
 }
 
-/* --- hearing --- */
+/* --- receiving --- */
 
 static enum outcome take_frame(struct agent *a, const struct frame *f)
 {
@@ -179,7 +181,7 @@ static enum outcome take_frame(struct agent *a, const struct frame *f)
                        a->env.worker_index, (int)(f->n < 190 ? f->n : 190),
                        (const char *)f->p);
         (void)agent_fail(a, 125, why);
-        a->is_own = false; /* the job goes on without us */
+        a->is_own = false; /* the job continues without this worker */
         return FAILED;
     }
     case MESSAGE_FINISH:
@@ -200,7 +202,7 @@ static void hub_gone(struct agent *a, const char *why)
     (void)snprintf(text, sizeof(text), "worker 0 (%.100s) was lost: %.80s",
                    a->env.checkin_addr, why);
     (void)agent_fail(a, a->table.hosts.n ? 125 : FAILURE_LATE, text);
-    if (a->table.hosts.n) /* it happened there, not here */
+    if (a->table.hosts.n) /* the failure is on that host */
         (void)snprintf(a->first.f.host, sizeof(a->first.f.host), "%s",
                        a->table.hosts.v[0].name);
     a->is_connected = false;
@@ -241,8 +243,8 @@ enum outcome agent_tick_hub(struct agent *a, uint64_t *ret_next_ns)
 
 /* --- waiting --- */
 
-/* Waits on one descriptor beside signals. 1 readable or due, 0 try again, FAILED by
- * signal. */
+/* Waits for one descriptor, the deadline or a signal. FAILED after a stop signal,
+ * otherwise GOING. */
 static enum outcome
 wait_for(struct agent *a, int fd, short events, uint64_t deadline_ns)
 {
@@ -254,7 +256,7 @@ wait_for(struct agent *a, int fd, short events, uint64_t deadline_ns)
         if (signals_is_stop(sig))
             return agent_fail_signal(a, sig, "before the job started");
         while (sig == SIGCHLD && signals_reap(&status) > 0)
-            ; /* orphans of the container: we are PID 1 */
+            ; /* orphans of the container, if this is PID 1 */
     }
     return GOING;
 }
@@ -275,10 +277,11 @@ enum outcome agent_reach_hub(struct agent *a)
     if (dial_start(&to, &id, a->start_deadline_ns, &dial, &err) < 0)
         return agent_fail(a, 125, err.text);
     struct pollfd p = {.fd = dial_fd(dial), .events = POLLIN};
-    while (poll(&p, 1, 0) <= 0) /* the thread ends at start_deadline_ns at the latest */
+    /* the thread returns at start_deadline_ns at the latest */
+    while (poll(&p, 1, 0) <= 0)
         if (wait_for(a, p.fd, POLLIN, UINT64_MAX) == FAILED) {
             a->has_gone_early = true;
-            return FAILED; /* the process ends, and the thread with it */
+            return FAILED; /* the process exits, which ends the thread */
         }
     if (dial_end(dial, &fd, &session, &err) < 0) {
         (void)snprintf(
@@ -292,7 +295,7 @@ enum outcome agent_reach_hub(struct agent *a)
     return GOING;
 }
 
-/* The hub's answer: table, stop, refusal, another world. */
+/* Waits for the hub's answer: TABLE, STOP, REFUSED or WORLD. */
 static enum outcome wait_table(struct agent *a)
 {
     for (;;) {
@@ -311,7 +314,7 @@ static enum outcome wait_table(struct agent *a)
     }
 }
 
-/* One turn of a farewell. */
+/* One iteration of the loops below. */
 static enum outcome agent_serve_last(struct agent *a, uint64_t until_ns)
 {
     uint64_t next = until_ns;
@@ -323,8 +326,9 @@ static enum outcome agent_serve_last(struct agent *a, uint64_t until_ns)
     return agent_serve_hub(a);
 }
 
-/* The hub closes when it has heard that we leave before the start. GOING when its table
- * has crossed our word: the job has begun, and our end is its failure. */
+/* Sends LEAVING; the hub then closes the connection. GOING when the hub's TABLE and
+ * LEAVING crossed: the job has started, and the exit of this agent is a failure of the
+ * job. */
 static enum outcome agent_leave_early(struct agent *a)
 {
     struct report own = a->first;
@@ -336,9 +340,9 @@ static enum outcome agent_leave_early(struct agent *a)
         if (o == REFORMED)
             o = agent_has_place(a) ? GOING : LEFT;
     }
-    if (o == LEFT || (o == FAILED && !a->is_own)) /* the job has failed already */
+    if (o == LEFT || (o == FAILED && !a->is_own))
         return o;
-    a->first = own; /* and not the loss of the hub */
+    a->first = own; /* not the loss of the hub that followed */
     if (o == STARTED)
         return GOING;
     a->has_gone_early = true;
@@ -362,7 +366,7 @@ enum outcome agent_leave_job(struct agent *a)
         if (o == REFORMED && !agent_has_place(a))
             return LEFT;
         if (o == REFORMED) {
-            agent_send_report(a, &own); /* it is as true in this world */
+            agent_send_report(a, &own); /* it also holds in this world */
             o = GOING;
         }
     }

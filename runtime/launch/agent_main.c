@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Entry point of hvd-agent: the command line alone. */
+/* Entry point of hvd-agent: parses the command line. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static int main_refuse_usage(const char *what, const char *word)
     return 2;
 }
 
-/* Started by horovodrun, through ssh. */
+/* Started by horovodrun through ssh. */
 static int main_attach(const char *word)
 {
     struct err err = ERR_INIT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of `hvd-agent run` share. One thread. */
+/* Shared by agent.c and agent_hub.c. Used by the main thread only. */
 #ifndef RUNTIME_LAUNCH_AGENT_STATE_H
 #define RUNTIME_LAUNCH_AGENT_STATE_H
 
@@ -17,16 +17,17 @@
 
 enum outcome {
     GOING,
-    STARTED,  /* the table is here */
-    FINISHED, /* the job has ended well */
-    FAILED,   /* first says why */
+    STARTED,  /* TABLE was received */
+    FINISHED, /* all ranks of the job have exited with 0 */
+    FAILED,   /* `first` is the failure */
     HUB_GONE,
-    REFORMED, /* env is of another world, in which to say HELLO */
-    LEFT      /* which has no place for this worker */
+    REFORMED, /* env describes a new world: send HELLO in it */
+    LEFT      /* the new world has no place for this worker */
 };
 
 struct agent {
-    struct agent_env env; /* generation, num_workers and np are the present world's */
+    /* generation, num_workers and np are those of the current world */
+    struct agent_env env;
     struct token token;
     char host[HOST_NAME_MAX_BYTES], path[PATH_MAX], tag[32], title[48];
     char *const *argv;
@@ -39,46 +40,48 @@ struct agent {
     uint32_t metrics_port; /* 0: none */
     struct agent_metrics *metrics;
     struct world_file world_file;
-    uint32_t sent_generation; /* the newest that the hub has heard of from us */
+    uint32_t sent_generation; /* the newest one that was sent to the hub */
     struct channel channel;
     bool is_connected, is_done_sent, has_reported;
-    bool is_leaving, is_leaving_sent; /* a signal has told us to end */
-    bool has_gone_early;              /* and nobody was to lose by it */
-    bool has_run;                     /* in an earlier world */
-    bool is_own; /* first is this worker's own failure, which the hub has not told us */
+    bool is_leaving, is_leaving_sent; /* a stop signal was received */
+    bool has_gone_early;              /* left before the start, without a failure */
+    bool has_run;                     /* its ranks have run in an earlier world */
+    /* `first` is this worker's own failure, not one received from the hub */
+    bool is_own;
     struct table table;
     struct contract *ranks;
     uint32_t n;
-    struct engine *engine; /* NULL: no ranks */
+    struct engine *engine;
     struct engine_event ev;
-    struct report first; /* the failure that this agent ends with */
+    struct report first; /* the failure that this agent exits with */
 };
 
-/* --- agent_hub.c: what is said between this agent and the hub --- */
-/* A failure that is no rank's. Returns FAILED, so that callers can pass it on. */
+/* --- agent_hub.c --- */
+/* Sets `first` to a failure that no rank caused. Returns FAILED, for the caller to
+ * return. */
 enum outcome agent_fail(struct agent *a, int code, const char *why);
 enum outcome agent_fail_signal(struct agent *a, int sig, const char *when);
 void agent_send_report(struct agent *a, const struct report *r);
 void agent_send_done(struct agent *a);
-void agent_send_leaving(struct agent *a); /* once, where the job can be scaled */
-/* Takes the world of the file, where that is newer: before the hub has heard of us. */
+void agent_send_leaving(struct agent *a); /* sent once, only if the job can be scaled */
+/* Takes the world of the file if it is newer. Call before HELLO. */
 void agent_adopt_file(struct agent *a);
-bool agent_has_place(const struct agent *a); /* in the present world */
-/* Tells the hub of a newer world in the file; *ret_next_ns: when to call again, if that
- * is sooner. */
+bool agent_has_place(const struct agent *a); /* in the current world */
+/* Sends a newer world in the file to the hub. *ret_next_ns is lowered to the time of
+ * the next call. */
 void agent_watch_file(struct agent *a, uint64_t *ret_next_ns);
-/* Serves the channel; the first outcome that is not GOING. */
+/* Reads and writes the channel. Returns the first outcome that is not GOING. */
 enum outcome agent_serve_hub(struct agent *a);
-/* Heartbeat; HUB_GONE after a silence. */
+/* Sends heartbeats. HUB_GONE if the hub was silent for peer_timeout_ns. */
 enum outcome agent_tick_hub(struct agent *a, uint64_t *ret_next_ns);
 enum outcome agent_reach_hub(struct agent *a);
-/* HELLO, again where the connection is lost or the world changes, until STARTED,
- * FINISHED, FAILED or LEFT. */
+/* Sends HELLO, again if the connection is lost or the world changes, until the outcome
+ * is STARTED, FINISHED, FAILED or LEFT. */
 enum outcome agent_join(struct agent *a);
-/* Told to stop while no ranks run, or unable to run them: the others must hear it.
- * Waits until the hub has closed or said STOP. FAILED or LEFT. Who is told to stop
- * before its first world has begun is no failure of the job: the others go on to wait
- * for whoever takes its place. */
+/* For an agent that has no ranks and cannot run any, or has received a stop signal:
+ * reports that to the hub and waits until the hub closes the connection or sends STOP.
+ * FAILED or LEFT. A signal before the first world has started is no failure of the job:
+ * the hub waits for a replacement. */
 enum outcome agent_leave_job(struct agent *a);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent's first line and the key that answers it (link.h), then remote_agent.c.
- * Over ssh, standard input and output are put out of reach of everything else first: a
- * stray printf would break the frames. Called by agent_main.c and remote.c. */
+/* The start of an agent's connection: sends the greeting line, receives the key
+ * (link.h), then runs remote_agent.c. Over ssh, standard input and output are first
+ * moved to other descriptors, because a stray printf would corrupt the frames. Called
+ * by agent_main.c and remote.c. */
 #include "runtime/launch/attach.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@
 
 #define ANSWER_NS (60 * NS_PER_S)
 
-/* Says who we are and gets the key. */
+/* Sends the greeting and receives the key. */
 static int attach_greet(int in, int out, struct token *root)
 {
     static const char greeting[] =
@@ -35,7 +36,7 @@ static int attach_greet(int in, int out, struct token *root)
     return rc < 0 ? rc : fd_read_full(in, root->key, sizeof(root->key), deadline_ns);
 }
 
-/* Takes over in and out. */
+/* Takes ownership of in and out. */
 static int
 attach_serve(struct signals *signals, struct remote_peer *up, int in, int out)
 {
@@ -51,7 +52,7 @@ attach_serve(struct signals *signals, struct remote_peer *up, int in, int out)
         return 125;
     }
     session_of_job(&up->root, false, &session);
-    (void)fd_nonblock(in, true); /* fails for a plain file, which is never not ready */
+    (void)fd_nonblock(in, true); /* fails for a plain file, which is always ready */
     (void)fd_nonblock(out, true);
     channel_init_pipes(&up->channel, in, out, &session, ERRAND_TO_AGENT_MAX_BYTES,
                        clock_now_ns());
@@ -89,14 +90,15 @@ int attach_local(struct signals *signals,
         return err_errno(err, saved, "cannot start this host's agent");
     }
     if (pid == 0) {
-        (void)setpgid(0, 0); /* Ctrl-C is forwarded, not also felt */
+        /* Ctrl-C is forwarded; the terminal must not signal it too */
+        (void)setpgid(0, 0);
         fd_close(&pair[0]);
-        fd_close(&guard->fd); /* it waits for the end of all who have it */
+        fd_close(&guard->fd); /* the guard waits until all copies are closed */
         _exit(attach_serve(signals, &up, pair[1], pair[1]));
     }
-    (void)setpgid(pid, pid); /* also here: whoever is first */
+    (void)setpgid(pid, pid); /* in both processes, because either may be first */
     fd_close(&pair[1]);
-    (void)fd_nonblock(pair[0], true); /* fails for no socket */
+    (void)fd_nonblock(pair[0], true); /* cannot fail for a socket */
     *ret_fd = pair[0];
     *ret_pid = pid;
     return 0;

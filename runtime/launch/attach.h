@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two agents that a horovodrun starts itself. */
+/* Agents that horovodrun starts itself. */
 #ifndef RUNTIME_LAUNCH_ATTACH_H
 #define RUNTIME_LAUNCH_ATTACH_H
 
@@ -8,10 +8,10 @@
 #include "runtime/launch/guard.h"
 #include "runtime/launch/signals.h"
 
-/* hvd-agent attach: started by ssh; horovodrun speaks on standard input and output.
- * Returns the process' exit code. */
+/* hvd-agent attach: started by ssh, connected to horovodrun by standard input and
+ * output. Returns the exit code. */
 int attach_stdio(struct signals *signals);
-/* Forks the agent of horovodrun's own host; before any thread and any link is made.
+/* Forks the agent of horovodrun's own host. Call before any thread or link exists.
  * *ret_fd is our end, non-blocking. */
 int attach_local(struct signals *signals,
                  struct guard *guard,

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hvd-agent await --hostfile FILE -- COMMAND
  *
- *   command there? -> each host in turn: connect to its hvd-agent serve -> exec COMMAND
+ *   look up COMMAND -> connect to hvd-agent serve of each host in turn -> exec COMMAND
  *
- * Pods start in any order and images are pulled for as long as they take, but programs
- * that start ranks on other hosts give up after a time limit of their own. Begun only
- * now, they find everybody. One connection a host is enough, without a word on it: who
- * may say what is the command's business. Hosts are tried in turn, since all are needed
- * anyway.
+ * Pods start in any order and may pull images for a long time, but programs that start
+ * ranks on other hosts have time limits of their own. Started after all hosts can be
+ * reached, they find all of them. One TCP connection per host is enough, without any
+ * data: the command authenticates itself. The hosts are tried one after another, since
+ * all are needed.
  *
- * The command takes over this process: its pid, its descriptors, its signals. So there
- * is no thread and no signalfd here; a handler ends the process by a stop signal, which
- * as process 1 would have no effect without one, and exec takes the handler away.
- * Called by agent_main.c. */
+ * The command replaces this process: same pid, descriptors and signals. Therefore there
+ * is no thread and no signalfd here. A handler exits after a stop signal, because
+ * process 1 ignores signals without a handler; exec removes the handler. Called by
+ * agent_main.c. */
 #include "runtime/launch/await.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@
 #include "runtime/launch/serve_env.h"
 #include "runtime/launch/termination.h"
 
-#define SLICE_NS (10 * NS_PER_S) /* one line of progress per slice */
+#define SLICE_NS (10 * NS_PER_S) /* one progress message per slice */
 #define PAUSE_NS (NS_PER_S / 5)
 
 struct await {
@@ -51,7 +51,7 @@ static int await_refuse_usage(const char *what)
     return 2;
 }
 
-/* 0, or 2 after a sentence. */
+/* 0, or 2 after an error message. */
 static int read_words(struct await *a, char *const *argv)
 {
     static const char *const names[] = {"--hostfile", "--termination-log"};
@@ -72,7 +72,7 @@ static int read_words(struct await *a, char *const *argv)
     return 0;
 }
 
-/* The exit code, said to people and to the operator. */
+/* Reports a failure on stderr and to the operator. Returns code. */
 static int await_fail(const struct await *a, int code, const char *why)
 {
     AUTOFREE struct report *r = mem_zalloc(sizeof(*r));
@@ -93,7 +93,7 @@ static void on_stop(int sig)
     _exit(128 + sig);
 }
 
-/* What nohup has ignored stays ignored. */
+/* Signals that nohup ignores stay ignored. */
 static void await_handle_signals(void)
 {
     static const int stops[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
@@ -102,7 +102,7 @@ static void await_handle_signals(void)
             (void)signal(stops[i], SIG_IGN);
 }
 
-/* One slice of time for one host. */
+/* Tries to connect to one host for one time slice. */
 static int await_reach_host(const struct await *a, const char *host, struct err *err)
 {
     CLEANUP(fd_close) int fd = -1;
@@ -111,7 +111,7 @@ static int await_reach_host(const struct await *a, const char *host, struct err 
                        slice < a->deadline_ns ? slice : a->deadline_ns, true, &fd, err);
 }
 
-/* 0, or the exit code after a sentence. */
+/* 0, or the exit code after an error message. */
 static int await_host(const struct await *a, size_t i)
 {
     const char *host = a->hosts.v[i].name;
@@ -156,8 +156,9 @@ static int await_run(struct await *a)
         return code;
     log_info("all hosts can be reached", "hosts=%zu command=\"%s\"", a->hosts.n,
              a->path);
-    if (a->message) /* for horovodrun, which knows who failed */
-        (void)setenv("HVD_TERMINATION_LOG", a->message, 1); /* without it: no message */
+    if (a->message) /* for horovodrun, which writes the first failure */
+        /* on failure there is only no message */
+        (void)setenv("HVD_TERMINATION_LOG", a->message, 1);
     (void)execv(a->path, a->command);
     (void)err_errno(&err, errno, "command %s cannot be executed", a->path);
     return await_fail(a, 126, err.text);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command runs like a rank: in a process group of its own that the guard knows,
- * with our signals served meanwhile, so that neither Ctrl-C nor a command that hangs
- * leaves anything behind. It ends when its first process has ended, whoever else still
- * holds its pipe. Called by discovery.c and check_build.c. */
+/* The command runs like a rank, in its own process group that the guard knows.
+ * Signals are served meanwhile, so that neither Ctrl-C nor a command that hangs
+ * leaves processes behind. The call returns when the command itself has exited, even
+ * if other processes still hold its pipe. Called by discovery.c, check_build.c and
+ * gpu_info.c. */
 #include "runtime/launch/capture.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ struct run {
     bool has_ended;
 };
 
-/* Reads what is there; closes at the end of the pipe. */
+/* Reads what is available; closes a pipe at its end. */
 static void take_output(struct run *r)
 {
     char buf[4096];
@@ -101,10 +102,10 @@ int capture_run(struct capture *c, struct strbuf *out, struct err *err)
     int rc = spawn_child(&s, &r.child, err);
     if (rc < 0)
         return rc;
-    (void)fd_nonblock(r.child.stdout_fd, true); /* fails for no pipe */
+    (void)fd_nonblock(r.child.stdout_fd, true); /* cannot fail for a pipe */
     (void)fd_nonblock(r.child.stderr_fd, true);
     rc = wait_for(c, &r, err);
-    (void)kill(-r.child.pid, SIGKILL); /* what it has left in the background */
+    (void)kill(-r.child.pid, SIGKILL); /* background processes */
     if (!r.has_ended)
         (void)waitpid(r.child.pid, NULL, 0);
     guard_remove(c->guard, r.child.pid);

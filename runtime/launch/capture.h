@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A short command whose output is wanted: a discovery script, a question to Python. */
+/* Runs a short command and captures its output: a discovery script, Python, hvd-gpu. */
 #ifndef RUNTIME_LAUNCH_CAPTURE_H
 #define RUNTIME_LAUNCH_CAPTURE_H
 
@@ -12,16 +12,16 @@
 
 struct capture {
     struct signals *signals;
-    struct guard *guard;     /* kills what the command started when we are killed */
-    const char *path, *name; /* of the program; in sentences */
+    struct guard *guard; /* kills the command's processes if this process is killed */
+    const char *path, *name; /* of the program; for error messages */
     char *const *argv, *const *env;
     uint64_t timeout_ms;
-    int signal; /* set when a signal asked us to stop meanwhile */
+    int signal; /* set if a stop signal was received meanwhile */
 };
 
-/* Its standard output in out (whose bound is the command's), its standard error is
- * ours. -EINVAL with a sentence when it fails, writes too much, takes too long or
- * somebody stops us. Nothing that it started is left in any case. */
+/* Captures standard output in out, whose bound is the limit; standard error is
+ * inherited. -EINVAL if the command fails, writes too much, takes too long, or a stop
+ * signal is received. No process of the command survives. */
 int capture_run(struct capture *c, struct strbuf *out, struct err *err);
 
 #endif

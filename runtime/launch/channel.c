@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Length-prefixed frames with a MAC and a sequence number, so that nobody on the pod
- * network can insert, change, drop or repeat one. Buffers are bounded: the peer's
- * frames by what it may send, ours by OUT_MAX_BYTES, beyond which a peer that does not
- * read counts as gone. Called by hub.c, agent.c, link.c and remote_agent.c. */
+/* Frames with a length, a MAC and a sequence number, so that nobody on the pod network
+ * can insert, change, drop or repeat one. Buffers are bounded: incoming frames by
+ * max_payload_bytes, outgoing data by OUT_MAX_BYTES. A peer that does not read more
+ * than that is treated as lost. Called by hub*.c, agent*.c, link.c, remote_agent.c,
+ * rsh.c and shell.c. */
 #include "runtime/launch/channel.h"
 
 #include <errno.h>
@@ -75,8 +76,8 @@ static void channel_frame_mac(const uint8_t key[32],
     hmac_end(&m, ret);
 }
 
-/* Seals or opens a payload in place. No part of the stream serves twice: the sequence
- * counts on, and each direction and connection has a key of its own. */
+/* Encrypts or decrypts a payload in place. No part of the key stream is used twice: the
+ * sequence number increases, and each direction of each connection has its own key. */
 static void
 channel_xor_payload(const uint8_t key[32], uint64_t sequence, uint8_t *p, size_t n)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A framework is available when the Python that ranks would be started with finds it
- * and this runtime; it is looked up, not imported, since importing TensorFlow takes
- * seconds. What Horovod calls controllers and operations are the libraries behind it:
- * the boxes say the same as hvd.mpi_built() and the like. NCCL is crossed where tensors
- * on GPUs can travel on this host, by hvd-gpu's word. The
- * bytes of Horovod's part are Horovod's, with the blanks at its end. Called by
+/* A framework is available if the Python that would start the ranks can import it and
+ * this runtime. Python looks it up without importing it, since importing TensorFlow
+ * takes seconds. Horovod's controllers and operations are libraries that this runtime
+ * does not have: the boxes match hvd.mpi_built() and similar functions. The box of NCCL
+ * is checked if hvd-gpu reports that GPU tensors can be reduced on this host. Horovod's
+ * part of the output is byte for byte Horovod's, including trailing blanks. Called by
  * horovodrun.c. */
 #include "runtime/launch/check_build.h"
 
@@ -20,7 +20,7 @@
 #include "runtime/launch/gpu_info.h"
 
 #define ANSWER_MAX_BYTES 16384
-#define OLDEST_SM        70 /* as backend/nccl/report.h has it */
+#define OLDEST_SM        70 /* as in backend/nccl/report.h */
 
 static const char script[] =
     "import sys\n"
@@ -52,9 +52,9 @@ static const char script[] =
 
 struct python_answer {
     char python[PATH_MAX + 32], runtime[PATH_MAX], nccl[PATH_MAX];
-    char tensorflow[64], torch[64], keras[64]; /* versions */
+    char tensorflow[64], torch[64], keras[64];
     bool has_tensorflow, has_torch, has_keras;
-    char problem[256]; /* why there is no answer, "": there is */
+    char problem[256]; /* why Python could not be queried; "": it was */
 };
 
 static bool take_word(const char *line, const char *name, char *ret, size_t size)
@@ -141,7 +141,7 @@ static char check_box(bool is_there)
     return is_there ? 'X' : ' ';
 }
 
-/* What is there is told even where one thing is missing. */
+/* Prints what exists even if another part is missing. */
 static void render_gpus(const struct gpu_report *r, struct strbuf *out)
 {
     if (*r->problem)
@@ -173,12 +173,12 @@ static void render_gpus(const struct gpu_report *r, struct strbuf *out)
 static bool has_entry(char *const *env, const char *entry)
 {
     for (; env && *env; env++)
-        if (strcasecmp(*env, entry) == 0) /* values are read so */
+        if (strcasecmp(*env, entry) == 0) /* values are case-insensitive */
             return true;
     return false;
 }
 
-/* cuCtxRecordEvent came with CUDA 12.5. */
+/* cuCtxRecordEvent exists since CUDA 12.5. */
 static const char *stream_ordering(const struct gpu_report *r, char *const *env)
 {
     unsigned major = 0, minor = 0;
@@ -230,7 +230,7 @@ int check_build_render(struct capture *c,
     if (rc < 0)
         return rc;
     c->env = env;
-    (void)gpu_info_read(c, a->runtime, a->nccl, gpus); /* it says so itself */
+    (void)gpu_info_read(c, a->runtime, a->nccl, gpus); /* a failure is in the report */
     if (c->signal)
         return err_set(err, -EINTR, "stopped by a signal");
     bool has_runtime = *a->runtime != '\0';

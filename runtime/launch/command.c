@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Found out before anything is started, because the sentence of a failed exec would
- * come from every rank at once and "No such file or directory" names no file. Called by
- * agent.c and horovodrun.c. */
+/* Commands are checked before anything is started: the error of a failed exec would be
+ * printed by every rank, and "No such file or directory" names no file. Called by
+ * agent.c, await.c, horovodrun.c, link.c, remote_agent.c and check_build.c. */
 #include "runtime/launch/command.h"
 
 #include <ctype.h>
@@ -15,7 +15,7 @@
 
 #define DEFAULT_SEARCH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-/* 0 executable file, 126 there but not executable, 127 not there. */
+/* 0: executable file, 126: not executable, 127: does not exist. */
 static int command_probe(const char *path)
 {
     struct stat st;
@@ -133,7 +133,7 @@ void command_python_warning(char *const *argv, char *ret, size_t size_bytes)
     for (int i = 1; argv[i] && argv[i][0] == '-' && argv[i][1] && argv[i][1] != '-';
          i++) {
         for (const char *p = argv[i] + 1; *p; p++) {
-            if (*p == 'c' || *p == 'm') /* the rest is the program */
+            if (*p == 'c' || *p == 'm') /* the rest of the line is the program */
                 return;
             if (*p == 'I' || *p == 'E') {
                 (void)snprintf(
@@ -145,7 +145,8 @@ void command_python_warning(char *const *argv, char *ret, size_t size_bytes)
                 return;
             }
             if (*p == 'W'
-                || *p == 'X') { /* takes a value: the rest, or the next word */
+                /* has a value: the rest of the word, or the next word */
+                || *p == 'X') {
                 i += p[1] == '\0' && argv[i + 1] != NULL;
                 break;
             }

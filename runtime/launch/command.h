@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The user's command: where it is, and what is wrong with it before it is started. */
+/* Finds the user's command and checks it before it is started. */
 #ifndef RUNTIME_LAUNCH_COMMAND_H
 #define RUNTIME_LAUNCH_COMMAND_H
 
@@ -8,16 +8,16 @@
 
 #include "runtime/base/err.h"
 
-/* Looks name up as a shell would in search (the PATH that the command will get; NULL: a
- * default). ret_path has PATH_MAX bytes. 0, or what a shell exits with: 127 not found,
- * 126 found but not executable; err says which and, for python, what is there instead.
- */
+/* Looks name up like a shell, in search (the PATH of the command; NULL: a default).
+ * ret_path has PATH_MAX bytes. Returns 0, or the exit code of a shell: 127 not found,
+ * 126 not executable. err describes the problem and, for python, which other version
+ * exists. */
 int command_find(const char *name, const char *search, char *ret_path, struct err *err);
-/* Goes to the directory dir; where that cannot be, to $HOME or /, and ret says so, else
- * "". dir "": stays. */
+/* Changes to the directory dir ("": none). If that fails, changes to $HOME or / and
+ * writes a warning to ret, otherwise "". */
 void command_enter(const char *dir, char *ret, size_t size_bytes);
-/* A warning when argv is a Python that will not look at PYTHONPATH (-I, -E), else "".
- */
+/* Writes a warning if argv is a Python that ignores PYTHONPATH (-I, -E), otherwise
+ * "". */
 void command_python_warning(char *const *argv, char *ret, size_t size_bytes);
 
 #endif

@@ -2,13 +2,12 @@
 /* YAML -> options_set_key, by libyaml's events:
  *
  *     params:                      section
- *       cycle_time_ms: 5           key in it      -> params.cycle_time_ms
- *     controller: gloo             key on top     -> controller
+ *       cycle_time_ms: 5           key in a section  -> params.cycle_time_ms
+ *     controller: gloo             key at top level  -> controller
  *
- * Two levels of mappings and scalars are all that the format has; everything else is
- * refused where it stands. The shipped program is static (musl) and links Debian's
- * libyaml.a: its parser needs nothing of libc but what ISO C has, which the link of the
- * static program proves each time. Called by horovodrun.c. */
+ * The format consists of two levels of mappings and scalars; everything else is an
+ * error. The installed program is static (musl) and contains Debian's libyaml.a, whose
+ * parser needs only ISO C functions. Called by horovodrun.c. */
 #include "runtime/launch/config_file.h"
 
 #include <errno.h>
@@ -24,11 +23,12 @@
 
 struct config_reader {
     struct launch_options *o;
-    unsigned depth;                                   /* of open mappings */
-    char section[KEY_MAX_BYTES];                      /* "params." inside of it */
-    char key[KEY_MAX_BYTES], full[2 * KEY_MAX_BYTES]; /* key "": one is expected */
+    unsigned depth;
+    char section[KEY_MAX_BYTES]; /* "params." or "" */
+    /* key "": a key is expected next */
+    char key[KEY_MAX_BYTES], full[2 * KEY_MAX_BYTES];
     unsigned documents;
-    size_t line; /* of the last key */
+    size_t line;
     struct err *err;
 };
 

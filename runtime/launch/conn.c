@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server's half of the handshake of rendezvous/auth.h over a non-blocking socket,
- * so that a stranger who connects and says nothing costs the hub one descriptor for ten
- * seconds and nobody any time. Called by hub.c and serve.c. */
+/* The server's part of the handshake of rendezvous/auth.h over a non-blocking socket. A
+ * client that connects and sends nothing costs one descriptor for ten seconds and
+ * blocks nobody. Called by hub.c and serve.c. */
 #include "runtime/launch/conn.h"
 
 #include <errno.h>
@@ -59,7 +59,8 @@ void conn_own_address(const struct conn *c, char *ret, size_t size_bytes)
         (void)snprintf(ret, size_bytes, "%s", own);
 }
 
-/* Reads up to want bytes of a handshake message. 1 complete, 0 more to come, -errno. */
+/* Reads up to want bytes of a handshake message. 1: complete, 0: incomplete, or
+ * -errno. */
 static int read_part(struct conn *c, uint8_t *p, size_t want)
 {
     ssize_t n = read(c->fd, p + c->n, want - c->n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ranks of a host are those of its slots that are below np, counted over all hosts
- * in order. Called by agent.c and remote_agent.c. */
+/* Ranks are the slots of all hosts in order, up to np. Called by agent.c and
+ * remote_agent.c. */
 #include "runtime/launch/contracts.h"
 
 #include <errno.h>

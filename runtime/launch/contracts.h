@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the ranks of one host are told. */
+/* The contracts (contract/contract.h) of the ranks of one host. */
 #ifndef RUNTIME_LAUNCH_CONTRACTS_H
 #define RUNTIME_LAUNCH_CONTRACTS_H
 
 #include "runtime/contract/contract.h"
 #include "runtime/contract/hostlist.h"
 
-/* One contract for each rank on host h: common, with the rank's own place and the
- * host's name. np 0: all slots. The caller frees *ret by mem_free; *ret_n may be 0. */
+/* Creates one contract for each rank of host h: a copy of common with the rank's place
+ * and the host's name. np 0: all slots. The caller frees *ret with mem_free. *ret_n may
+ * be 0. */
 int contracts_make(const struct hostlist *hosts,
                    uint32_t np,
                    uint32_t h,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pods start in any order and names appear late, so everything that time may heal is
- * tried again: a name that does not resolve, a refused connection, a connection cut in
- * the handshake, and a server of another job (a stale address of a pod that is gone). A
- * wrong token or another generation of the same job is final. The thread is the only
- * user of the struct until it writes to the pipe. An agent that is told to end
- * meanwhile just exits. Called by agent.c and,
- * where only a running agent counts, by link.c (once). */
+/* Pods start in any order and their names appear in DNS later. Therefore errors that
+ * may be temporary are retried: a name that does not resolve, a refused connection, a
+ * connection that breaks in the handshake, and a server of another job (the address of
+ * a deleted pod that was reused). A wrong token and another generation of the same job
+ * are final. The thread is the only user of the struct until it writes to the pipe. An
+ * agent that receives a stop signal meanwhile just exits. Called by agent_hub.c and
+ * rsh.c, and by link.c (usually with once set). */
 #include "runtime/launch/dial.h"
 
 #include <errno.h>
@@ -21,22 +21,23 @@
 #include "runtime/base/mem.h"
 #include "runtime/contract/hostlist.h"
 
-#define SLICE_NS     (10 * NS_PER_S) /* one line of progress per slice */
+#define SLICE_NS     (10 * NS_PER_S) /* one progress message per slice */
 #define HANDSHAKE_NS (10 * NS_PER_S)
 #define PAUSE_MS     200
 
 struct dial {
     pthread_t thread;
     char host[HOST_NAME_MAX_BYTES];
-    struct dial_to to; /* its host is the copy above */
+    struct dial_to to; /* its host points to the copy above */
     struct token token;
     char job_id[JOB_ID_MAX];
     struct auth_id id; /* of the copies above */
     uint64_t deadline_ns;
     int pipe[2];
-    _Atomic bool is_over; /* exchanged by the thread when it has ended and by whoever
-                             abandons it; the second of them frees */
-    int rc, fd;           /* the answer */
+    /* set by the thread at its end and by dial_abandon; the second one frees. acq_rel:
+     * it sees all that the first one wrote */
+    _Atomic bool is_over;
+    int rc, fd; /* the result */
     struct auth_session session;
     struct err err;
 };
@@ -80,7 +81,7 @@ static void *dial_main(void *arg)
                  d->to.port, d->err.text);
         (void)fd_wait(-1, 0, clock_now_ns() + PAUSE_MS * NS_PER_MS);
     }
-    (void)!write(d->pipe[1], "", 1); /* the reader is this process */
+    (void)!write(d->pipe[1], "", 1); /* cannot fail: the reader is this process */
     if (atomic_exchange_explicit(&d->is_over, true, memory_order_acq_rel)) {
         fd_close(&d->fd);
         dial_free(d);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines as the script writes them -> a hostfile -> the parser of hostfiles. Called by
- * horovodrun.c. */
+/* Converts the script's lines to a hostfile and parses that. Called by horovodrun.c. */
 #include "runtime/launch/discovery.h"
 
 #include <errno.h>

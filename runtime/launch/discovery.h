@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --host-discovery-script: a command whose output is the host list. */
+/* --host-discovery-script: a command that prints the host list. */
 #ifndef RUNTIME_LAUNCH_DISCOVERY_H
 #define RUNTIME_LAUNCH_DISCOVERY_H
 
 #include "runtime/contract/hostlist.h"
 #include "runtime/launch/capture.h"
 
-/* Runs the command by sh, once, and reads its lines "HOST", "HOST:SLOTS" or "HOST
- * slots=N"; slots: where it tells none. c needs signals, guard, env and timeout_ms.
- * -EINVAL with a sentence. */
+/* Runs the command with sh, once, and reads its lines "HOST", "HOST:SLOTS" or "HOST
+ * slots=N". slots is the default. c needs signals, guard, env and timeout_ms. -EINVAL
+ * with err. */
 int discovery_run(struct capture *c,
                   const char *command,
                   uint32_t slots,

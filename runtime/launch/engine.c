@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop over one poll(): signals, rank pipes, our own stdout, and the caller's
- * descriptors.
+/* One loop over one poll(): signals, rank pipes, our own stdout, and the descriptors
+ * of the caller.
  *
- *   signalfd -> reap -> rank ended -> event (failure with last lines) -> caller ->
- * engine_stop
- *            -> stop signal -> job_apply -> forwarded to all process groups
+ *   signalfd -> child exited -> reap -> event (a failure with the last lines) -> caller
+ *            |                                            caller -> engine_stop()
+ *            '> stop signal  -> job_apply -> forwarded to all process groups
  *   deadline -> job_apply -> SIGKILL
- *   all ranks ended -> output drained, after a stop for 2 s at most -> JOB_ENDED
+ *   all ranks exited -> output drained (at most 2 s after a stop) -> JOB_ENDED
  *
- * Children that ended in the same wake-up cannot be told apart in time; they carry the
- * same wall time and verdict.c decides. A rank's group is killed when the job has
- * ended, so that nothing that a rank started is left behind. Invariant: pid > 0 exactly
- * while a rank runs; group > 0 while its process group may have members. Called by
- * agent.c and horovodrun.c. */
+ * The order of children that exited before the same wake-up is unknown; their
+ * reports have the same wall time, and verdict.c decides. A rank's process group is
+ * killed at the end of the job, so that no process of a rank survives. Invariants:
+ * pid > 0 exactly while a rank runs; group > 0 while its process group may have
+ * members. Called by agent.c, horovodrun.c and remote_agent.c. */
 #include "runtime/launch/engine.h"
 
 #include <errno.h>
@@ -26,13 +26,13 @@
 #include "runtime/launch/spawn.h"
 
 #define FINISH_OUTPUT_NS                                                               \
-    (2 * NS_PER_S) /* after a stop, a slow reader of our output gets this long */
+    (2 * NS_PER_S) /* for a slow reader of our output, after a stop */
 
 struct rank {
     pid_t pid, group;
     int status;
     uint64_t ended_wall_us;
-    bool is_reported; /* the caller has seen its end */
+    bool is_reported; /* the caller has received its exit */
     bool is_expected;
 };
 
@@ -43,9 +43,9 @@ struct engine {
     struct launch_job job;
     struct output output;
     struct rank *ranks;
-    struct pollfd *fds; /* room for the caller's, signals and output */
+    struct pollfd *fds; /* room for signals, output and the caller's */
     uint32_t n_running;
-    bool is_draining; /* all ranks have ended, their output is not yet written */
+    bool is_draining; /* all ranks have exited, output is still being written */
     uint64_t drain_deadline_ns;
     int pending_signal, received_signal;
 };
@@ -94,7 +94,7 @@ static void signal_groups(struct engine *e, int sig)
 {
     for (uint32_t i = 0; i < e->c.n; i++)
         if (e->ranks[i].group > 0)
-            (void)kill(-e->ranks[i].group, sig); /* ESRCH: ended meanwhile */
+            (void)kill(-e->ranks[i].group, sig); /* ESRCH: it has exited */
 }
 
 static void engine_apply_event(struct engine *e, enum job_event event, int sig)
@@ -194,7 +194,7 @@ static void rank_ended(struct engine *e, uint32_t i, int status, uint64_t wall_u
     e->n_running--;
     if (kill(-r->group, 0) < 0 && errno == ESRCH) {
         guard_remove(e->guard, r->group);
-        r->group = 0; /* empty: the number may come back as somebody else's */
+        r->group = 0; /* the group is empty: its number may be reused */
     }
     output_rank_ended(&e->output, i);
 }
@@ -215,7 +215,8 @@ static void engine_reap(struct engine *e)
     }
 }
 
-/* Ctrl-Z. Ranks have process groups of their own, which the terminal does not reach. */
+/* Ctrl-Z. The terminal does not signal the ranks, because they have their own process
+ * groups. */
 static void engine_suspend(struct engine *e)
 {
     signal_groups(e, SIGTSTP);
@@ -231,7 +232,8 @@ void engine_signal(struct engine *e, int sig)
             e->pending_signal = sig;
         engine_apply_event(e, JOB_SIGNAL, sig);
     } else {
-        signal_groups(e, sig); /* SIGUSR1, SIGUSR2: the script's own affair */
+        /* SIGUSR1, SIGUSR2: only the script knows their meaning */
+        signal_groups(e, sig);
     }
 }
 
@@ -251,7 +253,7 @@ static void serve_signals(struct engine *e)
         engine_reap(e);
 }
 
-/* Nothing that a rank has started outlives the job. */
+/* Kills every process that a rank has started. */
 static void kill_groups(struct engine *e)
 {
     signal_groups(e, SIGKILL);
@@ -262,8 +264,8 @@ static void kill_groups(struct engine *e)
         }
 }
 
-/* No rank runs any more. A slow reader gets all the time that it needs, as from any
- * program in a pipe, until somebody wants us to stop. */
+/* Called when no rank runs any more. Without a stop there is no time limit for a slow
+ * reader, as for any program in a pipe. */
 static void engine_drain(struct engine *e)
 {
     uint64_t now_ns = clock_now_ns();

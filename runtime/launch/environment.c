@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ours goes to the ranks, what an outer launcher left does not: a rank that sees both
- * horovodrun's and Slurm's place would have to guess. Called by engine.c, agent.c and
- * horovodrun.c. */
+/* Ranks inherit the environment except the variables of an outer launcher: a rank with
+ * the place variables of both horovodrun and Slurm would be ambiguous. Called by
+ * engine.c, check_build.c and remote_agent.c. */
 #include "runtime/launch/environment.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 #define ENVIRONMENT_MAX 65536
 
-/* What the operator tells an agent about its place; a rank has its own. */
+/* Variables for agents only; each rank has its own place variables. */
 static const char *const agent_only[] = {
     "HVD_WORKER_INDEX", "HVD_NUM_WORKERS",  "HVD_SLOTS_PER_WORKER", "HVD_NP",
     "HVD_CHECKIN_ADDR", "HVD_CHECKIN_PORT", "HVD_TERMINATION_LOG",  "HVD_WORLD_FILE"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The environment of what a launcher starts. */
+/* The environment of a process that a launcher starts. */
 #ifndef RUNTIME_LAUNCH_ENVIRONMENT_H
 #define RUNTIME_LAUNCH_ENVIRONMENT_H
 
@@ -15,20 +15,20 @@ struct environment {
 
 void environment_init(struct environment *e);
 void environment_release(struct environment *e);
-/* Everything of from except the sets of outer launchers (contract_inherited) and what
- * the operator told the agent alone. */
+/* Adds all of from except the variables of outer launchers (contract_is_inherited) and
+ * those for agents only. */
 void environment_inherit(struct environment *e, char *const *from);
-/* All of pairs ("NAME=value"), over what is there. */
+/* Adds all pairs ("NAME=value") and overrides existing ones. */
 void environment_overlay(struct environment *e, char *const *pairs);
 void environment_set(struct environment *e, const char *name, const char *value);
 void environment_default(struct environment *e, const char *name, const char *value);
 void environment_prepend(struct environment *e, const char *name, const char *dir);
 const char *environment_get(const struct environment *e, const char *name);
-/* The contract of one rank. */
+/* Adds the contract of one rank. */
 int environment_contract(struct environment *e,
                          const struct contract *c,
                          struct err *err);
-/* dir/python before PYTHONPATH and dir/bin before PATH; "": nothing. */
+/* Puts dir/python before PYTHONPATH and dir/bin before PATH. dir "": does nothing. */
 void environment_runtime(struct environment *e, const char *dir);
 
 #endif

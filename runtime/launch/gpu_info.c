@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hvd-gpu is the only program of ours that needs the image's libc. Where an image has
- * none that fits, or the program is not installed, what is left is the kernel's word in
- * /proc/driver/nvidia/version.
+/* Runs hvd-gpu, which opens NVIDIA's libraries and therefore needs the image's libc. If
+ * it cannot run, or is not installed, only the driver version in
+ * /proc/driver/nvidia/version is known.
  *
- * A host without NVIDIA's driver costs an agent two looks at the file system. Tests set
- * HVD_TEST_ROOT to a folder that has /dev and /proc of its own. Called by agent.c,
- * serve.c, check_build.c, remote_agent.c and horovodrun.c. */
+ * On a host without NVIDIA's driver an agent only checks two paths. Tests set
+ * HVD_TEST_ROOT to a folder with its own /dev and /proc. Called by agent.c, serve.c,
+ * check_build.c, remote_agent.c and horovodrun.c. */
 #include "runtime/launch/gpu_info.h"
 
 #include <errno.h>
@@ -74,13 +74,13 @@ static int gpu_info_run_helper(struct capture *c,
     c->argv = argv;
     rc = access(path, X_OK) < 0 ? err_set(err, -ENOENT, "%s does not exist", path)
                                 : capture_run(c, out, err);
-    c->path = NULL; /* they are ours */
+    c->path = NULL; /* they point to this function's arrays */
     c->argv = NULL;
     return rc;
 }
 
-/* The kernel's driver is seen in every container, its library in those that were
- * started with GPUs. */
+/* The kernel's driver is visible in every container, its library only in containers
+ * with GPUs. */
 static void add_hint(struct gpu_report *r)
 {
     static const char none[] = "no NVIDIA driver here";
@@ -142,21 +142,21 @@ static void log_report(const struct gpu_report *r, bool has_run)
     else if (has_run && has_file("/dev/nvidiactl"))
         log_warn("GPU tensors are not possible here, continuing", "cause=\"%s\"",
                  r->problem);
-    else if (has_run) /* of the host's GPUs none is this container's */
+    else if (has_run) /* the container has none of the host's GPUs */
         log_info("no GPU here", "cause=\"%s\"", r->problem);
     else
         log_info("GPUs are unknown", "driver=%s cause=\"%s\"", or_dash(r->driver),
                  r->problem);
 }
 
-/* Whether somebody is still there who wants to know. */
+/* False after a stop signal: the result is no longer needed. */
 static bool gpu_info_query(const struct signals *before,
                            char *const *env,
                            struct gpu_report *ret,
                            bool *ret_has_run)
 {
     struct signals signals;
-    struct guard guard = {.fd = -1}; /* hvd-gpu dies with us */
+    struct guard guard = {.fd = -1}; /* hvd-gpu dies with this process */
     struct capture c = {
         .signals = &signals, .guard = &guard, .env = env, .timeout_ms = LOG_MS};
 
@@ -176,13 +176,14 @@ static void write_line(const struct gpu_report *r, const char *before, int fd)
     strbuf_puts(&line, before);
     gpu_report_line(r, &line);
     strbuf_putc(&line, '\n');
-    if (strbuf_status(&line) == 0) /* whole, among lines of others */
+    /* one write: the line stays whole among other output */
+    if (strbuf_status(&line) == 0)
         (void)fd_write_full(fd, strbuf_str(&line), line.n, clock_now_ns() + NS_PER_S);
     strbuf_release(&line);
 }
 
-/* Of others' descriptors none: a guard, or a peer, waits for the end of all who have
- * its. *fd: the one that is written to. */
+/* Closes all descriptors but *fd and standard ones: a guard, or a peer, waits until all
+ * copies of its descriptor are closed. */
 static void keep_only(int *fd)
 {
     if (*fd > 3 && dup3(*fd, 3, O_CLOEXEC) == 3)
@@ -190,7 +191,8 @@ static void keep_only(int *fd)
     fd_close_from(*fd > 2 ? *fd + 1 : 3);
 }
 
-/* The process that asks. line: what goes before it on fd; NULL: a log is kept. */
+/* Forks the process that runs hvd-gpu. line: text before the output on fd; NULL: logs
+ * the result. */
 static void gpu_info_write(const struct signals *signals,
                            char *const *env,
                            const char *line,
@@ -236,7 +238,7 @@ int gpu_info_begin(const struct signals *signals, char *const *env)
     int ends[2];
 
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
-        return -1; /* who is short of descriptors hears of it from the ranks */
+        return -1; /* without descriptors the ranks fail with a message */
     gpu_info_write(signals, env, "", ends[1]);
     fd_close(&ends[1]);
     return ends[0];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank dies with its launcher by PR_SET_PDEATHSIG, but what the rank itself started
- * (the python below a shell, DataLoader workers) does not. The guard holds one end of a
- * pipe; when the launcher is gone, however it went, the pipe ends and the guard kills
- * the process groups that are left and removes the scratch folder. It has no other
+/* A rank dies with its launcher by PR_SET_PDEATHSIG, but the processes that the rank
+ * started (the python below a shell, DataLoader workers) do not. The guard holds one
+ * end of a pipe. When the launcher exits for any reason, the pipe ends; the guard then
+ * kills the remaining process groups and removes the scratch folder. It has no other
  * descriptor and its own group, so it neither holds the terminal nor dies of Ctrl-C. As
- * PID 1 of a pod the agent needs none: the kernel kills the whole pod. Called by
- * engine.c. */
+ * PID 1 of a pod the agent needs no guard: the kernel kills the whole pod. Called by
+ * engine.c, agent.c, horovodrun.c and remote_agent.c. */
 #include "runtime/launch/guard.h"
 
 #include <errno.h>
@@ -59,7 +59,7 @@ static void guard_main(int fd, const struct scratch_folder *scratch)
             groups_apply(g, word);
     } while (n == (ssize_t)sizeof(word) || (n < 0 && errno == EINTR));
     for (size_t i = 0; i < g->n; i++)
-        (void)kill(-g->v[i], SIGKILL); /* it may have ended by itself */
+        (void)kill(-g->v[i], SIGKILL); /* it may have exited */
     scratch_remove(scratch);
     mem_free(g);
 }
@@ -93,8 +93,8 @@ int guard_start(struct guard *g, const struct scratch_folder *scratch, struct er
 
 static void guard_send(struct guard *g, int32_t word)
 {
-    if (g->pid) /* a broken pipe means that the guard was killed: the ranks still have
-                   pdeathsig */
+    /* a broken pipe means that the guard was killed; the ranks still have pdeathsig */
+    if (g->pid)
         (void)fd_write_full(g->fd, &word, sizeof(word), clock_now_ns() + NS_PER_S);
 }
 
@@ -113,6 +113,6 @@ void guard_stop(struct guard *g)
     if (!g->pid)
         return;
     fd_close(&g->fd);
-    (void)waitpid(g->pid, NULL, 0); /* ends at once: its pipe has ended */
+    (void)waitpid(g->pid, NULL, 0); /* exits at once: its pipe has ended */
     g->pid = 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small process that outlives the launcher's SIGKILL and cleans up after it. */
+/* A small process that survives the launcher's SIGKILL and cleans up. */
 #ifndef RUNTIME_LAUNCH_GUARD_H
 #define RUNTIME_LAUNCH_GUARD_H
 
@@ -13,13 +13,13 @@ struct guard {
     int fd;    /* our end of its pipe */
 };
 
-/* Call before any thread is made. scratch: removed by the guard when we die; where it
- * is shared memory (scratch_share), also when it is made only after this call. */
+/* Call before any thread exists. scratch is removed by the guard when the launcher
+ * dies; if it is shared memory (scratch_share), it may be created after this call. */
 int guard_start(struct guard *g, const struct scratch_folder *scratch, struct err *err);
 void guard_add(struct guard *g, pid_t group); /* also in a forked child, before exec */
-void guard_remove(struct guard *g, pid_t group); /* the group is empty */
-/* Ends it; waits for it. Groups that were not removed are killed. Accepts a zeroed
- * struct. */
+void guard_remove(struct guard *g, pid_t group);
+/* Ends the guard and waits for it. Groups that were not removed are killed. Accepts a
+ * zeroed struct. */
 void guard_stop(struct guard *g);
 
 #endif

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* horovodrun -np N command: options -> host list (localhost) -> places -> contracts, a
- * rendezvous server on 127.0.0.1, token and hostfile in a scratch folder, then the
- * engine's loop. On the first failure the reports of a short window are compared
- * (verdict.c), the other ranks are stopped, and the sentence about the first one and
- * its last lines are printed. Exit codes: the first failing rank's, 128 + signal,
- * 127/126 command, 2 command line, 125 own failure. */
+/* horovodrun -np N command, on one host:
+ *
+ *   options -> host list -> places -> contracts
+ *   rendezvous server on 127.0.0.1; token and hostfile in a scratch folder
+ *   engine's loop
+ *
+ * After the first failure the reports of a short window are compared (verdict.c),
+ * the other ranks are stopped, and the first failure and its rank's last lines are
+ * printed. Exit codes: that of the first failed rank, 128 + signal, 127 and 126 for
+ * the command, 2 for the command line, 125 for failures of the launcher. Several
+ * hosts are the job of remote.c. Called by horovodrun_main.c. */
 #include "runtime/launch/horovodrun.h"
 
 #include <errno.h>
@@ -39,8 +44,8 @@
 
 #define EXIT_OWN     125
 #define EXIT_USAGE   2
-#define DISCOVERY_MS 60000 /* the discovery script may take this long */
-#define ASK_GRACE_S  30 /* Ctrl-C or SIGTERM: ranks may save a checkpoint this long */
+#define DISCOVERY_MS 60000 /* limit of the discovery script */
+#define ASK_GRACE_S  30    /* after Ctrl-C or SIGTERM, to save a checkpoint */
 
 struct horovodrun {
     const char *program;
@@ -48,7 +53,7 @@ struct horovodrun {
     struct launch_options o;
     struct run_hosts hosts;
     char dir[PATH_MAX], path[PATH_MAX], job_id[JOB_ID_MAX];
-    const char *address; /* of the rendezvous */
+    const char *address;
     struct token token;
     struct scratch_folder *scratch; /* shared with the guard */
     struct signals signals;
@@ -59,7 +64,7 @@ struct horovodrun {
     struct placement placement;
     struct engine *engine;
     struct launch_verdict verdict;
-    int signal; /* that stopped us before any rank was started */
+    int signal; /* stop signal before any rank was started */
 };
 
 static int
@@ -101,7 +106,7 @@ static int check_usage(struct horovodrun *l, struct err *err)
     if (rc < 0)
         return rc;
     if (l->o.text[OPT_LOG_LEVEL])
-        (void)log_level_parse(l->o.text[OPT_LOG_LEVEL], &level); /* was checked */
+        (void)log_level_parse(l->o.text[OPT_LOG_LEVEL], &level);
     if (l->o.text[OPT_VERBOSE] && level > LOG_INFO)
         level = LOG_INFO;
     log_set_level(level);
@@ -115,7 +120,7 @@ static int check_usage(struct horovodrun *l, struct err *err)
     return 0;
 }
 
-/* To people, and from a launcher's pod to the operator. */
+/* Prints a failure; in a launcher's pod also reports it to the operator. */
 static void launch_report_failure(const char *program, const struct report *r)
 {
     char sentence[480];
@@ -132,8 +137,8 @@ static void launch_report_failure(const char *program, const struct report *r)
     }
 }
 
-/* For other hosts to be ready, as with Horovod; what ranks wait for each other is
- * longer. */
+/* Time for other hosts to become ready, as in Horovod. Ranks wait longer for each
+ * other. */
 static int start_timeout(const struct horovodrun *l, uint64_t *ret_ms, struct err *err)
 {
     const char *text = getenv("HOROVOD_START_TIMEOUT");
@@ -143,7 +148,7 @@ static int start_timeout(const struct horovodrun *l, uint64_t *ret_ms, struct er
     return parse_duration_ms("HOROVOD_START_TIMEOUT", text, 1, 86400000, ret_ms, err);
 }
 
-/* Some hosts are not this one. */
+/* Runs a job with other hosts. */
 static int launch_remote(struct horovodrun *l, struct err *err)
 {
     const char *const *text = l->o.text;
@@ -192,7 +197,7 @@ static int launch_remote(struct horovodrun *l, struct err *err)
     return 0;
 }
 
-/* The first interface; NCCL gets them all, as a variable of the option. */
+/* Sets the first interface; NCCL gets all of them in a variable. */
 static void set_iface(const struct launch_options *o, struct contract *c)
 {
     const char *names = o->text[OPT_NETWORK_INTERFACES];
@@ -225,8 +230,7 @@ static int make_contracts(struct horovodrun *l, struct err *err)
     return 0;
 }
 
-/* A port that was free a moment ago, for scripts that use torch.distributed beside us.
- */
+/* Sets a port that was free just now, for scripts that also use torch.distributed. */
 static void set_master(struct horovodrun *l)
 {
     int fd = -1;
@@ -315,7 +319,7 @@ static int launch_prepare(struct horovodrun *l,
     return engine_start(l->engine, ret_code, err);
 }
 
-/* Ranks that wait for the world to form hear at once who will not come. */
+/* Reports the failed rank at once to ranks that wait in the rendezvous. */
 static void launch_fail_rendezvous(struct horovodrun *l)
 {
     char sentence[480];
@@ -341,7 +345,7 @@ static void launch_serve(struct horovodrun *l, struct engine_event *ev)
         }
         if (!is_decided && clock_now_ns() >= verdict_deadline_ns(&l->verdict)) {
             is_decided = true;
-            if (engine_running(l->engine)) /* else only its output is waited for */
+            if (engine_running(l->engine)) /* otherwise only output is left */
                 engine_stop(l->engine);
         }
     }
@@ -402,8 +406,8 @@ static int check_build(struct horovodrun *l, int *ret_code, struct err *err)
     return rc < 0 ? rc : 1;
 }
 
-/* Order matters: the guard is forked before any thread is made, and before there is
- * anything that it would have to clean up. */
+/* The order matters: the guard is forked before any thread exists and before there is
+ * anything to clean up. */
 static int launch_begin(struct horovodrun *l, int *ret_code, struct err *err)
 {
     int rc = signals_init(&l->signals, err);
@@ -437,7 +441,7 @@ static int launch_all(struct horovodrun *l, struct err *err)
     AUTOFREE struct engine_event *ev = mem_zalloc(sizeof(*ev));
     if (!ev)
         return err_set(err, -ENOMEM, "out of memory"), EXIT_OWN;
-    if (l->o.text[OPT_VERBOSE]) { /* before there are threads */
+    if (l->o.text[OPT_VERBOSE]) { /* before any thread exists */
         char before[64];
         (void)snprintf(before, sizeof(before), "%.60s: ", l->program);
         gpu_info_print(&l->signals, l->env, before, 2);

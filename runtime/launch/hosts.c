@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options -> host list -> places. The list keeps the order and the slots that the user
- * gave; only its first np slots are used. Two names of this host are two hosts to the
- * ranks ("-H localhost:2,127.0.0.1:2" tries a job of two hosts on one). No name is
- * resolved here: DNS would be asked for every host of a large list. Called by
- * horovodrun.c. */
+/* Options -> host list -> places. The list keeps the user's order and slots; the first
+ * np slots are used. Two names of this host are two hosts for the ranks ("-H
+ * localhost:2,127.0.0.1:2" simulates two hosts). Names are not resolved here, which
+ * would be a DNS query for every host of a large list. Called by horovodrun.c, await.c
+ * and remote_errand.c. */
 #include "runtime/launch/hosts.h"
 
 #include <arpa/inet.h>
@@ -98,7 +98,7 @@ static int read_list(const struct launch_options *o,
     return hostlist_append(ret, "localhost", options_u32(o, OPT_NP, 1), err);
 }
 
-/* By host, from the places. */
+/* Fills the hosts from the places. */
 static int run_hosts_fill(struct run_hosts *h, struct err *err)
 {
     h->v = mem_calloc(h->list.n, sizeof(*h->v));

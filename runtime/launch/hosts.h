@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which hosts a job runs on and who is which rank: from -H, a hostfile, a discovery
+/* The hosts of a job and the places of its ranks: from -H, a hostfile, a discovery
  * script, or localhost alone. */
 #ifndef RUNTIME_LAUNCH_HOSTS_H
 #define RUNTIME_LAUNCH_HOSTS_H
@@ -15,16 +15,16 @@
 #define HOST_MAX_RANKS 4096 /* processes of one host */
 
 struct run_host {
-    const char *name; /* in the list; no brackets around IPv6 */
+    const char *name; /* as in the list, without brackets around IPv6 */
     uint32_t first_rank, n_ranks;
-    bool is_local; /* this host, under whatever name */
+    bool is_local; /* any name of this host */
 };
 struct run_hosts { /* release with run_hosts_release */
     struct hostlist list;
     uint32_t np;
-    struct place *places; /* np, by rank; .host is the index below */
-    struct run_host *v;   /* as many as the list has; those behind may have no rank */
-    size_t n;             /* hosts that have ranks: the first ones of the list */
+    struct place *places; /* np places, by rank; .host is an index of v */
+    struct run_host *v;   /* all hosts of the list; the last ones may have no rank */
+    size_t n;             /* number of hosts with ranks, which are the first ones */
 };
 
 /* Runs the discovery script of --host-discovery-script, once; see discovery.h. */
@@ -33,15 +33,14 @@ typedef int (*run_hosts_discover_fn)(void *arg,
                                      struct hostlist *ret,
                                      struct err *err);
 
-/* -EINVAL with a sentence for everything that the user wrote wrong. Release ret in
- * every case. */
+/* -EINVAL with err for every mistake of the user. Release ret in every case. */
 int run_hosts_read(const struct launch_options *o,
                    run_hosts_discover_fn discover,
                    void *arg,
                    struct run_hosts *ret,
                    struct err *err);
 void run_hosts_release(struct run_hosts *h); /* accepts a zeroed struct */
-/* At least one host, or -errno with a sentence that begins with path. */
+/* Reads at least one host. -errno with err, which starts with path. */
 int hostfile_read(const char *path, struct hostlist *ret, struct err *err);
 bool run_hosts_all_local(const struct run_hosts *h);
 bool run_hosts_any_local(const struct run_hosts *h);

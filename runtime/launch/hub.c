@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One thread, one poll(): the listening socket, every agent's connection, a pipe to end
- * it.
+/* One thread, one poll(): the listening socket, the connections of all agents, and a
+ * pipe to end the thread.
  *
- *   accept -> handshake (non-blocking, auth_wire.h, 10 s) -> frames -> meet.c ->
- * TABLE/STOP/FINISH/WORLD
+ *   accept -> handshake (non-blocking, auth_wire.h, 10 s) -> frames -> meet.c
+ *                                        TABLE, STOP, FINISH, WORLD <-'
  *
- * The handshake proves the job's token and name; of which generation an agent is it
- * says in its HELLO, since agents of several may come while a job is scaled. When
- * another world is to be formed, all who are connected are told (WORLD), the present
- * members keep their connections and say HELLO again, and those without a place in it
- * go. The hub also embeds the rendezvous server of the ranks, on a port of its own,
- * another one for each world, with its generation in the handshake. When it has told
- * all agents how the job ends, it waits for them to close: a socket closed here first,
- * with a heartbeat still unread, would throw away the very message. The thread owns
- * everything but the wake-up pipe; hub_start and hub_finish are the main thread's.
- * Called by agent.c. */
+ * The handshake proves the job's token and name. The generation of an agent is in
+ * its HELLO, since agents of several generations may connect while a job is scaled.
+ * To form a new world the hub sends WORLD to all connected agents. Members keep
+ * their connections and send HELLO again; agents without a place in the new world
+ * exit. The hub also runs the rendezvous server of the ranks, a new one for each
+ * world on its own port, with the generation in the handshake.
+ *
+ * After it has sent the end of the job to all agents, the hub waits until they close
+ * their connections: if it closed a socket first, with an unread heartbeat, the
+ * kernel would drop that last message. The thread owns everything but the wake-up
+ * pipe; hub_start and hub_finish belong to the main thread. Called by agent.c. */
 #include "runtime/launch/hub_state.h"
 
 #include <errno.h>
@@ -30,10 +31,10 @@
 
 #define PROGRESS_NS (10 * NS_PER_S)
 #define LINGER_NS                                                                      \
-    (20 * NS_PER_S) /* for agents to stop their ranks: 5 s + 10 s, and close */
+    (20 * NS_PER_S) /* for agents to stop their ranks (5 s + 10 s) and to close */
 #define ABSENT_NS                                                                      \
-    (5 * NS_PER_S)     /* for agents that come after a failure before the start */
-#define SPARE_CONNS 64 /* strangers and restarts, beside one per worker */
+    (5 * NS_PER_S)     /* for agents that connect after a failure before the start */
+#define SPARE_CONNS 64 /* for unknown clients and restarted agents */
 static void conn_close(struct hub *h, struct conn *c, const char *why)
 {
     if (c->is_closing)
@@ -76,7 +77,7 @@ static void shake_hands(struct hub *h, struct conn *c)
     conn_close(h, c, err.text);
 }
 
-/* Ranks that wait for the world to form hear at once who will not come. */
+/* Reports the failed rank at once to ranks that wait in the rendezvous. */
 static void hub_fail_rendezvous(struct hub *h)
 {
     char sentence[480];
@@ -105,7 +106,7 @@ static void serve_conn(struct hub *h, struct conn *c)
         conn_close(h, c, gone == -EPIPE ? "its agent exited" : strerror(-gone));
 }
 
-/* Heartbeats and handshake deadlines; returns when to look again. */
+/* Sends heartbeats and checks deadlines. Returns the time of the next call. */
 static uint64_t hub_tick(struct hub *h, uint64_t now_ns)
 {
     uint64_t due = UINT64_MAX;
@@ -142,7 +143,7 @@ static void fail_own(struct hub *h, const struct err *err)
     meet_failed(&h->meet, r, clock_now_ns());
 }
 
-/* A connection for each worker, and some more. Never less. */
+/* Grows the arrays to one connection per worker and some spare ones. */
 static int make_room(struct hub *h, uint32_t workers, struct err *err)
 {
     size_t max = (size_t)workers + SPARE_CONNS;
@@ -165,8 +166,8 @@ static int make_room(struct hub *h, uint32_t workers, struct err *err)
     return 0;
 }
 
-/* All who are connected are told of the world that is to be formed. The ranks of the
- * present one lose their meeting point; they are stopped anyway. */
+/* Sends the new world to all connected agents. The ranks of the current one lose their
+ * rendezvous; they are stopped anyway. */
 static void hub_reform(struct hub *h)
 {
     struct err err = ERR_INIT;
@@ -188,7 +189,7 @@ static void hub_reform(struct hub *h)
         struct conn *c = h->conns[i];
         c->is_here = false;
         if (c->worker >= h->meet.workers)
-            c->worker = -1; /* its going is no loss */
+            c->worker = -1; /* it may leave without a failure */
         if (c->phase == PHASE_OPEN && !c->is_closing && !c->is_refused)
             hub_send_world(h, c);
     }
@@ -269,8 +270,9 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Every agent has heard how the job ended: the connected ones have closed, and those
- * that were not here yet when a worker could not even start had time to come. */
+/* True when every agent has received the end of the job: connected ones have closed,
+ * and agents that were absent when a worker failed before the start had time to
+ * connect. */
 static bool hub_all_informed(const struct hub *h, uint64_t now_ns)
 {
     for (size_t i = 0; i < h->n; i++)
@@ -306,7 +308,7 @@ static void fill_fds(struct hub *h)
     }
 }
 
-/* One turn; false when the thread is to end. */
+/* One iteration; false at the end of the thread. */
 static bool hub_serve_once(struct hub *h)
 {
     bool has_ended = h->meet.state == MEET_STOPPED || h->meet.state == MEET_FINISHED;
@@ -411,8 +413,8 @@ void hub_finish(struct hub *h, uint64_t deadline_ns)
 {
     if (!h)
         return;
-    /* the thread ends by itself when all agents have gone; the pipe is for when they do
-     * not */
+    /* the thread returns when all agents have closed; the pipe is for the case that
+     * they do not */
     struct timespec until;
     (void)clock_gettime(CLOCK_REALTIME, &until);
     uint64_t now = clock_now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the agents of a job meet: a thread in worker 0's agent. The agent of worker 0
- * talks to it over the network like all others, so there is one path. */
+/* The hub of a job: a thread in worker 0's agent to which all agents connect. Worker
+ * 0's own agent connects over TCP like the others, so there is one code path. */
 #ifndef RUNTIME_LAUNCH_HUB_H
 #define RUNTIME_LAUNCH_HUB_H
 
@@ -8,13 +8,13 @@
 #include "runtime/contract/token.h"
 
 struct hub;
-/* Listens on env->checkin_port. env and token are copied. */
+/* Listens on env->checkin_port. Copies env and token. */
 int hub_start(const struct agent_env *env,
               const struct token *token,
               uint64_t peer_timeout_ns,
               struct hub **ret,
               struct err *err);
-/* Waits until the hub has said the end to all agents and they have gone, or the
+/* Waits until all agents have received the end of the job and have closed, or until the
  * deadline; then ends the thread. Accepts NULL. */
 void hub_finish(struct hub *h, uint64_t deadline_ns);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What agents tell the hub: each message is read whole and handed to meet.c, which
- * decides. What an agent says of an earlier world is dropped there or here. Called by
- * hub.c, in the hub's thread. */
+/* Messages from agents: each one is decoded and passed to meet.c, which decides.
+ * Messages of an earlier world are dropped there or here. Called by hub.c, in the hub's
+ * thread. */
 #include <errno.h>
 
 #include "runtime/base/clock.h"
@@ -9,7 +9,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/launch/hub_state.h"
 
-/* An agent that is not of the present world. */
+/* Handles the HELLO of an agent of another world. */
 static void
 meet_stranger(struct hub *h, struct conn *c, const struct hello *hello, int rc)
 {
@@ -30,7 +30,7 @@ take_hello(struct hub *h, struct conn *c, const struct frame *f, struct err *err
         return rc;
     if (c->is_here && c->worker == hello.worker
         && hello.generation == h->meet.generation)
-        return 0; /* it was told of this world twice */
+        return 0; /* it received this WORLD twice */
     rc = meet_hello(&h->meet, &hello, c->address, err);
     if (rc == -EAGAIN || rc == -ESTALE) {
         meet_stranger(h, c, &hello, rc);
@@ -38,11 +38,11 @@ take_hello(struct hub *h, struct conn *c, const struct frame *f, struct err *err
     }
     if (rc < 0) {
         hub_refuse(c, err->text);
-        return 0; /* it closes when it has read that */
+        return 0; /* it closes after it has read that */
     }
     for (size_t i = 0; i < h->n; i++)
         if (h->conns[i] != c && h->conns[i]->worker == hello.worker) {
-            h->conns[i]->worker = -1; /* its earlier self: no loss */
+            h->conns[i]->worker = -1; /* its predecessor: no failure */
             h->conns[i]->is_here = false;
             hub_refuse(h->conns[i], "replaced by another agent of this worker");
         }
@@ -82,8 +82,8 @@ static int take_done(struct hub *h, const struct frame *f, struct err *err)
     return rc;
 }
 
-/* Before the start it just goes: to close is the answer, after which it cannot find
- * itself in a world that has begun. */
+/* Before the start the answer is to close the connection. The agent then cannot be part
+ * of a world that has started. */
 static int
 take_leaving(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
 {
@@ -97,8 +97,8 @@ take_leaving(struct hub *h, struct conn *c, const struct frame *f, struct err *e
     return 0;
 }
 
-/* An agent's world file has changed. One that waits for just this world is told that it
- * has come. */
+/* Handles a new world in an agent's file. If the agent waits for the current world, it
+ * is sent that world. */
 static int
 take_world(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the hub tells agents, and the ranks' rendezvous. A message to an agent that is
- * lost is dropped: its loss shows at the next poll. Called by hub.c and hub_receive.c, in
- * the hub's thread. */
+/* Messages to agents, and the rendezvous of the ranks. A message to a lost agent is
+ * dropped: the next poll detects the loss. Called by hub.c and hub_receive.c, in the
+ * hub's thread. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -72,7 +72,7 @@ int hub_start_rendezvous(struct hub *h, struct err *err)
         fd_close(&fd);
         return rc;
     }
-    /* a port that was free a moment ago, for torch.distributed beside us */
+    /* a port that was free just now, for scripts that also use torch.distributed */
     if (tcp_listen("0.0.0.0", 0, &fd, &h->master_port, NULL) == 0)
         fd_close(&fd);
     return 0;

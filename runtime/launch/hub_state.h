@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the hub share. All of it is the hub's thread's, but for the pipe
+/* Shared by the files of the hub. The hub's thread owns everything but the pipe
  * (hub.c). */
 #ifndef RUNTIME_LAUNCH_HUB_STATE_H
 #define RUNTIME_LAUNCH_HUB_STATE_H
@@ -19,13 +19,13 @@ struct hub {
     uint64_t peer_timeout_ns, progress_ns, linger_ns, absent_ns;
     int listen_fd, wake[2];
     uint16_t rdv_port, master_port;
-    char own_address[CONN_ADDRESS_BYTES]; /* as other workers reach us; 127.0.0.1 until
-                                        one came */
+    /* for other workers; 127.0.0.1 until one has connected */
+    char own_address[CONN_ADDRESS_BYTES];
     struct rdv_server *server;
     struct meet meet;
-    uint32_t n_broken;   /* agents that have failed before they were here */
-    bool is_hold_logged; /* in this world */
-    size_t n_reported;   /* failures that the rendezvous has heard of */
+    uint32_t n_broken; /* agents that failed before their HELLO */
+    bool is_hold_logged;
+    size_t n_reported; /* failures that were passed to the rendezvous */
     struct conn **conns;
     struct pollfd *fds;
     size_t n, max;
@@ -36,14 +36,14 @@ struct auth_id hub_id(const struct hub *h, uint32_t generation);
 void hub_refuse(struct conn *c, const char *sentence);
 void hub_send_world(struct hub *h, struct conn *c);
 void hub_send_stop_to(struct hub *h, struct conn *c);
-void hub_send_stop(struct hub *h);   /* to all who are connected */
-void hub_send_finish(struct hub *h); /* likewise */
-/* A rendezvous server for the present world, and its table to its members. */
+void hub_send_stop(struct hub *h);   /* to all connected agents */
+void hub_send_finish(struct hub *h); /* to all connected agents */
+/* Starts a rendezvous server for the current world; sends the table to its members. */
 int hub_start_rendezvous(struct hub *h, struct err *err);
 int hub_send_table(struct hub *h, struct err *err);
 
 /* --- hub_receive.c --- */
-/* What an agent says changes h->meet. -errno: the connection is of no use. */
+/* Handles a message, which changes h->meet. -errno: close the connection. */
 int hub_take_frame(struct hub *h,
                    struct conn *c,
                    const struct frame *f,

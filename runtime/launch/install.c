@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hvd-agent install DEST: brings the runtime into a pod whose image knows nothing of
- * it. Runs as an init container, as any user, in an image without libc or shell, onto
- * an emptyDir. Every file is written beside its place and renamed, so that a reader
- * sees the old or the new one and a second run (a restarted init container) changes
- * nothing. Modes are kept, owners are not. Called by agent_main.c. */
+/* hvd-agent install DEST: copies the runtime into a pod whose image does not contain
+ * it. Runs as an init container, as any user, in an image without libc or shell, and
+ * writes to an emptyDir. Every file is written under a temporary name and renamed,
+ * so that a reader sees the old or the new file, and a second run (a restarted init
+ * container) changes nothing. Modes are kept, owners are not. Called by
+ * agent_main.c. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -83,7 +84,7 @@ static int copy_link(int from_dir,
         return err_errno(err, errno, "cannot read the link %s", name);
     target[n] = '\0';
     (void)snprintf(temporary, sizeof(temporary), ".%s.%d", name, (int)getpid());
-    (void)unlinkat(to_dir, temporary, 0); /* of an earlier life of this number */
+    (void)unlinkat(to_dir, temporary, 0); /* of an earlier process with this number */
     if (symlinkat(target, to_dir, temporary) < 0
         || renameat(to_dir, temporary, to_dir, name) < 0)
         return err_errno(err, errno, "cannot create the link %s", name);
@@ -102,7 +103,7 @@ static int copy_folder(int from_dir,
                        struct install_result *ret,
                        struct err *err)
 {
-    /* writable for us while we fill it, whatever its mode will be */
+    /* writable while it is filled, whatever its final mode is */
     if (mkdirat(to_dir, name, 0700) < 0 && errno != EEXIST)
         return err_errno(err, errno, "cannot create the folder %s", name);
     CLEANUP(fd_close)
@@ -136,7 +137,7 @@ static int copy_entry(int from_dir,
     return err_set(err, -EINVAL, "%s is neither file, folder nor link", name);
 }
 
-/* The descriptors stay the caller's. */
+/* The caller keeps the descriptors. */
 static int copy_tree(
     int from_dir, int to_dir, int depth, struct install_result *ret, struct err *err)
 {
@@ -158,7 +159,7 @@ static int copy_tree(
     return rc;
 }
 
-/* Installing into itself would never end. */
+/* A copy into the copied folder would never end. */
 static int check_apart(const char *from, const char *dest, struct err *err)
 {
     char a[PATH_MAX], b[PATH_MAX];

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*   NEW -> GREETING (ssh, child) -> OPEN -> ENDING -> GONE
- *     '--> DIALING (serve) --------^ '
+/* State machine of a connection to an agent:
  *
- * ssh gets one socket as standard input and output, so that its end is the channel's.
- * What a login shell prints before the agent's first line is skipped. When the socket
- * ends, ssh's standard error is read to its end, for half a second at most, because the
- * cause is there and may come later. At most AT_ONCE connections are on their way at a
- * time: sshd drops more than MaxStartups, and every one costs this host a process.
- * ssh dies with us (pdeathsig and guard), and the agent behind it when its input ends.
- * Called by remote.c and remote_agent.c. */
+ *   NEW -+-> GREETING (ssh, child) --+-> OPEN -> ENDING -> GONE
+ *        '-> DIALING (serve) --------'
+ *   GREETING and DIALING also go to ENDING when the attempt fails.
+ *
+ * ssh gets one socket as standard input and output, so that the end of that socket
+ * is the end of the channel. What a login shell prints before the agent's first line
+ * is skipped. When the socket ends, ssh's standard error is read to its end, for at
+ * most half a second, because the cause is printed there and may arrive later. At
+ * most AT_ONCE attempts run at the same time: sshd drops connections beyond
+ * MaxStartups, and each ssh is a process on this host. ssh dies with us (pdeathsig
+ * and guard), and the agent on the other host when its input ends. Called by
+ * remote.c and remote_agent.c. */
 #include "runtime/launch/link.h"
 
 #include <errno.h>
@@ -35,7 +39,7 @@
 #define ENDING_NS          (NS_PER_S / 2)
 #define LINKS_MAX          HOSTLIST_MAX_HOSTS
 
-/* Ours, less what would tell the agent of a session that is not its own. */
+/* Our environment without the variables of our own ssh session. */
 static int ssh_environment(struct link_set *s, struct err *err)
 {
     size_t kept = 0;
@@ -73,7 +77,7 @@ static void link_kill(struct link_set *s, struct link *l)
     if (l->pid <= 0)
         return;
     (void)kill(-l->pid, SIGKILL);
-    (void)waitpid(l->pid, NULL, WNOHANG); /* an engine's loop may have had it */
+    (void)waitpid(l->pid, NULL, WNOHANG); /* an engine's loop may have reaped it */
     if (l->kind == LINK_SSH)
         guard_remove(s->c.guard, l->pid);
     l->pid = 0;
@@ -135,7 +139,7 @@ static void set_why(struct link *l, const char *why)
         (void)snprintf(l->why, sizeof(l->why), "%s", why);
 }
 
-/* --- what ssh says */
+/* --- ssh's standard error --- */
 
 static void link_add_line(void *arg, const char *text, size_t n)
 {
@@ -143,7 +147,7 @@ static void link_add_line(void *arg, const char *text, size_t n)
     size_t have = strlen(l->said);
     if (n > sizeof(l->said) / 2)
         n = sizeof(l->said) / 2;
-    if (have + n + 2 > sizeof(l->said)) { /* the newest is what counts */
+    if (have + n + 2 > sizeof(l->said)) { /* keep the newest part */
         size_t keep = sizeof(l->said) / 2 - 2;
         keep = keep < have ? keep : have;
         memmove(l->said, l->said + have - keep, keep + 1);
@@ -174,7 +178,7 @@ static void link_read_stderr(struct link *l)
     }
 }
 
-/* --- the end of a link */
+/* --- the end of a link --- */
 
 static void link_finish(struct link_set *s, struct link *l)
 {
@@ -190,7 +194,7 @@ static void link_finish(struct link_set *s, struct link *l)
     s->c.on_lost(s->c.arg, l);
 }
 
-/* why NULL: ssh will say it. */
+/* why NULL: the cause is taken from ssh's standard error. */
 static void begin_end(struct link_set *s, struct link *l, const char *why)
 {
     if (why)
@@ -206,7 +210,7 @@ static void begin_end(struct link_set *s, struct link *l, const char *why)
         link_finish(s, l);
 }
 
-/* --- opening */
+/* --- opening --- */
 
 static void open_channel(struct link_set *s,
                          struct link *l,
@@ -227,14 +231,14 @@ static void link_greeted(struct link_set *s, struct link *l)
     memcpy(answer, LINK_ANSWER_TEXT, sizeof(LINK_ANSWER_TEXT) - 1);
     memcpy(answer + sizeof(LINK_ANSWER_TEXT) - 1, s->c.root.key, sizeof(s->c.root.key));
     session_of_job(&s->c.root, true, &session);
-    /* the socket is new and empty: a short write is a broken one, which shows next */
+    /* a new socket has room for this; the next read detects a broken one */
     (void)!send(l->fd, answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
     int fd = l->fd;
     l->fd = -1;
     open_channel(s, l, fd, &session);
 }
 
-/* Looks for the agent's line, after whatever a login shell has printed. */
+/* Finds the agent's line after the output of the login shell. */
 static void read_greeting(struct link_set *s, struct link *l)
 {
     char buf[4096], why[200];
@@ -312,7 +316,7 @@ static int start_ssh(struct link_set *s, struct link *l, struct err *err)
         return rc;
     }
     guard_add(s->c.guard, child.pid);
-    (void)fd_nonblock(pair[0], true); /* fails for no socket */
+    (void)fd_nonblock(pair[0], true); /* cannot fail for a socket */
     (void)fd_nonblock(child.stderr_fd, true);
     l->pid = child.pid;
     l->fd = pair[0];
@@ -364,7 +368,7 @@ static void start_some(struct link_set *s)
     }
 }
 
-/* --- serving */
+/* --- serving --- */
 
 nfds_t links_pollfds(const struct link_set *s, struct pollfd *p)
 {
@@ -457,8 +461,7 @@ uint64_t links_next_ns(const struct link_set *s, uint64_t now_ns)
     for (size_t i = 0; i < s->n; i++) {
         const struct link *l = &s->v[i];
         uint64_t next = UINT64_MAX;
-        if (l->state
-            == LINK_OPEN) { /* as channel_tick, which is called when it is due */
+        if (l->state == LINK_OPEN) { /* the same times as in channel_tick */
             uint64_t ping = l->channel.sent_ns + s->c.peer_timeout_ns / 6;
             uint64_t silent = l->channel.received_ns + s->c.peer_timeout_ns;
             next = ping < silent ? ping : silent;
@@ -486,7 +489,7 @@ void links_send(struct link_set *s,
         strbuf_add(&all, strbuf_str(payload), payload->n);
     if (strbuf_status(&all) < 0)
         begin_end(s, l, "out of memory for a message to it");
-    else /* a broken connection shows at the next look */
+    else /* the next poll detects a broken connection */
         (void)channel_send(&l->channel, (uint8_t)type, strbuf_str(&all), all.n,
                            clock_now_ns());
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The smallest HTTP server that Prometheus is content with: one thread, one connection
- * at a time, each bounded by REQUEST_LIMIT_NS, so a client that is slow or says nothing
- * cannot do more than delay the next scrape. Answers, then closes.
+/* A minimal HTTP server for Prometheus: one thread, one connection at a time. Each
+ * connection is bounded by REQUEST_LIMIT_NS, so that a slow client can only delay the
+ * next scrape. Answers one request, then closes.
  *
- * Pages are the files rank.N of a folder, which ranks map and count in (api/stats.c).
- * They are read, not mapped: a file that a rank cuts short is then a short read and no
- * SIGBUS in the process that is PID 1 of the pod. What is no page is left out. No
- * secret is here, and nobody is asked for one: as everywhere with Prometheus. Called by
- * agent.c. */
+ * Pages are the files rank.N of a folder, which ranks map and write (api/stats.c). They
+ * are read, not mapped: a file that a rank truncates is then a short read and not a
+ * SIGBUS in the process that is PID 1 of the pod. Files that are no valid page are
+ * skipped. There is no authentication and no secret. Called by agent.c. */
 #include "runtime/launch/metrics.h"
 
 #include <dirent.h>
@@ -38,7 +37,7 @@ struct agent_metrics {
     int listen_fd, wake[2];
     uint16_t port;
     char dir[CONTRACT_PATH_MAX];
-    _Atomic int64_t generation; /* -1: not known. It orders nothing else */
+    _Atomic int64_t generation; /* -1: unknown. Relaxed: it publishes no other data */
 };
 
 /* --- pages --- */
@@ -79,7 +78,7 @@ static size_t read_pages(const char *dir, struct stats_page ***ret)
 
         if (strncmp(entry->d_name, "rank.", 5) != 0
             || parse_u32("rank", entry->d_name + 5, 0, UINT32_MAX, &rank, NULL) < 0)
-            continue; /* one that is being written, or something else */
+            continue; /* a temporary or another file */
         (void)snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
         p = read_page(path);
         if (!p)
@@ -124,7 +123,7 @@ static void put_generation(const struct agent_metrics *m, struct strbuf *out)
 
 /* --- HTTP --- */
 
-/* Up to the blank line that ends a request, at most REQUEST_MAX. */
+/* Reads up to the blank line that ends a request, at most REQUEST_MAX bytes. */
 static bool read_request(int fd, char *buf, uint64_t deadline_ns)
 {
     size_t n = 0;
@@ -168,14 +167,14 @@ static void metrics_answer(const struct agent_metrics *m, int fd)
         put_pages(m->dir, &body);
     }
     if (strbuf_status(&body) < 0)
-        return; /* out of memory: the next scrape may find some */
+        return; /* out of memory: the next scrape may succeed */
     (void)snprintf(head, sizeof(head),
                    "HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; "
                    "charset=utf-8\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
                    status, body.n);
     if (fd_write_full(fd, head, strlen(head), deadline_ns) == 0)
         (void)fd_write_full(fd, strbuf_str(&body), body.n,
-                            deadline_ns); /* a client that went away */
+                            deadline_ns); /* the client may have closed */
 }
 
 static void *metrics_main(void *arg)
@@ -188,7 +187,7 @@ static void *metrics_main(void *arg)
         int fd = -1;
 
         if (poll(fds, 2, -1) <= 0)
-            continue; /* EINTR */
+            continue;
         if (!(fds[1].revents & POLLIN) || tcp_accept(m->listen_fd, &fd) < 0)
             continue;
         metrics_answer(m, fd);
@@ -197,7 +196,7 @@ static void *metrics_main(void *arg)
     return NULL;
 }
 
-/* --- life --- */
+/* --- start and stop --- */
 
 static int start_thread(struct agent_metrics *m, struct err *err)
 {
@@ -205,7 +204,8 @@ static int start_thread(struct agent_metrics *m, struct err *err)
     int rc;
 
     (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the main thread's */
+    /* the main thread handles signals */
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
     rc = pthread_create(&m->thread, NULL, metrics_main, m);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     return rc == 0 ? 0 : err_errno(err, rc, "cannot start the thread for metrics");
@@ -233,7 +233,7 @@ int metrics_start(uint16_t port,
     atomic_init(&m->generation, -1);
     (void)snprintf(m->dir, sizeof(m->dir), "%s", dir);
     rc = tcp_listen("::", port, &m->listen_fd, &m->port, NULL);
-    if (rc < 0) /* a machine without IPv6 */
+    if (rc < 0) /* a host without IPv6 */
         rc = tcp_listen("0.0.0.0", port, &m->listen_fd, &m->port, err);
     if (rc == 0 && pipe2(m->wake, O_CLOEXEC) < 0)
         rc = err_errno(err, errno, "cannot make a pipe for metrics");

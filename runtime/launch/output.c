@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank pipes -> lines -> prefix -> our stdout or stderr, and the last lines for failure
- * reports.
+/* Rank pipes -> lines -> prefix -> our stdout or stderr, and the last lines for
+ * failure reports:
  *
- *   rank pipe --read 64 KiB--> lines --line--> tail (last 20)
- *                  |                  '------> sink queue --POLLOUT, <= PIPE_BUF--> our
- * stdout
- *                  '--> DIR/rank.N/stdout, as it is
+ *   rank pipe --64 KiB--> lines --line-+-> tail (last 20)
+ *                  |                   '-> sink queue --POLLOUT--> our stdout
+ *                  '--> DIR/rank.N/stdout, unchanged
  *
- * The launcher must stay able to hear Ctrl-C and dying ranks while whoever reads our
- * output is slow. O_NONBLOCK would change the descriptor of the shell that we share it
- * with, so pipes are written in pieces of PIPE_BUF after poll said that such a piece
- * fits; when the queue is long, rank pipes are not read. A reader that went away costs
- * the output, not the training. Nothing else is lost without a word: what is dropped at
- * the end because somebody was in a hurry is counted by rank and told. Called by
- * engine.c. */
+ * The launcher must react to Ctrl-C and to the exit of ranks even if the reader of
+ * its output is slow. O_NONBLOCK would also change the descriptor of the shell that
+ * shares it. Therefore pipes are written in pieces of PIPE_BUF after poll has
+ * reported that such a piece fits, and rank pipes are not read while the queue is
+ * long. If the reader is gone, output is dropped and the training continues. Every
+ * other loss, at the end of a stopped job, is counted and reported for each rank.
+ * Called by engine.c and remote.c. */
 #include "runtime/launch/output.h"
 
 #include <errno.h>
@@ -32,16 +31,14 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 
-#define QUEUE_HIGH_BYTES (256u << 10) /* beyond this, ranks are not read */
-#define QUEUE_END_BYTES                                                                \
-    (32u << 20) /* nor those that have ended, for their last lines */
-#define READ_BYTES      65536
-/* A read of empty lines grows by their prefixes, at most this much a byte; and as much
- * again may be written and not yet forgotten. */
-#define QUEUE_MAX_BYTES (2 * (QUEUE_END_BYTES + 64u * READ_BYTES))
-#define END_READ_BYTES                                                                 \
-    (1u                                                                                \
-     << 20) /* of a pipe whose rank has ended: what holds it open may write forever */
+#define QUEUE_HIGH_BYTES (256u << 10) /* beyond this, ranks that run are not read */
+#define QUEUE_END_BYTES  (32u << 20)  /* beyond this, nor are ranks that have exited */
+#define READ_BYTES       65536
+/* Prefixes let a read of empty lines grow by at most this factor; and as much again may
+ * be written but not yet removed. */
+#define QUEUE_MAX_BYTES  (2 * (QUEUE_END_BYTES + 64u * READ_BYTES))
+/* of a pipe whose rank has exited: another process may write to it forever */
+#define END_READ_BYTES   (1u << 20)
 
 static void sink_init(struct sink *s, int fd)
 {
@@ -57,8 +54,8 @@ static size_t sink_waiting(const struct sink *s)
     return s->queue.n - s->n_sent;
 }
 
-/* Forgets lines that are written. Whole ones, so that the queue starts with a prefix;
- * and many at once, because the rest moves. */
+/* Removes lines that were written: whole ones, so that the queue starts with a
+      * prefix, and many at once, because the rest is moved. */
 static void sink_forget(struct sink *s)
 {
     struct strbuf *q = &s->queue;
@@ -121,9 +118,9 @@ static void put_line(void *arg, const char *text, size_t n)
     strbuf_printf(&sink->queue, "[%u]<%s>:", r->rank, which ? "stderr" : "stdout");
     strbuf_add(&sink->queue, text, n);
     strbuf_putc(&sink->queue, '\n');
-    if (strbuf_status(&sink->queue) < 0) { /* memory is out: lose lines, not the job */
+    if (strbuf_status(&sink->queue) < 0) { /* out of memory: lose lines, not the job */
         sink->queue.status = 0;
-        sink->queue.n = n_before; /* no half of a line */
+        sink->queue.n = n_before; /* no partial line */
         s->n_lost += n;
     }
 }
@@ -202,7 +199,7 @@ void output_release(struct output *o)
 
 void output_attach(struct output *o, uint32_t i, int stdout_fd, int stderr_fd)
 {
-    (void)fd_nonblock(stdout_fd, true); /* fails for no pipe */
+    (void)fd_nonblock(stdout_fd, true); /* cannot fail for a pipe */
     (void)fd_nonblock(stderr_fd, true);
     o->ranks[i].stream[0].fd = stdout_fd;
     o->ranks[i].stream[1].fd = stderr_fd;
@@ -248,11 +245,12 @@ static void take_bytes(struct rank_stream *s, const char *p, size_t n)
         f->put(f->arg, s->rank->rank, s == &s->rank->stream[1], p, n);
     if (s->file_fd >= 0
         && fd_write_full(s->file_fd, p, n, clock_now_ns() + 60 * NS_PER_S) < 0)
-        fd_close(&s->file_fd); /* disk full: the console still has it */
+        fd_close(&s->file_fd); /* disk full: the console still gets the output */
     (void)lines_feed(&s->lines, p, n, put_line, s);
 }
 
-/* One read. Returns bytes, 0 when nothing is there or the pipe has ended. */
+/* Reads once. Returns the bytes, or 0 if there is no data or the pipe has
+      * ended. */
 static size_t stream_read(struct rank_stream *s)
 {
     char buf[READ_BYTES];
@@ -267,8 +265,8 @@ static size_t stream_read(struct rank_stream *s)
     return (size_t)n;
 }
 
-/* Reads until nothing is there now, the budget is spent or the queue exceeds n_high.
- * True when nothing is there. */
+/* Reads until there is no data, the budget is spent or the queue exceeds
+      * n_high. True if no more is to be read. */
 static bool stream_empty(struct rank_stream *s, size_t *budget, size_t n_high)
 {
     const struct output *o = s->rank->output;
@@ -342,14 +340,16 @@ static struct rank_stream *stream_of(struct output *o, uint32_t rank, int which)
     return NULL;
 }
 
-/* Adds what waits in a sink to its ranks' losses, with the prefixes. */
+/* Adds the unwritten part of a sink, prefixes included, to the losses of its
+      * ranks. */
 static void count_queue(struct output *o, int which)
 {
     struct sink *sink = &o->sink[which];
     for (size_t at = 0, n; at < sink->queue.n; at += n) {
         const char *line = sink->queue.p + at;
         const char *end = memchr(line, '\n', sink->queue.n - at);
-        const char *rank = memchr(line, '[', sink->queue.n - at); /* no '[' in a time */
+        /* a timestamp has no '[' */
+        const char *rank = memchr(line, '[', sink->queue.n - at);
         n = end ? (size_t)(end - line) + 1 : sink->queue.n - at;
         size_t n_sent = sink->n_sent > at ? sink->n_sent - at : 0;
         struct rank_stream *s =
@@ -369,7 +369,7 @@ void output_report_lost(struct output *o)
             int unread = 0;
             if (s->fd >= 0 && ioctl(s->fd, FIONREAD, &unread) == 0 && unread > 0)
                 s->n_lost += (size_t)unread;
-            /* where nobody takes our stderr either, there is nobody to tell */
+            /* no warning if stderr is not read either */
             if (s->n_lost && sink_ready(&o->sink[1]))
                 log_warn("output dropped, its reader is too slow",
                          "rank=%u stream=%s bytes=%zu", o->ranks[i].rank,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Snapshot -> plan -> what engine.c carries out and --verbose shows.
+/* Snapshot of the host -> binding plan, for engine.c and the table of --verbose.
  *
- * OMP_NUM_THREADS: each rank would start as many threads as the host has cores, and n
- * ranks n times that; torchrun sets 1, which leaves cores idle. A rank gets its share.
- * A rank that is alone and not bound has the whole host, as without a launcher, and
- * nothing is set. Called by horovodrun.c. */
+ * OMP_NUM_THREADS: by default each rank would start as many threads as the host has
+ * cores. torchrun sets 1, which leaves cores idle. Here each rank gets its share. A
+ * single rank that is not bound has the whole host, as without a launcher; the
+ * variable is not set. Called by horovodrun.c, agent.c and remote_agent.c. */
 #include "runtime/launch/placement.h"
 
 #include <stdio.h>

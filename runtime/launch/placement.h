@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the ranks of this host run: CPUs, threads, GPU, NIC. */
+/* CPUs, threads, GPU and NIC of the ranks of this host. */
 #ifndef RUNTIME_LAUNCH_PLACEMENT_H
 #define RUNTIME_LAUNCH_PLACEMENT_H
 
@@ -11,16 +11,16 @@ struct placement {
     struct topology topology;
     struct binding_plan plan;
     enum binding how;
-    char threads[16]; /* OMP_NUM_THREADS where the user sets none; "": left alone */
+    char threads[16]; /* OMP_NUM_THREADS unless the user sets it; "": do not set */
 };
 
 /* For n ranks of this host. how: text of --binding, NULL: none. */
 int placement_make(const char *how, uint32_t n, struct placement *ret, struct err *err);
 void placement_release(struct placement *p); /* accepts a zeroed struct */
-/* The CPUs to bind the i-th rank to; NULL: none. */
+/* The CPUs to which the i-th rank is bound; NULL: not bound. */
 const struct cpuset *placement_set(const struct placement *p, uint32_t i);
-/* The table of --verbose: rank, host, cores, GPU, NIC; nics: of --network-interfaces,
- * NULL: the nearest. */
+/* Appends the table of --verbose: rank, host, cores, GPU, NIC. nics: value of
+ * --network-interfaces; NULL: the nearest NIC. */
 void placement_table(const struct placement *p,
                      const struct contract *ranks,
                      uint32_t n,

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* horovodrun's side of a job over several hosts.
+/* horovodrun's side of a job on several hosts.
  *
  *   own host: a forked child --.
  *   other hosts: ssh, or serve --+-- links (link.c) -- frames (errand.h)
  *                                        |
- *      all READY? -> addresses, rendezvous server here -> START to all
+ *      READY from all -> addresses, rendezvous server here -> START to all
  *      OUTPUT -> output.c: lines, prefix, files -> our stdout; then CREDIT for more
- *      FAILED, a lost link -> meet.c, verdict.c: who was first? -> STOP to all
- *      DONE from all -> FINISH; then every link closes and we end
+ *      FAILED, a lost link -> meet.c, verdict.c: first failure -> STOP to all
+ *      DONE from all -> FINISH; then every link closes and the job ends
  *
- * A signal is forwarded to all agents, whose ranks get it as on one host. Before the
- * START everything that goes wrong is final: nothing comes back by itself. The main
- * thread does it all but the rendezvous and, by serve, the dialling. Called by
+ * A signal is forwarded to all agents, whose ranks get it as on one host. Before
+ * START every failure is final: a lost host does not come back. The main thread does
+ * everything, except the rendezvous and, with serve, connecting. Called by
  * horovodrun.c. */
 #include "runtime/launch/remote.h"
 
@@ -36,10 +36,11 @@
 #include "runtime/launch/session.h"
 #include "runtime/rendezvous/rendezvous.h"
 
-#define STOP_NS           (25 * NS_PER_S) /* agents: SIGTERM 5 s, SIGKILL 10 s, output 2 s */
+/* agents: SIGTERM 5 s, SIGKILL 10 s, output 2 s */
+#define STOP_NS           (25 * NS_PER_S)
 #define SLOW_READER_NS    (2 * NS_PER_S) /* after a stop */
 #define OTHERS_NS         NS_PER_S
-#define NO_MEET_TIMEOUT_S 1000000000u /* we say who is missing ourselves */
+#define NO_MEET_TIMEOUT_S 1000000000u /* start_timed_out() reports it instead */
 
 struct remote {
     const struct remote_job *job;
@@ -47,16 +48,16 @@ struct remote {
     struct token root, token;
     struct errand e;
     uint64_t peer_timeout_ns, start_deadline_ns, start_timeout_s;
-    uint64_t end_deadline_ns; /* when we stop waiting for agents, once it is decided */
+    uint64_t end_deadline_ns; /* of waiting for agents after the end was decided */
     struct remote_host *hosts;
     uint32_t n_failed_hosts;
-    uint64_t others_ns; /* until when others may fail too, to be named with the first */
+    uint64_t others_ns; /* until then further failed hosts are named with the first */
     struct link_set links;
     struct meet meet;
     struct output output;
     struct rdv_server *server;
     uint16_t rdv_port;
-    size_t n_reported; /* failures that the rendezvous has heard of */
+    size_t n_reported; /* failures that were passed to the rendezvous */
     int forwarded_signal;
     struct pollfd *fds;
 };
@@ -66,7 +67,7 @@ static bool is_over(const struct remote *r)
     return r->meet.state == MEET_STOPPED || r->meet.state == MEET_FINISHED;
 }
 
-/* --- failures */
+/* --- failures --- */
 
 static void remote_fail(struct remote *r, const char *host, int code, const char *why)
 {
@@ -117,7 +118,7 @@ static void on_lost(void *arg, struct link *l)
     hosts_lost(r, l->first, l->end, l->why);
 }
 
-/* Who is missing, and how far we came with the first of them. */
+/* Reports the missing hosts and the stage of the first of them. */
 static void start_timed_out(struct remote *r)
 {
     char why[300];
@@ -148,7 +149,7 @@ static void start_timed_out(struct remote *r)
     remote_fail(r, r->job->hosts->v[first].name, 125, why);
 }
 
-/* --- frames */
+/* --- frames --- */
 
 static void send_job(void *arg, struct link *l)
 {
@@ -194,7 +195,7 @@ static int take_ready(struct remote *r,
     if (l->kind == LINK_SERVE) {
         (void)tcp_peer_addr(l->channel.fd, h->ready.own, sizeof(h->ready.own));
         (void)tcp_local_addr(l->channel.fd, h->ready.theirs, sizeof(h->ready.theirs));
-    } else if (host != l->first) { /* it sees the agent in between, not us */
+    } else if (host != l->first) { /* it sees the agent in between, not this host */
         (void)snprintf(h->ready.theirs, sizeof(h->ready.theirs), "%s",
                        r->hosts[l->first].ready.theirs);
     }
@@ -213,7 +214,7 @@ take_failed(struct remote *r, uint32_t host, const struct frame *f, struct err *
     if (!r->hosts[host].is_ready)
         count_failed(r, host);
     if (!*report->f.host
-        || !strcmp(report->f.host, "-")) { /* it has not understood who it is */
+        || !strcmp(report->f.host, "-")) { /* the agent had not decoded its JOB */
         char why[sizeof(report->f.why)];
         const char *name = r->job->hosts->v[host].name;
         (void)snprintf(why, sizeof(why), "%s", report->f.why);
@@ -284,7 +285,7 @@ static void send_to_all(struct remote *r, enum errand_type type, const struct st
         links_send(&r->links, type, h, b);
 }
 
-/* While our reader is slow there is no credit, and ranks wait in their pipes. */
+/* Gives no credit while our reader is slow; the ranks then block on their pipes. */
 static void give_credit(struct remote *r)
 {
     if (output_is_full(&r->output))
@@ -300,7 +301,7 @@ static void give_credit(struct remote *r)
     }
 }
 
-/* --- decisions */
+/* --- decisions --- */
 
 static int remote_start(struct remote *r, struct err *err)
 {
@@ -338,7 +339,7 @@ static void enter_end(struct remote *r, enum meet_state state)
     r->end_deadline_ns = clock_now_ns() + STOP_NS;
 }
 
-/* Ranks that wait for the world to form hear at once who will not come. */
+/* Reports the failed rank or host at once to ranks that wait in the rendezvous. */
 static void remote_fail_rendezvous(struct remote *r)
 {
     char sentence[480];
@@ -380,7 +381,7 @@ static void take_signals(struct remote *r)
     while ((sig = signals_next(r->signals)) > 0) {
         CLEANUP(strbuf_release) struct strbuf b = {0};
         if (sig == SIGCHLD)
-            continue; /* link.c looks after its own */
+            continue; /* link.c reaps its own children */
         if (sig == SIGTSTP) {
             log_warn("a job over several hosts cannot be suspended, continuing",
                      "signal=SIGTSTP");
@@ -398,13 +399,13 @@ static void take_signals(struct remote *r)
     }
 }
 
-/* --- the loop */
+/* --- the loop --- */
 
 static uint64_t next_due(const struct remote *r)
 {
     uint64_t now_ns = clock_now_ns(), due = links_next_ns(&r->links, now_ns);
     uint64_t verdict_ns = meet_deadline_ns(&r->meet);
-    if (verdict_ns <= now_ns && r->others_ns > now_ns) /* see decide() */
+    if (verdict_ns <= now_ns && r->others_ns > now_ns) /* see remote_decide() */
         verdict_ns = r->others_ns;
     uint64_t others[] = {
         verdict_ns, r->meet.state == MEET_WAITING ? r->start_deadline_ns : UINT64_MAX,
@@ -433,7 +434,8 @@ static void remote_serve_once(struct remote *r)
     remote_decide(r);
 }
 
-/* Every agent has gone, or its time is over; then what is left of the output. */
+/* Runs until every agent has closed or the deadline is over; then writes the rest of
+ * the output. */
 static void remote_serve(struct remote *r)
 {
     uint64_t slow_ns = UINT64_MAX;
@@ -454,7 +456,7 @@ static void remote_serve(struct remote *r)
     output_report_lost(&r->output);
 }
 
-/* --- beginning and end */
+/* --- start and end --- */
 
 static int make_keys(struct remote *r, struct err *err)
 {
@@ -525,27 +527,27 @@ static int remote_prepare(struct remote *r, struct err *err)
         && (rc = attach_local(r->signals, r->job->guard, &local_fd, &local_pid, err))
                < 0)
         return rc;
-    struct links_config c = {.ssh = r->e.ssh,
-                             .agent_port = r->job->agent_port ? r->job->agent_port
-                                                              : REMOTE_DEFAULT_PORT,
-                             /* an MPIJob's launcher does not wait for its workers */
-                             .is_patient = getenv("K_MPI_JOB_ROLE") != NULL,
-                             .root = r->root,
-                             .deadline_ns = r->start_deadline_ns - ms * NS_PER_MS / 10,
-                             .peer_timeout_ns = r->peer_timeout_ns,
-                             .signals = r->signals,
-                             .guard = r->job->guard,
-                             .env = r->job->env,
-                             .on_open = send_job,
-                             .on_frame = on_frame,
-                             .on_lost = on_lost,
-                             .arg = r};
+    struct links_config c = {
+        .ssh = r->e.ssh,
+        .agent_port = r->job->agent_port ? r->job->agent_port : REMOTE_DEFAULT_PORT,
+        /* the launcher of an MPIJob is started before its workers */
+        .is_patient = getenv("K_MPI_JOB_ROLE") != NULL,
+        .root = r->root,
+        .deadline_ns = r->start_deadline_ns - ms * NS_PER_MS / 10,
+        .peer_timeout_ns = r->peer_timeout_ns,
+        .signals = r->signals,
+        .guard = r->job->guard,
+        .env = r->job->env,
+        .on_open = send_job,
+        .on_frame = on_frame,
+        .on_lost = on_lost,
+        .arg = r};
     (void)snprintf(c.agent_path, sizeof(c.agent_path), "%s", r->e.agent_path);
     rc = links_init(&r->links, &c, err);
     if (rc == 0)
         rc = add_links(r, local_fd, local_pid, err);
     if (rc < 0)
-        fd_close(&local_fd); /* the child ends when its connection does */
+        fd_close(&local_fd); /* the child exits when its connection ends */
     return rc;
 }
 

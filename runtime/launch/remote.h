@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* horovodrun over several hosts. */
+/* horovodrun on several hosts. */
 #ifndef RUNTIME_LAUNCH_REMOTE_H
 #define RUNTIME_LAUNCH_REMOTE_H
 
@@ -17,29 +17,30 @@ struct remote_job {      /* all borrowed */
     const struct hostlist *hosts;
     uint32_t np;
     char *const *argv, *const *env;
-    struct guard *guard;    /* runs already */
+    struct guard *guard;    /* already started */
     const char *output_dir; /* NULL: none */
     bool with_timestamp;
-    const struct option_var *vars; /* what flags set in the ranks: n_vars */
+    const struct option_var *vars; /* n_vars variables that options set in the ranks */
     size_t n_vars;
-    uint64_t start_timeout_ms; /* for all hosts to be ready */
+    uint64_t start_timeout_ms; /* until all hosts must be ready */
     const char *binding;       /* of --binding; NULL: none */
     const char *nics;          /* of --network-interfaces; NULL: none */
     bool is_verbose;
-    const char *iface;        /* of all hosts; NULL: the route to each */
-    const char *token_file;   /* NULL: by ssh; else hvd-agent serve runs on all hosts */
+    const char *iface; /* of all hosts; NULL: the route to each */
+    /* NULL: use ssh; otherwise hvd-agent serve runs on all hosts */
+    const char *token_file;
     uint16_t agent_port;      /* 0: default */
     uint16_t ssh_port;        /* 0: ssh's own */
     const char *ssh_identity; /* NULL: ssh's own */
 };
 struct remote_end {
     bool has_failed;
-    struct report first;  /* when has_failed */
-    int forwarded_signal; /* the first that was forwarded, 0: none */
+    struct report first;  /* if has_failed */
+    int forwarded_signal; /* the first stop signal that was forwarded; 0: none */
 };
 
-/* Runs the job to its end. Before any thread is made. 0 with ret, or -errno with err
- * when nothing was started. */
+/* Runs the job to its end. Call before any thread exists. 0 with ret, or -errno with
+ * err if nothing was started. */
 int remote_run(const struct remote_job *job,
                struct signals *signals,
                struct remote_end *ret,

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One host's agent of a horovodrun that runs elsewhere.
+/* The agent of one host in a job that horovodrun leads.
  *
- *   JOB -> command found? scratch, guard -> [agents of more hosts]
- *     -> READY -> START -> engine -> OUTPUT.. FAILED.. -> DONE -> STOP | FINISH -> end
+ *   JOB -> command found? scratch, guard -> [agents of further hosts]
+ *       -> READY -> START -> engine -> OUTPUT.. FAILED.. -> DONE -> STOP|FINISH -> exit
  *
- * horovodrun decides, this agent reports and obeys. What its ranks write goes up as it
- * is, at most as much as there is credit for: when the console is slow, the ranks'
- * pipes fill and nothing else waits. When the connection ends, for whatever reason, the
- * ranks are stopped. In a tree it starts the agents of its share of hosts by ssh, hands
- * on what is for them and from them, and adds only their loss. One thread. Called by
+ * horovodrun decides; this agent reports and obeys. The output of its ranks is sent
+ * unchanged, limited by credit: if the console is slow, the ranks' pipes fill and
+ * nothing else waits. When the connection ends, for any reason, the ranks are
+ * stopped. In a tree of agents it starts the agents of its share of hosts by ssh,
+ * forwards messages for and from them, and reports their loss. One thread. Called by
  * attach.c and serve.c. */
 #include "runtime/launch/remote_agent.h"
 
@@ -35,24 +35,24 @@
 #include "runtime/launch/self.h"
 #include "runtime/launch/session.h"
 
-#define FIRST_WORDS_NS (60 * NS_PER_S) /* from the connection to the job */
-#define UP_HIGH_BYTES  (1u << 20)      /* waiting to be sent: ranks are not read */
+#define FIRST_WORDS_NS (60 * NS_PER_S) /* from the connection to JOB */
+#define UP_HIGH_BYTES  (1u << 20) /* queued to be sent; beyond it ranks are not read */
 #define NOTE_MAX_BYTES (64u << 10)
 #define ASK_GRACE_NS   (30 * NS_PER_S) /* as horovodrun on one host */
-#define END_NS         (20 * NS_PER_S) /* for the end of ranks and of other agents */
+#define END_NS         (20 * NS_PER_S) /* for ranks and other agents to exit */
 
 struct remote_agent {
     struct signals *signals;
     struct guard guard;
     struct scratch_folder scratch;
     struct channel up;
-    bool is_up; /* the channel lives */
+    bool is_up; /* the channel is open */
     struct token root;
     char own[HOST_NAME_MAX_BYTES], theirs[HOST_NAME_MAX_BYTES];
     struct errand e;
     bool has_job;
     uint32_t host, end;
-    struct strbuf blob; /* the errand, for other agents */
+    struct strbuf blob; /* the encoded JOB, for other agents */
     struct environment env;
     struct engine_config config;
     char path[PATH_MAX], dir[PATH_MAX];
@@ -62,15 +62,15 @@ struct remote_agent {
     uint32_t n;
     struct engine *engine;
     struct engine_event ev;
-    struct link_set links; /* agents that we have started */
-    int gpu_fd;            /* where the line about GPUs comes from */
+    struct link_set links; /* agents that this one has started */
+    int gpu_fd;            /* source of the line about GPUs; -1: none */
     struct strbuf gpu_line;
     int64_t credit;
-    uint64_t deadline_ns; /* of the job's coming; later of our end */
+    uint64_t deadline_ns; /* for JOB; later for our exit */
     bool is_ending, is_done_sent, is_reported, has_hurry;
 };
 
-/* --- what goes up */
+/* --- sending to horovodrun --- */
 
 static void
 send_up(struct remote_agent *a, enum errand_type type, const struct strbuf *b)
@@ -81,7 +81,7 @@ send_up(struct remote_agent *a, enum errand_type type, const struct strbuf *b)
     if (b)
         strbuf_add(&all, strbuf_str(b), b->n);
     if (a->is_up
-        && strbuf_status(&all) == 0) /* a lost launcher shows at the next look */
+        && strbuf_status(&all) == 0) /* the next poll detects a lost launcher */
         (void)channel_send(&a->up, (uint8_t)type, strbuf_str(&all), all.n,
                            clock_now_ns());
 }
@@ -94,7 +94,7 @@ static void send_report(struct remote_agent *a, const struct report *r)
     send_up(a, ERRAND_FAILED, &b);
 }
 
-/* A failure that is no rank's. */
+/* Reports a failure that no rank caused. */
 static void
 remote_agent_fail(struct remote_agent *a, int code, int sig, const char *why)
 {
@@ -109,7 +109,7 @@ remote_agent_fail(struct remote_agent *a, int code, int sig, const char *why)
     (void)snprintf(r->f.host, sizeof(r->f.host), "%s", name);
     if (a->has_job)
         (void)snprintf(r->f.why, sizeof(r->f.why), "host %.60s: %.160s", name, why);
-    else /* horovodrun knows who we are */
+    else /* horovodrun adds the host's name */
         (void)snprintf(r->f.why, sizeof(r->f.why), "%.200s", why);
     for (char *p = r->f.why; *p; p++)
         if ((unsigned char)*p < ' ')
@@ -143,7 +143,7 @@ static bool output_is_held(const void *arg)
     return a->is_up && (a->credit <= 0 || a->up.out.n > UP_HIGH_BYTES);
 }
 
-/* --- the end */
+/* --- the end --- */
 
 static void begin_end(struct remote_agent *a)
 {
@@ -159,10 +159,10 @@ static void up_gone(struct remote_agent *a)
     a->is_up = false;
     channel_release(&a->up);
     begin_end(a);
-    links_close(&a->links, true); /* theirs end too, and so do they */
+    links_close(&a->links, true); /* their connections end, so they exit too */
 }
 
-/* --- other agents */
+/* --- other agents --- */
 
 static void child_open(void *arg, struct link *l)
 {
@@ -229,7 +229,7 @@ static int start_others(struct remote_agent *a, struct err *err)
     return rc;
 }
 
-/* --- the job */
+/* --- the job --- */
 
 static int make_environment(struct remote_agent *a, struct err *err)
 {
@@ -241,8 +241,8 @@ static int make_environment(struct remote_agent *a, struct err *err)
     return rc;
 }
 
-/* Everything that would keep the ranks from starting, before others wait for us. The
- * exit code of the failure, or 0. */
+/* Checks everything that could keep the ranks from starting, before READY. Returns 0 or
+ * the exit code of the failure. */
 static int remote_agent_prepare(struct remote_agent *a, struct err *err)
 {
     char text[PATH_MAX + 100], search[32768];
@@ -284,7 +284,7 @@ static void send_ready(struct remote_agent *a)
     struct errand_ready ready = {0};
     CLEANUP(strbuf_release) struct strbuf b = {0};
     CLEANUP(fd_close) int fd = -1;
-    /* a port that was free a moment ago, for torch.distributed beside us */
+    /* a port that was free just now, for scripts that also use torch.distributed */
     (void)tcp_listen("0.0.0.0", 0, &fd, &ready.master_port, NULL);
     (void)snprintf(ready.own, sizeof(ready.own), "%s", a->own);
     (void)snprintf(ready.theirs, sizeof(ready.theirs), "%s", a->theirs);
@@ -315,7 +315,7 @@ take_job(struct remote_agent *a, uint32_t host, struct bytes_reader *r, struct e
     int code = remote_agent_prepare(a, &why);
     if (code) {
         remote_agent_fail(a, code, 0, why.text);
-        return 0; /* the STOP that comes ends us */
+        return 0; /* horovodrun will send STOP */
     }
     send_ready(a);
     return 0;
@@ -385,7 +385,7 @@ static int take_start(struct remote_agent *a, struct bytes_reader *r, struct err
     return 0;
 }
 
-/* --- frames */
+/* --- frames --- */
 
 static int
 take_own(struct remote_agent *a, uint8_t type, struct bytes_reader *r, struct err *err)
@@ -458,14 +458,14 @@ static void serve_up(struct remote_agent *a)
     }
     if (rc < 0) {
         remote_agent_fail(a, 125, 0, err.text);
-        (void)channel_serve(&a->up, now_ns); /* the last word */
+        (void)channel_serve(&a->up, now_ns); /* send the report */
     }
     if (rc < 0 || gone < 0
         || channel_tick(&a->up, ERRAND_PING, silence_ns, now_ns, &next) < 0)
         up_gone(a);
 }
 
-/* --- the loop */
+/* --- the loop --- */
 
 static void take_events(struct remote_agent *a)
 {
@@ -487,7 +487,7 @@ static void take_events(struct remote_agent *a)
     send_up(a, ERRAND_DONE, NULL);
 }
 
-/* Before there are ranks, signals are ours. */
+/* Waits and handles signals while there is no engine. */
 static void
 wait_alone(struct remote_agent *a, struct pollfd *p, nfds_t n, uint64_t due_ns)
 {

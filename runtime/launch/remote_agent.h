@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One host's ranks of a job that horovodrun leads from another host. */
+/* The ranks of one host in a job that horovodrun leads. */
 #ifndef RUNTIME_LAUNCH_REMOTE_AGENT_H
 #define RUNTIME_LAUNCH_REMOTE_AGENT_H
 
@@ -8,14 +8,14 @@
 #include "runtime/launch/channel.h"
 #include "runtime/launch/signals.h"
 
-struct remote_peer { /* who leads the job */
+struct remote_peer { /* the leader of the job */
     struct channel channel;
-    struct token root;                                          /* session.h */
-    char own[HOST_NAME_MAX_BYTES], theirs[HOST_NAME_MAX_BYTES]; /* both ends' addresses,
-                                                                   "": unknown */
+    struct token root; /* see session.h */
+    /* addresses of both ends; "": unknown */
+    char own[HOST_NAME_MAX_BYTES], theirs[HOST_NAME_MAX_BYTES];
 };
 
-/* Carries out one job. Takes over what is in up, borrows signals. Returns the process'
+/* Runs one job. Takes ownership of the contents of up; borrows signals. Returns the
  * exit code. */
 int remote_agent_run(struct signals *signals, struct remote_peer *up);
 

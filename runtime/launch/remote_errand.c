@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What horovodrun's command line and environment mean for other hosts. Called by
+/* Builds the JOB message from horovodrun's command line and environment. Called by
  * remote.c. */
 #include "runtime/launch/remote_errand.h"
 
@@ -17,10 +17,10 @@
 #include "runtime/launch/self.h"
 
 #define DEFAULT_FANOUT  32
-#define MAX_FANOUT      32 /* of an agent, whose loop has room for so many */
+#define MAX_FANOUT      32 /* limited by ENGINE_CALLER_FDS */
 #define PEER_TIMEOUT_MS 30000
 
-/* Horovod's list of what is not for others, and what is only true of a login here. */
+/* Variables that are not sent: Horovod's list, and those of a login on this host. */
 static bool is_ours_alone(const char *pair)
 {
     static const char *const names[] = {"HOME",
@@ -105,7 +105,7 @@ static void remote_agent_path(char *ret, size_t size_bytes)
                        dir);
 }
 
-/* What a field of bounded size cannot hold is not cut. NULL: "". */
+/* Copies text (NULL: "") to ret; an error, not truncation, if it is too long. */
 static int errand_copy_text(
     const char *what, const char *text, char *ret, size_t size_bytes, struct err *err)
 {
@@ -132,7 +132,7 @@ static int put_ssh(const struct remote_job *job,
     if (rc == 0 && fanout && *fanout && !job->token_file)
         rc = parse_u32("HVD_SSH_FANOUT", fanout, 0, MAX_FANOUT, &e->fanout, err);
     ssh->port = job->ssh_port;
-    ssh->connect_s = 10; /* ssh gives up before we do: it knows why */
+    ssh->connect_s = 10; /* ssh must time out first: it knows the cause */
     if (start_s <= 10)
         ssh->connect_s = start_s > 1 ? (uint32_t)start_s - 1 : 1;
     remote_agent_path(e->agent_path, sizeof(e->agent_path));
@@ -174,7 +174,7 @@ static int put_words(const struct remote_job *job, struct errand *e, struct err 
                                      sizeof(e->iface), err);
 }
 
-/* A host list's name is also the host's name to its ranks. */
+/* Names in the host list are also the host names of the ranks. */
 static int check_hosts(const struct hostlist *hosts, struct err *err)
 {
     for (size_t i = 0; i < hosts->n; i++)
@@ -208,6 +208,6 @@ int remote_errand(const struct remote_job *job,
     e->local = (uint32_t)job->hosts->n;
     for (uint32_t h = (uint32_t)job->hosts->n; h-- > 0;)
         if (host_is_local(job->hosts->v[h].name))
-            e->local = h; /* the first; a second name of this host is reached by ssh */
+            e->local = h; /* the first one; further names of this host use ssh */
     return rc;
 }

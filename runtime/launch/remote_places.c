@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses come from connections that work already: ssh tells the agent both ends
- * (SSH_CONNECTION), a served connection has them. Where neither does (HVD_SSH is
- * something else) the route to the host's name is asked for. Nothing is probed. Called
- * by remote.c. */
+/* Addresses are taken from connections that exist: ssh tells the agent both ends
+ * (SSH_CONNECTION), and a connection of serve has them. Otherwise (HVD_SSH is another
+ * program) they are those of the route to the host's name. Nothing is probed. Called by
+ * remote.c. */
 #include "runtime/launch/remote_places.h"
 
 #include <errno.h>
@@ -87,7 +87,7 @@ void remote_print_note(const char *program,
     }
 }
 
-/* The numeric address of a name, and ours on the route to it. */
+/* Finds the numeric address of a name and ours on the route to it. */
 static void route_find(const char *name, char *ret_theirs, char *ret_ours)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *ai;
@@ -109,7 +109,7 @@ int remote_addresses(const struct hostlist *hosts,
                      struct err *err)
 {
     char fixed[HOST_NAME_MAX_BYTES] = "";
-    const char *outside = NULL; /* ours, as another host sees it */
+    const char *outside = NULL; /* our address as another host sees it */
     if (iface) {
         int rc = addr_of_iface(iface, fixed, sizeof(fixed), err);
         if (rc < 0)
@@ -131,7 +131,7 @@ int remote_addresses(const struct hostlist *hosts,
         if (!outside)
             outside = p->launcher;
     }
-    if (local < hosts->n) /* what its ranks reach us by, others will reach them by */
+    if (local < hosts->n) /* other hosts use this address to reach its ranks */
         (void)snprintf(all[local].launcher, sizeof(all[local].launcher), "%s",
                        outside ? outside : "127.0.0.1");
     for (uint32_t h = 0; h < hosts->n; h++)

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hvd-agent rsh HOST COMMAND: what ssh does for MPI's launchers, by the hvd-agent serve
- * of another host. core/shell.h has the words and the bytes, shell.c is the other end.
+/* hvd-agent rsh HOST COMMAND: a replacement for ssh in MPI launchers, through the
+ * hvd-agent serve of the host. core/shell.h defines options and messages; shell.c is
+ * the other end.
  *
  *   this host's own name -> exec /bin/sh -c here
- *   dial (dial.c, once)  -> not there yet: again after 0.2 s, until HVD_START_TIMEOUT
- *                        -> channel: RUN, then streams until END -> its exit code
+ *   connect (dial.c) -> failed: retry after 0.2 s, until HVD_START_TIMEOUT
+ *                    -> channel: RUN, then streams until END -> its exit code
  *
- * Pods start in any order, so a name that nobody knows and a port that nobody listens
- * on are waited for, and said every 30 s; a wrong token is final. Stop signals go on to
- * the command; a second one ends this process, and with its connection the command.
- * Standard output and error are written as far as a pipe takes it without blocking, so
- * that a slow reader does not look like a silent host. One thread beside the dialler's.
- * Called by agent_main.c. */
+ * Pods start in any order. Therefore a name that does not resolve and a refused
+ * connection are retried, with a message every 30 s; a wrong token is final. Stop
+ * signals are forwarded to the command. A second one ends this process, and with its
+ * connection the command. Standard output and error are written only as far as a
+ * pipe accepts data without blocking, so that a slow reader is not mistaken for a
+ * silent host. One thread, in addition to that of dial.c. Called by agent_main.c. */
 #include "runtime/launch/rsh.h"
 
 #include <errno.h>
@@ -37,26 +38,28 @@
 #include "runtime/launch/signals.h"
 
 #define PAUSE_NS (NS_PER_S / 5)
-#define SAY_NS   (30 * NS_PER_S) /* or a quarter of the time, if that is less */
-#define PIPE_OK  4096u           /* what a pipe that can be written takes: PIPE_BUF */
+/* between messages; at most a quarter of the timeout */
+#define SAY_NS   (30 * NS_PER_S)
+#define PIPE_OK  4096u /* PIPE_BUF: a writable pipe accepts this much */
 
 struct rsh {
     struct shell_words words;
     const char *command;
-    char own[HOST_NAME_MAX_BYTES]; /* our name */
+    char own[HOST_NAME_MAX_BYTES]; /* our host name */
     struct serve_env env;
     struct token token;
     struct signals signals;
-    uint64_t start_ns, say_ns, last_ns, each_ns; /* of the waiting */
-    struct err why;                              /* why there is no connection yet */
+    /* start, next message, deadline, interval */
+    uint64_t start_ns, say_ns, last_ns, each_ns;
+    struct err why; /* the error of the last attempt */
     struct channel up;
     bool is_input_over;
     int64_t credit;
-    uint32_t n_written;   /* output whose credit was not given back yet */
-    struct strbuf out[2]; /* for our standard output and error */
+    uint32_t n_written;   /* output whose credit was not yet given back */
+    struct strbuf out[2]; /* queued for our standard output and error */
     bool has_end;
     uint32_t code;
-    int stop_signal; /* the first that was forwarded, 0: none */
+    int stop_signal; /* the first one that was forwarded; 0: none */
 };
 
 static int rsh_complain(const char *what, const char *more)
@@ -65,11 +68,11 @@ static int rsh_complain(const char *what, const char *more)
     return RSH_OWN_CODE;
 }
 
-/* --- this host itself */
+/* --- commands for this host --- */
 
-/* True when no address of host is another host's, or none is known yet: then only the
- * name tells, and a launcher that is one of the workers asks for itself before its own
- * name has appeared. */
+/* True if every address of the host is ours, or if it does not resolve yet: a launcher
+ * that is one of the workers may start a command on itself before its own DNS record
+ * exists. */
 static bool is_here(const struct rsh *r)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
@@ -103,9 +106,9 @@ static int run_here(const struct rsh *r)
     return rsh_complain("/bin/sh cannot be executed: ", strerror(errno));
 }
 
-/* --- reaching the host */
+/* --- connecting --- */
 
-/* Time may heal it. */
+/* True if the error may be temporary. */
 static bool may_heal(int rc)
 {
     return rc != -EACCES && rc != -ESTALE && rc != -EPROTO;
@@ -133,7 +136,7 @@ static void rsh_log_waiting(struct rsh *r)
             r->env.start_timeout_s, r->why.text);
 }
 
-/* Waits for fd (-1: none) or the time. The stop signal that came, or 0. */
+/* Waits for fd (-1: none) or the deadline. Returns a stop signal, or 0. */
 static int wait_for(struct rsh *r, int fd, uint64_t due_ns)
 {
     struct pollfd p[2] = {{.fd = r->signals.fd, .events = POLLIN},
@@ -146,7 +149,7 @@ static int wait_for(struct rsh *r, int fd, uint64_t due_ns)
     return 0;
 }
 
-/* 0 with an open channel; 1 after a stop signal; -errno with r->why. */
+/* 0: the channel is open; 1: after a stop signal; -errno: see r->why. */
 static int rsh_try_once(struct rsh *r, int *ret_sig)
 {
     struct dial *dial;
@@ -171,7 +174,7 @@ static int rsh_try_once(struct rsh *r, int *ret_sig)
     return 0;
 }
 
-/* 0, or the exit code after a sentence. */
+/* 0, or the exit code after an error message. */
 static int rsh_connect(struct rsh *r)
 {
     int sig = 0, rc;
@@ -199,12 +202,12 @@ static int rsh_connect(struct rsh *r)
     return RSH_OWN_CODE;
 }
 
-/* --- the command's life */
+/* --- running the command --- */
 
 static void send_up(struct rsh *r, enum shell_type type, const void *p, size_t n)
 {
-    (void)channel_send(&r->up, (uint8_t)type, p, n, clock_now_ns()); /* a lost peer
-                                                            shows at the next look */
+    /* the next poll detects a lost peer */
+    (void)channel_send(&r->up, (uint8_t)type, p, n, clock_now_ns());
 }
 
 static void send_number(struct rsh *r, enum shell_type type, uint32_t number)
@@ -266,7 +269,7 @@ static int take_frame(struct rsh *r, const struct frame *f, struct err *err)
     return err_set(err, -EPROTO, "message %u is not for us", f->type);
 }
 
-/* 0, or -errno with a sentence: there is nothing more to come. */
+/* 0, or -errno with err: the connection has ended. */
 static int serve_up(struct rsh *r, struct err *err)
 {
     struct frame f;
@@ -306,7 +309,7 @@ static void read_input(struct rsh *r)
     send_up(r, SHELL_CLOSE, NULL, 0);
 }
 
-/* False: our standard output is gone. */
+/* False: our standard output is closed. */
 static bool write_output(struct rsh *r, int k)
 {
     struct strbuf *b = &r->out[k];
@@ -317,7 +320,7 @@ static bool write_output(struct rsh *r, int k)
     if (done < 0 && k == 0 && errno != EBADF)
         return false;
     if (done > 0)
-        n = (size_t)done; /* else nobody wants it */
+        n = (size_t)done; /* otherwise there is no reader: drop it */
     memmove(b->p, b->p + n, b->n - n);
     b->n -= n;
     r->n_written += (uint32_t)n;
@@ -328,7 +331,7 @@ static bool write_output(struct rsh *r, int k)
     return true;
 }
 
-/* The exit code when a second stop signal came, else 0. */
+/* Returns the exit code after a second stop signal, otherwise 0. */
 static int forward_signals(struct rsh *r)
 {
     int sig;
@@ -372,7 +375,7 @@ static int until_end(struct rsh *r)
         if (p[1].revents)
             read_input(r);
         if (!r->has_end && serve_up(r, &err) < 0) {
-            for (int k = 0; k < 2; k++) /* the last that was heard */
+            for (int k = 0; k < 2; k++) /* the output that was still received */
                 (void)!write(1 + k, strbuf_str(&r->out[k]), r->out[k].n);
             fprintf(stderr, RSH_NAME ": host %s: %s\n", r->words.host, err.text);
             return RSH_OWN_CODE;
@@ -409,7 +412,7 @@ int agent_rsh(char *const *argv)
     CLEANUP(strbuf_release) struct strbuf command = {0};
     struct rsh r = {0};
     struct err err = ERR_INIT;
-    fd_close_from(3); /* as ssh: mpiexec's pipes must end with mpiexec */
+    fd_close_from(3); /* like ssh: mpiexec's pipes must end when mpiexec exits */
     r.start_ns = clock_now_ns();
     strbuf_init(&command, SHELL_COMMAND_MAX_BYTES);
     if (shell_words_parse(argv, &r.words, &err) < 0

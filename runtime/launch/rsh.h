@@ -4,9 +4,9 @@
 #define RUNTIME_LAUNCH_RSH_H
 
 #define RSH_NAME     "hvd-rsh"
-#define RSH_OWN_CODE 255 /* of failures that are not the command's, as ssh has it */
+#define RSH_OWN_CODE 255 /* for failures of rsh itself, as in ssh */
 
-/* argv begins with the first option. Returns the exit code. */
+/* argv[0] is the first option. Returns the exit code. */
 int agent_rsh(char *const *argv);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The token reaches ranks as a file of mode 0600 in a folder of mode 0700, not as an
- * inherited descriptor: a training script that starts another (subprocess closes
- * descriptors) or is run twice in one shell line would find the descriptor closed or
- * empty. The folder goes with the launcher, and with its guard when the launcher is
- * killed. In a pod with a read-only root the first writable of several places is taken.
- * Called by agent.c and horovodrun.c. */
+/* Ranks read the token from a file of mode 0600 in a folder of mode 0700, not from an
+ * inherited descriptor: a training script that starts another one (subprocess closes
+ * descriptors), or that is run twice by one shell script, would find the descriptor
+ * closed or at its end. The folder is removed with the launcher, or by its guard if the
+ * launcher is killed. In a pod with a read-only root the first writable of several
+ * places is used. Called by agent.c, remote_agent.c and horovodrun.c. */
 #include "runtime/launch/scratch.h"
 
 #include <dirent.h>
@@ -21,9 +21,10 @@
 #include "runtime/base/sha256.h"
 
 #define NAME_PREFIX "hvd-"
-#define NAME_BYTES  6 /* random, in hex */
+#define NAME_BYTES  6 /* random, printed as hex */
 
-/* Named first and made then: who removes it for us must know it by then. */
+/* The name is set before the folder is created, because the guard must know the name
+ * when the folder exists. */
 static bool make_in(struct scratch_folder *s, const char *parent)
 {
     uint8_t bytes[NAME_BYTES];
@@ -39,7 +40,7 @@ static bool make_in(struct scratch_folder *s, const char *parent)
     return mkdir(s->dir, 0700) == 0;
 }
 
-/* A guard may look while the name is being written. */
+/* False for an incomplete name: the guard may read it while it is being written. */
 static bool is_named(const struct scratch_folder *s)
 {
     const char *name = strrchr(s->dir, '/');
@@ -96,15 +97,15 @@ int scratch_write(const struct scratch_folder *s,
     return rc < 0 ? rc : token_write_file(s->token_file, token, err);
 }
 
-/* The folder is ours alone: token, hostfile, what either is written to before it gets
- * its name, and the ranks' pages of counters. */
+/* Removes all files: token, hostfile, their temporary files, and the ranks' pages of
+ * counters. */
 static void remove_files(const char *dir)
 {
     DIR *d = opendir(dir);
     const struct dirent *entry;
     while (d && (entry = readdir(d)) != NULL)
         if (entry->d_name[0] != '.')
-            (void)unlinkat(dirfd(d), entry->d_name, 0); /* a folder stays */
+            (void)unlinkat(dirfd(d), entry->d_name, 0); /* folders are not removed */
     if (d)
         (void)closedir(d);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A private folder with what ranks read: the token (0600) and the hostfile. */
+/* A private folder with the files for ranks: the token (0600) and the hostfile. */
 #ifndef RUNTIME_LAUNCH_SCRATCH_H
 #define RUNTIME_LAUNCH_SCRATCH_H
 
@@ -12,14 +12,15 @@ struct scratch_folder {
     char token_file[CONTRACT_PATH_MAX], hostfile[CONTRACT_PATH_MAX];
 };
 
-/* In $TMPDIR, /tmp, /dev/shm or extra_dir ("": none), whichever is writable first. */
+/* Creates it in the first writable one of $TMPDIR, /tmp, /dev/shm and extra_dir ("":
+ * none). */
 int scratch_make(struct scratch_folder *s, const char *extra_dir, struct err *err);
 int scratch_write(const struct scratch_folder *s,
                   const struct token *token,
                   const struct hostlist *hosts,
                   struct err *err);
-/* A struct in memory that later children share: a guard that is forked before
- * scratch_make knows what was made after it. */
+/* Allocates the struct in memory that is shared with later children: a guard that is
+ * forked before scratch_make sees the folder that it creates. */
 int scratch_share(struct scratch_folder **ret, struct err *err);
 void scratch_unshare(struct scratch_folder *s); /* accepts NULL */
 void scratch_remove(const struct scratch_folder *s);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One process listens; each authenticated connection becomes a child that is the agent
- * of one job (remote_agent.c) or runs one command of a remote shell (shell.c), so that
- * they share nothing but this user.
+/* One process listens. Each authenticated connection gets a child that is the agent
+ * of one job (remote_agent.c) or runs one command of a remote shell (shell.c). The
+ * children have nothing in common but the user.
  *
- *   accept -> handshake (conn.c, 10 s, in this process) -> fork -> remote_agent_run()
- *                                                               -> shell_serve()
+ *   accept -> handshake (conn.c, 10 s, in this process) -> fork -+-> remote_agent_run()
+ *                                                                '-> shell_serve()
  *
- * Whoever may connect costs a descriptor for ten seconds at most, and no process before
- * it has proved that it knows the token; when all places are taken the oldest stranger
- * goes. The token file is read anew for each connection, so that a new token needs no
- * restart. A child ends its ranks when its connection or this process ends (pdeathsig
- * SIGTERM). As process 1 of a pod it reaps what they leave behind. It ends only by a
- * signal, and says so: a pod that was deleted has not succeeded. Called by
- * agent_main.c. */
+ * A client without the token costs a descriptor for at most ten seconds and no
+ * process; if all places are taken, the oldest unauthenticated connection is closed.
+ * The token file is read again for each connection, so that a new token needs no
+ * restart. A child stops its ranks when its connection or this process ends
+ * (pdeathsig SIGTERM). As process 1 of a pod this process also reaps orphans. It
+ * ends only after a signal, with an exit code other than 0: a pod that was deleted
+ * has not succeeded. Called by agent_main.c. */
 #include "runtime/launch/serve.h"
 
 #include <errno.h>
@@ -41,8 +41,8 @@
 #include "runtime/launch/shell.h"
 #include "runtime/launch/signals.h"
 
-#define MAX_STRANGERS 64  /* connections in their handshake */
-#define MAX_JOBS      256 /* at the same time */
+#define MAX_STRANGERS 64 /* connections in the handshake */
+#define MAX_JOBS      256
 #define END_NS        (20 * NS_PER_S)
 
 struct serve_state {
@@ -51,12 +51,12 @@ struct serve_state {
     uint32_t port;
     struct signals signals;
     int listen_fd;
-    struct conn *strangers[MAX_STRANGERS]; /* oldest first */
+    struct conn *strangers[MAX_STRANGERS];
     size_t n;
     pid_t jobs[MAX_JOBS];
     size_t n_jobs;
     bool is_ending;
-    int end_signal; /* the first that said stop */
+    int end_signal; /* the first stop signal */
     uint64_t end_ns;
 };
 
@@ -66,7 +66,7 @@ static int serve_refuse_usage(const char *what)
     return 2;
 }
 
-/* 0, or 2 after a sentence. */
+/* 0, or 2 after an error message. */
 static int read_words(struct serve_state *s, char *const *argv)
 {
     static const char *const names[] = {"--token-file", "--port", "--bind"};
@@ -117,7 +117,7 @@ static void accept_all(struct serve_state *s)
     }
 }
 
-/* In the child: nothing of the parent's is left open but the one connection. */
+/* The child. Closes all descriptors of the parent but the connection. */
 static void child_main(struct serve_state *s,
                        struct conn *c,
                        const struct token *root,
@@ -130,7 +130,7 @@ static void child_main(struct serve_state *s,
     fd_close(&s->listen_fd);
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null > 0)
-        (void)dup2(null, 0); /* rank 0 reads nothing of ours */
+        (void)dup2(null, 0); /* rank 0 must not read our standard input */
     fd_close(&null);
     for (size_t i = 0; i < s->n; i++)
         if (s->strangers[i] != c)
@@ -165,7 +165,7 @@ static void start_job(struct serve_state *s, struct conn *c, const struct token 
              "address=%s pid=%d", c->address, (int)pid);
 }
 
-/* True when the connection is no longer a stranger's, one way or the other. */
+/* True if the handshake is over, with or without success. */
 static bool serve_greet(struct serve_state *s, struct conn *c)
 {
     struct err err = ERR_INIT;
@@ -174,7 +174,8 @@ static bool serve_greet(struct serve_state *s, struct conn *c)
     int rc = token_read_file(s->token_file, &token, &err);
     if (rc == 0)
         rc = conn_shake(c, &id, &err);
-    if (rc == -EPIPE && c->phase == PHASE_HELLO && !c->n) /* a probe of the port */
+    /* the client only tested the port */
+    if (rc == -EPIPE && c->phase == PHASE_HELLO && !c->n)
         log_debug("connection closed without data", "address=%s", c->address);
     else if (rc < 0)
         log_warn("connection refused", "address=%s cause=\"%s\"", c->address,
@@ -207,7 +208,7 @@ static void take_signals(struct serve_state *s)
         if (!signals_is_stop(sig))
             continue;
         for (size_t i = 0; i < s->n_jobs; i++)
-            (void)kill(s->jobs[i], SIGTERM); /* it may have ended */
+            (void)kill(s->jobs[i], SIGTERM); /* it may have exited */
         if (!s->is_ending) {
             s->end_ns = clock_now_ns() + END_NS;
             s->end_signal = sig;
@@ -248,7 +249,8 @@ static int open_all(struct serve_state *s, struct err *err)
     struct token token;
     uint16_t port;
     int rc =
-        token_read_file(s->token_file, &token, err); /* now, not at the first job */
+        /* report errors now, not at the first job */
+        token_read_file(s->token_file, &token, err);
     token_wipe(&token);
     if (rc < 0 || (rc = signals_init(&s->signals, err)) < 0)
         return rc;

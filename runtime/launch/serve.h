@@ -3,7 +3,7 @@
 #ifndef RUNTIME_LAUNCH_SERVE_H
 #define RUNTIME_LAUNCH_SERVE_H
 
-/* argv: what follows "serve", NULL-terminated. Returns the process' exit code. */
+/* argv: the words after "serve", NULL-terminated. Returns the exit code. */
 int agent_serve(char *const *argv);
 
 #endif

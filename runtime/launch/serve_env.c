@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In the pods of an MPIJob nothing of this is set: the operator mounts the token where
- * the default says, and mpirun, which starts hvd-rsh, cannot be told more than a
- * program's path. Called by serve.c and rsh.c. */
+/* In the pods of an MPIJob none of these variables is set: the operator mounts the
+ * token at the default path, and mpirun, which starts hvd-rsh, can only be configured
+ * with the path of a program. Called by serve.c, await.c and rsh.c. */
 #include "runtime/launch/serve_env.h"
 
 #include <stdlib.h>

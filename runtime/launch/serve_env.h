@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What hvd-agent serve and those who reach it share without being told. */
+/* Defaults that hvd-agent serve and its clients have in common. */
 #ifndef RUNTIME_LAUNCH_SERVE_ENV_H
 #define RUNTIME_LAUNCH_SERVE_ENV_H
 
@@ -13,7 +13,7 @@ struct serve_env {
     uint16_t port;                      /* HVD_AGENT_PORT, 7172 */
     uint32_t start_timeout_s;           /* HVD_START_TIMEOUT, 600 */
 };
-/* 0, or -EINVAL with a sentence that names the variable. */
+/* 0, or -EINVAL with err, which names the variable. */
 int serve_env_read(struct serve_env *ret, struct err *err);
 
 #endif

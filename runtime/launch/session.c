@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each key is the HMAC of a label of its own, so none of them tells another. Called by
- * link.c, remote.c and remote_agent.c. */
+/* Each key is the HMAC of another label, so that no key reveals another. Called by
+ * attach.c, link.c, remote.c and remote_agent.c. */
 #include "runtime/launch/session.h"
 
 #include <string.h>

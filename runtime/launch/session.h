@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of a job over several hosts.
+/* Keys of a job on several hosts.
  *
- *   over ssh    the root key is random for each job and travels through ssh, which
- * hides and authenticates it; session keys are made of it by serve    the root key is
- * what the token file holds and never travels; session keys come from the handshake's
- * nonces (auth.h) the token   that ranks authenticate each other by is HMAC(root, seed)
- * with a random seed for each job: the shared token itself reaches no rank */
+ *   with ssh     The root key is random for each job and is sent through ssh, which
+ *                encrypts and authenticates it. The session keys are derived from it.
+ *   with serve   The root key is the content of the token file and is never sent. The
+ *                session keys come from the nonces of the handshake (auth.h).
+ *   job token    Ranks authenticate each other with HMAC(root, seed), where the seed is
+ *                random for each job. Ranks never get the shared token. */
 #ifndef RUNTIME_LAUNCH_SESSION_H
 #define RUNTIME_LAUNCH_SESSION_H
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What sshd does for `ssh HOST COMMAND`: COMMAND by /bin/sh -c, its streams over one
- * connection, its exit code back. Unlike there the command has this process's own
- * environment and folder, which are the pod's.
+/* The server side of hvd-agent rsh, like sshd for `ssh HOST COMMAND`: runs COMMAND
+ * with /bin/sh -c, transfers its streams over one connection and returns its exit
+ * code. Unlike with sshd the command has the environment and the folder of this
+ * process, which are those of the pod.
  *
- *   RUN -> [the asker's name resolves here?] -> sh -c -> OUTPUT.. -> reaped, pipes at
- *                                                        their end -> END
- *   connection broken, SIGTERM to us -> SIGTERM to the command's group
- *     -> 5 s -> SIGKILL to all that is left below us -> 5 s -> end
+ *   RUN -> [client's name resolves?] -> sh -c -> OUTPUT.. -> exited, pipes end -> END
+ *   connection lost, or SIGTERM to us -> SIGTERM to the command's process group
+ *     -> 5 s -> SIGKILL to all remaining descendants -> 5 s -> exit
  *
- * Nothing blocks: input and output each go only as far as there is credit. This process
- * adopts what the command leaves behind (subreaper), so that after a broken connection
- * also what has left the command's group is killed: MPI's daemons give each rank a
- * group of its own, and a rank that lives on keeps its GPU. After an end in order what
- * runs on is left alone, as by sshd; process 1 of the pod reaps it. One thread. Called
- * by serve.c. */
+ * Nothing blocks: input and output are limited by credit. This process adopts
+ * orphans of the command (subreaper), so that after a lost connection processes that
+ * left the command's group are killed too: MPI's daemons give each rank its own
+ * group, and a rank that survives keeps its GPU. After a normal end remaining
+ * processes are left running, as with sshd; process 1 of the pod reaps them. One
+ * thread. Called by serve.c. */
 #include "runtime/launch/shell.h"
 
 #include <dirent.h>
@@ -38,7 +38,7 @@
 #include "runtime/launch/spawn.h"
 
 #define FIRST_WORDS_NS (60 * NS_PER_S)
-#define NAME_NS        (60 * NS_PER_S) /* for the asker's name to appear */
+#define NAME_NS        (60 * NS_PER_S) /* for the client's host name to resolve */
 #define NAME_LOOK_NS   (NS_PER_S / 5)
 #define GRACE_NS       (5 * NS_PER_S)
 
@@ -47,18 +47,18 @@ struct shell {
     struct channel up;
     bool is_up;
     struct shell_run run;
-    bool has_run;         /* RUN has come */
-    uint64_t name_due_ns; /* when to start without the asker's name */
-    pid_t pid;            /* also its group; 0: not started */
-    bool has_ended;       /* reaped */
+    bool has_run;         /* RUN was received */
+    uint64_t name_due_ns; /* then start even if the client's name does not resolve */
+    pid_t pid;            /* also its process group; 0: not started */
+    bool has_ended;       /* it was reaped or cannot be started */
     int code;
     int in_fd, out_fd[2];
-    struct strbuf input; /* for in_fd */
+    struct strbuf input; /* queued for in_fd */
     bool is_input_over;
     int64_t credit;
-    uint32_t n_written; /* input whose credit was not given back yet */
+    uint32_t n_written; /* input whose credit was not yet given back */
     bool is_ending, is_killed, is_reported;
-    uint64_t deadline_ns; /* of the first words; of each step of the end */
+    uint64_t deadline_ns; /* for RUN; then for each step of the end */
 };
 
 static void send_number(struct shell *s, enum shell_type type, uint32_t number)
@@ -66,7 +66,7 @@ static void send_number(struct shell *s, enum shell_type type, uint32_t number)
     CLEANUP(strbuf_release) struct strbuf b = {0};
     strbuf_init(&b, 4);
     bytes_put_u32(&b, number);
-    if (s->is_up && strbuf_status(&b) == 0) /* a lost peer shows at the next look */
+    if (s->is_up && strbuf_status(&b) == 0) /* the next poll detects a lost peer */
         (void)channel_send(&s->up, (uint8_t)type, strbuf_str(&b), b.n, clock_now_ns());
 }
 
@@ -81,9 +81,9 @@ static void send_output(struct shell *s, uint32_t stream, const char *p, size_t 
     s->credit -= (int64_t)n;
 }
 
-/* --- the end */
+/* --- the end --- */
 
-/* The parent of a process, 0 when it has gone. */
+/* The parent of a process; 0: the process does not exist. */
 static long parent_of(const char *pid)
 {
     char path[300], text[512];
@@ -94,11 +94,11 @@ static long parent_of(const char *pid)
     if (n <= 0)
         return 0;
     text[n] = '\0';
-    after = strrchr(text, ')'); /* the name before it may hold anything */
+    after = strrchr(text, ')'); /* the name before it may contain any character */
     return after && strlen(after) > 4 ? strtol(after + 4, NULL, 10) : 0;
 }
 
-/* Ours and those that we have adopted. */
+/* Kills all children, including adopted ones. */
 static void kill_children(void)
 {
     struct dirent *e;
@@ -124,7 +124,7 @@ static void begin_end(struct shell *s)
         return;
     s->is_ending = true;
     s->deadline_ns = clock_now_ns() + GRACE_NS;
-    if (s->pid) /* the group may have ended by itself */
+    if (s->pid) /* the group may have exited */
         (void)kill(-s->pid, SIGTERM);
 }
 
@@ -139,7 +139,7 @@ static void up_gone(struct shell *s)
         begin_end(s);
 }
 
-/* --- the command */
+/* --- the command --- */
 
 static bool name_resolves(const char *name)
 {
@@ -181,7 +181,7 @@ static void shell_start(struct shell *s)
     if (null < 0 || (s->run.has_input && pipe2(in, O_CLOEXEC) < 0)) {
         shell_fail(s, "no descriptor is left (see ulimit -n)");
     } else {
-        if (in[0] >= 0) /* the child takes our standard input over */
+        if (in[0] >= 0) /* the child inherits our standard input */
             (void)dup2(in[0], 0);
         if (spawn_child(&spawn, &child, &err) < 0) {
             fd_close(&in[1]);
@@ -195,15 +195,16 @@ static void shell_start(struct shell *s)
         (void)dup2(null, 0);
     }
     for (int k = 0; k < 2; k++)
-        (void)fd_nonblock(s->out_fd[k], true); /* fails for no pipe */
+        (void)fd_nonblock(s->out_fd[k], true); /* cannot fail for a pipe */
     (void)fd_nonblock(s->in_fd, true);
     fd_close(&in[0]);
     fd_close(&null);
     s->deadline_ns = UINT64_MAX;
 }
 
-/* A pod's name is found by others some seconds after it has started, and MPICH's proxy
- * calls its mpiexec by name, once. */
+/* Starts the command. If it contains the client's host name, it waits until that name
+ * resolves: a pod's name appears in DNS some seconds after its start, and MPICH's proxy
+ * connects to its mpiexec by name, once. */
 static void start_when_due(struct shell *s)
 {
     if (!s->has_run || s->pid || s->has_ended || s->is_ending)
@@ -214,7 +215,7 @@ static void start_when_due(struct shell *s)
     shell_start(s);
 }
 
-/* --- frames */
+/* --- frames --- */
 
 static int take_run(struct shell *s, const struct frame *f, struct err *err)
 {
@@ -293,7 +294,7 @@ static void serve_up(struct shell *s)
         up_gone(s);
 }
 
-/* --- streams */
+/* --- streams --- */
 
 static void give_credit(struct shell *s, size_t n)
 {
@@ -311,14 +312,14 @@ static void write_input(struct shell *s)
         if (n < 0 && errno == EAGAIN)
             return;
         if (n < 0 && errno != EINTR)
-            fd_close(&s->in_fd); /* the command reads no more */
+            fd_close(&s->in_fd); /* the command has closed its standard input */
         if (n <= 0)
             continue;
         memmove(s->input.p, s->input.p + n, s->input.n - (size_t)n);
         s->input.n -= (size_t)n;
         give_credit(s, (size_t)n);
     }
-    if (s->in_fd < 0 && s->input.n && s->pid) { /* nobody wants it */
+    if (s->in_fd < 0 && s->input.n && s->pid) { /* there is no reader: drop it */
         give_credit(s, s->input.n);
         strbuf_clear(&s->input);
     }
@@ -347,9 +348,9 @@ static void read_output(struct shell *s, int k)
     }
 }
 
-/* --- the loop */
+/* --- the loop --- */
 
-/* True when no child is left, adopted ones included. */
+/* True if there are no children, including adopted ones. */
 static bool shell_reap(struct shell *s)
 {
     int status;
@@ -366,7 +367,7 @@ static void take_signals(struct shell *s)
 {
     int sig;
     while ((sig = signals_next(s->signals)) > 0)
-        if (signals_is_stop(sig)) { /* hvd-agent serve ends */
+        if (signals_is_stop(sig)) { /* hvd-agent serve is ending */
             begin_end(s);
             if (!s->pid)
                 end_unstarted(s, sig);
@@ -379,8 +380,7 @@ static void shell_report_end(struct shell *s)
         || s->out_fd[1] >= 0)
         return;
     send_number(s, SHELL_END, (uint32_t)s->code);
-    s->is_reported =
-        true; /* now the other end closes, so that nothing of ours is lost */
+    s->is_reported = true; /* now the other end closes, after it has read everything */
     s->deadline_ns = clock_now_ns() + GRACE_NS;
 }
 
@@ -401,7 +401,7 @@ static bool is_over(struct shell *s)
         s->is_killed = true;
         s->deadline_ns = clock_now_ns() + GRACE_NS;
     }
-    if (s->is_killed) /* each time: a killed parent's children become ours */
+    if (s->is_killed) /* repeated: children of a killed process become ours */
         kill_all(s);
     return false;
 }
@@ -446,7 +446,7 @@ int shell_serve(struct signals *signals, struct channel *up)
                       .out_fd = {-1, -1},
                       .credit = SHELL_CREDIT_BYTES,
                       .deadline_ns = clock_now_ns() + FIRST_WORDS_NS};
-    (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); /* Linux 3.4 */
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     strbuf_init(&s.input, SHELL_CREDIT_BYTES);
     log_set_tag("hvd-agent", "shell");
     while (!is_over(&s))

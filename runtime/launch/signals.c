@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One signalfd instead of handlers: the loop hears of signals in order and between two
- * steps. As PID 1 of a pod the kernel drops signals without handler, but not blocked
- * ones, so this works there too. What nohup or a script's "&" had ignored is neither
- * blocked nor forwarded: the kernel goes on to drop it, for us and for the ranks that
- * inherit it. Called by engine.c, agent.c and horovodrun.c. */
+/* One signalfd instead of handlers: the loop reads signals in order and between two
+ * steps. As PID 1 of a pod, signals without a handler are dropped by the kernel, but
+ * blocked ones are not, so this works there too. Signals that nohup or a script's "&"
+ * had ignored are neither blocked nor forwarded: the kernel continues to drop them,
+ * also for the ranks, which inherit this. Called by engine.c, agent.c, horovodrun.c and
+ * the other main loops. */
 #include "runtime/launch/signals.h"
 
 #include <errno.h>
@@ -18,8 +19,8 @@
 static const int taken[] = {SIGCHLD, SIGTERM, SIGINT,  SIGHUP,
                             SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
 
-/* A blocked signal is queued for a signalfd even while it is ignored, so an ignored one
- * must not be blocked. SIGTERM is taken always: a job must be stoppable. */
+/* A blocked signal is queued for a signalfd even if it is ignored, so an ignored one
+ * must not be blocked. SIGTERM is never left ignored: a job must be stoppable. */
 static bool stays_ignored(int sig)
 {
     struct sigaction a;
@@ -36,7 +37,7 @@ int signals_init(struct signals *s, struct err *err)
     for (size_t i = 0; i < ARRAY_LEN(taken); i++)
         if (!stays_ignored(taken[i]))
             sigaddset(&set, taken[i]);
-    (void)signal(SIGCHLD, SIG_DFL); /* inherited SIG_IGN would lose exit codes */
+    (void)signal(SIGCHLD, SIG_DFL); /* an inherited SIG_IGN would lose exit codes */
     (void)signal(SIGPIPE, SIG_IGN);
     if (sigprocmask(SIG_BLOCK, &set, &s->before) < 0)
         return err_errno(err, errno, "cannot block signals");
@@ -68,7 +69,7 @@ void signals_suspend(void)
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGTSTP);
-    (void)raise(SIGTSTP); /* blocked: it waits for the next line and stops us there */
+    (void)raise(SIGTSTP); /* blocked: pending until the next line */
     (void)sigprocmask(SIG_UNBLOCK, &set, NULL);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
 }

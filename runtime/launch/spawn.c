@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fork and exec. Everything that allocates (environment, path) is ready before fork,
- * because threads of ours may hold libc's locks at that moment: between fork and exec
- * the child makes async-signal-safe calls only. A CLOEXEC pipe tells the parent whether
- * exec happened and, if not, why. Called by engine.c. */
+/* fork and exec. Everything that allocates (environment, path) is prepared before fork,
+ * because another thread may hold libc's locks at that moment: between fork and exec
+ * the child only makes async-signal-safe calls. Through a CLOEXEC pipe the parent
+ * learns whether exec succeeded and, if not, the errno. Called by engine.c, capture.c,
+ * link.c and shell.c. */
 #include "runtime/launch/spawn.h"
 
 #include <errno.h>
@@ -47,7 +48,7 @@ static void exec_shell(const struct spawn *s)
     char *argv[256];
     char shell[] = "/bin/sh";
     size_t n = 0;
-    union { /* execve's prototype is older than const */
+    union { /* execve's prototype lacks const */
         const char *in;
         char *out;
     } path = {.in = s->path};
@@ -59,7 +60,8 @@ static void exec_shell(const struct spawn *s)
     (void)execve(shell, argv, s->envp);
 }
 
-/* Tells -errno, so that the parent knows it from execve's. */
+/* Binds the child to its CPUs. Reports -errno, which the parent can tell from execve's
+ * errno. */
 static void bind_cpus(const struct spawn *s, const struct pipes *p)
 {
     if (!s->cpus
@@ -74,9 +76,10 @@ static void child_main(const struct spawn *s, const struct pipes *p, pid_t paren
 {
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    if (getppid() != parent) /* it died before prctl */
+    if (getppid() != parent) /* the parent died before prctl */
         _exit(125);
-    if (s->guard) /* now: what the program starts may outlive it and us */
+    /* before exec: the program's children may survive it and the launcher */
+    if (s->guard)
         guard_add(s->guard, getpid());
     if (s->stdio_fd) {
         (void)dup2(s->stdio_fd, 0);
@@ -91,7 +94,7 @@ static void child_main(const struct spawn *s, const struct pipes *p, pid_t paren
     signals_restore(s->signals);
     bind_cpus(s, p);
     (void)execve(s->path, s->argv, s->envp);
-    if (errno == ENOEXEC) /* a script without "#!", as execvp and every shell run it */
+    if (errno == ENOEXEC) /* a script without "#!": run it like execvp */
         exec_shell(s);
     int why = errno;
     (void)!write(p->exec[1], &why, sizeof(why));
@@ -114,12 +117,12 @@ int spawn_child(const struct spawn *s, struct child *ret, struct err *err)
         return err_errno(err, saved,
                          "cannot start a process (see ulimit -u, pids.max)");
     }
-    (void)setpgid(pid, pid); /* also here: whoever is first */
+    (void)setpgid(pid, pid); /* in both processes, because either may be first */
     fd_close(&p.exec[1]);
     int why = 0;
     if (fd_read_full(p.exec[0], &why, sizeof(why), clock_now_ns() + 60 * NS_PER_S)
         == 0) {
-        (void)waitpid(pid, NULL, 0); /* it is in _exit */
+        (void)waitpid(pid, NULL, 0); /* it is exiting */
         pipes_close(&p);
         if (s->guard)
             guard_remove(s->guard, pid);

@@ -15,20 +15,20 @@ struct spawn {
     const char *path; /* from command_find */
     char *const *argv;
     char *const *envp;
-    bool keeps_stdin; /* else /dev/null */
-    int stdio_fd; /* not 0: its standard input and output, which it shares with us */
+    bool keeps_stdin; /* otherwise /dev/null */
+    int stdio_fd;     /* not 0: socket for its standard input and output */
     const struct signals *signals;
-    const struct cpuset *cpus; /* to bind it to; NULL: where we run */
-    struct guard *guard;       /* knows the process group before exec; NULL: none */
+    const struct cpuset *cpus; /* to bind it to; NULL: not bound */
+    struct guard *guard;       /* gets the process group before exec; NULL: none */
 };
 struct child {
     pid_t pid;                /* also its process group */
     int stdout_fd, stderr_fd; /* stdout_fd -1 with stdio_fd */
 };
 
-/* The child leads a process group of its own, dies with the thread that calls this
- * (call it from the main thread) and inherits no descriptor but 0, 1 and 2. Returns 0
- * once exec has happened; else -errno of exec or fork with a sentence. */
+/* Starts a child that leads its own process group, dies with the calling thread (call
+ * from the main thread) and inherits no descriptors but 0, 1 and 2. Returns 0 after
+ * exec has succeeded, otherwise -errno of exec or fork with err. */
 int spawn_child(const struct spawn *s, struct child *ret, struct err *err);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kubelet mounts this one file into the container: it is written in place, since it
- * cannot be renamed over. Called by agent.c,
- * await.c and horovodrun.c. */
+/* The kubelet mounts this file into the container, so it is written in place: a rename
+ * over it is not possible. Called by agent.c, await.c and horovodrun.c. */
 #include "runtime/launch/termination.h"
 
 #include <fcntl.h>
@@ -46,5 +45,5 @@ void termination_clear(const char *path)
 {
     int fd = *path ? open(path, O_WRONLY | O_TRUNC | O_CLOEXEC) : -1;
 
-    fd_close(&fd); /* accepts -1 */
+    fd_close(&fd);
 }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sysfs rather than hwloc: the launcher is one static program for every image, and what
- * it wants is a handful of small files that have not changed since Linux 2.6:
+/* Reads sysfs, not hwloc: the launcher is one static program for every image, and it
+ * needs only a few small files that have not changed since Linux 2.6:
  *
  *   devices/system/cpu/cpuN/topology/   package, and which CPUs are one core
  *   devices/system/node/nodeN/cpulist   NUMA
  *   bus/pci/devices/                    class, vendor, numa_node
  *   class/net/                          operstate, type, device
- *   fs/cgroup cpu.max                   a container's limit
+ *   fs/cgroup cpu.max                   limit of the container
  *
- * A GPU counts when its driver shows it to us, so that those which a container does not
- * have are not counted. Called by placement.c. */
+ * A GPU counts only if its driver shows it to this container. Called by placement.c. */
 #include "runtime/launch/topology_read.h"
 
 #include <dirent.h>
@@ -36,7 +35,7 @@ struct text {
 static bool read_text(struct text *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* A small file; false and "" when it cannot be read. */
+/* Reads a small file; false and "" if it cannot be read. */
 static bool read_text(struct text *t, const char *fmt, ...)
 {
     char path[PATH_MAX];
@@ -116,7 +115,7 @@ static int read_cpus(const char *root,
     return 0;
 }
 
-/* Where a device's folder lies in the tree of buses. */
+/* Sets the path of a device in the tree of buses, and its node. */
 static void read_device(const char *folder, struct topology_device *d)
 {
     char *real = realpath(folder, NULL);
@@ -127,13 +126,13 @@ static void read_device(const char *folder, struct topology_device *d)
     const char *inside = strstr(real, "/sys/devices/");
     (void)snprintf(d->path, sizeof(d->path), "%s",
                    inside ? inside + strlen("/sys/devices/") : real);
-    /* a virtio device has no node, the PCI device above it does */
+    /* a virtio device has no node, but the PCI device above it has one */
     if (read_text(&t, "%s/numa_node", real) || read_text(&t, "%s/../numa_node", real))
         d->node = (int32_t)strtol(t.p, NULL, 10);
-    free(real); /* realpath's */
+    free(real); /* allocated by realpath */
 }
 
-/* Whether the driver shows this NVIDIA GPU to us, and its UUID. */
+/* True if the driver shows this NVIDIA GPU; sets its UUID. */
 static bool nvidia_is_ours(const char *root, const char *address, char *ret_uuid)
 {
     struct text t;
@@ -198,7 +197,7 @@ static void read_gpus(const struct topology_source *s, struct topology *t)
             read_device(folder, d);
             d->is_up = true;
         }
-        free(v[i]); /* scandir's */
+        free(v[i]); /* allocated by scandir */
     }
     free(v);
     if (s->visible_devices)
@@ -259,7 +258,8 @@ static void take_quota(struct topology *t, double quota, double period)
         t->quota_cpus = cpus;
 }
 
-/* cgroup v2: ours and all above it; v1: what a container sees as its own. */
+/* cgroup v2: our group and all above it; v1: the group that the container sees as its
+ * own. */
 static void read_quota(const char *root, struct topology *t)
 {
     struct text text, own;

@@ -10,8 +10,8 @@ struct topology_source {
     const char *visible_devices; /* CUDA_VISIBLE_DEVICES, NULL: not set */
 };
 
-/* Takes what is there: a container may hide any of it. CPUs are those of allowed; NULL:
- * that this process may run on. -ENOMEM, or -errno of the affinity mask. */
+/* Reads what exists: a container may hide any part. Uses the CPUs in allowed; NULL:
+ * those that this process may run on. -ENOMEM, or -errno of the affinity mask. */
 int topology_read(const struct topology_source *s,
                   const struct cpuset *allowed,
                   struct topology *ret,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Read once a second rather than watched: the kubelet swaps a symbolic link in the
- * volume's folder, other writers rename, and a read of a few bytes from memory costs
- * less than an inotify watch that has to survive both. The text is short, so a reader
- * sees an old or a new one and never half of either. Called by agent.c. */
+/* The file is read once a second, not watched: the kubelet swaps a symbolic link in the
+ * volume's folder, other writers rename, and reading a few bytes is cheaper than an
+ * inotify watch that must survive both. Since it is replaced as a whole, a reader never
+ * sees a part. Called by agent_hub.c. */
 #include "runtime/launch/world_file.h"
 
 #include "runtime/base/clock.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one reader and writer under message.c and errand.c. After the first length that
+/* Reader and writer of message.c, errand.c and shell.c. After the first length that
  * does not fit nothing more is read, so callers check once, at the end. */
 #include "runtime/launch/core/bytes.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the messages of this folder are written and read: integers are big-endian, str is
- * length:4 and bytes. A reader checks every length against what is left and is marked
- * bad, once, when one does not fit. Pure. */
+/* Encoding of messages: integers are big-endian, str is length:4 and bytes. A reader
+ * checks every length against the remaining bytes and sets is_bad if one does not fit.
+ * Pure. */
 #ifndef RUNTIME_LAUNCH_CORE_BYTES_H
 #define RUNTIME_LAUNCH_CORE_BYTES_H
 
@@ -21,14 +21,16 @@ struct bytes_reader {
     bool is_bad;
 };
 uint32_t bytes_u32(struct bytes_reader *r);
-const uint8_t *bytes_raw(struct bytes_reader *r, size_t n); /* NULL: not there */
-/* Text without NUL; "" and bad when it does not fit. */
+const uint8_t *bytes_raw(struct bytes_reader *r, size_t n); /* NULL: not enough bytes */
+/* Reads text without NUL; "" and is_bad if it does not fit. */
 void bytes_str(struct bytes_reader *r, char *ret, size_t size_bytes);
-/* The same of any length; the caller frees. NULL: bad. */
+/* The same for any length; the caller frees. NULL: is_bad. */
 char *bytes_text(struct bytes_reader *r);
-/* A host's name or address: not empty, nothing that a hostfile or a log cannot hold. */
+/* Reads a host's name or address: not empty, only characters that are valid in a
+ * hostfile. */
 void bytes_name(struct bytes_reader *r, char *ret, size_t size_bytes);
-/* -EPROTO when something did not fit or bytes remain. what: "hello" */
+/* -EPROTO if a read failed or bytes remain. what: for the error message, as in
+ * "hello". */
 int bytes_end(const struct bytes_reader *r, const char *what, struct err *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writers append to a strbuf, readers refuse what does not fit (bytes.h). The version
- * is the first field and read first, so that another version's errand is refused by
- * that name and not as garbage. Called by remote.c and remote_agent.c; fuzzed by
- * tests/fuzz/errand_fuzz.c. */
+/* Writers append to a strbuf; readers return an error for invalid data (bytes.h). The
+ * version is the first field and is read first, so that a JOB of another version is
+ * refused with both versions in the error message. Called by remote.c and
+ * remote_agent.c; fuzzed by tests/fuzz/errand_fuzz.c. */
 #include "runtime/launch/core/errand.h"
 
 #include <errno.h>
@@ -59,7 +59,8 @@ static void put_words(struct strbuf *out, const struct errand_words *w)
 static void get_words(struct bytes_reader *r, struct errand_words *ret)
 {
     uint32_t n = bytes_u32(r);
-    if (n > r->left / 4 || words_room(ret, n) < 0) { /* each has a length at least */
+    /* each word has at least a length */
+    if (n > r->left / 4 || words_room(ret, n) < 0) {
         r->is_bad = true;
         return;
     }
@@ -298,7 +299,7 @@ int errand_lost_read(const uint8_t *p,
     return rc;
 }
 
-/* The host after h that is not skip. */
+/* The next host after h, except skip. */
 static uint32_t host_next(uint32_t h, uint32_t skip)
 {
     return h + 1 == skip ? h + 2 : h + 1;

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What horovodrun and the agents of other hosts tell each other, as bytes. Pure.
+/* Messages between horovodrun and the agents of its hosts. Pure.
  *
- *   every payload begins with host:4, the index in the job's host list that it is for
- *   or from, by which agents in between pass it on
+ *   Every payload starts with host:4, an index of the job's host list: the receiver or
+ *   the sender. Agents in between forward messages by it.
  *
- *   JOB      to agent   end:4 errand        what to run; the receiver also starts the
- *                                           agents of the hosts host+1 .. end-1
- *   START    to agent   rdv_port:4 master_port:4 rdv_host:str master_addr:str
- *   SIGNAL   to agent   number:4            somebody told horovodrun to stop
- *   CREDIT   to agent   n:4                 so many more bytes of output may come
- *   STOP     to agent   -                   a failure was found: stop the ranks
- *   FINISH   to agent   -                   all is done
- *   READY    to us      master_port:4 own:str theirs:str
- *                                           the command is there; both ends of the
- *                                           connection as this host sees them, or ""
- *   OUTPUT   to us      rank:4 stream:4 bytes
- *   FAILED   to us      a report as in message.h
- *   DONE     to us      -                   no rank runs any more, all output is sent
- *   LOST     to us      end:4 why:str       hosts .. end-1 cannot be reached any more
- *   NOTE     to us      lines:str           for people
- *   PING     both       - */
+ *   JOB      to agent    end:4 errand        what to run; the receiver also starts the
+ *                                            agents of the hosts host+1 .. end-1
+ *   START    to agent    rdv_port:4 master_port:4 rdv_host:str master_addr:str
+ *   SIGNAL   to agent    number:4            horovodrun received a signal
+ *   CREDIT   to agent    n:4                 number of further output bytes allowed
+ *   STOP     to agent    -                   the job has failed: stop the ranks
+ *   FINISH   to agent    -                   all ranks of the job have exited with 0
+ *   READY    to launcher master_port:4 own:str theirs:str
+ *                                            the command exists; addresses of both ends
+ *                                            of the connection as seen here, or ""
+ *   OUTPUT   to launcher rank:4 stream:4 bytes
+ *   FAILED   to launcher a report as in message.h
+ *   DONE     to launcher -                   all ranks have exited, all output is sent
+ *   LOST     to launcher end:4 why:str       hosts host .. end-1 are lost
+ *   NOTE     to launcher lines:str           text for the user
+ *   PING     both        - */
 #ifndef RUNTIME_LAUNCH_CORE_ERRAND_H
 #define RUNTIME_LAUNCH_CORE_ERRAND_H
 
@@ -47,9 +47,10 @@ enum errand_type {
 };
 #define ERRAND_TO_AGENT_MAX_BYTES    (24u << 20)
 #define ERRAND_TO_LAUNCHER_MAX_BYTES (128u << 10)
-#define ERRAND_CREDIT_BYTES          (128u << 10) /* of output before the first CREDIT */
+/* of output before the first CREDIT */
+#define ERRAND_CREDIT_BYTES          (128u << 10)
 #define ERRAND_SEED_BYTES            32
-#define ERRAND_MAX_WORDS             65536 /* of a command; of an environment */
+#define ERRAND_MAX_WORDS             65536 /* of a command or an environment */
 
 struct errand_words { /* NULL-terminated */
     char **v;
@@ -58,35 +59,37 @@ struct errand_words { /* NULL-terminated */
 void words_release(struct errand_words *w);
 int words_copy(char *const *from, struct errand_words *ret, struct err *err);
 
-/* The same for all hosts of a job. */
+/* The content of JOB, the same for all hosts. */
 struct errand {
-    char version[64]; /* of who wrote it */
+    char version[64]; /* of the sender */
     char job_id[JOB_ID_MAX];
-    uint8_t seed[ERRAND_SEED_BYTES]; /* the job's token is made of it, see token.h */
+    /* the job's token is derived from it, see session.h */
+    uint8_t seed[ERRAND_SEED_BYTES];
     struct hostlist hosts;
-    uint32_t np, local; /* index of the host that is horovodrun's own; none: hosts.n */
-    uint32_t peer_timeout_ms;    /* of agents */
-    char dir[PATH_MAX];          /* working directory */
-    char iface[64];              /* "": the route to the peer */
-    char binding[16], nics[256]; /* of --binding, --network-interfaces; "": none */
+    uint32_t np, local;       /* index of horovodrun's own host; none: hosts.n */
+    uint32_t peer_timeout_ms; /* of agents */
+    char dir[PATH_MAX];       /* working directory */
+    char iface[64];           /* "": that of the route to the peer */
+    /* values of --binding and --network-interfaces; "": none */
+    char binding[16], nics[256];
     uint32_t is_verbose;
     char agent_path[PATH_MAX];
-    struct ssh_how ssh; /* for agents that start others */
-    uint32_t fanout;    /* 0: no agent starts others */
+    struct ssh_how ssh; /* for agents that start other agents */
+    uint32_t fanout;    /* 0: no agent starts other agents */
     struct errand_words argv, env,
-        vars; /* vars: what horovodrun's flags set in the ranks */
+        vars; /* vars: variables that horovodrun's options set */
 };
 void errand_release(struct errand *e);
 void errand_write(const struct errand *e, struct strbuf *out);
-/* version: our own. -EPROTO with a sentence when theirs is another. */
+/* version: our own. -EPROTO with err if the sender's differs. */
 int errand_read(const uint8_t *p,
                 size_t n,
                 const char *version,
                 struct errand *ret,
                 struct err *err);
 
-/* vars as names and values, which point into it and which it can then no longer be
- * written with. The caller frees *ret. */
+/* Splits vars into names and values, which point into e. e must not be written
+ * afterwards. The caller frees *ret. */
 int errand_vars(struct errand *e, struct option_var **ret, struct err *err);
 
 struct errand_start {
@@ -111,7 +114,7 @@ int errand_ready_read(const uint8_t *p,
 
 struct errand_output {
     uint32_t rank, stream; /* 0 stdout, 1 stderr */
-    const uint8_t *p;      /* into the payload */
+    const uint8_t *p;      /* points into the payload */
     size_t n;
 };
 int errand_output_read(const uint8_t *p,
@@ -129,9 +132,9 @@ int errand_lost_read(const uint8_t *p,
                      struct errand_lost *ret,
                      struct err *err);
 
-/* How hosts first .. end-1 are shared out among at most fanout agents that each start
- * the rest of their share: the j-th share; false when there is none. skip (horovodrun's
- * own host, which needs none) is left out; fanout 0: one host each. */
+/* Divides the hosts first .. end-1 among at most fanout agents, each of which starts
+ * the rest of its share. Returns the j-th share; false: none. skip (horovodrun's own
+ * host) is left out. fanout 0: one host per share. */
 bool errand_share(uint32_t first,
                   uint32_t end,
                   uint32_t skip,

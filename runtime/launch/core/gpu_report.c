@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines "key value" of hvd-gpu, which is of the same version as we are; what it got
- * from drivers goes into logs, so control characters become '?', and
- * quotes single ones. Called by gpu_info.c.
- */
+/* Parses the lines "key value" of hvd-gpu, which has the same version as this program.
+ * The values come from drivers and are written to logs, so control characters are
+ * replaced by '?' and double quotes by single ones. Called by gpu_info.c. */
 #include "runtime/launch/core/gpu_report.h"
 
 #include <stdio.h>
@@ -13,7 +12,7 @@
 
 #define LINE_BYTES 512
 
-/* Behind the key; NULL: the line has another one. */
+/* The value after the key; NULL: the line has another key. */
 static const char *value_of(const char *line, const char *key)
 {
     size_t n = strlen(key);
@@ -50,7 +49,7 @@ text_append(char *to, size_t size_bytes, const char *separator, const char *text
     (void)snprintf(to + n, size_bytes - n, "%s%s", n ? separator : "", text);
 }
 
-/* "I J LINKS", where a J of - are switches and others */
+/* "I J LINKS"; J is "-" for switches and other devices */
 static void read_nvlink(const char *value, struct gpu_report *r)
 {
     char a[8], b[8], links[8], text[40];
@@ -145,7 +144,7 @@ static bool are_alike(const struct gpu_report_gpu *a, const struct gpu_report_gp
            && strcmp(a->name, b->name) == 0;
 }
 
-/* The GPUs that are like g; 0: one before it is, and has told of it. */
+/* Number of GPUs like g; 0: an earlier GPU is like it and was printed. */
 static size_t count_alike(const struct gpu_report *r, const struct gpu_report_gpu *g)
 {
     size_t n = 0;

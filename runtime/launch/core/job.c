@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One job of processes:
+/* State machine of the processes of one launcher:
  *
- *              SIGNAL (forwarded)           DEADLINE / second SIGNAL (SIGKILL)
- *   RUNNING ------------------------> ASKED ---------------------------------> KILLED
- *      |  STOP (SIGTERM)                | STOP (SIGTERM)                          |
- *      '--------------------------> STOPPING -- DEADLINE / SIGNAL (SIGKILL) ------'
+ *              SIGNAL (forwarded)               DEADLINE / second SIGNAL (SIGKILL)
+ *   RUNNING ------------------------> SIGNALLED -----------------------------> KILLED
+ *      |  STOP (SIGTERM)                  | STOP (SIGTERM)                       ^
+ *      |                                  v                                      |
+ *      '----------------------------> STOPPING -- DEADLINE / SIGNAL (SIGKILL) ---'
  *
- *   ALL_EXITED leads from everywhere to ENDED; KILLED gives up at its deadline and ends
- * too.
+ *   ALL_EXITED leads from every state to ENDED. KILLED also ends at its deadline.
  *
- * A forwarded signal is the user's: ranks may save a checkpoint and end by themselves.
- * A STOP is ours: a rank has failed, the others get SIGTERM and 5 seconds. Called by
- * engine.c. */
+ * A forwarded signal comes from the user: ranks may save a checkpoint and exit by
+ * themselves. STOP comes from the launcher: a rank has failed, and the other ranks get
+ * SIGTERM and 5 seconds. Called by engine.c. */
 #include "runtime/launch/core/job.h"
 
 #include <signal.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cuts what a rank writes into lines and remembers the last ones. Output of many ranks
- * is mixed line by line, so a line is never handed on before it is complete; a line
- * beyond LINE_MAX_BYTES is handed on in pieces, which bounds memory. A lone carriage
- * return ends a line: a progress bar would otherwise be one endless line that nobody
- * sees. Called by output.c. */
+/* Splits the output of a rank into lines and keeps the last ones. Output of many ranks
+ * is mixed line by line, so a line is only passed on when it is complete. A line longer
+ * than LINE_MAX_BYTES is passed on in pieces, which bounds memory. A lone carriage
+ * return ends a line: otherwise a progress bar would be one endless, invisible line.
+ * Called by output.c and link.c. */
 #include "runtime/launch/core/lines.h"
 
 #include <errno.h>
@@ -12,10 +12,7 @@
 
 #include "runtime/base/mem.h"
 
-enum {
-    AFTER_TEXT = 1,
-    AFTER_EMPTY
-}; /* what the carriage return before this byte ended */
+enum { AFTER_TEXT = 1, AFTER_EMPTY }; /* what the preceding carriage return ended */
 
 void lines_init(struct lines *l)
 {
@@ -43,7 +40,7 @@ static int part_reserve(struct lines *l, size_t n)
     return 0;
 }
 
-/* Appends to the unfinished line; hands on full pieces. */
+/* Appends to the unfinished line; passes full pieces on. */
 static int part_add(struct lines *l, const char *p, size_t n, line_fn fn, void *arg)
 {
     while (n) {
@@ -75,7 +72,7 @@ int lines_feed(struct lines *l, const char *p, size_t n, line_fn fn, void *arg)
 {
     int rc = 0;
     while (n) {
-        if (l->after_cr && *p == '\n') { /* the second half of "\r\n" */
+        if (l->after_cr && *p == '\n') { /* second byte of "\r\n" */
             if (l->after_cr == AFTER_EMPTY)
                 fn(arg, p, 0);
             l->after_cr = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes of a pipe -> lines, and the last lines of a rank. Pure. */
+/* Splits the bytes of a pipe into lines; keeps the last lines of a rank. Pure. */
 #ifndef RUNTIME_LAUNCH_CORE_LINES_H
 #define RUNTIME_LAUNCH_CORE_LINES_H
 
@@ -7,7 +7,7 @@
 
 #include "runtime/base/strbuf.h"
 
-#define LINE_MAX_BYTES 65536 /* a longer line is handed on in pieces of this size */
+#define LINE_MAX_BYTES 65536 /* a longer line is passed on in pieces of this size */
 
 /* One line without its end. Called during lines_feed; text is not NUL-terminated. */
 typedef void (*line_fn)(void *arg, const char *text, size_t n);
@@ -15,31 +15,32 @@ typedef void (*line_fn)(void *arg, const char *text, size_t n);
 struct lines {
     char *part; /* the unfinished line */
     size_t n, cap;
-    int after_cr; /* not 0: the last byte was a carriage return, and a newline belongs
-                     to it */
+    /* not 0: the last byte was a carriage return; a newline now belongs to it */
+    int after_cr;
 };
 
 void lines_init(struct lines *l);
 void lines_release(struct lines *l);
-/* "\n", "\r\n" and a lone "\r" (progress bars) end a line. An empty line that a lone
- * "\r" would make is dropped. 0 or -ENOMEM (the piece that did not fit is handed on as
- * it is). */
+/* "\n", "\r\n" and a lone "\r" (progress bars) end a line. An empty line caused by a
+ * lone "\r" is dropped. 0, or -ENOMEM; the piece that did not fit is then passed on
+ * unchanged. */
 int lines_feed(struct lines *l, const char *p, size_t n, line_fn fn, void *arg);
-void lines_end(struct lines *l, line_fn fn, void *arg); /* what is left, if anything */
+/* passes the unfinished line on, if any */
+void lines_end(struct lines *l, line_fn fn, void *arg);
 
 #define TAIL_LINES      20
 #define TAIL_LINE_BYTES 400
 
-/* The last lines of one rank, standard output and error together, each cut at its end.
- */
+/* The last lines of one rank, standard output and error together. Long lines are
+ * truncated. */
 struct tail {
     char text[TAIL_LINES][TAIL_LINE_BYTES];
     size_t len[TAIL_LINES];
     size_t n_seen;
 };
 void tail_add(struct tail *t, const char *text, size_t n);
-/* Whole lines, newest kept, so that at most max_bytes are appended. Control characters
- * other than tab become '?', so that the text is safe in a terminal and in JSON. */
+/* Appends the newest whole lines, at most max_bytes. Control characters other than tab
+ * become '?', so that the text is safe in a terminal and in JSON. */
 void tail_render(const struct tail *t, size_t max_bytes, struct strbuf *out);
 
 #endif

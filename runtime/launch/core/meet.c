@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*         .<------ another world ------.
- *         |                            |
- *      WAITING --all here--> RUNNING --'--all done--> FINISHED
- *         |                    |
- *         '--timeout, failure--'--failure, lost worker--> STOPPED
+/* State machine of a job:
  *
- * Pods start in any order, may be deleted and be started anew before all are here, so
- * nothing counts as a failure while WAITING but what a worker says itself (its command
- * is missing), the loss of one whose ranks have run in an earlier world, and the
- * timeout. Once RUNNING, failures go to the verdict, which decides after its window who
- * was first.
+ *         .<------- new world -------.
+ *         |                          |
+ *      WAITING --all present--> RUNNING --all done--> FINISHED
+ *         |                          |
+ *         '--timeout, failure------> '--failure, lost worker--> STOPPED
  *
- * A job that is scaled gets another world: a higher generation, with more workers or
- * fewer. Everybody then comes again. Two things may cross each other: the pods that are
- * not in that world are deleted at about the time when the others hear of it. So a
- * failure that a leaving worker explains (it is about its ranks, names them as lost, or
- * came after it began to leave) waits MEET_LEAVE_MS for a world without the leaving
- * workers, which makes it no failure at all. Any other failure ends the job, whatever
- * world is wanted. What an agent says of an earlier world is dropped, but for DONE: a
- * job whose ranks had all ended well is finished. Called by hub.c, which owns the
- * connections and the clock. */
+ * Pods start in any order and may be deleted and replaced before all are present.
+ * While WAITING only three events are failures: a failure that a worker reports
+ * itself (its command is missing), the loss of a worker whose ranks have run in an
+ * earlier world, and the timeout. While RUNNING, failures go to the verdict, which
+ * selects the first one after its window.
+ *
+ * A scaled job gets a new world: a higher generation with another number of workers.
+ * All agents then send HELLO again. Two events may cross: the pods without a place
+ * in that world are deleted at about the time when the other agents read it.
+ * Therefore a failure that a leaving worker explains (it is about its ranks, names
+ * them as lost, or came after it started to leave) is held back for MEET_LEAVE_MS
+ * until a world without the leaving workers is announced, which makes it no failure.
+ * Any other failure ends the job. Messages of an earlier world are dropped, except
+ * DONE: a job whose ranks had all exited with 0 is finished. Called by hub.c and
+ * remote.c, which own the connections and the clock. */
 #include "runtime/launch/core/meet.h"
 
 #include <errno.h>
@@ -91,7 +93,7 @@ uint32_t meet_ranks(const struct meet *m)
     return m->np ? m->np : m->workers * m->slots;
 }
 
-/* The ranks of a worker. */
+/* Sets the ranks of a worker in r. */
 static void ranks_of(const struct meet *m, uint32_t worker, struct report *r)
 {
     uint32_t np = meet_ranks(m), first = worker * m->slots;
@@ -149,7 +151,7 @@ static bool is_of(const struct report *worker, uint32_t rank)
     return rank >= worker->first_rank && rank - worker->first_rank < worker->n_ranks;
 }
 
-/* May those who leave be why the job seems to fail? */
+/* True if a leaving worker may be the cause of the failure. */
 static bool is_explained(const struct meet *m)
 {
     const struct report *r = verdict_pick(&m->verdict);
@@ -181,7 +183,8 @@ bool meet_holds(const struct meet *m)
            && decision_ns(m) > verdict_deadline_ns(&m->verdict);
 }
 
-/* The ranks of the last world have all ended well; only their words came late. */
+/* True if the ranks of the last world have all exited with 0, even if DONE arrived
+ * later. */
 static bool was_all_done(const struct meet *m)
 {
     for (uint32_t i = 0; i < m->ran_workers; i++)
@@ -237,7 +240,7 @@ int meet_reform(struct meet *m, uint64_t now_ns, struct err *err)
 
 /* --- workers --- */
 
-/* 0: of our world. */
+/* 0: of our world; -EAGAIN: newer; -ESTALE: older. */
 static int check_world(struct meet *m, const struct hello *h, struct err *err)
 {
     struct job_world w = {h->generation, h->workers};
@@ -404,7 +407,7 @@ enum meet_state meet_due(struct meet *m, uint64_t wall_us, uint64_t now_ns)
         time_out(m, wall_us, now_ns);
         return m->verdict.n ? MEET_STOPPED : m->state;
     }
-    if (m->verdict.n) /* nobody left who could report: no need to wait */
+    if (m->verdict.n) /* if no worker is left to report, there is no need to wait */
         return now_ns >= decision_ns(m) || (all_accounted(m) && !is_explained(m))
                    ? MEET_STOPPED
                    : m->state;
@@ -441,7 +444,8 @@ const struct report *meet_first(const struct meet *m)
     return verdict_pick(&m->verdict);
 }
 
-/* Two workers of one name: pods on the host network, or a test on one machine. */
+/* True if another worker has the same name: pods on the host network, or a test on one
+ * host. */
 static bool is_shared(const struct meet *m, uint32_t i, bool by_address)
 {
     for (uint32_t k = 0; k < m->workers; k++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the hub knows and decides: who is here, when to start, to form another world, to
- * stop and to finish. Pure. */
+/* The state and decisions of a job's leader: which workers are present, when to start,
+ * to form a new world, to stop and to finish. Pure. */
 #ifndef RUNTIME_LAUNCH_CORE_MEET_H
 #define RUNTIME_LAUNCH_CORE_MEET_H
 
@@ -10,33 +10,35 @@
 
 enum meet_state { MEET_WAITING, MEET_RUNNING, MEET_STOPPED, MEET_FINISHED };
 enum member_state { MEMBER_ABSENT, MEMBER_HERE, MEMBER_DONE, MEMBER_LOST };
-/* How long a failure that a leaving worker may explain waits for a world without that
- * worker: less than the 30 s that a deleted pod has by default, long enough for a
- * kubelet that is told of the annotation by a watch to rewrite the world's file. */
+/* How long a failure that a leaving worker may explain is held back. Less than the 30 s
+ * that a deleted pod has by default; long enough for a kubelet that receives the new
+ * annotation by a watch to rewrite the world file. */
 #define MEET_LEAVE_MS 10000
 
 struct meet_member {
     enum member_state state;
     bool has_run;    /* its ranks have run in an earlier world */
-    bool was_done;   /* they ended with 0 in the last world that ran */
-    bool is_leaving; /* it was told to end, or was lost */
+    bool was_done;   /* its ranks exited with 0 in the last world that ran */
+    bool is_leaving; /* it received a stop signal or was lost */
     char host[HOST_NAME_MAX_BYTES], address[HOST_NAME_MAX_BYTES];
 };
 struct meet {
     enum meet_state state;
-    uint32_t workers, slots, np;  /* np 0: all slots */
-    const struct hostlist *hosts; /* horovodrun's, which knows them; else NULL */
+    uint32_t workers, slots, np; /* np 0: all slots */
+    /* of horovodrun, where they are known; otherwise NULL */
+    const struct hostlist *hosts;
     uint64_t start_deadline_ns, start_timeout_s;
-    struct meet_member *members; /* n_members >= workers: also of earlier worlds */
+    struct meet_member *members; /* n_members >= workers: includes earlier worlds */
     uint32_t n_members;
     struct launch_verdict verdict;
-    /* a job that can be scaled */
+    /* for a job that can be scaled */
     bool is_scalable;
     uint32_t generation, first_generation;
-    struct job_world wanted;              /* the newest heard of */
+    struct job_world wanted;              /* the newest world that was announced */
     uint32_t ran_generation, ran_workers; /* the last world that ran; 0 workers: none */
-    uint64_t left_ns, leave_until_ns;     /* when the first of those leaving was known,
-                                             when failures no longer wait; 0: nobody */
+    /* when the first leaving worker was known; until when failures are held back; 0: no
+     * worker is leaving */
+    uint64_t left_ns, leave_until_ns;
 };
 
 int meet_init(struct meet *m,
@@ -46,64 +48,67 @@ int meet_init(struct meet *m,
               uint64_t start_timeout_s,
               uint64_t now_ns,
               struct err *err);
-/* For horovodrun: one worker a host, with that host's slots; sentences name the host.
- * Borrowed. np is the true one here. */
+/* For horovodrun: each host is one worker with its own slots, and error messages name
+ * the host. Borrows hosts. np must not be 0. */
 void meet_know_hosts(struct meet *m, const struct hostlist *hosts, uint32_t np);
-void meet_here(struct meet *m, uint32_t worker); /* and its command can start */
-/* Of which generation the world is, and whether another may follow. At once after
+/* it is present and its command can start */
+void meet_here(struct meet *m, uint32_t worker);
+/* Sets the generation of the world and whether it may change. Call directly after
  * meet_init. */
 void meet_know_world(struct meet *m, uint32_t generation, bool is_scalable);
 void meet_release(struct meet *m);
-/* A worker introduces itself. -EINVAL, -EALREADY (the job has started): the sentence is
- * for it. A worker that is here already is replaced: its pod was started anew. -EAGAIN:
- * it is of a newer world, which is wanted from now on, and says it again when that has
- * come. -ESTALE: of an older one; it is to be told ours if meet_tells. */
+/* Handles a HELLO. -EINVAL, -EALREADY (the job has started): err is sent to the worker.
+ * A worker that is already present is replaced: its pod was replaced. -EAGAIN: it
+ * belongs to a newer world, which is wanted from now on; it sends HELLO again in that
+ * world. -ESTALE: it belongs to an older one; send it ours if meet_sends_world. */
 int meet_hello(struct meet *m,
                const struct hello *h,
                const char *address,
                struct err *err);
-/* Whether a failure among the ranks of that world counts. Those of an earlier one end
+/* True if a failure in that world counts. Ranks of an earlier world are stopped
  * anyway. */
 bool meet_cares(const struct meet *m, uint32_t generation);
 void meet_failed(struct meet *m, const struct report *r, uint64_t now_ns);
-/* All ranks of a worker have ended well. Of an earlier world too: a job whose ranks had
- * all done so is not formed anew. */
+/* All ranks of a worker have exited with 0. Also valid for an earlier world: a job in
+ * which all ranks have done so does not form a new one. */
 void meet_done(struct meet *m, uint32_t worker, uint32_t generation);
-/* It was told to end, so that failures may be its doing. */
+/* A worker received a stop signal, so that failures may be caused by it. */
 void meet_leaving(struct meet *m, uint32_t worker, uint64_t now_ns);
-/* Somebody has read of a world. 1: it is newer than all that we know; 0: not; -EINVAL:
- * it cannot be ours, with a sentence. */
+/* A world was announced. 1: it is newer than all known ones; 0: it is not; -EINVAL with
+ * err: it is invalid for this job. */
 int meet_take_world(struct meet *m, const struct job_world *w, struct err *err);
-/* Whether an agent of that world is to be told of ours. Not one of before our time,
- * which may be left over from an earlier attempt: its own file tells it or nobody. */
+/* True if an agent of that world is sent ours. Not an agent of a generation before our
+ * first one: it may be left over from an earlier attempt and must wait for its own
+ * file. */
 bool meet_sends_world(const struct meet *m, uint32_t generation);
-/* Nothing has begun that the worker was part of: it may go, and another take its place.
- */
+/* True if the worker's ranks have not run: it may leave and be replaced. */
 bool meet_lets_go(const struct meet *m, uint32_t worker);
-/* The connection is gone: before the start it may come back, later it is a failure. */
+/* The connection was lost. Before the start the worker may come back; later it is a
+ * failure. */
 void meet_lost(struct meet *m,
                uint32_t worker,
                const char *why,
                uint64_t wall_us,
                uint64_t now_ns);
 
-/* What is due now: the state to enter, or the present one. The caller carries it out by
- * sending TABLE, STOP or FINISH to all, then sets it by meet_enter. */
+/* The state to enter now, or the current one. The caller sends TABLE, STOP or FINISH to
+ * all agents, then calls meet_enter. */
 enum meet_state meet_due(struct meet *m, uint64_t wall_us, uint64_t now_ns);
 void meet_enter(struct meet *m, enum meet_state s);
-/* Whether the wanted world is to be formed now; asked before meet_due. The caller then
- * calls meet_reform and tells all agents, who say HELLO again. */
+/* True if the wanted world must be formed now. Call before meet_due. The caller then
+ * calls meet_reform and sends WORLD to all agents, which send HELLO again. */
 bool meet_reforms(const struct meet *m);
 int meet_reform(struct meet *m, uint64_t now_ns, struct err *err);
-uint32_t meet_ranks(const struct meet *m); /* of the present world */
+uint32_t meet_ranks(const struct meet *m); /* of the current world */
 uint64_t meet_deadline_ns(const struct meet *m);
-/* Whether a failure waits for a world without those who leave. */
+/* True if a failure is held back because of leaving workers. */
 bool meet_holds(const struct meet *m);
-const struct report *meet_first(const struct meet *m); /* of the job, NULL: none */
+/* the first failure of the job; NULL: none */
+const struct report *meet_first(const struct meet *m);
 uint32_t meet_present(const struct meet *m);
 void meet_missing(const struct meet *m, struct strbuf *out); /* "1, 3, 5 and 12 more" */
-/* Host names in worker order, made unique (by address, then by number) where pods share
- * one. */
+/* Host names in worker order; equal names are replaced by the address, or else by the
+ * number. */
 int meet_hosts(const struct meet *m, struct hostlist *ret, struct err *err);
 
 #endif

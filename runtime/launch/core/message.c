@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writers append to a strbuf, readers refuse what does not fit (bytes.h). Called by
- * hub.c, agent.c and remote.c. */
+/* Writers append to a strbuf; readers return an error for invalid data (bytes.h).
+ * Called by the files of the hub and the agents, and by remote.c. */
 #include "runtime/launch/core/message.h"
 
 #include <errno.h>

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What agents and the hub tell each other, as bytes. Pure.
+/* Messages between agents and the hub. Pure.
  *
  *   HELLO    to hub    worker:4 workers:4 slots:4 np:4 generation:4 host:str
  *   TABLE    to agent  rdv_port:4 master_port:4 address:str n:4 {name:str slots:4} * n
  *   FAILED   to hub    generation:4 failure
- *   STOP     to agent  failure: the first of the job
+ *   STOP     to agent  failure: the first one of the job
  *   DONE     to hub    worker:4 generation:4: all of its ranks exited with 0
  *   FINISH   to agent  all workers are done
- *   REFUSED  to agent  sentence:str
- *   WORLD    to hub    generation:4 workers:4: a world that this agent has read of
- *            to agent  the same: stop the ranks, say HELLO in this world, or go
- *   LEAVING  to hub    worker:4 generation:4: it was told to end
+ *   REFUSED  to agent  message:str
+ *   WORLD    to hub    generation:4 workers:4: a world in this agent's file
+ *            to agent  the same: stop the ranks; send HELLO in this world, or exit
+ *   LEAVING  to hub    worker:4 generation:4: it received a stop signal
  *   PING     both
  *
  *   failure  blames+1:4 first_rank:4 n_ranks:4 message:str
@@ -45,12 +45,12 @@ struct hello {
     uint32_t worker, workers, slots, np, generation;
     char host[HOST_NAME_MAX_BYTES];
 };
-struct origin { /* of DONE and LEAVING */
+struct origin { /* sender of DONE and LEAVING */
     uint32_t worker, generation;
 };
 struct table {
     uint16_t rdv_port, master_port;
-    char address[HOST_NAME_MAX_BYTES]; /* of worker 0, as the other workers reach it */
+    char address[HOST_NAME_MAX_BYTES]; /* of worker 0, for the other workers */
     struct hostlist hosts;
 };
 
@@ -61,7 +61,7 @@ int table_read(const uint8_t *p, size_t n, struct table *ret, struct err *err);
 void table_release(struct table *t);
 void report_write(const struct report *r, struct strbuf *out);
 int report_read(const uint8_t *p, size_t n, struct report *ret, struct err *err);
-/* FAILED: a report, and the world that its ranks were of. */
+/* FAILED: a report and the generation of its ranks. */
 void failed_write(uint32_t generation, const struct report *r, struct strbuf *out);
 int failed_read(const uint8_t *p,
                 size_t n,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scripts made for Horovod over MPI carry these lines; most of them tune what is not
- * there. Words stand between blanks, each with one hyphen or two, as mpirun takes them.
- * Called by options.c. */
+/* Scripts for Horovod over MPI pass arguments for mpirun, most of which have no effect
+ * here. Words are separated by blanks, with one hyphen or two, as in mpirun. Called by
+ * options.c. */
 #include "runtime/launch/core/mpi_words.h"
 
 #include <errno.h>
@@ -50,7 +50,7 @@ static void take_binding(struct launch_options *o, const char *to)
             o->text[OPT_BINDING] = same[i].binding;
 }
 
-/* NAME=VALUE; NAME alone is passed on to the ranks anyway. */
+/* Takes NAME=VALUE. The ranks inherit NAME without a value anyway. */
 static int take_variable(struct launch_options *o, char *pair, struct err *err)
 {
     char *equals = strchr(pair, '=');
@@ -87,7 +87,7 @@ static int mpi_option_take(struct launch_options *o,
         return err_set(err, -ENOMEM, "out of memory for %s", option);
     while ((word = next_word(&at)) != NULL) {
         const struct mpi_word *w = mpi_word_find(word);
-        char *value = word; /* the last of its values */
+        char *value = word; /* the last value of the word */
         if (w->kind == MPI_IDLE)
             strbuf_printf(idle, " %s", word);
         for (unsigned i = 0; i < w->n_values; i++) {

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one table of the flags of horovodrun and perseusrun: parser, help, shell
- * completion, keys of the config file and the variables of the ranks come from it;
- * tests hold the man page and the knobs (core/knob_table.h) against it.
+/* The options of horovodrun and perseusrun. Parser, help, shell completion, keys of the
+ * config file and variables of the ranks are generated from this table; tests check the
+ * man page and the knobs (runtime/core/knob_table.h) against it.
  *
- *   X(id, name, alias, off, off_alias, value, kind, min, max, var, key, needs, group,
- * help)
+ *   X(id, name, alias, off, off_alias, value, kind, min, max, var, key, needs, group, help)
  *
- * off         the spelling that says the opposite; kind SWITCH only
- * value       the name of the value in the help; the allowed words for CHOICE
- * var         what the flag sets in the ranks; "!X": X is true when the flag is off
- * key         of the config file
- * needs       the flag without which this one has no effect, or COUNT
+ * off         the opposite option; kind SWITCH only
+ * value       name of the value in the help; the allowed words for CHOICE
+ * var         variable of the ranks; "!X": X is true if the option is off
+ * key         key in the config file
+ * needs       the option without which this one has no effect, or COUNT
  *
- * Spellings, groups and order are Horovod's; PLACEMENT is ours. */
+ * Spellings, groups and order are Horovod's; PLACEMENT is our own. */
 #ifndef RUNTIME_LAUNCH_CORE_OPTION_TABLE_H
 #define RUNTIME_LAUNCH_CORE_OPTION_TABLE_H
 

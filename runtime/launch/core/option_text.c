@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spellings are Horovod's, including its single-dash long ones (-np, -hostfile,
- * -prefix-timestamp), so getopt_long does not fit. Vendors' pages print en dashes where
- * a hyphen was typed; whoever copies a line from there gets what was meant, and a
+/* Spellings are Horovod's, including its long options with one dash (-np, -hostfile,
+ * -prefix-timestamp), which getopt_long does not support. Documents of vendors print en
+ * dashes instead of hyphens; a command line copied from them is accepted, with a
  * warning. Called by options.c. */
 #include "runtime/launch/core/option_text.h"
 
@@ -60,7 +60,7 @@ size_t option_find_prefix(const char *name,
             if (strncmp(s, name, len) != 0)
                 continue;
             if (n && ret->id == (enum option_id)i && ret->is_off == (k >= 2))
-                continue; /* another spelling of the same */
+                continue; /* another spelling of the same option */
             *ret = (struct option_match){(enum option_id)i, s, k >= 2};
             strbuf_printf(out, "%s%s", n ? ", " : "", s);
             n++;
@@ -68,8 +68,8 @@ size_t option_find_prefix(const char *name,
     return n;
 }
 
-/* Doubled so that of two names at the same distance the one wins that goes on as a
- * begins. */
+/* The distance is doubled so that of two names at the same distance the one that starts
+ * with a is nearer. */
 static unsigned
 option_distance(const char *a, size_t a_len, const char *b, size_t b_len)
 {
@@ -92,7 +92,7 @@ const char *option_nearest(const char *name, size_t len)
     return best;
 }
 
-/* A row's key, or for k == 1 the section before its dot. */
+/* Length of a row's key, or for k == 1 of the section before its dot. */
 static size_t key_part(const struct launch_option_row *row, size_t k)
 {
     return k ? strcspn(row->key, ".") : strlen(row->key);
@@ -127,10 +127,10 @@ bool options_has_section(const char *section)
     return false;
 }
 
-/* How many bytes of s are one typographic dash. */
+/* Length of a typographic dash at the start of s; 0: none. */
 static size_t dash_bytes(const char *s)
 {
-    if (!strncmp(s, "\xe2\x88\x92", 3)) /* the minus sign */
+    if (!strncmp(s, "\xe2\x88\x92", 3)) /* minus sign */
         return 3;
     if (!strncmp(s, "\xe2\x80", 2) && (unsigned char)s[2] >= 0x90
         && (unsigned char)s[2] <= 0x95)

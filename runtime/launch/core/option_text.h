@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spellings of options: finding one, the nearest to a wrong one, typographic dashes. */
+/* Spellings of options: exact, by prefix, the nearest one, with typographic dashes. */
 #ifndef RUNTIME_LAUNCH_CORE_OPTION_TEXT_H
 #define RUNTIME_LAUNCH_CORE_OPTION_TEXT_H
 
@@ -7,22 +7,22 @@
 
 struct option_match {
     enum option_id id; /* OPT_COUNT: none */
-    const char *name;  /* the spelling in full */
-    bool is_off;       /* the opposite was asked for */
+    const char *name;  /* the complete spelling */
+    bool is_off;       /* name is the opposite option */
 };
 
-/* By its exact spelling. */
+/* Finds an option by its exact spelling. */
 bool option_find(const char *name, size_t len, struct option_match *ret);
-/* By the beginning of a "--" spelling that fits one option only; else how many fit and,
- * in out, which. */
+/* Finds an option by the prefix of a "--" spelling. Returns the number of matching
+ * options; out lists them. */
 size_t option_find_prefix(const char *name,
                           size_t len,
                           struct option_match *ret,
                           struct strbuf *out);
 const char *option_nearest(const char *name, size_t len);
-/* text without typographic dashes (U+2010 to U+2015, U+2212) in the part before "=", in
- * the arena; text itself when it has none or does not begin with a dash; NULL: out of
- * memory. */
+/* Returns text with hyphens instead of typographic dashes (U+2010 to U+2015, U+2212)
+ * before "=", in the arena; text itself if it has none or does not start with a dash;
+ * NULL: out of memory. */
 const char *option_plain_dashes(const char *text, struct arena *arena);
 
 #endif

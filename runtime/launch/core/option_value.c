@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One function for each kind of value. Sentences keep Horovod's words ("must be >= 0")
- * and name the flag or key as it was written. Called by options.c. */
+/* One function for each kind of value. Error messages keep Horovod's text ("must be >=
+ * 0") and name the option or key as the user wrote it. Called by options.c. */
 #include "runtime/launch/core/option_value.h"
 
 #include <errno.h>
@@ -47,7 +47,8 @@ static int value_decimal(const struct launch_option_row *row,
     return check_range(row, field, text, value, err);
 }
 
-/* Whoever reads HOROVOD_START_TIMEOUT with int() expects plain seconds. */
+/* The result is plain seconds, because programs read HOROVOD_START_TIMEOUT with
+ * int(). */
 static int value_seconds(const struct launch_option_row *row,
                          const char *field,
                          const char *text,

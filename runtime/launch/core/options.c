@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* argv -> texts by option -> the ranks' variables.
+/* argv -> texts by option -> variables of the ranks.
  *
- * Later words override earlier ones and a config file counts where it stands, so
- * parsing is one pass that stores checked texts. What the whole command line must agree
- * on (flags that exclude each other, flags without effect) comes after it. A switch and
- * its opposite on one command line contradict each other, as with Horovod. Called by
- * horovodrun.c. */
+ * Later words override earlier ones, and a config file takes effect where it stands,
+ * so parsing is one pass that stores checked texts. Checks of the whole command line
+ * (options that exclude each other, options without effect) follow. A switch
+ * together with its opposite is an error, as in Horovod. Called by horovodrun.c. */
 #include "runtime/launch/core/options.h"
 
 #include <errno.h>
@@ -21,7 +20,7 @@
 #define ARENA_BYTES (4u << 20)
 
 struct option_words {
-    int argc, i; /* the word that is looked at */
+    int argc, i; /* the current word */
     char *const *argv;
     options_read_fn read;
     void *arg;
@@ -36,8 +35,8 @@ static int options_warn(struct launch_options *o, const char *sentence)
     return 0;
 }
 
-/* "-H" of "-Hlocalhost:2", as argparse takes it; but -prefix-x and -identity are
- * mistakes rather than a port and a file. */
+/* Finds "-H" in "-Hlocalhost:2", like argparse. But -prefix-x and -identity are errors,
+ * not a port and a file. */
 static bool find_glued(const char *word, struct option_match *ret, const char **value)
 {
     if (strlen(word) < 3 || word[1] == '-' || !option_find(word, 2, ret))
@@ -62,7 +61,7 @@ static int option_refuse_unknown(const char *word,
                    (int)len, word, option_nearest(word, len));
 }
 
-/* word: without typographic dashes; *value: what stands behind "=" or NULL. */
+/* word: without typographic dashes; *value: the text after "=", or NULL. */
 static int option_find_word(struct launch_options *o,
                             const char *word,
                             bool had_dashes,
@@ -75,7 +74,7 @@ static int option_find_word(struct launch_options *o,
     *value = word[len] ? word + len + 1 : NULL;
     if (option_find(word, len, ret))
         return 0;
-    if (had_dashes) { /* one long dash for two hyphens */
+    if (had_dashes) { /* one long dash instead of two hyphens */
         const char *longer = arena_printf(&o->arena, "-%s", word);
         if (!longer)
             return err_set(err, -ENOMEM, "out of memory for the command line");
@@ -92,8 +91,8 @@ static int option_find_word(struct launch_options *o,
     return rc;
 }
 
-/* The value of an option that needs one: behind "=", or the next word unless that is an
- * option itself. */
+/* Takes the value of an option: after "=", or the next word unless that is an
+ * option. */
 static int take_value(struct option_words *w,
                       const struct option_match *m,
                       const char **value,
@@ -152,7 +151,7 @@ static int options_store(struct launch_options *o,
     return m->id == OPT_CONFIG_FILE ? w->read(w->arg, o->text[m->id], o, err) : 0;
 }
 
-/* One word that may be an option. 1: it is none, the command begins here. */
+/* Takes one word. 1: it is not an option; the command starts here. */
 static int take_word(struct launch_options *o, struct option_words *w, struct err *err)
 {
     struct option_match m = {.id = OPT_COUNT};
@@ -197,7 +196,7 @@ static int check_exclusive(const struct launch_options *o, struct err *err)
     return 0;
 }
 
-/* Their numbers are checked first: a mistake is a mistake in every version. */
+/* The numbers are checked before the options are refused. */
 static int check_elastic(const struct launch_options *o, struct err *err)
 {
     static const enum option_id refused[] = {OPT_MIN_NP, OPT_MAX_NP,
@@ -345,7 +344,7 @@ options_u32(const struct launch_options *o, enum option_id id, uint32_t fallback
 {
     uint32_t v = fallback;
     if (o->text[id])
-        (void)parse_u32("", o->text[id], 0, UINT32_MAX, &v, NULL); /* was checked */
+        (void)parse_u32("", o->text[id], 0, UINT32_MAX, &v, NULL); /* checked before */
     return v;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of horovodrun and perseusrun, by the table of option_table.h. Pure:
- * the config file is read by the caller's function. */
+/* The command line of horovodrun and perseusrun, from the table in option_table.h.
+ * Pure: a function of the caller reads the config file. */
 #ifndef RUNTIME_LAUNCH_CORE_OPTIONS_H
 #define RUNTIME_LAUNCH_CORE_OPTIONS_H
 
@@ -21,18 +21,18 @@ enum option_id {
 };
 
 enum option_kind {
-    OPTION_FLAG,   /* on when given */
+    OPTION_FLAG,   /* on if given */
     OPTION_SWITCH, /* on, off or not given */
     OPTION_TEXT,
-    OPTION_FILE,    /* a path: text, but completed by file names */
+    OPTION_FILE,    /* a path: text that is completed with file names */
     OPTION_NUMBER,  /* a whole number from min to max */
-    OPTION_MIB,     /* the same, in MiB; bytes in the variable */
+    OPTION_MIB,     /* the same in MiB; the variable is in bytes */
     OPTION_DECIMAL, /* a number from min to max */
     OPTION_SECONDS, /* 30, 0.5, 200ms, 5m; min and max in seconds */
-    OPTION_RANGE,   /* two words: whole numbers, the first not above the second */
-    OPTION_LIST,    /* words between commas; given again: appended */
-    OPTION_CPUS,    /* whole numbers between commas */
-    OPTION_CHOICE   /* one of the words of `value`, in any case */
+    OPTION_RANGE, /* two words: whole numbers, the first not greater than the second */
+    OPTION_LIST,  /* words separated by commas; appended if repeated */
+    OPTION_CPUS,  /* whole numbers separated by commas */
+    OPTION_CHOICE /* one of the words in `value`, case-insensitive */
 };
 
 enum option_group {
@@ -42,7 +42,7 @@ enum option_group {
         OPTION_GROUP_COUNT
 };
 
-struct launch_option_row { /* columns: option_table.h */
+struct launch_option_row { /* for the columns see option_table.h */
     const char *name, *alias, *off, *off_alias, *value;
     enum option_kind kind;
     double min, max;
@@ -60,16 +60,16 @@ struct option_var {
 #define OPTIONS_MAX_WARNINGS 32
 
 struct launch_options { /* release with options_release */
-    /* What was given, checked and in one form: "1" and "0" for flags and switches, a
-     * CHOICE as the table spells it. NULL: not given. */
+    /* The given values, checked and converted: "1" and "0" for flags and switches, a
+     * CHOICE as in the table. NULL: not given. */
     const char *text[OPT_COUNT];
-    bool on_given[OPT_COUNT], off_given[OPT_COUNT]; /* on the command line */
+    bool on_given[OPT_COUNT], off_given[OPT_COUNT]; /* given on the command line */
     char *const *command; /* points into argv; [0] is NULL without a command */
-    struct option_var vars[OPTIONS_MAX_VARS]; /* for the ranks' environment */
+    struct option_var vars[OPTIONS_MAX_VARS]; /* for the environment of the ranks */
     size_t n_vars;
-    const char *warnings[OPTIONS_MAX_WARNINGS]; /* one sentence each */
+    const char *warnings[OPTIONS_MAX_WARNINGS]; /* one message each */
     size_t n_warnings;
-    struct arena arena; /* owns the texts that are not in argv */
+    struct arena arena; /* owns texts that are not in argv */
 };
 
 /* Reads the config file path and calls options_set_key for each of its keys. */
@@ -78,9 +78,9 @@ typedef int (*options_read_fn)(void *arg,
                                struct launch_options *o,
                                struct err *err);
 
-/* Options end at the first word that is none, or after "--". -EINVAL with a sentence;
- * an unknown option's sentence gives the nearest right one. An unambiguous beginning of
- * a long option will do, as with Horovod's argparse. Release ret in every case. */
+/* Options end at the first word that is not an option, or after "--". -EINVAL with err;
+ * the message for an unknown option contains the nearest one. An unambiguous prefix of
+ * a long option is accepted, as in Horovod's argparse. Release ret in every case. */
 int options_parse(int argc,
                   char *const *argv,
                   options_read_fn read,
@@ -88,19 +88,20 @@ int options_parse(int argc,
                   struct launch_options *ret,
                   struct err *err);
 void options_release(struct launch_options *o); /* accepts a zeroed struct */
-/* key as "params.cycle_time_ms"; value is a scalar's text, copied; NULL: the key is
- * checked and nothing is set. */
+/* key: as in "params.cycle_time_ms". value: text of a scalar, which is copied; NULL:
+ * only checks the key. */
 int options_set_key(struct launch_options *o,
                     const char *key,
                     const char *value,
                     struct err *err);
-/* True when some key is in this section ("params"). */
+/* True if a key has this section ("params"). */
 bool options_has_section(const char *section);
-/* A key, or a section where key has no dot: the first *ret_len bytes. */
+/* The nearest key, or a section if key has no dot: the first *ret_len bytes of the
+ * result. */
 const char *options_nearest_key(const char *key, size_t *ret_len);
 
 bool options_is_on(const struct launch_options *o,
-                   enum option_id id); /* false: not given */
+                   enum option_id id); /* false: off or not given */
 uint32_t
 options_u32(const struct launch_options *o, enum option_id id, uint32_t fallback);
 uint64_t

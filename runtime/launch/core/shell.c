@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What MPI's launchers write for ssh is accepted and, where it is about ssh's own
- * doings (keys, terminals, forwarding of X11), has no effect; what would change what
- * happens (tunnels, subsystems) is refused. The user of USER@HOST and -l has no effect
- * either: the agent runs commands as the user that it runs as. Called by rsh.c and
- * shell.c. */
+/* Options of ssh that MPI launchers use are accepted. Those about ssh itself (keys,
+ * terminals, X11 forwarding) have no effect; those that would change the behaviour
+ * (tunnels, subsystems) are refused. The user in USER@HOST and -l has no effect: the
+ * agent runs commands as its own user. Called by rsh.c and shell.c. */
 #include "runtime/launch/core/shell.h"
 
 #include <ctype.h>
@@ -14,7 +13,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/launch/core/bytes.h"
 
-/* ssh's letters: with a value, without. */
+/* options of ssh with and without a value */
 static const char valued[] = "BbcEeFIilmoPpS", bare[] = "46AaCgKkMnqTtvXxYy";
 
 static int take_host(const char *word, struct shell_words *ret, struct err *err)
@@ -27,8 +26,8 @@ static int take_host(const char *word, struct shell_words *ret, struct err *err)
     return 0;
 }
 
-/* One word of options, "-x" or "-xqp22"; *i goes on to a value that is a word of its
- * own. */
+/* Takes one word of options, "-x" or "-xqp22"; *i is advanced if the value is a
+ * separate word. */
 static int
 take_option(char *const *argv, size_t *i, struct shell_words *ret, struct err *err)
 {
@@ -54,7 +53,7 @@ int shell_words_parse(char *const *argv, struct shell_words *ret, struct err *er
     struct shell_words w = {.has_input = true};
     size_t i = 0;
     int rc = 0;
-    /* as ssh: options may also follow the host */
+    /* as in ssh, options may also follow the host */
     for (; rc == 0 && argv[i]; i++) {
         if (!strcmp(argv[i], "--") && !*w.host)
             continue;

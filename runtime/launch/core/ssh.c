@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ssh gives one remote command line to the login shell there, whatever that is, so all
- * of it but "exec /bin/sh -c" is in single quotes. ssh says what is wrong on standard
- * error only (its exit code is always 255): the table below knows its sentences, and
- * what it does not know is passed on as it is. Called by link.c. */
+/* ssh passes one command line to the remote login shell, of any kind, so everything but
+ * "exec /bin/sh -c" is in single quotes. ssh reports errors only on standard error (its
+ * exit code is always 255). The table below maps its messages; unknown ones are passed
+ * on. Called by link.c. */
 #include "runtime/launch/core/ssh.h"
 
 #include <errno.h>
@@ -102,8 +102,8 @@ int ssh_command(const struct ssh_how *how,
     return 0;
 }
 
-/* In this order: ssh says "Connection closed" also after what was the cause. %s: the
- * host. */
+/* The first match wins: ssh prints "Connection closed" also after the actual cause. %s:
+ * the host. */
 static const struct meaning {
     const char *words, *sentence;
 } meanings[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of ssh, and what its complaints mean. Pure. */
+/* The command line of ssh, and the meaning of its error messages. Pure. */
 #ifndef RUNTIME_LAUNCH_CORE_SSH_H
 #define RUNTIME_LAUNCH_CORE_SSH_H
 
@@ -11,30 +11,31 @@
 #include "runtime/base/strbuf.h"
 
 #define SSH_MAX_WORDS 64
-/* What the remote shell says when there is no hvd-agent. */
+/* Printed by the remote shell if there is no hvd-agent. */
 #define SSH_NO_AGENT  "ringmaster: no hvd-agent here"
 
 struct ssh_how {
-    char program[1024];  /* HVD_SSH: a program and its options, by blanks; "": ssh and
-                            ours */
-    char identity[1024]; /* -i; "": none */
-    uint32_t port;       /* -p; 0: none */
+    /* HVD_SSH: a program and its options, separated by blanks; "": the default */
+    char program[1024];
+    char identity[1024]; /* value of -i; "": none */
+    uint32_t port;       /* value of -p; 0: none */
     uint32_t connect_s;  /* ConnectTimeout */
 };
 struct ssh_command {
-    char *v[SSH_MAX_WORDS]; /* NULL-terminated, into text */
+    char *v[SSH_MAX_WORDS]; /* NULL-terminated, points into text */
     char text[8192];
 };
 
 /* Quotes s as one word of a POSIX shell. */
 void ssh_quote(const char *s, struct strbuf *out);
-/* How ssh is called so that agent_path, or else hvd-agent in PATH, runs on host. */
+/* Builds the ssh command line that runs agent_path, or else hvd-agent in PATH, on
+ * host. */
 int ssh_command(const struct ssh_how *how,
                 const char *host,
                 const char *agent_path,
                 struct ssh_command *ret,
                 struct err *err);
-/* One sentence, without the host's name, from what ssh wrote to standard error. */
+/* One error message, without the host's name, from ssh's standard error. */
 void ssh_explain(const char *host, const char *said, char *ret, size_t size_bytes);
 
 #endif

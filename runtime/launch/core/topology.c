@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPUs in order of place (node, package, core) make a line; ranks get pieces of it.
+/* CPUs are sorted by node, package and core; each rank gets a contiguous part.
  *
- *   cores   every rank the same number of whole cores. As long as there are as many
- * ranks as nodes, no rank spans two: a rank is on its GPU's node, or on the node in
- *           which its piece of the line begins, and each node is divided among its
- * ranks; the smallest share is everybody's, because the slowest rank is the speed of
- *           all. Where GPUs crowd on a node with fewer cores than ranks, they do not
- *           count. With more ranks than cores, ranks share.
- *   numa    the whole node.
+ *   cores   Every rank gets the same number of whole cores. With at least as many
+ *           ranks as nodes, no rank spans two nodes: a rank is placed on its GPU's
+ *           node, or on the node where its part starts. Each node is divided among its
+ *           ranks, and the smallest share is used for all, because the slowest rank
+ *           sets the speed of all. If some node has more ranks than cores because of
+ *           its GPUs, GPUs are ignored. With more ranks than cores, ranks share cores.
+ *   numa    The whole node.
  *
  * Called by placement.c. */
 #include "runtime/launch/core/topology.h"
@@ -106,7 +106,7 @@ void topology_sort(struct topology *t)
     }
 }
 
-/* The hardware threads of the cores first .. first + n. */
+/* Adds the hardware threads of n cores. */
 static void
 add_cores(const struct topology *t, size_t first, size_t n, struct cpuset *set)
 {
@@ -123,7 +123,8 @@ static uint32_t node_of_core(const struct topology *t, size_t core)
     return 0;
 }
 
-/* Its first core and how many; false: no CPU of ours is there. */
+/* Finds the first core of a node and their number; false: the node has no usable
+ * CPU. */
 static bool
 node_cores(const struct topology *t, uint32_t node, size_t *ret_first, size_t *ret_n)
 {
@@ -147,7 +148,7 @@ static uint32_t rank_node(const struct topology *t, uint32_t i, uint32_t n, bool
     return node_of_core(t, (size_t)i * t->n_cores / n);
 }
 
-/* Each node among its ranks. False: some node has more ranks than cores. */
+/* Divides each node among its ranks. False: a node has more ranks than cores. */
 static bool divide_nodes(const struct topology *t,
                          uint32_t n,
                          bool by_gpu,
@@ -158,8 +159,8 @@ static bool divide_nodes(const struct topology *t,
     for (uint32_t i = 0; i < n; i++)
         nodes[i] = rank_node(t, i, n, by_gpu);
     for (uint32_t i = 0; i < n; i++) {
-        size_t first = 0, cores = 0, ranks = 1;        /* itself */
-        (void)node_cores(t, nodes[i], &first, &cores); /* it has one */
+        size_t first = 0, cores = 0, ranks = 1;        /* the rank itself */
+        (void)node_cores(t, nodes[i], &first, &cores); /* cannot fail */
         for (uint32_t k = 0; k < n; k++)
             ranks += k != i && nodes[k] == nodes[i];
         share = cores / ranks < share ? cores / ranks : share;
@@ -248,7 +249,7 @@ uint32_t topology_threads(const struct topology *t, enum binding how, uint32_t n
     return share < 1 ? 1 : (uint32_t)share;
 }
 
-/* How many components of two paths are the same. */
+/* Number of equal leading components of two paths. */
 static size_t shared_depth(const char *a, const char *b)
 {
     size_t depth = 0;
@@ -284,7 +285,7 @@ topology_nic(const struct topology *t, int32_t gpu, const struct cpuset *cpus)
         const struct topology_device *nic = &t->nics[i];
         if (!nic->is_up)
             continue;
-        /* one component, the bus of the machine, is the same for all */
+        /* the first component, the root bus, is the same for all */
         size_t depth = near ? shared_depth(near->path, nic->path) : 0;
         bool is_same_node =
             nic->node >= 0

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When one rank dies the others fail a moment later, because a collective lost its
- * peer, and on a loaded machine the report of a consequence may overtake the report of
- * its cause. So the reports of a short window are compared before the job is stopped:
+ * peer. On a loaded host the report of a consequence may arrive before the report of
+ * its cause. Therefore the reports of a short window are compared before the job is
+ * stopped:
  *
  *   0  a rank that another report names as lost                           (testimony)
  *      a rank whose GPU failed: an XID of hardware (gpu_cause.h)
  *   1  SIGKILL, SIGSEGV, ..., exit codes other than 1, a lost worker      (own cause)
- *      a rank whose own kernel failed: an illegal address (it may also have been the
- *      memory of another that died)
- *   2  exit code 1, SIGABRT, SIGTERM: what a cause and a consequence both look like
- *   3  a rank whose own last lines name another rank as lost, or another's GPU, or that
- *      NCCL has lost somebody                                            (consequence)
+ *      a rank whose own kernel failed: an illegal address (the memory may also have
+ *      belonged to another rank that died)
+ *   2  exit code 1, SIGABRT, SIGTERM: possible for causes and consequences
+ *   3  a rank whose own last lines name another rank as lost, or another rank's GPU, or
+ *      report that NCCL lost a peer                                       (consequence)
  *
  * The lowest class wins; within a class the earliest, by the host's own clock on one
- * host and by arrival between hosts (clocks of hosts differ by more than the window).
- * While the best report blames a rank that has not been reported yet, or somebody, the
- * decision waits longer: that rank may still be unwinding. Called by horovodrun.c for
- * one host and by hub.c for a job. */
+ * host and by arrival between hosts (their clocks differ by more than the window).
+ * While the best report blames a rank that has not been reported, or an unnamed
+ * peer, the decision waits longer: that rank may still be exiting. Called by
+ * horovodrun.c for one host and by meet.c for several. */
 #include "runtime/launch/core/verdict.h"
 
 #include <errno.h>
@@ -47,7 +48,7 @@ static bool report_covers_rank(const struct report *r, int32_t rank)
            && (uint32_t)rank - r->first_rank < r->n_ranks;
 }
 
-/* What it says that a GPU did; *ret_rank: whose. */
+/* The GPU failure in a report; *ret_rank: the rank of the GPU. */
 static enum gpu_cause own_cause(const struct report *r, int32_t *ret_rank)
 {
     char why[sizeof(r->f.why)];
@@ -152,8 +153,8 @@ uint64_t verdict_deadline_ns(const struct launch_verdict *v)
     return v->first_ns + (waits ? VERDICT_BLAME_MS : VERDICT_WINDOW_MS) * MS;
 }
 
-/* p is behind "rank N": does " on HOST" or " (host ...)" follow, and then how it went?
- */
+/* p is the text after "rank N". True if " on HOST" or " (host ...)" and then the way it
+ * exited follow. */
 static bool is_end_of_rank(const char *p)
 {
     static const char *const ends[] = {" was lost", " exited", " was killed by signal ",
@@ -207,7 +208,7 @@ void report_explain(struct report *r)
     r->blames = blame_scan(r->tail, r->f.rank);
     if (rank >= 0 && rank != r->f.rank)
         r->blames = rank;
-    else if (cause == GPU_CAUSE_HARDWARE) /* what it lost then, it lost by this */
+    else if (cause == GPU_CAUSE_HARDWARE) /* the peers were lost because of it */
         r->blames = -1;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which failure was the first? Pure; time comes in. */
+/* Selects the first failure of a job. Pure; the caller passes the time. */
 #ifndef RUNTIME_LAUNCH_CORE_VERDICT_H
 #define RUNTIME_LAUNCH_CORE_VERDICT_H
 
@@ -9,18 +9,18 @@
 
 #include "runtime/contract/failure.h"
 
-#define MESSAGE_MAX_BYTES   4096 /* a pod's termination message */
+#define MESSAGE_MAX_BYTES   4096 /* limit of a pod's termination message */
 #define TAIL_MAX_BYTES      3072
 #define VERDICT_MAX_REPORTS 256
-#define VERDICT_WINDOW_MS   300 /* how long consequences may overtake their cause */
-#define VERDICT_BLAME_MS                                                               \
-    2000 /* how long a rank that others name as lost may take to end */
+/* a consequence may arrive this much earlier than its cause */
+#define VERDICT_WINDOW_MS   300
+#define VERDICT_BLAME_MS    2000 /* time for a rank that others name as lost to exit */
 
 struct report {
     struct failure f;
-    uint32_t first_rank, n_ranks; /* the ranks that it is about; n_ranks 0: none */
-    int32_t blames;               /* the rank that it names as lost, -1: none */
-    char tail[TAIL_MAX_BYTES];    /* last lines, whole, each with newline */
+    uint32_t first_rank, n_ranks; /* the ranks concerned; n_ranks 0: none */
+    int32_t blames;               /* the rank that it names as lost; -1: none */
+    char tail[TAIL_MAX_BYTES];    /* last lines, complete, each with a newline */
 };
 
 struct launch_verdict {
@@ -31,28 +31,30 @@ struct launch_verdict {
 
 void verdict_init(struct launch_verdict *v);
 void verdict_release(struct launch_verdict *v);
-/* In order of arrival. Reports beyond the bound are dropped (0): they are consequences.
- * What one says of another's GPU becomes that one's f.why, if it has none. */
+/* Adds a report, in order of arrival. Reports beyond the bound are dropped (0): they
+ * are consequences. A report about another rank's GPU becomes f.why of that rank's
+ * report, if it has none. */
 int verdict_add(struct launch_verdict *v, const struct report *r, uint64_t now_ns);
-/* When to decide: UINT64_MAX without reports; sooner or later as reports come in. */
+/* The time of the decision; UINT64_MAX without reports. Further reports may change
+ * it. */
 uint64_t verdict_deadline_ns(const struct launch_verdict *v);
 const struct report *
 verdict_pick(const struct launch_verdict *v); /* NULL without reports */
 
-/* Reads in a rank's last lines which rank its error names as gone, in the runtime's
- * words: "lost rank 3", "rank 3 (host b, pid 7) was lost" or "called shutdown()", "rank
- * 3 on b exited with code 3" or "was killed by signal 9"; -1: none. A rank does not
- * blame itself. */
+/* Finds the rank that a rank's last lines name as lost, in the runtime's error
+ * messages: "lost rank 3", "rank 3 (host b, pid 7) was lost" or "called shutdown()",
+ * "rank 3 on b exited with code 3" or "was killed by signal 9"; -1: none. A rank does
+ * not blame itself. */
 int32_t blame_scan(const char *tail, int32_t self);
-/* What the launcher exits with: the code, 128 + signal, 125 for our own failures. Never
- * 0. */
+/* The launcher's exit code: the rank's code, 128 + signal, or 125 for our own failures.
+ * Never 0. */
 int failure_exit_code(const struct failure *f);
-/* For people: failure_sentence and why, or only why where it was no rank. */
+/* The message for users: failure_sentence and why, or only why if no rank failed. */
 void report_sentence(const struct report *r, char *ret, size_t size_bytes);
-/* Of a rank, by its tail: blames, and f.why where a GPU was the cause (gpu_cause.h). */
+/* Sets blames from the tail, and f.why if a GPU was the cause (gpu_cause.h). */
 void report_explain(struct report *r);
-/* The failure line and the tail: at most MESSAGE_MAX_BYTES, the oldest lines left out.
- */
+/* Appends the failure line and the tail: at most MESSAGE_MAX_BYTES, without the oldest
+ * lines. */
 void report_message(const struct report *r, struct strbuf *out);
 
 #endif

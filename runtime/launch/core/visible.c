@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The launcher reads the list to place ranks near their GPUs; ranks leave it to CUDA.
- * Several MIG instances count one by one here, though CUDA shows a process only the
- * first: a list of them is for ranks that are given one each. Called by
- * topology_read.c. */
+/* The launcher reads the list to place ranks near their GPUs; in the ranks CUDA reads
+ * it. Several MIG instances count separately here, though CUDA shows a process only the
+ * first: such a list is for ranks that get one each. Called by topology_read.c. */
 #include "runtime/launch/core/visible.h"
 
 #include <stdio.h>
@@ -12,7 +11,7 @@
 
 #define UUID_HEX "0123456789abcdefABCDEF-"
 
-/* The GPU whose UUID begins so; t->n_gpus: none, or more than one. */
+/* The GPU whose UUID starts with p; t->n_gpus: none, or more than one. */
 static size_t find_uuid(const struct topology *t, const char *p, size_t n)
 {
     size_t found = t->n_gpus, n_found = 0;

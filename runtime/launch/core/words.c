@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See words.h. Names are taken whole: getopt_long would guess from their beginnings.
- * Called by serve.c and await.c. */
+/* See words.h. Option names must be complete; getopt_long would accept prefixes. Called
+ * by serve.c and await.c. */
 #include "runtime/launch/core/words.h"
 
 #include <errno.h>

@@ -9,9 +9,9 @@
 #include "runtime/base/err.h"
 
 /* Takes "--NAME VALUE" and "--NAME=VALUE" from the start of argv: values[k] becomes the
- * value of names[k] ("--port"), within argv; the last of several counts, and one that
- * is not given stays. Returns the index of the first word that is no option: "--" is
- * none. -EINVAL: an option without a value, or one that is none of names. */
+ * value of names[k] ("--port"), within argv. The last of several wins; a value that is
+ * not given is unchanged. Returns the index of the first word that is not an option;
+ * "--" is not one. -EINVAL: an unknown option, or one without a value. */
 ssize_t words_take(char *const *argv,
                    const char *const *names,
                    const char **values,
