@@ -47,7 +47,7 @@ static const char *agent_read_env(void *arg, const char *name)
 
 /* --- ranks --- */
 
-static int make_contracts(struct agent *a, struct err *err)
+static int agent_make_contracts(struct agent *a, struct err *err)
 {
     struct contract c;
     contract_init(&c);
@@ -70,7 +70,7 @@ static enum outcome agent_start_ranks(struct agent *a, struct engine_config *c)
     struct err err = ERR_INIT;
     int code = 125;
     if (scratch_write(&a->scratch, &a->token, &a->table.hosts, &err) < 0
-        || make_contracts(a, &err) < 0
+        || agent_make_contracts(a, &err) < 0
         || placement_make(NULL, a->n, &a->placement, &err) < 0)
         return agent_fail(a, code, err.text);
     c->placement = &a->placement;
@@ -85,7 +85,7 @@ static enum outcome agent_start_ranks(struct agent *a, struct engine_config *c)
     return GOING;
 }
 
-static void take_events(struct agent *a)
+static void agent_take_events(struct agent *a)
 {
     while (engine_next(a->engine, &a->ev)) {
         struct report *r = &a->ev.report;
@@ -107,7 +107,7 @@ static void take_events(struct agent *a)
     }
 }
 
-static enum outcome fail_stuck(struct agent *a)
+static enum outcome agent_fail_stuck(struct agent *a)
 {
     return agent_fail(a, 125, "ranks cannot be killed: they hang in the kernel");
 }
@@ -118,7 +118,7 @@ static void agent_report_done(struct agent *a)
     if (a->is_done_sent || a->has_reported || !engine_has_ended(a->engine))
         return;
     if (engine_running(a->engine)) {
-        (void)fail_stuck(a);
+        (void)agent_fail_stuck(a);
         agent_send_report(a, &a->first);
     } else {
         agent_send_done(a);
@@ -142,13 +142,13 @@ static enum outcome agent_serve_once(struct agent *a, void (*take)(struct agent 
 }
 
 /* Exits of ranks that this agent has stopped are not reported. */
-static void drop_events(struct agent *a)
+static void agent_drop_events(struct agent *a)
 {
     while (engine_next(a->engine, &a->ev))
         ;
 }
 
-static void drop_ranks(struct agent *a)
+static void agent_drop_ranks(struct agent *a)
 {
     engine_free(a->engine);
     a->engine = NULL;
@@ -160,7 +160,7 @@ static void drop_ranks(struct agent *a)
     a->has_run = true;
 }
 
-static void bound_start(struct agent *a)
+static void agent_set_start_deadline(struct agent *a)
 {
     a->start_deadline_ns = clock_now_ns() + a->env.start_timeout_s * NS_PER_S;
     if (a->env.worker_index == 0)
@@ -170,29 +170,29 @@ static void bound_start(struct agent *a)
 
 /* Stops the ranks because a new world is formed. The hub is served meanwhile: it may
  * form yet another world or stop the job. */
-static enum outcome leave_world(struct agent *a)
+static enum outcome agent_leave_world(struct agent *a)
 {
     enum outcome o = REFORMED;
     engine_stop(a->engine);
     while (!engine_has_ended(a->engine)) {
         if (o == REFORMED) {
-            enum outcome now = agent_serve_once(a, drop_events);
+            enum outcome now = agent_serve_once(a, agent_drop_events);
             o = now == GOING ? o : now;
         } else {
             engine_step(a->engine, NULL, 0, UINT64_MAX);
-            drop_events(a);
+            agent_drop_events(a);
         }
     }
     bool is_stuck = engine_running(a->engine) > 0;
     int sig = engine_received_signal(a->engine);
-    drop_ranks(a);
-    bound_start(a);
+    agent_drop_ranks(a);
+    agent_set_start_deadline(a);
     if (o != REFORMED)
         return o == HUB_GONE ? FAILED : o;
     if (!agent_has_place(a))
         return LEFT;
     if (is_stuck)
-        (void)fail_stuck(a);
+        (void)agent_fail_stuck(a);
     else if (sig)
         (void)agent_fail_signal(a, sig, "while another world was formed");
     return is_stuck || sig ? agent_leave_job(a) : REFORMED;
@@ -203,10 +203,10 @@ static enum outcome agent_run_ranks(struct agent *a)
     enum outcome o = GOING;
     while (o == GOING) {
         agent_report_done(a);
-        o = agent_serve_once(a, take_events);
+        o = agent_serve_once(a, agent_take_events);
     }
     if (o == REFORMED)
-        return leave_world(a);
+        return agent_leave_world(a);
     if (o == HUB_GONE && a->is_done_sent && !a->has_reported)
         log_warn("worker 0 was lost after this worker's ranks had exited with 0",
                  "worker=%u", a->env.worker_index);
@@ -214,7 +214,7 @@ static enum outcome agent_run_ranks(struct agent *a)
         engine_stop(a->engine);
     while (!engine_has_ended(a->engine)) {
         engine_step(a->engine, NULL, 0, UINT64_MAX);
-        drop_events(a); /* caused by the stop */
+        agent_drop_events(a); /* caused by the stop */
     }
     return o == HUB_GONE ? FAILED : o;
 }
@@ -238,7 +238,7 @@ static int agent_report_end(struct agent *a, enum outcome o)
     return failure_exit_code(&a->first.f);
 }
 
-static int read_settings(struct agent *a, struct err *err)
+static int agent_read_settings(struct agent *a, struct err *err)
 {
     const char *timeout = getenv("HVD_PEER_TIMEOUT"),
                *level = getenv("HOROVOD_LOG_LEVEL"), *port = getenv("HVD_METRICS_PORT");
@@ -266,7 +266,7 @@ static int read_settings(struct agent *a, struct err *err)
                < 0)
         return rc;
     a->peer_timeout_ns = ms * NS_PER_MS;
-    bound_start(a);
+    agent_set_start_deadline(a);
     world_file_init(&a->world_file, a->env.world_file);
     return token_read_file(a->env.token_file, &a->token, err);
 }
@@ -274,7 +274,7 @@ static int read_settings(struct agent *a, struct err *err)
 /* Checks everything that could keep the ranks from starting, before the agent
  * connects. */
 static int
-check_command(struct agent *a, const struct engine_config *c, struct err *err)
+agent_check_command(struct agent *a, const struct engine_config *c, struct err *err)
 {
     char search[32768], warning[400];
     (void)engine_search_path(c, search, sizeof(search));
@@ -285,7 +285,7 @@ check_command(struct agent *a, const struct engine_config *c, struct err *err)
 }
 
 /* Call after the guard was forked: no thread may exist at a fork. */
-static void serve_metrics(struct agent *a, struct engine_config *c)
+static void agent_serve_metrics(struct agent *a, struct engine_config *c)
 {
     struct err err = ERR_INIT;
     if (!a->metrics_port)
@@ -302,20 +302,20 @@ static enum outcome agent_run_worlds(struct agent *a, struct engine_config *c)
     struct err err = ERR_INIT;
     char text[300];
     int rc = signals_init(&a->signals, &err);
-    if (rc < 0 || (rc = read_settings(a, &err)) < 0)
+    if (rc < 0 || (rc = agent_read_settings(a, &err)) < 0)
         return agent_fail(a, 125, err.text);
     log_set_tag("hvd-agent", a->tag);
     agent_adopt_file(a);
     if (!agent_has_place(a))
         return LEFT;
     gpu_info_log(&a->signals, c->env);
-    int code = check_command(a, c, &err);
+    int code = agent_check_command(a, c, &err);
     if (!code && scratch_make(&a->scratch, a->env.dir, &err) < 0)
         code = 125;
     if (!code && getpid() != 1 && guard_start(&a->guard, &a->scratch, &err) < 0)
         code = 125;
     if (!code)
-        serve_metrics(a, c);
+        agent_serve_metrics(a, c);
     (void)snprintf(text, sizeof(text), "%.230s", err.text);
     if (a->env.worker_index == 0
         && hub_start(&a->env, &a->token, a->peer_timeout_ns, &a->hub, &err) < 0)

@@ -69,7 +69,7 @@ void agent_send_report(struct agent *a, const struct report *r)
     a->has_reported = true;
 }
 
-static void send_origin(struct agent *a, enum message_type type)
+static void agent_send_origin(struct agent *a, enum message_type type)
 {
     CLEANUP(strbuf_release) struct strbuf payload = {0};
     struct origin o = {a->env.worker_index, a->env.generation};
@@ -81,7 +81,7 @@ static void send_origin(struct agent *a, enum message_type type)
 void agent_send_done(struct agent *a)
 {
     a->is_done_sent = true;
-    send_origin(a, MESSAGE_DONE);
+    agent_send_origin(a, MESSAGE_DONE);
 }
 
 void agent_send_leaving(struct agent *a)
@@ -89,10 +89,10 @@ void agent_send_leaving(struct agent *a)
     if (a->is_leaving_sent || !*a->env.world_file)
         return;
     a->is_leaving_sent = true;
-    send_origin(a, MESSAGE_LEAVING);
+    agent_send_origin(a, MESSAGE_LEAVING);
 }
 
-static void send_hello(struct agent *a)
+static void agent_send_hello(struct agent *a)
 {
     CLEANUP(strbuf_release) struct strbuf payload = {0};
     struct hello h = {.worker = a->env.worker_index,
@@ -124,7 +124,7 @@ static void agent_adopt_world(struct agent *a, const struct job_world *w)
 void agent_adopt_file(struct agent *a)
 {
     struct job_world w;
-    if (world_file_look(&a->world_file, clock_now_ns(), &w)
+    if (world_file_read(&a->world_file, clock_now_ns(), &w)
         && w.generation > a->env.generation)
         agent_adopt_world(a, &w);
 }
@@ -133,7 +133,7 @@ void agent_watch_file(struct agent *a, uint64_t *ret_next_ns)
 {
     CLEANUP(strbuf_release) struct strbuf payload = {0};
     struct job_world w;
-    if (world_file_look(&a->world_file, clock_now_ns(), &w)
+    if (world_file_read(&a->world_file, clock_now_ns(), &w)
         && w.generation > a->sent_generation && a->is_connected) {
         a->sent_generation = w.generation;
         strbuf_init(&payload, MESSAGE_TO_HUB_MAX_BYTES);
@@ -146,7 +146,7 @@ void agent_watch_file(struct agent *a, uint64_t *ret_next_ns)
 
 /* The hub forms a world: a new one, or the one this agent waits for. While ranks run, a
  * WORLD of their own generation is ignored. */
-static enum outcome take_world(struct agent *a, const struct job_world *w)
+static enum outcome agent_take_world(struct agent *a, const struct job_world *w)
 {
     if (w->generation < a->env.generation
         || (w->generation == a->env.generation && a->engine))
@@ -160,7 +160,7 @@ static enum outcome take_world(struct agent *a, const struct job_world *w)
 
 /* --- receiving --- */
 
-static enum outcome take_frame(struct agent *a, const struct frame *f)
+static enum outcome agent_take_frame(struct agent *a, const struct frame *f)
 {
     struct err err = ERR_INIT;
     struct job_world world;
@@ -189,14 +189,14 @@ static enum outcome take_frame(struct agent *a, const struct frame *f)
     case MESSAGE_WORLD:
         if (world_read(f->p, f->n, &world, &err) < 0)
             return agent_fail(a, 125, err.text);
-        return take_world(a, &world);
+        return agent_take_world(a, &world);
     case MESSAGE_PING:
         return GOING;
     }
     return agent_fail(a, 125, "worker 0 sent a message of an unknown type");
 }
 
-static void hub_gone(struct agent *a, const char *why)
+static void agent_lose_hub(struct agent *a, const char *why)
 {
     char text[240];
     (void)snprintf(text, sizeof(text), "worker 0 (%.100s) was lost: %.80s",
@@ -218,12 +218,12 @@ enum outcome agent_serve_hub(struct agent *a)
     while (o == GOING && (rc = channel_next(&a->channel, &f, &err)) != 0) {
         if (rc < 0)
             return agent_fail(a, 125, err.text);
-        o = take_frame(a, &f);
+        o = agent_take_frame(a, &f);
         channel_drop(&a->channel, &f);
     }
     if (o != GOING || gone == 0)
         return o;
-    hub_gone(a, gone == -EPIPE ? "its agent exited" : strerror(-gone));
+    agent_lose_hub(a, gone == -EPIPE ? "its agent exited" : strerror(-gone));
     return HUB_GONE;
 }
 
@@ -237,7 +237,7 @@ enum outcome agent_tick_hub(struct agent *a, uint64_t *ret_next_ns)
     (void)snprintf(why, sizeof(why),
                    rc == -ETIMEDOUT ? "silent for %llu s" : "cannot send",
                    (unsigned long long)(a->peer_timeout_ns / NS_PER_S));
-    hub_gone(a, why);
+    agent_lose_hub(a, why);
     return HUB_GONE;
 }
 
@@ -246,7 +246,7 @@ enum outcome agent_tick_hub(struct agent *a, uint64_t *ret_next_ns)
 /* Waits for one descriptor, the deadline or a signal. FAILED after a stop signal,
  * otherwise GOING. */
 static enum outcome
-wait_for(struct agent *a, int fd, short events, uint64_t deadline_ns)
+agent_wait_fd(struct agent *a, int fd, short events, uint64_t deadline_ns)
 {
     struct pollfd p[2] = {{.fd = a->signals.fd, .events = POLLIN},
                           {.fd = fd, .events = events}};
@@ -279,7 +279,7 @@ enum outcome agent_reach_hub(struct agent *a)
     struct pollfd p = {.fd = dial_fd(dial), .events = POLLIN};
     /* the thread returns at start_deadline_ns at the latest */
     while (poll(&p, 1, 0) <= 0)
-        if (wait_for(a, p.fd, POLLIN, UINT64_MAX) == FAILED) {
+        if (agent_wait_fd(a, p.fd, POLLIN, UINT64_MAX) == FAILED) {
             a->has_gone_early = true;
             return FAILED; /* the process exits, which ends the thread */
         }
@@ -296,14 +296,14 @@ enum outcome agent_reach_hub(struct agent *a)
 }
 
 /* Waits for the hub's answer: TABLE, STOP, REFUSED or WORLD. */
-static enum outcome wait_table(struct agent *a)
+static enum outcome agent_wait_table(struct agent *a)
 {
     for (;;) {
         uint64_t next = 0;
         enum outcome o = agent_tick_hub(a, &next);
         if (o == GOING) {
             agent_watch_file(a, &next);
-            o = wait_for(a, a->channel.fd, channel_events(&a->channel), next);
+            o = agent_wait_fd(a, a->channel.fd, channel_events(&a->channel), next);
         }
         if (o == GOING)
             o = agent_serve_hub(a);
@@ -334,7 +334,7 @@ static enum outcome agent_leave_early(struct agent *a)
     struct report own = a->first;
     uint64_t until = clock_now_ns() + FAREWELL_NS;
     enum outcome o = GOING;
-    send_origin(a, MESSAGE_LEAVING);
+    agent_send_origin(a, MESSAGE_LEAVING);
     while (o == GOING && clock_now_ns() < until) {
         o = agent_serve_last(a, until);
         if (o == REFORMED)
@@ -382,8 +382,8 @@ enum outcome agent_join(struct agent *a)
         agent_adopt_file(a);
         if (!agent_has_place(a))
             return LEFT;
-        send_hello(a);
-        o = wait_table(a);
+        agent_send_hello(a);
+        o = agent_wait_table(a);
         if (o != HUB_GONE || a->has_run)
             continue;
         log_warn("connection to worker 0 lost before the start, retrying",

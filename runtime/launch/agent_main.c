@@ -64,7 +64,7 @@ static int main_run(char **argv)
     return agent_run(argv + first, environ);
 }
 
-static bool is_rsh(const char *program)
+static bool program_is_rsh(const char *program)
 {
     const char *slash = strrchr(program, '/');
     return !strcmp(slash ? slash + 1 : program, RSH_NAME);
@@ -73,7 +73,7 @@ static bool is_rsh(const char *program)
 int main(int argc, char **argv)
 {
     const char *command = argc > 1 ? argv[1] : "";
-    if (argc && is_rsh(argv[0]))
+    if (argc && program_is_rsh(argv[0]))
         return agent_rsh(argv + 1);
     if (!strcmp(command, "rsh"))
         return agent_rsh(argv + 2);

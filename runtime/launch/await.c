@@ -52,7 +52,7 @@ static int await_refuse_usage(const char *what)
 }
 
 /* 0, or 2 after an error message. */
-static int read_words(struct await *a, char *const *argv)
+static int await_read_words(struct await *a, char *const *argv)
 {
     static const char *const names[] = {"--hostfile", "--termination-log"};
     const char *values[ARRAY_LEN(names)] = {NULL};
@@ -88,7 +88,7 @@ static int await_fail(const struct await *a, int code, const char *why)
     return code;
 }
 
-static void on_stop(int sig)
+static void await_on_stop(int sig)
 {
     _exit(128 + sig);
 }
@@ -98,7 +98,7 @@ static void await_handle_signals(void)
 {
     static const int stops[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
     for (size_t i = 0; i < ARRAY_LEN(stops); i++)
-        if (signal(stops[i], on_stop) == SIG_IGN)
+        if (signal(stops[i], await_on_stop) == SIG_IGN)
             (void)signal(stops[i], SIG_IGN);
 }
 
@@ -167,7 +167,7 @@ static int await_run(struct await *a)
 int agent_await(char *const *argv)
 {
     struct await a = {.hostfile = NULL};
-    int code = read_words(&a, argv);
+    int code = await_read_words(&a, argv);
     if (code)
         return code;
     log_set_tag("hvd-agent", "await");

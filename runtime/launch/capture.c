@@ -25,7 +25,7 @@ struct run {
 };
 
 /* Reads what is available; closes a pipe at its end. */
-static void take_output(struct run *r)
+static void capture_take_output(struct run *r)
 {
     char buf[4096];
     ssize_t n;
@@ -43,7 +43,7 @@ static void take_output(struct run *r)
     }
 }
 
-static void take_signals(struct capture *c, struct run *r)
+static void capture_take_signals(struct capture *c, struct run *r)
 {
     int sig, status;
     pid_t pid;
@@ -60,7 +60,7 @@ static void take_signals(struct capture *c, struct run *r)
     }
 }
 
-static int wait_for(struct capture *c, struct run *r, struct err *err)
+static int capture_wait(struct capture *c, struct run *r, struct err *err)
 {
     uint64_t deadline_ns = clock_now_ns() + c->timeout_ms * 1000000;
     while (!r->has_ended) {
@@ -68,8 +68,8 @@ static int wait_for(struct capture *c, struct run *r, struct err *err)
                               {.fd = r->child.stdout_fd, .events = POLLIN},
                               {.fd = r->child.stderr_fd, .events = POLLIN}};
         (void)poll(p, 3, clock_left_ms(deadline_ns));
-        take_signals(c, r);
-        take_output(r);
+        capture_take_signals(c, r);
+        capture_take_output(r);
         if (c->signal)
             return err_set(err, -EINVAL, "stopped by %s", signal_name(c->signal));
         if (r->has_ended)
@@ -104,12 +104,12 @@ int capture_run(struct capture *c, struct strbuf *out, struct err *err)
         return rc;
     (void)fd_nonblock(r.child.stdout_fd, true); /* cannot fail for a pipe */
     (void)fd_nonblock(r.child.stderr_fd, true);
-    rc = wait_for(c, &r, err);
+    rc = capture_wait(c, &r, err);
     (void)kill(-r.child.pid, SIGKILL); /* background processes */
     if (!r.has_ended)
         (void)waitpid(r.child.pid, NULL, 0);
     guard_remove(c->guard, r.child.pid);
-    take_output(&r);
+    capture_take_output(&r);
     fd_close(&r.child.stdout_fd);
     fd_close(&r.child.stderr_fd);
     return rc;

@@ -100,7 +100,7 @@ channel_xor_payload(const uint8_t key[32], uint64_t sequence, uint8_t *p, size_t
     memset(seal_key, 0, sizeof(seal_key));
 }
 
-static void drop_front(struct strbuf *b, size_t n)
+static void strbuf_drop_front(struct strbuf *b, size_t n)
 {
     memmove(b->p, b->p + n, b->n - n);
     b->n -= n;
@@ -125,7 +125,7 @@ static int channel_flush(struct channel *c)
         }
     }
     if (done)
-        drop_front(&c->out, done);
+        strbuf_drop_front(&c->out, done);
     return rc;
 }
 
@@ -215,7 +215,7 @@ int channel_next(struct channel *c, struct frame *ret, struct err *err)
 
 void channel_drop(struct channel *c, const struct frame *f)
 {
-    drop_front(&c->in, HEADER_BYTES + f->n + SHA256_BYTES);
+    strbuf_drop_front(&c->in, HEADER_BYTES + f->n + SHA256_BYTES);
 }
 
 int channel_tick(struct channel *c,

@@ -57,7 +57,7 @@ struct python_answer {
     char problem[256]; /* why Python could not be queried; "": it was */
 };
 
-static bool take_word(const char *line, const char *name, char *ret, size_t size)
+static bool check_take_word(const char *line, const char *name, char *ret, size_t size)
 {
     size_t n = strlen(name);
     if (strncmp(line, name, n) != 0 || line[n] != ' ')
@@ -66,7 +66,7 @@ static bool take_word(const char *line, const char *name, char *ret, size_t size
     return true;
 }
 
-static void take_lines(const char *text, struct python_answer *a)
+static void check_take_lines(const char *text, struct python_answer *a)
 {
     const struct {
         const char *name;
@@ -83,7 +83,7 @@ static void take_lines(const char *text, struct python_answer *a)
     };
     for (const char *p = text; *p; p += strcspn(p, "\n"), p += *p == '\n')
         for (size_t i = 0; i < ARRAY_LEN(table); i++)
-            if (take_word(p, table[i].name, table[i].at, table[i].size)
+            if (check_take_word(p, table[i].name, table[i].at, table[i].size)
                 && table[i].is_there)
                 *table[i].is_there = true;
 }
@@ -105,7 +105,7 @@ static int python_run_script(struct capture *c,
     c->env = env;
     int rc = capture_run(c, &out, &err);
     if (rc == 0)
-        take_lines(strbuf_str(&out), a);
+        check_take_lines(strbuf_str(&out), a);
     else
         (void)snprintf(a->problem, sizeof(a->problem), "%.255s", err.text);
     c->argv = NULL;
@@ -142,7 +142,7 @@ static char check_box(bool is_there)
 }
 
 /* Prints what exists even if another part is missing. */
-static void render_gpus(const struct gpu_report *r, struct strbuf *out)
+static void check_render_gpus(const struct gpu_report *r, struct strbuf *out)
 {
     if (*r->problem)
         strbuf_printf(out, "    [ ] GPU tensors: %s\n", r->problem);
@@ -170,7 +170,7 @@ static void render_gpus(const struct gpu_report *r, struct strbuf *out)
         strbuf_printf(out, "    InfiniBand: %s\n", r->ib);
 }
 
-static bool has_entry(char *const *env, const char *entry)
+static bool env_has_entry(char *const *env, const char *entry)
 {
     for (; env && *env; env++)
         if (strcasecmp(*env, entry) == 0) /* values are case-insensitive */
@@ -179,29 +179,29 @@ static bool has_entry(char *const *env, const char *entry)
 }
 
 /* cuCtxRecordEvent exists since CUDA 12.5. */
-static const char *stream_ordering(const struct gpu_report *r, char *const *env)
+static const char *check_stream_ordering(const struct gpu_report *r, char *const *env)
 {
     unsigned major = 0, minor = 0;
 
     if (*r->problem)
         return "through host memory; TensorFlow copies to and from GPUs, no stream is "
                "shared";
-    if (!has_entry(env, "HVD_GPU_READY=sync")
+    if (!env_has_entry(env, "HVD_GPU_READY=sync")
         && sscanf(r->cuda, "%5u.%5u", &major, &minor) == 2
         && major * 100 + minor >= 1205)
         return "by an event of the whole context";
     return "by synchronising its device before each operation";
 }
 
-static void render_ours(const struct python_answer *a,
-                        const struct gpu_report *gpus,
-                        char *const *env,
-                        struct strbuf *out)
+static void check_render_ours(const struct python_answer *a,
+                              const struct gpu_report *gpus,
+                              char *const *env,
+                              struct strbuf *out)
 {
     strbuf_puts(out, "\nRingmaster v" HVD_VERSION_STRING ":\n"
                      "    [X] CPU tensors: shared memory within a host, TCP between "
                      "hosts\n");
-    render_gpus(gpus, out);
+    check_render_gpus(gpus, out);
     strbuf_printf(out, "    python: %s\n", *a->problem ? a->problem : a->python);
     strbuf_printf(out, "    runtime: %s\n",
                   *a->runtime ? a->runtime : "not found by that python");
@@ -209,7 +209,7 @@ static void render_ours(const struct python_answer *a,
         strbuf_printf(out,
                       "    tensorflow: %s\n"
                       "    tensorflow's stream ordering: %s\n",
-                      a->tensorflow, stream_ordering(gpus, env));
+                      a->tensorflow, check_stream_ordering(gpus, env));
     if (a->has_torch)
         strbuf_printf(out, "    torch: %s\n", a->torch);
     if (a->has_keras)
@@ -254,6 +254,6 @@ int check_build_render(struct capture *c,
                   "    [ ] Gloo    \n",
                   check_box(a->has_tensorflow && has_runtime),
                   check_box(a->has_torch && has_runtime), check_box(!*gpus->problem));
-    render_ours(a, gpus, env, out);
+    check_render_ours(a, gpus, env, out);
     return 0;
 }

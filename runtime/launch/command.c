@@ -24,7 +24,7 @@ static int command_probe(const char *path)
     return S_ISREG(st.st_mode) && access(path, X_OK) == 0 ? 0 : 126;
 }
 
-static int search_path(const char *name, const char *search, char *ret_path)
+static int command_search_path(const char *name, const char *search, char *ret_path)
 {
     int worst = 127;
     for (const char *p = search;; p++) {
@@ -54,7 +54,8 @@ static int command_refuse(const char *path, int code, struct err *err)
     return code;
 }
 
-static int refuse_name(const char *name, const char *search, int code, struct err *err)
+static int
+command_refuse_name(const char *name, const char *search, int code, struct err *err)
 {
     static const char *const other[] = {"python3", "python", "python3.12", "python3.11",
                                         "python3.10"};
@@ -66,7 +67,8 @@ static int refuse_name(const char *name, const char *search, int code, struct er
     }
     for (size_t i = 0;
          !strncmp(name, "python", 6) && i < sizeof(other) / sizeof(*other); i++)
-        if (strcmp(name, other[i]) != 0 && search_path(other[i], search, found) == 0) {
+        if (strcmp(name, other[i]) != 0
+            && command_search_path(other[i], search, found) == 0) {
             (void)err_set(err, -ENOENT,
                           "command %s was not found in PATH (%.120s); there is %s",
                           name, search, found);
@@ -92,9 +94,9 @@ int command_find(const char *name, const char *search, char *ret_path, struct er
         return 0;
     }
     search = search ? search : DEFAULT_SEARCH;
-    int code = search_path(name, search, path);
+    int code = command_search_path(name, search, path);
     if (code)
-        return refuse_name(name, search, code, err);
+        return command_refuse_name(name, search, code, err);
     memcpy(ret_path, path, strlen(path) + 1);
     return 0;
 }
@@ -113,7 +115,7 @@ void command_enter(const char *dir, char *ret, size_t size_bytes)
                    strerror(why), there);
 }
 
-static bool is_python(const char *word)
+static bool command_is_python(const char *word)
 {
     const char *base = strrchr(word, '/');
     base = base ? base + 1 : word;
@@ -128,7 +130,7 @@ static bool is_python(const char *word)
 void command_python_warning(char *const *argv, char *ret, size_t size_bytes)
 {
     ret[0] = '\0';
-    if (!argv[0] || !is_python(argv[0]))
+    if (!argv[0] || !command_is_python(argv[0]))
         return;
     for (int i = 1; argv[i] && argv[i][0] == '-' && argv[i][1] && argv[i][1] != '-';
          i++) {

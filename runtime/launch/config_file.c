@@ -32,14 +32,14 @@ struct config_reader {
     struct err *err;
 };
 
-static bool is_null(const yaml_event_t *e)
+static bool event_is_null(const yaml_event_t *e)
 {
     const char *s = (const char *)e->data.scalar.value;
     return e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE
            && (!*s || !strcmp(s, "~") || !strcasecmp(s, "null"));
 }
 
-static int on_key(struct config_reader *r, const yaml_event_t *e)
+static int reader_on_key(struct config_reader *r, const yaml_event_t *e)
 {
     const char *s = (const char *)e->data.scalar.value;
     if (!*s || strlen(s) >= sizeof(r->key))
@@ -50,16 +50,16 @@ static int on_key(struct config_reader *r, const yaml_event_t *e)
     return 0;
 }
 
-static int on_scalar(struct config_reader *r, const yaml_event_t *e)
+static int reader_on_scalar(struct config_reader *r, const yaml_event_t *e)
 {
-    const char *value = is_null(e) ? NULL : (const char *)e->data.scalar.value;
+    const char *value = event_is_null(e) ? NULL : (const char *)e->data.scalar.value;
     if (!r->depth)
         return value ? err_set(r->err, -EINVAL,
                                "keys are expected, such as "
                                "\"params:\"")
                      : 0;
     if (!*r->key)
-        return on_key(r, e);
+        return reader_on_key(r, e);
     r->key[0] = '\0';
     if (r->depth == 1 && options_has_section(r->full))
         return value ? err_set(r->err, -EINVAL,
@@ -69,7 +69,7 @@ static int on_scalar(struct config_reader *r, const yaml_event_t *e)
     return options_set_key(r->o, r->full, value, r->err);
 }
 
-static int on_mapping(struct config_reader *r)
+static int reader_on_mapping(struct config_reader *r)
 {
     if (r->depth == 2 || (r->depth && !*r->key))
         return err_set(r->err, -EINVAL,
@@ -89,13 +89,13 @@ static int on_mapping(struct config_reader *r)
     return 0;
 }
 
-static int on_event(struct config_reader *r, const yaml_event_t *e)
+static int reader_on_event(struct config_reader *r, const yaml_event_t *e)
 {
     switch (e->type) {
     case YAML_SCALAR_EVENT:
-        return on_scalar(r, e);
+        return reader_on_scalar(r, e);
     case YAML_MAPPING_START_EVENT:
-        return on_mapping(r);
+        return reader_on_mapping(r);
     case YAML_MAPPING_END_EVENT:
         r->depth--;
         r->section[0] = '\0';
@@ -118,7 +118,8 @@ static int on_event(struct config_reader *r, const yaml_event_t *e)
     return 0;
 }
 
-static int syntax_error(const yaml_parser_t *p, const char *path, struct err *err)
+static int
+parser_syntax_error(const yaml_parser_t *p, const char *path, struct err *err)
 {
     if (p->error == YAML_MEMORY_ERROR)
         return err_set(err, -ENOMEM, "out of memory for %s", path);
@@ -126,16 +127,16 @@ static int syntax_error(const yaml_parser_t *p, const char *path, struct err *er
                    p->problem ? p->problem : "invalid YAML");
 }
 
-static int read_events(yaml_parser_t *p,
-                       const char *path,
-                       struct config_reader *r,
-                       struct err *err)
+static int reader_read_events(yaml_parser_t *p,
+                              const char *path,
+                              struct config_reader *r,
+                              struct err *err)
 {
     for (bool is_end = false; !is_end;) {
         yaml_event_t e;
         if (!yaml_parser_parse(p, &e))
-            return syntax_error(p, path, err);
-        int rc = on_event(r, &e);
+            return parser_syntax_error(p, path, err);
+        int rc = reader_on_event(r, &e);
         size_t line = r->line ? r->line : e.start_mark.line + 1;
         is_end = e.type == YAML_STREAM_END_EVENT;
         yaml_event_delete(&e);
@@ -156,7 +157,7 @@ int config_text_read(const char *path,
     if (!yaml_parser_initialize(&parser))
         return err_set(err, -ENOMEM, "out of memory for %s", path);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, n);
-    int rc = read_events(&parser, path, &r, err);
+    int rc = reader_read_events(&parser, path, &r, err);
     yaml_parser_delete(&parser);
     return rc;
 }

@@ -17,7 +17,7 @@
 #define HANDSHAKE_NS (10 * NS_PER_S)
 
 /* "::ffff:10.0.0.1" of a dual-stack socket -> "10.0.0.1". */
-static void plain_address(char *s)
+static void address_make_plain(char *s)
 {
     if (!strncmp(s, "::ffff:", 7) && strchr(s, '.'))
         memmove(s, s + 7, strlen(s + 7) + 1);
@@ -36,7 +36,7 @@ struct conn *conn_new(int fd, const struct conn_kind *kind)
     c->deadline_ns = clock_now_ns() + HANDSHAKE_NS;
     if (tcp_peer_addr(fd, c->address, sizeof(c->address)) < 0)
         (void)snprintf(c->address, sizeof(c->address), "127.0.0.1");
-    plain_address(c->address);
+    address_make_plain(c->address);
     return c;
 }
 
@@ -54,14 +54,14 @@ void conn_own_address(const struct conn *c, char *ret, size_t size_bytes)
     char own[CONN_ADDRESS_BYTES];
     if (tcp_local_addr(c->channel.fd, own, sizeof(own)) < 0)
         return;
-    plain_address(own);
+    address_make_plain(own);
     if (strncmp(own, "127.", 4) != 0 && strcmp(own, "::1") != 0)
         (void)snprintf(ret, size_bytes, "%s", own);
 }
 
 /* Reads up to want bytes of a handshake message. 1: complete, 0: incomplete, or
  * -errno. */
-static int read_part(struct conn *c, uint8_t *p, size_t want)
+static int conn_read_part(struct conn *c, uint8_t *p, size_t want)
 {
     ssize_t n = read(c->fd, p + c->n, want - c->n);
     if (n < 0)
@@ -72,10 +72,10 @@ static int read_part(struct conn *c, uint8_t *p, size_t want)
     return c->n == want;
 }
 
-static int shake_hello(struct conn *c, const struct auth_id *id, struct err *err)
+static int conn_shake_hello(struct conn *c, const struct auth_id *id, struct err *err)
 {
     uint8_t nonce[AUTH_NONCE_BYTES];
-    int rc = read_part(c, c->hello, sizeof(c->hello));
+    int rc = conn_read_part(c, c->hello, sizeof(c->hello));
     if (rc <= 0)
         return rc;
     if ((rc = random_bytes(nonce, sizeof(nonce))) < 0)
@@ -93,10 +93,10 @@ static int shake_hello(struct conn *c, const struct auth_id *id, struct err *err
     return rc;
 }
 
-static int shake_proof(struct conn *c, const struct auth_id *id, struct err *err)
+static int conn_shake_proof(struct conn *c, const struct auth_id *id, struct err *err)
 {
     struct auth_session session;
-    int rc = read_part(c, c->proof, sizeof(c->proof));
+    int rc = conn_read_part(c, c->proof, sizeof(c->proof));
     if (rc <= 0)
         return rc;
     rc = auth_wire_check(id, c->hello, c->reply, c->proof, err);
@@ -113,5 +113,6 @@ static int shake_proof(struct conn *c, const struct auth_id *id, struct err *err
 
 int conn_shake(struct conn *c, const struct auth_id *id, struct err *err)
 {
-    return c->phase == PHASE_HELLO ? shake_hello(c, id, err) : shake_proof(c, id, err);
+    return c->phase == PHASE_HELLO ? conn_shake_hello(c, id, err)
+                                   : conn_shake_proof(c, id, err);
 }

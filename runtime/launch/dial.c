@@ -42,7 +42,7 @@ struct dial {
     struct err err;
 };
 
-static int try_once(struct dial *d)
+static int dial_try_once(struct dial *d)
 {
     uint64_t now = clock_now_ns(), slice = now + SLICE_NS;
     int fd = -1;
@@ -73,7 +73,7 @@ static void *dial_main(void *arg)
 {
     struct dial *d = arg;
     for (;;) {
-        d->rc = try_once(d);
+        d->rc = dial_try_once(d);
         if (d->rc == 0 || d->rc == -EACCES || d->rc == -ESTALE || d->to.once
             || clock_now_ns() >= d->deadline_ns)
             break;

@@ -10,7 +10,7 @@
 #define OUTPUT_MAX_BYTES (4u << 20)
 
 /* "host" alone: neither "host:2", "[::1]:2" nor "host slots=2". */
-static bool has_no_slots(const char *line, size_t len)
+static bool line_has_no_slots(const char *line, size_t len)
 {
     const char *colon = memchr(line, ':', len);
     const char *last = memrchr(line, ':', len);
@@ -33,7 +33,7 @@ static int discovery_parse(uint32_t slots,
         while (n && strchr(" \t\r", p[n - 1]))
             n--;
         strbuf_add(&text, p, n);
-        if (n && *p != '#' && has_no_slots(p, n))
+        if (n && *p != '#' && line_has_no_slots(p, n))
             strbuf_printf(&text, " slots=%u", slots);
         strbuf_putc(&text, '\n');
         p += whole + (p[whole] == '\n');

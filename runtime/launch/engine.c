@@ -90,7 +90,7 @@ int engine_new(const struct engine_config *c,
 }
 
 /* Sends sig to every process group that may have members. */
-static void signal_groups(struct engine *e, int sig)
+static void engine_signal_groups(struct engine *e, int sig)
 {
     for (uint32_t i = 0; i < e->c.n; i++)
         if (e->ranks[i].group > 0)
@@ -101,9 +101,9 @@ static void engine_apply_event(struct engine *e, enum job_event event, int sig)
 {
     int out = job_apply(&e->job, event, sig, clock_now_ns());
     if (out)
-        signal_groups(e, out);
+        engine_signal_groups(e, out);
     if (out && out != SIGKILL)
-        signal_groups(e, SIGCONT); /* a stopped process cannot react */
+        engine_signal_groups(e, SIGCONT); /* a stopped process cannot react */
 }
 
 void engine_free(struct engine *e)
@@ -111,7 +111,7 @@ void engine_free(struct engine *e)
     if (!e)
         return;
     if (e->ranks) {
-        signal_groups(e, SIGKILL);
+        engine_signal_groups(e, SIGKILL);
         for (uint32_t i = 0; i < e->c.n; i++) {
             if (e->ranks[i].pid > 0 && e->job.state != JOB_ENDED)
                 (void)waitpid(e->ranks[i].pid, NULL, 0);
@@ -125,10 +125,10 @@ void engine_free(struct engine *e)
     mem_free(e);
 }
 
-static int build_environment(const struct engine *e,
-                             uint32_t i,
-                             struct environment *env,
-                             struct err *err)
+static int engine_build_environment(const struct engine *e,
+                                    uint32_t i,
+                                    struct environment *env,
+                                    struct err *err)
 {
     environment_init(env);
     environment_inherit(env, e->c.env);
@@ -145,10 +145,10 @@ static int build_environment(const struct engine *e,
     return rc;
 }
 
-static int start_rank(struct engine *e, uint32_t i, struct err *err)
+static int engine_start_rank(struct engine *e, uint32_t i, struct err *err)
 {
     CLEANUP(environment_release) struct environment env;
-    int rc = build_environment(e, i, &env, err);
+    int rc = engine_build_environment(e, i, &env, err);
     if (rc < 0)
         return rc;
     struct spawn s = {.path = e->c.path,
@@ -171,7 +171,7 @@ static int start_rank(struct engine *e, uint32_t i, struct err *err)
 int engine_start(struct engine *e, int *ret_code, struct err *err)
 {
     for (uint32_t i = 0; i < e->c.n; i++) {
-        int rc = start_rank(e, i, err);
+        int rc = engine_start_rank(e, i, err);
         if (rc < 0) {
             *ret_code = rc == -ENOENT                     ? 127
                         : rc == -EACCES || rc == -ENOEXEC ? 126
@@ -184,7 +184,8 @@ int engine_start(struct engine *e, int *ret_code, struct err *err)
     return 0;
 }
 
-static void rank_ended(struct engine *e, uint32_t i, int status, uint64_t wall_us)
+static void
+engine_rank_exited(struct engine *e, uint32_t i, int status, uint64_t wall_us)
 {
     struct rank *r = &e->ranks[i];
     r->pid = 0;
@@ -209,7 +210,7 @@ static void engine_reap(struct engine *e)
             e->guard->pid = 0;
         for (uint32_t i = 0; i < e->c.n; i++)
             if (e->ranks[i].pid == pid) {
-                rank_ended(e, i, status, wall_us);
+                engine_rank_exited(e, i, status, wall_us);
                 break;
             }
     }
@@ -219,9 +220,9 @@ static void engine_reap(struct engine *e)
  * groups. */
 static void engine_suspend(struct engine *e)
 {
-    signal_groups(e, SIGTSTP);
+    engine_signal_groups(e, SIGTSTP);
     signals_suspend();
-    signal_groups(e, SIGCONT);
+    engine_signal_groups(e, SIGCONT);
 }
 
 void engine_signal(struct engine *e, int sig)
@@ -233,11 +234,11 @@ void engine_signal(struct engine *e, int sig)
         engine_apply_event(e, JOB_SIGNAL, sig);
     } else {
         /* SIGUSR1, SIGUSR2: only the script knows their meaning */
-        signal_groups(e, sig);
+        engine_signal_groups(e, sig);
     }
 }
 
-static void serve_signals(struct engine *e)
+static void engine_serve_signals(struct engine *e)
 {
     bool has_children = false;
     int sig;
@@ -254,9 +255,9 @@ static void serve_signals(struct engine *e)
 }
 
 /* Kills every process that a rank has started. */
-static void kill_groups(struct engine *e)
+static void engine_kill_groups(struct engine *e)
 {
-    signal_groups(e, SIGKILL);
+    engine_signal_groups(e, SIGKILL);
     for (uint32_t i = 0; i < e->c.n; i++)
         if (e->ranks[i].group > 0) {
             guard_remove(e->guard, e->ranks[i].group);
@@ -272,7 +273,7 @@ static void engine_drain(struct engine *e)
     if (!e->is_draining) {
         e->is_draining = true;
         e->drain_deadline_ns = UINT64_MAX;
-        kill_groups(e);
+        engine_kill_groups(e);
     }
     if (e->job.state != JOB_RUNNING && e->drain_deadline_ns == UINT64_MAX)
         e->drain_deadline_ns = now_ns + FINISH_OUTPUT_NS;
@@ -300,14 +301,14 @@ void engine_step(struct engine *e, struct pollfd *fds, nfds_t n, uint64_t deadli
     for (nfds_t i = 0; i < n && i < ENGINE_CALLER_FDS; i++)
         fds[i].revents = e->fds[1 + i].revents;
     output_serve(&e->output, e->fds + n_all, n_output);
-    serve_signals(e);
+    engine_serve_signals(e);
     if (clock_now_ns() >= e->job.deadline_ns)
         engine_apply_event(e, JOB_DEADLINE, 0);
     if (!e->n_running && e->job.state != JOB_ENDED)
         engine_drain(e);
 }
 
-static void fill_report(const struct engine *e, uint32_t i, struct report *r)
+static void engine_fill_report(const struct engine *e, uint32_t i, struct report *r)
 {
     const struct rank *rank = &e->ranks[i];
     struct strbuf tail;
@@ -346,7 +347,7 @@ bool engine_next(struct engine *e, struct engine_event *ret)
         ret->is_expected = r->is_expected;
         ret->kind = r->status == 0 ? ENGINE_RANK_OK : ENGINE_RANK_FAILED;
         if (r->status != 0)
-            fill_report(e, i, &ret->report);
+            engine_fill_report(e, i, &ret->report);
         return true;
     }
     return false;

@@ -47,7 +47,7 @@ static void environment_append(struct environment *e, char *pair)
     e->v[e->n] = NULL;
 }
 
-static bool is_agent_only(const char *name)
+static bool environment_is_agent_only(const char *name)
 {
     for (size_t i = 0; i < ARRAY_LEN(agent_only); i++)
         if (!strcmp(name, agent_only[i]))
@@ -65,7 +65,7 @@ void environment_inherit(struct environment *e, char *const *from)
         if (len < sizeof(name)) {
             memcpy(name, *from, len);
             name[len] = '\0';
-            if (contract_is_inherited(name) || is_agent_only(name))
+            if (contract_is_inherited(name) || environment_is_agent_only(name))
                 continue;
         }
         environment_append(e, mem_strdup(*from));

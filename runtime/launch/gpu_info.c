@@ -26,26 +26,27 @@
 #define ANSWER_MAX_BYTES 16384
 #define LOG_MS           10000 /* a driver that wakes up eight GPUs takes seconds */
 
-static const char *test_root(void)
+static const char *gpu_info_test_root(void)
 {
     const char *root = getenv("HVD_TEST_ROOT");
 
     return root ? root : "";
 }
 
-static bool has_file(const char *path)
+static bool gpu_info_has_file(const char *path)
 {
     char full[PATH_MAX];
 
-    (void)snprintf(full, sizeof(full), "%s%s", test_root(), path);
+    (void)snprintf(full, sizeof(full), "%s%s", gpu_info_test_root(), path);
     return access(full, F_OK) == 0;
 }
 
-static void read_driver(char *ret, size_t size_bytes)
+static void gpu_info_read_driver(char *ret, size_t size_bytes)
 {
     char path[PATH_MAX], text[1024];
 
-    (void)snprintf(path, sizeof(path), "%s/proc/driver/nvidia/version", test_root());
+    (void)snprintf(path, sizeof(path), "%s/proc/driver/nvidia/version",
+                   gpu_info_test_root());
     CLEANUP(fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
     text[n > 0 ? n : 0] = '\0';
@@ -81,13 +82,13 @@ static int gpu_info_run_helper(struct capture *c,
 
 /* The kernel's driver is visible in every container, its library only in containers
  * with GPUs. */
-static void add_hint(struct gpu_report *r)
+static void gpu_info_add_hint(struct gpu_report *r)
 {
     static const char none[] = "no NVIDIA driver here";
     size_t n = strlen(r->problem);
 
     if (strncmp(r->problem, none, sizeof(none) - 1) == 0
-        && has_file("/proc/driver/nvidia/version"))
+        && gpu_info_has_file("/proc/driver/nvidia/version"))
         (void)snprintf(r->problem + n, sizeof(r->problem) - n,
                        "; the kernel has one: this container was started without GPUs "
                        "(limits nvidia.com/gpu, runtimeClassName nvidia, or the NVIDIA "
@@ -106,21 +107,21 @@ bool gpu_info_read(struct capture *c,
     int rc = gpu_info_run_helper(c, lib_dir, nccl, &out, &err);
     gpu_report_read(rc < 0 ? "" : strbuf_str(&out), ret);
     strbuf_release(&out);
-    add_hint(ret);
+    gpu_info_add_hint(ret);
     if (rc == 0)
         return true;
     (void)snprintf(ret->problem, sizeof(ret->problem),
                    "hvd-gpu cannot run here: %.300s", err.text);
-    read_driver(ret->driver, sizeof(ret->driver));
+    gpu_info_read_driver(ret->driver, sizeof(ret->driver));
     return false;
 }
 
-static const char *or_dash(const char *text)
+static const char *text_or_dash(const char *text)
 {
     return *text ? text : "-";
 }
 
-static void log_report(const struct gpu_report *r, bool has_run)
+static void gpu_info_log_report(const struct gpu_report *r, bool has_run)
 {
     for (size_t i = 0; i < r->n_gpus; i++) {
         const struct gpu_report_gpu *g = &r->gpus[i];
@@ -130,22 +131,22 @@ static void log_report(const struct gpu_report *r, bool has_run)
     }
     if (*r->driver || *r->cuda)
         log_info("GPU driver", "driver=%s cuda=%s nccl=%s nccl_path=%s kernels=\"%s\"",
-                 or_dash(r->driver), or_dash(r->cuda), or_dash(r->nccl),
-                 or_dash(r->nccl_path), r->kernels);
+                 text_or_dash(r->driver), text_or_dash(r->cuda), text_or_dash(r->nccl),
+                 text_or_dash(r->nccl_path), r->kernels);
     if (r->n_gpus)
-        log_info("GPU links", "nvlink=\"%s\" ib=\"%s\"", or_dash(r->nvlinks),
-                 or_dash(r->ib));
+        log_info("GPU links", "nvlink=\"%s\" ib=\"%s\"", text_or_dash(r->nvlinks),
+                 text_or_dash(r->ib));
     if (!*r->problem)
         return;
     if (has_run && gpu_report_lacks_nccl(r))
         log_info(GPU_REPORT_NO_NCCL, "cause=\"%s\"", r->problem);
-    else if (has_run && has_file("/dev/nvidiactl"))
+    else if (has_run && gpu_info_has_file("/dev/nvidiactl"))
         log_warn("GPU tensors are not possible here, continuing", "cause=\"%s\"",
                  r->problem);
     else if (has_run) /* the container has none of the host's GPUs */
         log_info("no GPU here", "cause=\"%s\"", r->problem);
     else
-        log_info("GPUs are unknown", "driver=%s cause=\"%s\"", or_dash(r->driver),
+        log_info("GPUs are unknown", "driver=%s cause=\"%s\"", text_or_dash(r->driver),
                  r->problem);
 }
 
@@ -168,7 +169,7 @@ static bool gpu_info_query(const struct signals *before,
     return !c.signal;
 }
 
-static void write_line(const struct gpu_report *r, const char *before, int fd)
+static void gpu_info_write_line(const struct gpu_report *r, const char *before, int fd)
 {
     struct strbuf line;
 
@@ -184,7 +185,7 @@ static void write_line(const struct gpu_report *r, const char *before, int fd)
 
 /* Closes all descriptors but *fd and standard ones: a guard, or a peer, waits until all
  * copies of its descriptor are closed. */
-static void keep_only(int *fd)
+static void gpu_info_keep_only(int *fd)
 {
     if (*fd > 3 && dup3(*fd, 3, O_CLOEXEC) == 3)
         *fd = 3;
@@ -200,7 +201,8 @@ static void gpu_info_write(const struct signals *signals,
 {
     pid_t self = getpid();
 
-    if (!has_file("/dev/nvidiactl") && !has_file("/proc/driver/nvidia"))
+    if (!gpu_info_has_file("/dev/nvidiactl")
+        && !gpu_info_has_file("/proc/driver/nvidia"))
         return;
     pid_t pid = fork();
     if (pid < 0)
@@ -208,14 +210,14 @@ static void gpu_info_write(const struct signals *signals,
     if (pid != 0)
         return;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* cannot fail */
-    keep_only(&fd);
+    gpu_info_keep_only(&fd);
     AUTOFREE struct gpu_report *r = mem_zalloc(sizeof(*r));
     bool has_run = false;
     if (r && getppid() == self && gpu_info_query(signals, env, r, &has_run)) {
         if (line)
-            write_line(r, line, fd);
+            gpu_info_write_line(r, line, fd);
         else
-            log_report(r, has_run);
+            gpu_info_log_report(r, has_run);
     }
     _exit(0);
 }

@@ -39,7 +39,7 @@ static void groups_apply(struct groups *g, int32_t word)
         }
 }
 
-static void close_all_but(int fd)
+static void guard_close_others(int fd)
 {
     for (int i = 0; i < fd; i++)
         (void)close(i);
@@ -81,7 +81,7 @@ int guard_start(struct guard *g, const struct scratch_folder *scratch, struct er
     if (pid == 0) {
         (void)setpgid(0, 0);
         (void)prctl(PR_SET_NAME, "hvd-guard", 0, 0, 0);
-        close_all_but(fd[0]);
+        guard_close_others(fd[0]);
         guard_main(fd[0], scratch);
         _exit(0);
     }

@@ -82,7 +82,7 @@ launch_discover(void *arg, const char *command, struct hostlist *ret, struct err
     return rc;
 }
 
-static int check_interfaces(const char *names, struct err *err)
+static int launch_check_interfaces(const char *names, struct err *err)
 {
     for (const char *p = names;; p++) {
         char name[IF_NAMESIZE];
@@ -99,7 +99,7 @@ static int check_interfaces(const char *names, struct err *err)
     }
 }
 
-static int check_usage(struct horovodrun *l, struct err *err)
+static int launch_check_usage(struct horovodrun *l, struct err *err)
 {
     enum log_level level = LOG_WARN;
     int rc = run_hosts_read(&l->o, launch_discover, l, &l->hosts, err);
@@ -111,7 +111,7 @@ static int check_usage(struct horovodrun *l, struct err *err)
         level = LOG_INFO;
     log_set_level(level);
     if (l->o.text[OPT_NETWORK_INTERFACES] && run_hosts_any_local(&l->hosts)
-        && (rc = check_interfaces(l->o.text[OPT_NETWORK_INTERFACES], err)) < 0)
+        && (rc = launch_check_interfaces(l->o.text[OPT_NETWORK_INTERFACES], err)) < 0)
         return rc;
     if (!l->o.command[0])
         return err_set(err, -EINVAL,
@@ -139,7 +139,8 @@ static void launch_report_failure(const char *program, const struct report *r)
 
 /* Time for other hosts to become ready, as in Horovod. Ranks wait longer for each
  * other. */
-static int start_timeout(const struct horovodrun *l, uint64_t *ret_ms, struct err *err)
+static int
+launch_start_timeout(const struct horovodrun *l, uint64_t *ret_ms, struct err *err)
 {
     const char *text = getenv("HOROVOD_START_TIMEOUT");
     *ret_ms = options_ms(&l->o, OPT_START_TIMEOUT, 30000);
@@ -181,7 +182,7 @@ static int launch_remote(struct horovodrun *l, struct err *err)
                        text[OPT_NETWORK_INTERFACES]);
         job.iface = iface;
     }
-    if (start_timeout(l, &job.start_timeout_ms, err) < 0)
+    if (launch_start_timeout(l, &job.start_timeout_ms, err) < 0)
         return EXIT_USAGE;
     if (remote_run(&job, &l->signals, end, err) < 0)
         return EXIT_OWN;
@@ -198,7 +199,7 @@ static int launch_remote(struct horovodrun *l, struct err *err)
 }
 
 /* Sets the first interface; NCCL gets all of them in a variable. */
-static void set_iface(const struct launch_options *o, struct contract *c)
+static void launch_set_iface(const struct launch_options *o, struct contract *c)
 {
     const char *names = o->text[OPT_NETWORK_INTERFACES];
     if (names)
@@ -206,7 +207,7 @@ static void set_iface(const struct launch_options *o, struct contract *c)
                        names);
 }
 
-static int make_contracts(struct horovodrun *l, struct err *err)
+static int launch_make_contracts(struct horovodrun *l, struct err *err)
 {
     l->ranks = mem_calloc(l->hosts.np, sizeof(*l->ranks));
     if (!l->ranks)
@@ -225,13 +226,13 @@ static int make_contracts(struct horovodrun *l, struct err *err)
         (void)snprintf(c->token_file, sizeof(c->token_file), "%s",
                        l->scratch->token_file);
         (void)snprintf(c->hostfile, sizeof(c->hostfile), "%s", l->scratch->hostfile);
-        set_iface(&l->o, c);
+        launch_set_iface(&l->o, c);
     }
     return 0;
 }
 
 /* Sets a port that was free just now, for scripts that also use torch.distributed. */
-static void set_master(struct horovodrun *l)
+static void launch_set_master(struct horovodrun *l)
 {
     int fd = -1;
     uint16_t port = 0;
@@ -245,7 +246,7 @@ static void set_master(struct horovodrun *l)
     }
 }
 
-static int start_server(struct horovodrun *l, struct err *err)
+static int launch_start_server(struct horovodrun *l, struct err *err)
 {
     int fd = -1;
     uint8_t bytes[8];
@@ -265,7 +266,7 @@ static int start_server(struct horovodrun *l, struct err *err)
     return rc;
 }
 
-static void show_placement(const struct horovodrun *l)
+static void launch_show_placement(const struct horovodrun *l)
 {
     struct strbuf table;
     if (!l->o.text[OPT_VERBOSE])
@@ -303,15 +304,15 @@ static int launch_prepare(struct horovodrun *l,
         *ret_code = rc;
         return -ENOENT;
     }
-    if ((rc = start_server(l, err)) < 0
+    if ((rc = launch_start_server(l, err)) < 0
         || (rc = scratch_write(l->scratch, &l->token, &l->hosts.list, err)) < 0
-        || (rc = make_contracts(l, err)) < 0
+        || (rc = launch_make_contracts(l, err)) < 0
         || (rc =
                 placement_make(l->o.text[OPT_BINDING], l->hosts.np, &l->placement, err))
                < 0)
         return rc;
-    set_master(l);
-    show_placement(l);
+    launch_set_master(l);
+    launch_show_placement(l);
     c->ranks = l->ranks;
     c->placement = &l->placement;
     if ((rc = engine_new(c, &l->signals, &l->guard, &l->engine, err)) < 0)
@@ -387,7 +388,7 @@ static void launch_release(struct horovodrun *l)
 }
 
 /* 1: done, with *ret_code. */
-static int check_build(struct horovodrun *l, int *ret_code, struct err *err)
+static int launch_check_build(struct horovodrun *l, int *ret_code, struct err *err)
 {
     struct strbuf out;
     struct capture c = {.signals = &l->signals,
@@ -416,8 +417,8 @@ static int launch_begin(struct horovodrun *l, int *ret_code, struct err *err)
         || (rc = scratch_make(l->scratch, "", err)) < 0)
         return rc;
     if (l->o.text[OPT_CHECK_BUILD])
-        return check_build(l, ret_code, err);
-    rc = check_usage(l, err);
+        return launch_check_build(l, ret_code, err);
+    rc = launch_check_usage(l, err);
     if (rc < 0)
         *ret_code = l->signal ? 128 + l->signal : EXIT_USAGE;
     return rc;

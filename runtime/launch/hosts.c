@@ -19,7 +19,7 @@
 
 #define HOSTFILE_MAX_BYTES (16u << 20)
 
-static bool is_own_name(const char *name)
+static bool host_is_own_name(const char *name)
 {
     char own[HOST_NAME_MAX_BYTES] = "";
     (void)gethostname(own, sizeof(own) - 1);
@@ -29,7 +29,7 @@ static bool is_own_name(const char *name)
     return n && n == n_own && !strncmp(name, own, n) && (!name[n] || !own[n_own]);
 }
 
-static bool is_own_address(const char *name)
+static bool host_is_own_address(const char *name)
 {
     struct in_addr v4;
     struct in6_addr v6;
@@ -62,7 +62,7 @@ static bool is_own_address(const char *name)
 bool host_is_local(const char *name)
 {
     return !strcmp(name, "localhost") || !strcmp(name, "ip6-localhost")
-           || is_own_name(name) || is_own_address(name);
+           || host_is_own_name(name) || host_is_own_address(name);
 }
 
 int hostfile_read(const char *path, struct hostlist *ret, struct err *err)
@@ -77,11 +77,11 @@ int hostfile_read(const char *path, struct hostlist *ret, struct err *err)
     return rc < 0 ? (err_prefix(err, "%s", path), rc) : 0;
 }
 
-static int read_list(const struct launch_options *o,
-                     run_hosts_discover_fn discover,
-                     void *arg,
-                     struct hostlist *ret,
-                     struct err *err)
+static int run_hosts_read_list(const struct launch_options *o,
+                               run_hosts_discover_fn discover,
+                               void *arg,
+                               struct hostlist *ret,
+                               struct err *err)
 {
     int rc;
     if (o->text[OPT_HOSTS]) {
@@ -128,7 +128,7 @@ int run_hosts_read(const struct launch_options *o,
                    struct err *err)
 {
     memset(ret, 0, sizeof(*ret));
-    int rc = read_list(o, discover, arg, &ret->list, err);
+    int rc = run_hosts_read_list(o, discover, arg, &ret->list, err);
     if (rc < 0)
         return rc;
     uint64_t slots = hostlist_slots(&ret->list);

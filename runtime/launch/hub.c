@@ -35,7 +35,7 @@
 #define ABSENT_NS                                                                      \
     (5 * NS_PER_S)     /* for agents that connect after a failure before the start */
 #define SPARE_CONNS 64 /* for unknown clients and restarted agents */
-static void conn_close(struct hub *h, struct conn *c, const char *why)
+static void hub_close_conn(struct hub *h, struct conn *c, const char *why)
 {
     if (c->is_closing)
         return;
@@ -48,7 +48,7 @@ static void conn_close(struct hub *h, struct conn *c, const char *why)
     meet_lost(&h->meet, (uint32_t)c->worker, why, clock_wall_us(), clock_now_ns());
 }
 
-static void accept_all(struct hub *h)
+static void hub_accept_all(struct hub *h)
 {
     static const struct conn_kind kind = {.mine = ROLE_AGENT_HUB,
                                           .theirs = ROLE_AGENT,
@@ -63,7 +63,7 @@ static void accept_all(struct hub *h)
     }
 }
 
-static void shake_hands(struct hub *h, struct conn *c)
+static void hub_shake_hands(struct hub *h, struct conn *c)
 {
     struct err err = ERR_INIT;
     struct auth_id id = hub_id(h, 0);
@@ -74,7 +74,7 @@ static void shake_hands(struct hub *h, struct conn *c)
         return;
     if (err.code)
         log_warn("connection refused", "address=%s cause=\"%s\"", c->address, err.text);
-    conn_close(h, c, err.text);
+    hub_close_conn(h, c, err.text);
 }
 
 /* Reports the failed rank at once to ranks that wait in the rendezvous. */
@@ -89,7 +89,7 @@ static void hub_fail_rendezvous(struct hub *h)
     rdv_server_fail(h->server, sentence);
 }
 
-static void serve_conn(struct hub *h, struct conn *c)
+static void hub_serve_conn(struct hub *h, struct conn *c)
 {
     struct err err = ERR_INIT;
     struct frame f;
@@ -101,9 +101,9 @@ static void serve_conn(struct hub *h, struct conn *c)
             break;
     }
     if (rc < 0)
-        conn_close(h, c, err.text);
+        hub_close_conn(h, c, err.text);
     else if (gone < 0)
-        conn_close(h, c, gone == -EPIPE ? "its agent exited" : strerror(-gone));
+        hub_close_conn(h, c, gone == -EPIPE ? "its agent exited" : strerror(-gone));
 }
 
 /* Sends heartbeats and checks deadlines. Returns the time of the next call. */
@@ -115,14 +115,14 @@ static uint64_t hub_tick(struct hub *h, uint64_t now_ns)
         uint64_t next = c->deadline_ns;
         char why[64];
         if (c->phase != PHASE_OPEN && now_ns >= c->deadline_ns)
-            conn_close(h, c, "no handshake");
+            hub_close_conn(h, c, "no handshake");
         if (c->phase == PHASE_OPEN && !c->is_closing
             && channel_tick(&c->channel, MESSAGE_PING, h->peer_timeout_ns, now_ns,
                             &next)
                    < 0) {
             (void)snprintf(why, sizeof(why), "silent for %llu s",
                            (unsigned long long)(h->peer_timeout_ns / NS_PER_S));
-            conn_close(h, c, why);
+            hub_close_conn(h, c, why);
         }
         if (!c->is_closing && next < due)
             due = next;
@@ -130,7 +130,7 @@ static uint64_t hub_tick(struct hub *h, uint64_t now_ns)
     return due;
 }
 
-static void fail_own(struct hub *h, const struct err *err)
+static void hub_fail_own(struct hub *h, const struct err *err)
 {
     AUTOFREE struct report *r = mem_zalloc(sizeof(*r));
     if (!r)
@@ -144,7 +144,7 @@ static void fail_own(struct hub *h, const struct err *err)
 }
 
 /* Grows the arrays to one connection per worker and some spare ones. */
-static int make_room(struct hub *h, uint32_t workers, struct err *err)
+static int hub_make_room(struct hub *h, uint32_t workers, struct err *err)
 {
     size_t max = (size_t)workers + SPARE_CONNS;
     if (max <= h->max)
@@ -172,10 +172,10 @@ static void hub_reform(struct hub *h)
 {
     struct err err = ERR_INIT;
     uint32_t before = h->meet.workers;
-    if (make_room(h, h->meet.wanted.workers, &err) < 0
+    if (hub_make_room(h, h->meet.wanted.workers, &err) < 0
         || meet_reform(&h->meet, clock_now_ns(), &err) < 0) {
         h->meet.wanted.generation = h->meet.generation;
-        fail_own(h, &err);
+        hub_fail_own(h, &err);
         return;
     }
     log_info("forming another world", "generation=%u workers=%u before=%u",
@@ -224,7 +224,7 @@ static void hub_decide(struct hub *h)
     switch (due) {
     case MEET_RUNNING:
         if (hub_start_rendezvous(h, &err) < 0 || hub_send_table(h, &err) < 0)
-            fail_own(h, &err);
+            hub_fail_own(h, &err);
         break;
     case MEET_STOPPED:
         hub_send_stop(h);
@@ -265,7 +265,7 @@ static void hub_sweep(struct hub *h)
     h->n = kept;
 }
 
-static uint64_t min_u64(uint64_t a, uint64_t b)
+static uint64_t u64_min(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -282,19 +282,19 @@ static bool hub_all_informed(const struct hub *h, uint64_t now_ns)
            || meet_present(&h->meet) + h->n_broken >= h->meet.workers;
 }
 
-static uint64_t next_deadline(struct hub *h, bool has_ended, uint64_t now_ns)
+static uint64_t hub_next_deadline(struct hub *h, bool has_ended, uint64_t now_ns)
 {
-    uint64_t due = min_u64(hub_tick(h, now_ns), meet_deadline_ns(&h->meet));
+    uint64_t due = u64_min(hub_tick(h, now_ns), meet_deadline_ns(&h->meet));
     if (h->meet.state == MEET_WAITING)
-        due = min_u64(due, h->progress_ns);
+        due = u64_min(due, h->progress_ns);
     if (has_ended)
-        due = min_u64(due, h->linger_ns);
+        due = u64_min(due, h->linger_ns);
     if (has_ended && now_ns < h->absent_ns)
-        due = min_u64(due, h->absent_ns);
+        due = u64_min(due, h->absent_ns);
     return due;
 }
 
-static void fill_fds(struct hub *h)
+static void hub_fill_fds(struct hub *h)
 {
     int listen_fd = h->n < h->max ? h->listen_fd : -1;
     h->fds[0] = (struct pollfd){.fd = h->wake[0], .events = POLLIN};
@@ -312,10 +312,10 @@ static void fill_fds(struct hub *h)
 static bool hub_serve_once(struct hub *h)
 {
     bool has_ended = h->meet.state == MEET_STOPPED || h->meet.state == MEET_FINISHED;
-    uint64_t now = clock_now_ns(), due = next_deadline(h, has_ended, now);
+    uint64_t now = clock_now_ns(), due = hub_next_deadline(h, has_ended, now);
     if (has_ended && (now >= h->linger_ns || hub_all_informed(h, now)))
         return false;
-    fill_fds(h);
+    hub_fill_fds(h);
     size_t polled = h->n;
     int ready = poll(h->fds, 2 + polled, clock_left_ms(due));
     if (ready > 0 && h->fds[0].revents)
@@ -324,12 +324,12 @@ static bool hub_serve_once(struct hub *h)
         if (!h->fds[2 + i].revents || h->conns[i]->is_closing)
             continue;
         if (h->conns[i]->phase == PHASE_OPEN)
-            serve_conn(h, h->conns[i]);
+            hub_serve_conn(h, h->conns[i]);
         else
-            shake_hands(h, h->conns[i]);
+            hub_shake_hands(h, h->conns[i]);
     }
     if (ready > 0 && h->fds[1].revents)
-        accept_all(h);
+        hub_accept_all(h);
     hub_log_progress(h, clock_now_ns());
     hub_fail_rendezvous(h);
     hub_decide(h);
@@ -369,7 +369,7 @@ static int hub_open(struct hub *h, struct err *err)
     if (rc < 0)
         return rc;
     meet_know_world(&h->meet, a->generation, *a->world_file != '\0');
-    if ((rc = make_room(h, a->num_workers, err)) < 0)
+    if ((rc = hub_make_room(h, a->num_workers, err)) < 0)
         return rc;
     if (tcp_listen("::", a->checkin_port, &h->listen_fd, &port, NULL) < 0) {
         rc = tcp_listen("0.0.0.0", a->checkin_port, &h->listen_fd, &port, err);

@@ -11,7 +11,7 @@
 
 /* Handles the HELLO of an agent of another world. */
 static void
-meet_stranger(struct hub *h, struct conn *c, const struct hello *hello, int rc)
+hub_answer_other_world(struct hub *h, struct conn *c, const struct hello *hello, int rc)
 {
     log_info(rc == -EAGAIN ? "worker of a newer world connected"
                            : "worker of an older world connected",
@@ -22,7 +22,7 @@ meet_stranger(struct hub *h, struct conn *c, const struct hello *hello, int rc)
 }
 
 static int
-take_hello(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
+hub_take_hello(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
 {
     struct hello hello;
     int rc = hello_read(f->p, f->n, &hello, err);
@@ -33,7 +33,7 @@ take_hello(struct hub *h, struct conn *c, const struct frame *f, struct err *err
         return 0; /* it received this WORLD twice */
     rc = meet_hello(&h->meet, &hello, c->address, err);
     if (rc == -EAGAIN || rc == -ESTALE) {
-        meet_stranger(h, c, &hello, rc);
+        hub_answer_other_world(h, c, &hello, rc);
         return 0;
     }
     if (rc < 0) {
@@ -59,21 +59,21 @@ take_hello(struct hub *h, struct conn *c, const struct frame *f, struct err *err
 }
 
 static int
-take_failed(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
+hub_take_failed(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
 {
     uint32_t generation;
     AUTOFREE struct report *r = mem_alloc(sizeof(*r));
     if (!r)
         return err_set(err, -ENOMEM, "out of memory for a failure report");
     int rc = failed_read(f->p, f->n, &generation, r, err);
-    if (rc < 0 || c->is_refused || !meet_cares(&h->meet, generation))
+    if (rc < 0 || c->is_refused || !meet_counts(&h->meet, generation))
         return rc;
     h->n_broken += c->worker < 0;
     meet_failed(&h->meet, r, clock_now_ns());
     return 0;
 }
 
-static int take_done(struct hub *h, const struct frame *f, struct err *err)
+static int hub_take_done(struct hub *h, const struct frame *f, struct err *err)
 {
     struct origin o;
     int rc = origin_read(f->p, f->n, &o, err);
@@ -85,13 +85,13 @@ static int take_done(struct hub *h, const struct frame *f, struct err *err)
 /* Before the start the answer is to close the connection. The agent then cannot be part
  * of a world that has started. */
 static int
-take_leaving(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
+hub_take_leaving(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
 {
     struct origin o;
     int rc = origin_read(f->p, f->n, &o, err);
     if (rc < 0)
         return rc;
-    if (c->worker >= 0 && meet_lets_go(&h->meet, (uint32_t)c->worker))
+    if (c->worker >= 0 && meet_may_leave(&h->meet, (uint32_t)c->worker))
         return err_set(err, -ESHUTDOWN, "it received a signal before the start");
     meet_leaving(&h->meet, o.worker, clock_now_ns());
     return 0;
@@ -100,7 +100,7 @@ take_leaving(struct hub *h, struct conn *c, const struct frame *f, struct err *e
 /* Handles a new world in an agent's file. If the agent waits for the current world, it
  * is sent that world. */
 static int
-take_world(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
+hub_take_world(struct hub *h, struct conn *c, const struct frame *f, struct err *err)
 {
     struct job_world w;
     struct err why = ERR_INIT;
@@ -122,15 +122,15 @@ int hub_take_frame(struct hub *h,
 {
     switch (f->type) {
     case MESSAGE_HELLO:
-        return take_hello(h, c, f, err);
+        return hub_take_hello(h, c, f, err);
     case MESSAGE_FAILED:
-        return take_failed(h, c, f, err);
+        return hub_take_failed(h, c, f, err);
     case MESSAGE_DONE:
-        return take_done(h, f, err);
+        return hub_take_done(h, f, err);
     case MESSAGE_WORLD:
-        return take_world(h, c, f, err);
+        return hub_take_world(h, c, f, err);
     case MESSAGE_LEAVING:
-        return take_leaving(h, c, f, err);
+        return hub_take_leaving(h, c, f, err);
     case MESSAGE_PING:
         return 0;
     }

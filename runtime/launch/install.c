@@ -24,7 +24,7 @@
 #define MAX_DEPTH  32
 #define COPY_BYTES (256u << 10)
 
-static int copy_bytes(
+static int install_copy_bytes(
     int from, int to, const char *path, struct install_result *ret, struct err *err)
 {
     AUTOFREE char *buf = mem_alloc(COPY_BYTES);
@@ -43,12 +43,12 @@ static int copy_bytes(
     }
 }
 
-static int copy_file(int from_dir,
-                     int to_dir,
-                     const char *name,
-                     const struct stat *st,
-                     struct install_result *ret,
-                     struct err *err)
+static int install_copy_file(int from_dir,
+                             int to_dir,
+                             const char *name,
+                             const struct stat *st,
+                             struct install_result *ret,
+                             struct err *err)
 {
     char temporary[NAME_MAX + 32];
     CLEANUP(fd_close)
@@ -60,7 +60,7 @@ static int copy_file(int from_dir,
     int to = openat(to_dir, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (to < 0)
         return err_errno(err, errno, "cannot create %s", temporary);
-    int rc = copy_bytes(from, to, name, ret, err);
+    int rc = install_copy_bytes(from, to, name, ret, err);
     if (rc == 0 && fchmod(to, st->st_mode & 07777) < 0)
         rc = err_errno(err, errno, "cannot set the mode of %s", name);
     if (rc == 0 && renameat(to_dir, temporary, to_dir, name) < 0)
@@ -72,11 +72,11 @@ static int copy_file(int from_dir,
     return rc;
 }
 
-static int copy_link(int from_dir,
-                     int to_dir,
-                     const char *name,
-                     struct install_result *ret,
-                     struct err *err)
+static int install_copy_link(int from_dir,
+                             int to_dir,
+                             const char *name,
+                             struct install_result *ret,
+                             struct err *err)
 {
     char target[PATH_MAX], temporary[NAME_MAX + 32];
     ssize_t n = readlinkat(from_dir, name, target, sizeof(target) - 1);
@@ -92,16 +92,16 @@ static int copy_link(int from_dir,
     return 0;
 }
 
-static int copy_tree(
+static int install_copy_tree(
     int from_dir, int to_dir, int depth, struct install_result *ret, struct err *err);
 
-static int copy_folder(int from_dir,
-                       int to_dir,
-                       const char *name,
-                       const struct stat *st,
-                       int depth,
-                       struct install_result *ret,
-                       struct err *err)
+static int install_copy_folder(int from_dir,
+                               int to_dir,
+                               const char *name,
+                               const struct stat *st,
+                               int depth,
+                               struct install_result *ret,
+                               struct err *err)
 {
     /* writable while it is filled, whatever its final mode is */
     if (mkdirat(to_dir, name, 0700) < 0 && errno != EEXIST)
@@ -112,33 +112,33 @@ static int copy_folder(int from_dir,
     int to = openat(to_dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (from < 0 || to < 0)
         return err_errno(err, errno, "cannot open the folder %s", name);
-    int rc = copy_tree(from, to, depth + 1, ret, err);
+    int rc = install_copy_tree(from, to, depth + 1, ret, err);
     if (rc == 0 && fchmod(to, st->st_mode & 07777) < 0)
         rc = err_errno(err, errno, "cannot set the mode of the folder %s", name);
     return rc;
 }
 
-static int copy_entry(int from_dir,
-                      int to_dir,
-                      const char *name,
-                      int depth,
-                      struct install_result *ret,
-                      struct err *err)
+static int install_copy_entry(int from_dir,
+                              int to_dir,
+                              const char *name,
+                              int depth,
+                              struct install_result *ret,
+                              struct err *err)
 {
     struct stat st;
     if (fstatat(from_dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return err_errno(err, errno, "cannot read the mode of %s", name);
     if (S_ISREG(st.st_mode))
-        return copy_file(from_dir, to_dir, name, &st, ret, err);
+        return install_copy_file(from_dir, to_dir, name, &st, ret, err);
     if (S_ISLNK(st.st_mode))
-        return copy_link(from_dir, to_dir, name, ret, err);
+        return install_copy_link(from_dir, to_dir, name, ret, err);
     if (S_ISDIR(st.st_mode))
-        return copy_folder(from_dir, to_dir, name, &st, depth, ret, err);
+        return install_copy_folder(from_dir, to_dir, name, &st, depth, ret, err);
     return err_set(err, -EINVAL, "%s is neither file, folder nor link", name);
 }
 
 /* The caller keeps the descriptors. */
-static int copy_tree(
+static int install_copy_tree(
     int from_dir, int to_dir, int depth, struct install_result *ret, struct err *err)
 {
     if (depth > MAX_DEPTH)
@@ -154,13 +154,13 @@ static int copy_tree(
     struct dirent *e;
     while (rc == 0 && (e = readdir(d)))
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            rc = copy_entry(from_dir, to_dir, e->d_name, depth, ret, err);
+            rc = install_copy_entry(from_dir, to_dir, e->d_name, depth, ret, err);
     (void)closedir(d);
     return rc;
 }
 
 /* A copy into the copied folder would never end. */
-static int check_apart(const char *from, const char *dest, struct err *err)
+static int install_check_apart(const char *from, const char *dest, struct err *err)
 {
     char a[PATH_MAX], b[PATH_MAX];
     if (!realpath(from, a) || !realpath(dest, b))
@@ -180,7 +180,7 @@ int install_tree(const char *from,
     struct install_result result = {0};
     if (mkdir(dest, 0755) < 0 && errno != EEXIST)
         return err_errno(err, errno, "cannot create %s", dest);
-    int rc = check_apart(from, dest, err);
+    int rc = install_check_apart(from, dest, err);
     if (rc < 0)
         return rc;
     CLEANUP(fd_close) int from_fd = open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -188,7 +188,7 @@ int install_tree(const char *from,
     if (from_fd < 0 || to_fd < 0)
         return err_errno(err, errno, "cannot open the folder %s",
                          from_fd < 0 ? from : dest);
-    rc = copy_tree(from_fd, to_fd, 0, &result, err);
+    rc = install_copy_tree(from_fd, to_fd, 0, &result, err);
     if (rc < 0)
         return rc;
     *ret = result;

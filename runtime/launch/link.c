@@ -40,7 +40,7 @@
 #define LINKS_MAX          HOSTLIST_MAX_HOSTS
 
 /* Our environment without the variables of our own ssh session. */
-static int ssh_environment(struct link_set *s, struct err *err)
+static int link_set_environment(struct link_set *s, struct err *err)
 {
     size_t kept = 0;
     if (words_copy(s->c.env, &s->env, err) < 0)
@@ -61,7 +61,7 @@ int links_init(struct link_set *s, const struct links_config *c, struct err *err
 {
     memset(s, 0, sizeof(*s));
     s->c = *c;
-    return ssh_environment(s, err);
+    return link_set_environment(s, err);
 }
 
 static void link_close(struct link *l)
@@ -133,7 +133,7 @@ struct link *links_to(struct link_set *s, uint32_t host)
     return NULL;
 }
 
-static void set_why(struct link *l, const char *why)
+static void link_set_why(struct link *l, const char *why)
 {
     if (!*l->why)
         (void)snprintf(l->why, sizeof(l->why), "%s", why);
@@ -188,17 +188,17 @@ static void link_finish(struct link_set *s, struct link *l)
     link_kill(s, l);
     if (!*l->why) {
         ssh_explain(l->host, l->said, why, sizeof(why));
-        set_why(l, why);
+        link_set_why(l, why);
     }
     l->state = LINK_GONE;
     s->c.on_lost(s->c.arg, l);
 }
 
 /* why NULL: the cause is taken from ssh's standard error. */
-static void begin_end(struct link_set *s, struct link *l, const char *why)
+static void link_begin_end(struct link_set *s, struct link *l, const char *why)
 {
     if (why)
-        set_why(l, why);
+        link_set_why(l, why);
     link_close(l);
     if (l->dial)
         dial_abandon(l->dial);
@@ -212,10 +212,10 @@ static void begin_end(struct link_set *s, struct link *l, const char *why)
 
 /* --- opening --- */
 
-static void open_channel(struct link_set *s,
-                         struct link *l,
-                         int fd,
-                         const struct auth_session *session)
+static void link_open_channel(struct link_set *s,
+                              struct link *l,
+                              int fd,
+                              const struct auth_session *session)
 {
     channel_init(&l->channel, fd, session, ERRAND_TO_LAUNCHER_MAX_BYTES,
                  clock_now_ns());
@@ -235,23 +235,23 @@ static void link_greeted(struct link_set *s, struct link *l)
     (void)!send(l->fd, answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
     int fd = l->fd;
     l->fd = -1;
-    open_channel(s, l, fd, &session);
+    link_open_channel(s, l, fd, &session);
 }
 
 /* Finds the agent's line after the output of the login shell. */
-static void read_greeting(struct link_set *s, struct link *l)
+static void link_read_greeting(struct link_set *s, struct link *l)
 {
     char buf[4096], why[200];
     ssize_t n = recv(l->fd, buf, sizeof(buf), MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
-        begin_end(s, l, NULL);
+        link_begin_end(s, l, NULL);
         return;
     }
     strbuf_add(&l->greeting, buf, (size_t)n);
     if (strbuf_status(&l->greeting) < 0) {
-        begin_end(s, l, "its login shell prints too much");
+        link_begin_end(s, l, "its login shell prints too much");
         return;
     }
     const char *line = strstr(strbuf_str(&l->greeting), LINK_GREETING_TEXT);
@@ -267,7 +267,7 @@ static void read_greeting(struct link_set *s, struct link *l)
                    "%s%s: install the same on all hosts",
                    (int)(strcspn(version, "\r\n") < 40 ? strcspn(version, "\r\n") : 40),
                    version, LINK_PROTOCOL, HVD_VERSION_STRING);
-    begin_end(s, l, why);
+    link_begin_end(s, l, why);
 }
 
 static void link_dialed(struct link_set *s, struct link *l)
@@ -278,7 +278,7 @@ static void link_dialed(struct link_set *s, struct link *l)
     char why[240];
     l->dial = NULL;
     if (rc == 0) {
-        open_channel(s, l, fd, &session);
+        link_open_channel(s, l, fd, &session);
         return;
     }
     if (rc == -EACCES)
@@ -288,10 +288,10 @@ static void link_dialed(struct link_set *s, struct link *l)
         (void)snprintf(why, sizeof(why), "%.170s%s", err.text,
                        rc == -ECONNREFUSED ? ": is hvd-agent serve running there?"
                                            : "");
-    begin_end(s, l, why);
+    link_begin_end(s, l, why);
 }
 
-static int start_ssh(struct link_set *s, struct link *l, struct err *err)
+static int link_start_ssh(struct link_set *s, struct link *l, struct err *err)
 {
     struct ssh_command command;
     struct child child;
@@ -325,7 +325,7 @@ static int start_ssh(struct link_set *s, struct link *l, struct err *err)
     return 0;
 }
 
-static int start_dial(struct link_set *s, struct link *l, struct err *err)
+static int link_start_dial(struct link_set *s, struct link *l, struct err *err)
 {
     struct auth_id id = {.token = &s->c.root, .job_id = SERVE_JOB_ID};
     struct dial_to to = {.host = l->host,
@@ -347,24 +347,26 @@ void links_adopt(struct link_set *s, size_t i, pid_t pid, int fd)
     l->state = LINK_GREETING;
 }
 
-static bool is_on_its_way(const struct link *l)
+static bool link_is_opening(const struct link *l)
 {
     return l->state == LINK_GREETING || l->state == LINK_DIALING;
 }
 
-static void start_some(struct link_set *s)
+static void link_start_some(struct link_set *s)
 {
     size_t busy = 0;
     for (size_t i = 0; i < s->n; i++)
-        busy += is_on_its_way(&s->v[i]);
+        busy += link_is_opening(&s->v[i]);
     for (size_t i = 0; i < s->n && busy < AT_ONCE; i++) {
         struct err err = ERR_INIT;
         struct link *l = &s->v[i];
         if (l->state != LINK_NEW)
             continue;
         busy++;
-        if ((l->kind == LINK_SSH ? start_ssh(s, l, &err) : start_dial(s, l, &err)) < 0)
-            begin_end(s, l, err.text);
+        if ((l->kind == LINK_SSH ? link_start_ssh(s, l, &err)
+                                 : link_start_dial(s, l, &err))
+            < 0)
+            link_begin_end(s, l, err.text);
     }
 }
 
@@ -388,7 +390,7 @@ nfds_t links_pollfds(const struct link_set *s, struct pollfd *p)
     return n;
 }
 
-static void serve_open(struct link_set *s, struct link *l, uint64_t now_ns)
+static void link_serve_open(struct link_set *s, struct link *l, uint64_t now_ns)
 {
     struct err err = ERR_INIT;
     struct frame f;
@@ -406,22 +408,22 @@ static void serve_open(struct link_set *s, struct link *l, uint64_t now_ns)
             break;
     }
     if (rc < 0) {
-        begin_end(s, l, err.text);
+        link_begin_end(s, l, err.text);
     } else if (gone < 0) {
         (void)snprintf(why, sizeof(why), "its agent exited or the connection broke%s%s",
                        gone == -EPIPE ? "" : ": ",
                        gone == -EPIPE ? "" : strerror(-gone));
-        begin_end(s, l, why);
+        link_begin_end(s, l, why);
     } else if (channel_tick(&l->channel, ERRAND_PING, s->c.peer_timeout_ns, now_ns,
                             &next)
                < 0) {
         (void)snprintf(why, sizeof(why), "its agent was silent for %llu s",
                        (unsigned long long)(s->c.peer_timeout_ns / NS_PER_S));
-        begin_end(s, l, why);
+        link_begin_end(s, l, why);
     }
 }
 
-static void serve_one(struct link_set *s, struct link *l, uint64_t now_ns)
+static void link_serve_one(struct link_set *s, struct link *l, uint64_t now_ns)
 {
     struct pollfd p = {.events = POLLIN};
     link_read_stderr(l);
@@ -432,10 +434,10 @@ static void serve_one(struct link_set *s, struct link *l, uint64_t now_ns)
             link_dialed(s, l);
         break;
     case LINK_GREETING:
-        read_greeting(s, l);
+        link_read_greeting(s, l);
         break;
     case LINK_OPEN:
-        serve_open(s, l, now_ns);
+        link_serve_open(s, l, now_ns);
         break;
     case LINK_ENDING:
         if (l->err_fd < 0 || now_ns >= l->ending_ns)
@@ -451,8 +453,8 @@ void links_serve(struct link_set *s)
 {
     uint64_t now_ns = clock_now_ns();
     for (size_t i = 0; i < s->n; i++)
-        serve_one(s, &s->v[i], now_ns);
-    start_some(s);
+        link_serve_one(s, &s->v[i], now_ns);
+    link_start_some(s);
 }
 
 uint64_t links_next_ns(const struct link_set *s, uint64_t now_ns)
@@ -488,7 +490,7 @@ void links_send(struct link_set *s,
     if (payload)
         strbuf_add(&all, strbuf_str(payload), payload->n);
     if (strbuf_status(&all) < 0)
-        begin_end(s, l, "out of memory for a message to it");
+        link_begin_end(s, l, "out of memory for a message to it");
     else /* the next poll detects a broken connection */
         (void)channel_send(&l->channel, (uint8_t)type, strbuf_str(&all), all.n,
                            clock_now_ns());
@@ -502,10 +504,10 @@ size_t links_left(const struct link_set *s)
     return n;
 }
 
-bool links_on_their_way(const struct link_set *s)
+bool links_are_opening(const struct link_set *s)
 {
     for (size_t i = 0; i < s->n; i++)
-        if (is_on_its_way(&s->v[i]) || s->v[i].state == LINK_ENDING)
+        if (link_is_opening(&s->v[i]) || s->v[i].state == LINK_ENDING)
             return true;
     return false;
 }
@@ -516,7 +518,7 @@ void links_close(struct link_set *s, bool all)
         struct link *l = &s->v[i];
         if (l->state == LINK_NEW)
             l->state = LINK_GONE;
-        else if (is_on_its_way(l) || (all && l->state == LINK_OPEN))
-            begin_end(s, l, "closed");
+        else if (link_is_opening(l) || (all && l->state == LINK_OPEN))
+            link_begin_end(s, l, "closed");
     }
 }

@@ -105,7 +105,7 @@ void links_send(struct link_set *s,
                 const struct strbuf *payload);
 size_t links_left(const struct link_set *s); /* links that are not GONE */
 /* true if an attempt runs or a link is ENDING */
-bool links_on_their_way(const struct link_set *s);
+bool links_are_opening(const struct link_set *s);
 /* Ends the links that are not open yet; with all, also the open ones. */
 void links_close(struct link_set *s, bool all);
 

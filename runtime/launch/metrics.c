@@ -42,7 +42,7 @@ struct agent_metrics {
 
 /* --- pages --- */
 
-static struct stats_page *read_page(const char *path)
+static struct stats_page *metrics_read_page(const char *path)
 {
     CLEANUP(fd_close)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -57,14 +57,14 @@ static struct stats_page *read_page(const char *path)
     return TAKE(p);
 }
 
-static int by_rank(const void *a, const void *b)
+static int page_compare_rank(const void *a, const void *b)
 {
     const struct stats_page *const *x = a, *const *y = b;
 
     return (*x)->rank < (*y)->rank ? -1 : (*x)->rank > (*y)->rank;
 }
 
-static size_t read_pages(const char *dir, struct stats_page ***ret)
+static size_t metrics_read_pages(const char *dir, struct stats_page ***ret)
 {
     DIR *d = opendir(dir);
     const struct dirent *entry;
@@ -80,7 +80,7 @@ static size_t read_pages(const char *dir, struct stats_page ***ret)
             || parse_u32("rank", entry->d_name + 5, 0, UINT32_MAX, &rank, NULL) < 0)
             continue; /* a temporary or another file */
         (void)snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
-        p = read_page(path);
+        p = metrics_read_page(path);
         if (!p)
             continue;
         if (mem_grow(&v, n, &cap, sizeof(void *), PAGES_MAX) < 0) {
@@ -92,15 +92,15 @@ static size_t read_pages(const char *dir, struct stats_page ***ret)
     if (d)
         (void)closedir(d);
     if (n > 0)
-        qsort(v, n, sizeof(void *), by_rank);
+        qsort(v, n, sizeof(void *), page_compare_rank);
     *ret = v;
     return n;
 }
 
-static void put_pages(const char *dir, struct strbuf *out)
+static void metrics_put_pages(const char *dir, struct strbuf *out)
 {
     struct stats_page **pages;
-    size_t n = read_pages(dir, &pages);
+    size_t n = metrics_read_pages(dir, &pages);
 
     stats_page_text((const struct stats_page *const *)pages, n, out);
     for (size_t i = 0; i < n; i++)
@@ -108,7 +108,7 @@ static void put_pages(const char *dir, struct strbuf *out)
     mem_free(pages);
 }
 
-static void put_generation(const struct agent_metrics *m, struct strbuf *out)
+static void metrics_put_generation(const struct agent_metrics *m, struct strbuf *out)
 {
     int64_t generation = atomic_load_explicit(&m->generation, memory_order_relaxed);
 
@@ -124,7 +124,7 @@ static void put_generation(const struct agent_metrics *m, struct strbuf *out)
 /* --- HTTP --- */
 
 /* Reads up to the blank line that ends a request, at most REQUEST_MAX bytes. */
-static bool read_request(int fd, char *buf, uint64_t deadline_ns)
+static bool metrics_read_request(int fd, char *buf, uint64_t deadline_ns)
 {
     size_t n = 0;
 
@@ -152,7 +152,7 @@ static void metrics_answer(const struct agent_metrics *m, int fd)
     char request[REQUEST_MAX], head[256];
     const char *status = "200 OK";
 
-    if (!read_request(fd, request, deadline_ns))
+    if (!metrics_read_request(fd, request, deadline_ns))
         return;
     strbuf_init(&body, TEXT_MAX);
     if (strncmp(request, "GET ", 4) != 0) {
@@ -163,8 +163,8 @@ static void metrics_answer(const struct agent_metrics *m, int fd)
         status = "404 Not Found";
         strbuf_puts(&body, "only /metrics\n");
     } else {
-        put_generation(m, &body);
-        put_pages(m->dir, &body);
+        metrics_put_generation(m, &body);
+        metrics_put_pages(m->dir, &body);
     }
     if (strbuf_status(&body) < 0)
         return; /* out of memory: the next scrape may succeed */
@@ -198,7 +198,7 @@ static void *metrics_main(void *arg)
 
 /* --- start and stop --- */
 
-static int start_thread(struct agent_metrics *m, struct err *err)
+static int metrics_start_thread(struct agent_metrics *m, struct err *err)
 {
     sigset_t all, old;
     int rc;
@@ -237,7 +237,7 @@ int metrics_start(uint16_t port,
         rc = tcp_listen("0.0.0.0", port, &m->listen_fd, &m->port, err);
     if (rc == 0 && pipe2(m->wake, O_CLOEXEC) < 0)
         rc = err_errno(err, errno, "cannot make a pipe for metrics");
-    rc = rc < 0 ? rc : start_thread(m, err);
+    rc = rc < 0 ? rc : metrics_start_thread(m, err);
     if (rc < 0)
         metrics_free(m);
     else

@@ -97,7 +97,7 @@ static void sink_flush(struct sink *s)
     sink_forget(s);
 }
 
-static void put_line(void *arg, const char *text, size_t n)
+static void stream_put_line(void *arg, const char *text, size_t n)
 {
     struct rank_stream *s = arg;
     struct rank_output *r = s->rank;
@@ -125,8 +125,10 @@ static void put_line(void *arg, const char *text, size_t n)
     }
 }
 
-static int
-open_files(struct rank_output *r, const char *dir, uint32_t size, struct err *err)
+static int output_open_files(struct rank_output *r,
+                             const char *dir,
+                             uint32_t size,
+                             struct err *err)
 {
     char path[PATH_MAX];
     int width = 1;
@@ -173,7 +175,7 @@ int output_init(struct output *o, const struct output_config *c, struct err *err
         }
     }
     for (uint32_t i = 0; i < c->n && c->dir; i++) {
-        int rc = open_files(&o->ranks[i], c->dir, c->size, err);
+        int rc = output_open_files(&o->ranks[i], c->dir, c->size, err);
         if (rc < 0) {
             output_release(o);
             return rc;
@@ -205,7 +207,7 @@ void output_attach(struct output *o, uint32_t i, int stdout_fd, int stderr_fd)
     o->ranks[i].stream[1].fd = stderr_fd;
 }
 
-static bool is_held(const struct output *o, int which, size_t n_high)
+static bool output_is_held_up(const struct output *o, int which, size_t n_high)
 {
     return o->forward.put ? o->forward.is_full(o->forward.arg)
                           : sink_waiting(&o->sink[which]) > n_high;
@@ -213,7 +215,8 @@ static bool is_held(const struct output *o, int which, size_t n_high)
 
 bool output_is_full(const struct output *o)
 {
-    return is_held(o, 0, QUEUE_HIGH_BYTES) || is_held(o, 1, QUEUE_HIGH_BYTES);
+    return output_is_held_up(o, 0, QUEUE_HIGH_BYTES)
+           || output_is_held_up(o, 1, QUEUE_HIGH_BYTES);
 }
 
 nfds_t output_pollfds(const struct output *o, struct pollfd *p)
@@ -225,7 +228,7 @@ nfds_t output_pollfds(const struct output *o, struct pollfd *p)
     }
     for (uint32_t i = 0; i < o->n; i++)
         for (int k = 0; k < 2; k++) {
-            bool is_left = is_held(o, k, QUEUE_HIGH_BYTES);
+            bool is_left = output_is_held_up(o, k, QUEUE_HIGH_BYTES);
             int fd = is_left ? -1 : o->ranks[i].stream[k].fd;
             p[n++] = (struct pollfd){.fd = fd, .events = POLLIN};
         }
@@ -234,11 +237,11 @@ nfds_t output_pollfds(const struct output *o, struct pollfd *p)
 
 static void stream_end(struct rank_stream *s)
 {
-    lines_end(&s->lines, put_line, s);
+    lines_end(&s->lines, stream_put_line, s);
     fd_close(&s->fd);
 }
 
-static void take_bytes(struct rank_stream *s, const char *p, size_t n)
+static void stream_take_bytes(struct rank_stream *s, const char *p, size_t n)
 {
     const struct output_forward *f = &s->rank->output->forward;
     if (f->put)
@@ -246,7 +249,7 @@ static void take_bytes(struct rank_stream *s, const char *p, size_t n)
     if (s->file_fd >= 0
         && fd_write_full(s->file_fd, p, n, clock_now_ns() + 60 * NS_PER_S) < 0)
         fd_close(&s->file_fd); /* disk full: the console still gets the output */
-    (void)lines_feed(&s->lines, p, n, put_line, s);
+    (void)lines_feed(&s->lines, p, n, stream_put_line, s);
 }
 
 /* Reads once. Returns the bytes, or 0 if there is no data or the pipe has
@@ -261,7 +264,7 @@ static size_t stream_read(struct rank_stream *s)
         stream_end(s);
         return 0;
     }
-    take_bytes(s, buf, (size_t)n);
+    stream_take_bytes(s, buf, (size_t)n);
     return (size_t)n;
 }
 
@@ -270,7 +273,8 @@ static size_t stream_read(struct rank_stream *s)
 static bool stream_empty(struct rank_stream *s, size_t *budget, size_t n_high)
 {
     const struct output *o = s->rank->output;
-    while (s->fd >= 0 && *budget && !is_held(o, s == &s->rank->stream[1], n_high)) {
+    while (s->fd >= 0 && *budget
+           && !output_is_held_up(o, s == &s->rank->stream[1], n_high)) {
         size_t n = stream_read(s);
         if (!n)
             return true;
@@ -289,16 +293,17 @@ void output_feed(struct output *o, uint32_t i, int which, const void *p, size_t 
 {
     struct rank_stream *s = &o->ranks[i].stream[which];
     if (n)
-        take_bytes(s, p, n);
+        stream_take_bytes(s, p, n);
     else
-        lines_end(&s->lines, put_line, s);
+        lines_end(&s->lines, stream_put_line, s);
     output_flush(o);
 }
 
 void output_serve(struct output *o, const struct pollfd *p, nfds_t n)
 {
     for (nfds_t j = 2; j < n; j++)
-        if (p[j].fd >= 0 && p[j].revents && !is_held(o, j % 2, QUEUE_HIGH_BYTES))
+        if (p[j].fd >= 0 && p[j].revents
+            && !output_is_held_up(o, j % 2, QUEUE_HIGH_BYTES))
             (void)stream_read(&o->ranks[(j - 2) / 2].stream[j % 2]);
     output_flush(o);
 }
@@ -309,7 +314,7 @@ void output_rank_ended(struct output *o, uint32_t i)
         struct rank_stream *s = &o->ranks[i].stream[k];
         size_t budget = END_READ_BYTES;
         if (stream_empty(s, &budget, QUEUE_END_BYTES))
-            lines_end(&s->lines, put_line, s);
+            lines_end(&s->lines, stream_put_line, s);
     }
     output_flush(o);
 }
@@ -342,7 +347,7 @@ static struct rank_stream *stream_of(struct output *o, uint32_t rank, int which)
 
 /* Adds the unwritten part of a sink, prefixes included, to the losses of its
       * ranks. */
-static void count_queue(struct output *o, int which)
+static void output_count_queue(struct output *o, int which)
 {
     struct sink *sink = &o->sink[which];
     for (size_t at = 0, n; at < sink->queue.n; at += n) {
@@ -362,7 +367,7 @@ static void count_queue(struct output *o, int which)
 void output_report_lost(struct output *o)
 {
     for (int k = 0; k < 2; k++)
-        count_queue(o, k);
+        output_count_queue(o, k);
     for (uint32_t i = 0; i < o->n; i++)
         for (int k = 0; k < 2; k++) {
             struct rank_stream *s = &o->ranks[i].stream[k];

@@ -40,7 +40,7 @@
 #define STOP_NS           (25 * NS_PER_S)
 #define SLOW_READER_NS    (2 * NS_PER_S) /* after a stop */
 #define OTHERS_NS         NS_PER_S
-#define NO_MEET_TIMEOUT_S 1000000000u /* start_timed_out() reports it instead */
+#define NO_MEET_TIMEOUT_S 1000000000u /* remote_time_out() reports it instead */
 
 struct remote {
     const struct remote_job *job;
@@ -62,7 +62,7 @@ struct remote {
     struct pollfd *fds;
 };
 
-static bool is_over(const struct remote *r)
+static bool remote_is_over(const struct remote *r)
 {
     return r->meet.state == MEET_STOPPED || r->meet.state == MEET_FINISHED;
 }
@@ -83,7 +83,7 @@ static void remote_fail(struct remote *r, const char *host, int code, const char
 }
 
 /* A host that failed before the start counts once, with its first failure. */
-static bool count_failed(struct remote *r, uint32_t host)
+static bool remote_count_failed(struct remote *r, uint32_t host)
 {
     bool is_new = !r->hosts[host].has_failed;
     r->hosts[host].has_failed = true;
@@ -93,33 +93,34 @@ static bool count_failed(struct remote *r, uint32_t host)
     return is_new;
 }
 
-static void hosts_lost(struct remote *r, uint32_t first, uint32_t end, const char *why)
+static void
+remote_lose_hosts(struct remote *r, uint32_t first, uint32_t end, const char *why)
 {
     char text[300];
     const char *name = r->job->hosts->v[first].name;
     bool is_started = r->meet.state == MEET_RUNNING;
-    if (is_over(r))
+    if (remote_is_over(r))
         return;
     for (uint32_t h = first; is_started && h < end; h++)
         if (h == first || h != r->e.local)
             meet_lost(&r->meet, h, why, clock_wall_us(), clock_now_ns());
-    if (is_started || !count_failed(r, first))
+    if (is_started || !remote_count_failed(r, first))
         return;
     log_info("a host failed before the start", "host=%s cause=\"%s\"", name, why);
     (void)snprintf(text, sizeof(text), "host %.60s: %.200s", name, why);
     remote_fail(r, name, 125, text);
 }
 
-static void on_lost(void *arg, struct link *l)
+static void remote_on_lost(void *arg, struct link *l)
 {
     struct remote *r = arg;
     for (uint32_t h = l->first; h < l->end; h++)
         remote_host_output_ended(&r->hosts[h], &r->output);
-    hosts_lost(r, l->first, l->end, l->why);
+    remote_lose_hosts(r, l->first, l->end, l->why);
 }
 
 /* Reports the missing hosts and the stage of the first of them. */
-static void start_timed_out(struct remote *r)
+static void remote_time_out(struct remote *r)
 {
     char why[300];
     uint32_t missing = 0, first = 0;
@@ -151,7 +152,7 @@ static void start_timed_out(struct remote *r)
 
 /* --- frames --- */
 
-static void send_job(void *arg, struct link *l)
+static void remote_send_job(void *arg, struct link *l)
 {
     struct remote *r = arg;
     CLEANUP(strbuf_release) struct strbuf b = {0};
@@ -162,8 +163,10 @@ static void send_job(void *arg, struct link *l)
     links_send(&r->links, ERRAND_JOB, l->first, &b);
 }
 
-static int
-take_output(struct remote *r, uint32_t host, const struct frame *f, struct err *err)
+static int remote_take_output(struct remote *r,
+                              uint32_t host,
+                              const struct frame *f,
+                              struct err *err)
 {
     struct errand_output o;
     int rc = errand_output_read(f->p + 4, f->n - 4, &o, err);
@@ -179,18 +182,18 @@ take_output(struct remote *r, uint32_t host, const struct frame *f, struct err *
     return 0;
 }
 
-static int take_ready(struct remote *r,
-                      struct link *l,
-                      uint32_t host,
-                      const struct frame *f,
-                      struct err *err)
+static int remote_take_ready(struct remote *r,
+                             struct link *l,
+                             uint32_t host,
+                             const struct frame *f,
+                             struct err *err)
 {
     struct remote_host *h = &r->hosts[host];
     int rc = errand_ready_read(f->p + 4, f->n - 4, &h->ready, err);
     if (rc < 0)
         return rc;
     h->is_ready = true;
-    meet_here(&r->meet, host);
+    meet_set_ready(&r->meet, host);
     log_info("host is ready", "host=%s", r->job->hosts->v[host].name);
     if (l->kind == LINK_SERVE) {
         (void)tcp_peer_addr(l->channel.fd, h->ready.own, sizeof(h->ready.own));
@@ -202,8 +205,10 @@ static int take_ready(struct remote *r,
     return 0;
 }
 
-static int
-take_failed(struct remote *r, uint32_t host, const struct frame *f, struct err *err)
+static int remote_take_failed(struct remote *r,
+                              uint32_t host,
+                              const struct frame *f,
+                              struct err *err)
 {
     AUTOFREE struct report *report = mem_alloc(sizeof(*report));
     if (!report)
@@ -212,7 +217,7 @@ take_failed(struct remote *r, uint32_t host, const struct frame *f, struct err *
     if (rc < 0)
         return rc;
     if (!r->hosts[host].is_ready)
-        count_failed(r, host);
+        remote_count_failed(r, host);
     if (!*report->f.host
         || !strcmp(report->f.host, "-")) { /* the agent had not decoded its JOB */
         char why[sizeof(report->f.why)];
@@ -226,22 +231,23 @@ take_failed(struct remote *r, uint32_t host, const struct frame *f, struct err *
     return 0;
 }
 
-static int take_lost(struct remote *r,
-                     struct link *l,
-                     uint32_t host,
-                     const struct frame *f,
-                     struct err *err)
+static int remote_take_lost(struct remote *r,
+                            struct link *l,
+                            uint32_t host,
+                            const struct frame *f,
+                            struct err *err)
 {
     struct errand_lost lost;
     int rc = errand_lost_read(f->p + 4, f->n - 4, &lost, err);
     if (rc == 0 && (lost.end <= host || lost.end > l->end))
         rc = err_set(err, -EPROTO, "a loss message is malformed");
     if (rc == 0)
-        hosts_lost(r, host, lost.end, lost.why);
+        remote_lose_hosts(r, host, lost.end, lost.why);
     return rc;
 }
 
-static int on_frame(void *arg, struct link *l, const struct frame *f, struct err *err)
+static int
+remote_on_frame(void *arg, struct link *l, const struct frame *f, struct err *err)
 {
     struct remote *r = arg;
     struct bytes_reader b = {.p = f->p, .left = f->n};
@@ -252,17 +258,17 @@ static int on_frame(void *arg, struct link *l, const struct frame *f, struct err
         return err_set(err, -EPROTO, "its agent sent a message for another host");
     switch ((enum errand_type)f->type) {
     case ERRAND_READY:
-        return take_ready(r, l, host, f, err);
+        return remote_take_ready(r, l, host, f, err);
     case ERRAND_OUTPUT:
-        return take_output(r, host, f, err);
+        return remote_take_output(r, host, f, err);
     case ERRAND_FAILED:
-        return take_failed(r, host, f, err);
+        return remote_take_failed(r, host, f, err);
     case ERRAND_DONE:
         remote_host_output_ended(&r->hosts[host], &r->output);
         meet_done(&r->meet, host, 0);
         return 0;
     case ERRAND_LOST:
-        return take_lost(r, l, host, f, err);
+        return remote_take_lost(r, l, host, f, err);
     case ERRAND_NOTE:
         remote_print_note(r->job->program, r->job->hosts->v[host].name, f->p + 4,
                           f->n - 4);
@@ -279,14 +285,15 @@ static int on_frame(void *arg, struct link *l, const struct frame *f, struct err
     return err_set(err, -EPROTO, "message %u is not for horovodrun", f->type);
 }
 
-static void send_to_all(struct remote *r, enum errand_type type, const struct strbuf *b)
+static void
+remote_send_to_all(struct remote *r, enum errand_type type, const struct strbuf *b)
 {
     for (uint32_t h = 0; h < r->job->hosts->n; h++)
         links_send(&r->links, type, h, b);
 }
 
 /* Gives no credit while our reader is slow; the ranks then block on their pipes. */
-static void give_credit(struct remote *r)
+static void remote_give_credit(struct remote *r)
 {
     if (output_is_full(&r->output))
         return;
@@ -331,10 +338,10 @@ static int remote_start(struct remote *r, struct err *err)
     return 0;
 }
 
-static void enter_end(struct remote *r, enum meet_state state)
+static void remote_enter_end(struct remote *r, enum meet_state state)
 {
     meet_enter(&r->meet, state);
-    send_to_all(r, state == MEET_STOPPED ? ERRAND_STOP : ERRAND_FINISH, NULL);
+    remote_send_to_all(r, state == MEET_STOPPED ? ERRAND_STOP : ERRAND_FINISH, NULL);
     links_close(&r->links, false);
     r->end_deadline_ns = clock_now_ns() + STOP_NS;
 }
@@ -355,19 +362,19 @@ static void remote_decide(struct remote *r)
 {
     struct err err = ERR_INIT;
     uint64_t now_ns = clock_now_ns();
-    if (is_over(r))
+    if (remote_is_over(r))
         return;
     if (r->meet.state == MEET_WAITING && !r->meet.verdict.n
         && now_ns >= r->start_deadline_ns)
-        start_timed_out(r);
+        remote_time_out(r);
     remote_fail_rendezvous(r);
     enum meet_state due = meet_due(&r->meet, clock_wall_us(), now_ns);
     if (due == r->meet.state
         || (due == MEET_STOPPED && now_ns < r->others_ns
-            && links_on_their_way(&r->links)))
+            && links_are_opening(&r->links)))
         return;
     if (due != MEET_RUNNING) {
-        enter_end(r, due);
+        remote_enter_end(r, due);
         return;
     }
     meet_enter(&r->meet, due);
@@ -375,7 +382,7 @@ static void remote_decide(struct remote *r)
         remote_fail(r, r->job->hosts->v[0].name, 125, err.text);
 }
 
-static void take_signals(struct remote *r)
+static void remote_take_signals(struct remote *r)
 {
     int sig;
     while ((sig = signals_next(r->signals)) > 0) {
@@ -391,17 +398,17 @@ static void take_signals(struct remote *r)
             r->forwarded_signal = sig;
             log_info("signal forwarded", "signal=%s", signal_name(sig));
             if (r->meet.state == MEET_WAITING)
-                enter_end(r, MEET_FINISHED);
+                remote_enter_end(r, MEET_FINISHED);
         }
         strbuf_init(&b, 16);
         bytes_put_u32(&b, (uint32_t)sig);
-        send_to_all(r, ERRAND_SIGNAL, &b);
+        remote_send_to_all(r, ERRAND_SIGNAL, &b);
     }
 }
 
 /* --- the loop --- */
 
-static uint64_t next_due(const struct remote *r)
+static uint64_t remote_next_due(const struct remote *r)
 {
     uint64_t now_ns = clock_now_ns(), due = links_next_ns(&r->links, now_ns);
     uint64_t verdict_ns = meet_deadline_ns(&r->meet);
@@ -409,7 +416,7 @@ static uint64_t next_due(const struct remote *r)
         verdict_ns = r->others_ns;
     uint64_t others[] = {
         verdict_ns, r->meet.state == MEET_WAITING ? r->start_deadline_ns : UINT64_MAX,
-        is_over(r) ? r->end_deadline_ns : UINT64_MAX};
+        remote_is_over(r) ? r->end_deadline_ns : UINT64_MAX};
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         if (others[i] < due)
             due = others[i];
@@ -424,13 +431,13 @@ static void remote_serve_once(struct remote *r)
     nfds_t first = n;
     n += n_output;
     n += links_pollfds(&r->links, r->fds + n);
-    if (poll(r->fds, n, clock_left_ms(next_due(r))) <= 0)
+    if (poll(r->fds, n, clock_left_ms(remote_next_due(r))) <= 0)
         for (nfds_t i = 0; i < n; i++)
             r->fds[i].revents = 0;
     output_serve(&r->output, r->fds + first, n_output);
     links_serve(&r->links);
-    take_signals(r);
-    give_credit(r);
+    remote_take_signals(r);
+    remote_give_credit(r);
     remote_decide(r);
 }
 
@@ -440,7 +447,7 @@ static void remote_serve(struct remote *r)
 {
     uint64_t slow_ns = UINT64_MAX;
     links_serve(&r->links);
-    while (!is_over(r)
+    while (!remote_is_over(r)
            || (links_left(&r->links) && clock_now_ns() < r->end_deadline_ns))
         remote_serve_once(r);
     links_close(&r->links, true);
@@ -451,14 +458,14 @@ static void remote_serve(struct remote *r)
             && slow_ns == UINT64_MAX)
             slow_ns = clock_now_ns() + SLOW_READER_NS;
         (void)poll(r->fds, n + 1, clock_left_ms(slow_ns));
-        take_signals(r);
+        remote_take_signals(r);
     }
     output_report_lost(&r->output);
 }
 
 /* --- start and end --- */
 
-static int make_keys(struct remote *r, struct err *err)
+static int remote_make_keys(struct remote *r, struct err *err)
 {
     int rc = r->job->token_file ? token_read_file(r->job->token_file, &r->root, err)
                                 : token_random(&r->root, err);
@@ -467,7 +474,8 @@ static int make_keys(struct remote *r, struct err *err)
     return rc;
 }
 
-static int add_links(struct remote *r, int local_fd, pid_t local_pid, struct err *err)
+static int
+remote_add_links(struct remote *r, int local_fd, pid_t local_pid, struct err *err)
 {
     const struct hostlist *hosts = r->job->hosts;
     enum link_kind kind = r->job->token_file ? LINK_SERVE : LINK_SSH;
@@ -487,7 +495,7 @@ static int add_links(struct remote *r, int local_fd, pid_t local_pid, struct err
     return rc;
 }
 
-static int open_output(struct remote *r, struct err *err)
+static int remote_open_output(struct remote *r, struct err *err)
 {
     AUTOFREE uint32_t *numbers = mem_calloc(r->job->np, sizeof(*numbers));
     size_t n_fds = 1 + 2 + 2 * (size_t)r->job->np + LINK_FDS * (r->job->hosts->n + 1);
@@ -514,12 +522,12 @@ static int remote_prepare(struct remote *r, struct err *err)
     r->start_timeout_s = (ms + 999) / 1000;
     r->start_deadline_ns = clock_now_ns() + ms * NS_PER_MS;
     if ((rc = remote_errand(r->job, r->start_timeout_s, &r->e, err)) < 0
-        || (rc = make_keys(r, err)) < 0
+        || (rc = remote_make_keys(r, err)) < 0
         || (rc = remote_hosts_new(r->job->hosts, r->job->np, &r->hosts, err)) < 0
         || (rc = meet_init(&r->meet, (uint32_t)r->job->hosts->n, 0, 0,
                            NO_MEET_TIMEOUT_S, clock_now_ns(), err))
                < 0
-        || (rc = open_output(r, err)) < 0)
+        || (rc = remote_open_output(r, err)) < 0)
         return rc;
     r->peer_timeout_ns = r->e.peer_timeout_ms * NS_PER_MS;
     meet_know_hosts(&r->meet, r->job->hosts, r->job->np);
@@ -538,14 +546,14 @@ static int remote_prepare(struct remote *r, struct err *err)
         .signals = r->signals,
         .guard = r->job->guard,
         .env = r->job->env,
-        .on_open = send_job,
-        .on_frame = on_frame,
-        .on_lost = on_lost,
+        .on_open = remote_send_job,
+        .on_frame = remote_on_frame,
+        .on_lost = remote_on_lost,
         .arg = r};
     (void)snprintf(c.agent_path, sizeof(c.agent_path), "%s", r->e.agent_path);
     rc = links_init(&r->links, &c, err);
     if (rc == 0)
-        rc = add_links(r, local_fd, local_pid, err);
+        rc = remote_add_links(r, local_fd, local_pid, err);
     if (rc < 0)
         fd_close(&local_fd); /* the child exits when its connection ends */
     return rc;

@@ -72,8 +72,9 @@ struct remote_agent {
 
 /* --- sending to horovodrun --- */
 
-static void
-send_up(struct remote_agent *a, enum errand_type type, const struct strbuf *b)
+static void remote_agent_send_up(struct remote_agent *a,
+                                 enum errand_type type,
+                                 const struct strbuf *b)
 {
     CLEANUP(strbuf_release) struct strbuf all = {0};
     strbuf_init(&all, ERRAND_TO_LAUNCHER_MAX_BYTES);
@@ -86,12 +87,12 @@ send_up(struct remote_agent *a, enum errand_type type, const struct strbuf *b)
                            clock_now_ns());
 }
 
-static void send_report(struct remote_agent *a, const struct report *r)
+static void remote_agent_send_report(struct remote_agent *a, const struct report *r)
 {
     CLEANUP(strbuf_release) struct strbuf b = {0};
     strbuf_init(&b, ERRAND_TO_LAUNCHER_MAX_BYTES);
     report_write(r, &b);
-    send_up(a, ERRAND_FAILED, &b);
+    remote_agent_send_up(a, ERRAND_FAILED, &b);
 }
 
 /* Reports a failure that no rank caused. */
@@ -114,7 +115,7 @@ remote_agent_fail(struct remote_agent *a, int code, int sig, const char *why)
     for (char *p = r->f.why; *p; p++)
         if ((unsigned char)*p < ' ')
             *p = '?';
-    send_report(a, r);
+    remote_agent_send_report(a, r);
 }
 
 static void remote_agent_send_note(struct remote_agent *a, const char *text)
@@ -122,10 +123,11 @@ static void remote_agent_send_note(struct remote_agent *a, const char *text)
     CLEANUP(strbuf_release) struct strbuf b = {0};
     strbuf_init(&b, NOTE_MAX_BYTES + 4);
     bytes_put_str(&b, text);
-    send_up(a, ERRAND_NOTE, &b);
+    remote_agent_send_up(a, ERRAND_NOTE, &b);
 }
 
-static void put_output(void *arg, uint32_t rank, int which, const char *p, size_t n)
+static void
+remote_agent_put_output(void *arg, uint32_t rank, int which, const char *p, size_t n)
 {
     struct remote_agent *a = arg;
     CLEANUP(strbuf_release) struct strbuf b = {0};
@@ -133,11 +135,11 @@ static void put_output(void *arg, uint32_t rank, int which, const char *p, size_
     bytes_put_u32(&b, rank);
     bytes_put_u32(&b, (uint32_t)which);
     strbuf_add(&b, p, n);
-    send_up(a, ERRAND_OUTPUT, &b);
+    remote_agent_send_up(a, ERRAND_OUTPUT, &b);
     a->credit -= (int64_t)n;
 }
 
-static bool output_is_held(const void *arg)
+static bool remote_agent_output_is_held(const void *arg)
 {
     const struct remote_agent *a = arg;
     return a->is_up && (a->credit <= 0 || a->up.out.n > UP_HIGH_BYTES);
@@ -145,7 +147,7 @@ static bool output_is_held(const void *arg)
 
 /* --- the end --- */
 
-static void begin_end(struct remote_agent *a)
+static void remote_agent_begin_end(struct remote_agent *a)
 {
     if (a->engine)
         engine_stop(a->engine);
@@ -154,17 +156,17 @@ static void begin_end(struct remote_agent *a)
     a->is_ending = true;
 }
 
-static void up_gone(struct remote_agent *a)
+static void remote_agent_lose_launcher(struct remote_agent *a)
 {
     a->is_up = false;
     channel_release(&a->up);
-    begin_end(a);
+    remote_agent_begin_end(a);
     links_close(&a->links, true); /* their connections end, so they exit too */
 }
 
 /* --- other agents --- */
 
-static void child_open(void *arg, struct link *l)
+static void remote_agent_on_open(void *arg, struct link *l)
 {
     struct remote_agent *a = arg;
     CLEANUP(strbuf_release) struct strbuf b = {0};
@@ -175,7 +177,7 @@ static void child_open(void *arg, struct link *l)
 }
 
 static int
-child_frame(void *arg, struct link *l, const struct frame *f, struct err *err)
+remote_agent_on_frame(void *arg, struct link *l, const struct frame *f, struct err *err)
 {
     struct remote_agent *a = arg;
     struct bytes_reader r = {.p = f->p, .left = f->n};
@@ -189,7 +191,7 @@ child_frame(void *arg, struct link *l, const struct frame *f, struct err *err)
     return 0;
 }
 
-static void child_lost(void *arg, struct link *l)
+static void remote_agent_on_lost(void *arg, struct link *l)
 {
     struct remote_agent *a = arg;
     struct errand_lost lost = {.end = l->end};
@@ -203,7 +205,7 @@ static void child_lost(void *arg, struct link *l)
     (void)channel_send(&a->up, ERRAND_LOST, strbuf_str(&all), all.n, clock_now_ns());
 }
 
-static int start_others(struct remote_agent *a, struct err *err)
+static int remote_agent_start_others(struct remote_agent *a, struct err *err)
 {
     struct links_config c = {.ssh = a->e.ssh,
                              .root = a->root,
@@ -212,9 +214,9 @@ static int start_others(struct remote_agent *a, struct err *err)
                              .signals = a->signals,
                              .guard = &a->guard,
                              .env = environ,
-                             .on_open = child_open,
-                             .on_frame = child_frame,
-                             .on_lost = child_lost,
+                             .on_open = remote_agent_on_open,
+                             .on_frame = remote_agent_on_frame,
+                             .on_lost = remote_agent_on_lost,
                              .arg = a};
     uint32_t first = 0, end = 0;
     if (a->end <= a->host + 1)
@@ -231,7 +233,7 @@ static int start_others(struct remote_agent *a, struct err *err)
 
 /* --- the job --- */
 
-static int make_environment(struct remote_agent *a, struct err *err)
+static int remote_agent_make_environment(struct remote_agent *a, struct err *err)
 {
     environment_inherit(&a->env, environ);
     environment_overlay(&a->env, a->e.env.v);
@@ -249,21 +251,23 @@ static int remote_agent_prepare(struct remote_agent *a, struct err *err)
     command_enter(a->e.dir, text, sizeof(text));
     if (*text)
         remote_agent_send_note(a, text);
-    if (make_environment(a, err) < 0)
+    if (remote_agent_make_environment(a, err) < 0)
         return 125;
     self_runtime(a->dir, sizeof(a->dir));
-    a->config = (struct engine_config){
-        .argv = a->e.argv.v,
-        .env = a->env.v,
-        .path = a->path,
-        .dir = a->dir,
-        .size = a->e.np,
-        .out_fd = 1,
-        .err_fd = 2,
-        .signal_grace_ns = ASK_GRACE_NS,
-        .vars = a->vars,
-        .n_vars = a->e.vars.n,
-        .forward = {.put = put_output, .is_full = output_is_held, .arg = a}};
+    a->config =
+        (struct engine_config){.argv = a->e.argv.v,
+                               .env = a->env.v,
+                               .path = a->path,
+                               .dir = a->dir,
+                               .size = a->e.np,
+                               .out_fd = 1,
+                               .err_fd = 2,
+                               .signal_grace_ns = ASK_GRACE_NS,
+                               .vars = a->vars,
+                               .n_vars = a->e.vars.n,
+                               .forward = {.put = remote_agent_put_output,
+                                           .is_full = remote_agent_output_is_held,
+                                           .arg = a}};
     (void)engine_search_path(&a->config, search, sizeof(search));
     command_python_warning(a->e.argv.v, text, sizeof(text));
     if (*text)
@@ -272,14 +276,15 @@ static int remote_agent_prepare(struct remote_agent *a, struct err *err)
     if (code)
         return code;
     if (scratch_make(&a->scratch, "", err) < 0
-        || guard_start(&a->guard, &a->scratch, err) < 0 || start_others(a, err) < 0)
+        || guard_start(&a->guard, &a->scratch, err) < 0
+        || remote_agent_start_others(a, err) < 0)
         return 125;
     if (a->e.is_verbose)
         a->gpu_fd = gpu_info_begin(a->signals, a->env.v);
     return 0;
 }
 
-static void send_ready(struct remote_agent *a)
+static void remote_agent_send_ready(struct remote_agent *a)
 {
     struct errand_ready ready = {0};
     CLEANUP(strbuf_release) struct strbuf b = {0};
@@ -290,11 +295,13 @@ static void send_ready(struct remote_agent *a)
     (void)snprintf(ready.theirs, sizeof(ready.theirs), "%s", a->theirs);
     strbuf_init(&b, 4096);
     errand_ready_write(&ready, &b);
-    send_up(a, ERRAND_READY, &b);
+    remote_agent_send_up(a, ERRAND_READY, &b);
 }
 
-static int
-take_job(struct remote_agent *a, uint32_t host, struct bytes_reader *r, struct err *err)
+static int remote_agent_take_job(struct remote_agent *a,
+                                 uint32_t host,
+                                 struct bytes_reader *r,
+                                 struct err *err)
 {
     struct err why = ERR_INIT;
     if (a->has_job)
@@ -317,11 +324,11 @@ take_job(struct remote_agent *a, uint32_t host, struct bytes_reader *r, struct e
         remote_agent_fail(a, code, 0, why.text);
         return 0; /* horovodrun will send STOP */
     }
-    send_ready(a);
+    remote_agent_send_ready(a);
     return 0;
 }
 
-static void show_placement(struct remote_agent *a)
+static void remote_agent_show_placement(struct remote_agent *a)
 {
     CLEANUP(strbuf_release) struct strbuf table = {0};
     if (!a->e.is_verbose)
@@ -332,10 +339,10 @@ static void show_placement(struct remote_agent *a)
     remote_agent_send_note(a, strbuf_str(&table));
 }
 
-static int start_ranks(struct remote_agent *a,
-                       const struct errand_start *s,
-                       int *ret_code,
-                       struct err *err)
+static int remote_agent_start_ranks(struct remote_agent *a,
+                                    const struct errand_start *s,
+                                    int *ret_code,
+                                    struct err *err)
 {
     struct contract c;
     struct token token;
@@ -360,7 +367,7 @@ static int start_ranks(struct remote_agent *a,
     const char *binding = *a->e.binding ? a->e.binding : NULL;
     if ((rc = placement_make(binding, a->n, &a->placement, err)) < 0)
         return rc;
-    show_placement(a);
+    remote_agent_show_placement(a);
     a->config.placement = &a->placement;
     a->config.n = a->n;
     a->config.ranks = a->ranks;
@@ -368,7 +375,8 @@ static int start_ranks(struct remote_agent *a,
     return rc < 0 ? rc : engine_start(a->engine, ret_code, err);
 }
 
-static int take_start(struct remote_agent *a, struct bytes_reader *r, struct err *err)
+static int
+remote_agent_take_start(struct remote_agent *a, struct bytes_reader *r, struct err *err)
 {
     struct errand_start s;
     struct err why = ERR_INIT;
@@ -377,7 +385,7 @@ static int take_start(struct remote_agent *a, struct bytes_reader *r, struct err
         rc = err_set(err, -EPROTO, "unexpected start message");
     if (rc < 0 || a->is_ending)
         return rc;
-    if (start_ranks(a, &s, &code, &why) < 0) {
+    if (remote_agent_start_ranks(a, &s, &code, &why) < 0) {
         engine_free(a->engine);
         a->engine = NULL;
         remote_agent_fail(a, code, 0, why.text);
@@ -387,13 +395,15 @@ static int take_start(struct remote_agent *a, struct bytes_reader *r, struct err
 
 /* --- frames --- */
 
-static int
-take_own(struct remote_agent *a, uint8_t type, struct bytes_reader *r, struct err *err)
+static int remote_agent_take_own(struct remote_agent *a,
+                                 uint8_t type,
+                                 struct bytes_reader *r,
+                                 struct err *err)
 {
     uint32_t number;
     switch ((enum errand_type)type) {
     case ERRAND_START:
-        return take_start(a, r, err);
+        return remote_agent_take_start(a, r, err);
     case ERRAND_SIGNAL:
         number = bytes_u32(r);
         a->is_reported = true;
@@ -408,7 +418,7 @@ take_own(struct remote_agent *a, uint8_t type, struct bytes_reader *r, struct er
         return 0;
     case ERRAND_STOP:
     case ERRAND_FINISH:
-        begin_end(a);
+        remote_agent_begin_end(a);
         return 0;
     case ERRAND_JOB:
     case ERRAND_PING:
@@ -423,7 +433,8 @@ take_own(struct remote_agent *a, uint8_t type, struct bytes_reader *r, struct er
     return err_set(err, -EPROTO, "message %u is not for an agent", type);
 }
 
-static int take_frame(struct remote_agent *a, const struct frame *f, struct err *err)
+static int
+remote_agent_take_frame(struct remote_agent *a, const struct frame *f, struct err *err)
 {
     struct bytes_reader r = {.p = f->p, .left = f->n};
     if (f->type == ERRAND_PING)
@@ -432,17 +443,17 @@ static int take_frame(struct remote_agent *a, const struct frame *f, struct err 
     if (r.is_bad)
         return err_set(err, -EPROTO, "a message is malformed");
     if (f->type == ERRAND_JOB)
-        return take_job(a, host, &r, err);
+        return remote_agent_take_job(a, host, &r, err);
     if (!a->has_job)
         return err_set(err, -EPROTO, "message %u before the job", f->type);
     if (host == a->host)
-        return take_own(a, f->type, &r, err);
+        return remote_agent_take_own(a, f->type, &r, err);
     struct strbuf rest = {.p = (char *)(uintptr_t)r.p, .n = r.left};
     links_send(&a->links, (enum errand_type)f->type, host, &rest);
     return 0;
 }
 
-static void serve_up(struct remote_agent *a)
+static void remote_agent_serve_up(struct remote_agent *a)
 {
     struct err err = ERR_INIT;
     struct frame f;
@@ -451,7 +462,7 @@ static void serve_up(struct remote_agent *a)
         a->has_job ? a->e.peer_timeout_ms * NS_PER_MS : FIRST_WORDS_NS;
     int gone = channel_serve(&a->up, now_ns), rc = 0;
     while (a->is_up && (rc = channel_next(&a->up, &f, &err)) > 0) {
-        rc = take_frame(a, &f, &err);
+        rc = remote_agent_take_frame(a, &f, &err);
         channel_drop(&a->up, &f);
         if (rc < 0)
             break;
@@ -462,17 +473,17 @@ static void serve_up(struct remote_agent *a)
     }
     if (rc < 0 || gone < 0
         || channel_tick(&a->up, ERRAND_PING, silence_ns, now_ns, &next) < 0)
-        up_gone(a);
+        remote_agent_lose_launcher(a);
 }
 
 /* --- the loop --- */
 
-static void take_events(struct remote_agent *a)
+static void remote_agent_take_events(struct remote_agent *a)
 {
     while (a->engine && engine_next(a->engine, &a->ev)) {
         char why[100];
         if (a->ev.kind == ENGINE_RANK_FAILED && !a->ev.is_expected)
-            send_report(a, &a->ev.report);
+            remote_agent_send_report(a, &a->ev.report);
         if (a->ev.kind != ENGINE_SIGNAL || a->is_reported || a->is_ending)
             continue;
         (void)snprintf(why, sizeof(why), "its hvd-agent received %s",
@@ -484,12 +495,14 @@ static void take_events(struct remote_agent *a)
     a->is_done_sent = true;
     if (engine_running(a->engine))
         remote_agent_fail(a, 125, 0, "ranks cannot be killed: they hang in the kernel");
-    send_up(a, ERRAND_DONE, NULL);
+    remote_agent_send_up(a, ERRAND_DONE, NULL);
 }
 
 /* Waits and handles signals while there is no engine. */
-static void
-wait_alone(struct remote_agent *a, struct pollfd *p, nfds_t n, uint64_t due_ns)
+static void remote_agent_wait_alone(struct remote_agent *a,
+                                    struct pollfd *p,
+                                    nfds_t n,
+                                    uint64_t due_ns)
 {
     int sig, status;
     p[n] = (struct pollfd){.fd = a->signals->fd, .events = POLLIN};
@@ -502,11 +515,11 @@ wait_alone(struct remote_agent *a, struct pollfd *p, nfds_t n, uint64_t due_ns)
             continue;
         (void)snprintf(why, sizeof(why), "its hvd-agent received %s", signal_name(sig));
         remote_agent_fail(a, 0, sig, why);
-        begin_end(a);
+        remote_agent_begin_end(a);
     }
 }
 
-static bool is_over(const struct remote_agent *a)
+static bool remote_agent_is_over(const struct remote_agent *a)
 {
     if (!a->is_ending)
         return false;
@@ -516,7 +529,7 @@ static bool is_over(const struct remote_agent *a)
            && (!a->is_up || a->up.out.n == 0);
 }
 
-static uint64_t next_due(const struct remote_agent *a)
+static uint64_t remote_agent_next_due(const struct remote_agent *a)
 {
     uint64_t now_ns = clock_now_ns(), due = links_next_ns(&a->links, now_ns), ping;
     if (a->deadline_ns < due)
@@ -539,17 +552,17 @@ static void remote_agent_serve_once(struct remote_agent *a)
     n += links_pollfds(&a->links, fds + n);
     fds[n++] = (struct pollfd){.fd = a->gpu_fd, .events = POLLIN};
     if (a->engine)
-        engine_step(a->engine, fds, n, next_due(a));
+        engine_step(a->engine, fds, n, remote_agent_next_due(a));
     else
-        wait_alone(a, fds, n, next_due(a));
+        remote_agent_wait_alone(a, fds, n, remote_agent_next_due(a));
     if (a->is_up)
-        serve_up(a);
+        remote_agent_serve_up(a);
     links_serve(&a->links);
-    take_events(a);
+    remote_agent_take_events(a);
     if (gpu_info_next(&a->gpu_fd, &a->gpu_line))
         remote_agent_send_note(a, strbuf_str(&a->gpu_line));
     if (!a->has_job && clock_now_ns() >= a->deadline_ns)
-        begin_end(a);
+        remote_agent_begin_end(a);
 }
 
 static void remote_agent_release(struct remote_agent *a)
@@ -592,7 +605,7 @@ int remote_agent_run(struct signals *signals, struct remote_peer *up)
     a->deadline_ns = clock_now_ns() + FIRST_WORDS_NS;
     environment_init(&a->env);
     log_set_tag("hvd-agent", NULL);
-    while (!is_over(a))
+    while (!remote_agent_is_over(a))
         remote_agent_serve_once(a);
     remote_agent_release(a);
     return 0;

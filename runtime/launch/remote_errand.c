@@ -21,7 +21,7 @@
 #define PEER_TIMEOUT_MS 30000
 
 /* Variables that are not sent: Horovod's list, and those of a login on this host. */
-static bool is_ours_alone(const char *pair)
+static bool variable_is_local(const char *pair)
 {
     static const char *const names[] = {"HOME",
                                         "USER",
@@ -63,7 +63,7 @@ remote_environment(char *const *env, struct errand_words *ret, struct err *err)
     int rc = words_copy(env, ret, err);
     size_t kept = 0;
     for (size_t i = 0; rc == 0 && i < ret->n; i++) {
-        if (is_ours_alone(ret->v[i]))
+        if (variable_is_local(ret->v[i]))
             mem_free(ret->v[i]);
         else
             ret->v[kept++] = ret->v[i];
@@ -116,10 +116,10 @@ static int errand_copy_text(
     return 0;
 }
 
-static int put_ssh(const struct remote_job *job,
-                   uint64_t start_s,
-                   struct errand *e,
-                   struct err *err)
+static int errand_set_ssh(const struct remote_job *job,
+                          uint64_t start_s,
+                          struct errand *e,
+                          struct err *err)
 {
     const char *fanout = getenv("HVD_SSH_FANOUT");
     struct ssh_how *ssh = &e->ssh;
@@ -139,7 +139,7 @@ static int put_ssh(const struct remote_job *job,
     return rc;
 }
 
-static int put_names(struct errand *e, struct err *err)
+static int errand_set_names(struct errand *e, struct err *err)
 {
     uint8_t bytes[8];
     char hex[2 * sizeof(bytes) + 1];
@@ -154,7 +154,8 @@ static int put_names(struct errand *e, struct err *err)
     return 0;
 }
 
-static int put_words(const struct remote_job *job, struct errand *e, struct err *err)
+static int
+errand_copy_job(const struct remote_job *job, struct errand *e, struct err *err)
 {
     int rc = hostlist_copy(job->hosts, &e->hosts, err);
     if (rc == 0)
@@ -175,7 +176,7 @@ static int put_words(const struct remote_job *job, struct errand *e, struct err 
 }
 
 /* Names in the host list are also the host names of the ranks. */
-static int check_hosts(const struct hostlist *hosts, struct err *err)
+static int errand_check_hosts(const struct hostlist *hosts, struct err *err)
 {
     for (size_t i = 0; i < hosts->n; i++)
         if (strchr(hosts->v[i].name, '@'))
@@ -193,13 +194,13 @@ int remote_errand(const struct remote_job *job,
 {
     const char *timeout = getenv("HVD_PEER_TIMEOUT");
     uint64_t ms = PEER_TIMEOUT_MS;
-    int rc = check_hosts(job->hosts, err);
+    int rc = errand_check_hosts(job->hosts, err);
     if (rc == 0)
-        rc = put_words(job, e, err);
+        rc = errand_copy_job(job, e, err);
     if (rc == 0)
-        rc = put_names(e, err);
+        rc = errand_set_names(e, err);
     if (rc == 0)
-        rc = put_ssh(job, start_timeout_s, e, err);
+        rc = errand_set_ssh(job, start_timeout_s, e, err);
     if (rc == 0 && timeout)
         rc = parse_duration_ms("HVD_PEER_TIMEOUT", timeout, 100, 86400000, &ms, err);
     e->np = job->np;

@@ -73,7 +73,7 @@ static int rsh_complain(const char *what, const char *more)
 /* True if every address of the host is ours, or if it does not resolve yet: a launcher
  * that is one of the workers may start a command on itself before its own DNS record
  * exists. */
-static bool is_here(const struct rsh *r)
+static bool rsh_is_here(const struct rsh *r)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *list = NULL;
@@ -96,7 +96,7 @@ static bool is_here(const struct rsh *r)
     return is_ours;
 }
 
-static int run_here(const struct rsh *r)
+static int rsh_run_here(const struct rsh *r)
 {
     int null = r->words.has_input ? -1 : open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null > 0)
@@ -109,12 +109,12 @@ static int run_here(const struct rsh *r)
 /* --- connecting --- */
 
 /* True if the error may be temporary. */
-static bool may_heal(int rc)
+static bool error_is_temporary(int rc)
 {
     return rc != -EACCES && rc != -ESTALE && rc != -EPROTO;
 }
 
-static int begin_dial(struct rsh *r, struct dial **ret)
+static int rsh_begin_dial(struct rsh *r, struct dial **ret)
 {
     struct auth_id id = {.token = &r->token, .job_id = SERVE_JOB_ID};
     struct dial_to to = {.host = r->words.host,
@@ -137,7 +137,7 @@ static void rsh_log_waiting(struct rsh *r)
 }
 
 /* Waits for fd (-1: none) or the deadline. Returns a stop signal, or 0. */
-static int wait_for(struct rsh *r, int fd, uint64_t due_ns)
+static int rsh_wait_fd(struct rsh *r, int fd, uint64_t due_ns)
 {
     struct pollfd p[2] = {{.fd = r->signals.fd, .events = POLLIN},
                           {.fd = fd, .events = POLLIN}};
@@ -154,14 +154,14 @@ static int rsh_try_once(struct rsh *r, int *ret_sig)
 {
     struct dial *dial;
     struct auth_session session;
-    int fd = -1, rc = begin_dial(r, &dial);
+    int fd = -1, rc = rsh_begin_dial(r, &dial);
     if (rc < 0)
         return rc;
     struct pollfd answer = {.fd = dial_fd(dial), .events = POLLIN};
     while (poll(&answer, 1, 0) <= 0) {
         rsh_log_waiting(r);
         *ret_sig =
-            wait_for(r, answer.fd, r->say_ns < r->last_ns ? r->say_ns : r->last_ns);
+            rsh_wait_fd(r, answer.fd, r->say_ns < r->last_ns ? r->say_ns : r->last_ns);
         if (*ret_sig || clock_now_ns() >= r->last_ns) {
             dial_abandon(dial);
             return *ret_sig ? 1 : -ETIMEDOUT;
@@ -179,10 +179,10 @@ static int rsh_connect(struct rsh *r)
 {
     int sig = 0, rc;
     (void)err_set(&r->why, -ETIMEDOUT, "no answer yet");
-    while ((rc = rsh_try_once(r, &sig)) < 0 && may_heal(rc)
+    while ((rc = rsh_try_once(r, &sig)) < 0 && error_is_temporary(rc)
            && clock_now_ns() < r->last_ns) {
         rsh_log_waiting(r);
-        if ((sig = wait_for(r, -1, clock_now_ns() + PAUSE_NS)))
+        if ((sig = rsh_wait_fd(r, -1, clock_now_ns() + PAUSE_NS)))
             return 128 + sig;
     }
     if (rc >= 0)
@@ -192,7 +192,7 @@ static int rsh_connect(struct rsh *r)
                 RSH_NAME ": host %s: its hvd-agent serve has another token than "
                          "%s\n",
                 r->words.host, r->env.token_file);
-    else if (may_heal(rc))
+    else if (error_is_temporary(rc))
         fprintf(stderr,
                 RSH_NAME ": host %s did not answer within %u s (HVD_START_TIMEOUT): "
                          "%s\n",
@@ -204,20 +204,20 @@ static int rsh_connect(struct rsh *r)
 
 /* --- running the command --- */
 
-static void send_up(struct rsh *r, enum shell_type type, const void *p, size_t n)
+static void rsh_send_up(struct rsh *r, enum shell_type type, const void *p, size_t n)
 {
     /* the next poll detects a lost peer */
     (void)channel_send(&r->up, (uint8_t)type, p, n, clock_now_ns());
 }
 
-static void send_number(struct rsh *r, enum shell_type type, uint32_t number)
+static void rsh_send_number(struct rsh *r, enum shell_type type, uint32_t number)
 {
     uint8_t b[4] = {(uint8_t)(number >> 24), (uint8_t)(number >> 16),
                     (uint8_t)(number >> 8), (uint8_t)number};
-    send_up(r, type, b, sizeof(b));
+    rsh_send_up(r, type, b, sizeof(b));
 }
 
-static int send_run(struct rsh *r)
+static int rsh_send_run(struct rsh *r)
 {
     CLEANUP(strbuf_release) struct strbuf b = {0};
     struct shell_run run = {.has_input = r->words.has_input};
@@ -226,11 +226,11 @@ static int send_run(struct rsh *r)
     shell_run_write(&run, r->command, &b);
     if (strbuf_status(&b) < 0)
         return rsh_complain("out of memory", "");
-    send_up(r, SHELL_RUN, strbuf_str(&b), b.n);
+    rsh_send_up(r, SHELL_RUN, strbuf_str(&b), b.n);
     return 0;
 }
 
-static int take_output(struct rsh *r, const struct frame *f, struct err *err)
+static int rsh_take_output(struct rsh *r, const struct frame *f, struct err *err)
 {
     struct bytes_reader b = {.p = f->p, .left = f->n};
     uint32_t stream = bytes_u32(&b);
@@ -242,13 +242,13 @@ static int take_output(struct rsh *r, const struct frame *f, struct err *err)
                : 0;
 }
 
-static int take_frame(struct rsh *r, const struct frame *f, struct err *err)
+static int rsh_take_frame(struct rsh *r, const struct frame *f, struct err *err)
 {
     uint32_t number = 0;
     int rc = 0;
     switch ((enum shell_type)f->type) {
     case SHELL_OUTPUT:
-        return take_output(r, f, err);
+        return rsh_take_output(r, f, err);
     case SHELL_END:
         rc = shell_number_read(f->p, f->n, &r->code, err);
         r->has_end = rc == 0;
@@ -270,13 +270,13 @@ static int take_frame(struct rsh *r, const struct frame *f, struct err *err)
 }
 
 /* 0, or -errno with err: the connection has ended. */
-static int serve_up(struct rsh *r, struct err *err)
+static int rsh_serve_up(struct rsh *r, struct err *err)
 {
     struct frame f;
     uint64_t next, now_ns = clock_now_ns();
     int gone = channel_serve(&r->up, now_ns), rc = 0;
     while (!r->has_end && (rc = channel_next(&r->up, &f, err)) > 0) {
-        rc = take_frame(r, &f, err);
+        rc = rsh_take_frame(r, &f, err);
         channel_drop(&r->up, &f);
         if (rc < 0)
             break;
@@ -293,7 +293,7 @@ static int serve_up(struct rsh *r, struct err *err)
     return 0;
 }
 
-static void read_input(struct rsh *r)
+static void rsh_read_input(struct rsh *r)
 {
     char buf[SHELL_CHUNK_BYTES];
     size_t most = r->credit < (int64_t)sizeof(buf) ? (size_t)r->credit : sizeof(buf);
@@ -301,16 +301,16 @@ static void read_input(struct rsh *r)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n > 0) {
-        send_up(r, SHELL_INPUT, buf, (size_t)n);
+        rsh_send_up(r, SHELL_INPUT, buf, (size_t)n);
         r->credit -= n;
         return;
     }
     r->is_input_over = true;
-    send_up(r, SHELL_CLOSE, NULL, 0);
+    rsh_send_up(r, SHELL_CLOSE, NULL, 0);
 }
 
 /* False: our standard output is closed. */
-static bool write_output(struct rsh *r, int k)
+static bool rsh_write_output(struct rsh *r, int k)
 {
     struct strbuf *b = &r->out[k];
     size_t n = b->n < PIPE_OK ? b->n : PIPE_OK;
@@ -325,14 +325,14 @@ static bool write_output(struct rsh *r, int k)
     b->n -= n;
     r->n_written += (uint32_t)n;
     if (!r->has_end && r->n_written >= SHELL_CREDIT_STEP_BYTES) {
-        send_number(r, SHELL_CREDIT, r->n_written);
+        rsh_send_number(r, SHELL_CREDIT, r->n_written);
         r->n_written = 0;
     }
     return true;
 }
 
 /* Returns the exit code after a second stop signal, otherwise 0. */
-static int forward_signals(struct rsh *r)
+static int rsh_forward_signals(struct rsh *r)
 {
     int sig;
     while ((sig = signals_next(&r->signals)) > 0) {
@@ -344,12 +344,12 @@ static int forward_signals(struct rsh *r)
             return 128 + sig;
         if (signals_is_stop(sig))
             r->stop_signal = sig;
-        send_number(r, SHELL_SIGNAL, (uint32_t)sig);
+        rsh_send_number(r, SHELL_SIGNAL, (uint32_t)sig);
     }
     return 0;
 }
 
-static int until_end(struct rsh *r)
+static int rsh_serve_until_end(struct rsh *r)
 {
     struct err err = ERR_INIT;
     while (!r->has_end || r->out[0].n || r->out[1].n) {
@@ -365,16 +365,16 @@ static int until_end(struct rsh *r)
             n += 2;
         }
         (void)poll(p, n, clock_left_ms(clock_now_ns() + SHELL_PEER_NS / 6));
-        int code = forward_signals(r);
+        int code = rsh_forward_signals(r);
         if (code)
             return code;
         for (int k = 0; k < 2; k++)
-            if (p[2 + k].revents && !write_output(r, k))
+            if (p[2 + k].revents && !rsh_write_output(r, k))
                 return rsh_complain("cannot write to standard output: ",
                                     strerror(errno));
         if (p[1].revents)
-            read_input(r);
-        if (!r->has_end && serve_up(r, &err) < 0) {
+            rsh_read_input(r);
+        if (!r->has_end && rsh_serve_up(r, &err) < 0) {
             for (int k = 0; k < 2; k++) /* the output that was still received */
                 (void)!write(1 + k, strbuf_str(&r->out[k]), r->out[k].n);
             fprintf(stderr, RSH_NAME ": host %s: %s\n", r->words.host, err.text);
@@ -384,7 +384,7 @@ static int until_end(struct rsh *r)
     return (int)r->code;
 }
 
-static int run_there(struct rsh *r)
+static int rsh_run_there(struct rsh *r)
 {
     struct err err = ERR_INIT;
     if (token_read_file(r->env.token_file, &r->token, &err) < 0
@@ -398,9 +398,9 @@ static int run_there(struct rsh *r)
     r->is_input_over = !r->words.has_input;
     for (int k = 0; k < 2; k++)
         strbuf_init(&r->out[k], 2 * SHELL_CREDIT_BYTES);
-    code = send_run(r);
+    code = rsh_send_run(r);
     if (!code)
-        code = until_end(r);
+        code = rsh_serve_until_end(r);
     channel_release(&r->up);
     for (int k = 0; k < 2; k++)
         strbuf_release(&r->out[k]);
@@ -427,5 +427,5 @@ int agent_rsh(char *const *argv)
     r.say_ns = r.start_ns + r.each_ns;
     if (gethostname(r.own, sizeof(r.own) - 1) < 0)
         r.own[0] = '\0';
-    return is_here(&r) ? run_here(&r) : run_there(&r);
+    return rsh_is_here(&r) ? rsh_run_here(&r) : rsh_run_there(&r);
 }

@@ -25,7 +25,7 @@
 
 /* The name is set before the folder is created, because the guard must know the name
  * when the folder exists. */
-static bool make_in(struct scratch_folder *s, const char *parent)
+static bool scratch_make_in(struct scratch_folder *s, const char *parent)
 {
     uint8_t bytes[NAME_BYTES];
     char hex[2 * sizeof(bytes) + 1];
@@ -41,7 +41,7 @@ static bool make_in(struct scratch_folder *s, const char *parent)
 }
 
 /* False for an incomplete name: the guard may read it while it is being written. */
-static bool is_named(const struct scratch_folder *s)
+static bool scratch_is_named(const struct scratch_folder *s)
 {
     const char *name = strrchr(s->dir, '/');
     return name && !strncmp(name + 1, NAME_PREFIX, strlen(NAME_PREFIX))
@@ -70,7 +70,7 @@ int scratch_make(struct scratch_folder *s, const char *extra_dir, struct err *er
     const char *places[] = {tmp ? tmp : "", "/tmp", "/dev/shm", extra_dir};
     memset(s, 0, sizeof(*s));
     for (size_t i = 0; i < ARRAY_LEN(places); i++)
-        if (make_in(s, places[i]))
+        if (scratch_make_in(s, places[i]))
             return 0;
     s->dir[0] = '\0';
     return err_set(
@@ -99,7 +99,7 @@ int scratch_write(const struct scratch_folder *s,
 
 /* Removes all files: token, hostfile, their temporary files, and the ranks' pages of
  * counters. */
-static void remove_files(const char *dir)
+static void scratch_remove_files(const char *dir)
 {
     DIR *d = opendir(dir);
     const struct dirent *entry;
@@ -112,8 +112,8 @@ static void remove_files(const char *dir)
 
 void scratch_remove(const struct scratch_folder *s)
 {
-    if (!is_named(s))
+    if (!scratch_is_named(s))
         return;
-    remove_files(s->dir);
+    scratch_remove_files(s->dir);
     (void)rmdir(s->dir);
 }

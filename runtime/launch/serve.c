@@ -67,7 +67,7 @@ static int serve_refuse_usage(const char *what)
 }
 
 /* 0, or 2 after an error message. */
-static int read_words(struct serve_state *s, char *const *argv)
+static int serve_read_words(struct serve_state *s, char *const *argv)
 {
     static const char *const names[] = {"--token-file", "--port", "--bind"};
     const char *values[ARRAY_LEN(names)] = {s->token_file, NULL, s->bind};
@@ -98,7 +98,7 @@ static void serve_forget(struct serve_state *s, size_t i)
     s->n--;
 }
 
-static void accept_all(struct serve_state *s)
+static void serve_accept_all(struct serve_state *s)
 {
     static const struct conn_kind kind = {.mine = ROLE_AGENT_SERVE,
                                           .theirs = ROLE_LAUNCHER,
@@ -118,10 +118,10 @@ static void accept_all(struct serve_state *s)
 }
 
 /* The child. Closes all descriptors of the parent but the connection. */
-static void child_main(struct serve_state *s,
-                       struct conn *c,
-                       const struct token *root,
-                       pid_t parent)
+static void serve_child_main(struct serve_state *s,
+                             struct conn *c,
+                             const struct token *root,
+                             pid_t parent)
 {
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
@@ -145,7 +145,8 @@ static void child_main(struct serve_state *s,
     _exit(remote_agent_run(&s->signals, &up));
 }
 
-static void start_job(struct serve_state *s, struct conn *c, const struct token *root)
+static void
+serve_start_job(struct serve_state *s, struct conn *c, const struct token *root)
 {
     pid_t parent = getpid();
     if (s->n_jobs == MAX_JOBS) {
@@ -155,7 +156,7 @@ static void start_job(struct serve_state *s, struct conn *c, const struct token 
     }
     pid_t pid = fork();
     if (pid == 0)
-        child_main(s, c, root, parent);
+        serve_child_main(s, c, root, parent);
     if (pid < 0) {
         log_warn("job refused", "address=%s cause=\"%s\"", c->address, strerror(errno));
         return;
@@ -181,7 +182,7 @@ static bool serve_greet(struct serve_state *s, struct conn *c)
         log_warn("connection refused", "address=%s cause=\"%s\"", c->address,
                  err.code ? err.text : strerror(-rc));
     if (rc > 0)
-        start_job(s, c, &token);
+        serve_start_job(s, c, &token);
     token_wipe(&token);
     return rc != 0;
 }
@@ -199,7 +200,7 @@ static void serve_reap(struct serve_state *s)
             }
 }
 
-static void take_signals(struct serve_state *s)
+static void serve_take_signals(struct serve_state *s)
 {
     int sig;
     while ((sig = signals_next(&s->signals)) > 0) {
@@ -240,11 +241,11 @@ static void serve_poll_once(struct serve_state *s)
         }
     }
     if (p[1].revents)
-        accept_all(s);
-    take_signals(s);
+        serve_accept_all(s);
+    serve_take_signals(s);
 }
 
-static int open_all(struct serve_state *s, struct err *err)
+static int serve_open_all(struct serve_state *s, struct err *err)
 {
     struct token token;
     uint16_t port;
@@ -273,12 +274,12 @@ int agent_serve(char *const *argv)
     s->bind = "::";
     s->port = s->env.port;
     s->listen_fd = s->signals.fd = -1;
-    int code = read_words(s, argv);
+    int code = serve_read_words(s, argv);
     if (code)
         return code;
     log_set_tag("hvd-agent", "serve");
     log_set_level(LOG_INFO);
-    if (open_all(s, &err) < 0) {
+    if (serve_open_all(s, &err) < 0) {
         fprintf(stderr, "hvd-agent: serve: %s\n", err.text);
         code = 125;
     }

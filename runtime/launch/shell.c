@@ -61,7 +61,7 @@ struct shell {
     uint64_t deadline_ns; /* for RUN; then for each step of the end */
 };
 
-static void send_number(struct shell *s, enum shell_type type, uint32_t number)
+static void shell_send_number(struct shell *s, enum shell_type type, uint32_t number)
 {
     CLEANUP(strbuf_release) struct strbuf b = {0};
     strbuf_init(&b, 4);
@@ -70,7 +70,7 @@ static void send_number(struct shell *s, enum shell_type type, uint32_t number)
         (void)channel_send(&s->up, (uint8_t)type, strbuf_str(&b), b.n, clock_now_ns());
 }
 
-static void send_output(struct shell *s, uint32_t stream, const char *p, size_t n)
+static void shell_send_output(struct shell *s, uint32_t stream, const char *p, size_t n)
 {
     CLEANUP(strbuf_release) struct strbuf b = {0};
     strbuf_init(&b, SHELL_MAX_BYTES);
@@ -84,7 +84,7 @@ static void send_output(struct shell *s, uint32_t stream, const char *p, size_t 
 /* --- the end --- */
 
 /* The parent of a process; 0: the process does not exist. */
-static long parent_of(const char *pid)
+static long process_parent(const char *pid)
 {
     char path[300], text[512];
     const char *after;
@@ -99,26 +99,26 @@ static long parent_of(const char *pid)
 }
 
 /* Kills all children, including adopted ones. */
-static void kill_children(void)
+static void shell_kill_children(void)
 {
     struct dirent *e;
     DIR *d = opendir("/proc");
     while (d && (e = readdir(d)))
         if (e->d_name[0] > '0' && e->d_name[0] <= '9'
-            && parent_of(e->d_name) == (long)getpid())
+            && process_parent(e->d_name) == (long)getpid())
             (void)kill((pid_t)strtol(e->d_name, NULL, 10), SIGKILL);
     if (d)
         (void)closedir(d);
 }
 
-static void kill_all(struct shell *s)
+static void shell_kill_all(struct shell *s)
 {
     if (s->pid && !s->has_ended)
         (void)kill(-s->pid, SIGKILL);
-    kill_children();
+    shell_kill_children();
 }
 
-static void begin_end(struct shell *s)
+static void shell_begin_end(struct shell *s)
 {
     if (s->is_ending)
         return;
@@ -128,7 +128,7 @@ static void begin_end(struct shell *s)
         (void)kill(-s->pid, SIGTERM);
 }
 
-static void up_gone(struct shell *s)
+static void shell_lose_client(struct shell *s)
 {
     s->is_up = false;
     channel_release(&s->up);
@@ -136,7 +136,7 @@ static void up_gone(struct shell *s)
         fd_close(&s->out_fd[k]);
     fd_close(&s->in_fd);
     if (!s->is_reported)
-        begin_end(s);
+        shell_begin_end(s);
 }
 
 /* --- the command --- */
@@ -155,12 +155,12 @@ static void shell_fail(struct shell *s, const char *why)
 {
     char text[600];
     int n = snprintf(text, sizeof(text), "hvd-agent: %s\n", why);
-    send_output(s, 1, text, strnlen(text, n > 0 ? sizeof(text) : 0));
+    shell_send_output(s, 1, text, strnlen(text, n > 0 ? sizeof(text) : 0));
     s->has_ended = true;
     s->code = 127;
 }
 
-static void end_unstarted(struct shell *s, int sig)
+static void shell_end_unstarted(struct shell *s, int sig)
 {
     s->has_ended = true;
     s->code = 128 + sig;
@@ -205,7 +205,7 @@ static void shell_start(struct shell *s)
 /* Starts the command. If it contains the client's host name, it waits until that name
  * resolves: a pod's name appears in DNS some seconds after its start, and MPICH's proxy
  * connects to its mpiexec by name, once. */
-static void start_when_due(struct shell *s)
+static void shell_start_when_due(struct shell *s)
 {
     if (!s->has_run || s->pid || s->has_ended || s->is_ending)
         return;
@@ -217,7 +217,7 @@ static void start_when_due(struct shell *s)
 
 /* --- frames --- */
 
-static int take_run(struct shell *s, const struct frame *f, struct err *err)
+static int shell_take_run(struct shell *s, const struct frame *f, struct err *err)
 {
     if (s->has_run)
         return err_set(err, -EPROTO, "a second command on one connection");
@@ -230,7 +230,7 @@ static int take_run(struct shell *s, const struct frame *f, struct err *err)
     return 0;
 }
 
-static int take_input(struct shell *s, const struct frame *f, struct err *err)
+static int shell_take_input(struct shell *s, const struct frame *f, struct err *err)
 {
     if (s->input.n + f->n > SHELL_CREDIT_BYTES || s->is_input_over)
         return err_set(err, -EPROTO, "more input than its credit allows");
@@ -238,7 +238,7 @@ static int take_input(struct shell *s, const struct frame *f, struct err *err)
     return strbuf_status(&s->input) < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
 }
 
-static int take_frame(struct shell *s, const struct frame *f, struct err *err)
+static int shell_take_frame(struct shell *s, const struct frame *f, struct err *err)
 {
     uint32_t number = 0;
     int rc = f->type == SHELL_SIGNAL || f->type == SHELL_CREDIT
@@ -248,9 +248,9 @@ static int take_frame(struct shell *s, const struct frame *f, struct err *err)
         return rc;
     switch ((enum shell_type)f->type) {
     case SHELL_RUN:
-        return take_run(s, f, err);
+        return shell_take_run(s, f, err);
     case SHELL_INPUT:
-        return take_input(s, f, err);
+        return shell_take_input(s, f, err);
     case SHELL_CLOSE:
         s->is_input_over = true;
         return 0;
@@ -260,7 +260,7 @@ static int take_frame(struct shell *s, const struct frame *f, struct err *err)
         if (s->pid && !s->has_ended)
             (void)kill(-s->pid, (int)number);
         else if (!s->pid)
-            end_unstarted(s, (int)number);
+            shell_end_unstarted(s, (int)number);
         return 0;
     case SHELL_CREDIT:
         if (s->credit < (int64_t)1 << 40)
@@ -275,14 +275,14 @@ static int take_frame(struct shell *s, const struct frame *f, struct err *err)
     return err_set(err, -EPROTO, "message %u is not for an agent", f->type);
 }
 
-static void serve_up(struct shell *s)
+static void shell_serve_up(struct shell *s)
 {
     struct err err = ERR_INIT;
     struct frame f;
     uint64_t next, now_ns = clock_now_ns();
     int gone = channel_serve(&s->up, now_ns), rc = 0;
     while ((rc = channel_next(&s->up, &f, &err)) > 0) {
-        rc = take_frame(s, &f, &err);
+        rc = shell_take_frame(s, &f, &err);
         channel_drop(&s->up, &f);
         if (rc < 0)
             break;
@@ -291,21 +291,21 @@ static void serve_up(struct shell *s)
         log_warn("connection of a command closed", "cause=\"%s\"", err.text);
     if (rc < 0 || gone < 0
         || channel_tick(&s->up, SHELL_PING, SHELL_PEER_NS, now_ns, &next) < 0)
-        up_gone(s);
+        shell_lose_client(s);
 }
 
 /* --- streams --- */
 
-static void give_credit(struct shell *s, size_t n)
+static void shell_give_credit(struct shell *s, size_t n)
 {
     s->n_written += (uint32_t)n;
     if (s->n_written < SHELL_CREDIT_STEP_BYTES)
         return;
-    send_number(s, SHELL_CREDIT, s->n_written);
+    shell_send_number(s, SHELL_CREDIT, s->n_written);
     s->n_written = 0;
 }
 
-static void write_input(struct shell *s)
+static void shell_write_input(struct shell *s)
 {
     while (s->in_fd >= 0 && s->input.n) {
         ssize_t n = write(s->in_fd, s->input.p, s->input.n);
@@ -317,30 +317,30 @@ static void write_input(struct shell *s)
             continue;
         memmove(s->input.p, s->input.p + n, s->input.n - (size_t)n);
         s->input.n -= (size_t)n;
-        give_credit(s, (size_t)n);
+        shell_give_credit(s, (size_t)n);
     }
     if (s->in_fd < 0 && s->input.n && s->pid) { /* there is no reader: drop it */
-        give_credit(s, s->input.n);
+        shell_give_credit(s, s->input.n);
         strbuf_clear(&s->input);
     }
     if (s->is_input_over && !s->input.n)
         fd_close(&s->in_fd);
 }
 
-static bool is_held(const struct shell *s)
+static bool shell_is_held(const struct shell *s)
 {
     return s->credit <= 0;
 }
 
-static void read_output(struct shell *s, int k)
+static void shell_read_output(struct shell *s, int k)
 {
     char buf[SHELL_CHUNK_BYTES];
-    while (s->out_fd[k] >= 0 && !is_held(s)) {
+    while (s->out_fd[k] >= 0 && !shell_is_held(s)) {
         size_t most =
             s->credit < (int64_t)sizeof(buf) ? (size_t)s->credit : sizeof(buf);
         ssize_t n = read(s->out_fd[k], buf, most);
         if (n > 0)
-            send_output(s, (uint32_t)k, buf, (size_t)n);
+            shell_send_output(s, (uint32_t)k, buf, (size_t)n);
         else if (n == 0 || (errno != EAGAIN && errno != EINTR))
             fd_close(&s->out_fd[k]);
         else if (errno == EAGAIN)
@@ -363,14 +363,14 @@ static bool shell_reap(struct shell *s)
     return pid < 0 && errno == ECHILD;
 }
 
-static void take_signals(struct shell *s)
+static void shell_take_signals(struct shell *s)
 {
     int sig;
     while ((sig = signals_next(s->signals)) > 0)
         if (signals_is_stop(sig)) { /* hvd-agent serve is ending */
-            begin_end(s);
+            shell_begin_end(s);
             if (!s->pid)
-                end_unstarted(s, sig);
+                shell_end_unstarted(s, sig);
         }
 }
 
@@ -379,12 +379,12 @@ static void shell_report_end(struct shell *s)
     if (!s->has_ended || s->is_reported || !s->is_up || s->out_fd[0] >= 0
         || s->out_fd[1] >= 0)
         return;
-    send_number(s, SHELL_END, (uint32_t)s->code);
+    shell_send_number(s, SHELL_END, (uint32_t)s->code);
     s->is_reported = true; /* now the other end closes, after it has read everything */
     s->deadline_ns = clock_now_ns() + GRACE_NS;
 }
 
-static bool is_over(struct shell *s)
+static bool shell_is_over(struct shell *s)
 {
     bool is_alone = shell_reap(s);
     shell_report_end(s);
@@ -402,11 +402,11 @@ static bool is_over(struct shell *s)
         s->deadline_ns = clock_now_ns() + GRACE_NS;
     }
     if (s->is_killed) /* repeated: children of a killed process become ours */
-        kill_all(s);
+        shell_kill_all(s);
     return false;
 }
 
-static uint64_t next_due(const struct shell *s)
+static uint64_t shell_next_due(const struct shell *s)
 {
     uint64_t due = s->deadline_ns, now_ns = clock_now_ns();
     if (s->is_up && s->up.sent_ns + SHELL_PEER_NS / 6 < due)
@@ -418,23 +418,24 @@ static uint64_t next_due(const struct shell *s)
 
 static void shell_serve_once(struct shell *s)
 {
-    struct pollfd p[6] = {{.fd = s->signals->fd, .events = POLLIN},
-                          {.fd = s->input.n ? s->in_fd : -1, .events = POLLOUT},
-                          {.fd = is_held(s) ? -1 : s->out_fd[0], .events = POLLIN},
-                          {.fd = is_held(s) ? -1 : s->out_fd[1], .events = POLLIN}};
+    struct pollfd p[6] = {
+        {.fd = s->signals->fd, .events = POLLIN},
+        {.fd = s->input.n ? s->in_fd : -1, .events = POLLOUT},
+        {.fd = shell_is_held(s) ? -1 : s->out_fd[0], .events = POLLIN},
+        {.fd = shell_is_held(s) ? -1 : s->out_fd[1], .events = POLLIN}};
     nfds_t n = 4;
     if (s->is_up) {
         channel_pollfds(&s->up, p + n);
         n += 2;
     }
-    (void)poll(p, n, clock_left_ms(next_due(s)));
-    take_signals(s);
+    (void)poll(p, n, clock_left_ms(shell_next_due(s)));
+    shell_take_signals(s);
     if (s->is_up)
-        serve_up(s);
-    start_when_due(s);
-    write_input(s);
+        shell_serve_up(s);
+    shell_start_when_due(s);
+    shell_write_input(s);
     for (int k = 0; k < 2; k++)
-        read_output(s, k);
+        shell_read_output(s, k);
 }
 
 int shell_serve(struct signals *signals, struct channel *up)
@@ -449,7 +450,7 @@ int shell_serve(struct signals *signals, struct channel *up)
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     strbuf_init(&s.input, SHELL_CREDIT_BYTES);
     log_set_tag("hvd-agent", "shell");
-    while (!is_over(&s))
+    while (!shell_is_over(&s))
         shell_serve_once(&s);
     if (s.is_up)
         channel_release(&s.up);

@@ -21,7 +21,7 @@ static const int taken[] = {SIGCHLD, SIGTERM, SIGINT,  SIGHUP,
 
 /* A blocked signal is queued for a signalfd even if it is ignored, so an ignored one
  * must not be blocked. SIGTERM is never left ignored: a job must be stoppable. */
-static bool stays_ignored(int sig)
+static bool signal_stays_ignored(int sig)
 {
     struct sigaction a;
     return (sig == SIGHUP || sig == SIGINT || sig == SIGQUIT || sig == SIGTSTP)
@@ -35,7 +35,7 @@ int signals_init(struct signals *s, struct err *err)
     memset(s, 0, sizeof(*s));
     sigemptyset(&set);
     for (size_t i = 0; i < ARRAY_LEN(taken); i++)
-        if (!stays_ignored(taken[i]))
+        if (!signal_stays_ignored(taken[i]))
             sigaddset(&set, taken[i]);
     (void)signal(SIGCHLD, SIG_DFL); /* an inherited SIG_IGN would lose exit codes */
     (void)signal(SIGPIPE, SIG_IGN);

@@ -43,7 +43,7 @@ static int pipes_open(struct pipes *p, struct err *err)
     return 0;
 }
 
-static void exec_shell(const struct spawn *s)
+static void spawn_exec_shell(const struct spawn *s)
 {
     char *argv[256];
     char shell[] = "/bin/sh";
@@ -62,7 +62,7 @@ static void exec_shell(const struct spawn *s)
 
 /* Binds the child to its CPUs. Reports -errno, which the parent can tell from execve's
  * errno. */
-static void bind_cpus(const struct spawn *s, const struct pipes *p)
+static void spawn_bind_cpus(const struct spawn *s, const struct pipes *p)
 {
     if (!s->cpus
         || syscall(SYS_sched_setaffinity, 0, sizeof(s->cpus->w), s->cpus->w) == 0)
@@ -72,7 +72,7 @@ static void bind_cpus(const struct spawn *s, const struct pipes *p)
     _exit(125);
 }
 
-static void child_main(const struct spawn *s, const struct pipes *p, pid_t parent)
+static void spawn_child_main(const struct spawn *s, const struct pipes *p, pid_t parent)
 {
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
@@ -92,10 +92,10 @@ static void child_main(const struct spawn *s, const struct pipes *p, pid_t paren
     if (dup2(p->out[1], 1) < 0 || dup2(p->err[1], 2) < 0)
         _exit(125);
     signals_restore(s->signals);
-    bind_cpus(s, p);
+    spawn_bind_cpus(s, p);
     (void)execve(s->path, s->argv, s->envp);
     if (errno == ENOEXEC) /* a script without "#!": run it like execvp */
-        exec_shell(s);
+        spawn_exec_shell(s);
     int why = errno;
     (void)!write(p->exec[1], &why, sizeof(why));
     _exit(127);
@@ -110,7 +110,7 @@ int spawn_child(const struct spawn *s, struct child *ret, struct err *err)
         return rc;
     pid_t pid = fork();
     if (pid == 0)
-        child_main(s, &p, parent);
+        spawn_child_main(s, &p, parent);
     if (pid < 0) {
         int saved = errno;
         pipes_close(&p);

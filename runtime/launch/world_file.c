@@ -17,7 +17,7 @@ void world_file_init(struct world_file *f, const char *path)
     *f = (struct world_file){.path = path, .next_ns = *path ? 0 : UINT64_MAX};
 }
 
-bool world_file_look(struct world_file *f, uint64_t now_ns, struct job_world *ret)
+bool world_file_read(struct world_file *f, uint64_t now_ns, struct job_world *ret)
 {
     AUTOFREE char *text = NULL;
     struct err err = ERR_INIT;

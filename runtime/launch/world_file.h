@@ -17,6 +17,6 @@ struct world_file {
 void world_file_init(struct world_file *f, const char *path);
 /* Reads the file, unless it was read less than a second ago. true: *ret is its content.
  * An unreadable or invalid file is logged once and ignored. */
-bool world_file_look(struct world_file *f, uint64_t now_ns, struct job_world *ret);
+bool world_file_read(struct world_file *f, uint64_t now_ns, struct job_world *ret);
 
 #endif

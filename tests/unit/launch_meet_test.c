@@ -288,10 +288,10 @@ static void a_known_host_is_named_with_its_ranks(void **state)
     assert_int_equal(hostlist_append(&hosts, "last", 4, &err), 0);
     assert_int_equal(meet_init(&m, 3, 0, 0, 60, 0, &err), 0);
     meet_know_hosts(&m, &hosts, 11);
-    meet_here(&m, 0);
-    meet_here(&m, 2);
+    meet_set_ready(&m, 0);
+    meet_set_ready(&m, 2);
     assert_int_equal(meet_due(&m, 1, 0), MEET_WAITING);
-    meet_here(&m, 1);
+    meet_set_ready(&m, 1);
     assert_int_equal(meet_due(&m, 1, 0), MEET_RUNNING);
     meet_enter(&m, MEET_RUNNING);
     meet_lost(&m, 2, "silent for 1 s", 1, 0);

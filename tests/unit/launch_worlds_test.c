@@ -155,17 +155,17 @@ static void who_has_run_in_no_world_may_go(void **state)
     (void)state;
     meet_start(&m, 2, 1);
     assert_int_equal(worker_join(&m, 1), 0);
-    assert_true(meet_lets_go(&m, 0));
-    assert_true(meet_lets_go(&m, 1));
+    assert_true(meet_may_leave(&m, 0));
+    assert_true(meet_may_leave(&m, 1));
     meet_lost(&m, 1, "gone", 1, S);
     assert_int_equal(meet_present(&m), 0);
     assert_null(meet_first(&m));
     meet_run(&m);
-    assert_false(meet_lets_go(&m, 1));
+    assert_false(meet_may_leave(&m, 1));
     assert_int_equal(meet_send_world(&m, 5, 3), 1);
     meet_form(&m, 2 * S);
-    assert_false(meet_lets_go(&m, 1));
-    assert_true(meet_lets_go(&m, 2)); /* a newcomer */
+    assert_false(meet_may_leave(&m, 1));
+    assert_true(meet_may_leave(&m, 2)); /* a newcomer */
     meet_release(&m);
 }
 
@@ -419,13 +419,13 @@ static void what_a_world_leaves_behind(void **state)
     (void)state;
     meet_start(&m, 3, 1);
     meet_run(&m);
-    assert_true(meet_cares(&m, 4));
+    assert_true(meet_counts(&m, 4));
     meet_done(&m, 0, 4);
     assert_int_equal(meet_send_world(&m, 5, 1), 1);
     meet_form(&m, S);
-    assert_false(meet_cares(&m, 4));
-    assert_true(meet_cares(&m, 5));
-    assert_true(meet_cares(&m, 6)); /* of one who is ahead of us */
+    assert_false(meet_counts(&m, 4));
+    assert_true(meet_counts(&m, 5));
+    assert_true(meet_counts(&m, 6)); /* of one who is ahead of us */
     assert_int_equal(meet_send_world(&m, 6, 3), 1);
     meet_form(&m, S);
     assert_int_equal(worker_join(&m, 2),

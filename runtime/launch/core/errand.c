@@ -49,14 +49,14 @@ int words_copy(char *const *from, struct errand_words *ret, struct err *err)
     return 0;
 }
 
-static void put_words(struct strbuf *out, const struct errand_words *w)
+static void errand_put_words(struct strbuf *out, const struct errand_words *w)
 {
     bytes_put_u32(out, (uint32_t)w->n);
     for (size_t i = 0; i < w->n; i++)
         bytes_put_str(out, w->v[i]);
 }
 
-static void get_words(struct bytes_reader *r, struct errand_words *ret)
+static void errand_get_words(struct bytes_reader *r, struct errand_words *ret)
 {
     uint32_t n = bytes_u32(r);
     /* each word has at least a length */
@@ -71,7 +71,7 @@ static void get_words(struct bytes_reader *r, struct errand_words *ret)
     }
 }
 
-static void put_hosts(struct strbuf *out, const struct hostlist *hosts)
+static void errand_put_hosts(struct strbuf *out, const struct hostlist *hosts)
 {
     bytes_put_u32(out, (uint32_t)hosts->n);
     for (size_t i = 0; i < hosts->n; i++) {
@@ -80,7 +80,7 @@ static void put_hosts(struct strbuf *out, const struct hostlist *hosts)
     }
 }
 
-static void get_hosts(struct bytes_reader *r, struct hostlist *ret)
+static void errand_get_hosts(struct bytes_reader *r, struct hostlist *ret)
 {
     uint32_t n = bytes_u32(r);
     hostlist_init(ret);
@@ -109,7 +109,7 @@ void errand_write(const struct errand *e, struct strbuf *out)
     bytes_put_str(out, e->version);
     bytes_put_str(out, e->job_id);
     strbuf_add(out, e->seed, sizeof(e->seed));
-    put_hosts(out, &e->hosts);
+    errand_put_hosts(out, &e->hosts);
     bytes_put_u32(out, e->np);
     bytes_put_u32(out, e->local);
     bytes_put_u32(out, e->peer_timeout_ms);
@@ -124,18 +124,18 @@ void errand_write(const struct errand *e, struct strbuf *out)
     bytes_put_u32(out, e->ssh.port);
     bytes_put_u32(out, e->ssh.connect_s);
     bytes_put_u32(out, e->fanout);
-    put_words(out, &e->argv);
-    put_words(out, &e->env);
-    put_words(out, &e->vars);
+    errand_put_words(out, &e->argv);
+    errand_put_words(out, &e->env);
+    errand_put_words(out, &e->vars);
 }
 
-static void get_rest(struct bytes_reader *r, struct errand *e)
+static void errand_get_rest(struct bytes_reader *r, struct errand *e)
 {
     bytes_str(r, e->job_id, sizeof(e->job_id));
     const uint8_t *seed = bytes_raw(r, sizeof(e->seed));
     if (seed)
         memcpy(e->seed, seed, sizeof(e->seed));
-    get_hosts(r, &e->hosts);
+    errand_get_hosts(r, &e->hosts);
     e->np = bytes_u32(r);
     e->local = bytes_u32(r);
     e->peer_timeout_ms = bytes_u32(r);
@@ -150,9 +150,9 @@ static void get_rest(struct bytes_reader *r, struct errand *e)
     e->ssh.port = bytes_u32(r);
     e->ssh.connect_s = bytes_u32(r);
     e->fanout = bytes_u32(r);
-    get_words(r, &e->argv);
-    get_words(r, &e->env);
-    get_words(r, &e->vars);
+    errand_get_words(r, &e->argv);
+    errand_get_words(r, &e->env);
+    errand_get_words(r, &e->vars);
 }
 
 int errand_read(const uint8_t *p,
@@ -172,7 +172,7 @@ int errand_read(const uint8_t *p,
             "its hvd-agent has version %s, this horovodrun has %.60s: install "
             "the same on all hosts",
             version, e->version);
-    get_rest(&r, e);
+    errand_get_rest(&r, e);
     if (!e->argv.n || !e->np || !e->hosts.n || !e->peer_timeout_ms)
         r.is_bad = true;
     int rc = bytes_end(&r, "job", err);
@@ -212,7 +212,7 @@ void errand_start_write(const struct errand_start *s, struct strbuf *out)
     bytes_put_str(out, s->master_addr);
 }
 
-static uint16_t get_port(struct bytes_reader *r)
+static uint16_t errand_get_port(struct bytes_reader *r)
 {
     uint32_t port = bytes_u32(r);
     if (port > UINT16_MAX)
@@ -227,8 +227,8 @@ int errand_start_read(const uint8_t *p,
 {
     struct bytes_reader r = {.p = p, .left = n};
     struct errand_start s = {0};
-    s.rdv_port = get_port(&r);
-    s.master_port = get_port(&r);
+    s.rdv_port = errand_get_port(&r);
+    s.master_port = errand_get_port(&r);
     bytes_name(&r, s.rdv_host, sizeof(s.rdv_host));
     bytes_name(&r, s.master_addr, sizeof(s.master_addr));
     int rc = bytes_end(&r, "start", err);
@@ -251,7 +251,7 @@ int errand_ready_read(const uint8_t *p,
 {
     struct bytes_reader r = {.p = p, .left = n};
     struct errand_ready s = {0};
-    s.master_port = get_port(&r);
+    s.master_port = errand_get_port(&r);
     bytes_str(&r, s.own, sizeof(s.own));
     bytes_str(&r, s.theirs, sizeof(s.theirs));
     int rc = bytes_end(&r, "ready", err);

@@ -13,7 +13,7 @@
 #define LINE_BYTES 512
 
 /* The value after the key; NULL: the line has another key. */
-static const char *value_of(const char *line, const char *key)
+static const char *line_value(const char *line, const char *key)
 {
     size_t n = strlen(key);
 
@@ -22,7 +22,7 @@ static const char *value_of(const char *line, const char *key)
 }
 
 /* "INDEX UUID SM MIB mig|- NAME" */
-static void read_gpu(const char *value, struct gpu_report *r)
+static void gpu_report_read_gpu(const char *value, struct gpu_report *r)
 {
     struct gpu_report_gpu g = {0};
     unsigned long long mib;
@@ -50,7 +50,7 @@ text_append(char *to, size_t size_bytes, const char *separator, const char *text
 }
 
 /* "I J LINKS"; J is "-" for switches and other devices */
-static void read_nvlink(const char *value, struct gpu_report *r)
+static void gpu_report_read_nvlink(const char *value, struct gpu_report *r)
 {
     char a[8], b[8], links[8], text[40];
 
@@ -62,7 +62,7 @@ static void read_nvlink(const char *value, struct gpu_report *r)
 }
 
 /* "DEVICE PORT RATE" */
-static void read_ib(const char *value, struct gpu_report *r)
+static void gpu_report_read_ib(const char *value, struct gpu_report *r)
 {
     char device[64], port[8], text[160];
     int at = 0;
@@ -73,7 +73,7 @@ static void read_ib(const char *value, struct gpu_report *r)
     text_append(r->ib, sizeof(r->ib), ", ", text);
 }
 
-static void read_line(const char *line, struct gpu_report *r)
+static void gpu_report_read_line(const char *line, struct gpu_report *r)
 {
     const struct {
         const char *key;
@@ -88,14 +88,14 @@ static void read_line(const char *line, struct gpu_report *r)
     const char *value;
 
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
-        if ((value = value_of(line, texts[i].key)) != NULL)
+        if ((value = line_value(line, texts[i].key)) != NULL)
             (void)snprintf(texts[i].to, texts[i].size_bytes, "%s", value);
-    if ((value = value_of(line, "gpu")) != NULL)
-        read_gpu(value, r);
-    if ((value = value_of(line, "nvlink")) != NULL)
-        read_nvlink(value, r);
-    if ((value = value_of(line, "ib")) != NULL)
-        read_ib(value, r);
+    if ((value = line_value(line, "gpu")) != NULL)
+        gpu_report_read_gpu(value, r);
+    if ((value = line_value(line, "nvlink")) != NULL)
+        gpu_report_read_nvlink(value, r);
+    if ((value = line_value(line, "ib")) != NULL)
+        gpu_report_read_ib(value, r);
 }
 
 void gpu_report_read(const char *text, struct gpu_report *ret)
@@ -113,7 +113,7 @@ void gpu_report_read(const char *text, struct gpu_report *ret)
                 *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?'
                      : *c == '"'                            ? '\''
                                                             : *c;
-            read_line(line, ret);
+            gpu_report_read_line(line, ret);
         }
         p += n;
     }
@@ -138,21 +138,22 @@ void gpu_report_driver(const char *version_file, char *ret, size_t size_bytes)
     }
 }
 
-static bool are_alike(const struct gpu_report_gpu *a, const struct gpu_report_gpu *b)
+static bool gpu_is_alike(const struct gpu_report_gpu *a, const struct gpu_report_gpu *b)
 {
     return a->sm == b->sm && a->memory_mib == b->memory_mib && a->is_mig == b->is_mig
            && strcmp(a->name, b->name) == 0;
 }
 
 /* Number of GPUs like g; 0: an earlier GPU is like it and was printed. */
-static size_t count_alike(const struct gpu_report *r, const struct gpu_report_gpu *g)
+static size_t gpu_count_alike(const struct gpu_report *r,
+                              const struct gpu_report_gpu *g)
 {
     size_t n = 0;
 
     for (const struct gpu_report_gpu *o = r->gpus; o < r->gpus + r->n_gpus; o++) {
-        if (o < g && are_alike(o, g))
+        if (o < g && gpu_is_alike(o, g))
             return 0;
-        n += are_alike(o, g);
+        n += gpu_is_alike(o, g);
     }
     return n;
 }
@@ -163,7 +164,7 @@ void gpu_report_line(const struct gpu_report *r, struct strbuf *out)
 
     strbuf_puts(out, r->n_gpus ? "GPUs:" : "GPUs: none");
     for (const struct gpu_report_gpu *g = r->gpus; g < r->gpus + r->n_gpus; g++) {
-        size_t n = count_alike(r, g);
+        size_t n = gpu_count_alike(r, g);
 
         if (n)
             strbuf_printf(out, "%s %zu x %s (%llu MiB, sm_%u%s)",

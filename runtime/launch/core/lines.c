@@ -122,7 +122,7 @@ void tail_add(struct tail *t, const char *text, size_t n)
     t->len[slot] = n;
 }
 
-static void add_safe(struct strbuf *out, const char *p, size_t n)
+static void tail_add_safe(struct strbuf *out, const char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)p[i];
@@ -143,7 +143,7 @@ void tail_render(const struct tail *t, size_t max_bytes, struct strbuf *out)
     }
     for (size_t i = n; i-- > 0;) {
         size_t slot = (t->n_seen - 1 - i) % TAIL_LINES;
-        add_safe(out, t->text[slot], t->len[slot]);
+        tail_add_safe(out, t->text[slot], t->len[slot]);
         strbuf_putc(out, '\n');
     }
 }

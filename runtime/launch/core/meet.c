@@ -82,7 +82,7 @@ void meet_know_hosts(struct meet *m, const struct hostlist *hosts, uint32_t np)
                        hosts->v[i].name);
 }
 
-void meet_here(struct meet *m, uint32_t worker)
+void meet_set_ready(struct meet *m, uint32_t worker)
 {
     if (m->members[worker].state == MEMBER_ABSENT)
         m->members[worker].state = MEMBER_HERE;
@@ -94,7 +94,7 @@ uint32_t meet_ranks(const struct meet *m)
 }
 
 /* Sets the ranks of a worker in r. */
-static void ranks_of(const struct meet *m, uint32_t worker, struct report *r)
+static void meet_worker_ranks(const struct meet *m, uint32_t worker, struct report *r)
 {
     uint32_t np = meet_ranks(m), first = worker * m->slots;
     uint32_t n = m->slots;
@@ -146,13 +146,13 @@ void meet_leaving(struct meet *m, uint32_t worker, uint64_t now_ns)
     m->leave_until_ns = now_ns + MEET_LEAVE_MS * MS;
 }
 
-static bool is_of(const struct report *worker, uint32_t rank)
+static bool worker_has_rank(const struct report *worker, uint32_t rank)
 {
     return rank >= worker->first_rank && rank - worker->first_rank < worker->n_ranks;
 }
 
 /* True if a leaving worker may be the cause of the failure. */
-static bool is_explained(const struct meet *m)
+static bool meet_is_explained(const struct meet *m)
 {
     const struct report *r = verdict_pick(&m->verdict);
     struct report w;
@@ -163,29 +163,29 @@ static bool is_explained(const struct meet *m)
     for (uint32_t i = 0; i < m->workers; i++) {
         if (!m->members[i].is_leaving)
             continue;
-        ranks_of(m, i, &w);
-        if ((r->n_ranks && is_of(&w, r->first_rank))
-            || (r->blames >= 0 && is_of(&w, (uint32_t)r->blames)))
+        meet_worker_ranks(m, i, &w);
+        if ((r->n_ranks && worker_has_rank(&w, r->first_rank))
+            || (r->blames >= 0 && worker_has_rank(&w, (uint32_t)r->blames)))
             return true;
     }
     return false;
 }
 
-static uint64_t decision_ns(const struct meet *m)
+static uint64_t meet_decision_ns(const struct meet *m)
 {
     uint64_t due = verdict_deadline_ns(&m->verdict);
-    return is_explained(m) && m->leave_until_ns > due ? m->leave_until_ns : due;
+    return meet_is_explained(m) && m->leave_until_ns > due ? m->leave_until_ns : due;
 }
 
 bool meet_holds(const struct meet *m)
 {
     return (m->state == MEET_WAITING || m->state == MEET_RUNNING) && m->verdict.n
-           && decision_ns(m) > verdict_deadline_ns(&m->verdict);
+           && meet_decision_ns(m) > verdict_deadline_ns(&m->verdict);
 }
 
 /* True if the ranks of the last world have all exited with 0, even if DONE arrived
  * later. */
-static bool was_all_done(const struct meet *m)
+static bool meet_was_all_done(const struct meet *m)
 {
     for (uint32_t i = 0; i < m->ran_workers; i++)
         if (!m->members[i].was_done)
@@ -196,14 +196,15 @@ static bool was_all_done(const struct meet *m)
 bool meet_reforms(const struct meet *m)
 {
     if (m->wanted.generation <= m->generation
-        || (m->state != MEET_WAITING && m->state != MEET_RUNNING) || was_all_done(m))
+        || (m->state != MEET_WAITING && m->state != MEET_RUNNING)
+        || meet_was_all_done(m))
         return false;
     if (!m->verdict.n)
         return true;
     for (uint32_t i = 0; i < m->workers && i < m->wanted.workers; i++)
         if (m->members[i].is_leaving)
             return false;
-    return is_explained(m);
+    return meet_is_explained(m);
 }
 
 int meet_reform(struct meet *m, uint64_t now_ns, struct err *err)
@@ -241,7 +242,7 @@ int meet_reform(struct meet *m, uint64_t now_ns, struct err *err)
 /* --- workers --- */
 
 /* 0: of our world; -EAGAIN: newer; -ESTALE: older. */
-static int check_world(struct meet *m, const struct hello *h, struct err *err)
+static int meet_check_world(struct meet *m, const struct hello *h, struct err *err)
 {
     struct job_world w = {h->generation, h->workers};
     if (h->generation == m->generation)
@@ -255,7 +256,7 @@ int meet_hello(struct meet *m,
                const char *address,
                struct err *err)
 {
-    int rc = check_world(m, h, err);
+    int rc = meet_check_world(m, h, err);
     if (rc < 0)
         return rc;
     if (h->worker >= m->workers)
@@ -280,7 +281,7 @@ int meet_hello(struct meet *m,
     return 0;
 }
 
-bool meet_cares(const struct meet *m, uint32_t generation)
+bool meet_counts(const struct meet *m, uint32_t generation)
 {
     return generation >= m->generation;
 }
@@ -301,7 +302,7 @@ void meet_done(struct meet *m, uint32_t worker, uint32_t generation)
         m->members[worker].state = MEMBER_DONE;
 }
 
-bool meet_lets_go(const struct meet *m, uint32_t worker)
+bool meet_may_leave(const struct meet *m, uint32_t worker)
 {
     return m->state == MEET_WAITING && !m->members[worker].has_run;
 }
@@ -310,7 +311,7 @@ void meet_lost(
     struct meet *m, uint32_t worker, const char *why, uint64_t wall_us, uint64_t now_ns)
 {
     struct meet_member *w = &m->members[worker];
-    bool is_early = meet_lets_go(m, worker);
+    bool is_early = meet_may_leave(m, worker);
     if (is_early)
         w->state = MEMBER_ABSENT;
     if (is_early || (m->state != MEET_WAITING && m->state != MEET_RUNNING)
@@ -325,7 +326,7 @@ void meet_lost(
     r->f.exit_code = 125;
     r->f.at_wall_us = wall_us;
     r->blames = -1;
-    ranks_of(m, worker, r);
+    meet_worker_ranks(m, worker, r);
     (void)snprintf(r->f.host, sizeof(r->f.host), "%s", w->host);
     if (m->hosts)
         (void)snprintf(r->f.why, sizeof(r->f.why), "host %.100s was lost: %.110s",
@@ -355,7 +356,7 @@ void meet_missing(const struct meet *m, struct strbuf *out)
         strbuf_printf(out, " and %u more", left - said);
 }
 
-static void time_out(struct meet *m, uint64_t wall_us, uint64_t now_ns)
+static void meet_time_out(struct meet *m, uint64_t wall_us, uint64_t now_ns)
 {
     struct strbuf who;
     struct report *r = mem_zalloc(sizeof(*r));
@@ -379,7 +380,7 @@ static void time_out(struct meet *m, uint64_t wall_us, uint64_t now_ns)
     mem_free(r);
 }
 
-static bool all_done(const struct meet *m)
+static bool meet_all_done(const struct meet *m)
 {
     for (uint32_t i = 0; i < m->workers; i++)
         if (m->members[i].state != MEMBER_DONE)
@@ -387,7 +388,7 @@ static bool all_done(const struct meet *m)
     return true;
 }
 
-static bool all_accounted(const struct meet *m)
+static bool meet_all_accounted(const struct meet *m)
 {
     for (uint32_t i = 0; i < m->workers; i++)
         if (m->members[i].state == MEMBER_HERE
@@ -400,20 +401,21 @@ enum meet_state meet_due(struct meet *m, uint64_t wall_us, uint64_t now_ns)
 {
     if (m->state == MEET_STOPPED || m->state == MEET_FINISHED)
         return m->state;
-    if (m->state == MEET_WAITING && was_all_done(m))
+    if (m->state == MEET_WAITING && meet_was_all_done(m))
         return MEET_FINISHED;
     if (m->state == MEET_WAITING && !m->verdict.n && now_ns >= m->start_deadline_ns
         && meet_present(m) < m->workers) {
-        time_out(m, wall_us, now_ns);
+        meet_time_out(m, wall_us, now_ns);
         return m->verdict.n ? MEET_STOPPED : m->state;
     }
     if (m->verdict.n) /* if no worker is left to report, there is no need to wait */
-        return now_ns >= decision_ns(m) || (all_accounted(m) && !is_explained(m))
+        return now_ns >= meet_decision_ns(m)
+                       || (meet_all_accounted(m) && !meet_is_explained(m))
                    ? MEET_STOPPED
                    : m->state;
     if (m->state == MEET_WAITING)
         return meet_present(m) == m->workers ? MEET_RUNNING : MEET_WAITING;
-    return all_done(m) ? MEET_FINISHED : MEET_RUNNING;
+    return meet_all_done(m) ? MEET_FINISHED : MEET_RUNNING;
 }
 
 void meet_enter(struct meet *m, enum meet_state s)
@@ -433,7 +435,7 @@ uint64_t meet_deadline_ns(const struct meet *m)
 {
     if (m->state == MEET_STOPPED || m->state == MEET_FINISHED)
         return UINT64_MAX;
-    uint64_t due = m->verdict.n ? decision_ns(m) : UINT64_MAX;
+    uint64_t due = m->verdict.n ? meet_decision_ns(m) : UINT64_MAX;
     if (m->state == MEET_WAITING && !m->verdict.n && m->start_deadline_ns < due)
         due = m->start_deadline_ns;
     return due;
@@ -446,7 +448,7 @@ const struct report *meet_first(const struct meet *m)
 
 /* True if another worker has the same name: pods on the host network, or a test on one
  * host. */
-static bool is_shared(const struct meet *m, uint32_t i, bool by_address)
+static bool meet_name_is_shared(const struct meet *m, uint32_t i, bool by_address)
 {
     for (uint32_t k = 0; k < m->workers; k++) {
         const struct meet_member *a = &m->members[i], *b = &m->members[k];
@@ -463,9 +465,9 @@ int meet_hosts(const struct meet *m, struct hostlist *ret, struct err *err)
     for (uint32_t i = 0; i < m->workers; i++) {
         char number[32];
         const char *name = m->members[i].host;
-        if (is_shared(m, i, false))
+        if (meet_name_is_shared(m, i, false))
             name = m->members[i].address;
-        if (name != m->members[i].host && is_shared(m, i, true)) {
+        if (name != m->members[i].host && meet_name_is_shared(m, i, true)) {
             (void)snprintf(number, sizeof(number), "worker-%u", i);
             name = number;
         }

@@ -52,7 +52,7 @@ int meet_init(struct meet *m,
  * the host. Borrows hosts. np must not be 0. */
 void meet_know_hosts(struct meet *m, const struct hostlist *hosts, uint32_t np);
 /* it is present and its command can start */
-void meet_here(struct meet *m, uint32_t worker);
+void meet_set_ready(struct meet *m, uint32_t worker);
 /* Sets the generation of the world and whether it may change. Call directly after
  * meet_init. */
 void meet_know_world(struct meet *m, uint32_t generation, bool is_scalable);
@@ -67,7 +67,7 @@ int meet_hello(struct meet *m,
                struct err *err);
 /* True if a failure in that world counts. Ranks of an earlier world are stopped
  * anyway. */
-bool meet_cares(const struct meet *m, uint32_t generation);
+bool meet_counts(const struct meet *m, uint32_t generation);
 void meet_failed(struct meet *m, const struct report *r, uint64_t now_ns);
 /* All ranks of a worker have exited with 0. Also valid for an earlier world: a job in
  * which all ranks have done so does not form a new one. */
@@ -82,7 +82,7 @@ int meet_take_world(struct meet *m, const struct job_world *w, struct err *err);
  * file. */
 bool meet_sends_world(const struct meet *m, uint32_t generation);
 /* True if the worker's ranks have not run: it may leave and be replaced. */
-bool meet_lets_go(const struct meet *m, uint32_t worker);
+bool meet_may_leave(const struct meet *m, uint32_t worker);
 /* The connection was lost. Before the start the worker may come back; later it is a
  * failure. */
 void meet_lost(struct meet *m,

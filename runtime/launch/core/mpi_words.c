@@ -39,7 +39,7 @@ static const struct mpi_word *mpi_word_find(const char *word)
     return &other;
 }
 
-static void take_binding(struct launch_options *o, const char *to)
+static void mpi_take_binding(struct launch_options *o, const char *to)
 {
     static const struct {
         const char *to, *binding;
@@ -51,7 +51,7 @@ static void take_binding(struct launch_options *o, const char *to)
 }
 
 /* Takes NAME=VALUE. The ranks inherit NAME without a value anyway. */
-static int take_variable(struct launch_options *o, char *pair, struct err *err)
+static int mpi_take_variable(struct launch_options *o, char *pair, struct err *err)
 {
     char *equals = strchr(pair, '=');
     if (!equals)
@@ -64,7 +64,7 @@ static int take_variable(struct launch_options *o, char *pair, struct err *err)
     return 0;
 }
 
-static char *next_word(char **at)
+static char *mpi_next_word(char **at)
 {
     char *word = *at + strspn(*at, " ");
     size_t len = strcspn(word, " ");
@@ -85,23 +85,23 @@ static int mpi_option_take(struct launch_options *o,
     const char *option = option_row(id)->name;
     if (!at)
         return err_set(err, -ENOMEM, "out of memory for %s", option);
-    while ((word = next_word(&at)) != NULL) {
+    while ((word = mpi_next_word(&at)) != NULL) {
         const struct mpi_word *w = mpi_word_find(word);
         char *value = word; /* the last value of the word */
         if (w->kind == MPI_IDLE)
             strbuf_printf(idle, " %s", word);
         for (unsigned i = 0; i < w->n_values; i++) {
-            value = next_word(&at);
+            value = mpi_next_word(&at);
             if (!value)
                 return err_set(err, -EINVAL, "%s: %s needs a value", option, word);
             if (w->kind == MPI_IDLE)
                 strbuf_printf(idle, " %s", value);
         }
-        int rc = w->kind == MPI_VARIABLE ? take_variable(o, value, err) : 0;
+        int rc = w->kind == MPI_VARIABLE ? mpi_take_variable(o, value, err) : 0;
         if (rc < 0)
             return rc;
         if (w->kind == MPI_BIND)
-            take_binding(o, value);
+            mpi_take_binding(o, value);
     }
     return 0;
 }

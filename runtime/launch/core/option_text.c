@@ -93,7 +93,7 @@ const char *option_nearest(const char *name, size_t len)
 }
 
 /* Length of a row's key, or for k == 1 of the section before its dot. */
-static size_t key_part(const struct launch_option_row *row, size_t k)
+static size_t row_key_bytes(const struct launch_option_row *row, size_t k)
 {
     return k ? strcspn(row->key, ".") : strlen(row->key);
 }
@@ -105,7 +105,7 @@ const char *options_nearest_key(const char *key, size_t *ret_len)
     *ret_len = strlen(best);
     for (size_t i = 0; i < OPT_COUNT; i++)
         for (size_t k = 0; k < 2 && *rows[i].key; k++) {
-            size_t len = key_part(&rows[i], k);
+            size_t len = row_key_bytes(&rows[i], k);
             unsigned d = k && strchr(key, '.')
                              ? UINT32_MAX
                              : option_distance(key, strlen(key), rows[i].key, len);
@@ -128,7 +128,7 @@ bool options_has_section(const char *section)
 }
 
 /* Length of a typographic dash at the start of s; 0: none. */
-static size_t dash_bytes(const char *s)
+static size_t text_dash_bytes(const char *s)
 {
     if (!strncmp(s, "\xe2\x88\x92", 3)) /* minus sign */
         return 3;
@@ -142,17 +142,17 @@ const char *option_plain_dashes(const char *text, struct arena *arena)
 {
     size_t n_dashes = 0, n = 0;
     const char *end = text + strcspn(text, "=");
-    if (text[0] != '-' && !dash_bytes(text))
+    if (text[0] != '-' && !text_dash_bytes(text))
         return text;
     for (const char *p = text; p < end; p++)
-        n_dashes += dash_bytes(p) != 0;
+        n_dashes += text_dash_bytes(p) != 0;
     if (!n_dashes)
         return text;
     char *plain = arena_alloc(arena, strlen(text) + 1);
     if (!plain)
         return NULL;
     for (const char *p = text; *p;) {
-        size_t bytes = p < end ? dash_bytes(p) : 0;
+        size_t bytes = p < end ? text_dash_bytes(p) : 0;
         plain[n++] = bytes ? '-' : *p;
         p += bytes ? bytes : 1;
     }
@@ -160,7 +160,7 @@ const char *option_plain_dashes(const char *text, struct arena *arena)
     return plain;
 }
 
-static void help_row(const struct launch_option_row *r, struct strbuf *out)
+static void row_add_help(const struct launch_option_row *r, struct strbuf *out)
 {
     const char *separator = "  ";
     for (size_t k = 0; k < N_SPELLINGS; k++)
@@ -187,7 +187,7 @@ void options_help(const char *program, struct strbuf *out)
         strbuf_printf(out, "\n%s:\n", titles[g]);
         for (size_t i = 0; i < OPT_COUNT; i++)
             if (rows[i].group == (enum option_group)g)
-                help_row(&rows[i], out);
+                row_add_help(&rows[i], out);
     }
     strbuf_printf(
         out,

@@ -10,11 +10,11 @@
 
 #include "runtime/base/parse.h"
 
-static int check_range(const struct launch_option_row *row,
-                       const char *field,
-                       const char *text,
-                       double value,
-                       struct err *err)
+static int value_check_range(const struct launch_option_row *row,
+                             const char *field,
+                             const char *text,
+                             double value,
+                             struct err *err)
 {
     if (value < row->min)
         return err_set(err, -EINVAL, "%s=%.64s must be >= %g", field, text, row->min);
@@ -32,7 +32,7 @@ static int value_whole(const struct launch_option_row *row,
 {
     if (parse_i64(field, text, INT64_MIN, INT64_MAX, ret, NULL) < 0)
         return err_set(err, -EINVAL, "%s=%.64s is not a whole number", field, text);
-    return check_range(row, field, text, (double)*ret, err);
+    return value_check_range(row, field, text, (double)*ret, err);
 }
 
 static int value_decimal(const struct launch_option_row *row,
@@ -44,7 +44,7 @@ static int value_decimal(const struct launch_option_row *row,
     double value = strtod(text, &end);
     if (!*text || *end || strspn(text, "-+0123456789.eE") != strlen(text))
         return err_set(err, -EINVAL, "%s=%.64s is not a number", field, text);
-    return check_range(row, field, text, value, err);
+    return value_check_range(row, field, text, value, err);
 }
 
 /* The result is plain seconds, because programs read HOROVOD_START_TIMEOUT with
@@ -58,12 +58,12 @@ static int value_seconds(const struct launch_option_row *row,
 {
     uint64_t ms = 0;
     if (text[0] == '-' && text[1] >= '0' && text[1] <= '9')
-        return check_range(row, field, text, -1, err);
+        return value_check_range(row, field, text, -1, err);
     if (parse_duration_ms(field, text, 0, UINT64_MAX, &ms, NULL) < 0)
         return err_set(err, -EINVAL,
                        "%s=%.64s is not a duration such as 30, 0.5, 200ms, 5m or 1h",
                        field, text);
-    int rc = check_range(row, field, text, (double)ms / 1000, err);
+    int rc = value_check_range(row, field, text, (double)ms / 1000, err);
     if (rc < 0)
         return rc;
     *ret = ms % 1000 ? arena_printf(arena, "%llu.%03llu", (unsigned long long)ms / 1000,
@@ -117,7 +117,7 @@ static int value_cpus(const struct launch_option_row *row,
     }
 }
 
-static bool has_word(const char *list, const char *word, size_t len)
+static bool list_has_word(const char *list, const char *word, size_t len)
 {
     for (const char *p = list;; p++) {
         size_t n = strcspn(p, ",");
@@ -148,7 +148,7 @@ static int list_append(const char *field,
                 err, -EINVAL,
                 "%s=%.64s has an empty name or a blank; names are separated by commas",
                 field, text);
-        if (!*list || !has_word(list, p, len)) {
+        if (!*list || !list_has_word(list, p, len)) {
             size_t n = strlen(list);
             if (n)
                 list[n++] = ',';
@@ -182,7 +182,7 @@ static int value_choice(const struct launch_option_row *row,
 }
 
 static int
-on_off(const char *field, const char *text, const char **ret, struct err *err)
+value_on_off(const char *field, const char *text, const char **ret, struct err *err)
 {
     bool is_on = false;
     if (parse_bool(field, text, &is_on, NULL) < 0)
@@ -204,7 +204,7 @@ int option_value(const struct launch_option_row *row,
     switch (row->kind) {
     case OPTION_FLAG:
     case OPTION_SWITCH:
-        return on_off(field, text, ret, err);
+        return value_on_off(field, text, ret, err);
     case OPTION_TEXT:
     case OPTION_FILE:
         return *text ? 0 : err_set(err, -EINVAL, "%s is empty", field);

@@ -37,7 +37,8 @@ static int options_warn(struct launch_options *o, const char *sentence)
 
 /* Finds "-H" in "-Hlocalhost:2", like argparse. But -prefix-x and -identity are errors,
  * not a port and a file. */
-static bool find_glued(const char *word, struct option_match *ret, const char **value)
+static bool
+options_find_glued(const char *word, struct option_match *ret, const char **value)
 {
     if (strlen(word) < 3 || word[1] == '-' || !option_find(word, 2, ret))
         return false;
@@ -81,7 +82,7 @@ static int option_find_word(struct launch_options *o,
         if (option_find(longer, len + 1, ret))
             return 0;
     }
-    if (find_glued(word, ret, value))
+    if (options_find_glued(word, ret, value))
         return 0;
     strbuf_init(&candidates, 400);
     size_t n = option_find_prefix(word, len, ret, &candidates);
@@ -93,10 +94,10 @@ static int option_find_word(struct launch_options *o,
 
 /* Takes the value of an option: after "=", or the next word unless that is an
  * option. */
-static int take_value(struct option_words *w,
-                      const struct option_match *m,
-                      const char **value,
-                      struct err *err)
+static int options_take_value(struct option_words *w,
+                              const struct option_match *m,
+                              const char **value,
+                              struct err *err)
 {
     struct option_match other;
     const struct launch_option_row *row = option_row(m->id);
@@ -110,11 +111,11 @@ static int take_value(struct option_words *w,
     return 0;
 }
 
-static int take_second(struct launch_options *o,
-                       struct option_words *w,
-                       const struct option_match *m,
-                       const char **value,
-                       struct err *err)
+static int options_take_second(struct launch_options *o,
+                               struct option_words *w,
+                               const struct option_match *m,
+                               const char **value,
+                               struct err *err)
 {
     if (w->i + 1 >= w->argc)
         return err_set(err, -EINVAL, "%s needs two values: %s", m->name,
@@ -136,9 +137,9 @@ static int options_store(struct launch_options *o,
         return err_set(err, -EINVAL, "%s takes no value", m->name);
     if (is_switch)
         value = m->is_off ? "0" : "1";
-    else if ((rc = take_value(w, m, &value, err)) < 0
+    else if ((rc = options_take_value(w, m, &value, err)) < 0
              || (row->kind == OPTION_RANGE
-                 && (rc = take_second(o, w, m, &value, err)) < 0))
+                 && (rc = options_take_second(o, w, m, &value, err)) < 0))
         return rc;
     const char *before = o->on_given[m->id] ? o->text[m->id] : NULL;
     rc = option_value(row, m->name, value, before, &o->arena, &o->text[m->id], err);
@@ -152,7 +153,8 @@ static int options_store(struct launch_options *o,
 }
 
 /* Takes one word. 1: it is not an option; the command starts here. */
-static int take_word(struct launch_options *o, struct option_words *w, struct err *err)
+static int
+options_take_word(struct launch_options *o, struct option_words *w, struct err *err)
 {
     struct option_match m = {.id = OPT_COUNT};
     const char *value = NULL, *typed = w->argv[w->i];
@@ -181,7 +183,7 @@ static int take_word(struct launch_options *o, struct option_words *w, struct er
     return rc;
 }
 
-static int check_exclusive(const struct launch_options *o, struct err *err)
+static int options_check_exclusive(const struct launch_options *o, struct err *err)
 {
     static const enum option_id sets[][3] = {
         {OPT_HOSTS, OPT_HOSTFILE, OPT_HOST_DISCOVERY_SCRIPT},
@@ -197,7 +199,7 @@ static int check_exclusive(const struct launch_options *o, struct err *err)
 }
 
 /* The numbers are checked before the options are refused. */
-static int check_elastic(const struct launch_options *o, struct err *err)
+static int options_check_elastic(const struct launch_options *o, struct err *err)
 {
     static const enum option_id refused[] = {OPT_MIN_NP, OPT_MAX_NP,
                                              OPT_ELASTIC_TIMEOUT, OPT_RESET_LIMIT,
@@ -218,10 +220,10 @@ static int check_elastic(const struct launch_options *o, struct err *err)
     return 0;
 }
 
-static int check_all(struct launch_options *o, struct err *err)
+static int options_check_all(struct launch_options *o, struct err *err)
 {
-    int rc = check_exclusive(o, err);
-    if (rc < 0 || (rc = check_elastic(o, err)) < 0)
+    int rc = options_check_exclusive(o, err);
+    if (rc < 0 || (rc = options_check_elastic(o, err)) < 0)
         return rc;
     if (o->text[OPT_JSRUN])
         return err_set(err, -EINVAL,
@@ -240,7 +242,7 @@ static int check_all(struct launch_options *o, struct err *err)
     return 0;
 }
 
-static int add_var(struct launch_options *o, enum option_id id, struct err *err)
+static int options_add_var(struct launch_options *o, enum option_id id, struct err *err)
 {
     const struct launch_option_row *row = option_row(id);
     const char *name = row->var, *value = o->text[id];
@@ -257,14 +259,14 @@ static int add_var(struct launch_options *o, enum option_id id, struct err *err)
     return 0;
 }
 
-static int make_vars(struct launch_options *o, struct err *err)
+static int options_make_vars(struct launch_options *o, struct err *err)
 {
     for (size_t i = 0; i < OPT_COUNT; i++) {
         const struct launch_option_row *row = option_row((enum option_id)i);
         if (!o->text[i] || !*row->var
             || (row->needs != OPT_COUNT && !options_is_on(o, row->needs)))
             continue;
-        int rc = add_var(o, (enum option_id)i, err);
+        int rc = options_add_var(o, (enum option_id)i, err);
         if (rc < 0)
             return rc;
     }
@@ -284,11 +286,11 @@ int options_parse(int argc,
     memset(ret, 0, sizeof(*ret));
     arena_init(&ret->arena, ARENA_BYTES);
     while (rc == 0 && w.i < argc)
-        rc = take_word(ret, &w, err);
+        rc = options_take_word(ret, &w, err);
     ret->command = argv + (w.i < argc ? w.i : argc);
-    if (rc < 0 || (rc = check_all(ret, err)) < 0)
+    if (rc < 0 || (rc = options_check_all(ret, err)) < 0)
         return rc;
-    rc = make_vars(ret, err);
+    rc = options_make_vars(ret, err);
     return rc < 0 ? rc : options_mpi_words(ret, err);
 }
 
@@ -298,7 +300,8 @@ void options_release(struct launch_options *o)
     memset(o, 0, sizeof(*o));
 }
 
-static int set_controller(struct launch_options *o, const char *value, struct err *err)
+static int
+options_set_controller(struct launch_options *o, const char *value, struct err *err)
 {
     bool is_gloo = value && !strcasecmp(value, "gloo");
     if (!value)
@@ -316,7 +319,7 @@ int options_set_key(struct launch_options *o,
                     struct err *err)
 {
     if (!strcmp(key, "controller"))
-        return set_controller(o, value, err);
+        return options_set_controller(o, value, err);
     for (size_t i = 0; i < OPT_COUNT; i++) {
         const struct launch_option_row *row = option_row((enum option_id)i);
         if (!*row->key || strcmp(row->key, key) != 0)

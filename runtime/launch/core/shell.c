@@ -16,7 +16,7 @@
 /* options of ssh with and without a value */
 static const char valued[] = "BbcEeFIilmoPpS", bare[] = "46AaCgKkMnqTtvXxYy";
 
-static int take_host(const char *word, struct shell_words *ret, struct err *err)
+static int shell_take_host(const char *word, struct shell_words *ret, struct err *err)
 {
     const char *at = strrchr(word, '@'), *host = at ? at + 1 : word;
     if (!*host || strlen(host) >= sizeof(ret->host))
@@ -28,8 +28,10 @@ static int take_host(const char *word, struct shell_words *ret, struct err *err)
 
 /* Takes one word of options, "-x" or "-xqp22"; *i is advanced if the value is a
  * separate word. */
-static int
-take_option(char *const *argv, size_t *i, struct shell_words *ret, struct err *err)
+static int shell_take_option(char *const *argv,
+                             size_t *i,
+                             struct shell_words *ret,
+                             struct err *err)
 {
     for (const char *p = argv[*i] + 1; *p; p++) {
         if (strchr(valued, *p)) {
@@ -58,11 +60,11 @@ int shell_words_parse(char *const *argv, struct shell_words *ret, struct err *er
         if (!strcmp(argv[i], "--") && !*w.host)
             continue;
         if (argv[i][0] == '-' && argv[i][1] && strcmp(argv[i], "--") != 0)
-            rc = take_option(argv, &i, &w, err);
+            rc = shell_take_option(argv, &i, &w, err);
         else if (*w.host)
             break;
         else
-            rc = take_host(argv[i], &w, err);
+            rc = shell_take_host(argv[i], &w, err);
     }
     if (rc < 0)
         return rc;
@@ -133,7 +135,7 @@ int shell_number_read(const uint8_t *p, size_t n, uint32_t *ret, struct err *err
     return rc;
 }
 
-static bool is_of_a_name(char c)
+static bool char_is_of_name(char c)
 {
     return isalnum((unsigned char)c) || c == '-' || c == '.' || c == '_';
 }
@@ -144,7 +146,7 @@ bool shell_is_named(const char *command, const char *name)
     if (!n)
         return false;
     for (const char *p = command; (p = strstr(p, name)); p++)
-        if ((p == command || !is_of_a_name(p[-1])) && !is_of_a_name(p[n]))
+        if ((p == command || !char_is_of_name(p[-1])) && !char_is_of_name(p[n]))
             return true;
     return false;
 }

@@ -41,12 +41,12 @@ static void builder_add(struct builder *b, const char *word, size_t len)
     b->n += len + 1;
 }
 
-static void add_word(struct builder *b, const char *word)
+static void builder_add_word(struct builder *b, const char *word)
 {
     builder_add(b, word, strlen(word));
 }
 
-static void add_program(struct builder *b, const struct ssh_how *how)
+static void builder_add_program(struct builder *b, const struct ssh_how *how)
 {
     static const char *const ours[] = {"ssh", "-o", "BatchMode=yes", "-o",
                                        "ServerAliveInterval=15"};
@@ -60,10 +60,10 @@ static void add_program(struct builder *b, const struct ssh_how *how)
     if (b->n_words)
         return;
     for (size_t i = 0; i < ARRAY_LEN(ours); i++)
-        add_word(b, ours[i]);
+        builder_add_word(b, ours[i]);
     (void)snprintf(timeout, sizeof(timeout), "ConnectTimeout=%u", how->connect_s);
-    add_word(b, "-o");
-    add_word(b, timeout);
+    builder_add_word(b, "-o");
+    builder_add_word(b, timeout);
 }
 
 int ssh_command(const struct ssh_how *how,
@@ -84,18 +84,18 @@ int ssh_command(const struct ssh_how *how,
     ssh_quote(script, &remote);
     strbuf_puts(&remote, " hvd-agent ");
     ssh_quote(agent_path, &remote);
-    add_program(&b, how);
+    builder_add_program(&b, how);
     if (how->port) {
         (void)snprintf(port, sizeof(port), "%u", how->port);
-        add_word(&b, "-p");
-        add_word(&b, port);
+        builder_add_word(&b, "-p");
+        builder_add_word(&b, port);
     }
     if (*how->identity) {
-        add_word(&b, "-i");
-        add_word(&b, how->identity);
+        builder_add_word(&b, "-i");
+        builder_add_word(&b, how->identity);
     }
-    add_word(&b, host);
-    add_word(&b, strbuf_str(&remote));
+    builder_add_word(&b, host);
+    builder_add_word(&b, strbuf_str(&remote));
     if (b.is_full || strbuf_status(&remote) < 0 || *host == '-')
         return err_set(err, -EINVAL,
                        "the ssh command line is too long, or the name begins with -");
@@ -135,7 +135,7 @@ static const struct meaning {
     {"Exec format error", "its hvd-agent is for another CPU architecture"},
 };
 
-static void last_line(const char *said, char *ret, size_t size_bytes)
+static void text_last_line(const char *said, char *ret, size_t size_bytes)
 {
     size_t n = strlen(said);
     while (n && strchr("\r\n \t", said[n - 1]))
@@ -164,7 +164,7 @@ void ssh_explain(const char *host, const char *said, char *ret, size_t size_byte
             (void)snprintf(ret, size_bytes, "%s", meanings[i].sentence);
         return;
     }
-    last_line(said, line, sizeof(line));
+    text_last_line(said, line, sizeof(line));
     (void)snprintf(ret, size_bytes, "%s%s",
                    *line ? "ssh exited before the agent started: "
                          : "ssh exited before the agent started, without a message",

@@ -81,7 +81,7 @@ static int u32_compare(uint32_t a, uint32_t b)
     return a < b ? -1 : a > b;
 }
 
-static int by_place(const void *a, const void *b)
+static int cpu_compare_place(const void *a, const void *b)
 {
     const struct topology_cpu *x = a, *y = b;
     int c = u32_compare(x->node, y->node);
@@ -95,7 +95,7 @@ void topology_sort(struct topology *t)
     uint32_t key = 0;
     t->n_cores = t->n_nodes = 0;
     if (t->n_cpus)
-        qsort(t->cpus, t->n_cpus, sizeof(*t->cpus), by_place);
+        qsort(t->cpus, t->n_cpus, sizeof(*t->cpus), cpu_compare_place);
     for (size_t i = 0; i < t->n_cpus; i++) {
         struct topology_cpu *c = &t->cpus[i];
         t->n_nodes += !i || c->node != t->cpus[i - 1].node;
@@ -108,14 +108,14 @@ void topology_sort(struct topology *t)
 
 /* Adds the hardware threads of n cores. */
 static void
-add_cores(const struct topology *t, size_t first, size_t n, struct cpuset *set)
+topology_add_cores(const struct topology *t, size_t first, size_t n, struct cpuset *set)
 {
     for (size_t i = 0; i < t->n_cpus; i++)
         if (t->cpus[i].core >= first && t->cpus[i].core < first + n)
             cpuset_add(set, t->cpus[i].cpu);
 }
 
-static uint32_t node_of_core(const struct topology *t, size_t core)
+static uint32_t topology_core_node(const struct topology *t, size_t core)
 {
     for (size_t i = 0; i < t->n_cpus; i++)
         if (t->cpus[i].core == core)
@@ -125,8 +125,10 @@ static uint32_t node_of_core(const struct topology *t, size_t core)
 
 /* Finds the first core of a node and their number; false: the node has no usable
  * CPU. */
-static bool
-node_cores(const struct topology *t, uint32_t node, size_t *ret_first, size_t *ret_n)
+static bool topology_node_cores(const struct topology *t,
+                                uint32_t node,
+                                size_t *ret_first,
+                                size_t *ret_n)
 {
     *ret_n = 0;
     for (size_t i = 0; i < t->n_cpus; i++) {
@@ -139,61 +141,62 @@ node_cores(const struct topology *t, uint32_t node, size_t *ret_first, size_t *r
     return *ret_n > 0;
 }
 
-static uint32_t rank_node(const struct topology *t, uint32_t i, uint32_t n, bool by_gpu)
+static uint32_t
+topology_rank_node(const struct topology *t, uint32_t i, uint32_t n, bool by_gpu)
 {
     size_t first, cores;
     if (by_gpu && i < t->n_gpus && t->gpus[i].node >= 0
-        && node_cores(t, (uint32_t)t->gpus[i].node, &first, &cores))
+        && topology_node_cores(t, (uint32_t)t->gpus[i].node, &first, &cores))
         return (uint32_t)t->gpus[i].node;
-    return node_of_core(t, (size_t)i * t->n_cores / n);
+    return topology_core_node(t, (size_t)i * t->n_cores / n);
 }
 
 /* Divides each node among its ranks. False: a node has more ranks than cores. */
-static bool divide_nodes(const struct topology *t,
-                         uint32_t n,
-                         bool by_gpu,
-                         uint32_t *nodes, /* room for n */
-                         struct cpuset *sets)
+static bool topology_divide_nodes(const struct topology *t,
+                                  uint32_t n,
+                                  bool by_gpu,
+                                  uint32_t *nodes, /* room for n */
+                                  struct cpuset *sets)
 {
     size_t share = SIZE_MAX;
     for (uint32_t i = 0; i < n; i++)
-        nodes[i] = rank_node(t, i, n, by_gpu);
+        nodes[i] = topology_rank_node(t, i, n, by_gpu);
     for (uint32_t i = 0; i < n; i++) {
-        size_t first = 0, cores = 0, ranks = 1;        /* the rank itself */
-        (void)node_cores(t, nodes[i], &first, &cores); /* cannot fail */
+        size_t first = 0, cores = 0, ranks = 1;                 /* the rank itself */
+        (void)topology_node_cores(t, nodes[i], &first, &cores); /* cannot fail */
         for (uint32_t k = 0; k < n; k++)
             ranks += k != i && nodes[k] == nodes[i];
         share = cores / ranks < share ? cores / ranks : share;
     }
     for (uint32_t i = 0; i < n && share; i++) {
         size_t first = 0, cores = 0, before = 0;
-        (void)node_cores(t, nodes[i], &first, &cores);
+        (void)topology_node_cores(t, nodes[i], &first, &cores);
         for (uint32_t k = 0; k < i; k++)
             before += nodes[k] == nodes[i];
-        add_cores(t, first + before * share, share, &sets[i]);
+        topology_add_cores(t, first + before * share, share, &sets[i]);
     }
     return share > 0;
 }
 
-static void bind_cores(const struct topology *t,
-                       uint32_t n,
-                       uint32_t *nodes,
-                       struct binding_plan *p)
+static void topology_bind_cores(const struct topology *t,
+                                uint32_t n,
+                                uint32_t *nodes,
+                                struct binding_plan *p)
 {
     size_t cores = t->n_cores ? t->n_cores : 1; /* it has one */
     size_t share = cores / n;
     if (!share) {
         p->per_core = (uint32_t)((n + cores - 1) / cores);
         for (uint32_t i = 0; i < n; i++)
-            add_cores(t, (size_t)i * t->n_cores / n, 1, &p->sets[i]);
+            topology_add_cores(t, (size_t)i * t->n_cores / n, 1, &p->sets[i]);
         return;
     }
     if (n >= t->n_nodes
-        && (divide_nodes(t, n, true, nodes, p->sets)
-            || divide_nodes(t, n, false, nodes, p->sets)))
+        && (topology_divide_nodes(t, n, true, nodes, p->sets)
+            || topology_divide_nodes(t, n, false, nodes, p->sets)))
         return;
     for (uint32_t i = 0; i < n; i++)
-        add_cores(t, (size_t)i * t->n_cores / n, share, &p->sets[i]);
+        topology_add_cores(t, (size_t)i * t->n_cores / n, share, &p->sets[i]);
 }
 
 int binding_plan(const struct topology *t,
@@ -215,16 +218,17 @@ int binding_plan(const struct topology *t,
     switch (t->n_cpus && n ? how : BINDING_NONE) {
     case BINDING_NONE:
         for (uint32_t i = 0; i < n; i++)
-            add_cores(t, 0, t->n_cores, &p.sets[i]);
+            topology_add_cores(t, 0, t->n_cores, &p.sets[i]);
         break;
     case BINDING_CORES:
-        bind_cores(t, n, nodes, &p);
+        topology_bind_cores(t, n, nodes, &p);
         break;
     case BINDING_NUMA:
         for (uint32_t i = 0; i < n; i++) {
             size_t first = 0, cores = 0;
-            (void)node_cores(t, rank_node(t, i, n, true), &first, &cores);
-            add_cores(t, first, cores, &p.sets[i]);
+            (void)topology_node_cores(t, topology_rank_node(t, i, n, true), &first,
+                                      &cores);
+            topology_add_cores(t, first, cores, &p.sets[i]);
         }
         break;
     }
@@ -250,7 +254,7 @@ uint32_t topology_threads(const struct topology *t, enum binding how, uint32_t n
 }
 
 /* Number of equal leading components of two paths. */
-static size_t shared_depth(const char *a, const char *b)
+static size_t path_shared_depth(const char *a, const char *b)
 {
     size_t depth = 0;
     for (size_t i = 0;; i++) {
@@ -263,7 +267,7 @@ static size_t shared_depth(const char *a, const char *b)
 }
 
 static bool
-is_on_node(const struct topology *t, const struct cpuset *cpus, int32_t node)
+cpuset_is_on_node(const struct topology *t, const struct cpuset *cpus, int32_t node)
 {
     bool has_cpu = false;
     for (size_t i = 0; i < t->n_cpus; i++)
@@ -286,10 +290,10 @@ topology_nic(const struct topology *t, int32_t gpu, const struct cpuset *cpus)
         if (!nic->is_up)
             continue;
         /* the first component, the root bus, is the same for all */
-        size_t depth = near ? shared_depth(near->path, nic->path) : 0;
+        size_t depth = near ? path_shared_depth(near->path, nic->path) : 0;
         bool is_same_node =
             nic->node >= 0
-            && (near ? near->node == nic->node : is_on_node(t, cpus, nic->node));
+            && (near ? near->node == nic->node : cpuset_is_on_node(t, cpus, nic->node));
         size_t score = (depth > 1 ? 4 * depth : 0) + (is_same_node ? 2 : 0)
                        + (!strcmp(nic->name, t->default_nic) ? 1 : 0);
         if (!best || score > best_score) {

@@ -49,7 +49,7 @@ static bool report_covers_rank(const struct report *r, int32_t rank)
 }
 
 /* The GPU failure in a report; *ret_rank: the rank of the GPU. */
-static enum gpu_cause own_cause(const struct report *r, int32_t *ret_rank)
+static enum gpu_cause report_gpu_cause(const struct report *r, int32_t *ret_rank)
 {
     char why[sizeof(r->f.why)];
 
@@ -58,11 +58,12 @@ static enum gpu_cause own_cause(const struct report *r, int32_t *ret_rank)
                          : gpu_cause_scan(r->f.why, why, sizeof(why), ret_rank);
 }
 
-static void share_why(const struct report *from, struct report *to)
+static void report_share_why(const struct report *from, struct report *to)
 {
     int32_t rank;
 
-    if (to->f.rank >= 0 && !*to->f.why && own_cause(from, &rank) != GPU_CAUSE_NONE
+    if (to->f.rank >= 0 && !*to->f.why
+        && report_gpu_cause(from, &rank) != GPU_CAUSE_NONE
         && report_covers_rank(to, rank))
         memcpy(to->f.why, from->f.why, sizeof(to->f.why));
 }
@@ -81,14 +82,14 @@ int verdict_add(struct launch_verdict *v, const struct report *r, uint64_t now_n
     struct report *mine = &v->v[v->n];
     *mine = *r;
     for (size_t i = 0; i < v->n; i++) {
-        share_why(&v->v[i], mine);
-        share_why(mine, &v->v[i]);
+        report_share_why(&v->v[i], mine);
+        report_share_why(mine, &v->v[i]);
     }
     v->n++;
     return 0;
 }
 
-static bool is_blamed(const struct launch_verdict *v, const struct report *r)
+static bool report_is_blamed(const struct launch_verdict *v, const struct report *r)
 {
     for (size_t i = 0; i < v->n; i++)
         if (&v->v[i] != r && report_covers_rank(r, v->v[i].blames))
@@ -96,7 +97,7 @@ static bool is_blamed(const struct launch_verdict *v, const struct report *r)
     return false;
 }
 
-static bool has_reported(const struct launch_verdict *v, int32_t rank)
+static bool verdict_has_rank(const struct launch_verdict *v, int32_t rank)
 {
     for (size_t i = 0; i < v->n; i++)
         if (report_covers_rank(&v->v[i], rank))
@@ -107,9 +108,9 @@ static bool has_reported(const struct launch_verdict *v, int32_t rank)
 static int report_class(const struct launch_verdict *v, const struct report *r)
 {
     int32_t rank;
-    enum gpu_cause cause = own_cause(r, &rank);
+    enum gpu_cause cause = report_gpu_cause(r, &rank);
 
-    if (is_blamed(v, r))
+    if (report_is_blamed(v, r))
         return 0;
     if (r->blames >= 0 || cause == GPU_CAUSE_REMOTE)
         return 3;
@@ -148,14 +149,14 @@ uint64_t verdict_deadline_ns(const struct launch_verdict *v)
     if (!best)
         return UINT64_MAX;
     int32_t rank;
-    bool waits = best->blames >= 0 ? !has_reported(v, best->blames)
-                                   : own_cause(best, &rank) == GPU_CAUSE_REMOTE;
+    bool waits = best->blames >= 0 ? !verdict_has_rank(v, best->blames)
+                                   : report_gpu_cause(best, &rank) == GPU_CAUSE_REMOTE;
     return v->first_ns + (waits ? VERDICT_BLAME_MS : VERDICT_WINDOW_MS) * MS;
 }
 
 /* p is the text after "rank N". True if " on HOST" or " (host ...)" and then the way it
  * exited follow. */
-static bool is_end_of_rank(const char *p)
+static bool text_is_rank_end(const char *p)
 {
     static const char *const ends[] = {" was lost", " exited", " was killed by signal ",
                                        " called shutdown()"};
@@ -183,7 +184,7 @@ int32_t blame_scan(const char *tail, int32_t self)
         if (rank < 0 || rank >= INT32_MAX || rank == self)
             continue;
         bool is_lost = p - tail >= 5 && !strncmp(p - 5, before, 5);
-        if (is_lost || is_end_of_rank(end))
+        if (is_lost || text_is_rank_end(end))
             found = (int32_t)rank;
     }
     return found;

@@ -12,7 +12,7 @@
 #define UUID_HEX "0123456789abcdefABCDEF-"
 
 /* The GPU whose UUID starts with p; t->n_gpus: none, or more than one. */
-static size_t find_uuid(const struct topology *t, const char *p, size_t n)
+static size_t gpu_find_uuid(const struct topology *t, const char *p, size_t n)
 {
     size_t found = t->n_gpus, n_found = 0;
 
@@ -24,7 +24,7 @@ static size_t find_uuid(const struct topology *t, const char *p, size_t n)
     return n_found == 1 ? found : t->n_gpus;
 }
 
-static size_t find_number(const struct topology *t, const char *p, size_t n)
+static size_t gpu_find_number(const struct topology *t, const char *p, size_t n)
 {
     char *end;
 
@@ -34,8 +34,10 @@ static size_t find_number(const struct topology *t, const char *p, size_t n)
     return end == p + n && number < t->n_gpus ? number : t->n_gpus;
 }
 
-static bool
-find_mig(const struct topology *t, const char *p, size_t n, struct topology_device *ret)
+static bool gpu_find_mig(const struct topology *t,
+                         const char *p,
+                         size_t n,
+                         struct topology_device *ret)
 {
     const char *uuid = p + 4, *slash = memchr(p, '/', n);
     size_t n_uuid = n - 4;
@@ -44,7 +46,7 @@ find_mig(const struct topology *t, const char *p, size_t n, struct topology_devi
     if (n_uuid > 4 && strncmp(uuid, "GPU-", 4) == 0) {
         if (!slash)
             return false;
-        size_t i = find_uuid(t, uuid, (size_t)(slash - uuid));
+        size_t i = gpu_find_uuid(t, uuid, (size_t)(slash - uuid));
         if (i == t->n_gpus)
             return false;
         *ret = t->gpus[i];
@@ -63,9 +65,9 @@ static bool gpu_find_entry(const struct topology *t,
                            struct topology_device *ret)
 {
     if (n >= 4 && strncmp(entry, "MIG-", 4) == 0)
-        return find_mig(t, entry, n, ret);
-    size_t i = n >= 4 && strncmp(entry, "GPU-", 4) == 0 ? find_uuid(t, entry, n)
-                                                        : find_number(t, entry, n);
+        return gpu_find_mig(t, entry, n, ret);
+    size_t i = n >= 4 && strncmp(entry, "GPU-", 4) == 0 ? gpu_find_uuid(t, entry, n)
+                                                        : gpu_find_number(t, entry, n);
     if (i == t->n_gpus)
         return false;
     *ret = t->gpus[i];
