@@ -481,31 +481,21 @@ static void check_reported(struct world *w, const char *says)
 static void dead_member_is_named_within_a_second(void **state)
 {
     (void)state;
-    struct world shm = {
-        .size = 4, .body = body_last_dies, .timeout_s = 20, .other_token = -1};
+    struct world shm = {.size = 4, .body = body_last_dies, .timeout_s = 20};
     check_reported(&shm, "lost rank 3 (host h): connection closed");
-    struct world tcp = {.size = 2,
-                        .tcp = true,
-                        .body = body_last_dies,
-                        .timeout_s = 20,
-                        .other_token = -1};
+    struct world tcp = {
+        .size = 2, .tcp = true, .body = body_last_dies, .timeout_s = 20};
     check_reported(&tcp, "lost rank 1 (host h): ");
-    struct world mixed = {.size = 4,
-                          .host_id = {"a", "a", "a", "b"},
-                          .body = body_last_dies,
-                          .timeout_s = 20,
-                          .other_token = -1};
+    struct world mixed = {
+        .size = 4, .hosts = "aaab", .body = body_last_dies, .timeout_s = 20};
     check_reported(&mixed, "lost rank 3 (host b): ");
 }
 
 static void member_that_leaves_is_named(void **state)
 {
     (void)state;
-    struct world shm = {.size = 3,
-                        .body = body_last_dies,
-                        .arg = "leaves",
-                        .timeout_s = 20,
-                        .other_token = -1};
+    struct world shm = {
+        .size = 3, .body = body_last_dies, .arg = "leaves", .timeout_s = 20};
     check_reported(&shm, "lost rank 2 (host h): ");
 }
 

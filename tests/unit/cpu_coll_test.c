@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The collectives of the cpu backend against a scalar oracle: every operation with
- * every element type, every way to move data, uneven and empty parts, fused items,
- * over shared memory, TCP and both mixed, worlds of one to five.
+/* The collectives of the cpu backend against a scalar oracle: every operation with every
+ * element type, every way to move data, uneven and empty parts, fused items, over shared
+ * memory, TCP and both mixed, worlds of one to seven.
  *
- * Inputs are such that each result is exact in its type, so equality is asked for; only
- * AVERAGE of floats has a tolerance, because 1/3 has one. */
+ * Inputs are chosen so that each result is exact in its type and compared for equality;
+ * only AVERAGE of floats has a tolerance, because 1/3 is inexact. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,17 +20,18 @@
 
 enum { N_ITEMS = 2 };
 
-static const uint64_t sizes[] = {0, 1, 7, 4096 + 3, (1u << 20) + 3};
-#if defined(__SANITIZE_THREAD__) /* ranks are processes: it has little to see here */
-enum { N_SMALL = 3, N_SIZES = 3 };
+static const uint64_t sizes[] = {0, 1, 7, 4096 + 3, 65537, (1u << 20) + 3};
+#if defined(__SANITIZE_THREAD__) /* ranks are processes: it has little to detect here */
+enum { N_SMALL = 3, N_LARGE = 3, N_SIZES = 3 };
 #else
-enum { N_SMALL = 4, N_SIZES = 5 };
+enum { N_SMALL = 4, N_LARGE = 5, N_SIZES = 6 };
 #endif
 
-/* The largest size costs most of the time: few pairs and worlds stand for all. */
+/* Large sizes cost most of the time: one type is tested with the large one in all worlds
+ * and with the largest one in some (arg: is_big). */
 static size_t n_sizes(const struct rank *r, bool is_chosen)
 {
-    return is_chosen && *(const bool *)r->arg ? N_SIZES : N_SMALL;
+    return !is_chosen ? N_SMALL : *(const bool *)r->arg ? N_SIZES : N_LARGE;
 }
 
 static bool is_float(enum dtype t)
@@ -427,7 +428,35 @@ static int alltoall_once(struct rank *r, struct batch *b, uint64_t n)
     return rc;
 }
 
-/* What is moved matters by its size only. */
+/* Items of n, 5 and 0 elements; the root's own output is checked too. */
+static int broadcast_once(struct rank *r, struct batch *b, uint64_t n, bool in_place)
+{
+    const uint64_t counts[] = {n, 5};
+    struct batch_item it[N_ITEMS + 1] = {{0}};
+    uint8_t *in[N_ITEMS], *out[N_ITEMS];
+    size_t es = dtype_size(b->dtype);
+    b->items = it;
+    b->n_items = N_ITEMS + 1;
+    for (size_t k = 0; k < N_ITEMS; k++) {
+        in[k] = bytes_new(counts[k] * es);
+        out[k] = in_place ? in[k] : bytes_new(counts[k] * es);
+        block_fill(in[k], counts[k] * es, r->rank, 0, k);
+        it[k] = (struct batch_item){.in = in[k], .out = out[k], .count = counts[k]};
+    }
+    int rc = rank_post(r, b);
+    for (size_t k = 0; k < N_ITEMS; k++) {
+        if (rc == 0 && !block_holds(out[k], counts[k] * es, b->root, 0, k))
+            rc = rank_wrong(r, b, "wrong element", n);
+        if (rc == 0 && out[k][counts[k] * es] != GUARD)
+            rc = rank_wrong(r, b, "wrote past the end", n);
+        if (!in_place)
+            free(out[k]);
+        free(in[k]);
+    }
+    return rc;
+}
+
+/* Only the size of the elements matters. */
 static int body_moves(struct rank *r)
 {
     static const enum dtype types[] = {DT_U8, DT_BF16, DT_I32, DT_F64};
@@ -440,26 +469,30 @@ static int body_moves(struct rank *r)
             b.coll = COLL_ALLTOALL;
             if (rc == 0)
                 rc = alltoall_once(r, &b, sizes[s]);
-            b.coll = COLL_GATHER;
-            for (b.root = 0; b.root < r->size && rc == 0; b.root++)
+            for (b.root = 0; b.root < r->size && rc == 0; b.root++) {
+                b.coll = COLL_GATHER;
                 rc = gather_once(r, &b, sizes[s]);
+                b.coll = COLL_BROADCAST;
+                if (rc == 0)
+                    rc = broadcast_once(r, &b, sizes[s], (k + b.root) & 1);
+            }
         }
     return rc;
 }
 
-/* --- sequences: what one operation leaves behind must not disturb the next --- */
+/* --- sequences: one operation must not disturb the next --- */
 
 static int body_mixed_up(struct rank *r)
 {
-    static const enum collective colls[] = {COLL_ALLREDUCE,     COLL_REDUCE,
-                                            COLL_REDUCESCATTER, COLL_GATHER,
-                                            COLL_ALLTOALL,      COLL_ALLGATHER};
+    static const enum collective colls[] = {
+        COLL_ALLREDUCE, COLL_REDUCE,    COLL_REDUCESCATTER, COLL_GATHER,
+        COLL_ALLTOALL,  COLL_ALLGATHER, COLL_BROADCAST};
     static const uint64_t counts[] = {1, 300, 4000, 9000, 0, 60000};
     uint64_t x = 88172645463325252ull;
     int rc = 0;
     for (int i = 0; i < 120 && rc == 0; i++) {
         x ^= x << 13, x ^= x >> 7, x ^= x << 17; /* the same on every rank */
-        struct batch b = {.coll = colls[x % 6],
+        struct batch b = {.coll = colls[x % 7],
                           .dtype = x >> 8 & 1 ? DT_I16 : DT_F64,
                           .op = x >> 9 & 1 ? OP_SUM : OP_MAX,
                           .root = (uint32_t)(x >> 16) % r->size};
@@ -470,6 +503,8 @@ static int body_mixed_up(struct rank *r)
             rc = scatter_once(r, &b, n, x >> 10 & 1);
         else if (b.coll == COLL_ALLTOALL)
             rc = alltoall_once(r, &b, n);
+        else if (b.coll == COLL_BROADCAST)
+            rc = broadcast_once(r, &b, n, x >> 10 & 1);
         else
             rc = gather_once(r, &b, n);
     }
@@ -515,27 +550,19 @@ static int body_refused(struct rank *r)
 static void world_expect(
     int (*body)(struct rank *r), uint32_t n, bool tcp, const char *hosts, bool is_big)
 {
-    static const char *const names[] = {"a", "b", "c", "d", "e"};
-    struct world w = {.size = n,
-                      .tcp = tcp,
-                      .body = body,
-                      .timeout_s = 100,
-                      .other_token = -1,
-                      .arg = &is_big};
-    for (uint32_t i = 0; hosts != NULL && i < n; i++)
-        w.host_id[i] = names[hosts[i] - 'a'];
-    if (world_run(&w) != 0)
-        fail_msg("world of %u, %s", n, hosts ? hosts : tcp ? "TCP" : "one host");
+    struct world w = {.body = body, .timeout_s = 100, .arg = &is_big};
+    world_check(&w, n, tcp, hosts);
 }
 
 static void worlds_run(int (*body)(struct rank *r))
 {
-    static const char *const mixtures[] = {"abb", "aabb", "abaab"};
-    for (uint32_t n = 1; n <= 5; n++)
-        world_expect(body, n, false, NULL, n == 2);
-    for (uint32_t n = 2; n <= 5; n++)
-        world_expect(body, n, true, NULL, false);
-    for (size_t i = 0; i < sizeof(mixtures) / sizeof(*mixtures); i++)
+    static const uint32_t n[] = {1, 2, 3, 4, 5, 7};
+    static const char *const mixtures[] = {"abb", "aabb", "abaab", "abacbaa"};
+    for (size_t i = 0; i < ARRAY_LEN(n); i++)
+        world_expect(body, n[i], false, NULL, n[i] == 2);
+    for (size_t i = 1; i < ARRAY_LEN(n); i++)
+        world_expect(body, n[i], true, NULL, false);
+    for (size_t i = 0; i < ARRAY_LEN(mixtures); i++)
         world_expect(body, (uint32_t)strlen(mixtures[i]), false, mixtures[i], i == 0);
 }
 
@@ -557,16 +584,12 @@ static void operations_leave_nothing_behind(void **state)
     worlds_run(body_mixed_up);
 }
 
-static void what_is_not_supported_is_said(void **state)
+static void unsupported_batches_are_refused(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 7; i++) {
-        struct world w = {.size = 1,
-                          .body = body_refused,
-                          .timeout_s = 20,
-                          .other_token = -1,
-                          .arg = &i};
-        assert_int_equal(world_run(&w), 0);
+        struct world w = {.body = body_refused, .timeout_s = 20, .arg = &i};
+        world_check(&w, 1, false, NULL);
     }
 }
 
@@ -576,7 +599,7 @@ int main(void)
         cmocka_unit_test(reductions_match_the_oracle),
         cmocka_unit_test(moves_match_the_oracle),
         cmocka_unit_test(operations_leave_nothing_behind),
-        cmocka_unit_test(what_is_not_supported_is_said),
+        cmocka_unit_test(unsupported_batches_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -94,8 +94,7 @@ static void check_survivors(struct world *w, const char *says)
 static void killed_peer_is_named_within_a_second_shm(void **state)
 {
     (void)state;
-    struct world w = {
-        .size = 4, .body = body_kill_last, .timeout_s = 60, .other_token = -1};
+    struct world w = {.size = 4, .body = body_kill_last, .timeout_s = 60};
     assert_true(loss_reported_within(&w) < NS_PER_S);
     check_survivors(&w, "lost rank 3 (host h): connection closed");
 }
@@ -130,8 +129,7 @@ static void killed_peer_is_named_within_a_second_tcp(void **state)
                       .tcp = true,
                       .body = body_kill_last_tcp,
                       .arg = &N_FLOATS_TCP,
-                      .timeout_s = 60,
-                      .other_token = -1};
+                      .timeout_s = 60};
     assert_true(loss_reported_within(&w) < NS_PER_S);
     for (int i = 0; i < 2; i++)
         if (!strstr(w.said[i], "lost rank 2 (host h): "))
@@ -143,11 +141,10 @@ static void lost_host_is_named_to_followers(void **state)
 {
     (void)state;
     struct world w = {.size = 4,
-                      .host_id = {"a", "a", "a", "b"},
+                      .hosts = "aaab",
                       .body = body_kill_last_tcp,
                       .arg = &N_FLOATS,
-                      .timeout_s = 60,
-                      .other_token = -1};
+                      .timeout_s = 60};
     assert_true(loss_reported_within(&w) < NS_PER_S);
     for (int i = 0; i < 3; i++)
         assert_non_null(strstr(w.said[i], "lost rank 3 (host b): "));
@@ -216,17 +213,12 @@ static void death_inside_each_collective_is_reported(void **state)
     for (size_t k = 0; k < sizeof(each) / sizeof(*each); k++)
         for (size_t shape = 0; shape < 3; shape++) {
             struct world w = {.size = 4,
+                              .hosts = shapes[shape],
                               .body = body_kill_in_each,
                               .interrupted = shape == 0 ? NULL : receive_loss,
                               .arg = &each[k],
-                              .timeout_s = 60,
-                              .other_token = -1};
-            char host[4][2];
+                              .timeout_s = 60};
             bool is_seen = false;
-            for (int i = 0; i < 4; i++) {
-                host[i][0] = shapes[shape][i], host[i][1] = '\0';
-                w.host_id[i] = host[i];
-            }
             if (loss_reported_within(&w) >= NS_PER_S)
                 fail_msg("%s over %s", collective_name(each[k].coll), shapes[shape]);
             for (int i = 0; i < 3; i++) {
@@ -302,12 +294,11 @@ static void memory_running_out_inside_each_collective(void **state)
         for (long k = 0;; k++) {
             struct torture t = {each[i], k};
             struct world w = {.size = 4,
-                              .host_id = {"a", "a", "b", "b"},
+                              .hosts = "aabb",
                               .body = body_torture,
                               .interrupted = receive_flag,
                               .arg = &t,
-                              .timeout_s = 20,
-                              .other_token = -1};
+                              .timeout_s = 20};
             if (world_run(&w) != 0)
                 fail_msg("%s, allocation %ld", collective_name(each[i].coll), k);
             if (w.when[0] == 0)
@@ -336,8 +327,7 @@ static void silent_peer_ends_the_wait(void **state)
                           .tcp = tcp,
                           .body = body_last_is_silent,
                           .timeout_s = 20,
-                          .peer_timeout_ms = 300,
-                          .other_token = -1};
+                          .peer_timeout_ms = 300};
         assert_int_equal(world_run(&w), 0);
         assert_string_equal(w.said[0],
                             "rank 1 was silent inside an operation for 0.3 s");
@@ -357,8 +347,7 @@ static int body_last_leaves(struct rank *r)
 static void peer_that_leaves_is_named(void **state)
 {
     (void)state;
-    struct world w = {
-        .size = 3, .body = body_last_leaves, .timeout_s = 20, .other_token = -1};
+    struct world w = {.size = 3, .body = body_last_leaves, .timeout_s = 20};
     assert_int_equal(world_run(&w), 0);
     assert_non_null(strstr(w.said[0], "lost rank 2 (host h): "));
     assert_non_null(strstr(w.said[1], "lost rank 2 (host h): "));
@@ -400,11 +389,7 @@ static void abort_ends_a_wait_soon(void **state)
 {
     (void)state;
     for (int tcp = 0; tcp < 2; tcp++) {
-        struct world w = {.size = 2,
-                          .tcp = tcp,
-                          .body = body_abort,
-                          .timeout_s = 20,
-                          .other_token = -1};
+        struct world w = {.size = 2, .tcp = tcp, .body = body_abort, .timeout_s = 20};
         uint64_t took_ns = UINT64_MAX; /* 10 ms; others may have the processors */
         for (int run = 0; run < 5 && took_ns >= 200 * NS_PER_MS; run++) {
             assert_int_equal(world_run(&w), 0);
@@ -441,8 +426,7 @@ static void interrupt_passes_its_sentence_on(void **state)
                           .tcp = tcp,
                           .body = body_interrupt,
                           .interrupted = interrupt_after_flag,
-                          .timeout_s = 20,
-                          .other_token = -1};
+                          .timeout_s = 20};
         assert_int_equal(world_run(&w), 0);
         assert_string_equal(w.said[0], "lost rank 9 (host z): killed by signal 9");
     }
@@ -468,7 +452,7 @@ static void stranger_without_token_is_refused(void **state)
                           .connect_fails = 1,
                           .connect_ms = 1500,
                           .timeout_s = 20,
-                          .other_token = 1};
+                          .stranger = 2};
         assert_int_equal(world_run(&w), 0);
         assert_non_null(strstr(w.said[0], "no data connection from rank 1"));
         assert_non_null(strstr(w.said[0], "token"));

@@ -467,59 +467,6 @@ static int alltoall_once(struct net *net, uint64_t n, char *said)
     return rc;
 }
 
-/* root: to whom; net->n: to all (allgather). */
-static int gather_once(struct net *net, uint64_t n, uint32_t root, char *said)
-{
-    struct piece p[MAX_MEMBERS];
-    struct vec v[MAX_MEMBERS];
-    struct err err = ERR_INIT;
-    bool gets = root == net->n || root == net->me;
-    uint64_t own = pair_amount(net->me, 1, n);
-    uint8_t *in = malloc(own + 1);
-    for (uint64_t i = 0; i < own; i++)
-        in[i] = byte_of(net->me, 0, i);
-    for (uint32_t j = 0; j < net->n; j++) {
-        p[j] = (struct piece){.n = pair_amount(j, 1, n)};
-        p[j].out = gets ? malloc(p[j].n + 1) : NULL;
-        if (j == net->me)
-            p[j].in = in;
-        v[j] = vec_of(&p[j], 1);
-    }
-    if (gets && root == net->n) /* its own block is the caller's */
-        memcpy(p[net->me].out, in, own);
-    int rc =
-        root == net->n ? net_allgather(net, v, &err) : net_gather(net, v, root, &err);
-    if (rc < 0)
-        rc = FAIL("gather: %s", err.text);
-    for (uint32_t j = 0; j < net->n; j++) {
-        for (uint64_t i = 0; gets && rc == 0 && i < p[j].n; i++)
-            if (p[j].out[i] != byte_of(j, 0, i))
-                rc = FAIL("gather to %u: byte %llu of %u", root, (unsigned long long)i,
-                          j);
-        free(p[j].out);
-    }
-    free(in);
-    return rc;
-}
-
-static int broadcast_once(struct net *net, uint64_t n, uint32_t root, char *said)
-{
-    uint8_t *x = malloc(n + 1);
-    struct piece p = {x, x, n};
-    struct vec v = vec_of(&p, 1);
-    struct err err = ERR_INIT;
-    for (uint64_t i = 0; i < n; i++)
-        x[i] = byte_of(net->me, 5, i);
-    int rc = net_broadcast(net, &v, root, &err);
-    if (rc < 0)
-        rc = FAIL("broadcast: %s", err.text);
-    for (uint64_t i = 0; i < n && rc == 0; i++)
-        if (x[i] != byte_of(root, 5, i))
-            rc = FAIL("broadcast of %u: byte %llu", root, (unsigned long long)i);
-    free(x);
-    return rc;
-}
-
 static int body_moves(struct net *net, struct mesh *m, char *said)
 {
     static const uint64_t sizes[] = {0, 1, 1000, 50000, 900000};
@@ -527,10 +474,6 @@ static int body_moves(struct net *net, struct mesh *m, char *said)
     int rc = 0;
     for (size_t k = 0; k < n_sizes && rc == 0; k++) {
         rc = alltoall_once(net, sizes[k], said);
-        for (uint32_t root = 0; root <= net->n && rc == 0; root++)
-            rc = gather_once(net, sizes[k], root, said);
-        for (uint32_t root = 0; root < net->n && rc == 0; root++)
-            rc = broadcast_once(net, sizes[k], root, said);
         struct err err = ERR_INIT;
         if (rc == 0 && net_barrier(net, &err) < 0)
             rc = FAIL("barrier: %s", err.text);

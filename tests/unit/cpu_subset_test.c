@@ -252,13 +252,8 @@ static int body_come_and_go(struct rank *r)
 
 static void world_expect(int (*body)(struct rank *r), bool tcp, const char *hosts)
 {
-    static const char *const names[] = {"a", "b", "c"};
-    struct world w = {
-        .size = 5, .tcp = tcp, .body = body, .timeout_s = 60, .other_token = -1};
-    for (uint32_t i = 0; hosts != NULL && i < 5; i++)
-        w.host_id[i] = names[hosts[i] - 'a'];
-    if (world_run(&w) != 0)
-        fail_msg("%s", hosts ? hosts : tcp ? "TCP" : "one host");
+    struct world w = {.body = body, .timeout_s = 60};
+    world_check(&w, 5, tcp, hosts);
 }
 
 static void worlds_run(int (*body)(struct rank *r))
@@ -328,11 +323,8 @@ static void lost_rank_of_a_set_is_named_by_its_global_rank(void **state)
 {
     (void)state;
     for (int tcp = 0; tcp < 2; tcp++) {
-        struct world w = {.size = 4,
-                          .tcp = tcp,
-                          .body = body_lost_in_a_set,
-                          .timeout_s = 20,
-                          .other_token = -1};
+        struct world w = {
+            .size = 4, .tcp = tcp, .body = body_lost_in_a_set, .timeout_s = 20};
         assert_int_equal(world_run(&w), 0);
         if (strstr(w.said[1], "lost rank 3 (host h): ") == NULL)
             fail_msg("rank 1 says: %s", w.said[1]);
@@ -379,11 +371,7 @@ static void abort_of_the_world_reaches_sets(void **state)
 {
     (void)state;
     for (int tcp = 0; tcp < 2; tcp++) {
-        struct world w = {.size = 3,
-                          .tcp = tcp,
-                          .body = body_abort,
-                          .timeout_s = 20,
-                          .other_token = -1};
+        struct world w = {.size = 3, .tcp = tcp, .body = body_abort, .timeout_s = 20};
         assert_int_equal(world_run(&w), 0);
         assert_string_equal(w.said[0], "aborted");
         assert_true(w.when[0] < 200 * NS_PER_MS);
@@ -419,8 +407,7 @@ static void a_set_that_cannot_be_made_is_refused_by_all(void **state)
                               .body = body_out_of_memory,
                               .arg = &k,
                               .peer_timeout_ms = 2000,
-                              .timeout_s = 20,
-                              .other_token = -1};
+                              .timeout_s = 20};
             assert_int_equal(world_run(&w), 0);
             if (w.when[2] == 0)
                 break; /* it had all it asked for */
@@ -464,11 +451,8 @@ static void bad_ranks_are_refused(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        struct world w = {.size = 2,
-                          .body = body_bad_ranks,
-                          .arg = &i,
-                          .timeout_s = 20,
-                          .other_token = -1};
+        struct world w = {
+            .size = 2, .body = body_bad_ranks, .arg = &i, .timeout_s = 20};
         assert_int_equal(world_run(&w), 0);
     }
 }

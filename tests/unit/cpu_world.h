@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A world of forked ranks for the tests of the cpu backend: describe, exchange,
- * connect, then a body per rank. The exchange goes through shared anonymous memory, so
- * that these tests stand on the backend alone. Every wait has a deadline; a rank that
- * fails leaves a sentence for the parent. */
+ * connect, then a body per rank. The exchange uses shared anonymous memory, so that these
+ * tests depend on the backend alone. Every wait has a deadline; a rank that fails leaves a
+ * message for the parent. */
 #ifndef TESTS_UNIT_CPU_WORLD_H
 #define TESTS_UNIT_CPU_WORLD_H
 
@@ -46,11 +46,11 @@ struct rank {
 
 struct world {
     uint32_t size;
-    const char *host_id[WORLD_MAX]; /* HVD_HOST_ID by rank; NULL: none */
-    uid_t uid[WORLD_MAX];           /* not 0: effective user of the rank */
-    bool tcp;                       /* HVD_TRANSPORT=tcp */
-    int other_token;                /* rank with another job token, -1: none */
-    int (*body)(struct rank *r);    /* 0, or the rank has said why */
+    const char *hosts;           /* HVD_HOST_ID by rank, a letter each; NULL: none */
+    uid_t uid[WORLD_MAX];        /* not 0: effective user of the rank */
+    bool tcp;                    /* HVD_TRANSPORT=tcp */
+    uint32_t stranger;           /* 1 + the rank with another job token; 0: none */
+    int (*body)(struct rank *r); /* 0, or the reason is in said */
     int (*interrupted)(void *arg, struct err *err);
     int connect_fails; /* 1: connect() must fail, its sentence is kept in said */
     uint32_t timeout_s;
@@ -97,7 +97,7 @@ static int world_exchange(void *arg,
     return 0;
 }
 
-/* All ranks that have not ended: a barrier beside the backend. */
+/* A barrier of n ranks without the backend. */
 static inline void world_meet(struct rank *r, uint32_t n)
 {
     atomic_fetch_add(&r->m->arrived, 1);
@@ -129,12 +129,11 @@ static int rank_main(struct world_mem *m, const struct world *w, uint32_t me)
     struct err err = ERR_INIT;
     if (w->uid[me] != 0 && seteuid(w->uid[me]) != 0)
         return SAY(&r, "seteuid");
-    memset(r.token.key, w->other_token == (int)me ? 2 : 1, sizeof(r.token.key));
-    char host[32];
-    snprintf(host, sizeof(host), "%s", w->host_id[me] ? w->host_id[me] : "h");
+    memset(r.token.key, w->stranger == me + 1 ? 2 : 1, sizeof(r.token.key));
+    const char host[2] = {w->hosts ? w->hosts[me] : 'h', '\0'};
     setenv("HOROVOD_HOSTNAME", host, 1);
-    if (w->host_id[me])
-        setenv("HVD_HOST_ID", w->host_id[me], 1);
+    if (w->hosts)
+        setenv("HVD_HOST_ID", host, 1);
     if (w->tcp)
         setenv("HVD_TRANSPORT", "tcp", 1);
     uint64_t ms = w->connect_ms ? w->connect_ms : 20000;
@@ -162,8 +161,8 @@ static int rank_main(struct world_mem *m, const struct world *w, uint32_t me)
     return rc;
 }
 
-/* 0 when every rank's body gave 0; else the first sentence is printed. A rank that was
- * killed by SIGKILL (by a test's intent) does not count as failed. */
+/* 0 when every rank's body returned 0; else the messages are printed. A rank that was
+ * killed by SIGKILL (by the test) does not count as failed. */
 static int world_run(struct world *w)
 {
     struct world_mem *m = mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE,
@@ -194,6 +193,17 @@ static int world_run(struct world *w)
     }
     munmap(m, sizeof(*m));
     return failed;
+}
+
+/* Fails the test unless every rank's body returned 0. */
+static inline void
+world_check(struct world *w, uint32_t size, bool tcp, const char *hosts)
+{
+    w->size = size;
+    w->tcp = tcp;
+    w->hosts = hosts;
+    if (world_run(w) != 0)
+        fail_msg("world of %u, %s", size, hosts ? hosts : tcp ? "TCP" : "one host");
 }
 
 static inline int run_batch(struct rank *r, struct batch *b, struct err *err)
