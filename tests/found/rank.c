@@ -126,7 +126,7 @@ static int rank_start_late(int rank)
 
         if (mine && end && atoi(mine) == rank) {
             while (access(end, F_OK) != 0)
-                (void)usleep(10000);
+                (void)usleep(10000); /* polls for a file of the test */
             exit(0);
         }
     }

@@ -165,8 +165,8 @@ struct late {
     int fd;
 };
 
-/* Listens once the other side has been refused: it cannot tell us, so it is given 100
- * ms. */
+/* Listens after 100 ms. The other side is refused meanwhile; it has no way to report
+ * that. */
 static void *listen_late(void *arg)
 {
     struct late *late = arg;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rendezvous with real sockets and threads: a server, members as threads, and peers
- * that misbehave. Waits are joins and reads with deadlines, never sleeps. */
+ * that misbehave. Waits are joins and reads with deadlines. Deadlines that are to pass
+ * (SHORT_MS) are long enough for the server to see what was sent before. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -23,6 +24,7 @@
 
 #define MAX_MEMBERS 16
 #define LONG_MS     20000u
+#define SHORT_MS    500u
 
 static const struct token token_a = {{1, 2, 3}};
 static const struct token token_b = {{1, 2, 4}};
@@ -128,14 +130,29 @@ static void member_join(struct member *m)
     assert_int_equal(pthread_join(m->thread, NULL), 0);
 }
 
-/* Until n members have joined; the deadline is the test's own. */
+/* All members of a world of n complete their rounds. */
+static void world_completes(const struct world *w, uint32_t n)
+{
+    struct member m[MAX_MEMBERS];
+
+    for (uint32_t r = 0; r < n; r++)
+        member_go(&m[r], w, r, n, LONG_MS);
+    for (uint32_t r = 0; r < n; r++) {
+        member_join(&m[r]);
+        if (m[r].rc)
+            print_error("rank %u: %s\n", r, m[r].err.text);
+        assert_int_equal(m[r].rc, 0);
+    }
+}
+
+/* Until n members have joined. */
 static void wait_joined(const struct world *w, uint32_t n)
 {
     uint64_t deadline = in_ms(LONG_MS);
 
     while (rdv_server_joined(w->server) < n) {
         assert_true(clock_left_ms(deadline) > 0);
-        (void)poll(NULL, 0, 1); /* the count has no event of its own */
+        (void)poll(NULL, 0, 1); /* the count has no event to wait for */
     }
 }
 
@@ -146,16 +163,8 @@ static void two_rounds_for_1_to_16_members(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         struct world w = world_up(sizes[i]);
-        struct member m[MAX_MEMBERS];
 
-        for (uint32_t r = 0; r < sizes[i]; r++)
-            member_go(&m[r], &w, r, sizes[i], LONG_MS);
-        for (uint32_t r = 0; r < sizes[i]; r++) {
-            member_join(&m[r]);
-            if (m[r].rc)
-                print_error("rank %u: %s\n", r, m[r].err.text);
-            assert_int_equal(m[r].rc, 0);
-        }
+        world_completes(&w, sizes[i]);
         assert_int_equal(rdv_server_joined(w.server), sizes[i]);
         rdv_server_stop(w.server);
     }
@@ -198,7 +207,7 @@ static void members_may_come_before_the_server(void **state)
     rdv_server_stop(w.server);
 }
 
-static void strangers_are_refused_and_told_why(void **state)
+static void strangers_are_refused_with_a_reason(void **state)
 {
     static const struct {
         const struct token *token;
@@ -217,7 +226,6 @@ static void strangers_are_refused_and_told_why(void **state)
          "comes with size 3, but this world has size 2"},
     };
     struct world w = world_up(2);
-    struct member m[2];
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
@@ -233,22 +241,16 @@ static void strangers_are_refused_and_told_why(void **state)
         assert_null(c);
     }
     assert_int_equal(rdv_server_joined(w.server), 0);
-    for (uint32_t r = 0; r < 2; r++) /* and the world goes on */
-        member_go(&m[r], &w, r, 2, LONG_MS);
-    for (int r = 0; r < 2; r++) {
-        member_join(&m[r]);
-        assert_int_equal(m[r].rc, 0);
-    }
+    world_completes(&w, 2); /* the server still works */
     rdv_server_stop(w.server);
 }
 
-static void silent_and_babbling_peers_block_nobody(void **state)
+static void silent_and_babbling_peers_block_no_member(void **state)
 {
     static const char http[] =
         "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: probe\r\n"
         "Accept: everything, anything\r\n\r\n";
     struct world w = world_up(4);
-    struct member m[4];
     int silent[32], babble = -1;
     char answer[AUTH_REPLY_BYTES + 1];
 
@@ -262,13 +264,8 @@ static void silent_and_babbling_peers_block_nobody(void **state)
     assert_int_equal(
         tcp_connect("127.0.0.1", w.port, in_ms(LONG_MS), false, &babble, NULL), 0);
     assert_int_equal(fd_write_full(babble, http, sizeof(http) - 1, in_ms(LONG_MS)), 0);
-    for (uint32_t r = 0; r < 4; r++)
-        member_go(&m[r], &w, r, 4, LONG_MS);
-    for (int r = 0; r < 4; r++) {
-        member_join(&m[r]);
-        assert_int_equal(m[r].rc, 0);
-    }
-    /* The babbler got a refusal without a MAC and then the end. */
+    world_completes(&w, 4);
+    /* The babbling peer received a refusal without a MAC, then the connection closed. */
     assert_int_equal(fd_read_full(babble, answer, AUTH_REPLY_BYTES, in_ms(LONG_MS)), 0);
     assert_int_equal(fd_read_full(babble, answer, 1, in_ms(LONG_MS)), -EPIPE);
     fd_close(&babble);
@@ -277,38 +274,35 @@ static void silent_and_babbling_peers_block_nobody(void **state)
         fd_close(&silent[i]);
 }
 
-static void a_timeout_names_who_is_missing(void **state)
+static void a_timeout_names_the_missing_ranks(void **state)
 {
     struct world w = world_up(8);
     struct rdv_client *c[8] = {NULL};
-    struct member m[8];
     uint8_t **blobs = NULL;
     uint32_t *sizes = NULL;
+    double waited_s = 0;
     struct err err = ERR_INIT;
 
     (void)state;
-    for (uint32_t r = 0; r < 8; r++) /* 1, 3 and 5 stay away, 6 and 7 join only */
+    for (uint32_t r = 0; r < 8;
+         r++) /* 1, 3 and 5 never connect, 2, 4, 6 and 7 only join */
         if (r != 1 && r != 3 && r != 5)
             assert_int_equal(connect_as(&w, r, 8, LONG_MS, &c[r], &err), 0);
     rdv_client_close(TAKE(c[6]));
     assert_int_equal(
-        rdv_client_exchange(c[0], "x", 1, in_ms(100), &blobs, &sizes, &err),
+        rdv_client_exchange(c[0], "x", 1, in_ms(SHORT_MS), &blobs, &sizes, &err),
         -ETIMEDOUT);
     assert_null(blobs);
-    assert_non_null(strstr(err.text, "waited 0.1 s for ranks 1-7 (of 8)"));
+    assert_int_equal(sscanf(err.text, "waited %lf s", &waited_s), 1);
+    assert_true(waited_s > 0 && waited_s <= SHORT_MS / 1000.0);
+    assert_non_null(strstr(err.text, " s for ranks 1-7 (of 8)"));
     assert_non_null(strstr(err.text, "; had connected and was lost: 6"));
     assert_non_null(strstr(err.text, "; connected but not yet there: 2, 4, 7"));
 
-    /* Who gave up has given nothing; it may try again, and the round can still succeed.
-     */
+    /* The blob is withdrawn; all may try again, and the round can still succeed. */
     for (uint32_t r = 0; r < 8; r++)
         rdv_client_close(TAKE(c[r]));
-    for (uint32_t r = 0; r < 8; r++)
-        member_go(&m[r], &w, r, 8, LONG_MS);
-    for (int r = 0; r < 8; r++) {
-        member_join(&m[r]);
-        assert_int_equal(m[r].rc, 0);
-    }
+    world_completes(&w, 8);
     rdv_server_stop(w.server);
 }
 
@@ -318,7 +312,7 @@ static void one_missing_rank_is_named_alone(void **state)
     struct member m;
 
     (void)state;
-    member_go(&m, &w, 1, 2, 200);
+    member_go(&m, &w, 1, 2, 2 * SHORT_MS); /* connects within it, too */
     member_join(&m);
     assert_int_equal(m.rc, -ETIMEDOUT);
     assert_non_null(strstr(m.err.text, " s for rank 0 (of 2)"));
@@ -337,8 +331,9 @@ static void a_second_try_after_a_timeout_succeeds(void **state)
 
     (void)state;
     assert_int_equal(connect_as(&w, 0, 2, LONG_MS, &c, &err), 0);
-    assert_int_equal(rdv_client_exchange(c, "x", 1, in_ms(20), &blobs, &sizes, &err),
-                     -ETIMEDOUT);
+    assert_int_equal(
+        rdv_client_exchange(c, "x", 1, in_ms(SHORT_MS), &blobs, &sizes, &err),
+        -ETIMEDOUT);
     member_go(&m, &w, 1, 2, LONG_MS);
     for (uint32_t round = 0; round < 2; round++) {
         uint32_t n = blob_for(0, round, blob);
@@ -354,11 +349,10 @@ static void a_second_try_after_a_timeout_succeeds(void **state)
     rdv_server_stop(w.server);
 }
 
-static void a_rank_given_twice_is_told(void **state)
+static void a_duplicate_rank_is_refused(void **state)
 {
     struct world w = world_up(2);
     struct rdv_client *first = NULL, *second = NULL;
-    struct member m[2];
     uint8_t **blobs = NULL;
     uint32_t *sizes = NULL;
     struct err err = ERR_INIT;
@@ -376,38 +370,28 @@ static void a_rank_given_twice_is_told(void **state)
     assert_int_equal(rdv_server_joined(w.server), 1); /* distinct members */
     rdv_client_close(first);
     rdv_client_close(second);
-    for (uint32_t r = 0; r < 2; r++)
-        member_go(&m[r], &w, r, 2, LONG_MS);
-    for (int r = 0; r < 2; r++) {
-        member_join(&m[r]);
-        assert_int_equal(m[r].rc, 0);
-    }
+    world_completes(&w, 2);
     rdv_server_stop(w.server);
 }
 
-static void a_member_that_dies_takes_its_blob_along(void **state)
+static void the_blob_of_a_dead_member_is_withdrawn(void **state)
 {
     struct world w = world_up(2);
     struct rdv_client *c = NULL;
-    struct member m[2];
     uint8_t **blobs = NULL;
     uint32_t *sizes = NULL;
     struct err err = ERR_INIT;
 
     (void)state;
-    /* Rank 1 gives "dead" and is gone before rank 0 comes; its next self gives
+    /* Rank 1 puts "dead" and closes before rank 0 connects; its next process puts
      * something else. */
     assert_int_equal(connect_as(&w, 1, 2, LONG_MS, &c, &err), 0);
-    assert_int_equal(rdv_client_exchange(c, "dead", 4, in_ms(20), &blobs, &sizes, &err),
-                     -ETIMEDOUT);
+    assert_int_equal(
+        rdv_client_exchange(c, "dead", 4, in_ms(SHORT_MS), &blobs, &sizes, &err),
+        -ETIMEDOUT);
     rdv_client_close(c);
-    for (uint32_t r = 0; r < 2; r++)
-        member_go(&m[r], &w, r, 2, LONG_MS);
-    for (int r = 0; r < 2; r++) {
-        member_join(&m[r]);
-        assert_int_equal(m[r].rc, 0); /* the blobs are checked there */
-    }
-    /* The rounds are over: who comes now is told so. */
+    world_completes(&w, 2); /* checks the blobs */
+    /* The rounds are complete: a member that joins now is refused. */
     struct member late;
     member_go(&late, &w, 1, 2, LONG_MS);
     member_join(&late);
@@ -436,7 +420,7 @@ static void a_failure_reaches_waiting_and_later_members(void **state)
     rdv_server_stop(w.server);
 }
 
-static void stopping_tells_who_waits(void **state)
+static void stopping_refuses_waiting_members(void **state)
 {
     struct world w = world_up(2);
     struct member m;
@@ -446,12 +430,12 @@ static void stopping_tells_who_waits(void **state)
     wait_joined(&w, 1);
     rdv_server_stop(w.server);
     member_join(&m);
-    /* It was told, or its PUT was still on the way when the server closed. */
+    /* It was refused, or its PUT was still in transit when the server closed. */
     assert_true(m.rc == -ECANCELED || m.rc == -EPIPE);
     rdv_server_stop(NULL);
 }
 
-/* Rank 0 in a hurry: it serves, has its own answer, and stops at once. */
+/* Rank 0 serves, and stops the server as soon as it has its own answer. */
 static void the_last_round_arrives_although_the_server_stops(void **state)
 {
     (void)state;
@@ -471,7 +455,7 @@ static void the_last_round_arrives_although_the_server_stops(void **state)
     }
 }
 
-static void a_server_that_hangs_is_told_as_such(void **state)
+static void a_server_that_hangs_is_reported(void **state)
 {
     struct world w = {.id = {&token_a, "ns/demo/uid", 0}};
     struct rdv_client *c = NULL;
@@ -480,11 +464,13 @@ static void a_server_that_hangs_is_told_as_such(void **state)
 
     (void)state;
     assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &w.port, &err), 0);
-    assert_int_equal(connect_as(&w, 0, 2, 100, &c, &err), -ETIMEDOUT); /* no accept */
+    assert_int_equal(connect_as(&w, 0, 2, SHORT_MS, &c, &err),
+                     -ETIMEDOUT); /* no accept */
     assert_non_null(strstr(err.text, "silent during the handshake"));
     assert_non_null(strstr(err.text, "rendezvous server 127.0.0.1 port"));
     fd_close(&fd);
-    assert_int_equal(connect_as(&w, 0, 2, 100, &c, &err), -ETIMEDOUT); /* no listener */
+    assert_int_equal(connect_as(&w, 0, 2, SHORT_MS, &c, &err),
+                     -ETIMEDOUT); /* no listener */
     assert_non_null(strstr(err.text, "refused"));
 }
 
@@ -493,14 +479,10 @@ static void the_thread_takes_no_signal_and_leaves_no_descriptor(void **state)
     (void)state;
     int before = dup(0);
     struct world w = world_up(2);
-    struct member m[2];
     sigset_t mine, now;
 
     assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &mine), 0);
-    for (uint32_t r = 0; r < 2; r++)
-        member_go(&m[r], &w, r, 2, LONG_MS);
-    for (int r = 0; r < 2; r++)
-        member_join(&m[r]);
+    world_completes(&w, 2);
     rdv_server_stop(w.server);
     assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &now), 0);
     for (int sig = 1; sig < 32; sig++)
@@ -511,7 +493,7 @@ static void the_thread_takes_no_signal_and_leaves_no_descriptor(void **state)
     (void)close(after);
 }
 
-static void nonsense_arguments_are_refused(void **state)
+static void invalid_arguments_are_refused(void **state)
 {
     struct auth_id id = {&token_a, "j", 0};
     struct rdv_server *s = NULL;
@@ -550,19 +532,19 @@ int main(void)
         cmocka_unit_test(two_rounds_for_1_to_16_members),
         cmocka_unit_test(a_late_member_completes_the_round),
         cmocka_unit_test(members_may_come_before_the_server),
-        cmocka_unit_test(strangers_are_refused_and_told_why),
-        cmocka_unit_test(silent_and_babbling_peers_block_nobody),
-        cmocka_unit_test(a_timeout_names_who_is_missing),
+        cmocka_unit_test(strangers_are_refused_with_a_reason),
+        cmocka_unit_test(silent_and_babbling_peers_block_no_member),
+        cmocka_unit_test(a_timeout_names_the_missing_ranks),
         cmocka_unit_test(one_missing_rank_is_named_alone),
         cmocka_unit_test(a_second_try_after_a_timeout_succeeds),
-        cmocka_unit_test(a_rank_given_twice_is_told),
-        cmocka_unit_test(a_member_that_dies_takes_its_blob_along),
+        cmocka_unit_test(a_duplicate_rank_is_refused),
+        cmocka_unit_test(the_blob_of_a_dead_member_is_withdrawn),
         cmocka_unit_test(a_failure_reaches_waiting_and_later_members),
-        cmocka_unit_test(stopping_tells_who_waits),
+        cmocka_unit_test(stopping_refuses_waiting_members),
         cmocka_unit_test(the_last_round_arrives_although_the_server_stops),
-        cmocka_unit_test(a_server_that_hangs_is_told_as_such),
+        cmocka_unit_test(a_server_that_hangs_is_reported),
         cmocka_unit_test(the_thread_takes_no_signal_and_leaves_no_descriptor),
-        cmocka_unit_test(nonsense_arguments_are_refused),
+        cmocka_unit_test(invalid_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
