@@ -47,8 +47,8 @@ C_SITES = (  # kind, what is looked for in a line without comments and strings (
     ("logic", re.compile(r"(?:^|\s)(&&|\|\|)(?=\s)"), lambda m: "||" if m[1] == "&&" else "&&"),
     ("constant", re.compile(r"(?<![\w.\"'])(\d{1,9})(?![\w.\"'])"), lambda m: str(int(m[1]) + 1)),
     ("negate", re.compile(r"^(?:} else )?if \((.+)\)(?: {)?$"), lambda m: f"!({m[1]})"),
-    ("drop", re.compile(r"^([a-z]\w*(?:->\w+|\.\w+|\[\w+\])* = .+;)$"), lambda m: ";"),
-    ("drop", re.compile(r"^((?:\(void\))?[a-z]\w*\(.*\);)$"), lambda m: ";"),
+    ("drop", re.compile(r"^([a-z]\w*(?:->\w+|\.\w+|\[\w+\])* = .+;)$"), lambda m: "(void)0;"),
+    ("drop", re.compile(r"^((?:\(void\))?[a-z]\w*\(.*\);)$"), lambda m: "(void)0;"),
     ("return", re.compile(r"^return (.+);$"), lambda m: "1" if m[1] == "0" else "0"),
 )
 KEYWORDS = re.compile(r"^(return|if|for|while|switch|sizeof|goto|else|do|case)\b")
