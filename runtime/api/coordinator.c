@@ -15,7 +15,7 @@
  * that usually follows; the nap's end (NAP_MIN_NS) bounds its delay, and a second one
  * ends the nap at once.
  *
- * Order of locks: none is held while another is taken; see runtime/README.md. */
+ * Order of locks: none is held while another is taken; see README.md. */
 #include "runtime/api/observe.h"
 #include "runtime/api/runtime.h"
 

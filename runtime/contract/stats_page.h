@@ -24,21 +24,21 @@
 
 /* Y(name, metric, help): one word for each kind of collective. */
 #define STATS_BY_KIND(Y)                                                                      \
-    Y(TENSORS,   "hvd_tensors_total", "tensors that ended well, by collective")               \
+    Y(TENSORS,   "hvd_tensors_total", "tensors that succeeded, by collective")               \
     Y(BYTES_IN,  "hvd_input_bytes_total", "bytes of their inputs on this rank")               \
     Y(BYTES_OUT, "hvd_output_bytes_total", "bytes of their outputs on this rank")
 
 /* X(name, unit, metric, help): one word; unit NS is shown in seconds. NOW and NOW_NS
  * are what is, not what has been counted: gauges. */
 #define STATS_SINGLE(X)                                                                       \
-    X(FAILED, ONE, "hvd_failed_tensors_total", "tensors that ended with an error")            \
+    X(FAILED, ONE, "hvd_failed_tensors_total", "tensors that failed")            \
     X(BATCHES, ONE, "hvd_batches_total", "batches given to the backend")                      \
     X(FUSED, ONE, "hvd_fused_tensors_total", "tensors that shared a batch with others")       \
-    X(HITS, ONE, "hvd_cache_hits_total", "tensors announced by one bit")                      \
-    X(MISSES, ONE, "hvd_cache_misses_total", "tensors announced in full")                     \
+    X(HITS, ONE, "hvd_cache_hits_total", "tensors requested by one bit")                      \
+    X(MISSES, ONE, "hvd_cache_misses_total", "tensors requested in full")                     \
     X(PLANS, ONE, "hvd_plans_total", "steps frozen into a plan")                              \
     X(LEAVES, ONE, "hvd_plan_leaves_total", "plans left for a step that differed")            \
-    X(PLANNED, ONE, "hvd_planned_tensors_total", "tensors carried out by plan, without a message") \
+    X(PLANNED, ONE, "hvd_planned_tensors_total", "tensors carried out by a plan, without a message") \
     X(AGREEMENTS, ONE, "hvd_agreements_total", "rounds of agreement within a plan")           \
     X(SENT, ONE, "hvd_control_messages_sent_total", "messages about work sent")               \
     X(SENT_BYTES, ONE, "hvd_control_sent_bytes_total", "their bytes")                         \
@@ -46,22 +46,22 @@
     X(RECEIVED_BYTES, ONE, "hvd_control_received_bytes_total", "their bytes")                 \
     X(WAIT_NS, NS, "hvd_wait_seconds_total", "tensors' time from submission to the start of their batch, summed") \
     X(BACKEND_NS, NS, "hvd_backend_seconds_total", "time inside the backend, waiting for peers there included") \
-    X(ALLREDUCE_NS, NS, "hvd_allreduce_seconds_total", "the part of it for allreduce")        \
-    X(BUS_BYTES, ONE, "hvd_allreduce_bus_bytes_total", "2(n-1)/n times the bytes of allreduces: divided by their seconds the bus bandwidth") \
-    X(STEPS, ONE, "hvd_steps_total", "steps seen: rounds of a plan that had all its tensors") \
+    X(ALLREDUCE_NS, NS, "hvd_allreduce_seconds_total", "the part of it spent in allreduce")        \
+    X(BUS_BYTES, ONE, "hvd_allreduce_bus_bytes_total", "2(n-1)/n times the bytes of allreduces; divided by hvd_allreduce_seconds_total it is the bus bandwidth") \
+    X(STEPS, ONE, "hvd_steps_total", "steps: rounds of a plan with all its tensors") \
     X(STEP_NS, NS, "hvd_step_seconds_total", "time between the ends of consecutive steps") \
     X(CODEC_RAW, ONE, "hvd_compression_input_bytes_total", "bytes of tensors that asked for compression") \
-    X(CODEC_WIRE, ONE, "hvd_compression_wire_bytes_total", "what stood for them: one encoding of this rank's") \
-    X(FUSION_BYTES, NOW, "hvd_fusion_threshold_bytes", "bound of a fused batch")              \
-    X(GATHER_NS, NOW_NS, "hvd_cycle_time_seconds", "how long a tensor waits for others to be fused with") \
-    X(TUNING, NOW, "hvd_autotune_active", "1 on rank 0 while HOROVOD_AUTOTUNE tries settings") \
-    X(DEVICE_BATCHES, ONE, "hvd_device_batches_total", "batches of tensors on the GPU; they are in hvd_batches_total too") \
-    X(DEVICE_PACKED, ONE, "hvd_device_packed_bytes_total", "bytes of tensors on the GPU that went by a buffer of ours: packed, converted or compressed") \
-    X(DEVICE_DIRECT, ONE, "hvd_device_direct_bytes_total", "bytes of tensors on the GPU that NCCL moved from and to where they lie") \
+    X(CODEC_WIRE, ONE, "hvd_compression_wire_bytes_total", "bytes of their compressed form on this rank") \
+    X(FUSION_BYTES, NOW, "hvd_fusion_threshold_bytes", "limit of a fused batch")              \
+    X(GATHER_NS, NOW_NS, "hvd_cycle_time_seconds", "time that a tensor waits for others to be fused with") \
+    X(TUNING, NOW, "hvd_autotune_active", "1 on rank 0 while HOROVOD_AUTOTUNE searches") \
+    X(DEVICE_BATCHES, ONE, "hvd_device_batches_total", "batches of tensors on the GPU; also counted in hvd_batches_total") \
+    X(DEVICE_PACKED, ONE, "hvd_device_packed_bytes_total", "bytes of tensors on the GPU that were packed, converted or compressed") \
+    X(DEVICE_DIRECT, ONE, "hvd_device_direct_bytes_total", "bytes of tensors on the GPU that NCCL moved in place") \
     X(DEVICE_REGISTERED, ONE, "hvd_device_registered_bytes_total", "the part of these two in registered buffers") \
-    X(DEVICE_SM, NOW, "hvd_device_compute_capability", "of the GPU in use, 90 is 9.0; 0: none is") \
-    X(DEVICE_NCCL, NOW, "hvd_device_nccl_version", "of the NCCL in use, 22705 is 2.27.5; 0: none is") \
-    X(DEVICE_CUDA, NOW, "hvd_device_cuda_version", "CUDA of the driver in use, 12040 is 12.4; 0: none is")
+    X(DEVICE_SM, NOW, "hvd_device_compute_capability", "compute capability of the GPU in use, 90 is 9.0; 0: no GPU") \
+    X(DEVICE_NCCL, NOW, "hvd_device_nccl_version", "version of the NCCL in use, 22705 is 2.27.5; 0: none") \
+    X(DEVICE_CUDA, NOW, "hvd_device_cuda_version", "CUDA version of the driver in use, 12040 is 12.4; 0: none")
 
 /* clang-format on */
 
@@ -100,7 +100,7 @@ void stats_page_text(const struct stats_page *const *pages,
                      size_t n,
                      struct strbuf *out);
 
-/* The table of metrics in Markdown, for a README. */
+/* The table of metrics in Markdown, for runtime/doc/metrics.md. */
 void stats_page_markdown(struct strbuf *out);
 
 const char *stats_kind_name(size_t kind); /* "allreduce"; NULL past the last one */

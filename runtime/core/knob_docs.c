@@ -19,7 +19,7 @@ static const char *knob_status_text(enum knob_status s)
     case KNOB_NO_EFFECT:
         return "no effect";
     case KNOB_NOT_YET:
-        return "not yet, said as a warning";
+        return "not yet, logged as a warning";
     case KNOB_REFUSED:
         return "refused";
     }
@@ -95,8 +95,8 @@ void knobs_markdown(struct strbuf *out)
         if (knob_row((enum knob_id)i)->status == KNOB_HONOURED)
             knob_put_markdown(knob_row((enum knob_id)i), out);
     strbuf_puts(out,
-                "\nAccepted, so that scripts made for Horovod run, and checked for "
-                "garbage all the same:\n\n"
+                "\nAccepted so that scripts written for Horovod run; the values are "
+                "checked all the same:\n\n"
                 "| variable | default | meaning | here |\n|---|---|---|---|\n");
     for (int i = 0; i < KNOB_COUNT; i++) {
         const struct knob *k = knob_row((enum knob_id)i);
@@ -104,7 +104,7 @@ void knobs_markdown(struct strbuf *out)
         if (k->status != KNOB_HONOURED && !knob_is_of_build(k))
             knob_put_markdown(k, out);
     }
-    strbuf_puts(out, "\nWithout effect, for they belong to building Horovod:\n");
+    strbuf_puts(out, "\nWithout effect, because they belong to the build of Horovod:\n");
     knobs_put_build_names(out, "`");
     strbuf_puts(out, ".\n");
 }
@@ -127,7 +127,7 @@ void knobs_man(struct strbuf *out)
         if (!knob_is_of_build(knob_row((enum knob_id)i)))
             knob_put_man(knob_row((enum knob_id)i), out);
     strbuf_puts(out,
-                ".El\n.Pp\nWithout effect, for they belong to building Horovod:\n");
+                ".El\n.Pp\nWithout effect, because they belong to the build of Horovod:\n");
     knobs_put_build_names(out, "");
     strbuf_puts(out, ".\n");
 }

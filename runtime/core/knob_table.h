@@ -12,8 +12,8 @@
 /* clang-format off */
 
 #define KNOB_DAY_MS  86400000
-#define KNOB_NO_MPI  "there is no MPI inside"
-#define KNOB_NO_CCL  "there is no oneCCL inside"
+#define KNOB_NO_MPI  "MPI is not used"
+#define KNOB_NO_CCL  "oneCCL is not used"
 #define KNOB_BUILD   "it belongs to building Horovod; nothing is compiled here"
 #define KNOB_SPARK   "Spark's launcher is not part of Ringmaster"
 #define KNOB_NO_ELASTIC "a world keeps its size in this version; a lost rank ends it on all ranks"
@@ -21,80 +21,82 @@
 #define KNOBS(X)                                                                              \
     /* starting and losing ranks */                                                           \
     X(HOROVOD_START_TIMEOUT, SECONDS, HONOURED, "30", 1, KNOB_DAY_MS, "",                     \
-      "time until all ranks have met", "")                                                    \
+      "limit on the time until all ranks are connected", "")                                  \
     X(HVD_PEER_TIMEOUT, SECONDS, HONOURED, "30", 500, KNOB_DAY_MS, "",                        \
-      "silence of a rank that counts as its loss", "")                                        \
+      "a rank that sends nothing for this long is lost", "")                                  \
     X(HOROVOD_GLOO_TIMEOUT_SECONDS, SECONDS, HONOURED, "", 500, KNOB_DAY_MS, "",              \
-      "as HVD_PEER_TIMEOUT, which wins", "")                                                  \
+      "same as HVD_PEER_TIMEOUT, which takes precedence", "")                                 \
     X(HVD_CONTROL_FANOUT, NUMBER, HONOURED, "8", 2, 64, "",                                   \
-      "ranks right below one rank in the tree that carries requests and answers, once "       \
-      "among hosts and once within a host; rank 0's counts", "")                              \
+      "children of a rank in the tree of the control channel, once among hosts and once "     \
+      "within a host; rank 0's value is used", "")                                            \
     X(HOROVOD_STALL_CHECK_DISABLE, BOOL, HONOURED, "0", 0, 1, "",                             \
-      "1: no stall report and no end by one", "")                                             \
+      "1: stalled tensors are neither reported nor end the world", "")                        \
     X(HOROVOD_STALL_CHECK_TIME_SECONDS, SECONDS, HONOURED, "60", 0, KNOB_DAY_MS, "",          \
-      "age of a tensor that is reported as stalled; 0: never", "")                            \
+      "age at which a tensor is reported as stalled; 0: never", "")                           \
     X(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS, SECONDS, HONOURED, "0", 0, KNOB_DAY_MS, "",        \
-      "age of a tensor that ends the world; 0: never", "")                                    \
+      "age at which a stalled tensor ends the world; 0: never", "")                           \
     X(HVD_STALL_STACKS, BOOL, HONOURED, "0", 0, 1, "",                                        \
-      "1: with each stall report the missing ranks say so in their own output, with the "     \
-      "stacks of all their Python threads; rank 0's counts", "")                              \
+      "1: with each stall report the missing ranks log it themselves, with the stacks of all "\
+      "their Python threads; rank 0's value is used", "")                                     \
     X(HOROVOD_ELASTIC, BOOL, REFUSED, "0", 0, 1, "",                                          \
       "1: the world may change its size", KNOB_NO_ELASTIC)                                    \
     X(HOROVOD_ELASTIC_TIMEOUT, SECONDS, HONOURED, "600", 1, 7 * (uint64_t)KNOB_DAY_MS, "",    \
-      "time until all ranks have met again after a failure in hvd.elastic.run", "")           \
+      "limit on the time until all ranks are connected again after a failure in "             \
+      "hvd.elastic.run", "")                                                                  \
     X(HVD_ELASTIC_FAILURES, NUMBER, HONOURED, "100", 1, 1000000, "",                          \
-      "failures after which hvd.elastic.run gives up; three without a commit between are "    \
-      "enough in any case", "")                                                               \
+      "failures after which hvd.elastic.run gives up; it always gives up after three "        \
+      "without a commit in between", "")                                                      \
     X(HVD_PIN_GPU, BOOL, HONOURED, "1", 0, 1, "",                                             \
-      "hvd.init() of TensorFlow's binding makes the GPU of the local rank the visible one if " \
-      "several are and nobody has chosen; 0: it does not", "")                                \
+      "1: hvd.init() of the TensorFlow binding makes only the local rank's GPU visible, if "  \
+      "several are and the program has chosen none", "")                                      \
     X(HVD_TF_BLOCKING, BOOL, HONOURED, "0", 0, 1, "",                                         \
-      "1: an operation of TensorFlow holds one of its threads until it ends, and those of one " \
-      "graph run one by one; always so under TensorFlow 2.12, for a test elsewhere", "")        \
+      "1: an operation of TensorFlow occupies one of its threads until it ends, and those of "\
+      "one graph run one by one; always so under TensorFlow 2.12, elsewhere for tests only", "") \
     /* negotiation and fusion */                                                              \
     X(HOROVOD_FUSION_THRESHOLD, BYTES, HONOURED, "134217728", 0, 1ull << 40, "",              \
-      "bytes of one fused batch, K, M and G allowed; 0: no fusion; rank 0's counts", "")      \
+      "bytes of one fused batch; K, M and G allowed; 0: no fusion; rank 0's value is used", "") \
     X(HOROVOD_CYCLE_TIME, MS, HONOURED, "0", 0, 10000000, "",                                 \
-      "milliseconds that a tensor waits at most for others to be fused with; 0: none; ends "  \
-      "early when a batch is full, the plan is complete or a thread waits", "")               \
+      "milliseconds that a tensor waits at most for others to be fused with; 0: none; the "   \
+      "wait ends early when a batch is full, the plan is complete or a thread waits", "")     \
     X(HOROVOD_CACHE_CAPACITY, NUMBER, HONOURED, "1024", 0, 65536, "",                         \
       "tensors that are remembered between steps; 0: each is negotiated in full each "        \
-      "time; rank 0's counts", "")                                                            \
+      "time; rank 0's value is used", "")                                                     \
     X(HOROVOD_DISABLE_GROUP_FUSION, BOOL, HONOURED, "0", 0, 1, "",                            \
-      "1: a group is fused with nothing else; rank 0's counts", "")                           \
+      "1: a group is fused with nothing else; rank 0's value is used", "")                    \
     X(HOROVOD_DYNAMIC_PROCESS_SETS, BOOL, NO_EFFECT, "0", 0, 1, "",                           \
-      "1: process sets may come and go after init", "they may; in Python not where it is 0")  \
+      "1: process sets may be added and removed after init",                                  \
+      "they always may; Python refuses it where this is 0")                                   \
     X(HOROVOD_DETERMINISTIC, BOOL, HONOURED, "0", 0, 1, "",                                   \
-      "1: bitwise equal results from run to run; always so here: the order of a sum "         \
-      "never depends on what is fused or who came first", "")                                 \
+      "1: bitwise equal results from run to run; always so here: the order of a sum never "   \
+      "depends on fusion or on the order of arrival", "")                                     \
     X(HOROVOD_HIERARCHICAL_ALLREDUCE, BOOL, NO_EFFECT, "0", 0, 1, "",                         \
       "1: reduce within hosts first",                                                         \
-      "shared memory within hosts and TCP between them is how every allreduce goes")          \
+      "every allreduce uses shared memory within hosts and TCP between them")                 \
     X(HOROVOD_HIERARCHICAL_ALLGATHER, BOOL, NO_EFFECT, "0", 0, 1, "",                         \
       "1: gather within hosts first",                                                         \
-      "shared memory within hosts and TCP between them is how every allgather goes")          \
+      "every allgather uses shared memory within hosts and TCP between them")                 \
     X(HOROVOD_TORUS_ALLREDUCE, BOOL, NO_EFFECT, "0", 0, 1, "",                                \
       "1: two-dimensional allreduce of NCCL", "NCCL chooses its algorithms")                  \
     X(HOROVOD_BATCH_D2D_MEMCOPIES, BOOL, HONOURED, "1", 0, 1, "",                             \
       "1: one GPU kernel packs a fused batch; 0: a copy for each tensor", "")                 \
     X(HOROVOD_NUM_NCCL_STREAMS, NUMBER, HONOURED, "1", 1, 1024, "",                           \
-      "streams that batches of GPU tensors take in turn; 1 with NCCL before 2.26 or a driver " \
-      "before CUDA 12.3; the fewest of all ranks count", "")                                  \
+      "streams that batches of GPU tensors use in turn; 1 with NCCL before 2.26 or a driver " \
+      "before CUDA 12.3; the smallest value of all ranks is used", "")                        \
     X(HOROVOD_ENABLE_ASYNC_COMPLETION, BOOL, HONOURED, "1", 0, 1, "",                         \
-      "PyTorch's synchronize() of GPU tensors: 1: the present stream waits, 0: the thread "   \
-      "does", "")                                                                             \
+      "PyTorch's synchronize() of GPU tensors: 1: the current stream waits, 0: the thread "   \
+      "waits", "")                                                                            \
     X(HOROVOD_ENABLE_XLA_OPS, BOOL, NOT_YET, "0", 0, 1, "",                                   \
       "1: allreduce inside XLA clusters",                                                     \
-      "operations stay outside of XLA clusters in this version")                              \
+      "operations run outside XLA clusters in this version")                                  \
     X(HOROVOD_DISABLE_NVTX_RANGES, BOOL, NO_EFFECT, "0", 0, 1, "",                            \
       "1: no NVTX ranges", "none are made")                                                   \
     X(HOROVOD_ADASUM_MPI_CHUNK_SIZE, BYTES, NO_EFFECT, "1073741824", 0, 1ull << 40, "",       \
       "bytes of one MPI message of Adasum", KNOB_NO_MPI)                                      \
     /* backends and threads */                                                                \
     X(HOROVOD_CPU_OPERATIONS, CHOICE, NO_EFFECT, "", 0, 0, "mpi gloo ccl",                    \
-      "library for tensors in host memory", "there is one, our own")                          \
+      "library for tensors in host memory", "the runtime has its own")                        \
     X(HOROVOD_CONTROLLER, CHOICE, NO_EFFECT, "", 0, 0, "mpi gloo",                            \
-      "library that ranks negotiate by", "there is one, our own")                             \
+      "library that ranks negotiate with", "the runtime has its own")                         \
     X(HOROVOD_MPI_THREADS_DISABLE, BOOL, NO_EFFECT, "0", 0, 1, "",                            \
       "1: MPI without threads", KNOB_NO_MPI)                                                  \
     X(HOROVOD_CCL_CACHE, BOOL, NO_EFFECT, "0", 0, 1, "",                                      \
@@ -111,25 +113,25 @@
     X(HVD_GPU, CHOICE, HONOURED, "auto", 0, 0, "auto off",                                    \
       "off: tensors in GPU memory are refused", "")                                           \
     X(HVD_NCCL_LIB, TEXT, HONOURED, "", 0, 0, "",                                             \
-      "path of the libnccl.so.2 to use; no other is tried then", "")                          \
+      "path of the libnccl.so.2 to use; no other is tried", "")                               \
     X(HVD_GPU_DIRECT, BYTES, HONOURED, "8388608", 0, 1ull << 40, "",                          \
-      "bytes from which on a GPU tensor travels from where it is and is not packed; K, M and " \
-      "G allowed; rank 0's counts", "")                                                       \
+      "size in bytes from which a GPU tensor is moved in place and not packed; K, M and G "   \
+      "allowed; rank 0's value is used", "")                                                  \
     X(HVD_GPU_POOL, BYTES, HONOURED, "268435456", 0, 1ull << 40, "",                          \
       "bytes of GPU memory that are kept between results; K, M and G allowed", "")            \
     X(HVD_GPU_GRAPH, BOOL, HONOURED, "0", 0, 1, "",                                           \
-      "1: batches that come again are launched as CUDA graphs; with drivers for CUDA 11.4 or " \
-      "later on all ranks; rank 0's counts", "")                                              \
+      "1: batches that repeat are launched as CUDA graphs; needs drivers for CUDA 11.4 or "   \
+      "later on all ranks; rank 0's value is used", "")                                       \
     X(HVD_GPU_REGISTER, BOOL, HONOURED, "0", 0, 1, "",                                        \
-      "1: the fusion buffer is registered with NCCL, but for HVD_GPU_GRAPH's batches; with "  \
-      "NCCL 2.19 or later; rank 0's counts", "")                                              \
+      "1: the fusion buffer is registered with NCCL, except for batches of HVD_GPU_GRAPH; "   \
+      "needs NCCL 2.19 or later; rank 0's value is used", "")                                 \
     X(HVD_GPU_READY, CHOICE, HONOURED, "auto", 0, 0, "auto sync",                             \
-      "sync: for TensorFlow's tensors the whole device is waited for before each operation", "")\
+      "sync: before each operation on a TensorFlow tensor the whole device is synchronised", "") \
     X(HVD_GPU_PTX, BOOL, HONOURED, "0", 0, 1, "",                                             \
-      "1: kernels are compiled by the driver even where there are some for this GPU", "")     \
+      "1: the driver compiles the kernels even if there are binaries for this GPU", "")       \
     /* seeing what happens */                                                                 \
     X(HOROVOD_LOG_LEVEL, CHOICE, HONOURED, "warning", 0, 0,                                   \
-      "trace debug info warning warn error fatal", "what is logged", "")                      \
+      "trace debug info warning warn error fatal", "lowest level that is logged", "")         \
     X(HOROVOD_LOG_HIDE_TIME, BOOL, HONOURED, "0", 0, 1, "",                                   \
       "1: log lines without time", "")                                                        \
     X(HOROVOD_LOG_TIMESTAMP, BOOL, HONOURED, "1", 0, 1, "",                                   \
@@ -143,49 +145,50 @@
     X(HVD_NANCHECK, BOOL, HONOURED, "0", 0, 1, "",                                            \
       "1: a NaN or infinity in an input ends the world, naming rank and tensor", "")          \
     X(PERSEUS_ALLREDUCE_NANCHECK, BOOL, HONOURED, "", 0, 1, "",                               \
-      "as HVD_NANCHECK, which wins", "")                                                      \
+      "same as HVD_NANCHECK, which takes precedence", "")                                     \
     X(HVD_COMPRESSION, TEXT, HONOURED, "none", 0, 0, "",                                      \
-      "how allreduces travel that name no compression of their own: none, fp16, bf16, "       \
-      "int8, topk, powersgd, with parameters as in topk:ratio=0.001", "")                     \
+      "compression of allreduces that name none themselves: none, fp16, bf16, int8, topk, "   \
+      "powersgd, with parameters as in topk:ratio=0.001", "")                                 \
     X(HVD_COMPRESSION_MEMORY, BYTES, HONOURED, "4294967296", 0, 1ull << 50, "",               \
-      "what compression may keep between steps on this rank; K, M and G allowed", "")         \
+      "bytes that compression may keep between steps on this rank; K, M and G allowed", "")   \
     X(HVD_STATS_DIR, TEXT, HONOURED, "", 0, 0, "",                                            \
       "folder for this rank's page of counters; the launchers set it", "")                    \
     X(HOROVOD_AUTOTUNE, BOOL, HONOURED, "0", 0, 1, "",                                        \
-      "1: find fusion threshold, cycle time and switch points of TCP by trying; what is set " \
-      "stays as it is; rank 0's counts, as in all of these", "")                              \
+      "1: search for the best fusion threshold, cycle time and switch points of TCP; what is "\
+      "set by a variable is not changed; of all autotune variables rank 0's values are used", "") \
     X(HOROVOD_AUTOTUNE_LOG, TEXT, HONOURED, "", 0, 0, "",                                     \
-      "file of its samples, comma separated; cycle time in ms, threshold in MiB, score in "   \
-      "bytes a microsecond", "")                                                              \
+      "file of the samples of the search, comma separated; cycle time in ms, threshold in "   \
+      "MiB, score in bytes per microsecond", "")                                              \
     X(HVD_AUTOTUNE_FILE, TEXT, HONOURED, "", 0, 0, "",                                        \
-      "file of what it found: written at its end; used if it is there and of as many ranks "  \
-      "and hosts, and nothing is tried then, with or without HOROVOD_AUTOTUNE", "")           \
+      "file of the settings found, written at the end of the search; if it exists for the "   \
+      "same number of ranks and hosts, it is used without a search, with or without "         \
+      "HOROVOD_AUTOTUNE", "")                                                                 \
     X(HOROVOD_AUTOTUNE_WARMUP_SAMPLES, NUMBER, HONOURED, "3", 0, 1000000, "",                 \
-      "samples that it drops at the beginning", "")                                           \
+      "samples that the search drops at the beginning", "")                                   \
     X(HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE, NUMBER, HONOURED, "10", 1, 1024, "",                 \
-      "steps of a sample, whose median counts", "")                                           \
+      "steps of a sample; their median is its score", "")                                     \
     X(HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES, NUMBER, HONOURED, "20", 1, 1000000, "",         \
       "samples at most; the search ends by itself after about 24", "")                        \
     X(HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE, DECIMAL, NO_EFFECT, "0.8", 0, 1, "",           \
-      "noise that it assumes",                                                                \
-      "no Gaussian process is in it: medians, and a final of the two best, stand against noise")\
+      "noise that the search assumes",                                                        \
+      "it has no Gaussian process; medians and a final of the two best reduce noise")         \
     /* AIACC's names */                                                                       \
     X(PERSEUS_ALLREDUCE_FUSION, MIB, HONOURED, "", 0, 1u << 20, "",                           \
-      "as HOROVOD_FUSION_THRESHOLD, which wins, in MiB", "")                                  \
+      "same as HOROVOD_FUSION_THRESHOLD, which takes precedence, in MiB", "")                 \
     X(PERSEUS_ALLREDUCE_DTYPE, NUMBER, NO_EFFECT, "", 0, 2, "",                               \
-      "0: 16 bits on the wire, 1: as they are, 2: mixed",                                     \
+      "0: 16 bits on the wire, 1: uncompressed, 2: mixed",                                    \
       "nothing is compressed unless the program asks for it (Compression.fp16)")              \
     X(PERSEUS_ALLREDUCE_MODE, NUMBER, NO_EFFECT, "", 0, 1000, "",                             \
       "algorithm", "size and topology decide")                                                \
     X(PERSEUS_ALLREDUCE_STREAMS, NUMBER, HONOURED, "", 0, 1000, "",                           \
-      "as HOROVOD_NUM_NCCL_STREAMS, which wins", "")                                          \
+      "same as HOROVOD_NUM_NCCL_STREAMS, which takes precedence", "")                         \
     X(PERSEUS_ALLREDUCE_DISABLE_STREAM_TUNING, BOOL, NO_EFFECT, "", 0, 1, "",                 \
-      "1: keep the number of streams", "it is always kept")                                   \
+      "1: keep the number of streams", "it is never changed")                                 \
     X(PERSEUS_WITH_K8S, BOOL, NO_EFFECT, "", 0, 1, "",                                        \
-      "1: under Kubernetes", "the operator tells the ranks itself")                           \
+      "1: under Kubernetes", "the operator configures the ranks itself")                      \
     /* of Horovod's launchers and build */                                                    \
     X(HOROVOD_SECRET_KEY, TEXT, NO_EFFECT, "", 0, 0, "",                                      \
-      "key of Horovod's launcher", "the job token comes by HVD_TOKEN_FILE or HVD_TOKEN_FD")   \
+      "key of Horovod's launcher", "the job token comes from HVD_TOKEN_FILE or HVD_TOKEN_FD") \
     X(HOROVOD_GLOO_RENDEZVOUS_ADDR, TEXT, NO_EFFECT, "", 0, 0, "",                            \
       "where Horovod's ranks meet", "ours meet at HVD_RENDEZVOUS_ADDR")                       \
     X(HOROVOD_GLOO_RENDEZVOUS_PORT, TEXT, NO_EFFECT, "", 0, 0, "",                            \

@@ -60,7 +60,7 @@ def test_a_metrics_port_in_use_ends_nothing(folder):
 def test_the_operators_page_asks_for_counters_that_there_are(folder):
     page = read(os.path.join(ROOT, "operator/reference/monitoring.md"))
     page = page[page.index("## Metrics of a job") : page.index("## Log")]
-    table = read(os.path.join(ROOT, "runtime/README.md"))
+    table = read(os.path.join(ROOT, "runtime/doc/metrics.md"))
     known = set(re.findall(r"^\| `(hvd_\w+)` \|", table, re.M))
     asked = set(re.findall(r"\bhvd_\w+", page))
     same(asked - known, set(), "unknown counters")
