@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What we keep of a batch/v1 Job, the launcher of an MPIJob. Pure. */
+/* The fields of a batch/v1 Job, the launcher of an MPIJob, that the operator uses.
+ * Pure. */
 #ifndef OPERATOR_CORE_BATCH_H
 #define OPERATOR_CORE_BATCH_H
 
@@ -17,14 +18,14 @@ struct batch_job { /* no string is NULL */
     char *completion_time;  /* RFC 3339, "" if there is none */
     bool is_complete, is_failed, is_suspended, is_deleting, has_start_time;
     uint32_t active, succeeded, failed;
-    int64_t ttl_s; /* after it has finished; -1: not said */
+    int64_t ttl_s; /* after it has finished; -1: not set */
 };
 
-/* What batch_decode looks at. */
+/* The fields that batch_decode reads. */
 extern const struct prune_rule batch_rules[];
 
-/* Fills *ret with pointers into the document: valid as long as it is. -EINVAL without a
- * name. */
+/* Fills *ret with pointers into the document, valid as long as the document. -EINVAL
+ * without a name. */
 int batch_decode(const struct node *object, struct batch_job *ret, struct err *err);
 int batch_copy(const struct batch_job *from,
                struct batch_job *ret);   /* owned strings; -ENOMEM */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two sorted vectors of entries. An entry's key comes first (keyed.h); a relist marks
- * what it puts, and what stays unmarked goes. */
+/* Two sorted vectors of entries. The first member of an entry is its key (keyed.h). A
+ * relist marks the entries that it puts; the entries without a mark are then
+ * removed. */
 #include "operator/core/children.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One row per kind of job that we serve. sync.c and apply.c know no kind: they ask the
- * row. All of it is pure. */
+/* One table row per kind of job. sync.c and apply.c contain nothing that is specific to
+ * a kind: they call the functions of the row. All of them are pure. */
 #ifndef OPERATOR_CORE_FRONT_H
 #define OPERATOR_CORE_FRONT_H
 
@@ -12,7 +12,7 @@
 
 enum gang { GANG_NONE, GANG_VOLCANO, GANG_SCHEDULER_PLUGINS };
 
-/* What the operator was started with. */
+/* The operator's options that objects depend on. */
 struct object_config {
     const char *runtime_image;  /* what the init container runs */
     const char *cluster_domain; /* "" or e.g. "cluster.local" */
@@ -23,8 +23,8 @@ struct object_config {
 struct question {
     const struct job_meta *job; /* as front->open made it */
     const struct observed *seen;
-    const struct sync_outcome
-        *outcome; /* of the plan that was carried out; before: none */
+    /* Of the plan that was carried out; TROUBLE_NONE before that. */
+    const struct sync_outcome *outcome;
     const struct object_config *cfg;
     const struct priorities *priorities; /* empty without gang */
     uint64_t now_wall_s;
@@ -41,23 +41,22 @@ struct event_note {
 
 struct decision {
     struct job_plan plan;
-    uint64_t requeue_ms; /* look again after this time even if nothing happens; 0: need
-                            not */
-    struct node *status; /* the whole new status; NULL: leave it */
-    struct event_note
-        note[DECISION_MAX_NOTES]; /* what changed against the stored one */
+    uint64_t requeue_ms; /* sync again after this time even without an event; 0: no */
+    struct node *status; /* the whole new status; NULL: no change */
+    /* Events: the differences to the stored status. */
+    struct event_note note[DECISION_MAX_NOTES];
     size_t n_notes;
     enum job_state state; /* for logs and metrics */
     const char *reason, *message;
-    const char *cause; /* reason of what a restart is for; NULL: none begins */
+    const char *cause; /* reason of a restart that starts now; NULL: none does */
     bool was_finished; /* the stored status says so already */
 };
 
-/* What only the shell can make. */
+/* Secrets, which only the shell can generate. */
 struct secrets {
     uint8_t token[32];
-    const char *ssh_private,
-        *ssh_public; /* PEM; authorized_keys line; "" if not asked */
+    const char *ssh_private; /* PEM; "" if not requested */
+    const char *ssh_public;  /* line of authorized_keys; "" if not requested */
 };
 
 struct front {
@@ -65,21 +64,21 @@ struct front {
     const char *component; /* source of Events */
     /* The job, in the arena, with defaults: its first member is its struct job_meta.
      * Each problem of the spec is one line in problems ("spec.slotsPerWorker: -1 is
-     * below 1"); with problems the job is still good for decide, whose outcome then is
+     * below 1"). A job with problems can still be passed to decide, with outcome
      * TROUBLE_REJECTED. NULL when memory is out. */
     struct job_meta *(*open)(const struct node *object,
                              const struct job_meta *meta,
                              struct arena *a,
                              struct strbuf *problems);
-    /* Ours to act on at all (runPolicy.managedBy)? A job of somebody else is not even
-     * validated. */
+    /* Does this operator manage the job (runPolicy.managedBy)? A job of another
+     * controller is not validated. */
     bool (*is_ours)(const struct job_meta *job);
     void (*shape)(const struct job_meta *job, struct job_shape *ret);
-    /* Asked twice in a sync: before anything is done (its plan counts) and after (its
-     * status, notes and requeue_ms count). -ENOMEM. */
+    /* Called twice in a sync: before the plan is carried out (for the plan) and after
+     * (for status, notes and requeue_ms). -ENOMEM. */
     int (*decide)(const struct question *q, struct decision *ret);
     /* The object of a CREATE or UPDATE without body. NULL with err when memory is out
-     * or it cannot be made (-EINVAL: the spec is to blame). secrets: only for a
+     * or the object cannot be built (-EINVAL: because of the spec). secrets: only for a
      * Secret. */
     struct node *(*build)(struct build *b,
                           const struct job_meta *job,

@@ -2,25 +2,27 @@
 /* The search for the first cause.
  *
  * Rules
- *  1. The cause is the earliest failure that anybody reports. An agent's line in a
- * termination message has microseconds, and counts if it is within a day of the end of
- * its container; the kubelet's times are whole seconds, so a failure known only by them
- * counts as late within its second, and a deletion as early (it comes before what it
- * causes). A loss of unknown time is the earliest, unless an agent tells of a rank.
- *  2. A pod that failed by a signal of its deletion was deleted, and one that
- * Kubernetes ended by such a signal was ended by Kubernetes. Where another pod's report
- * comes first, the pod's own end is waited for, which tells who ended it; a pod whose
- * end nobody tells was lost.
- *  3. A pod that is missing or being deleted was deleted by somebody else (we delete
- * none of a generation that goes on, but for surplus ones, which are not looked at): a
- * failure once ranks have run. Before that nothing is lost by it, and it is made again.
- *  4. Where there is a launcher, the end of a worker's container alone is no failure of
- * the job: the launcher will tell. It may turn out to be the cause of the launcher's.
- *  5. A report says where it happened by a host's name: a pod's, or with hostNetwork
- * the node's, where several of the job's pods may be. Ranks are numbered by worker.
- *  6. When the pods are of an ended generation (the job has finished, or restarts),
- * only what they report still counts, for an earlier cause. Pure; called by
- * hvd_verdict.c. */
+ *  1. The cause is the earliest failure that any pod reports. The report of an agent (a
+ *     line in a termination message) has microseconds, and counts if it is within a day
+ *     of the end of its container. The kubelet's times are whole seconds. A failure
+ *     that only the kubelet reports is placed at the end of its second, a deletion at
+ *     the start of it, because a deletion precedes the failures that it causes. A loss
+ *     of unknown time is the earliest, unless an agent reports a rank.
+ *  2. A pod that failed by a signal of its own deletion was deleted, and a pod that
+ *     Kubernetes ended by such a signal was ended by Kubernetes. Where the report of
+ *     another pod arrives first, the search waits for the pod's own end, which shows
+ *     who ended it. A pod without any report of its end was lost.
+ *  3. A pod that is missing or being deleted was deleted by somebody else: the operator
+ *     deletes no pod of a generation that continues, except surplus ones, which are
+ *     skipped here. That is a failure once ranks have run. Before that nothing is lost,
+ *     and the pod is created again.
+ *  4. In a job with a launcher, the end of a worker's container alone is no failure of
+ *     the job: the launcher reports it. It may be the cause of the launcher's failure.
+ *  5. A report names a host: a pod, or with hostNetwork a node, on which several pods
+ *     of the job may run. Ranks are numbered by worker.
+ *  6. For pods of an ended generation (the job has finished or restarts), only reports
+ *     count, because one may have an earlier cause.
+ * Pure; called by hvd_verdict.c. */
 #include "operator/core/hvd_cause.h"
 
 #include <errno.h>
@@ -82,8 +84,7 @@ static void search_add_cause(struct cause_search *s, const struct cause *c)
     s->has_first = true;
 }
 
-/* --- where a report says that it happened -------------------------------------------
- */
+/* --- where a report says that it happened ---------------------------------------- */
 
 struct cause_place {
     const struct worker *w; /* NULL if unknown */
@@ -240,8 +241,7 @@ static const char *on_node(struct cause_search *s, const char *node)
     return *node ? search_keep_text(s, arena_printf(s->arena, " (node %s)", node)) : "";
 }
 
-/* --- one candidate per way to fail -------------------------------------------------
- */
+/* --- one candidate per way to fail ----------------------------------------------- */
 
 static const char *second_line(const char *text)
 {
@@ -403,8 +403,7 @@ static void offer_deleted(struct cause_search *s,
     search_add_cause(s, &c);
 }
 
-/* --- which of them a pod offers ----------------------------------------------------
- */
+/* --- which of them a pod offers -------------------------------------------------- */
 
 /* By a signal of deletion or eviction: SIGTERM, and SIGKILL when the grace period is
  * over. */

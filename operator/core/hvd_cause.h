@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first cause: of all that went wrong in a job's pods, what came first. Pure. */
+/* The first cause: the earliest failure in the pods of a job. Pure. */
 #ifndef OPERATOR_CORE_HVD_CAUSE_H
 #define OPERATOR_CORE_HVD_CAUSE_H
 
@@ -7,36 +7,36 @@
 #include "operator/core/observed.h"
 #include "runtime/base/arena.h"
 
-struct cause {        /* texts live in the arena or in the observed pods */
-    int32_t rank;     /* -1: no rank is known */
-    const char *pod;  /* "" if none */
-    const char *node; /* "" if unknown */
-    const char
-        *reason; /* CamelCase: WorkerFailed, WorkerDeleted, OOMKilled, Evicted, ... */
+struct cause {           /* texts live in the arena or in the observed pods */
+    int32_t rank;        /* -1: no rank is known */
+    const char *pod;     /* "" if none */
+    const char *node;    /* "" if unknown */
+    const char *reason;  /* CamelCase: WorkerFailed, OOMKilled, Evicted, ... */
     const char *message; /* one sentence */
     const char *output;  /* last lines of what failed, "" if unknown */
     bool has_exit;
     int exit_code, signal;
-    uint64_t at_wall_us;      /* 0: unknown */
-    bool is_outside;          /* done to the job, and nothing that it did */
-    uint32_t settle_within_s; /* so long after told_s it may turn out that it was not,
-                                 by the end of the pod; 0: it is known */
-    uint64_t told_s;          /* wall */
-    const struct pod *seen;   /* the pod; NULL if it was not seen */
+    uint64_t at_wall_us; /* 0: unknown */
+    bool is_outside;     /* the job is not responsible: an eviction, for example */
+    /* Until this long after told_s the end of the pod may change is_outside; 0: it is
+     * final. */
+    uint32_t settle_within_s;
+    uint64_t told_s;        /* wall: when the report was made */
+    const struct pod *seen; /* the pod; NULL if it was not seen */
 };
 
 struct cause_query {
     const struct hvd_job *job;
     const struct observed *seen;
     const struct hvd_stored *was;
-    bool has_run; /* the ranks of this generation: before, nothing is lost by a pod that
-                     goes */
+    bool has_run; /* ranks of this generation have run; before that, a pod that
+                     disappears is no loss */
 };
 
-/* A failed pod whose agent tells of ranks that ran, or of others that it had met. */
+/* Did the agent of this failed pod report ranks that ran, or agents that it met? */
 bool cause_is_after_start(const struct pod *p);
 
-/* 1 and *ret, 0 when nothing failed that decides about the job, -ENOMEM. */
+/* 1 and *ret; 0 when nothing failed that matters for the job; -ENOMEM. */
 int cause_find(const struct cause_query *q, struct arena *a, struct cause *ret);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Causes and failure rules.
  *
- *   what                                                       without a rule
- *   the pod was deleted, evicted, preempted, lost its node     Ignore
- *   it ended before any rank ran, without a container's doing  Ignore
- *   the agents did not meet in time                            Ignore
- *   anything else: a rank, an agent, a container failed        Restart
+ *   cause                                                     without a rule
+ *   the pod was deleted, evicted, preempted, lost its node    Ignore
+ *   it ended before any rank ran, not by a container          Ignore
+ *   the agents did not meet in time                           Ignore
+ *   anything else: a rank, an agent, a container failed       Restart
  *
- * Whether a Restart is still to be had is hvd_verdict.c's to say. Pure. */
+ * hvd_verdict.c decides whether another restart is allowed. Pure. */
 #include "operator/core/hvd_class.h"
 
 #include <string.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A last view is of this generation or says nothing: the same name is used again by
- * each, and what became of an older pod is settled. Called by hvd_cause.c,
- * hvd_verdict.c, hvd_plan.c
- * and hvd_status.c. */
+/* The last view of a deleted pod counts only if the pod was of this generation: every
+ * generation uses the same names. Called by hvd_cause.c, hvd_verdict.c, hvd_plan.c and
+ * hvd_status.c. */
 #include "operator/core/hvd_crew.h"
 
 bool crew_is_leaving(const struct pod *p, uint32_t index)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The places of a job's pods, looked at by generation. Pure. */
+/* The places of a job's pods, by generation. Pure. */
 #ifndef OPERATOR_CORE_HVD_CREW_H
 #define OPERATOR_CORE_HVD_CREW_H
 
@@ -7,31 +7,31 @@
 #include "operator/core/observed.h"
 
 enum seat {
-    PLACE_EMPTY,    /* no pod of this generation is or was here as far as we know */
+    PLACE_EMPTY,    /* no known pod of this generation, now or before */
     PLACE_EXPECTED, /* it was created; the watch has not shown it */
-    PLACE_TAKEN,    /* it is there */
-    PLACE_LEFT,     /* it was there and is no more */
-    PLACE_LEAVING,  /* a worker without a place in the world that it was told of: it
-                       ends by itself, and is to be deleted */
+    PLACE_TAKEN,    /* the pod exists */
+    PLACE_LEFT,     /* the pod was deleted */
+    PLACE_LEAVING,  /* a worker that is not in the world that it received: it exits by
+                       itself and is then deleted */
 };
 
-/* *ret_pod: TAKEN: the pod; LEFT: its last view, else NULL. A pod that is there counts
- * whatever its generation: an older one is to be patched. */
+/* *ret_pod: TAKEN: the pod; LEFT: its last view; else NULL. An existing pod counts
+ * whatever its generation: an older one will be patched. */
 enum seat crew_place(const struct hvd_job *job,
                      const struct observed *seen,
                      enum role role,
                      uint32_t index,
                      const struct pod **ret_pod);
-/* Of worker index: its agent was told of a world without it, and is not to be told of
- * another: it may have heard already. */
+/* Has the agent of worker index been sent a world without it? It must not be sent
+ * another one, because it may have received the first already. */
 bool crew_is_leaving(const struct pod *p, uint32_t index);
-/* No pod of any role is there or expected. */
+/* No pod of any role exists or is expected. */
 bool crew_is_empty(const struct observed *seen);
 
-struct stuck {           /* pods that should have gone: their deletion is overdue */
+struct stuck {           /* pods whose deletion is overdue */
     const struct pod *p; /* the first; NULL if none */
     uint32_t n;
-    uint64_t look_s; /* when the next will be, if it has not gone; 0: none */
+    uint64_t look_s; /* when the next one becomes overdue; 0: none */
 };
 struct stuck crew_stuck(const struct observed *seen, uint64_t now_wall_s);
 

@@ -19,16 +19,16 @@
  *
  * (resize leads from PENDING to itself, and from RUNNING back to PENDING.)
  *
- * What makes this safe: a state is stored in the status before anything is done in it,
- * and in each all pods that are there mean the same.
- *   PENDING     pods are of the current generation; missing ones are made
+ * A state is stored in the status before anything is done in it. In each state all
+ * existing pods have the same meaning:
+ *   PENDING     pods are of the current generation; missing ones are created
  *   RUNNING     pods are of the current generation; a missing one is lost
  *   RESTARTING, SUSPENDED   pods are of an earlier generation; all are deleted. The
- *               state is left when none is there or expected any more, so that no two
- *               generations ever run side by side
+ *               state ends when no pod exists or is expected, so that two generations
+ *               never run at the same time
  *   SUCCEEDED, FAILED       never left
- * Each edge into PENDING but the first begins a new generation, so that no view of an
- * older pod is taken for one of these. Pure; called by hvd_verdict.c. */
+ * Each edge into PENDING except the first starts a new generation, so that a view of an
+ * older pod is never mistaken for one of these. Pure; called by hvd_verdict.c. */
 #include "operator/core/hvd_cycle.h"
 
 #include <stddef.h>

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* API object -> struct hvd_job.
  *
- * The CRD's schema refuses most of what is refused here; this is for objects stored
- * under an older or a relaxed schema, and for a CRD newer than this operator: a field
- * that we do not know is a problem that the user is told about, never something
- * silently ignored. All problems are collected, so that one look is enough. Pure;
- * called by hvd_front.c and the fuzz target.
+ * The CRD's schema refuses most of what is refused here. This check is for objects that
+ * were stored under an older or a relaxed schema, and for a CRD newer than this
+ * operator: an unknown field is reported as a problem, never ignored. All problems are
+ * collected, so that the user sees them at once.
  *
- * What follows from other fields (slotsPerWorker from the GPUs of the template,
- * successPolicy from the roles) is filled in here, so that everything else reads one
- * answer. */
+ * Defaults that depend on other fields are set here (slotsPerWorker from the GPUs of
+ * the template, successPolicy from the roles), so that no other file repeats the rule.
+ * Pure; called by hvd_front.c and the fuzz target. */
 #include "operator/core/hvd_job.h"
 
 #include <stdio.h>

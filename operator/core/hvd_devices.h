@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many GPUs a pod template's first container asks for. Pure. */
+/* How many GPUs a pod template's first container requests. Pure. */
 #ifndef OPERATOR_CORE_HVD_DEVICES_H
 #define OPERATOR_CORE_HVD_DEVICES_H
 
@@ -11,8 +11,8 @@ struct devices {
 };
 
 /* Of nvidia.com/gpu, amd.com/gpu, nvidia.com/mig-*: limits, else requests. Of
- * resources.claims those that spec.resourceClaims has. What cannot be read counts as 0:
- * the API server refuses the pod for it. */
+ * resources.claims those that are in spec.resourceClaims. An invalid amount counts as
+ * 0: the API server refuses such a pod. */
 struct devices devices_count(const struct node *pod_template);
 bool device_is_gpu(const char *resource);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One field, checked. The sentences name the field, what it holds and what is allowed.
- * Called by the hvd_*_decode.c files and hvd_knobs.c. */
+/* One field, checked. A message names the field, its value and what is allowed. Called
+ * by the decoders of HorovodJobs. */
 #include "operator/core/hvd_fields.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checked reading of one field of a spec. Each takes the object that holds the field
- * (NULL: nothing does), the object's path and the field's name; a wrong value is one
- * line "PATH.NAME: -1 is below 1" in problems and reads as absent. Pure. */
+/* Checked reading of one field of a spec. Each function takes the object with the field
+ * (NULL: there is none), the object's path and the field's name. A wrong value adds a
+ * line "PATH.NAME: -1 is below 1" to problems and reads as absent. Pure. */
 #ifndef OPERATOR_CORE_HVD_FIELDS_H
 #define OPERATOR_CORE_HVD_FIELDS_H
 
@@ -58,7 +58,7 @@ const struct node *field_list(const struct node *o,
                               size_t min,
                               size_t max,
                               struct strbuf *problems);
-/* Members that are not in known, which ends with NULL. */
+/* Reports members that are not in known, which ends with NULL. */
 void field_refuse_unknown(const struct node *o,
                           const char *path,
                           const char *const *known,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The row of HorovodJobs: what the shell asks, answered by the hvd_*.c files. */
+/* The table row of HorovodJobs: it connects the shell to the hvd_*.c files. */
 #include <errno.h>
 
 #include "operator/core/front.h"

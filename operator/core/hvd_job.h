@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A HorovodJob as the operator works with it: typed, defaulted, with its pod templates
- * left as trees (fields of Kubernetes that we do not know must pass through). Pure. */
+ * left as trees, because unknown fields of Kubernetes must be kept. Pure. */
 #ifndef OPERATOR_CORE_HVD_JOB_H
 #define OPERATOR_CORE_HVD_JOB_H
 
@@ -25,8 +25,8 @@
 
 enum clean_policy { CLEAN_NONE, CLEAN_RUNNING, CLEAN_ALL };
 enum hvd_framework { FRAMEWORK_HOROVOD, FRAMEWORK_TENSORFLOW };
-/* With framework tensorflow AllWorkers means the chief, too, and Worker0 the chief
- * where there is one: the task that TensorFlow itself takes for the first. */
+/* With framework tensorflow AllWorkers includes the chief, and Worker0 is the chief if
+ * there is one: TensorFlow's first task. */
 enum success_policy { SUCCESS_ALL_WORKERS, SUCCESS_WORKER0, SUCCESS_LAUNCHER };
 
 enum rule_action { RULE_FAIL, RULE_RESTART, RULE_IGNORE };
@@ -34,7 +34,7 @@ enum rule_subject { RULE_EXIT_CODES, RULE_SIGNALS, RULE_POD_CONDITIONS, RULE_REA
 struct rule_condition {
     const char *type, *status; /* "DisruptionTarget", "True" */
 };
-struct failure_rule { /* matches what is in its list; of its subject's list only */
+struct failure_rule { /* matches the entries of its subject's list */
     enum rule_action action;
     enum rule_subject subject;
     bool is_not_in;    /* RULE_EXIT_CODES: matches all other codes but 0 */
@@ -45,19 +45,19 @@ struct failure_rule { /* matches what is in its list; of its subject's list only
 };
 
 struct hvd_scheduling { /* spec.runPolicy.schedulingPolicy */
-    bool has_gang;      /* else as the operator was started */
+    bool has_gang;      /* else by the operator's option */
     enum gang gang;
-    int64_t min_available, schedule_timeout_s; /* -1: not said */
-    const char *queue, *priority_class;        /* "" if not said */
-    const struct node *min_resources;          /* NULL if not said */
+    int64_t min_available, schedule_timeout_s; /* -1: not set */
+    const char *queue, *priority_class;        /* "" if not set */
+    const struct node *min_resources;          /* NULL if not set */
 };
 
 struct hvd_run { /* spec.runPolicy */
     enum clean_policy clean;
-    int64_t ttl_s, deadline_s; /* -1: not said */
+    int64_t ttl_s, deadline_s; /* -1: not set */
     uint32_t backoff_limit;
     bool is_suspended;
-    const char *managed_by; /* NULL: not said */
+    const char *managed_by; /* NULL: not set */
     struct hvd_scheduling scheduling;
     const struct failure_rule *rule; /* in the order in which they are tried */
     size_t n_rules;
@@ -69,34 +69,34 @@ struct hvd_role { /* spec.replicaSpecs.ROLE */
     const struct node *pod_template; /* NULL if there is none */
 };
 
-struct hvd_job { /* strings and trees belong to the document it was decoded from, what
-                    was made of them to the arena */
+struct hvd_job { /* strings and trees belong to the document that it was decoded from,
+                    derived values to the arena */
     struct job_meta meta;      /* first: see struct front */
     uint32_t world_generation; /* of the world, by the stored status; 0 at first */
-    uint32_t spec_workers;     /* as the spec says; role[ROLE_WORKER].n is what the
-                                  world has, which hvd_stored_apply sees to */
+    uint32_t spec_workers;     /* of the spec; hvd_stored_apply sets role[ROLE_WORKER].n
+                                  to the size of the world */
     enum hvd_framework framework;
     enum success_policy success;
     uint32_t slots;
-    const char *knob[KNOB_COUNT]; /* values of variables; NULL if not said */
-    const char *shm_size;         /* quantity; NULL if not said */
-    const char *rdma_resource;    /* NULL if not said */
+    const char *knob[KNOB_COUNT]; /* values of variables; NULL if not set */
+    const char *shm_size;         /* quantity; NULL if not set */
+    const char *rdma_resource;    /* NULL if not set */
     uint32_t rdma_count;
     struct hvd_run run;
     struct hvd_role role[ROLE_COUNT];
 };
 
-/* A job of that metadata with the defaults of everything else; what the stored status
- * says of its world. */
+/* A job of that metadata, with the world of the stored status and the defaults of
+ * everything else. */
 void hvd_job_init(struct hvd_job *job, const struct job_meta *meta);
 /* The spec, over the defaults. Each problem (wrong type, out of range, unknown field)
- * is one line "spec.slotsPerWorker: -1 is below 1" in problems; the caller looks at
- * problems->n. -ENOMEM: what was decoded is not to be used. */
+ * is one line "spec.slotsPerWorker: -1 is below 1" in problems; the caller checks
+ * problems->n. -ENOMEM: *ret must not be used. */
 int hvd_decode_spec(const struct node *object,
                     struct arena *a,
                     struct hvd_job *ret,
                     struct strbuf *problems);
-/* What the schema in the CRD cannot see, again one line a problem. Needs a decoded
+/* Checks that the CRD's schema cannot express, one line a problem. Requires a decoded
  * spec. */
 void hvd_validate(const struct hvd_job *job, struct strbuf *problems);
 /* By spec.runPolicy.managedBy. */

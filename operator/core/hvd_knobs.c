@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec.horovod -> texts of variables, by the table. Called by hvd_decode.c. */
+/* spec.horovod -> values of environment variables, by the table in hvd_knobs.h. Called
+ * by hvd_decode.c. */
 #include "operator/core/hvd_knobs.h"
 
 #include <errno.h>

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec.horovod: fields that become variables of the ranks. One table, from which the
- * decoder, the builder of pods and the test are made. Pure.
+/* spec.horovod: fields that become environment variables of the ranks. The decoder, the
+ * builder of pods and the test use this table. Pure.
  *
  *   X(id, field, variable, kind, lowest, highest)
  *
  * Values are those of horovodrun's flag of that name
- * (runtime/launch/core/option_table.h).
- */
+ * (runtime/launch/core/option_table.h). */
 #ifndef OPERATOR_CORE_HVD_KNOBS_H
 #define OPERATOR_CORE_HVD_KNOBS_H
 
@@ -43,8 +42,8 @@ enum hvd_knob {
 };
 
 const char *hvd_knob_variable(enum hvd_knob k);
-/* What spec.horovod says, as the text of each variable; NULL where it says nothing. o:
- * an object or NULL. Problems as hvd_decode_spec. -ENOMEM. */
+/* The values of the variables by spec.horovod; NULL for a field that is not set. o: an
+ * object or NULL. Problems as hvd_decode_spec. -ENOMEM. */
 int hvd_knobs_decode(const struct node *o,
                      struct arena *a,
                      const char *ret[KNOB_COUNT],

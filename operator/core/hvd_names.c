@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of pods and objects, and the names that DNS gives to pods by the headless
- * Service. Called by whoever builds or plans. */
+/* Names of pods and objects, and the DNS names of pods behind the headless Service.
+ * Called by the builders and the planner. */
 #include "operator/core/hvd_names.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of what a HorovodJob owns. Fixed by the job's name, so that a second creation
- * is seen by the API server. Pure. */
+/* Names of what a HorovodJob owns. They depend only on the job's name, so that the API
+ * server refuses a second creation. Pure. */
 #ifndef OPERATOR_CORE_HVD_NAMES_H
 #define OPERATOR_CORE_HVD_NAMES_H
 

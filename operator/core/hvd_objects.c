@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builders of what a HorovodJob owns beside pods (hvd_pod.c) and a PodGroup
- * (hvd_podgroup.c): Secret, headless Service, ConfigMap with the hosts.
+/* Builders of the objects of a HorovodJob other than its pods (hvd_pod.c) and its
+ * PodGroup (hvd_podgroup.c): Secret, headless Service, ConfigMap with the hosts.
  *
- * Every object carries the controller's owner reference with the job's uid: garbage
- * collection removes it with the job, and adoption compares this uid. Called by
- * hvd_front.c and by whoever plans. */
+ * Every object has an owner reference with the job's uid: garbage collection deletes it
+ * with the job, and the check for a name that is taken compares this uid. Called by
+ * hvd_front.c and by hvd_plan.c. */
 #include "operator/core/hvd_objects.h"
 
 #include <errno.h>

@@ -10,10 +10,10 @@
 
 /* The gang scheduling of this job. */
 enum gang object_gang(const struct hvd_job *job, const struct object_config *cfg);
-/* schedulerName of its pods, where the template names none. */
+/* schedulerName of its pods if the template sets none. */
 const char *object_scheduler(const struct hvd_job *job,
                              const struct object_config *cfg);
-/* Whether the job has an object of that kind, which is no pod: always a Service; a
+/* Does the job have an object of that kind (other than pods)? Always a Service; a
  * Secret unless framework is tensorflow; a ConfigMap with a Launcher; a PodGroup with
  * gang scheduling. */
 bool object_is_wanted(const struct hvd_job *job,
@@ -29,8 +29,8 @@ struct node *object_service(struct build *b, const struct hvd_job *job);
 struct node *object_hosts(struct build *b,
                           const struct hvd_job *job,
                           const struct object_config *cfg);
-/* Needs a job that passed hvd_validate, as object_pod does. It changes when the job is
- * scaled. err, if NULL is returned. */
+/* Requires a job that passed hvd_validate, as object_pod does. It changes when the job
+ * is scaled. err is set when NULL is returned. */
 struct node *object_pod_group(struct build *b,
                               const struct hvd_job *job,
                               const struct object_config *cfg,

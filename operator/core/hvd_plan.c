@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decision.
+/* The plan of a sync.
  *
- *   job being deleted        nothing: garbage collection does it
- *   a step to another state  nothing: it is stored first. Whoever looks next, this
- *                            operator or the one after a crash, finds it there
- *   Pending                  the Secret and the Service and, when they are there, all
- *                            missing pods at once; workers of an earlier world are told
- *                            of this one before pods are added. Surplus ones are
- *                            deleted, the highest first, before others are made, which
- *                            a quota may not allow otherwise; those that run only after
- *                            a while, for they end by themselves once they know, and
- *                            the others must not take that for a loss
- *   Running                  the same, less what is missing: that is a failure. But
- *                            Service, ConfigMap and PodGroup are made again
+ *   job being deleted        nothing: garbage collection deletes the objects
+ *   a step to another state  nothing: the state is stored first. The next sync, of this
+ *                            operator or of the one after a crash, reads it from there
+ *   Pending                  the Secret and the Service; once they exist, all missing
+ *                            pods at once. Workers of an earlier world receive the new
+ *                            one before pods are added. Surplus pods are deleted, the
+ *                            highest index first, before others are created, which a
+ *                            quota may not allow otherwise. Surplus pods that run are
+ *                            deleted after a delay: they exit by themselves when they
+ *                            receive the new world, and the other workers must not see
+ *                            that as a loss
+ *   Running                  the same without missing pods, which are failures.
+ *                            Service, ConfigMap and PodGroup are recreated
  *   Restarting, Suspended    all pods are deleted
- *   finished                 pods are deleted by cleanPodPolicy, or by None stopped;
- *                            the job itself is deleted after ttlSecondsAfterFinished,
- *                            once the status tells that
+ *   finished                 pods are deleted by cleanPodPolicy, or stopped by None;
+ *                            the job itself is deleted ttlSecondsAfterFinished later,
+ *                            after the status has reported it
  *
- * Of a job that is not finished, a pod whose creation the watch has not shown for long
- * is asked for: only the answer may end the expectation.
+ * For a job that is not finished, a created pod that the watch has not shown for a
+ * while is queried: only the API server's answer ends the expectation.
  *
- * A restart at any point comes back to the same plan less what was done. Pure. */
+ * A restart of the operator at any point gives the same plan without the actions that
+ * are done. Pure. */
 #include "operator/core/hvd_plan.h"
 
 #include <errno.h>
@@ -35,7 +37,7 @@
 
 #define REFUSED_AGAIN_MS 30000 /* what refuses pods may be changed: no watch tells */
 #define END_S            30
-#define LEAVE_S          90 /* a changed annotation is in a container after a minute or so */
+#define LEAVE_S          90 /* until a changed annotation is visible in a container */
 
 enum { STAGE_NEEDED, STAGE_TELL, STAGE_SHED, STAGE_ADD };
 
@@ -90,8 +92,7 @@ static void drop_pod(
     aim_at(g, add_pod(g, VERB_DELETE, stage, role, i), uid);
 }
 
-/* --- deletions ---------------------------------------------------------------------
- */
+/* --- deletions ------------------------------------------------------------------- */
 
 static bool must_clean(enum clean_policy policy, enum pod_phase phase)
 {
@@ -233,8 +234,7 @@ static void plan_end(struct planning *g, bool is_ttl_over)
     x->uid = g->job->meta.uid;
 }
 
-/* --- what is to be there -----------------------------------------------------------
- */
+/* --- what is to be there --------------------------------------------------------- */
 
 static void plan_look(struct planning *g)
 {
@@ -446,8 +446,7 @@ int hvd_plan_make(const struct verdict_query *q,
     return rc;
 }
 
-/* --- when to look again ------------------------------------------------------------
- */
+/* --- when to look again ---------------------------------------------------------- */
 
 static bool crews_expect_anything(const struct observed *seen)
 {

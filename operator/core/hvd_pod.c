@@ -4,14 +4,14 @@
  *   role        part         its first container runs
  *   Worker      RANKS        hvd-agent run -- COMMAND: the agents form the world
  *   Worker      SERVE        hvd-agent serve, where there is a Launcher
- *   Launcher    LAUNCH       hvd-agent await -- COMMAND, which begins when all workers
+ *   Launcher    LAUNCH       hvd-agent await -- COMMAND, which starts when all workers
  *                            serve, with their hosts and hvd-rsh
- *   any         TENSORFLOW   COMMAND, with TF_CONFIG: no agent, which takes TF_CONFIG
- *                            away from what it starts as an outer launcher's
+ *   any         TENSORFLOW   COMMAND, with TF_CONFIG. No agent: it would remove
+ *                            TF_CONFIG from its ranks as that of an outer launcher
  *
- * The user's template passes through; we add to it and change only restartPolicy,
- * hostname and subdomain, and the command of container 0. What its env names wins over
- * what is said elsewhere in the job. Called by hvd_front.c and hvd_podgroup.c. */
+ * The user's template is kept. The operator adds to it and changes only restartPolicy,
+ * hostname, subdomain and the command of container 0. The container's own env has
+ * priority over other fields of the job. Called by hvd_front.c and hvd_podgroup.c. */
 #include "operator/core/hvd_pod.h"
 
 #include <errno.h>
@@ -46,8 +46,7 @@ enum pod_part pod_part(const struct hvd_job *job, enum role role)
     return job->role[ROLE_LAUNCHER].is_set ? PART_SERVE : PART_RANKS;
 }
 
-/* --- metadata ----------------------------------------------------------------------
- */
+/* --- metadata -------------------------------------------------------------------- */
 
 static void set_number(struct build *b, struct node *o, const char *key, uint32_t n)
 {
@@ -100,8 +99,7 @@ static struct node *pod_build_metadata(struct pod_build *m)
     return meta;
 }
 
-/* --- parts of the spec -------------------------------------------------------------
- */
+/* --- parts of the spec ----------------------------------------------------------- */
 
 static void
 add_volume(struct pod_build *m, const char *name, const char *kind, struct node *source)
@@ -217,8 +215,7 @@ static void declare_ports(struct pod_build *m)
                               (uint32_t)strtoul(metrics, NULL, 10)));
 }
 
-/* --- parts of a job ----------------------------------------------------------------
- */
+/* --- parts of a job -------------------------------------------------------------- */
 
 static const char *termination_log(const struct pod_build *m)
 {

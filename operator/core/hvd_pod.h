@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the operator adds to the pods of a HorovodJob, by name: hvd_validate.c keeps
- * templates from having the same. */
+/* Names of the operator's additions to the pods of a HorovodJob. hvd_validate.c refuses
+ * templates that use them. */
 #ifndef OPERATOR_CORE_HVD_POD_H
 #define OPERATOR_CORE_HVD_POD_H
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The PodGroup of a HorovodJob, of Volcano or of scheduler-plugins.
  *
- *   minMember     schedulingPolicy.minAvailable, at most the pods that there are; else
+ *   minMember     schedulingPolicy.minAvailable, at most the number of pods; by default
  *                 all of them
- *   minResources  schedulingPolicy.minResources as it is; else what so many pods take:
- *                 those of other roles first, then workers
+ *   minResources  schedulingPolicy.minResources unchanged; by default the resources of
+ *                 minMember pods: those of other roles first, then workers
  *
- * The size is that of the pods as they are made, with what the operator adds to them.
+ * The size is that of the pods as they are created, with the operator's additions.
  * Pure; called by hvd_front.c. */
 #include "operator/core/hvd_objects.h"
 

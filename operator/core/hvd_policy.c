@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec.runPolicy, but for its failureRules (hvd_rules.c). */
+/* spec.runPolicy without its failureRules (hvd_rules.c). */
 #include "operator/core/hvd_policy.h"
 
 #include "operator/core/hvd_fields.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec.runPolicy.failureRules -> arrays in the arena. A rule has one subject: what of
- * the job's first cause it looks at. Signals become numbers, by the names of Linux,
- * which are the same on x86-64 and arm64. Called by hvd_policy.c. */
+/* spec.runPolicy.failureRules -> arrays in the arena. A rule has one subject: the
+ * property of the job's first cause that it compares. Signals become numbers by their
+ * Linux names, which are the same on x86-64 and arm64. Called by hvd_policy.c. */
 #include "operator/core/hvd_policy.h"
 
 #include <errno.h>

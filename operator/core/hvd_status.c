@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The status that users, kubectl and other controllers read.
  *
- * Conditions appear in the order Created, Running, Suspended and Restarting where they
- * ever held, then Succeeded or Failed, and are never removed. lastTransitionTime moves
- * only when the condition's status does; that of Restarting=False is also when the last
- * restart was. state and workers are there for the printer columns; all else is for
- * programs. Pure; called by hvd_front.c. */
+ * Conditions appear in the order Created, Running, Suspended, Restarting (the latter
+ * two if they ever held), then Succeeded or Failed, and are never removed.
+ * lastTransitionTime changes only with the condition's status; that of Restarting=False
+ * is also the time of the last restart. state and workers exist for the printer
+ * columns, the other fields for programs. Pure; called by hvd_front.c. */
 #include "operator/core/hvd_status.h"
 
 #include <errno.h>
@@ -357,8 +357,7 @@ status_make(struct build *b, const struct verdict_query *q, const struct hvd_ver
     return b->status ? NULL : status;
 }
 
-/* --- Events ------------------------------------------------------------------------
- */
+/* --- Events ---------------------------------------------------------------------- */
 
 struct notes {
     struct event_note *v;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Status -> struct hvd_stored.
  *
- * A status of an operator that knew no generations has none: its pods are those of the
- * first. The size of a world is what the status says and not what the spec says while
- * pods of it may go on (Pending, Running): a new size is stored first, with a new
- * generation, so that all pods of a generation are made for the same size. Pure; called
- * by hvd_front.c (open) and hvd_verdict.c. */
+ * A status of an operator without generations has no generation: its pods are those of
+ * the first. While pods of a world may run (Pending, Running), the size of the world is
+ * that of the status, not that of the spec. A new size is stored first, with a new
+ * generation, so that all pods of a generation are created for the same size. Pure;
+ * called by hvd_front.c (open) and hvd_verdict.c. */
 #include "operator/core/hvd_stored.h"
 
 #include <string.h>

@@ -5,9 +5,9 @@
  *    "task": {"type": "worker", "index": 0}}
  *
  * Roles that the job does not have are left out. The evaluator is a task but no member
- * of the cluster: nobody connects to it. A single worker gets it, too: programs read
- * the number of workers from it. Names come from the job and from Kubernetes, which
- * allow nothing that JSON would escape. Pure; called by hvd_pod.c. */
+ * of the cluster: no task connects to it. A single worker gets TF_CONFIG, too, because
+ * programs read the number of workers from it. The names are those of the job and of
+ * Kubernetes and contain nothing that JSON has to escape. Pure; called by hvd_pod.c. */
 #include "operator/core/hvd_tf_config.h"
 
 static const enum role members[] = {ROLE_CHIEF, ROLE_WORKER, ROLE_PS};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TF_CONFIG, by which TensorFlow's strategies learn of each other. Pure. */
+/* TF_CONFIG, which TensorFlow's strategies read the cluster from. Pure. */
 #ifndef OPERATOR_CORE_HVD_TF_CONFIG_H
 #define OPERATOR_CORE_HVD_TF_CONFIG_H
 

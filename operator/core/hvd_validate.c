@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the CRD's schema and CEL rules cannot see: what does not go together, names that
- * get too long, collisions between the user's pod templates and what the operator adds
- * to them (hvd_validate_pod.c); and the rules of the schema once more for objects that
- * were stored without it. Everything else about a pod is left to the API server, which
- * is asked with strict field validation when the pods are created.
+/* Checks that the CRD's schema and CEL rules cannot express: fields that exclude each
+ * other, names that get too long, collisions between the user's pod templates and the
+ * operator's additions (hvd_validate_pod.c). The rules of the schema are checked again
+ * for objects that were stored without it. Everything else about a pod is left to the
+ * API server, which validates the fields strictly when the pods are created.
  *
- * Every problem is one line; the caller shows them all. Pure. */
+ * Every problem is one line; the caller reports all of them. Pure. */
 #include "operator/core/hvd_validate.h"
 
 #include <stdio.h>

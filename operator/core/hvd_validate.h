@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of hvd_validate() that looks at one role's pod template. Pure. */
+/* The part of hvd_validate() for the pod template of one role. Pure. */
 #ifndef OPERATOR_CORE_HVD_VALIDATE_H
 #define OPERATOR_CORE_HVD_VALIDATE_H
 

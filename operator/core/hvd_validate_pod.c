@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A role's pod template: no collisions with what the operator adds to it, and what it
- * must have for the operator to add to it. Every problem is one line. Pure; called by
+/* The pod template of a role: no collisions with the operator's additions, and the
+ * fields that these require. Every problem is one line. Pure; called by
  * hvd_validate.c. */
 #include "operator/core/hvd_validate.h"
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stored status and observations -> cue (hvd_cycle.c) and what goes into the new
- * status.
+/* Stored status and observations -> cue (hvd_cycle.c) and the values of the new status.
  *
  * Invariants
- *  1. A finished job stays as it is: what the stored status says wins over any
- * observation. Only the cause may still be replaced, by one that happened earlier. The
- * same holds for the cause of a restart while its pods are there.
- *  2. A restart counts, or does not, once: when it is decided, which the stored status
- * tells from then on. Times are wall seconds out of the status, so that whoever looks
- * next goes on where the last one stopped.
- *  3. The end by successPolicy comes before any failure, a failure that ends the job
- * before suspension, suspension before a restart. Pure; called by hvd_front.c. */
+ *  1. A finished job does not change: the stored status has priority over observations.
+ *     Only its cause may be replaced, by one that happened earlier. The same holds for
+ *     the cause of a restart while pods of the old generation exist.
+ *  2. Whether a restart counts is decided once and is then read from the stored status.
+ *     Times are wall seconds from the status, so that the next sync continues where the
+ *     last one stopped.
+ *  3. Success by successPolicy has priority over any failure, a failure that ends the
+ *     job over suspension, suspension over a restart.
+ * Pure; called by hvd_front.c. */
 #include "operator/core/hvd_verdict.h"
 
 #include <errno.h>
@@ -52,8 +52,7 @@ static const char *or_empty(const char *s)
     return s ? s : "";
 }
 
-/* --- counting ----------------------------------------------------------------------
- */
+/* --- counting -------------------------------------------------------------------- */
 
 static void count_pod(struct look *l, enum role role, const struct pod *p)
 {
@@ -165,8 +164,7 @@ static void look_count_pods(struct look *l)
     }
 }
 
-/* --- which cue ---------------------------------------------------------------------
- */
+/* --- which cue ------------------------------------------------------------------- */
 
 static bool job_is_live(const struct look *l)
 {
@@ -269,8 +267,7 @@ static enum hvd_cue look_choose_cue(const struct look *l, enum rule_action class
     return CUE_NONE;
 }
 
-/* --- what it comes to --------------------------------------------------------------
- */
+/* --- what it comes to ------------------------------------------------------------ */
 
 static void verdict_set_reason(struct look *l, const char *reason, const char *message)
 {

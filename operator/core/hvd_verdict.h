@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is to become of a job, by what is stored of it and what is seen: its next state,
+/* The verdict on a job by its stored status and the observations: its next state,
  * counts and, when something failed, the first cause. Pure. */
 #ifndef OPERATOR_CORE_HVD_VERDICT_H
 #define OPERATOR_CORE_HVD_VERDICT_H
@@ -15,19 +15,18 @@ struct tally { /* pods of one role, by phase */
 struct hvd_verdict {
     struct hvd_stored was;
     enum hvd_cue cue;
-    enum job_state state; /* the next one, to be stored before anything is done in it */
+    enum job_state state; /* the next one; stored before anything is done in it */
     bool was_finished;    /* the state never changes again */
-    bool is_created;      /* every object of this generation was made */
+    bool is_created;      /* every object of this generation was created */
     uint32_t generation, workers, restarts, replacements; /* to be stored */
     uint64_t next_restart_s;                              /* RESTARTING; 0: none */
-    uint64_t
-        settle_s; /* when what is to be told of a failure must have been; 0: none */
+    uint64_t settle_s; /* when a pending cause becomes final; 0: none */
     struct tally tally[ROLE_COUNT];
     const char *reason, *message; /* of the state's condition */
     bool has_cause;               /* to be stored */
     struct cause cause;
     const char *scaled;  /* RESIZE, REMAKE: "scaled from 2 to 4 workers" */
-    const char *waiting; /* why the first pod that does not run does not; "" */
+    const char *waiting; /* why the first pod that is not running waits; "" */
 };
 
 struct verdict_query {
@@ -43,7 +42,7 @@ int verdict_make(const struct verdict_query *q,
                  struct arena *a,
                  struct hvd_verdict *ret);
 
-/* Something is to be stored before anything else is done. */
+/* Must the status be stored before anything else is done? */
 bool verdict_is_step(const struct hvd_verdict *v);
 
 #endif

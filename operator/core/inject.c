@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builders of what is added to a pod.
+/* Builders of the additions to a pod.
  *
  * Invariants
- *  1. What the user wrote passes through: we add, and change only the command of the
- * container that the agent runs in.
- *  2. What we add satisfies the `restricted` pod security standard by itself.
+ *  1. The user's template is kept: the operator adds to it and changes only the command
+ *     of the container that the agent runs in.
+ *  2. The additions satisfy the `restricted` pod security standard.
  *  3. The token is in the Secret's data and nowhere else.
- * Called by the builders of objects, of every kind of job. */
+ * Called by the builders of objects, for every kind of job. */
 #include "operator/core/inject.h"
 
 #include <errno.h>

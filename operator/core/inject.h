@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the operator adds to a user's pod so that our agent runs in it: the init
- * container that brings the runtime, two volumes, variables, the command. Pure. */
+/* The operator's additions to a user's pod so that hvd-agent runs in it: the init
+ * container that installs the runtime, two volumes, variables, the command. Pure. */
 #ifndef OPERATOR_CORE_INJECT_H
 #define OPERATOR_CORE_INJECT_H
 
@@ -21,23 +21,23 @@
 #define RSH_COMMAND    MOUNT_RUNTIME "/bin/hvd-rsh"
 
 /* A variable that the agent reads and a template must not set. HVD_START_TIMEOUT may be
- * set by the user and then wins. */
+ * set by the user and then has priority. */
 bool inject_env_is_reserved(const char *name);
 
 /* .type, .immutable and .data of the Secret that holds the token. */
 void inject_token(struct build *b, struct node *secret, const uint8_t token[32]);
 
-/* spec is a pod's, container one of its containers; a call for each part. */
+/* One function per part. spec is that of a pod, container one of its containers. */
 void inject_init(struct build *b, struct node *spec, const char *runtime_image);
 void inject_volumes(struct build *b, struct node *spec, const char *token_secret);
 void inject_mounts(struct build *b, struct node *container);
-/* Variables of the agent that the container does not set itself, before its own. */
+/* Adds variables of the agent that the container does not set, before its own. */
 int inject_env(struct build *b,
                struct node *container,
                const struct agent_env *a,
                struct err *err);
-/* A variable before those of the container, which wins if it has it already. value
- * NULL: nothing is done. */
+/* Adds a variable before those of the container, unless the container sets it. value
+ * NULL: nothing is added. */
 void inject_variable(struct build *b,
                      struct node *container,
                      const char *name,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sorted vector with binary search: jobs and pods are looked up far more often than
- * they come and go, and moving ten thousand pointers costs microseconds. Called by
- * store.c. */
+/* Sorted vector with binary search: look-ups of jobs and pods are far more frequent
+ * than insertions and deletions, and moving ten thousand pointers takes microseconds.
+ * Called by children.c, store.c and priorities.c. */
 #include "operator/core/keyed.h"
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A vector of pointers sorted by key, for the store. The first member of what is
- * pointed to is the key, a char *; who puts an entry in keeps owning it. Pure. */
+/* A vector of pointers sorted by key, for the store. The first member of an
+ * entry is the key, a char *. The entries still belong to the caller. Pure. */
 #ifndef OPERATOR_CORE_KEYED_H
 #define OPERATOR_CORE_KEYED_H
 
@@ -14,10 +14,10 @@ void keyed_release(struct keyed *k); /* the vector, not the entries */
 
 const char *keyed_key(const void *entry);
 void *keyed_find(const struct keyed *k, const char *key); /* NULL if absent */
-/* The place of the first entry whose key is not before this one; n if there is none. */
+/* The index of the first entry whose key is not before this one; n if there is none. */
 size_t keyed_from(const struct keyed *k, const char *key);
-/* The key must not be there yet. -ENOMEM, or -E2BIG at a million entries. */
+/* The key must not be present. -ENOMEM, or -E2BIG at a million entries. */
 int keyed_insert(struct keyed *k, void *entry);
-void keyed_remove(struct keyed *k, const void *entry); /* must be there */
+void keyed_remove(struct keyed *k, const void *entry); /* must be present */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Label and annotation keys by which objects are found. */
+/* Keys of labels and annotations. */
 #ifndef OPERATOR_CORE_LABELS_H
 #define OPERATOR_CORE_LABELS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may act.
+/* Leader election.
  *
  *              GET                      free, expired or ours
  *   .--> look -----> held by another    ---------------------> CREATE or UPDATE
@@ -10,15 +10,18 @@
  *        UPDATE again each retry; no answer: look, then UPDATE
  *
  * Invariants
- *  1. We lead from the answer to a write of ours until renew_ns after that write was
- *     SENT. Nobody else can have seen it before it was sent, and everybody waits
- *     duration_ns (more than renew_ns) after having seen it. So two never lead at once,
- *     however late answers are and however long a process was stopped.
- *  2. Others are judged by when we saw their record change, by our own clock; the times
- *     in the record are for people. A record seen for the first time counts as new.
- *  3. Each write carries the resourceVersion it was derived from: of two that try, one
- *     gets it.
- *  4. A write without answer is never taken for done: we look, and write again.
+ *  1. This process leads from the answer to one of its writes until renew_ns after that
+ *     write was SENT. No other process can have seen the write before it was sent, and
+ *     all of them wait duration_ns (more than renew_ns) after they have seen it. So two
+ *     processes never lead at the same time, however late answers are and however long
+ *     a process was stopped.
+ *  2. A record of another process expires by the local time at which it was seen to
+ *     change; the times in the record are for people. A record that is seen for the
+ *     first time counts as changed.
+ *  3. Each write has the resourceVersion that it was derived from: of two writers one
+ *     succeeds.
+ *  4. A write without an answer does not count as done: the record is read, then
+ *     written again.
  * Called by elect.c. */
 #include "operator/core/lease.h"
 
@@ -191,8 +194,7 @@ void lease_give_up(struct lease *l, uint64_t now_ns)
         l->due_ns = now_ns;
 }
 
-/* --- the object --------------------------------------------------------------------
- */
+/* --- the object ------------------------------------------------------------------ */
 
 static void
 lease_copy_text(char *to, size_t size, const struct node *object, const char *path)

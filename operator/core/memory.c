@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rule of expectations: one ends only when the watch shows that very uid (alive or
- * gone), or when the API server, asked for it, says that it is not there. An older
- * object of the same name says nothing about it. */
+/* The rule of expectations: an expectation ends only when the watch shows an object of
+ * that uid (existing or deleted), or when the API server, queried for it, answers that
+ * it does not exist. An older object of the same name does not end it. */
 #include "operator/core/memory.h"
 
 #include <stdio.h>

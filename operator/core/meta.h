@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every job has, whatever its kind. Pure. */
+/* The metadata of a job of any kind. Pure. */
 #ifndef OPERATOR_CORE_META_H
 #define OPERATOR_CORE_META_H
 
@@ -15,12 +15,12 @@ struct job_meta { /* strings and trees belong to the document it was decoded fro
     const char *ns, *name, *uid, *resource_version;
     int64_t generation;
     bool is_deleting;
-    const struct node *annotations; /* those that the store keeps; NULL if none */
+    const struct node *annotations; /* those in the store; NULL if none */
     const struct node *status;      /* NULL when there is none yet */
 };
 
-/* -EINVAL when name, namespace or uid is missing: enough is known otherwise to report
- * on a job whose spec cannot be decoded. */
+/* -EINVAL when name, namespace or uid is missing. With them, a status can be written
+ * even if the spec cannot be decoded. */
 int meta_decode(enum kube_kind kind,
                 const struct node *object,
                 struct job_meta *ret,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of /metrics. No label has the name of a job, since their number has no
- * bound; but for mpi_operator_job_info, which has it in mpi-operator. */
+/* The text of /metrics. The number of jobs has no bound, so no label holds the name of
+ * a job. The exception is mpi_operator_job_info, which mpi-operator defines. */
 #include "operator/core/metrics.h"
 
 #include <inttypes.h>

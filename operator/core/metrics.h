@@ -23,7 +23,7 @@ struct histogram {
     uint64_t sum_us;
 };
 
-/* Reasons of restarts are Kubernetes' words, too: their number has a bound here. */
+/* Reasons of restarts include those of Kubernetes, so their number is bounded here. */
 #define METRICS_MAX_REASONS 32
 #define METRICS_REASON_SIZE 64
 
@@ -37,8 +37,8 @@ struct operator_metrics { /* zeroed at the start */
     uint64_t jobs_finished[METRICS_KIND_COUNT][STATE_COUNT]; /* SUCCEEDED, FAILED */
     struct restarts {                                        /* of HorovodJobs */
         char reason[METRICS_REASON_SIZE];
-        uint64_t counted, replacements; /* against backoffLimit; the others */
-    } restarts[METRICS_MAX_REASONS];    /* the last: all that do not fit */
+        uint64_t counted, replacements; /* counts towards backoffLimit; does not */
+    } restarts[METRICS_MAX_REASONS];    /* the last: all further reasons */
     size_t n_restarts;
 };
 struct process_facts {
@@ -47,7 +47,8 @@ struct process_facts {
 struct gauges { /* read at the moment of the scrape */
     uint64_t jobs[METRICS_KIND_COUNT][STATE_COUNT];
     uint64_t pods, pod_bytes, queue_depth, watch_restarts, uptime_s;
-    uint64_t oldest_watch_ns; /* since the quietest watch was last heard */
+    uint64_t
+        oldest_watch_ns; /* since the last event of the watch that is silent longest */
     uint64_t started_wall_us;
     struct process_facts process;
     const char *version;
@@ -60,16 +61,16 @@ void metrics_request(struct operator_metrics *m,
                      const char *method,
                      int http,
                      uint64_t took_ns);
-/* A status was written: old NULL or as stored before, now as it is. cause: why the job
- * restarts, where it does; may be NULL. */
+/* A status was written. old: the stored one or NULL. cause: the reason of a restart
+ * that starts now; may be NULL. */
 void metrics_status(struct operator_metrics *m,
                     enum metrics_kind kind,
                     const char *cause,
                     const struct node *old,
                     const struct node *now,
                     uint64_t now_wall_s);
-/* All but mpi_operator_job_info, whose rows the caller adds after
- * metrics_render_infos_head: name is the launcher's. */
+/* All metrics but mpi_operator_job_info, whose rows the caller adds with
+ * metrics_render_info after metrics_render_infos_head. */
 void metrics_render(const struct operator_metrics *m,
                     const struct gauges *g,
                     struct strbuf *out);

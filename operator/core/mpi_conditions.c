@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conditions of an MPIJob.
  *
- *   set      same status and reason     nothing
- *            same status, other reason  replaced, lastTransitionTime kept
- *            other status, or new       replaced or added, all times now
- *   what is replaced or added goes to the end: readers take the last one for the latest
+ *   set                                 effect
+ *   same status and reason              none
+ *   same status, other reason           replaced, lastTransitionTime kept
+ *   other status, or a new condition    replaced or added, all times now
  *
- *   setting            does to others
+ * A condition that is replaced or added moves to the end: readers take the last one as
+ * the latest.
+ *
+ *   setting            effect on others
  *   Succeeded, Failed  Running and Failed become False; their times and reasons stay
  *   Running            removes Restarting
  *   Restarting         removes Running

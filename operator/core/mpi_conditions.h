@@ -21,13 +21,13 @@ struct mpi_conditions { /* strings belong to the status and to the callers of se
     size_t n;
 };
 
-/* What a stored status has; what does not fit, or has no type, is dropped. */
+/* Loads a stored status. Conditions without a type or beyond the limit are dropped. */
 void mpi_conditions_load(struct mpi_conditions *c, const struct node *status);
 const struct mpi_condition *mpi_conditions_find(const struct mpi_conditions *c,
                                                 const char *type);
 bool mpi_conditions_is_true(const struct mpi_conditions *c, const char *type);
-/* Does nothing and returns false where the condition has that status and reason
- * already, whatever its message. Else it comes last. */
+/* Returns false and changes nothing if the condition has that status and reason
+ * already, whatever its message. Otherwise the condition becomes the last one. */
 bool mpi_conditions_set(struct mpi_conditions *c,
                         const char *type,
                         bool is_true,

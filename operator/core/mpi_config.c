@@ -5,8 +5,8 @@
  *   hostfile            OpenMPI: HOST slots=<s>    Intel, MPICH: HOST:<s>
  *   discover_hosts.sh   #!/bin/sh, then: echo HOST
  *
- * The script names running pods sorted as text, so worker-10 comes before worker-2, and
- * has no slots: programs that read either file rely on it. Pure. */
+ * The script lists running pods sorted as text, so worker-10 precedes worker-2, and has
+ * no slots: programs that read either file depend on it. Pure. */
 #include "operator/core/mpi_config.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two files that a launcher finds in /etc/mpi, byte for byte as mpi-operator writes
- * them. Pure. */
+/* The two files in /etc/mpi of a launcher, byte for byte as mpi-operator writes them.
+ * Pure. */
 #ifndef OPERATOR_CORE_MPI_CONFIG_H
 #define OPERATOR_CORE_MPI_CONFIG_H
 
@@ -8,11 +8,11 @@
 
 #define MPI_CONFIG_MAX 1048576u /* bytes of all values of a ConfigMap */
 
-/* hostfile: the launcher if it is a worker, then every worker that is wanted. domain
+/* hostfile: the launcher if it is a worker, then every worker of the spec. domain
  * may be "". */
 void mpi_hostfile(struct strbuf *out, const struct mpi_job *job, const char *domain);
-/* Why both files, once all workers run, do not fit in a ConfigMap: a sentence of field,
- * value and limit. NULL: they do, or memory is out (-ENOMEM in *ret_status). */
+/* The error message if both files do not fit in a ConfigMap when all workers run:
+ * field, value and limit. NULL: they fit, or memory is out (-ENOMEM in *ret_status). */
 const char *mpi_config_flaw(const struct mpi_job *job,
                             const char *domain,
                             struct arena *a,

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The objects of an MPIJob that no watch shows: Service, ConfigMap, Secret, PodGroup.
  *
- *   known to be there, as it is wanted   nothing
- *   there, otherwise                     written again
- *   not there, or not known              made; where it exists, apply.c looks whose it
- * is a pod is to be made in the place of  made as if it were not known: who deleted the
- *   one that was there                   pod may have deleted these, too
+ *   object                                       action
+ *   exists with the required content             none
+ *   exists with other content                    updated
+ *   does not exist, or is not known              created. If the name is taken, apply.c
+ *                                                checks who owns the object
+ *   a deleted pod is about to be recreated       created as if it were not known: who
+ *                                                deleted the pod may have deleted these
  *
- * What is known are the API server's answers (facts); a restart forgets them. Pure;
- * called by mpi_plan.c. */
+ * The answers of the API server are kept as facts. A restart of the operator forgets
+ * them. Pure; called by mpi_plan.c. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The front of MPIJobs: one row. The parts are in mpi_job.c (what a job is), mpi_view.c
- * (what is seen of it), mpi_plan.c (what to do), mpi_status.c (what to tell) and
- * mpi_objects.c (what is made). Pure; called by the reconcile shell. */
+/* The table row of MPIJobs. Its parts are mpi_job.c (the job), mpi_view.c (what is
+ * observed), mpi_plan.c (the actions), mpi_status.c (the status and events) and
+ * mpi_objects.c (the objects). Pure; called by the reconcile shell. */
 #include <errno.h>
 
 #include "operator/core/mpi_config.h"

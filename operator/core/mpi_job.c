@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* API object -> struct mpi_job.
  *
- * The rules are those of mpi-operator's CRD, defaults and validation, so that a YAML
- * that works there works here and one that is refused there is refused here. Only the
- * sentences are ours: field, value, what is allowed. Fields that we do not know are
- * left alone, as the CRD prunes them. All problems are collected; then they are joined
- * as in an Event of mpi-operator.
+ * The rules are those of mpi-operator's CRD, defaults and validation: both accept and
+ * refuse the same YAML. Only the messages differ: field, value, what is allowed.
+ * Unknown fields are ignored, because the CRD prunes them. All problems are collected
+ * and joined as in an Event of mpi-operator.
  *
- * What the API server will say of a pod template by itself is left to it; only the
- * types of what we add to are looked at, lest something is overwritten. Pure; called by
- * the reconcile shell and the fuzz target. */
+ * Pod templates are validated by the API server. Here only the types of the fields that
+ * the operator adds to are checked, so that nothing is overwritten. Pure; called by the
+ * reconcile shell and the fuzz target. */
 #include "operator/core/mpi_job.h"
 
 #include <errno.h>
@@ -55,8 +54,7 @@ const char *mpi_cut(struct arena *a, const char *s)
     return arena_printf(a, "%.*s...", (int)n, s);
 }
 
-/* --- reading fields ----------------------------------------------------------------
- */
+/* --- reading fields -------------------------------------------------------------- */
 
 static void problem_type(const struct mpi_place *p,
                          const char *key,
@@ -141,8 +139,7 @@ place_open_object(const struct mpi_place *p, const char *key, bool is_required)
     return s;
 }
 
-/* --- the parts of a spec -----------------------------------------------------------
- */
+/* --- the parts of a spec --------------------------------------------------------- */
 
 /* What is added to the first container and to the pod must be of its type. */
 static void check_pod(const struct mpi_place *tmpl)
@@ -255,8 +252,7 @@ static void read_spec(struct mpi_job *job, const struct mpi_place *spec)
     }
 }
 
-/* --- what is not in the spec -------------------------------------------------------
- */
+/* --- what is not in the spec ----------------------------------------------------- */
 
 static bool read_extra(const struct job_meta *meta,
                        const char *key,

@@ -15,12 +15,12 @@
 #define MPI_NAME_SIZE     96 /* any name of an object of a job, with its NUL */
 #define MPI_MESSAGE_MAX   1024
 
-/* What an MPIJob can have beyond mpi-operator's, each with one allowed value. */
+/* Annotations that mpi-operator does not have, each with one allowed value. */
 #define MPI_EXTRA_LAUNCH  "ringmaster.dev/launch"  /* agent */
 #define MPI_EXTRA_TTL     "ringmaster.dev/ttl"     /* job */
 #define MPI_EXTRA_CLEANUP "ringmaster.dev/cleanup" /* launcher */
 
-/* Of condition Created, where the job began with agents and not with ssh. */
+/* Reason of condition Created if the job started with agents and not with ssh. */
 #define MPI_REASON_AGENT  "AgentLaunch"
 
 enum mpi_implementation { MPI_OPENMPI, MPI_INTEL, MPI_MPICH };
@@ -37,20 +37,20 @@ struct mpi_job { /* strings and trees belong to the document it was decoded from
     struct job_meta meta; /* first: see struct front */
     uint32_t slots;
     bool launcher_is_worker, waits_for_workers, is_suspended;
-    bool is_agent;            /* no ssh: our agent starts what mpirun wants started */
-    bool is_launch_changed;   /* the annotation says otherwise since the job began */
+    bool is_agent;            /* no ssh: hvd-agent starts the processes of mpirun */
+    bool is_launch_changed;   /* the annotation was changed after the job started */
     bool ttl_is_of_job;       /* the TTL deletes the MPIJob itself */
     bool must_clean_launcher; /* cleanPodPolicy All is for the launcher, too */
     enum mpi_implementation implementation;
     enum mpi_clean clean;
     const char *ssh_path;
-    const char *managed_by;                    /* NULL if not said */
-    int64_t ttl_s, deadline_s, backoff_limit;  /* -1: not said */
-    int64_t min_available, schedule_timeout_s; /* -1: not said */
-    const char *queue, *priority_class;        /* "" if not said */
-    const struct node *min_resources;          /* NULL if not said */
+    const char *managed_by;                    /* NULL if not set */
+    int64_t ttl_s, deadline_s, backoff_limit;  /* -1: not set */
+    int64_t min_available, schedule_timeout_s; /* -1: not set */
+    const char *queue, *priority_class;        /* "" if not set */
+    const struct node *min_resources;          /* NULL if not set */
     struct mpi_replicas launcher, worker;      /* worker.n is 0 where it is not set */
-    const char *flaws; /* all problems in a sentence, for an Event; NULL: none */
+    const char *flaws; /* all problems, as the message of an Event; NULL: none */
 };
 
 /* As front->open. */

@@ -2,14 +2,14 @@
 /* Builders of Service, ConfigMap, Secret, worker pods and launcher Job.
  *
  * Invariants
- *  1. What mpi-operator adds to a user's template we add, in its order and with its
- * values: variables of the same name override the user's because they come later.
- *  2. The first container is the container.
+ *  1. The additions to a user's template are those of mpi-operator, in its order and
+ *     with its values: its variables override those of the user because they are later.
+ *  2. The first container of a template is the one that is changed.
  *  3. With annotation ringmaster.dev/launch: agent there is no ssh: no key, no mount of
- * one, and a worker that would have run sshd runs our agent.
+ *     a key, and a worker that would run sshd runs hvd-agent.
  *
- * One difference: the workers' DNS search path follows --cluster-domain where it is
- * given; mpi-operator always says cluster.local. Pure; called by mpi_front.c. */
+ * One difference: the DNS search path of the workers uses --cluster-domain if it is
+ * set; mpi-operator always uses cluster.local. Pure; called by mpi_front.c. */
 #include "operator/core/mpi_objects.h"
 
 #include <stdio.h>
@@ -79,8 +79,7 @@ struct node *mpi_owned(struct build *b,
     return object_new(b, job, api_version, kind, name, meta);
 }
 
-/* --- Service, ConfigMap, Secret ----------------------------------------------------
- */
+/* --- Service, ConfigMap, Secret -------------------------------------------------- */
 
 struct node *mpi_service(struct build *b, const struct mpi_job *job)
 {
@@ -147,8 +146,7 @@ mpi_secret(struct build *b, const struct mpi_job *job, const struct secrets *s)
     return b->status || !data || data->n != 2 ? NULL : o;
 }
 
-/* --- what both roles get -----------------------------------------------------------
- */
+/* --- what both roles get --------------------------------------------------------- */
 
 static struct node *array_add_object(struct build *b,
                                      struct node *array,
@@ -335,8 +333,7 @@ static struct node *pod_spec(struct build *b,
     return spec;
 }
 
-/* --- the worker --------------------------------------------------------------------
- */
+/* --- the worker ------------------------------------------------------------------ */
 
 static const char *first_word(const struct node *container)
 {
@@ -416,8 +413,7 @@ struct node *mpi_worker(struct build *b,
     return b->status ? NULL : o;
 }
 
-/* --- the launcher ------------------------------------------------------------------
- */
+/* --- the launcher ---------------------------------------------------------------- */
 
 static void
 add_mpi_env(struct build *b, struct node *container, const struct mpi_job *job)
@@ -535,8 +531,7 @@ struct node *mpi_launcher(struct build *b,
     return b->status ? NULL : o;
 }
 
-/* --- resuming ----------------------------------------------------------------------
- */
+/* --- resuming -------------------------------------------------------------------- */
 
 /* Scheduling directives that may change while a Job is suspended; labels and
  * annotations are merged, these replaced. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Kubernetes objects of an MPIJob, as mpi-operator makes them. NULL or b->status
- * when memory is out. Each needs a job without flaws. Pure and deterministic. */
+/* The Kubernetes objects of an MPIJob, as mpi-operator creates them. NULL or
+ * b->status when memory is out. Each requires a job without flaws. Pure and
+ * deterministic. */
 #ifndef OPERATOR_CORE_MPI_OBJECTS_H
 #define OPERATOR_CORE_MPI_OBJECTS_H
 
@@ -19,7 +20,7 @@ struct node *mpi_config_map(struct build *b,
                             const struct mpi_job *job,
                             const char *hostfile,
                             const char *discover_hosts);
-/* The ssh keys, or the token of a job whose launch is the agent's. */
+/* The ssh keys, or the token of a job that starts with agents. */
 struct node *
 mpi_secret(struct build *b, const struct mpi_job *job, const struct secrets *s);
 struct node *mpi_worker(struct build *b,
@@ -30,9 +31,9 @@ struct node *mpi_worker(struct build *b,
 struct node *mpi_launcher(struct build *b,
                           const struct mpi_job *job,
                           const struct object_config *cfg);
-/* The merge patch that starts a suspended launcher with the scheduling directives that
- * the job's template has now. ret_must_clear: maps of the old ones are to be emptied
- * first, by mpi_launcher_clear. */
+/* The merge patch that starts a suspended launcher with the current scheduling
+ * directives of the job's template. ret_must_clear: maps of the old ones must be
+ * emptied first, by mpi_launcher_clear. */
 struct node *mpi_launcher_resume(struct build *b,
                                  const struct mpi_job *job,
                                  const struct object_config *cfg,

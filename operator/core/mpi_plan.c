@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decision on what to do.
+/* The plan of a sync.
  *
- *   being deleted, or with flaws     nothing
- *   stored status says finished      clean up by cleanPodPolicy; stop a launcher that
+ *   being deleted, or refused        nothing
+ *   finished by the stored status    clean up by cleanPodPolicy; stop a launcher that
  *                                    still runs; delete the job itself by its TTL
- *   over, not yet stored             nothing: the end is stored first
- *   suspended                        objects and a suspended launcher are made, workers
- *                                    and PodGroup deleted
- *   else                             objects (stage 0), missing workers and, where
- *                                    launcherCreationPolicy lets it, the launcher
+ *   finished, not yet stored         nothing: the result is stored first
+ *   suspended                        create the objects and a suspended launcher;
+ *                                    delete workers and PodGroup
+ *   else                             create the objects (stage 0), missing workers and,
+ *                                    as launcherCreationPolicy allows, the launcher
  *
- * A worker that is missing is made, at any time. One that has failed is deleted, and so
- * made again, some seconds later, so that a retry of the launcher finds it; an evicted
- * one ends the job, as it does by mpi-operator.
+ * A missing worker is created at any time. A failed worker is deleted some seconds
+ * later and so recreated, so that a retry of the launcher finds it. An evicted worker
+ * fails the job, as in mpi-operator.
  *
- * The launcher is stopped through its deadline: then it ends as its Job's controller
- * ends it, and its TTL goes on to count.
+ * The launcher is stopped through its deadline: its Job's controller then ends it as
+ * usual, and the TTL of the Job still applies.
  *
- * A restart at any point comes back to the same plan less what was done. Pure; called
- * by mpi_front.c. */
+ * A restart of the operator at any point gives the same plan without the actions that
+ * are done. Pure; called by mpi_front.c. */
 #include "operator/core/mpi_plan.h"
 
 #include <errno.h>
@@ -61,8 +61,7 @@ struct action *planner_add(struct planner *p,
     return plan_add(&p->d->plan, verb, kind, stage, planner_keep(p, name));
 }
 
-/* --- workers -----------------------------------------------------------------------
- */
+/* --- workers --------------------------------------------------------------------- */
 
 static struct action *
 add_worker(struct planner *p, enum verb verb, uint32_t stage, uint32_t i)
@@ -87,8 +86,7 @@ static void delete_worker(struct planner *p, uint32_t i)
 
 /* Of a finished job, those that cleanPodPolicy names. Of a suspended one, all: one that
  * has ended would stand in the way of the resumed job, and an evicted one would fail
- * it.
- */
+ * it. */
 static void delete_workers(struct planner *p)
 {
     const struct crew *crew = &p->q->seen->crew[ROLE_WORKER];
@@ -209,8 +207,7 @@ static bool lost_worker(const struct planner *p)
     return false;
 }
 
-/* --- the launcher ------------------------------------------------------------------
- */
+/* --- the launcher ---------------------------------------------------------------- */
 
 static struct action *
 patch_launcher(struct planner *p, uint32_t stage, struct node *body)
@@ -316,8 +313,7 @@ static bool has_started_launcher(const struct planner *p)
     return p->v->may_launch || (p->v->has_launcher && !(b && b->is_suspended));
 }
 
-/* --- the cases ---------------------------------------------------------------------
- */
+/* --- the cases ------------------------------------------------------------------- */
 
 static void plan_objects(struct planner *p)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the makers of an MPIJob's plan share: mpi_plan.c, which decides, and
- * mpi_ensure.c, which adds what is needed of the objects that no watch shows. Pure. */
+/* Shared by the two planners of an MPIJob: mpi_plan.c, which decides, and mpi_ensure.c,
+ * which adds the actions for objects that no watch shows. Pure. */
 #ifndef OPERATOR_CORE_MPI_PLANNER_H
 #define OPERATOR_CORE_MPI_PLANNER_H
 
 #include "operator/core/mpi_view.h"
 
-#define MPI_CLOCK_SKEW_S 60 /* a clock that is ahead of ours by more says nothing */
+#define MPI_CLOCK_SKEW_S 60 /* times further ahead of the local clock are ignored */
 
 struct planner {
     const struct question *q;
@@ -14,13 +14,13 @@ struct planner {
     const struct mpi_view *v;
     struct decision *d;
     struct build b;
-    bool is_replacing; /* something that was there is to be made again */
+    bool is_replacing; /* an object that existed is recreated */
 };
 
-/* Look again in so many milliseconds, or at that time, or earlier. */
+/* Sync again after ms milliseconds, or at that time, at the latest. */
 void planner_again(struct planner *p, uint64_t ms);
 void planner_again_at(struct planner *p, uint64_t at_s);
-/* A copy in the plan's arena; out of memory is p->b.status. */
+/* A copy in the plan's arena; sets p->b.status when memory is out. */
 const char *planner_keep(struct planner *p, const char *s);
 struct action *planner_add(struct planner *p,
                            enum verb verb,
@@ -28,7 +28,7 @@ struct action *planner_add(struct planner *p,
                            uint32_t stage,
                            const char *name);
 
-/* Service and Secret; is_making: pods are to be made. */
+/* Service and Secret; is_making: pods will be created. */
 void mpi_ensure_access(struct planner *p, bool is_making);
 void mpi_ensure_config(struct planner *p);
 void mpi_ensure_group(struct planner *p, bool has_launcher);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PodGroups of Volcano and of scheduler-plugins, with the sizes of mpi-operator.
  *
- *   minMember     schedulingPolicy.minAvailable, else workers + 1
- *   minResources  schedulingPolicy.minResources as it is; none if minMember is 0; else
- *                 the sum over roles of replicas * (containers' requests, limits where
- *                 there is no request). If there are more pods than minMember, the role
- *                 of lower priority, workers on a tie, counts minMember - 1 replicas
+ *   minMember     schedulingPolicy.minAvailable, by default workers + 1
+ *   minResources  schedulingPolicy.minResources unchanged; none if minMember is 0; by
+ *                 default the sum over roles of replicas * (containers' requests,
+ *                 limits where there is no request). If there are more pods than
+ *                 minMember, the role of lower priority, workers on a tie, counts
+ *                 minMember - 1 replicas
  *
- * The last rule is kept to the letter, also where it multiplies a launcher: schedulers
- * were tuned to these numbers. One difference: while the launcher waits for the workers
- * it is left out, and minMember is at most the workers. Pure; called by mpi_plan.c. */
+ * The last rule is that of mpi-operator even where it multiplies a launcher, because
+ * schedulers are tuned to these numbers. One difference: while the launcher waits for
+ * the workers it is left out, and minMember is at most the number of workers. Pure;
+ * called by mpi_plan.c. */
 #include "operator/core/mpi_podgroup.h"
 
 #include "operator/core/labels.h"
@@ -58,8 +60,7 @@ static void gang_choose_members(struct gang_member *launcher,
     }
 }
 
-/* --- resources ---------------------------------------------------------------------
- */
+/* --- resources ------------------------------------------------------------------- */
 
 /* By mpi-operator's rule only containers count: no init container, no overhead. */
 static int add_member(struct arena *a, struct amounts *sum, const struct gang_member *m)
@@ -104,8 +105,7 @@ static struct node *min_resources(struct build *b,
     return rc < 0 ? NULL : amounts_node(b, &sum);
 }
 
-/* --- the object --------------------------------------------------------------------
- */
+/* --- the object ------------------------------------------------------------------ */
 
 static void set_text(struct build *b, struct node *o, const char *key, const char *s)
 {

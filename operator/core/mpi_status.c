@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The status of an MPIJob, as mpi-operator writes it.
  *
- *   what                              condition                      Event
- *   first look                        Created                        MPIJobCreated
- *   suspended / not any more          Suspended, Running=False       MPIJobSuspended /
+ *   observation                       condition                      Event
+ *   first sync                        Created                        MPIJobCreated
+ *   suspended / resumed               Suspended, Running=False       MPIJobSuspended /
  *                                                                    MPIJobResumed
  *   launcher and all workers run      Running                        MPIJobRunning
  *   launcher's Job Complete           Succeeded                      MPIJobSucceeded
@@ -13,10 +13,10 @@
  *   the API server refuses an object  Failed, reason of the refusal  MPIJobFailed
  *
  * Invariants
- *  1. An unchanged world gives a tree that is node_equal to the stored one.
- *  2. A finished job has completionTime, and its conditions stay; only what clean-up
- * does to the counts is still written.
- *  3. startTime moves only when the job is resumed.
+ *  1. Unchanged observations give a tree that is node_equal to the stored one.
+ *  2. A finished job has completionTime, and its conditions do not change; only the
+ *     counts still follow the clean-up.
+ *  3. startTime changes only when the job is resumed.
  * Pure; called by mpi_front.c. */
 #include "operator/core/mpi_status.h"
 
@@ -103,8 +103,7 @@ static void status_fail_job(struct mpi_status_writer *w,
         w->completion = w->now;
 }
 
-/* --- what has happened -------------------------------------------------------------
- */
+/* --- what has happened ----------------------------------------------------------- */
 
 static void see_creation(struct mpi_status_writer *w)
 {
@@ -336,8 +335,7 @@ static void see_running(struct mpi_status_writer *w)
     }
 }
 
-/* --- the tree ----------------------------------------------------------------------
- */
+/* --- the tree -------------------------------------------------------------------- */
 
 static void put_count(struct build *b, struct node *o, const char *key, uint32_t n)
 {

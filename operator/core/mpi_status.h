@@ -5,8 +5,8 @@
 
 #include "operator/core/mpi_view.h"
 
-/* Fills in ret's status, notes, state, reason and message. Of a job with flaws there is
- * one Event and no status. -ENOMEM. */
+/* Fills in ret's status, notes, state, reason and message. A job with flaws gets one
+ * Event and no status. -ENOMEM. */
 int mpi_status_make(const struct question *q,
                     const struct mpi_view *v,
                     struct decision *ret);

@@ -2,13 +2,15 @@
 /* Snapshot -> view.
  *
  * Rules
- *  1. A launcher's Job that we made and no watch has shown yet is there. One that is
- * gone counts as there only if it had ended: its outcome is the job's.
- *  2. Workers that are not wanted any more do not count; of a job that is suspended,
- * none does. An evicted one that is being deleted, as by a suspension that is over
- * already, will be made again and ends nothing.
- *  3. The deadline counts from the job's startTime. The launcher's Job has it, too, and
- * is left to it, unless it was made late because it waited for the workers.
+ *  1. A launcher's Job that was created and not yet shown by a watch counts as
+ *     existing. A deleted one counts as existing only if it had ended: its result is
+ *     the job's.
+ *  2. Workers beyond the requested number do not count; of a suspended job none does.
+ *     An evicted worker that is being deleted, for example by a suspension that is
+ *     over, is recreated and does not fail the job.
+ *  3. The deadline counts from the job's startTime. The launcher's Job has the
+ *     deadline, too, and enforces it, unless it was created late because it waited for
+ *     the workers.
  * Pure; called by mpi_front.c. */
 #include "operator/core/mpi_view.h"
 

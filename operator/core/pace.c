@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job of 8 workers comes up by 8 pods that run one after the other, and each would be
- * a status of its own ("3/8"). What such a status tells is out of date at once, and it
- * costs the API server as much as a pod. So it waits until PACE_NS after the last
- * write, and while hundreds of jobs come up at once, when the API server has least to
- * spare, PACE_BUSY_NS; what somebody may wait for (core/status.c tells which) never
- * does.
+/* A job of 8 workers starts as 8 pods that become ready one after the other, and each
+ * would cause a status of its own ("3/8"). Such a status is soon out of date and costs
+ * the API server as much as a pod. So it is delayed until PACE_NS after the last write,
+ * and PACE_BUSY_NS while hundreds of jobs start at once and the API server is busiest.
+ * A status that somebody may wait for (core/state.c decides) is never delayed.
  *
  * Invariant: entries are in the order of their time, and those older than PACE_BUSY_NS
- * are dropped whenever one looks, so there are never more than statuses written within
- * that time. Keys are kept as hashes: two of one hash wait for each other, which hurts
- * nobody. Called by sync.c. */
+ * are dropped at every look-up, so there are never more than statuses written within
+ * that time. Keys are kept as hashes: two keys of the same hash delay each other, which
+ * does no harm. Called by sync.c. */
 #include "operator/core/pace.h"
 
 #include <string.h>

@@ -2,15 +2,15 @@
 /* Pod object -> struct pod.
  *
  * The agent is the main process of container 0 and writes the first failure of the job
- * into its termination message. Which container's end counts:
+ * into its termination message. The end of one container counts:
  *   1. while container 0 has not ended, that of an init container that failed
- *   2. container 0's, if it failed
+ *   2. that of container 0, if it failed
  *   3. that of another container that failed
- *   4. container 0's
+ *   4. that of container 0
  * Restartable init containers (sidecars) never count. The pod as a whole may also be
- * ended by the kubelet (status.reason "Evicted") or by the control plane
- * (condition DisruptionTarget). Texts are bounded by POD_TEXT_MAX. Pure; called by the
- * store and by the golden tests. */
+ * ended by the kubelet (status.reason "Evicted") or by the control plane (condition
+ * DisruptionTarget). Texts are bounded by POD_TEXT_MAX. Pure; called by the store and
+ * by the golden tests. */
 #include "operator/core/pod.h"
 
 #include <errno.h>
@@ -162,7 +162,7 @@ static void read_runtime(const struct node *object, struct pod *p)
         p->runtime = pod_runtime(pod_get_text(init, "image"));
 }
 
-/* --- conditions --------------------------------------------------------------------
+/* --- conditions ---------------------------------------------------------------------
  *
  * What Kubernetes itself sets is two bits each, since every pod has it; others are
  * lines "MyOwn=True". */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The size of a pod:
  *
- *   running   containers and native sidecars (init containers that restart always)
- *   starting  an init container beside the sidecars before it, the largest such
- *   pod       the larger of the two, by resource; what spec.resources says in its
- *             place; plus spec.overhead
+ *   running   containers and native sidecars (init containers that always restart)
+ *   starting  an init container together with the sidecars before it, the largest such
+ *   pod       the larger of the two, by resource; spec.resources replaces it; plus
+ *             spec.overhead
  *
- * A gang's minResources must be what its pods take, or it starts without having room.
+ * A gang's minResources must be what its pods use, or it starts without enough room.
  * Called by hvd_podgroup.c. */
 #include "operator/core/pod_size.h"
 

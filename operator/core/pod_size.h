@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a pod asks of a node, as the scheduler counts it. Pure. */
+/* The resources of a pod as the scheduler counts them. Pure. */
 #ifndef OPERATOR_CORE_POD_SIZE_H
 #define OPERATOR_CORE_POD_SIZE_H
 
@@ -15,13 +15,13 @@ struct amounts { /* zeroed: nothing; in the order of first mention, in an arena 
     struct amount *first, *last;
 };
 
-/* What resources of a container, or of a pod's spec, says: requests, and limits where
- * there is no request; what is no quantity is left out: the API server refuses the pod
- * for it. *ret is zeroed by the caller. -ENOMEM. */
+/* The member resources of a container or of a pod's spec: requests, and limits where
+ * there is no request. Invalid quantities are left out: the API server refuses such a
+ * pod. *ret is zeroed by the caller. -ENOMEM. */
 int amounts_of(const struct node *o, struct arena *a, struct amounts *ret);
-/* All of a pod's spec. -ENOMEM. */
+/* Of a whole pod. -ENOMEM. */
 int pod_size(const struct node *spec, struct arena *a, struct amounts *ret);
-/* to += n * from. A total beyond what a quantity can hold stays where it is. */
+/* to += n * from. A total that would overflow does not change. */
 int amounts_add(struct amounts *to,
                 const struct amounts *from,
                 uint32_t n,

@@ -7,7 +7,7 @@
 
 #include "operator/core/keyed.h"
 
-struct priorities { /* zeroed: none is known */
+struct priorities { /* zeroed: empty */
     struct keyed classes;
 };
 void priorities_release(struct priorities *p);
@@ -17,7 +17,7 @@ void priorities_drop(struct priorities *p, const char *name);
 /* A relist: begin, put all, end. */
 void priorities_begin(struct priorities *p);
 void priorities_end(struct priorities *p);
-/* 0 for one that is not known, and for NULLs. */
+/* 0 for an unknown class, and for NULL. */
 int32_t priorities_value(const struct priorities *p, const char *name);
 
 #endif

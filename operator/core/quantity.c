@@ -2,12 +2,12 @@
 /* Quantities.
  *
  * A quantity is read as a row of decimal digits with a point, multiplied by 1024 digit
- * by digit as often as its suffix says, and only then cut to units and billionths:
- * nothing is rounded on the way, and no fraction is ever binary.
+ * by digit as often as its suffix requires, and only then split into units and
+ * billionths: nothing is rounded on the way, and no fraction is ever binary.
  *
  * Canonical form: no fraction, the largest suffix that leaves a whole number. A binary
- * one below 1024, or one that is not whole, is written in decimal form. Pure; called by
- * the builder of PodGroups. */
+ * quantity below 1024, or one that is not whole, is printed in decimal form. Pure;
+ * called by the builders of PodGroups. */
 #include "operator/core/quantity.h"
 
 #include <errno.h>
@@ -48,8 +48,7 @@ static const struct suffix suffixes[] = {
     {"Ei", QUANTITY_BINARY, 6},
 };
 
-/* --- reading -----------------------------------------------------------------------
- */
+/* --- reading --------------------------------------------------------------------- */
 
 /* "e3", "E-2". */
 static bool read_exponent(const char *s, struct suffix *ret)
@@ -182,8 +181,7 @@ int quantity_parse(const char *s, struct quantity *ret, struct err *err)
     return 0;
 }
 
-/* --- arithmetic --------------------------------------------------------------------
- */
+/* --- arithmetic ------------------------------------------------------------------ */
 
 int quantity_add(struct quantity *a, const struct quantity *b)
 {
@@ -210,8 +208,7 @@ int quantity_multiply(struct quantity *q, uint32_t n)
     return 0;
 }
 
-/* --- writing -----------------------------------------------------------------------
- */
+/* --- writing --------------------------------------------------------------------- */
 
 static const char *suffix_text(enum quantity_form form, int power)
 {

@@ -2,11 +2,12 @@
 /* Keyed queue.
  *
  *   absent --add--> WAITING(due) --take--> WORKING --done--> absent
- *                       ^                     |  add while working: due remembered
+ *                       ^                     |  add while WORKING: due is remembered
  *                       '---- done(failed) or remembered due ----'
  *
- * A vector scanned linearly: a key is here only while a job needs attention, which is
- * tens at a time. A key stays known while it is failing, so that its back-off grows. */
+ * A vector that is scanned linearly: a key is in the queue only while a job needs a
+ * sync, which is tens at a time. A key that fails stays in the queue, so that its
+ * back-off grows. */
 #include "operator/core/queue.h"
 
 #include <errno.h>

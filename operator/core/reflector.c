@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* List and watch.
  *
- *   LISTING --listed--> WATCHING --end--> WATCHING (again, from the last
- * resourceVersion) |  ^                |  | |  '---expired------'  '--error, or end too
- * soon--> BACKOFF --timer--> WATCHING
- *      '--error, expired--> BACKOFF --timer--> LISTING
+ *   state      event                    next state
+ *   LISTING    listed                   WATCHING
+ *   LISTING    error or expired         BACKOFF, then LISTING
+ *   WATCHING   end                      WATCHING, from the last resourceVersion
+ *   WATCHING   expired                  LISTING
+ *   WATCHING   error, or end too soon   BACKOFF, then WATCHING
+ *   BACKOFF    timer                    LISTING or WATCHING, as above
  *
- * 410 in a watch lists again at once: the server is well, only our place in its history
- * is gone. But the place that a list has just given must not be gone: a second 410 in a
- * row backs off before the next list, as 410 while paging does, or a server that
- * forgets quickly would be asked for everything again and again. */
+ * "Expired" is 410 Gone. In a watch it leads to a new list at once: the server works,
+ * it has only dropped the resourceVersion. If the watch that follows a list expires,
+ * too, or the list itself does, there is a back-off before the next list. Otherwise a
+ * server that drops versions quickly would be listed all the time. */
 #include "operator/core/reflector.h"
 
 #include "runtime/base/mem.h"

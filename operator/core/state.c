@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conditions and statuses, read. */
+/* Reading of conditions and statuses. */
 #include "operator/core/state.h"
 
 #include <string.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The states of a job, its conditions, and statuses as wholes, whatever the job's kind.
- * Pure. */
+/* States, conditions and statuses of jobs of any kind. Pure. */
 #ifndef OPERATOR_CORE_STATE_H
 #define OPERATOR_CORE_STATE_H
 
@@ -29,17 +28,17 @@ const struct node *condition_find(const struct node *status, const char *type);
 /* True when status holds the condition with status "True". */
 bool condition_is_true(const struct node *status, const char *type);
 
-/* The same status without the times that are taken over from the stored one: what must
- * differ before a status is sent again to an API server that did not keep the last one.
- * NULL when memory is out. */
+/* The status without the times that are copied from the stored one. If the API server
+ * did not keep the last status, it is sent again only when this differs. NULL when
+ * memory is out. */
 struct node *status_timeless(struct build *b, const struct node *status);
-/* Has nothing changed but counts and sentences? Nobody acts on them, so that such a
- * status may wait for the next. */
+/* Have only counts and messages changed? No program acts on them, so such a status may
+ * be delayed. */
 bool status_is_progress(struct build *b,
                         const struct node *old,
                         const struct node *now);
-/* The merge patch that makes old into now: now, with null for what it has not any more.
- * NULL when memory is out. */
+/* The merge patch from old to now: now, with null for removed fields. NULL when memory
+ * is out. */
 struct node *
 status_patch(struct build *b, const struct node *old, const struct node *now);
 /* The name of a field that differs, NULL when they are equal. */

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cache: jobs here, what they own in children.c, and with each job what else is
- * known of it (memory.c).
+/* The cache: jobs are here, their pods and launcher Jobs in children.c, and each job
+ * has a memory of what no watch shows (memory.c).
  *
  * Invariants
- *  1. A memory belongs to one uid: a job deleted and made again under its name starts
- * afresh.
- *  2. A pod is matched to a job by name and by the uid in its owner reference, never by
- * label alone; a pod of a launcher Job by that Job's uid.
- *  3. A job's version never goes back: the answer to a status patch may overtake the
- * watch. Only the watch brings a job in: an answer may also come after its end.
- *  4. A pod that we created is absent only when the API server has said so, never
- * because the watch was silent (observed.h).
+ *  1. A memory belongs to one uid: a job that is deleted and recreated under the same
+ *     name starts with an empty one.
+ *  2. A pod belongs to a job by name and by the uid in its owner reference, never by
+ *     label alone; a pod of a launcher Job by the uid of that Job.
+ *  3. The version of a job never decreases: the answer to a status patch may arrive
+ *     before the watch event. Only the watch adds a job: an answer may also arrive
+ *     after the job was deleted.
+ *  4. A created pod is absent only when the API server has answered so, never because
+ *     the watch was silent (observed.h).
  * Called by main.c (writes, from the watches), apply.c and sync.c. */
 #include "operator/core/store.h"
 
@@ -83,8 +84,7 @@ enum kube_kind store_key_kind(const char *key)
     return strncmp(key, MPI_PREFIX, strlen(MPI_PREFIX)) == 0 ? KUBE_MPIJOB : KUBE_JOB;
 }
 
-/* --- jobs --------------------------------------------------------------------------
- */
+/* --- jobs ------------------------------------------------------------------------ */
 
 static uint64_t version_of(const struct job_meta *meta)
 {

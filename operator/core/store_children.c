@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What jobs own, by what the watches show and what the API server answers to us: into
- * the cache (children.c) and into the memory of the job that it belongs to. */
+/* Objects of jobs, as shown by the watches and by the API server's answers: into the
+ * cache (children.c) and into the memory of their job. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,8 +191,7 @@ void store_end_batches(struct store *s, store_key_fn changed, void *arg)
     }
 }
 
-/* --- what is known by its metadata -------------------------------------------------
- */
+/* --- what is known by its metadata ----------------------------------------------- */
 
 static struct job_entry *
 owner_by(const struct store *s, const struct node *object, char ret_key[STORE_KEY_SIZE])
@@ -270,8 +269,7 @@ void store_lose_owned(struct store *s,
     (void)snprintf(fact->uid, sizeof(fact->uid), "%s", uid);
 }
 
-/* --- answers -----------------------------------------------------------------------
- */
+/* --- answers --------------------------------------------------------------------- */
 
 void store_expect_pod(struct store *s,
                       const char *key,

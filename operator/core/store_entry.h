@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of the store, for its own files: store.c (jobs), store_children.c (what
- * jobs own, answers) and store_observe.c (snapshots). */
+/* The internals of the store, for its own files: store.c (jobs), store_children.c
+ * (objects of jobs, answers) and store_observe.c (snapshots). */
 #ifndef OPERATOR_CORE_STORE_ENTRY_H
 #define OPERATOR_CORE_STORE_ENTRY_H
 
@@ -28,7 +28,7 @@ struct store {
     struct children children;
 };
 
-/* NULL unless the job is there under that uid. */
+/* NULL unless a job of that uid is present. */
 struct job_entry *store_entry(const struct store *s, const char *key, const char *uid);
 /* The replica index by the pod's name and role. -EINVAL: not of a crew. */
 int store_pod_index(const struct pod *p, uint32_t *ret);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One job's snapshot, from cache and memory. */
+/* The snapshot of one job, from cache and memory. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The strings of a struct, handled as a list: what a cache keeps of an object is mostly
- * texts, which a copy owns. Pure. */
+/* The strings of a struct as a list, for copies that own them. Pure. */
 #ifndef OPERATOR_CORE_TEXTS_H
 #define OPERATOR_CORE_TEXTS_H
 
@@ -14,12 +13,12 @@ struct texts { /* which members of a struct are char * */
 
 /* Each becomes "". */
 void texts_empty(const struct texts *t, void *object);
-/* object is a bitwise copy of from: it gets strings of its own, each cut at max bytes.
- * -ENOMEM: it then has none (NULL). */
+/* object is a bitwise copy of from: it gets its own strings, each cut at max bytes.
+ * -ENOMEM: all are then NULL. */
 int texts_copy(const struct texts *t, const void *from, void *object, size_t max);
 void texts_release(const struct texts *t, void *object);       /* NULL afterwards */
 size_t texts_bytes(const struct texts *t, const void *object); /* with their ends */
-/* Are the first max bytes of each alike? */
+/* Compares the first max bytes of each. */
 bool texts_equal(const struct texts *t, const void *a, const void *b, size_t max);
 
 #endif

@@ -92,8 +92,7 @@ static void without_memory_it_says_so(void **state)
     torture(answer_once, NULL);
 }
 
-/* --- programs ----------------------------------------------------------------------
- */
+/* --- programs -------------------------------------------------------------------- */
 
 struct plug_in {
     char dir[32], script[512];

@@ -257,8 +257,7 @@ static void rules_are_kept_in_order(void **state)
     fixture_release(&f);
 }
 
-/* --- sentences ---------------------------------------------------------------------
- */
+/* --- sentences ------------------------------------------------------------------- */
 
 #define RULE "spec.runPolicy.failureRules[0]"
 

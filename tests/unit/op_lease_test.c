@@ -24,8 +24,7 @@
 static const struct lease_config config = {
     .identity = "me", .duration_ns = 15 * S, .renew_ns = 10 * S, .retry_ns = 2 * S};
 
-/* --- edge by edge ------------------------------------------------------------------
- */
+/* --- edge by edge ---------------------------------------------------------------- */
 
 static struct lease_record lease_make_record(const char *holder, const char *version)
 {
@@ -285,8 +284,7 @@ static void the_object_keeps_what_is_not_ours(void **state)
     arena_release(&a);
 }
 
-/* --- three of them, simulated ------------------------------------------------------
- */
+/* --- three of them, simulated ---------------------------------------------------- */
 
 #define NODES    3
 #define EVENTS   64

@@ -33,8 +33,7 @@
 #include "runtime/contract/job_world.h"
 #include "tests/unit/op_life_world.h"
 
-/* --- the operator ------------------------------------------------------------------
- */
+/* --- the operator ---------------------------------------------------------------- */
 
 struct turn {
     struct arena arena;
@@ -284,8 +283,7 @@ static void sync_job(struct sim *s)
         start_operator(s);
 }
 
-/* --- a life ------------------------------------------------------------------------
- */
+/* --- a life ---------------------------------------------------------------------- */
 
 static void sim_step(struct sim *s)
 {

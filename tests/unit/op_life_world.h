@@ -85,8 +85,7 @@ static bool is_bad_luck(struct sim *s, uint32_t one_in)
     return !s->is_calm && sim_below(s, one_in) == 0;
 }
 
-/* --- the API server ----------------------------------------------------------------
- */
+/* --- the API server -------------------------------------------------------------- */
 
 static char *job_text(const struct sim *s)
 {
@@ -238,8 +237,7 @@ static void start_operator(struct sim *s)
     }
 }
 
-/* --- kubelet, agents, user ---------------------------------------------------------
- */
+/* --- kubelet, agents, user ------------------------------------------------------- */
 
 static void end_pod(struct sim *s, uint32_t i, enum pod_phase phase, const char *report)
 {

@@ -68,8 +68,7 @@ static void objects_are_as_in_the_golden_file(void **state)
     arena_release(&first.arena);
 }
 
-/* --- resuming ----------------------------------------------------------------------
- */
+/* --- resuming -------------------------------------------------------------------- */
 
 #define JOB(meta, spec)                                                                \
     "metadata: {name: pi, namespace: lab, uid: u}\n"                                   \
@@ -120,8 +119,7 @@ static void resume_brings_scheduling_directives(void **state)
     }
 }
 
-/* --- sshd and the agent ------------------------------------------------------------
- */
+/* --- sshd and the agent ---------------------------------------------------------- */
 
 static void sshd_is_what_the_agent_replaces(void **state)
 {

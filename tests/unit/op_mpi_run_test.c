@@ -53,8 +53,7 @@ struct run {
 
 static const struct sync_outcome no_trouble = {.reason = "", .message = ""};
 
-/* --- what is seen ------------------------------------------------------------------
- */
+/* --- what is seen ---------------------------------------------------------------- */
 
 /* Fields are char * because a copy owns them; nothing is changed through these. */
 static char *text_borrow(const char *s)
@@ -204,8 +203,7 @@ static void run_see_world(struct run *r)
             .is_conflict = node_bool(r->step, "outcome.conflict", false)};
 }
 
-/* --- carrying out ------------------------------------------------------------------
- */
+/* --- carrying out ---------------------------------------------------------------- */
 
 static void run_apply_action(struct run *r, const struct action *x)
 {
@@ -229,8 +227,7 @@ static void run_apply_action(struct run *r, const struct action *x)
                    fact->state == FACT_THERE ? kube_kind_name(x->kind) : "no");
 }
 
-/* --- telling -----------------------------------------------------------------------
- */
+/* --- telling --------------------------------------------------------------------- */
 
 static void print_action(struct run *r, const struct action *x)
 {
@@ -302,8 +299,7 @@ static void print_decision(struct run *r, const struct decision *d)
         print_status(r, d->status);
 }
 
-/* --- a step ------------------------------------------------------------------------
- */
+/* --- a step ---------------------------------------------------------------------- */
 
 static void
 run_decide(struct run *r, const struct sync_outcome *outcome, struct decision *ret)
@@ -411,8 +407,7 @@ static void lives_are_as_in_the_golden_files(void **state)
     mem_free(base);
 }
 
-/* --- out of memory -----------------------------------------------------------------
- */
+/* --- out of memory --------------------------------------------------------------- */
 
 #define TORTURED                                                                       \
     "metadata: {name: pi, namespace: lab, uid: u}\n"                                   \
