@@ -97,7 +97,7 @@ int node_side_make_dir(struct node_side *n,
         return err_errno(err, errno, "cannot make %s", path);
     n->has_dir = true;
     if (fchownat(base_fd, n->name, step->uid, step->gid, AT_SYMLINK_NOFOLLOW) != 0)
-        return err_errno(err, errno, "cannot give %s to user %u", path,
+        return err_errno(err, errno, "cannot change the owner of %s to user %u", path,
                          (unsigned)step->uid);
     (void)snprintf(n->token_file, sizeof(n->token_file), "%s/token", path);
     (void)snprintf(n->hostfile, sizeof(n->hostfile), "%s/hosts", path);

@@ -21,7 +21,8 @@
 static int set_timeout(struct step_options *o, const char *value, struct err *err)
 {
     if (!value)
-        return err_set(err, -EINVAL, "--hvd: timeout needs a value, like timeout=10m");
+        return err_set(err, -EINVAL,
+                       "--hvd: timeout requires a value, like timeout=10m");
     return parse_duration_ms("--hvd: timeout", value, 1000, MAX_TIMEOUT_MS,
                              &o->start_timeout_ms, err);
 }

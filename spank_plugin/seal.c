@@ -72,8 +72,8 @@ munge_failed(munge_ctx_t ctx, munge_err_t rc, const char *what, struct err *err)
 {
     const char *text = munge_ctx_strerror(ctx);
     return err_set(err, rc == EMUNGE_CRED_UNAUTHORIZED ? -EACCES : -EIO,
-                   "munge cannot %s the job token: %s (--hvd needs munged on the login "
-                   "and compute nodes)",
+                   "munge cannot %s the job token: %s (--hvd requires munged on the "
+                   "login and compute nodes)",
                    what, text ? text : munge_strerror(rc));
 }
 
@@ -117,9 +117,10 @@ int seal_open(const char *auth_info,
     if (!has_payload)
         ret = munge_failed(ctx, rc, "decrypt", err);
     else if (uid != geteuid())
-        ret = err_set(err, -EACCES,
-                      "the job token was made by user %u, not by this step's user %u",
-                      (unsigned)uid, (unsigned)geteuid());
+        ret =
+            err_set(err, -EACCES,
+                    "the job token was created by user %u, not by this step's user %u",
+                    (unsigned)uid, (unsigned)geteuid());
     void *copy = ret ? NULL : mem_alloc((size_t)n + 1);
     if (!ret && !copy)
         ret = err_set(err, -ENOMEM, "out of memory");

@@ -26,7 +26,7 @@ extern slurm_conf_t slurm_conf __attribute__((weak));
 
 static int item_failed(const char *name, spank_err_t rc, struct err *err)
 {
-    return err_set(err, -ENOENT, "Slurm does not tell %s: %s", name,
+    return err_set(err, -ENOENT, "Slurm does not provide %s: %s", name,
                    spank_strerror(rc));
 }
 

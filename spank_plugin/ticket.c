@@ -29,7 +29,7 @@ int ticket_parse(const char *text, size_t n, struct ticket *ret, struct err *err
     if (n >= sizeof(buf) || n < strlen(MAGIC)
         || memcmp(text, MAGIC, strlen(MAGIC)) != 0)
         return err_set(err, -EINVAL,
-                       "%s was not made by this version of spank_hvd.so; the same "
+                       "%s was not created by this version of spank_hvd.so; the same "
                        "version must be installed on the login and compute nodes",
                        TICKET_ENV);
     memcpy(buf, text, n);

@@ -191,7 +191,7 @@ int fd_write_file(
 
     CLEANUP(fd_close) int fd = mkostemp(tmp, O_CLOEXEC);
     if (fd < 0)
-        return err_errno(err, errno, "cannot create a file beside %s", path);
+        return err_errno(err, errno, "cannot create a temporary file for %s", path);
     int rc = write_and_sync(fd, p, n, mode);
     if (rc == 0 && rename(tmp, path) < 0)
         rc = -errno;

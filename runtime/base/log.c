@@ -247,7 +247,8 @@ void log_event(enum log_level level, const char *msg, const char *fmt, ...)
     }
     lost = atomic_exchange_explicit(&n_lost, 0, memory_order_relaxed);
     if (lost > 0)
-        log_event(LOG_WARN, "log lines were lost, nobody took them", "lines=%u", lost);
+        log_event(LOG_WARN, "log lines were dropped, stderr was full", "lines=%u",
+                  lost);
     va_start(ap, fmt);
     if (vsnprintf(data, sizeof(data), fmt, ap) < 0)
         data[0] = '\0';

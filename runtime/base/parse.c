@@ -116,7 +116,7 @@ int parse_bool(const char *field, const char *s, bool *ret, struct err *err)
         }
     }
     return err_set(err, -EINVAL,
-                   "%s: \"%.64s\" is none of 1, true, yes, on, 0, false, no, off",
+                   "%s: \"%.64s\" must be one of: 1, true, yes, on, 0, false, no, off",
                    field, s);
 }
 

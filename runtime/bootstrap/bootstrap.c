@@ -152,7 +152,8 @@ static int take_offer(struct attempt *a, const struct card *mine, const struct c
     bool is_near = o->net[0] && strcmp(o->net, mine->net) == 0;
 
     if (o->port == 0 || hex_decode(o->token, a->token.key, sizeof(a->token.key)) != 0)
-        return err_set(&a->err, -EPROTO, "rank 0 does not say where ranks meet");
+        return err_set(&a->err, -EPROTO,
+                       "the card of rank 0 has no rendezvous address");
     if (!is_near && !o->addrs[0])
         return err_set(&a->err, -EHOSTUNREACH,
                        "rank 0 is on another host and has no address but loopback");

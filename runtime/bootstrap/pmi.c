@@ -178,9 +178,10 @@ pmi_send_id(struct pmi *p, uint32_t id, uint64_t deadline_ns, struct err *err)
     if (rc)
         return rc;
     if (size < 1 || size > WORLD_MAX_RANKS || rank < 0 || rank >= size)
-        return err_set(err, -EPROTO,
-                       "mpiexec tells no rank of its size at PMI_PORT (%ld of %ld)",
-                       rank, size);
+        return err_set(
+            err, -EPROTO,
+            "mpiexec reports no valid rank and size at PMI_PORT (rank %ld of %ld)",
+            rank, size);
     p->base.rank = (uint32_t)rank;
     p->base.size = (uint32_t)size;
     return 0;
@@ -204,7 +205,8 @@ static int pmi_negotiate(struct pmi *p, uint64_t deadline_ns, struct err *err)
     if (rc)
         return rc;
     if (!pmi_value(line, "kvsname", p->kvs, sizeof(p->kvs)))
-        return err_set(err, -EPROTO, "mpiexec names no key-value space: %.120s", line);
+        return err_set(err, -EPROTO, "mpiexec returns no key-value space: %.120s",
+                       line);
     (void)snprintf(p->base.job, sizeof(p->base.job), "%.*s", JOB_ID_MAX - 1, p->kvs);
     return 0;
 }
@@ -266,7 +268,7 @@ pmi_put(struct carrier *ch, const char *value, uint64_t deadline_ns, struct err 
 
     if (strlen(value) >= p->max_value)
         return err_set(err, -E2BIG,
-                       "mpiexec carries values of %zu bytes, this one has %zu",
+                       "mpiexec transports values of %zu bytes, this one has %zu",
                        p->max_value, strlen(value));
     (void)snprintf(line, sizeof(line), "cmd=put kvsname=%s key=hvd-%u value=%.*s\n",
                    p->kvs, ch->rank, 2048, value); /* fits */

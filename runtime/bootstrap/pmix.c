@@ -140,8 +140,7 @@ static int pmix_read_size(struct pmix *p, struct err *err)
     uint32_t size = v->type == PX_UINT32 ? v->data.uint32 : 0;
     free_value(v);
     if (size == 0 || size > WORLD_MAX_RANKS || p->me.rank >= size)
-        return err_set(err, -EPROTO,
-                       "PMIX_RANK=%u, but PMIx says that there are %u ranks",
+        return err_set(err, -EPROTO, "PMIX_RANK=%u, but PMIx reports %u ranks",
                        p->me.rank, size);
     p->base.size = size;
     return 0;

@@ -38,10 +38,10 @@ int card_format(const struct card *c, char *ret, size_t size_bytes, struct err *
         k = snprintf(ret, size_bytes, CARD_VERSION ";%s;%s;%s;%u;%s;%s;%s", c->host,
                      c->net, local, c->port, c->token, c->addrs, job);
     if (k < 0 || (size_t)k >= size_bytes)
-        return err_set(err, -E2BIG,
-                       "what this rank tells the others has %d bytes, the launcher "
-                       "carries %zu",
-                       k, size_bytes - 1);
+        return err_set(
+            err, -E2BIG,
+            "the card of this rank has %d bytes, the launcher transports %zu", k,
+            size_bytes - 1);
     return 0;
 }
 
@@ -112,8 +112,8 @@ int card_parse(const char *text, uint32_t rank, struct card *ret, struct err *er
             && parse_u32("local rank", f[3], 0, WORLD_MAX_RANKS, &c.local_rank, NULL))
         || (n_fields == N_FIELDS && !read_own(f, &c)))
         return err_set(err, -EPROTO,
-                       "rank %u introduces itself in a form that is not ours: is "
-                       "another version of Ringmaster installed there?",
+                       "the card of rank %u is invalid: another version of Ringmaster "
+                       "may be installed there",
                        rank);
     *ret = c;
     return 0;
@@ -176,9 +176,10 @@ int card_find_place(const struct card_place *v, struct place *p, struct err *err
     p->cross_rank = p->cross_size = p->host = 0;
     for (uint32_t i = 0; i < n; i++) {
         if ((v[i].local_rank != CARD_NO_LOCAL) != is_told)
-            return err_set(err, -EPROTO,
-                           "the launcher tells rank %u its local rank, but not rank %u",
-                           is_told ? me : i, is_told ? i : me);
+            return err_set(
+                err, -EPROTO,
+                "the launcher sets the local rank of rank %u, but not of rank %u",
+                is_told ? me : i, is_told ? i : me);
         if ((is_told ? v[i].local_rank : local[i]) == p->local_rank) {
             p->cross_rank += i < me;
             p->cross_size++;

@@ -98,20 +98,21 @@ static int contract_check(const struct contract *c, struct err *err)
         return err_set(err, -EINVAL, "HVD_TOKEN_FILE is empty");
     if (c->rdv_host[0] && c->rdv_port == 0)
         return err_set(err, -EINVAL,
-                       "HVD_RENDEZVOUS_ADDR=%.80s needs HVD_RENDEZVOUS_PORT",
+                       "HVD_RENDEZVOUS_ADDR=%.80s requires HVD_RENDEZVOUS_PORT",
                        c->rdv_host);
     if (c->place.size == 1)
         return 0;
     if (!c->rdv_host[0])
         return err_set(
             err, -EINVAL,
-            "HOROVOD_SIZE=%u needs HVD_RENDEZVOUS_ADDR and HVD_RENDEZVOUS_PORT",
+            "HOROVOD_SIZE=%u requires HVD_RENDEZVOUS_ADDR and HVD_RENDEZVOUS_PORT",
             c->place.size);
     if (!c->job_id[0])
-        return err_set(err, -EINVAL, "HOROVOD_SIZE=%u needs HVD_JOB_ID", c->place.size);
+        return err_set(err, -EINVAL, "HOROVOD_SIZE=%u requires HVD_JOB_ID",
+                       c->place.size);
     if (c->token_source == TOKEN_NONE)
         return err_set(err, -EINVAL,
-                       "HOROVOD_SIZE=%u needs HVD_TOKEN_FILE or HVD_TOKEN_FD",
+                       "HOROVOD_SIZE=%u requires HVD_TOKEN_FILE or HVD_TOKEN_FD",
                        c->place.size);
     return 0;
 }
@@ -208,9 +209,9 @@ int contract_render(const struct contract *c,
     struct contract_writer w = {.v = ret};
 
     if (c->token_source == TOKEN_WEAK)
-        return err_set(err, -EINVAL, "a launch contract needs a real job token");
+        return err_set(err, -EINVAL, "a launch contract requires a real job token");
     if (c->master_addr[0] && c->master_port == 0)
-        return err_set(err, -EINVAL, "MASTER_ADDR=%.80s needs MASTER_PORT",
+        return err_set(err, -EINVAL, "MASTER_ADDR=%.80s requires MASTER_PORT",
                        c->master_addr);
     int rc = contract_check(c, err);
     if (rc)

@@ -96,8 +96,8 @@ static int choose_mpi(const struct env_reader *r, const struct foreign **f)
         return err_set(
             r->err, -EINVAL,
             "OMPI_COMM_WORLD_RANK=%.20s of %.20s, but PMI_RANK=%.20s of %.20s: "
-            "of two launchers, one inside the other: unset PMI_FD or "
-            "OMPI_COMM_WORLD_RANK, whichever belongs to the outer one",
+            "of two nested launchers: unset the variable of the outer one, PMI_FD or "
+            "OMPI_COMM_WORLD_RANK",
             rank, size, pmi_rank ? pmi_rank : "", pmi_size ? pmi_size : "");
     return 0;
 }

@@ -125,7 +125,7 @@ static int check_twice(const struct hostlist *hl, struct err *err)
         if (strcmp(names[i - 1], names[i]) == 0)
             return err_set(
                 err, -EINVAL,
-                "host %.80s is listed twice: give it once with all its slots",
+                "host %.80s is listed twice: list it once with all its slots",
                 names[i]);
     return 0;
 }
@@ -163,7 +163,7 @@ static int split_host(const char *s,
         if (colon && memchr(colon + 1, ':', rest_n - 1))
             return err_set(
                 err, -EINVAL,
-                "\"%.*s\": an IPv6 address needs brackets, as in [fe80::1]:4",
+                "\"%.*s\": an IPv6 address requires brackets, as in [fe80::1]:4",
                 n < 80 ? (int)n : 80, s);
     }
     if (host_n == 0 || host_n >= HOST_NAME_MAX_BYTES)
@@ -178,7 +178,7 @@ static int split_host(const char *s,
         return 0;
     if (rest[0] != ':' || rest_n - 1 >= sizeof(count))
         return err_set(err, -EINVAL,
-                       "\"%.*s\" is none of host, host:slots, [address]:slots",
+                       "\"%.*s\" must be host, host:slots or [address]:slots",
                        n < 80 ? (int)n : 80, s);
     memcpy(count, rest + 1, rest_n - 1);
     count[rest_n - 1] = '\0';

@@ -24,7 +24,7 @@ world_size(const struct hostlist *hosts, uint32_t np, uint32_t *ret, struct err 
         return err_set(err, -EINVAL, "the %zu hosts have no slot at all", hosts->n);
     if (np > slots)
         return err_set(err, -EINVAL,
-                       "%u processes are asked for, but the %zu hosts have %llu slots",
+                       "%u processes are requested, but the %zu hosts have %llu slots",
                        np, hosts->n, (unsigned long long)slots);
     if (np == 0 && slots > WORLD_MAX_RANKS)
         return err_set(err, -EINVAL, "%llu slots exceed %d ranks",

@@ -96,7 +96,7 @@ static int judge_hello(const struct auth_id *id,
     *ret_status = REPLY_BAD_ROLE;
     if (hello[AT_ROLE] != (uint8_t)theirs)
         return err_set(err, -EPROTO,
-                       "peer comes in role %u, this end (role %u) serves role %u only",
+                       "peer has role %u, this end (role %u) accepts role %u only",
                        hello[AT_ROLE], (unsigned)mine, (unsigned)theirs);
     *ret_status = REPLY_BAD_JOB;
     sha256_digest(id->job_id, strlen(id->job_id), job);
@@ -149,8 +149,8 @@ static int judge_reply(const struct auth_id *id,
                        reply[AT_VERSION], AUTH_VERSION);
     if (reply[REPLY_STATUS] == REPLY_BAD_ROLE || reply[AT_ROLE] != (uint8_t)theirs)
         return err_set(err, -EPROTO,
-                       "peer has role %u, this end looks for role %u: the port belongs "
-                       "to something else of Ringmaster",
+                       "peer has role %u, this end requires role %u: the port belongs "
+                       "to another Ringmaster service",
                        reply[AT_ROLE], (unsigned)theirs);
     if (reply[REPLY_STATUS] == REPLY_BAD_JOB)
         return err_set(err, -EPROTO, "peer belongs to another job than \"%s\"",
@@ -180,7 +180,7 @@ int auth_wire_proof(const struct auth_id *id,
         return rc;
     transcript_mac(id, "S", hello, reply, want);
     if (!mac_equal(want, reply + REPLY_MAC))
-        return err_set(err, -EACCES, "peer holds another token for job \"%s\"",
+        return err_set(err, -EACCES, "peer has another token for job \"%s\"",
                        id->job_id);
     transcript_mac(id, "C", hello, reply, proof);
     return 0;
@@ -196,7 +196,7 @@ int auth_wire_check(const struct auth_id *id,
 
     transcript_mac(id, "C", hello, reply, want);
     if (!mac_equal(want, proof))
-        return err_set(err, -EACCES, "peer holds another token for job \"%s\"",
+        return err_set(err, -EACCES, "peer has another token for job \"%s\"",
                        id->job_id);
     return 0;
 }

@@ -50,7 +50,7 @@ static int client_transport_error(struct rdv_client *c, int rc, struct err *err)
     if (rc == -EPIPE)
         return err_set(err, rc,
                        "rendezvous server %s closed the connection (rank %u): it has "
-                       "ended or was restarted",
+                       "exited or was restarted",
                        c->server, c->rank);
     return err_errno(err, -rc, "rendezvous server %s (rank %u)", c->server, c->rank);
 }

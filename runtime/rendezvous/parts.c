@@ -100,8 +100,7 @@ int rdv_parts_find(struct rdv_world *all,
     struct rdv_world *w = all;
 
     if (join->size != all->size)
-        return err_set(err, -EINVAL,
-                       "rank %u comes with size %u, but this world has size %u",
+        return err_set(err, -EINVAL, "rank %u has size %u, but this world has size %u",
                        join->rank, join->size, all->size);
     if (join->rank >= join->size)
         return err_set(err, -EINVAL, "rank %u is not below size %u", join->rank,
@@ -145,9 +144,8 @@ struct rdv_world *rdv_parts_clash(struct rdv_world *all,
             parts_describe_request(o, theirs, sizeof(theirs));
             (void)snprintf(
                 text, size_bytes,
-                "hvd.init(comm=...) differs: rank %u gives %s, rank %u gives "
-                "%s; all ranks of one world must give the same list in the "
-                "same order",
+                "hvd.init(comm=...) differs: rank %u passes %s, rank %u passes %s; all "
+                "ranks of one world must pass the same list in the same order",
                 rank, ours, other, theirs); /* fits */
             return o;
         }

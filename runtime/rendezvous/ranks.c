@@ -53,15 +53,14 @@ int rdv_ranks_check(
                            "to %u",
                            text, (int)ranks[i], size, size - 1);
         if (is_there[ranks[i]])
-            return err_set(err, -EINVAL, "comm=%s: rank %u is there twice", text,
+            return err_set(err, -EINVAL, "comm=%s: rank %u is listed twice", text,
                            ranks[i]);
         is_there[ranks[i]] = true;
     }
     if (!is_there[rank])
         return err_set(err, -EINVAL,
-                       "comm=%s lacks this process, which is rank %u of %u: it may "
-                       "have a world of its own with a list that has it, or call no "
-                       "hvd.init() at all",
+                       "comm=%s does not include this process, rank %u of %u: pass a "
+                       "list that includes it, or do not call hvd.init() on it",
                        text, rank, size);
     return 0;
 }

@@ -120,7 +120,7 @@ int rdv_mac_check(struct auth_session *s,
     sha256_digest(payload, n, digest);
     frame_mac(s->recv_key, s->n_received, h, digest, want);
     if (!mac_equal(want, mac))
-        return err_set(err, -EPROTO, "rendezvous frame was altered on its way");
+        return err_set(err, -EPROTO, "rendezvous frame has a wrong MAC");
     s->n_received++;
     return 0;
 }

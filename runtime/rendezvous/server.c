@@ -100,7 +100,7 @@ static void on_join(struct rdv_server *s,
     struct rdv_join join;
     uint32_t place = 0;
     void *old = NULL;
-    int rc = c->is_member ? err_set(&err, -EPROTO, "JOIN came twice")
+    int rc = c->is_member ? err_set(&err, -EPROTO, "duplicate JOIN")
                           : rdv_join_parse(p, n, &join, &err);
 
     if (rc == 0)
@@ -154,7 +154,7 @@ static void on_put(struct rdv_server *s,
 {
     struct err err = ERR_INIT;
     struct rdv_put put;
-    int rc = !c->is_member ? err_set(&err, -EPROTO, "PUT came before JOIN")
+    int rc = !c->is_member ? err_set(&err, -EPROTO, "PUT before JOIN")
                            : rdv_put_parse(p, n, &put, &err);
 
     if (rc == 0 && s->is_failed) {
@@ -399,7 +399,7 @@ static void *server_main(void *arg)
         server_turn(s, UINT64_MAX);
     if (!s->is_failed)
         (void)snprintf(s->why, sizeof(s->why),
-                       "the launcher has ended the rendezvous"); /* fits */
+                       "the launcher has stopped the rendezvous"); /* fits */
     s->is_failed = true;
     refuse_all(s);
 

@@ -79,9 +79,8 @@ int rdv_world_join(struct rdv_world *w,
                    struct err *err)
 {
     if (size != w->size)
-        return err_set(err, -EINVAL,
-                       "rank %u comes with size %u, but this world has size %u", rank,
-                       size, w->size);
+        return err_set(err, -EINVAL, "rank %u has size %u, but this world has size %u",
+                       rank, size, w->size);
     if (rank >= size)
         return err_set(err, -EINVAL, "rank %u is not below size %u", rank, size);
 
@@ -127,12 +126,12 @@ int rdv_world_put(struct rdv_world *w,
     struct rdv_member *m = &w->v[rank];
 
     if (m->has_put || put->round > w->round)
-        return err_set(err, -EPROTO, "rank %u gives to round %u, but round %u is open",
+        return err_set(err, -EPROTO, "rank %u puts into round %u, but round %u is open",
                        rank, put->round, w->round);
     if (put->round < w->round)
         return err_set(err, -ESTALE,
-                       "rank %u asks for round %u, which has ended (round %u is open): "
-                       "it was restarted after the others had met",
+                       "rank %u puts into round %u, which is complete (round %u is "
+                       "open): it was restarted after the other ranks had met",
                        rank, put->round, w->round);
     if (w->n_bytes + put->n > RDV_MAX_ROUND_BYTES)
         return err_set(err, -E2BIG,
@@ -274,7 +273,7 @@ void rdv_world_missing(const struct rdv_world *w, char *ret, size_t size_bytes)
         n = text_add(ret, n, size_bytes, part);
     }
     if (world_list_missing(w, MISSING_LATE, part, sizeof(part))) {
-        n = text_add(ret, n, size_bytes, "; connected but not yet there: ");
+        n = text_add(ret, n, size_bytes, "; connected but late: ");
         (void)text_add(ret, n, size_bytes, part);
     }
 }

@@ -213,7 +213,7 @@ int seal_open(const char *auth_info,
         return err_set(err, -EIO,
                        "munge cannot decrypt the job token: Invalid credential");
     if (uid != (unsigned)geteuid())
-        return err_set(err, -EACCES, "the job token was made by user %u", uid);
+        return err_set(err, -EACCES, "the job token was created by user %u", uid);
     *ret_n = strlen(cred + at);
     *ret_p = mem_strdup(cred + at);
     return *ret_p ? 0 : err_set(err, -ENOMEM, "out of memory");

@@ -288,7 +288,7 @@ def test_one_mpi_inside_the_other(folder):
     inner = [need(MPICH), "-n", "2", RANK]
     meets(folder, openmpi("-np", "1", *inner), one_host(2, "mpiexec"))
     program = run(folder, openmpi("-np", "3", *inner), code=None)
-    has(program.err, "of two launchers, one inside the other: unset")
+    has(program.err, "of two nested launchers: unset")
 
 
 def test_exported_for_torch_by_a_wrapper(folder):

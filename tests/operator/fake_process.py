@@ -195,4 +195,4 @@ def a_log_that_nobody_reads_stops_nothing() -> None:
         w.fake.put("horovodjobs", w.job("last"))
         w.run_pods(name="last")
         wait("the log goes on", lambda: "job=ns/last" in w.read())
-        expect("log lines were lost, nobody took them lines=" in w.text, "it is told", w.text)
+        expect("log lines were dropped, stderr was full lines=" in w.text, "it is told", w.text)

@@ -71,7 +71,7 @@ static void a_job_of_blanks_travels_all_the_same(void **state)
     assert_string_equal(b.job, "my_job__1=2__");
 }
 
-static void the_longest_card_fits_and_a_short_room_is_told(void **state)
+static void the_longest_card_fits_and_a_short_buffer_is_an_error(void **state)
 {
     struct card a = full_card();
     char text[CARD_MAX_BYTES + 1];
@@ -85,7 +85,7 @@ static void the_longest_card_fits_and_a_short_room_is_told(void **state)
     assert_int_equal(card_format(&a, text, sizeof(text), &e), 0);
     assert_int_equal(card_parse(text, 0, &a, NULL), 0);
     assert_int_equal(card_format(&a, text, 100, &e), -E2BIG);
-    assert_non_null(strstr(e.text, "carries 99"));
+    assert_non_null(strstr(e.text, "transports 99"));
 }
 
 static void what_is_no_card_names_its_rank(void **state)
@@ -121,7 +121,7 @@ static void what_is_no_card_names_its_rank(void **state)
         if (rc != -EPROTO)
             print_error("taken: %s\n", bad[i]);
         assert_int_equal(rc, -EPROTO);
-        assert_non_null(strstr(e.text, "rank 17 introduces itself"));
+        assert_non_null(strstr(e.text, "card of rank 17 is invalid"));
     }
 }
 
@@ -189,7 +189,7 @@ static void ranks_dealt_in_turn(void **state)
 }
 
 /* One machine under two names: mpirun counts two hosts, and what it says stays. */
-static void told_local_ranks_are_kept(void **state)
+static void local_ranks_of_the_launcher_are_kept(void **state)
 {
     struct card_place v[4];
     struct err e = ERR_INIT;
@@ -206,8 +206,8 @@ static void told_local_ranks_are_kept(void **state)
 
     v[2].local_rank = CARD_NO_LOCAL;
     assert_int_equal(card_find_place(v, &p, &e), -EPROTO);
-    assert_string_equal(e.text,
-                        "the launcher tells rank 3 its local rank, but not rank 2");
+    assert_string_equal(
+        e.text, "the launcher sets the local rank of rank 3, but not of rank 2");
 }
 
 static int find_one(void *arg)
@@ -230,11 +230,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_card_comes_back_as_it_was),
         cmocka_unit_test(a_job_of_blanks_travels_all_the_same),
-        cmocka_unit_test(the_longest_card_fits_and_a_short_room_is_told),
+        cmocka_unit_test(the_longest_card_fits_and_a_short_buffer_is_an_error),
         cmocka_unit_test(what_is_no_card_names_its_rank),
         cmocka_unit_test(hosts_in_blocks_are_as_in_a_host_list),
         cmocka_unit_test(ranks_dealt_in_turn),
-        cmocka_unit_test(told_local_ranks_are_kept),
+        cmocka_unit_test(local_ranks_of_the_launcher_are_kept),
         cmocka_unit_test(lack_of_memory_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

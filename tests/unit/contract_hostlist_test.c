@@ -79,12 +79,12 @@ static void hosts_of_the_command_line(void **state)
         {"a:", NULL, "is not a number"},
         {"a:65537", NULL, "is not a number"},
         {"a:-1", NULL, "is not a number"},
-        {"a:99999999999999999999", NULL, "is none of host"},
-        {"::1", NULL, "needs brackets"},
-        {"::1:4", NULL, "needs brackets"},
+        {"a:99999999999999999999", NULL, "must be host"},
+        {"::1", NULL, "requires brackets"},
+        {"::1:4", NULL, "requires brackets"},
         {"[::1", NULL, "lacks its ]"},
         {"[]:2", NULL, "host name of 0 bytes"},
-        {"[::1]4", NULL, "is none of host"},
+        {"[::1]4", NULL, "must be host"},
         {"a b:2", NULL, "byte 0x20"},
         {"a=2", NULL, "byte 0x3d"},
         {"h\xc3\xa9:2", NULL, "byte 0xc3"},
@@ -115,7 +115,7 @@ static void hostfiles_are_parsed(void **state)
         {"a port=22", NULL, "neither slots=N nor max_slots=N"},
         {"a slots = 4", NULL, "neither slots=N"},
         {"a\nb\na\n", NULL, "host a is listed twice"},
-        {"::1 slots=2", NULL, "needs brackets"},
+        {"::1 slots=2", NULL, "requires brackets"},
     };
 
     (void)state;

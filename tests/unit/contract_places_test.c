@@ -41,7 +41,7 @@ static void too_few_slots_says_both_numbers(void **state)
     assert_int_equal(hostlist_parse_hosts("a:2,b:1", &hl, NULL), 0);
     assert_int_equal(places_assign(&hl, 4, p, &e), -EINVAL);
     assert_string_equal(e.text,
-                        "4 processes are asked for, but the 2 hosts have 3 slots");
+                        "4 processes are requested, but the 2 hosts have 3 slots");
     assert_int_equal(places_at(&hl, 2, 1, 0, p, &e), -EINVAL); /* host b has no rank */
     assert_int_equal(places_at(&hl, 0, 0, 2, p, &e), -EINVAL);
     assert_int_equal(places_at(&hl, 0, 2, 0, p, &e), -EINVAL);

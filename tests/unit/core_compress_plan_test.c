@@ -109,7 +109,7 @@ static void what_is_not_compressed_says_why(void **state)
         uint32_t n;
         const char *why; /* NULL: compressed */
     } rows[] = {
-        {"none", DT_F32, OP_SUM, 1, {9}, 2, "no compression was asked for"},
+        {"none", DT_F32, OP_SUM, 1, {9}, 2, "no compression was requested"},
         {"fp16", DT_I32, OP_SUM, 1, {9}, 2, "only floating point is compressed"},
         {"bf16", DT_BOOL, OP_SUM, 1, {9}, 2, "only floating point is compressed"},
         {"bf16", DT_F16, OP_SUM, 1, {9}, 2, "it has 16 bits already"},

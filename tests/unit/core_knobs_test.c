@@ -150,7 +150,7 @@ static void a_refusal_names_value_and_what_is_allowed(void **state)
         {"PERSEUS_ALLREDUCE_FUSION", "64M",
          "PERSEUS_ALLREDUCE_FUSION: \"64M\" is not a number of MiB from 0 to 1048576"},
         {"HVD_NANCHECK", "ja",
-         "HVD_NANCHECK: \"ja\" is none of 1, true, yes, on, 0, false, no, off"},
+         "HVD_NANCHECK: \"ja\" must be one of: 1, true, yes, on, 0, false, no, off"},
     };
 
     (void)state;

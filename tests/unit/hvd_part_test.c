@@ -139,13 +139,13 @@ static void impossible_body(int rank, int size)
     const int mine[] = {rank}, others[] = {1 - rank};
 
     (void)size;
-    assert_refused((const int[]){0, 1, 1}, 3, "comm=[0, 1, 1]: rank 1 is there twice");
+    assert_refused((const int[]){0, 1, 1}, 3, "comm=[0, 1, 1]: rank 1 is listed twice");
     assert_refused((const int[]){0, 1, 2}, 3,
                    "comm=[0-2]: 2 is no rank of this job, which has 2 ranks, 0 to 1");
     assert_refused((const int[]){-1, 0}, 2, "comm=[-1, 0]: -1 is no rank");
     assert_refused(others, 1,
-                   rank ? "comm=[0] lacks this process, which is rank 1 of 2"
-                        : "comm=[1] lacks this process, which is rank 0 of 2");
+                   rank ? "comm=[0] does not include this process, rank 1 of 2"
+                        : "comm=[1] does not include this process, rank 0 of 2");
     assert_refused(NULL, 2, "hvd_config.n_ranks: 2, must be at least 0, with ranks");
     assert_refused(mine, -1, "hvd_config.n_ranks: -1");
     CHECK_OK(init_of(all, 2)); /* the world of all */
@@ -176,8 +176,8 @@ static void differ_body(int rank, int size)
         return;
     }
     assert_refused(rank ? three : two, 2, "hvd.init(comm=...) differs: rank ");
-    CHECK(strstr(hvd_last_error(), "rank 0 gives [0, 1]")
-              && strstr(hvd_last_error(), "rank 1 gives [1, 0]"),
+    CHECK(strstr(hvd_last_error(), "rank 0 passes [0, 1]")
+              && strstr(hvd_last_error(), "rank 1 passes [1, 0]"),
           "%s", hvd_last_error());
     CHECK(clock_now_ns() - begin_ns < 10 * NS_PER_S, "told late");
     CHECK_OK(init_of(two, 2)); /* it was a mistake, not the end */
@@ -196,8 +196,8 @@ static void all_against_some_body(int rank, int size)
 
     (void)size;
     assert_refused(list, rank == 0 ? 2 : 0,
-                   rank == 0 ? "rank 0 gives [1, 0]"
-                             : "rank 1 gives no list, all 2 ranks");
+                   rank == 0 ? "rank 0 passes [1, 0]"
+                             : "rank 1 passes no list, all 2 ranks");
 }
 
 static void a_list_against_none_is_told(void **state)

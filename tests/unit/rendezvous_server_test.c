@@ -223,7 +223,7 @@ static void strangers_are_refused_with_a_reason(void **state)
          "peer is of generation 0, this end of generation 1"},
         {&token_a, "ns/demo/uid", 0, 2, 2, -EINVAL, "rank 2 is not below size 2"},
         {&token_a, "ns/demo/uid", 0, 0, 3, -EINVAL,
-         "comes with size 3, but this world has size 2"},
+         "has size 3, but this world has size 2"},
     };
     struct world w = world_up(2);
 
@@ -297,7 +297,7 @@ static void a_timeout_names_the_missing_ranks(void **state)
     assert_true(waited_s > 0 && waited_s <= SHORT_MS / 1000.0);
     assert_non_null(strstr(err.text, " s for ranks 1-7 (of 8)"));
     assert_non_null(strstr(err.text, "; had connected and was lost: 6"));
-    assert_non_null(strstr(err.text, "; connected but not yet there: 2, 4, 7"));
+    assert_non_null(strstr(err.text, "; connected but late: 2, 4, 7"));
 
     /* The blob is withdrawn; all may try again, and the round can still succeed. */
     for (uint32_t r = 0; r < 8; r++)
@@ -396,7 +396,7 @@ static void the_blob_of_a_dead_member_is_withdrawn(void **state)
     member_go(&late, &w, 1, 2, LONG_MS);
     member_join(&late);
     assert_int_equal(late.rc, -ESTALE);
-    assert_non_null(strstr(late.err.text, "asks for round 0, which has ended"));
+    assert_non_null(strstr(late.err.text, "puts into round 0, which is complete"));
     rdv_server_stop(w.server);
 }
 

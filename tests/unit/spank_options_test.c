@@ -49,7 +49,7 @@ static void bad_values_are_refused_with_the_key_and_what_is_allowed(void **state
     } rows[] = {
         {"tiemout=3", "\"tiemout\" is not a key",
          "timeout=DURATION, iface=NAME and verbose"},
-        {"timeout", "timeout needs a value", "timeout=10m"},
+        {"timeout", "timeout requires a value", "timeout=10m"},
         {"timeout=soon", "timeout", "\"soon\""},
         {"timeout=0", "timeout", "\"0\""},
         {"iface=", "iface", "network interface"},

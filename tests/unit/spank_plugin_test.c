@@ -280,7 +280,7 @@ static void what_fails_on_the_node_is_told_by_the_first_task(void **state)
     char forged[] = "MUNGE:AwQFAAC:", other[200];
     char *const creds[] = {NULL, forged, other};
     const char *const want[] = {"srun sent no job token", "Invalid credential",
-                                "was made by user 12345"};
+                                "was created by user 12345"};
     (void)state;
     (void)snprintf(other, sizeof(other), "FAKE:12345:%s",
                    strchr(sealed_ticket() + 5, ':') + 1);

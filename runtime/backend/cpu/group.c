@@ -109,7 +109,7 @@ group_agree(struct cpu *c, const uint8_t *bits, uint32_t n_bits, struct err *err
         c->host_of[r] = is_ok ? l : r;
         /* otherwise it is already logged */
         if (!is_ok && r == c->env.rank && has_bit(bits, l))
-            log_warn("this host's leader gave up on us, using TCP",
+            log_warn("this host's leader has excluded this rank, using TCP",
                      "rank=%u leader=%u host=%s", cpu_global(c, r), cpu_global(c, l),
                      c->peers[r].host);
     }

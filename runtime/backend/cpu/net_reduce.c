@@ -321,7 +321,7 @@ static int fold_run(struct mesh_fold *f, struct err *err)
     struct net *net = f->net;
     uint64_t max = 0;
     if (net->n == 0)
-        return err_set(err, -EINVAL, "reduction among nobody");
+        return err_set(err, -EINVAL, "reduction without members");
     f->chunk = net->n_scratch / (SLOTS * (size_t)net->n) & ~(size_t)63;
     if (f->chunk > chunk_max(net))
         f->chunk = chunk_max(net);

@@ -107,8 +107,8 @@ int peer_parse(
     struct peer p;
     if (n != sizeof(p))
         return err_set(err, -EPROTO,
-                       "rank %u: backend description has %u bytes, not %zu; is "
-                       "another version of the runtime installed there?",
+                       "rank %u: backend description has %u bytes, not %zu; another "
+                       "version of the runtime may be installed there",
                        rank, n, sizeof(p));
     memcpy(&p, blob, sizeof(p));
     if (p.magic != PEER_MAGIC || p.version != PEER_VERSION)

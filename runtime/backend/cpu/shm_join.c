@@ -287,8 +287,8 @@ int shm_join_lead(const struct shm_join *j,
         CLEANUP(fd_close) int sock = -1;
         rc = next_follower(j, listen_fd, &sock, err);
         if (rc == -ETIMEDOUT) {
-            log_warn("not every rank of this host came for shared memory, they use TCP",
-                     "leader=%u came=%u expected=%u", j->rank, n_seen, j->n);
+            log_warn("some ranks of this host did not join shared memory, they use TCP",
+                     "leader=%u joined=%u expected=%u", j->rank, n_seen, j->n);
             break;
         }
         if (rc < 0) {

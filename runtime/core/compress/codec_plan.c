@@ -76,7 +76,7 @@ static const char *plan_unfit_reason(const struct codec_plan *p, uint32_t ndim)
     bool is_cast = p->codec.id == CODEC_FP16 || p->codec.id == CODEC_BF16;
 
     if (p->codec.id == CODEC_NONE)
-        return "no compression was asked for";
+        return "no compression was requested";
     if (!cast_is_float(p->dtype))
         return "only floating point is compressed";
     if (is_cast && dtype_size(p->dtype) == 2)

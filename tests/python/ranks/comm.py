@@ -79,9 +79,9 @@ def elastic_meets_the_same_ranks_again():
 def the_other_lists_follow():
     hvd.shutdown()
     expect_error(
-        ValueError, [f"lacks this process, which is rank {R} of 4"], hvd.init, comm=HALVES[1 - R % 2]
+        ValueError, [f"does not include this process, rank {R} of 4"], hvd.init, comm=HALVES[1 - R % 2]
     )
-    expect_error(ValueError, ["rank 1 is there twice"], hvd.init, comm=[1, 1])
+    expect_error(ValueError, ["rank 1 is listed twice"], hvd.init, comm=[1, 1])
     expect_error(ValueError, ["comm=[0, 9]: 9 is no rank of this job"], hvd.init, comm=[0, 9])
     if R == 3:  # alone, with a set of its own world
         hvd.init(comm=[3], process_sets=[])
