@@ -6,9 +6,9 @@
  * and whose run-time library must not enter a process that has libstdc++. Called by
  * job.c and self_test.c.
  *
- * The one mutable global: addresses that were seen to be code. dladdr() goes through
- * all symbols of TensorFlow's libraries, half a millisecond for an address, and an
- * executor has a few only. */
+ * The one mutable global: addresses that are known to be code. dladdr() searches all
+ * symbols of TensorFlow's libraries, half a millisecond per address, and an executor
+ * has only a few. */
 #include "runtime/tensorflow/done.h"
 
 #include <dlfcn.h>
@@ -26,7 +26,7 @@ struct done { /* std::function<void()> of libstdc++ on a 64-bit machine */
 
 static _Atomic uintptr_t seen[16];
 
-/* Relaxed: an address alone is handed on. A place that two write at once keeps one. */
+/* Relaxed: only the address is published. Two threads may write one place; one wins. */
 static bool is_code(uintptr_t address)
 {
     size_t i;

@@ -3,14 +3,17 @@
  *
  * One binary for all TensorFlow versions: pure C, no TensorFlow header, linked by
  * soname alone. tf.load_op_library() loads it, which runs register_all(). Python side:
- * _hvd/tensorflow/mpi_ops.py. The operations are rows of a table; job.c runs the
- * collectives, the rest of this file those that only ask the runtime for a number. All
- * have kernels for the CPU. Those of collectives for GPUs come with hvd_tf_use_gpu(),
- * and only where tensors on GPUs can travel: without them TensorFlow copies. Whether it
- * was asked, and the answer, are the one mutable state. All are
- * stateful, so that TensorFlow never folds, merges, repeats or
- * leaves out one on one rank; Python takes from tf.function the order that it would
- * make them keep for that. */
+ * _hvd/tensorflow/mpi_ops.py.
+ *
+ * The operations are rows of a table. job.c runs the collectives; the rest of this file
+ * runs those that return a number of the runtime. All have kernels for the CPU. Kernels
+ * of collectives for GPUs are registered by hvd_tf_use_gpu(), only where tensors on
+ * GPUs can travel; otherwise TensorFlow copies. Whether that was called, and its
+ * result, are the only mutable state.
+ *
+ * All operations are stateful, so that TensorFlow never folds, merges, repeats or drops
+ * one on one rank. Python removes the order that tf.function would give them for
+ * that. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +30,7 @@
 
 /* --- collectives --- */
 
-/* One type for both devices: what is under way has one count of numbers. */
+/* One type for both devices, so that operations under way share their numbers. */
 #define COLLECTIVE(function, word, kind, is_grouped)                                   \
     static const struct op_type function##_type = {word, kind, is_grouped};            \
                                                                                        \
@@ -59,7 +62,7 @@ static void collective_compute(void *kernel,
     job_compute(kernel, context, callback);
 }
 
-/* Of a kernel that is not asynchronous: Python has made it blocking. */
+/* For a kernel that is not asynchronous: Python has set `blocking`. */
 static void collective_compute_now(void *kernel, struct TF_OpKernelContext *context)
 {
     job_compute(kernel, context, NULL);
@@ -185,7 +188,7 @@ struct registration {
     tf_shape_fn shape;
     const char *inputs[2], *outputs[2], *attrs[12];
     tf_create_fn create_gpu; /* collectives only */
-    const char *hosts[2];    /* tensors that are in host memory there too */
+    const char *hosts[2];    /* tensors that stay in host memory on GPUs */
 };
 
 static const struct registration collectives[] = {
@@ -318,8 +321,8 @@ static const struct registration self_test = {
     "HvdSelfTest", NULL,   shape_as_input, {"x: int32"},
     {"y: int32"},  {NULL}, NULL,           {NULL}};
 
-/* With nobody to return it to: says it. */
-static void tell(const struct registration *r, const struct TF_Status *s)
+/* Prints a failure: there is no caller to return it to. */
+static void registration_report(const struct registration *r, const struct TF_Status *s)
 {
     if (TF_GetCode(s) != TF_OK)
         (void)fprintf(stderr, "libhvd_tf: cannot register %s: %s\n", r->name,
@@ -342,7 +345,7 @@ static void register_op(const struct registration *r, struct TF_KernelBuilder *k
     TF_RegisterOpDefinition(b, s);
     if (TF_GetCode(s) == TF_OK)
         TF_RegisterKernelBuilder(r->name, kernel, s);
-    tell(r, s);
+    registration_report(r, s);
     TF_DeleteStatus(s);
 }
 
@@ -376,7 +379,7 @@ static void register_gpu(void)
         for (size_t i = 0; i < 2 && r->hosts[i]; i++)
             TF_KernelBuilder_HostMemory(b, r->hosts[i]);
         TF_RegisterKernelBuilder(r->name, b, s);
-        tell(r, s);
+        registration_report(r, s);
         TF_DeleteStatus(s);
     }
 }

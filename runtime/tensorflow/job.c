@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* job.c: runs a collective for TensorFlow, asynchronously.
  *
- *   compute()   takes the inputs, makes what outputs are known, submits a tensor for
- *               each (a "part"), and returns
- *   part_alloc  the runtime knows a result's rows: TensorFlow makes that output
- *   part_done   a part has ended; the last one ends the job: it gives the tensors back
- *               and runs TensorFlow's `done`
+ *   compute()   takes the inputs, allocates the outputs whose size is known, submits an
+ *               operation for each tensor (a "part"), and returns
+ *   part_alloc  the runtime knows a result's rows: TensorFlow allocates that output
+ *   part_done   a part has ended; the last one ends the job: releases the tensors and
+ *               runs TensorFlow's `done`
  *
  * When the self-test of completion failed (self_test.c), Python sets the attribute
  * `blocking`: compute() then waits for its parts and completes before it returns, and
@@ -13,10 +13,10 @@
  * operations in free order would deadlock between ranks.
  *
  * Invariants: a job owns references to its tensors until its last part has ended.
- * `left` counts the parts under way and the submitter; whoever brings it to 0 ends the
- * job, and nobody touches job or context after that. One part's end at a time writes to
- * the context: parts of a group end on the thread that carries them out, after all have
- * been submitted. */
+ * `left` counts the parts under way and the submitter. The thread that decrements it to
+ * 0 ends the job; job and context are not used after that. Only one part at a time
+ * writes to the context: parts of a group end on the thread that runs them, after all
+ * have been submitted. */
 #include "runtime/tensorflow/job.h"
 
 #include <inttypes.h>
@@ -32,7 +32,7 @@
 #include "runtime/tensorflow/part.h"
 #include "runtime/tensorflow/tf_c_api.h"
 
-#define ITERATIONS 64 /* of one loop that have names of their own */
+#define ITERATIONS 64 /* iterations of a loop with names of their own */
 
 /* --- errors --- */
 
@@ -49,15 +49,14 @@ void job_refuse(struct TF_OpKernelContext *context, int tf_code, const char *tex
 
 void job_fail(struct tf_job *j, int tf_code, const char *text)
 {
-    /* relaxed: the context itself is handed on by `left` */
+    /* relaxed: `left` publishes the context */
     if (!atomic_exchange_explicit(&j->has_failed, true, memory_order_relaxed))
         job_refuse(j->context, tf_code, text);
 }
 
-/* Horovod's codes. UNKNOWN is what elastic training takes for a broken world, and the
- * word in front of it is how it can be told from others. Never ABORTED or UNAVAILABLE:
- * MonitoredSession takes these for a preempted parameter server and makes a new session
- * for ever. */
+/* Horovod's codes. Elastic training treats UNKNOWN with the prefix HorovodInternalError
+ * as a broken world. Never ABORTED or UNAVAILABLE: MonitoredSession treats these as a
+ * preempted parameter server and creates new sessions for ever. */
 void job_fail_by_status(struct tf_job *j, int status, const char *text, bool at_end)
 {
     char lost[1200];
@@ -78,7 +77,7 @@ void job_fail_by_status(struct tf_job *j, int status, const char *text, bool at_
     case HVD_ABORTED:
     case HVD_TIMEOUT:
     case HVD_INTERNAL:
-    case HVD_UNSUPPORTED: /* of buffers alone, which TensorFlow registers none of */
+    case HVD_UNSUPPORTED: /* for registered buffers only */
         break;
     }
     (void)snprintf(lost, sizeof(lost), "HorovodInternalError: %s", text);
@@ -96,14 +95,14 @@ static void job_free(struct tf_job *j)
         if (j->parts[i].output)
             TF_DeleteTensor(j->parts[i].output);
         if (j->parts[i].handle > 0)
-            (void)hvd_release(j->parts[i].handle); /* no error that anybody could use */
+            (void)hvd_release(j->parts[i].handle); /* an error here has no receiver */
     }
     if (j->number >= 0)
         numbers_give_back(j->k->numbers, j->number);
     free(j);
 }
 
-/* Gives everything back, then tells TensorFlow: after that the context is gone. */
+/* Releases everything, then runs `done`: after that the context is invalid. */
 static void job_end(struct tf_job *j)
 {
     struct done *done = j->done;
@@ -118,7 +117,8 @@ static void job_end(struct tf_job *j)
 
 static void job_put(struct tf_job *j, int n)
 {
-    /* acq_rel: whoever ends the job sees what all parts and the submitter wrote */
+    /* acq_rel: the thread that ends the job sees the writes of all parts and the
+     * submitter */
     if (atomic_fetch_sub_explicit(&j->left, n, memory_order_acq_rel) == n)
         job_end(j);
 }
@@ -142,8 +142,8 @@ static void part_done(void *arg, int status, const char *error)
 
 /* --- names --- */
 
-/* The job's name, n bytes: of an operation in a loop of a graph, whose iterations run
- * side by side, with the iteration. */
+/* The job's name, n bytes. In a loop of a graph, whose iterations run in parallel, it
+ * includes the iteration. */
 static void job_name(const struct tf_job *j, char *ret, size_t n)
 {
     const struct tf_kernel *k = j->k;
@@ -165,7 +165,7 @@ static void job_name(const struct tf_job *j, char *ret, size_t n)
 
 /* --- compute --- */
 
-/* The parts of a group, which are held: all of them or none. */
+/* Submits the held parts of a group: all of them or none. */
 static int submit_group(struct tf_job *j)
 {
     hvd_handle *handles = calloc((size_t)j->n_parts, sizeof(*handles));
@@ -185,13 +185,13 @@ static int submit_group(struct tf_job *j)
     return 0;
 }
 
-/* Submits all parts or none; how many are under way afterwards. */
+/* Submits all parts or none; returns how many are under way. */
 static int job_submit(struct tf_job *j)
 {
     hvd_done_fn done = j->k->is_blocking ? NULL : part_done;
     char name[PART_NAME_MAX - 24];
 
-    if (j->k->numbers) /* NUMBERS_MAX may be refused, as a name that is under way */
+    if (j->k->numbers) /* with NUMBERS_MAX the runtime may refuse the name as in use */
         j->number = numbers_take(j->k->numbers);
     job_name(j, name, sizeof(name));
     for (int i = 0; i < j->n_parts; i++)

@@ -2,13 +2,12 @@
 /* kernel.c: reads an operation's attributes and gives it its name.
  *
  * Names. A collective needs one name on all ranks. In a graph it is the node's name:
- * unique there, equal on all ranks that build the same graph, and what the user's name=
- * became; ignore_name_scope leaves off what stands before its last '/'. Left out are
- * the numbers that TensorFlow puts into names in branches and loops, "cond/then/_9/x":
- * they count all that a rank runs, and rank 0 runs its summaries too. Eagerly the name
- * of the node is the same for all, so Python passes the user's in tensor_name; without
- * one, numbers.c numbers what is under way. The word in front keeps kinds apart. Called
- * by hvd_tf.c. */
+ * unique there, and equal on all ranks that build the same graph. ignore_name_scope
+ * drops everything before the last '/'. The numbers that TensorFlow puts into names in
+ * branches and loops ("cond/then/_9/x") are dropped, because they count everything that
+ * a rank runs, such as the summaries of rank 0. Eagerly all nodes have the same name,
+ * so Python passes the user's in tensor_name; without one, numbers.c numbers the
+ * operations under way. A prefix keeps kinds apart. Called by hvd_tf.c. */
 #include "runtime/tensorflow/kernel.h"
 
 #include <stdlib.h>
@@ -21,13 +20,13 @@
 
 /* --- attributes --- */
 
-struct attr_reader { /* of a construction's attributes, until the first that fails */
+struct attr_reader { /* reads attributes until the first that fails */
     struct TF_OpKernelConstruction *c;
     struct TF_Status *s;
 };
 
-/* The operation has the attribute, and nothing has failed yet. */
-static bool has(const struct attr_reader *r, const char *attr)
+/* Whether the operation has the attribute and nothing has failed yet. */
+static bool attr_reader_has(const struct attr_reader *r, const char *attr)
 {
     return TF_GetCode(r->s) == TF_OK
            && TF_OpKernelConstruction_HasAttr(r->c, attr, r->s)
@@ -36,7 +35,7 @@ static bool has(const struct attr_reader *r, const char *attr)
 
 static void read_int(const struct attr_reader *r, const char *attr, int32_t *ret)
 {
-    if (has(r, attr))
+    if (attr_reader_has(r, attr))
         TF_OpKernelConstruction_GetAttrInt32(r->c, attr, ret, r->s);
 }
 
@@ -44,18 +43,18 @@ static void read_bool(const struct attr_reader *r, const char *attr, bool *ret)
 {
     unsigned char value = 0;
 
-    if (!has(r, attr))
+    if (!attr_reader_has(r, attr))
         return;
     TF_OpKernelConstruction_GetAttrBool(r->c, attr, &value, r->s);
     *ret = value != 0;
 }
 
-/* A double: TensorFlow has attributes of type float only, so its bits travel. */
+/* A double, passed as its bits: TensorFlow's attributes are floats. */
 static void read_double(const struct attr_reader *r, const char *attr, double *ret)
 {
     int64_t bits = 0;
 
-    if (!has(r, attr))
+    if (!attr_reader_has(r, attr))
         return;
     TF_OpKernelConstruction_GetAttrInt64(r->c, attr, &bits, r->s);
     memcpy(ret, &bits, sizeof(*ret));
@@ -67,7 +66,7 @@ static char *read_text(const struct attr_reader *r, const char *attr)
     int32_t list_size = 0, length = 0;
     char *text;
 
-    if (has(r, attr))
+    if (attr_reader_has(r, attr))
         TF_OpKernelConstruction_GetAttrSize(r->c, attr, &list_size, &length, r->s);
     if (TF_GetCode(r->s) != TF_OK)
         return NULL;

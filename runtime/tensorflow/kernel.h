@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernel.h: one operation of one graph (or one kind of eager call), as TensorFlow made
- * it: its attributes and its name. Constant after kernel_create(). */
+/* kernel.h: one operation of one graph (or one kind of eager call), as TensorFlow
+ * created it: its attributes and its name. Constant after kernel_create(). */
 #ifndef RUNTIME_TENSORFLOW_KERNEL_H
 #define RUNTIME_TENSORFLOW_KERNEL_H
 
@@ -21,9 +21,9 @@ enum kind {
     KIND_COUNT
 };
 
-/* What is behind an operation of TensorFlow's; a constant. */
+/* The kind of an operation of TensorFlow; a constant. */
 struct op_type {
-    const char *word; /* begins the names of its tensors: "grouped_allreduce" */
+    const char *word; /* prefix of the names of its tensors: "grouped_allreduce" */
     enum kind kind;
     bool is_grouped;
 };
@@ -36,13 +36,13 @@ struct tf_kernel {
     int32_t reduce_op, root_rank, process_set;
     double prescale, postscale;
     bool is_eager, is_blocking, has_compression;
-    bool is_on_gpu; /* its tensors are, but those that hvd_tf.c keeps in host memory */
+    bool is_on_gpu; /* except tensors that hvd_tf.c keeps in host memory */
     char compression[CODEC_NAME_MAX];
     char name[KERNEL_NAME_MAX]; /* "" when eager without a name */
     struct numbers *numbers;    /* then; else NULL */
 };
 
-/* NULL after telling the construction why. */
+/* NULL after the construction's status was set. */
 struct tf_kernel *kernel_create(struct TF_OpKernelConstruction *c,
                                 const struct op_type *type,
                                 bool is_on_gpu);

@@ -16,7 +16,7 @@ size_t name_scope_length(const char *name, size_t length)
     return 0;
 }
 
-static uint64_t hash(const char *text, size_t n)
+static uint64_t name_hash(const char *text, size_t n)
 {
     uint64_t h = 0xcbf29ce484222325ull; /* FNV-1a */
 
@@ -32,7 +32,7 @@ void name_make(char *ret, size_t n, const char *word, const char *name, size_t l
     if (length <= room)
         (void)snprintf(ret, n, "%s.%.*s", word, (int)length, name);
     else
-        (void)snprintf(ret, n, "%s.~%016" PRIx64 "~%.*s", word, hash(name, length),
+        (void)snprintf(ret, n, "%s.~%016" PRIx64 "~%.*s", word, name_hash(name, length),
                        (int)room, name + length - room);
 }
 

@@ -5,9 +5,9 @@
 
 #include <stddef.h>
 
-/* Writes "WORD.NAME" to ret (n bytes). What does not fit loses its beginning, which a
- * hash of all of it stands for: the ends of long node names differ, and equal names
- * stay equal on all ranks. Pure. */
+/* Writes "WORD.NAME" to ret (n bytes). A name that does not fit keeps its end, and a
+ * hash of the whole replaces its beginning, so that equal names stay equal on all
+ * ranks. Pure. */
 void name_make(char *ret, size_t n, const char *word, const char *name, size_t length);
 
 /* The part of a node's name behind its last '/'. Pure. */

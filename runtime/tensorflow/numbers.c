@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* numbers.c: which numbers of eager operations without a name are under way.
+/* numbers.c: which numbers of eager operations without a name are in use.
  *
- * The lowest free one makes the name, so that a program that has one such operation at
- * a time, as most have, always uses the same name and the runtime knows it again. Each
- * process set counts for itself: what a rank does in another set, where other ranks are
- * not, must not change a name.
+ * The lowest free number is part of the name. A program with one such operation at a
+ * time always uses the same name, so the runtime's cache recognises it. Each process
+ * set counts separately: operations of a rank in another set must not change a name.
  *
  * The one mutable global: a list that only grows, by one entry for each kind of
  * operation in each process set that ever had one. Called by kernel.c and job.c. */
@@ -17,7 +16,7 @@ struct numbers {
     struct numbers *next;
     const void *kind;
     int32_t process_set;
-    _Atomic uint64_t busy; /* a bit for each */
+    _Atomic uint64_t busy; /* one bit each */
 };
 
 static _Atomic(struct numbers *) all;

@@ -3,19 +3,19 @@
  * operation on their memory.
  *
  * No copies: the runtime reads the input's memory and writes the output's. An allreduce
- * or a broadcast writes into its input where TensorFlow has no other use for it; the
- * root of a broadcast gives its input on. How many rows others send is known late: then
- * part_alloc makes the output, on the thread that carries the operation out.
+ * or a broadcast writes into its input if TensorFlow does not use it otherwise; the
+ * root of a broadcast returns its input. The number of rows from other ranks is known
+ * late: part_alloc then allocates the output, on the thread that runs the operation.
  *
- * On a GPU no stream is told to us, neither the one that makes the inputs nor the one
- * in whose order TensorFlow reuses memory. So the runtime begins after all that is in
- * any stream of the device at the submit, and outputs are made before that: memory that
- * TensorFlow gives while work is queued on it may be in use until then. (Of part_alloc
- * the runtime takes the time of its return.) The callback comes when the GPU is done,
- * so what TensorFlow puts into its streams afterwards finds the outputs.
+ * On a GPU, TensorFlow reveals neither the stream that produces the inputs nor the one
+ * in whose order it reuses memory. So the runtime starts after everything that is in
+ * any stream of the device at the submit, and outputs are allocated before that: memory
+ * that TensorFlow returns while work is queued on it may be in use until then. (For
+ * part_alloc the time of its return counts.) The callback runs when the GPU is done, so
+ * work that TensorFlow queues afterwards finds the outputs.
  *
- * host_device is the process', as TensorFlow's kernels are: set once, before the first
- * operation is made. */
+ * host_device belongs to the process, as TensorFlow's kernels do: it is set once,
+ * before the first operation is created. */
 #include "runtime/tensorflow/part.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@
 
 #define ANY_DIMS_MAX 254 /* TensorFlow's */
 
-/* Of tensors in host memory; nothing else is published by it. */
+/* For tensors in host memory; relaxed, as it publishes nothing else. */
 static atomic_int host_device = HVD_DEVICE_HOST;
 
 void part_has_no_gpu(void)
@@ -36,7 +36,7 @@ void part_has_no_gpu(void)
 
 /* --- results --- */
 
-/* The output `index` of these dimensions; NULL after the job has failed by it. */
+/* The output `index` with these dimensions; NULL after the job has failed. */
 static struct TF_Tensor *make_output(
     struct tf_job *j, int index, int type, const int64_t *dims, int n, size_t bytes)
 {
@@ -46,13 +46,13 @@ static struct TF_Tensor *make_output(
 
     if (TF_GetCode(s) != TF_OK) {
         job_fail(j, TF_GetCode(s), TF_Message(s));
-        output = NULL; /* TensorFlow has none either */
+        output = NULL; /* TensorFlow allocates none either */
     }
     TF_DeleteStatus(s);
     return output;
 }
 
-/* TensorFlow's dimensions of a tensor; how many. */
+/* Copies TensorFlow's dimensions of a tensor; returns how many. */
 static int dims_of(const struct TF_Tensor *t, int64_t *ret)
 {
     int n = TF_NumDims(t);
@@ -62,7 +62,7 @@ static int dims_of(const struct TF_Tensor *t, int64_t *ret)
     return n;
 }
 
-/* An empty tensor has no memory, but NULL would say that there is none for it. */
+/* An empty tensor has no memory, but NULL would mean out of memory. */
 static void *memory_of(const struct TF_Tensor *t, void *otherwise)
 {
     void *data = TF_TensorData(t);
@@ -83,7 +83,7 @@ static void *part_alloc(void *arg, int ndim, const int64_t *shape, size_t size_b
     return p->output ? memory_of(p->output, p) : NULL;
 }
 
-/* Output 1 of an alltoall: how many rows came from each. */
+/* Output 1 of an alltoall: the number of rows from each rank. */
 static void set_received_splits(struct tf_part *p)
 {
     struct tf_job *j = p->job;
@@ -162,9 +162,9 @@ static int hvd_dtype_from(int tf_type)
     }
 }
 
-/* The runtime's shape: what exceeds its dimensions is in the last one. */
+/* The runtime's shape: dimensions beyond its limit are multiplied into the last one. */
 static void
-describe(struct hvd_tensor *t, const struct TF_Tensor *input, int64_t *shape)
+part_describe_input(struct hvd_tensor *t, const struct TF_Tensor *input, int64_t *shape)
 {
     int n = TF_NumDims(input);
 
@@ -192,8 +192,8 @@ static int take_input(struct tf_job *j, int index, struct TF_Tensor **ret)
     return rc;
 }
 
-/* An output like the input: the input's own memory when nobody else needs it, which
- * TensorFlow only sees while we do not hold it either. 0 or -1. */
+/* An output like the input: the input's own memory if nothing else uses it. TensorFlow
+ * can only see that while we hold no reference. 0 or -1. */
 static int make_output_like(struct tf_part *p)
 {
     struct tf_job *j = p->job;
@@ -287,7 +287,7 @@ static int submit_alltoall(struct tf_part *p, const struct hvd_tensor *t)
     return status;
 }
 
-static int submit(struct tf_part *p, const struct hvd_tensor *t)
+static int part_start_operation(struct tf_part *p, const struct hvd_tensor *t)
 {
     const struct tf_kernel *k = p->job->k;
 
@@ -341,13 +341,13 @@ int part_submit(struct tf_part *p, const char *job_name, hvd_done_fn done)
                        ? HVD_DEVICE_OF_POINTER
                        : atomic_load_explicit(&host_device, memory_order_relaxed);
         t.stream = k->is_on_gpu ? HVD_STREAM_ALL : NULL;
-        describe(&t, data, shape);
+        part_describe_input(&t, data, shape);
         t.data = memory_of(data, p);
         t.output = p->output ? memory_of(p->output, p) : memory_of(data, p);
     }
     if (k->has_compression)
         t.compression = k->compression;
-    status = submit(p, &t);
+    status = part_start_operation(p, &t);
     if (status == HVD_OK)
         return 0;
     p->handle = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* part.h: the tensors of a job: one, or each of a group. Between job.c, which begins
- * and ends jobs, and part.c, which knows TensorFlow's tensors and the runtime's. */
+/* part.h: the tensors of a job: one, or each of a group. Between job.c, which starts
+ * and ends jobs, and part.c, which handles TensorFlow's tensors and the runtime's. */
 #ifndef RUNTIME_TENSORFLOW_PART_H
 #define RUNTIME_TENSORFLOW_PART_H
 
@@ -22,8 +22,8 @@ struct tf_part {
     struct tf_job *job;
     int index; /* of its input and output */
     hvd_handle handle;
-    /* References. No input: it became the output; no output: it comes from part_alloc
-     * or is the input. */
+    /* References. No input: it became the output. No output: part_alloc creates it, or
+     * it is the input. */
     struct TF_Tensor *input, *output;
 };
 
@@ -39,23 +39,23 @@ struct tf_job {
     struct tf_part parts[];
 };
 
-/* The first failure of a job is its failure. */
+/* Fails a job; only the first failure counts. */
 void job_fail(struct tf_job *j, int tf_code, const char *text);
-/* status: enum hvd_status. at_end: of an operation that was submitted. */
+/* status: enum hvd_status. at_end: the operation had been submitted. */
 void job_fail_by_status(struct tf_job *j, int status, const char *text, bool at_end);
 
-/* Each 0, or -1 after the job has failed by it. */
+/* Each returns 0, or -1 after the job has failed. */
 int part_prepare(
-    struct tf_part *p); /* takes the input, makes the output if it is known */
-/* Begins the operation, but of a group only makes it; done (may be NULL) gets the part.
- */
+    struct tf_part *p); /* takes the input, allocates the output if its size is known */
+/* Starts the operation; holds it if it is part of a group. done (may be NULL) receives
+ * the part. */
 int part_submit(struct tf_part *p, const char *job_name, hvd_done_fn done);
 
-/* From now on other ranks are told why, where they have a tensor on a GPU that this
- * process has in host memory: it has no GPU for it. Any thread. */
+/* From now on the runtime knows that this process has no GPU for its tensors, so that
+ * ranks with tensors on GPUs report the reason. Any thread. */
 void part_has_no_gpu(void);
 
-/* The part has ended well: outputs that are known only now. */
+/* The part has succeeded: sets the outputs that are known only now. */
 void part_finish(struct tf_part *p);
 
 #endif

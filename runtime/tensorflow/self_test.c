@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* self_test.c: proves that the clone of TensorFlow's completion callback works in this
- * TensorFlow. A thread completes the operation, but only once compute() has returned
- * and the original is gone. Python runs it before the first operation; when it fails,
- * or is not there because this TensorFlow has no asynchronous kernels, operations block
+/* self_test.c: checks that the clone of TensorFlow's completion callback works in this
+ * TensorFlow. A thread completes the operation after compute() has returned and the
+ * original is invalid. Python runs it before the first operation. If it fails, or does
+ * not exist because this TensorFlow has no asynchronous kernels, operations block
  * (job.c). */
 #include "runtime/tensorflow/self_test.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* self_test.h: HvdSelfTest, which tries whether `done` can be kept (done.h). */
+/* self_test.h: HvdSelfTest, which tests whether `done` can be kept (done.h). */
 #ifndef RUNTIME_TENSORFLOW_SELF_TEST_H
 #define RUNTIME_TENSORFLOW_SELF_TEST_H
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shapes.c: shape functions of the operations. How many rows an allgather, alltoall or
- * reducescatter gives depends on other ranks, so dimension 0 stays open; the others are
- * the input's. Called by TensorFlow for each node of a graph. */
+/* shapes.c: shape functions of the operations. The number of rows of an allgather,
+ * alltoall or reducescatter depends on other ranks, so dimension 0 stays open; the
+ * others are the input's. Called by TensorFlow for each node of a graph. */
 #include "runtime/tensorflow/shapes.h"
 
 #include "runtime/tensorflow/tf_c_api.h"
 
-#define UNKNOWN ((size_t)-1) /* TensorFlow's -1: a dimension that is not known */
+#define UNKNOWN ((size_t)-1) /* TensorFlow's -1: an unknown dimension */
 
 void shape_as_input(struct TF_ShapeInferenceContext *c, struct TF_Status *s)
 {
@@ -39,7 +39,7 @@ static void set_rows(struct TF_ShapeInferenceContext *c, int i, struct TF_Status
         if (TF_GetCode(s) == TF_OK)
             TF_ShapeInferenceContextSetOutput(c, i, out, s);
     } else if (TF_GetCode(s) == TF_OK) {
-        TF_ShapeInferenceContextSetOutput(c, i, in, s); /* of no known rank either */
+        TF_ShapeInferenceContextSetOutput(c, i, in, s); /* of unknown rank too */
     }
     TF_DeleteShapeHandle(rows);
     TF_DeleteShapeHandle(out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shapes.h: what is known of outputs' shapes while a graph is built. */
+/* shapes.h: what is known of the outputs' shapes while a graph is built. */
 #ifndef RUNTIME_TENSORFLOW_SHAPES_H
 #define RUNTIME_TENSORFLOW_SHAPES_H
 
@@ -8,7 +8,7 @@ struct TF_Status;
 
 /* Each output as the input of its number: allreduce, broadcast. */
 void shape_as_input(struct TF_ShapeInferenceContext *c, struct TF_Status *s);
-/* The same, but dimension 0 is not known; scalars are refused: allgather,
+/* The same with an unknown dimension 0; scalars are refused: allgather,
  * reducescatter. */
 void shape_of_rows(struct TF_ShapeInferenceContext *c, struct TF_Status *s);
 /* Output 0 as above, output 1 a vector: alltoall. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tf_stub.c: a library with TensorFlow's soname and the names that hvd_tf.c needs, for
- * the linker only. It is never shipped and nothing in it ever runs; types do not matter
- * to the linker. */
+ * the linker only. It is never shipped and never runs; types do not matter to the
+ * linker. */
 #include "runtime/tensorflow/tf_c_api.h"
 
 #define STUB(result, name, parameters)                                                 \

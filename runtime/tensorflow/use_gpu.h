@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* use_gpu.h: the one function of libhvd_tf.so that is not TensorFlow's to call. */
+/* use_gpu.h: the one function of libhvd_tf.so that Python calls instead of
+ * TensorFlow. */
 #ifndef RUNTIME_TENSORFLOW_USE_GPU_H
 #define RUNTIME_TENSORFLOW_USE_GPU_H
 
 #include "hvd.h"
 
-/* Gives collectives kernels for GPUs, if tensors there can travel (hvd_device_report);
- * whether they have some. If not, ranks whose tensors are on GPUs will be told why
- * those of this one are not. Any thread, any number of times. Not at load: it opens the
- * driver, and a process that forks, or chooses its GPUs by the environment, after that
- * would be too late. TensorFlow looks for kernels when it places an operation, so those
- * that were placed before stay on the CPU. */
+/* Registers kernels for GPUs, if tensors there can travel (hvd_device_report); returns
+ * whether there are some. If not, ranks with tensors on GPUs report the reason. Any
+ * thread, any number of times. Not called at load: it opens the driver, and then a
+ * process could neither fork nor choose its GPUs by the environment. TensorFlow looks
+ * for kernels when it places an operation, so operations placed before stay on the
+ * CPU. */
 HVD_API int hvd_tf_use_gpu(void);
 
 #endif

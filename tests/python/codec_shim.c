@@ -42,7 +42,7 @@ EXPORT void shim_end(void *run);
 
 enum { ERROR_MAX = 480 };
 
-static void tell(char *error, const struct err *err)
+static void copy_error(char *error, const struct err *err)
 {
     (void)snprintf(error, ERROR_MAX, "%s", err->text);
 }
@@ -80,7 +80,7 @@ int shim_plan(const char *text,
     if (rc == 0)
         rc = codec_plan(&c, (enum dtype)dtype, (enum reduce_op)op, ndim, shape, n, ret,
                         &err);
-    tell(error, &err);
+    copy_error(error, &err);
     return rc;
 }
 
@@ -113,7 +113,7 @@ void *shim_begin(void *state,
     r->scratch = aligned_alloc(64, plan->scratch_bytes + 64);
     if (!r->scratch
         || codec_begin(&r->run, state, 0, name, plan, &io, r->scratch, &err) < 0) {
-        tell(error, &err);
+        copy_error(error, &err);
         free(r->scratch);
         free(r);
         return NULL;
@@ -128,7 +128,7 @@ int shim_next(void *run, uint64_t *ret, double *ret_postscale, char *error)
     int more = codec_next(&r->run, &r->step, &err);
     const struct codec_step *s = &r->step;
 
-    tell(error, &err);
+    copy_error(error, &err);
     if (more <= 0)
         return more;
     const uint64_t fields[] = {(uint64_t)s->coll,    (uint64_t)s->dtype,

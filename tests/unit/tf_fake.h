@@ -23,7 +23,7 @@ static char said[4096];
 static void *(*fake_gpu_memory)(size_t bytes);
 
 /* Any thread. */
-__attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
+__attribute__((format(printf, 1, 2))) static void fake_log(const char *fmt, ...)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     va_list ap;
@@ -258,7 +258,7 @@ void TF_OpKernelConstruction_Failure(struct TF_OpKernelConstruction *c,
                                      struct TF_Status *s)
 {
     (void)c;
-    say("failure: %s ", s->text);
+    fake_log("failure: %s ", s->text);
 }
 
 bool TF_OpKernelConstruction_HasAttr(struct TF_OpKernelConstruction *c,
@@ -354,7 +354,7 @@ void TF_SetOutput(struct TF_OpKernelContext *c,
                   struct TF_Status *s)
 {
     (void)s;
-    say("set%d ", i);
+    fake_log("set%d ", i);
     c->outputs[i] = fake_ref((struct TF_Tensor *)(uintptr_t)t);
 }
 
@@ -368,7 +368,7 @@ struct TF_Tensor *TF_AllocateOutput(struct TF_OpKernelContext *c,
 {
     (void)n_bytes;
     (void)s;
-    say("make%d ", output);
+    fake_log("make%d ", output);
     c->outputs[output] = fake_tensor(c->is_on_gpu, type, n_dims > 0 ? dims[0] : 1);
     return fake_ref(c->outputs[output]);
 }

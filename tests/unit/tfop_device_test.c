@@ -41,9 +41,9 @@ static int fake_submit(const char *what,
 
     *op = (struct fake_op){alloc, arg, t->ndim > 0 ? t->shape[0] : 0};
     *ret = fake_n_ops;
-    say("%s(%s,%d%s%s%s) ", what, t->name, t->device,
-        t->stream == HVD_STREAM_ALL ? ",all" : "", t->is_held ? ",held" : "",
-        t->ndim > 0 && !t->data ? ",NULL" : "");
+    fake_log("%s(%s,%d%s%s%s) ", what, t->name, t->device,
+             t->stream == HVD_STREAM_ALL ? ",all" : "", t->is_held ? ",held" : "",
+             t->ndim > 0 && !t->data ? ",NULL" : "");
     return HVD_OK;
 }
 
@@ -119,7 +119,7 @@ int hvd_join_async(const struct hvd_tensor *t, hvd_handle *ret)
 int hvd_submit_held(const hvd_handle *handles, int n)
 {
     (void)handles;
-    say("submit%d ", n);
+    fake_log("submit%d ", n);
     return HVD_OK;
 }
 
@@ -128,7 +128,7 @@ int hvd_wait(hvd_handle h, int64_t timeout_ms)
     struct fake_op *op = &fake_ops[(h - 1) % 64];
 
     (void)timeout_ms;
-    say("wait ");
+    fake_log("wait ");
     if (fake_inner) {
         const struct TF_KernelBuilder *inner = fake_inner;
 
@@ -199,7 +199,7 @@ int hvd_process_set_rank(int id)
 
 size_t hvd_device_report(char *buf, size_t n)
 {
-    say("report ");
+    fake_log("report ");
     return (size_t)snprintf(buf, n, "%s", fake_report);
 }
 
@@ -229,7 +229,7 @@ static void in_child(void (*test)(void))
         }                                                                              \
     } while (0)
 
-static size_t count(const char *device)
+static size_t count_kernels(const char *device)
 {
     size_t n = 0;
 
@@ -249,7 +249,8 @@ static struct TF_OpKernelContext context_of(int n_inputs, int64_t n)
 }
 
 /* Runs it with n_inputs vectors of n; what was said. */
-static const char *run(const char *op, const char *device, int n_inputs, int64_t n)
+static const char *
+run_kernel(const char *op, const char *device, int n_inputs, int64_t n)
 {
     struct TF_OpKernelConstruction made = {.name = "x", .is_blocking = true};
     struct TF_OpKernelContext context = context_of(n_inputs, n);
@@ -268,7 +269,7 @@ static const char *run(const char *op, const char *device, int n_inputs, int64_t
 }
 
 #define SAYS(op, n_inputs, n, text)                                                    \
-    CHECK(!strcmp(run("Hvd" op, "GPU", n_inputs, n), text))
+    CHECK(!strcmp(run_kernel("Hvd" op, "GPU", n_inputs, n), text))
 
 /* --- which kernels there are --- */
 
@@ -276,7 +277,7 @@ static void no_gpu(void)
 {
     size_t n = fake_n_kernels;
 
-    CHECK(n > 0 && count("CPU") == n);
+    CHECK(n > 0 && count_kernels("CPU") == n);
     CHECK(!strcmp(said, "")); /* not at load */
     CHECK(hvd_tf_use_gpu() == 0);
     CHECK(fake_n_kernels == n);
@@ -285,12 +286,12 @@ static void no_gpu(void)
     CHECK(!strcmp(said, "report ")); /* once */
 }
 
-static void gpu(void)
+static void child_with_gpu(void)
 {
     fake_report = CAN;
     CHECK(hvd_tf_use_gpu() == 1);
     CHECK(hvd_tf_use_gpu() == 1);
-    CHECK(count("GPU") == 10);
+    CHECK(count_kernels("GPU") == 10);
     CHECK(fake_find("HvdGroupedReducescatter", "GPU") && !fake_find("HvdSize", "GPU"));
 }
 
@@ -298,10 +299,10 @@ static void kernels_for_gpus_are_there_only_where_reported(void **state)
 {
     (void)state;
     in_child(no_gpu);
-    in_child(gpu);
+    in_child(child_with_gpu);
 }
 
-static void hosts(void)
+static void child_host_arguments(void)
 {
     fake_report = CAN;
     CHECK(hvd_tf_use_gpu() == 1);
@@ -319,15 +320,16 @@ static void hosts(void)
 /* Only where one was looked for, and only tensors. */
 static void why_not(void)
 {
-    CHECK(!strcmp(run("HvdAllreduce", "CPU", 1, 4),
+    CHECK(!strcmp(run_kernel("HvdAllreduce", "CPU", 1, 4),
                   "make0 allreduce(allreduce.x,-1) wait "));
     CHECK(hvd_tf_use_gpu() == 0);
-    CHECK(!strcmp(run("HvdAllreduce", "CPU", 1, 4),
+    CHECK(!strcmp(run_kernel("HvdAllreduce", "CPU", 1, 4),
                   "make0 allreduce(allreduce.x,-3) wait "));
-    CHECK(!strcmp(run("HvdAllgather", "CPU", 1, 4),
+    CHECK(!strcmp(run_kernel("HvdAllgather", "CPU", 1, 4),
                   "allgather(allgather.x,-3) wait make0 "));
-    CHECK(!strcmp(run("HvdJoin", "CPU", 0, 0), "join(join,-1) wait make0 "));
-    CHECK(!strcmp(run("HvdBarrier", "CPU", 0, 0), "barrier(barrier.x,-1) wait "));
+    CHECK(!strcmp(run_kernel("HvdJoin", "CPU", 0, 0), "join(join,-1) wait make0 "));
+    CHECK(
+        !strcmp(run_kernel("HvdBarrier", "CPU", 0, 0), "barrier(barrier.x,-1) wait "));
 }
 
 static void the_runtime_is_told_that_there_is_no_gpu(void **state)
@@ -339,12 +341,12 @@ static void the_runtime_is_told_that_there_is_no_gpu(void **state)
 static void what_the_host_reads_is_in_its_memory(void **state)
 {
     (void)state;
-    in_child(hosts);
+    in_child(child_host_arguments);
 }
 
 /* --- what the runtime is told --- */
 
-static void order(void)
+static void child_order(void)
 {
     fake_report = CAN;
     CHECK(hvd_tf_use_gpu() == 1);
@@ -361,10 +363,10 @@ static void order(void)
 static void outputs_are_made_before_the_submit(void **state)
 {
     (void)state;
-    in_child(order);
+    in_child(child_order);
 }
 
-static void empty(void)
+static void child_empty_tensors(void)
 {
     fake_report = CAN;
     CHECK(hvd_tf_use_gpu() == 1);
@@ -375,14 +377,14 @@ static void empty(void)
 static void an_empty_tensor_is_on_the_gpu_too(void **state)
 {
     (void)state;
-    in_child(empty);
+    in_child(child_empty_tensors);
 }
 
-static void host(void)
+static void child_host_tensors(void)
 {
     fake_report = CAN;
     CHECK(hvd_tf_use_gpu() == 1);
-    CHECK(!strcmp(run("HvdAllreduce", "CPU", 1, 4),
+    CHECK(!strcmp(run_kernel("HvdAllreduce", "CPU", 1, 4),
                   "make0 allreduce(allreduce.x,-1) wait "));
     SAYS("Join", 0, 0, "join(join,-1) wait make0 ");
     SAYS("Barrier", 0, 0, "barrier(barrier.x,-1) wait ");
@@ -391,11 +393,11 @@ static void host(void)
 static void kernels_of_the_cpu_stay_in_host_memory(void **state)
 {
     (void)state;
-    in_child(host);
+    in_child(child_host_tensors);
 }
 
 /* One name for two operations that are under way would be refused. */
-static void numbers(void)
+static void child_eager_numbers(void)
 {
     struct TF_OpKernelConstruction made = {"x", .is_eager = true, .is_blocking = true};
     struct TF_OpKernelContext context = context_of(1, 4), inner = context_of(1, 4);
@@ -424,7 +426,7 @@ static void numbers(void)
 static void both_devices_count_together(void **state)
 {
     (void)state;
-    in_child(numbers);
+    in_child(child_eager_numbers);
 }
 
 int main(void)

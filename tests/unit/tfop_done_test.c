@@ -21,7 +21,7 @@ struct function {
     void (*invoker)(const void *storage);
 };
 
-static int manager(void *to, const void *from, int operation)
+static int function_manager(void *to, const void *from, int operation)
 {
     struct function *t = to;
     const struct function *f = from;
@@ -35,7 +35,7 @@ static int manager(void *to, const void *from, int operation)
     return 0;
 }
 
-static void invoker(const void *storage)
+static void function_invoker(const void *storage)
 {
     const struct function *f = storage;
 
@@ -45,7 +45,7 @@ static void invoker(const void *storage)
 static void clone_outlives_the_original(void **state)
 {
     struct calls calls = {0};
-    struct function f = {{&calls, NULL}, manager, invoker};
+    struct function f = {{&calls, NULL}, function_manager, function_invoker};
     struct done *d;
 
     (void)state;
@@ -62,7 +62,7 @@ static void clone_outlives_the_original(void **state)
 static void freed_clone_never_runs(void **state)
 {
     struct calls calls = {0};
-    struct function f = {{&calls, NULL}, manager, invoker};
+    struct function f = {{&calls, NULL}, function_manager, function_invoker};
 
     (void)state;
     done_free(done_clone((const void *)&f));

@@ -50,7 +50,7 @@ static void each_set_and_each_kind_has_its_own(void **state)
     }
 }
 
-static void *ask(void *arg)
+static void *thread_takes_numbers(void *arg)
 {
     struct numbers **found = arg;
 
@@ -66,7 +66,8 @@ static void threads_find_the_same(void **state)
 
     (void)state;
     for (size_t i = 0; i < 2; i++)
-        assert_int_equal(pthread_create(&t[i], NULL, ask, found[i]), 0);
+        assert_int_equal(pthread_create(&t[i], NULL, thread_takes_numbers, found[i]),
+                         0);
     for (size_t i = 0; i < 2; i++)
         assert_int_equal(pthread_join(t[i], NULL), 0);
     for (size_t i = 0; i < 500; i++) {

@@ -4,12 +4,12 @@
  *
  * The framework renames the capsule to "used_dltensor" when it takes the tensor, and
  * calls the deleter when its last view is gone: in any thread, without the GIL, after
- * hvd_shutdown, in a forked child. So the deleter uses nothing but hvd_release, which
- * is good for all of that, and free(). A capsule that nobody took does the same when it
- * dies itself.
+ * hvd_shutdown, in a forked child. So the deleter calls only hvd_release, which allows
+ * all of that, and free(). A capsule that was never taken does the same when it is
+ * freed.
  *
- * bool is told as uint8 and uint16 as int16: PyTorch learned their type numbers later.
- * Called by ending.c. */
+ * bool is exported as uint8 and uint16 as int16: PyTorch added their type numbers
+ * later. Called by ending.c. */
 #include "runtime/python/ext/capsule.h"
 
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static void delete_result(struct dl_managed *dl)
 {
     struct result *r = dl->manager;
 
-    (void)hvd_release(r->handle); /* known until here */
+    (void)hvd_release(r->handle); /* the handle was valid until here */
     free(r);
 }
 
@@ -91,7 +91,7 @@ PyObject *capsule_new(hvd_handle handle,
     if (!r)
         return PyErr_NoMemory();
     t = &r->dl.tensor;
-    t->data = data ? data : r; /* of NULL torch before 2.3 never calls the deleter */
+    t->data = data ? data : r; /* torch before 2.3 never calls the deleter of NULL */
     t->device_type = device == HVD_DEVICE_HOST ? DL_CPU : DL_CUDA;
     t->device_id = device == HVD_DEVICE_HOST ? 0 : device;
     t->ndim = ndim;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ending.c: functions of _hvd._native for operations that end: poll, wait, what they
- * brought, release; and the memory behind addresses. Called by _hvd/handles.py,
+/* ending.c: functions of _hvd._native for operations that end: poll, wait, results,
+ * release; and the memory behind addresses. Called by _hvd/handles.py,
  * _hvd/objects.py and _hvd/torch. */
 #include "runtime/python/ext/module.h"
 
@@ -36,7 +36,7 @@ PyObject *wait_in_slices(PyObject *module,
         if (PyErr_CheckSignals())
             return NULL;
         if (timeout_ms >= 0 && (timeout_ms -= slice_ms) == 0) {
-            PyErr_SetString(PyExc_TimeoutError, "the operation goes on");
+            PyErr_SetString(PyExc_TimeoutError, "the operation continues");
             return NULL;
         }
     }
@@ -51,8 +51,8 @@ static int wait_once(const struct waiting *w, int64_t slice_ms)
 }
 
 /* wait(handle[, timeout_ms]): returns None at the end of the operation or raises, after
- * timeout_ms TimeoutError; a signal handler's exception (KeyboardInterrupt) passes.
- * Then as after a timeout the operation goes on. */
+ * timeout_ms TimeoutError. A signal handler's exception (KeyboardInterrupt) is passed
+ * on. After it and after a timeout the operation continues. */
 static PyObject *py_wait(PyObject *module, PyObject *args)
 {
     long long handle, timeout_ms = -1;
@@ -85,8 +85,8 @@ static PyObject *py_result(PyObject *module, PyObject *args)
 }
 
 /* take(pending, handle, dtype) -> DLPack capsule over the result, whose holder releases
- * the handle. Removes it from pending; None where it is not there: somebody else has
- * taken it. No other thread and no signal handler comes between. */
+ * the handle. Removes it from pending; None if it is not there, because it was taken
+ * before. Atomic with regard to other threads and signal handlers. */
 static PyObject *py_take(PyObject *module, PyObject *args)
 {
     int64_t shape[HVD_MAX_DIMS];
@@ -112,7 +112,7 @@ static PyObject *py_take(PyObject *module, PyObject *args)
     if (status != HVD_OK)
         return raise_status(module, status, 0);
     capsule = capsule_new(handle, dtype, data, device, ndim, shape);
-    if (capsule && PyDict_DelItem(pending, number)) /* of a key that is there: never */
+    if (capsule && PyDict_DelItem(pending, number)) /* cannot fail: the key exists */
         Py_CLEAR(capsule);
     return capsule;
 }
@@ -158,12 +158,11 @@ static PyObject *py_release(PyObject *module, PyObject *args)
     (void)module;
     if (!PyArg_ParseTuple(args, "L:release", &handle))
         return NULL;
-    (void)hvd_release(handle); /* an unknown handle is as good as a released one */
+    (void)hvd_release(handle); /* an unknown handle counts as released */
     Py_RETURN_NONE;
 }
 
-/* --- memory
- * ---------------------------------------------------------------------------------- */
+/* --- memory --- */
 
 static PyObject *py_address(PyObject *module, PyObject *args)
 {

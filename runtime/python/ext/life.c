@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* life.c: functions of _hvd._native about this process' part in the world: init and
- * shutdown, its place, the timeline, reports in text. init() is start() and join(), so
- * that signal handlers run while it waits (start.h). Called by _hvd/basics.py. */
+/* life.c: functions of _hvd._native for this process' life in the world: init and
+ * shutdown, ranks and sizes, the timeline, text reports. init() is start() and join(),
+ * so that signal handlers run while it waits (start.h). Called by _hvd/basics.py. */
 #include "runtime/python/ext/module.h"
 
 #include <signal.h>
@@ -11,7 +11,8 @@
 
 #include "runtime/python/ext/start.h"
 
-/* Forgets the meeting that ended. -1 with an exception where it never will. */
+/* Drops the meeting that ended. -1 with an exception if it can never end (after
+ * fork). */
 static int drop_last_start(struct state *state)
 {
     struct start *s = state->start;
@@ -25,7 +26,8 @@ static int drop_last_start(struct state *state)
                         "ranks; fork before hvd.init()");
         return -1;
     }
-    while (!is_forked && start_wait(s, 0) != START_OVER) { /* it is being undone */
+    while (!is_forked
+           && start_wait(s, 0) != START_OVER) { /* a cancelled meeting is being left */
         Py_BEGIN_ALLOW_THREADS(void) start_wait(s, WAIT_SLICE_MS);
         Py_END_ALLOW_THREADS
     }
@@ -64,7 +66,7 @@ static int sets_from(PyObject *sets, struct start_sets **ret)
                 free(s);
                 return -1;
             }
-            /* no rank of any world, and so refused with the runtime's sentence */
+            /* no rank of any world: the runtime refuses it with its own text */
             s->ranks[k++] = rank < 0 || rank > INT32_MAX ? -1 : (int)rank;
         }
     }
@@ -72,7 +74,7 @@ static int sets_from(PyObject *sets, struct start_sets **ret)
     return 0;
 }
 
-/* There is a world: init() again, which at once says whether it is another. */
+/* A world exists: hvd_init() returns at once whether it is the same one. */
 static int ask_world(const struct start_sets *sets)
 {
     struct hvd_config config = {
@@ -82,9 +84,9 @@ static int ask_world(const struct start_sets *sets)
 }
 
 /* start(start_timeout_ms, ranks_and_sets): the first tuple has the world's ranks, ()
- * for all, each other one a process set's. Begins to meet the other ranks and does not
- * wait for them. True when a new world is under way, False when there is one or is one
- * already under way. One caller at a time (_hvd/basics.py). */
+ * for all; each further one those of a process set. Starts to meet the other ranks and
+ * does not wait for them. Returns True if a new world is being formed, False if one
+ * exists or is being formed already. One caller at a time (_hvd/basics.py). */
 static PyObject *py_start(PyObject *module, PyObject *args)
 {
     struct state *state = state_of(module);
@@ -108,7 +110,8 @@ static PyObject *py_start(PyObject *module, PyObject *args)
                 "hvd.init() still waits for the ranks of another comm; it "
                 "ends by HOROVOD_START_TIMEOUT, then call it again");
         if (was_cancelled)
-            (void)start_resume(s); /* or it has ended meanwhile: join() tells */
+            (void)start_resume(
+                s); /* or it has ended meanwhile: join() returns the result */
         return PyBool_FromLong(was_cancelled);
     }
     if (drop_last_start(state)) {
@@ -120,9 +123,9 @@ static PyObject *py_start(PyObject *module, PyObject *args)
 
         Py_BEGIN_ALLOW_THREADS status = ask_world(sets);
         Py_END_ALLOW_THREADS free(sets);
-        if (status == HVD_INVALID_ARGUMENT) /* the sentence is this thread's */
+        if (status == HVD_INVALID_ARGUMENT) /* the text belongs to this thread */
             return raise_status(module, status, 1);
-        Py_RETURN_FALSE; /* a broken world is told by the next collective */
+        Py_RETURN_FALSE; /* the next collective reports a broken world */
     }
     if (start_new(start_timeout_ms, sets, &state->start)) {
         free(sets);
@@ -132,7 +135,7 @@ static PyObject *py_start(PyObject *module, PyObject *args)
 }
 
 /* join(): waits until the world that start() began has formed. A signal handler's
- * exception passes, and the meeting goes on: see cancel(). */
+ * exception is passed on, and the meeting continues: see cancel(). */
 static PyObject *py_join(PyObject *module, PyObject *unused)
 {
     struct start *s = state_of(module)->start;
@@ -160,8 +163,8 @@ out:
     return ret;
 }
 
-/* cancel(): nobody waits for the world any more that start() began, if it has not yet
- * formed. True when that was so. */
+/* cancel(): abandons the world that start() is forming. True if it had not yet
+ * formed. */
 static PyObject *py_cancel(PyObject *module, PyObject *unused)
 {
     struct start *s = state_of(module)->start;
@@ -170,7 +173,7 @@ static PyObject *py_cancel(PyObject *module, PyObject *unused)
     return PyBool_FromLong(s && !start_is_forked(s) && start_cancel(s));
 }
 
-/* Never waits for a meeting to end: a signal handler may be called inside join(). */
+/* Never waits for a meeting to end: a signal handler may call this inside join(). */
 static PyObject *py_shutdown(PyObject *module, PyObject *unused)
 {
     struct start *s = state_of(module)->start;
@@ -273,7 +276,7 @@ static PyObject *py_stats_text(PyObject *module, PyObject *unused)
         if (!text)
             return PyErr_NoMemory();
         status = hvd_stats_text(text, room, &length);
-        if (status == HVD_OK && length >= room) { /* counters may have grown since */
+        if (status == HVD_OK && length >= room) { /* the text may have grown since */
             PyMem_Free(text);
             room = length + 1024;
             continue;
@@ -288,10 +291,10 @@ static PyObject *py_stats_text(PyObject *module, PyObject *unused)
 }
 
 /* faulthandler writes the stacks of all Python threads on this signal: from C, without
- * the interpreter's lock, which the thread that hangs may hold. */
+ * the interpreter's lock, which the hanging thread may hold. */
 static void on_late(void *arg, const char *tensor)
 {
-    (void)tensor; /* the runtime has said it */
+    (void)tensor; /* the runtime has logged it */
     (void)kill(getpid(), (int)(intptr_t)arg);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the Python extension share: its state, and how the runtime's
- * failures become Python exceptions. Include it first, as Python.h wants. All functions
- * need the interpreter's lock (GIL). */
+/* What the files of the Python extension share: its state, and how failures of the
+ * runtime become Python exceptions. Include it first, as Python.h requires. All
+ * functions need the interpreter's lock (GIL). */
 #ifndef RUNTIME_PYTHON_EXT_MODULE_H
 #define RUNTIME_PYTHON_EXT_MODULE_H
 
@@ -10,7 +10,7 @@
 
 #include "hvd.h"
 
-/* Waiting returns to Python so often, to let signal handlers run. */
+/* Waits return to Python this often, to let signal handlers run. */
 #define WAIT_SLICE_MS 100
 
 struct start;
@@ -28,15 +28,15 @@ PyObject *raise_text(PyObject *module, int status, int is_submit, const char *te
 /* With this thread's hvd_last_error(). */
 PyObject *raise_status(PyObject *module, int status, int is_submit);
 
-struct waiting { /* for what; each wait takes of it what it needs */
+struct waiting { /* what to wait for; each function uses some members */
     const hvd_handle *handles;
     int n;
     void *stream;
 };
 
-/* Calls once, without the GIL, until it says other than HVD_TIMEOUT. None, or NULL with
- * an exception: a signal handler's or TimeoutError (the operations go on), or that of a
- * failed status. timeout_ms < 0: as long as it takes. */
+/* Calls once(), without the GIL, until it returns other than HVD_TIMEOUT. Returns None,
+ * or NULL with an exception: a signal handler's or TimeoutError (the operations
+ * continue), or that of a failed status. timeout_ms < 0: no limit. */
 PyObject *wait_in_slices(PyObject *module,
                          int (*once)(const struct waiting *w, int64_t slice_ms),
                          const struct waiting *w,

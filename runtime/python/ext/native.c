@@ -3,28 +3,29 @@
  *
  * Design. Framework code in Python passes addresses, shapes and dtypes as integers (a
  * tensor's data_ptr()), so one build serves every PyTorch and every CPython from 3.8
- * (limited API, abi3). No logic lives here: arguments are converted, one hvd_* function
- * is called, its status becomes a Python exception with the runtime's own sentence.
+ * (limited API, abi3). There is no logic here: arguments are converted, one hvd_*
+ * function is called, and its status becomes a Python exception with the runtime's
+ * text.
  *
- *   life.c    init and shutdown, place, timeline, reports     (start.c: its thread)
+ *   life.c    init and shutdown, ranks, timeline, reports     (start.c: its thread)
  *   sets.c    process sets
- *   submit.c  collectives begin
- *   ending.c  they end: poll, wait, results, memory           (capsule.c: DLPack)
- *   device.c  tensors on GPUs: streams that wait, what there is
+ *   submit.c  starts operations
+ *   ending.c  ends them: poll, wait, results, memory          (capsule.c: DLPack)
+ *   device.c  tensors on GPUs: streams that wait, the report
  *
  * METH_VARARGS, not METH_FASTCALL: the fast calling convention entered the limited API
- * only with Python 3.10, and we promise 3.8. The price is one small tuple per call
+ * only with Python 3.10, and we support 3.8. The price is one small tuple per call
  * (about 30 ns).
  *
  * Invariants
  *  - The GIL is released wherever the runtime may block: join, shutdown, wait, process
- * sets, copy. join() and wait() sleep in slices of WAIT_SLICE_MS and look for signals
- * between them, so that Ctrl-C works; hvd_init, which cannot be sliced, runs in a
- * thread (start.c).
- *  - Tensors behind addresses are kept alive in the caller's dict (_hvd/handles.py)
- * until its handle ended; a submission enters them there itself.
- *  - All state is in the module object; there are no globals. libhvd.so is found beside
- * this file ($ORIGIN) and is the same instance that libhvd_tf.so uses.
+ *    sets, copy. join() and wait() sleep in slices of WAIT_SLICE_MS and check signals
+ *    between, so that Ctrl-C works. hvd_init cannot be sliced, so it runs in a thread
+ *    (start.c).
+ *  - Tensors behind addresses are kept alive in the caller's dict (_hvd/handles.py) till
+ *    their operation has ended. A submission enters them there itself.
+ *  - All state is in the module object; there are no globals. libhvd.so is found in the
+ *    folder of this file ($ORIGIN) and is the same instance that libhvd_tf.so uses.
  *
  * Statuses to exceptions: HVD_NOT_INITIALIZED and, when submitting,
  * HVD_INVALID_ARGUMENT are ValueError (as Horovod's); HVD_NO_MEMORY is MemoryError;
@@ -41,8 +42,8 @@ struct state *state_of(PyObject *module)
     return PyModule_GetState(module);
 }
 
-/* A sentence may hold bytes that are no UTF-8: half a character where a long name was
- * cut, or what the environment had. The exception's type must not depend on it. */
+/* The text may contain bytes that are not UTF-8: half a character where a long name was
+ * cut, or bytes of the environment. The exception's type must not depend on it. */
 static void set_exception(PyObject *type, const char *text)
 {
     PyObject *message = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
@@ -83,7 +84,7 @@ PyObject *tuple_of_int64(const int64_t *values, Py_ssize_t n)
     for (Py_ssize_t i = 0; tuple && i < n; i++) {
         PyObject *value = PyLong_FromLongLong(values[i]);
 
-        if (!value || PyTuple_SetItem(tuple, i, value)) /* takes it in any case */
+        if (!value || PyTuple_SetItem(tuple, i, value)) /* steals the reference */
             Py_CLEAR(tuple);
     }
     return tuple;
@@ -127,7 +128,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 {
     struct state *state = state_of(module);
 
-    if (state) /* Python 3.8 asks before the module has any */
+    if (state) /* Python 3.8 calls this before the module has its state */
         Py_VISIT(state->internal_error);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sets.c: functions of _hvd._native for process sets. Making and removing one waits for
- * all ranks of the world and cannot be called away; _hvd/process_sets.py runs them in a
- * thread, so that Ctrl-C works. The questions are answered at once. */
+/* sets.c: functions of _hvd._native for process sets. Creating and removing one waits
+ * for all ranks of the world and cannot be interrupted; _hvd/process_sets.py runs both
+ * in a thread, so that Ctrl-C works. Queries return at once. */
 #include "runtime/python/ext/module.h"
 
 #include <limits.h>
@@ -56,14 +56,14 @@ static PyObject *py_set_remove(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Numbers of unknown count: fill(arg, room, n) says how many there are, or fails. */
+/* Numbers of unknown count: fill(arg, room, n) returns how many there are, or fails. */
 static PyObject *
 ints_of(PyObject *module, int (*fill)(int arg, int *ret, int n), int arg)
 {
     int *values = NULL, room = 0, n = fill(arg, NULL, 0);
     PyObject *tuple;
 
-    while (n > room) { /* another thread may add one meanwhile */
+    while (n > room) { /* another thread may have added one */
         PyMem_Free(values);
         room = n;
         values = PyMem_Malloc((size_t)room * sizeof(*values));

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Meeting the other ranks may take minutes, and hvd_init cannot be called off. Python
- * however runs signal handlers only between bytecodes of the main thread, and what they
- * do there must be possible: raise KeyboardInterrupt, or call hvd.shutdown(). So
- * hvd_init runs in a thread, and the one who asked waits for that thread in slices.
+/* start.c: runs hvd_init in a thread. Meeting the other ranks may take minutes, and
+ * hvd_init cannot be cancelled. Python runs signal handlers only between bytecodes of
+ * the main thread, and they must be able to raise KeyboardInterrupt or call
+ * hvd.shutdown(). So the caller waits for the thread in slices.
  *
  *   WAITING --hvd_init ended--> OVER
  *      |  cancelled meanwhile        ^
  *      '---> UNDOING --hvd_shutdown--'
  *
- * A cancelled meeting goes on until hvd_init ends, because the other ranks may already
- * count on this one; init() called again takes the same meeting up (start_resume).
- * Invariants: the thread blocks all signals, and so do the threads that hvd_init makes;
- * state moves along the edges above only, under the lock. Called by life.c. */
+ * A cancelled meeting continues until hvd_init ends, because the other ranks may
+ * already count on this one. init() called again takes over the same meeting
+ * (start_resume). Invariants: the thread blocks all signals, and so do the threads that
+ * hvd_init creates. The state changes along the edges above only, under the lock.
+ * Called by life.c. */
 #include "runtime/python/ext/start.h"
 
 #include <errno.h>
@@ -51,7 +52,7 @@ struct start_sets *start_sets_new(int n, int n_ranks)
     return s;
 }
 
-static void enter(struct start *s, enum start_state state)
+static void start_set_state(struct start *s, enum start_state state)
 {
     s->state = state;
     (void)pthread_cond_broadcast(&s->changed);
@@ -74,21 +75,21 @@ static void *thread_main(void *arg)
     status = hvd_init(&config);
     (void)pthread_mutex_lock(&s->lock);
     s->status = status;
-    if (status != HVD_OK) /* the sentence is this thread's */
+    if (status != HVD_OK) /* the text belongs to this thread */
         (void)snprintf(s->text, sizeof(s->text), "%s", hvd_last_error());
     if (status == HVD_OK && s->is_cancelled) {
-        enter(s, START_UNDOING);
+        start_set_state(s, START_UNDOING);
         (void)pthread_mutex_unlock(&s->lock);
-        (void)hvd_shutdown(); /* bounded; nobody is left to be told */
+        (void)hvd_shutdown(); /* bounded; its result has no receiver */
         (void)pthread_mutex_lock(&s->lock);
     }
-    enter(s, START_OVER);
+    start_set_state(s, START_OVER);
     (void)pthread_mutex_unlock(&s->lock);
     start_unref(s);
     return NULL;
 }
 
-static int spawn(struct start *s)
+static int start_create_thread(struct start *s)
 {
     sigset_t all, before;
     pthread_attr_t attr;
@@ -123,7 +124,7 @@ int start_new(uint64_t start_timeout_ms, struct start_sets *sets, struct start *
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&s->changed, &attr);
     (void)pthread_condattr_destroy(&attr);
-    if (spawn(s)) {
+    if (start_create_thread(s)) {
         s->n_refs = 1;
         s->sets = NULL; /* stays the caller's */
         start_unref(s);
@@ -181,8 +182,7 @@ enum start_state start_wait(struct start *s, uint64_t timeout_ms)
     return state;
 }
 
-/* Returns whether there is a meeting to cancel or to take up; *ret_was the flag before.
- */
+/* Returns whether there is a meeting to cancel or resume; *ret_was: the flag before. */
 static int set_cancelled(struct start *s, int is_cancelled, int *ret_was)
 {
     int is_waiting;

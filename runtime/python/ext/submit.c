@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* submit.c: functions of _hvd._native that begin an operation and return its handle.
+/* submit.c: functions of _hvd._native that start an operation and return its handle.
  *
- * All have the same beginning: f(pending, entry, tensor, ...). tensor is a tuple
- * (name, data, output, dtype, shape[, group, group_size[, is_held[, device, stream]]])
- * of what every collective shares, device and stream for memory of a GPU (device.c);
- * barrier and join have a name instead. On success pending[handle] is entry: the
- * caller's way to keep memory alive, made here because no signal handler of Python can
- * come between. Nothing here blocks, so the GIL is kept. Called by _hvd/handles.py.
- */
+ * All start with the same arguments: f(pending, entry, tensor, ...). tensor is a tuple
+ *
+ *   (name, data, output, dtype, shape[, group, group_size[, is_held[, device, stream]]])
+ *
+ * device and stream are for memory of a GPU (device.c); barrier and join have a name
+ * instead. On success pending[handle] is set to entry, which keeps memory alive. That
+ * is done here because no Python signal handler can run in between. Nothing here
+ * blocks, so the GIL is kept. Called by _hvd/handles.py. */
 #include "runtime/python/ext/module.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 
-/* What every submission has. */
+/* The arguments of every submission. */
 struct submission {
     PyObject *module;
     PyObject *pending, *entry;
@@ -21,8 +22,8 @@ struct submission {
     int64_t shape[HVD_MAX_DIMS];
 };
 
-/* Fills s->shape from a tuple of ints (torch.Size is one); 0 or -1 with an exception.
- */
+/* Fills s->shape from a tuple of ints (torch.Size is one); 0, or -1 with an
+ * exception. */
 static int shape_from(struct submission *s, PyObject *tuple)
 {
     Py_ssize_t n = PyTuple_Size(tuple);
@@ -43,7 +44,7 @@ static int shape_from(struct submission *s, PyObject *tuple)
     return 0;
 }
 
-/* Addresses come as Python integers. Texts stay Python's and live during the call. */
+/* Addresses are Python integers. Strings are borrowed for the call. */
 static int tensor_from(struct submission *s, PyObject *tuple)
 {
     unsigned long long data, output, stream = 0;
@@ -61,7 +62,8 @@ static int tensor_from(struct submission *s, PyObject *tuple)
     return shape_from(s, shape);
 }
 
-static PyObject *finish(const struct submission *s, int status, hvd_handle handle)
+static PyObject *
+submission_finish(const struct submission *s, int status, hvd_handle handle)
 {
     PyObject *number;
 
@@ -70,13 +72,12 @@ static PyObject *finish(const struct submission *s, int status, hvd_handle handl
     number = PyLong_FromLongLong(handle);
     if (number && PyDict_SetItem(s->pending, number, s->entry) == 0)
         return number;
-    Py_INCREF(s->entry); /* the operation runs: rather keep its memory for ever */
+    Py_INCREF(s->entry); /* the operation runs, so its memory is never freed */
     Py_XDECREF(number);
     return NULL;
 }
 
-/* --- into memory of the caller's
- * ----------------------------------------------------------------------------- */
+/* --- results in the caller's memory --- */
 
 static PyObject *py_allreduce(PyObject *module, PyObject *args)
 {
@@ -94,7 +95,7 @@ static PyObject *py_allreduce(PyObject *module, PyObject *args)
         return NULL;
     s.t.compression = compression;
     status = hvd_allreduce_async(&s.t, op, prescale, postscale, process_set, &handle);
-    return finish(&s, status, handle);
+    return submission_finish(&s, status, handle);
 }
 
 static PyObject *py_reduce(PyObject *module, PyObject *args)
@@ -112,7 +113,7 @@ static PyObject *py_reduce(PyObject *module, PyObject *args)
         return NULL;
     status = hvd_reduce_async(&s.t, op, prescale, postscale, root_rank, process_set,
                               &handle);
-    return finish(&s, status, handle);
+    return submission_finish(&s, status, handle);
 }
 
 static PyObject *py_broadcast(PyObject *module, PyObject *args)
@@ -127,13 +128,14 @@ static PyObject *py_broadcast(PyObject *module, PyObject *args)
         || tensor_from(&s, tensor))
         return NULL;
     status = hvd_broadcast_async(&s.t, root_rank, process_set, &handle);
-    return finish(&s, status, handle);
+    return submission_finish(&s, status, handle);
 }
 
-/* To or from a peer, or of a process set. */
-static PyObject *transfer(PyObject *module,
-                          PyObject *args,
-                          int (*function)(const struct hvd_tensor *, int, hvd_handle *))
+/* To or from a peer, or within a process set. */
+static PyObject *
+submission_transfer(PyObject *module,
+                    PyObject *args,
+                    int (*function)(const struct hvd_tensor *, int, hvd_handle *))
 {
     struct submission s = {.module = module};
     PyObject *tensor;
@@ -145,25 +147,24 @@ static PyObject *transfer(PyObject *module,
         || tensor_from(&s, tensor))
         return NULL;
     status = function(&s.t, peer, &handle);
-    return finish(&s, status, handle);
+    return submission_finish(&s, status, handle);
 }
 
 static PyObject *py_send(PyObject *module, PyObject *args)
 {
-    return transfer(module, args, hvd_send_async);
+    return submission_transfer(module, args, hvd_send_async);
 }
 
 static PyObject *py_recv(PyObject *module, PyObject *args)
 {
-    return transfer(module, args, hvd_recv_async);
+    return submission_transfer(module, args, hvd_recv_async);
 }
 
-/* --- memory that NCCL is told of beforehand
- * ----------------------------------------------------------------------------- */
+/* --- registered memory --- */
 
 static PyObject *py_register_buffer(PyObject *module, PyObject *args)
 {
-    return transfer(module, args, hvd_register_async);
+    return submission_transfer(module, args, hvd_register_async);
 }
 
 static PyObject *py_deregister_buffer(PyObject *module, PyObject *args)
@@ -177,19 +178,18 @@ static PyObject *py_deregister_buffer(PyObject *module, PyObject *args)
                           &s.entry, &data, &process_set))
         return NULL;
     status = hvd_deregister_async((void *)(uintptr_t)data, process_set, &handle);
-    return finish(&s, status, handle);
+    return submission_finish(&s, status, handle);
 }
 
-/* --- into memory of the runtime's, for result() or take(); or, with room_bytes, into
- * that many bytes at the tensor's output
- * ----------------------------------------------------------------------------- */
+/* --- results in the runtime's memory, for result() or take(); with room_bytes, in that
+ *     many bytes at the tensor's output --- */
 
 struct room {
     void *at;
     unsigned long long size_bytes;
 };
 
-/* A result of another size, because the ranks' tensors differ, has no room. */
+/* A result of another size, because the ranks' tensors differ, does not fit. */
 static void *room_give(void *arg, int ndim, const int64_t *shape, size_t size_bytes)
 {
     struct room *room = arg;
@@ -208,7 +208,7 @@ static void room_done(void *arg, int status, const char *error)
     free(arg);
 }
 
-/* *ret: NULL where the runtime gives the memory. 0 or -1 with an exception. */
+/* *ret: NULL where the runtime allocates. 0, or -1 with an exception. */
 static int room_make(struct submission *s, long long room_bytes, struct room **ret)
 {
     *ret = NULL;
@@ -232,7 +232,7 @@ static PyObject *finish_room(const struct submission *s,
 {
     if (status != HVD_OK)
         free(room); /* done is not called */
-    return finish(s, status, handle);
+    return submission_finish(s, status, handle);
 }
 
 static PyObject *py_allgather(PyObject *module, PyObject *args)
@@ -327,8 +327,7 @@ static PyObject *py_alltoall(PyObject *module, PyObject *args)
     return finish_room(&s, status, handle, room);
 }
 
-/* --- without data
- * ----------------------------------------------------------------------------- */
+/* --- without data --- */
 
 static PyObject *py_barrier(PyObject *module, PyObject *args)
 {
@@ -341,7 +340,7 @@ static PyObject *py_barrier(PyObject *module, PyObject *args)
                           &s.t.name, &process_set))
         return NULL;
     status = hvd_barrier_async(&s.t, process_set, &handle);
-    return finish(&s, status, handle);
+    return submission_finish(&s, status, handle);
 }
 
 static PyObject *py_join_ranks(PyObject *module, PyObject *args)
@@ -355,13 +354,12 @@ static PyObject *py_join_ranks(PyObject *module, PyObject *args)
                           &s.t.name, &s.t.device))
         return NULL;
     status = hvd_join_async(&s.t, &handle);
-    return finish(&s, status, handle);
+    return submission_finish(&s, status, handle);
 }
 
-/* --- held ones
- * ----------------------------------------------------------------------------- */
+/* --- held submissions --- */
 
-/* Nothing of them has begun; the exception at hand stays. */
+/* None of them has started; the current exception stays. */
 static void forget_held(PyObject *pending, PyObject *numbers, const hvd_handle *handles)
 {
     PyObject *type, *value, *traceback;

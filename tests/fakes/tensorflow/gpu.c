@@ -30,13 +30,13 @@ EXPORT void TF_InitKernel(void);
 
 /* --- the driver --- */
 
-static void enter(const struct sp_device *d)
+static void context_enter(const struct sp_device *d)
 {
     if (cuCtxPushCurrent_v2(d->handle) != CU_OK)
         hvd_fake_die("tensorflow's plug-in: no context");
 }
 
-static void leave(void)
+static void context_leave(void)
 {
     cu_ctx was;
 
@@ -44,21 +44,23 @@ static void leave(void)
 }
 
 /* Nothing that TensorFlow does may fail here. */
-#define DO(d, call)                                                                    \
+#define DO(d, stream_call_host)                                                        \
     do {                                                                               \
-        enter(d);                                                                      \
-        if ((call) != CU_OK)                                                           \
-            hvd_fake_die("tensorflow's plug-in: %s failed", #call);                    \
-        leave();                                                                       \
+        context_enter(d);                                                              \
+        if ((stream_call_host) != CU_OK)                                               \
+            hvd_fake_die("tensorflow's plug-in: %s failed", #stream_call_host);        \
+        context_leave();                                                               \
     } while (0)
 
-static cu_ptr at(const struct sp_memory *m)
+static cu_ptr memory_address(const struct sp_memory *m)
 {
     return (cu_ptr)(uintptr_t)m->opaque;
 }
 
-static void
-allocate(const struct sp_device *d, uint64_t n, int64_t space, struct sp_memory *m)
+static void memory_allocate(const struct sp_device *d,
+                            uint64_t n,
+                            int64_t space,
+                            struct sp_memory *m)
 {
     cu_ptr p;
 
@@ -68,10 +70,10 @@ allocate(const struct sp_device *d, uint64_t n, int64_t space, struct sp_memory 
         (struct sp_memory){.size = m->size, .opaque = (void *)(uintptr_t)p, .bytes = n};
 }
 
-static void deallocate(const struct sp_device *d, struct sp_memory *m)
+static void memory_free(const struct sp_device *d, struct sp_memory *m)
 {
     if (m->opaque)
-        DO(d, cuMemFree_v2(at(m)));
+        DO(d, cuMemFree_v2(memory_address(m)));
     m->opaque = NULL;
 }
 
@@ -88,7 +90,7 @@ static void host_deallocate(const struct sp_device *d, void *p)
     DO(d, cuMemFreeHost(p));
 }
 
-static unsigned char stats(const struct sp_device *d, void *ret)
+static unsigned char device_stats(const struct sp_device *d, void *ret)
 {
     (void)d;
     (void)ret;
@@ -96,7 +98,7 @@ static unsigned char stats(const struct sp_device *d, void *ret)
 }
 
 static unsigned char
-usage(const struct sp_device *d, int64_t *ret_free, int64_t *ret_all)
+device_memory_usage(const struct sp_device *d, int64_t *ret_free, int64_t *ret_all)
 {
     (void)d;
     *ret_free = *ret_all = MEMORY;
@@ -131,9 +133,9 @@ static int event_status(const struct sp_device *d, cu_event e)
 {
     int rc;
 
-    enter(d);
+    context_enter(d);
     rc = cuEventQuery(e);
-    leave();
+    context_leave();
     return rc == CU_OK ? 3 : rc == CU_NOT_READY ? 2 : 1; /* complete, pending, error */
 }
 
@@ -216,7 +218,7 @@ timer_run(const struct sp_device *d, cu_stream x, void *timer, struct TF_Status 
     (void)s;
 }
 
-static uint64_t nanoseconds(void *timer)
+static uint64_t timer_nanoseconds(void *timer)
 {
     (void)timer;
     return 1;
@@ -237,10 +239,10 @@ static int run_call(void *arg)
     return 0;
 }
 
-static unsigned char call(const struct sp_device *d,
-                          cu_stream x,
-                          void (*fn)(void *, struct TF_Status *),
-                          void *arg)
+static unsigned char stream_call_host(const struct sp_device *d,
+                                      cu_stream x,
+                                      void (*fn)(void *, struct TF_Status *),
+                                      void *arg)
 {
     struct call c = {fn, arg};
 
@@ -259,7 +261,7 @@ static void copy_down(const struct sp_device *d,
 {
     (void)s;
     if (n > 0)
-        DO(d, cuMemcpyDtoHAsync_v2(to, at(from), n, x));
+        DO(d, cuMemcpyDtoHAsync_v2(to, memory_address(from), n, x));
 }
 
 static void copy_up(const struct sp_device *d,
@@ -271,19 +273,19 @@ static void copy_up(const struct sp_device *d,
 {
     (void)s;
     if (n > 0)
-        DO(d, cuMemcpyHtoDAsync_v2(at(to), from, n, x));
+        DO(d, cuMemcpyHtoDAsync_v2(memory_address(to), from, n, x));
 }
 
-static void copy(const struct sp_device *d,
-                 cu_stream x,
-                 struct sp_memory *to,
-                 const struct sp_memory *from,
-                 uint64_t n,
-                 struct TF_Status *s)
+static void memory_copy(const struct sp_device *d,
+                        cu_stream x,
+                        struct sp_memory *to,
+                        const struct sp_memory *from,
+                        uint64_t n,
+                        struct TF_Status *s)
 {
     (void)s;
     if (n > 0)
-        DO(d, cuMemcpyDtoDAsync_v2(at(to), at(from), n, x));
+        DO(d, cuMemcpyDtoDAsync_v2(memory_address(to), memory_address(from), n, x));
 }
 
 /* On the legacy stream, which is waited for. */
@@ -313,29 +315,29 @@ static void copy_now(const struct sp_device *d,
                      uint64_t n,
                      struct TF_Status *s)
 {
-    copy(d, NULL, to, from, n, s);
+    memory_copy(d, NULL, to, from, n, s);
     stream_block(d, NULL, s);
 }
 
-static void set8(const struct sp_device *d,
-                 cu_stream x,
-                 struct sp_memory *to,
-                 uint8_t value,
-                 uint64_t n,
-                 struct TF_Status *s)
+static void memory_set8(const struct sp_device *d,
+                        cu_stream x,
+                        struct sp_memory *to,
+                        uint8_t value,
+                        uint64_t n,
+                        struct TF_Status *s)
 {
     (void)s;
     if (n > 0)
-        DO(d, cuMemsetD8Async(at(to), value, n, x));
+        DO(d, cuMemsetD8Async(memory_address(to), value, n, x));
 }
 
-static void zero(const struct sp_device *d,
-                 cu_stream x,
-                 struct sp_memory *to,
-                 uint64_t n,
-                 struct TF_Status *s)
+static void memory_zero(const struct sp_device *d,
+                        cu_stream x,
+                        struct sp_memory *to,
+                        uint64_t n,
+                        struct TF_Status *s)
 {
-    set8(d, x, to, 0, n, s);
+    memory_set8(d, x, to, 0, n, s);
 }
 
 struct words {
@@ -352,12 +354,12 @@ static int set_words(void *arg)
     return 0;
 }
 
-static void set32(const struct sp_device *d,
-                  cu_stream x,
-                  struct sp_memory *to,
-                  uint32_t value,
-                  uint64_t n,
-                  struct TF_Status *s)
+static void memory_set32(const struct sp_device *d,
+                         cu_stream x,
+                         struct sp_memory *to,
+                         uint32_t value,
+                         uint64_t n,
+                         struct TF_Status *s)
 {
     struct words w = {to->opaque, value, n / 4};
 
@@ -419,7 +421,8 @@ void TF_InitKernel(void)
 
 /* --- the platform --- */
 
-static void count(const struct sp_platform *p, int *ret, struct TF_Status *s)
+static void
+platform_count_devices(const struct sp_platform *p, int *ret, struct TF_Status *s)
 {
     (void)p;
     (void)s;
@@ -463,12 +466,12 @@ executor_new(const struct sp_platform *p, struct sp_params *q, struct TF_Status 
     (void)s;
     *(struct sp_executor *)q->what =
         (struct sp_executor){.size = sizeof(struct sp_executor),
-                             .allocate = allocate,
-                             .deallocate = deallocate,
+                             .allocate = memory_allocate,
+                             .deallocate = memory_free,
                              .host_allocate = host_allocate,
                              .host_deallocate = host_deallocate,
-                             .stats = stats,
-                             .usage = usage,
+                             .stats = device_stats,
+                             .usage = device_memory_usage,
                              .stream_new = stream_new,
                              .stream_free = stream_free,
                              .stream_depend = stream_depend,
@@ -483,17 +486,17 @@ executor_new(const struct sp_platform *p, struct sp_params *q, struct TF_Status 
                              .timer_run = {timer_run, timer_run},
                              .copy_down = copy_down,
                              .copy_up = copy_up,
-                             .copy = copy,
+                             .copy = memory_copy,
                              .copy_down_now = copy_down_now,
                              .copy_up_now = copy_up_now,
                              .copy_now = copy_now,
                              .event_block = event_block,
                              .stream_block = stream_block,
                              .sync = sync_all,
-                             .zero = zero,
-                             .set8 = set8,
-                             .set32 = set32,
-                             .call = call};
+                             .zero = memory_zero,
+                             .set8 = memory_set8,
+                             .set32 = memory_set32,
+                             .call = stream_call_host};
 }
 
 static void timer_fns_new(const struct sp_platform *p,
@@ -502,7 +505,8 @@ static void timer_fns_new(const struct sp_platform *p,
 {
     (void)p;
     (void)s;
-    *ret = (struct sp_timer_fns){.size = sizeof(*ret), .nanoseconds = nanoseconds};
+    *ret =
+        (struct sp_timer_fns){.size = sizeof(*ret), .nanoseconds = timer_nanoseconds};
 }
 
 static void nothing_to_free(const struct sp_platform *p, void *what)
@@ -511,7 +515,7 @@ static void nothing_to_free(const struct sp_platform *p, void *what)
     (void)what;
 }
 
-static void nothing(void *what)
+static void ignore_pointer(void *what)
 {
     (void)what;
 }
@@ -528,7 +532,7 @@ void SE_InitPlugin(struct se_registration *r, struct TF_Status *s)
                                         .uses_bfc = 1,
                                         .grows = 1};
     *r->fns = (struct sp_platform_fns){.size = sizeof(*r->fns),
-                                       .count = count,
+                                       .count = platform_count_devices,
                                        .device_new = device_new,
                                        .device_free = nothing_to_free,
                                        .fns_new = fns_new,
@@ -537,6 +541,6 @@ void SE_InitPlugin(struct se_registration *r, struct TF_Status *s)
                                        .executor_free = nothing_to_free,
                                        .timer_new = timer_fns_new,
                                        .timer_free = nothing_to_free};
-    r->platform_free = nothing;
-    r->fns_free = nothing;
+    r->platform_free = ignore_pointer;
+    r->fns_free = ignore_pointer;
 }
