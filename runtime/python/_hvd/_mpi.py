@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Communicators of mpi4py as lists of ranks.
 
-The runtime never calls MPI: a communicator is asked, through mpi4py, which of MPI_COMM_WORLD's ranks it
-has, and these are the job's where MPI's launcher has started it. mpi4py is never imported here: who has
-a communicator has imported it.
+The runtime never calls MPI: mpi4py translates the ranks of a communicator to those of MPI_COMM_WORLD, which
+are the job's ranks where MPI's launcher has started it. mpi4py is not imported here: a caller with a
+communicator has imported it.
 """
 
 import os

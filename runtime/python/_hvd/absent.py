@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Horovod has and this version has not yet: each name raises one clear sentence.
+"""Names of Horovod that this version lacks: each raises one clear error.
 
-A missing function must never be replaced by something that trains differently, and must not look
-like a typing error of the user's either. So every public name exists and says what it is.
+A missing function must never be replaced by something that trains differently, and must not look like a
+typing error of the user either. So every public name exists and raises the reason.
 """
 
 from _hvd._version import RINGMASTER_VERSION
@@ -15,7 +15,7 @@ def refuse(what, instead=""):
 
 
 def refuse_mpi(what, instead):
-    """Horovod's sentence for its back end that is not here, as ValueError."""
+    """Raises ValueError with Horovod's text for a back end that does not exist here."""
     raise ValueError(f"Horovod has not been built with MPI support: {what} cannot be used; {instead}")
 
 

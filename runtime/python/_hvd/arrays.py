@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives on numpy arrays, for what has no tensors of a framework with an operation of its own.
+"""Collectives on numpy arrays, for callers without tensors of a supported framework.
 
 Keras on JAX reduces its gradients here, and callbacks their metrics. Arrays are copied where they do not
 lie row by row. The functions that take several arrays start all operations before they wait for the first,
@@ -65,10 +65,11 @@ def finish_all(pending):
 
 
 def start_all(start, names, groups=()):
-    """The handles of operations, one for each name, begun by start(index, group's name or None, its size).
+    """Returns the handles of operations, one for each name, started by start(index, group's name or None,
+    its size).
 
-    groups: lists of indices; their operations are made held, and submitted when all of a group are there.
-    When one cannot be started, those that were are waited for and the rest of its group is forgotten.
+    groups: lists of indices; their operations are held and submitted once all of a group exist. If one
+    cannot be started, the started ones are waited for and the rest of its group is dropped.
     """
     of = {i: group for group in groups for i in group}
     last = {max(group) for group in groups}

@@ -28,10 +28,10 @@ REDUCE_OPS = {
     Product: "Product",
 }
 
-_start_lock = threading.RLock()  # held for moments only, and a signal handler may come again
+_start_lock = threading.RLock()  # held briefly only; a signal handler may enter again
 _exit_hook_registered = False
 _ranks_of_init = ()  # the ranks that init() was called for, () for all
-_sets_of_init = []  # the process sets that init() made with the world
+_sets_of_init = []  # the process sets that init() created with the world
 _at_init = []  # what frameworks do then
 
 
@@ -50,10 +50,10 @@ def init(comm=None, process_sets=None):
 
     comm: the ranks of this world, where not all started ranks take part: a list (its order gives the
     ranks in the world), the same on all of them, or a communicator of mpi4py. Other ranks may have a
-    world of another list at the same time, or none. process_sets: a list of hvd.ProcessSet to make with
-    the world, equal on all ranks; or "dynamic", which is Horovod's word for the wish to add some later.
+    world of another list at the same time, or none. process_sets: a list of hvd.ProcessSet to create with
+    the world, equal on all ranks; or "dynamic", as in Horovod, if some are added later.
 
-    Signal handlers run while it waits. What they raise (Ctrl-C) ends it, and so does shutdown().
+    Signal handlers run while it waits. An exception of theirs (Ctrl-C) ends it, and so does shutdown().
     """
     global _ranks_of_init
     is_mpi = _mpi.is_comm(comm)
@@ -96,7 +96,7 @@ def _check_job(was_there):
 def start_again(timeout_ms):
     """Leaves the world, and meets the other ranks in a new one within this time (elastic).
 
-    The process sets that init() made are made again; those that were added later are gone.
+    The process sets given to init() are recreated; sets that were added later are not.
     """
     shutdown()
     _meet(timeout_ms, _ranks_of_init, tuple(tuple(s.ranks) for s in _sets_of_init))
@@ -250,7 +250,7 @@ def reduce_op_from(op, average, ops=(Average, Sum)):
 
 
 def check_reduce_op(op):
-    """Passes what the runtime reduces with; a sentence for the rest."""
+    """Returns op if the runtime supports it, else raises ValueError."""
     if op in REDUCE_OPS:
         return op
     raise ValueError(f"op must be hvd.Average, Sum, Adasum, Min, Max or Product, not {op!r}")

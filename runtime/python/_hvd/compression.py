@@ -3,13 +3,13 @@
 
 Two kinds of compressor, one argument (compression=...):
 
- - With `wire`, the runtime's name of a codec ("int8", "topk:ratio=0.01"): tensors are handed over as
-   they are, and the runtime compresses what it sends. compress() and decompress() do nothing.
+ - With `wire`, the runtime's name of a codec ("int8", "topk:ratio=0.01"): tensors are passed unchanged, and
+   the runtime compresses what it sends. compress() and decompress() do nothing.
  - Without it: compress() and decompress() around an uncompressed operation. Users may pass any class
    or object that has these two, as with Horovod.
 
-Compression.fp16 and bf16 are both: an allreduce takes the `wire`; who calls the two methods, as
-reducescatter does, gets Horovod's casts.
+Compression.fp16 and bf16 are both: an allreduce takes the `wire`; the two methods are Horovod's casts,
+which reducescatter uses.
 """
 
 import numbers
@@ -45,10 +45,10 @@ class NoneCompressor(Compressor):
 
 
 class WireCompressor(NoneCompressor):
-    """A codec of the runtime with its parameters; calling it gives one with others.
+    """A codec of the runtime with its parameters; calling it returns one with other parameters.
 
-    Compression.int8(block=256, feedback=False). What is no parameter of the codec, or out of its
-    range, is refused by the runtime when the first tensor is submitted.
+    Compression.int8(block=256, feedback=False). The runtime refuses an unknown parameter or a value out of
+    range when the first tensor is submitted.
     """
 
     def __init__(self, codec, **parameters):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The meeting place of a tf.data service: who is dispatcher, which workers are ready, when is it over.
+"""The registry of a tf.data service: dispatchers, ready workers and shutdown.
 
     training rank --.                            .-- compute rank 0: ComputeService
     training rank ---+-- ComputeClient ---tcp---'
@@ -10,8 +10,8 @@ framework is needed.
 
 On the wire: the service greets with a random nonce, then one frame each way: HMAC-SHA256 by the key (32
 bytes), length (4 bytes, big endian), JSON. The request's digest covers the nonce, the answer's both,
-so that nothing can be replayed. Nothing is unpickled, nothing is read beyond MAX_BYTES, and who has not
-sent a right request within GREETING_SECONDS is dropped.
+so that nothing can be replayed. Nothing is unpickled, nothing is read beyond MAX_BYTES, and a client
+without a valid request within GREETING_SECONDS is dropped.
 
 Requests may be repeated without harm; clients do so when a connection breaks.
 """
@@ -108,7 +108,7 @@ def _interface_addresses():
 
 class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True  # shutdown() waits for them itself, for a while
-    request_queue_size = 1024  # all workers may come at once
+    request_queue_size = 1024  # all workers may connect at once
 
     def __init__(self, handler):
         both = socket.has_dualstack_ipv6()
@@ -125,7 +125,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 class ComputeService:
-    """Serves until shutdown(), which a client may ask for. nics: interfaces to be reached by; none: all."""
+    """Serves until shutdown(), which a client may request. nics: interfaces to listen on; none: all."""
 
     NAME = "Compute service"
 
@@ -385,7 +385,8 @@ class ComputeClient:
         self._request(CONNECT_SECONDS, "register_worker", dispatcher=dispatcher_id, worker=worker_id)
 
     def wait_for_dispatcher_worker_registration(self, dispatcher_id, timeout):
-        """Returns when all workers of the dispatcher are there. TimeoutException after timeout seconds."""
+        """Returns when all workers of the dispatcher have registered. TimeoutException after timeout
+        seconds."""
         seconds = timeout + CONNECT_SECONDS
         self._request(seconds, "wait_for_workers", dispatcher=dispatcher_id, timeout=timeout)
 
@@ -393,7 +394,7 @@ class ComputeClient:
         self._request(CONNECT_SECONDS, "shutdown")
 
     def wait_for_shutdown(self):
-        """Returns when the service ends, or when it has ended: it answered when this client was made."""
+        """Returns when the service has ended. It was reachable when this client was created."""
         try:
             self._request(None, "wait_for_shutdown")
         except ConnectionError as e:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses to run when real Horovod's files lie in the same directory as ours.
+"""Refuses to run when real Horovod's files are in the same directory as ours.
 
 Two cases look alike and are not:
 
 * Ours comes first on the path (``PYTHONPATH`` in a pod) and real Horovod sits in the image's
-  site-packages: ours wins completely, nothing is mixed, and that is what the user asked for.
+  site-packages: only ours is imported, which is what the user chose.
 * Both were installed by pip into one site-packages: both own ``horovod/__init__.py``, the later one
   has overwritten files of the earlier one, and what would run is a mixture. That is refused.
 """
@@ -28,7 +28,7 @@ def find_real_horovod(directory):
 
 
 def refuse_mixed_install(directory=None):
-    """Raises ImportError when real Horovod is installed beside this package."""
+    """Raises ImportError when real Horovod is installed in the same directory."""
     where = directory or os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     found = find_real_horovod(where)
     if found is not None:

@@ -11,17 +11,17 @@
         |            |                         |
         '-- state.on_reset() <-- shutdown, init (the ranks meet again)
 
-What there is in this version: a world whose collectives fail (ranks disagree, a check fails, one rank
-raises HorovodInternalError) while every process lives. What there is not: a world of another size.
-Nobody starts a lost rank again, and hosts neither come nor go; hosts_changed() is where the runtime
-will tell, and all of the rest is written for it.
+Supported: a world whose collectives fail (ranks disagree, a check fails, one rank raises
+HorovodInternalError) while every process survives. Not supported: a world of another size. Lost ranks are
+not restarted, and hosts are not added or removed. hosts_changed() is where the runtime would report that;
+the rest is prepared for it.
 
 Invariants
- - Training never resumes from uncommitted values after a failure, nor from values of another rank's
-   than rank 0's: sync() makes rank 0's state everybody's and commits it.
- - The loop ends. A failure that comes back FAILURES_WITHOUT_COMMIT times with no commit() between is
-   raised, and so is the one after HVD_ELASTIC_FAILURES of them in all; meeting the other ranks again
-   takes at most HOROVOD_ELASTIC_TIMEOUT each time.
+ - After a failure, training never resumes from uncommitted values or from those of a rank other than 0:
+   sync() gives rank 0's state to all ranks and commits it.
+ - The loop ends. A failure is raised when it repeats FAILURES_WITHOUT_COMMIT times without a commit(), and
+   after HVD_ELASTIC_FAILURES failures in all. Forming a new world takes at most HOROVOD_ELASTIC_TIMEOUT
+   each time.
 """
 
 import copy
@@ -52,10 +52,10 @@ class HostUpdateResult(enum.IntFlag):
 
 
 def hosts_changed():
-    """What became known about hosts since the last call: a list of (timestamp, HostUpdateResult).
+    """The host changes since the last call: a list of (timestamp, HostUpdateResult).
 
-    The only place that asks the runtime. It is asked at each commit() and check_host_updates(), on
-    every rank; rank 0's answer counts. Always empty in this version, because a world keeps its size.
+    The only query of the runtime, called at each commit() and check_host_updates() on every rank; rank 0's
+    result counts. Always empty in this version, because a world keeps its size.
     """
     return []
 
@@ -67,7 +67,7 @@ class WorkerNotificationManager:
         self._listeners = []
 
     def init(self, *_, **__):
-        """Nothing to connect to: hosts_changed() is asked when a state wants to know."""
+        """Nothing to connect to: states poll hosts_changed()."""
 
     def register_listener(self, listener):
         self._listeners.append(listener)
@@ -290,7 +290,7 @@ def _timeout_ms():
 
 
 class _Patience:
-    """Counts failures of one run, and says when it is enough."""
+    """Counts the failures of one run and raises when there are too many."""
 
     def __init__(self):
         self.limit = _failures_allowed()
@@ -334,7 +334,7 @@ def _state_of(function, args, kwargs):
 
 
 def run_fn(func, reset):
-    """func(state, ...) made to survive failed collectives; reset() lets the ranks meet again."""
+    """Returns func(state, ...) that survives failed collectives; reset() forms a new world."""
 
     @functools.wraps(func)
     def wrapper(*args, **kwargs):
@@ -406,6 +406,6 @@ def as_collective_errors(func):
 def reset_world():
     """Leaves the world and meets the other ranks in a new one, within HOROVOD_ELASTIC_TIMEOUT.
 
-    That is longer than a start may take, because the others come when their current step has failed.
+    That is longer than a start may take, because the other ranks arrive when their current step has failed.
     """
     basics.start_again(_timeout_ms())

@@ -2,10 +2,8 @@
 """Elastic state of a Keras model and its optimizer, and the callbacks that keep it during fit().
 
 For Keras 2 and Keras 3 alike, on each of its back ends: variables are read and written as numpy
-arrays. Nothing is imported for it: where TensorFlow matters it is there already.
-
-The optimizer is built with the state, so that what fit() would make in its first step belongs to the
-first commit too.
+arrays. Nothing is imported for it: where TensorFlow matters, it is imported already. The optimizer is built
+with the state, so that what fit() would make in its first step belongs to the first commit too.
 """
 
 import sys
@@ -73,7 +71,7 @@ def variables_of(optimizer):
 
 
 def _build(optimizer, model):
-    """Makes the optimizer's variables, unless they are there."""
+    """Creates the optimizer's variables unless they exist."""
     for name in ("build", "_create_all_weights"):
         make = getattr(optimizer, name, None)
         if callable(make):
@@ -156,8 +154,8 @@ class CommitStateCallbackImpl:
 class UpdateBatchStateCallbackImpl:
     """Keeps state.batch: the batch that ended last, 0 when an epoch has ended.
 
-    After a reset the first epoch is shorter by that many where Keras is told steps_per_epoch and
-    looks at params["steps"]; elsewhere the script passes steps_per_epoch less state.batch itself.
+    After a reset the first epoch is shorter by that many batches if steps_per_epoch is given and Keras uses
+    params["steps"]; otherwise the script passes steps_per_epoch - state.batch.
     """
 
     def __init__(self, state):

@@ -5,7 +5,7 @@
 class HorovodInternalError(RuntimeError):
     """A collective failed: a rank was lost, ranks disagree, or the world was shut down.
 
-    The text is the runtime's sentence: it names the cause.
+    The text is the runtime's and names the cause.
     """
 
 

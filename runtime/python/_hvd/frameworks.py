@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says in one sentence what is missing where a framework is not installed.
+"""One error message for a framework that is not installed.
 
-``_hvd.torch``, ``_hvd.tensorflow`` and ``_hvd.keras`` begin with a call, so that whoever imports
-``horovod.torch`` or one of its modules gets the sentence and not a line from the middle of ours.
+``_hvd.torch``, ``_hvd.tensorflow`` and ``_hvd.keras`` call need() first, so that an import of
+``horovod.torch`` or one of its modules raises this message and not an error from within our code.
 """
 
 import importlib
@@ -16,7 +16,7 @@ _WORDS = {  # module: (what it is called, the oldest that works, what pip instal
 
 
 def need(framework, asker):
-    """The module of this name, for asker ("horovod.torch"). An error inside of it goes through as it is."""
+    """Imports the module of this name for asker ("horovod.torch"). Errors inside of it are passed on."""
     try:
         return importlib.import_module(framework)
     except ModuleNotFoundError as e:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUs, without a framework: can tensors on them travel here, and which streams wait for operations.
 
-A framework puts work into streams and goes on; so do we. An operation is submitted with the stream that
-makes its inputs (ready), and whoever needs its outputs lets a stream wait for it (done). No thread waits
-for the GPU, unless HOROVOD_ENABLE_ASYNC_COMPLETION=0 says so.
+A framework queues work in streams and continues; so do we. An operation is submitted with the stream that
+produces its inputs (ready), and a stream waits for its outputs (done). No thread waits for the GPU, unless
+HOROVOD_ENABLE_ASYNC_COMPLETION=0.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ def report():
 
 
 def problem():
-    """Why tensors on GPUs cannot travel here, or "". The machine is asked once."""
+    """Why tensors on GPUs cannot travel here, or "". Determined once."""
     global _problem
     if _problem is None:
         found = report()
@@ -32,9 +32,9 @@ def problem():
 
 
 def is_missing():
-    """Is it plain to see that this process has no GPU of NVIDIA's? False: it may have one.
+    """Whether this process certainly has no NVIDIA GPU. False: it may have one.
 
-    Files and variables alone are looked at: a driver that was asked is of no use to processes forked later.
+    Checks files and variables only: once the driver is loaded, processes forked later cannot use it.
     """
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
         return True
@@ -77,7 +77,7 @@ def is_async():
 class Place:
     """Where an operation on a GPU was submitted: the device, the stream that its memory belongs to.
 
-    current: a function that tells the stream of a device that the calling thread works in.
+    current: a function that returns the calling thread's stream of a device.
     """
 
     __slots__ = ("current", "device", "is_waited", "stream")
@@ -107,7 +107,7 @@ class Place:
                     _native.wait_on_stream(handle, stream, timeout_ms)
             else:
                 _native.wait(handle, timeout_ms)
-                for stream in self.streams()[1:]:  # has nothing to wait for, but it is who reads
+                for stream in self.streams()[1:]:  # need not wait, but this stream reads the result
                     _native.wait_on_stream(handle, stream, timeout_ms)
         except HorovodInternalError:
             with contextlib.suppress(HorovodInternalError):

@@ -2,16 +2,16 @@
 """Handles of pending operations, and the references that keep their memory alive.
 
 A handle is the runtime's number, above zero. From submit until the operation has ended this module
-holds everything whose memory the runtime reads or writes, so that a tensor may go out of scope while
-it travels. ``finish`` waits, hands the operation's result on and forgets the handle. Of tensors on a GPU
-it is a stream that waits (``gpu.Place``): what the memory is used for afterwards comes after the operation
-in its stream, so that it need not be held longer.
+holds everything whose memory the runtime reads or writes, so that a tensor may go out of scope while it
+travels. ``finish`` waits, returns the operation's result and forgets the handle. For tensors on a GPU a
+stream waits (``gpu.Place``): later uses of the memory follow the operation in that stream, so it need not
+be held longer.
 
 Several operations that a user started by one call (a grouped one) have one handle for all, below zero:
 a *bundle*. It ends when all of them have ended.
 
-Threads: any may call anything. The tables change by single operations of dicts, which the interpreter's
-lock keeps whole; whoever takes an entry out of a table owns what it stands for.
+Threads: any thread may call anything. The tables change by single operations of dicts, which the
+interpreter's lock makes atomic; the thread that removes an entry from a table owns it.
 """
 
 import contextlib
@@ -35,11 +35,10 @@ world = 0  # another number after each init(): for what must be forgotten with t
 
 
 def auto_name(kind, set_id=0):
-    """Name of an operation that the user gave none.
+    """The name of an operation for which the user gave none.
 
-    Counted per kind and process set, thus equal on all ranks of the set, whatever each of them does in
-    other sets. Ranks that ran out of data have counted fewer when all meet in a join: each begins anew
-    there.
+    Counted per kind and process set, so it is equal on all ranks of the set, whatever they do in other
+    sets. A join resets the counts, because ranks that ran out of data have counted fewer.
     """
     counter = _counters.setdefault((kind, set_id), itertools.count(1))
     within = f"{set_id}." if set_id else ""
@@ -48,7 +47,7 @@ def auto_name(kind, set_id=0):
 
 
 def forget():
-    """A new world begins: automatic names count from one again on every rank."""
+    """Resets the counts of automatic names for a new world."""
     global world, _joins
     world += 1
     _joins = 0
@@ -91,21 +90,21 @@ def bundle(handles, result=tuple):
 
 
 def drop(made):
-    """Forgets operations that were made held and not submitted."""
+    """Drops held operations that were not submitted."""
     for handle in made:
         if _pending.pop(handle, None) is not None:
             _native.release(handle)
 
 
 def submit_held(made):
-    """Submits operations that were made held: all, or, with an exception, none; they are forgotten then."""
+    """Submits held operations: all, or with an exception none, which are then dropped."""
     _native.submit_held(_pending, tuple(made))
 
 
 def group(operations, result=tuple):
-    """As bundle() of operations that are made held, one after the other: they are submitted whole.
+    """As bundle(), of held operations that are created one after the other and submitted together.
 
-    Of a group that is submitted in part, because one of it is refused, all ranks wait for the rest.
+    If only a part were submitted, because one is refused, all ranks would wait for the rest.
     """
     made = []
     try:
@@ -145,7 +144,7 @@ def wait_for(numbers):
     if len(places) < 2 or not gpu.is_async():
         return
     try:
-        for stream in sorted(waits, key=present.__contains__):  # those that read come last
+        for stream in sorted(waits, key=present.__contains__):  # the stream that reads comes last
             _native.wait_many(tuple(waits[stream]), stream)
     except HorovodInternalError:
         return
@@ -171,7 +170,8 @@ def _finish_bundle(number, group):
 
 
 def wait(handle, timeout_ms=-1):
-    """For the end of an operation, or until a stream waits for it. TimeoutError, and it goes on."""
+    """Waits for the end of an operation, or until a stream waits for it. After a TimeoutError it
+    continues."""
     entry = _pending.get(handle)
     place = entry[2] if entry is not None else None
     if place is None:
@@ -191,9 +191,9 @@ def _release(handle, place):
 
 
 def settle():
-    """Waits until the last operation that a stream was told to wait for has ended; raises its failure.
+    """Waits until the last operation that a stream waits for has ended; raises its failure.
 
-    Before a state is kept: a stream that waited for what then failed goes on, with whatever is there.
+    Called before a state is saved: a stream continues after a failed operation with undefined data.
     """
     for handle in list(_last):
         _native.wait(handle)
@@ -250,7 +250,7 @@ def join(device=-1):
 
 
 def has_joined():
-    """A join has ended: automatic names begin anew, as ranks that joined early have counted fewer."""
+    """Resets the automatic names after a join, as ranks that joined early have counted fewer."""
     global _joins
     _joins += 1
     _counters.clear()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a script can tell from its environment before ``init()`` (``horovod.runner.common.util.env``).
+"""What a script can read from its environment before ``init()`` (``horovod.runner.common.util.env``).
 
-The runtime finds its place by itself and by more ways than these (runtime/contract); this is for code
-that has to know its rank before, or without, the framework modules.
+The runtime finds its rank itself and in more ways (runtime/contract). This is for code that needs its rank
+before, or without, the framework modules.
 """
 
 import os

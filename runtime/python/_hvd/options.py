@@ -15,7 +15,8 @@ def check_predivide(factor, op):
 
 
 def renamed_groups(num_groups, groups, stacklevel):
-    """groups, or what its old name num_groups says; stacklevel: the user's, seen from who calls this."""
+    """Returns groups, or the value of its old name num_groups. stacklevel: that of the user's call, counted
+    from the caller."""
     if num_groups == 0:
         return groups
     warnings.warn(

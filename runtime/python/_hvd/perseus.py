@@ -15,7 +15,7 @@ _OURS = re.compile(r"perseus\.(torch|tensorflow|keras)\.horovod(\..+)?")
 
 
 class SameModule(MetaPathFinder, Loader):
-    """Finder and loader in one: neither has a state of its own."""
+    """Finder and loader in one; both are stateless."""
 
     @staticmethod
     def _real(name):

@@ -29,6 +29,6 @@ def dumps(obj):
 
 
 def dumps_whole(obj):
-    """For a process that runs another program: what this one defines itself goes along."""
+    """For a process that runs another program: includes what this script defines."""
     module = cloudpickle()
     return module.dumps(obj) if module is not None else dumps(obj)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process sets: some ranks that run collectives among themselves. The set of all (id 0) always exists.
 
-The runtime's id of a set (process_set_id()) is used once in the life of a world. A script sees its number
-(ProcessSet.process_set_id), which is given again once the set is removed, as Horovod does it.
+The runtime's id of a set (process_set_id()) is used once in a world. A script sees its number
+(ProcessSet.process_set_id), which is reused once the set is removed, as in Horovod.
 
-Sets come with init() or by add_process_set(), which all ranks of the world call in the same order. They
-go by remove_process_set() and with the world: a ProcessSet of a world that has ended is not registered
-any more, and its size(), rank() and included() are None.
+Sets are created by init() or by add_process_set(), which all ranks of the world call in the same order.
+They are removed by remove_process_set() and with the world: a ProcessSet of an ended world is not
+registered, and its size(), rank() and included() are None.
 """
 
 import os
@@ -142,7 +142,7 @@ def id_of_number(number):
 
 
 def process_set_id(process_set):
-    """The id the runtime knows this set by; a sentence where it knows none."""
+    """The runtime's id of this set; ValueError if it is not registered."""
     if not isinstance(process_set, ProcessSet):
         raise TypeError(f"process_set must be a hvd.ProcessSet, not {type(process_set).__name__}")
     if process_set._id is None:
@@ -165,7 +165,7 @@ def registered_with(ranks):
 
 
 def ranks_from(comm):
-    """init()'s comm as a tuple of ranks, () for all; Horovod's sentence for what is no list."""
+    """init()'s comm as a tuple of ranks, () for all; Horovod's error for anything that is not a list."""
     ranks = () if comm is None else integers(comm)
     if ranks is None:
         raise ValueError(
@@ -176,7 +176,7 @@ def ranks_from(comm):
 
 
 def check_sets(process_sets):
-    """What init() was given, as a list of ProcessSets; Horovod's sentence for a duplicate."""
+    """init()'s process_sets as a list of ProcessSets; Horovod's error for a duplicate."""
     if process_sets is None:
         return []
     if isinstance(process_sets, str):
@@ -203,7 +203,7 @@ def check_sets(process_sets):
 
 
 def of_init(text):
-    """The runtime's sentence about a set that init() was given, in Horovod's words."""
+    """The runtime's error about a set that was given to init(), in Horovod's words."""
     match = re.fullmatch(r"hvd_config, set (\d+): (.*)", text, re.DOTALL)
     if match is None:
         return text
@@ -215,13 +215,13 @@ def of_init(text):
 
 
 def forget():
-    """A new world begins: the sets of the last one are none any more."""
+    """Unregisters the sets of the last world."""
     for process_set in list(_registered):
         process_set._invalidate()
 
 
 def register_all(process_sets):
-    """After init(): tells each its id. In a world that was there before they may be missing."""
+    """Sets each one's id after init(). In a world that existed before, some may be missing."""
     if not process_sets:
         return
     ids = {tuple(ranks): i for i, ranks in _of_world().items()}

@@ -9,9 +9,8 @@
       |
       <-- what func returned or raised, pickled --- DIR/rank.0 .. DIR/rank.N-1
 
-DIR is made in HVD_RUN_DIR, else where the system keeps temporary files; with other hosts it has to
-be a folder that all of them share. Ranks read and write it with the user's own rights; nothing that
-is pickled travels by a socket of ours.
+DIR is created in HVD_RUN_DIR, else in the system's temporary folder; with other hosts it must be a folder
+that all of them share. Ranks read and write it with the user's rights; no pickled data travels by a socket.
 """
 
 import contextlib
@@ -54,7 +53,7 @@ def _is_ours(path):
 
 
 def find_launcher():
-    """The horovodrun of this installation: beside the packages, beside python, on PATH."""
+    """The horovodrun of this installation: next to the packages, next to python, or on PATH."""
     here = os.path.dirname(os.path.abspath(__file__))
     beside = os.path.join(os.path.dirname(os.path.dirname(here)), "bin", _LAUNCHER)
     scripts = os.path.join(os.path.dirname(os.path.abspath(sys.executable)), _LAUNCHER)
@@ -139,7 +138,7 @@ def _dies_with_us():
 
 
 class _Console:
-    """Passes a launcher's two streams on, live, and keeps what it said itself."""
+    """Passes on a launcher's two streams, live, and keeps its own messages."""
 
     def __init__(self, process):
         self.said = []
@@ -212,7 +211,7 @@ def _read_ends(directory):
 
 
 def _raise_first(ends):
-    """Of the ranks that raised something, the first; those that only lost a peer come last."""
+    """Raises the first exception of a rank; those that only lost a peer count last."""
     raised = [(e["is_consequence"], e["at"], rank) for rank, e in ends.items() if "text" in e]
     if not raised:
         return
@@ -265,13 +264,13 @@ def run(
     """Runs func(*args, **kwargs) on num_proc ranks and returns the list of their results, by rank.
 
     The arguments are those of horovodrun's flags (horovodrun(1)), by Horovod's names. executable is
-    the Python of the ranks (default: this one). What the ranks print appears on sys.stdout and
-    sys.stderr as it comes, each line with its rank before it. Ctrl-C (a notebook's stop button)
-    ends the ranks, a second one kills them; then KeyboardInterrupt goes on.
+    the Python of the ranks (default: this one). What the ranks print appears on sys.stdout and sys.stderr
+    at once, each line prefixed with its rank. Ctrl-C (a notebook's stop button) ends the ranks, a second
+    one kills them; then KeyboardInterrupt is raised.
 
     Raises ValueError for arguments that exclude each other or cannot be pickled; RuntimeError when
     a rank raised an exception (the first one, with its traceback as the cause) or the job failed
-    otherwise (with the launcher's sentence).
+    otherwise (with the launcher's error message).
     """
     for old, value, new in (
         ("np", np, "num_proc"),

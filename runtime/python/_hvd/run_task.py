@@ -37,7 +37,7 @@ def load(directory):
 
 
 def raised(exception):
-    """What the caller is told of an exception."""
+    """What the caller receives of an exception."""
     # The first frame is ours.
     frames = exception.__traceback__.tb_next or exception.__traceback__
     text = "".join(traceback.format_exception(type(exception), exception, frames))

@@ -11,7 +11,7 @@ class TimeoutException(Exception):
 
 
 class Timeout:
-    """timeout: seconds from now. message: a sentence with {activity} in it."""
+    """timeout: seconds from now. message: an error message with {activity} in it."""
 
     def __init__(self, timeout, message):
         self._timeout = timeout

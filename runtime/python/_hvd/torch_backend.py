@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The name "hvd" for torch.distributed.init_process_group().
 
-Light on purpose: torch loads it by the wheel's entry points, the newest one when the name is asked for,
-versions from 2.5 on at each `import torch`. What does the work comes when a group is made.
+Small on purpose: torch loads it by the wheel's entry points, the newest when the name is used, versions
+from 2.5 on at each `import torch`. The implementation is imported when a group is created.
 """
 
 import inspect

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small helpers that scripts, and Horovod's own modules and tests, import from ``horovod.common.util``.
 
-What asks "is this framework there?" asks a new interpreter with this one's ``sys.path``: importing a
-framework here only to know would cost seconds and memory, and may fail in ways that end a process.
+The checks whether a framework exists run in a new interpreter with this one's ``sys.path``: an import here
+would cost seconds and memory and could end the process.
 """
 
 import contextlib
@@ -82,7 +82,8 @@ def extension_available(ext_base_name, verbose=False):
 
 @_cache
 def gpu_available(ext_base_name, verbose=False):
-    """Does this framework see a GPU? TensorFlow is asked here where it runs already: it starts slowly."""
+    """Whether this framework sees a GPU. TensorFlow is queried in this process if it is running, as it
+    starts slowly."""
     here = sys.modules.get("tensorflow")
     if ext_base_name == "tensorflow" and hasattr(here, "config"):
         return bool(here.config.list_physical_devices("GPU"))

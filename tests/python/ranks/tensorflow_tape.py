@@ -465,7 +465,7 @@ def wrong_options_are_refused():
     expect_error(TypeError, ["tf.GradientTape", "Variable"], hvd.DistributedGradientTape, tf.Variable(1.0))
     for name in ("jacobian", "batch_jacobian"):
         expect_error(
-            NotImplementedError, [name, "the tape that it was made of"], getattr(wrap(), name), None, None
+            NotImplementedError, [name, "the wrapped tape"], getattr(wrap(), name), None, None
         )
 
 

@@ -16,5 +16,5 @@
     loading.py       load_model
     xla.py           not for models on TensorFlow
 
-An optimizer is made distributed by what it is, not by which of the two modules is asked.
+How an optimizer is made distributed depends on its class, not on which of the two modules is used.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``horovod.keras`` and ``horovod.tensorflow.keras`` have in common, made for each one's Keras."""
+"""What ``horovod.keras`` and ``horovod.tensorflow.keras`` have in common, created for each one's Keras."""
 
 from _hvd.basics import Average
 from _hvd.elastic import as_collective_errors, reset_world, run_fn
@@ -47,7 +47,8 @@ def elastic_run(backend):
         return of_tensorflow
 
     def run(func):
-        """Decorator: func(state, ...) begins with rank 0's state on all ranks, again after a failure."""
+        """Decorator: func(state, ...) starts with rank 0's state on all ranks, and again after a
+        failure."""
         return run_fn(as_collective_errors(func), reset_world)
 
     return run
@@ -88,9 +89,9 @@ class Api:
         ):
             """A saved model, whose optimizer is made distributed and keeps its state.
 
-            custom_optimizers: optimizer classes, custom_objects: {name: class or function} that Keras is
-            to know. legacy_opts is Horovod's; any kind of optimizer is found without it. options: those of
-            DistributedOptimizer, which the file does not know, equal on all ranks (op=hvd.Sum).
+            custom_optimizers: optimizer classes; custom_objects: {name: class or function}; both are passed
+            to Keras. legacy_opts: Horovod's, not needed here. options: those of DistributedOptimizer
+            (op=hvd.Sum), which the file does not contain, equal on all ranks.
             """
             del legacy_opts
             options["compression"] = compression

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The callbacks, for every Keras: parts without a base class, and `classes(keras)`, which gives them one.
+"""The callbacks, for every Keras: parts without a base class, and `classes(keras)`, which adds one.
 
-A model calls what it finds by Keras' names. They work by what self.model is, so callbacks of one Keras
-serve models of another as far as that one accepts them.
+A model calls what it finds by Keras' names. They use self.model only, so callbacks of one Keras serve
+models of another that accepts them.
 """
 
 import functools
@@ -18,8 +18,8 @@ from _hvd.keras.settings import Distributed, backend_of, is_distributed, keras_o
 
 
 def warn_if_alone(model):
-    """A model with a plain optimizer, in a process that has made a distributed one, is most likely a
-    mistake: its ranks train each by itself, and nothing else says so."""
+    """Warns of a model with a plain optimizer in a process that has created a distributed one: its ranks
+    would train separately without any error."""
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None or not Distributed.is_used or is_distributed(optimizer) or basics.size() == 1:
         return
@@ -32,7 +32,7 @@ def warn_if_alone(model):
 
 
 class BatchHooks:
-    """Keras 2's names of the batch hooks lead to both Kerases': Keras 3 asks whether its own are there."""
+    """Maps Keras 2's names of the batch hooks to both Kerases': Keras 3 checks whether its own exist."""
 
     def on_train_batch_begin(self, batch, logs=None):
         self.on_batch_begin(batch, logs)

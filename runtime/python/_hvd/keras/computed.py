@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """compute_gradients() and then apply_gradients(), Horovod's way to train by an optimizer of TensorFlow's.
 
-What compute_gradients() returns is marked as reduced, and apply_gradients() takes it, and what is made of
-it (clipped, unscaled), as it is: see tensorflow/marks.py. Eagerly nothing tells what a gradient is made of;
-that of a variable whose gradient has been computed, but not applied since, is taken for that one, changed,
-and each optimizer says so once.
+What compute_gradients() returns is marked as reduced. apply_gradients() applies it, and gradients derived
+from it (clipped, unscaled), without another reduction: see tensorflow/marks.py. Eagerly the origin of a
+gradient is unknown. If a variable's gradient was computed but not applied since, the gradient is assumed to
+be derived from that one, and each optimizer warns once.
 """
 
 import warnings

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""load_model: a saved Keras model whose optimizer is distributed and goes on with its state.
+"""load_model: loads a saved Keras model with a distributed optimizer that keeps its state.
 
-The model is loaded as Keras does it, and then its optimizer's class is replaced. Horovod hands Keras
-functions under the optimizers' names instead, which Keras 3 does not take.
+The model is loaded as Keras does it, and then its optimizer's class is replaced. Horovod passes functions
+under the optimizers' names instead, which Keras 3 does not accept.
 
-The file knows the optimizer's arguments, but not DistributedOptimizer's: load_model takes them again.
+The file contains the optimizer's arguments but not those of DistributedOptimizer: load_model takes them
+again.
 """
 
 from _hvd.keras.optimizer import wrap_in_place

@@ -12,7 +12,7 @@ from _hvd.keras.settings import Distributed, Settings, keras_of, plain_class
 
 
 def _kind(optimizer):
-    """The module and class that make an optimizer of this kind distributed."""
+    """The module and class that implement a distributed optimizer of this kind."""
     has = lambda name: callable(getattr(optimizer, name, None))  # noqa: E731
     if isinstance(optimizer, type) or not (has("apply_gradients") and has("get_config")):
         raise TypeError(
@@ -50,12 +50,12 @@ def _shared(cls, optimizer):
 
 
 def _converted(cls, optimizer):
-    """A new optimizer like this one. Its state is kept where it has any: one that was loaded goes on."""
+    """A new optimizer like this one, with its state, so that a loaded one continues."""
     if _is_built(optimizer):
         return _shared(cls, optimizer)
     try:
         made = cls.from_config(optimizer.get_config())
-    except Exception:  # a class of the user's that Keras cannot make from its config alone
+    except Exception:  # a user's class that Keras cannot create from its config alone
         return _shared(cls, optimizer)
     _take_over(made, optimizer)
     return made

@@ -78,7 +78,7 @@ class Distributed2(Computed, Distributed):
         return list(zip(self._hvd_marked(grads, variables), variables))
 
     def _hvd_once(self, pairs, is_aggregated, is_by_scaler=False):
-        """The pairs with their gradients reduced, unless they are already, or the caller says so."""
+        """The pairs with reduced gradients, unless they were reduced before or the caller reduces them."""
         pairs = list(pairs)
         grads, variables = [g for g, _ in pairs], [v for _, v in pairs]
         done = self._hvd_computed(grads, variables, is_by_scaler or is_aggregated)
@@ -93,7 +93,7 @@ class Distributed2(Computed, Distributed):
         return [pair if d else (g, pair[1]) for d, pair, g in zip(done, pairs, rest)]
 
     def _hvd_for_scaler(self, pairs):
-        """What LossScaleOptimizer, which alone asks for it, looks for infinities in."""
+        """The gradients that LossScaleOptimizer, the only caller, checks for infinities."""
         pairs = self._hvd_once(pairs, False, True)
         helper = self._agg_helper
         if helper is None:
@@ -190,8 +190,8 @@ def _helper(optimizer, s):
 def as_compiled(optimizer):
     """The optimizer that compile() takes as it is.
 
-    Where TensorFlow 2's behaviour is off, compile() makes a legacy optimizer of one of the new kind, by the
-    name of its class: what we add to the class would be lost. So that is done here, before.
+    Without TensorFlow 2's behaviour, compile() converts a new optimizer to a legacy one by the name of its
+    class and would lose what we add to the class. So the conversion is done here first.
     """
     if tf.__internal__.tf2.enabled() or not DistributedNew.is_of(optimizer):
         return optimizer
@@ -227,7 +227,7 @@ def _unscale_each_pass(scaler):
 
 
 def prepare(optimizer):
-    """What Keras needs once in a process; the helper's variables are made here, not in the first trace."""
+    """Prepares Keras once per process; the helper's variables are created here, not in the first trace."""
     keras = keras_of(optimizer) or tf.keras
     turn_off_xla(keras.Model)
     for scaler in keras.mixed_precision.LossScaleOptimizer.__subclasses__():  # the new and the legacy one

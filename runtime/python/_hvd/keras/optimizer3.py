@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Distributed optimizers of Keras 3, on its back ends TensorFlow, torch and JAX.
 
-Everything that trains comes through Optimizer.apply(): fit(), train_step() of the user's,
-apply_gradients() and, on JAX, stateless_apply(). So gradients are reduced there, on entry, before they are
-clipped, averaged or unscaled; a flag keeps calls that are made within from reducing again. A class of the
-user's may have an apply_gradients() that does all itself, so that is an entry too. compute_gradients(),
-which Keras 2 had, reduces; what comes of its gradients is applied as it is (computed.py).
+All training calls Optimizer.apply(): fit(), a user's train_step(), apply_gradients() and, on JAX,
+stateless_apply(). So gradients are reduced there, on entry, before they are clipped, averaged or unscaled;
+a flag prevents nested calls from reducing again. A user's class may have its own apply_gradients(), so that
+is an entry too. compute_gradients(), which Keras 2 had, reduces; its gradients are applied without another
+reduction (computed.py).
 
     fit, train_step --> apply_gradients --> apply --> [reduce] --> Keras' apply (clip, update, EMA)
                          stateless_apply ----^
 
 Gradient accumulation (gradient_accumulation_steps, backward_passes_per_step): gradients add up in Keras'
-own accumulators, each rank's alone, and what is reduced is the sum, in the pass that applies it. Keras'
-apply() finds its accumulators empty then, and the reduced sum as the gradient. An optimizer with an apply()
-of its own (MultiOptimizer) may do anything with a gradient: each is reduced.
+own accumulators on each rank, and the pass that applies the sum reduces it. Keras' apply() then sees empty
+accumulators and the reduced sum as the gradient. An optimizer with its own apply() (MultiOptimizer) may do
+anything with a gradient, so every one is reduced.
 
 Loss scaling: LossScaleOptimizer looks for infinities and then calls the optimizer within, or does not.
-Ranks must agree on that, so around a distributed optimizer the reduction comes before the look
+Ranks must agree on that, so around a distributed optimizer the reduction comes before the check
 (`_agree_on_loss_scale`). Then every pass of an accumulation is reduced.
 
-XLA: our operation for TensorFlow is none of XLA's, and Keras compiles a model by XLA unasked on a GPU.
-`xla.py` makes such a model's jit_compile False and says so. On JAX all is compiled.
+XLA: XLA cannot compile our TensorFlow operation, and Keras uses XLA by default on a GPU. `xla.py` sets such
+a model's jit_compile to False and warns. On JAX everything is compiled.
 """
 
 import functools
@@ -145,14 +145,14 @@ class Distributed3(Computed, Distributed):
         if trainable_variables is not None:
             trainable_variables = list(trainable_variables)
         variables = self._trainable_variables if trainable_variables is None else trainable_variables
-        if variables or self.built:  # else Keras says what is wrong
+        if variables or self.built:  # otherwise Keras raises its own error
             _check_lengths(grads, variables)
             grads = self._hvd_once(grads, variables)
         with self._hvd.entered():
             return super().apply(grads, trainable_variables)
 
     def apply_gradients(self, grads_and_vars, *args, **kwargs):
-        """Some classes of users' update variables here, as Keras 2 did, and never come to apply()."""
+        """Some users' classes update variables here, as Keras 2 did, and never call apply()."""
         pairs = list(grads_and_vars)
         if self._hvd.inside or not pairs:
             return super().apply_gradients(pairs, *args, **kwargs)
@@ -274,7 +274,7 @@ def begin_step(optimizer):
 
 
 def prepare(optimizer):
-    """What Keras needs once in a process, beside the optimizer itself."""
+    """Prepares Keras once per process, in addition to the optimizer itself."""
     import keras
 
     _agree_on_loss_scale(keras.optimizers.LossScaleOptimizer)

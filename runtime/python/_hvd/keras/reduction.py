@@ -2,11 +2,11 @@
 """One list of gradients over all ranks, for each of Keras' back ends.
 
 reducer(backend, name, settings, times) is a function (gradients, variables) -> gradients, `times` as large.
-None stands where there is no gradient, or one that is not to be reduced. All operations of a list are under
-way before the first is waited for.
+None marks a missing gradient or one that is not reduced. All operations of a list are submitted before the
+first wait.
 
-What ranks must agree on is in the operations, so that they stop or wait where they do not: `times` is a
-factor of each, and each is named by its gradient's place, Nones counted.
+Values that ranks must agree on are part of the operations, so that a difference is an error or a stall:
+`times` is a factor of each, and each is named by its gradient's place, Nones counted.
 
 - tensorflow: operations of TensorFlow, eager or in a graph (_hvd.tensorflow.gradients)
 - torch: into new tensors; autograd.grad() may give one tensor as the gradient of two variables
@@ -48,7 +48,7 @@ def reducer(backend, name, settings, times=1):
 
 
 def _uncompiled(function):
-    """torch.compile goes around it."""
+    """torch.compile leaves it out."""
     import torch
 
     disable = getattr(getattr(torch, "compiler", None), "disable", None)
@@ -62,7 +62,7 @@ def _label(place, variable):
 
 
 def is_reduced(gradient):
-    """Does it come from a DistributedGradientTape or from compute_gradients()? TensorFlow's are marked."""
+    """Whether a DistributedGradientTape or compute_gradients() has reduced it (TensorFlow's are marked)."""
     marks = sys.modules.get("_hvd.tensorflow.marks")
     return marks is not None and marks.marks_of([gradient]) != [None]
 
@@ -174,9 +174,9 @@ def _of_jax(settings, times):
 
 
 def reduce_gradients(run, settings, make, grads, variables, times=1):
-    """The gradients, `times` as large, with those reduced that are to be: not None, not local.
+    """The gradients, multiplied by `times`; all but None and local ones are reduced.
 
-    make: makes run.reduce at the first call; that multiplies what it reduces.
+    make: creates run.reduce at the first call, which also multiplies.
     """
     grads = list(grads)
     if settings.is_alone():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arguments of DistributedOptimizer, checked; and what one distributed optimizer knows while it runs.
+"""The checked arguments of DistributedOptimizer, and the state of one distributed optimizer.
 
-`Settings` belong to the class of the distributed optimizer, so that its from_config() makes one that is
+`Settings` belong to the class of the distributed optimizer, so that its from_config() creates one that is
 distributed in the same way. A `Run` belongs to one instance.
 """
 
@@ -71,7 +71,7 @@ class Settings:
         return 1 if self.averages_passes else self.passes
 
     def is_alone(self):
-        """Is there nobody to reduce with: one rank, or a set that this rank is not in?"""
+        """Whether there is no other rank to reduce with: one rank, or a set without this rank."""
         return not self.process_set.included() or self.process_set.size() == 1
 
 
@@ -102,14 +102,14 @@ class Run:
     def __init__(self):
         self.inside = False
         self.local_variables = []
-        self.reduce = None  # made at the first gradient: by then hvd.init() has been called
+        self.reduce = None  # created at the first gradient: by then hvd.init() has been called
         self.maxima = None  # as reduce
         self.helper = None
         self.has_computed = self.has_said_changed = False
 
     @contextlib.contextmanager
     def entered(self):
-        """Calls that the optimizer makes on itself meanwhile do not reduce anything."""
+        """Nested calls of the optimizer within this context do not reduce."""
         before, self.inside = self.inside, True
         try:
             yield
@@ -126,7 +126,7 @@ class Run:
 class Distributed:
     """Base of all distributed optimizers: `isinstance(optimizer, Distributed)`."""
 
-    is_used = False  # has one been made in this process?
+    is_used = False  # whether this process has created one
     _hvd_settings = Settings()
 
     @property

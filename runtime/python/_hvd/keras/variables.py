@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variables of models and optimizers of every Keras: read, written and broadcast. For the callbacks.
 
-On JAX, fit() holds the values of variables itself while it runs; `settle` gives them back to the variables,
-and fit() takes them up from there in its next step.
+On JAX, fit() holds the values of variables while it runs. `settle` writes them back to the variables, and
+fit() reads them again in its next step.
 """
 
 import contextlib
@@ -73,8 +73,8 @@ def _by_tensorflow(variables, root_rank, device):
 
 
 def _names(variables):
-    """By place: a variable's own name counts the layers of its process, and a model loaded from a file
-    has other names than one that was made."""
+    """By place: a variable's own name counts the layers of its process, and a loaded model has other names
+    than one that was built."""
     return [f"broadcast_variables.{i}" for i in range(len(variables))]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models on TensorFlow whose optimizer is distributed are not compiled by XLA, and that is said once."""
+"""Turns off XLA for models on TensorFlow with a distributed optimizer, and warns once."""
 
 import functools
 import warnings

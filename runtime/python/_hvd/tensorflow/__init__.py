@@ -2,11 +2,11 @@
 """``import horovod.tensorflow as hvd``: everything of it.
 
 - mpi_ops.py: the raw operations and their gradients
-- reductions.py: allreduce and its relations, with compression, IndexedSlices and averages
+- reductions.py: allreduce and reducescatter, with compression, IndexedSlices and averages
 - functions.py: variables and objects of one rank for all
 - gradients.py, aggregation.py: DistributedGradientTape, and what optimizers share with it
 - optimizer_v1.py, hooks.py: TensorFlow 1's optimizers and sessions
-- sync_batch_norm.py, elastic.py: what their names say
+- sync_batch_norm.py, elastic.py: batch normalization and elastic states
 """
 
 from _hvd import __version__, frameworks

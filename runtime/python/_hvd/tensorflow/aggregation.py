@@ -8,9 +8,9 @@ A distributed optimizer with backward_passes_per_step = n holds one of these two
 
 LocalGradientAggregationHelper works in TensorFlow 1's graphs: its variables are local ones (collection
 LOCAL_VARIABLES), so they are neither saved nor broadcast. LocalGradientAggregationHelperEager works
-eagerly and in tf.function. Between two exchanges the first returns the gradients as they came, the second
-the sums so far; neither is to be applied. `counter` is the number of passes since the last exchange, 0
-right after one: a variable, so that a graph can ask it.
+eagerly and in tf.function. Between two exchanges the first returns the gradients unchanged, the second the
+sums so far; do not apply either. `counter` is the number of passes since the last exchange, 0 right after
+one: a variable, so that a graph can read it.
 """
 
 import tensorflow as tf
@@ -20,12 +20,12 @@ from _hvd.tensorflow.gradients import LocalSources, identity_of, reduce_but_loca
 
 
 def apply_op_to_not_none_tensors(tensor_op, tensors, *args):
-    """tensor_op(tensor, *args) of each, and None where there is none."""
+    """tensor_op(tensor, *args) of each tensor; None stays None."""
     return [None if tensor is None else tensor_op(tensor, *args) for tensor in tensors]
 
 
 def get_not_none_from_list(tensor_list):
-    """Those that are there."""
+    """The elements that are not None."""
     return [tensor for tensor in tensor_list if tensor is not None]
 
 
@@ -171,7 +171,7 @@ class LocalGradientAggregationHelper(_Helper):
 
     def compute_gradients(self, grads, vars):
         """The gradients to apply when counter is 0; None where one is None."""
-        # a scope of its own: what else a rank builds (summaries, say) must not change the names in it
+        # a scope of its own: other operations of a rank (summaries) must not change the names in it
         with tf.name_scope(self.name or "aggregation"):
             return self._compute_gradients(list(grads), list(vars))
 
@@ -241,7 +241,7 @@ class LocalGradientAggregationHelperEager(_Helper):
         self._variables = {}  # those of the last pass, likewise
 
     def _total(self, grad, variable):
-        """What adds up this variable's gradients, None without any; made also while tracing."""
+        """The sum of this variable's gradients, None without any; also created while tracing."""
         key = identity_of(variable)
         total = self.locally_aggregated_grads.get(key)
         if total is None and grad is not None:
@@ -253,7 +253,7 @@ class LocalGradientAggregationHelperEager(_Helper):
         return total
 
     def _check_same(self, variables):
-        """Passes of one exchange have the same variables; a graph cannot ask which pass it is."""
+        """Raises if the passes of one exchange have different variables; a graph cannot know the pass."""
         given = {identity_of(v): v for v in variables}
         is_within = tf.executing_eagerly() and self.counter != 0
         if is_within and given.keys() != self._variables.keys():

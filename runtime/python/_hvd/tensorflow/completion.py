@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library of operations (runtime/tensorflow), and how they complete in this TensorFlow.
 
-An operation completes asynchronously through a copy of TensorFlow's completion callback; whether that
-copy works in this TensorFlow is tried once, at the first operation: trying it at import would start
-TensorFlow's devices before the script could choose its GPU by hvd.local_rank(). Where it does not work,
-operations block instead, and run one after another in the order of the program, equal on all ranks.
+An operation completes asynchronously through a copy of TensorFlow's completion callback; whether that copy
+works in this TensorFlow is tested once, at the first operation. A test at import would start TensorFlow's
+devices before the script could choose its GPU by hvd.local_rank(). If it fails, operations block instead
+and run one after another in program order, equal on all ranks.
 
-Kernels for GPUs come with the first operation too, if TensorFlow sees one and tensors there can travel:
-before, TensorFlow copies what is on a GPU, and so it does for good where they cannot.
+Kernels for GPUs are registered at the first operation too, if TensorFlow sees a GPU and tensors there can
+travel. Otherwise TensorFlow copies tensors on a GPU through host memory.
 """
 
 import contextlib
@@ -65,9 +65,9 @@ def _free_of_order():
 
 
 def _use_gpu():
-    """Gives the operations kernels for GPUs where they are of use; opens the driver, as TensorFlow has.
+    """Registers kernels for GPUs if they can be used; opens the driver, as TensorFlow has.
 
-    A TensorFlow that is made for GPUs and sees none asks too: other ranks are told why there is none.
+    Also called by a TensorFlow built for GPUs that sees none, so that other ranks report the reason.
     """
     sees = bool(tf.config.list_physical_devices("GPU"))
     if not (sees or tf.test.is_built_with_cuda()) or ctypes.CDLL(_PATH).hvd_tf_use_gpu() or not sees:
@@ -78,7 +78,7 @@ def _use_gpu():
 
 @functools.lru_cache(maxsize=None)
 def is_async():
-    """Do operations complete asynchronously? Decided once, before the first of them is made."""
+    """Whether operations complete asynchronously. Decided once, before the first is created."""
     _use_gpu()
     blocks = os.environ.get("HVD_TF_BLOCKING", "").strip().lower() in ("1", "true", "yes", "on")
     works = not blocks and _completes()
@@ -88,10 +88,10 @@ def is_async():
 
 
 def _completes():
-    """Does an asynchronous operation complete, eagerly and in a graph?
+    """Whether an asynchronous operation completes, eagerly and in a graph.
 
-    Without eager execution nothing is tried: a session would give TensorFlow its numbers of threads in
-    place of the script's. There, and everywhere, an operation looks at the callback before it keeps it.
+    Not tested without eager execution: a session would fix TensorFlow's numbers of threads before the
+    script does. Every operation checks the callback's layout before it keeps it.
     """
     test = getattr(library, "hvd_self_test", None)
     if test is None:
@@ -123,8 +123,8 @@ def completion_mode():
 
 
 class _Order:
-    """The last operation that others wait for, and those made since, of a graph or of one branch or loop
-    of TensorFlow 1 in it: nothing outside may wait for what is in a branch that is not taken.
+    """The last fence and the operations since, of a graph or of one branch or loop of TensorFlow 1 in it:
+    nothing outside may wait for an operation in a branch that is not taken.
     """
 
     def __init__(self):
@@ -140,7 +140,7 @@ _call = threading.local()  # .orders: the same of what the outermost in_turn() o
 
 @contextlib.contextmanager
 def in_turn():
-    """For a function that makes several operations: in a v1 graph they run one by one where they block.
+    """For a function that creates several operations: in a v1 graph they run one by one where they block.
 
     In free order they could fill TensorFlow's few threads differently on each rank and wait for each other
     for ever.
@@ -163,7 +163,7 @@ def _count_call(graph):
     if _calls[graph] == threads + 1:
         warnings.warn(
             f"TensorFlow {tf.__version__} lets a call of hvd hold a thread of the session until all ranks "
-            "have come to it, and this graph has more calls than a session has threads by default "
+            "have reached it, and this graph has more calls than a session has threads by default "
             f"({threads}): if more may be under way at once, make the session with as many, by "
             "config=tf.compat.v1.ConfigProto(inter_op_parallelism_threads=), or ranks may wait for ever",
             stacklevel=6,
@@ -171,7 +171,7 @@ def _count_call(graph):
 
 
 def make_in_graph(function, is_fence, **attributes):
-    """Makes an operation of a graph in its place among the collectives made there before.
+    """Creates an operation of a graph, ordered after the collectives created there before.
 
     is_fence: a join or barrier, which runs after those before it and before those behind it.
     """
@@ -179,7 +179,7 @@ def make_in_graph(function, is_fence, **attributes):
     if is_async() != graph.building_function:
         return function(**attributes)
     orders = _orders if is_async() else getattr(_call, "orders", None)
-    orders = {} if orders is None else orders  # a call that makes one operation
+    orders = {} if orders is None else orders  # a call that creates one operation
     place = id(graph._get_control_flow_context())  # lives as long as the operations in it
     order = orders.setdefault(graph, {}).setdefault(place, _Order())
     if not is_async():

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One process is one replica: hvd.init() gives it one GPU, and strategies of several are refused.
 
-A process that sees all GPUs of its host would take memory on each of them, and a MirroredStrategy beside
-hvd would train on all. Nothing is chosen where the script has chosen (tf.config.set_visible_devices,
-CUDA_VISIBLE_DEVICES with one GPU), nor with HVD_PIN_GPU=0. Scripts that choose after hvd.init(), as
-Horovod's examples do, find all physical devices listed and may choose again.
+A process that sees all GPUs of its host would allocate memory on each, and a MirroredStrategy would train
+on all. Nothing is chosen if the script has chosen (tf.config.set_visible_devices, CUDA_VISIBLE_DEVICES with
+one GPU), nor with HVD_PIN_GPU=0. Scripts that choose after hvd.init(), as Horovod's examples do, find all
+physical devices listed and may choose again.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ _log = logging.getLogger("horovod.tensorflow")
 
 
 def pin_gpu():
-    """Makes gpus[local_rank] the one visible GPU, if there are several and nobody has chosen."""
+    """Makes gpus[local_rank] the only visible GPU, if there are several and none was chosen."""
     if os.environ.get("HVD_PIN_GPU", "").strip().lower() in ("0", "false", "no", "off"):
         return
     gpus = tf.config.list_physical_devices("GPU")

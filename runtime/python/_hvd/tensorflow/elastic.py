@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``hvd.elastic``: TensorFlow training that goes on from the last commit when a collective fails."""
+"""``hvd.elastic``: TensorFlow training that continues from the last commit when a collective fails."""
 
 import contextlib
 
@@ -11,12 +11,11 @@ from _hvd.elastic_keras import TensorFlowKerasState
 
 
 def run(func):
-    """Decorator: func(state, ...) is started with rank 0's state on all ranks, and again after a failure.
+    """Decorator: func(state, ...) is called with rank 0's state on all ranks, and again after a failure.
 
-    When a collective fails, eagerly, in a tf.function, in fit() or in a session, the state goes back
-    to its last commit, the ranks meet again and func is called once more, at most three times without
-    a commit() between. Collectives before func belong into the state or into a reset callback,
-    because only func is repeated.
+    When a collective fails, eagerly, in a tf.function, in fit() or in a session, the last commit is
+    restored, the ranks form a new world and func is called again, at most three times without a commit().
+    Collectives before func belong in the state or in a reset callback, because only func is repeated.
     """
     return run_fn(as_collective_errors(func), reset_world)
 

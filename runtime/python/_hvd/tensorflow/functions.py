@@ -50,11 +50,11 @@ def _of_one_kind(variables):
 
 @in_turn()
 def broadcast_variables(variables, root_rank, process_set=global_process_set, inplace=False):
-    """The root rank's values for the variables of all ranks, which have the same ones by their names.
+    """Copies the root rank's values to the variables of all ranks, which are paired by name.
 
-    variables: any iterable of tf.Variable, or of Keras' variables; those of one name are told apart by
-    their order. In graphs the result is an operation to run. inplace: without a second copy of the
-    variables in memory, as far as TensorFlow lets us.
+    variables: any iterable of tf.Variable, or of Keras' variables; those of one name are paired by their
+    order. In graphs it returns an operation to run. inplace: avoid a second copy of the variables in
+    memory, as far as TensorFlow allows.
     """
     set_id = process_set_id(process_set)
     # in one order on all ranks, for where operations block and run one after another
@@ -88,7 +88,7 @@ def broadcast_global_variables(root_rank):
     if not variables:
         warnings.warn(
             "hvd.broadcast_global_variables() found no variables in this graph: call it after the model "
-            "and the optimizer have been made",
+            "and the optimizer have been created",
             stacklevel=2,
         )
     return broadcast_variables(variables, root_rank)

@@ -12,8 +12,8 @@
         v
     allreduce, or grouped_allreduce for groups
 
-Nothing is reduced where there is nobody to reduce with: in a set of one, or that has not this rank. That
-is decided while a graph is built, so a tf.function that was traced in one world is not for another one.
+Nothing is reduced in a set of one rank or without this rank. That is decided while a graph is built, so a
+tf.function that was traced in one world cannot be used in another.
 
 What has been reduced is marked (marks.py), so that a tape and an optimizer that are both distributed
 reduce once.
@@ -44,7 +44,7 @@ _LOCAL = "its size"  # what has "reduced" a local gradient, which was only divid
 
 
 class _Same:
-    """Any object as a key: equal to itself, or to what says so and can be hashed."""
+    """Any object as a key: compared by identity if it cannot be hashed."""
 
     def __init__(self, value):
         self.value = value
@@ -60,7 +60,7 @@ class _Same:
 
 
 def identity_of(variable):
-    """What a variable is known by: TensorFlow's own inside Keras 3's, which come in several wrappers."""
+    """The identity of a variable: TensorFlow's own inside Keras 3's, which has several wrappers."""
     return id(inner_variable(variable))
 
 
@@ -155,10 +155,10 @@ def _names(grads, variables):
 
 
 def _of_their_own(names, grads, variables, where):
-    """The names, with a number where another variable has had one before: two models' kernels, say.
+    """The names, numbered where another variable had the same name before (the kernels of two models).
 
-    A codec keeps for the next step what it did not send, by name. Ranks that meet their variables in one
-    order give them the same numbers.
+    A codec keeps what it did not send for the next step, by name. Ranks that use their variables in one
+    order assign the same numbers.
     """
 
     def own(name, variable):
@@ -177,7 +177,7 @@ def _of_their_own(names, grads, variables, where):
 def _reduce(settings, grads, plan, use_generic_names, names=None):
     """The gradients reduced, as operations of this graph, or eagerly one after another."""
     s = settings
-    # The runtime divides by the number of ranks after the sum; these two come on top.
+    # The runtime divides by the number of ranks after the sum; these two factors are applied in addition.
     divisor = s.gradient_predivide_factor if s.op == Average else 1.0
     options = {
         "device_dense": s.device_dense,
@@ -238,7 +238,7 @@ def _say_perhaps_reduced_before(name, reducer, is_sum):
 
 
 def _but_reduced(grads, variables, name, op, set_id):
-    """The gradients, None for those that have been reduced in this set; says what a user should know."""
+    """The gradients, None for those that were already reduced in this set; warns about doubtful ones."""
     by = marks.marks_of(grads)
     done = [of is not None and of[0] == set_id for of in by]
     if any(yes and of[1] != name for yes, of in zip(done, by)):
@@ -399,8 +399,8 @@ class _DistributedGradientTape:
 
 def _refuse_jacobian(name):
     raise NotImplementedError(
-        f"hvd.DistributedGradientTape reduces gradient() only: call {name}() of the tape that it was made "
-        "of, for that of this rank's data"
+        f"hvd.DistributedGradientTape reduces gradient() only: call {name}() of the wrapped tape, "
+        "for this rank's data"
     )
 
 
@@ -446,12 +446,12 @@ def DistributedGradientTape(
     process_set=global_process_set,
     scale_local_gradients=True,
 ):
-    """A tape like gradtape whose gradient() is that of all ranks: averaged, or reduced by op.
+    """Returns a tape like gradtape whose gradient() is reduced over all ranks: averaged, or by op.
 
-    sparse_as_dense: IndexedSlices are made dense first. gradient_predivide_factor: with Average,
-    gradients are divided by it before the sum and multiplied after. groups: a number of groups, or lists
-    of variables, whose gradients travel together (num_groups is its old name). process_set: the ranks to
-    reduce with. register_local_source(): a variable whose gradients stay on this rank, divided by the
+    sparse_as_dense: IndexedSlices are converted to dense tensors first. gradient_predivide_factor: with
+    Average, gradients are divided by it before the sum and multiplied after. groups: a number of groups, or
+    lists of variables, whose gradients travel together (num_groups is its old name). process_set: the ranks
+    to reduce with. register_local_source(): a variable whose gradients stay on this rank, divided by the
     number of ranks if scale_local_gradients.
     """
     return _wrap(gradtape, [], {k: v for k, v in locals().items() if k != "gradtape"})
@@ -475,9 +475,9 @@ def PartialDistributedGradientTape(
     local_layers=None,
     scale_local_gradients=True,
 ):
-    """DistributedGradientTape that leaves the gradients of some Keras layers on their rank.
+    """DistributedGradientTape that does not reduce the gradients of some Keras layers.
 
-    local_layers: a layer or a list of them; weights that they make later count too.
+    local_layers: a layer or a list of them; weights that they create later are included.
     """
     options = {k: v for k, v in locals().items() if k not in ("gradtape", "local_layers")}
     layers = [local_layers] if _is_layer(local_layers) else list(local_layers or [])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hooks of TensorFlow 1's sessions: MonitoredTrainingSession(hooks=[...]), Estimator.train(hooks=[...]).
 
-Both build their operations in begin(), before the graph is finalized, anew for each graph. A rank
-that makes its session again makes the broadcast again, so the others must too: TensorFlow does that
-for AbortedError and UnavailableError, which no operation of ours gives.
+Both build their operations in begin(), before the graph is finalized, for each graph. A rank that recreates
+its session repeats the broadcast, so the other ranks must too. TensorFlow does that for AbortedError and
+UnavailableError, which our operations never raise.
 """
 
 import tensorflow as tf
@@ -16,11 +16,11 @@ from _hvd.tensorflow.mpi_ops import _allreduce
 
 
 class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
-    """All global variables of root_rank for all ranks, when a session has been made.
+    """Copies all global variables of root_rank to all ranks when a session has been created.
 
-    Weights that were drawn at random, or restored from a checkpoint that only root_rank can see, are
-    the same everywhere from then on. It comes first in the list of hooks, so that those behind it
-    (StopAtStepHook) see the broadcast global step.
+    Random weights, or those of a checkpoint that only root_rank can read, are equal on all ranks
+    afterwards. Put it first in the list of hooks, so that later ones (StopAtStepHook) see the broadcast
+    global step.
 
     device: where the variables are broadcast, "" for TensorFlow's choice.
     """
@@ -44,11 +44,10 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
 class MetricAverageHook(tf.compat.v1.train.SessionRunHook):
     """Means over the ranks of scalar tensors, every so many runs of the session.
 
-    metrics: {name: scalar}, or a list of scalars, which go by their names; a scalar is a tensor, a
-    variable or, as in LoggingTensorHook, a tensor's name in the graph. They are computed in the same
-    run as what the script itself runs, from the same feeds.
-    every_n: runs from one exchange to the next; all ranks give the same, and make as many runs.
-    process_set: the ranks of whose values it is the mean.
+    metrics: {name: scalar}, or a list of scalars, identified by their names; a scalar is a tensor, a
+    variable or, as in LoggingTensorHook, a tensor's name in the graph. They are computed in the script's
+    own runs, from the same feeds. every_n: runs from one exchange to the next; equal on all ranks, which
+    must make as many runs. process_set: the ranks that are averaged.
 
     The last means are in `averages`, {name: float}, on every rank of the set; empty before the first
     exchange. The set's first rank logs them with tf.compat.v1.logging.info.

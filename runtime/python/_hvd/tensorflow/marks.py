@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which gradients have been reduced already, so that none is reduced twice and none is forgotten.
 
-A reduction marks its results with the process set and the name of who reduced. Eagerly the mark is an
-attribute of the tensor, and what is computed from it (clipped, unscaled) has none. In a graph it is an
-attribute of the operation, and what is made of a marked gradient inherits it: `marks_of` walks back from
-a gradient through tensors of its shape. So clipping, scaling, casts and sums keep the mark, and so do
-IndexedSlices that are made dense; a loss that depends on a marked gradient does not hand it to its own
-gradients, but by way of elementwise operations alone.
+A reduction marks its results with the process set and the reducer's name. Eagerly the mark is an attribute
+of the tensor, and tensors computed from it (clipped, unscaled) have none. In a graph it is an attribute of
+the operation, and tensors derived from a marked gradient inherit it: `marks_of` walks back from a gradient
+through tensors of its shape. So clipping, scaling, casts and sums keep the mark, and so do IndexedSlices
+that become dense. A loss that depends on a marked gradient passes it to its own gradients through
+elementwise operations only.
 
-What reduces gradients that others apply (a tape, compute_gradients()) also leaves its name with their
-variables. Who is to apply an unmarked gradient of such a variable cannot know whether it was made of a
-reduced one: to reduce it again is right but for sums, so it is done, and said.
+A reducer whose gradients are applied elsewhere (a tape, compute_gradients()) also stores its name with
+their variables. Whether an unmarked gradient of such a variable was derived from a reduced one is unknown:
+reducing it again is right except for sums, so that is done with a warning.
 """
 
 import tensorflow as tf
@@ -19,7 +19,7 @@ from tensorflow.core.framework import attr_value_pb2
 from _hvd.tensorflow.util import inner_variable
 
 _MARK = "_hvd_reduced"  # of a tensor or an operation: "process set id,name"
-_BY = "_hvd_reduced_by"  # of a variable: who has reduced its gradient since it was last applied
+_BY = "_hvd_reduced_by"  # of a variable: the reducer of its gradient since it was last applied
 
 
 def mark(grads, set_id, name):
@@ -37,7 +37,7 @@ def mark(grads, set_id, name):
 
 
 def marks_of(grads):
-    """For each gradient (process set id, who has reduced it), or None."""
+    """For each gradient (process set id, reducer), or None."""
     clean = set()
     return [None if grad is None else _walk(_tensor_of(grad), clean) for grad in grads]
 
@@ -77,7 +77,7 @@ def _mark_of(tensor):
 
 
 def _sources(tensor):
-    """What a tensor of a graph is made of; of one that a function captured, that outside of it."""
+    """The inputs of a tensor of a graph; for a captured tensor, the tensor outside of the function."""
     captures = getattr(tensor.graph, "captures", None)
     if tensor.op.type == "Placeholder" and captures:
         return [outer for outer, inner in captures if inner is tensor]
@@ -85,7 +85,7 @@ def _sources(tensor):
 
 
 def _walk(tensor, clean):
-    """The mark of the tensor, or of the next one before it; clean: where there is none, by shape."""
+    """The mark of the tensor or of the nearest one before it; clean: tensors without a mark, by shape."""
     seen, todo = set(), [(tensor, _shape(tensor))]
     while todo:
         at, shape = todo.pop()
@@ -97,7 +97,7 @@ def _walk(tensor, clean):
         if op is None or key in seen or key in clean:
             continue
         seen.add(key)
-        if op.type == "UnsortedSegmentSum":  # IndexedSlices made dense
+        if op.type == "UnsortedSegmentSum":  # IndexedSlices converted to dense
             todo.append((op.inputs[0], _shape(op.inputs[0])))
         todo.extend((t, shape) for t in _sources(at) if _shape(t) in (shape, None))
     clean |= seen

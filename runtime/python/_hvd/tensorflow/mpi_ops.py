@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorFlow's operations and their gradients: eagerly, in tf.function and in v1 graphs.
 
-The operations live in libhvd_tf.so (runtime/tensorflow). In a graph the node's name makes ranks'
-operations meet: the name= given here, which TensorFlow makes unique; without one, it follows the
-tensor's. Eagerly the name given does, and without one the order of calls. Gradients are Horovod's.
+The operations are in libhvd_tf.so (runtime/tensorflow). In a graph, ranks' operations are matched by the
+node's name: the name= given here, which TensorFlow makes unique, or one derived from the tensor's. Eagerly
+they are matched by the name given, or by the order of calls. Gradients are Horovod's.
 
-An operation that was caught by the end of its world raises, eagerly, a HorovodInternalError that is a
-tf.errors.UnknownError too; out of a graph comes the latter (hvd.elastic.run knows it).
+An operation whose world ends raises, eagerly, a HorovodInternalError that is a tf.errors.UnknownError too;
+a graph raises the latter (hvd.elastic.run handles both).
 """
 
 import functools
@@ -44,7 +44,7 @@ __all__ = [
     "size_op",
 ]
 
-# --- how an operation is made ----------------------------------------------------------------------
+# --- creating an operation ----------------------------------------------------------------------
 
 
 class WorldLost(HorovodInternalError, tf.errors.UnknownError):
@@ -102,7 +102,7 @@ def _node_name(name):
 def _name_of(tensor):
     """A tensor's name, equal on all ranks.
 
-    An eager tensor that a graph captures has none, or the number of things that this process has made.
+    An eager tensor that a graph captures has none, or a count of objects of this process.
     """
     try:
         name = tensor.name or "captured"
@@ -147,14 +147,14 @@ def _source(tensor):
 
 
 def _run(kind, function, inputs, name, process_set, /, **attributes):
-    """Makes one operation, which `inputs` (a list) may give its name; eagerly, its results.
+    """Creates one operation, named after `inputs` (a list) if need be; eagerly, returns its results.
 
     name: None for an automatic one. process_set: the id or the object.
     """
     refuse_replicas(kind)
     set_id = process_set if isinstance(process_set, int) else process_set_id(process_set)
     if set_id:
-        _native.set_size(set_id)  # ValueError where there is none such
+        _native.set_size(set_id)  # ValueError if it does not exist
     if tf.executing_eagerly():
         if attributes.get("compression") == "" and not name:
             attributes["compression"] = without_feedback(os.environ.get("HVD_COMPRESSION", ""))
@@ -200,8 +200,8 @@ def _allreduce(
 ):
     """Reduces a dense tensor over all ranks: the same shape and dtype on all of them.
 
-    compression: how it travels, by the runtime's name ("int8"), equal on all ranks; "": as
-    HVD_COMPRESSION says, "none": as it is.
+    compression: how it travels, by the runtime's name ("int8"), equal on all ranks; "": as HVD_COMPRESSION;
+    "none": uncompressed.
     """
     source, tensor = tensor, tf.convert_to_tensor(tensor)
     return _run(
@@ -266,7 +266,7 @@ def _grouped_allreduce(
 
 
 def _of_dtypes(op, grads):
-    """The gradients of a grouped operation; TensorFlow gives zeros of another dtype for unused outputs."""
+    """The gradients of a grouped operation; TensorFlow passes zeros of another dtype for unused outputs."""
     return [tf.cast(grad, x.dtype) for grad, x in zip(grads, op.inputs)]
 
 
@@ -435,7 +435,7 @@ def alltoall(tensor, splits=None, name=None, ignore_name_scope=False, process_se
 
 @ops.RegisterGradient("HvdAlltoall")
 def _alltoall_grad(op, grad, _grad_of_splits):
-    """Every row's gradient goes back to where the row came from."""
+    """Every row's gradient is sent back to the rank of the row."""
     back, _ = alltoall(grad, splits=op.outputs[1], **_place(op))
     return [back, None]
 
@@ -526,10 +526,10 @@ def _grouped_reducescatter_grad(op, *grads):
 
 
 def join():
-    """For a rank that is out of data: until all have joined it takes part in allreduces with zeros.
+    """For a rank without more data: until all have joined it takes part in allreduces with zeros.
 
     Returns the rank that joined last, as an integer scalar. In a process that uses another framework too,
-    join eagerly: a join of a graph does not begin that one's automatic names anew.
+    join eagerly: a join in a graph does not reset that framework's automatic names.
     """
 
     def function(process_set_id, tensor_name="", **attributes):
@@ -546,7 +546,7 @@ def barrier(process_set=global_process_set, name=None):
     return _run("barrier", library.hvd_barrier, [], name, process_set)
 
 
-# --- numbers that are asked for when the graph runs ------------------------------------------------
+# --- numbers that are read when the graph runs ------------------------------------------------
 
 
 def size_op(process_set_id=0, name=None):
@@ -555,7 +555,8 @@ def size_op(process_set_id=0, name=None):
 
 
 def process_set_included_op(process_set_id=0, name=None):
-    """1 if this rank is in the process set, 0 if not, -2 if there is none, when the graph runs."""
+    """1 if this rank is in the process set, 0 if not, -2 if the set does not exist; read when the graph
+    runs."""
     return library.hvd_process_set_included(process_set_id=id_of_number(process_set_id), name=name)
 
 

@@ -5,18 +5,18 @@
                     the wrapped one's,                        the wrapped one's
                     then reduced
 
-Design. The returned object is an Optimizer around the user's. Slots, their names and what a checkpoint
-holds are the wrapped one's, so that checkpoints go from training alone to training together and back.
-In graphs, operations meet by their nodes' names: all ranks build the same graph.
+Design. The returned object is an Optimizer around the user's. Slots, their names and checkpoints are those
+of the wrapped one, so that checkpoints can be exchanged between single and distributed training. In graphs,
+operations are matched by their nodes' names: all ranks build the same graph.
 
-Gradients are reduced exactly once. Those that did not come from compute_gradients() (tf.gradients()
-by hand; Keras around a v1 optimizer) would reach apply_gradients() unreduced, and the training would
-silently go apart; so apply_gradients() reduces what has no mark of a reduction (marks.py). Where a
-gradient that compute_gradients() gave may have lost its mark, sums are refused: twice is too much.
+Gradients are reduced exactly once. Gradients from elsewhere than compute_gradients() (tf.gradients(), Keras
+around a v1 optimizer) would reach apply_gradients() unreduced and ranks would silently diverge, so
+apply_gradients() reduces gradients without a mark (marks.py). Where a gradient of compute_gradients() may
+have lost its mark, sums are refused, because they would be reduced twice.
 
-op=Adasum combines not gradients but what a step changed: the local step is made, and the change since
-the last exchange is combined. (Horovod's optimizer of that name calls the wrapped apply_gradients()
-alone, so nothing is ever exchanged.)
+op=Adasum combines the changes of a step instead of gradients: the local step is taken, and the change since
+the last exchange is combined. (Horovod's optimizer of that name only calls the wrapped apply_gradients(),
+so nothing is ever exchanged.)
 """
 
 import functools
@@ -61,13 +61,13 @@ class _Wrapper(_LegacyOptimizer):
         """The wrapped optimizer's variables."""
         return self._optimizer.variables(*args, **kwargs)
 
-    # What tf.train.Checkpoint asks of an optimizer: in a checkpoint, this one is the wrapped one.
+    # The interface of tf.train.Checkpoint: in a checkpoint, this optimizer is the wrapped one.
 
     def _trackable_children(self, *args, **kwargs):
         return self._optimizer._trackable_children(*args, **kwargs)
 
     def _lookup_dependency(self, *args, **kwargs):
-        self._optimizer._maybe_initialize_trackable()  # TensorFlow 2.12 leaves it to who asks
+        self._optimizer._maybe_initialize_trackable()  # TensorFlow 2.12 leaves it to the caller
         return self._optimizer._lookup_dependency(*args, **kwargs)
 
     @property
@@ -97,7 +97,7 @@ def _one_train_op(apply_gradients):
 
 
 class _DistributedOptimizer(_Wrapper):
-    """Reduces what the wrapped optimizer's compute_gradients() gives."""
+    """Reduces the gradients of the wrapped optimizer's compute_gradients()."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class _DistributedOptimizer(_Wrapper):
         """[(gradient reduced over all ranks, variable)]; arguments as Optimizer.compute_gradients()."""
         pairs = self._reduce(self._optimizer.compute_gradients(*args, **kwargs))
         grads, variables = zip(*pairs)
-        if self._agg_helper:  # what it gives is of tf.cond
+        if self._agg_helper:  # its result belongs to tf.cond
             marks.mark(grads, process_set_id(self.process_set), self._name_of_marks)
         marks.remember(variables, self._name_of_marks)
         return pairs
@@ -259,7 +259,7 @@ class _DistributedAdasumOptimizer(_Wrapper):
         variables = [v for g, v in grads_and_vars if g is not None]
         step = functools.partial(self._optimizer.apply_gradients, grads_and_vars, global_step, name)
         if not variables:
-            return step()  # which says so
+            return step()  # which raises the error
         passes = self._backward_passes_per_step
         with tf.init_scope():
             starts = [self._zeros_slot(v, "delta_start", self._name) for v in variables]
@@ -312,7 +312,7 @@ def _assign_all(variables, values):
 
 
 def _done(operation):
-    """A tensor for tf.cond, which makes no operation its result in every version."""
+    """A tensor for tf.cond, which does not accept an operation as its result in every version."""
     with tf.control_dependencies([operation]):
         return tf.constant(True)
 
@@ -339,14 +339,14 @@ def DistributedOptimizer(
     optimizer: one of tf.compat.v1.train, or of Keras.
     name: prefix of its operations' names; "Distributed" and the optimizer's class by default.
     compression: how gradients travel, hvd.Compression.fp16 for instance.
-    sparse_as_dense: gradients that are tf.IndexedSlices are made dense, then reduced as such.
-    backward_passes_per_step: that many runs add up their gradients before one exchange and one step;
+    sparse_as_dense: tf.IndexedSlices are converted to dense gradients before the reduction.
+    backward_passes_per_step: this many runs add up their gradients before one exchange and one step;
         the sums are divided by it with average_aggregated_gradients. In graphs its counter and sums are
         local variables: run tf.compat.v1.local_variables_initializer(), as MonitoredTrainingSession does.
     op: hvd.Average, hvd.Sum, or hvd.Adasum, which combines the changes of whole steps.
     gradient_predivide_factor: the average is sum(gradient / factor) * factor / ranks.
     groups: gradients that are reduced together: a number of groups, or a list of lists of variables,
-        where each that is in none is one by itself. num_groups: the old name of the first.
+        where a variable in no list is a group by itself. num_groups: the old name of the first.
     process_set: reduce over these ranks; others keep their own gradients.
     scale_local_gradients: see register_local_var().
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""allreduce and reducescatter of what users have: Variables, IndexedSlices, mixed lists, compressed.
+"""allreduce and reducescatter of Variables, IndexedSlices and mixed lists, with compression.
 
 Over the raw operations of mpi_ops.py, which take plain tensors:
 
@@ -7,7 +7,7 @@ Over the raw operations of mpi_ops.py, which take plain tensors:
     IndexedSlices    allgather of the values and of the indices; Average divides the values
     a list           dense ones in one group, IndexedSlices in two groups of allgathers
 
-The results stand where their tensors stood. Names: given ones, else those that mpi_ops.py makes.
+The results are in the order of their tensors. Names: given ones, else those of mpi_ops.py.
 """
 
 import math
@@ -64,7 +64,7 @@ def divided(value, size):
 
 @in_turn()
 def _reduce_slices(slices, name, op, device_sparse, place):
-    """The sum or average of each, as IndexedSlices of all ranks' rows; an index may come several times."""
+    """The sum or average of each, as IndexedSlices of all ranks' rows; an index may occur several times."""
     with on_device(device_sparse):
         names = (f"{name}_values", f"{name}_indices") if name else (None, None)
         values = _gather_all([s.values for s in slices], names[0], place)
@@ -97,11 +97,11 @@ def allreduce(
     process_set=global_process_set,
     ignore_name_scope=False,
 ):
-    """A tensor, Variable or IndexedSlices reduced over all ranks: averaged unless op= says otherwise.
+    """Reduces a tensor, Variable or IndexedSlices over all ranks: averaged, or by op=.
 
-    Works eagerly, in tf.function and in v1 graphs, and has a gradient. In graphs the node's name
-    makes ranks' operations meet; eagerly, without a name, the order of calls does. IndexedSlices become
-    those of all ranks together (op Average or Sum). average: Horovod's old argument in place of op.
+    Works eagerly, in tf.function and in v1 graphs, and has a gradient. In graphs, ranks' operations are
+    matched by the node's name; eagerly, without a name, by the order of calls. IndexedSlices become those
+    of all ranks together (op Average or Sum). average: Horovod's old argument in place of op.
     """
     op = check_reduce_op(reduce_op_from(op, average))
     process_set_id(process_set)

@@ -9,7 +9,7 @@ gradients of mean and variance travel in one allreduce. Batches may differ in si
 Operations have names of their own: a layer gets its number when it first meets the other ranks of its
 process set in a world, so ranks may have built other models before. Keras' names would differ then.
 
-Both Kerases ask _moments() for mean and variance and do the rest. It is asked in training only.
+Both Kerases call _moments() for mean and variance, in training only, and do the rest.
 """
 
 import inspect
@@ -102,10 +102,10 @@ def _moments_of_all(x, axes, mask, layer):
     if x.dtype in (tf.float16, tf.bfloat16):
         x = tf.cast(x, tf.float32)
     count, mean, squares = _own(x, axes, mask)
-    basics.size()  # a sentence before hvd.init()
+    basics.size()  # raises before hvd.init()
     if process_set.size() == 1 and process_set.rank() == 0:
         return mean, tf.math.divide_no_nan(squares, count)
-    process_set.rank()  # a sentence outside of the set
+    process_set.rank()  # raises outside of the set
     joined = _joined(count, mean, squares, layer)
     return tuple(tf.ensure_shape(value, mean.shape) for value in joined)
 
@@ -153,7 +153,7 @@ def _layer(base):
                 kwargs["fused"] = False
             super().__init__(**kwargs)
             self.process_set = _checked(process_set)
-            self.supports_jit = False  # XLA does not wait for other processes; Keras 3 asks
+            self.supports_jit = False  # XLA cannot wait for other processes; Keras 3 reads this
 
         if is_keras_2:
 

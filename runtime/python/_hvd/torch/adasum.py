@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DistributedOptimizer with op=Adasum: what is combined is each parameter's change, not its gradient.
+"""DistributedOptimizer with op=Adasum: combines each parameter's change, not its gradient.
 
-When a parameter's gradient is complete, the user's optimizer makes its step on that parameter alone;
-the change (-rate * f(gradient)) goes to the other ranks in the parameter's own memory, and step() puts
-the parameter back to where it was and adds the combined change. Between backward() and step() a
-parameter therefore holds its change, as in Horovod.
+When a parameter's gradient is complete, the user's optimizer takes its step on that parameter alone; the
+change (-rate * f(gradient)) is sent to the other ranks from the parameter's own memory. step() restores the
+parameter and adds the combined change. Between backward() and step() a parameter therefore holds its
+change, as in Horovod.
 
 Invariant: after finish() every parameter holds a value again, even when a collective failed: then the
 one from before the step.
@@ -57,7 +57,7 @@ class DeltaReducer(Listener):
 
     @torch.no_grad()
     def _start(self, p, optimizer):
-        """The step of p alone; what it changes goes out."""
+        """Takes the step of p alone and sends its change."""
         stashed = [group["params"] for group in optimizer.param_groups]
         self.before[p] = p.detach().clone()
         try:
@@ -94,7 +94,7 @@ class DeltaReducer(Listener):
             raise error
 
     def reset(self):
-        """Begins anew; changes that nobody will wait for are taken back."""
+        """Resets; changes that were sent and not waited for are undone."""
         with torch.no_grad():
             for p, value in self.before.items():
                 p.copy_(value)

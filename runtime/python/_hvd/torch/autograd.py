@@ -3,14 +3,14 @@
 
 Gradients are Horovod's where it has them: allreduce's is the same allreduce of the gradient, those of
 allgather and broadcast are averaged (the derivative of the mean of all ranks' losses), reducescatter's
-with op=Sum is multiplied by the number of ranks (so that it equals allreduce's), alltoall's goes back
-where the rows came from. Different: the gradient of Min, Max and Product is their derivative, where
-Horovod reduces the gradient with the same operation. What Horovod has not (reduce, gather, send, recv)
-has the derivative of the sum of all ranks' losses.
+with op=Sum is multiplied by the number of ranks (so that it equals allreduce's), alltoall's is sent back to
+the ranks of the rows. Different: the gradient of Min, Max and Product is their derivative, where Horovod
+reduces the gradient with the same operation. Operations that Horovod lacks (reduce, gather, send, recv)
+have the derivative of the sum of all ranks' losses.
 
 All ranks of the process set must run backward(), for each of these takes part in it; a rank whose loss
 does not use the output has a gradient of zeros. The gradient's operations have the names of the forward
-ones with ".grad", so that ranks agree on them in whatever order backward() comes to them.
+ones with ".grad", so that ranks agree on them in whatever order backward() reaches them.
 """
 
 import torch
@@ -235,7 +235,8 @@ def grouped_allreduce_(
 
 
 def _rows_of_mine(ctx, grads, name):
-    """This rank's rows of tensors that are concatenations of all ranks' rows; ctx.dims says how many."""
+    """This rank's rows of tensors that are concatenations of all ranks' rows; ctx.dims has their
+    numbers."""
     mine = torch.tensor(ctx.dims, dtype=torch.int64).unsqueeze(0)
     everyones = allgather(mine, name=f"{name}.rows", process_set=ctx.process_set)
     starts = everyones[: ctx.process_set.rank()].sum(dim=0).tolist()
@@ -397,7 +398,7 @@ def reduce(
 
 
 class HorovodAlltoall(torch.autograd.Function):
-    """alltoall with a gradient: each row's goes back to the rank that the row came from."""
+    """alltoall with a gradient: each row's is sent back to the rank of the row."""
 
     @staticmethod
     def forward(ctx, tensor, splits, name, process_set):
@@ -548,7 +549,7 @@ def send(tensor, dst_rank, name=None):
 
 
 class HorovodRecv(torch.autograd.Function):
-    """recv with a gradient: it goes to the sender."""
+    """recv with a gradient, which is sent to the sender."""
 
     @staticmethod
     def forward(ctx, tensor, src_rank, name):

@@ -105,16 +105,16 @@ def _snapshot(optimizer):
 
 
 def _lay_over(optimizer, snapshot):
-    """Makes the optimizer what the snapshot was taken of, inside its own dicts.
+    """Overwrites the optimizer with the snapshot, inside its own dicts.
 
-    Not by load_state_dict(): that replaces the groups, which a scheduler that was made before goes on
-    to write to, and casts state to its parameter's dtype. Both would set this rank apart from the root.
+    Not by load_state_dict(): that replaces the groups, to which an earlier scheduler still writes, and
+    casts state to its parameter's dtype. Both would make this rank differ from the root.
     """
     sizes = [len(group["params"]) for group in optimizer.param_groups]
     if sizes != snapshot["sizes"]:
         raise ValueError(
             f"this rank's optimizer has groups of {sizes} parameters, the root rank's has groups of "
-            f"{snapshot['sizes']}: make the same optimizer on every rank"
+            f"{snapshot['sizes']}: create the same optimizer on every rank"
         )
     for group, options in zip(optimizer.param_groups, snapshot["options"]):
         for key in [k for k in group if k != "params" and k not in options]:
@@ -129,9 +129,9 @@ def _lay_over(optimizer, snapshot):
 def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=global_process_set):
     """Overwrites the optimizer's state and options on every rank with the root rank's.
 
-    The root's state travels as a structure and its tensors after it, so a rank whose state is still
-    empty (nothing stepped yet) needs no made-up step to create it, as Horovod takes. State that only
-    this rank has is dropped. A rank where this fails keeps what it had.
+    The root's state is sent as a structure followed by its tensors, so a rank without state (no step yet)
+    needs no artificial step to create it, unlike Horovod. State that only this rank has is dropped. A rank
+    where this fails keeps what it had.
     """
     from _hvd import _native
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Being told when a parameter's gradient is complete.
+"""Callbacks for complete gradients of parameters.
 
 torch 2.1 and later have a public hook for it. Before that, the node that accumulates the gradient
-is reached through a throw-away view of the parameter; the node lives only as long as somebody holds
-it, so it is returned as part of the registration.
+is reached through a throw-away view of the parameter; the node lives only as long as it is referenced, so
+it is returned as part of the registration.
 """
 
 import os
@@ -53,7 +53,8 @@ class Listener:
         weakref.finalize(self, _remove, self._hooks).atexit = False
 
     def attach(self, param_groups):
-        """Hooks for parameters that need gradients and have none; is there anybody to reduce with?
+        """Adds hooks to parameters that need gradients and have none; returns whether there are other
+        ranks.
 
         Called for every step: parameters may have been added or unfrozen, the world may have grown.
         """

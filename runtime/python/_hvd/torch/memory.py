@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host memory that is cheap to get: huge pages for tensors of 2 MiB and more.
+"""Cheap host memory: huge pages for tensors of 2 MiB and more.
 
-malloc gives back what is larger than 32 MiB as soon as it is freed, and a gradient is freed and made
-anew in every step: of 75 MB that is 18,433 page faults of 4 KiB, more time than its allreduce takes.
-torch can ask the kernel for huge pages instead. It looks at its own variable when it makes its first
-tensor, so importing this package is early enough.
+malloc returns blocks above 32 MiB to the kernel when they are freed, and a gradient is freed and recreated
+in every step: 75 MB cost 18,433 page faults of 4 KiB, more time than the allreduce. torch can request huge
+pages instead. It reads its variable when it creates its first tensor, so setting it at the import of this
+package is early enough.
 """
 
 import os

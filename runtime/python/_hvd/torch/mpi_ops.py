@@ -3,7 +3,7 @@
 
 tensors.py    a tensor is an address, a shape and a dtype
 submit.py     *_async functions, synchronize(), join(), barrier()
-registered.py memory that NCCL is told of beforehand
+registered.py memory that is registered with NCCL
 autograd.py   functions that wait, and their gradients
 """
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedOptimizer: reduces gradients over all ranks while backward() still computes others.
 
-Design. The returned object is of a class made from the user's optimizer class, with the methods of
-`_DistributedOptimizer` in it; that class' only base is the user's, as with Horovod, because Lightning
-builds its own class over `__bases__[0]`. It shares the wrapped optimizer's parameter groups, state and
-defaults: what was loaded before wrapping is kept, and schedulers made before wrapping still reach the
-same groups. What it knows beyond them is one object, `_hvd` (reducer.py, or adasum.py), so that wrappers
-which copy `__dict__` go on with the same pending gradients.
+Design. The returned object's class is derived from the user's optimizer class, with the methods of
+`_DistributedOptimizer`. The user's class is its only base, as with Horovod, because Lightning builds its
+own class over `__bases__[0]`. It shares the wrapped optimizer's parameter groups, state and defaults, so
+loaded state is kept and schedulers created before wrapping still reach the same groups. All further state
+is one object, `_hvd` (reducer.py, or adasum.py), so that wrappers which copy `__dict__` share the pending
+gradients.
 
     optimizer.py    arguments; the class; step, zero_grad, closures, copies, pickling
     parameters.py   names and groups of parameters
@@ -49,7 +49,7 @@ class _Common:
     """Methods of both kinds of optimizer; `_hvd_base` is the user's class."""
 
     def set_backward_passes_per_step(self, passes):
-        """How many backward() from now on make a step."""
+        """Sets the number of backward() per step from now on."""
         self._hvd.passes = passes
         for p in self._hvd.delay:
             self._hvd.delay[p] = passes
@@ -57,7 +57,7 @@ class _Common:
     def load_state_dict(self, *args, **kwargs):
         self._hvd.reset()
         result = self._hvd_base.load_state_dict(self, *args, **kwargs)
-        # Schedulers made before wrapping look at the wrapped optimizer's groups.
+        # Schedulers created before wrapping use the wrapped optimizer's groups.
         self._hvd_plain.state, self._hvd_plain.param_groups = self.state, self.param_groups
         return result
 
@@ -74,7 +74,7 @@ class _Common:
         return self._hvd_base.zero_grad(self, set_to_none=set_to_none)
 
     def _hvd_note_step(self):
-        """Schedulers made before wrapping ask the wrapped optimizer whether it has made a step."""
+        """Schedulers created before wrapping check whether the wrapped optimizer has taken a step."""
         plain = self._hvd_plain
         plain._opt_called = True
         plain._step_count = getattr(plain, "_step_count", 0) + 1
@@ -102,7 +102,7 @@ class _Common:
 
 
 class _DistributedOptimizer(_Common):
-    """What a DistributedOptimizer has beside the user's optimizer; see DistributedOptimizer()."""
+    """What a DistributedOptimizer adds to the user's optimizer; see DistributedOptimizer()."""
 
     def synchronize(self):
         """Waits for the reduction of all gradients; submits those that were not computed."""
@@ -244,13 +244,13 @@ def DistributedOptimizer(
 ):
     """Wraps a torch optimizer so that step() applies gradients reduced over all ranks.
 
-    named_parameters: model.named_parameters(); gives the operations the names that error messages
-    and traces show. compression: hvd.Compression.*, or a class with compress(tensor) and
-    decompress(tensor, context). backward_passes_per_step: how many backward() calls accumulate locally
-    before gradients are reduced. op: hvd.Average, hvd.Sum or hvd.Adasum. gradient_predivide_factor: with
-    op=Average, divides by the factor before the sum and by size/factor after it. groups: a number, or
-    lists of parameters, whose gradients travel together. sparse_as_dense: reduces sparse gradients as
-    dense ones. process_set: the ranks that take part; others step with their own gradients.
+    named_parameters: model.named_parameters(); names the operations in error messages and traces.
+    compression: hvd.Compression.*, or a class with compress(tensor) and decompress(tensor, context).
+    backward_passes_per_step: how many backward() calls accumulate locally before gradients are reduced. op:
+    hvd.Average, hvd.Sum or hvd.Adasum. gradient_predivide_factor: with op=Average, divides by the factor
+    before the sum and by size/factor after it. groups: a number, or lists of parameters, whose gradients
+    travel together. sparse_as_dense: reduces sparse gradients as dense ones. process_set: the ranks that
+    take part; others step with their own gradients.
     """
     _check(optimizer, op, gradient_predivide_factor, backward_passes_per_step, process_set)
     groups = renamed_groups(num_groups, groups, 2)
@@ -277,7 +277,7 @@ def DistributedOptimizer(
     _hide_from_dynamo()
     wrapped = object.__new__(_class_over(type(optimizer), kind))
     wrapped.__dict__.update(optimizer.__dict__)
-    # A scheduler made before wrapping has put its own `step` into the instance: kept, it would call
+    # A scheduler created before wrapping has put its own `step` into the instance; if kept, it would call
     # the unwrapped optimizer and train without synchronisation.
     wrapped.__dict__.pop("step", None)
     wrapped._hvd_plain = optimizer

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the distributed optimizers are told about parameters: their names and groups, checked.
+"""Names and groups of the distributed optimizers' parameters, checked.
 
 The names are those of the collective operations, so they must be the same on all ranks; so must the
 groups. The error texts are Horovod's.
@@ -11,7 +11,7 @@ from _hvd.torch.functions import broadcast_object
 
 
 def duplicates(names):
-    """The names that are there more than once, sorted."""
+    """The names that occur more than once, sorted."""
     seen = set()
     twice = set()
     for name in names:
@@ -67,8 +67,8 @@ def check_groups(groups):
 def groups_of(groups, names, param_groups, process_set):
     """The parameters of each group, of those that need gradients: a list of lists, none empty.
 
-    A number cuts them into so many groups of about equal length. Their order is rank 0's of the set,
-    which this asks for: all ranks of the set must come here.
+    A number splits them into groups of about equal length, in the order of the set's rank 0, which is
+    broadcast: all ranks of the set must call this.
     """
     if groups is None:
         return []

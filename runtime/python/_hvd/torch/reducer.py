@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When gradients go out: hooks that fire during backward(), and the wait for all of them.
+"""When gradients are sent: hooks that run during backward(), and the wait for all of them.
 
     backward() -> hook: ready(p) -> queue --(BUCKET_BYTES, or the last one)--> submitted together
     step()     -> synchronize(): submits what was not computed, waits for everything
 
-A gradient that is ready waits in the queue until so many bytes have come together, because every
-submission costs both the thread that computes and the runtime's; the runtime carries out what has been
-submitted meanwhile. The queue is this rank's own affair: operations meet by name. Gradients on a GPU wait
-for more bytes, because a batch of them costs a launch, and those of one queue have one event in common;
-in synchronize() a stream waits for them, and no thread.
+A ready gradient waits in the queue until BUCKET_BYTES are collected, because every submission costs time of
+the computing thread and of the runtime's. The runtime runs submitted operations meanwhile. The queue is
+local to this rank: operations are matched by name. Gradients on a GPU are collected in larger buckets,
+because a batch costs a launch, and those of one queue share one event; in synchronize() a stream waits for
+them, not a thread.
 
 Invariants
  - Every rank submits each parameter that needs a gradient exactly once between two synchronize():
-   gradients that were not computed here go out as zeros, because another rank may have computed them.
- - After synchronize() nothing is pending, even when it raises, but for an exception of a signal
-   handler: then it may be called again, and goes on.
+   gradients that were not computed here are sent as zeros, because another rank may have computed them.
+ - After synchronize() nothing is pending, even when it raises. Exception: after a signal handler's
+   exception it may be called again and continues.
 """
 
 import gc
@@ -114,7 +114,7 @@ class Reducer(Listener):
                 "inner derivative"
             )
         if not self.delay[p] and all(r is not None and r.state == ENDED for r in self.pending.values()):
-            self.restart()  # another optimizer has p too, and has made the step
+            self.restart()  # another optimizer shares p and has taken the step
         if self.count(p):
             self.pending[p] = None
             return
@@ -139,7 +139,7 @@ class Reducer(Listener):
         _start(queue)
 
     def _start_group(self, group):
-        """Sparse gradients, which are gathered, go beside the group; frozen ones stay."""
+        """Sparse gradients are gathered outside of the group; frozen parameters are left out."""
         members = [r for r in map(self.pending.get, group.params) if r is not None]
         together = [r for r in members if r.state == QUEUED and not r.is_gathered()]
         _start(together, group.name, len(together))
@@ -189,7 +189,7 @@ class Reducer(Listener):
             group.n_ready = 0
 
     def reset(self):
-        """Drops what is pending: the user begins anew."""
+        """Drops what is pending."""
         for reduction in self.pending.values():
             if reduction is not None:
                 reduction.abandon()

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way of one gradient over all ranks, from the moment it is complete until p.grad is the result.
+"""One gradient's reduction, from the moment it is complete until p.grad is the result.
 
-A `Reduction` is made when the gradient is complete, started soon (several go out together) and finished
-when the optimizer needs the result. A dense gradient is reduced in place, where no compression of the
-user's comes between; a sparse one by gathering its rows, or as a dense one.
+A `Reduction` is created when the gradient is complete, started soon (several together) and finished when
+the optimizer needs the result. A dense gradient is reduced in place, unless a user's compressor is used; a
+sparse one by gathering its rows, or as a dense one.
 
 Invariants
- - A parameter that several optimizers share is reduced once: whoever comes later gets the same object.
- - A name is in use by one reduction at a time. Where two models with equal names are trained at once
-   (GANs), the second gets a number, by the order in which gradients become complete, which is the order
-   of the program and so the same on all ranks.
- - A reduction that has ended, in whatever way, is in neither table any more.
+ - A parameter that several optimizers share is reduced once: later requests get the same object.
+ - A name is in use by one reduction at a time. If two models with equal names are trained at once (GANs),
+   the second gets a number, by the order in which gradients become complete. That is program order, so it
+   is equal on all ranks.
+ - A reduction that has ended or failed is in neither table.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ QUEUED, STARTED, ENDED = range(3)
 
 
 def _warn_of_change(name):
-    """Silent otherwise, and not always there: the change and the reduction meet as they come."""
+    """Otherwise it would be silent, and a race: the change may come before or after the reduction."""
     warnings.warn(
         f"the gradient {name} was changed after backward(), while it was on its way to the other ranks: "
         "what it is now is not defined. Call optimizer.synchronize() before gradients are clipped or "
@@ -43,10 +43,10 @@ def _warn_of_change(name):
 
 
 def settle(is_left):
-    """Ends reductions that are under way: of optimizers that were dropped between backward() and step().
+    """Ends pending reductions of optimizers that were dropped between backward() and step().
 
-    All ranks make the new optimizer, so all come here, and what only some of them had submitted goes out
-    everywhere. p.grad is the result, as after step().
+    All ranks create the new optimizer and so call this; reductions that only some had submitted are
+    submitted on all. p.grad is the result, as after step().
     """
     left = [r for r in _of_parameter.values() if is_left(r)]
     for reduction in left:
@@ -118,7 +118,7 @@ class Reduction:
         self.world = handles.world
         self.state = QUEUED
         self.sparse_dims = sparse_dims
-        self.place = where(p)  # the stream that the gradient was made in
+        self.place = where(p)  # the stream that produced the gradient
         self.handle = self.sent = self.ctx = None
         _names.add(unique)
         _of_parameter[id(p)] = self
@@ -140,7 +140,7 @@ class Reduction:
     def start(self, group=None, group_size=0, is_held=False):
         """Submits p.grad, zeros where there is none; nothing when it was submitted before.
 
-        is_held: it is made, and goes with handles.submit_held(); not so one that is gathered.
+        is_held: it is submitted by handles.submit_held(), unless it is gathered.
         """
         if self.state != QUEUED:
             return
@@ -168,7 +168,7 @@ class Reduction:
             self.sent = wire.resolve_conj()
             wire = torch.view_as_real(self.sent)
         if wire is not grad:
-            self.place = where(wire)  # what was made for the way is of the present stream
+            self.place = where(wire)  # the compressed copy belongs to the current stream
         self.handle = submit_allreduce(
             wire,
             wire,
@@ -193,14 +193,14 @@ class Reduction:
             self.handle = self.sent = self.ctx = None
 
     def finish(self):
-        """Waits, and makes p.grad the result. Raises what the operation failed with."""
+        """Waits, and sets p.grad to the result. Raises the operation's error."""
         if self.state == ENDED:
             return
         try:
             if self.world != handles.world:
                 raise HorovodInternalError(
-                    "the job has been formed anew while gradients were on their way; restore the state "
-                    "of the last commit and go on from there"
+                    "the world was recreated while gradients were on their way; restore the state "
+                    "of the last commit and continue from there"
                 )
             self.start()
             if callable(self.handle):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registered buffers: memory on GPUs that NCCL is told of once, before it travels.
+"""Registered buffers: memory on GPUs that is registered with NCCL once.
 
 NCCL moves most tensors through buffers of its own. From memory that all ranks have registered it reads and
-writes directly, where the machine can. Which buffer a tensor lies in is found by its address when it is
-submitted (api/region.c), so nothing else changes for the one who calls.
+writes directly, where the machine can. A tensor's buffer is found by its address when it is submitted
+(api/region.c), so nothing else changes for the caller.
 """
 
 import threading
@@ -19,8 +19,8 @@ __all__ = ["RegisteredBuffer", "register_buffer"]
 class RegisteredBuffer:
     """What register_buffer() returns: a tensor's memory, until deregister() or shutdown().
 
-    Also a context manager, which deregisters at its end, but not where an exception leaves it: other ranks
-    may be elsewhere then, and would not come.
+    Also a context manager, which deregisters at its end, except after an exception: other ranks might not
+    take part then.
     """
 
     def __init__(self, tensor, process_set, problem):
@@ -75,8 +75,8 @@ def register_buffer(tensor, process_set=global_process_set):
 
     Where a rank cannot, none does: below NCCL 2.19, or where NCCL refuses the memory, one RuntimeWarning
     (of the set's first rank) names it, .is_registered is False, .problem says why, and tensors travel as
-    before. Refused are tensors in host memory or with gaps (ValueError), and memory that overlaps a
-    registered buffer or has an operation pending in it (HorovodInternalError, on all ranks).
+    before. Tensors in host memory or with gaps raise ValueError; memory that overlaps a registered buffer
+    or has a pending operation raises HorovodInternalError on all ranks.
     """
     set_id = process_set_id(process_set)
     dtype = t.dtype_of(tensor)

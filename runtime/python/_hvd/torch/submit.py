@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives begin: the functions that return a handle, and those that end it.
+"""Starting collectives: the functions that return a handle, and those that end it.
 
 Operations of equal name on all ranks form one collective, so automatic names are counted per kind and
 agree as long as all ranks call in the same order. The tensors of a grouped call share a group of the
-runtime: all or none of them travel, in one batch where they fit.
+runtime: all or none travel, in one batch if they fit.
 """
 
 import torch
@@ -85,7 +85,8 @@ def submit_allreduce(
     """Starts an allreduce of one dense tensor into another, or itself; returns a handle.
 
     Private to _hvd. output is what synchronize(handle) returns. compression: the runtime's name of it
-    ("int8"). group, group_size, is_held: hvd_tensor's. place: t.where(tensor) when it was made, if not now.
+    ("int8"). group, group_size, is_held: hvd_tensor's. place: t.where(tensor) when it was created, if not
+    now.
     """
     dtype = t.dtype_of(tensor)
     if output is tensor and t.is_plain(tensor):  # the way of every gradient: the shortest
@@ -99,7 +100,7 @@ def submit_allreduce(
         else:
             work = output if t.is_plain(output) else torch.empty_like(source)
         keep = (source, work)
-        place = t.where(tensor)  # copies are made in the present stream
+        place = t.where(tensor)  # copies run in the current stream
     result = (lambda h: output) if work is output else t.copy_back(output, work, place)
     return _native.allreduce(
         handles._pending,
@@ -470,9 +471,9 @@ def barrier(process_set=global_process_set):
 
 
 def join(device=-1):
-    """For a rank that is out of data: until all have joined it takes part in allreduces with zeros.
+    """For a rank without more data: until all have joined it takes part in allreduces with zeros.
 
-    Returns the rank that joined last. device: the GPU that zeros are made on, of a rank that has had no
-    tensors on one; without it the one of its place on the host.
+    Returns the rank that joined last. device: the GPU for the zeros of a rank that has had no tensors on
+    one; default: the GPU of its local rank.
     """
     return handles.join(device)

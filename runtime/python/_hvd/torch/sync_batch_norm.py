@@ -135,9 +135,9 @@ class _SyncBatchNorm(torch.autograd.Function):
 
 
 def _synchronised(layer, x, mean, var, momentum):
-    """The layer with the other ranks, outside of the graphs that torch.compile makes.
+    """The layer's communication, outside of the graphs of torch.compile.
 
-    The compiler is not imported where nobody else has: that takes seconds.
+    The compiler is imported only if it is in use: that takes seconds.
     """
     if layer.process_set.size() == 1 and layer.process_set.rank() == 0:  # ValueError outside the set
         return F.batch_norm(x, mean, var, layer.weight, layer.bias, True, momentum, layer.eps)
@@ -205,10 +205,10 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module, process_set=global_process_set):
-        """module with each BatchNorm layer in it replaced by a SyncBatchNorm of the same parameters.
+        """Replaces each BatchNorm layer in module by a SyncBatchNorm with the same parameters.
 
-        Call it before the optimizer is made or after, parameters stay the same objects. Returns the
-        new layer where module itself is a BatchNorm.
+        Call it before or after creating the optimizer: parameters stay the same objects. Returns module, or
+        the new layer if module itself is a BatchNorm.
         """
         return _converted(cls, module, process_set, {})
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors as the runtime sees them: an address, a shape and a dtype.
 
-The runtime reads and writes rows of elements without gaps. A tensor that lies so travels as it is;
-another (transposed, expanded, channels_last, a lazy negation) travels as a contiguous copy and, in
-place, is written back at the end. Layouts other than the plain one are never sent in place: nothing
-tells the runtime that all ranks have the same, and elements would be added to the wrong ones.
+The runtime reads and writes contiguous elements. A contiguous tensor travels without a copy; another one
+(transposed, expanded, channels_last, a lazy negation) as a contiguous copy that is written back at the end
+of an operation in place. Other layouts are never sent in place: the runtime cannot know that all ranks have
+the same, and elements would be added to the wrong ones.
 
-Results whose shape only the runtime knows come in its memory and become tensors without a copy
-(DLPack); that memory is given back when the last view of the tensor dies, also after shutdown.
+Results whose shape only the runtime knows are in its memory and become tensors without a copy (DLPack); the
+memory is freed with the tensor's last view, also after shutdown.
 """
 
 import torch
@@ -88,20 +88,20 @@ def _stream_of(place):
 
 
 def follow(place):
-    """The stream that this thread works in goes on after what is in the place's by now."""
+    """Makes this thread's current stream follow the current work of the place's stream."""
     if current_stream(place.device) != place.stream:
         torch.cuda.current_stream(place.device).wait_stream(_stream_of(place))
 
 
 def read_here(tensor, place):
-    """The stream that this thread works in reads a tensor of ours that was made in the place's, where torch
-    would use its memory again as soon as we drop it."""
+    """Records that this thread's current stream reads a tensor of ours from the place's stream; otherwise
+    torch would reuse its memory as soon as we drop it."""
     if place is not None and tensor.is_cuda and current_stream(place.device) != place.stream:
         tensor.record_stream(torch.cuda.current_stream(place.device))
 
 
 class Mark:
-    """What the streams that this thread works in have come to, for others; of the devices of tensors."""
+    """The current work of this thread's streams on the devices of tensors, for other streams to follow."""
 
     def __init__(self, tensors):
         self._events = []
@@ -111,7 +111,7 @@ class Mark:
             self._events.append((device, current_stream(device), event))
 
     def wait(self):
-        """The streams that this thread works in go on after it."""
+        """Makes this thread's current streams follow it."""
         for device, stream, event in self._events:
             if current_stream(device) != stream:
                 torch.cuda.current_stream(device).wait_event(event)
@@ -122,7 +122,8 @@ _host_device = None
 
 
 def host_device():
-    """Which of the two: of a torch made for GPUs that has none, other ranks' sentences tell why."""
+    """HVD_DEVICE_HOST or HVD_DEVICE_NONE: with the latter, other ranks' errors report why a torch built for
+    GPUs has none."""
     global _host_device
     if _host_device is None:
         _host_device = _NO_GPU if torch.version.cuda and gpu.is_missing() else _HOST
@@ -160,7 +161,7 @@ def describe(tensor, output, dtype, name, place, group=None, group_size=0, is_he
 
 
 def copy_back(destination, source, place):
-    """The result of an operation in place whose tensor travelled as the copy `source`, made at place."""
+    """The result of an operation in place whose tensor travelled as the copy `source`, created at place."""
 
     def result(handle):
         with torch.no_grad():

@@ -6,8 +6,8 @@
                    dataset = dataset.send_to_data_service(config, hvd.rank())
 
 The dispatchers, one for all training ranks or one for each, run in the compute job or in the training job
-(dispatcher_side). Where they listen is told by the compute service (_hvd/compute_service.py). The data
-themselves travel by TensorFlow's own gRPC, which knows no key: keep such jobs in a network of their own.
+(dispatcher_side). The compute service (_hvd/compute_service.py) has their addresses. The data travel by
+TensorFlow's own gRPC without authentication: keep such jobs in a network of their own.
 """
 
 import binascii
@@ -66,7 +66,7 @@ class TfDataServiceConfig:
         return TfDataServiceConfig(**fields)
 
     def write(self, filename):
-        """For this user's eyes only, because the key is in it; complete as soon as it is there."""
+        """Readable by this user only, because it contains the key; created atomically."""
         path = os.path.abspath(filename)
         directory, name = os.path.split(path)
         handle, new = tempfile.mkstemp(dir=directory, prefix=name)  # of mode 0600
@@ -106,7 +106,7 @@ def _dispatcher(client, number, is_here):
         return
     server = tf.data.experimental.service.DispatchServer()
     try:
-        # TensorFlow says localhost, where other hosts would look on themselves
+        # TensorFlow returns localhost, which is wrong on other hosts
         scheme, _, place = server.target.partition("://")
         address = f"{scheme}://{_host_for_urls(client.local_address)}:{place.rpartition(':')[2]}"
         client.register_dispatcher(number, address)
@@ -167,7 +167,7 @@ tf.data.Dataset.send_to_data_service = send_to_data_service
 
 
 def compute_worker_fn(compute_config):
-    """What each rank of the compute job runs: a worker, on some a dispatcher, until it is told to end."""
+    """Runs on each rank of the compute job: a worker, on some ranks a dispatcher, until the shutdown."""
     basics.init()
     rank = basics.rank()
     number, place = divmod(rank, compute_config.workers_per_dispatcher)

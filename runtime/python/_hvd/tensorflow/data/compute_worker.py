@@ -4,7 +4,7 @@
     horovodrun -np 4 python -m horovod.tensorflow.data.compute_worker /shared/config.json
 
 Each rank is a worker, rank 0 hosts the compute service and writes the file by which the training job
-finds it. It ends when the training job asks for it.
+finds it. It exits when the training job requests it.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of tensors: what can travel as it lies, and what goes by a copy.
+"""Memory of tensors: which tensors travel in place and which by a copy.
 
-What is reduced keeps its dtype. What is only moved goes flat, and as bytes where the runtime has no such
-dtype (complex numbers, the small floats, wide unsigned integers).
+Reduced tensors keep their dtype. Tensors that are only moved are flattened, and sent as bytes where the
+runtime lacks the dtype (complex numbers, the small floats, wide unsigned integers).
 """
 
 import torch
@@ -75,7 +75,7 @@ def _storage_of(tensor):
 
 
 def _lie_in_a_row(tensors):
-    """Neighbours in one memory: those of different memories may come and go each for itself."""
+    """Whether they are neighbours in one allocation: separate allocations may be freed separately."""
     at, storage = tensors[0].data_ptr(), _storage_of(tensors[0])
     for one in tensors:
         if one.numel() == 0 or not _is_plain(one) or one.data_ptr() != at or _storage_of(one) != storage:
@@ -106,7 +106,7 @@ class Row:
         return self.memory.data_ptr()
 
     def write_back(self):
-        """What has come into the copy, into the tensors."""
+        """Copies the received data from the copy into the tensors."""
         at = 0
         for one in self.tensors:
             one.copy_(self.memory[at : at + one.numel()].view(one.shape))

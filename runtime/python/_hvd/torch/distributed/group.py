@@ -4,14 +4,14 @@
 A group is a process set of the runtime. Ranks in torch's arguments are places in the group, those of
 the runtime are global. Every collective is submitted at once and returns a Work.
 
-Names. "torch.KIND.DTYPE.NUMEL.N": ranks of a group call its collectives in one order, so each counts
-those of a kind, dtype and size for itself, up to NAMES of them and again from 0. So step after step has
-the same names. Groups of one process set have different prefixes. A rank that calls something else than
-the others is shown by the stall report, which names both; with TORCH_DISTRIBUTED_DEBUG=DETAIL names
-tell the order alone, and the runtime's error says how the ranks' tensors differ.
+Names. "torch.KIND.DTYPE.NUMEL.N": ranks of a group call its collectives in one order, so each rank counts
+those of a kind, dtype and size, modulo NAMES. So every step has the same names. Groups of one process set
+have different prefixes. The stall report shows a rank that calls another collective than the other ranks;
+with TORCH_DISTRIBUTED_DEBUG=DETAIL names contain the order only, and the runtime's error shows how the
+tensors differ.
 
-Memory. Tensors that lie in one piece are read and written where they are, lists of tensors too when they
-are neighbours (FSDP's chunks); others go by a copy. Results go to torch's outputs directly.
+Memory. Contiguous tensors are used in place, and lists of tensors too when they are neighbours (FSDP's
+chunks); others are copied. Results are written to torch's outputs directly.
 """
 
 import threading
@@ -29,7 +29,7 @@ from _hvd.torch.distributed.work import HvdWork, State
 from _hvd.torch.tensors import where
 
 NAMES = 16  # of one kind, dtype and size that may be pending before the next waits for its turn
-_SIGNATURES = 4096  # counted at once; then counting begins anew, on all ranks at the same call
+_SIGNATURES = 4096  # then the count restarts, on all ranks at the same call
 _labels = {}  # process set -> how many groups it has had, of the runtime's present world
 
 
@@ -52,7 +52,7 @@ class HvdProcessGroup(Reductions, Moves, Transfers, ProcessGroup):
         self._called_name = str(number)
         self._desc = "undefined"
 
-    # --- who it is -----------------------------------------------------------------------------------
+    # --- identity -----------------------------------------------------------------------------------
 
     def name(self):
         return "hvd"
@@ -77,7 +77,7 @@ class HvdProcessGroup(Reductions, Moves, Transfers, ProcessGroup):
 
     @property
     def _device_types(self):
-        """None while torch makes the group: it would attach a recorder that needs a back end in C++."""
+        """None while torch creates the group: it would attach a recorder that needs a back end in C++."""
         groups = torch.distributed.distributed_c10d._world.pg_map
         if self not in groups:
             return []
@@ -104,7 +104,7 @@ class HvdProcessGroup(Reductions, Moves, Transfers, ProcessGroup):
         return False
 
     def shutdown(self):
-        """destroy_process_group(); the runtime's world stays for groups to come."""
+        """destroy_process_group(); the runtime's world stays for later groups."""
 
     def abort(self):
         """As shutdown(): what is pending ends by itself, or with the world."""

@@ -127,7 +127,7 @@ class Moves:
     gather_into_tensor = gather_single
 
     def _begin_alltoall(self, row_out, row_in, splits_in, splits_out, kind, numel):
-        """Rows' memory, and how many elements go to and come from each rank."""
+        """The rows' memory, and the numbers of elements sent to and received from each rank."""
         dtype, units = movable(row_in.memory, kind)
         shape = (row_in.numel * units,)
         splits = tuple(n * units for n in splits_in)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One submission to the runtime, and threads that wait.
 
-The runtime knows operations by name, and a name serves one pending operation at a time. Names come from
-what all ranks of a group have in common, the order of its collectives (group.py), and are used again,
-so that the runtime knows the operations of the next step (response cache, plan). One that comes while
-the one before it under its name is still pending begins when that has ended; the caller does not wait.
+The runtime matches operations by name, and a name serves one pending operation at a time. Names follow the
+order of a group's collectives (group.py), which all its ranks share, and are reused, so that the runtime
+recognises the operations of the next step (response cache, plan). An operation whose name is still pending
+starts when that one has ended; the caller does not wait.
 """
 
 import itertools
@@ -20,10 +20,10 @@ def nothing(_):
 
 
 class Watchers:
-    """Threads for what ends later; as many as there are jobs at once, kept for the next ones.
+    """Threads that wait for operations; as many as there are jobs at once, kept for later ones.
 
-    They wait in the runtime without the interpreter's lock; who waits there carries the collectives
-    out, so that futures are completed while the backward pass goes on.
+    They wait in the runtime without the interpreter's lock; a waiting thread runs the collectives, so that
+    futures complete during the backward pass.
     """
 
     _numbers = itertools.count(1)
@@ -94,11 +94,12 @@ class Operation:
         if self._handle is not None:
             try:
                 _native.wait(self._handle)
-            except Exception:  # wait() says it to whom it concerns
+            except Exception:  # wait() raises it where it matters
                 return
 
     def wait(self, deadline):
-        """Returns at its end or raises; TimeoutError at the deadline (time.monotonic), and it goes on."""
+        """Returns at its end or raises. TimeoutError at the deadline (time.monotonic); the operation
+        continues."""
         if self._turn is not None and not self._turn.wait(_left(deadline)):
             raise TimeoutError
         if self._error is not None:

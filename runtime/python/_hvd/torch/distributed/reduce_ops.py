@@ -30,7 +30,7 @@ def runtime_op(op, what):
     if op == ReduceOp.PREMUL_SUM:
         state = op.__getstate__() if hasattr(op, "__getstate__") else None
         if state is None:
-            raise RuntimeError(f"{what}: this version of torch does not tell the factor of PREMUL_SUM")
+            raise RuntimeError(f"{what}: this version of torch does not expose the factor of PREMUL_SUM")
         factor = state[1]
         if isinstance(factor, torch.Tensor):
             if factor.numel() != 1:

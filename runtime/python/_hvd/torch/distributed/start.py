@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One world for torch.distributed and Horovod: how groups are made.
+"""One world for torch.distributed and Horovod: how groups are created.
 
 init_process_group("hvd") starts the runtime, which finds its place itself (horovodrun, torchrun, mpirun,
-srun, alone), or takes the world that hvd.init() made; rank and size must be those that torch was told.
-torch's store carries nothing for us. With init_method="hvd://", or without torch's variables once this
-package was imported, torch gets rank and size from the runtime and its store from rank 0's host.
+srun, alone), or uses the world of hvd.init(); rank and size must equal torch's. torch's store is not used.
+With init_method="hvd://", or without torch's variables once this package was imported, torch gets rank and
+size from the runtime and its store from rank 0's host.
 """
 
 import importlib

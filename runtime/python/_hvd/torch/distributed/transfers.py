@@ -71,7 +71,7 @@ class Transfers:
         return self._work("barrier", [names.submit((self._set, name), begin)], [], None, opts)
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
-        """Rank 0 hears of each rank, and says which have not come."""
+        """Rank 0 waits for each rank and names those that are missing."""
         timeout = getattr(timeout, "timeout", timeout)  # options since 2.14
         seconds = timeout.total_seconds() if timeout is not None else 0
         seconds = seconds if seconds > 0 else self._timeout
@@ -102,5 +102,5 @@ class Transfers:
         except RuntimeError as e:
             raise RuntimeError(
                 f"monitored_barrier: rank 0 has not let rank {self._place} pass in {seconds:.3g} s; its "
-                "error says who is missing"
+                "error names the missing ranks"
             ) from e

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a collective returns: torch.distributed.Work over operations of the runtime.
 
-wait() waits in the runtime itself. get_future() is for who goes on later (DDP's reducer, comm hooks): a
-thread waits for it. Both may happen to one Work; the first one finishes it, under its lock.
+wait() waits in the runtime. get_future() is for later continuations (DDP's reducer, comm hooks): a thread
+waits for it. Both may be used on one Work; the first one finishes it, under its lock.
 
 Invariants
  - Memory of pending operations is kept by `_hvd.handles` until they have ended: a Work that is dropped
    is finished by a thread.
- - Of tensors on a GPU it is streams that wait. Any stream that a Work is waited for in has it behind it,
-   also when another one did before (State.follow), and so has whoever goes on from a future.
- - An error ends in wait() as it is, and in a future as the RuntimeError that torch makes of it; it is
-   an error for C++ too (Future.set_exception would be a value there, and DDP would train on).
- - C++ of torch before 2.9 keeps the C++ half of a Work that Python made and lets its Python half go; to
-   wait for that would never end. So the last ones are kept here, without their tensors once ended.
+ - For tensors on a GPU streams wait. Every stream in which a Work is waited for follows it, also after
+   another stream did (State.follow), and so does every continuation of a future.
+ - wait() raises an error unchanged, a future as torch's RuntimeError; it is an error for C++ too
+   (Future.set_exception would be a value there, and DDP would continue).
+ - torch before 2.9 keeps only the C++ half of a Work of Python, and waiting for that would never end. So
+   the last Works are kept here, without their tensors once ended.
 """
 
 import sys
@@ -30,7 +30,7 @@ from _hvd.torch.tensors import Mark
 
 
 class _Kept:
-    """The last works. Of those that nobody else in Python has, C++ wants the end, not the tensors."""
+    """The last works. Those that nothing else in Python refers to are kept for C++, without tensors."""
 
     N, LOOKED_AT = 1024, 8
 
@@ -83,7 +83,7 @@ class State:
             return True
         if not all(op.is_over() for op in self._operations):
             return False
-        if not self._lock.acquire(blocking=False):  # somebody is finishing it
+        if not self._lock.acquire(blocking=False):  # another thread is finishing it
             return self.is_over
         try:
             self._finish_locked(None)
@@ -137,12 +137,12 @@ class State:
         self.is_over = True
 
     def follow(self):
-        """After the end: this thread's streams go on after it, if it was another's that have waited."""
+        """After the end: makes this thread's streams follow it if other streams have waited."""
         if self._mark is not None:
             self._mark.wait()
 
     def weaken(self):
-        """The tensors are not kept any more for who asks for them."""
+        """Drops the references to the tensors."""
         if self.is_over:
             self._outputs = [weakref.ref(t) for t in self.outputs()]
             self._future = None
@@ -160,7 +160,7 @@ class State:
             return self._future
 
     def _value(self, _):
-        """In a callback of torch, which makes of an exception an error of the future."""
+        """Runs in a callback of torch, which turns an exception into the future's error."""
         if self.error is not None:
             raise self.error
         return self.outputs()
@@ -173,7 +173,7 @@ class State:
         self._tell(begin)
 
     def _tell(self, begin):
-        """Who goes on waits for what this thread's streams have waited for, on the result's devices."""
+        """Makes continuations follow this thread's streams on the result's devices."""
         self.follow()
         outputs = self.outputs()
         begin.set_result(outputs if any(o.is_cuda for o in outputs) else None)
@@ -236,5 +236,5 @@ class HvdWork(Work):
 def _finish_quietly(state):
     try:
         state.finish()
-    except Exception:  # nobody is left to be told
+    except Exception:  # the result has no receiver
         return

@@ -79,10 +79,10 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.reset()
 
     def set_epoch(self, epoch):
-        """The next epoch begins: all of the data set is to be processed again, in another order.
+        """Starts the next epoch: the whole data set is processed again, in another order.
 
-        Call it at the end of an epoch, not at its beginning: a repeated beginning would forget what
-        was processed before the failure.
+        Call it at the end of an epoch, not at its start: a repeated start would forget what was processed
+        before the failure.
         """
         self.epoch = epoch
         self.processed_num = 0
@@ -118,12 +118,12 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.reset()
 
     def _counted(self):
-        """processed_num as rounds and samples tell it."""
+        """processed_num, computed from rounds and samples."""
         return sum(sum(taken) for _, taken in self._rounds) + self._taken * self.num_replicas
 
     def reset(self):
         """Shares out what is left among the ranks that there are now."""
-        if self.processed_num != self._counted():  # somebody has set it
+        if self.processed_num != self._counted():  # it was set from outside
             self._rounds = [(1, [self.processed_num])]
         elif self._taken:
             taken = [self._taken] * self.num_replicas

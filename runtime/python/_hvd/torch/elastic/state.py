@@ -89,7 +89,7 @@ class OptimizerStateHandler(StateDictHandler):
 
 class SamplerStateHandler(StateDictHandler):
     def __init__(self, sampler):
-        self._saves = -2  # -1 from here on: a rank that comes later is never at the others' commit
+        self._saves = -2  # -1 from here on: a rank that arrives later never has the other ranks' commit
         self._restored = None  # what the sampler's state was after restore()
         super().__init__(sampler)
 
@@ -138,7 +138,7 @@ def get_handler_registry():
 
 
 def set_handler_registry(registry):
-    """For states that are made from now on."""
+    """For states that are created from now on."""
     global _handler_registry
     _handler_registry = registry
 
