@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts jobs of several ranks for the tests, and reads what their checks said.
+"""Starts jobs of several ranks for the tests, and reads the results of their checks.
 
 The installed tree under test is $BUILD/stage (as it goes into images): its python/ on PYTHONPATH,
-its bin/horovodrun as the launcher. README.md says how tests of ranks are written and under which
-torches they run.
+its bin/horovodrun as the launcher. README.md describes how to write tests of ranks and which versions they
+run under.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ def command(argv, timeout=600, cwd=None, **extra):
 
 
 def best_of(limit, attempt, tries=6):
-    """The least that attempt() returns in some tries, the last of which is below the limit.
+    """The smallest result of attempt(), which is called until one is below the limit, or tries times.
 
-    For times that a busy machine makes longer: it may have other work in some of the tries.
+    For durations and other results that a busy machine makes worse.
     """
     took = []
     while not took or (min(took) >= limit and len(took) < tries):
@@ -123,8 +123,8 @@ exit $code
 def horovodrun(n, script, *args, python=DEBIAN_PYTHON, timeout=600, outlived=False, **extra):
     """Runs a script of ranks/ (or a path) on n ranks of this host.
 
-    outlived: a rank dies, and another one tells of it: the launcher, which ends all 5 s after a rank, hears of the
-    death when that one has ended, however long it takes on a busy machine.
+    outlived: a rank dies and another one reports it. The launcher kills all ranks 5 s after the first exit,
+    so the first exit is held back until the next rank has ended.
     """
     if not HOROVODRUN.exists():
         raise AssertionError(f"{HOROVODRUN} is missing; run: make stage")
@@ -211,7 +211,7 @@ class Hosts:
 
 @functools.lru_cache(maxsize=None)
 def venv(name):
-    """The interpreter of a virtual environment of tests/setup/venv, made when missing."""
+    """The interpreter of a virtual environment of tests/setup/venv, created when missing."""
     made = subprocess.run(
         [ROOT / "tests/setup/venv.sh", name], stdout=subprocess.PIPE, text=True, timeout=900, check=False
     )
@@ -299,13 +299,14 @@ class JobTest(unittest.TestCase):
         self.hvd_points = []
 
     def run_checks(self, n, script, *args, label=None, hosts=None, end=0, **options):
-        """Runs a checks script on n ranks; each check becomes a TAP line, good when all ranks say so.
+        """Runs a checks script on n ranks; each check becomes a TAP line, which passes when it passes on
+        all ranks.
 
-        script: one of ranks/, or a tuple of them, each with its words of argv behind it ("optimizer.py
-        public"), which the same ranks run one after another: a start, with torch, is 1.5 s of each rank.
-        hosts: the number of namespaces that the ranks are spread over; none: horovodrun on this host.
-        end: the job's exit code; other than 0: the last script of the tuple has no checks, and is to end so.
-        Returns how it ended (with hosts: how rank 0 did).
+        script: one of ranks/, or a tuple of them, each with its arguments ("optimizer.py public"), which
+        the same ranks run one after another: importing torch takes a rank 1.5 s. hosts: the number of
+        namespaces that the ranks are spread over; none: horovodrun on this host. end: the job's exit code;
+        other than 0: the last script of the tuple has no checks, and is to end so. Returns how it ended
+        (with hosts: how rank 0 did).
         """
         if not isinstance(script, str):
             script, args = "together.py", (*script, *args)

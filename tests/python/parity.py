@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""parity.py: what of Horovod 0.28.1 is here, and which test says so; prints the tables of runtime/python/PARITY.md.
+"""parity.py: which names of Horovod 0.28.1 exist here and which tests call them; prints the tables of
+runtime/python/PARITY.md.
 
     horovod-0.28.1*.json     names and signatures of the original       record_horovod.py
     ranks/symbols/*.py       a case or more for each symbol of PyTorch's, one job of two ranks; they compare
@@ -9,8 +10,8 @@
     here                     Suite.run() starts that job; differences() and rows() put both together
 
 A symbol is tested when a case that is registered for it, and that the interpreter saw calling it,
-passed on both ranks, under one of the frameworks that the cases run with. Nothing here is a list that somebody
-must keep, but for DIFFERENT.
+passed on both ranks, under one of the frameworks that the cases run with. Nothing here must be maintained
+by hand except DIFFERENT.
 """
 
 import json
@@ -91,7 +92,7 @@ def some_of(cases):
 
 
 class Suite:
-    """The cases of a framework: a report is what the two ranks of one job said (symbols/main.py)."""
+    """The cases of a framework: a report has the results of the two ranks of one job (symbols/main.py)."""
 
     def __init__(self, main, record, packages, heading):
         self.main, self.packages, self.heading = RANKS / main, packages, heading

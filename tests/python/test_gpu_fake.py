@@ -67,7 +67,7 @@ class GpuFakeNone(JobTest):
 
 
 class GpuFakeFaults(unittest.TestCase):
-    """What the other ranks are told of rank 1."""
+    """The errors of the other ranks when rank 1 fails."""
 
     def survivors(self, fault, n=3, **options):
         with tempfile.TemporaryDirectory() as directory:
@@ -134,7 +134,7 @@ def has_driver():
 
 
 class GpuReport(unittest.TestCase):
-    """Why tensors on GPUs cannot travel is one sentence."""
+    """The reason why tensors on GPUs cannot travel is one line."""
 
     def said(self, code, **extra):
         end = python(code, python=DEBIAN_PYTHON, **extra)

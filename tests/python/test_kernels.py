@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""compile.py: which compiler makes what of the CUDA kernels' image. The compiler here is a stand-in; that the
-real one's image holds every kernel is for tests/unit/gpu_image_test.c."""
+"""compile.py: which compiler builds which part of the CUDA kernels' image. The compiler here is a fake;
+tests/unit/gpu_image_test.c checks the real image."""
 
 import os
 import struct

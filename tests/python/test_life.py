@@ -95,7 +95,7 @@ class Life(unittest.TestCase):
 
     @contextlib.contextmanager
     def waiting_in_init(self, code):
-        """A process that is in the middle of init(): it has called for the ranks that never come."""
+        """A process in the middle of init(): it has connected and waits for ranks that never start."""
         with socket.socket() as server, tempfile.NamedTemporaryFile("w") as token:
             token.write("5a" * 32)
             token.flush()

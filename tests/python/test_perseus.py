@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """perseus: every module and public name of horovod is there, as the same object, in the forms that scripts
-import; and a framework that is missing is told in one sentence, by both.
+import; and a missing framework raises one clear error, by both.
 
 The forms were collected from AIACC's documents and demos and from public repositories.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """horovod.run(): results by rank, live output, exceptions with the rank's traceback, interruptions,
-and nothing left behind. Each case is a small script of its own, as a user would write it."""
+and nothing left behind. Each case is a small script, as a user would write it."""
 
 import os
 import signal

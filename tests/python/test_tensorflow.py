@@ -13,7 +13,13 @@ import time
 from job import HOROVODRUN, RANKS, ROOT, STAGE, JobTest, each_tf, environment, only_tf, packages
 
 # tensorflow_graphs.py sets the number of TensorFlow's threads, so it is the first one.
-SCRIPTS = ("tensorflow_graphs.py", "tensorflow_ops.py", "tensorflow_data.py", "tensorflow_gradients.py")
+SCRIPTS = (
+    "tensorflow_graphs.py",
+    "tensorflow_ops.py",
+    "tensorflow_data.py",
+    "tensorflow_gradients.py",
+    "gradients.py tensorflow",
+)
 # TensorFlow 1's way: optimizers of tf.compat.v1.train, sessions, hooks
 EAGER = ("v1_eager.py", "v1_optimizer.py session", "v1_sessions.py session")
 # the first one ends eager execution, the others TensorFlow 2's behaviour, so they come last
@@ -24,7 +30,7 @@ OPTIMIZER = "v1_optimizer.py v1"
 # program and the example); the values of every type under the newest (the kernels are the same files).
 FEWER = {
     "tf": (*SCRIPTS, *EAGER, V1[0]),
-    "tf215": (SCRIPTS[0], SCRIPTS[1], SCRIPTS[3], *V1, OPTIMIZER, "keras_sessions.py"),
+    "tf215": (*SCRIPTS[:2], *SCRIPTS[3:], *V1, OPTIMIZER, "keras_sessions.py"),
 }
 # reductions, the tape, local aggregation, broadcasts of variables
 TAPE = (

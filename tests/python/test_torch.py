@@ -8,7 +8,7 @@ from job import JobTest, each_torch, only_torch, python
 
 OPTIMIZER = ("optimizer.py", "optimizer_options.py", "optimizer_steps.py", "optimizer_wrapping.py")
 SCRIPTS = ("collectives.py", *(f"{script} public" for script in OPTIMIZER))
-OPERATIONS = ("ops_data.py", "ops_gradients.py", "ops_sets.py")
+OPERATIONS = ("ops_data.py", "gradients.py torch", "ops_gradients.py", "ops_sets.py")
 
 
 @each_torch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The type stubs: what mypy says with them to a right and to a wrong script, and that they are true.
+"""The type stubs: mypy's results for a right and a wrong script, and stubtest.
 
 stubtest compares every stub with the running module, so names, parameters and defaults of the stubs
 are those of the code. Checked with Debian's PyTorch 1.13, which has types of its own, and with the newest

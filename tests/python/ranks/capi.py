@@ -2,7 +2,7 @@
 """libhvd.so as its C API, by ctypes: numpy arrays in, numpy arrays out.
 
 For tests of the runtime below any framework. `submit` starts an operation and returns an Op, whose
-wait() gives the result or raises Failed with the status and the sentence.
+wait() returns the result or raises Failed with the status and the error text.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Failed(Exception):
 
 
 def must(status):
-    """status, or Failed with the calling thread's sentence when it is negative."""
+    """Returns status, or raises Failed with the calling thread's error text if it is negative."""
     if status < 0:
         raise Failed(status, lib.hvd_last_error().decode())
     return status
@@ -173,9 +173,9 @@ def check(function):
 
 
 class Op:
-    """One operation on its way. Keeps everything that the runtime points at until it has ended.
+    """One operation under way. Keeps everything that the runtime points at until it has ended.
 
-    Of a "recv" the array gives type and shape only.
+    For a "recv" only dtype and shape of the array are used.
     """
 
     def __init__(
@@ -304,7 +304,7 @@ def set_ranks(id_):
 
 
 def refused(words, function, *args, status=INVALID_ARGUMENT, **options):
-    """function must fail with this status and all words in its sentence; returns the sentence."""
+    """function must fail with this status and all words in its error text; returns the text."""
     try:
         function(*args, **options)
     except Failed as e:

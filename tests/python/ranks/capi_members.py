@@ -108,7 +108,7 @@ def ranks_that_disagree_about_a_group_are_named():
 
 
 def joined_sum(step, steps, dtype="float32"):
-    """What the ranks that have data at this step give together; the others give zeros."""
+    """The sum of the ranks with data at this step; the other ranks contribute zeros."""
     every = [values((100,), dtype, r, SUM, step) for r in EVERYONE]
     return [x if steps[r] > step else np.zeros_like(x) for r, x in enumerate(every)]
 
@@ -181,64 +181,6 @@ def sets_go_on_beside_a_join():
 
 
 # --- disagreements ---
-
-
-def disagreements():
-    """(name, rank 0's call, the others' call, words): calls are (kind, array, options)."""
-    x = np.ones((4, 3), np.float32)
-    yield "dtype", ("allreduce", x), ("allreduce", x.astype(np.int64)), ["float32", "int64"]
-    yield "shape", ("allreduce", x), ("allreduce", np.ones((4, 2), np.float32)), ["[4, 3]", "[4, 2]"]
-    yield (
-        "dimensions",
-        ("allreduce", x),
-        ("allreduce", x.ravel()),
-        ["[4, 3]", "[12]", "the number of dimensions differs"],
-    )
-    yield "op", ("allreduce", x, {"op": MAX}), ("allreduce", x), ["MAX", "SUM"]
-    yield "scales", ("allreduce", x, {"prescale": 2.0}), ("allreduce", x), ["prescale", "2", "1"]
-    yield "kind", ("allreduce", x), ("allgather", x), ["ALLREDUCE", "ALLGATHER"]
-    yield "kind2", ("reduce", x), ("allreduce", x), ["REDUCE", "ALLREDUCE"]
-    yield (
-        "root",
-        ("broadcast", x, {"root": 0}),
-        ("broadcast", x, {"root": 1}),
-        ["root rank 0", "root rank 1"],
-    )
-    yield "root2", ("reduce", x, {"root": 1}), ("reduce", x), ["root rank 1", "root rank 0"]
-    yield "root3", ("gather", x, {"root": 1}), ("gather", x), ["root rank 1", "root rank 0"]
-    yield "reduce.op", ("reduce", x, {"op": MAX}), ("reduce", x), ["MAX", "SUM"]
-    yield "gathered", ("allgather", x), ("allgather", np.ones((2, 5), np.float32)), ["[4, 3]", "[2, 5]"]
-    yield "gathered2", ("gather", x), ("gather", np.ones((2, 5), np.float32)), ["[4, 3]", "[2, 5]"]
-    yield "gathered.dtype", ("allgather", x), ("allgather", x.astype(bool)), ["float32", "bool"]
-    sent = np.ones((2 * N, 3), np.float32)
-    yield (
-        "exchanged",
-        ("alltoall", sent),
-        ("alltoall", sent[:, :2].copy()),
-        [f"[{2 * N}, 3]", f"[{2 * N}, 2]"],
-    )
-    yield "exchanged.dtype", ("alltoall", sent), ("alltoall", sent.astype(np.uint8)), ["float32", "uint8"]
-    yield "scattered", ("reducescatter", x), ("reducescatter", x[:3].copy()), ["[4, 3]", "[3, 3]"]
-    yield "scattered.op", ("reducescatter", x), ("reducescatter", x, {"op": AVERAGE}), ["SUM", "AVERAGE"]
-    yield "scattered.dtype", ("reducescatter", x), ("reducescatter", x.astype(np.int8)), ["float32", "int8"]
-
-
-@check
-def a_disagreement_fails_on_all_ranks_naming_both():
-    if N == 1:
-        return
-    for name, first, others, words in disagreements():
-        kind, array, *options = first if R == 0 else others
-        text = refused(
-            ["Mismatched", f'"bad.{name}"', "rank 0 has", *words],
-            run,
-            kind,
-            array,
-            name=f"bad.{name}",
-            **(options[0] if options else {}),
-        )
-        assert any(f"rank {r} has" in text for r in range(1, N)), text
-        the_world_goes_on()
 
 
 # --- arguments ---

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Send and receive by the C API against numpy: types, sizes, who to whom, in which order, what is refused."""
+"""Send and receive by the C API against numpy: dtypes, sizes, peers, order, refused arguments."""
 
 import itertools
 

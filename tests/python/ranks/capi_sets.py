@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process sets by the C API: static and dynamic, overlapping, removed and made again, disputed."""
+"""Process sets by the C API: static and dynamic, overlapping, removed and recreated, with ranks that
+disagree."""
 
 import itertools
 import random

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """For scripts that all ranks of a job run: collects checks and reports them to the test.
 
-A check is a function marked with @check; all ranks run all of them in order of definition. What each
-said goes to $CHECKS_DIR/RANK.json as {name: error or null}. Scripts that run in the same processes
+A check is a function marked with @check; all ranks run all of them in order of definition. The results are
+written to $CHECKS_DIR/RANK.json as {name: error or null}. Scripts that run in the same processes
 (together.py) add to one such file, with their names before those of their checks.
 """
 
@@ -35,7 +35,7 @@ def expect_error(types, words, function, *args, **kwargs):
 
 
 def interrupted(function, *args):
-    """function waits and must be ended by the KeyboardInterrupt of a signal, wherever it is by then."""
+    """function must be ended by the KeyboardInterrupt of a signal, which is armed inside of the call."""
 
     def ring(signum, frame):
         raise KeyboardInterrupt
@@ -52,7 +52,7 @@ def interrupted(function, *args):
 
 
 def in_threads(n, work):
-    """work(0) to work(n - 1), each in a thread of its own; all must end, and well, in a minute each."""
+    """Runs work(0) to work(n - 1), each in a thread of its own; each must succeed within a minute."""
     wrong = []
 
     def run(k):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hvd.elastic where no process dies: failed collectives, and training that goes on to the right result."""
+"""hvd.elastic where no process dies: failed collectives, and training that continues to the right
+result."""
 
 import os
 import time

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hvd.elastic when it is told that hosts came or went: all ranks are interrupted alike."""
+"""hvd.elastic when hosts were added or removed: all ranks are interrupted alike."""
 
 import horovod.torch as hvd
 from checks import check, main

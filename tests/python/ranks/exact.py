@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a collective must give, by numpy, and how far floating point may be from it.
+"""The expected result of a collective, by numpy, and the tolerance of floating point.
 
 Integers and bool are exact. A float result is compared with the one computed in float64: the runtime
 folds n members in the type itself (16-bit ones in float32) and rounds each of n - 1 steps, the scale

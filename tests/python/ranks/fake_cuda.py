@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """CUDA tensors for a torch without CUDA: their memory is that of the fake driver, which the CPU can touch.
 
-A Tensor here says that it is on cuda:ORDINAL. What torch does with it runs on the CPU, in the order of the
-present stream: when all that is in that stream is done, and before anything that comes into it later. A
-result that nobody has waited for is therefore not yet there. `stream()` chooses the present stream of the
-thread, as torch.cuda.stream() does; it is a handle, and 0 at first, the legacy default stream, as torch's.
+A Tensor here reports the device cuda:ORDINAL. Its operations run on the CPU, in the order of the current
+stream, so a result that was not waited for does not exist yet. `stream()` sets the thread's current stream,
+as torch.cuda.stream() does; it is a handle, initially 0, the legacy default stream.
 
-Memory goes back to the driver when nothing of torch has it any more, in the order of the stream that it was
-made in, as torch's allocator would use it again; with record_stream() after that stream's work too. What
-still uses it then ends the process.
+Memory is returned to the driver when torch has no reference to it, in the order of the stream that
+allocated it, as torch's allocator would reuse it; with record_stream() after that stream's work too. A
+later use of it ends the process.
 """
 
 from __future__ import annotations
@@ -122,11 +121,10 @@ class Event:
 
 
 class Future:
-    """What there is of torch.futures.Future for devices, which torch makes only where it has CUDA.
+    """A replacement of torch.futures.Future for devices, which torch supports only with CUDA.
 
-    As torch's: a result marks what the present stream has come to, of those devices that the result is on
-    and of no others. Whoever waits goes on behind that in the stream it works in; what then() is given runs
-    in a stream of its own behind it.
+    As torch's: a result records the current stream's position on the result's devices only. A waiting
+    thread's stream follows it; the function of then() runs in a stream of its own that follows it.
     """
 
     def __init__(self, devices):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ranks with arrays on GPUs are told when something breaks: argv is the fault, which rank 1 has.
+"""Errors of ranks with arrays on GPUs when rank 1 has the fault named by argv.
 
-Started without a launcher, which would end the others. Each of those prints a line of JSON: the error, how
-long after the fault it came, and whether a new world goes on. Step 5 is the first that is not to end well.
+Started without a launcher, which would end the other ranks. Each of them prints a line of JSON: the error,
+the time since the fault, and whether a new world works. Step 5 is the first that fails.
 """
 
 import contextlib
@@ -48,7 +48,8 @@ def victim():
 
 
 def steps():
-    """The error that ends them. Memory is made once, as frameworks do: of a lost device there is no more."""
+    """Returns the error that ends them. Memory is allocated once, as in frameworks: a lost device has
+    none."""
     arrays = [Array(gpu, np.ones(3000, np.float32)) for _ in range(3)]
     for step in range(3000):
         if step == STEP and RANK == 1 and FAULT in ("kill", "stop"):

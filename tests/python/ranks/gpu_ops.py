@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory and streams of a GPU by the driver's API, and collectives on them by _hvd._native: no framework.
 
-What a test calls here the driver has and its fake (tests/fakes/cuda) too, so that the same ranks run on
-both; what begins with fake_ is the fake's alone.
+The driver and its fake (tests/fakes/cuda) have everything that is called here, so the same ranks run on
+both; functions named fake_ need the fake.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Gpu:
         return self.cu.cuPointerGetAttribute(c.byref(kind), c.c_int(2), c.c_uint64(address)) == 0
 
     def fake_wait(self, stream, event, then=None):
-        """What comes next in a stream is done only after a threading.Event, and a function."""
+        """Later work of a stream runs only after a threading.Event and a function."""
 
         def kernel(_):
             if not event.wait(60):
@@ -147,7 +147,7 @@ PENDING = {}
 class Op:
     """One operation on arrays of a GPU, by way of _native; of "recv" the array gives type and shape only.
 
-    is_on: is the memory on the GPU, or the host's? wait() lets a stream wait, and no thread.
+    is_on: whether the memory is on the GPU. wait() makes a stream wait, not a thread.
     """
 
     def __init__(

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hvd.register_buffer(): who has one, what travels as registered, what is refused, and where none can be.
+"""hvd.register_buffer(): lifetime, registered traffic, refused buffers, and NCCL without support.
 
 The fake NCCL ends the test where a call finds its memory registered on some ranks only, or a buffer goes
-while a kernel may use it. With an NCCL that cannot register (HVD_FAKE_NCCL below 21900) everything else goes on.
+while a kernel may use it. With an NCCL that cannot register (HVD_FAKE_NCCL below 21900) everything else
+works.
 """
 
 import gc
@@ -12,7 +13,6 @@ import warnings
 import weakref
 
 import horovod.torch as hvd
-import perseus.torch.horovod as perseus
 import torch
 from _hvd import _native, handles
 from checks import check, expect_error, main
@@ -190,11 +190,6 @@ def in_a_new_world_none_is_registered():
     _, again, _ = buffer_of(1000)
     assert again.is_registered == CAN
     again.deregister()
-
-
-@check
-def perseus_has_it_too():
-    assert perseus.register_buffer is hvd.register_buffer
 
 
 main(R)

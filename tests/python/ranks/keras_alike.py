@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that do not begin or train alike end with equal weights, or with an error: never apart.
+"""Ranks that start or train differently end with equal weights or with an error.
 
-One loads a model where the others build it, has other gradients, or has made more variables before.
+One rank loads a model where the other ranks build it, has other gradients, or has created more variables.
 keras_alike.py [short]: `short` leaves the checks marked by @on_one to torch and Keras 2.
 """
 

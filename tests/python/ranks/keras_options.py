@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a DistributedOptimizer of Keras may be told, and be made of: passes, scaling, sets, what was saved.
+"""Arguments of Keras' DistributedOptimizer: passes, loss scaling, process sets, saved models.
 
 keras_options.py [short]: `short` leaves out the checks marked by @in_full and the second of ways(),
 and those marked by @on_one on TensorFlow's and JAX's back ends of Keras 3.

@@ -13,7 +13,7 @@ import torch
 
 
 def until_it_fails():
-    """Allreduces until the runtime refuses; prints its sentence and when that was."""
+    """Allreduces until the runtime refuses; prints the error and the time."""
     try:
         while True:
             hvd.allreduce(torch.ones(1000), name="loop")
@@ -114,7 +114,8 @@ class Numbers(torch.utils.data.Dataset):
 
 
 def stuck_in_the_loader(said):
-    """Until this rank's output, which goes to the file said meanwhile, shows this line; or for a minute."""
+    """Waits until this rank's output, which is redirected to the file said, shows this line; at most a
+    minute."""
     deadline = time.monotonic() + 60
     while b"in stuck_in_the_loader" not in os.pread(said.fileno(), 1 << 20, 0):
         if time.monotonic() > deadline:
@@ -123,7 +124,7 @@ def stuck_in_the_loader(said):
 
 
 def late():
-    """Rank 1 does not come to the second allreduce before it has heard that it is late."""
+    """Rank 1 starts the second allreduce only after the report that it is late."""
     hvd.allreduce(torch.ones(1), name="first")
     if hvd.rank() == 1:
         with tempfile.TemporaryFile() as said:

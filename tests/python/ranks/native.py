@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The extension itself, _hvd._native: what it counts, keeps, gives back and raises."""
+"""The extension itself, _hvd._native: references, memory, handles and exceptions."""
 
 import ctypes
 import gc

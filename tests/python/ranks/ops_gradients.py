@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: B023  compare() is done with its functions before the loop goes on
-"""Gradients of every collective against one process' autograd over all ranks' inputs.
+"""Values and gradients that only horovod.torch has, against one process' autograd over all ranks' inputs: Min, Max
+and Product, reduce, gather, send; derivatives of derivatives, order, outputs that are not used.
 
-The total loss is the sum of all ranks' losses. Where Horovod's convention is another multiple of that
-gradient (allgather, broadcast, reducescatter), the factor says so.
+The total loss is the sum of all ranks' losses. The other gradients: gradients.py.
 """
 
 import threading
@@ -16,7 +16,6 @@ from checks import check, expect_error, main
 hvd.init()
 torch.set_num_threads(1)
 R, N = hvd.rank(), hvd.size()
-OTHERS = hvd.add_process_set(range(1, N)) if N > 2 else None
 
 
 def numbers(shape, *seed):
@@ -30,33 +29,28 @@ def close(got, expected, what):
     assert torch.allclose(got, expected, rtol=1e-9, atol=1e-12), f"{what}: {got} is not {expected}"
 
 
-def compare(call, reference, shapes, factor=1.0, ranks=None, inputs=None):
+def compare(call, reference, shapes, inputs=None):
     """call(*tensors of this rank) against reference(*[tensors of all ranks]) -> outputs of all ranks.
 
     shapes(rank) -> one shape for each tensor.
     """
-    ranks = list(range(N)) if ranks is None else ranks
-    if R not in ranks:
-        return
     make = inputs or (lambda r: [numbers(s, r, i) for i, s in enumerate(shapes(r))])
-    everyones = [[x.clone().requires_grad_() for x in make(r)] for r in ranks]
-    me = ranks.index(R)
+    everyones = [[x.clone().requires_grad_() for x in make(r)] for r in range(N)]
     mine = [x.clone().requires_grad_() for x in make(R)]
     outputs = call(*mine)
     outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
     expected = reference(*zip(*everyones))  # of each rank: a list of outputs
     loss, total = 0, 0
     for i, output in enumerate(outputs):
-        close(output.detach(), expected[me][i].detach(), f"output {i}")
+        close(output.detach(), expected[R][i].detach(), f"output {i}")
         loss = loss + (output * numbers(output.shape, "weight", R, i)).sum()
-    for r, ys in zip(ranks, expected):
+    for r, ys in enumerate(expected):
         total = total + sum((y * numbers(y.shape, "weight", r, i)).sum() for i, y in enumerate(ys))
     loss.backward()
     total.backward()
     for i, x in enumerate(mine):
-        reference_grad = everyones[me][i].grad
-        wanted = torch.zeros_like(x) if reference_grad is None else reference_grad * factor
-        close(x.grad, wanted, f"gradient {i}")
+        grad = everyones[R][i].grad
+        close(x.grad, torch.zeros_like(x) if grad is None else grad, f"gradient {i}")
 
 
 def same(*shapes):
@@ -122,80 +116,6 @@ def grouped_allreduce():
             lambda *xs: for_all(N, *(reduce(2.0 * torch.stack(x)) for x in xs)),
             same((3,), (2, 2), ()),
         )
-
-
-@check
-def allgather():
-    compare(
-        hvd.allgather,
-        lambda xs: for_all(N, torch.cat(xs)),
-        lambda r: [(r, 2)],  # none from rank 0
-        factor=1 / N,
-    )
-
-
-@check
-def grouped_allgather():
-    compare(
-        lambda *x: hvd.grouped_allgather(list(x)),
-        lambda *xs: for_all(N, *(torch.cat(x) for x in xs)),
-        lambda r: [(r + 1, 2), (3,), (2 * r, 1)],
-        factor=1 / N,
-    )
-
-
-@check
-def broadcast():
-    for root in {0, N - 1}:
-        compare(
-            lambda x: hvd.broadcast(x, root),
-            lambda xs: for_all(N, xs[root].clone()),
-            same((4,)),
-            factor=1 / N,
-        )
-
-
-def exchanged(splits):
-    """Reference of an alltoall: splits(rank) -> rows for each rank."""
-
-    def reference(xs):
-        parts = [torch.split(x, splits(r)) for r, x in enumerate(xs)]
-        return [[torch.cat([parts[r][to] for r in range(len(xs))])] for to in range(len(xs))]
-
-    return reference
-
-
-@check
-def alltoall():
-    compare(hvd.alltoall, exchanged(lambda r: [2] * N), same((2 * N, 3)))
-
-    def splits(r):
-        return [(r + to) % 3 for to in range(N)]
-
-    compare(
-        lambda x: hvd.alltoall(x, splits(R))[0],
-        exchanged(splits),
-        lambda r: [(sum(splits(r)), 2)],
-    )
-
-
-def share(rows, i):
-    starts = [sum(rows // N + (j < rows % N) for j in range(k)) for k in range(N + 1)]
-    return slice(starts[i], starts[i + 1])
-
-
-@check
-def reducescatter():
-    for op in ("Sum", "Average"):
-        for rows in (2 * N, 2 * N + 1):
-            compare(
-                lambda x: hvd.reducescatter(
-                    x, op=getattr(hvd, op), prescale_factor=0.5, postscale_factor=3.0
-                ),
-                lambda xs: [[1.5 * REDUCE[op](torch.stack(xs))[share(rows, r)]] for r in range(N)],
-                same((rows, 2)),
-                factor=N,
-            )
 
 
 @check
@@ -272,52 +192,6 @@ def ranks_may_come_to_their_gradients_in_any_order():
         assert not t.is_alive()
     hvd.barrier()
     assert [v.grad.tolist() for v in x] == [[N, N], [N, N]]
-
-
-@check
-def within_a_process_set():
-    if OTHERS is None:
-        return
-    ranks, n = OTHERS.ranks, N - 1
-    compare(
-        lambda x: hvd.allreduce(x, process_set=OTHERS),
-        lambda xs: for_all(n, torch.stack(xs).mean(0)),
-        same((3,)),
-        ranks=ranks,
-    )
-    compare(
-        lambda x: hvd.allgather(x, process_set=OTHERS),
-        lambda xs: for_all(n, torch.cat(xs)),
-        lambda r: [(r, 2)],
-        ranks=ranks,
-        factor=1 / n,
-    )
-    compare(
-        lambda x: hvd.broadcast(x, N - 1, process_set=OTHERS),
-        lambda xs: for_all(n, xs[-1].clone()),
-        same((3,)),
-        ranks=ranks,
-        factor=1 / n,
-    )
-    compare(
-        lambda x: hvd.reducescatter(x, process_set=OTHERS),
-        lambda xs: [[torch.stack(xs).mean(0)[2 * i : 2 * i + 2]] for i in range(n)],
-        same((2 * n,)),
-        ranks=ranks,
-        factor=n,
-    )
-    compare(
-        lambda x: hvd.alltoall(x, process_set=OTHERS),
-        lambda xs: [[torch.cat([x[2 * i : 2 * i + 2] for x in xs])] for i in range(n)],
-        same((2 * n,)),
-        ranks=ranks,
-    )
-    compare(
-        lambda x: hvd.gather(x, N - 1, process_set=OTHERS),
-        lambda xs: [[torch.cat(xs) if i == n - 1 else torch.zeros(0).double()] for i in range(n)],
-        same((2,)),
-        ranks=ranks,
-    )
 
 
 @check

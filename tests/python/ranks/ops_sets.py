@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process sets of horovod.torch: made by init(), added and removed, and every collective in them."""
+"""Process sets of horovod.torch: created by init(), added and removed, and every collective in them."""
 
 import copy
 import os
@@ -133,7 +133,7 @@ def a_rank_outside_is_told_and_nothing_hangs():
 
 @check
 def a_number_comes_again_without_anything_of_its_old_set():
-    """Not its cached or planned tensors, nor the names that its ranks have counted, nor who still uses it."""
+    """Neither cached or planned tensors, nor counted names, nor users of the old set."""
     if N < 3:
         return
     had, stale = {}, None

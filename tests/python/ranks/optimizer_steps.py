@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DistributedOptimizer from step to step: closures, parameters that come and go, several optimizers, errors,
-and gradients that travel while backward() computes others."""
+"""DistributedOptimizer from step to step: closures, changing parameters, several optimizers, errors, and
+the overlap of communication and backward()."""
 
 import json
 import os
@@ -287,23 +287,6 @@ def a_failed_collective_leaves_the_optimizer_usable():
 
 
 @check
-def passes_can_be_changed_between_steps():
-    m, other = model(), model()
-    optimizer, plain = wrap(m), sgd(other.parameters())
-    for passes in (1, 3, 1):
-        optimizer.set_backward_passes_per_step(passes)
-        optimizer.zero_grad()
-        plain.zero_grad()
-        for step in range(passes):
-            loss_of(m, batch(step, R)).backward()
-            loss_of(other, joined(step)).backward()
-        optimizer.step()
-        plain.step()
-    assert optimizer.backward_passes_per_step == 1
-    close(m, other)
-
-
-@check
 def small_gradients_go_out_together():
     if N == 1:
         return
@@ -324,7 +307,7 @@ def small_gradients_go_out_together():
 
 
 class Waits(torch.autograd.Function):
-    """A backward() that cannot go on before the gradients behind it have come back from all ranks."""
+    """A backward() that waits until the gradients computed before it were reduced."""
 
     @staticmethod
     def forward(ctx, x, ended):

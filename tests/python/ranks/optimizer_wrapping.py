@@ -353,21 +353,6 @@ def a_grad_scaler_unscales_after_synchronize():
 
 
 @check
-def autocast_to_bfloat16_trains():
-    m = model().float()
-    optimizer = wrap(m)
-    for step in range(2):
-        optimizer.zero_grad()
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = loss_of(m, batch(step, R).float())
-        loss.backward()
-        assert all(p.grad.dtype == torch.float32 for p in m.parameters())
-        optimizer.step()
-    close(m.double(), reference(2, sgd), 2e-2)
-    same_everywhere([p.sum().item() for p in m.parameters()])
-
-
-@check
 def a_dropped_optimizer_and_its_hooks_are_gone():
     m = model()
     optimizer = wrap(m)

@@ -56,7 +56,7 @@ def late():
 
 
 def detail():
-    """With TORCH_DISTRIBUTED_DEBUG=DETAIL ranks that disagree hear it at once."""
+    """With TORCH_DISTRIBUTED_DEBUG=DETAIL ranks that disagree get an error at once."""
     dist.init_process_group("hvd")
     said(dist.all_reduce, torch.ones(2 + dist.get_rank()))
 

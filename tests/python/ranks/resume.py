@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rank 0's init() is interrupted before rank 1 comes, and is then called again."""
+"""Rank 0's init() is interrupted before rank 1 starts, and is then called again."""
 
 import os
 import time

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorFlow's operations on a GPU: TensorFlow of processors with the device of tests/fakes/tensorflow.
 
-TensorFlow itself places, allocates, copies and runs; CUDA and NCCL are fakes. tf.math.rint() is slow there,
-and TensorFlow goes on meanwhile: what does not wait for its stream reads what was there before.
+TensorFlow itself places, allocates, copies and runs; CUDA and NCCL are fakes. tf.math.rint() is slow there
+and TensorFlow continues meanwhile: a reader that does not wait for its stream sees old memory.
 """
 
 import horovod.tensorflow as hvd

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last rank dies while the others' GPUs wait for it: they hear of it, in operations of both kinds.
+"""The last rank dies while the others' GPUs wait for it: they get the error, in operations of both kinds.
 
 Those whose memory TensorFlow gives before the submit, and those behind them that get it when all have
 submitted.

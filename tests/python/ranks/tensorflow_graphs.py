@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What graphs do with TensorFlow's operations: names, order, loops, sessions, many at once, join, barrier,
-threads, what XLA says, and errors."""
+"""TensorFlow's operations in graphs: names, order, loops, sessions, many at once, join, barrier, threads,
+XLA, errors."""
 
 import os
 import re

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two ranks; the world of rank 0's operations ends: first by rank 1's shutdown(), then by its death.
 
-Rank 0 is good when each of its operations, eager and of a graph, says so as Horovod's do. A MonitoredSession in which
-both train when rank 1 dies must end rather than begin anew.
+Each of rank 0's operations, eager and in a graph, must raise Horovod's error. A MonitoredSession in which
+both train when rank 1 dies must end rather than restart.
 """
 
 import os

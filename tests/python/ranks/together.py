@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """together.py "SCRIPT ARGUMENT..." ...: several scripts of checks in the same ranks, one after another.
 
-Each runs as a program of its own would (its argv, its checks), but what it leaves in the modules that
-it imported stays: a script that changes them is started alone.
+Each runs as a program of its own (its argv, its checks), but in the same modules: a script that changes
+them must be started alone.
 """
 
 import os

@@ -245,14 +245,6 @@ def metrics_that_cannot_be_are_refused():
 
 
 @check
-def metrics_average_in_perseus_too():
-    import perseus.tensorflow.horovod as perseus
-
-    assert perseus.MetricAverageHook is hvd.MetricAverageHook
-    assert perseus.BroadcastGlobalVariablesHook is hvd.BroadcastGlobalVariablesHook
-
-
-@check
 def a_hook_needs_a_graph():
     if tf.executing_eagerly():
         words = ["does not support eager execution"]

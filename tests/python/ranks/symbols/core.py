@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cases of ../symbols and ../symbols_tf are made of, whichever framework they use.
+"""The base of the cases of ../symbols and ../symbols_tf, for every framework.
 
-A case is a function marked @symbol(names of what it tests), run on two ranks. That a case calls what it
-is registered for is not taken on trust: the interpreter's profile hook notes the functions that ran,
-and a case whose symbol did not run fails (see `called`).
+A case is a function marked @symbol(names of what it tests), run on two ranks. The interpreter's profile
+hook records the functions that ran, and a case whose symbol did not run fails (see `called`).
 """
 
 import contextlib

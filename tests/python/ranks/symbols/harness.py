@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cases of this folder are made of: one test per public symbol, on two ranks.
+"""The base of this folder's cases: one test per public symbol, on two ranks.
 
 A case is a function marked @symbol(names of what it tests). The same cases run twice:
 
     under the original Horovod   recording: what it returns and raises goes to horovod-0.28.1-results.json
     under this project's         checking: the same must come out
 
-so a case says what is right by numpy (t.equal, in both runs), or by what the original does (t.same,
-t.fails, t.warns), or, where the original is known to be wrong, what is right and that the original
-does not do it (t.fixed). What only this project has runs in cases marked ours=True.
+so a case compares with numpy (t.equal, in both runs), or with the original (t.same, t.fails, t.warns), or,
+where the original is known to be wrong, with the right result (t.fixed). Cases of names that only this
+project has are marked ours=True.
 
-core.py runs them, and sees that a case calls what it is registered for.
+core.py runs them and checks that a case calls what it is registered for.
 """
 
 import importlib.util

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cases of this folder are made of: one test per public symbol of horovod.tensorflow and Keras.
+"""The base of this folder's cases: one test per public symbol of horovod.tensorflow and Keras.
 
-They run on two ranks under each TensorFlow (test_parity.py) and say what is right by numpy, from what
-Horovod documents; those of recorded.py run under the original too and say what it does. The names, signatures
-and defaults are the original's own. ../symbols/core.py runs the cases and sees that each calls what it is
-registered for; a case of something that a TensorFlow does not have (an Estimator, Keras 2's old
-optimizers) ends with t.needs(), and is tested when it passes under the other.
+They run on two ranks under each TensorFlow (test_parity.py) and compare with numpy, by Horovod's
+documentation; those of recorded.py run under the original too and compare with it. The names, signatures
+and defaults are the original's own. ../symbols/core.py runs the cases and checks that each calls what it is
+registered for; a case of something that a TensorFlow does not have (an Estimator, Keras 2's old optimizers)
+ends with t.needs(), and is tested when it passes under the other.
 """
 
 import os

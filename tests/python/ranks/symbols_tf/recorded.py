@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the original itself gives, values and kinds of errors: it runs these cases too (record.sh
---tensorflow-results, under TensorFlow 2.12), and what it said is in horovod-0.28.1-tensorflow-results.json.
-What is different on purpose (runtime/python/DECISIONS.md) is not asked: bfloat16, bool and reducescatter
-with Min, Max and Product, which it has not, batches of different sizes in SyncBatchNormalization,
-apply_gradients() of Keras 2.12's optimizers, which it does not reduce."""
+"""Values and kinds of errors of the original: it runs these cases too (record.sh --tensorflow-results,
+under TensorFlow 2.12), with the results in horovod-0.28.1-tensorflow-results.json. Intended differences
+(runtime/python/DECISIONS.md) are left out: bfloat16, bool and reducescatter with Min, Max and Product,
+which it has not, batches of different sizes in SyncBatchNormalization, apply_gradients() of Keras 2.12's
+optimizers, which it does not reduce."""
 
 from core import OURS
 from harness import N, R, hvd, np, symbol, tf
