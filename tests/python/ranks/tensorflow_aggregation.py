@@ -182,45 +182,6 @@ def graph_helper(average=False, sparse_as_dense=False, name="", **options):
 
 
 @check
-def graph_passes_are_added_up_and_exchanged_once():
-    for average in (False, True):
-        for use_resource in (True, False):
-            with tf.Graph().as_default(), V1.Session() as session:
-                helper, calls = graph_helper(average)
-                fed = [V1.placeholder(tf.float32, s) for s in ((2, 2), (3,))]
-                variables = [
-                    V1.get_variable(f"v{i}", s, use_resource=use_resource)
-                    for i, s in enumerate(((2, 2), (), (3,)))
-                ]
-                applied = V1.get_variable("applied", initializer=0, trainable=False)
-                global_step = V1.train.create_global_step()
-                got = helper.compute_gradients([fed[0], None, fed[1]], variables)
-                assert calls == [[True, False, True]], "places are names: all ranks have them"
-                assert got[1] is None and [g.shape.as_list() for g in (got[0], got[2])] == [[2, 2], [3]]
-
-                def apply(applied=applied, global_step=global_step):
-                    return tf.group(applied.assign_add(1), global_step.assign_add(1))
-
-                operation = helper.apply_gradients(
-                    apply, None, list(zip(got, variables)), global_step=global_step
-                )
-                names = {v.name for v in V1.global_variables()}
-                assert len(names) == 5, f"aggregation makes global variables: {names}"
-                session.run([V1.global_variables_initializer(), V1.local_variables_initializer()])
-                for step in range(2 * PASSES):
-                    feed = {f: gradient(f.shape.as_list(), R, step) for f in fed}
-                    *out, _ = session.run([got[0], got[2], operation], feed)
-                    counts = session.run([applied, helper.counter, global_step])
-                    assert counts == [(step + 1) // PASSES, (step + 1) % PASSES, step + 1], (step, counts)
-                    if (step + 1) % PASSES:
-                        assert np.array_equal(out[1], gradient((3,), R, step))
-                        continue
-                    for one, shape in zip(out, ((2, 2), (3,))):
-                        want = mean(shape, range(step - PASSES + 1, step + 1)) / (PASSES if average else 1)
-                        assert np.allclose(one, want, rtol=1e-6), (step, one, want)
-
-
-@check
 def graph_slices_and_local_variables():
     with tf.Graph().as_default(), V1.Session() as session:
         words = ["IndexedSlices", "`sparse_as_dense` is False"]
@@ -239,17 +200,6 @@ def graph_slices_and_local_variables():
             want[r % 3] += PASSES * np.array([r + 1, 1])
         assert np.allclose(got[0], want) and calls == [[True]]
         assert np.allclose(got[1], PASSES * (R + 1) / N)
-
-
-@check
-def one_variable_is_enough():
-    with tf.Graph().as_default(), V1.Session() as session:
-        helper, _ = graph_helper()
-        (got,) = helper.compute_gradients([tf.constant([R + 1.0])], [V1.get_variable("v", (1,))])
-        session.run([V1.global_variables_initializer(), V1.local_variables_initializer()])
-        for _ in range(PASSES):
-            out = session.run(got)
-        assert np.allclose(out, PASSES * (N + 1) / 2)
 
 
 main(R)

@@ -92,20 +92,6 @@ DATA = tf.data.Dataset.range(60).batch(4)
 
 
 @check
-def one_dispatcher_serves_all_ranks():
-    got = with_workers(1, "compute", lambda c: numbers_of(DATA.send_to_data_service(c, R, N)))
-    assert all(numbers == list(range(60)) for numbers in got), got
-
-
-@check
-def ranks_may_share_one_run():
-    shared = with_workers(
-        1, "compute", lambda c: numbers_of(DATA.send_to_data_service(c, R, N, reuse_dataset=True))
-    )
-    assert sorted(sum(shared, [])) == list(range(60)), shared
-
-
-@check
 def dispatchers_of_the_training_side_serve_each_rank():
     def use(config):
         with tf_data_service(config, R) as address:
