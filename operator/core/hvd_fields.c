@@ -190,7 +190,7 @@ void field_refuse_unknown(const struct node *o,
             i++;
         if (!known[i])
             strbuf_printf(problems,
-                          "%s.%s: this version of hvd-operator does not know it\n",
-                          path, c->key);
+                          "%s.%s: is unknown to this version of hvd-operator\n", path,
+                          c->key);
     }
 }

@@ -77,8 +77,8 @@ static int read_signals(struct reading *r, const struct node *list)
         v[i] = signal_number(c);
         if (v[i] == 0)
             strbuf_printf(r->problems,
-                          "%s.onSignals[%zu]: %s%s is no signal; write its name, for "
-                          "example SIGKILL, or its number, 1 to %d\n",
+                          "%s.onSignals[%zu]: %s%s is not a signal; write a name, for "
+                          "example SIGKILL, or a number, 1 to %d\n",
                           r->path, i, c->type == NODE_STRING ? c->u.s : "",
                           c->type == NODE_STRING ? "" : node_type_name(c->type),
                           MAX_SIGNAL);

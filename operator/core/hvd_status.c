@@ -128,12 +128,12 @@ static const char *what_holds(struct hvd_status_writer *w, const struct pod *p)
     bool has_ended = p->phase == POD_SUCCEEDED || p->phase == POD_FAILED || !*p->node;
 
     if (has_ended && *p->finalizer)
-        return text_of(w, arena_printf(w->b->arena, "its finalizer %s is to be removed",
+        return text_of(w, arena_printf(w->b->arena, "its finalizer %s must be removed",
                                        p->finalizer));
     return text_of(w, arena_printf(w->b->arena,
-                                   "the kubelet of node %s does not tell that it has "
-                                   "ended%s%s; if the node is lost, kubectl delete pod "
-                                   "--force ends this",
+                                   "the kubelet of node %s has not reported its "
+                                   "end%s%s; if the node is lost, delete the pod with "
+                                   "kubectl delete pod --force",
                                    p->node, *p->reason ? ", " : "", p->reason));
 }
 
@@ -169,7 +169,7 @@ static void put_running(struct hvd_status_writer *w, struct node *list)
         break;
     case STATE_RESTARTING:
         put_condition(w, list, "Running", false, "JobRestarting",
-                      waits_for(w, "the job's pods are deleted, to be made anew"));
+                      waits_for(w, "the job's pods are deleted and will be recreated"));
         break;
     case STATE_SUSPENDED:
         put_condition(w, list, "Running", false, "JobSuspended",
@@ -179,7 +179,7 @@ static void put_running(struct hvd_status_writer *w, struct node *list)
     case STATE_FAILED:
         if (w->is_ttl_over)
             put_condition(w, list, "Running", false, TTL_REASON,
-                          "the job has finished, and is deleted after its "
+                          "the job has finished and is deleted after its "
                           "ttlSecondsAfterFinished");
         else
             put_condition(w, list, "Running", false, "JobFinished", finished_text);
@@ -220,7 +220,7 @@ static struct node *status_conditions(struct hvd_status_writer *w)
         put_passing(w, list, STATE_RESTARTING, "JobSuspended", "the job is suspended");
     else
         put_passing(w, list, STATE_RESTARTING, "JobRestarted",
-                    "no pod of before is left, and others are made");
+                    "all earlier pods are deleted, new ones are created");
     if (state_is_final(v->state))
         put_condition(w, list, state_name(v->state), true, v->reason, v->message);
     return list;

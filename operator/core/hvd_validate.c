@@ -97,14 +97,14 @@ static void check_success(const struct hvd_job *job, struct strbuf *p)
     bool has_launcher = job->role[ROLE_LAUNCHER].is_set;
 
     if (has_launcher && job->success != SUCCESS_LAUNCHER)
-        strbuf_puts(p, "spec.successPolicy: with a Launcher it is Launcher: the "
-                       "workers end only with the job\n");
+        strbuf_puts(p, "spec.successPolicy: must be Launcher with a Launcher: the "
+                       "workers finish only with the job\n");
     else if (!has_launcher && job->success == SUCCESS_LAUNCHER)
         strbuf_puts(p, "spec.successPolicy: \"Launcher\" needs "
                        "spec.replicaSpecs.Launcher\n");
     else if (job->success == SUCCESS_WORKER0 && job->framework != FRAMEWORK_TENSORFLOW)
         strbuf_puts(p, "spec.successPolicy: \"Worker0\" needs framework tensorflow: "
-                       "with horovod all ranks end together; write AllWorkers\n");
+                       "with horovod all ranks finish together; write AllWorkers\n");
 }
 
 static void check_metrics(const struct hvd_job *job, struct strbuf *p)
@@ -118,8 +118,8 @@ static void check_metrics(const struct hvd_job *job, struct strbuf *p)
                       "another than %d and %d\n",
                       n, AGENT_DEFAULT_PORT, AGENT_SERVE_PORT);
     if (port && job->role[ROLE_LAUNCHER].is_set)
-        strbuf_puts(p, "spec.horovod.metricsPort: has no effect with a Launcher: what "
-                       "it starts is not run by the agents; remove it\n");
+        strbuf_puts(p, "spec.horovod.metricsPort: has no effect with a Launcher: the "
+                       "agents do not run what it starts; remove it\n");
 }
 
 /* A claim may be of several devices; how many is not known here. */
@@ -131,7 +131,7 @@ static void check_devices(const struct hvd_job *job, struct strbuf *p)
         && job->slots > d.n)
         strbuf_printf(p,
                       "spec.slotsPerWorker: %u is above %llu, the GPUs that a worker's "
-                      "first container asks for\n",
+                      "first container requests\n",
                       job->slots, (unsigned long long)d.n);
 }
 
@@ -149,8 +149,8 @@ static void check_sizes(const struct hvd_job *job, struct strbuf *p)
     lines = 2 * (size_t)job->role[ROLE_WORKER].n * (strlen(host) + strlen(" slots=99"));
     if (job->role[ROLE_LAUNCHER].is_set && lines > MAX_CONFIG_MAP)
         strbuf_printf(p,
-                      "spec.replicaSpecs.Worker.replicas: with a Launcher %u is too "
-                      "many: their names do not fit into a ConfigMap\n",
+                      "spec.replicaSpecs.Worker.replicas: %u is too many with a "
+                      "Launcher: their names do not fit into a ConfigMap\n",
                       last + 1);
     if (job->framework != FRAMEWORK_TENSORFLOW)
         return;

@@ -38,7 +38,7 @@ static void check_taken(const struct pod_check *c,
 
         if (s && strcmp(s, taken) == 0)
             strbuf_printf(c->p,
-                          "%s.%s[%zu].%s: \"%s\" is what Ringmaster itself adds; "
+                          "%s.%s[%zu].%s: \"%s\" is used by Ringmaster itself; "
                           "choose another\n",
                           path, array, i, key, s);
     }
@@ -74,11 +74,12 @@ static void check_command(const struct pod_check *c)
     size_t i = 0;
 
     if (!command || command->type != NODE_ARRAY || command->n == 0) {
-        strbuf_printf(c->p,
-                      "%s.command: missing: Kubernetes does not tell which program an "
-                      "image starts by itself, so write it here, for example "
-                      "[\"python\", \"train.py\"]\n",
-                      c->first);
+        strbuf_printf(
+            c->p,
+            "%s.command: missing: Kubernetes does not report which program an "
+            "image starts by itself, so write it here, for example "
+            "[\"python\", \"train.py\"]\n",
+            c->first);
         return;
     }
     for (const struct node *e = command->first; e; e = e->next, i++) {
@@ -122,10 +123,11 @@ static void check_rdma(const struct pod_check *c)
         return;
     for (size_t i = 0; i < ARRAY_LEN(sides); i++) {
         if (node_get(node_get(resources, sides[i]), c->job->rdma_resource))
-            strbuf_printf(c->p,
-                          "%s.resources.%s: %s is what spec.rdma adds; remove one of "
-                          "the two\n",
-                          c->first, sides[i], c->job->rdma_resource);
+            strbuf_printf(
+                c->p,
+                "%s.resources.%s: %s is also added by spec.rdma; remove one of "
+                "the two\n",
+                c->first, sides[i], c->job->rdma_resource);
     }
 }
 

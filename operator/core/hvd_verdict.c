@@ -318,8 +318,7 @@ static void begin_restart(struct look *l, enum rule_action class)
                                         v->cause.message));
     else
         verdict_set_reason(l, "JobRestarting",
-                           arena_printf(l->arena,
-                                        "restart that does not count, %s after: %s",
+                           arena_printf(l->arena, "restart %s, not counted, after: %s",
                                         when, v->cause.message));
 }
 
@@ -443,14 +442,14 @@ static void say_step(struct look *l, enum rule_action class)
         note_scaled(l);
         verdict_set_reason(
             l, "JobScaled",
-            arena_printf(l->arena, "%s: all pods are made anew", l->v->scaled));
+            arena_printf(l->arena, "%s: all pods are recreated", l->v->scaled));
         break;
     case CUE_RENEW:
         l->v->next_restart_s = l->q->now_wall_s;
         verdict_set_reason(
             l, "RuntimeChanged",
-            "the operator has another runtime image than the pods that are there, and "
-            "others are missing: all pods are made anew");
+            "pods are missing, and the operator's runtime image is not that of the "
+            "existing pods: all pods are recreated");
         break;
     case CUE_RESIZE:
         note_scaled(l);

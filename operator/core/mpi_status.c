@@ -131,8 +131,8 @@ static void see_launch(struct mpi_status_writer *w)
         status_keep_text(
             w, arena_printf(w->q->arena,
                             "metadata.annotations[" MPI_EXTRA_LAUNCH
-                            "] has no effect now: the job began with %s and goes on "
-                            "so; make a new job to change that",
+                            "] has no effect now: the job was started with %s; "
+                            "create a new job to change that",
                             w->job->is_agent ? "agents" : "ssh")));
 }
 
@@ -285,7 +285,7 @@ static void see_stuck(struct mpi_status_writer *w)
         w, true, false, REASON_FAILED,
         status_keep_text(
             w, arena_printf(w->q->arena,
-                            "Pod %s: waiting until it is gone, Terminating since %s "
+                            "Pod %s: waiting for its deletion, Terminating since %s "
                             "with a grace period of %u s%s%s%s%s",
                             p->name, since, p->grace_s, *p->node ? ", on node " : "",
                             p->node, *p->finalizer ? ", held by finalizer " : "",

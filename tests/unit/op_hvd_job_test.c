@@ -281,9 +281,9 @@ static const struct {
     {"replicaSpecs: {Worker: {" TEMPLATE "}, PS: {" TEMPLATE "}}",
      "spec.replicaSpecs.PS: is for framework tensorflow, and framework is horovod"},
     {"replicaSpecs: {Worker: {" TEMPLATE "}, Chief: {replicas: 1, " TEMPLATE "}}",
-     "spec.replicaSpecs.Chief.replicas: this version of hvd-operator does not know it"},
+     "spec.replicaSpecs.Chief.replicas: is unknown to this version of hvd-operator"},
     {"replicaSpecs: {Worker: {" TEMPLATE "}, Master: {" TEMPLATE "}}",
-     "spec.replicaSpecs.Master: this version of hvd-operator does not know it"},
+     "spec.replicaSpecs.Master: is unknown to this version of hvd-operator"},
     {"replicaSpecs: {Worker: {replicas: 8193, " TEMPLATE "}}",
      "spec.replicaSpecs.Worker.replicas: 8193 is above 8192"},
     {"replicaSpecs: {}", "spec.replicaSpecs.Worker: missing"},
@@ -303,12 +303,12 @@ static const struct {
      "spec.successPolicy: \"Worker0\" needs framework tensorflow"},
     {"successPolicy: AllWorkers, replicaSpecs: {Worker: {template: {spec: {containers: "
      "[{name: c, image: i}]}}}, Launcher: {" TEMPLATE "}}",
-     "spec.successPolicy: with a Launcher it is Launcher: the workers end only with "
-     "the job"},
+     "spec.successPolicy: must be Launcher with a Launcher: the workers finish only "
+     "with the job"},
     {"slotsPerWorker: 4, replicaSpecs: {Worker: {template: {spec: {containers: "
      "[{name: c, image: i, command: [x], resources: {limits: {amd.com/gpu: 2}}}]}}}}",
-     "spec.slotsPerWorker: 4 is above 2, the GPUs that a worker's first container asks "
-     "for"},
+     "spec.slotsPerWorker: 4 is above 2, the GPUs that a worker's first container "
+     "requests"},
     {"replicaSpecs: {Worker: {template: {spec: {containers: [{name: c, image: i, "
      "command: [x], resources: {limits: {amd.com/gpu: 200}}}]}}}}",
      "spec.slotsPerWorker: missing; a worker has 200 GPUs, and its slots can be 1 to "
@@ -318,13 +318,13 @@ static const struct {
      "spec.shmSize: must be a quantity, for example 16Gi, is a boolean"},
     {"shmSize: 1Gi, replicaSpecs: {Worker: {template: {spec: {containers: [{name: c, "
      "image: i, command: [x], volumeMounts: [{name: v, mountPath: /dev/shm}]}]}}}}",
-     PATH ".volumeMounts[0].mountPath: \"/dev/shm\" is what Ringmaster itself adds; "
+     PATH ".volumeMounts[0].mountPath: \"/dev/shm\" is used by Ringmaster itself; "
           "choose another"},
     {"rdma: {count: 65}, " ROLES, "spec.rdma.resourceName: missing; the name of"},
     {"rdma: {resourceName: a/b, count: 65}, " ROLES, "spec.rdma.count: 65 is above 64"},
     {"rdma: {resourceName: a/b}, replicaSpecs: {Worker: {template: {spec: {containers: "
      "[{name: c, image: i, command: [x], resources: {limits: {a/b: 1}}}]}}}}",
-     PATH ".resources.limits: a/b is what spec.rdma adds; remove one of the two"},
+     PATH ".resources.limits: a/b is also added by spec.rdma; remove one of the two"},
     {"horovod: {fusionThresholdMB: -1}, " ROLES,
      "spec.horovod.fusionThresholdMB: -1 is below 0"},
     {"horovod: {cycleTimeMs: 10000.5}, " ROLES,
@@ -339,7 +339,7 @@ static const struct {
     {"horovod: {startTimeoutSeconds: 0}, " ROLES,
      "spec.horovod.startTimeoutSeconds: 0 is below 1"},
     {"horovod: {speed: 1}, " ROLES,
-     "spec.horovod.speed: this version of hvd-operator does not know it"},
+     "spec.horovod.speed: is unknown to this version of hvd-operator"},
     {"runPolicy: {backoffLimit: 1001}, " ROLES,
      "spec.runPolicy.backoffLimit: 1001 is above 1000"},
     {"runPolicy: {activeDeadlineSeconds: 0}, " ROLES,
@@ -372,10 +372,10 @@ static const struct {
     {RULES "{action: Fail, onExitCodes: {operator: In, values: [0]}}]}, " ROLES,
      RULE ".onExitCodes.values[0]: must be an exit code from 1 to 255"},
     {RULES "{action: Fail, onSignals: [KILL]}]}, " ROLES,
-     RULE ".onSignals[0]: KILL is no signal; write its name, for example SIGKILL, or "
-          "its number, 1 to 64"},
+     RULE ".onSignals[0]: KILL is not a signal; write a name, for example SIGKILL, or "
+          "a number, 1 to 64"},
     {RULES "{action: Fail, onSignals: [65]}]}, " ROLES,
-     RULE ".onSignals[0]: an integer is no signal; "},
+     RULE ".onSignals[0]: an integer is not a signal; "},
     {RULES "{action: Fail, onPodConditions: [{status: 'True'}]}]}, " ROLES,
      RULE ".onPodConditions[0].type: missing"},
     {RULES "{action: Fail, onPodConditions: [{type: A, status: Maybe}]}]}, " ROLES,
@@ -383,7 +383,7 @@ static const struct {
     {RULES "{action: Fail, onReasons: ['']}]}, " ROLES,
      RULE ".onReasons[0]: must be a word such as OOMKilled"},
     {RULES "{action: Fail, onReason: [A]}]}, " ROLES,
-     RULE ".onReason: this version of hvd-operator does not know it"},
+     RULE ".onReason: is unknown to this version of hvd-operator"},
 };
 
 static void what_is_wrong_is_told_in_a_sentence(void **state)
