@@ -1,11 +1,11 @@
-# Ringmaster: one non-recursive Makefile. Each folder's module.mk says what it holds;
-# objects live in $(BUILD)/<variant>/, so plain, asan, tsan and portable stand side by side.
+# Ringmaster: one non-recursive Makefile. Each folder's module.mk lists what it builds. Objects are in
+# $(BUILD)/<variant>/, so that plain, asan, tsan and portable exist at the same time.
 #
 #   V=plain     gcc, the development build; what the unit tests run
 #   V=asan      gcc, AddressSanitizer + UndefinedBehaviorSanitizer
 #   V=tsan      gcc, ThreadSanitizer
 #   V=fuzz      clang, libFuzzer
-#   V=portable  zig cc for glibc 2.17 (or static musl): what is shipped into other images
+#   V=portable  zig cc for glibc 2.17 (or static musl): what is installed into other images
 
 V     ?= plain
 BUILD ?= build
@@ -110,8 +110,8 @@ include $(sort $(wildcard tests/module.mk runtime/*/module.mk runtime/*/*/module
 
 .PHONY: all unit clean help
 all: $(ALL_BINS) ## build everything for development (gcc, Debian libraries)
-# ThreadSanitizer sees the threads of one process: pure code has none, and a program that cannot start
-# one (what it links does not call pthread_create; ranks by fork() are processes) shows it nothing.
+# ThreadSanitizer checks the threads of one process. Pure code has none, and neither has a program that
+# does not call pthread_create (its ranks are processes), so both are left out.
 UNIT_RUN := $(UNIT_TESTS)
 ifeq ($(V),tsan)
 UNIT_TESTS := $(filter-out $(O)/unit/core_% $(O)/unit/contract_%,$(UNIT_TESTS))

@@ -1,5 +1,5 @@
 .PHONY: test test-full test-programs asan tsan
-test-programs: ## what several suites run, so that none builds it beside another
+test-programs: ## programs that several suites run, so that no two suites build them at once
 test: ## run every suite of tests/suites, within 20 minutes warm and 60 cold
 	@tests/run.py
 test-full: ## the same and the long rows: other PyTorch and TensorFlow, tensors over 4 GiB

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# bring-up.sh: from a clone to a cluster with the operator in it, as shipped. What is there
-# already is kept. Used by `make demo` and by the end-to-end tests; every step says what it
-# does, and how long it may take where that is long.
+# bring-up.sh: builds everything from a clone and starts a cluster with the operator, as it is shipped. What exists
+# already is kept. `make demo` and the end-to-end tests use it. Each step prints what it does, and how long it may
+# take if that is long.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../cluster/lib.sh
 . "$(dirname "$0")/../cluster/lib.sh"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# demo.sh (make demo): from a fresh clone on Debian 12, as root, to a model trained by
-# `kubectl apply -f manifests/examples/horovodjob.yaml` on two nodes. The cluster stays for a
-# look around; a second run uses what is there.
+# demo.sh (make demo): starts with a fresh clone on Debian 12, as root, and trains a model by
+# `kubectl apply -f manifests/examples/horovodjob.yaml` on two nodes. The cluster keeps running; a second run uses
+# it.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../cluster/lib.sh
 . "$(dirname "$0")/../cluster/lib.sh"
@@ -22,12 +22,12 @@ kubectl get horovodjob demo --watch --no-headers 2>/dev/null | sed -u 's/^/  sta
 watcher=$!
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 state() { kubectl get horovodjob demo -o 'jsonpath={.status.state}'; }
-begun() { case $(state) in Running | Succeeded | Failed) ;; *) return 1 ;; esac; }
-ended() { case $(state) in Succeeded | Failed) ;; *) return 1 ;; esac; }
-wait_for 300 "the job's start" begun
+is_started() { case $(state) in Running | Succeeded | Failed) ;; *) return 1 ;; esac; }
+is_finished() { case $(state) in Succeeded | Failed) ;; *) return 1 ;; esac; }
+wait_for 300 "the job's start" is_started
 log=$(mktemp)
 kubectl logs -f demo-worker-0 -c train 2>&1 | tee "$log" | sed -u 's/^/  log   | /' || true
-wait_for 120 "the job's end" ended
+wait_for 120 "the job's end" is_finished
 kill $watcher 2>/dev/null || true
 
 kubectl get horovodjob demo -o wide

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/../.." || exit
 lib=$(realpath "$1")
 shift
 export JITTER_SEED=${JITTER_SEED:-$((RANDOM * 32768 + RANDOM + 1))}
-export HVD_FAKE_JITTER_US=${HVD_FAKE_JITTER_US:-1000}
+export HVD_FAKE_JITTER_US=${HVD_FAKE_JITTER_US:-$((500 + JITTER_SEED % 1000))}
 only=${JITTER_ONLY:-.}
 case $only in unit | python) only="(^|/)$only/" ;; esac
 chosen() { # stdin: names; those that are wanted and not excluded

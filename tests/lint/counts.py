@@ -97,9 +97,8 @@ def names() -> dict[str, list[Finding]]:
 
 def prose() -> dict[str, list[Finding]]:
     found: dict[str, list[Finding]] = {"dialect": [], "wide": []}
-    pattern = re.compile(
-        "|".join(f"(?<![A-Za-z])(?:{w.replace(' ', '[ _]')})(?![A-Za-z])" for w in WORDS), re.IGNORECASE
-    )
+    words = "|".join(WORDS).replace(" ", "[ _]")
+    pattern = re.compile(rf"(?<![A-Za-z])(?:{words})(?![A-Za-z])", re.IGNORECASE)
     kinds = ("*.c", "*.h", "*.cu", "*.py", "*.sh", "*.mk", "*.md", "*.1", "*.7", "*.8", "Makefile")
     for file in tracked(*kinds):
         if re.search(r"/(testdata|corpus|golden|upstream)/", file) or file == "tests/lint/counts.py":

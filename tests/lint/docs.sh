@@ -22,7 +22,7 @@ while IFS= read -r f; do
         at=${target%%#*} page=$f
         [ -z "$at" ] || page=$(dirname "$f")/$at
         if [ ! -e "$page" ]; then
-            finding "$f: link to $at, which is not there"
+            finding "$f: link to $at, which does not exist"
         elif [[ $target == *#* && $page == *.md ]] && ! anchors "$page" | grep -qxF -- "${target#*#}"; then
             finding "$f: link to $target: there is no such heading"
         fi

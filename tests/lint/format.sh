@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # clang-format decides layout (.clang-format); also: SPDX line on top, no tab, no blank at a line's end.
-# That a file's layout was clean is remembered in RM_CACHE, under a hash of what clang-format sees.
+# RM_CACHE remembers files whose layout was clean, under a hash of what clang-format reads.
 . "$(dirname "$0")/lib.sh"
 need clang-format
 mapfile -t sources < <(files '*.c' '*.h' '*.cu')
 if [ ${#sources[@]} -gt 0 ]; then
     read -r how _ < <( (clang-format --version; cat .clang-format 2>/dev/null) | sha256sum)
-    declare -A names=() # of those that are not known to be clean
+    declare -A names=() # of files that are not known to be clean
     known=()
     while read -r hash f; do
         name=${how:0:16}-$hash.${f##*.}
@@ -22,7 +22,7 @@ if [ ${#sources[@]} -gt 0 ]; then
     fi
     is_clean format "${known[@]}"
 fi
-# a file without a line is none that has it
+# an empty file has no record, so END compares the arguments
 while IFS= read -r f; do finding "$f: no SPDX line on top"; done < <(
     files '*.c' '*.h' '*.cu' '*.sh' '*.py' | grep -v '/testdata/' | tr '\n' '\0' | xargs -0 awk '
         FNR <= 3 && /SPDX-License-Identifier: Apache-2.0/ { has[FILENAME] = 1 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Who may include whom. The table is the architecture: a folder may include its own headers and those
-# of the folders named. A header from outside (not libc, not the kernel's) appears in no .h of ours and in at
-# most two .c files.
+# Which folder may include which. The table is the architecture: a folder may include its own headers and those
+# of the folders in its row. A third-party header (not of libc or the kernel) is in no .h of ours and in at most
+# two .c files.
 . "$(dirname "$0")/lib.sh"
 
 # folder            may include, besides its own

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the checks of this folder share. A check prints one finding a line ("file:line: what") and exits
 # 0 (clean), 1 (findings) or 77 (could not run; the reason is its last line).
-#   LINT_ROOT   the tree to look at (default: this one)
+#   LINT_ROOT   the tree to check (default: this one)
 #   BUILD       the build folder, relative to the tree
 set -euo pipefail
 LINT=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -16,14 +16,14 @@ finish() { exit "$found"; }
 skip() { echo "$*"; exit 77; }
 need() { command -v "$1" >/dev/null || skip "$1 is not installed (tests/setup/deb.sh lint)"; }
 
-# files PATTERN...: tracked files that are there
+# files PATTERN...: tracked files that exist
 files() {
     git ls-files -- "$@" | while IFS= read -r f; do
         if [ -f "$f" ]; then printf '%s\n' "$f"; fi
     done
 }
 
-# Of what was clean before, here or in another clone, under a hash of all that the check sees:
+# Remembers what was clean, in this and other clones, under a hash of everything that the check reads:
 # was_clean KIND HASH; is_clean KIND HASH...
 was_clean() { [ -n "${RM_CACHE:-}" ] && [ -e "$RM_CACHE/$1/$2" ]; }
 is_clean() {

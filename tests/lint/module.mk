@@ -1,4 +1,4 @@
-# make lint: everything that a tool can check (tests/lint/*.sh); incremental where it is slow
+# make lint runs all checks of tests/lint; the slow ones are incremental
 LINT_C := $(shell git ls-files -- 'runtime/*.c' 'operator/*.c' 'spank_plugin/*.c' 2>/dev/null)
 LINT_C := $(wildcard $(LINT_C))
 LINT_PURE := $(filter runtime/core/%.c runtime/launch/core/%.c operator/core/%.c operator/doc/%.c runtime/contract/%.c runtime/base/%.c \
@@ -13,7 +13,7 @@ $(BUILD)/lint/%.tidy: %.c .clang-tidy tests/lint/tidy.sh
 .PHONY: lint lint-tidy lint-pure lint-ratchet lint-selftest
 lint-tidy: $(LINT_TIDY)
 lint-pure: $(patsubst %.c,$(O)/%.o,$(LINT_PURE))
-lint: ## run all checks of tests/lint (formatting, layers, purity, sizes, symbols, tidy, shell, Python, docs)
+lint: ## run all checks of tests/lint (layout, layers, purity, sizes, symbols, names, tidy, shell, Python, docs, prose)
 	@tests/setup/deb.sh lint
 	@$(MAKE) --no-print-directory -s lint-pure
 	@for kind in tidy format shell; do if [ -d "$(CACHE)/$$kind" ]; then find "$(CACHE)/$$kind" -type f -mtime +30 -delete; fi; done
@@ -23,5 +23,5 @@ lint: ## run all checks of tests/lint (formatting, layers, purity, sizes, symbol
 	@tests/lint/run.sh
 lint-ratchet: # writes smaller counts of tests/lint/counts.py into tests/lint/ratchet
 	@tests/lint/counts.py --lower
-lint-selftest: ## plant one offence per check and see that it is found
+lint-selftest: ## test the checks: each finds an offence of its kind
 	@tests/lint/selftest.sh

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The objects of core/ folders and of the contract are pure: every symbol they take from outside is one
-# of pure.allow (libc functions without clock, files, environment, sockets, threads, randomness) or
-# comes from a pure module of ours. contract/token.c is the one file of the contract that reads files.
+# The objects of core/ folders and of the contract are pure: each symbol that they take from outside is in
+# pure.allow (libc functions without clock, files, environment, sockets, threads, randomness) or is defined
+# by a pure module of ours. contract/token.c is the only file of the contract that reads files.
 . "$(dirname "$0")/lib.sh"
 need nm
 O=$BUILD/${V:-plain}
@@ -17,7 +17,7 @@ for o in "${all_o[@]}"; do [ -f "$o" ] || skip "$o is not built (make lint build
 
 known=$(mktemp)
 trap 'rm -f "$known"' EXIT
-# what pure modules offer, less what is not pure in them
+# what pure modules define, except their functions that are not pure
 nm -A --defined-only "${all_o[@]}" | awk '{print $NF}' | grep -vxE 'random_bytes|mem_fail_(after|fired)|token_.*' >"$known"
 grep -vE '^(#|$)' "$LINT/pure.allow" >>"$known"
 declare -A is_known=()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Tests the checks themselves: a small clean tree passes each of them; then one offence at a time is
-# planted and the check must name it. TAP.
+# Tests the checks: a small clean tree passes each of them, and each offence, put into it alone, is found by its
+# check. TAP.
 # shellcheck disable=SC2001,SC2016,SC2015
 set -uo pipefail
 LINT=$(cd "$(dirname "$0")" && pwd)
@@ -23,7 +23,7 @@ compile() { # FILE.c
     mkdir -p "$tree/build/plain/$(dirname "$1")"
     (cd "$tree" && gcc -std=gnu11 -O1 -D_GNU_SOURCE -I. -c -o "build/plain/${1%.c}.o" "$1")
 }
-clean() { # the tree that offends nobody
+clean() { # a tree without an offence
     rm -rf "${tree:?}"/* "$tree/.git"
     git -C "$tree" init -q
     cp "$LINT/../../.clang-format" "$LINT/../../.clang-tidy" "$LINT/../../.ruff.toml" "$tree/" 2>/dev/null
@@ -152,21 +152,21 @@ expect docs 'dead link' 'link to no/such/file.md'
 clean
 printf '%s\n' '# A title: `x` & y' '' '[here](#a-title-x--y), [there](#a-title)' | put README.md
 expect docs 'link to a heading that is not there' 'link to #a-title: there is no'
-told() { # the operator's tables, and code with the same names; the offence is put over it
+tables() { # the operator's tables, and code with the same names; the offence overwrites it
     clean
     printf '%s\n' "$head" 'const char *f(void) { return "TokenLost"; }' | put operator/core/hvd_status.c
     printf '%s\n' "$head" 'const char *g(void) { return "hvd_operator_jobs"; }' | put operator/core/metrics.c
     printf '%s\n' '<!-- reasons: -->' '| `TokenLost` | x |' '<!-- end of reasons -->' | put operator/reference/horovodjob.md
     printf '%s\n' '<!-- metrics: -->' '| `hvd_operator_jobs` | x |' '<!-- end of metrics -->' | put operator/reference/monitoring.md
 }
-told
+tables
 out=$("$LINT/docs.sh" 2>&1) && ok 'docs: tables that have what the code has are fine' || not_ok 'docs: tables that have what the code has are fine' "$out"
 printf '%s\n' "$head" 'const char *f(int x) { return x ? "TokenLost" : "NodeLost"; }' | put operator/core/hvd_status.c
-expect docs 'reason that is not told' 'reasons: NodeLost is in the code'
-told
+expect docs 'reason that the table lacks' 'reasons: NodeLost is in the code'
+tables
 printf '%s\n' "$head" 'const char *f(void) { return ""; }' | put operator/core/hvd_status.c
 expect docs 'reason that is gone' 'reasons: TokenLost is in the table'
-told
+tables
 printf '%s\n' "$head" 'const char *g(void) { return "hvd_operator_jobs_total"; }' | put operator/core/metrics.c
 expect docs 'metric under another name' 'metrics: hvd_operator_jobs is in the table'
 clean

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What the shipped objects promise to the dynamic linker: libhvd.so exports hvd_* alone and needs libc alone;
-# portable builds need no newer glibc than 2.17; the agent and launchers are static; the plugin
-# exports what Slurm looks up and nothing else; the operator is hardened, and nothing has an executable stack or looks for
-# libraries where it was built. Looks at what is built.
+# Symbols and headers of the shipped objects: libhvd.so exports only hvd_* and needs only libc; portable builds need
+# no newer glibc than 2.17; the agent and launchers are static; the plugin exports only what Slurm looks up; the
+# operator is hardened; no object has an executable stack or a library path of the build machine. Checks the
+# objects that are built.
 . "$(dirname "$0")/lib.sh"
 need objdump
 seen=0
-built() { # PATH: there, and counted
+built() { # PATH: it exists, and is counted
     [ -f "$1" ] || return 1
     seen=$((seen + 1))
 }
@@ -26,7 +26,7 @@ check_glibc() { # FILE: versions above 2.17
         fi
     done
 }
-check_old_glibc() { # FILE: what no library of that time has is left without a version
+check_old_glibc() { # FILE: a symbol that glibc 2.17 lacks has no version
     local sym
     for sym in $(nm -D -u "$1" | awk '$1 == "U" && $2 !~ /@/ {print $2}'); do
         finding "$1: needs $sym, which glibc 2.17 does not have"
@@ -39,7 +39,7 @@ check_needed() { # FILE REGEX
 check_static() { # FILE
     if grep -q 'NEEDED' <<<"$(objdump -p "$1")"; then finding "$1: is not static: needs $(needed "$1" | tr '\n' ' ')"; fi
 }
-check_bounds() { # FILE: what any object must not have
+check_bounds() { # FILE: what no object may have
     if grep -qE 'GNU_STACK.* RWE' <<<"$(readelf -lW "$1")"; then finding "$1: its stack is executable"; fi
     if readelf -dW "$1" | grep -E 'RPATH|RUNPATH' | grep -qv '\[.ORIGIN'; then finding "$1: looks for libraries elsewhere than beside itself"; fi
 }
@@ -61,7 +61,7 @@ for so in "$BUILD"/{plain,portable}/lib/libhvd.so "$BUILD/stage/lib/libhvd.so"; 
     check_needed "$so" '(libc|libm|libpthread|libdl|librt|ld-linux[-a-z0-9_]*)\.so\.[0-9]+'
     case "$so" in */plain/*) ;; *) check_glibc "$so"; check_old_glibc "$so" ;; esac
 done
-# What stands between libhvd.so and CUDA: one symbol out, and nothing in that only a call would miss.
+# The library between libhvd.so and CUDA: one exported symbol, and no undefined one, which only a call would find.
 for f in "$BUILD"/{plain,portable}/{lib/libhvd_cuda.so,bin/hvd-gpu} "$BUILD"/stage/{lib/libhvd_cuda.so,bin/hvd-gpu}; do
     built "$f" || continue
     case "$f" in *.so) check_exports "$f" 'hvd_cuda_device_ops' ;; esac
@@ -78,7 +78,7 @@ for prog in hvd-agent horovodrun perseusrun; do
 done
 if built "$BUILD/plain/lib/spank_hvd.so"; then
     check_exports "$BUILD/plain/lib/spank_hvd.so" 'slurm_spank_[a-z_]+|plugin_(name|type|version)|spank_plugin_version'
-    # every function of ours that it calls must be inside: Slurm would find out only at load time
+    # each function of ours that it calls must be inside, otherwise Slurm fails when it loads the plugin
     for sym in $(nm -D -u "$BUILD/plain/lib/spank_hvd.so" | awk '{print $NF}' | sed 's/@.*//' \
         | grep -E '^(contract|layout|token|rdv|auth|hostlist|places|strbuf|mem|err|fd|tcp|parse|sha256|hex|srun|node|task|seal|ticket)_' || true); do
         finding "$BUILD/plain/lib/spank_hvd.so: $sym is undefined"

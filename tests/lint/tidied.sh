@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Collects what clang-tidy (tidy.sh, by make) has found.
+# Collects the findings of clang-tidy (tidy.sh, started by make).
 . "$(dirname "$0")/lib.sh"
 need clang-tidy
 n=0

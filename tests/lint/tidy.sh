@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tidy.sh FILE.c STAMP [FLAGS...]: clang-tidy of one file with its compile flags; called by make, which
-# repeats it only when the file or a header of it has changed. Findings go to STAMP. That a file was clean is
-# remembered in RM_CACHE for other clones, under a hash of all that clang-tidy sees; and, as preprocessing
-# costs more than all the rest, under one of the file, the headers of ours that it had when it was looked at last
-# (deps-FILE), and TIDY_SEEN: with the same content they include the same.
-# tidy.sh --seen [FLAGS...]: what TIDY_SEEN is to be; it stands for clang-tidy and the headers of others.
+# tidy.sh FILE.c STAMP [FLAGS...]: runs clang-tidy on one file with its compile flags and writes the findings to
+# STAMP. make calls it when the file or one of its headers has changed. RM_CACHE remembers clean files for other
+# clones, under two hashes: one of the preprocessed file, and one of the file, our headers that it included last
+# time (deps-FILE) and TIDY_SEEN. The second avoids preprocessing, which takes longer than everything else.
+# tidy.sh --seen [FLAGS...]: prints TIDY_SEEN, a hash of clang-tidy, its settings and the installed packages.
 set -uo pipefail
 if [ "$1" = --seen ]; then
     shift

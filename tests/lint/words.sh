@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Words that have no place in the tree: hosts of package mirrors, paths of somebody's machine, notes to
-# oneself without an issue number, left-over debugging.
+# Words that must not be in the tree: hosts of package mirrors, paths of one machine, TODO notes without an issue
+# number, conflict markers.
 . "$(dirname "$0")/lib.sh"
 mapfile -t all < <(files '*' | grep -vE '^(tests/lint/(words|selftest)\.sh|LICENSE)$')
 [ ${#all[@]} -gt 0 ] || skip "no files"

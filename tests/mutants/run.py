@@ -16,7 +16,7 @@ named after its file first, then the part's row below, until one fails. The outc
     survived     everything passed: a test is missing, or the code does nothing
     gone         with --replay: this tree has no such line any more
 
-A survivor is a hint: many change what cannot be observed (a buffer's size, the text of a log). The outcomes are
+Parts whose tests need root (spank_plugin) have their unit programs alone. A survivor is a hint: many change what cannot be observed (a buffer's size, the text of a log). The outcomes are
 written to build/mutants/results.jsonl as they come; a run that was interrupted is continued by --replay.
 """
 
@@ -42,13 +42,14 @@ WORK = ROOT / os.environ.get("BUILD", "build") / "mutants"
 TREE = WORK / "tree"
 OPERATOR = "make test-operator-fake"
 LAUNCH = "RM_ONLY='tests/launch/horovodrun_test.py tests/launch/signals_test.py' make test-launch"
+FOUND = "RM_ONLY=tests/found/found_test.py make test-found"
 PYTHON = "tests/python/run.sh {names}"
 # part, how its files begin, and the row to run when no unit program fails. The longest beginning counts.
 PARTS = (
     ("base", "runtime/base/", ""),
     ("contract", "runtime/contract/", ""),
     ("rendezvous", "runtime/rendezvous/", ""),
-    ("rendezvous", "runtime/bootstrap/", ""),
+    ("bootstrap", "runtime/bootstrap/", FOUND),
     ("core", "runtime/core/", ""),
     ("control", "runtime/control/", ""),
     ("api", "runtime/api/", ""),
@@ -224,7 +225,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--part", action="append", default=[], choices=sorted({p[0] for p in PARTS}))
-    parser.add_argument("--most", type=int, default=20, help="unit programs for one mutant")
+    parser.add_argument("--most", type=int, default=12, help="unit programs for one mutant")
     parser.add_argument("--out", type=Path, default=WORK / "results.jsonl")
     parser.add_argument("--replay", type=Path, help="results whose mutants are applied again")
     options = parser.parse_args()

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run with the Python of an environment: lets PyPI's CUDA build of torch, which lies there, be imported
-without CUDA's libraries.
+"""Replaces CUDA's libraries for the torch of an environment; run it with that environment's Python.
 
 PyPI has no CPU-only torch for Linux, and the CUDA libraries that its wheel needs are 2 GB of
-downloads for tests that never touch a GPU. So torch is installed without its dependencies, and each
-missing library is made here: the right soname, the symbols and versions that torch's libraries want
-of it, and every function returns 100 (cudaErrorNoDevice).
+downloads for tests that use no GPU. So torch is installed without its dependencies, and this program
+creates each missing library: with its soname and the symbols and versions that torch's libraries need.
+Every function returns 100 (cudaErrorNoDevice).
 """
 
 import re

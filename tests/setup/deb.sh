@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages of the named groups (see `packages`) that are missing.
-# Idempotent; quiet and instant when nothing is missing. Needs root only when something is.
+# deb.sh GROUP...: installs the missing Debian packages of the groups in `packages`. Idempotent. Without a missing
+# package it prints nothing, takes no time and does not need root.
 set -euo pipefail
 cd "$(dirname "$0")"
 missing=()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# horovod.sh [tf]: prints the path of a virtual environment that holds the original Horovod, built against
+# horovod.sh [tf]: prints the path of a virtual environment with the original Horovod, built against
 # Debian's PyTorch, Open MPI and Gloo; with "tf" against TensorFlow 2.12 and Open MPI (5 to 30 minutes, once;
 # HOROVOD_JOBS=2 compilers at a time).
 set -euo pipefail

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run with the Python of an environment that has TensorFlow: builds the original Horovod against it.
 
-pip builds a package before it installs those beside it, so Horovod, whose build imports TensorFlow,
-cannot stand in the same list. horovod.sh sets what it is built with.
+pip builds all packages of a list before it installs any, and Horovod's build imports TensorFlow, so both
+cannot be in one list. horovod.sh sets the options of the build.
 """
 
 import subprocess

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# venv.sh NAME: prints the path of a virtual environment that holds tests/setup/venv/NAME.txt,
-# made in the cache when missing. Keyed by the content of that file. First line
-# "# python: /usr/bin/python3" chooses the interpreter, "# system-site-packages" lets Debian's through,
-# "# no-deps" installs without dependencies, "# no-build-isolation" builds with what the environment sees,
-# "# then: x.py" runs tests/setup/x.py with the new environment's Python (part of the key too).
+# venv.sh NAME: prints the path of a virtual environment with the packages of tests/setup/venv/NAME.txt. It is
+# created in the cache when it does not exist; its name contains a hash of that file. Comments in the file:
+#   # python: /usr/bin/python3   the interpreter
+#   # system-site-packages       Debian's packages are visible
+#   # no-deps                    installs without dependencies
+#   # no-build-isolation         builds with the packages of the environment
+#   # then: x.py                 runs tests/setup/x.py with the new environment's Python (part of the hash)
+#   # time: 2 minutes            for the message that is printed meanwhile
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 name=$1
@@ -21,7 +24,7 @@ if [ ! -e "$dir/.done" ]; then
     opts=(); grep -q '^# system-site-packages' "$req" && opts+=(--system-site-packages)
     pip=(); grep -q '^# no-deps' "$req" && pip+=(--no-deps)
     grep -q '^# no-build-isolation' "$req" && pip+=(--no-build-isolation)
-    echo "ringmaster: making the Python environment '$name' (once; $(sed -n 's/^# time: //p' "$req" | head -1))" >&2
+    echo "ringmaster: creating the Python environment '$name' (once; $(sed -n 's/^# time: //p' "$req" | head -1))" >&2
     rm -rf "$dir"
     "$py" -m venv "${opts[@]}" "$dir" >&2
     "$dir/bin/python" -m pip install -q --disable-pip-version-check "${pip[@]}" -r "$req" >&2

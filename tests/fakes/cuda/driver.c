@@ -37,7 +37,6 @@ static void fake_read_settings(void)
     fake.old = (int)setting_number("HVD_FAKE_OLD", NULL, -1);
     fake.delay_us = (unsigned)setting_number("HVD_FAKE_DELAY_US", NULL, 0);
     fake.jitter_us = (unsigned)setting_number("HVD_FAKE_JITTER_US", NULL, 0);
-    fake.jitter_seed = (unsigned)setting_number("JITTER_SEED", NULL, 1);
     fake.n_gpus = 0;
     for (int i = 0; !list && i < n && i < 16; i++)
         fake.visible[fake.n_gpus++] = i;

@@ -13,7 +13,7 @@
  *   HVD_FAKE_OLD=1        that of the second visible GPU is 6.1
  *   HVD_FAKE_NOPOOL=1     no memory pools
  *   HVD_FAKE_DELAY_US=n   before each entry of a stream
- *   HVD_FAKE_JITTER_US=n  up to n more before an entry, as JITTER_SEED says
+ *   HVD_FAKE_JITTER_US=n  up to n more before an entry, the same for each n
  *   HVD_FAKE_FAULTS=a=b,c=d   and the file HVD_FAKE_FILE, read anew at each question
  * Faults: init=803, deinit=1, oom=N (the N-th allocation from now), kernel_error=700@N,
  * kernel_hang=N (the N-th kernel from now spins until the fault is gone),
@@ -112,7 +112,7 @@ struct fake {
     int visible[16];
     bool is_mig, has_pools;
     int sm, old; /* compute capability; the device of 6.1, -1: none */
-    unsigned delay_us, jitter_us, jitter_seed;
+    unsigned delay_us, jitter_us;
     unsigned n_events, n_streams;
     unsigned long n_syncs;
     int n_global_captures;

@@ -36,7 +36,7 @@ static void stream_pause(uint64_t n)
     unsigned us = fake.delay_us;
 
     if (fake.jitter_us)
-        us += (unsigned)((n + fake.jitter_seed) * 0x9e3779b97f4a7c15u >> 32)
+        us += (unsigned)((n + fake.jitter_us) * 0x9e3779b97f4a7c15u >> 32)
               % fake.jitter_us;
     if (us)
         usleep(us);
