@@ -7,6 +7,7 @@
  *      3     4     5     6
  *     7 8  9 10  11 12 13 14      (one host) */
 #include "tests/unit/control_world.h"
+#include "tests/unit/timed.h"
 #include "tests/unit/torture.h"
 
 /* --- traffic --- */
@@ -115,8 +116,6 @@ static void the_way_is_shown(void **state)
 
 /* --- deaths --- */
 
-/* What a busy machine was too late for is tried again. */
-enum { TRIES = 5 };
 static const uint64_t SURELY_NS = 20 * NS_PER_S; /* silence ends it after 30 s */
 
 /* Whether they knew in time. */
@@ -145,7 +144,7 @@ static bool all_say(const struct control_world *w,
     return are_in_time;
 }
 
-static bool is_told_soon(const char *hosts, uint32_t who)
+static bool is_reported_soon(const char *hosts, uint32_t who)
 {
     struct control_world w;
     char want[128];
@@ -165,10 +164,7 @@ static bool is_told_soon(const char *hosts, uint32_t who)
 
 static void kill_one(const char *hosts, uint32_t who)
 {
-    for (int i = 0; i < TRIES; i++)
-        if (is_told_soon(hosts, who))
-            return;
-    fail_msg("rank %u: late each time", who);
+    ASSERT_IN_TIME(is_reported_soon(hosts, who));
 }
 
 static void whoever_dies_is_named_by_all(void **state)

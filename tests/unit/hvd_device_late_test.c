@@ -26,7 +26,7 @@ static void *let_all_once_it_sleeps(void *arg)
     const uint64_t end_ns = clock_now_ns() + 20 * NS_PER_S;
 
     while (fake.n_awaiting == 0 && clock_now_ns() < end_ns)
-        (void)usleep(100);
+        (void)usleep(100); /* polls: the fake reports to nobody who sleeps in it */
     *sleeps = fake.n_awaiting == 1;
     fake_let(UINT64_MAX);
     return NULL;

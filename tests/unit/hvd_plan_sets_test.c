@@ -274,7 +274,7 @@ static void called_body(int rank, int size)
     before = stats_now();
     if (rank == early)
         CHECK_OK(sum_in_async(0, "world", &v, 1, &h));
-    (void)usleep(50000);
+    (void)usleep(50000); /* the offer is probably made: nothing reports it */
     for (int i = 0; i < 5 && rank / SIDE != early / SIDE; i++)
         CHECK_OK(sum_in(row_of(rank), "row", &v, 1));
     stage_set(rank, 2);
@@ -306,7 +306,7 @@ static void at_stage(int rank, uint32_t k)
     futex_wait_until(&shared->r[1 - rank].stage, k, clock_now_ns() + 20 * NS_PER_S);
 }
 
-/* The plan begins while rank 1's background thread sleeps without ears. */
+/* The plan begins while rank 1's background thread sleeps and watches no calls. */
 static void first_calls_body(int rank, int size)
 {
     const int alone[] = {0};
@@ -322,7 +322,7 @@ static void first_calls_body(int rank, int size)
         at_stage(rank, ++k);
         if (rank == 0)
             CHECK_OK(sum_in(own, "own", &v, 1));
-        (void)usleep(4000);
+        (void)usleep(4000); /* rank 1's thread falls asleep: nothing reports it */
         at_stage(rank, ++k);
         CHECK_OK(sum_in(0, "world", &v, 1));
     }

