@@ -9,6 +9,7 @@
 
 #include "runtime/backend/nccl/comm.h"
 #include "tests/unit/cpu_party.h"
+#include "tests/unit/timed.h"
 
 struct gpu_case {
     const char *version; /* of NCCL; NULL: 2.27.5 */
@@ -41,7 +42,7 @@ static atomic_uint case_meets; /* bodies' barrier */
     } while (0)
 /* Likewise, where a machine that was busy for a second is no reason to fail: run_case
  * tries the case again. The others' barriers are open then. */
-enum { TRIES = 5, TOO_SLOW = 3 };
+enum { TOO_SLOW = 3 };
 static atomic_bool case_was_slow;
 #define SLOW(...)                                                                      \
     (atomic_store(&case_was_slow, true), atomic_fetch_add(&case_meets, 1000),          \
@@ -266,22 +267,29 @@ static int case_main(void)
     return failed && atomic_load(&case_was_slow) ? TOO_SLOW : failed;
 }
 
+/* The exit status. */
+static int case_in_child(const struct gpu_case *c)
+{
+    int status;
+
+    (void)fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        the_case = c;
+        (void)alarm(100);
+        _exit(case_main());
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
 static void run_case(const struct gpu_case *c)
 {
-    int status = TOO_SLOW << 8;
+    int status = 0;
 
-    for (int i = 0; i < TRIES && WEXITSTATUS(status) == TOO_SLOW; i++) {
-        (void)fflush(NULL);
-        pid_t pid = fork();
-        if (pid == 0) {
-            the_case = c;
-            (void)alarm(100);
-            _exit(case_main());
-        }
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        assert_true(WIFEXITED(status));
-    }
-    assert_int_equal(WEXITSTATUS(status), 0);
+    ASSERT_IN_TIME((status = case_in_child(c)) != TOO_SLOW);
+    assert_int_equal(status, 0);
 }
 
 #endif
