@@ -9,9 +9,8 @@
  *      FAILED, a lost link -> meet.c, verdict.c: first failure -> STOP to all
  *      DONE from all -> FINISH; then every link closes and the job ends
  *
- * A signal is forwarded to all agents, whose ranks get it as on one host. Before
- * START every failure is final: a lost host does not come back. The main thread does
- * everything, except the rendezvous and, with serve, connecting. Called by
+ * Before START every failure is final: a lost host does not come back. The main thread
+ * does everything, except the rendezvous and, with serve, connecting. Called by
  * horovodrun.c. */
 #include "runtime/launch/remote.h"
 
@@ -20,12 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/base/addr.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
-#include "runtime/base/sha256.h"
 #include "runtime/launch/attach.h"
 #include "runtime/launch/core/bytes.h"
 #include "runtime/launch/core/meet.h"
@@ -129,6 +126,7 @@ static void remote_time_out(struct remote *r)
             missing++;
             first = h;
         }
+    const char *name = r->job->hosts->v[first].name;
     const char *stage = "its agent has not connected";
     for (size_t i = 0; i < r->links.n; i++) {
         const struct link *l = &r->links.v[i];
@@ -141,13 +139,11 @@ static void remote_time_out(struct remote *r)
         break;
     }
     int n = snprintf(why, sizeof(why),
-                     "host %.60s: not ready within %llu s "
-                     "(--start-timeout): %s",
-                     r->job->hosts->v[first].name,
+                     "host %.60s: not ready within %llu s (--start-timeout): %s", name,
                      (unsigned long long)r->start_timeout_s, stage);
     if (missing > 1 && n > 0)
         (void)snprintf(why + n, sizeof(why) - (size_t)n, "; and %u more", missing - 1);
-    remote_fail(r, r->job->hosts->v[first].name, 125, why);
+    remote_fail(r, name, 125, why);
 }
 
 /* --- frames --- */
@@ -428,13 +424,12 @@ static void remote_serve_once(struct remote *r)
     nfds_t n = 1, n_output;
     r->fds[0] = (struct pollfd){.fd = r->signals->fd, .events = POLLIN};
     n_output = output_pollfds(&r->output, r->fds + n);
-    nfds_t first = n;
     n += n_output;
     n += links_pollfds(&r->links, r->fds + n);
     if (poll(r->fds, n, clock_left_ms(remote_next_due(r))) <= 0)
         for (nfds_t i = 0; i < n; i++)
             r->fds[i].revents = 0;
-    output_serve(&r->output, r->fds + first, n_output);
+    output_serve(&r->output, r->fds + 1, n_output);
     links_serve(&r->links);
     remote_take_signals(r);
     remote_give_credit(r);

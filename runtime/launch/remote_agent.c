@@ -8,12 +8,11 @@
  * unchanged, limited by credit: if the console is slow, the ranks' pipes fill and
  * nothing else waits. When the connection ends, for any reason, the ranks are
  * stopped. In a tree of agents it starts the agents of its share of hosts by ssh,
- * forwards messages for and from them, and reports their loss. One thread. Called by
+ * forwards messages for and from them, and reports their loss (remote_tree.c). One thread. Called by
  * attach.c and serve.c. */
-#include "runtime/launch/remote_agent.h"
+#include "runtime/launch/remote_agent_state.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,10 +27,7 @@
 #include "runtime/launch/contracts.h"
 #include "runtime/launch/core/bytes.h"
 #include "runtime/launch/core/message.h"
-#include "runtime/launch/engine.h"
-#include "runtime/launch/environment.h"
 #include "runtime/launch/gpu_info.h"
-#include "runtime/launch/link.h"
 #include "runtime/launch/self.h"
 #include "runtime/launch/session.h"
 
@@ -40,35 +36,6 @@
 #define NOTE_MAX_BYTES (64u << 10)
 #define ASK_GRACE_NS   (30 * NS_PER_S) /* as horovodrun on one host */
 #define END_NS         (20 * NS_PER_S) /* for ranks and other agents to exit */
-
-struct remote_agent {
-    struct signals *signals;
-    struct guard guard;
-    struct scratch_folder scratch;
-    struct channel up;
-    bool is_up; /* the channel is open */
-    struct token root;
-    char own[HOST_NAME_MAX_BYTES], theirs[HOST_NAME_MAX_BYTES];
-    struct errand e;
-    bool has_job;
-    uint32_t host, end;
-    struct strbuf blob; /* the encoded JOB, for other agents */
-    struct environment env;
-    struct engine_config config;
-    char path[PATH_MAX], dir[PATH_MAX];
-    struct option_var *vars;
-    struct placement placement;
-    struct contract *ranks;
-    uint32_t n;
-    struct engine *engine;
-    struct engine_event ev;
-    struct link_set links; /* agents that this one has started */
-    int gpu_fd;            /* source of the line about GPUs; -1: none */
-    struct strbuf gpu_line;
-    int64_t credit;
-    uint64_t deadline_ns; /* for JOB; later for our exit */
-    bool is_ending, is_done_sent, is_reported, has_hurry;
-};
 
 /* --- sending to horovodrun --- */
 
@@ -118,6 +85,13 @@ remote_agent_fail(struct remote_agent *a, int code, int sig, const char *why)
     remote_agent_send_report(a, r);
 }
 
+static void remote_agent_fail_signal(struct remote_agent *a, int sig)
+{
+    char why[100];
+    (void)snprintf(why, sizeof(why), "its hvd-agent received %s", signal_name(sig));
+    remote_agent_fail(a, 0, sig, why);
+}
+
 static void remote_agent_send_note(struct remote_agent *a, const char *text)
 {
     CLEANUP(strbuf_release) struct strbuf b = {0};
@@ -162,73 +136,6 @@ static void remote_agent_lose_launcher(struct remote_agent *a)
     channel_release(&a->up);
     remote_agent_begin_end(a);
     links_close(&a->links, true); /* their connections end, so they exit too */
-}
-
-/* --- other agents --- */
-
-static void remote_agent_on_open(void *arg, struct link *l)
-{
-    struct remote_agent *a = arg;
-    CLEANUP(strbuf_release) struct strbuf b = {0};
-    strbuf_init(&b, ERRAND_TO_AGENT_MAX_BYTES);
-    bytes_put_u32(&b, l->end);
-    strbuf_add(&b, strbuf_str(&a->blob), a->blob.n);
-    links_send(&a->links, ERRAND_JOB, l->first, &b);
-}
-
-static int
-remote_agent_on_frame(void *arg, struct link *l, const struct frame *f, struct err *err)
-{
-    struct remote_agent *a = arg;
-    struct bytes_reader r = {.p = f->p, .left = f->n};
-    uint32_t host = bytes_u32(&r);
-    if (f->type == ERRAND_PING)
-        return 0;
-    if (host < l->first || host >= l->end)
-        return err_set(err, -EPROTO, "its agent sent a message for another host");
-    if (a->is_up)
-        (void)channel_send(&a->up, f->type, f->p, f->n, clock_now_ns());
-    return 0;
-}
-
-static void remote_agent_on_lost(void *arg, struct link *l)
-{
-    struct remote_agent *a = arg;
-    struct errand_lost lost = {.end = l->end};
-    CLEANUP(strbuf_release) struct strbuf all = {0};
-    if (!a->is_up)
-        return;
-    (void)snprintf(lost.why, sizeof(lost.why), "%s", l->why);
-    strbuf_init(&all, 4096);
-    bytes_put_u32(&all, l->first);
-    errand_lost_write(&lost, &all);
-    (void)channel_send(&a->up, ERRAND_LOST, strbuf_str(&all), all.n, clock_now_ns());
-}
-
-static int remote_agent_start_others(struct remote_agent *a, struct err *err)
-{
-    struct links_config c = {.ssh = a->e.ssh,
-                             .root = a->root,
-                             .deadline_ns = UINT64_MAX,
-                             .peer_timeout_ns = a->e.peer_timeout_ms * NS_PER_MS,
-                             .signals = a->signals,
-                             .guard = &a->guard,
-                             .env = environ,
-                             .on_open = remote_agent_on_open,
-                             .on_frame = remote_agent_on_frame,
-                             .on_lost = remote_agent_on_lost,
-                             .arg = a};
-    uint32_t first = 0, end = 0;
-    if (a->end <= a->host + 1)
-        return 0;
-    (void)snprintf(c.agent_path, sizeof(c.agent_path), "%s", a->e.agent_path);
-    int rc = links_init(&a->links, &c, err);
-    for (uint32_t j = 0;
-         rc == 0
-         && errand_share(a->host + 1, a->end, a->e.local, a->e.fanout, j, &first, &end);
-         j++)
-        rc = links_add(&a->links, LINK_SSH, a->e.hosts.v[first].name, first, end, err);
-    return rc;
 }
 
 /* --- the job --- */
@@ -277,7 +184,7 @@ static int remote_agent_prepare(struct remote_agent *a, struct err *err)
         return code;
     if (scratch_make(&a->scratch, "", err) < 0
         || guard_start(&a->guard, &a->scratch, err) < 0
-        || remote_agent_start_others(a, err) < 0)
+        || remote_tree_start(a, err) < 0)
         return 125;
     if (a->e.is_verbose)
         a->gpu_fd = gpu_info_begin(a->signals, a->env.v);
@@ -481,14 +388,11 @@ static void remote_agent_serve_up(struct remote_agent *a)
 static void remote_agent_take_events(struct remote_agent *a)
 {
     while (a->engine && engine_next(a->engine, &a->ev)) {
-        char why[100];
         if (a->ev.kind == ENGINE_RANK_FAILED && !a->ev.is_expected)
             remote_agent_send_report(a, &a->ev.report);
         if (a->ev.kind != ENGINE_SIGNAL || a->is_reported || a->is_ending)
             continue;
-        (void)snprintf(why, sizeof(why), "its hvd-agent received %s",
-                       signal_name(a->ev.signal));
-        remote_agent_fail(a, 0, a->ev.signal, why);
+        remote_agent_fail_signal(a, a->ev.signal);
     }
     if (!a->engine || a->is_done_sent || !engine_has_ended(a->engine))
         return;
@@ -508,13 +412,11 @@ static void remote_agent_wait_alone(struct remote_agent *a,
     p[n] = (struct pollfd){.fd = a->signals->fd, .events = POLLIN};
     (void)poll(p, n + 1, clock_left_ms(due_ns));
     while ((sig = signals_next(a->signals)) > 0) {
-        char why[100];
         while (sig == SIGCHLD && signals_reap(&status) > 0)
             ;
         if (!signals_is_stop(sig))
             continue;
-        (void)snprintf(why, sizeof(why), "its hvd-agent received %s", signal_name(sig));
-        remote_agent_fail(a, 0, sig, why);
+        remote_agent_fail_signal(a, sig);
         remote_agent_begin_end(a);
     }
 }
