@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from tap import DEADLINE_S, Program, Skip, has, is_alive, read, run_all, same, wait_until
+from tap import DEADLINE_S, Program, Skip, has, is_alive, main, read, same, wait_until
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from ports import free_port
@@ -27,6 +27,7 @@ BIN = os.path.abspath(
 AGENT = os.path.join(BIN, "hvd-agent")
 SEED = int(os.environ.get("SEED", random.randrange(1 << 30)))
 UP = ": > {0}/up.$HOROVOD_RANK; "
+VERDICT_BLAME_S = 2  # core/verdict.h
 
 
 class Job:
@@ -247,6 +248,7 @@ def test_strangers_do_not_disturb(folder):
 
 
 def check_random_failure(folder, seed):
+    """Whether the bad rank was named. Other ranks blame it when it is dead, perhaps before its agent has reaped it."""
     rng = random.Random(seed)
     workers, slots = rng.choice([(2, 2), (3, 1), (4, 2), (1, 3)])
     bad = rng.randrange(workers * slots)
@@ -264,23 +266,38 @@ def check_random_failure(folder, seed):
         "-c",
         UP.format(folder)
         + f"while [ $(ls {folder}/up.* | wc -l) -lt {workers * slots} ]; do sleep 0.02; done; "
-        f'if [ $HOROVOD_RANK = {bad} ]; then echo "the cause"; sleep {rng.choice(["0", "0.1"])}; : > {folder}/dead; {end}; fi; '
-        f'while [ ! -e {folder}/dead ]; do sleep 0.01; done; sleep {delay}; echo "{blames}" >&2; exit 1',
+        f'if [ $HOROVOD_RANK = {bad} ]; then echo "the cause"; echo $$ > {folder}/new; mv {folder}/new {folder}/bad; '
+        f"sleep {rng.choice(['0', '0.1'])}; {end}; fi; until [ -e {folder}/bad ]; do sleep 0.01; done; "
+        f'while grep -q "^State:.[^Z]" /proc/$(cat {folder}/bad)/status 2>/dev/null; do sleep 0.01; done; '
+        f': > {folder}/dead; sleep {delay}; echo "{blames}" >&2; exit 1',
     )
     wanted = 128 + number if number else 3
-    same(job.end(), [wanted] * workers, f"seed {seed}: {job.errors()}")
+    codes = job.end()
+    dead = f"{folder}/dead"
+    if (
+        codes != [wanted] * workers
+        and os.path.exists(dead)
+        and time.time() - os.stat(dead).st_mtime > VERDICT_BLAME_S
+    ):
+        return False  # an agent was held up for longer than a verdict waits for the rank that others name
+    same(codes, [wanted] * workers, f"seed {seed}: {job.errors()}")
     text = job.logs_name(failure(bad, code, number))
     has(text, "the cause\n")
     for agent in job.agents.values():
         has(agent.err, f"rank {bad} on ")
+    return True
 
 
 def test_the_first_failure_is_named_everywhere(folder):
     print(f"# SEED={SEED}")
     for i in range(8):
-        sub = os.path.join(folder, str(i))
-        os.mkdir(sub)
-        check_random_failure(sub, SEED + i)
+        for attempt in range(5):
+            sub = f"{folder}/{i}.{attempt}"
+            os.mkdir(sub)
+            if check_random_failure(sub, SEED + i):
+                break
+        else:
+            raise AssertionError(f"seed {SEED + i}: five agents held up")
 
 
 def test_a_failing_job_ends_at_once(folder):
@@ -515,4 +532,4 @@ def test_command_line_mistakes_are_refused(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(run_all([f for n, f in list(globals().items()) if n.startswith("test_")]))
+    main(globals())

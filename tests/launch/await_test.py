@@ -9,12 +9,11 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 
 from agent_test import AGENT, failure, free_port
 from launched import HOROVODRUN
-from tap import Program, Skip, has, read, run_all, same, wait_until
+from tap import Program, Skip, has, main, read, same, wait_until
 
 
 class Hosts:
@@ -91,7 +90,10 @@ def test_a_host_that_does_not_come_is_named_as_late(folder):
     p = hosts.launch("touch", f"{folder}/ran")
     same(p.end(), 124, p.err)
     assert re.match(failure(-1, 124), hosts.log()), hosts.log()
-    has(hosts.log(), 'why="waited 1 s for host 127.0.0.2 (2 of 2), which could not be reached: check its pod: ')
+    has(
+        hosts.log(),
+        'why="waited 1 s for host 127.0.0.2 (2 of 2), which could not be reached: check its pod: ',
+    )
     has(p.err, "hvd-agent[await]: waited 1 s for host 127.0.0.2")
     assert not os.path.exists(f"{folder}/ran")
     hosts.end()
@@ -176,4 +178,4 @@ def test_mistakes_are_named(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(run_all([f for n, f in list(globals().items()) if n.startswith("test_")]))
+    main(globals())

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from launched import BIN, HOROVODRUN, ROOT, environment, executable, run, variables
-from tap import Program, has, read, run_all, same
+from tap import Program, has, main, read, same
 
 LAUNCH = os.path.join(ROOT, "runtime/launch")
 
@@ -153,7 +153,9 @@ Ringmaster v"""
     ):
         out = run(folder, *words, env=dict(env, PYTHONPATH=path) if path else env).out
         assert out.startswith(table(wanted)), out
-        same("tensorflow's stream ordering: through host memory" in out, path is not None, "the way is told")
+        same(
+            "tensorflow's stream ordering: through host memory" in out, path is not None, "the way is told"
+        )
     out = run(folder, "-cb", "--verbose", env=env).out
     assert out.startswith("\n" + table((" ", " "))), out
     has(out, f"    python: {sys.executable}")
@@ -250,4 +252,4 @@ def test_bash_completes_the_agent(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(run_all([f for n, f in list(globals().items()) if n.startswith("test_")]))
+    main(globals())

@@ -15,7 +15,7 @@ import sys
 import time
 
 from launched import BIN, ROOT, environment, executable, run, start, variables
-from tap import Skip, has, is_alive, read, run_all, same, wait_until
+from tap import Skip, has, is_alive, main, read, same, wait_until
 
 WORLD = os.path.join(BIN, "launch-world")
 
@@ -401,4 +401,4 @@ def test_verbose_shows_who_is_where(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(run_all([f for n, f in list(globals().items()) if n.startswith("test_")]))
+    main(globals())

@@ -17,7 +17,7 @@ import time
 
 from agent_test import Job, failure
 from launched import BIN, HOROVODRUN, ROOT, environment, executable, run, start, up
-from tap import Program, has, is_alive, read, run_all, same, wait_until
+from tap import Program, has, is_alive, main, read, same, wait_until
 
 FAKES = os.path.join(os.path.dirname(BIN), "fakes")
 RANK = os.path.join(BIN, "launch-gpu-world")
@@ -550,4 +550,4 @@ def test_the_page_names_variables_that_are(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(run_all([f for n, f in list(globals().items()) if n.startswith("test_")]))
+    main(globals())

@@ -15,7 +15,7 @@ import sys
 import time
 
 from launched import BIN, HOROVODRUN, ROOT, environment, run, start, wait_for_ranks
-from tap import Program, has, is_alive, read, run_all, same, wait_until
+from tap import Program, has, is_alive, main, read, same, wait_until
 
 FOREIGN = {  # what outer launchers leave behind
     "OMPI_COMM_WORLD_RANK": "5",
@@ -509,4 +509,4 @@ def test_scratch_is_private(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(run_all([f for n, f in list(globals().items()) if n.startswith("test_")]))
+    main(globals())

@@ -10,10 +10,9 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 
 from agent_test import AGENT, BIN, Job, free_port
-from tap import Program, Skip, has, read, run_all, same, wait_until
+from tap import Program, Skip, has, main, read, same, wait_until
 
 
 def make_tree(folder):
@@ -135,4 +134,4 @@ def test_the_static_agent_needs_no_libc(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(run_all([f for n, f in list(globals().items()) if n.startswith("test_")]))
+    main(globals())

@@ -9,11 +9,10 @@ import os
 import re
 import socket
 import struct
-import sys
 import urllib.request
 
 from agent_test import ROOT, UP, Job, free_port
-from tap import has, read, run_all, same
+from tap import has, main, read, same
 
 
 def scrape(port):
@@ -74,4 +73,4 @@ def test_the_operators_page_asks_for_counters_that_there_are(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(run_all([f for n, f in list(globals().items()) if n.startswith("test_")]))
+    main(globals())

@@ -9,10 +9,9 @@ import json
 import os
 import re
 import subprocess
-import sys
 
 from launched import run, variables
-from tap import Skip, run_all, same
+from tap import Skip, main, same
 
 CACHE = os.environ.get("RM_CACHE") or os.path.expanduser("~/.cache/ringmaster")
 PEERS = [os.path.join(CACHE, "venv", name, "bin") for name in ("horovod", "horovodtf")]
@@ -110,4 +109,4 @@ def test_no_flag_of_horovods_is_missing(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(run_all([f for n, f in list(globals().items()) if n.startswith("test_")]))
+    main(globals())

@@ -14,7 +14,7 @@ import time
 
 from launched import BIN, HOROVODRUN, LOOP, looping, up
 from over_ssh import RANK, agents, alone, hosts, refused, run, start
-from tap import Skip, has, is_alive, read, run_all, same, wait_until
+from tap import has, is_alive, main, read, same, wait_until
 
 
 def test_a_killed_rank_is_named(folder):
@@ -343,8 +343,4 @@ def test_each_rank_is_killed_while_it_starts(folder):
 
 
 if __name__ == "__main__":
-    try:
-        hosts()
-        sys.exit(run_all([f for name, f in sorted(globals().items()) if name.startswith("test_")]))
-    except Skip as reason:
-        print(f"1..0 # SKIP {reason}")
+    main(globals(), hosts)

@@ -14,7 +14,7 @@ import time
 
 from launched import BIN, LOOP, looping, up
 from over_ssh import RANK, alone, hosts, refused, run, start
-from tap import Skip, has, read, run_all, same, wait_until
+from tap import has, main, read, same, wait_until
 
 
 def rss(pid):
@@ -329,8 +329,4 @@ def test_names_of_this_host_need_no_ssh(folder):
 
 
 if __name__ == "__main__":
-    try:
-        hosts()
-        sys.exit(run_all([f for name, f in sorted(globals().items()) if name.startswith("test_")]))
-    except Skip as reason:
-        print(f"1..0 # SKIP {reason}")
+    main(globals(), hosts)

@@ -8,11 +8,10 @@ usage: rsh_mpi_test.py [PART OF A NAME ...]     BIN: folder of the programs (def
 import os
 import shutil
 import signal
-import sys
 
 from launched import BIN, environment
 from rsh_test import RSH, Agents
-from tap import Skip, has, run_all, same, wait_until
+from tap import Skip, has, main, same, wait_until
 
 PI = os.path.join(BIN, "mpi-pi")
 
@@ -146,7 +145,4 @@ def test_without_a_token(folder):
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(run_all([f for name, f in sorted(globals().items()) if name.startswith("test_")]))
-    except Skip as reason:
-        print(f"1..0 # SKIP {reason}")
+    main(globals())

@@ -8,12 +8,11 @@ usage: rsh_test.py [PART OF A NAME ...]     BIN: folder of the programs (default
 import os
 import signal
 import subprocess
-import sys
 
 import serve_test
 from launched import BIN, HOROVODRUN, LOOP, environment
 from serve_test import Serving
-from tap import Skip, has, is_alive, read, run_all, same, wait_until
+from tap import has, is_alive, main, read, same, wait_until
 
 POD = ["unshare", "-pf", "--kill-child", "--mount-proc"]
 RSH = os.path.join(BIN, "hvd-rsh")
@@ -268,11 +267,12 @@ def test_a_host_that_comes_late_is_waited_for(folder):
 
 def test_a_host_that_does_not_come(folder):
     with Agents(folder, "b") as s:
-        p = s.ran("c", "true", code=255, env={"HVD_START_TIMEOUT": "1"})
-        has(
-            p.err,
-            "hvd-rsh: host c did not answer within 1 s (HVD_START_TIMEOUT): cannot connect to c port 7172: ",
-        )
+        for limit in 1, 5, 25:  # a busy machine may not get its first refusal within a second
+            p = s.ran("c", "true", code=255, env={"HVD_START_TIMEOUT": str(limit)})
+            has(p.err, f"hvd-rsh: host c did not answer within {limit} s (HVD_START_TIMEOUT): ")
+            if "no answer yet" not in p.err:
+                break
+        has(p.err, ": cannot connect to c port 7172: ")
         p = s.ran("silent", "true", code=255, env={"HVD_START_TIMEOUT": "1"})
         has(p.err, "hvd-rsh: host silent did not answer within 1 s")
         p = s.rsh("c", "true")
@@ -351,7 +351,4 @@ def test_the_askers_name_is_waited_for(folder):
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(run_all([f for name, f in sorted(globals().items()) if name.startswith("test_")]))
-    except Skip as reason:
-        print(f"1..0 # SKIP {reason}")
+    main(globals())

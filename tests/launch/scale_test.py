@@ -8,13 +8,12 @@ usage: scale_test.py [PART OF A NAME ...]     as agent_test.py
 import os
 import random
 import signal
-import sys
 import tempfile
 import time
 
 from agent_test import BIN, SEED, Job, failure, free_port
 from metrics_test import scrape
-from tap import has, is_alive, read, run_all, same, say, wait_until
+from tap import has, is_alive, main, read, same, say, wait_until
 
 # What a training script of several generations looks like: it says where it is and stays until the job
 # is to end well (file `done`).
@@ -179,7 +178,10 @@ def test_a_deleted_worker_without_news_ends_the_job(folder):
     job.agents[2].signal(signal.SIGTERM)
     same(job.end(), [143] * 3, job.errors())
     assert 9 < time.monotonic() - begin < 20
-    has(job.agents[0].err, 'a world without this worker may be announced seconds=10 cause="worker 2 received')
+    has(
+        job.agents[0].err,
+        'a world without this worker may be announced seconds=10 cause="worker 2 received',
+    )
     has(job.logs_name(failure(-1, 0, signal.SIGTERM)), "worker 2 received SIGTERM")
 
 
@@ -474,4 +476,4 @@ def test_metrics_tell_the_generation(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(run_all([f for n, f in list(globals().items()) if n.startswith("test_")], at_once=4))
+    main(globals(), at_once=4)

@@ -13,7 +13,7 @@ import sys
 import time
 
 from launched import BIN, start, wait_for_ranks
-from tap import has, is_alive, read, run_all, same, wait_until
+from tap import has, is_alive, main, read, same, wait_until
 
 
 def test_ctrl_c_is_forwarded_and_ranks_may_clean_up(folder):
@@ -215,4 +215,4 @@ def test_output_that_a_signal_cuts_off_is_told_by_rank(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(run_all([f for name, f in list(globals().items()) if name.startswith("test_")]))
+    main(globals())

@@ -8,11 +8,10 @@ usage: start_test.py [PART OF A NAME ...]     as agent_test.py
 import os
 import re
 import signal
-import sys
 import time
 
 from agent_test import BIN, Job, failure, loop
-from tap import has, read, run_all, same, wait_until
+from tap import has, main, read, same, wait_until
 
 
 def test_workers_come_in_any_order_and_late(folder):
@@ -153,4 +152,4 @@ def test_sigterm_while_worker_0_is_missing_ends_the_agent(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(run_all([f for n, f in list(globals().items()) if n.startswith("test_")]))
+    main(globals())

@@ -3,6 +3,7 @@
 
 import concurrent.futures
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,9 @@ import time
 import traceback
 
 DEADLINE_S = float(os.environ.get("LAUNCH_TEST_DEADLINE", "120"))
+# A program dies with the thread that started it, also when this process is killed. Its own guard and
+# connections then end what it started.
+DIES_WITH_US = [shutil.which("setpriv") or "setpriv", "--pdeathsig", "KILL", "--"]
 
 
 class Skip(Exception):
@@ -48,17 +52,20 @@ def read(path):
 
 
 class Program:
-    """A running program whose output goes to files, so that nobody has to read it meanwhile."""
+    """A running program whose output goes to files, so that no test has to read it meanwhile."""
+
+    started = []
 
     def __init__(self, argv, env, folder, name, **more):
-        self.name = name
+        self.name, self.folder = name, folder
         self.out_path = os.path.join(folder, name + ".out")
         self.err_path = os.path.join(folder, name + ".err")
         more.setdefault("stdin", subprocess.DEVNULL)
         with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
             more.setdefault("stdout", out)
-            self.process = subprocess.Popen(argv, env=env, stderr=err, **more)
+            self.process = subprocess.Popen([*DIES_WITH_US, *argv], env=env, stderr=err, **more)
         self.pid = self.process.pid
+        Program.started.append(self)
 
     def end(self, deadline_s=DEADLINE_S):
         """Its exit code as a shell would show it."""
@@ -113,6 +120,10 @@ def run_one(test):
         except Exception:
             passed = False
             more = "".join(f"\n# {line}" for line in traceback.format_exc().splitlines())
+        for program in [p for p in Program.started if p.folder.startswith(folder)]:
+            if program.process.poll() is None:  # of a test that failed
+                program.process.kill()
+            Program.started.remove(program)
     return passed, more, time.monotonic() - start
 
 
@@ -132,4 +143,23 @@ def run_all(tests, at_once=1):
     return 1 if failed else 0
 
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
+def main(names, prepare=lambda: None, at_once=1):
+    """Runs the test functions among names, which are globals(), and exits; prepare may skip all of them."""
+    try:
+        prepare()
+        sys.exit(run_all([f for name, f in names.items() if name.startswith("test_")], at_once))
+    except Skip as reason:
+        print(f"1..0 # SKIP {reason}")
+
+
+def stop(number, _):
+    """Exits through atexit handlers, which remove network namespaces and folders."""
+    for other in signal.SIGINT, signal.SIGTERM:
+        signal.signal(other, signal.SIG_IGN)
+    if threading.active_count() > 1:  # the pool would run all of its tests first
+        os._exit(128 + number)
+    sys.exit(128 + number)
+
+
+signal.signal(signal.SIGINT, stop)
+signal.signal(signal.SIGTERM, stop)
