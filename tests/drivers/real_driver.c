@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* real-driver CUDA NVML VERSION: holds what we believe of NVIDIA's libraries against
- * real ones: every symbol that we take a driver of this version to have, and the names
- * of the result codes. No GPU is needed, for nothing but texts is asked. One line for
- * each thing that is otherwise; exit code 1 if there was any. */
+/* real-driver CUDA NVML VERSION: compares our tables with NVIDIA's libraries: every
+ * symbol that a driver of this version should have, and the names of the result codes.
+ * No GPU is needed, because only texts are requested. Prints one line for each
+ * difference; exit code 1 if there was any. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_kernels REPEATS FILE...: how fast the move kernels pack and unpack lists of
- * tensors, against a plain copy of the device. A file holds numbers of elements. Prints
- * lines "LIST KERNEL SECONDS BYTES" (bytes read and written, the median launch's time),
- * the first one of the copy.
+/* bench_kernels REPEATS FILE...: measures how fast the move kernels pack and unpack
+ * lists of tensors, compared with a plain copy of the device. A file holds numbers of
+ * elements. Prints lines "LIST KERNEL SECONDS BYTES" (the median launch's time, bytes
+ * read and written), that of the copy first.
  *
- * Tensors begin at multiples of 512 bytes, as a framework's allocator has them, and in
- * the packed buffer at multiples of 16, as fuse.c has them; chunks are those of
- * table.c. One time is that of several launches over different buffers, so that little
- * of it is the launch's and the L2 does not hold the data, divided by their number. */
+ * Tensors start at multiples of 512 bytes, as in a framework's allocator, and in the
+ * packed buffer at multiples of 16, as in fuse.c; chunks are those of table.c. One
+ * time is that of several launches over different buffers divided by their number, so
+ * that the cost of launching is small and the L2 does not hold the data. */
 #include "tests/gpu/tap/conform.h"
 
 #include "runtime/backend/nccl/launch.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One script of calls of the CUDA driver, with the answers that the backend counts on:
- * on a GPU it says whether the driver gives them, on the fake whether that is one. What
- * is asked is what gpu.c, event.c, memory.c, graph.c and launch.c do, and what users do
- * wrong. One rank, device 0. */
+/* One script of calls of the CUDA driver, with the answers that the backend relies on:
+ * on a GPU it checks the driver, on the fake it checks the fake. The calls are those
+ * of gpu.c, event.c, memory.c, graph.c and launch.c, and wrong uses by users. One
+ * rank, device 0. */
 #include "tests/gpu/tap/conform.h"
 
 enum { N = 1 << 18 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conform_nccl RANK SIZE FOLDER: one script of calls of NCCL, with the answers, states
- * and data that the backend counts on; on a GPU it says whether NCCL gives them, on the
- * fake whether that is one. Ranks are processes that share device 0; unique ids go
- * through files in FOLDER. Communicators do not block where NCCL can do that.
+/* conform_nccl RANK SIZE FOLDER: one script of NCCL calls, with the answers, states
+ * and data that the backend relies on: on a GPU it checks NCCL, on the fake it checks
+ * the fake. Ranks are processes that share device 0; unique ids are passed in files in
+ * FOLDER. Communicators are non-blocking where NCCL supports that.
  *
- * Each rank prints its own points. A call that does not come back ends by the limit of
- * who started us. */
+ * Each rank prints its own points. A call that does not return is ended by the time
+ * limit of our caller. */
 #include "tests/gpu/tap/conform.h"
 
 #include <limits.h>

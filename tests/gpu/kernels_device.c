@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table `cpu_kernels` once more, but each row of it runs on the GPU: linked in
- * place of tests/fakes/cuda/kernels_cpu.c, it makes the kernels' unit tests tests of
- * the device, with the same tables and the same bits to be met.
+/* The table `cpu_kernels`, with rows that run on the GPU: linked in place of
+ * tests/fakes/cuda/kernels_cpu.c, it turns the kernels' unit tests into tests of the
+ * device, with the same tables and the same required bits.
  *
- * Design: the tests give addresses of the host. For each type of arguments a walk
- * (below) names every stretch of memory that a kernel may touch; stretches that touch
- * each other become one span. A launch copies the spans up, to addresses that are equal
- * modulo 256, puts the new addresses into arguments and tables, and copies all back.
+ * Design: the tests pass host addresses. For each type of arguments a walk (below)
+ * lists every stretch of memory that a kernel may touch; adjacent stretches become one
+ * span. A launch copies the spans up, to addresses that are equal modulo 256, puts the
+ * new addresses into arguments and tables, and copies all back.
  *  - Usually spans lie in one block of device memory with marked gaps between them, and
- *    a gap that was written to fails the test.
+ *    a write to a gap fails the test.
  *  - RM_EXACT=N: each N-th launch has a block for each span that ends where the span
- *    does, so that compute-sanitizer, or the fake's guard pages, see a wild read too.
+ *    does, so that compute-sanitizer, or the fake's guard pages, detect wild reads.
  *  - Arguments without a walk of their own have all of the program's static variables
- *    copied, and what looks like an address in them replaced (not under
- *    AddressSanitizer, which has marks between them).
+ *    copied, and everything that looks like an address in them replaced (not under
+ *    AddressSanitizer, which puts marks between them).
  *  - HVD_GPU_PTX=1: the driver compiles the PTX.
- * What is no test's fault (no driver, a launch that fails) is "Bail out!". */
+ * Failures outside the tests (no driver, a failing launch) are "Bail out!". */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nccl_real LIBRARY VERSION: NVIDIA's NCCL, as its wheels bring it, where no driver is.
- * TAP. What can be known of it without a GPU: that nccl_load takes it, that its version
- * is the wheel's, that every symbol which nccl_dl.h says to be there is there and none
- * that it says to come later, the texts of its results, and what calls answer that find
- * no driver. The fake of NCCL says the same (tests/unit/gpu_nccl_fake_test.c). */
+/* nccl_real LIBRARY VERSION: checks NVIDIA's NCCL from its wheels, without a driver.
+ * TAP. Checks everything that needs no GPU: nccl_load accepts it, its version is the
+ * wheel's, every symbol that nccl_dl.h requires exists and none that it lists for
+ * later versions, the texts of its results, and the answers of calls that find no
+ * driver. The fake NCCL gives the same (tests/unit/gpu_nccl_fake_test.c). */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU in memory: a row of device_ops whose "device memory" is that of malloc, and
- * whose communicators are those of CPUs that they were opened over. A batch is computed
- * when it is posted and done when its rank says so (fake_hold, fake_let): what lies
- * between is what the tests are about. Include in one file of a program: it gives the
- * row that runtime/api/device.c looks for. */
+/* A GPU in memory: a row of device_ops whose "device memory" is from malloc, and whose
+ * communicators are the CPU ones that they were opened over. A batch is computed when
+ * it is posted and finishes when its rank allows it (fake_hold, fake_let): the tests
+ * are about the time between. Include in one file of a program: it defines the row
+ * that runtime/api/device.c looks for. */
 #ifndef TESTS_UNIT_FAKE_DEVICE_H
 #define TESTS_UNIT_FAKE_DEVICE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How communicators end when something fails: within a second, whatever NCCL does, and
+/* The end of communicators after a failure: within a second, whatever NCCL does, and
  * with the cause. */
 #include <setjmp.h>
 #include <signal.h>

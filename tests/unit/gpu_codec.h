@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compressed batches of device memory beside the same tensors through the codecs of
- * host memory, by members that are threads. Include after cmocka.h. */
+/* Compressed batches of device memory compared with the same tensors through the
+ * codecs of host memory, by members that are threads. Include after cmocka.h. */
 #ifndef TESTS_UNIT_GPU_CODEC_H
 #define TESTS_UNIT_GPU_CODEC_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PowerSGD of device memory, on the fakes: members are equal, and near the host's
- * codec; nothing is lost; where a rank has no cuBLAS, all say so. */
+ * codec; nothing is lost. */
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>

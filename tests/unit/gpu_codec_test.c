@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compressed allreduces of device memory, on the fakes: bits, what is kept between
- * steps, what goes over the wire, and what is refused. */
+/* Compressed allreduces of device memory, on the fakes: bits, state between steps,
+ * bytes on the wire, and refusals. */
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Top-k of device memory, on the fakes: bits, what is kept, and that nothing is lost.
- */
+/* Top-k of device memory, on the fakes: bits, state, and that nothing is lost. */
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>

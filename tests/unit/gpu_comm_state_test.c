@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a communicator, edge by edge: those that are there, and all others. */
+/* The states of a communicator, edge by edge: existing edges, and all others. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communicators on the fakes: made lazily over a meeting, used before they are ready,
- * split, closed; and every failure of that as a sentence. */
+/* Communicators on the fakes: created lazily after a meeting, used before they are
+ * ready, split, closed; each failure is one error message. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exchanges of more members than one group of calls holds: an alltoall of each member
- * is run over an NCCL of a few functions here, which notes the calls, and what all of
- * them made must be able to end. */
+ * runs over an NCCL of a few functions here, which records the calls; the calls of all
+ * members together must be able to finish. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Capture and replay over a driver that is a few functions here: a graph is what was
+/* Capture and replay over a driver of a few functions here: a graph is what was
  * enqueued while its stream was captured, and its replay reads the tables that it was
  * captured with. */
 #include <errno.h>
@@ -27,8 +27,7 @@ static struct {
     uint64_t src; /* what the last run's tables said */
 } fake;
 
-/* --- memory, uploads, errors --------------------------------------------------------
- */
+/* --- memory, uploads, errors --- */
 
 int memory_take(
     struct gpu_memory *m, uint64_t bytes, cu_stream s, cu_ptr *ret, struct err *err)
@@ -80,8 +79,7 @@ const char *cuda_symbol(enum cuda_call c)
     return "cuCall";
 }
 
-/* --- the driver ----------------------------------------------------------------------
- */
+/* --- the driver --- */
 
 static int copy_up(cu_ptr dst, const void *src, size_t n, cu_stream s)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The image: made-up ones for every choice and every damage, and the one that
- * compile.py made; and a launch over a driver that is a few functions here. */
+/* The image: constructed ones for every choice and every damage, and the one from
+ * compile.py; and a launch over a driver of a few functions here. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -112,8 +112,7 @@ static void damaged_image_is_refused(void **state)
     assert_int_equal(-EPROTO, image_count(whole.bytes, whole.n - 9, &err));
 }
 
-/* --- the real one ------------------------------------------------------------------
- */
+/* --- the real one --- */
 
 static bool part_holds(const struct image_part *p, const char *what)
 {
@@ -155,8 +154,7 @@ static void built_image_has_every_kernel_for_every_gpu(void **state)
     }
 }
 
-/* --- a launch ----------------------------------------------------------------------
- */
+/* --- a launch --- */
 
 static struct {
     int cubin_result, ptx_result, func_result, launch_result;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs in their order, and every way in which a device breaks: launcher and watcher. */
+/* Launcher and watcher: jobs in their order, and every way in which a device breaks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One batch of device memory against a plain reference: each member lays its tensors
- * out in an arena of its own, runs the batch, and looks at every byte after it. Include
- * after cmocka.h. */
+ * out in an arena of its own, runs the batch, and checks every byte afterwards.
+ * Include after cmocka.h. */
 #ifndef TESTS_UNIT_GPU_MATRIX_H
 #define TESTS_UNIT_GPU_MATRIX_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives on the fakes against a plain reference: each of them with each type and
- * operation, in place and not, one tensor and many, by every way. The fake NCCL ends
- * the test where ranks do not make the same calls. */
+ * operation, in place and not, one tensor and many, in every way. The fake NCCL ends
+ * the test if ranks do not make the same calls. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

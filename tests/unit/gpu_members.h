@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks as threads, each with a GPU of the fake driver and a communicator of the fake
  * NCCL, which meet over the cpu backend. A case runs in a child process of its own,
- * because versions are looked at once in a process. Include after cmocka.h. */
+ * because versions are read once per process. Include after cmocka.h. */
 #ifndef TESTS_UNIT_GPU_MEMBERS_H
 #define TESTS_UNIT_GPU_MEMBERS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HVD_NANCHECK of device memory: the batch whose input is no finite number is told, on
- * the rank that has it, and nothing else is touched. */
+/* HVD_NANCHECK of device memory: the batch whose input is not finite is reported, on
+ * the rank that has it, and nothing else changes. */
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which NCCL is taken, and what is said of those that will not do. Copies of the stub
- * lie in folders that name their versions; each search has a process of its own. */
+/* Which NCCL is used, and the messages about unusable ones. Copies of the stub lie in
+ * folders that name their versions; each search has a process of its own. */
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -197,7 +197,7 @@ static int child_is_refused(void)
         {"20999", "NCCL 2.9.99 (%s) is too old: 2.10 or later is needed; HVD_NCCL_LIB "
                   "names another"},
         {"30000", "NCCL 3.0.0 (%s) is not known: 2.10 to 2.x is needed"},
-        {"other", "%s: is no NCCL"},
+        {"other", "%s: not an NCCL library"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct nccl_api api;

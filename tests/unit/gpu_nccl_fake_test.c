@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fake of NCCL itself: it is in progress where NCCL is, and ends the test with a
- * message where NCCL would hang, crash now and then, or forbids a call. What it computes
- * is compared with the same script as NCCL's (tests/gpu/conform_nccl.c) and by
+ * message where NCCL would hang or crash, or forbids a call. Its results are compared
+ * with NCCL's by the same script (tests/gpu/conform_nccl.c), and checked by
  * gpu_matrix_test; aborts and injected errors are in gpu_abort_test and gpu_comm_test.
  *
- * Members are threads; a stream is a thread with a queue. What ends a test runs in a
- * child process. */
+ * Members are threads; a stream is a thread with a queue. Calls that end a test run in
+ * a child process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* No circle: the world and overlapping sets in one common order, while user streams
- * wait for results and inputs for user streams, each rank in its own haste. What would
- * hang ends in a deadline, calls that differ end the fake. */
+/* No deadlock: the world and overlapping sets in one common order, while user streams
+ * wait for results and inputs for user streams, each rank at its own speed. What would
+ * hang ends at a deadline; calls that differ end the test in the fake. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

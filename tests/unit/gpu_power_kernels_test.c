@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels of kernels/power.cu, compiled for the CPU, against the codec of host
- * tensors: bit for bit where sums have the same order, else by what is promised. */
+ * tensors: bit for bit where sums have the same order, else within the specified
+ * error. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers that NCCL is to know: asked for by the seat, done by the launcher, and what
- * the seat hears of what went wrong. That calls move from and to them is for
- * gpu_matrix_test, and that all members have them or none for hvd_register_test. */
+/* Buffers registered with NCCL: requested by the seat, carried out by the launcher,
+ * with errors returned to the seat. gpu_matrix_test checks that calls move from and to
+ * them, hvd_register_test that all members have them or none. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is told of a machine's GPUs. Each report has a process of its own: what is
- * loaded stays loaded. */
+/* The report of a machine's GPUs. Each report has a process of its own, because loaded
+ * libraries stay loaded. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* XIDs in front of a device's cause: their words, which of several is told, and the one
- * that ends the device by itself; and a device beside an NVML that does not answer. */
+/* XIDs in front of a device's cause: their texts, which of several is reported, and
+ * the one that ends the device by itself; and a device next to an NVML that does not
+ * answer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compression of GPU tensors through the C API: the same numbers as of tensors of the
- * host, by a tensor's own codec and by HVD_COMPRESSION, with ranks that have joined and
- * sets that go; and what is refused. */
+/* Compression of GPU tensors through the C API: the same numbers as for tensors of the
+ * host, with a tensor's own codec and with HVD_COMPRESSION, with ranks that have
+ * joined and sets that are removed; and refusals. */
 #include <dlfcn.h>
 #include <math.h>
 

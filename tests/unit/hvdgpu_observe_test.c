@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one sees of tensors on GPUs through hvd.h, on the fakes: the timeline's names,
- * the report of the machine, and HVD_NANCHECK. */
+/* What users can observe of GPU tensors through hvd.h, on the fakes: the timeline's
+ * names, the report of the machine, and HVD_NANCHECK. */
 #include "tests/unit/hvdgpu_world.h"
 
 enum { N = 1000 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a failed world leaves on the GPUs, and what the next one makes of it: rank 2 is
+/* What a failed world leaves on the GPUs, and how the next one uses it: rank 2 is
  * killed, ranks 0 and 1 form a world of their own. */
 #include "tests/unit/hvdgpu_world.h"
 

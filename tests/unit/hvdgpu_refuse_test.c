@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank that has no GPU where the others move GPU tensors: it has joined, and so has
- * to give zeros. Nobody waits for it, and all are told who it is and why. */
+/* A rank without a GPU while the others move GPU tensors: it has joined, and so must
+ * contribute zeros. No rank waits for it, and all receive its name and the reason. */
 #include "tests/unit/hvdgpu_world.h"
 
 enum { N = 10 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registered buffers through hvd.h and libhvd_cuda.so's row, on the fakes: the fake
- * NCCL ends the test where a call finds its memory registered on some ranks only, or a
- * buffer goes while a kernel may use it. */
+ * NCCL ends the test if a call finds its memory registered on some ranks only, or if a
+ * buffer is freed while a kernel may use it. */
 #include "tests/unit/hvdgpu_world.h"
 
 #include <fcntl.h>

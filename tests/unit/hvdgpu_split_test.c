@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Process sets whose communicators are split off the world's, by all ranks at the same
- * place in the order, while batches of both are on their way. The fake NCCL ends the
- * test where ranks do not make the same calls, or wait for each other for ever. */
+ * place in the order, while batches of both are in flight. The fake NCCL ends the test
+ * if ranks do not make the same calls, or wait for each other forever. */
 #include "tests/unit/hvdgpu_world.h"
 
 enum { N = 300, ROUNDS = 12 };

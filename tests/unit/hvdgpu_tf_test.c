@@ -2,11 +2,11 @@
 /* TensorFlow's operations on tensors of GPUs, through the whole runtime: a fake
  * TensorFlow, worlds of processes, the fake driver and the fake NCCL.
  *
- * As in TensorFlow, inputs are made by a stream that the operation is not told, and
- * memory of outputs may still be written by work that an earlier owner has put into it:
- * here each input is filled, and each output spoilt, by slow work that is in a stream
- * when the operation gets it. So a result is right only if the runtime waits for all
- * streams, and does so after the output was made. */
+ * As in TensorFlow, inputs are produced by a stream that the operation does not get,
+ * and memory of outputs may still be written by work of an earlier owner: here each
+ * input is filled, and each output overwritten, by slow work that is in a stream when
+ * the operation gets it. So a result is right only if the runtime waits for all
+ * streams, and does so after the output was allocated. */
 #include "tests/unit/hvdgpu_world.h"
 
 #include <semaphore.h>

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The watcher's part of communicators. While all is well it asks each that is in use
- * for asynchronous errors, which NCCL allows beside calls; under the device's lock, so
- * that none is destroyed under it. When the launcher is out (or was left behind inside
- * of a blocking call, where nothing else helps) it owns all of them, and aborts: each
- * on a thread of its own, since ncclCommAbort was seen to block in some versions, and
- * shared abort flags make them wait for each other. What the launcher has left in the
- * middle is aborted by the launcher's thread, parents before children: up to 2.18 NCCL
- * finds what is in progress in that thread alone, and joins it there; other threads
- * would free a communicator under it. What is not over within a second is left to its
- * thread; then quiesce tells that the device cannot be used again. */
+/* The watcher's part of communicators. While the device runs it queries each
+ * communicator that is in use for asynchronous errors, which NCCL allows concurrently
+ * with calls, under the device's lock so that none is destroyed meanwhile. When the
+ * launcher is out, or was left behind inside a blocking call, the watcher owns all of
+ * them and aborts each on a thread of its own: ncclCommAbort was seen to block in some
+ * versions, and communicators with a shared abort flag wait for each other. What the
+ * launcher left in progress is aborted on the launcher's thread, parents before
+ * children: up to 2.18 NCCL finds operations in progress only in the thread that
+ * started them, and joins them there; another thread would free a communicator that is
+ * still in use. An abort that takes longer than a second is left to its thread;
+ * quiesce then reports that the device cannot be used again. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +28,9 @@ static int comm_check_async(struct comm *c, struct err *err)
     struct device *g = c->g;
     const int state = atomic_load_explicit(&c->state, memory_order_acquire);
 
-    /* Whoever starts or ends it asks by himself; so does who enqueues, unless he is in
-     * a call that blocks. From 2.26 on asking is more than a look. */
+    /* The launcher itself queries a communicator that it starts, ends or enqueues on,
+     * unless it is in a call that blocks. From 2.26 on the query also completes
+     * operations. */
     if (state != COMM_READY
         && (state != COMM_ENQUEUING
             || (!c->blocks && g->nccl->version >= NCCL_JOB_ASKED)))
@@ -59,7 +61,8 @@ int comms_look(struct device *g, struct err *err)
 
 /* --- aborting --- */
 
-struct comm_aborts { /* of one device; counted: a thread may outlive all else */
+struct
+    comm_aborts { /* of one device; counted, because a thread may outlive the device */
     const struct nccl_api *nccl;
     _Atomic uint32_t refs;
     _Atomic uint32_t left; /* a futex word */
@@ -68,7 +71,7 @@ struct comm_aborts { /* of one device; counted: a thread may outlive all else */
     struct abort_one {
         struct comm_aborts *all;
         nccl_comm nc;
-        bool is_kept; /* to be revoked; false: it is aborted, or could not be */
+        bool is_kept; /* revoke it; false: it was aborted */
     } v[];
 };
 
@@ -78,7 +81,7 @@ static void aborts_unref(struct comm_aborts *a)
         mem_free(a);
 }
 
-/* Its kernels leave; it can be shrunk then. */
+/* Its kernels leave; then it can be shrunk. */
 static bool revoke_comm(const struct nccl_api *nccl, nccl_comm nc)
 {
     const uint64_t deadline_ns = clock_now_ns() + ABORT_NS / 2;
@@ -106,13 +109,13 @@ static void *abort_main(void *arg)
 
     one->is_kept = one->is_kept && revoke_comm(a->nccl, one->nc);
     if (!one->is_kept)
-        (void)a->nccl->abort(one->nc); /* nobody could do more about a failure */
+        (void)a->nccl->abort(one->nc); /* nothing more can be done about a failure */
     aborts_count_ended(a);
     return NULL;
 }
 
-/* On the launcher's thread, where that matters to NCCL. An abort of a parent joins who
- * writes its child's handle. */
+/* On the launcher's thread where NCCL requires it. An abort of a parent waits for the
+ * thread that writes its child's handle. */
 static void *abort_own(void *arg)
 {
     struct comm_aborts *a = arg;
@@ -134,14 +137,15 @@ static void aborts_add(struct comm_aborts *a, nccl_comm nc, bool is_kept)
     *one = (struct abort_one){a, nc, is_kept};
 }
 
-/* The launcher was in the middle of something of it. */
+/* Was the launcher in the middle of an operation on it? */
 static bool is_unfinished(int state)
 {
     return state == COMM_STARTING || state == COMM_ENQUEUING || state == COMM_SPLITTING
            || state == COMM_CLOSING;
 }
 
-/* To the launcher's; the parent of a split comes first. */
+/* Adds to those that the launcher's thread aborts; the parent of a split comes first.
+ */
 static void aborts_add_own(struct comm *c, int state, struct comm_aborts *a)
 {
     nccl_comm *v[GPU_MAX_STREAMS + 1];
@@ -158,7 +162,7 @@ static void aborts_add_own(struct comm *c, int state, struct comm_aborts *a)
     a->n_own += n;
 }
 
-/* The watcher's from here on: its handles go into a->v, or a->own. */
+/* It belongs to the watcher from here on: its handles go into a->v or a->own. */
 static void
 comm_take_over(struct comm *c, struct comm_aborts *a, bool is_out, bool may_keep)
 {
@@ -180,7 +184,7 @@ comm_take_over(struct comm *c, struct comm_aborts *a, bool is_out, bool may_keep
     if (to == COMM_ABORTING && c->parked && c->parked->nc)
         aborts_add(a, TAKE(c->parked->nc), false);
     for (uint32_t i = 0; i < c->n_nc && to != COMM_DEAD; i++) {
-        /* a split's child is written by a thread of NCCL */
+        /* an NCCL thread writes a split's child */
         nccl_comm nc = __atomic_load_n(&c->nc[i], __ATOMIC_ACQUIRE);
 
         if (nc)
@@ -190,7 +194,7 @@ comm_take_over(struct comm *c, struct comm_aborts *a, bool is_out, bool may_keep
 
 static struct comm_aborts *aborts_take_all(struct device *g, bool is_quiet)
 {
-    /* One that sleeps outside of NCCL goes in no more, and wakes up soon. */
+    /* A launcher that naps outside NCCL makes no more calls, and wakes up soon. */
     const bool is_out = is_quiet || g->launcher.barred_at == LAUNCHER_OUTSIDE;
     size_t n = 0;
 
@@ -263,11 +267,11 @@ void comms_abort(struct device *g, bool is_quiet)
     struct comm_aborts *a = aborts_take_all(g, is_quiet);
     uint32_t left;
 
-    /* where it is not quiet, the launcher may be using them */
+    /* otherwise the launcher may be using them */
     if (is_quiet)
         free_graphs(g);
     if (!a)
-        return; /* no memory for a list: the process goes by the cause all the same */
+        return; /* no memory for a list: the process reports its cause all the same */
     const uint32_t n = (uint32_t)a->n + (a->n_own > 0);
     atomic_store(&a->refs, n + 1);
     atomic_store(&a->left, n);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cards of fixed size, little-endian, version first, zeros behind. They come from other
- * processes and are read strictly: what is read and written again is the same bytes.
+/* Cards have a fixed size: little-endian, version first, zeros at the end. They come
+ * from other processes and are read strictly: a card that is read and written again
+ * has the same bytes.
  *
  * Everything that could make ncclCommInitRank hang or fail on some members only, and
  * that can be known beforehand, is judged here. Every member has the same cards and so
- * comes to the same end: the first sentence that applies, of the lowest member. Numbers
- * that a call of NCCL depends on later (rule R2: calls are functions of batch and
- * cards) are member 0's, abilities are what all have.
+ * gets the same result: the first error that applies, of the lowest member. Numbers
+ * that later NCCL calls depend on (rule R2: calls are functions of batch and cards)
+ * are member 0's; abilities are those that all members have.
  *
  * A communicator that survived a failure is shrunk only if all members were in it, in
- * the same order, and somebody is missing: NCCL refuses an empty list.
+ * the same order, and some are missing: NCCL refuses an empty list.
  *
  * Called by meet.c. */
 #include "runtime/backend/nccl/card.h"
@@ -22,7 +23,7 @@
 
 /* --- wire form --- */
 
-struct card_cursor { /* over GPU_CARD_BYTES, which hold all fields */
+struct card_cursor { /* over GPU_CARD_BYTES, which holds all fields */
     uint8_t *p;
 };
 
@@ -38,7 +39,7 @@ static void cursor_put_bytes(struct card_cursor *c, const void *p, size_t n)
     c->p += n;
 }
 
-/* The text and zeros: what lies behind its NUL does not travel. */
+/* The text and zeros: bytes after its NUL are not sent. */
 static void cursor_put_text(struct card_cursor *c, const char *s, size_t n)
 {
     size_t len = strnlen(s, n - 1);
@@ -99,7 +100,8 @@ static void reader_get_bytes(struct card_reader *r, void *ret, size_t n)
     r->p += n;
 }
 
-/* Ends in NUL, zeros behind it, printable: it goes into sentences and logs. */
+/* Must end in NUL followed by zeros, and be printable: it goes into messages and logs.
+ */
 static void reader_get_text(struct card_reader *r, char *ret, size_t n)
 {
     size_t len = strnlen((const char *)r->p, n);
@@ -152,7 +154,7 @@ int gpu_card_read(const uint8_t p[GPU_CARD_BYTES],
     if (r.is_bad || c.parked_size > GPU_CARD_MAX_PARKED
         || !bytes_are_zero(r.p, (size_t)(p + GPU_CARD_BYTES - r.p)))
         return err_set(err, -EPROTO,
-                       "a member tells about its GPU in a form that is not ours");
+                       "a member sent an invalid card of its GPU");
     *ret = c;
     return 0;
 }
@@ -265,7 +267,7 @@ static int judge_gpus(const struct card_judge *j, struct err *err)
     return 0;
 }
 
-/* Were all in one parked communicator, in this order, and not alone? */
+/* Were all members in one parked communicator, in this order, with others? */
 static bool judge_is_remainder(const struct card_judge *j)
 {
     const struct gpu_card *a = &j->v[0];

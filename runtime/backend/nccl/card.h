@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each member of a communicator tells the others before NCCL is asked, and what
- * follows from all of it: either terms that are equal on every member, or one sentence
- * that is. Pure. */
+/* Before NCCL is called, each member of a communicator sends a card to the others. All
+ * members judge all cards and get the same result: equal terms, or one error message.
+ * Pure. */
 #ifndef RUNTIME_BACKEND_NCCL_CARD_H
 #define RUNTIME_BACKEND_NCCL_CARD_H
 
@@ -14,30 +14,30 @@
 #define GPU_CARD_VERSION    3
 #define GPU_CARD_MAX_PARKED (1u << 20) /* members of a parked communicator */
 
-/* First NCCL whose ncclCommRevoke keeps a communicator that ncclCommShrink takes. */
+/* First NCCL whose ncclCommRevoke keeps a communicator usable for ncclCommShrink. */
 #define NCCL_PARKS          22807
 
 struct gpu_card {
-    uint32_t version;     /* GPU_CARD_VERSION; of another one nothing else is read */
+    uint32_t version; /* GPU_CARD_VERSION; with another version nothing else is read */
     int32_t nccl, driver; /* version codes; 0: not loaded */
     uint8_t uuid[16];     /* of the GPU or MIG instance; zeros: unknown */
-    uint64_t host_hash;   /* equal: NCCL counts it as one host */
+    uint64_t host_hash;   /* equal: one host for NCCL */
     /* Member 0's count. */
     uint64_t direct_bytes;
     bool uses_graphs, registers, is_deterministic;
-    /* All must. */
+    /* All members must have it. */
     bool may_share_gpu, has_graphs;
-    uint8_t n_streams; /* at most; the least counts */
-    /* Of the communicator that this member kept over a failure; size 0: none. */
+    uint8_t n_streams; /* at most; the minimum is used */
+    /* The communicator that this member kept over a failure; size 0: none. */
     uint8_t parked_id[16];
     uint32_t parked_rank, parked_size;
     char gpu[48];      /* its name */
-    char problem[256]; /* "": this member can */
+    char problem[256]; /* "": this member can move GPU tensors */
 };
 
 void gpu_card_write(const struct gpu_card *c, uint8_t ret[GPU_CARD_BYTES]);
-/* -EPROTO: not a card. A card of another version is read as that number and zeros, for
- * gpu_cards_judge to tell on all members alike. */
+/* -EPROTO: not a card. A card of another version is read as that number and zeros, so
+ * that gpu_cards_judge reports it on all members alike. */
 int gpu_card_read(const uint8_t p[GPU_CARD_BYTES],
                   struct gpu_card *ret,
                   struct err *err);
@@ -48,17 +48,16 @@ struct comm_terms {
     enum comm_how how;
     uint64_t direct_bytes;
     bool registers, is_deterministic;
-    bool uses_graphs; /* member 0's wish, and every driver has them */
+    bool uses_graphs; /* requested by member 0, and supported by every driver */
     uint32_t n_streams;
-    uint32_t
-        *excluded; /* members of the parked one that are missing, ascending; NULL */
+    uint32_t *excluded; /* missing members of the parked one, ascending; NULL */
     uint32_t n_excluded;
 };
 void comm_terms_release(struct comm_terms *t);
 
-/* Of members v[n]; ranks[n]: their global ranks, for sentences; hosts[n]: names of
- * their hosts, or NULL. -EPROTO, -ENODEV, -ENOTSUP, -EBUSY with a sentence that is the
- * same on every member; -ENOMEM. */
+/* Of members v[n]; ranks[n]: their global ranks, for messages; hosts[n]: names of
+ * their hosts, or NULL. -EPROTO, -ENODEV, -ENOTSUP, -EBUSY with an error message that
+ * is the same on every member; -ENOMEM. */
 int gpu_cards_judge(const struct gpu_card *v,
                     const uint32_t *ranks,
                     const char *const *hosts,

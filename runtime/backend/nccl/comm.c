@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The launcher's side of communicators. Where NCCL has it (2.14), they are
- * non-blocking: a call that is not over says ncclInProgress, and the launcher asks for
- * its end until the device is stopped, so that no failure finds it inside of NCCL.
- * Older ones block here, and may have to be left behind (abort.c). The launcher says
- * which of these it is in (launcher_move_to): it naps outside, and what may take for ever
- * it enters and leaves by go(); whom the watcher has barred meanwhile that turns away.
+/* The launcher's side of communicators. With NCCL 2.14 and later they are
+ * non-blocking: a call that is not finished returns ncclInProgress, and the launcher
+ * polls for its end until the device is stopped, so no failure finds the launcher
+ * inside NCCL. Older communicators block here and may have to be left behind
+ * (abort.c). The launcher publishes which of these it is in (launcher_move_to): it
+ * naps outside, and it enters and leaves every call that may never return through
+ * launcher_enter_call(). If the watcher has barred the launcher in the meantime, that
+ * call fails.
  *
- * The state changes by compare and exchange alone: should the watcher have taken a
- * communicator from a launcher that came back too late, the launcher finds out and
- * touches it no more. */
+ * The state changes only by compare and exchange: if the watcher has taken a
+ * communicator from a launcher that came back too late, the launcher detects it and
+ * does not use it again. */
 #include "runtime/backend/nccl/park.h"
 
 #include <assert.h>
@@ -24,7 +26,7 @@
 #define SPIN_NS         (100 * 1000ull)
 #define NAP_NS          (50 * 1000ull)
 #define LONG_NAP_NS     (1000 * 1000ull)
-#define LONG_NS         (20 * NS_PER_MS) /* after that naps are long */
+#define LONG_NS         (20 * NS_PER_MS) /* naps are long after this */
 #define CLOSE_NS        (2 * NS_PER_S)
 #define INIT_LEAST_NS   (1 * NS_PER_S)
 #define INIT_DEFAULT_NS (60 * NS_PER_S)
@@ -68,18 +70,18 @@ int comm_new(struct device *g,
     return 0;
 }
 
-/* Of what is still being aborted NCCL may write a handle. */
+/* NCCL may still write a handle of one that is being aborted. */
 static void comm_release(struct comm *c)
 {
     if (atomic_load(&c->state) == COMM_ABORTING)
-        return; /* it is leaked, with little else */
+        return; /* it is leaked */
     for (size_t i = 0; i < COMM_TICKETS; i++) {
         event_unref(c->ring[i].done);
         check_free(c->g, c->ring[i].check);
     }
     check_free(c->g, c->check);
     check_free(c->g, c->lost);
-    park_free(c->parked); /* nothing is left of it, if it was used */
+    park_free(c->parked); /* nothing is left of it if it was used */
     comm_regions_free(c);
     comm_terms_release(&c->terms);
     mem_free(c->ranks);
@@ -106,7 +108,7 @@ void comm_free(struct comm *c)
 void comms_free(struct device *g, uint64_t deadline_ns)
 {
     gpu_abort(g);
-    /* the watcher first: it may have to end a call in which the launcher sits */
+    /* the watcher first: it may have to end a call that the launcher is in */
     if (watch_join(&g->watch, deadline_ns) < 0
         || launcher_join(&g->launcher, deadline_ns) < 0)
         return;
@@ -114,8 +116,8 @@ void comms_free(struct device *g, uint64_t deadline_ns)
         comm_free(g->comms);
 }
 
-/* NCCL tells of an "unhandled cuda error" and not which; the driver repeats those after
- * which nothing works. */
+/* NCCL reports an "unhandled cuda error" without naming it; the driver repeats errors
+ * that lose the context. */
 static void driver_explain_error(const struct device *g, struct err *err)
 {
     struct gpu_scope scope;
@@ -156,8 +158,8 @@ static int comm_step(struct comm *c, enum comm_event e, struct err *err)
     return 0;
 }
 
-/* Out of COMM_READY: under the lock, so that the watcher is not looking at it, nor will
- * (it could free what a call has begun twice). */
+/* Out of COMM_READY: under the lock, so that the watcher does not check the
+ * communicator meanwhile (it could free an operation in progress twice). */
 static int comm_step_out(struct comm *c, enum comm_event e, struct err *err)
 {
     (void)pthread_mutex_lock(&c->g->lock);
@@ -166,22 +168,24 @@ static int comm_step_out(struct comm *c, enum comm_event e, struct err *err)
     return rc;
 }
 
-/* Outside meanwhile, since a busy machine may wake us late. false: told to stop. */
+/* Outside meanwhile, because a busy machine may wake us late. false: stopped. */
 static bool launcher_nap(struct device *g, uint64_t began_ns)
 {
     const uint64_t ns = clock_now_ns() - began_ns;
     const struct timespec t = clock_timespec(ns < LONG_NS ? NAP_NS : LONG_NAP_NS);
 
-    (void)launcher_move_to(&g->launcher, LAUNCHER_OUTSIDE); /* or it is told so below */
+    (void)launcher_move_to(&g->launcher,
+                           LAUNCHER_OUTSIDE); /* or the second call fails */
     if (ns < SPIN_NS)
         (void)sched_yield();
     else
-        (void)nanosleep(&t, NULL); /* a signal may cut it: then we look earlier */
+        (void)nanosleep(&t, NULL); /* a signal may cut it short: then we poll earlier */
     return launcher_move_to(&g->launcher, LAUNCHER_INSIDE) && gpu_runs(g);
 }
 
-/* Before and after a call of NCCL that may return at its end only (waits): the watcher
- * may abort what that is about, or has done so, and then we touch it no more. */
+/* Before and after an NCCL call that may return only when finished (waits): the
+ * watcher may abort its communicator, or has done so; then this fails and the
+ * communicator is not used any more. */
 static int launcher_enter_call(struct comm *c, bool waits, struct err *err)
 {
     return launcher_move_to(&c->g->launcher, waits ? LAUNCHER_WAITING : LAUNCHER_INSIDE)
@@ -189,26 +193,27 @@ static int launcher_enter_call(struct comm *c, bool waits, struct err *err)
                : err_set(err, -ECONNABORTED, "the communicator was given up");
 }
 
-/* What was in progress is over, and its job has to be taken up before this thread
- * begins another, on any communicator: NCCL 2.19 to 2.25 remembers the communicators of
- * the last one in the thread, and follows a wild pointer from there when another one is
- * used next. */
+/* An operation in progress has finished. Its job must be completed before this thread
+ * starts another one, on any communicator: NCCL 2.19 to 2.25 remembers the
+ * communicators of the last one in the thread, and follows a wild pointer when another
+ * one is used next. */
 static int nccl_take_up_job(const struct nccl_api *nccl, nccl_comm nc)
 {
     int n, result = NCCL_OK;
 
     if (nccl->version < NCCL_JOB_LINKED) {
-        result = nccl->group_start(); /* joins it */
+        result = nccl->group_start(); /* completes it */
         if (result == NCCL_OK)
             result = nccl->group_end();
     } else if (nccl->version < NCCL_JOB_ASKED) {
-        result = nccl->count(nc, &n); /* as all that wants a ready communicator */
+        result = nccl->count(nc, &n); /* as every call that requires a ready
+                                         communicator */
     }
     return result;
 }
 
-/* The end of what `call` began on nc with result rc. -ETIMEDOUT; -ECONNABORTED: told to
- * stop. */
+/* Waits for the end of what `call` started on nc with result rc. -ETIMEDOUT;
+ * -ECONNABORTED: stopped. */
 static int comm_settle(struct comm *c,
                        nccl_comm nc,
                        const char *call,
@@ -234,9 +239,8 @@ static int comm_settle(struct comm *c,
     return rc == NCCL_OK ? 0 : nccl_fail(nccl, nc, call, rc, err);
 }
 
-/* ncclCommSplit and ncclCommShrink say ncclSuccess also where they have only begun:
- * their parent's state tells, and until that is ncclSuccess the child's handle is not
- * there. */
+/* ncclCommSplit and ncclCommShrink return ncclSuccess even if they have only started:
+ * the parent's state shows the end, and the child's handle is not set before. */
 static int birth_result(int result)
 {
     return result == NCCL_OK ? NCCL_IN_PROGRESS : result;
@@ -251,7 +255,7 @@ static uint64_t init_timeout(const struct device *g)
     return ns == 0 ? INIT_DEFAULT_NS : ns < INIT_LEAST_NS ? INIT_LEAST_NS : ns;
 }
 
-/* Puts a failed start into words that help. */
+/* Explains a failed start. */
 static int explain_start(struct comm *c, nccl_comm nc, int rc, struct err *err)
 {
     const struct nccl_api *nccl = c->g->nccl;
@@ -273,7 +277,7 @@ static int explain_start(struct comm *c, nccl_comm nc, int rc, struct err *err)
     return rc == -ECONNABORTED ? rc : gpu_name_rank(c->g, rc, err);
 }
 
-/* It waits for ranks of the same host there, those that have died, too. */
+/* ncclCommDestroy waits for ranks of the same host, also for dead ones. */
 static int comm_destroy_one(struct comm *c, nccl_comm nc, struct err *err)
 {
     const struct nccl_api *nccl = c->g->nccl;
@@ -286,8 +290,8 @@ static int comm_destroy_one(struct comm *c, nccl_comm nc, struct err *err)
                : nccl_fail(nccl, NULL, "ncclCommDestroy", result, err);
 }
 
-/* The survivors' communicator out of the parked one, which goes. Where it fails, the
- * watcher aborts both. */
+/* Creates the survivors' communicator from the parked one, which is destroyed. If that
+ * fails, the watcher aborts both. */
 static int comm_shrink(struct comm *c, uint64_t deadline_ns, struct err *err)
 {
     const struct nccl_api *nccl = c->g->nccl;
@@ -307,7 +311,7 @@ static int comm_shrink(struct comm *c, uint64_t deadline_ns, struct err *err)
     return comm_destroy_one(c, from, err);
 }
 
-/* Until the parent's part is over. */
+/* Returns when the parent's part is finished. */
 static int comm_split_one(struct comm *c,
                           int color,
                           nccl_comm *ret,
@@ -344,9 +348,10 @@ static int start_one(struct comm *c,
     if (rc)
         return rc;
     nccl_config_init(&config, nccl->version, "hvd");
-    if (c->n_nc > 1) /* what is shared runs one after the other on the device */
+    if (c->n_nc
+        > 1) /* communicators that share run one after the other on the device */
         config.split_share = 0;
-    if (i > 0) { /* has_split: several want a later version still */
+    if (i > 0) { /* has_split: several streams require a later version anyway */
         call = "ncclCommSplit";
         rc = comm_split_one(c, 0, nc, &config, deadline_ns, err);
         if (rc)
@@ -360,9 +365,10 @@ static int start_one(struct comm *c,
         rc = nccl->init(nc, n, s->id, me);
         c->blocks = true;
     }
-    if (launcher_enter_call(c, false, err)) /* nothing is split off what was aborted */
+    if (launcher_enter_call(c, false,
+                            err)) /* do not split off an aborted communicator */
         return -ECONNABORTED;
-    nccl_comm made = *nc; /* once: it is not ours any more when we are told to stop */
+    nccl_comm made = *nc; /* read once: after a stop it is not ours any more */
     rc = comm_settle(c, made, call, rc, deadline_ns, err);
     return rc ? explain_start(c, made, rc, err) : 0;
 }
@@ -379,7 +385,7 @@ static int run_start(struct comm *c, const struct comm_start *s, struct err *err
 
 /* --- split --- */
 
-/* NCCL wants no operation outstanding: all that was launched before is done. */
+/* NCCL requires that no operation is outstanding: waits for all launched ones. */
 static int wait_idle(struct device *g, struct err *err)
 {
     for (uint32_t i = 0; i < g->n_streams; i++) {
@@ -404,7 +410,7 @@ static int wait_idle(struct device *g, struct err *err)
 
 static int run_split(struct comm *c, struct comm *child, struct err *err)
 {
-    const bool is_more = child && child->n_nc > 0; /* a set of one needs none */
+    const bool is_more = child && child->n_nc > 0; /* a set of one has none */
     nccl_comm *to = is_more ? &child->nc[0] : &c->none;
     struct nccl_config config;
     int rc = wait_idle(c->g, err);
@@ -450,14 +456,14 @@ comm_finalize_one(struct comm *c, nccl_comm nc, uint64_t deadline_ns, struct err
     return rc ? rc : comm_settle(c, nc, "ncclCommFinalize", result, deadline_ns, err);
 }
 
-/* What cannot be closed in its time ends the device. An abort of it alone would end all
- * that share resources with it; and no group can be begun beside one that is in
- * progress (before 2.27), or after a destroy that failed (some return inside of a group
- * of theirs, so that what comes later is never launched). */
+/* A communicator that cannot be closed in time ends the device. Aborting it alone
+ * would end all that share resources with it. And no group can be started while one is
+ * in progress (before 2.27), or after a failed destroy (some versions return inside a
+ * group of theirs, so later calls are never launched). */
 static int run_close(struct comm *c, struct err *err)
 {
-    /* What it holds is in use till then, and NCCL waits for it too. The watcher looks
-     * at it meanwhile: what is on its way may fail. */
+    /* Its resources are in use until then, and NCCL waits too. The watcher checks it
+     * meanwhile: operations in flight may fail. */
     int rc = wait_idle(c->g, err);
 
     if (!rc)
@@ -471,12 +477,13 @@ static int run_close(struct comm *c, struct err *err)
     for (uint32_t i = 0; i < c->n_nc && !rc && c->g->nccl->finalize; i++)
         rc = comm_finalize_one(c, c->nc[i], deadline_ns, err);
     for (uint32_t i = c->n_nc; i > 0 && !rc; i--) {
-        /* first: should it wait there for long, the watcher must not abort it, too */
+        /* first: if destroy waits for long, the watcher must not abort it as well */
         nccl_comm nc = __atomic_exchange_n(&c->nc[i - 1], NULL, __ATOMIC_ACQ_REL);
 
         rc = comm_destroy_one(c, nc, err);
     }
-    if (rc && gpu_runs(c->g)) /* this thread's next group may be taken for part of it */
+    if (rc && gpu_runs(c->g)) /* the next group of this thread may be taken for part of
+                                 it */
         comm_give_up(c->g, rc, err);
     if (!rc)
         rc = comm_step(c, COMM_EV_ENDED, err);
@@ -510,9 +517,9 @@ int comm_run(struct device *g, struct gpu_job *job, struct err *err)
 
 /* --- groups --- */
 
-/* A call has failed. Once something has gone wrong meanwhile all calls return that, and
- * the launcher's next one may come before the watcher looks; but NCCL keeps wrong
- * arguments as an error of the communicator, too. */
+/* Names a failed call. After an asynchronous error all calls return that error, and
+ * the launcher's next call may see it before the watcher does. NCCL also keeps wrong
+ * arguments as an error of the communicator. */
 static int name_call(const struct comm *c, nccl_comm nc, int rc, struct err *err)
 {
     int result = NCCL_OK;
@@ -540,7 +547,7 @@ static int comm_run_calls(struct comm *c,
         rc = calls(arg, nc, err);
         if (launcher_enter_call(c, c->blocks, err))
             return -ECONNABORTED;
-        result = nccl->group_end(); /* of what was called, whatever came then */
+        result = nccl->group_end(); /* of the calls made, even after an error */
         if (launcher_enter_call(c, false, err))
             return -ECONNABORTED;
     }

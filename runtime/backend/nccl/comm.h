@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One NCCL communicator (or several of the same members, one for each of our streams):
- * start, split, finish, and groups of calls. It belongs to the launcher until that has
- * acknowledged the stop (GPU_QUIET); from then on to the watcher alone.
+/* One NCCL communicator, or several of the same members, one for each of our streams:
+ * start, split, finish, and groups of calls. It belongs to the launcher until the
+ * launcher has acknowledged the stop (GPU_QUIET), then to the watcher alone.
  *
  *   meet.c       the seat: members meet, judge their cards, queue the start
- *   comm_row.c   the seat: post, poll, close, as of any backend
+ *   comm_row.c   the seat: post, poll, close, as for any backend
  *   comm.c       the launcher: start, split, groups, end
  *   abort.c      the watcher: asynchronous errors, abort */
 #ifndef RUNTIME_BACKEND_NCCL_COMM_H
@@ -23,11 +23,11 @@ struct graphs;    /* graph.h */
 struct comm_ticket {
     uint64_t number;           /* from 1; slot number % COMM_TICKETS */
     struct device_event *done; /* a reference */
-    cu_ptr scratch[4];         /* to be given back in stream order; 0: none */
+    cu_ptr scratch[4];         /* given back in stream order; 0: none */
     struct nan_check *check;   /* of JOB_CHECK; NULL: none */
 };
 
-/* Memory that NCCL knows (register.c). */
+/* Memory registered with NCCL (register.c). */
 struct comm_region {
     struct comm_region *next;
     void *p;
@@ -41,21 +41,21 @@ struct comm {
     struct comm *next;             /* device.comms */
     _Atomic int state;             /* enum comm_state; acq_rel */
     nccl_comm nc[GPU_MAX_STREAMS]; /* a split writes these late */
-    nccl_comm none;                /* a split writes what is not for us here */
-    bool blocks;   /* NCCL_COMM_BLOCKING, or too old: calls return at their end */
-    uint32_t n_nc; /* communicators that are made; 0: a set of one */
+    nccl_comm none;                /* a split writes here if we are not a member */
+    bool blocks;   /* calls return when finished: NCCL_COMM_BLOCKING, or old */
+    uint32_t n_nc; /* number of communicators; 0: a set of one */
     uint32_t me, n;
     uint32_t *ranks; /* [n] global */
     struct backend_env env;
     struct comm_terms terms;
-    uint8_t id[16];               /* hash of the unique id, for parking */
-    struct device_parked *parked; /* what it is to be shrunk from; NULL: none */
+    uint8_t id[16];                        /* hash of the unique id, for parking */
+    struct device_parked *parked;          /* what it is shrunk from; NULL: none */
     struct comm_ticket ring[COMM_TICKETS]; /* the seat's; scratch: the launcher's */
     _Atomic uint64_t n_posted, n_done;
-    uint64_t n_calls;        /* batches that were posted, for the choice of a stream */
-    struct nan_check *check; /* that the next post takes along */
+    uint64_t n_calls;        /* posted batches, to select a stream */
+    struct nan_check *check; /* for the next post */
     struct nan_check *lost;  /* of batches that were not posted */
-    bool has_bad;            /* what poll told last by -EDOM */
+    bool has_bad;            /* what poll last reported with -EDOM */
     size_t bad_item;
     struct nonfinite bad;
     struct comm_region *regions;                /* the launcher's */
@@ -64,7 +64,7 @@ struct comm {
 };
 
 /* The seat: an object in g->comms, COMM_NEW. ranks[env->size]: global; copied, as env
- * is. Takes terms->excluded over on success. comm_free: nobody uses it any more. */
+ * is. Takes over terms->excluded on success. comm_free: it is no longer used. */
 int comm_new(struct device *g,
              const struct backend_env *env,
              const uint32_t *ranks,
@@ -72,11 +72,12 @@ int comm_new(struct device *g,
              struct comm **ret,
              struct err *err);
 void comm_free(struct comm *c);
-/* The end of a device, before gpu_close: stops it, and frees all communicators that are
- * left when its threads are out; not by then: they are leaked with it. */
+/* The end of a device, before gpu_close: stops it, and frees all remaining
+ * communicators when its threads are out. If they are not out by the deadline, the
+ * communicators are leaked with the device. */
 void comms_free(struct device *g, uint64_t deadline_ns);
-/* "NCCL asynchronous error on rank 3 (host b), GPU 0 (its name): " goes before the
- * text; returns rc. */
+/* Prefixes the text with "NCCL asynchronous error on rank 3 (host b), GPU 0 (its
+ * name): "; returns rc. */
 int comm_name_async(const struct device *g, int rc, struct err *err);
 
 /* meet.c; rows of device_ops. */
@@ -101,9 +102,9 @@ int comm_refuse(struct backend *meeting,
 /* comm_row.c */
 extern const struct backend_ops comm_backend_ops;
 struct device_event *comm_ticket_event(struct backend *b, uint64_t ticket);
-/* The seat, for batches of other kinds: a job of a batch with an event of its own, on
- * the next of c's streams; and its posting, which takes it over, also where it fails.
- */
+/* The seat, for batches of other kinds: comm_job creates a job of a batch with an
+ * event of its own, on the next of c's streams; comm_push posts it and takes it over,
+ * also on failure. */
 int comm_job(struct comm *c,
              enum job_kind kind,
              const struct batch *batch,
@@ -116,27 +117,27 @@ int comm_push(struct comm *c,
               uint64_t *ret_ticket,
               struct err *err);
 
-/* What jobs of these kinds carry as extra. */
+/* job->extra of these kinds. */
 struct comm_start {    /* JOB_START */
-    struct nccl_id id; /* of the first communicator; others are split off it */
+    struct nccl_id id; /* of the first communicator; the others are split off it */
 };
 struct comm_child {     /* JOB_SPLIT: job->comm is the parent */
-    struct comm *child; /* NULL: not for us */
+    struct comm *child; /* NULL: we are not a member */
 };
 /* The launcher: JOB_START, JOB_SPLIT, JOB_CLOSE. */
 int comm_run(struct device *g, struct gpu_job *job, struct err *err);
 
-/* The launcher: begins a group, the caller makes its calls, ends it; after
- * ncclInProgress polls ncclCommGetAsyncError (spins, then sleeps of 50 us) until it
- * is over or life is not GPU_RUNS (-ECONNABORTED). Always grouped: a lone non-blocking
- * send may return before its kernel is enqueued. Nothing may be put on the stream
- * before it returns. index: which of c->nc. */
+/* The launcher: starts a group, calls `calls`, ends the group. After ncclInProgress it
+ * polls ncclCommGetAsyncError (spins, then sleeps of 50 us) until the group is
+ * finished or life is not GPU_RUNS (-ECONNABORTED). Calls are always grouped: a lone
+ * non-blocking send may return before its kernel is enqueued. Nothing may be put on
+ * the stream before it returns. index: which of c->nc. */
 int comm_run_group(struct comm *c,
                    uint32_t index,
                    int (*calls)(void *arg, nccl_comm nc, struct err *err),
                    void *arg,
                    struct err *err);
-/* Inside of it: COMM_TRY(c, nc, err, all_reduce, "ncclAllReduce", in, out, ...). */
+/* Inside `calls`: COMM_TRY(c, nc, err, all_reduce, "ncclAllReduce", in, out, ...). */
 #define COMM_TRY(c, nc, err, name, symbol, ...)                                        \
     __extension__({                                                                    \
         int result_ = (c)->g->nccl->name(__VA_ARGS__);                                 \
@@ -145,28 +146,29 @@ int comm_run_group(struct comm *c,
             : nccl_fail((c)->g->nccl, (nc), (symbol), result_, (err));                 \
     })
 
-/* nonfinite.c: rows of device_ops; the launcher's JOB_CHECK; and the seat's look at a
- * ticket that is done: 0, or -EDOM and a sentence without a name; t->check is gone. */
+/* nonfinite.c: rows of device_ops; the launcher's JOB_CHECK; and the seat's check of a
+ * finished ticket: 0, or -EDOM with a message that names no tensor; t->check is freed.
+ */
 int check_post(struct backend *b, const struct batch *batch, struct err *err);
 int check_bad_item(struct backend *b, size_t *ret_item, struct nonfinite *ret);
 int check_run(struct device *g, struct gpu_job *job, struct err *err);
 int check_finish(struct comm *c, struct comm_ticket *t, struct err *err);
 void check_free(struct device *g,
-                struct nan_check *check); /* and all behind; or NULL */
+                struct nan_check *check); /* with all that follow it; accepts NULL */
 
-/* register.c: rows of device_ops; JOB_REGISTER, whose extra is its own; and the same
- * for one that is not run. */
+/* register.c: rows of device_ops; JOB_REGISTER, whose extra is private to it;
+ * register_drop is for a job that is not run. */
 int comm_register(struct backend *b, void *p, uint64_t bytes, struct err *err);
 void comm_forget(struct backend *b, void *p);
 int register_run(struct gpu_job *job);
 void register_drop(struct gpu_job *job);
-/* The launcher: all that c has registered is taken out of NCCL, when nothing uses it;
- * comm_regions_free: c is gone, and they with it. */
+/* The launcher: comm_regions_close deregisters everything of c, when nothing uses it;
+ * comm_regions_free frees the list when c itself is gone. */
 bool comm_regions_any(const struct comm *c);
 void comm_regions_close(struct comm *c);
 void comm_regions_free(struct comm *c);
-/* The launcher: the fusion buffer of c's calls, which c knows where the members' terms
- * say that it registers; *ret_generation changes when it moves. */
+/* The launcher: the fusion buffer of c's calls, registered with c if the members'
+ * terms say so. *ret_generation changes when the buffer moves. */
 bool comm_registers(const struct comm *c);
 int comm_fusion(struct comm *c,
                 uint32_t index,

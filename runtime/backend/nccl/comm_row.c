@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The seat's side of a communicator: the rows of a backend. Posting copies the batch
- * into a job and returns; the ticket's event is pending until the launcher has recorded
- * it. Tickets are in a ring by number; poll() takes those off its front that the device
- * has done. Nothing here waits (rule R3). */
+ * into a job and returns; the ticket's event is pending until the launcher has
+ * recorded it. Tickets are in a ring by number; poll() removes from its front those
+ * that the device has finished. Nothing here waits (rule R3). */
 #include <errno.h>
 #include <string.h>
 
@@ -71,7 +71,7 @@ int comm_push(struct comm *c,
     c->n_calls++;
     struct comm_ticket *t = comm_ticket_slot(c, number);
     *t = (struct comm_ticket){.number = number, .done = done, .check = c->check};
-    c->check = NULL; /* the ticket's now */
+    c->check = NULL; /* it belongs to the ticket now */
     c->n_posted = number;
     *ret_ticket = number;
     return 0;
@@ -106,7 +106,7 @@ static int comm_poll(struct backend *b, uint64_t *ret_done, struct err *err)
             struct comm_ticket *t = comm_ticket_slot(c, c->n_done + 1);
 
             if (t->check && c->n_done > first) {
-                rc = 0; /* what is done before it is told before it fails */
+                rc = 0; /* report the finished ones before this one fails */
                 break;
             }
             rc = event_is_done(t->done, err);
@@ -121,10 +121,10 @@ static int comm_poll(struct backend *b, uint64_t *ret_done, struct err *err)
         }
         gpu_leave(&scope);
     }
-    if (rc == -EDOM) /* the batch is done, and the device is well */
+    if (rc == -EDOM) /* the batch is done, and the device works */
         return rc;
     if (rc < 0) {
-        int broken = gpu_check(c->g, err); /* that is why: its cause is the sentence */
+        int broken = gpu_check(c->g, err); /* the device broke: report its cause */
 
         if (broken)
             return broken;
@@ -149,8 +149,8 @@ static void comm_row_abort(struct backend *b)
     gpu_abort(((struct comm *)b)->g);
 }
 
-/* A job behind all others of this communicator; the launcher frees it. Where the device
- * is broken, it goes with the device. */
+/* A job after all others of this communicator; the launcher frees the communicator. If
+ * the device is broken, it is freed with the device. */
 static void comm_close(struct backend *b)
 {
     struct comm *c = (struct comm *)b;

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*   NEW -init-> STARTING -ok-> READY -close-> CLOSING -ended-> DEAD
- *    |                         |  ^
- *    |          group       -> |  | <- ok          READY ->  ENQUEUING -> READY
- *    |          split       -> |  | <- ok          READY ->  SPLITTING -> READY
- *    |                         |
- *    |                 READY -revoke-> REVOKING -ok-> PARKED -init-> CLOSING
- *    |                                                 (its child: NEW -init->
- * STARTING)
- *    '-stop-> DEAD
+ *    |                            |
+ *    |                            +-group---> ENQUEUING -ok-> READY
+ *    |                            +-split---> SPLITTING -ok-> READY
+ *    |                            +-revoke--> REVOKING  -ok-> PARKED -init-> CLOSING
+ *    |                                        (its child: NEW -init-> STARTING)
+ *    +-stop-> DEAD
+ *
  *   all others that NCCL holds, PARKED too: -stop-> ABORTING -ended-> DEAD
  *
- * The launcher drives it until it has said GPU_QUIET, then the watcher, which alone
- * takes the edges into and out of REVOKING and ABORTING. What the launcher left in the
- * middle cannot be revoked: NCCL forgets to unlink its job. DEAD is never left. An edge
- * that is not in the table is a mistake of ours: callers assert. */
+ * The launcher drives it until GPU_QUIET, then the watcher, which alone takes the edges
+ * into and out of REVOKING and ABORTING. What the launcher left in progress cannot be
+ * revoked: NCCL does not unlink its job. DEAD is never left. An edge that is not in the
+ * table is a programming error: callers assert. */
 #include "runtime/backend/nccl/comm_state.h"
 
 #include <stddef.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuBLAS by dlopen, once: what the process has already first (the framework's), then by
- * the loader's path; in each, the driver's major before older ones. The table is the
- * process's, the one mutable global here. */
+/* cuBLAS by dlopen, once: first a library that the process has loaded (the
+ * framework's), then one in the loader's path; in each, the driver's major version
+ * before older ones. The table belongs to the process; it is the only mutable global
+ * here. */
 #include "runtime/backend/nccl/cublas_dl.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds libcuda.so.1 and its symbols. What came later than the driver's version is
- * taken as absent even where a library exports it, so that a table says what works. The
- * library is never unloaded: threads of it may live. Called by gpu_process.c, once. */
+/* Finds libcuda.so.1 and its symbols. A symbol newer than the driver's version counts
+ * as absent even if a library exports it, so a table lists what works. The library is
+ * never unloaded: its threads may live. Called by gpu_process.c, once. */
 #include "runtime/backend/nccl/cuda_dl.h"
 
 #include <dlfcn.h>
@@ -36,7 +36,7 @@ static int find_version(void *lib, int *ret, struct err *err)
 
     memcpy(&ask, &p, sizeof(ask));
     if (!p || ask(ret) != CU_OK)
-        return err_set(err, -ENOTSUP, "the driver does not tell its version");
+        return err_set(err, -ENOTSUP, "the driver does not report its version");
     if (*ret < CUDA_OLDEST)
         return err_set(err, -ENOTSUP,
                        "the driver is for CUDA %d.%d; 11.0 or later is needed "
@@ -66,7 +66,7 @@ int cuda_load(const char *name, struct cuda_api *ret, struct err *err)
     return 0;
 }
 
-/* After which any further work returns the same, as cuda.h says. */
+/* Errors after which any further work returns the same error, according to cuda.h. */
 static bool is_lost(int result)
 {
     static const int lost[] = {
@@ -116,12 +116,12 @@ static int code_of(int result)
     case CU_SYSTEM_DRIVER_MISMATCH:
     case CU_COMPAT_NOT_SUPPORTED:
         return -ENOTSUP;
-    default: /* a number of the driver's, not an enum of ours */
+    default: /* a number of the driver, not our enum */
         return -EINVAL;
     }
 }
 
-/* What the driver's own text leaves open; "": nothing. */
+/* Adds to the driver's own text; "": nothing. */
 static const char *cuda_advice(int result)
 {
     if (is_lost(result))
@@ -136,7 +136,7 @@ static const char *cuda_advice(int result)
     case CU_DEVICE_UNAVAILABLE:
         return "; another process has this GPU, whose compute mode is exclusive "
                "(nvidia-smi -q -d COMPUTE,PIDS)";
-    default: /* a number of the driver's, not an enum of ours */
+    default: /* a number of the driver, not our enum */
         return "";
     }
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA driver API by dlopen, with prototypes of our own: libhvd_cuda.so is built
- * without CUDA and runs with every driver from 11.0. Only this header knows its names.
- * cuGetProcAddress is not used: names with an explicit version are exported by every
- * driver. */
+ * without CUDA and runs with every driver from 11.0. Only this header has its names.
+ * cuGetProcAddress is not used: every driver exports names with an explicit version. */
 #ifndef RUNTIME_BACKEND_NCCL_CUDA_DL_H
 #define RUNTIME_BACKEND_NCCL_CUDA_DL_H
 
@@ -98,7 +97,7 @@ enum {                                 /* cuMemPoolSetAttribute */
        CU_POOL_RELEASE_THRESHOLD = 4   /* uint64_t */
 };
 
-/* X(name here, symbol, least driver or 0: needed always, arguments) */
+/* X(name here, symbol, least driver or 0: always required, arguments) */
 /* clang-format off */
 #define CUDA_SYMBOLS(X)                                                                            \
     X(init, cuInit, 0, (unsigned flags))                                                           \
@@ -163,23 +162,23 @@ enum {                                 /* cuMemPoolSetAttribute */
 /* clang-format on */
 
 struct cuda_api {
-    int version; /* 1000 * major + 10 * minor of what the driver is for: 12040 */
+    int version; /* CUDA version of the driver: 1000 * major + 10 * minor */
 /* NOLINTBEGIN(bugprone-macro-parentheses): names and argument lists */
 #define CUDA_FIELD(name, symbol, least, args) int(*name) args;
-    CUDA_SYMBOLS(CUDA_FIELD) /* NULL: this driver has none */
+    CUDA_SYMBOLS(CUDA_FIELD) /* NULL: not in this driver */
 #undef CUDA_FIELD
     /* NOLINTEND(bugprone-macro-parentheses) */
 };
 
-/* Fills the caller's table; the library stays loaded; nothing is called but
- * cuDriverGetVersion. -ENODEV: no such library here; -ENOTSUP: below 11.0, or a symbol
- * that we need always is missing. Any thread. */
+/* Fills the caller's table. The library stays loaded; only cuDriverGetVersion is
+ * called. -ENODEV: no such library; -ENOTSUP: below 11.0, or a required symbol is
+ * missing. Any thread. */
 int cuda_load(const char *name, struct cuda_api *ret, struct err *err);
 #define CUDA_LIBRARY "libcuda.so.1"
 
-/* "cuMemAlloc_v2: out of memory (CUDA_ERROR_OUT_OF_MEMORY)". -ENOMEM; -EIO: the context
- * is lost for good; -EBUSY: a capture is in the way; -ENODEV, -ENOTSUP; else -EINVAL.
- */
+/* "cuMemAlloc_v2: out of memory (CUDA_ERROR_OUT_OF_MEMORY)". -ENOMEM; -EIO: the
+ * context is lost for good; -EBUSY: a capture forbids the call; -ENODEV, -ENOTSUP;
+ * else -EINVAL. */
 int cuda_fail(const struct cuda_api *api,
               const char *call,
               int result,

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where NCCL's meaning is ours, its operation is used as it is. The rest:
+/* If NCCL's operation means the same as ours, it is used directly. The rest:
  *   AVERAGE   of floats ncclAvg; with scales a sum, and the share is part of the factor
- *             behind it. Of integers a sum, divided toward zero (with a postscale: one
- *             multiplication, one rounding), as ../cpu/reduce.c does
+ *             applied after it. Of integers a sum, divided toward zero (with a
+ *             postscale: one multiplication, one rounding), as ../cpu/reduce.c does
  *   16 bits   integers travel as int32, which NCCL has; cut back, they wrap as in C
- *   bool      0 or 1 by the kernel in front; SUM is MAX, PRODUCT is MIN
- *   ADASUM    no operation of NCCL; 16-bit floats are widened for it
- * Scales are the kernels': one more object a communicator (ncclRedOpCreatePreMulSum)
- * would save a pass in the rare case of one tensor with a prescale.
+ *   bool      normalised to 0 or 1 by the kernel in front; SUM is MAX, PRODUCT is MIN
+ *   ADASUM    no NCCL operation; 16-bit floats are widened for it
+ * Our kernels apply scales: one more object per communicator
+ * (ncclRedOpCreatePreMulSum) would save a pass only in the rare case of one tensor
+ * with a prescale.
  *
- * ncclAvg and bfloat16 are of 2.10, the oldest NCCL that is taken, so nothing depends
- * on its version. Called by gcoll_reduce.c and adasum.c. */
+ * ncclAvg and bfloat16 came with 2.10, the oldest supported NCCL, so nothing depends
+ * on its version. Called by gcoll_reduce.c and gcoll_adasum.c. */
 #include "runtime/backend/nccl/dtype.h"
 
 #include "runtime/backend/nccl/nccl_dl.h"

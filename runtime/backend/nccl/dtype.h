@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How one of our reductions is made of what NCCL can do and of kernels of ours before
- * and after it. Pure. */
+/* How a reduction is composed of an NCCL operation and of our kernels before and after
+ * it. Pure. */
 #ifndef RUNTIME_BACKEND_NCCL_DTYPE_H
 #define RUNTIME_BACKEND_NCCL_DTYPE_H
 
@@ -18,25 +18,26 @@ struct gpu_reduction_request {
 };
 
 struct gpu_reduction {
-    enum dtype wire;         /* what travels */
+    enum dtype wire;         /* type that travels */
     int nccl_dtype, nccl_op; /* NCCL's numbers */
-    /* dtype -> wire and wire -> dtype; KERNEL_copy, which counts bytes, where nothing
-     * is computed. Each with these in its struct args_move. */
+    /* dtype -> wire and wire -> dtype; KERNEL_copy, which counts bytes, if nothing is
+     * computed. Each with these values in its struct args_move. */
     enum kernel_id in, out;
     double in_scale, out_scale;
     uint32_t out_divisor;
-    /* Also where no packing asks for one. False: it is a copy, and may be left out. */
+    /* The kernel is required even without packing. False: it is a copy, and may be
+     * left out. */
     bool needs_in, needs_out;
 };
 
-/* Of what reduction_supported() allows; every NCCL that is taken (2.10) has it all. */
+/* For all that reduction_supported() allows; every supported NCCL (2.10) has it. */
 void reduction_plan(const struct gpu_reduction_request *ask, struct gpu_reduction *ret);
-/* The kernels between two types, there and back; false: there are none. */
+/* The kernels that convert between two types, in both directions; false: none. */
 bool dtype_casts(enum dtype a,
                  enum dtype b,
                  enum kernel_id *there,
                  enum kernel_id *back);
-/* NCCL's number of an element type, -1: it has none. */
+/* NCCL's number of an element type; -1: none. */
 int nccl_dtype_of(enum dtype t);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counted events. A pool keeps the ones that nobody refers to for the next; it lives
- * until its owner and all events have let go, so an event may outlive the device. A
- * stream that waits for an event took its state when the wait was put in, so using an
- * event anew does not disturb it. */
+/* Counted events. A pool keeps unreferenced events for reuse. It lives until its owner
+ * and all events have released it, so an event may outlive the device. A stream that
+ * waits for an event took its state when the wait was enqueued, so reusing an event
+ * does not disturb it. */
 #include "runtime/backend/nccl/event.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 struct event_pool {
     const struct cuda_api *cu;
     cu_ctx ctx;
-    _Atomic uint32_t refs; /* the owner's, and one an event that is out */
+    _Atomic uint32_t refs; /* the owner's, and one per event that is out */
     _Atomic bool is_forgotten;
     pthread_mutex_t lock; /* free */
     struct device_event *free;
@@ -37,7 +37,7 @@ void event_pool_unref(struct event_pool *p)
 {
     if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
         return;
-    /* Results are not looked at: the driver may have ended before us. */
+    /* Results are ignored: the driver may have shut down before us. */
     bool is_in = !p->is_forgotten && p->cu->ctx_push(p->ctx) == CU_OK;
     while (p->free) {
         struct device_event *e = p->free;
@@ -66,7 +66,7 @@ static int event_create(struct event_pool *p, cu_event *ret, struct err *err)
     if (rc < 0)
         return rc;
     rc = CUDA_TRY(p->cu, event_new, err, ret, CU_EVENT_DISABLE_TIMING);
-    (void)p->cu->ctx_pop(&(cu_ctx){NULL}); /* as it was pushed */
+    (void)p->cu->ctx_pop(&(cu_ctx){NULL}); /* cannot fail: it was pushed */
     return rc;
 }
 
@@ -102,7 +102,8 @@ struct device_event *event_ref(struct device_event *e)
     return e;
 }
 
-/* The acq_rel of the last one makes all uses come before the next use of the event. */
+/* The acq_rel of the last reference orders all uses before the next use of the event.
+ */
 void event_unref(struct device_event *e)
 {
     if (!e || atomic_fetch_sub_explicit(&e->refs, 1, memory_order_acq_rel) != 1)
@@ -115,9 +116,9 @@ void event_unref(struct device_event *e)
     event_pool_unref(p);
 }
 
-/* Release: who sees the state (event_is_done, event_wait_recorded) may use ev. Whoever
- * sleeps has said so in the same word before, so the common case needs no system call.
- */
+/* Release: a thread that reads the state (event_is_done, event_wait_recorded) may use
+ * ev. A thread that sleeps has set EVENT_AWAITED in the same word before, so the
+ * common case needs no system call. */
 static void event_set_state(struct device_event *e, enum event_state s)
 {
     if (atomic_exchange_explicit(&e->state, s, memory_order_acq_rel) == EVENT_AWAITED)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counted CUDA events and the pool they come from: "ready" of a user's stream, "done"
  * of a ticket. Any thread; the pool's lock is a leaf. All calls into CUDA here expect
- * our context to be current (gpu_enter, or a thread of ours), but new, ref, unref and
- * waits for a record, which need none.
+ * our context to be current (gpu_enter, or a thread of ours), except new, ref, unref
+ * and waits for a record, which need none.
  *
- * state goes from pending to EVENT_RECORDED, EVENT_LATER or EVENT_FAILED once, by the
- * thread that records (release); whoever reads EVENT_RECORDED (acquire) may use ev. */
+ * The recording thread changes the state once (release), from pending to
+ * EVENT_RECORDED, EVENT_LATER or EVENT_FAILED. A thread that reads EVENT_RECORDED
+ * (acquire) may use ev. */
 #ifndef RUNTIME_BACKEND_NCCL_EVENT_H
 #define RUNTIME_BACKEND_NCCL_EVENT_H
 
@@ -16,7 +17,7 @@
 
 enum event_state {
     EVENT_PENDING,
-    EVENT_AWAITED, /* pending, and somebody sleeps until it is not */
+    EVENT_AWAITED, /* pending, and a thread sleeps until it is not */
     EVENT_RECORDED,
     EVENT_LATER, /* "all that is in the context" when event_put_wait is called */
     EVENT_FAILED
@@ -31,10 +32,11 @@ struct device_event {
     struct device_event *next; /* the pool's, while free */
 };
 
-/* cu and ctx outlive the process. One reference is the caller's; events hold others. */
+/* cu and ctx live until the process exits. The caller owns one reference; events hold
+ * others. */
 struct event_pool *event_pool_new(const struct cuda_api *cu, cu_ctx ctx);
 void event_pool_unref(struct event_pool *p); /* accepts NULL */
-/* In a forked child: from here on nothing is called. */
+/* In a forked child: no CUDA calls from here on. */
 void event_pool_forget(struct event_pool *p);
 
 /* One reference, EVENT_PENDING. */
@@ -42,17 +44,19 @@ int event_new(struct event_pool *p, struct device_event **ret, struct err *err);
 struct device_event *event_ref(struct device_event *e);
 void event_unref(
     struct device_event *e); /* accepts NULL; also after the device's end */
-/* "All that is in s now"; to be called once. After a failure it is pending as before:
- * who tells why calls event_fail then, for whoever sees that asks for the cause. */
+/* "All work in s so far"; called once. After a failure the event is pending as before:
+ * the thread that reports the cause then calls event_fail, so that waiters find the
+ * cause. */
 int event_record(struct device_event *e, cu_stream s, struct err *err);
 /* The same of all streams of the context; needs cuCtxRecordEvent. */
 int event_record_all(struct device_event *e, struct err *err);
-/* The same without it: whoever puts a wait for the event synchronises then. */
+/* The same without it: a thread that enqueues a wait for the event synchronises then.
+ */
 void event_record_later(struct device_event *e);
-void event_fail(struct device_event *e); /* wakes who waits; nothing if not pending */
-/* Has the device come there? 1, 0 (also while pending), -EIO (sticky) and others. */
+void event_fail(struct device_event *e); /* wakes waiters; nothing if not pending */
+/* Has the device reached it? 1, 0 (also while pending), -EIO (sticky) and others. */
 int event_is_done(const struct device_event *e, struct err *err);
-/* s waits on the device for a recorded one; of EVENT_LATER this thread waits. */
+/* s waits on the device for a recorded event; for EVENT_LATER this thread waits. */
 int event_put_wait(const struct device_event *e, cu_stream s, struct err *err);
 /* Sleeps until it is recorded: 0, -ECONNABORTED if it failed, -ETIMEDOUT. */
 int event_wait_recorded(struct device_event *e, uint64_t deadline_ns);

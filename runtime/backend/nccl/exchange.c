@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An exchange between all members goes by shifts: at shift s each one sends to the s-th
- * after it and receives from the s-th before it.
+/* All members exchange in shifts: at shift s each member sends to the s-th after it
+ * and receives from the s-th before it.
  *
  * Invariant: the group follows from tensor and shift, which sender and receiver share,
- * and never from how many calls a member has made: parts without elements make none,
- * and members have different ones of these. Called by gcoll_move.c. */
+ * and never from the number of calls that a member has made: parts without elements
+ * make none, and each member has different ones of these. Called by gcoll_move.c. */
 #include "runtime/backend/nccl/exchange.h"
 
 struct gpu_exchange exchange_step(uint32_t n, uint32_t me, size_t item, uint32_t shift)

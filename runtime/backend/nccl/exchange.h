@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which send of a member is made beside which receive, and in which group of NCCL's
- * calls. Pure. */
+/* Pairs the sends and receives of a member, and assigns them to groups of NCCL calls.
+ * Pure. */
 #ifndef RUNTIME_BACKEND_NCCL_EXCHANGE_H
 #define RUNTIME_BACKEND_NCCL_EXCHANGE_H
 
@@ -14,8 +14,9 @@ struct gpu_exchange {
     uint64_t group;    /* ascends with (item, shift) */
 };
 
-/* Of the item-th tensor between n members, n > 1: what goes `shift` members on, 1 to n
- * - 1. The send of a member and the receive of the other have the same group. */
+/* Of the item-th tensor between n members, n > 1: the exchange with the member `shift`
+ * places on, 1 to n - 1. The send of a member and the matching receive have the same
+ * group. */
 struct gpu_exchange exchange_step(uint32_t n, uint32_t me, size_t item, uint32_t shift);
 
 #endif

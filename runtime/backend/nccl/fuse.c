@@ -2,16 +2,16 @@
 /* The layout of a batch, and its chunks.
  *
  * Design: packing reads and writes each byte twice, which pays for small tensors only:
- * a large one makes NCCL as fast by itself. So one tensor is never packed unless what
- * travels is of another size, and a few large ones are calls of one group. Tensors in
- * the buffer begin at multiples of 16 bytes, whatever their addresses are: the padding
- * is a function of counts (and travels: at most 15 bytes a tensor).
+ * NCCL is as fast with a large one alone. So one tensor is packed only if what travels
+ * has another size, and a few large tensors are calls of one group. Tensors start at
+ * multiples of 16 bytes in the buffer, whatever their addresses are: the padding is a
+ * function of counts (and travels: at most 15 bytes per tensor).
  *
  * Invariants: offsets ascend, do not overlap, and end within wire_bytes; chunks of one
- * tensor follow each other without gaps, all but the last one of CHUNK_BYTES on the
- * wider side, so that each begins at the tensor's own distance from a 16-byte boundary.
+ * tensor follow each other without gaps, all but the last of CHUNK_BYTES on the wider
+ * side, so each starts at the tensor's own distance from a 16-byte boundary.
  *
- * Called by the launcher, once a batch. */
+ * Called by the launcher, once per batch. */
 #include "runtime/backend/nccl/fuse.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sleeping on a word that another thread of this process changes. */
+/* Sleeps on a word that another thread of this process changes. */
 #ifndef RUNTIME_BACKEND_NCCL_FUTEX_H
 #define RUNTIME_BACKEND_NCCL_FUTEX_H
 
@@ -12,14 +12,16 @@
 
 #include "runtime/base/clock.h"
 
-/* Returns at once unless *word is seen; early at will; after at most ns (UINT64_MAX:
- * no limit). */
+/* Returns at once unless *word == seen; may return early; returns after at most ns
+ * (UINT64_MAX: no limit). */
 static inline void futex_wait(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
 {
     struct timespec t = clock_timespec(ns == UINT64_MAX ? 0 : ns);
 
     (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen,
-                  ns == UINT64_MAX ? NULL : &t, NULL, 0); /* any outcome: look again */
+                  ns == UINT64_MAX ? NULL : &t, NULL,
+                  0); /* any outcome: the caller checks
+                                                             again */
 }
 
 static inline void futex_wake(_Atomic uint32_t *word)
@@ -27,7 +29,7 @@ static inline void futex_wake(_Atomic uint32_t *word)
     (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* How long may be slept until deadline_ns (UINT64_MAX: never); 0: it has passed. */
+/* Time left until deadline_ns (UINT64_MAX: unlimited); 0: it has passed. */
 static inline uint64_t futex_left(uint64_t deadline_ns)
 {
     if (deadline_ns == UINT64_MAX)

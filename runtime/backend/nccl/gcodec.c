@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compressed batch. The seat looks whether all of it can be done, makes room for what
- * is kept, and posts; the launcher puts the whole of it onto the stream:
+/* A compressed batch. The seat checks that all of it can be done, reserves room for
+ * the state, and posts; the launcher puts the whole batch onto the stream:
  *
- *   what the codec leaves alone     an ordinary batch
- *   fp16, bf16                      an ordinary batch with a narrower wire
- *   other codecs                    round by round: of each tensor its kernels, then
- *                                   the calls of NCCL of several in one group
+ *   not compressed by the codec   an ordinary batch
+ *   fp16, bf16                    an ordinary batch with a narrower wire type
+ *   other codecs                  round by round: the kernels of each tensor, then the
+ *                                 NCCL calls of several tensors in one group
  *
- * Groups are cut between tensors after as many as their number of members allows: how
- * many calls a tensor makes may differ between members (shards without elements), and
- * NCCL wants both ends of a transfer in the same group. */
+ * Groups are cut between tensors, after as many as the number of members allows: the
+ * number of calls of a tensor may differ between members (shards without elements),
+ * and NCCL requires both ends of a transfer in the same group. */
 #include "runtime/backend/nccl/gcodec.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 #include "runtime/base/mem.h"
 
-/* NULL: there is none. */
+/* NULL: none. */
 static const struct gcodec_row *row_of(enum codec_id id)
 {
     switch (id) {
@@ -61,7 +61,7 @@ gcodec_check_plan(const struct comm *c, const struct codec_plan *p, struct err *
     return row->check ? row->check(c, p, err) : 0;
 }
 
-struct extra { /* of a job; of one without a batch: number alone */
+struct extra { /* of a job; without a batch: number alone */
     uint64_t number;
     struct gcodec_kept *kept[];
 };
@@ -116,14 +116,14 @@ int gcodec_post(struct backend *b,
 struct coding { /* of one batch */
     struct gcoll_post *p;
     struct gpu_job *job;
-    struct batch part;        /* some of its items, */
-    struct batch_item *items; /* in here; mem_free */
+    struct batch part;        /* some of its items */
+    struct batch_item *items; /* their storage; mem_free */
     struct gcodec_item *v;    /* those with rounds; mem_free */
     size_t n;
     struct gcoll_calls calls;
 };
 
-/* Those of the tensors that `is` says, as an ordinary batch. */
+/* The tensors that `is` selects, as an ordinary batch. */
 static int run_part(struct coding *q,
                     bool (*is)(const struct codec_plan *p),
                     const enum dtype *wire,
@@ -162,7 +162,7 @@ static int run_ordinary(struct coding *q, struct err *err)
     return rc ? rc : run_part(q, is_narrowed, is_half ? &f16 : &bf16, err);
 }
 
-/* The tensors with rounds, with all that they keep; *ret: bytes of their scratch. */
+/* The tensors with rounds, with their state; *ret: bytes of their scratch. */
 static int gather_items(struct coding *q, uint64_t *ret, struct err *err)
 {
     const struct batch *b = &q->job->batch;
@@ -212,7 +212,7 @@ static int make_calls(struct coding *q, struct err *err)
     return rc;
 }
 
-/* All tensors at once. 1: there was none any more. */
+/* All tensors at once. 1: no round is left. */
 static int run_batch(struct coding *q,
                      const struct gcodec_row *row,
                      unsigned round,
@@ -224,7 +224,7 @@ static int run_batch(struct coding *q,
     return rc ? rc : make_calls(q, err);
 }
 
-/* 1: there was none any more. */
+/* 1: no round is left. */
 static int run_round(struct coding *q, unsigned round, struct err *err)
 {
     const struct gcodec_row *first = row_of(q->v[0].plan->codec.id);

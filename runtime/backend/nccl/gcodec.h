@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compressed allreduces of device memory: all rounds of a batch are put onto the stream
- * one after the other, without a look at what came; sizes are known beforehand. Plans,
- * formats and what is kept between steps are core/compress's, and so are the bits,
- * where nothing is summed by NCCL or cuBLAS.
+/* Compressed allreduces of device memory. All rounds of a batch are put onto the
+ * stream one after the other, without reading results; sizes are known beforehand.
+ * Plans, formats and the state kept between steps are those of core/compress, and so
+ * are the bits, where neither NCCL nor cuBLAS sums.
  *
  *   gcodec.c         the row of device_ops; the launcher's job: rounds, calls
- *   gcodec_state.c   what tensors keep, in device memory, by process set and name
+ *   gcodec_state.c   state of tensors in device memory, by process set and name
  *   gcodec_int8.c    one codec each: a row of functions
  *   gcodec_topk.c
  *   gcodec_power.c
  *
- * fp16 and bf16 have no row: they are ordinary batches with a narrower wire. */
+ * fp16 and bf16 have no row: they are ordinary batches with a narrower wire type. */
 #ifndef RUNTIME_BACKEND_NCCL_GCODEC_H
 #define RUNTIME_BACKEND_NCCL_GCODEC_H
 
@@ -20,27 +20,27 @@
 /* One compressed tensor of a batch. */
 struct gcodec_item {
     const struct codec_plan *plan;
-    cu_ptr in;       /* 0: zeros, and what is kept stays (a rank that has joined) */
-    cu_ptr out;      /* 0: no result is wanted; may be in */
+    cu_ptr in;       /* 0: zeros, and the state stays (a rank that has joined) */
+    cu_ptr out;      /* 0: no result; may equal in */
     double prescale; /* of inputs */
-    double factor;   /* of results that the codec sums: postscale, an AVERAGE's share */
-    /* What is kept, floats as many as codec_kept_of says; 0: nothing is. At first
-     * zeros. On a rank that has joined there may be none. */
+    double factor; /* of results that the codec sums: postscale, share of an AVERAGE */
+    /* State: as many floats as codec_kept_of returns; 0: none. Zeros at first. A rank
+     * that has joined may have none. */
     cu_ptr residual, shard, q;
-    cu_ptr scratch; /* row->scratch_bytes, aligned to 256, from round to round */
+    cu_ptr scratch; /* row->scratch_bytes, aligned to 256, kept between rounds */
 };
 
-/* A codec. The work of one tensor in a round is its kernels, onto p->s, and the calls
- * of NCCL that follow, which it adds; they are made when several tensors have added
- * theirs, and before the next round of any. Which calls, is a function of plan and
- * p->c->terms alone (rule R2). The fusion buffer is the frame's: a round uses its
- * scratch. The last round adds no calls. */
+/* A codec. In each round a tensor launches its kernels onto p->s and adds the NCCL
+ * calls that follow; these are made when several tensors have added theirs, and before
+ * the next round of any. The calls are a function of plan and p->c->terms alone (rule
+ * R2). The fusion buffer belongs to the frame: a round uses its scratch. The last
+ * round adds no calls. */
 struct gcodec_row {
     unsigned n_rounds;
-    /* The seat, before the first batch: opens libraries. -ENOTSUP: this rank has none.
-     * NULL: it needs none. */
+    /* The seat, before the first batch: opens libraries. -ENOTSUP: missing on this
+     * rank. NULL: none are required. */
     int (*open)(struct device *g, struct err *err);
-    /* The seat, of each plan: 0, or -ENOTSUP and a sentence that is the same on all
+    /* The seat, for each plan: 0, or -ENOTSUP and a message that is the same on all
      * members. NULL: always 0. */
     int (*check)(const struct comm *c, const struct codec_plan *plan, struct err *err);
     /* A function of plan and member number alone; it does not overflow. */
@@ -50,8 +50,8 @@ struct gcodec_row {
                  unsigned round,
                  struct gcoll_calls *calls,
                  struct err *err);
-    /* Instead of round, where one launch does all tensors: v[n] are all of a batch, of
-     * one codec, dtype and scale; their scratch is one piece, in their order. */
+    /* Instead of round, if one launch processes all tensors: v[n] are all of a batch,
+     * of one codec, dtype and scale; their scratch is one piece, in their order. */
     int (*batch)(struct gcoll_post *p,
                  const struct gcodec_item *v,
                  size_t n,
@@ -74,8 +74,8 @@ static inline uint64_t gcodec_piece(uint64_t *at, uint64_t bytes)
 
 /* device_ops.codec_open; the seat. */
 int gcodec_open(struct backend *b, const struct codec_plan *plan, struct err *err);
-/* device_ops.post_codec; the seat. -ENOTSUP: the same sentence on all members, and
- * nothing was begun: the device is well. */
+/* device_ops.post_codec; the seat. -ENOTSUP: the same message on all members, nothing
+ * was started, and the device works. */
 int gcodec_post(struct backend *b,
                 const struct batch *batch,
                 const char *const *names,
@@ -88,24 +88,24 @@ int gcodec_run(struct device *g, struct gpu_job *job, struct err *err);
 
 /* --- gcodec_power.c --- */
 
-/* The device's cuBLAS handle and its workspace, made by the first batch that needs
+/* The device's cuBLAS handle and its workspace, created by the first batch that needs
  * them; the launcher's. Our streams are idle, our context is current; accepts NULL. */
 struct gcodec_blas;
 void gcodec_blas_free(struct gcodec_blas *b, struct device *g);
 
 /* --- gcodec_state.c --- */
 
-/* The index is the seat's; device memory is taken and given back by the launcher, with
- * the batches in whose order it is. */
+/* The index belongs to the seat. The launcher takes device memory and gives it back,
+ * in the order of batches. */
 struct gcodec_states;
 struct gcodec_kept; /* of one tensor */
 
 int gcodec_states_new(uint64_t max_bytes, struct gcodec_states **ret);
-/* Nothing of it is in use any more, our context is current; accepts NULL. */
+/* Nothing of it is in use any more; our context is current; accepts NULL. */
 void gcodec_states_free(struct gcodec_states *s, struct device *g);
 
-/* The seat. ret[n]: what the tensors of one batch keep, NULL where nothing is; room is
- * made for it. Tensors without input make none. -ENOSPC, -ENOMEM with a sentence.
+/* The seat. ret[n]: the state of the tensors of one batch, NULL for none; reserves
+ * room for it. Tensors without input create none. -ENOSPC, -ENOMEM with a message.
  * *ret_number: the batch's, for gcodec_states_begin. */
 int gcodec_states_reserve(struct gcodec_states *s,
                           const struct batch *batch,
@@ -122,13 +122,12 @@ uint64_t gcodec_states_bytes(const struct gcodec_states *s); /* the seat */
 uint64_t gcodec_states_evicted(const struct gcodec_states *s);
 
 /* The launcher, before the first kernel of batch `number`: the stream waits for the
- * batch before, if that was on another one; what was dropped until then is given back.
- */
+ * batch before, if that was on another one; state dropped until then is given back. */
 int gcodec_states_begin(struct device *g,
                         uint64_t number,
                         struct gpu_job *job,
                         struct err *err);
-/* Memory of what is kept, zeros at first, into *it. */
+/* Puts the memory of the state, zeros at first, into *it. */
 int gcodec_states_find(struct device *g,
                        struct gcodec_kept *k,
                        cu_stream s,

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* int8 on the device, in the messages of core/compress/int8.h and with its bits. All
- * tensors of a batch are coded by one launch, summed by one, and travel together.
+/* int8 on the device, in the messages of core/compress/int8.h and with its bits. One
+ * launch encodes all tensors of a batch, one sums them, and they travel together.
  *
- *   2 members   0 code into our place of all messages -> allgather
+ *   2 members   0 encode into our place of all messages -> allgather
  *               1 sum in member order
- *   more        0 code each shard -> to its owner
- *               1 sum our shard, code the sums -> allgather
+ *   more        0 encode each shard -> to its owner
+ *               1 sum our shard, encode the sums -> allgather
  *               2 decode
  *
- * What goes to one member, or comes from one, is one piece: a place for each tensor, as
- * long as its longest message (the whole one, or that of shard 0), so that pieces are
- * equal on all members. Where blocks do not divide, that is up to a block more of a
- * tensor. No message is aligned: the kernels read and write bytes. */
+ * What goes to one member, or comes from one, is one piece: a place per tensor, as
+ * long as its longest message (the whole one, or that of shard 0), so pieces are equal
+ * on all members. Where blocks do not divide, that is up to one block more per tensor.
+ * No message is aligned: the kernels read and write bytes. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static const struct {
     [DT_BF16] = {KERNEL_int8_code_bf16, KERNEL_int8_sum_bf16},
 };
 
-/* One round of a batch: what one kernel codes, and another sums. */
+/* One round of a batch: what one kernel encodes and another sums. */
 struct int8_round {
     struct gcoll_post *p;
     struct int8_code *codes; /* room for all tensors; mem_free */
@@ -65,7 +65,7 @@ static void add_sum(struct int8_round *w, struct int8_sum s)
         w->sums[w->n_sums++] = s;
 }
 
-/* Tables hold chunks: so many of them are one of ours. */
+/* Tables hold chunks: the number of chunks in one of our structs. */
 enum {
     CODE_CHUNKS = sizeof(struct int8_code) / sizeof(struct chunk),
     SUM_CHUNKS = sizeof(struct int8_sum) / sizeof(struct chunk)
@@ -122,7 +122,7 @@ static int sum_all(const struct int8_round *w, enum dtype t, struct err *err)
                          w->p->s, err);
 }
 
-/* Our piece lies in its place of `all`. */
+/* Our piece is in its place of `all`. */
 static int int8_gather(const struct int8_round *w,
                        cu_ptr all,
                        struct gcoll_calls *calls,
@@ -172,7 +172,7 @@ static struct int8_code tensor_of(const struct gcodec_item *it, cu_ptr wire)
                               .block = it->plan->codec.block};
 }
 
-/* Messages begin `at` of each piece. */
+/* Messages start at offset `at` of each piece. */
 static struct int8_sum sum_of(const struct int8_round *w,
                               const struct gcodec_item *it,
                               cu_ptr from,
@@ -210,8 +210,7 @@ static int gather_round(struct int8_round *w,
 
 /* --- more --- */
 
-/* All shards become messages: ours where we sum it, the others where they are sent
- * from. */
+/* Encodes all shards: ours where we sum it, the others where they are sent from. */
 static int code_shards(struct int8_round *w,
                        const struct gcodec_item *it,
                        uint64_t at,
@@ -236,7 +235,7 @@ static int code_shards(struct int8_round *w,
     return 0;
 }
 
-/* The sums of our shard, and their message, which replaces what was sent. */
+/* Sums our shard and encodes the sums; the message replaces what was sent. */
 static void
 sum_mine(struct int8_round *w, const struct gcodec_item *it, uint64_t at, cu_ptr sums)
 {
@@ -281,7 +280,7 @@ static uint64_t sums_of(const struct codec_plan *plan)
     return bytes;
 }
 
-/* Of all tensors it is at least what `place` takes of them together. */
+/* The total over all tensors is at least what int8_place_scratch uses. */
 static uint64_t scratch_bytes(const struct codec_plan *plan)
 {
     uint64_t bytes = sums_of(plan);
@@ -305,7 +304,7 @@ int8_place_scratch(struct int8_round *w, const struct gcodec_item *v, size_t n)
     w->shards = v[0].scratch + at;
 }
 
-/* What the kernels are to do, and zeros; the kernels themselves. */
+/* Fills the kernels' tables and zeros, and launches the kernels. */
 static int run_kernels(struct int8_round *w,
                        const struct gcodec_item *v,
                        size_t n,

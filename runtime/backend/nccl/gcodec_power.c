@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PowerSGD on the device, as core/compress/powersgd.h has it, of all tensors of a batch
- * at once (kernels/power.cu) but for the products with M, a call of cuBLAS each:
+/* PowerSGD on the device, as in core/compress/powersgd.h, of all tensors of a batch at
+ * once (kernels/power.cu), except the products with M, which are one cuBLAS call each:
  *
  *   0  m += input; kept Q made orthonormal; P = M Q       -> allreduce of all P
  *   1  P made orthonormal; own Q = M^T P; m -= P own^T    -> allreduce of all own
  *   2  the sum is kept; out = factor * P sum^T
  *
- * Everyone has the same P and sum to the bit, and makes out of them by the same kernel:
- * so results are equal. cuBLAS's own bits reach others by sums alone. Who has joined
- * adds zeros.
+ * All members have the same P and sum to the bit, and compute the output from them
+ * with the same kernel: so results are equal. cuBLAS's own bits reach other members
+ * only through sums. A member that has joined adds zeros.
  *
- * Matrices are row by row, which cuBLAS, whose matrices are column by column, sees as
- * M^T; P and Q hold their vectors one after the other, which it sees as they are. */
+ * Matrices are stored by rows, which cuBLAS, whose matrices are stored by columns,
+ * sees as M^T; P and Q store their vectors one after the other, which it sees as they
+ * are. */
 #include <errno.h>
 #include <limits.h>
 
@@ -46,7 +47,7 @@ void gcodec_blas_free(struct gcodec_blas *b, struct device *g)
     if (!b)
         return;
     if (b->h)
-        (void)b->api->destroy(b->h); /* the streams are idle; there is no use for it */
+        (void)b->api->destroy(b->h); /* the streams are idle; the result is of no use */
     memory_give(g->memory, b->workspace, NULL);
     mem_free(b);
 }
@@ -74,7 +75,7 @@ static int blas_new(struct gcoll_post *p, struct gcodec_blas **ret, struct err *
     return 0;
 }
 
-/* Its calls go to the batch's stream. A new stream makes it forget its workspace. */
+/* Directs cuBLAS to the batch's stream. Setting a stream resets the workspace. */
 static int blas_begin(struct gcoll_post *p, struct err *err)
 {
     struct device *g = p->g;
@@ -137,12 +138,12 @@ static uint64_t scratch_bytes(const struct codec_plan *plan)
     return at;
 }
 
-/* A batch; tensors with input come first. */
+/* A batch; tensors with input are first. */
 struct power {
     struct gcoll_post *p;
     const struct gcodec_item *v;
     size_t n, n_inputs;
-    cu_ptr ps, owns, sums;         /* of all tensors, one behind the other */
+    cu_ptr ps, owns, sums;         /* of all tensors, one after the other */
     uint64_t p_bytes, q_bytes;     /* of all */
     struct power_tensor *tensors;  /* [n] */
     const struct gcodec_item **of; /* [n]: of each of them */
@@ -160,7 +161,7 @@ static void power_release(struct power *w)
     mem_free(w->tiles);
 }
 
-/* Offset of the next piece of what is summed in one call. */
+/* Offset of the next piece of what one call sums. */
 static uint64_t power_factor_offset(uint64_t *at, uint64_t bytes)
 {
     const uint64_t here = *at;
@@ -169,7 +170,8 @@ static uint64_t power_factor_offset(uint64_t *at, uint64_t bytes)
     return here;
 }
 
-/* Places are a function of the plans in the batch's order, whoever has input. */
+/* Places are a function of the plans in the batch's order, whichever ranks have input.
+ */
 static void power_place_tensor(struct power *w,
                                const struct gcodec_item *it,
                                cu_ptr *work,
@@ -263,7 +265,7 @@ static int power_feed_inputs(struct power *w, struct err *err)
     return rc ? rc : power_launch(w, feeds[plan->dtype], n, err);
 }
 
-/* Tiles of the first n tensors that `is` says. */
+/* Tiles of those of the first n tensors that `is` selects. */
 static int cut_tiles(struct power *w,
                      size_t n,
                      bool (*is)(const struct gcodec_item *it),
@@ -328,8 +330,8 @@ static int power_multiply(struct power *w, bool is_left, struct err *err)
     return rc;
 }
 
-/* All P, or all own. Deterministic: a group a tensor, so that its bits do not depend on
- * who else is in the batch. */
+/* Adds the allreduce of all P, or all own. Deterministic: one group per tensor, so
+ * that its bits do not depend on the other tensors of the batch. */
 static int power_add_allreduce(struct power *w,
                                bool is_left,
                                struct gcoll_calls *calls,

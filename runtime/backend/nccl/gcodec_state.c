@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tensors keep between steps, in device memory.
+/* State of tensors between steps, in device memory.
  *
- * The index (core/compress/codec_index.h) is the seat's: what is kept, for how long and
- * what makes room is decided when a batch is posted, so that a bound that is too small
- * is told before anything is begun. Memory is the launcher's: it is taken, and zeroed,
- * by the first batch that uses it, and given back in stream order by the first batch
- * that was posted after it was dropped; batches are numbered for that. What no batch
- * comes to give back, the end of the device does.
+ * The index (core/compress/codec_index.h) belongs to the seat: what is kept, for how
+ * long, and what is evicted is decided when a batch is posted, so a bound that is too
+ * small is reported before anything starts. Memory belongs to the launcher: the first
+ * batch that uses it takes and zeroes it, and the first batch posted after it was
+ * dropped gives it back in stream order; batches are numbered for that. The end of the
+ * device frees the rest.
  *
- * Batches of several streams use what others keep, so each waits for the one before.
+ * Batches of several streams use the same state, so each waits for the one before.
  *
- * Lock: a leaf, over the list of what was dropped. */
+ * Lock: a leaf, over the list of dropped entries. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -22,8 +22,8 @@
 
 struct gcodec_kept {
     struct codec_entry entry; /* the seat's; its plan never changes */
-    struct gcodec_kept *next; /* of the dropped ones; under the lock, */
-    uint64_t dropped_at;      /* likewise: the batch that may give it back */
+    struct gcodec_kept *next; /* of the dropped ones; under the lock */
+    uint64_t dropped_at;      /* likewise; the batch that may give it back */
     cu_ptr at;                /* the launcher's; 0: not taken yet */
     char name[];
 };
@@ -70,7 +70,7 @@ int gcodec_states_new(uint64_t max_bytes, struct gcodec_states **ret)
     return 0;
 }
 
-/* Gives back what was dropped until batch `number`. */
+/* Gives back the state dropped until batch `number`. */
 static void give_back(struct gcodec_states *s,
                       struct gpu_memory *m,
                       uint64_t number,
@@ -174,7 +174,7 @@ int gcodec_states_reserve(struct gcodec_states *s,
     size_t n = batch->n_items;
     int rc = 0;
 
-    *ret_number = ++s->n_batches; /* what is dropped from here on is not in use by it */
+    *ret_number = ++s->n_batches; /* it uses nothing that is dropped from here on */
     for (size_t i = 0; i < n && !rc; i++) {
         ret[i] = NULL;
         if (!plans[i].is_compressed || plans[i].state_bytes == 0)
@@ -184,7 +184,8 @@ int gcodec_states_reserve(struct gcodec_states *s,
         if (!rc)
             ret[i] = kept_of(codec_index_find(&s->index, set, names[i], &plans[i], me));
         if (ret[i])
-            ret[i]->entry.is_running = true; /* another of the batch does not drop it */
+            ret[i]->entry.is_running = true; /* another tensor of the batch must not
+                                                drop it */
         n = rc ? i + 1 : n;
     }
     for (size_t i = 0; i < n; i++)
@@ -208,7 +209,7 @@ void gcodec_forget_set(struct device *g, uint32_t set)
     memcpy(job->extra, &number, sizeof(number));
     job->stream = g->streams[0];
     if (launcher_push(&g->launcher, job, NULL))
-        job_free(job); /* likewise the device's end */
+        job_free(job); /* so does the device's end */
 }
 
 /* --- the launcher --- */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Top-k on the device, in the messages of core/compress/topk.h and with its bits; all
- * tensors of a batch in one launch a step (kernels/topk.cu):
+/* Top-k on the device, in the messages of core/compress/topk.h and with its bits; each
+ * step is one launch for all tensors of a batch (kernels/topk.cu):
  *
- *   0  add to what is kept, select, take into our place of all messages -> allgather
+ *   0  add to the state, select, write into our place of all messages -> allgather
  *   1  sum in member order
  *
  * Scratch of a batch: messages of all members, each member's of all tensors one after
- * the other; working copies where nothing is kept; per chunk marks and numbers, per
- * tensor a cell of counters. Who has joined sends pairs of zeros. */
+ * the other; working copies where nothing is kept; marks and numbers per chunk; a cell
+ * of counters per tensor. A member that has joined sends pairs of zeros. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -43,7 +43,7 @@ static uint64_t scratch_bytes(const struct codec_plan *plan)
     return at;
 }
 
-/* A batch; pieces are scratch_bytes' of all tensors, put together by kind. */
+/* A batch; the pieces that scratch_bytes counts, of all tensors, grouped by kind. */
 struct topk {
     struct gcoll_post *p;
     const struct gcodec_item *v;
@@ -105,7 +105,7 @@ static int topk_place_scratch(struct topk *k, struct err *err)
 
 /* --- 0: messages --- */
 
-/* Of the tensors that have input; the others get no chunks. */
+/* Chunks of tensors with input; the others get none. */
 static void cut_inputs(struct topk *k)
 {
     k->n_chunks = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all batches are put together from: calls that are collected first and then made
- * in groups, kernels over tables of chunks, copies. A set of one member has no
- * communicator: whoever collects calls for it makes none. */
+/* The parts that all batches use: calls that are collected first and then made in
+ * groups, kernels over tables of chunks, copies. A set of one member has no
+ * communicator: no calls are collected for it. */
 #include "runtime/backend/nccl/gcoll.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 int gcoll_add(struct gcoll_calls *calls, struct gcoll_call call, struct err *err)
 {
-    if (call.count == 0) /* on the other side of it too */
+    if (call.count == 0) /* the other side leaves it out too */
         return 0;
     if (mem_grow((void **)&calls->v, calls->n, &calls->cap, sizeof(call), UINT32_MAX))
         return err_set(err, -ENOMEM, "out of memory for %zu calls", calls->n);
@@ -201,7 +201,7 @@ static int gcoll_dispatch(struct gcoll_post *p, struct err *err)
                    collective_name(p->batch->coll));
 }
 
-/* What this member has put into it; zeros of one that has joined are none. */
+/* The bytes of this member; zeros of a rank that has joined do not count. */
 static void gcoll_count_bytes(const struct gcoll_post *p)
 {
     const struct batch *b = p->batch;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The steps of one batch onto a stream: kernels and groups of NCCL calls; nothing is
- * waited for but NCCL's acceptance. The launcher's.
+/* Puts the steps of one batch onto a stream: kernels and groups of NCCL calls. The
+ * launcher's; it waits for nothing but NCCL's acceptance.
  *
- * Which NCCL calls are made is a function of the batch and of the communicator's terms
- * (rule R2); what is of this rank alone (addresses, zeros of one that has joined)
+ * The NCCL calls are a function of the batch and of the communicator's terms (rule
+ * R2). What belongs to this rank alone (addresses, zeros of a rank that has joined)
  * changes kernels and copies only. */
 #ifndef RUNTIME_BACKEND_NCCL_GCOLL_H
 #define RUNTIME_BACKEND_NCCL_GCOLL_H
@@ -18,16 +18,16 @@ struct gcoll_post {
     cu_stream s;
     uint32_t index;         /* of the stream and of the communicator on it */
     const enum dtype *wire; /* of wider floats: DT_F16 or DT_BF16; NULL: as they are */
-    bool is_named;          /* the error says already whose it is */
-    bool is_packed;         /* it has gone by the fusion buffer, for the counters */
+    bool is_named;          /* the error already names its rank */
+    bool is_packed;         /* it used the fusion buffer, for the counters */
 };
 
-/* Of a job with a batch: where its steps go. It borrows the job. */
+/* The post of a job with a batch. It borrows the job. */
 struct gcoll_post gcoll_post_of(struct device *g, const struct gpu_job *job);
 /* A JOB_BATCH; the hook of the device. */
 int gcoll_run(struct device *g, struct gpu_job *job, struct err *err);
 
-/* Any batch, of those who make one up. */
+/* Any batch, for callers that compose one. */
 int gcoll_put(struct gcoll_post *p, struct err *err);
 
 /* gcoll_reduce.c: ALLREDUCE, REDUCE, REDUCESCATTER, but ADASUM. */
@@ -39,7 +39,7 @@ int gcoll_move(struct gcoll_post *p, struct err *err);
 
 /* --- gcoll.c, for these --- */
 
-/* Calls of NCCL that are collected and made in one group. */
+/* NCCL calls that are collected and made in one group. */
 struct gcoll_call {
     enum gcoll_kind {
         CALL_ALL_REDUCE,
@@ -53,7 +53,7 @@ struct gcoll_call {
     cu_ptr in, out;
     uint64_t count;
     int dtype, op, peer; /* peer: root too */
-    uint64_t group;      /* calls of another one are made in another group; ascending */
+    uint64_t group; /* calls with another number go into another group; ascending */
 };
 struct gcoll_calls {
     struct gcoll_call *v; /* mem_free */
@@ -61,18 +61,18 @@ struct gcoll_calls {
 };
 /* Calls of no elements are left out. */
 int gcoll_add(struct gcoll_calls *calls, struct gcoll_call call, struct err *err);
-/* Makes them; none: nothing. In groups of at most GCOLL_MAX_CALLS. */
+/* Makes the calls, in groups of at most GCOLL_MAX_CALLS; none: nothing. */
 #define GCOLL_MAX_CALLS 2048
 int gcoll_make(struct gcoll_post *p, const struct gcoll_calls *calls, struct err *err);
 
-/* m[n] cut into chunks, in device memory; 0 of them: nothing is there to do. */
+/* m[n] cut into chunks, in device memory; *ret_n 0: nothing to do. */
 int gcoll_table(struct gcoll_post *p,
                 const struct fuse_move *m,
                 size_t n,
                 cu_ptr *ret,
                 uint32_t *ret_n,
                 struct err *err);
-/* The chunks of m[n]; *ret is to be mem_free'd; none: *ret_n 0. */
+/* The chunks of m[n]; the caller frees *ret with mem_free; *ret_n 0: none. */
 int gcoll_chunks(const struct fuse_move *m,
                  size_t n,
                  struct chunk **ret,
@@ -94,7 +94,7 @@ int gcoll_moves(struct gcoll_post *p,
                 double scale,
                 uint32_t divisor,
                 struct err *err);
-/* bytes from src to dst, on the stream; nothing where they are equal. */
+/* Copies bytes from src to dst, on the stream; nothing if they are equal. */
 int gcoll_copy(
     struct gcoll_post *p, cu_ptr dst, cu_ptr src, uint64_t bytes, struct err *err);
 int gcoll_zero(struct gcoll_post *p, cu_ptr dst, uint64_t bytes, struct err *err);

@@ -2,22 +2,22 @@
 /* Adasum on the device: cpu/adasum.c's tree, in which two vectors a and b become
  * (1 - ab / 2aa) a + (1 - ab / 2bb) b, tensor by tensor.
  *
- * With p the greatest power of two among the members, member p + i sends its vectors to
- * member i first, and hears the result at the end. Then at distance d = 1, 2, 4 ... the
- * members m and m ^ d exchange all that they have, packed, and both do the same
- * arithmetic, with the lower one's vectors as a: so all come to the same bits. (The CPU
- * exchanges halves; here the link is faster than one more round of small messages.)
- * Dot products are added up in float64 in an order that counts alone fix (adasum.cu).
- * 16-bit floats are widened, and rounded once, at the end.
+ * With p the greatest power of two up to the number of members, member p + i sends its
+ * vectors to member i first, and receives the result at the end. At distance d = 1, 2,
+ * 4 ... the members m and m ^ d exchange all their vectors, packed, and both do the
+ * same arithmetic, with the lower member's vectors as a: so all get the same bits.
+ * (The CPU exchanges halves; here the link is faster than one more round of small
+ * messages.) Dot products are summed in float64 in an order that depends on counts
+ * alone (adasum.cu). 16-bit floats are widened, and rounded once, at the end.
  *
- * Compressed (fp16, bf16) the arithmetic is the same, but what is sent is rounded to 16
- * bits, with the sender's own copy of it, and so is the result: as on the CPU each
- * level rounds, and all have the same bits.
+ * Compressed (fp16, bf16) the arithmetic is the same, but what is sent is rounded to
+ * 16 bits, together with the sender's own copy, and so is the result: as on the CPU
+ * each level rounds, and all have the same bits.
  *
- * Memory: the batch twice in the fusion buffer, ours and the partner's, compressed once
- * more by halves of both, and behind them the sums of each chunk and the weights of
- * each tensor. The combined vectors replace
- * a, whosever that is: then the two halves change their names. Called by gcoll.c. */
+ * Memory: the batch twice in the fusion buffer, ours and the partner's; compressed
+ * also the 16-bit copies of both; behind them the sums of each chunk and the weights
+ * of each tensor. The combined vectors replace a, whichever member's that is: then
+ * ours and theirs swap. Called by gcoll.c. */
 #include <errno.h>
 
 #include "runtime/backend/nccl/dtype.h"
@@ -196,7 +196,7 @@ static uint64_t n_elements(const struct gpu_adasum *a)
     return a->plan.wire_bytes / a->wire_size;
 }
 
-/* All that is packed, and what lies between it. */
+/* All packed tensors, including the gaps. */
 static int
 adasum_narrow(struct gpu_adasum *a, cu_ptr wide, cu_ptr half, struct err *err)
 {
@@ -220,7 +220,7 @@ static int adasum_widen(struct gpu_adasum *a, cu_ptr half, cu_ptr wide, struct e
     return gcoll_moves(a->p, a->widen, &m, 1, 1, 1, err);
 }
 
-/* Ours as the others get it; its halves are in half_ours. */
+/* Rounds ours as it is sent; its 16-bit copy is in half_ours. */
 static int round_ours(struct gpu_adasum *a, struct err *err)
 {
     int rc = adasum_narrow(a, a->ours, a->half_ours, err);
@@ -228,7 +228,7 @@ static int round_ours(struct gpu_adasum *a, struct err *err)
     return rc ? rc : adasum_widen(a, a->half_ours, a->ours, err);
 }
 
-/* Sends all of `send` and receives as much, in one group; 0: not that. */
+/* Sends all of `send` and receives as much into `recv`, in one group; 0: skip. */
 static int adasum_send_recv(
     struct gpu_adasum *a, uint32_t peer, cu_ptr send, cu_ptr recv, struct err *err)
 {
@@ -254,7 +254,7 @@ static int adasum_send_recv(
     return rc;
 }
 
-/* Sends ours and receives to `recv`, where there is one. */
+/* Sends ours if `sends`, and receives into `recv` if that is not 0. */
 static int adasum_exchange(
     struct gpu_adasum *a, uint32_t peer, bool sends, cu_ptr recv, struct err *err)
 {
@@ -280,7 +280,8 @@ static int adasum_take_table(
     return table_take(a->p->g->tables, a->chunks, a->n_chunks, a->p->s, ret, err);
 }
 
-/* Of the vectors at `low` and `high`: the result is ours, the other place theirs. */
+/* Combines the vectors at `low` and `high`. The result becomes ours, the other place
+ * theirs. */
 static int
 adasum_combine_pair(struct gpu_adasum *a, cu_ptr low, cu_ptr high, struct err *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives that only move: bytes, of any type. Each tensor is a call or some, all of
- * a batch in one group, but for a broadcast of many small ones, which goes by the
- * buffer; a member's own part is a copy on the stream. Parts without
- * elements make no call, on all members, for counts are equal everywhere. */
+/* Collectives that only move bytes, of any type. Each tensor is one or more calls, all
+ * of a batch in one group, except a broadcast of many small tensors, which goes
+ * through the buffer. A member's own part is a copy on the stream. Parts without
+ * elements make no call, on all members alike, because counts are equal everywhere. */
 #include <errno.h>
 
 #include "runtime/backend/nccl/exchange.h"
@@ -13,10 +13,10 @@
 struct moving {
     struct gcoll_post *p;
     struct gcoll_calls calls;
-    size_t size;    /* of an element */
-    size_t item;    /* at which we are */
-    uint64_t group; /* of the calls that are added; collectives: 0, as all members make
-                       the same ones */
+    size_t size; /* of an element */
+    size_t item; /* current item */
+    uint64_t
+        group; /* of added calls; 0 for collectives, which all members make alike */
 };
 
 static int moving_add(struct moving *m,
@@ -57,11 +57,11 @@ moving_add_broadcast(struct moving *m, const struct batch_item *it, struct err *
 
     if (is_root && !m->p->c->n_nc)
         return gcoll_copy(m->p, out, in, it->count * m->size, err);
-    /* elsewhere the input is not read; NCCL wants some address */
+    /* elsewhere the input is not read, but NCCL requires an address */
     return moving_add(m, CALL_BROADCAST, is_root ? in : out, out, it->count, root, err);
 }
 
-/* Uneven parts: each member's is a broadcast of its own. */
+/* Uneven parts: a broadcast per member. */
 static int
 moving_add_allgather(struct moving *m, const struct batch_item *it, struct err *err)
 {
@@ -75,7 +75,7 @@ moving_add_allgather(struct moving *m, const struct batch_item *it, struct err *
     if (move_counts_are_equal(it->counts, n))
         return moving_add(m, CALL_ALL_GATHER, in, at, it->counts[0], 0, err);
     for (uint32_t j = 0; j < n && !rc; j++) {
-        /* Out of a registered buffer it would be so for its root alone. */
+        /* Otherwise only the root's memory would be registered. */
         const bool copies = j == me && m->p->batch->region > 0;
 
         if (copies)
@@ -114,7 +114,7 @@ moving_add_gather(struct moving *m, const struct batch_item *it, struct err *err
     for (uint32_t shift = 1; shift < n && !rc; shift++) {
         const struct gpu_exchange x = exchange_step(n, me, m->item, shift);
 
-        if (x.from == n - 1) /* round the end */
+        if (x.from == n - 1) /* wrap around */
             at = gcoll_ptr(it->out) + move_counts_sum(it->counts, n) * m->size;
         at -= it->counts[x.from] * m->size;
         m->group = x.group;
@@ -136,7 +136,7 @@ moving_add_alltoall(struct moving *m, const struct batch_item *it, struct err *e
     for (uint32_t shift = 1; shift < n && !rc; shift++) {
         const struct gpu_exchange x = exchange_step(n, me, m->item, shift);
 
-        if (x.to == 0) /* round the end */
+        if (x.to == 0) /* wrap around */
             from = gcoll_ptr(it->in);
         if (x.from == n - 1)
             to = gcoll_ptr(it->out) + move_counts_sum(recvs, n) * m->size;
@@ -194,7 +194,7 @@ moving_add_item(struct moving *m, const struct batch_item *it, struct err *err)
 #define PACKS_FROM  65           /* tensors */
 #define PACKS_BELOW (256 * 1024) /* bytes: their mean */
 
-/* One kernel packs on the root, or unpacks on everyone. moves[n]: room. */
+/* One kernel packs on the root, or unpacks on all members. moves[n]: storage. */
 static int copy_all(struct moving *m,
                     bool packs,
                     cu_ptr buffer,
@@ -220,7 +220,7 @@ static int copy_all(struct moving *m,
     return gcoll_moves(m->p, KERNEL_copy, moves, n, 1, 1, err);
 }
 
-/* 1: it is not for this way. */
+/* 1: the batch does not qualify. */
 static int broadcast_packed(struct moving *m, struct err *err)
 {
     struct gcoll_post *p = m->p;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions. A tensor that NCCL can take as it is goes directly, alone or a call a
- * tensor in one group; many small ones are packed by one kernel, reduced by one call
- * and unpacked by another kernel, which also scale and convert.
+/* Reductions. A tensor that NCCL can take as it is goes directly, alone or as one call
+ * per tensor in one group. Many small tensors are packed by one kernel, reduced by one
+ * call and unpacked by another kernel, which also scale and convert.
  *
- * A member that has joined has no tensors: its zeros and what it would receive lie in
- * the fusion buffer, and its calls are those of the others. Nobody's input is written,
- * unless it is the output too. */
+ * A member that has joined has no tensors: its zeros and the results that it would
+ * receive lie in the fusion buffer, and it makes the same calls as the others. No
+ * input is written unless it is the output too. */
 #include <errno.h>
 
 #include "runtime/backend/nccl/dtype.h"
@@ -89,7 +89,7 @@ move_in(struct gcoll_post *p, struct reducing *q, const cu_ptr *dst, struct err 
     return gcoll_moves(p, q->r.in, q->moves, q->n, q->r.in_scale, 1, err);
 }
 
-/* src[i] -> the i-th tensor's own output, where there is one, as moves; how many. */
+/* Moves src[i] to the i-th tensor's own output, if it has one; returns their number. */
 static size_t moves_out(struct gcoll_post *p, struct reducing *q, const cu_ptr *src)
 {
     size_t n = 0;
@@ -152,7 +152,8 @@ static bool lies_as_packed(struct gcoll_post *p, struct reducing *q)
                                  q->offsets, q->out, q->n);
 }
 
-/* All that the calls and kernels of a packed batch are made of, followed by counts. */
+/* Everything that the calls and kernels of a packed batch depend on, followed by
+ * counts. */
 struct packed_key {
     uint32_t coll, root, in, out, wire, divisor;
     int32_t nccl_dtype, nccl_op;
@@ -190,9 +191,9 @@ static struct graphs *graphs_of(struct gcoll_post *p)
     return c->graphs ? &c->graphs[p->index] : NULL;
 }
 
-/* As moves_out, but the number of chunks is the same on all members and at all times:
- * who does not look at a tensor's result has empty chunks for it. Other numbers would
- * be captured anew, on this member alone (rule R2). */
+/* As moves_out, but the number of chunks is always the same on all members: a rank
+ * that does not read a tensor's result has empty chunks for it. A different number
+ * would cause a new capture on this member alone (rule R2). */
 static int chunks_out(struct gcoll_post *p,
                       struct reducing *q,
                       struct chunk **ret,
@@ -216,7 +217,8 @@ static int chunks_out(struct gcoll_post *p,
     return rc;
 }
 
-/* The calls are there; as a graph, where the same batch has come before. */
+/* The calls are collected. Runs them as a graph if the same batch has occurred before.
+ */
 static int run_graph(struct gcoll_post *p, struct reducing *q, struct err *err)
 {
     const size_t bytes = sizeof(struct packed_key) + q->n * sizeof(uint64_t);
@@ -230,7 +232,7 @@ static int run_graph(struct gcoll_post *p, struct reducing *q, struct err *err)
         return err_set(err, -ENOMEM, "out of memory for a graph of %zu tensors", q->n);
     *key = (struct packed_key){
         p->batch->coll,
-        /* of an allreduce it is another one where a rank has joined */
+        /* in an allreduce it differs on a rank that has joined */
         p->batch->coll == COLL_REDUCE ? p->batch->root : 0, q->r.in, q->r.out,
         q->r.wire, q->r.out_divisor, q->r.nccl_dtype, q->r.nccl_op, q->r.in_scale,
         q->r.out_scale, q->plan.is_call_each, q->n};
@@ -254,8 +256,8 @@ static int run_graph(struct gcoll_post *p, struct reducing *q, struct err *err)
     return rc ? rc : graph_run(graphs, &b, err);
 }
 
-/* Graphs have one of their own, which NCCL does not know: the registered one is that of
- * all communicators of a rank, and may move on one rank alone. */
+/* Graphs have an unregistered buffer of their own: the registered one is shared by all
+ * communicators of a rank, and may move on one rank alone. */
 static int
 take_buffer(struct gcoll_post *p, struct reducing *q, cu_ptr *ret, struct err *err)
 {
@@ -299,8 +301,9 @@ static int run_packed(struct gcoll_post *p, struct reducing *q, struct err *err)
 
 /* --- on the tensors themselves --- */
 
-/* Where the results of this member's calls go: its tensors, or the buffer. Who is not
- * the root of a reduce has none; NCCL does not write to what it is given there. */
+/* Where the results of this member's calls go: its tensors, or the buffer. A member
+ * that is not the root of a reduce has none; NCCL does not write to the address given
+ * there. */
 static int find_outputs(struct gcoll_post *p, struct reducing *q, struct err *err)
 {
     const struct batch_item *v = p->batch->items;
@@ -404,17 +407,17 @@ static uint64_t scatter_align_size(uint64_t bytes)
     return (bytes + FUSE_ALIGN - 1) / FUSE_ALIGN * FUSE_ALIGN;
 }
 
-/* Calls of unlike counts are one reduce a member, whose root alone has an output: out
- * of a registered buffer, the others' calls would be of such memory and the root's
- * not, so the whole of it goes by ours. */
+/* Calls of unequal counts are one reduce per member, whose root alone has an output.
+ * From a registered buffer the other members' calls would use registered memory and
+ * the root's would not, so the whole batch goes through our buffer. */
 static bool copies_in(const struct gcoll_post *p, const struct batch_item *it)
 {
     return p->batch->region > 0 && p->c->n_nc && !counts_are_equal(it->counts, p->c->n);
 }
 
-/* Where the calls of tensors read and write: tensors themselves, or a place in the
- * buffer for the whole input in the wire's type, or for our part in it. Returns the
- * bytes of the buffer; in[i] and out[i] are 0 for what is in it. */
+/* Where the calls read and write: the tensors themselves, or a place in the buffer for
+ * the whole input in the wire's type, or for our part of it. Returns the bytes of the
+ * buffer; in[i] and out[i] are 0 for those in it. */
 static uint64_t place_scatter(struct gcoll_post *p, struct reducing *q)
 {
     const uint32_t n = p->c->n, me = p->c->me;
@@ -477,9 +480,9 @@ static int run_scatter(struct gcoll_post *p, struct reducing *q, struct err *err
     return rc || !q->r.needs_out ? rc : move_out(p, q, q->out, err);
 }
 
-/* Tensors of a registered buffer are not packed: a call for each, on itself. But a
- * reduce whose input has to be scaled first goes by the buffer on all members: who is
- * not the root has no output of that kind to scale into. */
+/* Tensors of a registered buffer are not packed: one call per tensor, on itself. But a
+ * reduce whose input is scaled first goes through the buffer on all members: a rank
+ * that is not the root has no registered output to scale into. */
 static int plan_batch(struct gcoll_post *p, struct reducing *q)
 {
     struct comm_terms t = p->c->terms;

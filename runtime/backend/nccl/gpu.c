@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One device of one world: opens it, brackets calls, breaks it once, closes it.
  *
- * How it breaks (gpu_broken, any thread): the cause is kept if it is the first, life
- * goes to GPU_STOPS, the launcher leaves (GPU_QUIET), the watcher aborts (GPU_ENDED).
- * The same way, without a cause, ends a world in order, after its jobs were let run.
- * Closing is bounded: what does not stop is left alone with its memory, and the process
- * is marked. */
+ * How it breaks (gpu_broken, any thread): the first cause is kept, life becomes
+ * GPU_STOPS, the launcher leaves (GPU_QUIET), the watcher aborts (GPU_ENDED). An
+ * orderly end of a world goes the same way without a cause, after its jobs have run.
+ * Closing is bounded: what does not stop is left behind with its memory, and the
+ * process is marked. */
 #include "runtime/backend/nccl/gpu.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "runtime/base/mem.h"
 
 #define DRAIN_NS    (NS_PER_S / 2)
-#define CLOSE_NS    (2 * NS_PER_S) /* what a watcher may take to abort */
+#define CLOSE_NS    (2 * NS_PER_S) /* a watcher's time to abort */
 #define QUIESCE_NAP 100000ull
 
 /* --- small things --- */
@@ -129,7 +129,7 @@ static void gpu_nap(uint64_t ns)
     (void)nanosleep(&t, NULL); /* early is fine */
 }
 
-/* A sticky error counts as idle: nothing runs in a context that is lost. */
+/* A sticky error counts as idle: nothing runs in a lost context. */
 static bool is_idle(struct device *g)
 {
     for (uint32_t i = 0; i < g->n_streams; i++)
@@ -140,7 +140,8 @@ static bool is_idle(struct device *g)
 
 bool gpu_quiesce(struct device *g, uint64_t deadline_ns)
 {
-    struct err ignored = ERR_INIT; /* no context: the driver has ended, all is idle */
+    struct err ignored = ERR_INIT; /* no context: the driver has shut down, everything
+                                      is idle */
     struct gpu_scope scope;
     bool is_over = false;
 
@@ -201,7 +202,7 @@ static int copy_config(struct device *g, const struct device_config *from)
     struct device_config *c = &g->config;
 
     *c = *from;
-    c->parked = NULL; /* who makes hooks has taken it */
+    c->parked = NULL; /* the owner of the hooks has taken it */
     c->nccl_lib = c->nccl_hint = c->bundle_dir = NULL;
     c->n_streams = from->n_streams == 0 ? 1 : from->n_streams;
     int rc = copy_hosts(c, from);
@@ -284,7 +285,7 @@ static int gpu_fill(struct device *g, struct err *err)
     return rc == 0 ? watch_start(&g->watch, err) : rc;
 }
 
-/* Context and tables are there. What it holds goes back in any state of being made. */
+/* Context and tables exist. Frees a device in any state of construction. */
 static void take_apart(struct device *g)
 {
     struct err ignored = ERR_INIT; /* no context: nothing to give back */
@@ -346,15 +347,15 @@ gpu_load(const struct device_config *c, int ordinal, struct device *g, struct er
 }
 
 /* Communicators on several streams may wait for each other in a circle, unless NCCL
- * launches in the order of our calls. It reads that wish once, when it is first called:
- * where it was in the process before us, the user must have told it. */
+ * launches in the order of our calls. NCCL reads that setting once, at its first call:
+ * if the process had loaded it before us, the user must have set it. */
 static uint32_t allowed_streams(const struct device *g, uint32_t n)
 {
     static const char name[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
     const char *wish = getenv(name), *why = NULL;
 
     if (n > GPU_MAX_STREAMS) {
-        log_warn("fewer streams for NCCL than asked for", "asked=%u taken=%d", n,
+        log_warn("fewer streams for NCCL than requested", "requested=%u used=%d", n,
                  GPU_MAX_STREAMS);
         n = GPU_MAX_STREAMS;
     }
@@ -369,7 +370,7 @@ static uint32_t allowed_streams(const struct device *g, uint32_t n)
         why = "out of memory";
     if (!why)
         return n;
-    log_warn("one stream for NCCL instead of several", "asked=%u cause=\"%s\"", n, why);
+    log_warn("one stream for NCCL instead of several", "requested=%u cause=\"%s\"", n, why);
     return 1;
 }
 
@@ -407,14 +408,14 @@ int gpu_open(const struct device_config *c,
     gpu_abort(g);
     atomic_store_explicit(&g->life, GPU_ENDED, memory_order_release); /* no watcher */
     launcher_dismiss(&g->launcher);
-    (void)launcher_join(&g->launcher, UINT64_MAX); /* it has had no job */
+    (void)launcher_join(&g->launcher, UINT64_MAX); /* it had no job */
     take_apart(g);
     return rc;
 }
 
 /* --- close --- */
 
-/* What it holds stays: its threads or the device may still use all of it. */
+/* Its resources stay: its threads or the device may still use them. */
 static void leave_behind(struct device *g)
 {
     gpu_process_leak();
@@ -427,11 +428,11 @@ static void leave_behind(struct device *g)
 int gpu_close(struct device *g)
 {
     if (!g || g->is_forked)
-        return 0; /* of a fork's: threads and driver are the parent's */
-    /* What has not run by then is dropped. */
+        return 0; /* in a forked child: threads and driver belong to the parent */
+    /* Jobs that have not run by then are dropped. */
     (void)launcher_drain(&g->launcher, clock_now_ns() + DRAIN_NS);
     gpu_abort(g);
-    /* The watcher first: it may have to end a call in which the launcher sits. */
+    /* The watcher first: it may have to end a call that the launcher is in. */
     uint64_t deadline = clock_now_ns() + CLOSE_NS;
     int rc = watch_join(&g->watch, deadline);
     if (rc == 0)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one CUDA device of this rank in one world: context, streams, its two threads, and
- * how it breaks. What NCCL does with it hangs in by hooks, so that this part is proved
- * without NCCL.
+/* The one CUDA device of this rank in one world: its context, streams and two threads,
+ * and how it breaks. NCCL is attached through hooks, so this part is tested without
+ * NCCL.
  *
- * Locks: device.whole before others; all others are leaves: device.lock, xids's,
- * event_pool's, launcher.lock, watch.lock, scratch.lock, memory's. */
+ * Locks: device.whole before others; all others are leaves: device.lock, that of xids,
+ * of event_pool, launcher.lock, watch.lock, scratch.lock, that of memory. */
 #ifndef RUNTIME_BACKEND_NCCL_GPU_H
 #define RUNTIME_BACKEND_NCCL_GPU_H
 
@@ -29,23 +29,24 @@ struct gpu_launch;
 struct tables;
 struct xids;
 
-/* RUNS -> STOPS (no NCCL call begins any more) -> QUIET (the launcher is out, or is
- * left behind) -> ENDED (hooks.abort has returned). Never back. */
+/* RUNS -> STOPS (no NCCL call starts any more) -> QUIET (the launcher is out, or left
+ * behind) -> ENDED (hooks.abort has returned). Never back. */
 enum gpu_life { GPU_RUNS, GPU_STOPS, GPU_QUIET, GPU_ENDED };
 
 struct gpu_hooks {
     bool needs_nccl; /* gpu_open fails without one */
     /* The launcher: puts one job onto its stream; waits for nothing but NCCL. An error
-     * breaks the device with its sentence (which is to name the rank: gpu_name_rank),
-     * but for JOB_CLOSE. */
+     * breaks the device with its message, which must name the rank (gpu_name_rank),
+     * except for JOB_CLOSE. */
     int (*run)(struct device *g, struct gpu_job *job, struct err *err);
-    /* The launcher: a job that will not run (the device is broken). May be NULL. */
+    /* The launcher: a job that will not run because the device is broken. May be NULL.
+     */
     void (*drop)(struct device *g, struct gpu_job *job);
-    /* The watcher, each 100 ms while something is in flight or `looks` is set, before
+    /* The watcher, every 100 ms while something is in flight or `looks` is set, before
      * GPU_STOPS; an error breaks the device. May be NULL. */
     int (*look)(struct device *g, struct err *err);
-    /* The watcher, once, at GPU_QUIET; is_quiet false: the launcher has not come out
-     * (launcher.barred_at tells from where). Bounded by 1 s. May be NULL. */
+    /* The watcher, once, at GPU_QUIET. is_quiet false: the launcher has not come out;
+     * launcher.barred_at is where it was. Bounded by 1 s. May be NULL. */
     void (*abort)(struct device *g, bool is_quiet);
 };
 
@@ -69,23 +70,23 @@ struct device {
     struct event_pool *events;
     struct gpu_memory *memory;  /* the process's */
     struct gpu_scratch scratch; /* the launcher's */
-    struct gpu_launch *launch;  /* who makes hooks sets these before the first job */
+    struct gpu_launch *launch;  /* set by the owner of the hooks before the first job */
     struct tables *tables;
     struct gcodec_states *codecs; /* NULL: no batch was compressed; the seat's */
     struct gcodec_blas *blas;     /* NULL: not needed yet; the launcher's */
     struct comm *comms;           /* all of this device; under lock */
     struct device_parked *parked; /* of the last world, until it is used; the seat's */
-    void *more;                   /* of who makes hooks */
+    void *more;                   /* of the owner of the hooks */
     struct gpu_launcher launcher;
     struct gpu_watch watch;
     struct xids *xids;
     char pci[16];
     _Atomic uint64_t counts[GPU_COUNTS]; /* the launcher's; any thread reads */
-    _Atomic bool looks;                  /* there are communicators to look at */
+    _Atomic bool looks;                  /* there are communicators to check */
     _Atomic int life;                    /* enum gpu_life; acq_rel */
     _Atomic bool is_forked;
     /* Held over a capture of ours, and over calls about the whole context, which would
-     * break it. The seat never waits for it; others until the stop. */
+     * break it. The seat never waits for it; other threads wait until the stop. */
     pthread_mutex_t whole;
     pthread_mutex_t lock; /* comms, cause */
     char cause[480];      /* first failure */
@@ -94,8 +95,7 @@ struct device {
 /* gpu_process.c: what outlives worlds. cuda and nccl are loaded at the first call that
  * succeeds; cuda is initialised (cuInit). Any thread. */
 int gpu_load_cuda(const struct cuda_api **ret, struct err *err);
-/* What the driver is for (12040), also where cuInit failed; 0: not known. Any thread.
- */
+/* CUDA version of the driver (12040), also if cuInit failed; 0: unknown. Any thread. */
 int gpu_cuda_version(void);
 int gpu_load_nccl(const struct device_config *c,
                   const struct nccl_api **ret,
@@ -107,9 +107,9 @@ int gpu_process_device(int ordinal,
                        cu_ctx *ret_ctx,
                        struct gpu_memory **ret_memory,
                        struct err *err);
-void gpu_process_leak(void); /* work of ours would not stop: gpu_open refuses */
+void gpu_process_leak(void); /* work of ours did not stop: gpu_open refuses */
 bool gpu_process_has_leaked(void);
-void gpu_process_forked(void); /* in a child: all of this is of no use */
+void gpu_process_forked(void); /* in a forked child: nothing of this can be used */
 
 /* Opens context, streams and threads. hooks outlive it. */
 int gpu_open(const struct device_config *c,
@@ -118,15 +118,15 @@ int gpu_open(const struct device_config *c,
              void *more,
              struct device **ret,
              struct err *err);
-/* Stops, if it runs: jobs that were pushed are let run for half a second before; 2 s in
- * all. -EBUSY: work of ours would not stop; g is leaked and gpu_open refuses from here
- * on. */
+/* Stops a running device; jobs that were pushed may run for half a second before; 2 s
+ * in total. -EBUSY: work of ours did not stop; g is leaked, and gpu_open refuses from
+ * then on. */
 int gpu_close(struct device *g);
 void gpu_forked(struct device *g);
 
 /* Every entry point from outside brackets its CUDA calls: our context is current, and
- * the thread's capture mode RELAXED (so that a framework's graph capture is not
- * invalidated); leave puts both back. */
+ * the thread's capture mode is RELAXED, so a framework's graph capture is not
+ * invalidated. leave restores both. */
 struct gpu_scope {
     const struct cuda_api *cu;
     int mode;
@@ -139,14 +139,14 @@ int gpu_enter_ctx(const struct cuda_api *cu,
                   struct gpu_scope *s,
                   struct err *err);
 
-/* A thread with all signals blocked; an errno. */
+/* Starts a thread with all signals blocked; returns an errno. */
 int gpu_thread_start(pthread_t *ret, void *(*main)(void *), void *arg);
-/* First failure wins; XIDs of the last 10 s are put in front; stops the launcher, wakes
- * the watcher and the coordinator. Any thread. */
+/* The first failure wins. XIDs of the last 10 s are put in front. Stops the launcher,
+ * wakes the watcher and the coordinator. Any thread. */
 void gpu_broken(struct device *g, const char *sentence);
 /* "XID 79 (GPU has fallen off the bus) on GPU 0 (PCI 0000:3B:00.0) of rank 3 (host b):
- * whom to blame; ", or "" where none came of late, or NVML does not answer. The
- * launcher of ranks knows the sentence (runtime/contract/gpu_cause.h). */
+ * where to look; ", or "" if there was none recently or NVML does not answer. The
+ * launcher of ranks parses it (runtime/contract/gpu_cause.h). */
 void gpu_xid_text(struct device *g, char *ret, size_t size_bytes);
 /* -ECONNABORTED with the cause once it is broken, else 0. Any thread. */
 int gpu_check(struct device *g, struct err *err);
@@ -158,9 +158,9 @@ static inline bool gpu_runs(const struct device *g)
     return atomic_load_explicit(&g->life, memory_order_acquire) == GPU_RUNS;
 }
 
-/* Puts "rank 2 (host b): " before the text that is there; returns r. */
+/* Prefixes the text with "rank 2 (host b): "; returns r. */
 int gpu_name_rank(const struct device *g, int r, struct err *err);
-/* " (host b)", or "" where hosts are not known: for "rank 3%s". */
+/* " (host b)", or "" if hosts are unknown: for "rank 3%s". */
 const char *gpu_host_text(const struct device *g, uint32_t rank, char ret[300]);
 
 /* device_ops rows that need no communicator. */

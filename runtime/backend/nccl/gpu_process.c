@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of CUDA belongs to the process and not to a world: the tables of the driver and
- * of NCCL, primary contexts and result memory. They stay until the process ends,
- * because results and events that users hold outlive the world. These are the mutable
- * globals of the backend, in one struct; lock: all of it but what is atomic. */
+/* CUDA state of the process, as opposed to a world: the tables of the driver and of
+ * NCCL, primary contexts and result memory. It stays until the process exits, because
+ * results and events that users hold outlive the world. These are the mutable globals
+ * of the backend, in one struct; its lock protects everything in it that is not
+ * atomic. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -77,7 +78,7 @@ int gpu_load_nccl(const struct device_config *c,
     return rc;
 }
 
-/* lock is held; CUDA's calls here are the first on a device and happen once. */
+/* lock is held. These CUDA calls are the first on a device and happen once. */
 static int init_device(int ordinal,
                        cu_ctx *ret_ctx,
                        struct gpu_memory **ret,
@@ -100,7 +101,7 @@ static int init_device(int ordinal,
         gpu_leave(&scope);
     }
     if (rc < 0)
-        (void)cu->ctx_release(dev); /* we go back to where we were */
+        (void)cu->ctx_release(dev); /* restores the state before */
     else
         *ret_ctx = ctx;
     return rc;
@@ -142,7 +143,7 @@ void gpu_process_forked(void)
 {
     process.is_forked = true;
     (void)pthread_mutex_init(&process.lock,
-                             NULL); /* who held it is not in this child */
+                             NULL); /* its holder does not exist in this child */
     for (int i = 0; i < MAX_ORDINALS; i++)
         if (process.memory[i])
             memory_forget(process.memory[i]);
@@ -165,7 +166,7 @@ int gpu_enter_ctx(const struct cuda_api *cu,
         return rc;
     rc = CUDA_TRY(cu, capture_mode, err, &s->mode);
     if (rc < 0)
-        (void)cu->ctx_pop(&(cu_ctx){NULL}); /* what failed is told already */
+        (void)cu->ctx_pop(&(cu_ctx){NULL}); /* the first error is reported */
     s->is_in = rc == 0;
     return rc;
 }
@@ -174,13 +175,13 @@ void gpu_leave(struct gpu_scope *s)
 {
     if (!s->is_in)
         return;
-    /* Both only fail where the driver has ended. */
+    /* Both fail only if the driver has shut down. */
     (void)s->cu->capture_mode(&s->mode);
     (void)s->cu->ctx_pop(&(cu_ctx){NULL});
     s->is_in = false;
 }
 
-/* --- what is asked about a pointer alone --- */
+/* --- queries about a pointer --- */
 
 int gpu_ordinal_of(const void *p)
 {
@@ -199,9 +200,9 @@ int gpu_ordinal_of(const void *p)
     return ordinal;
 }
 
-/* On what stream p is freed. One that captures would make that a part of the graph,
- * where it has no place; what was on it before the capture has ended, for who captures
- * sees to that, and what is captured must not use results. */
+/* The stream on which p is freed. In a stream that captures, the free would become
+ * part of the graph, where it is not allowed. Work before the capture has finished,
+ * because the capturing thread ensures that, and captured work must not use results. */
 static cu_stream stream_of(const struct gpu_memory *m, void *stream)
 {
     cu_stream s = stream == DEVICE_STREAM_ALL ? NULL : stream;
@@ -210,7 +211,7 @@ static cu_stream stream_of(const struct gpu_memory *m, void *stream)
     return rc == CU_CAPTURE_IMPLICIT || status != CU_CAPTURE_NONE ? memory_own(m) : s;
 }
 
-/* What has never been used may be freed before it has begun. */
+/* Memory that was never used may be freed before its allocation is reached. */
 static void let_begin(const struct gpu_memory *m, cu_stream s)
 {
     const struct cuda_api *cu = &process.cuda;
@@ -222,7 +223,8 @@ static void let_begin(const struct gpu_memory *m, cu_stream s)
         return;
     if (cu->event_record(e, own) == CU_OK)
         (void)cu->stream_wait(s, e,
-                              0); /* no such stream any more: memory_give sees it */
+                              0); /* the stream no longer exists: memory_give handles
+                                     that */
     (void)cu->event_free(e);
 }
 

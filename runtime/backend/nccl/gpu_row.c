@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of device_ops that need no communicator: events of users' streams, waits of
- * these, memory for results. Any thread calls them, but for the memory: the seat. None
- * waits for the device, but a record of all streams with an old driver. */
+/* Rows of device_ops that need no communicator: events of users' streams, waits for
+ * these, memory for results. Any thread calls them, except for the memory: the seat.
+ * None waits for the device, except a record of all streams with an old driver. */
 #include <errno.h>
 #include <time.h>
 
@@ -40,7 +40,7 @@ static int sync_all(struct device *g, struct device_event *e, struct err *err)
     return rc < 0 ? rc : event_record(e, NULL, err);
 }
 
-/* The launcher, whose capture holds it, may be left behind with it. */
+/* The launcher may be left behind while its capture holds the lock. */
 static int lock_whole(struct device *g, struct err *err)
 {
     int rc = 0;
@@ -52,9 +52,9 @@ static int lock_whole(struct device *g, struct err *err)
     return rc;
 }
 
-/* Of all streams: by an event of the context, else by waiting for all of them, here,
- * for which an event of a stream with nothing in it is as good as any, or in the
- * launcher; there too, where the launcher captures, for the seat must not wait. */
+/* Records all streams: by an event of the context; else by waiting for all of them,
+ * here (an event of an empty stream then serves as well as any) or in the launcher.
+ * Also in the launcher if that captures, because the seat must not wait. */
 static int record_all(struct device *g,
                       const void *stream,
                       struct device_event *e,
@@ -76,15 +76,15 @@ static int record_all(struct device *g,
     return rc;
 }
 
-/* A call of a user's thread has failed with r: where the context is lost, all ranks are
- * to hear why, and not only who called. */
+/* A call of a user's thread failed with r. If the context is lost, all ranks must
+ * receive the cause, not only the caller. */
 static int gpu_report_lost(struct device *g, int r, struct err *err)
 {
     if (r != -EIO)
         return r;
     (void)gpu_name_rank(g, r, err);
     gpu_broken(g, err ? err->text : "the CUDA context is lost");
-    (void)gpu_check(g, err); /* with the XID, or what came first */
+    (void)gpu_check(g, err); /* with the XID, or an earlier cause */
     return r;
 }
 
@@ -116,7 +116,7 @@ int gpu_record(struct device *g,
     return 0;
 }
 
-/* Its launcher may sit in a call for ever, and be left behind with the event. */
+/* The launcher may be stuck in a call, and left behind with the event. */
 static int wait_recorded(struct device *g, struct device_event *e, uint64_t deadline_ns)
 {
     for (;;) {
@@ -161,8 +161,8 @@ int gpu_wait(struct device *g,
     return gpu_report_lost(g, rc, err);
 }
 
-/* In a stream where nothing else is: of the job's a graph may be captured meanwhile,
- * and what is on the submitter's need not be waited for, nor by the pool. */
+/* On a stream without other work: the job's stream may be captured into a graph
+ * meanwhile, and neither we nor the pool must wait for work on the submitter's. */
 int gpu_alloc(struct device *g,
               uint64_t bytes,
               void **ret,
@@ -185,7 +185,7 @@ int gpu_alloc(struct device *g,
     if (rc < 0) {
         event_unref(e);
         return gpu_report_lost(g, rc,
-                               err); /* of a context that is lost nothing goes back */
+                               err); /* in a lost context nothing is given back */
     }
     *ret = (void *)(uintptr_t)p;
     *ret_given = e;

@@ -2,26 +2,27 @@
 /* Capture and replay.
  *
  * Design: kernels read their tables from device memory, so a graph holds no address of
- * a tensor: those may change from step to step, and only the table is uploaded again,
- * before the replay and outside of the graph, over the same memory. What a graph does
- * hold (the buffer that is packed into) is told by `place`; when that changes it is
- * captured again at once, not run as it is. That happens on all ranks or none, for the
- * buffer is of this communicator's batches alone (graphs_buffer): NCCL may agree with
- * other ranks during a capture (about buffers that it registers for graphs).
+ * a tensor. Addresses may change from step to step; only the table is uploaded again,
+ * before the replay and outside the graph, over the same memory. `place` identifies
+ * what a graph does hold (the buffer that is packed into). When it changes, the batch
+ * is captured again at once, never run uncaptured. That happens on all ranks or on
+ * none, because the buffer depends on this communicator's batches alone
+ * (graphs_buffer): NCCL may communicate with other ranks during a capture (about
+ * buffers that it registers for graphs).
  *
- * The capture is of this thread (a framework may capture beside it, and NCCL's own
- * threads may allocate). It is always ended, also after an error inside of it. What is
- * asked of the whole context meanwhile would break it: device.whole is held.
+ * The capture belongs to this thread (a framework may capture concurrently, and NCCL's
+ * own threads may allocate). It is always ended, also after an error inside it. A call
+ * about the whole context would break it: device.whole is held.
  *
- * An executable graph is freed when its stream is seen idle, for the driver's manual
- * does not say that it may be before. When more than GRAPHS_RETIRED wait for that, they
- * are leaked: that is a communicator whose buffer moves at every batch.
+ * An executable graph is freed when its stream is seen idle; the driver's manual does
+ * not allow it earlier. If more than GRAPHS_RETIRED wait for that, they are leaked:
+ * that is a communicator whose buffer moves at every batch.
  *
- * NCCL does not end a communicator while there is a graph with a call of it: graphs go
- * before it is finalized or aborted.
+ * NCCL does not end a communicator while a graph holds one of its calls: graphs are
+ * freed before it is finalized or aborted.
  *
- * Invariant: an entry with exec has tables of the sizes that were captured, at the
- * addresses that were. Called by the collectives on the launcher. */
+ * Invariant: an entry with exec has tables of the captured sizes at the captured
+ * addresses. Called by the collectives on the launcher. */
 #include "runtime/backend/nccl/graph.h"
 
 #include <errno.h>
@@ -40,7 +41,7 @@ void graphs_init(struct graphs *g,
 
 static void retired_free(struct graphs *g)
 {
-    /* an error here says that the context is lost, and all with it */
+    /* an error here means that the context is lost */
     while (g->n_retired > 0)
         (void)g->cu->graph_exec_free(g->retired[--g->n_retired]);
 }
@@ -162,8 +163,8 @@ static int capture_calls(struct graphs *g,
     return rc < 0 ? rc : end;
 }
 
-/* Whoever holds it may wait for the device, and that for a peer that has died: then the
- * stop is to find this thread outside. */
+/* Its holder may wait for the device, and that for a dead peer: a stop must find this
+ * thread outside. */
 static int lock_whole(struct graphs *g, struct err *err)
 {
     int rc = 0;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packed batches as CUDA graphs: pack, NCCL's call and unpack are captured when the
- * same batch comes for the third time, and replayed by one call of the driver from then
- * on.
+/* Packed batches as CUDA graphs: pack, the NCCL call and unpack are captured at the
+ * third occurrence of the same batch, and replayed by one driver call from then on.
  *
- * Whether a batch is captured is a function of the batches before it on this
- * communicator and stream alone, so it is equal on all ranks. The launcher's alone, our
+ * Whether a batch is captured is a function of the earlier batches on this
+ * communicator and stream, so it is equal on all ranks. The launcher's alone, our
  * context current. */
 #ifndef RUNTIME_BACKEND_NCCL_GRAPH_H
 #define RUNTIME_BACKEND_NCCL_GRAPH_H
@@ -15,22 +14,22 @@
 #include "runtime/backend/nccl/table.h"
 
 #define GRAPHS_KEPT    64
-#define GRAPHS_FROM    3 /* which time of a batch is captured */
+#define GRAPHS_FROM    3 /* which occurrence of a batch is captured */
 #define GRAPHS_RETIRED 16
 
 struct graph_batch {
-    /* All that the NCCL calls and kernels depend on but the tables and `place`; equal
-     * on all ranks. Copied. */
+    /* Everything that the NCCL calls and kernels depend on except the tables and
+     * `place`; equal on all ranks. Copied. */
     const void *key;
     size_t key_bytes;
-    /* Another number when an address that enqueue uses has changed: it is captured
-     * anew. */
+    /* Changes when an address that enqueue uses has changed: the batch is captured
+     * again. */
     uint64_t place;
-    /* Of pack and unpack; other numbers than last time: it is captured anew. What they
-     * hold is of this rank alone. */
+    /* Of pack and unpack; if their numbers change, the batch is captured again. Their
+     * contents are local to this rank. */
     const struct chunk *in, *out;
     uint32_t n_in, n_out; /* 0: none */
-    /* Puts all on the stream, with these tables; waits for nothing. */
+    /* Puts everything on the stream, with these tables; waits for nothing. */
     int (*enqueue)(void *arg, cu_ptr in, cu_ptr out, struct err *err);
     void *arg;
 };
@@ -60,7 +59,7 @@ struct graphs { /* of one communicator and stream */
     uint32_t n_retired;
 };
 
-/* Only with a driver that has graph_make (11.4): comm_terms.uses_graphs says so. The
+/* Only with a driver that has graph_make (11.4), see comm_terms.uses_graphs. The
  * pointers outlive it. */
 void graphs_init(struct graphs *g,
                  const struct cuda_api *cu,
@@ -75,9 +74,9 @@ struct graphs *graphs_new(const struct cuda_api *cu,
                           uint32_t n,
                           pthread_mutex_t *whole);
 void graphs_free(struct graphs *v, uint32_t n); /* accepts NULL */
-/* Memory for what these batches pack, at least bytes; *ret_place: how often it has
- * moved, which follows from the batches of this communicator alone, unlike that of the
- * fusion buffer, which all of a rank's share. Contents do not survive growing. */
+/* Memory that these batches pack into, at least bytes. *ret_place: how often it has
+ * moved, which depends on the batches of this communicator alone, unlike the fusion
+ * buffer that all communicators of a rank share. Contents do not survive growing. */
 int graphs_buffer(struct graphs *g,
                   uint64_t bytes,
                   cu_ptr *ret,

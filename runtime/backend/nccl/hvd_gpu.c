@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hvd-gpu info: what of GPUs is here, one "key value" line each, for the agent and
- * horovodrun --check-build, which are linked without a loader:
+/* hvd-gpu info: prints what this machine has, one "key value" line each, for the agent
+ * and horovodrun --check-build, which are linked statically and cannot dlopen:
  *
  *   driver 550.54.15          cuda 12.4         nccl 2.27.5      nccl-path /usr/...
  *   kernels sm_70 .. ptx
  *   gpu INDEX UUID SM MEMORY-MIB mig|- NAME
  *   nvlink I J LINKS          (J -: to switches and others)
- *   ib DEVICE PORT RATE       (ports that are active)
+ *   ib DEVICE PORT RATE       (active ports)
  *   problem WHY               GPU tensors cannot travel here
  *
- * What is not known has no line. It always ends with 0 but for a wrong use.
+ * Unknown values have no line. The exit status is 0 except for wrong usage.
  *
- * The last NCCL that is tried is the bundled one, in nccl/ beside libhvd_cuda.so: that
- * is the folder lib/ beside the bin/ of this program, if nobody says another. */
+ * The last NCCL that is tried is the bundled one, in nccl/ next to libhvd_cuda.so: by
+ * default in the folder lib/ next to the bin/ of this program. */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -26,7 +26,7 @@
 #include "runtime/backend/nccl/report.h"
 #include "runtime/base/mem.h"
 
-/* The beginning of the kernels' image: what image_text reads. */
+/* The start of the kernels' image, which image_text reads. */
 __asm__(".section .rodata\n"
         ".balign 16\n"
         ".hidden kernels_head\n"
@@ -63,7 +63,7 @@ static void print_gpus(const struct device_report *r)
     }
 }
 
-/* The first line of a file of a port; "" where there is none. */
+/* The first line of a file of a port; "": none. */
 static void read_port(const char *device,
                       const char *port,
                       const char *file,
@@ -115,7 +115,7 @@ static void each_entry(const char *path, const char *device)
         (void)closedir(dir);
 }
 
-/* lib/ beside the folder of this program; "" where it is not known. */
+/* lib/ next to the folder of this program; "": unknown. */
 static void find_folder(char ret[PATH_MAX + 8])
 {
     ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX);

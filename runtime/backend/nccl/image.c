@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Puts the file that compile.py made into the library. KERNELS_BIN comes from
+/* Embeds the file that compile.py wrote into the library. KERNELS_BIN comes from
  * module.mk. */
 #include "runtime/backend/nccl/image.h"
 

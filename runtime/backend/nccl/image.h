@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels' image: cubins for some GPUs and PTX for the others, as
- * kernels/compile.py writes it. */
+/* The kernels' image: cubins for some GPUs and PTX for the others, as written by
+ * kernels/compile.py. */
 #ifndef RUNTIME_BACKEND_NCCL_IMAGE_H
 #define RUNTIME_BACKEND_NCCL_IMAGE_H
 
@@ -10,7 +10,7 @@
 
 #include "runtime/base/err.h"
 
-/* What is built in; image.c, which is not in the archive. Aligned to 16. */
+/* The embedded image; image.c is not in the archive. Aligned to 16. */
 extern const uint8_t kernels_image[];
 extern const uint8_t kernels_image_end[];
 
@@ -23,13 +23,13 @@ struct image_part {
     uint64_t bytes;
 };
 
-/* How many parts; -EPROTO: this is no image, or not all of it. */
+/* The number of parts; -EPROTO: no image, or an incomplete one. */
 int image_count(const void *image, size_t bytes, struct err *err);
 /* Part i below image_count. */
 struct image_part image_part(const void *image, size_t i);
-/* What fits a GPU best: the cubin for it, else of the highest GPU below it of the same
- * major version, else (or with wants_ptx, alone) PTX. False: nothing does. The image is
- * one that image_count took. */
+/* The part that fits a GPU best: the cubin for it, else of the highest GPU below it of
+ * the same major version, else (or with wants_ptx, alone) PTX. False: none fits.
+ * image_count has accepted the image. */
 bool image_pick(const void *image, uint32_t sm, bool wants_ptx, struct image_part *ret);
 /* "sm_70 sm_75 ptx_70"; "" of an image without kernels. Returns buf, which is cut at
  * n. */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the image to functions of the driver, and one launch.
  *
- * Design: the image is read where it lies, with every number in it checked before it is
- * followed. A cubin runs on GPUs of its major version from its own on; PTX on all from
- * its own on, after the driver has compiled it. Cubins are of CUDA 12: a driver of CUDA
- * 11 refuses them, and gets the PTX, which is declared as 7.0 (CUDA 11.0).
+ * Design: the image is read in place, and every number in it is checked before use. A
+ * cubin runs on GPUs of its major version from its own on; PTX on all from its own on,
+ * after the driver has compiled it. Cubins are of CUDA 12: a driver of CUDA 11 refuses
+ * them and gets the PTX, which is declared as 7.0 (CUDA 11.0).
  *
- * A grid has at most 8 blocks of 256 threads a multiprocessor, all the threads that it
- * can have (registers let 4 to 6 run at once; the others even out what chunks differ
- * in); the kernels go over their chunks in strides of it. Called by the launcher. */
+ * A grid has at most 8 blocks of 256 threads per multiprocessor, the most threads that
+ * it can have (registers allow 4 to 6 at once; the rest even out differences between
+ * chunks); the kernels process their chunks in strides of the grid. Called by the
+ * launcher. */
 #include "runtime/backend/nccl/launch.h"
 
 #include <errno.h>
@@ -56,7 +57,7 @@ int image_count(const void *image, size_t bytes, struct err *err)
     const uint8_t *p = image;
     if (bytes < HEAD_BYTES || memcmp(p, "HVDK", 4) != 0 || u32_at(p + 4) != 1)
         return err_set(err, -EPROTO,
-                       "the image of the GPU kernels is none of version 1");
+                       "the image of the GPU kernels is not of version 1");
     uint32_t n = u32_at(p + 8);
     if (n > MAX_PARTS || HEAD_BYTES + (size_t)n * ROW_BYTES > bytes)
         return err_set(err, -EPROTO, "the image of the GPU kernels is cut off");
@@ -67,7 +68,7 @@ int image_count(const void *image, size_t bytes, struct err *err)
     return (int)n;
 }
 
-/* Is a better than b (if there is one) for this GPU? */
+/* Is a better than b (if set) for this GPU? */
 static bool
 is_better(const struct image_part *a, const struct image_part *b, uint32_t sm)
 {

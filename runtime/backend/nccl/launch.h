@@ -15,10 +15,10 @@ struct gpu_launch {
     cu_func funcs[KERNEL_COUNT];
 };
 
-/* Loads what fits a GPU of compute capability sm (90) with so many multiprocessors; our
- * context is current. wants_ptx: have the driver compile it, for tests. A driver that
- * refuses the cubin is given the PTX. -ENOTSUP with a sentence: nothing fits. The image
- * and cu outlive it. */
+/* Loads the part for a GPU of compute capability sm (90) with so many multiprocessors;
+ * our context is current. wants_ptx: make the driver compile it, for tests. A driver
+ * that refuses the cubin gets the PTX. -ENOTSUP with a message: nothing fits. The
+ * image and cu outlive it. */
 int launch_init(struct gpu_launch *l,
                 const struct cuda_api *cu,
                 const void *image,
@@ -29,8 +29,8 @@ int launch_init(struct gpu_launch *l,
                 struct err *err);
 void launch_release(
     struct gpu_launch *l); /* our context current; accepts what is zero */
-/* Kernel k on s, by a block a chunk as far as they run at once; args: k's struct of
- * args.h, read before it returns. n_chunks 0: nothing. */
+/* Launches kernel k on s, one block per chunk up to the number that runs at once;
+ * args: k's struct of args.h, read before it returns. n_chunks 0: nothing. */
 int launch_kernel(const struct gpu_launch *l,
                   enum kernel_id k,
                   uint32_t n_chunks,

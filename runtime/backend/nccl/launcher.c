@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The launcher thread. Jobs run in the order of pushes, so on every rank NCCL is called
- * in the common order of the seat (rule R1), and a blocked call deafens nobody.
+/* The launcher thread. Jobs run in the order of pushes, so on every rank NCCL is
+ * called in the common order of the seat (rule R1), and a blocked call does not block
+ * the seat.
  *
- * A stop (launcher_stop) is a change of device.life; who polls inside a job looks at
- * it. The thread then fails the events of what is queued, says GPU_QUIET, and lingers
- * until life is GPU_ENDED: NCCL keeps what is in progress in memory of the thread that
- * began it (to 2.26), and to 2.18 that thread alone can abort it (launcher_lend).
- * Pairs: n_pushed is released by launcher_push after the queue, life by whoever stops;
- * `at` by the launcher (what it has done inside is seen by who bars it) and by the
- * watcher.
- */
+ * A stop (launcher_stop) changes device.life; jobs that poll check it. The thread then
+ * fails the events of queued jobs, sets GPU_QUIET, and lingers until life is
+ * GPU_ENDED: NCCL keeps operations in progress in memory of the thread that started
+ * them (to 2.26), and to 2.18 only that thread can abort them (launcher_lend).
+ *
+ * Pairs: launcher_push releases n_pushed after the queue; the stopping thread releases
+ * life; the launcher releases `at` (the thread that bars it sees its work inside), and
+ * so does the watcher. */
 #include <errno.h>
 #include <string.h>
 
@@ -69,7 +70,7 @@ static void add_ready(struct gpu_job *job, struct device_event *e)
         job->ready[job->n_ready++] = event_ref(e);
 }
 
-/* References to the distinct ready events; neighbours mostly share one. */
+/* References to the distinct ready events; neighbours usually share one. */
 static void copy_ready(struct gpu_job *job, struct batch_item *items, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -127,7 +128,7 @@ void job_free(struct gpu_job *job)
 
 /* --- the thread --- */
 
-/* ends: where there is none, no other can be pushed any more. */
+/* ends: if the queue is empty, it is closed. */
 static struct gpu_job *launcher_pop(struct gpu_launcher *l, bool ends)
 {
     (void)pthread_mutex_lock(&l->lock);
@@ -142,7 +143,7 @@ static struct gpu_job *launcher_pop(struct gpu_launcher *l, bool ends)
     return job;
 }
 
-/* The next job; NULL: it is to stop. */
+/* The next job; NULL: stop. */
 static struct gpu_job *launcher_next(struct gpu_launcher *l)
 {
     uint64_t since = clock_now_ns();
@@ -181,7 +182,7 @@ static int job_enqueue(struct device *g, struct gpu_job *job, struct err *err)
         return err_set(err, -ECONNABORTED, "the device was given up");
     }
     rc = g->hooks->run(g, job, err);
-    /* the driver may wait where a queue of its own is full */
+    /* the driver may wait if a queue of its own is full */
     (void)launcher_move_to(&g->launcher, LAUNCHER_WAITING);
     if (rc < 0 || !job->done)
         return rc;
@@ -218,7 +219,7 @@ static void launcher_linger(struct gpu_launcher *l)
 {
     for (;;) {
         uint32_t seen = atomic_load_explicit(&l->n_pushed, memory_order_acquire);
-        /* life first: what was lent was so before it ended */
+        /* life first: fn was lent before it ended */
         int life = atomic_load_explicit(&l->g->life, memory_order_acquire);
         void *(*fn)(void *arg) =
             atomic_exchange_explicit(&l->lent, NULL, memory_order_acq_rel);
@@ -318,7 +319,7 @@ void launcher_stop(struct gpu_launcher *l)
     if (!atomic_compare_exchange_strong_explicit(
             &l->g->life, &runs, GPU_STOPS, memory_order_acq_rel, memory_order_acquire))
         return;
-    /* A number nobody has seen: a sleeper that looked before goes on. */
+    /* A value that no thread has seen: a sleeper wakes up. */
     (void)atomic_fetch_add_explicit(&l->n_pushed, 1, memory_order_release);
     (void)atomic_fetch_add_explicit(&l->n_run, 1, memory_order_release);
     futex_wake(&l->n_pushed);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The launcher thread "hvd-gpu": runs jobs in the order in which the seat pushes them.
- * It is the only thread that talks to NCCL while all is well. For each job it lets
+ * It is the only thread that calls NCCL while the device runs. For each job it makes
  * job->stream wait for the ready events, calls the hook that runs it, and records
- * job->done on job->stream behind it. It spins 20 us for the next job, then sleeps.
+ * job->done on job->stream after it. It spins 20 us for the next job, then sleeps.
  *
  * The queue is under the launcher's lock, a leaf. */
 #ifndef RUNTIME_BACKEND_NCCL_LAUNCHER_H
@@ -29,24 +29,24 @@ enum job_kind {
     JOB_KIND_COUNT
 };
 
-/* Where the launcher is, for a watcher that has waited for it. It changes that by
- * itself (launcher_move_to) until the watcher bars it, where it is then. */
+/* Where the launcher is, for a watcher that waits for it. The launcher changes it
+ * (launcher_move_to) until the watcher bars it there. */
 enum launcher_at {
-    LAUNCHER_OUTSIDE, /* of jobs, or it naps in one: it asks before it goes on */
-    LAUNCHER_INSIDE,  /* of a job: all that it calls returns by itself */
+    LAUNCHER_OUTSIDE, /* of jobs, or it naps in one: it checks before it continues */
+    LAUNCHER_INSIDE,  /* in a job whose calls return by themselves */
     LAUNCHER_WAITING, /* in a call that may never return, or only when it is aborted */
     LAUNCHER_BARRED
 };
 
-/* One allocation: items, names and plans are copied behind it; arrays behind
- * batch_item.counts are the caller's until the ticket is done. */
+/* One allocation: items, names and plans are copied into it; the arrays behind
+ * batch_item.counts belong to the caller until the ticket is done. */
 struct gpu_job {
     enum job_kind kind;
     struct gpu_job *next; /* the launcher's */
     struct comm *comm;
     uint64_t ticket;
     struct device_event *done; /* a reference; NULL: none. Pending until it has run. */
-    bool is_urgent; /* of batch.is_awaited: the watcher looks at it more often */
+    bool is_urgent; /* of batch.is_awaited: the watcher checks it more often */
     cu_stream stream;
     uint32_t stream_index;
     struct batch batch; /* JOB_BATCH, JOB_CODEC, JOB_CHECK; items' events are NULL */
@@ -55,12 +55,12 @@ struct gpu_job {
     uint32_t set;
     struct device_event **ready; /* references to the distinct ones of the items */
     size_t n_ready;
-    void *extra; /* extra_bytes of zeros, for who made the job */
+    void *extra; /* extra_bytes of zeros, for the creator of the job */
     size_t size_bytes;
 };
 
-/* batch NULL: none. names and plans: batch->n_items of them, or NULL. NULL: memory is
- * out. To be freed, or pushed. */
+/* batch NULL: none. names and plans: batch->n_items of them, or NULL. NULL: out of
+ * memory. The caller frees or pushes it. */
 struct gpu_job *job_new(enum job_kind kind,
                         const struct batch *batch,
                         const char *const *names,
@@ -88,22 +88,24 @@ int launcher_start(struct gpu_launcher *l, struct device *g, struct err *err);
 /* Takes job over on success. -ECONNABORTED with the cause: the device is broken. The
  * seat. */
 int launcher_push(struct gpu_launcher *l, struct gpu_job *job, struct err *err);
-/* Until all that was pushed has run: 0, -ETIMEDOUT, -ECONNABORTED if it stops. */
+/* Waits until all pushed jobs have run: 0, -ETIMEDOUT, -ECONNABORTED if it stops. */
 int launcher_drain(struct gpu_launcher *l, uint64_t deadline_ns);
-/* Life becomes GPU_STOPS: the launcher leaves its polls, begins no call, fails what is
- * queued and says GPU_QUIET. Any thread; idempotent; waits for nothing. */
+/* Life becomes GPU_STOPS: the launcher leaves its polls, starts no call, fails queued
+ * jobs and sets GPU_QUIET. Any thread; idempotent; waits for nothing. */
 void launcher_stop(struct gpu_launcher *l);
-/* After launcher_stop: 0 when the thread has ended; -ETIMEDOUT: it sits in a call. */
+/* After launcher_stop: 0 when the thread has ended; -ETIMEDOUT: it is stuck in a call.
+ */
 int launcher_join(struct gpu_launcher *l, uint64_t deadline_ns);
-/* The launcher. false: it is barred, and may touch nothing that can be aborted. */
+/* The launcher. false: it is barred, and must not use anything that can be aborted. */
 bool launcher_move_to(struct gpu_launcher *l, enum launcher_at to);
-/* The watcher: bars it where it is; false: it is somewhere else by now. */
+/* The watcher: bars the launcher if it is `at`; false: it is somewhere else by now. */
 bool launcher_bar(struct gpu_launcher *l, int at);
-/* hooks.abort, at most once, where the launcher is quiet or was barred outside: fn(arg)
+/* hooks.abort, at most once, if the launcher is quiet or was barred outside: fn(arg)
  * runs on its thread. */
 void launcher_lend(struct gpu_launcher *l, void *(*fn)(void *arg), void *arg);
-void launcher_dismiss(struct gpu_launcher *l); /* life is GPU_ENDED: it may end */
+void launcher_dismiss(
+    struct gpu_launcher *l); /* life is GPU_ENDED: the thread may end */
 void launcher_release(
-    struct gpu_launcher *l); /* after it has been joined, or never began */
+    struct gpu_launcher *l); /* after it was joined, or never started */
 
 #endif

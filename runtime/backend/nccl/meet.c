@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How members come to a communicator: the seat's part. They meet over the set's backend
- * for host memory, at the same place in the common order, so nobody waits inside of
- * NCCL for somebody who does not come. First the cards, which are judged by everybody
- * alike; then member 0's unique id, or its sentence; then a job starts it. Each
- * failure is one sentence on all members. */
+/* How members get a communicator: the seat's part. They meet over the set's backend
+ * for host memory, at the same place in the common order, so no member waits inside
+ * NCCL for one that does not come. First the cards, which all members judge alike;
+ * then member 0's unique id or its error message; then a job starts the communicator.
+ * Each failure is one error message on all members. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +66,7 @@ static int gather_cards(struct backend *b,
 
 /* --- our card --- */
 
-/* As NCCL counts hosts: NCCL_HOSTID, else its name and boot. */
+/* As NCCL identifies hosts: NCCL_HOSTID, else name and boot ID. */
 static uint64_t host_hash(void)
 {
     const char *id = getenv("NCCL_HOSTID");
@@ -81,7 +81,7 @@ static uint64_t host_hash(void)
     if (id && *id) {
         sha256_add(&s, id, strlen(id));
     } else {
-        (void)gethostname(name, sizeof(name) - 1); /* else the boot alone tells */
+        (void)gethostname(name, sizeof(name) - 1); /* else the boot ID alone */
         sha256_add(&s, name, strlen(name));
         if (fd_read_file("/proc/sys/kernel/random/boot_id", 256, &boot, &n, NULL) == 0)
             sha256_add(&s, boot, n);
@@ -167,7 +167,7 @@ share_id(struct comm *c, struct backend *b, struct comm_start *s, struct err *er
     struct id_wire w = {.is_good = 1};
     struct err why = ERR_INIT;
 
-    /* Each is a thread and a socket of NCCL's, until all members have used it. */
+    /* Each id is a thread and a socket of NCCL, until all members have used it. */
     int result = c->me == 0 ? nccl->unique_id(&w.id) : NCCL_OK;
     if (result != NCCL_OK) {
         (void)nccl_fail(nccl, NULL, "ncclGetUniqueId", result, &why);
@@ -212,7 +212,7 @@ static int push_start(struct comm *c, struct backend *meeting, struct err *err)
     return rc;
 }
 
-/* Once a world: its member 0, whose wish counts. */
+/* Once per world: member 0, whose setting counts. */
 static void warn_unregistered(const struct comm *c)
 {
     char text[24];
@@ -247,7 +247,7 @@ int comm_open(struct device *g,
     comm_terms_release(&terms);
     if (rc)
         return rc;
-    if (is_world) { /* used up: shrunk, or aborted with c's start */
+    if (is_world) { /* used: shrunk, or aborted with c's start */
         if (c->terms.how == COMM_SHRINK)
             c->parked = TAKE(g->parked);
         park_free(TAKE(g->parked));
@@ -289,7 +289,7 @@ static int child_new(struct comm *parent,
         global[i] = parent->ranks[ranks[i]];
     env.rank = me;
     env.size = n;
-    env.global = NULL; /* its own copy says the same */
+    env.global = NULL; /* set below to the copy */
     terms.excluded = NULL;
     terms.n_excluded = 0;
     int rc = comm_new(parent->g, &env, global, &terms, ret, err);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory in stream order. With pools the driver does it all, but for one thing
- * that it is told not to: letting a stream that takes memory wait for the one that gave
- * it. A stream of the user's may wait for another rank, which waits for our batch.
+/* Device memory in stream order. With pools the driver does everything, with one
+ * exception that is switched off: making a stream that takes memory wait for the
+ * stream that gave it. A user's stream may wait for another rank, which waits for our
+ * batch.
  *
- * Without pools, a block that is given carries an event of the stream it was given on,
- * and lies in the list of its size class (eight steps a power of two). It is taken
- * again on that stream, or on any when the event is done. cuMemFree waits for the whole
- * device, so blocks go back to the driver only when it has no memory left; before that
- * one is taken whose event is not done, and waited for on the device. */
+ * Without pools, a given block carries an event of the stream it was given on, and
+ * lies in the list of its size class (eight steps per power of two). It is taken again
+ * on that stream, or on any stream when the event is done. cuMemFree waits for the
+ * whole device, so blocks are returned to the driver only when it has no memory left;
+ * before that, a block whose event is not done is taken, and the device waits for it.
+ */
 #include "runtime/backend/nccl/memory.h"
 
 #include <errno.h>
@@ -16,10 +18,10 @@
 
 #include "runtime/base/mem.h"
 
-#define N_BUCKETS 256 /* of blocks that are out */
+#define N_BUCKETS 256 /* of taken blocks */
 #define N_CLASSES 256
 #define LEAST     256u
-#define MAX_LOOKS 16 /* at blocks of a class, for one that is free */
+#define MAX_LOOKS 16 /* at blocks of a class, for a free one */
 
 struct block {
     struct block *next;
@@ -157,7 +159,7 @@ static int give_all_back(struct gpu_memory *m)
     return is_some;
 }
 
-/* Of a list, what s may use without waiting; with `any`, the first one. */
+/* The first block of a class that s may use without waiting; with `any`, the first. */
 static struct block *
 memory_reuse(struct gpu_memory *m, uint32_t class, cu_stream s, bool any)
 {
@@ -267,7 +269,7 @@ static void give_listed(struct gpu_memory *m, cu_ptr p, cu_stream s)
         rc = m->cu->event_record(b->given, NULL);
     }
     if (rc != CU_OK) {
-        mem_free(b); /* when it would be free is not known: leaked */
+        mem_free(b); /* when it would be free is unknown: leaked */
         return;
     }
     (void)pthread_mutex_lock(&m->lock);
@@ -276,8 +278,9 @@ static void give_listed(struct gpu_memory *m, cu_ptr p, cu_stream s)
     (void)pthread_mutex_unlock(&m->lock);
 }
 
-/* A stream that has ended since fails; the legacy stream then comes after all work of
- * blocking streams, and that of others has ended before the user ended the stream. */
+/* The call fails if the stream was destroyed since. The legacy stream then follows all
+ * work of blocking streams; that of other streams has finished before the user
+ * destroyed them. */
 void memory_give(struct gpu_memory *m, cu_ptr p, cu_stream s)
 {
     if (p == 0 || m->is_forgotten)

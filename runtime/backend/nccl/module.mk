@@ -1,17 +1,17 @@
-# What only the library or a program needs is not in the archive.
+# Sources of the library or of a program alone are not in the archive.
 NCCL_SRC := $(filter-out %/image.c %/hvd_gpu.c %/nccl.c,$(wildcard runtime/backend/nccl/*.c))
 $(eval $(call archive,nccl,$(NCCL_SRC),-ffp-contract=off))
 # The kernels as functions of the CPU: for tests and for the fake driver.
 $(eval $(call archive,kernels_cpu,tests/fakes/cuda/kernels_cpu.c,-ffp-contract=off))
-# The tests find the fakes first, whatever is installed: by RPATH, because dlopen is the sanitizers' own and
-# RUNPATH is the caller's.
+# The tests find the fakes first, whatever is installed. RPATH, because RUNPATH applies to the caller of dlopen,
+# which is the sanitizer.
 $(eval $(call archive,ncclrow,runtime/backend/nccl/nccl.c))
 $(eval $(call unit,gpu,ncclrow nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
-# Whole worlds of processes on the fakes, by hvd.h.
+# Worlds of processes on the fakes, through hvd.h.
 $(eval $(call unit,hvdgpu,tfop hvdrt ncclrow nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
 
-# The kernels' image, one for all variants. KERNELS=none makes one without kernels; where nothing is said,
-# what is there stays, so that `KERNELS=none make && make install` needs no compiler either.
+# The kernels' image, one for all variants. KERNELS=none builds one without kernels. If KERNELS is unset, an
+# existing image stays, so that `KERNELS=none make && make install` needs no compiler.
 KERNEL_DIR := runtime/backend/nccl/kernels
 KERNEL_BIN := $(BUILD)/kernels/kernels.bin
 $(KERNEL_BIN): $(wildcard $(KERNEL_DIR)/*.cu $(KERNEL_DIR)/*.h) $(KERNEL_DIR)/compile.py tests/setup/venv/nvrtc.txt
@@ -26,12 +26,12 @@ $(BUILD)/kernels/how: kernels-how
 	@echo "$(KERNELS)" | cmp -s - $@ || echo "$(KERNELS)" >$@
 .PHONY: kernels-how
 endif
-# What libhvd.so opens where a driver is. It is never unloaded, for its threads may be left behind.
+# libhvd.so opens it if there is a driver. It is never unloaded, because its threads may be left behind.
 $(eval $(call shared,libhvd_cuda.so,runtime/backend/nccl/nccl.c runtime/backend/nccl/image.c,nccl core base,-lm -ldl -Wl$(comma)-z$(comma)nodelete,runtime/backend/nccl/libhvd_cuda.map))
-# Tells what of GPUs is here: for the agent and horovodrun, which are static.
+# Reports the GPUs of this machine to the agent and horovodrun, which are static.
 $(eval $(call program,hvd-gpu,runtime/backend/nccl/hvd_gpu.c,nccl core base,-lm -ldl))
 ALL_BINS += $(O)/lib/libhvd_cuda.so $(O)/bin/hvd-gpu
-# It needs the image's table alone, not megabytes of kernels.
+# It needs only the image's table, not megabytes of kernels.
 $(BUILD)/kernels/head.bin: $(KERNEL_BIN)
 	$(Q)cat $< /dev/zero | head -c 1024 >$@.$$$$ && mv $@.$$$$ $@
 # After the macros, which set XFLAGS of their sources.

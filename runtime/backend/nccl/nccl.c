@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libhvd_cuda.so: the one row that libhvd.so finds by its name, and the hooks that tie
- * device, communicators and collectives together. Each world's device carries its
- * kernels and tables here. */
+/* libhvd_cuda.so: the one row that libhvd.so finds by its name, and the hooks that
+ * connect device, communicators and collectives. Each world's device holds its kernels
+ * and tables here. */
 #include <errno.h>
 #include <time.h>
 
@@ -59,7 +59,7 @@ static const struct gpu_hooks hooks = {
     .abort = comms_abort,
 };
 
-/* All memory to upload from is on its way, or somebody waits for all streams. */
+/* All pinned memory is in use, or another thread waits for all streams. */
 static int wait_while_running(void *arg, struct err *err)
 {
     struct device *g = arg;
@@ -109,13 +109,14 @@ static int device_close(struct device *g, struct device_parked **ret)
         return gpu_close(g);
     const uint64_t deadline_ns = clock_now_ns() + CLOSE_NS;
     struct gpu_world *w = g->more;
-    (void)launcher_drain(&g->launcher, deadline_ns); /* what has not run is dropped */
+    (void)launcher_drain(&g->launcher, deadline_ns); /* jobs that have not run are
+                                                        dropped */
     gpu_abort(g);
-    park_free(TAKE(g->parked)); /* that of the world before was not used */
+    park_free(TAKE(g->parked)); /* the one of the world before was not used */
     bool is_over = gpu_quiesce(g, deadline_ns + CLOSE_NS);
     if (is_over && ret)
         *ret = park_take(g);
-    if (is_over) /* else what they hold is in use, and is leaked with the device */
+    if (is_over) /* else their resources are in use, and leaked with the device */
         comms_free(g, deadline_ns + CLOSE_NS);
     is_over &= !g->comms;
     if (is_over && gpu_enter(g, &scope, NULL) == 0) {
@@ -149,7 +150,7 @@ static int device_open(const struct device_config *c,
     g->parked = c->parked;
     rc = load_kernels(g, w, err);
     if (rc) {
-        (void)device_close(g, NULL); /* the sentence is told already */
+        (void)device_close(g, NULL); /* err has the first error */
         return rc;
     }
     *ret = g;

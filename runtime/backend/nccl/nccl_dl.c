@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds NCCL: the user's, what the process has, the framework's, the system's, ours. A
- * symbol that came later than the version that the library tells counts as absent: some
- * distributions export more than they carry out. Never unloaded. */
+/* Finds NCCL: the user's, the process's, the framework's, the system's, ours. A symbol
+ * newer than the library's version counts as absent: some distributions export more
+ * than they implement. Never unloaded. */
 #include "runtime/backend/nccl/nccl_dl.h"
 
 #include <dlfcn.h>
@@ -65,7 +65,7 @@ static void nccl_path_of(void *symbol, const char *asked, char ret[256])
     (void)snprintf(ret, 256, "%.255s", realpath(path, real) ? real : path);
 }
 
-/* What lib offers; *err: why it will not do. */
+/* The symbols of lib; *err: why it is not usable. */
 static int
 read_library(void *lib, const char *asked, struct nccl_api *ret, struct err *err)
 {
@@ -76,7 +76,7 @@ read_library(void *lib, const char *asked, struct nccl_api *ret, struct err *err
 
     memcpy(&ask, &p, sizeof(ask));
     if (!p || ask(&version) != NCCL_OK)
-        return err_set(err, -ENOTSUP, "%s: is no NCCL", asked);
+        return err_set(err, -ENOTSUP, "%s: not an NCCL library", asked);
     nccl_path_of(p, asked, api.path);
     api.version = new_code(version);
     (void)nccl_version_text(api.version, text);
@@ -104,15 +104,15 @@ read_library(void *lib, const char *asked, struct nccl_api *ret, struct err *err
     return 0;
 }
 
-/* The code by which the first library that was there would not do stands. */
+/* The error of the first library that exists decides. */
 struct nccl_search {
     char tried[sizeof(((struct err *)NULL)->text)]; /* as much as fits */
     struct err first;
 };
 
-/* NCCL calls itself by name (ncclCommGetAsyncError at each collective). Where all
- * libraries see the names of another one (its library was loaded so, or has NCCL in
- * it), ours must see its own first. */
+/* NCCL calls itself by name (ncclCommGetAsyncError at each collective). If all
+ * libraries see the names of another NCCL (loaded globally, or linked into a global
+ * library), ours must see its own first. */
 static int own_names(const char *path)
 {
     if (!dlsym(RTLD_DEFAULT, "ncclCommGetAsyncError"))
@@ -139,8 +139,8 @@ static int try_one(struct nccl_search *s,
     }
     const char *why = dlerror();
     if (flags & RTLD_NOLOAD)
-        return -ENOENT; /* nothing was tried that a user could mend */
-    /* the message of the loader names the path again */
+        return -ENOENT; /* nothing was tried that a user could fix */
+    /* the loader's message contains the path */
     size_t n = strlen(s->tried);
     (void)snprintf(s->tried + n, sizeof(s->tried) - n, "%s%s%s", n > 0 ? "; " : "",
                    what, why ? why : path);
@@ -204,7 +204,7 @@ int nccl_fail(const struct nccl_api *api,
     return err_set(err, code, "%s: %s: %.300s", call, text ? text : "error", last);
 }
 
-/* "+cuda13.2" of the text in which NCCL tells its version; NULL: there is none. */
+/* "+cuda13.2" in the text of NCCL's version; NULL: none. */
 static const char *find_cuda(const char *p, size_t n)
 {
     static const char mark[] = "+cuda";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL by dlopen, any version from 2.10, with prototypes of our own. Only this header
- * knows its names. */
+ * has its names. */
 #ifndef RUNTIME_BACKEND_NCCL_NCCL_DL_H
 #define RUNTIME_BACKEND_NCCL_NCCL_DL_H
 
@@ -41,12 +41,13 @@ enum nccl_dtype {
     NCCL_BF16
 };
 enum nccl_op { NCCL_SUM, NCCL_PROD, NCCL_MAX, NCCL_MIN, NCCL_AVG };
-#define NCCL_NOCOLOR        (-1) /* ncclCommSplit: not for me */
+#define NCCL_NOCOLOR        (-1) /* ncclCommSplit: not a member */
 #define NCCL_SHRINK_DEFAULT 0
-/* A group in progress is a job: of the thread that began it, in memory of that thread
- * (2.14); one that each of its communicators points to (NCCL_JOB_LINKED); which
- * ncclCommGetAsyncError takes up when it is over, and so is no mere look any more
- * (NCCL_JOB_ASKED); in memory of its own (NCCL_JOB_FREE). */
+/* A group in progress is a job. From 2.14 on it belongs to the thread that started it
+ * and lives in memory of that thread. From NCCL_JOB_LINKED on each of its
+ * communicators points to it. From NCCL_JOB_ASKED on ncclCommGetAsyncError completes
+ * it, so that call is no longer read-only. From NCCL_JOB_FREE on it has memory of its
+ * own. */
 #define NCCL_JOB_LINKED     21901
 #define NCCL_JOB_ASKED      22602
 #define NCCL_JOB_FREE       22703
@@ -62,7 +63,7 @@ struct nccl_config {
     int collnet, cta_policy, shrink_share, nvls_ctas;
 };
 
-/* X(name here, symbol, least version or 0: needed always, arguments) */
+/* X(name here, symbol, least version or 0: always required, arguments) */
 /* clang-format off */
 #define NCCL_SYMBOLS(X)                                                                            \
     X(get_version, ncclGetVersion, 0, (int *ret))                                                  \
@@ -108,7 +109,7 @@ struct nccl_api {
     int version; /* 22705 */
     char path[256];
     bool has_nonblocking, has_split, has_register, has_shrink;
-    bool was_there; /* in the process before us: may have read its environment */
+    bool was_there; /* loaded before us: may have read its environment */
 /* NOLINTBEGIN(bugprone-macro-parentheses): names and argument lists */
 #define NCCL_FIELD(name, symbol, least, args) int(*name) args;
 #define NCCL_TEXT(name, symbol, least, args)  const char *(*name)args;
@@ -119,27 +120,27 @@ struct nccl_api {
     /* NOLINTEND(bugprone-macro-parentheses) */
 };
 
-/* size of ours, which NCCL cuts to its own; blocking 0; split_share 1 from 2.18 (all
+/* Our size, which NCCL cuts to its own; blocking 0; split_share 1 from 2.18 (all
  * communicators of a world die together anyway); all else undefined. name: borrowed,
- * "" none; before 2.27 it is not read. */
+ * "" none; not read before 2.27. */
 void nccl_config_init(struct nccl_config *c, int version, const char *name);
 
-/* Search order: 1 c->nccl_lib (no other is tried if it is set); 2 a libnccl.so.2 that
- * the process has already; 3 c->nccl_hint; 4 the loader's path; 5
- * c->bundle_dir/nccl/libnccl.so.2. Each that was tried is in the sentence. -ENOENT;
- * -ENOTSUP: older than 2.10, or not major 2. It stays loaded. */
+/* Search order: 1 c->nccl_lib (if set, no other is tried); 2 a libnccl.so.2 that the
+ * process has loaded; 3 c->nccl_hint; 4 the loader's path; 5
+ * c->bundle_dir/nccl/libnccl.so.2. The error message lists each that was tried.
+ * -ENOENT; -ENOTSUP: older than 2.10, or not major 2. It stays loaded. */
 int nccl_load(const struct device_config *c, struct nccl_api *ret, struct err *err);
 
-/* "ncclAllReduce: unhandled cuda error: <what NCCL said last>". comm may be NULL.
- * Always -EIO, but -EPROTO for usage and argument errors (ours). */
+/* "ncclAllReduce: unhandled cuda error: <NCCL's last message>". comm may be NULL.
+ * Always -EIO, except -EPROTO for usage and argument errors (ours). */
 int nccl_fail(const struct nccl_api *api,
               nccl_comm comm,
               const char *call,
               int result,
               struct err *err);
 
-/* Is this library made for a CUDA major that the driver has not? Then 1 and the
- * sentence; 0: no, or it cannot be told. To be asked when the first init failed. */
+/* Is this library built for a CUDA major version that the driver does not support?
+ * Then 1 and the message; 0: no, or unknown. Called when the first init failed. */
 int nccl_misfit(const struct nccl_api *api, int driver_version, struct err *err);
 
 #endif

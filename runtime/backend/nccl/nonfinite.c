@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HVD_NANCHECK of device memory: a kernel looks at a batch's inputs in front of it, on
- * the same stream, and what it finds comes to pinned memory, which the seat reads when
- * the batch is done. The launcher takes that memory and the seat only gives it to the
- * next: pinned memory is freed when the whole device is idle, which it may never be
- * where a peer has died, and the seat must hear of that. */
+/* HVD_NANCHECK of device memory. A kernel scans a batch's inputs before it, on the
+ * same stream. Its findings are copied to pinned memory, which the seat reads when the
+ * batch is done. The launcher allocates that memory and the seat only passes it on for
+ * reuse: freeing pinned memory waits for the whole device, which may never be idle if
+ * a peer has died, and the seat must stay responsive. */
 #include <errno.h>
 #include <string.h>
 
@@ -14,8 +14,8 @@
 struct nan_check {
     struct nan_check *next; /* of comm.lost */
     size_t n;
-    struct pin *pin; /* cells, up to the device and back; the launcher's until the batch
-                        is done; NULL: it has not run */
+    struct pin *pin; /* cells, copied to the device and back; the launcher's until the
+                        batch is done; NULL: it has not run */
 };
 
 static struct scan_cell *cells_of(const struct nan_check *check)
@@ -38,7 +38,7 @@ static int kernel_of(enum dtype t)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         if (rows[i].t == t)
             return (int)rows[i].k;
-    return -1; /* all of its values are finite */
+    return -1; /* all values are finite */
 }
 
 void check_free(struct device *g, struct nan_check *check)
@@ -54,7 +54,7 @@ void check_free(struct device *g, struct nan_check *check)
 
 /* --- the seat --- */
 
-/* The batch that it was for was refused. The device may be at it still. */
+/* Its batch was refused. The device may still be using it. */
 static void check_set_aside(struct comm *c)
 {
     struct nan_check *check = TAKE(c->check);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NVML by dlopen: what only it can tell (the driver's own version, NVLinks, XIDs). All
- * of it is optional, and every failure means "not known". The table is the process's:
- * the one mutable global here, filled once under pthread_once. */
+/* NVML by dlopen, for what only it provides (the driver's own version, NVLinks, XIDs).
+ * All of it is optional, and every failure means "unknown". The table belongs to the
+ * process: the only mutable global here, filled once under pthread_once. */
 #include "runtime/backend/nccl/nvml_dl.h"
 
 #include <dlfcn.h>
@@ -110,8 +110,8 @@ unsigned nvml_xids_next(const struct nvml_api *nvml, nvml_set s)
     return result == 0 && e.type == NVML_XID_CRITICAL ? (unsigned)e.data : 0;
 }
 
-/* What NVIDIA's catalogue of XIDs says of them, in short; "; " would end the sentence
- * for the launcher (contract/gpu_cause.h). */
+/* From NVIDIA's catalogue of XIDs, shortened. "; " would end the message for the
+ * launcher (contract/gpu_cause.h). */
 static const struct xid_row {
     unsigned xid;
     bool is_fatal, is_aftermath;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libnvidia-ml.so.1 by dlopen: driver's version, NVLinks and XID events. Without it all
- * of this is unknown, and nothing else is missing. */
+/* libnvidia-ml.so.1 by dlopen: the driver's version, NVLinks and XID events. Without
+ * it these are unknown; nothing else depends on it. */
 #ifndef RUNTIME_BACKEND_NCCL_NVML_DL_H
 #define RUNTIME_BACKEND_NCCL_NVML_DL_H
 
@@ -47,22 +47,23 @@ struct nvml_api {
 #define NVML_GPU_IS_LOST  15
 #define NVML_MAX_LINKS    18
 
-/* The process's table, initialised; NULL: there is none. Any thread. */
+/* The process's table, initialised; NULL: no NVML. Any thread. */
 const struct nvml_api *nvml_load(void);
-/* Driver's version and links of r->gpus, by their pci; what is unknown stays "". */
+/* Fills in the driver's version and the links of r->gpus, by their pci; unknown values
+ * stay empty. */
 void nvml_describe(const struct nvml_api *nvml, struct device_report *r);
-/* XID events of the GPU at pci from here on. NULL: none are to be had. */
+/* XID events of the GPU at pci from here on. NULL: not available. */
 nvml_set nvml_xids_new(const struct nvml_api *nvml, const char *pci);
-/* The next that has come, 0: none. Never blocks. 79, each time, of a GPU that NVML
- * cannot reach any more: it says that instead of its events. */
+/* The next event, 0: none. Never blocks. Always 79 for a GPU that NVML cannot reach
+ * any more: NVML then returns that error instead of events. */
 unsigned nvml_xids_next(const struct nvml_api *nvml, nvml_set s);
-/* "GPU has fallen off the bus" for 79; "" for what we have no words for. */
+/* "GPU has fallen off the bus" for 79; "": not in our table. */
 const char *nvml_xid_text(unsigned xid);
-/* Whom to blame: "the GPU or its slot: power, heat or PCIe, drain the host"; or "". */
+/* Where to look: "the GPU or its slot: power, heat or PCIe, drain the host"; or "". */
 const char *nvml_xid_hint(unsigned xid);
-/* No work of this GPU will end any more, though its driver may not say so. */
+/* No work of this GPU will finish any more, though its driver may not report it. */
 bool nvml_xid_is_fatal(unsigned xid);
-/* It follows another error and says nothing of its own where one was told. */
+/* It follows another error, and is not reported if that one was. */
 bool nvml_xid_is_aftermath(unsigned xid);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is kept of a failed world. The watcher revokes instead of aborting where that
- * can be of use; the device's close takes the communicator out; the next open brings it
- * in; the first meeting of all ranks tells of it in the cards, and uses it up: shrunk
- * or aborted.
+/* The communicator kept of a failed world. The watcher revokes it instead of aborting
+ * it where that can be of use; the device's close takes it out; the next open brings
+ * it in; at the first meeting of all ranks the cards describe it, and it is shrunk or
+ * aborted.
  *
- * It holds memory of the GPU, and nobody may ever come to use it: a thread, its keeper,
- * sleeps beside it and aborts it when its time is over. KEPT becomes CLAIMED by who
- * uses or frees it, or OVER by the keeper, by compare and exchange; whoever did that
- * has the communicator. At the end of the process it is forgotten, thread and all. */
+ * It holds GPU memory, and it may never be used: a thread, its keeper, sleeps and
+ * aborts it when its time is over. KEPT becomes CLAIMED by the thread that uses or
+ * frees it, or OVER by the keeper, by compare and exchange; that thread then owns the
+ * communicator. At the exit of the process it is dropped, thread and all. */
 #include "runtime/backend/nccl/park.h"
 
 #include <string.h>
@@ -44,12 +44,12 @@ static void *keeper_main(void *arg)
            && (left = futex_left(atomic_load(&p->until_ns))) > 0)
         futex_wait(&p->state, PARK_KEPT, left);
     if (take_over(p, PARK_OVER))
-        (void)p->nccl->abort(p->nc); /* nobody could do more */
+        (void)p->nccl->abort(p->nc); /* nothing more can be done */
     park_unref(p);
     return NULL;
 }
 
-/* Without a thread it is kept until somebody comes. */
+/* Without a thread it is kept until it is claimed. */
 static void park_start_keeper(struct device_parked *p)
 {
     pthread_t t;

@@ -13,7 +13,7 @@ enum park_state { PARK_KEPT, PARK_CLAIMED, PARK_OVER };
 
 struct device_parked {
     const struct nccl_api *nccl;
-    nccl_comm nc; /* of its keeper until it is claimed */
+    nccl_comm nc; /* the keeper's until it is claimed */
     uint8_t id[16];
     uint32_t rank, size;    /* ours in it */
     _Atomic uint32_t state; /* enum park_state: a futex word; acq_rel */
@@ -21,17 +21,17 @@ struct device_parked {
     _Atomic uint64_t until_ns;
 };
 
-/* May c be revoked, rather than aborted? Only the one communicator of a world: an abort
- * of others would reach it by what they share. */
+/* May c be revoked, rather than aborted? Only the one communicator of a world: an
+ * abort of others would reach it through what they share. */
 bool park_wants(const struct device *g, const struct comm *c);
-/* Takes the one that is COMM_PARKED out of g, whose threads are out; NULL: none. */
+/* Takes the communicator in COMM_PARKED out of g, whose threads are out; NULL: none. */
 struct device_parked *park_take(struct device *g);
-/* Aborts it, on a thread of its own, if there is still something; accepts NULL. */
+/* Aborts it, on a thread of its own, if it still exists; accepts NULL. */
 void park_free(struct device_parked *p);
-/* What a card says of it, which is the caller's from here on. Where its time was over:
- * nothing. Accepts NULL. */
+/* Describes it in a card and claims it for the caller. Nothing if its time is over.
+ * Accepts NULL. */
 void park_fill(struct device_parked *p, struct gpu_card *ret);
-/* Of a communicator that was shrunk from id; equal on all members. */
+/* The id of a communicator that was shrunk from id; equal on all members. */
 void park_id(const uint8_t id[16], const struct comm_terms *t, uint8_t ret[16]);
 
 #endif

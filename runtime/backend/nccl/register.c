@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers that a communicator knows: users', each for itself, and the fusion buffer
- * where the members' terms say so. NCCL moves from and to such memory without a copy of
- * its own where the machine can (NVLS, InfiniBand SHARP, peers of one node).
+/* Buffers registered with a communicator: users' buffers one by one, and the fusion
+ * buffer where the members' terms say so. NCCL moves from and to such memory without a
+ * copy of its own where the machine supports it (NVLS, InfiniBand SHARP, peers of one
+ * node).
  *
- * ncclCommRegister is a call of this member alone, but no call of NCCL may find memory
- * that is registered on some members only. So a buffer is registered by a job, in its
- * place of the common order, on all members or, when one could not, on none: the seat
- * asks here, waits for the answer, compares it with the others' and asks to forget it
- * again (api/carry_register.c). This is the one place where the seat waits for the
- * launcher, which it does hearing the others; it is not the hot path.
+ * ncclCommRegister is local to this member, but an NCCL call must not find memory that
+ * is registered on some members only. So a job registers a buffer, at its place in the
+ * common order, on all members, or on none if one could not: the seat sends the
+ * request, waits for the answer, compares it with the others' and may request to
+ * forget it again (api/carry_register.c). This is the only place where the seat waits
+ * for the launcher; it keeps serving the control channel meanwhile, and it is not the
+ * hot path.
  *
- * The answer is counted: whoever is the last of seat and launcher frees it, because
- * either may go first. Registrations are the launcher's, and the watcher's after it. */
+ * The answer is counted: the last of seat and launcher frees it, because either may go
+ * first. Registrations belong to the launcher, and to the watcher after it. */
 #include <errno.h>
 #include <string.h>
 
@@ -19,7 +21,7 @@
 #include "runtime/backend/nccl/futex.h"
 #include "runtime/base/mem.h"
 
-#define SLICE_NS (5 * NS_PER_MS) /* between two looks at the others */
+#define SLICE_NS (5 * NS_PER_MS) /* between two checks of the control channel */
 
 struct register_answer {
     _Atomic uint32_t refs;
@@ -29,7 +31,7 @@ struct register_answer {
 };
 struct register_request { /* JOB_REGISTER's extra */
     void *p;
-    uint64_t bytes; /* 0: to be forgotten */
+    uint64_t bytes; /* 0: forget it */
     struct register_answer *answer;
 };
 
@@ -41,7 +43,8 @@ static void answer_unref(struct register_answer *a)
 
 /* --- the launcher --- */
 
-/* Takes it out of NCCL; what fails there is its own business: the communicator goes. */
+/* Deregisters it from NCCL. Failures are ignored: the communicator is going to be
+ * destroyed. */
 static void region_deregister(struct comm *c, struct comm_region *r)
 {
     for (uint32_t i = 0; i < c->n_nc; i++)
@@ -119,7 +122,7 @@ int register_run(struct gpu_job *job)
     else
         run_forget(job->comm, k->p);
     answer_give(k->answer, rc, why.text);
-    return 0; /* the device is well in any case */
+    return 0; /* the device works in any case */
 }
 
 void register_drop(struct gpu_job *job)
@@ -159,8 +162,8 @@ void comm_regions_free(struct comm *c)
 
 /* --- the fusion buffer --- */
 
-/* One buffer serves all communicators of the device and may have moved since c has seen
- * it. The communicator on stream `index` alone uses that stream's buffer. */
+/* One buffer serves all communicators of the device and may have moved since c last
+ * used it. Only the communicator on stream `index` uses that stream's buffer. */
 static int know_fusion(struct comm *c, uint32_t index, struct err *err)
 {
     const struct fusion_buffer *f = &c->g->scratch.registered[index];
@@ -170,7 +173,8 @@ static int know_fusion(struct comm *c, uint32_t index, struct err *err)
 
     if (*handle && (cu_ptr)(uintptr_t)r->p == f->at)
         return 0;
-    if (*handle) { /* outgrown; calls in it may be on their way: it goes at the end */
+    if (*handle) { /* replaced by a larger one; calls may still use it: deregistered at
+                      the end */
         struct comm_region *old = mem_zalloc(sizeof(*old));
 
         if (!old)
@@ -264,7 +268,7 @@ int comm_register(struct backend *b, void *p, uint64_t bytes, struct err *err)
     char text[24];
     int rc = gpu_check(c->g, err);
 
-    if (rc || c->n_nc == 0) /* alone, it has no calls of NCCL */
+    if (rc || c->n_nc == 0) /* a set of one makes no NCCL calls */
         return rc;
     if (!c->g->nccl->has_register)
         return err_set(err, -ENOTSUP,
@@ -278,5 +282,5 @@ void comm_forget(struct backend *b, void *p)
     struct comm *c = (struct comm *)b;
 
     if (c->n_nc > 0 && c->g->nccl->has_register)
-        (void)region_request(c, p, 0, NULL); /* a broken device has forgotten all */
+        (void)region_request(c, p, 0, NULL); /* a broken device has dropped all */
 }

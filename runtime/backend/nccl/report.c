@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fills a device_report from the driver, NCCL and NVML. Nothing here fails: what cannot
- * be known is left out, and the first reason for which GPU tensors could not travel is
- * the report's problem. */
+/* Fills a device_report from the driver, NCCL and NVML. Nothing here fails: unknown
+ * values are left out, and the first reason that prevents GPU tensors is the report's
+ * problem. */
 #include "runtime/backend/nccl/report.h"
 
 #include <stdio.h>
@@ -71,7 +71,7 @@ static void describe_gpus(const struct cuda_api *cu, struct device_report *r)
             g->name, g->sm / 10, g->sm % 10, REPORT_OLDEST_SM / 10,
             REPORT_OLDEST_SM % 10);
     }
-    if (n_old > 0 && n_old == r->n_gpus) /* one for a display is no rank's */
+    if (n_old > 0 && n_old == r->n_gpus) /* no rank uses a GPU for the display */
         set_problem(r, text);
 }
 

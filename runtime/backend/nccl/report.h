@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of GPUs is on this machine, and why tensors on them could not travel. */
+/* Reports the GPUs of this machine, and why tensors on them could not travel. */
 #ifndef RUNTIME_BACKEND_NCCL_REPORT_H
 #define RUNTIME_BACKEND_NCCL_REPORT_H
 
@@ -7,7 +7,7 @@
 
 #define REPORT_OLDEST_SM 70
 
-/* kernels: what the image holds, "sm_70 sm_90 ptx"; "": none were built in. Makes no
+/* kernels: contents of the image, "sm_70 sm_90 ptx"; "": none are built in. Creates no
  * context. Always fills *ret. Any thread. */
 void gpu_report(const struct device_config *c,
                 const char *kernels,

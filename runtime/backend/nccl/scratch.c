@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fusion buffers and the ring of pinned memory. A piece of the ring is free again
- * when the event behind its copy is done; pieces end in the order in which they were
- * taken, so the ring is cut from the front only. What comes back from the device has
- * memory of its own, which goes round. */
+ * when the event behind its copy is done; pieces finish in the order in which they
+ * were taken, so the ring is cut from the front only. Memory for what comes back from
+ * the device is separate and is reused. */
 #include "runtime/backend/nccl/scratch.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ static void *address_of(cu_ptr p)
     return (void *)(uintptr_t)p;
 }
 
-/* Sizes double from 2 MiB on, so 40 are more than an address space. */
+/* Sizes double from 2 MiB on, so 40 exceed an address space. */
 static void scratch_outgrow(struct gpu_scratch *sc, uint32_t index)
 {
     struct fusion_buffer *f = &sc->registered[index];
@@ -49,7 +49,8 @@ void scratch_release(struct gpu_scratch *sc)
     while (sc->n_outgrown > 0)
         (void)sc->nccl->mem_free(address_of(sc->outgrown[--sc->n_outgrown]));
     if (sc->pinned)
-        (void)sc->cu->host_free(sc->pinned); /* the driver may have ended before us */
+        (void)sc->cu->host_free(
+            sc->pinned); /* the driver may have shut down before us */
     sc->pinned = NULL;
     while (sc->pins) {
         struct pin *p = sc->pins;
@@ -123,14 +124,14 @@ static int scratch_cut_done(struct gpu_scratch *sc, struct err *err)
     return 0;
 }
 
-/* Offset of `room` free bytes, or PINNED_BYTES: there are none now. The bytes in use
- * are from the end of the piece before the first to head, around the end. */
+/* Offset of `room` free bytes, or PINNED_BYTES: none now. The bytes in use are from
+ * the start of the first piece to head, with wrap-around. */
 static uint32_t
 scratch_find_place(const struct gpu_scratch *sc, uint32_t tail, uint32_t room)
 {
     if (sc->n == 0)
         return 0;
-    if (sc->head > tail) { /* free: behind head, then before tail */
+    if (sc->head > tail) { /* free: after head, then before tail */
         if (room <= PINNED_BYTES - sc->head)
             return sc->head;
         return room < tail ? 0 : PINNED_BYTES;
@@ -155,7 +156,7 @@ int scratch_pinned(struct gpu_scratch *sc, uint32_t bytes, void **ret, struct er
     if (rc < 0)
         return rc;
     if (sc->n > 0 && !sc->pieces[(sc->first + sc->n - 1) % PINNED_PIECES].sent)
-        return err_set(err, -EINVAL, "an upload was begun and not sent");
+        return err_set(err, -EINVAL, "an upload was started and not sent");
     uint32_t at = scratch_find_place(sc, sc->n ? sc->pieces[sc->first].begin : 0, room);
     if (at == PINNED_BYTES || sc->n == PINNED_PIECES)
         return err_set(err, -EAGAIN, "all pinned memory is in use");

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cache of chunk tables.
  *
- * Design: content is compared as a whole (24 bytes for 32 KiB that a kernel moves), a
- * hash only saves the comparison with the others. The least recently used entry gives
- * way: an upload over its device memory comes behind the kernels that read it, because
- * an entry belongs to one stream; if it is too small, it is given back in the order of
- * that stream. So nothing here waits for the device, but for pinned memory.
+ * Design: content is compared as a whole (24 bytes for 32 KiB that a kernel moves); a
+ * hash only saves the comparison with the others. The least recently used entry is
+ * replaced: an upload over its device memory is ordered after the kernels that read
+ * it, because an entry belongs to one stream; if the memory is too small, it is given
+ * back in the order of that stream. So nothing here waits for the device, except for
+ * pinned memory.
  *
- * Invariant: an entry with n > 0 has the bytes of chunks[n] at `at` as soon as its
- * stream has come to what was last put on it. An entry that failed half-way has n 0.
+ * Invariant: an entry with n > 0 has the bytes of chunks[n] at `at` once its stream
+ * has reached the last upload. An entry that failed half-way has n 0.
  *
  * Called by the launcher with our context current. */
 #include "runtime/backend/nccl/table.h"
@@ -18,7 +19,7 @@
 
 #include "runtime/base/mem.h"
 
-#define PIECE_BYTES (PINNED_BYTES / 2) /* what scratch gives at once */
+#define PIECE_BYTES (PINNED_BYTES / 2) /* what scratch provides at once */
 
 void tables_init(struct tables *t,
                  const struct cuda_api *cu,
@@ -68,7 +69,7 @@ static bool table_has(const struct table_entry *e,
            && memcmp(e->chunks, v, n * sizeof(*v)) == 0;
 }
 
-/* Room for n chunks on s, here and there. */
+/* Room for n chunks on s, in host and device memory. */
 static int entry_grow(
     struct tables *t, struct table_entry *e, uint32_t n, cu_stream s, struct err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of chunks in device memory, for the kernels. A training step asks for the same
- * ones over and over, so the last 32 are kept by their content and uploaded once. The
+/* Tables of chunks in device memory, for the kernels. A training step requests the
+ * same ones repeatedly, so the last 32 are kept by content and uploaded once. The
  * launcher's alone. */
 #ifndef RUNTIME_BACKEND_NCCL_TABLE_H
 #define RUNTIME_BACKEND_NCCL_TABLE_H
@@ -24,8 +24,8 @@ struct tables {
     const struct cuda_api *cu;
     struct gpu_memory *memory;
     struct gpu_scratch *scratch;
-    /* Called while all memory to upload from is in use, or somebody has the context
-     * that is to be captured in: 0 to look again, or an error. */
+    /* Called while all pinned memory is in use, or another thread holds the context
+     * that is to be captured: 0 to try again, or an error. */
     int (*wait)(void *arg, struct err *err);
     void *arg;
     uint64_t clock;
@@ -42,8 +42,8 @@ void tables_init(struct tables *t,
                  void *arg);
 void tables_release(struct tables *t);
 
-/* v[n] in device memory, for kernels that are launched on s before this was called
- * TABLES_KEPT times more. v is copied. n >= 1. -ENOMEM, wait's errors, CUDA's. */
+/* v[n] in device memory, for kernels launched on s before this function is called
+ * TABLES_KEPT more times. v is copied. n >= 1. -ENOMEM, wait's errors, CUDA's. */
 int table_take(struct tables *t,
                const struct chunk *v,
                uint32_t n,
@@ -51,8 +51,8 @@ int table_take(struct tables *t,
                cu_ptr *ret,
                struct err *err);
 
-/* The same with an entry of the caller's, which keeps its address for as long as n does
- * not grow and s stays: what a captured graph reads. On error e has none. */
+/* The same with an entry of the caller, which keeps its address as long as n does not
+ * grow and s stays: a captured graph reads it. On error e is empty. */
 int table_put(struct tables *t,
               struct table_entry *e,
               const struct chunk *v,

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The watcher thread. It looks at the oldest done event of each stream, since they end
- * in order; the rest of its rounds is for failures. Why by looking and not by a host
- * function on the stream: that would hold the stream up for each batch.
+/* The watcher thread. It checks the oldest done event of each stream, because they
+ * finish in order; the rest of its rounds is for failures. It polls instead of using a
+ * host function on the stream, which would hold up the stream at each batch.
  *
- * It ends itself after hooks.abort (life is GPU_ENDED then): nothing is left to watch.
- */
+ * It ends after hooks.abort (life is GPU_ENDED then): nothing is left to watch. */
 #include "runtime/backend/nccl/watch.h"
 
 #include <errno.h>
@@ -18,10 +17,10 @@
 #define IDLY_NS   500000ull
 #define SLOW_NS   (NS_PER_MS) /* the longest pauses: urgent, and not */
 #define LAZY_NS   (5 * NS_PER_MS)
-#define SHARE     16 /* of the time in which nothing has moved */
+#define SHARE     16 /* of the time in which nothing has finished */
 #define LOOK_NS   (100 * NS_PER_MS)
 #define HANGS_NS  (200 * NS_PER_MS) /* the launcher's time to stop, if it may hang */
-#define QUIET_NS  (500 * NS_PER_MS) /* otherwise: it wants a processor */
+#define QUIET_NS  (500 * NS_PER_MS) /* otherwise: it needs a processor */
 #define PEEK_NS   (20 * NS_PER_MS)
 #define MAX_SPARE 64
 
@@ -68,7 +67,7 @@ void watch_await(struct gpu_watch *w, bool begins)
     if (!begins)
         (void)atomic_fetch_sub_explicit(&w->n_awaiting, 1, memory_order_relaxed);
     else if (atomic_fetch_add_explicit(&w->n_awaiting, 1, memory_order_relaxed) == 0)
-        watch_ring(w); /* releases it */
+        watch_ring(w); /* releases n_awaiting */
 }
 
 static struct watched *watch_oldest(struct gpu_watch *w, uint32_t index)
@@ -102,8 +101,8 @@ static void take_oldest(struct gpu_watch *w, uint32_t index)
     event_unref(e);
 }
 
-/* What has ended; true: something. Only the watcher takes from the lists, so the oldest
- * one stays while it looks. */
+/* Removes finished batches; true: at least one. Only the watcher removes from the
+ * lists, so the oldest one stays while it checks. */
 static bool look_at_flights(struct gpu_watch *w)
 {
     struct device *g = w->g;
@@ -132,7 +131,8 @@ static void look_for_failures(struct device *g)
 {
     struct err err = ERR_INIT;
 
-    if (xids_are_fatal(g->xids)) { /* kernels may never return, nor CUDA tell */
+    if (xids_are_fatal(g->xids)) { /* kernels may never return, and CUDA may not report
+                                      it */
         gpu_broken(g, "work on the GPU cannot end");
         return;
     }
@@ -175,9 +175,9 @@ static void watch_running(struct gpu_watch *w)
     }
 }
 
-/* Until the launcher is out, or has had its time; true: it is out. One that is not in a
- * call that may hang only wants a processor, and to abort under it might end the
- * process: it gets more. */
+/* Waits until the launcher is out, or its time is over; true: it is out. A launcher
+ * outside a call that may hang only needs a processor, and aborting under it might
+ * crash the process: it gets more time. */
 static bool wait_for_quiet(struct gpu_watch *w)
 {
     struct gpu_launcher *l = &w->g->launcher;
@@ -196,7 +196,8 @@ static bool wait_for_quiet(struct gpu_watch *w)
         if (ns > 0)
             futex_wait(&w->bell, seen, ns < PEEK_NS ? ns : PEEK_NS);
     }
-    /* Ours from here on, also where the launcher comes back now. */
+    /* Communicators are the watcher's from here on, even if the launcher comes back
+     * now. */
     return !atomic_compare_exchange_strong_explicit(
         &w->g->life, &life, GPU_QUIET, memory_order_acq_rel, memory_order_acquire);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The watcher thread "hvd-gpu-watch": sees batches end on the device and wakes the
- * coordinator; looks for asynchronous errors and XIDs; alone it aborts.
+/* The watcher thread "hvd-gpu-watch": sees batches finish on the device and wakes the
+ * coordinator; checks for asynchronous errors and XIDs; it alone aborts.
  *
- * In flight it looks each 50 us if a host waits for one of them, else each 500 us; when
- * nothing has ended for long, as for a peer that is late by minutes, after a sixteenth
- * of that time, up to 1 and 5 ms. It calls hooks.look and xids_request_query each 100 ms;
- * otherwise it sleeps. Once the launcher is quiet (or has not become so in 200 ms, if
- * it is in a call that may hang, else 500 ms) it calls hooks.abort, once. */
+ * With batches in flight it checks every 50 us if a host waits for one of them, else
+ * every 500 us. If nothing has finished for long, for example because a peer is late
+ * by minutes, it checks after a sixteenth of that time, up to 1 and 5 ms. It calls
+ * hooks.look and xids_request_query every 100 ms; otherwise it sleeps. Once the
+ * launcher is quiet, or has not become quiet in 200 ms (in a call that may hang) or
+ * 500 ms, it calls hooks.abort, once. */
 #ifndef RUNTIME_BACKEND_NCCL_WATCH_H
 #define RUNTIME_BACKEND_NCCL_WATCH_H
 
@@ -31,8 +32,8 @@ struct gpu_watch {
     pthread_mutex_t lock; /* flights, n_flights, n_urgent, moved_ns; a leaf */
     struct watched *head[GPU_MAX_STREAMS], **tail[GPU_MAX_STREAMS];
     uint32_t n_flights, n_urgent;
-    uint64_t moved_ns;           /* when one last began or ended */
-    _Atomic uint32_t n_awaiting; /* hosts that wait: all is urgent */
+    uint64_t moved_ns;           /* when one last started or finished */
+    _Atomic uint32_t n_awaiting; /* waiting hosts: everything is urgent */
     struct watched *spare;       /* with n_spare under lock too */
     uint32_t n_spare;
     _Atomic uint32_t bell;      /* a futex word */
@@ -47,10 +48,10 @@ int watch_add(struct gpu_watch *w,
               uint32_t index,
               bool is_urgent,
               struct err *err);
-/* A host begins, or ends, to wait for what is in flight or comes to be. Any thread. */
+/* A host starts, or stops, waiting for batches in flight or to come. Any thread. */
 void watch_await(struct gpu_watch *w, bool begins);
-void watch_ring(struct gpu_watch *w); /* look again now. Any thread */
-/* Life is GPU_ENDED. 0, or -ETIMEDOUT: it sits in an abort. */
+void watch_ring(struct gpu_watch *w); /* check again now. Any thread */
+/* Life is GPU_ENDED. 0, or -ETIMEDOUT: it is stuck in an abort. */
 int watch_join(struct gpu_watch *w, uint64_t deadline_ns);
 void watch_release(struct gpu_watch *w);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* XIDs, the driver's word on what a GPU or a program did, as NVML tells them: which of
- * several is kept for the cause of a device's end, and its sentence.
+/* XIDs, the driver's error reports about a GPU or a program, as NVML delivers them:
+ * selects the one that is kept for the cause of a device's end, and formats it.
  *
- * NVML may not answer for a minute, while the driver waits for a GPU that hangs, and
- * ends of batches and of ranks must be seen meanwhile. So one thread calls it, and does
- * nothing else: it answers questions. The watcher asks each 100 ms and goes on; whoever
- * breaks the device asks, and goes on without an answer after a quarter of a second.
- * Waiting in NVML for an event instead could not be ended by a close.
+ * NVML may not answer for a minute, while the driver waits for a GPU that hangs; ends
+ * of batches and of ranks must be seen meanwhile. So one thread calls it, and does
+ * nothing else. The watcher sends a query every 100 ms and continues; a thread that
+ * breaks the device sends one, and continues without an answer after a quarter of a
+ * second. Waiting in NVML for an event instead could not be ended by a close.
  *
- * The thread and the device hold a reference each, for the thread may come out of NVML
- * when there is no device any more; it touches nothing of the device. */
+ * The thread and the device hold a reference each, because the thread may return from
+ * NVML when the device no longer exists; it does not use the device. */
 #include "runtime/backend/nccl/xid.h"
 
 #include <errno.h>
@@ -20,17 +20,17 @@
 #include "runtime/backend/nccl/gpu.h"
 #include "runtime/base/mem.h"
 
-#define AGE_NS  (10 * NS_PER_S) /* an older one has nothing to do with it */
+#define AGE_NS  (10 * NS_PER_S) /* an older one is unrelated */
 #define TELL_NS (250 * NS_PER_MS)
 #define STOP_NS (200 * NS_PER_MS)
-#define STOP    1u /* in asked: the last one */
+#define STOP    1u /* in asked: the last query */
 #define ONE     2u
 
 struct xids {
     char pci[16];
     _Atomic uint32_t refs;
-    _Atomic uint32_t asked;    /* a futex word: ONE a question, and STOP */
-    _Atomic uint32_t answered; /* likewise: asked as it was before NVML was */
+    _Atomic uint32_t asked;    /* a futex word: ONE per query, and STOP */
+    _Atomic uint32_t answered; /* likewise: value of asked before NVML was called */
     _Atomic bool is_fatal;
     pthread_mutex_t lock; /* last, last_ns; a leaf */
     unsigned last;        /* 0: none */
@@ -67,7 +67,7 @@ static void xids_read(struct xids *x, const struct nvml_api *nvml, nvml_set set)
     bool is_fatal = false;
     unsigned xid;
 
-    /* a GPU that is lost tells one each time */
+    /* a lost GPU reports one each time */
     while (!is_fatal && set && (xid = nvml_xids_next(nvml, set)) != 0) {
         is_fatal = nvml_xid_is_fatal(xid);
         xids_keep(x, xid);
@@ -100,9 +100,9 @@ static void *listen_main(void *arg)
     return NULL;
 }
 
-/* --- who asks --- */
+/* --- callers --- */
 
-/* What x->answered is to be. */
+/* Returns the value that x->answered must reach. */
 static uint32_t xids_request(struct xids *x, uint32_t what)
 {
     const uint32_t before =
@@ -129,7 +129,7 @@ static bool xids_wait(struct xids *x, uint32_t asked, uint64_t ns)
 
 void xids_request_query(struct xids *x)
 {
-    (void)xids_request(x, ONE); /* it hears for itself */
+    (void)xids_request(x, ONE); /* does not wait for the answer */
 }
 
 bool xids_query(struct xids *x, uint64_t ns)
@@ -162,7 +162,7 @@ int xids_start(const char *pci, struct xids **ret, struct err *err)
     atomic_store_explicit(&x->refs, 2, memory_order_relaxed);
     int rc = gpu_thread_start(&t, listen_main, x);
     if (rc == 0) {
-        (void)pthread_detach(t); /* it may outlive all else */
+        (void)pthread_detach(t); /* it may outlive the device */
         *ret = x;
         return 0;
     }
@@ -175,19 +175,19 @@ void xids_stop(struct xids *x)
 {
     if (!x)
         return;
-    (void)xids_wait(x, xids_request(x, STOP),
-                    STOP_NS); /* or it frees what is left later */
+    (void)xids_wait(x, xids_request(x, STOP), STOP_NS); /* or it frees the rest later */
     xids_unref(x);
 }
 
-/* --- the sentence --- */
+/* --- the message --- */
 
 void gpu_xid_text(struct device *g, char *ret, size_t size_bytes)
 {
     char host[300];
 
     ret[0] = '\0';
-    (void)xids_query(g->xids, TELL_NS); /* what was heard before is told in any case */
+    (void)xids_query(g->xids,
+                     TELL_NS); /* XIDs received before are reported in any case */
     const unsigned xid = xids_last(g->xids);
     const char *text = nvml_xid_text(xid), *hint = nvml_xid_hint(xid);
     if (xid != 0)

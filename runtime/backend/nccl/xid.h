@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread "hvd-gpu-xid": XIDs of one GPU, as NVML tells them. All of NVML that a
- * device needs is called there, for no call of it is sure to return: whoever asks does
- * not wait, or waits for a time that it names. */
+/* The thread "hvd-gpu-xid": XIDs of one GPU, as NVML reports them. All NVML calls of a
+ * device are made there, because none is sure to return: callers do not wait, or wait
+ * for a bounded time. */
 #ifndef RUNTIME_BACKEND_NCCL_XID_H
 #define RUNTIME_BACKEND_NCCL_XID_H
 
@@ -12,19 +12,19 @@
 
 struct xids;
 
-/* XIDs of the GPU at pci from about here on; without NVML none are told. */
+/* XIDs of the GPU at pci from about here on; without NVML none are reported. */
 int xids_start(const char *pci, struct xids **ret, struct err *err);
-/* Frees it; waits for the thread for a fifth of a second: one that sits in NVML then
- * ends with that call, and frees what is left. Nobody asks any more. */
+/* Frees it; waits for the thread for a fifth of a second: a thread that is stuck in
+ * NVML ends when that call returns, and frees the rest. No other thread uses x any
+ * more. */
 void xids_stop(struct xids *x);
-/* Let NVML be asked. Any thread; does not wait. */
+/* Requests a query of NVML. Any thread; does not wait. */
 void xids_request_query(struct xids *x);
-/* The same, and waits for the answer for at most ns; false: none came. Any thread. */
+/* The same, and waits for the answer for at most ns; false: no answer. Any thread. */
 bool xids_query(struct xids *x, uint64_t ns);
-/* One was heard after which no work of this GPU will end. Any thread. */
+/* Was one received after which no work of this GPU will finish? Any thread. */
 bool xids_are_fatal(const struct xids *x);
-/* Of those that were heard in the last 10 s the one that says most; 0: none. Any
- * thread. */
+/* The most significant XID received in the last 10 s; 0: none. Any thread. */
 unsigned xids_last(struct xids *x);
 
 #endif

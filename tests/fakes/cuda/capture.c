@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Captures and graphs of the fake: entries that are put into a capturing stream become
- * nodes, and run one after the other at each launch. With them the texts of errors. */
+/* Captures and graphs of the fake: entries put into a capturing stream become nodes,
+ * which run one after the other at each launch. Also the texts of errors. */
 #include "tests/fakes/cuda/fake_cuda.h"
 
 #include <stdlib.h>

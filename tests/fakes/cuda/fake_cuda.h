@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A CUDA driver that runs on the CPU: libcuda.so.1 for tests. Device memory is memory
- * with guard pages, a stream is a queue and a thread, a kernel is its C form. What a
- * test does wrong against CUDA's rules (a freed event, a copy out of a block, a call in
- * a forked child) ends the process with a sentence.
+ * with guard pages, a stream is a queue and a thread, a kernel is its C form. A test
+ * that violates CUDA's rules (a freed event, a copy out of a block, a call in a forked
+ * child) ends the process with a message.
  *
  * Environment:
  *   HVD_FAKE_CUDA=12040   version; symbols that came later still exist, as in a wrapper
  *   HVD_FAKE_GPUS=1       devices, before CUDA_VISIBLE_DEVICES (a list of numbers)
- *   HVD_FAKE_HOST=text    goes into the GPUs' uuid
+ *   HVD_FAKE_HOST=text    part of the GPUs' uuid
  *   HVD_FAKE_MIG=1        the devices are MIG instances
  *   HVD_FAKE_SM=90        compute capability
  *   HVD_FAKE_OLD=1        that of the second visible GPU is 6.1
  *   HVD_FAKE_NOPOOL=1     no memory pools
  *   HVD_FAKE_DELAY_US=n   before each entry of a stream
  *   HVD_FAKE_JITTER_US=n  up to n more before an entry, the same for each n
- *   HVD_FAKE_FAULTS=a=b,c=d   and the file HVD_FAKE_FILE, read anew at each question
- * Faults: init=803, deinit=1, oom=N (the N-th allocation from now), kernel_error=700@N,
- * kernel_hang=N (the N-th kernel from now spins until the fault is gone),
- * ptx_unsupported=1, module_error=209. */
+ *   HVD_FAKE_FAULTS=a=b,c=d   and the file HVD_FAKE_FILE, read again at each query
+ * Faults: init=803, deinit=1, oom=N (the N-th allocation from now),
+ * kernel_error=700@N, kernel_hang=N (the N-th kernel from now spins until the fault is
+ * removed), ptx_unsupported=1, module_error=209. */
 #ifndef TESTS_FAKES_CUDA_FAKE_CUDA_H
 #define TESTS_FAKES_CUDA_FAKE_CUDA_H
 

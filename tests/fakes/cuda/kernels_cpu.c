@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels' one text compiled for the CPU (kernel.h says how that works), and a
- * table of it. Blocks run in a shuffled order, for on a device nothing says which comes
- * first: what works in one order alone fails here with some seed. Used by the fake
- * driver and by the kernels' unit tests, so that the sanitizers see them. */
+/* The kernels compiled for the CPU (see kernel.h), and a table of them. Blocks run in
+ * a shuffled order, because their order on a device is undefined: code that depends on
+ * it fails here with some seed. Used by the fake driver and by the kernels' unit
+ * tests, so that the sanitizers see the kernels. */
 #include "tests/fakes/cuda/kernels_cpu.h"
 
 #include <string.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory of the fake: each block is mapped by itself, with a guard page before
- * and behind it. Freed blocks stay mapped without access, so that a late use of one is
- * a fault at its address. Pools are only names. One that nobody has told not to lets
- * whoever asks wait for what was freed last, elsewhere. As the driver's they give what
- * was freed in a stream to the next who asks in that stream, at once: only what comes
- * after that in the stream may use it. What is not given again has no access until its
- * stream has come to its beginning. */
+/* Device memory of the fake. Each block has a mapping of its own, with a guard page
+ * before and after it. Freed blocks stay mapped without access, so a late use is a
+ * fault at its address. Pools are only names. By default a pool makes the requesting
+ * stream wait for memory that was freed last in another stream. Like the driver's, a
+ * pool returns memory freed in a stream to the next request in that stream at once;
+ * only later work of that stream may use it. Other memory is inaccessible until its
+ * stream has reached its allocation. */
 #include "tests/fakes/cuda/fake_cuda.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules and kernels of the fake: an image is accepted by its look (a cubin is ELF,
- * PTX begins with its directives), a kernel "hvd_NAME" is the function cpu_NAME, whose
- * blocks run in a shuffled order on the stream's thread. */
+/* Modules and kernels of the fake: an image is accepted by its first bytes (a cubin is
+ * ELF, PTX starts with directives); a kernel "hvd_NAME" is the function cpu_NAME,
+ * whose blocks run in a shuffled order on the stream's thread. */
 #include "tests/fakes/cuda/fake_cuda.h"
 
 #include <stdio.h>

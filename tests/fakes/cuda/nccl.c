@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The symbols of a communicator's life: init, split, shrink, revoke, finalize, destroy,
- * abort, asynchronous error. Non-blocking ones say ncclInProgress and go on on their
- * helper; a child's handle is written there, as by real NCCL, and so is valid only when
- * the parent says ncclSuccess. Mutable global: how communicators began, under a lock.
- */
+/* The symbols of a communicator's life: init, split, shrink, revoke, finalize,
+ * destroy, abort, asynchronous error. Non-blocking ones return ncclInProgress and
+ * continue on their helper thread. As in real NCCL, a child's handle is written there
+ * and is valid only when the parent's state is ncclSuccess. Mutable global: how
+ * communicators started, under a lock. */
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>

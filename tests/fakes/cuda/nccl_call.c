@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The symbols of collectives and groups. A group is the thread's; at its end the calls
- * of each communicator become one kernel on their stream. On a non-blocking
- * communicator the end is ncclInProgress where real NCCL says so: at first use
- * (connections), and from 2.23.4 always (a thread a group). Mutable globals: the log of
- * kernels, and those that graphs hold, under a lock. */
+/* The symbols of collectives and groups. A group belongs to the thread; at its end the
+ * calls of each communicator become one kernel on their stream. On a non-blocking
+ * communicator the end is ncclInProgress where it is in real NCCL: at first use
+ * (connections), and from 2.23.4 always (a thread per group). Mutable globals: the log
+ * of kernels, and those that graphs hold, under a lock. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What may be called when. Objects are never freed: a handle that is used after its end
- * is recognised. The lock of a communicator is held for moments only; n_inside counts
- * calls, so that a second thread, or an abort beside a call, is seen.
+/* Which calls are allowed when. Objects are never freed, so a handle that is used
+ * after its end is recognised. The lock of a communicator is held briefly; n_inside
+ * counts calls, so a second thread, or an abort during a call, is detected.
  *
- * What is in progress is finished by the communicator's helper, one thread at most,
- * joined before the next begins. Mutable globals: the list of all communicators and of
- * families, under a lock. */
+ * A communicator's helper finishes operations in progress: one thread at most, joined
+ * before the next operation starts. Mutable globals: the list of all communicators and
+ * of families, under a lock. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A libnccl.so.2 that runs on the CPU, for tests: members are threads or processes of
- * one machine, a kernel is an entry of a stream of the driver's fake. It answers as the
- * version in HVD_FAKE_NCCL would (22705), and ends the test with a sentence where real
- * NCCL would hang, or where its guide forbids a call.
+ * one machine, a kernel is an entry of a stream of the fake driver. It behaves as the
+ * version in HVD_FAKE_NCCL (22705), and ends the test with a message where real NCCL
+ * would hang, or where its guide forbids a call.
  *
  *   nccl.c        the symbols: life of communicators
  *   nccl_call.c   the symbols: collectives, groups, registration
- *   nccl_comm.c   what is allowed when; helpers that finish what is "in progress"
- *   nccl_job.c    what is in progress, and the thread that began it
+ *   nccl_comm.c   which calls are allowed when; helpers that finish operations
+ *   nccl_job.c    operations in progress, and the thread that started them
  *   nccl_run.c    a kernel: compares signatures, moves, reduces
  *   nccl_net.c    a socket between each two members
  *   nccl_fault.c  versions, delays, faults
  *
- * Faults are words of fake_nccl_faults(), else those of the driver's fake (fake_cuda.h:
+ * Faults are words of fake_nccl_faults(), else those of the fake driver (fake_cuda.h:
  * the same variable and file); R is a rank of the communicator, N counts its kernels
  * from 0:
  *   init_hang=R  init_error=R:CODE  async_error=R:CODE@N  nccl_hang=R@N (a kernel)
@@ -20,10 +20,10 @@
  *   peer_death=error (else survivors hang, as over NVLink)
  *   register_error=R:CODE
  *   destroy_slow=R:MS  destroy_error=R:CODE  abort_slow=R:MS
- *   finalize_hang=R (stays in progress)  finalize_slow=R:MS (whatever comes)
- *   enqueue_hang=R@N: the call itself does not come back, or stays in progress
- * HVD_FAKE_NCCL_DELAY_US: how long things stay in progress. HVD_FAKE_HANG_S (60): a
- * kernel that waits longer for others ends the test. */
+ *   finalize_hang=R (stays in progress)  finalize_slow=R:MS (in any case)
+ *   enqueue_hang=R@N: the call itself does not return, or stays in progress
+ * HVD_FAKE_NCCL_DELAY_US: how long operations stay in progress. HVD_FAKE_HANG_S (60):
+ * a kernel that waits longer for others ends the test. */
 #ifndef TESTS_FAKES_CUDA_NCCL_FAKE_H
 #define TESTS_FAKES_CUDA_NCCL_FAKE_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the fake of NCCL shall be: version, delays, faults; and the driver beneath it,
- * which it opens by name, as NCCL does. Mutable globals: the faults that a test gave,
- * its launch function, the last error's text, each under the lock. */
+/* The configuration of the fake NCCL: version, delays, faults; and the driver below
+ * it, which it opens by name, as NCCL does. Mutable globals: the faults that a test
+ * set, its launch function, the text of the last error, each under the lock. */
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What NCCL has in progress is a job, and where it keeps that has changed:
+/* An operation in progress in NCCL is a job, whose place has changed between versions:
  *
- *   2.14  the thread that began it alone knows it; memory of that thread is used until
- *         it is over; the next ncclGroupStart there takes it up, and so does an abort
- *         there. An abort in another thread frees the communicator under it.
- *   2.19  the communicator points to it; the next call that wants a ready communicator
- *         takes it up. Until then the thread remembers the communicators of the group,
- *         and a call on another one that has no job itself follows a wild pointer.
- *   2.24  a failed ncclCommDestroy leaves its thread inside of a group: what that
- * begins afterwards is never launched. 2.26  ncclCommGetAsyncError takes it up too,
- * without a lock. 2.27  it has memory of its own. ncclCommRevoke frees one that is left
- * and does not unlink it.
+ *   2.14  only the thread that started it has it, in memory of that thread until it is
+ *         complete; the next ncclGroupStart there completes it, and so does an abort
+ *         there. An abort in another thread frees the communicator while it is in use.
+ *   2.19  the communicator points to it; the next call that requires a ready
+ *         communicator completes it. Until then the thread remembers the communicators
+ *         of the group, and a call on another one without a job follows a wild pointer.
+ *   2.24  a failed ncclCommDestroy leaves its thread inside a group: operations started
+ *         afterwards are never launched.
+ *   2.26  ncclCommGetAsyncError also completes it, without a lock.
+ *   2.27  it has memory of its own. ncclCommRevoke frees it without unlinking it.
  *
- * What would crash, now and then or always, ends the test. Mutable globals: a thread's
- * own three, and the list of threads. */
+ * What would crash, now and then or always, ends the test. Mutable globals: three per
+ * thread, and the list of threads. */
 #include "tests/fakes/cuda/nccl_fake.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A Unix socket between each two members, by abstract names: NAME.RANK, where member
- * RANK listens until all higher ones have come. Whoever waits looks at the
- * communicator's abort flag each few milliseconds, and ends the test when nothing has
- * moved for HVD_FAKE_HANG_S: real NCCL would hang there for ever. */
+ * RANK listens until all higher ones have connected. A waiting member checks the
+ * communicator's abort flag every few milliseconds, and ends the test when nothing has
+ * moved for HVD_FAKE_HANG_S: real NCCL would hang forever. */
 #include <errno.h>
 #include <poll.h>
 #include <stddef.h>

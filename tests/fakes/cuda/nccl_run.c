@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A kernel: the calls of one group on one communicator, run on the stream's thread.
- * Every collective begins by an exchange of its signature with all members, every send
- * has its signature in front: what does not fit ends the test with a sentence. Members
- * reduce in their order, step by step in the element's type, so all get the same bits.
+ * Every collective starts with an exchange of its signature with all members, and
+ * every send is preceded by its signature: a mismatch ends the test with a message.
+ * Members reduce in their order, step by step in the element's type, so all get the
+ * same bits.
  *
- * Kernels of one communicator run in the order of their launches, whatever streams they
- * are on. Nothing happens on a communicator that is aborted or revoked. */
+ * Kernels of one communicator run in the order of their launches, whatever streams
+ * they are on. Nothing runs on a communicator that is aborted or revoked. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A libnccl.so.2 that tells a version and does nothing: the number of the folder it
- * lies in. So a copy is any version, and a test sees which file was taken. A folder
- * without number is a library that is no NCCL. */
+/* A libnccl.so.2 that reports a version and does nothing else. The version is the
+ * number of its folder, so a copy can be any version, and a test sees which file was
+ * used. In a folder without a number it is not an NCCL library. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>

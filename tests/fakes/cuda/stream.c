@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams of the fake: a queue and a thread each; one lock for all. A stream without
- * work sleeps by itself; who waits for others' progress shares a condition.
+ * work sleeps on its own condition; threads that wait for others' progress share one.
  * An entry waits (for an event or for another stream's entries), calls, records, in
- * this order. The legacy stream waits for what is in blocking streams, and these for
- * it. */
+ * this order. The legacy stream waits for the work of blocking streams, and they wait
+ * for it. */
 #include "tests/fakes/cuda/fake_cuda.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* As much of cmocka's interface as the tests of the kernels use, for machines that have
- * no cmocka: one program, TAP on stdout, nothing linked. RM_TESTS=text: only tests with
- * it in their names. */
+/* The part of cmocka's interface that the tests of the kernels use, for machines
+ * without cmocka: one program, TAP on stdout, nothing linked. RM_TESTS=text: only
+ * tests whose names contain it. */
 #ifndef TESTS_GPU_TAP_CMOCKA_H
 #define TESTS_GPU_TAP_CMOCKA_H
 

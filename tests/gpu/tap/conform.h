@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Points of a script of calls that runs on the real libraries and on the fakes: each
- * line holds what the call answered, so that two runs can be compared line by line. */
+ * line holds the answer of the call, so two runs can be compared line by line. */
 #ifndef TESTS_GPU_TAP_CONFORM_H
 #define TESTS_GPU_TAP_CONFORM_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels that are shipped, for programs of a tree. */
+/* The kernels' image of a build tree, for programs. */
 #ifndef TESTS_GPU_TAP_IMAGE_H
 #define TESTS_GPU_TAP_IMAGE_H
 

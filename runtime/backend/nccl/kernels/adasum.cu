@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The arithmetic of Adasum: dots_TYPE, dots_end and combine_TYPE of args.h.
  *
- * Design: both partners of a pair must come to the same bits, so nothing depends on
- * addresses or on the number of blocks: a chunk's sums have element i in thread i % 256
- * and are added up pairwise; a tensor's sums have chunk i there, and so on. Everything
- * is in float64, as on the CPU, whose order of sums is another one: results agree to
- * rounding. Included by kernels.cu. */
+ * Design: both partners of a pair must get the same bits, so nothing depends on
+ * addresses or on the number of blocks: element i of a chunk is summed by thread i %
+ * 256, and the threads' sums are added pairwise; so are the chunks of a tensor.
+ * Everything is in float64, as on the CPU, which sums in another order: results agree
+ * to rounding. Included by kernels.cu. */
 
 struct dots_shared {
     double ab[256], aa[256], bb[256];

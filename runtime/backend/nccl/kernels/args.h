@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a kernel is given: one struct by value, of the same layout for the compilers of
- * the host and of the device. Addresses are numbers: only the device may follow them.
- * And the list of all kernels, from which the host, the kernels' CPU form and the tests
- * make their tables.
+/* The arguments of kernels: one struct by value, of the same layout for the compilers
+ * of host and device. Addresses are numbers: only the device may dereference them.
+ * Also the list of all kernels, from which the host, the kernels' CPU form and the
+ * tests build their tables.
  *
- * Blocks of a grid may run in any order or none beside another, and any number of them
- * is right: block b does the chunks b, b + BLOCKS and so on. */
+ * Blocks of a grid may run in any order, concurrently or not, and their number does
+ * not change results: block b processes the chunks b, b + BLOCKS and so on. */
 #ifndef RUNTIME_BACKEND_NCCL_KERNELS_ARGS_H
 #define RUNTIME_BACKEND_NCCL_KERNELS_ARGS_H
 
@@ -38,9 +38,10 @@ struct chunk {
 /* copy, move_FROM_TO: dst = src, scaled and converted.
  *   floats    times scale unless it is 1. Of one type: the factor is rounded to it, to
  *             float32 for 16 bits. To 16 bits: the exact product (in float64) is
- * rounded once. From 16 bits: as of the wider type integers  in the narrower type:
- * wrapped to it, divided by divisor toward zero, then times scale in float64, toward
- * zero and saturating; NaN is 0 bool      0 or 1; all 0 where scale is 0 */
+ *             rounded once. From 16 bits: as of the wider type
+ *   integers  in the narrower type: wrapped to it, divided by divisor toward zero, then
+ *             times scale in float64, toward zero and saturating; NaN is 0
+ *   bool      0 or 1; all 0 if scale is 0 */
 struct args_move {
     uint64_t chunks; /* of struct chunk */
     uint32_t n;
@@ -95,15 +96,15 @@ struct args_combine {
 
 /* Messages of core/compress/int8.h, of `count` elements in blocks of `block` (at most
  * 1024). int8_code_TYPE is int8_encode of tensors, int8_sum_TYPE is int8_sum of n
- * messages each that begin `stride` bytes apart, to the bit. What is no message is not
- * told: they are our own kernels'.
+ * messages each that start `stride` bytes apart, to the bit. Invalid messages are not
+ * detected: they come from our own kernels.
  *
- * n_shards not 0: a message each of so many shards (whole blocks, the first ones have
- * one more where it does not divide), that of shard j at wire + j * stride; coding puts
- * that of shard `me` to own instead, and there is one member to sum (n is 1).
+ * n_shards not 0: one message per shard (whole blocks; the first shards have one more
+ * if the number does not divide), that of shard j at wire + j * stride. Encoding puts
+ * that of shard `me` to own instead; for sums there is one member (n is 1).
  *
- * Tensors lie in a table, of as many bytes as a whole number of chunks; each has blocks
- * first to first + n_blocks of those to launch, n_blocks is not 0. */
+ * Tensors are in a table, each in a whole number of chunks; each has blocks first to
+ * first + n_blocks of those to launch; n_blocks is not 0. */
 struct int8_code {
     uint64_t in, wire;
     uint64_t residual; /* of float; 0: no feedback */
@@ -132,21 +133,20 @@ struct args_int8_sum {
     uint32_t n, pad;
 };
 
-/* Top-k of all tensors of a batch at once, to the bit what topk_encode and topk_sum of
- * core/compress/topk.h make. Tensors are cut into chunks of at most TOPK_CHUNK
- * elements, multiples of 4 but for a tensor's last; one tensor's come one after the
- * other. In this order, on one stream:
- *   topk_feed_TYPE   chunks (src: of the input, dst: of w): w += scale * input, or is
+/* Top-k of all tensors of a batch at once, to the bit as topk_encode and topk_sum of
+ * core/compress/topk.h. Tensors are cut into chunks of at most TOPK_CHUNK elements,
+ * multiples of 4 except a tensor's last; the chunks of one tensor follow each other. In
+ * this order, on one stream:
+ *   topk_feed_TYPE   chunks (src: of the input, dst: of w): w += scale * input, or w =
  *                    that (no feedback); counts the top digits of magnitudes
  *   topk_digit       tensors: which digit the k-th largest has
  *   topk_count       chunks: counts the next digits (digit 1, then topk_digit; 2)
  *   topk_mark        chunks: a bit for each element that reaches the limit
  *   topk_place       tensors: where the chunks' pairs go
- *   topk_pick        chunks: takes the pairs out of w into the message
- * A rank without input does topk_zeros alone (chunks of pairs: src: the first one's
- * number, n of them). topk_sum_TYPE adds up the messages of all members, in their
- * order (chunks; src: number of the first element, dst: of the output), times factor.
- */
+ *   topk_pick        chunks: moves the pairs from w into the message
+ * A rank without input runs topk_zeros only (chunks of pairs: src: number of the first,
+ * n of them). topk_sum_TYPE adds the messages of all members, in their order (chunks;
+ * src: number of the first element, dst: of the output), times factor. */
 #define TOPK_CHUNK 8192u
 struct topk_tensor { /* as large as two chunks: it travels in a table of them */
     uint64_t w;      /* of float, count of them; aligned to 16 */
@@ -182,14 +182,15 @@ struct args_topk_sum {
     uint32_t n, members;
 };
 
-/* PowerSGD (core/compress/powersgd.h) but for the products with M, which cuBLAS makes.
- *   power_feed_TYPE   chunks (src: of the input, dst: of m; see topk_feed_TYPE)
- *   power_orthonormal tensors: kept, whose vectors are drawn anew where they are zero
- * or not finite (which: POWER_KEPT), or p, which becomes NaN if it is not finite
- * (POWER_P) power_rest        tiles: m -= p own^T; what is not finite then becomes 0
- *   power_out_TYPE    tiles: out = factor * p sum^T; to the bit powersgd_out
+/* PowerSGD (core/compress/powersgd.h), except the products with M, which are cuBLAS's.
+ *   power_feed_TYPE    chunks (src: of the input, dst: of m; see topk_feed_TYPE)
+ *   power_orthonormal  tensors: kept, whose vectors are drawn again if they are zero or
+ *                      not finite (which: POWER_KEPT), or p, which becomes NaN if it is
+ *                      not finite (POWER_P)
+ *   power_rest         tiles: m -= p own^T; values that are not finite become 0
+ *   power_out_TYPE     tiles: out = factor * p sum^T; to the bit powersgd_out
  * A tile is a chunk: src: first row, dst: first column, n: columns, at most POWER_COLS;
- * rows: POWER_TILE_ROWS of them, as far as there are. */
+ * rows: POWER_TILE_ROWS of them, up to the last. */
 #define POWER_COLS 1024u
 enum power_which { POWER_KEPT, POWER_P };
 struct power_tensor {        /* as large as three chunks */

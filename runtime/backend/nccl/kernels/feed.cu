@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the codecs that work on a float32 copy of a tensor have in common: how it comes
- * about. Vectors of 4 elements, four of them on their way a thread; w is our memory and
- * aligned, the input may be not, and then is read one by one. Included by kernels.cu,
- * after int8.cu, from which it has INT8_DOUBLE_*. */
+/* Shared by the codecs that work on a float32 copy of a tensor: creates that copy.
+ * Vectors of 4 elements, four of them in flight per thread. w is our memory and
+ * aligned; an unaligned input is read element by element. Included by kernels.cu,
+ * after int8.cu, which defines INT8_DOUBLE_*. */
 
 struct ALIGNED(16) f32_four {
     float e[4];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantisation to 8 bits: the kernels int8_code_TYPE and int8_sum_TYPE of args.h, bit
- * for bit what core/compress/int8.c makes of the same numbers.
+ * for bit equal to core/compress/int8.c.
  *
- * Design: a block of threads does a block of the message, 4 elements a thread: what
- * they hold stays in registers between finding the largest magnitude (of integers, so
- * that order does not matter) and rounding. Scales are read and written byte by byte,
- * for messages that lie one after the other are not aligned. Included by kernels.cu,
- * after move.cu. */
+ * Design: a block of threads processes a block of the message, 4 elements per thread,
+ * which stay in registers between finding the largest magnitude (as integers, so that
+ * order does not matter) and rounding. Scales are read and written byte by byte,
+ * because consecutive messages are not aligned. Included by kernels.cu, after move.cu.
+ */
 
 struct int8_four {
     float w[4];

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The words in which a kernel is written, so that one text is CUDA C++14 for nvcc and
+/* The macros in which a kernel is written, so that one text is CUDA C++14 for nvcc and
  * NVRTC and gnu11 for the CPU, where a block is a loop over its threads.
  *
  *     KERNEL(name, struct args_x)        its only argument is the struct a
  *     {
- *         SHARED(uint32_t, sums, 256);   one a block
- *         PRIVATE(uint32_t, n);          one a thread, from phase to phase: P(n, t)
+ *         SHARED(uint32_t, sums, 256);   one per block
+ *         PRIVATE(uint32_t, n);          one per thread, kept between phases: P(n, t)
  *         EACH_THREAD(t) { ... }         a phase: straight code of thread t
  *         SYNC                           between two phases
  *         EACH_THREAD(t) { ... }
  *     }
  *
- * Rules, for the CPU runs the threads of a phase one after the other and the GPU all at
- * once:
- *  - a phase writes only what no other thread of it reads or writes, but for ATOMIC_*;
+ * Rules, because the CPU runs the threads of a phase one after the other and the GPU
+ * all at once:
+ *  - a phase writes only what no other thread of it reads or writes (but ATOMIC_*);
  *  - SYNC is outside of phases, and loops around it have bounds that are equal for all
  *    threads of the block (a, BLOCK and BLOCKS, not t);
- *  - no return or break out of a phase or a kernel before a SYNC (continue: of loops
- *    inside of a phase alone);
- *  - an address that was read from memory is used by GLOBAL(type, address) alone: loads
- *    and stores of it are of device memory then, and not of any memory;
- *  - no headers, no warp intrinsics, and floating point in the order it is written in:
- *    compilers get --fmad=false and -ffp-contract=off, so that both give the same bits.
- *    (A NaN that arithmetic makes may differ in its payload.) */
+ *  - no return or break out of a phase or kernel before a SYNC (continue: only of loops
+ *    inside a phase);
+ *  - an address that was read from memory is used through GLOBAL(type, address) only:
+ *    its loads and stores are then of device memory instead of generic memory;
+ *  - no headers, no warp intrinsics, and floating point in the written order: compilers
+ *    get --fmad=false and -ffp-contract=off, so that both give the same bits. (A NaN
+ *    that arithmetic produces may differ in its payload.) */
 #ifndef RUNTIME_BACKEND_NCCL_KERNELS_KERNEL_H
 #define RUNTIME_BACKEND_NCCL_KERNELS_KERNEL_H
 

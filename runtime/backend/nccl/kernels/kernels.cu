@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All kernels: the one text that compile.py makes the image of, and the tests a
- * library for the CPU. */
+/* All kernels: compile.py builds the image from this text, and the tests a library for
+ * the CPU. */
 #include "runtime/backend/nccl/kernels/kernel.h"
 
 #include "runtime/backend/nccl/kernels/adasum.cu"

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moving elements between tensors and the fusion buffer, scaled and converted: the
+/* Moves elements between tensors and the fusion buffer, scaled and converted: the
  * kernels copy and move_FROM_TO of args.h.
  *
- * Design: a table of chunks, of any number of tensors, is one launch. A block does a
- * chunk in one go: each thread loads 8 vectors, 16 bytes each on the wider side, before
- * it stores the first, so that 32 KiB are on their way and no load waits for a store
- * (which might be to the same place, as far as the compiler knows). What is no 8
- * vectors for a thread goes one by one: guards would cost the registers of whole
- * chunks. Elements before the first 16-byte boundary of the wider side and those after
- * the last vector are vectors of one; where the two sides do not reach their boundaries
- * at the same element, all are.
+ * Design: a table of chunks, of any number of tensors, is one launch. A block
+ * processes a whole chunk at once: each thread loads 8 vectors, 16 bytes each on the
+ * wider side, before it stores the first, so 32 KiB are in flight and no load waits
+ * for a store (which could be to the same place, as far as the compiler knows). Fewer
+ * than 8 vectors per thread are processed one by one: guards would cost the registers
+ * of whole chunks. Elements before the first 16-byte boundary of the wider side and
+ * those after the last vector are vectors of one; if the two sides do not reach their
+ * boundaries at the same element, all are.
  *
- * Invariant: element i is read and written by one thread alone, read first: so src may
+ * Invariant: element i is read and written by one thread only, read first: so src may
  * be dst. Included by kernels.cu. */
 
 /* Elements of nv vectors of struct V##_in at s, to struct V##_out at d. */

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PowerSGD of all tensors of a batch: the kernels power_* of args.h, which are what
- * core/compress/powersgd.c does but for the products M Q and M^T P.
+/* PowerSGD of all tensors of a batch: the kernels power_* of args.h, which do what
+ * core/compress/powersgd.c does, except the products M Q and M^T P.
  *
- * Design: power_orthonormal does a matrix a block: Gram-Schmidt twice over each vector
- * with sums in float64, as on the CPU. Eight of the vectors before are taken out at a
- * time: they are orthonormal among themselves already, so that is modified Gram-Schmidt
- * to rounding, and the vector is read for eight and not for each. A thread has the same
- * elements of all vectors in every phase; only sums pass from one to another. Sums are
- * added in a fixed tree: members come to the same bits.
+ * Design: power_orthonormal processes one matrix per block: Gram-Schmidt twice over
+ * each vector with sums in float64, as on the CPU. Eight of the earlier vectors are
+ * subtracted at a time: they are orthonormal among themselves already, so that is
+ * modified Gram-Schmidt to rounding, and the vector is read once for eight. A thread
+ * has the same elements of all vectors in every phase; only sums pass between threads.
+ * Sums are added in a fixed tree: members get the same bits.
  *
- * P Q^T is made here and not by cuBLAS: with so few products an element what counts is
- * that each element is written once, in the tensor's type and times its factor, and
- * that all members have the same bits whatever their GPUs. A thread does 8 rows of 4
- * columns that lie a quarter of the tile's width apart: neighbours' lie beside one
- * another whatever the alignment, and 4 values of Q serve 8 rows from registers.
+ * P Q^T is computed here and not by cuBLAS: with so few products per element it
+ * matters that each element is written once, in the tensor's type and times its
+ * factor, and that all members have the same bits whatever their GPUs. A thread
+ * computes 8 rows of 4 columns that are a quarter of the tile's width apart: columns
+ * of neighbouring threads are adjacent whatever the alignment, and 4 values of Q serve
+ * 8 rows from registers.
  *
  * Included by kernels.cu, after feed.cu and int8.cu. */
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking for what is no finite number: the kernels scan_TYPE of args.h.
+/* Finds values that are not finite: the kernels scan_TYPE of args.h.
  *
- * Design: bits are looked at, not values: all exponent bits set is an infinity where
- * the mantissa is 0, else NaN. A thread counts in registers over a whole chunk and
- * tells its tensor's cell at its end, if it found one: that is rare, so the reading is
- * all that costs. The least index wins, whatever the order of blocks and threads is,
- * for it is the number's upper part. Included by kernels.cu. */
+ * Design: bits are tested, not values: all exponent bits set is an infinity if the
+ * mantissa is 0, else NaN. A thread counts in registers over a whole chunk and updates
+ * its tensor's cell at the end, if it found one: that is rare, so reading is the only
+ * cost. The least index wins, whatever the order of blocks and threads, because it is
+ * the upper part of the number. Included by kernels.cu. */
 
 /* B: bits of an element, of BYTES; EXP: its exponent's place. */
 #define SCAN(name, B, BYTES, EXP)                                                      \

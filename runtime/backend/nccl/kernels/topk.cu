@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The k elements of largest magnitude of each tensor of a batch: the kernels topk_* of
- * args.h, to the bit what core/compress/topk.c makes of the same numbers.
+ * args.h, bit for bit equal to core/compress/topk.c.
  *
  * Design: a radix selection as on the CPU, by digits of 11, 10 and 10 bits, of all
- * tensors in one launch a step. Elements are read in vectors of 16 bytes, four times:
- * once with the residual added, twice for the lower digits, once to mark what reaches
- * the limit. Digit 0 is not counted, for what is not found above it is in it: zeros, of
- * which sparse gradients are full, cost no atomic. A block keeps its counters in shared
- * memory from chunk to chunk of one tensor.
+ * tensors in one launch per step. Elements are read in vectors of 16 bytes, four
+ * times: once with the residual added, twice for the lower digits, once to mark those
+ * that reach the limit. Digit 0 is not counted, because it has everything that is not
+ * above it: zeros, which fill sparse gradients, cost no atomic. A block keeps its
+ * counters in shared memory between chunks of one tensor.
  *
- * Marks are a word of 32 bits a thread, put together from 4 bits of each of 8 threads:
- * so reading goes by 16 bytes a thread, and words by the order of elements. A scan of
- * their numbers tells each thread where its pairs go: they are few, and neighbours' lie
- * beside one another.
+ * Marks are a word of 32 bits per thread, composed of 4 bits of each of 8 threads: so
+ * each thread reads 16 bytes, and words are in the order of elements. A scan of their
+ * counts gives each thread the place of its pairs: they are few, and those of
+ * neighbours are adjacent.
  *
- * A block of topk_sum adds up its part of the tensor in shared memory: indexes ascend,
- * so each member's pairs for it lie together and are found by bisection. One member is
- * added after the other, so sums have the members' order.
+ * A block of topk_sum sums its part of the tensor in shared memory: indexes ascend, so
+ * each member's pairs for it are contiguous and are found by bisection. Members are
+ * added one after the other, so sums have the members' order.
  *
- * Included by kernels.cu, after feed.cu and int8.cu, from which it has INT8_STORE_*. */
+ * Included by kernels.cu, after feed.cu and int8.cu, which defines INT8_STORE_*. */
 
 #define TOPK_INF 0x7f800000u
 
