@@ -26,10 +26,19 @@
     "u}}]\n"
 #define V1      "apiVersion: client.authentication.k8s.io/v1"
 #define CLUSTER "clusters: [{name: k, cluster: {server: 'https://h:6443'}}]\n"
+#define USER(u) HEAD CLUSTER "users: [{name: u, user: {" u "}}]\n"
 
 static int config_parse(const char *text, struct kube_config *ret, struct err *err)
 {
     return kube_config_parse(text, strlen(text), "/nowhere", ret, err);
+}
+
+static void write_text(const char *dir, const char *name, const char *text)
+{
+    char path[128];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+    assert_int_equal(fd_write_file(path, text, strlen(text), 0600, NULL), 0);
 }
 
 static void certificates_inline(void **state)
@@ -82,22 +91,12 @@ static void files_are_found_beside_the_kubeconfig(void **state)
 
     (void)state;
     assert_non_null(mkdtemp(dir));
-    (void)snprintf(path, sizeof(path), "%s/ca.crt", dir);
-    assert_int_equal(fd_write_file(path, "PEM", 3, 0600, NULL), 0);
+    write_text(dir, "ca.crt", "PEM");
+    write_text(dir, "config",
+               HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
+                    "certificate-authority: ca.crt}}]\n"
+                    "users: [{name: u, user: {tokenFile: t, token: spare}}]\n");
     (void)snprintf(path, sizeof(path), "%s/config", dir);
-    assert_int_equal(
-        fd_write_file(
-            path,
-            HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
-                 "certificate-authority: ca.crt}}]\n"
-                 "users: [{name: u, user: {tokenFile: t, token: spare}}]\n",
-            sizeof(HEAD) - 1
-                + strlen("clusters: [{name: k, cluster: {server: 'https://h', "
-                         "certificate-authority: ca.crt}}]\n"
-                         "users: [{name: u, user: {tokenFile: t, token: "
-                         "spare}}]\n"),
-            0600, NULL),
-        0);
     if (kube_config_load(NULL, path, "/home", &c, &e) < 0)
         fail_msg("%s", e.text);
     assert_string_equal(c.ca_pem, "PEM");
@@ -150,41 +149,29 @@ static void what_we_cannot_do_is_refused_with_a_sentence(void **state)
         {HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
               "proxy-url: 'ftp://secret@p'}}]\nusers: [{name: u}]\n",
          "proxy-url: must begin with"},
-        {HEAD CLUSTER "users: [{name: u, user: {auth-provider: {name: gcp}}}]\n",
-         "auth-provider was removed"},
-        {HEAD CLUSTER "users: [{name: u, user: {username: a}}]\n",
-         "password is missing"},
-        {HEAD CLUSTER "users: [{name: u, user: {username: 'a:b', password: c}}]\n",
-         "username: must not have a colon"},
-        {HEAD CLUSTER "users: [{name: u, user: {as-groups: [g]}}]\n", "need as"},
-        {HEAD CLUSTER "users: [{name: u, user: {as: \"a\\nX: b\"}}]\n", "of one line"},
-        {HEAD CLUSTER "users: [{name: u, user: {as: a, as-user-extra: [b]}}]\n",
-         "as-user-extra: must be an object"},
-        {HEAD CLUSTER "users: [{name: u, user: {exec: {command: aws}}}]\n",
-         "exec.apiVersion"},
-        {HEAD CLUSTER "users: [{name: u, user: {exec: {command: aws, apiVersion: "
-                      "client.authentication.k8s.io/v1alpha1}}}]\n",
+        {USER("auth-provider: {name: gcp}"), "auth-provider was removed"},
+        {USER("username: a"), "password is missing"},
+        {USER("username: 'a:b', password: c"), "username: must not have a colon"},
+        {USER("as-groups: [g]"), "need as"},
+        {USER("as: \"a\\nX: b\""), "of one line"},
+        {USER("as: a, as-user-extra: [b]"), "as-user-extra: must be an object"},
+        {USER("exec: {command: aws}"), "exec.apiVersion"},
+        {USER(
+             "exec: {command: aws, apiVersion: client.authentication.k8s.io/v1alpha1}"),
          "v1alpha1\" is not client.authentication.k8s.io/v1 or"},
-        {HEAD CLUSTER "users: [{name: u, user: {exec: {" V1 "}}}]\n",
-         "exec.command: missing"},
-        {HEAD CLUSTER "users: [{name: u, user: {exec: {" V1
-                      ", command: a, args: [1]}}}]\n",
+        {USER("exec: {" V1 "}"), "exec.command: missing"},
+        {USER("exec: {" V1 ", command: a, args: [1]}"),
          "exec.args[0]: must be a string"},
-        {HEAD CLUSTER "users: [{name: u, user: {exec: {" V1
-                      ", command: a, env: [{name: 'A=B', value: c}]}}}]\n",
+        {USER("exec: {" V1 ", command: a, env: [{name: 'A=B', value: c}]}"),
          "exec.env[0]: must have"},
-        {HEAD CLUSTER "users: [{name: u, user: {exec: {" V1
-                      ", command: a, interactiveMode: Always}}}]\n",
+        {USER("exec: {" V1 ", command: a, interactiveMode: Always}"),
          "Always needs a terminal"},
-        {HEAD CLUSTER "users: [{name: u, user: {exec: {" V1
-                      ", command: a, interactiveMode: Maybe}}}]\n",
+        {USER("exec: {" V1 ", command: a, interactiveMode: Maybe}"),
          "\"Maybe\" is not one of"},
-        {HEAD CLUSTER "users: [{name: u, user: {client-certificate-data: Q0E=}}]\n",
-         "client-key is missing"},
-        {HEAD CLUSTER "users: [{name: u, user: {client-certificate-data: '%%'}}]\n",
+        {USER("client-certificate-data: Q0E="), "client-key is missing"},
+        {USER("client-certificate-data: '%%'"),
          "client-certificate-data: is not base64"},
-        {HEAD CLUSTER "users: [{name: u, user: {token: \"a\\nX-Evil: b\"}}]\n",
-         "token: must be one line"},
+        {USER("token: \"a\\nX-Evil: b\""), "token: must be one line"},
     };
 
     (void)state;
@@ -197,14 +184,6 @@ static void what_we_cannot_do_is_refused_with_a_sentence(void **state)
             fail_msg("case %zu says \"%s\", not \"%s\"", i, e.text, t[i].says);
         assert_null(strstr(e.text, "secret"));
     }
-}
-
-static void write_text(const char *dir, const char *name, const char *text)
-{
-    char path[128];
-
-    (void)snprintf(path, sizeof(path), "%s/%s", dir, name);
-    assert_int_equal(fd_write_file(path, text, strlen(text), 0600, NULL), 0);
 }
 
 static void of_several_files_the_first_that_says_something_counts(void **state)
@@ -301,31 +280,11 @@ static void a_plug_in_is_described(void **state)
     kube_config_release(&c);
 }
 
-static int parse_plug_in(void *arg)
-{
-    struct kube_config c;
-    int rc = config_parse(
-        HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
-             "certificate-authority-data: Q0E=}}]\nusers: [{name: u, user: "
-             "{as: a, exec: {" V1 ", command: get, args: [a], env: [{name: "
-             "A, value: b}], provideClusterInfo: true}}}]\n",
-        &c, NULL);
-
-    (void)arg;
-    if (rc == 0)
-        kube_config_release(&c);
-    return rc;
-}
-
 static int parse_once(void *arg)
 {
     struct kube_config c;
-    int rc = config_parse(HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
-                               "certificate-authority-data: Q0E=}}]\n"
-                               "users: [{name: u, user: {token: t}}]\n",
-                          &c, NULL);
+    int rc = config_parse(arg, &c, NULL);
 
-    (void)arg;
     if (rc == 0)
         kube_config_release(&c);
     return rc;
@@ -333,9 +292,19 @@ static int parse_once(void *arg)
 
 static void without_memory_it_says_so(void **state)
 {
+    static char token[] =
+        HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
+             "certificate-authority-data: Q0E=}}]\nusers: [{name: u, user: {token: "
+             "t}}]\n";
+    static char plug_in[] =
+        HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
+             "certificate-authority-data: Q0E=}}]\nusers: [{name: u, user: {as: a, "
+             "exec: {" V1 ", command: get, args: [a], env: [{name: A, value: b}], "
+             "provideClusterInfo: true}}}]\n";
+
     (void)state;
-    torture(parse_once, NULL);
-    torture(parse_plug_in, NULL);
+    torture(parse_once, token);
+    torture(parse_once, plug_in);
 }
 
 static void a_pod_finds_its_server(void **state)

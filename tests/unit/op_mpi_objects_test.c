@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "operator/core/mpi_objects.h"
+#include "operator/core/mpi_podgroup.h"
 #include "tests/unit/golden.h"
 #include "tests/unit/mpi_fixture.h"
 
@@ -53,6 +54,8 @@ objects_run_case(void *arg, const char *name, const char *input, struct strbuf *
     if (f.job->worker.n > 0)
         node_add(&b, all, mpi_worker(&b, f.job, &cfg, f.job->worker.n - 1));
     node_add(&b, all, mpi_launcher(&b, f.job, &cfg));
+    if (cfg.gang != GANG_NONE)
+        node_add(&b, all, mpi_pod_group(&b, f.job, cfg.gang, NULL, true));
     assert_int_equal(b.status, 0);
     golden_objects(arg, all, out);
     fixture_release(&f);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes of PodGroups: members, priority, queue, resources. */
+/* Sizes of PodGroups: members, priority, queue, resources. The whole objects are in
+ * tests/golden/mpi-objects.txt, their kinds in tests/golden/mpi-run/gang.txt. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "operator/core/labels.h"
 #include "operator/core/mpi_podgroup.h"
 #include "operator/doc/json.h"
 #include "tests/unit/mpi_fixture.h"
@@ -194,47 +194,10 @@ static void sizes_are_those_of_mpi_operator(void **state)
     priorities_release(&p);
 }
 
-static void each_scheduler_has_its_kind(void **state)
-{
-    static const struct {
-        enum gang gang;
-        enum kube_kind kind;
-        const char *api;
-    } kinds[] = {
-        {GANG_VOLCANO, KUBE_VOLCANO_GROUP, "scheduling.volcano.sh/v1beta1"},
-        {GANG_SCHEDULER_PLUGINS, KUBE_SCHEDULER_GROUP, "scheduling.x-k8s.io/v1alpha1"},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
-        struct mpi_fixture f;
-        struct build b = {.arena = &f.arena};
-        const struct node *labels;
-        struct node *o;
-
-        fixture_init(&f);
-        fixture_read(&f, JOB("", "", ROLE("", ""), ""));
-        o = mpi_pod_group(&b, f.job, kinds[i].gang, NULL, true);
-        assert_int_equal(mpi_pod_group_kind(kinds[i].gang), kinds[i].kind);
-        assert_string_equal(node_str(o, "apiVersion"), kinds[i].api);
-        assert_string_equal(node_str(o, "kind"), "PodGroup");
-        assert_string_equal(node_str(o, "metadata.name"), "pi");
-        assert_string_equal(node_str(o, "metadata.namespace"), "lab");
-        labels = node_at(o, "metadata.labels"); /* that by which it is watched, alone */
-        assert_int_equal(labels->n, 1);
-        assert_string_equal(node_get(labels, LABEL_JOB_NAME)->u.s, "pi");
-        assert_string_equal(
-            node_str(node_item(node_at(o, "metadata.ownerReferences"), 0), "uid"), "u");
-        fixture_release(&f);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_are_those_of_mpi_operator),
-        cmocka_unit_test(each_scheduler_has_its_kind),
-    };
+        cmocka_unit_test(sizes_are_those_of_mpi_operator)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,12 +53,23 @@ static int take_answer(struct world *w, const char *uid, int version)
     return o ? store_take_answer(w->s, KUBE_JOB, o, w->key, NULL) : -ENOMEM;
 }
 
-static int put_pod(struct world *w, int index, const char *owner, enum pod_phase phase)
+static int put_pod_text(struct world *w, enum kube_kind kind, const char *text)
 {
-    char text[512], conditions[POD_CONDITIONS_SIZE];
+    char conditions[POD_CONDITIONS_SIZE];
     struct node *o;
     struct pod p;
-    int n = snprintf(
+    int rc = json_read(&w->a, text, strlen(text), &o, NULL);
+
+    if (rc == 0)
+        rc = pod_decode(kind, o, conditions, &p, NULL);
+    return rc == 0 ? store_put_pod(w->s, &p, w->key) : rc;
+}
+
+static int put_pod(struct world *w, int index, const char *owner, enum pod_phase phase)
+{
+    char text[512];
+
+    (void)snprintf(
         text, sizeof(text),
         "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo-worker-%d\",\"uid\":\"p%"
         "d\","
@@ -66,11 +77,7 @@ static int put_pod(struct world *w, int index, const char *owner, enum pod_phase
         "\"ringmaster.dev/job-role\":\"worker\"},\"ownerReferences\":[{"
         "\"controller\":true,\"uid\":\"%s\"}]},\"status\":{\"phase\":\"%s\"}}",
         index, index, owner, phase == POD_RUNNING ? "Running" : "Pending");
-    int rc = json_read(&w->a, text, (size_t)n, &o, NULL);
-
-    if (rc == 0)
-        rc = pod_decode(KUBE_JOB, o, conditions, &p, NULL);
-    return rc == 0 ? store_put_pod(w->s, &p, w->key) : rc;
+    return put_pod_text(w, KUBE_JOB, text);
 }
 
 static const struct job_shape two = {.n[ROLE_WORKER] = 2};
@@ -82,6 +89,12 @@ static struct observed world_observe(struct world *w, uint64_t now_ns)
     assert_int_equal(
         store_observe(w->s, "ns/demo", &w->job, &two, now_ns, &w->a, &seen), 0);
     return seen;
+}
+
+static void
+assert_worker(struct world *w, uint64_t now_ns, int index, enum worker_state state)
+{
+    assert_int_equal(world_observe(w, now_ns).crew[ROLE_WORKER].w[index].state, state);
 }
 
 static int world_setup(void **state)
@@ -173,10 +186,8 @@ static void a_created_pod_is_expected_until_it_is_missed(void **state)
     store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p1", SECOND_NS);
     store_expect_pod(w->s, "ns/demo", "other", ROLE_WORKER, 0, "p0", SECOND_NS);
     store_know(w->s, "ns/demo", "u1", KUBE_SECRET, &there);
-    assert_int_equal(world_observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[0].state,
-                     WORKER_ABSENT);
-    assert_int_equal(world_observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[1].state,
-                     WORKER_EXPECTED);
+    assert_worker(w, 2 * SECOND_NS, 0, WORKER_ABSENT);
+    assert_worker(w, 2 * SECOND_NS, 1, WORKER_EXPECTED);
     assert_int_equal(world_observe(w, 2 * SECOND_NS).fact[KUBE_SECRET].state,
                      FACT_THERE);
     assert_int_equal(world_observe(w, 2 * SECOND_NS).fact[KUBE_SERVICE].state,
@@ -184,33 +195,28 @@ static void a_created_pod_is_expected_until_it_is_missed(void **state)
     assert_false(world_observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[1].is_overdue);
     assert_true(
         world_observe(w, SECOND_NS + look_ns).crew[ROLE_WORKER].w[1].is_overdue);
-    assert_int_equal(world_observe(w, 9999 * look_ns).crew[ROLE_WORKER].w[1].state,
-                     WORKER_EXPECTED);
+    assert_worker(w, 9999 * look_ns, 1, WORKER_EXPECTED);
     store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p1",
                      look_ns); /* asked for: it is there */
     assert_false(
         world_observe(w, SECOND_NS + look_ns).crew[ROLE_WORKER].w[1].is_overdue);
     store_miss_pod(w->s, "ns/demo", "other", ROLE_WORKER, 1);
     store_miss_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 7);
-    assert_int_equal(world_observe(w, 2 * look_ns).crew[ROLE_WORKER].w[1].state,
-                     WORKER_EXPECTED);
+    assert_worker(w, 2 * look_ns, 1, WORKER_EXPECTED);
     store_miss_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1);
-    assert_int_equal(world_observe(w, 2 * look_ns).crew[ROLE_WORKER].w[1].state,
-                     WORKER_ABSENT);
+    assert_worker(w, 2 * look_ns, 1, WORKER_ABSENT);
     store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p1", SECOND_NS);
     assert_int_equal(put_pod(w, 1, "u1", POD_RUNNING), 0); /* the very one */
-    assert_int_equal(world_observe(w, 2 * look_ns).crew[ROLE_WORKER].w[1].state,
-                     WORKER_SEEN);
+    assert_worker(w, 2 * look_ns, 1, WORKER_SEEN);
     store_know(w->s, "ns/demo", "u1", KUBE_SERVICE, &there);
     store_doubt(w->s);
     assert_int_equal(world_observe(w, 1).fact[KUBE_SERVICE].state, FACT_UNKNOWN);
     store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p9", SECOND_NS);
-    assert_int_equal(world_observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[1].state,
-                     WORKER_EXPECTED);        /* the one in the cache is an older one */
+    assert_worker(w, 2 * SECOND_NS, 1,
+                  WORKER_EXPECTED);           /* the one in the cache is an older one */
     assert_int_equal(put_job(w, "u2", 2), 0); /* notes belong to one uid */
     w->job.uid = "u2";
-    assert_int_equal(world_observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[1].state,
-                     WORKER_ABSENT);
+    assert_worker(w, 2 * SECOND_NS, 1, WORKER_ABSENT);
     assert_int_equal(world_observe(w, 2 * SECOND_NS).fact[KUBE_SECRET].state,
                      FACT_UNKNOWN);
 }
@@ -233,9 +239,9 @@ static void a_dropped_pod_is_remembered_as_gone(void **state)
     assert_int_equal(store_drop_pod(w->s, "ns", "demo-worker-1", w->key), 0);
     assert_string_equal(w->key, "");
     store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p1", 1);
-    assert_int_equal(world_observe(w, 1).crew[ROLE_WORKER].w[1].state, WORKER_GONE);
+    assert_worker(w, 1, 1, WORKER_GONE);
     store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p2", 1); /* made again */
-    assert_int_equal(world_observe(w, 1).crew[ROLE_WORKER].w[1].state, WORKER_EXPECTED);
+    assert_worker(w, 1, 1, WORKER_EXPECTED);
 }
 
 static void surplus_workers_are_seen(void **state)
@@ -270,20 +276,16 @@ static int put_batch(struct world *w, const char *uid, const char *owner)
 
 static void put_conditions(struct world *w, const char *list)
 {
-    char text[1024], conditions[POD_CONDITIONS_SIZE];
-    struct node *o;
-    struct pod p;
-    int n = snprintf(text, sizeof(text),
-                     "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo-worker-0\","
-                     "\"uid\":\"p0\",\"labels\":{\"ringmaster.dev/job-name\":\"demo\","
-                     "\"ringmaster.dev/job-role\":\"worker\"},\"ownerReferences\":[{"
-                     "\"controller\":true,\"uid\":\"u1\"}]},\"status\":{\"phase\":"
-                     "\"Running\",\"conditions\":[%s]}}",
-                     list);
+    char text[1024];
 
-    assert_int_equal(json_read(&w->a, text, (size_t)n, &o, NULL), 0);
-    assert_int_equal(pod_decode(KUBE_JOB, o, conditions, &p, NULL), 0);
-    assert_int_equal(store_put_pod(w->s, &p, w->key), 0);
+    (void)snprintf(text, sizeof(text),
+                   "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo-worker-0\","
+                   "\"uid\":\"p0\",\"labels\":{\"ringmaster.dev/job-name\":\"demo\","
+                   "\"ringmaster.dev/job-role\":\"worker\"},\"ownerReferences\":[{"
+                   "\"controller\":true,\"uid\":\"u1\"}]},\"status\":{\"phase\":"
+                   "\"Running\",\"conditions\":[%s]}}",
+                   list);
+    assert_int_equal(put_pod_text(w, KUBE_JOB, text), 0);
 }
 
 #define CONDITION(type, status) "{\"type\":\"" type "\",\"status\":\"" status "\"}"
@@ -315,22 +317,17 @@ static void every_condition_of_a_pod_is_kept(void **state)
 
 static int put_launcher(struct world *w, const char *owner)
 {
-    char text[512], conditions[POD_CONDITIONS_SIZE];
-    struct node *o;
-    struct pod p;
-    int n =
-        snprintf(text, sizeof(text),
-                 "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo-launcher-x7\","
-                 "\"uid\":\"l1\",\"creationTimestamp\":\"1970-01-01T00:01:00Z\","
-                 "\"labels\":{"
-                 "\"training.kubeflow.org/job-name\":\"demo\","
-                 "\"training.kubeflow.org/job-role\":\"launcher\"},"
-                 "\"ownerReferences\":[{\"controller\":true,\"uid\":\"%s\"}]}}",
-                 owner);
+    char text[512];
 
-    assert_int_equal(json_read(&w->a, text, (size_t)n, &o, NULL), 0);
-    assert_int_equal(pod_decode(KUBE_MPIJOB, o, conditions, &p, NULL), 0);
-    return store_put_pod(w->s, &p, w->key);
+    (void)snprintf(text, sizeof(text),
+                   "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo-launcher-x7\","
+                   "\"uid\":\"l1\",\"creationTimestamp\":\"1970-01-01T00:01:00Z\","
+                   "\"labels\":{"
+                   "\"training.kubeflow.org/job-name\":\"demo\","
+                   "\"training.kubeflow.org/job-role\":\"launcher\"},"
+                   "\"ownerReferences\":[{\"controller\":true,\"uid\":\"%s\"}]}}",
+                   owner);
+    return put_pod_text(w, KUBE_MPIJOB, text);
 }
 
 static void a_pod_is_its_owner_s_whatever_its_labels(void **state)
@@ -414,8 +411,8 @@ static void a_relist_drops_what_it_does_not_have(void **state)
     assert_int_equal(store_end_pods(w->s, KUBE_JOB, count_key, &n), 0);
     assert_int_equal(n, 1);
     assert_int_equal(store_n_pods(w->s), 1);
-    assert_int_equal(world_observe(w, 1).crew[ROLE_WORKER].w[0].state, WORKER_SEEN);
-    assert_int_equal(world_observe(w, 1).crew[ROLE_WORKER].w[1].state, WORKER_GONE);
+    assert_worker(w, 1, 0, WORKER_SEEN);
+    assert_worker(w, 1, 1, WORKER_GONE);
     store_begin_jobs(w->s, KUBE_JOB);
     store_end_jobs(w->s, KUBE_JOB);
     assert_int_equal(store_n_jobs(w->s, KUBE_JOB, STATE_PENDING), 0);
@@ -498,14 +495,14 @@ static void a_pod_whose_end_cannot_be_noted_stays_until_it_can(void **state)
     assert_int_equal(store_drop_pod(w->s, "ns", "demo-worker-0", w->key), -ENOMEM);
     assert_int_equal(store_n_pods(w->s), 2);
     assert_int_equal(store_drop_pod(w->s, "ns", "demo-worker-0", w->key), 0);
-    assert_int_equal(world_observe(w, 1).crew[ROLE_WORKER].w[0].state, WORKER_GONE);
+    assert_worker(w, 1, 0, WORKER_GONE);
     store_begin_pods(w->s, KUBE_JOB);
     mem_fail_after(0);
     assert_int_equal(store_end_pods(w->s, KUBE_JOB, count_key, &n), -ENOMEM);
     assert_int_equal(store_n_pods(w->s), 1);
     assert_int_equal(store_end_pods(w->s, KUBE_JOB, count_key, &n), 0);
     assert_int_equal(n, 1);
-    assert_int_equal(world_observe(w, 1).crew[ROLE_WORKER].w[1].state, WORKER_GONE);
+    assert_worker(w, 1, 1, WORKER_GONE);
 }
 
 static int store_fill(void *arg)
@@ -534,36 +531,23 @@ static void without_memory_nothing_breaks(void **state)
     torture(store_fill, NULL);
 }
 
+#define WORLD_TEST(t) cmocka_unit_test_setup_teardown(t, world_setup, world_teardown)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(an_older_version_does_not_replace_a_newer,
-                                        world_setup, world_teardown),
-        cmocka_unit_test_setup_teardown(
-            an_answer_is_taken_only_of_a_known_job_and_when_newer, world_setup,
-            world_teardown),
-        cmocka_unit_test_setup_teardown(pods_of_another_uid_are_not_seen, world_setup,
-                                        world_teardown),
-        cmocka_unit_test_setup_teardown(a_created_pod_is_expected_until_it_is_missed,
-                                        world_setup, world_teardown),
-        cmocka_unit_test_setup_teardown(surplus_workers_are_seen, world_setup,
-                                        world_teardown),
-        cmocka_unit_test_setup_teardown(every_condition_of_a_pod_is_kept, world_setup,
-                                        world_teardown),
-        cmocka_unit_test_setup_teardown(a_pod_is_its_owner_s_whatever_its_labels,
-                                        world_setup, world_teardown),
-        cmocka_unit_test_setup_teardown(an_mpijob_has_a_launcher_job_and_its_pods,
-                                        world_setup, world_teardown),
-        cmocka_unit_test_setup_teardown(a_dropped_pod_is_remembered_as_gone,
-                                        world_setup, world_teardown),
-        cmocka_unit_test_setup_teardown(a_relist_drops_what_it_does_not_have,
-                                        world_setup, world_teardown),
-        cmocka_unit_test_setup_teardown(
-            what_a_watch_of_metadata_does_not_show_is_absent, world_setup,
-            world_teardown),
-        cmocka_unit_test_setup_teardown(
-            a_pod_whose_end_cannot_be_noted_stays_until_it_can, world_setup,
-            world_teardown),
+        WORLD_TEST(an_older_version_does_not_replace_a_newer),
+        WORLD_TEST(an_answer_is_taken_only_of_a_known_job_and_when_newer),
+        WORLD_TEST(pods_of_another_uid_are_not_seen),
+        WORLD_TEST(a_created_pod_is_expected_until_it_is_missed),
+        WORLD_TEST(surplus_workers_are_seen),
+        WORLD_TEST(every_condition_of_a_pod_is_kept),
+        WORLD_TEST(a_pod_is_its_owner_s_whatever_its_labels),
+        WORLD_TEST(an_mpijob_has_a_launcher_job_and_its_pods),
+        WORLD_TEST(a_dropped_pod_is_remembered_as_gone),
+        WORLD_TEST(a_relist_drops_what_it_does_not_have),
+        WORLD_TEST(what_a_watch_of_metadata_does_not_show_is_absent),
+        WORLD_TEST(a_pod_whose_end_cannot_be_noted_stays_until_it_can),
         cmocka_unit_test(without_memory_nothing_breaks),
     };
 
