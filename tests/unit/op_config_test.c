@@ -115,7 +115,7 @@ static void files_are_found_beside_the_kubeconfig(void **state)
     (void)rmdir(dir);
 }
 
-static void what_we_cannot_do_is_refused_with_a_sentence(void **state)
+static void unsupported_settings_are_refused(void **state)
 {
     static const struct {
         const char *text, *says;
@@ -186,7 +186,7 @@ static void what_we_cannot_do_is_refused_with_a_sentence(void **state)
     }
 }
 
-static void of_several_files_the_first_that_says_something_counts(void **state)
+static void the_first_file_with_a_setting_counts(void **state)
 {
     char dir[] = "/tmp/op-config-XXXXXX", list[256], command[64];
     struct kube_config c;
@@ -220,7 +220,7 @@ static void of_several_files_the_first_that_says_something_counts(void **state)
     assert_int_equal(system(command), 0);
 }
 
-static void who_to_act_as_becomes_headers(void **state)
+static void impersonation_becomes_headers(void **state)
 {
     struct kube_config c;
     struct err e = ERR_INIT;
@@ -290,7 +290,7 @@ static int parse_once(void *arg)
     return rc;
 }
 
-static void without_memory_it_says_so(void **state)
+static void out_of_memory_is_reported(void **state)
 {
     static char token[] =
         HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
@@ -358,7 +358,7 @@ static void a_rotated_token_is_read_again(void **state)
     bearer_release(&b);
 }
 
-static void a_token_does_where_its_file_cannot_be_read(void **state)
+static void the_token_is_used_if_its_file_cannot_be_read(void **state)
 {
     char path[] = "/tmp/op-token-XXXXXX", text[512];
     uint64_t now = 1000 * BEARER_MAX_AGE_NS;
@@ -392,14 +392,14 @@ int main(void)
         cmocka_unit_test(certificates_inline),
         cmocka_unit_test(json_is_yaml_too),
         cmocka_unit_test(files_are_found_beside_the_kubeconfig),
-        cmocka_unit_test(what_we_cannot_do_is_refused_with_a_sentence),
-        cmocka_unit_test(of_several_files_the_first_that_says_something_counts),
-        cmocka_unit_test(who_to_act_as_becomes_headers),
+        cmocka_unit_test(unsupported_settings_are_refused),
+        cmocka_unit_test(the_first_file_with_a_setting_counts),
+        cmocka_unit_test(impersonation_becomes_headers),
         cmocka_unit_test(a_plug_in_is_described),
-        cmocka_unit_test(without_memory_it_says_so),
+        cmocka_unit_test(out_of_memory_is_reported),
         cmocka_unit_test(a_pod_finds_its_server),
         cmocka_unit_test(a_rotated_token_is_read_again),
-        cmocka_unit_test(a_token_does_where_its_file_cannot_be_read),
+        cmocka_unit_test(the_token_is_used_if_its_file_cannot_be_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -172,7 +172,7 @@ static void yaml_scalars_follow_the_json_schema(void **state)
     arena_release(&a);
 }
 
-static void what_yaml_we_do_not_take_is_named(void **state)
+static void unsupported_yaml_is_named(void **state)
 {
     static const struct {
         const char *text, *says;
@@ -217,7 +217,7 @@ static int read_both(void *arg)
     return rc;
 }
 
-static void without_memory_readers_say_so(void **state)
+static void readers_report_that_memory_is_out(void **state)
 {
     (void)state;
     torture(read_both, NULL);
@@ -305,8 +305,8 @@ int main(void)
         cmocka_unit_test(a_tree_that_does_not_fit_is_refused),
         cmocka_unit_test(trees_can_be_changed),
         cmocka_unit_test(yaml_scalars_follow_the_json_schema),
-        cmocka_unit_test(what_yaml_we_do_not_take_is_named),
-        cmocka_unit_test(without_memory_readers_say_so),
+        cmocka_unit_test(unsupported_yaml_is_named),
+        cmocka_unit_test(readers_report_that_memory_is_out),
         cmocka_unit_test(base64_both_ways),
         cmocka_unit_test(times_both_ways),
     };

@@ -86,7 +86,7 @@ static int answer_once(void *arg)
     return rc;
 }
 
-static void without_memory_it_says_so(void **state)
+static void out_of_memory_is_reported(void **state)
 {
     (void)state;
     torture(answer_once, NULL);
@@ -167,7 +167,7 @@ static const char *plug_in_authorization(struct plug_in *p)
     "printf '{\"apiVersion\":\"" V1 "\",\"kind\":\"ExecCredential\",\"status\":"       \
     "{\"token\":\"%s\"" more "}}' " token
 
-static void its_token_is_sent_and_fetched_anew_when_it_is_refused(void **state)
+static void a_refused_token_is_fetched_again(void **state)
 {
     struct plug_in p;
     struct err e = ERR_INIT;
@@ -193,7 +193,7 @@ static void its_token_is_sent_and_fetched_anew_when_it_is_refused(void **state)
     close_plug_in(&p);
 }
 
-static void it_is_asked_again_before_its_answer_expires(void **state)
+static void the_plug_in_runs_again_before_its_answer_expires(void **state)
 {
     struct plug_in p;
     uint64_t left;
@@ -214,7 +214,7 @@ static void it_is_asked_again_before_its_answer_expires(void **state)
     close_plug_in(&p);
 }
 
-static void its_failure_is_told_in_its_own_words_but_never_its_output(void **state)
+static void a_failure_reports_stderr_but_never_the_output(void **state)
 {
     struct plug_in p;
     const char *says;
@@ -241,7 +241,7 @@ static void its_failure_is_told_in_its_own_words_but_never_its_output(void **sta
     close_plug_in(&p);
 }
 
-static void one_that_hangs_is_ended_with_all_it_has_started(void **state)
+static void a_plug_in_that_hangs_is_killed_with_its_children(void **state)
 {
     struct plug_in p;
     char path[64], *text;
@@ -279,7 +279,7 @@ static void one_that_hangs_is_ended_with_all_it_has_started(void **state)
     close_plug_in(&p);
 }
 
-static void it_has_its_variables_no_terminal_and_no_signals_blocked(void **state)
+static void a_plug_in_has_its_variables_no_terminal_and_no_blocked_signals(void **state)
 {
     struct plug_in p;
 
@@ -295,7 +295,7 @@ static void it_has_its_variables_no_terminal_and_no_signals_blocked(void **state
     close_plug_in(&p);
 }
 
-static void one_that_never_stops_to_talk_stops_nothing_else(void **state)
+static void endless_output_of_a_plug_in_blocks_nothing(void **state)
 {
     struct plug_in p;
     struct exec_run x;
@@ -332,13 +332,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_parsed),
-        cmocka_unit_test(without_memory_it_says_so),
-        cmocka_unit_test(its_token_is_sent_and_fetched_anew_when_it_is_refused),
-        cmocka_unit_test(it_is_asked_again_before_its_answer_expires),
-        cmocka_unit_test(its_failure_is_told_in_its_own_words_but_never_its_output),
-        cmocka_unit_test(one_that_hangs_is_ended_with_all_it_has_started),
-        cmocka_unit_test(it_has_its_variables_no_terminal_and_no_signals_blocked),
-        cmocka_unit_test(one_that_never_stops_to_talk_stops_nothing_else),
+        cmocka_unit_test(out_of_memory_is_reported),
+        cmocka_unit_test(a_refused_token_is_fetched_again),
+        cmocka_unit_test(the_plug_in_runs_again_before_its_answer_expires),
+        cmocka_unit_test(a_failure_reports_stderr_but_never_the_output),
+        cmocka_unit_test(a_plug_in_that_hangs_is_killed_with_its_children),
+        cmocka_unit_test(
+            a_plug_in_has_its_variables_no_terminal_and_no_blocked_signals),
+        cmocka_unit_test(endless_output_of_a_plug_in_blocks_nothing),
         cmocka_unit_test(name_and_password_are_sent_as_base64),
     };
 

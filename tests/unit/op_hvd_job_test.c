@@ -20,7 +20,7 @@
 #define RULES "runPolicy: {failureRules: ["
 #define PATH  "spec.replicaSpecs.Worker.template.spec.containers[0]"
 
-static void what_is_not_said_has_a_default(void **state)
+static void absent_fields_have_defaults(void **state)
 {
     const struct hvd_run *run;
     struct fixture f;
@@ -55,7 +55,7 @@ static void what_is_not_said_has_a_default(void **state)
     fixture_release(&f);
 }
 
-static void what_is_said_is_taken(void **state)
+static void set_fields_are_read(void **state)
 {
     const struct hvd_run *run;
     struct fixture f;
@@ -88,7 +88,7 @@ static void what_is_said_is_taken(void **state)
     fixture_release(&f);
 }
 
-static void the_stored_status_says_which_world_it_is(void **state)
+static void the_world_is_that_of_the_stored_status(void **state)
 {
     static const struct {
         const char *status;
@@ -386,7 +386,7 @@ static const struct {
      RULE ".onReason: is unknown to this version of hvd-operator"},
 };
 
-static void what_is_wrong_is_told_in_a_sentence(void **state)
+static void each_problem_has_a_message(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
@@ -437,7 +437,7 @@ static void too_many_rules_are_refused(void **state)
     strbuf_release(&text);
 }
 
-static void what_does_not_fit_is_refused(void **state)
+static void jobs_that_do_not_fit_are_refused(void **state)
 {
     struct fixture f;
 
@@ -471,7 +471,7 @@ static int decode_once(void *arg)
     return rc;
 }
 
-static void without_memory_it_says_so(void **state)
+static void out_of_memory_is_reported(void **state)
 {
     struct arena a;
 
@@ -488,18 +488,18 @@ static void without_memory_it_says_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_not_said_has_a_default),
-        cmocka_unit_test(what_is_said_is_taken),
-        cmocka_unit_test(the_stored_status_says_which_world_it_is),
+        cmocka_unit_test(absent_fields_have_defaults),
+        cmocka_unit_test(set_fields_are_read),
+        cmocka_unit_test(the_world_is_that_of_the_stored_status),
         cmocka_unit_test(a_job_of_another_controller_is_not_ours),
         cmocka_unit_test(the_gpus_of_a_worker_are_its_slots),
         cmocka_unit_test(knobs_are_the_variables_of_the_flags),
         cmocka_unit_test(rules_are_kept_in_order),
-        cmocka_unit_test(what_is_wrong_is_told_in_a_sentence),
+        cmocka_unit_test(each_problem_has_a_message),
         cmocka_unit_test(names_are_as_long_as_the_longest_role),
         cmocka_unit_test(too_many_rules_are_refused),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(without_memory_it_says_so),
+        cmocka_unit_test(jobs_that_do_not_fit_are_refused),
+        cmocka_unit_test(out_of_memory_is_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

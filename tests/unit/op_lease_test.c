@@ -88,7 +88,7 @@ static void a_renewal_counts_from_when_it_was_sent(void **state)
     assert_int_equal(lease_next(&l, START + 11 * S), LEASE_UPDATE);
 }
 
-static void another_s_lease_is_taken_only_when_it_was_seen_unchanged_for_long(void **st)
+static void a_foreign_lease_is_taken_only_when_it_did_not_change(void **st)
 {
     struct lease l;
     uint64_t now = START;
@@ -151,8 +151,7 @@ static void a_deleted_lease_is_not_taken_before_its_time(void **state)
     assert_int_equal(lease_next(&l, START + 15 * S), LEASE_CREATE);
 }
 
-static void
-its_holder_makes_a_deleted_lease_anew_and_so_does_who_never_saw_it(void **st)
+static void the_holder_or_a_new_process_recreates_a_deleted_lease(void **st)
 {
     struct lease l = lease_make_leader(), born;
 
@@ -168,7 +167,7 @@ its_holder_makes_a_deleted_lease_anew_and_so_does_who_never_saw_it(void **st)
     assert_true(lease_leads(&l, START + 2 * S));
 }
 
-static void a_missing_namespace_is_asked_for_at_leisure(void **state)
+static void a_missing_namespace_is_retried_slowly(void **state)
 {
     struct lease l;
 
@@ -180,7 +179,7 @@ static void a_missing_namespace_is_asked_for_at_leisure(void **state)
     assert_int_equal(lease_next(&l, START + 2 * S), LEASE_GET);
 }
 
-static void a_lost_answer_is_looked_for_and_not_believed(void **state)
+static void a_lost_answer_is_checked(void **state)
 {
     struct lease l;
 
@@ -195,7 +194,7 @@ static void a_lost_answer_is_looked_for_and_not_believed(void **state)
     assert_true(lease_leads(&l, START + 2 * S));
 }
 
-static void a_leader_that_cannot_renew_stops_and_comes_back(void **state)
+static void a_leader_that_cannot_renew_stops_and_recovers(void **state)
 {
     struct lease l = lease_make_leader();
     uint64_t now = START + 2 * S;
@@ -214,7 +213,7 @@ static void a_leader_that_cannot_renew_stops_and_comes_back(void **state)
     assert_false(lease_leads(&l, now + 2 * S));
 }
 
-static void who_gives_up_releases_and_leads_no_more(void **state)
+static void a_process_that_gives_up_releases_and_does_not_lead(void **state)
 {
     struct lease l = lease_make_leader();
     struct lease_record r = lease_make_record("me", "2");
@@ -240,7 +239,7 @@ static void who_gives_up_releases_and_leads_no_more(void **state)
     assert_true(l.is_done); /* nothing of ours to release */
 }
 
-static void the_object_keeps_what_is_not_ours(void **state)
+static void fields_of_others_in_the_lease_are_kept(void **state)
 {
     static const char text[] =
         "{\"metadata\":{\"name\":\"x\",\"resourceVersion\":\"7\",\"labels\":{\"a\":"
@@ -550,7 +549,7 @@ static uint64_t sim_run_seed(uint64_t seed)
     return s.n_changes_of_leader;
 }
 
-static void two_never_lead_at_once_and_somebody_leads_in_the_end(void **state)
+static void two_processes_never_lead_at_once_and_one_leads_at_last(void **state)
 {
     const char *chosen = getenv("HVD_SEED");
     uint64_t n = 4000, changes = 0;
@@ -570,19 +569,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_one_leads_and_renews),
         cmocka_unit_test(a_renewal_counts_from_when_it_was_sent),
-        cmocka_unit_test(
-            another_s_lease_is_taken_only_when_it_was_seen_unchanged_for_long),
+        cmocka_unit_test(a_foreign_lease_is_taken_only_when_it_did_not_change),
         cmocka_unit_test(a_longer_duration_in_the_record_is_honoured),
         cmocka_unit_test(a_released_lease_is_taken_at_once),
         cmocka_unit_test(a_deleted_lease_is_not_taken_before_its_time),
-        cmocka_unit_test(
-            its_holder_makes_a_deleted_lease_anew_and_so_does_who_never_saw_it),
-        cmocka_unit_test(a_missing_namespace_is_asked_for_at_leisure),
-        cmocka_unit_test(a_lost_answer_is_looked_for_and_not_believed),
-        cmocka_unit_test(a_leader_that_cannot_renew_stops_and_comes_back),
-        cmocka_unit_test(who_gives_up_releases_and_leads_no_more),
-        cmocka_unit_test(the_object_keeps_what_is_not_ours),
-        cmocka_unit_test(two_never_lead_at_once_and_somebody_leads_in_the_end),
+        cmocka_unit_test(the_holder_or_a_new_process_recreates_a_deleted_lease),
+        cmocka_unit_test(a_missing_namespace_is_retried_slowly),
+        cmocka_unit_test(a_lost_answer_is_checked),
+        cmocka_unit_test(a_leader_that_cannot_renew_stops_and_recovers),
+        cmocka_unit_test(a_process_that_gives_up_releases_and_does_not_lead),
+        cmocka_unit_test(fields_of_others_in_the_lease_are_kept),
+        cmocka_unit_test(two_processes_never_lead_at_once_and_one_leads_at_last),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -358,7 +358,7 @@ static void sim_live(uint64_t seed, bool is_told, struct total *t)
     store_free(s->store);
 }
 
-static void many_lives(void **state)
+static void many_random_lives_keep_the_rules(void **state)
 {
     const char *one = getenv("RM_SEED"), *many = getenv("RM_SEEDS");
     uint64_t n = many ? strtoull(many, NULL, 10) : 250;
@@ -386,7 +386,8 @@ static void many_lives(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(many_lives)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_random_lives_keep_the_rules)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

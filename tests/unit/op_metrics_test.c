@@ -19,7 +19,7 @@ static void metrics_must_have(const struct strbuf *text, const char *line)
         fail_msg("no line \"%s\" in:\n%s", line, strbuf_str(text));
 }
 
-static void what_is_measured_is_told(void **state)
+static void measurements_are_printed(void **state)
 {
     static const char *const lines[] = {
         "hvd_operator_pods 3\n",
@@ -79,7 +79,7 @@ static void metrics_note_restart(struct operator_metrics *m,
     arena_release(&a);
 }
 
-static void restarts_are_told_by_reason(void **state)
+static void restarts_are_counted_by_reason(void **state)
 {
     static const char *const lines[] = {
         "hvd_operator_job_restarts_total{reason=\"OOMKilled\"} 2\n",
@@ -148,8 +148,8 @@ static void every_sample_belongs_to_the_family_above_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_measured_is_told),
-        cmocka_unit_test(restarts_are_told_by_reason),
+        cmocka_unit_test(measurements_are_printed),
+        cmocka_unit_test(restarts_are_counted_by_reason),
         cmocka_unit_test(every_sample_belongs_to_the_family_above_it),
     };
 

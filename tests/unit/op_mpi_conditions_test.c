@@ -95,7 +95,7 @@ static const struct {
      "Created=True C t1/t1\nSuspended=False R t2/t2\n"},
 };
 
-static void each_pair(void **state)
+static void each_pair_of_conditions_has_its_result(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
@@ -134,7 +134,7 @@ static void message_alone_is_kept(void **state)
     assert_false(mpi_conditions_is_true(&c, "Succeeded"));
 }
 
-static void stored_ones_come_back(void **state)
+static void stored_conditions_are_loaded(void **state)
 {
     struct mpi_conditions c = {.n = 0}, again;
     struct arena a;
@@ -179,9 +179,9 @@ static void more_than_fit_are_dropped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_pair),
+        cmocka_unit_test(each_pair_of_conditions_has_its_result),
         cmocka_unit_test(message_alone_is_kept),
-        cmocka_unit_test(stored_ones_come_back),
+        cmocka_unit_test(stored_conditions_are_loaded),
         cmocka_unit_test(more_than_fit_are_dropped),
     };
 

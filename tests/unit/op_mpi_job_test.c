@@ -47,7 +47,7 @@ static void defaults_are_those_of_mpi_operator(void **state)
     fixture_release(&f);
 }
 
-static void everything_that_is_said_is_kept(void **state)
+static void all_set_fields_are_read(void **state)
 {
     struct mpi_fixture f;
 
@@ -212,7 +212,7 @@ static const struct {
      "characters, where Kubernetes allows 63\n"},
 };
 
-static void what_is_refused_is_told_by_field_and_value(void **state)
+static void each_problem_has_a_message_with_field_and_value(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
@@ -300,7 +300,7 @@ static void long_messages_are_cut(void **state)
     fixture_release(&f);
 }
 
-static void whose_job_it_is(void **state)
+static void managed_by_selects_the_controller(void **state)
 {
     static const struct {
         const char *by;
@@ -331,14 +331,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_those_of_mpi_operator),
-        cmocka_unit_test(everything_that_is_said_is_kept),
+        cmocka_unit_test(all_set_fields_are_read),
         cmocka_unit_test(a_job_may_have_no_workers),
         cmocka_unit_test(empty_words_mean_defaults),
-        cmocka_unit_test(what_is_refused_is_told_by_field_and_value),
+        cmocka_unit_test(each_problem_has_a_message_with_field_and_value),
         cmocka_unit_test(longest_name_depends_on_workers),
         cmocka_unit_test(problems_are_joined_as_in_an_event),
         cmocka_unit_test(long_messages_are_cut),
-        cmocka_unit_test(whose_job_it_is),
+        cmocka_unit_test(managed_by_selects_the_controller),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

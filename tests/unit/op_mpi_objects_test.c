@@ -170,7 +170,7 @@ static void sshd_is_what_the_agent_replaces(void **state)
     }
 }
 
-static void the_launcher_asks_where_the_workers_listen(void **state)
+static void the_launcher_uses_the_port_of_the_workers(void **state)
 {
 #define PORTS(launcher, worker)                                                        \
     "metadata: {name: pi, namespace: lab, uid: u, annotations: {" AGENT                \
@@ -227,7 +227,7 @@ int main(void)
         cmocka_unit_test(objects_are_as_in_the_golden_file),
         cmocka_unit_test(resume_brings_scheduling_directives),
         cmocka_unit_test(sshd_is_what_the_agent_replaces),
-        cmocka_unit_test(the_launcher_asks_where_the_workers_listen),
+        cmocka_unit_test(the_launcher_uses_the_port_of_the_workers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

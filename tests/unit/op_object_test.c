@@ -48,7 +48,7 @@ static void members_are_found_without_a_tree(void **state)
     assert_int_equal(json_count(list), 5);
 }
 
-static void what_is_cut_off_is_no_member(void **state)
+static void truncated_text_has_no_member(void **state)
 {
     static const char text[] = "{\"a\":[1,{\"b\":\"\\\"c\"}],\"d\":12}";
 
@@ -71,7 +71,7 @@ static void what_is_cut_off_is_no_member(void **state)
     }
 }
 
-static void mending_changes_only_what_is_refused(void **state)
+static void repair_changes_only_what_is_refused(void **state)
 {
     static const struct {
         const char *in, *out;
@@ -143,7 +143,7 @@ static void expect_problem(const struct node *o, const char *want)
     strbuf_release(&problems);
 }
 
-static void a_job_that_cannot_be_taken_is_told_so(void **state)
+static void a_job_that_cannot_be_read_is_reported(void **state)
 {
     static const struct {
         const char *open, *each, *close, *problem;
@@ -182,7 +182,7 @@ static void a_job_that_cannot_be_taken_is_told_so(void **state)
     }
 }
 
-static void managed_fields_and_annotations_are_no_fault_of_the_spec(void **state)
+static void managed_fields_and_annotations_are_not_problems_of_the_spec(void **state)
 {
     struct strbuf b;
     struct arena a;
@@ -208,7 +208,7 @@ static void managed_fields_and_annotations_are_no_fault_of_the_spec(void **state
     strbuf_release(&b);
 }
 
-static void what_is_no_object_is_refused(void **state)
+static void values_other_than_objects_are_refused(void **state)
 {
     static const char *const t[] = {"",
                                     "{garbage}",
@@ -246,7 +246,7 @@ static int rescue_one(void *arg)
     return rc;
 }
 
-static void out_of_memory_is_no_fault_of_the_object(void **state)
+static void out_of_memory_is_not_a_problem_of_the_object(void **state)
 {
     (void)state;
     torture(rescue_one, NULL);
@@ -256,12 +256,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_are_found_without_a_tree),
-        cmocka_unit_test(what_is_cut_off_is_no_member),
-        cmocka_unit_test(mending_changes_only_what_is_refused),
-        cmocka_unit_test(a_job_that_cannot_be_taken_is_told_so),
-        cmocka_unit_test(managed_fields_and_annotations_are_no_fault_of_the_spec),
-        cmocka_unit_test(what_is_no_object_is_refused),
-        cmocka_unit_test(out_of_memory_is_no_fault_of_the_object),
+        cmocka_unit_test(truncated_text_has_no_member),
+        cmocka_unit_test(repair_changes_only_what_is_refused),
+        cmocka_unit_test(a_job_that_cannot_be_read_is_reported),
+        cmocka_unit_test(managed_fields_and_annotations_are_not_problems_of_the_spec),
+        cmocka_unit_test(values_other_than_objects_are_refused),
+        cmocka_unit_test(out_of_memory_is_not_a_problem_of_the_object),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

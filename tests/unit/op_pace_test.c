@@ -55,7 +55,7 @@ static void it_waits_longer_while_many_jobs_change(void **state)
     pace_release(&p);
 }
 
-static void what_is_over_takes_no_memory(void **state)
+static void old_entries_take_no_memory(void **state)
 {
     struct pace p = {0};
     char key[32];
@@ -76,7 +76,7 @@ static void what_is_over_takes_no_memory(void **state)
     "{\"type\":\"Running\",\"status\":\"False\",\"reason\":\"" why                     \
     "\",\"message\":\"" message "\",\"lastTransitionTime\":\"t\"}]}"
 
-static void only_counts_and_sentences_are_progress(void **state)
+static void only_counts_and_messages_are_progress(void **state)
 {
     static const char old[] = STATUS("Pending", "0/8", "0", "Waiting", "none runs");
     static const struct {
@@ -113,8 +113,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(progress_waits_for_its_own_job_only),
         cmocka_unit_test(it_waits_longer_while_many_jobs_change),
-        cmocka_unit_test(what_is_over_takes_no_memory),
-        cmocka_unit_test(only_counts_and_sentences_are_progress),
+        cmocka_unit_test(old_entries_take_no_memory),
+        cmocka_unit_test(only_counts_and_messages_are_progress),
     };
 
     return cmocka_run_group_tests_name("op_pace", tests, NULL, NULL);

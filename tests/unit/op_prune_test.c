@@ -23,7 +23,7 @@ static const struct prune_rule rules[] = {{.key = "metadata", .inner = meta_rule
                                           {.key = ""},
                                           {.key = NULL}};
 
-static void prune_keeps_what_the_rules_say(void **state)
+static void prune_keeps_the_fields_of_the_rules(void **state)
 {
     static const struct {
         const char *text, *wanted; /* NULL: refused */
@@ -65,7 +65,7 @@ static void prune_keeps_what_the_rules_say(void **state)
     }
 }
 
-static void prune_tells_that_it_does_not_fit(void **state)
+static void prune_reports_that_memory_is_out(void **state)
 {
     struct json_span text = {"{\"a\":\"0123456789\"}", 18};
     struct strbuf out;
@@ -79,8 +79,8 @@ static void prune_tells_that_it_does_not_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prune_keeps_what_the_rules_say),
-        cmocka_unit_test(prune_tells_that_it_does_not_fit),
+        cmocka_unit_test(prune_keeps_the_fields_of_the_rules),
+        cmocka_unit_test(prune_reports_that_memory_is_out),
     };
 
     return cmocka_run_group_tests_name("op_prune", tests, NULL, NULL);

@@ -193,7 +193,7 @@ static void multiples_are_exact(void **state)
     }
 }
 
-static void overflow_is_told_and_changes_nothing(void **state)
+static void overflow_is_reported_and_changes_nothing(void **state)
 {
     struct quantity a = quantity_parsed("18446744073709551615"),
                     b = quantity_parsed("1");
@@ -217,7 +217,7 @@ int main(void)
         cmocka_unit_test(widest_text_is_taken),
         cmocka_unit_test(sums_keep_the_first_form),
         cmocka_unit_test(multiples_are_exact),
-        cmocka_unit_test(overflow_is_told_and_changes_nothing),
+        cmocka_unit_test(overflow_is_reported_and_changes_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

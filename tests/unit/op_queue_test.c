@@ -14,7 +14,7 @@
 #include "operator/kube/limit.h"
 #include "runtime/base/mem.h"
 
-static void a_key_is_there_once_and_never_worked_on_twice(void **state)
+static void a_key_is_queued_once_and_never_taken_twice(void **state)
 {
     struct work_queue *q = queue_new();
 
@@ -38,7 +38,7 @@ static void a_key_is_there_once_and_never_worked_on_twice(void **state)
     queue_free(q);
 }
 
-static void it_tells_how_long_a_key_waited_and_how_often_it_failed(void **state)
+static void waits_and_failures_of_a_key_are_counted(void **state)
 {
     struct work_queue *q = queue_new();
 
@@ -67,7 +67,7 @@ static void it_tells_how_long_a_key_waited_and_how_often_it_failed(void **state)
     queue_free(q);
 }
 
-static void the_longest_waiting_key_comes_first(void **state)
+static void the_key_that_waited_longest_is_taken_first(void **state)
 {
     struct work_queue *q = queue_new();
 
@@ -81,7 +81,7 @@ static void the_longest_waiting_key_comes_first(void **state)
     queue_free(q);
 }
 
-static void failures_back_off_up_to_a_bound_and_success_forgets_them(void **state)
+static void failures_back_off_up_to_a_bound_and_success_resets_it(void **state)
 {
     struct work_queue *q = queue_new();
     uint64_t now = 0, want = QUEUE_FIRST_RETRY_NS;
@@ -196,7 +196,7 @@ static void a_watch_that_ends_at_once_is_backed_off(void **state)
 }
 
 /* List, 410, list, 410: what a list says must not be forgotten at once. */
-static void a_place_that_expires_as_soon_as_it_is_listed_is_backed_off(void **state)
+static void a_version_that_expires_right_after_its_list_is_backed_off(void **state)
 {
     struct reflector r;
     uint64_t last = 0;
@@ -227,7 +227,7 @@ static unsigned limit_count_in_a_second(struct limit *l, uint64_t now_ns)
     return n;
 }
 
-static void the_rate_is_halved_by_429_and_comes_back(void **state)
+static void the_rate_is_halved_by_429_and_recovers(void **state)
 {
     const uint64_t s = 1000000000u;
     uint64_t now = 1000 * s;
@@ -261,16 +261,16 @@ static void the_rate_is_halved_by_429_and_comes_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_rate_is_halved_by_429_and_comes_back),
-        cmocka_unit_test(a_key_is_there_once_and_never_worked_on_twice),
-        cmocka_unit_test(it_tells_how_long_a_key_waited_and_how_often_it_failed),
-        cmocka_unit_test(the_longest_waiting_key_comes_first),
-        cmocka_unit_test(failures_back_off_up_to_a_bound_and_success_forgets_them),
+        cmocka_unit_test(the_rate_is_halved_by_429_and_recovers),
+        cmocka_unit_test(a_key_is_queued_once_and_never_taken_twice),
+        cmocka_unit_test(waits_and_failures_of_a_key_are_counted),
+        cmocka_unit_test(the_key_that_waited_longest_is_taken_first),
+        cmocka_unit_test(failures_back_off_up_to_a_bound_and_success_resets_it),
         cmocka_unit_test(the_bucket_allows_a_burst_and_then_the_rate),
         cmocka_unit_test(the_reflector_takes_each_edge_and_no_other),
         cmocka_unit_test(the_reflector_backs_off_longer_and_resumes_where_it_was),
         cmocka_unit_test(a_watch_that_ends_at_once_is_backed_off),
-        cmocka_unit_test(a_place_that_expires_as_soon_as_it_is_listed_is_backed_off),
+        cmocka_unit_test(a_version_that_expires_right_after_its_list_is_backed_off),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@ static struct node *state_read_json(struct arena *a, const char *text)
     return o;
 }
 
-static void a_patch_takes_away_what_is_not_there_any_more(void **state)
+static void a_patch_removes_absent_fields(void **state)
 {
     static const struct {
         const char *old, *now, *patch;
@@ -59,7 +59,7 @@ static void a_patch_takes_away_what_is_not_there_any_more(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_patch_takes_away_what_is_not_there_any_more),
+        cmocka_unit_test(a_patch_removes_absent_fields),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

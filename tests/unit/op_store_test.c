@@ -138,7 +138,7 @@ static void an_older_version_does_not_replace_a_newer(void **state)
     assert_non_null(strstr(store_job_text(w->s, "ns/demo", &n), "u2"));
 }
 
-static void an_answer_is_taken_only_of_a_known_job_and_when_newer(void **state)
+static void an_answer_is_stored_only_for_a_known_job_and_when_newer(void **state)
 {
     struct world *w = *state;
     size_t n;
@@ -221,7 +221,7 @@ static void a_created_pod_is_expected_until_it_is_missed(void **state)
                      FACT_UNKNOWN);
 }
 
-static void a_dropped_pod_is_remembered_as_gone(void **state)
+static void the_last_view_of_a_dropped_pod_is_kept(void **state)
 {
     struct world *w = *state;
     struct observed seen;
@@ -290,7 +290,7 @@ static void put_conditions(struct world *w, const char *list)
 
 #define CONDITION(type, status) "{\"type\":\"" type "\",\"status\":\"" status "\"}"
 
-static void every_condition_of_a_pod_is_kept(void **state)
+static void conditions_of_pods_are_kept(void **state)
 {
     struct world *w = *state;
     const struct pod *p;
@@ -330,7 +330,7 @@ static int put_launcher(struct world *w, const char *owner)
     return put_pod_text(w, KUBE_MPIJOB, text);
 }
 
-static void a_pod_is_its_owner_s_whatever_its_labels(void **state)
+static void a_pod_belongs_to_its_owner_whatever_its_labels(void **state)
 {
 #define OWNED(kind)                                                                    \
     "{\"metadata\":{\"ownerReferences\":[{\"kind\":\"" kind "\",\"controller\":true}]" \
@@ -398,7 +398,7 @@ static void count_key(void *arg, const char *key)
     ++*(int *)arg;
 }
 
-static void a_relist_drops_what_it_does_not_have(void **state)
+static void a_relist_drops_objects_that_it_does_not_contain(void **state)
 {
     struct world *w = *state;
     int n = 0;
@@ -438,7 +438,7 @@ static enum fact_state know_of(struct world *w, enum kube_kind kind)
     return world_observe(w, 1).fact[kind].state;
 }
 
-static void what_a_watch_of_metadata_does_not_show_is_absent(void **state)
+static void an_object_that_a_metadata_watch_does_not_show_is_absent(void **state)
 {
     struct fact there = {.state = FACT_THERE, .uid = "s1"};
     struct world *w = *state;
@@ -483,7 +483,7 @@ static void what_a_watch_of_metadata_does_not_show_is_absent(void **state)
 }
 
 /* An end that is not noted would be that of a pod which never was. */
-static void a_pod_whose_end_cannot_be_noted_stays_until_it_can(void **state)
+static void a_pod_whose_deletion_cannot_be_recorded_stays_until_it_can(void **state)
 {
     struct world *w = *state;
     int n = 0;
@@ -537,17 +537,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WORLD_TEST(an_older_version_does_not_replace_a_newer),
-        WORLD_TEST(an_answer_is_taken_only_of_a_known_job_and_when_newer),
+        WORLD_TEST(an_answer_is_stored_only_for_a_known_job_and_when_newer),
         WORLD_TEST(pods_of_another_uid_are_not_seen),
         WORLD_TEST(a_created_pod_is_expected_until_it_is_missed),
         WORLD_TEST(surplus_workers_are_seen),
-        WORLD_TEST(every_condition_of_a_pod_is_kept),
-        WORLD_TEST(a_pod_is_its_owner_s_whatever_its_labels),
+        WORLD_TEST(conditions_of_pods_are_kept),
+        WORLD_TEST(a_pod_belongs_to_its_owner_whatever_its_labels),
         WORLD_TEST(an_mpijob_has_a_launcher_job_and_its_pods),
-        WORLD_TEST(a_dropped_pod_is_remembered_as_gone),
-        WORLD_TEST(a_relist_drops_what_it_does_not_have),
-        WORLD_TEST(what_a_watch_of_metadata_does_not_show_is_absent),
-        WORLD_TEST(a_pod_whose_end_cannot_be_noted_stays_until_it_can),
+        WORLD_TEST(the_last_view_of_a_dropped_pod_is_kept),
+        WORLD_TEST(a_relist_drops_objects_that_it_does_not_contain),
+        WORLD_TEST(an_object_that_a_metadata_watch_does_not_show_is_absent),
+        WORLD_TEST(a_pod_whose_deletion_cannot_be_recorded_stays_until_it_can),
         cmocka_unit_test(without_memory_nothing_breaks),
     };
 
