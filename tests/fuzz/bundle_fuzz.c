@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bundles of the control channel: what is read is written again to the same bytes. */
+/* Bundles of the control channel: a parsed bundle is rendered to the same bytes. */
 #include <string.h>
 
 #include "runtime/base/mem.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What another rank says of itself by the launcher's channel, in the launcher's line.
- */
+/* A card: the line of another rank on the launcher's channel. */
 #include <errno.h>
 
 #include "runtime/bootstrap/pmi_line.h"

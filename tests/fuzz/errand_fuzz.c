@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What horovodrun and the agents of other hosts tell each other. The first byte chooses
- * the message; what is read is written and read back as the same. */
+/* The messages between horovodrun and the agents of other hosts. The first byte selects
+ * the message; a message that is parsed, rendered and parsed again is the same. */
 #include <errno.h>
 
 #include "runtime/base/mem.h"

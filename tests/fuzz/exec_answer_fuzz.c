@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a credential plug-in prints: what is accepted has something to send, of one
- * line. */
+/* The output of a credential plug-in: an accepted one has a credential of one line. */
 #include "operator/kube/exec_answer.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fuzz target is one function over bytes. Under V=fuzz it is libFuzzer's entry; else
- * it is fuzz_NAME in the replay program, which runs the corpus under gcc's sanitizers.
+/* A fuzz target is one function over bytes. Under V=fuzz it is libFuzzer's entry;
+ * otherwise it is fuzz_NAME in the replay program, which runs the corpus under gcc's sanitizers.
  * A target checks properties (what is rendered is read back), not only that nothing
  * crashes. */
 #ifndef TESTS_FUZZ_FUZZ_H
@@ -39,7 +39,8 @@
     X(codec)                                                                           \
     X(trace)                                                                           \
     X(errand)                                                                          \
-    X(gpu_card)
+    X(gpu_card)                                                                        \
+    X(gpu_cause)
 
 #ifdef FUZZ_REPLAY
 #define FUZZ_TARGET(name)                                                              \
@@ -51,11 +52,11 @@
     int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 #endif
 
-/* A property that does not hold ends the program, as a crash does. */
+/* A violated property aborts the program, as a crash does. */
 #define MUST(what)                                                                     \
     do {                                                                               \
         if (!(what)) {                                                                 \
-            (void)fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what);   \
+            (void)fprintf(stderr, "%s:%d: violated: %s\n", __FILE__, __LINE__, #what); \
             abort();                                                                   \
         }                                                                              \
     } while (0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What holds for every parser of host lists. */
+/* Properties of every parser of host lists. */
 #ifndef TESTS_FUZZ_FUZZ_HOSTLIST_H
 #define TESTS_FUZZ_FUZZ_HOSTLIST_H
 
@@ -19,8 +19,8 @@ static inline void fuzz_same_hosts(const struct hostlist *a, const struct hostli
         MUST(strcmp(a->v[i].name, b->v[i].name) == 0 && a->v[i].slots == b->v[i].slots);
 }
 
-/* Refused: nothing is left and the sentence says why. Accepted: rendered (where there
- * is a form) and read back it is the same list. */
+/* Refused: the list is empty and the error has its message. Accepted: rendered (where
+ * there is a form) and parsed again it is the same list. */
 static inline void
 fuzz_hostlist(const char *text, hostlist_parse_fn parse, hostlist_render_fn render)
 {

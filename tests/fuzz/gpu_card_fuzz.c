@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What another rank says of its GPU: one card, or several and the verdict over them. */
+/* GPU cards of other ranks: one card, or several and the verdict on them. */
 #include <errno.h>
 
 #include "runtime/backend/nccl/card.h"

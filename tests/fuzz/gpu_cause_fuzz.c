@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank's last lines, searched for what they say of a GPU. */
+/* A rank's last lines, searched for GPU errors. */
 #include "runtime/base/mem.h"
 #include "runtime/contract/failure.h"
 #include "runtime/contract/gpu_cause.h"
@@ -17,7 +17,7 @@ FUZZ_TARGET(gpu_cause)
     MUST((cause == GPU_CAUSE_NONE) == !*why);
     for (const char *p = why; *p; p++)
         MUST((unsigned char)*p >= 0x20 && *p != 0x7f);
-    /* What is handed on is understood as what was found. */
+    /* The copied message is found again as the same cause. */
     MUST(gpu_cause_scan(why, again, sizeof(again), &same) == cause);
     MUST(same == rank && strcmp(why, again) == 0);
     return 0;

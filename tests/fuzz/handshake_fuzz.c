@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Raw bytes as a stranger's hello, reply and proof: without the token nothing gets in.
- */
+/* Raw bytes as a stranger's hello, reply and proof: none is accepted without the token. */
 #include "runtime/base/mem.h"
 #include "runtime/rendezvous/auth_wire.h"
 #include "tests/fuzz/fuzz.h"

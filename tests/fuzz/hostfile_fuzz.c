@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hostfile, from whoever wrote it. */
+/* A hostfile. */
 #include "tests/fuzz/fuzz_hostlist.h"
 
 FUZZ_TARGET(hostfile)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a world's text says comes back when it is written again. */
+/* A world's text that is parsed, rendered and parsed again is the same. */
 #include "runtime/contract/job_world.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON: what is read can be written and comes back the same; and the walk over the
- * text, which sees no tree, finds what the tree has. */
+/* JSON: a parsed text is rendered and parsed to the same tree; and the walk over the text
+ * without a tree finds the tree's members. */
 #include "operator/doc/json.h"
 #include "operator/doc/jsontext.h"
 #include "tests/fuzz/fuzz.h"
@@ -16,7 +16,7 @@ static void compare_walk(struct json_span text, const struct node *tree)
     while ((more = json_walk_next(&w, &key, &value)) > 0)
         n++;
     MUST(more == 0);
-    MUST(n >= tree->n); /* a key that comes twice is one member of the tree */
+    MUST(n >= tree->n); /* a duplicate key is one member of the tree */
     MUST(json_count(text) >= tree->n);
 }
 
@@ -41,7 +41,7 @@ FUZZ_TARGET(json)
         strbuf_clear(&out);
         (void)json_mend(text, NODE_MAX_DEPTH, &out);
         MUST(json_read(&a, out.p, out.n, &two, NULL) == 0);
-        MUST(node_equal(one, two)); /* what is good is not mended */
+        MUST(node_equal(one, two)); /* a valid text is not changed */
     } else {
         MUST(*err.text);
         (void)json_find(text, "metadata");

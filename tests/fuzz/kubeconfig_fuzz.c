@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A kubeconfig: what is accepted has a server, keys in pairs, and nothing of several
+/* A kubeconfig: an accepted one has a server, keys in pairs, and no value of several
  * lines. */
 #include "operator/kube/config.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A Lease that anybody may have written: it is read, it never makes us leader by
- * itself, and what we send back in its place says that we are. */
+/* A Lease from any writer: parsing it never makes us leader by itself, and our update of
+ * it names us as the holder. */
 #include "operator/core/lease.h"
 #include "operator/doc/json.h"
 #include "runtime/base/strbuf.h"

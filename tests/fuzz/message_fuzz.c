@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control messages as a peer might send them. The first byte chooses the size of the
- * world; what can be read is negotiated and, written again, must read back the same. */
+/* Control messages as a peer might send them. The first byte selects the size of the
+ * world; a valid message is negotiated and, rendered and parsed again, is the same. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static void claim_require(int is_true)
         abort();
 }
 
-/* Written again and read back, it is the same. */
+/* Rendered and parsed again, it is the same. */
 static void check_request(const struct tensor_request *q)
 {
     CLEANUP(strbuf_release) struct strbuf again = {0};
@@ -37,7 +37,7 @@ static void check_request(const struct tensor_request *q)
     claim_require(memcmp(&a, &b, sizeof(a)) == 0);
 }
 
-/* The message as each rank's in turn: whatever it says, the table holds. */
+/* The message as each rank's in turn: the table stays consistent. */
 static void message_parse_up(const uint8_t *data, size_t n, uint32_t n_ranks)
 {
     struct negotiate_config cfg = {.n_ranks = n_ranks,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An MPIJob as JSON: opened, decided on as one that is new, and each object built that
- * the plan wants; with the status that came out, nothing is told again. */
+/* An MPIJob as JSON: parsed, planned as a new job, and each object of the plan built; a
+ * second decision with the resulting status emits no event again. */
 #include "operator/core/front.h"
 #include "operator/core/mpi_job.h"
 #include "operator/doc/object.h"
@@ -35,7 +35,7 @@ mpijob_decide(const struct job_meta *job, struct arena *a, struct decision *ret)
     MUST(front_mpijob.decide(&q, ret) == 0);
 }
 
-/* Of many workers the last one stands for all. */
+/* Of many workers only the last one is built. */
 static void
 build_all(const struct job_meta *job, const struct job_plan *plan, struct arena *a)
 {

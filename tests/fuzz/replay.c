@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs every file of the corpus through its target and prints TAP, one test a target.
- * Built with any compiler, so that what the fuzzer once found is tried on each change
- * under gcc's sanitizers. A property that does not hold aborts: the harness then lacks
- * the rest of the plan.
+/* Runs every file of the corpus through its target and prints TAP, one test per target.
+ * Built with any compiler, so that the fuzzer's findings are tested on each change under
+ * gcc's sanitizers. A violated property aborts; the TAP output is then incomplete.
  *
  * Usage: replay CORPUS   (folders CORPUS/NAME/ with one input a file) */
 #include <dirent.h>
@@ -25,6 +24,8 @@ static const struct {
 } targets[] = {
 #define ROW(name) {#name, fuzz_##name},
     FUZZ_TARGETS(ROW)};
+
+_Static_assert(ARRAY_LEN(targets) == N_FUZZ_FILES, "a target is not in FUZZ_TARGETS");
 
 static bool run_file(const char *path, target_fn run)
 {
@@ -73,7 +74,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < ARRAY_LEN(targets); i++) {
         int n = run_folder(argv[1], targets[i].name, targets[i].run);
 
-        /* An empty corpus proves nothing. */
+        /* An empty corpus tests nothing. */
         (void)printf("%s %zu - fuzz corpus of %s: %d inputs\n", n > 0 ? "ok" : "not ok",
                      i + 1, targets[i].name, n);
         (void)fflush(stdout);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SLURM_STEP_TASKS_PER_NODE: what is read, written plainly and read again is the same.
- */
+/* SLURM_STEP_TASKS_PER_NODE: counts that are parsed, rendered and parsed again are equal. */
 #include "tests/fuzz/fuzz_hostlist.h"
 
 #define MAX_COUNTS 4096

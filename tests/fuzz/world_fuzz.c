@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any order of joining, giving, leaving and finishing keeps the world's own count
- * right. Two bytes a step: what, and who. */
+/* The world's counts are correct in any order of join, put, leave and finish. Two bytes
+ * per step: the operation and the rank. */
 #include "runtime/base/mem.h"
 #include "runtime/rendezvous/world.h"
 #include "tests/fuzz/fuzz.h"
@@ -53,7 +53,7 @@ FUZZ_TARGET(world)
             (void)rdv_world_join(&w, data[i + 1] % (SIZE + 1), SIZE, owner, &old, NULL);
             break;
         case 1:
-            if (w.v[rank].owner) /* the server lets only members give */
+            if (w.v[rank].owner) /* the server accepts puts of members only */
                 (void)rdv_world_put(&w, rank, &put, i, NULL);
             break;
         case 2:

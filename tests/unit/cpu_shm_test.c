@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The shared memory collectives with threads as ranks on plain memory, so that
- * ThreadSanitizer sees every access; and what the segment itself promises: geometry,
- * wrap-around, lost and left ranks. */
+ * ThreadSanitizer sees every access; and the segment itself: geometry, wrap-around, lost
+ * and left ranks. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -62,8 +62,8 @@ static int one_round(struct actor *a, struct shm *s, uint64_t n, float *x, float
     struct piece p[] = {
         {(uint8_t *)x, (uint8_t *)x, n / 3 * 4},
         {(uint8_t *)(x + n / 3), (uint8_t *)(x + n / 3), (n - n / 3) * 4}};
-    struct vec v = vec_of(p, 2), parts[MAX_RANKS];
-    struct piece q[MAX_RANKS];
+    struct vec v = vec_of(p, 2), parts[MANY_RANKS];
+    struct piece q[MANY_RANKS];
     if (shm_allreduce(s, &v, &r, SHM_ALL, &err) < 0
         || actor_check_sum(a, x, n, base, "sum") < 0)
         return -1;
@@ -80,33 +80,6 @@ static int one_round(struct actor *a, struct shm *s, uint64_t n, float *x, float
         if (actor_check_sum(a, all + j * n, n, base, "gather") < 0)
             return -1;
     return shm_barrier(s, &err);
-}
-
-static void *actor_run(void *arg)
-{
-    static const uint64_t sizes[] = {1, 5, 1000, 8192, 8193, 70000, 600001, 3};
-    struct actor *a = arg;
-    struct shm s;
-    uint32_t lines[MAX_RANKS] = {0, 1, 2, 3}, ranks[MAX_RANKS] = {0, 1, 2, 3};
-    struct waiter w = {.n_spins = 10, .check = go_on, .arg = a};
-    if (shm_attach(&s, a->mem, a->n_bytes, a->n, a->me, lines, ranks, &w) < 0) {
-        snprintf(a->said, sizeof(a->said), "attach");
-        return NULL;
-    }
-    s.base = a->start;
-    shm_publish(&s, a->start);
-    float *x = malloc(600001 * 4), *all = malloc(600001 * 4 * MAX_RANKS);
-    for (int round = 0; round < 3; round++)
-        for (size_t k = 0; k < sizeof(sizes) / sizeof(*sizes); k++)
-            if (a->said[0] == '\0' && one_round(a, &s, sizes[k], x, all) < 0) {
-                if (a->said[0] == '\0')
-                    snprintf(a->said, sizeof(a->said), "failed");
-                atomic_store(a->stop, 1);
-            }
-    free(x);
-    free(all);
-    shm_detach(&s);
-    return NULL;
 }
 
 /* --- reduce, reduce-scatter, gather, alltoall --- */
@@ -178,7 +151,7 @@ reduce_round(struct actor *a, struct shm *s, uint64_t n, uint16_t *x, uint16_t *
     return 0;
 }
 
-/* What from sends to; some of it nothing. */
+/* Elements that `from` sends `to`; some pairs exchange none. */
 static uint64_t
 actor_block(const struct actor *a, uint64_t n, uint32_t from, uint32_t to)
 {
@@ -226,9 +199,11 @@ move_round(struct actor *a, struct shm *s, uint64_t n, uint16_t *x, uint16_t *y)
     return 0;
 }
 
-static void *act_moves(void *arg)
+/* The sizes of a round, in floats or 16-bit elements; n of up to max_n are used. */
+static const uint64_t sizes[] = {1, 5, 300, 1000, 8192, 8193, 70001, 600001, 3, 20};
+
+static void *actor_run(void *arg)
 {
-    static const uint64_t sizes[] = {1, 300, 20, 9000, 70001, 600001, 2};
     struct actor *a = arg;
     struct shm s;
     uint32_t lines[MANY_RANKS], ranks[MANY_RANKS];
@@ -241,13 +216,14 @@ static void *act_moves(void *arg)
     }
     s.base = a->start;
     shm_publish(&s, a->start);
-    uint64_t room = a->max_n + (uint64_t)a->n * a->n + 1;
-    uint16_t *x = malloc(room * 2), *y = malloc(room * 2);
-    for (int round = 0; round < 2; round++)
+    uint64_t room = 4 * (a->max_n + (uint64_t)a->n * a->n + 1);
+    void *x = malloc(room), *y = malloc(room * a->n);
+    for (int round = 0; round < 3; round++)
         for (size_t k = 0; k < sizeof(sizes) / sizeof(*sizes); k++) {
             if (sizes[k] > a->max_n || a->said[0] != '\0')
                 continue;
-            if (reduce_round(a, &s, sizes[k], x, y) == 0
+            if (one_round(a, &s, sizes[k], x, y) == 0
+                && reduce_round(a, &s, sizes[k], x, y) == 0
                 && move_round(a, &s, sizes[k], x, y) == 0)
                 continue;
             if (a->said[0] == '\0')
@@ -260,11 +236,7 @@ static void *act_moves(void *arg)
     return NULL;
 }
 
-static void run_actors(void *(*act_fn)(void *arg),
-                       uint32_t n,
-                       uint32_t start,
-                       uint32_t max_bytes,
-                       uint64_t max_n)
+static void run_actors(uint32_t n, uint32_t start, uint32_t max_bytes, uint64_t max_n)
 {
     uint32_t small, slot;
     size_t n_bytes = shm_size(n, max_bytes, &small, &slot);
@@ -285,7 +257,7 @@ static void run_actors(void *(*act_fn)(void *arg),
         a[i].start = start;
         a[i].stop = &stop;
         a[i].max_n = max_n;
-        assert_int_equal(pthread_create(&t[i], NULL, act_fn, &a[i]), 0);
+        assert_int_equal(pthread_create(&t[i], NULL, actor_run, &a[i]), 0);
     }
     for (uint32_t i = 0; i < n; i++)
         pthread_join(t[i], NULL);
@@ -296,9 +268,8 @@ static void run_actors(void *(*act_fn)(void *arg),
 
 static void run_both(uint32_t n, uint32_t start)
 {
-    run_actors(actor_run, n, start, SHM_WORLD_BYTES, 600001);
-    run_actors(act_moves, n, start, SHM_WORLD_BYTES, 600001);
-    run_actors(act_moves, n, start, SHM_SET_BYTES, 70001);
+    run_actors(n, start, SHM_WORLD_BYTES, 600001);
+    run_actors(n, start, SHM_SET_BYTES, 70001);
 }
 
 static void collectives_of_threads(void **state)
@@ -308,11 +279,11 @@ static void collectives_of_threads(void **state)
         run_both(n, 0);
 }
 
-/* More than a slot has cells for: they take turns, and nothing fits a small message. */
+/* More members than a slot has cells: they take turns, and no message is small. */
 static void many_members_take_turns(void **state)
 {
     (void)state;
-    run_actors(act_moves, MANY_RANKS, 0, 4096, 9000);
+    run_actors(MANY_RANKS, 0, 4096, 9000);
 }
 
 static void counters_may_wrap(void **state)
