@@ -485,8 +485,7 @@ static int
 left_behind(struct backend *meeting, uint32_t me, struct party *p, char *said)
 {
     const struct device_ops *row = &hvd_cuda_device_ops;
-    const struct device_config config = {
-        .rank = me, .size = p->size, .n_streams = 1, .pool_bytes = 1u << 20};
+    const struct device_config config = case_config(me, p->size);
     const struct backend_env env = {.rank = me, .size = p->size};
     struct device *g, *other;
     struct err err = ERR_INIT;

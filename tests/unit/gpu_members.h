@@ -100,11 +100,12 @@ static inline struct backend_env env_of(const struct device *g)
     return (struct backend_env){.rank = g->config.rank, .size = g->config.size};
 }
 
-static int case_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+/* Of rank `me` of size ranks. */
+static inline struct device_config case_config(uint32_t me, uint32_t size)
 {
-    const struct device_config config = {
+    return (struct device_config){
         .rank = me,
-        .size = p->size,
+        .size = size,
         .local_rank = me,
         .host_of = case_hosts,
         .hosts = case_names,
@@ -116,6 +117,11 @@ static int case_body(struct backend *meeting, uint32_t me, struct party *p, char
         .init_timeout_ns = the_case->init_timeout_ns,
         .pool_bytes = 1u << 20,
     };
+}
+
+static int case_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    const struct device_config config = case_config(me, p->size);
     struct err err = ERR_INIT;
     struct device *g;
 

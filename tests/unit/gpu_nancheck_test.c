@@ -172,11 +172,7 @@ static int (*the_body)(struct device *g,
 static int
 nancheck_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
 {
-    const struct device_config config = {.rank = me,
-                                         .size = p->size,
-                                         .n_streams = 1,
-                                         .init_timeout_ns = 20 * NS_PER_S,
-                                         .pool_bytes = 1u << 20};
+    const struct device_config config = case_config(me, p->size);
     const struct backend_env env = {.rank = me, .size = p->size};
     struct err err = ERR_INIT;
     struct device *g;

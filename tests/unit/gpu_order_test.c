@@ -119,11 +119,7 @@ static int user_run(struct user *u, char *said)
 
 static int order_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
 {
-    const struct device_config config = {.rank = me,
-                                         .size = p->size,
-                                         .n_streams = 1,
-                                         .init_timeout_ns = 20 * NS_PER_S,
-                                         .pool_bytes = 1u << 20};
+    const struct device_config config = case_config(me, p->size);
     struct user u = {.all = {the_seed}, .own = {the_seed * 64 + me + 1}};
     struct err err = ERR_INIT;
     struct gpu_scope scope;

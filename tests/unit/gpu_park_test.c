@@ -49,15 +49,11 @@ static int open_world(struct backend *meeting,
                       struct backend **ret_b,
                       char *said)
 {
-    const struct device_config config = {.rank = me,
-                                         .size = size,
-                                         .n_streams = 1,
-                                         .init_timeout_ns = 20 * NS_PER_S,
-                                         .parked = parked,
-                                         .pool_bytes = 1u << 20};
+    struct device_config config = case_config(me, size);
     const struct backend_env env = {.rank = me, .size = size};
     struct err err = ERR_INIT;
 
+    config.parked = parked;
     if (row->open(&config, ordinal, ret, &err))
         return SAYS("open: %s", err.text);
     if (row->comm_open(*ret, meeting, &env, case_ranks, ret_b, &err))

@@ -41,13 +41,7 @@ static int member_begin(struct member_world *w,
                         uint32_t me,
                         struct err *err)
 {
-    const struct device_config config = {.rank = me,
-                                         .size = the_case->n,
-                                         .n_streams = 1,
-                                         .direct_bytes = 8u << 20,
-                                         .registers = the_case->registers,
-                                         .init_timeout_ns = 20 * NS_PER_S,
-                                         .pool_bytes = 1u << 20};
+    const struct device_config config = case_config(me, the_case->n);
     const struct backend_env env = {
         .rank = me, .size = the_case->n, .interrupted = seat_interrupted};
     int rc = row->open(&config, (int)me, &w->d, err);
