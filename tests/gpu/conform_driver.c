@@ -219,8 +219,7 @@ static void check_captures(void)
     NEEDS(cu.mem_free(q));
 }
 
-/* What is asked of all of a context is asked of a stream that is being captured, too.
- */
+/* A call about the whole context also concerns a stream that is being captured. */
 static void broken_captures(void)
 {
     int mode = CU_CAPTURE_RELAXED;

@@ -24,7 +24,7 @@ static uint8_t host[4 * N * 8], back[4 * N * 8];
 
 /* --- helpers --- */
 
-/* As comm.c does: asks until it is over, and takes it up. */
+/* As comm.c does: polls until it is finished, and completes it. */
 static int comm_wait(nccl_comm c, int r)
 {
     uint64_t end = clock_now_ns() + 40 * NS_PER_S;

@@ -56,7 +56,7 @@ member_hangs(struct device *g, struct backend *meeting, struct party *p, char *s
 
     if (open_and_hang(g, meeting, 3, &b, &last, said))
         return 1;
-    HOLDS(wait_ticket(b, 2, 30, &err) == 0); /* the third is on the device, for ever */
+    HOLDS(wait_ticket(b, 2, 30, &err) == 0); /* the third stays on the device forever */
     HOLDS(event_wait_recorded(last, clock_now_ns() + 10 * NS_PER_S) == 0);
     meet_all(p, 1);
     const uint64_t began_ns = clock_now_ns();
@@ -95,7 +95,8 @@ aborts_start(struct device *g, struct backend *meeting, struct party *p, char *s
     const uint64_t began_ns = clock_now_ns();
     gpu_broken(g, "rank 1 was killed by signal 9");
     SOON(gpu_quiesce(g, began_ns + NS_PER_S));
-    /* whoever waits for what was never launched wakes up; rank 1's may have been */
+    /* waiters for work that was never launched wake up; rank 1's may have been
+     * launched */
     int rc = event_wait_recorded(last, began_ns + NS_PER_S);
     SOON(rc != -ETIMEDOUT);
     HOLDS(rc == -ECONNABORTED || (rc == 0 && g->config.rank == 1));
@@ -141,7 +142,7 @@ async_error(struct device *g, struct backend *meeting, struct party *p, char *sa
         HOLDS(strstr(err.text, "NCCL asynchronous error on rank 1 (host a), GPU 1 ("));
         HOLDS(strstr(err.text, "remote process exited"));
     }
-    meet_all(p, 1); /* the control plane tells the others */
+    meet_all(p, 1); /* the control plane reports it to the others */
     const uint64_t began_ns = clock_now_ns();
     gpu_abort(g);
     SOON(gpu_quiesce(g, began_ns + NS_PER_S));
@@ -213,7 +214,7 @@ static void an_asynchronous_error_is_seen_while_closed(void **state)
         .n = 2, .body = fails_while_closed, .faults = "async_error=1:6@1"});
 }
 
-/* The launcher's next call may well hear of it before the watcher looks. */
+/* The launcher's next call may see the error before the watcher checks. */
 static int
 error_at_a_call(struct device *g, struct backend *meeting, struct party *p, char *said)
 {
@@ -247,7 +248,7 @@ error_at_a_call(struct device *g, struct backend *meeting, struct party *p, char
     return 0;
 }
 
-static void an_asynchronous_error_is_known_at_the_next_call(void **state)
+static void an_asynchronous_error_is_seen_at_the_next_call(void **state)
 {
     (void)state;
     run_case(&(struct gpu_case){
@@ -293,7 +294,7 @@ wakes_late(struct device *g, struct backend *meeting, struct party *p, char *sai
     return 0;
 }
 
-static void a_launcher_that_wakes_up_late_asks_nothing(void **state)
+static void a_launcher_that_wakes_up_late_makes_no_query(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(versions); i += 2) /* more than a second each */
@@ -436,8 +437,8 @@ static int is_given_up(struct device *g, struct backend *b, char *said)
     return 0;
 }
 
-/* Behind a close that fails on rank 1 nothing is begun there: NCCL would take it for
- * part of what is in progress, or never launch it. */
+/* After a close that fails on rank 1 no operation is started there: NCCL would take it
+ * for part of the one in progress, or never launch it. */
 static int
 closes_badly(struct device *g, struct backend *meeting, struct party *p, char *said)
 {
@@ -456,9 +457,9 @@ closes_badly(struct device *g, struct backend *meeting, struct party *p, char *s
     HOLDS((x = floats_new(g, COUNT, 1, &err)));
     meet_all(p, 1);
     v[1]->ops->close(v[1]);
-    (void)post_sum(v[0], x, COUNT, &ticket, &err); /* may hear of it already */
+    (void)post_sum(v[0], x, COUNT, &ticket, &err); /* may fail already */
     int rc = g->config.rank == 1 ? is_given_up(g, v[0], said) : 0;
-    meet_all(p, 2); /* the control plane tells the other */
+    meet_all(p, 2); /* the control plane reports it to the other */
     gpu_abort(g);
     SOON(gpu_quiesce(g, clock_now_ns() + NS_PER_S));
     return rc;
@@ -519,8 +520,8 @@ static void a_stuck_start_is_left_behind(void **state)
         .n = 2, .row_body = left_behind, .version = "21003", .faults = "init_hang=1"});
 }
 
-/* An abort that takes longer than anybody waits still uses what it was told to end:
- * that is left to it, also when the device goes. */
+/* An abort that takes longer than the time limits still uses its communicators: they
+ * are left to it, also when the device is closed. */
 static int
 slow_abort(struct device *g, struct backend *meeting, struct party *p, char *said)
 {
@@ -577,8 +578,8 @@ int main(void)
         cmocka_unit_test(a_call_in_progress_can_be_aborted),
         cmocka_unit_test(an_asynchronous_error_is_the_cause),
         cmocka_unit_test(an_asynchronous_error_is_seen_while_closed),
-        cmocka_unit_test(an_asynchronous_error_is_known_at_the_next_call),
-        cmocka_unit_test(a_launcher_that_wakes_up_late_asks_nothing),
+        cmocka_unit_test(an_asynchronous_error_is_seen_at_the_next_call),
+        cmocka_unit_test(a_launcher_that_wakes_up_late_makes_no_query),
         cmocka_unit_test(nothing_is_called_after_the_stop),
         cmocka_unit_test(a_blocking_call_is_aborted_from_outside),
         cmocka_unit_test(a_slow_destroy_is_not_aborted),

@@ -90,7 +90,7 @@ static void a_card_comes_back_as_it_was(void **state)
     }
 }
 
-/* What lies behind the NUL of a text is nobody's business. */
+/* Bytes after the NUL of a text are not sent. */
 static void only_the_text_travels(void **state)
 {
     struct gpu_card c, d;
@@ -210,7 +210,7 @@ static void terms_are_member_0s_and_what_all_have(void **state)
     assert_null(t.excluded);
 
     m.v[0].registers = true;
-    m.v[0].n_streams = 0; /* nobody counted: one */
+    m.v[0].n_streams = 0; /* unset: one */
     assert_int_equal(gpu_cards_judge(m.v, ranks, hosts, 1, &t, NULL), 0);
     assert_true(t.registers);
     assert_int_equal(t.n_streams, 1);
@@ -234,7 +234,7 @@ static void graphs_need_every_driver(void **state)
     }
 }
 
-static void the_first_sentence_that_applies_is_told(void **state)
+static void the_first_error_that_applies_is_reported(void **state)
 {
     struct members m = good_members();
 
@@ -276,7 +276,7 @@ static void one_gpu_for_two_is_sometimes_fine(void **state)
     struct comm_terms t;
 
     (void)state;
-    /* another host may have a GPU of that number, as NCCL_HOSTID says */
+    /* another host (NCCL_HOSTID) may have a GPU of that number */
     memcpy(m.v[1].uuid, m.v[2].uuid, sizeof(m.v[1].uuid));
     assert_int_equal(gpu_cards_judge(m.v, ranks, hosts, N, &t, NULL), 0);
     /* instances of one GPU have uuids of their own */
@@ -373,7 +373,7 @@ static void anything_else_is_fresh(void **state)
     m.v[3].parked_size = m.v[3].parked_rank = 0;
     assert_int_equal(judged_how(&m), COMM_FRESH);
     m = surviving_members();
-    for (uint32_t i = 0; i < N; i++) { /* nobody is missing */
+    for (uint32_t i = 0; i < N; i++) { /* no member is missing */
         m.v[i].parked_rank = i;
         m.v[i].parked_size = N;
     }
@@ -393,7 +393,7 @@ int main(void)
         cmocka_unit_test(another_version_is_a_number),
         cmocka_unit_test(terms_are_member_0s_and_what_all_have),
         cmocka_unit_test(graphs_need_every_driver),
-        cmocka_unit_test(the_first_sentence_that_applies_is_told),
+        cmocka_unit_test(the_first_error_that_applies_is_reported),
         cmocka_unit_test(one_gpu_for_two_is_sometimes_fine),
         cmocka_unit_test(survivors_shrink_what_they_kept),
         cmocka_unit_test(anything_else_is_fresh),

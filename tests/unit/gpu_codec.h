@@ -324,7 +324,7 @@ static int batch_compare(const struct coder *c,
     return 0;
 }
 
-/* All members have the same bits; who has joined has none. */
+/* All members have the same bits, except ranks that have joined, which have none. */
 static int
 are_equal(struct coder *c, const struct coded *b, uint8_t *got, struct err *err)
 {

@@ -33,7 +33,7 @@ member_sums(struct device *g, struct backend *meeting, struct party *p, char *sa
     for (int i = 0; i < MANY; i++)
         HOLDS((v[i] = floats_new(g, COUNT, (float)(g->config.rank + 1), &err)));
     HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
-    for (int i = 0; i < MANY; i++) /* nobody waits until it is ready */
+    for (int i = 0; i < MANY; i++) /* posted before it is ready */
         HOLDS(post_sum(b, v[i], COUNT, &ticket, &err) == 0);
     HOLDS(ticket == MANY);
     struct device_event *e = comm_ticket_event(b, ticket);
@@ -75,7 +75,7 @@ static void an_old_nccl_blocks_on_the_launcher(void **state)
     (void)unsetenv("NCCL_COMM_BLOCKING");
 }
 
-static void a_set_of_one_asks_nccl_nothing(void **state)
+static void a_set_of_one_makes_no_nccl_calls(void **state)
 {
     (void)state;
     run_case(&(struct gpu_case){.n = 1, .body = member_sums, .faults = "init_hang=0"});
@@ -119,7 +119,7 @@ one_has_none(struct device *g, struct backend *meeting, struct party *p, char *s
     return 0;
 }
 
-static void a_failed_meeting_is_one_sentence_everywhere(void **state)
+static void a_failed_meeting_has_one_message_on_all(void **state)
 {
     (void)state;
     run_case(&(struct gpu_case){.n = 3, .body = same_gpu, .same_gpu = true});
@@ -139,7 +139,7 @@ fails_to_start(struct device *g, struct backend *meeting, const char *words, cha
 
     HOLDS((v = floats_new(g, 10, 1, &err)));
     HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
-    (void)post_sum(b, v, 10, &ticket, &err); /* may hear of it already */
+    (void)post_sum(b, v, 10, &ticket, &err); /* may fail already */
     HOLDS(wait_ticket(b, 1, 20, &err) == -ECONNABORTED);
     HOLDS(strstr(err.text, words));
     HOLDS(post_sum(b, v, 10, &ticket, &err) == -ECONNABORTED);
@@ -155,7 +155,7 @@ init_fails(struct device *g, struct backend *meeting, struct party *p, char *sai
 
     if (g->config.rank == 1)
         rc = fails_to_start(g, meeting, "unhandled system error", said);
-    else { /* NCCL is content here; the control plane will tell */
+    else { /* NCCL succeeds here; the control plane reports the failure */
         const struct backend_env env = env_of(g);
         struct err err = ERR_INIT;
         struct backend *b;
@@ -295,7 +295,7 @@ static int member_runs_several(struct device *g,
         HOLDS((text = begun()));
         HOLDS(strstr(text, "split 0 of 0/2, alone\n"));
         free(text);
-        /* the second that was ever asked for: an id has a thread until it is used */
+        /* the second id that was requested: an id has a thread until it is used */
         HOLDS(g->nccl->unique_id(&id) == NCCL_OK);
         HOLDS(sscanf(id.bytes, "hvd-fake-nccl-%d-%d-", &pid, &number) == 2);
         HOLDS(number == 1);
@@ -339,7 +339,7 @@ is_slow(struct device *g, struct backend *meeting, struct party *p, char *said)
     return 0;
 }
 
-static void the_watcher_does_not_ask_while_a_group_is_begun(void **state)
+static void the_watcher_does_not_query_while_a_group_starts(void **state)
 {
     (void)state;
     (void)setenv("HVD_FAKE_NCCL_DELAY_US", "250000", 1); /* it looks each 100 ms */
@@ -362,7 +362,7 @@ cannot_split(struct device *g, struct backend *meeting, struct party *p, char *s
     return 0;
 }
 
-static void an_nccl_that_cannot_split_says_so(void **state)
+static void an_nccl_without_split_is_an_error(void **state)
 {
     (void)state;
     run_case(&(struct gpu_case){.n = 2, .body = cannot_split, .version = "21706"});
@@ -404,15 +404,15 @@ int main(void)
         cmocka_unit_test(a_communicator_is_made_and_used_before_it_is_ready),
         cmocka_unit_test(in_progress_is_polled_on_every_version),
         cmocka_unit_test(an_old_nccl_blocks_on_the_launcher),
-        cmocka_unit_test(a_set_of_one_asks_nccl_nothing),
-        cmocka_unit_test(a_failed_meeting_is_one_sentence_everywhere),
+        cmocka_unit_test(a_set_of_one_makes_no_nccl_calls),
+        cmocka_unit_test(a_failed_meeting_has_one_message_on_all),
         cmocka_unit_test(a_failed_start_breaks_the_device),
         cmocka_unit_test(a_start_that_takes_too_long_names_its_ranks),
         cmocka_unit_test(a_set_is_split_off_by_all_members),
         cmocka_unit_test(communicators_of_several_streams_share_nothing),
         cmocka_unit_test(communicators_take_turns_in_all_versions),
-        cmocka_unit_test(the_watcher_does_not_ask_while_a_group_is_begun),
-        cmocka_unit_test(an_nccl_that_cannot_split_says_so),
+        cmocka_unit_test(the_watcher_does_not_query_while_a_group_starts),
+        cmocka_unit_test(an_nccl_without_split_is_an_error),
         cmocka_unit_test(a_set_that_is_removed_in_flight_is_drained),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

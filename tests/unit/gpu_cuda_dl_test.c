@@ -88,8 +88,8 @@ static void error_text_names_call_and_code(void **state)
         err.text, "cuDeviceGet: invalid device ordinal (CUDA_ERROR_INVALID_DEVICE)");
 }
 
-/* cuda.h says of each whether the process can go on. */
-static void what_loses_the_context_is_told_so(void **state)
+/* cuda.h specifies for each whether the process can continue. */
+static void what_loses_the_context_is_reported(void **state)
 {
     static const int lost[] = {214, 220, 226, 700, 702, 709, 710, 714,
                                715, 716, 717, 718, 719, 721, 810, 911};
@@ -113,7 +113,7 @@ int main(void)
         cmocka_unit_test(old_driver_is_refused),
         cmocka_unit_test(what_a_version_has_not_is_null),
         cmocka_unit_test(error_text_names_call_and_code),
-        cmocka_unit_test(what_loses_the_context_is_told_so),
+        cmocka_unit_test(what_loses_the_context_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,8 +47,8 @@ static int opens_nothing(void)
     return 0;
 }
 
-/* Before anything has begun in this process. */
-static void what_cannot_be_opened_is_a_sentence(void **state)
+/* Before CUDA is used in this process. */
+static void a_failed_open_has_a_message(void **state)
 {
     struct device *g;
     struct err err = ERR_INIT;
@@ -98,7 +98,7 @@ static int a_mask_of_one_for_each_rank(void)
 }
 
 /* Likewise. */
-static void a_local_rank_without_a_gpu_is_a_sentence(void **state)
+static void a_local_rank_without_a_gpu_has_a_message(void **state)
 {
     (void)state;
     assert_int_equal(in_child(a_local_rank_beyond_the_gpus), 0);
@@ -195,7 +195,7 @@ static void record_refuses_a_capturing_stream(void **state)
            assert_int_equal(fake.cu.graph_free(graph), 0);
            assert_int_equal(fake.cu.capture_begin(user, CU_CAPTURE_RELAXED), 0));
     assert_int_equal(gpu_record(g, DEVICE_STREAM_ALL, &e, &err), -EBUSY);
-    /* the driver does not tell before what this breaks */
+    /* the driver cannot be queried before for what this breaks */
     INSIDE(g,
            assert_int_equal(fake.cu.capture_end(user, &graph), CU_CAPTURE_INVALIDATED);
            assert_int_equal(fake.cu.stream_free(user), 0));
@@ -231,7 +231,7 @@ static void *record_all_main(void *arg)
 }
 
 /* The launcher may never come back from a capture. */
-static void who_waits_for_a_capture_of_ours_is_not_left_behind(void **state)
+static void waiters_for_our_capture_leave_at_a_stop(void **state)
 {
     pthread_t thread;
     void *result;
@@ -330,7 +330,7 @@ static int wait_for_gate(void *arg)
     return 0;
 }
 
-/* What frees a result is behind what reads it, and the next is asked for meanwhile. */
+/* A result is freed after its readers, while the next one is requested. */
 static void memory_that_is_read_is_no_other_result(void **state)
 {
     _Atomic bool gate = false, *at = &gate;
@@ -426,7 +426,7 @@ static void kernel_does_nothing(const void *args, unsigned block, unsigned block
     (void)blocks;
 }
 
-/* A kernel of the user's has gone wrong; whose call hears of it first is chance. */
+/* A user's kernel has failed; which call reports it first is chance. */
 static int hears_of_a_lost_context(void)
 {
     void (*add_kernel)(const char *, size_t,
@@ -567,15 +567,15 @@ int main(void)
         cmocka_unit_test(a_lost_context_breaks_the_device),
         cmocka_unit_test(closes_after_driver_is_gone),
         cmocka_unit_test(several_streams_need_launches_in_order),
-        cmocka_unit_test(a_local_rank_without_a_gpu_is_a_sentence),
-        cmocka_unit_test(what_cannot_be_opened_is_a_sentence),
+        cmocka_unit_test(a_local_rank_without_a_gpu_has_a_message),
+        cmocka_unit_test(a_failed_open_has_a_message),
         cmocka_unit_test(opens_and_closes),
         cmocka_unit_test(a_failing_open_leaves_nothing),
         cmocka_unit_test(enter_restores_context_and_capture_mode),
         cmocka_unit_test(a_frameworks_capture_is_not_disturbed),
         cmocka_unit_test(record_refuses_a_capturing_stream),
         cmocka_unit_test(the_seat_does_not_wait_for_a_capture_of_ours),
-        cmocka_unit_test(who_waits_for_a_capture_of_ours_is_not_left_behind),
+        cmocka_unit_test(waiters_for_our_capture_leave_at_a_stop),
         cmocka_unit_test(record_all_is_all_streams),
         cmocka_unit_test(results_outlive_the_device),
         cmocka_unit_test(memory_that_is_read_is_no_other_result),

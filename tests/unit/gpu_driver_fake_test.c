@@ -224,7 +224,7 @@ static int does_it(void)
     return wrong();
 }
 
-/* In children, so before this process has begun with CUDA. */
+/* In children, before this process uses CUDA. */
 static void wrong_use_dies(void **state)
 {
     static int (*const all[])(void) = {copies_past_its_end, frees_it_twice,

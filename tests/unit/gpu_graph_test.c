@@ -389,7 +389,7 @@ static void third_time_is_captured_and_later_ones_replayed(void **state)
     }
 }
 
-static void moved_buffer_is_captured_anew_at_once(void **state)
+static void moved_buffer_is_captured_again_at_once(void **state)
 {
     for (uint64_t i = 0; i < 5; i++)
         assert_int_equal(0, batch_run(*state, 1, i, 0));
@@ -421,7 +421,7 @@ static void buffer_moves_when_it_grows(void **state)
     assert_int_equal(fake.n_blocks, 1);
 }
 
-static void other_number_of_pieces_is_captured_anew(void **state)
+static void other_number_of_pieces_is_captured_again(void **state)
 {
     uint32_t key = 1;
     struct chunk in[3] = {{5, 1, 1, 0}}, out[3] = {{1, 6, 1, 0}};
@@ -486,7 +486,7 @@ static int wait_is_stopped(void *arg, struct err *err)
 }
 
 /* Somebody has the whole context, and waits there for a peer that has died. */
-static void a_stop_finds_nobody_who_waits_to_capture(void **state)
+static void a_stop_ends_the_wait_to_capture(void **state)
 {
     int left = 3;
     tables.wait = wait_is_stopped;
@@ -518,18 +518,18 @@ int main(void)
                                         tables_end),
         cmocka_unit_test_setup_teardown(third_time_is_captured_and_later_ones_replayed,
                                         graphs_start, graphs_end),
-        cmocka_unit_test_setup_teardown(moved_buffer_is_captured_anew_at_once,
+        cmocka_unit_test_setup_teardown(moved_buffer_is_captured_again_at_once,
                                         graphs_start, graphs_end),
         cmocka_unit_test_setup_teardown(buffer_moves_when_it_grows, graphs_start,
                                         graphs_end),
-        cmocka_unit_test_setup_teardown(other_number_of_pieces_is_captured_anew,
+        cmocka_unit_test_setup_teardown(other_number_of_pieces_is_captured_again,
                                         graphs_start, graphs_end),
         cmocka_unit_test_setup_teardown(least_recently_used_graph_goes, graphs_start,
                                         graphs_end),
         cmocka_unit_test_setup_teardown(failed_capture_is_ended_and_an_error,
                                         graphs_start, graphs_end),
-        cmocka_unit_test_setup_teardown(a_stop_finds_nobody_who_waits_to_capture,
-                                        graphs_start, graphs_end),
+        cmocka_unit_test_setup_teardown(a_stop_ends_the_wait_to_capture, graphs_start,
+                                        graphs_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

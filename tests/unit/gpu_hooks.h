@@ -14,7 +14,7 @@ struct step {            /* a job's extra */
     _Atomic int *blocks; /* run does not return before it is 0; NULL: at once */
     bool is_polite;      /* run leaves when the device stops */
     bool dies;           /* a sticky error on the device */
-    bool may_hang;       /* says so of what blocks */
+    bool may_hang;       /* what blocks is in a call that may hang */
     bool sleeps;         /* outside, until it is taken over */
 };
 

@@ -284,7 +284,7 @@ static void driver_that_refuses_the_cubin_gets_ptx(void **state)
     launch_release(&l);
 }
 
-static void what_does_not_fit_is_a_sentence(void **state)
+static void what_does_not_fit_has_a_message(void **state)
 {
     struct gpu_launch l;
     struct err err = ERR_INIT;
@@ -322,7 +322,7 @@ int main(void)
         cmocka_unit_test(built_image_has_every_kernel_for_every_gpu),
         cmocka_unit_test_setup(launches_with_a_bounded_grid, driver_reset),
         cmocka_unit_test_setup(driver_that_refuses_the_cubin_gets_ptx, driver_reset),
-        cmocka_unit_test_setup(what_does_not_fit_is_a_sentence, driver_reset),
+        cmocka_unit_test_setup(what_does_not_fit_has_a_message, driver_reset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

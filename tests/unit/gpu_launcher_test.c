@@ -254,7 +254,7 @@ static void close_of_a_set_that_fails_breaks_nothing(void **state)
     assert_int_equal(gpu_close(g), 0);
 }
 
-static void the_first_cause_is_told(void **state)
+static void the_first_cause_is_reported(void **state)
 {
     struct err err = ERR_INIT;
 
@@ -302,7 +302,7 @@ static void abort_fails_what_waits_within_a_second(void **state)
     ASSERT_IN_TIME(is_aborted_soon());
 }
 
-static void no_job_begins_after_stop(void **state)
+static void no_job_starts_after_stop(void **state)
 {
     _Atomic int blocks = 1;
 
@@ -347,7 +347,7 @@ static uint64_t time_to_abort(struct step s)
     return ns;
 }
 
-/* It only wants a processor, if it is in no call that may hang. */
+/* A launcher outside a call that may hang only needs a processor. */
 static void a_launcher_that_is_asleep_has_more_time(void **state)
 {
     uint64_t least_ns = UINT64_MAX;
@@ -363,7 +363,7 @@ static void a_launcher_that_is_asleep_has_more_time(void **state)
 }
 
 /* Nobody can abort under it: it was outside, and goes in no more. */
-static void who_sleeps_outside_is_not_let_in_again(void **state)
+static void a_launcher_asleep_outside_is_barred(void **state)
 {
     (void)state;
     struct device *g = open_one();
@@ -395,7 +395,7 @@ static int a_call_that_never_ends(void)
     if (clock_now_ns() - began_ns >= NS_PER_S)
         return TOO_SLOW;
     CHILD_NEEDS(seen.was_quiet == 0);
-    /* whoever waits for what it was to record is not left behind with it */
+    /* a thread that waits for its event is not left behind */
     CHILD_NEEDS(gpu_wait(g, done, NULL, UINT64_MAX, &err) == -ECONNABORTED);
     CHILD_NEEDS(gpu_close(g) == -EBUSY);
     CHILD_NEEDS(gpu_open(&some_config, 0, &hooks, NULL, &next, &err) == -EBUSY);
@@ -482,7 +482,7 @@ static int a_lost_context(void)
     return gpu_close(g);
 }
 
-static void a_sticky_error_says_whose_it_is(void **state)
+static void a_sticky_error_names_its_rank(void **state)
 {
     (void)state;
     assert_int_equal(in_child(a_lost_context), 0);
@@ -559,7 +559,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stuck_call_is_left_behind), /* children first */
         cmocka_unit_test(a_kernel_that_never_ends_is_left_behind),
-        cmocka_unit_test(a_sticky_error_says_whose_it_is),
+        cmocka_unit_test(a_sticky_error_names_its_rank),
         cmocka_unit_test(job_is_one_copy_of_all),
         cmocka_unit_test(job_waits_for_all_events),
         cmocka_unit_test(jobs_run_in_order),
@@ -569,11 +569,11 @@ int main(void)
         cmocka_unit_test(a_late_batch_is_looked_at_ever_less),
         cmocka_unit_test(a_failing_job_breaks_the_device),
         cmocka_unit_test(close_of_a_set_that_fails_breaks_nothing),
-        cmocka_unit_test(the_first_cause_is_told),
+        cmocka_unit_test(the_first_cause_is_reported),
         cmocka_unit_test(abort_fails_what_waits_within_a_second),
-        cmocka_unit_test(no_job_begins_after_stop),
+        cmocka_unit_test(no_job_starts_after_stop),
         cmocka_unit_test(a_launcher_that_is_asleep_has_more_time),
-        cmocka_unit_test(who_sleeps_outside_is_not_let_in_again),
+        cmocka_unit_test(a_launcher_asleep_outside_is_barred),
         cmocka_unit_test(look_error_is_the_cause),
         cmocka_unit_test(nothing_is_looked_at_while_idle),
         cmocka_unit_test(order_of_close_lets_jobs_end),

@@ -415,7 +415,7 @@ static int bench_post(struct bench *w, struct err *err)
                                        .counts = t->counts,
                                        .send_counts = t->send,
                                        .ready = ready};
-        if (!has_input(w) && i % 2) /* nobody looks at it */
+        if (!has_input(w) && i % 2) /* its output is not read */
             items[i].out = NULL;
         if (w->a.coll == COLL_REDUCE && t->n_out == 0 && i % 2)
             items[i].out = NULL;

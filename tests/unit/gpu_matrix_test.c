@@ -207,8 +207,8 @@ member_runs_all(struct device *g, struct backend *meeting, struct party *p, char
 
 /* --- ways --- */
 
-/* What NCCL was asked for by this member in run_one: lines, and how many of them follow
- * another in their group. */
+/* This member's NCCL calls in run_one: lines, and how many of them follow another one
+ * in their group. */
 static int calls_of(struct bench *w, size_t *ret_n, size_t *ret_grouped, char *said)
 {
     char *(*log_of)(int rank);
@@ -386,7 +386,8 @@ member_repeats(struct device *g, struct backend *m, struct party *p, char *said)
                             .pre = 1,
                             .post = 1,
                             .n_items = 40,
-                            .root = 1, /* who has joined is the root of a reduce */
+                            .root = 1, /* the rank that has joined is the root of a
+                                          reduce */
                             .is_in_place = i < 10 && i / 2 % 2,
                             .has_joined = i >= 10};
         rc = i == 8 && w->me == 0 ? grow_buffer(g, said) : 0;

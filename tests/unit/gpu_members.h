@@ -22,7 +22,7 @@ struct gpu_case {
     uint32_t mask;                 /* of gpu_matrix_test: which batches are run */
     const struct gpu_hooks *hooks; /* NULL: batches are sums of float32 */
     int (*body)(struct device *g, struct backend *meeting, struct party *p, char *said);
-    /* Instead, for who opens a device by himself. */
+    /* Instead of body, if it opens the device itself. */
     int (*row_body)(struct backend *meeting, uint32_t me, struct party *p, char *said);
 };
 
@@ -224,7 +224,7 @@ post_sum(struct backend *b, float *p, size_t n, uint64_t *ret_ticket, struct err
     return b->ops->post(b, &batch, ret_ticket, err);
 }
 
-/* 0: done, -ETIMEDOUT, or what poll says. */
+/* 0: done, -ETIMEDOUT, or the result of poll. */
 static inline int
 wait_ticket(struct backend *b, uint64_t ticket, uint64_t s, struct err *err)
 {

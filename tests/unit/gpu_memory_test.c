@@ -233,7 +233,7 @@ static void pool_absent_uses_free_list(void **state)
     memory_end();
 }
 
-static void out_of_memory_is_a_sentence(void **state)
+static void out_of_memory_has_a_message(void **state)
 {
     struct err err = ERR_INIT;
     cu_ptr p = 0;
@@ -419,7 +419,7 @@ int main(void)
         cmocka_unit_test(result_freed_on_its_stream),
         cmocka_unit_test(a_pool_makes_no_stream_wait_for_another),
         cmocka_unit_test(pool_absent_uses_free_list),
-        cmocka_unit_test(out_of_memory_is_a_sentence),
+        cmocka_unit_test(out_of_memory_has_a_message),
         cmocka_unit_test(size_classes_hold_what_they_say),
         cmocka_unit_test(fusion_buffer_grows_in_order),
         cmocka_unit_test(registered_buffers_stay_until_the_end),

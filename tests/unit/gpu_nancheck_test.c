@@ -118,7 +118,7 @@ static int member_runs_rounds(struct device *g, struct backend *b, char *said)
     HOLDS(wait_ticket(b, ticket, 20, &err) == -EDOM);
     HOLDS(row->bad_item(b, &item, &bad) == 0);
     HOLDS(item == 0 && bad.at == COUNT - 1 && !bad.is_nan && bad.n == 1);
-    HOLDS(post_checked(b, v, DT_F32, &ticket, &err) == 0); /* nobody looks any more */
+    HOLDS(post_checked(b, v, DT_F32, &ticket, &err) == 0); /* its result is not read */
     HOLDS(launcher_drain(&g->launcher, clock_now_ns() + 20 * NS_PER_S) == 0);
     for (int i = 0; i < N_ITEMS; i++)
         row->free(v[i], g->streams[0]);
@@ -186,14 +186,14 @@ nancheck_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
     return row->close(g, NULL) && !rc ? SAYS("close") : rc;
 }
 
-static void the_tensor_and_the_place_are_told(void **state)
+static void the_tensor_and_the_place_are_reported(void **state)
 {
     (void)state;
     run_case(&(struct gpu_case){.n = 2, .row_body = nancheck_body});
     run_case(&(struct gpu_case){.n = 1, .row_body = nancheck_body});
 }
 
-static void what_was_done_before_is_told_before(void **state)
+static void earlier_batches_are_reported_before(void **state)
 {
     (void)state;
     the_body = two_at_once;
@@ -212,8 +212,8 @@ static void looking_does_not_wait_for_the_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_tensor_and_the_place_are_told),
-        cmocka_unit_test(what_was_done_before_is_told_before),
+        cmocka_unit_test(the_tensor_and_the_place_are_reported),
+        cmocka_unit_test(earlier_batches_are_reported_before),
         cmocka_unit_test(looking_does_not_wait_for_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -307,7 +307,7 @@ static const char *some_last(nccl_comm c)
     return c ? "" : "socket closed";
 }
 
-static void failures_say_what_nccl_said_last(void **state)
+static void failures_contain_the_last_error_of_nccl(void **state)
 {
     struct nccl_api api = {.error_text = some_text, .last_error = some_last};
     struct err err = ERR_INIT;
@@ -336,7 +336,7 @@ int main(void)
         cmocka_unit_test(newer_symbols_are_absent_below_their_version),
         cmocka_unit_test(config_says_little),
         cmocka_unit_test(driver_and_nccl_majors_that_do_not_fit),
-        cmocka_unit_test(failures_say_what_nccl_said_last),
+        cmocka_unit_test(failures_contain_the_last_error_of_nccl),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }

@@ -118,7 +118,8 @@ static int new_world(struct backend *meeting,
     if (the_worlds.is_fresh && how != COMM_FRESH)
         return SAYS("rank %u: shrunk", me);
     if (!the_worlds.is_fresh && how != COMM_SHRINK)
-        return SLOW("rank %u: fresh", me); /* who was not revoked in time is aborted */
+        return SLOW("rank %u: fresh", me); /* one that was not revoked in time is
+                                              aborted */
     b->ops->close(b);
     HOLDS(row->close(g, &parked) == 0);
     return parked ? SAYS("an orderly end leaves something") : 0;

@@ -28,7 +28,7 @@ struct member_world {
 
 enum { COUNT = 1000, BYTES = COUNT * sizeof(float) };
 
-static atomic_bool is_over; /* what the seat hears meanwhile */
+static atomic_bool is_over; /* makes the seat's wait fail */
 
 static int seat_interrupted(void *arg, struct err *err)
 {
@@ -257,7 +257,7 @@ static void an_older_nccl_is_named(void **state)
     run_case(&(struct gpu_case){.n = 2, .version = "21804", .row_body = is_older});
 }
 
-static void the_seat_hears_while_it_waits(void **state)
+static void the_seat_can_be_interrupted_while_it_waits(void **state)
 {
     (void)state;
     run_case(
@@ -281,7 +281,7 @@ static void the_fake_ends_a_test_of_mixed_memory(void **state)
     if (pid == 0) {
         the_case = &(struct gpu_case){.n = 2, .row_body = member_mixes};
         (void)alarm(60);
-        (void)fclose(stderr); /* its sentence is as it should be */
+        (void)fclose(stderr); /* its message is expected */
         _exit(case_main());
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -295,7 +295,7 @@ int main(void)
         cmocka_unit_test(nothing_is_registered_where_nccl_must_not),
         cmocka_unit_test(what_fails_on_one_leaves_the_device_well),
         cmocka_unit_test(an_older_nccl_is_named),
-        cmocka_unit_test(the_seat_hears_while_it_waits),
+        cmocka_unit_test(the_seat_can_be_interrupted_while_it_waits),
         cmocka_unit_test(an_outgrown_fusion_buffer_is_known_to_the_end),
         cmocka_unit_test(the_fake_ends_a_test_of_mixed_memory),
     };

@@ -38,7 +38,7 @@ static int tells_all(void)
     return 0;
 }
 
-static void all_that_is_there_is_told(void **state)
+static void the_report_is_complete(void **state)
 {
     (void)state;
     fake_begin();
@@ -54,7 +54,7 @@ static int child_has_mig(void)
     return 0;
 }
 
-static void instances_are_told_apart(void **state)
+static void mig_instances_are_distinguished(void **state)
 {
     (void)state;
     fake_begin();
@@ -210,8 +210,8 @@ static void the_program_prints_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_that_is_there_is_told),
-        cmocka_unit_test(instances_are_told_apart),
+        cmocka_unit_test(the_report_is_complete),
+        cmocka_unit_test(mig_instances_are_distinguished),
         cmocka_unit_test(nvml_may_be_absent),
         cmocka_unit_test(a_gpu_for_the_display_is_no_problem),
         cmocka_unit_test(the_first_problem_is_reported),

@@ -95,7 +95,7 @@ struct asked {
     bool adds;
     uint32_t n[TENSORS];
     uint64_t k[TENSORS];
-    uint32_t width; /* 0: as the codec says */
+    uint32_t width; /* 0: the codec's */
     unsigned shift; /* elements by which inputs lie off a vector's boundary */
     unsigned blocks;
     uint32_t chunk; /* 0: TOPK_CHUNK */

@@ -50,8 +50,8 @@ static int n_sets(void)
     return count();
 }
 
-/* Its XIDs are heard from now on. */
-static struct device *open_heard(void)
+/* Its XIDs are received from now on. */
+static struct device *open_with_xids(void)
 {
     struct device *g = open_one();
 
@@ -60,17 +60,17 @@ static struct device *open_heard(void)
 }
 
 /* No thread of it takes what is said to the next one. */
-static void close_heard(struct device *g)
+static void close_with_xids(struct device *g)
 {
     assert_int_equal(gpu_close(g), 0);
     WAIT_UNTIL(n_sets() == 0);
 }
 
-/* A device that has heard these, and then breaks. */
+/* A device that receives these, and then breaks. */
 static void break_after(const int *xids, char *ret, size_t size_bytes)
 {
     struct err err = ERR_INIT;
-    struct device *g = open_heard();
+    struct device *g = open_with_xids();
 
     for (bool is_fatal = false; *xids; xids++) {
         xid_inject(*xids);
@@ -81,14 +81,14 @@ static void break_after(const int *xids, char *ret, size_t size_bytes)
     gpu_broken(g, "NCCL failed");
     assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
     (void)snprintf(ret, size_bytes, "%s", err.text);
-    close_heard(g);
+    close_with_xids(g);
 }
 
-/* NVML answers with an error then, and tells no event any more. */
+/* NVML then returns an error, and no events any more. */
 static void a_gpu_that_is_lost_has_fallen_off_the_bus(void **state)
 {
     struct err err = ERR_INIT;
-    struct device *g = open_heard();
+    struct device *g = open_with_xids();
 
     (void)state;
     xid_inject(-1);
@@ -98,7 +98,7 @@ static void a_gpu_that_is_lost_has_fallen_off_the_bus(void **state)
     xid_inject(0);
     assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
     assert_ptr_equal(strstr(err.text, "XID 79 (GPU has fallen off the bus)"), err.text);
-    close_heard(g);
+    close_with_xids(g);
 }
 
 static void do_one_batch(struct device *g)
@@ -118,7 +118,7 @@ static void a_device_lives_beside_an_nvml_that_hangs(void **state)
 {
     struct err err = ERR_INIT;
     struct gate gate = {0};
-    struct device *g = open_heard();
+    struct device *g = open_with_xids();
 
     (void)state;
     struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
@@ -145,16 +145,16 @@ static void a_device_lives_beside_an_nvml_that_hangs(void **state)
 static void a_close_in_order_leaves_nothing_of_nvml(void **state)
 {
     (void)state;
-    struct device *g = open_heard();
+    struct device *g = open_with_xids();
     assert_int_equal(n_sets(), 1);
-    close_heard(g);
+    close_with_xids(g);
 }
 
-/* What was heard before is told all the same. */
-static void an_xid_is_told_though_nvml_hangs_now(void **state)
+/* XIDs received before are reported all the same. */
+static void an_xid_is_reported_though_nvml_hangs_now(void **state)
 {
     struct err err = ERR_INIT;
-    struct device *g = open_heard();
+    struct device *g = open_with_xids();
 
     (void)state;
     xid_inject(31);
@@ -164,14 +164,14 @@ static void an_xid_is_told_though_nvml_hangs_now(void **state)
     (void)nvml_hang(0);
     assert_int_equal(gpu_check(g, &err), -ECONNABORTED);
     assert_memory_equal(err.text, "XID 31 (", 8);
-    close_heard(g);
+    close_with_xids(g);
 }
 
-static void each_common_one_says_whom_to_blame(void **state)
+static void each_common_xid_says_where_to_look(void **state)
 {
     static const struct {
         int xid;
-        enum gpu_cause cause; /* to the launcher, which reads the sentence */
+        enum gpu_cause cause; /* for the launcher, which parses the message */
         const char *text, *blamed;
     } table[] = {
         {13, GPU_CAUSE_PROGRAM, "graphics engine exception", "most often the program"},
@@ -210,7 +210,7 @@ static void each_common_one_says_whom_to_blame(void **state)
         text, "XID 999 on GPU 0 (PCI 0000:10:00.0) of rank 2 (host b); NCCL failed");
 }
 
-static void of_several_the_one_that_says_most_is_told(void **state)
+static void the_most_significant_xid_is_reported(void **state)
 {
     static const struct {
         int heard[4];
@@ -228,14 +228,14 @@ static void of_several_the_one_that_says_most_is_told(void **state)
     }
 }
 
-/* A kernel on a GPU that is gone may never return, nor CUDA tell. */
+/* A kernel on a lost GPU may never return, and CUDA may not report it. */
 static void a_gpu_off_the_bus_ends_the_device_by_itself(void **state)
 {
     struct err err = ERR_INIT;
     struct gate gate = {0};
 
     (void)state;
-    struct device *g = open_heard();
+    struct device *g = open_with_xids();
     struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
     xid_inject(31);
     usleep(250000);
@@ -246,7 +246,7 @@ static void a_gpu_off_the_bus_ends_the_device_by_itself(void **state)
     assert_non_null(strstr(err.text, "; work on the GPU cannot end"));
     gate.is_open = 1;
     event_unref(done);
-    close_heard(g);
+    close_with_xids(g);
 }
 
 int main(void)
@@ -255,9 +255,9 @@ int main(void)
         cmocka_unit_test(a_gpu_that_is_lost_has_fallen_off_the_bus),
         cmocka_unit_test(a_device_lives_beside_an_nvml_that_hangs),
         cmocka_unit_test(a_close_in_order_leaves_nothing_of_nvml),
-        cmocka_unit_test(an_xid_is_told_though_nvml_hangs_now),
-        cmocka_unit_test(each_common_one_says_whom_to_blame),
-        cmocka_unit_test(of_several_the_one_that_says_most_is_told),
+        cmocka_unit_test(an_xid_is_reported_though_nvml_hangs_now),
+        cmocka_unit_test(each_common_xid_says_where_to_look),
+        cmocka_unit_test(the_most_significant_xid_is_reported),
         cmocka_unit_test(a_gpu_off_the_bus_ends_the_device_by_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

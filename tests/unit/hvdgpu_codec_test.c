@@ -193,7 +193,7 @@ static void joins_body(int rank, int size)
             v[i] = (float)(rank + 1);
         CHECK_OK(tensor_submit(rank, "x", "int8", v, HVD_SUM, 0, &h));
         CHECK_OK(wait_release(h));
-        float want = 0; /* of those who have not joined yet */
+        float want = 0; /* of the ranks that have not joined yet */
         for (int r = 0; r < size; r++)
             want += step < 3 + r ? (float)(r + 1) : 0;
         CHECK(fabsf(v[N - 1] - want) < 0.1f, "%g, not %g", (double)v[N - 1],
@@ -279,7 +279,7 @@ static void what_cannot_be_done_fails_the_tensor_alone(void **state)
     case_run(2, refuse_body);
 }
 
-/* What HVD_NANCHECK has found in it is not told of the batch that comes next. */
+/* A finding of HVD_NANCHECK in it is not reported for the next batch. */
 static void refuse_nan_body(int rank, int size)
 {
     float *v = floats_on_gpu(rank, N), *w = floats_on_gpu(rank, N);
@@ -325,7 +325,7 @@ static void little_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void too_little_memory_is_said(void **state)
+static void too_little_memory_is_reported(void **state)
 {
     (void)state;
     (void)setenv("HVD_COMPRESSION_MEMORY", "16384", 1);
@@ -343,7 +343,7 @@ int main(void)
         cmocka_unit_test(sets_come_and_go),
         cmocka_unit_test(what_cannot_be_done_fails_the_tensor_alone),
         cmocka_unit_test(a_refused_tensor_s_nan_is_nobody_s),
-        cmocka_unit_test(too_little_memory_is_said),
+        cmocka_unit_test(too_little_memory_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

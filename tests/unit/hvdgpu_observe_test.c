@@ -85,7 +85,7 @@ static void rank_cannot(int rank, int size)
     CHECK(strstr(text, "{\"can\":false,\"problem\":\"NCCL 2.8.4 "), "%s", text);
 }
 
-static void the_report_tells_what_is_there(void **state)
+static void the_report_lists_what_exists(void **state)
 {
     (void)state;
     if (!has_kernels())
@@ -138,7 +138,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_timeline_has_nccl_s_names),
-        cmocka_unit_test(the_report_tells_what_is_there),
+        cmocka_unit_test(the_report_lists_what_exists),
         cmocka_unit_test(a_nan_is_named_on_all_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

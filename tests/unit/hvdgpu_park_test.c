@@ -132,7 +132,8 @@ static void case_run(const char *version, bool shrinks, struct park_case c)
     the_case = c;
     use_nccl(version);
     run_worlds();
-    /* what is not revoked in half a second is aborted: a busy machine is asked again */
+    /* one that is not revoked in half a second is aborted: a busy machine tries again
+     */
     for (int i = 1; i < 5 && shrinks && !strstr(shared->r[0].text, "shrink"); i++)
         run_worlds();
     for (int r = 0; r < 2; r++)

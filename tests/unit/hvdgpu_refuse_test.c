@@ -36,7 +36,7 @@ static void joined_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void all_are_told_who_has_no_gpu(void **state)
+static void all_ranks_report_which_has_no_gpu(void **state)
 {
     (void)state;
     if (!has_kernels())
@@ -46,7 +46,7 @@ static void all_are_told_who_has_no_gpu(void **state)
         the_case = &withouts[i];
         world_run(3, joined_body);
         assert_non_null(strstr(shared->r[0].text, the_case->sentence));
-        for (int r = 1; r < 3; r++) /* who told it first is in front of it */
+        for (int r = 1; r < 3; r++) /* the first reporter is in front of it */
             assert_string_equal(shared->r[r].text, shared->r[0].text);
     }
 }
@@ -54,7 +54,7 @@ static void all_are_told_who_has_no_gpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_are_told_who_has_no_gpu),
+        cmocka_unit_test(all_ranks_report_which_has_no_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

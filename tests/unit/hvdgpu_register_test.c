@@ -194,7 +194,7 @@ static void is_older(int rank, int size)
 
 static char log_path[64];
 
-/* HVD_GPU_REGISTER has no effect, which rank 0 says. */
+/* HVD_GPU_REGISTER has no effect, and rank 0 logs that. */
 static void is_older_and_says_so(int rank, int size)
 {
     int fd = open(log_path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);

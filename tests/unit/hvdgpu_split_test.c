@@ -12,7 +12,7 @@ struct sum {
     hvd_handle h;
 };
 
-/* Of ones: the sum tells how many took part. */
+/* Of ones: the sum is the number of members. */
 static void sum_begin(struct sum *s, int rank, const char *name, int set, int members)
 {
     s->v = floats_on_gpu(rank, N);
@@ -131,7 +131,7 @@ static void sets_are_split_off_by_all_ranks(void **state)
     case_run("21805", true);
 }
 
-/* Ranks that are not asked split too, beside what they do. */
+/* Ranks outside the set split too, concurrently with their work. */
 static void meet_body(int rank, int size)
 {
     static const int pair[] = {1, 2};

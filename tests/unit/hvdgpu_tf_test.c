@@ -16,7 +16,7 @@
 
 enum { N = 5, SLOW_US = 4000 };
 
-/* --- the stream that nobody is told --- */
+/* --- the stream that the runtime does not get --- */
 
 static struct cuda_api cu;
 static cu_ctx context;
@@ -291,7 +291,7 @@ static void empty_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-/* One rank places it on the CPU: told on all of them, and nobody hangs. */
+/* One rank places it on the CPU: all ranks report it, and none hangs. */
 static void mixed_body(int rank, int size)
 {
     struct run r = ON_GPU;
@@ -311,7 +311,7 @@ static void mixed_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-/* One rank sees no GPU: who it is and why is told on all of them. */
+/* One rank sees no GPU: all ranks report its name and the reason. */
 static void none_body(int rank, int size)
 {
     struct run r = ON_GPU;
@@ -335,9 +335,9 @@ static void none_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-/* The last rank dies with an allreduce that has not begun on its GPU, for which the
- * others' GPUs wait, and so would whoever synchronises with them: behind it they make
- * the output of an allgather. */
+/* The last rank dies before its allreduce has started on its GPU. The GPUs of the
+ * others wait for it, and so would a thread that synchronises with them: behind it
+ * they allocate the output of an allgather. */
 static void lost_body(int rank, int size)
 {
     struct run r = ON_GPU, behind = ON_GPU;
@@ -416,19 +416,19 @@ static void an_empty_tensor_may_be_the_first(void **state)
     case_run("12050", 3, empty_body);
 }
 
-static void a_rank_that_computes_on_the_cpu_is_told(void **state)
+static void a_rank_that_computes_on_the_cpu_is_an_error(void **state)
 {
     (void)state;
     case_run("12050", 2, mixed_body);
 }
 
-static void a_rank_without_a_gpu_is_told_why(void **state)
+static void a_rank_without_a_gpu_is_named_on_all(void **state)
 {
     (void)state;
     case_run("12050", 3, none_body);
 }
 
-static void a_lost_rank_is_told_while_the_gpu_waits_for_it(void **state)
+static void a_lost_rank_is_reported_while_the_gpu_waits_for_it(void **state)
 {
     struct proc_world w;
 
@@ -447,9 +447,9 @@ int main(void)
         cmocka_unit_test(all_streams_are_waited_for_by_older_drivers),
         cmocka_unit_test(operations_may_block),
         cmocka_unit_test(an_empty_tensor_may_be_the_first),
-        cmocka_unit_test(a_rank_that_computes_on_the_cpu_is_told),
-        cmocka_unit_test(a_rank_without_a_gpu_is_told_why),
-        cmocka_unit_test(a_lost_rank_is_told_while_the_gpu_waits_for_it),
+        cmocka_unit_test(a_rank_that_computes_on_the_cpu_is_an_error),
+        cmocka_unit_test(a_rank_without_a_gpu_is_named_on_all),
+        cmocka_unit_test(a_lost_rank_is_reported_while_the_gpu_waits_for_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,7 +138,7 @@ struct member {
         }                                                                              \
     } while (0)
 
-/* As the launcher does: polls until it is over. */
+/* As the launcher does: polls until it is finished. */
 static int comm_wait(nccl_comm c, int rc)
 {
     uint64_t end = clock_now_ns() + DEADLINE_S * NS_PER_S;
@@ -151,7 +151,7 @@ static int comm_wait(nccl_comm c, int rc)
     return rc;
 }
 
-/* A split or shrink, which says ncclSuccess also when it has only begun. */
+/* A split or shrink, which returns ncclSuccess even if it has only started. */
 static int comm_wait_birth(nccl_comm parent, int rc)
 {
     return comm_wait(parent, rc == NCCL_OK ? NCCL_IN_PROGRESS : rc);

@@ -39,7 +39,7 @@ hvd_fake_enqueue(cu_stream s, int (*fn)(void *arg), const void *arg, size_t byte
 EXPORT bool hvd_fake_is_capturing(cu_stream s);
 /* The value of a fault, copied; false: it is not set. */
 EXPORT bool hvd_fake_fault(const char *key, char ret[64]);
-/* Replaces all faults of the environment ("": none); counts begin anew. */
+/* Replaces all faults of the environment ("": none); counts restart. */
 EXPORT void hvd_fake_set_faults(const char *text);
 /* Is it time? Of a fault "N" or "code@N", at the N-th question since it was set (0, 1:
  * the first); the code, or 1; else 0. */

@@ -290,7 +290,7 @@ static int free_entry(void *arg)
     memcpy(&f, arg, sizeof(f));
     pthread_mutex_lock(&lock);
     struct block *b = block_at(f.p);
-    bool is_it = b && b->is_given && b->turn == f.turn; /* nobody has taken it again */
+    bool is_it = b && b->is_given && b->turn == f.turn; /* not taken again since */
     if (is_it && b->is_unborn)
         hvd_fake_die("%p is freed on a stream that has not waited for its beginning",
                      f.p);

@@ -119,7 +119,7 @@ comm_init(nccl_comm *ret, int n, struct nccl_id id, int rank, bool blocks, bool 
     c->is_blocking = blocks;
     c->shares = shares;
     fake_job_check(c, "ncclCommInitRank");
-    if (!blocks) /* whoever aborts may look from another thread */
+    if (!blocks) /* an aborting thread may read it */
         __atomic_store_n(ret, c, __ATOMIC_RELEASE);
     int rc = fake_do(c, comm_start, c, false);
     if (blocks && rc == NCCL_OK)
@@ -232,7 +232,7 @@ static int birth_shrink(void *arg)
     return rc;
 }
 
-/* As NCCL: that it has only begun is lost on the way to the caller. */
+/* As NCCL: the caller does not see that it has only started. */
 static int birth_begin(nccl_comm parent, int (*birth)(void *arg), struct birth *b)
 {
     int rc = fake_do(parent, birth, b, false);

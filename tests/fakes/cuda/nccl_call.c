@@ -364,7 +364,7 @@ int ncclCommRegister(nccl_comm c, void *p, size_t bytes, void **ret)
         return code;
     }
     const char *local = getenv("NCCL_LOCAL_REGISTER");
-    if (local && *local == '0') { /* as NCCL says it */
+    if (local && *local == '0') { /* as NCCL reports it */
         *ret = NULL;
         rc = NCCL_OK;
     }

@@ -175,7 +175,7 @@ int fake_do(struct nccl_comm_s *c, int (*work)(void *arg), void *arg, bool is_at
     fake_join(c);
     *h = (struct help){c, work, arg};
     pthread_mutex_lock(&c->lock);
-    if (c->async == NCCL_OK) /* else a kernel has failed meanwhile, which is told */
+    if (c->async == NCCL_OK) /* else a kernel has failed meanwhile: keep its error */
         c->async = NCCL_IN_PROGRESS;
     c->has_helper = true;
     fake_job_begin(c);

@@ -139,7 +139,7 @@ struct fake_kernel {
     struct fake_op ops[];
 };
 
-/* Prints the sentence and ends the process by abort(). */
+/* Prints the message and ends the process by abort(). */
 _Noreturn void fake_die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* nccl_fault.c */
@@ -186,7 +186,7 @@ void fake_end(struct nccl_comm_s *c);  /* no more kernels: closes, is dead */
 /* nccl_job.c: as NCCL keeps what a non-blocking communicator has in progress
  * (NCCL_JOB_LINKED and below in nccl_dl.h). */
 void fake_job_begin(struct nccl_comm_s *c); /* by this thread */
-/* `call` wants a ready communicator, and begins something on this thread. */
+/* `call` requires a ready communicator, and starts an operation on this thread. */
 void fake_job_check(struct nccl_comm_s *c, const char *call);
 void fake_job_asked(struct nccl_comm_s *c); /* ncclCommGetAsyncError; with c's lock */
 void fake_job_abort(struct nccl_comm_s *c);
