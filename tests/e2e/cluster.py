@@ -25,7 +25,7 @@ SEED = int(os.environ.get("E2E_SEED", random.SystemRandom().randrange(1 << 32)))
 
 
 class Late(AssertionError):
-    """A wait that met its deadline; says what was there instead."""
+    """A wait that met its deadline; the text has the state instead."""
 
 
 class Refused(Exception):
@@ -83,7 +83,7 @@ def let_go(ns: str, pod: str) -> bool:
 
 
 def says(ns: str, pod: str, words: str) -> bool:
-    """Whether it runs and has said so."""
+    """Whether the pod's log has the words."""
     try:
         return words in kubectl("logs", "-n", ns, pod, "-c", "main")
     except Refused:

@@ -81,7 +81,7 @@ def operator_restarts() -> int:
 
 
 def only_our_kills() -> None:
-    """A kubelet tells of a restart when it comes to it, which may be after the job's end."""
+    """A kubelet reports a restart late, maybe after the job's end."""
     wait("our kills are told", lambda: operator_restarts() - restarts_before >= kills, 120)
     expect(operator_restarts() - restarts_before == kills, f"{kills} restarts", str(operator_restarts()))
 
@@ -126,7 +126,7 @@ def the_demo_job_learns_all_ten_digits() -> None:
 
 
 @suite.test
-def kubectl_get_and_events_tell_the_job_s_story() -> None:
+def kubectl_get_and_events_show_the_job_s_history() -> None:
     ns = "e2e-demo"
     head, row = kubectl("get", "horovodjob", "demo", "-n", ns).splitlines()
     expect(head.split() == ["NAME", "STATE", "WORKERS", "RESTARTS", "AGE"], "printer columns", head)
@@ -241,7 +241,7 @@ def a_deleted_worker_is_replaced_and_named() -> None:
 
 
 @suite.test
-def a_worker_deleted_before_the_start_is_made_again_and_the_others_wait() -> None:
+def a_worker_deleted_before_the_start_is_recreated_and_the_others_wait() -> None:
     ns = namespace("e2e-early")
     job = horovodjob("early", ["true"], workers=3)
     hold_back(job, "*-worker-2")

@@ -54,7 +54,7 @@ def tests(suite: Suite) -> None:
         expect(condition(now, "Failed") == condition(status, "Failed"), "so does the reason", now)
 
     @suite.test
-    def a_probe_s_kill_counts_though_another_pod_tells_it_first() -> None:
+    def a_probe_s_kill_counts_if_another_pod_reports_it_first() -> None:
         ns = namespace("e2e-probe")
         job = horovodjob("probed", ["sh", "-c", PROBED], slots=2, container={"livenessProbe": PROBE})
         job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["terminationGracePeriodSeconds"] = 10

@@ -244,7 +244,7 @@ def the_launcher_is_a_worker() -> None:
 
 
 @suite.test
-def a_worker_that_comes_late_burns_no_retry() -> None:
+def a_late_worker_costs_no_retry() -> None:
     ns = namespace("e2e-mpi-late")
     late = {
         "name": "late",

@@ -60,7 +60,7 @@ def tests(suite: Suite) -> None:
         expect(said.count("sum 4") == 4, "four ranks met", said)
 
     @suite.test
-    def a_launcher_does_not_begin_before_late_workers_are_there() -> None:
+    def a_launcher_does_not_start_before_late_workers() -> None:
         """Its own time limit is shorter than the workers are late, and no retry is there to be burnt."""
         ns = namespace("e2e-launcher-late")
         run = [HOROVODRUN, "--start-timeout", "9", "-np", "4", "--hostfile", "$(HVD_HOSTFILE)", "hostname"]
@@ -78,7 +78,7 @@ def tests(suite: Suite) -> None:
         )
 
     @suite.test
-    def a_launcher_that_fails_tells_its_last_words() -> None:
+    def the_status_has_the_last_lines_of_a_failed_launcher() -> None:
         ns = namespace("e2e-launcher-fails")
         apply(with_launcher("fails", ["sh", "-c", "echo no data >&2; exit 9"]), ns)
         status = wait_state("fails", ns, "Failed")
@@ -104,7 +104,7 @@ def tests(suite: Suite) -> None:
         wait("servers and evaluator are ended", lambda: not any(get("pod", p, ns) for p in gone), 180)
 
     @suite.test
-    def a_sidecar_does_not_hold_up_the_end() -> None:
+    def a_sidecar_does_not_delay_the_end() -> None:
         ns = namespace("e2e-sidecar")
         job = horovodjob("beside", ["python3", "-c", MEET])
         spec = job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]

@@ -97,19 +97,9 @@ class Fake:
                 pass
 
             def do_GET(self):
-                fake.serve(self, "GET")
+                fake.serve(self, self.command)
 
-            def do_POST(self):
-                fake.serve(self, "POST")
-
-            def do_PUT(self):
-                fake.serve(self, "PUT")
-
-            def do_PATCH(self):
-                fake.serve(self, "PATCH")
-
-            def do_DELETE(self):
-                fake.serve(self, "DELETE")
+            do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True

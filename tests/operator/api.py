@@ -23,7 +23,7 @@ CORE = "/api/v1/namespaces/{ns}/"
 
 
 class Refused(Exception):
-    """An answer of 400 and more; the text is the server's sentence."""
+    """An answer of 400 and more; the text is the server's message."""
 
     def __init__(self, code: int, text: str):
         super().__init__(text)
@@ -203,13 +203,19 @@ def condition(status: dict, kind: str) -> dict:
     return next((c for c in status.get("conditions", []) if c["type"] == kind), {})
 
 
+def ended(code: int, message: str = "", reason: str = "Error", at: str = "2026-01-01T00:01:00Z") -> dict:
+    """For set_pod: the state of a container that has exited."""
+    end = {"exitCode": code, "message": message, "reason": reason, "finishedAt": at, "startedAt": at}
+    return {"terminated": end}
+
+
 class Operator:
     """hvd-operator as a process, under the rights that the manifests give it."""
 
     def __init__(
         self, program: Path, kubeconfig: Path, log: Path, *args: str, crash=None, env=None, stderr=None
     ):
-        """crash: HVD_CRASH; env: variables beside ours. Tests may run in a pod: it does not know."""
+        """crash: HVD_CRASH; env: more variables. Tests may run in a pod; the operator must not detect it."""
         self.log = log
         ours = ("KUBECONFIG", "HVD_CRASH", "KUBERNETES_SERVICE_HOST")
         env = {k: v for k, v in os.environ.items() if k not in ours} | (env or {})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong jobs, and the sentence that each is answered with: a table.
+"""A table of wrong jobs and the message that each gets.
 
 WRONG is what kubectl apply refuses (the schema and its rules), CHANGES what it refuses to change in a job that
 is there, TEXTS what is no good YAML or no known kind, and TOLD what only the operator sees, which it tells in

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever happens to the operator, the API server or the line between them: no job is lost and nothing is
-made twice. In TAP. usage: chaos_test.py [--soak SECONDS] [TEST ...]; chaos.sh starts the cluster.
+"""Failures of the operator, the API server and the connection between them: no job is lost and nothing is
+created twice. In TAP. usage: chaos_test.py [--soak SECONDS] [TEST ...]; chaos.sh starts the cluster.
 
 That nothing is made twice is read from the API server's audit log: each pod, Service, Secret and Job of a job
 was created exactly once in its life. The operator is the one of manifests/, by its rights; hvd-operator-faults
@@ -37,7 +37,7 @@ SIDE_BY_SIDE = 6
 
 
 def made_once(ns: str, n_jobs: int, n_kills: int = 0) -> None:
-    """An API server that is killed takes the audit of what it was just answering with it: of a whole plan, at most."""
+    """A killed API server loses the audit of the requests in progress: at most of one plan."""
     made, unanswered = created(ns)
     pods = [what for what in {*made, *unanswered} if what.startswith("pods ")]
     wanted = n_jobs * WORKERS
@@ -116,7 +116,7 @@ def a_crash_around_any_write_of_an_mpijob_that_fails_changes_nothing() -> None:
 
 # --- the world around it breaks ---------------------------------------------------------------
 class Storm:
-    """Jobs of a kind that come while things break, and one who plays their kubelet all the time."""
+    """Jobs of a kind that are created while things break, and a thread that plays their kubelet."""
 
     def __init__(self, kind: type[Kind], name: str):
         self.kind_of, self.kind = kind, kind(patient())
@@ -179,7 +179,7 @@ class Storm:
 
 
 def storm(kind: type[Kind], name: str, disturb) -> None:
-    """It breaks while jobs are being made, again while they run, and once more while they end."""
+    """disturb() runs while jobs are being created, while they run, and while they finish."""
     s = Storm(kind, name)
     try:
         s.make(3)
@@ -248,7 +248,7 @@ def connections_go_silent_under_mpijobs() -> None:
 
 
 def soak(seconds: float, seed: int) -> None:
-    """Everything at random, and the operator killed now and then, for a long time."""
+    """All failures at random, also kills of the operator, for a long time."""
     chance = random.Random(seed)
     print(f"# seed {seed}", flush=True)
     end = time.monotonic() + seconds

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What chaos_test.py stands on: jobs of both kinds and who plays their kubelet, the audit log, a line to the
+"""Base of chaos_test.py: jobs of both kinds and their kubelet, the audit log, a connection to the
 API server that can be cut or go silent, and processes of the control plane that can be stopped.
 """
 
@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from api import CORE, Api, Operator, Refused, condition, wait
+from api import CORE, Api, Operator, Refused, condition, ended, wait
 
 RUN = Path(os.environ["RM_RUN"])
 BIN = Path(os.environ["BIN"])
@@ -59,20 +59,8 @@ def patient() -> PatientApi:
 
 
 # --- jobs, and who plays the kubelet --------------------------------------------------------
-def ended(code: int) -> dict:
-    at = "2026-01-01T00:01:00Z"
-    return {
-        "terminated": {
-            "exitCode": code,
-            "reason": "Error" if code else "Completed",
-            "startedAt": at,
-            "finishedAt": at,
-        }
-    }
-
-
 class Kind:
-    """How a job looks and ends. pods(ns, name) are those that the operator makes."""
+    """The body and the end of a job. pods(ns, name) are those that the operator creates."""
 
     plural = ""
     once: dict[bool, tuple[str, ...]] = {}  # reasons of the Events of a job that succeeds; that fails
@@ -267,7 +255,7 @@ AGAIN: list[subprocess.Popen] = []  # the API server that we started
 
 
 def restart_api_server(seconds_away: float = 0) -> None:
-    """Killed, and started again with the same words in the same network namespace."""
+    """Killed, and started again with the same command line in the same network namespace."""
     pid = process("kube-apiserver")
     words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
     netns = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
@@ -291,7 +279,7 @@ def restart_api_server(seconds_away: float = 0) -> None:
 # --- the line between operator and API server -------------------------------------------------
 class Line(threading.Thread):
     """A relay on a loopback port. up: passes; cut: connections are closed and refused; silent: what is sent
-    on connections of before is swallowed, both ways, for ever, while new ones pass."""
+    on existing connections is dropped, both ways, while new ones pass."""
 
     def __init__(self, server: str):
         super().__init__(daemon=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How hvd-operator reaches the API server and says who it is: tokens that change, plug-ins, TLS,
+"""Access of hvd-operator to the API server and its credentials: tokens that change, plug-ins, TLS,
 proxies. Part of fake_test.py.
 """
 
@@ -43,7 +43,7 @@ class Access(World):
 
 
 def only_for(wanted, seen: list[str]):
-    """A hook that answers 401 to everybody else."""
+    """A hook that answers 401 to every other token."""
 
     def hook(w, h, method, plural, query):
         got = h.headers.get("Authorization", "")
@@ -76,7 +76,7 @@ def a_token_file_is_read_again_when_the_server_refuses_the_old_token() -> None:
 
 
 @suite.test
-def a_plug_in_gives_the_token_and_another_when_that_is_refused() -> None:
+def a_plug_in_provides_the_token_and_a_new_one_after_a_401() -> None:
     wanted, seen = ["Bearer 1"], []
     script = """#!/bin/sh
 echo >>runs-of-plug-in
@@ -125,7 +125,7 @@ echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","s
 
 
 @suite.test
-def a_plug_in_that_fails_is_told_in_its_own_words_and_tried_again() -> None:
+def a_failed_plug_in_is_reported_with_its_output_and_retried() -> None:
     script = """#!/bin/sh
 if [ -e "$(dirname "$0")/ready" ]; then
     echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t"}}'
@@ -141,7 +141,7 @@ fi
 
 
 @suite.test
-def name_and_password_and_whom_to_act_as_are_sent() -> None:
+def name_password_and_impersonation_are_sent() -> None:
     seen = []
 
     def hook(w, h, method, plural, query):
@@ -203,7 +203,7 @@ def the_kubeconfig_s_proxy_is_used_even_for_this_machine() -> None:
 
 
 class Tunnel:
-    """An HTTP proxy that notes who asks for what, and refuses."""
+    """An HTTP proxy that records the requests and refuses them."""
 
     def __init__(self):
         self.asked: list[str] = []
@@ -223,7 +223,7 @@ class Tunnel:
 
 
 @suite.test
-def the_environment_s_proxy_is_used_but_for_those_that_it_excepts() -> None:
+def the_environment_s_proxy_is_used_except_for_no_proxy() -> None:
     for host, no_proxy, asked in (
         ("kube.invalid", "", True),
         ("kube.invalid", "kube.invalid", False),
@@ -281,7 +281,7 @@ class Secure(Access):
 
 
 @suite.test
-def a_new_ca_is_noticed_without_a_restart() -> None:
+def a_new_ca_is_used_without_a_restart() -> None:
     with Secure(cluster=", certificate-authority: ca.crt") as w:
         w.goes_on()
         w.present("two")
@@ -302,7 +302,7 @@ def an_unknown_server_is_refused_unless_the_kubeconfig_says_otherwise() -> None:
 
 
 class Known(Secure):
-    """A fake that knows its clients by their certificates; those of expired it answers 401."""
+    """A fake that identifies clients by their certificates and answers 401 to those in expired."""
 
     def __init__(self):
         self.expired: set[str] = set()
@@ -331,7 +331,7 @@ class Known(Secure):
 
 
 @suite.test
-def a_renewed_client_certificate_is_noticed_without_a_restart() -> None:
+def a_renewed_client_certificate_is_used_after_a_401() -> None:
     with Known() as w:
         w.goes_on()
         w.be("two")
@@ -343,8 +343,8 @@ def a_renewed_client_certificate_is_noticed_without_a_restart() -> None:
 
 
 @suite.test
-def a_renewed_client_certificate_is_that_of_the_next_request() -> None:
-    """Though the server would still take the old one, on connections that are open."""
+def a_renewed_client_certificate_is_used_by_the_next_request() -> None:
+    """Although the server still accepts the old one on open connections."""
     with Known() as w:
         w.goes_on()
         (w.dir / "me.crt").write_text((w.dir / "two.crt").read_text())  # and not the key yet
@@ -361,7 +361,7 @@ def a_renewed_client_certificate_is_that_of_the_next_request() -> None:
 
 
 def ask(w: World) -> bool:
-    """Makes the operator send something, when it has sent what it was asked for before."""
+    """Makes the operator send another request after it has finished the previous ones."""
     n = len(w.fake.objects["horovodjobs"])
     if len(w.fake.objects["pods"]) == 2 * n:
         w.fake.put("horovodjobs", w.job(f"ask{n}"))

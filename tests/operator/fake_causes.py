@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job's status says of a GPU that failed, by what its pods leave behind; part of fake_test.py."""
+"""The status of a job whose GPU failed, from the reports that its pods leave; part of fake_test.py."""
 
 from __future__ import annotations
 
 import json
 
-from api import condition, expect, wait
+from api import condition, ended, expect, wait
 from fake_mpi import mpijob
 from fake_world import World, fetch, free_port, suite
 
@@ -21,18 +21,13 @@ def line(rank: int, host: str, why: str, at: int = 1767225630000000) -> str:
 
 def fails(w: World, name: str, text: str, code: int = 1) -> None:
     """The pod's container has ended and left text."""
-    pod = json.loads(json.dumps(w.fake.objects["pods"][f"ns/{name}"]))
-    container = pod["spec"]["containers"][0]["name"]
-    end = {"exitCode": code, "finishedAt": ENDED, "startedAt": ENDED, "reason": "Error", "message": text}
-    pod["status"] = {
-        "phase": "Failed",
-        "containerStatuses": [{"name": container, "state": {"terminated": end}}],
-    }
-    w.fake.put("pods", pod)
+    container = w.get("pods", name)["spec"]["containers"][0]["name"]
+    states = [{"name": container, "state": ended(code, text, at=ENDED)}]
+    w.set_pod(name, phase="Failed", containerStatuses=states)
 
 
 def is_heard(w: World, port: int, like: dict) -> None:
-    """The operator knows what pods did so far: one watch tells things in their order. Another kind's does not."""
+    """The operator has received all pod events so far. Watches of different kinds have no common order."""
     meta = {"name": "later", "labels": like["metadata"]["labels"]}
     w.fake.put("pods", {"metadata": meta, "status": {"phase": "Pending"}})
     n = len(w.fake.objects["pods"])
@@ -48,7 +43,7 @@ def failure(w: World) -> dict:
 
 @suite.test
 def a_gpu_that_failed_is_the_jobs_failure() -> None:
-    """All agents leave the same words; the worker that ended first is not the one whose GPU failed."""
+    """All agents leave the same report; the worker that exited first is not the one whose GPU failed."""
     with World() as w:
         w.goes_on()
         text = line(1, "j0-worker-1", XID + HINT) + LAST
@@ -68,8 +63,8 @@ def a_gpu_that_failed_is_the_jobs_failure() -> None:
 
 
 @suite.test
-def a_launchers_last_lines_tell_of_a_gpu_too() -> None:
-    """mpirun leaves no report; what the kubelet took of its log has the rank's sentence."""
+def a_launchers_last_lines_name_the_gpu() -> None:
+    """mpirun leaves no report; the end of its log, which the kubelet keeps, has the rank's message."""
     job = World.job("j0")
     template = {"spec": {"containers": [{"name": "c", "image": "i", "command": ["mpirun"]}]}}
     del job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["command"]
@@ -86,7 +81,7 @@ def a_launchers_last_lines_tell_of_a_gpu_too() -> None:
 
 @suite.test
 def an_mpijobs_condition_names_the_gpu() -> None:
-    """By horovodrun's report, and by what mpirun has handed on."""
+    """From horovodrun's report, and from the output that mpirun passed on."""
     for text, wanted in (
         (line(1, "m-worker-1", XID + HINT) + LAST, f"rank 1 on m-worker-1 exited with code 1: {XID}{HINT}"),
         ("some lines\n" + LAST, XID + HINT),

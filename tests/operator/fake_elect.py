@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several operators on one fake API server: who acts, and when another takes over. Each has a token of
+"""Several operators on one fake API server: which one acts, and when another takes over. Each has a token of
 its own, by which the fake's hook tells them apart. Part of fake_test.py.
 """
 
@@ -84,7 +84,7 @@ class Rivals(World):
 
 
 class Halting(Rivals):
-    """Of which a stops itself when its third write has its connection and has not been sent."""
+    """Operator a stops itself when its third write has its connection and has not been sent."""
 
     program = "hvd-operator-faults"
 
@@ -93,7 +93,7 @@ class Halting(Rivals):
 
 
 @suite.test
-def a_write_that_was_about_to_leave_when_the_process_was_stopped_is_not_sent() -> None:
+def a_write_held_up_by_a_stop_of_the_process_is_not_sent() -> None:
     with Halting() as w:
         w.fake.put("horovodjobs", w.job("j0"))
         wait("b leads", lambda: w.leads("b"))
@@ -111,7 +111,7 @@ def a_write_that_was_about_to_leave_when_the_process_was_stopped_is_not_sent() -
 
 
 @suite.test
-def a_leader_that_cannot_renew_stops_writing_and_goes_on_later() -> None:
+def a_leader_that_cannot_renew_stops_writing_and_continues_later() -> None:
     with Rivals() as w:
         w.job_runs("j0")
         w.operators["b"].stop()
@@ -134,7 +134,7 @@ def a_leader_that_cannot_renew_stops_writing_and_goes_on_later() -> None:
 
 
 @suite.test
-def writes_under_way_are_ended_when_the_lease_is_lost() -> None:
+def writes_in_flight_fail_when_the_lease_is_lost() -> None:
     """A write whose answer does not come must not keep a sync alive over the end of the lease."""
     held = threading.Event()
 
@@ -156,8 +156,8 @@ def writes_under_way_are_ended_when_the_lease_is_lost() -> None:
 
 
 @suite.test
-def a_lease_refused_with_401_is_sent_again_before_all_that_waits() -> None:
-    """Even in a pause that a 429 asked for: it would outlast the Lease."""
+def a_lease_refused_with_401_is_sent_again_before_waiting_requests() -> None:
+    """Even in the pause of a 429, which would outlast the Lease."""
     paused, refused, renewed = [], [], []
 
     def hook(w, h, method, plural, query):
@@ -183,7 +183,7 @@ def a_lease_refused_with_401_is_sent_again_before_all_that_waits() -> None:
 
 
 @suite.test
-def connections_that_are_dead_unseen_do_not_cost_the_lease() -> None:
+def undetected_dead_connections_do_not_cost_the_lease() -> None:
     """A router has forgotten them: what is sent on them is never answered."""
     deaf, heard = [], []
 
@@ -210,7 +210,7 @@ def connections_that_are_dead_unseen_do_not_cost_the_lease() -> None:
 
 
 @suite.test
-def a_lease_that_waits_for_a_plug_in_has_an_end() -> None:
+def a_lease_request_that_waits_for_a_plug_in_times_out() -> None:
     script = """#!/bin/sh
 while [ ! -e "$(dirname "$0")/ready" ]; do sleep 0.1; done
 echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t"}}'
@@ -223,7 +223,7 @@ echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","s
 
 
 @suite.test
-def a_forbidden_lease_is_told_by_readyz() -> None:
+def readyz_reports_a_forbidden_lease() -> None:
     port = free_port()
 
     def hook(w, h, method, plural, query):

@@ -19,7 +19,7 @@ class Faulty(World):
         return (self.dir / "log").read_text()
 
     def becomes(self, *states: str) -> None:
-        """Where it was libcurl that had no memory, the operator ends and is started again."""
+        """If libcurl had no memory, the operator exits and is started again."""
 
         def seen() -> bool:
             if self.operator.ended():
@@ -31,7 +31,7 @@ class Faulty(World):
 
 
 def once_without_memory(text: str, n: int, act) -> str:
-    """The n-th allocation fails from when a watch has told text; act(world) is the rest. The log."""
+    """The n-th allocation after an event with text fails; act(world) is the rest. Returns the log."""
     port = free_port()
     runs = 'hvd_operator_jobs{kind="HorovodJob",state="Running"} 1'
     with Faulty(env={"HVD_NO_MEMORY": f"{text}:{n}"}, port=port) as w:
@@ -52,7 +52,7 @@ def at_each_point(text: str, points: range, least: int, act) -> None:
 
 
 @suite.test
-def no_news_of_a_pod_is_lost_when_memory_is_out() -> None:
+def no_event_of_a_pod_is_lost_without_memory() -> None:
     def act(w: Faulty) -> None:
         pod = w.fake.objects["pods"]["ns/j0-worker-0"]
         w.fake.put("pods", dict(pod, status={"phase": "Failed", "reason": "OutOfTheBlue"}))
@@ -62,7 +62,7 @@ def no_news_of_a_pod_is_lost_when_memory_is_out() -> None:
 
 
 @suite.test
-def no_end_of_a_pod_is_lost_when_memory_is_out() -> None:
+def no_deletion_of_a_pod_is_lost_without_memory() -> None:
     def act(w: Faulty) -> None:
         pod = dict(
             w.fake.objects["pods"]["ns/j0-worker-0"], status={"phase": "Running", "reason": "Vanished"}
@@ -83,7 +83,7 @@ class Nameless(Access):
 
 
 @suite.test
-def a_name_server_that_hangs_holds_up_nothing_else() -> None:
+def a_hanging_name_server_delays_nothing_else() -> None:
     port = free_port()
     times = {"lease-duration": "4s", "renew-deadline": "1s", "retry-period": "200ms"}
     extra = [

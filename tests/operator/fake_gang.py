@@ -40,7 +40,7 @@ def a_podgroup_that_could_not_be_made_smaller_is_retried() -> None:
 
 
 @suite.test
-def a_podgroup_goes_with_suspension_though_the_operator_was_restarted() -> None:
+def a_podgroup_is_deleted_with_suspension_after_a_restart() -> None:
     for gang in GANGS:
         with under(gang) as w:
             w.goes_on()
@@ -53,7 +53,7 @@ def a_podgroup_goes_with_suspension_though_the_operator_was_restarted() -> None:
 
 
 @suite.test
-def a_podgroup_of_somebody_else_stays_when_a_job_of_its_name_is_suspended() -> None:
+def a_foreign_podgroup_stays_when_a_job_of_its_name_is_suspended() -> None:
     with under("volcano") as w:
         w.operator.stop()
         w.fake.put("podgroups", {"metadata": {"name": "j0"}, "spec": {"minMember": 7}})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For fake_test.py: what somebody deletes of a job that runs is made again."""
+"""For fake_test.py: deleted objects of a running job are recreated."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def objects_deleted_while_no_operator_ran_are_recreated() -> None:
 
 
 @suite.test
-def without_the_right_to_list_them_all_else_is_done() -> None:
+def without_the_right_to_list_objects_everything_else_works() -> None:
     def hook(w, h, method, plural, query):
         if method == "GET" and plural in OWNED and "limit" in query:
             w.fake.answer(h, 403, f'{{"code": 403, "message": "{plural} is forbidden"}}')

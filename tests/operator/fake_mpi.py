@@ -21,7 +21,7 @@ def told(w: World, reason: str) -> list[str]:
 
 
 @suite.test
-def an_mpijob_whose_hosts_fit_in_no_config_map_is_refused_in_one_sentence() -> None:
+def an_mpijob_too_large_for_a_config_map_is_refused() -> None:
     name = "a-name-that-is-rather-long-for-a-job"
     with World(jobs=0, before=lambda fake: fake.put("mpijobs", mpijob(name, 8000))) as w:
         wait("it is told", lambda: told(w, "ValidationError"))
@@ -35,7 +35,7 @@ def an_mpijob_whose_hosts_fit_in_no_config_map_is_refused_in_one_sentence() -> N
 
 
 @suite.test
-def an_mpijob_goes_on_with_what_it_began_though_its_annotation_changes() -> None:
+def an_mpijob_keeps_its_launch_method_when_the_annotation_changes() -> None:
     """begun by agents, then without the annotation; begun with ssh, then with it"""
     for first, then, secret in (
         ("agent", None, "m-token"),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose an object is that hvd-operator changes or deletes and no watch shows: one that a stranger made in
-the place of ours is left alone. Part of fake_test.py.
+"""Ownership of objects that hvd-operator changes or deletes and no watch shows: a foreign object in the
+place of ours is left alone. Part of fake_test.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ GANG = ["--gang-scheduling=volcano"]
 
 
 def stranger_takes(w: World, plural: str) -> dict:
-    """In the place of ours there is another's of the same name, and no watch has told it yet."""
+    """Another object of the same name replaces ours, and no watch has reported it yet."""
     with w.fake.changed:
         w.fake.version += 1
         meta = {"name": "j0", "namespace": "ns", "uid": "theirs", "resourceVersion": str(w.fake.version)}
@@ -21,7 +21,7 @@ def stranger_takes(w: World, plural: str) -> dict:
 
 
 @suite.test
-def what_a_stranger_made_in_the_place_of_ours_is_not_changed() -> None:
+def a_foreign_object_in_the_place_of_ours_is_not_changed() -> None:
     with World(extra=GANG) as w:
         w.goes_on()
         theirs = stranger_takes(w, "podgroups")
@@ -34,7 +34,7 @@ def what_a_stranger_made_in_the_place_of_ours_is_not_changed() -> None:
 
 
 @suite.test
-def what_a_stranger_made_in_the_place_of_ours_is_not_deleted() -> None:
+def a_foreign_object_in_the_place_of_ours_is_not_deleted() -> None:
     unseen = refuse("GET", "podgroups", *[(403, "forbidden")] * 99, part="limit")  # so no watch shows it
     with World(unseen, extra=GANG) as w:
         w.goes_on()
@@ -48,7 +48,7 @@ def what_a_stranger_made_in_the_place_of_ours_is_not_deleted() -> None:
 
 
 @suite.test
-def ours_that_was_made_anew_is_brought_up_to_date() -> None:
+def our_recreated_object_is_brought_up_to_date() -> None:
     """With the same owner and another uid: a former leader's late answer, or a restored backup."""
     with World(extra=GANG) as w:
         w.goes_on()

@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 
-from api import expect, wait
+from api import ended, expect, wait
 from fake_world import BIN, World, fetch, free_port, suite
 
 # What deployments of mpi-operator and users of its logging library write.
@@ -45,7 +45,7 @@ def run(*args: str, **env: str) -> subprocess.CompletedProcess:
 
 
 @suite.test
-def the_command_line_of_others_is_taken_and_what_does_nothing_is_told_once() -> None:
+def options_of_other_operators_are_accepted_and_idle_ones_logged_once() -> None:
     port = free_port()
     with World(extra=[*THEIRS, f"--monitoring-port={port}"]) as w:
         w.goes_on()
@@ -58,7 +58,7 @@ def the_command_line_of_others_is_taken_and_what_does_nothing_is_told_once() -> 
 
 
 @suite.test
-def wrong_words_on_the_command_line_are_named() -> None:
+def wrong_options_are_named() -> None:
     for args, says in (
         (["--nonsense"], "--nonsense: no such option"),
         (["-kubeconfig"], "--kubeconfig needs a value: FILE"),
@@ -129,7 +129,7 @@ def with_log_json_each_line_is_one_object() -> None:
 
 
 @suite.test
-def log_and_metrics_say_why_a_job_restarts() -> None:
+def log_and_metrics_have_the_reason_of_a_restart() -> None:
     port = free_port()
 
     def before(fake):
@@ -139,11 +139,7 @@ def log_and_metrics_say_why_a_job_restarts() -> None:
 
     with World(jobs=0, before=before, port=port) as w:
         w.goes_on()
-        pod = w.get("pods", "j0-worker-1")
-        end = {"exitCode": 7, "reason": "Error", "finishedAt": "2026-01-01T00:01:00Z"}
-        state = {"name": "c", "state": {"terminated": end}}
-        pod["status"] = {"phase": "Failed", "containerStatuses": [state]}
-        w.fake.put("pods", pod)
+        w.set_pod("j0-worker-1", phase="Failed", containerStatuses=[{"name": "c", "state": ended(7)}])
         wait("Restarting", lambda: w.state() == "Restarting")
         counted = 'hvd_operator_job_restarts_total{reason="WorkerFailed"} 1'
         wait("the metric with its reason", lambda: counted in fetch(port, "/metrics")[1])
@@ -184,7 +180,7 @@ class Unread(World):
 
 
 @suite.test
-def a_log_that_nobody_reads_stops_nothing() -> None:
+def a_log_without_reader_stops_nothing() -> None:
     with Unread() as w:
         for i in range(40):  # two lines each, of a hundred bytes
             name = f"a-job-with-a-name-of-some-length-{i}"

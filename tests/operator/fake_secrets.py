@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of its secrets is left in hvd-operator's memory once it needs them no more. Part of fake_test.py."""
+"""Secrets are wiped from hvd-operator's memory after use. Part of fake_test.py."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def mpi_job(name: str) -> dict:
 
 
 @suite.test
-def what_is_put_into_secrets_is_not_kept_in_memory() -> None:
+def the_content_of_secrets_is_not_kept_in_memory() -> None:
     with World() as w:
         w.goes_on()
         w.fake.put("mpijobs", mpi_job("m0"))

@@ -27,36 +27,27 @@ import fake_process  # noqa: F401
 import fake_secrets  # noqa: F401
 import fake_watch  # noqa: F401  its tests are the suite's, too
 from api import condition, expect, wait
-from fake_world import BIN, OPEN, World, fetch, free_port, refuse, suite
+from fake_world import BIN, OPEN, World, cut_connection, fetch, free_port, refuse, serve_watches, suite
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @suite.test
 def an_expired_watch_is_listed_again_and_nothing_is_missed() -> None:
-    expired = []
+    def expire(w, h, query):
+        w.fake.begin_watch(h)
+        w.fake.event(h, "ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+        w.fake.chunk(h, b"")
 
-    def hook(w, h, method, plural, query):
-        if plural == "pods" and "watch" in query and not expired:
-            expired.append(query["resourceVersion"])
-            w.fake.begin_watch(h)
-            w.fake.event(
-                h,
-                "ERROR",
-                {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"},
-            )
-            w.fake.chunk(h, b"")
-            return True
-        return False
-
+    hook = serve_watches(1, expire)
     with World(hook, extra=OPEN) as w:
         w.goes_on()
-        expect(len(expired) == 1, "it was told once", expired)
-        expect(w.fake.count("GET", "pods", False) == 2, "and listed a second time")
+        expect(len(hook.times) == 1, "one watch expired")
+        expect(w.fake.count("GET", "pods", False) == 2, "and a second list followed")
 
 
 @suite.test
-def a_job_that_was_changed_while_it_was_suspended_has_new_hosts() -> None:
+def a_job_changed_while_suspended_has_new_hosts() -> None:
     def pod(**more: object) -> dict:
         return {"spec": {"containers": [{"name": "c", "image": "i", **more}]}}
 
@@ -81,22 +72,18 @@ def a_job_that_was_changed_while_it_was_suspended_has_new_hosts() -> None:
 
 
 @suite.test
-def a_bookmark_moves_the_place_where_the_next_watch_begins() -> None:
+def a_bookmark_moves_the_place_where_the_next_watch_starts() -> None:
     places = []
 
-    def hook(w, h, method, plural, query):
-        if plural == "pods" and "watch" in query:
-            places.append(int(query["resourceVersion"]))
-            if len(places) == 1:
-                w.fake.begin_watch(h)
-                w.fake.event(h, "BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": "5000"}})
-                w.fake.chunk(h, b"")
-                return True
-        return False
+    def mark(w, h, query):
+        places.append(int(query["resourceVersion"]))
+        w.fake.begin_watch(h)
+        w.fake.event(h, "BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": "5000"}})
+        w.fake.chunk(h, b"")
 
-    with World(hook, extra=OPEN):
+    with World(serve_watches(2, mark), extra=OPEN):
         wait("the second watch", lambda: len(places) > 1)
-        expect(places[1] == 5000, "it begins at the bookmark", str(places))
+        expect(places[1] == 5000, "it starts at the bookmark", str(places))
 
 
 @suite.test
@@ -143,8 +130,7 @@ def a_lost_answer_does_not_double_a_pod() -> None:
             labels = {"ringmaster.dev/job-name": "j0", "ringmaster.dev/job-role": "worker"}
             meta = {"name": f"j0-worker-{len(cut)}", "labels": labels, "ownerReferences": [owner]}
             cut.append(w.fake.put("pods", {"metadata": meta, "status": {"phase": "Pending"}}))
-            h.close_connection = True  # the pod was created, and the answer never arrives
-            h.connection.close()
+            cut_connection(h)  # the pod was created, and the answer never arrives
             return True
         return False
 
@@ -155,45 +141,32 @@ def a_lost_answer_does_not_double_a_pod() -> None:
 
 @suite.test
 def a_watch_cut_in_the_middle_of_an_event_is_opened_again() -> None:
-    cut = []
+    def cut(w, h, query):
+        w.fake.begin_watch(h)
+        h.wfile.write(b'40\r\n{"type": "ADD')  # a chunk that never ends
+        h.wfile.flush()
+        cut_connection(h)
 
-    def hook(w, h, method, plural, query):
-        if plural == "pods" and "watch" in query and not cut:
-            cut.append(1)
-            w.fake.begin_watch(h)
-            h.wfile.write(b'40\r\n{"type": "ADD')  # a chunk that never ends
-            h.wfile.flush()
-            h.close_connection = True
-            h.connection.close()
-            return True
-        return False
-
-    with World(hook) as w:
+    with World(serve_watches(1, cut)) as w:
         w.goes_on()
         expect(w.fake.count("GET", "pods", True) >= 2, "a second watch")
 
 
 @suite.test
-def a_silent_watch_is_taken_for_dead() -> None:
-    silent = []
+def a_silent_watch_is_reopened() -> None:
+    def hang(w, h, query):  # the other side is gone without a FIN
+        w.fake.begin_watch(h)
+        with w.fake.changed:
+            w.fake.changed.wait_for(lambda: w.fake.stopping)
 
-    def hook(w, h, method, plural, query):
-        if plural == "pods" and "watch" in query and not silent:
-            silent.append(h)
-            w.fake.begin_watch(h)  # and never a word: the other side is gone without a FIN
-            while not w.fake.stopping:
-                with w.fake.changed:
-                    w.fake.changed.wait(1)
-            return True
-        return False
-
+    hook = serve_watches(1, hang)
     with World(hook) as w:
         w.goes_on()
-        expect(len(silent) == 1, "there was one")
+        expect(len(hook.times) == 1, "there was one")
 
 
 @suite.test
-def a_pod_that_no_watch_shows_is_asked_for_and_not_taken_for_deleted() -> None:
+def a_pod_that_no_watch_shows_is_requested_and_not_taken_for_deleted() -> None:
     late = [True]
 
     def hook(w, h, method, plural, query):
@@ -221,7 +194,7 @@ def a_pod_that_no_watch_shows_is_asked_for_and_not_taken_for_deleted() -> None:
 
 
 @suite.test
-def a_status_that_the_api_server_does_not_keep_is_not_sent_again_and_again() -> None:
+def a_status_that_the_api_server_does_not_keep_is_sent_once() -> None:
     sent = []
 
     def hook(w, h, method, plural, query):
@@ -248,12 +221,12 @@ def a_status_that_the_api_server_does_not_keep_is_not_sent_again_and_again() -> 
 
 
 def of_j0(port: int) -> bool:
-    """Does the operator still count job j0, which is Pending while j1 runs?"""
+    """Whether the operator still counts job j0, which is Pending while j1 runs."""
     return 'hvd_operator_jobs{kind="HorovodJob",state="Pending"} 0' not in fetch(port, "/metrics")[1]
 
 
 @suite.test
-def an_answer_that_comes_after_the_job_s_end_does_not_bring_it_back() -> None:
+def an_answer_after_the_job_s_deletion_does_not_restore_it() -> None:
     port, told = free_port(), []
 
     def hook(w, h, method, plural, query):
@@ -276,7 +249,7 @@ def an_answer_that_comes_after_the_job_s_end_does_not_bring_it_back() -> None:
 
 
 @suite.test
-def a_job_that_the_api_server_does_not_know_any_more_is_forgotten() -> None:
+def a_job_that_the_api_server_no_longer_has_is_dropped() -> None:
     port, told = free_port(), []
 
     def hook(w, h, method, plural, query):
@@ -292,7 +265,7 @@ def a_job_that_the_api_server_does_not_know_any_more_is_forgotten() -> None:
 
 
 @suite.test
-def a_large_object_does_not_hold_up_the_others() -> None:
+def a_large_object_does_not_delay_the_others() -> None:
     with World(jobs=0) as w:
         w.fake.put("horovodjobs", w.job("big", **{f"k{i}": 0 for i in range(60000)}))
         w.fake.put("horovodjobs", w.job("j0"))

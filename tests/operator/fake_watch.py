@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of fake_test.py about what lists and watches carry: objects that cannot be read, many and
+"""Tests of fake_test.py about the content of lists and watches: objects that cannot be read, many and
 large ones, and nothing at all.
 """
 
@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-import time
 
 from api import condition, expect, wait
-from fake_world import BIN, OPEN, World, fetch, free_port, refuse, suite
+from fake_world import BIN, OPEN, World, cut_connection, fetch, free_port, refuse, serve_watches, suite
 
 
 def little_memory(w: World, mib: int) -> None:
@@ -22,7 +21,7 @@ def little_memory(w: World, mib: int) -> None:
 
 
 def strange_job(name: str, strange: object) -> dict:
-    """A job whose pod has a field that the API server takes, and our reader might not."""
+    """A job whose pod has a field that the API server accepts and our reader might not."""
     pod = {"containers": [{"name": "c", "image": "i", "command": ["x"]}], "strange": strange}
     return {
         "metadata": {"name": name, "generation": 1},
@@ -119,7 +118,7 @@ def lines_that_are_no_events_make_it_list_again() -> None:
 
 
 def other_pods(n: int, padding: int = 0):
-    """Pods of other jobs as an API server has them, 12 kB each, most of it for nobody's use."""
+    """Pods of other jobs as an API server stores them, 12 kB each, most of it unused."""
     managed = {f"f:x{i}": {".": {}, "f:name": {}, "f:value": {}} for i in range(60)}
     fields = [
         {
@@ -152,7 +151,7 @@ def many_pods_need_little_memory() -> None:
 
 
 @suite.test
-def a_page_that_is_too_large_is_asked_for_in_smaller_ones() -> None:
+def a_page_that_is_too_large_is_requested_in_smaller_ones() -> None:
     with World(jobs=0, before=other_pods(12, 1 << 20)) as w:
         wait("the watch", lambda: w.fake.count("GET", "pods", True) > 0)
         limits = [q["limit"] for m, p, q in w.fake.requests if p == "pods" and "limit" in q]
@@ -194,22 +193,17 @@ def a_place_that_expires_as_soon_as_it_is_listed_is_not_listed_in_a_loop() -> No
 
 def listed_again() -> float:
     """How long it takes the first time; then there is a pause."""
-    told = []
 
-    def hook(w, h, method, plural, query):
-        if plural == "pods" and "watch" in query and len(told) < 4:
-            told.append(time.monotonic())
-            w.fake.begin_watch(h)
-            gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
-            w.fake.event(h, "ERROR", gone)
-            w.fake.chunk(h, b"")
-            return True
-        return False
+    def expire(w, h, query):
+        w.fake.begin_watch(h)
+        w.fake.event(h, "ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+        w.fake.chunk(h, b"")
 
+    hook = serve_watches(4, expire)
     with World(hook, extra=OPEN) as w:
-        wait("the last of them", lambda: len(told) == 4)
+        wait("the last of them", lambda: len(hook.times) == 4)
         w.goes_on()
-        pauses = [b - a for a, b in zip(told, told[1:], strict=False)]
+        pauses = [b - a for a, b in zip(hook.times, hook.times[1:], strict=False)]
         expect(min(pauses[1:]) > 0.7, "then after a pause", pauses)
         return pauses[0]
 
@@ -243,8 +237,7 @@ def silence_grows_while_the_api_server_is_away() -> None:
 
     def hook(w, h, method, plural, query):
         if away:
-            h.close_connection = True
-            h.connection.close()
+            cut_connection(h)
         return bool(away)
 
     def silence() -> float:
@@ -271,22 +264,16 @@ def a_throttled_watch_is_opened_after_the_requested_pause() -> None:
 
 
 @suite.test
-def a_watch_that_is_cut_after_it_has_told_something_is_soon_opened_again() -> None:
-    tries = []
+def a_watch_that_is_cut_after_an_event_is_soon_opened_again() -> None:
+    def mark_and_cut(w, h, query):
+        w.fake.begin_watch(h)
+        place = {"kind": "Pod", "metadata": {"resourceVersion": query["resourceVersion"]}}
+        w.fake.event(h, "BOOKMARK", place)
+        cut_connection(h)
 
-    def hook(w, h, method, plural, query):
-        if plural == "pods" and "watch" in query and len(tries) < 5:
-            tries.append(time.monotonic())
-            w.fake.begin_watch(h)
-            place = {"kind": "Pod", "metadata": {"resourceVersion": query["resourceVersion"]}}
-            w.fake.event(h, "BOOKMARK", place)
-            h.close_connection = True
-            h.connection.close()
-            return True
-        return False
-
+    hook = serve_watches(5, mark_and_cut)
     with World(hook) as w:
-        wait("five watches", lambda: len(tries) == 5)
-        pauses = [b - a for a, b in zip(tries, tries[1:], strict=False)]
+        wait("five watches", lambda: len(hook.times) == 5)
+        pauses = [b - a for a, b in zip(hook.times, hook.times[1:], strict=False)]
         expect(max(pauses) < 4, "with the first pause each time, 0.8 to 1.2 s", pauses)
         w.goes_on()

@@ -56,6 +56,26 @@ def refuse(method: str, plural: str, *answers: tuple[int, str], part: str = "", 
     return hook
 
 
+def serve_watches(n: int, act, plural: str = "pods"):
+    """A hook for the first n watches of a kind: act(w, h, query) serves each. hook.times has when they came."""
+    times: list[float] = []
+
+    def hook(w, h, method, p, query):
+        if p != plural or "watch" not in query or len(times) == n:
+            return False
+        times.append(time.monotonic())
+        act(w, h, query)
+        return True
+
+    hook.times = times
+    return hook
+
+
+def cut_connection(h) -> None:
+    h.close_connection = True
+    h.connection.close()
+
+
 class World:
     """A fake and an operator on it."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several operators on a real API server, under the shipped rights: who acts, and when another takes
+"""Several operators on a real API server, under the shipped rights: which one acts, and when another takes
 over. Part of real_test.py. The writes of each are counted by its own metrics.
 """
 
@@ -10,9 +10,9 @@ import re
 import signal
 import time
 
-from api import expect, wait
+from api import ended, expect, wait
 from fake_world import fetch, free_port
-from real_world import LOG, MERGE, api, current, ended, job, rival, running, state, suite
+from real_world import LOG, MERGE, api, current, job, rival, running, state, suite
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/ringmaster/leases/hvd-operator"
 WRITES = re.compile(
@@ -46,7 +46,7 @@ class Rival:
 
 
 @suite.test
-def it_stops_in_good_order_when_asked() -> None:
+def sigterm_stops_the_operator_with_code_0() -> None:
     code = current().stop()
     expect(code == 0, "exit code 0 after SIGTERM", str(code))
     text = LOG.read_text()
@@ -111,7 +111,7 @@ def hand_over(turn: int) -> float:
 
 
 @suite.test
-def mpi_operator_at_work_is_told() -> None:
+def a_running_mpi_operator_is_reported() -> None:
     ns = api.namespace("mpi-operator")
     path = "/apis/coordination.k8s.io/v1/namespaces/mpi-operator/leases"
     spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 15}
@@ -144,7 +144,7 @@ def jobs_that_run(rival: Rival) -> int:
 
 
 @suite.test
-def a_stopped_leader_writes_nothing_when_it_goes_on() -> None:
+def a_stopped_leader_writes_nothing_when_it_continues() -> None:
     with two(*TIMES) as (a, b):
         of_others = jobs_that_run(b)  # it is ready: it has listed them
         ns = api.namespace("t-elect-stopped")

@@ -31,7 +31,7 @@ class Events(list):
 
 
 class Talk:
-    """Requests to one of the two, and what was seen."""
+    """Requests to one of the two, and the answers."""
 
     def __init__(self, url: str, tls: ssl.SSLContext | None):
         at = urlsplit(url)

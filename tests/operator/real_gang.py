@@ -9,8 +9,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from api import JOBS, Refused, expect, wait
-from real_world import MERGE, all_there, api, ended, job, rival, running, state, suite
+from api import JOBS, Refused, ended, expect, wait
+from real_world import MERGE, all_there, api, job, rival, running, state, suite
 
 ROOT = Path(__file__).resolve().parents[2]
 VOLCANO = "scheduling.volcano.sh", "v1beta1"

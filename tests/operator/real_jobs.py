@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import time
 
-from api import CORE, condition, expect, wait
-from real_world import all_there, api, current, ended, job, replace, report, running, start, state, suite
+from api import CORE, condition, ended, expect, wait
+from real_world import all_there, api, current, job, replace, report, running, start, state, suite
 
 
 # --- life cycle -------------------------------------------------------------------------
 @suite.test
-def every_object_is_made_once_and_belongs_to_the_job() -> None:
+def every_object_is_created_once_and_owned_by_the_job() -> None:
     ns = api.namespace("t-objects")
     uid = api.make(ns, job())["metadata"]["uid"]
     all_there(ns)
@@ -115,7 +115,7 @@ def why_a_worker_does_not_start_is_shown() -> None:
 
 
 @suite.test
-def a_deleted_job_is_left_alone_and_can_be_made_again() -> None:
+def a_deleted_job_is_left_alone_and_can_be_recreated() -> None:
     ns = api.namespace("t-again")
     api.make(ns, job())
     first = all_there(ns)
@@ -143,7 +143,7 @@ def with_tensorflow_an_image_may_start_by_itself() -> None:
 
 
 @suite.test
-def a_taken_name_is_told_and_waited_for() -> None:
+def a_taken_name_is_reported_and_retried() -> None:
     ns = api.namespace("t-taken")
 
     def told(what: str) -> None:
@@ -174,7 +174,7 @@ def a_taken_name_is_told_and_waited_for() -> None:
 
 
 @suite.test
-def a_quota_is_told_and_waited_for() -> None:
+def a_full_quota_is_reported_and_retried() -> None:
     ns = api.namespace("t-quota")
     api.call(
         "POST",

@@ -5,13 +5,12 @@ live; part of real_test.py, which plays the kubelet.
 
 from __future__ import annotations
 
-from api import JOBS, Refused, condition, expect, wait
+from api import JOBS, Refused, condition, ended, expect, wait
 from real_world import (
     MERGE,
     all_there,
     api,
     current,
-    ended,
     job,
     replace,
     report,
@@ -23,7 +22,7 @@ from real_world import (
 
 
 def sweep(ns: str) -> dict[str, str]:
-    """The kubelet's part of a deletion: pods that are asked to go, go. The others."""
+    """The kubelet's part of a deletion: removes pods that are being deleted. Returns the others."""
     for pod in api.items(ns, "pods"):
         if "deletionTimestamp" in pod["metadata"]:
             try:
@@ -34,7 +33,7 @@ def sweep(ns: str) -> dict[str, str]:
 
 
 def restarted(ns: str, old: dict[str, str], n: int = 2) -> dict:
-    """All pods of before are gone, others are there; the status as it is then."""
+    """Waits until all previous pods are replaced. Returns the status."""
 
     def look() -> bool:
         now = sweep(ns)
@@ -92,7 +91,7 @@ def a_worker_deleted_while_the_operator_was_away_is_replaced() -> None:
 
 
 @suite.test
-def an_evicted_worker_is_replaced_and_told_in_kubernetes_words() -> None:
+def an_evicted_worker_is_replaced_and_reported_with_kubernetes_message() -> None:
     ns = api.namespace("t-evicted")
     api.make(ns, job())
     old = running(ns)
@@ -149,7 +148,7 @@ def a_job_is_restarted_as_often_as_backoff_limit_says() -> None:
 
 
 @suite.test
-def a_suspended_job_has_no_pods_and_begins_anew() -> None:
+def a_suspended_job_has_no_pods_and_starts_again() -> None:
     ns = api.namespace("t-suspend")
     api.make(ns, policy(job(), suspend=True))
     status = state(ns, "Suspended")
@@ -217,8 +216,8 @@ def expect_places(ns: str) -> None:
 
 
 @suite.test
-def a_suspended_job_takes_where_its_pods_may_run() -> None:
-    """As Kueue does it: written in one update with the end of the suspension, taken away with its begin."""
+def a_suspended_job_accepts_scheduling_fields() -> None:
+    """As Kueue does it: written in the update that ends the suspension, removed in the one that starts it."""
     ns = api.namespace("t-kueue")
     api.make(ns, policy(job(), suspend=True))
     patch_job(ns, with_worker(PLACES, suspend=False))  # perhaps before the operator has seen it
@@ -246,7 +245,7 @@ def a_suspended_job_takes_where_its_pods_may_run() -> None:
 
 
 @suite.test
-def what_runs_is_fixed_even_while_it_is_suspended() -> None:
+def containers_are_fixed_even_while_a_job_is_suspended() -> None:
     ns = api.namespace("t-suspended-fixed")
     api.make(ns, policy(job(), suspend=True))
     state(ns, "Suspended")
@@ -256,7 +255,7 @@ def what_runs_is_fixed_even_while_it_is_suspended() -> None:
 
 
 @suite.test
-def every_role_of_a_suspended_job_takes_a_place() -> None:
+def every_role_of_a_suspended_job_accepts_scheduling_fields() -> None:
     """A worker and a chief, a server, an evaluator; a launcher is in the next job."""
     ns = api.namespace("t-kueue-roles")
     template = job()["spec"]["replicaSpecs"]["Worker"]["template"]
@@ -298,7 +297,7 @@ def every_role_of_a_suspended_job_takes_a_place() -> None:
 
 
 @suite.test
-def what_somebody_deletes_of_a_job_that_runs_is_made_again() -> None:
+def deleted_objects_of_a_running_job_are_recreated_at_once() -> None:
     ns = api.namespace("t-mend")
     body = job()
     template = body["spec"]["replicaSpecs"]["Worker"]["template"]

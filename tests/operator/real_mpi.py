@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from api import Refused, condition, expect, wait
+from api import Refused, condition, ended, expect, wait
 from real_world import MERGE, api, current, replace, start, suite
 
 MPIJOBS = "/apis/kubeflow.org/v2beta1/namespaces/{ns}/mpijobs"
@@ -86,22 +86,16 @@ def reasons(ns: str) -> list[str]:
 
 
 def play(ns: str, phase: str, *roles: str) -> None:
-    """Every pod of these roles that has not ended is in that phase."""
-    ended = {
-        "terminated": {
-            "exitCode": 0 if phase == "Succeeded" else 1,
-            "startedAt": "2026-01-01T00:00:00Z",
-            "finishedAt": "2026-01-01T00:00:01Z",
-        }
-    }
+    """Every pod of these roles that has not finished is in that phase."""
+    end = {} if phase == "Running" else ended(int(phase != "Succeeded"), at="2026-01-01T00:00:01Z")
     for role in roles:
         for pod in pods(ns, role):
             if pod["status"]["phase"] in ("Pending", "Running") and pod["status"]["phase"] != phase:
-                api.set_pod(ns, pod["metadata"]["name"], phase, **({} if phase == "Running" else ended))
+                api.set_pod(ns, pod["metadata"]["name"], phase, **end)
 
 
 def run(ns: str, workers: int = 2) -> dict:
-    """All pods run, and the job is told to."""
+    """Runs all pods and waits for condition Running."""
     wait("workers", lambda: len(pods(ns, "worker")) == workers)
     play(ns, "Running", "worker")
     wait("the launcher", lambda: pods(ns, "launcher"))
@@ -146,7 +140,7 @@ def a_suspended_job_gives_its_pods_back_and_resumes() -> None:
 
 
 @suite.test
-def what_is_changed_reaches_the_service() -> None:
+def a_changed_spec_reaches_the_service() -> None:
     ns = api.namespace("t-mpi-service")
     make(ns, mpijob(policy={"suspend": True}))
     until(ns, "Suspended")
@@ -171,7 +165,7 @@ def annotations_delete_the_launcher_and_the_job() -> None:
 
 
 @suite.test
-def the_launcher_s_time_to_live_begins_when_its_end_is_stored() -> None:
+def the_launcher_s_time_to_live_starts_when_its_end_is_stored() -> None:
     ns = api.namespace("t-mpi-launcher-ttl")
     make(ns, mpijob(1, {"ttlSecondsAfterFinished": 1}))
     run(ns, 1)
@@ -215,7 +209,7 @@ def a_failed_worker_is_replaced() -> None:
 
 
 @suite.test
-def what_is_deleted_by_hand_is_made_again_with_the_next_pod() -> None:
+def deleted_objects_are_recreated_with_the_next_pod() -> None:
     ns = api.namespace("t-mpi-deleted")
     make(ns, mpijob())
     run(ns)
@@ -229,7 +223,7 @@ def what_is_deleted_by_hand_is_made_again_with_the_next_pod() -> None:
 
 
 @suite.test
-def a_deleted_launcher_is_made_again_when_its_pod_is_gone() -> None:
+def a_deleted_launcher_is_recreated_after_its_pod_has_finished() -> None:
     ns = api.namespace("t-mpi-launcher-deleted")
     make(ns, mpijob(1))
     run(ns, 1)
@@ -264,7 +258,7 @@ def a_suspended_job_keeps_no_worker() -> None:
 
 
 @suite.test
-def a_long_sentence_is_cut_to_what_an_event_holds() -> None:
+def a_long_message_is_cut_to_the_size_of_an_event() -> None:
     ns = api.namespace("t-mpi-long")
     make(ns, mpijob(policy={"cleanPodPolicy": "x" * 2000}))
     told = wait("the Event", lambda: api.items(ns, "events"))[0]
@@ -284,8 +278,8 @@ def a_template_that_is_refused_fails_the_job() -> None:
 
 
 @suite.test
-def a_job_that_mpi_operator_started_goes_on() -> None:
-    """Its launcher has not the label by which our watch knows Jobs."""
+def a_job_that_mpi_operator_started_continues() -> None:
+    """Its launcher lacks the label that our watch of Jobs selects."""
     ns = api.namespace("t-mpi-taken-over")
     current().stop()
     uid = make(ns, mpijob(1))["metadata"]["uid"]

@@ -61,7 +61,7 @@ def none(rights: set[Right]) -> None:
 
 
 @suite.test
-def the_operator_did_nothing_beyond_its_rights() -> None:
+def the_operator_used_only_its_rights() -> None:
     did, forbidden = used()
     expect(bool(did), "it did something")
     none(did - granted())

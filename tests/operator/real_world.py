@@ -83,18 +83,6 @@ def running(ns: str, n: int = 2) -> dict[str, str]:
     return pods
 
 
-def ended(code: int, message: str = "", reason: str = "Error", at: str = "2026-01-01T00:01:00Z") -> dict:
-    return {
-        "terminated": {
-            "exitCode": code,
-            "message": message,
-            "reason": reason,
-            "finishedAt": at,
-            "startedAt": at,
-        }
-    }
-
-
 def report(rank: int, host: str, at_us: int, code: int = 3, sig: int = 0) -> str:
     return (
         f"ringmaster-failure/1 rank={rank} host={host} exit={code} signal={sig} "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what: people by Kubernetes' own roles, and an operator of one namespace by its Role."""
+"""Rights: of users by Kubernetes' own roles, and of an operator of one namespace by its Role."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ KINDS = {"HorovodJob": "horovodjobs", "MPIJob": "mpijobs"}
 
 
 @suite.test
-def every_example_says_what_it_is() -> None:
+def every_example_has_a_description() -> None:
     readme = (MANIFESTS / "README.md").read_text()
     names: list[str] = []
     for file in FILES:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the images hold is told in their bills of materials; the variant with NCCL has one that is found."""
+"""The bills of materials list the content of the images; programs find NCCL in the image that has it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ print(json.loads(text.value)["nccl_path"])
 
 
 @suite.test
-def the_variant_with_nccl_is_found_by_all_that_look_for_one() -> None:
+def programs_find_nccl_in_the_image_with_nccl() -> None:
     """Without a GPU: the library loads and answers. What ranks do with it needs one."""
     venv = run(str(ROOT / "tests/setup/venv.sh"), "nccl").strip()
     with tempfile.TemporaryDirectory() as d:

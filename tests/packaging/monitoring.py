@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alerts and the dashboard ask for what the operator tells; its requests have their place in the API server."""
+"""Alerts and the dashboard use the operator's metrics; FlowSchemas apply to its requests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def complaints(what: str, expr: str) -> list[str]:
 
 
 @suite.test
-def alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
+def alerts_and_dashboard_use_existing_metrics() -> None:
     objects = {o["kind"]: o for o in kustomize("overlays/monitoring")}
     wrong = []
     for group in objects["PrometheusRule"]["spec"]["groups"]:
@@ -61,7 +61,7 @@ def alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
 
 
 @suite.test
-def the_api_server_puts_the_operator_where_the_flow_schemas_say() -> None:
+def the_api_server_applies_the_flow_schemas_to_the_operator() -> None:
     world.installed()
     kubectl("apply", "-k", str(MANIFESTS / "overlays/fairness"))
     try:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What is installed and what people write, against a real API server, in TAP. usage: packaging_test.py [TEST ...]
+"""Installation and user input against a real API server, in TAP. usage: packaging_test.py [TEST ...]
 
 The modules below hold the tests, run in this order; run.sh starts the cluster.
 """

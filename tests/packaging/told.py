@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who looks at a failed job with kubectl finds the cause, without scrolling."""
+"""kubectl shows the cause of a failed job without scrolling."""
 
 from __future__ import annotations
 
 import json
 
-from api import expect, wait
+from api import ended, expect, wait
 from bad_yaml import plain
 from common import api, kubectl, make_namespace, suite, world
 
@@ -15,7 +15,7 @@ CAUSE = ("rank 1", "demo-worker-1", "code 3", "node-1")
 
 
 def fail() -> None:
-    """Rank 1 exits with code 3, as its agent and the kubelet tell it."""
+    """Rank 1 exits with code 3, as its agent and the kubelet report it."""
     make_namespace(NS)
     world.run()
     if api.status(NS, "demo").get("state") == "Failed":
@@ -27,10 +27,8 @@ def fail() -> None:
         api.set_pod(NS, f"demo-worker-{i}", "Running")
     wait("demo runs", lambda: api.status(NS, "demo").get("state") == "Running")
     report = 'ringmaster-failure/1 rank=1 host=demo-worker-1 exit=3 signal=0 at=1767225660000500 why=""'
-    at = "2026-01-01T00:01:00Z"
-    end = {"exitCode": 3, "reason": "Error", "startedAt": at, "finishedAt": at}
-    end["message"] = report + "\nValueError: no such file: /data/digits\n"
-    api.set_pod(NS, "demo-worker-1", "Failed", terminated=end)
+    last = report + "\nValueError: no such file: /data/digits\n"
+    api.set_pod(NS, "demo-worker-1", "Failed", **ended(3, last))
     wait("demo has failed", lambda: api.status(NS, "demo").get("state") == "Failed")
 
 

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from api import CORE, JOBS, Refused, condition, expect, wait
+from api import CORE, JOBS, Refused, condition, ended, expect, wait
 from bad_yaml import plain, plain_mpi
 from common import ROOT, api, kubectl, make_namespace, suite, world
 
@@ -41,10 +41,8 @@ def play(ns: str, name: str, phase: str, code: int = 0) -> None:
 
 
 def finish(ns: str, name: str, phase: str, code: int = 0) -> None:
-    at = "2026-01-01T00:01:00Z"
-    ended = {"terminated": {"exitCode": code, "reason": "Error", "startedAt": at, "finishedAt": at}}
     for i in (0, 1):
-        api.set_pod(ns, f"{name}-worker-{i}", phase, **ended)
+        api.set_pod(ns, f"{name}-worker-{i}", phase, **ended(code))
     wait(f"{name} has ended", lambda: api.status(ns, name).get("state") == phase)
 
 
@@ -281,7 +279,7 @@ def patch_status(path: str, status: dict) -> None:
 
 
 @suite.test
-def jobs_of_an_earlier_operator_go_on_untouched() -> None:
+def jobs_of_an_earlier_operator_continue_untouched() -> None:
     world.installed()
     for file in sorted(OLD.glob("*-jobs.json")):
         world.stop()
@@ -321,14 +319,13 @@ def in_effect(key: str, text: str | None) -> str | None:
 
 
 def go_on_later(ns: str) -> None:
-    at = "2026-01-01T00:02:00Z"
-    ended = {"terminated": {"exitCode": 0, "startedAt": at, "finishedAt": at}}
-    api.set_pod(ns, "launched-launcher-0", "Succeeded", **ended)
+    end = ended(0, at="2026-01-01T00:02:00Z")
+    api.set_pod(ns, "launched-launcher-0", "Succeeded", **end)
     wait("launched has ended", lambda: api.status(ns, "launched")["state"] == "Succeeded")
-    api.set_pod(ns, "scaled-worker-2", "Succeeded", **ended)
+    api.set_pod(ns, "scaled-worker-2", "Succeeded", **end)
     finish(ns, "scaled", "Succeeded")
     launcher = next(n for n in api.pods(ns) if n.startswith("mpi-launcher-"))
-    api.set_pod(ns, launcher, "Succeeded", **ended)
+    api.set_pod(ns, launcher, "Succeeded", **end)
     wait("mpi has succeeded", lambda: mpi_condition(ns, "Succeeded"), 180)
     path = JOBS.format(ns=ns) + "/suspended"
     patch = {"spec": {"runPolicy": {"suspend": False}}}
@@ -350,7 +347,7 @@ def go_on(ns: str) -> None:
     scale(ns, "grows", 3)
 
     def grown() -> bool:
-        """Pods of the first operator cannot be told of another world: all are made anew."""
+        """Pods of the first operator cannot be resized: all are recreated."""
         now = {n: uid for n, uid in api.pods(ns).items() if n.startswith("grows-worker-")}
         same = [n for n, uid in now.items() if old.get(n) == uid]
         return len(now) == 3 and len(same) == (2 if can_be_told else 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad YAML gets its sentence: tests/operator/bad_yaml.py, against the API server and the operator."""
+"""Bad YAML gets a clear message: tests/operator/bad_yaml.py, against the API server and the operator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def there() -> None:
 
 
 @suite.test
-def what_the_schema_refuses_has_its_sentence() -> None:
+def the_schema_refuses_wrong_jobs_with_a_message() -> None:
     there()
     wrong: list[str] = []
     for what, (body, parts) in WRONG.items():
@@ -34,7 +34,7 @@ def what_the_schema_refuses_has_its_sentence() -> None:
 
 
 @suite.test
-def what_kubectl_cannot_read_has_its_sentence() -> None:
+def kubectl_refuses_unreadable_text_with_a_message() -> None:
     there()
     wrong: list[str] = []
     for what, (text, parts) in TEXTS.items():
@@ -47,7 +47,7 @@ def what_kubectl_cannot_read_has_its_sentence() -> None:
 
 
 @suite.test
-def what_cannot_be_changed_has_its_sentence() -> None:
+def forbidden_changes_are_refused_with_a_message() -> None:
     there()
     wrong: list[str] = []
     ns = make_namespace(NS + "-changes")
@@ -70,7 +70,7 @@ def change(ns: str, path: str, value: object) -> str | None:
 
 
 @suite.test
-def what_only_the_operator_sees_is_told_in_the_status() -> None:
+def the_status_reports_what_only_the_operator_checks() -> None:
     there()
     wrong: list[str] = []
     for number, (body, _, _) in enumerate(TOLD.values()):
@@ -100,7 +100,7 @@ MPIJOBS = "/apis/kubeflow.org/v2beta1/namespaces/{ns}/mpijobs?fieldValidation=St
 
 
 @suite.test
-def a_wrong_mpijob_is_refused_with_its_sentence() -> None:
+def the_schema_refuses_wrong_mpijobs_with_a_message() -> None:
     there()
     wrong: list[str] = []
     for what, (body, parts) in MPI_WRONG.items():
@@ -113,7 +113,7 @@ def a_wrong_mpijob_is_refused_with_its_sentence() -> None:
 
 
 @suite.test
-def what_is_wrong_with_an_mpijob_is_told_in_an_event() -> None:
+def an_event_reports_what_is_wrong_with_an_mpijob() -> None:
     there()
     wrong: list[str] = []
     for number, (body, _) in enumerate(MPI_TOLD.values()):
