@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# images.sh OPERATOR STAGE OUTDIR [NCCL]: makes the two images that Ringmaster ships, as OCI archives
+# images.sh OPERATOR STAGE OUTDIR [NCCL]: builds the two images that Ringmaster ships, as OCI archives
 # OUTDIR/hvd-operator.tar (localhost/hvd-operator:dev) and OUTDIR/hvd-runtime.tar
 # (localhost/hvd-runtime:dev). `make images` calls it. With NCCL, a virtual environment that has the package
 # nvidia-nccl-cu12, also OUTDIR/hvd-runtime-nccl.tar: the runtime with that library, which ranks open when
 # neither the framework nor the system has one.
 #
-# Beside each is its bill of materials, FILE.spdx.json.
+# Each has a bill of materials, FILE.spdx.json.
 #
-# The operator's image holds the program, the shared libraries that it needs, the CA
-# certificates and nothing else: no shell. The runtime's image is the installed tree under
+# The operator's image has only the program, its shared libraries and the CA
+# certificates, and no shell. The runtime's image is the installed tree under
 # /opt/ringmaster; its only program that runs there is the static hvd-agent. Both run as an
 # ordinary user. The same inputs give the same bytes; IMAGE_TAG and IMAGE_PREFIX change the names.
 set -euo pipefail
