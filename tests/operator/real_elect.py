@@ -12,7 +12,7 @@ import time
 
 from api import ended, expect, wait
 from fake_world import fetch, free_port
-from real_world import LOG, MERGE, api, current, job, rival, running, state, suite
+from real_world import LOG, MERGE, api, current, job, rival, running, runs, state, suite
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/ringmaster/leases/hvd-operator"
 WRITES = re.compile(
@@ -147,10 +147,8 @@ def jobs_that_run(rival: Rival) -> int:
 def a_stopped_leader_writes_nothing_when_it_continues() -> None:
     with two(*TIMES) as (a, b):
         of_others = jobs_that_run(b)  # it is ready: it has listed them
-        ns = api.namespace("t-elect-stopped")
-        api.make(ns, job())
-        running(ns)
-        state(ns, "Running")
+        ns = "t-elect-stopped"
+        runs(ns)
         before = a.writes()
         a.signal(signal.SIGSTOP)
         wait("b leads", b.leads)

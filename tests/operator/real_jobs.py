@@ -84,37 +84,6 @@ def the_earliest_failure_is_named_and_running_workers_are_stopped() -> None:
 
 
 @suite.test
-def clean_pod_policy_all_deletes_every_pod_and_keeps_the_cause() -> None:
-    ns = api.namespace("t-clean-all")
-    api.make(ns, job(clean="All"))
-    all_there(ns)
-    api.set_pod(ns, "j-worker-1", "Failed", **ended(137, reason="OOMKilled"))
-    status = state(ns, "Failed")
-    expect(condition(status, "Failed")["reason"] == "OOMKilled", "reason", status)
-    wait("no pod is left", lambda: not api.pods(ns))
-    after = api.status(ns, "j")
-    expect(after["failure"] == status["failure"], "the cause stays", after)
-    expect(after["replicaStatuses"]["Worker"]["failed"] == 1, "the counts stay", after)
-
-
-@suite.test
-def why_a_worker_does_not_start_is_shown() -> None:
-    ns = api.namespace("t-waiting")
-    api.make(ns, job())
-    all_there(ns)
-    api.set_pod(
-        ns,
-        "j-worker-1",
-        "Pending",
-        waiting={"reason": "ImagePullBackOff", "message": 'Back-off pulling image "i"'},
-    )
-    wait(
-        "condition Running tells it",
-        lambda: "Back-off pulling image" in condition(api.status(ns, "j"), "Running").get("message", ""),
-    )
-
-
-@suite.test
 def a_deleted_job_is_left_alone_and_can_be_recreated() -> None:
     ns = api.namespace("t-again")
     api.make(ns, job())

@@ -15,6 +15,7 @@ from real_world import (
     replace,
     report,
     running,
+    runs,
     start,
     state,
     suite,
@@ -54,10 +55,8 @@ def policy(body: dict, **run) -> dict:
 
 @suite.test
 def a_deleted_worker_is_replaced_and_named() -> None:
-    ns = api.namespace("t-deleted")
-    api.make(ns, job())
-    old = running(ns)
-    state(ns, "Running")
+    ns = "t-deleted"
+    old = runs(ns)
     api.delete(ns, "pods", "j-worker-1")
     status = state(ns, "Restarting")
     expect(status["failure"]["pod"] == "j-worker-1", "pod", status)
@@ -78,39 +77,14 @@ def a_deleted_worker_is_replaced_and_named() -> None:
 
 @suite.test
 def a_worker_deleted_while_the_operator_was_away_is_replaced() -> None:
-    ns = api.namespace("t-deleted-away")
-    api.make(ns, job())
-    old = running(ns)
-    state(ns, "Running")
+    ns = "t-deleted-away"
+    old = runs(ns)
     current().kill()
     api.delete(ns, "pods", "j-worker-0", grace=0)
     replace(start())
     status = restarted(ns, old)
     expect(status["failure"]["pod"] == "j-worker-0", "pod", status)
     expect(status["replacements"] == 1, "once", status)
-
-
-@suite.test
-def an_evicted_worker_is_replaced_and_reported_with_kubernetes_message() -> None:
-    ns = api.namespace("t-evicted")
-    api.make(ns, job())
-    old = running(ns)
-    state(ns, "Running")
-    api.patch_pod(
-        ns,
-        "j-worker-0",
-        {
-            "phase": "Failed",
-            "reason": "Evicted",
-            "message": "The node was low on resource: memory.",
-            "conditions": [
-                {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
-            ],
-        },
-    )
-    status = restarted(ns, old)
-    expect("low on resource" in status["failure"]["message"], "the kubelet's sentence", status)
-    expect(status["restarts"] == 0 and status["replacements"] == 1, "it does not count", status)
 
 
 @suite.test
@@ -358,10 +332,8 @@ def a_deadline_ends_what_runs_in_pods_that_are_kept() -> None:
 
 @suite.test
 def a_scaled_job_keeps_its_pods() -> None:
-    ns = api.namespace("t-scale")
-    api.make(ns, job())
-    old = running(ns)
-    state(ns, "Running")
+    ns = "t-scale"
+    old = runs(ns)
     scale = JOBS.format(ns=ns) + "/j/scale"
     api.call("PATCH", scale, {"spec": {"replicas": 4}}, MERGE)
     pods = all_there(ns, 4)

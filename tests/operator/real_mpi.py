@@ -195,20 +195,6 @@ def an_evicted_worker_ends_the_job_and_its_launcher() -> None:
 
 
 @suite.test
-def a_failed_worker_is_replaced() -> None:
-    ns = api.namespace("t-mpi-replaced")
-    make(ns, mpijob())
-    run(ns)
-    old = {p["metadata"]["name"]: p["metadata"]["uid"] for p in pods(ns, "worker")}
-    play(ns, "Failed", "worker")  # ended long ago by what the kubelet says
-    wait(
-        "two new workers",
-        lambda: len([p for p in pods(ns, "worker") if p["metadata"]["uid"] not in old.values()]) == 2,
-    )
-    expect(is_true(ns, "Running"), "the job goes on", status(ns))
-
-
-@suite.test
 def deleted_objects_are_recreated_with_the_next_pod() -> None:
     ns = api.namespace("t-mpi-deleted")
     make(ns, mpijob())
@@ -242,29 +228,6 @@ def a_deleted_launcher_is_recreated_after_its_pod_has_finished() -> None:
     run(ns, 1)
     play(ns, "Succeeded", "launcher")
     until(ns, "Succeeded")
-
-
-@suite.test
-def a_suspended_job_keeps_no_worker() -> None:
-    """One that has ended, too: it would be in the way of the resumed job."""
-    ns = api.namespace("t-mpi-suspended-all")
-    make(ns, mpijob(policy={"cleanPodPolicy": "Running"}))
-    run(ns)
-    api.patch_pod(ns, "pi-worker-1", {"phase": "Succeeded"})
-    edit(ns, {"runPolicy": {"suspend": True}})
-    wait("workers are gone", lambda: not pods(ns, "worker"))
-    edit(ns, {"runPolicy": {"suspend": False}})
-    run(ns)
-
-
-@suite.test
-def a_long_message_is_cut_to_the_size_of_an_event() -> None:
-    ns = api.namespace("t-mpi-long")
-    make(ns, mpijob(policy={"cleanPodPolicy": "x" * 2000}))
-    told = wait("the Event", lambda: api.items(ns, "events"))[0]
-    expect(told["reason"] == "ValidationError", "which one", told)
-    text = told["message"]
-    expect(len(text) == 1024 and text.endswith("x..."), "its 1024 bytes", f"{len(text)}: {text[-20:]}")
 
 
 @suite.test

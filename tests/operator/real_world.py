@@ -88,3 +88,12 @@ def report(rank: int, host: str, at_us: int, code: int = 3, sig: int = 0) -> str
         f"ringmaster-failure/1 rank={rank} host={host} exit={code} signal={sig} "
         f'at={at_us} why=""\nlast line of rank {rank}\n'
     )
+
+
+def runs(ns: str, body: dict | None = None, n: int = 2) -> dict[str, str]:
+    """Creates the namespace and the job, which runs. Its pods."""
+    api.namespace(ns)
+    api.make(ns, body or job(workers=n))
+    pods = running(ns, n)
+    state(ns, "Running")
+    return pods
