@@ -10,7 +10,7 @@
  * Invariants
  *  1. At most one request or watch of a watcher is open (is_open).
  *  2. resource_version moves only forward within a watch: by each event and bookmark.
- *  3. An object that cannot be read is logged and skipped; it never stops the others.
+ *  3. An object that cannot be read is logged and skipped; it never stops other objects.
  *     Lines that are not events end the watch; after MAX_BAD_LINES of them in a row the
  *     watcher lists, since the same position might return the same lines again.
  *  4. Only one object is a tree at any time: a page is split as text. With the size of

@@ -195,7 +195,7 @@ size_t json_count(struct json_span text)
 static unsigned mend_string(const char *p, const char *end, struct strbuf *out)
 {
     static const char nul[] = "\\u0000";
-    unsigned mends = 0;
+    unsigned repairs = 0;
 
     while (p < end) {
         size_t n = *p == '\\' ? 2 : 1;
@@ -203,14 +203,14 @@ static unsigned mend_string(const char *p, const char *end, struct strbuf *out)
         if ((size_t)(end - p) >= sizeof(nul) - 1
             && memcmp(p, nul, sizeof(nul) - 1) == 0) {
             strbuf_puts(out, "\\ufffd");
-            mends = MEND_NUL;
+            repairs = MEND_NUL;
             n = sizeof(nul) - 1;
         } else {
             strbuf_add(out, p, n);
         }
         p += n;
     }
-    return mends;
+    return repairs;
 }
 
 static bool is_big_integer(const char *p, size_t n)
@@ -242,7 +242,7 @@ static unsigned mend_scalar(const char *p, const char *end, struct strbuf *out)
 unsigned json_mend(struct json_span text, unsigned max_depth, struct strbuf *out)
 {
     const char *p = text.p, *end = text.p + text.n;
-    unsigned mends = 0, depth = 0;
+    unsigned repairs = 0, depth = 0;
 
     while (p < end) {
         bool is_open = *p == '{' || *p == '[';
@@ -259,17 +259,17 @@ unsigned json_mend(struct json_span text, unsigned max_depth, struct strbuf *out
         }
         if (is_open && depth >= max_depth) {
             strbuf_puts(out, "null");
-            mends |= MEND_DEPTH;
+            repairs |= MEND_DEPTH;
         } else if (is_mark) {
             strbuf_putc(out, *p);
             depth += is_open;
             depth -= depth > 0 && (*p == '}' || *p == ']');
         } else if (*p == '"') {
-            mends |= mend_string(p, after, out);
+            repairs |= mend_string(p, after, out);
         } else {
-            mends |= mend_scalar(p, after, out);
+            repairs |= mend_scalar(p, after, out);
         }
         p = after;
     }
-    return mends;
+    return repairs;
 }

@@ -3,7 +3,7 @@
  *
  * A user can store a HorovodJob that our reader cannot take: nested too deep, with a
  * NUL, an integer beyond 64 bits, or so many values that their tree would fill the
- * operator's memory. Such an object must not stop the others, and its user needs an
+ * operator's memory. Such an object must not stop other objects, and its user needs an
  * error message. The object is therefore written again as text, repaired and without
  * the faulty parts, and then read; its metadata and status survive.
  *
@@ -32,13 +32,13 @@ static unsigned put_member(struct strbuf *out,
                            unsigned depth)
 {
     struct json_span quoted = {key.p - 1, key.n + 2};
-    unsigned mends;
+    unsigned repairs;
 
     if (strbuf_str(out)[out->n - 1] != '{')
         strbuf_putc(out, ',');
-    mends = json_mend(quoted, 0, out);
+    repairs = json_mend(quoted, 0, out);
     strbuf_putc(out, ':');
-    return mends | json_mend(value, depth, out);
+    return repairs | json_mend(value, depth, out);
 }
 
 static int
@@ -67,7 +67,7 @@ static int put_object(struct strbuf *out,
 {
     struct json_span k, v;
     struct json_walk w;
-    unsigned mends;
+    unsigned repairs;
     int more = 0, rc = json_walk(&w, text);
 
     strbuf_putc(out, '{');
@@ -84,10 +84,10 @@ static int put_object(struct strbuf *out,
             *ret_flaw = is_spec ? too_many : *ret_flaw;
             continue;
         }
-        mends = put_member(out, k, v, MEMBER_DEPTH);
-        if (is_spec && (mends & MEND_DEPTH))
+        repairs = put_member(out, k, v, MEMBER_DEPTH);
+        if (is_spec && (repairs & MEND_DEPTH))
             *ret_flaw = too_deep;
-        else if (is_spec && (mends & MEND_NUL))
+        else if (is_spec && (repairs & MEND_NUL))
             *ret_flaw = no_nul;
     }
     strbuf_putc(out, '}');

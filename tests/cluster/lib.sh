@@ -38,7 +38,7 @@ die() {
     exit 1
 }
 
-# The end of each log: whoever runs us may take the cluster down, and them with it.
+# The end of each log: the caller may take the cluster down and delete them.
 show_logs() {
     local log
     for log in "$RM_RUN"/log/*.log; do

@@ -36,7 +36,7 @@ image "$work/busybox.tar"
 again() { image "$work/again.tar" && cmp "$work/busybox.tar" "$work/again.tar"; }
 check "an image archive of the same content has the same bytes" again
 unprivileged() { (nobody "$CLUSTER_DIR/up" 2>&1 || true) | grep "run it as root"; }
-check "a user who is not root is told so" unprivileged
+check "a user who is not root gets an error" unprivileged
 check "a cluster comes up" "$CLUSTER_DIR/up" "$work/busybox.tar"
 check "status says that all of it is up" "$CLUSTER_DIR/status"
 check "a second up finds it there" "$CLUSTER_DIR/up"

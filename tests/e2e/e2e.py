@@ -82,7 +82,7 @@ def operator_restarts() -> int:
 
 def only_our_kills() -> None:
     """A kubelet reports a restart late, maybe after the job's end."""
-    wait("our kills are told", lambda: operator_restarts() - restarts_before >= kills, 120)
+    wait("our kills are counted", lambda: operator_restarts() - restarts_before >= kills, 120)
     expect(operator_restarts() - restarts_before == kills, f"{kills} restarts", str(operator_restarts()))
 
 
@@ -99,7 +99,7 @@ def demo(ns: str, state: str, *more_args: str) -> dict:
 
 def accuracy(log: str) -> float:
     found = re.findall(r"accuracy[^0-9]*([01]\.\d+)", log)
-    expect(bool(found), "the log tells the held-out accuracy", log)
+    expect(bool(found), "the log has the held-out accuracy", log)
     return float(found[-1])
 
 
@@ -173,8 +173,8 @@ def without_averaging_the_digits_are_not_learnt() -> None:
 
 
 # --- failures ---------------------------------------------------------------------------
-# Every rank trains; at step 5 one goes in the given way, and the others then fail by the error
-# that this gives them.
+# Every rank trains; at step 5 one exits in the given way, and all other ranks then fail with the
+# resulting error.
 FAILING = """
 import os, sys, torch, horovod.torch as hvd
 hvd.init()
@@ -241,7 +241,7 @@ def a_deleted_worker_is_replaced_and_named() -> None:
 
 
 @suite.test
-def a_worker_deleted_before_the_start_is_recreated_and_the_others_wait() -> None:
+def a_worker_deleted_before_the_start_is_recreated_while_the_rest_waits() -> None:
     ns = namespace("e2e-early")
     job = horovodjob("early", ["true"], workers=3)
     hold_back(job, "*-worker-2")
@@ -254,13 +254,13 @@ def a_worker_deleted_before_the_start_is_recreated_and_the_others_wait() -> None
     before = uids()
     gone = before["early-worker-1"]
     kubectl("delete", "pod", "early-worker-1", "-n", ns, "--wait=false")
-    wait("it is made again", lambda: uids().get("early-worker-1", gone) != gone, 180)
+    wait("it is recreated", lambda: uids().get("early-worker-1", gone) != gone, 180)
     expect(status_of("early", ns)["state"] == "Pending", "nothing has begun")
     release(ns, "early-worker-2")
     status = wait_state("early", ns, "Succeeded")
     now = uids()
     same = ("early-worker-0", "early-worker-2")
-    expect(all(now[p] == before[p] for p in same), "the others stayed", before, now)
+    expect(all(now[p] == before[p] for p in same), "the other pods stayed", before, now)
     expect((status["restarts"], status["replacements"]) == (0, 0), "no restart", status)
 
 

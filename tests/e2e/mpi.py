@@ -5,7 +5,7 @@
 usage: mpi.py [TEST ...]
 
 run.sh brings the cluster up with the images of tests/cluster/images/mpi.sh and calls this. Every job
-computes pi; its launcher's log tells on which hosts.
+computes pi; its launcher's log has the hosts.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """A table of wrong jobs and the message that each gets.
 
 WRONG is what kubectl apply refuses (the schema and its rules), CHANGES what it refuses to change in a job that
-is there, TEXTS what is no good YAML or no known kind, and TOLD what only the operator sees, which it tells in
+is there, TEXTS what is no good YAML or no known kind, and TOLD what only the operator checks and reports in
 condition Failed. tests/packaging/wrong.py gives them to the API server with the operator running.
 """
 
@@ -241,7 +241,7 @@ TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "kind misspelt": (HEAD.replace("HorovodJob", "HorovodJobs"), ("HorovodJobs",)),
 }
 
-# What the schema lets pass; the operator tells it in condition Failed.
+# Accepted by the schema; the operator reports it in condition Failed.
 TOLD: dict[str, tuple[dict, str, tuple[str, ...]]] = {
     "a variable of ours": (
         job((FIRST + ".env", [{"name": "HVD_JOB_ID", "value": "x"}])),
@@ -383,7 +383,7 @@ MPI_WRONG: dict[str, tuple[dict, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 
-# What mpi-operator's definition lets pass; Event ValidationError tells it, as mpi-operator's does.
+# Accepted by mpi-operator's definition; Event ValidationError reports it, as mpi-operator's does.
 MPI_TOLD: dict[str, tuple[dict, tuple[str, ...]]] = {
     "negative slots": mpi("spec.slotsPerWorker", -1, "spec.slotsPerWorker", "-1 is below 0"),
     "two launchers": mpi(ROLES + ".Launcher.replicas", 2, ROLES + ".Launcher.replicas", "2 is above 1"),

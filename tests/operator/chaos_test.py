@@ -49,7 +49,7 @@ def made_once(ns: str, n_jobs: int, n_kills: int = 0) -> None:
 
 # --- the operator is killed at its n-th write ---------------------------------------------------
 def one_crash(kind_of: type[Kind], fails: bool, when: str, number: int) -> bool:
-    """A job whose operator crashes once, then one that goes on. False: there was no such write."""
+    """A job whose operator crashes once, and another operator. False: there was no such write."""
     kind = kind_of(patient())
     api = kind.api
     ns = api.namespace(f"crash-{kind_of.__name__.lower()}-{'f' if fails else 's'}-{when}-{number}")
@@ -158,7 +158,7 @@ class Storm:
     def wait(self, what: str, look, seconds: float = 90) -> None:
         wait(what, lambda: look() or self.trouble or self.operator.ended(), seconds)
         expect(not self.trouble, self.trouble)
-        expect(not self.operator.ended(), f"the operator goes on; its log is {LOG}")
+        expect(not self.operator.ended(), f"the operator still runs; its log is {LOG}")
 
     def all_run(self) -> None:
         self.wait("all jobs run", lambda: self.n_running() == len(self.names))

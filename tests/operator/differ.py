@@ -54,7 +54,7 @@ ON_PURPOSE: list[tuple[str, str, str]] = [
     (
         r"^Job ",
         r"spec\.ttlSecondsAfterFinished: only theirs",
-        "ours comes when the end is stored, lest a launcher vanishes unseen",
+        "ours is set when the end is stored, so that no launcher is deleted unseen",
     ),
     (r"^Pod far", r"dnsConfig\.searches", "the workers' search path follows --cluster-domain"),
     (r"^Event no-replicas ", r"ValidationError\.message", "field, value and what is allowed, in our words"),
@@ -339,7 +339,7 @@ def all_have(kind: str):
 
 
 class Steps:
-    """The tests of one file, in this order; each goes on where the last one ended."""
+    """The tests of one file, in this order; each continues from the state of the previous one."""
 
     def __init__(self, file: str):
         self.file, self.scene = file, None

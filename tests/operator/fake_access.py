@@ -61,7 +61,7 @@ def a_token_file_is_read_again_when_the_server_refuses_the_old_token() -> None:
     wanted, seen = ["Bearer one"], []
     hook = only_for(lambda: wanted[0], seen)
     with Access("{tokenFile: token}", hook=hook, files={"token": "one\n"}) as w:
-        w.goes_on()
+        w.serves_job()
         (w.dir / "token").write_text("two\n")
         wanted[0] = "Bearer two"
         w.fake.put("horovodjobs", w.job("j1"))
@@ -86,7 +86,7 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
 """
     script = script.replace("runs-of-plug-in", '"$(dirname "$0")/runs"')
     with Access(f"{{exec: {EXEC}}}", hook=only_for(lambda: wanted[0], seen), files={"get": script}) as w:
-        w.goes_on()
+        w.serves_job()
         expect(set(seen) == {"Bearer 1"}, "nothing was sent without it", str(set(seen)))
         wait("5 s between two runs", lambda: time_of(w) > 5)
         wanted[0] = "Bearer 2"
@@ -117,7 +117,7 @@ echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","s
         return False
 
     with Access(f"{{exec: {EXEC}}}", hook=hook, files={"get": script}, extra=["--leader-elect"]) as w:
-        w.goes_on()
+        w.serves_job()
         refuse.append(1)  # while watches are open
         wait("a second run", lambda: (w.dir / "fds-1").exists())
         told = (w.dir / "fds-1").read_text()
@@ -134,10 +134,10 @@ else
 fi
 """
     with Access(f"{{exec: {EXEC}}}", files={"get": script}) as w:
-        wait("the log tells", lambda: "exited with code 7: please log in" in w.log())
+        wait("the log has it", lambda: "exited with code 7: please log in" in w.log())
         expect("secret-output" not in w.log(), "not what it printed", w.log())
         (w.dir / "ready").touch()
-        w.goes_on()
+        w.serves_job()
 
 
 @suite.test
@@ -150,7 +150,7 @@ def name_password_and_impersonation_are_sent() -> None:
 
     user = "{username: a, password: b, as: jane, as-groups: [x, y], as-user-extra: {scope: [s]}}"
     with Access(user, hook=hook) as w:
-        w.goes_on()
+        w.serves_job()
     for one in seen:
         expect(one.get("Authorization") == ["Basic YTpi"], "basic", one)
         expect(one.get("Impersonate-User") == ["jane"], "the user", one)
@@ -178,7 +178,7 @@ def a_compressed_list_is_read() -> None:
         return False
 
     with World(hook) as w:
-        w.goes_on()
+        w.serves_job()
         expect(bool(packed), "it was compressed")
 
 
@@ -196,7 +196,7 @@ def the_kubeconfig_s_proxy_is_used_even_for_this_machine() -> None:
     try:
         Access.__init__(world, hook=hook, server="http://127.0.0.1:1", cluster=", proxy-url: 'PROXY'")
         with world as w:
-            w.goes_on()
+            w.serves_job()
     finally:
         del os.environ["NO_PROXY"]
     expect(all(p.startswith("http://127.0.0.1:1/") for p in paths), "whole addresses", paths[:3])
@@ -283,7 +283,7 @@ class Secure(Access):
 @suite.test
 def a_new_ca_is_used_without_a_restart() -> None:
     with Secure(cluster=", certificate-authority: ca.crt") as w:
-        w.goes_on()
+        w.serves_job()
         w.present("two")
         w.fake.cut()
         wait("it does not trust that", lambda: "certificate" in w.log())
@@ -294,10 +294,10 @@ def a_new_ca_is_used_without_a_restart() -> None:
 @suite.test
 def an_unknown_server_is_refused_unless_the_kubeconfig_says_otherwise() -> None:
     with Secure() as w:
-        wait("it is told", lambda: "certificate" in w.log())
+        wait("it is logged", lambda: "certificate" in w.log())
         expect(not w.fake.requests, "and nothing was asked", w.fake.requests)
     with Secure(cluster=", insecure-skip-tls-verify: true") as w:
-        w.goes_on()
+        w.serves_job()
         expect("is not verified" in w.log(), "a warning", w.log())
 
 
@@ -333,7 +333,7 @@ class Known(Secure):
 @suite.test
 def a_renewed_client_certificate_is_used_after_a_401() -> None:
     with Known() as w:
-        w.goes_on()
+        w.serves_job()
         w.be("two")
         w.expired.add("one")  # on connections that stay open, too
         w.job_runs("j1")
@@ -346,18 +346,18 @@ def a_renewed_client_certificate_is_used_after_a_401() -> None:
 def a_renewed_client_certificate_is_used_by_the_next_request() -> None:
     """Although the server still accepts the old one on open connections."""
     with Known() as w:
-        w.goes_on()
+        w.serves_job()
         (w.dir / "me.crt").write_text((w.dir / "two.crt").read_text())  # and not the key yet
         w.job_runs("j1")
         expect(set(w.seen) == {"one"}, "no half of a pair is used", set(w.seen))
-        expect("me.key: does not belong to" in w.log(), "it is told", w.log())
+        expect("me.key: does not belong to" in w.log(), "it is logged", w.log())
         w.be("two")
         wait("it is read again", lambda: "client certificate renewed" in w.log() or ask(w))
         for name in "j2", "j3":
             n = len(w.seen)  # in the end of j3's: what was on its way with the old one came beside j2's
             w.job_runs(name)
         expect(set(w.seen[n:]) == {"two"}, "every request has the new one", w.seen[n:])
-        expect("interrupted" not in w.log(), "the watches went on", w.log())
+        expect("interrupted" not in w.log(), "the watches stayed open", w.log())
 
 
 def ask(w: World) -> bool:

@@ -38,14 +38,14 @@ def failure(w: World) -> dict:
     def told() -> dict | None:
         return w.fake.objects["horovodjobs"]["ns/j0"].get("status", {}).get("failure")
 
-    return wait("the failure is told", told)
+    return wait("the failure is reported", told)
 
 
 @suite.test
 def a_gpu_that_failed_is_the_jobs_failure() -> None:
     """All agents leave the same report; the worker that exited first is not the one whose GPU failed."""
     with World() as w:
-        w.goes_on()
+        w.serves_job()
         text = line(1, "j0-worker-1", XID + HINT) + LAST
         fails(w, "j0-worker-0", text)
         fails(w, "j0-worker-1", text)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several operators on one fake API server: which one acts, and when another takes over. Each has a token of
-its own, by which the fake's hook tells them apart. Part of fake_test.py.
+its own, by which the fake's hook distinguishes them. Part of fake_test.py.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def a_write_held_up_by_a_stop_of_the_process_is_not_sent() -> None:
         w.job_runs("j1")
         expect(w.wrote(again) == {"b"}, "a wrote nothing", w.writes)
         log = w.log()
-        expect("not the leader" in log, "the log tells", log)
+        expect("not the leader" in log, "the log has it", log)
 
 
 @suite.test
@@ -120,7 +120,7 @@ def a_leader_that_cannot_renew_stops_writing_and_continues_later() -> None:
         since = time.monotonic()
         w.fake.put("horovodjobs", w.job("j1"))
         wait(
-            "a's cache goes on",
+            "a's cache is updated",
             lambda: (
                 'hvd_operator_jobs{kind="HorovodJob",state="Pending"} 1'
                 in fetch(w.ports["a"], "/metrics")[1]
@@ -128,7 +128,7 @@ def a_leader_that_cannot_renew_stops_writing_and_continues_later() -> None:
         )
         expect(w.wrote(since) == set(), "nothing is written", str(w.writes))
         w.away = False
-        w.goes_on("j1")
+        w.serves_job("j1")
         expect(not w.operators["a"].ended(), "it is the same process")
         expect("etcd is away" in w.log(), "the log says why")
 
@@ -152,7 +152,7 @@ def writes_in_flight_fail_when_the_lease_is_lost() -> None:
         wait("the pod was asked for", held.is_set)
         w.run_pods()
         wait("the job runs", lambda: w.state() == "Running")
-        expect("not the leader" in w.log(), "the log tells")
+        expect("not the leader" in w.log(), "the log has it")
 
 
 @suite.test
@@ -178,7 +178,7 @@ def a_lease_refused_with_401_is_sent_again_before_waiting_requests() -> None:
     ) as w:
         wait("the Lease is renewed", lambda: renewed)
         expect(renewed[0] - refused[0] < 4, "at once", renewed[0] - refused[0])
-        w.goes_on()
+        w.serves_job()
         expect("no longer leading" not in w.log(), "it led all the time", w.log())
 
 
@@ -197,14 +197,14 @@ def undetected_dead_connections_do_not_cost_the_lease() -> None:
         return False
 
     with World(hook, jobs=6, extra=["--leader-elect", *TIMES]) as w:
-        w.goes_on()
-        wait("the others, too", lambda: w.fake.count("POST", "pods") == 12)
+        w.serves_job()
+        wait("all jobs have pods", lambda: w.fake.count("POST", "pods") == 12)
         deaf.extend(w.fake.connections)
         begun = time.monotonic()
         wait("the Lease is renewed", lambda: heard)
         took = heard[0] - begun
         print(f"# renewed after {took:.1f} s")
-        wait("it goes on", lambda: len(heard) > 3)
+        wait("renewals continue", lambda: len(heard) > 3)
         log = w.log()
         expect("no longer leading" not in log, "it led all the time", log)
 
@@ -216,10 +216,10 @@ while [ ! -e "$(dirname "$0")/ready" ]; do sleep 0.1; done
 echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t"}}'
 """
     with Access(f"{{exec: {EXEC}}}", files={"get": script}, extra=["--leader-elect", *TIMES]) as w:
-        wait("it is told", lambda: "timed out before there were credentials" in w.log())
+        wait("it is logged", lambda: "timed out before there were credentials" in w.log())
         expect(not w.fake.requests, "nothing was sent", w.fake.requests)
         (w.dir / "ready").touch()
-        w.goes_on()
+        w.serves_job()
 
 
 @suite.test

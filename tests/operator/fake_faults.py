@@ -35,7 +35,7 @@ def once_without_memory(text: str, n: int, act) -> str:
     port = free_port()
     runs = 'hvd_operator_jobs{kind="HorovodJob",state="Running"} 1'
     with Faulty(env={"HVD_NO_MEMORY": f"{text}:{n}"}, port=port) as w:
-        w.goes_on()
+        w.serves_job()
         # or the pod's watch may be ahead of the job's, and the pod be one of a job that has never run
         wait("the operator has heard of it", lambda: runs in fetch(port, "/metrics")[1])
         act(w)

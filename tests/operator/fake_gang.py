@@ -31,7 +31,7 @@ def a_podgroup_that_could_not_be_made_smaller_is_retried() -> None:
     for gang in GANGS:
         hook = refuse("PATCH", "podgroups", *[(500, "etcd is away")] * 4)
         with under(gang, hook) as w:
-            w.goes_on()
+            w.serves_job()
             wait("both groups", lambda w=w: (members(w, "j0"), members(w, "m")) == (2, 3))
             w.change("horovodjobs", "j0", **{SCALE: 1})
             w.change("mpijobs", "m", mpiReplicaSpecs__Worker__replicas=1)
@@ -43,7 +43,7 @@ def a_podgroup_that_could_not_be_made_smaller_is_retried() -> None:
 def a_podgroup_is_deleted_with_suspension_after_a_restart() -> None:
     for gang in GANGS:
         with under(gang) as w:
-            w.goes_on()
+            w.serves_job()
             wait("both groups", lambda w=w: group(w, "j0") and group(w, "m"))
             w.operator.stop()
             w.change("horovodjobs", "j0", runPolicy__suspend=True)

@@ -111,7 +111,7 @@ def without_the_right_to_list_objects_everything_else_works() -> None:
 @suite.test
 def a_deleted_secret_exists_when_all_pods_are_recreated() -> None:
     with World() as w:
-        w.goes_on()
+        w.serves_job()
         w.delete("secrets", "j0-token")
         old = w.get("pods", "j0-worker-0")["metadata"]["uid"]
         w.delete("pods", "j0-worker-0")

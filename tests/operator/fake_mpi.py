@@ -24,12 +24,12 @@ def told(w: World, reason: str) -> list[str]:
 def an_mpijob_too_large_for_a_config_map_is_refused() -> None:
     name = "a-name-that-is-rather-long-for-a-job"
     with World(jobs=0, before=lambda fake: fake.put("mpijobs", mpijob(name, 8000))) as w:
-        wait("it is told", lambda: told(w, "ValidationError"))
+        wait("it is reported", lambda: told(w, "ValidationError"))
         message = told(w, "ValidationError")[0]
         for part in ("spec.mpiReplicaSpecs.Worker.replicas", "8000 workers", "1048576", "fewer workers"):
             expect(part in message, f"the sentence says {part}", message)
         w.fake.put("mpijobs", mpijob("small"))
-        wait("another goes on", lambda: "ns/small-worker-1" in w.fake.objects["pods"])
+        wait("another is served", lambda: "ns/small-worker-1" in w.fake.objects["pods"])
         expect(w.fake.count("POST", "configmaps") == 1, "nothing of the large one was tried")
         expect(not any(name in key for key in w.fake.objects["pods"]), "nor any of its pods")
 
@@ -49,7 +49,7 @@ def an_mpijob_keeps_its_launch_method_when_the_annotation_changes() -> None:
             job = w.get("mpijobs", "m")
             job["metadata"]["annotations"] = {LAUNCH: then} if then else {}
             w.fake.put("mpijobs", job)
-            wait("it is told", lambda w=w: told(w, "LaunchNotChanged"))
+            wait("it is reported", lambda w=w: told(w, "LaunchNotChanged"))
             w.operator.stop()
             pod = w.get("pods", "m-worker-1")
             w.fake.put("pods", pod, "DELETED")

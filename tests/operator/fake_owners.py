@@ -23,21 +23,21 @@ def stranger_takes(w: World, plural: str) -> dict:
 @suite.test
 def a_foreign_object_in_the_place_of_ours_is_not_changed() -> None:
     with World(extra=GANG) as w:
-        w.goes_on()
+        w.serves_job()
         theirs = stranger_takes(w, "podgroups")
         w.change("horovodjobs", "j0", replicaSpecs__Worker__replicas=3)
-        wait("it is told", lambda: "PodGroup j0: exists and does not belong" in w.log())
+        wait("it is logged", lambda: "PodGroup j0: exists and does not belong" in w.log())
         expect(w.get("podgroups", "j0") == theirs, "theirs is as it was", w.get("podgroups", "j0"))
         w.delete("podgroups", "j0")
         w.run_pods(3)
-        wait("ours is made again", lambda: "ns/j0" in w.fake.objects["podgroups"])
+        wait("ours is recreated", lambda: "ns/j0" in w.fake.objects["podgroups"])
 
 
 @suite.test
 def a_foreign_object_in_the_place_of_ours_is_not_deleted() -> None:
     unseen = refuse("GET", "podgroups", *[(403, "forbidden")] * 99, part="limit")  # so no watch shows it
     with World(unseen, extra=GANG) as w:
-        w.goes_on()
+        w.serves_job()
         theirs = stranger_takes(w, "podgroups")
         for i in range(2):
             w.set_pod(f"j0-worker-{i}", phase="Succeeded")
@@ -51,7 +51,7 @@ def a_foreign_object_in_the_place_of_ours_is_not_deleted() -> None:
 def our_recreated_object_is_brought_up_to_date() -> None:
     """With the same owner and another uid: a former leader's late answer, or a restored backup."""
     with World(extra=GANG) as w:
-        w.goes_on()
+        w.serves_job()
         with w.fake.changed:
             w.fake.objects["podgroups"]["ns/j0"]["metadata"]["uid"] = "another"
         w.change("horovodjobs", "j0", replicaSpecs__Worker__replicas=3)
@@ -72,6 +72,6 @@ def an_answer_that_shows_no_object_is_not_taken_for_one() -> None:
         return False
 
     with World(hook) as w:
-        w.goes_on()
+        w.serves_job()
         expect(len(w.fake.objects["secrets"]) == 1, "it was created", w.fake.objects["secrets"])
         expect("Secret j0-token: the API server's answer shows no object" in w.log(), "the log", w.log())

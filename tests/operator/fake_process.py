@@ -48,7 +48,7 @@ def run(*args: str, **env: str) -> subprocess.CompletedProcess:
 def options_of_other_operators_are_accepted_and_idle_ones_logged_once() -> None:
     port = free_port()
     with World(extra=[*THEIRS, f"--monitoring-port={port}"]) as w:
-        w.goes_on()
+        w.serves_job()
         expect("hvd_operator_jobs{" in fetch(port, "/metrics")[1], "metrics on the second port")
         log = w.log()
         told = [line for line in log.splitlines() if "option has no effect" in line]
@@ -114,7 +114,7 @@ def with_log_json_each_line_is_one_object() -> None:
         return False
 
     with World(hook, extra=["--log-json"]) as w:
-        w.goes_on()
+        w.serves_job()
         text = w.log()
     lines = [json.loads(line) for line in text.splitlines()]
     expect(len(lines) > 3, "there are lines")
@@ -138,7 +138,7 @@ def log_and_metrics_have_the_reason_of_a_restart() -> None:
         fake.put("horovodjobs", job)
 
     with World(jobs=0, before=before, port=port) as w:
-        w.goes_on()
+        w.serves_job()
         w.set_pod("j0-worker-1", phase="Failed", containerStatuses=[{"name": "c", "state": ended(7)}])
         wait("Restarting", lambda: w.state() == "Restarting")
         counted = 'hvd_operator_job_restarts_total{reason="WorkerFailed"} 1'
@@ -153,7 +153,7 @@ def log_and_metrics_have_the_reason_of_a_restart() -> None:
 def in_a_pod_the_lease_is_held_whatever_names_the_server() -> None:
     for host, leads in (("", False), ("10.96.0.1", True)):
         with World(env={"KUBERNETES_SERVICE_HOST": host}) as w:
-            w.goes_on()
+            w.serves_job()
             expect(bool(w.fake.objects["leases"]) == leads, f"KUBERNETES_SERVICE_HOST={host}")
 
 
@@ -185,10 +185,10 @@ def a_log_without_reader_stops_nothing() -> None:
         for i in range(40):  # two lines each, of a hundred bytes
             name = f"a-job-with-a-name-of-some-length-{i}"
             w.job_runs(name)
-        w.goes_on()
+        w.serves_job()
         expect(3000 < len(w.read()) <= 8192, "the pipe was full", len(w.text))
         expect(w.text.endswith("\n"), "only whole lines are in it", w.text[-100:])
         w.fake.put("horovodjobs", w.job("last"))
         w.run_pods(name="last")
-        wait("the log goes on", lambda: "job=ns/last" in w.read())
-        expect("log lines were dropped, stderr was full lines=" in w.text, "it is told", w.text)
+        wait("the log continues", lambda: "job=ns/last" in w.read())
+        expect("log lines were dropped, stderr was full lines=" in w.text, "it is logged", w.text)

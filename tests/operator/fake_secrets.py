@@ -51,7 +51,7 @@ def changes_its_token(kind: type, cluster: str) -> None:
     wanted = [f"Bearer {old}"]
     hook = only_for(lambda: wanted[0], seen)
     with kind("{tokenFile: token}", cluster, hook=hook, files={"token": old}) as w:
-        w.goes_on()
+        w.serves_job()
         (w.dir / "token").write_text(new)
         wanted[0] = f"Bearer {new}"
         w.job_runs("j1")
@@ -73,7 +73,7 @@ def an_old_token_is_not_kept_in_memory_with_tls() -> None:
 @suite.test
 def a_former_client_key_is_not_kept_in_memory() -> None:
     with Known() as w:
-        w.goes_on()
+        w.serves_job()
         key = (w.dir / "one.key").read_text().splitlines()[1]
         w.be("two")
         wait("it is read again", lambda: "client certificate renewed" in w.log() or ask(w))
@@ -96,7 +96,7 @@ def mpi_job(name: str) -> dict:
 @suite.test
 def the_content_of_secrets_is_not_kept_in_memory() -> None:
     with World() as w:
-        w.goes_on()
+        w.serves_job()
         w.fake.put("mpijobs", mpi_job("m0"))
         wait("both are made", lambda: len(w.fake.objects["secrets"]) == 2)
         made = {o["metadata"]["name"]: o["data"] for o in list(w.fake.objects["secrets"].values())}

@@ -41,7 +41,7 @@ def an_expired_watch_is_listed_again_and_nothing_is_missed() -> None:
 
     hook = serve_watches(1, expire)
     with World(hook, extra=OPEN) as w:
-        w.goes_on()
+        w.serves_job()
         expect(len(hook.times) == 1, "one watch expired")
         expect(w.fake.count("GET", "pods", False) == 2, "and a second list followed")
 
@@ -93,7 +93,7 @@ def a_throttling_server_gets_the_pause_that_it_requests() -> None:
         after = formatdate(time.time() + 4, usegmt=True) if is_date else "2"
         hook = refuse("POST", "secrets", (429, "slow down"), Retry_After=after)
         with World(hook) as w:
-            w.goes_on()
+            w.serves_job()
             pause = hook.times[1] - hook.times[0]
             expect(pause >= least, f"Retry-After: {after}", pause)
 
@@ -101,7 +101,7 @@ def a_throttling_server_gets_the_pause_that_it_requests() -> None:
 @suite.test
 def a_server_error_is_retried_and_shown_meanwhile() -> None:
     with World(refuse("POST", "pods", *[(500, "etcd is away")] * 2)) as w:
-        w.goes_on()
+        w.serves_job()
         shown = [
             o
             for _, p, _, o in w.fake.log
@@ -116,7 +116,7 @@ def a_server_error_is_retried_and_shown_meanwhile() -> None:
 def a_conflict_on_the_status_is_retried() -> None:
     hook = refuse("PATCH", "horovodjobs", (409, "modified"))
     with World(hook) as w:
-        w.goes_on()
+        w.serves_job()
         expect(len(hook.times) > 1, "the patch was sent again")
 
 
@@ -135,7 +135,7 @@ def a_lost_answer_does_not_double_a_pod() -> None:
         return False
 
     with World(hook) as w:
-        w.goes_on()
+        w.serves_job()
         expect(len(w.fake.objects["pods"]) == 2, "two pods", str(list(w.fake.objects["pods"])))
 
 
@@ -148,7 +148,7 @@ def a_watch_cut_in_the_middle_of_an_event_is_opened_again() -> None:
         cut_connection(h)
 
     with World(serve_watches(1, cut)) as w:
-        w.goes_on()
+        w.serves_job()
         expect(w.fake.count("GET", "pods", True) >= 2, "a second watch")
 
 
@@ -161,7 +161,7 @@ def a_silent_watch_is_reopened() -> None:
 
     hook = serve_watches(1, hang)
     with World(hook) as w:
-        w.goes_on()
+        w.serves_job()
         expect(len(hook.times) == 1, "there was one")
 
 
@@ -185,12 +185,13 @@ def a_pod_that_no_watch_shows_is_requested_and_not_taken_for_deleted() -> None:
         wait("pods", lambda: w.fake.count("POST", "pods") == 4)
         w.fake.put("pods", w.fake.objects["pods"]["ns/j1-worker-1"], "DELETED")
         wait(
-            "j1's is made again, because the API server said so", lambda: w.fake.count("POST", "pods") == 5
+            "j1's is recreated, because the API server has no such pod",
+            lambda: w.fake.count("POST", "pods") == 5,
         )
         wait("j0's pods were asked for", lambda: w.fake.count("GET", "pods", False) >= 5)
         expect(w.state() == "Pending", "j0 waits on", w.state())
         late.clear()
-        w.goes_on()
+        w.serves_job()
 
 
 @suite.test
@@ -204,7 +205,7 @@ def a_status_that_the_api_server_does_not_keep_is_sent_once() -> None:
 
     with World(hook) as w:
         w.fake.pruned = ("workers", "startTime")  # an older CRD
-        w.goes_on()
+        w.serves_job()
         n = len(sent)
         for i in range(3):  # news of a pod: the job is looked at, with the same outcome
             pod = w.get("pods", "j0-worker-0")
@@ -217,7 +218,7 @@ def a_status_that_the_api_server_does_not_keep_is_sent_once() -> None:
         wait("a changed status is sent", lambda: w.state() == "Failed")
         log = w.log()
         told = [line for line in log.splitlines() if "job=ns/j0 field=status.workers" in line]
-        expect(len(told) == 1, "it is told once", log)
+        expect(len(told) == 1, "it is logged once", log)
 
 
 def of_j0(port: int) -> bool:
@@ -265,11 +266,11 @@ def a_job_that_the_api_server_no_longer_has_is_dropped() -> None:
 
 
 @suite.test
-def a_large_object_does_not_delay_the_others() -> None:
+def a_large_object_does_not_delay_other_jobs() -> None:
     with World(jobs=0) as w:
         w.fake.put("horovodjobs", w.job("big", **{f"k{i}": 0 for i in range(60000)}))
         w.fake.put("horovodjobs", w.job("j0"))
-        w.goes_on()
+        w.serves_job()
 
 
 @suite.test
@@ -298,7 +299,7 @@ def readiness_names_what_is_missing_and_metrics_count() -> None:
         answers("/nothing", 404, "")
         allow.append(1)
         answers("/readyz", 200, "ok\n")
-        w.goes_on()
+        w.serves_job()
         for line in (
             'hvd_operator_jobs{kind="HorovodJob",state="Running"} 1',  # when the job's watch shows it
             "hvd_operator_pods 2",

@@ -33,7 +33,7 @@ def nested(levels: int) -> object:
     return json.loads('{"a":' * levels + "1" + "}" * levels)
 
 
-STRANGE = {  # name: what is in the spec, and what the user is told
+STRANGE = {  # name: what is in the spec, and the message for the user
     "deep": (nested(120), "spec: is nested deeper than 100 levels"),
     "nul": ("a\0b", "spec: holds the character NUL"),
     "nul-key": ({"a\0b": 1}, "spec: holds the character NUL"),
@@ -42,9 +42,9 @@ STRANGE = {  # name: what is in the spec, and what the user is told
 }
 
 
-def strange_jobs_are_told_and_stop_nothing(w: World) -> None:
+def expect_strange_jobs_to_fail(w: World) -> None:
     wait("the good job's pods", lambda: "ns/j0-worker-1" in w.fake.objects["pods"])
-    w.goes_on()
+    w.serves_job()
     for name, (_, sentence) in STRANGE.items():
         if not sentence:
             wait(f"the pod of {name}", lambda n=name: f"ns/{n}-worker-0" in w.fake.objects["pods"])
@@ -67,7 +67,7 @@ def a_job_that_cannot_be_read_in_a_list_stops_no_other() -> None:
             fake.put("horovodjobs", strange_job(name, strange))
 
     with World(before=before) as w:
-        strange_jobs_are_told_and_stop_nothing(w)
+        expect_strange_jobs_to_fail(w)
 
 
 @suite.test
@@ -76,7 +76,7 @@ def a_job_that_cannot_be_read_in_a_watch_stops_no_other() -> None:
         wait("the watch", lambda: w.fake.count("GET", "horovodjobs", True) > 0)
         for name, (strange, _) in STRANGE.items():
             w.fake.put("horovodjobs", strange_job(name, strange))
-        strange_jobs_are_told_and_stop_nothing(w)
+        expect_strange_jobs_to_fail(w)
 
 
 @suite.test
@@ -93,7 +93,7 @@ def an_object_without_readable_metadata_is_skipped_and_named() -> None:
         return False
 
     with World(hook) as w:
-        w.goes_on()
+        w.serves_job()
         log = w.log()
         expect("object skipped kind=Pod object=ns/odd" in log, "the log names it", log)
 
@@ -113,7 +113,7 @@ def lines_that_are_no_events_make_it_list_again() -> None:
         return False
 
     with World(hook) as w:
-        w.goes_on()
+        w.serves_job()
         expect(w.fake.count("GET", "pods", False) == 2, "listed twice")
 
 
@@ -177,7 +177,7 @@ def a_page_that_does_not_come_is_requested_again_and_an_expired_place_starts_ane
             return bool(code)
 
         with World(hook, before=other_pods(pods)) as w:
-            w.goes_on()
+            w.serves_job()
             expect(pages == wanted, "the pages in this order", pages)
             expect(len([p for p in w.fake.objects["pods"] if "old" in p]) == pods, "all pods are there")
 
@@ -202,7 +202,7 @@ def listed_again() -> float:
     hook = serve_watches(4, expire)
     with World(hook, extra=OPEN) as w:
         wait("the last of them", lambda: len(hook.times) == 4)
-        w.goes_on()
+        w.serves_job()
         pauses = [b - a for a, b in zip(hook.times, hook.times[1:], strict=False)]
         expect(min(pauses[1:]) > 0.7, "then after a pause", pauses)
         return pauses[0]
@@ -222,7 +222,7 @@ def an_object_of_the_largest_size_stops_no_other() -> None:
         fake.put("pods", large("in-a-list-2"))
 
     with World(before=before) as w:
-        w.goes_on()
+        w.serves_job()
         w.fake.put("pods", large("in-a-watch"))
         w.job_runs("j1")
         log = w.log()
@@ -246,7 +246,7 @@ def silence_grows_while_the_api_server_is_away() -> None:
         return float(found[1]) if found else -1
 
     with World(hook, port=port) as w:
-        w.goes_on()
+        w.serves_job()
         wait("a watch that was opened is not silent", lambda: 0 <= silence() < 2.5)
         away.append(1)
         # tries in between, at 1, 3 and 6 s, are not taken for news
@@ -260,7 +260,7 @@ def a_throttled_watch_is_opened_after_the_requested_pause() -> None:
         wait("a second try", lambda: len(hook.times) > 1)
         pause = hook.times[1] - hook.times[0]
         expect(pause >= 2.9, "three seconds between them", pause)
-        w.goes_on()
+        w.serves_job()
 
 
 @suite.test
@@ -276,4 +276,4 @@ def a_watch_that_is_cut_after_an_event_is_soon_opened_again() -> None:
         wait("five watches", lambda: len(hook.times) == 5)
         pauses = [b - a for a, b in zip(hook.times, hook.times[1:], strict=False)]
         expect(max(pauses) < 4, "with the first pause each time, 0.8 to 1.2 s", pauses)
-        w.goes_on()
+        w.serves_job()

@@ -171,11 +171,11 @@ class World:
         for i in range(n):
             self.set_pod(f"{name}-worker-{i}", phase="Running")
 
-    def goes_on(self, name: str = "j0") -> None:
+    def serves_job(self, name: str = "j0") -> None:
         """The proof that the operator still receives events and acts."""
         self.run_pods(name=name)
         wait(f"{name} is Running", lambda: self.state(name) == "Running")
 
     def job_runs(self, name: str) -> None:
         self.fake.put("horovodjobs", self.job(name))
-        self.goes_on(name)
+        self.serves_job(name)

@@ -118,7 +118,7 @@ def a_running_mpi_operator_is_reported() -> None:
     api.call("POST", path, {"metadata": {"name": "mpi-operator", "namespace": ns}, "spec": spec})
     one = Rival("--leader-elect-retry-period=100ms", "--leader-elect-renew-deadline=2s")
 
-    def is_told(alive: int, renewed: bool) -> bool:
+    def is_reported(alive: int, renewed: bool) -> bool:
         if renewed:
             spec["leaseTransitions"] = spec.get("leaseTransitions", 0) + 1
             api.call("PATCH", f"{path}/mpi-operator", {"spec": spec}, MERGE)
@@ -126,10 +126,10 @@ def a_running_mpi_operator_is_reported() -> None:
 
     try:
         wait("it leads", one.leads)
-        wait("a Lease that is renewed is told", lambda: is_told(1, True))
+        wait("a renewed Lease is reported", lambda: is_reported(1, True))
         log = one.process.log.read_text()
         expect("mpi-operator runs, too" in log, "in the log", log[-800:])
-        wait("and that it is no more", lambda: is_told(0, False))
+        wait("and that it is no more", lambda: is_reported(0, False))
     finally:
         api.call("DELETE", f"{path}/mpi-operator")
         one.process.kill()
@@ -178,5 +178,5 @@ def a_killed_leader_s_job_is_finished_by_its_successor() -> None:
         print(f"# {time.monotonic() - start:.1f} s after its end")
         wait("b leads", b.leads)
         finish(ns)
-        expect(api.pods(ns).items() <= pods.items(), "no pod was made again")
+        expect(api.pods(ns).items() <= pods.items(), "no pod was recreated")
         expect(b.process.stop() == 0, "b ends well")

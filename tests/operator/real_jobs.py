@@ -52,7 +52,7 @@ def the_earliest_failure_is_named_and_running_workers_are_stopped() -> None:
     api.make(ns, job(workers=3, clean="Running"))
     running(ns, 3)
     state(ns, "Running")
-    # worker 0 is seen first, but what it tells happened on worker 2, earlier than worker 1's
+    # worker 0 is seen first; worker 2 reports an earlier failure than that of worker 1
     api.set_pod(ns, "j-worker-0", "Failed", **ended(1, report(1, "j-worker-1", 1767225660000500)))
     state(ns, "Failed")
     api.set_pod(ns, "j-worker-2", "Failed", **ended(3, report(2, "j-worker-2", 1767225660000400, 0, 9)))
@@ -120,7 +120,7 @@ def a_taken_name_is_reported_and_retried() -> None:
             created = condition(api.status(ns, "j"), "Created")
             return created.get("reason") == "NameTaken" and what in created["message"]
 
-        wait(f"condition Created tells of {what}", look)
+        wait(f"condition Created names {what}", look)
 
     def counts() -> list[int]:
         return [e["count"] for e in api.items(ns, "events") if e["reason"] == "NameTaken"]
@@ -130,11 +130,11 @@ def a_taken_name_is_reported_and_retried() -> None:
     api.call("POST", CORE.format(ns=ns) + "secrets", {"metadata": {"name": "j-token"}})
     api.make(ns, job())
     told("Secret j-token")
-    wait("an event tells it", lambda: counts() == [1])
+    wait("an event reports it", lambda: counts() == [1])
     expect(not api.pods(ns), "no pod without its Secret")
     current().kill()
     replace(start())
-    wait("the same event tells it again", lambda: counts() == [2])
+    wait("the same event is counted again", lambda: counts() == [2])
     api.call("POST", CORE.format(ns=ns) + "pods", other)
     api.delete(ns, "secrets", "j-token")
     told("Pod j-worker-1")
@@ -153,7 +153,7 @@ def a_full_quota_is_reported_and_retried() -> None:
     wait("the quota is in force", lambda: api.get(ns, "resourcequotas", "q").get("status", {}).get("hard"))
     api.make(ns, job())
     status = wait(
-        "condition Created tells it",
+        "condition Created has it",
         lambda: (
             "exceeded quota" in condition(api.status(ns, "j"), "Created").get("message", "")
             and api.status(ns, "j")

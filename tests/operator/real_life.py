@@ -23,7 +23,7 @@ from real_world import (
 
 
 def sweep(ns: str) -> dict[str, str]:
-    """The kubelet's part of a deletion: removes pods that are being deleted. Returns the others."""
+    """The kubelet's part of a deletion: removes pods that are being deleted. Returns the rest."""
     for pod in api.items(ns, "pods"):
         if "deletionTimestamp" in pod["metadata"]:
             try:
@@ -293,7 +293,7 @@ def deleted_objects_of_a_running_job_are_recreated_at_once() -> None:
             return bool(now) and now["metadata"]["uid"] != old
 
         wait(f"{plural}/{name} again", is_new)
-    expect(api.pods(ns) == pods, "the pods go on")
+    expect(api.pods(ns) == pods, "the pods stay")
     expect(api.status(ns, "j")["state"] == "Running", "and so does the job")
 
 
@@ -320,7 +320,7 @@ def a_deadline_ends_what_runs_in_pods_that_are_kept() -> None:
     def is_stopped(name: str) -> bool:
         return api.get(ns, "pods", name)["spec"].get("activeDeadlineSeconds") == 1
 
-    wait("kubelets are told to end them", lambda: all(is_stopped(name) for name in pods))
+    wait("the pods have a deadline", lambda: all(is_stopped(name) for name in pods))
     for name in pods:
         api.set_pod(ns, name, "Failed", **ended(143))
     patch_job(ns, {"runPolicy": {"ttlSecondsAfterFinished": 3600}})
@@ -346,7 +346,7 @@ def a_scaled_job_keeps_its_pods() -> None:
             if "deletionTimestamp" not in p["metadata"]
         ]
 
-    wait("all are told", lambda: worlds() == ["2 4"] * 4)
+    wait("all have the new world", lambda: worlds() == ["2 4"] * 4)
     running(ns, 4)
     status = state(ns, "Running")
     expect(status["workers"] == "4/4" and status["restarts"] == 0, "no restart is counted", status)
@@ -354,12 +354,12 @@ def a_scaled_job_keeps_its_pods() -> None:
     expect(seen["status"]["replicas"] == 4, "the scale subresource", seen)
     expect("ringmaster.dev/job-name=j" in seen["status"]["selector"], "and its selector", seen)
     api.call("PATCH", scale, {"spec": {"replicas": 1}}, MERGE)
-    wait("all are told of the smaller world", lambda: worlds() == ["3 1"] * 4)
+    wait("all have the smaller world", lambda: worlds() == ["3 1"] * 4)
     for i in 3, 2, 1:
         api.set_pod(ns, f"j-worker-{i}", "Succeeded", **ended(0, reason="Completed"))  # as their agents do
     wait("it runs", lambda: api.status(ns, "j").get("workers") == "1/1")
     status = api.status(ns, "j")
     expect(status["state"] == "Running" and status["generation"] == 3, "on its own", status)
-    wait("the others are gone", lambda: list(sweep(ns)) == ["j-worker-0"])
+    wait("the surplus pods are deleted", lambda: list(sweep(ns)) == ["j-worker-0"])
     expect(api.pods(ns)["j-worker-0"] == old["j-worker-0"], "worker 0 was kept")
     expect(state(ns, "Running")["restarts"] == 0, "surplus pods' ends are no failure")

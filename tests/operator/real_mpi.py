@@ -110,7 +110,7 @@ def a_job_runs_and_succeeds() -> None:
     run(ns)
     hosts = "".join(f"echo pi-worker-{i}.pi.{ns}.svc\n" for i in range(2))
     config = api.get(ns, "configmaps", "pi-config") or {}
-    expect(config["data"]["discover_hosts.sh"] == "#!/bin/sh\n" + hosts, "hosts are told", config)
+    expect(config["data"]["discover_hosts.sh"] == "#!/bin/sh\n" + hosts, "hosts are listed", config)
     play(ns, "Succeeded", "launcher")
     seen = until(ns, "Succeeded")
     expect(seen["replicaStatuses"] == {"Launcher": {"succeeded": 1}, "Worker": {}}, "counts", seen)
@@ -220,7 +220,7 @@ def a_deleted_launcher_is_recreated_after_its_pod_has_finished() -> None:
     api.call("DELETE", f"{BATCH.format(ns=ns)}/pi-launcher?propagationPolicy=Background")
     wait("its pod is ending", lambda: not pods(ns, "launcher"), 60)
     api.delete(ns, "pods", "pi-worker-0", 0)  # so that the job is looked at
-    wait("the worker is made again", lambda: len(pods(ns, "worker")) == 1)
+    wait("the worker is recreated", lambda: len(pods(ns, "worker")) == 1)
     expect(launcher(ns) is None, "no second launcher yet")
     api.patch_pod(ns, pod, {"phase": "Failed"})
     wait("another launcher", lambda: launcher(ns))
@@ -282,7 +282,7 @@ def play_all(ns: str, alive: Callable[[], bool]) -> None:
 
 
 def one_crash(when: str, number: int) -> bool:
-    """A job whose operator crashes once, then one that goes on. False: there was no such write."""
+    """A job whose operator crashes once, and another operator. False: there was no such write."""
     current().stop()
     ns = api.namespace(f"t-mpi-crash-{when}-{number}")
     make(ns, mpijob(policy={"cleanPodPolicy": "All"}))

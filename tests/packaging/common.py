@@ -75,7 +75,7 @@ def run(*command: str, stdin: str | None = None) -> str:
     """Its output. The time is there against hangs: images of hundreds of MiB are among what is run."""
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=400, check=False)
     if done.returncode != 0:
-        lines = done.stderr.splitlines()  # helm tells of each link in files/
+        lines = done.stderr.splitlines()  # helm reports each link in files/
         raise Failed("\n".join(x for x in lines if "found symbolic link" not in x).strip())
     return done.stdout
 

@@ -47,7 +47,7 @@ def a_bill_of_materials_has_each_file_and_its_package() -> None:
         if r["relationshipType"] == "CONTAINS"
     }
     expect(of["./" + library.lstrip("/")] == "libjansson4", "Debian's is of its package", of)
-    expect(of["./usr/bin/hvd-operator"] == of["./etc/passwd"] == "ringmaster", "the others are ours", of)
+    expect(of["./usr/bin/hvd-operator"] == of["./etc/passwd"] == "ringmaster", "the rest is ours", of)
     version = run("dpkg-query", "-W", "-f", "${Version}", "libjansson4")
     row = next(p for p in bill["packages"] if p["name"] == "libjansson4")
     expect(row["versionInfo"] == version, "with its version", row)

@@ -110,7 +110,7 @@ def an_autoscaler_scales_a_job() -> None:
     kubectl("apply", "-f", "-", stdin=text_of([scaler]))
     wait("a third pod", lambda: "grows-worker-2" in api.pods(ns), 180)
     kept = {name: uid for name, uid in api.pods(ns).items() if name in before}
-    expect(kept == before, "the others are kept", kept, before)
+    expect(kept == before, "the existing pods are kept", kept, before)
     path = f"/apis/autoscaling/v2/namespaces/{ns}/horizontalpodautoscalers/grows"
 
     def able() -> dict:

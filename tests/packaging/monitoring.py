@@ -31,7 +31,7 @@ def complaints(what: str, expr: str) -> list[str]:
             rf"(rate|increase)\({name}", expr
         ):
             out.append(f"{what}: {name} only grows: rate() or increase() is missing")
-    return out if METRIC.search(expr) else [*out, f"{what}: asks for nothing of ours"]
+    return out if METRIC.search(expr) else [*out, f"{what}: uses no metric of ours"]
 
 
 @suite.test

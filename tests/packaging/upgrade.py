@@ -71,8 +71,8 @@ def a_new_operator_touches_no_job() -> None:
     play(NS, "runs", "Running")
     play(NS, "ended", "Succeeded")
     play(NS, "failed", "Failed", 3)
-    wait("waits is told", lambda: api.status(NS, "waits").get("state") == "Pending")
-    wait("mpi is told", lambda: mpi_condition(NS, "Created"))
+    wait("waits is Pending", lambda: api.status(NS, "waits").get("state") == "Pending")
+    wait("mpi is Created", lambda: mpi_condition(NS, "Created"))
     wait("all is settled", settled(), 180)
     before = seen()
     for end in ("in good order", "at once"):
@@ -140,7 +140,7 @@ def make_and_play(ns: str, is_first: bool) -> None:
         play(ns, name, "Running")
     play(ns, "ended", "Succeeded")
     play(ns, "failed", "Failed", 3)
-    wait("waits is told", lambda: api.status(ns, "waits").get("state") == "Pending")
+    wait("waits is Pending", lambda: api.status(ns, "waits").get("state") == "Pending")
     if is_first:
         return
     api.make(ns, job("suspended", suspend=True))
@@ -161,7 +161,7 @@ def make_and_play(ns: str, is_first: bool) -> None:
     wait("it runs again", lambda: api.status(ns, "scaled").get("workers") == "3/3")
     api.call("POST", MPIJOBS.format(ns=ns), plain_mpi("mpi"))
     play_mpi(ns)
-    wait("suspended is told", lambda: api.status(ns, "suspended").get("state") == "Suspended")
+    wait("suspended is Suspended", lambda: api.status(ns, "suspended").get("state") == "Suspended")
 
 
 def mpi_condition(ns: str, kind: str) -> bool:
@@ -300,9 +300,9 @@ def jobs_of_an_earlier_operator_continue_untouched() -> None:
             kept = {k: now.get(k) for k in said}
             expect(kept == said, f"{file.name}: what the status of {name} said", kept, said)
         expect(set(LEFT) <= set(was), "in every state", str(sorted(was)))
-        go_on(ns)
+        finish_jobs(ns)
         if set(LATER) <= set(was):
-            go_on_later(ns)
+            finish_later_jobs(ns)
 
 
 def in_effect(key: str, text: str | None) -> str | None:
@@ -318,7 +318,7 @@ def in_effect(key: str, text: str | None) -> str | None:
     return json.dumps(o, sort_keys=True)
 
 
-def go_on_later(ns: str) -> None:
+def finish_later_jobs(ns: str) -> None:
     end = ended(0, at="2026-01-01T00:02:00Z")
     api.set_pod(ns, "launched-launcher-0", "Succeeded", **end)
     wait("launched has ended", lambda: api.status(ns, "launched")["state"] == "Succeeded")
@@ -333,15 +333,15 @@ def go_on_later(ns: str) -> None:
     play(ns, "suspended", "Succeeded")
 
 
-def go_on(ns: str) -> None:
+def finish_jobs(ns: str) -> None:
     """From every state to its end."""
     play(ns, "waits", "Succeeded")
     finish(ns, "runs", "Succeeded")
     finish(ns, "breaks", "Failed", 7)
     told = condition(api.status(ns, "breaks"), "Failed")
-    expect("code 7" in told["message"], "the cause is told", told)
+    expect("code 7" in told["message"], "the cause is reported", told)
     old = api.pods(ns)
-    can_be_told = any(
+    can_be_resized = any(
         "ringmaster.dev/world" in p["metadata"].get("annotations", {}) for p in api.items(ns, "pods")
     )
     scale(ns, "grows", 3)
@@ -350,7 +350,7 @@ def go_on(ns: str) -> None:
         """Pods of the first operator cannot be resized: all are recreated."""
         now = {n: uid for n, uid in api.pods(ns).items() if n.startswith("grows-worker-")}
         same = [n for n, uid in now.items() if old.get(n) == uid]
-        return len(now) == 3 and len(same) == (2 if can_be_told else 0)
+        return len(now) == 3 and len(same) == (2 if can_be_resized else 0)
 
     wait("a job of another size has its pods", lambda: sweep(ns, "grows") or grown(), 180)
 

@@ -88,7 +88,7 @@ def the_status_reports_what_only_the_operator_checks() -> None:
         judge(wrong, what, f"{failed['reason']}: {failed['message']}", (reason, *parts))
         events = [e for e in api.items(ns, "events") if e["reason"] == reason]
         if not any(p in e["message"] for e in events for p in parts[:1]):
-            wrong.append(f"{what}: no event {reason} tells it")
+            wrong.append(f"{what}: no event {reason} reports it")
     expect(not wrong, f"{len(TOLD)} kinds, each told in the status", *wrong)
 
 
