@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import json
-
 from api import condition, ended, expect, wait
-from fake_mpi import mpijob
-from fake_world import World, fetch, free_port, suite
+from fake_world import World, fetch, free_port, launched, mpijob, suite
 
 XID = "XID 79 (GPU has fallen off the bus) on GPU 0 (PCI 0000:3B:00.0) of rank 1 (host j0-worker-1)"
 HINT = ": the GPU or its slot: power, heat or PCIe, drain the host"
@@ -65,11 +62,7 @@ def a_gpu_that_failed_is_the_jobs_failure() -> None:
 @suite.test
 def a_launchers_last_lines_name_the_gpu() -> None:
     """mpirun leaves no report; the end of its log, which the kubelet keeps, has the rank's message."""
-    job = World.job("j0")
-    template = {"spec": {"containers": [{"name": "c", "image": "i", "command": ["mpirun"]}]}}
-    del job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["command"]
-    job["spec"]["replicaSpecs"]["Launcher"] = {"template": template}
-    with World(jobs=0, before=lambda fake: fake.put("horovodjobs", job)) as w:
+    with World(jobs=0, before=lambda fake: fake.put("horovodjobs", launched("j0", "mpirun"))) as w:
         w.run_pods()
         launcher = wait(
             "the launcher", lambda: next((k for k in w.fake.objects["pods"] if "launcher" in k), None)
@@ -91,40 +84,26 @@ def an_mpijobs_condition_names_the_gpu() -> None:
         with World(jobs=0, before=lambda fake: fake.put("mpijobs", mpijob("m")), port=port) as w:
             w.run_pods(name="m")
             batch = wait("the launcher's Job", lambda w=w: w.fake.objects["jobs"].get("ns/m-launcher"))
-            pod = {
-                "metadata": {
-                    "name": "m-launcher-x",
-                    "labels": batch["spec"]["template"]["metadata"].get("labels", {})
-                    | {"controller-uid": batch["metadata"]["uid"]},
-                    "ownerReferences": [
-                        {
-                            "apiVersion": "batch/v1",
-                            "kind": "Job",
-                            "name": "m-launcher",
-                            "uid": batch["metadata"]["uid"],
-                            "controller": True,
-                        }
-                    ],
-                },
-                "spec": batch["spec"]["template"]["spec"],
-            }
-            w.fake.put("pods", pod)
+            uid, template = batch["metadata"]["uid"], batch["spec"]["template"]
+            owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "m-launcher", "uid": uid}
+            meta = {"name": "m-launcher-x", "ownerReferences": [owner | {"controller": True}]}
+            meta["labels"] = template["metadata"].get("labels", {}) | {"controller-uid": uid}
+            pod = w.fake.put("pods", {"metadata": meta, "spec": template["spec"]})
             fails(w, "m-launcher-x", text)
             is_heard(w, port, pod)
-            batch = json.loads(json.dumps(batch))
-            backoff = {
-                "type": "Failed",
-                "status": "True",
+            reached = {
                 "reason": "BackoffLimitExceeded",
                 "message": "Job has reached the specified backoff limit",
             }
-            batch["status"] = {"failed": 1, "conditions": [backoff]}
-            w.fake.put("jobs", batch)
+            failed = {"type": "Failed", "status": "True"} | reached
+            w.fake.put(
+                "jobs", w.get("jobs", "m-launcher") | {"status": {"failed": 1, "conditions": [failed]}}
+            )
 
-            def failed(w=w) -> dict | None:
-                return condition(w.fake.objects["mpijobs"]["ns/m"].get("status", {}), "Failed")
+            def seen(w=w) -> dict | None:
+                return condition(w.get("mpijobs", "m").get("status", {}), "Failed")
 
-            message = wait("it has failed", failed)["message"]
+            message = wait("it has failed", seen)["message"]
             if wanted:
                 expect(message.endswith("backoff limit: " + wanted), "the condition says so", message)
             else:

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from api import expect, wait
-from fake_mpi import mpijob
-from fake_world import World, refuse, suite
+from fake_world import World, mpijob, refuse, suite
 
 GANGS = ("volcano", "my-scheduler")
 SCALE = "replicaSpecs__Worker__replicas"

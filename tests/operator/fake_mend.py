@@ -4,22 +4,13 @@
 from __future__ import annotations
 
 from api import expect, wait
-from fake_mpi import mpijob
-from fake_world import OPEN, World, suite
+from fake_world import OPEN, World, launched, mpijob, suite
 
 OWNED = {
     "services": ("l", "m"),
     "configmaps": ("l-hosts", "m-config"),
     "podgroups": ("l", "m"),
 }
-
-
-def launched(name: str) -> dict:
-    def role(**more: object) -> dict:
-        return {"template": {"spec": {"containers": [{"name": "c", "image": "i", **more}]}}}
-
-    sets = {"Launcher": role(command=["x"]), "Worker": {"replicas": 2, **role()}}
-    return {"metadata": {"name": name, "generation": 1}, "spec": {"replicaSpecs": sets}}
 
 
 class Owners(World):

@@ -4,16 +4,9 @@
 from __future__ import annotations
 
 from api import expect, wait
-from fake_world import World, suite
+from fake_world import World, mpijob, suite
 
 LAUNCH = "ringmaster.dev/launch"
-
-
-def mpijob(name: str, workers: int = 2, **annotations: str) -> dict:
-    template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
-    sets = {"Launcher": {"template": template}, "Worker": {"replicas": workers, "template": template}}
-    meta = {"name": name, "generation": 1, "annotations": annotations}
-    return {"metadata": meta, "spec": {"mpiReplicaSpecs": sets}}
 
 
 def told(w: World, reason: str) -> list[str]:

@@ -10,7 +10,7 @@ import secrets
 
 from api import expect, wait
 from fake_access import Access, Known, Secure, ask, only_for
-from fake_world import BIN, World, suite
+from fake_world import BIN, World, mpijob, suite
 
 
 def memory(w: World) -> bytes:
@@ -83,21 +83,11 @@ def a_former_client_key_is_not_kept_in_memory() -> None:
         not_in_memory(w, key=key)
 
 
-def mpi_job(name: str) -> dict:
-    def role(n: int) -> dict:
-        return {"replicas": n, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
-
-    return {
-        "metadata": {"name": name, "generation": 1},
-        "spec": {"mpiReplicaSpecs": {"Launcher": role(1), "Worker": role(1)}},
-    }
-
-
 @suite.test
 def the_content_of_secrets_is_not_kept_in_memory() -> None:
     with World() as w:
         w.serves_job()
-        w.fake.put("mpijobs", mpi_job("m0"))
+        w.fake.put("mpijobs", mpijob("m0", 1))
         wait("both are made", lambda: len(w.fake.objects["secrets"]) == 2)
         made = {o["metadata"]["name"]: o["data"] for o in list(w.fake.objects["secrets"].values())}
         token = next(iter(made["j0-token"].values()))

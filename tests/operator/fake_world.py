@@ -76,6 +76,24 @@ def cut_connection(h) -> None:
     h.connection.close()
 
 
+def launched(name: str, command: str = "x") -> dict:
+    """A HorovodJob with a launcher and two workers."""
+    container = {"name": "c", "image": "i"}
+    launcher = {"template": {"spec": {"containers": [container | {"command": [command]}]}}}
+    sets = {
+        "Launcher": launcher,
+        "Worker": {"replicas": 2, "template": {"spec": {"containers": [container]}}},
+    }
+    return {"metadata": {"name": name, "generation": 1}, "spec": {"replicaSpecs": sets}}
+
+
+def mpijob(name: str, workers: int = 2, **annotations: str) -> dict:
+    template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+    sets = {"Launcher": {"template": template}, "Worker": {"replicas": workers, "template": template}}
+    meta = {"name": name, "generation": 1, "annotations": annotations}
+    return {"metadata": meta, "spec": {"mpiReplicaSpecs": sets}}
+
+
 class World:
     """A fake and an operator on it."""
 
