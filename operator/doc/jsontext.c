@@ -192,7 +192,7 @@ size_t json_count(struct json_span text)
 
 /* --- mending ---------------------------------------------------------------------- */
 
-static unsigned mend_string(const char *p, const char *end, struct strbuf *out)
+static unsigned json_repair_string(const char *p, const char *end, struct strbuf *out)
 {
     static const char nul[] = "\\u0000";
     unsigned repairs = 0;
@@ -203,7 +203,7 @@ static unsigned mend_string(const char *p, const char *end, struct strbuf *out)
         if ((size_t)(end - p) >= sizeof(nul) - 1
             && memcmp(p, nul, sizeof(nul) - 1) == 0) {
             strbuf_puts(out, "\\ufffd");
-            repairs = MEND_NUL;
+            repairs = REPAIR_NUL;
             n = sizeof(nul) - 1;
         } else {
             strbuf_add(out, p, n);
@@ -230,16 +230,16 @@ static bool is_big_integer(const char *p, size_t n)
     return errno == ERANGE;
 }
 
-static unsigned mend_scalar(const char *p, const char *end, struct strbuf *out)
+static unsigned json_repair_scalar(const char *p, const char *end, struct strbuf *out)
 {
     strbuf_add(out, p, (size_t)(end - p));
     if ((*p != '-' && (*p < '0' || *p > '9')) || !is_big_integer(p, (size_t)(end - p)))
         return 0;
     strbuf_puts(out, "e0");
-    return MEND_NUMBER;
+    return REPAIR_NUMBER;
 }
 
-unsigned json_mend(struct json_span text, unsigned max_depth, struct strbuf *out)
+unsigned json_repair(struct json_span text, unsigned max_depth, struct strbuf *out)
 {
     const char *p = text.p, *end = text.p + text.n;
     unsigned repairs = 0, depth = 0;
@@ -259,15 +259,15 @@ unsigned json_mend(struct json_span text, unsigned max_depth, struct strbuf *out
         }
         if (is_open && depth >= max_depth) {
             strbuf_puts(out, "null");
-            repairs |= MEND_DEPTH;
+            repairs |= REPAIR_DEPTH;
         } else if (is_mark) {
             strbuf_putc(out, *p);
             depth += is_open;
             depth -= depth > 0 && (*p == '}' || *p == ']');
         } else if (*p == '"') {
-            repairs |= mend_string(p, after, out);
+            repairs |= json_repair_string(p, after, out);
         } else {
-            repairs |= mend_scalar(p, after, out);
+            repairs |= json_repair_scalar(p, after, out);
         }
         p = after;
     }

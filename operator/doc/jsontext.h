@@ -42,13 +42,13 @@ bool span_is(struct json_span s, const char *text);
 /* At least the number of values in it, containers included. */
 size_t json_count(struct json_span text);
 
-/* What json_mend changed. */
+/* What json_repair changed. */
 enum {
-    MEND_NUL = 1,    /* \u0000 in a string or key: now U+FFFD */
-    MEND_DEPTH = 2,  /* containers within max_depth others: now null */
-    MEND_NUMBER = 4, /* integers beyond 64 bits: now fractions */
+    REPAIR_NUL = 1,    /* \u0000 in a string or key: now U+FFFD */
+    REPAIR_DEPTH = 2,  /* containers within max_depth others: now null */
+    REPAIR_NUMBER = 4, /* integers beyond 64 bits: now fractions */
 };
 /* Appends the text, repaired so that json_read accepts it if its syntax is right. */
-unsigned json_mend(struct json_span text, unsigned max_depth, struct strbuf *out);
+unsigned json_repair(struct json_span text, unsigned max_depth, struct strbuf *out);
 
 #endif

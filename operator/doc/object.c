@@ -36,9 +36,9 @@ static unsigned put_member(struct strbuf *out,
 
     if (strbuf_str(out)[out->n - 1] != '{')
         strbuf_putc(out, ',');
-    repairs = json_mend(quoted, 0, out);
+    repairs = json_repair(quoted, 0, out);
     strbuf_putc(out, ':');
-    return repairs | json_mend(value, depth, out);
+    return repairs | json_repair(value, depth, out);
 }
 
 static int
@@ -85,9 +85,9 @@ static int put_object(struct strbuf *out,
             continue;
         }
         repairs = put_member(out, k, v, MEMBER_DEPTH);
-        if (is_spec && (repairs & MEND_DEPTH))
+        if (is_spec && (repairs & REPAIR_DEPTH))
             *ret_flaw = too_deep;
-        else if (is_spec && (repairs & MEND_NUL))
+        else if (is_spec && (repairs & REPAIR_NUL))
             *ret_flaw = no_nul;
     }
     strbuf_putc(out, '}');

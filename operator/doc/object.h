@@ -15,8 +15,8 @@
 #define OBJECT_UNREADABLE "unreadable"
 
 /* The whole object. If json_read refuses it: without metadata.managedFields, with the
- * changes of json_mend, and with OBJECT_UNREADABLE if these or a size beyond the limits
- * concerned spec; a spec that is too large or is not JSON is left out. json_read
+ * changes of json_repair, and with OBJECT_UNREADABLE if these or a size beyond the
+ * limits concerned spec; a spec that is too large or is not JSON is left out. json_read
  * accepts the written result. The arena must be empty and limited to OBJECT_MAX_BYTES.
  * -EINVAL if nothing can be read; -ENOMEM if memory is out, whatever the object. */
 int object_read(struct arena *a,

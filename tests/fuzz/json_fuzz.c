@@ -39,14 +39,14 @@ FUZZ_TARGET(json)
         json_write(two, &again);
         MUST(out.n == again.n && memcmp(out.p, again.p, out.n) == 0);
         strbuf_clear(&out);
-        (void)json_mend(text, NODE_MAX_DEPTH, &out);
+        (void)json_repair(text, NODE_MAX_DEPTH, &out);
         MUST(json_read(&a, out.p, out.n, &two, NULL) == 0);
         MUST(node_equal(one, two)); /* a valid text is not changed */
     } else {
         MUST(*err.text);
         (void)json_find(text, "metadata");
         (void)json_count(text);
-        (void)json_mend(text, NODE_MAX_DEPTH, &out);
+        (void)json_repair(text, NODE_MAX_DEPTH, &out);
     }
     strbuf_release(&out);
     strbuf_release(&again);

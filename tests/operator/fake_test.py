@@ -20,10 +20,10 @@ import fake_causes  # noqa: F401
 import fake_elect  # noqa: F401
 import fake_faults  # noqa: F401
 import fake_gang  # noqa: F401
-import fake_mend  # noqa: F401
 import fake_mpi  # noqa: F401
 import fake_owners  # noqa: F401
 import fake_process  # noqa: F401
+import fake_repair  # noqa: F401
 import fake_secrets  # noqa: F401
 import fake_watch  # noqa: F401  its tests are the suite's, too
 from api import condition, expect, wait

@@ -75,16 +75,17 @@ static void repair_changes_only_what_is_refused(void **state)
 {
     static const struct {
         const char *in, *out;
-        unsigned mends;
+        unsigned repairs;
     } t[] = {
         {"{\"a\":[1, -2.5e3,true,null,\"\\u0001\\\\u0000\"]}",
          "{\"a\":[1, -2.5e3,true,null,\"\\u0001\\\\u0000\"]}", 0},
         {"[9223372036854775807,-9223372036854775808]",
          "[9223372036854775807,-9223372036854775808]", 0},
         {"[9223372036854775808, -18446744073709552000 ]",
-         "[9223372036854775808e0, -18446744073709552000e0 ]", MEND_NUMBER},
-        {"{\"\\u0000\":\"a\\\\\\u0000\"}", "{\"\\ufffd\":\"a\\\\\\ufffd\"}", MEND_NUL},
-        {"[[{\"a\":[{\"b\":\"]\"}]},[]]]", "[[{\"a\":null},[]]]", MEND_DEPTH},
+         "[9223372036854775808e0, -18446744073709552000e0 ]", REPAIR_NUMBER},
+        {"{\"\\u0000\":\"a\\\\\\u0000\"}", "{\"\\ufffd\":\"a\\\\\\ufffd\"}",
+         REPAIR_NUL},
+        {"[[{\"a\":[{\"b\":\"]\"}]},[]]]", "[[{\"a\":null},[]]]", REPAIR_DEPTH},
         {"[[[[", "[[[[", 0}, /* bad syntax stays */
         {"[\"a", "[\"a", 0},
     };
@@ -95,7 +96,7 @@ static void repair_changes_only_what_is_refused(void **state)
         struct strbuf b;
 
         strbuf_init(&b, 4096);
-        assert_int_equal(json_mend(text_of(t[i].in), depth, &b), t[i].mends);
+        assert_int_equal(json_repair(text_of(t[i].in), depth, &b), t[i].repairs);
         assert_string_equal(strbuf_str(&b), t[i].out);
         strbuf_release(&b);
     }
