@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exported C API, part one: life, queries, the ends of operations. Collectives are
- * api_submit.c's, process sets api_sets.c's. Checks arguments, calls, keeps the calling
- * thread's last sentence; no logic. The thread-local error text is the only state here.
- */
+/* The exported C API: init and shutdown, queries, waiting and releasing. Collectives
+ * are in api_submit.c, process sets in api_sets.c. Checks arguments and calls; no
+ * logic. The error text of the calling thread is the only state here. */
 #include "runtime/api/api.h"
 
 #include <stdio.h>
@@ -142,7 +141,7 @@ struct op *api_find(hvd_handle h, struct err *err)
     if (runtime_is_forked()) {
         struct world *w;
 
-        (void)runtime_get(&w, err); /* for the sentence */
+        (void)runtime_get(&w, err); /* for the error text */
         return NULL;
     }
     op = handles_get(runtime_handles(), h);
@@ -209,12 +208,13 @@ int hvd_wait(hvd_handle h, int64_t timeout_ms)
     return rc;
 }
 
-/* A result on a GPU is there, and in order for streams, from when it is posted. */
+/* A result on a GPU may be used from when it is posted, in the order of streams. */
 static int op_result_status(const struct op *op)
 {
     int status = op_status_in_callback(op);
 
-    if (status == HVD_IN_PROGRESS && atomic_load(&op->is_posted)) /* op_set_posted's */
+    /* pairs with op_set_posted */
+    if (status == HVD_IN_PROGRESS && atomic_load(&op->is_posted))
         return HVD_OK;
     return status;
 }
@@ -242,8 +242,8 @@ int hvd_result(hvd_handle h, void **ret_data, int *ret_ndim, int64_t *ret_shape)
     return rc;
 }
 
-/* An op of this kind that has ended well; NULL with its sentence. The numbers that are
- * asked of it are not told from HVD_IN_PROGRESS, so a pending one is an error. */
+/* An op of this kind that has succeeded; NULL with an error. A pending one is an error,
+ * because its results are not known before the end. */
 static struct op *api_find_ended(hvd_handle h, enum collective coll, struct err *err)
 {
     struct op *op = api_find(h, err);
@@ -299,7 +299,7 @@ int hvd_release(hvd_handle h)
     struct err *err = api_fresh_error();
 
     if (runtime_is_forked())
-        return 0; /* nothing of ours is left in a forked child */
+        return 0; /* a forked child has no runtime */
     if (handles_remove(runtime_handles(), h) < 0)
         return err_set(err, HVD_INVALID_ARGUMENT, "handle %lld: unknown or released",
                        (long long)h);

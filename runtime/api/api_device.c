@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exported C API of tensors on GPUs: streams before and after an operation, and
- * what there is.
+/* The exported C API of tensors on GPUs: what streams wait for before and after an
+ * operation, and queries.
  *
- * Waiting on a stream has two halves: until the batch is posted, by the coordinator as
- * any wait; then the device lets the stream wait for the batch's event. The second half
- * needs the device open: it is that of the world, which the caller holds meanwhile; an
- * operation of a world that has been left has ended. Stateless. */
+ * hvd_wait_on_stream has two halves. First the coordinator waits until the batch is
+ * posted, as in any wait. Then the device makes the stream wait for the batch's event.
+ * The second half needs the open device, which belongs to the world; the caller holds a
+ * reference to the world meanwhile. An operation of a former world has ended.
+ * Stateless. */
 #include "runtime/api/api.h"
 
 #include <errno.h>
@@ -54,8 +55,9 @@ static int op_record_ready(struct coordinator *co,
     }
     rc = op->gpu->record(device_of(co), op->stream, &op->ready, err);
     if (rc == -ECONNABORTED)
-        return 0; /* the world has broken, or will at this op: that tells whom to blame
-                   */
+        /* the world has failed or will fail with this op, and that error names the
+         * cause */
+        return 0;
     if (rc < 0)
         (void)err_prefix(err, "tensor \"%.200s\"", op->req.name);
     return rc < 0 ? err_recode(err, status_of_device_error(rc)) : 0;
@@ -86,7 +88,7 @@ static int op_report_timeout(const struct op *op, struct err *err)
                    op->req.name);
 }
 
-/* *ret: a reference, what the stream is to wait for; NULL: nothing. */
+/* *ret: a reference to what the stream has to wait for; NULL: nothing. */
 static int op_wait_posted(struct op *op,
                           uint64_t deadline_ns,
                           struct device_event **ret,
@@ -105,7 +107,7 @@ static int op_wait_posted(struct op *op,
     return 0;
 }
 
-/* No world any more, or another: the op ends, or has. */
+/* No world, or another one: the op ends, or has ended. */
 static int op_wait_ended(struct op *op, uint64_t deadline_ns, struct err *err)
 {
     int status = coordinator_wait(op->co, op, OP_ENDED, deadline_ns);
@@ -118,7 +120,7 @@ struct stream_wait { /* of one call */
     struct world *w; /* a reference; may be NULL */
     void *stream;
     uint64_t deadline_ns;
-    struct device_event *last; /* that the stream waits for already; a reference */
+    struct device_event *last; /* the stream waits for it already; a reference */
 };
 
 static int stream_wait_op(struct stream_wait *s, struct op *op, struct err *err)
@@ -127,7 +129,7 @@ static int stream_wait_op(struct stream_wait *s, struct op *op, struct err *err)
     int rc;
 
     atomic_store_explicit(&op->read_in, s->stream, memory_order_relaxed);
-    /* HVD_NANCHECK: else what is behind it in the stream would take in the NaN. */
+    /* HVD_NANCHECK: otherwise later work of the stream would use the NaN. */
     if (!s->w || s->w->co != op->co || op->co->settings.nancheck)
         return op_wait_ended(op, s->deadline_ns, err);
     rc = op_wait_posted(op, s->deadline_ns, &event, err);
@@ -141,7 +143,8 @@ static int stream_wait_op(struct stream_wait *s, struct op *op, struct err *err)
     op->gpu->event_unref(s->last);
     s->last = event;
     if (rc
-        == -ECONNABORTED) /* its end tells whom to blame, and others have heard then */
+        /* its end has the cause, which the others have received then */
+        == -ECONNABORTED)
         return op_wait_ended(op, s->deadline_ns, err);
     if (rc < 0)
         (void)err_prefix(err, "tensor \"%.200s\"", op->req.name);
@@ -220,7 +223,7 @@ size_t hvd_device_report(char *buf, size_t n)
     struct settings s = none;
 
     strbuf_init(&b, 65536);
-    (void)settings_read(env_get, NULL, &s, NULL); /* hvd_init tells what is wrong */
+    (void)settings_read(env_get, NULL, &s, NULL); /* hvd_init reports errors */
     device_report_text(&s.gpu, runtime_nccl_hint(), &b);
     if (n > 0)
         (void)snprintf(buf, n, "%s", strbuf_str(&b));

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exported C API: submission of operations that were made held, all or none. What
- * streams have to do before they are carried out is recorded here, not when they were
- * made: one event for all of a stream. Stateless. */
+/* The exported C API: submits operations that were made held, all or none. What streams
+ * have to finish before is recorded here and not when the operations were made: one
+ * event per stream. Stateless. */
 #include "runtime/api/api.h"
 
-/* The operation is the caller's to submit now; a reference, or NULL with a sentence. */
+/* The operation, which the caller may submit now; a reference, or NULL with an
+ * error. */
 static struct op *op_take_held(struct world *w, hvd_handle h, struct err *err)
 {
     struct op *op = api_find(h, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Registered buffers at the exported API: which one a tensor lies in is found when it
- * is submitted, for all ranks to compare; and giving one back, which waits. Stateless.
- */
+/* Registered buffers in the exported API. The region of a tensor is looked up when it
+ * is submitted, so that all ranks can compare it. hvd_deregister waits until the buffer
+ * is free. Stateless. */
 #include "runtime/api/api.h"
 
 #include <errno.h>
@@ -11,8 +11,8 @@
 
 static const char NAME[] = OP_RESERVED_PREFIX "deregister";
 
-/* What of its memory travels, as its request's region tells: a result has memory of its
- * own, and what is in another's place of a pair is not compared. */
+/* The memory that the batch reads and writes. A result has its own memory, and the
+ * unused side of a pair is not compared. */
 static void
 op_used_memory(const struct op *op, const void **ret_in, const void **ret_out)
 {
@@ -35,7 +35,7 @@ int api_region(struct coordinator *co, struct op *op, struct err *err)
     if (op->req.coll == COLL_SENDRECV || op->req.coll == COLL_REGISTER)
         return 0;
     if (op->count == 0 && !request_has_rows(&op->req))
-        return 0; /* empty on all ranks, wherever they say it is */
+        return 0; /* empty on all ranks, whatever its address */
     op_used_memory(op, &in, &out);
     a = in ? regions_find(r, set, in, op->bytes) : 0;
     b = out && out != in ? regions_find(r, set, out, op->bytes) : a;
@@ -63,11 +63,12 @@ static struct op *op_new_deregister(struct world *w, uint32_t set, uint32_t numb
     op->root = OP_NO_MEMBER;
     memcpy(op->req.name, NAME, sizeof(NAME));
     if (sets_place(&w->sets, set, &op->n_members, &op->me) < 0)
-        op->me = SET_NOT_IN; /* gone meanwhile: negotiation says so */
+        op->me = SET_NOT_IN; /* removed meanwhile: negotiation reports it */
     return op;
 }
 
-/* The submitted operation, which the caller owns; with a handle where ret_handle. */
+/* The submitted operation, owned by the caller; with a handle if ret_handle is not
+ * NULL. */
 static int deregister_submit(struct world *w,
                              const void *data,
                              int process_set,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exported C API, part three: process sets. Their coming and going is
- * world_sets.c's, the queries are answered from copies of the table. Stateless. */
+/* The exported C API: process sets. world_sets.c adds and removes them; queries are
+ * answered from copies of the table. Stateless. */
 #include "runtime/api/api.h"
 
 static int

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exported C API, part four: seeing what happens. Stateless. */
+/* The exported C API: counters and timeline. Stateless. */
 #include "runtime/api/api.h"
 
 #include <string.h>
@@ -20,7 +20,8 @@ int hvd_stats(struct hvd_stats *ret)
                     "size_bytes: %zu is not sizeof(struct hvd_stats)", ret->size_bytes);
     else {
         stats_read(&w->co->stats, clock_now_ns(), ret);
-        ret->rank = (int)w->co->rank; /* in this world: the page has the job's */
+        /* rank in this world; the page has the rank in the job */
+        ret->rank = (int)w->co->rank;
         ret->size = (int)w->co->size;
     }
     runtime_put(w);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exported C API, part two: collectives.
+/* The exported C API: collectives.
  *
- * Every call is the same three steps: begin_*() looks up the world and the process set
- * and makes the op from the tensor; the collective adds what is its own; finish() gives
- * the op a handle and to the coordinator, or drops it. What a rank can know to be wrong
- * whatever the others say fails here at once. What may differ between ranks (dtype,
- * shape, operation, root) is judged by negotiation, so that the operation fails on
- * every rank instead of hanging on some. Stateless. */
+ * Every call has three steps. draft_init_*() looks up world and process set and makes
+ * the op from the tensor. The collective adds its own parameters (draft_take_*).
+ * draft_finish() gives the op a handle and passes it to the coordinator, or drops it.
+ *
+ * An error that this rank can detect alone is returned here at once. What may differ
+ * between ranks (dtype, shape, operation, root) is compared by negotiation, so that the
+ * operation fails on every rank instead of hanging on some. Stateless. */
 #include "runtime/api/api.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@ struct op_draft {
     struct err *err;
     struct world *w;     /* a reference, NULL before */
     struct op *op;       /* owned */
-    struct hvd_tensor t; /* as the caller's, later fields 0 */
+    struct hvd_tensor t; /* the caller's; fields that it does not know are 0 */
 };
 
 /* --- the tensor --- */
@@ -69,7 +70,7 @@ static int draft_take_group(struct op_draft *c)
                        "tensor \"%.200s\": group_size %d, must be at least 1",
                        c->t.name, c->t.group_size);
     req->group = op_hash_text(op_hash_u32(OP_HASH_INIT, req->process_set), c->t.group);
-    if (req->group == 0) /* 0 says "no group" */
+    if (req->group == 0) /* 0 means "no group" */
         req->group = 1;
     req->group_n = (uint32_t)c->t.group_size;
     return 0;
@@ -122,7 +123,7 @@ static int draft_take_set(struct op_draft *c, int process_set)
     return 0;
 }
 
-/* The pair with peer; field: how the caller calls it. */
+/* The pair with peer; field: the name of the argument in error messages. */
 static int draft_take_pair(struct op_draft *c, int peer, const char *field, bool sends)
 {
     struct op *op = c->op;
@@ -270,7 +271,7 @@ static int draft_enqueue(struct op_draft *c, hvd_handle *ret)
                        HANDLES_MAX);
     if (rc < 0)
         return err_set(c->err, HVD_NO_MEMORY, "out of memory for a handle");
-    *ret = h; /* before the submit: a callback may ask for it */
+    *ret = h; /* before the submit, because a callback may use it */
     if (c->t.is_held)
         return 0;
     rc = api_record(c->w->co, &c->op, 1, c->err);
@@ -280,7 +281,7 @@ static int draft_enqueue(struct op_draft *c, hvd_handle *ret)
     return rc;
 }
 
-/* r: what went wrong so far. */
+/* r: 0, or the error so far. */
 static int draft_finish(struct op_draft *c, int r, hvd_handle *ret)
 {
     r = r < 0 ? r : draft_check_memory(c);
@@ -571,7 +572,7 @@ int hvd_join_async(const struct hvd_tensor *t, hvd_handle *ret_handle)
     struct device *d;
     struct err none = ERR_INIT;
 
-    if (rc == 0 && c.t.device > 0) /* or there are no tensors on GPUs to come */
+    if (rc == 0 && c.t.device > 0) /* only if a GPU may follow */
         (void)device_need(c.w->co, c.t.device, NULL, &d, &none);
     return draft_finish(&c, rc, ret_handle);
 }

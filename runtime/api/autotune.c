@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of settings:
+/* Where settings come from:
  *
- *   environment --> in use from the start, on each rank
- *   HVD_AUTOTUNE_FILE, on rank 0 --> told to all before their first step
- *   HOROVOD_AUTOTUNE=1, on rank 0 --> core/tune.h: measured, told, measured ...
- *                                 --> the best one stays, is logged and saved
+ *   environment                  in use from the start, on each rank
+ *   HVD_AUTOTUNE_FILE, rank 0    sent to all ranks before their first step
+ *   HOROVOD_AUTOTUNE=1, rank 0   core/tune.h: measure, send, measure ... The best
+ *                                settings stay in use, are logged and saved.
  *
- * A file that is there ends the matter: nothing is searched for then. What the user has
- * set in the environment stays as it is in all three.
+ * If the file exists, there is no search. Settings of the environment are never
+ * changed.
  *
- * Nothing here may end a training: a file that cannot be read or written, or is of
- * another world, is warned about, and the world goes on without it. Called by
- * coordinator.c, step.c and carry.c. */
+ * Nothing here ends a training: a file that cannot be read or written, or that belongs
+ * to another world, causes a warning. Called by coordinator.c, step.c and carry.c. */
 #include "runtime/api/autotune.h"
 
 #include <errno.h>
@@ -69,7 +68,7 @@ log_append_line(struct autotune *a, const char *path, const struct strbuf *line)
     log_warn("no further samples in the log of autotune",
              "variable=HOROVOD_AUTOTUNE_LOG file=%s cause=\"%s\"", path,
              strerror(errno));
-    (void)fclose(a->log); /* said already */
+    (void)fclose(a->log); /* reported already */
     a->log = NULL;
 }
 
@@ -119,7 +118,7 @@ static void autotune_save_file(struct coordinator *co)
                  err.text[0] ? err.text : "out of memory");
 }
 
-/* True: *ret is what the file says. */
+/* True: *ret has the settings of the file. */
 static bool autotune_load_file(struct coordinator *co, struct tuning *ret)
 {
     const char *path = co->settings.autotune_file;
@@ -257,7 +256,7 @@ void autotune_batch(struct coordinator *co, const struct member_act *act)
     if (tune_is_done(a->tune))
         autotune_finish_search(co);
     if (memcmp(tune_settings(a->tune), &a->now, sizeof(a->now)) == 0)
-        tune_applied(a->tune); /* a sample of warming up: nothing changes */
+        tune_applied(a->tune); /* a warm-up sample: nothing changes */
     else
         negotiate_tune(co->negotiate, tune_settings(a->tune));
     autotune_update_stats(co);
@@ -272,8 +271,7 @@ void autotune_apply(struct coordinator *co, const struct tuning *t)
     a->now = *t;
     gather_set(&co->gather, t->gather_ns, t->fusion_bytes);
     for (size_t i = 0; i < co->sets->n; i++)
-        (void)backend_tune(co->sets->v[i]->backend,
-                           t); /* whether it cares: no matter */
+        (void)backend_tune(co->sets->v[i]->backend, t); /* a backend may ignore it */
     if (a->tune)
         tune_applied(a->tune);
     autotune_update_stats(co);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings that change while the world works: rank 0 finds them (core/tune.h) or reads
- * them from HVD_AUTOTUNE_FILE and tells all, every rank applies them at the same place
- * of the stream of answers. In the seat only, but for autotune_init and _release. */
+/* Settings that change while the world runs. Rank 0 finds them (core/tune.h) or reads
+ * them from HVD_AUTOTUNE_FILE and sends them to all ranks. Every rank applies them at
+ * the same position in the stream of answers. In the seat only, except autotune_init
+ * and autotune_release. */
 #ifndef RUNTIME_API_AUTOTUNE_H
 #define RUNTIME_API_AUTOTUNE_H
 
@@ -19,10 +20,11 @@ struct autotune {      /* zeroed: nothing is tuned */
     uint32_t n_logged;
 };
 
-/* In coordinator_new, when its settings and stats are there. */
+/* In coordinator_new, after settings and stats are set. */
 void autotune_init(struct coordinator *co);
 void autotune_release(struct autotune *a);
-/* When the world is ready, before its first step: what is known goes to all. */
+/* When the world is ready, before its first step: sends the settings of the file to all
+ * ranks. */
 void autotune_start(struct coordinator *co);
 /* Rank 0: a batch has been carried out; before its operations end. */
 void autotune_batch(struct coordinator *co, const struct member_act *act);

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listening: while a plan with process sets lasts, others' agreements need this rank
- * though it has nothing to offer, while its Python computes.
+/* Calls to agreements. In a plan with process sets, agreements that other ranks begin
+ * need this rank even if it has nothing to offer, for example while its Python
+ * computes.
  *
- * Whoever sits in the seat asks the backend at each step whether it is called. Before
- * the seat is left, or its owner blocks, the backend is told so (away) and asked once
- * more: from then on a call makes the backend's ears readable, and the background
- * thread, whatever it does then, sleeps on these too, and takes the seat.
+ * The thread in the seat polls the backend for calls in each step. Before it leaves the
+ * seat or blocks, it arms the calls (calls_arm) and polls once more: from then on a
+ * call makes the descriptors of the backend readable. The background thread watches
+ * them, whatever else it waits for, and takes the seat.
  *
- * Away with nothing to offer, it leaves its words for the others, who then do without
- * it, on one host: back again it may find itself in the last of their agreements.
+ * A rank that is away with nothing to offer leaves its words for the others, who
+ * continue without it on one host. When it returns, it may find itself in the last of
+ * their agreements.
  *
- * A rank that waits for others of a set is not in an agreement, but comes to whichever
- * begins; patience with the others counts from the last time that it got anything.
+ * A rank that waits for other ranks of a set is not in an agreement but enters any that
+ * begins. Its patience counts from the last time that a tensor of its own was agreed.
  *
- * Called by step.c and coordinator.c; in the seat only, but calls_fds and calls_nap.
- */
+ * Called by step.c and coordinator.c; in the seat only, except calls_fds and
+ * calls_nap. */
 #include <poll.h>
 #include <sys/epoll.h>
 #include <time.h>
@@ -33,7 +35,7 @@ static const uint64_t NAP_MAX_NS = 5 * NS_PER_MS, NAP_HOSTS_NS = 500000;
 static const uint64_t DEAF_NS = 2 * NS_PER_MS, EXACT_NS = 50 * NS_PER_MS;
 static const uint64_t FOREVER_NS = 3600 * NS_PER_S;
 
-/* What is this rank to be woken for? */
+/* The calls that this rank must be woken for. */
 static enum agree_call calls_wanted(const struct coordinator *co)
 {
     return member_has_offer(co->member) ? CALL_BEGUN : CALL_CALLED;
@@ -45,7 +47,7 @@ bool calls_arm(struct coordinator *co)
     enum agree_call want;
     uint32_t n = 0;
 
-    calls_disarm(co); /* it may be away already, and counted since */
+    calls_disarm(co); /* it may be armed already */
     if (!co->watches_calls || co->is_stuck || co->has_end)
         return false;
     want = calls_wanted(co);
@@ -122,7 +124,7 @@ bool calls_nap(struct coordinator *co, uint64_t ns, bool of_hosts)
     return came;
 }
 
-/* A short wait is to end in time: epoll_wait knows milliseconds only. */
+/* For waits below a millisecond, the resolution of epoll_wait. */
 void calls_wait(struct coordinator *co, uint64_t deadline_ns)
 {
     uint64_t now = clock_now_ns(), ns = deadline_ns > now ? deadline_ns - now : 0;

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Carries out what has been agreed: a batch of operations of one process set goes to
- * that set's communicator, then each of them ends.
+/* Carries out agreed batches: the operations of one process set go to the set's
+ * communicator, then each of them ends.
  *
- * Not all that is carried out moves tensors: process sets come and go here, at the same
- * place in the order of the world on every rank, by the world's communicator. An
- * alltoall is two batches: who sends how much to whom, then the data. A rank that has
- * joined takes part in others' allreduces with zeros, in memory that lives as long as
- * the batch. A send and its receive are a batch of the pair's communicator, which all
- * ranks meet to make before the first one.
+ * - Process sets are added and removed here, at the same position in the common order
+ * on every rank,
+ *   with the world's communicator.
+ * - An alltoall is two batches: first the row counts, then the data. - A rank that has
+ * joined takes part in allreduces of the others with zeros, in memory that lives as
+ *   long as the batch.
+ * - A send and its receive are one batch of the pair's communicator, which all ranks
+ * connect before
+ *   its first batch.
  *
- * The backend completes inside post today; poll is honoured by waiting for it here.
- * Pipelining (a list of tickets in flight) belongs here when a backend needs it. Called
- * by step.c. */
+ * The backends complete inside post; poll is called until the end. Pipelining (a list
+ * of tickets in flight) belongs here if a backend needs it. Called by step.c. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -133,7 +135,7 @@ int carry_set(struct coordinator *co, const struct member_act *act, struct err *
     return carry_add_set(co, ranks, q->n_set, act->set_id, err);
 }
 
-/* Nothing of it is on the GPUs any more. */
+/* Waits until none of its batches is on the GPUs. */
 static int carry_drain_set(struct coordinator *co, uint32_t id, struct err *err)
 {
     const struct process_set *set = sets_find(co->sets, id);
@@ -143,7 +145,7 @@ static int carry_drain_set(struct coordinator *co, uint32_t id, struct err *err)
         return 0;
     co->gpu.ops->state_forget_set(device_of(co), id);
     rc = flights_drain(co, set->device_backend, 0, err);
-    if (rc == 0) /* its buffers may be freed when it has gone */
+    if (rc == 0) /* its buffers may be freed after its removal */
         carry_forget_set(co, set);
     return rc;
 }
@@ -190,7 +192,7 @@ static int op_exchange_rows(struct coordinator *co,
     return carry_post(co, set->backend, &batch, err);
 }
 
-/* The device's word: where its context is lost (-EIO) that is the cause itself. */
+/* The device's error: a lost context (-EIO) is itself the cause. */
 static int report_no_result(const struct coordinator *co,
                             const struct op *op,
                             const struct err *why,
@@ -205,7 +207,7 @@ static int report_no_result(const struct coordinator *co,
                    co->rank, name_shown(op->req.name, name), why->text);
 }
 
-/* Memory and counts for what comes from others. */
+/* Memory for the result, and the counts of all members. */
 static int op_prepare_result(struct coordinator *co,
                              struct op *op,
                              const struct process_set *set,
@@ -222,7 +224,7 @@ static int op_prepare_result(struct coordinator *co,
         return 0;
     observe_allocate(co, op);
     if (op->req.coll == COLL_ALLTOALL) {
-        *ret_is_ours = false; /* this much is the backend's */
+        *ret_is_ours = false; /* from here on it is the backend's failure */
         rc = op_exchange_rows(co, op, set, err);
         if (rc < 0)
             return rc;
@@ -308,7 +310,7 @@ static int carry_run_batch(struct coordinator *co,
     if (rc < 0)
         return err_set(err, rc, "a tensor of impossible size was agreed");
     batch.items = co->items;
-    *ret_is_ours = false; /* of a NaN too: rank 0 hears it and tells all */
+    *ret_is_ours = false; /* also for a NaN: rank 0 receives it and informs all ranks */
     rc = observe_transfer(co, act, &began_ns, err);
     if (rc < 0)
         return rc;

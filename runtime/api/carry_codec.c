@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compressed allreduces: every tensor of the batch has a run of its codec
- * (core/compress/codec.h); a round asks all runs for their next step and posts steps of
- * one kind as one batch, until no run has any. Tensors that the codec leaves alone (it
- * says why, every rank comes to the same) are an ordinary batch before that.
+/* Compressed allreduces. Every tensor of the batch has a run of its codec
+ * (core/compress/codec.h). A round asks all runs for their next step and posts steps of
+ * one kind as one batch, until no run has one. Tensors that the codec leaves
+ * uncompressed (it gives the reason, the same on every rank) are an ordinary batch
+ * before that.
  *
- * A rank that has joined runs the same with zeros. Memory of a batch is one piece, as
- * large as the largest batch so far; what is kept between steps is the codec_state's,
- * bounded by HVD_COMPRESSION_MEMORY. Called by carry.c. */
+ * A rank that has joined runs the same with zeros. The memory of a batch is one piece,
+ * as large as the largest batch so far. What is kept between steps belongs to the
+ * codec_state and is bounded by HVD_COMPRESSION_MEMORY. Called by carry.c. */
 #include <errno.h>
 
 #include "runtime/api/coordinator.h"
@@ -52,7 +53,7 @@ static uint64_t bytes_align(uint64_t n)
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Once for every reason: at most as many as the codecs have. */
+/* Logs each reason once: there are at most as many as the codecs have. */
 static void codec_log_plain(struct coordinator *co,
                             const struct tensor_request *q,
                             const struct codec_plan *p)
@@ -130,7 +131,7 @@ static int codec_batch_plan(struct coordinator *co,
     return 0;
 }
 
-/* What the codec leaves alone. */
+/* Tensors that travel uncompressed. */
 static int codec_batch_post_plain(struct coordinator *co,
                                   const struct process_set *set,
                                   struct codec_batch *w,

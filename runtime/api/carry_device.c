@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Carries out a batch of tensors in GPU memory: it is posted, and becomes a flight.
+/* Carries out a batch of tensors in GPU memory: it is posted and becomes a flight.
  *
- * A process set's communicator on the GPUs is opened with its first batch, over its
- * communicator of CPUs: all members come to that at the same place of the order, so
- * what does not fit is one sentence on all of them. A set that is added when the world
- * has one gets its own at once, split off by all ranks, where NCCL can: whether it does
- * follows from the order alone, too. A rank that has joined contributes
- * zeros, which the device makes: its item has no memory. It opens its device here, if
- * it never had a tensor there.
+ * The GPU communicator of a process set is opened with its first batch, over its CPU
+ * communicator. All members reach this at the same position in the common order, so a
+ * failure has the same text on all of them. If the world has a GPU communicator and
+ * NCCL can split it, a set that is added gets its own at once. Whether it does follows
+ * from the common order alone.
  *
- * Called by carry.c, in the seat, when the results' memory is there. */
+ * A rank that has joined contributes zeros, which the device makes: its item has no
+ * memory. It opens its device here if it never had a tensor there.
+ *
+ * Called by carry.c, in the seat, when the results have memory. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,9 +19,9 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 
-/* This rank has no device, and err says why: the others are on their way to the meeting
- * and must not wait there. Without the library there is no meeting; then the world is
- * told, and ends all the same. */
+/* This rank has no device, for the reason in err. The other ranks are about to connect
+ * and must not wait for it. Without the library there is no connecting; then the world
+ * is ended by this error. */
 static int comm_refuse(struct coordinator *co,
                        const struct process_set *set,
                        const struct backend_env *env,
@@ -71,8 +72,8 @@ int carry_device_set(struct coordinator *co, uint32_t id, struct err *err)
     return rc == -ENOTSUP ? 0 : rc; /* on all ranks: it is opened at its first batch */
 }
 
-/* What the caller's alloc gave may be in use in its stream until now. The seat does not
- * wait: a peer may be lost for which the GPU waits. */
+/* The memory of the caller's alloc may be in use in its stream until now. The seat does
+ * not wait: the GPU may wait for a rank that is lost. */
 static int op_record_again(struct coordinator *co, struct op *op, struct err *err)
 {
     struct device_event *e;
@@ -117,7 +118,7 @@ static int batch_fill_device_item(struct coordinator *co,
                                 .count = op->count,
                                 .counts = op->counts,
                                 .send_counts = op->send_counts};
-    /* NCCL would find it registered here and not on others. */
+    /* NCCL would find it registered on this rank and not on others. */
     if (op->alloc
         && regions_find_overlap(&co->regions, op->req.process_set, op->result,
                                 op_result_bytes(op))
@@ -133,7 +134,7 @@ static int batch_fill_device_item(struct coordinator *co,
     return 0;
 }
 
-/* Of TensorFlow's, say, whose next operation the callback begins. */
+/* For example TensorFlow's, whose next operation the callback begins. */
 static bool act_has_callback(const struct member_act *act)
 {
     for (size_t i = 0; i < act->n_items; i++)
@@ -172,8 +173,8 @@ static void act_drop_events(struct coordinator *co, const struct member_act *act
     }
 }
 
-/* Before the first batch that a codec compresses: has every member its libraries? All
- * are at this place, for plans are equal. -ENOTSUP: the same sentence on all. */
+/* Before the first compressed batch: do all members have the libraries? All are at this
+ * position, because plans are equal. -ENOTSUP: the same text on all. */
 static int carry_open_codec(struct coordinator *co,
                             struct process_set *set,
                             const struct codec_plan *plans,
@@ -240,7 +241,7 @@ static int carry_post_device(struct coordinator *co,
                                             err);
 }
 
-/* All members come to the same: the tensors end, the world goes on. */
+/* All members decide the same: the tensors fail, the world continues. */
 static void carry_refuse_codec(struct coordinator *co,
                                const struct member_act *act,
                                const char *why)

@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Carries out that a buffer on the GPU is registered, or is so no longer.
+/* Registers and deregisters buffers on the GPU.
  *
- * All members of the set come here at the same place of the order. Each has its device
- * take its own memory; then they tell each other over the set's communicator of CPUs
- * what came of it. All could: it becomes a region, whose number is the same on all of
- * them, and from here on tensors in it say so in their requests. One could not: none
- * keeps it, and the operation fails on all with that one's sentence; nothing else does,
- * for tensors there travel as any other.
+ * All members of the set come here at the same position in the common order. Each
+ * registers its own memory with its device, then they exchange the results over the
+ * set's CPU communicator. If all succeeded, the buffer is a region with the same number
+ * on all of them, and later tensors in it carry this number in their requests. If one
+ * failed, none keeps it, and the operation fails on all with that rank's text. Nothing
+ * else fails: tensors there travel like any other.
  *
- * A tensor that lies in it and has been submitted before does not say so, but NCCL
- * would find its memory registered on those ranks that have it there: such a buffer is
- * refused. Forgetting waits for the batches that are on their way.
+ * A tensor in the buffer that was submitted before has no region in its request, but
+ * NCCL would find its memory registered on the ranks that have it there. Such a buffer
+ * is refused. Deregistering waits for the batches in flight.
  *
- * The seat waits for its device here (rule R3's exception): once a buffer, hearing.
- * Called by carry.c. */
+ * The seat waits for its device here (an exception to rule R3), once per buffer, and
+ * handles control messages meanwhile. Called by carry.c. */
 #include <errno.h>
 #include <string.h>
 
 #include "runtime/api/observe.h"
 #include "runtime/base/mem.h"
 
-enum { REFUSED, GOOD, CANNOT }; /* by the program's fault; - ; by NCCL's, memory's */
+/* REFUSED: an error of the program; CANNOT: of NCCL or memory */
+enum { REFUSED, GOOD, CANNOT };
 
-/* What this rank alone finds, before its device is asked. */
+/* The checks of this rank, before its device is asked. */
 static int buffer_check(struct coordinator *co,
                         const struct op *op,
                         uint32_t number,
@@ -73,7 +74,7 @@ int carry_verdicts(struct coordinator *co,
     return rc;
 }
 
-/* 0: all could. Above: it ends with -status, and `why` says who could not. */
+/* 0: all succeeded. Above: it ends with -status, and `why` names the rank. */
 static int buffer_collect_verdicts(struct coordinator *co,
                                    const struct process_set *set,
                                    const struct op *op,

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who runs the coordinator, and how it sleeps. What one step does is step.c.
+/* Which thread runs the coordinator, and how it sleeps. step.c has the steps
+ * themselves.
  *
- * The seat. Exactly one thread at a time runs steps: it sits in the seat (an atomic
- * flag, no mutex: callbacks run in the seat and may call everything but wait and
- * shutdown). A thread in hvd_wait takes the seat when it is free, so that a synchronous
- * operation needs no thread switch; otherwise it sleeps on done_cond until its op has
- * ended or the seat is free. The background thread sits only when nobody waits, and
- * naps while somebody does: short naps, doubled while one wait lasts.
+ * The seat. Exactly one thread at a time runs steps: the one that holds the seat. The
+ * seat is an atomic flag and no mutex, because callbacks run in the seat and may call
+ * everything but wait and shutdown. A thread in hvd_wait takes the seat if it is free,
+ * so that a synchronous operation needs no thread switch. Otherwise it sleeps on
+ * done_cond until its op has ended or the seat is free. The background thread takes the
+ * seat only while no thread waits. While one does, it naps: short naps, doubled while
+ * one wait lasts.
  *
- * Sleeping. A thread that blocks for arriving frames counts itself in n_polling first
- * and looks at the queue after; a submitter pushes first and looks at n_polling after
- * (all seq_cst): one of the two sees the other, so no submission sleeps. While the
- * background thread naps and nobody waits, a lone submission is left for the hvd_wait
- * that usually follows; the nap's end (NAP_MIN_NS) bounds its delay, and a second one
- * ends the nap at once.
+ * Sleeping. A thread that blocks for frames first counts itself in n_polling and then
+ * looks at the queue. A submitter first pushes and then looks at n_polling (all
+ * seq_cst). One of the two sees the other, so no submission is missed. While the
+ * background thread naps and no thread waits, a lone submission is left for the
+ * hvd_wait that usually follows. The end of the nap (NAP_MIN_NS) bounds its delay, and
+ * a second submission ends the nap at once.
  *
- * Order of locks: none is held while another is taken; see README.md. */
+ * Locks: none is held while another is taken; README.md lists them. */
 #include "runtime/api/observe.h"
 #include "runtime/api/runtime.h"
 
@@ -59,7 +61,7 @@ static bool seat_take_any(struct coordinator *co)
     return true;
 }
 
-/* For a while: not when somebody wants it for good. */
+/* Not if a thread wants the seat for good. */
 static bool seat_take(struct coordinator *co)
 {
     return !atomic_load_explicit(&co->is_leaving, memory_order_relaxed)
@@ -76,9 +78,9 @@ void coordinator_wake_sleepers(struct coordinator *co)
     (void)pthread_mutex_unlock(&co->lock);
 }
 
-/* The pump in the seat may have swallowed the wake-up of a submission that came after
- * the step had looked, a step may have brought the next date forward, or have begun to
- * listen: whoever blocks for frames beside us must look again. */
+/* The step in the seat may have consumed the wake-up of a later submission, brought the
+ * next deadline forward, or begun to watch calls. A thread that blocks for frames must
+ * look again. */
 static void coordinator_wake_poller(struct coordinator *co)
 {
     if (atomic_load(&co->n_polling) > 0
@@ -94,8 +96,9 @@ static void coordinator_end_nap(struct coordinator *co);
 
 static void seat_leave(struct coordinator *co)
 {
-    /* A call, or an agreement at hand, is the background thread's from here on. In a
-     * plan with sets others wait for it; else it may end its nap before. */
+    /* Calls and a running agreement are handled by the background thread from here on.
+     * In a plan with sets other ranks wait for it; without sets it may end its nap
+     * first. */
     bool is_called = calls_arm(co); /* first: it may resume an agreement */
     bool agrees = member_is_agreeing(co->member) && !co->is_stuck;
     bool is_due = is_called || (co->watches_calls && agrees);
@@ -105,7 +108,7 @@ static void seat_leave(struct coordinator *co)
     atomic_store(&co->seat, 0);
     if (is_due)
         coordinator_end_nap(co);
-    /* For the one who could not wait for us; the seat stays taken. */
+    /* For the thread that did not wait for us; the seat stays taken. */
     if (atomic_load(&co->is_abandoned) && seat_take_any(co))
         coordinator_send_goodbye(co);
     coordinator_wake_sleepers(co);
@@ -139,7 +142,8 @@ static void coordinator_poll(struct coordinator *co, uint64_t deadline_ns)
 
     atomic_store(&co->poll_until_ns, deadline_ns);
     atomic_fetch_add(&co->n_polling, 1);
-    atomic_fetch_add(&co->n_polling_blind, 1); /* before the look, as n_polling */
+    /* before the queue is read, as n_polling */
+    atomic_fetch_add(&co->n_polling_blind, 1);
     watches = atomic_load(&co->is_watching_calls);
     if (watches)
         atomic_fetch_sub(&co->n_polling_blind, 1);
@@ -150,8 +154,8 @@ static void coordinator_poll(struct coordinator *co, uint64_t deadline_ns)
     atomic_fetch_sub(&co->n_polling, 1);
 }
 
-/* In the seat, during an agreement: what the others publish wakes us, not a frame, so
- * frames are looked for every slice. */
+/* In the seat, during an agreement: the words of the others wake us, not a frame, so
+ * frames are looked for in every slice. */
 static void coordinator_doze(struct coordinator *co, uint64_t deadline_ns)
 {
     uint64_t now = clock_now_ns();
@@ -169,7 +173,7 @@ static void coordinator_end_doze(struct coordinator *co)
         co->backend->ops->nudge(co->backend);
 }
 
-/* In the seat, when a step found nothing to do; awaits: somebody waits for an end. */
+/* In the seat, when a step found nothing to do; awaits: a thread waits for an op. */
 static void coordinator_sleep(struct coordinator *co, uint64_t deadline_ns, bool awaits)
 {
     uint64_t until = earlier_ns(deadline_ns, atomic_load(&co->next_ns));
@@ -186,7 +190,7 @@ static void coordinator_sleep(struct coordinator *co, uint64_t deadline_ns, bool
     calls_disarm(co);
 }
 
-/* is_beside: only while somebody waits; the last one to leave ends it. */
+/* is_beside: only while a thread waits; the last one to leave ends the nap. */
 static void coordinator_nap(struct coordinator *co, uint64_t ns, bool is_beside)
 {
     uint64_t until = clock_now_ns() + ns;
@@ -257,7 +261,7 @@ static void coordinator_drive(struct coordinator *co,
             || atomic_load(&co->is_leaving))
             return;
         if (now < spin_until) {
-            (void)sched_yield(); /* the peer may wait for this very processor */
+            (void)sched_yield(); /* another rank may wait for this processor */
             continue;
         }
         coordinator_sleep(co, deadline_ns, state == OP_ENDED);
@@ -304,7 +308,7 @@ static bool thread_should_stop(struct coordinator *co)
     return r;
 }
 
-/* A call is for the thread that waits, unless it leaves the seat. */
+/* A call is handled by the thread that waits, unless it leaves the seat. */
 static void thread_nap_during_wait(struct coordinator *co, uint64_t ns)
 {
     if (!atomic_load(&co->is_watching_calls))
@@ -390,7 +394,7 @@ static const char *coordinator_host_of(void *arg, uint32_t rank)
     return ((const struct coordinator *)arg)->members[rank].host;
 }
 
-/* Rank 0's settings are the world's. */
+/* The world uses rank 0's settings. */
 static int coordinator_new_table(struct coordinator *co)
 {
     struct negotiate_config cfg = {
@@ -522,9 +526,8 @@ static bool thread_stop(struct coordinator *co, uint64_t deadline_ns)
     return stopped;
 }
 
-/* Into the seat, for good: whoever sits there stands up, the background thread steps
- * aside. At half of the time a backend that keeps somebody in the seat is told to give
- * up. */
+/* Takes the seat for good: the thread in it leaves, the background thread does not
+ * return. At half of the time, a backend that blocks in the seat is told to give up. */
 static bool seat_take_for_good(struct coordinator *co, uint64_t deadline_ns)
 {
     uint64_t now = clock_now_ns();
@@ -545,7 +548,8 @@ static bool seat_take_for_good(struct coordinator *co, uint64_t deadline_ns)
     return true;
 }
 
-/* In the seat, for good. Where nobody answered, the end comes without an echo. */
+/* In the seat, for good. Ends all operations, with the world's error if there is
+ * one. */
 static void coordinator_end_ops(struct coordinator *co)
 {
     if (!coordinator_is_over(co))
@@ -562,8 +566,8 @@ static void coordinator_send_goodbye(struct coordinator *co)
     coordinator_end_ops(co);
 }
 
-/* In the seat, for good: out of an agreement that others may still complete and go on
- * from. They come to it as soon as they hear that the plan is to be left. */
+/* In the seat, for good: leaves an agreement that the others may still complete and
+ * continue from. They enter it as soon as they learn that the plan is left. */
 static void coordinator_leave_agreement(struct coordinator *co, uint64_t deadline_ns)
 {
     uint64_t until = earlier_ns(deadline_ns, clock_now_ns() + LEAVE_PLAN_NS);

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding, opening and closing the GPU of a world.
+/* Finds, opens and closes the GPU of a world.
  *
- * libhvd_cuda.so is looked for in one place: the folder that this library was loaded
- * from. It is loaded by the first tensor on a GPU, or the first report, and never
- * unloaded; a program without GPU tensors does neither and pays nothing. A test program
- * that has a row of its own names it hvd_device_linked.
+ * libhvd_cuda.so is looked for in one place: the folder from which this library was
+ * loaded. It is loaded by the first tensor on a GPU, or the first report, and never
+ * unloaded. A program without GPU tensors does neither. A test program with its own ops
+ * table names it hvd_device_linked.
  *
- * I1  A world opens one device. Which one, its first tensor there says; from then on
- *     all others are refused with a sentence, on this rank at once.
- * I2  What has failed once fails the same way until the world ends: a tensor that is
- *     refused is so in each step.
- * I3  What a broken world leaves of its communicators belongs to the place that
- *     outlives worlds, until the next device is opened or a world ends in order.
+ * I1  A world opens one device, chosen by its first tensor on a GPU. All others are
+ *     refused on this rank at once.
+ *
+ * I2  After a failure the same failure is returned until the world ends: a refused
+ *     tensor is refused in each step.
+ *
+ * I3  What a broken world leaves of its communicators is kept outside of worlds until
+ *     the next device is opened or a world ends in order.
  *
  * Called by api_submit.c and api_device.c (any thread), carry_device.c (the seat) and
  * world.c (life). */
@@ -34,7 +36,7 @@ extern const struct device_ops *const hvd_device_linked
 
 /* --- the row --- */
 
-/* The folder of this very code, without a slash at its end. */
+/* The folder of this library, without a slash at its end. */
 static bool library_find_folder(char *ret, size_t size)
 {
     Dl_info info;
@@ -105,7 +107,7 @@ static void config_take_settings(const struct gpu_settings *s, struct device_con
     c->n_streams = s->n_streams;
 }
 
-/* Ranks of one host have the number of the first of them. */
+/* The ranks of one host have the number of their first rank. */
 static void
 world_number_hosts(const struct coordinator *co, const char **hosts, uint32_t *of)
 {
@@ -126,9 +128,9 @@ world_number_hosts(const struct coordinator *co, const char **hosts, uint32_t *o
     }
 }
 
-/* All members have met when a communicator is made, so this is for their network alone,
- * and for the slowest of their GPUs, in which work of before may still be on its way.
- */
+/* When a communicator is made, all members are present. So this limit is for their
+ * network, and for the slowest of their GPUs, which may still be busy with earlier
+ * work. */
 static uint64_t connect_timeout_ns(const struct coordinator *co)
 {
     const uint64_t ns = co->settings.start_timeout_ns;
@@ -205,7 +207,7 @@ static int device_load_ops(struct coordinator *co, struct err *err)
     return 0;
 }
 
-/* Under the lock: the ordinal that is meant. */
+/* Under the lock: the ordinal to use. */
 static int device_choose_ordinal(struct coordinator *co,
                                  const void *p,
                                  int *ordinal,
@@ -221,8 +223,8 @@ static int device_choose_ordinal(struct coordinator *co,
         return 0;
     if (p)
         return err_set(err, HVD_INVALID_ARGUMENT, "its memory is no GPU's");
-    /* Nothing says which: the world's, or, of ranks that all see the same GPUs, the
-     * one that frameworks choose by the local rank. */
+    /* Nothing selects one: use the world's or, if all ranks see the same GPUs, the one
+     * of the local rank, as frameworks do. */
     *ordinal = d ? w->ops->ordinal(d) : 0;
     if (!d) {
         struct device_report report;
@@ -274,7 +276,7 @@ static void device_probe(struct coordinator *co)
     struct device_config c = {.nccl_hint = w->hint};
 
     w->has_looked = true;
-    if (device_load_ops(co, NULL) < 0) /* which is remembered */
+    if (device_load_ops(co, NULL) < 0) /* the failure is remembered */
         return;
     config_take_settings(&co->settings.gpu, &c);
     w->ops->report(&c, &report);
@@ -305,7 +307,7 @@ struct device *device_of(struct coordinator *co)
 
 void device_await(struct coordinator *co, bool begins)
 {
-    if (co->flights.head) /* so there is one, and stays while the seat sleeps */
+    if (co->flights.head) /* so there is a device, and it stays while the seat sleeps */
         co->gpu.ops->await(device_of(co), begins);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one GPU of this rank in one world: found, opened with the first tensor that lies
- * on it, closed with the world. The coordinator has it; what a GPU does is behind the
- * row of backend/device.h. */
+/* The GPU of this rank in one world: found, opened with the first tensor on it, closed
+ * with the world. Part of the coordinator; the GPU itself is behind the ops table of
+ * backend/device.h. */
 #ifndef RUNTIME_API_DEVICE_H
 #define RUNTIME_API_DEVICE_H
 
@@ -18,52 +18,54 @@ struct coordinator;
 
 struct world_device {
     pthread_mutex_t lock;         /* of opening; no other is taken in it */
-    const struct device_ops *ops; /* constant once d is there */
+    const struct device_ops *ops; /* constant once d is set */
     _Atomic(struct device *) d;   /* stored with release when it is open */
-    _Atomic bool is_refused;      /* lock; problem says why, from then on */
+    _Atomic bool is_refused;      /* lock; the reason is in problem from then on */
     bool has_looked;              /* lock; absent has been filled */
     char problem[480];
     char absent[REQUEST_WHY_MAX]; /* lock; why there is no GPU, "" there is */
     char hint[256];               /* hvd_device_hint's; constant after device_init */
-    /* Where what a failed world leaves waits for the next one; it outlives worlds.
-     * Constant before the world is used; NULL: nothing is kept. */
+    /* Keeps what a failed world leaves until the next one; it outlives worlds. Constant
+     * before the world is used; NULL: nothing is kept. */
     struct device_park *park;
 };
 
-/* Exchanged by whoever opens or closes a device; what is taken out is the taker's. */
+/* Exchanged when a device is opened or closed; what is taken out belongs to the
+ * taker. */
 struct device_park {
     _Atomic(struct device_parked *) parked;
 };
 
 void device_init(struct world_device *w, const char *hint);
-/* Any thread. The row of libhvd_cuda.so, which lies beside this library; the process'.
- * -ENOENT with the sentence: there is none that fits. */
+/* Any thread. The ops table of libhvd_cuda.so, which is in the folder of this library;
+ * it stays loaded. -ENOENT with the reason: there is none that fits. */
 int device_find_ops(const struct device_ops **ret, struct err *err);
 
-/* Any thread. The device of a tensor: opens the world's if it is the first one.
- * ordinal HVD_DEVICE_OF_POINTER: the one that p is memory of; of an empty tensor (p
- * NULL) that of the world. A negative enum hvd_status with its sentence; another device
- * than the world's is refused, and so is all once opening has failed. */
+/* Any thread. The device of a tensor: opens the world's with the first one. ordinal
+ * HVD_DEVICE_OF_POINTER: the device that p belongs to; for an empty tensor (p NULL) the
+ * world's. A negative enum hvd_status with its error text: another device than the
+ * world's is refused, and everything after opening has failed. */
 int device_need(struct coordinator *co,
                 int ordinal,
                 const void *p,
                 struct device **ret,
                 struct err *err);
-/* Any thread. Why this rank has no GPU for its tensors, as far as is known: when one
- * was refused, or, where `looks`, by looking; "" nothing is known against it. */
+/* Any thread. Why this rank has no GPU for its tensors, as far as is known: after a
+ * refusal or, if `looks`, by looking; "": no reason is known. */
 void device_why_none(struct coordinator *co, bool looks, char ret[REQUEST_WHY_MAX]);
 /* NULL: none is open. Any thread. */
 struct device *device_of(struct coordinator *co);
-/* The seat begins, or ends, to sleep until something on the GPU ends, if anything is
+/* The seat begins or ends to sleep until something on the GPU ends, if anything is
  * there. */
 void device_await(struct coordinator *co, bool begins);
-/* The world is broken: what is on the GPU ends. Returns at once. */
+/* The world is broken: aborts the work on the GPU. Returns at once. */
 void device_abort(struct coordinator *co);
-/* After its communicators, when nobody uses it any more. What a broken world leaves is
- * parked; an orderly end frees what was. */
+/* After its communicators are closed and no thread uses it. What a broken world leaves
+ * is parked; an orderly end frees it. */
 void device_close(struct coordinator *co);
 void device_forked(struct coordinator *co);
-void device_park_forked(struct device_park *park); /* it is the parent's: forgotten */
+/* it belongs to the parent: forgotten */
+void device_park_forked(struct device_park *park);
 
 /* hvd_device_report; config as of a world that has not formed. */
 void device_report_text(const struct gpu_settings *s,

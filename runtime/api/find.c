@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who are we?
+/* Finds the place of this process:
  *
  *   environment -> settings
  *               -> discover: the nearest launcher, or an error
- *   a launcher with a channel -> bootstrap: the rest of the place, where ranks meet,
- *               a random token; what was found is kept for the process' later worlds
- *   a channel that cannot be used here -> what the environment says, with the weak
- *               token, where it says enough (one host, Slurm)
- *   the token from where it is
+ *   a launcher with a channel -> bootstrap: the rest of the place, where ranks meet, a
+ *               random token; kept for later worlds of the process
+ *   a channel that cannot be used -> what the environment has, with the weak token, if
+ *               that is enough (one host, Slurm)
+ *   the token from its source
  *
  * Called by world.c. */
 #include "runtime/api/find.h"
@@ -38,14 +38,13 @@ int find_listen(uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *err)
     if (rc < 0) /* a machine without IPv6 */
         rc = tcp_listen("0.0.0.0", port, ret_fd, ret_port, err);
     if (rc < 0)
-        (void)err_prefix(err, "rank 0 serves the rendezvous"); /* r is returned */
+        (void)err_prefix(err, "rank 0 serves the rendezvous"); /* rc is returned */
     return rc;
 }
 
 /* --- by the launcher's channel --- */
 
-/* What rank 0 tells the others. Every rank may be rank 0 that does not know its rank.
- */
+/* What rank 0 announces. A rank that does not know its rank may be rank 0. */
 static int channel_offer_addr(const struct contract *c,
                               struct meeting *m,
                               uint16_t *ret_port,
@@ -72,7 +71,7 @@ static void meeting_drop_listener(struct meeting *m)
     m->has_listener = false;
 }
 
-/* -ENOENT: the channel cannot be used, and the environment must do. */
+/* -ENOENT: the channel cannot be used; continue with the environment. */
 static int channel_exchange(struct world *w, struct meeting *m, struct err *err)
 {
     struct contract *c = &w->contract;
@@ -220,7 +219,7 @@ int find_place(struct world *w,
     if (c->place.rank == 0 && !m->has_said)
         settings_log_unused(env_get, NULL, environ);
     m->has_said = true;
-    if (!c->hostname[0]) /* foreign launchers do not say */
+    if (!c->hostname[0]) /* foreign launchers do not set it */
         (void)gethostname(w->contract.hostname, sizeof(w->contract.hostname) - 1);
     w->settings.generation = c->generation;
     w->settings.job_rank = c->place.rank;

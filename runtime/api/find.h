@@ -6,7 +6,8 @@
 #include "runtime/api/world.h"
 
 /* Sets w->settings, contract, token and start_deadline_ns (start_timeout_ns 0: the
- * settings'). Blocks only where ranks meet by their launcher's channel. */
+ * value of the settings). Blocks only if the ranks meet through the launcher's
+ * channel. */
 int find_place(struct world *w,
                struct meeting *m,
                uint64_t start_timeout_ns,

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What becomes of a batch on the GPU:
+/* The life of a batch on the GPU:
  *
- *   carry_device.c posts it -> flight_add: its ops are POSTED: a stream can be made to
- *   wait for them (hvd_wait_on_stream), their names are free
- *   -> the device is done, and wakes the seat -> flights_retire: they end
+ *   carry_device.c posts it -> flight_add: its ops are POSTED: streams can wait for
+ *   them (hvd_wait_on_stream), their names are free
+ *   -> the device is done and wakes the seat -> flights_retire: they end
  *   or: the world ends -> flights_fail: the device is aborted, they end with the cause
  *
- * I1  An op is in one place: the tensor queue (by name), or one flight. Its reference
- *     goes along.
- * I2  Memory of an op is not touched by our work any more when the op ends: a failure
- *     waits for the device to be quiet, FAIL_LIMIT_NS at most.
- * I3  What does not end is told of, and ends the world where that was asked for.
- * I4  The seat waits for the GPU in flights_drain only, where it goes on hearing.
+ * I1  An op is in one place: the tensor queue (by name) or one flight. Its reference
+ *     moves with it.
+ *
+ * I2  When an op ends, the runtime no longer uses its memory: a failure waits until the
+ *     device is quiet, FAIL_LIMIT_NS at most.
+ *
+ * I3  A flight that does not end is reported, and ends the world if that was requested.
+ *
+ * I4  The seat waits for the GPU in flights_drain only, and handles control messages
+ *     there.
  *
  * Called by carry_device.c and step.c; in the seat only. */
 #include "runtime/api/flight.h"
@@ -85,13 +89,13 @@ flight_end_op(struct coordinator *co, struct op *op, int status, const char *tex
     op_unref(op);
 }
 
-/* It is off the list. */
+/* It is no longer in the list. */
 static void
 flight_end(struct coordinator *co, struct flight *f, int status, const char *text)
 {
     struct member_act act = flight_act(f);
 
-    observe_device(co); /* who is woken by this batch reads whole counters */
+    observe_device(co); /* before the threads that this batch wakes read the counters */
     if (status == HVD_OK && f->n > 0) {
         observe_transferred(co, &act, f->n_members, f->began_ns);
         autotune_batch(co, &act);
@@ -101,7 +105,7 @@ flight_end(struct coordinator *co, struct flight *f, int status, const char *tex
     mem_free(f);
 }
 
-/* HVD_NANCHECK: what the device has seen in the oldest batch of b. */
+/* HVD_NANCHECK: what the device found in the oldest batch of b. */
 static int
 flight_report_nonfinite(struct coordinator *co, const struct flight *f, struct err *err)
 {
@@ -109,7 +113,7 @@ flight_report_nonfinite(struct coordinator *co, const struct flight *f, struct e
     size_t item, i = 0;
 
     if (co->gpu.ops->bad_item(f->b, &item, &bad) < 0)
-        return -EDOM; /* with poll's sentence */
+        return -EDOM; /* with poll's text */
     while (i < f->n && f->at[i] != item)
         i++;
     return i == f->n ? -EDOM : observe_nonfinite(co, op_of(f->items[i].op), &bad, err);
@@ -151,7 +155,7 @@ int flights_retire(struct coordinator *co, struct err *err)
 
 /* --- what does not end --- */
 
-/* When the oldest batch is to be told of next, or is too old. */
+/* When the oldest batch must be reported next, or is too old. */
 static uint64_t flight_due_ns(const struct coordinator *co, const struct flight *f)
 {
     const uint64_t warn_ns = co->settings.stall_warn_ns,
@@ -203,8 +207,8 @@ static uint32_t flights_count(const struct flights *all, const struct backend *b
     return n;
 }
 
-/* A peer may be late by minutes: after a little while the seat sleeps, until a frame
- * comes or the device wakes it. */
+/* Another rank may be late by minutes: after a while the seat sleeps until a frame
+ * arrives or the device wakes it. */
 static void flights_wait(struct coordinator *co, uint64_t since_ns)
 {
     const uint64_t now_ns = clock_now_ns();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A handle is (serial << 20 | slot) + 1. The serial changes each time a slot is used
- * again, so that a handle that has been released stays unknown for 2^43 reuses. Called
- * by api.c only. */
+ * again, so that a released handle stays unknown for 2^43 reuses. Called by the api*.c
+ * files. */
 #include "runtime/api/handle.h"
 
 #include <errno.h>

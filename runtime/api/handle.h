@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles: numbers that stand for operations across the C API. They outlive the world:
- * an operation that ended with it can still be asked for its end. Any thread. */
+/* Handles: numbers of operations in the C API. They outlive the world: the status of an
+ * operation that ended with its world can still be read. Any thread. */
 #ifndef RUNTIME_API_HANDLE_H
 #define RUNTIME_API_HANDLE_H
 

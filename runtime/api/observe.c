@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See observe.h. Phases of a tensor that the timeline shows here:
+/* See observe.h. The phases of a tensor in the timeline:
  *
- *   NEGOTIATE_X   from its submission (on rank 0: from the first one it hears of) until
- *                 it is to be carried out, in its place of the common order
- *   X             from then to its end; inside of it
- *   ALLOCATE_OUTPUT  memory for a result whose size others decide, which an alltoall
- *                    asks them for
- *   CPU_X            in the backend: packing, moving, waiting for the others there
+ *   NEGOTIATE_X        from its submission (on rank 0: from the first request) until
+ *                      its turn in the common order
+ *   X                  from then to its end; within it:
+ *     ALLOCATE_OUTPUT  memory for a result whose size other ranks decide; an alltoall
+ *                      asks them
+ *     CPU_X            in the backend: packing, moving, waiting for other ranks
  *
  * A step is a round of a frozen plan in which each of its tensors was carried out once.
  * Called by coordinator.c, step.c and carry.c. */
@@ -140,7 +140,7 @@ op_check_finite(const struct coordinator *co, const struct op *op, struct err *e
 
 /* --- what the member counts --- */
 
-/* A plan's tensors go round: each time all of them were carried out is a step. */
+/* A plan's tensors repeat: each time all of them were carried out is a step. */
 static void stats_count_steps(struct coordinator *co, const struct member_counts *c)
 {
     struct stats *s = &co->stats;
@@ -306,7 +306,7 @@ void observe_received(struct coordinator *co, size_t n)
 static void timeline_send_to_root(void *arg, const void *p, size_t n)
 {
     (void)control_up(((struct coordinator *)arg)->control, p,
-                     n); /* the pump tells of a loss */
+                     n); /* the pump reports a loss */
 }
 
 static void timeline_wake_control(void *arg)
@@ -317,7 +317,7 @@ static void timeline_wake_control(void *arg)
 static void timeline_send_to_all(void *arg, const void *p, size_t n)
 {
     (void)control_down(((struct coordinator *)arg)->control, p,
-                       n); /* the pump tells of a loss */
+                       n); /* the pump reports a loss */
 }
 
 void observe_step(struct coordinator *co)
@@ -334,7 +334,8 @@ void observe_init(struct coordinator *co)
     const struct timeline_link link = {timeline_send_to_root, timeline_send_to_all,
                                        timeline_wake_control, co};
 
-    /* The launcher reads the pages of the whole job: ranks as it knows them. */
+    /* The launcher reads the pages of the whole job, so the page has the rank in the
+     * job. */
     stats_init(&co->stats, co->settings.stats_dir, co->settings.job_rank,
                co->settings.job_size, co->settings.generation, clock_now_ns());
     timeline_init(&co->timeline, co->rank, co->size, &link);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Life of an operation. References: one of the handle table (until hvd_release), one of
- * the tensor queue (until op_finish), one of every hvd_wait. Thread-local and
- * outside the object: the depth of callbacks, and whose the innermost is. */
+/* The life of an operation. References: one of the handle table (until hvd_release),
+ * one of the tensor queue (until op_finish), one of every hvd_wait. Thread-local state
+ * outside the object: the depth of callbacks, and the op of the innermost. */
 #include "runtime/api/op.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ struct op *op_ref(struct op *op)
 
 void op_unref(struct op *op)
 {
-    /* acq_rel: whoever frees sees what all other holders have done to it */
+    /* acq_rel: the thread that frees sees what all other holders have done */
     if (!op || atomic_fetch_sub_explicit(&op->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (op->owns_result && op->gpu)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A world of a part of the ranks (Horovod's init(comm=[0, 2])). The launcher's place is
- * that in the job and stays so in world.job; the world's own rank is the place in the
- * list, as MPI_Group_incl counts, and its hosts are those of its members, told apart by
- * their names as each member says them in round 1.
+/* A world of some ranks of the job (Horovod's init(comm=[0, 2])). The place that the
+ * launcher gave is kept in world.job. The world's own rank is the index in the list, as
+ * in MPI_Group_incl, and its hosts are those of its members, compared by the names that
+ * the members send in round 1.
  *
- * Several such worlds live at once, so what a job has one of is kept apart: rounds at
- * the rendezvous (rendezvous/parts.c), the name that connections prove, so that nobody
- * connects to a rank of another part, and the files that a world's rank 0 writes.
+ * Several such worlds exist at once, so what a job has one of is separate for each: the
+ * rounds at the rendezvous (rendezvous/parts.c), the name that connections prove, so
+ * that no rank connects to another part, and the files that a world's rank 0 writes.
  * Called by world.c. */
 #include "runtime/api/part.h"
 
@@ -50,8 +50,8 @@ static void part_set_name(struct world *w)
                    p->key); /* fits */
 }
 
-/* Rank 0 of each part writes its own: the part that has the job's rank 0 in front as
- * the settings say, the others with the rank behind it. */
+/* Rank 0 of each part writes its own files: the part with the job's rank 0 at the
+ * configured path, the others with the rank appended. */
 static int path_add_rank(char *path, size_t size, uint32_t rank, struct err *err)
 {
     size_t n = strlen(path);
@@ -85,12 +85,12 @@ int part_choose(struct world *w, const struct part_ranks *ranks, struct err *err
     if (!v)
         return err_set(err, -ENOMEM, "out of memory for a list of %u ranks", n);
     for (uint32_t i = 0; i < n; i++)
-        v[i] = (uint32_t)ranks->v[i]; /* a negative one is no rank either */
+        v[i] = (uint32_t)ranks->v[i]; /* a negative number becomes too large */
     rc = rdv_ranks_check(v, n, w->job.rank, w->job.size, err);
     if (rc < 0)
         return rc;
     *place = (struct place){.size = n};
-    while (v[place->rank] != w->job.rank) /* checked: it is there */
+    while (v[place->rank] != w->job.rank) /* it is in the list: checked before */
         place->rank++;
     w->part.n = n;
     w->part.ranks = TAKE(v);

@@ -21,20 +21,20 @@ struct part {
     char key[PART_KEY_BYTES];
     char job_id[JOB_ID_MAX + PART_KEY_BYTES]; /* what its connections prove */
 };
-struct part_rounds { /* how many rounds its server has seen of one part */
+struct part_rounds { /* rounds that its server has seen of one part */
     char key[PART_KEY_BYTES];
     uint32_t n;
 };
 
-/* After find_place: w becomes a world of these ranks, its rank and size are those in
- * it. All of the job's in their order are no part. -EINVAL, -ENOMEM. */
+/* After find_place: w becomes a world of these ranks; its rank and size are those
+ * within it. All ranks of the job in their order are not a part. -EINVAL, -ENOMEM. */
 int part_choose(struct world *w, const struct part_ranks *ranks, struct err *err);
 /* Local and cross rank among the members, from their hosts' names; members are known.
  */
 int part_find_place(struct world *w, struct err *err);
-/* Is this what the world was made of? n 0: yes. */
+/* Was the world made of these ranks? n 0: yes. */
 bool part_has_ranks(const struct world *w, const struct part_ranks *ranks);
-/* The counter of w's rounds, which the next call moves; NULL: out of memory. */
+/* The counter of w's rounds; a later call may move it. NULL: out of memory. */
 uint32_t *part_rounds(struct meeting *m, const struct world *w);
 void part_forget_rounds(struct meeting *m); /* another server */
 void part_release(struct part *p);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of registered buffers: few, so it is searched from its beginning. A program
- * that registers none asks for one word.
+/* The table of registered buffers. There are few, so it is searched linearly. A program
+ * that registers none reads one word.
  *
- * I1  Regions of one set do not overlap (the seat asks regions_find_overlap before it adds).
- * I2  The seat changes the table at the same places of the common order on all ranks,
- *     so numbers are equal everywhere. A number that was given back is given again as
- *     late as can be: what was submitted with the old one has ended by then.
+ * I1  Regions of one set do not overlap (the seat calls regions_find_overlap before it
+ *     adds one).
+ *
+ * I2  The seat changes the table at the same positions of the common order on all
+ *     ranks, so numbers are equal everywhere. A number is reused as late as possible:
+ *     operations with the old meaning have ended by then.
  *
  * Called by api_device.c, carry_device.c and carry_register.c. */
 #include "runtime/api/region.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Registered buffers of one world's rank: which memory on the GPU belongs to which
- * region of which process set. A region's number is equal on all ranks of its set; its
- * address is each rank's own. Any thread asks, the seat alone changes. */
+/* Registered buffers of one rank in one world: which GPU memory belongs to which region
+ * of which process set. A region has the same number on all ranks of its set; its
+ * address is each rank's own. Any thread reads, only the seat writes. */
 #ifndef RUNTIME_API_REGION_H
 #define RUNTIME_API_REGION_H
 
@@ -20,7 +20,7 @@ struct regions {
     pthread_mutex_t lock;    /* leaf lock */
     struct region *v;        /* lock */
     size_t n, cap;           /* lock */
-    _Atomic uint32_t n_live; /* n; a look without the lock */
+    _Atomic uint32_t n_live; /* n, read without the lock */
 };
 
 void regions_init(struct regions *r);

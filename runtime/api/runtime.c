@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The process' runtime: init, shutdown, fork and exit.
  *
- * The one mutable global of the library is `runtime` below. Its locks:
- *   life_lock   init and shutdown, whole; nothing else waits for it
- *   lock        leaf lock around `world` and its reference count; also held across
- * fork, so that the child finds it free
+ * The only mutable global of the library is `runtime` below. Its locks:
  *
- * Fork: the child finds the runtime absent (is_forked, which every entry looks at
- * before any lock) and has closed its copies of the control connections: otherwise a
- * DataLoader worker that survives its parent would hide the parent's death from the
- * other ranks. Exit: a destructor says goodbye as "exited", bounded by EXIT_LIMIT_NS;
- * nothing is waited for that needs another rank to act; where rank 0 serves the
- * rendezvous, answers that others have not got yet are sent first. A process that ends
- * with an error because another rank did waits for EXIT_DELAY_S first (an interpreter
- * takes its time from goodbye to exit), so that a foreign launcher, which reports the
- * first exit code that it sees, sees the cause. The library is linked nodelete, so it
- * is never unmapped before. */
+ *   life_lock   init and shutdown as a whole; nothing else waits for it
+ *   lock        leaf lock around `world` and its reference count; also held across
+ *               fork, so that the child finds it free
+ *
+ * Fork. The child finds no runtime (is_forked, which every function reads before any
+ * lock) and has closed its copies of the control connections. Otherwise a DataLoader
+ * worker that survives its parent would hide the parent's death from the other ranks.
+ *
+ * Exit. A destructor sends the goodbye "exited", bounded by EXIT_LIMIT_NS, and waits
+ * for nothing that needs another rank. If rank 0 serves the rendezvous, answers that
+ * others have not received are sent first. A process that ends with an error because of
+ * another rank first waits for EXIT_DELAY_S, since a foreign launcher reports the first
+ * exit code that it sees and should see the cause (an interpreter needs some time from
+ * goodbye to exit). The library is linked nodelete, so it is never unmapped before. */
 #include "runtime/api/runtime.h"
 
 #include <errno.h>
@@ -42,7 +43,8 @@ static struct {
     struct meeting meeting; /* life_lock */
     bool has_handlers;      /* life_lock: of fork and exit */
     _Atomic bool is_forked;
-    _Atomic bool was_broken; /* a world was left that others had ended; relaxed */
+    /* this process left a world that other ranks had ended; relaxed */
+    _Atomic bool was_broken;
     _Atomic bool
         launcher_finds_cause; /* the launcher itself finds the first failure; relaxed */
 } runtime = {.life_lock = PTHREAD_MUTEX_INITIALIZER,
@@ -198,7 +200,7 @@ static void world_leave(struct world *w, enum leave_reason why, uint64_t limit_n
 {
     if (coordinator_status(w->co, NULL) != 0)
         atomic_store_explicit(&runtime.was_broken, true, memory_order_relaxed);
-    /* While the seat is still run: other ranks' last events come through it. */
+    /* While the seat is still run: the last events of other ranks pass through it. */
     timeline_stop(&w->co->timeline, coordinator_status(w->co, NULL) == 0);
     if (!coordinator_leave(w->co, why, clock_now_ns() + limit_ns)) {
         w->is_leaked = true;
@@ -210,13 +212,13 @@ static void world_leave(struct world *w, enum leave_reason why, uint64_t limit_n
     runtime_put(w);
 }
 
-/* There is a world: 0 when it is the one that is asked for. */
+/* There is a world: 0 if it is the requested one. */
 static int
 world_check_same(struct world *w, const struct part_ranks *ranks, struct err *err)
 {
     char has[100];
 
-    /* A world whose members have begun to leave is still the one that was asked for. */
+    /* A world whose members have begun to leave is still the requested one. */
     if (coordinator_status(w->co, err) == HVD_ABORTED)
         return err_prefix(err,
                           "call shutdown() before init(); the last world is broken");
@@ -317,12 +319,13 @@ __attribute__((destructor)) static void runtime_at_exit(void)
     if (runtime_is_forked() || pthread_mutex_trylock(&runtime.life_lock) != 0)
         return; /* another thread is in init or shutdown: the kernel closes what it
                    holds */
-    /* Before the goodbye: the others may fail of it at once, and the launcher should
+    /* Before the goodbye: the others may fail because of it, and the launcher should
      * see this process' exit code before theirs. */
     bootstrap_finish(runtime.meeting.boot);
     runtime.meeting.boot = NULL;
     runtime_leave(LEAVE_EXIT, EXIT_LIMIT_NS);
-    /* Rank 0 may be the first to know the last round: the others still wait for it. */
+    /* Rank 0 may be the first to complete the last round: the others still wait for
+     * it. */
     rdv_server_stop(runtime.meeting.server);
     runtime.meeting.server = NULL;
     (void)pthread_mutex_unlock(&runtime.life_lock);

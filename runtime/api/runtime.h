@@ -7,7 +7,7 @@
 #include "runtime/api/handle.h"
 #include "runtime/api/world.h"
 
-/* All return 0 or a negative enum hvd_status with its sentence; any thread. */
+/* All return 0 or a negative enum hvd_status with its error text; any thread. */
 int runtime_init(uint64_t start_timeout_ns,
                  const struct part_ranks *ranks,
                  const struct static_sets *sets,
@@ -20,10 +20,11 @@ void runtime_put(struct world *w); /* accepts NULL */
 bool runtime_is_forked(
     void); /* this is a child of a process that had called hvd_init */
 struct handles *runtime_handles(void);
-/* The framework's own NCCL, of hvd_device_hint; "". Constant once a world forms. */
+/* The framework's own NCCL, from hvd_device_hint; "": none. Constant once a world
+ * forms. */
 const char *runtime_nccl_hint(void);
 void runtime_set_nccl_hint(const char *path);
-/* Calls what hvd_on_late was given. In the seat, no lock held. */
+/* Calls the function registered by hvd_on_late. In the seat, no lock held. */
 void runtime_report_late(const char *tensor);
 
 #endif

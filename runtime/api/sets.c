@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An array of sets, ascending by number, so that finding is a binary search. An id
- * finds nothing once its set is gone, though another has the number.
+/* An array of sets, ascending by number, so that finding is a binary search. The id of
+ * a removed set finds nothing, even if another set has its number.
  *
- * Who reads and who writes. Only the seat writes, under the lock; so the seat may read,
- * and keep pointers, without it, and API threads read under it. Backends are used in
- * the seat alone; they are closed outside of the lock.
+ * Only the seat writes, under the lock. So the seat may read and keep pointers without
+ * it, and API threads read under it. Backends are used in the seat only and closed
+ * outside the lock.
  *
- * Called by step.c (sets come and go at the same response on every rank), api*.c
- * (queries, early refusals) and world.c (life). */
+ * Called by step.c (sets change at the same answer on every rank), api*.c (queries,
+ * early refusals) and world.c (life). */
 #include "runtime/api/sets.h"
 
 #include <errno.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The process sets of one world: which there are, who is in them, and the communicator
- * of each. Set 0 is the world itself. Rank 0 gives them their ids (core/set_id.h).
- * Pairs (core/pair.h) that this rank is in are sets that only the seat sees. The seat
- * alone changes the table and holds pointers into it; every other thread asks for
- * copies. */
+/* The process sets of one world: their ranks and communicators. Set 0 is the world
+ * itself. Rank 0 assigns the ids (core/set_id.h). The pairs (core/pair.h) of this rank
+ * are sets that only the seat sees. Only the seat changes the table and keeps pointers
+ * into it; other threads get copies. */
 #ifndef RUNTIME_API_SETS_H
 #define RUNTIME_API_SETS_H
 
@@ -22,8 +21,8 @@ struct process_set {
     uint32_t *ranks;                /* n global ranks, ascending */
     struct backend *backend;        /* owned; NULL when not in it; set 0: the world's */
     struct backend *device_backend; /* of its GPUs, over the other; NULL: none yet */
-    uint32_t last_region;           /* the number that was given last; the seat's */
-    uint32_t codecs; /* bit of each whose libraries all members have; the seat's */
+    uint32_t last_region;           /* the last number that was assigned; in the seat */
+    uint32_t codecs; /* bits of codecs whose libraries all members have; in the seat */
 };
 
 struct sets {
@@ -31,11 +30,12 @@ struct sets {
     struct process_set **v; /* ascending numbers; v[0] is set 0 */
     size_t n, cap;
     uint32_t rank, size;        /* of the world */
-    struct process_set **pairs; /* ascending ids; the seat's alone */
+    struct process_set **pairs; /* ascending ids; in the seat */
     size_t n_pairs, pairs_cap;
 };
 
-/* The table with set 0 in it, whose backend is given by sets_set_world_backend. 0, -ENOMEM. */
+/* The table with set 0 in it, whose backend is given by sets_set_world_backend. 0,
+ * -ENOMEM. */
 int sets_init(struct sets *s, uint32_t rank, uint32_t size);
 /* Closes the backends of all sets, but the world's own; accepts a zeroed one, and
  * twice. */
@@ -44,7 +44,7 @@ void sets_set_world_backend(struct sets *s, struct backend *world);
 
 /* --- in the seat only --- */
 
-/* A pair's too. Valid until this set is removed. NULL: there is none. */
+/* Finds pairs too. Valid until this set is removed. NULL: there is none. */
 struct process_set *sets_find(const struct sets *s, uint32_t id);
 /* Makes set id of ranks[n] (ascending, different, below the size of the world; copied).
  * backend is taken over on success. 0; -EINVAL these ranks are none; -EEXIST another
@@ -70,7 +70,7 @@ bool sets_find_ranks(struct sets *s, const uint32_t *ranks, uint32_t n, int *ret
 /* Size of the set and this rank's place in it (SET_NOT_IN). -ENOENT. No pairs, here and
  * below. */
 int sets_place(struct sets *s, uint32_t id, uint32_t *ret_n, uint32_t *ret_me);
-/* Says that there is no set of this id. HVD_INVALID_ARGUMENT. */
+/* Sets the error "there is no process set". HVD_INVALID_ARGUMENT. */
 int sets_report_unknown(struct sets *s, int id, struct err *err);
 /* The place of a global rank in it; SET_NOT_IN also for an unknown set. */
 uint32_t sets_member(struct sets *s, uint32_t id, uint32_t rank);

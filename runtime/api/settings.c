@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table's values as fields, and the few rules between two variables: a name of
- * another product stands for ours where ours is not set. Called by world.c. */
+/* The table's values as fields, and the rules between variables: the name of another
+ * product is used if ours is not set. Called by world.c. */
 #include "runtime/api/settings.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ static int knob_copy_text(const struct knob_values *v,
     return 0;
 }
 
-/* Ours, or the other name for it where only that is set. */
+/* Our variable, or the other name if only that is set. */
 static uint64_t
 knob_value_or(const struct knob_values *v, enum knob_id ours, enum knob_id other)
 {
@@ -120,7 +120,7 @@ int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *er
     if (rc < 0)
         return rc;
     if (strcmp(s.timeline, "DYNAMIC") == 0)
-        s.timeline[0] = 0; /* started by hvd_timeline_start, as it always may be */
+        s.timeline[0] = 0; /* DYNAMIC: hvd_timeline_start starts it */
     *ret = s;
     return 0;
 }
@@ -179,7 +179,7 @@ void settings_log_unused(getenv_fn get, void *arg, char *const *environment)
     struct knob_values v;
 
     if (knobs_read(get, arg, &v, NULL) < 0)
-        return; /* settings_read has said it */
+        return; /* settings_read has reported it */
     for (int i = 0; i < KNOB_COUNT; i++) {
         CLEANUP(strbuf_release) struct strbuf text = {0};
 

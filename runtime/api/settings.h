@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The environment variables that tune this runtime, read: the rows of
- * core/knob_table.h as fields. Who is which rank is contract/'s. */
+/* The environment variables that tune the runtime: the rows of core/knob_table.h as
+ * fields. The variables that give a process its rank are read in contract/. */
 #ifndef RUNTIME_API_SETTINGS_H
 #define RUNTIME_API_SETTINGS_H
 
@@ -25,7 +25,7 @@ struct gpu_settings {
 struct settings {
     uint64_t start_timeout_ns; /* HOROVOD_START_TIMEOUT, 30 s */
     uint64_t peer_timeout_ns;  /* HVD_PEER_TIMEOUT, 30 s */
-    /* Rank 0's count, as everything that decides what is done together. */
+    /* Rank 0's values are used, because all ranks must decide the same. */
     uint32_t control_fanout; /* HVD_CONTROL_FANOUT, 8 */
     uint64_t fusion_bytes;   /* HOROVOD_FUSION_THRESHOLD, 128 MiB; 0: off */
     uint64_t gather_ns;      /* HOROVOD_CYCLE_TIME, 0 */
@@ -39,7 +39,7 @@ struct settings {
 
     uint64_t stall_warn_ns; /* HOROVOD_STALL_CHECK_TIME_SECONDS, 60; 0 by
                                _STALL_CHECK_DISABLE */
-    bool reports_late;      /* HVD_STALL_STACKS: ranks are told that they are late */
+    bool reports_late;      /* HVD_STALL_STACKS: late ranks report it themselves */
     uint64_t stall_fail_ns; /* HOROVOD_STALL_SHUTDOWN_TIME_SECONDS, 0: never */
 
     enum log_level log_level; /* HOROVOD_LOG_LEVEL, warning */
@@ -56,22 +56,22 @@ struct settings {
     char autotune_file[CONTRACT_PATH_MAX]; /* HVD_AUTOTUNE_FILE, "": none */
     char stats_dir[CONTRACT_PATH_MAX];     /* HVD_STATS_DIR, "": none */
     char cores[CONTRACT_PATH_MAX];         /* HOROVOD_THREAD_AFFINITY, "": anywhere */
-    /* Of the world and this rank, for those who read settings; world.c sets them. */
+    /* Facts of the world and this rank, set by world.c. */
     uint32_t generation;
     uint32_t local_rank;
     uint32_t job_rank, job_size; /* in the whole job, not in this world */
     char host[HOST_NAME_MAX_BYTES];
-    int core; /* of it, this rank's (settings_set_core); -1: anywhere */
+    int core; /* this rank's entry of cores (settings_set_core); -1: any */
 };
 
 /* -EINVAL, -ERANGE, -ENOTSUP with the variable, its value and what is allowed. */
 int settings_read(getenv_fn get, void *arg, struct settings *ret, struct err *err);
 
-/* Says once what is set and has no effect, and which names of `environment` (may be
- * NULL) look like typing errors. Of interest on one rank only; after log_set_level. */
+/* Logs variables that are set without effect, and names in `environment` (may be NULL)
+ * that look like typing errors. Called on one rank only, after log_set_level. */
 void settings_log_unused(getenv_fn get, void *arg, char *const *environment);
 
-/* The calling thread moves to s->core, if there is one; that it cannot is a warning. */
+/* Binds the calling thread to s->core, if it is set; a failure causes a warning. */
 void settings_move_to_core(const struct settings *s);
 
 /* Sets s->core, the one for the runtime's thread of this local rank. -EINVAL when the

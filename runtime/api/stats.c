@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the counters live, and reading them.
+/* Memory of the counters, and reading them.
  *
- * The file is written whole before it is mapped, so its blocks exist and no later store
- * can find the disk full (that would be SIGBUS in a training process). It comes by
- * rename, so a reader never sees half a page, and the page of an earlier world of this
- * rank goes. Called by the coordinator; the table is contract/stats_page.h's. */
+ * The file is written completely before it is mapped, so its blocks exist and no later
+ * store can find the disk full (which would be SIGBUS in a training process). It is
+ * created by rename, so a reader never sees half a page, and it replaces the page of an
+ * earlier world of this rank. Called by the coordinator; contract/stats_page.h has the
+ * table. */
 #include "runtime/api/stats.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 
-/* The struct of hvd.h is the page's words behind its head. */
+/* struct hvd_stats has the words of the page behind its own header. */
 #define WORDS_AT offsetof(struct hvd_stats, tensors)
 _Static_assert(sizeof(struct hvd_stats) == WORDS_AT + 8 * (size_t)STATS_N_WORDS,
                "hvd.h lists every counter");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one world's rank has done, in counters. Written in the seat only, read by any
- * thread, and by the launcher where HVD_STATS_DIR is set (contract/stats_page.h). An
- * addition is a load and a store of one word: no lock, no fence. */
+/* The counters of one rank in one world. Written in the seat only, read by any thread,
+ * and by the launcher if HVD_STATS_DIR is set (contract/stats_page.h). An addition is a
+ * load and a store of one word: no lock, no fence. */
 #ifndef RUNTIME_API_STATS_H
 #define RUNTIME_API_STATS_H
 
@@ -16,11 +16,11 @@ struct stats {
     uint64_t begin_ns;
     /* The seat's. */
     uint64_t last_step_ns;       /* 0: none yet, or the steps were interrupted */
-    uint64_t plan_no, plan_from; /* the plan at hand, and where its round began */
+    uint64_t plan_no, plan_from; /* the current plan, and where its round began */
 };
 
-/* dir "": counters in memory only. Never fails: a folder that cannot be written is
- * warned about once. */
+/* dir "": counters in memory only. Never fails: a folder that cannot be written causes
+ * one warning. */
 void stats_init(struct stats *s,
                 const char *dir,
                 uint32_t rank,
@@ -39,7 +39,7 @@ static inline void stats_add(struct stats *s, enum stats_id id, uint64_t n)
                           memory_order_relaxed);
 }
 
-/* For what is counted elsewhere in the seat. */
+/* For counters that are kept elsewhere in the seat. */
 static inline void stats_set(struct stats *s, enum stats_id id, uint64_t v)
 {
     atomic_store_explicit(&s->page->words[id], v, memory_order_relaxed);
@@ -62,7 +62,7 @@ static inline void stats_tensor(struct stats *s,
 }
 
 /* The backend has carried out a batch of n_tensors with bytes of this rank's inputs
- * among n_members in ns; before it they waited waited_ns together. */
+ * among n_members in ns; the sum of their waiting times before it is waited_ns. */
 void stats_batch(struct stats *s,
                  enum collective coll,
                  size_t n_tensors,
@@ -71,8 +71,8 @@ void stats_batch(struct stats *s,
                  uint64_t waited_ns,
                  uint64_t ns);
 
-/* The last tensor of a step has ended; steps are counted while they follow each other
- * undisturbed: stats_no_step after anything that is no step. */
+/* The last tensor of a step has ended. Steps are counted while they follow each other
+ * without interruption: stats_no_step ends the sequence. */
 void stats_step(struct stats *s, uint64_t now_ns);
 static inline void stats_no_step(struct stats *s)
 {
@@ -81,7 +81,7 @@ static inline void stats_no_step(struct stats *s)
 
 /* --- any thread --- */
 
-/* ret->size_bytes says how much of it the caller knows; the rest is not written. */
+/* ret->size_bytes is the size that the caller knows; the rest is not written. */
 void stats_read(const struct stats *s, uint64_t now_ns, struct hvd_stats *ret);
 
 #endif

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One step of the coordinator, run by whoever sits in the seat (coordinator.c):
+/* One step of the coordinator, run by the thread in the seat (coordinator.c):
  *
- *   queue -> core/member -> up to rank 0          (rank 0: into the table at once)
- *   control: what others send up, answers, goodbyes, losses
+ *   queue -> core/member -> up to rank 0          (on rank 0 into the table at once)
+ *   control: requests of other ranks, answers, goodbyes, losses
  *   rank 0: core/negotiate -> answers -> down to all, its own member too
  *   core/member -> RUN: carry.c -> backend -> op_finish
  *               -> AGREE: the backend's agreement, while a plan lasts
  *
- * I1  Answers are carried out in their order, each exactly once; rank 0 reads the very
+ * I1  Answers are carried out in their order, each exactly once; rank 0 reads the same
  *     bytes that it has sent to the others.
+ *
  * I2  After the backend or the world has failed nothing is posted; every op ends with
  *     the cause.
- * I3  What talks (queue, control, negotiation) never posts, so it may run inside a
- *     backend's wait: the next tensors are negotiated while this one travels.
- * I4  An agreement that has begun is polled to its end, for the others may go on from
- *     it; only the end of the world excuses from that. */
+ *
+ * I3  Communication (queue, control, negotiation) never posts, so it may run inside a
+ *     backend's wait: the next tensors are negotiated while this one is moved.
+ *
+ * I4  An agreement that has begun is polled to its end, because the others may
+ *     continue from it; only the end of the world interrupts that. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,8 +30,8 @@
 
 /* An agreement that found nothing in common is repeated after a little while. */
 static const uint64_t OFFER_WAIT_MIN_NS = 20000, OFFER_WAIT_MAX_NS = NS_PER_MS;
-/* A rank that waits in an agreement for longer goes back to negotiation, where rank 0
- * can tell who is missing. */
+/* A rank that waits longer in an agreement goes back to negotiation, where rank 0 can
+ * report the missing ranks. */
 static const uint64_t PLAN_PATIENCE_NS = 2 * NS_PER_S;
 static const uint64_t END_GRACE_NS = NS_PER_S;
 
@@ -55,7 +58,8 @@ static void world_mark_broken(struct coordinator *co, const char *cause)
     co->is_stuck = true;
     if (co->backend)
         co->backend->ops->abort(co->backend);
-    device_abort(co); /* nothing may be on its way: it is parked then, not closed */
+    /* nothing may be in flight: then the device is parked and not closed */
+    device_abort(co);
     tensor_queue_close(&co->queue, HVD_ABORTED, cause);
     if (co->rank == 0)
         log_error("the world is broken, all operations fail", "cause=\"%s\"", cause);
@@ -123,7 +127,7 @@ step_receive_answers(struct coordinator *co, const void *p, size_t n, struct err
     return rc;
 }
 
-/* Rank 0: all that is ready goes to all. */
+/* Rank 0: sends answers for all that is ready. */
 static int step_send_answers(struct coordinator *co, struct err *err)
 {
     int rc = 0;
@@ -134,7 +138,7 @@ static int step_send_answers(struct coordinator *co, struct err *err)
             return err_set(err, -ENOMEM, "rank 0 is out of memory for answers");
         observe_sent(co, co->out.n, control_n_below(co->control));
         (void)control_down(co->control, co->out.p,
-                           co->out.n); /* the pump tells of a loss */
+                           co->out.n); /* the pump reports a loss */
         rc = step_receive_answers(co, co->out.p, co->out.n, err);
     }
     return rc;
@@ -143,11 +147,11 @@ static int step_send_answers(struct coordinator *co, struct err *err)
 static void step_send_requests(struct coordinator *co)
 {
     observe_sent(co, co->out.n, 1);
-    (void)control_up(co->control, co->out.p, co->out.n); /* the pump tells of a loss */
+    (void)control_up(co->control, co->out.p, co->out.n); /* the pump reports a loss */
 }
 
-/* A thread that waits has nothing more to submit, as a rule: then, and when the step is
- * complete, no window is kept open. */
+/* The window is not kept open when a thread waits, because it usually has nothing more
+ * to submit, and when the step is complete. */
 static bool step_is_gathering(struct coordinator *co)
 {
     return co->gather.until_ns > 0
@@ -156,8 +160,8 @@ static bool step_is_gathering(struct coordinator *co)
                                || member_has_whole_plan(co->member));
 }
 
-/* What this rank has to tell goes to rank 0; there, on to all. That it must leave a
- * plan is told at once. */
+/* Sends new requests to rank 0, and on rank 0 answers to all. That a plan must be left
+ * is sent at once. */
 static void step_flush(struct coordinator *co)
 {
     struct err err = ERR_INIT;
@@ -203,7 +207,7 @@ static bool step_submit_new(struct coordinator *co)
     bool any = op != NULL;
 
     if (atomic_load(&co->life) != LIFE_READY)
-        return false; /* what came too late is failed at the end */
+        return false; /* later operations fail at the end of the world */
     for (; op; op = next) {
         next = op->next;
         step_submit_op(co, op);
@@ -222,7 +226,7 @@ int coordinator_on_up(
 
     if (trace_is_message(p, n))
         return timeline_on_up(&co->timeline, rank, p, n, clock_now_ns(), err);
-    if (co->has_end) /* it fails there, with the end */
+    if (co->has_end) /* it fails on that rank, with the end of the world */
         return 0;
     observe_received(co, n);
     return step_receive_requests(co, rank, p, n, err);
@@ -235,7 +239,7 @@ int coordinator_on_down(void *arg, const uint8_t *p, size_t n, struct err *err)
     if (trace_is_message(p, n))
         return timeline_on_down(&co->timeline, p, n, clock_now_ns(), err);
     observe_received(co, n);
-    observe_sent(co, n, control_n_below(co->control)); /* passed on already */
+    observe_sent(co, n, control_n_below(co->control)); /* sent on already */
     return step_receive_answers(co, p, n, err);
 }
 
@@ -305,15 +309,15 @@ static bool step_check_stall(struct coordinator *co)
 
 /* --- carrying out --- */
 
-static void step_fail(struct coordinator *co, bool is_ours, const char *sentence)
+static void step_fail(struct coordinator *co, bool is_ours, const char *reason)
 {
     co->is_stuck = true;
     if (atomic_load(&co->is_hurried))
         return;
     if (is_ours)
-        control_abort(co->control, sentence);
+        control_abort(co->control, reason);
     else
-        control_suspect(co->control, sentence);
+        control_suspect(co->control, reason);
 }
 
 static uint64_t step_patience_ns(const struct coordinator *co)
@@ -328,8 +332,7 @@ static void agreement_end(struct coordinator *co)
     bool is_empty;
 
     (void)member_agreed(co->member, co->agreed, &is_empty);
-    if (!is_empty
-        || co->watches_calls) { /* with sets nothing is offered twice in vain */
+    if (!is_empty || co->watches_calls) { /* with sets an offer is not repeated */
         co->offer_wait_ns = co->offer_at_ns = 0;
     } else {
         co->offer_wait_ns = co->offer_wait_ns == 0 ? OFFER_WAIT_MIN_NS
@@ -340,7 +343,7 @@ static void agreement_end(struct coordinator *co)
     }
 }
 
-/* True: the agreement at hand is over. */
+/* True: the current agreement is over. */
 static bool agreement_poll(struct coordinator *co)
 {
     struct err err = ERR_INIT;
@@ -425,14 +428,14 @@ static bool step_may_offer(struct coordinator *co)
            && (co->offer_at_ns == 0 || clock_now_ns() >= co->offer_at_ns);
 }
 
-/* All that can be done now. True: something was. */
+/* Does all that can be done now. True: something was done. */
 static bool step_carry_out(struct coordinator *co)
 {
     struct member_act act;
     struct err err = ERR_INIT;
     bool moved = false;
 
-    /* A window ends in an agreement, too: next_ns is after it. */
+    /* A window also ends during an agreement: step_next_ns comes after it. */
     (void)step_is_gathering(co);
     while (!co->is_stuck) {
         if (member_is_agreeing(co->member)) {
@@ -442,7 +445,7 @@ static bool step_carry_out(struct coordinator *co)
         }
         if (co->has_end && member_is_in_plan(co->member)
             && !member_has_todo(co->member))
-            break; /* nobody comes to an agreement any more */
+            break; /* no rank enters an agreement any more */
         if (member_next(co->member, step_may_offer(co), calls_pending(co), &act, &err)
             < 0) {
             step_fail(co, true, err.text);
@@ -453,19 +456,19 @@ static bool step_carry_out(struct coordinator *co)
         moved = true;
         step_do_act(co, &act);
     }
-    step_flush(co); /* a plan was left, or is to be */
+    step_flush(co); /* a plan was left or must be */
     return moved;
 }
 
-/* Somebody has left: is all that was promised before carried out? What is agreed counts
- * as promised, and an agreement at hand may still come to that. */
+/* A rank has left: is everything that was answered before carried out? What is agreed
+ * counts, and the current agreement may still agree on something. */
 static bool world_is_at_end(struct coordinator *co)
 {
     if (!co->has_end)
         return false;
     if (timeline_is_owed(&co->timeline) && !co->is_stuck
         && clock_now_ns() < co->end_at_ns)
-        return false; /* the others' last events are on their way */
+        return false; /* the last events of the others are still missing */
     if (co->is_stuck || clock_now_ns() >= co->end_at_ns)
         return co->is_stuck || member_is_in_plan(co->member)
                || !member_has_todo(co->member);
@@ -482,7 +485,7 @@ bool step_leave_plan(struct coordinator *co)
     return true;
 }
 
-/* Others of a set do not come: rank 0 is to say who. */
+/* Other ranks of a set do not come: rank 0 has to report which. */
 static bool step_is_out_of_patience(struct coordinator *co)
 {
     uint64_t since = calls_waits_since(co);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The meeting point of user threads and the coordinator. One leaf lock; the two
- * counters are atomics so that the coordinator, deciding whether to sleep, and a
- * submitter, deciding whether to wake it, need no lock (see coordinator.c, "sleeping").
- */
+/* Between user threads and the coordinator. One leaf lock. The two counters are
+ * atomics, so that the coordinator, deciding whether to sleep, and a submitter,
+ * deciding whether to wake it, need no lock (coordinator.c, "Sleeping"). */
 #include "runtime/api/tensor_queue.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where user threads leave their operations and the coordinator finds them: a list of
- * new ones and a table by name of all that have not ended. */
+/* Passes operations from user threads to the coordinator: a list of new ones, and a
+ * table by name of all that have not ended. */
 #ifndef RUNTIME_API_TENSOR_QUEUE_H
 #define RUNTIME_API_TENSOR_QUEUE_H
 
@@ -32,8 +32,8 @@ int tensor_queue_push(struct tensor_queue *q,
 struct op *tensor_queue_take(struct tensor_queue *q);
 /* Out of the table; the caller now owns the queue's reference. */
 void tensor_queue_remove(struct tensor_queue *q, struct op *op);
-/* Is there one of this set, on a GPU, with memory in [p, p + bytes) but not `but`? Its
- * name. */
+/* Finds an op of this set on a GPU, other than `but`, with memory in [p, p + bytes),
+ * and returns its name. */
 bool tensor_queue_find_in(struct tensor_queue *q,
                           uint32_t set,
                           const void *p,

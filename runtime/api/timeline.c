@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recording: the ring, and what ranks tell each other about it.
+/* Recording: the ring, and the messages between ranks about it.
  *
- * Only rank 0 is told to start and stop. Where it wants all ranks, it sends down its
- * clock, quickly at first, then four times a second. A rank that hears it begins to
- * record; it answers each clock at once, so that rank 0 can compare both ways, and
- * sends its events up once CLOCKS_ENOUGH have come, ten times a second. All of it
- * travels in the control channel between the messages about work, told apart by their
- * first byte, in the seat of both sides. */
+ * A timeline is started and stopped on rank 0 only. If it wants all ranks, rank 0 sends
+ * its clock down, quickly at first, then four times per second. A rank that receives it
+ * begins to record, answers each clock at once, so that rank 0 can compare both
+ * directions, and sends its events up ten times per second once CLOCKS_ENOUGH have
+ * arrived. All of it travels in the control channel between the messages about work,
+ * distinguished by the first byte, in the seat of both sides. */
 #include "runtime/api/timeline.h"
 
 #include <errno.h>
@@ -84,7 +84,7 @@ int timeline_start(struct timeline *t,
     return rc;
 }
 
-/* Unless they have been told already. */
+/* Unless the stop was sent already. */
 static void timeline_request_stop(struct timeline *t)
 {
     int recording = OTHERS_RECORD;
@@ -231,7 +231,7 @@ timeline_send_down(struct timeline *t, enum trace_order order, uint64_t now_ns)
         t->link.down(t->link.arg, t->out.p, t->out.n);
 }
 
-/* Another rank. True: nothing is left that may be sent now. */
+/* A rank other than 0. True: nothing is left that may be sent now. */
 static bool timeline_send_up(struct timeline *t, bool is_last, uint64_t now_ns)
 {
     uint64_t at = atomic_load_explicit(&t->read, memory_order_relaxed);

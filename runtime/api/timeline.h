@@ -4,9 +4,9 @@
  *   the seat  -> ring -> rank 0: writer thread (timeline_file.c) -> file
  *                     -> others: the seat      -> control channel -> rank 0's writer
  *
- * Off: one load of a flag for each event. On: one slot of a bounded ring; what does not
- * fit is dropped, counted, and shown in the file. The thread exists only while rank 0's
- * timeline is on. The other ranks record only while rank 0 asks them to. */
+ * Off: one load of a flag for each event. On: one slot of a bounded ring; events that
+ * do not fit are dropped, counted, and shown in the file. The thread exists only while
+ * rank 0's timeline is on. The other ranks record only while rank 0 asks for it. */
 #ifndef RUNTIME_API_TIMELINE_H
 #define RUNTIME_API_TIMELINE_H
 
@@ -27,11 +27,11 @@ struct timeline_link {
     void *arg;
 };
 
-enum timeline_others { /* what they do for rank 0's timeline */
+enum timeline_others { /* their part in rank 0's timeline */
                        OTHERS_NONE,
                        OTHERS_RECORD,
-                       OTHERS_STOP,   /* shall be told to, in the seat */
-                       OTHERS_STOPPED /* have been told to */
+                       OTHERS_STOP,   /* the stop is to be sent, in the seat */
+                       OTHERS_STOPPED /* the stop was sent */
 };
 
 struct timeline {
@@ -70,16 +70,16 @@ void timeline_init(struct timeline *t,
 /* Ends a file that is open. After the seat has been left for good. */
 void timeline_release(struct timeline *t);
 
-/* Any thread but in a callback. Rank 0 only. Negative enum hvd_status with a sentence.
+/* Any thread but in a callback. Rank 0 only. Negative enum hvd_status with a text.
  */
 int timeline_start(struct timeline *t,
                    const char *path,
                    bool marks_cycles,
                    bool wants_all,
                    struct err *err);
-/* All that was recorded before is in the file then; with `waits` also what the other
- * ranks have recorded, if it arrives within a second (somebody must run the seat
- * meanwhile). Nothing when it is off. */
+/* Writes everything recorded before; with `waits` also the events of the other ranks,
+ * if they arrive within a second (another thread must run the seat meanwhile). Nothing
+ * if it is off. */
 void timeline_stop(struct timeline *t, bool waits);
 
 /* --- the seat --- */
@@ -103,15 +103,15 @@ int timeline_on_up(struct timeline *t,
                    struct err *err);
 int timeline_on_down(
     struct timeline *t, const uint8_t *p, size_t n, uint64_t now_ns, struct err *err);
-/* What is due: clocks and orders down, events up. In each step; now_ns is taken just
- * before, for clocks are compared by it. */
+/* Sends what is due: clocks and start or stop down, events up. In each step; now_ns is
+ * taken just before, because clocks are compared by it. */
 void timeline_step(struct timeline *t, uint64_t now_ns);
 /* When timeline_step must run at the latest; UINT64_MAX while it is off. */
 uint64_t timeline_next_ns(const struct timeline *t);
-/* This rank leaves, or the world ends: what it has recorded goes up; rank 0 asks for
- * what it has not got yet. */
+/* This rank leaves, or the world ends: sends its recorded events up; rank 0 asks the
+ * others for theirs. */
 void timeline_leave(struct timeline *t, uint64_t now_ns);
-/* Rank 0: are other ranks' last events on their way? */
+/* Rank 0: are the last events of other ranks still missing? */
 bool timeline_is_owed(struct timeline *t);
 
 /* --- timeline_file.c, for timeline.c --- */
@@ -121,7 +121,7 @@ int timeline_file_open(struct timeline *t,
                        const char *path,
                        struct timeline_file **ret,
                        struct err *err);
-/* Waits, at most until deadline_ns, until n other ranks have sent their last. */
+/* Waits, at most until deadline_ns, until n other ranks have sent their last events. */
 void timeline_file_wait(struct timeline_file *f, uint32_t n, uint64_t deadline_ns);
 uint32_t timeline_file_n_last(struct timeline_file *f); /* how many have */
 void timeline_file_close(struct timeline_file *f);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rank 0's file and the thread that writes it.
  *
- * The thread looks at the ring every LOOK_NS (the seat never wakes it: recording must
- * cost nothing but the slot) and at once for a message of another rank. Records go to
- * the end of the file over the closing bracket, which is written again in the same
- * pwrite: the file is valid JSON whenever one looks, and after a crash. A clock is
- * compared until a rank's first events come, and then stays as it is, so that time does
- * not go back. A file that cannot be written ends the timeline with one warning.
+ * The thread reads the ring every LOOK_NS (the seat never wakes it, so that recording
+ * costs only the slot), and at once when another rank's message arrives. Records are
+ * written over the closing bracket at the end of the file, which is written again in
+ * the same pwrite: the file is valid JSON at any time, also after a crash. The clock
+ * offset of a rank is measured until its first events arrive and then stays, so that
+ * time does not go back. A file that cannot be written ends the timeline with one
+ * warning.
  *
  * Lock: f->lock guards the parcels and the two conditions; a leaf. */
 #include "runtime/api/timeline.h"
@@ -48,12 +49,12 @@ struct timeline_file {
     struct timeline *t;
     /* lock */
     pthread_mutex_t lock;
-    pthread_cond_t work, last; /* the thread shall look; n_last has grown */
+    pthread_cond_t work, last; /* the thread must look; n_last has grown */
     struct parcel *head, **tail;
     size_t parcel_bytes;
     uint32_t n_last;
     bool must_end;
-    /* The thread's; before and after it, who opens and closes. */
+    /* Used by the thread; before and after it by open and close. */
     struct trace *trace;
     struct rank_clock *clocks; /* by rank */
     struct strbuf text;

@@ -2,15 +2,15 @@
 /* How a world forms:
  *
  *   find.c: environment -> settings, contract (the nearest launcher) -> token
- *   rendezvous, round 1: host, pid, local size, address        everyone knows everyone
+ *   rendezvous, round 1: host, pid, local size, address
  *   round 2: how each rank is reached for control, and the backend's own description
- *   control_join (tree), backend connect (more rounds if it asks), READY
+ *   control_join (tree), backend connect (more rounds if it asks for them), READY
  *
- * Two rounds, because an address that is good for a rank itself (loopback to a
- * rendezvous on the same host) may be none for the others: round 1 shows it, round 2
- * tells the corrected one. A world of one rank meets nobody and opens no socket, unless
- * it is a part of a larger job for which it serves the rendezvous. Called by runtime.c
- * under its init lock. */
+ * There are two rounds because an address that a rank can use itself (loopback, with
+ * the rendezvous on the same host) may not be reachable for others: round 1 shows it,
+ * round 2 has the corrected one. A world of one rank meets no other and opens no
+ * socket, unless it is part of a larger job for which it serves the rendezvous. Called
+ * by runtime.c under its life lock. */
 #include "runtime/api/world.h"
 
 #include <errno.h>
@@ -43,7 +43,8 @@ static bool meeting_is_at(const struct meeting *m, const struct world *w)
            && m->size == w->job.size && m->generation == c->generation;
 }
 
-/* Another place than last time: its rounds start at 0, and our old server goes. */
+/* Another meeting place than last time: its rounds start at 0, and our old server is
+ * stopped. */
 static void meeting_choose_place(struct meeting *m, const struct world *w)
 {
     const struct contract *c = &w->contract;
@@ -70,7 +71,7 @@ world_serve_rendezvous(const struct world *w, struct meeting *m, struct err *err
 
     if (!c->rank0_serves || w->job.rank != 0 || m->server)
         return 0;
-    if (m->has_listener) { /* by the launcher's channel ranks know its port already */
+    if (m->has_listener) { /* the launcher's channel has already announced its port */
         fd = m->listen_fd;
         m->has_listener = false;
     } else {
@@ -197,7 +198,7 @@ static int world_open_parts(struct world *w, struct meeting *meeting, struct err
 
     if (rc < 0)
         return err_set(err, rc, "out of memory");
-    /* What shares this host's processors are the job's ranks. */
+    /* The ranks of the whole job share this host's processors. */
     rc =
         coordinator_new(p->rank, p->size, w->job.local_size, &w->settings, &w->co, err);
     if (rc < 0)
@@ -278,7 +279,7 @@ static int world_pack_round2(struct world *w, struct strbuf *out, struct err *er
     return 0;
 }
 
-/* Round 2 and what follows from it. */
+/* Round 2, and connecting. */
 static int world_connect_all(struct forming *f, struct err *err)
 {
     struct world *w = f->w;
@@ -302,7 +303,8 @@ static int world_connect_all(struct forming *f, struct err *err)
     rc = w->backend->ops->connect(w->backend, blobs, blob_sizes, err);
     if (rc < 0)
         control_abort(w->control,
-                      err->text); /* the others are connecting to us: tell them why */
+                      /* the others are connecting to us: they get the reason */
+                      err->text);
     return rc;
 }
 
@@ -351,8 +353,8 @@ static int world_form_ranks(struct forming *f, struct meeting *meeting, struct e
                w->contract.generation},
         .local_addr = w->local_addr,
         .deadline_ns = f->deadline_ns,
-        /* The control channel judges silence first and names the one who is silent;
-         * this is the net below it. */
+        /* The control channel detects silence first and names the rank; this is the
+         * fallback below it. */
         .peer_timeout_ns = 2 * w->settings.peer_timeout_ns + 5 * NS_PER_S,
         .exchange = world_exchange,
         .interrupted = world_interrupted,
@@ -394,7 +396,7 @@ int world_form(uint64_t start_timeout_ns,
     if (rc == 0) {
         f.deadline_ns = w->start_deadline_ns;
         rc = world_form_ranks(&f, meeting, err);
-        if (f.rdv) /* it is there: join_others has looked */
+        if (f.rdv) /* it exists: join_others has checked */
             *part_rounds(meeting, w) = rdv_client_round(f.rdv);
         rdv_client_close(f.rdv);
     }

@@ -34,23 +34,22 @@ struct world {
     bool is_leaked;                /* its thread hangs: control and backend stay open */
 };
 
-/* What is kept of the meeting place from one world to the next. */
+/* What is kept from one world to the next. */
 struct meeting {
-    /* Rank 0's own server where the launcher has none. It outlives worlds: a rank that
-     * starts its next world may be ahead of rank 0. */
+    /* Rank 0's own rendezvous server if the launcher has none. It outlives worlds: a
+     * rank that starts its next world may be ahead of rank 0. */
     struct rdv_server *server;
-    bool has_warned; /* of a launcher that gives no secret */
-    bool has_said;   /* what variables have no effect */
+    bool has_warned; /* about a launcher without a secret */
+    bool has_said;   /* variables without effect were logged */
     bool has_token; /* of HVD_TOKEN_FD, which can be read once only, or the channel's */
     struct token token;
-    /* What the launcher's channel told, once: it outlives worlds, as the server does.
-     */
+    /* Read once from the launcher's channel; it outlives worlds, as the server does. */
     bool has_tried, has_found;
     struct contract found;
     struct bootstrap *boot; /* to be ended at the process' exit */
     bool has_listener;      /* rank 0's, until its server takes it */
     int listen_fd;
-    /* Where the last world has met, and how many rounds that server has seen. */
+    /* Where the last world met, and how many rounds that server has seen. */
     char host[HOST_NAME_MAX_BYTES];
     uint16_t port;
     uint32_t size, generation, n_rounds; /* of the world of all ranks; of others: */
@@ -59,8 +58,8 @@ struct meeting {
     struct device_park park; /* what the last world left on the GPUs */
 };
 
-/* Blocks until all ranks are there or the time is over. start_timeout_ns 0: the
- * settings'. */
+/* Blocks until all ranks are connected or the time is over. start_timeout_ns 0: the
+ * value of the settings. */
 int world_form(uint64_t start_timeout_ns,
                const struct part_ranks *ranks,
                struct meeting *meeting,
@@ -68,7 +67,7 @@ int world_form(uint64_t start_timeout_ns,
                struct err *err);
 /* Process sets. Blocking; not in callbacks; all ranks of the world call them in the
  * same order, or, SET_BY_MEMBERS, those of the new set. 0, or a negative enum
- * hvd_status with its sentence. */
+ * hvd_status with its error text. */
 int world_set_add(struct world *w,
                   const int *ranks, /* any order */
                   int n,

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Process sets come and go: one blocking operation of all ranks of the world.
+/* Adding and removing process sets: one blocking operation of all ranks of the world.
  *
- * Both changes travel under one reserved tensor name, so that a rank that adds while
- * another removes is told of the mismatch instead of waiting for it. Negotiation
- * compares the ranks; the seat makes or removes the set (carry.c) at the same answer
- * on every rank. A set may also be added by its members alone: then rank 0 waits for
- * those only, and the seats of the others do their part without an operation of theirs
- * (MEMBER_SET). Called by api_sets.c, and by runtime.c for the sets
- * of hvd_config. */
+ * Both changes use one reserved tensor name, so that a rank that adds while another
+ * removes gets the mismatch as an error instead of waiting. Negotiation compares the
+ * ranks; the seat makes or removes the set (carry.c) at the same answer on every rank.
+ * A set may also be added by its members alone: then rank 0 waits for those only, and
+ * the seats of the others do their part without an operation of their own (MEMBER_SET).
+ * Called by api_sets.c, and by runtime.c for the sets of hvd_config. */
 #include "runtime/api/world.h"
 
 #include <errno.h>
@@ -77,8 +76,9 @@ static unsigned long long ranks_hash(const uint32_t *ranks, uint32_t n)
     return h;
 }
 
-/* Takes the ranks. A set that its members add has a name of its own, for others may be
- * on their way at the same time; equal names of different ranks are told as such. */
+/* Takes ownership of the ranks. A set added by its members has a name of its own,
+ * because several may be added at the same time; equal names of different ranks are
+ * reported as a mismatch. */
 static struct op *op_new_set_add(const struct world *w,
                                  uint32_t *ranks,
                                  uint32_t n,
@@ -101,13 +101,13 @@ static struct op *op_new_set_add(const struct world *w,
     return op;
 }
 
-/* Changes of the whole world come one after the other; those of members are apart by
- * their names. */
+/* Changes by the whole world run one after the other; those by members are
+ * distinguished by their names. */
 static bool world_claim_change(struct world *w, const struct op *op, struct err *err)
 {
     if (request_by_members(&op->req))
         return true;
-    /* relaxed: the flag only keeps a second one out, it shows nothing */
+    /* relaxed: the flag only keeps a second change out, it publishes nothing */
     if (!atomic_exchange_explicit(&w->is_changing_sets, true, memory_order_relaxed))
         return true;
     (void)err_set(err, HVD_INVALID_ARGUMENT,
@@ -141,8 +141,8 @@ op_run_and_wait(struct world *w, struct op *op, uint64_t deadline_ns, struct err
     return rc;
 }
 
-/* May these ranks become a set? As sets_add will judge; and for those who meet, is it
- * there? 1: yes, *ret_id. */
+/* May these ranks become a set, by the rules of sets_add? For a set added by its
+ * members: does it exist? 1: yes, *ret_id. */
 static int set_check_or_find(struct world *w,
                              const uint32_t *ranks,
                              uint32_t n,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All that is checked about an item without knowing the tree: whether its origin may
- * speak through this child is tree_frames.c's to ask. */
+/* Checks everything about an item that does not depend on the tree. tree_frames.c
+ * checks whether its origin may use this child. */
 #include "runtime/control/bundle.h"
 
 #include <errno.h>

@@ -12,7 +12,8 @@ enum up_kind {              /* wire values */
                UP_WORK = 1, /* core/message of requests */
                UP_SUSPECT,  /* text: my backend failed with this */
                UP_LEAVE,    /* u8 enum leave_reason: no more requests from me */
-               UP_LOST, /* text: how; the origin is who was lost, his parent says so */
+               /* text: how; the origin is the lost rank, reported by its parent */
+               UP_LOST,
                UP_KIND_END
 };
 
@@ -26,10 +27,10 @@ struct up_item {
 #define UP_HEADER_BYTES   9
 #define UP_TEXT_MAX_BYTES 479
 
-/* The status of the buffer tells of failures. */
+/* Failures are in the status of the buffer. */
 void bundle_put(struct strbuf *out, const struct up_item *item);
-/* The next item; its bytes are the reader's. 1; 0 at the end; -EBADMSG: a kind, length
- * or reason that does not exist. */
+/* Reads the next item; its bytes point into the reader's memory. 1; 0 at the end;
+ * -EBADMSG: invalid kind, length or reason. */
 int bundle_next(struct wire_reader *in, struct up_item *ret);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control channel: how ranks talk about work, not data. Requests go up to rank 0,
- * responses come down to everyone in one order; loss, silence and goodbyes travel the
- * same way.
+/* The control channel: messages about work, not data. Requests go up to rank 0, answers
+ * come down to all ranks in one order; losses, silence and goodbyes travel the same
+ * way.
  *
- * A tree over the hosts, rank 0 on top (shape.h); callers only know up, down, ended and
- * the cause.
+ * It is a tree over the hosts with rank 0 on top (shape.h). Callers only use up, down,
+ * ended and the cause.
  *
- * Thread rule: one thread at a time (the coordinator's seat), but control_cause() and
- * control_epoll_fd(). */
+ * One thread at a time (the coordinator's seat), except for control_epoll_fd() and
+ * control_wake(). */
 #ifndef RUNTIME_CONTROL_CONTROL_H
 #define RUNTIME_CONTROL_CONTROL_H
 
@@ -27,15 +27,15 @@ struct control_member { /* what every rank knows of every other */
 };
 
 /* Called from control_pump, in order of arrival. An error breaks the world with its
- * sentence. */
+ * text. */
 struct control_handlers {
-    /* Rank 0 only: a message from a rank; after `ended` too, from a rank that had sent
-     * it before it heard of the end. */
+    /* Rank 0 only: a message of a rank; also after `ended`, if the rank had sent it
+     * before it received the end. */
     int (*up)(void *arg, uint32_t rank, const uint8_t *p, size_t n, struct err *err);
-    /* Not on rank 0: a message of responses. */
+    /* Not on rank 0: a message of answers. */
     int (*down)(void *arg, const uint8_t *p, size_t n, struct err *err);
-    /* All ranks: somebody has left ("rank 1 (host b, pid 123) called shutdown()"); no
-     * response follows. Once. */
+    /* All ranks: a rank has left ("rank 1 (host b, pid 123) called shutdown()"); no
+     * answer follows. Once. */
     void (*ended)(void *arg, const char *who);
     void *arg;
 };
@@ -57,17 +57,17 @@ int control_open(const struct control_config *cfg,
                  const char *local_addr,
                  struct control **ret,
                  struct err *err);
-/* A rank that has others below it listens for them. Nothing elsewhere. */
+/* A rank with children listens for them; nothing on other ranks. */
 int control_listen(struct control *c, struct err *err);
-/* What those below need to find this rank; all ranks may call it. */
+/* What the children need to find this rank; all ranks may call it. */
 void control_hello(const struct control *c, struct strbuf *out);
-/* Whose hello control_join wants; on rank 0 its own. */
+/* The rank whose hello control_join needs; on rank 0 its own. */
 uint32_t control_parent(const struct control *c);
-/* How many ranks are right below: those that control_down sends to itself, and that
- * what comes down is passed on to. */
+/* The number of children: control_down sends to them, and what comes down is sent on to
+ * them. */
 uint32_t control_n_below(const struct control *c);
-/* Connects to the rank above, then accepts those below. hello: of control_parent().
- * -ETIMEDOUT names who is missing. A failure is told to those who are connected
+/* Connects to the parent, then accepts the children. hello: of control_parent().
+ * -ETIMEDOUT names the missing ranks. A failure is sent to the ranks that are connected
  * already. */
 int control_join(struct control *c,
                  const uint8_t *hello,
@@ -85,19 +85,19 @@ int control_down(struct control *c,
                  const void *p,
                  size_t n); /* rank 0, to all others */
 
-/* This rank leaves in an orderly way; `ended` follows on every rank, here too.
+/* This rank leaves in order; `ended` follows on every rank, also on this one.
  * Idempotent. */
 void control_leave(struct control *c, enum leave_reason why);
-/* This rank cannot go on (its backend failed with this sentence). The cause that rank 0
- * finds wins over it; within a second or so control_pump fails with either. Idempotent.
- */
-void control_suspect(struct control *c, const char *sentence);
-/* Ends the world for all with this cause, now; from rank 0, or before everything is
- * joined. */
+/* This rank cannot continue (its backend failed with this text). A cause that rank 0
+ * finds takes precedence; within about a second control_pump fails with one of the two.
+ * Idempotent. */
+void control_suspect(struct control *c, const char *reason);
+/* Ends the world for all ranks with this cause, now; on rank 0, or before all ranks are
+ * connected. */
 void control_abort(struct control *c, const char *cause);
 
-/* Takes all that has come, sends heartbeats, judges silence. Never blocks. 0; or, from
- * the moment the world is broken, -ECONNABORTED with the cause, the same each time. */
+/* Reads all that has arrived, sends heartbeats, checks for silence. Never blocks. 0;
+ * once the world is broken, -ECONNABORTED with the cause, the same each time. */
 int control_pump(struct control *c, struct err *err);
 /* Cheap look for arriving bytes while spinning: true when control_pump has something to
  * do. */
@@ -110,8 +110,8 @@ int control_epoll_fd(
 void control_wake(
     const struct control *c); /* any thread: makes the epoll_fd readable once */
 bool control_is_ended(const struct control *c);
-/* "self", "unix" or "tcp": how rank r is reached; "via rank 8" where it is no neighbour
- * in the tree. The channel's. */
+/* "self", "unix" or "tcp": how rank r is reached; "via rank 8" if it is no neighbour in
+ * the tree. Owned by the channel. */
 const char *control_transport(const struct control *c, uint32_t r);
 
 #endif

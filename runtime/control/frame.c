@@ -120,7 +120,7 @@ int frame_send(struct frame_conn *c, enum frame_type type, const void *p, size_t
         return -EMSGSIZE;
     if (c->out_n - c->out_at + total > FRAME_MAX_UNSENT)
         return -ENOBUFS;
-    /* A buffer that is never quite empty stays small. */
+    /* Keeps a buffer small that is never completely empty. */
     if (c->out_n + total > c->out_cap && c->out_at > c->out_cap / 4) {
         memmove(c->out, c->out + c->out_at, c->out_n - c->out_at);
         c->out_n -= c->out_at;

@@ -9,11 +9,9 @@
 #include "runtime/base/sha256.h"
 #include "runtime/rendezvous/auth.h"
 
-#define FRAME_MAX_BYTES ((16u << 20) + 64) /* payload: a message and what leads it */
-#define FRAME_MAX_UNSENT                                                               \
-    (64u << 20) /* a peer that takes nothing for so long is lost                       \
-                 */
-#define FRAME_MAC_BYTES 16
+#define FRAME_MAX_BYTES  ((16u << 20) + 64) /* payload: a message and what leads it */
+#define FRAME_MAX_UNSENT (64u << 20)        /* unsent bytes at which a peer is lost */
+#define FRAME_MAC_BYTES  16
 
 enum frame_type {                  /* wire values; a parent is the rank above */
                   FRAME_JOIN = 1,  /* to the parent: u32 rank */

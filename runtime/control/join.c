@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connecting the tree. A rank with children listens on an abstract Unix socket of
- * random name and on a TCP port of its interface; its children try the first (it exists
- * only in the same network namespace of the same machine), then the second. Both are
- * authenticated with the job token (auth.h) before anything else is said; then JOIN
- * with the rank, answered by WELCOME, or by ABORT with a sentence.
+/* Connects the tree. A rank with children listens on an abstract Unix socket of random
+ * name and on a TCP port of its interface. Its children try the first, which exists
+ * only in the same network namespace of the same machine, then the second. Both are
+ * authenticated with the job token (auth.h) before anything else is sent; then JOIN
+ * with the rank, answered by WELCOME, or by ABORT with a text.
  *
- * A rank connects upwards first and serves its children then; since all listen before
- * any of them connects, those wait in the backlog meanwhile, and the tree grows level
- * by level. One newcomer is served at a time and has AUTH_LIMIT: a stranger that
- * connects and says nothing delays the start, but cannot prevent it. */
+ * A rank connects to its parent first and then accepts its children. All ranks listen
+ * before any of them connects, so the children wait in the backlog meanwhile, and the
+ * tree grows level by level. One connection is accepted at a time and has
+ * AUTH_LIMIT_NS: a stranger that connects and sends nothing delays the start but cannot
+ * prevent it. */
 #include "runtime/control/control.h"
 
 #include <errno.h>
@@ -86,7 +87,7 @@ void control_hello(const struct control *c, struct strbuf *out)
 
 /* --- those below --- */
 
-/* Where a newcomer belongs; 0 and a sentence when he does not. */
+/* The edge of a new connection; 0 and an error text if it is refused. */
 static uint32_t
 join_find_edge(const struct control *c, uint64_t rank, uint32_t mine, struct err *err)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lowest rank of a host is its head. The heads form a K-ary tree in order of rank,
- * rank 0 on top; the other ranks of a host form one under their head. So one connection
- * a host crosses the network, no rank has more than 2 K + 1, and a message comes down
- * in at most log_K(hosts) + log_K(ranks of a host) + 2 hops.
+/* The lowest rank of a host is its head. The heads form a K-ary tree in order of rank
+ * with rank 0 on top; the other ranks of a host form one below their head. So one
+ * connection per host crosses the network, no rank has more than 2 K + 1, and a message
+ * comes down in at most log_K(hosts) + log_K(ranks of a host) + 2 hops.
  *
- * Whoever comes next in order is put under the first in the queue that has less than K
- * children yet, and goes to the end of that queue himself. There is one queue of heads
- * and one for the ranks of each host. Hosts are found by a hash table of their names.
- * All in all O(ranks), once a world. Used by tree.c. */
+ * The next rank in order becomes a child of the first rank in the queue with fewer than
+ * K children, and is appended to the queue itself. There is one queue of heads and one
+ * for the ranks of each host. Hosts are found by a hash table of their names. O(ranks),
+ * once per world. Used by tree.c. */
 #include "runtime/control/shape.h"
 
 #include <errno.h>

@@ -1,23 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control channel as a tree: a rank holds one connection to the rank above it and
- * one to each of those right below it (shape.h).
+/* The control channel as a tree: a rank has one connection to its parent and one to
+ * each of its children (shape.h).
  *
- *            rank 0     UP: everything that ranks have to say, with its origin; what
- *            /    \         comes in one pump goes on in one frame
- *         1 (host) 8    DOWN, ENDED, ABORT: as they are, to the children first, to our
- *        / \      / \       own handlers then
+ *            rank 0     UP: messages of ranks, with their origin; what arrives in
+ *            /    \         one pump is sent on in one frame
+ *         1 (host) 8    DOWN, ENDED, ABORT: unchanged, to the children first, then
+ *        / \      / \       to our own handlers
  *       2   3    9   10
  *
  * I1  Rank 0 sends one sequence of DOWN, ENDED and ABORT, and it arrives as one on
- * every rank: that order is the order of the world. I2  One cause (tree_cause.c). I3
- * After ENDED nobody can be lost any more: nothing is pending, and ranks go as they
- * please. I4  Silence counts only while we listened: when this process itself was
- * stopped or starved, the gap is added to what its neighbours are allowed. I5  A rank
- * judges its neighbours only; of a silent rank the one above it knows first, for it
- * tells rank 0, and those below wait a little longer, else what they give up would be
- * seen elsewhere as a failure without a cause.
+ *     every rank: this is the common order.
  *
- * Driven by the coordinator through control.h; connections are made in join.c. */
+ * I2  There is one cause (tree_cause.c).
+ *
+ * I3  After ENDED no rank can be lost any more: nothing is pending, and ranks leave at
+ *     any time.
+ *
+ * I4  Silence counts only while this process was running: when it was stopped or
+ *     starved, the gap is added to the limit of its neighbours.
+ *
+ * I5  A rank judges its neighbours only. The parent of a silent rank detects it first,
+ *     because it reports to rank 0. The children wait a little longer; otherwise their
+ *     failure would look to others like a failure without a cause.
+ *
+ * Driven by the coordinator through control.h; join.c makes the connections. */
 #include "runtime/control/tree.h"
 
 #include <errno.h>
@@ -50,7 +56,7 @@ static void edge_update_events(struct control *c, uint32_t index)
         ev.events |= EPOLLOUT;
     e->wants_out = wants;
     (void)epoll_ctl(c->epoll_fd, EPOLL_CTL_MOD, e->conn.fd,
-                    &ev); /* known to be there */
+                    &ev); /* it is in the epoll set */
 }
 
 int tree_adopt(struct control *c,
@@ -143,7 +149,7 @@ static void edge_write(struct control *c, uint32_t index, uint64_t now_ns)
     int rc = frame_flush(&c->edges[index].conn);
 
     if (rc < 0) {
-        edge_read(c, index, now_ns); /* its last words may wait there unread */
+        edge_read(c, index, now_ns); /* its last frames may be unread */
         tree_lost(c, index, rc);
     }
     edge_update_events(c, index);
@@ -172,7 +178,7 @@ static void tree_read_edges(struct control *c, uint64_t now_ns)
     } while (n == EVENTS);
 }
 
-/* I5: rank 0 has nobody above it, so those below it are the first to know. */
+/* I5: rank 0 has no parent, so its children are the first to detect it. */
 static uint64_t edge_timeout_ns(const struct control *c, uint32_t index)
 {
     bool is_inner = index == 0 && c->edges[0].rank != 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of the tree, shared by tree.c (connections and the pump), tree_frames.c
- * (what frames mean), tree_cause.c (losses, causes, goodbyes) and join.c (connecting),
- * and nobody else. */
+/* The internals of the tree, shared by tree.c (connections and the pump), tree_frames.c
+ * (frames), tree_cause.c (losses, causes, goodbyes) and join.c (connecting). No other
+ * file includes it. */
 #ifndef RUNTIME_CONTROL_TREE_H
 #define RUNTIME_CONTROL_TREE_H
 
@@ -33,9 +33,10 @@ struct control {
     struct strbuf up;        /* items for the parent that are not sent yet, at most a
                                 frame */
     uint64_t pumped_ns, beat_ns, beat_every_ns;
-    uint64_t silence_ns;       /* somebody counts as silent then; UINT64_MAX: nobody */
+    /* when a neighbour counts as silent; UINT64_MAX: never */
+    uint64_t silence_ns;
     uint64_t suspect_until_ns; /* 0: no suspicion */
-    uint32_t suspect_rank;     /* who has it */
+    uint32_t suspect_rank;     /* the rank that reported it */
     char suspicion[CAUSE_BYTES], who_ended[CAUSE_BYTES];
     bool has_left, is_ended, is_broken;
     enum leave_reason left_why;
@@ -57,8 +58,8 @@ int tree_adopt(struct control *c,
                bool is_unix,
                struct err *err);
 void tree_drop(struct control *c, struct tree_edge *e);
-/* Failures are judged inside; what a closed connection does not take is no failure, the
- * pump comes to that. */
+/* Failures are handled inside. What a closed connection does not take is no failure:
+ * the pump handles it. */
 int tree_send(
     struct control *c, uint32_t index, enum frame_type type, const void *p, size_t n);
 int tree_send_children(struct control *c,
@@ -85,7 +86,7 @@ void tree_end(struct control *c, const char *text);
 /* The connection failed with r. */
 void tree_lost(struct control *c, uint32_t index, int r);
 void tree_silent(struct control *c, uint32_t index);
-/* Rank 0: what came up. */
+/* Rank 0: handles an item from below. */
 void tree_on_item(struct control *c, const struct up_item *item);
 /* Before the connections close. */
 void tree_send_last_words(struct control *c);

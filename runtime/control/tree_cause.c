@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a world ends: one cause, one sentence, the same everywhere.
+/* How a world ends: one cause with one text, the same on all ranks. The first cause
+ * that rank 0 settles is sent to all and never changes.
  *
- * The first cause that rank 0 settles goes to all and never changes.
- *
- *  a rank dies    the one above it tells rank 0 (UP_LOST), which settles the sentence;
- *                 those right below it cannot hear rank 0 any more, settle the same
- *                 sentence themselves and pass it on to all below them
- *  a failure      what a rank sees itself (its backend failed) is a suspicion. Rank 0
- *                 waits SUSPECT_GRACE_ROOT for the loss that explains it, because the
- *                 rank that died is the cause and its neighbour's broken pipe the
- *                 consequence. A rank that hears nothing of rank 0 within SUSPECT_GRACE
- *                 believes itself; but if it has heard nothing of the rank above it for
- *                 half of the time that counts as silence, that silence is the cause
- *  no verdict     whoever has reported a loss and hears nothing settles it as well
- *  a goodbye      UP_LEAVE with its origin, ENDED down to all */
+ *   a rank dies  Its parent reports it to rank 0 (UP_LOST), which settles the text.
+ *                Its children are cut off from rank 0, settle the same text themselves
+ *                and send it to all below them.
+ *   a failure    What a rank sees itself (its backend failed) is a suspicion. Rank 0
+ *                waits SUSPECT_GRACE_ROOT_NS for the loss that explains it, because
+ *                the dead rank is the cause and the broken pipe of its neighbour the
+ *                consequence. A rank without an answer of rank 0 within
+ *                SUSPECT_GRACE_NS settles its own suspicion; but if its parent was
+ *                silent for half of the time that counts as silence, that silence is
+ *                the cause.
+ *   no answer    A rank that has reported a loss and gets no answer settles it.
+ *   a goodbye    UP_LEAVE with its origin, ENDED down to all. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@
 
 static const uint64_t SUSPECT_GRACE_ROOT_NS = 500 * NS_PER_MS;
 static const uint64_t SUSPECT_GRACE_NS =
-    700 * NS_PER_MS; /* rank 0 answers within its own */
+    700 * NS_PER_MS; /* longer than rank 0's, which answers within its own */
 
 static void rank_text(const struct control *c, uint32_t rank, char *buf, size_t size)
 {
@@ -61,7 +61,7 @@ void tree_end(struct control *c, const char *text)
     if (c->is_ended || c->is_broken)
         return;
     c->is_ended = true;
-    c->suspect_until_ns = 0; /* a loss that was reported does not count any more */
+    c->suspect_until_ns = 0; /* a reported loss no longer matters */
     (void)snprintf(c->who_ended, sizeof(c->who_ended), "%s", text);
     (void)tree_send_children(c, FRAME_ENDED, c->who_ended, strlen(c->who_ended));
     c->cfg.handlers.ended(c->cfg.handlers.arg, c->who_ended);
@@ -94,8 +94,8 @@ void control_leave(struct control *c, enum leave_reason why)
     (void)tree_flush_up(c);
 }
 
-/* A rank that had no time to wait for ENDED: its children hear from it what rank 0 will
- * tell the others. */
+/* For a rank that had no time to wait for ENDED: it sends its children what rank 0 will
+ * send to the others. */
 void tree_send_last_words(struct control *c)
 {
     char text[CAUSE_BYTES];
@@ -108,7 +108,7 @@ void tree_send_last_words(struct control *c)
 
 /* --- losses --- */
 
-/* Rank 0 about anybody, others about the one above them. */
+/* On rank 0 about any rank, on others about their parent. */
 static void cause_settle_loss(struct control *c, uint32_t rank, const char *how)
 {
     char text[CAUSE_BYTES];
@@ -117,7 +117,7 @@ static void cause_settle_loss(struct control *c, uint32_t rank, const char *how)
         return;
     cause_text(c, rank, " was lost: ", how, text);
     if (c->suspect_until_ns > 0 && c->suspect_rank == rank)
-        tree_settle(c, c->suspicion); /* it told why it goes */
+        tree_settle(c, c->suspicion); /* it reported why it leaves */
     else
         tree_settle(c, text);
 }
@@ -175,24 +175,24 @@ void tree_silent(struct control *c, uint32_t index)
 
 /* --- suspicions --- */
 
-/* Rank 0 puts before the sentence whose it is. */
-static void suspicion_set(struct control *c, uint32_t rank, const char *sentence)
+/* Rank 0 puts the rank in front of the text. */
+static void suspicion_set(struct control *c, uint32_t rank, const char *reason)
 {
     if (c->is_broken || c->suspect_until_ns > 0)
         return;
     if (c->is_ended)
         (void)snprintf(c->suspicion, sizeof(c->suspicion), "%s", c->who_ended);
     else
-        cause_text(c, rank, ": ", sentence, c->suspicion);
+        cause_text(c, rank, ": ", reason, c->suspicion);
     c->suspect_rank = rank;
     c->suspect_until_ns =
         clock_now_ns() + (tree_is_root(c) ? SUSPECT_GRACE_ROOT_NS : SUSPECT_GRACE_NS);
 }
 
-static void suspicion_send(struct control *c, const char *sentence)
+static void suspicion_send(struct control *c, const char *reason)
 {
-    const struct up_item item = {UP_SUSPECT, c->cfg.rank, sentence,
-                                 strnlen(sentence, UP_TEXT_MAX_BYTES)};
+    const struct up_item item = {UP_SUSPECT, c->cfg.rank, reason,
+                                 strnlen(reason, UP_TEXT_MAX_BYTES)};
 
     if (tree_is_root(c) || c->n_edges == 0)
         return;
@@ -200,12 +200,12 @@ static void suspicion_send(struct control *c, const char *sentence)
     (void)tree_flush_up(c);
 }
 
-void control_suspect(struct control *c, const char *sentence)
+void control_suspect(struct control *c, const char *reason)
 {
     if (c->is_broken || c->suspect_until_ns > 0)
         return;
-    suspicion_set(c, c->cfg.rank, sentence);
-    suspicion_send(c, sentence);
+    suspicion_set(c, c->cfg.rank, reason);
+    suspicion_send(c, reason);
 }
 
 void control_abort(struct control *c, const char *cause)
@@ -219,7 +219,7 @@ void control_abort(struct control *c, const char *cause)
         return;
     }
     suspicion_send(c, cause);
-    cause_text(c, c->cfg.rank, ": ", cause, text); /* as rank 0 will say it */
+    cause_text(c, c->cfg.rank, ": ", cause, text); /* the same text as rank 0's */
     tree_settle(c, text);
 }
 
@@ -234,7 +234,7 @@ void tree_end_suspicion(struct control *c, uint64_t now_ns)
         tree_settle(c, c->suspicion);
 }
 
-/* --- rank 0 hears --- */
+/* --- rank 0 receives --- */
 
 static void cause_on_work(struct control *c, const struct up_item *item)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What frames mean. From the parent: the order of the world, passed on before it is
- * heard here. From a child: a bundle of items (bundle.h); it is checked as a whole,
- * then rank 0 acts on each and every other rank appends it to its own bundle, which the
- * pump sends when it has read everybody. A child may speak only for ranks below it. */
+/* The meaning of frames. Frames of the parent are the common order; they are sent on to
+ * the children before they are handled here. A child sends bundles of items (bundle.h).
+ * A bundle is checked as a whole; then rank 0 handles each item, and every other rank
+ * appends it to its own bundle, which the pump sends after it has read all connections.
+ * A child may only send items of ranks below it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -72,7 +73,7 @@ static bool
 child_may_send(const struct control *c, uint32_t child, const struct up_item *item)
 {
     if (item->kind == UP_LOST && item->origin == child)
-        return false; /* who was lost says nothing */
+        return false; /* a lost rank sends nothing */
     return shape_is_under(&c->shape, item->origin, child);
 }
 
@@ -104,7 +105,7 @@ static int tree_on_bundle(struct control *c, uint32_t index, const uint8_t *p, s
             tree_on_item(c, &item);
     }
     if (tree_is_root(c) || c->is_broken || bundle_make_room(c, n) < 0)
-        return 0; /* whatever failed is judged already */
+        return 0; /* failures are handled already */
     strbuf_add(&c->up, p, n);
     (void)bundle_check_room(c); /* judged inside */
     return 0;
@@ -118,7 +119,7 @@ static void tree_on_down(struct control *c, const uint8_t *p, size_t n)
     struct err err = ERR_INIT;
 
     (void)tree_send_children(c, FRAME_DOWN, p, n); /* judged inside */
-    /* Sent before that rank heard of the end: fails there. */
+    /* Sent before that rank received the end: it fails there. */
     if (!c->is_ended && !c->is_broken && h->down(h->arg, p, n, &err) < 0)
         control_abort(c, err.text);
 }
