@@ -17,7 +17,7 @@ named after its file first, then the part's row below, until one fails. The outc
     gone         with --replay: this tree has no such line any more
 
 Parts whose tests need root (spank_plugin) have their unit programs alone. A survivor is a hint: many change what cannot be observed (a buffer's size, the text of a log). The outcomes are
-written to build/mutants/results.jsonl as they come; a run that was interrupted is continued by --replay.
+written to build/mutants/results.jsonl as they come.
 """
 
 from __future__ import annotations
