@@ -63,7 +63,7 @@ static int make_key(const char *ns, const char *name, char ret[KEY_SIZE])
     return n < KEY_SIZE ? 0 : -EINVAL;
 }
 
-/* The entry of that key, made when it is not there. */
+/* The entry of that key; it is created when absent. */
 static struct entry *entry_at(struct keyed *k, const char *key)
 {
     struct entry *e = keyed_find(k, key);

@@ -50,8 +50,8 @@ struct cause_search {
     struct cause first;
     struct cause undated; /* the first of unknown time */
     bool has_first, has_undated;
-    bool has_rank;    /* a report that names one */
-    bool is_decisive; /* something failed that the job cannot go on without */
+    bool has_rank;                 /* a report that names one */
+    bool is_decisive;              /* a failure that the job cannot survive */
     bool is_worker_under_launcher; /* whose own end does not decide */
     bool is_out_of_memory;
 };
@@ -144,8 +144,8 @@ static unsigned find_pod(const struct cause_search *s,
     return n;
 }
 
-/* "worker-3", as agents of one host name are called, or "worker 3 received ...", by
- * which an agent tells of itself or of another. */
+/* The number in "worker-3", the name of an agent that shares its host name, or in
+ * "worker 3 received ...", a report of an agent about itself or another one. */
 static long number_behind(const char *text, const char *word)
 {
     size_t n = strlen(word);
@@ -186,9 +186,9 @@ static struct cause_place place_of_worker(struct cause_search *s, uint32_t i)
     return x;
 }
 
-/* p tells, of itself or of another: what no name and no number shows is its own, unless
- * several pods are on the node that the report names. All pods are searched last: when
- * a large job ends, each of them tells. */
+/* The place that the report of p is about: of p itself or of another pod. Without a
+ * name or a number it is p, unless several pods are on the node that the report names.
+ * The search through all pods comes last: when a large job fails, each pod reports. */
 static struct cause_place
 find_place(struct cause_search *s, const struct pod *p, const struct failure *f)
 {
@@ -212,11 +212,11 @@ find_place(struct cause_search *s, const struct pod *p, const struct failure *f)
     return n == 1 ? x : place_of_pod(s->here, p);
 }
 
-/* A kubelet ends a container that fails its livenessProbe by the signal that also ends
- * who is taken away. */
+/* A kubelet sends the same signal to a container that fails its livenessProbe and to
+ * one whose pod is deleted. */
 enum ender { ENDED_BY_ITSELF, ENDED_BY_OTHERS, ENDED_UNSEEN };
 
-/* A deletion is seen before what it causes; all else with the pod's own end. */
+/* A deletion is visible before its effects; everything else with the pod's own end. */
 static enum ender ended_by(const struct worker *w, const struct pod *p)
 {
     bool has_ended = pod_has_succeeded(p) || pod_has_failed(p);
@@ -227,7 +227,7 @@ static enum ender ended_by(const struct worker *w, const struct pod *p)
     return has_ended ? ENDED_BY_ITSELF : ENDED_UNSEEN;
 }
 
-/* How long a pod that was told to go may take to end, and its kubelet to tell. */
+/* The longest time from the SIGTERM to a pod until its kubelet reports the end. */
 static uint32_t end_within_s(const struct hvd_job *job)
 {
     const struct node *spec = node_get(job->role[ROLE_WORKER].pod_template, "spec");
@@ -250,14 +250,14 @@ static const char *second_line(const char *text)
     return nl ? nl + 1 : "";
 }
 
-/* What only the kubelet tells: late within its second. */
+/* Of an end that only the kubelet reports: the end of its second. */
 static uint64_t exit_time(const struct pod *p)
 {
     return p->exit_wall_us ? p->exit_wall_us + 999999u : UINT64_MAX - 1;
 }
 
-/* Of what the report says, if the kubelet's clock bears it out: a user's program can
- * write reports, too. */
+/* The time of the report, if it is near that of the kubelet: a user's program can write
+ * reports, too. */
 static uint64_t report_time(const struct pod *p, const struct failure *f)
 {
     uint64_t at = f->at_wall_us, end = p->exit_wall_us;
@@ -266,7 +266,7 @@ static uint64_t report_time(const struct pod *p, const struct failure *f)
     return end != 0 && apart <= DAY_US ? at : exit_time(p);
 }
 
-/* The agent's report; p is the pod that tells. */
+/* The agent's report in the pod p. */
 static void
 offer_report(struct cause_search *s, const struct pod *p, const struct failure *f)
 {
@@ -281,7 +281,7 @@ offer_report(struct cause_search *s, const struct pod *p, const struct failure *
     bool is_oom, is_told, is_late, is_taken;
     enum ender ender = ended_by(at.w, where);
 
-    is_told = f->rank < 0 && f->signal == SIGTERM; /* its agent was, by the kubelet */
+    is_told = f->rank < 0 && f->signal == SIGTERM; /* sent by the kubelet */
     is_taken = is_told && ender != ENDED_BY_ITSELF;
     is_late = f->rank < 0 && f->exit_code == FAILURE_LATE;
     is_oom = where->is_main_exit && strcmp(where->exit_reason, "OOMKilled") == 0;
@@ -354,8 +354,7 @@ static void offer_exit(struct cause_search *s, const struct pod *p)
     search_add_cause(s, &c);
 }
 
-/* What Kubernetes does to a pod, and the pod did not bring about by what it used or by
- * its own deadline. */
+/* Did Kubernetes end the pod, and not for the pod's own usage or deadline? */
 static bool is_done_to(const struct cause_search *s, const struct pod *p)
 {
     return p->is_disrupted || reason_is_outside(p->reason)

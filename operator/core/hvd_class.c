@@ -45,8 +45,8 @@ static bool rule_has_reason(const struct failure_rule *r, const struct cause *c)
     return false;
 }
 
-/* As kubectl shows it: after a signal 128 and its number. Whom Kubernetes took away was
- * told to go by a signal, which says nothing about its program. 0: none. */
+/* The exit code as kubectl shows it: 128 plus the number after a signal. Kubernetes
+ * deletes a pod by a signal, which does not describe its program. 0: none. */
 static int shown_code(const struct cause *c)
 {
     if (!c->has_exit || (c->signal && c->is_outside))

@@ -134,7 +134,7 @@ int hvd_decode_spec(const struct node *object,
     const struct node *spec = node_get(object, "spec");
     int rc;
 
-    if (flaw) { /* the rest would be about what is left of it */
+    if (flaw) { /* further problems would only follow from this one */
         strbuf_printf(problems, "spec: %s\n", flaw);
         return 0;
     }

@@ -35,7 +35,7 @@
 #include "runtime/base/sha256.h"
 #include "runtime/contract/job_world.h"
 
-#define REFUSED_AGAIN_MS 30000 /* what refuses pods may be changed: no watch tells */
+#define REFUSED_AGAIN_MS 30000 /* the cause may be removed, which no watch shows */
 #define END_S            30
 #define LEAVE_S          90 /* until a changed annotation is visible in a container */
 
@@ -77,7 +77,7 @@ add_pod(struct planning *g, enum verb verb, uint32_t stage, enum role role, uint
     return x;
 }
 
-/* What is done is done to the object of that uid only. */
+/* The uid is a precondition of the request. */
 static void aim_at(struct planning *g, struct action *x, const char *uid)
 {
     if (x)
@@ -130,7 +130,7 @@ static void stop_pod(struct planning *g, enum role role, uint32_t i, const char 
         x->body = stop_patch(g);
 }
 
-/* Agents whose job has failed end by themselves, and their pods tell how. */
+/* Agents of a failed job exit by themselves, and their pods report how. */
 static uint64_t stop_s(const struct hvd_verdict *v)
 {
     bool is_expired = strcmp(v->reason, "DeadlineExceeded") == 0;
@@ -138,8 +138,8 @@ static uint64_t stop_s(const struct hvd_verdict *v)
     return is_expired ? 0 : v->was.completion_s + END_S;
 }
 
-/* Of a finished job, by cleanPodPolicy None. Who is only held by another container has
- * done its part. */
+/* Of a finished job, by cleanPodPolicy None. A pod in which only another container
+ * still runs has finished its work. */
 static void plan_stop(struct planning *g)
 {
     for (int r = 0; r < ROLE_COUNT; r++) {
@@ -170,7 +170,7 @@ static void plan_clean(struct planning *g, enum clean_policy policy)
     }
 }
 
-/* Surplus, or told of a world without it: not of this world. */
+/* Surplus, or patched with a world that does not contain it. */
 static bool is_outsider(const struct verdict_query *q, uint32_t i)
 {
     const struct worker *w = &q->seen->crew[ROLE_WORKER].w[i];
@@ -202,8 +202,8 @@ static void plan_shed(struct planning *g)
     }
 }
 
-/* A gang without pods would hold its place in the queue. One that we do not know of is
- * asked for first: it may be somebody else's. */
+/* A gang without pods would keep its place in the queue. An unknown one is queried
+ * first: it may belong to somebody else. */
 static void plan_drop_gang(struct planning *g)
 {
     for (size_t i = 0; i < ARRAY_LEN(gangs); i++) {
@@ -264,7 +264,7 @@ static struct node *world_patch(struct planning *g)
     return o;
 }
 
-/* Pods that know of no world are not scaled. */
+/* Pods without a world cannot be scaled. */
 static void plan_tell(struct planning *g)
 {
     const struct crew *crew = &g->seen->crew[ROLE_WORKER];
@@ -295,7 +295,7 @@ static bool worker_is_missing(const struct planning *g, enum role role, uint32_t
     return x == PLACE_EMPTY || (x == PLACE_LEFT && !pod_has_succeeded(p));
 }
 
-/* What depends on the size of the world is written anew with it. */
+/* Objects that depend on the size of the world are updated with it. */
 static bool is_sized(enum kube_kind kind)
 {
     return kind == KUBE_CONFIGMAP || kind == KUBE_VOLCANO_GROUP
@@ -341,8 +341,8 @@ static void plan_object(struct planning *g, enum kube_kind kind, bool is_again)
         memcpy(x->digest, digest, sizeof(digest));
 }
 
-/* What somebody deleted, by the watches that show it. Not the Secret: pods that have
- * the old one would not know those with another. */
+/* Recreates objects whose deletion the watches have shown. Not the Secret: pods with
+ * the old token and pods with a new one would refuse each other. */
 static void plan_mend(struct planning *g)
 {
     for (size_t i = 0; i < ARRAY_LEN(needed); i++) {
@@ -351,8 +351,7 @@ static void plan_mend(struct planning *g)
     }
 }
 
-/* No watch shows whether the Secret is there still: it is made sure of when all pods
- * are made anew. */
+/* No watch shows the Secret: its existence is ensured when all pods are recreated. */
 static void plan_needed(struct planning *g, bool is_all_missing)
 {
     for (size_t i = 0; i < ARRAY_LEN(needed); i++)
@@ -434,7 +433,7 @@ int hvd_plan_make(const struct verdict_query *q,
     size_t cap = ARRAY_LEN(needed) + ARRAY_LEN(gangs) + 1; /* and the job itself */
     int rc;
 
-    for (int r = 0; r < ROLE_COUNT; r++) /* a surplus pod is told and deleted */
+    for (int r = 0; r < ROLE_COUNT; r++) /* a surplus pod is patched and deleted */
         cap += 2u * (size_t)q->seen->crew[r].n + q->job->role[r].n;
     rc = plan_init(&p, cap, a);
     if (rc == 0 && !q->job->meta.is_deleting && !verdict_is_step(v))
@@ -467,8 +466,8 @@ static void requeue_at(uint64_t *ms, uint64_t now_s, uint64_t at_s)
         *ms = wait_ms;
 }
 
-/* A PodGroup of a job without pods: found by a look, or one that got no answer. What
- * has finished is not asked for again and again. */
+/* A PodGroup of a job without pods: found by a query, or a query without an answer. For
+ * a finished job the query is not repeated. */
 static uint64_t drop_gang_ms(const struct verdict_query *q, const struct hvd_verdict *v)
 {
     if (!v->was_finished && v->was.state != STATE_SUSPENDED)

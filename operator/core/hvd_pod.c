@@ -236,7 +236,7 @@ static void fill_agent_env(struct agent_env *a, const struct pod_build *m)
         .num_workers = job->role[ROLE_WORKER].n,
         .slots = job->slots,
         .np = job->role[ROLE_WORKER].n
-              * job->slots, /* said, lest the image or envFrom does */
+              * job->slots, /* set, so that the image or envFrom does not */
         .checkin_port = AGENT_DEFAULT_PORT,
         .start_timeout_s = timeout ? (uint32_t)strtoul(timeout, NULL, 10)
                                    : AGENT_DEFAULT_START_TIMEOUT_S,

@@ -122,7 +122,7 @@ static const char *text_of(struct hvd_status_writer *w, const char *text)
     return text ? text : "";
 }
 
-/* Why it has not gone, as far as its object tells. */
+/* Why the pod still exists, as far as its object shows. */
 static const char *what_holds(struct hvd_status_writer *w, const struct pod *p)
 {
     bool has_ended = p->phase == POD_SUCCEEDED || p->phase == POD_FAILED || !*p->node;
@@ -257,7 +257,7 @@ static void put_time(struct hvd_status_writer *w, struct node *status, const cha
     node_set_str(w->b, status, key, old ? old : w->now);
 }
 
-/* Of pods that go on: those that are made anew know of one size only. */
+/* Of pods that continue: recreated pods have only seen one size. */
 static void put_resize_time(struct hvd_status_writer *w, struct node *status)
 {
     enum hvd_cue cue = w->v->cue;
@@ -270,7 +270,7 @@ static void put_resize_time(struct hvd_status_writer *w, struct node *status)
                      timestamp_format_s(w->v->was.resize_s, text));
 }
 
-/* A job that was suspended begins anew. */
+/* A resumed job starts again. */
 static void put_times(struct hvd_status_writer *w, struct node *status)
 {
     const struct hvd_verdict *v = w->v;

@@ -135,8 +135,8 @@ static void check_devices(const struct hvd_job *job, struct strbuf *p)
                       job->slots, (unsigned long long)d.n);
 }
 
-/* What is made of the number of pods must fit where it is put. The domain, which the
- * operator was started with, is not known here: the API server has the last word. */
+/* Texts whose size depends on the number of pods must fit. The operator's cluster
+ * domain is not known here, so the API server may still refuse them. */
 static void check_sizes(const struct hvd_job *job, struct strbuf *p)
 {
     static const struct object_config cfg = {.cluster_domain = ""};

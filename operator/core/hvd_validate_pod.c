@@ -131,7 +131,7 @@ static void check_rdma(const struct pod_check *c)
     }
 }
 
-/* Of the parts that have an agent of ours. */
+/* Does hvd-agent run in pods of this part? */
 static void check_runtime(const struct pod_check *c, const struct node *spec)
 {
     if (c->part != PART_LAUNCH)

@@ -32,9 +32,9 @@ struct look {
     uint32_t n_pods, n_running; /* of all roles; running in this world, or well ended */
     bool is_made;               /* no place is empty */
     bool has_run, is_done;
-    bool has_met;      /* the agents have: a pod failed that could not have before */
-    bool is_old_world; /* a worker that cannot be scaled in place: it knows of no world,
-                          or is_old_runtime */
+    bool has_met;        /* the agents have: a pod failed that could not have before */
+    bool is_old_world;   /* a worker cannot be scaled in place: it has no world, or
+                          is_old_runtime */
     bool is_old_runtime; /* a worker has another runtime than a new one would have */
     bool is_other_size;  /* a worker of a world of another size, before any status */
     bool is_out_of_memory;
@@ -120,9 +120,9 @@ static bool look_is_first_done(const struct look *l)
     return p && pod_has_succeeded(p);
 }
 
-/* Worker 0 is in every world, and Horovod's agents exit with 0 when all ranks of theirs
- * have: who was made later, for a larger world, comes too late and is not waited for.
- */
+/* Worker 0 is in every world, and Horovod's agents exit with 0 when all ranks of the
+ * world have. A worker that was created later, for a larger world, is not waited
+ * for. */
 static bool look_is_world_done(const struct look *l)
 {
     const struct pod *first, *p;
@@ -197,9 +197,9 @@ static bool look_is_cleared(const struct look *l)
                : l->q->now_wall_s >= v->was.next_restart_s;
 }
 
-/* A job that was taken before goes on with what it has, and says what is refused: the
- * edit is to be mended, and the training is not to be lost by it. A newer operator may
- * also have taken what this one does not know. */
+/* A job whose earlier spec was accepted continues with it and reports what is refused,
+ * so that a wrong edit does not end the training. A newer operator may also have
+ * accepted fields that this one does not have. */
 static bool look_is_unfit(const struct look *l)
 {
     const struct hvd_stored *was = &l->v->was;
@@ -209,7 +209,7 @@ static bool look_is_unfit(const struct look *l)
     return look_is_refused(l) ? was->is_new : was->generation <= 1 && !was->is_created;
 }
 
-/* Not once workers have ended well: they would not come back. */
+/* Not after workers have succeeded: they would not run again. */
 static bool look_is_resized(const struct look *l)
 {
     bool is_other = l->job->spec_workers != l->job->role[ROLE_WORKER].n
@@ -232,7 +232,7 @@ static bool look_is_resized_in_place(const struct look *l)
            && !l->is_old_world;
 }
 
-/* The operator is another one than that which began to make the pods. */
+/* The pods were created by an operator with another runtime image. */
 static bool look_is_mixed(const struct look *l)
 {
     return l->v->was.state == STATE_PENDING && !l->is_made && l->is_old_runtime
@@ -488,7 +488,7 @@ static void settle_cause(struct look *l)
         verdict_set_reason(l, v->cause.reason, failed_message(l));
 }
 
-/* By the clock of the node that tells, which may be ahead of ours, but not by much. */
+/* By the clock of the reporting node, which may be slightly ahead. */
 static uint64_t settles_s(const struct cause *c, uint64_t now_s)
 {
     uint64_t at_s = c->told_s + c->settle_within_s;

@@ -50,7 +50,8 @@ bool inject_env_is_reserved(const char *name)
     return false;
 }
 
-/* Ours come first, so that the user's own may refer to them as $(NAME). */
+/* The operator's variables come first, so that those of the user can refer to them as
+ * $(NAME). */
 void inject_variable(struct build *b,
                      struct node *container,
                      const char *name,
@@ -117,10 +118,10 @@ void inject_mount(struct build *b,
     node_add(b, node_child(b, container, "volumeMounts", NODE_ARRAY), m);
 }
 
-/* A Secret's files belong to root and to the pod's fsGroup. With an fsGroup the group
- * may read and nobody else; without one a process that is not root could only read what
- * everybody in the container may read. The volume is a read-only tmpfs that only this
- * pod mounts. */
+/* A Secret's files belong to root and to the pod's fsGroup. With an fsGroup only that
+ * group may read; without one, a process that is not root can only read files that are
+ * readable for everybody in the container. The volume is a read-only tmpfs that only
+ * this pod mounts. */
 void inject_volumes(struct build *b, struct node *spec, const char *token_secret)
 {
     bool has_group = node_at(spec, "securityContext.fsGroup") != NULL;

@@ -118,7 +118,7 @@ static void lease_written(struct lease *l, uint64_t now_ns, uint32_t random32)
             l->is_done = true;
         return;
     }
-    if (!lease_is_ours(l)) { /* the server did not do what it was told */
+    if (!lease_is_ours(l)) { /* the answer does not have this process as the holder */
         lease_checked(l, now_ns, random32);
         return;
     }
@@ -127,8 +127,8 @@ static void lease_written(struct lease *l, uint64_t now_ns, uint32_t random32)
                    lease_spread_time(l->config.retry_ns, l->sent_ns, 0));
 }
 
-/* There is no Lease. One that somebody has deleted is waited for as if it were there:
- * its holder may not know yet. */
+/* There is no Lease. After a deletion the wait is as long as if it existed, because its
+ * holder may not have noticed yet. */
 static void
 lease_missed(struct lease *l, enum lease_verb verb, uint64_t now_ns, uint32_t random32)
 {
@@ -171,7 +171,7 @@ void lease_answered(struct lease *l,
     case LEASE_ABSENT:
         lease_missed(l, verb, now_ns, random32);
         return;
-    case LEASE_CONFLICT: /* somebody was faster, or an earlier try of ours was done */
+    case LEASE_CONFLICT: /* a faster process, or an unanswered request of this one */
         lease_schedule(l, LEASE_GET, now_ns);
         return;
     case LEASE_FAILED:
@@ -203,7 +203,7 @@ lease_copy_text(char *to, size_t size, const struct node *object, const char *pa
 
     if (s && strlen(s) < size)
         (void)snprintf(to, size, "%s", s);
-    else if (s) /* not one of ours, then; what tells it apart is not its end */
+    else if (s) /* not of this operator; such names differ at the start */
         (void)snprintf(to, size, "%.*s", (int)size - 1, s);
 }
 

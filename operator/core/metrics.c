@@ -314,7 +314,7 @@ static void render_process(const struct gauges *g, struct strbuf *out)
     metric_print_gauge(out, "process_max_fds", "limit of those", g->process.max_fds);
 }
 
-/* For dashboards and alerts that were made for mpi-operator. */
+/* For dashboards and alerts of mpi-operator. */
 static void render_aliases(const struct operator_metrics *m,
                            const struct gauges *g,
                            struct strbuf *out)

@@ -104,14 +104,14 @@ bool mpi_conditions_set(struct mpi_conditions *c,
             c->v[n].status = "False";
         n++;
     }
-    if (n == MPI_MAX_CONDITIONS) /* strangers' only; ours are eight at most */
+    if (n == MPI_MAX_CONDITIONS) /* foreign ones only; the operator has at most eight */
         n--;
     c->v[n++] = x;
     c->n = n;
     return true;
 }
 
-/* What somebody else wrote without a time stays without: "" is none. */
+/* A foreign condition without a time stays without: "" means none. */
 static void put_time(struct build *b, struct node *o, const char *key, const char *s)
 {
     if (*s)

@@ -70,7 +70,7 @@ void mpi_hostfile(struct strbuf *out, const struct mpi_job *job, const char *dom
     }
 }
 
-/* Bytes of both files when all workers run: each host stands in both. */
+/* Bytes of both files when all workers run: each host is in both. */
 static size_t size_of(const struct mpi_job *job, size_t hostfile_n)
 {
     size_t n_lines = job->worker.n + job->launcher_is_worker;

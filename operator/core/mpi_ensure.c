@@ -63,8 +63,8 @@ static struct action *planner_ensure_object(struct planner *p,
     return x;
 }
 
-/* After a restart nothing is known of them; while no pod is to be made they are not
- * asked for. */
+/* After a restart of the operator they are unknown; they are not queried until a pod
+ * will be created. */
 void mpi_ensure_access(struct planner *p, bool is_making)
 {
     const struct fact *fact = p->q->seen->fact;
@@ -100,7 +100,7 @@ running_names(struct planner *p, const char **names, uint64_t *ret_since_s)
     return n;
 }
 
-/* While workers come up one after the other, the file is not written for each. */
+/* While workers start one after the other, the file is not written for each. */
 static bool is_settled(struct planner *p, size_t n_running, uint64_t since_s)
 {
     uint64_t now_s = p->q->now_wall_s;
@@ -152,7 +152,7 @@ void mpi_ensure_config(struct planner *p)
     planner_ensure_object(p, KUBE_CONFIGMAP, name, o);
 }
 
-/* What is not said any more: a merge patch would leave it. */
+/* Fields that were removed from the spec: a merge patch would keep them. */
 static void forget_absent(struct planner *p, struct node *o)
 {
     static const char *const keys[] = {"queue", "priorityClassName"};
@@ -164,7 +164,7 @@ static void forget_absent(struct planner *p, struct node *o)
     }
 }
 
-/* Resources that are not asked for any more are taken out first. */
+/* Resources that were removed from the spec are cleared first. */
 void mpi_ensure_group(struct planner *p, bool has_launcher)
 {
     enum gang gang = p->q->cfg->gang;
@@ -189,7 +189,7 @@ void mpi_ensure_group(struct planner *p, bool has_launcher)
     memset(x->digest, 0, sizeof(x->digest));
 }
 
-/* One that we do not know of is asked for first: it may be somebody else's. */
+/* An unknown one is queried first: it may belong to somebody else. */
 void mpi_drop_group(struct planner *p)
 {
     enum gang gang = p->q->cfg->gang;
@@ -200,12 +200,12 @@ void mpi_drop_group(struct planner *p)
     switch (p->q->seen->fact[kind].state) {
     case FACT_UNKNOWN:
         planner_add(p, VERB_LOOK, kind, 0, p->job->meta.name);
-        planner_again(p, EXPECT_LOOK_MS); /* where no answer comes */
+        planner_again(p, EXPECT_LOOK_MS); /* in case there is no answer */
         return;
     case FACT_THERE:
         planner_add(p, VERB_DELETE, kind, 0, p->job->meta.name)->uid =
             planner_keep(p, p->q->seen->fact[kind].uid);
-        planner_again(p, DROP_AGAIN_MS); /* where it was a look that found it */
+        planner_again(p, DROP_AGAIN_MS); /* after a query found it */
         return;
     case FACT_ABSENT:
         return;

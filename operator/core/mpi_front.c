@@ -16,8 +16,8 @@ static void mpi_front_shape(const struct job_meta *meta, struct job_shape *ret)
     *ret = (struct job_shape){.n[ROLE_WORKER] = job->worker.n};
 }
 
-/* What is wrong with a job for this cluster; a finished one needs no more than it has.
- */
+/* Problems of the job in this cluster. A finished job has none: it needs nothing
+ * more. */
 static int
 find_flaw(const struct question *q, const struct mpi_view *v, struct mpi_job *job)
 {

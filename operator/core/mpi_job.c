@@ -141,7 +141,8 @@ place_open_object(const struct mpi_place *p, const char *key, bool is_required)
 
 /* --- the parts of a spec --------------------------------------------------------- */
 
-/* What is added to the first container and to the pod must be of its type. */
+/* The fields of the pod and its first container that are added to must have the right
+ * type. */
 static void check_pod(const struct mpi_place *tmpl)
 {
     static const char *const lists[] = {"command", "args", "env", "ports",
@@ -270,8 +271,8 @@ static bool read_extra(const struct job_meta *meta,
     return false;
 }
 
-/* Pods, launcher and Secret of a job are all for ssh or all for agents: what the job
- * began with stays, and stands in its condition Created. */
+/* Pods, launcher and Secret of a job are all for ssh or all for agents. The choice at
+ * the start is kept, as the reason of condition Created. */
 static void read_launch(struct mpi_job *job, struct strbuf *problems)
 {
     const struct node *created = condition_find(job->meta.status, "Created");

@@ -286,7 +286,7 @@ static void set_identity(struct build *b,
         node_set_str(b, spec, "dnsPolicy", "ClusterFirstWithHostNet");
 }
 
-/* Labels and annotations of the template and ours; of its metadata nothing else. */
+/* Labels and annotations of the template and of the operator; no other metadata. */
 static struct node *pod_metadata(struct build *b,
                                  const struct mpi_job *job,
                                  const struct object_config *cfg,
@@ -355,8 +355,8 @@ static bool command_is_sshd(const char *path)
     return strcmp(slash ? slash + 1 : path, "sshd") == 0;
 }
 
-/* Whoever writes neither command nor args gets sshd; by the agent, also whoever writes
- * sshd gets the agent in its place. */
+/* A container without command and args runs sshd. With agents, that one and a container
+ * that runs sshd explicitly run hvd-agent. */
 static void
 set_command(struct build *b, struct node *container, const struct mpi_job *job)
 {
@@ -442,7 +442,7 @@ add_mpi_env(struct build *b, struct node *container, const struct mpi_job *job)
     }
 }
 
-/* How each mpirun is told of another remote shell. */
+/* The variable by which each mpirun selects another remote shell. */
 static void
 add_agent_env(struct build *b, struct node *container, const struct mpi_job *job)
 {

@@ -84,9 +84,8 @@ static void delete_worker(struct planner *p, uint32_t i)
         add_worker(p, VERB_DELETE, 0, i)->uid = planner_keep(p, pod->uid);
 }
 
-/* Of a finished job, those that cleanPodPolicy names. Of a suspended one, all: one that
- * has ended would stand in the way of the resumed job, and an evicted one would fail
- * it. */
+/* Of a finished job, those of cleanPodPolicy. Of a suspended one, all: a pod that has
+ * ended would block the resumed job, and an evicted one would fail it. */
 static void delete_workers(struct planner *p)
 {
     const struct crew *crew = &p->q->seen->crew[ROLE_WORKER];
@@ -103,9 +102,9 @@ static void delete_workers(struct planner *p)
     }
 }
 
-/* A pod that its node refused has no container that ended: it counts from when it was
- * made, or a node that refuses again and again would be asked without a pause. A clock
- * that is far ahead of ours says nothing: it must not hold the worker back. */
+/* A pod that its node refused has no container that ended. Its time counts from its
+ * creation, otherwise a node that always refuses would get pods without a pause. A time
+ * far ahead of the local clock is ignored, so that it does not delay the worker. */
 static uint64_t failed_at_s(const struct planner *p, const struct pod *pod)
 {
     const uint64_t at_us[] = {pod->exit_wall_us, pod->made_wall_us};
@@ -130,8 +129,8 @@ static void replace_failed(struct planner *p, uint32_t i)
         planner_again_at(p, at_s);
 }
 
-/* A Job that mpi-operator made has not the label by which our watch knows it: it is
- * given one, so that jobs that ran under mpi-operator go on. */
+/* A Job of mpi-operator does not have the label that the watch selects. It gets one, so
+ * that jobs that ran under mpi-operator continue. */
 static void look_for_launcher(struct planner *p)
 {
     struct node *o = node_object(&p->b);
@@ -230,12 +229,12 @@ static struct node *spec_patch(struct planner *p, const char *key, struct node *
     return o;
 }
 
-/* A patch, of several the first, holds only for the launcher that we see: one that
- * comes late, from an operator that leads no more, must not undo what the next one did.
- */
+/* Adds uid and resourceVersion of the observed launcher to the first of several
+ * patches: a late patch of a former leader must not undo the changes of the next
+ * one. */
 static void planner_fence_action(struct planner *p, const struct action *first)
 {
-    struct node *body = (struct node *)(uintptr_t)first->body; /* made here */
+    struct node *body = (struct node *)(uintptr_t)first->body; /* created here */
 
     node_set_str(&p->b, node_child(&p->b, body, "metadata", NODE_OBJECT),
                  "resourceVersion", p->q->seen->batch->resource_version);
@@ -266,8 +265,8 @@ static bool can_patch_launcher(const struct observed *seen)
            && !seen->batch->is_complete && !seen->batch->is_failed;
 }
 
-/* Somebody has deleted the launcher's Job: what its pods do must have ended before
- * another one does it, too. Their ends wake us. */
+/* The launcher's Job was deleted: its pods must have ended before another launcher does
+ * the same work. Their ends trigger a sync. */
 static bool has_former_launcher(const struct observed *seen)
 {
     for (uint32_t i = 0; i < seen->n_batch_pods; i++) {
@@ -305,7 +304,7 @@ static void make_launcher(struct planner *p)
     }
 }
 
-/* Its pod is there, or can come. */
+/* Its pod exists, or may be created. */
 static bool has_started_launcher(const struct planner *p)
 {
     const struct batch_job *b = p->q->seen->batch;
@@ -357,8 +356,8 @@ static void delete_by_ttl(struct planner *p)
         planner_again_at(p, at_s);
 }
 
-/* Not before the job's end is stored: a launcher that ended and vanished while no
- * operator ran would be taken for one that was deleted, and made again. */
+/* Not before the job's result is stored: a launcher that finished and was deleted while
+ * no operator ran would look like one that was deleted early, and be recreated. */
 static void set_launcher_ttl(struct planner *p)
 {
     const struct batch_job *b = p->q->seen->batch;

@@ -163,8 +163,8 @@ static const struct pod *last_failed_launcher(const struct observed *seen)
     return last;
 }
 
-/* What the launcher tells of the rank that failed: horovodrun's report, or a sentence
- * of the last lines that mpirun handed on; or "". */
+/* The launcher's report on the failed rank: that of horovodrun, or the cause in the
+ * last lines of mpirun; or "". */
 static const char *told_by(struct mpi_status_writer *w, const struct pod *p)
 {
     char sentence[480], why[sizeof(((struct failure *)NULL)->why)];
@@ -266,7 +266,7 @@ static void see_trouble(struct mpi_status_writer *w)
             status_add_event(w, true, false, "ErrResourceExists", taken_name(w, o));
         else if (strcmp(o->reason, "CreateFailed") == 0)
             status_add_event(w, true, false, REASON_FAILED, refused_creation(w, o));
-        else if (!o->is_conflict) /* or nobody would know why nothing goes on */
+        else if (!o->is_conflict) /* it explains the wait */
             status_add_event(w, true, false, REASON_FAILED, o->message);
         return;
     }
@@ -405,7 +405,7 @@ static struct node *status_node(struct mpi_status_writer *w)
     return b.status ? NULL : status;
 }
 
-/* For logs and metrics: the state and the condition that tells why. */
+/* For logs and metrics: the state and the condition with its reason. */
 static void status_summarize(struct mpi_status_writer *w)
 {
     static const char *const types[] = {

@@ -270,7 +270,7 @@ static bool container_has_failed(const struct node *status)
 }
 
 /* A sidecar among the init containers: Kubernetes restarts it while the pod runs, kills
- * it at the end, and does not look at how it ended. */
+ * it at the end, and ignores its exit code. */
 static bool container_is_restartable(const struct node *object,
                                      const struct node *status)
 {

@@ -19,7 +19,7 @@
 
 struct item {
     char *key;
-    uint64_t due_ns; /* UINT64_MAX: not wanted (only while working or failing) */
+    uint64_t due_ns; /* UINT64_MAX: not due (only while taken or failing) */
     uint64_t retry_ns;
     uint64_t waited_ns; /* the work that is done now or was last */
     unsigned n_failures;
@@ -115,7 +115,7 @@ uint64_t queue_done(struct work_queue *q, const char *key, bool failed, uint64_t
         it->retry_ns = it->retry_ns ? it->retry_ns * 2 : QUEUE_FIRST_RETRY_NS;
         if (it->retry_ns > QUEUE_MAX_RETRY_NS)
             it->retry_ns = QUEUE_MAX_RETRY_NS;
-        it->due_ns = now_ns + it->retry_ns; /* also holds back a wish made meanwhile */
+        it->due_ns = now_ns + it->retry_ns; /* also delays an add during the work */
         return it->retry_ns;
     }
     it->retry_ns = 0;

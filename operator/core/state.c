@@ -62,7 +62,7 @@ struct node *status_timeless(struct build *b, const struct node *status)
     return b->status ? NULL : copy;
 }
 
-/* What is left when counts and sentences are not looked at. */
+/* The status without counts and messages. */
 static struct node *without_progress(struct build *b, const struct node *status)
 {
     struct node *copy = status_timeless(b, status);

@@ -65,7 +65,7 @@ int store_put_pod(struct store *s, const struct pod *pod, char ret_key[STORE_KEY
     *ret_key = '\0';
     if (rc <= 0)
         return rc;
-    /* the key is wanted even before the job is known */
+    /* the key is set even before the job is known */
     j = job_named(s, pod->job_kind, pod->ns, pod->job_name, ret_key);
     if (job_entry_owns(j, pod->owner_uid) && store_pod_index(pod, &index) == 0)
         memory_show_pod(&j->memory, (enum role)pod->role, index, pod->uid);
@@ -262,7 +262,7 @@ void store_lose_owned(struct store *s,
 
     if (!fact || !uid || fact->state == FACT_ABSENT
         || (fact->state == FACT_THERE && strcmp(fact->uid, uid) != 0)) {
-        *ret_key = '\0'; /* an older one, of before the one that is there */
+        *ret_key = '\0'; /* an older object of that name */
         return;
     }
     *fact = (struct fact){.state = FACT_ABSENT};

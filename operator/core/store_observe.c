@@ -21,8 +21,7 @@ next_owned(const struct store *s, const struct job_meta *job, size_t *place)
     return NULL;
 }
 
-/* How many of each role there are places for: those wanted, and those that are there.
- */
+/* The number of places of each role: for the pods of the spec and all existing ones. */
 static void observed_measure(const struct store *s,
                              const struct job_meta *job,
                              const struct job_shape *shape,
