@@ -40,7 +40,7 @@
 
 #define DAY_S    86400
 #define DAY_US   (DAY_S * 1000000ull)
-#define TELL_S   30  /* from a container's end until the pod's status has it */
+#define REPORT_S 30  /* from a container's end until the pod's status has it */
 #define OWN_CODE 125 /* of an agent that failed itself */
 
 struct cause_search {
@@ -233,7 +233,7 @@ static uint32_t end_within_s(const struct hvd_job *job)
     const struct node *spec = node_get(job->role[ROLE_WORKER].pod_template, "spec");
     int64_t grace_s = node_int(spec, "terminationGracePeriodSeconds", 30);
 
-    return grace_s > 0 && grace_s < DAY_S ? (uint32_t)grace_s + TELL_S : TELL_S;
+    return grace_s > 0 && grace_s < DAY_S ? (uint32_t)grace_s + REPORT_S : REPORT_S;
 }
 
 static const char *on_node(struct cause_search *s, const char *node)
@@ -272,7 +272,7 @@ offer_report(struct cause_search *s, const struct pod *p, const struct failure *
 {
     const struct cause_place at = find_place(s, p, f);
     const struct pod *where = at.pod;
-    struct failure told = *f;
+    struct failure named = *f;
     char sentence[480];
     struct cause c = {.rank = f->rank,
                       .exit_code = f->exit_code,
@@ -298,14 +298,14 @@ offer_report(struct cause_search *s, const struct pod *p, const struct failure *
     c.is_outside = is_taken || is_late;
     if (is_told && ender == ENDED_UNSEEN) {
         c.settle_within_s = end_within_s(s->q->job);
-        c.told_s = p->exit_wall_us / 1000000u;
+        c.reported_s = p->exit_wall_us / 1000000u;
     }
     c.seen = where;
     c.output = second_line(where->is_main_exit && *where->exit_text ? where->exit_text
                                                                     : p->exit_text);
     if (*at.name) /* fits: a label's value */
-        (void)snprintf(told.host, sizeof(told.host), "%s", at.name);
-    failure_sentence(&told, sentence, sizeof(sentence));
+        (void)snprintf(named.host, sizeof(named.host), "%s", at.name);
+    failure_sentence(&named, sentence, sizeof(sentence));
     c.message = search_keep_text(
         s, arena_printf(s->arena, "%s%s%s%s%s", sentence, on_node(s, at.node),
                         is_oom ? ": out of memory: the container's "
@@ -355,7 +355,7 @@ static void offer_exit(struct cause_search *s, const struct pod *p)
 }
 
 /* Did Kubernetes end the pod, and not for the pod's own usage or deadline? */
-static bool is_done_to(const struct cause_search *s, const struct pod *p)
+static bool pod_was_ended_outside(const struct cause_search *s, const struct pod *p)
 {
     return p->is_disrupted || reason_is_outside(p->reason)
            || (!s->q->has_run && !p->has_exit && !reason_is_own(p->reason));
@@ -368,7 +368,7 @@ static void offer_ended(struct cause_search *s, const struct pod *p)
 
     c.reason = *p->reason ? search_keep_text(s, arena_strdup(s->arena, p->reason))
                           : "WorkerFailed";
-    c.is_outside = is_done_to(s, p);
+    c.is_outside = pod_was_ended_outside(s, p);
     c.seen = p;
     c.at_wall_us = p->exit_wall_us ? p->exit_wall_us : UINT64_MAX - 1;
     c.message = search_keep_text(s, arena_printf(s->arena,
@@ -406,7 +406,7 @@ static void offer_deleted(struct cause_search *s,
 
 /* By a signal of deletion or eviction: SIGTERM, and SIGKILL when the grace period is
  * over. */
-static bool is_cut_down(const struct pod *p)
+static bool pod_was_terminated(const struct pod *p)
 {
     struct failure f;
     int sig;
@@ -424,7 +424,7 @@ static void look_at_failed(struct cause_search *s, const struct pod *p)
 {
     struct failure f;
 
-    if (*p->reason && is_done_to(s, p) && is_cut_down(p))
+    if (*p->reason && pod_was_ended_outside(s, p) && pod_was_terminated(p))
         offer_ended(s, p);
     else if (p->is_main_exit && failure_parse(p->exit_text, &f, NULL) == 0)
         offer_report(s, p, &f);
@@ -450,7 +450,7 @@ look_at_pod(struct cause_search *s, enum role role, uint32_t i, const struct pod
 
     if (pod_has_succeeded(p))
         return;
-    if (pod_has_failed(p) && !(is_going && is_cut_down(p)))
+    if (pod_has_failed(p) && !(is_going && pod_was_terminated(p)))
         look_at_failed(s, p);
     else if (is_going)
         look_at_lost(s, role, i, p);

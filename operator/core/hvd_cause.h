@@ -18,10 +18,10 @@ struct cause {           /* texts live in the arena or in the observed pods */
     int exit_code, signal;
     uint64_t at_wall_us; /* 0: unknown */
     bool is_outside;     /* the job is not responsible: an eviction, for example */
-    /* Until this long after told_s the end of the pod may change is_outside; 0: it is
+    /* Until this long after reported_s the end of the pod may change is_outside; 0: it is
      * final. */
     uint32_t settle_within_s;
-    uint64_t told_s;        /* wall: when the report was made */
+    uint64_t reported_s;    /* wall: when the report was made */
     const struct pod *seen; /* the pod; NULL if it was not seen */
 };
 

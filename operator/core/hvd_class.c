@@ -78,7 +78,7 @@ enum rule_action cause_class(const struct hvd_job *job, const struct cause *c)
     return c->is_outside ? RULE_IGNORE : RULE_RESTART;
 }
 
-static bool is_among(const char *reason, const char *const *reasons, size_t n)
+static bool reason_is_among(const char *reason, const char *const *reasons, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (strcmp(reasons[i], reason) == 0)
@@ -92,14 +92,14 @@ bool reason_is_outside(const char *reason)
     static const char *const reasons[] = {"Preempting", "NodeLost",     "Shutdown",
                                           "Terminated", "NodeShutdown", "NodeAffinity"};
 
-    return is_among(reason, reasons, ARRAY_LEN(reasons));
+    return reason_is_among(reason, reasons, ARRAY_LEN(reasons));
 }
 
 bool reason_is_own(const char *reason)
 {
     static const char *const reasons[] = {"Evicted", "DeadlineExceeded"};
 
-    return is_among(reason, reasons, ARRAY_LEN(reasons));
+    return reason_is_among(reason, reasons, ARRAY_LEN(reasons));
 }
 
 uint64_t restart_backoff_s(uint32_t n)

@@ -32,9 +32,9 @@ const char *object_scheduler(const struct hvd_job *job, const struct object_conf
                                             : "";
 }
 
-bool object_is_wanted(const struct hvd_job *job,
-                      const struct object_config *cfg,
-                      enum kube_kind kind)
+bool object_is_required(const struct hvd_job *job,
+                        const struct object_config *cfg,
+                        enum kube_kind kind)
 {
     enum gang gang = object_gang(job, cfg);
 

@@ -16,9 +16,9 @@ const char *object_scheduler(const struct hvd_job *job,
 /* Does the job have an object of that kind (other than pods)? Always a Service; a
  * Secret unless framework is tensorflow; a ConfigMap with a Launcher; a PodGroup with
  * gang scheduling. */
-bool object_is_wanted(const struct hvd_job *job,
-                      const struct object_config *cfg,
-                      enum kube_kind kind);
+bool object_is_required(const struct hvd_job *job,
+                        const struct object_config *cfg,
+                        enum kube_kind kind);
 
 /* All below: NULL when memory is out (b->status). */
 struct node *object_secret(struct build *b,

@@ -171,7 +171,7 @@ static void plan_clean(struct planning *g, enum clean_policy policy)
 }
 
 /* Surplus, or patched with a world that does not contain it. */
-static bool is_outsider(const struct verdict_query *q, uint32_t i)
+static bool worker_is_outside_world(const struct verdict_query *q, uint32_t i)
 {
     const struct worker *w = &q->seen->crew[ROLE_WORKER].w[i];
 
@@ -196,7 +196,7 @@ static void plan_shed(struct planning *g)
     for (uint32_t i = crew->n; i-- > 0;) {
         const struct pod *p = crew->w[i].pod;
 
-        if (is_outsider(g->q, i)
+        if (worker_is_outside_world(g->q, i)
             && (!worker_is_at_work(p) || g->q->now_wall_s >= leave_s(g->v)))
             drop_pod(g, STAGE_SHED, ROLE_WORKER, i, p->uid);
     }
@@ -215,7 +215,7 @@ static void plan_drop_gang(struct planning *g)
                 plan_add(g->plan, VERB_DELETE, gangs[i], STAGE_SHED, g->job->meta.name),
                 fact->uid);
         else if (fact->state == FACT_UNKNOWN
-                 && object_is_wanted(g->job, g->cfg, gangs[i]))
+                 && object_is_required(g->job, g->cfg, gangs[i]))
             (void)plan_add(g->plan, VERB_LOOK, gangs[i], STAGE_SHED, g->job->meta.name);
     }
 }
@@ -228,7 +228,7 @@ static void plan_end(struct planning *g, bool is_ttl_over)
     if (g->job->run.clean == CLEAN_NONE && g->q->now_wall_s >= stop_s(g->v))
         plan_stop(g);
     plan_drop_gang(g);
-    if (!is_ttl_over || !g->v->was.is_ttl_told)
+    if (!is_ttl_over || !g->v->was.is_ttl_reported)
         return;
     x = plan_add(g->plan, VERB_DELETE, KUBE_JOB, STAGE_SHED, g->job->meta.name);
     x->uid = g->job->meta.uid;
@@ -265,7 +265,7 @@ static struct node *world_patch(struct planning *g)
 }
 
 /* Pods without a world cannot be scaled. */
-static void plan_tell(struct planning *g)
+static void plan_patch_worlds(struct planning *g)
 {
     const struct crew *crew = &g->seen->crew[ROLE_WORKER];
     const struct node *body = NULL;
@@ -296,7 +296,7 @@ static bool worker_is_missing(const struct planning *g, enum role role, uint32_t
 }
 
 /* Objects that depend on the size of the world are updated with it. */
-static bool is_sized(enum kube_kind kind)
+static bool object_depends_on_size(enum kube_kind kind)
 {
     return kind == KUBE_CONFIGMAP || kind == KUBE_VOLCANO_GROUP
            || kind == KUBE_SCHEDULER_GROUP;
@@ -322,9 +322,10 @@ static void plan_object(struct planning *g, enum kube_kind kind, bool is_again)
     struct action *x;
 
     digest_of(g, digest);
-    if (!object_is_wanted(g->job, g->cfg, kind)
+    if (!object_is_required(g->job, g->cfg, kind)
         || (fact->state == FACT_THERE && !is_again
-            && (!is_sized(kind) || memcmp(fact->digest, digest, sizeof(digest)) == 0)))
+            && (!object_depends_on_size(kind)
+                || memcmp(fact->digest, digest, sizeof(digest)) == 0)))
         return;
     object_name(g->job, kind, name);
     copy = arena_strdup(g->arena, name);
@@ -337,13 +338,13 @@ static void plan_object(struct planning *g, enum kube_kind kind, bool is_again)
                  kind, STAGE_NEEDED, copy);
     if (x->verb == VERB_UPDATE)
         aim_at(g, x, fact->uid);
-    if (is_sized(kind))
+    if (object_depends_on_size(kind))
         memcpy(x->digest, digest, sizeof(digest));
 }
 
 /* Recreates objects whose deletion the watches have shown. Not the Secret: pods with
  * the old token and pods with a new one would refuse each other. */
-static void plan_mend(struct planning *g)
+static void plan_recreate(struct planning *g)
 {
     for (size_t i = 0; i < ARRAY_LEN(needed); i++) {
         if (needed[i] != KUBE_SECRET && g->seen->fact[needed[i]].state == FACT_ABSENT)
@@ -372,8 +373,8 @@ static void plan_create(struct planning *g)
     if (n_missing > 0 || !g->v->was.is_created)
         plan_needed(g, n_missing == n);
     else
-        plan_mend(g);
-    plan_tell(g);
+        plan_recreate(g);
+    plan_patch_worlds(g);
     plan_shed(g);
     for (int r = 0; r < ROLE_COUNT && n_missing > 0; r++) {
         for (uint32_t i = 0; i < g->job->role[r].n; i++) {
@@ -400,7 +401,7 @@ static void plan_by_state(struct planning *g, bool is_ttl_over)
         break;
     case STATE_RUNNING:
         plan_look(g);
-        plan_mend(g);
+        plan_recreate(g);
         plan_shed(g);
         break;
     case STATE_RESTARTING:
@@ -478,7 +479,7 @@ static uint64_t drop_gang_ms(const struct verdict_query *q, const struct hvd_ver
         if (state == FACT_THERE)
             return DROP_AGAIN_MS;
         if (state == FACT_UNKNOWN && !v->was_finished
-            && object_is_wanted(q->job, q->cfg, gangs[i]))
+            && object_is_required(q->job, q->cfg, gangs[i]))
             return EXPECT_LOOK_MS;
     }
     return 0;
@@ -507,7 +508,7 @@ uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct hvd_ver
     if (v->state == STATE_RESTARTING || v->state == STATE_SUSPENDED)
         requeue_at(&ms, now_s, crew_stuck(q->seen, now_s).look_s);
     for (uint32_t i = 0; i < q->seen->crew[ROLE_WORKER].n; i++) {
-        if (is_outsider(q, i))
+        if (worker_is_outside_world(q, i))
             requeue_at(&ms, now_s, leave_s(v));
     }
     if (run->deadline_s >= 0 && v->was.start_s != 0 && v->state != STATE_SUSPENDED)

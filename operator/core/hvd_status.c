@@ -411,7 +411,7 @@ static void note_step(struct notes *s, const struct hvd_verdict *v)
 }
 
 /* In the conditions; they may have it cut. */
-static bool is_told(const struct node *status, const char *message)
+static bool status_has_message(const struct node *status, const char *message)
 {
     static const char *const types[] = {"Created", "Running"};
     bool is = false;
@@ -437,9 +437,10 @@ size_t status_events(const struct verdict_query *q,
 
     note_step(&s, v);
     if (outcome->trouble == TROUBLE_REJECTED && v->cue == CUE_NONE
-        && !state_is_final(v->state) && !is_told(q->job->meta.status, outcome->message))
+        && !state_is_final(v->state)
+        && !status_has_message(q->job->meta.status, outcome->message))
         (void)notes_add(&s, true, outcome->reason, outcome->message);
-    if (hvd_plan_is_ttl_over(q, v) && !v->was.is_ttl_told) {
+    if (hvd_plan_is_ttl_over(q, v) && !v->was.is_ttl_reported) {
         text = arena_printf(a,
                             "the job is deleted: its ttlSecondsAfterFinished, %lld s, "
                             "are over",

@@ -35,7 +35,7 @@ void hvd_stored_read(const struct node *status, struct hvd_stored *ret)
 
     s.state = state_of_status(status);
     s.is_created = condition_is_true(status, "Created");
-    s.is_ttl_told = why && strcmp(why, TTL_REASON) == 0;
+    s.is_ttl_reported = why && strcmp(why, TTL_REASON) == 0;
     s.generation = stored_count(status, "generation");
     if (s.generation == 0 && !s.is_new && s.state != STATE_SUSPENDED)
         s.generation = 1;

@@ -13,11 +13,11 @@
 struct hvd_stored {
     bool is_new; /* no status yet */
     enum job_state state;
-    bool is_created;     /* condition Created */
-    bool is_ttl_told;    /* Running=False with TTL_REASON */
-    uint32_t generation; /* of the world; 0: no pod was ever created */
-    uint32_t workers;    /* of the world; 0: not stored */
-    uint32_t restarts;   /* that counted */
+    bool is_created;      /* condition Created */
+    bool is_ttl_reported; /* Running=False with TTL_REASON */
+    uint32_t generation;  /* of the world; 0: no pod was ever created */
+    uint32_t workers;     /* of the world; 0: not stored */
+    uint32_t restarts;    /* that counted */
     uint32_t replacements;
     uint64_t start_s, completion_s; /* wall; 0: none */
     uint64_t next_restart_s;        /* RESTARTING: when pods may be created; 0: none */

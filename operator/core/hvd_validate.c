@@ -20,7 +20,7 @@
 #define MAX_VARIABLE   131072  /* NAME=VALUE with its NUL, by Linux */
 #define MAX_CONFIG_MAP 1048576 /* of data, by Kubernetes */
 
-static bool is_dns_label(const char *s)
+static bool name_is_dns_label(const char *s)
 {
     size_t n = strlen(s);
 
@@ -51,7 +51,7 @@ static void check_name(const struct hvd_job *job, struct strbuf *p)
                       "named %s-%s-%u, %d characters, where Kubernetes allows 63\n",
                       name, role_name((enum role)of), name, role_name((enum role)of),
                       job->role[of].n - 1, longest);
-    else if (!is_dns_label(name))
+    else if (!name_is_dns_label(name))
         strbuf_printf(p,
                       "metadata.name: \"%s\" must be lower-case letters, digits and "
                       "'-', starting with a letter and not ending with '-'\n",

@@ -332,7 +332,7 @@ static void note_scaled(struct look *l)
                                                   from, l->job->spec_workers));
 }
 
-static void say_done(struct look *l)
+static void verdict_set_done(struct look *l)
 {
     uint32_t n = l->v->tally[ROLE_WORKER].succeeded;
 
@@ -361,7 +361,7 @@ static const char *look_refusal_text(struct look *l)
                : "";
 }
 
-static void say_pending(struct look *l)
+static void verdict_set_pending(struct look *l)
 {
     const struct hvd_verdict *v = l->v;
     uint32_t n = l->job->role[ROLE_WORKER].n;
@@ -375,7 +375,7 @@ static void say_pending(struct look *l)
                      look_refusal_text(l)));
 }
 
-static void say_running(struct look *l)
+static void verdict_set_running(struct look *l)
 {
     bool is_plain = l->n_pods == l->job->role[ROLE_WORKER].n;
 
@@ -385,14 +385,14 @@ static void say_running(struct look *l)
                                     look_refusal_text(l)));
 }
 
-static void say_staying(struct look *l)
+static void verdict_set_unchanged(struct look *l)
 {
     switch (l->v->state) {
     case STATE_PENDING:
-        say_pending(l);
+        verdict_set_pending(l);
         break;
     case STATE_RUNNING:
-        say_running(l);
+        verdict_set_running(l);
         break;
     case STATE_RESTARTING:
         verdict_repeat_condition(l, "Restarting");
@@ -409,7 +409,7 @@ static void say_staying(struct look *l)
     }
 }
 
-static void say_step(struct look *l, enum rule_action class)
+static void verdict_set_step(struct look *l, enum rule_action class)
 {
     const struct sync_outcome *o = l->q->outcome;
 
@@ -418,7 +418,7 @@ static void say_step(struct look *l, enum rule_action class)
         verdict_set_reason(l, o->reason, o->message);
         break;
     case CUE_DONE:
-        say_done(l);
+        verdict_set_done(l);
         break;
     case CUE_DOOMED:
         verdict_set_reason(l, l->v->cause.reason, failed_message(l));
@@ -456,13 +456,13 @@ static void say_step(struct look *l, enum rule_action class)
         verdict_set_reason(l, "WorkersNotRunning", l->v->scaled);
         break;
     case CUE_CLEARED:
-        say_pending(l);
+        verdict_set_pending(l);
         break;
     case CUE_RUN:
-        say_running(l);
+        verdict_set_running(l);
         break;
     case CUE_NONE:
-        say_staying(l);
+        verdict_set_unchanged(l);
         break;
     }
 }
@@ -491,9 +491,9 @@ static void settle_cause(struct look *l)
 /* By the clock of the reporting node, which may be slightly ahead. */
 static uint64_t settles_s(const struct cause *c, uint64_t now_s)
 {
-    uint64_t at_s = c->told_s + c->settle_within_s;
-    bool is_open =
-        c->settle_within_s != 0 && now_s < at_s && c->told_s < now_s + CLOCKS_APART_S;
+    uint64_t at_s = c->reported_s + c->settle_within_s;
+    bool is_open = c->settle_within_s != 0 && now_s < at_s
+                   && c->reported_s < now_s + CLOCKS_APART_S;
 
     return is_open ? at_s : 0;
 }
@@ -549,7 +549,7 @@ int verdict_make(const struct verdict_query *q,
         class = cause_class(q->job, &v.cause);
     v.cue = v.was_finished ? CUE_NONE : look_choose_cue(&l, class);
     v.state = hvd_next(v.was.state, v.cue);
-    say_step(&l, class);
+    verdict_set_step(&l, class);
     if (!job_is_live(&l))
         settle_cause(&l);
     else

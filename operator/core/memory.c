@@ -79,10 +79,10 @@ void memory_show_pod(struct job_memory *m,
         expectation_meet(&n->expected, uid);
 }
 
-void memory_bury_pod(struct job_memory *m,
-                     enum role role,
-                     uint32_t index,
-                     struct pod *pod)
+void memory_keep_gone_pod(struct job_memory *m,
+                          enum role role,
+                          uint32_t index,
+                          struct pod *pod)
 {
     struct pod_memory *n = memory_note_at(m, role, index);
 
@@ -114,7 +114,7 @@ void memory_show_batch(struct job_memory *m, const char *uid)
     expectation_meet(&m->batch, uid);
 }
 
-void memory_bury_batch(struct job_memory *m, struct batch_job *batch)
+void memory_keep_gone_batch(struct job_memory *m, struct batch_job *batch)
 {
     expectation_meet(&m->batch, batch->uid);
     batch_free(m->gone_batch);

@@ -44,17 +44,17 @@ void memory_show_pod(struct job_memory *m,
                      uint32_t index,
                      const char *uid);
 /* The watch has shown its deletion. Takes ownership. */
-void memory_bury_pod(struct job_memory *m,
-                     enum role role,
-                     uint32_t index,
-                     struct pod *pod);
+void memory_keep_gone_pod(struct job_memory *m,
+                          enum role role,
+                          uint32_t index,
+                          struct pod *pod);
 /* The API server has answered that it does not exist. */
 void memory_miss_pod(struct job_memory *m, enum role role, uint32_t index);
 
 /* The same for the launcher's Job. */
 void memory_expect_batch(struct job_memory *m, const char *uid, uint64_t now_ns);
 void memory_show_batch(struct job_memory *m, const char *uid);
-void memory_bury_batch(struct job_memory *m, struct batch_job *batch);
+void memory_keep_gone_batch(struct job_memory *m, struct batch_job *batch);
 void memory_miss_batch(struct job_memory *m);
 
 #endif

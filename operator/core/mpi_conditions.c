@@ -62,7 +62,7 @@ bool mpi_conditions_is_true(const struct mpi_conditions *c, const char *type)
     return x && strcmp(x->status, "True") == 0;
 }
 
-static bool is_one_of(const char *s, const char *a, const char *b)
+static bool type_is_one_of(const char *s, const char *a, const char *b)
 {
     return strcmp(s, a) == 0 || strcmp(s, b) == 0;
 }
@@ -88,7 +88,7 @@ bool mpi_conditions_set(struct mpi_conditions *c,
                               .message = message,
                               .updated = now,
                               .since = now};
-    bool is_end = is_one_of(type, "Succeeded", "Failed");
+    bool is_end = type_is_one_of(type, "Succeeded", "Failed");
     size_t n = 0;
 
     if (old && strcmp(old->status, x.status) == 0) {
@@ -100,7 +100,7 @@ bool mpi_conditions_set(struct mpi_conditions *c,
         if (condition_displaces(type, c->v[i].type))
             continue;
         c->v[n] = c->v[i];
-        if (is_end && is_one_of(c->v[n].type, "Running", "Failed"))
+        if (is_end && type_is_one_of(c->v[n].type, "Running", "Failed"))
             c->v[n].status = "False";
         n++;
     }

@@ -101,7 +101,7 @@ running_names(struct planner *p, const char **names, uint64_t *ret_since_s)
 }
 
 /* While workers start one after the other, the file is not written for each. */
-static bool is_settled(struct planner *p, size_t n_running, uint64_t since_s)
+static bool workers_have_settled(struct planner *p, size_t n_running, uint64_t since_s)
 {
     uint64_t now_s = p->q->now_wall_s;
 
@@ -146,7 +146,7 @@ void mpi_ensure_config(struct planner *p)
     digest_of(p, o, digest);
     if (fact->state == FACT_THERE && !p->is_replacing
         && (memcmp(fact->digest, digest, sizeof(digest)) == 0
-            || !is_settled(p, n, since_s)))
+            || !workers_have_settled(p, n, since_s)))
         return;
     mpi_object_name(p->job, "config", name);
     planner_ensure_object(p, KUBE_CONFIGMAP, name, o);

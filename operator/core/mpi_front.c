@@ -29,12 +29,12 @@ find_flaw(const struct question *q, const struct mpi_view *v, struct mpi_job *jo
     return rc;
 }
 
-static int mpi_front_decide(const struct question *asked, struct decision *ret)
+static int mpi_front_decide(const struct question *given, struct decision *ret)
 {
-    struct mpi_job job = *(const struct mpi_job *)asked->job;
-    struct mpi_view v = mpi_view_make(asked);
-    struct question q = *asked;
-    int rc = find_flaw(asked, &v, &job);
+    struct mpi_job job = *(const struct mpi_job *)given->job;
+    struct mpi_view v = mpi_view_make(given);
+    struct question q = *given;
+    int rc = find_flaw(given, &v, &job);
 
     q.job = &job.meta;
     *ret = (struct decision){.reason = "", .message = ""};

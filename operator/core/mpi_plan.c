@@ -259,7 +259,7 @@ static void resume_launcher(struct planner *p)
     planner_fence_action(p, &p->d->plan.v[first]);
 }
 
-static bool can_patch_launcher(const struct observed *seen)
+static bool launcher_can_be_patched(const struct observed *seen)
 {
     return seen->batch_state == WORKER_SEEN && !seen->batch->is_deleting
            && !seen->batch->is_complete && !seen->batch->is_failed;
@@ -267,7 +267,7 @@ static bool can_patch_launcher(const struct observed *seen)
 
 /* The launcher's Job was deleted: its pods must have ended before another launcher does
  * the same work. Their ends trigger a sync. */
-static bool has_former_launcher(const struct observed *seen)
+static bool launcher_has_former_pods(const struct observed *seen)
 {
     for (uint32_t i = 0; i < seen->n_batch_pods; i++) {
         enum pod_phase phase = seen->batch_pods[i]->phase;
@@ -282,7 +282,7 @@ static bool may_make_launcher(const struct planner *p)
 {
     const struct observed *seen = p->q->seen;
 
-    return worker_is_missing(seen->batch_state) && !has_former_launcher(seen)
+    return worker_is_missing(seen->batch_state) && !launcher_has_former_pods(seen)
            && (p->job->is_suspended || p->v->may_launch);
 }
 
@@ -294,7 +294,7 @@ static void make_launcher(struct planner *p)
     mpi_object_name(p->job, "launcher", name);
     if (may_make_launcher(p)) {
         planner_add(p, VERB_CREATE, KUBE_BATCH, 1, name);
-    } else if (can_patch_launcher(seen)) {
+    } else if (launcher_can_be_patched(seen)) {
         if (p->job->is_suspended && !seen->batch->is_suspended)
             planner_fence_action(
                 p, patch_launcher(p, 1,
@@ -305,7 +305,7 @@ static void make_launcher(struct planner *p)
 }
 
 /* Its pod exists, or may be created. */
-static bool has_started_launcher(const struct planner *p)
+static bool launcher_has_started(const struct planner *p)
 {
     const struct batch_job *b = p->q->seen->batch;
 
@@ -328,7 +328,7 @@ static void plan_objects(struct planner *p)
         mpi_drop_group(p);
         delete_workers(p);
     } else {
-        mpi_ensure_group(p, has_started_launcher(p));
+        mpi_ensure_group(p, launcher_has_started(p));
         make_workers(p);
     }
     make_launcher(p);
@@ -388,7 +388,7 @@ static void plan_finished(struct planner *p)
         planner_add(p, VERB_DELETE, KUBE_BATCH, 0, name)->uid =
             planner_keep(p, seen->batch->uid);
     } else {
-        if (can_patch_launcher(seen) && !seen->batch->is_suspended)
+        if (launcher_can_be_patched(seen) && !seen->batch->is_suspended)
             planner_fence_action(p,
                                  patch_launcher(p, 0,
                                                 spec_patch(p, "activeDeadlineSeconds",

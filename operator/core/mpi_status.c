@@ -86,7 +86,7 @@ static bool status_set_condition(struct mpi_status_writer *w,
                               w->now);
 }
 
-static bool is_finished(const struct mpi_status_writer *w)
+static bool status_is_finished(const struct mpi_status_writer *w)
 {
     return mpi_conditions_is_true(&w->c, "Succeeded")
            || mpi_conditions_is_true(&w->c, "Failed");
@@ -165,7 +165,7 @@ static const struct pod *last_failed_launcher(const struct observed *seen)
 
 /* The launcher's report on the failed rank: that of horovodrun, or the cause in the
  * last lines of mpirun; or "". */
-static const char *told_by(struct mpi_status_writer *w, const struct pod *p)
+static const char *launcher_report(struct mpi_status_writer *w, const struct pod *p)
 {
     char sentence[480], why[sizeof(((struct failure *)NULL)->why)];
     struct failure f;
@@ -196,10 +196,10 @@ static void see_failed_launcher(struct mpi_status_writer *w)
     if (is_backoff && last) {
         reason = status_keep_text(
             w, arena_printf(w->q->arena, "%s/%s", reason, last->reason));
-        const char *told = told_by(w, last);
+        const char *report = launcher_report(w, last);
         message = status_keep_text(
             w, arena_printf(w->q->arena, "%s: %s%s%s", message, last->message,
-                            *last->message && *told ? ": " : "", told));
+                            *last->message && *report ? ": " : "", report));
     }
     status_fail_job(w, reason, reason, message);
 }
@@ -320,7 +320,7 @@ static void see_running(struct mpi_status_writer *w)
     if (w->job->is_suspended) {
         status_set_condition(w, "Running", false, REASON_SUSPENDED,
                              status_job_text(w, "is suspended."));
-    } else if (is_finished(w)) {
+    } else if (status_is_finished(w)) {
         if (!mpi_conditions_find(&w->c, "Running")
             && status_set_condition(
                 w, "Running", false, REASON_RUNNING,
@@ -365,7 +365,7 @@ put_launcher(struct mpi_status_writer *w, struct build *b, struct node *sets)
     const struct node *old = node_at(w->job->meta.status, "replicaStatuses.Launcher");
 
     if (v->has_launcher && !v->was_finished)
-        put_counts(b, sets, "Launcher", is_finished(w) ? 0 : v->launchers,
+        put_counts(b, sets, "Launcher", status_is_finished(w) ? 0 : v->launchers,
                    v->is_complete, batch ? batch->failed : 0);
     else if (old) /* an ended one may be gone */
         node_set(b, sets, "Launcher", node_copy(b, old));
@@ -383,7 +383,7 @@ static struct node *status_worker_counts(struct mpi_status_writer *w, struct bui
     if (v->was_finished && old && w->job->clean == MPI_CLEAN_NONE)
         node_set(b, sets, "Worker", node_copy(b, old));
     else if (v->was_finished || v->is_complete || v->is_failed
-             || (is_finished(w) && w->job->clean != MPI_CLEAN_NONE))
+             || (status_is_finished(w) && w->job->clean != MPI_CLEAN_NONE))
         put_counts(b, sets, "Worker", 0, 0, 0);
     else
         put_counts(b, sets, "Worker", v->running, v->succeeded, v->failed);

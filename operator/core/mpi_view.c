@@ -26,7 +26,7 @@ static uint64_t stored_time_s(const struct job_meta *meta, const char *key)
     return s && timestamp_parse_us(s, &us) == 0 ? us / 1000000u : 0;
 }
 
-static bool is_evicted(const struct pod *p)
+static bool worker_is_evicted(const struct pod *p)
 {
     return p->phase == POD_FAILED && strcmp(p->reason, "Evicted") == 0
            && !p->is_deleting;
@@ -48,7 +48,7 @@ count_workers(const struct mpi_job *job, const struct crew *crew, struct mpi_vie
         v->running += p->phase == POD_RUNNING;
         v->succeeded += p->phase == POD_SUCCEEDED;
         v->failed += p->phase == POD_FAILED;
-        v->evicted += is_evicted(p);
+        v->evicted += worker_is_evicted(p);
     }
     v->may_launch = !job->waits_for_workers || n_ready == job->worker.n;
 }
@@ -105,7 +105,7 @@ static void look_for_stuck(const struct mpi_job *job,
 }
 
 static bool
-is_expired(const struct mpi_job *job, const struct mpi_view *v, uint64_t now_s)
+view_is_expired(const struct mpi_job *job, const struct mpi_view *v, uint64_t now_s)
 {
     bool is_ours_to_watch = !v->has_launcher || job->waits_for_workers;
     uint64_t end_s;
@@ -130,7 +130,7 @@ struct mpi_view mpi_view_make(const struct question *q)
 
     look_at_launcher(q->seen, &v);
     count_workers(job, &q->seen->crew[ROLE_WORKER], &v);
-    v.is_expired = is_expired(job, &v, q->now_wall_s);
+    v.is_expired = view_is_expired(job, &v, q->now_wall_s);
     look_for_stuck(job, q->seen, q->now_wall_s, &v);
     return v;
 }

@@ -435,24 +435,24 @@ void pod_release(struct pod *p)
 }
 
 /* A sidecar among the containers keeps the pod Running. */
-static bool is_main_over(const struct pod *p)
+static bool pod_main_is_over(const struct pod *p)
 {
     return p->phase == POD_RUNNING && p->is_held && p->has_exit && p->is_main_exit;
 }
 
-static bool is_bad_exit(const struct pod *p)
+static bool pod_exit_is_bad(const struct pod *p)
 {
     return p->exit_code != 0 || p->exit_signal != 0;
 }
 
 bool pod_has_succeeded(const struct pod *p)
 {
-    return p->phase == POD_SUCCEEDED || (is_main_over(p) && !is_bad_exit(p));
+    return p->phase == POD_SUCCEEDED || (pod_main_is_over(p) && !pod_exit_is_bad(p));
 }
 
 bool pod_has_failed(const struct pod *p)
 {
-    return p->phase == POD_FAILED || (is_main_over(p) && is_bad_exit(p));
+    return p->phase == POD_FAILED || (pod_main_is_over(p) && pod_exit_is_bad(p));
 }
 
 bool pod_equal(const struct pod *a, const struct pod *b)

@@ -74,7 +74,7 @@ int amounts_add(struct amounts *to,
     return 0;
 }
 
-static bool is_more(const struct quantity *a, const struct quantity *b)
+static bool quantity_is_more(const struct quantity *a, const struct quantity *b)
 {
     return a->units > b->units || (a->units == b->units && a->nano > b->nano);
 }
@@ -88,7 +88,7 @@ amounts_raise(struct amounts *to, const struct amounts *from, struct arena *a)
 
         if (!top)
             return -ENOMEM;
-        if (is_more(&x->q, &top->q))
+        if (quantity_is_more(&x->q, &top->q))
             top->q = x->q;
     }
     return 0;

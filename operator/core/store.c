@@ -108,7 +108,7 @@ static struct job_entry *job_entry_at(struct store *s, const char *key)
     return j;
 }
 
-static bool is_kept(const char *annotation)
+static bool annotation_is_kept(const char *annotation)
 {
     return strncmp(annotation, LABEL_PREFIX, strlen(LABEL_PREFIX)) == 0
            || strcmp(annotation, ANNOTATION_VOLCANO_QUEUE) == 0;
@@ -121,7 +121,7 @@ static void slim_annotations(struct node *list)
 
     for (struct node *c = list->first; c; c = next) {
         next = c->next;
-        if (!is_kept(c->key))
+        if (!annotation_is_kept(c->key))
             node_drop(list, c->key);
     }
 }

@@ -95,7 +95,7 @@ static int job_entry_keep_gone(struct store *s,
         return -ENOMEM;
     pod = children_drop_pod(&s->children, seen->ns, seen->name);
     if (j)
-        memory_bury_pod(&j->memory, (enum role)pod->role, index, pod);
+        memory_keep_gone_pod(&j->memory, (enum role)pod->role, index, pod);
     else
         pod_free(pod);
     return 0;
@@ -128,14 +128,15 @@ int store_put_batch(struct store *s,
     return 0;
 }
 
-static void
-bury_batch(struct store *s, struct batch_job *batch, char ret_key[STORE_KEY_SIZE])
+static void store_keep_gone_batch(struct store *s,
+                                  struct batch_job *batch,
+                                  char ret_key[STORE_KEY_SIZE])
 {
     struct job_entry *j =
         job_named(s, KUBE_MPIJOB, batch->ns, batch->job_name, ret_key);
 
     if (job_entry_owns(j, batch->owner_uid))
-        memory_bury_batch(&j->memory, batch);
+        memory_keep_gone_batch(&j->memory, batch);
     else
         batch_free(batch);
 }
@@ -149,7 +150,7 @@ void store_drop_batch(struct store *s,
 
     *ret_key = '\0';
     if (batch)
-        bury_batch(s, batch, ret_key);
+        store_keep_gone_batch(s, batch, ret_key);
 }
 
 void store_begin_pods(struct store *s, enum kube_kind job_kind)
@@ -185,7 +186,7 @@ void store_end_batches(struct store *s, store_key_fn changed, void *arg)
     struct batch_job *batch;
 
     while ((batch = children_sweep_batches(&s->children))) {
-        bury_batch(s, batch, key);
+        store_keep_gone_batch(s, batch, key);
         if (*key)
             changed(arg, key);
     }
@@ -229,7 +230,7 @@ void store_put_owned(struct store *s, enum kube_kind kind, const struct node *ob
         j->is_shown[kind] = true;
 }
 
-static bool is_group(enum kube_kind kind)
+static bool kind_is_group(enum kube_kind kind)
 {
     return kind == KUBE_VOLCANO_GROUP || kind == KUBE_SCHEDULER_GROUP;
 }
@@ -244,7 +245,7 @@ void store_end_owned(struct store *s,
         enum fact_state was = j->memory.fact[kind].state;
 
         if (j->is_shown[kind] || was == FACT_ABSENT
-            || (was == FACT_UNKNOWN && is_group(kind)))
+            || (was == FACT_UNKNOWN && kind_is_group(kind)))
             continue;
         j->memory.fact[kind] = (struct fact){.state = FACT_ABSENT};
         changed(arg, j->key);

@@ -53,7 +53,7 @@ static struct worker worker_unseen(const struct pod_memory *note, uint64_t now_n
 }
 
 /* An older pod of that name that is still in the cache does not count. */
-static bool is_awaited(const struct pod_memory *note, const struct pod *p)
+static bool pod_is_awaited(const struct pod_memory *note, const struct pod *p)
 {
     return note && note->expected.since_ns && strcmp(note->expected.uid, p->uid) != 0;
 }
@@ -110,7 +110,8 @@ static int observed_fill(const struct store *s,
     while ((p = next_owned(s, job, &place))) {
         if (strcmp(p->owner_uid, job->uid) == 0) {
             if (store_pod_index(p, &index) == 0
-                && !is_awaited(memory_note(&j->memory, (enum role)p->role, index), p))
+                && !pod_is_awaited(memory_note(&j->memory, (enum role)p->role, index),
+                                   p))
                 w[p->role][index] = (struct worker){.state = WORKER_SEEN, .pod = p};
         } else if (ret->batch && strcmp(p->owner_uid, ret->batch->uid) == 0) {
             batch_pods[ret->n_batch_pods++] = p;

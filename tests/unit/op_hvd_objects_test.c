@@ -57,7 +57,7 @@ objects_run_case(void *arg, const char *name, const char *input, struct strbuf *
     memset(secrets.token, 0xab, sizeof(secrets.token));
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         x.kind = kinds[i];
-        if (object_is_wanted(job, &cfg, x.kind))
+        if (object_is_required(job, &cfg, x.kind))
             node_add(&b, all,
                      front_horovodjob.build(&b, meta, &cfg, &x, &secrets, &err));
     }
@@ -165,8 +165,8 @@ static void an_operator_without_gangs_serves_a_job_with_one(void **state)
 
     (void)state;
     open_good(&f, "runPolicy: {schedulingPolicy: {gang: volcano}}, " ROLES);
-    assert_true(object_is_wanted(&f.job, &none, KUBE_VOLCANO_GROUP));
-    assert_false(object_is_wanted(&f.job, &plugins, KUBE_SCHEDULER_GROUP));
+    assert_true(object_is_required(&f.job, &none, KUBE_VOLCANO_GROUP));
+    assert_false(object_is_required(&f.job, &plugins, KUBE_SCHEDULER_GROUP));
     assert_string_equal(object_scheduler(&f.job, &none), "volcano");
     fixture_release(&f);
     open_good(&f, "runPolicy: {schedulingPolicy: {gang: scheduler-plugins}}, " ROLES);
@@ -175,12 +175,12 @@ static void an_operator_without_gangs_serves_a_job_with_one(void **state)
     assert_string_equal(object_scheduler(&f.job, &plugins), "mine");
     fixture_release(&f);
     open_good(&f, "runPolicy: {schedulingPolicy: {gang: none}}, " ROLES);
-    assert_false(object_is_wanted(&f.job, &volcano, KUBE_VOLCANO_GROUP));
+    assert_false(object_is_required(&f.job, &volcano, KUBE_VOLCANO_GROUP));
     fixture_release(&f);
     open_good(&f, ROLES);
-    assert_true(object_is_wanted(&f.job, &volcano, KUBE_VOLCANO_GROUP));
-    assert_false(object_is_wanted(&f.job, &none, KUBE_CONFIGMAP));
-    assert_true(object_is_wanted(&f.job, &none, KUBE_SECRET));
+    assert_true(object_is_required(&f.job, &volcano, KUBE_VOLCANO_GROUP));
+    assert_false(object_is_required(&f.job, &none, KUBE_CONFIGMAP));
+    assert_true(object_is_required(&f.job, &none, KUBE_SECRET));
     fixture_release(&f);
 }
 
