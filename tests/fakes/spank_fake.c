@@ -97,8 +97,7 @@ void fake_seal_user(uid_t uid)
     seal_user = uid;
 }
 
-/* --- Slurm's functions
- * -------------------------------------------------------------------------- */
+/* --- Slurm's functions --- */
 
 static void add_message(const char *fmt, va_list ap)
 {
@@ -183,9 +182,7 @@ spank_err_t spank_unsetenv(spank_t sp, const char *name)
     return ESPANK_SUCCESS;
 }
 
-/* --- munge
- * ---------------------------------------------------------------------------------------
- */
+/* --- munge --- */
 
 int seal_close(
     const char *auth_info, const void *p, size_t n, char **ret_cred, struct err *err)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slurm's side of SPANK, as far as spank_hvd.so uses it: the test sets context, items
- * and environment, calls the callbacks and looks at environment, messages and
- * configuration. Its answers are those seen on Slurm 22.05 (tests/slurm runs the plugin
- * in the real one). munge is replaced by a marked plain text that remembers its user.
- */
+ * and environment, calls the callbacks and checks environment, messages and
+ * configuration. Its answers were observed on Slurm 22.05 (tests/slurm runs the plugin
+ * in the real one). munge is replaced by a marked plain text that records its user. */
 #ifndef TESTS_FAKES_SPANK_FAKE_H
 #define TESTS_FAKES_SPANK_FAKE_H
 
@@ -24,8 +23,8 @@ extern struct spank_handle fake;
 void fake_reset(int context);
 void fake_env(const char *name, const char *value); /* NULL removes */
 const char *fake_getenv(const char *name);
-/* What the user typed: NULL for --hvd alone. remote as Slurm passes it. The callback's
- * result. */
+/* The option as the user typed it: NULL for --hvd alone; remote as Slurm passes it.
+ * Returns the callback's result. */
 int fake_option(const char *arg, int remote);
 bool fake_option_is_registered(void);
 const char *

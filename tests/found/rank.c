@@ -4,17 +4,18 @@
  *
  *   rank 1/4 local 1/2 cross 0/2 by openmpi sum 10
  *
- *     found-rank [WORD ...]      in this order
+ * found-rank [WORD ...]      in this order:
  *
- * again        shuts down, and does the same once more
- * mpi          (built with an MPI) calls MPI_Init, sums by MPI, prints "mpi sum";
- * before "hvd" or after it hvd          where the above happens; without it: first
- * mpi-end      calls MPI_Finalize here, not at the end
- * down         calls hvd_shutdown here, not at the exit
- * fail=R:C     rank R exits with C now, the others wait to be ended by it
- * brief        only hvd_init and hvd_shutdown, instead of hvd
- * late=R       (before hvd) rank R does not come: it waits for the file in FOUND_END
- */
+ *   hvd          the above; without this word it comes first
+ *   again        shuts down, and does the same once more
+ *   mpi          (built with an MPI) calls MPI_Init, sums by MPI, prints "mpi sum";
+ *                before or after "hvd"
+ *   mpi-end      calls MPI_Finalize here, not at the end
+ *   down         calls hvd_shutdown here, not at the exit
+ *   fail=R:C     rank R exits with C now, the other ranks wait until they are killed
+ *   brief        only hvd_init and hvd_shutdown, instead of hvd
+ *   late=R       (before hvd) rank R does not call hvd_init: it waits for the file
+ *                FOUND_END */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +103,7 @@ static int rank_meet_mpi(void)
 static void mpi_end(void) {}
 #endif
 
-/* The others learn of it by a tensor that never comes. */
+/* The other ranks wait for a tensor that this one never submits. */
 static int rank_fail(int rank, int code)
 {
     float x = 0;

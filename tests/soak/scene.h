@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the scenes of soak.c stand on: the two generators, tensors of whole numbers and
- * what is to come out. Included by soak.c alone. */
+/* The base of soak.c's scenes: the two generators, tensors of whole numbers and their
+ * expected results. Included by soak.c alone. */
 #ifndef TESTS_SOAK_SCENE_H
 #define TESTS_SOAK_SCENE_H
 
@@ -61,11 +61,11 @@ static void pause_sometimes(void)
     if (draw_own(8) == 0) {
         struct timespec t = {.tv_nsec = (long)draw_own(2000000)};
 
-        (void)nanosleep(&t, NULL); /* a rank that is late: the point of the exercise */
+        (void)nanosleep(&t, NULL); /* a late rank: the purpose of the soak */
     }
 }
 
-/* --- a tensor and what is to come out --- */
+/* --- a tensor and its expected result --- */
 
 /* Small whole numbers: sums are exact in float32. */
 static float rank_value(int r, uint32_t salt, int i)

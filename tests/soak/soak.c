@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* soak --seconds S [--seed N] [--tiny N]: started by horovodrun on any number of ranks.
  *
- * Every rank draws the same sequence of scenes from one seed, and what a scene does on
- * this rank (order of submission, pauses) from another: steady steps, groups, every
- * collective with uneven sizes, sends and receives, process sets that come, overlap and
- * go, ranks that join, ranks that disagree, compression. Every result is computed apart
- * and compared. Rank 0 prints a line every ten seconds and one at the end. Memory:
- * resident size after the first fifth of the time and at the end; where a busy machine
- * has not come to OFTEN scenes by then, what is first done later may grow it, too;
- * --tiny N does N allreduces of 4 bytes instead of scenes, for the count.
+ * Every rank draws the same sequence of scenes from one seed, and its own order of
+ * submission and pauses from another: steady steps, groups, every collective with
+ * uneven sizes, sends and receives, process sets that are created, overlap and are
+ * removed, ranks that join, ranks that disagree, compression. Every result is computed
+ * separately and compared. Rank 0 prints a line every ten seconds and one at the end.
+ * Memory: resident size after the first fifth of the time and at the end; on a busy
+ * machine that has not run OFTEN scenes by then, scenes that run for the first time
+ * later may increase it too. --tiny N runs N allreduces of 4 bytes instead of scenes,
+ * for the count.
  *
- * Ends with 1 and a sentence at the first wrong result, wrong status or growth of more
+ * Exits with 1 and a message at the first wrong result, wrong status or growth of more
  * than GROWTH_MAX_KB (EARLY_MAX_KB from before there were OFTEN scenes). */
 #include <errno.h>
 #include <math.h>
@@ -287,7 +288,7 @@ static void play_transfers(void)
     }
 }
 
-/* Two overlapping sets, worked with in turn, then gone. */
+/* Two overlapping sets, used in turn, then removed. */
 static void process_sets(void)
 {
     int members[2][MAX_RANKS], n[2] = {0, 0}, ids[2], order[MAX_TENSORS];
@@ -317,7 +318,7 @@ static void process_sets(void)
         status_ok(hvd_process_set_remove(ids[s]), "remove");
 }
 
-/* Rank r has steps_of(r) steps of data; who is out of it joins. */
+/* Rank r has steps_of(r) steps of data; a rank without data joins. */
 static void play_join(void)
 {
     uint32_t salt = draw_equal(1000);
@@ -344,7 +345,7 @@ static void play_join(void)
     n_done++;
 }
 
-/* One rank differs: that operation fails on all, and nothing else. */
+/* One rank differs: that operation fails on all, and no other. */
 static void play_disagreement(void)
 {
     struct tensor *t = &tensors[0];

@@ -176,7 +176,7 @@ static void *listen_late(void *arg)
     return NULL;
 }
 
-static void connect_retries_until_somebody_listens(void **state)
+static void connect_retries_until_a_server_listens(void **state)
 {
     struct late late = {.fd = -1};
     int fd = -1, c = -1;
@@ -265,7 +265,7 @@ int main(void)
         cmocka_unit_test(files_whole_and_bounded),
         cmocka_unit_test(tcp_both_ends),
         cmocka_unit_test(dual_stack_shows_ipv4_as_ipv4),
-        cmocka_unit_test(connect_retries_until_somebody_listens),
+        cmocka_unit_test(connect_retries_until_a_server_listens),
         cmocka_unit_test(clock_reads_and_rounds_up),
         cmocka_unit_test(one_event_is_one_line),
     };

@@ -144,7 +144,7 @@ static void a_secret_strbuf_is_wiped_when_it_is_cleared(void **state)
     strbuf_release(&b);
 }
 
-static void wiped_memory_is_as_malloc_gives_it(void **state)
+static void wiped_memory_behaves_like_malloc(void **state)
 {
     char *p, *q;
 
@@ -239,7 +239,7 @@ int main(void)
         cmocka_unit_test(arena_wipe_leaves_nothing_in_any_block),
         cmocka_unit_test(strbuf_appends_until_its_bound),
         cmocka_unit_test(a_secret_strbuf_is_wiped_when_it_is_cleared),
-        cmocka_unit_test(wiped_memory_is_as_malloc_gives_it),
+        cmocka_unit_test(wiped_memory_behaves_like_malloc),
         cmocka_unit_test(lack_of_memory_marks_and_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

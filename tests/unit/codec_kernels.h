@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of compression's kernels share. Include after cmocka.h. */
+/* Shared code of the tests of compression's kernels. Include after cmocka.h. */
 #ifndef TESTS_UNIT_CODEC_KERNELS_H
 #define TESTS_UNIT_CODEC_KERNELS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A world of members in one process that carry out codec runs: each collective is done
- * here in member order, in float32 or float64 as the backends do, and every byte that a
- * member puts in is counted. Include after cmocka.h. */
+/* A world of members in one process that run codecs: each collective is done here in
+ * member order, in float32 or float64 as the backends do, and every byte that a member
+ * sends is counted. Include after cmocka.h. */
 #ifndef TESTS_UNIT_CODEC_WORLD_H
 #define TESTS_UNIT_CODEC_WORLD_H
 
@@ -41,8 +41,8 @@ struct codec_world {
     uint64_t n_steps;              /* collectives of the last tensor */
     uint64_t put_bytes[WORLD_MAX]; /* what each member put into them */
     uint64_t delivered;            /* bytes of the gathered buffers */
-    void (*bend)(uint32_t member, const struct codec_step *s); /* meddles with a step's
-                                                                   input; may be NULL */
+    /* changes a step's input; may be NULL */
+    void (*bend)(uint32_t member, const struct codec_step *s);
 };
 
 static inline void world_init(struct codec_world *w, uint32_t n)

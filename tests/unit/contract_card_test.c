@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ranks tell one another, and the place that follows: against a table, against
- * places_assign, and every bad card. */
+/* Cards, and the place that follows from them: against a table, against places_assign,
+ * and every invalid card. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@ static struct card full_card(void)
                          .job = "mpiexec/kvs_1_0_vm"};
 }
 
-static void a_card_comes_back_as_it_was(void **state)
+static void rendered_card_is_parsed_back(void **state)
 {
     struct card a = full_card(), b;
     char text[CARD_MAX_BYTES + 1];
@@ -57,8 +57,8 @@ static void a_card_comes_back_as_it_was(void **state)
     assert_string_equal(b.token, "");
 }
 
-/* PMI separates by blanks, and a job's name may come from anywhere. */
-static void a_job_of_blanks_travels_all_the_same(void **state)
+/* PMI separates by blanks, and a job's name may contain any text. */
+static void job_name_of_blanks_is_transported(void **state)
 {
     struct card a = full_card(), b;
     char text[CARD_MAX_BYTES + 1];
@@ -88,7 +88,7 @@ static void the_longest_card_fits_and_a_short_buffer_is_an_error(void **state)
     assert_non_null(strstr(e.text, "transports 99"));
 }
 
-static void what_is_no_card_names_its_rank(void **state)
+static void invalid_card_names_its_rank(void **state)
 {
     static const char *const bad[] = {
         "",
@@ -132,7 +132,7 @@ static void host_key(uint32_t h, char ret[CARD_KEY_BYTES])
     (void)snprintf(ret, CARD_KEY_BYTES, "%x", (h * 2654435761u) | 1u); /* any order */
 }
 
-/* By hosts alone, ranks filled host by host: what places_assign says. */
+/* By hosts alone, ranks filled host by host: equal to places_assign. */
 static void hosts_in_blocks_are_as_in_a_host_list(void **state)
 {
     (void)state;
@@ -188,7 +188,8 @@ static void ranks_dealt_in_turn(void **state)
     }
 }
 
-/* One machine under two names: mpirun counts two hosts, and what it says stays. */
+/* One machine under two names: mpirun counts two hosts, and its local ranks are
+ * kept. */
 static void local_ranks_of_the_launcher_are_kept(void **state)
 {
     struct card_place v[4];
@@ -217,7 +218,7 @@ static int find_one(void *arg)
     return card_find_place(arg, &p, NULL);
 }
 
-static void lack_of_memory_is_told(void **state)
+static void lack_of_memory_is_an_error(void **state)
 {
     static struct card_place v[2] = {{"a", CARD_NO_LOCAL}, {"b", CARD_NO_LOCAL}};
 
@@ -228,14 +229,14 @@ static void lack_of_memory_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_card_comes_back_as_it_was),
-        cmocka_unit_test(a_job_of_blanks_travels_all_the_same),
+        cmocka_unit_test(rendered_card_is_parsed_back),
+        cmocka_unit_test(job_name_of_blanks_is_transported),
         cmocka_unit_test(the_longest_card_fits_and_a_short_buffer_is_an_error),
-        cmocka_unit_test(what_is_no_card_names_its_rank),
+        cmocka_unit_test(invalid_card_names_its_rank),
         cmocka_unit_test(hosts_in_blocks_are_as_in_a_host_list),
         cmocka_unit_test(ranks_dealt_in_turn),
         cmocka_unit_test(local_ranks_of_the_launcher_are_kept),
-        cmocka_unit_test(lack_of_memory_is_told),
+        cmocka_unit_test(lack_of_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

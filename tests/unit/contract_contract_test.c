@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The launch contract and the agents' environment: parse(render(c)) == c for random
- * ones, what is never rendered, what is refused and by which sentence. */
+ * ones, what is never rendered, what is refused and with which message. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,7 +81,7 @@ static void contracts_are_equal(const struct contract *a, const struct contract 
     assert_int_equal(a->master_port, b->master_port);
 }
 
-static void what_is_rendered_is_read_back(void **state)
+static void rendered_contract_is_parsed_back(void **state)
 {
     struct seeded r = {.state = 1};
     static struct env_pair v[CONTRACT_MAX_ENV];
@@ -111,7 +111,7 @@ static const char good[] =
     "HOROVOD_CROSS_RANK=0 HOROVOD_CROSS_SIZE=2 HVD_JOB_ID=ns/demo/uid "
     "HVD_RENDEZVOUS_ADDR=10.0.0.1 HVD_RENDEZVOUS_PORT=4000 HVD_TOKEN_FILE=/t";
 
-static void a_contradiction_names_values(void **state)
+static void contradictions_name_values(void **state)
 {
     static const struct {
         const char *change, *says;
@@ -179,7 +179,7 @@ static void a_value_too_long_is_refused(void **state)
     assert_string_equal(e.text, "HVD_RENDEZVOUS_ADDR has 256 bytes, allowed are 255");
 }
 
-static void one_rank_needs_nobody(void **state)
+static void one_rank_needs_no_meeting_point(void **state)
 {
     static struct fake_env env;
     struct contract c;
@@ -194,7 +194,7 @@ static void one_rank_needs_nobody(void **state)
     assert_int_equal(c.token_source, TOKEN_NONE);
 }
 
-static void a_writer_is_refused_what_a_reader_would_refuse(void **state)
+static void writer_refuses_what_the_reader_refuses(void **state)
 {
     static struct env_pair v[CONTRACT_MAX_ENV];
     struct contract c;
@@ -216,7 +216,7 @@ static void a_writer_is_refused_what_a_reader_would_refuse(void **state)
     assert_int_equal(contract_render(&c, v, &n, &e), -EINVAL);
 }
 
-static void other_launchers_are_never_faked(void **state)
+static void variables_of_other_launchers_are_never_set(void **state)
 {
     static const char *const never[] = {"OMPI_", "PMI", "SLURM_", "TF_CONFIG",
                                         "TORCHELASTIC_"};
@@ -235,7 +235,7 @@ static void other_launchers_are_never_faked(void **state)
             assert_true(strncmp(v[i].name, never[k], strlen(never[k])) != 0);
 }
 
-static void outer_sets_go_and_knobs_stay(void **state)
+static void outer_sets_are_inherited_and_knobs_are_not(void **state)
 {
     static const char *const goes[] = {"HOROVOD_RANK",
                                        "HVD_TOKEN_FILE",
@@ -289,7 +289,7 @@ static void random_agent(struct seeded *r, struct agent_env *a)
     random_text(r, a->world_file, sizeof(a->world_file), true);
 }
 
-static void agents_read_what_the_operator_wrote(void **state)
+static void rendered_agent_env_is_parsed_back(void **state)
 {
     struct seeded r = {.state = 5};
     static struct env_pair v[CONTRACT_MAX_ENV];
@@ -325,7 +325,7 @@ static void agents_read_what_the_operator_wrote(void **state)
     }
 }
 
-static void agents_have_defaults_and_refuse_nonsense(void **state)
+static void agents_have_defaults_and_refuse_invalid_values(void **state)
 {
     static const char base[] = "HVD_JOB_ID=n/j/u HVD_WORKER_INDEX=1 HVD_NUM_WORKERS=2 "
                                "HVD_CHECKIN_ADDR=w0";
@@ -398,15 +398,15 @@ static void the_readme_names_every_variable(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_rendered_is_read_back),
-        cmocka_unit_test(a_contradiction_names_values),
+        cmocka_unit_test(rendered_contract_is_parsed_back),
+        cmocka_unit_test(contradictions_name_values),
         cmocka_unit_test(a_value_too_long_is_refused),
-        cmocka_unit_test(one_rank_needs_nobody),
-        cmocka_unit_test(a_writer_is_refused_what_a_reader_would_refuse),
-        cmocka_unit_test(other_launchers_are_never_faked),
-        cmocka_unit_test(outer_sets_go_and_knobs_stay),
-        cmocka_unit_test(agents_read_what_the_operator_wrote),
-        cmocka_unit_test(agents_have_defaults_and_refuse_nonsense),
+        cmocka_unit_test(one_rank_needs_no_meeting_point),
+        cmocka_unit_test(writer_refuses_what_the_reader_refuses),
+        cmocka_unit_test(variables_of_other_launchers_are_never_set),
+        cmocka_unit_test(outer_sets_are_inherited_and_knobs_are_not),
+        cmocka_unit_test(rendered_agent_env_is_parsed_back),
+        cmocka_unit_test(agents_have_defaults_and_refuse_invalid_values),
         cmocka_unit_test(the_readme_names_every_variable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who has started this process: each launcher alone, launchers inside launchers, and
- * sets that contradict themselves. The variables are those that the real ones were seen
- * to set. */
+/* Finding the launcher: each launcher alone, launchers inside launchers, and sets that
+ * contradict themselves. The variables are those that the real launchers set. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,7 +74,7 @@ static void is_place(const struct place *p,
     assert_memory_equal(p, &want, sizeof(want));
 }
 
-static void nobody_means_alone(void **state)
+static void no_launcher_means_a_single_process(void **state)
 {
     struct found f = contract_find("PATH=/bin");
 
@@ -129,7 +128,7 @@ static void each_launcher_alone(void **state)
     assert_true(f.c.rank0_serves);
 }
 
-static void mpiexec_tells_more_or_less(void **state)
+static void mpiexec_sets_more_or_less(void **state)
 {
     static const struct {
         const char *env, *why;
@@ -178,7 +177,7 @@ static void mpiexec_tells_more_or_less(void **state)
         assert_int_equal(f.c.channel, t[i].channel);
         assert_int_equal(f.c.told, t[i].told);
         assert_memory_equal(&f.c.place, &t[i].place, sizeof(t[i].place));
-        assert_string_equal(f.c.rdv_host, ""); /* nowhere but by the channel */
+        assert_string_equal(f.c.rdv_host, ""); /* only by the channel */
         if (t[i].why)
             assert_string_equal(f.why, t[i].why);
     }
@@ -196,7 +195,7 @@ static void open_mpi_and_slurm_by_pmix(void **state)
     assert_int_equal(f.rc, 0);
     assert_int_equal(f.c.channel, CHANNEL_PMIX);
     assert_int_equal(f.c.told, TOLD_ALL);
-    assert_string_equal(f.c.rdv_host, "127.0.0.1"); /* should libpmix be missing */
+    assert_string_equal(f.c.rdv_host, "127.0.0.1"); /* in case libpmix is missing */
     assert_string_equal(f.why, "rank 2 of 3 from openmpi: OMPI_COMM_WORLD_RANK, "
                                "OMPI_COMM_WORLD_SIZE, meeting by PMIx");
     f = contract_find(OPENMPI PMIX "OMPI_COMM_WORLD_SIZE=6");
@@ -219,7 +218,7 @@ static void open_mpi_and_slurm_by_pmix(void **state)
     assert_int_equal(f.c.told, TOLD_ALL);
     assert_string_equal(f.c.rdv_host, "");
     f = contract_find(SLURM PMIX "PMIX_NAMESPACE=slurm.pmix.77.8 PMIX_RANK=0");
-    assert_int_equal(f.rc, 0); /* an outer step's */
+    assert_int_equal(f.rc, 0); /* of an outer step */
     assert_int_equal(f.c.channel, CHANNEL_NONE);
     f = contract_find(SLURM "PMI_RANK=0 PMI_SIZE=1 PMI_FD=11 PMI_JOBID=77.8");
     assert_int_equal(f.c.launcher, LAUNCHER_SLURM);
@@ -311,9 +310,9 @@ static void the_nearest_launcher_wins(void **state)
     }
 }
 
-/* What our launchers remove makes the rule above true: start a process of ours inside
- * each other. */
-static void ours_inside_any_is_found_as_ours(void **state)
+/* The rule above relies on what our launchers remove: start a process of ours inside
+ * each other launcher. */
+static void our_process_inside_any_launcher_is_ours(void **state)
 {
     static const char *const outer[] = {
         TORCHRUN, OPENMPI PMIX, SLURM,
@@ -347,7 +346,7 @@ static void ours_inside_any_is_found_as_ours(void **state)
     }
 }
 
-static void the_batch_script_and_shells_are_no_tasks(void **state)
+static void the_batch_script_and_shells_are_not_tasks(void **state)
 {
     static const char *const steps[] = {"4294967291", "4294967290", "4294967292",
                                         "4294967295", "batch",      ""};
@@ -366,7 +365,7 @@ static void the_batch_script_and_shells_are_no_tasks(void **state)
     assert_int_equal(f.c.launcher, LAUNCHER_NONE); /* SLURM_STEP_NUM_TASKS is missing */
 }
 
-static void torchs_set_without_its_local_half(void **state)
+static void torch_set_without_local_ranks(void **state)
 {
     struct found f =
         contract_find("RANK=2 WORLD_SIZE=3 MASTER_ADDR=j-master-0 MASTER_PORT=23456");
@@ -440,7 +439,7 @@ static void contradictions_show_both_values(void **state)
     }
 }
 
-/* All ranks of a job derive one meeting point and one token, another job others. */
+/* All ranks of a job derive one meeting point and one token; another job's differ. */
 static void ranks_agree_and_jobs_differ(void **state)
 {
     static const struct {
@@ -475,7 +474,7 @@ static void ranks_agree_and_jobs_differ(void **state)
     }
 }
 
-/* mpirun's random key makes the token, and shows neither in the job's name nor in the
+/* mpirun's random key is part of the token, and is neither in the job's name nor in the
  * log. */
 static void open_mpis_key_is_used_and_not_shown(void **state)
 {
@@ -503,7 +502,7 @@ static int discover_slurm(void *arg)
     return contract_discover(fake_get, arg, &c, why, sizeof(why), NULL);
 }
 
-static void lack_of_memory_is_told(void **state)
+static void lack_of_memory_is_an_error(void **state)
 {
     static struct fake_env env;
 
@@ -516,19 +515,19 @@ static void lack_of_memory_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_means_alone),
+        cmocka_unit_test(no_launcher_means_a_single_process),
         cmocka_unit_test(each_launcher_alone),
-        cmocka_unit_test(mpiexec_tells_more_or_less),
+        cmocka_unit_test(mpiexec_sets_more_or_less),
         cmocka_unit_test(open_mpi_and_slurm_by_pmix),
         cmocka_unit_test(the_interface_is_read_under_foreign_launchers_too),
         cmocka_unit_test(the_nearest_launcher_wins),
-        cmocka_unit_test(ours_inside_any_is_found_as_ours),
-        cmocka_unit_test(the_batch_script_and_shells_are_no_tasks),
-        cmocka_unit_test(torchs_set_without_its_local_half),
+        cmocka_unit_test(our_process_inside_any_launcher_is_ours),
+        cmocka_unit_test(the_batch_script_and_shells_are_not_tasks),
+        cmocka_unit_test(torch_set_without_local_ranks),
         cmocka_unit_test(contradictions_show_both_values),
         cmocka_unit_test(ranks_agree_and_jobs_differ),
         cmocka_unit_test(open_mpis_key_is_used_and_not_shown),
-        cmocka_unit_test(lack_of_memory_is_told),
+        cmocka_unit_test(lack_of_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

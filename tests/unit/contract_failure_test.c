@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The failure line both ways, and what is no failure line. */
+/* The failure line both ways, and lines that are not failure lines. */
 #include <errno.h>
 #include <limits.h>
 #include <setjmp.h>
@@ -50,7 +50,7 @@ static void random_failure(struct seeded *r, struct failure *f)
     }
 }
 
-static void what_is_rendered_is_read_back(void **state)
+static void rendered_line_is_parsed_back(void **state)
 {
     struct seeded r = {.state = 99};
 
@@ -78,7 +78,7 @@ static void what_is_rendered_is_read_back(void **state)
     }
 }
 
-static void every_cut_is_refused(void **state)
+static void every_truncation_is_refused(void **state)
 {
     static const char line[] =
         "ringmaster-failure/1 rank=1 host=a exit=3 signal=0 at=5 "
@@ -159,8 +159,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_line_is_as_documented),
-        cmocka_unit_test(what_is_rendered_is_read_back),
-        cmocka_unit_test(every_cut_is_refused),
+        cmocka_unit_test(rendered_line_is_parsed_back),
+        cmocka_unit_test(every_truncation_is_refused),
         cmocka_unit_test(foreign_and_bad_lines),
         cmocka_unit_test(causes_are_described),
     };

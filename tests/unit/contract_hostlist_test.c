@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Host lists in all their text forms: tables of what is and is not one, both ways with
- * random lists, and what a failure leaves behind (nothing). */
+/* Host lists in all their text forms: tables of valid and invalid ones, both ways with
+ * random lists, and that a failure leaves nothing behind. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +30,7 @@ static const char *hostlist_flat(const struct hostlist *hl, char *buf, size_t si
 }
 
 struct row {
-    const char *text, *want; /* want NULL: refused, with `says` in the sentence */
+    const char *text, *want; /* want NULL: refused, with `says` in the message */
     const char *says;
 };
 
@@ -151,7 +151,7 @@ static void slurm_node_lists(void **state)
     check_rows(hostlist_parse_slurm, rows, ARRAY_LEN(rows));
 }
 
-static void a_hostile_range_costs_an_error(void **state)
+static void a_huge_range_is_an_error(void **state)
 {
     CLEANUP(hostlist_release) struct hostlist hl;
     struct err e = ERR_INIT;
@@ -236,7 +236,7 @@ static void random_list(struct seeded *r, struct hostlist *hl)
     }
 }
 
-static void what_is_rendered_is_read_back(void **state)
+static void rendered_lists_are_parsed_back(void **state)
 {
     struct seeded r = {.state = 42};
 
@@ -284,7 +284,7 @@ static int parse_all(void *arg)
     return rc;
 }
 
-static void lack_of_memory_leaves_nothing(void **state)
+static void lack_of_memory_is_an_error(void **state)
 {
     (void)state;
     torture(parse_all, NULL);
@@ -296,10 +296,10 @@ int main(void)
         cmocka_unit_test(hosts_of_the_command_line),
         cmocka_unit_test(hostfiles_are_parsed),
         cmocka_unit_test(slurm_node_lists),
-        cmocka_unit_test(a_hostile_range_costs_an_error),
+        cmocka_unit_test(a_huge_range_is_an_error),
         cmocka_unit_test(slurm_counts),
-        cmocka_unit_test(what_is_rendered_is_read_back),
-        cmocka_unit_test(lack_of_memory_leaves_nothing),
+        cmocka_unit_test(rendered_lists_are_parsed_back),
+        cmocka_unit_test(lack_of_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

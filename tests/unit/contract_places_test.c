@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Placement against a table made by hand and against a reference that counts by the
- * definition. */
+/* Placement against a table and against a reference that counts by the definition. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +13,7 @@
 #include "tests/unit/seeded.h"
 #include "tests/unit/torture.h"
 
-static void ragged_hosts_by_hand(void **state)
+static void uneven_hosts_match_the_table(void **state)
 {
     CLEANUP(hostlist_release) struct hostlist hl = {0};
     struct place p[5];
@@ -30,7 +29,7 @@ static void ragged_hosts_by_hand(void **state)
     assert_memory_equal(p, want, sizeof(want));
 }
 
-static void too_few_slots_says_both_numbers(void **state)
+static void too_few_slots_error_has_both_numbers(void **state)
 {
     CLEANUP(hostlist_release) struct hostlist hl = {0};
     struct err e = ERR_INIT;
@@ -76,7 +75,7 @@ place_reference(const struct hostlist *hl, uint32_t size, uint32_t rank)
     return p;
 }
 
-static void random_hosts_against_the_definition(void **state)
+static void random_hosts_match_the_definition(void **state)
 {
     struct seeded r = {.state = 7};
 
@@ -155,7 +154,7 @@ static int places_assign_all(void *arg)
     return places_assign(arg, 0, p, NULL);
 }
 
-static void lack_of_memory_is_told(void **state)
+static void lack_of_memory_is_an_error(void **state)
 {
     CLEANUP(hostlist_release) struct hostlist hl = {0};
 
@@ -167,12 +166,12 @@ static void lack_of_memory_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ragged_hosts_by_hand),
-        cmocka_unit_test(too_few_slots_says_both_numbers),
-        cmocka_unit_test(random_hosts_against_the_definition),
+        cmocka_unit_test(uneven_hosts_match_the_table),
+        cmocka_unit_test(too_few_slots_error_has_both_numbers),
+        cmocka_unit_test(random_hosts_match_the_definition),
         cmocka_unit_test(ranks_stay_when_hosts_are_added),
         cmocka_unit_test(contradictions_name_two_fields),
-        cmocka_unit_test(lack_of_memory_is_told),
+        cmocka_unit_test(lack_of_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

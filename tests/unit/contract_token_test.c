@@ -95,7 +95,7 @@ static void a_secret_of_any_bytes(void **state)
     assert_int_equal(token_read_file(path, &b, &e), -EFBIG);
 }
 
-static void a_file_for_everyone_is_refused(void **state)
+static void a_file_readable_by_others_is_refused(void **state)
 {
     struct token t;
     struct err e = ERR_INIT;
@@ -158,7 +158,7 @@ static int read_it(void *arg)
     return token_read_file(path, &t, NULL);
 }
 
-static void lack_of_memory_is_told(void **state)
+static void lack_of_memory_is_an_error(void **state)
 {
     (void)state;
     write_mode("0123456789abcdef", 16, 0600);
@@ -170,10 +170,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(written_and_read_back_with_mode_0600),
         cmocka_unit_test(a_secret_of_any_bytes),
-        cmocka_unit_test(a_file_for_everyone_is_refused),
+        cmocka_unit_test(a_file_readable_by_others_is_refused),
         cmocka_unit_test(a_descriptor_is_read_once_and_closed),
         cmocka_unit_test(no_token_is_enough_for_one_rank_only),
-        cmocka_unit_test(lack_of_memory_is_told),
+        cmocka_unit_test(lack_of_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

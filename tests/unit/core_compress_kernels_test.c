@@ -209,7 +209,7 @@ static void int8_rounds_to_even(void **state)
     assert_memory_equal(wire + 4, want, sizeof(want));
 }
 
-static void int8_refuses_what_no_encoder_writes(void **state)
+static void int8_refuses_invalid_messages(void **state)
 {
     const struct codec_kernels *kernels = kernels_of(state);
     float f[600] = {1, 2, 3}, out[600], bad = -1;
@@ -324,7 +324,7 @@ int main(void)
         BOTH(int8_is_within_half_a_scale),
         BOTH(int8_keeps_each_block_to_itself),
         BOTH(int8_rounds_to_even),
-        BOTH(int8_refuses_what_no_encoder_writes),
+        BOTH(int8_refuses_invalid_messages),
         cmocka_unit_test(the_same_bits_come_out_wide),
     };
 

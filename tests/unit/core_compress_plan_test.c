@@ -14,7 +14,7 @@
 
 /* --- text --- */
 
-static void text_comes_back_equal(void **state)
+static void text_is_parsed_back(void **state)
 {
     static const struct {
         const char *in, *out;
@@ -49,7 +49,7 @@ static void text_comes_back_equal(void **state)
     }
 }
 
-static void bad_text_is_told(void **state)
+static void invalid_text_is_an_error(void **state)
 {
     static const struct {
         const char *in, *want;
@@ -98,7 +98,7 @@ static void bad_text_is_told(void **state)
 
 /* --- plan --- */
 
-static void what_is_not_compressed_says_why(void **state)
+static void uncompressed_plans_have_a_reason(void **state)
 {
     static const struct {
         const char *text;
@@ -172,7 +172,7 @@ static void what_is_not_compressed_says_why(void **state)
     }
 }
 
-static void bytes_are_as_the_formats_say(void **state)
+static void bytes_match_the_formats(void **state)
 {
     static const struct {
         const char *text;
@@ -239,10 +239,10 @@ static void sizes_are_checked_before_they_are_multiplied(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_comes_back_equal),
-        cmocka_unit_test(bad_text_is_told),
-        cmocka_unit_test(what_is_not_compressed_says_why),
-        cmocka_unit_test(bytes_are_as_the_formats_say),
+        cmocka_unit_test(text_is_parsed_back),
+        cmocka_unit_test(invalid_text_is_an_error),
+        cmocka_unit_test(uncompressed_plans_have_a_reason),
+        cmocka_unit_test(bytes_match_the_formats),
         cmocka_unit_test(sizes_are_checked_before_they_are_multiplied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Codecs in a world of members (codec_world.h) that must all get the same, close to the
- * true sum, and lose nothing over the steps. */
+/* Codecs in a world of members (codec_world.h) that must all get the same result, close
+ * to the true sum, and lose nothing over the steps. */
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
@@ -137,7 +137,7 @@ check_sums(const struct buffers *b, const struct trial *x, bool is_projection)
                  length2);
 }
 
-static void sums_are_close_and_bytes_as_told(void **state)
+static void sums_are_close_and_bytes_as_planned(void **state)
 {
     (void)state;
     for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
@@ -167,8 +167,8 @@ static void sums_are_close_and_bytes_as_told(void **state)
     }
 }
 
-/* Over the steps nothing is lost: what was delivered is what was put in, but for what
- * the last residuals hold, and that is what the steps after, with zeros in, deliver. */
+/* Nothing is lost over the steps: what was delivered is the input less the last
+ * residuals, and later steps with zeros deliver those. */
 static void feedback_delivers_everything_in_the_end(void **state)
 {
     enum { STEPS = 20 };
@@ -279,7 +279,7 @@ static void in_place_is_the_same(void **state)
     }
 }
 
-/* A member that has joined: as one that brings zeros, and its residual waits. */
+/* A member that has joined contributes zeros, and its residual waits. */
 static void a_member_without_data_brings_zeros(void **state)
 {
     (void)state;
@@ -374,7 +374,7 @@ static void zeros_stay_zeros(void **state)
     }
 }
 
-/* A matrix of the codec's rank comes through whole, and the next one does too. */
+/* A matrix of the codec's rank is exact, and so is the next one. */
 static void powersgd_recovers_its_rank(void **state)
 {
     enum { ROWS = 60, COLS = 80, N = 3 };
@@ -393,7 +393,7 @@ static void powersgd_recovers_its_rank(void **state)
             u[i] = (float)((int)seeded_below(&rnd, 65) - 32) / 32;
         for (int i = 0; i < 3 * COLS; i++)
             v[i] = (float)((int)seeded_below(&rnd, 65) - 32) / 32;
-        codec_state_forget(w.state[1], 0, "w"); /* one member begins anew: no harm */
+        codec_state_forget(w.state[1], 0, "w"); /* one member starts again: no harm */
         for (uint32_t r = 0; r < N; r++)
             for (int i = 0; i < ROWS * COLS; i++) {
                 float x = 0;
@@ -477,7 +477,7 @@ static void a_bent_message_fails_the_run_and_drops_its_state(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_close_and_bytes_as_told),
+        cmocka_unit_test(sums_are_close_and_bytes_as_planned),
         cmocka_unit_test(feedback_delivers_everything_in_the_end),
         cmocka_unit_test(average_and_scales_are_applied),
         cmocka_unit_test(in_place_is_the_same),

@@ -14,7 +14,7 @@
 
 /* --- the machine, edge by edge --- */
 
-static void runs_go_through_their_phases_and_no_others(void **state)
+static void runs_pass_their_phases_and_no_others(void **state)
 {
     static const struct {
         const char *text;
@@ -41,7 +41,7 @@ static void runs_go_through_their_phases_and_no_others(void **state)
 
         assert_non_null(scratch);
         memset(scratch, 0,
-               p.scratch_bytes); /* what "comes" is zeros: valid everywhere */
+               p.scratch_bytes); /* received data is zeros: valid everywhere */
         assert_int_equal(codec_state_new(1 << 20, false, &s), 0);
         assert_int_equal(codec_begin(&run, s, 0, "a", &p, &io, scratch, NULL), 0);
         assert_int_equal(run.phase, CODEC_PHASE_READY);
@@ -81,7 +81,7 @@ static void a_cancelled_run_forgets_its_tensor(void **state)
     assert_int_equal(codec_begin(&run, s, 0, "a", &p, &io, scratch, NULL), 0);
     assert_int_equal(codec_begin(&other, s, 0, "a", &p, &io, scratch, &err), -EBUSY);
     assert_string_equal(err.text, "compression of \"a\": it is under way already");
-    codec_state_forget(s, 0, "a"); /* not what is being run */
+    codec_state_forget(s, 0, "a"); /* a running tensor is not forgotten */
     assert_int_equal(codec_state_bytes(s), 20000);
     assert_int_equal(codec_next(&run, &step, NULL), 1);
     codec_cancel(&run);
@@ -97,7 +97,7 @@ static void a_cancelled_run_forgets_its_tensor(void **state)
 
 /* --- state --- */
 
-static void state_is_bounded_and_the_oldest_makes_room(void **state)
+static void state_is_bounded_and_the_oldest_is_evicted(void **state)
 {
     struct codec_plan p = plan_of("int8", DT_F32, 250, 0, 2); /* 1000 bytes */
     struct codec_plan big = plan_of("int8", DT_F32, 1000, 0, 2);
@@ -125,10 +125,11 @@ static void state_is_bounded_and_the_oldest_makes_room(void **state)
     assert_string_equal(err.text,
                         "compression of \"big\": keeps 4000 bytes between steps, "
                         "500 of 3500 are left (HVD_COMPRESSION_MEMORY)");
-    assert_int_equal(codec_state_bytes(s), 3000); /* in vain, so nobody was evicted */
+    /* it failed, so nothing was evicted */
+    assert_int_equal(codec_state_bytes(s), 3000);
     big = plan_of("int8", DT_F32, 800, 0, 2);
     assert_int_equal(codec_reserve(s, 0, "big", &big, 0, &err), -ENOSPC);
-    assert_int_equal(codec_state_bytes(s), 1000); /* what is being run stays */
+    assert_int_equal(codec_state_bytes(s), 1000); /* the running one stays */
     codec_cancel(&run);
     assert_int_equal(codec_reserve(s, 0, "big", &big, 0, NULL), 0);
     assert_int_equal(codec_state_bytes(s), 3200);
@@ -138,8 +139,8 @@ static void state_is_bounded_and_the_oldest_makes_room(void **state)
     codec_state_free(NULL);
 }
 
-/* Each change of what the tensor is starts from zeros: only the first 100 of a tensor
- * can have left something, and nobody may see it. */
+/* Each change of the tensor's description starts from zeros: only the first 100 of a
+ * tensor can have left something, which must not reappear. */
 static void another_shape_starts_from_zeros(void **state)
 {
     static const struct {
@@ -209,7 +210,7 @@ static void another_matrix_or_member_starts_from_zeros(void **state)
         one[i] = 1;
     world_init(&w, 2);
     assert_int_equal(world_run(&w, &p, "w", ones, outs, 1, 1, NULL), 0);
-    s = w.state[0]; /* the members change places */
+    s = w.state[0]; /* the members swap places */
     w.state[0] = w.state[1];
     w.state[1] = s;
     assert_int_equal(world_run(&w, &p, "w", zeros, outs, 1, 1, NULL), 0);
@@ -218,7 +219,7 @@ static void another_matrix_or_member_starts_from_zeros(void **state)
     world_release(&w);
 }
 
-static void a_set_that_is_gone_is_forgotten(void **state)
+static void a_removed_set_is_forgotten(void **state)
 {
     struct codec_plan p = plan_of("int8", DT_F32, 250, 0, 2); /* 1000 bytes */
     struct codec_state *s;
@@ -259,7 +260,7 @@ static int reserve_all(void *arg)
         struct codec_run run;
 
         rc = codec_begin(&run, s, 0, texts[i], &p, &io, NULL, &err);
-        if (rc < 0) { /* nothing half made is left */
+        if (rc < 0) { /* nothing half created remains */
             assert_int_equal(codec_state_bytes(s), before);
             assert_non_null(strstr(err.text, "out of memory for"));
         } else {
@@ -279,12 +280,12 @@ static void failing_allocations_leave_nothing_behind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_go_through_their_phases_and_no_others),
+        cmocka_unit_test(runs_pass_their_phases_and_no_others),
         cmocka_unit_test(a_cancelled_run_forgets_its_tensor),
-        cmocka_unit_test(state_is_bounded_and_the_oldest_makes_room),
+        cmocka_unit_test(state_is_bounded_and_the_oldest_is_evicted),
         cmocka_unit_test(another_shape_starts_from_zeros),
         cmocka_unit_test(another_matrix_or_member_starts_from_zeros),
-        cmocka_unit_test(a_set_that_is_gone_is_forgotten),
+        cmocka_unit_test(a_removed_set_is_forgotten),
         cmocka_unit_test(failing_allocations_leave_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,7 +69,7 @@ check_topk(const struct codec_kernels *kernels, const float *f, uint32_t n, uint
     free(wire);
 }
 
-static void topk_is_what_sorting_chooses(void **state)
+static void topk_matches_sorting(void **state)
 {
     const struct codec_kernels *kernels = kernels_of(state);
     static const uint32_t counts[] = {1, 2, 3, 100, 1023, N};
@@ -102,7 +102,7 @@ static void nan_counts_as_largest_and_does_not_stay(void **state)
         check_topk(kernels, f, 6, k);
 }
 
-static void nothing_of_nothing(void **state)
+static void empty_tensors_and_k_of_zero(void **state)
 {
     const struct codec_kernels *kernels = kernels_of(state);
     uint8_t wire[8] = {0xee};
@@ -227,9 +227,9 @@ static void a_guess_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        BOTH(topk_is_what_sorting_chooses),
+        BOTH(topk_matches_sorting),
         BOTH(nan_counts_as_largest_and_does_not_stay),
-        BOTH(nothing_of_nothing),
+        BOTH(empty_tensors_and_k_of_zero),
         cmocka_unit_test(wide_indexes_begin_above_32_bits),
         BOTH(topk_refuses_bad_indexes),
         BOTH(a_guess_changes_nothing),

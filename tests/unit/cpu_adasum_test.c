@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adasum against an oracle that goes the same tree in double, on every topology; the
- * identities that define it; and that nothing but a tensor itself has a say in its
- * result. */
+/* Adasum against an oracle that uses the same tree in double, on every topology; the
+ * identities that define it; and that a tensor's result depends on that tensor only. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,7 +44,7 @@ static double rank_input(uint32_t rank, uint64_t i)
     return (0.3 + 0.1 * rank) * noise + (i % 3 == 0 ? 0.25 : -0.125);
 }
 
-/* --- the oracle: plain vectors of doubles, nothing of the code under test --- */
+/* --- the oracle: plain vectors of doubles, without the code under test --- */
 
 static void oracle_combine(double *a, const double *b, uint64_t n)
 {
@@ -158,7 +157,7 @@ static int body_oracle(struct rank *r)
     return rc;
 }
 
-/* To one member, from inputs that stay: the same bits as to all. */
+/* To one member, with unchanged inputs: the same bits as to all. */
 static int body_reduce(struct rank *r)
 {
     enum { M = 3001 };
@@ -191,7 +190,7 @@ static int body_reduce(struct rank *r)
     return rc;
 }
 
-/* Equal vectors: their mean. Orthogonal ones: their sum. Zeros: no say. */
+/* Equal vectors: their mean. Orthogonal ones: their sum. Zeros: no effect. */
 static int body_identities(struct rank *r)
 {
     double x[64], want[64];
@@ -202,7 +201,7 @@ static int body_identities(struct rank *r)
             x[i] = kind == 0 ? equal : kind == 1 ? mine : kind == 2 ? 0 : NAN;
             want[i] = kind == 0 ? equal : kind == 1 ? 1.0 + i : 0;
         }
-        if (kind == 3 && r->rank > 0) /* one rank's NaN is everybody's */
+        if (kind == 3 && r->rank > 0) /* one rank's NaN makes the result NaN */
             for (int i = 0; i < 64; i++)
                 x[i] = 1;
         int rc = rank_adasum(r, DT_F64, &it, 1, 1, 1);

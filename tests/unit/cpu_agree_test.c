@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Agreement of the cpu backend: threads as members (one host, several, mixed; what
- * ThreadSanitizer sees), forked ranks where one of them dies. */
+/* Agreement of the cpu backend: threads as members (one host, several, mixed), for
+ * ThreadSanitizer, and forked ranks of which one dies. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@ static uint64_t word_of(uint32_t rank, uint32_t round, uint32_t i)
     return ~((1ull << (h & 63)) | (1ull << (h >> 8 & 63)));
 }
 
-/* Looks and dozes in turn until the agreement is done. */
+/* Polls and dozes in turn until the agreement is done. */
 static int agree_until_done(struct backend *b,
                             uint64_t *ret,
                             uint64_t doze_ns,
@@ -57,7 +57,7 @@ agree_once(struct backend *b, uint32_t me, struct party *p, uint32_t round, char
         mine[i] = word_of(me, round, i);
     if (backend_cpu.agree_begin(b, mine, n, &err) < 0)
         return party_fails(b, said, "begin", round, &err);
-    memset(mine, 0, sizeof(mine)); /* it keeps nothing of ours */
+    memset(mine, 0, sizeof(mine)); /* it must not keep a pointer to our words */
     if (agree_until_done(b, all, (how >> 16) % 3 * 300000, p->deadline_ns, &err) < 0)
         return party_fails(b, said, "poll", round, &err);
     for (uint32_t i = 0; i < n; i++) {
@@ -157,7 +157,7 @@ static void numbers_may_wrap(void **state)
     party_run(&q);
 }
 
-/* A process set agrees apart from its world. */
+/* A process set agrees separately from its world. */
 static int body_set(struct backend *b, uint32_t me, struct party *p, char *said)
 {
     const uint32_t members[] = {0, 2, 3};
@@ -212,7 +212,7 @@ struct nudger {
     struct cpu *c;
     uint64_t deadline_ns;
     bool aborts;
-    atomic_bool is_over; /* the doze was too short to be seen */
+    atomic_bool is_over; /* the doze was too short to be observed */
 };
 
 static void *nudge_one_doze(void *arg)
@@ -228,7 +228,7 @@ static void *nudge_one_doze(void *arg)
     return NULL;
 }
 
-/* How long a doze lasts that another thread ends. */
+/* The duration of a doze that another thread ends. */
 static uint64_t
 doze_until_nudged(struct backend *b, struct party *p, uint64_t ns, bool aborts)
 {
@@ -274,7 +274,8 @@ static int body_nudge_late(struct backend *b, uint32_t me, struct party *p, char
     uint64_t got, best = UINT64_MAX;
     struct err err = ERR_INIT;
     bool is_done;
-    if (me == 0) { /* a look finds nobody; each doze lasts WAIT_SLICE_NS but for us */
+    /* a poll finds no other member; each doze lasts WAIT_SLICE_NS unless we end it */
+    if (me == 0) {
         if (backend_cpu.agree_begin(b, &word, 1, &err) < 0
             || backend_cpu.agree_poll(b, &got, &is_done, &err) < 0 || is_done)
             return party_fails(b, said, "begin", 0, &err);
@@ -304,7 +305,7 @@ static void nudge_ends_a_doze_inside_an_agreement(void **state)
     party_run(&tcp);
 }
 
-/* The last member begins when the others sleep: it wakes them. */
+/* The last member begins while the others sleep: it wakes them. */
 static int body_wake(struct backend *b, uint32_t me, struct party *p, char *said)
 {
     const uint64_t word = 7;
@@ -313,7 +314,7 @@ static int body_wake(struct backend *b, uint32_t me, struct party *p, char *said
     bool is_done;
     for (uint32_t k = 0; k < 50; k++) {
         uint32_t late = p->size - 1;
-        if (me == late) /* all of this round have looked and found us missing */
+        if (me == late) /* all of this round have polled and found us missing */
             wait_for(&p->n_at, p->size + (k + 1) * late, p->deadline_ns);
         for (uint32_t j = 0; me == late && j < late; j++)
             wait_until_dozing(p->cpu[j], p->deadline_ns);
@@ -422,7 +423,7 @@ static int body_unequal(struct backend *b, uint32_t me, struct party *p, char *s
         return party_fails(b, said, "begin", 0, &err);
     int rc = agree_until_done(b, w, 0, p->deadline_ns, &err);
     if (p->host[0] && me == 1 && rc == -ECONNRESET)
-        return 0; /* the other one saw it first, and left */
+        return 0; /* the other one detected it first, and left */
     if (rc != -EPROTO || strcmp(err.text, want) != 0)
         return party_fails(b, said, want, 0, &err);
     return 0;
@@ -457,7 +458,7 @@ static int body_last_dies(struct rank *r)
         rc = agree_until_done(r->b, &got, NS_PER_S, r->env.deadline_ns, &err);
     atomic_store(&r->m->when[r->rank], clock_now_ns());
     (void)SAY(r, "%s", err.text);
-    world_meet(r, r->size - 1); /* else the first to leave is taken for a lost one */
+    world_meet(r, r->size - 1); /* else the first to leave is taken for a lost rank */
     return rc < 0 ? 0 : 1;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of the cpu backend: members that have nothing to say are made to come to an
- * agreement, whether they look, sleep on their ears or are on other hosts; threads as
- * members. A call that is lost ends in the deadline. */
+/* Calls of the cpu backend: members that have nothing to do join an agreement, whether
+ * they poll, sleep on their ears or are on other hosts; threads as members. A lost call
+ * ends at the deadline. */
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,7 +43,7 @@ static bool is_readable(const int fds[2], int timeout_ms)
     return poll(f, 2, timeout_ms) > 0;
 }
 
-/* Until it is called, by looking, or by sleeping in between. */
+/* Until it is called, by polling, or by sleeping in between. */
 static int await_call(struct backend *b,
                       bool sleeps,
                       enum agree_call want,
@@ -85,8 +85,8 @@ static int call_sum(struct backend *b, uint64_t n, struct err *err)
     return rc;
 }
 
-/* One member begins and calls, the others look or sleep; now and then a batch between
- * two agreements, of which nothing may pass for a call. */
+/* One member begins and calls, the others poll or sleep; now and then there is a batch
+ * between two agreements, which must not be taken for a call. */
 static int body_calls(struct backend *b, uint32_t me, struct party *p, char *said)
 {
     struct err err = ERR_INIT;
@@ -141,8 +141,8 @@ static void idle_member_receives_call_on_mixed_hosts(void **state)
     party_run(&p);
 }
 
-/* Member 0 begins and does not call: member 1, which waits for something, is woken,
- * member 2, which does not, is not, until member 1 calls. */
+/* Member 0 begins and does not call: member 1, which waits for something, is woken;
+ * member 2, which does not wait, is woken only when member 1 calls. */
 static int body_begun(struct backend *b, uint32_t me, struct party *p, char *said)
 {
     struct err err = ERR_INIT;
@@ -166,7 +166,7 @@ static int body_begun(struct backend *b, uint32_t me, struct party *p, char *sai
             rc = backend_cpu.agree_begin(b, &word, 1, &err);
         if (me == 1 && rc == 0) {
             atomic_fetch_add(&p->n_at, 1);
-            wait_for(&p->n_at, p->size + 2 * k + 2, p->deadline_ns); /* 2 has looked */
+            wait_for(&p->n_at, p->size + 2 * k + 2, p->deadline_ns); /* 2 has polled */
             backend_cpu.agree_call(b);
         }
         if (rc == 0)
@@ -184,12 +184,12 @@ static void waiting_member_receives_agreements_others_only_calls(void **state)
     party_run(&p);
 }
 
-/* The last members never come by themselves: others count their words, or find them
- * back, in which case they go on from the last agreement that they were counted in.
- * Their bit 2 is 0, others clear one more each: all hear the same, and who was counted
- * hears the last one right. A plan, and with it the tag and the number of words, lasts
- * for 5 agreements only: who is still in the last one of a plan has to find the words
- * that were counted there. */
+/* The last members never join by themselves: other members count their words, or find
+ * them back, in which case they continue from the last agreement that they were counted
+ * in. Their bit 2 is 0, other members clear one more each: all get the same result, and
+ * a member that was counted gets the last one. A plan, and with it the tag and the
+ * number of words, lasts for only 5 agreements: a member that is still in the last one
+ * of a plan must find the words that were counted there. */
 enum { STANDS = ~4ull, A_PLAN = 5 };
 
 static uint64_t said_by(uint32_t me, uint32_t round)
@@ -209,7 +209,7 @@ static uint32_t tag_after(struct backend *b, uint32_t seq)
     return 1 + seq / A_PLAN % 7;
 }
 
-/* Is there anything to take part in? *ret_is_in: it has been counted in that. */
+/* Whether there is an agreement to join. *ret_is_in: it has been counted in that. */
 static bool stand_aside(
     struct backend *b, uint32_t me, const uint64_t *words, uint32_t n, bool *ret_is_in)
 {
@@ -273,7 +273,7 @@ static void member_without_words_is_counted(void **state)
     party_run(&p);
 }
 
-/* What is no agreement to come: nothing, one of ours, a broken communicator. */
+/* No call: nothing happened, an agreement of our own, a broken communicator. */
 static int body_nothing(struct backend *b, uint32_t me, struct party *p, char *said)
 {
     struct err err = ERR_INIT;
@@ -285,7 +285,7 @@ static int body_nothing(struct backend *b, uint32_t me, struct party *p, char *s
                    && fds[1] == again[1]
                    && backend_cpu.agree_away(b, CALL_CALLED, NULL, 0) == CALL_NONE
                    && !is_readable(fds, 0);
-    backend_cpu.agree_call(b); /* there is none at hand */
+    backend_cpu.agree_call(b); /* there is no current agreement */
     (void)me;
     if (!is_good || backend_cpu.agree_begin(b, &word, 1, &err) < 0
         || backend_cpu.agree_call_state(b) != CALL_NONE

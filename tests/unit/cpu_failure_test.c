@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the survivors see: a killed peer, a peer that leaves, abort from another thread,
- * an interrupt by the surroundings, a stranger without the job's token, a description
+/* What surviving ranks report: a killed peer, a peer that leaves, abort from another
+ * thread, an interrupt by the caller, a stranger without the job's token, a description
  * from another version. */
 #include <pthread.h>
 #include <setjmp.h>
@@ -12,10 +12,11 @@
 
 #include "tests/unit/cpu_world.h"
 
-/* Over TCP a dead neighbour is noticed by sending to it what no socket buffer holds. */
+/* Over TCP a dead neighbour is detected by sending more than the socket buffers
+ * hold. */
 static const uint64_t N_FLOATS = 1 << 20, N_FLOATS_TCP = 1 << 24;
 
-/* Allreduces until one fails; ret_ns: when. The sentence is left in said. */
+/* Allreduces until one fails; ret_ns: when. The message is left in said. */
 static int loop_until_failure(struct rank *r, uint64_t n_floats, uint64_t *ret_ns)
 {
     struct err err = ERR_INIT;
@@ -33,7 +34,7 @@ static int loop_until_failure(struct rank *r, uint64_t n_floats, uint64_t *ret_n
     }
     *ret_ns = clock_now_ns();
     (void)SAY(r, "%s", err.text);
-    if (rc < 0) { /* broken for good, with the same sentence */
+    if (rc < 0) { /* broken for good, with the same message */
         struct err again = ERR_INIT;
         if (run_batch(r, &b, &again) != -EPIPE || strcmp(again.text, err.text) != 0)
             rc = 0;
@@ -66,8 +67,9 @@ static int body_kill_last(struct rank *r)
     return rc;
 }
 
-/* The last rank dies: how long until all others are told. At least a second is tried
- * three times, for others may have the processors. UINT64_MAX: a rank failed. */
+/* The last rank dies: the time until all others report it. When that is a second or
+ * more, the run is repeated up to three times, because of other load. UINT64_MAX: a
+ * rank failed. */
 static uint64_t loss_reported_within(struct world *w)
 {
     const uint32_t dead = w->size - 1;
@@ -118,7 +120,7 @@ static int body_kill_last_tcp(struct rank *r)
     }
     int rc = loop_until_failure(r, *(const uint64_t *)r->arg, &ns);
     atomic_store(&r->m->when[r->rank], ns);
-    world_meet(r, r->size - 1); /* else the first to leave is taken for a lost one */
+    world_meet(r, r->size - 1); /* else the first to leave is taken for a lost rank */
     return rc;
 }
 
@@ -136,7 +138,7 @@ static void killed_peer_is_named_within_a_second_tcp(void **state)
             fail_msg("rank %d says: %s", i, w.said[i]);
 }
 
-/* Leader b of host b dies: the followers on host a hear of it through their leader. */
+/* Leader b of host b dies: the followers on host a receive it through their leader. */
 static void lost_host_is_named_to_followers(void **state)
 {
     (void)state;
@@ -163,7 +165,7 @@ static const struct one {
 
 enum { EACH_N = 1 << 16 }; /* floats of a member */
 
-/* As the control channel does: who is not told by its own neighbours hears of it. */
+/* As the control channel does: for a rank whose own neighbours are alive. */
 static int receive_loss(void *arg, struct err *err)
 {
     struct rank *r = arg;
@@ -232,7 +234,8 @@ static void death_inside_each_collective_is_reported(void **state)
         }
 }
 
-/* --- memory runs out inside each collective, at each allocation of a leader in turn --- */
+/* --- memory runs out inside each collective, at each allocation of a leader in turn
+ * --- */
 
 static int receive_flag(void *arg, struct err *err)
 {
@@ -307,7 +310,7 @@ static void memory_running_out_inside_each_collective(void **state)
         }
 }
 
-/* It lives, its connections are whole, and it takes no part. */
+/* It is alive, its connections are open, and it takes no part. */
 static int body_last_is_silent(struct rank *r)
 {
     uint64_t ns = 0;
@@ -360,7 +363,7 @@ static void *abort_soon(void *arg)
     struct rank *r = arg;
     while (atomic_load(&r->m->flag) == 0)
         sched_yield();
-    usleep(30000); /* not to synchronise: lets the wait reach its sleeping part */
+    usleep(30000); /* not to synchronise: the wait reaches its sleeping part */
     atomic_store(&r->m->when[0], clock_now_ns());
     backend_cpu.abort(r->b);
     backend_cpu.abort(r->b);
@@ -390,7 +393,7 @@ static void abort_ends_a_wait_soon(void **state)
     (void)state;
     for (int tcp = 0; tcp < 2; tcp++) {
         struct world w = {.size = 2, .tcp = tcp, .body = body_abort, .timeout_s = 20};
-        uint64_t took_ns = UINT64_MAX; /* 10 ms; others may have the processors */
+        uint64_t took_ns = UINT64_MAX; /* 10 ms; repeated because of other load */
         for (int run = 0; run < 5 && took_ns >= 200 * NS_PER_MS; run++) {
             assert_int_equal(world_run(&w), 0);
             assert_string_equal(w.said[0], "aborted");
@@ -418,7 +421,7 @@ static int body_interrupt(struct rank *r)
     return rc;
 }
 
-static void interrupt_passes_its_sentence_on(void **state)
+static void interrupt_error_is_returned(void **state)
 {
     (void)state;
     for (int tcp = 0; tcp < 2; tcp++) {
@@ -440,8 +443,7 @@ static int body_nothing(struct rank *r)
     return 0;
 }
 
-/* Wrong token on one of two: no shared memory (told in the log), no TCP: a sentence for
- * both. */
+/* Wrong token on one of two: no shared memory (logged), no TCP: an error on both. */
 static void stranger_without_token_is_refused(void **state)
 {
     (void)state;
@@ -532,7 +534,7 @@ int main(void)
         cmocka_unit_test(silent_peer_ends_the_wait),
         cmocka_unit_test(peer_that_leaves_is_named),
         cmocka_unit_test(abort_ends_a_wait_soon),
-        cmocka_unit_test(interrupt_passes_its_sentence_on),
+        cmocka_unit_test(interrupt_error_is_returned),
         cmocka_unit_test(stranger_without_token_is_refused),
         cmocka_unit_test(bad_transport_is_named),
         cmocka_unit_test(foreign_description_is_refused),

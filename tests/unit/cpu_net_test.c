@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The collectives over TCP with threads as members of a real mesh: results by
- * definition, reductions bit for bit the sum in member order wherever an element lies,
- * small socket buffers, guards around what is written. */
+/* The collectives over TCP with threads as members of a real mesh: reductions are bit
+ * for bit the sum in member order at any position; small socket buffers; guards around
+ * outputs. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -27,9 +27,9 @@ enum { MAX_MEMBERS = 10, SAID_BYTES = 640 };
 
 struct mesh {
     uint32_t n;
-    int buffer_bytes; /* of sockets; 0: as the kernel likes */
+    int buffer_bytes; /* of sockets; 0: the kernel's default */
     int (*body)(struct net *net, struct mesh *m, char *said);
-    bool long_pipes; /* chunks at their least, so that there are many */
+    bool long_pipes; /* the smallest chunks, so that there are many */
     size_t n_layouts;
     struct peer peers[MAX_MEMBERS];
     uint32_t ranks[MAX_MEMBERS];
@@ -47,7 +47,7 @@ struct seat {
 static int go_on(void *arg, uint32_t rank, struct err *err)
 {
     struct mesh *m = arg;
-    atomic_fetch_add(&m->n_checks, 1); /* somebody found nothing to do */
+    atomic_fetch_add(&m->n_checks, 1); /* a member found nothing to do */
     if (atomic_load(&m->stop) || clock_now_ns() > m->deadline_ns)
         return err_set(err, -ECANCELED, "gave up waiting for %u", rank);
     return 0;
@@ -134,8 +134,8 @@ static uint64_t word_mix(uint64_t x)
 
 /* --- reductions --- */
 
-/* Member's value of element i: magnitudes so different that the order of a sum shows.
- */
+/* Member's value of element i: magnitudes so different that the order of a sum changes
+ * its bits. */
 static float element_value(uint32_t member, uint64_t i)
 {
     uint64_t h = word_mix(i * 16 + member + 1);
@@ -191,7 +191,7 @@ static void want_of(enum dtype t, uint32_t n, uint64_t i, double pre, void *ret)
         *(uint16_t *)ret = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-struct layout { /* a batch: tensors of so many elements; element numbers from base */
+struct layout { /* a batch: the tensors' numbers of elements */
     size_t n;
     uint64_t count[8];
 };
@@ -363,7 +363,7 @@ static void sums_are_in_member_order_wherever_they_lie(void **state)
 static void full_socket_buffers_do_not_deadlock(void **state)
 {
     (void)state;
-    const size_t n = FEWER > 1 ? MODEST : ALL; /* both have more than buffers hold */
+    const size_t n = FEWER > 1 ? MODEST : ALL; /* both exceed the buffers */
     struct mesh m = {
         .n = 3, .body = body_reductions, .n_layouts = n, .buffer_bytes = 32768};
     mesh_run(&m);
@@ -372,8 +372,8 @@ static void full_socket_buffers_do_not_deadlock(void **state)
     mesh_run(&two);
 }
 
-/* In place, member 0 has all summands before its own values are sent: they must leave
- * as they were. Member 1 plays its part by hand. */
+/* In place, member 0 has all summands before its own values are sent: they must be sent
+ * unchanged. Member 1's side is written out here. */
 static int body_late_reader(struct net *net, struct mesh *m, char *said)
 {
     enum { N = 30000 };
@@ -398,7 +398,7 @@ static int body_late_reader(struct net *net, struct mesh *m, char *said)
     if (fd_write_full(fd, lead, sizeof(lead), m->deadline_ns) < 0
         || fd_write_full(fd, x, v.n_bytes, m->deadline_ns) < 0)
         rc = FAIL("write");
-    unsigned seen = atomic_load(&m->n_checks); /* 0 has all, and sleeps */
+    unsigned seen = atomic_load(&m->n_checks); /* 0 has received all, and sleeps */
     while (atomic_load(&m->n_checks) < seen + 3 && clock_now_ns() < m->deadline_ns)
         sched_yield();
     if (rc == 0
@@ -419,7 +419,7 @@ static void values_leave_before_the_sum_covers_them(void **state)
     mesh_run(&m);
 }
 
-/* --- what only moves --- */
+/* --- moving without reducing --- */
 
 static uint8_t byte_of(uint32_t from, uint32_t to, uint64_t i)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of summation, of floats that round, so that every other order would show:
- * a tensor's bits do not depend on what it is fused with, nor on whether its sum is
- * wanted by all, by one or in parts. */
+/* The order of summation, with floats that round, so that any other order changes bits:
+ * a tensor's result does not depend on what it is fused with, nor on whether its sum
+ * goes to all members, to one or in parts. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,13 +34,13 @@ static float rank_noise(uint32_t rank, uint64_t i)
     return ldexpf((float)(x >> 40) - (1 << 23), (int)(x & 15) - 30);
 }
 
-/* Where member j's part begins. */
+/* Start of member j's part. */
 static uint64_t part_cut(uint64_t n, uint32_t size, uint32_t j)
 {
     return n * j / size;
 }
 
-/* Whatever autotune chooses: the same bits. */
+/* The bits do not depend on autotune's settings. */
 static int rank_run_tuned(struct rank *r, struct batch *b, const float *want)
 {
     static const struct tuning all[] = {
@@ -67,8 +67,8 @@ static int rank_run_tuned(struct rank *r, struct batch *b, const float *want)
 }
 
 /* The tensor alone by allreduce; with other settings; then behind another one, reduced,
- * and scattered: the same bits each time. Without hosts of several they are those of
- * the sum in member order. */
+ * and scattered: the same bits each time. With one rank per host or one host they are
+ * those of the sum in member order. */
 static int order_once(struct rank *r, uint64_t n, uint64_t before)
 {
     float *in = malloc((n + before) * 4 + 4), *alone = malloc(n * 4 + 4);

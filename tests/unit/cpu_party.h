@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members of a cpu communicator as threads of one process, so that ThreadSanitizer sees
- * all of them and a test may look into each. Hosts are named by HVD_HOST_ID. Every wait
- * has a deadline; a member that fails leaves a sentence. */
+ * all of them and a test can inspect each. Hosts are named by HVD_HOST_ID. Every wait
+ * has a deadline; a member that fails leaves a message. */
 #ifndef TESTS_UNIT_CPU_PARTY_H
 #define TESTS_UNIT_CPU_PARTY_H
 
@@ -18,7 +18,7 @@
 #include "runtime/base/mem.h"
 
 enum { MAX_MEMBERS = 6, N_EXCHANGES = 3, SAID_BYTES = 640 };
-/* Ends what hangs: members that spin need a turn of the processors for each. */
+/* Ends a hang: spinning members need a turn of the processors each. */
 enum { PARTY_LIMIT_S = 240 };
 
 struct party { /* members as threads of this process */
@@ -86,7 +86,8 @@ static int seat_describe(struct seat *s,
                          struct err *err)
 {
     const char *host = s->p->host[s->me];
-    pthread_mutex_lock(&environment); /* a host's name is the process's otherwise */
+    /* the host name is a variable of the whole process */
+    pthread_mutex_lock(&environment);
     setenv("HVD_HOST_ID", host ? host : "h", 1);
     setenv("HOROVOD_HOSTNAME", host ? host : "h", 1);
     int rc = backend_cpu.describe(env, ret, ret_blob, ret_n, err);
@@ -130,7 +131,8 @@ static void *seat_run(void *arg)
     wait_for(&p->n_at, p->size, p->deadline_ns);
     if (p->body(b, s->me, p, p->said[s->me]) != 0 && p->said[s->me][0] == '\0')
         snprintf(p->said[s->me], sizeof(p->said[0]), "failed");
-    atomic_fetch_add(&p->n_done, 1); /* leaving looks like a loss to who still waits */
+    /* to members that still wait, leaving looks like a loss */
+    atomic_fetch_add(&p->n_done, 1);
     wait_for(&p->n_done, p->size, p->deadline_ns);
     backend_cpu.close(b);
     return NULL;

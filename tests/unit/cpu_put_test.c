@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing for others to read: copies are copies however they are made, and the choice
- * between the two ways follows the measured cost, not one odd measurement. */
+/* Writing for other ranks to read: both ways copy correctly, and the choice between
+ * them follows the measured cost, not a single outlier. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,8 +35,8 @@ static void copy_is_exact_at_every_alignment_and_size(void **state)
             }
 }
 
-/* n chunks where a byte costs so much; returns how many of the last PUT_PERIOD went
- * past the caches. */
+/* Runs n chunks with the given costs per byte; returns how many of the last PUT_PERIOD
+ * went past the caches. */
 static int choice_measure(struct put_choice *c, int n, double plain, double streamed)
 {
     int n_streamed = 0;

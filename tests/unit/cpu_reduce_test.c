@@ -314,7 +314,7 @@ static void every_pair_matches_the_reference(void **state)
 }
 
 /* As numpy.minimum: a NaN anywhere is the result, whatever stands beside it. */
-static void not_a_number_survives_min_and_max(void **state)
+static void nan_survives_min_and_max(void **state)
 {
     (void)state;
     static const enum dtype types[] = {DT_F16, DT_BF16, DT_F32, DT_F64};
@@ -420,7 +420,7 @@ static void average_folds_into_the_factor_or_divides(void **state)
     assert_true(f.factor == 2.0 && f.divisor == 1);
 }
 
-static void what_cannot_be_reduced_has_no_kernel(void **state)
+static void unsupported_pairs_have_no_kernel(void **state)
 {
     (void)state;
     assert_null(kernel_for(OP_AVERAGE, DT_BOOL, false));
@@ -429,7 +429,7 @@ static void what_cannot_be_reduced_has_no_kernel(void **state)
     assert_null(kernel_for((enum reduce_op)99, DT_F32, false));
 }
 
-static void the_predicate_names_every_pair(void **state)
+static void predicate_matches_every_pair(void **state)
 {
     (void)state;
     for (int op = 0; op < OP_COUNT; op++)
@@ -451,13 +451,13 @@ int main(void)
         cmocka_unit_test(narrowing_undoes_widening),
         cmocka_unit_test(narrowing_rounds_to_nearest_even),
         cmocka_unit_test(every_pair_matches_the_reference),
-        cmocka_unit_test(not_a_number_survives_min_and_max),
+        cmocka_unit_test(nan_survives_min_and_max),
         cmocka_unit_test(sixteen_bit_sums_round_once),
         cmocka_unit_test(special_values_survive_in_every_build),
         cmocka_unit_test(integers_wrap_and_scaling_saturates),
         cmocka_unit_test(average_folds_into_the_factor_or_divides),
-        cmocka_unit_test(what_cannot_be_reduced_has_no_kernel),
-        cmocka_unit_test(the_predicate_names_every_pair),
+        cmocka_unit_test(unsupported_pairs_have_no_kernel),
+        cmocka_unit_test(predicate_matches_every_pair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

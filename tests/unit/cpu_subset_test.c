@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communicators of process sets: made by all, used by some, overlapping, of one, across
- * hosts, of a set of a set; what ends a parent ends them, what fails names global
- * ranks, and a set that cannot be made says so on every rank. */
+/* Communicators of process sets: created by all, used by some, overlapping, of one
+ * member, across hosts, of a set of a set. What ends a parent ends them, errors name
+ * global ranks, and a set that cannot be created is an error on every rank. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,7 +33,7 @@ static int run_on(struct backend *b, struct batch *batch, struct err *err)
     return rc < 0 ? rc : done >= ticket ? 0 : -EINPROGRESS;
 }
 
-/* An agreement of the set: the bits that all have. */
+/* An agreement of the set: the bits that all members have. */
 static int agree_on(struct rank *r, struct backend *b, uint64_t want, struct err *err)
 {
     uint64_t mine = ~(1ull << r->rank), got = 0;
@@ -161,8 +161,8 @@ static int body_set_of_a_set(struct rank *r)
 
 enum { PAIR_N = 900007, PAIR_ITEMS = 3 };
 
-/* One round: x[0 to N] of the root to the other, in three items. What is sent may only
- * be read. */
+/* One round: x[0 to N] of the root to the other, in three items. The sender's data must
+ * not change. */
 static int one_transfer(struct rank *r,
                         struct backend *b,
                         bool is_root,
@@ -226,8 +226,7 @@ static int body_pair(struct rank *r)
     return rc;
 }
 
-/* Many sets one after the other: nothing is left behind (descriptors are the first to
- * run out). */
+/* Many sets one after the other leak nothing (descriptors would run out first). */
 static int body_come_and_go(struct rank *r)
 {
     const uint32_t all[] = {0, 1, 2, 3, 4};
@@ -242,7 +241,7 @@ static int body_come_and_go(struct rank *r)
             && subset_use(r, b, ranks, n, me, 10) != 0)
             return 1;
         backend_cpu.close(b);
-        int lowest = dup(0); /* that is free */
+        int lowest = dup(0); /* the lowest free descriptor */
         close(lowest);
         if (lowest > 40)
             return SAY(r, "descriptors are left open");
@@ -264,7 +263,7 @@ static void worlds_run(int (*body)(struct rank *r))
     world_expect(body, false, "abcab");
 }
 
-static void sets_overlap_and_are_each_their_own(void **state)
+static void overlapping_sets_are_independent(void **state)
 {
     (void)state;
     worlds_run(body_sets);
@@ -335,7 +334,7 @@ static void lost_rank_of_a_set_is_named_by_its_global_rank(void **state)
 static void *abort_soon(void *arg)
 {
     struct rank *r = arg;
-    usleep(30000); /* not to synchronise: lets the wait reach its sleeping part */
+    usleep(30000); /* not to synchronise: the wait reaches its sleeping part */
     atomic_store(&r->m->when[0], clock_now_ns());
     backend_cpu.abort(r->b);
     return NULL;
@@ -378,8 +377,8 @@ static void abort_of_the_world_reaches_sets(void **state)
     }
 }
 
-/* Rank 2 has no memory for its part, at each of its allocations in turn. All say so, or
- * all have the set. */
+/* Rank 2 runs out of memory, at each of its allocations in turn. Either all ranks
+ * report it, or all have the set. */
 static int body_out_of_memory(struct rank *r)
 {
     long k = *(const long *)r->arg;
@@ -397,7 +396,7 @@ static int body_out_of_memory(struct rank *r)
     return 0;
 }
 
-static void a_set_that_cannot_be_made_is_refused_by_all(void **state)
+static void a_set_that_cannot_be_created_is_refused_by_all(void **state)
 {
     (void)state;
     for (int shape = 0; shape < 2; shape++)
@@ -410,14 +409,15 @@ static void a_set_that_cannot_be_made_is_refused_by_all(void **state)
                               .timeout_s = 20};
             assert_int_equal(world_run(&w), 0);
             if (w.when[2] == 0)
-                break; /* it had all it asked for */
+                break; /* no allocation failed */
             assert_true(k < 100);
             bool is_made = w.said[2][0] == '0';
             for (int i = 0; i < 4; i++)
                 if ((w.said[i][0] == '0') != is_made)
                     fail_msg("allocation %ld: rank 2 says %s, rank %d %s", k, w.said[2],
                              i, w.said[i]);
-            /* where rank 2 has left in mid-round, each names whom it saw leave first */
+            /* when rank 2 has left within a round, each rank names the one that it saw
+             * leave first */
             for (int i = 0; i < 4 && !is_made; i++)
                 if (strstr(w.said[i], "process set: ") && !strstr(w.said[i], "rank 2"))
                     fail_msg("allocation %ld: rank %d says %s", k, i, w.said[i]);
@@ -460,13 +460,13 @@ static void bad_ranks_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sets_overlap_and_are_each_their_own),
+        cmocka_unit_test(overlapping_sets_are_independent),
         cmocka_unit_test(sets_have_sets),
         cmocka_unit_test(two_send_to_each_other),
         cmocka_unit_test(sets_leave_nothing_open),
         cmocka_unit_test(lost_rank_of_a_set_is_named_by_its_global_rank),
         cmocka_unit_test(abort_of_the_world_reaches_sets),
-        cmocka_unit_test(a_set_that_cannot_be_made_is_refused_by_all),
+        cmocka_unit_test(a_set_that_cannot_be_created_is_refused_by_all),
         cmocka_unit_test(bad_ranks_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server with several addresses, of which some lead nowhere or to somebody else: the
- * 127.0.0.0/8 of this machine stands in for networks. */
+/* A server with several addresses, some of which are unreachable or another server's:
+ * the 127.0.0.0/8 of this machine stands in for networks. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,7 +60,7 @@ spot_reach(const struct spot *p, const char *hosts, uint32_t rank, uint32_t ms)
     return r;
 }
 
-static void an_address_where_nobody_listens_is_skipped(void **state)
+static void an_address_without_listener_is_skipped(void **state)
 {
     struct spot p = spot_start("127.0.0.3", 0, &ours);
     struct result r =
@@ -72,7 +72,7 @@ static void an_address_where_nobody_listens_is_skipped(void **state)
     rdv_server_stop(p.server);
 }
 
-static void somebody_elses_server_is_not_taken(void **state)
+static void another_jobs_server_is_not_used(void **state)
 {
     struct spot right = spot_start("127.0.0.3", 0, &ours);
     struct spot wrong = spot_start("127.0.0.2", right.port, &others);
@@ -100,7 +100,7 @@ static void a_silent_address_costs_half_a_second(void **state)
     rdv_server_stop(p.server);
 }
 
-static void the_right_servers_refusal_is_the_last_word(void **state)
+static void the_right_servers_refusal_is_final(void **state)
 {
     struct spot p = spot_start("127.0.0.3", 0, &ours);
     struct result r = spot_reach(&p, "127.0.0.2,127.0.0.3", 7, 20000);
@@ -112,7 +112,7 @@ static void the_right_servers_refusal_is_the_last_word(void **state)
     rdv_server_stop(p.server);
 }
 
-static void nobody_anywhere_names_all_addresses(void **state)
+static void no_server_at_all_names_all_addresses(void **state)
 {
     struct spot p = spot_start("127.0.0.3", 0, &ours);
     struct result r = spot_reach(&p, "127.0.0.1,127.0.0.2", 0, 400);
@@ -127,7 +127,7 @@ static void nobody_anywhere_names_all_addresses(void **state)
     rdv_server_stop(p.server);
 }
 
-static void a_server_that_comes_late_is_waited_for(void **state)
+static void a_late_server_is_waited_for(void **state)
 {
     struct spot p = spot_start("127.0.0.3", 0, &ours);
 
@@ -143,12 +143,12 @@ static void a_server_that_comes_late_is_waited_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_address_where_nobody_listens_is_skipped),
-        cmocka_unit_test(somebody_elses_server_is_not_taken),
+        cmocka_unit_test(an_address_without_listener_is_skipped),
+        cmocka_unit_test(another_jobs_server_is_not_used),
         cmocka_unit_test(a_silent_address_costs_half_a_second),
-        cmocka_unit_test(the_right_servers_refusal_is_the_last_word),
-        cmocka_unit_test(nobody_anywhere_names_all_addresses),
-        cmocka_unit_test(a_server_that_comes_late_is_waited_for),
+        cmocka_unit_test(the_right_servers_refusal_is_final),
+        cmocka_unit_test(no_server_at_all_names_all_addresses),
+        cmocka_unit_test(a_late_server_is_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

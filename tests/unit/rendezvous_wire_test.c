@@ -64,7 +64,7 @@ static void both_prove_themselves(void **state)
     assert_memory_not_equal(c.send_key, c.recv_key, 32);
 }
 
-static void each_difference_is_named_by_both(void **state)
+static void each_difference_is_reported_on_both_sides(void **state)
 {
     const struct auth_id mine = {&token_a, "j", 7};
     const struct {
@@ -84,13 +84,13 @@ static void each_difference_is_named_by_both(void **state)
         assert_int_equal(h.rc_proof, t[i].rc);
         assert_non_null(strstr(h.client.text, t[i].says));
         assert_int_equal(h.rc_reply ? h.rc_reply : h.rc_check, t[i].rc);
-        assert_int_equal(h.rc_check, -EACCES); /* no way in whatever came before */
+        assert_int_equal(h.rc_check, -EACCES); /* no access after any change */
         assert_memory_equal(h.proof, (uint8_t[AUTH_PROOF_BYTES]){0}, AUTH_PROOF_BYTES);
     }
 }
 
 /* Every byte of hello and reply is under the MACs: change one, and one side refuses. */
-static void every_changed_bit_is_noticed(void **state)
+static void every_changed_bit_is_detected(void **state)
 {
     const struct auth_id id = {&token_a, "j", 7};
     const struct handshake good = handshake_run(&id, &id);
@@ -103,8 +103,8 @@ static void every_changed_bit_is_noticed(void **state)
         bool is_noticed;
 
         if (i < AUTH_HELLO_BYTES) {
-            /* On the way to the server: it answers another hello than the client sent.
-             */
+            /* In transit to the server: it answers another hello than the client
+             * sent. */
             h.hello[i] ^= 1;
             int rc = auth_wire_reply(&id, ROLE_COORDINATOR, ROLE_CONTROL, h.hello,
                                      good.reply + 12, h.reply, NULL);
@@ -127,7 +127,7 @@ static void every_changed_bit_is_noticed(void **state)
     }
 }
 
-static void a_connection_fits_its_purpose_only(void **state)
+static void a_connection_is_valid_for_its_purpose_only(void **state)
 {
     const struct auth_id id = {&token_a, "j", 7};
     uint8_t nonce[AUTH_NONCE_BYTES] = {0}, hello[AUTH_HELLO_BYTES];
@@ -141,12 +141,12 @@ static void a_connection_fits_its_purpose_only(void **state)
         -EPROTO);
     assert_non_null(strstr(e.text, "role"));
     assert_int_equal(auth_wire_proof(&id, ROLE_DATA, hello, reply, proof, &e), -EPROTO);
-    /* A server in another role that forgot to look would still be found out by the
+    /* A server in another role that forgot this check is still refused by the
      * client. */
     assert_int_equal(
         auth_wire_reply(&id, ROLE_AGENT_HUB, ROLE_DATA, hello, nonce, reply, &e), 0);
     assert_int_equal(auth_wire_proof(&id, ROLE_DATA, hello, reply, proof, &e), -EPROTO);
-    /* What a server proves is no client's proof. */
+    /* A server's proof is not valid as a client's. */
     assert_int_equal(auth_wire_check(&id, hello, reply, reply + 44, &e), -EACCES);
 }
 
@@ -216,7 +216,7 @@ static void the_blocking_handshake(void **state)
 
 /* --- frames --- */
 
-static void headers_are_judged_by_direction_and_size(void **state)
+static void headers_are_checked_by_direction_and_size(void **state)
 {
     static const struct {
         enum rdv_type type;
@@ -279,7 +279,7 @@ static void a_frame_counts_once_and_in_its_direction(void **state)
     assert_int_equal(rdv_mac_check(&b, h, "abc", 3, mac, NULL), -EPROTO); /* replayed */
 }
 
-static void a_round_is_read_as_it_was_written(void **state)
+static void a_rendered_round_is_parsed_back(void **state)
 {
     struct rdv_world w;
     uint8_t *blobs[3];
@@ -341,7 +341,7 @@ static void many_missing_are_counted_not_listed(void **state)
     rdv_world_release(&w);
 }
 
-static void a_refusal_keeps_its_sentence_clean(void **state)
+static void a_refusal_has_no_control_characters(void **state)
 {
     uint8_t p[] = "\0\0\0\2rank\n1\x1b[0m";
     struct err e = ERR_INIT;
@@ -405,7 +405,7 @@ static int raw_recv(struct raw *r)
     return h[0];
 }
 
-static void who_breaks_the_protocol_is_put_out(void **state)
+static void a_member_that_breaks_the_protocol_is_dropped(void **state)
 {
     static const uint8_t join0[8] = {0, 0, 0, 0, 0, 0, 0, 2};
     static const uint8_t put0[9] = {0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 'x'};
@@ -448,7 +448,7 @@ static void who_breaks_the_protocol_is_put_out(void **state)
     assert_int_equal(raw_recv(&r), 0);
     fd_close(&r.fd);
 
-    r = raw_connect(port); /* gives its blob and dies: the blob is gone with it */
+    r = raw_connect(port); /* puts its blob and closes: the blob is withdrawn */
     raw_send(&r, RDV_JOIN, join0, sizeof(join0));
     assert_int_equal(raw_recv(&r), RDV_WELCOME);
     raw_send(&r, RDV_PUT, put0, sizeof(put0));
@@ -468,16 +468,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_prove_themselves),
-        cmocka_unit_test(each_difference_is_named_by_both),
-        cmocka_unit_test(every_changed_bit_is_noticed),
-        cmocka_unit_test(a_connection_fits_its_purpose_only),
+        cmocka_unit_test(each_difference_is_reported_on_both_sides),
+        cmocka_unit_test(every_changed_bit_is_detected),
+        cmocka_unit_test(a_connection_is_valid_for_its_purpose_only),
         cmocka_unit_test(the_blocking_handshake),
-        cmocka_unit_test(headers_are_judged_by_direction_and_size),
+        cmocka_unit_test(headers_are_checked_by_direction_and_size),
         cmocka_unit_test(a_frame_counts_once_and_in_its_direction),
-        cmocka_unit_test(a_round_is_read_as_it_was_written),
+        cmocka_unit_test(a_rendered_round_is_parsed_back),
         cmocka_unit_test(many_missing_are_counted_not_listed),
-        cmocka_unit_test(a_refusal_keeps_its_sentence_clean),
-        cmocka_unit_test(who_breaks_the_protocol_is_put_out),
+        cmocka_unit_test(a_refusal_has_no_control_characters),
+        cmocka_unit_test(a_member_that_breaks_the_protocol_is_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

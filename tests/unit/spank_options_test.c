@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --hvd[=...] and plugstack.conf: what is accepted, and the sentence for what is not.
- */
+/* --hvd[=...] and plugstack.conf: what is accepted, and the error message for what is
+ * not. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

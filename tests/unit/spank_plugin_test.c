@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The callbacks of spank_hvd.so in the order in which Slurm makes them, against
+/* The callbacks of spank_hvd.so in the order in which Slurm calls them, against
  * tests/fakes/spank_fake.c. */
 #include <errno.h>
 #include <fcntl.h>
@@ -118,7 +118,7 @@ static void size_of_a_heterogeneous_step_is_that_of_all_components(void **state)
     (void)unsetenv("SLURM_HET_SIZE");
 }
 
-static void a_failed_task_shall_end_the_step(void **state)
+static void a_failed_task_ends_the_step(void **state)
 {
     struct ticket t;
     (void)state;
@@ -132,7 +132,7 @@ static void srun_keeps_to_srun_port_range(void **state)
     static uint16_t range[2];
     struct ticket t;
     (void)state;
-    start_srun(NULL, &t); /* a free port, found by asking */
+    start_srun(NULL, &t); /* a free port of the kernel's choice */
     range[0] = range[1] = t.port;
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
     assert_int_equal(plugin_init(S_CTX_LOCAL), 0);
@@ -142,7 +142,7 @@ static void srun_keeps_to_srun_port_range(void **state)
     assert_non_null(strstr(getenv(TICKET_ENV), "port="));
     assert_int_equal(atoi(strstr(getenv(TICKET_ENV), "port=") + 5), range[0]);
 
-    int fd = -1; /* and it says so when the range is used up */
+    int fd = -1; /* an error when the range is used up */
     uint16_t port;
     struct err err = ERR_INIT;
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
@@ -184,7 +184,7 @@ static void slurmd_and_prolog_get_no_option(void **state)
     assert_false(fake_option_is_registered());
 }
 
-static void a_bad_option_is_told_at_once(void **state)
+static void an_invalid_option_is_reported_at_once(void **state)
 {
     (void)state;
     assert_int_equal(plugin_init(S_CTX_ALLOCATOR), 0);
@@ -192,7 +192,7 @@ static void a_bad_option_is_told_at_once(void **state)
     assert_non_null(strstr(fake_messages(), "hvd: --hvd: \"nope\" is not a key"));
 }
 
-static void a_mistake_in_plugstack_conf_waits_for_the_option(void **state)
+static void a_mistake_in_plugstack_conf_is_reported_with_the_option(void **state)
 {
     char bad[] = "rundir=/x";
     char *argv[] = {bad};
@@ -275,7 +275,7 @@ static void a_task_gets_the_contract_and_no_ticket(void **state)
     assert_int_equal(access(kept, F_OK), -1);
 }
 
-static void what_fails_on_the_node_is_told_by_the_first_task(void **state)
+static void a_node_error_is_reported_by_the_first_task(void **state)
 {
     char forged[] = "MUNGE:AwQFAAC:", other[200];
     char *const creds[] = {NULL, forged, other};
@@ -286,7 +286,8 @@ static void what_fails_on_the_node_is_told_by_the_first_task(void **state)
                    strchr(sealed_ticket() + 5, ':') + 1);
     for (size_t i = 0; i < ARRAY_LEN(creds); i++) {
         start_node(creds[i]);
-        assert_int_equal(fake_message_count(), 0); /* earlier callbacks are not heard */
+        /* Slurm suppresses messages of earlier callbacks */
+        assert_int_equal(fake_message_count(), 0);
         assert_int_equal(slurm_spank_task_init(&fake, 1, args), -1);
         assert_non_null(strstr(fake_messages(), want[i]));
         fake_env("SLURM_LOCALID", "1");
@@ -296,7 +297,7 @@ static void what_fails_on_the_node_is_told_by_the_first_task(void **state)
     }
 }
 
-static void batch_extern_and_interactive_steps_are_left_alone(void **state)
+static void batch_extern_and_interactive_steps_are_unaffected(void **state)
 {
     const uint32_t steps[] = {SLURM_BATCH_SCRIPT, SLURM_EXTERN_CONT,
                               SLURM_INTERACTIVE_STEP};
@@ -314,7 +315,7 @@ static void batch_extern_and_interactive_steps_are_left_alone(void **state)
     }
 }
 
-static void a_directory_left_by_a_crash_is_taken_over(void **state)
+static void a_directory_left_by_a_crash_is_reused(void **state)
 {
     char dir[128], file[160];
     (void)state;
@@ -399,16 +400,16 @@ int main(void)
         cmocka_unit_test(exit_without_init_closes_nothing_of_the_process),
         cmocka_unit_test(srun_serves_a_rendezvous_under_the_tickets_token),
         cmocka_unit_test(size_of_a_heterogeneous_step_is_that_of_all_components),
-        cmocka_unit_test(a_failed_task_shall_end_the_step),
+        cmocka_unit_test(a_failed_task_ends_the_step),
         cmocka_unit_test(srun_keeps_to_srun_port_range),
         cmocka_unit_test(without_the_option_nothing_happens),
         cmocka_unit_test(slurmd_and_prolog_get_no_option),
-        cmocka_unit_test(a_bad_option_is_told_at_once),
-        cmocka_unit_test(a_mistake_in_plugstack_conf_waits_for_the_option),
+        cmocka_unit_test(an_invalid_option_is_reported_at_once),
+        cmocka_unit_test(a_mistake_in_plugstack_conf_is_reported_with_the_option),
         cmocka_unit_test(a_task_gets_the_contract_and_no_ticket),
-        cmocka_unit_test(what_fails_on_the_node_is_told_by_the_first_task),
-        cmocka_unit_test(batch_extern_and_interactive_steps_are_left_alone),
-        cmocka_unit_test(a_directory_left_by_a_crash_is_taken_over),
+        cmocka_unit_test(a_node_error_is_reported_by_the_first_task),
+        cmocka_unit_test(batch_extern_and_interactive_steps_are_unaffected),
+        cmocka_unit_test(a_directory_left_by_a_crash_is_reused),
         cmocka_unit_test(a_link_in_place_of_the_directory_is_not_followed),
         cmocka_unit_test(a_base_that_others_may_write_to_is_refused),
     };
