@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The layout of a batch: the way it travels, offsets, contiguity, chunks. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

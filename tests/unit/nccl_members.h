@@ -27,7 +27,6 @@ static struct { /* the library */
     NCCL_SYMBOLS(FIELD) NCCL_TEXTS(TEXT) void (*faults)(const char *text);
     void (*launch_by)(
         int (*launch)(cu_stream s, int (*fn)(void *), const void *, size_t));
-    char *(*log)(int rank);
 } nccl;
 
 /* --- streams --- */
@@ -266,7 +265,6 @@ static int load_nccl(void)
     NCCL_TEXTS(LOOK)
     *(void **)&nccl.faults = dlsym(lib, "fake_nccl_faults");
     *(void **)&nccl.launch_by = dlsym(lib, "fake_nccl_launch_by");
-    *(void **)&nccl.log = dlsym(lib, "fake_nccl_log");
     nccl.launch_by(stream_launch);
     return 0;
 }

@@ -153,8 +153,7 @@ int gpu_card_read(const uint8_t p[GPU_CARD_BYTES],
         r.is_bad = true;
     if (r.is_bad || c.parked_size > GPU_CARD_MAX_PARKED
         || !bytes_are_zero(r.p, (size_t)(p + GPU_CARD_BYTES - r.p)))
-        return err_set(err, -EPROTO,
-                       "a member sent an invalid card of its GPU");
+        return err_set(err, -EPROTO, "a member sent an invalid card of its GPU");
     *ret = c;
     return 0;
 }

@@ -370,7 +370,8 @@ static uint32_t allowed_streams(const struct device *g, uint32_t n)
         why = "out of memory";
     if (!why)
         return n;
-    log_warn("one stream for NCCL instead of several", "requested=%u cause=\"%s\"", n, why);
+    log_warn("one stream for NCCL instead of several", "requested=%u cause=\"%s\"", n,
+             why);
     return 1;
 }
 
