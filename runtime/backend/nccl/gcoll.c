@@ -172,6 +172,23 @@ int gcoll_zero(struct gcoll_post *p, cu_ptr dst, uint64_t bytes, struct err *err
     return bytes == 0 ? 0 : CUDA_TRY(p->g->cu, set_d8, err, dst, 0, bytes, p->s);
 }
 
+uint64_t gcoll_counts_sum(const uint64_t *v, uint32_t n)
+{
+    uint64_t s = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        s += v[i];
+    return s;
+}
+
+bool gcoll_counts_are_equal(const uint64_t *v, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++)
+        if (v[i] != v[0])
+            return false;
+    return true;
+}
+
 /* --- a batch --- */
 
 static int gcoll_dispatch(struct gcoll_post *p, struct err *err)

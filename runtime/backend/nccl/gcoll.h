@@ -98,6 +98,8 @@ int gcoll_moves(struct gcoll_post *p,
 int gcoll_copy(
     struct gcoll_post *p, cu_ptr dst, cu_ptr src, uint64_t bytes, struct err *err);
 int gcoll_zero(struct gcoll_post *p, cu_ptr dst, uint64_t bytes, struct err *err);
+uint64_t gcoll_counts_sum(const uint64_t *v, uint32_t n);
+bool gcoll_counts_are_equal(const uint64_t *v, uint32_t n);
 static inline cu_ptr gcoll_ptr(const void *p)
 {
     return (cu_ptr)(uintptr_t)p;

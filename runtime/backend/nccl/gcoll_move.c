@@ -40,14 +40,6 @@ static int moving_add(struct moving *m,
     return m->p->c->n_nc ? gcoll_add(&m->calls, call, err) : 0;
 }
 
-static bool move_counts_are_equal(const uint64_t *v, uint32_t n)
-{
-    for (uint32_t i = 1; i < n; i++)
-        if (v[i] != v[0])
-            return false;
-    return true;
-}
-
 static int
 moving_add_broadcast(struct moving *m, const struct batch_item *it, struct err *err)
 {
@@ -72,7 +64,7 @@ moving_add_allgather(struct moving *m, const struct batch_item *it, struct err *
 
     if (!m->p->c->n_nc)
         return gcoll_copy(m->p, at, in, it->counts[0] * m->size, err);
-    if (move_counts_are_equal(it->counts, n))
+    if (gcoll_counts_are_equal(it->counts, n))
         return moving_add(m, CALL_ALL_GATHER, in, at, it->counts[0], 0, err);
     for (uint32_t j = 0; j < n && !rc; j++) {
         /* Otherwise only the root's memory would be registered. */
@@ -88,22 +80,12 @@ moving_add_allgather(struct moving *m, const struct batch_item *it, struct err *
     return rc;
 }
 
-/* Sum of v[n]. */
-static uint64_t move_counts_sum(const uint64_t *v, uint32_t n)
-{
-    uint64_t s = 0;
-
-    for (uint32_t i = 0; i < n; i++)
-        s += v[i];
-    return s;
-}
-
 static int
 moving_add_gather(struct moving *m, const struct batch_item *it, struct err *err)
 {
     const uint32_t n = m->p->c->n, me = m->p->c->me, root = m->p->batch->root;
     const cu_ptr in = gcoll_ptr(it->in);
-    cu_ptr at = gcoll_ptr(it->out) + move_counts_sum(it->counts, me) * m->size;
+    cu_ptr at = gcoll_ptr(it->out) + gcoll_counts_sum(it->counts, me) * m->size;
     int rc = 0;
 
     if (me != root) {
@@ -115,7 +97,7 @@ moving_add_gather(struct moving *m, const struct batch_item *it, struct err *err
         const struct gpu_exchange x = exchange_step(n, me, m->item, shift);
 
         if (x.from == n - 1) /* wrap around */
-            at = gcoll_ptr(it->out) + move_counts_sum(it->counts, n) * m->size;
+            at = gcoll_ptr(it->out) + gcoll_counts_sum(it->counts, n) * m->size;
         at -= it->counts[x.from] * m->size;
         m->group = x.group;
         rc = moving_add(m, CALL_RECV, 0, at, it->counts[x.from], x.from, err);
@@ -128,8 +110,8 @@ moving_add_alltoall(struct moving *m, const struct batch_item *it, struct err *e
 {
     const uint32_t n = m->p->c->n, me = m->p->c->me;
     const uint64_t *sends = it->send_counts, *recvs = it->counts;
-    cu_ptr from = gcoll_ptr(it->in) + move_counts_sum(sends, me) * m->size;
-    cu_ptr to = gcoll_ptr(it->out) + move_counts_sum(recvs, me) * m->size;
+    cu_ptr from = gcoll_ptr(it->in) + gcoll_counts_sum(sends, me) * m->size;
+    cu_ptr to = gcoll_ptr(it->out) + gcoll_counts_sum(recvs, me) * m->size;
     int rc = gcoll_copy(m->p, to, from, recvs[me] * m->size, err);
 
     from += sends[me] * m->size;
@@ -139,7 +121,7 @@ moving_add_alltoall(struct moving *m, const struct batch_item *it, struct err *e
         if (x.to == 0) /* wrap around */
             from = gcoll_ptr(it->in);
         if (x.from == n - 1)
-            to = gcoll_ptr(it->out) + move_counts_sum(recvs, n) * m->size;
+            to = gcoll_ptr(it->out) + gcoll_counts_sum(recvs, n) * m->size;
         to -= recvs[x.from] * m->size;
         m->group = x.group;
         rc = moving_add(m, CALL_SEND, from, 0, sends[x.to], x.to, err);

@@ -353,23 +353,6 @@ static int run_direct(struct gcoll_post *p, struct reducing *q, struct err *err)
 
 /* --- reducescatter --- */
 
-static uint64_t counts_sum(const uint64_t *v, uint32_t n)
-{
-    uint64_t s = 0;
-
-    for (uint32_t i = 0; i < n; i++)
-        s += v[i];
-    return s;
-}
-
-static bool counts_are_equal(const uint64_t *v, uint32_t n)
-{
-    for (uint32_t i = 1; i < n; i++)
-        if (v[i] != v[0])
-            return false;
-    return true;
-}
-
 static int add_parts(struct gcoll_post *p,
                      struct reducing *q,
                      const uint64_t *counts,
@@ -390,7 +373,7 @@ static int add_parts(struct gcoll_post *p,
 
     if (!p->c->n_nc)
         return gcoll_copy(p, out, in, counts[0] * q->wire_size, err);
-    if (counts_are_equal(counts, n))
+    if (gcoll_counts_are_equal(counts, n))
         return gcoll_add(&q->calls, call, err);
     call.kind = CALL_REDUCE;
     for (uint32_t j = 0; j < n && !rc; j++) {
@@ -412,7 +395,8 @@ static uint64_t scatter_align_size(uint64_t bytes)
  * the root's would not, so the whole batch goes through our buffer. */
 static bool copies_in(const struct gcoll_post *p, const struct batch_item *it)
 {
-    return p->batch->region > 0 && p->c->n_nc && !counts_are_equal(it->counts, p->c->n);
+    return p->batch->region > 0 && p->c->n_nc
+           && !gcoll_counts_are_equal(it->counts, p->c->n);
 }
 
 /* Where the calls read and write: the tensors themselves, or a place in the buffer for
@@ -426,7 +410,7 @@ static uint64_t place_scatter(struct gcoll_post *p, struct reducing *q)
     for (size_t i = 0; i < q->n; i++) {
         const struct batch_item *it = &p->batch->items[i];
 
-        q->counts[i] = counts_sum(it->counts, n);
+        q->counts[i] = gcoll_counts_sum(it->counts, n);
         q->offsets[i] = bytes;
         q->in[i] = q->r.needs_in || copies_in(p, it) ? 0 : gcoll_ptr(it->in);
         q->out[i] = q->in_size == q->wire_size ? gcoll_ptr(it->out) : 0;
