@@ -84,7 +84,7 @@ int api_record(struct coordinator *co,
 
 static int op_report_timeout(const struct op *op, struct err *err)
 {
-    return err_set(err, HVD_TIMEOUT, "tensor \"%.200s\" is not on its way in time",
+    return err_set(err, HVD_TIMEOUT, "tensor \"%.200s\" was not posted in time",
                    op->req.name);
 }
 

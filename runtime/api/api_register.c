@@ -42,7 +42,7 @@ int api_region(struct coordinator *co, struct op *op, struct err *err)
     if (in && a != b)
         return err_set(err, HVD_INVALID_ARGUMENT,
                        "tensor \"%.200s\": data lies in registered buffer %u, output "
-                       "in %u (0: in none): both are to lie in one",
+                       "in %u (0: in none): both must lie in the same one",
                        op->req.name, a, b);
     op->req.region = b;
     return 0;

@@ -65,7 +65,7 @@ log_append_line(struct autotune *a, const char *path, const struct strbuf *line)
     if (strbuf_status(line) == 0 && fwrite(line->p, 1, line->n, a->log) == line->n
         && fflush(a->log) == 0)
         return;
-    log_warn("no further samples in the log of autotune",
+    log_warn("cannot write the autotune log, no more samples are added",
              "variable=HOROVOD_AUTOTUNE_LOG file=%s cause=\"%s\"", path,
              strerror(errno));
     (void)fclose(a->log); /* reported already */
@@ -82,7 +82,7 @@ static void open_log(struct coordinator *co)
         return;
     a->log = fopen(path, "we");
     if (!a->log)
-        log_warn("no log of autotune, going on without",
+        log_warn("cannot write the autotune log, continuing without it",
                  "variable=HOROVOD_AUTOTUNE_LOG file=%s cause=\"%s\"", path,
                  strerror(errno));
     strbuf_init(&head, 1024);
@@ -113,7 +113,7 @@ static void autotune_save_file(struct coordinator *co)
     strbuf_init(&text, TUNE_FILE_MAX);
     tune_file_write(&f, &text);
     if (strbuf_status(&text) < 0 || fd_write_file(path, text.p, text.n, 0644, &err) < 0)
-        log_warn("what autotune has found is not saved",
+        log_warn("cannot save the settings that autotune has found",
                  "variable=HVD_AUTOTUNE_FILE cause=\"%s\"",
                  err.text[0] ? err.text : "out of memory");
 }
@@ -140,8 +140,8 @@ static bool autotune_load_file(struct coordinator *co, struct tuning *ret)
                      path, f.ranks, f.hosts, co->size, world_count_hosts(co));
     if (rc < 0) {
         log_warn(co->settings.is_autotuned
-                     ? "a file of settings is not used, they are searched for anew"
-                     : "a file of settings is not used, going on without",
+                     ? "the autotune file is not used, searching again"
+                     : "the autotune file is not used, continuing without it",
                  "variable=HVD_AUTOTUNE_FILE cause=\"%s\"", err.text);
         return false;
     }
@@ -168,7 +168,8 @@ static void autotune_begin_search(struct coordinator *co)
     };
 
     if (tune_new(&cfg, &a->tune) < 0)
-        log_warn("no memory to tune, going on without", "variable=HOROVOD_AUTOTUNE");
+        log_warn("out of memory for autotune, continuing without it",
+                 "variable=HOROVOD_AUTOTUNE");
     else
         open_log(co);
 }
@@ -203,7 +204,8 @@ void autotune_start(struct coordinator *co)
             t.fusion_bytes = s->fusion_bytes;
         if (s->is_gather_set)
             t.gather_ns = s->gather_ns;
-        log_info("settings found by autotune are used", "file=%s", s->autotune_file);
+        log_info("using the settings of the autotune file", "file=%s",
+                 s->autotune_file);
         negotiate_tune(co->negotiate, &t);
     } else if (s->is_autotuned) {
         autotune_begin_search(co);
@@ -225,7 +227,7 @@ static void autotune_finish_search(struct coordinator *co)
              tune_first(a->tune) / 1e6);
     autotune_save_file(co);
     if (a->log && fclose(a->log) != 0)
-        log_warn("the log of autotune is not complete",
+        log_warn("the autotune log is incomplete",
                  "variable=HOROVOD_AUTOTUNE_LOG cause=\"%s\"", strerror(errno));
     a->log = NULL;
 }

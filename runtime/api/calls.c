@@ -72,7 +72,7 @@ static void calls_begin(struct coordinator *co)
 
     co->has_no_call_fd = co->backend->ops->agree_ears(co->backend, fds, &err) < 0;
     if (co->has_no_call_fd)
-        log_warn("no descriptor to be woken by, looking every 2 ms instead",
+        log_warn("out of descriptors for wake-ups, polling every 2 ms instead",
                  "rank=%u error=\"%s\"", co->rank, err.text);
     atomic_store(&co->call_fds[0], fds[0]);
     atomic_store(&co->call_fds[1], fds[1]);

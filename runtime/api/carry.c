@@ -2,15 +2,11 @@
 /* Carries out agreed batches: the operations of one process set go to the set's
  * communicator, then each of them ends.
  *
- * - Process sets are added and removed here, at the same position in the common order
- * on every rank,
- *   with the world's communicator.
- * - An alltoall is two batches: first the row counts, then the data. - A rank that has
- * joined takes part in allreduces of the others with zeros, in memory that lives as
- *   long as the batch.
- * - A send and its receive are one batch of the pair's communicator, which all ranks
- * connect before
- *   its first batch.
+ * Process sets are added and removed here, at the same position in the common order on
+ * every rank, with the world's communicator. An alltoall is two batches: first the row
+ * counts, then the data. A rank that has joined takes part in allreduces of the others
+ * with zeros, in memory that lives as long as the batch. A send and its receive are one
+ * batch of the pair's communicator, which all ranks connect before its first batch.
  *
  * The backends complete inside post; poll is called until the end. Pipelining (a list
  * of tickets in flight) belongs here if a backend needs it. Called by step.c. */
@@ -308,7 +304,7 @@ static int carry_run_batch(struct coordinator *co,
     for (size_t i = 0; i < act->n_items && rc == 0; i++)
         rc = batch_fill_item(&act->items[i], &co->items[i], zeros, &at);
     if (rc < 0)
-        return err_set(err, rc, "a tensor of impossible size was agreed");
+        return err_set(err, rc, "an agreed tensor has an invalid size");
     batch.items = co->items;
     *ret_is_ours = false; /* also for a NaN: rank 0 receives it and informs all ranks */
     rc = observe_transfer(co, act, &began_ns, err);

@@ -66,7 +66,7 @@ static void codec_log_plain(struct coordinator *co,
     if (i == ARRAY_LEN(co->logged_reasons) || co->logged_reasons[i])
         return;
     co->logged_reasons[i] = p->why;
-    log_info("a tensor travels uncompressed, and others like it",
+    log_info("a tensor and others like it are not compressed",
              "tensor=\"%s\" compression=%s because=\"%s\"", q->name, q->codec, p->why);
 }
 
@@ -245,7 +245,7 @@ static void codec_log_evicted(struct coordinator *co)
     uint64_t n = codec_state_evicted(co->codec_state);
 
     if (n > co->n_evicted && co->n_evicted == 0)
-        log_warn("compression has forgotten what it kept of a tensor, going on",
+        log_warn("compression dropped the state of a tensor, continuing",
                  "rank=%u bytes=%llu (HVD_COMPRESSION_MEMORY is too small)", co->rank,
                  (unsigned long long)co->settings.codec_bytes);
     co->n_evicted = n;

@@ -110,7 +110,7 @@ static int batch_fill_device_item(struct coordinator *co,
 
     *item = (struct batch_item){.count = 0};
     if (!op && request_size(from->req, &item->count, NULL, NULL) < 0)
-        return err_set(err, -EPROTO, "a tensor of impossible size was agreed");
+        return err_set(err, -EPROTO, "an agreed tensor has an invalid size");
     if (!op)
         return 0;
     *item = (struct batch_item){.in = op->data,

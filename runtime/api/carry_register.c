@@ -178,7 +178,7 @@ int carry_register(struct coordinator *co,
 {
     struct op *op = act->items[0].op ? op_of(act->items[0].op) : NULL;
     int rc = op ? carry_open_comm(co, set, act, err)
-                : err_set(err, -EPROTO, "a buffer of none was agreed");
+                : err_set(err, -EPROTO, "an agreed buffer is empty");
 
     if (rc < 0)
         return rc;

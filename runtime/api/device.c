@@ -66,8 +66,7 @@ static int library_load(const struct device_ops **ret, struct err *err)
         return err_set(err, -ENOENT, "this installation cannot: %s", dlerror());
     ops = dlsym(lib, DEVICE_SYMBOL);
     if (!ops || ops->abi != DEVICE_ABI || ops->size_bytes != sizeof(*ops))
-        return err_set(err, -ENOENT, "%s is of another version than this library",
-                       path);
+        return err_set(err, -ENOENT, "%s has another version than this library", path);
     *ret = ops;
     return 0;
 }
@@ -222,7 +221,7 @@ static int device_choose_ordinal(struct coordinator *co,
     if (*ordinal >= 0)
         return 0;
     if (p)
-        return err_set(err, HVD_INVALID_ARGUMENT, "its memory is no GPU's");
+        return err_set(err, HVD_INVALID_ARGUMENT, "its memory is not on a GPU");
     /* Nothing selects one: use the world's or, if all ranks see the same GPUs, the one
      * of the local rank, as frameworks do. */
     *ordinal = d ? w->ops->ordinal(d) : 0;
@@ -346,7 +345,7 @@ void device_close(struct coordinator *co)
         return;
     atomic_store_explicit(&co->gpu.d, NULL, memory_order_release);
     if (d && co->gpu.ops->close(d, &parked) < 0)
-        log_warn("work on the GPU would not stop, its memory stays taken", "rank=%u",
+        log_warn("work on the GPU did not stop, its memory stays allocated", "rank=%u",
                  co->rank);
     device_park(co, parked);
 }

@@ -89,7 +89,8 @@ static int channel_exchange(struct world *w, struct meeting *m, struct err *err)
     m->has_token = true;
     m->has_found = true;
     m->found = *c;
-    log_info("ranks meet by their launcher", "channel=%s rank=%u size=%u at=%s port=%u",
+    log_info("ranks meet through their launcher",
+             "channel=%s rank=%u size=%u at=%s port=%u",
              launcher_channel_name(c->channel), c->place.rank, c->place.size,
              c->rdv_host, c->rdv_port);
     return 0;
@@ -109,7 +110,7 @@ static int channel_meet(struct world *w, struct meeting *m, struct err *err)
     if (m->has_tried)
         return err_set(err, -EINVAL,
                        "the ranks of %s can meet once only, and the last hvd.init() of "
-                       "this rank failed there: start the job again",
+                       "this rank failed before: start the job again",
                        launcher_name(c->launcher));
     rc = channel_exchange(w, m, err);
     m->has_tried = rc != -ENOENT;
@@ -120,11 +121,9 @@ static int channel_meet(struct world *w, struct meeting *m, struct err *err)
                           launcher_name(c->launcher),
                           launcher_channel_name(c->channel));
     if (c->place.rank == 0)
-        log_warn("the launcher's channel cannot be used, ranks meet by what their "
-                 "environment "
-                 "says",
-                 "channel=%s cause=\"%s\"", launcher_channel_name(c->channel),
-                 err->text);
+        log_warn(
+            "the launcher's channel cannot be used, ranks use their environment only",
+            "channel=%s cause=\"%s\"", launcher_channel_name(c->channel), err->text);
     c->channel = CHANNEL_NONE;
     return 0;
 }
@@ -153,8 +152,8 @@ static void token_warn_weak(const struct contract *c, struct meeting *m)
         return;
     m->has_warned = true;
     log_warn(
-        "the launcher gives no secret: ranks recognise each other, but somebody on "
-        "this network who guesses the job's parameters could join it",
+        "the launcher gives no secret: anyone on this network who guesses the job's "
+        "parameters could join it",
         "launcher=%s stronger=\"%s\"", launcher_name(c->launcher),
         launcher_safer_command(c->launcher));
 }

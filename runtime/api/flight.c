@@ -252,7 +252,7 @@ void flights_fail(struct coordinator *co, int status, const char *text)
     if (d && all->head) {
         co->gpu.ops->abort(d);
         if (!co->gpu.ops->quiesce(d, clock_now_ns() + FAIL_LIMIT_NS))
-            log_warn("work on the GPU did not stop in time, tensors end before it",
+            log_warn("work on the GPU did not stop in time, its tensors end anyway",
                      "rank=%u", co->rank);
     }
     while ((f = all->head)) {

@@ -350,5 +350,6 @@ void observe_start(struct coordinator *co)
         && timeline_start(&co->timeline, s->timeline, s->timeline_mark_cycles,
                           s->timeline_all, &err)
                < 0)
-        log_warn("no timeline, going on without", "cause=\"%s\"", err.text);
+        log_warn("cannot start the timeline, continuing without it", "cause=\"%s\"",
+                 err.text);
 }

@@ -61,7 +61,7 @@ static int sets_check_ranks(const struct sets *s,
                            "process set: rank %u is not in the world of %u ranks",
                            ranks[i], s->size);
         if (i > 0 && ranks[i] == ranks[i - 1])
-            return err_set(err, -EINVAL, "process set: rank %u is in it twice",
+            return err_set(err, -EINVAL, "process set: rank %u is listed twice",
                            ranks[i]);
         if (i > 0 && ranks[i] < ranks[i - 1])
             return err_set(err, -EINVAL, "process set: ranks must be ascending");
@@ -240,7 +240,7 @@ int sets_add(struct sets *s,
     if (rc < 0)
         return rc;
     if (pair_is(id) || sets_has_number(s, id))
-        return err_set(err, -EPROTO, "process set %u is there already", set_number(id));
+        return err_set(err, -EPROTO, "process set %u exists already", set_number(id));
     p = set_new(s, id, ranks, n);
     if (!p || sets_insert(s, p) < 0) {
         set_free(p);

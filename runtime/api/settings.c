@@ -153,7 +153,7 @@ void settings_move_to_core(const struct settings *s)
         CPU_SET((size_t)s->core, &set);
     rc = sched_setaffinity(0, sizeof(set), &set); /* 0: this thread */
     if (rc < 0)
-        log_warn("cannot bind the runtime's thread to its core, going on on any",
+        log_warn("cannot bind the runtime's thread to its core, continuing on any core",
                  "variable=HOROVOD_THREAD_AFFINITY core=%d cause=\"%s\"", s->core,
                  strerror(errno));
 }
@@ -170,7 +170,7 @@ static void settings_warn_misspelled(const char *pair)
     name[n] = 0;
     meant = knob_find_nearest(name);
     if (meant)
-        log_warn("an unknown variable looks like a typing error; it has no effect",
+        log_warn("an unknown variable looks like a typing error and has no effect",
                  "variable=%s nearest=%s", name, meant);
 }
 
@@ -191,7 +191,7 @@ void settings_log_unused(getenv_fn get, void *arg, char *const *environment)
             log_info("a variable has no effect", "%s", strbuf_str(&text));
             break;
         case KNOB_SAY_WARN:
-            log_warn("a variable asks for what this version has not, going on without",
+            log_warn("a variable requests a missing feature, continuing without it",
                      "%s", strbuf_str(&text));
             break;
         }

@@ -108,8 +108,8 @@ void stats_init(struct stats *s,
     s->page = &s->own;
     s->begin_ns = now_ns;
     if (dir[0] && stats_map_file(s, dir, &err) < 0)
-        log_warn("no statistics for the launcher, going on without", "cause=\"%s\"",
-                 err.text);
+        log_warn("cannot provide counters to the launcher, continuing without",
+                 "cause=\"%s\"", err.text);
 }
 
 void stats_release(struct stats *s)

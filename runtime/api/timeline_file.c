@@ -71,7 +71,7 @@ static void file_give_up(struct timeline_file *f, int errnum)
 {
     f->is_broken = true;
     atomic_store(&f->t->is_on, false);
-    log_warn("cannot write the timeline, going on without", "file=%s cause=\"%s\"",
+    log_warn("cannot write the timeline, continuing without it", "file=%s cause=\"%s\"",
              f->path, strerror(errnum));
 }
 

@@ -166,8 +166,7 @@ static int world_meet(struct forming *f, struct err *err)
     w->is_homogeneous = true;
     for (uint32_t i = 0; i < w->contract.place.size; i++) {
         if (!member_unpack(blobs[i], sizes[i], &w->members[i], addr, sizeof(addr)))
-            return err_set(err, -EPROTO,
-                           "rank %u says hello in a form that is not ours", i);
+            return err_set(err, -EPROTO, "rank %u sent a malformed greeting", i);
         if (w->members[i].local_size != w->members[0].local_size)
             w->is_homogeneous = false;
         if (!other[0] && !addr_is_loopback(addr))
@@ -236,8 +235,7 @@ static int blobs_split_hello(uint8_t *const *blobs,
         if (!wire_get(&in, 2, &n) || !wire_get_bytes(&in, n, &hello)) {
             mem_free(b);
             mem_free(s);
-            return err_set(err, -EPROTO,
-                           "rank %u describes itself in a form that is not ours", i);
+            return err_set(err, -EPROTO, "rank %u sent a malformed description", i);
         }
         if (i == parent) {
             *ret_hello = hello;

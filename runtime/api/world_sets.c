@@ -132,7 +132,7 @@ op_run_and_wait(struct world *w, struct op *op, uint64_t deadline_ns, struct err
         rc = coordinator_wait(w->co, op, OP_ENDED, deadline_ns);
         if (rc == HVD_IN_PROGRESS)
             rc = err_set(err, HVD_TIMEOUT,
-                         "process set: not all ranks have come to it in time");
+                         "process set: not all ranks joined it in time");
         else if (rc < 0)
             rc = err_set(err, rc, "%s", op->error);
     }

@@ -201,7 +201,7 @@ static int join_accept_all(struct control *c, uint64_t deadline_ns, struct err *
         if (clock_now_ns() >= deadline_ns)
             return err_set(
                 err, -ETIMEDOUT,
-                "rank %u waited in vain for the control connection of %u rank%s: %s",
+                "rank %u timed out waiting for the control connection of %u rank%s: %s",
                 c->cfg.rank, n, n > 1 ? "s" : "", strbuf_str(&names));
         (void)poll(pfd, 2,
                    clock_left_ms(deadline_ns)); /* EINTR: the loop looks again */
@@ -267,7 +267,7 @@ static int join_reach_parent(struct control *c,
 
     if (!wire_get_text(&in, addr, sizeof(addr)) || !wire_get(&in, 2, &port)
         || !wire_get_text(&in, name, sizeof(name)))
-        return err_set(err, -EPROTO, "rank %u says hello in a form that is not ours",
+        return err_set(err, -EPROTO, "rank %u sent a malformed greeting",
                        control_parent(c));
     *ret_unix = join_try_unix(c, name, deadline_ns, ret) == 0;
     if (*ret_unix)

@@ -385,7 +385,7 @@ static int member_find_plan_records(struct member *m,
 
         if (!rec || rec->is_ours != member_is_in_set(m, rec->req.process_set))
             return err_set(err, -EPROTO,
-                           "rank 0 plans slot %u, which this rank has not",
+                           "rank 0 plans slot %u, which this rank does not have",
                            down_slot(d, i));
         records_hold(rec);
         m->recs[i] = rec;

@@ -27,7 +27,7 @@ static int member_note_slot(struct member *m, uint32_t slot, struct err *err)
     int rc;
 
     if (!rec)
-        return err_set(err, -EPROTO, "rank 0 answers slot %u, which it never gave out",
+        return err_set(err, -EPROTO, "rank 0 answers slot %u, which it never assigned",
                        slot);
     if (m->at_due > 0 && m->n_due == m->due_cap) {
         memmove(m->due, m->due + m->at_due, (m->n_due - m->at_due) * sizeof(void *));
@@ -81,7 +81,7 @@ int member_receive(struct member *m, const void *p, size_t n, struct err *err)
     int rc = message_open(&in, p, n, err);
 
     if (rc == 0 && in.kind != MESSAGE_DOWN)
-        rc = err_set(err, -EBADMSG, "control message: requests where answers belong");
+        rc = err_set(err, -EBADMSG, "control message: requests instead of answers");
     while (rc == 0) {
         rc = message_next_down(&in, m->news_counts, m->n_ranks, &m->news, err);
         if (rc <= 0)
@@ -245,8 +245,9 @@ int member_answer(
     case DOWN_JOINED:
         op = m->join;
         if (!op)
-            return err_set(err, -EPROTO,
-                           "rank 0 says all have joined, this rank has not");
+            return err_set(
+                err, -EPROTO,
+                "rank 0 reports that all ranks have joined, but this rank has not");
         ret->kind = MEMBER_JOIN;
         ret->last_joined = d->req.root;
         break;

@@ -161,9 +161,10 @@ int message_open(struct message_reader *r, const void *p, size_t n, struct err *
         || !wire_get(&r->in, 2, &zero))
         return reader_report_malformed(r, "header", err);
     if (version != MESSAGE_VERSION)
-        return err_set(err, -EPROTO,
-                       "control message: version %u of a peer, this library speaks %u",
-                       (unsigned)version, MESSAGE_VERSION);
+        return err_set(
+            err, -EPROTO,
+            "control message: version %u of another rank, this library uses %u",
+            (unsigned)version, MESSAGE_VERSION);
     if (zero != 0 || (kind != MESSAGE_UP && kind != MESSAGE_DOWN))
         return reader_report_malformed(r, "kind", err);
     r->kind = (enum message_kind)kind;

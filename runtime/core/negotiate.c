@@ -194,7 +194,7 @@ static int negotiate_receive_hits(struct negotiate *n,
             if (!q)
                 return err_set(err, -EPROTO,
                                "rank %u sent slot %u of the response cache, which was "
-                               "never given out",
+                               "never assigned",
                                rank, slot);
             n->counts.n_hits++;
             if (n->cfg.on_request)
@@ -248,11 +248,11 @@ int negotiate_receive(struct negotiate *n,
         return err_set(err, -EPROTO, "a request of rank %u in a world of %u", rank,
                        n->cfg.n_ranks);
     if (in->kind != MESSAGE_UP)
-        return err_set(err, -EBADMSG, "control message: answers where requests belong");
+        return err_set(err, -EBADMSG, "control message: answers instead of requests");
     if (in->n_seen < n->seen[rank] || in->n_seen > n->n_messages)
         return err_set(
-            err, -EPROTO, "rank %u says it has received %llu answers, of %llu", rank,
-            (unsigned long long)in->n_seen, (unsigned long long)n->n_messages);
+            err, -EPROTO, "rank %u claims %llu received answers, only %llu were sent",
+            rank, (unsigned long long)in->n_seen, (unsigned long long)n->n_messages);
     n->seen[rank] = in->n_seen;
     while ((rc = message_next_up(in, &u, err)) > 0) {
         rc = negotiate_receive_entry(n, rank, &u, in->n_seen, now_ns, err);

@@ -172,7 +172,7 @@ def test_the_token_is_told_nobody_else(folder):
     script = f"tr '\\0' '\\n' </proc/self/environ; exec {RANK} hvd again"
     for argv in openmpi("-np", "2"), [need(MPICH), "-n", "2"]:
         program = run(folder, [*argv, "sh", "-c", script], HOROVOD_LOG_LEVEL="trace")
-        has(program.err, "ranks meet by their launcher")
+        has(program.err, "ranks meet through their launcher")
         text = program.out + program.err
         assert not re.search(r"[0-9a-f]{64}", text), text
 

@@ -395,11 +395,12 @@ static void who_never_comes_is_named(void **state)
     world_fork(&w);
     all_reach(&w, 3);
     assert_int_equal(seen_of(5)->join_status, -ETIMEDOUT);
-    assert_string_equal(seen_of(5)->cause,
-                        "rank 5 waited in vain for the control connection of 1 rank: "
-                        "11");
+    assert_string_equal(
+        seen_of(5)->cause,
+        "rank 5 timed out waiting for the control connection of 1 rank: "
+        "11");
     assert_string_equal(seen_of(7)->cause,
-                        "rank 5 (host a, pid 1005): rank 5 waited in vain for the "
+                        "rank 5 (host a, pid 1005): rank 5 timed out waiting for the "
                         "control connection of 1 rank: 11");
     assert_string_equal(seen_of(12)->cause, seen_of(7)->cause);
     world_close(&w);

@@ -285,7 +285,8 @@ static void a_plan_of_what_this_rank_never_had_is_refused(void **state)
     assert_int_equal(member_set_added(f->m, 2, true), 0);
     down_send(f, down_freeze(1, SLOTS_0_1, 1));
     assert_int_equal(member_next(f->m, true, CALL_NONE, &f->act, &f->err), -EPROTO);
-    assert_string_equal(f->err.text, "rank 0 plans slot 0, which this rank has not");
+    assert_string_equal(f->err.text,
+                        "rank 0 plans slot 0, which this rank does not have");
 }
 
 int main(void)

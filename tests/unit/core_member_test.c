@@ -172,7 +172,7 @@ static void process_sets_of_others_are_passed_over(void **state)
     down_send(f, d);
     assert_int_equal(member_next(f->m, true, CALL_NONE, &f->act, &f->err), -EPROTO);
     assert_string_equal(f->err.text,
-                        "rank 0 answers tensor \"x\", which this rank has not");
+                        "rank 0 answers tensor \"x\", which this rank does not have");
 }
 
 static void a_set_of_others_is_met_for(void **state)
@@ -249,7 +249,9 @@ static void one_who_has_joined_gives_zeros(void **state)
     assert_int_equal(member_submit(f->m, &more), 0);
     down_send(f, d);
     assert_int_equal(member_next(f->m, true, CALL_NONE, &f->act, &f->err), -EPROTO);
-    assert_string_equal(f->err.text, "rank 0 says all have joined, this rank has not");
+    assert_string_equal(
+        f->err.text,
+        "rank 0 reports that all ranks have joined, but this rank has not");
 }
 
 static void what_rank_0_cannot_mean_breaks_the_world(void **state)
@@ -259,14 +261,15 @@ static void what_rank_0_cannot_mean_breaks_the_world(void **state)
     down_begin(f);
     down_put(f, down_by_slot(5));
     assert_int_equal(down_receive(f), -EPROTO);
-    assert_string_equal(f->err.text, "rank 0 answers slot 5, which it never gave out");
+    assert_string_equal(f->err.text, "rank 0 answers slot 5, which it never assigned");
     strbuf_clear(&f->down);
     message_begin_up(&f->down, 0);
     assert_int_equal(down_receive(f), -EBADMSG);
-    assert_string_equal(f->err.text, "control message: requests where answers belong");
+    assert_string_equal(f->err.text, "control message: requests instead of answers");
     down_send(f, down_freeze(1, SLOTS_0_1, 2));
     assert_int_equal(member_next(f->m, true, CALL_NONE, &f->act, &f->err), -EPROTO);
-    assert_string_equal(f->err.text, "rank 0 plans slot 0, which this rank has not");
+    assert_string_equal(f->err.text,
+                        "rank 0 plans slot 0, which this rank does not have");
 }
 
 static void much_goes_in_several_messages(void **state)

@@ -443,8 +443,8 @@ static void another_version_is_named(void **state)
 
     (void)state;
     assert_int_equal(message_open(&in, v9, sizeof(v9), &err), -EPROTO);
-    assert_string_equal(err.text,
-                        "control message: version 9 of a peer, this library speaks 8");
+    assert_string_equal(
+        err.text, "control message: version 9 of another rank, this library uses 8");
     assert_int_equal(message_open(&in, kind9, sizeof(kind9), &err), -EBADMSG);
 }
 

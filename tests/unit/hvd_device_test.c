@@ -260,7 +260,8 @@ static void one_device_a_rank(int rank, int size)
     t.device = HVD_DEVICE_OF_POINTER;
     t.data = foreign;
     CHECK(submit_refused(&t) == HVD_INVALID_ARGUMENT, "ok");
-    CHECK(strstr(hvd_last_error(), "its memory is no GPU's"), "%s", hvd_last_error());
+    CHECK(strstr(hvd_last_error(), "its memory is not on a GPU"), "%s",
+          hvd_last_error());
     t.device = HVD_DEVICE_NONE - 1;
     CHECK(submit_refused(&t) == HVD_INVALID_ARGUMENT, "ok");
     t = on_gpu("d", HVD_FLOAT32, v, v, &n);

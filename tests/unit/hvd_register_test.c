@@ -215,8 +215,9 @@ static void elsewhere_body(int rank, int size)
                 "1, rank 1 has it in none"),
         "%s", shared->r[rank].text);
     CHECK(sum_on_gpu("u", v, w, 4, 0) == HVD_INVALID_ARGUMENT, "ok"); /* at once */
-    CHECK(!strcmp(hvd_last_error(), "tensor \"u\": data lies in registered buffer 1, "
-                                    "output in 0 (0: in none): both are to lie in one"),
+    CHECK(!strcmp(hvd_last_error(),
+                  "tensor \"u\": data lies in registered buffer 1, "
+                  "output in 0 (0: in none): both must lie in the same one"),
           "%s", hvd_last_error());
     CHECK(register_now("z", w, 100 + rank, 0) == HVD_INVALID_ARGUMENT, "ok");
     CHECK(strstr(shared->r[rank].text, "Mismatched REGISTER tensor shapes"), "%s",

@@ -125,7 +125,7 @@ static void a_number_may_come_again_but_no_id(void **state)
     assert_int_equal(sets_report_unknown(&s, 2, &err), HVD_INVALID_ARGUMENT);
     assert_string_equal(err.text, "process set 2 does not exist");
     assert_int_equal(sets_add(&s, 1 + SET_NUMBERS, d, 1, &backend[3].b, &err), -EPROTO);
-    assert_string_equal(err.text, "process set 1 is there already");
+    assert_string_equal(err.text, "process set 1 exists already");
     set_add_ok(&s, 2 + SET_NUMBERS, &backend[3].b, 1, d);
     assert_int_equal(sets_ids(&s, ids, 8), 4);
     assert_int_equal(ids[0], 0);
@@ -166,7 +166,7 @@ static void bad_sets_are_refused_with_a_sentence(void **state)
     static const struct refusal cases[] = {
         {0, {0}, -EINVAL, "a process set needs at least one rank"},
         {2, {0, 4}, -EINVAL, "process set: rank 4 is not in the world of 4 ranks"},
-        {3, {0, 2, 2}, -EINVAL, "process set: rank 2 is in it twice"},
+        {3, {0, 2, 2}, -EINVAL, "process set: rank 2 is listed twice"},
         {2, {2, 0}, -EINVAL, "process set: ranks must be ascending"},
         {2,
          {1, 2},

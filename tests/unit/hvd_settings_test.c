@@ -282,8 +282,8 @@ static void a_core_that_is_not_there_is_a_warning(void **state)
     (void)state;
     log_set_level(LOG_WARN);
     assert_non_null(strstr(stderr_of(move_to_nowhere),
-                           "cannot bind the runtime's thread to its core, going on on "
-                           "any variable=HOROVOD_THREAD_AFFINITY core=65535 "));
+                           "cannot bind the runtime's thread to its core, continuing "
+                           "on any core variable=HOROVOD_THREAD_AFFINITY core=65535 "));
 }
 
 static void rank_0_says_what_has_no_effect(void **state)
@@ -299,11 +299,10 @@ static void rank_0_says_what_has_no_effect(void **state)
     text = stderr_of(log_unused);
     assert_string_equal(
         text,
-        "W ringmaster[rank 0]: a variable asks for what this version has not, going on "
-        "without HOROVOD_ENABLE_XLA_OPS=1 has no effect: operations stay outside of "
-        "XLA "
-        "clusters in this version\n"
-        "W ringmaster[rank 0]: an unknown variable looks like a typing error; it has "
+        "W ringmaster[rank 0]: a variable requests a missing feature, continuing "
+        "without it HOROVOD_ENABLE_XLA_OPS=1 has no effect: operations run outside "
+        "XLA clusters in this version\n"
+        "W ringmaster[rank 0]: an unknown variable looks like a typing error and has "
         "no effect variable=HOROVOD_FUSION_TRESHOLD "
         "nearest=HOROVOD_FUSION_THRESHOLD\n");
     log_set_level(LOG_INFO);

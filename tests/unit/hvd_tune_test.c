@@ -402,7 +402,7 @@ static void a_file_that_does_not_fit_is_not_used(void **state)
     world_run(3, training_body);
     assert_int_equal(atomic_load(&shared->r[2].stage), 128 << 10);
     (void)snprintf(want, sizeof(want),
-                   "a file of settings is not used, going on without "
+                   "the autotune file is not used, continuing without it "
                    "variable=HVD_AUTOTUNE_FILE cause=\"%s: found with 4 ranks on 1 "
                    "hosts, this world has 3 on 1\"",
                    file_path);
@@ -423,10 +423,10 @@ static void files_that_cannot_be_written_are_no_matter(void **state)
     (void)setenv("HOROVOD_AUTOTUNE_LOG", "/no/such/folder/log", 1);
     (void)setenv("HVD_AUTOTUNE_FILE", "/no/such/folder/file", 1);
     world_run(2, training_body);
-    assert_non_null(
-        strstr(text_of(stderr_path), "no log of autotune, going on without"));
-    assert_non_null(
-        strstr(text_of(stderr_path), "what autotune has found is not saved"));
+    assert_non_null(strstr(text_of(stderr_path),
+                           "cannot write the autotune log, continuing without it"));
+    assert_non_null(strstr(text_of(stderr_path),
+                           "cannot save the settings that autotune has found"));
 }
 
 int main(void)

@@ -107,7 +107,7 @@ def bad_sets_are_refused():
     refused([f"rank {N} is not in the world of {N}"], set_add, [N])
     refused(["rank -1 is not in the world"], set_add, [-1])
     if N > 1:
-        refused(["rank 0 is in it twice"], set_add, [0, 0])
+        refused(["rank 0 is listed twice"], set_add, [0, 0])
     refused(["process set 0 is the world"], set_remove, 0)
     refused(["process set -3 does not exist"], set_remove, -3)
     refused(["process set 12345 does not exist"], set_remove, 12345)
