@@ -120,7 +120,7 @@ UNIT_TESTS := $(filter-out $(addprefix $(O)/unit/gpu_,codec_topk_test codec_powe
 UNIT_RUN = $(shell for p in $(UNIT_TESTS); do nm -Du $$p | grep -q ' pthread_create' && echo $$p; done)
 endif
 unit: $(UNIT_TESTS) ## build and run the unit tests of variant V
-	@CMOCKA_MESSAGE_OUTPUT=TAP prove -j4 --timer --directives $(or $(RM_ONLY),$(UNIT_RUN))
+	@CMOCKA_MESSAGE_OUTPUT=TAP prove -j4 --timer --directives --failures --comments $(or $(RM_ONLY),$(UNIT_RUN))
 clean: ## remove the build folder (the cache outside the tree stays)
 	rm -rf $(BUILD)
 help: ## list the targets

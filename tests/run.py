@@ -11,8 +11,8 @@ another, in the order of the file; lanes run side by side, but for two:
 
 A row's output is kept in build/logs/NAME.log; what is printed of a row is printed when it finishes and in
 one piece: one line, and the whole output when it failed. Output is TAP, prove's summary (with --directives,
-or skips are not seen), or a line `N passed, N failed, N skipped`. The last line adds everything up:
-`N passed, N failed, N skipped`. A skip that no line of tests/skips allows is a failure: what the setup
+or skips are not seen, and with --failures --comments, or the reasons of failures are not), or a line
+`N passed, N failed, N skipped`. The last line adds everything up in the same form. A skip that no line of tests/skips allows is a failure: what the setup
 rows install must not be missing unseen.
 
 Flaky tests. After all rows, what failed runs once more, alone: each failed program of a row, or the whole row

@@ -47,6 +47,13 @@ class CountTest(unittest.TestCase):
         self.assertEqual(numbers(text), (3, 0, 2))
         self.assertEqual(tally.count(text).reasons, ["no GPU here", "a test, no reason given"])
 
+    def test_prove_with_failures_and_comments(self) -> None:
+        text = (
+            "b.t .. \n# ok - tests\nnot ok 2 - b\n# why b\nFailed 1/3 subtests\n"
+            "b.t (Wstat: 256 Tests: 3 Failed: 1)\nFiles=1, Tests=3,  0 wallclock secs\n"
+        )
+        self.assertEqual(numbers(text), (2, 1, 0))
+
     def test_crashed_program_under_prove_is_a_failure(self) -> None:
         text = "b.t .. ok\n  Non-zero exit status: 134\n  Parse errors: No plan found\nFiles=1, Tests=3, \n"
         self.assertEqual(numbers(text)[1], 1)

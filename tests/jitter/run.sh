@@ -22,7 +22,7 @@ rc=0
 mapfile -t programs < <(printf '%s\n' "$@" | sed 's,.*/unit/,unit/,' | chosen)
 if [ ${#programs[@]} -gt 0 ]; then
     folder=$(dirname "$1")
-    CMOCKA_MESSAGE_OUTPUT=TAP prove -j2 --timer --directives -e "env LD_PRELOAD=$lib" \
+    CMOCKA_MESSAGE_OUTPUT=TAP prove -j2 --timer --directives --failures --comments -e "env LD_PRELOAD=$lib" \
         "${programs[@]/#unit/$folder}" || rc=1
 fi
 mapfile -t names < <(find tests/python -name 'test_*.py' ! -name 'test_full*' | sed 's,.*/test_\(.*\)\.py,python/\1,' | sort | chosen)

@@ -22,12 +22,12 @@ test-programs: $(LAUNCH_TEST_BINS) $(LAUNCH_MPI)
 test-launch: $(LAUNCH_TEST_BINS) ## end-to-end tests of horovodrun and hvd-agent
 	@BIN=$(abspath $(O)/bin) STATIC_BIN=$(abspath $(BUILD)/stage/bin) \
 	    LAUNCH_TEST_QUICK_S=$(or $(LAUNCH_TEST_QUICK_S_$(V)),0.05) \
-	    prove --directives -e python3 $(or $(RM_ONLY),$(addprefix tests/launch/,horovodrun_test.py flags_test.py config_test.py \
+	    prove --directives --failures --comments -e python3 $(or $(RM_ONLY),$(addprefix tests/launch/,horovodrun_test.py flags_test.py config_test.py \
 	        peer_test.py signals_test.py agent_test.py start_test.py await_test.py scale_test.py \
 	        metrics_test.py install_test.py gpu_test.py))
 
 .PHONY: test-remote
 test-remote: $(LAUNCH_TEST_BINS) $(LAUNCH_MPI) $(PY_TREE) ## horovodrun over several hosts, by ssh and by hvd-agent serve; needs root
 	@tests/setup/deb.sh ssh
-	@BIN=$(abspath $(O)/bin) prove -j3 --directives -e python3 $(or $(RM_ONLY),$(addprefix tests/launch/, \
+	@BIN=$(abspath $(O)/bin) prove -j3 --directives --failures --comments -e python3 $(or $(RM_ONLY),$(addprefix tests/launch/, \
 	        remote_failure_test.py remote_test.py serve_test.py rsh_test.py rsh_mpi_test.py))
