@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from launched import BIN, ROOT, environment, executable, run, start, variables
+from launched import BIN, ROOT, environment, executable, run, run_ranks, start, variables
 from tap import Skip, has, is_alive, main, read, same, wait_until
 
 WORLD = os.path.join(BIN, "launch-world")
@@ -231,9 +231,8 @@ def test_mpi_arguments_are_read_as_far_as_they_mean_something(folder):
 
 
 def test_two_names_of_this_host_are_two_hosts(folder):
-    program = run(folder, "-np", "3", "-H", "localhost:2,127.0.0.2:2", "sh", "-c",
-                  'echo "$HOROVOD_RANK $HOROVOD_HOSTNAME $HOROVOD_LOCAL_RANK/$HOROVOD_LOCAL_SIZE '
-                  '$HOROVOD_CROSS_RANK/$HOROVOD_CROSS_SIZE"')  # fmt: skip
+    program = run_ranks(folder, 3, 'echo "$HOROVOD_RANK $HOROVOD_HOSTNAME $HOROVOD_LOCAL_RANK/$HOROVOD_LOCAL_SIZE '
+                  '$HOROVOD_CROSS_RANK/$HOROVOD_CROSS_SIZE"', "-H", "localhost:2,127.0.0.2:2")  # fmt: skip
     same(
         sorted(line.split(":", 1)[1] for line in program.out.splitlines()),
         ["0 localhost 0/2 0/2", "1 localhost 1/2 0/1", "2 127.0.0.2 0/1 1/2"],

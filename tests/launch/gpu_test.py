@@ -16,7 +16,7 @@ import sys
 import time
 
 from agent_test import Job, failure
-from launched import BIN, HOROVODRUN, ROOT, environment, executable, run, start, up
+from launched import BIN, HOROVODRUN, ROOT, environment, executable, run, run_ranks, start, up
 from tap import Program, has, is_alive, main, read, same, wait_until
 
 FAKES = os.path.join(os.path.dirname(BIN), "fakes")
@@ -107,7 +107,7 @@ def test_a_local_rank_beyond_the_gpus_is_named(folder):
 def test_a_rank_without_a_gpu_is_named_on_all_ranks(folder):
     """Its driver is there, and no GPU is shown to it."""
     rank = f"[ $HOROVOD_RANK = 1 ] && export CUDA_VISIBLE_DEVICES=; exec {RANK} 3 {folder}"
-    program = run(folder, "-np", "2", "sh", "-c", rank, env=environment(TMPDIR=folder, **fakes()), code=1)
+    program = run_ranks(folder, 2, rank, env=environment(TMPDIR=folder, **fakes()), code=1)
     has(
         program.err,
         '[1]<stderr>:HorovodInternalError: tensor "gradient": device 1: no CUDA device is visible (CUDA_VISIBLE_DEVICES=',
@@ -122,7 +122,7 @@ def test_a_rank_without_a_gpu_is_named_on_all_ranks(folder):
 def test_a_mask_for_each_rank_is_taken(folder):
     """As Slurm or a device plugin gives it: each rank sees one GPU, as device 0."""
     rank = f"export CUDA_VISIBLE_DEVICES=$HOROVOD_LOCAL_RANK HVD_TEST_DEVICE=0; exec {RANK} 3 {folder}"
-    program = run(folder, "-np", "3", "sh", "-c", rank, env=environment(TMPDIR=folder, **fakes()))
+    program = run_ranks(folder, 3, rank, env=environment(TMPDIR=folder, **fakes()))
     same(program.out.count("done\n"), 3, program.out + program.err)
 
 
@@ -160,12 +160,9 @@ def test_an_asynchronous_error_names_its_rank(folder):
 def test_nccls_lost_peer_gives_way_to_the_rank_that_ended(folder):
     """Rank 1 dies of something of its own, late; ranks 0 and 2 have long said that NCCL lost somebody."""
     said = "NCCL asynchronous error on rank $HOROVOD_RANK (host localhost), GPU 0 (x): NCCL: remote process exited"
-    program = run(
+    program = run_ranks(
         folder,
-        "-np",
-        "3",
-        "sh",
-        "-c",
+        3,
         f'if [ $HOROVOD_RANK = 1 ]; then sleep 0.6; echo "the cause"; exit 1; fi; echo "{said}" >&2; exit 1',
         code=1,
     )

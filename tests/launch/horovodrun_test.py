@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from launched import BIN, HOROVODRUN, ROOT, environment, run, start, wait_for_ranks
+from launched import BIN, HOROVODRUN, ROOT, environment, run, run_ranks, start, start_ranks, wait_for_ranks
 from tap import Program, has, is_alive, main, read, same, wait_until
 
 FOREIGN = {  # what outer launchers leave behind
@@ -38,12 +38,9 @@ FOREIGN = {  # what outer launchers leave behind
 
 
 def environment_of_ranks(folder, n, env):
-    run(
+    run_ranks(
         folder,
-        "-np",
-        str(n),
-        "sh",
-        "-c",
+        n,
         f'env -0 > {folder}/env.$HOROVOD_RANK; cat "$HVD_HOSTFILE" > '
         f'{folder}/hosts; stat -c "%a %s" "$HVD_TOKEN_FILE" > {folder}/token; cat "$HVD_TOKEN_FILE" > {folder}/secret',
         env=env,
@@ -91,12 +88,9 @@ def test_sets_of_outer_launchers_are_removed(folder):
 
 
 def test_the_token_is_in_no_argument_and_no_environment(folder):
-    program = start(
+    program = start_ranks(
         folder,
-        "-np",
-        "2",
-        "sh",
-        "-c",
+        2,
         f'cp "$HVD_TOKEN_FILE" {folder}/secret; : > {folder}/up.$HOROVOD_RANK; '
         f"while [ ! -e {folder}/go ]; do sleep 0.02; done",
     )
@@ -125,18 +119,15 @@ def test_ranks_meet_at_the_rendezvous(folder):
 def test_a_rank_that_waits_for_the_others_hears_who_died(folder):
     # SIGTERM comes 0.3 s after the failure: rank 0 may not even have connected by then
     script = f"[ $HOROVOD_RANK = 0 ] || exit 9; trap '' TERM; exec {BIN}/launch-rank"
-    program = run(folder, "-np", "2", "sh", "-c", script, code=9)
+    program = run_ranks(folder, 2, script, code=9)
     has(program.err, "rank 1 on localhost exited with code 9")
     has(program.err, "[0]<stderr>:rank: ")
 
 
 def test_output_is_prefixed_line_by_line(folder):
-    program = run(
+    program = run_ranks(
         folder,
-        "-np",
-        "2",
-        "sh",
-        "-c",
+        2,
         'echo "out $HOROVOD_RANK"; echo "err $HOROVOD_RANK" >&2; echo; '
         'printf "10%%\\r20%%\\r\\nno newline"',
     )
@@ -182,15 +173,8 @@ def test_much_output_is_neither_lost_nor_mixed(folder):
 
 
 def test_output_files_hold_the_bytes_as_they_are(folder):
-    program = run(
-        folder,
-        "-np",
-        "11",
-        "--output-filename",
-        f"{folder}/logs",
-        "sh",
-        "-c",
-        'printf "a\\rb$HOROVOD_RANK"; echo e >&2',
+    program = run_ranks(
+        folder, 11, 'printf "a\\rb$HOROVOD_RANK"; echo e >&2', "--output-filename", f"{folder}/logs"
     )
     same(sorted(os.listdir(f"{folder}/logs")), [f"rank.{i:02}" for i in range(11)])
     with open(f"{folder}/logs/rank.07/stdout", "rb") as f:
@@ -221,9 +205,7 @@ def test_a_reader_that_is_slow_holds_the_ranks_but_not_the_launcher(folder):
 
 def test_a_slow_reader_gets_everything_after_the_ranks_have_ended(folder):
     ours, theirs = os.pipe()
-    program = start(
-        folder, "-np", "1", "sh", "-c", f"echo $$ > {folder}/pid; seq 1 10000; exit 5", stdout=theirs
-    )
+    program = start_ranks(folder, 1, f"echo $$ > {folder}/pid; seq 1 10000; exit 5", stdout=theirs)
     os.close(theirs)
     wait_until(
         "the rank has ended", lambda: read(f"{folder}/pid") and not is_alive(int(read(f"{folder}/pid")))
@@ -241,12 +223,9 @@ def test_a_slow_reader_gets_everything_after_the_ranks_have_ended(folder):
 def test_a_reader_that_went_away_does_not_end_the_training(folder):
     ours, theirs = os.pipe()
     os.close(ours)
-    run(
+    run_ranks(
         folder,
-        "-np",
-        "1",
-        "sh",
-        "-c",
+        1,
         f"for i in 1 2 3 4 5 6 7 8 9; do echo $i || exit 4; done; : > {folder}/done",
         stdout=theirs,
     )
@@ -256,19 +235,16 @@ def test_a_reader_that_went_away_does_not_end_the_training(folder):
 
 def test_exit_codes_are_the_first_failing_ranks(folder):
     for code in 0, 1, 3, 255:
-        run(folder, "-np", "2", "sh", "-c", f"exit {code}", code=code)
+        run_ranks(folder, 2, f"exit {code}", code=code)
     for number in signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGABRT, signal.SIGUSR1:
-        program = run(folder, "-np", "1", "sh", "-c", f"kill -{int(number)} $$", code=128 + number)
+        program = run_ranks(folder, 1, f"kill -{int(number)} $$", code=128 + number)
         has(program.err, f"rank 0 on localhost was killed by signal {int(number)}")
 
 
 def test_the_first_failure_is_named_with_its_last_lines(folder):
-    program = run(
+    program = run_ranks(
         folder,
-        "-np",
-        "4",
-        "sh",
-        "-c",
+        4,
         f'if [ $HOROVOD_RANK = 2 ]; then for i in 1 2 3; do echo "line $i"; done; echo "the cause" >&2; '
         f": > {folder}/dead; exit 3; fi; while [ ! -e {folder}/dead ]; do sleep 0.01; done; sleep 0.05; "
         'echo "HorovodInternalError: lost rank 2 (localhost)" >&2; exit 1',
@@ -283,12 +259,9 @@ def test_the_first_failure_is_named_with_its_last_lines(folder):
 def test_a_consequence_that_is_faster_than_its_cause_is_not_blamed(folder):
     for turn in range(3):  # a cause that is slower than two seconds is waited for in vain
         up = f"{folder}/up.{turn}"
-        program = start(
+        program = start_ranks(
             folder,
-            "-np",
-            "3",
-            "sh",
-            "-c",
+            3,
             f"if [ $HOROVOD_RANK = 1 ]; then : > {up}; sleep 0.6; exit 7; fi; "
             f"while [ ! -e {up} ]; do sleep 0.01; done; "
             'echo "lost rank 1 (localhost)" >&2; exit 1',
@@ -301,12 +274,9 @@ def test_a_consequence_that_is_faster_than_its_cause_is_not_blamed(folder):
 
 
 def test_a_failure_stops_the_other_ranks(folder):
-    program = start(
+    program = start_ranks(
         folder,
-        "-np",
-        "3",
-        "sh",
-        "-c",
+        3,
         'trap "echo saved; exit 0" TERM; '
         f": > {folder}/up.$HOROVOD_RANK; while [ ! -e {folder}/go ]; do sleep 0.01; done; "
         "[ $HOROVOD_RANK = 1 ] && exit 3; while :; do sleep 0.01; done",
@@ -349,7 +319,7 @@ def tree_pids(folder):
 
 
 def test_a_killed_launcher_leaves_no_process_and_no_file(folder):
-    program = start(folder, "-np", "2", "bash", "-c", TREE.format(folder))
+    program = start_ranks(folder, 2, TREE.format(folder), shell="bash")
     pids = tree_pids(folder)
     same(len([n for n in os.listdir(folder) if n.startswith("hvd-")]), 1, "scratch folder")
     program.signal(signal.SIGKILL)
@@ -359,7 +329,7 @@ def test_a_killed_launcher_leaves_no_process_and_no_file(folder):
 
 
 def test_ranks_die_with_the_launcher_even_without_its_guard(folder):
-    program = start(folder, "-np", "2", "sh", "-c", f"echo $$ > {folder}/pid.$HOROVOD_RANK; exec sleep 60")
+    program = start_ranks(folder, 2, f"echo $$ > {folder}/pid.$HOROVOD_RANK; exec sleep 60")
     wait_until("ranks are up", lambda: all(read(f"{folder}/pid.{i}").strip() for i in range(2)))
     pids = [int(read(f"{folder}/pid.{i}")) for i in range(2)]
     guards = ["pgrep", "-P", str(program.pid), "hvd-guard"]
@@ -373,7 +343,7 @@ def test_ranks_die_with_the_launcher_even_without_its_guard(folder):
 
 
 def test_children_of_ranks_end_with_the_job(folder):
-    program = start(folder, "-np", "2", "bash", "-c", TREE.format(folder))
+    program = start_ranks(folder, 2, TREE.format(folder), shell="bash")
     pids = tree_pids(folder)
     os.kill(pids[0], signal.SIGKILL)
     same(program.end(), 137)
@@ -496,9 +466,7 @@ def test_every_option_is_in_help_and_manual(folder):
 
 
 def test_scratch_is_private(folder):
-    program = start(
-        folder, "-np", "1", "sh", "-c", f": > {folder}/up; while [ ! -e {folder}/go ]; do sleep 0.02; done"
-    )
+    program = start_ranks(folder, 1, f": > {folder}/up; while [ ! -e {folder}/go ]; do sleep 0.02; done")
     wait_until("rank is up", lambda: os.path.exists(f"{folder}/up"))
     scratch = [n for n in os.listdir(folder) if n.startswith("hvd-")]
     same(len(scratch), 1)

@@ -34,6 +34,16 @@ def run(folder, *words, code=0, **more):
     return program
 
 
+def start_ranks(folder, n, script, *flags, shell="sh", **more):
+    """Starts n ranks of a shell script."""
+    return start(folder, "-np", str(n), *flags, shell, "-c", script, **more)
+
+
+def run_ranks(folder, n, script, *flags, shell="sh", **more):
+    """Runs n ranks of a shell script to their end."""
+    return run(folder, "-np", str(n), *flags, shell, "-c", script, **more)
+
+
 def wait_for_ranks(folder, n=2):
     """Until each of n ranks has made its file up.RANK in folder."""
     wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(n)))

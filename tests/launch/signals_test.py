@@ -12,18 +12,16 @@ import subprocess
 import sys
 import time
 
-from launched import BIN, start, wait_for_ranks
+from launched import BIN, start, start_ranks, wait_for_ranks
 from tap import has, is_alive, main, read, same, wait_until
 
 
 def test_ctrl_c_is_forwarded_and_ranks_may_clean_up(folder):
-    program = start(
+    program = start_ranks(
         folder,
-        "-np",
-        "2",
-        "bash",
-        "-c",
+        2,
         f'trap "echo bye; exit 0" INT; : > {folder}/up.$HOROVOD_RANK; while :; do sleep 0.01; done',
+        shell="bash",
     )
     wait_for_ranks(folder)
     program.signal(signal.SIGINT)
@@ -39,14 +37,12 @@ def test_what_nohup_ignored_stays_ignored_in_launcher_and_ranks(folder):
         for number in ignored:
             signal.signal(number, signal.SIG_IGN)
 
-    program = start(
+    program = start_ranks(
         folder,
-        "-np",
-        "2",
-        "bash",
-        "-c",
+        2,
         f'trap "echo heard" HUP INT QUIT TSTP; : > {folder}/up.$HOROVOD_RANK; '
         f"while [ ! -e {folder}/go ]; do sleep 0.01; done; grep SigIgn /proc/self/status",
+        shell="bash",
         preexec_fn=ignore,
     )
     wait_for_ranks(folder)
@@ -81,14 +77,12 @@ def test_a_second_ctrl_c_kills(folder):
 
 
 def test_a_second_sigterm_kills_what_will_not_end(folder):
-    program = start(
+    program = start_ranks(
         folder,
-        "-np",
-        "2",
-        "bash",
-        "-c",
+        2,
         f'trap "" TERM; echo $$ > {folder}/new.$HOROVOD_RANK; mv {folder}/new.$HOROVOD_RANK {folder}/up.$HOROVOD_RANK; '
         "while :; do sleep 0.01; done",
+        shell="bash",
     )
     wait_for_ranks(folder)
     pids = [int(read(f"{folder}/up.{i}")) for i in range(2)]
@@ -109,7 +103,7 @@ def test_a_launcher_killed_at_any_moment_leaves_nothing(folder):
     """From before its first system call to after its ranks run: each time a little later."""
     for moment in range(24):
         number = f"61.{os.getpid()}{moment:02}"
-        program = start(folder, "-np", "3", "bash", "-c", f"sleep {number} & sleep {number}")
+        program = start_ranks(folder, 3, f"sleep {number} & sleep {number}", shell="bash")
         time.sleep(moment * 0.0015)  # which moment that is is left to chance
         program.signal(signal.SIGKILL)
         same(program.end(), 137)
@@ -143,13 +137,11 @@ def test_a_rank_killed_at_any_moment_ends_the_job_in_its_name(folder):
 
 
 def test_usr1_reaches_the_ranks_and_stops_nothing(folder):
-    program = start(
+    program = start_ranks(
         folder,
-        "-np",
-        "2",
-        "bash",
-        "-c",
+        2,
         f'trap "echo saved; exit 0" USR1; : > {folder}/up.$HOROVOD_RANK; while :; do sleep 0.01; done',
+        shell="bash",
     )
     wait_for_ranks(folder)
     program.signal(signal.SIGUSR1)
@@ -186,12 +178,9 @@ def test_ctrl_z_stops_the_ranks_and_fg_continues_them(folder):
 
 def test_output_that_a_signal_cuts_off_is_told_by_rank(folder):
     ours, theirs = os.pipe()
-    program = start(
+    program = start_ranks(
         folder,
-        "-np",
-        "2",
-        "sh",
-        "-c",
+        2,
         f"echo $$ > {folder}/pid.$HOROVOD_RANK; seq -f line-%g 1 $((5000 - 2000 * HOROVOD_RANK))",
         stdout=theirs,
     )
