@@ -1,22 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* channel.c over a socket pair: frames arrive whole and in order, and not when anything
  * was changed, repeated or left out on the way; heartbeat and silence. */
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
-#include <cmocka.h>
 
-#include "runtime/base/mem.h"
 #include "runtime/launch/channel.h"
-
-#define S 1000000000ull
+#include "tests/unit/launch_fixture.h"
 
 struct pair {
     struct channel a, b;

@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* command.c and environment.c: which python looks at PYTHONPATH, what ranks see. (Where
  * commands are found is tested with real files by tests/launch.) */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <cmocka.h>
-
-#include "runtime/base/mem.h"
 #include "runtime/launch/command.h"
 #include "runtime/launch/environment.h"
+#include "tests/unit/launch_fixture.h"
 
 static void isolated_pythons_are_recognised(void **state)
 {

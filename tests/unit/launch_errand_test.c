@@ -3,20 +3,11 @@
  * shared out once each. ssh.c: the command line, and what ssh's complaints mean.
  * session.c: keys.
  */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
-#include <cmocka.h>
 
-#include "runtime/base/mem.h"
 #include "runtime/launch/core/errand.h"
 #include "runtime/launch/session.h"
+#include "tests/unit/launch_fixture.h"
 
 static void errand_fill(struct errand *e)
 {

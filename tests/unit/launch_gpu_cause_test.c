@@ -1,20 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpu_cause.c: which of a rank's last lines tell of its GPU; and what verdict.c makes
  * of them, in every order of arrival. */
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
-
-#include "runtime/base/mem.h"
 #include "runtime/contract/gpu_cause.h"
-#include "runtime/launch/core/verdict.h"
+#include "tests/unit/launch_fixture.h"
 
-#define MS 1000000ull
 #define XID_79                                                                         \
     "XID 79 (GPU has fallen off the bus) on GPU 0 (PCI 0000:3B:00.0) "                 \
     "of rank 1 (host b): the GPU"
@@ -123,18 +112,12 @@ static void a_sentence_far_in_a_line_is_cut_in_front(void **state)
 
 /* --- verdicts --- */
 
+/* On one host, with last lines. */
 static struct report
-report_of(int32_t rank, int code, int sig, const char *tail, uint64_t us)
+report_with_tail(int32_t rank, int code, int sig, const char *tail, uint64_t us)
 {
-    struct report r;
+    struct report r = report_of(rank, code, sig, -1, us);
 
-    memset(&r, 0, sizeof(r));
-    r.f.rank = rank;
-    r.f.exit_code = code;
-    r.f.signal = sig;
-    r.f.at_wall_us = us;
-    r.first_rank = (uint32_t)rank;
-    r.n_ranks = 1;
     (void)snprintf(r.f.host, sizeof(r.f.host), "host");
     (void)snprintf(r.tail, sizeof(r.tail), "%s", tail);
     report_explain(&r);
@@ -157,9 +140,9 @@ static void check_order(const struct case_row *row, const int order[3])
 
     verdict_init(&v);
     for (int k = 0; k < 3; k++) {
-        struct report r =
-            report_of(order[k], row->rank[order[k]].code, row->rank[order[k]].sig,
-                      row->rank[order[k]].tail, (uint64_t)order[k]);
+        struct report r = report_with_tail(
+            order[k], row->rank[order[k]].code, row->rank[order[k]].sig,
+            row->rank[order[k]].tail, (uint64_t)order[k]);
         assert_int_equal(verdict_add(&v, &r, (uint64_t)k * MS), 0);
     }
     const struct report *first = verdict_pick(&v);
@@ -216,7 +199,7 @@ static void the_gpu_is_the_cause_in_every_order_of_arrival(void **state)
 static void a_hung_ranks_gpu_is_told_by_others(void **state)
 {
     struct launch_verdict v;
-    struct report r = report_of(0, 1, 0, "E: " XID_79 "; and more", 5);
+    struct report r = report_with_tail(0, 1, 0, "E: " XID_79 "; and more", 5);
 
     (void)state;
     verdict_init(&v);
@@ -230,8 +213,8 @@ static void a_hung_ranks_gpu_is_told_by_others(void **state)
 static void the_decision_waits_while_all_lost_somebody(void **state)
 {
     struct launch_verdict v;
-    struct report remote = report_of(2, 1, 0, REMOTE, 5),
-                  cause = report_of(1, 1, 0, "", 9);
+    struct report remote = report_with_tail(2, 1, 0, REMOTE, 5),
+                  cause = report_with_tail(1, 1, 0, "", 9);
 
     (void)state;
     verdict_init(&v);
@@ -246,8 +229,8 @@ static void the_decision_waits_while_all_lost_somebody(void **state)
 static void a_lost_worker_keeps_its_own_reason(void **state)
 {
     struct launch_verdict v;
-    struct report lost = report_of(1, 125, 0, "", 5),
-                  told = report_of(0, 1, 0, XID_79, 9);
+    struct report lost = report_with_tail(1, 125, 0, "", 5),
+                  told = report_with_tail(0, 1, 0, XID_79, 9);
 
     (void)state;
     lost.f.rank = -1;

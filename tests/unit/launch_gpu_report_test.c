@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpu_report.c: lines of hvd-gpu, whole and broken; the driver's version of the kernel.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
-
-#include "runtime/base/mem.h"
 #include "runtime/launch/core/gpu_report.h"
+#include "tests/unit/launch_fixture.h"
 
 static struct gpu_report r;
 

@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hosts.c: options -> hosts with their ranks, and which of them are this host. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <arpa/inet.h>
-#include <errno.h>
 #include <ifaddrs.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
-#include <cmocka.h>
 
-#include "runtime/base/mem.h"
 #include "runtime/launch/hosts.h"
+#include "tests/unit/launch_fixture.h"
 
 static int
 no_config(void *arg, const char *path, struct launch_options *o, struct err *err)

@@ -1,16 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* job.c edge by edge: every state meets every event. */
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "runtime/base/mem.h"
 #include "runtime/launch/core/job.h"
-
-#define MS 1000000ull
+#include "tests/unit/launch_fixture.h"
 
 static void job_next_has_exactly_these_edges(void **state)
 {

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lines.c: line ends, pieces, the tail; each case at every way to cut the input in two.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <cmocka.h>
-
-#include "runtime/base/mem.h"
 #include "runtime/launch/core/lines.h"
+#include "tests/unit/launch_fixture.h"
 
 static void lines_collect(void *arg, const char *text, size_t n)
 {

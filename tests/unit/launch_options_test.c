@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* options.c: Horovod's spellings, and a sentence for each mistake. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
-
-#include "runtime/base/mem.h"
 #include "runtime/core/knobs.h"
 #include "runtime/launch/core/options.h"
+#include "tests/unit/launch_fixture.h"
 
 #define MAX_WORDS 24
 

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The remote shell's words and bytes, by tables. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "runtime/base/mem.h"
 #include "runtime/launch/core/shell.h"
+#include "tests/unit/launch_fixture.h"
 
 #define MAX_WORDS 12
 

@@ -1,20 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* topology.c on machines that exist: CPU numbers, nodes and GPUs as their kernels and
  * drivers gave them. topology_read.c on trees of files. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-#include <cmocka.h>
 
-#include "runtime/base/mem.h"
 #include "runtime/launch/topology_read.h"
+#include "tests/unit/launch_fixture.h"
 
 #define MAX_RANKS 16
 

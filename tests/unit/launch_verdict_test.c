@@ -1,35 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* verdict.c: who was first, whatever the order of arrival; exit codes; the termination
  * message. */
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
-
-#include "runtime/base/mem.h"
-#include "runtime/launch/core/verdict.h"
-
-#define MS 1000000ull
-
-static struct report
-report_of(int32_t rank, int code, int sig, int32_t blames, uint64_t at_us)
-{
-    struct report r;
-    memset(&r, 0, sizeof(r));
-    r.f.rank = rank;
-    r.f.exit_code = code;
-    r.f.signal = sig;
-    r.f.at_wall_us = at_us;
-    r.blames = blames;
-    r.first_rank = rank < 0 ? 0 : (uint32_t)rank;
-    r.n_ranks = rank < 0 ? 0 : 1;
-    (void)snprintf(r.f.host, sizeof(r.f.host), "host-%d", rank);
-    return r;
-}
+#include "tests/unit/launch_fixture.h"
 
 static void the_cause_wins_in_every_order_of_arrival(void **state)
 {

@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* visible.c: CUDA_VISIBLE_DEVICES in every form that CUDA, a device plugin or Slurm
  * writes, and the ranks that follow from it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
-
-#include "runtime/base/mem.h"
 #include "runtime/launch/core/visible.h"
+#include "tests/unit/launch_fixture.h"
 
 static const char *const uuids[] = {"GPU-8932f937-d72c-4106-c12f-20bd9faed9f6",
                                     "GPU-8932aaaa-0000-0000-0000-000000000001",

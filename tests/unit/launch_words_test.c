@@ -1,16 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options of hvd-agent's subcommands, by a table. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "runtime/base/mem.h"
 #include "runtime/launch/core/words.h"
+#include "tests/unit/launch_fixture.h"
 
 #define MAX_WORDS 6
 

@@ -1,51 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meet.c: jobs that are scaled. What makes another world, and which failures it undoes.
  */
-#include <errno.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
+#include "tests/unit/launch_fixture.h"
 
-#include "runtime/base/mem.h"
-#include "runtime/launch/core/meet.h"
-
-#define S     1000000000ull
-#define MS    1000000ull
 #define LEAVE (MEET_LEAVE_MS * MS)
 
-static void meet_start(struct meet *m, uint32_t workers, uint32_t slots)
+static void world_start(struct meet *m, uint32_t workers, uint32_t slots)
 {
-    struct err err = ERR_INIT;
-    assert_int_equal(meet_init(m, workers, slots, 0, 60, 0, &err), 0);
+    meet_start(m, workers, slots);
     meet_know_world(m, 4, true);
-}
-
-static int come_of(
-    struct meet *m, uint32_t i, uint32_t generation, uint32_t workers, struct err *err)
-{
-    struct hello h = {
-        .worker = i, .workers = workers, .slots = m->slots, .generation = generation};
-    (void)snprintf(h.host, sizeof(h.host), "w-%u", i);
-    return meet_hello(m, &h, "10.0.0.1", err);
-}
-
-static int worker_join(struct meet *m, uint32_t i)
-{
-    struct err err = ERR_INIT;
-    return come_of(m, i, m->generation, m->workers, &err);
-}
-
-static void meet_run(struct meet *m)
-{
-    for (uint32_t i = 0; i < m->workers; i++)
-        assert_int_equal(worker_join(m, i), 0);
-    assert_int_equal(meet_due(m, 1, 0), MEET_RUNNING);
-    meet_enter(m, MEET_RUNNING);
 }
 
 static int meet_send_world(struct meet *m, uint32_t generation, uint32_t workers)
@@ -62,19 +25,6 @@ static void meet_form(struct meet *m, uint64_t now_ns)
     assert_int_equal(meet_reform(m, now_ns, &err), 0);
     assert_int_equal(m->state, MEET_WAITING);
     assert_false(meet_reforms(m));
-}
-
-static struct report failure_of(uint32_t rank, int32_t blames)
-{
-    struct report r;
-    memset(&r, 0, sizeof(r));
-    r.f.rank = (int32_t)rank;
-    r.f.exit_code = 1;
-    r.blames = blames;
-    r.first_rank = rank;
-    r.n_ranks = 1;
-    strcpy(r.f.host, "w");
-    return r;
 }
 
 static void only_a_newer_world_is_news(void **state)
@@ -98,7 +48,7 @@ static void only_a_newer_world_is_news(void **state)
     struct meet m;
     struct err err = ERR_INIT;
     (void)state;
-    meet_start(&m, 3, 17); /* 65536 workers of 17 slots are too many ranks */
+    world_start(&m, 3, 17); /* 65536 workers of 17 slots are too many ranks */
     assert_false(meet_reforms(&m));
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct job_world w = {t[i].generation, t[i].workers};
@@ -110,7 +60,7 @@ static void only_a_newer_world_is_news(void **state)
     assert_int_equal(meet_init(&m, 3, 1, 0, 60, 0, &err), 0); /* no world file */
     meet_know_world(&m, 4, false);
     assert_int_equal(meet_send_world(&m, 5, 2), -EINVAL);
-    assert_int_equal(come_of(&m, 1, 5, 3, &err), -EINVAL);
+    assert_int_equal(worker_join_world(&m, 1, 5, 3, &err), -EINVAL);
     assert_string_equal(err.text, "the job has generation 4 and cannot be scaled to "
                                   "generation 5: worker 0 has no HVD_WORLD_FILE");
     assert_false(meet_sends_world(&m, 4));
@@ -124,27 +74,28 @@ static void everybody_comes_again(void **state)
     struct meet m;
     struct err err = ERR_INIT;
     (void)state;
-    meet_start(&m, 2, 4);
+    world_start(&m, 2, 4);
     meet_run(&m);
-    assert_int_equal(come_of(&m, 2, 5, 3, &err), -EAGAIN); /* brings the news */
+    assert_int_equal(worker_join_world(&m, 2, 5, 3, &err),
+                     -EAGAIN); /* brings the news */
     meet_form(&m, 100 * S);
     assert_int_equal(meet_ranks(&m), 12);
     assert_int_equal(meet_present(&m), 0);
     assert_int_equal(meet_deadline_ns(&m), 160 * S);
-    assert_int_equal(come_of(&m, 1, 4, 2, &err), -ESTALE);
+    assert_int_equal(worker_join_world(&m, 1, 4, 2, &err), -ESTALE);
     assert_true(meet_sends_world(&m, 4));
     assert_false(meet_sends_world(&m, 3)); /* before our time */
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(meet_due(&m, 1, 101 * S), MEET_WAITING);
-        assert_int_equal(worker_join(&m, i), 0);
+        assert_int_equal(worker_join(&m, i, NULL), 0);
     }
     assert_int_equal(meet_due(&m, 1, 101 * S), MEET_RUNNING);
     meet_enter(&m, MEET_RUNNING);
-    assert_int_equal(worker_join(&m, 2), -EALREADY);
+    assert_int_equal(worker_join(&m, 2, NULL), -EALREADY);
     assert_int_equal(meet_send_world(&m, 6, 1), 1);
     meet_form(&m, 200 * S);
-    assert_int_equal(worker_join(&m, 1), -EINVAL); /* has no place in it */
-    assert_int_equal(worker_join(&m, 0), 0);
+    assert_int_equal(worker_join(&m, 1, NULL), -EINVAL); /* has no place in it */
+    assert_int_equal(worker_join(&m, 0, NULL), 0);
     assert_int_equal(meet_due(&m, 1, 201 * S), MEET_RUNNING);
     meet_release(&m);
 }
@@ -153,8 +104,8 @@ static void who_has_run_in_no_world_may_go(void **state)
 {
     struct meet m;
     (void)state;
-    meet_start(&m, 2, 1);
-    assert_int_equal(worker_join(&m, 1), 0);
+    world_start(&m, 2, 1);
+    assert_int_equal(worker_join(&m, 1, NULL), 0);
     assert_true(meet_may_leave(&m, 0));
     assert_true(meet_may_leave(&m, 1));
     meet_lost(&m, 1, "gone", 1, S);
@@ -221,8 +172,8 @@ static void a_world_undoes_what_those_who_leave_explain(void **state)
     for (size_t i = 0; i < ARRAY_LEN(t); i++)
         for (int order = 0; order < 2; order++) {
             struct meet m;
-            struct report r = failure_of(t[i].rank, t[i].blames);
-            meet_start(&m, 3, 2);
+            struct report r = report_of((int32_t)t[i].rank, 1, 0, t[i].blames, 0);
+            world_start(&m, 3, 2);
             meet_run(&m);
             bool is_first = t[i].left_ns && t[i].left_ns <= t[i].fail_ns;
             if (is_first)
@@ -251,9 +202,9 @@ static void a_world_undoes_what_those_who_leave_explain(void **state)
 static void a_leaving_worker_is_waited_for_and_nobody_else(void **state)
 {
     struct meet m;
-    struct report r = failure_of(4, -1);
+    struct report r = report_of(4, 1, 0, -1, 0);
     (void)state;
-    meet_start(&m, 3, 2);
+    world_start(&m, 3, 2);
     meet_run(&m);
     meet_leaving(&m, 2, 20 * S);
     assert_int_equal(meet_deadline_ns(&m), UINT64_MAX); /* no failure yet */
@@ -267,7 +218,7 @@ static void a_leaving_worker_is_waited_for_and_nobody_else(void **state)
     assert_int_equal(meet_due(&m, 1, 22 * S + LEAVE), MEET_STOPPED);
     assert_int_equal(meet_first(&m)->f.rank, 4);
     meet_release(&m);
-    meet_start(&m, 3, 2);
+    world_start(&m, 3, 2);
     meet_run(&m);
     meet_leaving(&m, 2, 20 * S); /* and stays: its ranks save their work, say */
     meet_failed(&m, &r, 90 * S);
@@ -280,7 +231,7 @@ static void a_lost_worker_has_left(void **state)
 {
     struct meet m;
     (void)state;
-    meet_start(&m, 3, 1);
+    world_start(&m, 3, 1);
     meet_run(&m);
     meet_lost(&m, 2, "its agent exited", 1, 20 * S);
     meet_lost(&m, 1, "its agent exited", 1, 20 * S); /* all others: still no hurry */
@@ -288,10 +239,10 @@ static void a_lost_worker_has_left(void **state)
     assert_int_equal(meet_due(&m, 1, 20 * S + LEAVE), MEET_STOPPED);
     assert_int_equal(meet_send_world(&m, 5, 1), 1);
     meet_form(&m, 25 * S);
-    assert_int_equal(worker_join(&m, 0), 0);
+    assert_int_equal(worker_join(&m, 0, NULL), 0);
     assert_int_equal(meet_due(&m, 1, 25 * S), MEET_RUNNING);
     meet_release(&m);
-    meet_start(&m, 3, 1);
+    world_start(&m, 3, 1);
     meet_run(&m);
     meet_lost(&m, 0, "its agent exited", 1,
               20 * S); /* the hub's own: no world without */
@@ -303,15 +254,15 @@ static void losses_while_a_world_is_formed(void **state)
 {
     struct meet m;
     (void)state;
-    meet_start(&m, 2, 1);
+    world_start(&m, 2, 1);
     meet_run(&m);
     assert_int_equal(meet_send_world(&m, 5, 3), 1);
     meet_form(&m, 100 * S);
-    assert_int_equal(worker_join(&m, 2), 0);
+    assert_int_equal(worker_join(&m, 2, NULL), 0);
     meet_lost(&m, 2, "x", 1, 101 * S); /* a newcomer may come again */
     assert_null(meet_first(&m));
-    assert_int_equal(worker_join(&m, 2), 0);
-    assert_int_equal(worker_join(&m, 0), 0);
+    assert_int_equal(worker_join(&m, 2, NULL), 0);
+    assert_int_equal(worker_join(&m, 0, NULL), 0);
     meet_lost(&m, 1, "its agent exited", 1, 102 * S); /* one whose ranks have run may
                                                         not, here before its HELLO */
     assert_string_equal(meet_first(&m)->f.why,
@@ -321,12 +272,13 @@ static void losses_while_a_world_is_formed(void **state)
     assert_int_equal(meet_send_world(&m, 6, 1), 1); /* but for a world without it */
     meet_form(&m, 103 * S);
     assert_null(meet_first(&m));
-    assert_int_equal(worker_join(&m, 0), 0);
+    assert_int_equal(worker_join(&m, 0, NULL), 0);
     assert_int_equal(meet_due(&m, 1, 103 * S), MEET_RUNNING);
     meet_enter(&m, MEET_RUNNING);
     assert_int_equal(meet_send_world(&m, 7, 2), 1);
     meet_form(&m, 110 * S);
-    assert_int_equal(worker_join(&m, 1), 0); /* another pod of this name: a newcomer */
+    assert_int_equal(worker_join(&m, 1, NULL),
+                     0); /* another pod of this name: a newcomer */
     meet_lost(&m, 1, "x", 1, 111 * S);
     assert_null(meet_first(&m));
     assert_int_equal(meet_due(&m, 1, 170 * S), MEET_STOPPED);
@@ -337,9 +289,9 @@ static void losses_while_a_world_is_formed(void **state)
 static void one_who_stays_and_was_told_to_end_is_still_leaving(void **state)
 {
     struct meet m;
-    struct report r = failure_of(1, -1);
+    struct report r = report_of(1, 1, 0, -1, 0);
     (void)state;
-    meet_start(&m, 3, 1);
+    world_start(&m, 3, 1);
     meet_run(&m);
     meet_leaving(&m, 1, 20 * S);
     assert_int_equal(meet_send_world(&m, 5, 2), 1);
@@ -355,9 +307,9 @@ static void one_who_stays_and_was_told_to_end_is_still_leaving(void **state)
 static void a_job_that_has_ended_forms_no_world(void **state)
 {
     struct meet m;
-    struct report r = failure_of(1, -1);
+    struct report r = report_of(1, 1, 0, -1, 0);
     (void)state;
-    meet_start(&m, 2, 1);
+    world_start(&m, 2, 1);
     meet_run(&m);
     meet_done(&m, 0, 4);
     meet_done(&m, 1, 4);
@@ -367,7 +319,7 @@ static void a_job_that_has_ended_forms_no_world(void **state)
     meet_enter(&m, MEET_FINISHED);
     assert_false(meet_reforms(&m));
     meet_release(&m);
-    meet_start(&m, 2, 1);
+    world_start(&m, 2, 1);
     meet_run(&m);
     meet_failed(&m, &r, S);
     assert_int_equal(meet_due(&m, 1, 2 * S), MEET_STOPPED);
@@ -381,14 +333,14 @@ static void words_of_an_earlier_world(void **state)
 {
     struct meet m;
     (void)state;
-    meet_start(&m, 3, 1);
+    world_start(&m, 3, 1);
     meet_done(&m, 0, 4); /* nothing has run */
     meet_run(&m);
     meet_done(&m, 0, 4);
     meet_done(&m, 9, 4); /* who? */
     assert_int_equal(meet_send_world(&m, 5, 2), 1);
     meet_form(&m, S);
-    assert_int_equal(worker_join(&m, 0), 0);
+    assert_int_equal(worker_join(&m, 0, NULL), 0);
     meet_done(&m, 1, 4); /* on their way when the world was formed */
     meet_done(&m, 2, 3); /* of no world that we know */
     meet_done(&m, 2, 5);
@@ -398,7 +350,7 @@ static void words_of_an_earlier_world(void **state)
     meet_done(&m, 2, 4); /* so all had ended well, and the job is finished */
     assert_int_equal(meet_due(&m, 1, S), MEET_FINISHED);
     meet_release(&m);
-    meet_start(&m, 2, 1);
+    world_start(&m, 2, 1);
     meet_run(&m);
     meet_done(&m, 0, 4);
     assert_int_equal(meet_send_world(&m, 5, 2), 1);
@@ -415,9 +367,9 @@ static void words_of_an_earlier_world(void **state)
 static void what_a_world_leaves_behind(void **state)
 {
     struct meet m;
-    struct report r = failure_of(0, -1);
+    struct report r = report_of(0, 1, 0, -1, 0);
     (void)state;
-    meet_start(&m, 3, 1);
+    world_start(&m, 3, 1);
     meet_run(&m);
     assert_true(meet_counts(&m, 4));
     meet_done(&m, 0, 4);
@@ -428,7 +380,7 @@ static void what_a_world_leaves_behind(void **state)
     assert_true(meet_counts(&m, 6)); /* of one who is ahead of us */
     assert_int_equal(meet_send_world(&m, 6, 3), 1);
     meet_form(&m, S);
-    assert_int_equal(worker_join(&m, 2),
+    assert_int_equal(worker_join(&m, 2, NULL),
                      0); /* not the one that has run: it had to go */
     meet_lost(&m, 2, "x", 1, S);
     assert_null(meet_first(&m));
@@ -436,7 +388,7 @@ static void what_a_world_leaves_behind(void **state)
     assert_int_equal(meet_due(&m, 1, 2 * S), MEET_WAITING);
     assert_int_equal(meet_due(&m, 1, 2 * S + VERDICT_WINDOW_MS * MS), MEET_STOPPED);
     meet_release(&m);
-    meet_start(&m, 2, 1);
+    world_start(&m, 2, 1);
     meet_run(&m);
     meet_done(&m, 0, 4);
     assert_int_equal(meet_send_world(&m, 5, 2), 1);
@@ -453,7 +405,7 @@ static void the_last_one_here_may_be_lost_and_not_needed(void **state)
 {
     struct meet m;
     (void)state;
-    meet_start(&m, 2, 1);
+    world_start(&m, 2, 1);
     meet_run(&m);
     meet_done(&m, 0, 4);
     meet_lost(&m, 1, "its agent exited", 1, 20 * S);
