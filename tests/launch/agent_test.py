@@ -5,7 +5,6 @@
 usage: agent_test.py [PART OF A NAME ...]     BIN: folder of the programs (default: $BUILD/plain/bin)
 """
 
-import functools
 import os
 import random
 import re
@@ -15,6 +14,8 @@ import subprocess
 import sys
 import time
 
+from hosts import Hosts
+from launched import executable
 from tap import DEADLINE_S, Program, Skip, has, is_alive, main, read, same, wait_until
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -141,54 +142,24 @@ def test_one_worker_is_a_job_whose_ranks_share_its_cores(folder):
 
 
 def test_workers_on_different_hosts_find_each_other(folder):
-    if os.geteuid() != 0 or subprocess.run(["unshare", "--net", "true"], check=False).returncode:
-        raise Skip("needs root for network namespaces")
-    names = [f"hvd{os.getpid()}{c}" for c in "ab"]
-    run = functools.partial(subprocess.run, check=True, stdout=subprocess.DEVNULL)
+    hosts = Hosts("ab")
+    address = hosts.address("a")
     try:
-        for name in names:
-            run(["ip", "netns", "add", name])
-            run(["ip", "-n", name, "link", "set", "lo", "up"])
-        run(
-            [
-                "ip",
-                "-n",
-                names[0],
-                "link",
-                "add",
-                "eth0",
-                "type",
-                "veth",
-                "peer",
-                "name",
-                "eth0",
-                "netns",
-                names[1],
-            ]
-        )
-        for i, name in enumerate(names):
-            run(["ip", "-n", name, "addr", "add", f"10.97.0.{i + 1}/24", "dev", "eth0"])
-            run(["ip", "-n", name, "link", "set", "eth0", "up"])
-        job = Job(folder, 2, 2, HVD_CHECKIN_ADDR="10.97.0.1")
-        for i, name in enumerate(names):
+        job = Job(folder, 2, 2, HVD_CHECKIN_ADDR=address)
+        for i, name in enumerate("ab"):
+            prefix = ("ip", "netns", "exec", hosts.ns(name))
             job.start(
-                i,
-                "sh",
-                "-c",
-                f"env > {folder}/env.$HOROVOD_RANK; exec {BIN}/launch-rank",
-                prefix=("ip", "netns", "exec", name),
+                i, "sh", "-c", f"env > {folder}/env.$HOROVOD_RANK; exec {BIN}/launch-rank", prefix=prefix
             )
         same(job.end(), [0, 0], job.errors())
         for rank in range(4):
             env = read(f"{folder}/env.{rank}")
-            has(env, "HVD_RENDEZVOUS_ADDR=10.97.0.1\n")  # never 127.0.0.1, not even on worker 0
-            has(env, "MASTER_ADDR=10.97.0.1\n")
-            has(
-                env, f"HOROVOD_HOSTNAME=10.97.0.{rank // 2 + 1}\n"
-            )  # one host name, so addresses tell them apart
+            has(env, f"HVD_RENDEZVOUS_ADDR={address}\n")  # never 127.0.0.1, not even on worker 0
+            has(env, f"MASTER_ADDR={address}\n")
+            # both hosts have one name, so their addresses are the names
+            has(env, f"HOROVOD_HOSTNAME={hosts.address('ab'[rank // 2])}\n")
     finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "del", name], check=False)
+        hosts.remove()
 
 
 def test_a_wrong_token_is_refused(folder):
@@ -205,20 +176,15 @@ def test_a_wrong_token_is_refused(folder):
     has(job.log(0), "waited 4 s for worker 1 of 2")
 
 
-def test_another_generation_is_refused(folder):
+def test_agents_of_another_version_of_the_job_are_refused(folder):
     job = Job(folder, 2)
     job.start(0, "true")
-    same(job.start(1, "true", HVD_GENERATION="7").end(), 125)
-    has(job.log(1), "generation")
-    job.agents[0].signal(signal.SIGTERM)
-    same(job.agents[0].end(), 143)
-
-
-def test_workers_that_were_told_different_jobs_say_so(folder):
-    job = Job(folder, 2)
-    job.start(0, "true")
-    same(job.start(1, "true", HVD_SLOTS_PER_WORKER="4").end(), 125)
-    has(job.log(1), "worker 0 refused worker 1: worker 1 has 2 workers, 4 slots")
+    for more, why in (
+        ({"HVD_GENERATION": "7"}, "generation"),
+        ({"HVD_SLOTS_PER_WORKER": "4"}, "worker 0 refused worker 1: worker 1 has 2 workers, 4 slots"),
+    ):
+        same(job.start(1, "true", **more).end(), 125)
+        has(job.log(1), why)
     job.agents[0].signal(signal.SIGTERM)
     same(job.agents[0].end(), 143)
 
@@ -371,33 +337,18 @@ def test_a_quiet_job_outlives_the_peer_timeout(folder):
     same(codes, [0, 0], job.errors())
 
 
-def test_a_bad_command_ends_all_workers(folder):
-    job = Job(folder, 3)
-    job.start(0, "true")
-    job.start(1, "no-such-program")
-    job.start(2, "true")
-    same(job.end(), [127] * 3, job.errors())
-    has(job.logs_name(failure(-1, 127)), "command no-such-program was not found in PATH")
-
-
-def test_a_bad_command_of_worker_0_ends_all_workers(folder):
-    job = Job(folder, 2)
-    job.start(0, folder)
-    job.start(1, "sh", "-c", loop(folder))
-    same(job.end(), [126] * 2, job.errors())
-    has(job.logs_name(failure(-1, 126)), "is a folder")
-
-
-def test_a_missing_interpreter_ends_all_workers(folder):
-    bad = os.path.join(folder, "bad")
-    with open(bad, "w", encoding="ascii") as f:
-        f.write("#!/no/such/interpreter\n")
-    os.chmod(bad, 0o755)
-    job = Job(folder, 2)
-    job.start(0, "sh", "-c", loop(folder))
-    job.start(1, bad)
-    same(job.end(), [127] * 2, job.errors())
-    has(job.logs_name(failure(-1, 127)), "its interpreter")
+def test_a_bad_command_of_any_worker_ends_all_workers(folder):
+    bad = executable(f"{folder}/bad", "#!/no/such/interpreter\n")
+    for index, command, code, why in (
+        (1, "no-such-program", 127, "command no-such-program was not found in PATH"),
+        (0, folder, 126, "is a folder"),
+        (1, bad, 127, "its interpreter"),
+    ):
+        job = Job(folder, 3)
+        for i in range(3):
+            job.start(i, *([command] if i == index else ["sh", "-c", loop(folder)]))
+        same(job.end(), [code] * 3, job.errors())
+        has(job.logs_name(failure(-1, code)), why)
 
 
 def test_a_python_that_ignores_pythonpath_is_warned_about(folder):

@@ -57,26 +57,16 @@ class Hosts:
         ns, link = self.ns(name), f"v{self.tag[3:]}{name}"
         etc = f"/etc/netns/{ns}"
         sh("ip", "netns", "add", ns)
-        sh(
-            "ip",
-            "link",
-            "add",
-            link,
-            "netns",
-            self.switch,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            "eth0",
-            "netns",
-            ns,
-        )
-        self.on_net(self.switch, "ip", "link", "set", link, "master", "br0", "up")
-        sh("ip", "-n", ns, "addr", "add", f"{NET}.{i + 1}/24", "dev", "eth0")
-        sh("ip", "-n", ns, "addr", "add", f"{NET6}::{i + 1}/64", "dev", "eth0", "nodad")
-        sh("ip", "-n", ns, "link", "set", "eth0", "up")
-        sh("ip", "-n", ns, "link", "set", "lo", "up")
+        end = f"{link} netns {self.switch} type veth peer name eth0 netns {ns}"
+        for line in (
+            f"link add {end}",
+            f"-n {self.switch} link set {link} master br0 up",
+            f"-n {ns} addr add {NET}.{i + 1}/24 dev eth0",
+            f"-n {ns} addr add {NET6}::{i + 1}/64 dev eth0 nodad",
+            f"-n {ns} link set eth0 up",
+            f"-n {ns} link set lo up",
+        ):
+            sh("ip", *line.split())
         os.makedirs(f"{etc}/ssh", exist_ok=True)
         with open(f"{etc}/hosts", "w", encoding="ascii") as f:
             f.write("127.0.0.1 localhost\n")
