@@ -413,7 +413,7 @@ def test_a_worker_cannot_join_a_running_job(folder):
     job.agents[0].end()
 
 
-def test_pid_1_reaps_orphans_and_hears_signals(folder):
+def test_pid_1_reaps_orphans_and_handles_signals(folder):
     if os.geteuid() != 0:
         raise Skip("needs root for a PID namespace")
     probe = subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True, check=False)

@@ -54,7 +54,7 @@ class Hosts:
             agent.end()
 
 
-def test_the_command_begins_when_the_last_host_serves(folder):
+def test_the_command_starts_when_the_last_host_serves(folder):
     hosts = Hosts(folder, 3)
     hosts.serve(2)
     p = hosts.launch("sh", "-c", 'echo "$$ $0 $1 $HVD_AGENT_PORT"; exit 7', "a b", "")
@@ -84,7 +84,7 @@ def test_horovodrun_as_the_command_leaves_the_failure(folder):
     hosts.end()
 
 
-def test_a_host_that_does_not_come_is_named_as_late(folder):
+def test_an_absent_host_is_named_at_the_timeout(folder):
     hosts = Hosts(folder, 2, HVD_START_TIMEOUT="1")
     hosts.serve(0)
     p = hosts.launch("touch", f"{folder}/ran")

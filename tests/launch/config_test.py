@@ -81,7 +81,7 @@ def test_the_manuals_config_file_is_taken_and_has_every_key(folder):
     same(keys, set(re.findall(r'"(\w+\.\w+)"', table)) | {"controller"})
 
 
-def test_a_wrong_config_file_is_told_with_line_and_key(folder):
+def test_a_wrong_config_file_is_reported_with_line_and_key(folder):
     for text, part in (
         ("params:\n  fusion_treshold_mb: 1\n", "line 2: unknown key params.fusion_treshold_mb; the nearest is params.fusion_threshold_mb"),
         ("paramz:\n  cycle_time_ms: 1\n", "line 1: unknown key paramz; the nearest is params"),

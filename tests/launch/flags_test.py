@@ -127,7 +127,7 @@ def stalled(folder, *words):
     ).close()
 
 
-def test_a_stall_is_reported_when_the_flag_says(folder):
+def test_a_stall_is_reported_after_the_flags_time(folder):
     program, go = stalled(folder, "--stall-check-warning-time-seconds", "0.3")
     wait_until("the report names rank 1", lambda: re.search(r"tensor/0.*", program.err))
     go()
@@ -139,7 +139,7 @@ def test_a_stall_is_reported_when_the_flag_says(folder):
     same(program.end(), 0, program.err)
 
 
-def test_a_stall_ends_the_job_when_the_flag_says(folder):
+def test_a_stall_ends_the_job_after_the_flags_time(folder):
     program, _ = stalled(
         folder, "--stall-check-warning-time-seconds", "0.2", "--stall-check-shutdown-time-seconds", "0.6"
     )
@@ -163,7 +163,7 @@ def test_silence_counts_after_the_gloo_timeout(folder):
     has(program.err, "rank 1")
 
 
-def test_ranks_that_do_not_come_are_waited_for_as_long_as_told(folder):
+def test_absent_ranks_are_waited_for_until_the_start_timeout(folder):
     begin = time.monotonic()
     program = run(
         folder,
@@ -268,7 +268,7 @@ def test_the_discovery_script_names_the_hosts(folder):
     same(run(folder, "--host-discovery-script", "echo localhost", "echo", "x").out.count("x"), 1)
 
 
-def test_a_discovery_script_that_fails_is_told(folder):
+def test_a_discovery_script_that_fails_is_reported(folder):
     for script, part in (
         ("exit 3", "exit 3 exited with code 3"),
         ("kill -9 $$", "kill -9 $$ was killed by SIGKILL"),
@@ -369,7 +369,7 @@ def test_without_binding_ranks_run_everywhere(folder):
         same(sets, [os.sched_getaffinity(0)] * 2)
 
 
-def test_threads_are_the_users_where_he_says(folder):
+def test_threads_of_the_user_are_kept(folder):
     env = environment(TMPDIR=folder)
     env.pop("OMP_NUM_THREADS", None)
     same(cpus_of_ranks(folder, 1, env=env)[1], ["None"], "a rank alone has the host as without us")
@@ -378,7 +378,7 @@ def test_threads_are_the_users_where_he_says(folder):
     same(cpus_of_ranks(folder, 2, "--binding", "cores", env=dict(env, OMP_NUM_THREADS="7"))[1], ["7", "7"])
 
 
-def test_verbose_shows_who_is_where(folder):
+def test_verbose_shows_the_place_of_each_rank(folder):
     if len(cores_here()) < 2:
         raise Skip("one core")  # which it is told of before
     program = run(

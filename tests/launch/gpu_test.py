@@ -188,7 +188,7 @@ def check_build(folder, **more):
     return run(folder, "--check-build", env=env).out
 
 
-def test_check_build_tells_of_gpus(folder):
+def test_check_build_lists_gpus(folder):
     os.mkdir(f"{folder}/bin")
     executable(f"{folder}/bin/python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     out = check_build(folder, **fakes())
@@ -206,7 +206,7 @@ def test_check_build_tells_of_gpus(folder):
     has(out, ", a MIG instance\n")
 
 
-def test_check_build_tells_how_tensorflow_is_ordered(folder):
+def test_check_build_shows_the_stream_ordering_of_tensorflow(folder):
     os.makedirs(f"{folder}/packages/tensorflow")
     os.mkdir(f"{folder}/bin")
     with open(f"{folder}/packages/tensorflow/__init__.py", "w", encoding="ascii"):
@@ -283,7 +283,7 @@ def loop_until(folder):
     return ["sh", "-c", f"while [ ! -e {folder}/end ]; do sleep 0.02; done"]
 
 
-def test_the_agent_tells_its_gpus_at_its_start(folder):
+def test_the_agent_logs_its_gpus_at_its_start(folder):
     log = one_agent(folder, wait_for="GPU links", **fakes(HVD_TEST_ROOT=host(folder)))
     for part in (
         'GPU index=0 model="NVIDIA Fake" uuid=GPU-',
@@ -296,7 +296,7 @@ def test_the_agent_tells_its_gpus_at_its_start(folder):
     same(log.count("GPU index="), 3)
 
 
-def test_the_agent_says_why_gpus_cannot_be_used(folder):
+def test_the_agent_logs_why_gpus_cannot_be_used(folder):
     log = one_agent(
         folder,
         wait_for="GPU tensors are not possible",
@@ -308,7 +308,7 @@ def test_the_agent_says_why_gpus_cannot_be_used(folder):
     )
 
 
-def test_a_container_without_the_hosts_gpus_is_told(folder):
+def test_a_container_without_the_hosts_gpus_is_logged(folder):
     """The kernel's driver is there, its library is not."""
     os.mkdir(f"{folder}/bin")
     shutil.copy(f"{BIN}/hvd-agent", f"{folder}/bin/hvd-agent")
@@ -330,12 +330,12 @@ def test_a_container_without_the_hosts_gpus_is_told(folder):
         )
 
 
-def test_nothing_is_told_where_no_driver_is(folder):
+def test_nothing_is_logged_without_a_driver(folder):
     os.mkdir(f"{folder}/host")
     assert "GPU" not in one_agent(folder, **fakes(HVD_TEST_ROOT=f"{folder}/host"))
 
 
-def test_an_image_without_hvd_gpu_tells_the_kernels_driver(folder):
+def test_an_image_without_hvd_gpu_logs_the_kernels_driver(folder):
     """Its loader is not there, or it is not installed: the agent alone is static."""
     root = host(folder)
     os.mkdir(f"{folder}/bin")
@@ -393,7 +393,7 @@ def told(folder, *where, n=1, program=None, **more):
 SAID = f"GPUs: 3 x NVIDIA Fake (8192 MiB, sm_90); driver 550.54.15, CUDA 12.4, NCCL 2.27.5 ({FAKES}/libnccl.so.2); NVLink 0-1:2 2-switch:2"
 
 
-def test_horovodrun_tells_the_gpus_of_its_hosts_a_line_each(folder):
+def test_horovodrun_prints_one_line_of_gpus_per_host(folder):
     """Its own host has an agent too; the one by ssh has ranks of the same variables."""
     root = host(folder)
     lines = told(folder, "-np", "2", "-H", "localhost:1,b:1", "--verbose", n=2, **fakes(HVD_TEST_ROOT=root))
@@ -403,19 +403,19 @@ def test_horovodrun_tells_the_gpus_of_its_hosts_a_line_each(folder):
     )
 
 
-def test_horovodrun_tells_the_gpus_of_this_host(folder):
+def test_horovodrun_prints_the_gpus_of_this_host(folder):
     lines = told(folder, "-np", "2", "--verbose", **fakes(HVD_TEST_ROOT=host(folder)))
     same([x.split("; InfiniBand")[0] for x in lines], [f"horovodrun: {SAID}"])
 
 
-def test_horovodrun_says_why_gpus_cannot_be_used(folder):
+def test_horovodrun_prints_why_gpus_cannot_be_used(folder):
     more = fakes(HVD_TEST_ROOT=host(folder), CUDA_VISIBLE_DEVICES="")
     lines = told(folder, "-np", "1", "-H", "b:1", "--verbose", **more)
     assert lines[0].startswith("horovodrun: host b: GPUs: none; CUDA 12.4"), lines
     has(lines[0], "; no CUDA device is visible")
 
 
-def test_of_gpus_nobody_hears_who_did_not_ask(folder):
+def test_gpus_are_not_printed_without_verbose(folder):
     """Without --verbose, and where no driver is loaded, nothing is asked."""
     root = host(folder)
     os.mkdir(f"{folder}/bin")
@@ -498,7 +498,7 @@ def test_the_manual_shows_what_hvd_gpu_prints(folder):
         assert form in forms or line.startswith("ib "), (line, form, forms)
 
 
-def test_the_page_has_every_xid_as_it_is_told(folder):
+def test_the_page_has_every_xid_as_it_is_printed(folder):
     code = read(os.path.join(ROOT, "runtime/backend/nccl/nvml_dl.c"))
     table = re.search(r"\} xids\[\] = \{\n(.*?)\n\};", code, re.S)[1]
     table = re.sub(r'"\s+"', "", table)  # a long text stands in two pieces

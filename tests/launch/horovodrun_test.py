@@ -116,7 +116,7 @@ def test_ranks_meet_at_the_rendezvous(folder):
     )
 
 
-def test_a_rank_that_waits_for_the_others_hears_who_died(folder):
+def test_a_waiting_rank_receives_which_rank_died(folder):
     # SIGTERM comes 0.3 s after the failure: rank 0 may not even have connected by then
     script = f"[ $HOROVOD_RANK = 0 ] || exit 9; trap '' TERM; exec {BIN}/launch-rank"
     program = run_ranks(folder, 2, script, code=9)
@@ -387,7 +387,7 @@ def test_a_missing_command_is_named(folder):
     has(run(folder, "-np", "2", bad, code=127).err, "its interpreter (the first line after #!")
 
 
-def test_a_missing_python_is_told_what_is_there(folder):
+def test_a_missing_python_error_names_another_version(folder):
     os.symlink(sys.executable, f"{folder}/python3")
     program = run(
         folder, "-np", "1", "python", "x.py", code=127, env=environment(TMPDIR=folder, PATH=folder)
@@ -404,7 +404,7 @@ def test_scripts_without_interpreter_line_run(folder):
     same(run(folder, "-np", "1", script, "word").out, "[0]<stdout>:word 0\n")
 
 
-def test_wrong_command_lines_are_refused_with_a_sentence(folder):
+def test_wrong_command_lines_are_refused_with_a_message(folder):
     hostfile = os.path.join(folder, "hosts")
     with open(hostfile, "w", encoding="ascii") as f:
         f.write("localhost slots=2\n")

@@ -71,7 +71,7 @@ def test_a_host_that_does_not_answer(folder):
     assert time.monotonic() - started < 25
 
 
-def test_an_sshd_that_accepts_and_says_nothing(folder):
+def test_an_sshd_that_accepts_and_sends_nothing(folder):
     p = hosts().start("b", sys.executable, "-c",
                       "import socket, time; s = socket.socket(); s.bind(('', 2250)); s.listen(); time.sleep(60)",
                       folder=folder, tag="mute")  # fmt: skip
@@ -257,7 +257,7 @@ def test_an_agent_is_killed(folder):
     hosts().nothing_left()
 
 
-def test_an_agent_is_told_to_stop(folder):
+def test_an_agent_receives_a_stop_signal(folder):
     p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder))
     up(folder, 3)
     os.kill(agents("c")[0], signal.SIGTERM)
@@ -266,7 +266,7 @@ def test_an_agent_is_told_to_stop(folder):
     hosts().nothing_left()
 
 
-def test_ssh_and_agents_are_killed_as_soon_as_they_are_there(folder):
+def test_ssh_and_agents_are_killed_as_soon_as_they_exist(folder):
     def clients():
         return [q for q in hosts().pids("a") if "\0b\0" in read(f"/proc/{q}/cmdline") and comm(q) == "ssh"]
 

@@ -91,7 +91,7 @@ def test_words_are_joined_as_ssh_does(folder):
         same(s.ran("b", "echo", "-q", "--").out, "-q --\n")
 
 
-def test_options_of_ssh_are_swallowed(folder):
+def test_options_of_ssh_are_accepted(folder):
     with Agents(folder, "b") as s:
         for options in (["-x"], ["-q", "-o", "ConnectionAttempts=10"], ["-oBatchMode=yes", "-xqp22"],
                         ["-p", "2222", "-l", "root"], ["-tt", "-i", "/no/key"], ["-4", "--"]):  # fmt: skip
@@ -151,7 +151,7 @@ def test_a_slow_reader_loses_nothing_and_holds_the_command(folder):
         same(got, b"0123456789abcde\n" * 250000)
 
 
-def test_a_reader_that_goes_away_ends_the_command(folder):
+def test_a_closed_reader_ends_the_command(folder):
     with Agents(folder, "b") as s:
         r, w = os.pipe()
         p = s.rsh("b", f"echo $$ > {folder}/pid; yes", stdout=w)
@@ -203,7 +203,7 @@ def test_a_killed_client_leaves_nothing(folder):
         s.only_serving()
 
 
-def test_what_a_command_leaves_in_order_lives_on(folder):
+def test_background_processes_of_a_finished_command_keep_running(folder):
     """As by ssh; and the agent, as process 1 of a pod, reaps it later."""
     with Agents(folder, "") as s:
         s.serve("b", s.token, prefix=POD)
@@ -246,7 +246,7 @@ def test_many_at_once(folder):
         s.only_serving()
 
 
-def test_a_host_that_comes_late_is_waited_for(folder):
+def test_a_host_that_starts_late_is_waited_for(folder):
     with Agents(folder, "b") as s:
         p = s.rsh("c", "echo hello", env={"HVD_START_TIMEOUT": "24"})
         q = s.rsh("late", "echo hello", tag="unknown", env={"HVD_START_TIMEOUT": "24"})
@@ -335,7 +335,7 @@ def test_its_own_host_needs_no_agent(folder):
         same(p.out.strip(), "4")  # and that of ls
 
 
-def test_the_askers_name_is_waited_for(folder):
+def test_the_clients_name_is_waited_for(folder):
     """MPICH's proxy calls back by name, once."""
     with Agents(folder, "b") as s:
         hosts = f"/etc/netns/{s.hosts.ns('b')}/hosts"

@@ -103,7 +103,7 @@ def test_a_job_grows(folder):
     same([job.log(i) for i in range(3)], ["", "", ""], "termination logs")
 
 
-def test_a_newcomer_alone_brings_the_news(folder):
+def test_a_new_worker_alone_announces_the_world(folder):
     job = Scaled(folder, 2).begin_all()
     job.runs(0, 2)
     job.begin(2, generation=1, workers=3)  # the other files stay as they are
@@ -111,7 +111,7 @@ def test_a_newcomer_alone_brings_the_news(folder):
     job.finish()
 
 
-def test_any_file_alone_brings_the_news(folder):
+def test_any_file_alone_announces_the_world(folder):
     for index in 0, 1:
         sub = f"{folder}/{index}"
         os.mkdir(sub)
@@ -135,7 +135,7 @@ def test_a_job_shrinks_and_the_surplus_ends_well(folder):
     job.finish()
 
 
-def test_a_pod_that_is_deleted_before_the_news_is_no_failure(folder):
+def test_a_pod_that_is_deleted_before_the_new_world_is_no_failure(folder):
     job = Scaled(folder, 3).begin_all()
     job.runs(0, 3)
     job.agents[2].signal(signal.SIGTERM)
@@ -146,7 +146,7 @@ def test_a_pod_that_is_deleted_before_the_news_is_no_failure(folder):
     job.finish()
 
 
-def test_an_agent_that_is_killed_before_the_news_is_no_failure(folder):
+def test_an_agent_that_is_killed_before_the_new_world_is_no_failure(folder):
     job = Scaled(folder, 3).begin_all()
     job.runs(0, 3)
     job.agents[2].signal(signal.SIGKILL)
@@ -171,7 +171,7 @@ def test_ranks_that_fail_because_others_left_are_no_failure(folder):
     job.finish()
 
 
-def test_a_deleted_worker_without_news_ends_the_job(folder):
+def test_a_deleted_worker_without_a_new_world_ends_the_job(folder):
     job = Scaled(folder, 3).begin_all()
     job.runs(0, 3)
     begin = time.monotonic()
@@ -268,7 +268,7 @@ def test_a_newcomer_that_does_not_come_is_named(folder):
     has(job.logs_name(failure(-1, 124)), "waited 8 s for workers 2, 3 of 4, which did not connect")
 
 
-def test_a_newcomer_may_start_anew(folder):
+def test_a_new_worker_may_be_replaced(folder):
     job = Scaled(folder, 2).begin_all()
     job.runs(0, 2)
     job.scale(1, 4)
@@ -324,7 +324,7 @@ def test_worlds_in_quick_succession(folder):
     job.finish()
 
 
-def test_a_world_that_is_told_again_or_late_or_wrong_changes_nothing(folder):
+def test_a_repeated_or_late_or_wrong_world_changes_nothing(folder):
     job = Scaled(folder, 2).begin_all()
     job.runs(0, 2)
     job.scale(3, 2)
@@ -354,7 +354,7 @@ def test_a_job_without_world_files_has_one_world(folder):
     job.finish()
 
 
-def test_a_job_that_is_done_is_not_formed_anew(folder):
+def test_a_finished_job_forms_no_new_world(folder):
     job = Scaled(folder, 2)
     job.begin(0, "sh", "-c", f"echo 0 >> {folder}/ends")
     job.begin(1, "sh", "-c", f"echo 1 >> {folder}/ends; while [ ! -e {folder}/go ]; do sleep 0.02; done")
@@ -463,7 +463,7 @@ def test_random_worlds(folder):
     job.finish()
 
 
-def test_metrics_tell_the_generation(folder):
+def test_metrics_show_the_generation(folder):
     port = free_port()
     job = Scaled(folder, 1)
     job.begin(0, HVD_METRICS_PORT=str(port))

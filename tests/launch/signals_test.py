@@ -176,7 +176,7 @@ def test_ctrl_z_stops_the_ranks_and_fg_continues_them(folder):
     same(program.end(), 0)
 
 
-def test_output_that_a_signal_cuts_off_is_told_by_rank(folder):
+def test_output_that_a_signal_cuts_off_is_reported_by_rank(folder):
     ours, theirs = os.pipe()
     program = start_ranks(
         folder,

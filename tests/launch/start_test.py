@@ -14,7 +14,7 @@ from agent_test import BIN, Job, failure, loop
 from tap import has, main, read, same, wait_until
 
 
-def test_workers_come_in_any_order_and_late(folder):
+def test_workers_start_in_any_order_and_late(folder):
     job = Job(folder, 3)
     for i in 2, 1:
         job.start(i, f"{BIN}/launch-rank")
@@ -33,7 +33,7 @@ def test_no_rank_starts_before_all_are_here(folder):
     assert os.path.exists(f"{folder}/up.0")
 
 
-def test_a_worker_that_starts_anew_before_the_start_is_no_failure(folder):
+def test_a_worker_that_is_replaced_before_the_start_is_no_failure(folder):
     job = Job(folder, 3)
     job.start(0, "true")
     first = job.start(1, "true")
@@ -45,7 +45,7 @@ def test_a_worker_that_starts_anew_before_the_start_is_no_failure(folder):
     same(job.end(), [0, 0, 0], job.errors())
 
 
-def test_a_hub_that_starts_anew_before_the_start_is_no_failure(folder):
+def test_a_hub_that_is_replaced_before_the_start_is_no_failure(folder):
     job = Job(folder, 3)
     first = job.start(0, "true", name="first")
     job.start(1, "true")

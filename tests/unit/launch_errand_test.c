@@ -275,7 +275,7 @@ static void the_command_line_of_ssh(void **state)
     assert_int_equal(ssh_command(&how, "b", "/x", &c, &err), -EINVAL); /* too many */
 }
 
-static void complaints_of_ssh_become_a_sentence(void **state)
+static void errors_of_ssh_become_one_message(void **state)
 {
     static const char *const table[][2] = {
         {"ssh: Could not resolve hostname b: Name or service not known\r\n", "DNS"},
@@ -335,7 +335,7 @@ int main(void)
         cmocka_unit_test(every_host_is_started_once),
         cmocka_unit_test(quoted_words_survive_a_shell),
         cmocka_unit_test(the_command_line_of_ssh),
-        cmocka_unit_test(complaints_of_ssh_become_a_sentence),
+        cmocka_unit_test(errors_of_ssh_become_one_message),
         cmocka_unit_test(keys_differ_by_direction_root_and_seed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

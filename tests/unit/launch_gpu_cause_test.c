@@ -10,7 +10,7 @@
 #define ASYNC  "NCCL asynchronous error on rank 2 (host c), GPU 0 (H100): NCCL: "
 #define REMOTE ASYNC "remote process exited or there was a network error"
 
-static void sentences_are_found_in_last_lines(void **state)
+static void gpu_causes_are_found_in_last_lines(void **state)
 {
     static const struct {
         const char *text;
@@ -90,7 +90,7 @@ static void sentences_are_found_in_last_lines(void **state)
     }
 }
 
-static void a_sentence_far_in_a_line_is_cut_in_front(void **state)
+static void a_cause_far_in_a_line_is_cut_in_front(void **state)
 {
     char text[1000], why[60];
     int32_t rank;
@@ -196,7 +196,7 @@ static void the_gpu_is_the_cause_in_every_order_of_arrival(void **state)
             check_order(&table[i], order[k]);
 }
 
-static void a_hung_ranks_gpu_is_told_by_others(void **state)
+static void a_hung_ranks_gpu_is_reported_by_other_ranks(void **state)
 {
     struct launch_verdict v;
     struct report r = report_with_tail(0, 1, 0, "E: " XID_79 "; and more", 5);
@@ -246,10 +246,10 @@ static void a_lost_worker_keeps_its_own_reason(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sentences_are_found_in_last_lines),
-        cmocka_unit_test(a_sentence_far_in_a_line_is_cut_in_front),
+        cmocka_unit_test(gpu_causes_are_found_in_last_lines),
+        cmocka_unit_test(a_cause_far_in_a_line_is_cut_in_front),
         cmocka_unit_test(the_gpu_is_the_cause_in_every_order_of_arrival),
-        cmocka_unit_test(a_hung_ranks_gpu_is_told_by_others),
+        cmocka_unit_test(a_hung_ranks_gpu_is_reported_by_other_ranks),
         cmocka_unit_test(the_decision_waits_while_all_lost_somebody),
         cmocka_unit_test(a_lost_worker_keeps_its_own_reason),
     };

@@ -110,7 +110,7 @@ static void only_hosts_with_ranks_count_as_far(void **state)
     options_release(&o);
 }
 
-static void what_does_not_fit_is_told(void **state)
+static void what_does_not_fit_is_an_error(void **state)
 {
     static const struct {
         const char *np, *option, *value, *part;
@@ -215,7 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hosts_have_their_ranks),
         cmocka_unit_test(only_hosts_with_ranks_count_as_far),
-        cmocka_unit_test(what_does_not_fit_is_told),
+        cmocka_unit_test(what_does_not_fit_is_an_error),
         cmocka_unit_test(this_host_is_known_by_all_its_names),
         cmocka_unit_test(addresses_of_its_interfaces_are_this_host),
         cmocka_unit_test(memory_that_runs_out_is_an_error),

@@ -61,7 +61,7 @@ static void lines_measure(void *arg, const char *text, size_t n)
     s->total += n;
 }
 
-static void a_long_line_comes_in_pieces_and_nothing_is_lost(void **state)
+static void a_long_line_is_split_and_nothing_is_lost(void **state)
 {
     static char big[3 * LINE_MAX_BYTES];
     static const size_t step[] = {1000, LINE_MAX_BYTES - 1, LINE_MAX_BYTES,
@@ -140,7 +140,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_end_at_newline_and_carriage_return_however_they_arrive),
-        cmocka_unit_test(a_long_line_comes_in_pieces_and_nothing_is_lost),
+        cmocka_unit_test(a_long_line_is_split_and_nothing_is_lost),
         cmocka_unit_test(out_of_memory_hands_the_bytes_on),
         cmocka_unit_test(the_tail_keeps_the_last_lines),
         cmocka_unit_test(the_tail_is_safe_to_print),

@@ -96,7 +96,7 @@ static void missing_workers_are_named_at_the_timeout(void **state)
     meet_release(&m);
 }
 
-static void strangers_are_refused_with_a_sentence(void **state)
+static void wrong_workers_are_refused_with_a_message(void **state)
 {
     struct meet m;
     struct err err = ERR_INIT;
@@ -114,7 +114,7 @@ static void strangers_are_refused_with_a_sentence(void **state)
     meet_release(&m);
 }
 
-static void hosts_of_one_name_are_told_apart(void **state)
+static void hosts_of_one_name_get_different_names(void **state)
 {
     struct meet m;
     struct err err = ERR_INIT;
@@ -250,8 +250,8 @@ int main(void)
         cmocka_unit_test(a_failure_stops_it_after_the_window),
         cmocka_unit_test(a_lost_worker_is_named_with_its_ranks),
         cmocka_unit_test(missing_workers_are_named_at_the_timeout),
-        cmocka_unit_test(strangers_are_refused_with_a_sentence),
-        cmocka_unit_test(hosts_of_one_name_are_told_apart),
+        cmocka_unit_test(wrong_workers_are_refused_with_a_message),
+        cmocka_unit_test(hosts_of_one_name_get_different_names),
         cmocka_unit_test(messages_come_back_as_they_were_and_not_when_cut),
         cmocka_unit_test(host_names_that_would_break_a_hostfile_are_refused),
         cmocka_unit_test(a_known_host_is_named_with_its_ranks),

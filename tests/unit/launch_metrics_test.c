@@ -187,7 +187,7 @@ static void other_requests_are_refused(void **state)
     metrics_stop(m);
 }
 
-static void a_client_that_says_nothing_is_dropped(void **state)
+static void a_silent_client_is_dropped(void **state)
 {
     static char flood[8192];
     struct agent_metrics *m = metrics_start_here();
@@ -228,7 +228,7 @@ int main(void)
         cmocka_unit_test(all_ranks_are_shown_in_order),
         cmocka_unit_test(what_is_no_page_is_left_out),
         cmocka_unit_test(other_requests_are_refused),
-        cmocka_unit_test(a_client_that_says_nothing_is_dropped),
+        cmocka_unit_test(a_silent_client_is_dropped),
         cmocka_unit_test(a_port_in_use_is_an_error),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -124,7 +124,7 @@ static void options_have_defaults_and_values(void **state)
     options_release(&o);
 }
 
-static void each_mistake_has_its_sentence(void **state)
+static void each_mistake_has_its_message(void **state)
 {
     struct launch_options o;
     static const struct {
@@ -339,7 +339,7 @@ static void a_config_file_counts_where_it_stands(void **state)
     options_release(&o);
 }
 
-static void wrong_keys_have_their_sentences(void **state)
+static void wrong_keys_have_their_messages(void **state)
 {
     struct launch_options o;
     static const struct {
@@ -432,11 +432,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_take_all_spellings),
         cmocka_unit_test(options_have_defaults_and_values),
-        cmocka_unit_test(each_mistake_has_its_sentence),
+        cmocka_unit_test(each_mistake_has_its_message),
         cmocka_unit_test(flags_become_the_ranks_variables),
         cmocka_unit_test(every_variable_of_a_flag_is_a_knob),
         cmocka_unit_test(a_config_file_counts_where_it_stands),
-        cmocka_unit_test(wrong_keys_have_their_sentences),
+        cmocka_unit_test(wrong_keys_have_their_messages),
         cmocka_unit_test(flags_without_effect_are_warned_about),
         cmocka_unit_test(memory_that_runs_out_is_an_error),
         cmocka_unit_test(help_names_the_program_and_every_option),

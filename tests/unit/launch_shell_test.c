@@ -32,7 +32,7 @@ static const struct words_row words_rows[] = {
     {{"root@", "x"}, NULL, "host \"\" is not a name", true},
 };
 
-static void words_are_read_as_by_ssh(void **state)
+static void options_are_parsed_as_by_ssh(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(words_rows); i++) {
@@ -135,7 +135,7 @@ static void names_are_found_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_are_read_as_by_ssh),
+        cmocka_unit_test(options_are_parsed_as_by_ssh),
         cmocka_unit_test(a_command_that_exec_would_refuse_is_refused),
         cmocka_unit_test(a_run_message_survives_the_wire),
         cmocka_unit_test(a_number_is_four_bytes),

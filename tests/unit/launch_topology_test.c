@@ -246,7 +246,7 @@ static void threads_are_a_share_of_the_cores(void **state)
     topology_release(&t);
 }
 
-static void the_nearest_nic_is_told(void **state)
+static void the_nearest_nic_is_found(void **state)
 {
     struct topology t;
     struct cpuset node_5, both;
@@ -523,7 +523,7 @@ int main(void)
         cmocka_unit_test(gpus_that_crowd_do_not_count),
         cmocka_unit_test(a_host_without_known_cpus_binds_nothing),
         cmocka_unit_test(threads_are_a_share_of_the_cores),
-        cmocka_unit_test(the_nearest_nic_is_told),
+        cmocka_unit_test(the_nearest_nic_is_found),
         cmocka_unit_test(cpu_lists_are_read_and_written),
         cmocka_unit_test(memory_that_runs_out_is_an_error),
         cmocka_unit_test(a_host_is_read_from_its_files),

@@ -27,7 +27,7 @@ static void meet_form(struct meet *m, uint64_t now_ns)
     assert_false(meet_reforms(m));
 }
 
-static void only_a_newer_world_is_news(void **state)
+static void only_a_newer_world_counts(void **state)
 {
     static const struct {
         uint32_t generation, workers;
@@ -69,7 +69,7 @@ static void only_a_newer_world_is_news(void **state)
     meet_release(&m);
 }
 
-static void everybody_comes_again(void **state)
+static void all_workers_join_the_new_world(void **state)
 {
     struct meet m;
     struct err err = ERR_INIT;
@@ -100,7 +100,7 @@ static void everybody_comes_again(void **state)
     meet_release(&m);
 }
 
-static void who_has_run_in_no_world_may_go(void **state)
+static void a_worker_that_has_not_run_may_leave(void **state)
 {
     struct meet m;
     (void)state;
@@ -142,7 +142,7 @@ static void the_number_of_ranks_is_of_the_first_world_alone(void **state)
 
 /* What undoes a failure, and what does not: a failure at FAIL, worker 2 of 3 (2 slots:
  * ranks 4 and 5) begins to leave at LEFT, then a world of so many workers. */
-static void a_world_undoes_what_those_who_leave_explain(void **state)
+static void a_world_drops_failures_that_leaving_workers_explain(void **state)
 {
     static const struct {
         const char *what;
@@ -199,7 +199,7 @@ static void a_world_undoes_what_those_who_leave_explain(void **state)
         }
 }
 
-static void a_leaving_worker_is_waited_for_and_nobody_else(void **state)
+static void only_failures_of_leaving_workers_are_held_back(void **state)
 {
     struct meet m;
     struct report r = report_of(4, 1, 0, -1, 0);
@@ -286,7 +286,7 @@ static void losses_while_a_world_is_formed(void **state)
     meet_release(&m);
 }
 
-static void one_who_stays_and_was_told_to_end_is_still_leaving(void **state)
+static void a_worker_with_a_stop_signal_stays_leaving(void **state)
 {
     struct meet m;
     struct report r = report_of(1, 1, 0, -1, 0);
@@ -329,7 +329,7 @@ static void a_job_that_has_ended_forms_no_world(void **state)
     meet_release(&m);
 }
 
-static void words_of_an_earlier_world(void **state)
+static void messages_of_an_earlier_world(void **state)
 {
     struct meet m;
     (void)state;
@@ -418,17 +418,17 @@ static void the_last_one_here_may_be_lost_and_not_needed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_a_newer_world_is_news),
-        cmocka_unit_test(everybody_comes_again),
-        cmocka_unit_test(who_has_run_in_no_world_may_go),
+        cmocka_unit_test(only_a_newer_world_counts),
+        cmocka_unit_test(all_workers_join_the_new_world),
+        cmocka_unit_test(a_worker_that_has_not_run_may_leave),
         cmocka_unit_test(the_number_of_ranks_is_of_the_first_world_alone),
-        cmocka_unit_test(a_world_undoes_what_those_who_leave_explain),
-        cmocka_unit_test(a_leaving_worker_is_waited_for_and_nobody_else),
+        cmocka_unit_test(a_world_drops_failures_that_leaving_workers_explain),
+        cmocka_unit_test(only_failures_of_leaving_workers_are_held_back),
         cmocka_unit_test(a_lost_worker_has_left),
         cmocka_unit_test(losses_while_a_world_is_formed),
-        cmocka_unit_test(one_who_stays_and_was_told_to_end_is_still_leaving),
+        cmocka_unit_test(a_worker_with_a_stop_signal_stays_leaving),
         cmocka_unit_test(a_job_that_has_ended_forms_no_world),
-        cmocka_unit_test(words_of_an_earlier_world),
+        cmocka_unit_test(messages_of_an_earlier_world),
         cmocka_unit_test(what_a_world_leaves_behind),
         cmocka_unit_test(the_last_one_here_may_be_lost_and_not_needed),
     };
