@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""hvd-agent await: a launcher begins when all of its hosts serve. TAP.
+"""hvd-agent await: starts a launcher when all of its hosts can be reached. TAP.
 
 usage: await_test.py [PART OF A NAME ...]     as agent_test.py; each host is an address of this one
 """
@@ -69,7 +69,7 @@ def test_the_command_starts_when_the_last_host_serves(folder):
 
 
 def test_horovodrun_as_the_command_leaves_the_failure(folder):
-    """Who failed, and why; its ranks do not see where."""
+    """The first failure is written to the file; ranks do not get its name."""
     hosts = Hosts(folder, 1)
     hosts.serve(0)
     sentence = "XID 31 (GPU memory page fault) on GPU 0 (PCI 0000:3B:00.0) of rank 1 (host b)"

@@ -52,8 +52,8 @@ controller: Gloo
         "2",
     )
     for name, value in {
-        "HOROVOD_FUSION_THRESHOLD": str(32 << 20),  # it overrides what comes before
-        "HOROVOD_CYCLE_TIME": "2",  # and is overridden by what comes after
+        "HOROVOD_FUSION_THRESHOLD": str(32 << 20),  # it overrides options before it
+        "HOROVOD_CYCLE_TIME": "2",  # and is overridden by options after it
         "HOROVOD_CACHE_CAPACITY": "9",  # null is as if it were not there
         "HOROVOD_HIERARCHICAL_ALLREDUCE": "1",
         "HOROVOD_AUTOTUNE": "0",

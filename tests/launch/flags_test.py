@@ -26,7 +26,7 @@ def values(program, rank=0):
 
 
 def test_flags_are_variables_of_the_ranks(folder):
-    """All at once: that each comes alone from its flag is launch_options_test's."""
+    """All at once; launch_options_test checks each flag alone."""
     got = variables(
         folder,
         *("--fusion-threshold-mb", "32", "--cycle-time-ms", "2.5", "--cache-capacity", "77"),
@@ -69,7 +69,7 @@ def test_flags_are_variables_of_the_ranks(folder):
         "HOROVOD_START_TIMEOUT": "180",
         "HOROVOD_GLOO_IFACE": "lo",
         "NCCL_SOCKET_IFNAME": "lo",
-        "HOROVOD_ELASTIC_TIMEOUT": "5",  # what no flag says stays
+        "HOROVOD_ELASTIC_TIMEOUT": "5",  # without a flag it is unchanged
     }.items():
         same(got.get(name), value, name)
     bare = variables(folder)
@@ -324,7 +324,7 @@ def cpus_of_ranks(folder, n, *words, **more):
 
 
 def cores_here():
-    """CPUs of each core that this process may use, as lscpu tells."""
+    """CPUs of each core that this process may use, as lscpu prints them."""
     cores = {}
     for line in subprocess.run(
         ["lscpu", "-p=CPU,CORE"], capture_output=True, text=True, check=True
@@ -380,7 +380,7 @@ def test_threads_of_the_user_are_kept(folder):
 
 def test_verbose_shows_the_place_of_each_rank(folder):
     if len(cores_here()) < 2:
-        raise Skip("one core")  # which it is told of before
+        raise Skip("one core")  # with a warning
     program = run(
         folder, "-np", "2", "--verbose", "--binding", "cores", "--network-interfaces", "lo", "true"
     )

@@ -105,7 +105,7 @@ def test_a_local_rank_beyond_the_gpus_is_named(folder):
 
 
 def test_a_rank_without_a_gpu_is_named_on_all_ranks(folder):
-    """Its driver is there, and no GPU is shown to it."""
+    """Its driver exists, and no GPU is visible."""
     rank = f"[ $HOROVOD_RANK = 1 ] && export CUDA_VISIBLE_DEVICES=; exec {RANK} 3 {folder}"
     program = run_ranks(folder, 2, rank, env=environment(TMPDIR=folder, **fakes()), code=1)
     has(
@@ -127,7 +127,7 @@ def test_a_mask_for_each_rank_is_taken(folder):
 
 
 def test_a_killed_rank_is_the_cause_and_not_nccls_lost_peer(folder):
-    """Survivors hang in a kernel, or NCCL tells them: both end at once."""
+    """Survivors hang in a kernel, or NCCL reports the loss: both exit at once."""
     for name, death in (("hang", ""), ("error", "peer_death=error")):
         took = []
         while not took or (min(took) >= ALIVE_S + SLACK_S and len(took) < 3):
@@ -158,7 +158,7 @@ def test_an_asynchronous_error_names_its_rank(folder):
 
 
 def test_nccls_lost_peer_gives_way_to_the_rank_that_ended(folder):
-    """Rank 1 dies of something of its own, late; ranks 0 and 2 have long said that NCCL lost somebody."""
+    """Rank 1 dies of its own failure after ranks 0 and 2 have reported that NCCL lost a peer."""
     said = "NCCL asynchronous error on rank $HOROVOD_RANK (host localhost), GPU 0 (x): NCCL: remote process exited"
     program = run_ranks(
         folder,
@@ -268,7 +268,7 @@ def host(folder, control=True, version="570.86.10"):
 
 
 def one_agent(folder, *command, wait_for=None, program=None, **more):
-    """The log of an agent whose rank ends when the line is there."""
+    """The log of an agent whose rank exits when the line was logged."""
     job = Job(folder, 1, **more)
     agent = job.start(0, *(command or loop_until(folder)), **({"program": program} if program else {}))
     if wait_for:
@@ -309,7 +309,7 @@ def test_the_agent_logs_why_gpus_cannot_be_used(folder):
 
 
 def test_a_container_without_the_hosts_gpus_is_logged(folder):
-    """The kernel's driver is there, its library is not."""
+    """The kernel's driver exists, its library does not."""
     os.mkdir(f"{folder}/bin")
     shutil.copy(f"{BIN}/hvd-agent", f"{folder}/bin/hvd-agent")
     executable(f"{folder}/bin/hvd-gpu", '#!/bin/sh\necho "problem no NVIDIA driver here (x)"\n')
@@ -376,7 +376,7 @@ def several(folder):
 
 
 def told(folder, *where, n=1, program=None, **more):
-    """What horovodrun says of GPUs while ranks of its job wait for it."""
+    """The lines about GPUs of a horovodrun whose ranks wait for them."""
     if os.path.exists(f"{folder}/end"):
         os.unlink(f"{folder}/end")
     env = environment(**several(folder), **more)
@@ -514,7 +514,7 @@ def test_the_page_has_every_xid_as_it_is_printed(folder):
 
 
 def test_the_page_knows_sentences_that_are_said(folder):
-    """What stands in its table of sentences is in the code, or in the fakes for what NVIDIA's libraries say."""
+    """Each message of its table is in the code, or in the fakes if NVIDIA's libraries print it."""
 
     def plain(text):  # numbers and what is put in are one
         return re.sub(r"(?:%(?:\.\d+)?(?:ll)?[a-z])+|\d+(?:\.\d+)*", "#", text)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A training process on a GPU, without a framework: forms the world and sums a tensor
- * in the memory of GPU `local rank` (or HVD_TEST_DEVICE) until something ends it.
+/* A training process on a GPU, without a framework: forms the world and sums a
+ * tensor in the memory of GPU `local rank` (or HVD_TEST_DEVICE).
  *
- *     launch-gpu-world STEPS [FOLDER]     0: until it fails; in FOLDER it makes
- * up.RANK, with its pid, after the third sum
+ *   launch-gpu-world STEPS [FOLDER]   0: until it fails; creates FOLDER/up.RANK, with its
+ *                                     pid, after the third sum
  *
- * Where there is no such GPU it hands in memory of the CPU as that GPU's. Its exit code
- * is 1 where the runtime fails, as a Python program's would be. */
+ * Without that GPU it passes CPU memory as that of the GPU. It exits with 1 if the
+ * runtime fails, like a Python program. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static void *device_memory(int ordinal, size_t bytes)
     if (init(0) == 0 && device(&d, ordinal) == 0 && retain(&ctx, d) == 0
         && push(ctx) == 0 && alloc(&p, bytes) == 0)
         return p;
-    return host; /* the runtime is to say why not */
+    return host; /* the runtime must print why not */
 }
 
 static void world_step(int device, void *p)

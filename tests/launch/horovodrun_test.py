@@ -197,7 +197,7 @@ def test_a_reader_that_is_slow_holds_the_ranks_but_not_the_launcher(folder):
     os.close(theirs)
     wait_for_ranks(folder)
     status = wait_until("pages", lambda: read(f"/proc/{program.pid}/status"))
-    program.signal(signal.SIGTERM)  # nobody has read a byte
+    program.signal(signal.SIGTERM)  # no byte was read
     same(program.end(), 143)
     assert int(re.search(r"VmHWM:\s+(\d+)", status)[1]) < 200000
     os.close(ours)
@@ -257,7 +257,7 @@ def test_the_first_failure_is_named_with_its_last_lines(folder):
 
 
 def test_a_consequence_that_is_faster_than_its_cause_is_not_blamed(folder):
-    for turn in range(3):  # a cause that is slower than two seconds is waited for in vain
+    for turn in range(3):  # a verdict waits two seconds for the cause, which a busy machine may exceed
         up = f"{folder}/up.{turn}"
         program = start_ranks(
             folder,

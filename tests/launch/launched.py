@@ -69,7 +69,7 @@ def up(folder, n):
 
 
 def looping(folder):
-    """A rank that says its pid and stays."""
+    """A rank that writes its pid and stays."""
     return [
         "sh",
         "-c",

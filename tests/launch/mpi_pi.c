@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What MPI's own tutorials compute, to see that ranks of all hosts work together:
+/* The pi program of MPI tutorials, to check that ranks of all hosts work together:
  *
- *   mpi-pi [INTERVALS [stay | abort CODE]]    "pi 3.141592654 size 4 hosts a a b b"
+ *   mpi-pi [INTERVALS [stay | abort CODE]]     "pi 3.141592654 size 4 hosts a a b b"
  *
- * stay: then waits to be killed; abort: the last rank ends all with CODE. Compiled once
+ * stay: then waits to be killed; abort: the last rank ends all ranks with CODE. Compiled
  * with each implementation's mpicc; part of the test images, which have no compiler. */
 #include <mpi.h>
 #include <stdio.h>
@@ -36,10 +36,10 @@ static void pmi_send(int fd, const char *line)
             _exit(3);
 }
 
-/* MPICH 4.0 by UCX and TCP hangs in MPI_Finalize every other time, with ssh as with any
- * other launcher: ranks that wait there for all others no longer answer those that
- * close their connections. So only what Finalize says to mpiexec is said, in the order
- * of all ranks: who leaves unsaid has mpiexec kill the others. */
+/* With UCX and TCP, MPICH 4.0 hangs in every other MPI_Finalize, with any launcher:
+ * ranks that wait for all others do not answer those that close their connections.
+ * Therefore only Finalize's messages to mpiexec are sent, in the order of ranks:
+ * mpiexec kills all ranks if one exits without them. */
 static void mpi_finalize(void)
 {
     const char *fd = getenv("PMI_FD");
@@ -79,7 +79,7 @@ int main(int argc, char **argv)
         printf("\n");
         fflush(stdout);
     }
-    MPI_Barrier(MPI_COMM_WORLD); /* nobody ends before that is written */
+    MPI_Barrier(MPI_COMM_WORLD); /* no rank exits before that is written */
     if (!strcmp(then, "abort") && argc > 3 && rank == size - 1)
         MPI_Abort(MPI_COMM_WORLD, (int)strtol(argv[3], NULL, 10));
     while (*then) /* stay, or abort of another rank */

@@ -49,6 +49,6 @@ def refused(folder, sentence, *words, code=125, **more):
 
 
 def alone(folder):
-    """A horovodrun without an agent beside it."""
+    """A horovodrun without an agent in its folder."""
     os.mkdir(f"{folder}/bin")
     return shutil.copy(HOROVODRUN, f"{folder}/bin/horovodrun")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""horovodrun beside Horovod's own, where that is installed (tests/setup/horovod.sh, with "tf" or without). TAP.
+"""horovodrun compared with Horovod's own, if that is installed (tests/setup/horovod.sh, with "tf" or without). TAP.
 
 usage: peer_test.py [PART OF A NAME ...]
 """

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A training process without training: finds its place by the contract, meets the other
- * ranks at the launcher's rendezvous and prints one line. Proves that what the
- * launchers tell is enough. */
+/* A training process without training: finds its place, meets the other ranks at the
+ * launcher's rendezvous and prints one line. This proves that the variables from the
+ * launchers are sufficient. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Starts over ssh that fail, and hosts, agents and ranks that die: one sentence, and nothing is left. TAP.
+"""Starts over ssh that fail, and hosts, agents and ranks that die: one error message, and nothing is left. TAP.
 
 usage: remote_failure_test.py [PART OF A NAME ...]     BIN: folder of the programs (default: $BUILD/plain/bin)
 """
@@ -156,7 +156,7 @@ def test_no_ssh(folder):
 
 
 def test_a_launcher_that_is_stopped(folder):
-    """Nobody can tell it from one whose host has gone: the ranks end."""
+    """It looks like the loss of its host: the ranks exit."""
     p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder), env={"HVD_PEER_TIMEOUT": "1.5"})
     pids = up(folder, 3)
     p.signal(signal.SIGSTOP)

@@ -267,7 +267,7 @@ def test_a_tree_is_as_wide_as_it_should_be(folder):
 
 
 def test_more_hosts_than_one_agent_starts(folder):
-    """40 names of this host, each with an agent of its own, in a tree of the default width."""
+    """40 names of this host, each with its own agent, in a tree of the default width."""
     names = [f"h{i}" for i in range(40)]
     script = f"{folder}/myssh"
     with open(script, "w", encoding="ascii") as f:  # host, command line

@@ -22,7 +22,7 @@ def need(kind, program):
 
 
 class Job(Agents):
-    """What mpi-operator's contract tells a launcher, and what names hvd-rsh."""
+    """A launcher with the variables of mpi-operator and those that select hvd-rsh."""
 
     def openmpi(self, hosts, *words, tag="mpirun", env=None, **more):
         need("openmpi", "mpirun.openmpi")

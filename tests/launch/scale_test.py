@@ -15,7 +15,7 @@ from agent_test import BIN, SEED, Job, failure, free_port
 from metrics_test import scrape
 from tap import has, is_alive, main, read, same, say, wait_until
 
-# What a training script of several generations looks like: it says where it is and stays until the job
+# What a training script of several generations looks like: it writes its place and stays until the job
 # is to end well (file `done`).
 TRAIN = (
     "echo $$ > {0}/pid.$HVD_GENERATION.$HOROVOD_RANK; "
@@ -70,7 +70,7 @@ class Scaled(Job):
                 if words[0] == str(generation)]  # fmt: skip
 
     def runs(self, generation, size):
-        """Waits until all ranks of a generation run, and nobody else in it."""
+        """Waits until all ranks of a generation run, and no others."""
         wait_until(
             f"{size} ranks of generation {generation} run\n{self.errors()}",
             lambda: len(self.lines(generation)) >= size,
@@ -195,7 +195,7 @@ def test_a_deleted_worker_that_stays_in_the_world_ends_the_job(folder):
 
 
 def test_a_rank_that_fails_ends_the_job_at_once(folder):
-    """What nobody's leaving explains is a failure as ever."""
+    """A failure that no leaving worker explains ends the job."""
     job = Scaled(folder, 3).begin_all()
     job.runs(0, 3)
     begin = time.monotonic()
@@ -233,7 +233,7 @@ def test_a_hub_killed_while_another_world_is_formed_is_named(folder):
 
 
 def test_one_of_before_worker_0_s_time_waits_for_its_own_file(folder):
-    """It may be left over from an earlier attempt, which nobody must bring back to life."""
+    """It may be left over from an earlier attempt and must not be included."""
     job = Scaled(folder, 3)
     job.begin(0, generation=2)
     job.world(9, 1, 3)
@@ -290,7 +290,7 @@ def test_a_job_grows_while_it_starts(folder):
     waits(job, 0, "worker connected worker=1")
     job.begin(3, generation=1, workers=4)
     waits(job, 0, "forming another world generation=1 workers=4 before=3")
-    job.begin(2)  # its pod is of the old world; the hub tells it
+    job.begin(2)  # its pod is of the old world; the hub sends the new one
     job.runs(1, 4)
     same(job.lines(0), [], "ranks of a world that never was")
     job.finish()
@@ -362,7 +362,7 @@ def test_a_finished_job_forms_no_new_world(folder):
     open(f"{folder}/go", "w", encoding="ascii").close()
     job.scale(1, 2)
     same(job.end(), [0, 0], job.errors())
-    # either the world came too late, or all ranks ran again to their end
+    # either the world was too late, or all ranks ran again
     assert len(read(f"{folder}/ends").split()) in (2, 4)
 
 
@@ -376,7 +376,7 @@ def test_ranks_that_ignore_sigterm_are_killed(folder):
 
 
 def test_a_stop_that_takes_long_loses_nobody(folder):
-    """The hub and its agents hear of each other while ranks take their time to end: the 5 s before SIGKILL."""
+    """The hub and its agents exchange messages while ranks are being stopped: the 5 s before SIGKILL."""
     job = Scaled(folder, 2, HVD_PEER_TIMEOUT="4").begin_all(
         "bash", "-c", "trap 'sleep 4.8; exit 1' TERM; " + TRAIN.format(folder)
     )
@@ -412,7 +412,7 @@ def test_the_runtime_forms_the_new_world(folder):
 
 
 def test_a_world_in_the_middle_of_allreduces(folder):
-    """Ranks that are stopped while they compute and wait for each other: no failure, whoever is first."""
+    """Ranks that are stopped while they compute and wait for each other: no failure in any order."""
     train = f"echo up >> {folder}/up.$HVD_GENERATION; exec {BIN}/launch-world $STEPS"
     job = Scaled(folder, 3, STEPS="100000000").begin_all("sh", "-c", train)
     size = 3
@@ -452,7 +452,7 @@ def test_random_worlds(folder):
                 job.agents[i].signal(signal.SIGTERM)
             else:
                 job.begin(i, generation=generation, workers=new)
-        for i in range(new, size):  # 143: the hub had never heard of it
+        for i in range(new, size):  # 143: the hub had not received its HELLO
             code = job.agents[i].end()
             early = not job.agents[i].err or "SIGTERM before the job started" in job.agents[i].err
             same(code, 143 if early else 0, f"seed {SEED}: {job.errors()}")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Until all workers of a job are there: who comes late, comes again, leaves or does not come. TAP.
+"""Before all workers of a job are present: late, replaced, leaving and absent workers. TAP.
 
 usage: start_test.py [PART OF A NAME ...]     as agent_test.py
 """
@@ -59,7 +59,7 @@ def test_a_hub_that_is_replaced_before_the_start_is_no_failure(folder):
 
 def test_a_missing_worker_is_named(folder):
     job = Job(folder, 4, HVD_START_TIMEOUT="8")
-    job.start(2, "true", HVD_START_TIMEOUT="100")  # it is there when worker 0's seconds begin
+    job.start(2, "true", HVD_START_TIMEOUT="100")  # present when worker 0 starts counting
     wait_until("worker 2 asks for worker 0", lambda: "not reached yet" in job.agents[2].err)
     job.start(0, "true")
     same(job.end(), [124, 124], job.errors())
@@ -121,7 +121,7 @@ def test_sigterm_of_worker_0_before_the_start_ends_that_agent_alone(folder):
 
 
 def test_sigterm_that_crosses_the_start_is_named(folder):
-    """The hub has begun the job when it hears that a worker leaves."""
+    """The hub has started the job when it receives LEAVING."""
     job = Job(folder, 3)
     for i in 0, 1:
         job.start(i, "sh", "-c", loop(folder))

@@ -43,7 +43,7 @@ def is_alive(pid):
 
 
 def read(path):
-    """A file's text; empty while it, or the process that it tells about, does not exist."""
+    """A file's text; empty while it, or the process that it describes, does not exist."""
     try:
         with open(path, encoding="utf-8", errors="replace") as f:
             return f.read()

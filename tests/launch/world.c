@@ -51,8 +51,8 @@ static void world_step(void)
     }
 }
 
-/* The CPUs of the runtime's thread, if it is there: it may start after the first steps,
- * which the caller then carries out, and has its name once it is bound. */
+/* The CPUs of the runtime's thread, if it exists: it may start after the first steps,
+ * which the caller then carries out, and gets its name once it is bound. */
 static bool print_thread(void)
 {
     bool found = false;

@@ -10,8 +10,7 @@
 
 struct pair {
     struct channel a, b;
-    int tap[2]; /* what a sends comes out at tap[0]; what is written to tap[1] reaches b
-                 */
+    int tap[2]; /* data from a is read at tap[0]; data written to tap[1] reaches b */
 };
 
 static void open_pair(struct pair *p, bool with_tap)
@@ -116,7 +115,7 @@ static void a_changed_byte_is_noticed_wherever_it_is(void **state)
         bytes[at] ^= 1;
         give_bytes(&p, bytes, n);
         int rc = channel_next(&p.b, &f, &err);
-        /* a length that grew asks for more bytes, which nobody can sign */
+        /* a larger length waits for more bytes, which have no valid MAC */
         assert_true(rc == -EACCES || rc == -EPROTO || (rc == 0 && at == 2));
         close_pair(&p);
     }

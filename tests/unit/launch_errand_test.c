@@ -214,7 +214,7 @@ static void every_host_is_started_once(void **state)
             }
 }
 
-/* What a real shell makes of a quoted word. */
+/* The result of a quoted word in a real shell. */
 static void quoted_words_survive_a_shell(void **state)
 {
     static const char *const words[] = {

@@ -44,7 +44,7 @@ static inline void meet_start(struct meet *m, uint32_t workers, uint32_t slots)
     assert_int_equal(meet_init(m, workers, slots, 0, 60, 0, NULL), 0);
 }
 
-/* HELLO of worker i, w-i at 10.0.0.i, in a world of its own opinion. */
+/* HELLO of worker i, w-i at 10.0.0.i, with the given world. */
 static inline int worker_join_world(
     struct meet *m, uint32_t i, uint32_t generation, uint32_t workers, struct err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu_cause.c: which of a rank's last lines tell of its GPU; and what verdict.c makes
- * of them, in every order of arrival. */
+/* gpu_cause.c: GPU failures in the last lines of a rank; and what verdict.c makes of
+ * them, in every order of arrival. */
 #include "runtime/contract/gpu_cause.h"
 #include "tests/unit/launch_fixture.h"
 
@@ -47,7 +47,7 @@ static void gpu_causes_are_found_in_last_lines(void **state)
         {"RuntimeError: CUDA error: an illegal memory access was encountered\nhint\n",
          GPU_CAUSE_PROGRAM, -1,
          "RuntimeError: CUDA error: an illegal memory access was encountered"},
-        /* TensorFlow says this on every host without a GPU */
+        /* TensorFlow prints this on every host without a GPU */
         {"failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is "
          "detected\n",
          GPU_CAUSE_NONE, -1, ""},
@@ -158,7 +158,7 @@ static void check_order(const struct case_row *row, const int order[3])
 static void the_gpu_is_the_cause_in_every_order_of_arrival(void **state)
 {
     static const struct case_row table[] = {
-        /* the world's sentence stands in all last lines */
+        /* the world's error message is in the last lines of all ranks */
         {{{1, 0, XID_79}, {1, 0, XID_79}, {1, 0, XID_79}}, 1, XID_79},
         /* others die of it, by whatever signal, and before it */
         {{{0, SIGSEGV, ""}, {1, 0, XID_79}, {0, SIGABRT, REMOTE}}, 1, XID_79},
@@ -166,7 +166,7 @@ static void the_gpu_is_the_cause_in_every_order_of_arrival(void **state)
         {{{1, 0, "rank 1 (host b, pid 3) was lost: x"}, {1, 0, XID_79}, {1, 0, REMOTE}},
          1,
          XID_79},
-        /* it had no time to say it itself */
+        /* it had no time to print the cause itself */
         {{{1, 0, XID_79}, {0, SIGABRT, ""}, {1, 0, REMOTE}}, 1, XID_79},
         {{{1, 0, REMOTE}, {0, SIGKILL, "w"}, {1, 0, XID_79}}, 1, XID_79},
         /* whom it lost then, it lost by this */
@@ -175,7 +175,7 @@ static void the_gpu_is_the_cause_in_every_order_of_arrival(void **state)
           {1, 0, REMOTE}},
          1,
          XID_79},
-        /* NCCL lost somebody: whoever else has failed is the cause */
+        /* NCCL lost a peer: another rank that failed is the cause */
         {{{1, 0, REMOTE}, {1, 0, ""}, {1, 0, REMOTE}}, 1, ""},
         {{{1, 0, REMOTE}, {0, SIGKILL, ""}, {1, 0, REMOTE}}, 1, ""},
         /* an illegal address of a survivor may be the memory of the one that died */
@@ -205,7 +205,7 @@ static void a_hung_ranks_gpu_is_reported_by_other_ranks(void **state)
     verdict_init(&v);
     assert_int_equal(verdict_add(&v, &r, 10 * MS), 0);
     assert_int_equal(verdict_deadline_ns(&v), (10ull + VERDICT_BLAME_MS) * MS);
-    assert_int_equal(verdict_pick(&v)->f.rank, 0); /* rank 1 never ends */
+    assert_int_equal(verdict_pick(&v)->f.rank, 0); /* rank 1 never exits */
     assert_string_equal(verdict_pick(&v)->f.why, XID_79);
     verdict_release(&v);
 }

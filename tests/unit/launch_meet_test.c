@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meet.c and message.c: the hub's decisions, and what it says and hears as bytes. */
+/* meet.c and message.c: the hub's decisions and messages. */
 #include "tests/unit/launch_fixture.h"
 
 static void it_starts_when_all_are_here_and_never_before(void **state)
@@ -10,9 +10,9 @@ static void it_starts_when_all_are_here_and_never_before(void **state)
     meet_start(&m, 3, 1);
     assert_int_equal(worker_join(&m, 2, &err), 0);
     assert_int_equal(worker_join(&m, 0, &err), 0);
-    assert_int_equal(worker_join(&m, 2, &err), 0); /* its pod was started anew */
+    assert_int_equal(worker_join(&m, 2, &err), 0); /* its pod was replaced */
     assert_int_equal(meet_due(&m, 1, 1), MEET_WAITING);
-    meet_lost(&m, 2, "x", 1, 1); /* before the start nobody is lost for good */
+    meet_lost(&m, 2, "x", 1, 1); /* before the start a lost worker may come back */
     assert_int_equal(worker_join(&m, 1, &err), 0);
     assert_int_equal(meet_due(&m, 1, 1), MEET_WAITING);
     assert_int_equal(worker_join(&m, 2, &err), 0);

@@ -68,7 +68,7 @@ static int http_dial(uint16_t port)
     return fd;
 }
 
-/* All that comes until the server closes. */
+/* Reads until the server closes. */
 static const char *rest_of(int fd)
 {
     static char text[1 << 16];

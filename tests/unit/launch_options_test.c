@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.c: Horovod's spellings, and a sentence for each mistake. */
+/* options.c: Horovod's spellings, and an error message for each mistake. */
 #include "runtime/core/knobs.h"
 #include "runtime/launch/core/options.h"
 #include "tests/unit/launch_fixture.h"
@@ -18,7 +18,7 @@ static int line_words(const char *line, char **argv)
     return n;
 }
 
-struct config { /* what the test's config file says */
+struct config { /* content of the test's config file */
     const char *key, *value;
 };
 
@@ -94,7 +94,8 @@ static void options_have_defaults_and_values(void **state)
     assert_null(o.text[OPT_HOSTS]);
     assert_false(options_is_on(&o, OPT_VERBOSE));
     assert_int_equal(options_ms(&o, OPT_START_TIMEOUT, 7), 7);
-    assert_int_equal(o.n_vars, 0); /* what nobody asked for is left to the ranks */
+    /* variables without an option are left to the ranks */
+    assert_int_equal(o.n_vars, 0);
     options_release(&o);
     assert_int_equal(
         line_parse(

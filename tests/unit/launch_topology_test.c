@@ -74,7 +74,7 @@ static void topology_power9(struct topology *t)
     topology_sort(t);
 }
 
-/* DGX A100: two EPYC 7742 in eight nodes; nvidia-smi topo -m tells the GPUs' nodes. */
+/* DGX A100: two EPYC 7742 in eight nodes; GPU nodes as in nvidia-smi topo -m. */
 static void dgx_a100(struct topology *t)
 {
     static const int32_t nodes[] = {3, 3, 1, 1, 7, 7, 5, 5};
@@ -159,7 +159,7 @@ static void more_ranks_than_cores_share_them(void **state)
     topology_release(&t);
     topology_flat(&t, 1);
     EXPECT(&t, BINDING_CORES, 3, 3, "0", "0", "0");
-    EXPECT(&t, BINDING_CORES, 0, 1, ""); /* no rank is here */
+    EXPECT(&t, BINDING_CORES, 0, 1, ""); /* no rank on this host */
     topology_release(&t);
 }
 

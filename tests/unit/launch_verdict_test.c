@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verdict.c: who was first, whatever the order of arrival; exit codes; the termination
+/* verdict.c: the first failure, in every order of arrival; exit codes; the termination
  * message. */
 #include "tests/unit/launch_fixture.h"
 
@@ -15,7 +15,7 @@ static void the_cause_wins_in_every_order_of_arrival(void **state)
                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     for (size_t c = 0; c < ARRAY_LEN(cause); c++)
         for (size_t o = 0; o < 6; o++) {
-            /* rank 1 is the cause; 0 and 2 say so in their last lines */
+            /* rank 1 is the cause; 0 and 2 name it in their last lines */
             struct report all[3] = {report_of(0, 1, 0, 1, 20),
                                     report_of(1, cause[c].code, cause[c].sig, -1, 10),
                                     report_of(2, 1, 0, 1, 30)};

@@ -140,15 +140,15 @@ static void the_number_of_ranks_is_of_the_first_world_alone(void **state)
     meet_release(&m);
 }
 
-/* What undoes a failure, and what does not: a failure at FAIL, worker 2 of 3 (2 slots:
- * ranks 4 and 5) begins to leave at LEFT, then a world of so many workers. */
+/* Failures that a new world drops: one at FAIL; worker 2 of 3 (2 slots: ranks 4 and 5)
+ * starts to leave at LEFT; then a world with this number of workers. */
 static void a_world_drops_failures_that_leaving_workers_explain(void **state)
 {
     static const struct {
         const char *what;
         uint32_t rank;
         int32_t blames;
-        uint64_t fail_ns, left_ns; /* 0: nobody leaves */
+        uint64_t fail_ns, left_ns; /* 0: no worker leaves */
         uint32_t leaver, workers;
         bool is_undone;
     } t[] = {
@@ -212,7 +212,7 @@ static void only_failures_of_leaving_workers_are_held_back(void **state)
     assert_int_equal(meet_deadline_ns(&m), 20 * S + LEAVE);
     assert_true(meet_holds(&m));
     assert_int_equal(meet_due(&m, 1, 20 * S + LEAVE - 1), MEET_RUNNING);
-    meet_leaving(&m, 2, 25 * S); /* said again */
+    meet_leaving(&m, 2, 25 * S); /* repeated */
     meet_leaving(&m, 1, 22 * S); /* another one */
     assert_int_equal(meet_deadline_ns(&m), 22 * S + LEAVE);
     assert_int_equal(meet_due(&m, 1, 22 * S + LEAVE), MEET_STOPPED);
@@ -220,7 +220,8 @@ static void only_failures_of_leaving_workers_are_held_back(void **state)
     meet_release(&m);
     world_start(&m, 3, 2);
     meet_run(&m);
-    meet_leaving(&m, 2, 20 * S); /* and stays: its ranks save their work, say */
+    /* and stays, for example while its ranks save their work */
+    meet_leaving(&m, 2, 20 * S);
     meet_failed(&m, &r, 90 * S);
     assert_int_equal(meet_deadline_ns(&m), 90 * S + VERDICT_WINDOW_MS * MS);
     assert_false(meet_holds(&m));
@@ -313,7 +314,7 @@ static void a_job_that_has_ended_forms_no_world(void **state)
     meet_run(&m);
     meet_done(&m, 0, 4);
     meet_done(&m, 1, 4);
-    assert_int_equal(meet_send_world(&m, 5, 2), 1); /* before FINISH was said */
+    assert_int_equal(meet_send_world(&m, 5, 2), 1); /* before FINISH was sent */
     assert_false(meet_reforms(&m));
     assert_int_equal(meet_due(&m, 1, S), MEET_FINISHED);
     meet_enter(&m, MEET_FINISHED);
@@ -377,7 +378,7 @@ static void what_a_world_leaves_behind(void **state)
     meet_form(&m, S);
     assert_false(meet_counts(&m, 4));
     assert_true(meet_counts(&m, 5));
-    assert_true(meet_counts(&m, 6)); /* of one who is ahead of us */
+    assert_true(meet_counts(&m, 6)); /* of an agent in a newer world */
     assert_int_equal(meet_send_world(&m, 6, 3), 1);
     meet_form(&m, S);
     assert_int_equal(worker_join(&m, 2, NULL),
