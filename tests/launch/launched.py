@@ -2,6 +2,7 @@
 """Starts horovodrun for the tests. BIN: folder of the programs (default: $BUILD/plain/bin)."""
 
 import os
+import subprocess
 
 from tap import Program, read, wait_until
 
@@ -60,6 +61,17 @@ def executable(path, text):
         f.write(text)
     os.chmod(path, 0o755)
     return path
+
+
+def agent_of_another_version(path):
+    """Writes an hvd-agent of another version; returns horovodrun's words about both."""
+    agent = f"{BIN}/hvd-agent"
+    own = subprocess.run([agent, "--version"], stdout=subprocess.PIPE, check=True).stdout.strip()
+    other = b"9" * len(own)
+    with open(agent, "rb") as f, open(path, "wb") as copy:
+        copy.write(f.read().replace(own + b"\0", other + b"\0"))
+    os.chmod(path, 0o755)
+    return f"its hvd-agent has version {other.decode()}, this horovodrun has {own.decode()}"
 
 
 def up(folder, n):

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from launched import BIN, HOROVODRUN, LOOP, looping, up
+from launched import HOROVODRUN, LOOP, agent_of_another_version, looping, up
 from over_ssh import RANK, agents, alone, hosts, refused, run, start
 from tap import has, is_alive, main, read, same, wait_until
 
@@ -26,14 +26,21 @@ def test_a_killed_rank_is_named(folder):
     hosts().nothing_left()
 
 
-def test_a_host_whose_name_does_not_resolve(folder):
-    refused(folder, "horovodrun: host nosuch: its name does not resolve (DNS)",
-            "-np", "3", "-H", "a,b,nosuch", "true")  # fmt: skip
-
-
-def test_a_refused_connection(folder):
-    refused(folder, "horovodrun: host b: ssh connection refused: no sshd listens on that port there",
-            "-np", "2", "-H", "a,b", "-p", "2299", "true")  # fmt: skip
+def test_starts_that_fail_are_explained(folder):
+    plain = "ssh -F none -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{folder}/key"], check=True)
+    agentless = alone(folder)
+    for why, words, more in (
+        ("nosuch: its name does not resolve (DNS)", "-np 3 -H a,b,nosuch", {}),
+        ("b: ssh connection refused: no sshd listens on that port there", "-np 2 -H a,b -p 2299", {}),
+        ("b: there is no hvd-agent, neither at the same path as here nor in PATH", "-np 2 -H a,b",
+         {"program": agentless}),
+        ("b: ssh login was refused (permission denied)", "-np 1 -H b",
+         {"env": {"HVD_SSH": f"{plain} -i {folder}/key"}}),
+        ("b: the identity file of -i does not exist", "-np 1 -H b -i /no/such",
+         {"env": {"HVD_SSH": f"{plain} -o IdentityAgent=none"}}),
+    ):  # fmt: skip
+        refused(folder, f"horovodrun: host {why}", *words.split(), "true", **more)
 
 
 def test_an_unknown_and_a_changed_host_key(folder):
@@ -52,15 +59,6 @@ def test_an_unknown_and_a_changed_host_key(folder):
     finally:
         with open(known, "w", encoding="ascii") as f:
             f.write(before)
-
-
-def test_a_login_that_is_refused(folder):
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{folder}/key"], check=True)
-    refused(folder, "horovodrun: host b: ssh login was refused (permission denied)", "-np", "1", "-H", "b", "true",
-            env={"HVD_SSH": f"ssh -F none -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -i {folder}/key"})  # fmt: skip
-    refused(folder, "horovodrun: host b: the identity file of -i does not exist", "-np", "1", "-H", "b",
-            "-i", "/no/such", "true",
-            env={"HVD_SSH": "ssh -F none -o BatchMode=yes -o IdentityAgent=none -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"})  # fmt: skip
 
 
 def test_a_host_that_does_not_answer(folder):
@@ -94,24 +92,10 @@ def test_all_hosts_that_fail_are_named(folder):
     assert found and sorted(found.groups()) == ["b", "c", "d"], p.err
 
 
-def test_no_agent_on_a_host(folder):
-    refused(folder, "horovodrun: host b: there is no hvd-agent, neither at the same path as here nor in PATH",
-            "-np", "2", "-H", "a,b", "true", program=alone(folder))  # fmt: skip
-
-
 def test_an_agent_of_another_version(folder):
     program = alone(folder)
-    with open(f"{BIN}/hvd-agent", "rb") as f:
-        agent = f.read()
-    version = subprocess.run(
-        [f"{BIN}/hvd-agent", "--version"], stdout=subprocess.PIPE, check=True
-    ).stdout.strip()
-    assert agent.count(version + b"\0") >= 1
-    with open(f"{folder}/bin/hvd-agent", "wb") as f:
-        f.write(agent.replace(version + b"\0", b"9" * len(version) + b"\0"))
-    os.chmod(f"{folder}/bin/hvd-agent", 0o755)
-    refused(folder, f"host b: its hvd-agent has version {'9' * len(version)}, this horovodrun has {version.decode()}",
-            "-np", "2", "-H", "a,b", "true", program=program)  # fmt: skip
+    versions = agent_of_another_version(f"{folder}/bin/hvd-agent")
+    refused(folder, f"host b: {versions}", "-np", "2", "-H", "a,b", "true", program=program)
 
 
 def test_an_agent_that_is_something_else(folder):
