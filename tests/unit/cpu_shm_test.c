@@ -218,7 +218,7 @@ static void *actor_run(void *arg)
     shm_publish(&s, a->start);
     uint64_t room = 4 * (a->max_n + (uint64_t)a->n * a->n + 1);
     void *x = malloc(room), *y = malloc(room * a->n);
-    for (int round = 0; round < 3; round++)
+    for (int round = 0; round < 2; round++)
         for (size_t k = 0; k < sizeof(sizes) / sizeof(*sizes); k++) {
             if (sizes[k] > a->max_n || a->said[0] != '\0')
                 continue;
