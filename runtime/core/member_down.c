@@ -153,9 +153,9 @@ static int member_match_op(struct member *m,
     *ret = member_find_op(m, set, name);
     *ret_is_ours = *ret || member_is_in_set(m, set);
     if (*ret_is_ours && !*ret && !m->join && d->kind == DOWN_RUN)
-        return err_set(err, -EPROTO,
-                       "rank 0 answers tensor \"%.200s\", which this rank has not",
-                       name);
+        return err_set(
+            err, -EPROTO,
+            "rank 0 answers tensor \"%.200s\", which this rank does not have", name);
     return 0;
 }
 
