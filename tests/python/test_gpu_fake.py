@@ -92,10 +92,14 @@ class GpuFakeFaults(unittest.TestCase):
         self.assertLess(best_of(2, attempt), 2)
 
     def test_a_stopped_rank_is_named_in_time(self):
-        for one in self.survivors("stop", HVD_PEER_TIMEOUT="6"):
-            self.assertIn("rank 1 (host", one["error"])
-            self.assertIn("HVD_PEER_TIMEOUT", one["error"])
-            self.assertLess(one["seconds"], 25)  # after 6 s, where 30 are usual
+        def attempt():
+            said = self.survivors("stop", HVD_PEER_TIMEOUT="6")
+            for one in said:
+                self.assertIn("rank 1 (host", one["error"])
+                self.assertIn("HVD_PEER_TIMEOUT", one["error"])
+            return max(one["seconds"] for one in said)
+
+        self.assertLess(best_of(25, attempt, tries=3), 25)  # after 6 s; the default is 30
 
     def test_an_asynchronous_error_is_everybodys_and_a_new_world_goes_on(self):
         for one in self.survivors("async"):

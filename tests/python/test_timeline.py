@@ -143,26 +143,31 @@ class TimelineTest(unittest.TestCase):
         self.assertGreaterEqual(t.cycles, 50)
         self.assertEqual(t.dropped, 0)
 
+    def overlapping(self, n, **how):
+        """A timeline of all ranks whose clocks were synchronised to 20 ms, which a busy machine may prevent."""
+        got = []
+
+        def gap_us():
+            """How long after the first rank has left a barrier the last one enters it."""
+            got[:] = [self.all_ranks(n, **how)]
+            spans = [next(s for s in got[0].spans["end", r] if s.name == "BARRIER") for r in range(n)]
+            return max(s.begin for s in spans) - min(s.end for s in spans)
+
+        self.assertLess(best_of(20e3, gap_us, tries=3), 20e3)
+        return got[0]
+
     def test_all_ranks_are_in_one_file(self):
-        t = self.all_ranks(3)
+        t = self.overlapping(3)
         self.assertEqual({rank for _, rank in t.spans}, {0, 1, 2})
-        self.assert_barrier_overlaps(t, 3)
         self.assertEqual(t.cycles, 0)
 
     def test_clocks_that_differ_are_set_right(self):
         ahead = ["unshare", "--time", "--fork", "--monotonic", "5000", "--"]
         if subprocess.run([*ahead, "true"], check=False, stderr=subprocess.DEVNULL).returncode:
             raise unittest.SkipTest("time namespaces need root")
-        t = self.all_ranks(2, prefix={1: ahead})
-        self.assert_barrier_overlaps(t, 2)
+        t = self.overlapping(2, prefix={1: ahead})
         whole = max(s.end for spans in t.spans.values() for s in spans)
         self.assertLess(whole, 60e6, "5,000 s of difference are in the file")
-
-    def assert_barrier_overlaps(self, t, n):
-        """All ranks are inside a barrier at the same time, up to what clocks are known by."""
-        spans = [next(s for s in t.spans["end", rank] if s.name == "BARRIER") for rank in range(n)]
-        first_out, last_in = min(s.end for s in spans), max(s.begin for s in spans)
-        self.assertLess(last_in - first_out, 20e3, "microseconds")
 
     def test_python_starts_and_stops_it(self):
         t = self.ranks(2, mode="python", HOROVOD_TIMELINE="DYNAMIC", HOROVOD_TIMELINE_HERE=self.path)

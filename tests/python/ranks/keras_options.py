@@ -165,18 +165,6 @@ def moving_averages():
     expect_weights(made, average, "fit() ends with the average")
 
 
-@in_full
-def loss_scaling_outside_and_inside():
-    scaler = keras.mixed_precision.LossScaleOptimizer
-    for name, make in (
-        ("outside", lambda **kw: hvd.DistributedOptimizer(scaler(sgd(), **kw), op=hvd.Sum)),
-        ("inside", lambda **kw: scaler(hvd.DistributedOptimizer(sgd(), op=hvd.Sum), **kw)),
-    ):
-        made = model(make(initial_scale=64.0))
-        fit(made, 2)
-        expect_weights(made, sgd_steps(N, steps=2, factor=N), name)
-
-
 @check
 def an_infinity_of_one_rank_is_skipped_by_all():
     scaler = keras.mixed_precision.LossScaleOptimizer
@@ -344,39 +332,6 @@ def an_error_ends_what_was_begun():
     assert len(handles._pending) == before
     fit(made)
     expect_weights(made, sgd_steps(N), "goes on")
-
-
-@in_full
-def process_sets():
-    if N == 1:
-        return
-    alone = [hvd.add_process_set([rank]) for rank in range(N)]
-    made = model(hvd.DistributedOptimizer(sgd(), process_set=alone[0]))
-    fit(made)
-    expect_weights(made, start() - 0.1 * gradient(start(), R), "a set of one, or of others")
-    for one in alone:
-        hvd.remove_process_set(one)
-
-
-@in_full
-def local_variables():
-    def want(places, scales):
-        own = gradient(start(), R) / (N if scales else 1)
-        return start() - 0.1 * chosen(places, own, N * mean_gradient(start(), N))
-
-    for scales in (True, False):
-        optimizer = hvd.DistributedOptimizer(sgd(), scale_local_gradients=scales, op=hvd.Sum)
-        made = model(optimizer)
-        for i in (B, V):
-            optimizer.register_local_var(made.trainable_variables[i])
-        fit(made)
-        expect_weights(made, want([B, V], scales), f"scales={scales}")
-    if hasattr(hvd, "PartialDistributedOptimizer"):
-        made = model(sgd())
-        local = [made.layers[-1]]
-        made.compile(hvd.PartialDistributedOptimizer(sgd(), local_layers=local, op=hvd.Sum), loss="mse")
-        fit(made)
-        expect_weights(made, want([V, C], True), "partial")
 
 
 @in_full

@@ -124,14 +124,6 @@ def all_start_as_the_root_does():
 
 
 @check
-def values():
-    fresh()
-    close(hvd.allreduce([1.0 + R, 2.0]), [(N + 1) / 2, 2.0])
-    assert np.array_equal(np.ravel(hvd.allgather([[R]] * (R + 1))), np.repeat(range(N), range(1, N + 1)))
-    close(hvd.broadcast([R, 7], N - 1), [N - 1, 7])
-
-
-@check
 def metrics_are_averaged_and_rates_warm_up():
     fresh()
     made = model(keras.optimizers.legacy.SGD(0.0))

@@ -29,7 +29,7 @@ from keras_flavour import (
     sgd,
     weights,
 )
-from keras_steps import SHAPES, V, chosen, data, gradient, mean_gradient, sgd_steps, start
+from keras_steps import V, chosen, data, gradient, mean_gradient, sgd_steps, start
 
 HERE = os.environ["CHECKS_DIR"]
 
@@ -114,21 +114,6 @@ def mixed_float16():
     assert np.allclose(got, w, rtol=2e-2, atol=1e-2), (steps, got, w)
     alike = np.asarray(hvd.allgather(got.reshape(1, -1)))
     assert (alike == alike[0]).all(), alike
-
-
-@in_full
-def several_optimizers_of_one_model():
-    if not hasattr(keras.optimizers, "MultiOptimizer"):
-        return
-    rates = {0.1: range(len(SHAPES) - 1), 0.05: [len(SHAPES) - 1]}
-    slow = chosen(rates[0.05], start() * 0 + 0.05, start() * 0 + 0.1)
-    for what in ("around all", "each"):
-        around_all = what == "around all"
-        one, other = (sgd(lr) if around_all else distributed(sgd(lr)) for lr in rates)
-        both = keras.optimizers.MultiOptimizer(lambda v, a=one, b=other: b if v.shape == (1,) else a)
-        made = model(distributed(both) if around_all else both)
-        fit(made, 1)
-        expect_weights(made, start() - slow * N * mean_gradient(start(), N), what)
 
 
 def root_and_two_steps():
