@@ -3,7 +3,7 @@
 """Trains on scikit-learn's handwritten digits by tf.estimator.Estimator, which TensorFlow has up to 2.15.
 
 horovodrun -np 2 python3 estimator_digits.py
-horovodrun -np 2 python3 estimator_digits.py --model-dir DIR    # goes on where it was stopped
+horovodrun -np 2 python3 estimator_digits.py --model-dir DIR    # resumes where it was stopped
 """
 
 import argparse
@@ -42,7 +42,7 @@ def model(features, labels, mode, params):
     if mode == tf.estimator.ModeKeys.EVAL:
         accuracy = tf.metrics.accuracy(labels, tf.argmax(logits, 1))
         return tf.estimator.EstimatorSpec(mode, loss=loss, eval_metric_ops={"accuracy": accuracy})
-    # steps are n times as large, so the rate is too; the wrapped optimizer averages the gradients
+    # n workers use n times the batch, so n times the rate; the wrapped optimizer averages the gradients
     optimizer = tf.train.MomentumOptimizer(params["lr"] * hvd.size(), momentum=0.9)
     optimizer = hvd.DistributedOptimizer(optimizer)
     step = optimizer.minimize(loss, global_step=tf.train.get_global_step())
@@ -73,10 +73,10 @@ def main():
         save_checkpoints_secs=None,
         log_step_count_steps=None,
     )
-    # without a folder an Estimator makes a temporary one; worker 0's is the one that counts
+    # without a folder an Estimator creates a temporary one; only worker 0's is used
     folder = args.model_dir if hvd.rank() == 0 else None
     estimator = tf.estimator.Estimator(model, folder, config, params={"lr": args.lr})
-    hooks = [hvd.BroadcastGlobalVariablesHook(0)]  # all start as worker 0 does, from its checkpoint too
+    hooks = [hvd.BroadcastGlobalVariablesHook(0)]  # all start with worker 0's state
     estimator.train(training, hooks=hooks, max_steps=args.steps // hvd.size())
     if hvd.rank() != 0:
         return

@@ -3,9 +3,9 @@
 """Gradient accumulation and clipping: several backward passes for one exchange and one step.
 
 With backward_passes_per_step=4, gradients of four small batches are summed on each worker and
-travel once, so a batch that does not fit into memory costs no more communication. Two things are
-the script's business: dividing the loss by the number of passes, and clipping what was averaged,
-after synchronize(), not what this worker alone has computed.
+travel once, so a batch that does not fit into memory costs no additional communication. The script
+must do two things: divide the loss by the number of passes, and clip the averaged gradients after
+synchronize(), not those of this worker.
 
     horovodrun -np 2 python3 gradient_accumulation.py
 
@@ -51,7 +51,7 @@ def main():
     clipped = 0
     for epoch in range(args.epochs):
         model.train()
-        order = torch.randperm(len(images))[hvd.rank() :: hvd.size()]  # one order, dealt out
+        order = torch.randperm(len(images))[hvd.rank() :: hvd.size()]  # one order for all workers
         for step in range(steps):
             optimizer.zero_grad()
             for batch in order[step * per_step : (step + 1) * per_step].split(args.batch_size):

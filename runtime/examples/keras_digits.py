@@ -3,11 +3,11 @@
 """Trains a small CNN on scikit-learn's handwritten digits by Keras' fit(), each worker on its share.
 
     horovodrun -np 2 python3 keras_digits.py
-    horovodrun -np 2 python3 keras_digits.py --checkpoint digits.keras   # goes on where it was stopped
+    horovodrun -np 2 python3 keras_digits.py --checkpoint digits.keras   # resumes where it was stopped
     KERAS_BACKEND=torch horovodrun -np 2 python3 keras_digits.py         # or jax, with Keras 3
 
 Needs scikit-learn, and Keras 3 with one of its back ends or TensorFlow 2.12 to 2.15 with its Keras 2.
-Where a script says "from tensorflow import keras", horovod.tensorflow.keras is what horovod.keras is here.
+Scripts with "from tensorflow import keras" use horovod.tensorflow.keras instead of horovod.keras.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def make_model(args):
             layers.Dense(10),
         ]
     )
-    # n workers take steps of n times the batch, so n times the rate; the callback below warms it up
+    # n workers use n times the batch, so n times the rate; the callback below warms it up
     optimizer = keras.optimizers.SGD(args.lr * hvd.size(), momentum=0.9)
     model.compile(
         optimizer=hvd.DistributedOptimizer(optimizer),
@@ -82,12 +82,12 @@ def make_model(args):
 
 
 def start(args, steps):
-    """(model, epochs that are done): rank 0's from its checkpoint, if there is one.
+    """(model, finished epochs): rank 0's from its checkpoint, if it exists.
 
     Only rank 0 needs to see the file: the first callback gives the others what it holds.
     """
     if hvd.rank() == 0 and args.checkpoint and os.path.exists(args.checkpoint):
-        model = hvd.load_model(args.checkpoint)  # the optimizer of it is a distributed one again
+        model = hvd.load_model(args.checkpoint)  # with a distributed optimizer again
     else:
         model = make_model(args)
     done = int(hvd.broadcast(int(model.optimizer.iterations) // steps, root_rank=0, name="done"))
@@ -97,7 +97,7 @@ def start(args, steps):
 
 
 def same_weights(model):
-    """Whether all workers hold the same weights, bit by bit; says so."""
+    """Whether all workers hold the same weights, bit by bit; prints the result."""
     digest = hashlib.sha256(b"".join(np.asarray(w).tobytes() for w in model.get_weights())).digest()
     digests = hvd.allgather(np.array([list(digest[:8])], "uint8"), name="weights")
     hashes = [bytes(row).hex() for row in np.asarray(digests)]
@@ -111,20 +111,20 @@ def same_weights(model):
 def main():
     args = parse_arguments()
     hvd.init()
-    keras.utils.set_random_seed(args.seed + hvd.rank())  # orders and dropout of its own
+    keras.utils.set_random_seed(args.seed + hvd.rank())  # each worker its own order and dropout
     images, labels, held_out_images, held_out_labels = load()
     model, done = start(args, steps=-(-len(images) // args.batch_size))
 
     callbacks = [
-        # all start as rank 0 does, which may have loaded a checkpoint
+        # all start with rank 0's state, which may be from a checkpoint
         hvd.callbacks.BroadcastGlobalVariablesCallback(root_rank=0),
-        # metrics are those of all workers; before any callback that looks at them
+        # averages the metrics over the workers; before callbacks that use them
         hvd.callbacks.MetricAverageCallback(),
         hvd.callbacks.LearningRateWarmupCallback(
             initial_lr=args.lr * hvd.size(), warmup_epochs=args.warmup_epochs
         ),
     ]
-    if hvd.rank() == 0 and args.checkpoint:  # on one worker, or they would write over each other
+    if hvd.rank() == 0 and args.checkpoint:  # one writer only
         callbacks.append(keras.callbacks.ModelCheckpoint(args.checkpoint))
     history = model.fit(
         images,

@@ -3,8 +3,8 @@
 """Mixed precision: autocast with bfloat16 on CPUs, with float16 and a GradScaler on GPUs.
 
 The scaler multiplies the loss, so that small gradients do not vanish in float16, and skips a step
-in which one overflowed. It must look at what was averaged, or workers would skip different steps:
-so synchronize() first, then unscale_, clip, and step without a second synchronize().
+in which one overflowed. It must check the averaged gradients, or workers would skip different steps:
+call synchronize() first, then unscale_, clip, and step without a second synchronize().
 
     horovodrun -np 2 python3 mixed_precision.py
 
@@ -31,7 +31,7 @@ def parse_arguments():
 
 
 def make_scaler(device):
-    """A GradScaler; on CPUs one that does nothing, for bfloat16 has float32's range."""
+    """A GradScaler; disabled on CPUs, because bfloat16 has float32's range."""
     if hasattr(torch.amp, "GradScaler"):  # torch 2.3
         return torch.amp.GradScaler(device.type, enabled=device.type == "cuda")
     return torch.cuda.amp.GradScaler(enabled=device.type == "cuda")
@@ -57,7 +57,7 @@ def main():
     steps = len(images) // (args.batch_size * hvd.size())
     for epoch in range(args.epochs):
         model.train()
-        order = torch.randperm(len(images))[hvd.rank() :: hvd.size()]  # one order, dealt out
+        order = torch.randperm(len(images))[hvd.rank() :: hvd.size()]  # one order for all workers
         for step in range(steps):
             batch = order[step * args.batch_size : (step + 1) * args.batch_size]
             optimizer.zero_grad()

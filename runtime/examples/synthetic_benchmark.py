@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures training steps on made-up images: images per second, of one worker and of all.
+"""Measures training on synthetic images: images per second, of one worker and of all.
 
 The flags and the result are those of Horovod's pytorch_synthetic_benchmark.py, so figures can be
 compared. Models are torchvision's, where it is installed; resnet18 to resnet152 and a small one for
@@ -87,7 +87,7 @@ def resnet(stages, bottleneck):
 
 
 def small():
-    """Little to compute for many parameters (0.6 million): for trying things out on a CPU."""
+    """0.6 million parameters and little computation: for tests on a CPU."""
     layers = [*conv(3, 16, 3, 2), nn.ReLU(), *conv(16, 32, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(4)]
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, 400), nn.ReLU(), nn.Linear(400, 1000))
 
@@ -148,7 +148,7 @@ def main():
             loss.backward()
             optimizer.step()
         if cuda:
-            torch.cuda.synchronize()  # what is measured has been computed, not only asked for
+            torch.cuda.synchronize()  # wait until the work is done before the clock is read
 
     log(f"Model: {args.model}")
     log(f"Batch size: {args.batch_size}")

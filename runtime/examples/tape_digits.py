@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small CNN on scikit-learn's handwritten digits by a loop of its own: DistributedGradientTape.
+"""Trains a small CNN on scikit-learn's handwritten digits by a custom loop: DistributedGradientTape.
 
     horovodrun -np 2 python3 tape_digits.py
-    horovodrun -np 2 python3 tape_digits.py --checkpoint-dir ckpt   # goes on where it was stopped
+    horovodrun -np 2 python3 tape_digits.py --checkpoint-dir ckpt   # resumes where it was stopped
 
 Needs TensorFlow 2.12 or later and scikit-learn.
 """
@@ -74,7 +74,7 @@ def make_model():
 
 
 def train_step(model, optimizer):
-    """The function of a step; of all that is here, only one line is Horovod's."""
+    """The function of a step; only one line is Horovod's."""
     loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     @tf.function
@@ -90,7 +90,7 @@ def train_step(model, optimizer):
 
 
 def accuracy(model, images, labels):
-    """Of all workers together: each tries its share of the images, and the right ones are summed."""
+    """The accuracy over all workers: each tests its share, and the right ones are summed."""
     mine = slice(hvd.rank(), None, hvd.size())
     right = tf.argmax(model(images[mine], training=False), axis=1) == labels[mine]
     right = hvd.allreduce(tf.reduce_sum(tf.cast(right, tf.float32)), op=hvd.Sum, name="right")
@@ -98,7 +98,7 @@ def accuracy(model, images, labels):
 
 
 def same_weights(model):
-    """Whether all workers hold the same weights, bit by bit; says so."""
+    """Whether all workers hold the same weights, bit by bit; prints the result."""
     digest = hashlib.sha256(b"".join(v.numpy().tobytes() for v in model.trainable_variables))
     hashes = hvd.allgather_object(digest.hexdigest()[:16])
     if len(set(hashes)) == 1:
@@ -120,15 +120,15 @@ def main():
     batches = batches.shuffle(len(labels)).batch(args.batch_size, drop_remainder=True).take(steps)
 
     model = make_model()
-    optimizer = keras.optimizers.SGD(args.lr * hvd.size(), momentum=0.9)  # of steps n times as large
+    optimizer = keras.optimizers.SGD(args.lr * hvd.size(), momentum=0.9)  # n workers use n times the batch
     optimizer.build(model.trainable_variables)
     done = tf.Variable(0, dtype=tf.int64)
     checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, epoch=done)
     manager = None
-    if hvd.rank() == 0 and args.checkpoint_dir:  # on one worker, or they would write over each other
+    if hvd.rank() == 0 and args.checkpoint_dir:  # one writer only
         manager = tf.train.CheckpointManager(checkpoint, args.checkpoint_dir, max_to_keep=1)
         checkpoint.restore(manager.latest_checkpoint)
-    # all start as rank 0 does; only it needs to see the files
+    # all start with rank 0's state; only rank 0 needs the files
     for variables in (model.variables, optimizer.variables, [done]):
         hvd.broadcast_variables(variables, root_rank=0)
     if int(done):

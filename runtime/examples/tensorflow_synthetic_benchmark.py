@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures training steps on made-up images: images per second, of one worker and of all.
+"""Measures training on synthetic images: images per second, of one worker and of all.
 
 The flags and the result are those of Horovod's tensorflow2_synthetic_benchmark.py, so figures can be
 compared. Models are those of keras.applications (ResNet50 ...) and a small one for CPUs.
@@ -40,7 +40,7 @@ def conv(x, outputs, size, stride=1):
 
 
 def small(shape):
-    """A little ResNet of 0.7 million parameters, for trying things out on a CPU."""
+    """A small ResNet of 0.7 million parameters, for tests on a CPU."""
     relu, add = keras.activations.relu, keras.layers.Add()
     inputs = keras.Input(shape)
     x = relu(conv(inputs, 16, 3, 2))
@@ -107,7 +107,7 @@ def main():
     def steps(n):
         for _ in range(n):
             loss = step()
-        float(loss)  # what is measured has been computed, not only asked for
+        float(loss)  # wait until the work is done before the clock is read
 
     log(f"Model: {args.model}")
     log(f"Batch size: {args.batch_size}")

@@ -3,7 +3,7 @@
 """Trains on scikit-learn's handwritten digits in TensorFlow 1's way: graph, session, hooks.
 
     horovodrun -np 2 python3 tf1_digits.py
-    horovodrun -np 2 python3 tf1_digits.py --checkpoint-dir ckpt    # goes on where it was stopped
+    horovodrun -np 2 python3 tf1_digits.py --checkpoint-dir ckpt    # resumes where it was stopped
 
 Needs TensorFlow 2.12 or later, whose tensorflow.compat.v1 it uses, and scikit-learn.
 """
@@ -54,7 +54,7 @@ def make_graph(args):
     loss = tf.losses.sparse_softmax_cross_entropy(labels, logits)
     right = tf.cast(tf.equal(tf.argmax(logits, 1), labels), tf.float32)
     accuracy = hvd.allreduce(tf.reduce_mean(right), name="accuracy")
-    # steps are n times as large, so the rate is too; the wrapped optimizer averages the gradients
+    # n workers use n times the batch, so n times the rate; the wrapped optimizer averages the gradients
     optimizer = tf.train.MomentumOptimizer(args.lr * hvd.size(), momentum=0.9)
     optimizer = hvd.DistributedOptimizer(optimizer)
     step = optimizer.minimize(loss, global_step=tf.train.get_or_create_global_step())
@@ -77,7 +77,7 @@ def main():
     config.gpu_options.visible_device_list = str(hvd.local_rank())  # one GPU for each worker of a host
     done = tf.train.get_global_step()
     with tf.train.MonitoredTrainingSession(
-        # on one worker, or they would write over each other
+        # one writer only
         checkpoint_dir=args.checkpoint_dir if hvd.rank() == 0 else None,
         hooks=[hvd.BroadcastGlobalVariablesHook(0)],  # all start as rank 0 does, from its checkpoint too
         config=config,

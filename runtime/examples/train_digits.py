@@ -8,7 +8,7 @@ makes a model that knows all ten. At the end the held-out accuracy on all ten di
 the workers compare a hash of their weights.
 
     horovodrun -np 2 python3 train_digits.py
-    horovodrun -np 2 python3 train_digits.py --checkpoint digits.pt   # goes on where it was stopped
+    horovodrun -np 2 python3 train_digits.py --checkpoint digits.pt   # resumes where it was stopped
     horovodrun -np 2 python3 train_digits.py --no-average     # fails: shows that averaging works
 
 Needs torch (1.13 or later) and scikit-learn.
@@ -83,7 +83,7 @@ class Net(torch.nn.Module):
 
 
 def accuracy(model, images, labels):
-    """Of all workers together: each tries its share of the images, and the right ones are summed."""
+    """The accuracy over all workers: each tests its share, and the right ones are summed."""
     model.eval()
     with torch.no_grad():
         mine = slice(hvd.rank(), None, hvd.size())
@@ -92,7 +92,7 @@ def accuracy(model, images, labels):
 
 
 def same_weights(model):
-    """Whether all workers hold the same weights, bit by bit; says so."""
+    """Whether all workers hold the same weights, bit by bit; prints the result."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(name.encode())

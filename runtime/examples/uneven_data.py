@@ -81,13 +81,13 @@ def main():
         steps = train_epoch(model, optimizer, loader)
         if args.how == "join":
             last = hvd.join()
-            # who joined earlier has not taken the last steps: it takes their result
+            # a rank that joined earlier has missed the last steps: it takes their result
             hvd.broadcast_parameters(model.state_dict(), root_rank=last)
             hvd.broadcast_optimizer_state(optimizer, root_rank=last)
         everywhere = hvd.allgather(torch.tensor([steps])).tolist()
         say(f"epoch {epoch + 1}  steps of each worker: {' '.join(map(str, everywhere))}")
 
-    # The held-out images are dealt out by hand, not by a DistributedSampler: that would count some
+    # The held-out images are divided without a DistributedSampler, which would count some
     # twice where they do not divide evenly.
     reached = accuracy(model, held_out_images, held_out_labels)
     same = same_weights(model)
