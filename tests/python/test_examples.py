@@ -224,7 +224,7 @@ class Examples(Runs):
         return job.returncode
 
     @only_torch("debian")
-    def test_a_job_that_was_killed_goes_on_as_if_it_had_not(self):
+    def test_a_killed_job_resumes_with_equal_weights(self):
         whole = self.train_digits()
         with tempfile.TemporaryDirectory() as folder:
             checkpoint = Path(folder) / "digits.pt"
@@ -247,7 +247,7 @@ class Examples(Runs):
         self.assertEqual(len(shown()), 18)
 
     @only_torch("debian")
-    def test_every_script_says_what_it_takes(self):
+    def test_every_script_has_help(self):
         scripts = sorted(EXAMPLES.glob("*.py"))
         helped = [str(s) for s in scripts if re.search(r"(?s)argparse.*import torch", s.read_text())]
         ended = command([DEBIAN_PYTHON, "-c", HELP, *helped])

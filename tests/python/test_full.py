@@ -150,10 +150,10 @@ class OlderTensorFlow(TensorFlow):
     tf, python = "tf215", property(lambda self: venv("tf215"))
     test_2 = test_2_training_and_states = None
 
-    def test_a_lost_world_is_told_2(self):
+    def test_a_lost_world_is_reported_2(self):
         ended = horovodrun(2, "tensorflow_lost.py", python=self.python, timeout=300, outlived=True)
         self.assertEqual(ended.code, 137, ended)  # that of the rank that was killed
-        self.told_of_a_lost_world(ended)
+        self.assert_lost_world_reported(ended)
 
 
 del TensorFlow

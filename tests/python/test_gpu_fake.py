@@ -101,7 +101,7 @@ class GpuFakeFaults(unittest.TestCase):
 
         self.assertLess(best_of(25, attempt, tries=3), 25)  # after 6 s; the default is 30
 
-    def test_an_asynchronous_error_is_everybodys_and_a_new_world_goes_on(self):
+    def test_an_asynchronous_error_reaches_all_and_a_new_world_works(self):
         for one in self.survivors("async"):
             self.assertIn("NCCL asynchronous error on rank 1", one["error"])
             self.assertTrue(one["goes_on"])
@@ -118,7 +118,7 @@ class GpuFakeFaults(unittest.TestCase):
         for error in said:
             self.assertIn("rank 1", error)
 
-    def test_an_illegal_access_is_told_where_it_was(self):
+    def test_an_illegal_access_is_reported_on_its_rank(self):
         said = self.survivors("illegal")
         self.assertTrue(all(one["error"] for one in said), said)
         self.assertIn("an illegal memory access", " ".join(one["error"] for one in said))

@@ -21,7 +21,7 @@ class Modules(unittest.TestCase):
                 assert name not in sys.modules, name
         """)
 
-    def test_extensions_are_asked_for_in_a_new_process(self):
+    def test_extensions_are_checked_in_a_new_process(self):
         self.ok("""if 1:
             import os, sys, tempfile
             from horovod.common import util

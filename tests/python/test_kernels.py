@@ -113,7 +113,7 @@ class Kernels(unittest.TestCase):
         code, parts, _ = self.build()
         self.assertEqual((code, len(parts)), (0, len(ALL) + 1))
 
-    def test_toolkit_without_some_gpus_asks_for_nvrtc_and_goes_on_without(self):
+    def test_toolkit_without_some_gpus_requests_nvrtc_and_works_without(self):
         asked = self.dir / "asked"
         asker = self.dir / "asker"
         asker.write_text(f"#!/bin/sh\ntouch {asked}; exit 1\n")

@@ -25,7 +25,7 @@ class Life(unittest.TestCase):
     def ranks(self, n, mode, **extra):
         return bare_ranks(n, "life.py", mode, **extra)
 
-    def assert_told(self, mode, n):
+    def assert_reported(self, mode, n):
         """The survivors name rank 1 within a second of its death; returns how the ranks ended."""
         ends = []
 
@@ -44,18 +44,18 @@ class Life(unittest.TestCase):
         return ends
 
     def test_a_killed_rank_is_named_within_a_second_np2(self):
-        ends = self.assert_told("killed", 2)
+        ends = self.assert_reported("killed", 2)
         self.assertEqual(ends[1].code, -9)
 
     def test_a_killed_rank_is_named_within_a_second_np4(self):
-        self.assert_told("killed", 4)
+        self.assert_reported("killed", 4)
 
     def test_every_pending_operation_fails(self):
-        ends = self.assert_told("killed-pending", 2)
+        ends = self.assert_reported("killed-pending", 2)
         self.assertIn("all 50 failed", ends[0].out)
 
     def test_a_rank_that_leaves_early_is_named(self):
-        ends = self.assert_told("leaves-early", 2)
+        ends = self.assert_reported("leaves-early", 2)
         self.assertEqual(ends[1].code, 0)
 
     def test_exit_codes_pass_without_shutdown(self):
@@ -154,7 +154,7 @@ h.init()
             process.send_signal(signal.SIGTERM)
             self.assertEqual(self.end_of(process), (7, "LEFT\n"))
 
-    def test_init_says_that_a_handler_has_shut_down(self):
+    def test_init_reports_that_a_handler_has_shut_down(self):
         code = """
 import signal, _hvd.basics as h
 from _hvd.exceptions import HorovodInternalError

@@ -153,7 +153,7 @@ class Names(unittest.TestCase):
                 raise AssertionError("no error")
         """)
 
-    def test_build_queries_say_who_started_the_process(self):
+    def test_build_queries_depend_on_the_launcher(self):
         code = """if 1:
             import sys
             import _hvd.basics as hvd
@@ -181,7 +181,7 @@ class Names(unittest.TestCase):
             self.assertEqual(ended.code, 0, ended)
             self.assertEqual(ended.out.count(wanted), 2 if launcher else 1, ended)
 
-    def test_a_contradiction_in_the_environment_is_told(self):
+    def test_a_contradiction_in_the_environment_is_an_error(self):
         place = {"RANK": 5, "SIZE": 2, "LOCAL_RANK": 0, "LOCAL_SIZE": 1, "CROSS_RANK": 0, "CROSS_SIZE": 2}
         env = {f"HOROVOD_{k}": str(v) for k, v in place.items()}
         ended = python("import _hvd.basics as hvd; hvd.init()", **env)

@@ -103,7 +103,7 @@ class Perseus(unittest.TestCase):
         for name in ("tf", "tf215"):
             self.table_and_forms(wanted, python=venv(name))
 
-    def test_no_framework_is_imported_before_it_is_asked_for(self):
+    def test_no_framework_is_imported_before_its_module(self):
         self.ok("""if 1:
             import sys
             import perseus, perseus.torch, perseus.tensorflow, perseus.keras

@@ -44,7 +44,7 @@ class Backend(JobTest):
         self.assertEqual(sorted(said[1:]), ["rank 0 has 2", "rank 1 has 2"])
 
     @only_torch("debian")
-    def test_ranks_that_disagree_hear_it(self):
+    def test_ranks_that_disagree_get_an_error(self):
         said = self.lines_of("detail", TORCH_DISTRIBUTED_DEBUG="DETAIL")
         self.assertEqual(len(said), 2, said)
         for line in said:

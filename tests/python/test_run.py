@@ -149,7 +149,7 @@ class Run(unittest.TestCase):
         )
         self.assertEqual(os.listdir(self.folder), [])
 
-    def test_what_fails_says_so_in_a_sentence(self):
+    def test_failures_have_one_line_of_text(self):
         ended = self.script(SAYS)
         self.assertEqual(ended.code, 0, ended)
         for line in (
@@ -192,7 +192,7 @@ class Run(unittest.TestCase):
             seen += "WAITING" in line
         return process
 
-    def test_ctrl_c_ends_the_ranks_and_goes_on(self):
+    def test_ctrl_c_ends_the_ranks_and_the_script_continues(self):
         process = self.begin()
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=120)

@@ -68,13 +68,13 @@ class TensorFlow(JobTest):
         )
         more = {**DIGITS, "TORCH_PACKAGES": packages("torch")}
         ended = self.run_checks(2, scripts, timeout=900, end=137, outlived=True, **more)
-        self.told_of_a_lost_world(ended)
+        self.assert_lost_world_reported(ended)
 
     @only_tf("tf215")  # which has the README's program of the data service; the rest: test_full.py
     def test_2_states(self):
         self.run_checks(2, (*FIRST, *TAPE[1:], "tensorflow_elastic.py"), timeout=900, **DIGITS)
 
-    def told_of_a_lost_world(self, ended):
+    def assert_lost_world_reported(self, ended):
         self.assertRegex(ended.out, r"monitored: .*UnknownError in session 1: .*rank 1 \(.* was lost")
         self.assertIn("RANK 0 WAS TOLD", ended.out)
 

@@ -125,7 +125,7 @@ class Gpu(unittest.TestCase):
         self.assertEqual(told["after"]["HvdSize"], {"CPU": []})
         self.assertEqual((told["cuda_built"], log), (True, []))
 
-    def test_none_come_where_they_cannot_and_the_reason_is_told(self):
+    def test_none_are_registered_otherwise_and_the_reason_is_logged(self):
         told, log = self.told("no driver")
         self.assertEqual((told["sum"], told["after"]["HvdAllreduce"]), (2.0, {"CPU": []}))
         self.assertEqual(len(log), 1, log)
@@ -169,7 +169,7 @@ class Operations(JobTest):
         self.run_checks(2, SCRIPT_ON_GPU, timeout=600, label="CUDA 12.4", **gpus("12040"))
 
     @only_tf("tf")  # who waits in which thread is the runtime's, and so for all
-    def test_a_lost_rank_is_told_by_an_older_driver_2(self):
+    def test_a_lost_rank_is_reported_by_an_older_driver_2(self):
         ended = horovodrun(
             2, SCRIPT_OF_A_LOSS, python=self.python, timeout=300, outlived=True, **gpus("12040")
         )

@@ -17,7 +17,7 @@ from capi import (
     set_add,
     set_ranks,
     set_remove,
-    the_world_goes_on,
+    the_world_still_works,
 )
 from checks import main
 from exact import reduced, same, values
@@ -101,7 +101,7 @@ def ranks_that_disagree_about_a_group_are_named():
     if R == 0:
         the_rest = Op("allreduce", x, name="disagree.c")
         refused(["rank 0"], the_rest.wait)
-    the_world_goes_on()
+    the_world_still_works()
 
 
 # --- join ---
@@ -125,11 +125,11 @@ def joined_ranks_take_part_with_zeros():
                 same(got, out, bound, dtype, f"round {round_} step {step}")
         last = run("join", name="join")
         assert last == N - 1, f"round {round_}: the last to join was {N - 1}, not {last}"
-        the_world_goes_on()
+        the_world_still_works()
 
 
 @check
-def fused_and_grouped_tensors_go_on_with_joined_ranks():
+def fused_and_grouped_tensors_work_with_joined_ranks():
     steps = [4 * (r + 1) for r in EVERYONE]
     for step in range(steps[R]):
         ops = []
@@ -165,7 +165,7 @@ def other_collectives_fail_while_a_rank_has_joined():
 
 
 @check
-def sets_go_on_beside_a_join():
+def sets_work_during_a_join():
     if N < 3:
         return
     id_ = set_add([1, 2])
@@ -215,11 +215,11 @@ def bad_arguments_are_refused_at_once():
     refused(["group", "1 to 511 bytes"], run, "allreduce", x, group="", group_size=1)
     refused(["process set -1 does not exist"], run, "allreduce", x, process_set=-1)
     refused(["process set 4711 does not exist"], run, "barrier", process_set=4711)
-    the_world_goes_on()
+    the_world_still_works()
 
 
 @check
-def only_what_has_ended_tells_its_splits():
+def only_ended_operations_return_splits():
     t = Op("allreduce", np.ones(1, np.float32))
     splits = (capi.c.c_int64 * 8)()
     refused(["is no ALLTOALL"], lambda: capi.must(capi.lib.hvd_received_splits(t.handle, splits, 8)))
@@ -260,7 +260,7 @@ def older_callers_are_served():
     config.size_bytes = capi.c.sizeof(config)
     refused(["n_sets: -1"], lambda: capi.must(capi.lib.hvd_init(capi.c.byref(config))))
     capi.init()
-    the_world_goes_on()
+    the_world_still_works()
 
 
 main(R)

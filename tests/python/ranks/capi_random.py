@@ -10,7 +10,7 @@ import random
 
 import capi
 import numpy as np
-from capi import AVERAGE, SUM, Failed, Op, check, set_add, set_remove, the_world_goes_on
+from capi import AVERAGE, SUM, Failed, Op, check, set_add, set_remove, the_world_still_works
 from checks import main
 from exact import reduced, same, share, values
 
@@ -210,7 +210,7 @@ def a_disturbed_job_stays_right():
             mismatch(step)
         if step % 43 == 42:
             joined(job, step)
-    the_world_goes_on()
+    the_world_still_works()
 
 
 main(R)

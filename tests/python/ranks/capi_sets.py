@@ -19,7 +19,7 @@ from capi import (
     set_ids,
     set_ranks,
     set_remove,
-    the_world_goes_on,
+    the_world_still_works,
 )
 from checks import main
 from exact import reduced, same, share, values
@@ -43,13 +43,13 @@ def sets_of_the_config_are_there_after_init():
         assert set_ranks(i + 1) == sorted(ranks)
         if R in ranks:
             assert run("allreduce", np.ones(2), process_set=i + 1).tolist() == [len(ranks)] * 2
-    the_world_goes_on()
+    the_world_still_works()
     capi.shutdown()
     refused(["hvd_config, set 1", "rank 99 is not in the world"], capi.init, sets=[[99]])
     capi.shutdown()
     capi.init()
     assert set_ids() == [0]
-    the_world_goes_on()
+    the_world_still_works()
 
 
 # --- process sets ---
@@ -111,7 +111,7 @@ def bad_sets_are_refused():
     refused(["process set 0 is the world"], set_remove, 0)
     refused(["process set -3 does not exist"], set_remove, -3)
     refused(["process set 12345 does not exist"], set_remove, 12345)
-    the_world_goes_on()
+    the_world_still_works()
 
 
 def set_ops(ranks, id_, round_):
@@ -176,7 +176,7 @@ def overlapping_sets_work_beside_each_other_in_any_order():
             verify(op.wait())
     for _, id_ in sets[:-1]:
         set_remove(id_)
-    the_world_goes_on()
+    the_world_still_works()
 
 
 @check

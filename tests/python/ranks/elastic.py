@@ -124,18 +124,18 @@ def mismatch():
 
 
 @check
-def training_goes_on_from_the_last_commit_when_one_rank_fails():
+def training_continues_from_the_last_commit_when_one_rank_fails():
     assert training(injected) == ["start", 0, 1, 2, 3, 4, 5, "start", 4, 5, 6, 7]
 
 
 if N > 1:
 
     @check
-    def training_goes_on_when_ranks_disagree():
+    def training_continues_when_ranks_disagree():
         assert training(mismatch) == ["start", 0, 1, 2, 3, 4, 5, "start", 4, 5, 6, 7]
 
     @check
-    def training_goes_on_when_a_check_for_nan_fails():
+    def training_continues_when_a_check_for_nan_fails():
         def nan():
             value = float("nan") if R == LAST else 1.0
             hvd.allreduce(torch.tensor([value]), name="poisoned")
@@ -262,7 +262,7 @@ def tensors_inside_a_graph_and_modules_given_late_work():
 
 
 @check
-def what_cannot_be_kept_is_told_by_name():
+def an_attribute_that_cannot_be_saved_is_named():
     words = ['attribute "numbers"', "generator", "leave it out"]
     expect_error(TypeError, words, TorchState, numbers=(i for i in range(3)))
 
@@ -408,7 +408,7 @@ def a_rank_may_come_back_later_than_a_start_allows():
 
 
 @check
-def process_sets_of_init_are_made_again():
+def process_sets_of_init_are_recreated():
     if N == 1:
         return  # the only set is that of all
     mine, added = hvd.ProcessSet([LAST]), None
@@ -471,7 +471,7 @@ def other_errors_pass_through():
 
 
 @check
-def a_function_without_a_state_is_told_so():
+def a_function_without_a_state_is_an_error():
     @hvd.elastic.run
     def train(epochs):
         pass

@@ -76,7 +76,7 @@ def an_interrupt_starts_the_function_again_with_the_state_as_it_is():
 
 
 @check
-def a_listener_is_told_only_while_the_function_runs():
+def a_listener_is_called_only_while_the_function_runs():
     state = TorchState()
     told = []
     state.on_hosts_updated = lambda *args: told.append(args)

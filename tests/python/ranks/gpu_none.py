@@ -21,7 +21,7 @@ R, N = hvd.rank(), hvd.size()
 
 
 @check
-def all_ranks_hear_who_has_none_and_why():
+def all_ranks_report_the_rank_without_a_gpu_and_the_reason():
     for function in (hvd.allreduce, hvd.allgather, hvd.allreduce_):
         words = [
             "Mismatched CPU/GPU",
@@ -33,7 +33,7 @@ def all_ranks_hear_who_has_none_and_why():
 
 
 @check
-def its_optimizer_says_so_too():
+def its_optimizer_reports_it_too():
     p = torch.nn.Parameter(to_gpu(torch.zeros(4)))
     p.grad = to_gpu(torch.zeros(4))
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD([p], lr=1.0), [("p", p)])
@@ -42,7 +42,7 @@ def its_optimizer_says_so_too():
 
 
 @check
-def host_memory_goes_on():
+def host_memory_still_works():
     assert hvd.allreduce(torch.ones(3), op=hvd.Sum).tolist() == [N] * 3
 
 

@@ -104,7 +104,7 @@ def sum_of(x, first, may_go_on):
         return GROUP.allreduce([x], dist.AllreduceOptions())
 
 
-def goes_on_behind(second, may_go_on):
+def follows_and_continues(second, may_go_on):
     """The stream second has that work before it; now it may go on."""
     assert not GPU.fake_soon(lambda: is_done(second)), "it has not waited"
     may_go_on.set()
@@ -119,7 +119,7 @@ def each_stream_that_waits_has_it_behind_it():
         wait(work)
     with stream(second):
         wait(work)
-    goes_on_behind(second, may_go_on)
+    follows_and_continues(second, may_go_on)
     GPU.finish(second)
 
 
@@ -135,13 +135,13 @@ def future_of_a_sum(is_over):
         future = work.get_future()
     with stream(waits):
         (result,) = future.wait()
-    goes_on_behind(waits, may_go_on)
+    follows_and_continues(waits, may_go_on)
     with stream(waits):
         assert result.tolist() == [float(N)], result
 
 
 @check
-def whoever_goes_on_from_a_future_has_it_behind_it():
+def continuations_of_a_future_follow_the_work():
     future_of_a_sum(False)
 
 
@@ -162,7 +162,7 @@ def works_of_one_are_behind_whoever_waits_for_it():
         wait(work)
     with stream(second):
         wait(joined)
-    goes_on_behind(second, may_go_on)
+    follows_and_continues(second, may_go_on)
     with stream(second):
         assert x.tolist() == [float(N)], x
 
@@ -200,7 +200,7 @@ def one_that_others_do_not_call_is_late():
 
 
 @check
-def where_no_gpu_can_be_used_it_says_why():
+def without_a_usable_gpu_the_error_has_the_reason():
     before, gpu._problem = gpu._problem, "no NVIDIA driver here"
     try:
         words = ["all_reduce", "no NVIDIA driver here"]

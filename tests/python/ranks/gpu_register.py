@@ -65,7 +65,7 @@ def what_lies_in_one_is_registered_until_it_is_given_back():
 
 
 @check
-def below_2_19_it_is_said_once_and_training_goes_on():
+def below_2_19_it_warns_once_and_training_continues():
     if CAN:
         return
     flat, made, said = buffer_of(1000)

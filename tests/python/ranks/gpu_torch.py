@@ -201,7 +201,7 @@ def a_group_is_waited_for_once():
 
 
 @check
-def the_host_waits_where_it_is_told_to():
+def the_host_waits_without_async_completion():
     os.environ["HOROVOD_ENABLE_ASYNC_COMPLETION"] = "0"
     try:
         with Calls(*WAITS) as calls:

@@ -104,7 +104,7 @@ def all_have_the_roots_loss_scale():
 
 
 @on_one
-def a_plain_optimizer_beside_a_distributed_one_is_said():
+def a_plain_optimizer_beside_a_distributed_one_warns():
     optimizer = hvd.DistributedOptimizer(sgd())
     root = callbacks.BroadcastGlobalVariablesCallback(0)
     words = [f"rank {R} trains alone", "ordinary SGD"]

@@ -64,7 +64,7 @@ def without_it_ranks_differ():
 
 
 @check
-def jit_compile_asked_for():
+def jit_compile_is_requested():
     if BACKEND == "torch" and is_short():
         return  # torch.compile takes half a minute
     made = model(hvd.DistributedOptimizer(sgd(), op=hvd.Sum), jit_compile=True)

@@ -408,7 +408,7 @@ def a_signal_ends_the_wait_and_not_the_operation():
 
 
 @check
-def a_group_of_which_one_cannot_travel_does_not_begin():
+def a_group_with_an_unsupported_tensor_does_not_start():
     """Else all ranks would wait for the rest of it, and its names were taken for good."""
     good = torch.ones(2)
     many = torch.ones([1] * 9)

@@ -195,7 +195,7 @@ def ranks_may_come_to_their_gradients_in_any_order():
 
 
 @check
-def what_has_no_gradient_says_so():
+def operations_without_a_gradient_raise():
     x = torch.ones(2 * N, requires_grad=True)
     y = hvd.reducescatter(x, op=hvd.Max)
     expect_error(NotImplementedError, ["reducescatter", "hvd.Sum"], y.sum().backward)

@@ -108,7 +108,7 @@ def every_collective_stays_in_its_set():
 
 
 @check
-def a_rank_outside_is_told_and_nothing_hangs():
+def a_rank_outside_gets_an_error_and_nothing_hangs():
     other = REST if R == 0 else FIRST
     words = ["this rank is not in process set"]
     calls = (
@@ -132,7 +132,7 @@ def a_rank_outside_is_told_and_nothing_hangs():
 
 
 @check
-def a_number_comes_again_without_anything_of_its_old_set():
+def a_reused_number_has_nothing_of_its_old_set():
     """Neither cached or planned tensors, nor counted names, nor users of the old set."""
     if N < 3:
         return

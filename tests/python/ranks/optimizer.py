@@ -146,7 +146,7 @@ def optimizer_state_keeps_the_roots_layout():
 
 
 @check
-def a_gradient_that_is_changed_on_its_way_is_told():
+def a_gradient_that_is_changed_under_way_warns():
     """As GradScaler.step() does of who has not called synchronize()."""
     for is_early in (False, True):
         m = model()
@@ -218,7 +218,7 @@ def all_options_of_all_groups_are_the_roots():
 
 
 @check
-def optimizers_that_differ_are_told_apart():
+def optimizers_that_differ_are_an_error():
     m = model()
     optimizer = sgd(m.parameters() if R == 0 else m[0].parameters())
     if R == 0:

@@ -322,7 +322,7 @@ def adasum_accumulates_takes_closures_and_misses():
 
 
 @check
-def adasum_says_what_it_cannot():
+def adasum_refuses_what_it_cannot_do():
     if N == 1:
         return
     m = model()

@@ -138,7 +138,7 @@ def copies_train_on_their_own_parameters():
 
 
 @check
-def pickled_optimizers_go_on():
+def pickled_optimizers_continue():
     m = model()
     optimizer = wrap(m, adam, backward_passes_per_step=2, gradient_predivide_factor=2.0)
     (loss_of(m, batch(0, R)) / 2).backward()

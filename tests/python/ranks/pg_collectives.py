@@ -51,7 +51,7 @@ def each(function):
 
 
 @check
-def the_group_says_what_it_is():
+def the_group_reports_its_back_end():
     assert dist.get_backend() == "hvd"
     assert dist.is_initialized()
     import horovod.torch as hvd
@@ -314,7 +314,7 @@ def all_to_all_even_and_uneven():
 
 
 @check
-def all_to_all_says_which_splits_disagree():
+def all_to_all_names_the_splits_that_disagree():
     given = torch.ones(N + 1) if R == 0 else torch.ones(N)
     splits = [1] * N
     splits[-1] += R == 0
@@ -433,7 +433,7 @@ def groups_of_some_ranks():
 
 
 @check
-def groups_come_and_go():
+def groups_are_created_and_destroyed():
     for i in range(20):
         ranks = [i % N, (i + 1) % N] if N > 1 else [0]
         group = dist.new_group(sorted(set(ranks)))
@@ -445,7 +445,7 @@ def groups_come_and_go():
 
 
 @check
-def monitored_barrier_names_who_is_missing():
+def monitored_barrier_names_the_missing_ranks():
     if N == 1:
         return
     barrier = dist.group.WORLD.monitored_barrier
@@ -489,7 +489,7 @@ def coalescing():
 
 
 @check
-def it_can_be_destroyed_and_made_again():
+def it_can_be_destroyed_and_recreated():
     dist.destroy_process_group()
     assert not dist.is_initialized()
     dist.init_process_group("hvd", init_method="hvd://")

@@ -235,7 +235,7 @@ def one_collective_each_way():
 
 
 @check
-def nobody_looks_at_the_statistics_who_has_rows_enough():
+def ranks_with_enough_rows_do_not_read_the_statistics():
     """On a GPU the thread would wait for it, in each layer."""
     if N == 1:
         return
@@ -393,7 +393,7 @@ def second_derivatives_are_refused():
 
 
 @check
-def names_begin_anew_in_a_new_world():
+def names_restart_in_a_new_world():
     layer = hvd.SyncBatchNorm(3)
     layer(share(0, R, 2, 4).float())
     hvd.shutdown()

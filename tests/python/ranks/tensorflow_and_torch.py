@@ -71,7 +71,7 @@ def unnamed_ones_do_not_mix():
 
 
 @check
-def a_join_of_one_begins_names_of_both_anew():
+def a_join_of_one_resets_names_of_both():
     if R == 0:  # which has more data than the others
         for _ in range(3):
             of_torch.allreduce(torch.ones(1))

@@ -70,7 +70,7 @@ def again(gpus, **environment):
 
 
 @check
-def init_gives_each_rank_its_gpu_and_says_so_once():
+def init_chooses_each_ranks_gpu_and_logs_it_once():
     assert first.chosen == [f"gpu{hvd.local_rank()}"], first.chosen
     words = f"local rank {R} uses GPU {R} of 4 (HVD_PIN_GPU=0 leaves the choice to the script)"
     assert first.said == [words], first.said
@@ -80,7 +80,7 @@ def init_gives_each_rank_its_gpu_and_says_so_once():
 
 
 @check
-def nothing_is_chosen_where_somebody_has():
+def nothing_is_chosen_if_a_gpu_was_chosen_before():
     assert again(Gpus(4, visible=["gpu3"])) == []
     assert again(Gpus(4, visible=[])) == []
     assert again(Gpus(1)) == [] and again(Gpus(0)) == []
@@ -98,13 +98,13 @@ def ranks_share_where_there_are_fewer_gpus():
 
 
 @check
-def devices_that_have_started_are_left_and_it_is_said():
+def started_devices_are_left_with_a_warning():
     assert again(Gpus(4, started=True)) == []
     assert len(said) == 1 and "call hvd.init() before the first tensor" in said[0], said
 
 
 @check
-def a_wrong_value_is_told():
+def a_wrong_value_is_an_error():
     words = ["HVD_PIN_GPU", "maybe"]
     try:
         expect_error(ValueError, words, again, Gpus(4), HVD_PIN_GPU="maybe")

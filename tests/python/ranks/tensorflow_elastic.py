@@ -113,18 +113,18 @@ def training(fail):
 
 
 @check
-def training_goes_on_from_the_last_commit():
+def training_continues_from_the_last_commit():
     training(injected)
 
 
 if N > 1:
 
     @check
-    def training_goes_on_when_ranks_disagree_eagerly():
+    def training_continues_when_ranks_disagree_eagerly():
         training(mismatch)
 
     @check
-    def training_goes_on_when_ranks_disagree_in_a_function():
+    def training_continues_when_ranks_disagree_in_a_function():
         training(mismatch_in_graph)
 
 
@@ -143,7 +143,7 @@ def a_wrong_argument_is_no_failure_to_survive():
 
 
 @check
-def eagerly_it_is_told_what_to_keep():
+def eagerly_variables_are_required():
     expect_error(ValueError, ["give variables=", "no global ones"], TensorFlowState, step=0)
     assert TensorFlowState([], step=0).variables == []
 
@@ -220,7 +220,7 @@ def an_optimizer_of_ones_own_is_kept():
 
 
 @check
-def what_is_missing_is_told():
+def a_missing_argument_is_named():
     unbuilt = tf.keras.Sequential([tf.keras.layers.Dense(1)])
     expect_error(ValueError, ["Model must be built first"], TensorFlowKerasState, unbuilt)
     plain = tf.keras.Sequential([tf.keras.layers.Input((2,)), tf.keras.layers.Dense(1)])
@@ -276,7 +276,7 @@ def hooks_of_a_monitored_session_do_not_count_it():
 if N > 1:
 
     @check
-    def training_in_a_session_goes_on():
+    def training_in_a_session_continues():
         with tf.Graph().as_default():
             weight = v1.get_variable("w", initializer=float(R + 1))
             give = v1.placeholder(tf.float32, [None])
@@ -301,7 +301,7 @@ if N > 1:
 
 
 @check
-def models_that_differ_are_told():
+def models_that_differ_are_an_error():
     if N == 1:
         return
     state = TensorFlowState([tf.Variable(tf.zeros([2 + R]), name="narrow")])

@@ -237,7 +237,7 @@ def only_the_set_takes_part():
 
 
 @check
-def different_shapes_are_told():
+def different_shapes_are_an_error():
     if N == 1:
         return
     v = tf.Variable(tf.ones([2 + R]))

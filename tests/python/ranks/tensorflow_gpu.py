@@ -98,7 +98,7 @@ def a_script_may_choose_the_cpu():
 
 
 @check
-def ranks_that_differ_are_told():
+def ranks_with_different_devices_get_an_error():
     with tf.device("CPU:0" if R == 0 else "GPU:0"):
         words = ["Mismatched CPU/GPU device selection", "rank 0 has it in CPU memory"]
         expect_error(tf.errors.FailedPreconditionError, words, hvd.allreduce, on_gpu([1.0]), name="differ")
@@ -171,7 +171,7 @@ def compressed_gradients_stay():
 
 
 @check
-def who_has_joined_gives_zeros():
+def a_joined_rank_contributes_zeros():
     if R > 0:
         same(hvd.allreduce(on_gpu([2.0, 3.0]), op=hvd.Sum, name="joined"), [2.0 * (N - 1), 3.0 * (N - 1)])
     assert int(hvd.join()) >= 0

@@ -106,7 +106,7 @@ def ranks_may_call_in_different_order():
 
 
 @check
-def what_nobody_uses_runs_on_every_rank():
+def unused_operations_run_on_every_rank():
     @tf.function
     def f(x):
         y = mpi_ops._allreduce(x, name="unused_on_others")
@@ -352,7 +352,7 @@ def sessions_of_v1_graphs():
 
 
 @check
-def a_session_runs_what_it_is_asked_for_alone():
+def a_session_runs_only_what_is_fetched():
     """Not what was built before: the training has no data when a rank joins or starts."""
     with tf.Graph().as_default(), v1.Session(
         config=v1.ConfigProto(inter_op_parallelism_threads=1)
@@ -450,7 +450,7 @@ def barrier_and_join_keep_their_place():
 
 
 @check
-def who_has_joined_gives_zeros():
+def a_joined_rank_contributes_zeros():
     for _ in range(2):
         if R == 0 and N > 1:
             for i in range(3):
@@ -461,7 +461,7 @@ def who_has_joined_gives_zeros():
 
 
 @check
-def an_allgather_beside_a_join_is_an_error_that_says_so():
+def an_allgather_beside_a_join_is_an_error():
     if N == 1:
         return
     if R == 0:

@@ -62,7 +62,7 @@ def what_was_made_of_reduced_ones_is_left_in_a_graph():
 
 
 @check
-def where_it_cannot_be_known_it_is_said_once():
+def doubtful_gradients_warn_once():
     model = Model()
     again = other_reduction()
     for is_named in (False, True):

@@ -204,7 +204,7 @@ def sixteen_bits_travel_as_such():
 
 
 @check
-def what_is_no_compressor_is_told_so():
+def a_wrong_compressor_is_an_error():
     expect_error(
         TypeError, ["compress", "hvd.Compression"], hvd.allreduce, tf.ones(2), compression=object()
     )

@@ -131,7 +131,7 @@ def masked_values_do_not_count():
 
 
 @check
-def evaluation_needs_nobody():
+def evaluation_needs_no_other_rank():
     layer = filled(hvd.SyncBatchNormalization(dtype="float64"), (3,))
     if R == 0:
         layer(share(0, 4, (3,)), training=False)

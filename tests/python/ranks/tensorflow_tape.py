@@ -48,7 +48,7 @@ def sums_are_ranks_times_that():
 
 
 @check
-def sparse_ones_stay_so_unless_asked():
+def sparse_gradients_stay_sparse_by_default():
     model = Model()
     for step in ways(lambda x: ours(model, x)).values():
         assert isinstance(step(batch(R))[0], tf.IndexedSlices)
@@ -224,7 +224,7 @@ def many_shapes_of_sparse_ones_are_traced_a_few_times():
 
 
 @check
-def unconnected_ones_are_what_was_asked_for():
+def unconnected_gradients_are_none_or_zero():
     model = Model()
     zero = tf.UnconnectedGradients.ZERO
     for step in ways(lambda x: ours(model, x)).values():
@@ -464,13 +464,11 @@ def wrong_options_are_refused():
     expect_error(TypeError, ["process_set", "int"], wrap, process_set=0)
     expect_error(TypeError, ["tf.GradientTape", "Variable"], hvd.DistributedGradientTape, tf.Variable(1.0))
     for name in ("jacobian", "batch_jacobian"):
-        expect_error(
-            NotImplementedError, [name, "the wrapped tape"], getattr(wrap(), name), None, None
-        )
+        expect_error(NotImplementedError, [name, "the wrapped tape"], getattr(wrap(), name), None, None)
 
 
 @check
-def ranks_that_disagree_are_told():
+def ranks_that_disagree_get_an_error():
     if N == 1:
         return
     v = tf.Variable(tf.ones([2 + R]))

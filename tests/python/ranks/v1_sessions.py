@@ -252,7 +252,7 @@ def a_hook_needs_a_graph():
 
 
 @check
-def the_estimator_example_says_what_it_needs():
+def the_estimator_example_names_what_it_needs():
     if hasattr(v1, "estimator"):
         return
     path = os.path.join(os.path.dirname(__file__), "../../../runtime/examples/estimator_digits.py")
