@@ -168,11 +168,7 @@ static void fused_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void tensors_are_fused(void **state)
-{
-    (void)state;
-    world_run(3, fused_body);
-}
+WORLD_TEST(tensors_are_fused, 3, fused_body)
 
 static void joined_body(int rank, int size)
 {
@@ -201,11 +197,7 @@ static void joined_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void who_has_joined_takes_part(void **state)
-{
-    (void)state;
-    world_run(3, joined_body);
-}
+WORLD_TEST(who_has_joined_takes_part, 3, joined_body)
 
 static void differ_body(int rank, int size)
 {
@@ -231,11 +223,7 @@ static void differ_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void ranks_must_name_the_same(void **state)
-{
-    (void)state;
-    world_run(2, differ_body);
-}
+WORLD_TEST(ranks_must_name_the_same, 2, differ_body)
 
 static void bad_default_body(int rank, int size)
 {
@@ -246,11 +234,7 @@ static void bad_default_body(int rank, int size)
     CHECK(strstr(hvd_last_error(), "HVD_COMPRESSION"), "%s", hvd_last_error());
 }
 
-static void a_bad_default_is_refused_by_name(void **state)
-{
-    (void)state;
-    world_run(1, bad_default_body);
-}
+WORLD_TEST(a_bad_default_is_refused_by_name, 1, bad_default_body)
 
 int main(void)
 {

@@ -191,11 +191,7 @@ static void orders_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void ranks_may_submit_in_any_order(void **state)
-{
-    (void)state;
-    world_run(4, orders_body);
-}
+WORLD_TEST(ranks_may_submit_in_any_order, 4, orders_body)
 
 struct seen {
     _Atomic int calls;
@@ -240,11 +236,7 @@ static void callback_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void callback_runs_once_and_poll_sees_the_end(void **state)
-{
-    (void)state;
-    world_run(2, callback_body);
-}
+WORLD_TEST(callback_runs_once_and_poll_sees_the_end, 2, callback_body)
 
 /* Inside its callback an operation has ended: what an alltoall received can be asked
  * for, by the handle that was written before it was submitted. */
@@ -287,11 +279,7 @@ static void ask_body(int rank, int size)
     CHECK(r.result == HVD_OK && r.ndim == 1 && r.shape[0] == rank + 2, "%d", r.result);
 }
 
-static void callbacks_may_ask_for_results(void **state)
-{
-    (void)state;
-    world_run(2, ask_body);
-}
+WORLD_TEST(callbacks_may_ask_for_results, 2, ask_body)
 
 /* Inside a callback: submitting is allowed, also the same name; waiting and shutdown
  * are refused. */
@@ -331,11 +319,7 @@ static void chain_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void callbacks_may_submit_but_not_wait(void **state)
-{
-    (void)state;
-    world_run(2, chain_body);
-}
+WORLD_TEST(callbacks_may_submit_but_not_wait, 2, chain_body)
 
 /* --- threads --- */
 
@@ -385,11 +369,7 @@ static void threads_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void many_threads_submit_and_wait(void **state)
-{
-    (void)state;
-    world_run(2, threads_body);
-}
+WORLD_TEST(many_threads_submit_and_wait, 2, threads_body)
 
 /* --- worlds one after another --- */
 
@@ -432,11 +412,7 @@ static void quick_exit_body(int rank, int size)
     }
 }
 
-static void a_quick_shutdown_spoils_nothing(void **state)
-{
-    (void)state;
-    world_run(3, quick_exit_body);
-}
+WORLD_TEST(a_quick_shutdown_spoils_nothing, 3, quick_exit_body)
 
 static void alone_body(int rank, int size)
 {
@@ -477,11 +453,7 @@ static void alone_body_counted(int rank, int size)
     alone_body(rank, size);
 }
 
-static void a_world_of_one_opens_no_socket(void **state)
-{
-    (void)state;
-    world_run(1, alone_body_counted);
-}
+WORLD_TEST(a_world_of_one_opens_no_socket, 1, alone_body_counted)
 
 /* --- stress --- */
 
@@ -527,11 +499,7 @@ static void stress_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void two_thousand_operations_in_random_orders(void **state)
-{
-    (void)state;
-    world_run(4, stress_body);
-}
+WORLD_TEST(two_thousand_operations_in_random_orders, 4, stress_body)
 
 int main(void)
 {

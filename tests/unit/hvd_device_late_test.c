@@ -52,11 +52,7 @@ static void of_its_end(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void who_waits_for_an_end_asks_for_it(void **state)
-{
-    (void)state;
-    world_run(2, of_its_end);
-}
+WORLD_TEST(who_waits_for_an_end_asks_for_it, 2, of_its_end)
 
 static void of_room(int rank, int size)
 {
@@ -84,11 +80,7 @@ static void of_room(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void who_waits_for_room_sleeps(void **state)
-{
-    (void)state;
-    world_run(2, of_room);
-}
+WORLD_TEST(who_waits_for_room_sleeps, 2, of_room)
 
 /* --- a device that has no memory for a result ---
  */
@@ -152,11 +144,7 @@ static void to_connect(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void who_starts_late_has_longer_to_connect_too(void **state)
-{
-    (void)state;
-    world_run(2, to_connect);
-}
+WORLD_TEST(who_starts_late_has_longer_to_connect_too, 2, to_connect)
 
 int main(void)
 {

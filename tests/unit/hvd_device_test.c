@@ -83,11 +83,7 @@ static void all_move(int rank, int size)
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
 
-static void every_collective_moves_gpu_memory(void **state)
-{
-    (void)state;
-    world_run(3, all_move);
-}
+WORLD_TEST(every_collective_moves_gpu_memory, 3, all_move)
 
 /* --- streams --- */
 
@@ -120,11 +116,7 @@ static void waits_on_streams(int rank, int size)
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
 
-static void a_stream_waits_instead_of_the_thread(void **state)
-{
-    (void)state;
-    world_run(2, waits_on_streams);
-}
+WORLD_TEST(a_stream_waits_instead_of_the_thread, 2, waits_on_streams)
 
 static void many_at_once(int rank, int size)
 {
@@ -161,11 +153,7 @@ static void many_at_once(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void one_event_and_one_wait_serve_a_bucket(void **state)
-{
-    (void)state;
-    world_run(2, many_at_once);
-}
+WORLD_TEST(one_event_and_one_wait_serve_a_bucket, 2, many_at_once)
 
 static void a_captured_stream_is_refused(int rank, int size)
 {
@@ -219,11 +207,7 @@ static void allocates_body(int rank, int size)
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
 
-static void memory_of_results_is_the_caller_s_or_the_device_s(void **state)
-{
-    (void)state;
-    world_run(2, allocates_body);
-}
+WORLD_TEST(memory_of_results_is_the_caller_s_or_the_device_s, 2, allocates_body)
 
 /* --- which device --- */
 
@@ -372,11 +356,7 @@ static void joins_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void who_has_joined_gives_zeros_from_a_device_of_its_own(void **state)
-{
-    (void)state;
-    world_run(3, joins_body);
-}
+WORLD_TEST(who_has_joined_gives_zeros_from_a_device_of_its_own, 3, joins_body)
 
 static void ends_in_flight(int rank, int size)
 {
@@ -404,11 +384,7 @@ static void ends_in_flight(int rank, int size)
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
 
-static void a_broken_device_ends_the_world_with_its_sentence(void **state)
-{
-    (void)state;
-    world_run(2, ends_in_flight);
-}
+WORLD_TEST(a_broken_device_ends_the_world_with_its_sentence, 2, ends_in_flight)
 
 static void leaves_body(int rank, int size)
 {
@@ -432,11 +408,7 @@ static void leaves_body(int rank, int size)
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
 
-static void a_shutdown_ends_what_is_on_its_way(void **state)
-{
-    (void)state;
-    world_run(2, leaves_body);
-}
+WORLD_TEST(a_shutdown_ends_what_is_on_its_way, 2, leaves_body)
 
 static void not_finite(int rank, int size)
 {
@@ -461,11 +433,7 @@ static void not_finite(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_nan_on_a_gpu_is_named(void **state)
-{
-    (void)state;
-    world_run(2, not_finite);
-}
+WORLD_TEST(a_nan_on_a_gpu_is_named, 2, not_finite)
 
 static void compressed_body(int rank, int size)
 {
@@ -485,11 +453,7 @@ static void compressed_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void compression_is_the_device_s(void **state)
-{
-    (void)state;
-    world_run(2, compressed_body);
-}
+WORLD_TEST(compression_is_the_device_s, 2, compressed_body)
 
 /* --- many flights, sets --- */
 
@@ -520,11 +484,7 @@ static void many_flights(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void flights_are_bounded(void **state)
-{
-    (void)state;
-    world_run(2, many_flights);
-}
+WORLD_TEST(flights_are_bounded, 2, many_flights)
 
 static void sets_have_their_own(int rank, int size)
 {
@@ -552,11 +512,7 @@ static void sets_have_their_own(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void process_sets_open_their_own_communicators(void **state)
-{
-    (void)state;
-    world_run(3, sets_have_their_own);
-}
+WORLD_TEST(process_sets_open_their_own_communicators, 3, sets_have_their_own)
 
 static void the_report_is_json(void **state)
 {

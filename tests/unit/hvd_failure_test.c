@@ -303,11 +303,7 @@ static void own_pending_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void shutdown_ends_own_pending_operations(void **state)
-{
-    (void)state;
-    world_run(2, own_pending_body);
-}
+WORLD_TEST(shutdown_ends_own_pending_operations, 2, own_pending_body)
 
 /* --- fork --- */
 
@@ -337,11 +333,7 @@ static void fork_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_forked_child_finds_the_runtime_absent(void **state)
-{
-    (void)state;
-    world_run(2, fork_body);
-}
+WORLD_TEST(a_forked_child_finds_the_runtime_absent, 2, fork_body)
 
 /* --- mistakes --- */
 
@@ -371,11 +363,7 @@ static void duplicate_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_pending_name_is_refused(void **state)
-{
-    (void)state;
-    world_run(2, duplicate_body);
-}
+WORLD_TEST(a_pending_name_is_refused, 2, duplicate_body)
 
 static void mismatch_body(int rank, int size)
 {
@@ -405,11 +393,7 @@ static void mismatch_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_mismatch_fails_that_operation_everywhere(void **state)
-{
-    (void)state;
-    world_run(3, mismatch_body);
-}
+WORLD_TEST(a_mismatch_fails_that_operation_everywhere, 3, mismatch_body)
 
 static void arguments_body(int rank, int size)
 {
@@ -452,11 +436,7 @@ static void arguments_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void bad_arguments_are_refused_with_a_sentence(void **state)
-{
-    (void)state;
-    world_run(1, arguments_body);
-}
+WORLD_TEST(bad_arguments_are_refused_with_a_sentence, 1, arguments_body)
 
 static void settings_body(int rank, int size)
 {
@@ -474,11 +454,7 @@ static void settings_body(int rank, int size)
           hvd_last_error());
 }
 
-static void bad_settings_are_refused_by_name(void **state)
-{
-    (void)state;
-    world_run(1, settings_body);
-}
+WORLD_TEST(bad_settings_are_refused_by_name, 1, settings_body)
 
 static void missing_body(int rank, int size)
 {
@@ -494,11 +470,7 @@ static void missing_body(int rank, int size)
     CHECK(hvd_is_initialized() == 0, "initialized");
 }
 
-static void a_rank_that_never_comes_is_named(void **state)
-{
-    (void)state;
-    world_run(3, missing_body);
-}
+WORLD_TEST(a_rank_that_never_comes_is_named, 3, missing_body)
 
 #define IN_TREE(test)                                                                  \
     {                                                                                  \

@@ -53,11 +53,7 @@ static void has_joined(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_nan_of_one_that_has_joined_is_named(void **state)
-{
-    (void)state;
-    world_run(2, has_joined);
-}
+WORLD_TEST(a_nan_of_one_that_has_joined_is_named, 2, has_joined)
 
 /* What this process has said from here on, in a file that has no name. */
 static int catch_stderr(void)
@@ -106,11 +102,7 @@ static void never_done(int rank, int size)
     (void)hvd_shutdown();
 }
 
-static void what_does_not_end_is_told_and_ended(void **state)
-{
-    (void)state;
-    world_run(2, never_done);
-}
+WORLD_TEST(what_does_not_end_is_told_and_ended, 2, never_done)
 
 #define SUBMITTER ((void *)(uintptr_t)0x51)
 #define READER    ((void *)(uintptr_t)0x52)
@@ -139,11 +131,7 @@ static void frees_after_the_reader(int rank, int size)
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
 
-static void a_result_is_freed_in_the_order_of_who_waited_last(void **state)
-{
-    (void)state;
-    world_run(2, frees_after_the_reader);
-}
+WORLD_TEST(a_result_is_freed_in_the_order_of_who_waited_last, 2, frees_after_the_reader)
 
 int main(void)
 {

@@ -106,11 +106,7 @@ static void faults_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void memory_that_runs_out_leaves_nothing_of_a_group(void **state)
-{
-    (void)state;
-    world_run(2, faults_body);
-}
+WORLD_TEST(memory_that_runs_out_leaves_nothing_of_a_group, 2, faults_body)
 
 /* The second part's name is taken when the group is submitted. */
 static void name_body(int rank, int size)
@@ -144,11 +140,7 @@ static void name_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_name_that_is_taken_leaves_the_group_held(void **state)
-{
-    (void)state;
-    world_run(2, name_body);
-}
+WORLD_TEST(a_name_that_is_taken_leaves_the_group_held, 2, name_body)
 
 static void assert_refused(int r, int status, const char *word)
 {
@@ -184,11 +176,7 @@ static void misuse_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void misuse_is_refused_with_a_sentence(void **state)
-{
-    (void)state;
-    world_run(2, misuse_body);
-}
+WORLD_TEST(misuse_is_refused_with_a_sentence, 2, misuse_body)
 
 int main(void)
 {

@@ -45,11 +45,7 @@ static void static_body(int rank, int size)
     }
 }
 
-static void sets_of_the_config_exist_after_init(void **state)
-{
-    (void)state;
-    world_run(3, static_body);
-}
+WORLD_TEST(sets_of_the_config_exist_after_init, 3, static_body)
 
 /* One rank's configuration has no sets: init must not wait for ever. */
 static void lonely_config_body(int rank, int size)
@@ -95,11 +91,7 @@ static void odd_config_body(int rank, int size)
     CHECK(hvd_is_initialized() == 0, "initialized");
 }
 
-static void configs_with_other_ranks_are_told(void **state)
-{
-    (void)state;
-    world_run(2, odd_config_body);
-}
+WORLD_TEST(configs_with_other_ranks_are_told, 2, odd_config_body)
 
 /* --- somebody does not come --- */
 
@@ -121,11 +113,7 @@ static void leaver_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_rank_that_leaves_ends_the_adding_of_a_set(void **state)
-{
-    (void)state;
-    world_run(3, leaver_body);
-}
+WORLD_TEST(a_rank_that_leaves_ends_the_adding_of_a_set, 3, leaver_body)
 
 static void killed_body(int rank, int size)
 {
@@ -295,11 +283,7 @@ static void threads_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void threads_work_in_overlapping_sets(void **state)
-{
-    (void)state;
-    world_run(3, threads_body);
-}
+WORLD_TEST(threads_work_in_overlapping_sets, 3, threads_body)
 
 /* --- join --- */
 
@@ -437,11 +421,7 @@ static void meet_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void members_add_a_set_without_the_others(void **state)
-{
-    (void)state;
-    world_run(4, meet_body);
-}
+WORLD_TEST(members_add_a_set_without_the_others, 4, meet_body)
 
 int main(void)
 {

@@ -72,11 +72,7 @@ static void a_tensor_on_a_gpu_is_refused_with_the_reason(void **state)
     world_run(1, switched_off);
 }
 
-static void streams_wait_for_the_host_s_by_the_thread(void **state)
-{
-    (void)state;
-    world_run(2, of_the_host);
-}
+WORLD_TEST(streams_wait_for_the_host_s_by_the_thread, 2, of_the_host)
 
 int main(void)
 {

@@ -7,14 +7,6 @@
 
 enum { N = 1000 };
 
-static struct hvd_stats stats_now(void)
-{
-    struct hvd_stats s = {.size_bytes = sizeof(s)};
-
-    CHECK_OK(hvd_stats(&s));
-    return s;
-}
-
 /* --- counters --- */
 
 static void count_all(int rank, int size)
@@ -60,11 +52,7 @@ static void count_all(int rank, int size)
     CHECK(hvd_stats(&s) == HVD_NOT_INITIALIZED, "%s", hvd_last_error());
 }
 
-static void counters_add_up(void **state)
-{
-    (void)state;
-    world_run(2, count_all);
-}
+WORLD_TEST(counters_add_up, 2, count_all)
 
 static void step_of_four(float *v)
 {
@@ -104,11 +92,7 @@ static void run_steps(int rank, int size)
 }
 
 /* The figure that the frozen plan is for: no message about work in 200 steps. */
-static void a_steady_loop_sends_nothing(void **state)
-{
-    (void)state;
-    world_run(2, run_steps);
-}
+WORLD_TEST(a_steady_loop_sends_nothing, 2, run_steps)
 
 static void text_and_file(int rank, int size)
 {
@@ -399,11 +383,7 @@ static void refused_at_init(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void garbage_in_a_variable_ends_init(void **state)
-{
-    (void)state;
-    world_run(2, refused_at_init);
-}
+WORLD_TEST(garbage_in_a_variable_ends_init, 2, refused_at_init)
 
 int main(void)
 {

@@ -50,11 +50,7 @@ static void halves_body(int rank, int size)
     check_members(rank, rank % 2 ? 10 : 5);
 }
 
-static void two_halves_are_two_worlds_in_the_order_of_their_lists(void **state)
-{
-    (void)state;
-    world_run(4, halves_body);
-}
+WORLD_TEST(two_halves_are_two_worlds_in_the_order_of_their_lists, 4, halves_body)
 
 /* Another list after each shutdown, and the world of all between: each has rounds of
  * its own, however often the others have met. */
@@ -82,11 +78,7 @@ static void others_body(int rank, int size)
     }
 }
 
-static void lists_follow_one_another(void **state)
-{
-    (void)state;
-    world_run(3, others_body);
-}
+WORLD_TEST(lists_follow_one_another, 3, others_body)
 
 /* Rank 1 never calls hvd_init; rank 3 is alone. */
 static void outside_body(int rank, int size)
@@ -119,11 +111,7 @@ static void outside_body(int rank, int size)
     CHECK_OK(barrier_now("end"));
 }
 
-static void ranks_may_stay_outside_or_be_alone(void **state)
-{
-    (void)state;
-    world_run(4, outside_body);
-}
+WORLD_TEST(ranks_may_stay_outside_or_be_alone, 4, outside_body)
 
 static void assert_refused(const int *ranks, int n, const char *sentence)
 {
@@ -157,11 +145,7 @@ static void impossible_body(int rank, int size)
     check_members(rank, 3);
 }
 
-static void impossible_lists_are_refused_at_once(void **state)
-{
-    (void)state;
-    world_run(2, impossible_body);
-}
+WORLD_TEST(impossible_lists_are_refused_at_once, 2, impossible_body)
 
 /* Both are told at once, not after 20 s; ranks 2 and 3 do not notice. */
 static void differ_body(int rank, int size)
@@ -184,11 +168,7 @@ static void differ_body(int rank, int size)
     check_members(rank, 3);
 }
 
-static void lists_that_differ_are_both_shown(void **state)
-{
-    (void)state;
-    world_run(4, differ_body);
-}
+WORLD_TEST(lists_that_differ_are_both_shown, 4, differ_body)
 
 static void all_against_some_body(int rank, int size)
 {
@@ -200,11 +180,7 @@ static void all_against_some_body(int rank, int size)
                              : "rank 1 passes no list, all 2 ranks");
 }
 
-static void a_list_against_none_is_told(void **state)
-{
-    (void)state;
-    world_run(2, all_against_some_body);
-}
+WORLD_TEST(a_list_against_none_is_told, 2, all_against_some_body)
 
 static void late_body(int rank, int size)
 {
@@ -219,11 +195,7 @@ static void late_body(int rank, int size)
     CHECK(strstr(hvd_last_error(), "for rank 2 (of [0, 2])"), "%s", hvd_last_error());
 }
 
-static void who_is_missing_has_its_rank_in_the_job(void **state)
-{
-    (void)state;
-    world_run(3, late_body);
-}
+WORLD_TEST(who_is_missing_has_its_rank_in_the_job, 3, late_body)
 
 int main(void)
 {

@@ -121,14 +121,6 @@ static void run_steady(int rank)
         CHECK_OK(run_step(rank, i));
 }
 
-static struct hvd_stats stats_now(void)
-{
-    struct hvd_stats s = {.size_bytes = sizeof(s)};
-
-    CHECK_OK(hvd_stats(&s));
-    return s;
-}
-
 /* Of n tensors on this rank since `before` 99 in 100 went by plan. */
 static void check_planned(const struct hvd_stats *before, uint64_t n)
 {
@@ -163,11 +155,7 @@ static void steady_body(int rank, int size)
     world_leave();
 }
 
-static void steady_steps_of_sets_send_no_messages(void **state)
-{
-    (void)state;
-    world_run(RANKS, steady_body);
-}
+WORLD_TEST(steady_steps_of_sets_send_no_messages, RANKS, steady_body)
 
 /* --- ranks that have nothing to do with it --- */
 
@@ -373,11 +361,7 @@ static void disturbed_body(int rank, int size)
     world_leave();
 }
 
-static void what_disturbs_one_set_is_no_matter(void **state)
-{
-    (void)state;
-    world_run(RANKS, disturbed_body);
-}
+WORLD_TEST(what_disturbs_one_set_is_no_matter, RANKS, disturbed_body)
 
 static void mismatch_body(int rank, int size)
 {
@@ -397,11 +381,7 @@ static void mismatch_body(int rank, int size)
     world_leave();
 }
 
-static void a_mismatch_in_a_set_fails_that_tensor_only(void **state)
-{
-    (void)state;
-    world_run(RANKS, mismatch_body);
-}
+WORLD_TEST(a_mismatch_in_a_set_fails_that_tensor_only, RANKS, mismatch_body)
 
 /* Data that ends unevenly: rank 3 joins, the others go on in sets without it. */
 static void join_body(int rank, int size)
@@ -424,11 +404,7 @@ static void join_body(int rank, int size)
     world_leave();
 }
 
-static void ranks_that_join_do_not_stop_sets(void **state)
-{
-    (void)state;
-    world_run(RANKS, join_body);
-}
+WORLD_TEST(ranks_that_join_do_not_stop_sets, RANKS, join_body)
 
 /* --- ranks that do not come --- */
 
@@ -517,11 +493,7 @@ static void leaver_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void leaving_ends_waits_in_sets(void **state)
-{
-    (void)state;
-    world_run(RANKS, leaver_body);
-}
+WORLD_TEST(leaving_ends_waits_in_sets, RANKS, leaver_body)
 
 #define ON(test, n)                                                                    \
     {                                                                                  \

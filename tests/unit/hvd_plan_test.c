@@ -53,14 +53,6 @@ static void run_steady(int rank, int size)
         CHECK_OK(run_step(rank, size, i));
 }
 
-static struct hvd_stats stats_now(void)
-{
-    struct hvd_stats s = {.size_bytes = sizeof(s)};
-
-    CHECK_OK(hvd_stats(&s));
-    return s;
-}
-
 static void steady_body(int rank, int size)
 {
     struct hvd_stats before, after;
@@ -135,11 +127,7 @@ static void mismatch_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void one_rank_of_another_shape_fails_that_tensor_only(void **state)
-{
-    (void)state;
-    world_run(3, mismatch_body);
-}
+WORLD_TEST(one_rank_of_another_shape_fails_that_tensor_only, 3, mismatch_body)
 
 /* Ranks 1 and 2 go on in a set of their own while rank 0, which knows of nothing, is
  * between two steps: it must leave the plan for them without a call of its own. */

@@ -110,11 +110,7 @@ static void of_a_set(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_buffer_is_its_process_set_s(void **state)
-{
-    (void)state;
-    world_run(3, of_a_set);
-}
+WORLD_TEST(a_buffer_is_its_process_set_s, 3, of_a_set)
 
 /* --- none has it --- */
 
@@ -143,11 +139,7 @@ static void one_cannot(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void what_one_cannot_none_has(void **state)
-{
-    (void)state;
-    world_run(3, one_cannot);
-}
+WORLD_TEST(what_one_cannot_none_has, 3, one_cannot)
 
 static void overlap_body(int rank, int size)
 {
@@ -236,11 +228,7 @@ static void elsewhere_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void what_differs_between_ranks_is_told(void **state)
-{
-    (void)state;
-    world_run(2, elsewhere_body);
-}
+WORLD_TEST(what_differs_between_ranks_is_told, 2, elsewhere_body)
 
 static void in_host_memory(int rank, int size)
 {
@@ -264,11 +252,7 @@ static void in_host_memory(int rank, int size)
     CHECK(hvd_deregister(v, 0) == HVD_NOT_INITIALIZED, "ok");
 }
 
-static void what_is_no_buffer_is_refused_at_once(void **state)
-{
-    (void)state;
-    world_run(1, in_host_memory);
-}
+WORLD_TEST(what_is_no_buffer_is_refused_at_once, 1, in_host_memory)
 
 /* Result memory that the caller gives may not be in one: it ends the world, for the
  * others' is in none. */
@@ -299,11 +283,7 @@ static void result_in_it(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void memory_of_a_result_is_not_in_one(void **state)
-{
-    (void)state;
-    world_run(2, result_in_it);
-}
+WORLD_TEST(memory_of_a_result_is_not_in_one, 2, result_in_it)
 
 int main(void)
 {

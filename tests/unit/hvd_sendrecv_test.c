@@ -94,17 +94,9 @@ static void ring_body(int rank, int size)
     leave_together();
 }
 
-static void a_ring_shifts(void **state)
-{
-    (void)state;
-    world_run(RING, ring_body);
-}
+WORLD_TEST(a_ring_shifts, RING, ring_body)
 
-static void a_ring_of_two_swaps(void **state)
-{
-    (void)state;
-    world_run(2, ring_body);
-}
+WORLD_TEST(a_ring_of_two_swaps, 2, ring_body)
 
 /* Ranks submit what they have in orders that contradict each other. */
 static void crossed_body(int rank, int size)
@@ -137,11 +129,7 @@ static void crossed_body(int rank, int size)
     leave_together(); /* the third rank has only met */
 }
 
-static void any_order_will_do(void **state)
-{
-    (void)state;
-    world_run(3, crossed_body);
-}
+WORLD_TEST(any_order_will_do, 3, crossed_body)
 
 static void beside_sets_body(int rank, int size)
 {
@@ -171,11 +159,7 @@ static void beside_sets_body(int rank, int size)
     leave_together();
 }
 
-static void a_pair_is_no_process_set(void **state)
-{
-    (void)state;
-    world_run(3, beside_sets_body);
-}
+WORLD_TEST(a_pair_is_no_process_set, 3, beside_sets_body)
 
 /* --- what is refused --- */
 
@@ -219,11 +203,7 @@ static void refused_body(int rank, int size)
     leave_together();
 }
 
-static void what_cannot_be_is_refused_at_once(void **state)
-{
-    (void)state;
-    world_run(2, refused_body);
-}
+WORLD_TEST(what_cannot_be_is_refused_at_once, 2, refused_body)
 
 static void assert_mismatch(int r, const char *sentence)
 {
@@ -269,11 +249,7 @@ static void mismatch_body(int rank, int size)
     leave_together();
 }
 
-static void a_mismatch_is_told_to_both(void **state)
-{
-    (void)state;
-    world_run(3, mismatch_body);
-}
+WORLD_TEST(a_mismatch_is_told_to_both, 3, mismatch_body)
 
 static void duplicate_body(int rank, int size)
 {
@@ -302,11 +278,7 @@ static void duplicate_body(int rank, int size)
     leave_together();
 }
 
-static void a_name_is_one_of_a_pair_and_direction(void **state)
-{
-    (void)state;
-    world_run(3, duplicate_body);
-}
+WORLD_TEST(a_name_is_one_of_a_pair_and_direction, 3, duplicate_body)
 
 /* --- join, leave, die --- */
 
@@ -344,11 +316,7 @@ static void joined_body(int rank, int size)
     leave_together();
 }
 
-static void ranks_that_have_not_joined_go_on(void **state)
-{
-    (void)state;
-    world_run(3, joined_body);
-}
+WORLD_TEST(ranks_that_have_not_joined_go_on, 3, joined_body)
 
 static void leaving_body(int rank, int size)
 {
@@ -453,11 +421,7 @@ static void full_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_pair_that_cannot_be_made_says_so(void **state)
-{
-    (void)state;
-    world_run(3, full_body);
-}
+WORLD_TEST(a_pair_that_cannot_be_made_says_so, 3, full_body)
 
 /* Rank 1 does not send: whoever waits is told for whom, after a second. */
 static void stalled_body(int rank, int size)
@@ -512,11 +476,7 @@ static void nan_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_nan_is_looked_for_where_it_is_sent(void **state)
-{
-    (void)state;
-    world_run(2, nan_body);
-}
+WORLD_TEST(a_nan_is_looked_for_where_it_is_sent, 2, nan_body)
 
 static void counted_body(int rank, int size)
 {
@@ -535,11 +495,7 @@ static void counted_body(int rank, int size)
     leave_together();
 }
 
-static void what_travels_is_counted_on_its_side(void **state)
-{
-    (void)state;
-    world_run(3, counted_body);
-}
+WORLD_TEST(what_travels_is_counted_on_its_side, 3, counted_body)
 
 /* --- groups --- */
 
@@ -571,11 +527,7 @@ static void group_body(int rank, int size)
     leave_together();
 }
 
-static void a_group_of_both_directions(void **state)
-{
-    (void)state;
-    world_run(3, group_body);
-}
+WORLD_TEST(a_group_of_both_directions, 3, group_body)
 
 int main(void)
 {

@@ -217,17 +217,9 @@ static void victim_1(int rank, int size)
     torture_body(rank, 1);
 }
 
-static void memory_may_run_out_on_rank_0(void **state)
-{
-    (void)state;
-    world_run(2, victim_0);
-}
+WORLD_TEST(memory_may_run_out_on_rank_0, 2, victim_0)
 
-static void memory_may_run_out_on_another_rank(void **state)
-{
-    (void)state;
-    world_run(2, victim_1);
-}
+WORLD_TEST(memory_may_run_out_on_another_rank, 2, victim_1)
 
 /* --- process sets --- */
 

@@ -35,14 +35,6 @@ static int env_clean(void **state)
     return 0;
 }
 
-static struct hvd_stats stats_now(void)
-{
-    struct hvd_stats s = {.size_bytes = sizeof(s)};
-
-    CHECK_OK(hvd_stats(&s));
-    return s;
-}
-
 /* --- the window --- */
 
 /* A window that a test waits for, and one that ends early: EARLY_NS is far from it, so

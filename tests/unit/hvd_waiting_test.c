@@ -77,11 +77,7 @@ static void beside_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_submission_needs_nobody_who_waits(void **state)
-{
-    (void)state;
-    world_run(1, beside_body);
-}
+WORLD_TEST(a_submission_needs_nobody_who_waits, 1, beside_body)
 
 /* --- a callback that hangs --- */
 
@@ -139,11 +135,7 @@ static void hanging_body(int rank, int size)
     stage_set(0, 3);
 }
 
-static void a_hanging_callback_holds_up_no_waiter_for_ever(void **state)
-{
-    (void)state;
-    world_run(2, hanging_body);
-}
+WORLD_TEST(a_hanging_callback_holds_up_no_waiter_for_ever, 2, hanging_body)
 
 /* --- a token that can be read once --- */
 
@@ -180,11 +172,7 @@ static void token_fd_body(int rank, int size)
     }
 }
 
-static void a_token_descriptor_is_read_once(void **state)
-{
-    (void)state;
-    world_run(2, token_fd_body);
-}
+WORLD_TEST(a_token_descriptor_is_read_once, 2, token_fd_body)
 
 /* --- an agreement that a wait leaves behind --- */
 
@@ -223,11 +211,7 @@ static void left_behind_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void an_agreement_that_a_wait_leaves_is_finished(void **state)
-{
-    (void)state;
-    world_run(2, left_behind_body);
-}
+WORLD_TEST(an_agreement_that_a_wait_leaves_is_finished, 2, left_behind_body)
 
 /* --- a submission after join, beside the thread that waits for it --- */
 
@@ -269,11 +253,7 @@ static void after_join_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_submission_after_join_is_refused_at_once(void **state)
-{
-    (void)state;
-    world_run(2, after_join_body);
-}
+WORLD_TEST(a_submission_after_join_is_refused_at_once, 2, after_join_body)
 
 int main(void)
 {

@@ -262,6 +262,14 @@ static inline void world_run(int size, rank_fn fn)
     world_end(&w, -1);
 }
 
+/* A test that runs one world: its size, and what each rank does. */
+#define WORLD_TEST(name, ...)                                                          \
+    static void name(void **state)                                                     \
+    {                                                                                  \
+        (void)state;                                                                   \
+        world_run(__VA_ARGS__);                                                        \
+    }
+
 /* --- short forms for ranks --- */
 
 static inline struct hvd_tensor
@@ -284,7 +292,15 @@ static inline int sum_async(const char *name, float *v, int64_t n, hvd_handle *h
     return hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, h);
 }
 
-static inline void keep_sentence(void)
+static inline struct hvd_stats stats_now(void)
+{
+    struct hvd_stats s = {.size_bytes = sizeof(s)};
+
+    CHECK_OK(hvd_stats(&s));
+    return s;
+}
+
+static inline void keep_error(void)
 {
     (void)snprintf(shared->r[own_rank()].text, 512, "%s", hvd_last_error());
 }
@@ -295,7 +311,7 @@ static inline int wait_release(hvd_handle h)
 
     if (r == HVD_OK)
         return hvd_release(h);
-    keep_sentence(); /* the release has one of its own */
+    keep_error(); /* the release has one of its own */
     (void)hvd_release(h);
     return r;
 }
@@ -306,7 +322,7 @@ static inline int wait_release_if(int r, const hvd_handle *h)
 {
     if (r == HVD_OK)
         return wait_release(*h);
-    keep_sentence();
+    keep_error();
     return r;
 }
 
