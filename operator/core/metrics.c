@@ -124,7 +124,7 @@ void metrics_status(struct operator_metrics *m,
     uint64_t replacements = status_growth(old, now, "replacements");
     uint64_t start_us = 0;
 
-    m->jobs_created[kind] += old == NULL || !node_get(old, "conditions");
+    m->jobs_created[kind] += !old || !node_get(old, "conditions");
     if (state_is_final(is) && !state_is_final(was))
         m->jobs_finished[kind][is]++;
     if (is == STATE_RUNNING && was == STATE_PENDING && start

@@ -132,7 +132,7 @@ bool cycle_has(const struct cycle *c, uint32_t slot)
 
 bool cycle_is_new(const struct cycle *c, uint32_t set)
 {
-    return cycle_find_lane(c, set) == NULL;
+    return !cycle_find_lane(c, set);
 }
 
 /* Ends the step. Does it equal the one before it? */

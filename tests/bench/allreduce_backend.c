@@ -112,7 +112,7 @@ static void enter_netns(const char *name)
 static void rank_pin(uint32_t rank)
 {
     cpu_set_t set;
-    if (getenv("BENCH_PIN") == NULL)
+    if (!getenv("BENCH_PIN"))
         return;
     CPU_ZERO(&set);
     CPU_SET(rank % (uint32_t)sysconf(_SC_NPROCESSORS_ONLN), &set);

@@ -224,7 +224,7 @@ static void death_inside_each_collective_is_reported(void **state)
             if (loss_reported_within(&w) >= NS_PER_S)
                 fail_msg("%s over %s", collective_name(each[k].coll), shapes[shape]);
             for (int i = 0; i < 3; i++) {
-                if (strstr(w.said[i], "lost rank 3") == NULL)
+                if (!strstr(w.said[i], "lost rank 3"))
                     fail_msg("%s over %s: rank %d says: %s",
                              collective_name(each[k].coll), shapes[shape], i,
                              w.said[i]);
@@ -283,7 +283,7 @@ static int body_torture(struct rank *r)
         atomic_store(&r->m->flag, 1);
     atomic_store(&r->m->when[r->rank], fired);
     world_meet(r, r->size);
-    if (r->rank == 0 && rc < 0 && strstr(err.text, "no memory") == NULL)
+    if (r->rank == 0 && rc < 0 && !strstr(err.text, "no memory"))
         return SAY(r, "rank 0 says: %s", err.text);
     if (rc < 0 && r->rank > 0 && atomic_load(&r->m->flag) == 0)
         return SAY(r, "%s", err.text);

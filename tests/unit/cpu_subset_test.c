@@ -325,7 +325,7 @@ static void lost_rank_of_a_set_is_named_by_its_global_rank(void **state)
         struct world w = {
             .size = 4, .tcp = tcp, .body = body_lost_in_a_set, .timeout_s = 20};
         assert_int_equal(world_run(&w), 0);
-        if (strstr(w.said[1], "lost rank 3 (host h): ") == NULL)
+        if (!strstr(w.said[1], "lost rank 3 (host h): "))
             fail_msg("rank 1 says: %s", w.said[1]);
         assert_true(w.when[1] - w.when[3] < NS_PER_S);
     }

@@ -120,7 +120,7 @@ static int fake_open(const struct device_config *c,
 
 static int fake_close(struct device *d, struct device_parked **ret)
 {
-    fake.is_open = d == NULL;
+    fake.is_open = !d;
     fake.n_closed++;
     *ret = NULL;
     return 0;

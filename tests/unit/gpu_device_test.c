@@ -278,7 +278,7 @@ static int child_syncs(void)
     struct device_event *e;
     struct device *g;
 
-    c.syncs_ready = old_cuda == NULL;
+    c.syncs_ready = !old_cuda;
     if (old_cuda)
         fake.setup(old_cuda, "1", NULL);
     CHILD_NEEDS(gpu_open(&c, 0, &hooks, NULL, &g, &err) == 0);

@@ -78,8 +78,8 @@ static int lay_out(struct alltoall_exchange *x, struct err *err)
             uint32_t k = coll_place(c, r);
             x->send[send_row(x, k) * n + i] = (struct piece){.in = in, .n = in_n};
             recv_row(x, k)[i] = (struct piece){.out = out, .n = out_n};
-            in = in == NULL ? NULL : in + in_n;
-            out = out == NULL ? NULL : out + out_n;
+            in = !in ? NULL : in + in_n;
+            out = !out ? NULL : out + out_n;
         }
     }
     for (uint32_t k = x->start; k < x->end; k++)
@@ -142,7 +142,7 @@ static int alltoall_send_table(struct alltoall_exchange *x, struct err *err)
     for (uint32_t j = 0; j < c->n_local; j++) {
         uint8_t *out = (uint8_t *)x->table;
         p[j] = (struct piece){.in = (const uint8_t *)own,
-                              .out = out == NULL ? NULL : out + j * n_bytes,
+                              .out = !out ? NULL : out + j * n_bytes,
                               .n = n_bytes};
         c->vecs[j] = vec_of(&p[j], 1);
     }
@@ -264,8 +264,8 @@ static int alltoall_run_mixed(struct alltoall_exchange *x, struct err *err)
     int rc = alltoall_send_table(x, err);
     if (rc == 0 && x->table) {
         away = coll_scratch(sum_host(x, 0), "alltoall", err);
-        home = away == NULL ? NULL : coll_scratch(sum_host(x, 1), "alltoall", err);
-        rc = home == NULL ? -ENOMEM : 0;
+        home = !away ? NULL : coll_scratch(sum_host(x, 1), "alltoall", err);
+        rc = !home ? -ENOMEM : 0;
     }
     if (rc == 0)
         rc = alltoall_collect(x, away, err);

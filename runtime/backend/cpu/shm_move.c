@@ -273,7 +273,7 @@ static int scatter_get(void *arg, uint64_t r, unsigned turn, struct err *err)
     uint64_t m = nth_chunk(g->v[s->me].n_bytes, k, g->cells.bytes);
     for (uint32_t j = 0; j < s->n; j++)
         s->src[j] = cells_at(&g->cells, shm_slot(s, j, turn), r, s->me);
-    if (m == 0 || s->src[s->me] == NULL)
+    if (m == 0 || !s->src[s->me])
         return 0;
     int rc = shm_wait_all(s, put_done(s, r), err);
     if (rc < 0)

@@ -225,7 +225,7 @@ int cpu_subset(struct backend *b,
     AUTOFREE uint64_t *counts = mem_calloc(parent->env.size, sizeof(*counts));
     struct subset_meeting m = {
         .parent = parent, .ranks = ranks, .n = n, .counts = counts};
-    int rc = counts == NULL
+    int rc = !counts
                  ? err_set(&why, -ENOMEM, "no memory for %u ranks", parent->env.size)
                  : check_ranks(parent, ranks, n, &why);
     if (rc < 0)
@@ -246,6 +246,6 @@ int cpu_subset(struct backend *b,
         /* the settings apply either way */
         (void)backend_cpu.tune(&child->b, &parent->tuning);
     }
-    *ret = child == NULL ? NULL : &child->b;
+    *ret = !child ? NULL : &child->b;
     return 0;
 }

@@ -39,7 +39,7 @@ tap_fail(const char *file, int line, const char *fmt, ...)
     } while (0)
 #define assert_false(c)    assert_true(!(c))
 #define assert_non_null(p) assert_true((p) != NULL)
-#define assert_null(p)     assert_true((p) == NULL)
+#define assert_null(p)     assert_true(!(p))
 #define assert_int_equal(a, b)                                                         \
     tap_int((intmax_t)(a), (intmax_t)(b), #a, __FILE__, __LINE__)
 #define assert_memory_equal(a, b, n) tap_memory(a, b, n, #a, __FILE__, __LINE__)
