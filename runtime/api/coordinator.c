@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which thread runs the coordinator, and how it sleeps. step.c has the steps
- * themselves.
+/* Which thread runs the coordinator, and how it sleeps. step.c has the steps.
  *
- * The seat. Exactly one thread at a time runs steps: the one that holds the seat. The
- * seat is an atomic flag and no mutex, because callbacks run in the seat and may call
- * everything but wait and shutdown. A thread in hvd_wait takes the seat if it is free,
- * so that a synchronous operation needs no thread switch. Otherwise it sleeps on
- * done_cond until its op has ended or the seat is free. The background thread takes the
- * seat only while no thread waits. While one does, it naps: short naps, doubled while
- * one wait lasts.
+ * The seat. Exactly one thread at a time runs steps: the one that holds the seat, an
+ * atomic flag and no mutex, because callbacks run in the seat and may call everything
+ * but wait and shutdown. A thread in hvd_wait takes the seat if it is free, else it
+ * sleeps on done_cond until its op has ended or the seat is free. The background thread
+ * takes it only while no thread waits; meanwhile it naps, doubling short naps.
  *
  * Sleeping. A thread that blocks for frames first counts itself in n_polling and then
  * looks at the queue. A submitter first pushes and then looks at n_polling (all
- * seq_cst). One of the two sees the other, so no submission is missed. While the
- * background thread naps and no thread waits, a lone submission is left for the
- * hvd_wait that usually follows. The end of the nap (NAP_MIN_NS) bounds its delay, and
- * a second submission ends the nap at once.
+ * seq_cst). So no submission is missed. While the background thread naps and no thread
+ * waits, a lone submission is left for the hvd_wait that usually follows; the nap ends
+ * after NAP_MIN_NS, or at once with a second submission.
  *
  * Locks: none is held while another is taken; README.md lists them. */
 #include "runtime/api/observe.h"
@@ -78,9 +74,8 @@ void coordinator_wake_sleepers(struct coordinator *co)
     (void)pthread_mutex_unlock(&co->lock);
 }
 
-/* The step in the seat may have consumed the wake-up of a later submission, brought the
- * next deadline forward, or begun to watch calls. A thread that blocks for frames must
- * look again. */
+/* The step may have consumed the wake-up of a later submission, moved the next deadline
+ * or begun to watch calls: a thread that blocks for frames must look again. */
 static void coordinator_wake_poller(struct coordinator *co)
 {
     if (atomic_load(&co->n_polling) > 0
@@ -96,9 +91,8 @@ static void coordinator_end_nap(struct coordinator *co);
 
 static void seat_leave(struct coordinator *co)
 {
-    /* Calls and a running agreement are handled by the background thread from here on.
-     * In a plan with sets other ranks wait for it; without sets it may end its nap
-     * first. */
+    /* The background thread handles calls and a running agreement from here on. In a
+     * plan with sets other ranks wait for it; otherwise it may end its nap first. */
     bool is_called = calls_arm(co); /* first: it may resume an agreement */
     bool agrees = member_is_agreeing(co->member) && !co->is_stuck;
     bool is_due = is_called || (co->watches_calls && agrees);

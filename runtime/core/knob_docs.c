@@ -104,7 +104,8 @@ void knobs_markdown(struct strbuf *out)
         if (k->status != KNOB_HONOURED && !knob_is_of_build(k))
             knob_put_markdown(k, out);
     }
-    strbuf_puts(out, "\nWithout effect, because they belong to the build of Horovod:\n");
+    strbuf_puts(out,
+                "\nWithout effect, because they belong to the build of Horovod:\n");
     knobs_put_build_names(out, "`");
     strbuf_puts(out, ".\n");
 }
@@ -126,8 +127,9 @@ void knobs_man(struct strbuf *out)
     for (int i = 0; i < KNOB_COUNT; i++)
         if (!knob_is_of_build(knob_row((enum knob_id)i)))
             knob_put_man(knob_row((enum knob_id)i), out);
-    strbuf_puts(out,
-                ".El\n.Pp\nWithout effect, because they belong to the build of Horovod:\n");
+    strbuf_puts(
+        out,
+        ".El\n.Pp\nWithout effect, because they belong to the build of Horovod:\n");
     knobs_put_build_names(out, "");
     strbuf_puts(out, ".\n");
 }
