@@ -29,6 +29,13 @@ while IFS= read -r f; do
     done < <(grep -oE '\]\([^)]+\)' "$f" | sed -E 's/^\]\(//; s/\)$//' | grep -vE '^(https?:|mailto:)' || true)
 done < <(files '*.md')
 
+# A page that follows an object through the code names functions that exist.
+while IFS= read -r f; do
+    while IFS= read -r name; do
+        git grep -qE "\\b$name\\(" -- '*.c' '*.h' '*.py' || finding "$f: $name() is not in the code"
+    done < <(grep -oE '[a-z_0-9]+\(\)' "$f" | tr -d '()' | sort -u || true)
+done < <(files '*/JOURNEY.md' runtime/doc/allreduce.md)
+
 # same PAGE MARK: the names on stdin are the first column, or its words, of the table between the comments of MARK
 same() {
     local side name
