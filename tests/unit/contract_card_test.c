@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cards, and the place that follows from them: against a table, against places_assign,
  * and every invalid card. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/contract/card.h"
 #include "tests/unit/seeded.h"
@@ -28,12 +20,11 @@ static struct card full_card(void)
                          .job = "mpiexec/kvs_1_0_vm"};
 }
 
-static void rendered_card_is_parsed_back(void **state)
+UNIT_TEST(rendered_card_is_parsed_back)
 {
     struct card a = full_card(), b;
     char text[CARD_MAX_BYTES + 1];
 
-    (void)state;
     assert_int_equal(card_format(&a, text, sizeof(text), NULL), 0);
     assert_string_equal(text, "hvd1;0a1b;ff;3;4711;" HEX64
                               ";10.0.0.1,fd00::2;mpiexec/kvs_1_0_vm");
@@ -58,12 +49,11 @@ static void rendered_card_is_parsed_back(void **state)
 }
 
 /* PMI separates by blanks, and a job's name may contain any text. */
-static void job_name_of_blanks_is_transported(void **state)
+UNIT_TEST(job_name_of_blanks_is_transported)
 {
     struct card a = full_card(), b;
     char text[CARD_MAX_BYTES + 1];
 
-    (void)state;
     (void)snprintf(a.job, sizeof(a.job), "my job;\t1=2\xc3\xa4");
     assert_int_equal(card_format(&a, text, sizeof(text), NULL), 0);
     assert_null(strpbrk(text, " \t\n"));
@@ -71,13 +61,12 @@ static void job_name_of_blanks_is_transported(void **state)
     assert_string_equal(b.job, "my_job__1=2__");
 }
 
-static void the_longest_card_fits_and_a_short_buffer_is_an_error(void **state)
+UNIT_TEST(the_longest_card_fits_and_a_short_buffer_is_an_error)
 {
     struct card a = full_card();
     char text[CARD_MAX_BYTES + 1];
     struct err e = ERR_INIT;
 
-    (void)state;
     memset(a.host, 'a', sizeof(a.host) - 1);
     memset(a.net, 'b', sizeof(a.net) - 1);
     memset(a.addrs, '1', sizeof(a.addrs) - 1);
@@ -88,7 +77,7 @@ static void the_longest_card_fits_and_a_short_buffer_is_an_error(void **state)
     assert_non_null(strstr(e.text, "transports 99"));
 }
 
-static void invalid_card_names_its_rank(void **state)
+UNIT_TEST(invalid_card_names_its_rank)
 {
     static const char *const bad[] = {
         "",
@@ -111,7 +100,6 @@ static void invalid_card_names_its_rank(void **state)
     };
     static char huge[4096];
 
-    (void)state;
     for (size_t i = 0; i <= ARRAY_LEN(bad); i++) {
         struct err e = ERR_INIT;
         struct card c;
@@ -133,9 +121,8 @@ static void host_key(uint32_t h, char ret[CARD_KEY_BYTES])
 }
 
 /* By hosts alone, ranks filled host by host: equal to places_assign. */
-static void hosts_in_blocks_are_as_in_a_host_list(void **state)
+UNIT_TEST(hosts_in_blocks_are_as_in_a_host_list)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         CLEANUP(hostlist_release) struct hostlist hl = {0};
         struct seeded r = {seed};
@@ -166,7 +153,7 @@ static void hosts_in_blocks_are_as_in_a_host_list(void **state)
     }
 }
 
-static void ranks_dealt_in_turn(void **state)
+UNIT_TEST(ranks_dealt_in_turn)
 {
     struct card_place v[5];
     static const struct place want[] = {
@@ -175,7 +162,6 @@ static void ranks_dealt_in_turn(void **state)
         {3, 5, 1, 2, 0, 2, 0}, {4, 5, 1, 2, 1, 2, 1},
     };
 
-    (void)state;
     for (uint32_t i = 0; i < 5; i++) {
         host_key(i % 3, v[i].host);
         v[i].local_rank = CARD_NO_LOCAL;
@@ -190,12 +176,11 @@ static void ranks_dealt_in_turn(void **state)
 
 /* One machine under two names: mpirun counts two hosts, and its local ranks are
  * kept. */
-static void local_ranks_of_the_launcher_are_kept(void **state)
+UNIT_TEST(local_ranks_of_the_launcher_are_kept)
 {
     struct card_place v[4];
     struct err e = ERR_INIT;
 
-    (void)state;
     for (uint32_t i = 0; i < 4; i++) {
         host_key(0, v[i].host);
         v[i].local_rank = i % 2;
@@ -218,25 +203,11 @@ static int find_one(void *arg)
     return card_find_place(arg, &p, NULL);
 }
 
-static void lack_of_memory_is_an_error(void **state)
+UNIT_TEST(lack_of_memory_is_an_error)
 {
     static struct card_place v[2] = {{"a", CARD_NO_LOCAL}, {"b", CARD_NO_LOCAL}};
 
-    (void)state;
     torture(find_one, v);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rendered_card_is_parsed_back),
-        cmocka_unit_test(job_name_of_blanks_is_transported),
-        cmocka_unit_test(the_longest_card_fits_and_a_short_buffer_is_an_error),
-        cmocka_unit_test(invalid_card_names_its_rank),
-        cmocka_unit_test(hosts_in_blocks_are_as_in_a_host_list),
-        cmocka_unit_test(ranks_dealt_in_turn),
-        cmocka_unit_test(local_ranks_of_the_launcher_are_kept),
-        cmocka_unit_test(lack_of_memory_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The launch contract and the agents' environment: parse(render(c)) == c for random
  * ones, what is never rendered, what is refused and with which message. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
@@ -81,13 +73,12 @@ static void contracts_are_equal(const struct contract *a, const struct contract 
     assert_int_equal(a->master_port, b->master_port);
 }
 
-static void rendered_contract_is_parsed_back(void **state)
+UNIT_TEST(rendered_contract_is_parsed_back)
 {
     struct seeded r = {.state = 1};
     static struct env_pair v[CONTRACT_MAX_ENV];
     static struct fake_env env;
 
-    (void)state;
     for (int i = 0; i < 3000; i++) {
         struct contract a, b;
         struct err e = ERR_INIT;
@@ -111,7 +102,7 @@ static const char good[] =
     "HOROVOD_CROSS_RANK=0 HOROVOD_CROSS_SIZE=2 HVD_JOB_ID=ns/demo/uid "
     "HVD_RENDEZVOUS_ADDR=10.0.0.1 HVD_RENDEZVOUS_PORT=4000 HVD_TOKEN_FILE=/t";
 
-static void contradictions_name_values(void **state)
+UNIT_TEST(contradictions_name_values)
 {
     static const struct {
         const char *change, *says;
@@ -144,7 +135,6 @@ static void contradictions_name_values(void **state)
         {"HVD_RENDEZVOUS_RANK0=maybe", "HVD_RENDEZVOUS_RANK0", -EINVAL},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         static struct fake_env env;
         struct contract c;
@@ -162,14 +152,13 @@ static void contradictions_name_values(void **state)
     }
 }
 
-static void a_value_too_long_is_refused(void **state)
+UNIT_TEST(a_value_too_long_is_refused)
 {
     static struct fake_env env;
     char name[HOST_NAME_MAX_BYTES + 1];
     struct contract c;
     struct err e = ERR_INIT;
 
-    (void)state;
     env.n = 0;
     fake_set_all(&env, good);
     memset(name, 'h', sizeof(name) - 1);
@@ -179,12 +168,11 @@ static void a_value_too_long_is_refused(void **state)
     assert_string_equal(e.text, "HVD_RENDEZVOUS_ADDR has 256 bytes, allowed are 255");
 }
 
-static void one_rank_needs_no_meeting_point(void **state)
+UNIT_TEST(one_rank_needs_no_meeting_point)
 {
     static struct fake_env env;
     struct contract c;
 
-    (void)state;
     env.n = 0;
     fake_set_all(&env,
                  "HOROVOD_RANK=0 HOROVOD_SIZE=1 HOROVOD_LOCAL_RANK=0 "
@@ -194,14 +182,13 @@ static void one_rank_needs_no_meeting_point(void **state)
     assert_int_equal(c.token_source, TOKEN_NONE);
 }
 
-static void writer_refuses_what_the_reader_refuses(void **state)
+UNIT_TEST(writer_refuses_what_the_reader_refuses)
 {
     static struct env_pair v[CONTRACT_MAX_ENV];
     struct contract c;
     struct err e = ERR_INIT;
     size_t n;
 
-    (void)state;
     contract_init(&c);
     c.place.size = 2;
     assert_int_equal(contract_render(&c, v, &n, &e), -EINVAL);
@@ -216,7 +203,7 @@ static void writer_refuses_what_the_reader_refuses(void **state)
     assert_int_equal(contract_render(&c, v, &n, &e), -EINVAL);
 }
 
-static void variables_of_other_launchers_are_never_set(void **state)
+UNIT_TEST(variables_of_other_launchers_are_never_set)
 {
     static const char *const never[] = {"OMPI_", "PMI", "SLURM_", "TF_CONFIG",
                                         "TORCHELASTIC_"};
@@ -225,7 +212,6 @@ static void variables_of_other_launchers_are_never_set(void **state)
     struct contract c;
     size_t n = 0;
 
-    (void)state;
     do
         random_contract(&r, &c);
     while (!c.master_addr[0] || !c.iface[0]);
@@ -235,7 +221,7 @@ static void variables_of_other_launchers_are_never_set(void **state)
             assert_true(strncmp(v[i].name, never[k], strlen(never[k])) != 0);
 }
 
-static void outer_sets_are_inherited_and_knobs_are_not(void **state)
+UNIT_TEST(outer_sets_are_inherited_and_knobs_are_not)
 {
     static const char *const goes[] = {"HOROVOD_RANK",
                                        "HVD_TOKEN_FILE",
@@ -262,7 +248,6 @@ static void outer_sets_are_inherited_and_knobs_are_not(void **state)
                                         "HOROVOD_GLOO_IFACE",
                                         "HVD_DIR"};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(goes); i++)
         assert_true(contract_is_inherited(goes[i]));
     for (size_t i = 0; i < ARRAY_LEN(stays); i++)
@@ -289,13 +274,12 @@ static void random_agent(struct seeded *r, struct agent_env *a)
     random_text(r, a->world_file, sizeof(a->world_file), true);
 }
 
-static void rendered_agent_env_is_parsed_back(void **state)
+UNIT_TEST(rendered_agent_env_is_parsed_back)
 {
     struct seeded r = {.state = 5};
     static struct env_pair v[CONTRACT_MAX_ENV];
     static struct fake_env env;
 
-    (void)state;
     for (int i = 0; i < 3000; i++) {
         struct agent_env a, b;
         size_t n = 0;
@@ -325,7 +309,7 @@ static void rendered_agent_env_is_parsed_back(void **state)
     }
 }
 
-static void agents_have_defaults_and_refuse_invalid_values(void **state)
+UNIT_TEST(agents_have_defaults_and_refuse_invalid_values)
 {
     static const char base[] = "HVD_JOB_ID=n/j/u HVD_WORKER_INDEX=1 HVD_NUM_WORKERS=2 "
                                "HVD_CHECKIN_ADDR=w0";
@@ -348,7 +332,6 @@ static void agents_have_defaults_and_refuse_invalid_values(void **state)
     struct agent_env a;
     struct err e = ERR_INIT;
 
-    (void)state;
     env.n = 0;
     fake_set_all(&env, base);
     assert_int_equal(agent_env_parse(fake_get, &env, &a, &e), 0);
@@ -376,7 +359,7 @@ static void agents_have_defaults_and_refuse_invalid_values(void **state)
 
 /* --- the document --- */
 
-static void the_readme_names_every_variable(void **state)
+UNIT_TEST(the_readme_names_every_variable)
 {
 #define ROW(name, writer, meaning) "| `" #name "` | " writer " | " meaning " |",
     static const char *const rows[] = {CONTRACT_ENV(ROW) CONTRACT_ENV_KNOBS(ROW)
@@ -385,7 +368,6 @@ static void the_readme_names_every_variable(void **state)
     AUTOFREE char *text = NULL;
     struct err e = ERR_INIT;
 
-    (void)state;
     assert_int_equal(
         fd_read_file("runtime/contract/README.md", 1 << 20, &text, NULL, &e), 0);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -395,19 +377,4 @@ static void the_readme_names_every_variable(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rendered_contract_is_parsed_back),
-        cmocka_unit_test(contradictions_name_values),
-        cmocka_unit_test(a_value_too_long_is_refused),
-        cmocka_unit_test(one_rank_needs_no_meeting_point),
-        cmocka_unit_test(writer_refuses_what_the_reader_refuses),
-        cmocka_unit_test(variables_of_other_launchers_are_never_set),
-        cmocka_unit_test(outer_sets_are_inherited_and_knobs_are_not),
-        cmocka_unit_test(rendered_agent_env_is_parsed_back),
-        cmocka_unit_test(agents_have_defaults_and_refuse_invalid_values),
-        cmocka_unit_test(the_readme_names_every_variable),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding the launcher: each launcher alone, launchers inside launchers, and sets that
  * contradict themselves. The variables are those that the real launchers set. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/base/mem.h"
 #include "runtime/contract/discover.h"
@@ -74,22 +66,20 @@ static void is_place(const struct place *p,
     assert_memory_equal(p, &want, sizeof(want));
 }
 
-static void no_launcher_means_a_single_process(void **state)
+UNIT_TEST(no_launcher_means_a_single_process)
 {
     struct found f = contract_find("PATH=/bin");
 
-    (void)state;
     assert_int_equal(f.rc, 0);
     assert_int_equal(f.c.launcher, LAUNCHER_NONE);
     is_place(&f.c.place, 0, 1, 0, 1, 0, 1);
     assert_string_equal(f.why, "a single process: no launcher was found");
 }
 
-static void each_launcher_alone(void **state)
+UNIT_TEST(each_launcher_alone)
 {
     struct found f = contract_find(OURS);
 
-    (void)state;
     assert_int_equal(f.rc, 0);
     assert_int_equal(f.c.launcher, LAUNCHER_RINGMASTER);
     is_place(&f.c.place, 3, 4, 1, 2, 1, 2);
@@ -128,7 +118,7 @@ static void each_launcher_alone(void **state)
     assert_true(f.c.rank0_serves);
 }
 
-static void mpiexec_sets_more_or_less(void **state)
+UNIT_TEST(mpiexec_sets_more_or_less)
 {
     static const struct {
         const char *env, *why;
@@ -168,7 +158,6 @@ static void mpiexec_sets_more_or_less(void **state)
          {0, 0, 0, 1, 0, 1, 0}},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct found f = contract_find(t[i].env);
 
@@ -187,11 +176,10 @@ static void mpiexec_sets_more_or_less(void **state)
     assert_int_equal(f.c.pmi_id, 2);
 }
 
-static void open_mpi_and_slurm_by_pmix(void **state)
+UNIT_TEST(open_mpi_and_slurm_by_pmix)
 {
     struct found f = contract_find(OPENMPI PMIX);
 
-    (void)state;
     assert_int_equal(f.rc, 0);
     assert_int_equal(f.c.channel, CHANNEL_PMIX);
     assert_int_equal(f.c.told, TOLD_ALL);
@@ -228,16 +216,15 @@ static void open_mpi_and_slurm_by_pmix(void **state)
     assert_int_equal(f.c.channel, CHANNEL_NONE);
 }
 
-static void the_interface_is_read_under_foreign_launchers_too(void **state)
+UNIT_TEST(the_interface_is_read_under_foreign_launchers_too)
 {
     struct found f = contract_find(TORCHRUN "HOROVOD_GLOO_IFACE=eth1");
 
-    (void)state;
     assert_int_equal(f.rc, 0);
     assert_string_equal(f.c.iface, "eth1");
 }
 
-static void the_nearest_launcher_wins(void **state)
+UNIT_TEST(the_nearest_launcher_wins)
 {
     static const struct {
         const char *what, *env;
@@ -299,7 +286,6 @@ static void the_nearest_launcher_wins(void **state)
          LAUNCHER_RINGMASTER},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct found f = contract_find(t[i].env);
 
@@ -312,7 +298,7 @@ static void the_nearest_launcher_wins(void **state)
 
 /* The rule above relies on what our launchers remove: start a process of ours inside
  * each other launcher. */
-static void our_process_inside_any_launcher_is_ours(void **state)
+UNIT_TEST(our_process_inside_any_launcher_is_ours)
 {
     static const char *const outer[] = {
         TORCHRUN, OPENMPI PMIX, SLURM,
@@ -320,7 +306,6 @@ static void our_process_inside_any_launcher_is_ours(void **state)
     static struct env_pair v[CONTRACT_MAX_ENV];
     static struct fake_env env;
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(outer); i++) {
         struct contract c, got;
         struct err e = ERR_INIT;
@@ -346,12 +331,11 @@ static void our_process_inside_any_launcher_is_ours(void **state)
     }
 }
 
-static void the_batch_script_and_shells_are_not_tasks(void **state)
+UNIT_TEST(the_batch_script_and_shells_are_not_tasks)
 {
     static const char *const steps[] = {"4294967291", "4294967290", "4294967292",
                                         "4294967295", "batch",      ""};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
         char env[1024];
 
@@ -365,12 +349,11 @@ static void the_batch_script_and_shells_are_not_tasks(void **state)
     assert_int_equal(f.c.launcher, LAUNCHER_NONE); /* SLURM_STEP_NUM_TASKS is missing */
 }
 
-static void torch_set_without_local_ranks(void **state)
+UNIT_TEST(torch_set_without_local_ranks)
 {
     struct found f =
         contract_find("RANK=2 WORLD_SIZE=3 MASTER_ADDR=j-master-0 MASTER_PORT=23456");
 
-    (void)state;
     assert_int_equal(f.rc, 0); /* PyTorchJob: one process a pod */
     is_place(&f.c.place, 2, 3, 0, 1, 2, 3);
     f = contract_find("RANK=0 WORLD_SIZE=1 MASTER_ADDR=h MASTER_PORT=1");
@@ -385,7 +368,7 @@ static void torch_set_without_local_ranks(void **state)
     assert_int_equal(f.c.launcher, LAUNCHER_OPENMPI);
 }
 
-static void contradictions_show_both_values(void **state)
+UNIT_TEST(contradictions_show_both_values)
 {
     static const struct {
         const char *env, *says;
@@ -428,7 +411,6 @@ static void contradictions_show_both_values(void **state)
         {SLURM "SLURM_PROCID=0", "use srun --hvd"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct found f = contract_find(t[i].env);
 
@@ -440,7 +422,7 @@ static void contradictions_show_both_values(void **state)
 }
 
 /* All ranks of a job derive one meeting point and one token; another job's differ. */
-static void ranks_agree_and_jobs_differ(void **state)
+UNIT_TEST(ranks_agree_and_jobs_differ)
 {
     static const struct {
         const char *env, *other_rank, *other_job;
@@ -451,7 +433,6 @@ static void ranks_agree_and_jobs_differ(void **state)
         {SLURM, "SLURM_PROCID=4 SLURM_NODEID=2 SLURM_LOCALID=0", "SLURM_STEP_ID=1"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         char env[2048];
         struct token ta, tb, tc;
@@ -476,7 +457,7 @@ static void ranks_agree_and_jobs_differ(void **state)
 
 /* mpirun's random key is part of the token, and is neither in the job's name nor in the
  * log. */
-static void open_mpis_key_is_used_and_not_shown(void **state)
+UNIT_TEST(open_mpis_key_is_used_and_not_shown)
 {
     struct found a =
         contract_find(OPENMPI "OMPI_MCA_orte_precondition_transports=a5da-fafc");
@@ -484,7 +465,6 @@ static void open_mpis_key_is_used_and_not_shown(void **state)
         contract_find(OPENMPI "OMPI_MCA_orte_precondition_transports=a5da-fafd");
     struct token ta, tb;
 
-    (void)state;
     assert_int_equal(a.rc | b.rc, 0);
     assert_string_equal(a.c.job_id, b.c.job_id);
     assert_null(strstr(a.c.job_id, "a5da"));
@@ -502,32 +482,13 @@ static int discover_slurm(void *arg)
     return contract_discover(fake_get, arg, &c, why, sizeof(why), NULL);
 }
 
-static void lack_of_memory_is_an_error(void **state)
+UNIT_TEST(lack_of_memory_is_an_error)
 {
     static struct fake_env env;
 
-    (void)state;
     env.n = 0;
     fake_set_all(&env, SLURM);
     torture(discover_slurm, &env);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_launcher_means_a_single_process),
-        cmocka_unit_test(each_launcher_alone),
-        cmocka_unit_test(mpiexec_sets_more_or_less),
-        cmocka_unit_test(open_mpi_and_slurm_by_pmix),
-        cmocka_unit_test(the_interface_is_read_under_foreign_launchers_too),
-        cmocka_unit_test(the_nearest_launcher_wins),
-        cmocka_unit_test(our_process_inside_any_launcher_is_ours),
-        cmocka_unit_test(the_batch_script_and_shells_are_not_tasks),
-        cmocka_unit_test(torch_set_without_local_ranks),
-        cmocka_unit_test(contradictions_show_both_values),
-        cmocka_unit_test(ranks_agree_and_jobs_differ),
-        cmocka_unit_test(open_mpis_key_is_used_and_not_shown),
-        cmocka_unit_test(lack_of_memory_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

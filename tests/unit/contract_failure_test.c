@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The failure line both ways, and lines that are not failure lines. */
-#include <errno.h>
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/base/mem.h"
 #include "runtime/contract/failure.h"
 #include "tests/unit/seeded.h"
 
-static void the_line_is_as_documented(void **state)
+UNIT_TEST(the_line_is_as_documented)
 {
     CLEANUP(strbuf_release) struct strbuf s;
     const struct failure f = {.rank = 1,
@@ -24,7 +17,6 @@ static void the_line_is_as_documented(void **state)
                               .at_wall_us = 1790000000123456,
                               .why = "said \"no\" \\ left\n"};
 
-    (void)state;
     strbuf_init(&s, 4096);
     failure_render(&f, &s);
     assert_string_equal(
@@ -50,11 +42,10 @@ static void random_failure(struct seeded *r, struct failure *f)
     }
 }
 
-static void rendered_line_is_parsed_back(void **state)
+UNIT_TEST(rendered_line_is_parsed_back)
 {
     struct seeded r = {.state = 99};
 
-    (void)state;
     for (int i = 0; i < 3000; i++) {
         CLEANUP(strbuf_release) struct strbuf s;
         struct failure f, g;
@@ -78,7 +69,7 @@ static void rendered_line_is_parsed_back(void **state)
     }
 }
 
-static void every_truncation_is_refused(void **state)
+UNIT_TEST(every_truncation_is_refused)
 {
     static const char line[] =
         "ringmaster-failure/1 rank=1 host=a exit=3 signal=0 at=5 "
@@ -86,7 +77,6 @@ static void every_truncation_is_refused(void **state)
     struct failure f;
     char cut[sizeof(line)];
 
-    (void)state;
     for (size_t n = 0; n < sizeof(line) - 1; n++) {
         memcpy(cut, line, n);
         cut[n] = '\0';
@@ -96,7 +86,7 @@ static void every_truncation_is_refused(void **state)
     assert_int_equal(failure_parse(line, &f, NULL), 0);
 }
 
-static void foreign_and_bad_lines(void **state)
+UNIT_TEST(foreign_and_bad_lines)
 {
     static const struct {
         const char *line;
@@ -119,7 +109,6 @@ static void foreign_and_bad_lines(void **state)
         {"ringmaster-failure/1 rank=1 host=a exit=0 signal=0 at=1 why=\"\"", 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct failure f;
 
@@ -127,7 +116,7 @@ static void foreign_and_bad_lines(void **state)
     }
 }
 
-static void causes_are_described(void **state)
+UNIT_TEST(causes_are_described)
 {
     static const struct {
         struct failure f;
@@ -145,7 +134,6 @@ static void causes_are_described(void **state)
     };
     char buf[400];
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         failure_sentence(&t[i].f, buf, sizeof(buf));
         assert_string_equal(buf, t[i].want);
@@ -155,14 +143,4 @@ static void causes_are_described(void **state)
     assert_string_equal(signal_name(0), "unknown signal");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_line_is_as_documented),
-        cmocka_unit_test(rendered_line_is_parsed_back),
-        cmocka_unit_test(every_truncation_is_refused),
-        cmocka_unit_test(foreign_and_bad_lines),
-        cmocka_unit_test(causes_are_described),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Host lists in all their text forms: tables of valid and invalid ones, both ways with
  * random lists, and that a failure leaves nothing behind. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/contract/hostlist.h"
 #include "tests/unit/seeded.h"
@@ -63,7 +55,7 @@ static void check_rows(parse_fn parse, const struct row *rows, size_t n)
     }
 }
 
-static void hosts_of_the_command_line(void **state)
+UNIT_TEST(hosts_of_the_command_line)
 {
     static const struct row rows[] = {
         {"h1:8,h2:8", "h1=8 h2=8", NULL},
@@ -92,11 +84,10 @@ static void hosts_of_the_command_line(void **state)
         {"before:1", NULL, "listed twice"},
     };
 
-    (void)state;
     check_rows(hostlist_parse_hosts, rows, ARRAY_LEN(rows));
 }
 
-static void hostfiles_are_parsed(void **state)
+UNIT_TEST(hostfiles_are_parsed)
 {
     static const struct row rows[] = {
         {"", "", NULL},
@@ -118,11 +109,10 @@ static void hostfiles_are_parsed(void **state)
         {"::1 slots=2", NULL, "requires brackets"},
     };
 
-    (void)state;
     check_rows(hostlist_parse_hostfile, rows, ARRAY_LEN(rows));
 }
 
-static void slurm_node_lists(void **state)
+UNIT_TEST(slurm_node_lists)
 {
     static const struct row rows[] = {
         {"gpu1", "gpu1=0", NULL},
@@ -147,17 +137,15 @@ static void slurm_node_lists(void **state)
         {"a b", NULL, "byte 0x20"},
     };
 
-    (void)state;
     check_rows(hostlist_parse_slurm, rows, ARRAY_LEN(rows));
 }
 
-static void a_huge_range_is_an_error(void **state)
+UNIT_TEST(a_huge_range_is_an_error)
 {
     CLEANUP(hostlist_release) struct hostlist hl;
     struct err e = ERR_INIT;
     char name[400];
 
-    (void)state;
     hostlist_init(&hl);
     assert_int_equal(hostlist_parse_slurm("a[0-999999999]", &hl, &e), -E2BIG);
     assert_int_equal(hl.n, 0);
@@ -177,7 +165,7 @@ static void a_huge_range_is_an_error(void **state)
     assert_int_equal(hostlist_parse_slurm(name, &hl, &e), -EINVAL);
 }
 
-static void slurm_counts(void **state)
+UNIT_TEST(slurm_counts)
 {
     static const struct {
         const char *s, *want;
@@ -201,7 +189,6 @@ static void slurm_counts(void **state)
         {"1(x9)", NULL, -E2BIG},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         AUTOFREE uint32_t *v = NULL;
         size_t n = 0, k = 0;
@@ -236,11 +223,10 @@ static void random_list(struct seeded *r, struct hostlist *hl)
     }
 }
 
-static void rendered_lists_are_parsed_back(void **state)
+UNIT_TEST(rendered_lists_are_parsed_back)
 {
     struct seeded r = {.state = 42};
 
-    (void)state;
     for (int round = 0; round < 500; round++) {
         CLEANUP(hostlist_release) struct hostlist a = {0};
         CLEANUP(hostlist_release) struct hostlist b = {0};
@@ -284,22 +270,9 @@ static int parse_all(void *arg)
     return rc;
 }
 
-static void lack_of_memory_is_an_error(void **state)
+UNIT_TEST(lack_of_memory_is_an_error)
 {
-    (void)state;
     torture(parse_all, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hosts_of_the_command_line),
-        cmocka_unit_test(hostfiles_are_parsed),
-        cmocka_unit_test(slurm_node_lists),
-        cmocka_unit_test(a_huge_range_is_an_error),
-        cmocka_unit_test(slurm_counts),
-        cmocka_unit_test(rendered_lists_are_parsed_back),
-        cmocka_unit_test(lack_of_memory_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* job_world.c: the world's text, both ways. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/base/mem.h"
 #include "runtime/contract/job_world.h"
 
-static void worlds_come_back_as_they_were(void **state)
+UNIT_TEST(worlds_come_back_as_they_were)
 {
     static const struct job_world t[] = {{0, 1}, {2, 4}, {UINT32_MAX, 65536}};
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct err err = ERR_INIT;
         struct job_world back = {0};
@@ -26,7 +19,7 @@ static void worlds_come_back_as_they_were(void **state)
     }
 }
 
-static void a_line_end_is_allowed_and_nothing_else(void **state)
+UNIT_TEST(a_line_end_is_allowed_and_nothing_else)
 {
     static const char *const bad[] = {
         "",        "2",     "2 ",
@@ -39,7 +32,6 @@ static void a_line_end_is_allowed_and_nothing_else(void **state)
         "2 4\r\n", "2 4 1", "2 0000000000000000000000000000004"};
     struct err err = ERR_INIT;
     struct job_world w = {7, 7};
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_int_equal(job_world_parse(bad[i], &w, &err), -EINVAL);
         assert_non_null(
@@ -51,11 +43,4 @@ static void a_line_end_is_allowed_and_nothing_else(void **state)
     assert_int_equal(w.workers, 4);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(worlds_come_back_as_they_were),
-        cmocka_unit_test(a_line_end_is_allowed_and_nothing_else),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Placement against a table and against a reference that counts by the definition. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/contract/places.h"
 #include "tests/unit/seeded.h"
 #include "tests/unit/torture.h"
 
-static void uneven_hosts_match_the_table(void **state)
+UNIT_TEST(uneven_hosts_match_the_table)
 {
     CLEANUP(hostlist_release) struct hostlist hl = {0};
     struct place p[5];
@@ -23,19 +16,17 @@ static void uneven_hosts_match_the_table(void **state)
         {3, 5, 0, 2, 2, 3, 2}, {4, 5, 1, 2, 1, 2, 2},
     };
 
-    (void)state;
     assert_int_equal(hostlist_parse_hosts("a:2,b:1,c:4", &hl, NULL), 0);
     assert_int_equal(places_assign(&hl, 5, p, NULL), 0);
     assert_memory_equal(p, want, sizeof(want));
 }
 
-static void too_few_slots_error_has_both_numbers(void **state)
+UNIT_TEST(too_few_slots_error_has_both_numbers)
 {
     CLEANUP(hostlist_release) struct hostlist hl = {0};
     struct err e = ERR_INIT;
     struct place p[8];
 
-    (void)state;
     assert_int_equal(places_assign(&hl, 0, p, &e), -EINVAL);
     assert_int_equal(hostlist_parse_hosts("a:2,b:1", &hl, NULL), 0);
     assert_int_equal(places_assign(&hl, 4, p, &e), -EINVAL);
@@ -75,11 +66,10 @@ place_reference(const struct hostlist *hl, uint32_t size, uint32_t rank)
     return p;
 }
 
-static void random_hosts_match_the_definition(void **state)
+UNIT_TEST(random_hosts_match_the_definition)
 {
     struct seeded r = {.state = 7};
 
-    (void)state;
     for (int round = 0; round < 2000; round++) {
         CLEANUP(hostlist_release) struct hostlist hl = {0};
         uint32_t n = 1 + seeded_below(&r, 12);
@@ -106,12 +96,11 @@ static void random_hosts_match_the_definition(void **state)
     }
 }
 
-static void ranks_stay_when_hosts_are_added(void **state)
+UNIT_TEST(ranks_stay_when_hosts_are_added)
 {
     CLEANUP(hostlist_release) struct hostlist hl = {0};
     struct place before[7], after[12];
 
-    (void)state;
     assert_int_equal(hostlist_parse_hosts("a:4,b:3", &hl, NULL), 0);
     assert_int_equal(places_assign(&hl, 0, before, NULL), 0);
     assert_int_equal(hostlist_append(&hl, "c", 5, NULL), 0);
@@ -123,7 +112,7 @@ static void ranks_stay_when_hosts_are_added(void **state)
     }
 }
 
-static void contradictions_name_two_fields(void **state)
+UNIT_TEST(contradictions_name_two_fields)
 {
     static const struct {
         struct place p;
@@ -138,7 +127,6 @@ static void contradictions_name_two_fields(void **state)
         {{0, WORLD_MAX_RANKS + 1, 0, 1, 0, 1, 0}, "exceeds the limit=1048576"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct err e = ERR_INIT;
 
@@ -154,24 +142,12 @@ static int places_assign_all(void *arg)
     return places_assign(arg, 0, p, NULL);
 }
 
-static void lack_of_memory_is_an_error(void **state)
+UNIT_TEST(lack_of_memory_is_an_error)
 {
     CLEANUP(hostlist_release) struct hostlist hl = {0};
 
-    (void)state;
     assert_int_equal(hostlist_parse_hosts("a:4,b:3", &hl, NULL), 0);
     torture(places_assign_all, &hl);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(uneven_hosts_match_the_table),
-        cmocka_unit_test(too_few_slots_error_has_both_numbers),
-        cmocka_unit_test(random_hosts_match_the_definition),
-        cmocka_unit_test(ranks_stay_when_hosts_are_added),
-        cmocka_unit_test(contradictions_name_two_fields),
-        cmocka_unit_test(lack_of_memory_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
@@ -42,13 +33,12 @@ static void write_mode(const char *text, size_t n, mode_t mode)
     assert_int_equal(fd_write_file(path, text, n, mode, NULL), 0);
 }
 
-static void written_and_read_back_with_mode_0600(void **state)
+UNIT_TEST(written_and_read_back_with_mode_0600)
 {
     struct token a, b;
     struct stat st;
     struct err e = ERR_INIT;
 
-    (void)state;
     assert_int_equal(token_random(&a, &e), 0);
     assert_int_equal(token_write_file(path, &a, &e), 0);
     assert_int_equal(stat(path, &st), 0);
@@ -63,13 +53,12 @@ static void written_and_read_back_with_mode_0600(void **state)
     assert_memory_equal(&a, &(struct token){{0}}, sizeof(a));
 }
 
-static void a_secret_of_any_bytes(void **state)
+UNIT_TEST(a_secret_of_any_bytes)
 {
     char big[5000];
     struct token a, b;
     struct err e = ERR_INIT;
 
-    (void)state;
     write_mode("correct horse battery\n", 22, 0600);
     assert_int_equal(token_read_file(path, &a, &e), 0);
     write_mode("correct horse battery", 21, 0640);
@@ -95,12 +84,11 @@ static void a_secret_of_any_bytes(void **state)
     assert_int_equal(token_read_file(path, &b, &e), -EFBIG);
 }
 
-static void a_file_readable_by_others_is_refused(void **state)
+UNIT_TEST(a_file_readable_by_others_is_refused)
 {
     struct token t;
     struct err e = ERR_INIT;
 
-    (void)state;
     write_mode("0123456789abcdef", 16, 0644);
     assert_int_equal(token_read_file(path, &t, &e), -EACCES);
     assert_non_null(strstr(e.text, "mode 0644, which lets every user read it"));
@@ -112,7 +100,7 @@ static void a_file_readable_by_others_is_refused(void **state)
     assert_non_null(strstr(e.text, path));
 }
 
-static void a_descriptor_is_read_once_and_closed(void **state)
+UNIT_TEST(a_descriptor_is_read_once_and_closed)
 {
     struct contract c;
     struct token a, b;
@@ -120,7 +108,6 @@ static void a_descriptor_is_read_once_and_closed(void **state)
     char hex[65];
     int p[2];
 
-    (void)state;
     contract_init(&c);
     assert_int_equal(token_random(&a, &e), 0);
     for (int i = 0; i < 32; i++)
@@ -136,13 +123,12 @@ static void a_descriptor_is_read_once_and_closed(void **state)
     assert_int_equal(token_from_contract(&c, &b, &e), -EBADF);
 }
 
-static void no_token_is_enough_for_one_rank_only(void **state)
+UNIT_TEST(no_token_is_enough_for_one_rank_only)
 {
     struct contract c;
     struct token t;
     struct err e = ERR_INIT;
 
-    (void)state;
     contract_init(&c);
     assert_int_equal(token_from_contract(&c, &t, &e), 0);
     c.place.size = 2;
@@ -158,22 +144,10 @@ static int read_it(void *arg)
     return token_read_file(path, &t, NULL);
 }
 
-static void lack_of_memory_is_an_error(void **state)
+UNIT_TEST(lack_of_memory_is_an_error)
 {
-    (void)state;
     write_mode("0123456789abcdef", 16, 0600);
     torture(read_it, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(written_and_read_back_with_mode_0600),
-        cmocka_unit_test(a_secret_of_any_bytes),
-        cmocka_unit_test(a_file_readable_by_others_is_refused),
-        cmocka_unit_test(a_descriptor_is_read_once_and_closed),
-        cmocka_unit_test(no_token_is_enough_for_one_rank_only),
-        cmocka_unit_test(lack_of_memory_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+UNIT_MAIN(set_up, tear_down)

@@ -2,12 +2,8 @@
 /* Adasum against an oracle that uses the same tree in double, on every topology; the
  * identities that define it; and that a tensor's result depends on that tensor only. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/core/half.h"
 #include "tests/unit/cpu_world.h"
@@ -255,41 +251,28 @@ static void worlds_run(int (*body)(struct rank *r))
     world_expect(body, 5, false, "abcab", NULL);
 }
 
-static void results_match_the_oracle(void **state)
+UNIT_TEST(results_match_the_oracle)
 {
-    (void)state;
     worlds_run(body_oracle);
 }
 
-static void reduce_gives_one_the_same(void **state)
+UNIT_TEST(reduce_gives_one_the_same)
 {
-    (void)state;
     worlds_run(body_reduce);
 }
 
-static void means_sums_zeros_and_nan(void **state)
+UNIT_TEST(means_sums_zeros_and_nan)
 {
-    (void)state;
     worlds_run(body_identities);
 }
 
-static void topology_does_not_change_a_bit(void **state)
+UNIT_TEST(topology_does_not_change_a_bit)
 {
     uint64_t shm = 0, tcp = 1, mixed = 2;
-    (void)state;
     world_expect(body_digest, 5, false, NULL, &shm);
     world_expect(body_digest, 5, true, NULL, &tcp);
     world_expect(body_digest, 5, false, "abaab", &mixed);
     assert_true(shm == tcp && tcp == mixed);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_match_the_oracle),
-        cmocka_unit_test(reduce_gives_one_the_same),
-        cmocka_unit_test(means_sums_zeros_and_nan),
-        cmocka_unit_test(topology_does_not_change_a_bit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

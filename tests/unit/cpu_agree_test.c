@@ -2,12 +2,8 @@
 /* Agreement of the cpu backend: threads as members (one host, several, mixed), for
  * ThreadSanitizer, and forked ranks of which one dies. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "tests/unit/cpu_party.h"
 #include "tests/unit/cpu_world.h"
@@ -114,18 +110,16 @@ static int body_wrap(struct backend *b, uint32_t me, struct party *p, char *said
     return body_rounds(b, me, p, said);
 }
 
-static void agreement_ands_words_on_one_host(void **state)
+UNIT_TEST(agreement_ands_words_on_one_host)
 {
-    (void)state;
     for (uint32_t n = 1; n <= 5; n++) {
         struct party p = {.size = n, .n_rounds = 2000, .body = body_rounds};
         party_run(&p);
     }
 }
 
-static void agreement_ands_words_over_hosts(void **state)
+UNIT_TEST(agreement_ands_words_over_hosts)
 {
-    (void)state;
     static const char *const hosts[] = {"a", "b", "c", "d", "e"};
     for (uint32_t n = 2; n <= 5; n++) {
         struct party p = {.size = n, .n_rounds = 800, .body = body_rounds};
@@ -134,9 +128,8 @@ static void agreement_ands_words_over_hosts(void **state)
     }
 }
 
-static void agreement_ands_words_on_mixed_hosts(void **state)
+UNIT_TEST(agreement_ands_words_on_mixed_hosts)
 {
-    (void)state;
     struct party p = {
         .size = 4, .n_rounds = 800, .body = body_rounds, .host = {"a", "a", "b", "b"}};
     party_run(&p);
@@ -147,9 +140,8 @@ static void agreement_ands_words_on_mixed_hosts(void **state)
     party_run(&q);
 }
 
-static void numbers_may_wrap(void **state)
+UNIT_TEST(numbers_may_wrap)
 {
-    (void)state;
     struct party p = {.size = 3, .n_rounds = 20, .body = body_wrap};
     party_run(&p);
     struct party q = {
@@ -182,9 +174,8 @@ static int body_set(struct backend *b, uint32_t me, struct party *p, char *said)
     return rc;
 }
 
-static void process_set_agrees_apart_from_its_world(void **state)
+UNIT_TEST(process_set_agrees_apart_from_its_world)
 {
-    (void)state;
     struct party shm = {.size = 4, .body = body_set};
     party_run(&shm);
     struct party mixed = {.size = 4, .body = body_set, .host = {"a", "a", "b", "b"}};
@@ -257,9 +248,8 @@ static int body_nudge(struct backend *b, uint32_t me, struct party *p, char *sai
     return 0;
 }
 
-static void nudge_ends_one_doze(void **state)
+UNIT_TEST(nudge_ends_one_doze)
 {
-    (void)state;
     struct party alone = {.size = 1, .body = body_nudge};
     party_run(&alone);
     struct party shm = {.size = 2, .body = body_nudge};
@@ -296,9 +286,8 @@ static int body_nudge_late(struct backend *b, uint32_t me, struct party *p, char
     return 0;
 }
 
-static void nudge_ends_a_doze_inside_an_agreement(void **state)
+UNIT_TEST(nudge_ends_a_doze_inside_an_agreement)
 {
-    (void)state;
     struct party shm = {.size = 2, .body = body_nudge_late};
     party_run(&shm);
     struct party tcp = {.size = 2, .body = body_nudge_late, .host = {"a", "b"}};
@@ -336,9 +325,8 @@ static int body_wake(struct backend *b, uint32_t me, struct party *p, char *said
     return 0;
 }
 
-static void last_member_wakes_sleeping_members(void **state)
+UNIT_TEST(last_member_wakes_sleeping_members)
 {
-    (void)state;
     struct party shm = {.size = 3, .body = body_wake};
     party_run(&shm);
     struct party tcp = {.size = 2, .body = body_wake, .host = {"a", "b"}};
@@ -369,9 +357,8 @@ static int body_abort(struct backend *b, uint32_t me, struct party *p, char *sai
     return 0;
 }
 
-static void abort_ends_doze_and_agreement(void **state)
+UNIT_TEST(abort_ends_doze_and_agreement)
 {
-    (void)state;
     struct party shm = {.size = 2, .body = body_abort};
     party_run(&shm);
     struct party tcp = {.size = 2, .body = body_abort, .host = {"a", "b"}};
@@ -404,9 +391,8 @@ static int body_misuse(struct backend *b, uint32_t me, struct party *p, char *sa
     return 0;
 }
 
-static void wrong_calls_are_refused_and_break_nothing(void **state)
+UNIT_TEST(wrong_calls_are_refused_and_break_nothing)
 {
-    (void)state;
     struct party p = {.size = 2, .body = body_misuse};
     party_run(&p);
 }
@@ -429,9 +415,8 @@ static int body_unequal(struct backend *b, uint32_t me, struct party *p, char *s
     return 0;
 }
 
-static void unequal_lengths_are_an_error(void **state)
+UNIT_TEST(unequal_lengths_are_an_error)
 {
-    (void)state;
     struct party shm = {.size = 2, .body = body_unequal};
     party_run(&shm);
 }
@@ -479,9 +464,8 @@ static void check_reported(struct world *w, const char *says)
     assert_false(is_late);
 }
 
-static void dead_member_is_named_within_a_second(void **state)
+UNIT_TEST(dead_member_is_named_within_a_second)
 {
-    (void)state;
     struct world shm = {.size = 4, .body = body_last_dies, .timeout_s = 20};
     check_reported(&shm, "lost rank 3 (host h): connection closed");
     struct world tcp = {
@@ -492,30 +476,11 @@ static void dead_member_is_named_within_a_second(void **state)
     check_reported(&mixed, "lost rank 3 (host b): ");
 }
 
-static void member_that_leaves_is_named(void **state)
+UNIT_TEST(member_that_leaves_is_named)
 {
-    (void)state;
     struct world shm = {
         .size = 3, .body = body_last_dies, .arg = "leaves", .timeout_s = 20};
     check_reported(&shm, "lost rank 2 (host h): ");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agreement_ands_words_on_one_host),
-        cmocka_unit_test(agreement_ands_words_over_hosts),
-        cmocka_unit_test(agreement_ands_words_on_mixed_hosts),
-        cmocka_unit_test(numbers_may_wrap),
-        cmocka_unit_test(process_set_agrees_apart_from_its_world),
-        cmocka_unit_test(nudge_ends_one_doze),
-        cmocka_unit_test(nudge_ends_a_doze_inside_an_agreement),
-        cmocka_unit_test(last_member_wakes_sleeping_members),
-        cmocka_unit_test(abort_ends_doze_and_agreement),
-        cmocka_unit_test(wrong_calls_are_refused_and_break_nothing),
-        cmocka_unit_test(unequal_lengths_are_an_error),
-        cmocka_unit_test(dead_member_is_named_within_a_second),
-        cmocka_unit_test(member_that_leaves_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cpu backend as a whole: barriers, a rank that must not share memory, and batches
  * beyond 4 GiB. Values of every collective are in cpu_coll_test.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/backend/cpu/half.h"
 #include "tests/unit/cpu_world.h"
@@ -28,7 +23,7 @@ static int body_barrier(struct rank *r)
     return 0;
 }
 
-static void barrier_waits_for_all(void **state)
+UNIT_TEST(barrier_waits_for_all)
 {
     static const struct {
         uint32_t n;
@@ -37,7 +32,6 @@ static void barrier_waits_for_all(void **state)
     } worlds[] = {{1, false, NULL}, {2, false, NULL},   {3, false, NULL},
                   {7, false, NULL}, {2, true, NULL},    {3, true, NULL},
                   {7, true, NULL},  {4, false, "aabb"}, {7, false, "abacbaa"}};
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(worlds); i++) {
         struct world w = {.body = body_barrier, .timeout_s = 60};
         world_check(&w, worlds[i].n, worlds[i].tcp, worlds[i].hosts);
@@ -70,10 +64,9 @@ static int body_sum(struct rank *r)
 
 /* A rank of another user is refused shared memory; all ranks agree that it is a host of
  * its own. Running a rank as another user requires root. */
-static void needs_root_refused_rank_uses_tcp(void **state)
+UNIT_TEST(needs_root_refused_rank_uses_tcp)
 {
     struct world w = {.uid = {0, 0, 65534, 0}, .body = body_sum, .timeout_s = 30};
-    (void)state;
     world_check(&w, 4, false, NULL);
     w.uid[2] = 0, w.uid[0] = 65534; /* the leader itself */
     world_check(&w, 4, false, NULL);
@@ -161,9 +154,9 @@ static int body_big(struct rank *r)
     return 0;
 }
 
-static void needs_memory_beyond_4_gib(void **state)
+/* 8 GiB and a minute: part of test-full. */
+UNIT_TEST(needs_memory_beyond_4_gib)
 {
-    (void)state;
     for (int tcp = 0; tcp < 2; tcp++) {
         struct world w = {.body = body_big, .timeout_s = 300};
         world_check(&w, 2, tcp, NULL);
@@ -172,17 +165,11 @@ static void needs_memory_beyond_4_gib(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(barrier_waits_for_all),
-        cmocka_unit_test(needs_root_refused_rank_uses_tcp),
-        cmocka_unit_test(needs_memory_beyond_4_gib), /* 8 GiB, a minute: test-full */
-    };
-
     if (getenv("HVD_TEST_BIG") != NULL)
         cmocka_set_test_filter("needs_memory_*");
     else if (geteuid() == 0)
         cmocka_set_skip_filter("needs_memory_*");
     else
         cmocka_set_skip_filter("needs_*");
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return unit_run(NULL, NULL);
 }

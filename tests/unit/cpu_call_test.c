@@ -3,12 +3,8 @@
  * they poll, sleep on their ears or are on other hosts; threads as members. A lost call
  * ends at the deadline. */
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "tests/unit/cpu_party.h"
 
@@ -111,18 +107,16 @@ static int body_calls(struct backend *b, uint32_t me, struct party *p, char *sai
     return 0;
 }
 
-static void idle_member_receives_call_on_one_host(void **state)
+UNIT_TEST(idle_member_receives_call_on_one_host)
 {
-    (void)state;
     for (uint32_t n = 1; n <= 5; n++) {
         struct party p = {.size = n, .n_rounds = 400, .body = body_calls};
         party_run(&p);
     }
 }
 
-static void idle_member_receives_call_over_hosts(void **state)
+UNIT_TEST(idle_member_receives_call_over_hosts)
 {
-    (void)state;
     static const char *const hosts[] = {"a", "b", "c", "d", "e"};
     for (uint32_t n = 2; n <= 5; n++) {
         struct party p = {.size = n, .n_rounds = 300, .body = body_calls};
@@ -131,9 +125,8 @@ static void idle_member_receives_call_over_hosts(void **state)
     }
 }
 
-static void idle_member_receives_call_on_mixed_hosts(void **state)
+UNIT_TEST(idle_member_receives_call_on_mixed_hosts)
 {
-    (void)state;
     struct party p = {.size = 6,
                       .n_rounds = 300,
                       .host = {"a", "a", "b", "a", "b", "c"},
@@ -177,9 +170,8 @@ static int body_begun(struct backend *b, uint32_t me, struct party *p, char *sai
     return rc < 0 ? party_fails(b, said, "begun", 0, &err) : 0;
 }
 
-static void waiting_member_receives_agreements_others_only_calls(void **state)
+UNIT_TEST(waiting_member_receives_agreements_others_only_calls)
 {
-    (void)state;
     struct party p = {.size = 3, .n_rounds = 200, .body = body_begun};
     party_run(&p);
 }
@@ -259,9 +251,8 @@ body_posted_words(struct backend *b, uint32_t me, struct party *p, char *said)
     return rc < 0 ? party_fails(b, said, "standing", a->seq, &err) : 0;
 }
 
-static void member_without_words_is_counted(void **state)
+UNIT_TEST(member_without_words_is_counted)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 5; n++) {
         struct party p = {.size = n, .n_rounds = 3000, .body = body_posted_words};
         party_run(&p);
@@ -294,22 +285,10 @@ static int body_nothing(struct backend *b, uint32_t me, struct party *p, char *s
     return 0;
 }
 
-static void nothing_is_received_without_a_call(void **state)
+UNIT_TEST(nothing_is_received_without_a_call)
 {
-    (void)state;
     struct party p = {.size = 1, .body = body_nothing};
     party_run(&p);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idle_member_receives_call_on_one_host),
-        cmocka_unit_test(idle_member_receives_call_over_hosts),
-        cmocka_unit_test(idle_member_receives_call_on_mixed_hosts),
-        cmocka_unit_test(waiting_member_receives_agreements_others_only_calls),
-        cmocka_unit_test(member_without_words_is_counted),
-        cmocka_unit_test(nothing_is_received_without_a_call),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

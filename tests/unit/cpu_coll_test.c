@@ -5,12 +5,7 @@
  *
  * Inputs are chosen so that each sum is exact in its type in any order: results equal one
  * reduction over all ranks, bit for bit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/backend/cpu/reduce.h"
 #include "runtime/core/half.h"
@@ -520,40 +515,27 @@ static void worlds_run(int (*body)(struct rank *r))
         world_expect(body, (uint32_t)strlen(mixtures[i]), false, mixtures[i], i == 0);
 }
 
-static void reductions_match_one_reduction_over_all(void **state)
+UNIT_TEST(reductions_match_one_reduction_over_all)
 {
-    (void)state;
     worlds_run(body_reductions);
 }
 
-static void moved_blocks_arrive_unchanged(void **state)
+UNIT_TEST(moved_blocks_arrive_unchanged)
 {
-    (void)state;
     worlds_run(body_moves);
 }
 
-static void operations_leave_nothing_behind(void **state)
+UNIT_TEST(operations_leave_nothing_behind)
 {
-    (void)state;
     worlds_run(body_mixed_up);
 }
 
-static void unsupported_batches_are_refused(void **state)
+UNIT_TEST(unsupported_batches_are_refused)
 {
-    (void)state;
     for (size_t i = 0; i < 7; i++) {
         struct world w = {.body = body_refused, .timeout_s = 20, .arg = &i};
         world_check(&w, 1, false, NULL);
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reductions_match_one_reduction_over_all),
-        cmocka_unit_test(moved_blocks_arrive_unchanged),
-        cmocka_unit_test(operations_leave_nothing_behind),
-        cmocka_unit_test(unsupported_batches_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -3,12 +3,8 @@
  * thread, an interrupt by the caller, a stranger without the job's token, a description
  * from another version. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "tests/unit/cpu_world.h"
 
@@ -93,9 +89,8 @@ static void check_survivors(struct world *w, const char *says)
         assert_string_equal(w->said[i], says);
 }
 
-static void killed_peer_is_named_within_a_second_shm(void **state)
+UNIT_TEST(killed_peer_is_named_within_a_second_shm)
 {
-    (void)state;
     struct world w = {.size = 4, .body = body_kill_last, .timeout_s = 60};
     assert_true(loss_reported_within(&w) < NS_PER_S);
     check_survivors(&w, "lost rank 3 (host h): connection closed");
@@ -124,9 +119,8 @@ static int body_kill_last_tcp(struct rank *r)
     return rc;
 }
 
-static void killed_peer_is_named_within_a_second_tcp(void **state)
+UNIT_TEST(killed_peer_is_named_within_a_second_tcp)
 {
-    (void)state;
     struct world w = {.size = 3,
                       .tcp = true,
                       .body = body_kill_last_tcp,
@@ -139,9 +133,8 @@ static void killed_peer_is_named_within_a_second_tcp(void **state)
 }
 
 /* Leader b of host b dies: the followers on host a receive it through their leader. */
-static void lost_host_is_named_to_followers(void **state)
+UNIT_TEST(lost_host_is_named_to_followers)
 {
-    (void)state;
     struct world w = {.size = 4,
                       .hosts = "aaab",
                       .body = body_kill_last_tcp,
@@ -208,10 +201,9 @@ static int body_kill_in_each(struct rank *r)
     return rc < 0 ? 0 : SAY(r, "no failure: %s", err.text);
 }
 
-static void death_inside_each_collective_is_reported(void **state)
+UNIT_TEST(death_inside_each_collective_is_reported)
 {
     static const char *const shapes[] = {"aaaa", "abcd", "aabb"};
-    (void)state;
     for (size_t k = 0; k < sizeof(each) / sizeof(*each); k++)
         for (size_t shape = 0; shape < 3; shape++) {
             struct world w = {.size = 4,
@@ -290,9 +282,8 @@ static int body_torture(struct rank *r)
     return 0;
 }
 
-static void memory_running_out_inside_each_collective(void **state)
+UNIT_TEST(memory_running_out_inside_each_collective)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(each) / sizeof(*each); i++)
         for (long k = 0;; k++) {
             struct torture t = {each[i], k};
@@ -322,9 +313,8 @@ static int body_last_is_silent(struct rank *r)
     return rc;
 }
 
-static void silent_peer_ends_the_wait(void **state)
+UNIT_TEST(silent_peer_ends_the_wait)
 {
-    (void)state;
     for (int tcp = 0; tcp < 2; tcp++) {
         struct world w = {.size = 2,
                           .tcp = tcp,
@@ -347,9 +337,8 @@ static int body_last_leaves(struct rank *r)
     return rc;
 }
 
-static void peer_that_leaves_is_named(void **state)
+UNIT_TEST(peer_that_leaves_is_named)
 {
-    (void)state;
     struct world w = {.size = 3, .body = body_last_leaves, .timeout_s = 20};
     assert_int_equal(world_run(&w), 0);
     assert_non_null(strstr(w.said[0], "lost rank 2 (host h): "));
@@ -388,9 +377,8 @@ static int body_abort(struct rank *r)
     return rc;
 }
 
-static void abort_ends_a_wait_soon(void **state)
+UNIT_TEST(abort_ends_a_wait_soon)
 {
-    (void)state;
     for (int tcp = 0; tcp < 2; tcp++) {
         struct world w = {.size = 2, .tcp = tcp, .body = body_abort, .timeout_s = 20};
         uint64_t took_ns = UINT64_MAX; /* 10 ms; repeated because of other load */
@@ -421,9 +409,8 @@ static int body_interrupt(struct rank *r)
     return rc;
 }
 
-static void interrupt_error_is_returned(void **state)
+UNIT_TEST(interrupt_error_is_returned)
 {
-    (void)state;
     for (int tcp = 0; tcp < 2; tcp++) {
         struct world w = {.size = 2,
                           .tcp = tcp,
@@ -444,9 +431,8 @@ static int body_nothing(struct rank *r)
 }
 
 /* Wrong token on one of two: no shared memory (logged), no TCP: an error on both. */
-static void stranger_without_token_is_refused(void **state)
+UNIT_TEST(stranger_without_token_is_refused)
 {
-    (void)state;
     for (int tcp = 0; tcp < 2; tcp++) {
         struct world w = {.size = 2,
                           .tcp = tcp,
@@ -462,9 +448,8 @@ static void stranger_without_token_is_refused(void **state)
     }
 }
 
-static void bad_transport_is_named(void **state)
+UNIT_TEST(bad_transport_is_named)
 {
-    (void)state;
     struct backend_env env = {.rank = 0, .size = 2};
     struct backend *b = NULL;
     struct err err = ERR_INIT;
@@ -477,9 +462,8 @@ static void bad_transport_is_named(void **state)
     backend_cpu.close(b); /* accepts NULL */
 }
 
-static void foreign_description_is_refused(void **state)
+UNIT_TEST(foreign_description_is_refused)
 {
-    (void)state;
     struct backend_env env = {.rank = 0, .size = 1, .deadline_ns = UINT64_MAX};
     struct backend *b = NULL;
     struct err err = ERR_INIT;
@@ -500,9 +484,8 @@ static void foreign_description_is_refused(void **state)
     mem_free(blob);
 }
 
-static void memory_running_out_is_an_error(void **state)
+UNIT_TEST(memory_running_out_is_an_error)
 {
-    (void)state;
     struct backend_env env = {.rank = 0, .size = 1, .deadline_ns = UINT64_MAX};
     for (long k = 0;; k++) {
         struct backend *b = NULL;
@@ -523,22 +506,4 @@ static void memory_running_out_is_an_error(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(killed_peer_is_named_within_a_second_shm),
-        cmocka_unit_test(killed_peer_is_named_within_a_second_tcp),
-        cmocka_unit_test(lost_host_is_named_to_followers),
-        cmocka_unit_test(death_inside_each_collective_is_reported),
-        cmocka_unit_test(memory_running_out_inside_each_collective),
-        cmocka_unit_test(silent_peer_ends_the_wait),
-        cmocka_unit_test(peer_that_leaves_is_named),
-        cmocka_unit_test(abort_ends_a_wait_soon),
-        cmocka_unit_test(interrupt_error_is_returned),
-        cmocka_unit_test(stranger_without_token_is_refused),
-        cmocka_unit_test(bad_transport_is_named),
-        cmocka_unit_test(foreign_description_is_refused),
-        cmocka_unit_test(memory_running_out_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -2,21 +2,12 @@
 /* The collectives over TCP with threads as members of a real mesh: reductions are bit
  * for bit the sum in member order at any position; small socket buffers; guards around
  * outputs. */
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/backend/cpu/net.h"
 #include "runtime/base/clock.h"
@@ -343,9 +334,8 @@ static int body_reductions(struct net *net, struct mesh *m, char *said)
     return rc;
 }
 
-static void sums_are_in_member_order_wherever_they_lie(void **state)
+UNIT_TEST(sums_are_in_member_order_wherever_they_lie)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 5; n++) {
         struct mesh m = {
             .n = n, .body = body_reductions, .n_layouts = MODEST, .long_pipes = n > 2};
@@ -360,9 +350,8 @@ static void sums_are_in_member_order_wherever_they_lie(void **state)
     mesh_run(&large);
 }
 
-static void full_socket_buffers_do_not_deadlock(void **state)
+UNIT_TEST(full_socket_buffers_do_not_deadlock)
 {
-    (void)state;
     const size_t n = FEWER > 1 ? MODEST : ALL; /* both exceed the buffers */
     struct mesh m = {
         .n = 3, .body = body_reductions, .n_layouts = n, .buffer_bytes = 32768};
@@ -412,9 +401,8 @@ static int body_late_reader(struct net *net, struct mesh *m, char *said)
     return rc;
 }
 
-static void values_leave_before_the_sum_covers_them(void **state)
+UNIT_TEST(values_leave_before_the_sum_covers_them)
 {
-    (void)state;
     struct mesh m = {.n = 2, .body = body_late_reader, .buffer_bytes = 8192};
     mesh_run(&m);
 }
@@ -481,9 +469,8 @@ static int body_moves(struct net *net, struct mesh *m, char *said)
     return rc;
 }
 
-static void bytes_arrive_where_they_belong(void **state)
+UNIT_TEST(bytes_arrive_where_they_belong)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 5; n++) {
         struct mesh m = {.n = n, .body = body_moves};
         mesh_run(&m);
@@ -494,13 +481,4 @@ static void bytes_arrive_where_they_belong(void **state)
     mesh_run(&tight);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_in_member_order_wherever_they_lie),
-        cmocka_unit_test(values_leave_before_the_sum_covers_them),
-        cmocka_unit_test(full_socket_buffers_do_not_deadlock),
-        cmocka_unit_test(bytes_arrive_where_they_belong),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

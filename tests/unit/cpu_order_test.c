@@ -3,12 +3,8 @@
  * a tensor's result does not depend on what it is fused with, nor on whether its sum
  * goes to all members, to one or in parts. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "tests/unit/cpu_world.h"
 
@@ -138,9 +134,8 @@ static void world_expect(uint32_t n, bool tcp, const char *hosts, bool is_in_ord
     world_check(&w, n, tcp, hosts);
 }
 
-static void order_of_summation_is_fixed(void **state)
+UNIT_TEST(order_of_summation_is_fixed)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 5; n++) {
         world_expect(n, false, NULL, true);
         world_expect(n, true, NULL, true); /* one rank a host: in member order, too */
@@ -149,10 +144,4 @@ static void order_of_summation_is_fixed(void **state)
     world_expect(5, false, "abcab", false);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order_of_summation_is_fixed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

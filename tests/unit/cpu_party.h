@@ -5,17 +5,14 @@
 #ifndef TESTS_UNIT_CPU_PARTY_H
 #define TESTS_UNIT_CPU_PARTY_H
 
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "runtime/backend/cpu/cpu.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
+#include "tests/unit/unit.h"
 
 enum { MAX_MEMBERS = 6, N_EXCHANGES = 3, SAID_BYTES = 640 };
 /* Ends a hang: spinning members need a turn of the processors each. */

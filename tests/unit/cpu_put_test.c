@@ -1,23 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing for other ranks to read: both ways copy correctly, and the choice between
  * them follows the measured cost, not a single outlier. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/backend/cpu/shm_put.h"
 
 enum { ROOM = 3000, GUARD = 64 };
 
-static void copy_is_exact_at_every_alignment_and_size(void **state)
+UNIT_TEST(copy_is_exact_at_every_alignment_and_size)
 {
     static uint8_t src[ROOM + 64], dst[ROOM + 64 + 2 * GUARD];
     static const size_t sizes[] = {0, 1, 63, 64, 511, 512, 513, 575, 576, 1024, 2999};
-    (void)state;
     for (size_t i = 0; i < sizeof(src); i++)
         src[i] = (uint8_t)(i * 7 + i / 256);
     for (int streams = 0; streams < 2; streams++)
@@ -51,10 +44,9 @@ static int choice_measure(struct put_choice *c, int n, double plain, double stre
     return n_streamed;
 }
 
-static void choice_takes_the_cheaper_way_and_keeps_trying(void **state)
+UNIT_TEST(choice_takes_the_cheaper_way_and_keeps_trying)
 {
     struct put_choice c = {0};
-    (void)state;
     assert_int_equal(choice_measure(&c, PUT_PERIOD, 3, 1), PUT_PERIOD - 16 + 8);
     assert_int_equal(choice_measure(&c, PUT_PERIOD, 3, 1), PUT_PERIOD - 1);
     /* the machine changes */
@@ -62,20 +54,18 @@ static void choice_takes_the_cheaper_way_and_keeps_trying(void **state)
     assert_int_equal(choice_measure(&c, 5 * PUT_PERIOD, 3, 1), PUT_PERIOD - 1);
 }
 
-static void choice_survives_one_odd_trial(void **state)
+UNIT_TEST(choice_survives_one_odd_trial)
 {
     struct put_choice c = {0};
-    (void)state;
     (void)choice_measure(&c, 4 * PUT_PERIOD, 3, 1);
     assert_int_equal(choice_measure(&c, PUT_PERIOD, 3, 4000),
                      PUT_PERIOD - 1); /* preempted */
     assert_int_equal(choice_measure(&c, PUT_PERIOD, 3, 1), PUT_PERIOD - 1);
 }
 
-static void short_chunks_are_never_tried(void **state)
+UNIT_TEST(short_chunks_are_never_tried)
 {
     struct put p = {.choice = {[PUT_SMALL] = {.score = PUT_SCORE_MAX}}};
-    (void)state;
     for (int i = 0; i < 2 * PUT_PERIOD; i++) {
         struct put_trial t = put_begin(&p, PUT_SMALL, PUT_TRIED_MIN - 1);
         put_work(&p, &t);
@@ -89,10 +79,9 @@ static void short_chunks_are_never_tried(void **state)
     assert_false(put_found(&p, PUT_SLOT, PUT_TRIED_MIN).streams);
 }
 
-static void trial_counts_work_and_not_waits(void **state)
+UNIT_TEST(trial_counts_work_and_not_waits)
 {
     struct put p = {.streams = false};
-    (void)state;
     struct put_trial t = put_begin(&p, PUT_SLOT, PUT_TRIED_MIN);
     assert_non_null(t.choice); /* the first are trials */
     put_work(&p, &t);
@@ -107,14 +96,4 @@ static void trial_counts_work_and_not_waits(void **state)
     assert_true(p.choice[PUT_SLOT].plain > 0 || t.spent_ns == 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copy_is_exact_at_every_alignment_and_size),
-        cmocka_unit_test(choice_takes_the_cheaper_way_and_keeps_trying),
-        cmocka_unit_test(choice_survives_one_odd_trial),
-        cmocka_unit_test(short_chunks_are_never_tried),
-        cmocka_unit_test(trial_counts_work_and_not_waits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -2,14 +2,8 @@
 /* Reduction kernels and 16-bit conversions against a scalar reference in double, for
  * both builds. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/backend/cpu/half.h"
 #include "runtime/backend/cpu/reduce.h"
@@ -61,9 +55,8 @@ static uint16_t narrow_reference(double x, double (*value)(uint16_t), uint16_t i
     return sign | (take_lo ? lo : hi);
 }
 
-static void widening_is_exact_for_every_value(void **state)
+UNIT_TEST(widening_is_exact_for_every_value)
 {
-    (void)state;
     for (uint32_t h = 0; h < 65536; h++) {
         double a = f16_value((uint16_t)h), b = bf16_value((uint16_t)h);
         float fa = f32_of_f16((uint16_t)h), fb = f32_of_bf16((uint16_t)h);
@@ -74,9 +67,8 @@ static void widening_is_exact_for_every_value(void **state)
     }
 }
 
-static void narrowing_undoes_widening(void **state)
+UNIT_TEST(narrowing_undoes_widening)
 {
-    (void)state;
     for (uint32_t h = 0; h < 65536; h++) {
         if (!isnan(f16_value((uint16_t)h)))
             assert_int_equal(f16_of_f32(f32_of_f16((uint16_t)h)), h);
@@ -89,9 +81,8 @@ static void narrowing_undoes_widening(void **state)
     }
 }
 
-static void narrowing_rounds_to_nearest_even(void **state)
+UNIT_TEST(narrowing_rounds_to_nearest_even)
 {
-    (void)state;
     uint32_t x = 12345;
     for (int i = 0; i < 400000; i++) {
         x = x * 1664525u + 1013904223u;
@@ -292,9 +283,8 @@ static void check_fold(
     free(dst2);
 }
 
-static void every_pair_matches_the_reference(void **state)
+UNIT_TEST(every_pair_matches_the_reference)
 {
-    (void)state;
     static const size_t counts[] = {0, 1, 7, 8, 9, 1023, 1024, 1025, 2500};
     static const struct finish scales[] = {{1, 1}, {0.5, 1}, {-3, 1}, {0, 1}};
     static const struct finish averages[] = {{1, 3}, {2.5, 7}};
@@ -314,9 +304,8 @@ static void every_pair_matches_the_reference(void **state)
 }
 
 /* As numpy.minimum: a NaN anywhere is the result, whatever stands beside it. */
-static void nan_survives_min_and_max(void **state)
+UNIT_TEST(nan_survives_min_and_max)
 {
-    (void)state;
     static const enum dtype types[] = {DT_F16, DT_BF16, DT_F32, DT_F64};
     enum { N = 19 };
     for (int wide = 0; wide <= kernel_has_wide(); wide++)
@@ -343,9 +332,8 @@ static void nan_survives_min_and_max(void **state)
                 }
 }
 
-static void sixteen_bit_sums_round_once(void **state)
+UNIT_TEST(sixteen_bit_sums_round_once)
 {
-    (void)state;
     /* 2048 + 1 + 1: rounding after each step would give 2048, float32 in between gives
      * 2050 */
     uint16_t a = f16_of_f32(2048), b = f16_of_f32(1), r;
@@ -362,9 +350,8 @@ static void sixteen_bit_sums_round_once(void **state)
     }
 }
 
-static void special_values_survive_in_every_build(void **state)
+UNIT_TEST(special_values_survive_in_every_build)
 {
-    (void)state;
     enum { N = 65536 };
     uint16_t *v = malloc(N * 2), *w = malloc(N * 2), *out = malloc(N * 2);
     const void *src[] = {v};
@@ -386,9 +373,8 @@ static void special_values_survive_in_every_build(void **state)
     free(out);
 }
 
-static void integers_wrap_and_scaling_saturates(void **state)
+UNIT_TEST(integers_wrap_and_scaling_saturates)
 {
-    (void)state;
     int32_t a = INT32_MAX, b = 1, r;
     int64_t c = INT64_MIN, d = -1, q;
     const void *src[] = {&a, &b}, *src8[] = {&c, &d};
@@ -407,9 +393,8 @@ static void integers_wrap_and_scaling_saturates(void **state)
     }
 }
 
-static void average_folds_into_the_factor_or_divides(void **state)
+UNIT_TEST(average_folds_into_the_factor_or_divides)
 {
-    (void)state;
     struct finish f = finish_of(DT_F32, OP_AVERAGE, 3.0, 4);
     assert_true(f.factor == 0.75 && f.divisor == 1);
     f = finish_of(DT_I64, OP_AVERAGE, 1.0, 4);
@@ -420,18 +405,16 @@ static void average_folds_into_the_factor_or_divides(void **state)
     assert_true(f.factor == 2.0 && f.divisor == 1);
 }
 
-static void unsupported_pairs_have_no_kernel(void **state)
+UNIT_TEST(unsupported_pairs_have_no_kernel)
 {
-    (void)state;
     assert_null(kernel_for(OP_AVERAGE, DT_BOOL, false));
     assert_null(kernel_for(OP_ADASUM, DT_F32, false));
     assert_null(kernel_for(OP_SUM, (enum dtype)99, false));
     assert_null(kernel_for((enum reduce_op)99, DT_F32, false));
 }
 
-static void predicate_matches_every_pair(void **state)
+UNIT_TEST(predicate_matches_every_pair)
 {
-    (void)state;
     for (int op = 0; op < OP_COUNT; op++)
         for (int t = 0; t < DT_COUNT; t++) {
             bool want = op == OP_ADASUM    ? is_float(t)
@@ -444,20 +427,4 @@ static void predicate_matches_every_pair(void **state)
     assert_false(reduction_supported((enum reduce_op) - 1, DT_F32));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(widening_is_exact_for_every_value),
-        cmocka_unit_test(narrowing_undoes_widening),
-        cmocka_unit_test(narrowing_rounds_to_nearest_even),
-        cmocka_unit_test(every_pair_matches_the_reference),
-        cmocka_unit_test(nan_survives_min_and_max),
-        cmocka_unit_test(sixteen_bit_sums_round_once),
-        cmocka_unit_test(special_values_survive_in_every_build),
-        cmocka_unit_test(integers_wrap_and_scaling_saturates),
-        cmocka_unit_test(average_folds_into_the_factor_or_divides),
-        cmocka_unit_test(unsupported_pairs_have_no_kernel),
-        cmocka_unit_test(predicate_matches_every_pair),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -2,19 +2,11 @@
 /* The shared memory collectives with threads as ranks on plain memory, so that
  * ThreadSanitizer sees every access; and the segment itself: geometry, wrap-around, lost
  * and left ranks. */
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/backend/cpu/shm.h"
 #include "runtime/base/clock.h"
@@ -272,31 +264,27 @@ static void run_both(uint32_t n, uint32_t start)
     run_actors(n, start, SHM_SET_BYTES, 70001);
 }
 
-static void collectives_of_threads(void **state)
+UNIT_TEST(collectives_of_threads)
 {
-    (void)state;
     for (uint32_t n = 2; n <= MAX_RANKS; n++)
         run_both(n, 0);
 }
 
 /* More members than a slot has cells: they take turns, and no message is small. */
-static void many_members_take_turns(void **state)
+UNIT_TEST(many_members_take_turns)
 {
-    (void)state;
     run_actors(MANY_RANKS, 0, 4096, 9000);
 }
 
-static void counters_may_wrap(void **state)
+UNIT_TEST(counters_may_wrap)
 {
-    (void)state;
     run_both(3, UINT32_MAX - 40);
     run_both(2, INT32_MAX - 40);
     run_both(2, 1u << 31);
 }
 
-static void segment_stays_in_its_bounds(void **state)
+UNIT_TEST(segment_stays_in_its_bounds)
 {
-    (void)state;
     for (uint32_t n = 1; n <= SHM_MAX_RANKS; n = n < 16 ? n + 1 : n * 2) {
         uint32_t small, slot;
         size_t b = shm_size(n, SHM_WORLD_BYTES, &small, &slot);
@@ -306,9 +294,8 @@ static void segment_stays_in_its_bounds(void **state)
     }
 }
 
-static void garbled_segment_is_refused(void **state)
+UNIT_TEST(garbled_segment_is_refused)
 {
-    (void)state;
     uint32_t small, slot, lines[2] = {0, 1};
     size_t n_bytes = shm_size(2, SHM_WORLD_BYTES, &small, &slot);
     void *mem = calloc(1, n_bytes);
@@ -326,9 +313,8 @@ static void garbled_segment_is_refused(void **state)
     free(mem);
 }
 
-static void first_report_of_a_loss_stays(void **state)
+UNIT_TEST(first_report_of_a_loss_stays)
 {
-    (void)state;
     uint32_t small, slot, lines[2] = {0, 1}, ranks[2] = {4, 9};
     size_t n_bytes = shm_size(2, SHM_WORLD_BYTES, &small, &slot);
     void *mem = calloc(1, n_bytes);
@@ -355,9 +341,8 @@ static int stop_at_once(void *arg, uint32_t rank, struct err *err)
     return err_set(err, -ECANCELED, "stopped waiting for %u", rank);
 }
 
-static void wait_returns_error_of_check(void **state)
+UNIT_TEST(wait_returns_error_of_check)
 {
-    (void)state;
     uint32_t small, slot, lines[2] = {0, 1}, ranks[2] = {4, 9};
     size_t n_bytes = shm_size(2, SHM_WORLD_BYTES, &small, &slot);
     void *mem = calloc(1, n_bytes);
@@ -422,9 +407,8 @@ static void *sleep_then_answer(void *arg)
 
 /* What shm_store_seq() owes is paid when its caller begins to wait, not by the end of the
  * sleeper's slice. The best of some, for a busy machine. */
-static void rank_that_waits_long_wakes_sleepers(void **state)
+UNIT_TEST(rank_that_waits_long_wakes_sleepers)
 {
-    (void)state;
     uint64_t best = UINT64_MAX;
     for (int i = 0; i < 20 && best >= WAIT_SLICE_NS / 4; i++) {
         struct pair p = {.w = {.n_spins = 0}};
@@ -449,9 +433,8 @@ static void rank_that_waits_long_wakes_sleepers(void **state)
     assert_true(best < WAIT_SLICE_NS / 4);
 }
 
-static void operation_does_not_end_before_sleepers_are_woken(void **state)
+UNIT_TEST(operation_does_not_end_before_sleepers_are_woken)
 {
-    (void)state;
     struct pair p = {.w = {.n_spins = 0}};
     pair_open(&p);
     atomic_store(&p.s[0].h->lines[0].waiters, 1);
@@ -488,9 +471,8 @@ static uint64_t wait_beside(bool is_beside, uint32_t n_cpus)
     return part_ns;
 }
 
-static void ranks_that_share_a_cpu_without_need_part(void **state)
+UNIT_TEST(needs_two_cpus_ranks_on_one_cpu_part)
 {
-    (void)state;
     uint64_t beside = wait_beside(true, 2), apart = wait_beside(false, 2);
     assert_true(apart > 0);
     assert_true(beside > apart);                   /* it slept, and next time later */
@@ -500,9 +482,8 @@ static void ranks_that_share_a_cpu_without_need_part(void **state)
 
 /* A peer that seems to sit on our CPU whatever we do: sleeping has not helped, so we
  * go, and may run where we might before. */
-static void rank_that_sleep_does_not_move_keeps_its_cpu_mask(void **state)
+UNIT_TEST(needs_two_cpus_a_rank_that_cannot_part_keeps_its_mask)
 {
-    (void)state;
     struct pair p = {.w = {.n_spins = 1, .n_cpus = 2}};
     struct err err = ERR_INIT;
     cpu_set_t before, after;
@@ -527,21 +508,8 @@ static void rank_that_sleep_does_not_move_keeps_its_cpu_mask(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rank_that_sleep_does_not_move_keeps_its_cpu_mask),
-        cmocka_unit_test(rank_that_waits_long_wakes_sleepers),
-        cmocka_unit_test(operation_does_not_end_before_sleepers_are_woken),
-        cmocka_unit_test(ranks_that_share_a_cpu_without_need_part),
-        cmocka_unit_test(collectives_of_threads),
-        cmocka_unit_test(many_members_take_turns),
-        cmocka_unit_test(counters_may_wrap),
-        cmocka_unit_test(segment_stays_in_its_bounds),
-        cmocka_unit_test(garbled_segment_is_refused),
-        cmocka_unit_test(first_report_of_a_loss_stays),
-        cmocka_unit_test(wait_returns_error_of_check),
-    };
     cpu_set_t cpus;
     if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) < 2)
-        cmocka_set_skip_filter("who_cannot_part_*"); /* skip() says "not ok" in TAP */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+        cmocka_set_skip_filter("needs_two_cpus_*"); /* skip() says "not ok" in TAP */
+    return unit_run(NULL, NULL);
 }

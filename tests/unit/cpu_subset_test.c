@@ -3,13 +3,9 @@
  * member, across hosts, of a set of a set. What ends a parent ends them, errors name
  * global ranks, and a set that cannot be created is an error on every rank. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/mman.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "tests/unit/cpu_world.h"
 
@@ -263,27 +259,23 @@ static void worlds_run(int (*body)(struct rank *r))
     world_expect(body, false, "abcab");
 }
 
-static void overlapping_sets_are_independent(void **state)
+UNIT_TEST(overlapping_sets_are_independent)
 {
-    (void)state;
     worlds_run(body_sets);
 }
 
-static void sets_have_sets(void **state)
+UNIT_TEST(sets_have_sets)
 {
-    (void)state;
     worlds_run(body_set_of_a_set);
 }
 
-static void two_send_to_each_other(void **state)
+UNIT_TEST(two_send_to_each_other)
 {
-    (void)state;
     worlds_run(body_pair);
 }
 
-static void sets_leave_nothing_open(void **state)
+UNIT_TEST(sets_leave_nothing_open)
 {
-    (void)state;
     world_expect(body_come_and_go, false, "aabba");
 }
 
@@ -318,9 +310,8 @@ static int body_lost_in_a_set(struct rank *r)
     return r->rank == 1 && rc == 0;
 }
 
-static void lost_rank_of_a_set_is_named_by_its_global_rank(void **state)
+UNIT_TEST(lost_rank_of_a_set_is_named_by_its_global_rank)
 {
-    (void)state;
     for (int tcp = 0; tcp < 2; tcp++) {
         struct world w = {
             .size = 4, .tcp = tcp, .body = body_lost_in_a_set, .timeout_s = 20};
@@ -366,9 +357,8 @@ static int body_abort(struct rank *r)
     return rc;
 }
 
-static void abort_of_the_world_reaches_sets(void **state)
+UNIT_TEST(abort_of_the_world_reaches_sets)
 {
-    (void)state;
     for (int tcp = 0; tcp < 2; tcp++) {
         struct world w = {.size = 3, .tcp = tcp, .body = body_abort, .timeout_s = 20};
         assert_int_equal(world_run(&w), 0);
@@ -396,9 +386,8 @@ static int body_out_of_memory(struct rank *r)
     return 0;
 }
 
-static void a_set_that_cannot_be_created_is_refused_by_all(void **state)
+UNIT_TEST(a_set_that_cannot_be_created_is_refused_by_all)
 {
-    (void)state;
     for (int shape = 0; shape < 2; shape++)
         for (long k = 0;; k++) {
             struct world w = {.size = 4,
@@ -447,9 +436,8 @@ static int body_bad_ranks(struct rank *r)
     return 0;
 }
 
-static void bad_ranks_are_refused(void **state)
+UNIT_TEST(bad_ranks_are_refused)
 {
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         struct world w = {
             .size = 2, .body = body_bad_ranks, .arg = &i, .timeout_s = 20};
@@ -457,17 +445,4 @@ static void bad_ranks_are_refused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(overlapping_sets_are_independent),
-        cmocka_unit_test(sets_have_sets),
-        cmocka_unit_test(two_send_to_each_other),
-        cmocka_unit_test(sets_leave_nothing_open),
-        cmocka_unit_test(lost_rank_of_a_set_is_named_by_its_global_rank),
-        cmocka_unit_test(abort_of_the_world_reaches_sets),
-        cmocka_unit_test(a_set_that_cannot_be_created_is_refused_by_all),
-        cmocka_unit_test(bad_ranks_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -6,21 +6,15 @@
 #ifndef TESTS_UNIT_CPU_WORLD_H
 #define TESTS_UNIT_CPU_WORLD_H
 
-#include <errno.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "runtime/backend/backend.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
+#include "tests/unit/unit.h"
 
 enum { WORLD_MAX = 8, WORLD_ROUNDS = 3, WORLD_BLOB = 1024 };
 

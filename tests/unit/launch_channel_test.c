@@ -38,13 +38,12 @@ static void close_pair(struct pair *p)
             (void)close(p->tap[i]);
 }
 
-static void frames_arrive_whole_and_in_order(void **state)
+UNIT_TEST(frames_arrive_whole_and_in_order)
 {
     struct pair p;
     struct frame f;
     struct err err = ERR_INIT;
     char text[1000];
-    (void)state;
     memset(text, 't', sizeof(text));
     open_pair(&p, false);
     assert_int_equal(channel_send(&p.a, 1, "one", 3, 5), 0);
@@ -67,12 +66,11 @@ static void frames_arrive_whole_and_in_order(void **state)
     close_pair(&p);
 }
 
-static void frames_that_came_before_the_end_are_not_lost(void **state)
+UNIT_TEST(frames_that_came_before_the_end_are_not_lost)
 {
     struct pair p;
     struct frame f;
     struct err err = ERR_INIT;
-    (void)state;
     open_pair(&p, false);
     assert_int_equal(channel_send(&p.a, 1, "last", 4, 0), 0);
     channel_release(&p.a);
@@ -101,10 +99,9 @@ static void give_bytes(struct pair *p, const char *bytes, size_t n)
     assert_int_equal(channel_serve(&p->b, 1), 0);
 }
 
-static void a_changed_byte_is_noticed_wherever_it_is(void **state)
+UNIT_TEST(a_changed_byte_is_noticed_wherever_it_is)
 {
     char bytes[200];
-    (void)state;
     size_t n = 5 + 1 + 32;
     for (size_t at = 0; at < n; at++) {
         struct pair p;
@@ -121,13 +118,12 @@ static void a_changed_byte_is_noticed_wherever_it_is(void **state)
     }
 }
 
-static void a_repeated_or_missing_frame_is_noticed(void **state)
+UNIT_TEST(a_repeated_or_missing_frame_is_noticed)
 {
     char bytes[200];
     struct pair p;
     struct frame f;
     struct err err = ERR_INIT;
-    (void)state;
     open_pair(&p, true);
     size_t n = take_bytes(&p, 1, bytes, sizeof(bytes));
     give_bytes(&p, bytes, n);
@@ -143,13 +139,12 @@ static void a_repeated_or_missing_frame_is_noticed(void **state)
     close_pair(&p);
 }
 
-static void a_frame_sent_back_is_not_accepted(void **state)
+UNIT_TEST(a_frame_sent_back_is_not_accepted)
 {
     char bytes[200];
     struct pair p;
     struct frame f;
     struct err err = ERR_INIT;
-    (void)state;
     open_pair(&p, true);
     size_t n = take_bytes(&p, 1, bytes, sizeof(bytes));
     assert_int_equal(write(p.tap[0], bytes, n), (ssize_t)n);
@@ -158,12 +153,11 @@ static void a_frame_sent_back_is_not_accepted(void **state)
     close_pair(&p);
 }
 
-static void a_long_frame_is_refused_by_its_header(void **state)
+UNIT_TEST(a_long_frame_is_refused_by_its_header)
 {
     struct pair p;
     struct frame f;
     struct err err = ERR_INIT;
-    (void)state;
     open_pair(&p, true);
     give_bytes(&p, "\x00\x00\x03\xe9\x01", 5); /* 1001 */
     assert_int_equal(channel_next(&p.b, &f, &err), -EPROTO);
@@ -171,12 +165,11 @@ static void a_long_frame_is_refused_by_its_header(void **state)
     close_pair(&p);
 }
 
-static void a_peer_that_does_not_read_costs_no_more_than_the_bound(void **state)
+UNIT_TEST(a_peer_that_does_not_read_costs_no_more_than_the_bound)
 {
     struct pair p;
     static char block[1 << 20];
     int rc = 0, n = 0;
-    (void)state;
     open_pair(&p, false);
     while (rc == 0 && n < 200) {
         rc = channel_send(&p.a, 1, block, sizeof(block), 0);
@@ -187,13 +180,12 @@ static void a_peer_that_does_not_read_costs_no_more_than_the_bound(void **state)
     close_pair(&p);
 }
 
-static void silence_is_noticed_and_pings_prevent_it(void **state)
+UNIT_TEST(silence_is_noticed_and_pings_prevent_it)
 {
     struct pair p;
     struct frame f;
     struct err err = ERR_INIT;
     uint64_t next = 0;
-    (void)state;
     open_pair(&p, false);
     assert_int_equal(channel_tick(&p.a, 9, 6 * S, S / 2, &next), 0);
     assert_int_equal(next, 1 * S); /* a sixth of the timeout after the last send */
@@ -210,7 +202,7 @@ static void silence_is_noticed_and_pings_prevent_it(void **state)
 
 /* The bytes on the way show nothing of a sealed channel's payload, the same text twice
  * looks different, and a changed byte is found. */
-static void a_sealed_channel_hides_what_it_carries(void **state)
+UNIT_TEST(a_sealed_channel_hides_what_it_carries)
 {
     static const char text[] =
         "the same secret text, longer than one block of the stream";
@@ -218,7 +210,6 @@ static void a_sealed_channel_hides_what_it_carries(void **state)
     struct pair p;
     struct frame f;
     struct err err = ERR_INIT;
-    (void)state;
     open_pair(&p, true);
     p.a.is_sealed = p.b.is_sealed = true;
     for (int i = 0; i < 2; i++) {
@@ -244,7 +235,7 @@ static void a_sealed_channel_hides_what_it_carries(void **state)
 }
 
 /* As over ssh: reading from one pipe, writing to another that takes little at once. */
-static void two_pipes_make_a_channel(void **state)
+UNIT_TEST(two_pipes_make_a_channel)
 {
     struct auth_session a = {{1}, {2}, 0, 0}, b = {{2}, {1}, 0, 0};
     struct channel near, far;
@@ -253,7 +244,6 @@ static void two_pipes_make_a_channel(void **state)
     struct err err = ERR_INIT;
     static char big[300000];
     int there[2], back[2];
-    (void)state;
     assert_int_equal(pipe2(there, O_NONBLOCK), 0);
     assert_int_equal(pipe2(back, O_NONBLOCK), 0);
     channel_init_pipes(&near, back[0], there[1], &a, sizeof(big), 0);
@@ -278,19 +268,4 @@ static void two_pipes_make_a_channel(void **state)
     channel_release(&far);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frames_arrive_whole_and_in_order),
-        cmocka_unit_test(frames_that_came_before_the_end_are_not_lost),
-        cmocka_unit_test(a_changed_byte_is_noticed_wherever_it_is),
-        cmocka_unit_test(a_repeated_or_missing_frame_is_noticed),
-        cmocka_unit_test(a_frame_sent_back_is_not_accepted),
-        cmocka_unit_test(a_long_frame_is_refused_by_its_header),
-        cmocka_unit_test(a_peer_that_does_not_read_costs_no_more_than_the_bound),
-        cmocka_unit_test(silence_is_noticed_and_pings_prevent_it),
-        cmocka_unit_test(a_sealed_channel_hides_what_it_carries),
-        cmocka_unit_test(two_pipes_make_a_channel),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -5,9 +5,8 @@
 #include "runtime/launch/environment.h"
 #include "tests/unit/launch_fixture.h"
 
-static void isolated_pythons_are_recognised(void **state)
+UNIT_TEST(isolated_pythons_are_recognised)
 {
-    (void)state;
     static const struct {
         const char *argv[6];
         bool warns;
@@ -37,7 +36,7 @@ static void isolated_pythons_are_recognised(void **state)
     }
 }
 
-static void the_environment_loses_foreign_sets_and_gains_ours(void **state)
+UNIT_TEST(the_environment_loses_foreign_sets_and_gains_ours)
 {
     CLEANUP(environment_release) struct environment e;
     struct err err = ERR_INIT;
@@ -46,7 +45,6 @@ static void the_environment_loses_foreign_sets_and_gains_ours(void **state)
          own[] = "HVD_WORKER_INDEX=1", path[] = "PATH=/bin", odd[] = "novalue",
          old[] = "HOROVOD_SIZE=9", empty[] = "PYTHONPATH=";
     char *from[] = {home, rank, own, path, odd, old, empty, NULL};
-    (void)state;
     environment_init(&e);
     environment_inherit(&e, from);
     assert_null(environment_get(&e, "OMPI_COMM_WORLD_RANK"));
@@ -79,11 +77,10 @@ static void the_environment_loses_foreign_sets_and_gains_ours(void **state)
     assert_null(e.v[e.n]);
 }
 
-static void running_out_of_memory_is_reported_once_at_the_end(void **state)
+UNIT_TEST(running_out_of_memory_is_reported_once_at_the_end)
 {
     char home[] = "HOME=/h", path[] = "PATH=/bin";
     char *from[] = {home, path, NULL};
-    (void)state;
     for (long n = 0; n < 40; n++) {
         CLEANUP(environment_release) struct environment e;
         environment_init(&e);
@@ -100,12 +97,4 @@ static void running_out_of_memory_is_reported_once_at_the_end(void **state)
     fail_msg("never got through");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(isolated_pythons_are_recognised),
-        cmocka_unit_test(the_environment_loses_foreign_sets_and_gains_ours),
-        cmocka_unit_test(running_out_of_memory_is_reported_once_at_the_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -47,13 +47,12 @@ static void words_are_equal(const struct errand_words *a, const struct errand_wo
     assert_null(b->v[b->n]);
 }
 
-static void an_errand_comes_back_as_it_was(void **state)
+UNIT_TEST(an_errand_comes_back_as_it_was)
 {
     struct errand e, f;
     struct strbuf b;
     struct err err = ERR_INIT;
     struct option_var *vars;
-    (void)state;
     errand_fill(&e);
     strbuf_init(&b, 1u << 20);
     errand_write(&e, &b);
@@ -80,11 +79,10 @@ static void an_errand_comes_back_as_it_was(void **state)
 }
 
 /* Every prefix, and the whole with one byte more. */
-static void a_cut_errand_is_refused(void **state)
+UNIT_TEST(a_cut_errand_is_refused)
 {
     struct errand e, f;
     struct strbuf b;
-    (void)state;
     errand_fill(&e);
     strbuf_init(&b, 1u << 20);
     errand_write(&e, &b);
@@ -101,12 +99,11 @@ static void a_cut_errand_is_refused(void **state)
     strbuf_release(&b);
 }
 
-static void another_version_is_named(void **state)
+UNIT_TEST(another_version_is_named)
 {
     struct errand e, f;
     struct strbuf b;
     struct err err = ERR_INIT;
-    (void)state;
     errand_fill(&e);
     strbuf_init(&b, 1u << 20);
     errand_write(&e, &b);
@@ -118,11 +115,10 @@ static void another_version_is_named(void **state)
     strbuf_release(&b);
 }
 
-static void an_errand_survives_a_lack_of_memory(void **state)
+UNIT_TEST(an_errand_survives_a_lack_of_memory)
 {
     struct errand e, f;
     struct strbuf b;
-    (void)state;
     errand_fill(&e);
     strbuf_init(&b, 1u << 20);
     errand_write(&e, &b);
@@ -142,13 +138,12 @@ static void an_errand_survives_a_lack_of_memory(void **state)
     strbuf_release(&b);
 }
 
-static void small_messages_come_back_as_they_were(void **state)
+UNIT_TEST(small_messages_come_back_as_they_were)
 {
     struct strbuf b;
     struct errand_start s = {1234, 65535, "10.0.0.1", "fe80::1%eth0"}, s2;
     struct errand_ready r = {80, "10.0.0.2", ""}, r2;
     struct errand_lost l = {7, "its agent exited"}, l2;
-    (void)state;
     strbuf_init(&b, 4096);
     errand_start_write(&s, &b);
     assert_int_equal(errand_start_read((const uint8_t *)b.p, b.n, &s2, NULL), 0);
@@ -195,9 +190,8 @@ static void start_below(uint32_t first,
         assert_true(j <= fanout);
 }
 
-static void every_host_is_started_once(void **state)
+UNIT_TEST(every_host_is_started_once)
 {
-    (void)state;
     for (uint32_t n = 1; n < 70; n++)
         for (uint32_t skip = 0; skip <= n; skip += 1 + n / 9)
             for (uint32_t fanout = 0; fanout < 34; fanout += 1 + fanout / 4) {
@@ -215,12 +209,11 @@ static void every_host_is_started_once(void **state)
 }
 
 /* The result of a quoted word in a real shell. */
-static void quoted_words_survive_a_shell(void **state)
+UNIT_TEST(quoted_words_survive_a_shell)
 {
     static const char *const words[] = {
         "plain", "",          "it's",           "a b\t\"c\" $HOME `id` \\",
         "'''",   "new\nline", "*;|&<>(){}[]~#!"};
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(words); i++) {
         struct strbuf b;
         int out[2];
@@ -246,12 +239,11 @@ static void quoted_words_survive_a_shell(void **state)
     }
 }
 
-static void the_command_line_of_ssh(void **state)
+UNIT_TEST(the_command_line_of_ssh)
 {
     struct ssh_how how = {.connect_s = 7};
     struct ssh_command c;
     struct err err = ERR_INIT;
-    (void)state;
     assert_int_equal(ssh_command(&how, "b", "/x/hvd-agent", &c, &err), 0);
     assert_string_equal(c.v[0], "ssh");
     assert_string_equal(c.v[2], "BatchMode=yes");
@@ -275,7 +267,7 @@ static void the_command_line_of_ssh(void **state)
     assert_int_equal(ssh_command(&how, "b", "/x", &c, &err), -EINVAL); /* too many */
 }
 
-static void errors_of_ssh_become_one_message(void **state)
+UNIT_TEST(errors_of_ssh_become_one_message)
 {
     static const char *const table[][2] = {
         {"ssh: Could not resolve hostname b: Name or service not known\r\n", "DNS"},
@@ -295,7 +287,6 @@ static void errors_of_ssh_become_one_message(void **state)
         {"bash: x\n" SSH_NO_AGENT "\n", "there is no hvd-agent"},
         {"motd\nsomething new\033[0m happened\n\n", "agent started: something new?[0m"},
         {"", "without a message"}};
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         char got[240];
         ssh_explain("b", table[i][0], got, sizeof(got));
@@ -304,12 +295,11 @@ static void errors_of_ssh_become_one_message(void **state)
     }
 }
 
-static void keys_differ_by_direction_root_and_seed(void **state)
+UNIT_TEST(keys_differ_by_direction_root_and_seed)
 {
     struct token root = {{1}}, other = {{2}}, a, b;
     struct auth_session ours, theirs, strange;
     uint8_t seed[ERRAND_SEED_BYTES] = {3};
-    (void)state;
     session_of_job(&root, true, &ours);
     session_of_job(&root, false, &theirs);
     session_of_job(&other, false, &strange);
@@ -324,19 +314,4 @@ static void keys_differ_by_direction_root_and_seed(void **state)
     assert_memory_not_equal(a.key, root.key, 32);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_errand_comes_back_as_it_was),
-        cmocka_unit_test(a_cut_errand_is_refused),
-        cmocka_unit_test(another_version_is_named),
-        cmocka_unit_test(an_errand_survives_a_lack_of_memory),
-        cmocka_unit_test(small_messages_come_back_as_they_were),
-        cmocka_unit_test(every_host_is_started_once),
-        cmocka_unit_test(quoted_words_survive_a_shell),
-        cmocka_unit_test(the_command_line_of_ssh),
-        cmocka_unit_test(errors_of_ssh_become_one_message),
-        cmocka_unit_test(keys_differ_by_direction_root_and_seed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -4,20 +4,9 @@
 #ifndef TESTS_UNIT_LAUNCH_FIXTURE_H
 #define TESTS_UNIT_LAUNCH_FIXTURE_H
 
-#include <errno.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include <cmocka.h>
-
 #include "runtime/base/mem.h"
 #include "runtime/launch/core/meet.h"
+#include "tests/unit/unit.h"
 
 #define S  1000000000ull
 #define MS 1000000ull

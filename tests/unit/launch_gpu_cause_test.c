@@ -10,7 +10,7 @@
 #define ASYNC  "NCCL asynchronous error on rank 2 (host c), GPU 0 (H100): NCCL: "
 #define REMOTE ASYNC "remote process exited or there was a network error"
 
-static void gpu_causes_are_found_in_last_lines(void **state)
+UNIT_TEST(gpu_causes_are_found_in_last_lines)
 {
     static const struct {
         const char *text;
@@ -77,7 +77,6 @@ static void gpu_causes_are_found_in_last_lines(void **state)
     char why[240], again[240];
     int32_t rank;
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         assert_int_equal(gpu_cause_scan(table[i].text, why, sizeof(why), &rank),
                          table[i].cause);
@@ -90,12 +89,11 @@ static void gpu_causes_are_found_in_last_lines(void **state)
     }
 }
 
-static void a_cause_far_in_a_line_is_cut_in_front(void **state)
+UNIT_TEST(a_cause_far_in_a_line_is_cut_in_front)
 {
     char text[1000], why[60];
     int32_t rank;
 
-    (void)state;
     memset(text, 'x', sizeof(text));
     (void)snprintf(text + 800, sizeof(text) - 800, " CUDA_ERROR_ASSERT: no");
     assert_int_equal(gpu_cause_scan(text, why, sizeof(why), &rank), GPU_CAUSE_PROGRAM);
@@ -155,7 +153,7 @@ static void check_order(const struct case_row *row, const int order[3])
     verdict_release(&v);
 }
 
-static void the_gpu_is_the_cause_in_every_order_of_arrival(void **state)
+UNIT_TEST(the_gpu_is_the_cause_in_every_order_of_arrival)
 {
     static const struct case_row table[] = {
         /* the world's error message is in the last lines of all ranks */
@@ -190,18 +188,16 @@ static void the_gpu_is_the_cause_in_every_order_of_arrival(void **state)
     static const int order[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
         for (size_t k = 0; k < ARRAY_LEN(order); k++)
             check_order(&table[i], order[k]);
 }
 
-static void a_hung_ranks_gpu_is_reported_by_other_ranks(void **state)
+UNIT_TEST(a_hung_ranks_gpu_is_reported_by_other_ranks)
 {
     struct launch_verdict v;
     struct report r = report_with_tail(0, 1, 0, "E: " XID_79 "; and more", 5);
 
-    (void)state;
     verdict_init(&v);
     assert_int_equal(verdict_add(&v, &r, 10 * MS), 0);
     assert_int_equal(verdict_deadline_ns(&v), (10ull + VERDICT_BLAME_MS) * MS);
@@ -210,13 +206,12 @@ static void a_hung_ranks_gpu_is_reported_by_other_ranks(void **state)
     verdict_release(&v);
 }
 
-static void the_decision_waits_while_all_lost_somebody(void **state)
+UNIT_TEST(the_decision_waits_while_all_lost_somebody)
 {
     struct launch_verdict v;
     struct report remote = report_with_tail(2, 1, 0, REMOTE, 5),
                   cause = report_with_tail(1, 1, 0, "", 9);
 
-    (void)state;
     verdict_init(&v);
     assert_int_equal(verdict_add(&v, &remote, 10 * MS), 0);
     assert_int_equal(verdict_deadline_ns(&v), (10ull + VERDICT_BLAME_MS) * MS);
@@ -226,13 +221,12 @@ static void the_decision_waits_while_all_lost_somebody(void **state)
     verdict_release(&v);
 }
 
-static void a_lost_worker_keeps_its_own_reason(void **state)
+UNIT_TEST(a_lost_worker_keeps_its_own_reason)
 {
     struct launch_verdict v;
     struct report lost = report_with_tail(1, 125, 0, "", 5),
                   told = report_with_tail(0, 1, 0, XID_79, 9);
 
-    (void)state;
     lost.f.rank = -1;
     (void)snprintf(lost.f.why, sizeof(lost.f.why), "worker 1 was lost");
     verdict_init(&v);
@@ -243,15 +237,4 @@ static void a_lost_worker_keeps_its_own_reason(void **state)
     verdict_release(&v);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpu_causes_are_found_in_last_lines),
-        cmocka_unit_test(a_cause_far_in_a_line_is_cut_in_front),
-        cmocka_unit_test(the_gpu_is_the_cause_in_every_order_of_arrival),
-        cmocka_unit_test(a_hung_ranks_gpu_is_reported_by_other_ranks),
-        cmocka_unit_test(the_decision_waits_while_all_lost_somebody),
-        cmocka_unit_test(a_lost_worker_keeps_its_own_reason),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

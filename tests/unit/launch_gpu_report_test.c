@@ -6,9 +6,8 @@
 
 static struct gpu_report r;
 
-static void all_lines_are_read(void **state)
+UNIT_TEST(all_lines_are_read)
 {
-    (void)state;
     gpu_report_read("driver 570.86.10\ncuda 12.8\nnccl 2.27.5\nnccl-path /a b/nccl\n"
                     "kernels sm_70 ptx_70\n"
                     "gpu 0 GPU-1 90 81559 - NVIDIA H100 80GB HBM3\n"
@@ -40,7 +39,7 @@ static void all_lines_are_read(void **state)
     assert_int_equal(r.n_gpus, 0);
 }
 
-static void of_broken_lines_nothing_is_taken(void **state)
+UNIT_TEST(of_broken_lines_nothing_is_taken)
 {
     static const char *const broken[] = {"",
                                          "driver 570",
@@ -57,7 +56,6 @@ static void of_broken_lines_nothing_is_taken(void **state)
     static const struct gpu_report nothing;
     char text[4000];
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(broken); i++) {
         gpu_report_read(broken[i], &r);
         assert_memory_equal(&r, &nothing, sizeof(r));
@@ -77,7 +75,7 @@ static void of_broken_lines_nothing_is_taken(void **state)
     assert_true(strlen(r.nvlinks) < sizeof(r.nvlinks));
 }
 
-static void the_kernels_word_has_the_drivers_version(void **state)
+UNIT_TEST(the_kernels_word_has_the_drivers_version)
 {
     static const struct {
         const char *text, *version;
@@ -94,14 +92,13 @@ static void the_kernels_word_has_the_drivers_version(void **state)
     };
     char version[32];
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         gpu_report_driver(table[i].text, version, sizeof(version));
         assert_string_equal(version, table[i].version);
     }
 }
 
-static void a_line_for_people_has_all(void **state)
+UNIT_TEST(a_line_for_people_has_all)
 {
     static const struct {
         const char *answer, *line;
@@ -125,7 +122,6 @@ static void a_line_for_people_has_all(void **state)
         {"", "GPUs: none"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         CLEANUP(strbuf_release) struct strbuf line = {0};
         strbuf_init(&line, 1000);
@@ -135,13 +131,4 @@ static void a_line_for_people_has_all(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_lines_are_read),
-        cmocka_unit_test(of_broken_lines_nothing_is_taken),
-        cmocka_unit_test(the_kernels_word_has_the_drivers_version),
-        cmocka_unit_test(a_line_for_people_has_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

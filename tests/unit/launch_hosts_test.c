@@ -52,7 +52,7 @@ static int read_hosts(const char *np,
     return rc < 0 ? rc : run_hosts_read(o, hosts_discover, told, h, err);
 }
 
-static void hosts_have_their_ranks(void **state)
+UNIT_TEST(hosts_have_their_ranks)
 {
     static const struct {
         const char *np, *option, *value;
@@ -68,7 +68,6 @@ static void hosts_have_their_ranks(void **state)
         {"", "--host-discovery-script", "ask", 4, 2, 3, 1},
         {"2", "--host-discovery-script", "ask", 2, 1, 0, 2},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         struct err err = ERR_INIT;
         struct launch_options o;
@@ -90,12 +89,11 @@ static void hosts_have_their_ranks(void **state)
     }
 }
 
-static void only_hosts_with_ranks_count_as_far(void **state)
+UNIT_TEST(only_hosts_with_ranks_count_as_far)
 {
     struct err err = ERR_INIT;
     struct launch_options o;
     struct run_hosts h;
-    (void)state;
     assert_int_equal(read_hosts("2", "-H", "localhost:2,far:2", &o, &h, &err), 0);
     assert_true(run_hosts_all_local(&h) && run_hosts_any_local(&h));
     run_hosts_release(&h);
@@ -110,7 +108,7 @@ static void only_hosts_with_ranks_count_as_far(void **state)
     options_release(&o);
 }
 
-static void what_does_not_fit_is_an_error(void **state)
+UNIT_TEST(what_does_not_fit_is_an_error)
 {
     static const struct {
         const char *np, *option, *value, *part;
@@ -124,7 +122,6 @@ static void what_does_not_fit_is_an_error(void **state)
         {"", "-hostfile", "/dev/null", "/dev/null: it contains no host"},
         {"9", "--host-discovery-script", "ask", "-np 9 exceeds the 4 slots"},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         struct err err = ERR_INIT;
         struct launch_options o;
@@ -138,13 +135,12 @@ static void what_does_not_fit_is_an_error(void **state)
     }
 }
 
-static void this_host_is_known_by_all_its_names(void **state)
+UNIT_TEST(this_host_is_known_by_all_its_names)
 {
     char own[HOST_NAME_MAX_BYTES] = "", other[HOST_NAME_MAX_BYTES + 16];
     static const char *const far[] = {"far",       "localhost.example",
                                       "192.0.2.1", "2001:db8::1",
                                       "",          "127.0.0.1.example"};
-    (void)state;
     assert_true(host_is_local("localhost"));
     assert_true(host_is_local("127.0.0.1"));
     assert_true(host_is_local("127.1.2.3")); /* all of it is this host */
@@ -161,11 +157,10 @@ static void this_host_is_known_by_all_its_names(void **state)
             fail_msg("\"%s\" is taken for this host", far[i]);
 }
 
-static void addresses_of_its_interfaces_are_this_host(void **state)
+UNIT_TEST(addresses_of_its_interfaces_are_this_host)
 {
     struct ifaddrs *all = NULL;
     unsigned n = 0;
-    (void)state;
     assert_int_equal(getifaddrs(&all), 0);
     for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
         char text[INET6_ADDRSTRLEN];
@@ -189,9 +184,8 @@ static void addresses_of_its_interfaces_are_this_host(void **state)
     assert_true(n > 0);
 }
 
-static void memory_that_runs_out_is_an_error(void **state)
+UNIT_TEST(memory_that_runs_out_is_an_error)
 {
-    (void)state;
     for (long n = 0;; n++) {
         struct err err = ERR_INIT;
         struct launch_options o;
@@ -210,15 +204,4 @@ static void memory_that_runs_out_is_an_error(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hosts_have_their_ranks),
-        cmocka_unit_test(only_hosts_with_ranks_count_as_far),
-        cmocka_unit_test(what_does_not_fit_is_an_error),
-        cmocka_unit_test(this_host_is_known_by_all_its_names),
-        cmocka_unit_test(addresses_of_its_interfaces_are_this_host),
-        cmocka_unit_test(memory_that_runs_out_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

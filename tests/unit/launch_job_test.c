@@ -3,9 +3,8 @@
 #include "runtime/launch/core/job.h"
 #include "tests/unit/launch_fixture.h"
 
-static void job_next_has_exactly_these_edges(void **state)
+UNIT_TEST(job_next_has_exactly_these_edges)
 {
-    (void)state;
     static const struct {
         enum job_state from;
         enum job_event event;
@@ -36,10 +35,9 @@ static void job_next_has_exactly_these_edges(void **state)
         assert_int_equal(job_next(table[i].from, table[i].event), table[i].to);
 }
 
-static void stop_is_term_then_kill_after_five_seconds(void **state)
+UNIT_TEST(stop_is_term_then_kill_after_five_seconds)
 {
     struct launch_job j;
-    (void)state;
     job_init(&j, UINT64_MAX);
     assert_int_equal(job_apply(&j, JOB_STOP, 0, 1000 * MS), SIGTERM);
     assert_int_equal(j.deadline_ns, 6000 * MS);
@@ -51,10 +49,9 @@ static void stop_is_term_then_kill_after_five_seconds(void **state)
     assert_int_equal(j.deadline_ns, UINT64_MAX);
 }
 
-static void a_signal_is_forwarded_and_a_second_one_kills(void **state)
+UNIT_TEST(a_signal_is_forwarded_and_a_second_one_kills)
 {
     struct launch_job j;
-    (void)state;
     job_init(&j, 30000 * MS);
     assert_int_equal(job_apply(&j, JOB_SIGNAL, SIGINT, 0), SIGINT);
     assert_int_equal(j.forwarded_signal, SIGINT);
@@ -63,19 +60,17 @@ static void a_signal_is_forwarded_and_a_second_one_kills(void **state)
     assert_int_equal(j.forwarded_signal, SIGINT);
 }
 
-static void without_bound_a_forwarded_signal_has_no_deadline(void **state)
+UNIT_TEST(without_bound_a_forwarded_signal_has_no_deadline)
 {
     struct launch_job j;
-    (void)state;
     job_init(&j, UINT64_MAX);
     assert_int_equal(job_apply(&j, JOB_SIGNAL, SIGTERM, 5), SIGTERM);
     assert_int_equal(j.deadline_ns, UINT64_MAX);
 }
 
-static void a_process_that_cannot_be_killed_does_not_hold_the_launcher(void **state)
+UNIT_TEST(a_process_that_cannot_be_killed_does_not_hold_the_launcher)
 {
     struct launch_job j;
-    (void)state;
     job_init(&j, UINT64_MAX);
     (void)job_apply(&j, JOB_STOP, 0, 0);
     (void)job_apply(&j, JOB_DEADLINE, 0, 5000 * MS);
@@ -84,14 +79,4 @@ static void a_process_that_cannot_be_killed_does_not_hold_the_launcher(void **st
     assert_int_equal(j.state, JOB_ENDED);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(job_next_has_exactly_these_edges),
-        cmocka_unit_test(stop_is_term_then_kill_after_five_seconds),
-        cmocka_unit_test(a_signal_is_forwarded_and_a_second_one_kills),
-        cmocka_unit_test(without_bound_a_forwarded_signal_has_no_deadline),
-        cmocka_unit_test(a_process_that_cannot_be_killed_does_not_hold_the_launcher),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -12,9 +12,8 @@ static void lines_collect(void *arg, const char *text, size_t n)
     strbuf_putc(out, '>');
 }
 
-static void lines_end_at_newline_and_carriage_return_however_they_arrive(void **state)
+UNIT_TEST(lines_end_at_newline_and_carriage_return_however_they_arrive)
 {
-    (void)state;
     static const struct {
         const char *in, *out;
     } table[] = {
@@ -61,12 +60,11 @@ static void lines_measure(void *arg, const char *text, size_t n)
     s->total += n;
 }
 
-static void a_long_line_is_split_and_nothing_is_lost(void **state)
+UNIT_TEST(a_long_line_is_split_and_nothing_is_lost)
 {
     static char big[3 * LINE_MAX_BYTES];
     static const size_t step[] = {1000, LINE_MAX_BYTES - 1, LINE_MAX_BYTES,
                                   sizeof(big)};
-    (void)state;
     memset(big, 'x', sizeof(big));
     big[sizeof(big) - 1] = '\n';
     for (size_t k = 0; k < ARRAY_LEN(step); k++) {
@@ -87,11 +85,10 @@ static void a_long_line_is_split_and_nothing_is_lost(void **state)
     }
 }
 
-static void out_of_memory_hands_the_bytes_on(void **state)
+UNIT_TEST(out_of_memory_hands_the_bytes_on)
 {
     struct lines l;
     struct sizes s = {0};
-    (void)state;
     lines_init(&l);
     mem_fail_after(0);
     assert_int_equal(lines_feed(&l, "abc", 3, lines_measure, &s), -12);
@@ -100,11 +97,10 @@ static void out_of_memory_hands_the_bytes_on(void **state)
     lines_release(&l);
 }
 
-static void the_tail_keeps_the_last_lines(void **state)
+UNIT_TEST(the_tail_keeps_the_last_lines)
 {
     static struct tail t;
     struct strbuf out;
-    (void)state;
     for (int i = 0; i < 25; i++) {
         char line[8] = {'l', (char)('a' + i)};
         tail_add(&t, line, 2);
@@ -120,12 +116,11 @@ static void the_tail_keeps_the_last_lines(void **state)
     strbuf_release(&out);
 }
 
-static void the_tail_is_safe_to_print(void **state)
+UNIT_TEST(the_tail_is_safe_to_print)
 {
     static struct tail t;
     char big[TAIL_LINE_BYTES + 50];
     struct strbuf out;
-    (void)state;
     tail_add(&t, "\x1b[2J\tx\x7f", 7);
     memset(big, 'y', sizeof(big));
     tail_add(&t, big, sizeof(big));
@@ -136,14 +131,4 @@ static void the_tail_is_safe_to_print(void **state)
     strbuf_release(&out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_end_at_newline_and_carriage_return_however_they_arrive),
-        cmocka_unit_test(a_long_line_is_split_and_nothing_is_lost),
-        cmocka_unit_test(out_of_memory_hands_the_bytes_on),
-        cmocka_unit_test(the_tail_keeps_the_last_lines),
-        cmocka_unit_test(the_tail_is_safe_to_print),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -2,11 +2,10 @@
 /* meet.c and message.c: the hub's decisions and messages. */
 #include "tests/unit/launch_fixture.h"
 
-static void it_starts_when_all_are_here_and_never_before(void **state)
+UNIT_TEST(it_starts_when_all_are_here_and_never_before)
 {
     struct meet m;
     struct err err = ERR_INIT;
-    (void)state;
     meet_start(&m, 3, 1);
     assert_int_equal(worker_join(&m, 2, &err), 0);
     assert_int_equal(worker_join(&m, 0, &err), 0);
@@ -20,10 +19,9 @@ static void it_starts_when_all_are_here_and_never_before(void **state)
     meet_release(&m);
 }
 
-static void it_finishes_when_all_are_done(void **state)
+UNIT_TEST(it_finishes_when_all_are_done)
 {
     struct meet m;
-    (void)state;
     meet_start(&m, 2, 1);
     meet_run(&m);
     meet_done(&m, 1, 0);
@@ -37,11 +35,10 @@ static void it_finishes_when_all_are_done(void **state)
     meet_release(&m);
 }
 
-static void a_failure_stops_it_after_the_window(void **state)
+UNIT_TEST(a_failure_stops_it_after_the_window)
 {
     struct meet m;
     struct report r = report_of(1, 3, 0, -1, 0), later = report_of(0, 3, 0, -1, 0);
-    (void)state;
     meet_start(&m, 2, 1);
     meet_run(&m);
     meet_failed(&m, &r, 10 * S);
@@ -56,10 +53,9 @@ static void a_failure_stops_it_after_the_window(void **state)
     meet_release(&m);
 }
 
-static void a_lost_worker_is_named_with_its_ranks(void **state)
+UNIT_TEST(a_lost_worker_is_named_with_its_ranks)
 {
     struct meet m;
-    (void)state;
     meet_start(&m, 3, 4);
     meet_run(&m);
     meet_lost(&m, 2, "its agent exited", 99, S);
@@ -72,11 +68,10 @@ static void a_lost_worker_is_named_with_its_ranks(void **state)
     meet_release(&m);
 }
 
-static void missing_workers_are_named_at_the_timeout(void **state)
+UNIT_TEST(missing_workers_are_named_at_the_timeout)
 {
     struct meet m;
     struct err err = ERR_INIT;
-    (void)state;
     meet_start(&m, 20, 1);
     assert_int_equal(worker_join(&m, 0, &err), 0);
     assert_int_equal(meet_due(&m, 1, 60 * S - 1), MEET_WAITING);
@@ -96,12 +91,11 @@ static void missing_workers_are_named_at_the_timeout(void **state)
     meet_release(&m);
 }
 
-static void wrong_workers_are_refused_with_a_message(void **state)
+UNIT_TEST(wrong_workers_are_refused_with_a_message)
 {
     struct meet m;
     struct err err = ERR_INIT;
     struct hello h = {.worker = 1, .workers = 2, .slots = 2, .host = "w-1"};
-    (void)state;
     meet_start(&m, 2, 1);
     assert_int_equal(worker_join(&m, 2, &err), -EINVAL);
     assert_string_equal(err.text, "worker index 2 is not below the job's 2 workers");
@@ -114,12 +108,11 @@ static void wrong_workers_are_refused_with_a_message(void **state)
     meet_release(&m);
 }
 
-static void hosts_of_one_name_get_different_names(void **state)
+UNIT_TEST(hosts_of_one_name_get_different_names)
 {
     struct meet m;
     struct err err = ERR_INIT;
     CLEANUP(hostlist_release) struct hostlist hl;
-    (void)state;
     meet_start(&m, 4, 2);
     meet_run(&m);
     strcpy(m.members[1].host, "node");
@@ -151,7 +144,7 @@ static int failed_read_back(const uint8_t *p, size_t n, struct report *r, struct
     return failed_read(p, n, &read_generation, r, e);
 }
 
-static void messages_come_back_as_they_were_and_not_when_cut(void **state)
+UNIT_TEST(messages_come_back_as_they_were_and_not_when_cut)
 {
     struct strbuf b;
     struct hello h = {3, 4, 8, 30, 7, "demo-worker-3"}, h2;
@@ -160,7 +153,6 @@ static void messages_come_back_as_they_were_and_not_when_cut(void **state)
     struct report r = report_of(5, 3, 0, 2, 0), r2;
     struct job_world w = {4, 70000}, w2;
     struct origin o = {3, 8}, o2;
-    (void)state;
     strcpy(r.tail, "one\ntwo\n");
     strbuf_init(&b, 100000);
     hello_write(&h, &b);
@@ -196,10 +188,9 @@ static void messages_come_back_as_they_were_and_not_when_cut(void **state)
     strbuf_release(&b);
 }
 
-static void host_names_that_would_break_a_hostfile_are_refused(void **state)
+UNIT_TEST(host_names_that_would_break_a_hostfile_are_refused)
 {
     static const char *const bad[] = {"", "a b", "a\nb", "a,b", "a/b", "\xc3\xa4"};
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct err err = ERR_INIT;
         struct hello h = {0}, back;
@@ -213,12 +204,11 @@ static void host_names_that_would_break_a_hostfile_are_refused(void **state)
 }
 
 /* horovodrun's hosts have names and slots of their own. */
-static void a_known_host_is_named_with_its_ranks(void **state)
+UNIT_TEST(a_known_host_is_named_with_its_ranks)
 {
     struct meet m;
     struct hostlist hosts;
     struct err err = ERR_INIT;
-    (void)state;
     hostlist_init(&hosts);
     assert_int_equal(hostlist_append(&hosts, "big", 8, &err), 0);
     assert_int_equal(hostlist_append(&hosts, "small", 1, &err), 0);
@@ -242,19 +232,4 @@ static void a_known_host_is_named_with_its_ranks(void **state)
     hostlist_release(&hosts);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_starts_when_all_are_here_and_never_before),
-        cmocka_unit_test(it_finishes_when_all_are_done),
-        cmocka_unit_test(a_failure_stops_it_after_the_window),
-        cmocka_unit_test(a_lost_worker_is_named_with_its_ranks),
-        cmocka_unit_test(missing_workers_are_named_at_the_timeout),
-        cmocka_unit_test(wrong_workers_are_refused_with_a_message),
-        cmocka_unit_test(hosts_of_one_name_get_different_names),
-        cmocka_unit_test(messages_come_back_as_they_were_and_not_when_cut),
-        cmocka_unit_test(host_names_that_would_break_a_hostfile_are_refused),
-        cmocka_unit_test(a_known_host_is_named_with_its_ranks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

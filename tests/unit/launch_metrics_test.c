@@ -108,13 +108,12 @@ static struct agent_metrics *metrics_start_here(void)
     return m;
 }
 
-static void all_ranks_are_shown_in_order(void **state)
+UNIT_TEST(all_ranks_are_shown_in_order)
 {
     struct agent_metrics *m = metrics_start_here();
     const char *text, *a, *b, *c;
     unsigned long length;
 
-    (void)state;
     text = http_query(metrics_port(m), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_int_equal(strncmp(text, "HTTP/1.1 200 OK\r\n", 17), 0);
     assert_null(strstr(text, "{rank=")); /* no rank yet */
@@ -150,13 +149,12 @@ static void all_ranks_are_shown_in_order(void **state)
     metrics_stop(m);
 }
 
-static void what_is_no_page_is_left_out(void **state)
+UNIT_TEST(what_is_no_page_is_left_out)
 {
     static const char junk[2000] = "junk";
     struct agent_metrics *m = metrics_start_here();
     const char *text;
 
-    (void)state;
     write_page("rank.0", 0, 5);
     write_file("rank.7", junk, sizeof(junk));
     write_file("rank.2", junk, 10); /* cut short */
@@ -171,11 +169,10 @@ static void what_is_no_page_is_left_out(void **state)
     metrics_stop(m);
 }
 
-static void other_requests_are_refused(void **state)
+UNIT_TEST(other_requests_are_refused)
 {
     struct agent_metrics *m = metrics_start_here();
 
-    (void)state;
     assert_non_null(
         strstr(http_query(metrics_port(m), "GET / HTTP/1.1\r\n\r\n"), " 404 "));
     assert_non_null(
@@ -187,14 +184,13 @@ static void other_requests_are_refused(void **state)
     metrics_stop(m);
 }
 
-static void a_silent_client_is_dropped(void **state)
+UNIT_TEST(a_silent_client_is_dropped)
 {
     static char flood[8192];
     struct agent_metrics *m = metrics_start_here();
     uint64_t began = clock_now_ns();
     int idle = http_dial(metrics_port(m));
 
-    (void)state;
     write_page("rank.0", 0, 5);
     assert_non_null(strstr(http_query(metrics_port(m), "GET /metrics HTTP/1.1\r\n\r\n"),
                            "hvd_batches_total{rank=\"0\"} 5\n"));
@@ -209,12 +205,11 @@ static void a_silent_client_is_dropped(void **state)
     metrics_stop(m);
 }
 
-static void a_port_in_use_is_an_error(void **state)
+UNIT_TEST(a_port_in_use_is_an_error)
 {
     struct agent_metrics *m = metrics_start_here(), *other = NULL;
     struct err e = ERR_INIT;
 
-    (void)state;
     assert_true(metrics_start(metrics_port(m), dir, &other, &e) < 0);
     assert_null(other);
     assert_true(e.text[0] != 0);
@@ -222,14 +217,4 @@ static void a_port_in_use_is_an_error(void **state)
     metrics_stop(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_ranks_are_shown_in_order),
-        cmocka_unit_test(what_is_no_page_is_left_out),
-        cmocka_unit_test(other_requests_are_refused),
-        cmocka_unit_test(a_silent_client_is_dropped),
-        cmocka_unit_test(a_port_in_use_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
-}
+UNIT_MAIN(make_dir, remove_dir)

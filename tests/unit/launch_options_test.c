@@ -56,7 +56,7 @@ static const char *options_var(const struct launch_options *o, const char *name)
     return NULL;
 }
 
-static void options_take_all_spellings(void **state)
+UNIT_TEST(options_take_all_spellings)
 {
     struct err err = ERR_INIT;
     struct launch_options o;
@@ -71,7 +71,6 @@ static void options_take_all_spellings(void **state)
         "perseusrun \xe2\x80\x94num-proc=4 \xe2\x88\x92H localhost:4 \xe2\x80\x94 "
         "python -np 7",
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(same); i++) {
         assert_int_equal(line_parse(same[i], NULL, &o, &err), 0);
         assert_int_equal(options_u32(&o, OPT_NP, 0), 4);
@@ -85,11 +84,10 @@ static void options_take_all_spellings(void **state)
     }
 }
 
-static void options_have_defaults_and_values(void **state)
+UNIT_TEST(options_have_defaults_and_values)
 {
     struct err err = ERR_INIT;
     struct launch_options o;
-    (void)state;
     assert_int_equal(line_parse("x -np 2 a", NULL, &o, &err), 0);
     assert_null(o.text[OPT_HOSTS]);
     assert_false(options_is_on(&o, OPT_VERBOSE));
@@ -125,7 +123,7 @@ static void options_have_defaults_and_values(void **state)
     options_release(&o);
 }
 
-static void each_mistake_has_its_message(void **state)
+UNIT_TEST(each_mistake_has_its_message)
 {
     struct launch_options o;
     static const struct {
@@ -193,7 +191,6 @@ static void each_mistake_has_its_message(void **state)
         {"x --blacklist-cooldown-range -1 2 a",
          "--blacklist-cooldown-range=-1 must be >= 0"},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         struct err err = ERR_INIT;
         assert_int_equal(line_parse(table[i].line, NULL, &o, &err), -EINVAL);
@@ -203,7 +200,7 @@ static void each_mistake_has_its_message(void **state)
     }
 }
 
-static void flags_become_the_ranks_variables(void **state)
+UNIT_TEST(flags_become_the_ranks_variables)
 {
     struct err err = ERR_INIT;
     struct launch_options o;
@@ -258,7 +255,6 @@ static void flags_become_the_ranks_variables(void **state)
         {"x --network-interface b --network-interfaces a,b,c a", "NCCL_SOCKET_IFNAME",
          "b,a,c"},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         assert_int_equal(line_parse(table[i].line, NULL, &o, &err), 0);
         const char *got = options_var(&o, table[i].name);
@@ -275,9 +271,8 @@ static const char *one_var(void *arg, const char *name)
     return strcmp(name, v->name) == 0 ? v->value : NULL;
 }
 
-static void every_variable_of_a_flag_is_a_knob(void **state)
+UNIT_TEST(every_variable_of_a_flag_is_a_knob)
 {
-    (void)state;
     for (size_t i = 0; i < OPT_COUNT; i++) {
         const struct launch_option_row *row = option_row((enum option_id)i);
         char text[64];
@@ -311,7 +306,7 @@ static void every_variable_of_a_flag_is_a_knob(void **state)
     }
 }
 
-static void a_config_file_counts_where_it_stands(void **state)
+UNIT_TEST(a_config_file_counts_where_it_stands)
 {
     struct err err = ERR_INIT;
     struct launch_options o;
@@ -324,7 +319,6 @@ static void a_config_file_counts_where_it_stands(void **state)
                                       {"logging.level", "info"},
                                       {"controller", "MPI"},
                                       {NULL, NULL}};
-    (void)state;
     assert_int_equal(line_parse("x -np 2 --fusion-threshold-mb 128 --autotune --gloo "
                                 "--config-file f.yaml --cycle-time-ms 20 a",
                                 c, &o, &err),
@@ -340,7 +334,7 @@ static void a_config_file_counts_where_it_stands(void **state)
     options_release(&o);
 }
 
-static void wrong_keys_have_their_messages(void **state)
+UNIT_TEST(wrong_keys_have_their_messages)
 {
     struct launch_options o;
     static const struct {
@@ -357,7 +351,6 @@ static void wrong_keys_have_their_messages(void **state)
         {{{"logging.level", "loud"}}, "logging.level=loud must be one of: TRACE|"},
         {{{"timeline.filename", ""}}, "timeline.filename is empty"},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         struct err err = ERR_INIT;
         assert_int_equal(line_parse("x --config-file f.yaml a", table[i].c, &o, &err),
@@ -371,11 +364,10 @@ static void wrong_keys_have_their_messages(void **state)
     assert_false(options_has_section("controller"));
 }
 
-static void flags_without_effect_are_warned_about(void **state)
+UNIT_TEST(flags_without_effect_are_warned_about)
 {
     struct err err = ERR_INIT;
     struct launch_options o;
-    (void)state;
     assert_int_equal(
         line_parse("x --timeline-mark-cycles --slots-per-host 2 a", NULL, &o, &err), 0);
     assert_int_equal(o.n_warnings, 2);
@@ -386,10 +378,9 @@ static void flags_without_effect_are_warned_about(void **state)
     options_release(&o);
 }
 
-static void memory_that_runs_out_is_an_error(void **state)
+UNIT_TEST(memory_that_runs_out_is_an_error)
 {
     static const struct config c[] = {{"params.cycle_time_ms", "10"}, {NULL, NULL}};
-    (void)state;
     for (long n = 0;; n++) {
         struct err err = ERR_INIT;
         struct launch_options o;
@@ -408,10 +399,9 @@ static void memory_that_runs_out_is_an_error(void **state)
     }
 }
 
-static void help_names_the_program_and_every_option(void **state)
+UNIT_TEST(help_names_the_program_and_every_option)
 {
     struct strbuf out;
-    (void)state;
     strbuf_init(&out, 65536);
     options_help("perseusrun", &out);
     assert_non_null(strstr(strbuf_str(&out), "usage: perseusrun"));
@@ -428,19 +418,4 @@ static void help_names_the_program_and_every_option(void **state)
     strbuf_release(&out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_take_all_spellings),
-        cmocka_unit_test(options_have_defaults_and_values),
-        cmocka_unit_test(each_mistake_has_its_message),
-        cmocka_unit_test(flags_become_the_ranks_variables),
-        cmocka_unit_test(every_variable_of_a_flag_is_a_knob),
-        cmocka_unit_test(a_config_file_counts_where_it_stands),
-        cmocka_unit_test(wrong_keys_have_their_messages),
-        cmocka_unit_test(flags_without_effect_are_warned_about),
-        cmocka_unit_test(memory_that_runs_out_is_an_error),
-        cmocka_unit_test(help_names_the_program_and_every_option),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

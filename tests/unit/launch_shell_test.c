@@ -32,9 +32,8 @@ static const struct words_row words_rows[] = {
     {{"root@", "x"}, NULL, "host \"\" is not a name", true},
 };
 
-static void options_are_parsed_as_by_ssh(void **state)
+UNIT_TEST(options_are_parsed_as_by_ssh)
 {
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(words_rows); i++) {
         const struct words_row *row = &words_rows[i];
         char *argv[MAX_WORDS] = {NULL};
@@ -60,9 +59,8 @@ static void options_are_parsed_as_by_ssh(void **state)
     }
 }
 
-static void a_command_that_exec_would_refuse_is_refused(void **state)
+UNIT_TEST(a_command_that_exec_would_refuse_is_refused)
 {
-    (void)state;
     static char text[SHELL_COMMAND_MAX_BYTES + 1];
     char *words[] = {text, NULL};
     struct err err = ERR_INIT;
@@ -78,9 +76,8 @@ static void a_command_that_exec_would_refuse_is_refused(void **state)
     }
 }
 
-static void a_run_message_survives_the_wire(void **state)
+UNIT_TEST(a_run_message_survives_the_wire)
 {
-    (void)state;
     char command[] = "echo \"x\"\n; \xff";
     struct shell_run run = {.has_input = true, .from = "a-launcher"}, back;
     struct err err = ERR_INIT;
@@ -102,9 +99,8 @@ static void a_run_message_survives_the_wire(void **state)
     assert_string_equal(err.text, "the remote shell's protocol is 2 there and 1 here");
 }
 
-static void a_number_is_four_bytes(void **state)
+UNIT_TEST(a_number_is_four_bytes)
 {
-    (void)state;
     static const uint8_t p[5] = {0, 0, 1, 2, 3};
     struct err err = ERR_INIT;
     uint32_t n = 0;
@@ -114,9 +110,8 @@ static void a_number_is_four_bytes(void **state)
     assert_int_equal(shell_number_read(p, 5, &n, &err), -71);
 }
 
-static void names_are_found_whole(void **state)
+UNIT_TEST(names_are_found_whole)
 {
-    (void)state;
     assert_true(shell_is_named(
         "\"/usr/bin/hydra_pmi_proxy\" --control-port pi-launcher:1", "pi-launcher"));
     assert_true(shell_is_named("a", "a"));
@@ -132,14 +127,4 @@ static void names_are_found_whole(void **state)
     assert_false(shell_is_own_name("a", ""));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_are_parsed_as_by_ssh),
-        cmocka_unit_test(a_command_that_exec_would_refuse_is_refused),
-        cmocka_unit_test(a_run_message_survives_the_wire),
-        cmocka_unit_test(a_number_is_four_bytes),
-        cmocka_unit_test(names_are_found_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -132,10 +132,9 @@ static void plan_expect(struct topology *t,
 #define EXPECT(t, how, n, per_core, ...)                                               \
     plan_expect(t, how, n, per_core, (const char *const[]){__VA_ARGS__})
 
-static void cores_are_divided_evenly_and_whole(void **state)
+UNIT_TEST(cores_are_divided_evenly_and_whole)
 {
     struct topology t;
-    (void)state;
     old_xeon(&t);
     assert_int_equal(t.n_cores, 8);
     assert_int_equal(t.n_nodes, 1);
@@ -149,10 +148,9 @@ static void cores_are_divided_evenly_and_whole(void **state)
     topology_release(&t);
 }
 
-static void more_ranks_than_cores_share_them(void **state)
+UNIT_TEST(more_ranks_than_cores_share_them)
 {
     struct topology t;
-    (void)state;
     old_xeon(&t);
     EXPECT(&t, BINDING_CORES, 12, 2, "0,8", "0,8", "4,12", "1,9", "1,9", "5,13", "2,10",
            "2,10", "6,14", "3,11", "3,11", "7,15");
@@ -163,10 +161,9 @@ static void more_ranks_than_cores_share_them(void **state)
     topology_release(&t);
 }
 
-static void no_rank_spans_two_nodes_without_need(void **state)
+UNIT_TEST(no_rank_spans_two_nodes_without_need)
 {
     struct topology t;
-    (void)state;
     topology_power9(&t);
     assert_int_equal(t.n_nodes, 2);
     EXPECT(&t, BINDING_CORES, 1, 1, "0-15,88-103");
@@ -179,10 +176,9 @@ static void no_rank_spans_two_nodes_without_need(void **state)
     topology_release(&t);
 }
 
-static void ranks_are_near_their_gpus(void **state)
+UNIT_TEST(ranks_are_near_their_gpus)
 {
     struct topology t;
-    (void)state;
     dgx_a100(&t);
     assert_int_equal(t.n_nodes, 8);
     EXPECT(&t, BINDING_CORES, 8, 1, "48-55,176-183", "56-63,184-191", "16-23,144-151",
@@ -194,10 +190,9 @@ static void ranks_are_near_their_gpus(void **state)
     topology_release(&t);
 }
 
-static void gpus_that_crowd_do_not_count(void **state)
+UNIT_TEST(gpus_that_crowd_do_not_count)
 {
     struct topology t;
-    (void)state;
     topology_power9(&t);
     for (int i = 0; i < 6; i++)
         add_gpu(&t, 8, ""); /* six ranks for the four cores of node 8 */
@@ -210,10 +205,9 @@ static void gpus_that_crowd_do_not_count(void **state)
     topology_release(&t);
 }
 
-static void a_host_without_known_cpus_binds_nothing(void **state)
+UNIT_TEST(a_host_without_known_cpus_binds_nothing)
 {
     struct topology t;
-    (void)state;
     topology_begin(&t);
     topology_sort(&t);
     EXPECT(&t, BINDING_CORES, 2, 1, "", "");
@@ -222,7 +216,7 @@ static void a_host_without_known_cpus_binds_nothing(void **state)
     topology_release(&t);
 }
 
-static void threads_are_a_share_of_the_cores(void **state)
+UNIT_TEST(threads_are_a_share_of_the_cores)
 {
     static const struct {
         double quota;
@@ -236,7 +230,6 @@ static void threads_are_a_share_of_the_cores(void **state)
                  {500, BINDING_NONE, 1, 0}, {500, BINDING_NONE, 2, 64},
                  {0, BINDING_NONE, 0, 0}};
     struct topology t;
-    (void)state;
     dgx_a100(&t);
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         t.quota_cpus = table[i].quota;
@@ -246,11 +239,10 @@ static void threads_are_a_share_of_the_cores(void **state)
     topology_release(&t);
 }
 
-static void the_nearest_nic_is_found(void **state)
+UNIT_TEST(the_nearest_nic_is_found)
 {
     struct topology t;
     struct cpuset node_5, both;
-    (void)state;
     dgx_a100(&t);
     assert_int_equal(cpuset_parse("80-95", &node_5), 0);
     assert_int_equal(cpuset_parse("0,127", &both), 0);
@@ -268,7 +260,7 @@ static void the_nearest_nic_is_found(void **state)
     topology_release(&t);
 }
 
-static void cpu_lists_are_read_and_written(void **state)
+UNIT_TEST(cpu_lists_are_read_and_written)
 {
     static const struct {
         const char *text, *written;
@@ -277,7 +269,6 @@ static void cpu_lists_are_read_and_written(void **state)
                 {"2,1,0,1", "0-2"},   {"0-0", "0"}};
     static const char *const bad[] = {
         "x", "1-", "-1", "3-1", "1,,2", "8192", "1 2", ",1", "99999999999999999999"};
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {
         struct cpuset s;
         struct strbuf text;
@@ -294,10 +285,9 @@ static void cpu_lists_are_read_and_written(void **state)
     }
 }
 
-static void memory_that_runs_out_is_an_error(void **state)
+UNIT_TEST(memory_that_runs_out_is_an_error)
 {
     struct topology t;
-    (void)state;
     dgx_a100(&t);
     for (long n = 0; n < 3; n++) {
         struct err err = ERR_INIT;
@@ -403,14 +393,13 @@ static void make_tree(const char *root)
     file_put(root, "sys/fs/cgroup/pods/cpu.max", "300000 100000\n");
 }
 
-static void a_host_is_read_from_its_files(void **state)
+UNIT_TEST(a_host_is_read_from_its_files)
 {
     char root[] = "/tmp/launch-topology-XXXXXX", command[64];
     struct err err = ERR_INIT;
     struct topology t;
     struct cpuset allowed;
     struct topology_source s = {.root = root};
-    (void)state;
     assert_non_null(mkdtemp(root));
     make_tree(root);
     assert_int_equal(cpuset_parse("0,2-7", &allowed), 0);
@@ -458,14 +447,13 @@ static void a_host_is_read_from_its_files(void **state)
     assert_int_equal(system(command), 0);
 }
 
-static void other_gpus_and_older_limits_are_read_too(void **state)
+UNIT_TEST(other_gpus_and_older_limits_are_read_too)
 {
     char root[] = "/tmp/launch-topology-XXXXXX", command[64];
     struct err err = ERR_INIT;
     struct topology t;
     struct cpuset allowed;
     struct topology_source s = {.root = root};
-    (void)state;
     assert_non_null(mkdtemp(root));
     assert_int_equal(cpuset_parse("0-7", &allowed), 0);
     file_put(root, "sys/bus/pci/devices/0000:c1:00.0/class",
@@ -495,13 +483,12 @@ static void other_gpus_and_older_limits_are_read_too(void **state)
     assert_int_equal(system(command), 0);
 }
 
-static void a_host_that_hides_everything_has_cpus_all_the_same(void **state)
+UNIT_TEST(a_host_that_hides_everything_has_cpus_all_the_same)
 {
     struct err err = ERR_INIT;
     struct topology t;
     struct cpuset allowed;
     struct topology_source s = {.root = "/nonexistent"};
-    (void)state;
     assert_int_equal(cpuset_parse("3,5-6", &allowed), 0);
     assert_int_equal(topology_read(&s, &allowed, &t, &err), 0);
     EXPECT(&t, BINDING_CORES, 3, 1, "3", "5", "6");
@@ -513,22 +500,4 @@ static void a_host_that_hides_everything_has_cpus_all_the_same(void **state)
     topology_release(&t);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cores_are_divided_evenly_and_whole),
-        cmocka_unit_test(more_ranks_than_cores_share_them),
-        cmocka_unit_test(no_rank_spans_two_nodes_without_need),
-        cmocka_unit_test(ranks_are_near_their_gpus),
-        cmocka_unit_test(gpus_that_crowd_do_not_count),
-        cmocka_unit_test(a_host_without_known_cpus_binds_nothing),
-        cmocka_unit_test(threads_are_a_share_of_the_cores),
-        cmocka_unit_test(the_nearest_nic_is_found),
-        cmocka_unit_test(cpu_lists_are_read_and_written),
-        cmocka_unit_test(memory_that_runs_out_is_an_error),
-        cmocka_unit_test(a_host_is_read_from_its_files),
-        cmocka_unit_test(other_gpus_and_older_limits_are_read_too),
-        cmocka_unit_test(a_host_that_hides_everything_has_cpus_all_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

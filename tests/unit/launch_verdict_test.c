@@ -3,9 +3,8 @@
  * message. */
 #include "tests/unit/launch_fixture.h"
 
-static void the_cause_wins_in_every_order_of_arrival(void **state)
+UNIT_TEST(the_cause_wins_in_every_order_of_arrival)
 {
-    (void)state;
     static const struct {
         int code, sig;
         int32_t blames;
@@ -29,10 +28,9 @@ static void the_cause_wins_in_every_order_of_arrival(void **state)
         }
 }
 
-static void a_plain_exit_1_gives_way_to_a_signal_only(void **state)
+UNIT_TEST(a_plain_exit_1_gives_way_to_a_signal_only)
 {
     struct launch_verdict v;
-    (void)state;
     struct report plain = report_of(0, 1, 0, -1, 1),
                   killed = report_of(1, 0, SIGKILL, -1, 2),
                   aborted = report_of(2, 0, SIGABRT, -1, 3),
@@ -48,10 +46,9 @@ static void a_plain_exit_1_gives_way_to_a_signal_only(void **state)
     verdict_release(&v);
 }
 
-static void on_one_host_its_clock_decides(void **state)
+UNIT_TEST(on_one_host_its_clock_decides)
 {
     struct launch_verdict v;
-    (void)state;
     struct report a = report_of(0, 3, 0, -1, 500), b = report_of(1, 4, 0, -1, 400);
     strcpy(b.f.host, a.f.host);
     verdict_init(&v);
@@ -63,10 +60,9 @@ static void on_one_host_its_clock_decides(void **state)
     verdict_release(&v);
 }
 
-static void a_lost_worker_is_what_its_blamed_ranks_mean(void **state)
+UNIT_TEST(a_lost_worker_is_what_its_blamed_ranks_mean)
 {
     struct launch_verdict v;
-    (void)state;
     struct report lost = report_of(-1, 125, 0, -1, 900),
                   early = report_of(0, 1, 0, 5, 1), plain = report_of(1, 2, 0, -1, 2);
     lost.first_rank = 4;
@@ -80,10 +76,9 @@ static void a_lost_worker_is_what_its_blamed_ranks_mean(void **state)
     verdict_release(&v);
 }
 
-static void the_decision_waits_for_a_blamed_rank(void **state)
+UNIT_TEST(the_decision_waits_for_a_blamed_rank)
 {
     struct launch_verdict v;
-    (void)state;
     struct report early = report_of(0, 1, 0, 1, 1), cause = report_of(1, 1, 0, -1, 2);
     verdict_init(&v);
     assert_int_equal(verdict_deadline_ns(&v), UINT64_MAX);
@@ -95,10 +90,9 @@ static void the_decision_waits_for_a_blamed_rank(void **state)
     verdict_release(&v);
 }
 
-static void reports_are_bounded(void **state)
+UNIT_TEST(reports_are_bounded)
 {
     struct launch_verdict v;
-    (void)state;
     verdict_init(&v);
     for (int i = 0; i < VERDICT_MAX_REPORTS + 50; i++) {
         struct report r = report_of(i, 1, 0, -1, 1);
@@ -108,9 +102,8 @@ static void reports_are_bounded(void **state)
     verdict_release(&v);
 }
 
-static void blame_is_read_from_the_last_lines(void **state)
+UNIT_TEST(blame_is_read_from_the_last_lines)
 {
-    (void)state;
     static const struct {
         const char *tail;
         int32_t self, blames;
@@ -138,9 +131,8 @@ static void blame_is_read_from_the_last_lines(void **state)
         assert_int_equal(blame_scan(table[i].tail, table[i].self), table[i].blames);
 }
 
-static void exit_codes_are_those_of_a_shell(void **state)
+UNIT_TEST(exit_codes_are_those_of_a_shell)
 {
-    (void)state;
     struct failure f = {.exit_code = 3};
     assert_int_equal(failure_exit_code(&f), 3);
     f = (struct failure){.signal = SIGKILL};
@@ -151,13 +143,12 @@ static void exit_codes_are_those_of_a_shell(void **state)
     assert_int_equal(failure_exit_code(&f), 125);
 }
 
-static void a_message_fits_and_keeps_the_newest_lines(void **state)
+UNIT_TEST(a_message_fits_and_keeps_the_newest_lines)
 {
     struct strbuf out;
     struct report r = report_of(1, 3, 0, -1, 77);
     struct failure back;
     struct err err = ERR_INIT;
-    (void)state;
     memset(r.f.why, 'w', sizeof(r.f.why) - 1);
     size_t n = 0;
     for (int i = 0; n + 100 < sizeof(r.tail); i++)
@@ -174,18 +165,4 @@ static void a_message_fits_and_keeps_the_newest_lines(void **state)
     strbuf_release(&out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_cause_wins_in_every_order_of_arrival),
-        cmocka_unit_test(a_plain_exit_1_gives_way_to_a_signal_only),
-        cmocka_unit_test(on_one_host_its_clock_decides),
-        cmocka_unit_test(a_lost_worker_is_what_its_blamed_ranks_mean),
-        cmocka_unit_test(the_decision_waits_for_a_blamed_rank),
-        cmocka_unit_test(reports_are_bounded),
-        cmocka_unit_test(blame_is_read_from_the_last_lines),
-        cmocka_unit_test(exit_codes_are_those_of_a_shell),
-        cmocka_unit_test(a_message_fits_and_keeps_the_newest_lines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -32,7 +32,7 @@ static const char *gpu_names(const struct topology *t, char *ret, size_t size_by
     return ret;
 }
 
-static void lists_are_read_as_cuda_reads_them(void **state)
+UNIT_TEST(lists_are_read_as_cuda_reads_them)
 {
     static const struct {
         size_t n;
@@ -85,7 +85,6 @@ static void lists_are_read_as_cuda_reads_them(void **state)
     struct topology t;
     char text[512];
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         make_host(&t, table[i].n);
         visible_keep(&t, table[i].list);
@@ -93,13 +92,12 @@ static void lists_are_read_as_cuda_reads_them(void **state)
     }
 }
 
-static void a_long_list_is_cut(void **state)
+UNIT_TEST(a_long_list_is_cut)
 {
     struct topology t;
     char list[4096];
     size_t n = 0;
 
-    (void)state;
     for (int i = 0; i < 200; i++)
         n += (size_t)snprintf(list + n, sizeof(list) - n, "MIG-0123,");
     make_host(&t, 4);
@@ -110,7 +108,7 @@ static void a_long_list_is_cut(void **state)
 /* A mask of one for each rank, as Slurm or a device plugin gives: the rank's snapshot
  * has one GPU, and it is its local rank 0's. More ranks than GPUs: the rest has none.
  */
-static void ranks_follow_from_what_is_seen(void **state)
+UNIT_TEST(ranks_follow_from_what_is_seen)
 {
     static const struct {
         const char *list;
@@ -124,7 +122,6 @@ static void ranks_follow_from_what_is_seen(void **state)
     struct binding_plan p;
     struct err err = ERR_INIT;
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         make_host(&t, 4);
         visible_keep(&t, table[i].list);
@@ -135,12 +132,4 @@ static void ranks_follow_from_what_is_seen(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_are_read_as_cuda_reads_them),
-        cmocka_unit_test(a_long_list_is_cut),
-        cmocka_unit_test(ranks_follow_from_what_is_seen),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -26,9 +26,8 @@ static const struct row {
     {{"--port=1", "--help"}, -EINVAL, NULL, NULL, "unknown option --help"},
 };
 
-static void options_are_taken_up_to_the_first_other_word(void **state)
+UNIT_TEST(options_are_taken_up_to_the_first_other_word)
 {
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         static const char *const names[] = {"--file", "--port"};
         const struct row *row = &rows[i];
@@ -52,10 +51,4 @@ static void options_are_taken_up_to_the_first_other_word(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_are_taken_up_to_the_first_other_word),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

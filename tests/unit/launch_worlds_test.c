@@ -27,7 +27,7 @@ static void meet_form(struct meet *m, uint64_t now_ns)
     assert_false(meet_reforms(m));
 }
 
-static void only_a_newer_world_counts(void **state)
+UNIT_TEST(only_a_newer_world_counts)
 {
     static const struct {
         uint32_t generation, workers;
@@ -47,7 +47,6 @@ static void only_a_newer_world_counts(void **state)
              {10, 2, 0}};
     struct meet m;
     struct err err = ERR_INIT;
-    (void)state;
     world_start(&m, 3, 17); /* 65536 workers of 17 slots are too many ranks */
     assert_false(meet_reforms(&m));
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
@@ -69,11 +68,10 @@ static void only_a_newer_world_counts(void **state)
     meet_release(&m);
 }
 
-static void all_workers_join_the_new_world(void **state)
+UNIT_TEST(all_workers_join_the_new_world)
 {
     struct meet m;
     struct err err = ERR_INIT;
-    (void)state;
     world_start(&m, 2, 4);
     meet_run(&m);
     assert_int_equal(worker_join_world(&m, 2, 5, 3, &err),
@@ -100,10 +98,9 @@ static void all_workers_join_the_new_world(void **state)
     meet_release(&m);
 }
 
-static void a_worker_that_has_not_run_may_leave(void **state)
+UNIT_TEST(a_worker_that_has_not_run_may_leave)
 {
     struct meet m;
-    (void)state;
     world_start(&m, 2, 1);
     assert_int_equal(worker_join(&m, 1, NULL), 0);
     assert_true(meet_may_leave(&m, 0));
@@ -120,12 +117,11 @@ static void a_worker_that_has_not_run_may_leave(void **state)
     meet_release(&m);
 }
 
-static void the_number_of_ranks_is_of_the_first_world_alone(void **state)
+UNIT_TEST(the_number_of_ranks_is_of_the_first_world_alone)
 {
     struct meet m;
     struct err err = ERR_INIT;
     struct hello h = {.worker = 1, .workers = 2, .slots = 4, .np = 5, .host = "w"};
-    (void)state;
     assert_int_equal(meet_init(&m, 2, 4, 5, 60, 0, &err), 0);
     meet_know_world(&m, 0, true);
     assert_int_equal(meet_hello(&m, &h, "a", &err), 0);
@@ -142,7 +138,7 @@ static void the_number_of_ranks_is_of_the_first_world_alone(void **state)
 
 /* Failures that a new world drops: one at FAIL; worker 2 of 3 (2 slots: ranks 4 and 5)
  * starts to leave at LEFT; then a world with this number of workers. */
-static void a_world_drops_failures_that_leaving_workers_explain(void **state)
+UNIT_TEST(a_world_drops_failures_that_leaving_workers_explain)
 {
     static const struct {
         const char *what;
@@ -168,7 +164,6 @@ static void a_world_drops_failures_that_leaving_workers_explain(void **state)
         {"worker 0 never leaves", 0, -1, 10 * S, 9 * S, 0, 1, false},
         {"nor does one that is not there", 0, -1, 10 * S, 9 * S, 7, 1, false},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++)
         for (int order = 0; order < 2; order++) {
             struct meet m;
@@ -199,11 +194,10 @@ static void a_world_drops_failures_that_leaving_workers_explain(void **state)
         }
 }
 
-static void only_failures_of_leaving_workers_are_held_back(void **state)
+UNIT_TEST(only_failures_of_leaving_workers_are_held_back)
 {
     struct meet m;
     struct report r = report_of(4, 1, 0, -1, 0);
-    (void)state;
     world_start(&m, 3, 2);
     meet_run(&m);
     meet_leaving(&m, 2, 20 * S);
@@ -228,10 +222,9 @@ static void only_failures_of_leaving_workers_are_held_back(void **state)
     meet_release(&m);
 }
 
-static void a_lost_worker_has_left(void **state)
+UNIT_TEST(a_lost_worker_has_left)
 {
     struct meet m;
-    (void)state;
     world_start(&m, 3, 1);
     meet_run(&m);
     meet_lost(&m, 2, "its agent exited", 1, 20 * S);
@@ -251,10 +244,9 @@ static void a_lost_worker_has_left(void **state)
     meet_release(&m);
 }
 
-static void losses_while_a_world_is_formed(void **state)
+UNIT_TEST(losses_while_a_world_is_formed)
 {
     struct meet m;
-    (void)state;
     world_start(&m, 2, 1);
     meet_run(&m);
     assert_int_equal(meet_send_world(&m, 5, 3), 1);
@@ -287,11 +279,10 @@ static void losses_while_a_world_is_formed(void **state)
     meet_release(&m);
 }
 
-static void a_worker_with_a_stop_signal_stays_leaving(void **state)
+UNIT_TEST(a_worker_with_a_stop_signal_stays_leaving)
 {
     struct meet m;
     struct report r = report_of(1, 1, 0, -1, 0);
-    (void)state;
     world_start(&m, 3, 1);
     meet_run(&m);
     meet_leaving(&m, 1, 20 * S);
@@ -305,11 +296,10 @@ static void a_worker_with_a_stop_signal_stays_leaving(void **state)
     meet_release(&m);
 }
 
-static void a_job_that_has_ended_forms_no_world(void **state)
+UNIT_TEST(a_job_that_has_ended_forms_no_world)
 {
     struct meet m;
     struct report r = report_of(1, 1, 0, -1, 0);
-    (void)state;
     world_start(&m, 2, 1);
     meet_run(&m);
     meet_done(&m, 0, 4);
@@ -330,10 +320,9 @@ static void a_job_that_has_ended_forms_no_world(void **state)
     meet_release(&m);
 }
 
-static void messages_of_an_earlier_world(void **state)
+UNIT_TEST(messages_of_an_earlier_world)
 {
     struct meet m;
-    (void)state;
     world_start(&m, 3, 1);
     meet_done(&m, 0, 4); /* nothing has run */
     meet_run(&m);
@@ -365,11 +354,10 @@ static void messages_of_an_earlier_world(void **state)
     meet_release(&m);
 }
 
-static void what_a_world_leaves_behind(void **state)
+UNIT_TEST(what_a_world_leaves_behind)
 {
     struct meet m;
     struct report r = report_of(0, 1, 0, -1, 0);
-    (void)state;
     world_start(&m, 3, 1);
     meet_run(&m);
     assert_true(meet_counts(&m, 4));
@@ -402,10 +390,9 @@ static void what_a_world_leaves_behind(void **state)
     meet_release(&m);
 }
 
-static void the_last_one_here_may_be_lost_and_not_needed(void **state)
+UNIT_TEST(the_last_one_here_may_be_lost_and_not_needed)
 {
     struct meet m;
-    (void)state;
     world_start(&m, 2, 1);
     meet_run(&m);
     meet_done(&m, 0, 4);
@@ -416,22 +403,4 @@ static void the_last_one_here_may_be_lost_and_not_needed(void **state)
     meet_release(&m);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_a_newer_world_counts),
-        cmocka_unit_test(all_workers_join_the_new_world),
-        cmocka_unit_test(a_worker_that_has_not_run_may_leave),
-        cmocka_unit_test(the_number_of_ranks_is_of_the_first_world_alone),
-        cmocka_unit_test(a_world_drops_failures_that_leaving_workers_explain),
-        cmocka_unit_test(only_failures_of_leaving_workers_are_held_back),
-        cmocka_unit_test(a_lost_worker_has_left),
-        cmocka_unit_test(losses_while_a_world_is_formed),
-        cmocka_unit_test(a_worker_with_a_stop_signal_stays_leaving),
-        cmocka_unit_test(a_job_that_has_ended_forms_no_world),
-        cmocka_unit_test(messages_of_an_earlier_world),
-        cmocka_unit_test(what_a_world_leaves_behind),
-        cmocka_unit_test(the_last_one_here_may_be_lost_and_not_needed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A server with several addresses, some of which are unreachable or another server's:
  * the 127.0.0.0/8 of this machine stands in for networks. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
@@ -60,25 +52,23 @@ spot_reach(const struct spot *p, const char *hosts, uint32_t rank, uint32_t ms)
     return r;
 }
 
-static void an_address_without_listener_is_skipped(void **state)
+UNIT_TEST(an_address_without_listener_is_skipped)
 {
     struct spot p = spot_start("127.0.0.3", 0, &ours);
     struct result r =
         spot_reach(&p, "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4", 0, 10000);
 
-    (void)state;
     assert_int_equal(r.rc, 0);
     assert_true(r.took_ms < 5000);
     rdv_server_stop(p.server);
 }
 
-static void another_jobs_server_is_not_used(void **state)
+UNIT_TEST(another_jobs_server_is_not_used)
 {
     struct spot right = spot_start("127.0.0.3", 0, &ours);
     struct spot wrong = spot_start("127.0.0.2", right.port, &others);
     struct result r = spot_reach(&right, "127.0.0.2,127.0.0.3", 0, 10000);
 
-    (void)state;
     assert_int_equal(r.rc, 0);
     assert_int_equal(rdv_server_joined(wrong.server), 0);
     assert_int_equal(rdv_server_joined(right.server), 1);
@@ -86,13 +76,12 @@ static void another_jobs_server_is_not_used(void **state)
     rdv_server_stop(wrong.server);
 }
 
-static void a_silent_address_costs_half_a_second(void **state)
+UNIT_TEST(a_silent_address_costs_half_a_second)
 {
     struct spot p = spot_start("127.0.0.3", 0, &ours);
     CLEANUP(fd_close) int fd = -1;
     uint16_t port;
 
-    (void)state;
     assert_int_equal(tcp_listen("127.0.0.2", p.port, &fd, &port, NULL), 0);
     struct result r = spot_reach(&p, "127.0.0.2,127.0.0.3", 0, 20000);
     assert_int_equal(r.rc, 0);
@@ -100,24 +89,22 @@ static void a_silent_address_costs_half_a_second(void **state)
     rdv_server_stop(p.server);
 }
 
-static void the_right_servers_refusal_is_final(void **state)
+UNIT_TEST(the_right_servers_refusal_is_final)
 {
     struct spot p = spot_start("127.0.0.3", 0, &ours);
     struct result r = spot_reach(&p, "127.0.0.2,127.0.0.3", 7, 20000);
 
-    (void)state;
     assert_int_equal(r.rc, -EINVAL);
     assert_non_null(strstr(r.err.text, "rank 7 is not below size 1"));
     assert_true(r.took_ms < 5000);
     rdv_server_stop(p.server);
 }
 
-static void no_server_at_all_names_all_addresses(void **state)
+UNIT_TEST(no_server_at_all_names_all_addresses)
 {
     struct spot p = spot_start("127.0.0.3", 0, &ours);
     struct result r = spot_reach(&p, "127.0.0.1,127.0.0.2", 0, 400);
 
-    (void)state;
     assert_int_equal(r.rc, -ETIMEDOUT);
     assert_non_null(strstr(
         r.err.text, "answers at none of its addresses 127.0.0.1,127.0.0.2 port"));
@@ -127,11 +114,10 @@ static void no_server_at_all_names_all_addresses(void **state)
     rdv_server_stop(p.server);
 }
 
-static void a_late_server_is_waited_for(void **state)
+UNIT_TEST(a_late_server_is_waited_for)
 {
     struct spot p = spot_start("127.0.0.3", 0, &ours);
 
-    (void)state;
     rdv_server_stop(p.server); /* its port is free now, and known */
     struct result early = spot_reach(&p, "127.0.0.2,127.0.0.3", 0, 200);
     assert_int_equal(early.rc, -ETIMEDOUT);
@@ -140,15 +126,4 @@ static void a_late_server_is_waited_for(void **state)
     rdv_server_stop(p.server);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_address_without_listener_is_skipped),
-        cmocka_unit_test(another_jobs_server_is_not_used),
-        cmocka_unit_test(a_silent_address_costs_half_a_second),
-        cmocka_unit_test(the_right_servers_refusal_is_final),
-        cmocka_unit_test(no_server_at_all_names_all_addresses),
-        cmocka_unit_test(a_late_server_is_waited_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

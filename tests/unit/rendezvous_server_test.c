@@ -2,19 +2,11 @@
 /* The rendezvous with real sockets and threads: a server, members as threads, and peers
  * that misbehave. Waits are joins and reads with deadlines. Deadlines that are to pass
  * (SHORT_MS) are long enough for the server to see what was sent before. */
-#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
@@ -156,11 +148,10 @@ static void wait_joined(const struct world *w, uint32_t n)
     }
 }
 
-static void two_rounds_for_1_to_16_members(void **state)
+UNIT_TEST(two_rounds_for_1_to_16_members)
 {
     static const uint32_t sizes[] = {1, 2, 3, 5, 8, 16};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         struct world w = world_up(sizes[i]);
 
@@ -170,12 +161,11 @@ static void two_rounds_for_1_to_16_members(void **state)
     }
 }
 
-static void a_late_member_completes_the_round(void **state)
+UNIT_TEST(a_late_member_completes_the_round)
 {
     struct world w = world_up(3);
     struct member m[3];
 
-    (void)state;
     member_go(&m[0], &w, 0, 3, LONG_MS);
     member_go(&m[2], &w, 2, 3, LONG_MS);
     wait_joined(&w, 2);
@@ -187,14 +177,13 @@ static void a_late_member_completes_the_round(void **state)
     rdv_server_stop(w.server);
 }
 
-static void members_may_come_before_the_server(void **state)
+UNIT_TEST(members_may_come_before_the_server)
 {
     struct world w = world_up(2);
     struct member m[2];
     struct err err = ERR_INIT;
     int fd = -1;
 
-    (void)state;
     rdv_server_stop(w.server); /* its port is free now, and known */
     member_go(&m[0], &w, 0, 2, LONG_MS);
     member_go(&m[1], &w, 1, 2, LONG_MS);
@@ -207,7 +196,7 @@ static void members_may_come_before_the_server(void **state)
     rdv_server_stop(w.server);
 }
 
-static void strangers_are_refused_with_a_reason(void **state)
+UNIT_TEST(strangers_are_refused_with_a_reason)
 {
     static const struct {
         const struct token *token;
@@ -227,7 +216,6 @@ static void strangers_are_refused_with_a_reason(void **state)
     };
     struct world w = world_up(2);
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct world as = {NULL, w.port, {t[i].token, t[i].job, t[i].generation}};
         struct rdv_client *c = NULL;
@@ -245,7 +233,7 @@ static void strangers_are_refused_with_a_reason(void **state)
     rdv_server_stop(w.server);
 }
 
-static void silent_and_babbling_peers_block_no_member(void **state)
+UNIT_TEST(silent_and_babbling_peers_block_no_member)
 {
     static const char http[] =
         "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: probe\r\n"
@@ -254,7 +242,6 @@ static void silent_and_babbling_peers_block_no_member(void **state)
     int silent[32], babble = -1;
     char answer[AUTH_REPLY_BYTES + 1];
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(silent); i++)
         assert_int_equal(
             tcp_connect("127.0.0.1", w.port, in_ms(LONG_MS), false, &silent[i], NULL),
@@ -274,7 +261,7 @@ static void silent_and_babbling_peers_block_no_member(void **state)
         fd_close(&silent[i]);
 }
 
-static void a_timeout_names_the_missing_ranks(void **state)
+UNIT_TEST(a_timeout_names_the_missing_ranks)
 {
     struct world w = world_up(8);
     struct rdv_client *c[8] = {NULL};
@@ -283,7 +270,6 @@ static void a_timeout_names_the_missing_ranks(void **state)
     double waited_s = 0;
     struct err err = ERR_INIT;
 
-    (void)state;
     for (uint32_t r = 0; r < 8;
          r++) /* 1, 3 and 5 never connect, 2, 4, 6 and 7 only join */
         if (r != 1 && r != 3 && r != 5)
@@ -306,12 +292,11 @@ static void a_timeout_names_the_missing_ranks(void **state)
     rdv_server_stop(w.server);
 }
 
-static void one_missing_rank_is_named_alone(void **state)
+UNIT_TEST(one_missing_rank_is_named_alone)
 {
     struct world w = world_up(2);
     struct member m;
 
-    (void)state;
     member_go(&m, &w, 1, 2, 2 * SHORT_MS); /* connects within it, too */
     member_join(&m);
     assert_int_equal(m.rc, -ETIMEDOUT);
@@ -319,7 +304,7 @@ static void one_missing_rank_is_named_alone(void **state)
     rdv_server_stop(w.server);
 }
 
-static void a_second_try_after_a_timeout_succeeds(void **state)
+UNIT_TEST(a_second_try_after_a_timeout_succeeds)
 {
     struct world w = world_up(2);
     struct rdv_client *c = NULL;
@@ -329,7 +314,6 @@ static void a_second_try_after_a_timeout_succeeds(void **state)
     uint32_t *sizes = NULL;
     struct err err = ERR_INIT;
 
-    (void)state;
     assert_int_equal(connect_as(&w, 0, 2, LONG_MS, &c, &err), 0);
     assert_int_equal(
         rdv_client_exchange(c, "x", 1, in_ms(SHORT_MS), &blobs, &sizes, &err),
@@ -349,7 +333,7 @@ static void a_second_try_after_a_timeout_succeeds(void **state)
     rdv_server_stop(w.server);
 }
 
-static void a_duplicate_rank_is_refused(void **state)
+UNIT_TEST(a_duplicate_rank_is_refused)
 {
     struct world w = world_up(2);
     struct rdv_client *first = NULL, *second = NULL;
@@ -357,7 +341,6 @@ static void a_duplicate_rank_is_refused(void **state)
     uint32_t *sizes = NULL;
     struct err err = ERR_INIT;
 
-    (void)state;
     assert_int_equal(connect_as(&w, 0, 2, LONG_MS, &first, &err), 0);
     assert_int_equal(connect_as(&w, 0, 2, LONG_MS, &second, &err), 0);
     assert_int_equal(
@@ -374,7 +357,7 @@ static void a_duplicate_rank_is_refused(void **state)
     rdv_server_stop(w.server);
 }
 
-static void the_blob_of_a_dead_member_is_withdrawn(void **state)
+UNIT_TEST(the_blob_of_a_dead_member_is_withdrawn)
 {
     struct world w = world_up(2);
     struct rdv_client *c = NULL;
@@ -382,7 +365,6 @@ static void the_blob_of_a_dead_member_is_withdrawn(void **state)
     uint32_t *sizes = NULL;
     struct err err = ERR_INIT;
 
-    (void)state;
     /* Rank 1 puts "dead" and closes before rank 0 connects; its next process puts
      * something else. */
     assert_int_equal(connect_as(&w, 1, 2, LONG_MS, &c, &err), 0);
@@ -400,12 +382,11 @@ static void the_blob_of_a_dead_member_is_withdrawn(void **state)
     rdv_server_stop(w.server);
 }
 
-static void a_failure_reaches_waiting_and_later_members(void **state)
+UNIT_TEST(a_failure_reaches_waiting_and_later_members)
 {
     struct world w = world_up(3);
     struct member m[3];
 
-    (void)state;
     member_go(&m[0], &w, 0, 3, LONG_MS);
     member_go(&m[1], &w, 1, 3, LONG_MS);
     wait_joined(&w, 2);
@@ -420,12 +401,11 @@ static void a_failure_reaches_waiting_and_later_members(void **state)
     rdv_server_stop(w.server);
 }
 
-static void stopping_refuses_waiting_members(void **state)
+UNIT_TEST(stopping_refuses_waiting_members)
 {
     struct world w = world_up(2);
     struct member m;
 
-    (void)state;
     member_go(&m, &w, 0, 2, LONG_MS);
     wait_joined(&w, 1);
     rdv_server_stop(w.server);
@@ -436,9 +416,8 @@ static void stopping_refuses_waiting_members(void **state)
 }
 
 /* Rank 0 serves, and stops the server as soon as it has its own answer. */
-static void the_last_round_arrives_although_the_server_stops(void **state)
+UNIT_TEST(the_last_round_arrives_although_the_server_stops)
 {
-    (void)state;
     for (int i = 0; i < 50; i++) {
         struct world w = world_up(4);
         struct member m[4];
@@ -455,14 +434,13 @@ static void the_last_round_arrives_although_the_server_stops(void **state)
     }
 }
 
-static void a_server_that_hangs_is_reported(void **state)
+UNIT_TEST(a_server_that_hangs_is_reported)
 {
     struct world w = {.id = {&token_a, "ns/demo/uid", 0}};
     struct rdv_client *c = NULL;
     struct err err = ERR_INIT;
     int fd = -1;
 
-    (void)state;
     assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &w.port, &err), 0);
     assert_int_equal(connect_as(&w, 0, 2, SHORT_MS, &c, &err),
                      -ETIMEDOUT); /* no accept */
@@ -474,9 +452,8 @@ static void a_server_that_hangs_is_reported(void **state)
     assert_non_null(strstr(err.text, "refused"));
 }
 
-static void the_thread_takes_no_signal_and_leaves_no_descriptor(void **state)
+UNIT_TEST(the_thread_takes_no_signal_and_leaves_no_descriptor)
 {
-    (void)state;
     int before = dup(0);
     struct world w = world_up(2);
     sigset_t mine, now;
@@ -493,7 +470,7 @@ static void the_thread_takes_no_signal_and_leaves_no_descriptor(void **state)
     (void)close(after);
 }
 
-static void invalid_arguments_are_refused(void **state)
+UNIT_TEST(invalid_arguments_are_refused)
 {
     struct auth_id id = {&token_a, "j", 0};
     struct rdv_server *s = NULL;
@@ -506,7 +483,6 @@ static void invalid_arguments_are_refused(void **state)
     uint16_t port;
     int fd = -1;
 
-    (void)state;
     assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &port, &err), 0);
     assert_int_equal(rdv_server_start(fd, &id, 0, &s, &err), -EINVAL);
     assert_null(s);
@@ -526,25 +502,4 @@ static void invalid_arguments_are_refused(void **state)
     rdv_server_stop(w.server);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_rounds_for_1_to_16_members),
-        cmocka_unit_test(a_late_member_completes_the_round),
-        cmocka_unit_test(members_may_come_before_the_server),
-        cmocka_unit_test(strangers_are_refused_with_a_reason),
-        cmocka_unit_test(silent_and_babbling_peers_block_no_member),
-        cmocka_unit_test(a_timeout_names_the_missing_ranks),
-        cmocka_unit_test(one_missing_rank_is_named_alone),
-        cmocka_unit_test(a_second_try_after_a_timeout_succeeds),
-        cmocka_unit_test(a_duplicate_rank_is_refused),
-        cmocka_unit_test(the_blob_of_a_dead_member_is_withdrawn),
-        cmocka_unit_test(a_failure_reaches_waiting_and_later_members),
-        cmocka_unit_test(stopping_refuses_waiting_members),
-        cmocka_unit_test(the_last_round_arrives_although_the_server_stops),
-        cmocka_unit_test(a_server_that_hangs_is_reported),
-        cmocka_unit_test(the_thread_takes_no_signal_and_leaves_no_descriptor),
-        cmocka_unit_test(invalid_arguments_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

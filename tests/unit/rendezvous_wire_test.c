@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bytes: handshake and frames as values, the blocking handshake over a socket pair,
  * and an authenticated peer that breaks the protocol against a real server. */
-#include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
@@ -49,13 +42,12 @@ static struct handshake handshake_run(const struct auth_id *c, const struct auth
     return h;
 }
 
-static void both_prove_themselves(void **state)
+UNIT_TEST(both_prove_themselves)
 {
     const struct auth_id id = {&token_a, "j", 7};
     struct handshake h = handshake_run(&id, &id);
     struct auth_session c, s;
 
-    (void)state;
     assert_int_equal(h.rc_reply | h.rc_proof | h.rc_check, 0);
     auth_wire_session(&id, h.hello, h.reply, false, &c);
     auth_wire_session(&id, h.hello, h.reply, true, &s);
@@ -64,7 +56,7 @@ static void both_prove_themselves(void **state)
     assert_memory_not_equal(c.send_key, c.recv_key, 32);
 }
 
-static void each_difference_is_reported_on_both_sides(void **state)
+UNIT_TEST(each_difference_is_reported_on_both_sides)
 {
     const struct auth_id mine = {&token_a, "j", 7};
     const struct {
@@ -77,7 +69,6 @@ static void each_difference_is_reported_on_both_sides(void **state)
         {{&token_b, "j", 7}, -EACCES, "another token"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct handshake h = handshake_run(&t[i].other, &mine);
 
@@ -90,12 +81,11 @@ static void each_difference_is_reported_on_both_sides(void **state)
 }
 
 /* Every byte of hello and reply is under the MACs: change one, and one side refuses. */
-static void every_changed_bit_is_detected(void **state)
+UNIT_TEST(every_changed_bit_is_detected)
 {
     const struct auth_id id = {&token_a, "j", 7};
     const struct handshake good = handshake_run(&id, &id);
 
-    (void)state;
     for (size_t i = 0; i < AUTH_HELLO_BYTES + AUTH_REPLY_BYTES + AUTH_PROOF_BYTES;
          i++) {
         struct handshake h = good;
@@ -127,14 +117,13 @@ static void every_changed_bit_is_detected(void **state)
     }
 }
 
-static void a_connection_is_valid_for_its_purpose_only(void **state)
+UNIT_TEST(a_connection_is_valid_for_its_purpose_only)
 {
     const struct auth_id id = {&token_a, "j", 7};
     uint8_t nonce[AUTH_NONCE_BYTES] = {0}, hello[AUTH_HELLO_BYTES];
     uint8_t reply[AUTH_REPLY_BYTES], proof[AUTH_PROOF_BYTES];
     struct err e = ERR_INIT;
 
-    (void)state;
     auth_wire_hello(&id, ROLE_DATA, nonce, hello);
     assert_int_equal(
         auth_wire_reply(&id, ROLE_COORDINATOR, ROLE_CONTROL, hello, nonce, reply, &e),
@@ -191,14 +180,13 @@ static void over_a_socket(const struct auth_id *client,
     fd_close(&fd[0]);
 }
 
-static void the_blocking_handshake(void **state)
+UNIT_TEST(the_blocking_handshake)
 {
     const struct auth_id a = {&token_a, "j", 7}, b = {&token_b, "j", 7};
     const struct auth_id stale = {&token_a, "j", 6}, other = {&token_a, "k", 7};
     struct err e = ERR_INIT;
     int fd[2];
 
-    (void)state;
     over_a_socket(&a, &a, 0, 0);
     over_a_socket(&b, &a, -EACCES, -EACCES);
     over_a_socket(&stale, &a, -ESTALE, -ESTALE);
@@ -216,7 +204,7 @@ static void the_blocking_handshake(void **state)
 
 /* --- frames --- */
 
-static void headers_are_checked_by_direction_and_size(void **state)
+UNIT_TEST(headers_are_checked_by_direction_and_size)
 {
     static const struct {
         enum rdv_type type;
@@ -245,7 +233,6 @@ static void headers_are_checked_by_direction_and_size(void **state)
         {(enum rdv_type)6, 8, false, false},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         uint8_t h[RDV_HEADER_BYTES];
         enum rdv_type type;
@@ -261,13 +248,12 @@ static void headers_are_checked_by_direction_and_size(void **state)
     }
 }
 
-static void a_frame_counts_once_and_in_its_direction(void **state)
+UNIT_TEST(a_frame_counts_once_and_in_its_direction)
 {
     struct auth_session a = {.send_key = {1}, .recv_key = {2}};
     struct auth_session b = {.send_key = {2}, .recv_key = {1}};
     uint8_t h[RDV_HEADER_BYTES], digest[SHA256_BYTES], mac[RDV_MAC_BYTES];
 
-    (void)state;
     rdv_header(RDV_PUT, 3, h);
     sha256_digest("abc", 3, digest);
     rdv_mac_send(&a, h, digest, mac);
@@ -279,14 +265,13 @@ static void a_frame_counts_once_and_in_its_direction(void **state)
     assert_int_equal(rdv_mac_check(&b, h, "abc", 3, mac, NULL), -EPROTO); /* replayed */
 }
 
-static void a_rendered_round_is_parsed_back(void **state)
+UNIT_TEST(a_rendered_round_is_parsed_back)
 {
     struct rdv_world w;
     uint8_t *blobs[3];
     uint32_t sizes[3];
     void *old;
 
-    (void)state;
     assert_int_equal(rdv_world_init(&w, 3, NULL), 0);
     for (uint32_t r = 0; r < 3; r++) {
         struct rdv_put put = {0, RDV_WAIT_FOREVER, (const uint8_t *)"xyz", r};
@@ -316,13 +301,12 @@ static void a_rendered_round_is_parsed_back(void **state)
     rdv_world_release(&w);
 }
 
-static void many_missing_are_counted_not_listed(void **state)
+UNIT_TEST(many_missing_are_counted_not_listed)
 {
     struct rdv_world w;
     char text[320];
     void *old;
 
-    (void)state;
     assert_int_equal(rdv_world_init(&w, 1000, NULL), 0);
     for (uint32_t r = 0; r < 1000; r += 2) {
         struct rdv_put put = {0, 0, NULL, 0};
@@ -341,12 +325,11 @@ static void many_missing_are_counted_not_listed(void **state)
     rdv_world_release(&w);
 }
 
-static void a_refusal_has_no_control_characters(void **state)
+UNIT_TEST(a_refusal_has_no_control_characters)
 {
     uint8_t p[] = "\0\0\0\2rank\n1\x1b[0m";
     struct err e = ERR_INIT;
 
-    (void)state;
     assert_int_equal(rdv_refused_parse(p, sizeof(p) - 1, &e), -ECANCELED);
     assert_string_equal(e.text, "rank 1 [0m");
     p[3] = 99;
@@ -405,7 +388,7 @@ static int raw_recv(struct raw *r)
     return h[0];
 }
 
-static void a_member_that_breaks_the_protocol_is_dropped(void **state)
+UNIT_TEST(a_member_that_breaks_the_protocol_is_dropped)
 {
     static const uint8_t join0[8] = {0, 0, 0, 0, 0, 0, 0, 2};
     static const uint8_t put0[9] = {0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 'x'};
@@ -419,7 +402,6 @@ static void a_member_that_breaks_the_protocol_is_dropped(void **state)
     uint16_t port = 0;
     int fd = -1;
 
-    (void)state;
     assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &port, NULL), 0);
     assert_int_equal(rdv_server_start(fd, &id, 2, &s, NULL), 0);
 
@@ -464,20 +446,4 @@ static void a_member_that_breaks_the_protocol_is_dropped(void **state)
     rdv_server_stop(s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_prove_themselves),
-        cmocka_unit_test(each_difference_is_reported_on_both_sides),
-        cmocka_unit_test(every_changed_bit_is_detected),
-        cmocka_unit_test(a_connection_is_valid_for_its_purpose_only),
-        cmocka_unit_test(the_blocking_handshake),
-        cmocka_unit_test(headers_are_checked_by_direction_and_size),
-        cmocka_unit_test(a_frame_counts_once_and_in_its_direction),
-        cmocka_unit_test(a_rendered_round_is_parsed_back),
-        cmocka_unit_test(many_missing_are_counted_not_listed),
-        cmocka_unit_test(a_refusal_has_no_control_characters),
-        cmocka_unit_test(a_member_that_breaks_the_protocol_is_dropped),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

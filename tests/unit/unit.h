@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmocka with the headers that it requires, and tests that register themselves:
+ *
+ *     UNIT_TEST(a_list_is_read) { ... }
+ *     UNIT_MAIN(NULL, NULL)
+ *
+ * They run in the order of the file. */
+#ifndef TESTS_UNIT_UNIT_H
+#define TESTS_UNIT_UNIT_H
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { UNIT_MAX_TESTS = 64 };
+
+static struct CMUnitTest unit_tests[UNIT_MAX_TESTS];
+static size_t unit_n_tests;
+
+static inline void unit_add(const char *name, CMUnitTestFunction f)
+{
+    if (unit_n_tests == UNIT_MAX_TESTS)
+        abort();
+    unit_tests[unit_n_tests++] = (struct CMUnitTest){.name = name, .test_func = f};
+}
+
+/* Runs all tests between set_up and tear_down. Returns the exit code of main. */
+static inline int unit_run(CMFixtureFunction set_up, CMFixtureFunction tear_down)
+{
+    return _cmocka_run_group_tests("tests", unit_tests, unit_n_tests, set_up,
+                                   tear_down);
+}
+
+#define UNIT_TEST(f)                                                                   \
+    static void f(void **state);                                                       \
+    __attribute__((constructor)) static void f##_add(void)                             \
+    {                                                                                  \
+        unit_add(#f, f);                                                               \
+    }                                                                                  \
+    static void f(__attribute__((unused)) void **state)
+
+#define UNIT_MAIN(set_up, tear_down)                                                   \
+    int main(void)                                                                     \
+    {                                                                                  \
+        return unit_run(set_up, tear_down);                                            \
+    }
+
+#endif
