@@ -5,7 +5,6 @@
 
 #include <stdlib.h>
 
-EXPORT int cuStreamBeginCapture_v2(cu_stream s, int mode);
 int cuStreamBeginCapture_v2(cu_stream s, int mode)
 {
     int rc = fake_call(true);
@@ -43,7 +42,6 @@ int fake_break_capture(cu_stream s)
     return rc;
 }
 
-EXPORT int cuStreamEndCapture(cu_stream s, cu_graph *ret);
 int cuStreamEndCapture(cu_stream s, cu_graph *ret)
 {
     int rc = fake_call(true);
@@ -83,8 +81,6 @@ static void copy_graph(cu_graph to, const struct cu_graph_s *from)
     }
 }
 
-EXPORT int
-cuGraphInstantiateWithFlags(cu_graph_exec *ret, cu_graph g, unsigned long long flags);
 int cuGraphInstantiateWithFlags(cu_graph_exec *ret,
                                 cu_graph g,
                                 unsigned long long flags)
@@ -102,7 +98,6 @@ int cuGraphInstantiateWithFlags(cu_graph_exec *ret,
     return 0;
 }
 
-EXPORT int cuGraphLaunch(cu_graph_exec x, cu_stream s);
 int cuGraphLaunch(cu_graph_exec x, cu_stream s)
 {
     int rc = fake_call(true);
@@ -117,7 +112,6 @@ int cuGraphLaunch(cu_graph_exec x, cu_stream s)
     return rc;
 }
 
-EXPORT int cuGraphExecDestroy(cu_graph_exec x);
 int cuGraphExecDestroy(cu_graph_exec x)
 {
     fake_graph_clear(&x->graph);
@@ -125,7 +119,6 @@ int cuGraphExecDestroy(cu_graph_exec x)
     return fake_call(false);
 }
 
-EXPORT int cuGraphDestroy(cu_graph g);
 int cuGraphDestroy(cu_graph g)
 {
     fake_graph_clear(g);
@@ -167,13 +160,11 @@ static int text_of(int result, const char **ret, bool is_name)
     return CU_INVALID_VALUE;
 }
 
-EXPORT int cuGetErrorName(int result, const char **ret);
 int cuGetErrorName(int result, const char **ret)
 {
     return text_of(result, ret, true);
 }
 
-EXPORT int cuGetErrorString(int result, const char **ret);
 int cuGetErrorString(int result, const char **ret)
 {
     return text_of(result, ret, false);

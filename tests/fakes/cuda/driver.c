@@ -132,7 +132,6 @@ unsigned long hvd_fake_n_syncs(void)
 
 /* --- devices --- */
 
-EXPORT int cuInit(unsigned flags);
 int cuInit(unsigned flags)
 {
     char value[64];
@@ -152,7 +151,6 @@ int cuInit(unsigned flags)
     return flags != 0 ? CU_INVALID_VALUE : n == 0 ? CU_NO_DEVICE : 0;
 }
 
-EXPORT int cuDriverGetVersion(int *ret);
 int cuDriverGetVersion(int *ret)
 {
     fake_n_calls++;
@@ -170,7 +168,6 @@ static int fake_check_device(cu_device d)
     return rc ? rc : d >= 0 && d < fake.n_gpus ? 0 : CU_INVALID_DEVICE;
 }
 
-EXPORT int cuDeviceGetCount(int *ret);
 int cuDeviceGetCount(int *ret)
 {
     int rc = fake_call(false);
@@ -180,7 +177,6 @@ int cuDeviceGetCount(int *ret)
     return rc;
 }
 
-EXPORT int cuDeviceGet(cu_device *ret, int ordinal);
 int cuDeviceGet(cu_device *ret, int ordinal)
 {
     int rc = fake_check_device(ordinal);
@@ -190,7 +186,6 @@ int cuDeviceGet(cu_device *ret, int ordinal)
     return rc;
 }
 
-EXPORT int cuDeviceGetName(char *ret, int size, cu_device d);
 int cuDeviceGetName(char *ret, int size, cu_device d)
 {
     int rc = fake_check_device(d);
@@ -201,7 +196,6 @@ int cuDeviceGetName(char *ret, int size, cu_device d)
     return rc;
 }
 
-EXPORT int cuDeviceGetAttribute(int *ret, int attr, cu_device d);
 int cuDeviceGetAttribute(int *ret, int attr, cu_device d)
 {
     int rc = fake_check_device(d), sm = d == fake.old ? 61 : fake.sm;
@@ -235,19 +229,16 @@ static int fake_device_uuid(struct cu_uuid *ret, cu_device d, bool knows_mig)
     return 0;
 }
 
-EXPORT int cuDeviceGetUuid(struct cu_uuid *ret, cu_device d);
 int cuDeviceGetUuid(struct cu_uuid *ret, cu_device d)
 {
     return fake_device_uuid(ret, d, false);
 }
 
-EXPORT int cuDeviceGetUuid_v2(struct cu_uuid *ret, cu_device d);
 int cuDeviceGetUuid_v2(struct cu_uuid *ret, cu_device d)
 {
     return fake_device_uuid(ret, d, true);
 }
 
-EXPORT int cuDeviceTotalMem_v2(size_t *ret, cu_device d);
 int cuDeviceTotalMem_v2(size_t *ret, cu_device d)
 {
     int rc = fake_check_device(d);
@@ -257,7 +248,6 @@ int cuDeviceTotalMem_v2(size_t *ret, cu_device d)
     return rc;
 }
 
-EXPORT int cuDeviceGetPCIBusId(char *ret, int size, cu_device d);
 int cuDeviceGetPCIBusId(char *ret, int size, cu_device d)
 {
     int rc = fake_check_device(d);
@@ -269,7 +259,6 @@ int cuDeviceGetPCIBusId(char *ret, int size, cu_device d)
 
 /* --- contexts --- */
 
-EXPORT int cuDevicePrimaryCtxRetain(cu_ctx *ret, cu_device d);
 int cuDevicePrimaryCtxRetain(cu_ctx *ret, cu_device d)
 {
     int rc = fake_check_device(d);
@@ -287,7 +276,6 @@ int cuDevicePrimaryCtxRetain(cu_ctx *ret, cu_device d)
     return 0;
 }
 
-EXPORT int cuDevicePrimaryCtxRelease_v2(cu_device d);
 int cuDevicePrimaryCtxRelease_v2(cu_device d)
 {
     int rc = fake_check_device(d);
@@ -301,7 +289,6 @@ int cuDevicePrimaryCtxRelease_v2(cu_device d)
     return rc;
 }
 
-EXPORT int cuCtxPushCurrent_v2(cu_ctx c);
 int cuCtxPushCurrent_v2(cu_ctx c)
 {
     int rc = fake_call(false);
@@ -314,7 +301,6 @@ int cuCtxPushCurrent_v2(cu_ctx c)
     return 0;
 }
 
-EXPORT int cuCtxPopCurrent_v2(cu_ctx *ret);
 int cuCtxPopCurrent_v2(cu_ctx *ret)
 {
     int rc = fake_call(false);
@@ -350,7 +336,6 @@ static int break_captures(cu_ctx c)
     return rc;
 }
 
-EXPORT int cuCtxSynchronize(void);
 int cuCtxSynchronize(void)
 {
     int rc = fake_call(true);
@@ -368,7 +353,6 @@ int cuCtxSynchronize(void)
     return rc;
 }
 
-EXPORT int cuCtxGetStreamPriorityRange(int *ret_least, int *ret_greatest);
 int cuCtxGetStreamPriorityRange(int *ret_least, int *ret_greatest)
 {
     *ret_least = 0;
@@ -376,7 +360,6 @@ int cuCtxGetStreamPriorityRange(int *ret_least, int *ret_greatest)
     return fake_call(true);
 }
 
-EXPORT int cuThreadExchangeStreamCaptureMode(int *mode);
 int cuThreadExchangeStreamCaptureMode(int *mode)
 {
     int rc = fake_call(false), old = stack.mode;
@@ -390,7 +373,6 @@ int cuThreadExchangeStreamCaptureMode(int *mode)
 
 /* --- streams --- */
 
-EXPORT int cuStreamCreateWithPriority(cu_stream *ret, unsigned flags, int priority);
 int cuStreamCreateWithPriority(cu_stream *ret, unsigned flags, int priority)
 {
     int rc = fake_call(true);
@@ -405,7 +387,6 @@ int cuStreamCreateWithPriority(cu_stream *ret, unsigned flags, int priority)
     return 0;
 }
 
-EXPORT int cuStreamDestroy_v2(cu_stream s);
 int cuStreamDestroy_v2(cu_stream s)
 {
     int rc = fake_call(true);
@@ -421,7 +402,6 @@ int cuStreamDestroy_v2(cu_stream s)
     return rc;
 }
 
-EXPORT int cuStreamQuery(cu_stream s);
 int cuStreamQuery(cu_stream s)
 {
     int rc = fake_call(true);
@@ -440,7 +420,6 @@ int cuStreamQuery(cu_stream s)
     return rc;
 }
 
-EXPORT int cuStreamIsCapturing(cu_stream s, int *ret);
 int cuStreamIsCapturing(cu_stream s, int *ret)
 {
     int rc = fake_call(true);
@@ -460,7 +439,6 @@ static bool is_reached(const struct cu_event_s *e)
     return !e->of || e->of->n_done >= e->number;
 }
 
-EXPORT int cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags);
 int cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags)
 {
     int rc = fake_call(true);
@@ -486,7 +464,6 @@ int cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags)
 
 /* --- events --- */
 
-EXPORT int cuEventCreate(cu_event *ret, unsigned flags);
 int cuEventCreate(cu_event *ret, unsigned flags)
 {
     int rc = fake_call(true);
@@ -506,7 +483,6 @@ int cuEventCreate(cu_event *ret, unsigned flags)
     return 0;
 }
 
-EXPORT int cuEventRecord(cu_event e, cu_stream s);
 int cuEventRecord(cu_event e, cu_stream s)
 {
     int rc = fake_call(true);
@@ -535,7 +511,6 @@ static int entry_do_nothing(void *arg)
     return 0;
 }
 
-EXPORT int cuCtxRecordEvent(cu_ctx c, cu_event e);
 int cuCtxRecordEvent(cu_ctx c, cu_event e)
 {
     int rc = fake_call(true);
@@ -564,7 +539,6 @@ int cuCtxRecordEvent(cu_ctx c, cu_event e)
     return rc;
 }
 
-EXPORT int cuEventQuery(cu_event e);
 int cuEventQuery(cu_event e)
 {
     int rc = fake_call(true);
@@ -582,7 +556,6 @@ int cuEventQuery(cu_event e)
     return rc;
 }
 
-EXPORT int cuEventDestroy_v2(cu_event e);
 int cuEventDestroy_v2(cu_event e)
 {
     int rc = fake_call(true);

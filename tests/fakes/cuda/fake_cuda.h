@@ -28,7 +28,11 @@
 
 #include "runtime/backend/nccl/cuda_dl.h"
 
-#define EXPORT __attribute__((visibility("default")))
+#define EXPORT                                  __attribute__((visibility("default")))
+
+/* A symbol that the backend looks up, with the type that it calls it by. */
+#define CUDA_DECLARE(name, symbol, least, args) EXPORT int symbol args;
+CUDA_SYMBOLS(CUDA_DECLARE)
 
 /* --- for tests and the other fakes --- */
 /* Work of a library on a stream: fn gets a copy of arg[bytes] on the stream's thread.

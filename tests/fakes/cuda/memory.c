@@ -140,7 +140,6 @@ static void *host_of(cu_ptr p)
 
 /* --- the driver's calls --- */
 
-EXPORT int cuMemAlloc_v2(cu_ptr *ret, size_t bytes);
 int cuMemAlloc_v2(cu_ptr *ret, size_t bytes)
 {
     void *p;
@@ -153,7 +152,6 @@ int cuMemAlloc_v2(cu_ptr *ret, size_t bytes)
     return rc;
 }
 
-EXPORT int cuMemFree_v2(cu_ptr p);
 int cuMemFree_v2(cu_ptr p)
 {
     int rc = fake_call(true);
@@ -213,7 +211,6 @@ static void *take_again(size_t bytes, cu_stream s)
     return b ? b->p : NULL;
 }
 
-EXPORT int cuMemAllocAsync(cu_ptr *ret, size_t bytes, cu_stream s);
 int cuMemAllocAsync(cu_ptr *ret, size_t bytes, cu_stream s)
 {
     void *p;
@@ -272,8 +269,6 @@ static int wait_for_free(cu_stream s)
     return f.p ? hvd_fake_enqueue(s, until_free_entry, &f, sizeof(f)) : 0;
 }
 
-EXPORT int
-cuMemAllocFromPoolAsync(cu_ptr *ret, size_t bytes, cu_pool pool, cu_stream s);
 int cuMemAllocFromPoolAsync(cu_ptr *ret, size_t bytes, cu_pool pool, cu_stream s)
 {
     int rc = pool ? 0 : CU_INVALID_VALUE;
@@ -317,7 +312,6 @@ static uint64_t mark_given(const void *p, bool is_given, cu_stream s)
     return turn;
 }
 
-EXPORT int cuMemFreeAsync(cu_ptr p, cu_stream s);
 int cuMemFreeAsync(cu_ptr p, cu_stream s)
 {
     struct freeing f = {.p = host_of(p)};
@@ -332,7 +326,6 @@ int cuMemFreeAsync(cu_ptr p, cu_stream s)
     return rc;
 }
 
-EXPORT int cuDeviceGetDefaultMemPool(cu_pool *ret, cu_device d);
 int cuDeviceGetDefaultMemPool(cu_pool *ret, cu_device d)
 {
     static struct cu_pool_s pools[16];
@@ -343,7 +336,6 @@ int cuDeviceGetDefaultMemPool(cu_pool *ret, cu_device d)
     return rc;
 }
 
-EXPORT int cuMemPoolCreate(cu_pool *ret, const struct cu_pool_props *props);
 int cuMemPoolCreate(cu_pool *ret, const struct cu_pool_props *props)
 {
     int rc = fake_call(false);
@@ -358,14 +350,12 @@ int cuMemPoolCreate(cu_pool *ret, const struct cu_pool_props *props)
     return *ret ? 0 : CU_OUT_OF_MEMORY;
 }
 
-EXPORT int cuMemPoolDestroy(cu_pool p);
 int cuMemPoolDestroy(cu_pool p)
 {
     free(p);
     return fake_call(false);
 }
 
-EXPORT int cuMemPoolSetAttribute(cu_pool p, int attr, void *value);
 int cuMemPoolSetAttribute(cu_pool p, int attr, void *value)
 {
     int rc = fake_call(false);
@@ -376,7 +366,6 @@ int cuMemPoolSetAttribute(cu_pool p, int attr, void *value)
     return rc;
 }
 
-EXPORT int cuMemHostAlloc(void **ret, size_t bytes, unsigned flags);
 int cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
 {
     int rc = fake_call(true);
@@ -386,7 +375,6 @@ int cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
     return rc ? rc : block_take(bytes, true, ret);
 }
 
-EXPORT int cuMemFreeHost(void *p);
 int cuMemFreeHost(void *p)
 {
     int rc = fake_call(true);
@@ -435,7 +423,6 @@ static int move_inline(void *arg) /* dst, then the bytes */
     return 0;
 }
 
-EXPORT int cuMemcpyHtoDAsync_v2(cu_ptr dst, const void *src, size_t n, cu_stream s);
 int cuMemcpyHtoDAsync_v2(cu_ptr dst, const void *src, size_t n, cu_stream s)
 {
     struct move m = {.dst = host_of(dst), .src = src, .n = n};
@@ -455,7 +442,6 @@ int cuMemcpyHtoDAsync_v2(cu_ptr dst, const void *src, size_t n, cu_stream s)
     return rc;
 }
 
-EXPORT int cuMemcpyDtoHAsync_v2(void *dst, cu_ptr src, size_t n, cu_stream s);
 int cuMemcpyDtoHAsync_v2(void *dst, cu_ptr src, size_t n, cu_stream s)
 {
     struct move m = {.dst = dst, .src = host_of(src), .n = n};
@@ -472,7 +458,6 @@ int cuMemcpyDtoHAsync_v2(void *dst, cu_ptr src, size_t n, cu_stream s)
     return rc;
 }
 
-EXPORT int cuMemcpyDtoDAsync_v2(cu_ptr dst, cu_ptr src, size_t n, cu_stream s);
 int cuMemcpyDtoDAsync_v2(cu_ptr dst, cu_ptr src, size_t n, cu_stream s)
 {
     struct move m = {.dst = host_of(dst), .src = host_of(src), .n = n};
@@ -482,7 +467,6 @@ int cuMemcpyDtoDAsync_v2(cu_ptr dst, cu_ptr src, size_t n, cu_stream s)
     return move_enqueue(m, s);
 }
 
-EXPORT int cuMemsetD8Async(cu_ptr dst, unsigned char v, size_t n, cu_stream s);
 int cuMemsetD8Async(cu_ptr dst, unsigned char v, size_t n, cu_stream s)
 {
     struct move m = {.dst = host_of(dst), .n = n, .value = v, .is_set = true};
@@ -491,7 +475,6 @@ int cuMemsetD8Async(cu_ptr dst, unsigned char v, size_t n, cu_stream s)
     return move_enqueue(m, s);
 }
 
-EXPORT int cuPointerGetAttribute(void *ret, int attr, cu_ptr p);
 int cuPointerGetAttribute(void *ret, int attr, cu_ptr p)
 {
     int ordinal = 0, rc = fake_call(false);

@@ -64,7 +64,6 @@ void hvd_fake_kernel(const char *name,
     pthread_mutex_unlock(&lock);
 }
 
-EXPORT int cuModuleLoadData(cu_module *ret, const void *image);
 int cuModuleLoadData(cu_module *ret, const void *image)
 {
     char value[64];
@@ -84,14 +83,12 @@ int cuModuleLoadData(cu_module *ret, const void *image)
     return *ret ? 0 : CU_OUT_OF_MEMORY;
 }
 
-EXPORT int cuModuleUnload(cu_module m);
 int cuModuleUnload(cu_module m)
 {
     free(m);
     return fake_call(true);
 }
 
-EXPORT int cuModuleGetFunction(cu_func *ret, cu_module m, const char *name);
 int cuModuleGetFunction(cu_func *ret, cu_module m, const char *name)
 {
     int rc = fake_call(true);
@@ -145,17 +142,6 @@ static void copy_args(struct fake_launch *l, void **params, void **extra)
     memcpy(l->args, p, bytes);
 }
 
-EXPORT int cuLaunchKernel(cu_func f,
-                          unsigned gx,
-                          unsigned gy,
-                          unsigned gz,
-                          unsigned bx,
-                          unsigned by,
-                          unsigned bz,
-                          unsigned shared_bytes,
-                          cu_stream s,
-                          void **params,
-                          void **extra);
 int cuLaunchKernel(cu_func f,
                    unsigned gx,
                    unsigned gy,

@@ -10,7 +10,11 @@
 
 #include "runtime/backend/nccl/nvml_dl.h"
 
-#define EXPORT __attribute__((visibility("default")))
+#define EXPORT                           __attribute__((visibility("default")))
+
+/* As the backend looks them up. */
+#define NVML_DECLARE(name, symbol, args) EXPORT int symbol args;
+NVML_SYMBOLS(NVML_DECLARE)
 
 struct nvml_device_s {
     int bus;
@@ -51,7 +55,6 @@ static void may_hang(void)
     n_hanging--;
 }
 
-EXPORT int nvmlInit_v2(void);
 int nvmlInit_v2(void)
 {
     const char *s = getenv("HVD_FAKE_NVML");
@@ -61,14 +64,12 @@ int nvmlInit_v2(void)
     return s ? atoi(s) : 0;
 }
 
-EXPORT int nvmlSystemGetDriverVersion(char *ret, unsigned n);
 int nvmlSystemGetDriverVersion(char *ret, unsigned n)
 {
     (void)snprintf(ret, n, "550.54.15");
     return 0;
 }
 
-EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, nvml_device *ret);
 int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, nvml_device *ret)
 {
     unsigned domain, bus;
@@ -81,7 +82,6 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, nvml_device *ret)
     return 0;
 }
 
-EXPORT int nvmlDeviceGetNvLinkState(nvml_device d, unsigned link, int *ret);
 int nvmlDeviceGetNvLinkState(nvml_device d, unsigned link, int *ret)
 {
     (void)d;
@@ -90,8 +90,6 @@ int nvmlDeviceGetNvLinkState(nvml_device d, unsigned link, int *ret)
 }
 
 /* The neighbour has the other parity. */
-EXPORT int
-nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml_device d, unsigned link, struct nvml_pci *ret);
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml_device d,
                                         unsigned link,
                                         struct nvml_pci *ret)
@@ -103,7 +101,6 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml_device d,
     return 0;
 }
 
-EXPORT int nvmlEventSetCreate(nvml_set *ret);
 int nvmlEventSetCreate(nvml_set *ret)
 {
     n_sets++;
@@ -111,8 +108,6 @@ int nvmlEventSetCreate(nvml_set *ret)
     return 0;
 }
 
-EXPORT int
-nvmlDeviceRegisterEvents(nvml_device d, unsigned long long types, nvml_set s);
 int nvmlDeviceRegisterEvents(nvml_device d, unsigned long long types, nvml_set s)
 {
     return d && s && types == NVML_XID_CRITICAL ? 0 : 2;
@@ -134,7 +129,6 @@ static int from_file(void)
     return given;
 }
 
-EXPORT int nvmlEventSetWait_v2(nvml_set s, struct nvml_event *ret, unsigned ms);
 int nvmlEventSetWait_v2(nvml_set s, struct nvml_event *ret, unsigned ms)
 {
     may_hang();
@@ -150,7 +144,6 @@ int nvmlEventSetWait_v2(nvml_set s, struct nvml_event *ret, unsigned ms)
     return code ? 0 : NVML_TIMEOUT;
 }
 
-EXPORT int nvmlEventSetFree(nvml_set s);
 int nvmlEventSetFree(nvml_set s)
 {
     n_sets -= s != NULL;
