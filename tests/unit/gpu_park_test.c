@@ -1,204 +1,139 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A communicator over a failure: the last rank of three leaves, the others make a world
- * of two in the same process. */
+/* Which communicator of a failed world is kept, and what becomes of it: over an NCCL of
+ * one function here. hvdgpu_park_test lets worlds fail and shrinks what they kept. */
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "runtime/backend/nccl/futex.h"
 #include "runtime/backend/nccl/park.h"
-#include "tests/unit/gpu_members.h"
+#include "tests/unit/gpu_fake.h"
 
-enum { COUNT = 500 };
+static atomic_uint n_aborted;
+static int handle; /* stands for an NCCL communicator */
 
-static const struct device_ops *const row = &hvd_cuda_device_ops;
-
-struct worlds {      /* what the cases differ in */
-    bool is_old;     /* what was kept is too old */
-    bool is_fresh;   /* what is wanted */
-    bool has_sets;   /* the failed world had split one off */
-    bool has_buffer; /* or had one registered */
-};
-static struct worlds the_worlds; /* of this process */
-
-static int sum_once(struct device *g, struct backend *b, float want, char *said)
+static int count_abort(nccl_comm nc)
 {
-    struct err err = ERR_INIT;
-    uint64_t ticket;
-    float *v = floats_new(g, COUNT, (float)(((struct comm *)b)->me + 1), &err);
+    assert_ptr_equal(nc, &handle);
+    n_aborted++;
+    return NCCL_OK;
+}
 
-    HOLDS(v);
-    HOLDS(post_sum(b, v, COUNT, &ticket, &err) == 0);
-    HOLDS(wait_ticket(b, ticket, 20, &err) == 0);
-    HOLDS(floats_are(g, v, COUNT, want, &err));
+static int never_called(void)
+{
+    abort();
+}
+
+static struct nccl_api nccl;
+static struct device *g;
+static struct comm c, other;
+
+/* A device whose only communicator can be kept. */
+static int park_start(void **state)
+{
+    (void)state;
+    nccl = (struct nccl_api){.version = NCCL_PARKS, .abort = count_abort};
+    *(void **)&nccl.revoke = *(void **)&nccl.shrink = (void *)(uintptr_t)never_called;
+    g = test_calloc(1, sizeof(*g));
+    g->nccl = &nccl;
+    g->config.size = 3;
+    g->comms = &c;
+    c = (struct comm){.g = g, .me = 1, .n = 3, .n_nc = 1, .state = COMM_PARKED};
+    c.nc[0] = (nccl_comm)(void *)&handle;
+    memset(c.id, 7, sizeof(c.id));
+    n_aborted = 0;
     return 0;
 }
 
-static int open_world(struct backend *meeting,
-                      uint32_t me,
-                      uint32_t size,
-                      int ordinal,
-                      struct device_parked *parked,
-                      struct device **ret,
-                      struct backend **ret_b,
-                      char *said)
+static int park_end(void **state)
 {
-    struct device_config config = case_config(me, size);
-    const struct backend_env env = {.rank = me, .size = size};
-    struct err err = ERR_INIT;
-
-    config.parked = parked;
-    if (row->open(&config, ordinal, ret, &err))
-        return SAYS("open: %s", err.text);
-    if (row->comm_open(*ret, meeting, &env, case_ranks, ret_b, &err))
-        return SAYS("comm_open: %s", err.text);
+    (void)state;
+    test_free(g);
     return 0;
 }
 
-/* The first world, and its end by a failure while a batch waits for rank 2. */
-static int fail_world(struct backend *meeting,
-                      uint32_t me,
-                      struct party *p,
-                      struct device_parked **ret,
-                      char *said)
+/* Children's abort would reach it by what they share with it; registered memory goes
+ * with the world. */
+static void only_the_single_communicator_of_a_world_is_kept(void **state)
 {
-    static const uint32_t all[] = {0, 1, 2};
-    struct backend *b, *child;
-    struct err err = ERR_INIT;
-    struct device *g;
-    uint64_t ticket;
+    static struct comm_region region;
 
-    if (open_world(meeting, me, 3, (int)me, NULL, &g, &b, said)
-        || sum_once(g, b, 6, said))
-        return 1;
-    if (the_worlds.has_sets) {
-        HOLDS(row->comm_split(b, all, 3, &child, &err) == 0);
-        if (sum_once(g, child, 6, said))
-            return 1;
-    }
-    float *v = floats_new(g, COUNT, 1, &err);
-    if (the_worlds.has_buffer)
-        HOLDS(row->buffer_register(b, v, COUNT * sizeof(*v), &err) == 0);
-    if (me != 2) {
-        HOLDS(post_sum(b, v, COUNT, &ticket, &err) == 0);
-        HOLDS(launcher_drain(&g->launcher, p->deadline_ns) == 0);
-    }
-    meet_all(p, 1);
-    const uint64_t began_ns = clock_now_ns();
-    row->abort(g);
-    if (!row->quiesce(g, began_ns + NS_PER_S)) { /* the others go on with this one */
-        (void)SLOW("rank %u: not soon", me);
-        HOLDS(row->quiesce(g, began_ns + 20 * NS_PER_S));
-    }
-    row->free(v, NULL);
-    HOLDS(row->close(g, ret) == 0);
-    return 0;
-}
-
-/* Rank 0 and 1 of the old world. Another order is a row of gpu_card_test. */
-static int new_world(struct backend *meeting,
-                     uint32_t me,
-                     struct device_parked *parked,
-                     char *said)
-{
-    struct err err = ERR_INIT;
-    struct device *g = NULL;
-    struct backend *b;
-
-    if (open_world(meeting, me, 2, (int)me, parked, &g, &b, said)
-        || sum_once(g, b, 3, said))
-        return 1;
-    const enum comm_how how = ((struct comm *)b)->terms.how;
-    if (the_worlds.is_fresh && how != COMM_FRESH)
-        return SAYS("rank %u: shrunk", me);
-    if (!the_worlds.is_fresh && how != COMM_SHRINK)
-        return SLOW("rank %u: fresh", me); /* one that was not revoked in time is
-                                              aborted */
-    b->ops->close(b);
-    HOLDS(row->close(g, &parked) == 0);
-    return parked ? SAYS("an orderly end leaves something") : 0;
-}
-
-static int worlds_body(struct backend *b, uint32_t me, struct party *p, char *said)
-{
-    static const uint32_t left[] = {0, 1};
-    struct device_parked *parked = NULL;
-    struct backend *meeting;
-    struct err err = ERR_INIT;
-
-    if (fail_world(b, me, p, &parked, said))
-        return 1;
-    if (b->ops->subset(b, left, 2, p->deadline_ns, &meeting, &err))
-        return SAYS("subset: %s", err.text);
-    if (me == 2) {
-        row->parked_free(parked);
-        row->parked_free(NULL);
-        return 0;
-    }
-    if (the_worlds.is_old && parked) {
-        atomic_store(&parked->until_ns, 1);
-        futex_wake(&parked->state);
-        while (atomic_load(&parked->state) != PARK_OVER)
-            (void)usleep(100);
-    }
-    int rc = new_world(meeting, me, parked, said);
-    meeting->ops->close(meeting);
-    return rc;
-}
-
-static void run_worlds(const char *version, struct worlds w)
-{
-    the_worlds = w;
-    run_case(&(struct gpu_case){.n = 3, .version = version, .row_body = worlds_body});
-}
-
-static void survivors_shrink_what_was_revoked(void **state)
-{
     (void)state;
-    run_worlds("22809", (struct worlds){0});
-    run_worlds("23007", (struct worlds){0});
+    assert_true(park_wants(g, &c));
+    nccl.version--;
+    assert_false(park_wants(g, &c));
+    nccl.version++;
+    c.next = &other;
+    assert_false(park_wants(g, &c));
+    c.next = NULL;
+    g->comms = &other;
+    assert_false(park_wants(g, &c));
+    g->comms = &c;
+    c.n = 2;
+    assert_false(park_wants(g, &c));
+    c.n = 3;
+    c.n_nc = 2;
+    assert_false(park_wants(g, &c));
+    c.n_nc = 1;
+    c.regions = &region;
+    assert_false(park_wants(g, &c));
+    c.regions = NULL;
+    c.fusion[0].handles[0] = &region;
+    assert_false(park_wants(g, &c));
+    c.fusion[0].handles[0] = NULL;
+    nccl.shrink = NULL;
+    assert_false(park_wants(g, &c));
 }
 
-static void below_2_28_7_nothing_is_kept(void **state)
+static void what_was_kept_is_claimed_by_the_card_or_aborted(void **state)
 {
+    struct gpu_card card = {0};
+
     (void)state;
-    run_worlds("22705", (struct worlds){.is_fresh = true});
+    struct device_parked *p = park_take(g);
+    assert_non_null(p);
+    assert_null(c.nc[0]);
+    park_fill(p, &card);
+    assert_memory_equal(card.parked_id, c.id, sizeof(c.id));
+    assert_int_equal(card.parked_rank, 1);
+    assert_int_equal(card.parked_size, 3);
+    assert_int_equal(n_aborted, 0);
+    park_free(p); /* claimed, and not used */
+    WAIT_UNTIL(n_aborted == 1);
+    park_free(NULL);
+    c.state = COMM_DEAD;
+    assert_null(park_take(g));
 }
 
-static void what_was_kept_too_long_is_fresh(void **state)
+static void what_is_kept_too_long_is_aborted(void **state)
 {
-    (void)state;
-    run_worlds("22809", (struct worlds){.is_fresh = true, .is_old = true});
-}
+    struct gpu_card card = {0};
 
-/* Their abort would reach the communicator by what they share with it. */
-static void a_world_with_sets_keeps_nothing(void **state)
-{
     (void)state;
-    run_worlds("22809", (struct worlds){.is_fresh = true, .has_sets = true});
-}
-
-/* Of memory that goes with the world. */
-static void a_world_with_registered_buffers_keeps_nothing(void **state)
-{
-    (void)state;
-    run_worlds("22809", (struct worlds){.is_fresh = true, .has_buffer = true});
+    struct device_parked *p = park_take(g);
+    assert_non_null(p);
+    atomic_store(&p->until_ns, 1);
+    futex_wake(&p->state);
+    WAIT_UNTIL(n_aborted == 1);
+    park_fill(p, &card);
+    assert_int_equal(card.parked_size, 0);
+    park_free(p);
+    assert_int_equal(n_aborted, 1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(survivors_shrink_what_was_revoked),
-        cmocka_unit_test(below_2_28_7_nothing_is_kept),
-        cmocka_unit_test(what_was_kept_too_long_is_fresh),
-        cmocka_unit_test(a_world_with_sets_keeps_nothing),
-        cmocka_unit_test(a_world_with_registered_buffers_keeps_nothing),
+        cmocka_unit_test_setup_teardown(only_the_single_communicator_of_a_world_is_kept,
+                                        park_start, park_end),
+        cmocka_unit_test_setup_teardown(what_was_kept_is_claimed_by_the_card_or_aborted,
+                                        park_start, park_end),
+        cmocka_unit_test_setup_teardown(what_is_kept_too_long_is_aborted, park_start,
+                                        park_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
