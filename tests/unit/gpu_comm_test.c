@@ -49,36 +49,35 @@ member_sums(struct device *g, struct backend *meeting, struct party *p, char *sa
     return 0;
 }
 
-static void a_communicator_is_made_and_used_before_it_is_ready(void **state)
-{
-    (void)state;
-    run_case(&(struct gpu_case){.n = 3, .body = member_sums});
-}
-
 /* The fake ends the test where a call is made before the last one is over. */
-static void in_progress_is_polled_on_every_version(void **state)
+static void a_communicator_is_used_before_it_is_ready_on_every_version(void **state)
 {
-    (void)state;
-    (void)setenv("HVD_FAKE_NCCL_DELAY_US", "1500", 1);
-    run_case(&(struct gpu_case){.n = 2, .body = member_sums, .version = "21403"});
-    run_case(&(struct gpu_case){.n = 2, .body = member_sums, .version = "22105"});
-    run_case(&(struct gpu_case){.n = 2, .body = member_sums, .version = "23007"});
-    (void)unsetenv("HVD_FAKE_NCCL_DELAY_US");
-}
+    static const struct {
+        const char *delay_us, *blocking;
+        struct gpu_case c;
+    } rows[] = {
+        {NULL, NULL, {.n = 3}},
+        {"1500", NULL, {.n = 2, .version = "21403"}},
+        {"1500", NULL, {.n = 2, .version = "22105"}},
+        {"1500", NULL, {.n = 2, .version = "23007"}},
+        {NULL, NULL, {.n = 2, .version = "21003"}}, /* blocks on the launcher */
+        {NULL, "1", {.n = 2}},
+        {NULL, NULL, {.n = 1, .faults = "init_hang=0"}}, /* calls no NCCL */
+    };
 
-static void an_old_nccl_blocks_on_the_launcher(void **state)
-{
     (void)state;
-    run_case(&(struct gpu_case){.n = 2, .body = member_sums, .version = "21003"});
-    (void)setenv("NCCL_COMM_BLOCKING", "1", 1);
-    run_case(&(struct gpu_case){.n = 2, .body = member_sums});
-    (void)unsetenv("NCCL_COMM_BLOCKING");
-}
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct gpu_case c = rows[i].c;
 
-static void a_set_of_one_makes_no_nccl_calls(void **state)
-{
-    (void)state;
-    run_case(&(struct gpu_case){.n = 1, .body = member_sums, .faults = "init_hang=0"});
+        c.body = member_sums;
+        if (rows[i].delay_us)
+            (void)setenv("HVD_FAKE_NCCL_DELAY_US", rows[i].delay_us, 1);
+        if (rows[i].blocking)
+            (void)setenv("NCCL_COMM_BLOCKING", rows[i].blocking, 1);
+        run_case(&c);
+        (void)unsetenv("HVD_FAKE_NCCL_DELAY_US");
+        (void)unsetenv("NCCL_COMM_BLOCKING");
+    }
 }
 
 /* --- failures of the meeting --- */
@@ -194,48 +193,6 @@ static void a_start_that_takes_too_long_names_its_ranks(void **state)
 
 /* --- sets --- */
 
-static int
-member_splits(struct device *g, struct backend *meeting, struct party *p, char *said)
-{
-    static const uint32_t members[] = {0, 2};
-    const struct backend_env env = env_of(g);
-    struct backend *b, *child = NULL;
-    struct err err = ERR_INIT;
-    uint64_t of_all, of_child = 0;
-    float *all, *some;
-
-    HOLDS((all = floats_new(g, COUNT, (float)(g->config.rank + 1), &err)));
-    HOLDS((some = floats_new(g, COUNT, (float)(g->config.rank + 1), &err)));
-    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
-    HOLDS(post_sum(b, all, COUNT, &of_all, &err) == 0);
-    HOLDS(comm_split(b, members, 2, &child, &err) == 0); /* behind what is posted */
-    HOLDS((!child) == (g->config.rank == 1));
-    if (child) {
-        HOLDS(((struct comm *)child)->ranks[1] == 2);
-        HOLDS(post_sum(child, some, COUNT, &of_child, &err) == 0);
-        HOLDS(wait_ticket(child, of_child, 30, &err) == 0);
-        HOLDS(floats_are(g, some, COUNT, 4, &err));
-        child->ops->close(child);
-    }
-    HOLDS(wait_ticket(b, of_all, 30, &err) == 0);
-    HOLDS(floats_are(g, all, COUNT, sum_of(p->size), &err));
-    /* a set of one of them */
-    HOLDS(comm_split(b, members + 1, 1, &child, &err) == 0);
-    HOLDS((child != NULL) == (g->config.rank == 2));
-    if (child) {
-        HOLDS(((struct comm *)child)->n_nc == 0);
-        child->ops->close(child);
-    }
-    b->ops->close(b);
-    return 0;
-}
-
-static void a_set_is_split_off_by_all_members(void **state)
-{
-    (void)state;
-    run_case(&(struct gpu_case){.n = 3, .body = member_splits});
-}
-
 /* Communicators of one thread by turns: what one has in progress must be over in every
  * way before another begins. */
 static int
@@ -243,7 +200,7 @@ by_turns(struct device *g, struct backend *meeting, struct party *p, char *said)
 {
     static const uint32_t members[] = {0, 1};
     const struct backend_env env = env_of(g);
-    struct backend *v[3] = {NULL};
+    struct backend *v[3] = {NULL}, *alone;
     struct err err = ERR_INIT;
     uint64_t ticket = 0;
     float *x;
@@ -254,6 +211,12 @@ by_turns(struct device *g, struct backend *meeting, struct party *p, char *said)
     HOLDS(post_sum(v[0], x, COUNT, &ticket, &err) == 0);
     HOLDS(comm_open(g, meeting, &env, case_ranks, &v[1], &err) == 0);
     HOLDS(comm_split(v[0], members, 2, &v[2], &err) == 0);
+    HOLDS(comm_split(v[0], members + 1, 1, &alone, &err) == 0);
+    HOLDS((alone != NULL) == (g->config.rank == 1));
+    if (alone) {
+        HOLDS(((struct comm *)alone)->n_nc == 0);
+        alone->ops->close(alone);
+    }
     for (int i = 0; i < 3; i++)
         for (int k = 0; k < 3; k++)
             HOLDS(post_sum(v[k], x, COUNT, &ticket, &err) == 0);
@@ -320,54 +283,6 @@ static void communicators_take_turns_in_all_versions(void **state)
         run_case(&(struct gpu_case){.n = 2, .body = by_turns, .version = versions[i]});
 }
 
-static int
-is_slow(struct device *g, struct backend *meeting, struct party *p, char *said)
-{
-    const struct backend_env env = env_of(g);
-    struct err err = ERR_INIT;
-    struct backend *b;
-    uint64_t ticket;
-    float *x;
-
-    (void)p;
-    HOLDS((x = floats_new(g, COUNT, 1, &err)));
-    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
-    HOLDS(post_sum(b, x, COUNT, &ticket, &err) == 0);
-    HOLDS(wait_ticket(b, ticket, 20, &err) == 0);
-    HOLDS(floats_are(g, x, COUNT, 2, &err));
-    b->ops->close(b);
-    return 0;
-}
-
-static void the_watcher_does_not_query_while_a_group_starts(void **state)
-{
-    (void)state;
-    (void)setenv("HVD_FAKE_NCCL_DELAY_US", "250000", 1); /* it looks each 100 ms */
-    run_case(&(struct gpu_case){.n = 2, .body = is_slow, .version = "22605"});
-    (void)unsetenv("HVD_FAKE_NCCL_DELAY_US");
-}
-
-static int
-cannot_split(struct device *g, struct backend *meeting, struct party *p, char *said)
-{
-    static const uint32_t members[] = {0, 1};
-    const struct backend_env env = env_of(g);
-    struct err err = ERR_INIT;
-    struct backend *b, *child;
-
-    (void)p;
-    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
-    HOLDS(comm_split(b, members, 2, &child, &err) == -ENOTSUP);
-    b->ops->close(b);
-    return 0;
-}
-
-static void an_nccl_without_split_is_an_error(void **state)
-{
-    (void)state;
-    run_case(&(struct gpu_case){.n = 2, .body = cannot_split, .version = "21706"});
-}
-
 /* Closed at once after the post: it is done all the same, and the object goes. */
 static int
 closes_early(struct device *g, struct backend *meeting, struct party *p, char *said)
@@ -398,21 +313,24 @@ static void a_set_that_is_removed_in_flight_is_drained(void **state)
     run_case(&(struct gpu_case){.n = 2, .body = closes_early, .version = "21003"});
 }
 
+static void the_watcher_does_not_query_while_a_group_starts(void **state)
+{
+    (void)state;
+    (void)setenv("HVD_FAKE_NCCL_DELAY_US", "250000", 1); /* it looks each 100 ms */
+    run_case(&(struct gpu_case){.n = 2, .body = closes_early, .version = "22605"});
+    (void)unsetenv("HVD_FAKE_NCCL_DELAY_US");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_communicator_is_made_and_used_before_it_is_ready),
-        cmocka_unit_test(in_progress_is_polled_on_every_version),
-        cmocka_unit_test(an_old_nccl_blocks_on_the_launcher),
-        cmocka_unit_test(a_set_of_one_makes_no_nccl_calls),
+        cmocka_unit_test(a_communicator_is_used_before_it_is_ready_on_every_version),
         cmocka_unit_test(a_failed_meeting_has_one_message_on_all),
         cmocka_unit_test(a_failed_start_breaks_the_device),
         cmocka_unit_test(a_start_that_takes_too_long_names_its_ranks),
-        cmocka_unit_test(a_set_is_split_off_by_all_members),
         cmocka_unit_test(communicators_of_several_streams_share_nothing),
         cmocka_unit_test(communicators_take_turns_in_all_versions),
         cmocka_unit_test(the_watcher_does_not_query_while_a_group_starts),
-        cmocka_unit_test(an_nccl_without_split_is_an_error),
         cmocka_unit_test(a_set_that_is_removed_in_flight_is_drained),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
