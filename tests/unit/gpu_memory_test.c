@@ -61,27 +61,6 @@ static struct device_event *event_recorded(cu_stream s)
     return e;
 }
 
-static void an_event_is_done_when_the_device_is_there(void **state)
-{
-    struct err err = ERR_INIT;
-    struct gate gate;
-
-    (void)state;
-    memory_begin(NULL);
-    gate_put(&gate, t.a);
-    struct device_event *e = event_recorded(t.a);
-    assert_int_equal(event_is_done(e, &err), 0);
-    assert_int_equal(event_put_wait(e, t.b, &err), 0);
-    struct device_event *behind = event_recorded(t.b);
-    assert_int_equal(event_is_done(behind, &err), 0);
-    gate.is_open = 1;
-    WAIT_UNTIL(event_is_done(behind, &err) == 1);
-    assert_int_equal(event_is_done(e, &err), 1);
-    event_unref(e);
-    event_unref(behind);
-    memory_end();
-}
-
 static void events_are_reused_only_when_free(void **state)
 {
     (void)state;
@@ -135,22 +114,6 @@ static void pending_events_are_waited_for(void **state)
     assert_int_equal(event_wait_recorded(e, UINT64_MAX), -ECONNABORTED);
     assert_int_equal(event_is_done(e, &err), -ECONNABORTED);
     event_unref(e);
-    memory_end();
-}
-
-static void event_outlives_its_pools_owner(void **state)
-{
-    (void)state;
-    memory_begin(NULL);
-    struct device_event *e = event_recorded(t.a);
-    event_pool_unref(t.events);
-    struct err err = ERR_INIT;
-    WAIT_UNTIL(event_is_done(e, &err) == 1);
-    fake.cu.ctx_pop(&t.ctx); /* freed by a thread that has no context */
-    event_unref(e);
-    fake.cu.ctx_push(t.ctx);
-    assert_int_equal(fake.n_events(), 0);
-    t.events = NULL;
     memory_end();
 }
 
@@ -412,10 +375,8 @@ static void pinned_pieces_do_not_overlap(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_event_is_done_when_the_device_is_there),
         cmocka_unit_test(events_are_reused_only_when_free),
         cmocka_unit_test(pending_events_are_waited_for),
-        cmocka_unit_test(event_outlives_its_pools_owner),
         cmocka_unit_test(result_freed_on_its_stream),
         cmocka_unit_test(a_pool_makes_no_stream_wait_for_another),
         cmocka_unit_test(pool_absent_uses_free_list),
