@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake of NCCL itself: it is in progress where NCCL is, and ends the test with a
- * message where NCCL would hang or crash, or forbids a call. Its results are compared
- * with NCCL's by the same script (tests/gpu/conform_nccl.c), and checked by
- * gpu_matrix_test; aborts and injected errors are in gpu_abort_test and gpu_comm_test.
- *
- * Members are threads; a stream is a thread with a queue. Calls that end a test run in
- * a child process. */
+/* The fake of NCCL itself ends the test with a message where NCCL would hang or crash,
+ * or forbids a call. Its results are compared with NCCL's by the same script
+ * (tests/gpu/conform_nccl.c), and checked by gpu_matrix_test; aborts and injected
+ * errors are in gpu_abort_test and gpu_comm_test. Each row runs in a child process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,57 +13,43 @@
 #include "runtime/base/mem.h"
 #include "tests/unit/nccl_members.h"
 
-static int test_setup(void **state)
-{
-    (void)state;
-    (void)unsetenv("HVD_FAKE_NCCL");
-    (void)setenv("HVD_FAKE_HANG_S", "30", 1);
-    nccl.faults("");
-    return 0;
-}
-
 /* One sum of all members, at its end or in progress. */
-static int sum_start(struct member *m, int32_t *x)
+static int sum_start(struct member *m)
 {
-    return nccl.all_reduce(x, x, 1, NCCL_I32, NCCL_SUM, m->c, &m->s);
+    return nccl.all_reduce(m->x, m->x, 1, NCCL_I32, NCCL_SUM, m->c, m->s);
 }
 
-static int sum_launch(struct member *m, int32_t *x)
+static int sum_launch(struct member *m)
 {
-    return comm_wait(m->c, sum_start(m, x));
+    return comm_wait(m->c, sum_start(m));
 }
 
 /* --- what would hang --- */
 
 static void member_differs(struct member *m)
 {
-    float x[8] = {0};
-
     WANT(m, member_start(m) == NCCL_OK);
-    (void)comm_wait(m->c, nccl.all_reduce(x, x, m->rank == 1 ? 4 : 8, NCCL_F32,
-                                          NCCL_SUM, m->c, &m->s));
-    stream_sync(&m->s);
+    (void)comm_wait(m->c, nccl.all_reduce(m->x, m->x, m->rank == 1 ? 4 : 8, NCCL_F32,
+                                          NCCL_SUM, m->c, m->s));
+    stream_sync(m->s);
 }
 
 static void member_differs_in_kind(struct member *m)
 {
-    float x[8] = {0};
-
     WANT(m, member_start(m) == NCCL_OK);
-    (void)comm_wait(m->c, m->rank ? nccl.broadcast(x, x, 8, NCCL_F32, 0, m->c, &m->s)
-                                  : nccl.send(x, 8, NCCL_F32, 1, m->c, &m->s));
-    stream_sync(&m->s);
+    (void)comm_wait(m->c, m->rank
+                              ? nccl.broadcast(m->x, m->x, 8, NCCL_F32, 0, m->c, m->s)
+                              : nccl.send(m->x, 8, NCCL_F32, 1, m->c, m->s));
+    stream_sync(m->s);
 }
 
 /* Rank 0 alone launches a sum. */
 static void member_is_missing(struct member *m)
 {
-    int32_t x = 0;
-
     WANT(m, member_start(m) == NCCL_OK);
     if (m->rank == 0)
-        (void)sum_launch(m, &x);
-    stream_sync(&m->s);
+        (void)sum_launch(m);
+    stream_sync(m->s);
     (void)pthread_barrier_wait(m->meet);
 }
 
@@ -74,11 +57,9 @@ static void member_is_missing(struct member *m)
 
 static void call_while_in_progress(struct member *m)
 {
-    int32_t x = 0;
-
     if (m->rank == 0) { /* the other does not come */
         (void)member_init(m);
-        (void)sum_start(m, &x);
+        (void)sum_start(m);
     }
     (void)pthread_barrier_wait(m->meet);
 }
@@ -95,14 +76,12 @@ static void query_after_abort(struct member *m)
 /* Rank 0 has a kernel that waits for the others; then it makes a call. */
 static bool member_has_kernel(struct member *m)
 {
-    static int32_t x[MAX];
-
     WANT(m, member_start(m) == NCCL_OK);
     if (m->rank != 0) {
         (void)pthread_barrier_wait(m->meet);
         return false;
     }
-    (void)sum_launch(m, &x[m->rank]);
+    (void)sum_launch(m);
     return true;
 }
 
@@ -140,17 +119,16 @@ static void *blocked_call(void *arg)
 /* A blocking communicator's finalize waits for the kernel. */
 static void call_from_two_threads(struct member *m)
 {
-    int32_t x = 0;
     pthread_t t;
 
     m->blocks = true;
     WANT(m, member_start(m) == NCCL_OK);
     if (m->rank == 0) {
-        (void)sum_start(m, &x);
+        (void)sum_start(m);
         WANT(m, pthread_create(&t, NULL, blocked_call, m) == 0);
         for (int i = 0; i < 200; i++) { /* until the thread is inside */
             (void)usleep(100000);
-            (void)sum_start(m, &x);
+            (void)sum_start(m);
         }
     }
     (void)pthread_barrier_wait(m->meet);
@@ -223,14 +201,13 @@ static void revoked_in_progress(struct member *m)
 static void not_taken_up(struct member *m)
 {
     nccl_comm child = NULL;
-    int32_t x = 0;
 
     WANT(m, member_start(m) == NCCL_OK);
     int rc = nccl.split(m->c, 0, m->rank, &child, NULL);
     WANT(m, comm_wait_birth(m->c, rc) == NCCL_OK);
-    WANT(m, sum_launch(m, &x) == NCCL_OK);
-    stream_sync(&m->s);
-    (void)nccl.all_reduce(&x, &x, 1, NCCL_I32, NCCL_SUM, child, &m->s);
+    WANT(m, sum_launch(m) == NCCL_OK);
+    stream_sync(m->s);
+    (void)nccl.all_reduce(m->x, m->x, 1, NCCL_I32, NCCL_SUM, child, m->s);
 }
 
 static void wrong_calls_end_the_test(void **state)
@@ -269,101 +246,15 @@ static void wrong_calls_end_the_test(void **state)
          .n = 2},
     };
 
+    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        (void)test_setup(state);
-        if (rows[i].version)
-            (void)setenv("HVD_FAKE_NCCL", rows[i].version, 1);
-        if (rows[i].hang_s)
-            (void)setenv("HVD_FAKE_HANG_S", rows[i].hang_s, 1);
+        const char *version = rows[i].version, *hang_s = rows[i].hang_s;
+
+        (void)setenv("HVD_FAKE_NCCL", version ? version : "22705", 1);
+        (void)setenv("HVD_FAKE_HANG_S", hang_s ? hang_s : "30", 1);
         nccl.faults(rows[i].faults ? rows[i].faults : "");
         run_dies(rows[i].n, rows[i].body, rows[i].words);
     }
-}
-
-static void newer_versions_allow_more(void **state)
-{
-    (void)state;
-    nccl.faults("init_hang=0");
-    (void)setenv("HVD_FAKE_NCCL", "22705", 1);
-    members_run(2, started_by_a_thread_that_ended);
-    (void)setenv("HVD_FAKE_NCCL", "22105", 1);
-    members_run(2, aborted_elsewhere);
-}
-
-/* --- versions --- */
-
-static void configs_are_read_as_each_version_does(void **state)
-{
-    static const struct {
-        const char *version;
-        int min_ctas, split_share, rc;
-    } rows[] = {
-        {"21403", 0, 5, NCCL_OK},       {"21706", 0, 5, NCCL_ARGUMENT},
-        {"21706", 1, 5, NCCL_OK},       {"21801", 1, 5, NCCL_ARGUMENT},
-        {"21801", INT_MIN, 1, NCCL_OK},
-    };
-    struct nccl_id id;
-    nccl_comm c;
-
-    (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct nccl_config config = config_of(true);
-
-        config.min_ctas = rows[i].min_ctas;
-        config.split_share = rows[i].split_share;
-        (void)setenv("HVD_FAKE_NCCL", rows[i].version, 1);
-        assert_int_equal(nccl.unique_id(&id), NCCL_OK);
-        int rc = nccl.init_config(&c, 1, id, 0, &config);
-        assert_int_equal(rc, rows[i].rc);
-        if (rc == NCCL_OK)
-            assert_int_equal(nccl.destroy(c), NCCL_OK);
-    }
-    struct nccl_config config = config_of(false);
-    config.magic = 1;
-    assert_int_equal(nccl.init_config(&c, 1, id, 0, &config), NCCL_ARGUMENT);
-    int v = 0;
-    assert_int_equal(nccl.get_version(&v), NCCL_OK);
-    assert_int_equal(v, 21801);
-}
-
-/* From 2.23.4 on each group of a non-blocking one is in progress, before that the
- * first. */
-static void member_groups(struct member *m)
-{
-    int32_t x = 0;
-    int version, want_again;
-
-    WANT(m, member_start(m) == NCCL_OK);
-    WANT(m, nccl.get_version(&version) == NCCL_OK);
-    want_again = version >= 22304 ? NCCL_IN_PROGRESS : NCCL_OK;
-    int rc = sum_start(m, &x);
-    WANT(m, rc == NCCL_IN_PROGRESS && comm_wait(m->c, rc) == NCCL_OK);
-    rc = sum_start(m, &x);
-    WANT(m, rc == want_again && comm_wait(m->c, rc) == NCCL_OK);
-    stream_sync(&m->s);
-    WANT(m, nccl.destroy(m->c) == NCCL_OK);
-}
-
-static void groups_are_in_progress_where_nccls_are(void **state)
-{
-    (void)state;
-    (void)setenv("HVD_FAKE_NCCL", "22105", 1);
-    members_run(2, member_groups);
-    (void)setenv("HVD_FAKE_NCCL", "22304", 1);
-    members_run(2, member_groups);
-}
-
-static void texts_are_those_of_the_version(void **state)
-{
-    (void)state;
-    (void)setenv("HVD_FAKE_NCCL", "21304", 1);
-    assert_string_equal(nccl.error_text(NCCL_IN_PROGRESS), "unknown result code");
-    (void)setenv("HVD_FAKE_NCCL", "22705", 1);
-    assert_string_equal(nccl.error_text(NCCL_IN_PROGRESS),
-                        "NCCL operation in progress");
-    assert_string_equal(nccl.error_text(NCCL_TIMEOUT), "unknown result code");
-    (void)setenv("HVD_FAKE_NCCL", "23203", 1);
-    assert_string_equal(nccl.error_text(NCCL_TIMEOUT), "timeout");
 }
 
 int main(void)
@@ -371,11 +262,7 @@ int main(void)
     if (load_nccl())
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(wrong_calls_end_the_test, test_setup),
-        cmocka_unit_test_setup(newer_versions_allow_more, test_setup),
-        cmocka_unit_test_setup(configs_are_read_as_each_version_does, test_setup),
-        cmocka_unit_test_setup(groups_are_in_progress_where_nccls_are, test_setup),
-        cmocka_unit_test_setup(texts_are_those_of_the_version, test_setup),
+        cmocka_unit_test(wrong_calls_end_the_test),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

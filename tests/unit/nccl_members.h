@@ -1,23 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Members of a communicator of the NCCL fake as threads, each with a stream of its own:
- * a queue and a thread, so that this stands on the fake alone. What ends a test runs in
- * a child process. Include after cmocka.h. */
+/* Members of a communicator of the NCCL fake as threads, each with a stream of the fake
+ * driver. What ends a test runs in a child process. Include after cmocka.h. */
 #ifndef TESTS_UNIT_NCCL_MEMBERS_H
 #define TESTS_UNIT_NCCL_MEMBERS_H
 
-#include <dlfcn.h>
-#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "runtime/backend/nccl/nccl_dl.h"
-#include "runtime/base/clock.h"
+#include "tests/unit/gpu_fake.h"
 
 enum { MAX = 4, DEADLINE_S = 30 };
 
@@ -25,92 +18,7 @@ static struct { /* the library */
 #define FIELD(name, symbol, least, args) int(*name) args;
 #define TEXT(name, symbol, least, args)  const char *(*name)args;
     NCCL_SYMBOLS(FIELD) NCCL_TEXTS(TEXT) void (*faults)(const char *text);
-    void (*launch_by)(
-        int (*launch)(cu_stream s, int (*fn)(void *), const void *, size_t));
 } nccl;
-
-/* --- streams --- */
-
-struct entry {
-    struct entry *next;
-    int (*fn)(void *arg);
-    _Alignas(16) char arg[];
-};
-
-struct cu_stream_s {
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    struct entry *head, **tail;
-    bool is_busy, ends;
-};
-
-static void *stream_main(void *arg)
-{
-    cu_stream s = arg;
-
-    pthread_mutex_lock(&s->lock);
-    while (s->head || !s->ends) {
-        struct entry *e = s->head;
-
-        if (!e) {
-            (void)pthread_cond_wait(&s->changed, &s->lock);
-            continue;
-        }
-        if (!(s->head = e->next))
-            s->tail = &s->head;
-        s->is_busy = true;
-        pthread_mutex_unlock(&s->lock);
-        (void)e->fn(e->arg);
-        free(e);
-        pthread_mutex_lock(&s->lock);
-        s->is_busy = false;
-        pthread_cond_broadcast(&s->changed);
-    }
-    pthread_mutex_unlock(&s->lock);
-    return NULL;
-}
-
-static int
-stream_launch(cu_stream s, int (*fn)(void *arg), const void *arg, size_t bytes)
-{
-    struct entry *e = malloc(sizeof(*e) + bytes);
-
-    *e = (struct entry){NULL, fn};
-    memcpy(e->arg, arg, bytes);
-    pthread_mutex_lock(&s->lock);
-    *s->tail = e;
-    s->tail = &e->next;
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
-    return 0;
-}
-
-static void stream_init(cu_stream s)
-{
-    *s = (struct cu_stream_s){.tail = &s->head};
-    (void)pthread_mutex_init(&s->lock, NULL);
-    (void)pthread_cond_init(&s->changed, NULL);
-    if (pthread_create(&s->thread, NULL, stream_main, s) != 0)
-        abort();
-}
-
-static void stream_sync(cu_stream s)
-{
-    pthread_mutex_lock(&s->lock);
-    while (s->head || s->is_busy)
-        (void)pthread_cond_wait(&s->changed, &s->lock);
-    pthread_mutex_unlock(&s->lock);
-}
-
-static void stream_end(cu_stream s)
-{
-    pthread_mutex_lock(&s->lock);
-    s->ends = true;
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
-    (void)pthread_join(s->thread, NULL);
-}
 
 /* --- members --- */
 
@@ -119,7 +27,8 @@ struct member {
     struct nccl_id id;
     bool blocks;
     nccl_comm c;
-    struct cu_stream_s s;
+    cu_stream s;
+    int32_t *x; /* 8 zeros on the device */
     pthread_barrier_t *meet;
     void (*body)(struct member *m);
     char why[256]; /* "": well */
@@ -190,10 +99,22 @@ static int member_start(struct member *m)
     return comm_wait(m->c, rc);
 }
 
+static void stream_sync(cu_stream s)
+{
+    while (fake.cu.stream_query(s) == CU_NOT_READY)
+        (void)usleep(100);
+}
+
 static void *member_main(void *arg)
 {
     struct member *m = arg;
+    cu_ctx ctx;
+    cu_ptr p;
 
+    WANT(m, fake.cu.ctx_retain(&ctx, 0) == CU_OK && fake.cu.ctx_push(ctx) == CU_OK);
+    WANT(m, fake.cu.stream_new(&m->s, CU_STREAM_NON_BLOCKING, 0) == CU_OK);
+    WANT(m, fake.cu.mem_alloc(&p, 8 * sizeof(*m->x)) == CU_OK);
+    m->x = memset((void *)(uintptr_t)p, 0, 8 * sizeof(*m->x));
     m->body(m);
     return NULL;
 }
@@ -204,20 +125,20 @@ static void members_run(int n, void (*body)(struct member *m))
     pthread_barrier_t meet;
     struct nccl_id id;
 
+    fake_begin();
+    if (fake.cu.init(0) != CU_OK)
+        abort();
     (void)pthread_barrier_init(&meet, NULL, (unsigned)n);
     if (nccl.unique_id(&id) != NCCL_OK)
         abort();
     for (int i = 0; i < n; i++) {
         m[i] =
             (struct member){.rank = i, .n = n, .id = id, .meet = &meet, .body = body};
-        stream_init(&m[i].s);
         if (pthread_create(&m[i].thread, NULL, member_main, &m[i]) != 0)
             abort();
     }
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         (void)pthread_join(m[i].thread, NULL);
-        stream_end(&m[i].s);
-    }
     (void)pthread_barrier_destroy(&meet);
 }
 
@@ -264,8 +185,6 @@ static int load_nccl(void)
     NCCL_SYMBOLS(LOOK)
     NCCL_TEXTS(LOOK)
     *(void **)&nccl.faults = dlsym(lib, "fake_nccl_faults");
-    *(void **)&nccl.launch_by = dlsym(lib, "fake_nccl_launch_by");
-    nccl.launch_by(stream_launch);
     return 0;
 }
 

@@ -47,13 +47,6 @@ NCCL_TEXTS(NCCL_DECLARE_TEXT)
 /* For tests in one process: looked up by dlsym. Replaces the faults; NULL: the driver's
  * again. */
 FAKE_EXPORT void fake_nccl_faults(const char *text);
-/* Who puts a function and a copy of its argument onto a stream; NULL: libcuda.so.1's
- * hvd_fake_enqueue. */
-typedef int (*fake_launch_fn)(cu_stream s,
-                              int (*fn)(void *arg),
-                              const void *arg,
-                              size_t bytes);
-FAKE_EXPORT void fake_nccl_launch_by(fake_launch_fn launch);
 /* What was called on this process's communicators so far, one line a kernel in the
  * order of launches: "rank/n coll count dtype op root". For tests that calls are equal
  * on all members. The caller frees. */
@@ -151,7 +144,7 @@ uint64_t fake_hang_s(void);
 bool fake_fault(const char *name, int rank, int *ret_code, long *ret_n);
 bool fake_fault_is(const char *word);
 struct fake_driver {
-    fake_launch_fn launch;
+    int (*launch)(cu_stream s, int (*fn)(void *arg), const void *arg, size_t bytes);
     bool (*is_capturing)(cu_stream s);
     bool (*fault)(const char *key, char ret[64]);
     void (*need_device)(const char *who, const void *p, size_t n);
