@@ -40,7 +40,7 @@ static void leave_one(uint32_t who, enum leave_reason why)
     world_close(&w);
 }
 
-static void a_goodbye_is_heard_by_all(void **state)
+static void a_goodbye_reaches_all(void **state)
 {
     (void)state;
     leave_one(0, LEAVE_SHUTDOWN);
@@ -161,7 +161,7 @@ static void a_death_among_goodbyes_leaves_nobody_waiting(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_goodbye_is_heard_by_all),
+        cmocka_unit_test(a_goodbye_reaches_all),
         cmocka_unit_test(a_hurried_goodbye_is_no_loss),
         cmocka_unit_test(who_has_left_is_not_missed),
         cmocka_unit_test(a_loss_after_a_goodbye_is_forgotten),

@@ -29,7 +29,7 @@ static void everybody_talks(const char *hosts)
     world_close(&w);
 }
 
-static void all_is_heard_once_and_in_order(void **state)
+static void all_messages_arrive_once_and_in_order(void **state)
 {
     (void)state;
     everybody_talks(one_host);
@@ -119,11 +119,11 @@ static void the_way_is_shown(void **state)
 static const uint64_t SURELY_NS = 20 * NS_PER_S; /* silence ends it after 30 s */
 
 /* Whether they knew in time. */
-static bool all_say(const struct control_world *w,
-                    uint64_t dead,
-                    const char *want,
-                    uint64_t since_ns,
-                    uint64_t limit_ns)
+static bool assert_cause(const struct control_world *w,
+                         uint64_t dead,
+                         const char *want,
+                         uint64_t since_ns,
+                         uint64_t limit_ns)
 {
     bool are_in_time = true;
 
@@ -157,7 +157,7 @@ static bool is_reported_soon(const char *hosts, uint32_t who)
                    hosts[who], 1000 + who);
     t0 = clock_now_ns();
     assert_int_equal(kill(w.pid[who], SIGKILL), 0);
-    bool is_soon = all_say(&w, 1u << who, want, t0, NS_PER_S);
+    bool is_soon = assert_cause(&w, 1u << who, want, t0, NS_PER_S);
     world_close(&w);
     return is_soon;
 }
@@ -167,7 +167,7 @@ static void kill_one(const char *hosts, uint32_t who)
     ASSERT_IN_TIME(is_reported_soon(hosts, who));
 }
 
-static void whoever_dies_is_named_by_all(void **state)
+static void a_rank_that_dies_is_named_by_all(void **state)
 {
     (void)state;
     for (uint32_t r = 0; r < 15; r++) /* 0, inner ranks of each level, leaves */
@@ -183,7 +183,7 @@ static void whoever_dies_is_named_by_all(void **state)
 
 /* A failure that the death of another explains: a leaf's neighbour of the data path has
  * died, and the leaf speaks first. */
-static void the_dead_is_named_and_not_who_noticed(void **state)
+static void the_dead_rank_is_named_not_the_one_that_noticed(void **state)
 {
     static const uint32_t dead[] = {9, 1, 2, 6};
 
@@ -201,7 +201,7 @@ static void the_dead_is_named_and_not_who_noticed(void **state)
         t0 = clock_now_ns();
         world_send_order(&w, 14, ORDER_SUSPECT, 0, 0, "broken pipe");
         assert_int_equal(kill(w.pid[dead[i]], SIGKILL), 0);
-        assert_true(all_say(&w, 1u << dead[i], want, t0, SURELY_NS));
+        assert_true(assert_cause(&w, 1u << dead[i], want, t0, SURELY_NS));
         world_close(&w);
     }
 }
@@ -220,12 +220,12 @@ static void a_failure_without_a_death_is_the_cause(void **state)
         (void)snprintf(want, sizeof(want), "rank %u (host a, pid %u): no memory",
                        ranks[i], 1000 + ranks[i]);
         world_send_order(&w, ranks[i], ORDER_SUSPECT, 0, 0, "no memory");
-        assert_true(all_say(&w, 0, want, clock_now_ns(), SURELY_NS));
+        assert_true(assert_cause(&w, 0, want, clock_now_ns(), SURELY_NS));
         world_close(&w);
     }
 }
 
-static void an_abort_is_heard_everywhere(void **state)
+static void an_abort_reaches_every_rank(void **state)
 {
     static const uint32_t ranks[] = {14, 1, 0};
 
@@ -240,7 +240,7 @@ static void an_abort_is_heard_everywhere(void **state)
             (void)snprintf(want, sizeof(want), "rank %u (host a, pid %u): it ends",
                            ranks[i], 1000 + ranks[i]);
         world_send_order(&w, ranks[i], ORDER_ABORT, 0, 0, "it ends");
-        assert_true(all_say(&w, 0, want, clock_now_ns(), SURELY_NS));
+        assert_true(assert_cause(&w, 0, want, clock_now_ns(), SURELY_NS));
         world_close(&w);
     }
 }
@@ -300,7 +300,7 @@ static void stop_one(uint32_t who)
     }
     t0 = clock_now_ns();
     assert_int_equal(kill(w.pid[who], SIGSTOP), 0);
-    assert_true(all_say(&w, 1u << who, want, t0, SURELY_NS));
+    assert_true(assert_cause(&w, 1u << who, want, t0, SURELY_NS));
     /* Rank 0 has judged before those below give up: what they do then is explained. */
     if (who > 0 && 2 * who + 1 < w.size)
         assert_true(seen_of(0)->over_ns <= seen_of(2 * who + 1)->over_ns);
@@ -342,7 +342,7 @@ static void silence_above_explains_a_failure(void **state)
     assert_string_equal(seen_of(4)->cause, want);
     assert_string_equal(seen_of(10)->cause, want);
     assert_true(seen_of(10)->over_ns < t0 + w.timeout_ns);
-    assert_true(all_say(&w, 1u << 1, want, t0, SURELY_NS));
+    assert_true(assert_cause(&w, 1u << 1, want, t0, SURELY_NS));
     world_close(&w);
 }
 
@@ -359,10 +359,11 @@ static void a_rank_speaks_for_those_below_it_only(void **state)
         world_open(&w, one_host);
         world_start(&w);
         world_send_order(&w, 14, ORDER_FORGE, origins[i], 0, NULL);
-        assert_true(all_say(&w, 1u << 14,
-                            "rank 14 (host a, pid 1014) was lost: its control frame "
-                            "failed the check",
-                            clock_now_ns(), SURELY_NS));
+        assert_true(
+            assert_cause(&w, 1u << 14,
+                         "rank 14 (host a, pid 1014) was lost: its control frame "
+                         "failed the check",
+                         clock_now_ns(), SURELY_NS));
         world_close(&w);
     }
 }
@@ -376,15 +377,15 @@ static void an_answer_that_one_cannot_take_ends_the_world(void **state)
     w.deaf = 5;
     world_start(&w);
     world_send_order(&w, 0, ORDER_DOWN, 1, 9, NULL);
-    assert_true(all_say(&w, 0,
-                        "rank 5 (host a, pid 1005): an answer that nobody understands",
-                        clock_now_ns(), SURELY_NS));
+    assert_true(assert_cause(
+        &w, 0, "rank 5 (host a, pid 1005): an answer that nobody understands",
+        clock_now_ns(), SURELY_NS));
     world_close(&w);
 }
 
 /* --- joining --- */
 
-static void who_never_comes_is_named(void **state)
+static void a_rank_that_never_joins_is_named(void **state)
 {
     struct control_world w;
 
@@ -449,20 +450,20 @@ static void a_fanout_out_of_range_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_is_heard_once_and_in_order),
+        cmocka_unit_test(all_messages_arrive_once_and_in_order),
         cmocka_unit_test(what_comes_together_travels_together),
         cmocka_unit_test(large_requests_pass_through),
         cmocka_unit_test(the_way_is_shown),
-        cmocka_unit_test(whoever_dies_is_named_by_all),
-        cmocka_unit_test(the_dead_is_named_and_not_who_noticed),
+        cmocka_unit_test(a_rank_that_dies_is_named_by_all),
+        cmocka_unit_test(the_dead_rank_is_named_not_the_one_that_noticed),
         cmocka_unit_test(a_failure_without_a_death_is_the_cause),
-        cmocka_unit_test(an_abort_is_heard_everywhere),
+        cmocka_unit_test(an_abort_reaches_every_rank),
         cmocka_unit_test(two_deaths_at_once_end_the_world_too),
         cmocka_unit_test(a_stopped_rank_is_named_by_all),
         cmocka_unit_test(silence_above_explains_a_failure),
         cmocka_unit_test(a_rank_speaks_for_those_below_it_only),
         cmocka_unit_test(an_answer_that_one_cannot_take_ends_the_world),
-        cmocka_unit_test(who_never_comes_is_named),
+        cmocka_unit_test(a_rank_that_never_joins_is_named),
         cmocka_unit_test(memory_may_be_out),
         cmocka_unit_test(a_fanout_out_of_range_is_refused),
     };

@@ -224,7 +224,7 @@ static void a_set_without_memory_is_not_counted(void **state)
     cycle_free(c);
 }
 
-static void lack_of_memory_is_told(void **state)
+static void lack_of_memory_is_reported(void **state)
 {
     (void)state;
     torture(cycle_make, NULL);
@@ -239,7 +239,7 @@ int main(void)
         cmocka_unit_test(slots_that_cannot_be_are_not_counted),
         cmocka_unit_test(plans_that_do_not_last_become_rare),
         cmocka_unit_test(a_set_without_memory_is_not_counted),
-        cmocka_unit_test(lack_of_memory_is_told),
+        cmocka_unit_test(lack_of_memory_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

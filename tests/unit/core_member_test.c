@@ -84,7 +84,7 @@ static void an_answer_by_slot_means_what_it_meant_on_arrival(void **state)
     assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
 }
 
-static void an_act_stays_while_the_rank_listens(void **state)
+static void an_act_stays_while_messages_arrive(void **state)
 {
     struct fixture *f = *state;
     uint64_t counts[RANKS] = {4, 1, 2}, others[RANKS] = {9, 9, 9};
@@ -219,7 +219,7 @@ static void a_set_of_others_is_not_waited_for_here(void **state)
     assert_string_equal(member_is_late(f->m), "s");
 }
 
-static void one_who_has_joined_gives_zeros(void **state)
+static void a_joined_rank_contributes_zeros(void **state)
 {
     struct fixture *f = *state;
     struct member_op *join = member_submit_group(f, 0, COLL_JOIN, "join", 0), more;
@@ -307,7 +307,7 @@ static void much_goes_in_several_messages(void **state)
 
 /* --- out of memory --- */
 
-static void whatever_is_out_is_told(void **state)
+static void lack_of_memory_is_returned(void **state)
 {
     bool was_hit = true;
 
@@ -374,7 +374,7 @@ static void a_pair_is_met_by_all_and_used_by_two(void **state)
     assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
 }
 
-static void who_is_late_in_a_pair_is_told(void **state)
+static void the_late_operation_of_a_pair_is_reported(void **state)
 {
     struct fixture *f = *state;
     struct down d = down_whole("x (1 -> 2)", SLOT_NONE);
@@ -397,18 +397,18 @@ int main(void)
         TEST(what_was_answered_is_sent_as_a_bit),
         TEST(another_shape_is_sent_whole),
         TEST(an_answer_by_slot_means_what_it_meant_on_arrival),
-        TEST(an_act_stays_while_the_rank_listens),
+        TEST(an_act_stays_while_messages_arrive),
         TEST(a_failure_ends_its_operation_only),
         TEST(a_batch_is_handed_out_whole),
         TEST(process_sets_of_others_are_passed_over),
         TEST(a_set_of_others_is_met_for),
         TEST(a_set_of_others_is_not_waited_for_here),
-        TEST(one_who_has_joined_gives_zeros),
+        TEST(a_joined_rank_contributes_zeros),
         TEST(what_rank_0_cannot_mean_breaks_the_world),
         TEST(a_pair_is_met_by_all_and_used_by_two),
-        TEST(who_is_late_in_a_pair_is_told),
+        TEST(the_late_operation_of_a_pair_is_reported),
         TEST(much_goes_in_several_messages),
-        cmocka_unit_test(whatever_is_out_is_told),
+        cmocka_unit_test(lack_of_memory_is_returned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -235,7 +235,7 @@ static const struct {
 };
 
 /* Either way round, the lower rank is named first. */
-static void the_first_difference_is_told(void **state)
+static void the_first_difference_is_reported(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
@@ -322,7 +322,7 @@ static const struct {
     {COLL_BARRIER, OP_SUM, DT_F32, 0, 99, 0, NULL},
 };
 
-static void what_is_wrong_by_itself_is_told(void **state)
+static void a_request_that_is_wrong_by_itself_is_refused(void **state)
 {
     static const uint32_t ranks[] = {0, 2, 3};
     const struct set_view world = {4, NULL}, some = {3, ranks};
@@ -344,7 +344,7 @@ static void what_is_wrong_by_itself_is_told(void **state)
 }
 
 /* The rank that has no GPU is named with the reason, whichever of the two it is. */
-static void who_has_no_gpu_says_why(void **state)
+static void a_rank_without_gpu_reports_why(void **state)
 {
     struct tensor_request gpu = request_make(COLL_ALLREDUCE), cpu = gpu;
     struct err err = ERR_INIT;
@@ -413,11 +413,11 @@ static void a_set_has_its_ranks_and_no_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_difference_is_told),
+        cmocka_unit_test(the_first_difference_is_reported),
         cmocka_unit_test(a_nan_agrees_with_itself),
         cmocka_unit_test(the_largest_sentence_is_cut_not_broken),
-        cmocka_unit_test(what_is_wrong_by_itself_is_told),
-        cmocka_unit_test(who_has_no_gpu_says_why),
+        cmocka_unit_test(a_request_that_is_wrong_by_itself_is_refused),
+        cmocka_unit_test(a_rank_without_gpu_reports_why),
         cmocka_unit_test(a_joined_rank_has_no_registered_buffer),
         cmocka_unit_test(a_join_leaves_sums_and_averages),
         cmocka_unit_test(a_set_has_its_ranks_and_no_others),

@@ -94,7 +94,7 @@ static int rank_send(struct negotiate *n, uint32_t rank, const char *text)
     return negotiate_receive(n, rank, &in, 1, NULL);
 }
 
-static void all_say(struct negotiate *n, const char *text)
+static void all_send(struct negotiate *n, const char *text)
 {
     for (uint32_t r = 0; r < RANKS; r++)
         assert_int_equal(rank_send(n, r, text), 0);
@@ -160,13 +160,13 @@ static void assert_answers(struct negotiate *n, const char *want)
 /* Messages 1 to 4: a and b have the slots 0 and 1, and the next a begins a plan. */
 static void two_equal_steps(struct negotiate *n)
 {
-    all_say(n, "0 a b");
+    all_send(n, "0 a b");
     assert_answers(n, " a@0 b@1");
     for (int i = 1; i < 4; i++) {
         char text[40];
 
         (void)snprintf(text, sizeof(text), "%d #0 #1", i);
-        all_say(n, text);
+        all_send(n, text);
         assert_answers(n, " #0 #1");
     }
 }
@@ -200,18 +200,18 @@ static void equal_steps_become_a_plan(void **state)
     assert_int_equal(rank_send(n, 2, "4 b"), 0);
     assert_answers(n, "");
     assert_int_equal(negotiate_pending(n), 0);
-    all_say(n, "5 #1 #0");
+    all_send(n, "5 #1 #0");
     assert_answers(n, " #1 #0");
     assert_int_equal(negotiate_counts(n).n_plans, 1);
 }
 
-static void whatever_is_pending_puts_a_plan_off(void **state)
+static void pending_tensors_delay_a_plan(void **state)
 {
     struct negotiate *n = *state;
 
     two_equal_steps(n);
     assert_int_equal(rank_send(n, 1, "4 c"), 0);
-    all_say(n, "4 #0 #1");
+    all_send(n, "4 #0 #1");
     assert_answers(n, " #0 #1");
     assert_int_equal(negotiate_counts(n).n_plans, 0);
 }
@@ -221,19 +221,19 @@ static void a_plan_is_left_once(void **state)
     struct negotiate *n = *state;
 
     two_equal_steps(n);
-    all_say(n, "4 #0 #1");
+    all_send(n, "4 #0 #1");
     assert_answers(n, " plan1(0 1)");
     assert_int_equal(rank_send(n, 2, "5 leave1"), 0);
     assert_int_equal(rank_send(n, 1, "5 leave1"), 0);
     assert_answers(n, " leave1");
     assert_answers(n, "");
-    all_say(n, "6 #0 #1"); /* equal steps again */
+    all_send(n, "6 #0 #1"); /* equal steps again */
     assert_answers(n, " #0 #1");
-    all_say(n, "7 #0 #1");
+    all_send(n, "7 #0 #1");
     assert_answers(n, " #0 #1");
-    all_say(n, "8 #0 #1");
+    all_send(n, "8 #0 #1");
     assert_answers(n, " #0 #1");
-    all_say(n, "9 #0 #1");
+    all_send(n, "9 #0 #1");
     assert_answers(n, " plan2(0 1)");
     assert_int_equal(rank_send(n, 0, "10 leave1"), 0); /* not this one */
     assert_answers(n, "");
@@ -267,16 +267,16 @@ static void the_slots_of_a_plan_are_not_given_away(void **state)
     struct negotiate *n = *state;
 
     add_set(n);
-    all_say(n, "1 a b c");
+    all_send(n, "1 a b c");
     assert_answers(n, " a@0 b@1 c@2");
     for (int i = 2; i < 5; i++) {
         char text[40];
 
         (void)snprintf(text, sizeof(text), "%d #0 #1 #2", i);
-        all_say(n, text);
+        all_send(n, text);
         assert_answers(n, " #0 #1 #2");
     }
-    all_say(n, "5 #0 #1 #2");
+    all_send(n, "5 #0 #1 #2");
     assert_answers(n, " plan1(0 1 2)");
     assert_int_equal(rank_send(n, 1, "5 X"), 0);
     assert_int_equal(rank_send(n, 2, "5 X"), 0);
@@ -296,7 +296,7 @@ static void a_plan_holds_tensors_of_sets(void **state)
     int at = 2;
 
     add_set(n);
-    all_say(n, "1 a");
+    all_send(n, "1 a");
     assert_int_equal(rank_send(n, 1, "1 X"), 0);
     assert_int_equal(rank_send(n, 2, "1 X"), 0);
     assert_answers(n, " a@0 X@1");
@@ -315,7 +315,7 @@ static void a_plan_holds_tensors_of_sets(void **state)
         assert_int_equal(rank_send(n, 1, text), 0);
         assert_answers(n, " #1");
         (void)snprintf(text, sizeof(text), "%d #0", at++);
-        all_say(n, text);
+        all_send(n, text);
         (void)snprintf(text, sizeof(text), " plan%u(0 1)", plan);
         assert_answers(n, text);
         (void)snprintf(text, sizeof(text), "%d leave%u/0", at, plan);
@@ -331,22 +331,22 @@ static void no_plan_begins_inside_a_group(void **state)
 {
     struct negotiate *n = *state;
 
-    all_say(n, "0 a h");
-    all_say(n, "0 g");
+    all_send(n, "0 a h");
+    all_send(n, "0 g");
     assert_answers(n, " a@0 h@1 g@2");
     /* The first one that comes as a bit of all is inside the group. */
-    all_say(n, "1 h #2");
+    all_send(n, "1 h #2");
     assert_answers(n, " h@1 #2");
-    all_say(n, "2 #0");
+    all_send(n, "2 #0");
     assert_answers(n, " #0");
     for (int i = 3; i < 9; i += 2) {
         char text[40];
 
         (void)snprintf(text, sizeof(text), "%d #1 #2", i);
-        all_say(n, text);
+        all_send(n, text);
         assert_answers(n, " #1 #2");
         (void)snprintf(text, sizeof(text), "%d #0", i + 1);
-        all_say(n, text);
+        all_send(n, text);
         assert_answers(n, i < 7 ? " #0" : " plan1(0 1 2)");
     }
 }
@@ -367,7 +367,7 @@ static void a_group_that_ranks_dispute_fails_whole(void **state)
             assert_int_equal(negotiate_add(n, r, &h, 1, NULL), 0);
         assert_answers(n, " !h");
     }
-    all_say(n, "4 g h"); /* nothing is left of it */
+    all_send(n, "4 g h"); /* nothing is left of it */
     assert_answers(n, " g@0 h@1");
 }
 
@@ -417,7 +417,7 @@ static void a_bit_of_nothing_breaks_the_world(void **state)
     assert_int_equal(rank_send(n, 1, "0 #0"), -EPROTO);
     assert_int_equal(rank_send(n, 1, "1 a"),
                      -EPROTO); /* has seen more than there was */
-    all_say(n, "0 a");
+    all_send(n, "0 a");
     assert_answers(n, " a@0");
     assert_int_equal(rank_send(n, 1, "1 #0"), 0);
     assert_int_equal(rank_send(n, 1, "0 b"), -EPROTO); /* has seen less than before */
@@ -429,7 +429,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(equal_steps_become_a_plan),
-        TEST(whatever_is_pending_puts_a_plan_off),
+        TEST(pending_tensors_delay_a_plan),
         TEST(a_plan_is_left_once),
         TEST(a_join_that_crosses_a_plan_is_dropped_too),
         TEST(the_slots_of_a_plan_are_not_given_away),

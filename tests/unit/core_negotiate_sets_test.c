@@ -89,7 +89,7 @@ static void nobody_waits_for_a_group_that_ranks_disagree_about(void **state)
     negotiate_free(n);
 }
 
-static void who_has_joined_is_not_waited_for(void **state)
+static void a_joined_rank_is_not_waited_for(void **state)
 {
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
                           g = request_make(COLL_ALLGATHER, "g");
@@ -553,7 +553,7 @@ int main(void)
         cmocka_unit_test(a_group_is_ready_when_all_of_it_is),
         cmocka_unit_test(a_group_fails_whole),
         cmocka_unit_test(nobody_waits_for_a_group_that_ranks_disagree_about),
-        cmocka_unit_test(who_has_joined_is_not_waited_for),
+        cmocka_unit_test(a_joined_rank_is_not_waited_for),
         cmocka_unit_test(a_process_set_waits_for_its_own_ranks_only),
         cmocka_unit_test(a_pair_meets_before_its_first_transfer_only),
         cmocka_unit_test(transfers_of_one_direction_travel_together),

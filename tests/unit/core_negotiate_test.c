@@ -65,7 +65,7 @@ static void a_rank_that_submits_twice_breaks_the_world(void **state)
     negotiate_free(n);
 }
 
-static void allgather_tells_the_rows_of_every_rank(void **state)
+static void an_allgather_answer_has_the_rows_of_every_rank(void **state)
 {
     struct tensor_request a = request_make(COLL_ALLGATHER, "a"), b = a;
     struct answers got = {0};
@@ -283,7 +283,7 @@ static void fused_ones_are_marked(void **state)
     negotiate_free(n);
 }
 
-static void who_is_late_can_be_told(void **state)
+static void a_late_tensor_is_reported(void **state)
 {
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a");
     struct answers got = {0};
@@ -305,7 +305,7 @@ static void who_is_late_can_be_told(void **state)
 }
 
 /* They count for the answers of their own message. */
-static void new_settings_are_told_first(void **state)
+static void new_settings_are_sent_first(void **state)
 {
     const struct tuning one = {.fusion_bytes = 1}, off = {.gather_ns = 5};
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
@@ -381,13 +381,13 @@ int main(void)
         cmocka_unit_test(ready_when_all_ranks_have_it),
         cmocka_unit_test(equal_names_may_come_again_after_the_response),
         cmocka_unit_test(a_rank_that_submits_twice_breaks_the_world),
-        cmocka_unit_test(allgather_tells_the_rows_of_every_rank),
+        cmocka_unit_test(an_allgather_answer_has_the_rows_of_every_rank),
         cmocka_unit_test(disagreements_name_tensor_ranks_and_values),
         cmocka_unit_test(impossible_requests_fail_on_all),
         cmocka_unit_test(a_failed_tensor_does_not_stop_the_next),
         cmocka_unit_test(fused_ones_are_marked),
-        cmocka_unit_test(who_is_late_can_be_told),
-        cmocka_unit_test(new_settings_are_told_first),
+        cmocka_unit_test(a_late_tensor_is_reported),
+        cmocka_unit_test(new_settings_are_sent_first),
         cmocka_unit_test(survives_failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

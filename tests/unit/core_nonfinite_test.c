@@ -79,7 +79,7 @@ static void each_kind_is_found_at_each_place(void **state)
     }
 }
 
-static void the_first_is_told_and_all_are_counted(void **state)
+static void the_first_is_reported_and_all_are_counted(void **state)
 {
     static float v[MAX_N];
     struct nonfinite found;
@@ -137,7 +137,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finite_numbers_pass),
         cmocka_unit_test(each_kind_is_found_at_each_place),
-        cmocka_unit_test(the_first_is_told_and_all_are_counted),
+        cmocka_unit_test(the_first_is_reported_and_all_are_counted),
         cmocka_unit_test(other_types_have_none),
         cmocka_unit_test(it_keeps_up_with_memory),
     };

@@ -69,7 +69,7 @@ static void other_numbers_are_no_pairs(void **state)
     }
 }
 
-static void a_name_tells_the_direction(void **state)
+static void a_name_contains_the_direction(void **state)
 {
     char name[TENSOR_NAME_MAX + 1], got[TENSOR_NAME_MAX];
 
@@ -97,7 +97,7 @@ int main(void)
         cmocka_unit_test(a_pair_has_its_number_in_either_order),
         cmocka_unit_test(every_pair_has_a_number_of_its_own),
         cmocka_unit_test(other_numbers_are_no_pairs),
-        cmocka_unit_test(a_name_tells_the_direction),
+        cmocka_unit_test(a_name_contains_the_direction),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

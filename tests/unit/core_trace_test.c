@@ -249,7 +249,7 @@ static void check_balance(const char *json)
         assert_int_equal(depth[i / TIDS][i % TIDS], 0);
 }
 
-static void whatever_comes_the_spans_balance(void **state)
+static void spans_balance_for_any_events(void **state)
 {
     uint64_t seed = 88172645463325252ull;
 
@@ -556,7 +556,7 @@ int main(void)
         cmocka_unit_test(the_end_of_a_step_is_not_the_next_one_s),
         cmocka_unit_test(lost_events_make_no_end_missed),
         cmocka_unit_test(each_edge_ends_and_begins_what_the_table_says),
-        cmocka_unit_test(whatever_comes_the_spans_balance),
+        cmocka_unit_test(spans_balance_for_any_events),
         cmocka_unit_test(ranks_are_shown_on_rank_0_s_clock),
         cmocka_unit_test(names_are_valid_json),
         cmocka_unit_test(long_names_stay_apart),

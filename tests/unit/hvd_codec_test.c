@@ -197,7 +197,7 @@ static void joined_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(who_has_joined_takes_part, 3, joined_body)
+WORLD_TEST(a_joined_rank_takes_part, 3, joined_body)
 
 static void differ_body(int rank, int size)
 {
@@ -242,7 +242,7 @@ int main(void)
         cmocka_unit_test(results_are_within_the_bound),
         cmocka_unit_test(feedback_makes_up_for_what_was_not_sent),
         cmocka_unit_test(tensors_are_fused),
-        cmocka_unit_test(who_has_joined_takes_part),
+        cmocka_unit_test(a_joined_rank_takes_part),
         cmocka_unit_test(ranks_must_name_the_same),
         cmocka_unit_test(a_bad_default_is_refused_by_name),
     };

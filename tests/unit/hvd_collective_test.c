@@ -279,7 +279,7 @@ static void ask_body(int rank, int size)
     CHECK(r.result == HVD_OK && r.ndim == 1 && r.shape[0] == rank + 2, "%d", r.result);
 }
 
-WORLD_TEST(callbacks_may_ask_for_results, 2, ask_body)
+WORLD_TEST(callbacks_may_query_results, 2, ask_body)
 
 /* Inside a callback: submitting is allowed, also the same name; waiting and shutdown
  * are refused. */
@@ -511,7 +511,7 @@ int main(void)
         cmocka_unit_test(barrier_waits_for_the_last),
         cmocka_unit_test(ranks_may_submit_in_any_order),
         cmocka_unit_test(callback_runs_once_and_poll_sees_the_end),
-        cmocka_unit_test(callbacks_may_ask_for_results),
+        cmocka_unit_test(callbacks_may_query_results),
         cmocka_unit_test(callbacks_may_submit_but_not_wait),
         cmocka_unit_test(many_threads_submit_and_wait),
         cmocka_unit_test(shutdown_and_init_make_a_new_world),

@@ -52,7 +52,7 @@ static void of_its_end(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(who_waits_for_an_end_asks_for_it, 2, of_its_end)
+WORLD_TEST(a_wait_for_an_end_queries_the_device, 2, of_its_end)
 
 static void of_room(int rank, int size)
 {
@@ -80,7 +80,7 @@ static void of_room(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(who_waits_for_room_sleeps, 2, of_room)
+WORLD_TEST(a_wait_for_room_sleeps, 2, of_room)
 
 /* --- a device that has no memory for a result ---
  */
@@ -117,7 +117,7 @@ static void of_a_result(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void what_the_device_says_of_a_result_is_the_cause(void **state)
+static void a_device_error_about_a_result_is_the_cause(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(refusals); i++) {
@@ -144,15 +144,15 @@ static void to_connect(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(who_starts_late_has_longer_to_connect_too, 2, to_connect)
+WORLD_TEST(a_late_start_extends_the_connect_timeout, 2, to_connect)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_waits_for_an_end_asks_for_it),
-        cmocka_unit_test(who_waits_for_room_sleeps),
-        cmocka_unit_test(what_the_device_says_of_a_result_is_the_cause),
-        cmocka_unit_test(who_starts_late_has_longer_to_connect_too),
+        cmocka_unit_test(a_wait_for_an_end_queries_the_device),
+        cmocka_unit_test(a_wait_for_room_sleeps),
+        cmocka_unit_test(a_device_error_about_a_result_is_the_cause),
+        cmocka_unit_test(a_late_start_extends_the_connect_timeout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

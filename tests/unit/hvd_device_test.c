@@ -275,7 +275,7 @@ static void no_device(int rank, int size)
     CHECK(fake.n_opened == 0 && fake.n_closed == 0, "%d", (int)fake.n_opened);
 }
 
-static void which_device_is_said_at_once(void **state)
+static void a_wrong_device_is_refused_at_once(void **state)
 {
     (void)state;
     world_run(1, one_device_a_rank);
@@ -356,7 +356,7 @@ static void joins_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(who_has_joined_gives_zeros_from_a_device_of_its_own, 3, joins_body)
+WORLD_TEST(a_joined_rank_uses_a_device_of_its_own, 3, joins_body)
 
 static void ends_in_flight(int rank, int size)
 {
@@ -541,9 +541,9 @@ int main(void)
         cmocka_unit_test(a_stream_waits_instead_of_the_thread),
         cmocka_unit_test(one_event_and_one_wait_serve_a_bucket),
         cmocka_unit_test(memory_of_results_is_the_caller_s_or_the_device_s),
-        cmocka_unit_test(which_device_is_said_at_once),
+        cmocka_unit_test(a_wrong_device_is_refused_at_once),
         cmocka_unit_test(a_tensor_in_both_kinds_of_memory_fails_on_all),
-        cmocka_unit_test(who_has_joined_gives_zeros_from_a_device_of_its_own),
+        cmocka_unit_test(a_joined_rank_uses_a_device_of_its_own),
         cmocka_unit_test(a_broken_device_ends_the_world_with_its_sentence),
         cmocka_unit_test(a_shutdown_ends_what_is_on_its_way),
         cmocka_unit_test(a_nan_on_a_gpu_is_named),

@@ -255,7 +255,7 @@ static void leaver_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void leaving_tells_the_others_who(void **state)
+static void the_rank_that_leaves_is_named(void **state)
 {
     (void)state;
     for (int i = 0; i < 2 * n_ranks; i++) {
@@ -486,7 +486,7 @@ int main(void)
         cmocka_unit_test(a_surviving_child_does_not_hide_the_death),
         cmocka_unit_test(a_stopped_rank_is_named_after_the_peer_timeout),
         cmocka_unit_test(a_late_rank_is_waited_for),
-        cmocka_unit_test(leaving_tells_the_others_who),
+        cmocka_unit_test(the_rank_that_leaves_is_named),
         cmocka_unit_test(shutdown_ends_own_pending_operations),
         cmocka_unit_test(a_forked_child_finds_the_runtime_absent),
         cmocka_unit_test(a_pending_name_is_refused),
@@ -498,7 +498,7 @@ int main(void)
         IN_TREE(a_killed_rank_is_named_when_others_wait_for_it),
         IN_TREE(a_killed_rank_is_named_inside_operations),
         IN_TREE(a_stopped_rank_is_named_after_the_peer_timeout),
-        IN_TREE(leaving_tells_the_others_who),
+        IN_TREE(the_rank_that_leaves_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,7 +102,7 @@ static void never_done(int rank, int size)
     (void)hvd_shutdown();
 }
 
-WORLD_TEST(what_does_not_end_is_told_and_ended, 2, never_done)
+WORLD_TEST(a_stalled_operation_is_reported_and_ended, 2, never_done)
 
 #define SUBMITTER ((void *)(uintptr_t)0x51)
 #define READER    ((void *)(uintptr_t)0x52)
@@ -131,13 +131,13 @@ static void frees_after_the_reader(int rank, int size)
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
 
-WORLD_TEST(a_result_is_freed_in_the_order_of_who_waited_last, 2, frees_after_the_reader)
+WORLD_TEST(a_result_is_freed_after_its_last_waiter, 2, frees_after_the_reader)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_result_is_freed_in_the_order_of_who_waited_last),
-        cmocka_unit_test(what_does_not_end_is_told_and_ended),
+        cmocka_unit_test(a_result_is_freed_after_its_last_waiter),
+        cmocka_unit_test(a_stalled_operation_is_reported_and_ended),
         cmocka_unit_test(a_nan_of_one_that_has_joined_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -91,7 +91,7 @@ static void odd_config_body(int rank, int size)
     CHECK(hvd_is_initialized() == 0, "initialized");
 }
 
-WORLD_TEST(configs_with_other_ranks_are_told, 2, odd_config_body)
+WORLD_TEST(configs_with_other_ranks_are_refused, 2, odd_config_body)
 
 /* --- somebody does not come --- */
 
@@ -428,7 +428,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sets_of_the_config_exist_after_init),
         cmocka_unit_test(init_is_bounded_when_configs_differ),
-        cmocka_unit_test(configs_with_other_ranks_are_told),
+        cmocka_unit_test(configs_with_other_ranks_are_refused),
         cmocka_unit_test(a_rank_that_leaves_ends_the_adding_of_a_set),
         cmocka_unit_test(a_killed_rank_ends_the_adding_of_a_set),
         cmocka_unit_test(a_lost_member_of_a_set_is_named_everywhere),

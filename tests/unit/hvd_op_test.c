@@ -314,7 +314,7 @@ static void *result_alloc(void *arg, int ndim, const int64_t *shape, size_t byte
     return s->memory;
 }
 
-static void the_callers_alloc_is_asked_once(void **state)
+static void the_callers_alloc_is_called_once(void **state)
 {
     static const int64_t shape[2] = {2, 3};
     static const uint64_t dim0[N] = {2, 0, 1, 1};
@@ -354,7 +354,7 @@ static void without_the_callers_memory_it_still_takes_part(void **state)
     op_unref(op);
 }
 
-static void who_gathers_nothing_is_not_asked_for_memory(void **state)
+static void no_memory_is_requested_off_the_root(void **state)
 {
     static const int64_t shape[1] = {1};
     static const uint64_t dim0[N] = {1, 1, 1, 1};
@@ -388,7 +388,7 @@ static void only_some_collectives_make_a_result(void **state)
 
 struct end {
     struct op *inner;
-    bool was_told; /* in the callback: ended, to who asks for results */
+    bool was_ended; /* in the callback: ended, to who asks for results */
     int calls, status;
     char error[64];
     bool had_error, was_pending;
@@ -405,10 +405,10 @@ static void on_end(void *arg, int status, const char *error)
     if (error)
         (void)strncpy(e->error, error, sizeof(e->error) - 1);
     e->was_pending = op_status(e->op) == HVD_IN_PROGRESS;
-    e->was_told = op_status_in_callback(e->op) == status;
+    e->was_ended = op_status_in_callback(e->op) == status;
     if (e->inner) { /* an op that ends inside leaves this one ended */
         op_finish(e->inner, HVD_TIMEOUT, "inner");
-        e->was_told = e->was_told && op_status_in_callback(e->op) == status;
+        e->was_ended = e->was_ended && op_status_in_callback(e->op) == status;
     }
 }
 
@@ -430,9 +430,9 @@ static void an_op_ends_once_callback_first(void **state)
         assert_int_equal(e.status, is_bad ? HVD_ABORTED : HVD_OK);
         assert_int_equal(e.had_error, is_bad);
         assert_string_equal(e.error, is_bad ? "lost rank 3" : "");
-        assert_true(e.was_pending && e.was_told);
+        assert_true(e.was_pending && e.was_ended);
         assert_int_equal(op_status(op), e.status);
-        assert_true(of_inner.was_pending && of_inner.was_told);
+        assert_true(of_inner.was_pending && of_inner.was_ended);
         op_unref(inner);
         op_unref(op);
     }
@@ -484,9 +484,9 @@ int main(void)
         cmocka_unit_test(alltoall_sends_whole_rows),
         cmocka_unit_test(shares_add_up),
         cmocka_unit_test(results_beyond_memory_are_refused),
-        cmocka_unit_test(the_callers_alloc_is_asked_once),
+        cmocka_unit_test(the_callers_alloc_is_called_once),
         cmocka_unit_test(without_the_callers_memory_it_still_takes_part),
-        cmocka_unit_test(who_gathers_nothing_is_not_asked_for_memory),
+        cmocka_unit_test(no_memory_is_requested_off_the_root),
         cmocka_unit_test(only_some_collectives_make_a_result),
         cmocka_unit_test(an_op_ends_once_callback_first),
         cmocka_unit_test(hashes_are_fnv_1a),

@@ -180,7 +180,7 @@ static void all_against_some_body(int rank, int size)
                              : "rank 1 passes no list, all 2 ranks");
 }
 
-WORLD_TEST(a_list_against_none_is_told, 2, all_against_some_body)
+WORLD_TEST(a_list_against_none_is_a_mismatch, 2, all_against_some_body)
 
 static void late_body(int rank, int size)
 {
@@ -205,7 +205,7 @@ int main(void)
         cmocka_unit_test(ranks_may_stay_outside_or_be_alone),
         cmocka_unit_test(impossible_lists_are_refused_at_once),
         cmocka_unit_test(lists_that_differ_are_both_shown),
-        cmocka_unit_test(a_list_against_none_is_told),
+        cmocka_unit_test(a_list_against_none_is_a_mismatch),
         cmocka_unit_test(who_is_missing_has_its_rank_in_the_job),
     };
 

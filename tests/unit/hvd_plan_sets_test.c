@@ -321,7 +321,7 @@ static void first_calls_body(int rank, int size)
     world_leave();
 }
 
-static void the_first_calls_of_a_plan_are_heard(void **state)
+static void the_first_calls_of_a_plan_arrive(void **state)
 {
     (void)state;
     for (int i = 0; i < 10; i++)
@@ -513,7 +513,7 @@ int main(void)
         ON(sets_keep_their_own_pace, 2),
         ON(a_call_reaches_a_host_that_has_begun, 1),
         ON(a_call_reaches_a_host_that_has_begun, 2),
-        ON(the_first_calls_of_a_plan_are_heard, 2),
+        ON(the_first_calls_of_a_plan_arrive, 2),
         ON(what_disturbs_one_set_is_no_matter, 1),
         ON(what_disturbs_one_set_is_no_matter, 2),
         ON(a_mismatch_in_a_set_fails_that_tensor_only, 1),

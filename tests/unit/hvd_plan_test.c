@@ -283,7 +283,7 @@ static void leaver_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void leaving_tells_the_others_who(void **state)
+static void the_rank_that_leaves_is_named(void **state)
 {
     (void)state;
     for (victim = 0; victim < n_ranks; victim++)
@@ -338,11 +338,11 @@ int main(void)
         cmocka_unit_test(a_set_does_not_wait_for_an_idle_rank_outside),
         cmocka_unit_test(a_wait_ends_at_its_deadline),
         cmocka_unit_test(a_killed_rank_is_named),
-        cmocka_unit_test(leaving_tells_the_others_who),
+        cmocka_unit_test(the_rank_that_leaves_is_named),
         cmocka_unit_test(a_stall_names_the_missing_rank),
         IN_TREE(steady_steps_send_no_messages),
         IN_TREE(a_killed_rank_is_named),
-        IN_TREE(leaving_tells_the_others_who),
+        IN_TREE(the_rank_that_leaves_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

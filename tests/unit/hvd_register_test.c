@@ -82,7 +82,7 @@ static void all_have_it(int rank, int size)
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
 
-static void tensors_say_which_buffer_they_lie_in(void **state)
+static void tensors_carry_the_buffer_they_lie_in(void **state)
 {
     (void)state;
     world_run(3, all_have_it);
@@ -228,7 +228,7 @@ static void elsewhere_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(what_differs_between_ranks_is_told, 2, elsewhere_body)
+WORLD_TEST(differences_between_ranks_are_reported, 2, elsewhere_body)
 
 static void in_host_memory(int rank, int size)
 {
@@ -288,11 +288,11 @@ WORLD_TEST(memory_of_a_result_is_not_in_one, 2, result_in_it)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors_say_which_buffer_they_lie_in),
+        cmocka_unit_test(tensors_carry_the_buffer_they_lie_in),
         cmocka_unit_test(a_buffer_is_its_process_set_s),
         cmocka_unit_test(what_one_cannot_none_has),
         cmocka_unit_test(memory_that_is_in_use_is_refused),
-        cmocka_unit_test(what_differs_between_ranks_is_told),
+        cmocka_unit_test(differences_between_ranks_are_reported),
         cmocka_unit_test(what_is_no_buffer_is_refused_at_once),
         cmocka_unit_test(memory_of_a_result_is_not_in_one),
     };

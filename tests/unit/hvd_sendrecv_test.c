@@ -249,7 +249,7 @@ static void mismatch_body(int rank, int size)
     leave_together();
 }
 
-WORLD_TEST(a_mismatch_is_told_to_both, 3, mismatch_body)
+WORLD_TEST(a_mismatch_fails_on_both_ranks, 3, mismatch_body)
 
 static void duplicate_body(int rank, int size)
 {
@@ -421,7 +421,7 @@ static void full_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_pair_that_cannot_be_made_says_so, 3, full_body)
+WORLD_TEST(a_pair_that_cannot_connect_names_the_cause, 3, full_body)
 
 /* Rank 1 does not send: whoever waits is told for whom, after a second. */
 static void stalled_body(int rank, int size)
@@ -445,7 +445,7 @@ static void stalled_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_stall_names_who_is_missing(void **state)
+static void a_stall_names_the_missing_rank_of_a_pair(void **state)
 {
     struct proc_world w;
 
@@ -537,13 +537,13 @@ int main(void)
         cmocka_unit_test(any_order_will_do),
         cmocka_unit_test(a_pair_is_no_process_set),
         cmocka_unit_test(what_cannot_be_is_refused_at_once),
-        cmocka_unit_test(a_mismatch_is_told_to_both),
+        cmocka_unit_test(a_mismatch_fails_on_both_ranks),
         cmocka_unit_test(a_name_is_one_of_a_pair_and_direction),
         cmocka_unit_test(ranks_that_have_not_joined_go_on),
         cmocka_unit_test(a_rank_that_leaves_ends_it),
         cmocka_unit_test(a_rank_that_dies_in_it_is_named),
-        cmocka_unit_test(a_pair_that_cannot_be_made_says_so),
-        cmocka_unit_test(a_stall_names_who_is_missing),
+        cmocka_unit_test(a_pair_that_cannot_connect_names_the_cause),
+        cmocka_unit_test(a_stall_names_the_missing_rank_of_a_pair),
         cmocka_unit_test(a_nan_is_looked_for_where_it_is_sent),
         cmocka_unit_test(what_travels_is_counted_on_its_side),
         cmocka_unit_test(a_group_of_both_directions),

@@ -244,7 +244,7 @@ static void *reader_main(void *arg)
     return NULL;
 }
 
-static void others_may_ask_while_sets_come_and_go(void **state)
+static void sets_may_be_read_while_they_change(void **state)
 {
     static const uint32_t ranks[] = {0, 1};
     static struct race race;
@@ -298,7 +298,7 @@ int main(void)
         cmocka_unit_test(a_number_may_come_again_but_no_id),
         cmocka_unit_test(bad_sets_are_refused_with_a_sentence),
         cmocka_unit_test(there_is_a_bound),
-        cmocka_unit_test(others_may_ask_while_sets_come_and_go),
+        cmocka_unit_test(sets_may_be_read_while_they_change),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

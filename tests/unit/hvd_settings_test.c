@@ -286,7 +286,7 @@ static void a_core_that_is_not_there_is_a_warning(void **state)
                            "on any core variable=HOROVOD_THREAD_AFFINITY core=65535 "));
 }
 
-static void rank_0_says_what_has_no_effect(void **state)
+static void rank_0_logs_what_has_no_effect(void **state)
 {
     const char *text;
 
@@ -330,7 +330,7 @@ int main(void)
         cmocka_unit_test(each_local_rank_has_its_core),
         cmocka_unit_test(a_thread_moves_to_its_core),
         cmocka_unit_test(a_core_that_is_not_there_is_a_warning),
-        cmocka_unit_test(rank_0_says_what_has_no_effect),
+        cmocka_unit_test(rank_0_logs_what_has_no_effect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

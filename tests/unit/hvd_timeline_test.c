@@ -228,7 +228,7 @@ static void a_path_that_cannot_be_is_refused(void **state)
 }
 
 /* The writer looks every 50 ms: a burst larger than the ring within that time. */
-static void what_does_not_fit_is_counted_and_shown(void **state)
+static void events_that_do_not_fit_are_counted(void **state)
 {
     static struct timeline t;
     AUTOFREE char *text = NULL;
@@ -477,7 +477,7 @@ static void a_rank_that_is_silent_costs_a_second(void **state)
     release_two();
 }
 
-static void alone_nobody_else_is_asked(void **state)
+static void without_all_ranks_nothing_is_sent(void **state)
 {
     struct err e = ERR_INIT;
 
@@ -510,13 +510,13 @@ int main(void)
         cmocka_unit_test(the_file_is_valid_at_any_time),
         cmocka_unit_test(it_may_be_started_again),
         cmocka_unit_test(a_path_that_cannot_be_is_refused),
-        cmocka_unit_test(what_does_not_fit_is_counted_and_shown),
+        cmocka_unit_test(events_that_do_not_fit_are_counted),
         cmocka_unit_test(all_ranks_are_in_one_file_on_one_clock),
         cmocka_unit_test(few_clocks_cause_few_messages),
         cmocka_unit_test(clocks_are_slow_after_the_first_ones),
         cmocka_unit_test(a_full_ring_goes_up_in_parts),
         cmocka_unit_test(a_rank_that_is_silent_costs_a_second),
-        cmocka_unit_test(alone_nobody_else_is_asked),
+        cmocka_unit_test(without_all_ranks_nothing_is_sent),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -77,7 +77,7 @@ static void beside_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_submission_needs_nobody_who_waits, 1, beside_body)
+WORLD_TEST(a_submission_needs_no_waiting_thread, 1, beside_body)
 
 /* --- a callback that hangs --- */
 
@@ -258,7 +258,7 @@ WORLD_TEST(a_submission_after_join_is_refused_at_once, 2, after_join_body)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_submission_needs_nobody_who_waits),
+        cmocka_unit_test(a_submission_needs_no_waiting_thread),
         cmocka_unit_test(an_agreement_that_a_wait_leaves_is_finished),
         cmocka_unit_test(a_submission_after_join_is_refused_at_once),
         cmocka_unit_test(a_hanging_callback_holds_up_no_waiter_for_ever),

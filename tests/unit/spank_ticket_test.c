@@ -52,7 +52,7 @@ static void every_cut_or_lengthened_ticket_is_refused(void **state)
     assert_int_equal(ticket_parse(text, n + 2, &back, &err), -EINVAL);
 }
 
-static void another_version_is_told_as_such(void **state)
+static void another_version_is_reported_as_such(void **state)
 {
     struct ticket back;
     struct err err = ERR_INIT;
@@ -89,7 +89,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_rendered_is_read_back),
         cmocka_unit_test(every_cut_or_lengthened_ticket_is_refused),
-        cmocka_unit_test(another_version_is_told_as_such),
+        cmocka_unit_test(another_version_is_reported_as_such),
         cmocka_unit_test(damage_never_shows_the_token),
         cmocka_unit_test(master_port_is_stable_and_in_range),
     };

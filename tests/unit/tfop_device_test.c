@@ -332,7 +332,7 @@ static void why_not(void)
         !strcmp(run_kernel("HvdBarrier", "CPU", 0, 0), "barrier(barrier.x,-1) wait "));
 }
 
-static void the_runtime_is_told_that_there_is_no_gpu(void **state)
+static void the_runtime_receives_that_there_is_no_gpu(void **state)
 {
     (void)state;
     in_child(why_not);
@@ -433,7 +433,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_for_gpus_are_there_only_where_reported),
-        cmocka_unit_test(the_runtime_is_told_that_there_is_no_gpu),
+        cmocka_unit_test(the_runtime_receives_that_there_is_no_gpu),
         cmocka_unit_test(what_the_host_reads_is_in_its_memory),
         cmocka_unit_test(outputs_are_made_before_the_submit),
         cmocka_unit_test(an_empty_tensor_is_on_the_gpu_too),
