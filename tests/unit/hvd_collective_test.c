@@ -5,131 +5,6 @@
 
 #include "tests/unit/hvd_world.h"
 
-/* --- each collective --- */
-
-static void allreduce_body(int rank, int size)
-{
-    static const int64_t sizes[] = {0, 1, 7, 1000, (1 << 20) + 3};
-
-    CHECK_OK(hvd_init(NULL));
-    CHECK(hvd_rank() == rank && hvd_size() == size, "rank %d size %d", hvd_rank(),
-          hvd_size());
-    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
-        int64_t n = sizes[i];
-        double *v = mem_calloc((size_t)n + 1, sizeof(*v));
-        struct hvd_tensor t = tensor_1d("v", HVD_FLOAT64, v, v, &n);
-        hvd_handle h;
-
-        for (int64_t k = 0; k < n; k++)
-            v[k] = (double)(k % 1000) + rank;
-        CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
-        CHECK_OK(wait_release(h));
-        for (int64_t k = 0; k < n; k++) {
-            double want = (double)(k % 1000) * size + size * (size - 1) / 2.0;
-
-            CHECK(v[k] == want, "n %lld at %lld: %g, not %g", (long long)n,
-                  (long long)k, v[k], want);
-        }
-        for (int64_t k = 0; k < n; k++)
-            v[k] = 2.0 * rank;
-        CHECK_OK(hvd_allreduce_async(&t, HVD_AVERAGE, 3, 0.5, 0, &h));
-        CHECK_OK(wait_release(h));
-        for (int64_t k = 0; k < n; k++)
-            CHECK(v[k] == 1.5 * (size - 1), "average %g", v[k]);
-        mem_free(v);
-    }
-    CHECK_OK(hvd_shutdown());
-}
-
-static void broadcast_body(int rank, int size)
-{
-    CHECK_OK(hvd_init(NULL));
-    for (int root = 0; root < size; root++) {
-        int64_t shape[2] = {3, 5};
-        int32_t v[15], out[15];
-        struct hvd_tensor t = tensor_1d("b", HVD_INT32, v, out, shape);
-        hvd_handle h;
-
-        t.ndim = 2;
-        for (int k = 0; k < 15; k++)
-            v[k] = rank * 100 + k;
-        CHECK_OK(hvd_broadcast_async(&t, root, 0, &h));
-        CHECK_OK(wait_release(h));
-        for (int k = 0; k < 15; k++)
-            CHECK(out[k] == root * 100 + k, "root %d: %d", root, out[k]);
-    }
-    CHECK_OK(hvd_shutdown());
-}
-
-static void *alloc_out(void *arg, int ndim, const int64_t *shape, size_t bytes)
-{
-    int64_t *seen = arg;
-
-    seen[0] = ndim;
-    seen[1] = shape[0];
-    seen[2] = (int64_t)bytes;
-    return malloc(bytes + 1);
-}
-
-static void allgather_body(int rank, int size)
-{
-    int64_t rows = 0, seen[3], shape[2] = {rank, 3};
-    float v[3 * WORLD_MAX], *out;
-    struct hvd_tensor t;
-    int64_t got_shape[HVD_MAX_DIMS];
-    hvd_handle h;
-    void *data;
-    int ndim;
-
-    CHECK_OK(hvd_init(NULL));
-    for (int r = 0; r < size; r++)
-        rows += r;
-    t = tensor_1d("g", HVD_FLOAT32, v, NULL, shape);
-    t.ndim = 2;
-    for (int k = 0; k < 3 * rank; k++)
-        v[k] = (float)(rank * 1000 + k);
-    for (int with_alloc = 0; with_alloc < 2; with_alloc++) {
-        CHECK_OK(hvd_allgather_async(&t, with_alloc ? alloc_out : NULL, seen, 0, &h));
-        CHECK_OK(hvd_wait(h, -1));
-        CHECK_OK(hvd_result(h, &data, &ndim, got_shape));
-        CHECK(ndim == 2 && got_shape[0] == rows && got_shape[1] == 3, "shape %d %lld",
-              ndim, (long long)got_shape[0]);
-        if (with_alloc)
-            CHECK(seen[0] == 2 && seen[1] == rows && seen[2] == rows * 12,
-                  "alloc saw %lld %lld", (long long)seen[1], (long long)seen[2]);
-        out = data;
-        for (int r = 0; r < size; r++)
-            for (int k = 0; k < 3 * r; k++, out++)
-                CHECK(*out == (float)(r * 1000 + k), "rank %d at %d: %g", r, k,
-                      (double)*out);
-        CHECK_OK(hvd_release(h));
-        if (with_alloc)
-            free(data);
-    }
-    CHECK_OK(hvd_shutdown());
-}
-
-static void allreduce_sums_and_averages(void **state)
-{
-    (void)state;
-    for (int n = 1; n <= 4; n++)
-        world_run(n, allreduce_body);
-}
-
-static void broadcast_reaches_all(void **state)
-{
-    (void)state;
-    for (int n = 1; n <= 3; n++)
-        world_run(n, broadcast_body);
-}
-
-static void allgather_concatenates_uneven_rows(void **state)
-{
-    (void)state;
-    for (int n = 1; n <= 4; n++)
-        world_run(n, allgather_body);
-}
-
 /* A rank enters the barrier only when the parent lets it: nobody is through before. */
 static void barrier_body(int rank, int size)
 {
@@ -152,46 +27,9 @@ static void barrier_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void barrier_waits_for_the_last(void **state)
-{
-    struct proc_world w;
-
-    (void)state;
-    world_start(&w, 3, barrier_body);
-    stage_wait(0, 1);
-    go_set(1);
-    world_end(&w, -1);
-}
+WORLD_GO_TEST(barrier_waits_for_the_last, 3, barrier_body, 1u << 0)
 
 /* --- ways to submit and to wait --- */
-
-static void orders_body(int rank, int size)
-{
-    enum { N = 50 };
-    hvd_handle h[N];
-    float v[N];
-    char name[32];
-
-    CHECK_OK(hvd_init(NULL));
-    for (int round = 0; round < 20; round++) {
-        for (int i = 0; i < N;
-             i++) { /* 7 and 13 are coprime to 50: orders differ by rank */
-            int k = (i * (rank % 2 ? 7 : 13) + rank * 11 + round) % N;
-
-            v[k] = (float)(k + rank);
-            (void)snprintf(name, sizeof(name), "t%d", k);
-            CHECK_OK(sum_async(name, &v[k], 1, &h[k]));
-        }
-        for (int k = N - 1; k >= 0; k--) {
-            CHECK_OK(wait_release(h[k]));
-            CHECK(v[k] == (float)(k * size + size * (size - 1) / 2), "t%d: %g", k,
-                  (double)v[k]);
-        }
-    }
-    CHECK_OK(hvd_shutdown());
-}
-
-WORLD_TEST(ranks_may_submit_in_any_order, 4, orders_body)
 
 struct seen {
     _Atomic int calls;
@@ -505,11 +343,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_world_of_one_opens_no_socket),
-        cmocka_unit_test(allreduce_sums_and_averages),
-        cmocka_unit_test(broadcast_reaches_all),
-        cmocka_unit_test(allgather_concatenates_uneven_rows),
         cmocka_unit_test(barrier_waits_for_the_last),
-        cmocka_unit_test(ranks_may_submit_in_any_order),
         cmocka_unit_test(callback_runs_once_and_poll_sees_the_end),
         cmocka_unit_test(callbacks_may_query_results),
         cmocka_unit_test(callbacks_may_submit_but_not_wait),

@@ -3,26 +3,9 @@
  */
 #include <sched.h>
 
+#include "tests/unit/hvd_tree.h"
 #include "tests/unit/hvd_world.h"
 #include "tests/unit/timed.h"
-
-/* The worlds of most tests: three ranks, or six in a control tree by twos, where ranks
- * 1 and 2 stand between rank 0 and the rest. */
-static int n_ranks = 3;
-
-static int in_tree(void **state)
-{
-    (void)state;
-    n_ranks = 6;
-    return setenv("HVD_CONTROL_FANOUT", "2", 1);
-}
-
-static int in_star(void **state)
-{
-    (void)state;
-    n_ranks = 3;
-    return unsetenv("HVD_CONTROL_FANOUT");
-}
 
 /* Keeps the end of an operation for the parent. */
 static void report_keep(int rank, int status)
@@ -471,11 +454,6 @@ static void missing_body(int rank, int size)
 }
 
 WORLD_TEST(a_rank_that_never_comes_is_named, 3, missing_body)
-
-#define IN_TREE(test)                                                                  \
-    {                                                                                  \
-#test "_in_a_tree", test, in_tree, in_star, NULL                               \
-    }
 
 int main(void)
 {

@@ -67,16 +67,7 @@ static void lonely_config_body(int rank, int size)
     stage_set(rank, 1);
 }
 
-static void init_is_bounded_when_configs_differ(void **state)
-{
-    struct proc_world w;
-
-    (void)state;
-    world_start(&w, 2, lonely_config_body);
-    stage_wait(0, 1);
-    go_set(1);
-    world_end(&w, -1);
-}
+WORLD_GO_TEST(init_is_bounded_when_configs_differ, 2, lonely_config_body, 1u << 0)
 
 static void odd_config_body(int rank, int size)
 {
@@ -131,17 +122,7 @@ static void killed_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_killed_rank_ends_the_adding_of_a_set(void **state)
-{
-    struct proc_world w;
-
-    (void)state;
-    world_start(&w, 3, killed_body);
-    for (int r = 0; r < 3; r++)
-        stage_wait(r, 1);
-    (void)kill(w.pid[2], SIGKILL);
-    world_end(&w, 2);
-}
+WORLD_KILL_TEST(a_killed_rank_ends_the_adding_of_a_set, 3, killed_body, 2)
 
 /* A member is lost: the others of the set hear it, and so does who is outside. */
 static void lost_member_body(int rank, int size)
@@ -170,17 +151,7 @@ static void lost_member_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_lost_member_of_a_set_is_named_everywhere(void **state)
-{
-    struct proc_world w;
-
-    (void)state;
-    world_start(&w, 3, lost_member_body);
-    for (int r = 0; r < 3; r++)
-        stage_wait(r, 1);
-    (void)kill(w.pid[2], SIGKILL);
-    world_end(&w, 2);
-}
+WORLD_KILL_TEST(a_lost_member_of_a_set_is_named_everywhere, 3, lost_member_body, 2)
 
 /* --- threads --- */
 
@@ -217,16 +188,7 @@ static void two_threads_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void one_thread_at_a_time_changes_sets(void **state)
-{
-    struct proc_world w;
-
-    (void)state;
-    world_start(&w, 2, two_threads_body);
-    stage_wait(0, 1);
-    go_set(1);
-    world_end(&w, -1);
-}
+WORLD_GO_TEST(one_thread_at_a_time_changes_sets, 2, two_threads_body, 1u << 0)
 
 /* Threads of one rank work in different sets at once. */
 struct worker {
@@ -316,17 +278,7 @@ static void join_lost_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_killed_rank_ends_a_join(void **state)
-{
-    struct proc_world w;
-
-    (void)state;
-    world_start(&w, 3, join_lost_body);
-    for (int r = 0; r < 3; r++)
-        stage_wait(r, 1);
-    (void)kill(w.pid[1], SIGKILL);
-    world_end(&w, 1);
-}
+WORLD_KILL_TEST(a_killed_rank_ends_a_join, 3, join_lost_body, 1)
 
 /* A joined rank leaves: the others' allreduces lack it and say so. */
 static void join_leave_body(int rank, int size)
@@ -355,16 +307,7 @@ static void join_leave_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_joined_rank_that_leaves_ends_it(void **state)
-{
-    struct proc_world w;
-
-    (void)state;
-    world_start(&w, 2, join_leave_body);
-    stage_wait(1, 1);
-    go_set(1);
-    world_end(&w, -1);
-}
+WORLD_GO_TEST(a_joined_rank_that_leaves_ends_it, 2, join_leave_body, 1u << 1)
 
 /* --- sets that their members add --- */
 

@@ -227,17 +227,7 @@ static void paces_body(int rank, int size)
     world_leave();
 }
 
-static void sets_keep_their_own_pace(void **state)
-{
-    struct proc_world w;
-
-    (void)state;
-    world_start(&w, RANKS, paces_body);
-    for (int r = 0; r < RANKS; r++)
-        stage_wait(r, 1);
-    go_set(1);
-    world_end(&w, -1);
-}
+WORLD_GO_TEST(sets_keep_their_own_pace, RANKS, paces_body, 0xf)
 
 /* --- who is called --- */
 
@@ -464,16 +454,7 @@ static void stall_body(int rank, int size)
     (void)hvd_shutdown();
 }
 
-static void a_stall_in_a_set_names_the_missing_rank(void **state)
-{
-    struct proc_world w;
-
-    (void)state;
-    world_start(&w, RANKS, stall_body);
-    stage_wait(0, 1);
-    go_set(1);
-    world_end(&w, -1);
-}
+WORLD_GO_TEST(a_stall_in_a_set_names_the_missing_rank, RANKS, stall_body, 1u << 0)
 
 static void leaver_body(int rank, int size)
 {

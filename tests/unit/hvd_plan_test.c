@@ -2,27 +2,11 @@
 /* The frozen plan in real worlds: steady steps go on without messages, and whatever
  * disturbs them (another tensor, another shape, a late, a dead, a leaving rank) is
  * dealt with as if there were no plan. */
+#include "tests/unit/hvd_tree.h"
 #include "tests/unit/hvd_world.h"
 #include "tests/unit/timed.h"
 
 enum { STEADY = 60 };
-
-/* The worlds of most tests: three ranks, or six in a control tree by twos. */
-static int n_ranks = 3;
-
-static int in_tree(void **state)
-{
-    (void)state;
-    n_ranks = 6;
-    return setenv("HVD_CONTROL_FANOUT", "2", 1);
-}
-
-static int in_star(void **state)
-{
-    (void)state;
-    n_ranks = 3;
-    return unsetenv("HVD_CONTROL_FANOUT");
-}
 
 /* One step of two tensors, in an order that differs by rank. */
 static int run_step(int rank, int size, int i)
@@ -156,17 +140,10 @@ static void set_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_set_does_not_wait_for_an_idle_rank_outside(void **state)
-{
-    struct proc_world w;
-
-    (void)state;
-    world_start(&w, 3, set_body);
-    stage_wait(1, 1);
-    stage_wait(2, 1);
-    go_set(1);
-    world_end(&w, -1);
-}
+WORLD_GO_TEST(a_set_does_not_wait_for_an_idle_rank_outside,
+              3,
+              set_body,
+              1u << 1 | 1u << 2)
 
 /* --- ranks that do not come --- */
 
@@ -197,17 +174,7 @@ static void late_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_wait_ends_at_its_deadline(void **state)
-{
-    struct proc_world w;
-
-    (void)state;
-    world_start(&w, 3, late_body);
-    stage_wait(1, 1);
-    stage_wait(2, 1);
-    go_set(1);
-    world_end(&w, -1);
-}
+WORLD_GO_TEST(a_wait_ends_at_its_deadline, 3, late_body, 1u << 1 | 1u << 2)
 
 static int victim;
 
@@ -312,22 +279,7 @@ static void stall_body(int rank, int size)
     (void)hvd_shutdown();
 }
 
-static void a_stall_names_the_missing_rank(void **state)
-{
-    struct proc_world w;
-
-    (void)state;
-    world_start(&w, 3, stall_body);
-    stage_wait(0, 1);
-    stage_wait(2, 1);
-    go_set(1);
-    world_end(&w, -1);
-}
-
-#define IN_TREE(test)                                                                  \
-    {                                                                                  \
-#test "_in_a_tree", test, in_tree, in_star, NULL                               \
-    }
+WORLD_GO_TEST(a_stall_names_the_missing_rank, 3, stall_body, 1u << 0 | 1u << 2)
 
 int main(void)
 {

@@ -340,17 +340,7 @@ static void leaving_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_rank_that_leaves_ends_it(void **state)
-{
-    struct proc_world w;
-
-    (void)state;
-    world_start(&w, 3, leaving_body);
-    stage_wait(0, 1);
-    stage_wait(2, 1);
-    go_set(1);
-    world_end(&w, -1);
-}
+WORLD_GO_TEST(a_rank_that_leaves_ends_it, 3, leaving_body, 1u << 0 | 1u << 2)
 
 static void dying_body(int rank, int size)
 {
@@ -445,16 +435,7 @@ static void stalled_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_stall_names_the_missing_rank_of_a_pair(void **state)
-{
-    struct proc_world w;
-
-    (void)state;
-    world_start(&w, 3, stalled_body);
-    stage_wait(2, 1);
-    go_set(1);
-    world_end(&w, -1);
-}
+WORLD_GO_TEST(a_stall_names_the_missing_rank_of_a_pair, 3, stalled_body, 1u << 2)
 
 /* A receiver's memory is no input. */
 static void nan_body(int rank, int size)

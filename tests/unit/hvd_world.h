@@ -262,13 +262,42 @@ static inline void world_run(int size, rank_fn fn)
     world_end(&w, -1);
 }
 
-/* A test that runs one world: its size, and what each rank does. */
-#define WORLD_TEST(name, ...)                                                          \
+/* Waits until the ranks of the mask are at stage 1, then lets all ranks go on. */
+static inline void world_run_go(int size, rank_fn fn, unsigned mask)
+{
+    struct proc_world w;
+
+    world_start(&w, size, fn);
+    for (int r = 0; r < size; r++)
+        if (mask >> r & 1)
+            stage_wait(r, 1);
+    go_set(1);
+    world_end(&w, -1);
+}
+
+/* Kills one rank once all ranks are at stage 1. */
+static inline void world_run_kill(int size, rank_fn fn, int victim)
+{
+    struct proc_world w;
+
+    world_start(&w, size, fn);
+    for (int r = 0; r < size; r++)
+        stage_wait(r, 1);
+    assert_int_equal(kill(w.pid[victim], SIGKILL), 0);
+    world_end(&w, victim);
+}
+
+/* A test that is one call of run with these arguments. */
+#define RUN_TEST(name, run, ...)                                                       \
     static void name(void **state)                                                     \
     {                                                                                  \
         (void)state;                                                                   \
-        world_run(__VA_ARGS__);                                                        \
+        run(__VA_ARGS__);                                                              \
     }
+/* A test that runs one world: its size, and what each rank does. */
+#define WORLD_TEST(name, ...)      RUN_TEST(name, world_run, __VA_ARGS__)
+#define WORLD_GO_TEST(name, ...)   RUN_TEST(name, world_run_go, __VA_ARGS__)
+#define WORLD_KILL_TEST(name, ...) RUN_TEST(name, world_run_kill, __VA_ARGS__)
 
 /* --- short forms for ranks --- */
 
