@@ -13,6 +13,7 @@
 
 #include "runtime/base/mem.h"
 #include "runtime/core/negotiate.h"
+#include "runtime/core/pair.h"
 
 static inline struct tensor_request request_make(enum collective coll, const char *name)
 {
@@ -26,55 +27,88 @@ static inline struct tensor_request request_make(enum collective coll, const cha
     return r;
 }
 
-struct answers {
-    struct strbuf b;
-    struct message_reader in;
-    uint64_t counts[8];
-    uint32_t n_ranks;
-};
+static uint32_t world_size; /* of the last table */
 
 static inline struct negotiate *negotiate_make(uint32_t n_ranks, uint64_t fusion_bytes)
 {
     struct negotiate_config cfg = {.n_ranks = n_ranks, .fusion_bytes = fusion_bytes};
     struct negotiate *n;
 
+    world_size = n_ranks;
     assert_int_equal(negotiate_new(&cfg, &n), 0);
     return n;
 }
 
-static inline bool answers_next(struct answers *a, struct down *ret)
+static inline void
+rank_add(struct negotiate *n, uint32_t rank, const struct tensor_request *q)
 {
-    int r = message_next_down(&a->in, a->counts, a->n_ranks, ret, NULL);
-
-    assert_true(r >= 0);
-    return r == 1;
+    assert_int_equal(negotiate_add(n, rank, q, 1, NULL), 0);
 }
 
-/* One message; returns the number of its entries. */
-static inline size_t
-answers_take(struct negotiate *n, struct answers *a, uint32_t n_ranks)
+static inline void
+all_add(struct negotiate *n, uint32_t n_ranks, const struct tensor_request *q)
 {
-    struct down d;
-    size_t k = 0;
-
-    strbuf_init(&a->b, MESSAGE_MAX_BYTES);
-    a->n_ranks = n_ranks;
-    if (!negotiate_has_news(n))
-        return 0;
-    assert_int_equal(negotiate_write(n, &a->b), 0);
-    assert_int_equal(message_open(&a->in, a->b.p, a->b.n, NULL), 0);
-    while (answers_next(a, &d))
-        k++;
-    assert_int_equal(message_open(&a->in, a->b.p, a->b.n, NULL), 0);
-    return k;
+    for (uint32_t rank = n_ranks; rank-- > 0;)
+        rank_add(n, rank, q);
 }
 
-static inline struct down answers_expect(struct answers *a)
+static inline void put_run(struct strbuf *got, const struct down *d)
 {
+    assert_true(d->has_req);
+    strbuf_puts(got, d->req.name);
+    for (uint32_t i = 0; i < d->n_counts; i++)
+        strbuf_printf(got, "%c%llu", i ? ' ' : '[', (unsigned long long)d->counts[i]);
+    if (d->n_counts)
+        strbuf_putc(got, ']');
+    if (d->req.coll == COLL_SET_ADD)
+        strbuf_printf(got, " = %u", d->req.process_set);
+    if (request_by_members(&d->req))
+        strbuf_printf(got, " by %u", d->req.n_set);
+    strbuf_puts(got, d->fuse_next ? " and " : "; ");
+}
+
+/* One message; "" when there is none. "a[2 7] and b; " are two in a batch, the first
+ * with the rows of two ranks; "set = 1 by 2; " is a set that its 2 members add. */
+static inline void assert_answers(struct negotiate *n, const char *want)
+{
+    CLEANUP(strbuf_release) struct strbuf got, b;
+    struct message_reader in;
+    uint64_t counts[16];
     struct down d;
 
-    assert_true(answers_next(a, &d));
-    return d;
+    strbuf_init(&got, 4096);
+    strbuf_init(&b, MESSAGE_MAX_BYTES);
+    if (negotiate_has_news(n)) {
+        assert_int_equal(negotiate_write(n, &b), 0);
+        assert_int_equal(message_open(&in, b.p, b.n, NULL), 0);
+        while (message_next_down(&in, counts, world_size, &d, NULL) > 0)
+            switch (d.kind) {
+            case DOWN_PAIR:
+                strbuf_printf(&got, "pair %u; ", d.pair & ~PAIR_BIT);
+                break;
+            case DOWN_RUN:
+                put_run(&got, &d);
+                break;
+            case DOWN_FAIL:
+                strbuf_printf(&got, "fails: %s; ", d.text);
+                break;
+            case DOWN_JOINED:
+                strbuf_printf(&got, "joined, %u last; ", d.req.root);
+                break;
+            case DOWN_LATE:
+                strbuf_printf(&got, "late %s; ", d.req.name);
+                break;
+            case DOWN_TUNE:
+                strbuf_printf(&got, "tune %llu %llu; ",
+                              (unsigned long long)d.tuning.fusion_bytes,
+                              (unsigned long long)d.tuning.gather_ns);
+                break;
+            case DOWN_FREEZE:
+            case DOWN_LEAVE:
+                fail();
+            }
+    }
+    assert_string_equal(strbuf_str(&got), want);
 }
 
 static inline struct tensor_request set_of(const uint8_t *ranks, uint32_t n_set)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Negotiation where not every rank counts alike: groups, ranks that have joined,
  * process sets, pairs. */
-#include "runtime/core/pair.h"
 #include "tests/unit/core_negotiate.h"
 
 static void a_group_is_ready_when_all_of_it_is(void **state)
@@ -9,24 +8,18 @@ static void a_group_is_ready_when_all_of_it_is(void **state)
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
                           b = request_make(COLL_ALLREDUCE, "b");
     struct tensor_request c = request_make(COLL_ALLREDUCE, "c");
-    struct answers got = {0};
     struct negotiate *n = negotiate_make(2, 1 << 20);
 
     (void)state;
     a.group = b.group = 5;
     a.group_n = b.group_n = 2;
-    for (uint32_t rank = 0; rank < 2; rank++) {
-        assert_int_equal(negotiate_add(n, rank, &a, 1, NULL), 0);
-        assert_int_equal(negotiate_add(n, rank, &c, 1, NULL), 0);
-    }
-    assert_int_equal(answers_take(n, &got, 2), 1); /* c alone */
-    assert_string_equal(answers_expect(&got).req.name, "c");
-    strbuf_release(&got.b);
-    assert_int_equal(negotiate_add(n, 1, &b, 1, NULL), 0);
-    assert_false(negotiate_has_news(n));
-    assert_int_equal(negotiate_add(n, 0, &b, 1, NULL), 0);
-    assert_int_equal(answers_take(n, &got, 2), 2);
-    strbuf_release(&got.b);
+    all_add(n, 2, &a);
+    all_add(n, 2, &c);
+    assert_answers(n, "c; ");
+    rank_add(n, 1, &b);
+    assert_answers(n, "");
+    rank_add(n, 0, &b);
+    assert_answers(n, "a and b; ");
     assert_int_equal(negotiate_pending(n), 0);
     negotiate_free(n);
 }
@@ -35,27 +28,20 @@ static void a_group_fails_whole(void **state)
 {
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
                           b = request_make(COLL_ALLREDUCE, "b"), bad;
-    struct answers got = {0};
     struct negotiate *n = negotiate_make(2, 1 << 20);
-    struct down d;
 
     (void)state;
     a.group = b.group = 5;
     a.group_n = b.group_n = 2;
     bad = b;
     bad.dtype = DT_F64;
-    assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
-    assert_int_equal(negotiate_add(n, 1, &a, 1, NULL), 0);
-    assert_int_equal(negotiate_add(n, 0, &b, 1, NULL), 0);
-    assert_int_equal(negotiate_add(n, 1, &bad, 1, NULL), 0);
-    assert_int_equal(answers_take(n, &got, 2), 2);
-    d = answers_expect(&got);
-    assert_int_equal(d.kind, DOWN_FAIL);
-    assert_string_equal(d.text,
-                        "its group failed with tensor \"b\": Mismatched data types: "
-                        "tensor \"b\": rank 0 has float32, rank 1 has float64");
-    assert_int_equal(answers_expect(&got).kind, DOWN_FAIL);
-    strbuf_release(&got.b);
+    all_add(n, 2, &a);
+    rank_add(n, 0, &b);
+    rank_add(n, 1, &bad);
+    assert_answers(n, "fails: its group failed with tensor \"b\": Mismatched data "
+                      "types: tensor \"b\": rank 0 has float32, rank 1 has float64; "
+                      "fails: Mismatched data types: tensor \"b\": rank 0 has "
+                      "float32, rank 1 has float64; ");
     negotiate_free(n);
 }
 
@@ -63,7 +49,6 @@ static void a_group_fails_whole(void **state)
 static void nobody_waits_for_a_group_that_ranks_disagree_about(void **state)
 {
     static const char *const names[] = {"a", "b", "c"};
-    struct answers got = {0};
     struct negotiate *n = negotiate_make(2, 1 << 20);
     struct tensor_request q;
 
@@ -73,18 +58,15 @@ static void nobody_waits_for_a_group_that_ranks_disagree_about(void **state)
             q = request_make(COLL_ALLREDUCE, names[i]);
             q.group = rank == 0 && i == 2 ? 0 : 5;
             q.group_n = q.group == 0 ? 0 : rank == 0 ? 2 : 3;
-            assert_int_equal(negotiate_add(n, rank, &q, 1, NULL), 0);
+            rank_add(n, rank, &q);
         }
     }
-    assert_int_equal(answers_take(n, &got, 2), 3);
-    assert_string_equal(answers_expect(&got).text,
-                        "Mismatched group sizes: tensor \"a\": rank 0 has 2, rank 1 "
-                        "has 3");
-    assert_int_equal(answers_expect(&got).kind, DOWN_FAIL);
-    assert_string_equal(answers_expect(&got).text,
-                        "Mismatched groups: tensor \"c\": rank 0 has no group, rank 1 "
-                        "has a group");
-    strbuf_release(&got.b);
+    assert_answers(n, "fails: Mismatched group sizes: tensor \"a\": rank 0 has 2, "
+                      "rank 1 has 3; "
+                      "fails: Mismatched group sizes: tensor \"b\": rank 0 has 2, "
+                      "rank 1 has 3; "
+                      "fails: Mismatched groups: tensor \"c\": rank 0 has no group, "
+                      "rank 1 has a group; ");
     assert_int_equal(negotiate_pending(n), 0);
     negotiate_free(n);
 }
@@ -94,36 +76,21 @@ static void a_joined_rank_is_not_waited_for(void **state)
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
                           g = request_make(COLL_ALLGATHER, "g");
     struct tensor_request j = request_make(COLL_JOIN, "join");
-    struct answers got = {0};
     struct negotiate *n = negotiate_make(3, 1 << 20);
-    struct down d;
 
     (void)state;
-    assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
-    assert_int_equal(negotiate_add(n, 1, &a, 1, NULL), 0);
-    assert_int_equal(negotiate_add(n, 2, &j, 1, NULL), 0); /* completes a */
-    assert_int_equal(answers_take(n, &got, 3), 1);
-    d = answers_expect(&got);
-    assert_int_equal(d.kind, DOWN_RUN);
-    assert_true(d.has_req); /* rank 2 has no other way to know its size */
-    strbuf_release(&got.b);
+    all_add(n, 2, &a);
+    rank_add(n, 2, &j);       /* completes a */
+    assert_answers(n, "a; "); /* whole: rank 2 needs its size */
     assert_int_equal(negotiate_add(n, 2, &a, 1, NULL), -EPROTO);
-    assert_int_equal(negotiate_add(n, 0, &g, 1, NULL), 0);
-    assert_int_equal(negotiate_add(n, 1, &g, 1, NULL), 0);
-    assert_int_equal(answers_take(n, &got, 3), 1);
-    assert_string_equal(
-        answers_expect(&got).text,
-        "Allgather is not supported with Join at this time: tensor \"g\"");
-    strbuf_release(&got.b);
-    assert_int_equal(negotiate_add(n, 1, &j, 1, NULL), 0);
-    assert_false(negotiate_has_news(n));
-    assert_int_equal(negotiate_add(n, 0, &j, 1, NULL), 0);
-    assert_int_equal(answers_take(n, &got, 3), 1);
-    d = answers_expect(&got);
-    assert_int_equal(d.kind, DOWN_JOINED);
-    assert_int_equal(d.req.root, 0); /* the last */
-    strbuf_release(&got.b);
-    assert_int_equal(negotiate_add(n, 2, &a, 1, NULL), 0); /* all are back */
+    all_add(n, 2, &g);
+    assert_answers(n, "fails: Allgather is not supported with Join at this time: "
+                      "tensor \"g\"; ");
+    rank_add(n, 1, &j);
+    assert_answers(n, "");
+    rank_add(n, 0, &j);
+    assert_answers(n, "joined, 0 last; ");
+    rank_add(n, 2, &a); /* all are back */
     negotiate_free(n);
 }
 
@@ -132,57 +99,33 @@ static void a_process_set_waits_for_its_own_ranks_only(void **state)
     static const uint8_t pair[] = {0, 0, 0, 0, 2, 0, 0, 0};
     struct tensor_request add = set_of(pair, 2), a = request_make(COLL_ALLGATHER, "a");
     struct tensor_request gone = request_make(COLL_SET_REMOVE, "set");
-    struct answers got = {0};
     struct negotiate *n = negotiate_make(3, 1 << 20);
     struct err err = ERR_INIT;
-    struct down d;
 
     (void)state;
-    for (uint32_t rank = 0; rank < 3; rank++)
-        assert_int_equal(negotiate_add(n, rank, &add, 1, NULL), 0);
-    assert_int_equal(answers_take(n, &got, 3), 1);
-    d = answers_expect(&got);
-    assert_int_equal(d.kind, DOWN_RUN);
-    assert_int_equal(d.req.process_set, 1);
-    strbuf_release(&got.b);
+    all_add(n, 3, &add);
+    assert_answers(n, "set = 1; ");
     a.process_set = 1;
-    assert_int_equal(negotiate_add(n, 1, &a, 1, &err), -EPROTO);
-    assert_string_equal(
-        err.text, "rank 1 submitted tensor \"a\" in process set 1, which it is not in");
+    a.shape[0] = 4;
+    rank_add(n, 0, &a);
+    a.shape[0] = 9;
+    rank_add(n, 2, &a);
+    assert_answers(n, "a[4 9]; ");
+    all_add(n, 3, &add); /* the same ranks again */
+    assert_answers(n, "fails: a process set with the same ranks exists already: 1; ");
+    gone.root = 1;
+    all_add(n, 3, &gone);
+    assert_answers(n, "set; ");
+    rank_add(n, 0, &a);
+    assert_answers(n, "fails: tensor \"a\": process set 1 does not exist; ");
     negotiate_free(n);
 
     n = negotiate_make(3, 1 << 20);
-    for (uint32_t rank = 0; rank < 3; rank++)
-        assert_int_equal(negotiate_add(n, rank, &add, 1, NULL), 0);
-    assert_int_equal(answers_take(n, &got, 3), 1);
-    strbuf_release(&got.b);
-    a.shape[0] = 4;
-    assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
-    a.shape[0] = 9;
-    assert_int_equal(negotiate_add(n, 2, &a, 1, NULL), 0);
-    assert_int_equal(answers_take(n, &got, 3), 1);
-    d = answers_expect(&got);
-    assert_int_equal(d.n_counts, 2);
-    assert_int_equal(d.counts[0], 4);
-    assert_int_equal(d.counts[1], 9);
-    strbuf_release(&got.b);
-    for (uint32_t rank = 0; rank < 3; rank++) /* the same ranks again */
-        assert_int_equal(negotiate_add(n, rank, &add, 1, NULL), 0);
-    assert_int_equal(answers_take(n, &got, 3), 1);
-    assert_string_equal(answers_expect(&got).text,
-                        "a process set with the same ranks exists already: 1");
-    strbuf_release(&got.b);
-    gone.root = 1;
-    for (uint32_t rank = 0; rank < 3; rank++)
-        assert_int_equal(negotiate_add(n, rank, &gone, 1, NULL), 0);
-    assert_int_equal(answers_take(n, &got, 3), 1);
-    assert_int_equal(answers_expect(&got).kind, DOWN_RUN);
-    strbuf_release(&got.b);
-    assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
-    assert_int_equal(answers_take(n, &got, 3), 1);
-    assert_string_equal(answers_expect(&got).text,
-                        "tensor \"a\": process set 1 does not exist");
-    strbuf_release(&got.b);
+    all_add(n, 3, &add);
+    assert_answers(n, "set = 1; ");
+    assert_int_equal(negotiate_add(n, 1, &a, 1, &err), -EPROTO);
+    assert_string_equal(
+        err.text, "rank 1 submitted tensor \"a\" in process set 1, which it is not in");
     negotiate_free(n);
 }
 
@@ -204,38 +147,8 @@ static void both_have(struct negotiate *n, const struct tensor_request *q)
     uint32_t ranks[2];
 
     pair_ranks(q->process_set, ranks);
-    assert_int_equal(negotiate_add(n, ranks[1], q, 1, NULL), 0);
-    assert_int_equal(negotiate_add(n, ranks[0], q, 1, NULL), 0);
-}
-
-static void assert_answers(struct negotiate *n, const char *want)
-{
-    CLEANUP(strbuf_release) struct strbuf got;
-    struct answers a = {0};
-    struct down d;
-
-    strbuf_init(&got, 4096);
-    (void)answers_take(n, &a, 8);
-    while (a.b.n > 0 && answers_next(&a, &d))
-        switch (d.kind) {
-        case DOWN_PAIR:
-            strbuf_printf(&got, "pair %u; ", d.pair & ~PAIR_BIT);
-            break;
-        case DOWN_RUN:
-            strbuf_printf(&got, "%s%s", d.req.name, d.fuse_next ? " and " : "; ");
-            break;
-        case DOWN_FAIL:
-            strbuf_printf(&got, "fails: %s; ", d.text);
-            break;
-        case DOWN_JOINED:
-        case DOWN_FREEZE:
-        case DOWN_LEAVE:
-        case DOWN_LATE:
-        case DOWN_TUNE:
-            fail();
-        }
-    assert_string_equal(strbuf_str(&got), want);
-    strbuf_release(&a.b);
+    rank_add(n, ranks[1], q);
+    rank_add(n, ranks[0], q);
 }
 
 static void a_pair_meets_before_its_first_transfer_only(void **state)
@@ -253,8 +166,8 @@ static void a_pair_meets_before_its_first_transfer_only(void **state)
     both_have(n, &there);
     assert_answers(n, "x (0 -> 1); ");
     worse.dtype = DT_I8; /* nobody meets for what fails */
-    assert_int_equal(negotiate_add(n, 3, &worse, 1, NULL), 0);
-    assert_int_equal(negotiate_add(n, 2, &bad, 1, NULL), 0);
+    rank_add(n, 3, &worse);
+    rank_add(n, 2, &bad);
     both_have(n, &other);
     assert_answers(n, "fails: Mismatched data types: tensor \"y (2 -> 3)\": rank 2 has "
                       "float32, rank 3 has int8; pair 4; x (3 -> 1); ");
@@ -291,7 +204,7 @@ static void transfers_are_put_into_rounds(void **state)
     for (uint32_t turn = 0; turn < 2; turn++) {
         q = request_make(COLL_BARRIER, "before");
         for (uint32_t r = 0; r < 6 && turn == 1; r++)
-            assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
+            rank_add(n, r, &q);
         for (uint32_t r = 0; r < 6; r++) {
             q = request_transfer("a", r, (r + 1) % 6);
             both_have(n, &q);
@@ -301,8 +214,7 @@ static void transfers_are_put_into_rounds(void **state)
         q = request_transfer("c", 2, 1);
         both_have(n, &q);
         q = request_make(COLL_BARRIER, "behind");
-        for (uint32_t r = 0; r < 6; r++)
-            assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
+        all_add(n, 6, &q);
         if (turn == 0)
             assert_answers(n, "pair 0; a (0 -> 1); pair 5; a (2 -> 3); pair 14; "
                               "a (4 -> 5); pair 2; a (1 -> 2) and b (1 -> 2); pair 9; "
@@ -331,8 +243,8 @@ static void what_is_no_free_transfer_keeps_its_place(void **state)
     both_have(n, &b);
     bad = c;
     bad.ndim = 1;
-    assert_int_equal(negotiate_add(n, 2, &c, 1, NULL), 0);
-    assert_int_equal(negotiate_add(n, 3, &bad, 1, NULL), 0);
+    rank_add(n, 2, &c);
+    rank_add(n, 3, &bad);
     both_have(n, &d);
     g.group = 3;
     g.group_n = 1;
@@ -379,25 +291,21 @@ static void a_process_set_may_be_of_the_same_two_ranks(void **state)
     add.n_set = 1; /* {0}: {0, 1} is the world */
     both_have(n, &q);
     assert_answers(n, "pair 0; x (0 -> 1); ");
-    for (uint32_t r = 0; r < 2; r++)
-        assert_int_equal(negotiate_add(n, r, &add, 1, NULL), 0);
-    assert_answers(n, "set; ");
+    all_add(n, 2, &add);
+    assert_answers(n, "set = 1; ");
     gone.root = 1;
-    for (uint32_t r = 0; r < 2; r++)
-        assert_int_equal(negotiate_add(n, r, &gone, 1, NULL), 0);
+    all_add(n, 2, &gone);
     assert_answers(n, "set; ");
     gone.root = pair_of(0, 1);
-    for (uint32_t r = 0; r < 2; r++)
-        assert_int_equal(negotiate_add(n, r, &gone, 1, NULL), 0);
+    all_add(n, 2, &gone);
     assert_answers(n, "fails: process set 2147483648 does not exist; ");
     negotiate_free(n);
 
     n = negotiate_make(3, 0);
     add.n_set = 2;
     both_have(n, &q);
-    for (uint32_t r = 0; r < 3; r++)
-        assert_int_equal(negotiate_add(n, r, &add, 1, NULL), 0);
-    assert_answers(n, "pair 0; x (0 -> 1); set; ");
+    all_add(n, 3, &add);
+    assert_answers(n, "pair 0; x (0 -> 1); set = 1; ");
     both_have(n, &q);
     assert_answers(n, "x (0 -> 1); ");
     negotiate_free(n);
@@ -412,14 +320,14 @@ static void a_transfer_needs_both_but_nobody_else(void **state)
     struct negotiate *n = negotiate_make(3, 0);
 
     (void)state;
-    assert_int_equal(negotiate_add(n, 1, &early, 1, NULL), 0);
+    rank_add(n, 1, &early);
     assert_false(negotiate_has_news(n));
-    assert_int_equal(negotiate_add(n, 2, &j, 1, NULL), 0);
+    rank_add(n, 2, &j);
     assert_answers(n, "fails: Send and receive is not supported with Join at this "
                       "time: tensor \"early (2 -> 1)\"; ");
     both_have(n, &q);
     assert_answers(n, "pair 0; x (0 -> 1); ");
-    assert_int_equal(negotiate_add(n, 0, &late, 1, NULL), 0);
+    rank_add(n, 0, &late);
     assert_answers(n, "fails: Send and receive is not supported with Join at this "
                       "time: tensor \"late (0 -> 2)\"; ");
     negotiate_free(n);
@@ -444,7 +352,7 @@ static void the_one_that_is_late_is_missing(void **state)
     struct negotiate *n = negotiate_make(3, 0);
 
     (void)state;
-    assert_int_equal(negotiate_add(n, 0, &q, 1, NULL), 0);
+    rank_add(n, 0, &q);
     assert_int_equal(negotiate_pending(n), 1);
     negotiate_walk(n, is_stalled, name);
     negotiate_free(n);
@@ -468,30 +376,20 @@ static void a_set_that_its_members_add_needs_nobody_else(void **state)
 {
     struct tensor_request q = by_members(RANKS_0_AND_1, 2, "add"),
                           a = request_make(COLL_ALLREDUCE, "a");
-    struct answers got = {0};
     struct negotiate *n = negotiate_make(3, 1 << 20);
     char name[] = "add";
     struct err err = ERR_INIT;
-    struct down d;
 
     (void)state;
     assert_int_equal(negotiate_add(n, 2, &q, 1, &err), -EPROTO);
     assert_string_equal(err.text, "rank 2 adds a process set without itself");
-    assert_int_equal(negotiate_add(n, 0, &q, 1, NULL), 0);
+    rank_add(n, 0, &q);
     negotiate_walk(n, is_stalled, name); /* rank 1 alone is missing */
-    assert_int_equal(negotiate_add(n, 1, &q, 1, NULL), 0);
-    assert_int_equal(answers_take(n, &got, 3), 1);
-    d = answers_expect(&got);
-    assert_int_equal(d.kind, DOWN_RUN);
-    assert_int_equal(d.req.process_set, 1);
-    assert_true(request_by_members(&d.req));
-    assert_int_equal(d.req.n_set, 2); /* the others hear of whom */
-    strbuf_release(&got.b);
+    rank_add(n, 1, &q);
+    assert_answers(n, "add = 1 by 2; "); /* the others receive how many */
     a.process_set = 1;
-    assert_int_equal(negotiate_add(n, 0, &a, 1, NULL), 0);
-    assert_int_equal(negotiate_add(n, 1, &a, 1, NULL), 0);
-    assert_int_equal(answers_take(n, &got, 3), 1);
-    strbuf_release(&got.b);
+    all_add(n, 2, &a);
+    assert_answers(n, "a; ");
     negotiate_free(n);
 }
 
@@ -499,22 +397,17 @@ static void only_joined_members_are_in_the_way_of_their_set(void **state)
 {
     struct tensor_request q = by_members(RANKS_0_AND_1, 2, "add"),
                           j = request_make(COLL_JOIN, "join");
-    struct answers got = {0};
     struct negotiate *n = negotiate_make(3, 1 << 20);
 
     (void)state;
-    assert_int_equal(negotiate_add(n, 2, &j, 1, NULL), 0);
-    for (uint32_t r = 0; r < 2; r++)
-        assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
-    assert_int_equal(answers_take(n, &got, 3), 1);
-    assert_int_equal(answers_expect(&got).kind, DOWN_RUN);
-    strbuf_release(&got.b);
+    rank_add(n, 2, &j);
+    all_add(n, 2, &q);
+    assert_answers(n, "add = 1 by 2; ");
     (void)snprintf(q.name, sizeof(q.name), "again");
-    assert_int_equal(negotiate_add(n, 1, &j, 1, NULL), 0);
-    assert_int_equal(negotiate_add(n, 0, &q, 1, NULL), 0);
-    assert_int_equal(answers_take(n, &got, 3), 1);
-    assert_int_equal(answers_expect(&got).kind, DOWN_FAIL);
-    strbuf_release(&got.b);
+    rank_add(n, 1, &j);
+    rank_add(n, 0, &q);
+    assert_answers(n, "fails: Adding a process set is not supported with Join at this "
+                      "time: tensor \"again\"; ");
     negotiate_free(n);
 }
 
@@ -523,12 +416,11 @@ static void there_are_not_more_sets_than_there_may_be(void **state)
 {
     enum { RANKS = 13 };
     struct negotiate *n = negotiate_make(RANKS, 1 << 20);
-    struct answers got = {0};
-    struct down d;
 
     (void)state;
     for (uint32_t mask = 1; mask <= NEGOTIATE_MAX_SETS; mask++) { /* and the world */
         uint8_t ranks[RANKS * 4] = {0};
+        char want[64];
         struct tensor_request q = by_members(ranks, 0, "");
 
         (void)snprintf(q.name, sizeof(q.name), "add.%u", mask);
@@ -537,13 +429,14 @@ static void there_are_not_more_sets_than_there_may_be(void **state)
                 ranks[4 * q.n_set++] = (uint8_t)r;
         for (uint32_t r = 0; r < RANKS; r++)
             if (mask >> r & 1)
-                assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
-        assert_int_equal(answers_take(n, &got, RANKS), 1);
-        d = answers_expect(&got);
-        assert_int_equal(d.kind, mask < NEGOTIATE_MAX_SETS ? DOWN_RUN : DOWN_FAIL);
-        strbuf_release(&got.b);
+                rank_add(n, r, &q);
+        if (mask == NEGOTIATE_MAX_SETS)
+            (void)snprintf(want, sizeof(want), "fails: more than 4096 process sets; ");
+        else
+            (void)snprintf(want, sizeof(want), "add.%u = %u by %u; ", mask, mask,
+                           q.n_set);
+        assert_answers(n, want);
     }
-    assert_string_equal(d.text, "more than 4096 process sets");
     negotiate_free(n);
 }
 
