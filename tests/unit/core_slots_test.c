@@ -187,7 +187,6 @@ static void rows_are_each_rank_s_own(void **state)
     slots_free(f.s);
 }
 
-/* It is a cache: the tensor is told whole. */
 /* The bit may come from another rank, whose reason it is not. */
 static void why_one_has_no_gpu_is_not_kept(void **state)
 {

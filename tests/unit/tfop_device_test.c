@@ -220,6 +220,14 @@ static void in_child(void (*test)(void))
     assert_int_equal(status, 0);
 }
 
+/* A test that is one function in a child. */
+#define CHILD_TEST(name, fn)                                                           \
+    static void name(void **state)                                                     \
+    {                                                                                  \
+        (void)state;                                                                   \
+        in_child(fn);                                                                  \
+    }
+
 #define CHECK(claim)                                                                   \
     do {                                                                               \
         if (!(claim)) {                                                                \
@@ -228,6 +236,12 @@ static void in_child(void (*test)(void))
             _exit(1);                                                                  \
         }                                                                              \
     } while (0)
+
+static void use_gpu(void)
+{
+    fake_report = CAN;
+    CHECK(hvd_tf_use_gpu() == 1);
+}
 
 static size_t count_kernels(const char *device)
 {
@@ -288,8 +302,7 @@ static void no_gpu(void)
 
 static void child_with_gpu(void)
 {
-    fake_report = CAN;
-    CHECK(hvd_tf_use_gpu() == 1);
+    use_gpu();
     CHECK(hvd_tf_use_gpu() == 1);
     CHECK(count_kernels("GPU") == 10);
     CHECK(fake_find("HvdGroupedReducescatter", "GPU") && !fake_find("HvdSize", "GPU"));
@@ -304,8 +317,7 @@ static void kernels_for_gpus_are_there_only_where_reported(void **state)
 
 static void child_host_arguments(void)
 {
-    fake_report = CAN;
-    CHECK(hvd_tf_use_gpu() == 1);
+    use_gpu();
     for (size_t i = 0; i < fake_n_kernels; i++) {
         const struct TF_KernelBuilder *b = &fake_kernels[i];
         bool is_gpu = !strcmp(b->device, "GPU");
@@ -332,24 +344,15 @@ static void why_not(void)
         !strcmp(run_kernel("HvdBarrier", "CPU", 0, 0), "barrier(barrier.x,-1) wait "));
 }
 
-static void the_runtime_receives_that_there_is_no_gpu(void **state)
-{
-    (void)state;
-    in_child(why_not);
-}
+CHILD_TEST(the_runtime_receives_that_there_is_no_gpu, why_not)
 
-static void what_the_host_reads_is_in_its_memory(void **state)
-{
-    (void)state;
-    in_child(child_host_arguments);
-}
+CHILD_TEST(what_the_host_reads_is_in_its_memory, child_host_arguments)
 
 /* --- what the runtime is told --- */
 
 static void child_order(void)
 {
-    fake_report = CAN;
-    CHECK(hvd_tf_use_gpu() == 1);
+    use_gpu();
     SAYS("Allreduce", 1, 4, "make0 allreduce(allreduce.x,-2,all) wait ");
     SAYS("Broadcast", 1, 4, "make0 broadcast(broadcast.x,-2,all) wait ");
     SAYS("GroupedAllreduce", 2, 4,
@@ -358,43 +361,23 @@ static void child_order(void)
     SAYS("Allgather", 1, 4, "allgather(allgather.x,-2,all) wait make0 ");
     SAYS("Reducescatter", 1, 4, "reducescatter(reducescatter.x,-2,all) wait make0 ");
     SAYS("Alltoall", 2, 4, "alltoall(alltoall.x,-2,all) wait make0 make1 ");
-}
-
-static void outputs_are_made_before_the_submit(void **state)
-{
-    (void)state;
-    in_child(child_order);
-}
-
-static void child_empty_tensors(void)
-{
-    fake_report = CAN;
-    CHECK(hvd_tf_use_gpu() == 1);
+    /* an empty tensor is on the GPU too */
     SAYS("Allreduce", 1, 0, "make0 allreduce(allreduce.x,-2,all) wait ");
     SAYS("Allgather", 1, 0, "allgather(allgather.x,-2,all) wait make0 ");
 }
 
-static void an_empty_tensor_is_on_the_gpu_too(void **state)
-{
-    (void)state;
-    in_child(child_empty_tensors);
-}
+CHILD_TEST(outputs_are_made_before_the_submit, child_order)
 
 static void child_host_tensors(void)
 {
-    fake_report = CAN;
-    CHECK(hvd_tf_use_gpu() == 1);
+    use_gpu();
     CHECK(!strcmp(run_kernel("HvdAllreduce", "CPU", 1, 4),
                   "make0 allreduce(allreduce.x,-1) wait "));
     SAYS("Join", 0, 0, "join(join,-1) wait make0 ");
     SAYS("Barrier", 0, 0, "barrier(barrier.x,-1) wait ");
 }
 
-static void kernels_of_the_cpu_stay_in_host_memory(void **state)
-{
-    (void)state;
-    in_child(child_host_tensors);
-}
+CHILD_TEST(kernels_of_the_cpu_stay_in_host_memory, child_host_tensors)
 
 /* One name for two operations that are under way would be refused. */
 static void child_eager_numbers(void)
@@ -404,8 +387,7 @@ static void child_eager_numbers(void)
     const struct TF_KernelBuilder *cpu, *other;
     void *kernel;
 
-    fake_report = CAN;
-    CHECK(hvd_tf_use_gpu() == 1);
+    use_gpu();
     cpu = fake_find("HvdAllreduce", "CPU");
     other = fake_find("HvdAllreduce", "GPU");
     CHECK(cpu && other);
@@ -423,11 +405,7 @@ static void child_eager_numbers(void)
                         "make0 allreduce(allreduce.eager.0.1,-2,all) wait "));
 }
 
-static void both_devices_count_together(void **state)
-{
-    (void)state;
-    in_child(child_eager_numbers);
-}
+CHILD_TEST(both_devices_count_together, child_eager_numbers)
 
 int main(void)
 {
@@ -436,7 +414,6 @@ int main(void)
         cmocka_unit_test(the_runtime_receives_that_there_is_no_gpu),
         cmocka_unit_test(what_the_host_reads_is_in_its_memory),
         cmocka_unit_test(outputs_are_made_before_the_submit),
-        cmocka_unit_test(an_empty_tensor_is_on_the_gpu_too),
         cmocka_unit_test(kernels_of_the_cpu_stay_in_host_memory),
         cmocka_unit_test(both_devices_count_together),
     };
