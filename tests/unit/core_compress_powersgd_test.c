@@ -44,25 +44,6 @@ static void vectors_are_made_orthonormal(void **state)
     assert_false(powersgd_orthonormal(v, LEN, RANK));
 }
 
-static void draws_are_functions_of_their_arguments(void **state)
-{
-    float a[1000], b[1000], mean = 0;
-
-    (void)state;
-    powersgd_draw(a, 1000, 1, 7);
-    powersgd_draw(b, 1000, 1, 7);
-    assert_memory_equal(a, b, sizeof(a));
-    powersgd_draw(b, 1000, 2, 7);
-    assert_memory_not_equal(a, b, sizeof(a));
-    powersgd_draw(b, 1000, 1, 8);
-    assert_memory_not_equal(a, b, sizeof(a));
-    for (int i = 0; i < 1000; i++) {
-        assert_true(a[i] >= -1 && a[i] < 1);
-        mean += a[i] / 1000;
-    }
-    assert_true(fabsf(mean) < 0.1f);
-}
-
 static void dead_directions_are_drawn_anew(void **state)
 {
     float q[3 * 50];
@@ -144,7 +125,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vectors_are_made_orthonormal),
-        cmocka_unit_test(draws_are_functions_of_their_arguments),
         cmocka_unit_test(dead_directions_are_drawn_anew),
         BOTH(products_are_right),
     };

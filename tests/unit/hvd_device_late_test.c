@@ -6,19 +6,7 @@
 #include "tests/unit/hvd_world.h"
 
 #include "runtime/api/flight.h"
-#include "tests/unit/fake_device.h"
-
-#define STREAM ((void *)(uintptr_t)0x51)
-
-static int sum_on_gpu(const char *name, float *v, hvd_handle *h)
-{
-    int64_t n = 1;
-    struct hvd_tensor t = tensor_1d(name, HVD_FLOAT32, v, v, &n);
-
-    t.device = 0;
-    t.stream = STREAM;
-    return hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, h);
-}
+#include "tests/unit/hvd_gpu.h"
 
 static void *let_all_once_it_sleeps(void *arg)
 {
@@ -43,7 +31,7 @@ static void of_its_end(int rank, int size)
     (void)size;
     CHECK_OK(hvd_init(NULL));
     fake_hold();
-    CHECK_OK(sum_on_gpu("a", &v, &h));
+    CHECK_OK(sum_on_gpu("a", &v, 1, &h));
     CHECK(pthread_create(&t, NULL, let_all_once_it_sleeps, &sleeps) == 0, "no thread");
     CHECK_OK(hvd_wait(h, -1));
     CHECK(pthread_join(t, NULL) == 0 && sleeps, "nobody asked");
@@ -67,7 +55,7 @@ static void of_room(int rank, int size)
     CHECK_OK(hvd_init(NULL));
     fake_hold();
     for (int i = 0; i < N; i++) {
-        CHECK_OK(sum_on_gpu("again", &v[i], &h[i]));
+        CHECK_OK(sum_on_gpu("again", &v[i], 1, &h[i]));
         if (i + 1 == N)
             CHECK(pthread_create(&t, NULL, let_all_once_it_sleeps, &sleeps) == 0,
                   "no thread");
@@ -101,12 +89,10 @@ static void of_a_result(int rank, int size)
 {
     float v = 1;
     int64_t n = 1;
-    struct hvd_tensor t = tensor_1d("g", HVD_FLOAT32, &v, NULL, &n);
+    struct hvd_tensor t = on_gpu("g", HVD_FLOAT32, &v, NULL, &n);
     hvd_handle h;
 
     (void)size;
-    t.device = 0;
-    t.stream = STREAM;
     if (rank == 1) {
         fake.alloc_result = the_refusal->result;
         fake.alloc_fails = the_refusal->says;
@@ -136,7 +122,7 @@ static void to_connect(int rank, int size)
     (void)rank;
     (void)setenv("HOROVOD_START_TIMEOUT", "90", 1); /* more than is given anyway */
     CHECK_OK(hvd_init(NULL));
-    CHECK_OK(sum_on_gpu("a", &v, &h));
+    CHECK_OK(sum_on_gpu("a", &v, 1, &h));
     CHECK_OK(wait_release(h));
     CHECK(fake.device.config.init_timeout_ns
               == 90 * NS_PER_S + (unsigned)size * 100 * NS_PER_MS,

@@ -5,26 +5,7 @@
 #include "tests/unit/hvd_world.h"
 
 #include "runtime/api/flight.h"
-#include "tests/unit/fake_device.h"
-
-#define STREAM ((void *)(uintptr_t)0x51)
-
-static struct hvd_tensor
-on_gpu(const char *name, int dtype, const void *data, void *out, const int64_t *n)
-{
-    struct hvd_tensor t = tensor_1d(name, dtype, data, out, n);
-
-    t.device = 0;
-    t.stream = STREAM;
-    return t;
-}
-
-static int sum_on_gpu(const char *name, float *v, int64_t n, hvd_handle *h)
-{
-    struct hvd_tensor t = on_gpu(name, HVD_FLOAT32, v, v, &n);
-
-    return hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, h);
-}
+#include "tests/unit/hvd_gpu.h"
 
 /* --- moves --- */
 

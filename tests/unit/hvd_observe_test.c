@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "tests/unit/hvd_world.h"
+#include "tests/unit/text_count.h"
 
 enum { N = 1000 };
 
@@ -136,15 +137,6 @@ static void counters_are_text_and_a_file(void **state)
 /* --- timeline --- */
 
 static char timeline_path[64];
-
-static size_t text_count(const char *text, const char *part)
-{
-    size_t n = 0;
-
-    for (const char *p = text; (p = strstr(p, part)) != NULL; p++)
-        n++;
-    return n;
-}
 
 static char *timeline_text(void)
 {

@@ -1,38 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registered buffers through the C API, on a device in memory (fake_device.h): all
- * ranks have one or none, tensors in it say so, and what differs is told. That NCCL
+ * ranks have one or none, tensors in it carry it, and differences are refused. That NCCL
  * gets what it needs is for gpu_register_test and gpu_matrix_test. */
 #include "tests/unit/hvd_world.h"
 
-#include "tests/unit/fake_device.h"
-
-#define STREAM ((void *)(uintptr_t)0x51)
+#include "tests/unit/hvd_gpu.h"
 
 enum { COUNT = 1000 };
 static float memory[2][COUNT];
 
-static struct hvd_tensor
-on_gpu(const char *name, const void *data, void *out, const int64_t *n)
-{
-    struct hvd_tensor t = tensor_1d(name, HVD_FLOAT32, data, out, n);
-
-    t.device = 0;
-    t.stream = STREAM;
-    return t;
-}
-
 static int register_now(const char *name, float *p, int64_t n, int set)
 {
-    struct hvd_tensor t = on_gpu(name, p, NULL, &n);
+    struct hvd_tensor t = on_gpu(name, HVD_FLOAT32, p, NULL, &n);
     hvd_handle h;
     int rc = hvd_register_async(&t, set, &h);
 
     return rc < 0 ? rc : wait_release(h);
 }
 
-static int sum_on_gpu(const char *name, float *in, float *out, int64_t n, int set)
+static int sum_in_set(const char *name, float *in, float *out, int64_t n, int set)
 {
-    struct hvd_tensor t = on_gpu(name, in, out, &n);
+    struct hvd_tensor t = on_gpu(name, HVD_FLOAT32, in, out, &n);
     hvd_handle h;
     int rc = hvd_allreduce_async(&t, HVD_SUM, 1, 1, set, &h);
 
@@ -51,14 +39,14 @@ static void all_have_it(int rank, int size)
     CHECK_OK(register_now("one", v, COUNT, 0));
     CHECK_OK(register_now("two", w, COUNT, 0));
     CHECK(fake.n_registered == 2, "%d", (int)fake.n_registered);
-    CHECK_OK(sum_on_gpu("a", v + 1, v + 1, 3, 0));
+    CHECK_OK(sum_in_set("a", v + 1, v + 1, 3, 0));
     CHECK(v[1] == (float)size && fake.region_last == 1, "%g, region %d", (double)v[1],
           (int)fake.region_last);
-    CHECK_OK(sum_on_gpu("b", w, w, COUNT, 0));
+    CHECK_OK(sum_in_set("b", w, w, COUNT, 0));
     CHECK(fake.region_last == 2, "%d", (int)fake.region_last);
-    CHECK_OK(sum_on_gpu("c", w + 1, w + 9, 3, 0)); /* both in it */
+    CHECK_OK(sum_in_set("c", w + 1, w + 9, 3, 0)); /* both in it */
     CHECK(fake.region_last == 2, "%d", (int)fake.region_last);
-    CHECK_OK(sum_on_gpu("empty", rank == 0 ? v : NULL, rank == 0 ? v : NULL, 0, 0));
+    CHECK_OK(sum_in_set("empty", rank == 0 ? v : NULL, rank == 0 ? v : NULL, 0, 0));
     if (rank == 0)
         CHECK(hvd_deregister(&size, 0) == HVD_INVALID_ARGUMENT, "ok");
     if (rank == 0)
@@ -67,11 +55,11 @@ static void all_have_it(int rank, int size)
               "%s", hvd_last_error());
     CHECK_OK(hvd_deregister(v + 7, 0));
     CHECK(fake.n_forgotten == 1, "%d", (int)fake.n_forgotten);
-    CHECK_OK(sum_on_gpu("a", v + 1, v + 1, 3, 0));
+    CHECK_OK(sum_in_set("a", v + 1, v + 1, 3, 0));
     CHECK(fake.region_last == 0, "%d", (int)fake.region_last);
     CHECK_OK(register_now("one", v, COUNT,
                           0)); /* another number: the old one may be about */
-    CHECK_OK(sum_on_gpu("a", v + 1, v + 1, 3, 0));
+    CHECK_OK(sum_in_set("a", v + 1, v + 1, 3, 0));
     CHECK(fake.region_last == 3, "%d", (int)fake.region_last);
     CHECK_OK(hvd_deregister_async(v, 0, &h));
     CHECK_OK(wait_release(h));
@@ -99,10 +87,10 @@ static void of_a_set(int rank, int size)
     CHECK_OK(hvd_process_set_add(ranks, 2, &id));
     if (rank != 1) {
         CHECK_OK(register_now("x", v, COUNT, id));
-        CHECK_OK(sum_on_gpu("s", v, v, 5, id));
+        CHECK_OK(sum_in_set("s", v, v, 5, id));
         CHECK(fake.region_last == 1, "%d", (int)fake.region_last);
     }
-    CHECK_OK(sum_on_gpu("w", v, v, 5, 0)); /* of the world it is not known */
+    CHECK_OK(sum_in_set("w", v, v, 5, 0)); /* of the world it is not known */
     CHECK(fake.region_last == 0, "%d", (int)fake.region_last);
     CHECK_OK(hvd_process_set_remove(id));
     CHECK(fake.n_forgotten == (rank != 1), "%d", (int)fake.n_forgotten);
@@ -130,11 +118,11 @@ static void one_cannot(int rank, int size)
     CHECK(fake.n_registered == (rank != 1) && fake.n_forgotten == (rank != 1),
           "%d registered, %d forgotten", (int)fake.n_registered, (int)fake.n_forgotten);
     v[0] = 1;
-    CHECK_OK(sum_on_gpu("x", v, v, 4, 0)); /* the world is well */
+    CHECK_OK(sum_in_set("x", v, v, 4, 0)); /* the world is well */
     CHECK(v[0] == (float)size && fake.region_last == 0, "%g", (double)v[0]);
     fake.register_fails = NULL;
     CHECK_OK(register_now("x", v, COUNT, 0));
-    CHECK_OK(sum_on_gpu("x", v, v, 4, 0));
+    CHECK_OK(sum_in_set("x", v, v, 4, 0));
     CHECK(fake.region_last == 1, "%d", (int)fake.region_last);
     CHECK_OK(hvd_shutdown());
 }
@@ -162,7 +150,7 @@ static void is_pending(int rank, int size)
 {
     float *v = memory[0];
     int64_t n = 4;
-    struct hvd_tensor t = on_gpu("early", v + 8, v + 8, &n);
+    struct hvd_tensor t = on_gpu("early", HVD_FLOAT32, v + 8, v + 8, &n);
     hvd_handle h;
 
     (void)size;
@@ -198,7 +186,7 @@ static void elsewhere_body(int rank, int size)
     (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(register_now("x", v, 100, 0));
-    CHECK(sum_on_gpu("t", rank == 1 ? w : v, rank == 1 ? w : v, 4, 0)
+    CHECK(sum_in_set("t", rank == 1 ? w : v, rank == 1 ? w : v, 4, 0)
               == HVD_INVALID_ARGUMENT,
           "ok");
     CHECK(
@@ -206,7 +194,7 @@ static void elsewhere_body(int rank, int size)
                 "Mismatched registered buffers: tensor \"t\": rank 0 has it in buffer "
                 "1, rank 1 has it in none"),
         "%s", shared->r[rank].text);
-    CHECK(sum_on_gpu("u", v, w, 4, 0) == HVD_INVALID_ARGUMENT, "ok"); /* at once */
+    CHECK(sum_in_set("u", v, w, 4, 0) == HVD_INVALID_ARGUMENT, "ok"); /* at once */
     CHECK(!strcmp(hvd_last_error(),
                   "tensor \"u\": data lies in registered buffer 1, "
                   "output in 0 (0: in none): both must lie in the same one"),
@@ -219,7 +207,7 @@ static void elsewhere_body(int rank, int size)
     CHECK(strstr(hvd_last_error(), "rank 0 has 1, rank 1 has 2"), "%s",
           hvd_last_error());
     if (rank == 1) { /* who has joined has no memory there */
-        CHECK(sum_on_gpu("in", v, v, 4, 0) == HVD_INVALID_ARGUMENT, "ok");
+        CHECK(sum_in_set("in", v, v, 4, 0) == HVD_INVALID_ARGUMENT, "ok");
         CHECK(strstr(shared->r[rank].text, "Allreduce of registered buffers"), "%s",
               shared->r[rank].text);
     }
@@ -243,9 +231,9 @@ static void in_host_memory(int rank, int size)
     CHECK(hvd_register_async(&t, 0, &h) == HVD_INVALID_ARGUMENT, "ok");
     CHECK(strstr(hvd_last_error(), "only memory on a GPU can be registered"), "%s",
           hvd_last_error());
-    t = on_gpu("x", v, NULL, &none);
+    t = on_gpu("x", HVD_FLOAT32, v, NULL, &none);
     CHECK(hvd_register_async(&t, 0, &h) == HVD_INVALID_ARGUMENT, "ok");
-    t = on_gpu("x", NULL, NULL, &n);
+    t = on_gpu("x", HVD_FLOAT32, NULL, NULL, &n);
     CHECK(hvd_register_async(&t, 0, &h) == HVD_INVALID_ARGUMENT, "ok");
     CHECK(hvd_deregister(v, -1) == HVD_INVALID_ARGUMENT, "ok");
     CHECK_OK(hvd_shutdown());
@@ -268,7 +256,7 @@ static void result_in_it(int rank, int size)
 {
     float *v = memory[0], w[8] = {0};
     int64_t n = 2;
-    struct hvd_tensor t = on_gpu("g", w, NULL, &n);
+    struct hvd_tensor t = on_gpu("g", HVD_FLOAT32, w, NULL, &n);
     hvd_handle h;
 
     (void)size;
@@ -276,7 +264,7 @@ static void result_in_it(int rank, int size)
     CHECK_OK(register_now("x", v, 100, 0));
     CHECK_OK(hvd_allgather_async(&t, rank == 0 ? result_alloc : NULL, v + 90, 0, &h));
     if (wait_release(h) == HVD_OK)
-        CHECK(sum_on_gpu("next", w, w, 1, 0) == HVD_ABORTED, "ok");
+        CHECK(sum_in_set("next", w, w, 1, 0) == HVD_ABORTED, "ok");
     CHECK(strstr(shared->r[rank].text, "memory for its result lies in a registered "
                                        "buffer of rank 0"),
           "%s", shared->r[rank].text);

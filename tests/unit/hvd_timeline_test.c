@@ -22,6 +22,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 #include "hvd.h"
+#include "tests/unit/text_count.h"
 #include "tests/unit/timed.h"
 
 static char dir[] = "/tmp/hvd-timeline-XXXXXX";
@@ -59,15 +60,6 @@ static bool is_array(const char *text)
 
     return n > 4 && strncmp(text, "[\n{", 3) == 0
            && strcmp(text + n - 4, "}\n]\n") == 0;
-}
-
-static size_t text_count(const char *text, const char *part)
-{
-    size_t n = 0;
-
-    for (const char *p = text; (p = strstr(p, part)) != NULL; p++)
-        n++;
-    return n;
 }
 
 static void wait_for(bool (*is_true)(void *arg), void *arg)
