@@ -320,6 +320,13 @@ static const struct {
      "image: i, command: [x], volumeMounts: [{name: v, mountPath: /dev/shm}]}]}}}}",
      PATH ".volumeMounts[0].mountPath: \"/dev/shm\" is used by Ringmaster itself; "
           "choose another"},
+    {"replicaSpecs: {Worker: {template: {spec: {volumes: {name: v}, containers: "
+     "[{name: "
+     "c, image: i, command: [x]}]}}}}",
+     "spec.replicaSpecs.Worker.template.spec.volumes: must be an array, is an object"},
+    {"replicaSpecs: {Worker: {template: {spec: {containers: [{name: c, image: i, "
+     "command: [x], env: {A: b}}]}}}}",
+     PATH ".env: must be an array, is an object"},
     {"rdma: {count: 65}, " ROLES, "spec.rdma.resourceName: missing; the name of"},
     {"rdma: {resourceName: a/b, count: 65}, " ROLES, "spec.rdma.count: 65 is above 64"},
     {"rdma: {resourceName: a/b}, replicaSpecs: {Worker: {template: {spec: {containers: "
