@@ -7,22 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-import signal
 import time
 
 from api import ended, expect, wait
 from fake_world import fetch, free_port
-from real_world import LOG, MERGE, api, current, job, rival, running, runs, state, suite
+from real_world import LOG, MERGE, api, current, job, rival, running, state, suite
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/ringmaster/leases/hvd-operator"
 WRITES = re.compile(
     r'^hvd_operator_api_requests_total\{method="(?:POST|PATCH|DELETE)".* (\d+)$', re.MULTILINE
 )
-TIMES = [
-    "--leader-elect-lease-duration=8s",
-    "--leader-elect-renew-deadline=6s",
-    "--leader-elect-retry-period=500ms",
-]
 
 
 class Rival:
@@ -41,9 +35,6 @@ class Rival:
     def writes(self) -> int:
         return sum(int(n) for n in WRITES.findall(self.metrics()))
 
-    def signal(self, number: int) -> None:
-        self.process.process.send_signal(number)
-
 
 @suite.test
 def sigterm_stops_the_operator_with_code_0() -> None:
@@ -60,12 +51,12 @@ def sigterm_stops_the_operator_with_code_0() -> None:
 
 
 @contextlib.contextmanager
-def two(*args: str):
-    a = Rival(*args)
+def two():
+    a = Rival()
     b = None
     try:
         wait("a leads", a.leads)
-        b = Rival(*args)
+        b = Rival()
         wait("b is ready", lambda: fetch(b.port, "/readyz")[0] == 200)
         yield a, b
     finally:
@@ -133,50 +124,3 @@ def a_running_mpi_operator_is_reported() -> None:
     finally:
         api.call("DELETE", f"{path}/mpi-operator")
         one.process.kill()
-
-
-def jobs_that_run(rival: Rival) -> int:
-    """Other tests may have left some."""
-    found = re.search(
-        r'^hvd_operator_jobs{kind="HorovodJob",state="Running"} (\d+)$', rival.metrics(), re.M
-    )
-    return int(found[1]) if found else -1
-
-
-@suite.test
-def a_stopped_leader_writes_nothing_when_it_continues() -> None:
-    with two(*TIMES) as (a, b):
-        of_others = jobs_that_run(b)  # it is ready: it has listed them
-        ns = "t-elect-stopped"
-        runs(ns)
-        before = a.writes()
-        a.signal(signal.SIGSTOP)
-        wait("b leads", b.leads)
-        other = api.namespace("t-elect-stopped-2")
-        api.make(other, job())
-        running(other)
-        state(other, "Running")
-        a.signal(signal.SIGCONT)
-        finish(ns)
-        finish(other)
-        wait("a has seen it", lambda: jobs_that_run(a) == of_others)
-        expect(not a.leads() and a.writes() == before, "a wrote nothing more", str((before, a.writes())))
-        reasons = api.reasons(ns)
-        expect(reasons == ["JobRunning", "JobSucceeded"], "each event once", reasons)
-        expect(a.process.stop() == 0 and b.process.stop() == 0, "both end well")
-
-
-@suite.test
-def a_killed_leader_s_job_is_finished_by_its_successor() -> None:
-    with two(*TIMES) as (a, b):
-        ns = api.namespace("t-elect-killed")
-        api.make(ns, job())
-        pods = running(ns)
-        a.process.kill()
-        start = time.monotonic()
-        state(ns, "Running")
-        print(f"# {time.monotonic() - start:.1f} s after its end")
-        wait("b leads", b.leads)
-        finish(ns)
-        expect(api.pods(ns).items() <= pods.items(), "no pod was recreated")
-        expect(b.process.stop() == 0, "b ends well")

@@ -271,33 +271,6 @@ def every_role_of_a_suspended_job_accepts_scheduling_fields() -> None:
 
 
 @suite.test
-def deleted_objects_of_a_running_job_are_recreated_at_once() -> None:
-    ns = api.namespace("t-mend")
-    body = job()
-    template = body["spec"]["replicaSpecs"]["Worker"]["template"]
-    body["spec"]["replicaSpecs"] = {
-        "Launcher": {"template": template},
-        "Worker": {"replicas": 1, "template": {"spec": {"containers": [{"name": "train", "image": "i"}]}}},
-    }
-    api.make(ns, body)
-    for name in all_there(ns):
-        api.set_pod(ns, name, "Running")
-    state(ns, "Running")
-    pods = api.pods(ns)
-    for plural, name in (("services", "j"), ("configmaps", "j-hosts")):
-        old = api.get(ns, plural, name)["metadata"]["uid"]
-        api.delete(ns, plural, name)
-
-        def is_new(plural=plural, name=name, old=old) -> bool:
-            now = api.get(ns, plural, name)
-            return bool(now) and now["metadata"]["uid"] != old
-
-        wait(f"{plural}/{name} again", is_new)
-    expect(api.pods(ns) == pods, "the pods stay")
-    expect(api.status(ns, "j")["state"] == "Running", "and so does the job")
-
-
-@suite.test
 def a_deadline_ends_a_job_and_its_time_to_live_deletes_it() -> None:
     ns = api.namespace("t-deadline")
     api.make(ns, policy(job(clean="Running"), activeDeadlineSeconds=10, ttlSecondsAfterFinished=10))

@@ -6,7 +6,6 @@ This program plays the kubelet: pods run and end when it says so.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 from api import Refused, condition, ended, expect, wait
 from real_world import MERGE, api, current, replace, start, suite
@@ -262,63 +261,3 @@ def a_job_that_mpi_operator_started_continues() -> None:
     run(ns, 1)
     play(ns, "Succeeded", "launcher")
     until(ns, "Succeeded")
-
-
-# --- crashes --------------------------------------------------------------------------------
-def play_all(ns: str, alive: Callable[[], bool]) -> None:
-    """The kubelet's part until the job has succeeded, or the operator is not alive."""
-
-    def step() -> bool:
-        if is_true(ns, "Succeeded") or not alive():
-            return True
-        play(ns, "Running", "worker")
-        if is_true(ns, "Running"):
-            play(ns, "Succeeded", "launcher")
-        else:
-            play(ns, "Running", "launcher")
-        return False
-
-    wait("the end or the crash", step)
-
-
-def one_crash(when: str, number: int) -> bool:
-    """A job whose operator crashes once, and another operator. False: there was no such write."""
-    current().stop()
-    ns = api.namespace(f"t-mpi-crash-{when}-{number}")
-    make(ns, mpijob(policy={"cleanPodPolicy": "All"}))
-    first = start(f"{when}:{number}")
-
-    def is_settled() -> bool:
-        return is_true(ns, "Succeeded") and not pods(ns, "worker")
-
-    play_all(ns, lambda: not first.ended())
-    wait("the end or the crash", lambda: is_settled() or first.ended())
-    crashed = first.ended()
-    job = launcher(ns)
-    first.stop()
-    replace(start())
-    play_all(ns, lambda: True)
-    wait(f"the end after crash {when}:{number}", is_settled)
-    after = launcher(ns) or {}
-    expect(not job or job["metadata"]["uid"] == after["metadata"]["uid"], "one launcher", after)
-    expect(after["status"].get("succeeded") == 1, "which ran once", after)
-    expect(
-        reasons(ns) == ["MPIJobCreated", "MPIJobRunning", "MPIJobSucceeded"],
-        f"each event once after crash {when}:{number}",
-        reasons(ns),
-    )
-    for plural in ("services", "configmaps", "secrets"):
-        made = [o for o in api.items(ns, plural) if o["metadata"]["name"].startswith("pi")]
-        expect(len(made) == 1, f"one of {plural}", made)
-    return crashed
-
-
-@suite.test
-def a_crash_around_any_write_of_an_mpijob_changes_nothing() -> None:
-    for when in ("before", "after"):
-        number = 1
-        while one_crash(when, number):
-            number += 1
-            expect(number < 40, "the number of writes is bounded")
-        print(f"# {when}: {number - 1} writes")
-        expect(number > 12, "a job takes more than 12 writes", str(number))

@@ -20,9 +20,8 @@ api = Api(str(RUN / "bin/kubectl"), str(RUN / "admin.kubeconfig"))
 kubeconfig = install(api, RUN)
 
 
-def start(crash: str | None = None) -> Operator:
-    name = "hvd-operator-faults" if crash else "hvd-operator"
-    return Operator(BIN / name, kubeconfig, LOG, "--http-port", "0", crash=crash)
+def start() -> Operator:
+    return Operator(BIN / "hvd-operator", kubeconfig, LOG, "--http-port", "0")
 
 
 class Current:
