@@ -35,208 +35,153 @@ static struct lease_record lease_make_record(const char *holder, const char *ver
     return r;
 }
 
-static void lease_get_answer(struct lease *l,
-                             enum lease_verb verb,
-                             enum lease_answer a,
-                             const char *holder,
-                             const char *version,
-                             uint64_t now)
+static int lease_find_word(const char *const *words, int n, const char *text)
 {
-    struct lease_record r =
-        lease_make_record(holder ? holder : "", version ? version : "");
+    size_t length = strcspn(text, "; ");
 
-    assert_int_equal(lease_next(l, now), verb);
-    lease_sent(l, now);
-    assert_int_equal(lease_next(l, now), LEASE_WAIT);
-    lease_answered(l, a, &r, now, 0);
-}
-
-/* A machine that leads since START. */
-static struct lease lease_make_leader(void)
-{
-    struct lease l;
-
-    lease_init(&l, &config);
-    lease_get_answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START);
-    lease_get_answer(&l, LEASE_CREATE, LEASE_OK, "me", "1", START);
-    assert_true(lease_leads(&l, START));
-    return l;
-}
-
-static void the_first_one_leads_and_renews(void **state)
-{
-    struct lease l = lease_make_leader();
-
-    (void)state;
-    assert_int_equal(lease_next_ns(&l), START + 2 * S);
-    assert_int_equal(lease_next(&l, START + 2 * S - 1), LEASE_WAIT);
-    lease_get_answer(&l, LEASE_UPDATE, LEASE_OK, "me", "2", START + 2 * S);
-    assert_true(lease_leads(&l, START + 12 * S - 1));
-    assert_false(lease_leads(&l, START + 12 * S));
-}
-
-static void a_renewal_counts_from_when_it_was_sent(void **state)
-{
-    struct lease l = lease_make_leader();
-    struct lease_record r = lease_make_record("me", "2");
-
-    (void)state;
-    lease_sent(&l, START + 2 * S);
-    lease_answered(&l, LEASE_OK, &r, START + 11 * S, 0);
-    assert_true(lease_leads(&l, START + 11 * S));
-    assert_false(lease_leads(&l, START + 12 * S));
-    assert_int_equal(lease_next(&l, START + 11 * S), LEASE_UPDATE);
-}
-
-static void a_foreign_lease_is_taken_only_when_it_did_not_change(void **st)
-{
-    struct lease l;
-    uint64_t now = START;
-
-    (void)st;
-    lease_init(&l, &config);
-    for (int i = 0; i < 30; i++, now += 500 * MS)
-        lease_get_answer(&l, LEASE_GET, LEASE_OK, "other", "7", now);
-    lease_get_answer(&l, LEASE_GET, LEASE_OK, "other", "7", now); /* 15 s: expired */
-    lease_get_answer(&l, LEASE_UPDATE, LEASE_CONFLICT, NULL, NULL, now);
-    lease_get_answer(&l, LEASE_GET, LEASE_OK, "other", "8",
-                     now); /* it was alive after all */
-    assert_int_equal(lease_next(&l, now), LEASE_WAIT);
-    lease_get_answer(&l, LEASE_GET, LEASE_OK, "other", "8", now + 15 * S);
-    lease_get_answer(&l, LEASE_UPDATE, LEASE_OK, "me", "9", now + 15 * S);
-    assert_true(lease_leads(&l, now + 15 * S));
-}
-
-static void a_longer_duration_in_the_record_is_honoured(void **state)
-{
-    struct lease_record r = lease_make_record("other", "7");
-    struct lease l;
-
-    (void)state;
-    lease_init(&l, &config);
-    r.duration_ns = 60 * S;
-    for (uint64_t at = 0; at <= 50 * S; at += 25 * S) {
-        assert_int_equal(lease_next(&l, START + at), LEASE_GET);
-        lease_sent(&l, START + at);
-        lease_answered(&l, LEASE_OK, &r, START + at, 0);
+    for (int i = 0; i < n; i++) {
+        if (strlen(words[i]) == length && strncmp(text, words[i], length) == 0)
+            return i;
     }
-    assert_int_equal(l.next, LEASE_GET);
-    lease_sent(&l, START + 60 * S);
-    lease_answered(&l, LEASE_OK, &r, START + 60 * S, 0);
-    assert_int_equal(l.next, LEASE_UPDATE);
+    fail_msg("no such word: %s", text);
+    return 0;
 }
 
-static void a_released_lease_is_taken_at_once(void **state)
+static void lease_must_send(const struct lease *l, const char *verb, uint64_t now)
 {
-    struct lease l;
+    static const char *const verbs[] = {"wait", "get", "create", "update"};
+
+    if (lease_next(l, now) != (enum lease_verb)lease_find_word(verbs, 4, verb))
+        fail_msg("not due: %s", verb);
+}
+
+/* The answer arrives: ok HOLDER[/SECONDS] VERSION | absent | conflict | failed. The holder
+ * "-" is nobody. */
+static void lease_play_answer(struct lease *l, const char *text, uint64_t now)
+{
+    static const char *const answers[] = {"ok", "absent", "conflict", "failed"};
+    char holder[16] = "-", version[16] = "";
+    struct lease_record r;
+    char *seconds;
+
+    (void)sscanf(text, "ok %15[^; ] %15[^; ]", holder, version);
+    seconds = strchr(holder, '/');
+    if (seconds)
+        *seconds++ = '\0';
+    r = lease_make_record(strcmp(holder, "-") == 0 ? "" : holder, version);
+    if (seconds)
+        r.duration_ns = strtoull(seconds, NULL, 10) * S;
+    lease_answered(l, (enum lease_answer)lease_find_word(answers, 4, text), &r, now, 0);
+}
+
+/* A step is "MS WORD [MORE]":
+ *   get, create, update ANSWER   that request is due, is sent and answered
+ *   polls N/MS ANSWER            N requests get, so far apart
+ *   sent; answered ANSWER        the two halves of a request
+ *   gives-up                     the process is told to end
+ *   leads, follows, done, busy, due, next VERB     what is the case */
+static void lease_play_step(struct lease *l, const char *step)
+{
+    unsigned long long ms;
+    unsigned n = 1, pause_ms = 0;
+    char word[16];
+    int end = 0;
+    bool is_so = true;
+
+    assert_int_equal(sscanf(step, "%llu %15[^; ] %n", &ms, word, &end), 2);
+    uint64_t now = START + ms * MS;
+    const char *more = step + end;
+
+    if (strcmp(word, "leads") == 0 || strcmp(word, "follows") == 0)
+        is_so = lease_leads(l, now) == (*word == 'l');
+    else if (strcmp(word, "done") == 0 || strcmp(word, "busy") == 0)
+        is_so = l->is_done == (*word == 'd');
+    else if (strcmp(word, "due") == 0)
+        is_so = lease_next_ns(l) == now;
+    else if (strcmp(word, "next") == 0)
+        lease_must_send(l, more, now);
+    else if (strcmp(word, "gives-up") == 0)
+        lease_give_up(l, now);
+    else if (strcmp(word, "sent") == 0)
+        lease_sent(l, now);
+    else if (strcmp(word, "answered") == 0)
+        lease_play_answer(l, more, now);
+    else {
+        if (sscanf(step, "%*u polls %u/%u %n", &n, &pause_ms, &end) == 2)
+            (void)snprintf(word, sizeof(word), "get");
+        for (more = step + end; n > 0; n--, now += pause_ms * MS) {
+            lease_must_send(l, word, now);
+            lease_sent(l, now);
+            lease_must_send(l, "wait", now);
+            lease_play_answer(l, more, now);
+        }
+    }
+    if (!is_so)
+        fail_msg("not so: %s", step);
+}
+
+#define LEADER "0 get absent; 0 create ok me 1; 0 leads; "
+
+static void each_edge_is_taken(void **state)
+{
+    static const char *const cases[] = {
+        /* the first one leads and renews */
+        LEADER
+        "2000 due; 1999 next wait; 2000 update ok me 2; 11999 leads; 12000 follows",
+        /* a renewal counts from when it was sent */
+        LEADER
+        "2000 sent; 11000 answered ok me 2; 11000 leads; 11000 next update; 12000 "
+        "follows",
+        /* a foreign lease is taken only when it did not change; version 8 shows that its
+         * holder is alive */
+        "0 polls 30/500 ok other 7; 15000 get ok other 7; 15000 update conflict; 15000 "
+        "get ok other 8; 15000 next wait; 30000 get ok other 8; 30000 update ok me 9; "
+        "30000 "
+        "leads",
+        /* a longer duration in the record counts */
+        "0 polls 3/25000 ok other/60 7; 50000 next wait; 60000 get ok other/60 7; "
+        "60000 "
+        "next "
+        "update",
+        /* a released lease is taken at once */
+        "0 get ok other 7; 1000 get ok - 8; 1000 update ok me 9; 1000 leads",
+        /* a deleted one not before its time */
+        "0 get ok other 7; 1000 get absent; 14000 get absent; 15000 get absent; 15000 "
+        "next create",
+        /* the holder recreates a deleted lease, and does not lead meanwhile */
+        LEADER "2000 update absent; 2000 leads; 2000 get absent; 2000 follows; 2000 "
+               "create ok me 9; 2000 leads",
+        /* a missing namespace is retried slowly */
+        "0 get absent; 0 create absent; 1999 next wait; 2000 next get",
+        /* a lost answer is checked */
+        "0 get absent; 0 create failed; 0 follows; 2000 get ok me 1; 2000 follows; "
+        "2000 "
+        "update ok me 2; 2000 leads",
+        /* a leader that cannot renew stops and recovers */
+        LEADER
+        "2000 update failed; 2000 leads; 4000 polls 13/2000 failed; 30000 follows; "
+        "30000 get ok me 1; 30000 update ok me 2; 30000 leads; 32000 update "
+        "conflict; 32000 get ok other 5; 32000 follows",
+        /* a process that gives up does not lead and releases: during a renewal, after
+         * another has taken the lease, and with nothing of its own to release */
+        LEADER "2000 sent; 2000 gives-up; 2000 follows; 2000 busy; 2000 answered ok me "
+               "2; 2000 follows; 2000 update ok - 3; 2000 done",
+        LEADER "1 gives-up; 1 update conflict; 1 get ok other 9; 1 done",
+        "0 get ok other 1; 0 gives-up; 0 done",
+    };
 
     (void)state;
-    lease_init(&l, &config);
-    lease_get_answer(&l, LEASE_GET, LEASE_OK, "other", "7", START);
-    lease_get_answer(&l, LEASE_GET, LEASE_OK, "", "8", START + S);
-    lease_get_answer(&l, LEASE_UPDATE, LEASE_OK, "me", "9", START + S);
-    assert_true(lease_leads(&l, START + S));
-}
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct lease l;
 
-static void a_deleted_lease_is_not_taken_before_its_time(void **state)
-{
-    struct lease l;
-
-    (void)state;
-    lease_init(&l, &config);
-    lease_get_answer(&l, LEASE_GET, LEASE_OK, "other", "7", START);
-    lease_get_answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START + S);
-    lease_get_answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START + 14 * S);
-    lease_get_answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START + 15 * S);
-    assert_int_equal(lease_next(&l, START + 15 * S), LEASE_CREATE);
-}
-
-static void the_holder_or_a_new_process_recreates_a_deleted_lease(void **st)
-{
-    struct lease l = lease_make_leader(), born;
-
-    (void)st;
-    lease_get_answer(&l, LEASE_UPDATE, LEASE_ABSENT, NULL, NULL, START + 2 * S);
-    lease_init(&born, &config); /* in the gap that lease.h tells of */
-    lease_get_answer(&born, LEASE_GET, LEASE_ABSENT, NULL, NULL, START + 2 * S);
-    assert_int_equal(lease_next(&born, START + 2 * S), LEASE_CREATE);
-    assert_true(lease_leads(&l, START + 2 * S));
-    lease_get_answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START + 2 * S);
-    assert_false(lease_leads(&l, START + 2 * S));
-    lease_get_answer(&l, LEASE_CREATE, LEASE_OK, "me", "9", START + 2 * S);
-    assert_true(lease_leads(&l, START + 2 * S));
-}
-
-static void a_missing_namespace_is_retried_slowly(void **state)
-{
-    struct lease l;
-
-    (void)state;
-    lease_init(&l, &config);
-    lease_get_answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START);
-    lease_get_answer(&l, LEASE_CREATE, LEASE_ABSENT, NULL, NULL, START);
-    assert_int_equal(lease_next(&l, START + 2 * S - 1), LEASE_WAIT);
-    assert_int_equal(lease_next(&l, START + 2 * S), LEASE_GET);
-}
-
-static void a_lost_answer_is_checked(void **state)
-{
-    struct lease l;
-
-    (void)state;
-    lease_init(&l, &config);
-    lease_get_answer(&l, LEASE_GET, LEASE_ABSENT, NULL, NULL, START);
-    lease_get_answer(&l, LEASE_CREATE, LEASE_FAILED, NULL, NULL, START);
-    assert_false(lease_leads(&l, START));
-    lease_get_answer(&l, LEASE_GET, LEASE_OK, "me", "1", START + 2 * S);
-    assert_false(lease_leads(&l, START + 2 * S));
-    lease_get_answer(&l, LEASE_UPDATE, LEASE_OK, "me", "2", START + 2 * S);
-    assert_true(lease_leads(&l, START + 2 * S));
-}
-
-static void a_leader_that_cannot_renew_stops_and_recovers(void **state)
-{
-    struct lease l = lease_make_leader();
-    uint64_t now = START + 2 * S;
-
-    (void)state;
-    lease_get_answer(&l, LEASE_UPDATE, LEASE_FAILED, NULL, NULL, now);
-    assert_true(lease_leads(&l, now));
-    for (now += 2 * S; now < START + 30 * S; now += 2 * S)
-        lease_get_answer(&l, LEASE_GET, LEASE_FAILED, NULL, NULL, now);
-    assert_false(lease_leads(&l, now));
-    lease_get_answer(&l, LEASE_GET, LEASE_OK, "me", "1", now);
-    lease_get_answer(&l, LEASE_UPDATE, LEASE_OK, "me", "2", now);
-    assert_true(lease_leads(&l, now));
-    lease_get_answer(&l, LEASE_UPDATE, LEASE_CONFLICT, NULL, NULL, now + 2 * S);
-    lease_get_answer(&l, LEASE_GET, LEASE_OK, "other", "5", now + 2 * S);
-    assert_false(lease_leads(&l, now + 2 * S));
-}
-
-static void a_process_that_gives_up_releases_and_does_not_lead(void **state)
-{
-    struct lease l = lease_make_leader();
-    struct lease_record r = lease_make_record("me", "2");
-
-    (void)state;
-    lease_sent(&l, START + 2 * S); /* a renewal is under way */
-    lease_give_up(&l, START + 2 * S);
-    assert_false(lease_leads(&l, START + 2 * S));
-    assert_false(l.is_done);
-    lease_answered(&l, LEASE_OK, &r, START + 2 * S, 0);
-    assert_false(lease_leads(&l, START + 2 * S));
-    lease_get_answer(&l, LEASE_UPDATE, LEASE_OK, "", "3", START + 2 * S);
-    assert_true(l.is_done);
-    assert_int_equal(lease_next_ns(&l), UINT64_MAX);
-    l = lease_make_leader();
-    lease_give_up(&l, START + 1);
-    lease_get_answer(&l, LEASE_UPDATE, LEASE_CONFLICT, NULL, NULL, START + 1);
-    lease_get_answer(&l, LEASE_GET, LEASE_OK, "other", "9", START + 1);
-    assert_true(l.is_done);
-    lease_init(&l, &config);
-    lease_get_answer(&l, LEASE_GET, LEASE_OK, "other", "1", START);
-    lease_give_up(&l, START);
-    assert_true(l.is_done); /* nothing of ours to release */
+        lease_init(&l, &config);
+        for (const char *s = cases[i]; s; s = strchr(s, ';')) {
+            s += *s == ';';
+            lease_play_step(&l, s);
+        }
+        if (l.is_done)
+            assert_int_equal(lease_next_ns(&l), UINT64_MAX);
+    }
 }
 
 static void fields_of_others_in_the_lease_are_kept(void **state)
@@ -567,17 +512,7 @@ static void two_processes_never_lead_at_once_and_one_leads_at_last(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_one_leads_and_renews),
-        cmocka_unit_test(a_renewal_counts_from_when_it_was_sent),
-        cmocka_unit_test(a_foreign_lease_is_taken_only_when_it_did_not_change),
-        cmocka_unit_test(a_longer_duration_in_the_record_is_honoured),
-        cmocka_unit_test(a_released_lease_is_taken_at_once),
-        cmocka_unit_test(a_deleted_lease_is_not_taken_before_its_time),
-        cmocka_unit_test(the_holder_or_a_new_process_recreates_a_deleted_lease),
-        cmocka_unit_test(a_missing_namespace_is_retried_slowly),
-        cmocka_unit_test(a_lost_answer_is_checked),
-        cmocka_unit_test(a_leader_that_cannot_renew_stops_and_recovers),
-        cmocka_unit_test(a_process_that_gives_up_releases_and_does_not_lead),
+        cmocka_unit_test(each_edge_is_taken),
         cmocka_unit_test(fields_of_others_in_the_lease_are_kept),
         cmocka_unit_test(two_processes_never_lead_at_once_and_one_leads_at_last),
     };
