@@ -67,7 +67,7 @@ struct step {
 
 static void apply_pump(struct apply *a);
 
-/* Keeps the first trouble: later ones are mostly its consequences. */
+/* Keeps the first failure: later ones are mostly its consequences. */
 static void apply_set_trouble(struct apply *a,
                               enum trouble t,
                               const char *reason,
@@ -122,7 +122,7 @@ static void reply_read_uid(const struct kube_reply *r, char ret[UID_SIZE])
     (void)snprintf(ret, UID_SIZE, "%.*s", uid.n < UID_SIZE ? (int)uid.n : 0, uid.p);
 }
 
-/* The object exists, as r shows it. */
+/* The object exists; r is the API server's answer with its current state. */
 static void step_confirm(const struct step *s, const struct kube_reply *r)
 {
     const struct apply *a = s->a;
@@ -276,8 +276,8 @@ static void on_existing(void *arg, const struct kube_reply *r)
     step_done(s);
 }
 
-/* No watch reports this, so the job is queued again. An object in the place of a
- * launcher must not be touched by the rest of the plan. */
+/* No watch reports this, so the job is queued again. The rest of the plan must not
+ * touch an object that has the launcher's name. */
 static void step_object_lost(const struct step *s, bool is_anothers)
 {
     step_report_missing(s, FACT_ABSENT);
@@ -364,7 +364,8 @@ static void on_created(void *arg, const struct kube_reply *r)
     step_done(s);
 }
 
-/* Our object may have been replaced by that of another job, or by our new one. */
+/* The object may have been replaced by one of another job, or by a newer one of ours.
+ * */
 static bool step_is_other(const struct step *s, const struct kube_answer *x)
 {
     return (x->cls == ANSWER_INVALID || x->cls == ANSWER_CONFLICT) && *s->uid

@@ -47,7 +47,7 @@ struct controller {
     struct rival *rival; /* NULL: not checked */
     struct operator_metrics metrics;
     struct pace pace;
-    struct sync *syncs; /* at work now; see sync.c */
+    struct sync *syncs; /* syncs in progress; see sync.c */
     size_t n_syncs;
     size_t sync_bytes; /* of their jobs as text */
     uint64_t started_ns;
@@ -55,15 +55,17 @@ struct controller {
         queue_all_ns; /* when all jobs are queued, after a key was lost; 0: never */
 };
 
-/* Every watch has filled the cache once, or the cluster does not know its kind, which
- * is allowed for one of the two kinds of job. Nothing is decided before that. */
+/* True when every watch has filled its cache once. A kind of job that the cluster does
+ * not have is skipped; one of the two may be absent. No decision is made before that.
+ * */
 bool controller_is_synced(const struct controller *op);
 bool controller_leads(const struct controller *op);
-/* Synced, leading, and the caches have everything that former leaders wrote. */
+/* Synced, leading, and the caches contain everything that former leaders wrote. */
 bool controller_may_act(const struct controller *op);
 /* Queues the job of key for now. */
 void controller_wake(struct controller *op, const char *key);
-/* There was no memory to queue the job: in a second all jobs are queued. */
+/* Call when a job could not be queued for lack of memory: all jobs are queued a second
+ * later. */
 void controller_lost(struct controller *op, const char *key);
 
 #endif

@@ -157,7 +157,7 @@ elect_classify(struct elect *e, const struct kube_reply *r, struct lease_record 
     return LEASE_FAILED;
 }
 
-/* Logs each change of the trouble once. */
+/* Logs each new failure once. */
 static void
 elect_log_trouble(struct elect *e, enum lease_answer answer, const char *why)
 {

@@ -80,7 +80,8 @@ void sync_drop_all(struct controller *op)
         sync_free(op->syncs);
 }
 
-/* The end of every sync. why NULL: success; else it is retried with back-off. */
+/* Every sync ends here. why NULL: success; otherwise the sync is retried with back-off.
+ * */
 static void sync_finish(struct sync *s, const char *why)
 {
     struct controller *op = s->op;
@@ -145,7 +146,7 @@ static void sync_store_answer(struct sync *s, const struct kube_reply *r)
                  "is its CRD older than this operator?",
                  "job=%s field=status.%s", s->key, differs);
     if (store_take_answer(s->op->store, s->meta.kind, object, key, NULL) > 0)
-        controller_wake(s->op, key); /* the clean-up starts when the end is stored */
+        controller_wake(s->op, key); /* the clean-up needs the final state */
     arena_release(&a);
 }
 

@@ -489,7 +489,7 @@ void watcher_relist(struct watcher *w)
     w->is_stale = true;
     w->is_relisting = false;
     switch (w->refl.state) {
-    case REFL_LISTING: /* finished first, then repeated: see on_page */
+    case REFL_LISTING: /* finish this list, then repeat it: see on_page */
         return;
     case REFL_BACKOFF:
         w->refl.need_list = 1;

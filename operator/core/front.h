@@ -33,7 +33,7 @@ struct question {
 
 struct event_note {
     bool is_warning;
-    bool is_once;       /* at most one of this reason in a job's life */
+    bool is_once;       /* one Event with this reason at most in the life of a job */
     const char *reason; /* CamelCase */
     const char *message;
 };
@@ -49,7 +49,7 @@ struct decision {
     enum job_state state; /* for logs and metrics */
     const char *reason, *message;
     const char *cause; /* reason of a restart that starts now; NULL: none does */
-    bool was_finished; /* the stored status says so already */
+    bool was_finished; /* the stored status has it already */
 };
 
 /* Secrets, which only the shell can generate. */

@@ -46,7 +46,7 @@
 struct cause_search {
     const struct cause_query *q;
     struct arena *arena;
-    const struct worker *here; /* that is looked at */
+    const struct worker *here; /* the place that is examined */
     struct cause first;
     struct cause undated; /* the first of unknown time */
     bool has_first, has_undated;
@@ -122,8 +122,8 @@ static bool place_is_same(const char *a, const char *b)
     return n > 0 && strncmp(a, b, n) == 0 && (na == nb || next == '.');
 }
 
-/* A pod's name, or its node's, which is what a pod on the host's network is called.
- * How many there are; *ret is the first. */
+/* Finds pods by the host name in a report: the pod's name, or the node's name for a pod
+ * with hostNetwork. Returns the number of matches; *ret is the first. */
 static unsigned find_pod(const struct cause_search *s,
                          const char *host,
                          bool by_node,
@@ -250,7 +250,7 @@ static const char *second_line(const char *text)
     return nl ? nl + 1 : "";
 }
 
-/* Of an end that only the kubelet reports: the end of its second. */
+/* The time of an exit that only the kubelet reports: the end of its second. */
 static uint64_t exit_time(const struct pod *p)
 {
     return p->exit_wall_us ? p->exit_wall_us + 999999u : UINT64_MAX - 1;
@@ -354,14 +354,16 @@ static void offer_exit(struct cause_search *s, const struct pod *p)
     search_add_cause(s, &c);
 }
 
-/* Did Kubernetes end the pod, and not for the pod's own usage or deadline? */
+/* True if Kubernetes ended the pod for a reason other than the pod's own usage or
+ * deadline. */
 static bool pod_was_ended_outside(const struct cause_search *s, const struct pod *p)
 {
     return p->is_disrupted || reason_is_outside(p->reason)
            || (!s->q->has_run && !p->has_exit && !reason_is_own(p->reason));
 }
 
-/* The pod as a whole was ended: evicted, node lost, rejected by the kubelet. */
+/* The pod as a whole failed: it was evicted, its node was lost, or the kubelet rejected
+ * it. */
 static void offer_ended(struct cause_search *s, const struct pod *p)
 {
     struct cause c = {.rank = -1, .pod = p->name, .node = p->node, .output = ""};

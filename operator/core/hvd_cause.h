@@ -18,8 +18,8 @@ struct cause {           /* texts live in the arena or in the observed pods */
     int exit_code, signal;
     uint64_t at_wall_us; /* 0: unknown */
     bool is_outside;     /* the job is not responsible: an eviction, for example */
-    /* Until this long after reported_s the end of the pod may change is_outside; 0: it is
-     * final. */
+    /* For this long after reported_s the pod's own exit may still change is_outside; 0:
+     * it is final. */
     uint32_t settle_within_s;
     uint64_t reported_s;    /* wall: when the report was made */
     const struct pod *seen; /* the pod; NULL if it was not seen */
@@ -33,7 +33,8 @@ struct cause_query {
                      disappears is no loss */
 };
 
-/* Did the agent of this failed pod report ranks that ran, or agents that it met? */
+/* True if the agent of this failed pod reported ranks that ran, or agents that it met.
+ * */
 bool cause_is_after_start(const struct pod *p);
 
 /* 1 and *ret; 0 when nothing failed that matters for the job; -ENOMEM. */

@@ -8,10 +8,10 @@
 /* By the first of the job's rules that matches, else by default. */
 enum rule_action cause_class(const struct hvd_job *job, const struct cause *c);
 
-/* Is it a status.reason of a pod that Kubernetes ended for the cluster's needs? */
+/* True for a status.reason of a pod that Kubernetes ended for the cluster's needs. */
 bool reason_is_outside(const char *reason);
-/* Is it one of a pod that Kubernetes ended for the pod's own usage or deadline? The
- * condition DisruptionTarget overrides it. */
+/* True for a status.reason of a pod that Kubernetes ended for the pod's own usage or
+ * deadline. The condition DisruptionTarget overrides it. */
 bool reason_is_own(const char *reason);
 
 /* Seconds before the n-th restart that counts, n >= 1. */

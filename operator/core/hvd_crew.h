@@ -22,10 +22,10 @@ enum seat crew_place(const struct hvd_job *job,
                      enum role role,
                      uint32_t index,
                      const struct pod **ret_pod);
-/* Has the agent of worker index been sent a world without it? It must not be sent
- * another one, because it may have received the first already. */
+/* True if the agent of worker index was sent a world that does not contain it. It must
+ * not be sent another world, because it may have received the first one already. */
 bool crew_is_leaving(const struct pod *p, uint32_t index);
-/* No pod of any role exists or is expected. */
+/* True if no pod of any role exists or is expected. */
 bool crew_is_empty(const struct observed *seen);
 
 struct stuck {           /* pods whose deletion is overdue */

@@ -7,7 +7,7 @@
 
 struct devices {
     uint64_t n;        /* GPUs: whole ones, MIG parts, and one for each claim */
-    uint32_t n_claims; /* how many of them are claims: each may be of more devices */
+    uint32_t n_claims; /* claims among them; a claim may be for several devices */
 };
 
 /* Of nvidia.com/gpu, amd.com/gpu, nvidia.com/mig-*: limits, else requests. Of

@@ -14,8 +14,8 @@ void object_pod_name(const struct hvd_job *job,
                      enum role role,
                      uint32_t index,
                      char ret[OBJECT_NAME_SIZE]);
-/* Of anything but pods: of a KUBE_SECRET "<job>-token", of a KUBE_CONFIGMAP
- * "<job>-hosts", else the job's. */
+/* The name of an object other than a pod: "<job>-token" for KUBE_SECRET, "<job>-hosts"
+ * for KUBE_CONFIGMAP, otherwise the name of the job. */
 void object_name(const struct hvd_job *job,
                  enum kube_kind kind,
                  char ret[OBJECT_NAME_SIZE]);

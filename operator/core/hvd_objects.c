@@ -96,7 +96,8 @@ static void add_port(struct build *b, struct node *ports, const char *name, int 
 
     node_set_str(b, port, "name", name);
     node_set_int(b, port, "port", number);
-    node_set_str(b, port, "appProtocol", "tcp"); /* a mesh must not guess */
+    /* otherwise a service mesh would guess the protocol */
+    node_set_str(b, port, "appProtocol", "tcp");
     node_add(b, ports, port);
 }
 
@@ -122,7 +123,7 @@ struct node *object_service(struct build *b, const struct hvd_job *job)
     return o;
 }
 
-/* One line of each worker. */
+/* One line for each worker. */
 static void set_hosts(struct build *b,
                       struct node *data,
                       const struct hvd_job *job,

@@ -13,9 +13,9 @@ enum gang object_gang(const struct hvd_job *job, const struct object_config *cfg
 /* schedulerName of its pods if the template sets none. */
 const char *object_scheduler(const struct hvd_job *job,
                              const struct object_config *cfg);
-/* Does the job have an object of that kind (other than pods)? Always a Service; a
- * Secret unless framework is tensorflow; a ConfigMap with a Launcher; a PodGroup with
- * gang scheduling. */
+/* True if the job has an object of that kind, other than pods: always a Service; a
+ * Secret unless framework is tensorflow; a ConfigMap if there is a Launcher; a PodGroup
+ * with gang scheduling. */
 bool object_is_required(const struct hvd_job *job,
                         const struct object_config *cfg,
                         enum kube_kind kind);

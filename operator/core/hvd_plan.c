@@ -35,7 +35,7 @@
 #include "runtime/base/sha256.h"
 #include "runtime/contract/job_world.h"
 
-#define REFUSED_AGAIN_MS 30000 /* the cause may be removed, which no watch shows */
+#define REFUSED_AGAIN_MS 30000 /* no watch reports that the cause is gone */
 #define END_S            30
 #define LEAVE_S          90 /* until a changed annotation is visible in a container */
 
@@ -56,8 +56,8 @@ struct planning {
     bool is_out_of_memory;
 };
 
-/* Strings are copied: the snapshot's pods live only until the shell waits for an
- * answer. Without memory there is no action. */
+/* Copies the strings, because the snapshot's pods are valid only until the shell waits
+ * for an answer. Adds no action when memory is out. */
 static struct action *
 add_pod(struct planning *g, enum verb verb, uint32_t stage, enum role role, uint32_t i)
 {
@@ -120,7 +120,8 @@ static const struct node *stop_patch(struct planning *g)
     return o;
 }
 
-/* The one way to end a pod that stays, with its log: its kubelet kills it. */
+/* The only way to stop a pod and keep its log: with activeDeadlineSeconds the kubelet
+ * kills the containers. */
 static void stop_pod(struct planning *g, enum role role, uint32_t i, const char *uid)
 {
     struct action *x = add_pod(g, VERB_UPDATE, STAGE_NEEDED, role, i);
@@ -202,8 +203,8 @@ static void plan_shed(struct planning *g)
     }
 }
 
-/* A gang without pods would keep its place in the queue. An unknown one is queried
- * first: it may belong to somebody else. */
+/* Deletes the PodGroup: without pods it would keep its place in the queue. If it is not
+ * known whether it exists and belongs to the job, it is queried first. */
 static void plan_drop_gang(struct planning *g)
 {
     for (size_t i = 0; i < ARRAY_LEN(gangs); i++) {
@@ -234,7 +235,7 @@ static void plan_end(struct planning *g, bool is_ttl_over)
     x->uid = g->job->meta.uid;
 }
 
-/* --- what is to be there --------------------------------------------------------- */
+/* --- required objects ------------------------------------------------------------ */
 
 static void plan_look(struct planning *g)
 {
@@ -312,7 +313,7 @@ static void digest_of(const struct planning *g, uint8_t ret[SHA256_BYTES])
     sha256_end(&s, ret);
 }
 
-/* is_again: also where it is known to be there. */
+/* is_again: also if it is known to exist. */
 static void plan_object(struct planning *g, enum kube_kind kind, bool is_again)
 {
     const struct fact *fact = &g->seen->fact[kind];
@@ -342,8 +343,9 @@ static void plan_object(struct planning *g, enum kube_kind kind, bool is_again)
         memcpy(x->digest, digest, sizeof(digest));
 }
 
-/* Recreates objects whose deletion the watches have shown. Not the Secret: pods with
- * the old token and pods with a new one would refuse each other. */
+/* Recreates objects whose deletion the watches have shown. The Secret is
+ * not recreated: pods with the old token and pods with a new one would refuse each
+ * other. */
 static void plan_recreate(struct planning *g)
 {
     for (size_t i = 0; i < ARRAY_LEN(needed); i++) {
@@ -446,7 +448,7 @@ int hvd_plan_make(const struct verdict_query *q,
     return rc;
 }
 
-/* --- when to look again ---------------------------------------------------------- */
+/* --- time of the next sync ------------------------------------------------------- */
 
 static bool crews_expect_anything(const struct observed *seen)
 {

@@ -6,11 +6,11 @@
 #include "operator/core/hvd_verdict.h"
 #include "operator/core/plan.h"
 
-/* When to sync again even without an event; 0: not. */
+/* When to sync again even without an event; 0: never. */
 uint64_t hvd_plan_requeue_ms(const struct verdict_query *q,
                              const struct hvd_verdict *v);
 
-/* Has ttlSecondsAfterFinished passed? */
+/* True if ttlSecondsAfterFinished has passed. */
 bool hvd_plan_is_ttl_over(const struct verdict_query *q, const struct hvd_verdict *v);
 
 /* -ENOMEM when the arena is out. */

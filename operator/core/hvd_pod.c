@@ -151,7 +151,7 @@ static void add_rdma(struct pod_build *m)
                    m->job->rdma_resource, m->job->rdma_count);
     for (const struct node *c = add ? add->first : NULL; c; c = c->next)
         has_lock |= c->type == NODE_STRING && strcmp(c->u.s, "IPC_LOCK") == 0;
-    if (!has_lock) /* memory of the adapter cannot be swapped */
+    if (!has_lock) /* memory that is registered with the adapter must stay locked */
         node_add_str(m->b, add, "IPC_LOCK");
 }
 
@@ -281,7 +281,7 @@ static void make_serve(struct pod_build *m)
     struct node *command = node_array(m->b);
 
     add_runtime(m);
-    add_knobs(m); /* what it starts gets its environment */
+    add_knobs(m); /* the ranks inherit the launcher's environment */
     node_add_str(m->b, command, AGENT_COMMAND);
     node_add_str(m->b, command, "serve");
     node_set(m->b, m->first, "command", command);
@@ -289,8 +289,8 @@ static void make_serve(struct pod_build *m)
     inject_mounts(m->b, m->first);
 }
 
-/* How mpirun and horovodrun find the workers and what they start them by. Variables of
- * an implementation that is not there do nothing. */
+/* The variables by which mpirun and horovodrun find the workers and start programs on
+ * them. Variables of an MPI implementation that is not installed have no effect. */
 static void add_launch_env(struct pod_build *m)
 {
     static const struct {
@@ -316,8 +316,8 @@ static void add_launch_env(struct pod_build *m)
                     m->job->knob[KNOB_START_TIMEOUT]);
 }
 
-/* Once the command runs only horovodrun writes the termination message: of others the
- * log's end will do. */
+/* Once the command runs, only horovodrun writes the termination message. For other
+ * commands Kubernetes uses the end of the log. */
 static void keep_last_words(struct pod_build *m)
 {
     if (!node_get(m->first, "terminationMessagePolicy"))

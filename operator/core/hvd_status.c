@@ -96,7 +96,8 @@ static void put_created(struct hvd_status_writer *w, struct node *list)
     char text[128];
 
     if (v->was_finished && old) {
-        node_add(w->b, list, node_copy(w->b, old)); /* not what clean-up met */
+        /* failures of the clean-up are not shown */
+        node_add(w->b, list, node_copy(w->b, old));
     } else if (v->is_created) {
         (void)snprintf(text, sizeof(text),
                        "the Secret, the Service and %u %spods were created", n,
@@ -137,7 +138,7 @@ static const char *what_holds(struct hvd_status_writer *w, const struct pod *p)
                                    p->node, *p->reason ? ", " : "", p->reason));
 }
 
-/* No time that has passed: the sentence is to stay as it is. */
+/* Contains no elapsed time, because the message must not change from sync to sync. */
 static const char *waits_for(struct hvd_status_writer *w, const char *text)
 {
     const struct pod *p = w->stuck.p;
@@ -187,7 +188,7 @@ static void put_running(struct hvd_status_writer *w, struct node *list)
     }
 }
 
-/* A condition of a state that passes. */
+/* Sets a condition that can become False again. */
 static void put_passing(struct hvd_status_writer *w,
                         struct node *list,
                         enum job_state state,
@@ -257,7 +258,7 @@ static void put_time(struct hvd_status_writer *w, struct node *status, const cha
     node_set_str(w->b, status, key, old ? old : w->now);
 }
 
-/* Of pods that continue: recreated pods have only seen one size. */
+/* Only for pods that continue: recreated pods have known only one size. */
 static void put_resize_time(struct hvd_status_writer *w, struct node *status)
 {
     enum hvd_cue cue = w->v->cue;
@@ -410,7 +411,7 @@ static void note_step(struct notes *s, const struct hvd_verdict *v)
     }
 }
 
-/* In the conditions; they may have it cut. */
+/* True if the conditions contain the message, which they may have truncated. */
 static bool status_has_message(const struct node *status, const char *message)
 {
     static const char *const types[] = {"Created", "Running"};

@@ -131,7 +131,7 @@ static void check_rdma(const struct pod_check *c)
     }
 }
 
-/* Does hvd-agent run in pods of this part? */
+/* True if hvd-agent runs in the pods of this part. */
 static void check_runtime(const struct pod_check *c, const struct node *spec)
 {
     if (c->part != PART_LAUNCH)
@@ -165,7 +165,7 @@ static void check_pod(struct pod_check *c, const struct node *spec)
         check_array(c, c->container, of_container[i], c->first);
     if (c->part == PART_SERVE)
         check_no_command(c);
-    else if (c->part != PART_TENSORFLOW) /* which is left to the image */
+    else if (c->part != PART_TENSORFLOW) /* the image determines the command */
         check_command(c);
     if (c->part != PART_TENSORFLOW)
         check_runtime(c, spec);

@@ -32,11 +32,11 @@ struct look {
     uint32_t n_pods, n_running; /* of all roles; running in this world, or well ended */
     bool is_made;               /* no place is empty */
     bool has_run, is_done;
-    bool has_met;        /* the agents have: a pod failed that could not have before */
+    bool has_met;        /* a pod failed in a way that requires agents that met */
     bool is_old_world;   /* a worker cannot be scaled in place: it has no world, or
                           is_old_runtime */
     bool is_old_runtime; /* a worker has another runtime than a new one would have */
-    bool is_other_size;  /* a worker of a world of another size, before any status */
+    bool is_other_size;  /* no status yet, and a worker's world has another size */
     bool is_out_of_memory;
 };
 
@@ -267,7 +267,7 @@ static enum hvd_cue look_choose_cue(const struct look *l, enum rule_action class
     return CUE_NONE;
 }
 
-/* --- what it comes to ------------------------------------------------------------ */
+/* --- the values of the new status ------------------------------------------------ */
 
 static void verdict_set_reason(struct look *l, const char *reason, const char *message)
 {
@@ -275,7 +275,7 @@ static void verdict_set_reason(struct look *l, const char *reason, const char *m
     l->v->message = look_keep_text(l, message);
 }
 
-/* As the stored condition has it. */
+/* The text of the stored condition. */
 static void verdict_repeat_condition(struct look *l, const char *type)
 {
     const struct node *c = condition_find(l->job->meta.status, type);
@@ -352,7 +352,7 @@ static void verdict_set_done(struct look *l)
     }
 }
 
-/* What follows a sentence of a job whose new spec is not taken. */
+/* Appended to the message of a job whose new spec is refused. */
 static const char *look_refusal_text(struct look *l)
 {
     return look_is_refused(l)
@@ -467,8 +467,8 @@ static void verdict_set_step(struct look *l, enum rule_action class)
     }
 }
 
-/* Of a generation that has ended, when an earlier cause than the stored one turns up.
- */
+/* Replaces the stored cause of a generation that has ended, if an earlier cause is
+ * found. */
 static void settle_cause(struct look *l)
 {
     static const char *const no_cause[] = {"DeadlineExceeded", "InvalidSpec",

@@ -42,7 +42,7 @@ int verdict_make(const struct verdict_query *q,
                  struct arena *a,
                  struct hvd_verdict *ret);
 
-/* Must the status be stored before anything else is done? */
+/* True if the status must be stored before any action. */
 bool verdict_is_step(const struct hvd_verdict *v);
 
 #endif

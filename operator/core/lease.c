@@ -31,7 +31,7 @@
 #include "operator/core/timestamp.h"
 
 #define NS_PER_S            1000000000ull
-#define MAX_DURATION_S      3600 /* of a record: more is not believed */
+#define MAX_DURATION_S      3600 /* of a record; larger values are ignored */
 #define LOOKS_PER_RETRY     4u
 #define RELEASED_DURATION_S 1
 
@@ -113,7 +113,7 @@ static void lease_written(struct lease *l, uint64_t now_ns, uint32_t random32)
     if (l->is_giving_up) {
         l->lead_until_ns = 0;
         if (*l->seen.holder)
-            lease_schedule(l, LEASE_UPDATE, now_ns); /* a renewal that was under way */
+            lease_schedule(l, LEASE_UPDATE, now_ns); /* a renewal was in progress */
         else
             l->is_done = true;
         return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of one job and is not in the cache: created objects that the watch has
- * not shown yet, the last views of deleted ones, and the API server's answers about
+/* What is known about one job in addition to the cache: created objects that the watch
+ * has not shown yet, the last state of deleted ones, and the API server's answers about
  * objects that no watch shows. Pure. */
 #ifndef OPERATOR_CORE_MEMORY_H
 #define OPERATOR_CORE_MEMORY_H

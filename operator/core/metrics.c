@@ -273,12 +273,12 @@ static void render_queue(const struct operator_metrics *m,
     metric_print_gauge(out, "hvd_operator_queue_depth", "jobs that wait for a sync",
                        g->queue_depth);
     metric_print_counter(out, "hvd_operator_queue_adds_total",
-                         "times that a job asked for a sync", m->queue_adds);
+                         "times that a job was queued for a sync", m->queue_adds);
     metric_print_counter(out, "hvd_operator_queue_retries_total",
                          "times that a job was put back with a delay",
                          m->queue_retries);
     render_histogram(&m->queue_wait, sync_ms, "hvd_operator_queue_wait_seconds",
-                     "from when a sync was due until it began", out);
+                     "from when a sync was due until it started", out);
 }
 
 static void render_watches(const struct operator_metrics *m,
@@ -288,14 +288,14 @@ static void render_watches(const struct operator_metrics *m,
     metric_print_counter(out, "hvd_operator_watch_events_total",
                          "events received by watches", m->watch_events);
     metric_print_counter(out, "hvd_operator_watch_restarts_total",
-                         "lists and watches begun again after the first",
+                         "lists and watches started again after the first list",
                          g->watch_restarts);
     metric_print_gauge(out, "hvd_operator_watch_silence_seconds",
-                       "since the quietest of the watches was last heard",
+                       "since the last event of the watch that is silent longest",
                        g->oldest_watch_ns / 1000000000u);
 }
 
-/* Under the names that every exporter gives them, where there is one. */
+/* With the standard names of Prometheus exporters where there is one. */
 static void render_process(const struct gauges *g, struct strbuf *out)
 {
     metric_print_head(out, "hvd_operator_build_info", "gauge",

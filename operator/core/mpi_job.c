@@ -24,7 +24,7 @@
 #define OUR_NAME      "ringmaster.dev/hvd-operator"
 #define UPSTREAM_NAME "kubeflow.org/mpi-operator"
 
-/* An object of the document and where it is, for the sentences. */
+/* An object of the document, and its path for error messages. */
 struct mpi_place {
     const struct node *o;
     char path[PATH_SIZE];
@@ -253,7 +253,7 @@ static void read_spec(struct mpi_job *job, const struct mpi_place *spec)
     }
 }
 
-/* --- what is not in the spec ----------------------------------------------------- */
+/* --- annotations and name -------------------------------------------------------- */
 
 static bool read_extra(const struct job_meta *meta,
                        const char *key,

@@ -74,7 +74,7 @@ struct node *mpi_owned(struct build *b,
 
     if (strcmp(kind, "PodGroup") != 0)
         node_set_str(b, labels, "app", job->meta.name);
-    if (strcmp(kind, "Secret") != 0) /* our watches */
+    if (strcmp(kind, "Secret") != 0) /* for the label selector of the watches */
         node_set_str(b, labels, LABEL_JOB_NAME, job->meta.name);
     return object_new(b, job, api_version, kind, name, meta);
 }
@@ -117,7 +117,7 @@ set_base64(struct build *b, struct node *o, const char *key, const char *value)
     char *text = arena_alloc(b->arena, BASE64_SIZE(n));
 
     if (!text)
-        return; /* mpi_secret misses it */
+        return; /* mpi_secret detects the missing key */
     base64_encode(value, n, text);
     node_set_str(b, o, key, text);
 }
@@ -146,7 +146,7 @@ mpi_secret(struct build *b, const struct mpi_job *job, const struct secrets *s)
     return b->status || !data || data->n != 2 ? NULL : o;
 }
 
-/* --- what both roles get --------------------------------------------------------- */
+/* --- common to both roles -------------------------------------------------------- */
 
 static struct node *array_add_object(struct build *b,
                                      struct node *array,
@@ -209,8 +209,9 @@ static const struct node *own_port(const struct node *container)
 }
 
 /* On the host's network the agents of two jobs may meet on one node: each job has a
- * port of its own, below those that Kubernetes and the kernel give out. A port that the
- * workers' template sets is the launcher's, too: it is where it finds them. */
+ * port of its own, below those that Kubernetes and the kernel give out. If the workers'
+ * template sets a port, the launcher gets the same one, because it connects to that
+ * port. */
 static void
 add_agent_port(struct build *b, struct node *container, const struct mpi_job *job)
 {
@@ -396,7 +397,7 @@ struct node *mpi_worker(struct build *b,
     struct node *spec = pod_spec(b, &job->worker, cfg, &first), *o;
     char name[MPI_NAME_SIZE], label[16];
 
-    /* with a launcher that is a worker, it has index 0: they must all differ */
+    /* a launcher that is a worker has index 0, so that all indexes differ */
     (void)snprintf(label, sizeof(label), "%u", index + job->launcher_is_worker);
     node_set_str(b, node_child(b, meta, "labels", NODE_OBJECT), MPI_LABEL_REPLICA_INDEX,
                  label);
@@ -497,7 +498,7 @@ static struct node *launcher_template(struct build *b,
     set_identity(b, spec, job, name);
     add_env(b, first, "K_MPI_JOB_ROLE", "launcher");
     add_mpi_env(b, first, job);
-    if (!job->launcher_is_worker) { /* no GPU for it by mistake */
+    if (!job->launcher_is_worker) { /* the launcher must not use GPUs by mistake */
         add_env(b, first, "NVIDIA_VISIBLE_DEVICES", NULL);
         add_env(b, first, "NVIDIA_DRIVER_CAPABILITIES", NULL);
     }
@@ -563,7 +564,8 @@ struct node *mpi_launcher_resume(struct build *b,
 
         node_set(b, pod, replaced[i], n ? node_copy(b, n) : node_null(b));
     }
-    *ret_must_clear = node_get(pod, "nodeSelector") != NULL; /* its keys would stay */
+    /* a merge patch would keep its keys */
+    *ret_must_clear = node_get(pod, "nodeSelector") != NULL;
     node_set_bool(b, spec, "suspend", false);
     return b->status ? NULL : o;
 }

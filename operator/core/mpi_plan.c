@@ -401,7 +401,7 @@ static void plan_finished(struct planner *p)
 
 static void sort_by_stage(struct job_plan *p)
 {
-    for (size_t i = 1; i < p->n; i++) { /* few are out of order */
+    for (size_t i = 1; i < p->n; i++) { /* insertion sort: few are out of order */
         struct action x = p->v[i];
         size_t k = i;
 

@@ -103,7 +103,7 @@ static void status_fail_job(struct mpi_status_writer *w,
         w->completion = w->now;
 }
 
-/* --- what has happened ----------------------------------------------------------- */
+/* --- conditions and Events ------------------------------------------------------- */
 
 static void see_creation(struct mpi_status_writer *w)
 {
@@ -177,7 +177,7 @@ static const char *launcher_report(struct mpi_status_writer *w, const struct pod
             w, arena_printf(w->q->arena, "%s%s%s", f.rank < 0 && *f.why ? "" : sentence,
                             f.rank >= 0 && *f.why ? ": " : "", f.why));
     }
-    (void)gpu_cause_scan(p->exit_text, why, sizeof(why), &whose); /* "": nothing */
+    (void)gpu_cause_scan(p->exit_text, why, sizeof(why), &whose); /* "": no report */
     return status_keep_text(w, arena_strdup(w->q->arena, why));
 }
 
@@ -272,7 +272,7 @@ static void see_trouble(struct mpi_status_writer *w)
     }
 }
 
-/* No time that has passed: the sentence is to stay as it is. */
+/* Contains no elapsed time, because the message must not change from sync to sync. */
 static void see_stuck(struct mpi_status_writer *w)
 {
     const struct pod *p = w->v->stuck;
@@ -371,8 +371,7 @@ put_launcher(struct mpi_status_writer *w, struct build *b, struct node *sets)
         node_set(b, sets, "Launcher", node_copy(b, old));
 }
 
-/* Of a job whose launcher has ended, or whose workers are to be deleted, none counts.
- */
+/* If the launcher has ended, or the workers are to be deleted, no worker is counted. */
 static struct node *status_worker_counts(struct mpi_status_writer *w, struct build *b)
 {
     const struct mpi_view *v = w->v;

@@ -86,7 +86,7 @@ static void see_deletion(const struct pod *p, uint64_t now_s, struct mpi_view *v
         v->stuck_look_s = due_s;
 }
 
-/* No pod is created before the former one of its name has disappeared. */
+/* A pod is created only when the former one of that name no longer exists. */
 static void look_for_stuck(const struct mpi_job *job,
                            const struct observed *seen,
                            uint64_t now_s,

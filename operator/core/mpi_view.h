@@ -25,8 +25,8 @@ struct mpi_view {
 };
 
 struct mpi_view mpi_view_make(const struct question *q);
-/* Is the job finished, by the stored status or by the one that will be written? Nothing
- * is created any more. */
+/* True if the job is finished, by the stored status or by the one that will be written.
+ * Then no object is created any more. */
 bool mpi_view_is_over(const struct mpi_view *v);
 
 #endif

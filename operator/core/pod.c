@@ -91,7 +91,8 @@ static const size_t text_offsets[] = {
 
 static const struct texts texts = {text_offsets, ARRAY_LEN(text_offsets)};
 
-/* The tree is not changed through it; the field is char * because a copy owns it. */
+/* The field is char * because a copy owns its strings; the tree is not changed through
+ * it. */
 static char *pod_get_text(const struct node *o, const char *path)
 {
     const char *s = node_str(o, path);
@@ -280,7 +281,7 @@ static bool container_is_restartable(const struct node *object,
     return strcmp(pod_get_text(spec, "restartPolicy"), "Always") == 0;
 }
 
-/* The first bad end in list, but for main's and restartable ones. */
+/* The first failed container in list, except main and restartable ones. */
 static const struct node *first_failed(const struct node *object,
                                        const char *path,
                                        const struct node *main_status)
@@ -295,7 +296,7 @@ static const struct node *first_failed(const struct node *object,
     return NULL;
 }
 
-/* Of the containers, but for main; native sidecars are among the init containers. */
+/* Counts the containers except main; native sidecars are among the init containers. */
 static bool container_other_runs(const struct node *list,
                                  const struct node *main_status)
 {

@@ -55,8 +55,8 @@ struct pod { /* no string is NULL */
 /* The fields that pod_decode and object_read use; the rest need not be parsed. */
 extern const struct prune_rule pod_rules[];
 
-/* May it be a pod of that kind of job, by its owner? With labels of a user's template,
- * the watch of the other kind's pods may show it, too. */
+/* True if its owner allows that it is a pod of that kind of job. A user's template can
+ * set labels so that the watch for the other kind shows the pod, too. */
 bool pod_is_of(enum kube_kind job_kind, const struct node *object);
 /* Fills *ret with pointers into the document and into conditions, valid as long as
  * these. -EINVAL without a name. */
@@ -81,7 +81,7 @@ bool pod_has_condition(const struct pod *p, const char *type, const char *status
 bool pod_equal(const struct pod *a, const struct pod *b);
 /* When a pod that is being deleted should have disappeared at the latest. */
 uint64_t pod_gone_by_s(const struct pod *p);
-/* Of its world: by annotation, else by label, else the first. */
+/* The generation of its world: by annotation, else by label, else the first. */
 uint32_t pod_generation(const struct pod *p);
 
 #endif

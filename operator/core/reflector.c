@@ -87,7 +87,7 @@ enum refl_state reflector_next(struct reflector *r,
         r->state = REFL_LISTING;
     if ((ev == REFL_LISTED && !r->has_expired)
         || (e->from == REFL_WATCHING && !was_short))
-        r->backoff_ns = REFL_FIRST_BACKOFF_NS; /* it went well until now */
+        r->backoff_ns = REFL_FIRST_BACKOFF_NS; /* no failure until now */
     if (e->to == REFL_BACKOFF)
         back_off(r, e->need_list, now_ns, random32);
     if (ev != REFL_LISTED && e->to != REFL_BACKOFF)

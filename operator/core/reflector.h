@@ -31,7 +31,7 @@ struct reflector {
     uint64_t wake_ns;    /* BACKOFF: when it ends */
     int need_list;       /* BACKOFF: 1 list, 0 watch from the last resourceVersion */
     uint32_t n_restarts; /* lists and watches started after the first list */
-    int has_expired;     /* the last watch did, before its first event */
+    int has_expired;     /* the last watch expired before its first event */
 };
 
 void reflector_init(struct reflector *r);

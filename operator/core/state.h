@@ -32,8 +32,8 @@ bool condition_is_true(const struct node *status, const char *type);
  * did not keep the last status, it is sent again only when this differs. NULL when
  * memory is out. */
 struct node *status_timeless(struct build *b, const struct node *status);
-/* Have only counts and messages changed? No program acts on them, so such a status may
- * be delayed. */
+/* True if only counts and messages differ. No program acts on them, so such a status
+ * may be delayed. */
 bool status_is_progress(struct build *b,
                         const struct node *old,
                         const struct node *now);

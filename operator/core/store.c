@@ -114,7 +114,7 @@ static bool annotation_is_kept(const char *annotation)
            || strcmp(annotation, ANNOTATION_VOLCANO_QUEUE) == 0;
 }
 
-/* What kubectl and others note down about the job is most of its size. */
+/* Removes annotations of kubectl and other clients, which are most of a job's size. */
 static void slim_annotations(struct node *list)
 {
     struct node *next;

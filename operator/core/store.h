@@ -127,7 +127,8 @@ void store_expect_batch(struct store *s,
                         const char *batch_uid,
                         uint64_t now_ns);
 void store_miss_batch(struct store *s, const char *key, const char *job_uid);
-/* Another leader may have written: forgets all facts of objects that no watch shows. */
+/* Discards all facts about objects that no watch shows, because another leader may have
+ * changed them. */
 void store_doubt(struct store *s);
 void store_know(struct store *s,
                 const char *key,

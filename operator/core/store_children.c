@@ -65,7 +65,7 @@ int store_put_pod(struct store *s, const struct pod *pod, char ret_key[STORE_KEY
     *ret_key = '\0';
     if (rc <= 0)
         return rc;
-    /* the key is set even before the job is known */
+    /* the key is set even if the job is not in the store yet */
     j = job_named(s, pod->job_kind, pod->ns, pod->job_name, ret_key);
     if (job_entry_owns(j, pod->owner_uid) && store_pod_index(pod, &index) == 0)
         memory_show_pod(&j->memory, (enum role)pod->role, index, pod->uid);
@@ -80,7 +80,8 @@ owner_of(struct store *s, const struct pod *pod, char ret_key[STORE_KEY_SIZE])
     return job_entry_owns(j, pod->owner_uid) ? j : NULL;
 }
 
-/* Keeps the last view with the job; or nothing has changed, and -ENOMEM. */
+/* Stores the last state of the pod in the job's memory. -ENOMEM: nothing has changed.
+ * */
 static int job_entry_keep_gone(struct store *s,
                                const struct pod *seen,
                                char ret_key[STORE_KEY_SIZE])
@@ -330,7 +331,7 @@ void store_know(struct store *s,
         return;
     if (fact->state == FACT_THERE && j->memory.fact[kind].state == FACT_ABSENT
         && strcmp(fact->uid, j->memory.fact[kind].uid) == 0)
-        return; /* the answer came after the news of its end */
+        return; /* the watch reported its end before this answer */
     j->memory.fact[kind] = *fact;
     j->is_shown[kind] = fact->state == FACT_THERE;
 }

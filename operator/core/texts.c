@@ -24,7 +24,7 @@ void texts_empty(const struct texts *t, void *object)
 
     for (size_t i = 0; i < t->n; i++)
         *texts_get_field(object, t->offset[i]) =
-            (char *)(uintptr_t)empty; /* not changed by it */
+            (char *)(uintptr_t)empty; /* nobody writes to it */
 }
 
 int texts_copy(const struct texts *t, const void *from, void *object, size_t max)

@@ -33,7 +33,7 @@
 
 #define MAX_IN_FLIGHT      8
 #define REQUEST_TIMEOUT_MS 30000u
-/* etcd takes objects of 1.5 MiB, whose bytes can take six in JSON ("\u003c") */
+/* etcd accepts objects of 1.5 MiB, and one byte can become six in JSON ("\u003c") */
 #define MAX_ANSWER_BYTES   (12u << 20)
 #define MAX_LINE_BYTES     (12u << 20)
 #define MAX_PATH_BYTES     8192u

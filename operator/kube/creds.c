@@ -40,8 +40,8 @@ struct creds {
     struct err trouble; /* of the last run; code 0: none */
     bool has_answer, was_refused;
     uint64_t number;   /* answers so far */
-    uint64_t due_ns;   /* the next run; UINT64_MAX: none is needed */
-    uint64_t begun_ns; /* the last run */
+    uint64_t due_ns;   /* time of the next run; UINT64_MAX: none is needed */
+    uint64_t begun_ns; /* time of the last run */
     uint64_t pause_ns;
 };
 

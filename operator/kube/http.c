@@ -254,7 +254,7 @@ static int on_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
 
     (void)arg;
     (void)purpose;        /* may fail on an old kernel; keep-alive remains */
-    (void)fd_cloexec(fd); /* fails for no descriptor that is open */
+    (void)fd_cloexec(fd); /* cannot fail for an open descriptor */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
     return CURL_SOCKOPT_OK;
 }
@@ -341,7 +341,7 @@ static void set_transport(struct http_call *c, const struct http_request *rq)
     curl_easy_setopt(e, CURLOPT_WRITEDATA, c);
     curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(e, CURLOPT_HEADERDATA, c);
-    curl_easy_setopt(e, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L); /* a proxy's own */
+    curl_easy_setopt(e, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L); /* a proxy's headers */
     if (!rq->chunk) /* a list; events of a watch must not wait in a decoder */
         curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, "gzip");
 }

@@ -17,7 +17,7 @@ struct http_reply {
     const char *body; /* NUL-terminated; valid during the callback. Empty for streams */
     size_t n;
     uint32_t retry_after_s; /* from the header of that name; 0: none */
-    bool has_new_creds;     /* of a 401: other credentials are there, or on their way */
+    bool has_new_creds;     /* after a 401: new ones are present or being fetched */
 };
 /* Exactly once per started request, unless it was cancelled. May start and cancel
  * others. */

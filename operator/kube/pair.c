@@ -36,7 +36,7 @@ void pair_stale(struct key_pair *p)
     p->retry_ns = 0;
 }
 
-/* Without a file always the same. */
+/* Without a file the stamp is always the same. */
 static int pair_stat_file(const char *path, struct pair_stamp *ret, struct err *err)
 {
     struct stat st;
