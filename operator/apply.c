@@ -364,8 +364,8 @@ static void on_created(void *arg, const struct kube_reply *r)
     step_done(s);
 }
 
-/* The object may have been replaced by one of another job, or by a newer one of ours.
- * */
+/* The object may have been replaced by one of another job, or by a newer one of
+ * ours. */
 static bool step_is_other(const struct step *s, const struct kube_answer *x)
 {
     return (x->cls == ANSWER_INVALID || x->cls == ANSWER_CONFLICT) && *s->uid

@@ -56,8 +56,8 @@ struct controller {
 };
 
 /* True when every watch has filled its cache once. A kind of job that the cluster does
- * not have is skipped; one of the two may be absent. No decision is made before that.
- * */
+ * not have is skipped; one of the two may be absent. No decision is made before
+ * that. */
 bool controller_is_synced(const struct controller *op);
 bool controller_leads(const struct controller *op);
 /* Synced, leading, and the caches contain everything that former leaders wrote. */

@@ -80,8 +80,8 @@ void sync_drop_all(struct controller *op)
         sync_free(op->syncs);
 }
 
-/* Every sync ends here. why NULL: success; otherwise the sync is retried with back-off.
- * */
+/* Every sync ends here. why NULL: success; otherwise the sync is retried with
+ * back-off. */
 static void sync_finish(struct sync *s, const char *why)
 {
     struct controller *op = s->op;

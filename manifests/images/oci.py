@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""oci.py OUT.tar NAME:TAG [option ...]: makes an OCI image archive of one layer.
+"""oci.py OUT.tar NAME:TAG [option ...]: writes an OCI image archive with one layer.
 
 Needs nothing but Python: no daemon, no registry, no root. The same content gives the same
 bytes: owners, times and order are fixed. `ctr images import`, `podman load` and
@@ -11,7 +11,7 @@ bytes: owners, times and order are fixed. `ctr images import`, `podman load` and
   --link TARGET=DEST   a symbolic link
   --dir DEST[:MODE]    an empty folder, mode in octal
   --tar FILE           a root file system's tar archive, for the whole layer; owners are kept,
-                       /dev and package caches are left out, and what --exclude GLOB names
+                       /dev, package caches and paths that match --exclude GLOB are left out
   --user UID[:GID]     --entrypoint ARG (repeat)    --env NAME=VALUE (repeat)
   --label NAME=VALUE (repeat)
 """
@@ -36,7 +36,7 @@ def without_dot(path):
 
 
 class Layer:
-    """A tar file under construction, with parent folders made as they are needed."""
+    """A tar file under construction, with parent folders created as needed."""
 
     def __init__(self, out):
         # closed by make_layer

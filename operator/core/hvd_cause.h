@@ -33,8 +33,8 @@ struct cause_query {
                      disappears is no loss */
 };
 
-/* True if the agent of this failed pod reported ranks that ran, or agents that it met.
- * */
+/* True if the agent of this failed pod reported ranks that ran, or agents that it
+ * met. */
 bool cause_is_after_start(const struct pod *p);
 
 /* 1 and *ret; 0 when nothing failed that matters for the job; -ENOMEM. */

@@ -80,8 +80,8 @@ owner_of(struct store *s, const struct pod *pod, char ret_key[STORE_KEY_SIZE])
     return job_entry_owns(j, pod->owner_uid) ? j : NULL;
 }
 
-/* Stores the last state of the pod in the job's memory. -ENOMEM: nothing has changed.
- * */
+/* Stores the last state of the pod in the job's memory. -ENOMEM: nothing has
+ * changed. */
 static int job_entry_keep_gone(struct store *s,
                                const struct pod *seen,
                                char ret_key[STORE_KEY_SIZE])

@@ -25,6 +25,6 @@ say "3/3 training: 2 ranks, each sees only half of the ten digits"
 command=("$stage/bin/horovodrun" -np 2 "$python" "$here/runtime/examples/train_digits.py")
 echo "   ${command[*]}"
 start=$(date +%s%N)
-"${command[@]}" || die "the training failed with code $?; the sentence above names the cause"
+"${command[@]}" || die "the training failed with code $?; the error message above names the cause"
 say "done in $((($(date +%s%N) - start) / 1000000)) ms: both ranks hold the same weights, which know all ten digits"
 echo "   without averaging it must fail: ${command[*]} --no-average"

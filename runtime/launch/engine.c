@@ -26,7 +26,7 @@
 #include "runtime/launch/spawn.h"
 
 #define FINISH_OUTPUT_NS                                                               \
-    (2 * NS_PER_S) /* for a slow reader of our output, after a stop */
+    (2 * NS_PER_S) /* time for a slow reader of our output, after a stop */
 
 struct rank {
     pid_t pid, group;
@@ -45,7 +45,7 @@ struct engine {
     struct rank *ranks;
     struct pollfd *fds; /* room for signals, output and the caller's */
     uint32_t n_running;
-    bool is_draining; /* all ranks have exited, output is still being written */
+    bool is_draining; /* all ranks have exited; output is still being written */
     uint64_t drain_deadline_ns;
     int pending_signal, received_signal;
 };

@@ -15,8 +15,8 @@ struct environment {
 
 void environment_init(struct environment *e);
 void environment_release(struct environment *e);
-/* Adds all of from except the variables of outer launchers (contract_is_inherited) and
- * those for agents only. */
+/* Adds all variables in from except those of outer launchers (contract_is_inherited)
+ * and those for agents only. */
 void environment_inherit(struct environment *e, char *const *from);
 /* Adds all pairs ("NAME=value") and overrides existing ones. */
 void environment_overlay(struct environment *e, char *const *pairs);

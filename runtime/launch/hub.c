@@ -31,10 +31,10 @@
 
 #define PROGRESS_NS (10 * NS_PER_S)
 #define LINGER_NS                                                                      \
-    (20 * NS_PER_S) /* for agents to stop their ranks (5 s + 10 s) and to close */
+    (20 * NS_PER_S) /* time for agents to stop their ranks (5 s + 10 s) and to close */
 #define ABSENT_NS                                                                      \
     (5 * NS_PER_S)     /* for agents that connect after a failure before the start */
-#define SPARE_CONNS 64 /* for unknown clients and restarted agents */
+#define SPARE_CONNS 64 /* connections for unknown clients and restarted agents */
 static void hub_close_conn(struct hub *h, struct conn *c, const char *why)
 {
     if (c->is_closing)

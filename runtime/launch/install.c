@@ -84,7 +84,7 @@ static int install_copy_link(int from_dir,
         return err_errno(err, errno, "cannot read the link %s", name);
     target[n] = '\0';
     (void)snprintf(temporary, sizeof(temporary), ".%s.%d", name, (int)getpid());
-    (void)unlinkat(to_dir, temporary, 0); /* of an earlier process with this number */
+    (void)unlinkat(to_dir, temporary, 0); /* of an earlier process with this pid */
     if (symlinkat(target, to_dir, temporary) < 0
         || renameat(to_dir, temporary, to_dir, name) < 0)
         return err_errno(err, errno, "cannot create the link %s", name);

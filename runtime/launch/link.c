@@ -463,7 +463,7 @@ uint64_t links_next_ns(const struct link_set *s, uint64_t now_ns)
     for (size_t i = 0; i < s->n; i++) {
         const struct link *l = &s->v[i];
         uint64_t next = UINT64_MAX;
-        if (l->state == LINK_OPEN) { /* the same times as in channel_tick */
+        if (l->state == LINK_OPEN) { /* the same intervals as in channel_tick */
             uint64_t ping = l->channel.sent_ns + s->c.peer_timeout_ns / 6;
             uint64_t silent = l->channel.received_ns + s->c.peer_timeout_ns;
             next = ping < silent ? ping : silent;

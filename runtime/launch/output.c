@@ -32,7 +32,7 @@
 #include "runtime/base/mem.h"
 
 #define QUEUE_HIGH_BYTES (256u << 10) /* beyond this, ranks that run are not read */
-#define QUEUE_END_BYTES  (32u << 20)  /* beyond this, nor are ranks that have exited */
+#define QUEUE_END_BYTES  (32u << 20)  /* beyond this, no rank is read */
 #define READ_BYTES       65536
 /* Prefixes let a read of empty lines grow by at most this factor; and as much again may
  * be written but not yet removed. */
@@ -54,8 +54,8 @@ static size_t sink_waiting(const struct sink *s)
     return s->queue.n - s->n_sent;
 }
 
-/* Removes lines that were written: whole ones, so that the queue starts with a
-      * prefix, and many at once, because the rest is moved. */
+/* Removes written lines. Only whole lines, so that the queue starts with a prefix, and
+ * many at once, because the rest is moved. */
 static void sink_forget(struct sink *s)
 {
     struct strbuf *q = &s->queue;

@@ -8,8 +8,8 @@
  * unchanged, limited by credit: if the console is slow, the ranks' pipes fill and
  * nothing else waits. When the connection ends, for any reason, the ranks are
  * stopped. In a tree of agents it starts the agents of its share of hosts by ssh,
- * forwards messages for and from them, and reports their loss (remote_tree.c). One thread. Called by
- * attach.c and serve.c. */
+ * forwards messages for and from them, and reports their loss (remote_tree.c). One
+ * thread. Called by attach.c and serve.c. */
 #include "runtime/launch/remote_agent_state.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses are taken from connections that exist: ssh tells the agent both ends
- * (SSH_CONNECTION), and a connection of serve has them. Otherwise (HVD_SSH is another
+/* Addresses are taken from connections that exist: ssh passes both ends to the agent
+ * (SSH_CONNECTION), and the socket of serve has them. Otherwise (HVD_SSH is another
  * program) they are those of the route to the host's name. Nothing is probed. Called by
  * remote.c. */
 #include "runtime/launch/remote_places.h"

@@ -266,7 +266,7 @@ static int rsh_take_frame(struct rsh *r, const struct frame *f, struct err *err)
     case SHELL_SIGNAL:
         break;
     }
-    return err_set(err, -EPROTO, "message %u is not for us", f->type);
+    return err_set(err, -EPROTO, "message %u is not for a client", f->type);
 }
 
 /* 0, or -errno with err: the connection has ended. */

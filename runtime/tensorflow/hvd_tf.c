@@ -7,13 +7,13 @@
  *
  * The operations are rows of a table. job.c runs the collectives; the rest of this file
  * runs those that return a number of the runtime. All have kernels for the CPU. Kernels
- * of collectives for GPUs are registered by hvd_tf_use_gpu(), only where tensors on
- * GPUs can travel; otherwise TensorFlow copies. Whether that was called, and its
- * result, are the only mutable state.
+ * of collectives for GPUs are registered by hvd_tf_use_gpu(), only where collectives on
+ * GPU tensors work; otherwise TensorFlow copies tensors through host memory. Whether
+ * that was called, and its result, are the only mutable state.
  *
  * All operations are stateful, so that TensorFlow never folds, merges, repeats or drops
- * one on one rank. Python removes the order that tf.function would give them for
- * that. */
+ * one on a single rank. For stateful operations tf.function would add a fixed order;
+ * Python removes it. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -239,10 +239,10 @@ static struct tf_job *job_new(const struct tf_kernel *k,
 
 static const char cannot_keep[] =
     "TensorFlow's completion callback has a form that cannot be kept; start with "
-    "HVD_TF_BLOCKING=1 and make the graph again (it is written into each operation)";
+    "HVD_TF_BLOCKING=1 and build the graph again (it is written into each operation)";
 static const char cannot_wait[] =
-    "this operation was made by a TensorFlow that has asynchronous kernels (2.13 and "
-    "later), which this one has not; make the graph with this TensorFlow";
+    "this operation was created by a TensorFlow with asynchronous kernels (2.13 and "
+    "later), which this one lacks; build the graph with this TensorFlow";
 
 void job_compute(const struct tf_kernel *k,
                  struct TF_OpKernelContext *context,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* name.c: names of tensors, made of those of TensorFlow's nodes, which may be longer
- * than the runtime's. Pure. Called by kernel.c. */
+/* name.c: derives names of tensors from those of TensorFlow's nodes, which may be
+ * longer than the runtime allows. Pure. Called by kernel.c. */
 #include "runtime/tensorflow/name.h"
 
 #include <inttypes.h>

@@ -9,12 +9,12 @@
 
 struct numbers;
 
-/* Those of one kind of operation (any address that stands for it) in one process set;
- * NULL: out of memory. They stay until the process ends. Any thread. */
+/* The numbers of one kind of operation (identified by any address) in one process set;
+ * NULL: out of memory. Valid until the process exits. Any thread. */
 struct numbers *numbers_of(const void *kind, int32_t process_set);
 
 /* The lowest number that is free; NUMBERS_MAX: none is. */
 int numbers_take(struct numbers *n);
-void numbers_give_back(struct numbers *n, int number); /* NUMBERS_MAX: nothing */
+void numbers_give_back(struct numbers *n, int number); /* NUMBERS_MAX: does nothing */
 
 #endif

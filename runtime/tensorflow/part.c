@@ -5,7 +5,8 @@
  * No copies: the runtime reads the input's memory and writes the output's. An allreduce
  * or a broadcast writes into its input if TensorFlow does not use it otherwise; the
  * root of a broadcast returns its input. The number of rows from other ranks is known
- * late: part_alloc then allocates the output, on the thread that runs the operation.
+ * only when the operation runs: part_alloc then allocates the output, on the thread
+ * that runs it.
  *
  * On a GPU, TensorFlow reveals neither the stream that produces the inputs nor the one
  * in whose order it reuses memory. So the runtime starts after everything that is in

@@ -51,8 +51,8 @@ int part_prepare(
  * the part. */
 int part_submit(struct tf_part *p, const char *job_name, hvd_done_fn done);
 
-/* From now on the runtime knows that this process has no GPU for its tensors, so that
- * ranks with tensors on GPUs report the reason. Any thread. */
+/* Informs the runtime that this process has no GPU for its tensors, so that ranks with
+ * tensors on GPUs report the reason. Any thread. */
 void part_has_no_gpu(void);
 
 /* The part has succeeded: sets the outputs that are known only now. */

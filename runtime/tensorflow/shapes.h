@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shapes.h: what is known of the outputs' shapes while a graph is built. */
+/* shapes.h: shapes of the outputs, as far as they are known while a graph is built. */
 #ifndef RUNTIME_TENSORFLOW_SHAPES_H
 #define RUNTIME_TENSORFLOW_SHAPES_H
 
 struct TF_ShapeInferenceContext;
 struct TF_Status;
 
-/* Each output as the input of its number: allreduce, broadcast. */
+/* Output i has the shape of input i: allreduce, broadcast. */
 void shape_as_input(struct TF_ShapeInferenceContext *c, struct TF_Status *s);
 /* The same with an unknown dimension 0; scalars are refused: allgather,
  * reducescatter. */

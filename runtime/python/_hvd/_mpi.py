@@ -28,17 +28,17 @@ def ranks_of(comm):
     mpi = _module()
     if comm == mpi.COMM_NULL:
         raise ValueError(
-            "comm is MPI.COMM_NULL: this process is in no part of the Split(); it calls no hvd.init(), or "
-            "one with a communicator that has it"
+            "comm is MPI.COMM_NULL: the Split() left out this process; call no hvd.init() here, or call "
+            "it with a communicator that contains this process"
         )
     if world_size() == 1 and os.environ.get("HOROVOD_SIZE", "1") != "1":
-        raise ValueError(  # MPI_Init of a process that no MPI launcher has started
+        raise ValueError(  # MPI_Init ran in a process that no MPI launcher has started
             "comm is an MPI communicator, but MPI_COMM_WORLD has this process alone in a job of "
             f"{os.environ['HOROVOD_SIZE']} ranks; start it with mpirun, mpiexec or srun, or pass comm "
             "a list of ranks"
         )
     if comm.Is_inter():
-        raise ValueError("comm is an intercommunicator; hvd.init() takes one group: comm.Merge() has both")
+        raise ValueError("comm is an intercommunicator; hvd.init() takes one group: pass comm.Merge()")
     group, world = comm.Get_group(), mpi.COMM_WORLD.Get_group()
     try:
         n = group.Get_size()

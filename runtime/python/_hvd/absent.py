@@ -20,7 +20,7 @@ def refuse_mpi(what, instead):
 
 
 def absent_function(module, name, instead=""):
-    """A function of that name which refuses whatever it is called with."""
+    """Returns a function of that name that raises NotImplementedError for all arguments."""
 
     def function(*args, **kwargs):
         refuse(f"{module}.{name}()", instead)
@@ -32,7 +32,7 @@ def absent_function(module, name, instead=""):
 
 
 def absent_class(module, name, instead=""):
-    """A class of that name which refuses to be instantiated (isinstance() with it works)."""
+    """Returns a class of that name that cannot be instantiated (isinstance() with it works)."""
 
     def __new__(cls, *args, **kwargs):
         refuse(f"{module}.{name}", instead)
@@ -42,7 +42,7 @@ def absent_class(module, name, instead=""):
 
 
 class AbsentModule:
-    """Stands for a sub-module such as ``hvd.elastic``: any attribute of it refuses."""
+    """Replaces a sub-module such as ``hvd.elastic``: every attribute raises NotImplementedError."""
 
     hvd_absent = True
 

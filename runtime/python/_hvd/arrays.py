@@ -40,7 +40,7 @@ def _dtype_of(array):
 
 
 def _describe(array, output, name, group=None, group_size=0):
-    """One of a group is held: see start_all()."""
+    """The description of a tensor for _native. Operations of a group are held: see start_all()."""
     to = 0 if output is None else output.ctypes.data
     is_held = group is not None
     return name, array.ctypes.data, to, _dtype_of(array), array.shape, group, group_size, is_held
@@ -52,7 +52,7 @@ def _plain(array):
 
 
 def finish_all(pending):
-    """Waits for all, also after an error, which is then raised: no operation stays behind."""
+    """Waits for all operations, also after an error, and then raises the first error."""
     results, error = [], None
     for handle in pending:
         try:
@@ -93,7 +93,7 @@ def start_all(start, names, groups=()):
 
 
 def groups_of(n, groups):
-    """Numbers below n in their groups: groups is None, how many groups, or a list of lists of numbers."""
+    """The numbers below n as lists of groups. groups: None, a number of groups, or lists of numbers."""
     if groups is None:
         return []
     if isinstance(groups, int):
@@ -104,7 +104,7 @@ def groups_of(n, groups):
 def allreduce_all(
     arrays, names, op=Average, prescale=1.0, postscale=1.0, set_id=0, wires=None, groups=None
 ):
-    """New arrays: each reduced over the ranks. groups: lists of indices that travel together."""
+    """Returns new arrays, each reduced over the ranks. groups: lists of indices that travel together."""
     sources = [_plain(a) for a in arrays]
     outputs = [np.empty_like(s) for s in sources]
 
@@ -119,7 +119,7 @@ def allreduce_all(
 
 
 def broadcast_all(arrays, names, root_rank, set_id=0):
-    """New arrays: each as the root rank has it."""
+    """Returns new arrays with the values of the root rank."""
     sources = [_plain(a) for a in arrays]
     outputs = [np.empty_like(s) for s in sources]
 
@@ -133,7 +133,7 @@ def broadcast_all(arrays, names, root_rank, set_id=0):
 
 
 def _own_shape(function, array, name, *args):
-    """Runs an operation whose result's shape the runtime finds: allgather, reducescatter."""
+    """Runs an operation whose result shape the runtime determines: allgather, reducescatter."""
     source = _plain(array)
 
     def result(handle):
@@ -148,7 +148,7 @@ def _own_shape(function, array, name, *args):
 
 
 def allgather(array, name, set_id=0):
-    """All ranks' arrays behind each other, along the first dimension."""
+    """Concatenates all ranks' arrays along the first dimension."""
     return _own_shape(_native.allgather, array, name, set_id)
 
 

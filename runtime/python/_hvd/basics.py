@@ -28,20 +28,20 @@ REDUCE_OPS = {
     Product: "Product",
 }
 
-_start_lock = threading.RLock()  # held briefly only; a signal handler may enter again
+_start_lock = threading.RLock()  # held only briefly; reentrant, because a signal handler may take it again
 _exit_hook_registered = False
-_ranks_of_init = ()  # the ranks that init() was called for, () for all
+_ranks_of_init = ()  # the ranks that were passed to init(); () for all
 _sets_of_init = []  # the process sets that init() created with the world
-_at_init = []  # what frameworks do then
+_at_init = []  # functions of frameworks to call after init()
 
 
 def _show_stacks_when_late():
-    """Others that wait for this rank (HVD_STALL_STACKS) see in its output where its threads are."""
+    """Prints the stacks of all threads when other ranks wait for this one (HVD_STALL_STACKS)."""
     sig = signal.SIGRTMAX - 2
     try:
         faulthandler.register(sig, all_threads=True)
     except (AttributeError, ValueError, RuntimeError, OSError):
-        return  # stderr is no file here (a notebook): the runtime's own line has to do
+        return  # stderr is not a file here (a notebook): only the runtime's own line is printed
     _native.show_stacks(int(sig))
 
 
@@ -53,7 +53,7 @@ def init(comm=None, process_sets=None):
     world of another list at the same time, or none. process_sets: a list of hvd.ProcessSet to create with
     the world, equal on all ranks; or "dynamic", as in Horovod, if some are added later.
 
-    Signal handlers run while it waits. An exception of theirs (Ctrl-C) ends it, and so does shutdown().
+    Signal handlers run while it waits. An exception in a handler (Ctrl-C) or shutdown() ends the wait.
     """
     global _ranks_of_init
     is_mpi = _mpi.is_comm(comm)
@@ -75,14 +75,14 @@ def init(comm=None, process_sets=None):
 
 
 def at_init(function):
-    """Calls it after each init() that has formed a world, and now where there is one."""
+    """Registers a function to call after each init() that forms a world, and now if a world exists."""
     _at_init.append(function)
     if _native.is_initialized():
         function()
 
 
 def _check_job(was_there):
-    """A communicator's ranks are MPI_COMM_WORLD's: these must be the job's."""
+    """Checks that the ranks of MPI_COMM_WORLD, which a communicator uses, are the job's ranks."""
     job = json.loads(_native.describe()).get("job_size")
     if job is not None and job != _mpi.world_size():
         if not was_there:
@@ -124,7 +124,7 @@ def _meet(timeout_ms, ranks, set_ranks):
 def shutdown():
     """Leaves the job: pending operations fail, and init() may follow. Idempotent, at most 5 s.
 
-    Never waits for an init() of this process that still waits for other ranks: that one ends.
+    If an init() of this process still waits for other ranks, that init() is cancelled, not awaited.
     """
     _native.shutdown()
     handles.registered.clear()
@@ -159,7 +159,7 @@ def cross_size():
 
 
 def is_homogeneous():
-    """Has every host the same number of ranks?"""
+    """Whether every host has the same number of ranks."""
     return bool(_native.is_homogeneous())
 
 
@@ -189,7 +189,7 @@ def mpi_built():
 
 
 def mpi_enabled():
-    """Was this process started by one of MPI's launchers? False before init()."""
+    """Whether an MPI launcher started this process. False before init()."""
     place = json.loads(_native.describe())
     return bool(place["initialized"]) and place["launcher"] in _MPI_LAUNCHERS
 
@@ -207,7 +207,7 @@ def gloo_built():
 
 
 def gloo_enabled():
-    """Was this process started without MPI's launchers? False before init()."""
+    """Whether this process was started without an MPI launcher. False before init()."""
     return _native.is_initialized() and not mpi_enabled()
 
 
@@ -225,7 +225,7 @@ def ccl_built():
 
 
 def cuda_built():
-    """Can tensors on GPUs travel here?"""
+    """Whether collectives on GPU tensors work on this machine."""
     return gpu.report()["can"]
 
 

@@ -83,7 +83,7 @@ def _text(name, value):
 
 
 class Codecs:
-    """What is the same in every framework's `Compression`.
+    """The part of `Compression` that all frameworks share.
 
     none: nothing (HVD_COMPRESSION may still name a codec). fp16, bf16: 16 bits a number. int8: 8 bits,
     a scale for each block. topk(ratio=0.01) or topk(k=100): the largest in magnitude. powersgd(rank=4):
@@ -101,7 +101,7 @@ _LOSSY = ("int8", "topk", "powersgd")
 
 
 def _check_methods(compression):
-    """Raises TypeError for what is no compressor."""
+    """Raises TypeError if the argument is not a compressor."""
     lacks = [m for m in ("compress", "decompress") if not callable(getattr(compression, m, None))]
     if lacks:
         what = getattr(compression, "__name__", type(compression).__name__)
@@ -139,7 +139,7 @@ def wire_of(compression, is_named=True):
 
 
 def has_feedback(compression):
-    """Is what an operation does not send kept for the next one of its name?"""
+    """Whether values that an operation does not send are kept for the next operation of that name."""
     wire = _wire(compression) or os.environ.get("HVD_COMPRESSION", "")
     return "feedback=0" not in wire and without_feedback(wire) != wire
 
@@ -154,7 +154,7 @@ def without_feedback(wire):
 
 
 def caster(compression, what):
-    """compression, for an operation that the runtime's codecs do not know: its methods must do."""
+    """The compressor for an operation without codec support: its two methods are used."""
     wire = _wire(compression)
     if wire is not None and wire.split(":")[0] in _LOSSY:
         raise NotImplementedError(

@@ -48,7 +48,7 @@ _ERRORS = {
 
 
 class NoValidAddressesFound(Exception):
-    """A service can be reached by none of its addresses."""
+    """The service cannot be reached at any of its addresses."""
 
 
 class _WrongDigest(ConnectionError):
@@ -216,7 +216,7 @@ class ComputeService:
             raise IndexError(f"Dispatcher id must be within [0..{last}]: {dispatcher}")
 
     def _wait(self, condition, seconds, activity, who):
-        """Returns when condition() holds. With the lock held."""
+        """Waits until condition() is true. Call with the lock held."""
         time = Timeout(
             seconds,
             "Timed out waiting for {activity}. "
@@ -293,7 +293,7 @@ def _is_loopback(address):
 
 
 class ComputeClient:
-    """Asks the service. compute_addresses: its addresses(); any of them may be one of other hosts'.
+    """Sends requests to the service. compute_addresses: its addresses(), which may include several hosts.
 
     local_address: of this host, as seen on the way to the service; others may reach it by that.
     """
@@ -340,7 +340,7 @@ class ComputeClient:
         answers.put((address, here, error))
 
     def _ask(self, address, seconds, request):
-        """(the answer, this host's address). seconds: that the answer may take; none: any time."""
+        """Returns (answer, this host's address). seconds: time limit for the answer; None: no limit."""
         with socket.create_connection(address, CONNECT_SECONDS) as sock:
             sock.settimeout(CONNECT_SECONDS)
             nonce = _exactly(sock, NONCE_BYTES)

@@ -61,7 +61,7 @@ def hosts_changed():
 
 
 class WorkerNotificationManager:
-    """Tells the states of running elastic functions about hosts (Horovod's name and methods)."""
+    """Notifies the states of running elastic functions about hosts (Horovod's name and methods)."""
 
     def __init__(self):
         self._listeners = []
@@ -84,7 +84,7 @@ notification_manager = WorkerNotificationManager()
 
 
 class State:
-    """What training must not lose, kept in memory and alike on all ranks.
+    """State that training must not lose; kept in memory and equal on all ranks.
 
     Subclasses define save(), restore() and sync(). bcast_object: a function that returns rank 0's
     argument on every rank. get_rank: a function that returns this process' rank.
@@ -120,7 +120,7 @@ class State:
         self.check_host_updates()
 
     def check_host_updates(self):
-        """Raises HostsUpdatedInterrupt, on all ranks alike, when hosts came or went. A collective."""
+        """Raises HostsUpdatedInterrupt on all ranks when hosts were added or removed. A collective."""
         for timestamp, update in hosts_changed():
             self.on_hosts_updated(timestamp, update)
         before = latest = self._last_updated_timestamp
@@ -140,19 +140,19 @@ class State:
         raise NotImplementedError
 
     def restore(self):
-        """Back to what save() kept."""
+        """Restores the values of the last save()."""
         raise NotImplementedError
 
     def sync(self):
-        """Rank 0's state on every rank, and kept as save() does. A collective."""
+        """Sends rank 0's state to every rank and saves it. A collective."""
         raise NotImplementedError
 
     def reset(self):
-        """The ranks have met again and sync() follows: for what depends on rank or size."""
+        """Called when the ranks have met again, before sync(), to update what depends on rank or size."""
 
 
 def copied(name, value):
-    """A copy that stays what it is while training changes the value in place."""
+    """Returns a copy that does not change when training changes the value in place."""
     try:
         return copy.deepcopy(value)
     except Exception:
@@ -191,8 +191,8 @@ class ObjectState(State):
             setattr(self, name, copied(name, value))
 
     def sync(self):
-        # What the attributes are now, not what was saved: after an interrupt without a commit, or with
-        # values set before the first call, they would else go back behind the model.
+        # Uses the current attributes, not the saved ones. After an interrupt without a commit, or with
+        # values set before the first call, the saved values would be older than the model.
         if self._saved_state:
             now = {name: getattr(self, name) for name in self._saved_state}
             for name, value in self._bcast_object(now).items():
@@ -239,7 +239,7 @@ class ArraysState(ObjectState):
         super().sync()
 
     def _check_alike(self, variables, values):
-        """ValueError where this rank's variables are not like rank 0's."""
+        """Raises ValueError if this rank's variables differ from rank 0's in number, dtype or shape."""
         mine = [(str(value.dtype), tuple(value.shape)) for value in values]
         first = self._bcast_object(mine)
         if mine == first:
@@ -258,7 +258,7 @@ class ArraysState(ObjectState):
 
 
 def _parts(values, limit):
-    """The values in order, as lists of at least one and else at most so many bytes."""
+    """Splits the values, in order, into lists of at most so many bytes, each with at least one value."""
     part, size = [], 0
     for value in values:
         if part and size + value.nbytes > limit:
@@ -373,9 +373,9 @@ _OF_TENSORFLOW = ("UnknownError", "FailedPreconditionError", "AbortedError", "Ca
 
 
 def _is_failed_collective(error):
-    """Is this a failed collective as TensorFlow or JAX report it?
+    """Whether this exception is a failed collective, as TensorFlow or JAX report it.
 
-    A wrong argument of this rank (InvalidArgumentError) is not: it would be as wrong the next time.
+    A wrong argument of this rank (InvalidArgumentError) is not one: a retry would fail again.
     """
     text = str(error)
     tf = sys.modules.get("tensorflow")
@@ -387,7 +387,7 @@ def _is_failed_collective(error):
 
 
 def as_collective_errors(func):
-    """func whose failed collectives raise HorovodInternalError, in whichever framework they ran."""
+    """Wraps func so that failed collectives of any framework raise HorovodInternalError."""
 
     @functools.wraps(func)
     def wrapper(*args, **kwargs):

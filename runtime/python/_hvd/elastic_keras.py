@@ -152,7 +152,7 @@ class CommitStateCallbackImpl:
 
 
 class UpdateBatchStateCallbackImpl:
-    """Keeps state.batch: the batch that ended last, 0 when an epoch has ended.
+    """Updates state.batch: the number of the last finished batch, 0 when an epoch has ended.
 
     After a reset the first epoch is shorter by that many batches if steps_per_epoch is given and Keras uses
     params["steps"]; otherwise the script passes steps_per_epoch - state.batch.
@@ -180,7 +180,7 @@ class UpdateBatchStateCallbackImpl:
 
 
 class UpdateEpochStateCallbackImpl:
-    """Keeps state.epoch: the epochs that have ended, over all resets. fit() counts from 0 each time."""
+    """Updates state.epoch: the finished epochs over all resets. fit() itself counts from 0 each time."""
 
     def __init__(self, state):
         super().__init__()

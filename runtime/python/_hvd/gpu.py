@@ -18,7 +18,7 @@ _problem = None
 
 
 def report():
-    """What is on this machine: a dict of hvd_device_report (hvd.h). Opens libraries."""
+    """Returns hvd_device_report() (hvd.h) as a dict. Opens libraries."""
     return json.loads(_native.device_report())
 
 
@@ -52,7 +52,7 @@ def nccl_version():
 
 
 def hint_at_wheel():
-    """Tells the runtime of the NCCL that the framework's wheels have brought. Nothing is opened."""
+    """Passes the path of the NCCL in the framework's wheels to the runtime. Opens nothing."""
     try:
         found = importlib.util.find_spec("nvidia.nccl")
     except (ImportError, ValueError):
@@ -65,7 +65,7 @@ def hint_at_wheel():
 
 
 def is_async():
-    """Do streams wait, and not the host?"""
+    """Whether streams wait for operations, instead of the host."""
     return os.environ.get("HOROVOD_ENABLE_ASYNC_COMPLETION", "1").strip().lower() not in (
         "0",
         "false",
@@ -75,7 +75,7 @@ def is_async():
 
 
 class Place:
-    """Where an operation on a GPU was submitted: the device, the stream that its memory belongs to.
+    """The device of an operation on a GPU, and the stream that its memory belongs to.
 
     current: a function that returns the calling thread's stream of a device.
     """
@@ -89,8 +89,8 @@ class Place:
         self.is_waited = False  # the streams wait for its end, or it has ended
 
     def streams(self):
-        """Those that must wait: that in whose order memory of the inputs is freed, and the one that reads
-        the outputs. That one last: in its order memory of the runtime's is freed."""
+        """The streams that must wait: first the one in whose order the inputs' memory is freed, last the
+        one that reads the outputs, in whose order the runtime's memory is freed."""
         now = self.current(self.device)
         return (now,) if now == self.stream else (self.stream, now)
 
@@ -107,7 +107,7 @@ class Place:
                     _native.wait_on_stream(handle, stream, timeout_ms)
             else:
                 _native.wait(handle, timeout_ms)
-                for stream in self.streams()[1:]:  # need not wait, but this stream reads the result
+                for stream in self.streams()[1:]:  # the last one reads the result
                     _native.wait_on_stream(handle, stream, timeout_ms)
         except HorovodInternalError:
             with contextlib.suppress(HorovodInternalError):

@@ -29,9 +29,9 @@ _bundles = {}
 _bundle_numbers = itertools.count(-1, -1)
 registered = {}  # id -> what keeps memory alive that NCCL knows, until it is given back or the world ends
 _counters = {}
-_repeated = {}  # name and process set of what has one name for all times -> its lock
-_joins = 0  # of this world that have ended
-world = 0  # another number after each init(): for what must be forgotten with the world
+_repeated = {}  # (name, process set) of operations that always use the same name -> their lock
+_joins = 0  # number of joins of this world that have ended
+world = 0  # changes with each init(): for data that is valid in one world only
 
 
 def auto_name(kind, set_id=0):
@@ -129,7 +129,7 @@ def poll(handle):
 def wait_for(numbers):
     """Streams wait for those operations that are on a GPU: once for all that travelled together.
 
-    Says nothing of what fails: finish() of each does.
+    Raises no failure of an operation: finish() of that operation does.
     """
     places, waits, present = [], {}, set()
     for number in numbers:
@@ -220,15 +220,15 @@ def finish(handle):
         # its tensors must live on, and the handle stays pending.
         is_over = _native.poll(handle) if place is None or not place.is_waited else True
         if is_over and _pending.pop(handle, None) is not None:
-            _release(handle, place)  # a result that took it over releases it itself
+            _release(handle, place)  # a result that owns the handle releases it
 
 
 def finish_repeated(function, result, name, *args):
-    """Runs an operation without data to its end, under one name for all times.
+    """Runs an operation without data to its end, always under the same name.
 
-    So the runtime knows it again (cache, plan). Those of one rank therefore follow each other: another
-    thread's waits for the lock, and one whose wait was ended by a signal handler's exception, which is
-    still under way, is finished first.
+    The same name lets the runtime recognise it (cache, plan). A rank therefore runs them one after another:
+    another thread waits for the lock, and an operation whose wait was interrupted by a signal handler's
+    exception is finished first.
     """
     lock = _repeated.setdefault((name, args), threading.RLock())  # a signal handler may call again
     with lock:

@@ -23,7 +23,7 @@ _PAIRS = (
 
 
 def is_exportable(v):
-    """May a launcher hand the variable of this name on to ranks?"""
+    """Whether a launcher may pass the variable of this name to ranks."""
     return not any(re.match(r, v) for r in IGNORE_REGEXES)
 
 
@@ -38,11 +38,11 @@ def get_env_rank_and_size():
                 "Could not determine process rank and size: only one of "
                 f"{rank_name} and {size_name} found in environment"
             )
-    # Names as common as these two count as a pair only.
+    # RANK and WORLD_SIZE are common names: they count only if both are set.
     rank, size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     return (0, 1) if rank is None or size is None else (int(rank), int(size))
 
 
 def is_kubeflow_mpi():
-    """Was this process started by Kubeflow's MPI operator?"""
+    """Whether Kubeflow's MPI operator started this process."""
     return os.environ.get("OMPI_MCA_plm_rsh_agent") == KUBEFLOW_MPI_EXEC  # noqa: SIM112

@@ -22,7 +22,7 @@ _no_world = "Horovod has not been initialized; use hvd.init()."
 
 
 def integers(values):
-    """They as a tuple of ints; None where that is no iterable, or where one is no integer."""
+    """Returns the ranks as a tuple of ints; None if they are not an iterable of integers."""
     try:
         values = tuple(values)
     except TypeError:
@@ -75,7 +75,7 @@ class ProcessSet:
         return rank
 
     def included(self):
-        """Is this process in the set? None while the set is not registered."""
+        """Whether this process is in the set. None while the set is not registered."""
         return None if self._id is None else _native.rank() in self.ranks
 
     def __str__(self):
@@ -136,7 +136,7 @@ def ids_and_ranks():
 
 
 def id_of_number(number):
-    """The id of the set that has this number now; the number where none has."""
+    """Returns the id of the set that has this number now, or the number itself if no set has it."""
     ids = _native.set_ids() if _native.is_initialized() else ()
     return {_number(i): i for i in ids}.get(number, number)
 
@@ -246,7 +246,7 @@ def _check_dynamic(verb):
 
 
 def with_signals(function, *args):
-    """function(*args), which waits for other ranks in C, while signal handlers run (Ctrl-C)."""
+    """Calls function(*args), which waits for other ranks in C, so that signal handlers run (Ctrl-C)."""
     ended = []
 
     def call():
@@ -266,7 +266,7 @@ def with_signals(function, *args):
 
 
 def add_process_set(process_set):
-    """Makes a set of ranks (a ProcessSet, or a list of ranks) and returns it as a ProcessSet.
+    """Creates a process set from a ProcessSet or a list of ranks and returns the ProcessSet.
 
     All ranks of the world call it, in the same order, also those that are not in the set.
     """
@@ -280,7 +280,7 @@ def add_process_set(process_set):
 
 
 def remove_process_set(process_set):
-    """Takes a set away, on all ranks of the world; False for the global one and for what is no set now."""
+    """Removes a set on all ranks of the world. False for the global set and if it is not registered."""
     if not isinstance(process_set, ProcessSet):
         raise TypeError(f"process_set must be a hvd.ProcessSet, not {type(process_set).__name__}")
     set_id = process_set._id

@@ -125,7 +125,7 @@ def _write_function(directory, func, args, kwargs):
 
 
 def _dies_with_us():
-    """For the child before exec: it gets SIGTERM when this process ends, however it does."""
+    """Runs in the child before exec, so that it gets SIGTERM when this process ends for any reason."""
     libc = ctypes.CDLL(None)
     parent = os.getpid()
 
@@ -149,7 +149,7 @@ class _Console:
             self._select.register(pipe, selectors.EVENT_READ, to)
 
     def pump(self):
-        """Until both streams have ended. May be interrupted and called again."""
+        """Waits until both streams have ended. May be interrupted and called again."""
         while self._select.get_map():
             for key, _ in self._select.select():
                 self._take(key.fileobj, key.data)
@@ -186,7 +186,7 @@ def _launch(argv):
                 console.pump()
                 process.wait()
                 break
-            except KeyboardInterrupt:  # the second one kills, as at the launcher itself
+            except KeyboardInterrupt:  # the launcher kills the ranks at the second one
                 was_interrupted = True
                 process.send_signal(signal.SIGINT)
     finally:
@@ -201,7 +201,7 @@ def _launch(argv):
 
 
 def _read_ends(directory):
-    """{rank: what run_task.py wrote}; ranks that wrote nothing are not there."""
+    """Returns {rank: what run_task.py wrote}, without ranks that wrote nothing."""
     ends = {}
     for name in os.listdir(directory):
         if name.startswith("rank.") and name[5:].isdigit():

@@ -14,7 +14,7 @@ import traceback
 
 
 def write(directory, name, data):
-    """Whole or not at all, whatever ends this process."""
+    """Writes the file atomically, even if this process is killed."""
     path = os.path.join(directory, name)
     with open(path + ".new", "wb") as f:
         f.write(data)

@@ -21,5 +21,5 @@ def compute_digest(key, message):
 
 
 def check_digest(key, message, digest):
-    """Is this the message's digest? In constant time."""
+    """Whether this is the message's digest, compared in constant time."""
     return hmac.compare_digest(compute_digest(key, message), digest)

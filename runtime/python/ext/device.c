@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device.c: functions of _hvd._native for tensors on GPUs: what is there, and streams
- * that wait for the end of operations. Streams are passed as integers, the handles that
- * frameworks return; 0 is the legacy default stream.
+/* device.c: functions of _hvd._native for tensors on GPUs: the report about the
+ * machine, and streams that wait for the end of operations. Streams are passed as
+ * integers, the handles that frameworks return; 0 is the legacy default stream.
  *
  * A thread waits here only until the operations are on their way to the GPU, in slices
  * as ending.c's wait; the stream does the rest. Called by _hvd/gpu.py and
@@ -70,7 +70,7 @@ static PyObject *py_result_device(PyObject *module, PyObject *args)
     return status == HVD_OK ? PyLong_FromLong(device) : raise_status(module, status, 0);
 }
 
-/* Each call creates the report anew and opens libraries, so it may take long. */
+/* Each call creates a new report and opens libraries, so it may take long. */
 static PyObject *py_device_report(PyObject *module, PyObject *unused)
 {
     char text[16384];

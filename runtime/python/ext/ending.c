@@ -85,7 +85,7 @@ static PyObject *py_result(PyObject *module, PyObject *args)
 }
 
 /* take(pending, handle, dtype) -> DLPack capsule over the result, whose holder releases
- * the handle. Removes it from pending; None if it is not there, because it was taken
+ * the handle. Removes it from pending; None if it is absent, because it was taken
  * before. Atomic with regard to other threads and signal handlers. */
 static PyObject *py_take(PyObject *module, PyObject *args)
 {

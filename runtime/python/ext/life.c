@@ -11,7 +11,7 @@
 
 #include "runtime/python/ext/start.h"
 
-/* Drops the meeting that ended. -1 with an exception if it can never end (after
+/* Releases the meeting if it has ended. -1 with an exception if it can never end (after
  * fork). */
 static int drop_last_start(struct state *state)
 {
@@ -66,7 +66,7 @@ static int sets_from(PyObject *sets, struct start_sets **ret)
                 free(s);
                 return -1;
             }
-            /* no rank of any world: the runtime refuses it with its own text */
+            /* not a rank of any world: the runtime refuses it */
             s->ranks[k++] = rank < 0 || rank > INT32_MAX ? -1 : (int)rank;
         }
     }
@@ -314,8 +314,8 @@ static PyMethodDef methods[] = {
      "show_stacks(signal): raised when other ranks wait for this one"},
     {"start", py_start, METH_VARARGS,
      "start(start_timeout_ms, process_sets): 0 for the default, tuples of ranks"},
-    {"join", py_join, METH_NOARGS, "waits for what start() began"},
-    {"cancel", py_cancel, METH_NOARGS, "nobody waits for what start() began"},
+    {"join", py_join, METH_NOARGS, "waits for the world that start() is forming"},
+    {"cancel", py_cancel, METH_NOARGS, "abandons the world that start() is forming"},
     {"shutdown", py_shutdown, METH_NOARGS, NULL},
     {"is_initialized", py_is_initialized, METH_NOARGS, NULL},
     {"rank", py_rank, METH_NOARGS, NULL},

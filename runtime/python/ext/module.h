@@ -28,7 +28,7 @@ PyObject *raise_text(PyObject *module, int status, int is_submit, const char *te
 /* With this thread's hvd_last_error(). */
 PyObject *raise_status(PyObject *module, int status, int is_submit);
 
-struct waiting { /* what to wait for; each function uses some members */
+struct waiting { /* the operations to wait for; each function uses some members */
     const hvd_handle *handles;
     int n;
     void *stream;

@@ -66,7 +66,7 @@ PyObject *raise_text(PyObject *module, int status, int is_submit, const char *te
              || (status == HVD_INVALID_ARGUMENT && is_submit))
         type = PyExc_ValueError;
     if (!text || !text[0])
-        PyErr_Format(type, "libhvd: status %d without a sentence", status);
+        PyErr_Format(type, "libhvd: status %d without an error message", status);
     else
         set_exception(type, text);
     return NULL;

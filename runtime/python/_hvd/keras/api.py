@@ -68,11 +68,11 @@ class Api:
             return values.broadcast_global_variables(root_rank)
 
         def allgather(value, name=None):
-            """The values of all ranks behind each other, along the first dimension."""
+            """Concatenates the values of all ranks along the first dimension."""
             return values.allgather(value, name)
 
         def broadcast(value, root_rank, name=None):
-            """The root rank's value on all ranks."""
+            """Returns the root rank's value on all ranks."""
             return values.broadcast(value, root_rank, name)
 
         def reducescatter(value, name=None, op=Average):

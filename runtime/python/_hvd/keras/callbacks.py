@@ -60,7 +60,7 @@ class BroadcastGlobalVariablesCallbackImpl(BatchHooks):
             self.register_local_var(var)
 
     def register_local_var(self, var):
-        """This variable is each rank's own: it is not broadcast."""
+        """Registers a variable that differs between ranks: it is not broadcast."""
         self._local_vars.append(var)
 
     def on_train_begin(self, logs=None):
@@ -81,7 +81,7 @@ class MetricAverageCallbackImpl:
 
     @staticmethod
     def _check(names):
-        """All ranks must have the same metrics: the others would wait for ever for a rank without one."""
+        """Checks that all ranks have the same metrics: otherwise the other ranks would wait forever."""
         of_ranks = objects.allgather_object(names, name="MetricAverageCallback.names")
         for rank, others in enumerate(of_ranks):
             if others != of_ranks[0]:
@@ -168,7 +168,7 @@ class LearningRateScheduleCallbackImpl(BatchHooks):
             self._correct_momentum(new_lr / old_lr)
 
     def _correct_momentum(self, factor):
-        """For this batch: as in "Accurate, Large Minibatch SGD", section 2.2."""
+        """Corrects the momentum for this batch, as in "Accurate, Large Minibatch SGD", section 2.2."""
         optimizer = self._with_momentum()
         if optimizer is None or factor == 1.0:
             return
@@ -187,7 +187,7 @@ class LearningRateScheduleCallbackImpl(BatchHooks):
         return optimizer if getattr(optimizer, "momentum", None) is not None else None
 
     def _runs_eagerly(self):
-        """Does every batch look at the optimizer's attributes, and not only the compilation?"""
+        """Whether every batch reads the optimizer's attributes, and not only the compilation."""
         if self.model.run_eagerly:
             return True
         return backend_of(keras_of(self.model)) == "torch" and not self.model.jit_compile

@@ -22,7 +22,7 @@ def compression_for(backend):
 
 
 def ways_of(compression, is_named=True):
-    """(the runtime's codec, what has compress() and decompress()) for tensors: one of them, or neither."""
+    """Returns (codec name, object with compress() and decompress()); at most one of the two is set."""
     if compression is None or compression is Codecs.none:
         return None, None
     wire = wire_of(compression, is_named)

@@ -16,7 +16,7 @@ class Computed:
     """Part of the distributed optimizers of both Kerases; TensorFlow is imported where it is needed."""
 
     def _hvd_marked(self, grads, variables):
-        """What compute_gradients() returns, so that it is known again."""
+        """Marks the gradients that compute_gradients() returns."""
         import tensorflow as tf
 
         from _hvd.tensorflow import marks
@@ -30,7 +30,7 @@ class Computed:
         return grads
 
     def _hvd_computed(self, grads, variables, is_by_scaler=False):
-        """For each gradient whether it is compute_gradients()'s; None is as good as that."""
+        """For each gradient whether compute_gradients() returned it; None counts as yes."""
         run, name = self._hvd, self._hvd_name()
         if not run.has_computed:
             return [g is None for g in grads]

@@ -34,7 +34,7 @@ def _kind(optimizer):
 
 
 def _is_built(optimizer):
-    """Has it variables that belong to a model's?"""
+    """Whether the optimizer has variables for those of a model."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     if getattr(inner, "built", False) or getattr(inner, "_built", False):
         return True
@@ -62,7 +62,7 @@ def _converted(cls, optimizer):
 
 
 def _take_over(made, optimizer):
-    """What no config has: attributes that were set later (exclude_from_weight_decay), the steps done."""
+    """Copies what no config contains: attributes that were set later (exclude_from_weight_decay), steps."""
     for name, value in vars(optimizer).items():
         if name != "_hvd_run":
             vars(made).setdefault(name, value)
@@ -136,7 +136,7 @@ def wrap(optimizer, **options):
 
 
 def wrap_in_place(optimizer, settings):
-    """Makes this very optimizer distributed, with its state: of a model that was loaded.
+    """Makes the optimizer of a loaded model distributed in place, with its state.
 
     Several passes a step belong to what was saved.
     """

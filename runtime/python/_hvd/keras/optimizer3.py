@@ -97,7 +97,8 @@ class Distributed3(Computed, Distributed):
         return [g if t is None else m for g, t, m in zip(values, todo, run.maxima(todo, variables))]
 
     def _hvd_accumulate(self, grads, variables, steps):
-        """What apply() is to be given, in this pass of an accumulation: see the top of this file."""
+        """Returns the gradients for Keras' apply() in this pass of an accumulation: see the top of this
+        file."""
         from keras import ops
 
         replacing = [self._overwrite_variable_with_gradient(v) for v in variables]
@@ -217,7 +218,7 @@ def _dense(grad):
 
 
 def _adds_up(cls):
-    """Do the gradients of several passes add up in optimizers of this class, as Keras does it?"""
+    """Whether optimizers of this class accumulate the gradients of several passes by Keras' own code."""
     import keras
 
     names = ("apply_gradients", "apply", "_backend_apply_gradients")

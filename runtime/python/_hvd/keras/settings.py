@@ -56,7 +56,7 @@ class Settings:
         self.scales_local = scale_local_gradients
 
     def of_maxima(self):
-        """For what is no gradient: the largest of all ranks."""
+        """Settings for values that are not gradients: the maximum over all ranks."""
         settings = copy.copy(self)
         settings.op, settings.predivide, settings.compression, settings.groups = Max, 1.0, None, None
         return settings
@@ -92,12 +92,12 @@ def backend_variable(variable):
 
 
 def keys_of(variable):
-    """What a variable is known by: a Keras 3 variable also by TensorFlow's or torch's within."""
+    """The ids that identify a variable: for a Keras 3 variable also that of the variable within."""
     return {id(variable), id(backend_variable(variable))}
 
 
 class Run:
-    """What one distributed optimizer knows: whether it is within its own call, and its local variables."""
+    """State of one distributed optimizer: whether it is within its own call, and its local variables."""
 
     def __init__(self):
         self.inside = False
@@ -176,7 +176,7 @@ def backend_of(keras):
 
 
 def is_distributed(optimizer):
-    """Does this optimizer reduce its gradients, or one that it scales the loss for or hands some to?"""
+    """Whether this optimizer, or one within it (loss scaling, MultiOptimizer), reduces gradients."""
     if isinstance(optimizer, Distributed):
         return True
     inner = getattr(optimizer, "inner_optimizer", None)

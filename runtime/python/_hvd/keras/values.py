@@ -106,7 +106,7 @@ class Values:
 
 
 def _numpy(value):
-    """As tensors of the back ends are made: Python's numbers have 32 bits."""
+    """Returns a numpy array with the back ends' default dtypes: Python numbers become 32 bits."""
     array = np.asarray(value)
     if not hasattr(value, "dtype"):
         array = array.astype({"f": np.float32, "i": np.int32}.get(array.dtype.kind, array.dtype))

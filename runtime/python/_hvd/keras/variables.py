@@ -15,7 +15,7 @@ from _hvd.keras.settings import backend_of, backend_variable, innermost, keras_o
 
 
 def settle(model):
-    """The model's variables have their values from here on, until the next step."""
+    """Writes the values back to the model's variables, where they stay until the next step."""
     sync = getattr(model, "jax_state_sync", None)
     if sync is not None:
         sync()
@@ -40,7 +40,7 @@ def number(value, model):
 
 
 def of_model(model):
-    """What ranks must have alike: weights, but neither metrics nor the states of random generators."""
+    """The variables that must be equal on all ranks: weights, not metrics or random generator states."""
     return list(model.weights)
 
 

@@ -157,7 +157,7 @@ _calls = weakref.WeakKeyDictionary()  # v1 graph -> how many there are that bloc
 
 
 def _count_call(graph):
-    """Says once of a graph that it may need more threads than it gets."""
+    """Warns once for each graph that may need more threads than a session has."""
     _calls[graph] = _calls.get(graph, 0) + 1
     threads = len(os.sched_getaffinity(0))  # as TensorFlow counts
     if _calls[graph] == threads + 1:

@@ -23,7 +23,7 @@ _BY = "_hvd_reduced_by"  # of a variable: the reducer of its gradient since it w
 
 
 def mark(grads, set_id, name):
-    """Marks what a reduction gave; None stays."""
+    """Marks the results of a reduction; None stays None."""
     for grad in grads:
         if grad is None:
             continue
@@ -50,7 +50,7 @@ def remember(variables, name):
 
 
 def reducers(variables):
-    """Who has reduced gradients of these since they were last applied."""
+    """Names of the reducers of these variables' gradients since they were last applied."""
     return {getattr(inner_variable(v), _BY, None) for v in variables} - {None}
 
 

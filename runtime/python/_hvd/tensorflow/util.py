@@ -7,23 +7,23 @@ import tensorflow as tf
 
 
 def _leave_to_python():
-    """AutoGraph rewrites what a tf.function calls, libraries too but for those that it knows: now us.
+    """Excludes our modules from AutoGraph, which rewrites all functions that a tf.function calls.
 
-    That would cost a second for the first function that is traced, and fill error traces with its files.
+    Rewriting costs a second for the first traced function, and error traces would show generated files.
     """
     try:
         from tensorflow.python.autograph.core import config
 
         config.CONVERSION_RULES = (config.DoNotConvert("_hvd"), *config.CONVERSION_RULES)
     except (ImportError, AttributeError):
-        pass  # it does no harm to be rewritten
+        pass  # rewriting is harmless
 
 
 _leave_to_python()
 
 
 def _executing_eagerly():
-    """Does an operation run at once here, not as a node of a graph?"""
+    """Whether operations run at once here, not as nodes of a graph."""
     return tf.executing_eagerly()
 
 

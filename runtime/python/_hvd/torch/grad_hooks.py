@@ -31,17 +31,17 @@ def on_gradient(parameter, function, use_public_hook=HAS_PUBLIC_HOOK):
 
 
 def is_distributed(process_set):
-    """Is there anybody to reduce with? A world that may grow counts."""
+    """Whether there are other ranks to reduce with, now or in a world that may grow."""
     if basics.size() == 1 and os.environ.get("HOROVOD_ELASTIC") != "1":
         return False
     return bool(process_set.included())
 
 
 class Listener:
-    """Hears of the gradients of an optimizer's parameters, and counts the passes until each is complete.
+    """Receives an optimizer's gradients and counts the passes until each is complete.
 
-    A subclass defines ready(p), which is called when backward() has added to p.grad. Hooks hold the
-    listener weakly, and go with it.
+    A subclass defines ready(p), which is called when backward() has added to p.grad. Hooks hold the listener
+    weakly and are removed with it.
     """
 
     def __init__(self, names, settings, passes):
@@ -79,7 +79,7 @@ class Listener:
         return hook
 
     def count(self, p):
-        """One pass less to wait for; how many are left. Raises AssertionError when none was."""
+        """Counts one pass and returns how many are left. Raises AssertionError if none was left."""
         left = self.delay[p] - 1
         if left < 0:
             raise AssertionError(

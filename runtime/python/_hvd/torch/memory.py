@@ -13,5 +13,5 @@ VARIABLE = "THP_MEM_ALLOC_ENABLE"
 
 
 def ask_for_huge_pages():
-    """What the user has set stays. Versions of torch that do not know the variable pass over it."""
+    """Sets the variable unless the user has set it. Versions of torch without it ignore it."""
     os.environ.setdefault(VARIABLE, "1")

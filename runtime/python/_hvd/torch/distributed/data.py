@@ -15,7 +15,7 @@ _UINT8 = DTYPES[torch.uint8]
 
 
 def check(tensor, what):
-    """Refuses what cannot travel, by name of the collective."""
+    """Raises an error, with the collective's name, for a tensor that cannot be sent."""
     if not t.can_travel(tensor):
         raise RuntimeError(f"{what}: a tensor on {tensor.device}: {t.why_not(tensor)}; use tensor.cpu()")
     if tensor.layout != torch.strided:
@@ -115,7 +115,7 @@ class Row:
 
 
 def back(tensor, memory):
-    """What brings the copy that travelled back into the tensor; None if it travelled itself."""
+    """Returns a function that copies the sent copy back into the tensor; None if there was no copy."""
     if memory is tensor:
         return None
     place = t.where(memory)

@@ -34,7 +34,7 @@ _labels = {}  # process set -> how many groups it has had, of the runtime's pres
 
 
 class HvdProcessGroup(Reductions, Moves, Transfers, ProcessGroup):
-    """Made by init_process_group("hvd") and new_group()."""
+    """Created by init_process_group("hvd") and new_group()."""
 
     def __init__(self, rank, ranks, timeout, set_id):
         super().__init__(rank, len(ranks))
@@ -107,7 +107,7 @@ class HvdProcessGroup(Reductions, Moves, Transfers, ProcessGroup):
         """destroy_process_group(); the runtime's world stays for later groups."""
 
     def abort(self):
-        """As shutdown(): what is pending ends by itself, or with the world."""
+        """Same as shutdown(): pending operations end by themselves or with the world."""
 
     # --- submitting ----------------------------------------------------------------------------------
 

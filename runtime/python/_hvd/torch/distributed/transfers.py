@@ -17,7 +17,7 @@ _BARRIER_TAG = "monitored_barrier"
 def _missing(ranks, seconds):
     some = "rank" if len(ranks) == 1 else "ranks"
     listed = ", ".join(str(r) for r in ranks)
-    return f"monitored_barrier: {some} {listed} did not come within {seconds:.3g} s"
+    return f"monitored_barrier: {some} {listed} did not arrive within {seconds:.3g} s"
 
 
 class Transfers:

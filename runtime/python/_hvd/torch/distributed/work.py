@@ -83,7 +83,7 @@ class State:
             return True
         if not all(op.is_over() for op in self._operations):
             return False
-        if not self._lock.acquire(blocking=False):  # another thread is finishing it
+        if not self._lock.acquire(blocking=False):  # another thread finishes it
             return self.is_over
         try:
             self._finish_locked(None)
@@ -168,7 +168,7 @@ class State:
     def _complete(self, begin):
         try:
             self.finish()
-        except Exception as e:  # late
+        except Exception as e:  # reported through the future
             self.error = e
         self._tell(begin)
 

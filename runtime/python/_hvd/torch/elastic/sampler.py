@@ -123,7 +123,7 @@ class ElasticSampler(torch.utils.data.Sampler):
 
     def reset(self):
         """Shares out what is left among the ranks that there are now."""
-        if self.processed_num != self._counted():  # it was set from outside
+        if self.processed_num != self._counted():  # processed_num was set by the caller
             self._rounds = [(1, [self.processed_num])]
         elif self._taken:
             taken = [self._taken] * self.num_replicas
