@@ -59,39 +59,26 @@ def test_ranks_train_on_their_gpus(folder):
     same(program.out.count("done\n"), 3, program.out + program.err)
 
 
-def test_an_xid_is_the_jobs_cause(folder):
-    program, pids = begin(folder)
-    fault(folder, 1, "xid=79")
-    took = ended_in(pids)
-    same(program.end(), 1)
-    has(
-        program.err,
-        "horovodrun: rank 1 on localhost exited with code 1: XID 79 (GPU has fallen off the bus) on GPU 1 "
-        "(PCI 0000:11:00.0) of rank 1 (host localhost): the GPU or its slot",
-    )
-    print(f"# {took:.2f} s from the XID to the end of all ranks")
-
-
-def test_an_xid_behind_an_error_of_cuda_is_in_front(folder):
-    program, _ = begin(folder)
-    fault(folder, 2, "xid=31,kernel_error=700@5")
-    same(program.end(), 1)
-    has(
-        program.err,
-        "horovodrun: rank 2 on localhost exited with code 1: XID 31 (GPU memory page fault) on GPU 2 "
-        "(PCI 0000:12:00.0) of rank 2",
-    )
-    has(program.err, "CUDA_ERROR_ILLEGAL_ADDRESS")
-
-
-def test_an_error_of_cuda_is_the_jobs_cause(folder):
-    program, _ = begin(folder)
-    fault(folder, 0, "kernel_error=700@5")
-    same(program.end(), 1)
-    assert re.search(
-        r"horovodrun: rank 0 on localhost exited with code 1: .*rank 0 \(host localhost.*CUDA_ERROR_ILLEGAL_ADDRESS",
-        program.err,
-    ), program.err
+def test_a_failure_of_a_gpu_is_the_jobs_cause(folder):
+    """An XID is in front of the error of CUDA that follows from it."""
+    xid_79 = ": XID 79 (GPU has fallen off the bus) on GPU 1 (PCI 0000:11:00.0) of rank 1 (host localhost): the GPU or its slot"
+    xid_31 = ": XID 31 (GPU memory page fault) on GPU 2 (PCI 0000:12:00.0) of rank 2"
+    for rank, faults, why, more in (
+        (1, "xid=79", re.escape(xid_79), ""),
+        (2, "xid=31,kernel_error=700@5", re.escape(xid_31), "CUDA_ERROR_ILLEGAL_ADDRESS"),
+        (0, "kernel_error=700@5", r": .*rank 0 \(host localhost.*CUDA_ERROR_ILLEGAL_ADDRESS", ""),
+        (1, "async_error=1:3", "", "NCCL asynchronous error on rank 1 (host localhost), GPU 1 "),
+    ):
+        sub = f"{folder}/{faults}"
+        os.mkdir(sub)
+        program, pids = begin(sub)
+        fault(sub, rank, faults)
+        took = ended_in(pids)
+        same(program.end(), 1)
+        sentence = rf"horovodrun: rank {rank} on localhost exited with code 1{why}"
+        assert re.search(sentence, program.err), program.err
+        has(program.err, more)
+        print(f"# {took:.2f} s from {faults} to the end of all ranks")
 
 
 def test_a_local_rank_beyond_the_gpus_is_named(folder):
@@ -149,26 +136,6 @@ def killed_rank(folder, death):
     return took
 
 
-def test_an_asynchronous_error_names_its_rank(folder):
-    program, _ = begin(folder)
-    fault(folder, 1, "async_error=1:3")
-    same(program.end(), 1)
-    has(program.err, "NCCL asynchronous error on rank 1 (host localhost), GPU 1 ")
-    has(program.err, "horovodrun: rank 1 on localhost exited with code 1")
-
-
-def test_nccls_lost_peer_gives_way_to_the_rank_that_ended(folder):
-    """Rank 1 dies of its own failure after ranks 0 and 2 have reported that NCCL lost a peer."""
-    said = "NCCL asynchronous error on rank $HOROVOD_RANK (host localhost), GPU 0 (x): NCCL: remote process exited"
-    program = run_ranks(
-        folder,
-        3,
-        f'if [ $HOROVOD_RANK = 1 ]; then sleep 0.6; echo "the cause"; exit 1; fi; echo "{said}" >&2; exit 1',
-        code=1,
-    )
-    has(program.err, "the last lines of rank 1:\n    the cause\n")
-
-
 def test_all_termination_messages_carry_the_xid(folder):
     """Worker 0 dies first, as a consequence; the XID is worker 1's."""
     job = Job(folder, 2, 1, **fakes(HVD_FAKE_FILE=f"{folder}/faults"))
@@ -184,13 +151,14 @@ def test_all_termination_messages_carry_the_xid(folder):
 
 
 def check_build(folder, **more):
+    """With a Python of its own, which sees no package but those of PYTHONPATH."""
+    os.makedirs(f"{folder}/bin", exist_ok=True)
+    executable(f"{folder}/bin/python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     env = environment(TMPDIR=folder, PATH=f"{folder}/bin:/usr/bin:/bin", **more)
     return run(folder, "--check-build", env=env).out
 
 
 def test_check_build_lists_gpus(folder):
-    os.mkdir(f"{folder}/bin")
-    executable(f"{folder}/bin/python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     out = check_build(folder, **fakes())
     has(out, "\nAvailable Tensor Operations:\n    [X] NCCL\n")
     has(out, f"    [X] GPU tensors: NCCL 2.27.5 ({FAKES}/libnccl.so.2)\n")
@@ -208,10 +176,8 @@ def test_check_build_lists_gpus(folder):
 
 def test_check_build_shows_the_stream_ordering_of_tensorflow(folder):
     os.makedirs(f"{folder}/packages/tensorflow")
-    os.mkdir(f"{folder}/bin")
     with open(f"{folder}/packages/tensorflow/__init__.py", "w", encoding="ascii"):
         pass
-    executable(f"{folder}/bin/python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     event, waits = "by an event of the whole context", "by synchronising its device before each operation"
     for way, more in (
         (event, {"HVD_FAKE_CUDA": "12050"}),
@@ -225,7 +191,6 @@ def test_check_build_shows_the_stream_ordering_of_tensorflow(folder):
 
 
 def test_check_build_names_the_one_problem(folder):
-    os.mkdir(f"{folder}/bin")
     for part, more in (
         ("no CUDA device is visible (CUDA_VISIBLE_DEVICES='')\n", fakes(CUDA_VISIBLE_DEVICES="")),
         (f"NCCL was not found: tried HVD_NCCL_LIB: {folder}/none", fakes(HVD_NCCL_LIB=f"{folder}/none")),
@@ -242,13 +207,11 @@ def test_check_build_names_the_one_problem(folder):
 def test_check_build_takes_the_frameworks_nccl(folder):
     """The wheel of NCCL, in the Python of PATH, on a system that has none."""
     os.makedirs(f"{folder}/packages/nvidia/nccl/lib")
-    os.mkdir(f"{folder}/bin")
     os.mkdir(f"{folder}/libs")
     for name in os.listdir(FAKES):
         if "nccl" not in name:
             os.symlink(f"{FAKES}/{name}", f"{folder}/libs/{name}")
     shutil.copy(f"{FAKES}/libnccl.so.2", f"{folder}/packages/nvidia/nccl/lib/libnccl.so.2")
-    executable(f"{folder}/bin/python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     out = check_build(folder, **fakes(LD_LIBRARY_PATH=f"{folder}/libs", PYTHONPATH=f"{folder}/packages"))
     has(out, f"    [X] GPU tensors: NCCL 2.27.5 ({folder}/packages/nvidia/nccl/lib/libnccl.so.2)\n")
 
@@ -265,6 +228,16 @@ def host(folder, control=True, version="570.86.10"):
         with open(f"{folder}/host/dev/nvidiactl", "w", encoding="ascii"):
             pass
     return f"{folder}/host"
+
+
+def with_hvd_gpu(folder, text=None):
+    """Programs beside another hvd-gpu, or beside none; returns the agent."""
+    os.mkdir(f"{folder}/bin")
+    for name in "hvd-agent", "horovodrun":
+        shutil.copy(f"{BIN}/{name}", f"{folder}/bin/{name}")
+    if text:
+        executable(f"{folder}/bin/hvd-gpu", f"#!/bin/sh\n{text}\n")
+    return f"{folder}/bin/hvd-agent"
 
 
 def one_agent(folder, *command, wait_for=None, program=None, **more):
@@ -310,9 +283,7 @@ def test_the_agent_logs_why_gpus_cannot_be_used(folder):
 
 def test_a_container_without_the_hosts_gpus_is_logged(folder):
     """The kernel's driver exists, its library does not."""
-    os.mkdir(f"{folder}/bin")
-    shutil.copy(f"{BIN}/hvd-agent", f"{folder}/bin/hvd-agent")
-    executable(f"{folder}/bin/hvd-gpu", '#!/bin/sh\necho "problem no NVIDIA driver here (x)"\n')
+    agent = with_hvd_gpu(folder, 'echo "problem no NVIDIA driver here (x)"')
     for control, line in (
         (False, 'I hvd-agent[worker 0]: no GPU here cause="no'),
         (True, 'W hvd-agent[worker 0]: GPU tensors are not possible here, continuing cause="no'),
@@ -321,7 +292,7 @@ def test_a_container_without_the_hosts_gpus_is_logged(folder):
         log = one_agent(
             f"{folder}/{control}",
             wait_for="NVIDIA driver here",
-            program=f"{folder}/bin/hvd-agent",
+            program=agent,
             HVD_TEST_ROOT=host(f"{folder}/{control}", control),
         )
         has(
@@ -338,27 +309,22 @@ def test_nothing_is_logged_without_a_driver(folder):
 def test_an_image_without_hvd_gpu_logs_the_kernels_driver(folder):
     """Its loader is not there, or it is not installed: the agent alone is static."""
     root = host(folder)
-    os.mkdir(f"{folder}/bin")
-    shutil.copy(f"{BIN}/hvd-agent", f"{folder}/bin/hvd-agent")
+    agent = with_hvd_gpu(folder)
     more = fakes(HVD_TEST_ROOT=root)
-    log = one_agent(folder, wait_for="GPUs are unknown", program=f"{folder}/bin/hvd-agent", **more)
+    log = one_agent(folder, wait_for="GPUs are unknown", program=agent, **more)
     has(log, 'GPU driver driver=570.86.10 cuda=- nccl=- nccl_path=- kernels=""\n')
     has(log, f"hvd-gpu cannot run here: {folder}/bin/hvd-gpu does not exist")
     executable(f"{folder}/bin/hvd-gpu", "#!/no/such/loader\n")
     os.unlink(f"{folder}/end")
-    log = one_agent(folder, wait_for="GPUs are unknown", program=f"{folder}/bin/hvd-agent", **more)
+    log = one_agent(folder, wait_for="GPUs are unknown", program=agent, **more)
     has(log, 'GPUs are unknown driver=570.86.10 cause="hvd-gpu cannot run here: ')
 
 
 def test_a_driver_that_hangs_holds_up_no_job(folder):
-    os.mkdir(f"{folder}/bin")
-    shutil.copy(f"{BIN}/hvd-agent", f"{folder}/bin/hvd-agent")
-    executable(
-        f"{folder}/bin/hvd-gpu",
-        f"#!/bin/sh\necho $$ > {folder}/.pid; mv {folder}/.pid {folder}/pid; exec sleep 600\n",
-    )
+    script = f"echo $$ > {folder}/.pid; mv {folder}/.pid {folder}/pid; exec sleep 600"
+    program = with_hvd_gpu(folder, script)
     job = Job(folder, 1, **fakes(HVD_TEST_ROOT=host(folder)))
-    agent = job.start(0, *loop_until(folder), program=f"{folder}/bin/hvd-agent")
+    agent = job.start(0, *loop_until(folder), program=program)
     pid = int(wait_until("hvd-gpu runs", lambda: read(f"{folder}/pid")))
     wait_until("ranks run all the same", lambda: "ranks started" in agent.err)
     with open(f"{folder}/end", "w", encoding="ascii"):
@@ -418,10 +384,7 @@ def test_horovodrun_prints_why_gpus_cannot_be_used(folder):
 def test_gpus_are_not_printed_without_verbose(folder):
     """Without --verbose, and where no driver is loaded, nothing is asked."""
     root = host(folder)
-    os.mkdir(f"{folder}/bin")
-    for name in "hvd-agent", "horovodrun":
-        shutil.copy(f"{BIN}/{name}", f"{folder}/bin/{name}")
-    executable(f"{folder}/bin/hvd-gpu", f"#!/bin/sh\necho asked >> {folder}/asked\n")
+    with_hvd_gpu(folder, f"echo asked >> {folder}/asked")
     os.mkdir(f"{folder}/none")
     for where in ["-np", "1"], ["-np", "1", "-H", "b:1"]:
         for flags, at in ([], root), (["--verbose"], f"{folder}/none"):
@@ -458,10 +421,7 @@ def hanging(folder, where):
 
 def test_a_driver_that_hangs_holds_up_no_job_of_several_hosts(folder):
     host(folder)
-    os.mkdir(f"{folder}/bin")
-    for name in "hvd-agent", "horovodrun":
-        shutil.copy(f"{BIN}/{name}", f"{folder}/bin/{name}")
-    executable(f"{folder}/bin/hvd-gpu", f"#!/bin/sh\necho $$ > {folder}/pid.$$; exec sleep 600\n")
+    with_hvd_gpu(folder, f"echo $$ > {folder}/pid.$$; exec sleep 600")
     hanging(folder, ["-np", "2"])
     hanging(folder, ["-np", "2", "-H", "localhost:1,b:1"])
 
@@ -470,8 +430,6 @@ PAGE = os.path.join(ROOT, "runtime/backend/nccl/README.md")
 
 
 def test_the_page_shows_what_check_build_prints(folder):
-    os.mkdir(f"{folder}/bin")
-    executable(f"{folder}/bin/python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     printed = check_build(folder, **fakes())
     block = re.search(r"^    Available Tensor Operations:\n(?:    .*\n)+", read(PAGE), re.M)[0]
     for line in block.splitlines():

@@ -428,11 +428,6 @@ def test_hosts_may_give_the_number(folder):
     same(run(folder, "-np", "2", "-H", f"{socket.gethostname()}:4", "echo", "x").out.count("x"), 2)
 
 
-def test_sixteen_ranks_start(folder):
-    program = run(folder, "-np", "16", os.path.join(BIN, "launch-rank"))
-    same(program.out.count("add up to 120"), 16)
-
-
 def test_it_is_quick(folder):
     times = []
     for _ in range(15):

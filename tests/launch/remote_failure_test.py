@@ -17,15 +17,6 @@ from over_ssh import RANK, agents, alone, hosts, refused, run, start
 from tap import has, is_alive, main, read, same, wait_until
 
 
-def test_a_killed_rank_is_named(folder):
-    p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder))
-    pids = up(folder, 3)
-    os.kill(pids[1], signal.SIGKILL)
-    same(p.end(), 137, p.err)
-    has(p.err, "rank 1 on b was killed by signal 9")
-    hosts().nothing_left()
-
-
 def test_starts_that_fail_are_explained(folder):
     plain = "ssh -F none -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{folder}/key"], check=True)
@@ -39,6 +30,9 @@ def test_starts_that_fail_are_explained(folder):
          {"env": {"HVD_SSH": f"{plain} -i {folder}/key"}}),
         ("b: the identity file of -i does not exist", "-np 1 -H b -i /no/such",
          {"env": {"HVD_SSH": f"{plain} -o IdentityAgent=none"}}),
+        ("root@b: a user name is not allowed here", "-np 1 -H root@b", {}),
+        ("b: command /no/ssh", "-np 1 -H b", {"env": {"HVD_SSH": "/no/ssh"}}),
+        ("b: command no-such-python", "-np 1 -H b no-such-python", {"code": 127}),
     ):  # fmt: skip
         refused(folder, f"horovodrun: host {why}", *words.split(), "true", **more)
 
@@ -114,31 +108,6 @@ def test_an_agent_that_is_something_else(folder):
         refused(folder, f"horovodrun: host b: {sentence}", "-np", "1", "-H", "b", "true", program=program)
 
 
-def test_a_user_in_a_hosts_name(folder):
-    refused(
-        folder,
-        "horovodrun: host root@b: a user name is not allowed here",
-        "-np",
-        "1",
-        "-H",
-        "root@b",
-        "true",
-    )
-
-
-def test_no_ssh(folder):
-    refused(
-        folder,
-        "horovodrun: host b: command /no/ssh",
-        "-np",
-        "1",
-        "-H",
-        "b",
-        "true",
-        env={"HVD_SSH": "/no/ssh"},
-    )
-
-
 def test_a_launcher_that_is_stopped(folder):
     """It looks like the loss of its host: the ranks exit."""
     p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder), env={"HVD_PEER_TIMEOUT": "1.5"})
@@ -148,21 +117,6 @@ def test_a_launcher_that_is_stopped(folder):
     p.signal(signal.SIGCONT)
     same(p.end(), 125, p.err)
     hosts().nothing_left()
-
-
-def test_a_command_that_is_not_there(folder):
-    p = refused(
-        folder, "horovodrun: host b: ", "-np", "1", "-H", "b", "no-such-python", "train.py", code=127
-    )
-    has(p.err, "no-such-python")
-
-
-def test_a_module_that_is_not_there(folder):
-    p = run(folder, "-np", "2", "-H", "a,b", sys.executable, "-c",
-            "import os\nif os.environ['HOROVOD_RANK'] == '1': import nosuchmodule\nimport time; time.sleep(60)",
-            code=1)  # fmt: skip
-    has(p.err, "horovodrun: rank 1 on b exited with code 1")
-    has(p.err, "No module named 'nosuchmodule'")
 
 
 def test_signals_reach_all_hosts(folder):
@@ -217,37 +171,28 @@ def test_the_launcher_is_killed_at_any_stage(folder):
     same([n for n in os.listdir(folder) if n.startswith("hvd-")], [], "scratch")
 
 
-def test_an_ssh_client_is_killed(folder):
-    p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder))
-    up(folder, 3)
-    clients = [
-        q
-        for q in hosts().pids("a")
-        if read(f"/proc/{q}/comm") == "ssh\n" and "\0b\0" in read(f"/proc/{q}/cmdline")
-    ]
-    same(len(clients), 1)
-    os.kill(clients[0], signal.SIGKILL)
-    same(p.end(), 125, p.err)
-    has(p.err, "horovodrun: host b was lost: its agent exited or the connection broke")
-    hosts().nothing_left()
+def ssh_clients(name):
+    """Those of host a that lead to a host."""
+    words = {q: read(f"/proc/{q}/cmdline") for q in hosts().pids("a") if read(f"/proc/{q}/comm") == "ssh\n"}
+    return [q for q, text in words.items() if f"\0{name}\0" in text]
 
 
-def test_an_agent_is_killed(folder):
-    p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder))
-    up(folder, 3)
-    os.kill(agents("c")[0], signal.SIGKILL)
-    same(p.end(), 125, p.err)
-    has(p.err, "horovodrun: host c was lost: its agent exited or the connection broke")
-    hosts().nothing_left()
-
-
-def test_an_agent_receives_a_stop_signal(folder):
-    p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder))
-    up(folder, 3)
-    os.kill(agents("c")[0], signal.SIGTERM)
-    same(p.end(), 143, p.err)
-    has(p.err, "horovodrun: host c: its hvd-agent received SIGTERM")
-    hosts().nothing_left()
+def test_an_ssh_client_or_an_agent_is_killed(folder):
+    broke = "was lost: its agent exited or the connection broke"
+    for turn, (find, name, number, where, fanout, code, sentence) in enumerate((
+        (ssh_clients, "b", signal.SIGKILL, "a,b,c", "32", 125, f"host b {broke}"),
+        (agents, "c", signal.SIGKILL, "a,b,c", "32", 125, f"host c {broke}"),
+        (agents, "c", signal.SIGTERM, "a,b,c", "32", 143, "host c: its hvd-agent received SIGTERM"),
+        (agents, "c", signal.SIGKILL, "b,c,d", "1", 125, f"host c {broke}"),  # in the middle of a tree
+    )):  # fmt: skip
+        sub = f"{folder}/{turn}"
+        os.mkdir(sub)
+        p = start(sub, "-np", "3", "-H", where, *looping(sub), env={"HVD_SSH_FANOUT": fanout})
+        up(sub, 3)
+        os.kill(find(name)[0], number)
+        same(p.end(), code, p.err)
+        has(p.err, f"horovodrun: {sentence}")
+        hosts().nothing_left()
 
 
 def test_ssh_and_agents_are_killed_as_soon_as_they_exist(folder):
@@ -302,15 +247,6 @@ def test_a_host_that_falls_silent(folder):
         if "sshd" in read(f"/proc/{q}/comm"):
             os.kill(q, signal.SIGKILL)
     h.nothing_left()
-
-
-def test_a_tree_loses_an_agent_in_its_middle(folder):
-    p = start(folder, "-np", "3", "-H", "b,c,d", *looping(folder), env={"HVD_SSH_FANOUT": "1"})
-    up(folder, 3)
-    os.kill(agents("c")[0], signal.SIGKILL)
-    same(p.end(), 125, p.err)
-    has(p.err, "horovodrun: host c was lost: its agent exited or the connection broke")
-    hosts().nothing_left()
 
 
 def test_a_tree_names_a_host_far_down(folder):

@@ -257,15 +257,6 @@ def test_a_tree_of_agents(folder):
     has(p.err, "horovodrun: rank 3 on d exited with code 9")
 
 
-def test_a_tree_is_as_wide_as_it_should_be(folder):
-    log, script = f"{folder}/ssh.log", f"{folder}/myssh"
-    with open(script, "w", encoding="ascii") as f:
-        f.write(f'#!/bin/sh\necho "$(hostname) $1" >> {log}\nexec ssh -o BatchMode=yes "$@"\n')
-    os.chmod(script, 0o755)
-    run(folder, "-np", "3", "-H", "b,c,d", RANK, env={"HVD_SSH": script, "HVD_SSH_FANOUT": "2"})
-    same(sorted(read(log).splitlines()), ["a b", "a d", "b c"])
-
-
 def test_more_hosts_than_one_agent_starts(folder):
     """40 names of this host, each with its own agent, in a tree of the default width."""
     names = [f"h{i}" for i in range(40)]

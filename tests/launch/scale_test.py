@@ -103,14 +103,6 @@ def test_a_job_grows(folder):
     same([job.log(i) for i in range(3)], ["", "", ""], "termination logs")
 
 
-def test_a_new_worker_alone_announces_the_world(folder):
-    job = Scaled(folder, 2).begin_all()
-    job.runs(0, 2)
-    job.begin(2, generation=1, workers=3)  # the other files stay as they are
-    job.runs(1, 3)
-    job.finish()
-
-
 def test_any_file_alone_announces_the_world(folder):
     for index in 0, 1:
         sub = f"{folder}/{index}"
