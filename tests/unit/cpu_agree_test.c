@@ -7,6 +7,7 @@
 
 #include "tests/unit/cpu_party.h"
 #include "tests/unit/cpu_world.h"
+#include "tests/unit/timed.h"
 
 static uint64_t word_mix(uint64_t x)
 {
@@ -110,43 +111,20 @@ static int body_wrap(struct backend *b, uint32_t me, struct party *p, char *said
     return body_rounds(b, me, p, said);
 }
 
-UNIT_TEST(agreement_ands_words_on_one_host)
+UNIT_TEST(agreement_ands_words)
 {
-    for (uint32_t n = 1; n <= 5; n++) {
-        struct party p = {.size = n, .n_rounds = 2000, .body = body_rounds};
-        party_run(&p);
-    }
-}
-
-UNIT_TEST(agreement_ands_words_over_hosts)
-{
-    static const char *const hosts[] = {"a", "b", "c", "d", "e"};
-    for (uint32_t n = 2; n <= 5; n++) {
-        struct party p = {.size = n, .n_rounds = 800, .body = body_rounds};
-        memcpy(p.host, hosts, n * sizeof(*hosts));
-        party_run(&p);
-    }
-}
-
-UNIT_TEST(agreement_ands_words_on_mixed_hosts)
-{
-    struct party p = {
-        .size = 4, .n_rounds = 800, .body = body_rounds, .host = {"a", "a", "b", "b"}};
-    party_run(&p);
-    struct party q = {.size = 6,
-                      .n_rounds = 800,
-                      .body = body_rounds,
-                      .host = {"a", "b", "a", "c", "b", "a"}};
-    party_run(&q);
+    static const char *const one_host[] = {"a", "aa", "aaa", "aaaa", "aaaaa"};
+    static const char *const more[] = {"ab", "abc", "abcd", "abcde", "aabb", "abacba"};
+    for (size_t i = 0; i < ARRAY_LEN(one_host); i++)
+        party_run(one_host[i], body_rounds, 2000);
+    for (size_t i = 0; i < ARRAY_LEN(more); i++)
+        party_run(more[i], body_rounds, 800);
 }
 
 UNIT_TEST(numbers_may_wrap)
 {
-    struct party p = {.size = 3, .n_rounds = 20, .body = body_wrap};
-    party_run(&p);
-    struct party q = {
-        .size = 3, .n_rounds = 20, .body = body_wrap, .host = {"a", "a", "b"}};
-    party_run(&q);
+    party_run("aaa", body_wrap, 20);
+    party_run("aab", body_wrap, 20);
 }
 
 /* A process set agrees separately from its world. */
@@ -176,10 +154,8 @@ static int body_set(struct backend *b, uint32_t me, struct party *p, char *said)
 
 UNIT_TEST(process_set_agrees_apart_from_its_world)
 {
-    struct party shm = {.size = 4, .body = body_set};
-    party_run(&shm);
-    struct party mixed = {.size = 4, .body = body_set, .host = {"a", "a", "b", "b"}};
-    party_run(&mixed);
+    party_run("aaaa", body_set, 0);
+    party_run("aabb", body_set, 0);
 }
 
 /* --- doze and nudge --- */
@@ -250,12 +226,9 @@ static int body_nudge(struct backend *b, uint32_t me, struct party *p, char *sai
 
 UNIT_TEST(nudge_ends_one_doze)
 {
-    struct party alone = {.size = 1, .body = body_nudge};
-    party_run(&alone);
-    struct party shm = {.size = 2, .body = body_nudge};
-    party_run(&shm);
-    struct party tcp = {.size = 2, .body = body_nudge, .host = {"a", "b"}};
-    party_run(&tcp);
+    party_run("a", body_nudge, 0);
+    party_run("aa", body_nudge, 0);
+    party_run("ab", body_nudge, 0);
 }
 
 static int body_nudge_late(struct backend *b, uint32_t me, struct party *p, char *said)
@@ -288,10 +261,8 @@ static int body_nudge_late(struct backend *b, uint32_t me, struct party *p, char
 
 UNIT_TEST(nudge_ends_a_doze_inside_an_agreement)
 {
-    struct party shm = {.size = 2, .body = body_nudge_late};
-    party_run(&shm);
-    struct party tcp = {.size = 2, .body = body_nudge_late, .host = {"a", "b"}};
-    party_run(&tcp);
+    party_run("aa", body_nudge_late, 0);
+    party_run("ab", body_nudge_late, 0);
 }
 
 /* The last member begins while the others sleep: it wakes them. */
@@ -327,12 +298,9 @@ static int body_wake(struct backend *b, uint32_t me, struct party *p, char *said
 
 UNIT_TEST(last_member_wakes_sleeping_members)
 {
-    struct party shm = {.size = 3, .body = body_wake};
-    party_run(&shm);
-    struct party tcp = {.size = 2, .body = body_wake, .host = {"a", "b"}};
-    party_run(&tcp);
-    struct party mixed = {.size = 3, .body = body_wake, .host = {"a", "a", "b"}};
-    party_run(&mixed);
+    party_run("aaa", body_wake, 0);
+    party_run("ab", body_wake, 0);
+    party_run("aab", body_wake, 0);
 }
 
 static int body_abort(struct backend *b, uint32_t me, struct party *p, char *said)
@@ -359,10 +327,8 @@ static int body_abort(struct backend *b, uint32_t me, struct party *p, char *sai
 
 UNIT_TEST(abort_ends_doze_and_agreement)
 {
-    struct party shm = {.size = 2, .body = body_abort};
-    party_run(&shm);
-    struct party tcp = {.size = 2, .body = body_abort, .host = {"a", "b"}};
-    party_run(&tcp);
+    party_run("aa", body_abort, 0);
+    party_run("ab", body_abort, 0);
 }
 
 /* --- wrong use --- */
@@ -393,8 +359,7 @@ static int body_misuse(struct backend *b, uint32_t me, struct party *p, char *sa
 
 UNIT_TEST(wrong_calls_are_refused_and_break_nothing)
 {
-    struct party p = {.size = 2, .body = body_misuse};
-    party_run(&p);
+    party_run("aa", body_misuse, 0);
 }
 
 static int body_unequal(struct backend *b, uint32_t me, struct party *p, char *said)
@@ -408,8 +373,6 @@ static int body_unequal(struct backend *b, uint32_t me, struct party *p, char *s
     if (backend_cpu.agree_begin(b, w, me + 1, &err) < 0)
         return party_fails(b, said, "begin", 0, &err);
     int rc = agree_until_done(b, w, 0, p->deadline_ns, &err);
-    if (p->host[0] && me == 1 && rc == -ECONNRESET)
-        return 0; /* the other one detected it first, and left */
     if (rc != -EPROTO || strcmp(err.text, want) != 0)
         return party_fails(b, said, want, 0, &err);
     return 0;
@@ -417,8 +380,7 @@ static int body_unequal(struct backend *b, uint32_t me, struct party *p, char *s
 
 UNIT_TEST(unequal_lengths_are_an_error)
 {
-    struct party shm = {.size = 2, .body = body_unequal};
-    party_run(&shm);
+    party_run("aa", body_unequal, 0);
 }
 
 /* --- death --- */
@@ -447,40 +409,27 @@ static int body_last_dies(struct rank *r)
     return rc < 0 ? 0 : 1;
 }
 
-/* At least a second is tried again, for others may have the processors. */
-static void check_reported(struct world *w, const char *says)
+UNIT_TEST(lost_member_is_named_within_a_second)
 {
-    uint32_t dead = w->size - 1;
-    bool is_late = true;
-    for (int run = 0; run < 5 && is_late; run++) {
-        is_late = false;
-        assert_int_equal(world_run(w), 0);
-        for (uint32_t i = 0; i < dead; i++) {
-            if (strstr(w->said[i], says) != w->said[i])
-                fail_msg("rank %u says: %s", i, w->said[i]);
-            is_late |= w->when[i] - w->when[dead] >= NS_PER_S;
-        }
+    static const struct {
+        uint32_t size;
+        bool tcp;
+        const char *hosts, *leaves, *says;
+    } t[] = {
+        {4, false, NULL, NULL, "lost rank 3 (host h): connection closed"},
+        {2, true, NULL, NULL, "lost rank 1 (host h): "},
+        {4, false, "aaab", NULL, "lost rank 3 (host b): "},
+        {3, false, NULL, "leaves", "lost rank 2 (host h): "},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        struct world w = {.size = t[i].size,
+                          .tcp = t[i].tcp,
+                          .hosts = t[i].hosts,
+                          .arg = t[i].leaves,
+                          .body = body_last_dies,
+                          .timeout_s = 20};
+        ASSERT_IN_TIME(world_names_last(&w, t[i].says));
     }
-    assert_false(is_late);
-}
-
-UNIT_TEST(dead_member_is_named_within_a_second)
-{
-    struct world shm = {.size = 4, .body = body_last_dies, .timeout_s = 20};
-    check_reported(&shm, "lost rank 3 (host h): connection closed");
-    struct world tcp = {
-        .size = 2, .tcp = true, .body = body_last_dies, .timeout_s = 20};
-    check_reported(&tcp, "lost rank 1 (host h): ");
-    struct world mixed = {
-        .size = 4, .hosts = "aaab", .body = body_last_dies, .timeout_s = 20};
-    check_reported(&mixed, "lost rank 3 (host b): ");
-}
-
-UNIT_TEST(member_that_leaves_is_named)
-{
-    struct world shm = {
-        .size = 3, .body = body_last_dies, .arg = "leaves", .timeout_s = 20};
-    check_reported(&shm, "lost rank 2 (host h): ");
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -107,31 +107,14 @@ static int body_calls(struct backend *b, uint32_t me, struct party *p, char *sai
     return 0;
 }
 
-UNIT_TEST(idle_member_receives_call_on_one_host)
+UNIT_TEST(idle_member_receives_call)
 {
-    for (uint32_t n = 1; n <= 5; n++) {
-        struct party p = {.size = n, .n_rounds = 400, .body = body_calls};
-        party_run(&p);
-    }
-}
-
-UNIT_TEST(idle_member_receives_call_over_hosts)
-{
-    static const char *const hosts[] = {"a", "b", "c", "d", "e"};
-    for (uint32_t n = 2; n <= 5; n++) {
-        struct party p = {.size = n, .n_rounds = 300, .body = body_calls};
-        memcpy(p.host, hosts, sizeof(hosts));
-        party_run(&p);
-    }
-}
-
-UNIT_TEST(idle_member_receives_call_on_mixed_hosts)
-{
-    struct party p = {.size = 6,
-                      .n_rounds = 300,
-                      .host = {"a", "a", "b", "a", "b", "c"},
-                      .body = body_calls};
-    party_run(&p);
+    static const char *const one_host[] = {"a", "aa", "aaa", "aaaa", "aaaaa"};
+    static const char *const more[] = {"ab", "abc", "abcd", "abcde", "aababc"};
+    for (size_t i = 0; i < ARRAY_LEN(one_host); i++)
+        party_run(one_host[i], body_calls, 400);
+    for (size_t i = 0; i < ARRAY_LEN(more); i++)
+        party_run(more[i], body_calls, 300);
 }
 
 /* Member 0 begins and does not call: member 1, which waits for something, is woken;
@@ -172,8 +155,7 @@ static int body_begun(struct backend *b, uint32_t me, struct party *p, char *sai
 
 UNIT_TEST(waiting_member_receives_agreements_others_only_calls)
 {
-    struct party p = {.size = 3, .n_rounds = 200, .body = body_begun};
-    party_run(&p);
+    party_run("aaa", body_begun, 200);
 }
 
 /* The last members never join by themselves: other members count their words, or find
@@ -253,15 +235,10 @@ body_posted_words(struct backend *b, uint32_t me, struct party *p, char *said)
 
 UNIT_TEST(member_without_words_is_counted)
 {
-    for (uint32_t n = 2; n <= 5; n++) {
-        struct party p = {.size = n, .n_rounds = 3000, .body = body_posted_words};
-        party_run(&p);
-    }
-    struct party p = {.size = 4,
-                      .n_rounds = 1000,
-                      .host = {"b", "a", "b", "a"}, /* there by its leader */
-                      .body = body_posted_words};
-    party_run(&p);
+    static const char *const one_host[] = {"aa", "aaa", "aaaa", "aaaaa"};
+    for (size_t i = 0; i < ARRAY_LEN(one_host); i++)
+        party_run(one_host[i], body_posted_words, 3000);
+    party_run("baba", body_posted_words, 1000); /* there by its leader */
 }
 
 /* No call: nothing happened, an agreement of our own, a broken communicator. */
@@ -287,8 +264,7 @@ static int body_nothing(struct backend *b, uint32_t me, struct party *p, char *s
 
 UNIT_TEST(nothing_is_received_without_a_call)
 {
-    struct party p = {.size = 1, .body = body_nothing};
-    party_run(&p);
+    party_run("a", body_nothing, 0);
 }
 
 UNIT_MAIN(NULL, NULL)

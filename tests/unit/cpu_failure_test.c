@@ -7,6 +7,7 @@
 #include "tests/unit/unit.h"
 
 #include "tests/unit/cpu_world.h"
+#include "tests/unit/timed.h"
 
 /* Over TCP a dead neighbour is detected by sending more than the socket buffers
  * hold. */
@@ -42,63 +43,6 @@ static int loop_until_failure(struct rank *r, uint64_t n_floats, uint64_t *ret_n
 static int body_kill_last(struct rank *r)
 {
     uint64_t ns;
-    if (r->rank == r->size - 1) {
-        struct rank *volatile self = r;
-        pid_t me = getpid();
-        if (fork()
-            == 0) { /* a forked child must not keep its dead parent alive for others */
-            while (atomic_load(&self->m->flag) < 20 * self->size)
-                sched_yield();
-            atomic_store(&self->m->when[self->rank], clock_now_ns());
-            kill(me, SIGKILL);
-            while (atomic_load(&self->m->arrived) < self->size - 1
-                   && clock_now_ns() < r->env.deadline_ns)
-                sched_yield();
-            _exit(0);
-        }
-    }
-    int rc = loop_until_failure(r, N_FLOATS, &ns);
-    atomic_store(&r->m->when[r->rank], ns);
-    atomic_fetch_add(&r->m->arrived, 1);
-    return rc;
-}
-
-/* The last rank dies: the time until all others report it. When that is a second or
- * more, the run is repeated up to three times, because of other load. UINT64_MAX: a
- * rank failed. */
-static uint64_t loss_reported_within(struct world *w)
-{
-    const uint32_t dead = w->size - 1;
-    uint64_t took_ns = UINT64_MAX;
-    for (int run = 0; run < 3 && took_ns >= NS_PER_S; run++) {
-        if (world_run(w) != 0)
-            return UINT64_MAX;
-        took_ns = 0;
-        for (uint32_t i = 0; i < dead; i++)
-            if (w->when[i] - w->when[dead] > took_ns) /* before it: a huge number */
-                took_ns = w->when[i] - w->when[dead];
-    }
-    return took_ns;
-}
-
-static void check_survivors(struct world *w, const char *says)
-{
-    uint32_t dead = w->size - 1;
-    assert_true(WIFSIGNALED(w->status[dead]));
-    for (uint32_t i = 0; i < dead; i++)
-        assert_string_equal(w->said[i], says);
-}
-
-UNIT_TEST(killed_peer_is_named_within_a_second_shm)
-{
-    struct world w = {.size = 4, .body = body_kill_last, .timeout_s = 60};
-    assert_true(loss_reported_within(&w) < NS_PER_S);
-    check_survivors(&w, "lost rank 3 (host h): connection closed");
-}
-
-static int body_kill_last_tcp(struct rank *r)
-{
-    uint64_t ns;
     struct err err = ERR_INIT;
     float x = 0;
     struct batch_item it = {.in = &x, .out = &x, .count = 1};
@@ -119,30 +63,21 @@ static int body_kill_last_tcp(struct rank *r)
     return rc;
 }
 
-UNIT_TEST(killed_peer_is_named_within_a_second_tcp)
-{
-    struct world w = {.size = 3,
-                      .tcp = true,
-                      .body = body_kill_last_tcp,
-                      .arg = &N_FLOATS_TCP,
-                      .timeout_s = 60};
-    assert_true(loss_reported_within(&w) < NS_PER_S);
-    for (int i = 0; i < 2; i++)
-        if (!strstr(w.said[i], "lost rank 2 (host h): "))
-            fail_msg("rank %d says: %s", i, w.said[i]);
-}
-
 /* Leader b of host b dies: the followers on host a receive it through their leader. */
-UNIT_TEST(lost_host_is_named_to_followers)
+UNIT_TEST(killed_peer_is_named_within_a_second)
 {
-    struct world w = {.size = 4,
-                      .hosts = "aaab",
-                      .body = body_kill_last_tcp,
-                      .arg = &N_FLOATS,
-                      .timeout_s = 60};
-    assert_true(loss_reported_within(&w) < NS_PER_S);
-    for (int i = 0; i < 3; i++)
-        assert_non_null(strstr(w.said[i], "lost rank 3 (host b): "));
+    struct world tcp = {.size = 3,
+                        .tcp = true,
+                        .body = body_kill_last,
+                        .arg = &N_FLOATS_TCP,
+                        .timeout_s = 60};
+    struct world mixed = {.size = 4,
+                          .hosts = "aaab",
+                          .body = body_kill_last,
+                          .arg = &N_FLOATS,
+                          .timeout_s = 60};
+    ASSERT_IN_TIME(world_names_last(&tcp, "lost rank 2 (host h): "));
+    ASSERT_IN_TIME(world_names_last(&mixed, "lost rank 3 (host b): "));
 }
 
 /* --- a death inside each collective --- */
@@ -153,7 +88,7 @@ static const struct one {
 } each[] = {
     {COLL_REDUCE, OP_MAX},       {COLL_REDUCESCATTER, OP_SUM}, {COLL_GATHER, OP_SUM},
     {COLL_ALLTOALL, OP_SUM},     {COLL_ALLGATHER, OP_SUM},     {COLL_BROADCAST, OP_SUM},
-    {COLL_ALLREDUCE, OP_ADASUM},
+    {COLL_ALLREDUCE, OP_ADASUM}, {COLL_ALLREDUCE, OP_SUM},
 };
 
 enum { EACH_N = 1 << 16 }; /* floats of a member */
@@ -204,8 +139,8 @@ static int body_kill_in_each(struct rank *r)
 UNIT_TEST(death_inside_each_collective_is_reported)
 {
     static const char *const shapes[] = {"aaaa", "abcd", "aabb"};
-    for (size_t k = 0; k < sizeof(each) / sizeof(*each); k++)
-        for (size_t shape = 0; shape < 3; shape++) {
+    for (size_t k = 0; k < ARRAY_LEN(each); k++)
+        for (size_t shape = 0; shape < ARRAY_LEN(shapes); shape++) {
             struct world w = {.size = 4,
                               .hosts = shapes[shape],
                               .body = body_kill_in_each,
@@ -213,15 +148,12 @@ UNIT_TEST(death_inside_each_collective_is_reported)
                               .arg = &each[k],
                               .timeout_s = 60};
             bool is_seen = false;
-            if (loss_reported_within(&w) >= NS_PER_S)
-                fail_msg("%s over %s", collective_name(each[k].coll), shapes[shape]);
-            for (int i = 0; i < 3; i++) {
-                if (!strstr(w.said[i], "lost rank 3"))
-                    fail_msg("%s over %s: rank %d says: %s",
-                             collective_name(each[k].coll), shapes[shape], i,
-                             w.said[i]);
+            ASSERT_IN_TIME(world_names_last(
+                &w, shape == 0 ? "lost rank 3 (host a): connection closed"
+                               : "lost rank 3"));
+            assert_true(WIFSIGNALED(w.status[3]));
+            for (int i = 0; i < 3; i++)
                 is_seen |= strstr(w.said[i], "lost rank 3 (host ") != NULL;
-            }
             assert_true(is_seen);
         }
 }
@@ -377,18 +309,18 @@ static int body_abort(struct rank *r)
     return rc;
 }
 
+static bool is_aborted_in_time(bool tcp)
+{
+    struct world w = {.size = 2, .tcp = tcp, .body = body_abort, .timeout_s = 20};
+    assert_int_equal(world_run(&w), 0);
+    assert_string_equal(w.said[0], "aborted");
+    return w.when[0] < 200 * NS_PER_MS; /* 10 ms without other load */
+}
+
 UNIT_TEST(abort_ends_a_wait_soon)
 {
-    for (int tcp = 0; tcp < 2; tcp++) {
-        struct world w = {.size = 2, .tcp = tcp, .body = body_abort, .timeout_s = 20};
-        uint64_t took_ns = UINT64_MAX; /* 10 ms; repeated because of other load */
-        for (int run = 0; run < 5 && took_ns >= 200 * NS_PER_MS; run++) {
-            assert_int_equal(world_run(&w), 0);
-            assert_string_equal(w.said[0], "aborted");
-            took_ns = w.when[0];
-        }
-        assert_true(took_ns < 200 * NS_PER_MS);
-    }
+    ASSERT_IN_TIME(is_aborted_in_time(false));
+    ASSERT_IN_TIME(is_aborted_in_time(true));
 }
 
 static int interrupt_after_flag(void *arg, struct err *err)

@@ -18,11 +18,17 @@ enum { MAX_MEMBERS = 6, N_EXCHANGES = 3, SAID_BYTES = 640 };
 /* Ends a hang: spinning members need a turn of the processors each. */
 enum { PARTY_LIMIT_S = 240 };
 
+struct party;
+typedef int (*party_body_fn)(struct backend *b,
+                             uint32_t me,
+                             struct party *p,
+                             char *said);
+
 struct party { /* members as threads of this process */
     uint32_t size;
-    const char *host[MAX_MEMBERS]; /* NULL: all on one */
+    const char *hosts; /* a letter each; NULL: all on one */
     uint32_t n_rounds;
-    int (*body)(struct backend *b, uint32_t me, struct party *p, char *said);
+    party_body_fn body;
     atomic_uint n_in[N_EXCHANGES]; /* the exchange */
     void *blob[N_EXCHANGES][MAX_MEMBERS];
     uint32_t len[N_EXCHANGES][MAX_MEMBERS];
@@ -82,11 +88,11 @@ static int seat_describe(struct seat *s,
                          uint32_t *ret_n,
                          struct err *err)
 {
-    const char *host = s->p->host[s->me];
+    const char host[2] = {s->p->hosts ? s->p->hosts[s->me] : 'h', '\0'};
     /* the host name is a variable of the whole process */
     pthread_mutex_lock(&environment);
-    setenv("HVD_HOST_ID", host ? host : "h", 1);
-    setenv("HOROVOD_HOSTNAME", host ? host : "h", 1);
+    setenv("HVD_HOST_ID", host, 1);
+    setenv("HOROVOD_HOSTNAME", host, 1);
     int rc = backend_cpu.describe(env, ret, ret_blob, ret_n, err);
     pthread_mutex_unlock(&environment);
     return rc;
@@ -135,8 +141,14 @@ static void *seat_run(void *arg)
     return NULL;
 }
 
-static inline void party_run(struct party *p)
+/* Members on these hosts, a letter each, run the body. */
+static inline void party_run(const char *hosts, party_body_fn body, uint32_t n_rounds)
 {
+    struct party party = {.size = (uint32_t)strlen(hosts),
+                          .hosts = hosts,
+                          .n_rounds = n_rounds,
+                          .body = body};
+    struct party *p = &party;
     pthread_t t[MAX_MEMBERS];
     struct seat s[MAX_MEMBERS];
     p->deadline_ns = clock_now_ns() + PARTY_LIMIT_S * NS_PER_S;

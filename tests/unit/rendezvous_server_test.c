@@ -161,22 +161,6 @@ UNIT_TEST(two_rounds_for_1_to_16_members)
     }
 }
 
-UNIT_TEST(a_late_member_completes_the_round)
-{
-    struct world w = world_up(3);
-    struct member m[3];
-
-    member_go(&m[0], &w, 0, 3, LONG_MS);
-    member_go(&m[2], &w, 2, 3, LONG_MS);
-    wait_joined(&w, 2);
-    member_go(&m[1], &w, 1, 3, LONG_MS);
-    for (int i = 0; i < 3; i++) {
-        member_join(&m[i]);
-        assert_int_equal(m[i].rc, 0);
-    }
-    rdv_server_stop(w.server);
-}
-
 UNIT_TEST(members_may_come_before_the_server)
 {
     struct world w = world_up(2);
@@ -289,18 +273,6 @@ UNIT_TEST(a_timeout_names_the_missing_ranks)
     for (uint32_t r = 0; r < 8; r++)
         rdv_client_close(TAKE(c[r]));
     world_completes(&w, 8);
-    rdv_server_stop(w.server);
-}
-
-UNIT_TEST(one_missing_rank_is_named_alone)
-{
-    struct world w = world_up(2);
-    struct member m;
-
-    member_go(&m, &w, 1, 2, 2 * SHORT_MS); /* connects within it, too */
-    member_join(&m);
-    assert_int_equal(m.rc, -ETIMEDOUT);
-    assert_non_null(strstr(m.err.text, " s for rank 0 (of 2)"));
     rdv_server_stop(w.server);
 }
 
