@@ -1,6 +1,6 @@
 .PHONY: test test-full test-programs asan tsan
 test-programs: ## programs that several suites run, so that no two suites build them at once
-test: ## run every suite of tests/suites, within 20 minutes warm and 60 cold
+test: ## run every suite of tests/suites (45 minutes the first time, about 23 after)
 	@tests/run.py
 test-full: ## the same and the long rows: other PyTorch and TensorFlow, tensors over 4 GiB
 	@tests/run.py --full
