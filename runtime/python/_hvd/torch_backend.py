@@ -21,7 +21,7 @@ def _meet(url, **kwargs):
 
 
 def register():
-    """Makes "hvd" and the init_method "hvd://" known. Idempotent."""
+    """Registers "hvd" and the init_method "hvd://". Idempotent."""
     import torch.distributed as dist
 
     if not dist.is_available() or "HVD" in dist.Backend._plugins:

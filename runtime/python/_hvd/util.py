@@ -37,7 +37,7 @@ def _cache(f):
 
 
 def get_ext_suffix():
-    """How file names of this interpreter's extension modules end."""
+    """The suffix of file names of this interpreter's extension modules."""
     return sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 
 
@@ -61,7 +61,7 @@ def check_extension(ext_name, ext_env_var, pkg_path, *args):
 
 
 def _succeeds(code, what, verbose):
-    """Does this code set ok to something true in a new interpreter?"""
+    """Whether this code sets ok to a true value in a new interpreter."""
     program = f"import sys; sys.path[:] = {sys.path!r}; ok = True; {code}; sys.exit(0 if ok else 1)"
     if verbose:
         print(f"Checking whether {what}.")
@@ -74,7 +74,7 @@ def _succeeds(code, what, verbose):
 
 
 def extension_available(ext_base_name, verbose=False):
-    """Can ``horovod.<ext_base_name>`` be imported here, its framework included?"""
+    """Whether ``horovod.<ext_base_name>`` and its framework can be imported here."""
     if not ext_base_name.isidentifier():
         return False
     return _succeeds(f"import horovod.{ext_base_name}", f"horovod.{ext_base_name} works", verbose)
@@ -140,7 +140,7 @@ handle_average_backwards_compatibility = get_average_backwards_compatibility_fun
 
 
 def num_rank_is_power_2(num_rank):
-    """Is this number of ranks a power of two, as Horovod's Adasum needs it?"""
+    """Whether this number of ranks is a power of two, which Horovod's Adasum requires."""
     return num_rank != 0 and (num_rank & (num_rank - 1)) == 0
 
 
@@ -166,7 +166,7 @@ def is_iterable(x):
 
 @_cache
 def is_version_greater_equal_than(ver, target):
-    """Is the version text ver at least target, which has the form major.minor.patch?
+    """Whether the version text ver is at least target, which has the form major.minor.patch.
 
     As in Horovod this takes the package `packaging`, which nothing else here needs; else ImportError.
     """

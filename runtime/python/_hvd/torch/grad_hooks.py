@@ -40,8 +40,8 @@ def is_distributed(process_set):
 class Listener:
     """Receives an optimizer's gradients and counts the passes until each is complete.
 
-    A subclass defines ready(p), which is called when backward() has added to p.grad. Hooks hold the listener
-    weakly and are removed with it.
+    A subclass defines ready(p), which is called when backward() has added to p.grad. Hooks hold the
+    listener weakly and are removed with it.
     """
 
     def __init__(self, names, settings, passes):

@@ -177,7 +177,7 @@ class Reducer(Listener):
         self.synchronized = True
 
     def restart(self):
-        """Everything is counted from the beginning."""
+        """Resets all counts."""
         self.world = handles.world
         self.pending.clear()
         self.queue, self.queued_bytes = [], 0

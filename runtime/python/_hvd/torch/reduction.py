@@ -33,7 +33,7 @@ QUEUED, STARTED, ENDED = range(3)
 
 
 def _warn_of_change(name):
-    """Otherwise it would be silent, and a race: the change may come before or after the reduction."""
+    """Reports the change. Without it there would be a silent race between the change and the reduction."""
     warnings.warn(
         f"the gradient {name} was changed after backward(), while it was on its way to the other ranks: "
         "what it is now is not defined. Call optimizer.synchronize() before gradients are clipped or "
@@ -124,7 +124,7 @@ class Reduction:
         _of_parameter[id(p)] = self
 
     def is_gathered(self):
-        """Does it travel as rows, and not as a whole?"""
+        """Whether it is sent as rows instead of as a whole tensor."""
         grad = self.p.grad
         is_sparse = self.p in self.sparse_dims if grad is None else grad.is_sparse
         return is_sparse and not self.settings.sparse_as_dense
@@ -187,7 +187,7 @@ class Reduction:
         self.state = STARTED
 
     def recall(self):
-        """It was held, and was not submitted after all."""
+        """Called if it was held and then not submitted."""
         if self.state == STARTED:
             self.state = QUEUED
             self.handle = self.sent = self.ctx = None
@@ -218,7 +218,7 @@ class Reduction:
         self.abandon()
 
     def is_under_way(self, error):
-        """Has a wait ended with this error while the runtime still works on it?"""
+        """Whether a wait ended with this error while the runtime still works on the operation."""
         if callable(self.handle):
             return isinstance(error, KeyboardInterrupt)
         return self.handle is not None and not handles.poll(self.handle)
@@ -238,7 +238,7 @@ class Reduction:
             read_here(self.sent, self.place)
 
     def abandon(self):
-        """Forgets it; the runtime keeps what it still works on alive."""
+        """Drops the references to it; the runtime keeps the memory of a running operation alive."""
         self.state = ENDED
         self.handle = self.sent = self.ctx = None
         if _of_parameter.get(id(self.p)) is self:

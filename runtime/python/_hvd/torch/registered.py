@@ -34,7 +34,7 @@ class RegisteredBuffer:
 
     @property
     def is_registered(self):
-        """Do tensors in it travel as registered ones? After shutdown() no buffer is."""
+        """Whether tensors in it are sent as registered memory. False for all buffers after shutdown()."""
         return handles.world == self._world and handles.registered.get(id(self)) is self
 
     def deregister(self):

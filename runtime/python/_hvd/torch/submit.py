@@ -46,7 +46,7 @@ def _group(kind, name, tensors, set_id):
     """The tensors of a grouped call as a list, and the names that they and their group have."""
     tensors = list(tensors)
     for tensor in tensors:
-        t.dtype_of(tensor)  # before any of them is on its way
+        t.dtype_of(tensor)  # before any of them is submitted
     base = op_name(kind, name, set_id)
     return tensors, base, [f"{base}_{i + 1}of{len(tensors)}" for i in range(len(tensors))]
 
@@ -89,7 +89,7 @@ def submit_allreduce(
     now.
     """
     dtype = t.dtype_of(tensor)
-    if output is tensor and t.is_plain(tensor):  # the way of every gradient: the shortest
+    if output is tensor and t.is_plain(tensor):  # the path of every gradient, so the shortest one
         source = work = keep = tensor
         place = place or t.where(tensor)
     else:

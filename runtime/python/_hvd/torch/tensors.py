@@ -42,7 +42,7 @@ def dtype_of(tensor):
 
 
 def can_travel(tensor):
-    """From the memory that it is in?"""
+    """Whether the runtime can send the tensor from the memory that it is in."""
     return tensor.is_cpu or (tensor.is_cuda and not gpu.problem())
 
 
@@ -62,7 +62,7 @@ def _refuse(tensor):
 
 
 def why_not(tensor):
-    """Why a tensor's device is none of ours."""
+    """The reason why the runtime does not support a tensor's device."""
     return gpu.problem() if tensor.is_cuda else "tensors travel from host memory and from NVIDIA's GPUs"
 
 
@@ -131,7 +131,7 @@ def host_device():
 
 
 def is_plain(tensor):
-    """Does its memory hold its elements row by row, as the runtime takes them?"""
+    """Whether its memory holds its elements row by row, as the runtime requires."""
     return tensor.is_contiguous() and not tensor.is_neg()
 
 
@@ -143,7 +143,7 @@ def plain(tensor):
 
 
 def check_writable(tensor):
-    """Refuses, before anything travels, what cannot take a result in place."""
+    """Raises an error, before anything is sent, for a tensor that cannot be written in place."""
     if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape)):
         raise ValueError(
             f"a tensor of shape {tuple(tensor.shape)} with elements that share memory (expand()) cannot "
@@ -152,7 +152,7 @@ def check_writable(tensor):
 
 
 def describe(tensor, output, dtype, name, place, group=None, group_size=0, is_held=False):
-    """What _native's functions take of a tensor; output: a tensor or None, place: where(tensor)."""
+    """The arguments of _native's functions for a tensor. output: a tensor or None; place: where(tensor)."""
     if output is not None and output.is_cpu != tensor.is_cpu:
         raise ValueError(f"a tensor on {tensor.device} cannot have its output on {output.device}")
     address = 0 if output is None else output.data_ptr()

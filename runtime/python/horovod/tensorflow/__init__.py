@@ -20,7 +20,7 @@ from horovod.tensorflow import (
 
 
 def __getattr__(name):
-    # hvd.keras.callbacks, as Perseus' scripts write; not imported where nobody asks, for it takes a second
+    # hvd.keras.callbacks, as Perseus' scripts write; imported on first use, because that takes a second
     if name == "keras":
         return import_module("horovod.tensorflow.keras")
     raise AttributeError(f"module 'horovod.tensorflow' has no attribute '{name}'")
