@@ -116,7 +116,7 @@ UNIT_RUN := $(UNIT_TESTS)
 ifeq ($(V),tsan)
 UNIT_TESTS := $(filter-out $(O)/unit/core_% $(O)/unit/contract_%,$(UNIT_TESTS))
 # Values of many cases; their threads are those of gpu_matrix_test and gpu_codec_test.
-UNIT_TESTS := $(filter-out $(addprefix $(O)/unit/gpu_,codec_topk_test codec_power_test),$(UNIT_TESTS))
+UNIT_TESTS := $(filter-out $(O)/unit/gpu_codec_more_test,$(UNIT_TESTS))
 UNIT_RUN = $(shell for p in $(UNIT_TESTS); do nm -Du $$p | grep -q ' pthread_create' && echo $$p; done)
 endif
 unit: $(UNIT_TESTS) ## build and run the unit tests of variant V

@@ -59,7 +59,10 @@ static const int64_t coded_shapes[CODEC_ITEMS][2] = {{80, 80},  {1, 3},   {40, 2
 
 /* --- one tensor on the host --- */
 
-static int post_step(struct coder *c, const struct codec_step *s, struct err *err)
+static int post_scaled(struct coder *c,
+                       const struct codec_step *s,
+                       double prescale,
+                       struct err *err)
 {
     struct batch_item item = {.in = s->in,
                               .out = s->out,
@@ -69,7 +72,7 @@ static int post_step(struct coder *c, const struct codec_step *s, struct err *er
     struct batch batch = {.coll = s->coll,
                           .dtype = s->dtype,
                           .op = s->op,
-                          .prescale = 1,
+                          .prescale = prescale,
                           .postscale = s->postscale,
                           .items = &item,
                           .n_items = 1};
@@ -79,28 +82,23 @@ static int post_step(struct coder *c, const struct codec_step *s, struct err *er
     return rc ? rc : c->host->ops->poll(c->host, &done, err);
 }
 
+static int post_step(struct coder *c, const struct codec_step *s, struct err *err)
+{
+    return post_scaled(c, s, 1, err);
+}
+
 static int post_host_plain(
     struct coder *c, const struct coded *b, size_t i, void *p, struct err *err)
 {
-    struct codec_step s = {.coll = COLL_ALLREDUCE,
-                           .dtype = b->dtype,
-                           .op = b->op,
-                           .postscale = b->post,
-                           .in = p,
-                           .out = p,
-                           .count = b->plans[i].count};
-    struct batch_item item = {.in = p, .out = p, .count = s.count};
-    struct batch batch = {.coll = s.coll,
-                          .dtype = s.dtype,
-                          .op = s.op,
-                          .prescale = b->pre,
-                          .postscale = b->post,
-                          .items = &item,
-                          .n_items = 1};
-    uint64_t ticket, done;
-    int rc = c->host->ops->post(c->host, &batch, &ticket, err);
+    const struct codec_step s = {.coll = COLL_ALLREDUCE,
+                                 .dtype = b->dtype,
+                                 .op = b->op,
+                                 .postscale = b->post,
+                                 .in = p,
+                                 .out = p,
+                                 .count = b->plans[i].count};
 
-    return rc ? rc : c->host->ops->poll(c->host, &done, err);
+    return post_scaled(c, &s, b->pre, err);
 }
 
 /* All tensors begin before the first step: a batch's do not make room for each other.
@@ -458,8 +456,19 @@ coding_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
 static inline void run_coding(const struct coding_case *k, struct gpu_case c)
 {
     coding = k;
-    c.row_body = coding_body;
+    if (!c.row_body)
+        c.row_body = coding_body;
     run_case(&c);
+}
+
+/* Each with 2, 3 and 5 members; number `odd` on two streams and in a fixed order. */
+static inline void run_codings(const struct coding_case *cases, size_t n, size_t odd)
+{
+    for (size_t i = 0; i < n; i++) {
+        run_coding(&cases[i], (struct gpu_case){.n = 2});
+        run_coding(&cases[i], (struct gpu_case){.n = 3, .n_streams = i == odd ? 2 : 1});
+        run_coding(&cases[i], (struct gpu_case){.n = 5, .is_deterministic = i == odd});
+    }
 }
 
 /* --- over many steps --- */
@@ -520,6 +529,14 @@ drain_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
     return coder_close(&c, rc, said);
 }
 
+static inline void run_drains(const char *text, const char *lossy)
+{
+    const struct coding_case k = {.text = text, .lossy = lossy};
+
+    run_coding(&k, (struct gpu_case){.n = 2, .row_body = drain_body});
+    run_coding(&k, (struct gpu_case){.n = 3, .row_body = drain_body});
+}
+
 /* --- many on their way --- */
 
 enum { N_QUEUED = 24 };
@@ -561,6 +578,13 @@ queue_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
     if (rc)
         (void)SAYS("rank %u: %s", me, err.text);
     return coder_close(&c, rc, said);
+}
+
+static inline void run_queues(const struct coding_case *k, uint32_t n_streams_of_3)
+{
+    run_coding(k, (struct gpu_case){.n = 2, .n_streams = 3, .row_body = queue_body});
+    run_coding(k, (struct gpu_case){
+                      .n = 3, .n_streams = n_streams_of_3, .row_body = queue_body});
 }
 
 #endif

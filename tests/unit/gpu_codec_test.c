@@ -59,12 +59,8 @@ static void the_bound_makes_what_was_used_least_give_way(void **state)
 
 static void nothing_is_lost_over_the_steps(void **state)
 {
-    static const struct coding_case k = {.text = "int8", .lossy = "int8:feedback=0"};
-
     (void)state;
-    coding = &k;
-    run_case(&(struct gpu_case){.n = 2, .row_body = drain_body});
-    run_case(&(struct gpu_case){.n = 3, .row_body = drain_body});
+    run_drains("int8", "int8:feedback=0");
 }
 
 /* --- on the wire --- */
@@ -153,9 +149,8 @@ static void as_many_bytes_travel_as_planned(void **state)
     static const struct coding_case k = {.text = ""};
 
     (void)state;
-    coding = &k;
-    run_case(&(struct gpu_case){.n = 2, .row_body = wire_body});
-    run_case(&(struct gpu_case){.n = 5, .row_body = wire_body});
+    run_coding(&k, (struct gpu_case){.n = 2, .row_body = wire_body});
+    run_coding(&k, (struct gpu_case){.n = 5, .row_body = wire_body});
 }
 
 /* --- many on their way --- */
@@ -166,12 +161,9 @@ static void many_on_their_way_keep_the_order_of_what_is_kept(void **state)
                                     two = {.text = "int8", .max_bytes = 30000};
 
     (void)state;
-    coding = &one;
-    run_case(&(struct gpu_case){.n = 2, .n_streams = 3, .row_body = queue_body});
-    run_case(&(struct gpu_case){.n = 3, .n_streams = 2, .row_body = queue_body});
-    coding = &two;
-    run_case(&(struct gpu_case){.n = 2, .row_body = queue_body});
-    run_case(&(struct gpu_case){.n = 2, .n_streams = 3, .row_body = queue_body});
+    run_queues(&one, 2);
+    run_coding(&two, (struct gpu_case){.n = 2, .row_body = queue_body});
+    run_coding(&two, (struct gpu_case){.n = 2, .n_streams = 3, .row_body = queue_body});
 }
 
 /* --- sets that go --- */
@@ -209,9 +201,8 @@ static void a_set_that_goes_takes_what_it_kept(void **state)
     static const struct coding_case k = {.text = "int8"};
 
     (void)state;
-    coding = &k;
-    run_case(&(struct gpu_case){.n = 2, .row_body = forget_body});
-    run_case(&(struct gpu_case){.n = 3, .row_body = forget_body});
+    run_coding(&k, (struct gpu_case){.n = 2, .row_body = forget_body});
+    run_coding(&k, (struct gpu_case){.n = 3, .row_body = forget_body});
 }
 
 /* --- what is refused --- */
@@ -267,8 +258,7 @@ static void what_cannot_be_done_is_one_sentence_and_no_more(void **state)
     static const struct coding_case k = {.text = "", .max_bytes = 30000};
 
     (void)state;
-    coding = &k;
-    run_case(&(struct gpu_case){.n = 2, .row_body = refuse_body});
+    run_coding(&k, (struct gpu_case){.n = 2, .row_body = refuse_body});
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PowerSGD of device memory, on the fakes: members are equal, and near the host's
- * codec; nothing is lost. */
+/* Top-k and PowerSGD of device memory, on the fakes: members are equal, and have the
+ * bits of the host's codec or are near it; nothing is lost. */
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -14,64 +14,51 @@
 
 #include "tests/unit/gpu_codec.h"
 
-static void powersgd_is_near_the_host_s(void **state)
+static void topk_has_the_bits_of_the_host_s(void **state)
 {
     static const struct coding_case cases[] = {
-        {.text = "powersgd",
-         .slack = 2e-2,
-         .slack_wide = 1e-4,
-         .slack_bf16 = 0.3,
-         .n_rounds = 50},
-        {.text = "powersgd:rank=2",
-         .slack = 2e-2,
-         .slack_wide = 1e-4,
-         .slack_bf16 = 0.3,
-         .has_nans = true,
-         .n_rounds = 30},
-        {.text = "powersgd:rank=1,seed=7",
-         .slack = 2e-2,
-         .slack_wide = 1e-4,
-         .slack_bf16 = 0.3,
-         .n_rounds = 40},
-        {.text = "powersgd:rank=9",
-         .slack = 2e-2,
-         .slack_wide = 1e-4,
-         .slack_bf16 = 0.3,
-         .n_rounds = 40},
-        {.text = "powersgd:rank=3,feedback=0",
-         .slack = 2e-2,
-         .slack_wide = 1e-4,
-         .slack_bf16 = 0.3,
-         .n_rounds = 30},
+        {.text = "topk:ratio=0.01", .n_rounds = 60},
+        {.text = "topk:k=7", .n_rounds = 40},
+        {.text = "topk:k=7", .n_rounds = 40, .has_nans = true},
+        {.text = "topk:ratio=0.1,feedback=0", .n_rounds = 30},
+        {.text = "topk:ratio=0.01", .n_rounds = 60, .max_bytes = 100000},
     };
 
     (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        run_coding(&cases[i], (struct gpu_case){.n = 2});
-        run_coding(&cases[i], (struct gpu_case){.n = 3, .n_streams = i == 2 ? 2 : 1});
-        run_coding(&cases[i], (struct gpu_case){.n = 5, .is_deterministic = i == 2});
-    }
+    run_codings(cases, ARRAY_LEN(cases), 1);
+}
+
+static void powersgd_is_near_the_host_s(void **state)
+{
+#define NEAR .slack = 2e-2, .slack_wide = 1e-4, .slack_bf16 = 0.3
+    static const struct coding_case cases[] = {
+        {.text = "powersgd", NEAR, .n_rounds = 50},
+        {.text = "powersgd:rank=2", NEAR, .has_nans = true, .n_rounds = 30},
+        {.text = "powersgd:rank=1,seed=7", NEAR, .n_rounds = 40},
+        {.text = "powersgd:rank=9", NEAR, .n_rounds = 40},
+        {.text = "powersgd:rank=3,feedback=0", NEAR, .n_rounds = 30},
+    };
+#undef NEAR
+
+    (void)state;
+    run_codings(cases, ARRAY_LEN(cases), 2);
 }
 
 static void nothing_is_lost_over_the_steps(void **state)
 {
-    static const struct coding_case k = {.text = "powersgd:rank=9",
-                                         .lossy = "powersgd:rank=9,feedback=0"};
-
     (void)state;
-    coding = &k;
-    run_case(&(struct gpu_case){.n = 2, .row_body = drain_body});
-    run_case(&(struct gpu_case){.n = 3, .row_body = drain_body});
+    run_drains("topk:ratio=0.1", "topk:ratio=0.1,feedback=0");
+    run_drains("powersgd:rank=9", "powersgd:rank=9,feedback=0");
 }
 
 static void many_on_their_way_keep_the_order_of_what_is_kept(void **state)
 {
-    static const struct coding_case k = {.text = "powersgd:rank=2", .slack = 1e-4};
+    static const struct coding_case top = {.text = "topk:ratio=0.02"},
+                                    power = {.text = "powersgd:rank=2", .slack = 1e-4};
 
     (void)state;
-    coding = &k;
-    run_case(&(struct gpu_case){.n = 2, .n_streams = 3, .row_body = queue_body});
-    run_case(&(struct gpu_case){.n = 3, .row_body = queue_body});
+    run_queues(&top, 1);
+    run_queues(&power, 1);
 }
 
 /* --- calls --- */
@@ -121,10 +108,9 @@ static void factors_of_a_batch_are_summed_at_once_unless_deterministic(void **st
     static const struct coding_case k = {.text = "powersgd:rank=3"};
 
     (void)state;
-    coding = &k;
-    run_case(&(struct gpu_case){.n = 3, .row_body = calls_body});
-    run_case(
-        &(struct gpu_case){.n = 3, .is_deterministic = true, .row_body = calls_body});
+    run_coding(&k, (struct gpu_case){.n = 3, .row_body = calls_body});
+    run_coding(&k, (struct gpu_case){
+                       .n = 3, .is_deterministic = true, .row_body = calls_body});
 }
 
 /* --- what makes all NaN, and what is refused --- */
@@ -167,13 +153,13 @@ static void a_nan_is_delivered_and_does_not_stay(void **state)
     static const struct coding_case k = {.text = "powersgd:rank=5"};
 
     (void)state;
-    coding = &k;
-    run_case(&(struct gpu_case){.n = 3, .row_body = nan_body});
+    run_coding(&k, (struct gpu_case){.n = 3, .row_body = nan_body});
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(topk_has_the_bits_of_the_host_s),
         cmocka_unit_test(powersgd_is_near_the_host_s),
         cmocka_unit_test(many_on_their_way_keep_the_order_of_what_is_kept),
         cmocka_unit_test(nothing_is_lost_over_the_steps),
