@@ -43,6 +43,19 @@ static void member_differs_in_kind(struct member *m)
     stream_sync(m->s);
 }
 
+/* NCCL must not find memory registered on some ranks alone. */
+static void registered_on_one(struct member *m)
+{
+    void *handle;
+
+    WANT(m, member_start(m) == NCCL_OK);
+    if (m->rank == 0)
+        WANT(m, comm_wait(m->c, nccl.register_(m->c, m->x, 8 * sizeof(*m->x), &handle))
+                    == NCCL_OK);
+    (void)sum_launch(m);
+    stream_sync(m->s);
+}
+
 /* Rank 0 alone launches a sum. */
 static void member_is_missing(struct member *m)
 {
@@ -219,6 +232,7 @@ static void wrong_calls_end_the_test(void **state)
     } rows[] = {
         {member_differs, "which does AllReduce of", .n = 2},
         {member_differs_in_kind, "differ, they would hang", .n = 2},
+        {registered_on_one, ", registered", .n = 2},
         {member_is_missing, "waits for member 1 (AllReduce of 1 i32", .hang_s = "3",
          .n = 2},
         {call_while_in_progress, "ncclAllReduce while the call before is in progress",

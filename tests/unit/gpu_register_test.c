@@ -164,19 +164,6 @@ static int is_stuck(struct backend *meeting, uint32_t me, struct party *p, char 
     return 0;
 }
 
-static int
-member_mixes(struct backend *meeting, uint32_t me, struct party *p, char *said)
-{
-    struct member_world w = {NULL};
-    struct err err = ERR_INIT;
-
-    (void)p;
-    ENDS(member_begin(&w, meeting, me, &err) == 0);
-    ENDS(me == 1 || row->buffer_register(w.gpu, w.v, BYTES, &err) == 0);
-    (void)sum_now(&w, &err);
-    return member_end(&w, 0, said);
-}
-
 /* --- the fusion buffer --- */
 
 static int
@@ -271,23 +258,6 @@ static void an_outgrown_fusion_buffer_is_known_to_the_end(void **state)
         &(struct gpu_case){.n = 2, .registers = true, .row_body = member_outgrows});
 }
 
-/* What the fake proves in all other tests: NCCL must not find it on some alone. */
-static void the_fake_ends_a_test_of_mixed_memory(void **state)
-{
-    pid_t pid = fork();
-    int status;
-
-    (void)state;
-    if (pid == 0) {
-        the_case = &(struct gpu_case){.n = 2, .row_body = member_mixes};
-        (void)alarm(60);
-        (void)fclose(stderr); /* its message is expected */
-        _exit(case_main());
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,7 +267,6 @@ int main(void)
         cmocka_unit_test(an_older_nccl_is_named),
         cmocka_unit_test(the_seat_can_be_interrupted_while_it_waits),
         cmocka_unit_test(an_outgrown_fusion_buffer_is_known_to_the_end),
-        cmocka_unit_test(the_fake_ends_a_test_of_mixed_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
