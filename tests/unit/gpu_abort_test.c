@@ -20,6 +20,15 @@ enum { COUNT = 100 };
 /* One of each way in which NCCL keeps what is in progress. */
 static const char *const versions[] = {"21805", "22105", "22505", "22605", "22809"};
 
+/* A case with each of them, or every second one. */
+static void run_versions(struct gpu_case c, size_t step)
+{
+    for (size_t i = 0; i < ARRAY_LEN(versions); i += step) {
+        c.version = versions[i];
+        run_case(&c);
+    }
+}
+
 static bool is_soon(uint64_t began_ns)
 {
     return clock_now_ns() - began_ns < NS_PER_S;
@@ -109,22 +118,17 @@ aborts_start(struct device *g, struct backend *meeting, struct party *p, char *s
 static void a_start_can_be_aborted(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(versions); i++)
-        run_case(&(struct gpu_case){.n = 3,
-                                    .body = aborts_start,
-                                    .faults = "init_hang=1",
-                                    .version = versions[i]});
+    run_versions(
+        (struct gpu_case){.n = 3, .body = aborts_start, .faults = "init_hang=1"}, 1);
 }
 
 /* The call itself stays in progress, as while a connection is made. */
 static void a_call_in_progress_can_be_aborted(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(versions); i++)
-        run_case(&(struct gpu_case){.n = 2,
-                                    .body = aborts_start,
-                                    .faults = "enqueue_hang=0@0",
-                                    .version = versions[i]});
+    run_versions(
+        (struct gpu_case){.n = 2, .body = aborts_start, .faults = "enqueue_hang=0@0"},
+        1);
 }
 
 static int
@@ -297,11 +301,8 @@ wakes_late(struct device *g, struct backend *meeting, struct party *p, char *sai
 static void a_launcher_that_wakes_up_late_makes_no_query(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(versions); i += 2) /* more than a second each */
-        run_case(&(struct gpu_case){.n = 3,
-                                    .body = wakes_late,
-                                    .faults = "init_hang=1",
-                                    .version = versions[i]});
+    run_versions((struct gpu_case){.n = 3, .body = wakes_late, .faults = "init_hang=1"},
+                 2); /* more than a second each */
 }
 
 /* --- nothing after the stop --- */
@@ -468,16 +469,12 @@ closes_badly(struct device *g, struct backend *meeting, struct party *p, char *s
 static void a_close_that_fails_ends_the_device(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(versions); i++)
-        run_case(&(struct gpu_case){.n = 2,
-                                    .body = closes_badly,
-                                    .faults = "destroy_error=1:3",
-                                    .version = versions[i]});
-    for (size_t i = 0; i < ARRAY_LEN(versions); i += 2) /* 2 s each */
-        run_case(&(struct gpu_case){.n = 2,
-                                    .body = closes_badly,
-                                    .faults = "finalize_hang=1",
-                                    .version = versions[i]});
+    run_versions(
+        (struct gpu_case){.n = 2, .body = closes_badly, .faults = "destroy_error=1:3"},
+        1);
+    run_versions(
+        (struct gpu_case){.n = 2, .body = closes_badly, .faults = "finalize_hang=1"},
+        2); /* 2 s each */
 }
 
 /* An init that blocks has no handle to abort: the launcher is left behind, within its

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "runtime/backend/nccl/nccl_dl.h"
+#include "runtime/base/mem.h"
 #include "tests/unit/gpu_fake.h"
 
 static char root[PATH_MAX];
@@ -53,33 +54,48 @@ static int remove_root(void **state)
     return system(command); /* NOLINT(cert-env33-c): a test */
 }
 
-static int env_wins(void)
+/* Which library is used. A name of HVD_NCCL_LIB wins, then what is loaded, then the
+ * hint. */
+static const struct search {
+    const char *loaded; /* before, NULL: none */
+    int flags;
+    const char *lib, *hint;
+    int version;
+} searches[] = {
+    {"21403", RTLD_NOW, "22705", "22101", 22705},
+    {"21403", RTLD_NOW, NULL, "22101", 21403},
+    {NULL, 0, NULL, "22101", 22101},
+#ifndef __SANITIZE_ADDRESS__ /* which refuses RTLD_DEEPBIND */
+    /* Another one whose names all libraries see: NCCL calls itself by name, and a
+     * mixture of two versions would read the communicators of one as the other's. (The
+     * stub asks where its own function lies.) */
+    {"21403", RTLD_NOW | RTLD_GLOBAL, "22705", NULL, 22705},
+#endif
+};
+static const struct search *the_search;
+
+static int finds_one(void)
 {
+    const struct search *s = the_search;
+    struct device_config c = {.nccl_lib = s->lib ? copy_in(s->lib) : NULL,
+                              .nccl_hint = s->hint ? copy_in(s->hint) : NULL};
     struct nccl_api api;
     struct err err = ERR_INIT;
-    struct device_config c = {.nccl_lib = copy_in("22705"),
-                              .nccl_hint = copy_in("22101")};
 
-    CHILD_NEEDS(dlopen(copy_in("21403"), RTLD_NOW));
+    CHILD_NEEDS(!s->loaded || dlopen(copy_in(s->loaded), s->flags));
     CHILD_NEEDS(nccl_load(&c, &api, &err) == 0);
-    CHILD_NEEDS(api.version == 22705);
-    CHILD_NEEDS(!strcmp(api.path, c.nccl_lib));
+    CHILD_NEEDS(api.version == s->version);
+    CHILD_NEEDS(!c.nccl_lib || !strcmp(api.path, c.nccl_lib));
     return 0;
 }
 
-/* Another one whose names all libraries see: NCCL calls itself by name, and a mixture
- * of two versions would read the communicators of one as the other's. (The stub asks
- * where its own function lies.) */
-static int names_are_its_own(void)
+static void the_first_of_path_loaded_and_hint_is_used(void **state)
 {
-    struct nccl_api api;
-    struct err err = ERR_INIT;
-    struct device_config c = {.nccl_lib = copy_in("22705")};
-
-    CHILD_NEEDS(dlopen(copy_in("21403"), RTLD_NOW | RTLD_GLOBAL));
-    CHILD_NEEDS(nccl_load(&c, &api, &err) == 0);
-    CHILD_NEEDS(api.version == 22705);
-    return 0;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(searches); i++) {
+        the_search = &searches[i];
+        assert_int_equal(in_child(finds_one), 0);
+    }
 }
 
 static int env_is_alone(void)
@@ -98,47 +114,6 @@ static int env_is_alone(void)
     return 0;
 }
 
-static void env_path_wins_and_alone(void **state)
-{
-    (void)state;
-    assert_int_equal(in_child(env_wins), 0);
-#ifndef __SANITIZE_ADDRESS__ /* which refuses RTLD_DEEPBIND */
-    assert_int_equal(in_child(names_are_its_own), 0);
-#else
-    (void)names_are_its_own;
-#endif
-    assert_int_equal(in_child(env_is_alone), 0);
-}
-
-static int loaded_is_used(void)
-{
-    struct nccl_api api;
-    struct err err = ERR_INIT;
-    struct device_config c = {.nccl_hint = copy_in("22101")};
-
-    CHILD_NEEDS(dlopen(copy_in("21403"), RTLD_NOW));
-    CHILD_NEEDS(nccl_load(&c, &api, &err) == 0);
-    CHILD_NEEDS(api.version == 21403);
-    return 0;
-}
-
-static void loaded_library_is_used(void **state)
-{
-    (void)state;
-    assert_int_equal(in_child(loaded_is_used), 0);
-}
-
-static int hint_is_used(void)
-{
-    struct nccl_api api;
-    struct err err = ERR_INIT;
-    struct device_config c = {.nccl_hint = copy_in("22101")};
-
-    CHILD_NEEDS(nccl_load(&c, &api, &err) == 0);
-    CHILD_NEEDS(api.version == 22101);
-    return 0;
-}
-
 /* The fake lies in the loader's path. */
 static int then_the_loaders(void)
 {
@@ -152,13 +127,6 @@ static int then_the_loaders(void)
     CHILD_NEEDS(api.version == 22304);
     CHILD_NEEDS(strstr(api.path, "/fakes/libnccl.so.2"));
     return 0;
-}
-
-static void hint_before_loader_path(void **state)
-{
-    (void)state;
-    assert_int_equal(in_child(hint_is_used), 0);
-    assert_int_equal(in_child(then_the_loaders), 0);
 }
 
 /* The bundle's folder is "nccl", so its version is no number: it is the last tried. */
@@ -179,12 +147,6 @@ static int bundle_is_tried_last(void)
     CHILD_NEEDS(nccl_load(&c, &api, &err) < 0 || api.version == 22705);
     CHILD_NEEDS(strstr(err.text, "2.8.4") || err.code == 0);
     return 0;
-}
-
-static void bundle_is_last(void **state)
-{
-    (void)state;
-    assert_int_equal(in_child(bundle_is_tried_last), 0);
 }
 
 static int child_is_refused(void)
@@ -212,12 +174,6 @@ static int child_is_refused(void)
     return 0;
 }
 
-static void other_versions_are_refused(void **state)
-{
-    (void)state;
-    assert_int_equal(in_child(child_is_refused), 0);
-}
-
 static int has_by_version(void)
 {
     static const struct {
@@ -242,12 +198,6 @@ static int has_by_version(void)
         CHILD_NEEDS(api.all_reduce && api.recv && api.error_text);
     }
     return 0;
-}
-
-static void newer_symbols_are_absent_below_their_version(void **state)
-{
-    (void)state;
-    assert_int_equal(in_child(has_by_version), 0);
 }
 
 static void config_says_little(void **state)
@@ -291,12 +241,6 @@ static int child_misfits(void)
     return 0;
 }
 
-static void driver_and_nccl_majors_that_do_not_fit(void **state)
-{
-    (void)state;
-    assert_int_equal(in_child(child_misfits), 0);
-}
-
 static const char *some_text(int result)
 {
     return result == NCCL_REMOTE ? "remote process exited" : "invalid usage";
@@ -325,17 +269,24 @@ static void failures_contain_the_last_error_of_nccl(void **state)
     assert_int_equal(nccl_fail(&api, NULL, "ncclSend", NCCL_USAGE, &err), -EPROTO);
 }
 
+/* What else a search finds, and says. */
+static void each_search_in_a_process_of_its_own(void **state)
+{
+    static int (*const all[])(void) = {env_is_alone,         then_the_loaders,
+                                       bundle_is_tried_last, child_is_refused,
+                                       has_by_version,       child_misfits};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        assert_int_equal(in_child(all[i]), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(env_path_wins_and_alone),
-        cmocka_unit_test(loaded_library_is_used),
-        cmocka_unit_test(hint_before_loader_path),
-        cmocka_unit_test(bundle_is_last),
-        cmocka_unit_test(other_versions_are_refused),
-        cmocka_unit_test(newer_symbols_are_absent_below_their_version),
+        cmocka_unit_test(the_first_of_path_loaded_and_hint_is_used),
+        cmocka_unit_test(each_search_in_a_process_of_its_own),
         cmocka_unit_test(config_says_little),
-        cmocka_unit_test(driver_and_nccl_majors_that_do_not_fit),
         cmocka_unit_test(failures_contain_the_last_error_of_nccl),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);
