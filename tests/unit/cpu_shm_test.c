@@ -313,55 +313,8 @@ UNIT_TEST(garbled_segment_is_refused)
     free(mem);
 }
 
-UNIT_TEST(first_report_of_a_loss_stays)
-{
-    uint32_t small, slot, lines[2] = {0, 1}, ranks[2] = {4, 9};
-    size_t n_bytes = shm_size(2, SHM_WORLD_BYTES, &small, &slot);
-    void *mem = calloc(1, n_bytes);
-    struct shm s, t;
-    struct waiter w = {0};
-    shm_format(mem, 2, SHM_WORLD_BYTES);
-    assert_int_equal(shm_attach(&s, mem, n_bytes, 2, 0, lines, ranks, &w), 0);
-    assert_int_equal(shm_attach(&t, mem, n_bytes, 2, 1, lines, ranks, &w), 0);
-    assert_int_equal(shm_lost(&s), -1);
-    shm_report_lost(&s, 9);
-    shm_report_lost(&t, 4);
-    assert_int_equal(shm_lost(&t), 9);
-    assert_false(shm_has_left(&s, 9));
-    shm_detach(&t);
-    assert_true(shm_has_left(&s, 9));
-    assert_false(shm_has_left(&s, 4));
-    shm_detach(&s);
-    free(mem);
-}
-
-static int stop_at_once(void *arg, uint32_t rank, struct err *err)
-{
-    (void)arg;
-    return err_set(err, -ECANCELED, "stopped waiting for %u", rank);
-}
-
-UNIT_TEST(wait_returns_error_of_check)
-{
-    uint32_t small, slot, lines[2] = {0, 1}, ranks[2] = {4, 9};
-    size_t n_bytes = shm_size(2, SHM_WORLD_BYTES, &small, &slot);
-    void *mem = calloc(1, n_bytes);
-    struct shm s;
-    struct err err = ERR_INIT;
-    struct waiter w = {.check = stop_at_once};
-    shm_format(mem, 2, SHM_WORLD_BYTES);
-    assert_int_equal(shm_attach(&s, mem, n_bytes, 2, 0, lines, ranks, &w), 0);
-    assert_int_equal(shm_barrier(&s, &err), -ECANCELED);
-    assert_string_equal(err.text, "stopped waiting for 9");
-    atomic_store(&s.h->lines[1].seq, 1); /* there already: check is not asked */
-    assert_int_equal(shm_wait(&s, 1, 1, &err), 0);
-    shm_detach(&s);
-    free(mem);
-}
-
-/* --- sleeping --- */
-
-struct pair { /* two members of a segment, driven by hand */
+/* Two members of a segment, ranks 4 and 9, driven by hand. */
+struct pair {
     void *mem;
     struct shm s[2];
     struct waiter w;
@@ -378,14 +331,14 @@ static int keep_waiting(void *arg, uint32_t rank, struct err *err)
 
 static void pair_open(struct pair *p)
 {
-    uint32_t small, slot, lines[2] = {0, 1};
+    uint32_t small, slot, lines[2] = {0, 1}, ranks[2] = {4, 9};
     size_t n_bytes = shm_size(2, SHM_SET_BYTES, &small, &slot);
     p->mem = calloc(1, n_bytes);
     p->w.check = keep_waiting;
     shm_format(p->mem, 2, SHM_SET_BYTES);
     for (uint32_t i = 0; i < 2; i++)
         assert_int_equal(
-            shm_attach(&p->s[i], p->mem, n_bytes, 2, i, lines, lines, &p->w), 0);
+            shm_attach(&p->s[i], p->mem, n_bytes, 2, i, lines, ranks, &p->w), 0);
 }
 
 static void pair_close(struct pair *p)
@@ -394,6 +347,42 @@ static void pair_close(struct pair *p)
     shm_detach(&p->s[1]);
     free(p->mem);
 }
+
+UNIT_TEST(first_report_of_a_loss_stays)
+{
+    struct pair p = {.w = {.n_spins = 0}};
+    pair_open(&p);
+    assert_int_equal(shm_lost(&p.s[0]), -1);
+    shm_report_lost(&p.s[0], 9);
+    shm_report_lost(&p.s[1], 4);
+    assert_int_equal(shm_lost(&p.s[1]), 9);
+    assert_false(shm_has_left(&p.s[0], 9));
+    shm_detach(&p.s[1]);
+    assert_true(shm_has_left(&p.s[0], 9));
+    assert_false(shm_has_left(&p.s[0], 4));
+    pair_close(&p);
+}
+
+static int stop_at_once(void *arg, uint32_t rank, struct err *err)
+{
+    (void)arg;
+    return err_set(err, -ECANCELED, "stopped waiting for %u", rank);
+}
+
+UNIT_TEST(wait_returns_error_of_check)
+{
+    struct pair p = {.w = {.n_spins = 0}};
+    struct err err = ERR_INIT;
+    pair_open(&p);
+    p.w.check = stop_at_once;
+    assert_int_equal(shm_barrier(&p.s[0], &err), -ECANCELED);
+    assert_string_equal(err.text, "stopped waiting for 9");
+    atomic_store(&p.s[0].h->lines[1].seq, 1); /* present already: check is not called */
+    assert_int_equal(shm_wait(&p.s[0], 1, 1, &err), 0);
+    pair_close(&p);
+}
+
+/* --- sleeping --- */
 
 static void *sleep_then_answer(void *arg)
 {

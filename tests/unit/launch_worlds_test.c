@@ -27,6 +27,21 @@ static void meet_form(struct meet *m, uint64_t now_ns)
     assert_false(meet_reforms(m));
 }
 
+/* A job with a world file whose ranks run. */
+static void world_run(struct meet *m, uint32_t workers, uint32_t slots)
+{
+    world_start(m, workers, slots);
+    meet_run(m);
+}
+
+/* A newer world is announced and formed. */
+static void
+meet_change(struct meet *m, uint32_t generation, uint32_t workers, uint64_t now_ns)
+{
+    assert_int_equal(meet_send_world(m, generation, workers), 1);
+    meet_form(m, now_ns);
+}
+
 UNIT_TEST(only_a_newer_world_counts)
 {
     static const struct {
@@ -72,8 +87,7 @@ UNIT_TEST(all_workers_join_the_new_world)
 {
     struct meet m;
     struct err err = ERR_INIT;
-    world_start(&m, 2, 4);
-    meet_run(&m);
+    world_run(&m, 2, 4);
     assert_int_equal(worker_join_world(&m, 2, 5, 3, &err),
                      -EAGAIN); /* brings the news */
     meet_form(&m, 100 * S);
@@ -90,8 +104,7 @@ UNIT_TEST(all_workers_join_the_new_world)
     assert_int_equal(meet_due(&m, 1, 101 * S), MEET_RUNNING);
     meet_enter(&m, MEET_RUNNING);
     assert_int_equal(worker_join(&m, 2, NULL), -EALREADY);
-    assert_int_equal(meet_send_world(&m, 6, 1), 1);
-    meet_form(&m, 200 * S);
+    meet_change(&m, 6, 1, 200 * S);
     assert_int_equal(worker_join(&m, 1, NULL), -EINVAL); /* has no place in it */
     assert_int_equal(worker_join(&m, 0, NULL), 0);
     assert_int_equal(meet_due(&m, 1, 201 * S), MEET_RUNNING);
@@ -110,8 +123,7 @@ UNIT_TEST(a_worker_that_has_not_run_may_leave)
     assert_null(meet_first(&m));
     meet_run(&m);
     assert_false(meet_may_leave(&m, 1));
-    assert_int_equal(meet_send_world(&m, 5, 3), 1);
-    meet_form(&m, 2 * S);
+    meet_change(&m, 5, 3, 2 * S);
     assert_false(meet_may_leave(&m, 1));
     assert_true(meet_may_leave(&m, 2)); /* a newcomer */
     meet_release(&m);
@@ -125,8 +137,7 @@ UNIT_TEST(the_number_of_ranks_is_of_the_first_world_alone)
     assert_int_equal(meet_init(&m, 2, 4, 5, 60, 0, &err), 0);
     meet_know_world(&m, 0, true);
     assert_int_equal(meet_hello(&m, &h, "a", &err), 0);
-    assert_int_equal(meet_send_world(&m, 1, 2), 1);
-    meet_form(&m, 0);
+    meet_change(&m, 1, 2, 0);
     h.generation = 1;
     assert_int_equal(meet_hello(&m, &h, "a", &err), -EINVAL);
     h.np = 8;
@@ -168,8 +179,7 @@ UNIT_TEST(a_world_drops_failures_that_leaving_workers_explain)
         for (int order = 0; order < 2; order++) {
             struct meet m;
             struct report r = report_of((int32_t)t[i].rank, 1, 0, t[i].blames, 0);
-            world_start(&m, 3, 2);
-            meet_run(&m);
+            world_run(&m, 3, 2);
             bool is_first = t[i].left_ns && t[i].left_ns <= t[i].fail_ns;
             if (is_first)
                 meet_leaving(&m, t[i].leaver, t[i].left_ns);
@@ -198,8 +208,7 @@ UNIT_TEST(only_failures_of_leaving_workers_are_held_back)
 {
     struct meet m;
     struct report r = report_of(4, 1, 0, -1, 0);
-    world_start(&m, 3, 2);
-    meet_run(&m);
+    world_run(&m, 3, 2);
     meet_leaving(&m, 2, 20 * S);
     assert_int_equal(meet_deadline_ns(&m), UINT64_MAX); /* no failure yet */
     meet_failed(&m, &r, 21 * S);
@@ -212,8 +221,7 @@ UNIT_TEST(only_failures_of_leaving_workers_are_held_back)
     assert_int_equal(meet_due(&m, 1, 22 * S + LEAVE), MEET_STOPPED);
     assert_int_equal(meet_first(&m)->f.rank, 4);
     meet_release(&m);
-    world_start(&m, 3, 2);
-    meet_run(&m);
+    world_run(&m, 3, 2);
     /* and stays, for example while its ranks save their work */
     meet_leaving(&m, 2, 20 * S);
     meet_failed(&m, &r, 90 * S);
@@ -225,19 +233,16 @@ UNIT_TEST(only_failures_of_leaving_workers_are_held_back)
 UNIT_TEST(a_lost_worker_has_left)
 {
     struct meet m;
-    world_start(&m, 3, 1);
-    meet_run(&m);
+    world_run(&m, 3, 1);
     meet_lost(&m, 2, "its agent exited", 1, 20 * S);
     meet_lost(&m, 1, "its agent exited", 1, 20 * S); /* all others: still no hurry */
     assert_int_equal(meet_due(&m, 1, 20 * S + LEAVE - 1), MEET_RUNNING);
     assert_int_equal(meet_due(&m, 1, 20 * S + LEAVE), MEET_STOPPED);
-    assert_int_equal(meet_send_world(&m, 5, 1), 1);
-    meet_form(&m, 25 * S);
+    meet_change(&m, 5, 1, 25 * S);
     assert_int_equal(worker_join(&m, 0, NULL), 0);
     assert_int_equal(meet_due(&m, 1, 25 * S), MEET_RUNNING);
     meet_release(&m);
-    world_start(&m, 3, 1);
-    meet_run(&m);
+    world_run(&m, 3, 1);
     meet_lost(&m, 0, "its agent exited", 1,
               20 * S); /* the hub's own: no world without */
     assert_int_equal(meet_due(&m, 1, 20 * S + VERDICT_WINDOW_MS * MS), MEET_STOPPED);
@@ -247,10 +252,8 @@ UNIT_TEST(a_lost_worker_has_left)
 UNIT_TEST(losses_while_a_world_is_formed)
 {
     struct meet m;
-    world_start(&m, 2, 1);
-    meet_run(&m);
-    assert_int_equal(meet_send_world(&m, 5, 3), 1);
-    meet_form(&m, 100 * S);
+    world_run(&m, 2, 1);
+    meet_change(&m, 5, 3, 100 * S);
     assert_int_equal(worker_join(&m, 2, NULL), 0);
     meet_lost(&m, 2, "x", 1, 101 * S); /* a newcomer may come again */
     assert_null(meet_first(&m));
@@ -262,14 +265,12 @@ UNIT_TEST(losses_while_a_world_is_formed)
                         "worker 1 (w-1) was lost: its agent exited");
     assert_int_equal(meet_due(&m, 1, 102 * S), MEET_WAITING);
     assert_int_equal(meet_due(&m, 1, 102 * S + LEAVE), MEET_STOPPED);
-    assert_int_equal(meet_send_world(&m, 6, 1), 1); /* but for a world without it */
-    meet_form(&m, 103 * S);
+    meet_change(&m, 6, 1, 103 * S); /* but for a world without it */
     assert_null(meet_first(&m));
     assert_int_equal(worker_join(&m, 0, NULL), 0);
     assert_int_equal(meet_due(&m, 1, 103 * S), MEET_RUNNING);
     meet_enter(&m, MEET_RUNNING);
-    assert_int_equal(meet_send_world(&m, 7, 2), 1);
-    meet_form(&m, 110 * S);
+    meet_change(&m, 7, 2, 110 * S);
     assert_int_equal(worker_join(&m, 1, NULL),
                      0); /* another pod of this name: a newcomer */
     meet_lost(&m, 1, "x", 1, 111 * S);
@@ -283,15 +284,12 @@ UNIT_TEST(a_worker_with_a_stop_signal_stays_leaving)
 {
     struct meet m;
     struct report r = report_of(1, 1, 0, -1, 0);
-    world_start(&m, 3, 1);
-    meet_run(&m);
+    world_run(&m, 3, 1);
     meet_leaving(&m, 1, 20 * S);
-    assert_int_equal(meet_send_world(&m, 5, 2), 1);
-    meet_form(&m, 21 * S); /* nothing has failed */
+    meet_change(&m, 5, 2, 21 * S); /* nothing has failed */
     meet_failed(&m, &r, 22 * S);
     assert_int_equal(meet_due(&m, 1, 22 * S), MEET_WAITING);
-    assert_int_equal(meet_send_world(&m, 6, 1), 1);
-    meet_form(&m, 23 * S);
+    meet_change(&m, 6, 1, 23 * S);
     assert_int_equal(m.left_ns, 0);
     meet_release(&m);
 }
@@ -300,8 +298,7 @@ UNIT_TEST(a_job_that_has_ended_forms_no_world)
 {
     struct meet m;
     struct report r = report_of(1, 1, 0, -1, 0);
-    world_start(&m, 2, 1);
-    meet_run(&m);
+    world_run(&m, 2, 1);
     meet_done(&m, 0, 4);
     meet_done(&m, 1, 4);
     assert_int_equal(meet_send_world(&m, 5, 2), 1); /* before FINISH was sent */
@@ -310,8 +307,7 @@ UNIT_TEST(a_job_that_has_ended_forms_no_world)
     meet_enter(&m, MEET_FINISHED);
     assert_false(meet_reforms(&m));
     meet_release(&m);
-    world_start(&m, 2, 1);
-    meet_run(&m);
+    world_run(&m, 2, 1);
     meet_failed(&m, &r, S);
     assert_int_equal(meet_due(&m, 1, 2 * S), MEET_STOPPED);
     meet_enter(&m, MEET_STOPPED);
@@ -328,23 +324,19 @@ UNIT_TEST(messages_of_an_earlier_world)
     meet_run(&m);
     meet_done(&m, 0, 4);
     meet_done(&m, 9, 4); /* who? */
-    assert_int_equal(meet_send_world(&m, 5, 2), 1);
-    meet_form(&m, S);
+    meet_change(&m, 5, 2, S);
     assert_int_equal(worker_join(&m, 0, NULL), 0);
     meet_done(&m, 1, 4); /* on their way when the world was formed */
     meet_done(&m, 2, 3); /* of no world that we know */
     meet_done(&m, 2, 5);
     assert_int_equal(meet_due(&m, 1, S), MEET_WAITING);
-    assert_int_equal(meet_send_world(&m, 6, 1), 1);
-    meet_form(&m, S);
+    meet_change(&m, 6, 1, S);
     meet_done(&m, 2, 4); /* so all had ended well, and the job is finished */
     assert_int_equal(meet_due(&m, 1, S), MEET_FINISHED);
     meet_release(&m);
-    world_start(&m, 2, 1);
-    meet_run(&m);
+    world_run(&m, 2, 1);
     meet_done(&m, 0, 4);
-    assert_int_equal(meet_send_world(&m, 5, 2), 1);
-    meet_form(&m, S);
+    meet_change(&m, 5, 2, S);
     meet_run(&m);
     meet_done(&m, 1, 4); /* too late: they run again */
     meet_done(&m, 1, 5);
@@ -358,17 +350,14 @@ UNIT_TEST(what_a_world_leaves_behind)
 {
     struct meet m;
     struct report r = report_of(0, 1, 0, -1, 0);
-    world_start(&m, 3, 1);
-    meet_run(&m);
+    world_run(&m, 3, 1);
     assert_true(meet_counts(&m, 4));
     meet_done(&m, 0, 4);
-    assert_int_equal(meet_send_world(&m, 5, 1), 1);
-    meet_form(&m, S);
+    meet_change(&m, 5, 1, S);
     assert_false(meet_counts(&m, 4));
     assert_true(meet_counts(&m, 5));
     assert_true(meet_counts(&m, 6)); /* of an agent in a newer world */
-    assert_int_equal(meet_send_world(&m, 6, 3), 1);
-    meet_form(&m, S);
+    meet_change(&m, 6, 3, S);
     assert_int_equal(worker_join(&m, 2, NULL),
                      0); /* not the one that has run: it had to go */
     meet_lost(&m, 2, "x", 1, S);
@@ -377,14 +366,11 @@ UNIT_TEST(what_a_world_leaves_behind)
     assert_int_equal(meet_due(&m, 1, 2 * S), MEET_WAITING);
     assert_int_equal(meet_due(&m, 1, 2 * S + VERDICT_WINDOW_MS * MS), MEET_STOPPED);
     meet_release(&m);
-    world_start(&m, 2, 1);
-    meet_run(&m);
+    world_run(&m, 2, 1);
     meet_done(&m, 0, 4);
-    assert_int_equal(meet_send_world(&m, 5, 2), 1);
-    meet_form(&m, S);
+    meet_change(&m, 5, 2, S);
     meet_run(&m);
-    assert_int_equal(meet_send_world(&m, 6, 2), 1);
-    meet_form(&m, S);
+    meet_change(&m, 6, 2, S);
     meet_done(&m, 1, 5); /* worker 0 was done in another world */
     assert_int_equal(meet_due(&m, 1, S), MEET_WAITING);
     meet_release(&m);
@@ -393,13 +379,11 @@ UNIT_TEST(what_a_world_leaves_behind)
 UNIT_TEST(the_last_one_here_may_be_lost_and_not_needed)
 {
     struct meet m;
-    world_start(&m, 2, 1);
-    meet_run(&m);
+    world_run(&m, 2, 1);
     meet_done(&m, 0, 4);
     meet_lost(&m, 1, "its agent exited", 1, 20 * S);
     assert_int_equal(meet_due(&m, 1, 20 * S + LEAVE - 1), MEET_RUNNING);
-    assert_int_equal(meet_send_world(&m, 5, 1), 1);
-    meet_form(&m, 21 * S);
+    meet_change(&m, 5, 1, 21 * S);
     meet_release(&m);
 }
 
