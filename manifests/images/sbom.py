@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""sbom.py IMAGE.tar VERSION OUT.spdx.json [FOLDER/=PACKAGE@VERSION]: the bill of materials of an image
-that oci.py made, in SPDX 2.3.
+"""sbom.py IMAGE.tar VERSION OUT.spdx.json [FOLDER/=PACKAGE@VERSION]: writes the bill of materials
+(SPDX 2.3) of an image that oci.py wrote.
 
-Every file of the image with its digests, and the package it is of: what is in FOLDER of that package of
-PyPI's; Debian's, by this machine's dpkg, if the same file is at the same place here; else Ringmaster, of
-VERSION. What is linked into its
-programs is not told apart (musl, in hvd-agent). The same image gives the same bytes.
+It lists every file of the image with its digests and its package. Files in FOLDER belong to PACKAGE of
+PyPI. Files that dpkg of this machine has at the same path with the same content belong to that Debian
+package. All other files belong to Ringmaster VERSION. Libraries that are linked into programs are not
+listed separately (musl, in hvd-agent). The same image gives the same bytes.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ def spdx_id(kind, *words):
 
 
 def owners(paths):
-    """Path -> (package, version), of those that dpkg knows."""
+    """Returns {path: (package, version)} for those of the paths that belong to a package of dpkg."""
     real = {os.path.realpath("/" + p): p for p in paths}
     # /lib is a link to /usr/lib since Debian 12's file lists were made
     asked = {alias: p for path, p in real.items() for alias in (path, path.removeprefix("/usr"))}
@@ -64,7 +64,7 @@ def is_this_machine_s(path, data):
 
 
 def read_image(archive):
-    """Its name, the digest of its manifest, and the files of its layer."""
+    """Returns the image's name, the digest of its manifest, and the files of its layer."""
     with tarfile.open(archive) as image:
 
         def blob(descriptor):
