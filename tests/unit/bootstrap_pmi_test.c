@@ -312,79 +312,43 @@ static void a_rank_elsewhere_gets_the_addresses(void **state)
     peer_down(&p);
 }
 
-/* Each failure has its error message, and returns before a long deadline. */
+#define KEY "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+/* Each failure has its error message, and returns before a long deadline. The peer
+ * answers the first n_well requests of a rank well, then so. */
 static void each_failure_has_its_message(void **state)
 {
+    static const struct step well[] = {INIT, MAXES, KVS, PUT, BARRIER};
     static char long_line[8000];
     const struct {
         const char *what, *says;
         int rc;
-        struct step script[8];
+        size_t n_well;
+        const char *begins, *answer;
+        int n_after; /* good answers after that and before finalize; -1: it ends */
     } t[] = {
-        {"closes", "has closed its PMI connection", -EPIPE, {{"cmd=init", NULL}, END}},
-        {"no PMI-1",
-         "a launcher without PMI-1 is not supported",
-         -EPROTO,
-         {{"cmd=init", "HTTP/1.1 400 Bad Request\n"}, END}},
-        {"refuses",
-         "mpiexec refuses \"cmd=init\"",
-         -EIO,
-         {{"cmd=init", "cmd=response_to_init rc=-1 pmi_version=2\n"}, END}},
-        {"is silent",
-         "the PMI of mpiexec has not answered within 1 s",
-         -ETIMEDOUT,
-         {INIT, {"cmd=get_maxes", ""}, FINALIZE, END}},
-        {"talks on and on",
-         "a PMI line of over 4096 bytes",
-         -EPROTO,
-         {{"cmd=init", long_line}, END}},
-        {"has no room",
-         "transports values of 16 bytes",
-         -E2BIG,
-         {INIT, {"cmd=get_maxes", "cmd=maxes vallen_max=16\n"}, KVS, FINALIZE, END}},
-        {"has no store",
-         "returns no key-value space",
-         -EPROTO,
-         {INIT, MAXES, {"cmd=get_my_kvsname", "cmd=my_kvsname\n"}, END}},
+        {"closes", "has closed its PMI connection", -EPIPE, 0, "cmd=init", NULL, -1},
+        {"no PMI-1", "a launcher without PMI-1 is not supported", -EPROTO, 0,
+         "cmd=init", "HTTP/1.1 400 Bad Request\n", -1},
+        {"refuses", "mpiexec refuses \"cmd=init\"", -EIO, 0, "cmd=init",
+         "cmd=response_to_init rc=-1 pmi_version=2\n", -1},
+        {"is silent", "the PMI of mpiexec has not answered within 1 s", -ETIMEDOUT, 1,
+         "cmd=get_maxes", "", 0},
+        {"talks on and on", "a PMI line of over 4096 bytes", -EPROTO, 0, "cmd=init",
+         long_line, -1},
+        {"has no room", "transports values of 16 bytes", -E2BIG, 1, "cmd=get_maxes",
+         "cmd=maxes vallen_max=16\n", 1},
+        {"has no store", "returns no key-value space", -EPROTO, 2, "cmd=get_my_kvsname",
+         "cmd=my_kvsname\n", -1},
         {"a rank does not come",
-         "for all 2 ranks of mpiexec to meet by its PMI: some rank has",
-         -ETIMEDOUT,
-         {INIT, MAXES, KVS, PUT, {"cmd=barrier_in", ""}, FINALIZE, END}},
-        {"another version",
-         "the card of rank 0 is invalid",
-         -EPROTO,
-         {INIT,
-          MAXES,
-          KVS,
-          PUT,
-          BARRIER,
-          {"cmd=get", "cmd=get_result rc=0 value=hvd9;x\n"},
-          FINALIZE,
-          END}},
-        {"rank 0 without offer",
-         "has no rendezvous address",
-         -EPROTO,
-         {INIT,
-          MAXES,
-          KVS,
-          PUT,
-          BARRIER,
-          {"cmd=get", "cmd=get_result rc=0 value=hvd1;aa;bb;0\n"},
-          FINALIZE,
-          END}},
-        {"rank 0 without address",
-         "no address but loopback",
-         -EHOSTUNREACH,
-         {INIT,
-          MAXES,
-          KVS,
-          PUT,
-          BARRIER,
-          {"cmd=get", "cmd=get_result rc=0 value=hvd1;aa;bb;0;1;"
-                      "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-                      ";;j\n"},
-          FINALIZE,
-          END}},
+         "for all 2 ranks of mpiexec to meet by its PMI: some rank has", -ETIMEDOUT, 4,
+         "cmd=barrier_in", "", 0},
+        {"another version", "the card of rank 0 is invalid", -EPROTO, 5, "cmd=get",
+         "cmd=get_result rc=0 value=hvd9;x\n", 0},
+        {"rank 0 without offer", "has no rendezvous address", -EPROTO, 5, "cmd=get",
+         "cmd=get_result rc=0 value=hvd1;aa;bb;0\n", 0},
+        {"rank 0 without address", "no address but loopback", -EHOSTUNREACH, 5,
+         "cmd=get", "cmd=get_result rc=0 value=hvd1;aa;bb;0;1;" KEY ";;j\n", 0},
     };
 
     (void)state;
@@ -393,9 +357,18 @@ static void each_failure_has_its_message(void **state)
         struct err e = ERR_INIT;
         struct bootstrap *b = NULL;
         struct token token;
+        struct step script[ARRAY_LEN(well) + 4] = {{NULL, NULL}};
+        const struct step finalize = FINALIZE;
+        size_t n = t[i].n_well;
         struct peer p;
 
-        peer_up(&p, t[i].script);
+        memcpy(script, well, n * sizeof(well[0]));
+        script[n++] = (struct step){t[i].begins, t[i].answer};
+        for (int k = 0; k < t[i].n_after; k++, n++)
+            script[n] = well[n];
+        if (t[i].n_after >= 0)
+            script[n] = finalize;
+        peer_up(&p, script);
         struct contract c = rank_of_two(1, p.fd);
         /* Only a peer that does not answer is waited for until the deadline. */
         const uint64_t ms = t[i].rc == -ETIMEDOUT ? 1000 : 20000;

@@ -18,8 +18,7 @@ static void leave_one(uint32_t who, enum leave_reason why)
     struct control_world w;
     char want[128];
 
-    world_open(&w, three_hosts);
-    world_start(&w);
+    world_up(&w, three_hosts);
     (void)snprintf(want, sizeof(want), "rank %u (host %c, pid %u) %s", who,
                    three_hosts[who], 1000 + who,
                    why == LEAVE_EXIT ? "exited" : "called shutdown()");
@@ -59,8 +58,7 @@ static void a_hurried_goodbye_is_no_loss(void **state)
         struct control_world w;
         char want[128];
 
-        world_open(&w, one_host);
-        world_start(&w);
+        world_up(&w, one_host);
         (void)snprintf(want, sizeof(want), "rank %u (host a, pid %u) exited", ranks[i],
                        1000 + ranks[i]);
         world_send_order(&w, ranks[i], ORDER_HURRY, LEAVE_EXIT, 0, NULL);
@@ -90,8 +88,7 @@ static void who_has_left_is_not_missed(void **state)
     struct control_world w;
 
     (void)state;
-    world_open(&w, one_host);
-    world_start(&w);
+    world_up(&w, one_host);
     wait_for_connections(6, 3);
     assert_int_equal(kill(w.pid[0], SIGSTOP), 0);
     world_send_order(&w, 14, ORDER_HURRY, LEAVE_EXIT, 0, NULL);
@@ -106,8 +103,7 @@ static void a_loss_after_a_goodbye_is_forgotten(void **state)
     struct control_world w;
 
     (void)state;
-    world_open(&w, one_host);
-    world_start(&w);
+    world_up(&w, one_host);
     wait_for_connections(6, 3);
     assert_int_equal(kill(w.pid[0], SIGSTOP), 0);
     world_send_order(&w, 1, ORDER_LEAVE, LEAVE_EXIT, 0, NULL);
@@ -136,8 +132,7 @@ static void a_death_among_goodbyes_leaves_nobody_waiting(void **state)
         struct control_world w;
         uint64_t t0;
 
-        world_open(&w, three_hosts);
-        world_start(&w);
+        world_up(&w, three_hosts);
         t0 = clock_now_ns();
         world_send_order(&w, leaver, ORDER_LEAVE, LEAVE_SHUTDOWN, 0, NULL);
         assert_int_equal(kill(w.pid[5], SIGKILL), 0);

@@ -17,8 +17,7 @@ static void everybody_talks(const char *hosts)
     struct control_world w;
     uint32_t others;
 
-    world_open(&w, hosts);
-    world_start(&w);
+    world_up(&w, hosts);
     others = w.size - 1;
     for (uint32_t r = 1; r < w.size; r++)
         world_send_order(&w, r, ORDER_UP, 300, 4 + r * 7, NULL);
@@ -46,8 +45,7 @@ static void what_comes_together_travels_together(void **state)
     uint32_t before;
 
     (void)state;
-    world_open(&w, one_host);
-    world_start(&w);
+    world_up(&w, one_host);
     for (uint32_t r = 3; r <= 4; r++)
         world_send_order(&w, r, ORDER_UP, 1, 20, NULL);
     wait_for(&board->seen[0].n_ups, 2);
@@ -95,8 +93,7 @@ static void the_way_is_shown(void **state)
     struct control_world w;
 
     (void)state;
-    world_open(&w, one_host);
-    world_start(&w);
+    world_up(&w, one_host);
     assert_string_equal(seen_of(3)->transport[3], "self");
     assert_string_equal(seen_of(3)->transport[1], "unix");
     assert_string_equal(seen_of(3)->transport[8], "unix");
@@ -105,8 +102,7 @@ static void the_way_is_shown(void **state)
     assert_string_equal(seen_of(0)->transport[14], "via rank 2");
     assert_string_equal(seen_of(1)->transport[8], "via rank 3");
     world_close(&w);
-    world_open(&w, three_hosts);
-    world_start(&w);
+    world_up(&w, three_hosts);
     assert_string_equal(seen_of(0)->transport[10], "tcp");
     assert_string_equal(seen_of(5)->transport[0], "tcp");
     assert_string_equal(seen_of(5)->transport[6], "unix");
@@ -150,11 +146,8 @@ static bool is_reported_soon(const char *hosts, uint32_t who)
     char want[128];
     uint64_t t0;
 
-    world_open(&w, hosts);
-    world_start(&w);
-    (void)snprintf(want, sizeof(want),
-                   "rank %u (host %c, pid %u) was lost: connection closed", who,
-                   hosts[who], 1000 + who);
+    world_up(&w, hosts);
+    rank_text(want, hosts[who], who, " was lost: connection closed");
     t0 = clock_now_ns();
     assert_int_equal(kill(w.pid[who], SIGKILL), 0);
     bool is_soon = assert_cause(&w, 1u << who, want, t0, NS_PER_S);
@@ -193,11 +186,8 @@ static void the_dead_rank_is_named_not_the_one_that_noticed(void **state)
         char want[128];
         uint64_t t0;
 
-        world_open(&w, one_host);
-        world_start(&w);
-        (void)snprintf(want, sizeof(want),
-                       "rank %u (host a, pid %u) was lost: connection closed", dead[i],
-                       1000 + dead[i]);
+        world_up(&w, one_host);
+        rank_text(want, 'a', dead[i], " was lost: connection closed");
         t0 = clock_now_ns();
         world_send_order(&w, 14, ORDER_SUSPECT, 0, 0, "broken pipe");
         assert_int_equal(kill(w.pid[dead[i]], SIGKILL), 0);
@@ -215,10 +205,8 @@ static void a_failure_without_a_death_is_the_cause(void **state)
         struct control_world w;
         char want[128];
 
-        world_open(&w, one_host);
-        world_start(&w);
-        (void)snprintf(want, sizeof(want), "rank %u (host a, pid %u): no memory",
-                       ranks[i], 1000 + ranks[i]);
+        world_up(&w, one_host);
+        rank_text(want, 'a', ranks[i], ": no memory");
         world_send_order(&w, ranks[i], ORDER_SUSPECT, 0, 0, "no memory");
         assert_true(assert_cause(&w, 0, want, clock_now_ns(), SURELY_NS));
         world_close(&w);
@@ -234,11 +222,9 @@ static void an_abort_reaches_every_rank(void **state)
         struct control_world w;
         char want[128] = "it ends";
 
-        world_open(&w, one_host);
-        world_start(&w);
+        world_up(&w, one_host);
         if (ranks[i] > 0)
-            (void)snprintf(want, sizeof(want), "rank %u (host a, pid %u): it ends",
-                           ranks[i], 1000 + ranks[i]);
+            rank_text(want, 'a', ranks[i], ": it ends");
         world_send_order(&w, ranks[i], ORDER_ABORT, 0, 0, "it ends");
         assert_true(assert_cause(&w, 0, want, clock_now_ns(), SURELY_NS));
         world_close(&w);
@@ -256,12 +242,9 @@ static void two_deaths_at_once_end_the_world_too(void **state)
         char want[2][128];
         uint64_t t0;
 
-        world_open(&w, one_host);
-        world_start(&w);
+        world_up(&w, one_host);
         for (int k = 0; k < 2; k++)
-            (void)snprintf(want[k], sizeof(want[k]),
-                           "rank %u (host a, pid %u) was lost: connection closed",
-                           pairs[i][k], 1000 + pairs[i][k]);
+            rank_text(want[k], 'a', pairs[i][k], " was lost: connection closed");
         t0 = clock_now_ns();
         for (int k = 0; k < 2; k++)
             assert_int_equal(kill(w.pid[pairs[i][k]], SIGKILL), 0);
@@ -356,8 +339,7 @@ static void a_rank_speaks_for_those_below_it_only(void **state)
     for (size_t i = 0; i < ARRAY_LEN(origins); i++) {
         struct control_world w;
 
-        world_open(&w, one_host);
-        world_start(&w);
+        world_up(&w, one_host);
         world_send_order(&w, 14, ORDER_FORGE, origins[i], 0, NULL);
         assert_true(
             assert_cause(&w, 1u << 14,

@@ -404,4 +404,17 @@ static void wait_for(const _Atomic uint32_t *n, uint32_t want)
     assert_int_equal(atomic_load(n), want);
 }
 
+static inline void world_up(struct control_world *w, const char *hosts)
+{
+    world_open(w, hosts);
+    world_start(w);
+}
+
+/* How a rank of a world is named, and then what. */
+static inline void rank_text(char *ret, char host, uint32_t rank, const char *what)
+{
+    (void)snprintf(ret, 128, "rank %u (host %c, pid %u)%s", rank, host, 1000 + rank,
+                   what);
+}
+
 #endif

@@ -200,6 +200,17 @@ static int read_all(const char *p, size_t n, struct err *err)
     return rc;
 }
 
+/* Reads a message of this request alone. */
+static int read_request(const struct tensor_request *q)
+{
+    CLEANUP(strbuf_release) struct strbuf b = {0};
+
+    strbuf_init(&b, MESSAGE_MAX_BYTES);
+    message_begin_up(&b, 0);
+    message_put_request(&b, q);
+    return read_all(b.p, b.n, NULL);
+}
+
 /* Every length but those at which an entry ends. */
 static void every_cut_is_refused(void **state)
 {
@@ -297,34 +308,23 @@ static void bent_fields_are_refused(void **state)
 static void a_set_that_does_not_ascend_is_refused(void **state)
 {
     static const uint8_t twice[] = {1, 0, 0, 0, 1, 0, 0, 0};
-    CLEANUP(strbuf_release) struct strbuf b = {0};
     struct tensor_request a = sample_set();
 
     (void)state;
     a.n_set = 2;
     a.set = twice;
-    strbuf_init(&b, MESSAGE_MAX_BYTES);
-    message_begin_up(&b, 0);
-    message_put_request(&b, &a);
-    assert_int_equal(read_all(b.p, b.n, NULL), -EBADMSG);
+    assert_int_equal(read_request(&a), -EBADMSG);
 }
 
 static void a_set_is_added_by_all_or_by_its_members(void **state)
 {
     static const int want[] = {
         [SET_BY_ALL] = 0, [SET_BY_MEMBERS] = 0, [SET_BY_MEMBERS + 1] = -EBADMSG};
+    struct tensor_request a = sample_set();
 
     (void)state;
-    for (uint32_t i = 0; i < ARRAY_LEN(want); i++) {
-        CLEANUP(strbuf_release) struct strbuf b = {0};
-        struct tensor_request a = sample_set();
-
-        a.root = i;
-        strbuf_init(&b, MESSAGE_MAX_BYTES);
-        message_begin_up(&b, 0);
-        message_put_request(&b, &a);
-        assert_int_equal(read_all(b.p, b.n, NULL), want[i]);
-    }
+    for (a.root = 0; a.root < ARRAY_LEN(want); a.root++)
+        assert_int_equal(read_request(&a), want[a.root]);
 }
 
 /* Why a rank has no GPU goes with memory of the host; registered buffers are on GPUs.
@@ -403,17 +403,14 @@ static void what_is_no_transfer_is_refused(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        CLEANUP(strbuf_release) struct strbuf b = {0}, d = {0};
+        CLEANUP(strbuf_release) struct strbuf d = {0};
         struct tensor_request q = sample_transfer();
         struct down pair = {.kind = DOWN_PAIR, .pair = rows[i].set};
 
         q.coll = rows[i].coll;
         q.process_set = rows[i].set;
         q.root = rows[i].root;
-        strbuf_init(&b, MESSAGE_MAX_BYTES);
-        message_begin_up(&b, 0);
-        message_put_request(&b, &q);
-        assert_int_equal(read_all(b.p, b.n, NULL), rows[i].want);
+        assert_int_equal(read_request(&q), rows[i].want);
         strbuf_init(&d, MESSAGE_MAX_BYTES);
         message_begin_down(&d);
         message_put_down(&d, &pair);
