@@ -160,16 +160,6 @@ static void an_asynchronous_error_is_the_cause(void **state)
         &(struct gpu_case){.n = 2, .body = async_error, .faults = "async_error=1:6@1"});
 }
 
-static _Atomic bool is_open;
-
-static int gate_wait(void *arg)
-{
-    (void)arg;
-    while (!atomic_load(&is_open))
-        (void)usleep(100);
-    return 0;
-}
-
 /* Its set was removed before: it waits for what is on its way. */
 static int fails_while_closed(struct device *g,
                               struct backend *meeting,
@@ -179,29 +169,21 @@ static int fails_while_closed(struct device *g,
     const uint64_t deadline_ns = clock_now_ns() + 20 * NS_PER_S;
     struct err err = ERR_INIT;
     struct device_event *last;
-    struct gpu_scope scope;
     struct backend *b;
     float *v;
     uint64_t ticket;
-    int (*enqueue)(cu_stream s, int (*fn)(void *arg), const void *arg, size_t bytes);
-    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NODELETE);
 
-    HOLDS(lib);
-    *(void **)&enqueue = dlsym(lib, "hvd_fake_enqueue");
-    (void)dlclose(lib);
     if (open_and_hang(g, meeting, 1, &b, &last, said))
         return 1;
     event_unref(last);
     HOLDS(wait_ticket(b, 1, 20, &err) == 0);
     HOLDS((v = floats_new(g, COUNT, 1, &err)));
-    HOLDS(gpu_enter(g, &scope, &err) == 0);
-    HOLDS(enqueue(g->streams[0], gate_wait, "", 1) == 0);
-    gpu_leave(&scope);
+    HOLDS(gate_close(g, &err) == 0);
     HOLDS(post_sum(b, v, COUNT, &ticket, &err) == 0);
     b->ops->close(b);
     (void)usleep(50000); /* the launcher has come to the close, or it proves less */
     meet_all(p, 1);
-    atomic_store(&is_open, true);
+    atomic_store(&gate_is_open, true);
     while (g->config.rank == 1 && gpu_check(g, &err) == 0)
         HOLDS(clock_now_ns() < deadline_ns);
     HOLDS(g->config.rank == 0 || strstr(err.text, "NCCL asynchronous error on rank 1"));

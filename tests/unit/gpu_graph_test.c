@@ -340,12 +340,15 @@ static void failure_leaves_no_half_table(void **state)
 
 /* --- graphs --- */
 
+static uint32_t n_taken; /* pieces of a batch's results */
+
 static int graphs_start(void **state)
 {
     struct graphs *g = malloc(sizeof(*g));
     memset(&fake, 0, sizeof(fake));
     tables_init(&tables, &api, NULL, NULL, NULL, NULL);
     graphs_init(g, &api, &tables, stream, &whole);
+    n_taken = 3;
     *state = g;
     return 0;
 }
@@ -369,7 +372,7 @@ static int batch_run(struct graphs *g, uint64_t key, uint64_t src, uint64_t plac
                             .in = in,
                             .out = out,
                             .n_in = 3,
-                            .n_out = 3,
+                            .n_out = n_taken,
                             .enqueue = batch_enqueue};
     struct err err = ERR_INIT;
     int rc = graph_run(g, &b, &err);
@@ -423,21 +426,11 @@ static void buffer_moves_when_it_grows(void **state)
 
 static void other_number_of_pieces_is_captured_again(void **state)
 {
-    uint32_t key = 1;
-    struct chunk in[3] = {{5, 1, 1, 0}}, out[3] = {{1, 6, 1, 0}};
-    struct err err = ERR_INIT;
-    struct graph_batch b = {.key = &key,
-                            .key_bytes = sizeof(key),
-                            .in = in,
-                            .out = out,
-                            .n_in = 3,
-                            .n_out = 3,
-                            .enqueue = batch_enqueue};
     for (int i = 0; i < 4; i++)
-        assert_int_equal(0, graph_run(*state, &b, &err));
-    b.n_out = 0; /* it has joined and takes nothing */
-    assert_int_equal(0, graph_run(*state, &b, &err));
-    assert_int_equal(0, graph_run(*state, &b, &err));
+        assert_int_equal(0, batch_run(*state, 1, 5, 0));
+    n_taken = 0; /* it has joined and takes nothing */
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(0, batch_run(*state, 1, 5, 0));
     assert_int_equal(fake.n_captured, 2);
     assert_int_equal(fake.n_direct, 2);
 }
@@ -501,35 +494,25 @@ static void a_stop_ends_the_wait_to_capture(void **state)
     assert_int_equal(fake.n_captured, 1);
 }
 
+#define TABLES(f) cmocka_unit_test_setup_teardown(f, tables_start, tables_end)
+#define GRAPHS(f) cmocka_unit_test_setup_teardown(f, graphs_start, graphs_end)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(same_content_uploads_once, tables_start,
-                                        tables_end),
-        cmocka_unit_test_setup_teardown(changed_pointer_count_or_stream_uploads,
-                                        tables_start, tables_end),
-        cmocka_unit_test_setup_teardown(last_32_are_kept_and_the_oldest_goes,
-                                        tables_start, tables_end),
-        cmocka_unit_test_setup_teardown(table_stays_while_31_others_are_taken,
-                                        tables_start, tables_end),
-        cmocka_unit_test_setup_teardown(large_table_goes_in_pieces, tables_start,
-                                        tables_end),
-        cmocka_unit_test_setup_teardown(failure_leaves_no_half_table, tables_start,
-                                        tables_end),
-        cmocka_unit_test_setup_teardown(third_time_is_captured_and_later_ones_replayed,
-                                        graphs_start, graphs_end),
-        cmocka_unit_test_setup_teardown(moved_buffer_is_captured_again_at_once,
-                                        graphs_start, graphs_end),
-        cmocka_unit_test_setup_teardown(buffer_moves_when_it_grows, graphs_start,
-                                        graphs_end),
-        cmocka_unit_test_setup_teardown(other_number_of_pieces_is_captured_again,
-                                        graphs_start, graphs_end),
-        cmocka_unit_test_setup_teardown(least_recently_used_graph_goes, graphs_start,
-                                        graphs_end),
-        cmocka_unit_test_setup_teardown(failed_capture_is_ended_and_an_error,
-                                        graphs_start, graphs_end),
-        cmocka_unit_test_setup_teardown(a_stop_ends_the_wait_to_capture, graphs_start,
-                                        graphs_end),
+        TABLES(same_content_uploads_once),
+        TABLES(changed_pointer_count_or_stream_uploads),
+        TABLES(last_32_are_kept_and_the_oldest_goes),
+        TABLES(table_stays_while_31_others_are_taken),
+        TABLES(large_table_goes_in_pieces),
+        TABLES(failure_leaves_no_half_table),
+        GRAPHS(third_time_is_captured_and_later_ones_replayed),
+        GRAPHS(moved_buffer_is_captured_again_at_once),
+        GRAPHS(buffer_moves_when_it_grows),
+        GRAPHS(other_number_of_pieces_is_captured_again),
+        GRAPHS(least_recently_used_graph_goes),
+        GRAPHS(failed_capture_is_ended_and_an_error),
+        GRAPHS(a_stop_ends_the_wait_to_capture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

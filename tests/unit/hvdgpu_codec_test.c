@@ -99,10 +99,7 @@ static void beside_body(int rank, int size)
 
 static void case_run(int size, rank_fn fn)
 {
-    if (!has_kernels())
-        return;
-    use_nccl("22705");
-    world_run(size, fn);
+    gpu_world_run("22705", size, fn);
 }
 
 static void results_are_the_host_s(void **state)

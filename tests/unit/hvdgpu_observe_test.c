@@ -42,12 +42,9 @@ static void the_timeline_has_nccl_s_names(void **state)
     AUTOFREE char *text = NULL;
 
     (void)state;
-    if (!has_kernels())
-        skip();
-    use_nccl("22705");
     (void)snprintf(path, sizeof(path), "/tmp/hvdgpu_observe_test.%d", (int)getpid());
     (void)setenv("HOROVOD_TIMELINE", path, 1);
-    world_run(2, is_drawn);
+    gpu_world_run("22705", 2, is_drawn);
     (void)unsetenv("HOROVOD_TIMELINE");
     assert_int_equal(fd_read_file(path, 1 << 20, &text, NULL, &err), 0);
     (void)unlink(path);
@@ -88,10 +85,7 @@ static void rank_cannot(int rank, int size)
 static void the_report_lists_what_exists(void **state)
 {
     (void)state;
-    if (!has_kernels())
-        skip();
-    use_nccl("22705");
-    world_run(1, is_reported);
+    gpu_world_run("22705", 1, is_reported);
     world_run(1, rank_cannot);
 }
 
@@ -128,10 +122,7 @@ static void not_finite(int rank, int size)
 static void a_nan_is_named_on_all_ranks(void **state)
 {
     (void)state;
-    if (!has_kernels())
-        skip();
-    use_nccl("22705");
-    world_run(3, not_finite);
+    gpu_world_run("22705", 3, not_finite);
 }
 
 int main(void)

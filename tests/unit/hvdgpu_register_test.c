@@ -142,24 +142,17 @@ static void is_counted(int rank, int size)
 static void bytes_are_counted_by_their_way(void **state)
 {
     (void)state;
-    if (!has_kernels())
-        skip();
-    use_nccl("22705");
-    world_run(2, is_counted);
+    gpu_world_run("22705", 2, is_counted);
 }
 
 static void batches_move_from_and_to_registered_buffers(void **state)
 {
     (void)state;
-    if (!has_kernels())
-        skip();
-    use_nccl("22705");
-    world_run(3, uses_buffers);
+    gpu_world_run("22705", 3, uses_buffers);
     (void)setenv("HVD_GPU_REGISTER", "1", 1); /* what is packed is registered too */
     world_run(2, uses_buffers);
     (void)unsetenv("HVD_GPU_REGISTER");
-    use_nccl("21903"); /* the first that can */
-    world_run(2, uses_buffers);
+    gpu_world_run("21903", 2, uses_buffers); /* the first that can */
 }
 
 static void one_cannot(int rank, int size)
@@ -208,14 +201,10 @@ static void where_one_cannot_none_does(void **state)
     AUTOFREE char *text = NULL;
 
     (void)state;
-    if (!has_kernels())
-        skip();
-    use_nccl("22705");
     (void)setenv("HVD_FAKE_FAULTS", "register_error=1:1", 1);
-    world_run(3, fails_on_one);
+    gpu_world_run("22705", 3, fails_on_one);
     (void)unsetenv("HVD_FAKE_FAULTS");
-    use_nccl("21806");
-    world_run(2, is_older);
+    gpu_world_run("21806", 2, is_older);
     (void)setenv("HVD_GPU_REGISTER", "1", 1);
     (void)snprintf(log_path, sizeof(log_path), "/tmp/hvdgpu_register_test.%d",
                    (int)getpid());
@@ -273,10 +262,7 @@ static void of_sets(int rank, int size)
 static void a_set_that_goes_takes_its_buffers_along(void **state)
 {
     (void)state;
-    if (!has_kernels())
-        skip();
-    use_nccl("22705");
-    world_run(3, of_sets);
+    gpu_world_run("22705", 3, of_sets);
 }
 
 int main(void)

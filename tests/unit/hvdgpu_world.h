@@ -74,4 +74,13 @@ static void use_nccl(const char *version)
     (void)setenv("HVD_FAKE_NCCL", version, 1);
 }
 
+/* A world with this NCCL; without kernels the test is skipped. */
+static inline void gpu_world_run(const char *version, int size, rank_fn body)
+{
+    if (!has_kernels())
+        skip();
+    use_nccl(version);
+    world_run(size, body);
+}
+
 #endif
