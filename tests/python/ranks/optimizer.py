@@ -8,21 +8,23 @@ from collections import namedtuple
 import horovod.torch as hvd
 import torch
 from checks import check, expect_error, main
-from training import N, R, adam, batch, close, joined, loss_of, model, reference, same_everywhere, sgd, wrap
+from training import (
+    N,
+    R,
+    adam,
+    batch,
+    close,
+    joined,
+    loss_of,
+    model,
+    reference,
+    same_everywhere,
+    sgd,
+    train,
+    wrap,
+)
 
 Pair = namedtuple("Pair", "a b")
-
-
-@check
-def training_equals_one_rank_with_the_joined_batch():
-    for make in (sgd, adam):
-        m = model()
-        optimizer = wrap(m, make)
-        for step in range(4):
-            optimizer.zero_grad()
-            loss_of(m, batch(step, R)).backward()
-            optimizer.step()
-        close(m, reference(4, make))
 
 
 @check
@@ -41,8 +43,7 @@ def parameter_groups_added_later_are_reduced():
     first, last = list(m[0].parameters()), list(m[2].parameters())
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(first, lr=0.1))
     optimizer.add_param_group({"params": last})
-    loss_of(m, batch(0, R)).backward()
-    optimizer.step()
+    train(m, optimizer, 1)
     close(m, reference(1, lambda params: torch.optim.SGD(params, lr=0.1)))
 
 
@@ -50,8 +51,7 @@ def parameter_groups_added_later_are_reduced():
 def the_class_is_the_users_and_its_state_is_kept():
     m = model()
     plain = adam(m.parameters())
-    loss_of(m, joined(0)).backward()
-    plain.step()
+    train(m, plain, 1, joined)
     optimizer = hvd.DistributedOptimizer(plain, named_parameters=m.named_parameters())
     assert isinstance(optimizer, torch.optim.Adam)
     assert type(optimizer).__name__ == "Adam"
@@ -67,8 +67,7 @@ def a_users_own_optimizer_class_with_arguments_works():
 
     m = model()
     optimizer = hvd.DistributedOptimizer(Own(m.parameters(), 0.1), named_parameters=m.named_parameters())
-    loss_of(m, batch(0, R)).backward()
-    optimizer.step()
+    train(m, optimizer, 1)
     close(m, reference(1, lambda params: torch.optim.SGD(params, lr=0.1)))
 
 
@@ -103,11 +102,7 @@ def a_scheduler_made_before_the_broadcast_still_sets_the_rate():
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for step in range(3):
-            optimizer.zero_grad()
-            loss_of(m, batch(step, R)).backward()
-            optimizer.step()
-            scheduler.step()
+        train(m, optimizer, 3, after=scheduler.step)
     same_everywhere((optimizer.param_groups[0]["lr"], [p.sum().item() for p in m.parameters()]))
     assert optimizer.param_groups[0]["lr"] == 0.1 * 0.5**3
     assert optimizer.param_groups[0] is plain.param_groups[0]
@@ -184,8 +179,7 @@ def a_fresh_root_empties_the_others_state_and_options():
     m = model()
     optimizer = adam(m.parameters())
     if R != 0:
-        loss_of(m, joined(0)).backward()
-        optimizer.step()
+        train(m, optimizer, 1, joined)
         optimizer.param_groups[0].update(lr=9.0, betas=(0.5, 0.5), only_here=1)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     assert not optimizer.state_dict()["state"], "state of its own is left"
@@ -202,8 +196,7 @@ def all_options_of_all_groups_are_the_roots():
     optimizer = torch.optim.Adam(groups, lr=0.01 * (R + 1), weight_decay=0.1 * R, amsgrad=R == 1)
     if R == 0:
         optimizer.param_groups[1]["extra"] = None
-        loss_of(m, joined(0)).backward()
-        optimizer.step()
+        train(m, optimizer, 1, joined)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     rows = [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
     same_everywhere(rows)

@@ -3,18 +3,13 @@
 
 import torch
 from checks import check, main
-from training import R, batch, close, loss_of, model, reference, sgd, wrap
+from training import R, batch, close, loss_of, model, reference, sgd, train, wrap
 
 
 @check
 def compiled_models_train():
     m = model()
-    optimizer = wrap(m)
-    compiled = torch.compile(m, backend="aot_eager")
-    for step in range(3):
-        optimizer.zero_grad()
-        loss_of(compiled, batch(step, R)).backward()
-        optimizer.step()
+    train(torch.compile(m, backend="aot_eager"), wrap(m), 3)
     close(m, reference(3, sgd))
     m = model()
     optimizer = wrap(m)

@@ -18,6 +18,7 @@ from training import (
     close,
     joined,
     loss_of,
+    mine,
     model,
     reference,
     same_everywhere,
@@ -118,7 +119,7 @@ def parameters_may_be_frozen_and_unfrozen():
 
     m, other = model(), model()
     m[0].requires_grad_(False)
-    run(m, wrap(m), lambda step: batch(step, R))
+    run(m, wrap(m), mine)
     run(other, sgd(other.parameters()), joined)
     close(m, other)
 
@@ -144,7 +145,7 @@ def a_generator_and_a_discriminator_of_equal_names_train():
     for net in nets:
         hvd.broadcast_parameters(net.state_dict(), 0)
     gen, disc, gen2, disc2 = nets
-    run(gen, disc, wrap(gen), wrap(disc), lambda step: batch(step, R))
+    run(gen, disc, wrap(gen), wrap(disc), mine)
     run(gen2, disc2, sgd(gen2.parameters()), sgd(disc2.parameters()), joined)
     close(gen, gen2)
     close(disc, disc2)
@@ -163,12 +164,7 @@ def a_parameter_of_two_optimizers_is_reduced_once():
         m, other = model(), model()
         first = hvd.DistributedOptimizer(sgd(m.parameters()), m.named_parameters(), op=op)
         second = hvd.DistributedOptimizer(sgd(m[0].parameters()), m[0].named_parameters(), op=op)
-        run(
-            m,
-            first,
-            second,
-            lambda step, scale=scale: batch(step, R) / scale**0.5 if scale == 1 else batch(step, R),
-        )
+        run(m, first, second, mine)
         plain = lambda params, scale=scale: torch.optim.SGD(params, lr=0.1 * scale, momentum=0.9)  # noqa: E731
         run(other, plain(other.parameters()), plain(other[0].parameters()), joined)
         close(m, other, 1e-10)
@@ -190,13 +186,8 @@ def an_optimizer_that_takes_over_from_another_works():
     second = wrap(m, lambda params: torch.optim.SGD(params, lr=0.05))  # the first one lives on
     other = reference(2, sgd)
     plain = torch.optim.SGD(other.parameters(), lr=0.05)
-    for step in (2, 3):
-        second.zero_grad()
-        loss_of(m, batch(step, R)).backward()
-        second.step()
-        plain.zero_grad()
-        loss_of(other, joined(step)).backward()
-        plain.step()
+    train(m, second, (2, 3))
+    train(other, plain, (2, 3), joined)
     close(m, other)
     del first
 

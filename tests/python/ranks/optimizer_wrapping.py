@@ -30,14 +30,6 @@ from training import (
 )
 
 
-def plain_train(other, plain, steps, after=lambda: None):
-    for step in range(steps):
-        plain.zero_grad()
-        loss_of(other, joined(step)).backward()
-        plain.step()
-        after()
-
-
 @check
 def schedulers_before_and_after_wrapping_change_the_rate_without_a_warning():
     make = lambda o: torch.optim.lr_scheduler.StepLR(o, 1, gamma=0.5)  # noqa: E731
@@ -49,14 +41,10 @@ def schedulers_before_and_after_wrapping_change_the_rate_without_a_warning():
         scheduler = scheduler or make(optimizer)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            for step in range(3):
-                optimizer.zero_grad()
-                loss_of(m, batch(step, R)).backward()
-                optimizer.step()
-                scheduler.step()
+            train(m, optimizer, 3, after=scheduler.step)
         other = model()
         theirs = sgd(other.parameters())
-        plain_train(other, theirs, 3, make(theirs).step)
+        train(other, theirs, 3, joined, make(theirs).step)
         close(m, other)
         optimizer.load_state_dict(optimizer.state_dict())
         scheduler.step()
@@ -71,15 +59,8 @@ def a_warm_up_and_a_cyclic_schedule_that_sets_momentum_work():
     other = model()
     plain = sgd(other.parameters())
     theirs = torch.optim.lr_scheduler.OneCycleLR(plain, max_lr=0.1, total_steps=5)
-    for step in range(4):
-        optimizer.zero_grad()
-        loss_of(m, batch(step, R)).backward()
-        optimizer.step()
-        scheduler.step()
-        plain.zero_grad()
-        loss_of(other, joined(step)).backward()
-        plain.step()
-        theirs.step()
+    train(m, optimizer, 4, after=scheduler.step)
+    train(other, plain, 4, joined, theirs.step)
     close(m, other)
 
 
@@ -89,18 +70,13 @@ def state_dicts_go_to_and_fro():
     optimizer = wrap(m, adam)
     train(m, optimizer, 2)
     plain = adam(other.parameters())
-    plain_train(other, plain, 1)
+    train(other, plain, 1, joined)
     plain.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     other.load_state_dict(m.state_dict())
     again = wrap(m, adam)
     again.load_state_dict(copy.deepcopy(plain.state_dict()))
-    for step in (2, 3):
-        again.zero_grad()
-        loss_of(m, batch(step, R)).backward()
-        again.step()
-        plain.zero_grad()
-        loss_of(other, joined(step)).backward()
-        plain.step()
+    train(m, again, (2, 3))
+    train(other, plain, (2, 3), joined)
     close(m, other)
 
 
@@ -124,16 +100,11 @@ def copies_train_on_their_own_parameters():
     train(m, optimizer, 2)
     m2, second = copy.deepcopy((m, optimizer))
     assert type(second) is type(optimizer) and second.param_groups[0]["params"][0] is m2[0].weight
-    for step in (2, 3):
-        second.zero_grad()
-        loss_of(m2, batch(step, R)).backward()
-        second.step()
+    train(m2, second, (2, 3))
     close(m2, reference(4, adam))
     close(m, reference(2, adam))
     third = copy.copy(optimizer)
-    third.zero_grad()
-    loss_of(m, batch(2, R)).backward()
-    third.step()
+    train(m, third, [2])
     close(m, reference(3, adam))
 
 
@@ -211,16 +182,12 @@ def accelerates_way_of_wrapping_works():
     inner = wrap(m, adam)
     scheduler = torch.optim.lr_scheduler.StepLR(inner, 1, gamma=0.5)
     optimizer = AcceleratedOptimizer(inner)
-    for step in range(3):
-        optimizer.zero_grad()
-        loss_of(m, batch(step, R)).backward()
-        optimizer.step()
-        scheduler.step()
+    train(m, optimizer, 3, after=scheduler.step)
     assert optimizer.called
     optimizer.load_state_dict(optimizer.state_dict())
     other = model()
     plain = adam(other.parameters())
-    plain_train(other, plain, 3, torch.optim.lr_scheduler.StepLR(plain, 1, gamma=0.5).step)
+    train(other, plain, 3, joined, torch.optim.lr_scheduler.StepLR(plain, 1, gamma=0.5).step)
     close(m, other)
 
 
@@ -297,9 +264,7 @@ def step_hooks_and_the_profile_come_once_and_see_reduced_gradients():
         same_everywhere(seen)
     optimizer.load_state_dict(optimizer.state_dict())  # torch 2 looks for its patch of step here
     del seen[:]
-    optimizer.zero_grad()
-    loss_of(m, batch(1, R)).backward()
-    optimizer.step()
+    train(m, optimizer, [1])
     assert len(seen) in (0, 2), seen
     close(m, reference(2, sgd))
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the optimizer checks share: the world, a small model, each rank's batches and the joined one.
 
-argv[1] of the script: "public" or "legacy", the way gradients are waited for (torch before 2.1 has only
-legacy).
+argv[1] of the script may be "legacy", the way gradients are waited for (torch before 2.1 has no other).
 """
 
 import sys
@@ -11,7 +10,7 @@ import horovod.torch as hvd
 import torch
 from _hvd.torch import grad_hooks
 
-if sys.argv[1] == "legacy" and grad_hooks.HAS_PUBLIC_HOOK:
+if "legacy" in sys.argv[1:] and grad_hooks.HAS_PUBLIC_HOOK:
     modern = grad_hooks.on_gradient
     grad_hooks.on_gradient = lambda p, function: modern(p, function, use_public_hook=False)
 
@@ -39,22 +38,24 @@ def loss_of(m, x):
     return (m(x) ** 2).mean()
 
 
+def mine(step):
+    return batch(step, R)
+
+
+def train(m, optimizer, steps, data=mine, after=lambda: None):
+    """So many steps, or these ones. The data are this rank's, or `joined`."""
+    for step in range(steps) if isinstance(steps, int) else steps:
+        optimizer.zero_grad()
+        loss_of(m, data(step)).backward()
+        optimizer.step()
+        after()
+
+
 def reference(steps, make):
+    """One rank with the joined batches."""
     m = model()
-    optimizer = make(m.parameters())
-    for step in range(steps):
-        optimizer.zero_grad()
-        loss_of(m, joined(step)).backward()
-        optimizer.step()
+    train(m, make(m.parameters()), steps, joined)
     return m
-
-
-def train(m, optimizer, steps):
-    """Training on this rank's batches."""
-    for step in range(steps):
-        optimizer.zero_grad()
-        loss_of(m, batch(step, R)).backward()
-        optimizer.step()
 
 
 def close(a, b, tolerance=1e-12):
@@ -78,3 +79,4 @@ def wrap(m, make=sgd, **options):
 def same_everywhere(value):
     said = hvd.allgather_object(value)
     assert said == [said[0]] * N, said
+    return value
