@@ -8,7 +8,20 @@ import capi
 import numpy as np
 from capi import ADASUM, AVERAGE, DTYPES, MAX, MIN, OP_NAMES, PRODUCT, SUM, Op, check
 from checks import main
-from exact import EPS, HOSTS, SHORT, adasum_pair, can_reduce, reduced, same, share, values, wide
+from exact import (
+    EPS,
+    HOSTS,
+    SHORT,
+    adasum_pair,
+    bf16_of,
+    can_reduce,
+    in_flight,
+    reduced,
+    same,
+    share,
+    values,
+    wide,
+)
 
 capi.init()
 R, N = capi.rank(), capi.size()
@@ -28,15 +41,6 @@ def reductions():
         yield dtype, MAX if dtype == "bool" else SUM, (LARGE,)
     for op in (AVERAGE, MIN, PRODUCT):
         yield "float32", op, (LARGE,)
-
-
-def in_flight(cases, start, finish, window=24):
-    """start(case) -> Op for several at a time, finish(case, op) in the same order."""
-    cases = list(cases)
-    for at in range(0, len(cases), window):
-        some = cases[at : at + window]
-        for case, op in [(case, start(case)) for case in some]:
-            finish(case, op)
 
 
 def inputs(dtype, op, shape, salt=0):
@@ -117,8 +121,6 @@ def sixteen_bit_sums_are_rounded_once():
 
 
 def capi_bits(x, dtype):
-    from exact import bf16_of
-
     return bf16_of(x) if dtype == "bfloat16" else x.astype(dtype)
 
 

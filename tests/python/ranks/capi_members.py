@@ -180,9 +180,6 @@ def sets_work_during_a_join():
     set_remove(id_)
 
 
-# --- disagreements ---
-
-
 # --- arguments ---
 
 

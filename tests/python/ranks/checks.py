@@ -70,6 +70,22 @@ def in_threads(n, work):
     assert not wrong, wrong
 
 
+def resident():
+    """Bytes of this process in memory."""
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def same_numbers(tensor, expected, tolerance=0.0):
+    """A torch.Tensor against numpy or a list: shape and values."""
+    import numpy as np
+
+    got, expected = tensor.double().numpy(), np.asarray(expected, dtype=np.float64)
+    assert got.shape == expected.shape, f"shape {got.shape}, not {expected.shape}"
+    wrong = np.abs(got - expected) > tolerance
+    assert not wrong.any(), f"{int(wrong.sum())} wrong, first {got[wrong][:3]} not {expected[wrong][:3]}"
+
+
 def begin(script):
     """What comes now are the checks of this script."""
     _checks.clear()

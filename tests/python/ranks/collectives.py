@@ -9,18 +9,11 @@ import numpy as np
 import torch
 from _hvd import handles
 from checks import check, interrupted, main
+from checks import same_numbers as same
 
 hvd.init()
 torch.set_num_threads(1)
 R, N = hvd.rank(), hvd.size()
-
-
-def same(tensor, expected, tolerance=0.0):
-    got = tensor.to(torch.float64).numpy()
-    expected = np.asarray(expected, dtype=np.float64)
-    assert got.shape == expected.shape, f"shape {got.shape}, not {expected.shape}"
-    wrong = np.abs(got - expected) > tolerance
-    assert not wrong.any(), f"{int(wrong.sum())} wrong, first {got[wrong][:3]} not {expected[wrong][:3]}"
 
 
 @check

@@ -310,15 +310,6 @@ def training_converges_with_every_codec():
 
 
 @check
-def feedback_is_what_makes_topk_converge():
-    if N == 1:
-        return
-    kept, _ = regression(60, C.topk(ratio=0.01), lr=0.05)
-    lost, _ = regression(60, C.topk(ratio=0.01, feedback=False), lr=0.05)
-    assert kept[-1] < 0.9 * lost[-1], (kept[-1], lost[-1])
-
-
-@check
 def the_optimizer_takes_users_own_compressors():
     plain, weights = regression(20, C.none)
     scaled = Scaled(8.0)

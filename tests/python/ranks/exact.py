@@ -139,6 +139,15 @@ def same(got, expected, bound, dtype, what):
         )
 
 
+def in_flight(cases, start, finish, window=24):
+    """start(case) -> Op for several at a time, finish(case, op) in the same order."""
+    cases = list(cases)
+    for at in range(0, len(cases), window):
+        some = cases[at : at + window]
+        for case, op in [(case, start(case)) for case in some]:
+            finish(case, op)
+
+
 def share(rows, n, member):
     """The rows (start, end) that a member gets of a reducescatter."""
     start = member * (rows // n) + min(member, rows % n)

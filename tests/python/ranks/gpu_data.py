@@ -15,7 +15,8 @@ from _hvd import _native
 from _hvd.exceptions import HorovodInternalError
 from capi import AVERAGE, DTYPES, MAX, MIN, OP_NAMES, PRODUCT, SUM
 from checks import check, expect_error, in_threads, main
-from exact import EPS, can_reduce, reduced, same, values, wide
+from exact import EPS, can_reduce, in_flight, reduced, same, values, wide
+from exact import SHORT as SIXTEEN_BITS
 from gpu_ops import PENDING, Array, Gpu, Op, ordinal, run
 
 _native.start(0, ((),))
@@ -26,7 +27,6 @@ GPU = Gpu(ordinal())
 OPS = [SUM, AVERAGE, MIN, MAX, PRODUCT]
 EVERYONE = range(N)
 SIZES = [(0,), (1,), (4099,)]
-SHORT_FLOATS = ("float16", "bfloat16")
 SOME = ["float32", "bfloat16", "int32", "bool"]  # SHORT has full sizes of these alone
 
 
@@ -40,15 +40,6 @@ def ops_of(dtype):
     return [op for op in some if can_reduce(dtype, op)]
 
 
-def in_flight(cases, start, finish, window=32):
-    """start(case) -> Op for several at a time, finish(case, op) in the same order."""
-    cases = list(cases)
-    for at in range(0, len(cases), window):
-        some = cases[at : at + window]
-        for case, op in [(case, start(case)) for case in some]:
-            finish(case, op)
-
-
 def reductions():
     for dtype in DTYPES:
         for op, shape in itertools.product(ops_of(dtype), sizes(dtype)):
@@ -58,7 +49,7 @@ def reductions():
 def check_reduced(got, dtype, op, shape, what, pre=1.0, post=1.0, part=slice(None)):
     inputs = [values(shape, dtype, r, op) for r in EVERYONE]
     out, bound = reduced(inputs, dtype, op, pre, post)
-    if dtype in SHORT_FLOATS and op in (
+    if dtype in SIXTEEN_BITS and op in (
         SUM,
         AVERAGE,
         PRODUCT,

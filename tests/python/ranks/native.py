@@ -10,7 +10,7 @@ import threading
 import horovod.torch as hvd
 import torch
 from _hvd import _native
-from checks import check, expect_error, main
+from checks import check, expect_error, main, resident
 from torch.utils.dlpack import from_dlpack
 
 hvd.init()
@@ -54,11 +54,6 @@ def end(handle, brings, taken):
         _native.result(handle)
     del PENDING[handle]
     _native.release(handle)
-
-
-def resident():
-    with open("/proc/self/statm") as f:
-        return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 @check

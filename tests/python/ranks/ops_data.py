@@ -14,14 +14,13 @@ import horovod.torch as hvd
 import numpy as np
 import torch
 from _hvd import _native, arrays, handles
-from checks import check, expect_error, in_threads, interrupted, main
+from checks import check, expect_error, in_threads, interrupted, main, resident
 
 hvd.init()
 torch.set_num_threads(1)
 R, N = hvd.rank(), hvd.size()
 DTYPES = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-REDUCE = {"Sum": sum, "Min": min, "Max": max}
 
 
 def equal(got, expected):
@@ -31,15 +30,7 @@ def equal(got, expected):
 
 
 @check
-def every_reduction_of_every_dtype():
-    values = [[r + 1, 3 - r % 3, 2] for r in range(N)]
-    for dtype in DTYPES + FLOATS:
-        x = torch.tensor(values[R], dtype=dtype)
-        for name, reduce in REDUCE.items():
-            equal(hvd.allreduce(x, op=getattr(hvd, name)), [reduce(v) for v in zip(*values)])
-        product = torch.tensor(values).prod(0)
-        equal(hvd.allreduce(x, op=hvd.Product), product)
-        assert hvd.allreduce(x, op=hvd.Max).dtype == dtype
+def bools_and_what_reductions_refuse():
     bits = torch.tensor([R == 0, True, False])
     assert hvd.allreduce(bits, op=hvd.Max).tolist() == [True, True, False]
     assert hvd.allreduce(bits, op=hvd.Min).tolist() == [N == 1, True, False]
@@ -129,26 +120,18 @@ def alltoall_with_and_without_splits():
 @check
 def wrong_splits_get_a_sentence():
     x = torch.ones(N)
-    expect_error(ValueError, ["number of entries in splits"], hvd.alltoall, x, [1] * (N + 1))
-    expect_error(ValueError, ["sum of splits"], hvd.alltoall, x, [2] * N)
     expect_error(ValueError, ["must be >= 0"], hvd.alltoall, x, [-1] + [1] * (N - 1))
     expect_error(ValueError, ["splits", "float32"], hvd.alltoall, x, torch.ones(N))
     expect_error(ValueError, ["splits", "integer"], hvd.alltoall, x, [1.0] * N)
-    if N > 1:
-        expect_error(ValueError, ["not an even multiple"], hvd.alltoall, torch.ones(N + 1))
     expect_error(ValueError, ["rank-zero"], hvd.alltoall, torch.tensor(1.0))
 
 
 @check
-def tensors_go_round_the_ring():
+def a_tensor_is_received_with_its_strides():
     if N == 1:
         expect_error(ValueError, ["this rank itself"], hvd.send, torch.ones(1), 0)
         return
     to, source = (R + 1) % N, (R - 1) % N
-    for name in ("ring", None):
-        sent = hvd.send_async(torch.full((3,), float(R)), to, name)
-        equal(hvd.recv(torch.empty(3), source, name), [float(source)] * 3)
-        hvd.synchronize(sent)
     turned = torch.zeros(3, 2).t()  # received in place, with strides
     sent = hvd.send_async(torch.arange(6.0).reshape(2, 3), to)
     assert hvd.recv_(turned, source) is turned
@@ -158,34 +141,13 @@ def tensors_go_round_the_ring():
 
 
 @check
-def ranks_out_of_data_join():
-    for _ in range(2):
-        for i in range(R + 1):  # rank r has r + 1 batches
-            present = sum(r >= i for r in range(N))
-            equal(hvd.allreduce(torch.ones(2), op=hvd.Sum, name=f"batch.{i}"), [present] * 2)
-        last = hvd.join()
-        assert isinstance(last, int) and hvd.allgather_object(last) == [last] * N
-    assert hvd.join(device=0) in range(N)
-    if N > 1:
-        if R == 0:
-            hvd.join()
-        else:
-            error = hvd.HorovodInternalError
-            expect_error(error, ["join", "broadcast"], hvd.broadcast, torch.ones(1), 1, name="while joined")
-            hvd.join()
-    equal(hvd.allreduce(torch.ones(1), op=hvd.Sum), [N])
-
-
-@check
 def sparse_tensors_add_up():
     indices, values = [[R, N]], [[1.0, 2.0], [3.0, 4.0]]
     x = torch.sparse_coo_tensor(indices, values, (N + 1, 2))
     expected = torch.zeros(N + 1, 2)
     expected[:N] = torch.tensor([1.0, 2.0])
     expected[N] = torch.tensor([3.0, 4.0]) * N
-    waits = [hvd.sparse_allreduce_async(x, f"sparse.{op}", op) for op in (hvd.Sum, hvd.Average)]
-    equal(waits[0]().to_dense(), expected)
-    assert torch.allclose(waits[1]().to_dense(), expected / N)
+    equal(hvd.sparse_allreduce_async(x, op=hvd.Sum)().to_dense(), expected)
     none = torch.sparse_coo_tensor(torch.empty(1, 0).long(), torch.empty(0, 2), (N + 1, 2))
     of_rank_0 = torch.sparse_coo_tensor([[0, N]], values, (N + 1, 2)).to_dense()
     equal(hvd.sparse_allreduce_async(x if R == 0 else none, op=hvd.Sum)().to_dense(), of_rank_0)
@@ -258,14 +220,10 @@ def results_keep_their_dtype_and_can_be_written():
         x = torch.tensor([1, 0]).to(dtype)
         for got in (hvd.allgather(x), hvd.alltoall(x.repeat(N)), hvd.gather(x, 0)):
             assert got.dtype == dtype, f"{got.dtype}, not {dtype}"
+            assert got[:1].tolist() in ([1], [True], []), f"{dtype}: {got}"
             got.zero_()
     if hasattr(torch, "uint16"):
         assert hvd.allgather(torch.ones(1, dtype=torch.uint16)).dtype == torch.uint16
-
-
-def resident():
-    with open("/proc/self/statm") as f:
-        return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 @check

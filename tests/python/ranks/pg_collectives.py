@@ -8,6 +8,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from checks import check, expect_error, main
+from checks import same_numbers as same
 
 dist.init_process_group("hvd", timeout=timedelta(seconds=60))
 torch.set_num_threads(1)
@@ -27,14 +28,6 @@ def numbers(size, rank=R):
 
 def values(size, dtype=torch.float32, rank=R):
     return torch.from_numpy(numbers(size, rank)).to(dtype)
-
-
-def same(tensor, expected, tolerance=0.0):
-    got = tensor.to(torch.float64).numpy()
-    expected = np.asarray(expected, dtype=np.float64)
-    assert got.shape == expected.shape, f"shape {got.shape}, not {expected.shape}"
-    wrong = np.abs(got - expected) > tolerance
-    assert not wrong.any(), f"{int(wrong.sum())} wrong, first {got[wrong][:3]} not {expected[wrong][:3]}"
 
 
 def all_numbers(size):
