@@ -60,16 +60,13 @@ class Modules(unittest.TestCase):
                 assert str(e) == f"Extension horovod.mxnet has not been built: {why}", e
             else:
                 raise AssertionError("no error")
-            suffix = util.get_ext_suffix()
-            assert suffix.endswith(".so"), suffix
-            assert util.get_extension_full_path("/a/b.py", "lib", "x") == "/a/lib/x" + suffix
         """)
 
     def test_rank_and_size_of_the_environment(self):
         self.ok(
             """if 1:
             import os
-            from horovod.runner.common.util.env import get_env_rank_and_size, is_exportable, is_kubeflow_mpi
+            from horovod.runner.common.util.env import get_env_rank_and_size
             def said(**env):
                 for k in [k for k in os.environ if k.endswith(("RANK", "SIZE"))]:
                     del os.environ[k]
@@ -82,17 +79,6 @@ class Modules(unittest.TestCase):
             assert [said(), said(**torchrun), said(**pmi), said(**ompi), said(**ours)] == [
                 (0, 1), (6, 7), (4, 5), (2, 3), (0, 2)]
             assert said(RANK="3") == (0, 1)
-            try:
-                said(PMI_SIZE="2")
-            except RuntimeError as e:
-                assert "only one of PMI_RANK and PMI_SIZE" in str(e)
-            else:
-                raise AssertionError("no error")
-            assert is_exportable("PATH") and not is_exportable("OLDPWD")
-            assert not is_exportable("_HOROVOD_SECRET_KEY") and not is_exportable("X_CUDA_VISIBLE_DEVICES")
-            assert not is_kubeflow_mpi()
-            os.environ["OMPI_MCA_plm_rsh_agent"] = "/etc/mpi/kubexec.sh"
-            assert is_kubeflow_mpi()
             """
         )
 

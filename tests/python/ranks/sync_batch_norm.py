@@ -45,15 +45,17 @@ def equal(a, b, what, tolerance=1e-12):
     )
 
 
-def compare(dims, rows, steps=3, training=True, **options):
+def compare(dims, rows, steps=3, training=True, ranks=None, process_set=hvd.global_process_set, **options):
     """Both layers over some steps, with a loss that all ranks' rows add to alike."""
-    ours = filled(hvd.SyncBatchNorm(3, **options).double()).train(training)
+    ranks = ranks or list(range(N))
+    place = ranks.index(R)
+    ours = filled(hvd.SyncBatchNorm(3, process_set=process_set, **options).double()).train(training)
     plain = filled(PLAIN[dims](3, **options).double()).train(training)
-    start = sum(rows[:R])
-    mine = slice(start, start + rows[R])
+    start = sum(rows[:place])
+    mine = slice(start, start + rows[place])
     for step in range(steps):
-        shares = [share(step, r, dims, rows[r]) for r in range(N)]
-        x = shares[R].clone().requires_grad_()
+        shares = [share(step, r, dims, n) for r, n in zip(ranks, rows)]
+        x = shares[place].clone().requires_grad_()
         whole = torch.cat(shares).requires_grad_()
         ours.zero_grad()
         plain.zero_grad()
@@ -64,7 +66,8 @@ def compare(dims, rows, steps=3, training=True, **options):
         (expected.sin() * (1 + whole.detach())).sum().backward()
         equal(x.grad, whole.grad[mine], "gradient of the input")
         for (name, p), q in zip(ours.named_parameters(), plain.parameters()):
-            equal(hvd.allreduce(p.grad, op=hvd.Sum), q.grad, f"gradient of {name}")
+            total = hvd.allreduce(p.grad, op=hvd.Sum, process_set=process_set)
+            equal(total, q.grad, f"gradient of {name}")
         for (name, a), b in zip(ours.named_buffers(), plain.buffers()):
             equal(a.to(F64), b.to(F64), f"{name} after step {step}")
     assert ours.state_dict().keys() == plain.state_dict().keys()
@@ -261,27 +264,12 @@ def process_sets_share_statistics_among_themselves():
     groups = [[r] for r in range(N)] + [list(range(N // 2 + 1)), list(range(N))]
     sets = [hvd.add_process_set(g) if len(g) < N else hvd.global_process_set for g in groups]
     for group, process_set in zip(groups, sets):
-        if R not in group:
-            continue
-        ours = filled(hvd.SyncBatchNorm(3, process_set=process_set).double())
-        plain = filled(torch.nn.BatchNorm2d(3).double())
-        shares = [share(0, r, 4, 3) for r in group]
-        place = group.index(R)
-        x = shares[place].clone().requires_grad_()
-        whole = torch.cat(shares).requires_grad_()
-        for _ in range(2):
-            ours(x).pow(3).sum().backward()
-            plain(whole).pow(3).sum().backward()
-        rows = slice(3 * place, 3 * place + 3)
-        equal(x.grad, whole.grad[rows], f"gradient in {group}")
-        equal(ours.running_var, plain.running_var, f"running variance in {group}")
-        net = hvd.SyncBatchNorm.convert_sync_batchnorm(torch.nn.Sequential(plain), process_set)
-        assert net[0].process_set is process_set
-    outside = [s for g, s in zip(groups, sets) if R not in g]
-    if outside:
-        for process_set in outside:
-            layer = hvd.SyncBatchNorm(3, process_set=process_set)
-            expect_error(ValueError, ["rank", " not "], layer, torch.ones(2, 3))
+        net = hvd.SyncBatchNorm.convert_sync_batchnorm(torch.nn.BatchNorm1d(3), process_set)
+        assert net.process_set is process_set
+        if R in group:
+            compare(4, [3] * len(group), 2, ranks=group, process_set=process_set)
+        else:
+            expect_error(ValueError, ["rank", " not "], net, torch.ones(2, 3))
     unknown = hvd.SyncBatchNorm(3, process_set=hvd.ProcessSet([0, N - 1]))
     expect_error(ValueError, ["not been registered"], unknown, torch.ones(2, 3))
     hvd.barrier()

@@ -32,17 +32,6 @@ def gradients_are_those_of_the_joined_batch():
 
 
 @check
-def without_exchange_they_would_not_be():
-    model = Model()
-    try:
-        close(alone(model, batch(R)), alone(model, joined()))
-    except AssertionError:
-        assert N > 1
-    else:
-        assert N == 1
-
-
-@check
 def sums_are_ranks_times_that():
     in_all_ways(op=hvd.Sum, factor=N)
 

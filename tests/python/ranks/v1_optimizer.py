@@ -117,13 +117,6 @@ def every_optimizer_learns_what_one_learns_from_the_joined_batch():
 
 
 @check
-def without_averaging_they_would_not():
-    if N > 1:
-        words = ["step 0"]
-        expect_error(AssertionError, words, train, plain(), plain(), 1)
-
-
-@check
 def gradients_are_clipped_after_they_are_averaged():
     def clipped(optimizer, model):
         grads, variables = zip(*optimizer.compute_gradients(model.loss, var_list=model.variables))

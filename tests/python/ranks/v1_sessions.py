@@ -264,49 +264,4 @@ def the_estimator_example_names_what_it_needs():
         sys.argv = argv
 
 
-@check
-def an_estimator_trains_on_all_ranks():
-    if not hasattr(tf, "estimator"):
-        return  # TensorFlow 2.16 and later have none
-    if MODE != "v1":
-        return
-
-    def inputs():
-        draw = np.random.RandomState(R)
-        x = draw.normal(size=(64, 3)).astype(np.float32)
-        y = (x @ [1.0, 2.0, 3.0]).astype(np.float32)
-        return tf.data.Dataset.from_tensor_slices(({"x": x}, y)).repeat().batch(8)
-
-    seen = []
-
-    def model(features, labels, mode):
-        out = v1.layers.dense(features["x"], 1, name="dense", use_bias=False)[:, 0]
-        loss = tf.reduce_mean((out - labels) ** 2)
-        step = v1.train.get_or_create_global_step()
-        if mode == tf.estimator.ModeKeys.EVAL:
-            return tf.estimator.EstimatorSpec(mode, loss=loss)
-        optimizer = hvd.DistributedOptimizer(v1.train.MomentumOptimizer(0.05, 0.9))
-        seen.append(averages)
-        return tf.estimator.EstimatorSpec(
-            mode, loss=loss, train_op=optimizer.minimize(loss, global_step=step)
-        )
-
-    averages = hvd.MetricAverageHook(["global_step"], every_n=10)
-    folder = os.path.join(HERE, "estimator")
-    config = tf.estimator.RunConfig(
-        tf_random_seed=R + 1, save_checkpoints_steps=20 if R == 0 else None, save_checkpoints_secs=None
-    )
-    estimator = tf.estimator.Estimator(
-        model, folder if R == 0 else os.path.join(HERE, f"scratch{R}"), config=config
-    )
-    for last in (40, 80):
-        estimator.train(inputs, hooks=[hvd.BroadcastGlobalVariablesHook(0), averages], max_steps=last)
-        w = estimator.get_variable_value("dense/kernel") if R == 0 else None
-        assert estimator.get_variable_value("global_step") == last if R == 0 else True
-    assert averages.averages and len(seen) == 2
-    if R == 0:
-        assert np.allclose(w.ravel(), [1, 2, 3], atol=0.3), w
-        assert estimator.evaluate(inputs, steps=4)["loss"] < 0.5
-
-
 main(R)

@@ -48,19 +48,6 @@ def optimizers_after_steps(t):
 
 
 @symbol("DistributedOptimizer")
-def optimizer_equals_one_process_with_both_batches(t):
-    m = model()
-    opt = MAKE["SGD"](m.parameters())
-    for i in range(3):
-        opt.zero_grad()
-        halves = [(torch.arange(12.0).reshape(4, 3) * 0.1 + r * 0.5 + i).sin() for r in range(2)]
-        m(torch.cat(halves)).square().mean().backward()
-        opt.step()
-    for mine, one in zip(train("SGD"), m.parameters()):
-        t.equal(mine, one.detach(), tolerance=1e-6)
-
-
-@symbol("DistributedOptimizer")
 def optimizer_groups(t):
     def lists(m):
         p = list(m.parameters())
@@ -205,19 +192,6 @@ def optimizer_errors(t):
     t.fails("groups of numbers", ["groups must consist of torch.Tensor"], make, groups=[[1]])
     p = torch.nn.Parameter(torch.ones(2))
     t.fails("groups twice", ["can only appear once in groups"], make, groups=[[p], [p]])
-
-
-@symbol("DistributedOptimizer")
-def optimizer_zero_grad_takes_set_to_none(t):
-    def work():
-        m = model()
-        opt = hvd.DistributedOptimizer(torch.optim.SGD(m.parameters(), lr=0.1), m.named_parameters())
-        m(batch(0)).sum().backward()
-        opt.step()
-        opt.zero_grad(set_to_none=True)
-        return [p.grad is None for p in m.parameters()]
-
-    t.fixed("set_to_none", "zero_grad() takes no argument (horovod#3405)", work, [True] * 4)
 
 
 @symbol("DistributedOptimizer")

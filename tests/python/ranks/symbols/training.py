@@ -14,33 +14,12 @@ from horovod.torch.elastic import sampler, state
 
 @symbol("SyncBatchNorm", "horovod.torch.sync_batch_norm.SyncBatchNorm")
 def sync_batch_norm(t):
-    """As BatchNorm over the batches of all ranks. The original works on GPUs only."""
-    batches = [torch.sin(torch.arange(24.0).reshape(4, 3, 2) * (r + 1)) for r in range(2)]
-
-    def outcome(norm, x, rows):
-        x = x.clone().requires_grad_()
-        y = norm(x)
-        (y * torch.cos(torch.arange(float(y.numel())).reshape(y.shape))).sum().backward()
-        return [y[rows], x.grad[rows], norm.running_mean, norm.running_var, norm.num_batches_tracked]
-
-    def right():
-        joined = torch.nn.BatchNorm1d(3, momentum=0.2)
-        x = torch.cat(batches).requires_grad_()
-        y = joined(x)
-        weight = torch.cos(torch.arange(24.0).reshape(4, 3, 2))
-        (y * torch.cat([weight, weight])).sum().backward()
-        rows = slice(4 * hvd.rank(), 4 * hvd.rank() + 4)
-        return [y[rows], x.grad[rows], joined.running_mean, joined.running_var, joined.num_batches_tracked]
-
-    def close():
-        got = outcome(hvd.SyncBatchNorm(3, momentum=0.2), batches[hvd.rank()], slice(None))
-        return [torch.allclose(a, b, atol=1e-6) for a, b in zip(got, right())]
-
-    t.fixed("training", "it works on GPUs only", close, [True] * 5)
+    """The original works on GPUs only; what training gives: ../sync_batch_norm.py."""
+    batch = torch.sin(torch.arange(24.0).reshape(4, 3, 2))
     norm = hvd.SyncBatchNorm(3)
     t.same("module", [norm.eps, norm.momentum, norm.affine, norm.track_running_stats])
-    alone = torch.nn.BatchNorm1d(3).eval()(batches[0])
-    t.fixed("evaluation", "it works on GPUs only", lambda: norm.eval()(batches[0]), alone)
+    alone = torch.nn.BatchNorm1d(3).eval()(batch)
+    t.fixed("evaluation", "it works on GPUs only", lambda: norm.eval()(batch), alone)
     t.same("class", isinstance(norm, torch.nn.modules.batchnorm._BatchNorm))
     t.fails("one dimension", [], norm, torch.ones(3))
 

@@ -23,12 +23,6 @@ def config(t):
     one = TfDataServiceConfig(**CONFIG)
     assert one.timeout == 60 and one.key == CONFIG["key"]
     assert TfDataServiceConfig.from_dict(one.to_dict()) == one
-    path = os.path.join(tempfile.mkdtemp(), "config.json")
-    other = TfDataServiceConfig(**{**CONFIG, "timeout": 5})
-    other.write(path)
-    assert TfDataServiceConfig.read(path) == other
-    assert TfDataServiceConfig.read(path, wait_for_file_creation=True).addresses == CONFIG["addresses"]
-    t.fails(FileNotFoundError, [], TfDataServiceConfig.read, path + ".not")
     t.fails(AttributeError, [], setattr, one, "timeout", 1)  # frozen
 
 

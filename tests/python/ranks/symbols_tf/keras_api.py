@@ -24,14 +24,9 @@ def of_both(*names):
 @of_both("allreduce", "allgather", "broadcast", "reducescatter")
 def operations_on_values(t):
     for k in PACKAGES:
-        t.equal(k.allreduce([1.0 * R, 4.0], name="values"), [0.5, 4])
-        t.equal(k.allreduce(np.float32(R), op=k.Sum), 1)
         t.equal(k.allreduce([2.0], average=True, prescale_factor=0.5, postscale_factor=4.0), [4])
-        t.equal(k.allreduce([1.0 * R], compression=k.Compression.fp16), [0.5])
-        t.equal(k.allgather([[R]]), [[0], [1]])
         t.equal(k.allgather([R] * (R + 1), name="uneven"), [0, 1, 1])
         t.equal(k.broadcast([R, 7], 1), [1, 7])
-        t.equal(k.reducescatter([[1.0 * R], [2.0 * R]]), [[0.5 * (R + 1)]])
         t.equal(k.reducescatter([[1.0 * R], [2.0 * R]], name="sum", op=k.Sum), [[1.0 * (R + 1)]])
 
 
@@ -65,11 +60,10 @@ def sgd(**options):
     return keras.optimizers.SGD(learning_rate=1.0, **options)
 
 
-def moved(optimizer, gradient=None, steps=1):
-    """Where a variable that starts at 10 is after steps of apply_gradients."""
+def moved(optimizer):
+    """Where a variable that starts at 10 is after a step of apply_gradients."""
     v = tf.Variable([10.0]) if not hasattr(keras, "Variable") else keras.Variable([10.0])
-    for _ in range(steps):
-        optimizer.apply_gradients([(tf.constant([MINE]) if gradient is None else gradient, v)])
+    optimizer.apply_gradients([(tf.constant([MINE]), v)])
     return tf.convert_to_tensor(v)
 
 
@@ -78,14 +72,10 @@ def keras_optimizer(t):
     for k in PACKAGES:
         make = k.DistributedOptimizer
         t.equal(moved(make(sgd())), [10 - MEAN])
-        t.equal(moved(make(sgd(), op=hvd.Sum), steps=2), [10 - 2 * N * MEAN])
-        t.equal(moved(make(sgd(), name="named", compression=hvd.Compression.fp16)), [10 - MEAN])
-        t.equal(moved(make(sgd(), gradient_predivide_factor=2.0, groups=1)), [10 - MEAN])
+        t.equal(moved(make(sgd(), op=hvd.Sum)), [10 - N * MEAN])
         wrapped = make(sgd(momentum=0.5))
         assert isinstance(wrapped, keras.optimizers.SGD) and type(wrapped).__name__ == "SGD"
         assert float(wrapped.get_config()["momentum"]) == 0.5
-        t.fails(ValueError, ["Average", "Sum"], make, sgd(), op=hvd.Max)
-        t.fails(ValueError, ["groups"], make, sgd(), groups=-1)
 
 
 @symbol("horovod.tensorflow.keras.DistributedOptimizer")
@@ -118,7 +108,6 @@ def partial_optimizer(t):
     t.equal(model.get_weights()[0], [[1 - MEAN]])
     t.equal(model.get_weights()[1], [[1 - MINE]])
     t.fails(ValueError, ["local layers"], make, sgd(), local_layers=["no layer"])
-    t.fails(ValueError, ["Average", "Sum"], make, sgd(), op=hvd.Min)
 
 
 class MySgd(keras.optimizers.SGD):

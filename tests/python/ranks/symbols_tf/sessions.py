@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorFlow 1's optimizers and sessions."""
 
-from harness import N, R, hvd, symbol, tf, v1
+from harness import R, hvd, symbol, tf, v1
 
 MINE = R + 1.0
 MEAN = 1.5
@@ -34,10 +34,6 @@ def optimizer(t):
     one = Training(hvd.DistributedOptimizer)
     t.equal(one.session.run(one.grads[0][0]), [MEAN])
     t.equal(one.after(2), [10 - 2 * MEAN])
-    t.equal(Training(hvd.DistributedOptimizer, op=hvd.Sum).after(1), [10 - N * MEAN])
-    t.equal(Training(hvd.DistributedOptimizer, gradient_predivide_factor=2.0).after(1), [10 - MEAN])
-    t.equal(Training(hvd.DistributedOptimizer, compression=hvd.Compression.fp16).after(1), [10 - MEAN])
-    t.equal(Training(hvd.DistributedOptimizer, groups=1).after(1), [10 - MEAN])
 
 
 @symbol("DistributedOptimizer", "_DistributedAdasumOptimizer")
@@ -61,10 +57,6 @@ def hook(t):
         v1.train.get_or_create_global_step()
         with v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
             t.equal(session.run(v), [1])
-    with tf.Graph().as_default():  # the hook goes on to another graph
-        v = v1.get_variable("w", initializer=tf.constant([R + 4]))
-        with v1.train.SingularMonitoredSession(hooks=[hook]) as session:
-            t.equal(session.run(v), [5])
 
 
 @symbol("MetricAverageHook", ours=True)
