@@ -222,6 +222,8 @@ def results_keep_their_dtype_and_can_be_written():
             assert got.dtype == dtype, f"{got.dtype}, not {dtype}"
             assert got[:1].tolist() in ([1], [True], []), f"{dtype}: {got}"
             got.zero_()
+        if dtype not in (torch.uint8, torch.bool):  # signs count
+            assert hvd.allreduce(torch.tensor([R - 1]).to(dtype), op=hvd.Min).tolist() == [-1], dtype
     if hasattr(torch, "uint16"):
         assert hvd.allgather(torch.ones(1, dtype=torch.uint16)).dtype == torch.uint16
 
