@@ -1,17 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kubeconfig in its forms, the pod's service account, and the bearer token's rotation.
  */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/kube/bearer.h"
 #include "operator/kube/config.h"
@@ -41,11 +31,10 @@ static void write_text(const char *dir, const char *name, const char *text)
     assert_int_equal(fd_write_file(path, text, strlen(text), 0600, NULL), 0);
 }
 
-static void certificates_inline(void **state)
+UNIT_TEST(certificates_inline)
 {
     struct kube_config c;
 
-    (void)state;
     assert_int_equal(
         config_parse(HEAD
                      "clusters: [{name: k, cluster: {server: 'https://h:6443//', "
@@ -66,11 +55,10 @@ static void certificates_inline(void **state)
     kube_config_release(&c); /* twice is once */
 }
 
-static void json_is_yaml_too(void **state)
+UNIT_TEST(json_is_yaml_too)
 {
     struct kube_config c;
 
-    (void)state;
     assert_int_equal(
         config_parse("{\"current-context\": \"c\", \"contexts\": [{\"name\": \"c\", "
                      "\"context\": {\"cluster\": \"k\", \"namespace\": \"mine\"}}], "
@@ -83,13 +71,12 @@ static void json_is_yaml_too(void **state)
     kube_config_release(&c);
 }
 
-static void files_are_found_beside_the_kubeconfig(void **state)
+UNIT_TEST(files_are_found_beside_the_kubeconfig)
 {
     char dir[] = "/tmp/op-config-XXXXXX", path[64];
     struct kube_config c;
     struct err e = ERR_INIT;
 
-    (void)state;
     assert_non_null(mkdtemp(dir));
     write_text(dir, "ca.crt", "PEM");
     write_text(dir, "config",
@@ -115,7 +102,7 @@ static void files_are_found_beside_the_kubeconfig(void **state)
     (void)rmdir(dir);
 }
 
-static void unsupported_settings_are_refused(void **state)
+UNIT_TEST(unsupported_settings_are_refused)
 {
     static const struct {
         const char *text, *says;
@@ -174,7 +161,6 @@ static void unsupported_settings_are_refused(void **state)
         {USER("token: \"a\\nX-Evil: b\""), "token: must be one line"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct err e = ERR_INIT;
         struct kube_config c;
@@ -186,13 +172,12 @@ static void unsupported_settings_are_refused(void **state)
     }
 }
 
-static void the_first_file_with_a_setting_counts(void **state)
+UNIT_TEST(the_first_file_with_a_setting_counts)
 {
     char dir[] = "/tmp/op-config-XXXXXX", list[256], command[64];
     struct kube_config c;
     struct err e = ERR_INIT;
 
-    (void)state;
     assert_non_null(mkdtemp(dir));
     write_text(dir, "a", "clusters: [{name: k, cluster: {server: 'https://a'}}]\n");
     write_text(dir, "b",
@@ -220,12 +205,11 @@ static void the_first_file_with_a_setting_counts(void **state)
     assert_int_equal(system(command), 0);
 }
 
-static void impersonation_becomes_headers(void **state)
+UNIT_TEST(impersonation_becomes_headers)
 {
     struct kube_config c;
     struct err e = ERR_INIT;
 
-    (void)state;
     if (config_parse(
             HEAD CLUSTER
             "users: [{name: u, user: {token: t, as: jane, as-uid: '7', as-groups: [a, "
@@ -241,12 +225,11 @@ static void impersonation_becomes_headers(void **state)
     kube_config_release(&c);
 }
 
-static void a_plug_in_is_described(void **state)
+UNIT_TEST(a_plug_in_is_described)
 {
     struct kube_config c;
     struct err e = ERR_INIT;
 
-    (void)state;
     if (config_parse(
             HEAD
             "clusters: [{name: k, cluster: {server: 'https://h', tls-server-name: n, "
@@ -290,7 +273,7 @@ static int parse_once(void *arg)
     return rc;
 }
 
-static void out_of_memory_is_reported(void **state)
+UNIT_TEST(out_of_memory_is_reported)
 {
     static char token[] =
         HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
@@ -302,17 +285,15 @@ static void out_of_memory_is_reported(void **state)
              "exec: {" V1 ", command: get, args: [a], env: [{name: A, value: b}], "
              "provideClusterInfo: true}}}]\n";
 
-    (void)state;
     torture(parse_once, token);
     torture(parse_once, plug_in);
 }
 
-static void a_pod_finds_its_server(void **state)
+UNIT_TEST(a_pod_finds_its_server)
 {
     struct kube_config c;
     struct err e = ERR_INIT;
 
-    (void)state;
     assert_int_equal(kube_config_incluster("10.96.0.1", "443", "/nowhere", &c, &e), 0);
     assert_string_equal(c.server, "https://10.96.0.1:443");
     assert_string_equal(c.ca_file, "/nowhere/ca.crt");
@@ -325,7 +306,7 @@ static void a_pod_finds_its_server(void **state)
     assert_non_null(strstr(e.text, "--kubeconfig"));
 }
 
-static void a_rotated_token_is_read_again(void **state)
+UNIT_TEST(a_rotated_token_is_read_again)
 {
     char path[] = "/tmp/op-token-XXXXXX";
     uint64_t now = 1000 * BEARER_MAX_AGE_NS;
@@ -333,7 +314,6 @@ static void a_rotated_token_is_read_again(void **state)
     struct bearer b;
     const char *t;
 
-    (void)state;
     assert_true(fd >= 0);
     fd_close(&fd);
     assert_int_equal(bearer_init(&b, NULL, path), 0);
@@ -358,7 +338,7 @@ static void a_rotated_token_is_read_again(void **state)
     bearer_release(&b);
 }
 
-static void the_token_is_used_if_its_file_cannot_be_read(void **state)
+UNIT_TEST(the_token_is_used_if_its_file_cannot_be_read)
 {
     char path[] = "/tmp/op-token-XXXXXX", text[512];
     uint64_t now = 1000 * BEARER_MAX_AGE_NS;
@@ -367,7 +347,6 @@ static void the_token_is_used_if_its_file_cannot_be_read(void **state)
     struct bearer b;
     const char *t;
 
-    (void)state;
     assert_true(fd >= 0);
     fd_close(&fd);
     (void)unlink(path);
@@ -386,21 +365,4 @@ static void the_token_is_used_if_its_file_cannot_be_read(void **state)
     kube_config_release(&c);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(certificates_inline),
-        cmocka_unit_test(json_is_yaml_too),
-        cmocka_unit_test(files_are_found_beside_the_kubeconfig),
-        cmocka_unit_test(unsupported_settings_are_refused),
-        cmocka_unit_test(the_first_file_with_a_setting_counts),
-        cmocka_unit_test(impersonation_becomes_headers),
-        cmocka_unit_test(a_plug_in_is_described),
-        cmocka_unit_test(out_of_memory_is_reported),
-        cmocka_unit_test(a_pod_finds_its_server),
-        cmocka_unit_test(a_rotated_token_is_read_again),
-        cmocka_unit_test(the_token_is_used_if_its_file_cannot_be_read),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

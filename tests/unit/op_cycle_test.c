@@ -2,14 +2,7 @@
 /* The state machine of a HorovodJob: every edge of the table and every absent edge; the
  * back-off; failure rules that do not match or exclude each other (tests/golden/plan/
  * rule.txt has those that match, and restart.txt and worker.txt jobs without rules). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/hvd_class.h"
 #include "operator/core/hvd_cycle.h"
@@ -33,9 +26,8 @@ static enum job_state by_letter(char c, enum job_state from)
     return c != '.' && at ? (enum job_state)(at - letters) : from;
 }
 
-static void every_edge_and_no_other(void **state)
+UNIT_TEST(every_edge_and_no_other)
 {
-    (void)state;
     for (int s = 0; s < STATE_COUNT; s++) {
         assert_int_equal(strlen(drawn[s]), CUE_COUNT);
         for (int c = 0; c < CUE_COUNT; c++) {
@@ -50,11 +42,10 @@ static void every_edge_and_no_other(void **state)
     }
 }
 
-static void back_off_doubles_up_to_six_minutes(void **state)
+UNIT_TEST(back_off_doubles_up_to_six_minutes)
 {
     static const uint64_t want[] = {10, 20, 40, 80, 160, 320, 360, 360};
 
-    (void)state;
     for (uint32_t i = 0; i < ARRAY_LEN(want); i++)
         assert_int_equal(restart_backoff_s(i + 1), want[i]);
     assert_int_equal(restart_backoff_s(1000), 360);
@@ -65,7 +56,7 @@ static void back_off_doubles_up_to_six_minutes(void **state)
 #define SIGNAL(sig)  .has_exit = true, .signal = (sig), .reason = "WorkerFailed"
 #define OUTSIDE(why) .is_outside = true, .reason = (why)
 
-static void the_first_rule_that_matches_decides(void **state)
+UNIT_TEST(the_first_rule_that_matches_decides)
 {
     static const int codes[] = {3, 42}, killed[] = {124, 137}, signals[] = {9};
     static const struct rule_condition on[] = {{"DisruptionTarget", "True"}};
@@ -122,7 +113,6 @@ static void the_first_rule_that_matches_decides(void **state)
          RULE_FAIL},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct hvd_job job = {.run = {.rule = rows[i].rule, .n_rules = rows[i].n}};
 
@@ -131,13 +121,4 @@ static void the_first_rule_that_matches_decides(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_edge_and_no_other),
-        cmocka_unit_test(back_off_doubles_up_to_six_minutes),
-        cmocka_unit_test(the_first_rule_that_matches_decides),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

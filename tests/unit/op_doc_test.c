@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* operator/doc and core/timestamp: texts in, texts out. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/timestamp.h"
 #include "operator/doc/base64.h"
@@ -17,7 +9,7 @@
 #include "runtime/base/mem.h"
 #include "tests/unit/torture.h"
 
-static void same_json_comes_out(void **state)
+UNIT_TEST(same_json_comes_out)
 {
     static const char *const t[] = {
         "{}",
@@ -30,7 +22,6 @@ static void same_json_comes_out(void **state)
     };
     struct arena a;
 
-    (void)state;
     arena_init(&a, 1u << 20);
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct strbuf b;
@@ -48,13 +39,12 @@ static void same_json_comes_out(void **state)
     arena_release(&a);
 }
 
-static void bad_json_is_refused_with_its_place(void **state)
+UNIT_TEST(bad_json_is_refused_with_its_place)
 {
     static const char *const t[] = {"",  "{",    "{\"a\":}", "[1,]",
                                     "1", "{} x", "{'a':1}"};
     struct arena a;
 
-    (void)state;
     arena_init(&a, 1u << 20);
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct err e = ERR_INIT;
@@ -67,7 +57,7 @@ static void bad_json_is_refused_with_its_place(void **state)
     arena_release(&a);
 }
 
-static void deep_json_is_refused(void **state)
+UNIT_TEST(deep_json_is_refused)
 {
     static const char begin[] = "{\"a\":", end[] = ",\"b\":{}}"; /* b: not -ENOMEM */
     char text[2 * NODE_MAX_DEPTH + 64];
@@ -76,7 +66,6 @@ static void deep_json_is_refused(void **state)
     struct node *n;
     size_t depth = NODE_MAX_DEPTH + 5, at = sizeof(begin) - 1;
 
-    (void)state;
     memcpy(text, begin, at);
     memset(text + at, '[', depth);
     memset(text + at + depth, ']', depth);
@@ -88,25 +77,23 @@ static void deep_json_is_refused(void **state)
     arena_release(&a);
 }
 
-static void a_tree_that_does_not_fit_is_refused(void **state)
+UNIT_TEST(a_tree_that_does_not_fit_is_refused)
 {
     static const char text[] = "{\"a\":\"0123456789012345678901234567890123456789\"}";
     struct arena a;
     struct node *n;
 
-    (void)state;
     arena_init(&a, 64);
     assert_int_equal(json_read(&a, text, strlen(text), &n, NULL), -ENOMEM);
     arena_release(&a);
 }
 
-static void trees_can_be_changed(void **state)
+UNIT_TEST(trees_can_be_changed)
 {
     struct arena a;
     struct build b = {.arena = &a};
     struct node *o, *copy;
 
-    (void)state;
     arena_init(&a, 1u << 20);
     o = node_object(&b);
     node_set_str(&b, o, "a", "1");
@@ -146,7 +133,7 @@ static bool has_null(const struct node *o, const char *key)
     return false;
 }
 
-static void yaml_scalars_follow_the_json_schema(void **state)
+UNIT_TEST(yaml_scalars_follow_the_json_schema)
 {
     static const char text[] = "a: 1\nb: \"1\"\nc: true\nd: no\ne: 1.5\nf: ~\ng: 010\n"
                                "h: [x, {y: z}]\ni: |\n  two\n  lines\nj:\nk: -3\n"
@@ -154,7 +141,6 @@ static void yaml_scalars_follow_the_json_schema(void **state)
     struct arena a;
     struct node *n;
 
-    (void)state;
     arena_init(&a, 1u << 20);
     assert_int_equal(yaml_read(&a, text, strlen(text), &n, NULL), 0);
     assert_int_equal(node_int(n, "a", 0), 1);
@@ -172,7 +158,7 @@ static void yaml_scalars_follow_the_json_schema(void **state)
     arena_release(&a);
 }
 
-static void unsupported_yaml_is_named(void **state)
+UNIT_TEST(unsupported_yaml_is_named)
 {
     static const struct {
         const char *text, *says;
@@ -187,7 +173,6 @@ static void unsupported_yaml_is_named(void **state)
         {"\ta: 1\n", "line 1"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct err e = ERR_INIT;
         struct arena a;
@@ -217,13 +202,12 @@ static int read_both(void *arg)
     return rc;
 }
 
-static void readers_report_that_memory_is_out(void **state)
+UNIT_TEST(readers_report_that_memory_is_out)
 {
-    (void)state;
     torture(read_both, NULL);
 }
 
-static void base64_both_ways(void **state)
+UNIT_TEST(base64_both_ways)
 {
     static const struct {
         const char *plain, *coded;
@@ -239,7 +223,6 @@ static void base64_both_ways(void **state)
     char out[64];
     size_t n;
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         base64_encode(t[i].plain, strlen(t[i].plain), out);
         assert_string_equal(out, t[i].coded);
@@ -255,7 +238,7 @@ static void base64_both_ways(void **state)
     }
 }
 
-static void times_both_ways(void **state)
+UNIT_TEST(times_both_ways)
 {
     static const struct {
         const char *text;
@@ -275,7 +258,6 @@ static void times_both_ways(void **state)
     char out[TIMESTAMP_SIZE];
     uint64_t us;
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         assert_int_equal(timestamp_parse_us(t[i].text, &us), 0);
         assert_int_equal(us, t[i].us);
@@ -296,20 +278,4 @@ static void times_both_ways(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_json_comes_out),
-        cmocka_unit_test(bad_json_is_refused_with_its_place),
-        cmocka_unit_test(deep_json_is_refused),
-        cmocka_unit_test(a_tree_that_does_not_fit_is_refused),
-        cmocka_unit_test(trees_can_be_changed),
-        cmocka_unit_test(yaml_scalars_follow_the_json_schema),
-        cmocka_unit_test(unsupported_yaml_is_named),
-        cmocka_unit_test(readers_report_that_memory_is_out),
-        cmocka_unit_test(base64_both_ways),
-        cmocka_unit_test(times_both_ways),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -2,16 +2,8 @@
 /* Credential plug-ins: what they answer, by tables; and real ones, small programs of
  * the shell, through creds.c. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/kube/creds.h"
 #include "operator/kube/exec.h"
@@ -30,7 +22,7 @@ static int read_answer(const char *text, struct exec_answer *ret, struct err *er
     return exec_answer_read(text, strlen(text), V1, ret, err);
 }
 
-static void answers_are_parsed(void **state)
+UNIT_TEST(answers_are_parsed)
 {
     static const struct {
         const char *text, *says; /* says NULL: it is good */
@@ -61,7 +53,6 @@ static void answers_are_parsed(void **state)
          "RFC 3339", 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct exec_answer a = {0};
         struct err e = ERR_INIT;
@@ -86,9 +77,8 @@ static int answer_once(void *arg)
     return rc;
 }
 
-static void out_of_memory_is_reported(void **state)
+UNIT_TEST(out_of_memory_is_reported)
 {
-    (void)state;
     torture(answer_once, NULL);
 }
 
@@ -167,13 +157,12 @@ static const char *plug_in_authorization(struct plug_in *p)
     "printf '{\"apiVersion\":\"" V1 "\",\"kind\":\"ExecCredential\",\"status\":"       \
     "{\"token\":\"%s\"" more "}}' " token
 
-static void a_refused_token_is_fetched_again(void **state)
+UNIT_TEST(a_refused_token_is_fetched_again)
 {
     struct plug_in p;
     struct err e = ERR_INIT;
     uint64_t now;
 
-    (void)state;
     open_plug_in(&p, "echo >>$D/runs; " PRINT("$(wc -l <$D/runs)", ""));
     assert_int_equal(creds_new(&p.config, &p.creds, &e), 0);
     assert_true(creds_is_waiting(p.creds));
@@ -193,12 +182,11 @@ static void a_refused_token_is_fetched_again(void **state)
     close_plug_in(&p);
 }
 
-static void the_plug_in_runs_again_before_its_answer_expires(void **state)
+UNIT_TEST(the_plug_in_runs_again_before_its_answer_expires)
 {
     struct plug_in p;
     uint64_t left;
 
-    (void)state;
     open_plug_in(&p, "echo >>$D/runs; e=$(date -u -d '+100 seconds' "
                      "+%Y-%m-%dT%H:%M:%SZ); " PRINT("$(wc -l <$D/runs) $e",
                                                     ",\"expirationTimestamp\":\"%s\""));
@@ -214,12 +202,11 @@ static void the_plug_in_runs_again_before_its_answer_expires(void **state)
     close_plug_in(&p);
 }
 
-static void a_failure_reports_stderr_but_never_the_output(void **state)
+UNIT_TEST(a_failure_reports_stderr_but_never_the_output)
 {
     struct plug_in p;
     const char *says;
 
-    (void)state;
     open_plug_in(&p, "echo secret; echo 'no such profile' >&2; exit 3");
     assert_int_equal(creds_new(&p.config, &p.creds, NULL), 0);
     plug_in_settle(&p);
@@ -241,13 +228,12 @@ static void a_failure_reports_stderr_but_never_the_output(void **state)
     close_plug_in(&p);
 }
 
-static void a_plug_in_that_hangs_is_killed_with_its_children(void **state)
+UNIT_TEST(a_plug_in_that_hangs_is_killed_with_its_children)
 {
     struct plug_in p;
     char path[64], *text;
     size_t n;
 
-    (void)state;
     open_plug_in(&p, "sleep 1000 & echo $! >$D/pid; wait");
     assert_int_equal(creds_new(&p.config, &p.creds, NULL), 0);
     (void)snprintf(path, sizeof(path), "%s/pid", p.dir);
@@ -279,11 +265,10 @@ static void a_plug_in_that_hangs_is_killed_with_its_children(void **state)
     close_plug_in(&p);
 }
 
-static void a_plug_in_has_its_variables_no_terminal_and_no_blocked_signals(void **state)
+UNIT_TEST(a_plug_in_has_its_variables_no_terminal_and_no_blocked_signals)
 {
     struct plug_in p;
 
-    (void)state;
     open_plug_in(&p,
                  "read x && exit 1; test \"$(readlink /proc/self/fd/0)\" = /dev/null "
                  "|| exit 2; " PRINT("$D-$KUBERNETES_EXEC_INFO", ""));
@@ -295,12 +280,11 @@ static void a_plug_in_has_its_variables_no_terminal_and_no_blocked_signals(void 
     close_plug_in(&p);
 }
 
-static void endless_output_of_a_plug_in_blocks_nothing(void **state)
+UNIT_TEST(endless_output_of_a_plug_in_blocks_nothing)
 {
     struct plug_in p;
     struct exec_run x;
 
-    (void)state;
     open_plug_in(&p, "sleep 1000");
     exec_init(&x, &p.spec);
     assert_int_equal(exec_start(&x, clock_now_ns(), NULL), 0);
@@ -314,13 +298,12 @@ static void endless_output_of_a_plug_in_blocks_nothing(void **state)
     close_plug_in(&p);
 }
 
-static void name_and_password_are_sent_as_base64(void **state)
+UNIT_TEST(name_and_password_are_sent_as_base64)
 {
     char user[] = "Aladdin", password[] = "open sesame";
     struct kube_config config = {.username = user, .password = password};
     struct plug_in p = {0};
 
-    (void)state;
     assert_int_equal(creds_new(&config, &p.creds, NULL), 0);
     assert_string_equal(plug_in_authorization(&p),
                         "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
@@ -328,20 +311,4 @@ static void name_and_password_are_sent_as_base64(void **state)
     creds_free(p.creds);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_are_parsed),
-        cmocka_unit_test(out_of_memory_is_reported),
-        cmocka_unit_test(a_refused_token_is_fetched_again),
-        cmocka_unit_test(the_plug_in_runs_again_before_its_answer_expires),
-        cmocka_unit_test(a_failure_reports_stderr_but_never_the_output),
-        cmocka_unit_test(a_plug_in_that_hangs_is_killed_with_its_children),
-        cmocka_unit_test(
-            a_plug_in_has_its_variables_no_terminal_and_no_blocked_signals),
-        cmocka_unit_test(endless_output_of_a_plug_in_blocks_nothing),
-        cmocka_unit_test(name_and_password_are_sent_as_base64),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,16 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a HorovodJob's spec says: decoding with defaults, every sentence about what is
  * wrong, what is counted and derived. */
-#include <errno.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/hvd_devices.h"
 #include "runtime/base/mem.h"
@@ -20,12 +11,11 @@
 #define RULES "runPolicy: {failureRules: ["
 #define PATH  "spec.replicaSpecs.Worker.template.spec.containers[0]"
 
-static void absent_fields_have_defaults(void **state)
+UNIT_TEST(absent_fields_have_defaults)
 {
     const struct hvd_run *run;
     struct fixture f;
 
-    (void)state;
     open_good(&f, ROLES);
     run = &f.job.run;
     assert_int_equal(f.job.slots, 1);
@@ -55,12 +45,11 @@ static void absent_fields_have_defaults(void **state)
     fixture_release(&f);
 }
 
-static void set_fields_are_read(void **state)
+UNIT_TEST(set_fields_are_read)
 {
     const struct hvd_run *run;
     struct fixture f;
 
-    (void)state;
     open_good(&f, TF ", runPolicy: {cleanPodPolicy: All, ttlSecondsAfterFinished: 0, "
                      "activeDeadlineSeconds: 1, backoffLimit: 1000, suspend: true, "
                      "managedBy: ringmaster.dev/hvd-operator, schedulingPolicy: {gang: "
@@ -88,7 +77,7 @@ static void set_fields_are_read(void **state)
     fixture_release(&f);
 }
 
-static void the_world_is_that_of_the_stored_status(void **state)
+UNIT_TEST(the_world_is_that_of_the_stored_status)
 {
     static const struct {
         const char *status;
@@ -99,7 +88,6 @@ static void the_world_is_that_of_the_stored_status(void **state)
              {"{generation: 4294967296}", 0},
              {"{generation: x}", 0}};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct fixture f;
 
@@ -109,17 +97,16 @@ static void the_world_is_that_of_the_stored_status(void **state)
     }
 }
 
-static void a_job_of_another_controller_is_not_ours(void **state)
+UNIT_TEST(a_job_of_another_controller_is_not_ours)
 {
     struct fixture f;
 
-    (void)state;
     open_good(&f, "runPolicy: {managedBy: kueue.x-k8s.io/multikueue}, " ROLES);
     assert_false(hvd_job_is_ours(&f.job));
     fixture_release(&f);
 }
 
-static void the_gpus_of_a_worker_are_its_slots(void **state)
+UNIT_TEST(the_gpus_of_a_worker_are_its_slots)
 {
     static const struct {
         const char *pod; /* of a spec, before containers */
@@ -150,7 +137,6 @@ static void the_gpus_of_a_worker_are_its_slots(void **state)
          "{claims: [{name: g}], limits: {nvidia.com/gpu: 1}}", 2, 1, 2},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct devices d;
         struct fixture f;
@@ -170,7 +156,7 @@ static void the_gpus_of_a_worker_are_its_slots(void **state)
     }
 }
 
-static void knobs_are_the_variables_of_the_flags(void **state)
+UNIT_TEST(knobs_are_the_variables_of_the_flags)
 {
     static const struct {
         const char *text, *variable, *value;
@@ -198,7 +184,6 @@ static void knobs_are_the_variables_of_the_flags(void **state)
     };
     uint32_t seen = 0;
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct fixture f;
         char spec[256];
@@ -220,12 +205,11 @@ static void knobs_are_the_variables_of_the_flags(void **state)
     assert_int_equal(seen, (1u << KNOB_COUNT) - 1); /* each has a row above */
 }
 
-static void rules_are_kept_in_order(void **state)
+UNIT_TEST(rules_are_kept_in_order)
 {
     const struct failure_rule *r;
     struct fixture f;
 
-    (void)state;
     open_good(
         &f, RULES
         "{action: Fail, onExitCodes: {operator: NotIn, values: [1, 255]}}, "
@@ -393,9 +377,8 @@ static const struct {
      RULE ".onReason: is unknown to this version of hvd-operator"},
 };
 
-static void each_problem_has_a_message(void **state)
+UNIT_TEST(each_problem_has_a_message)
 {
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         struct fixture f;
 
@@ -406,12 +389,11 @@ static void each_problem_has_a_message(void **state)
     }
 }
 
-static void names_are_as_long_as_the_longest_role(void **state)
+UNIT_TEST(names_are_as_long_as_the_longest_role)
 {
     char name[64] = {0};
     struct fixture f;
 
-    (void)state;
     memset(name, 'a', 54); /* and "-worker-0" make 63 */
     open_job(&f, name, ROLES, NULL);
     assert_string_equal(strbuf_str(&f.problems), "");
@@ -425,12 +407,11 @@ static void names_are_as_long_as_the_longest_role(void **state)
     fixture_release(&f);
 }
 
-static void too_many_rules_are_refused(void **state)
+UNIT_TEST(too_many_rules_are_refused)
 {
     struct strbuf text;
     struct fixture f;
 
-    (void)state;
     strbuf_init(&text, 65536);
     strbuf_puts(&text, RULES);
     for (int i = 0; i < JOB_MAX_RULES + 1; i++)
@@ -444,11 +425,10 @@ static void too_many_rules_are_refused(void **state)
     strbuf_release(&text);
 }
 
-static void jobs_that_do_not_fit_are_refused(void **state)
+UNIT_TEST(jobs_that_do_not_fit_are_refused)
 {
     struct fixture f;
 
-    (void)state;
     open_job(&f, "d", TF ", replicaSpecs: {Worker: {replicas: 8192, " TEMPLATE "}}",
              NULL);
     assert_non_null(strstr(strbuf_str(&f.problems), "do not fit into TF_CONFIG"));
@@ -478,11 +458,10 @@ static int decode_once(void *arg)
     return rc;
 }
 
-static void out_of_memory_is_reported(void **state)
+UNIT_TEST(out_of_memory_is_reported)
 {
     struct arena a;
 
-    (void)state;
     arena_init(&a, 1u << 20);
     torture(decode_once,
             read_yaml(&a,
@@ -492,22 +471,4 @@ static void out_of_memory_is_reported(void **state)
     arena_release(&a);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(absent_fields_have_defaults),
-        cmocka_unit_test(set_fields_are_read),
-        cmocka_unit_test(the_world_is_that_of_the_stored_status),
-        cmocka_unit_test(a_job_of_another_controller_is_not_ours),
-        cmocka_unit_test(the_gpus_of_a_worker_are_its_slots),
-        cmocka_unit_test(knobs_are_the_variables_of_the_flags),
-        cmocka_unit_test(rules_are_kept_in_order),
-        cmocka_unit_test(each_problem_has_a_message),
-        cmocka_unit_test(names_are_as_long_as_the_longest_role),
-        cmocka_unit_test(too_many_rules_are_refused),
-        cmocka_unit_test(jobs_that_do_not_fit_are_refused),
-        cmocka_unit_test(out_of_memory_is_reported),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -2,14 +2,7 @@
 /* The objects of a HorovodJob: tests/golden/objects.txt (tests/unit/golden.h) has whole
  * jobs and all that is created for them, of each role the last pod. Here are TF_CONFIG,
  * the size of a pod and which jobs require a PodGroup. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/hvd_objects.h"
 #include "operator/core/hvd_tf_config.h"
@@ -75,23 +68,21 @@ objects_run_case(void *arg, const char *name, const char *input, struct strbuf *
     arena_release(&arena);
 }
 
-static void objects_are_as_in_the_golden_file(void **state)
+UNIT_TEST(objects_are_as_in_the_golden_file)
 {
     struct golden_first first;
 
-    (void)state;
     golden_first_init(&first);
     golden_file("tests/golden/objects.txt", objects_run_case, &first);
     arena_release(&first.arena);
 }
 
-static void tf_config_names_the_cluster_and_the_task(void **state)
+UNIT_TEST(tf_config_names_the_cluster_and_the_task)
 {
     static const struct object_config cfg = {.cluster_domain = "cluster.local"};
     struct strbuf text;
     struct fixture f;
 
-    (void)state;
     open_good(&f, TF ", replicaSpecs: {Worker: {replicas: 2, " TEMPLATE "}, PS: "
                      "{" TEMPLATE "}, Evaluator: {" TEMPLATE "}}");
     strbuf_init(&text, 65536);
@@ -106,7 +97,7 @@ static void tf_config_names_the_cluster_and_the_task(void **state)
     fixture_release(&f);
 }
 
-static void a_pod_is_as_large_as_the_scheduler_counts(void **state)
+UNIT_TEST(a_pod_is_as_large_as_the_scheduler_counts)
 {
     static const struct {
         const char *spec, *size;
@@ -140,7 +131,6 @@ static void a_pod_is_as_large_as_the_scheduler_counts(void **state)
          "{cpu: 600m, memory: 1G}"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct arena a;
         struct build b = {.arena = &a};
@@ -154,7 +144,7 @@ static void a_pod_is_as_large_as_the_scheduler_counts(void **state)
     }
 }
 
-static void an_operator_without_gangs_serves_a_job_with_one(void **state)
+UNIT_TEST(an_operator_without_gangs_serves_a_job_with_one)
 {
     static const struct object_config none = {.gang_scheduler = ""};
     static const struct object_config volcano = {.gang = GANG_VOLCANO,
@@ -163,7 +153,6 @@ static void an_operator_without_gangs_serves_a_job_with_one(void **state)
                                                  .gang_scheduler = "mine"};
     struct fixture f;
 
-    (void)state;
     open_good(&f, "runPolicy: {schedulingPolicy: {gang: volcano}}, " ROLES);
     assert_true(object_is_required(&f.job, &none, KUBE_VOLCANO_GROUP));
     assert_false(object_is_required(&f.job, &plugins, KUBE_SCHEDULER_GROUP));
@@ -184,14 +173,4 @@ static void an_operator_without_gangs_serves_a_job_with_one(void **state)
     fixture_release(&f);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(objects_are_as_in_the_golden_file),
-        cmocka_unit_test(tf_config_names_the_cluster_and_the_task),
-        cmocka_unit_test(a_pod_is_as_large_as_the_scheduler_counts),
-        cmocka_unit_test(an_operator_without_gangs_serves_a_job_with_one),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

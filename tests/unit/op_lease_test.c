@@ -2,15 +2,7 @@
 /* Leader election: the machine edge by edge, and three of them against one server in
  * simulated time, with requests and answers that are late or lost, clocks that run at
  * different rates, processes that are stopped, killed, or told to end. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/lease.h"
 #include "operator/doc/json.h"
@@ -122,7 +114,7 @@ static void lease_play_step(struct lease *l, const char *step)
 
 #define LEADER "0 get absent; 0 create ok me 1; 0 leads; "
 
-static void each_edge_is_taken(void **state)
+UNIT_TEST(each_edge_is_taken)
 {
     static const char *const cases[] = {
         /* the first one leads and renews */
@@ -170,7 +162,6 @@ static void each_edge_is_taken(void **state)
         "0 get ok other 1; 0 gives-up; 0 done",
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct lease l;
 
@@ -184,7 +175,7 @@ static void each_edge_is_taken(void **state)
     }
 }
 
-static void fields_of_others_in_the_lease_are_kept(void **state)
+UNIT_TEST(fields_of_others_in_the_lease_are_kept)
 {
     static const char text[] =
         "{\"metadata\":{\"name\":\"x\",\"resourceVersion\":\"7\",\"labels\":{\"a\":"
@@ -197,7 +188,6 @@ static void fields_of_others_in_the_lease_are_kept(void **state)
     struct node *o;
     struct build b = {.arena = &a};
 
-    (void)state;
     arena_init(&a, 1u << 20);
     assert_int_equal(json_read(&a, text, sizeof(text) - 1, &o, NULL), 0);
     lease_read(o, &r);
@@ -494,12 +484,11 @@ static uint64_t sim_run_seed(uint64_t seed)
     return s.n_changes_of_leader;
 }
 
-static void two_processes_never_lead_at_once_and_one_leads_at_last(void **state)
+UNIT_TEST(two_processes_never_lead_at_once_and_one_leads_at_last)
 {
     const char *chosen = getenv("HVD_SEED");
     uint64_t n = 4000, changes = 0;
 
-    (void)state;
     if (chosen) {
         (void)sim_run_seed(strtoull(chosen, NULL, 10));
         return;
@@ -509,13 +498,4 @@ static void two_processes_never_lead_at_once_and_one_leads_at_last(void **state)
     assert_true(changes > 4 * n); /* there was something to see */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_edge_is_taken),
-        cmocka_unit_test(fields_of_others_in_the_lease_are_kept),
-        cmocka_unit_test(two_processes_never_lead_at_once_and_one_leads_at_last),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -15,15 +15,7 @@
  * badly edited; no running pod is left.
  *
  * RM_SEEDS=N runs N seeds, RM_SEED=N that one alone, told step by step. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/front.h"
 #include "operator/core/labels.h"
@@ -358,14 +350,13 @@ static void sim_live(uint64_t seed, bool is_told, struct total *t)
     store_free(s->store);
 }
 
-static void many_random_lives_keep_the_rules(void **state)
+UNIT_TEST(many_random_lives_keep_the_rules)
 {
     const char *one = getenv("RM_SEED"), *many = getenv("RM_SEEDS");
     uint64_t n = many ? strtoull(many, NULL, 10) : 250;
 
     struct total t = {0};
 
-    (void)state;
     if (one) {
         sim_live(strtoull(one, NULL, 10), true, &t);
         return;
@@ -384,10 +375,4 @@ static void many_random_lives_keep_the_rules(void **state)
                     && t.worlds > t.breaks + n + n / 5));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_random_lives_keep_the_rules)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The text of /metrics: numbers come out as they went in, under Prometheus' rules. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/metrics.h"
 
@@ -19,7 +12,7 @@ static void metrics_must_have(const struct strbuf *text, const char *line)
         fail_msg("no line \"%s\" in:\n%s", line, strbuf_str(text));
 }
 
-static void measurements_are_printed(void **state)
+UNIT_TEST(measurements_are_printed)
 {
     static const char *const lines[] = {
         "hvd_operator_pods 3\n",
@@ -49,7 +42,6 @@ static void measurements_are_printed(void **state)
             .rss_bytes = 4096, .cpu_us = 1500000, .open_fds = 17, .max_fds = 1024}};
     struct strbuf text;
 
-    (void)state;
     metrics_queue_wait(&m, 2000000);    /* 2 ms */
     metrics_queue_wait(&m, 7000000);    /* 7 ms */
     metrics_queue_wait(&m, 4000000000); /* 4 s: beyond the last bound */
@@ -79,7 +71,7 @@ static void metrics_note_restart(struct operator_metrics *m,
     arena_release(&a);
 }
 
-static void restarts_are_counted_by_reason(void **state)
+UNIT_TEST(restarts_are_counted_by_reason)
 {
     static const char *const lines[] = {
         "hvd_operator_job_restarts_total{reason=\"OOMKilled\"} 2\n",
@@ -91,7 +83,6 @@ static void restarts_are_counted_by_reason(void **state)
     struct strbuf text;
     char many[24];
 
-    (void)state;
     metrics_note_restart(&m, "OOMKilled", 1, 0);
     metrics_note_restart(&m, "Evicted", 0, 1);
     metrics_note_restart(&m, "OOMKilled", 1, 0);
@@ -114,14 +105,13 @@ static void restarts_are_counted_by_reason(void **state)
 }
 
 /* Each family once, its samples right after its HELP and TYPE. */
-static void every_sample_belongs_to_the_family_above_it(void **state)
+UNIT_TEST(every_sample_belongs_to_the_family_above_it)
 {
     struct operator_metrics m = {0};
     struct gauges g = {.version = "1"};
     char family[128] = "", seen[16384] = "\n";
     struct strbuf text;
 
-    (void)state;
     metrics_request(&m, "GET", 200, 1);
     strbuf_init(&text, 1u << 20);
     metrics_render(&m, &g, &text);
@@ -145,13 +135,4 @@ static void every_sample_belongs_to_the_family_above_it(void **state)
     strbuf_release(&text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(measurements_are_printed),
-        cmocka_unit_test(restarts_are_counted_by_reason),
-        cmocka_unit_test(every_sample_belongs_to_the_family_above_it),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

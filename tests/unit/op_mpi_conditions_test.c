@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Setting a condition: every pair of what is there and what is set. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/mpi_conditions.h"
 #include "runtime/base/mem.h"
@@ -95,9 +88,8 @@ static const struct {
      "Created=True C t1/t1\nSuspended=False R t2/t2\n"},
 };
 
-static void each_pair_of_conditions_has_its_result(void **state)
+UNIT_TEST(each_pair_of_conditions_has_its_result)
 {
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct mpi_conditions c = {.n = 0};
         struct strbuf out;
@@ -122,11 +114,10 @@ static void each_pair_of_conditions_has_its_result(void **state)
 }
 
 /* The message alone is no change. */
-static void message_alone_is_kept(void **state)
+UNIT_TEST(message_alone_is_kept)
 {
     struct mpi_conditions c = {.n = 0};
 
-    (void)state;
     assert_true(mpi_conditions_set(&c, "Failed", true, "R", "first", "t1"));
     assert_false(mpi_conditions_set(&c, "Failed", true, "R", "second", "t2"));
     assert_string_equal(mpi_conditions_find(&c, "Failed")->message, "first");
@@ -134,14 +125,13 @@ static void message_alone_is_kept(void **state)
     assert_false(mpi_conditions_is_true(&c, "Succeeded"));
 }
 
-static void stored_conditions_are_loaded(void **state)
+UNIT_TEST(stored_conditions_are_loaded)
 {
     struct mpi_conditions c = {.n = 0}, again;
     struct arena a;
     struct build b = {.arena = &a};
     struct node *status, *list;
 
-    (void)state;
     arena_init(&a, 1u << 20);
     mpi_conditions_set(&c, "Created", true, "C", "m1", "t1");
     mpi_conditions_set(&c, "Running", false, "R", "m2", "t2");
@@ -162,12 +152,11 @@ static void stored_conditions_are_loaded(void **state)
     arena_release(&a);
 }
 
-static void more_than_fit_are_dropped(void **state)
+UNIT_TEST(more_than_fit_are_dropped)
 {
     static char type[MPI_MAX_CONDITIONS + 4][8];
     struct mpi_conditions c = {.n = 0};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(type); i++) {
         (void)snprintf(type[i], sizeof(type[i]), "T%zu", i);
         mpi_conditions_set(&c, type[i], true, "R", "", "t");
@@ -176,14 +165,4 @@ static void more_than_fit_are_dropped(void **state)
     assert_int_equal(c.n, MPI_MAX_CONDITIONS);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_pair_of_conditions_has_its_result),
-        cmocka_unit_test(message_alone_is_kept),
-        cmocka_unit_test(stored_conditions_are_loaded),
-        cmocka_unit_test(more_than_fit_are_dropped),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hostfile and discover_hosts.sh, byte for byte. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/mpi_config.h"
 #include "tests/unit/mpi_fixture.h"
@@ -27,7 +20,7 @@ static void read_job(struct mpi_fixture *f, const char *more, int workers)
     assert_null(f->job->flaws);
 }
 
-static void hostfile_names_every_wanted_worker(void **state)
+UNIT_TEST(hostfile_names_every_wanted_worker)
 {
     static const struct {
         const char *more;
@@ -54,7 +47,6 @@ static void hostfile_names_every_wanted_worker(void **state)
          "pi-worker-1.pi.lab.svc:1\n"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct mpi_fixture f;
         struct strbuf out;
@@ -69,12 +61,11 @@ static void hostfile_names_every_wanted_worker(void **state)
     }
 }
 
-static void hostfile_of_a_launcher_alone(void **state)
+UNIT_TEST(hostfile_of_a_launcher_alone)
 {
     struct mpi_fixture f;
     struct strbuf out;
 
-    (void)state;
     fixture_init(&f);
     strbuf_init(&out, 4096);
     fixture_read(&f, "metadata: {name: pi, namespace: lab, uid: u}\n"
@@ -89,7 +80,7 @@ static void hostfile_of_a_launcher_alone(void **state)
     fixture_release(&f);
 }
 
-static void script_names_running_workers_by_name(void **state)
+UNIT_TEST(script_names_running_workers_by_name)
 {
     static const struct {
         const char *more, *domain;
@@ -130,7 +121,6 @@ static void script_names_running_workers_by_name(void **state)
          "#!/bin/sh\necho pi-launcher.pi.lab.svc.x\necho pi-worker-0.pi.lab.svc.x\n"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct mpi_fixture f;
         const char *names[4];
@@ -172,7 +162,7 @@ static size_t config_rendered_size(const struct mpi_job *job, const char *domain
     return n;
 }
 
-static void files_that_no_config_map_holds_are_refused(void **state)
+UNIT_TEST(files_that_no_config_map_holds_are_refused)
 {
     static const struct {
         const char *more, *domain;
@@ -187,7 +177,6 @@ static void files_that_no_config_map_holds_are_refused(void **state)
     };
     size_t n_refused = 0;
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct mpi_fixture f;
         const char *flaw;
@@ -210,14 +199,4 @@ static void files_that_no_config_map_holds_are_refused(void **state)
     assert_true(n_refused > 0 && n_refused < ARRAY_LEN(row));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hostfile_names_every_wanted_worker),
-        cmocka_unit_test(hostfile_of_a_launcher_alone),
-        cmocka_unit_test(script_names_running_workers_by_name),
-        cmocka_unit_test(files_that_no_config_map_holds_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

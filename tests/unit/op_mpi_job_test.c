@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MPIJobs: defaults, what is refused and with which sentence, whose they are. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "tests/unit/mpi_fixture.h"
 
@@ -17,11 +9,10 @@
 #define SETS       "mpiReplicaSpecs: {Launcher: {" POD "}, Worker: {replicas: 2, " POD "}}"
 #define SPEC(more) META "spec: {" SETS more "}"
 
-static void defaults_are_those_of_mpi_operator(void **state)
+UNIT_TEST(defaults_are_those_of_mpi_operator)
 {
     struct mpi_fixture f;
 
-    (void)state;
     fixture_init(&f);
     fixture_read(&f, SPEC(""));
     assert_string_equal(strbuf_str(&f.problems), "");
@@ -47,11 +38,10 @@ static void defaults_are_those_of_mpi_operator(void **state)
     fixture_release(&f);
 }
 
-static void all_set_fields_are_read(void **state)
+UNIT_TEST(all_set_fields_are_read)
 {
     struct mpi_fixture f;
 
-    (void)state;
     fixture_init(&f);
     fixture_read(
         &f,
@@ -95,11 +85,10 @@ static void all_set_fields_are_read(void **state)
     fixture_release(&f);
 }
 
-static void a_job_may_have_no_workers(void **state)
+UNIT_TEST(a_job_may_have_no_workers)
 {
     struct mpi_fixture f;
 
-    (void)state;
     fixture_init(&f);
     fixture_read(&f, META "spec: {mpiReplicaSpecs: {Launcher: {" POD "}}}");
     assert_string_equal(strbuf_str(&f.problems), "");
@@ -109,11 +98,10 @@ static void a_job_may_have_no_workers(void **state)
 }
 
 /* What CRD defaults and mpi-operator's own take for "not said". */
-static void empty_words_mean_defaults(void **state)
+UNIT_TEST(empty_words_mean_defaults)
 {
     struct mpi_fixture f;
 
-    (void)state;
     fixture_init(&f);
     fixture_read(&f, META "spec: {sshAuthMountPath: '', mpiImplementation: '', "
                           "launcherCreationPolicy: '', runPolicy: {managedBy: ''}, "
@@ -212,9 +200,8 @@ static const struct {
      "characters, where Kubernetes allows 63\n"},
 };
 
-static void each_problem_has_a_message_with_field_and_value(void **state)
+UNIT_TEST(each_problem_has_a_message_with_field_and_value)
 {
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
         struct mpi_fixture f;
 
@@ -229,7 +216,7 @@ static void each_problem_has_a_message_with_field_and_value(void **state)
 }
 
 /* The longest name is one that the last worker's fits with. */
-static void longest_name_depends_on_workers(void **state)
+UNIT_TEST(longest_name_depends_on_workers)
 {
     static const struct {
         int name, workers;
@@ -240,7 +227,6 @@ static void longest_name_depends_on_workers(void **state)
                {53, 100, true},
                {53, 101, false}};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct mpi_fixture f;
         char yaml[512];
@@ -260,11 +246,10 @@ static void longest_name_depends_on_workers(void **state)
     }
 }
 
-static void problems_are_joined_as_in_an_event(void **state)
+UNIT_TEST(problems_are_joined_as_in_an_event)
 {
     struct mpi_fixture f;
 
-    (void)state;
     fixture_init(&f);
     fixture_read(&f, SPEC(", slotsPerWorker: -1"));
     assert_string_equal(f.job->flaws, "Found validation errors: spec.slotsPerWorker: "
@@ -277,13 +262,12 @@ static void problems_are_joined_as_in_an_event(void **state)
     fixture_release(&f);
 }
 
-static void long_messages_are_cut(void **state)
+UNIT_TEST(long_messages_are_cut)
 {
     struct mpi_fixture f;
     char text[1100];
     const char *cut;
 
-    (void)state;
     fixture_init(&f);
     memset(text, 'x', sizeof(text));
     text[1024] = '\0';
@@ -300,7 +284,7 @@ static void long_messages_are_cut(void **state)
     fixture_release(&f);
 }
 
-static void managed_by_selects_the_controller(void **state)
+UNIT_TEST(managed_by_selects_the_controller)
 {
     static const struct {
         const char *by;
@@ -313,7 +297,6 @@ static void managed_by_selects_the_controller(void **state)
     struct mpi_fixture f;
     char yaml[1024];
 
-    (void)state;
     fixture_init(&f);
     fixture_read(&f, SPEC(""));
     assert_true(mpi_job_is_ours(&f.job->meta));
@@ -327,19 +310,4 @@ static void managed_by_selects_the_controller(void **state)
     fixture_release(&f);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_those_of_mpi_operator),
-        cmocka_unit_test(all_set_fields_are_read),
-        cmocka_unit_test(a_job_may_have_no_workers),
-        cmocka_unit_test(empty_words_mean_defaults),
-        cmocka_unit_test(each_problem_has_a_message_with_field_and_value),
-        cmocka_unit_test(longest_name_depends_on_workers),
-        cmocka_unit_test(problems_are_joined_as_in_an_event),
-        cmocka_unit_test(long_messages_are_cut),
-        cmocka_unit_test(managed_by_selects_the_controller),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -2,12 +2,7 @@
 /* The objects of an MPIJob. tests/golden/mpi-objects.txt (tests/unit/golden.h) has whole
  * jobs; member config: {gang: volcano | scheduler-plugins, scheduler: name, domain:
  * name} is of the operator's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/mpi_objects.h"
 #include "operator/core/mpi_podgroup.h"
@@ -61,11 +56,10 @@ objects_run_case(void *arg, const char *name, const char *input, struct strbuf *
     fixture_release(&f);
 }
 
-static void objects_are_as_in_the_golden_file(void **state)
+UNIT_TEST(objects_are_as_in_the_golden_file)
 {
     struct golden_first first;
 
-    (void)state;
     golden_first_init(&first);
     golden_file("tests/golden/mpi-objects.txt", objects_run_case, &first);
     arena_release(&first.arena);
@@ -82,7 +76,7 @@ static void objects_are_as_in_the_golden_file(void **state)
     "\"training.kubeflow.org/job-name\":\"pi\","                                       \
     "\"training.kubeflow.org/job-role\":\"launcher\""
 
-static void resume_brings_scheduling_directives(void **state)
+UNIT_TEST(resume_brings_scheduling_directives)
 {
     static const struct object_config cfg = {.cluster_domain = ""};
     static const struct {
@@ -104,7 +98,6 @@ static void resume_brings_scheduling_directives(void **state)
          true},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct mpi_fixture f;
         struct build b = {.arena = &f.arena};
@@ -124,7 +117,7 @@ static void resume_brings_scheduling_directives(void **state)
 
 /* --- sshd and the agent ---------------------------------------------------------- */
 
-static void sshd_is_what_the_agent_replaces(void **state)
+UNIT_TEST(sshd_is_what_the_agent_replaces)
 {
 #define WORKER(launch, words)                                                          \
     "metadata: {name: pi, namespace: lab, uid: u, annotations: {" launch               \
@@ -149,7 +142,6 @@ static void sshd_is_what_the_agent_replaces(void **state)
         {WORKER(AGENT, ", command: [/sshd/run]"), "[\"/sshd/run\"]null"},
         {WORKER(AGENT, ", args: [serve]"), "null[\"serve\"]"},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct mpi_fixture f;
         struct build b = {.arena = &f.arena};
@@ -170,7 +162,7 @@ static void sshd_is_what_the_agent_replaces(void **state)
     }
 }
 
-static void the_launcher_uses_the_port_of_the_workers(void **state)
+UNIT_TEST(the_launcher_uses_the_port_of_the_workers)
 {
 #define PORTS(launcher, worker)                                                        \
     "metadata: {name: pi, namespace: lab, uid: u, annotations: {" AGENT                \
@@ -193,7 +185,6 @@ static void the_launcher_uses_the_port_of_the_workers(void **state)
                    "HVD_AGENT_PORT, value: x}]"),
          "x", NULL},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct mpi_fixture f;
         struct build b = {.arena = &f.arena};
@@ -221,14 +212,4 @@ static void the_launcher_uses_the_port_of_the_workers(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(objects_are_as_in_the_golden_file),
-        cmocka_unit_test(resume_brings_scheduling_directives),
-        cmocka_unit_test(sshd_is_what_the_agent_replaces),
-        cmocka_unit_test(the_launcher_uses_the_port_of_the_workers),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

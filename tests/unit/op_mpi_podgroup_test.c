@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes of PodGroups: members, priority, queue, resources. The whole objects are in
  * tests/golden/mpi-objects.txt, their kinds in tests/golden/mpi-run/gang.txt. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/mpi_podgroup.h"
 #include "operator/doc/json.h"
@@ -166,11 +160,10 @@ static const struct {
      "{\"minMember\":5,\"minResources\":{\"cpu\":\"10E\"}}"},
 };
 
-static void sizes_are_those_of_mpi_operator(void **state)
+UNIT_TEST(sizes_are_those_of_mpi_operator)
 {
     struct priorities p = {0};
 
-    (void)state;
     assert_int_equal(priorities_put(&p, "low", 10), 0);
     assert_int_equal(priorities_put(&p, "high", 1000), 0);
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
@@ -194,10 +187,4 @@ static void sizes_are_those_of_mpi_operator(void **state)
     priorities_release(&p);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_are_those_of_mpi_operator)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -22,12 +22,7 @@
  *
  * Each step is decided three times, as in a sync and after it: the last time nothing
  * may change. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/front.h"
 #include "tests/unit/golden.h"
@@ -398,11 +393,10 @@ static void run_case(void *arg, const char *name, const char *input, struct strb
     fixture_release(&f);
 }
 
-static void lives_are_as_in_the_golden_files(void **state)
+UNIT_TEST(lives_are_as_in_the_golden_files)
 {
     char *base = golden_read("tests/golden/mpi-run/base.yaml");
 
-    (void)state;
     golden_folder("tests/golden/mpi-run", run_case, base);
     mem_free(base);
 }
@@ -459,7 +453,7 @@ static int look_and_forget(void *arg)
     return rc;
 }
 
-static void memory_may_run_out(void **state)
+UNIT_TEST(memory_may_run_out)
 {
     static const struct {
         const char *suspend;
@@ -470,7 +464,6 @@ static void memory_may_run_out(void **state)
                {"true", 1, TROUBLE_RETRY},
                {"false", -1, TROUBLE_NONE}};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct mpi_fixture f;
         struct run r = {.f = &f,
@@ -502,11 +495,4 @@ static void memory_may_run_out(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lives_are_as_in_the_golden_files),
-        cmocka_unit_test(memory_may_run_out)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

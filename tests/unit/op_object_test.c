@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* doc/jsontext and doc/object: what json_read refuses, found, mended and read. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/hvd_job.h"
 #include "operator/doc/json.h"
@@ -23,14 +15,13 @@ static struct json_span text_of(const char *s)
     return (struct json_span){s, strlen(s)};
 }
 
-static void members_are_found_without_a_tree(void **state)
+UNIT_TEST(members_are_found_without_a_tree)
 {
     struct json_span o = text_of(" { \"a\\\"}\" : \"]}\", \"b\":[1,{\"c\":2} , \"x\" ],"
                                  "\"d\":{\"e\":\"f\\\\\"} } ");
     struct json_span list = json_find(o, "b"), key, value;
     struct json_walk w;
 
-    (void)state;
     assert_true(span_is(list, "[1,{\"c\":2} , \"x\" ]"));
     assert_true(span_is(json_find_text(json_find(o, "d"), "e"), "f\\\\"));
     assert_int_equal(json_find(o, "c").n, 0);
@@ -48,11 +39,10 @@ static void members_are_found_without_a_tree(void **state)
     assert_int_equal(json_count(list), 5);
 }
 
-static void truncated_text_has_no_member(void **state)
+UNIT_TEST(truncated_text_has_no_member)
 {
     static const char text[] = "{\"a\":[1,{\"b\":\"\\\"c\"}],\"d\":12}";
 
-    (void)state;
     for (size_t n = 0; n < sizeof(text) - 1; n++) {
         char *cut = mem_alloc(n + 1); /* of its own size: overruns are seen */
         struct json_span key, value;
@@ -71,7 +61,7 @@ static void truncated_text_has_no_member(void **state)
     }
 }
 
-static void repair_changes_only_what_is_refused(void **state)
+UNIT_TEST(repair_changes_only_what_is_refused)
 {
     static const struct {
         const char *in, *out;
@@ -90,7 +80,6 @@ static void repair_changes_only_what_is_refused(void **state)
         {"[\"a", "[\"a", 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         unsigned depth = i == 4 ? 3 : 100;
         struct strbuf b;
@@ -144,7 +133,7 @@ static void expect_problem(const struct node *o, const char *want)
     strbuf_release(&problems);
 }
 
-static void a_job_that_cannot_be_read_is_reported(void **state)
+UNIT_TEST(a_job_that_cannot_be_read_is_reported)
 {
     static const struct {
         const char *open, *each, *close, *problem;
@@ -163,7 +152,6 @@ static void a_job_that_cannot_be_read_is_reported(void **state)
         {"[1e999", "", "]", "spec: cannot be read\n", 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct strbuf b;
         struct arena a;
@@ -183,13 +171,12 @@ static void a_job_that_cannot_be_read_is_reported(void **state)
     }
 }
 
-static void managed_fields_and_annotations_are_not_problems_of_the_spec(void **state)
+UNIT_TEST(managed_fields_and_annotations_are_not_problems_of_the_spec)
 {
     struct strbuf b;
     struct arena a;
     struct node *o;
 
-    (void)state;
     strbuf_init(&b, 1u << 20);
     strbuf_puts(&b, "{\"metadata\":{\"namespace\":\"n\",\"managedFields\":");
     for (int i = 0; i < 150; i++)
@@ -209,7 +196,7 @@ static void managed_fields_and_annotations_are_not_problems_of_the_spec(void **s
     strbuf_release(&b);
 }
 
-static void values_other_than_objects_are_refused(void **state)
+UNIT_TEST(values_other_than_objects_are_refused)
 {
     static const char *const t[] = {"",
                                     "{garbage}",
@@ -218,7 +205,6 @@ static void values_other_than_objects_are_refused(void **state)
                                     "{\"metadata\":5,\"x\":1",
                                     "{\"metadata\":{\"name\":\"\xff\"}}"};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct err err = ERR_INIT;
         struct node *o = NULL;
@@ -247,23 +233,9 @@ static int rescue_one(void *arg)
     return rc;
 }
 
-static void out_of_memory_is_not_a_problem_of_the_object(void **state)
+UNIT_TEST(out_of_memory_is_not_a_problem_of_the_object)
 {
-    (void)state;
     torture(rescue_one, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(members_are_found_without_a_tree),
-        cmocka_unit_test(truncated_text_has_no_member),
-        cmocka_unit_test(repair_changes_only_what_is_refused),
-        cmocka_unit_test(a_job_that_cannot_be_read_is_reported),
-        cmocka_unit_test(managed_fields_and_annotations_are_not_problems_of_the_spec),
-        cmocka_unit_test(values_other_than_objects_are_refused),
-        cmocka_unit_test(out_of_memory_is_not_a_problem_of_the_object),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

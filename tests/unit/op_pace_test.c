@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When a job's progress is written, and what counts as progress. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/pace.h"
 #include "operator/core/state.h"
@@ -16,11 +9,10 @@
 
 #define MS 1000000ull
 
-static void progress_waits_for_its_own_job_only(void **state)
+UNIT_TEST(progress_waits_for_its_own_job_only)
 {
     struct pace p = {0};
 
-    (void)state;
     assert_int_equal(pace_wait_ns(&p, "ns/a", 5), 0);
     pace_note(&p, "ns/a", 1000 * MS);
     assert_int_equal(pace_wait_ns(&p, "ns/b", 1000 * MS), 0);
@@ -34,12 +26,11 @@ static void progress_waits_for_its_own_job_only(void **state)
     pace_release(&p);
 }
 
-static void it_waits_longer_while_many_jobs_change(void **state)
+UNIT_TEST(it_waits_longer_while_many_jobs_change)
 {
     struct pace p = {0};
     char key[32];
 
-    (void)state;
     pace_note(&p, "ns/a", 1000 * MS);
     for (unsigned i = 1; i < PACE_BUSY; i++) {
         (void)snprintf(key, sizeof(key), "ns/j%u", i);
@@ -55,12 +46,11 @@ static void it_waits_longer_while_many_jobs_change(void **state)
     pace_release(&p);
 }
 
-static void old_entries_take_no_memory(void **state)
+UNIT_TEST(old_entries_take_no_memory)
 {
     struct pace p = {0};
     char key[32];
 
-    (void)state;
     for (unsigned i = 0; i < 100000; i++) {
         (void)snprintf(key, sizeof(key), "ns/j%u", i);
         pace_note(&p, key, i * MS);
@@ -76,7 +66,7 @@ static void old_entries_take_no_memory(void **state)
     "{\"type\":\"Running\",\"status\":\"False\",\"reason\":\"" why                     \
     "\",\"message\":\"" message "\",\"lastTransitionTime\":\"t\"}]}"
 
-static void only_counts_and_messages_are_progress(void **state)
+UNIT_TEST(only_counts_and_messages_are_progress)
 {
     static const char old[] = STATUS("Pending", "0/8", "0", "Waiting", "none runs");
     static const struct {
@@ -91,7 +81,6 @@ static void only_counts_and_messages_are_progress(void **state)
         {"{}", old, false},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct arena a;
         struct build b = {.arena = &a};
@@ -108,14 +97,4 @@ static void only_counts_and_messages_are_progress(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(progress_waits_for_its_own_job_only),
-        cmocka_unit_test(it_waits_longer_while_many_jobs_change),
-        cmocka_unit_test(old_entries_take_no_memory),
-        cmocka_unit_test(only_counts_and_messages_are_progress),
-    };
-
-    return cmocka_run_group_tests_name("op_pace", tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

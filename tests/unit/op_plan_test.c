@@ -36,13 +36,8 @@
  * The transcript has the state, the actions of the plan with their stage, the events,
  * and what is written to the status, as differences to the stored one. */
 #include <dirent.h>
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/hvd_objects.h"
 #include "tests/unit/golden.h"
@@ -516,16 +511,9 @@ plan_run_case(void *arg, const char *name, const char *input, struct strbuf *out
     arena_release(&f.arena);
 }
 
-static void plans_are_as_in_the_golden_files(void **state)
+UNIT_TEST(plans_are_as_in_the_golden_files)
 {
-    (void)state;
     golden_folder(FOLDER, plan_run_case, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_are_as_in_the_golden_files)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

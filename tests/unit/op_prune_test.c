@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text of objects, cut down by rules; and that pods and jobs are read alike with and
  * without. */
-#include <errno.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/doc/prune.h"
 #include "runtime/base/mem.h"
@@ -23,7 +16,7 @@ static const struct prune_rule rules[] = {{.key = "metadata", .inner = meta_rule
                                           {.key = ""},
                                           {.key = NULL}};
 
-static void prune_keeps_the_fields_of_the_rules(void **state)
+UNIT_TEST(prune_keeps_the_fields_of_the_rules)
 {
     static const struct {
         const char *text, *wanted; /* NULL: refused */
@@ -50,7 +43,6 @@ static void prune_keeps_the_fields_of_the_rules(void **state)
         {"{\"a\":1 \"b\":2}", NULL},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct json_span text = {rows[i].text, strlen(rows[i].text)};
         struct strbuf out;
@@ -65,23 +57,14 @@ static void prune_keeps_the_fields_of_the_rules(void **state)
     }
 }
 
-static void prune_reports_that_memory_is_out(void **state)
+UNIT_TEST(prune_reports_that_memory_is_out)
 {
     struct json_span text = {"{\"a\":\"0123456789\"}", 18};
     struct strbuf out;
 
-    (void)state;
     strbuf_init(&out, 8);
     assert_int_equal(json_prune(text, rules, &out), -E2BIG);
     strbuf_release(&out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prune_keeps_the_fields_of_the_rules),
-        cmocka_unit_test(prune_reports_that_memory_is_out),
-    };
-
-    return cmocka_run_group_tests_name("op_prune", tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

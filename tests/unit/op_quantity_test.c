@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantities: canonical text, sums, multiples, bounds. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/quantity.h"
 #include "runtime/base/mem.h"
@@ -32,7 +24,7 @@ quantity_must_print(const struct quantity *q, const char *from, const char *want
         fail_msg("%s gives %s, wanted %s", from, got, want);
 }
 
-static void text_is_canonical(void **state)
+UNIT_TEST(text_is_canonical)
 {
     static const struct {
         const char *in, *out;
@@ -87,7 +79,6 @@ static void text_is_canonical(void **state)
         {"18446744073709551615", "18446744073709551615"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct quantity q = quantity_parsed(row[i].in);
 
@@ -97,7 +88,7 @@ static void text_is_canonical(void **state)
     }
 }
 
-static void bad_text_is_refused(void **state)
+UNIT_TEST(bad_text_is_refused)
 {
     static const struct {
         const char *in;
@@ -111,7 +102,6 @@ static void bad_text_is_refused(void **state)
                {"1e999", -ERANGE}};
     char long_one[200];
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct quantity q = {.units = 7};
         struct err err = ERR_INIT;
@@ -127,12 +117,11 @@ static void bad_text_is_refused(void **state)
 }
 
 /* The widest input that is taken, with the largest suffix, stays within its buffer. */
-static void widest_text_is_taken(void **state)
+UNIT_TEST(widest_text_is_taken)
 {
     char text[128];
     struct quantity q;
 
-    (void)state;
     memset(text, '9', 98);
     memcpy(text + 98, "Ei", 3);
     assert_int_equal(quantity_parse(text, &q, NULL), 0);
@@ -142,7 +131,7 @@ static void widest_text_is_taken(void **state)
     quantity_must_print(&q, ".99...Ei", "1Ei"); /* rounded up */
 }
 
-static void sums_keep_the_first_form(void **state)
+UNIT_TEST(sums_keep_the_first_form)
 {
     static const struct {
         const char *a, *b, *sum;
@@ -161,7 +150,6 @@ static void sums_keep_the_first_form(void **state)
         {"1Ki", "1n", "1024000000001n"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct quantity a = quantity_parsed(row[i].a), b = quantity_parsed(row[i].b);
 
@@ -170,7 +158,7 @@ static void sums_keep_the_first_form(void **state)
     }
 }
 
-static void multiples_are_exact(void **state)
+UNIT_TEST(multiples_are_exact)
 {
     static const struct {
         const char *q;
@@ -184,7 +172,6 @@ static void multiples_are_exact(void **state)
         {"4Ei", 2, "8Ei"}, /* capped only where it is written */
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct quantity q = quantity_parsed(row[i].q);
 
@@ -193,14 +180,13 @@ static void multiples_are_exact(void **state)
     }
 }
 
-static void overflow_is_reported_and_changes_nothing(void **state)
+UNIT_TEST(overflow_is_reported_and_changes_nothing)
 {
     struct quantity a = quantity_parsed("18446744073709551615"),
                     b = quantity_parsed("1");
     struct quantity c = quantity_parsed("18446744073709551615.5"),
                     d = quantity_parsed("500m");
 
-    (void)state;
     assert_int_equal(quantity_add(&a, &b), -ERANGE);
     assert_int_equal(quantity_multiply(&a, 2), -ERANGE);
     quantity_must_print(&a, "2^64-1", "18446744073709551615");
@@ -209,16 +195,4 @@ static void overflow_is_reported_and_changes_nothing(void **state)
     quantity_must_print(&c, "2^64-0.5", "18446744073709551615500m");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_is_canonical),
-        cmocka_unit_test(bad_text_is_refused),
-        cmocka_unit_test(widest_text_is_taken),
-        cmocka_unit_test(sums_keep_the_first_form),
-        cmocka_unit_test(multiples_are_exact),
-        cmocka_unit_test(overflow_is_reported_and_changes_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

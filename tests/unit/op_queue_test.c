@@ -1,24 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queue, token bucket and reflector: everything that takes time as an argument. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/queue.h"
 #include "operator/core/reflector.h"
 #include "operator/kube/limit.h"
 #include "runtime/base/mem.h"
 
-static void a_key_is_queued_once_and_never_taken_twice(void **state)
+UNIT_TEST(a_key_is_queued_once_and_never_taken_twice)
 {
     struct work_queue *q = queue_new();
 
-    (void)state;
     assert_int_equal(queue_next_ns(q), UINT64_MAX);
     assert_int_equal(queue_add(q, "a", 10), 0);
     assert_int_equal(queue_add(q, "a", 5), 0);
@@ -38,11 +30,10 @@ static void a_key_is_queued_once_and_never_taken_twice(void **state)
     queue_free(q);
 }
 
-static void waits_and_failures_of_a_key_are_counted(void **state)
+UNIT_TEST(waits_and_failures_of_a_key_are_counted)
 {
     struct work_queue *q = queue_new();
 
-    (void)state;
     (void)queue_add(q, "a", 10);
     (void)queue_add(q, "b", 0);
     assert_int_equal(queue_waited_ns(q, "a"), 0);
@@ -67,11 +58,10 @@ static void waits_and_failures_of_a_key_are_counted(void **state)
     queue_free(q);
 }
 
-static void the_key_that_waited_longest_is_taken_first(void **state)
+UNIT_TEST(the_key_that_waited_longest_is_taken_first)
 {
     struct work_queue *q = queue_new();
 
-    (void)state;
     (void)queue_add(q, "late", 30);
     (void)queue_add(q, "early", 10);
     (void)queue_add(q, "middle", 20);
@@ -81,12 +71,11 @@ static void the_key_that_waited_longest_is_taken_first(void **state)
     queue_free(q);
 }
 
-static void failures_back_off_up_to_a_bound_and_success_resets_it(void **state)
+UNIT_TEST(failures_back_off_up_to_a_bound_and_success_resets_it)
 {
     struct work_queue *q = queue_new();
     uint64_t now = 0, want = QUEUE_FIRST_RETRY_NS;
 
-    (void)state;
     (void)queue_add(q, "a", 0);
     for (int i = 0; i < 20; i++) {
         assert_non_null(queue_take(q, now));
@@ -104,12 +93,11 @@ static void failures_back_off_up_to_a_bound_and_success_resets_it(void **state)
     queue_free(q);
 }
 
-static void the_bucket_allows_a_burst_and_then_the_rate(void **state)
+UNIT_TEST(the_bucket_allows_a_burst_and_then_the_rate)
 {
     uint64_t now = 1000000000000ull;
     struct limit l;
 
-    (void)state;
     limit_init(&l, 10, 5, now);
     for (int i = 0; i < 5; i++)
         assert_true(limit_take(&l, now));
@@ -127,7 +115,7 @@ static void the_bucket_allows_a_burst_and_then_the_rate(void **state)
 }
 
 /* every pair, those without an edge too */
-static void the_reflector_takes_each_edge_and_no_other(void **state)
+UNIT_TEST(the_reflector_takes_each_edge_and_no_other)
 {
     static const enum refl_state same = (enum refl_state)99;
     static const enum refl_state want[REFL_STATE_COUNT][REFL_EVENT_COUNT] = {
@@ -136,7 +124,6 @@ static void the_reflector_takes_each_edge_and_no_other(void **state)
         [REFL_BACKOFF] = {same, same, same, same, REFL_WATCHING},
     };
 
-    (void)state;
     for (int s = 0; s < REFL_STATE_COUNT; s++) {
         for (int e = 0; e < REFL_EVENT_COUNT; e++) {
             struct reflector r, before;
@@ -156,12 +143,11 @@ static void the_reflector_takes_each_edge_and_no_other(void **state)
     }
 }
 
-static void the_reflector_backs_off_longer_and_resumes_where_it_was(void **state)
+UNIT_TEST(the_reflector_backs_off_longer_and_resumes_where_it_was)
 {
     struct reflector r;
     uint64_t last = 0;
 
-    (void)state;
     reflector_init(&r);
     for (int i = 0; i < 10; i++) {
         assert_int_equal(reflector_next(&r, REFL_ERROR, 0, 0, 0), REFL_BACKOFF);
@@ -184,11 +170,10 @@ static void the_reflector_backs_off_longer_and_resumes_where_it_was(void **state
     assert_int_equal(reflector_next(&r, REFL_TIMER, 0, 0, 0), REFL_WATCHING);
 }
 
-static void a_watch_that_ends_at_once_is_backed_off(void **state)
+UNIT_TEST(a_watch_that_ends_at_once_is_backed_off)
 {
     struct reflector r;
 
-    (void)state;
     reflector_init(&r);
     (void)reflector_next(&r, REFL_LISTED, 0, 0, 0);
     assert_int_equal(reflector_next(&r, REFL_WATCH_END, 0, 0, 0), REFL_WATCHING);
@@ -196,12 +181,11 @@ static void a_watch_that_ends_at_once_is_backed_off(void **state)
 }
 
 /* List, 410, list, 410: what a list says must not be forgotten at once. */
-static void a_version_that_expires_right_after_its_list_is_backed_off(void **state)
+UNIT_TEST(a_version_that_expires_right_after_its_list_is_backed_off)
 {
     struct reflector r;
     uint64_t last = 0;
 
-    (void)state;
     reflector_init(&r);
     (void)reflector_next(&r, REFL_LISTED, 0, 0, 0);
     assert_int_equal(reflector_next(&r, REFL_EXPIRED, 1, 0, 0), REFL_LISTING);
@@ -227,13 +211,12 @@ static unsigned limit_count_in_a_second(struct limit *l, uint64_t now_ns)
     return n;
 }
 
-static void the_rate_is_halved_by_429_and_recovers(void **state)
+UNIT_TEST(the_rate_is_halved_by_429_and_recovers)
 {
     const uint64_t s = 1000000000u;
     uint64_t now = 1000 * s;
     struct limit l;
 
-    (void)state;
     limit_init(&l, 64, 1, now);
     assert_in_range(limit_count_in_a_second(&l, now), 61, 65);
     now += s;
@@ -258,20 +241,4 @@ static void the_rate_is_halved_by_429_and_recovers(void **state)
     assert_in_range(limit_count_in_a_second(&l, now), 61, 65); /* long ago: forgotten */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_rate_is_halved_by_429_and_recovers),
-        cmocka_unit_test(a_key_is_queued_once_and_never_taken_twice),
-        cmocka_unit_test(waits_and_failures_of_a_key_are_counted),
-        cmocka_unit_test(the_key_that_waited_longest_is_taken_first),
-        cmocka_unit_test(failures_back_off_up_to_a_bound_and_success_resets_it),
-        cmocka_unit_test(the_bucket_allows_a_burst_and_then_the_rate),
-        cmocka_unit_test(the_reflector_takes_each_edge_and_no_other),
-        cmocka_unit_test(the_reflector_backs_off_longer_and_resumes_where_it_was),
-        cmocka_unit_test(a_watch_that_ends_at_once_is_backed_off),
-        cmocka_unit_test(a_version_that_expires_right_after_its_list_is_backed_off),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Statuses as wholes: what is sent so that one becomes another. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/state.h"
 #include "operator/doc/json.h"
@@ -21,7 +15,7 @@ static struct node *state_read_json(struct arena *a, const char *text)
     return o;
 }
 
-static void a_patch_removes_absent_fields(void **state)
+UNIT_TEST(a_patch_removes_absent_fields)
 {
     static const struct {
         const char *old, *now, *patch;
@@ -39,7 +33,6 @@ static void a_patch_removes_absent_fields(void **state)
         {"{\"a\":[{\"b\":1,\"c\":2}]}", "{\"a\":[{\"c\":2}]}", "{\"a\":[{\"c\":2}]}"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct arena a;
         struct build b = {.arena = &a};
@@ -56,11 +49,4 @@ static void a_patch_removes_absent_fields(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_patch_removes_absent_fields),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cache: versions, uids, relists, and what is remembered of pods that are gone. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/core/plan.h"
 #include "operator/core/store.h"
@@ -97,7 +89,7 @@ assert_worker(struct world *w, uint64_t now_ns, int index, enum worker_state sta
     assert_int_equal(world_observe(w, now_ns).crew[ROLE_WORKER].w[index].state, state);
 }
 
-static int world_setup(void **state)
+static struct world *world_open(void)
 {
     struct world *w = mem_zalloc(sizeof(*w));
 
@@ -106,23 +98,19 @@ static int world_setup(void **state)
     arena_init(&w->a, 1u << 20);
     w->job =
         (struct job_meta){.kind = KUBE_JOB, .ns = "ns", .name = "demo", .uid = "u1"};
-    *state = w;
-    return 0;
+    return w;
 }
 
-static int world_teardown(void **state)
+static void world_close(struct world **w)
 {
-    struct world *w = *state;
-
-    store_free(w->s);
-    arena_release(&w->a);
-    mem_free(w);
-    return 0;
+    store_free((*w)->s);
+    arena_release(&(*w)->a);
+    mem_free(*w);
 }
 
-static void an_older_version_does_not_replace_a_newer(void **state)
+UNIT_TEST(an_older_version_does_not_replace_a_newer)
 {
-    struct world *w = *state;
+    CLEANUP(world_close) struct world *w = world_open();
     const char *text;
     size_t n;
 
@@ -138,9 +126,9 @@ static void an_older_version_does_not_replace_a_newer(void **state)
     assert_non_null(strstr(store_job_text(w->s, "ns/demo", &n), "u2"));
 }
 
-static void an_answer_is_stored_only_for_a_known_job_and_when_newer(void **state)
+UNIT_TEST(an_answer_is_stored_only_for_a_known_job_and_when_newer)
 {
-    struct world *w = *state;
+    CLEANUP(world_close) struct world *w = world_open();
     size_t n;
 
     assert_int_equal(take_answer(w, "u1", 10), 0);
@@ -160,9 +148,9 @@ static void an_answer_is_stored_only_for_a_known_job_and_when_newer(void **state
     assert_null(store_job_text(w->s, "ns/demo", &n));
 }
 
-static void pods_of_another_uid_are_not_seen(void **state)
+UNIT_TEST(pods_of_another_uid_are_not_seen)
 {
-    struct world *w = *state;
+    CLEANUP(world_close) struct world *w = world_open();
     struct observed seen;
 
     assert_int_equal(put_job(w, "u1", 1), 0);
@@ -176,9 +164,9 @@ static void pods_of_another_uid_are_not_seen(void **state)
                      -ENOENT);
 }
 
-static void a_created_pod_is_expected_until_it_is_missed(void **state)
+UNIT_TEST(a_created_pod_is_expected_until_it_is_missed)
 {
-    struct world *w = *state;
+    CLEANUP(world_close) struct world *w = world_open();
     const struct fact there = {.state = FACT_THERE};
     uint64_t look_ns = EXPECT_LOOK_MS * 1000000ull;
 
@@ -221,9 +209,9 @@ static void a_created_pod_is_expected_until_it_is_missed(void **state)
                      FACT_UNKNOWN);
 }
 
-static void the_last_view_of_a_dropped_pod_is_kept(void **state)
+UNIT_TEST(the_last_view_of_a_dropped_pod_is_kept)
 {
-    struct world *w = *state;
+    CLEANUP(world_close) struct world *w = world_open();
     struct observed seen;
 
     assert_int_equal(put_job(w, "u1", 1), 0);
@@ -244,9 +232,9 @@ static void the_last_view_of_a_dropped_pod_is_kept(void **state)
     assert_worker(w, 1, 1, WORKER_EXPECTED);
 }
 
-static void surplus_workers_are_seen(void **state)
+UNIT_TEST(surplus_workers_are_seen)
 {
-    struct world *w = *state;
+    CLEANUP(world_close) struct world *w = world_open();
     struct observed seen;
 
     assert_int_equal(put_job(w, "u1", 1), 0);
@@ -290,9 +278,9 @@ static void put_conditions(struct world *w, const char *list)
 
 #define CONDITION(type, status) "{\"type\":\"" type "\",\"status\":\"" status "\"}"
 
-static void conditions_of_pods_are_kept(void **state)
+UNIT_TEST(conditions_of_pods_are_kept)
 {
-    struct world *w = *state;
+    CLEANUP(world_close) struct world *w = world_open();
     const struct pod *p;
 
     assert_int_equal(put_job(w, "u1", 1), 0);
@@ -330,7 +318,7 @@ static int put_launcher(struct world *w, const char *owner)
     return put_pod_text(w, KUBE_MPIJOB, text);
 }
 
-static void a_pod_belongs_to_its_owner_whatever_its_labels(void **state)
+UNIT_TEST(a_pod_belongs_to_its_owner_whatever_its_labels)
 {
 #define OWNED(kind)                                                                    \
     "{\"metadata\":{\"ownerReferences\":[{\"kind\":\"" kind "\",\"controller\":true}]" \
@@ -342,7 +330,7 @@ static void a_pod_belongs_to_its_owner_whatever_its_labels(void **state)
                {OWNED("MPIJob"), false, true},
                {OWNED("Job"), false, true},
                {"{\"metadata\":{}}", true, true}};
-    struct world *w = *state;
+    CLEANUP(world_close) struct world *w = world_open();
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct node *o;
@@ -354,11 +342,11 @@ static void a_pod_belongs_to_its_owner_whatever_its_labels(void **state)
     }
 }
 
-static void an_mpijob_has_a_launcher_job_and_its_pods(void **state)
+UNIT_TEST(an_mpijob_has_a_launcher_job_and_its_pods)
 {
     static const char text[] =
         "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo\",\"uid\":\"m1\"}}";
-    struct world *w = *state;
+    CLEANUP(world_close) struct world *w = world_open();
     struct observed seen;
     struct node *o;
 
@@ -398,9 +386,9 @@ static void count_key(void *arg, const char *key)
     ++*(int *)arg;
 }
 
-static void a_relist_drops_objects_that_it_does_not_contain(void **state)
+UNIT_TEST(a_relist_drops_objects_that_it_does_not_contain)
 {
-    struct world *w = *state;
+    CLEANUP(world_close) struct world *w = world_open();
     int n = 0;
 
     assert_int_equal(put_job(w, "u1", 1), 0);
@@ -438,10 +426,10 @@ static enum fact_state know_of(struct world *w, enum kube_kind kind)
     return world_observe(w, 1).fact[kind].state;
 }
 
-static void an_object_that_a_metadata_watch_does_not_show_is_absent(void **state)
+UNIT_TEST(an_object_that_a_metadata_watch_does_not_show_is_absent)
 {
     struct fact there = {.state = FACT_THERE, .uid = "s1"};
-    struct world *w = *state;
+    CLEANUP(world_close) struct world *w = world_open();
     int n = 0;
 
     assert_int_equal(put_job(w, "u1", 1), 0);
@@ -483,9 +471,9 @@ static void an_object_that_a_metadata_watch_does_not_show_is_absent(void **state
 }
 
 /* An end that is not noted would be that of a pod which never was. */
-static void a_pod_whose_deletion_cannot_be_recorded_stays_until_it_can(void **state)
+UNIT_TEST(a_pod_whose_deletion_cannot_be_recorded_stays_until_it_can)
 {
-    struct world *w = *state;
+    CLEANUP(world_close) struct world *w = world_open();
     int n = 0;
 
     assert_int_equal(put_job(w, "u1", 1), 0);
@@ -525,31 +513,9 @@ static int store_fill(void *arg)
     return rc;
 }
 
-static void without_memory_nothing_breaks(void **state)
+UNIT_TEST(without_memory_nothing_breaks)
 {
-    (void)state;
     torture(store_fill, NULL);
 }
 
-#define WORLD_TEST(t) cmocka_unit_test_setup_teardown(t, world_setup, world_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WORLD_TEST(an_older_version_does_not_replace_a_newer),
-        WORLD_TEST(an_answer_is_stored_only_for_a_known_job_and_when_newer),
-        WORLD_TEST(pods_of_another_uid_are_not_seen),
-        WORLD_TEST(a_created_pod_is_expected_until_it_is_missed),
-        WORLD_TEST(surplus_workers_are_seen),
-        WORLD_TEST(conditions_of_pods_are_kept),
-        WORLD_TEST(a_pod_belongs_to_its_owner_whatever_its_labels),
-        WORLD_TEST(an_mpijob_has_a_launcher_job_and_its_pods),
-        WORLD_TEST(the_last_view_of_a_dropped_pod_is_kept),
-        WORLD_TEST(a_relist_drops_objects_that_it_does_not_contain),
-        WORLD_TEST(an_object_that_a_metadata_watch_does_not_show_is_absent),
-        WORLD_TEST(a_pod_whose_deletion_cannot_be_recorded_stays_until_it_can),
-        cmocka_unit_test(without_memory_nothing_breaks),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lines out of chunks, URL paths, and what an answer means. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "operator/kube/answer.h"
 #include "operator/kube/path.h"
@@ -25,12 +17,11 @@ static int take_line(void *arg, const char *line, size_t n)
     return n == 4 && memcmp(line, "stop", 4) == 0 ? -ECANCELED : 0;
 }
 
-static void every_way_to_cut_gives_the_same_lines(void **state)
+UNIT_TEST(every_way_to_cut_gives_the_same_lines)
 {
     static const char text[] = "{\"a\":1}\n\n{\"b\":2}\nlast";
     size_t n = sizeof(text) - 1;
 
-    (void)state;
     for (size_t i = 0; i <= n; i++) {
         for (size_t j = i; j <= n; j++) {
             struct strbuf got;
@@ -48,12 +39,11 @@ static void every_way_to_cut_gives_the_same_lines(void **state)
     }
 }
 
-static void a_line_beyond_the_bound_is_an_error(void **state)
+UNIT_TEST(a_line_beyond_the_bound_is_an_error)
 {
     struct strbuf got;
     struct stream s;
 
-    (void)state;
     strbuf_init(&got, 1024);
     stream_init(&s, 8);
     assert_int_equal(stream_feed(&s, "12345678\n", 9, take_line, &got), 0);
@@ -68,11 +58,10 @@ static void a_line_beyond_the_bound_is_an_error(void **state)
     strbuf_release(&got);
 }
 
-static void paths_are_escaped(void **state)
+UNIT_TEST(paths_are_escaped)
 {
     struct strbuf b;
 
-    (void)state;
     strbuf_init(&b, 1024);
     kube_path(&b, KUBE_POD, "ns", "demo-worker-0", NULL);
     assert_string_equal(strbuf_str(&b), "/api/v1/namespaces/ns/pods/demo-worker-0");
@@ -92,7 +81,7 @@ static void paths_are_escaped(void **state)
     strbuf_release(&b);
 }
 
-static void an_answer_has_one_meaning(void **state)
+UNIT_TEST(an_answer_has_one_meaning)
 {
     static const struct {
         int http;
@@ -119,7 +108,6 @@ static void an_answer_has_one_meaning(void **state)
         {0, ANSWER_UNAVAILABLE, "", "no route"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct http_reply r = {
             .status = t[i].http, .body = t[i].body, .n = strlen(t[i].body)};
@@ -135,14 +123,4 @@ static void an_answer_has_one_meaning(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_way_to_cut_gives_the_same_lines),
-        cmocka_unit_test(a_line_beyond_the_bound_is_an_error),
-        cmocka_unit_test(paths_are_escaped),
-        cmocka_unit_test(an_answer_has_one_meaning),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)
