@@ -257,7 +257,7 @@ static struct op *api_find_ended(hvd_handle h, enum collective coll, struct err 
                          op->req.name, collective_name(coll));
     else if (status == HVD_IN_PROGRESS)
         status = err_set(err, HVD_INVALID_ARGUMENT,
-                         "tensor \"%.200s\": has not ended yet", op->req.name);
+                         "tensor \"%.200s\": is not complete yet", op->req.name);
     else
         status = api_report_status(op, status, err);
     if (status == HVD_OK)

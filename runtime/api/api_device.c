@@ -143,7 +143,7 @@ static int stream_wait_op(struct stream_wait *s, struct op *op, struct err *err)
     op->gpu->event_unref(s->last);
     s->last = event;
     if (rc
-        /* its end has the cause, which the others have received then */
+        /* the op's end has the cause, after the other ranks have received it */
         == -ECONNABORTED)
         return op_wait_ended(op, s->deadline_ns, err);
     if (rc < 0)

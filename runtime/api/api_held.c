@@ -14,7 +14,8 @@ static struct op *op_take_held(struct world *w, hvd_handle h, struct err *err)
         return NULL;
     if (op->co != w->co)
         (void)err_set(err, HVD_PRECONDITION,
-                      "tensor \"%.200s\": was made before the shutdown", op->req.name);
+                      "tensor \"%.200s\": was created before the shutdown",
+                      op->req.name);
     else if (!atomic_exchange(&op->is_held, false))
         (void)err_set(err, HVD_INVALID_ARGUMENT,
                       "tensor \"%.200s\": is not held or was submitted before",

@@ -22,7 +22,7 @@ struct op_draft {
     struct err *err;
     struct world *w;     /* a reference, NULL before */
     struct op *op;       /* owned */
-    struct hvd_tensor t; /* the caller's; fields that it does not know are 0 */
+    struct hvd_tensor t; /* copy of the caller's; fields that its version lacks are 0 */
 };
 
 /* --- the tensor --- */
@@ -49,9 +49,10 @@ static int draft_take_tensor(struct op_draft *c, const struct hvd_tensor *t)
     if (rc < 0)
         return rc;
     if (strncmp(c->t.name, OP_RESERVED_PREFIX, strlen(OP_RESERVED_PREFIX)) == 0)
-        return err_set(c->err, HVD_INVALID_ARGUMENT,
-                       "tensor \"%.200s\": names that begin with %s are the runtime's",
-                       c->t.name, OP_RESERVED_PREFIX);
+        return err_set(
+            c->err, HVD_INVALID_ARGUMENT,
+            "tensor \"%.200s\": names that start with %s are reserved for the runtime",
+            c->t.name, OP_RESERVED_PREFIX);
     return 0;
 }
 

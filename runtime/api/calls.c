@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls to agreements. In a plan with process sets, agreements that other ranks begin
- * need this rank even if it has nothing to offer, for example while its Python
+/* Calls to agreements. In a plan with process sets, agreements that other ranks start
+ * need this rank even if it has nothing to offer, for example while its Python program
  * computes.
  *
  * The thread in the seat polls the backend for calls in each step. Before it leaves the
  * seat or blocks, it arms the calls (calls_arm) and polls once more: from then on a
- * call makes the descriptors of the backend readable. The background thread watches
- * them, whatever else it waits for, and takes the seat.
+ * call makes the descriptors of the backend readable. The background thread always
+ * polls them too, and takes the seat when one is readable.
  *
- * A rank that is away with nothing to offer leaves its words for the others, who
- * continue without it on one host. When it returns, it may find itself in the last of
- * their agreements.
+ * A rank that sleeps with nothing to offer leaves its words to the other ranks. On one
+ * host these complete agreements without it. When it returns, it may have been counted
+ * in the last of their agreements.
  *
  * A rank that waits for other ranks of a set is not in an agreement but enters any that
- * begins. Its patience counts from the last time that a tensor of its own was agreed.
+ * starts. The time that it waits counts from the last agreement on a tensor of its own.
  *
  * Called by step.c and coordinator.c; in the seat only, except calls_fds and
  * calls_nap. */

@@ -4,9 +4,9 @@
  *
  * Process sets are added and removed here, at the same position in the common order on
  * every rank, with the world's communicator. An alltoall is two batches: first the row
- * counts, then the data. A rank that has joined takes part in allreduces of the others
- * with zeros, in memory that lives as long as the batch. A send and its receive are one
- * batch of the pair's communicator, which all ranks connect before its first batch.
+ * counts, then the data. A rank that has joined contributes zeros to the allreduces of
+ * the other ranks, in memory that is freed with the batch. A send and its receive are
+ * one batch of the pair's communicator, which all ranks connect before its first batch.
  *
  * The backends complete inside post; poll is called until the end. Pipelining (a list
  * of tickets in flight) belongs here if a backend needs it. Called by step.c. */

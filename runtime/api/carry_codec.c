@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compressed allreduces. Every tensor of the batch has a run of its codec
- * (core/compress/codec.h). A round asks all runs for their next step and posts steps of
- * one kind as one batch, until no run has one. Tensors that the codec leaves
- * uncompressed (it gives the reason, the same on every rank) are an ordinary batch
- * before that.
+ * (core/compress/codec.h). A round requests the next step of each run and posts steps
+ * of one kind as one batch. Rounds are repeated until no run has a step. Tensors that
+ * the codec leaves uncompressed (it gives the reason, the same on every rank) are an
+ * ordinary batch before that.
  *
  * A rank that has joined runs the same with zeros. The memory of a batch is one piece,
  * as large as the largest batch so far. What is kept between steps belongs to the
@@ -282,7 +282,7 @@ int carry_compressed(struct coordinator *co,
             break;
     }
     for (size_t i = 0; i < w.n; i++)
-        if (w.runs[i].state) /* it was begun */
+        if (w.runs[i].state) /* codec_begin has succeeded */
             codec_cancel(&w.runs[i]);
     codec_log_evicted(co);
     return rc;

@@ -92,7 +92,7 @@ static int buffer_collect_verdicts(struct coordinator *co,
         if (all[i].how == GOOD)
             continue;
         (void)err_set(why, -EINVAL,
-                      "tensor %s: its memory is registered on no rank, for rank %u "
+                      "tensor %s: its memory was not registered on any rank: rank %u "
                       "(host %s) cannot: %s",
                       name_shown(op->req.name, name), set->ranks[i],
                       co->members[set->ranks[i]].host, all[i].why);

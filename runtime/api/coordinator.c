@@ -8,10 +8,10 @@
  * takes it only while no thread waits; meanwhile it naps, doubling short naps.
  *
  * Sleeping. A thread that blocks for frames first counts itself in n_polling and then
- * looks at the queue. A submitter first pushes and then looks at n_polling (all
- * seq_cst). So no submission is missed. While the background thread naps and no thread
- * waits, a lone submission is left for the hvd_wait that usually follows; the nap ends
- * after NAP_MIN_NS, or at once with a second submission.
+ * checks the queue. A submitter first pushes and then checks n_polling (all seq_cst).
+ * So no submission is missed. While the background thread naps and no thread waits, a
+ * lone submission is left for the hvd_wait that usually follows; the nap ends after
+ * NAP_MIN_NS, or at once with a second submission.
  *
  * Locks: none is held while another is taken; README.md lists them. */
 #include "runtime/api/observe.h"
@@ -57,7 +57,7 @@ static bool seat_take_any(struct coordinator *co)
     return true;
 }
 
-/* Not if a thread wants the seat for good. */
+/* Fails while a thread waits to keep the seat (seat_take_for_good). */
 static bool seat_take(struct coordinator *co)
 {
     return !atomic_load_explicit(&co->is_leaving, memory_order_relaxed)
@@ -75,7 +75,7 @@ void coordinator_wake_sleepers(struct coordinator *co)
 }
 
 /* The step may have consumed the wake-up of a later submission, moved the next deadline
- * or begun to watch calls: a thread that blocks for frames must look again. */
+ * or started to watch calls: a thread that blocks for frames must check these again. */
 static void coordinator_wake_poller(struct coordinator *co)
 {
     if (atomic_load(&co->n_polling) > 0
@@ -148,8 +148,8 @@ static void coordinator_poll(struct coordinator *co, uint64_t deadline_ns)
     atomic_fetch_sub(&co->n_polling, 1);
 }
 
-/* In the seat, during an agreement: the words of the others wake us, not a frame, so
- * frames are looked for in every slice. */
+/* In the seat, during an agreement: the words of other ranks wake this thread, but
+ * frames do not, so it sleeps in slices and reads frames after each. */
 static void coordinator_doze(struct coordinator *co, uint64_t deadline_ns)
 {
     uint64_t now = clock_now_ns();
@@ -453,7 +453,7 @@ int coordinator_new(uint32_t rank,
 
 void coordinator_unref(struct coordinator *co)
 {
-    /* acq_rel: the last one sees what all others have done */
+    /* acq_rel: the thread that frees sees the writes of all other threads */
     if (!co || atomic_fetch_sub_explicit(&co->refs, 1, memory_order_acq_rel) != 1)
         return;
     timeline_release(&co->timeline);
@@ -520,8 +520,8 @@ static bool thread_stop(struct coordinator *co, uint64_t deadline_ns)
     return stopped;
 }
 
-/* Takes the seat for good: the thread in it leaves, the background thread does not
- * return. At half of the time, a backend that blocks in the seat is told to give up. */
+/* Takes the seat and keeps it: no other thread takes it again. After half of the time,
+ * is_hurried is set, so that a backend that blocks in the seat returns. */
 static bool seat_take_for_good(struct coordinator *co, uint64_t deadline_ns)
 {
     uint64_t now = clock_now_ns();
@@ -560,8 +560,8 @@ static void coordinator_send_goodbye(struct coordinator *co)
     coordinator_end_ops(co);
 }
 
-/* In the seat, for good: leaves an agreement that the others may still complete and
- * continue from. They enter it as soon as they learn that the plan is left. */
+/* In the seat, which this thread keeps: leaves an agreement that other ranks may still
+ * complete. They enter it as soon as they receive that the plan is left. */
 static void coordinator_leave_agreement(struct coordinator *co, uint64_t deadline_ns)
 {
     uint64_t until = earlier_ns(deadline_ns, clock_now_ns() + LEAVE_PLAN_NS);

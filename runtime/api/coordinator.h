@@ -60,8 +60,8 @@ struct coordinator {
     uint64_t offer_wait_ns;
     struct gather gather;
     struct autotune autotune;
-    /* time since this rank waits for others of a set, outside an agreement; 0: it
-     * does not */
+    /* when this rank started to wait for other ranks of a set, outside an agreement; 0:
+     * it does not wait */
     uint64_t waits_since_ns;
     uint64_t waited_at; /* number of planned tensors at that time */
     uint64_t end_at_ns; /* has_end: what is agreed by then is still carried out */
@@ -73,8 +73,8 @@ struct coordinator {
 
     /* Any thread. */
     _Atomic int life;        /* enum life; written in the seat */
-    _Atomic bool is_leaving; /* the seat is wanted for good */
-    _Atomic bool is_hurried; /* leaving: the backend shall give up */
+    _Atomic bool is_leaving; /* seat_take_for_good is waiting or done */
+    _Atomic bool is_hurried; /* while leaving: the backend must return */
     _Atomic bool
         /* leaving took too long: the thread that frees the seat sends the goodbye */
         is_abandoned;
@@ -148,8 +148,8 @@ void coordinator_on_ended(void *arg, const char *who);
 bool step_once(
     struct coordinator *co); /* true: something was done, call again before sleeping */
 void step_fail_all(struct coordinator *co, int status, const char *text);
-/* While leaving: does an agreement run that the others may continue from? Asks all
- * ranks to leave the plan, which ends it. */
+/* While leaving: true if an agreement runs that other ranks may continue from. Requests
+ * all ranks to leave the plan, which completes it. */
 bool step_leave_plan(struct coordinator *co);
 void coordinator_wake_sleepers(struct coordinator *co);
 
@@ -158,9 +158,10 @@ enum agree_call calls_pending(struct coordinator *co); /* for the next agreement
 /* This rank stops polling for calls. True: it was called already. */
 bool calls_arm(struct coordinator *co);
 void calls_disarm(struct coordinator *co); /* polls again */
-/* true: a plan has begun or ended, calls are watched anew */
+/* Starts or stops watching calls with a plan. True: this has changed. */
 bool calls_update(struct coordinator *co);
-/* Time since this rank waits for others without an agreement; 0: it does not. */
+/* When this rank started to wait for other ranks outside an agreement; 0: it does not
+ * wait. */
 uint64_t calls_waits_since(struct coordinator *co);
 /* Any thread: the descriptors that a call makes readable, at most 2. */
 struct pollfd;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds, opens and closes the GPU of a world.
  *
- * libhvd_cuda.so is looked for in one place: the folder from which this library was
- * loaded. It is loaded by the first tensor on a GPU, or the first report, and never
- * unloaded. A program without GPU tensors does neither. A test program with its own ops
- * table names it hvd_device_linked.
+ * libhvd_cuda.so must be in the folder from which this library was loaded. It is loaded
+ * by the first tensor on a GPU, or the first report, and never unloaded. A program
+ * without GPU tensors does neither. A test program with its own ops table names it
+ * hvd_device_linked.
  *
- * I1  A world opens one device, chosen by its first tensor on a GPU. All others are
- *     refused on this rank at once.
+ * I1  A world opens one device, that of its first tensor on a GPU. Tensors on another
+ *     device are refused on this rank at once.
  *
  * I2  After a failure the same failure is returned until the world ends: a refused
  *     tensor is refused in each step.
  *
- * I3  What a broken world leaves of its communicators is kept outside of worlds until
+ * I3  The communicators that a broken world leaves are kept outside of worlds until
  *     the next device is opened or a world ends in order.
  *
  * Called by api_submit.c and api_device.c (any thread), carry_device.c (the seat) and
@@ -259,10 +259,10 @@ int device_need(struct coordinator *co,
     }
     has = w->ops->ordinal(d);
     if (has != ordinal)
-        return err_set(err, HVD_INVALID_ARGUMENT,
-                       "it is on GPU %d, and this rank has had tensors on GPU %d: a "
-                       "rank uses one GPU",
-                       ordinal, has);
+        return err_set(
+            err, HVD_INVALID_ARGUMENT,
+            "it is on GPU %d, but this rank uses GPU %d: a rank uses one GPU only",
+            ordinal, has);
     *ret = d;
     return 0;
 }
@@ -306,7 +306,7 @@ struct device *device_of(struct coordinator *co)
 
 void device_await(struct coordinator *co, bool begins)
 {
-    if (co->flights.head) /* so there is a device, and it stays while the seat sleeps */
+    if (co->flights.head) /* so the device is open, and nothing closes it meanwhile */
         co->gpu.ops->await(device_of(co), begins);
 }
 
@@ -330,7 +330,7 @@ static void device_park(struct coordinator *co, struct device_parked *parked)
         old = atomic_exchange(&at->parked, TAKE(parked));
     else if (life == LIFE_DOWN && at)
         old = atomic_exchange(&at->parked, NULL);
-    if ((parked || old) && device_find_ops(&ops, NULL) == 0) { /* they came from it */
+    if ((parked || old) && device_find_ops(&ops, NULL) == 0) { /* it created them */
         ops->parked_free(parked);
         ops->parked_free(old);
     }

@@ -38,7 +38,7 @@ struct device_park {
 
 void device_init(struct world_device *w, const char *hint);
 /* Any thread. The ops table of libhvd_cuda.so, which is in the folder of this library;
- * it stays loaded. -ENOENT with the reason: there is none that fits. */
+ * it stays loaded. -ENOENT with the reason: no usable one was found. */
 int device_find_ops(const struct device_ops **ret, struct err *err);
 
 /* Any thread. The device of a tensor: opens the world's with the first one. ordinal
@@ -50,8 +50,8 @@ int device_need(struct coordinator *co,
                 const void *p,
                 struct device **ret,
                 struct err *err);
-/* Any thread. Why this rank has no GPU for its tensors, as far as is known: after a
- * refusal or, if `looks`, by looking; "": no reason is known. */
+/* Any thread. Why this rank has no GPU for its tensors: the reason of the last refusal
+ * or, if `looks`, of an attempt to find one; "": no reason is known. */
 void device_why_none(struct coordinator *co, bool looks, char ret[REQUEST_WHY_MAX]);
 /* NULL: none is open. Any thread. */
 struct device *device_of(struct coordinator *co);

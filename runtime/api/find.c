@@ -109,15 +109,15 @@ static int channel_meet(struct world *w, struct meeting *m, struct err *err)
     }
     if (m->has_tried)
         return err_set(err, -EINVAL,
-                       "the ranks of %s can meet once only, and the last hvd.init() of "
-                       "this rank failed before: start the job again",
+                       "the ranks of %s can connect only once, and the last hvd.init() "
+                       "of this rank failed: restart the job",
                        launcher_name(c->launcher));
     rc = channel_exchange(w, m, err);
     m->has_tried = rc != -ENOENT;
     if (m->has_tried)
         return rc;
     if (!c->rdv_host[0])
-        return err_prefix(err, "ranks of %s need its %s here",
+        return err_prefix(err, "ranks of %s require its %s on this host",
                           launcher_name(c->launcher),
                           launcher_channel_name(c->channel));
     if (c->place.rank == 0)

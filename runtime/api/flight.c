@@ -187,12 +187,12 @@ int flights_check_stall(const struct coordinator *co, struct err *err)
         && now_ns >= f->began_ns + co->settings.stall_fail_ns)
         return err_set(err, -ETIMEDOUT,
                        "stalled (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS): tensor "
-                       "\"%.200s\" and %zu others of rank %u are on their way on the "
-                       "GPU for %llu s",
+                       "\"%.200s\" and %zu other tensors of rank %u have been in "
+                       "progress on the GPU for %llu s",
                        name, f->n > 0 ? f->n - 1 : 0, co->rank, age_s);
     f->n_reported = (uint32_t)((now_ns - f->began_ns) / co->settings.stall_warn_ns);
-    log_warn("stalled: tensors are on their way on the GPU and not done; a stream that "
-             "they wait for, or another rank, holds them up; still waiting",
+    log_warn("stalled: tensors on the GPU are not complete; they wait for a stream or "
+             "for another rank; still waiting",
              "rank=%u tensor=\"%.200s\" tensors=%zu seconds=%llu", co->rank, name, f->n,
              age_s);
     return 0;
@@ -252,7 +252,7 @@ void flights_fail(struct coordinator *co, int status, const char *text)
     if (d && all->head) {
         co->gpu.ops->abort(d);
         if (!co->gpu.ops->quiesce(d, clock_now_ns() + FAIL_LIMIT_NS))
-            log_warn("work on the GPU did not stop in time, its tensors end anyway",
+            log_warn("work on the GPU did not stop in time, its tensors fail now",
                      "rank=%u", co->rank);
     }
     while ((f = all->head)) {

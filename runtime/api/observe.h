@@ -17,12 +17,12 @@ void observe_request(void *arg, uint32_t rank, const struct tensor_request *q);
 /* New tensors begin a round of work. */
 void observe_cycle(struct coordinator *co);
 
-/* A batch begins: the negotiation of its tensors is over. */
+/* A batch starts: the negotiation of its tensors is complete. */
 void observe_run(struct coordinator *co, const struct member_act *act);
-/* op gets memory for its result. */
+/* Memory for the result of op is allocated. */
 void observe_allocate(struct coordinator *co, const struct op *op);
-/* The batch goes to the backend. HVD_NANCHECK: -EDOM with the text that ends the world
- * if an input of this rank is not finite. *ret_ns: now. */
+/* The batch is passed to the backend. HVD_NANCHECK: -EDOM with the text that ends the
+ * world if an input of this rank is not finite. *ret_ns: now. */
 int observe_transfer(struct coordinator *co,
                      const struct member_act *act,
                      uint64_t *ret_ns,

@@ -100,7 +100,7 @@ void op_set_posted(struct op *op, struct device_event *event);
  * there. */
 bool op_in_callback(void);
 
-/* Whether the output comes from op_make_result, not from the caller. */
+/* Whether op_make_result allocates the output, not the caller. */
 bool op_has_result(const struct op *op);
 /* Before the batch is posted: memory for this member's result, its shape, and the
  * counts of all members. dim0: rows of each of the n members: of its tensor (allgather,

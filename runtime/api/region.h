@@ -30,10 +30,10 @@ void regions_release(struct regions *r); /* accepts a zeroed one */
 
 /* The number of the region of that set in which all of [p, p + bytes) lies; 0: none. */
 uint32_t regions_find(struct regions *r, uint32_t set, const void *p, uint64_t bytes);
-/* The region that overlaps it, however little; 0: none. */
+/* The number of a region that overlaps [p, p + bytes); 0: none. */
 uint32_t
 regions_find_overlap(struct regions *r, uint32_t set, const void *p, uint64_t bytes);
-/* Where it is; false: there is none. */
+/* Address and size of a region; false: no such region. */
 bool regions_get(struct regions *r, uint32_t set, uint32_t number, struct region *ret);
 
 /* --- the seat --- */

@@ -218,7 +218,7 @@ world_check_same(struct world *w, const struct part_ranks *ranks, struct err *er
 {
     char has[100];
 
-    /* A world whose members have begun to leave is still the requested one. */
+    /* A world whose members have started to leave still has the requested ranks. */
     if (coordinator_status(w->co, err) == HVD_ABORTED)
         return err_prefix(err,
                           "call shutdown() before init(); the last world is broken");
@@ -319,13 +319,13 @@ __attribute__((destructor)) static void runtime_at_exit(void)
     if (runtime_is_forked() || pthread_mutex_trylock(&runtime.life_lock) != 0)
         return; /* another thread is in init or shutdown: the kernel closes what it
                    holds */
-    /* Before the goodbye: the others may fail because of it, and the launcher should
+    /* Before the goodbye: other ranks may fail because of it, and the launcher should
      * see this process' exit code before theirs. */
     bootstrap_finish(runtime.meeting.boot);
     runtime.meeting.boot = NULL;
     runtime_leave(LEAVE_EXIT, EXIT_LIMIT_NS);
-    /* Rank 0 may be the first to complete the last round: the others still wait for
-     * it. */
+    /* Rank 0 may be the first to complete the last round: other ranks still wait for
+     * its answer. */
     rdv_server_stop(runtime.meeting.server);
     runtime.meeting.server = NULL;
     (void)pthread_mutex_unlock(&runtime.life_lock);

@@ -26,7 +26,7 @@ struct process_set {
 };
 
 struct sets {
-    pthread_mutex_t lock;   /* leaf lock of v and n against threads beside the seat */
+    pthread_mutex_t lock;   /* leaf lock of v and n against threads outside the seat */
     struct process_set **v; /* ascending numbers; v[0] is set 0 */
     size_t n, cap;
     uint32_t rank, size;        /* of the world */
@@ -65,7 +65,7 @@ int sets_remove(struct sets *s, uint32_t id, struct err *err);
 
 /* What sets_add would refuse. */
 int sets_check_new(struct sets *s, const uint32_t *ranks, uint32_t n, struct err *err);
-/* Is there a set of these ranks? */
+/* Does a set of these ranks exist? */
 bool sets_find_ranks(struct sets *s, const uint32_t *ranks, uint32_t n, int *ret_id);
 /* Size of the set and this rank's place in it (SET_NOT_IN). -ENOENT. No pairs, here and
  * below. */

@@ -27,7 +27,8 @@ void stats_init(struct stats *s,
                 uint32_t size,
                 uint32_t generation,
                 uint64_t now_ns);
-void stats_release(struct stats *s); /* accepts a zeroed one; the file stays */
+void stats_release(
+    struct stats *s); /* accepts a zeroed one; does not delete the file */
 
 /* --- the seat --- */
 
@@ -81,7 +82,7 @@ static inline void stats_no_step(struct stats *s)
 
 /* --- any thread --- */
 
-/* ret->size_bytes is the size that the caller knows; the rest is not written. */
+/* ret->size_bytes is the size of the caller's struct; nothing is written behind it. */
 void stats_read(const struct stats *s, uint64_t now_ns, struct hvd_stats *ret);
 
 #endif

@@ -8,7 +8,7 @@
  *               -> AGREE: the backend's agreement, while a plan lasts
  *
  * I1  Answers are carried out in their order, each exactly once; rank 0 reads the same
- *     bytes that it has sent to the others.
+ *     bytes that it has sent to the other ranks.
  *
  * I2  After the backend or the world has failed nothing is posted; every op ends with
  *     the cause.
@@ -16,8 +16,8 @@
  * I3  Communication (queue, control, negotiation) never posts, so it may run inside a
  *     backend's wait: the next tensors are negotiated while this one is moved.
  *
- * I4  An agreement that has begun is polled to its end, because the others may
- *     continue from it; only the end of the world interrupts that. */
+ * I4  An agreement that has started is polled until it completes, because other ranks
+ *     may continue from it; only the end of the world interrupts that. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -291,8 +291,8 @@ static bool step_check_stall(struct coordinator *co)
     case STALL_NONE:
         break;
     case STALL_WARN:
-        log_warn("stalled: some ranks have not submitted what others wait for, still "
-                 "waiting",
+        log_warn("stalled: some ranks have not submitted tensors that other ranks wait "
+                 "for, still waiting",
                  "%s", strbuf_str(&text));
         if (co->settings.reports_late)
             negotiate_report_late(co->negotiate);
@@ -468,7 +468,7 @@ static bool world_is_at_end(struct coordinator *co)
         return false;
     if (timeline_is_owed(&co->timeline) && !co->is_stuck
         && clock_now_ns() < co->end_at_ns)
-        return false; /* the last events of the others are still missing */
+        return false; /* the last timeline events of other ranks have not arrived */
     if (co->is_stuck || clock_now_ns() >= co->end_at_ns)
         return co->is_stuck || member_is_in_plan(co->member)
                || !member_has_todo(co->member);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recording: the ring, and the messages between ranks about it.
  *
- * A timeline is started and stopped on rank 0 only. If it wants all ranks, rank 0 sends
- * its clock down, quickly at first, then four times per second. A rank that receives it
- * begins to record, answers each clock at once, so that rank 0 can compare both
- * directions, and sends its events up ten times per second once CLOCKS_ENOUGH have
+ * A timeline is started and stopped on rank 0 only. For a timeline of all ranks, rank 0
+ * sends its clock down, quickly at first, then four times per second. A rank that
+ * receives it starts to record, answers each clock at once, so that rank 0 can compare
+ * both directions, and sends its events up ten times per second once CLOCKS_ENOUGH have
  * arrived. All of it travels in the control channel between the messages about work,
  * distinguished by the first byte, in the seat of both sides. */
 #include "runtime/api/timeline.h"

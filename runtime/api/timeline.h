@@ -6,7 +6,7 @@
  *
  * Off: one load of a flag for each event. On: one slot of a bounded ring; events that
  * do not fit are dropped, counted, and shown in the file. The thread exists only while
- * rank 0's timeline is on. The other ranks record only while rank 0 asks for it. */
+ * rank 0's timeline is on. The other ranks record only while rank 0 requests it. */
 #ifndef RUNTIME_API_TIMELINE_H
 #define RUNTIME_API_TIMELINE_H
 
@@ -41,8 +41,10 @@ struct timeline {
 
     /* The ring: slots[at % TIMELINE_SLOTS]. `written` is the seat's, `read` the
      * reader's: the writer thread on rank 0, the seat elsewhere. A slot changes hands
-     * by release and acquire of the two. Once made it stays until timeline_release. */
-    _Atomic bool is_on; /* record; stored with release when the ring is there */
+     * by release and acquire of the two. It is allocated once and freed by
+     * timeline_release. */
+    _Atomic bool
+        is_on; /* true: record; stored with release once the ring is allocated */
     struct trace_event *slots;
     _Atomic uint64_t written, read;
     _Atomic uint64_t n_dropped; /* since it was last reported */
@@ -108,8 +110,8 @@ int timeline_on_down(
 void timeline_step(struct timeline *t, uint64_t now_ns);
 /* When timeline_step must run at the latest; UINT64_MAX while it is off. */
 uint64_t timeline_next_ns(const struct timeline *t);
-/* This rank leaves, or the world ends: sends its recorded events up; rank 0 asks the
- * others for theirs. */
+/* This rank leaves, or the world ends: sends its recorded events up; rank 0 requests
+ * those of the other ranks. */
 void timeline_leave(struct timeline *t, uint64_t now_ns);
 /* Rank 0: are the last events of other ranks still missing? */
 bool timeline_is_owed(struct timeline *t);

@@ -5,7 +5,7 @@
  * costs only the slot), and at once when another rank's message arrives. Records are
  * written over the closing bracket at the end of the file, which is written again in
  * the same pwrite: the file is valid JSON at any time, also after a crash. The clock
- * offset of a rank is measured until its first events arrive and then stays, so that
+ * offset of a rank is measured until its first events arrive and is then fixed, so that
  * time does not go back. A file that cannot be written ends the timeline with one
  * warning.
  *
@@ -58,7 +58,7 @@ struct timeline_file {
     struct trace *trace;
     struct rank_clock *clocks; /* by rank */
     struct strbuf text;
-    uint64_t at; /* of the file: where the next record goes */
+    uint64_t at; /* offset in the file of the next record */
     int fd;
     bool is_broken;
     char path[1024];
@@ -313,7 +313,8 @@ void timeline_file_close(struct timeline_file *f)
     (void)pthread_cond_signal(&f->work);
     (void)pthread_mutex_unlock(&f->lock);
     (void)pthread_join(f->thread, NULL);
-    file_write_pending(f, file_take_parcels(f)); /* what came while it ended */
+    file_write_pending(
+        f, file_take_parcels(f)); /* parcels that arrived while the thread stopped */
     trace_close(f->trace, clock_now_ns(), &f->text);
     file_flush(f);
     file_free(f);

@@ -301,7 +301,7 @@ static int world_connect_all(struct forming *f, struct err *err)
     rc = w->backend->ops->connect(w->backend, blobs, blob_sizes, err);
     if (rc < 0)
         control_abort(w->control,
-                      /* the others are connecting to us: they get the reason */
+                      /* other ranks are connecting to this one: send them the reason */
                       err->text);
     return rc;
 }
@@ -322,8 +322,8 @@ world_join_rendezvous(struct forming *f, struct meeting *meeting, struct err *er
                                 w->part.ranks, w->part.n, f->deadline_ns, &f->rdv, err);
     if (rc == -ETIMEDOUT && w->part.ranks && c->rank0_serves)
         return err_prefix(err,
-                          "rank 0 of the job, at which ranks of %s meet, must call "
-                          "hvd.init() too, with a list of its own",
+                          "rank 0 of the job, which serves the rendezvous for ranks of "
+                          "%s, must also call hvd.init(), with its own list",
                           launcher_name(c->launcher));
     if (rc < 0)
         return rc;

@@ -28,8 +28,8 @@ struct world {
     struct sets sets;
     struct control *control;
     struct coordinator *co;
-    struct forming *forming;       /* while it forms */
-    uint64_t start_deadline_ns;    /* the world shall have formed by then */
+    struct forming *forming;    /* while it forms */
+    uint64_t start_deadline_ns; /* start timeout: the world must have formed by then */
     _Atomic bool is_changing_sets; /* some thread is in world_set_add or _remove */
     bool is_leaked;                /* its thread hangs: control and backend stay open */
 };
@@ -46,14 +46,15 @@ struct meeting {
     /* Read once from the launcher's channel; it outlives worlds, as the server does. */
     bool has_tried, has_found;
     struct contract found;
-    struct bootstrap *boot; /* to be ended at the process' exit */
+    struct bootstrap *boot; /* for bootstrap_finish at the process' exit */
     bool has_listener;      /* rank 0's, until its server takes it */
     int listen_fd;
     /* Where the last world met, and how many rounds that server has seen. */
     char host[HOST_NAME_MAX_BYTES];
     uint16_t port;
-    uint32_t size, generation, n_rounds; /* of the world of all ranks; of others: */
-    struct part_rounds *parts;           /* owned */
+    uint32_t size, generation,
+        n_rounds;              /* of the world of all ranks; of other worlds: parts */
+    struct part_rounds *parts; /* owned */
     size_t n_parts, cap_parts;
     struct device_park park; /* what the last world left on the GPUs */
 };

@@ -155,8 +155,8 @@ static int set_check_or_find(struct world *w,
     if (callers == SET_BY_MEMBERS
         && !set_view_has(&(struct set_view){n, ranks}, w->contract.place.rank))
         return err_set(err, HVD_INVALID_ARGUMENT,
-                       "process set: rank %u is not one of its %u ranks, and only they "
-                       "meet",
+                       "process set: rank %u is not one of its %u ranks, and only "
+                       "those can call this",
                        w->contract.place.rank, n);
     if (callers == SET_BY_MEMBERS && sets_find_ranks(&w->sets, ranks, n, ret_id))
         return 1;

@@ -72,7 +72,7 @@ struct backend_env {
     /* For messages: global rank of each member; NULL: equal to the member's index. */
     const uint32_t *global;
     struct auth_id id;        /* for every connection it opens */
-    const char *local_addr;   /* address of our interface towards the others */
+    const char *local_addr;   /* address of this host's interface to the other ranks */
     uint64_t deadline_ns;     /* for describe and connect; absolute */
     uint64_t peer_timeout_ns; /* silence of a peer inside an operation before it counts
                                  as lost */

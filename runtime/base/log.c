@@ -86,7 +86,7 @@ bool log_enabled(enum log_level level)
     return (int)level >= atomic_load_explicit(&min_level, memory_order_relaxed);
 }
 
-/* Bytes of the UTF-8 character at s, of at most n bytes; 0: it is none. */
+/* Bytes of the UTF-8 character at s, of at most n bytes; 0: invalid. */
 static size_t utf8_size(const char *s, size_t n)
 {
     unsigned char c = (unsigned char)*s;
@@ -167,7 +167,7 @@ static size_t value_size(const char *s)
 
 static size_t add_text(char *buf, size_t n, size_t cap, const char *s)
 {
-    /* A newline inside a value must not start what looks like another event. */
+    /* A newline inside a value must not look like the start of another event. */
     for (; *s && n + 2 < cap; s++)
         buf[n++] = (unsigned char)*s < 0x20 ? ' ' : *s;
     return n;

@@ -63,7 +63,7 @@ static char *strbuf_resize(struct strbuf *b, size_t cap)
     return p;
 }
 
-/* Room for n more bytes and the NUL; marks the buffer when there is none. */
+/* Reserves n more bytes and the NUL; marks the buffer as failed if it cannot. */
 static int strbuf_reserve(struct strbuf *b, size_t n)
 {
     if (b->status)

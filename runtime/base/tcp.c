@@ -209,14 +209,14 @@ int tcp_accept(int listen_fd, int *ret_fd)
 {
     int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-    if (fd < 0) /* a peer that has gone again is no fault of the listener */
+    if (fd < 0) /* the peer has closed already: not an error of the listener */
         return errno == ECONNABORTED || errno == EINTR ? -EAGAIN : -errno;
     set_nodelay(fd);
     *ret_fd = fd;
     return 0;
 }
 
-/* IPv4 mapped into IPv6 is written as IPv4: that is what others can connect to. */
+/* IPv4 mapped into IPv6 is written as IPv4: other processes can connect to that. */
 static int addr_text(const struct sockaddr_storage *ss, char *buf, size_t size_bytes)
 {
     const void *src;

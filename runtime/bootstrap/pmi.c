@@ -91,8 +91,8 @@ static int read_line(struct pmi *p,
     }
 }
 
-/* Sends a request and receives its answer, whose command must be `want`. line is used
- * for both; the request ends with a newline. */
+/* Sends a request and receives its answer, whose command must equal `want`. line is
+ * used for both; the request ends with a newline. */
 static int pmi_request(struct pmi *p,
                        char line[PMI_LINE_BYTES],
                        const char *want,

@@ -94,7 +94,7 @@ static int library_find_symbol(void *lib, const char *name, void *ret, struct er
     return 0;
 }
 
-/* The library stays loaded for the life of the process: it has a thread. */
+/* The library is never unloaded, because it has a thread. */
 static int pmix_load(struct pmix *p, struct err *err)
 {
     void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -159,7 +159,8 @@ static int choose_key(struct pmix *p, struct err *err)
             return 0;
         free_value(v);
     }
-    return err_set(err, -E2BIG, "over %d programs in one rank of mpirun", MAX_PROGRAMS);
+    return err_set(err, -E2BIG, "more than %d programs in one rank of mpirun",
+                   MAX_PROGRAMS);
 }
 
 static int pmix_enter(struct pmix *p, struct err *err)
@@ -172,7 +173,7 @@ static int pmix_enter(struct pmix *p, struct err *err)
     if (name
         && strcmp(name, p->me.nspace) != 0) { /* a singleton: no server was found */
         (void)p->finalize(NULL, 0);
-        return err_set(err, -ENOENT, "PMIx_Init does not reach the server of %.80s",
+        return err_set(err, -ENOENT, "PMIx_Init cannot reach the server of %.80s",
                        name);
     }
     p->base.rank = p->me.rank;
@@ -258,7 +259,8 @@ static int pmix_get(struct carrier *ch,
     if (is_good)
         (void)snprintf(ret, size_bytes, "%s", v->data.string);
     free_value(v);
-    return is_good ? 0 : err_set(err, -EPROTO, "rank %u puts no text of ours", rank);
+    return is_good ? 0
+                   : err_set(err, -EPROTO, "rank %u published an invalid value", rank);
 }
 
 static void pmix_finish(struct carrier *ch)

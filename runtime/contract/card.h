@@ -36,7 +36,7 @@ struct card_place {
     uint32_t local_rank; /* of all ranks, or CARD_NO_LOCAL for all */
 };
 /* Completes p, of which rank and size are known. Local ranks count along the ranks of
- * one host, hosts along their first ranks. -EPROTO when some know their local rank and
+ * one host, hosts along their first ranks. -EPROTO: some cards have a local rank and
  * some do not; -ENOMEM. */
 int card_find_place(const struct card_place *v, struct place *p, struct err *err);
 

@@ -29,8 +29,8 @@ const char *launcher_name(enum launcher l);
 enum launcher_channel { CHANNEL_NONE, CHANNEL_PMI, CHANNEL_PMIX };
 const char *launcher_channel_name(enum launcher_channel c); /* "none", "PMI", "PMIx" */
 
-/* How much of its place a rank finds in its environment; the rest comes by the
- * channel. */
+/* Which part of its place a rank reads from its environment; the channel has the rest.
+ * */
 enum place_told { TOLD_ALL, TOLD_LOCAL, TOLD_RANK, TOLD_NOTHING };
 
 enum token_source {

@@ -153,9 +153,8 @@ static int check_leftover(const struct env_reader *r)
     if (rank && size && !same_number(size, "1"))
         return err_set(
             r->err, -EINVAL,
-            "PMI_RANK=%.20s and PMI_SIZE=%.20s are set, but PMI_FD is not, by "
-            "which mpiexec is reached: keep it, or unset all of them to run "
-            "alone",
+            "PMI_RANK=%.20s and PMI_SIZE=%.20s are set, but PMI_FD, the connection to "
+            "mpiexec, is not: keep it, or unset all of them to run alone",
             rank, size);
     return 0;
 }

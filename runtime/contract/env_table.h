@@ -31,15 +31,15 @@
     X(HVD_TOKEN_FD,         "opt",   "inherited descriptor with the job token, read once")    \
     X(HVD_HOSTFILE,         "opt",   "readable hostfile of the whole job")
 
-/* Written where the launcher was told an interface; otherwise the user's own values
- * stay, so these are never removed. HOROVOD_GLOO_IFACE is read back. */
+/* Written if an interface was passed to the launcher. Otherwise the user's own values
+ * are kept, so these are never removed. HOROVOD_GLOO_IFACE is read back. */
 #define CONTRACT_ENV_KNOBS(X)                                                                 \
     X(HOROVOD_GLOO_IFACE,      "opt", "network interface, where the job names one")           \
     X(NCCL_SOCKET_IFNAME,      "opt", "the same for NCCL")                                    \
     X(GLOO_SOCKET_IFNAME,      "opt", "the same for torch's Gloo")
 
-/* Written beside them for other libraries. Of these only MASTER_ADDR and MASTER_PORT
- * are read. */
+/* Also written, for other libraries. Of these only MASTER_ADDR and MASTER_PORT are
+ * read. */
 #define CONTRACT_ENV_OTHERS(X)                                                                \
     X(MASTER_ADDR,             "opt", "torch.distributed: host of rank 0")                    \
     X(MASTER_PORT,             "opt", "torch.distributed: a free port there")                 \
@@ -55,7 +55,7 @@
     X(JAX_PROCESS_ID,          "opt", "jax.distributed: as HOROVOD_RANK")
 
 /* What agent_env_parse reads. HVD_JOB_ID, HVD_GENERATION and HVD_TOKEN_FILE are in the
- * first table too: the agent hands them on. */
+ * first table too: the agent passes them on. */
 #define AGENT_ENV(X)                                                                          \
     X(HVD_JOB_ID,           "operator", "namespace/name/uid of the job")                      \
     X(HVD_GENERATION,       "operator", "generation of the world (0)")                        \
@@ -72,8 +72,8 @@
     X(HVD_WORLD_FILE,       "operator", "file with generation and number of workers, which may change")
 
 /* Outer launchers' sets: removed from what a launcher of ours starts. A star at the
- * end: prefix. Of Slurm only what names a task or step goes; the job's own
- * (SLURM_JOB_ID ...) stays readable. */
+ * end: prefix. Of Slurm's, only variables of a task or step are removed; those of the
+ * job (SLURM_JOB_ID ...) are kept. */
 #define FOREIGN_ENV(X)                                                                        \
     X("TORCHELASTIC_*") X("GROUP_WORLD_SIZE") X("ROLE_NAME")                                  \
     X("OMPI_COMM_WORLD_*") X("OMPI_MCA_ess") X("OMPI_MCA_ess_*") X("OMPI_MCA_pmix")           \

@@ -142,8 +142,9 @@ int failure_parse(const char *text, struct failure *ret, struct err *err)
     if (rc)
         return rc;
     if (!is_host(f.host))
-        return err_set(err, -EINVAL,
-                       "failure line: host= has a byte that is no name's");
+        return err_set(
+            err, -EINVAL,
+            "failure line: host= has a byte that is not allowed in a host name");
     if (strcmp(f.host, "-") == 0)
         f.host[0] = '\0';
     f.rank = (int32_t)rank;

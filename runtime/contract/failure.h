@@ -30,8 +30,8 @@ struct failure {
     char why[240]; /* one line, no control characters; "" allowed */
 };
 void failure_render(const struct failure *f, struct strbuf *out); /* with newline */
-/* Looks at the first line of text only. -ENOENT when it is no failure line, -EINVAL
- * when cut. */
+/* Parses the first line of text only. -ENOENT: it is not a failure line; -EINVAL: it is
+ * malformed. */
 int failure_parse(const char *text, struct failure *ret, struct err *err);
 /* "rank 1 on demo-worker-1 exited with code 3" / "... was killed by signal 9
  * (SIGKILL)". */

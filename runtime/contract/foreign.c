@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What torchrun's, Open MPI's, Slurm's and mpiexec's readers have in common: numbers by
- * name, the traces of PMIx and PMI, and the meeting point. None of these launchers
- * gives its processes a secret or a port of ours. Where it has a channel (PMIx, PMI)
- * rank 0 tells both by it; else both are derived from what the launcher tells every
- * rank alike: rank 0 listens on a port that is a hash of the job, and the token keeps
- * jobs apart without keeping attackers out (TOKEN_WEAK). */
+/* Shared by the readers of torchrun, Open MPI, Slurm and mpiexec: numbers by name,
+ * detection of PMIx and PMI, and the rendezvous address. None of these launchers gives
+ * its processes a secret or a port for the runtime. If the launcher has a channel
+ * (PMIx, PMI), rank 0 publishes both there. Otherwise both are derived from values that
+ * the launcher sets equally for every rank: rank 0 listens on a port that is a hash of
+ * the job, and the token separates jobs but does not stop attackers (TOKEN_WEAK). */
 #include "runtime/contract/foreign.h"
 
 #include <errno.h>

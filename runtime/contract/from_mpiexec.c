@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mpiexec of MPICH and Intel MPI (Hydra), and whoever else speaks PMI-1 to its
- * processes or runs them under PMIx without Open MPI's variables:
+/* mpiexec of MPICH and Intel MPI (Hydra), and any other launcher that provides PMI-1,
+ * or PMIx without Open MPI's variables:
  *
  *   PMI_RANK PMI_SIZE PMI_FD      a descriptor to the launcher's proxy
  *   PMI_PORT PMI_ID               host:port of it; rank and size are asked there
  *   PMIX_NAMESPACE PMIX_RANK ...  a PMIx server (prun)
  *   MPI_LOCALRANKID MPI_LOCALNRANKS   Hydra's; others do not tell local ranks
  *
- * None of them says where rank 0 is: ranks meet by the channel or not at all. Slurm
- * sets PMI_* and PMIX_* too; those are from_slurm.c's. */
+ * None of them gives the address of rank 0, so ranks connect through the channel only.
+ * Slurm sets PMI_* and PMIX_* too; from_slurm.c reads those. */
 #include "runtime/contract/foreign.h"
 
-/* srun --mpi=pmi2 sets PMI_* too, and an srun of another kind inside the step leaves
- * them as they were. An mpiexec there leaves PMI_JOBID, but tells local ranks, which
- * Slurm never does. */
+/* srun --mpi=pmi2 sets PMI_* too, and a nested srun with another --mpi leaves them
+ * unchanged. A nested mpiexec leaves PMI_JOBID, but sets local ranks, which Slurm never
+ * does. */
 static bool is_slurms(const struct env_reader *r)
 {
     return env_look(r, "PMI_JOBID") && env_look(r, "SLURM_JOB_ID")
@@ -78,10 +78,10 @@ static int read_fd(const struct env_reader *r, struct contract *c)
 
 static int read_mpiexec(const struct env_reader *r, struct contract *c)
 {
-    c->hostname[0] = '\0'; /* mpiexec does not say: the caller asks the system */
+    c->hostname[0] = '\0'; /* mpiexec does not set it: the caller queries the system */
     if (has_fd(r))
         return read_fd(r, c);
-    c->place.size = 0; /* asked for by the channel */
+    c->place.size = 0; /* read from the channel */
     c->told = TOLD_NOTHING;
     if (!has_port(r)) {
         c->channel = CHANNEL_PMIX;

@@ -4,11 +4,11 @@
  *   OMPI_COMM_WORLD_{RANK,SIZE,LOCAL_RANK,LOCAL_SIZE}, and for PMIx PMIX_NAMESPACE,
  *   PMIX_RANK and PMIX_SERVER_URI*
  *
- * Ranks meet by PMIx, over any number of hosts. On one host there is a second way,
- * for images without libpmix: the name of the job, which is the same for all its
- * processes (PMIX_NAMESPACE or OMPI_MCA_ess_base_jobid), with mpirun's own address
- * where it is given (OMPI_MCA_orte_hnp_uri), so that two mpiruns never share a seed.
- * Over several hosts these say nothing about where rank 0 is. */
+ * Ranks meet by PMIx, over any number of hosts. On one host there is a second way, for
+ * images without libpmix: the name of the job, which is the same for all its processes
+ * (PMIX_NAMESPACE or OMPI_MCA_ess_base_jobid), with mpirun's own address where it is
+ * given (OMPI_MCA_orte_hnp_uri), so that two mpiruns never share a seed. Over several
+ * hosts these do not give the host of rank 0. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,7 +64,7 @@ static int read_openmpi(const struct env_reader *r, struct contract *c)
     char job[JOB_ID_MAX], secret[40];
     int rc = read_place(r, &c->place);
 
-    c->hostname[0] = '\0'; /* mpirun does not say: the caller asks the system */
+    c->hostname[0] = '\0'; /* mpirun does not set it: the caller queries the system */
     if (rc == 0 && foreign_has_pmix(r)) {
         c->channel = CHANNEL_PMIX;
         rc = foreign_check_pmix(r, "OMPI_COMM_WORLD_RANK", c->place.rank);

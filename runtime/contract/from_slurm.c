@@ -7,13 +7,13 @@
  *
  * The batch script, salloc's shell and the extern step are steps with reserved numbers,
  * in which no ranks run. Rank 0 is the first task of the first node of the list for
- * every distribution but arbitrary, where only srun (and PMIx) knows: an error that
- * names srun --hvd. The rendezvous is at rank 0's node, on a port from a hash of job
- * and step.
+ * every distribution except arbitrary, where only srun and PMIx have the position of
+ * rank 0: this returns an error that names srun --hvd. The rendezvous is at rank 0's
+ * node, on a port from a hash of job and step.
  *
  * Under --mpi=pmix ranks meet by PMIx where libpmix is present. PMI of --mpi=pmi2 is
- * not used: slurmstepd answers one init per task and never a second, so that an
- * MPI_Init after ours would hang. */
+ * not used: slurmstepd answers only one init per task, so an MPI_Init after ours would
+ * hang. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

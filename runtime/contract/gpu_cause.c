@@ -18,16 +18,16 @@
 #include "runtime/base/mem.h"
 
 #define NCCL_MARK    "NCCL asynchronous error on rank "
-#define MAX_SENTENCE 200 /* bytes of a sentence that are looked at */
+#define MAX_SENTENCE 200 /* bytes of an error message that are searched */
 #define MAX_BEFORE   170 /* bytes of a line that are shown before an error */
 
 struct found {
     enum gpu_cause cause;
-    const char *at; /* the sentence; it ends where the line does */
+    const char *at; /* start of the error message, which ends with the line */
     int32_t rank;
 };
 
-/* XIDs that a program's own fault brings about, or that follow its end. */
+/* XIDs caused by a fault of the program, or by its exit. */
 static bool is_of_program(long xid)
 {
     static const short by_program[] = {13, 31, 43, 45, 68, 69};
@@ -38,7 +38,7 @@ static bool is_of_program(long xid)
     return false;
 }
 
-/* "rank 3 (host .." at or behind p, within n bytes; NULL: there is none. */
+/* The first "rank 3 (host .." in the n bytes at p; NULL: not found. */
 static const char *find_rank(const char *p, size_t n, int32_t *ret)
 {
     static const char mark[] = "rank ";
@@ -100,8 +100,8 @@ static bool find_xid(const char *line, size_t n, struct found *ret)
     return false;
 }
 
-/* Where the part of a line begins that tells of the error `at`: near enough for it to
- * be copied, with its rank if it has one. */
+/* The start of the part of a line to copy for the error at `at`: at most MAX_BEFORE
+ * bytes before it, with its rank if it has one. */
 static const char *part_begin(const char *line, const char *at)
 {
     const char *p;
@@ -160,8 +160,8 @@ static bool find_error(const char *line, size_t n, struct found *ret)
 }
 
 /* Ours: "NCCL asynchronous error on rank 3 (host b), GPU 0 (name): NCCL: text". NCCL
- * before 2.13 says "unhandled system error" of a peer that died; what else it says is
- * this rank's. */
+ * before 2.13 reports "unhandled system error" for a lost peer; all other errors are
+ * this rank's own. */
 static bool find_nccl(const char *line, size_t n, struct found *ret)
 {
     static const char *const lost[] = {": remote ", ": unhandled system error"};

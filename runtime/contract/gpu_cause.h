@@ -9,9 +9,9 @@
 
 enum gpu_cause {
     GPU_CAUSE_NONE,
-    GPU_CAUSE_HARDWARE, /* XID 79: of whatever else is reported, this came first */
+    GPU_CAUSE_HARDWARE, /* XID 79: the cause of any other error that is reported */
     GPU_CAUSE_PROGRAM,  /* CUDA_ERROR_ILLEGAL_ADDRESS, XID 31: may be, as SIGSEGV may */
-    GPU_CAUSE_REMOTE    /* NCCL lost somebody: a consequence, as "was lost" is */
+    GPU_CAUSE_REMOTE    /* NCCL lost a peer: a consequence, as "was lost" is */
 };
 
 /* Searches lines of text for the most important of these messages:

@@ -130,9 +130,9 @@ static int check_twice(const struct hostlist *hl, struct err *err)
     return 0;
 }
 
-/* "name", "name:4", "[v6]", "[v6]:4" of n bytes. *ret_has_slots: a count was there.
- * name has room for HOST_NAME_MAX_BYTES. The sentence has no position: callers put it
- * before. */
+/* "name", "name:4", "[v6]", "[v6]:4" of n bytes. *ret_has_slots: a count was given.
+ * name has room for HOST_NAME_MAX_BYTES. The error message has no position: callers add
+ * it as a prefix. */
 static int split_host(const char *s,
                       size_t n,
                       char *name,

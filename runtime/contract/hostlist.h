@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An ordered list of hosts, each with a number of slots, and every text form it comes
- * in. Pure: no files, no environment, no name resolution. */
+/* An ordered list of hosts, each with a number of slots, and its text forms. Pure: no
+ * files, no environment, no name resolution. */
 #ifndef RUNTIME_CONTRACT_HOSTLIST_H
 #define RUNTIME_CONTRACT_HOSTLIST_H
 
@@ -50,7 +50,7 @@ int hostlist_parse_slurm(const char *s, struct hostlist *ret, struct err *err);
 int slurm_counts_parse(
     const char *s, size_t max, uint32_t **ret, size_t *ret_n, struct err *err);
 
-/* Renderers; strbuf status tells about memory. */
+/* Renderers; check the strbuf's status for lack of memory. */
 void hostlist_render_hosts(const struct hostlist *hl, struct strbuf *out);
 void hostlist_render_hostfile(const struct hostlist *hl,
                               struct strbuf *out); /* "h slots=n\n" */

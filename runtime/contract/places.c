@@ -21,7 +21,7 @@ world_size(const struct hostlist *hosts, uint32_t np, uint32_t *ret, struct err 
     uint64_t slots = hostlist_slots(hosts);
 
     if (slots == 0)
-        return err_set(err, -EINVAL, "the %zu hosts have no slot at all", hosts->n);
+        return err_set(err, -EINVAL, "the %zu hosts have no slots", hosts->n);
     if (np > slots)
         return err_set(err, -EINVAL,
                        "%u processes are requested, but the %zu hosts have %llu slots",

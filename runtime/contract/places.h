@@ -18,9 +18,8 @@ struct place {
     uint32_t host; /* index in the host list */
 };
 
-/* Fills ret[0..np) from the first np slots; np == 0 means all slots. -EINVAL when hosts
- * have fewer than np slots (the sentence gives both numbers), or there is no slot at
- * all. */
+/* Fills ret[0..np) from the first np slots; np == 0 means all slots. -EINVAL: the hosts
+ * have fewer than np slots (the error message has both numbers), or no slots. */
 int places_assign(const struct hostlist *hosts,
                   uint32_t np,
                   struct place *ret,
@@ -35,7 +34,7 @@ int places_at(const struct hostlist *hosts,
 /* Checks ranges (rank < size, ...); the error message names the two fields that
  * contradict. */
 int place_check(const struct place *p, struct err *err);
-/* The same with the names that the user knows ("WORLD_SIZE" rather than "size"). */
+/* The same with the names of the user's variables ("WORLD_SIZE" instead of "size"). */
 struct place_names {
     const char *rank, *size, *local_rank, *local_size, *cross_rank, *cross_size;
 };

@@ -124,7 +124,7 @@ static int list_expand(
         if (s == close)
             return 0;
         if (*s != ',')
-            return list_refuse(x, s, "expected are digits, - , or ]");
+            return list_refuse(x, s, "expected digits, - , or ]");
     }
 }
 

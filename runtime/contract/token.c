@@ -59,7 +59,7 @@ static bool is_blank(char c)
     return c == '\n' || c == '\r' || c == ' ' || c == '\t';
 }
 
-/* text is changed: blanks at its end are cut. what names the source for the sentence.
+/* Removes blanks at the end of text. what: name of the source in error messages.
  */
 static int token_from_text(
     const char *what, char *text, size_t n, struct token *ret, struct err *err)
@@ -101,8 +101,8 @@ int token_read_file(const char *path, struct token *ret, struct err *err)
                   */
     if (bad)
         return err_set(err, -EACCES,
-                       "job token: %s has mode %04o, which lets every user %s it; "
-                       "wanted is 0600 or 0640",
+                       "job token: %s has mode %04o, which lets every user %s it; must "
+                       "be 0600 or 0640",
                        path, (unsigned)(st.st_mode & 07777),
                        bad & S_IWOTH ? "change" : "read");
     int rc = fd_read_file(path, TOKEN_MAX_BYTES + 16, &text, &n, err);
@@ -145,7 +145,7 @@ static int token_read_fd(int fd, struct token *ret, struct err *err)
             break;
         }
     }
-    (void)close(fd); /* read once: nobody else may find it open */
+    (void)close(fd); /* read once: a child process must not inherit it */
     text[n] = '\0';
     if (rc == 0)
         rc = token_from_text("HVD_TOKEN_FD", text, n, ret, err);

@@ -13,8 +13,8 @@ struct token {
     uint8_t key[32];
 };
 int token_random(struct token *ret, struct err *err);
-/* -EACCES with an error message when others may write the file, or read it; reading is
- * allowed where the file system is mounted read-only, as Secret volumes are (the pod is
+/* -EACCES with an error message: other users may write or read the file. Reading is
+ * allowed if the file system is mounted read-only, as Secret volumes are (the pod is
  * the boundary there). */
 int token_read_file(const char *path, struct token *ret, struct err *err);
 int token_write_file(const char *path,

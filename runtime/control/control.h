@@ -20,7 +20,7 @@ enum leave_reason { LEAVE_SHUTDOWN, LEAVE_EXIT };
 #define CONTROL_FANOUT_MIN 2
 #define CONTROL_FANOUT_MAX 64
 
-struct control_member { /* what every rank knows of every other */
+struct control_member { /* what every rank has received about each other rank */
     char host[HOST_NAME_MAX_BYTES];
     uint32_t pid, local_size;
     uint32_t fanout; /* its HVD_CONTROL_FANOUT; rank 0's is the world's */
@@ -52,19 +52,20 @@ struct control_config {
 
 struct control;
 
-/* Makes the object. local_addr: address of our interface towards the others. */
+/* Creates the object. local_addr: address of this host's interface to the other ranks.
+ * */
 int control_open(const struct control_config *cfg,
                  const char *local_addr,
                  struct control **ret,
                  struct err *err);
-/* A rank with children listens for them; nothing on other ranks. */
+/* Listens for the children; does nothing on a rank without children. */
 int control_listen(struct control *c, struct err *err);
 /* What the children need to find this rank; all ranks may call it. */
 void control_hello(const struct control *c, struct strbuf *out);
 /* The rank whose hello control_join needs; on rank 0 its own. */
 uint32_t control_parent(const struct control *c);
-/* The number of children: control_down sends to them, and what comes down is sent on to
- * them. */
+/* The number of children: control_down sends to them, and messages from the parent are
+ * forwarded to them. */
 uint32_t control_n_below(const struct control *c);
 /* Connects to the parent, then accepts the children. hello: of control_parent().
  * -ETIMEDOUT names the missing ranks. A failure is sent to the ranks that are connected
@@ -76,14 +77,14 @@ int control_join(struct control *c,
                  struct err *err);
 void control_close(
     struct control *c); /* accepts NULL; sends what is unsent, at most 1 s */
-/* In a forked child: only closes the descriptors, so that the parent's death is seen.
- * Async-signal safe. */
+/* In a forked child: only closes the descriptors, so that other ranks detect the
+ * parent's exit. Async-signal safe. */
 void control_forked(struct control *c);
 
 int control_up(struct control *c, const void *p, size_t n); /* not on rank 0 */
 int control_down(struct control *c,
                  const void *p,
-                 size_t n); /* rank 0, to all others */
+                 size_t n); /* rank 0, to all other ranks */
 
 /* This rank leaves in order; `ended` follows on every rank, also on this one.
  * Idempotent. */

@@ -158,7 +158,7 @@ void frame_readable(struct frame_conn *c)
     c->is_drained = false;
 }
 
-/* 1: bytes came; 0: none there; negative: error or end. */
+/* 1: bytes were read; 0: none available; negative: error or end of the stream. */
 static int frame_fill(struct frame_conn *c, size_t need)
 {
     ssize_t k;

@@ -101,7 +101,7 @@ join_find_edge(const struct control *c, uint64_t rank, uint32_t mine, struct err
         (void)err_set(err, -EPROTO, "rank %llu is connected already",
                       (unsigned long long)rank);
     else
-        (void)err_set(err, -EPROTO, "rank %llu does not belong below rank %u",
+        (void)err_set(err, -EPROTO, "rank %llu is not a child of rank %u",
                       (unsigned long long)rank, mine);
     return 0;
 }
@@ -156,7 +156,7 @@ join_accept_child(struct control *c, int fd, bool is_unix, uint64_t deadline_ns)
         rc = join_receive_rank(c, &conn, is_unix, limit, &err);
     }
     if (rc < 0)
-        log_warn("control connection refused, waiting for the others",
+        log_warn("control connection refused, waiting for the other ranks",
                  "from=%s cause=\"%s\"", from, err.text);
     frame_release(&conn);
     fd_close(&fd);
@@ -204,7 +204,7 @@ static int join_accept_all(struct control *c, uint64_t deadline_ns, struct err *
                 "rank %u timed out waiting for the control connection of %u rank%s: %s",
                 c->cfg.rank, n, n > 1 ? "s" : "", strbuf_str(&names));
         (void)poll(pfd, 2,
-                   clock_left_ms(deadline_ns)); /* EINTR: the loop looks again */
+                   clock_left_ms(deadline_ns)); /* EINTR: the loop polls again */
         join_accept_pending(c, deadline_ns);
     }
     fd_close(&c->tcp_fd);

@@ -28,7 +28,7 @@ uint32_t
 shape_children(const struct tree_shape *s, uint32_t rank, uint32_t *ret, uint32_t max);
 uint32_t shape_depth(const struct tree_shape *s, uint32_t rank); /* of rank 0: 0 */
 /* The next rank on the way from `from` to `to`, its parent or one of its children.
- * SHAPE_NONE when there is none, for they are the same. O(depth). */
+ * SHAPE_NONE: from and to are equal. O(depth). */
 uint32_t shape_next(const struct tree_shape *s, uint32_t from, uint32_t to);
 /* Is `rank` below `top`, or `top` itself? False for ranks that do not exist. */
 bool shape_is_under(const struct tree_shape *s, uint32_t rank, uint32_t top);

@@ -128,8 +128,8 @@ bool member_has_todo(const struct member *m); /* answers not carried out yet */
  * returned once; or NULL. Valid until the next member_receive. */
 const char *member_is_late(struct member *m);
 
-/* Tells the member which process sets exist and whether this rank is in them. Set 0 and
- * pairs are known. */
+/* Sets which process sets exist and whether this rank is in them. Set 0 and pairs are
+ * known. */
 int member_set_added(struct member *m, uint32_t id, bool is_in);
 void member_set_removed(struct member *m, uint32_t id);
 

@@ -121,7 +121,7 @@ member_add_zeros(struct member *m, size_t n, const struct tensor_request *req)
     return rc;
 }
 
-/* The record of an answer that came by slot alone, held for the current act. */
+/* The record of an answer that contains only the slot, held for the current act. */
 static const struct cache_record *member_take_record(struct member *m)
 {
     struct cache_record *rec = m->at_due < m->n_due ? m->due[m->at_due++] : NULL;
@@ -131,8 +131,8 @@ static const struct cache_record *member_take_record(struct member *m)
     return rec;
 }
 
-/* Finds the op that an answer is about; rec: the record if the answer came by slot
- * alone. *ret NULL and *ret_is_ours false: the answer is not for this rank. */
+/* Finds the op that an answer is about; rec: the record if the answer contains only the
+ * slot. *ret NULL and *ret_is_ours false: the answer is not for this rank. */
 static int member_match_op(struct member *m,
                            const struct down *d,
                            const struct cache_record *rec,

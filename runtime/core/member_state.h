@@ -37,8 +37,8 @@ struct member {
     struct todo *todo_head, *todo_tail;
     struct message_reader reader; /* of todo_head, when is_open */
     bool is_open;
-    /* The records of the answers in todo that come by slot alone, in order, held. From
-     * at_due to n_due. */
+    /* The records of the answers in todo that contain only the slot, in order, held.
+     * From at_due to n_due. */
     struct cache_record **due;
     size_t at_due, n_due, due_cap;
 

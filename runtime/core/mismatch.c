@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares requests field by field, in the order of Horovod's controller. The first
- * difference is reported. Called by pending.c for every request that did not come as a
+ * difference is reported. Called by pending.c for every request that was not sent as a
  * bit of the cache. */
 #include "runtime/core/mismatch.h"
 

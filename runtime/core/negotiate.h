@@ -44,7 +44,7 @@ int negotiate_add(struct negotiate *n,
                   uint64_t now_ns,
                   struct err *err);
 
-bool negotiate_has_news(const struct negotiate *n); /* is there something to write? */
+bool negotiate_has_news(const struct negotiate *n); /* a message is due */
 /* The number of tensors that some ranks have submitted and others have not. */
 size_t negotiate_pending(const struct negotiate *n);
 

@@ -29,7 +29,7 @@ plan_n_ours(const struct frozen_plan *p); /* tensors that this rank must submit 
 bool plan_is_ours(const struct frozen_plan *p, uint32_t i);
 void plan_have(struct frozen_plan *p,
                uint32_t i); /* this rank has submitted tensor i; once a step */
-bool plan_has_any(const struct frozen_plan *p); /* is there a tensor to offer? */
+bool plan_has_any(const struct frozen_plan *p); /* to offer */
 /* Has each tensor been submitted equally often? Then no more are expected before these
  * are done. */
 bool plan_is_whole(const struct frozen_plan *p);

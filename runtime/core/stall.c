@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank that is alive but late is waited for, and reported. Rank 0's coordinator calls
- * this between steps. Tensors are visited from the oldest, so the walk ends at the
- * first one that is young enough. */
+/* Late ranks are reported. Rank 0's coordinator calls this between steps. Tensors are
+ * visited from the oldest, so the walk ends at the first one that is young enough. */
 #include "runtime/core/stall.h"
 
 enum { SHOW_TENSORS = 6, SHOW_RANKS = 16 };
@@ -72,7 +71,7 @@ static bool stall_put_tensor(void *arg, const struct negotiate_view *v)
     if (age < old)
         return false;
     if (w->n_old++ < SHOW_TENSORS) {
-        strbuf_printf(w->out, "%stensor \"%s\" (%s) waits since %llu s for ",
+        strbuf_printf(w->out, "%stensor \"%s\" (%s) has waited %llu s for ",
                       w->n_old > 1 ? "; " : "", v->name, collective_name(v->coll),
                       (unsigned long long)(age / NS_IN_S));
         stall_put_ranks(w->out, w->s, v);

@@ -18,7 +18,7 @@ struct stall {
 enum stall_act { STALL_NONE, STALL_WARN, STALL_FAIL };
 
 /* For WARN and FAIL, appends to out which tensors are missing on which ranks:
- *   tensor "g/0" (ALLREDUCE) waits since 61 s for ranks 1, 3; ... (and 5 more tensors)
+ *   tensor "g/0" (ALLREDUCE) has waited 61 s for ranks 1, 3; ... (and 5 more tensors)
  * *ret_next_ns: when to call again; UINT64_MAX: nothing is pending. */
 enum stall_act stall_step(struct stall *s,
                           const struct negotiate *n,

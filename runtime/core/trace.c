@@ -116,7 +116,7 @@ void trace_name(struct trace_event *ev, uint32_t process_set, const char *name)
 
 /* --- JSON --- */
 
-/* Length of the UTF-8 sequence at s, 0 when it is none. */
+/* Length of the UTF-8 sequence at s; 0: invalid. */
 static size_t utf8_length(const unsigned char *s)
 {
     size_t n = s[0] < 0x80    ? 1

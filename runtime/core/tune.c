@@ -30,7 +30,7 @@
 #include "runtime/base/mem.h"
 
 #define MARGIN 1.02
-#define N_IDS  8192 /* names that are told apart in one step */
+#define N_IDS  8192 /* different names that are counted in one step */
 
 enum {
     /* After a change: one partial step, two until the plan, one more. */

@@ -77,11 +77,11 @@ static int tune_file_read_line(const char *path,
     *eq = 0;
     k = key_find(line);
     if (k < 0)
-        return err_set(err, -EINVAL,
-                       "%.300s, line %u: \"%.60s\" is none of version, ranks, hosts, "
-                       "fusion_threshold, cycle_time_us, tcp_whole_bytes, "
-                       "tcp_chunk_bytes",
-                       path, no, line);
+        return err_set(
+            err, -EINVAL,
+            "%.300s, line %u: \"%.60s\" must be one of: version, ranks, hosts, "
+            "fusion_threshold, cycle_time_us, tcp_whole_bytes, tcp_chunk_bytes",
+            path, no, line);
     if (*seen & 1u << k)
         return err_set(err, -EINVAL, "%.300s, line %u: %s a second time", path, no,
                        keys[k].name);

@@ -239,8 +239,8 @@ static int open_any(struct rdv_client *c,
         if (clock_left_ms(deadline_ns) == 0)
             return err_set(
                 err, -ETIMEDOUT,
-                "rank 0 answers at none of its addresses %s; the last: %.200s; "
-                "HOROVOD_GLOO_IFACE names the interface to use",
+                "rank 0 does not answer at any of its addresses %s; the last: %.200s; "
+                "set HOROVOD_GLOO_IFACE to the interface to use",
                 c->server, last.text);
         (void)poll(NULL, 0, RETRY_PAUSE_MS);
     }

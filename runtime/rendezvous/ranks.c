@@ -48,10 +48,11 @@ int rdv_ranks_check(
     rdv_ranks_text(ranks, n, text, sizeof(text));
     for (uint32_t i = 0; i < n; i++) {
         if (ranks[i] >= size)
-            return err_set(err, -EINVAL,
-                           "comm=%s: %d is no rank of this job, which has %u ranks, 0 "
-                           "to %u",
-                           text, (int)ranks[i], size, size - 1);
+            return err_set(
+                err, -EINVAL,
+                "comm=%s: %d is not a rank of this job, which has %u ranks, 0 "
+                "to %u",
+                text, (int)ranks[i], size, size - 1);
         if (is_there[ranks[i]])
             return err_set(err, -EINVAL, "comm=%s: rank %u is listed twice", text,
                            ranks[i]);

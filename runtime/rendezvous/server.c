@@ -195,7 +195,7 @@ static void on_frame(void *arg,
         on_put(s, c, payload, n, now_ns); /* the only other type from a member */
 }
 
-/* Marks the oldest stranger dead; false when there is none. */
+/* Marks the oldest connection that has not joined dead; false: none exists. */
 static bool drop_oldest_stranger(struct rdv_server *s)
 {
     struct rdv_conn *oldest = NULL;

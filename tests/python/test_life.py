@@ -84,7 +84,7 @@ class Life(unittest.TestCase):
     def test_a_late_rank_shows_where_its_threads_are(self):
         stall = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HVD_STALL_STACKS": "1"}
         first, second = self.ranks(2, "late", **stall)
-        self.assertIn('tensor "allreduce.second" (ALLREDUCE) waits since', first.out)
+        self.assertIn('tensor "allreduce.second" (ALLREDUCE) has waited', first.out)
         self.assertIn("for rank 1 (host ", first.out)
         self.assertNotIn("stuck_in_the_loader", first.out)
         self.assertIn('has not submitted rank=1 tensor="allreduce.second"', second.out)

@@ -111,7 +111,7 @@ class Names(unittest.TestCase):
         ended = python("import horovod.torch as hvd; hvd.init(comm=[0]); print(hvd.size())")
         self.assertEqual(ended.out, "1\n")
         ended = python("import horovod.torch as hvd; hvd.init(comm=[0, 1])")
-        self.assertIn("ValueError: comm=[0, 1]: 1 is no rank of this job, which has 1 ranks", ended.out)
+        self.assertIn("ValueError: comm=[0, 1]: 1 is not a rank of this job, which has 1 ranks", ended.out)
         code = """if 1:
             import horovod.torch as hvd
             hvd.init()

@@ -100,7 +100,7 @@ class TensorFlow(JobTest):
         out, stopped = "", None
         for line in job.stdout:
             out += line
-            if 'tensor "allreduce.gradient_of_w" (ALLREDUCE) waits since' in line and stopped is None:
+            if 'tensor "allreduce.gradient_of_w" (ALLREDUCE) has waited' in line and stopped is None:
                 self.assertIn("for rank 1 (host ", line)
                 job.send_signal(signal.SIGINT)
                 stopped = time.monotonic()

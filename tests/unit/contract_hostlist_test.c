@@ -130,7 +130,7 @@ UNIT_TEST(slurm_node_lists)
         {"a[1-]", NULL, "offset 4: a number"},
         {"a[-2]", NULL, "offset 2: a number"},
         {"a[3-1]", NULL, "runs backwards"},
-        {"a[1;2]", NULL, "expected are digits"},
+        {"a[1;2]", NULL, "expected digits"},
         {"a[1,]", NULL, "a number"},
         {"a[12345678901]", NULL, "1 to 10 digits"},
         {"a[1]b[1]c[1]d[1]e[1]f[1]g[1]h[1]i[1]", NULL, "more than 8 brackets"},

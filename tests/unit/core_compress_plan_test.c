@@ -54,8 +54,9 @@ static void invalid_text_is_an_error(void **state)
     static const struct {
         const char *in, *want;
     } rows[] = {
-        {"fp8", "X: \"fp8\" is not none, fp16, bf16, int8, topk or powersgd"},
-        {"int8 ", "X: \"int8 \" is not none, fp16, bf16, int8, topk or powersgd"},
+        {"fp8", "X: \"fp8\" must be one of: none, fp16, bf16, int8, topk, powersgd"},
+        {"int8 ",
+         "X: \"int8 \" must be one of: none, fp16, bf16, int8, topk, powersgd"},
         {"fp16:", "X: fp16 has no parameter \"\", it has: no parameters"},
         {"int8:rank=2", "X: int8 has no parameter \"rank\", it has: block, feedback"},
         {"int8:block", "X: block needs a value of 1 to 23 characters"},
@@ -124,29 +125,35 @@ static void uncompressed_plans_have_a_reason(void **state)
          {9},
          2,
          "only SUM and AVERAGE are compressed by this codec"},
-        {"int8", DT_F32, OP_AVERAGE, 1, {1}, 2, "it would not send less"}, /* 5 bytes */
-        {"int8", DT_F32, OP_AVERAGE, 1, {2}, 2, NULL},                     /* 6 of 8 */
+        {"int8",
+         DT_F32,
+         OP_AVERAGE,
+         1,
+         {1},
+         2,
+         "it would not reduce traffic"},               /* 5 bytes */
+        {"int8", DT_F32, OP_AVERAGE, 1, {2}, 2, NULL}, /* 6 of 8 */
         {"int8", DT_F16, OP_SUM, 1, {9000}, 200, NULL},
         {"topk", DT_F32, OP_SUM, 1, {10000}, 99, NULL},
-        {"topk", DT_F32, OP_SUM, 1, {10000}, 101, "it would not send less"},
-        {"topk:k=6", DT_F32, OP_SUM, 1, {5}, 2, "it would not send less"},
+        {"topk", DT_F32, OP_SUM, 1, {10000}, 101, "it would not reduce traffic"},
+        {"topk:k=6", DT_F32, OP_SUM, 1, {5}, 2, "it would not reduce traffic"},
         {"topk:k=2", DT_F32, OP_SUM, 1, {5}, 2, NULL},
-        {"powersgd", DT_F32, OP_SUM, 1, {90000}, 2, "a vector is no matrix"},
-        {"powersgd", DT_F32, OP_SUM, 0, {0}, 2, "a vector is no matrix"},
+        {"powersgd", DT_F32, OP_SUM, 1, {90000}, 2, "a vector is not a matrix"},
+        {"powersgd", DT_F32, OP_SUM, 0, {0}, 2, "a vector is not a matrix"},
         {"powersgd",
          DT_F32,
          OP_SUM,
          2,
          {16, 16},
          2,
-         "its factors are not half the matrix"},
+         "its factors exceed half the matrix"},
         {"powersgd:rank=64",
          DT_F32,
          OP_SUM,
          2,
          {9, 9},
          2,
-         "its factors are not half the matrix"}, /* rank above both dimensions */
+         "its factors exceed half the matrix"}, /* rank above both dimensions */
         {"powersgd", DT_F32, OP_SUM, 2, {17, 17}, 2, NULL},
         {"powersgd", DT_F32, OP_SUM, 2, {17, 0}, 2, "it is empty"},
     };

@@ -80,7 +80,7 @@ static void a_cancelled_run_forgets_its_tensor(void **state)
     assert_int_equal(codec_state_new(1 << 20, false, &s), 0);
     assert_int_equal(codec_begin(&run, s, 0, "a", &p, &io, scratch, NULL), 0);
     assert_int_equal(codec_begin(&other, s, 0, "a", &p, &io, scratch, &err), -EBUSY);
-    assert_string_equal(err.text, "compression of \"a\": it is under way already");
+    assert_string_equal(err.text, "compression of \"a\": it is in progress already");
     codec_state_forget(s, 0, "a"); /* a running tensor is not forgotten */
     assert_int_equal(codec_state_bytes(s), 20000);
     assert_int_equal(codec_next(&run, &step, NULL), 1);
@@ -90,7 +90,7 @@ static void a_cancelled_run_forgets_its_tensor(void **state)
     assert_int_equal(codec_next(&run, &step, &err), -EINVAL);
     assert_string_equal(err.text, "compression: the run has failed before");
     assert_int_equal(codec_begin(&run, s, 0, "b", &pass, &io, scratch, &err), -EINVAL);
-    assert_string_equal(err.text, "compression of \"b\": it would not send less");
+    assert_string_equal(err.text, "compression of \"b\": it would not reduce traffic");
     free(scratch);
     codec_state_free(s);
 }

@@ -324,14 +324,14 @@ static void stall_names_tensors_and_missing_ranks(void **state)
     assert_int_equal(next, 160ull * S);
     assert_int_equal(stall_step(&s, n, 161ull * S, &out, &next), STALL_WARN);
     assert_string_equal(strbuf_str(&out),
-                        "tensor \"a\" (ALLREDUCE) waits since 61 s for ranks 1, 3");
+                        "tensor \"a\" (ALLREDUCE) has waited 61 s for ranks 1, 3");
     assert_int_equal(next, 221ull * S);
     strbuf_clear(&out);
     assert_int_equal(stall_step(&s, n, 200ull * S, &out, &next), STALL_NONE);
     assert_int_equal(stall_step(&s, n, 221ull * S, &out, &next), STALL_WARN);
     assert_string_equal(strbuf_str(&out),
-                        "tensor \"a\" (ALLREDUCE) waits since 121 s for ranks 1, 3; "
-                        "tensor \"b\" (ALLREDUCE) waits since 111 s for ranks 0, 2, 3");
+                        "tensor \"a\" (ALLREDUCE) has waited 121 s for ranks 1, 3; "
+                        "tensor \"b\" (ALLREDUCE) has waited 111 s for ranks 0, 2, 3");
     negotiate_free(n);
 }
 
@@ -352,7 +352,7 @@ static void stall_can_end_the_world(void **state)
     assert_int_equal(next, 6ull * S);
     assert_int_equal(stall_step(&s, n, 6ull * S, &out, &next), STALL_FAIL);
     assert_string_equal(strbuf_str(&out),
-                        "tensor \"a\" (BARRIER) waits since 5 s for rank 1");
+                        "tensor \"a\" (BARRIER) has waited 5 s for rank 1");
     negotiate_free(n);
 }
 

@@ -378,8 +378,8 @@ static void bad_lines_are_named(void **state)
         {"version=1\nversion=1\n", "f, line 2: version a second time", -EINVAL},
         {"hello\n", "f, line 1: \"hello\" is not key=value", -EINVAL},
         {"colour=3\n",
-         "f, line 1: \"colour\" is none of version, ranks, hosts, fusion_threshold, "
-         "cycle_time_us, tcp_whole_bytes, tcp_chunk_bytes",
+         "f, line 1: \"colour\" must be one of: version, ranks, hosts, "
+         "fusion_threshold, cycle_time_us, tcp_whole_bytes, tcp_chunk_bytes",
          -EINVAL},
         {"version=2\nranks=4\nhosts=2\nfusion_threshold=1\ncycle_time_us=2\n"
          "tcp_whole_bytes=3\ntcp_chunk_bytes=4\n",

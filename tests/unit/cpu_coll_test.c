@@ -478,7 +478,7 @@ static int body_refused(struct rank *r)
         {COLL_REDUCE, OP_SUM, DT_F32, 9, "batch: REDUCE from root 9 of 1 members"},
         {COLL_GATHER, OP_SUM, DT_F32, 1, "batch: GATHER from root 1 of 1 members"},
         {COLL_ALLTOALL, OP_SUM, DT_COUNT, 0, "batch: dtype 11 is unknown"},
-        {COLL_JOIN, OP_SUM, DT_F32, 0, "batch: JOIN is not carried out here"},
+        {COLL_JOIN, OP_SUM, DT_F32, 0, "batch: JOIN is not supported"},
     };
     size_t i = *(const size_t *)r->arg;
     struct err err = ERR_INIT;

@@ -390,7 +390,8 @@ UNIT_TEST(bad_transport_is_named)
     setenv("HVD_TRANSPORT", "infiniband", 1);
     assert_int_equal(backend_cpu.describe(&env, &b, &blob, &n, &err), -EINVAL);
     unsetenv("HVD_TRANSPORT");
-    assert_string_equal(err.text, "HVD_TRANSPORT: \"infiniband\" is not auto or tcp");
+    assert_string_equal(err.text,
+                        "HVD_TRANSPORT: \"infiniband\" must be one of: auto, tcp");
     backend_cpu.close(b); /* accepts NULL */
 }
 

@@ -44,11 +44,12 @@ static const struct failed_open {
     {NULL, "", 0, 5, -ENODEV, "there is no CUDA device 5: 3 are visible"},
     {"1,0", "", 2, 2, -ENODEV,
      "there is no CUDA device 2: 2 are visible (CUDA_VISIBLE_DEVICES=\"1,0\"); start "
-     "fewer ranks on this host, or show them more GPUs"},
+     "fewer ranks on this host, or make more GPUs visible"},
     {"1", "", 1, 1, -ENODEV,
-     "there is no CUDA device 1: 1 is visible (CUDA_VISIBLE_DEVICES=\"1\"); where each "
-     "rank is given one GPU alone, that is device 0; where it is all that this host's "
-     "ranks have, show them more"},
+     "there is no CUDA device 1: 1 is visible (CUDA_VISIBLE_DEVICES=\"1\"); if each "
+     "rank "
+     "sees one GPU only, use device 0; if the ranks of this host share this GPU, make "
+     "more GPUs visible"},
 };
 static const struct failed_open *the_open;
 

@@ -298,8 +298,8 @@ static void what_does_not_fit_has_a_message(void **state)
     driver.ptx_result = CU_UNSUPPORTED_PTX;
     assert_int_equal(-ENOTSUP, launch_init_for(&l, 90, false, &err));
     assert_string_equal(
-        "the driver, for CUDA 11.4, takes none of the GPU kernels for compute "
-        "capability 9.0 (cuModule: 222): a newer driver may",
+        "the driver, for CUDA 11.4, accepts none of the GPU kernels for compute "
+        "capability 9.0 (cuModule: 222): try a newer driver",
         err.text);
     driver.ptx_result = 0;
     driver.func_result = CU_NOT_FOUND;

@@ -232,7 +232,7 @@ static int child_misfits(void)
     CHILD_NEEDS(nccl_misfit(&api, 12040, &err) == 1);
     (void)snprintf(
         want, sizeof(want),
-        "NCCL 2.30.7 (%s) is made for CUDA 13.2, the driver is for CUDA 12.4: "
+        "NCCL 2.30.7 (%s) is built for CUDA 13.2, the driver is for CUDA 12.4: "
         "use a build for CUDA 12 or a driver for CUDA 13",
         c.nccl_lib);
     CHILD_NEEDS(!strcmp(err.text, want));

@@ -65,7 +65,7 @@ static const struct problem {
     {.name = "TEST_NCCL",
      .value = "/none/x.so",
      .text = "NCCL was not found: tried HVD_NCCL_LIB: /none/x.so: "},
-    {.gpus = "0", .text = "no CUDA device is here"},
+    {.gpus = "0", .text = "no CUDA device is present"},
     {.name = "CUDA_VISIBLE_DEVICES",
      .value = "-1",
      .text = "no CUDA device is visible (CUDA_VISIBLE_DEVICES=\"-1\")"},

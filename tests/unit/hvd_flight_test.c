@@ -76,8 +76,8 @@ static int number_after(const char *text, const char *words)
 static void never_done(int rank, int size)
 {
     static const char how_long[] = "stalled (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS): "
-                                   "tensor \"late\" and 0 others of "
-                                   "rank 1 are on their way on the GPU for ";
+                                   "tensor \"late\" and 0 other tensors of "
+                                   "rank 1 have been in progress on the GPU for ";
     float v[2] = {1, 1};
     const int64_t n = 2;
     struct hvd_tensor t = on_gpu("late", v, &n);

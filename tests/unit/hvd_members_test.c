@@ -354,7 +354,7 @@ static void meet_body(int rank, int size)
     } else {
         CHECK(hvd_process_set_meet(outer, 2, &both) == HVD_INVALID_ARGUMENT,
               "not ours");
-        CHECK(strstr(hvd_last_error(), "only they meet") != NULL, "%s",
+        CHECK(strstr(hvd_last_error(), "only those can call") != NULL, "%s",
               hvd_last_error());
     }
     CHECK(sum_in(0, "end") == 4, "sum of all");

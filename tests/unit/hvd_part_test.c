@@ -128,9 +128,10 @@ static void impossible_body(int rank, int size)
 
     (void)size;
     assert_refused((const int[]){0, 1, 1}, 3, "comm=[0, 1, 1]: rank 1 is listed twice");
-    assert_refused((const int[]){0, 1, 2}, 3,
-                   "comm=[0-2]: 2 is no rank of this job, which has 2 ranks, 0 to 1");
-    assert_refused((const int[]){-1, 0}, 2, "comm=[-1, 0]: -1 is no rank");
+    assert_refused(
+        (const int[]){0, 1, 2}, 3,
+        "comm=[0-2]: 2 is not a rank of this job, which has 2 ranks, 0 to 1");
+    assert_refused((const int[]){-1, 0}, 2, "comm=[-1, 0]: -1 is not a rank");
     assert_refused(others, 1,
                    rank ? "comm=[0] does not include this process, rank 1 of 2"
                         : "comm=[1] does not include this process, rank 0 of 2");

@@ -271,7 +271,7 @@ static void stall_body(int rank, int size)
         r = sum_now("a", &v, 1);
     CHECK(rank == 1 || r == HVD_ABORTED, "%d", r);
     CHECK(rank == 1
-              || strstr(shared->r[rank].text, "tensor \"a\" (ALLREDUCE) waits since"),
+              || strstr(shared->r[rank].text, "tensor \"a\" (ALLREDUCE) has waited"),
           "%s", shared->r[rank].text);
     CHECK(rank == 1 || strstr(shared->r[rank].text, "for rank 1 (host testhost)"), "%s",
           shared->r[rank].text);

@@ -426,7 +426,7 @@ static void stalled_body(int rank, int size)
     if (rank == 2) {
         r = recv_now("x", &v, 1, 1);
         CHECK(r == HVD_ABORTED, "%d", r);
-        CHECK(strstr(shared->r[2].text, "tensor \"x (1 -> 2)\" (SENDRECV) waits since "
+        CHECK(strstr(shared->r[2].text, "tensor \"x (1 -> 2)\" (SENDRECV) has waited "
                                         "1 s for rank 1 (host "),
               "%s", shared->r[2].text);
     }

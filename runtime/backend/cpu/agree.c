@@ -46,7 +46,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 
-#define CHECK_NS   1000000ull /* between two checks whether a missing member is alive */
+#define CHECK_NS   1000000ull /* interval of checks that a missing member is alive */
 #define CHECK_IDLE 64u        /* idle polls between two reads of the clock */
 
 /* What a member sleeps for; the words of member i are AWAITS_MEMBER + i. */
@@ -348,8 +348,8 @@ static bool is_missing(struct cpu *c, uint32_t member)
            && !call_is_counted(c, member);
 }
 
-/* Checks that missing members are alive. Of those on this host it checks the first, and
- * in addition a different one each time, because a check is a system call. */
+/* Checks that missing members are alive. Of those on this host it checks the first and
+ * one other, a different one each time, because a check is a system call. */
 static int agree_check(struct cpu *c, struct err *err)
 {
     struct agree *a = &c->agree;
@@ -399,7 +399,7 @@ int agree_poll(struct backend *b, uint64_t *ret_words, bool *ret_done, struct er
     if (c->broken.code != 0)
         return err_set(err, -EPIPE, "%s", c->broken.text);
     if (a->phase == AGREE_NONE)
-        return err_set(err, -EINVAL, "no agreement is at hand");
+        return err_set(err, -EINVAL, "no agreement is in progress");
     struct err why = ERR_INIT;
     int rc = agree_step(c, &why);
     if (rc == 0)

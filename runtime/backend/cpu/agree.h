@@ -62,7 +62,7 @@ enum agree_phase { AGREE_NONE, AGREE_LOCAL, AGREE_HOSTS, AGREE_RESULT };
 
 struct agree { /* owned by the driving thread, except the atomics */
     enum agree_phase phase;
-    uint32_t seq; /* agreements begun */
+    uint32_t seq; /* number of the current agreement */
     uint32_t n;
     uint64_t words[AGREE_MAX_WORDS]; /* AND of the words received so far */
     uint32_t at;                     /* members before it have been collected */
@@ -84,7 +84,8 @@ void agree_init(struct agree *a);
 /* Another member has counted a local member in the current agreement: wakes the members
  * that await it. */
 void agree_count_arrival(struct cpu *c, uint32_t member);
-/* An agreement that others began for us: its words are in a->words. */
+/* Enters an agreement that other members started with our words, which are in a->words.
+ * */
 void agree_enter(struct cpu *c, uint32_t seq, uint32_t n);
 int agree_open(struct cpu *c, struct err *err); /* once the transports are connected */
 void agree_close(struct agree *a);              /* before the segment is unmapped */

@@ -7,15 +7,16 @@
  * is to be woken for, and sleeps on its ear: a datagram socket with a name chosen by
  * the kernel (autobind), which is in the line. A member that waits in an agreement and
  * finds a member missing and away rings: it sends an empty datagram. It does so only
- * after RING_AFTER polls, so that a member that is about to come costs no system call.
+ * after RING_AFTER polls, so that a member that is about to arrive costs no system
+ * call.
  *
  * Invariants
  *   - No call is lost. `away` is stored, then the other lines are read; `begun` and
  *     `called` are stored, then `away` is read; all seq_cst: one of the two sees the
  *     other.
- *   - None is repeated. A member that rings changes `away` to RUNG, so only one does.
- *     Datagrams are drained before `away` is stored; a late one causes one unneeded
- *     wake-up.
+ *   - No call is repeated. A member that rings changes `away` to RUNG, so only one
+ *     does. Datagrams are drained before `away` is stored; a late one causes one
+ *     unneeded wake-up.
  *   - Other hosts. A leader uses the bytes that agreements send anyway: waiting bytes
  *     are a call, because between two agreements nothing else is sent (agree.c,
  *     invariants). Its second ear is an epoll of those sockets. A leader that is called
@@ -316,7 +317,7 @@ static bool call_receives_from_hosts(struct cpu *c)
     return false;
 }
 
-/* It has begun uncalled, so it polls again: for followers of its own, which cannot
+/* It has started without a call, so it polls again: for its followers, which cannot
  * count for the host, and for the bytes of leaders, which belong to the current
  * agreement. */
 bool call_is_due(struct cpu *c)

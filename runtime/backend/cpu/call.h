@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calling members to an agreement that does not concern them; only for the files of
- * this folder. The rows of backend.h say what each function promises. */
+/* Calls members to an agreement in which they have nothing to offer; only for the files
+ * of this folder. backend.h documents each function. */
 #ifndef RUNTIME_BACKEND_CPU_CALL_H
 #define RUNTIME_BACKEND_CPU_CALL_H
 
@@ -15,16 +15,16 @@ struct cpu;
 struct calls {  /* owned by the driving thread */
     int ear;    /* datagrams from members of this host; -1: none */
     int hosts;  /* epoll: sockets of leaders that may send first; -1: none */
-    bool calls; /* the current agreement is one that all shall join */
+    bool calls; /* all members must join the current agreement */
     uint32_t tag;
-    uint32_t begun_tag; /* tag of the last agreement that we have begun ourselves */
+    uint32_t begun_tag; /* tag of the last agreement that this member started itself */
 };
 
 void call_init(struct calls *k);
 void call_close(struct calls *k);
 void call_begun(struct cpu *c);   /* an agreement; once its words are published */
 void call_missing(struct cpu *c); /* rings the missing members of the current one */
-/* A leader that waits for its own host: whether others call for the current
+/* A leader that waits for its own host: whether other members call for the current
  * agreement. */
 bool call_is_due(struct cpu *c);
 /* Whether a local member's standing words were counted in the current agreement. */

@@ -51,7 +51,7 @@ uint8_t *coll_scratch(uint64_t n, const char *what, struct err *err)
 {
     uint8_t *p = n > SIZE_MAX ? NULL : mem_alloc((size_t)n);
     if (!p)
-        (void)err_set(err, -ENOMEM, "%s: no memory for %llu bytes on their way", what,
+        (void)err_set(err, -ENOMEM, "%s: no memory for %llu bytes in transfer", what,
                       (unsigned long long)n);
     return p;
 }
@@ -329,6 +329,6 @@ int coll_run(struct cpu *c, const struct batch *b, struct err *err)
     case COLL_COUNT:
         break;
     }
-    return err_set(err, -EINVAL, "batch: %s is not carried out here",
+    return err_set(err, -EINVAL, "batch: %s is not supported",
                    collective_name(b->coll));
 }

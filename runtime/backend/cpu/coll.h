@@ -21,7 +21,7 @@ static inline uint32_t coll_place(const struct cpu *c, uint32_t r)
 uint8_t *coll_scratch(uint64_t n, const char *what, struct err *err);
 /* From now on the result is the input of the next step. */
 void coll_in_is_out(struct piece *p, size_t n);
-/* The reduction of a batch; -EINVAL with an error message when there is none. */
+/* The reduction of a batch; -EINVAL with an error message: not supported. */
 int coll_reduction(const struct cpu *c,
                    const struct batch *b,
                    struct reduction *ret,

@@ -30,7 +30,7 @@ cpu_member_lost(const struct cpu *c, uint32_t member, const char *how, struct er
                    cpu_global(c, member), c->peers[member].host, how);
 }
 
-/* The member with this global rank; size when there is none. */
+/* The member with this global rank; size: none. */
 static uint32_t member_of(const struct cpu *c, int64_t rank)
 {
     uint32_t lo = 0, hi = c->env.size;

@@ -53,8 +53,8 @@ static inline uint32_t cpu_global(const struct cpu *c, uint32_t member)
     return !c->env.global ? member : c->env.global[member];
 }
 
-/* cpu.c: 0 if this rank, if it is of this host, is alive and we are not aborted; else
- * the error. */
+/* cpu.c: 0 while this communicator is not aborted and the rank, if it is on this host,
+ * is alive; else the error. */
 int cpu_check_member(struct cpu *c, uint32_t rank, struct err *err);
 /* cpu.c: a waiter's check() while a communicator is being connected. */
 int cpu_check_connecting(void *arg, uint32_t rank, struct err *err);

@@ -137,7 +137,8 @@ static uint32_t list_flows(struct net *net)
     return n;
 }
 
-/* One round over the flows that polls tells. Bytes moved or -errno. */
+/* One round over the flows that `polls` reports ready. Returns bytes moved or -errno.
+ * */
 static int64_t move_all(struct net *net, struct err *err)
 {
     int64_t n_moved = 0;

@@ -116,13 +116,14 @@ int net_allreduce(struct net *net,
                   const struct reduction *r,
                   struct err *err);
 int net_broadcast(struct net *net, const struct vec *v, uint32_t root, struct err *err);
-/* v[j]: member j's block: in is used of v[me], out of the others. */
+/* v[j]: member j's block. Reads v[me].in; writes v[j].out of the other members. */
 int net_allgather(struct net *net, const struct vec *v, struct err *err);
 int net_barrier(struct net *net, struct err *err);
 /* Every member's v goes to root only; v[j] as in allgather: elsewhere than on root only
  * in of v[me] is used. On root v[me] is in place already (in == out) or copied. */
 int net_gather(struct net *net, const struct vec *v, uint32_t root, struct err *err);
-/* As allreduce, out only on root; elsewhere out may be NULL and in stays. */
+/* As allreduce, but out is written on root only; elsewhere out may be NULL and in is
+ * unchanged. */
 int net_reduce(struct net *net,
                const struct vec *v,
                uint32_t root,

@@ -53,7 +53,7 @@ struct net_lane {              /* the state of a reduction towards one member */
     struct cursor spread;      /* our part, on its way to it */
     struct cursor take;        /* its part, in our output */
     struct buffer from, to;    /* where R is received; what is sent from a slot */
-    uint64_t n_sends, n_recvs; /* segments begun */
+    uint64_t n_sends, n_recvs; /* segments started */
     bool is_summand;           /* the one that is being received is an R */
 };
 

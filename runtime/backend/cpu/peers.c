@@ -61,7 +61,8 @@ static int transport_is_auto(bool *ret, struct err *err)
     else if (strcmp(t, "tcp") == 0)
         *ret = false;
     else
-        return err_set(err, -EINVAL, "HVD_TRANSPORT: \"%.40s\" is not auto or tcp", t);
+        return err_set(err, -EINVAL,
+                       "HVD_TRANSPORT: \"%.40s\" must be one of: auto, tcp", t);
     return 0;
 }
 

@@ -36,10 +36,10 @@ struct reduce_kernel {
                  const struct finish *f);
 };
 
-/* Does this CPU run the wide (AVX2) build? Slow: ask once. */
+/* Does this CPU support the wide (AVX2) build? Slow: call once. */
 bool kernel_has_wide(void);
 /* The row of (op, t); AVERAGE's is SUM's. NULL where reduction_supported() is false and
- * for ADASUM, which no fold of elements is. wide: only if kernel_has_wide(). */
+ * for ADASUM, which is not a fold of elements. wide: only if kernel_has_wide(). */
 const struct reduce_kernel *kernel_for(enum reduce_op op, enum dtype t, bool wide);
 
 /* The two tables, for reduce.c. */

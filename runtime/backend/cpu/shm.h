@@ -90,12 +90,12 @@ int shm_attach(struct shm *s,
                const uint32_t *lines,
                const uint32_t *ranks,
                const struct waiter *w);
-void shm_detach(
-    struct shm *s); /* marks us as left; accepts a zeroed struct; mem stays mapped */
+/* Marks this member as left; accepts a zeroed struct; does not unmap mem. */
+void shm_detach(struct shm *s);
 
 /* For waiter.check(): -1, or the global rank that was reported lost. */
 int64_t shm_lost(const struct shm *s);
-void shm_report_lost(struct shm *s, uint32_t rank); /* the first report stays */
+void shm_report_lost(struct shm *s, uint32_t rank); /* later reports are ignored */
 bool shm_has_left(const struct shm *s, uint32_t rank);
 
 /* Publishing and waiting, for the collectives. After shm_store_seq() sleepers are woken

@@ -47,7 +47,7 @@
 #define SEALS_RESIZE       (1 | 2 | 4) /* SEAL, SHRINK, GROW */
 
 #define AUTH_SLICE_NS                                                                  \
-    (5 * NS_PER_S) /* bound for one connection, so that it does not block the others */
+    (5 * NS_PER_S) /* bound for one connection, so that the rest are not blocked */
 
 void shm_map_release(struct shm_map *m)
 {
@@ -97,9 +97,10 @@ static int check_user(int fd, struct err *err)
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &n) != 0)
         return err_errno(err, errno, "SO_PEERCRED");
     if (c.uid != geteuid())
-        return err_set(err, -EACCES,
-                       "shared memory: the peer runs as user %u, we as %u",
-                       (unsigned)c.uid, (unsigned)geteuid());
+        return err_set(
+            err, -EACCES,
+            "shared memory: the peer runs as user %u, this process as user %u",
+            (unsigned)c.uid, (unsigned)geteuid());
     return 0;
 }
 

@@ -231,8 +231,8 @@ struct scatter {
     struct cursor own;
 };
 
-/* out (of c, m bytes) = our part of everyone's src; in replaces our own packed copy
- * where there is none. */
+/* out (of c, m bytes) = our part of everyone's src; in replaces our own packed copy if
+ * we have none. */
 static void reduce_own(struct scatter *g, struct cursor *c, uint64_t m)
 {
     struct shm *s = g->s;

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PUT_TRIED_MIN 4096 /* bytes; smaller data never goes past the caches */
+#define PUT_TRIED_MIN 4096 /* bytes; smaller data is always stored through the caches */
 #define PUT_PERIOD    64   /* of this many chunks two are trials */
 #define PUT_SCORE_MAX 2
 

@@ -101,8 +101,7 @@ static int subset_exchange(void *arg,
 {
     struct subset_meeting *m = arg;
     if (m->has_exchanged || n > n_bits(m))
-        return err_set(err, -EPROTO, "process set: an exchange of %u bytes too many",
-                       n);
+        return err_set(err, -EPROTO, "process set: unexpected exchange of %u bytes", n);
     m->has_exchanged = true;
     return subset_meet(m, blob, n, n_bits(m), ret_blobs, ret_sizes, err);
 }

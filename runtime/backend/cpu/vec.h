@@ -11,7 +11,7 @@
 
 struct piece {
     const uint8_t *in; /* where bytes come from */
-    uint8_t *out;      /* where the result goes; may equal in */
+    uint8_t *out;      /* destination of the result; may equal in */
     uint64_t n;        /* bytes */
 };
 struct vec {

@@ -144,7 +144,8 @@ static bool is_unfinished(int state)
            || state == COMM_CLOSING;
 }
 
-/* Adds to those that the launcher's thread aborts; the parent of a split comes first.
+/* Adds to the communicators that the launcher's thread aborts; the parent of a split is
+ * first.
  */
 static void aborts_add_own(struct comm *c, int state, struct comm_aborts *a)
 {

@@ -100,7 +100,7 @@ static void reader_get_bytes(struct card_reader *r, void *ret, size_t n)
     r->p += n;
 }
 
-/* Must end in NUL followed by zeros, and be printable: it goes into messages and logs.
+/* Must end in NUL followed by zeros, and be printable: it is used in messages and logs.
  */
 static void reader_get_text(struct card_reader *r, char *ret, size_t n)
 {
@@ -266,7 +266,7 @@ static int judge_gpus(const struct card_judge *j, struct err *err)
     return 0;
 }
 
-/* Were all members in one parked communicator, in this order, with others? */
+/* Were all members in one larger parked communicator, in this order? */
 static bool judge_is_remainder(const struct card_judge *j)
 {
     const struct gpu_card *a = &j->v[0];

@@ -29,8 +29,7 @@ int comm_job(struct comm *c,
     if (rc)
         return rc;
     if (c->n_posted + 1 - c->n_done > COMM_TICKETS)
-        return err_set(err, -EBUSY, "%d batches are on their way already",
-                       COMM_TICKETS);
+        return err_set(err, -EBUSY, "%d batches are in progress already", COMM_TICKETS);
     struct gpu_job *job = job_new(kind, batch, NULL, plans, extra_bytes);
     rc = job ? gpu_enter(g, &scope, err)
              : err_set(err, -ENOMEM, "out of memory for a batch of %zu tensors",

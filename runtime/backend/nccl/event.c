@@ -188,7 +188,7 @@ int event_put_wait(const struct device_event *e, cu_stream s, struct err *err)
     if (event_state_of(e) == EVENT_LATER)
         return CUDA_TRY(e->pool->cu, ctx_sync, err);
     if (event_state_of(e) != EVENT_RECORDED)
-        return err_set(err, -EINVAL, "an event that is not recorded is waited for");
+        return err_set(err, -EINVAL, "wait for an event that was never recorded");
     return CUDA_TRY(e->pool->cu, stream_wait, err, s, e->ev, 0);
 }
 

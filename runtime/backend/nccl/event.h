@@ -54,7 +54,8 @@ int event_record_all(struct device_event *e, struct err *err);
  */
 void event_record_later(struct device_event *e);
 void event_fail(struct device_event *e); /* wakes waiters; nothing if not pending */
-/* Has the device reached it? 1, 0 (also while pending), -EIO (sticky) and others. */
+/* Has the device reached it? 1, 0 (also while pending), -EIO (sticky) or another error.
+ * */
 int event_is_done(const struct device_event *e, struct err *err);
 /* s waits on the device for a recorded event; for EVENT_LATER this thread waits. */
 int event_put_wait(const struct device_event *e, cu_stream s, struct err *err);

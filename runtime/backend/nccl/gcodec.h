@@ -20,7 +20,7 @@
 /* One compressed tensor of a batch. */
 struct gcodec_item {
     const struct codec_plan *plan;
-    cu_ptr in;       /* 0: zeros, and the state stays (a rank that has joined) */
+    cu_ptr in;       /* 0: zeros, and the state is unchanged (a rank that has joined) */
     cu_ptr out;      /* 0: no result; may equal in */
     double prescale; /* of inputs */
     double factor; /* of results that the codec sums: postscale, share of an AVERAGE */

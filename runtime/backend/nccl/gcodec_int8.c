@@ -210,7 +210,8 @@ static int gather_round(struct int8_round *w,
 
 /* --- more --- */
 
-/* Encodes all shards: ours where we sum it, the others where they are sent from. */
+/* Encodes all shards: ours into the memory where it is summed, the rest into send
+ * buffers. */
 static int code_shards(struct int8_round *w,
                        const struct gcodec_item *it,
                        uint64_t at,

@@ -82,7 +82,7 @@ static int blas_begin(struct gcoll_post *p, struct err *err)
     int rc = 0, status;
 
     if (!g->cublas)
-        return err_set(err, -ENOTSUP, "cuBLAS is not there");
+        return err_set(err, -ENOTSUP, "cuBLAS is not loaded");
     if (!g->blas)
         rc = blas_new(p, &g->blas, err);
     if (rc)

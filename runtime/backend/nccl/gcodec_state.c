@@ -156,7 +156,7 @@ static void warn_once(struct gcodec_states *s)
     if (s->has_warned || s->index.n_evicted == 0)
         return;
     s->has_warned = true;
-    log_warn("compression has forgotten what it kept of a GPU tensor, going on",
+    log_warn("compression dropped the state of a GPU tensor, continuing",
              "bytes=%" PRIu64 " (HVD_COMPRESSION_MEMORY is too small)",
              s->index.max_bytes);
 }

@@ -105,7 +105,7 @@ static int topk_place_scratch(struct topk *k, struct err *err)
 
 /* --- 0: messages --- */
 
-/* Chunks of tensors with input; the others get none. */
+/* Chunks of tensors with input; the rest have none. */
 static void cut_inputs(struct topk *k)
 {
     k->n_chunks = 0;

@@ -322,9 +322,9 @@ static int check_ordinal(const struct cuda_api *cu,
         (void)snprintf(visible, sizeof(visible), " (CUDA_VISIBLE_DEVICES=\"%.60s\")",
                        list);
     if (ordinal > 0 && (uint32_t)ordinal == local_rank)
-        advice = n == 1 ? "; where each rank is given one GPU alone, that is device 0; "
-                          "where it is all that this host's ranks have, show them more"
-                        : "; start fewer ranks on this host, or show them more GPUs";
+        advice = n == 1 ? "; if each rank sees one GPU only, use device 0; if the "
+                          "ranks of this host share this GPU, make more GPUs visible"
+                        : "; start fewer ranks on this host, or make more GPUs visible";
     return err_set(err, -ENODEV, "there is no CUDA device %d: %d %s visible%s%s",
                    ordinal, n, n == 1 ? "is" : "are", visible, advice);
 }
@@ -333,9 +333,9 @@ static int
 gpu_load(const struct device_config *c, int ordinal, struct device *g, struct err *err)
 {
     if (gpu_process_has_leaked())
-        return err_set(err, -EBUSY,
-                       "work on the GPU of an earlier world would not stop: restart "
-                       "the process");
+        return err_set(
+            err, -EBUSY,
+            "work on the GPU of an earlier world did not stop: restart the process");
     int rc = gpu_load_cuda(&g->cu, err);
     if (rc == 0)
         rc = check_ordinal(g->cu, c->local_rank, ordinal, err);

@@ -35,7 +35,7 @@ static int init_cuda(struct err *err)
                        visible);
     if (result == CU_NO_DEVICE)
         return err_set(err, -ENODEV,
-                       "no CUDA device is here (nvidia-smi -L lists what the driver "
+                       "no CUDA device is present (nvidia-smi -L lists what the driver "
                        "shows this process)");
     if (result != CU_OK)
         return cuda_fail(&process.cuda, "cuInit", result, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels' image: cubins for some GPUs and PTX for the others, as written by
+/* The kernels' image: cubins for some GPUs and PTX for all other GPUs, as written by
  * kernels/compile.py. */
 #ifndef RUNTIME_BACKEND_NCCL_IMAGE_H
 #define RUNTIME_BACKEND_NCCL_IMAGE_H

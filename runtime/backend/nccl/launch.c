@@ -129,8 +129,8 @@ launch_load(struct gpu_launch *l, const void *image, uint32_t sm, struct err *er
     if (!is_refused)
         return err_set(err, r, "%s", why.text);
     return err_set(err, -ENOTSUP,
-                   "the driver, for CUDA %d.%d, takes none of the GPU kernels for "
-                   "compute capability %u.%u (%.200s): a newer driver may",
+                   "the driver, for CUDA %d.%d, accepts none of the GPU kernels for "
+                   "compute capability %u.%u (%.200s): try a newer driver",
                    l->cu->version / 1000, l->cu->version % 1000 / 10, sm / 10, sm % 10,
                    why.text);
 }
@@ -177,7 +177,7 @@ int launch_init(struct gpu_launch *l,
 
 void launch_release(struct gpu_launch *l)
 {
-    /* an error here says that the context is lost, and all with it */
+    /* an error here means that the context is lost, with all its memory */
     if (l->module)
         (void)l->cu->module_free(l->module);
     l->module = NULL;

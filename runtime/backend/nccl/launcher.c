@@ -262,7 +262,7 @@ static void *launcher_main(void *arg)
     return NULL;
 }
 
-/* --- the seat and others --- */
+/* --- the seat and other threads --- */
 
 int launcher_start(struct gpu_launcher *l, struct device *g, struct err *err)
 {

@@ -218,7 +218,7 @@ static void warn_unregistered(const struct comm *c)
     char text[24];
 
     if (c->me == 0 && c->n > 1 && c->terms.registers && !c->g->nccl->has_register)
-        log_warn("the fusion buffer is not registered, going on",
+        log_warn("the fusion buffer is not registered, continuing",
                  "cause=\"NCCL %s has no ncclCommRegister, which came with 2.19\"",
                  nccl_version_text(c->g->nccl->version, text));
 }

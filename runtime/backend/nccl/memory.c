@@ -209,7 +209,7 @@ static int take_listed(
     uint32_t class = class_of(bytes, &room);
 
     if (class >= N_CLASSES)
-        return err_set(err, -ENOMEM, "%llu bytes are no size",
+        return err_set(err, -ENOMEM, "cannot allocate %llu bytes",
                        (unsigned long long)bytes);
     struct block *b = memory_reuse(m, class, s, false);
     if (!b)

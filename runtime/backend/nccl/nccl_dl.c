@@ -19,7 +19,8 @@
 #include "runtime/base/mem.h"
 
 #define HOW_TO_GET_IT                                                                  \
-    " (nvidia-nccl-cu12 of PyPI or libnccl2 brings it, HVD_NCCL_LIB names it)"
+    " (nvidia-nccl-cu12 of PyPI or libnccl2 provides it; or set HVD_NCCL_LIB to its "  \
+    "path)"
 
 static const struct {
     const char *symbol;
@@ -244,7 +245,7 @@ int nccl_misfit(const struct nccl_api *api, int driver_version, struct err *err)
         return 0;
     (void)err_set(
         err, -ENOTSUP,
-        "NCCL %s (%s) is made for CUDA %d.%d, the driver is for CUDA %d.%d: use "
+        "NCCL %s (%s) is built for CUDA %d.%d, the driver is for CUDA %d.%d: use "
         "a build for CUDA %d or a driver for CUDA %d",
         nccl_version_text(api->version, nccl), api->path, major, minor,
         driver_version / 1000, driver_version % 1000 / 10, driver_version / 1000,

@@ -122,7 +122,7 @@ static const struct xid_row {
     {31, false, false, "GPU memory page fault",
      "most often the program: a kernel used an address that is not its own"},
     {43, false, true, "GPU stopped processing",
-     "the program: its kernel was stopped, the GPU is well"},
+     "the program: its kernel was stopped, the GPU is not damaged"},
     {45, false, true, "preemptive cleanup",
      "a consequence: look for the error before it"},
     {48, false, false, "double bit ECC error",

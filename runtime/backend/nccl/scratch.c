@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fusion buffers and the ring of pinned memory. A piece of the ring is free again
- * when the event behind its copy is done; pieces finish in the order in which they
- * were taken, so the ring is cut from the front only. Memory for what comes back from
- * the device is separate and is reused. */
+ * when the event behind its copy is done; pieces finish in the order in which they were
+ * taken, so the ring is cut from the front only. Memory for data from the device is
+ * separate and is reused. */
 #include "runtime/backend/nccl/scratch.h"
 
 #include <errno.h>
@@ -144,7 +144,10 @@ int scratch_pinned(struct gpu_scratch *sc, uint32_t bytes, void **ret, struct er
     uint32_t room = (bytes + PINNED_ALIGN - 1) / PINNED_ALIGN * PINNED_ALIGN;
 
     if (room == 0 || bytes > PINNED_BYTES / 2)
-        return err_set(err, -EINVAL, "%u bytes are no upload", bytes);
+        return err_set(err, -EINVAL,
+                       "upload of %u bytes: must be at least 1 and at most half of the "
+                       "pinned memory",
+                       bytes);
     if (!sc->pinned) {
         void *p = NULL;
         int rc = CUDA_TRY(sc->cu, host_alloc, err, &p, PINNED_BYTES, 0);
@@ -184,7 +187,7 @@ int scratch_pinned_sent(struct gpu_scratch *sc, cu_stream s, struct err *err)
     return rc;
 }
 
-/* --- what comes back --- */
+/* --- data from the device --- */
 
 int scratch_pin_take(struct gpu_scratch *sc,
                      uint64_t bytes,

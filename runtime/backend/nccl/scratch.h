@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Buffers that batches are assembled in: a fusion buffer for each of our streams, and
- * pinned host memory for uploads and for what comes back. Only the launcher uses them,
- * but any thread may give the latter back. */
+ * pinned host memory for uploads and for data from the device. Only the launcher uses
+ * them, but any thread may release memory for data from the device. */
 #ifndef RUNTIME_BACKEND_NCCL_SCRATCH_H
 #define RUNTIME_BACKEND_NCCL_SCRATCH_H
 

@@ -196,7 +196,7 @@ static bool wait_for_quiet(struct gpu_watch *w)
         if (ns > 0)
             futex_wait(&w->bell, seen, ns < PEEK_NS ? ns : PEEK_NS);
     }
-    /* Communicators are the watcher's from here on, even if the launcher comes back
+    /* Communicators belong to the watcher from here on, even if the launcher returns
      * now. */
     return !atomic_compare_exchange_strong_explicit(
         &w->g->life, &life, GPU_QUIET, memory_order_acq_rel, memory_order_acquire);

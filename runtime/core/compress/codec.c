@@ -439,7 +439,7 @@ int codec_begin(struct codec_run *run,
         t = codec_state_find(s, set, name, plan, io->me);
     }
     if (t && t->entry.is_running)
-        return err_set(err, -EBUSY, "compression of %s: it is under way already",
+        return err_set(err, -EBUSY, "compression of %s: it is in progress already",
                        name_shown(name, shown));
     if (t)
         t->entry.is_running = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compressed allreduce: which codecs there are, what they cost, what they keep between
- * steps and how one of them is carried out. Pure; one thread at a time uses a
- * codec_state and the runs on it.
+/* Compressed allreduce: the codecs, their cost, the state that they keep between steps,
+ * and how a coordinator runs one. Pure; one thread at a time uses a codec_state and the
+ * runs on it.
  *
  *   name      parameters (default)                  on the wire            summed by
  *   none                                            the tensor             allreduce
@@ -18,15 +18,15 @@
  *
  * What can be compressed: allreduce of f32 and f64 (int8, topk, powersgd: of f16 and
  * bf16 too; they work in float32). fp16 and bf16 take every operation; the others SUM
- * and AVERAGE. Whatever cannot be compressed, or would not make less traffic, travels
- * as it is, and plan.why says why; every rank comes to the same conclusion. 1-d tensors
- * are no matrices and travel as they are under powersgd, as in the paper and in
- * PyTorch.
+ * and AVERAGE. A tensor that cannot be compressed, or whose compression would not
+ * reduce traffic, is sent as it is; plan.why has the reason, which is the same on every
+ * rank. 1-d tensors are not matrices and are sent as they are under powersgd, as in the
+ * paper and in PyTorch.
  *
  * With feedback=1 what a step did not send is added to the same tensor's next step:
  * over any number of steps the sum of what was delivered is the sum of what was put in
  * less the last residuals. A NaN or infinity is delivered as such (int8: its block is
- * NaN; powersgd: all is NaN) and does not stay: no residual is ever other than finite.
+ * NaN; powersgd: the whole tensor is NaN) and is not kept: residuals are always finite.
  *
  * How a coordinator uses it, for each tensor of a response that names a codec:
  *
@@ -35,7 +35,7 @@
  *     codec_begin(&run, state, set, name, &plan, &io, scratch, err);
  *     while ((r = codec_next(&run, &step, err)) > 0)
  *         post step as an ordinary batch of the backend and wait for it
- *     r == 0: io.out holds the result; r < 0: the sentence; the tensor's state is gone
+ *     r == 0: io.out holds the result; r < 0: err is set; the tensor's state is dropped
  *
  * Several tensors are fused by calling codec_next on all their runs and posting the
  * steps of equal coll, dtype, op and postscale as one batch; results do not depend on
@@ -79,7 +79,8 @@ static inline bool codec_needs_library(enum codec_id id)
 {
     return id == CODEC_POWERSGD;
 }
-/* field is for the sentence ("HVD_COMPRESSION"). NULL and "" are none. -EINVAL. */
+/* field is the name in error messages ("HVD_COMPRESSION"). A text of NULL or "" means
+ * none. -EINVAL. */
 int codec_parse(const char *field,
                 const char *text,
                 struct codec *ret,
@@ -135,14 +136,16 @@ int codec_plan(const struct codec *c,
 
 struct codec_state;
 
-/* is_wide: this CPU has AVX2 and F16C (the caller asks it); results are the same. At
- * most max_bytes of residuals; beyond that the tensor that was used least recently
- * loses its own (codec_state_evicted counts them: tell the user once). -ENOMEM. */
+/* is_wide: this CPU has AVX2 and F16C (the caller checks); results are the same. At
+ * most max_bytes of residuals; beyond that the residual of the tensor that was used
+ * least recently is dropped (codec_state_evicted counts these; the caller logs it).
+ * -ENOMEM. */
 int codec_state_new(uint64_t max_bytes, bool is_wide, struct codec_state **ret);
 void codec_state_free(struct codec_state *s);  /* accepts NULL; no run may be open */
 void codec_state_clear(struct codec_state *s); /* likewise */
 void codec_state_forget(struct codec_state *s, uint32_t set, const char *name);
-void codec_state_forget_set(struct codec_state *s, uint32_t set); /* it is gone */
+void codec_state_forget_set(struct codec_state *s,
+                            uint32_t set); /* the set was removed */
 uint64_t codec_state_bytes(const struct codec_state *s);
 uint64_t codec_state_evicted(const struct codec_state *s);
 /* Creates the tensor's state, so that codec_begin needs no memory: zeros where there is
@@ -159,7 +162,7 @@ int codec_reserve(struct codec_state *s,
 
 struct codec_io {
     uint32_t me;    /* member, 0 to n_members - 1 */
-    const void *in; /* NULL: zeros, and the residual stays */
+    const void *in; /* NULL: zeros, and the residual is unchanged */
     void *out;      /* may equal in; NULL: no result wanted */
     double prescale, postscale;
 };

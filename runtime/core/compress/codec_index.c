@@ -137,7 +137,7 @@ int codec_index_room(struct codec_index *ix,
     if (plan->state_bytes == 0 || (e && entry_fits(e, plan, me)))
         return 1;
     if (e && e->is_running)
-        return err_set(err, -EBUSY, "compression of %s: it is under way already",
+        return err_set(err, -EBUSY, "compression of %s: it is in progress already",
                        name_shown(name, shown));
     if (e)
         codec_index_drop(ix, e);

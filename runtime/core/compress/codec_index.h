@@ -41,9 +41,10 @@ struct codec_entry *codec_index_find(struct codec_index *ix,
                                      const char *name,
                                      const struct codec_plan *plan,
                                      uint32_t me);
-/* 1: the plan keeps nothing, or there is an entry that fits it; 0: there is none (what
- * did not fit was dropped), and room for one: codec_index_add is to follow. -EBUSY: it
- * is being run; -ENOSPC: exceeds max_bytes by itself or beside what is being run. */
+/* 1: the plan keeps nothing, or an entry that fits it exists. 0: no such entry exists
+ * (one that did not fit was dropped), and there is room: call codec_index_add next.
+ * -EBUSY: the tensor is being run; -ENOSPC: exceeds max_bytes by itself or together
+ * with running tensors. */
 int codec_index_room(struct codec_index *ix,
                      uint32_t set,
                      const char *name,

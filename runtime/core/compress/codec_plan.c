@@ -16,7 +16,7 @@
  * (n - 1) / 4 tensors; then the sums are encoded once more, with a residual of their
  * own on the shard's owner (as in DoubleSqueeze, Tang et al., 2019).
  *
- * Called by the coordinator before a tensor is begun. */
+ * Called by the coordinator before codec_begin. */
 #include <errno.h>
 #include <inttypes.h>
 
@@ -86,7 +86,7 @@ static const char *plan_unfit_reason(const struct codec_plan *p, uint32_t ndim)
     if (p->n_members < 2)
         return "a world of one sends nothing";
     if (p->codec.id == CODEC_POWERSGD && ndim < 2)
-        return "a vector is no matrix";
+        return "a vector is not a matrix";
     return NULL;
 }
 
@@ -129,7 +129,7 @@ static const char *plan_powersgd(struct codec_plan *p, uint64_t rows)
     p->way = CODEC_WAY_FACTORS;
     /* as PyTorch's min_compression_rate: two rounds for little are slower than one */
     if (bytes_multiply(both, POWERSGD_MIN_RATE) >= p->count)
-        return "its factors are not half the matrix";
+        return "its factors exceed half the matrix";
     return NULL;
 }
 
@@ -171,7 +171,7 @@ static const char *plan_sizes(struct codec_plan *p, uint32_t ndim, const int64_t
     }
     p->sent_bytes = sent_bytes(p);
     if (!why && p->sent_bytes >= p->sent_raw_bytes)
-        why = "it would not send less";
+        why = "it would not reduce traffic";
     return why;
 }
 

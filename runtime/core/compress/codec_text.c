@@ -138,7 +138,7 @@ static int set_param(
     return 0;
 }
 
-/* One "key=value" of n bytes. *seen: bits of those that came before. */
+/* One "key=value" of n bytes. *seen: bits of the parameters before it. */
 static int parse_param(struct codec *c,
                        const char *field,
                        const char *s,
@@ -204,9 +204,10 @@ int codec_parse(const char *field, const char *text, struct codec *ret, struct e
            && (strlen(codecs[id].name) != n || memcmp(codecs[id].name, s, n) != 0))
         id++;
     if (id == CODEC_COUNT)
-        return err_set(err, -EINVAL,
-                       "%s: \"%.*s\" is not none, fp16, bf16, int8, topk or powersgd",
-                       field, (int)(n < 64 ? n : 64), s);
+        return err_set(
+            err, -EINVAL,
+            "%s: \"%.*s\" must be one of: none, fp16, bf16, int8, topk, powersgd",
+            field, (int)(n < 64 ? n : 64), s);
     c = codecs[id].initial;
     if (s[n] == ':') {
         rc = parse_params(&c, field, s + n + 1, err);

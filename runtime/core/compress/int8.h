@@ -35,9 +35,9 @@ void int8_encode(const struct codec_kernels *k,
                  uint64_t count,
                  uint32_t block);
 
-/* out = factor * sum of n messages that lie one after the other, summed in float32 in
- * their order. n_bytes: of all of them. -EBADMSG with a sentence that names the member
- * when a message is not one; out holds nonsense then. */
+/* out = factor * sum of n consecutive messages, summed in float32 in their order.
+ * n_bytes: of all of them. -EBADMSG with an error message that names the member: a
+ * message is invalid; the content of out is then undefined. */
 int int8_sum(const struct codec_kernels *k,
              void *out,
              enum dtype t,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The innermost loops, in two builds of one source (kernels.inc.h): for any CPU of the
- * machine, and for those with AVX2 and F16C. Both give the same bits (but for
- * those of a NaN). Pure: which one
- * may run is the caller's to know. */
+ * architecture, and for those with AVX2 and F16C. Both give the same bits (except in a
+ * NaN). Pure: the caller checks the CPU. */
 #ifndef RUNTIME_CORE_COMPRESS_KERNELS_H
 #define RUNTIME_CORE_COMPRESS_KERNELS_H
 
@@ -41,6 +40,7 @@ struct codec_kernels {
 const struct codec_kernels *codec_kernels_of(bool is_wide);
 
 extern const struct codec_kernels codec_kernels_base;
-extern const struct codec_kernels codec_kernels_avx2; /* all NULL where there is none */
+extern const struct codec_kernels
+    codec_kernels_avx2; /* all NULL if this build has none */
 
 #endif

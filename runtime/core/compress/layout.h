@@ -37,7 +37,7 @@ struct codec_shard codec_shard_of(const struct codec_plan *p, uint32_t member);
 struct codec_tensor {
     struct codec_entry entry;
     float *residual; /* count; NULL without feedback */
-    float *shard;    /* residual of the sums of our shard; NULL where there is none */
+    float *shard;    /* residual of the sums of our shard; NULL: it has none */
     float *q;        /* powersgd: the last Q, summed */
     char name[];
 };

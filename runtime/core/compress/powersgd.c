@@ -11,8 +11,8 @@
  * same, but a rank's residual is a projection of its own M and cannot drift away when
  * ranks see different data). Q is made orthonormal before it is used, so that P and Q
  * scale as M does, never as its square. Gram-Schmidt runs twice over each vector with
- * sums in float64; a vector that vanishes is left zero and its direction is drawn anew
- * the next time, so that no direction stays dead after a gradient that was zero.
+ * sums in float64; a vector that vanishes is left zero and is replaced by a random one
+ * in the next step, so that no direction stays zero after a gradient that was zero.
  *
  * The products are tiled so that M is read once; the loops are in kernels.inc.h. Called
  * by codec.c. */
@@ -27,7 +27,7 @@ enum {
     TILE = 1024, /* columns of a tile: 4 rows of it and Q's part stay in L1 */
     LANES = 4,
 };
-#define DEPENDENT 1e-6 /* what is left of a vector in the span of others is noise */
+#define DEPENDENT 1e-6 /* a vector this close to the span of earlier ones is noise */
 
 static inline bool is_finite(float f)
 {

@@ -21,7 +21,7 @@ struct powersgd_shape {
 /* Fills vector j of rank with random numbers in [-1, 1) that are a function of seed, j
  * and the place alone. */
 void powersgd_draw(float *v, uint64_t n, uint32_t j, uint64_t seed);
-/* Vectors that are zero or hold what is not finite are drawn anew; then all are made
+/* Vectors that are zero or not finite are replaced by random ones; then all are made
  * orthonormal. */
 void powersgd_refresh(float *q, uint64_t n, uint32_t rank, uint64_t seed);
 /* Makes n-vectors orthonormal, in order; one that lies in the span of those before it

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sparsified gradients with what was not sent fed back: Aji and Heafield, "Sparse
- * communication for distributed gradient descent" (2017); Lin et al., "Deep gradient
- * compression" (2018).
+/* Sparsified gradients with feedback of the elements that were not sent: Aji and
+ * Heafield, "Sparse communication for distributed gradient descent" (2017); Lin et al.,
+ * "Deep gradient compression" (2018).
  *
  * Selection is exact. The bits of a magnitude are a 31-bit number that orders as the
  * magnitude does (all NaNs are made one number above infinity), so the k-th largest is
- * found by three histograms over 11, 10 and 10 bits: each tells which bucket holds it
- * and how many lie above. That is a radix selection: three reads at worst and no data
- * moved, where a quickselect would need a copy and a sort n log n.
+ * found by three histograms over 11, 10 and 10 bits: each gives the bucket that holds
+ * it and the number of elements above. That is a radix selection: three reads at worst
+ * and no data moved, where a quickselect would need a copy and a sort n log n.
  *
  * Before that, a sample of the tensor guesses a limit that a few more than k elements
  * reach; one fast pass collects them (where the message will be) and only they are
  * selected from. A guess that is too high or far too low costs that pass and the whole
  * tensor is selected from instead: the outcome is the same.
  *
- * Of those that equal the k-th largest the first ones are taken. Called by codec.c. */
+ * Of elements equal to the k-th largest, those with the lowest index are taken. Called
+ * by codec.c. */
 #include "runtime/core/compress/topk.h"
 
 #include <errno.h>
@@ -172,8 +173,8 @@ static uint32_t threshold_guess(const float *w, uint64_t count, uint64_t k)
     return view_find_kth(&sample, expected + 4 * root_rounded_up(expected), &ties);
 }
 
-/* The message from candidates, which lie apart in its room. False: the guess was no
- * good. *ret_limit: the k-th magnitude. */
+/* Builds the message from the candidates, which are already in its memory. False: the
+ * guessed limit was wrong. *ret_limit: the k-th magnitude. */
 static bool take_guessed(const struct codec_kernels *kernels,
                          uint32_t *index,
                          float *w,

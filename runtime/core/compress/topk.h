@@ -30,9 +30,10 @@ void topk_encode(const struct codec_kernels *kernels,
 /* The message of a rank that has only zeros. */
 void topk_zeros(uint8_t *wire, uint64_t count, uint64_t k);
 
-/* acc = sum of n messages that lie one after the other, in their order. n_bytes: of all
- * of them. -EBADMSG with a sentence that names the member when a message is not one
- * (length, an index out of range or not above the one before); acc holds nonsense then.
+/* acc = sum of n consecutive messages, in their order. n_bytes: of all of them.
+ * -EBADMSG with an error message that names the member: a message is invalid (length,
+ * an index out of range or not above the one before); the content of acc is then
+ * undefined.
  */
 int topk_sum(float *acc,
              const uint8_t *wire,

@@ -205,7 +205,7 @@ def bad_arguments_are_refused_at_once():
         refused(["int32", "ADASUM", "not supported"], run, kind, np.ones(3, np.int32), op=ADASUM)
         refused(["op 6 is not in 0 to 5"], run, kind, x, op=6)
     refused(["ADASUM", "not supported"], run, "reducescatter", x, op=ADASUM)
-    refused(["names that begin with hvd://"], run, "allreduce", x, name="hvd://process_set")
+    refused(["names that start with hvd://"], run, "allreduce", x, name="hvd://process_set")
     refused(["must have 1 to 511 bytes"], run, "allreduce", x, name="n" * 512)
     assert run("allreduce", x, name="n" * 511)[0, 0] == N
     refused(["group_size 0"], run, "allreduce", x, group="g")
@@ -227,7 +227,7 @@ def only_ended_operations_return_splits():
         if R == 0:
             late = Op("alltoall", np.ones(N, np.float32), name="late")
             refused(
-                ["has not ended"], lambda: capi.must(capi.lib.hvd_received_splits(late.handle, splits, 8))
+                ["is not complete yet"], lambda: capi.must(capi.lib.hvd_received_splits(late.handle, splits, 8))
             )
         run("barrier")
         (late or Op("alltoall", np.ones(N, np.float32), name="late")).wait()

@@ -82,7 +82,7 @@ def the_other_lists_follow():
         ValueError, [f"does not include this process, rank {R} of 4"], hvd.init, comm=HALVES[1 - R % 2]
     )
     expect_error(ValueError, ["rank 1 is listed twice"], hvd.init, comm=[1, 1])
-    expect_error(ValueError, ["comm=[0, 9]: 9 is no rank of this job"], hvd.init, comm=[0, 9])
+    expect_error(ValueError, ["comm=[0, 9]: 9 is not a rank of this job"], hvd.init, comm=[0, 9])
     if R == 3:  # alone, with a set of its own world
         hvd.init(comm=[3], process_sets=[])
         told([3])
