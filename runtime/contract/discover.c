@@ -151,11 +151,11 @@ static int check_leftover(const struct env_reader *r)
     rank = env_look(r, "PMI_RANK");
     size = env_look(r, "PMI_SIZE");
     if (rank && size && !same_number(size, "1"))
-        return err_set(
-            r->err, -EINVAL,
-            "PMI_RANK=%.20s and PMI_SIZE=%.20s are set, but PMI_FD, the connection to "
-            "mpiexec, is not: keep it, or unset all of them to run alone",
-            rank, size);
+        return err_set(r->err, -EINVAL,
+                       "PMI_RANK=%.20s and PMI_SIZE=%.20s are set, but PMI_FD is not "
+                       "(the connection "
+                       "to mpiexec): keep it, or unset all of them to run alone",
+                       rank, size);
     return 0;
 }
 

@@ -43,7 +43,7 @@ def test_openmpi_on_two_hosts(folder):
         os.mkdir(f"{folder}/lib")
         open(f"{folder}/lib/libpmix.so.2", "wb").close()
         program = run(folder, mpirun_on(hosts, "env", f"LD_LIBRARY_PATH={folder}/lib", RANK), code=None)
-        has(program.err, "ranks of openmpi need its PMIx here: ")
+        has(program.err, "ranks of openmpi require its PMIx on this host: ")
 
 
 def test_mpich_on_two_hosts(folder):

@@ -219,8 +219,8 @@ static void one_device_a_rank(int rank, int size)
     t.device = 1;
     CHECK(submit_refused(&t) == HVD_INVALID_ARGUMENT, "ok");
     CHECK(!strcmp(hvd_last_error(),
-                  "tensor \"d\": device 1: it is on GPU 1, and this rank has had "
-                  "tensors on GPU 0: a rank uses one GPU"),
+                  "tensor \"d\": device 1: it is on GPU 1, but this rank uses "
+                  "GPU 0: a rank uses one GPU only"),
           "%s", hvd_last_error());
     t.device = HVD_DEVICE_OF_POINTER;
     t.data = foreign;
