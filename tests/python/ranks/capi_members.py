@@ -227,7 +227,8 @@ def only_ended_operations_return_splits():
         if R == 0:
             late = Op("alltoall", np.ones(N, np.float32), name="late")
             refused(
-                ["is not complete yet"], lambda: capi.must(capi.lib.hvd_received_splits(late.handle, splits, 8))
+                ["is not complete yet"],
+                lambda: capi.must(capi.lib.hvd_received_splits(late.handle, splits, 8)),
             )
         run("barrier")
         (late or Op("alltoall", np.ones(N, np.float32), name="late")).wait()
