@@ -267,8 +267,8 @@ int cuDevicePrimaryCtxRetain(cu_ctx *ret, cu_device d)
         return rc;
     pthread_mutex_lock(&fake.lock);
     struct cu_ctx_s *c = &fake.ctx[d];
-    c->device = d;
-    c->n_retained++;
+    if (c->n_retained++ == 0)
+        c->device = d; /* other threads may read it from then on */
     if (!c->legacy)
         c->legacy = fake_stream_make(c, false, true);
     *ret = c;
