@@ -183,7 +183,7 @@ golden_set(struct build *b, struct node *o, const char *path, const struct node 
  * An object is one line: its path, then key=value of each member that has no lines of
  * its own; of two trees, only what differs. "-key" or "-path": it is in the first tree
  * only. Items of an array go by name or type where each has one, else by position;
- * "order" tells the order of the items, unless the new ones are the last. */
+ * "order" lists the items in their order, unless the new ones are the last. */
 
 static inline bool golden_has_lines(const struct node *n)
 {

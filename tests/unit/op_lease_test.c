@@ -70,7 +70,7 @@ static void lease_play_answer(struct lease *l, const char *text, uint64_t now)
  *   get, create, update ANSWER   that request is due, is sent and answered
  *   polls N/MS ANSWER            N requests get, so far apart
  *   sent; answered ANSWER        the two halves of a request
- *   gives-up                     the process is told to end
+ *   gives-up                     the process is asked to exit
  *   leads, follows, done, busy, due, next VERB     what is the case */
 static void lease_play_step(struct lease *l, const char *step)
 {
