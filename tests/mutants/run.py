@@ -16,8 +16,9 @@ named after its file first, then the part's row below, until one fails. The outc
     survived     everything passed: a test is missing, or the code does nothing
     gone         with --replay: this tree has no such line any more
 
-Parts whose tests need root (spank_plugin) have their unit programs alone. A survivor is a hint: many change what cannot be observed (a buffer's size, the text of a log). The outcomes are
-written to build/mutants/results.jsonl as they come.
+Parts whose tests need root (spank_plugin) have their unit programs alone. A survivor is a hint: many
+change what cannot be observed (a buffer's size, the text of a log). The outcomes are written to
+build/mutants/results.jsonl as they come.
 """
 
 from __future__ import annotations
@@ -44,16 +45,17 @@ OPERATOR = "make test-operator-fake"
 LAUNCH = "RM_ONLY='tests/launch/horovodrun_test.py tests/launch/signals_test.py' make test-launch"
 FOUND = "RM_ONLY=tests/found/found_test.py make test-found"
 PYTHON = "tests/python/run.sh {names}"
+VALUES = "tests/python/run.sh collectives"
 # part, how its files begin, and the row to run when no unit program fails. The longest beginning counts.
 PARTS = (
     ("base", "runtime/base/", ""),
     ("contract", "runtime/contract/", ""),
     ("rendezvous", "runtime/rendezvous/", ""),
     ("bootstrap", "runtime/bootstrap/", FOUND),
-    ("core", "runtime/core/", ""),
-    ("control", "runtime/control/", ""),
-    ("api", "runtime/api/", ""),
-    ("cpu", "runtime/backend/", ""),
+    ("core", "runtime/core/", VALUES),
+    ("control", "runtime/control/", VALUES),
+    ("api", "runtime/api/", VALUES),
+    ("cpu", "runtime/backend/", VALUES),
     ("gpu", "runtime/backend/nccl/", ""),
     ("tensorflow", "runtime/tensorflow/", ""),
     ("launch", "runtime/launch/", LAUNCH),
