@@ -1,23 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PMI-1 against a peer that follows a script: what real launchers do rarely or never
  * (refusals, silence, another order of keys). Real launchers are in tests/found. */
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
@@ -30,12 +21,11 @@
 
 /* --- lines --- */
 
-static void keys_may_have_any_order(void **state)
+UNIT_TEST(keys_may_have_any_order)
 {
     static const char *const line = "cmd=get_result rc=0 msg=success value=a;b= n=12x";
     char v[32];
 
-    (void)state;
     assert_true(pmi_is(line, "get_result"));
     assert_false(pmi_is(line, "get"));
     assert_false(pmi_is("", "get"));
@@ -184,7 +174,7 @@ static struct contract rank_of_two(uint32_t rank, int fd)
         NULL, NULL                                                                     \
     }
 
-static void rank_0_offers_and_sends_finalize_at_exit_only(void **state)
+UNIT_TEST(rank_0_offers_and_sends_finalize_at_exit_only)
 {
     static const struct step script[] = {INIT,    MAXES, KVS,      PUT,
                                          BARRIER, GET,   FINALIZE, END};
@@ -193,7 +183,6 @@ static void rank_0_offers_and_sends_finalize_at_exit_only(void **state)
     struct err e = ERR_INIT;
     struct peer p;
 
-    (void)state;
     peer_up(&p, script);
     struct contract c = rank_of_two(0, p.fd);
     assert_int_equal(bootstrap_meet(&c, 4711, "10.9.8.7,10.9.8.6",
@@ -243,14 +232,13 @@ static bool closed_connection_is_left_at_once(void)
     return is_in_time;
 }
 
-static void a_closed_connection_at_the_end_is_fine(void **state)
+UNIT_TEST(a_closed_connection_at_the_end_is_fine)
 {
-    (void)state;
     ASSERT_IN_TIME(closed_connection_is_left_at_once());
 }
 
 /* A program that closes all descriptors: at the end the number is another file's. */
-static void nothing_is_written_to_a_file_that_has_the_number(void **state)
+UNIT_TEST(nothing_is_written_to_a_file_that_has_the_number)
 {
     static const struct step script[] = {INIT, MAXES, KVS, PUT, BARRIER, GET, END};
     char name[] = "/tmp/bootstrap_pmi_test.XXXXXX";
@@ -260,7 +248,6 @@ static void nothing_is_written_to_a_file_that_has_the_number(void **state)
     struct token token;
     struct peer p;
 
-    (void)state;
     assert_true(file >= 0);
     (void)unlink(name);
     peer_up(&p, script);
@@ -283,7 +270,7 @@ static void nothing_is_written_to_a_file_that_has_the_number(void **state)
     peer_down(&p);
 }
 
-static void a_rank_elsewhere_gets_the_addresses(void **state)
+UNIT_TEST(a_rank_elsewhere_gets_the_addresses)
 {
     static const struct step script[] = {
         INIT,
@@ -300,7 +287,6 @@ static void a_rank_elsewhere_gets_the_addresses(void **state)
     struct bootstrap *b = NULL;
     struct peer p;
 
-    (void)state;
     peer_up(&p, script);
     struct contract c = rank_of_two(1, p.fd);
     assert_int_equal(
@@ -316,7 +302,7 @@ static void a_rank_elsewhere_gets_the_addresses(void **state)
 
 /* Each failure has its error message, and returns before a long deadline. The peer
  * answers the first n_well requests of a rank well, then so. */
-static void each_failure_has_its_message(void **state)
+UNIT_TEST(each_failure_has_its_message)
 {
     static const struct step well[] = {INIT, MAXES, KVS, PUT, BARRIER};
     static char long_line[8000];
@@ -351,7 +337,6 @@ static void each_failure_has_its_message(void **state)
          "cmd=get", "cmd=get_result rc=0 value=hvd1;aa;bb;0;1;" KEY ";;j\n", 0},
     };
 
-    (void)state;
     memset(long_line, 'x', sizeof(long_line) - 1);
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct err e = ERR_INIT;
@@ -383,13 +368,12 @@ static void each_failure_has_its_message(void **state)
     }
 }
 
-static void a_descriptor_that_is_not_mpiexecs(void **state)
+UNIT_TEST(a_descriptor_that_is_not_mpiexecs)
 {
     int pipes[2], port_fd = -1;
     uint16_t port;
     struct token token;
 
-    (void)state;
     assert_int_equal(pipe(pipes), 0);
     assert_int_equal(tcp_listen("127.0.0.1", 0, &port_fd, &port, NULL), 0);
     const int bad[] = {pipes[0], port_fd, 999};
@@ -409,7 +393,7 @@ static void a_descriptor_that_is_not_mpiexecs(void **state)
     fd_close(&port_fd);
 }
 
-static void a_bad_pmi_port_is_named(void **state)
+UNIT_TEST(a_bad_pmi_port_is_named)
 {
     static const struct {
         const char *port, *says;
@@ -417,7 +401,6 @@ static void a_bad_pmi_port_is_named(void **state)
              {"h:0", "PMI_PORT=h:0 is not HOST:PORT"},
              {"127.0.0.1:1", "PMI_PORT: "}};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct contract c = rank_of_two(1, -1);
         struct bootstrap *b = NULL;
@@ -432,7 +415,7 @@ static void a_bad_pmi_port_is_named(void **state)
     }
 }
 
-static void ranks_of_the_channel_override_the_environment(void **state)
+UNIT_TEST(ranks_of_the_channel_override_the_environment)
 {
     static const struct step script[] = {
         {"cmd=initack pmiid=5",
@@ -449,7 +432,6 @@ static void ranks_of_the_channel_override_the_environment(void **state)
     uint16_t port;
     struct peer p = {.script = script};
 
-    (void)state;
     assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &port, NULL), 0);
     struct contract c = rank_of_two(0, -1);
     c.told = TOLD_NOTHING;
@@ -479,18 +461,4 @@ static void ranks_of_the_channel_override_the_environment(void **state)
     assert_int_equal(WEXITSTATUS(status), 5);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_may_have_any_order),
-        cmocka_unit_test(rank_0_offers_and_sends_finalize_at_exit_only),
-        cmocka_unit_test(a_closed_connection_at_the_end_is_fine),
-        cmocka_unit_test(nothing_is_written_to_a_file_that_has_the_number),
-        cmocka_unit_test(a_rank_elsewhere_gets_the_addresses),
-        cmocka_unit_test(each_failure_has_its_message),
-        cmocka_unit_test(a_descriptor_that_is_not_mpiexecs),
-        cmocka_unit_test(a_bad_pmi_port_is_named),
-        cmocka_unit_test(ranks_of_the_channel_override_the_environment),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

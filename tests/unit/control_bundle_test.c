@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bundles of items: whole, cut at every byte, bent. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/base/mem.h"
 #include "runtime/control/bundle.h"
@@ -33,13 +26,12 @@ static struct wire_reader bundle_reader(const struct strbuf *b, size_t n)
     return (struct wire_reader){.p = (const uint8_t *)b->p, .n = n};
 }
 
-static void what_goes_in_comes_out_in_order(void **state)
+UNIT_TEST(what_goes_in_comes_out_in_order)
 {
     CLEANUP(strbuf_release) struct strbuf b = {0};
     struct wire_reader in;
     struct up_item item;
 
-    (void)state;
     put_all(&b);
     in = bundle_reader(&b, b.n);
     for (size_t i = 0; i < ARRAY_LEN(items); i++) {
@@ -54,11 +46,10 @@ static void what_goes_in_comes_out_in_order(void **state)
 }
 
 /* Only between two items is an end. */
-static void a_cut_bundle_is_refused(void **state)
+UNIT_TEST(a_cut_bundle_is_refused)
 {
     CLEANUP(strbuf_release) struct strbuf b = {0};
 
-    (void)state;
     put_all(&b);
     for (size_t n = 0; n <= b.n; n++) {
         AUTOFREE uint8_t *copy = mem_alloc(n); /* so that a look beyond is seen */
@@ -84,7 +75,7 @@ static void assert_refused(const uint8_t *p, size_t n)
     assert_int_equal(item.origin, 99); /* untouched */
 }
 
-static void what_does_not_exist_is_refused(void **state)
+UNIT_TEST(what_does_not_exist_is_refused)
 {
     const uint8_t no_kind[] = {0, 1, 0, 0, 0, 0, 0, 0, 0};
     const uint8_t other_kind[] = {UP_KIND_END, 1, 0, 0, 0, 0, 0, 0, 0};
@@ -94,7 +85,6 @@ static void what_does_not_exist_is_refused(void **state)
     const uint8_t reasons[] = {UP_LEAVE, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0};
     uint8_t text[UP_HEADER_BYTES + UP_TEXT_MAX_BYTES + 1] = {UP_SUSPECT, 1};
 
-    (void)state;
     assert_refused(no_kind, sizeof(no_kind));
     assert_refused(other_kind, sizeof(other_kind));
     assert_refused(huge, sizeof(huge));
@@ -108,12 +98,4 @@ static void what_does_not_exist_is_refused(void **state)
     assert_refused(text, sizeof(text));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_goes_in_comes_out_in_order),
-        cmocka_unit_test(a_cut_bundle_is_refused),
-        cmocka_unit_test(what_does_not_exist_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

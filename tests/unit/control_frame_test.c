@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames of the control channel over a real socket: whole, cut, bent, replayed, too
  * large. */
-#include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
@@ -42,14 +36,13 @@ static void close_ends(struct ends *e)
     frame_release(&e->b);
 }
 
-static void frames_arrive_in_order_both_ways(void **state)
+UNIT_TEST(frames_arrive_in_order_both_ways)
 {
     enum frame_type type;
     const uint8_t *p;
     struct ends e;
     size_t n;
 
-    (void)state;
     open_ends(&e);
     assert_int_equal(frame_recv(&e.b, &type, &p, &n), 0);
     assert_int_equal(frame_send(&e.a, FRAME_UP, "one", 3), 0);
@@ -74,7 +67,7 @@ static void frames_arrive_in_order_both_ways(void **state)
     close_ends(&e);
 }
 
-static void a_frame_larger_than_the_socket_is_kept_and_sent(void **state)
+UNIT_TEST(a_frame_larger_than_the_socket_is_kept_and_sent)
 {
     enum { N = 3 << 20 };
     AUTOFREE uint8_t *big = mem_alloc(N);
@@ -84,7 +77,6 @@ static void a_frame_larger_than_the_socket_is_kept_and_sent(void **state)
     size_t n;
     int rc = 0;
 
-    (void)state;
     assert_non_null(big);
     for (size_t i = 0; i < N; i++)
         big[i] = (uint8_t)(i * 7);
@@ -141,7 +133,7 @@ static int frame_feed(const uint8_t *p, size_t n, int times)
 }
 
 /* The reader is always a little behind, so what is unsent never becomes nothing. */
-static void a_buffer_that_is_never_empty_stays_small(void **state)
+UNIT_TEST(a_buffer_that_is_never_empty_stays_small)
 {
     static uint8_t block[64 * 1024];
     enum frame_type type;
@@ -150,7 +142,6 @@ static void a_buffer_that_is_never_empty_stays_small(void **state)
     size_t n;
     int n_read = 0;
 
-    (void)state;
     open_ends(&e);
     while (e.a.out_n - e.a.out_at < 8 * sizeof(block))
         assert_int_equal(frame_send(&e.a, FRAME_UP, block, sizeof(block)), 0);
@@ -169,12 +160,11 @@ static void a_buffer_that_is_never_empty_stays_small(void **state)
     close_ends(&e);
 }
 
-static void every_bent_byte_is_refused(void **state)
+UNIT_TEST(every_bent_byte_is_refused)
 {
     uint8_t f[64];
     size_t n = frame_capture(f, sizeof(f));
 
-    (void)state;
     assert_int_equal(frame_feed(f, n, 1), 1);
     for (size_t i = 0; i < n; i++) {
         f[i] ^= 0x41;
@@ -187,15 +177,14 @@ static void every_bent_byte_is_refused(void **state)
     assert_int_equal(frame_feed(f, n, 2), -EBADMSG); /* replayed */
 }
 
-static void an_absurd_length_costs_no_memory(void **state)
+UNIT_TEST(an_absurd_length_costs_no_memory)
 {
     static const uint8_t f[8] = {0xff, 0xff, 0xff, 0xff, FRAME_UP};
 
-    (void)state;
     assert_int_equal(frame_feed(f, sizeof(f), 1), -EBADMSG);
 }
 
-static void waiting_ends_at_the_deadline(void **state)
+UNIT_TEST(waiting_ends_at_the_deadline)
 {
     uint64_t t0 = clock_now_ns();
     enum frame_type type;
@@ -203,7 +192,6 @@ static void waiting_ends_at_the_deadline(void **state)
     struct ends e;
     size_t n;
 
-    (void)state;
     open_ends(&e);
     assert_int_equal(frame_recv_until(&e.b, t0 + 30 * NS_PER_MS, &type, &p, &n),
                      -ETIMEDOUT);
@@ -211,12 +199,11 @@ static void waiting_ends_at_the_deadline(void **state)
     close_ends(&e);
 }
 
-static void addresses_of_this_machine(void **state)
+UNIT_TEST(addresses_of_this_machine)
 {
     char buf[64];
     struct err err = ERR_INIT;
 
-    (void)state;
     assert_true(addr_is_loopback("127.0.1.1"));
     assert_true(addr_is_loopback("::1"));
     assert_false(addr_is_loopback("10.0.0.1"));
@@ -230,16 +217,4 @@ static void addresses_of_this_machine(void **state)
         strstr(err.text, "no interface \"nope0\" with an address, there are lo"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frames_arrive_in_order_both_ways),
-        cmocka_unit_test(a_frame_larger_than_the_socket_is_kept_and_sent),
-        cmocka_unit_test(a_buffer_that_is_never_empty_stays_small),
-        cmocka_unit_test(every_bent_byte_is_refused),
-        cmocka_unit_test(an_absurd_length_costs_no_memory),
-        cmocka_unit_test(waiting_ends_at_the_deadline),
-        cmocka_unit_test(addresses_of_this_machine),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -39,9 +39,8 @@ static void leave_one(uint32_t who, enum leave_reason why)
     world_close(&w);
 }
 
-static void a_goodbye_reaches_all(void **state)
+UNIT_TEST(a_goodbye_reaches_all)
 {
-    (void)state;
     leave_one(0, LEAVE_SHUTDOWN);
     leave_one(1, LEAVE_EXIT);
     leave_one(5, LEAVE_SHUTDOWN);
@@ -49,11 +48,10 @@ static void a_goodbye_reaches_all(void **state)
 }
 
 /* A rank that goes without waiting for rank 0's word: those below hear it from it. */
-static void a_hurried_goodbye_is_no_loss(void **state)
+UNIT_TEST(a_hurried_goodbye_is_no_loss)
 {
     static const uint32_t ranks[] = {1, 6, 14};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(ranks); i++) {
         struct control_world w;
         char want[128];
@@ -83,11 +81,10 @@ static void wait_for_connections(uint32_t r, uint32_t n)
 }
 
 /* While rank 0 is busy elsewhere, one has left and gone; that is no loss. */
-static void who_has_left_is_not_missed(void **state)
+UNIT_TEST(who_has_left_is_not_missed)
 {
     struct control_world w;
 
-    (void)state;
     world_up(&w, one_host);
     wait_for_connections(6, 3);
     assert_int_equal(kill(w.pid[0], SIGSTOP), 0);
@@ -98,11 +95,10 @@ static void who_has_left_is_not_missed(void **state)
 }
 
 /* A loss that is reported after a goodbye is none, though no verdict ever comes. */
-static void a_loss_after_a_goodbye_is_forgotten(void **state)
+UNIT_TEST(a_loss_after_a_goodbye_is_forgotten)
 {
     struct control_world w;
 
-    (void)state;
     world_up(&w, one_host);
     wait_for_connections(6, 3);
     assert_int_equal(kill(w.pid[0], SIGSTOP), 0);
@@ -125,9 +121,8 @@ static void a_loss_after_a_goodbye_is_forgotten(void **state)
 
 /* The head of a host dies while others say goodbye: whichever is first, nobody waits.
  */
-static void a_death_among_goodbyes_leaves_nobody_waiting(void **state)
+UNIT_TEST(a_death_among_goodbyes_leaves_nobody_waiting)
 {
-    (void)state;
     for (uint32_t leaver = 0; leaver < 15; leaver += 2) {
         struct control_world w;
         uint64_t t0;
@@ -153,14 +148,4 @@ static void a_death_among_goodbyes_leaves_nobody_waiting(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_goodbye_reaches_all),
-        cmocka_unit_test(a_hurried_goodbye_is_no_loss),
-        cmocka_unit_test(who_has_left_is_not_missed),
-        cmocka_unit_test(a_loss_after_a_goodbye_is_forgotten),
-        cmocka_unit_test(a_death_among_goodbyes_leaves_nobody_waiting),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

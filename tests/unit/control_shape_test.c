@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The shape of the control tree: tables of small worlds, properties of random ones. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/base/mem.h"
 #include "runtime/control/shape.h"
@@ -53,9 +46,8 @@ static struct control_member *members_of(const char *hosts)
     return m;
 }
 
-static void small_worlds_have_this_shape(void **state)
+UNIT_TEST(small_worlds_have_this_shape)
 {
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         AUTOFREE struct control_member *m = members_of(rows[i].hosts);
         uint32_t n = (uint32_t)strlen(rows[i].hosts);
@@ -72,13 +64,12 @@ static void small_worlds_have_this_shape(void **state)
     }
 }
 
-static void the_way_to_a_rank_leads_up_or_down(void **state)
+UNIT_TEST(the_way_to_a_rank_leads_up_or_down)
 {
     AUTOFREE struct control_member *m = members_of("aaaaaaaaaaaaaaa");
     uint32_t below[4];
     struct tree_shape s;
 
-    (void)state;
     assert_int_equal(shape_init(&s, m, 15, 2), 0);
     assert_int_equal(shape_next(&s, 0, 14), 2);
     assert_int_equal(shape_next(&s, 2, 14), 6);
@@ -168,13 +159,12 @@ static void check_world(uint32_t n, uint32_t fanout, uint32_t hosts, uint32_t mo
     shape_release(&s);
 }
 
-static void any_world_is_a_flat_tree(void **state)
+UNIT_TEST(any_world_is_a_flat_tree)
 {
     static const uint32_t sizes[] = {2, 3, 7, 17, 64, 300, 1000, 4096, MAX_RANKS};
     struct seeded rnd = {4};
     uint32_t hosts, most;
 
-    (void)state;
     world = mem_calloc(MAX_RANKS, sizeof(*world));
     assert_non_null(world);
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
@@ -189,13 +179,12 @@ static void any_world_is_a_flat_tree(void **state)
 }
 
 /* next() leads from anywhere to anywhere, without a detour. */
-static void every_rank_is_reached(void **state)
+UNIT_TEST(every_rank_is_reached)
 {
     struct seeded rnd = {9};
     uint32_t most;
     struct tree_shape s;
 
-    (void)state;
     world = mem_calloc(MAX_RANKS, sizeof(*world));
     assert_non_null(world);
     (void)lay_out(&rnd, 200, &most);
@@ -225,22 +214,11 @@ static int make_and_drop(void *arg)
     return rc;
 }
 
-static void memory_may_be_out(void **state)
+UNIT_TEST(memory_may_be_out)
 {
     AUTOFREE struct control_member *m = members_of("aabbccddeef");
 
-    (void)state;
     torture(make_and_drop, m);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_worlds_have_this_shape),
-        cmocka_unit_test(the_way_to_a_rank_leads_up_or_down),
-        cmocka_unit_test(any_world_is_a_flat_tree),
-        cmocka_unit_test(every_rank_is_reached),
-        cmocka_unit_test(memory_may_be_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -9,14 +9,7 @@
  *
  * Asserted: connections and messages of the busiest rank grow as the logarithm of the
  * world. The figures are printed as a table. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/base/mem.h"
 #include "runtime/control/bundle.h"
@@ -301,23 +294,14 @@ static void figures_print(uint32_t spread)
     }
 }
 
-static void the_busiest_rank_has_work_of_the_logarithm_of_the_world(void **state)
+UNIT_TEST(the_busiest_rank_has_work_of_the_logarithm_of_the_world)
 {
-    (void)state;
     figures_print(0);
 }
 
-static void requests_that_come_spread_share_frames_too(void **state)
+UNIT_TEST(requests_that_come_spread_share_frames_too)
 {
-    (void)state;
     figures_print(16);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_busiest_rank_has_work_of_the_logarithm_of_the_world),
-        cmocka_unit_test(requests_that_come_spread_share_frames_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

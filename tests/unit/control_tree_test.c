@@ -28,9 +28,8 @@ static void everybody_talks(const char *hosts)
     world_close(&w);
 }
 
-static void all_messages_arrive_once_and_in_order(void **state)
+UNIT_TEST(all_messages_arrive_once_and_in_order)
 {
-    (void)state;
     everybody_talks(one_host);
     everybody_talks(three_hosts);
     everybody_talks("abcabcabcabc");
@@ -39,12 +38,11 @@ static void all_messages_arrive_once_and_in_order(void **state)
 
 /* Rank 1 is stopped while all below it speak: rank 0 gets that in a few frames, not in
  * one a message. */
-static void what_comes_together_travels_together(void **state)
+UNIT_TEST(what_comes_together_travels_together)
 {
     struct control_world w;
     uint32_t before;
 
-    (void)state;
     world_up(&w, one_host);
     for (uint32_t r = 3; r <= 4; r++)
         world_send_order(&w, r, ORDER_UP, 1, 20, NULL);
@@ -62,11 +60,10 @@ static void what_comes_together_travels_together(void **state)
 }
 
 /* Each fits a frame, together they do not. */
-static void large_requests_pass_through(void **state)
+UNIT_TEST(large_requests_pass_through)
 {
     struct control_world w;
 
-    (void)state;
     world_open(&w, one_host);
     w.bundle_max = 120000;
     world_start(&w);
@@ -88,11 +85,10 @@ static void large_requests_pass_through(void **state)
     world_close(&w);
 }
 
-static void the_way_is_shown(void **state)
+UNIT_TEST(the_way_is_shown)
 {
     struct control_world w;
 
-    (void)state;
     world_up(&w, one_host);
     assert_string_equal(seen_of(3)->transport[3], "self");
     assert_string_equal(seen_of(3)->transport[1], "unix");
@@ -160,9 +156,8 @@ static void kill_one(const char *hosts, uint32_t who)
     ASSERT_IN_TIME(is_reported_soon(hosts, who));
 }
 
-static void a_rank_that_dies_is_named_by_all(void **state)
+UNIT_TEST(a_rank_that_dies_is_named_by_all)
 {
-    (void)state;
     for (uint32_t r = 0; r < 15; r++) /* 0, inner ranks of each level, leaves */
         kill_one(one_host, r);
     kill_one(three_hosts, 5); /* the head of a host */
@@ -176,11 +171,10 @@ static void a_rank_that_dies_is_named_by_all(void **state)
 
 /* A failure that the death of another explains: a leaf's neighbour of the data path has
  * died, and the leaf speaks first. */
-static void the_dead_rank_is_named_not_the_one_that_noticed(void **state)
+UNIT_TEST(the_dead_rank_is_named_not_the_one_that_noticed)
 {
     static const uint32_t dead[] = {9, 1, 2, 6};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(dead); i++) {
         struct control_world w;
         char want[128];
@@ -196,11 +190,10 @@ static void the_dead_rank_is_named_not_the_one_that_noticed(void **state)
     }
 }
 
-static void a_failure_without_a_death_is_the_cause(void **state)
+UNIT_TEST(a_failure_without_a_death_is_the_cause)
 {
     static const uint32_t ranks[] = {14, 5, 1, 0};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(ranks); i++) {
         struct control_world w;
         char want[128];
@@ -213,11 +206,10 @@ static void a_failure_without_a_death_is_the_cause(void **state)
     }
 }
 
-static void an_abort_reaches_every_rank(void **state)
+UNIT_TEST(an_abort_reaches_every_rank)
 {
     static const uint32_t ranks[] = {14, 1, 0};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(ranks); i++) {
         struct control_world w;
         char want[128] = "it ends";
@@ -232,11 +224,10 @@ static void an_abort_reaches_every_rank(void **state)
 }
 
 /* Two at once may cut the tree: everybody names one of them. */
-static void two_deaths_at_once_end_the_world_too(void **state)
+UNIT_TEST(two_deaths_at_once_end_the_world_too)
 {
     static const uint32_t pairs[][2] = {{1, 2}, {1, 4}, {3, 14}, {0, 6}, {0, 1}};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
         struct control_world w;
         char want[2][128];
@@ -292,25 +283,23 @@ static void stop_one(uint32_t who)
     world_close(&w);
 }
 
-static void a_stopped_rank_is_named_by_all(void **state)
+UNIT_TEST(a_stopped_rank_is_named_by_all)
 {
     static const uint32_t ranks[] = {0, 1, 6, 14};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(ranks); i++)
         stop_one(ranks[i]);
 }
 
 /* Those below a silent rank hear nothing of rank 0's verdict, but see what the others
  * then give up. That is no cause. */
-static void silence_above_explains_a_failure(void **state)
+UNIT_TEST(silence_above_explains_a_failure)
 {
     static const char want[] =
         "rank 1 (host a, pid 1001) was lost: silent for 6 s (HVD_PEER_TIMEOUT)";
     struct control_world w;
     uint64_t t0, half;
 
-    (void)state;
     world_open(&w, one_host);
     w.timeout_ns = 6 * NS_PER_S;
     world_start(&w);
@@ -331,11 +320,10 @@ static void silence_above_explains_a_failure(void **state)
 
 /* --- those who break the rules --- */
 
-static void a_rank_speaks_for_those_below_it_only(void **state)
+UNIT_TEST(a_rank_speaks_for_those_below_it_only)
 {
     static const uint32_t origins[] = {0, 6, 13, 99};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(origins); i++) {
         struct control_world w;
 
@@ -350,11 +338,10 @@ static void a_rank_speaks_for_those_below_it_only(void **state)
     }
 }
 
-static void an_answer_that_one_cannot_take_ends_the_world(void **state)
+UNIT_TEST(an_answer_that_one_cannot_take_ends_the_world)
 {
     struct control_world w;
 
-    (void)state;
     world_open(&w, one_host);
     w.deaf = 5;
     world_start(&w);
@@ -367,11 +354,10 @@ static void an_answer_that_one_cannot_take_ends_the_world(void **state)
 
 /* --- joining --- */
 
-static void a_rank_that_never_joins_is_named(void **state)
+UNIT_TEST(a_rank_that_never_joins_is_named)
 {
     struct control_world w;
 
-    (void)state;
     world_open(&w, one_host);
     w.absent = 11;
     w.join_ns = NS_PER_S / 2;
@@ -408,46 +394,23 @@ static int open_and_close(void *arg)
     return rc;
 }
 
-static void memory_may_be_out(void **state)
+UNIT_TEST(memory_may_be_out)
 {
     struct control_world w;
 
-    (void)state;
     world_open(&w, three_hosts);
     torture(open_and_close, &w);
 }
 
-static void a_fanout_out_of_range_is_refused(void **state)
+UNIT_TEST(a_fanout_out_of_range_is_refused)
 {
     struct control_config cfg = {.size = 2, .fanout = 1};
     struct control *c;
     struct err err;
 
-    (void)state;
     assert_int_equal(control_open(&cfg, "127.0.0.1", &c, &err), -EINVAL);
     assert_string_equal(err.text,
                         "rank 0's HVD_CONTROL_FANOUT is 1, 2 to 64 is allowed");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_messages_arrive_once_and_in_order),
-        cmocka_unit_test(what_comes_together_travels_together),
-        cmocka_unit_test(large_requests_pass_through),
-        cmocka_unit_test(the_way_is_shown),
-        cmocka_unit_test(a_rank_that_dies_is_named_by_all),
-        cmocka_unit_test(the_dead_rank_is_named_not_the_one_that_noticed),
-        cmocka_unit_test(a_failure_without_a_death_is_the_cause),
-        cmocka_unit_test(an_abort_reaches_every_rank),
-        cmocka_unit_test(two_deaths_at_once_end_the_world_too),
-        cmocka_unit_test(a_stopped_rank_is_named_by_all),
-        cmocka_unit_test(silence_above_explains_a_failure),
-        cmocka_unit_test(a_rank_speaks_for_those_below_it_only),
-        cmocka_unit_test(an_answer_that_one_cannot_take_ends_the_world),
-        cmocka_unit_test(a_rank_that_never_joins_is_named),
-        cmocka_unit_test(memory_may_be_out),
-        cmocka_unit_test(a_fanout_out_of_range_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -6,29 +6,18 @@
 #ifndef TESTS_UNIT_CONTROL_WORLD_H
 #define TESTS_UNIT_CONTROL_WORLD_H
 
-#include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/control/tree.h"
+#include "tests/unit/unit.h"
 
 enum { RANKS_MAX = 16, CHILD_LIMIT_S = 60, HELLO_MAX = 256, LIMIT_S = 30 };
 

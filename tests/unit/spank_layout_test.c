@@ -2,15 +2,7 @@
 /* Slurm's environment of one task -> place, hostfile, job id, master. The environments
  * are as seen on a real Slurm 22.05 (tests/slurm compares the same layouts there, task
  * by task). */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/base/mem.h"
 #include "spank_plugin/layout.h"
@@ -60,7 +52,7 @@ static const struct layout_paths paths = {
     .master_port = 20007,
 };
 
-static void places_of_all_layouts(void **state)
+UNIT_TEST(places_of_all_layouts)
 {
     static const struct {
         const char *nodes, *counts, *size, *rank, *node, *local;
@@ -87,7 +79,6 @@ static void places_of_all_layouts(void **state)
         /* heterogeneous step: the variables span both components */
         {"node[1-2]", "2,3", "5", "4", "1", "2", {4, 5, 2, 3, 0, 1, 1}, "node2"},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct task_env e = task_layout(rows[i].nodes, rows[i].counts, rows[i].size,
                                         rows[i].rank, rows[i].node, rows[i].local);
@@ -123,14 +114,13 @@ static const char *get_rendered(void *arg, const char *name)
     return env_rendered(world.v, world.n, name);
 }
 
-static void what_a_task_gets_is_what_hvd_init_reads(void **state)
+UNIT_TEST(what_a_task_gets_is_what_hvd_init_reads)
 {
     struct task_env e = task_layout("node[1-2]", "5,1", "6", "5", "1", "0");
     struct env_pair env[CONTRACT_MAX_ENV];
     struct contract c, back;
     struct err err = ERR_INIT;
     size_t n;
-    (void)state;
     assert_int_equal(layout_contract(env_get, &e, &paths, &c, &err), 0);
     assert_int_equal(contract_render(&c, env, &n, &err), 0);
     assert_string_equal(env_rendered(env, n, "HOROVOD_RANK"), "5");
@@ -147,12 +137,11 @@ static void what_a_task_gets_is_what_hvd_init_reads(void **state)
         assert_true(strncmp(env[i].name, "SLURM_", 6) != 0);
 }
 
-static void master_is_the_node_of_rank_0(void **state)
+UNIT_TEST(master_is_the_node_of_rank_0)
 {
     struct task_env e = task_layout("node[1-2]", "1,2", "3", "2", "1", "1");
     struct contract c;
     struct err err = ERR_INIT;
-    (void)state;
     assert_int_equal(layout_contract(env_get, &e, &paths, &c, &err), 0);
     assert_string_equal(c.master_addr, "node1");
     e.v[9] = (struct var){"SLURM_DISTRIBUTION", "arbitrary"};
@@ -162,7 +151,7 @@ static void master_is_the_node_of_rank_0(void **state)
     assert_int_equal(c.master_port, 20007);
 }
 
-static void contradictions_show_both_values(void **state)
+UNIT_TEST(contradictions_show_both_values)
 {
     static const struct {
         struct var change;
@@ -182,7 +171,6 @@ static void contradictions_show_both_values(void **state)
         {{"SLURM_LAUNCH_NODE_IPADDR", NULL}, "SLURM_LAUNCH_NODE_IPADDR", "unset"},
         {{"SLURM_JOB_ID", "x"}, "SLURM_JOB_ID", "\"x\""},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct task_env e = task_layout("node[1-2]", "2(x2)", "4", "3", "1", "1");
         struct contract c;
@@ -196,12 +184,11 @@ static void contradictions_show_both_values(void **state)
     }
 }
 
-static void hostfile_has_all_nodes_in_order(void **state)
+UNIT_TEST(hostfile_has_all_nodes_in_order)
 {
     struct task_env e = task_layout("gpu[01-02],login", "2(x2),1", "5", "0", "0", "0");
     struct err err = ERR_INIT;
     struct strbuf b;
-    (void)state;
     strbuf_init(&b, 1000);
     assert_int_equal(layout_hostfile(env_get, &e, &b, &err), 0);
     assert_string_equal(strbuf_str(&b),
@@ -212,10 +199,9 @@ static void hostfile_has_all_nodes_in_order(void **state)
     strbuf_release(&b);
 }
 
-static void survives_every_failed_allocation(void **state)
+UNIT_TEST(survives_every_failed_allocation)
 {
     struct task_env e = task_layout("node[1-2]", "2(x2)", "4", "3", "1", "1");
-    (void)state;
     for (long n = 0;; n++) {
         struct contract c;
         struct err err = ERR_INIT;
@@ -232,15 +218,4 @@ static void survives_every_failed_allocation(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(places_of_all_layouts),
-        cmocka_unit_test(what_a_task_gets_is_what_hvd_init_reads),
-        cmocka_unit_test(master_is_the_node_of_rank_0),
-        cmocka_unit_test(contradictions_show_both_values),
-        cmocka_unit_test(hostfile_has_all_nodes_in_order),
-        cmocka_unit_test(survives_every_failed_allocation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,22 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --hvd[=...] and plugstack.conf: what is accepted, and the error message for what is
  * not. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/base/mem.h"
 #include "spank_plugin/options.h"
 
-static void absent_empty_and_null_text_are_alike(void **state)
+UNIT_TEST(absent_empty_and_null_text_are_alike)
 {
     const char *const texts[] = {NULL, "", "(null)"};
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         struct step_options o = {
             .start_timeout_ms = 7, .iface = "x", .is_verbose = true};
@@ -28,11 +20,10 @@ static void absent_empty_and_null_text_are_alike(void **state)
     }
 }
 
-static void all_keys_are_read(void **state)
+UNIT_TEST(all_keys_are_read)
 {
     struct step_options o;
     struct err err = ERR_INIT;
-    (void)state;
     assert_int_equal(step_options_parse("timeout=2m,iface=ib0,verbose", &o, &err), 0);
     assert_int_equal(o.start_timeout_ms, 120000);
     assert_string_equal(o.iface, "ib0");
@@ -42,7 +33,7 @@ static void all_keys_are_read(void **state)
     assert_int_equal(o.start_timeout_ms, 0); /* nothing left of the call before */
 }
 
-static void bad_values_are_refused_with_the_key_and_what_is_allowed(void **state)
+UNIT_TEST(bad_values_are_refused_with_the_key_and_what_is_allowed)
 {
     static const struct {
         const char *arg, *in_text, *also;
@@ -59,7 +50,6 @@ static void bad_values_are_refused_with_the_key_and_what_is_allowed(void **state
         {"verbose,", "\"\" is not a key", "allowed"},
         {",", "\"\" is not a key", "allowed"},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct step_options o = {.start_timeout_ms = 7};
         struct err err = ERR_INIT;
@@ -70,25 +60,23 @@ static void bad_values_are_refused_with_the_key_and_what_is_allowed(void **state
     }
 }
 
-static void overlong_value_is_refused(void **state)
+UNIT_TEST(overlong_value_is_refused)
 {
     char text[2000];
     struct step_options o;
     struct err err = ERR_INIT;
-    (void)state;
     memset(text, 'a', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
     assert_int_equal(step_options_parse(text, &o, &err), -EINVAL);
     assert_non_null(strstr(err.text, "1023 bytes"));
 }
 
-static void plugstack_defaults_and_paths(void **state)
+UNIT_TEST(plugstack_defaults_and_paths)
 {
     char dir[] = "dir=/srv/rm", run[] = "run_dir=/run/x";
     char *const argv[] = {dir, run};
     struct plugin_config c;
     struct err err = ERR_INIT;
-    (void)state;
     assert_int_equal(plugin_config_parse(0, NULL, &c, &err), 0);
     assert_string_equal(c.dir, "/opt/ringmaster");
     assert_false(c.dir_required);
@@ -99,7 +87,7 @@ static void plugstack_defaults_and_paths(void **state)
     assert_string_equal(c.run_dir, "/run/x");
 }
 
-static void plugstack_mistakes_are_named(void **state)
+UNIT_TEST(plugstack_mistakes_are_named)
 {
     static const struct {
         const char *arg, *in_text;
@@ -110,7 +98,6 @@ static void plugstack_mistakes_are_named(void **state)
         {"dir=/a:/b", "dir: \"/a:/b\""},
         {"run_dir=", "run_dir: \"\""},
     };
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char text[64];
         char *const argv[] = {strcpy(text, rows[i].arg)};
@@ -122,15 +109,4 @@ static void plugstack_mistakes_are_named(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(absent_empty_and_null_text_are_alike),
-        cmocka_unit_test(all_keys_are_read),
-        cmocka_unit_test(bad_values_are_refused_with_the_key_and_what_is_allowed),
-        cmocka_unit_test(overlong_value_is_refused),
-        cmocka_unit_test(plugstack_defaults_and_paths),
-        cmocka_unit_test(plugstack_mistakes_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The callbacks of spank_hvd.so in the order in which Slurm calls them, against
  * tests/fakes/spank_fake.c. */
-#include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 
@@ -85,11 +76,10 @@ world_join(const struct ticket *t, uint32_t size, uint32_t ms, struct err *err)
     return rc;
 }
 
-static void srun_serves_a_rendezvous_under_the_tickets_token(void **state)
+UNIT_TEST(srun_serves_a_rendezvous_under_the_tickets_token)
 {
     struct ticket t;
     struct err err = ERR_INIT;
-    (void)state;
     start_srun(NULL, &t);
     assert_int_equal(slurm_spank_local_user_init(&fake, 1, args), 0);
     assert_int_equal(slurm_spank_local_user_init(&fake, 1, args),
@@ -103,11 +93,10 @@ static void srun_serves_a_rendezvous_under_the_tickets_token(void **state)
     assert_int_equal(fake_message_count(), 0);
 }
 
-static void size_of_a_heterogeneous_step_is_that_of_all_components(void **state)
+UNIT_TEST(size_of_a_heterogeneous_step_is_that_of_all_components)
 {
     struct ticket t;
     struct err err = ERR_INIT;
-    (void)state;
     start_srun(NULL, &t);
     (void)setenv("SLURM_HET_SIZE", "2", 1);
     (void)setenv("SLURM_NTASKS", "5", 1);
@@ -118,20 +107,18 @@ static void size_of_a_heterogeneous_step_is_that_of_all_components(void **state)
     (void)unsetenv("SLURM_HET_SIZE");
 }
 
-static void a_failed_task_ends_the_step(void **state)
+UNIT_TEST(a_failed_task_ends_the_step)
 {
     struct ticket t;
-    (void)state;
     start_srun("", &t);
     assert_int_equal(fake_kill_on_bad_exit(), 1);
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
 }
 
-static void srun_keeps_to_srun_port_range(void **state)
+UNIT_TEST(srun_keeps_to_srun_port_range)
 {
     static uint16_t range[2];
     struct ticket t;
-    (void)state;
     start_srun(NULL, &t); /* a free port of the kernel's choice */
     range[0] = range[1] = t.port;
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
@@ -156,10 +143,9 @@ static void srun_keeps_to_srun_port_range(void **state)
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
 }
 
-static void without_the_option_nothing_happens(void **state)
+UNIT_TEST(without_the_option_nothing_happens)
 {
     const int contexts[] = {S_CTX_LOCAL, S_CTX_ALLOCATOR, S_CTX_REMOTE};
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(contexts); i++) {
         assert_int_equal(plugin_init(contexts[i]), 0);
         assert_true(fake_option_is_registered());
@@ -175,28 +161,25 @@ static void without_the_option_nothing_happens(void **state)
     }
 }
 
-static void slurmd_and_prolog_get_no_option(void **state)
+UNIT_TEST(slurmd_and_prolog_get_no_option)
 {
-    (void)state;
     assert_int_equal(plugin_init(S_CTX_SLURMD), 0);
     assert_false(fake_option_is_registered());
     assert_int_equal(plugin_init(S_CTX_JOB_SCRIPT), 0);
     assert_false(fake_option_is_registered());
 }
 
-static void an_invalid_option_is_reported_at_once(void **state)
+UNIT_TEST(an_invalid_option_is_reported_at_once)
 {
-    (void)state;
     assert_int_equal(plugin_init(S_CTX_ALLOCATOR), 0);
     assert_int_equal(fake_option("nope", 0), -1);
     assert_non_null(strstr(fake_messages(), "hvd: --hvd: \"nope\" is not a key"));
 }
 
-static void a_mistake_in_plugstack_conf_is_reported_with_the_option(void **state)
+UNIT_TEST(a_mistake_in_plugstack_conf_is_reported_with_the_option)
 {
     char bad[] = "rundir=/x";
     char *argv[] = {bad};
-    (void)state;
     fake_reset(S_CTX_LOCAL);
     assert_int_equal(slurm_spank_init(&fake, 1, argv), 0);
     assert_int_equal(slurm_spank_init_post_opt(&fake, 1, argv), 0);
@@ -240,13 +223,12 @@ static char *sealed_ticket(void)
     return cred;
 }
 
-static void a_task_gets_the_contract_and_no_ticket(void **state)
+UNIT_TEST(a_task_gets_the_contract_and_no_ticket)
 {
     struct stat st;
     char *text = NULL;
     size_t n;
     struct err err = ERR_INIT;
-    (void)state;
     start_node(sealed_ticket());
     fake_env("HOROVOD_RANK", "9"); /* of an outer launcher */
     fake_env("OMPI_COMM_WORLD_RANK", "9");
@@ -275,13 +257,12 @@ static void a_task_gets_the_contract_and_no_ticket(void **state)
     assert_int_equal(access(kept, F_OK), -1);
 }
 
-static void a_node_error_is_reported_by_the_first_task(void **state)
+UNIT_TEST(a_node_error_is_reported_by_the_first_task)
 {
     char forged[] = "MUNGE:AwQFAAC:", other[200];
     char *const creds[] = {NULL, forged, other};
     const char *const want[] = {"srun sent no job token", "Invalid credential",
                                 "was created by user 12345"};
-    (void)state;
     (void)snprintf(other, sizeof(other), "FAKE:12345:%s",
                    strchr(sealed_ticket() + 5, ':') + 1);
     for (size_t i = 0; i < ARRAY_LEN(creds); i++) {
@@ -297,11 +278,10 @@ static void a_node_error_is_reported_by_the_first_task(void **state)
     }
 }
 
-static void batch_extern_and_interactive_steps_are_unaffected(void **state)
+UNIT_TEST(batch_extern_and_interactive_steps_are_unaffected)
 {
     const uint32_t steps[] = {SLURM_BATCH_SCRIPT, SLURM_EXTERN_CONT,
                               SLURM_INTERACTIVE_STEP};
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
         assert_int_equal(plugin_init(S_CTX_REMOTE), 0);
         fake.step_id = steps[i];
@@ -315,10 +295,9 @@ static void batch_extern_and_interactive_steps_are_unaffected(void **state)
     }
 }
 
-static void a_directory_left_by_a_crash_is_reused(void **state)
+UNIT_TEST(a_directory_left_by_a_crash_is_reused)
 {
     char dir[128], file[160];
-    (void)state;
     (void)snprintf(dir, sizeof(dir), "%s/42.0.1", run_dir);
     (void)snprintf(file, sizeof(file), "%s/token", dir);
     assert_int_equal(mkdir(dir, 0755), 0);
@@ -333,10 +312,9 @@ static void a_directory_left_by_a_crash_is_reused(void **state)
     assert_int_equal(slurm_spank_exit(&fake, 1, args), 0);
 }
 
-static void a_link_in_place_of_the_directory_is_not_followed(void **state)
+UNIT_TEST(a_link_in_place_of_the_directory_is_not_followed)
 {
     char dir[128], outside[128], file[160];
-    (void)state;
     (void)snprintf(outside, sizeof(outside), "%s-outside", run_dir);
     (void)snprintf(file, sizeof(file), "%s/precious", outside);
     (void)snprintf(dir, sizeof(dir), "%s/42.0.1", run_dir);
@@ -354,10 +332,9 @@ static void a_link_in_place_of_the_directory_is_not_followed(void **state)
     assert_int_equal(unlink(dir), 0);
 }
 
-static void a_base_that_others_may_write_to_is_refused(void **state)
+UNIT_TEST(a_base_that_others_may_write_to_is_refused)
 {
     const mode_t modes[] = {0777, 01777, 0720};
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
         assert_int_equal(chmod(run_dir, modes[i]), 0);
         start_node(sealed_ticket());
@@ -378,9 +355,8 @@ static void a_base_that_others_may_write_to_is_refused(void **state)
 }
 
 /* Keep first: later tests have called init. */
-static void exit_without_init_closes_nothing_of_the_process(void **state)
+UNIT_TEST(exit_without_init_closes_nothing_of_the_process)
 {
-    (void)state;
     int saved = fcntl(0, F_DUPFD_CLOEXEC, 3);
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     assert_true(null >= 0);
@@ -394,24 +370,4 @@ static void exit_without_init_closes_nothing_of_the_process(void **state)
         (void)close(null);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exit_without_init_closes_nothing_of_the_process),
-        cmocka_unit_test(srun_serves_a_rendezvous_under_the_tickets_token),
-        cmocka_unit_test(size_of_a_heterogeneous_step_is_that_of_all_components),
-        cmocka_unit_test(a_failed_task_ends_the_step),
-        cmocka_unit_test(srun_keeps_to_srun_port_range),
-        cmocka_unit_test(without_the_option_nothing_happens),
-        cmocka_unit_test(slurmd_and_prolog_get_no_option),
-        cmocka_unit_test(an_invalid_option_is_reported_at_once),
-        cmocka_unit_test(a_mistake_in_plugstack_conf_is_reported_with_the_option),
-        cmocka_unit_test(a_task_gets_the_contract_and_no_ticket),
-        cmocka_unit_test(a_node_error_is_reported_by_the_first_task),
-        cmocka_unit_test(batch_extern_and_interactive_steps_are_unaffected),
-        cmocka_unit_test(a_directory_left_by_a_crash_is_reused),
-        cmocka_unit_test(a_link_in_place_of_the_directory_is_not_followed),
-        cmocka_unit_test(a_base_that_others_may_write_to_is_refused),
-    };
-    return cmocka_run_group_tests(tests, make_run_dir, drop_run_dir);
-}
+UNIT_MAIN(make_run_dir, drop_run_dir)

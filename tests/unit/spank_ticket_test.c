@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The text between srun and the nodes. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/base/mem.h"
 #include "spank_plugin/ticket.h"
@@ -21,10 +13,9 @@ static struct ticket ticket_sample(uint16_t port)
     return t;
 }
 
-static void what_is_rendered_is_read_back(void **state)
+UNIT_TEST(what_is_rendered_is_read_back)
 {
     const uint16_t ports[] = {1, 40123, 65535};
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(ports); i++) {
         struct ticket t = ticket_sample(ports[i]), back = {0};
         char text[TICKET_MAX_BYTES];
@@ -36,12 +27,11 @@ static void what_is_rendered_is_read_back(void **state)
     }
 }
 
-static void every_cut_or_lengthened_ticket_is_refused(void **state)
+UNIT_TEST(every_cut_or_lengthened_ticket_is_refused)
 {
     struct ticket t = ticket_sample(4711), back;
     char text[TICKET_MAX_BYTES + 1];
     struct err err = ERR_INIT;
-    (void)state;
     ticket_render(&t, text);
     size_t n = strlen(text);
     for (size_t i = 0; i < n; i++)
@@ -52,46 +42,33 @@ static void every_cut_or_lengthened_ticket_is_refused(void **state)
     assert_int_equal(ticket_parse(text, n + 2, &back, &err), -EINVAL);
 }
 
-static void another_version_is_reported_as_such(void **state)
+UNIT_TEST(another_version_is_reported_as_such)
 {
     struct ticket back;
     struct err err = ERR_INIT;
     const char *text = "hvd-step/2 anything else that a later version may say here";
-    (void)state;
     assert_int_equal(ticket_parse(text, strlen(text), &back, &err), -EINVAL);
     assert_non_null(strstr(err.text, "same version"));
 }
 
-static void damage_never_shows_the_token(void **state)
+UNIT_TEST(damage_never_shows_the_token)
 {
     struct ticket t = ticket_sample(99), back;
     char text[TICKET_MAX_BYTES];
     struct err err = ERR_INIT;
-    (void)state;
     ticket_render(&t, text);
     text[strlen("hvd-step/1 port=")] = 'x';
     assert_int_equal(ticket_parse(text, strlen(text), &back, &err), -EINVAL);
     assert_string_equal(err.text, "SLURM_HVD_STEP is damaged");
 }
 
-static void master_port_is_stable_and_in_range(void **state)
+UNIT_TEST(master_port_is_stable_and_in_range)
 {
     struct ticket a = ticket_sample(1), b = ticket_sample(2);
-    (void)state;
     assert_int_equal(ticket_master_port(&a), ticket_master_port(&a));
     assert_int_not_equal(ticket_master_port(&a), ticket_master_port(&b));
     assert_in_range(ticket_master_port(&a), 20000, 29999);
     assert_in_range(ticket_master_port(&b), 20000, 29999);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_rendered_is_read_back),
-        cmocka_unit_test(every_cut_or_lengthened_ticket_is_refused),
-        cmocka_unit_test(another_version_is_reported_as_such),
-        cmocka_unit_test(damage_never_shows_the_token),
-        cmocka_unit_test(master_port_is_stable_and_in_range),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)
