@@ -98,6 +98,11 @@ def python_functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast
             yield from python_functions(node, f"{prefix}{node.name}.")
 
 
+def first_line(function: ast.AST) -> int:
+    """The index of the line of the first decorator, or of `def`."""
+    return min(node.lineno for node in (function, *function.decorator_list)) - 1
+
+
 def python_sites(lines: list[str], function: ast.AST) -> Iterator[tuple[str, int, int, str, str]]:
     """The same kinds, of what stands on one line."""
 
@@ -140,7 +145,7 @@ def places(file: str, text: str) -> Iterator[tuple[Mutant, int, int]]:
     if file.endswith(".py"):
         tree = ast.parse(text)
         bodies = [
-            (name, node.lineno - 1, node.end_lineno, list(python_sites(lines, node)))
+            (name, first_line(node), node.end_lineno, list(python_sites(lines, node)))
             for name, node in python_functions(tree)
         ]
     else:
