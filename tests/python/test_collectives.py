@@ -11,7 +11,7 @@ class OneHost(JobTest):
     def test_1_to_4(self):
         for n in range(1, 5):
             with self.subTest(n):
-                self.run_checks(n, SCRIPTS, timeout=600)
+                self.run_checks(n, (*SCRIPTS, "capi_codecs.py"), timeout=600)
 
 
 class Hosts(JobTest):

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conversions and int8 alone: edges, what is refused; and both builds. The bits of
- * ordinary values are tests/python/test_compress.py's. */
+ * ordinary values are tests/python/ranks/capi_codecs.py's. */
 #include <errno.h>
 #include <float.h>
 #include <math.h>

@@ -196,6 +196,7 @@ class Op:
         alloc=None,
         group=None,
         group_size=0,
+        compression=None,
     ):
         self.kind, self.array, self.output, self.peer = kind, array, output, peer
         self.name = name or f"{_check}.{kind}.{process_set}.{next(_counters[process_set])}"
@@ -212,6 +213,8 @@ class Op:
             t.output = self.output.ctypes.data
         if group is not None:
             t.group, t.group_size = group.encode(), group_size
+        if compression is not None:
+            t.compression = compression.encode()
         self.tensor = t
         self.alloc = alloc or ALLOC()
         self.place(t)

@@ -20,7 +20,7 @@ import weakref
 import numpy as np
 import torch
 from _hvd.torch import tensors
-from gpu_ops import Gpu, ordinal
+from gpu_driver import Gpu, ordinal
 
 GPU = Gpu(ordinal())
 DEVICE = torch.device("cuda", GPU.ordinal)

@@ -4,6 +4,7 @@
 torch has no CUDA here: fake_cuda.py stands in for it, and the fakes of the driver and NCCL do the rest.
 """
 
+import ctypes
 import gc
 import os
 import threading
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 from _hvd import _native, gpu, handles
 from _hvd.torch import tensors
-from checks import check, expect_error, main
+from checks import check, expect_error, in_threads, main
 from fake_cuda import GPU, Tensor, plain, stream, to_gpu
 from gpu_steps import WAITS, Calls, N, R, is_done, on_gpu, same
 
@@ -193,6 +194,19 @@ def an_input_that_comes_late_is_waited_for():
 
 
 @check
+def threads_have_streams_of_their_own():
+    """In any order: names make operations, not order."""
+
+    def work(k):
+        with stream(GPU.stream()):
+            for i in range(10):
+                x = to_gpu(torch.full((50 * k + 7,), float(R + k)))
+                same(hvd.allreduce(x, name=f"thread.{k}.{i}"), np.full(50 * k + 7, k + MEAN))
+
+    in_threads(3, work)
+
+
+@check
 def a_group_is_waited_for_once():
     with Calls(*WAITS, "submit_held") as calls:
         got = hvd.grouped_allreduce([on_gpu(float(i)) for i in range(5)], op=hvd.Sum, name="five")
@@ -255,6 +269,19 @@ def without_a_gpu_path_it_is_one_sentence():
     finally:
         gpu._problem = before
     assert not handles._pending
+
+
+@check
+def a_stream_that_is_captured_is_refused():
+    mine, graph, x = GPU.stream(), ctypes.c_void_p(), on_gpu(1.0)
+    GPU.call("cuStreamBeginCapture_v2", ctypes.c_void_p(mine), ctypes.c_int(2))  # relaxed
+    try:
+        with stream(mine):
+            expect_error(ValueError, ["captured", "CUDA graph"], hvd.allreduce_, x, name="captured")
+    finally:
+        GPU.call("cuStreamEndCapture", ctypes.c_void_p(mine), ctypes.byref(graph))
+    assert not handles._pending
+    same(hvd.allreduce(x, name="captured"), [1.0])
 
 
 @check
