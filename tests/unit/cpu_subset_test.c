@@ -3,20 +3,17 @@
  * member, across hosts, of a set of a set. What ends a parent ends them, errors name
  * global ranks, and a set that cannot be created is an error on every rank. */
 #include <pthread.h>
-#include <sys/mman.h>
 
 #include "tests/unit/unit.h"
 
 #include "tests/unit/cpu_world.h"
 
-static bool is_in(const uint32_t *ranks, uint32_t n, uint32_t rank, uint32_t *ret_index)
+static bool is_in(const uint32_t *ranks, uint32_t n, uint32_t rank)
 {
+    bool is_found = false;
     for (uint32_t i = 0; i < n; i++)
-        if (ranks[i] == rank) {
-            *ret_index = i;
-            return true;
-        }
-    return false;
+        is_found = is_found || ranks[i] == rank;
+    return is_found;
 }
 
 static int run_on(struct backend *b, struct batch *batch, struct err *err)
@@ -48,34 +45,23 @@ static int agree_on(struct rank *r, struct backend *b, uint64_t want, struct err
                                    (unsigned long long)got, (unsigned long long)want);
 }
 
-/* Allreduce, alltoall and agreement among the set; every result is right for exactly
- * this set. */
+/* Sum and agreement among the set; both are right for exactly this set. */
 static int subset_use(struct rank *r,
                       struct backend *b,
                       const uint32_t *ranks,
                       uint32_t n,
-                      uint32_t me,
                       uint64_t count)
 {
     struct err err = ERR_INIT;
     int64_t *x = malloc((count + 1) * 8), want = 0;
-    uint32_t got[WORLD_MAX], mine[WORLD_MAX];
-    uint64_t ones[WORLD_MAX];
     struct batch_item it = {.in = x, .out = x, .count = count};
     struct batch sum = {.coll = COLL_ALLREDUCE,
                         .op = OP_SUM,
                         .dtype = DT_I64,
                         .items = &it,
                         .n_items = 1};
-    struct batch_item swap = {
-        .in = mine, .out = got, .count = n, .counts = ones, .send_counts = ones};
-    struct batch all = {
-        .coll = COLL_ALLTOALL, .dtype = DT_I32, .items = &swap, .n_items = 1};
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         want += 1 << ranks[i];
-        ones[i] = 1;
-        mine[i] = ranks[me] * 100 + ranks[i];
-    }
     for (uint64_t i = 0; i < count; i++)
         x[i] = (1 << r->rank) + (int64_t)i;
     int rc = run_on(b, &sum, &err);
@@ -83,11 +69,6 @@ static int subset_use(struct rank *r,
         if (x[i] != want + (int64_t)(i * n))
             rc = SAY(r, "sum of a set of %u: [%llu] is %lld", n, (unsigned long long)i,
                      (long long)x[i]);
-    if (rc == 0)
-        rc = run_on(b, &all, &err);
-    for (uint32_t i = 0; i < n && rc == 0; i++)
-        if (got[i] != ranks[i] * 100 + ranks[me])
-            rc = SAY(r, "alltoall of a set of %u: [%u] is %u", n, i, got[i]);
     if (rc == 0)
         rc = agree_on(r, b, ~(uint64_t)want, &err);
     if (rc < 0)
@@ -108,7 +89,7 @@ static int body_sets(struct rank *r)
 {
     struct backend *child[N_SETS];
     struct err err = ERR_INIT;
-    uint32_t everyone[WORLD_MAX], me = 0;
+    uint32_t everyone[WORLD_MAX];
     int rc = 0;
     for (uint32_t i = 0; i < r->size; i++)
         everyone[i] = i;
@@ -118,20 +99,20 @@ static int body_sets(struct rank *r)
                                &child[s], &err)
             < 0)
             return SAY(r, "set %zu: %s", s, err.text);
-        if (is_in(sets[s].ranks, sets[s].n, r->rank, &me) != (child[s] != NULL))
+        if (is_in(sets[s].ranks, sets[s].n, r->rank) != (child[s] != NULL))
             return SAY(r, "set %zu: %s", s, child[s] ? "got one" : "got none");
     }
     for (int round = 0; round < 3; round++)
         for (size_t s = 0; s < N_SETS && rc == 0; s++) {
-            if (is_in(sets[s].ranks, sets[s].n, r->rank, &me))
-                rc = subset_use(r, child[s], sets[s].ranks, sets[s].n, me,
+            if (is_in(sets[s].ranks, sets[s].n, r->rank))
+                rc = subset_use(r, child[s], sets[s].ranks, sets[s].n,
                                 round == 1 ? 300001 : 5);
             if (rc == 0 && s % 3 == 0)
-                rc = subset_use(r, r->b, everyone, r->size, r->rank, 100);
+                rc = subset_use(r, r->b, everyone, r->size, 100);
         }
     for (size_t s = 0; s < N_SETS; s++)
         backend_cpu.close(child[s]);
-    return rc == 0 ? subset_use(r, r->b, everyone, r->size, r->rank, 70000) : rc;
+    return rc == 0 ? subset_use(r, r->b, everyone, r->size, 70000) : rc;
 }
 
 /* Sets {1, 2, 4} of the world, and members 0 and 2 of it, ranks 1 and 4. */
@@ -140,85 +121,17 @@ static int body_set_of_a_set(struct rank *r)
     const uint32_t outer[] = {1, 2, 4}, inner[] = {0, 2}, global[] = {1, 4};
     struct backend *a = NULL, *b = NULL;
     struct err err = ERR_INIT;
-    uint32_t me = 0;
     int rc = backend_cpu.subset(r->b, outer, 3, r->env.deadline_ns, &a, &err);
     if (rc == 0 && a)
         rc = backend_cpu.subset(a, inner, 2, r->env.deadline_ns, &b, &err);
     if (rc < 0)
         return SAY(r, "%s", err.text);
-    if (b && is_in(global, 2, r->rank, &me))
-        rc = subset_use(r, b, global, 2, me, 1000);
-    if (rc == 0 && a && is_in(outer, 3, r->rank, &me))
-        rc = subset_use(r, a, outer, 3, me, 1000);
+    if (b && is_in(global, 2, r->rank))
+        rc = subset_use(r, b, global, 2, 1000);
+    if (rc == 0 && a && is_in(outer, 3, r->rank))
+        rc = subset_use(r, a, outer, 3, 1000);
     backend_cpu.close(b);
     backend_cpu.close(a);
-    return rc;
-}
-
-enum { PAIR_N = 900007, PAIR_ITEMS = 3 };
-
-/* One round: x[0 to N] of the root to the other, in three items. The sender's data must
- * not change. */
-static int one_transfer(struct rank *r,
-                        struct backend *b,
-                        bool is_root,
-                        uint32_t root,
-                        uint32_t round,
-                        uint32_t *x)
-{
-    enum { N = PAIR_N };
-    static const uint64_t counts[PAIR_ITEMS] = {N, 0, 1};
-    size_t n_bytes = (N + 1) * sizeof(uint32_t);
-    struct batch_item items[PAIR_ITEMS];
-    struct batch batch = {.coll = COLL_SENDRECV,
-                          .dtype = DT_I32,
-                          .root = root,
-                          .items = items,
-                          .n_items = PAIR_ITEMS};
-    struct err err = ERR_INIT;
-    (void)mprotect(x, n_bytes, PROT_READ | PROT_WRITE);
-    for (uint32_t i = 0; i <= N; i++)
-        x[i] = is_root ? i * 7 + round : ~0u;
-    if (is_root)
-        (void)mprotect(x, n_bytes, PROT_READ);
-    for (size_t k = 0; k < PAIR_ITEMS; k++) {
-        uint32_t *at = x + (k == 2 ? N : 0);
-        items[k] = (struct batch_item){
-            .in = is_root ? at : NULL, .out = is_root ? NULL : at, .count = counts[k]};
-    }
-    if (run_on(b, &batch, &err) < 0)
-        return SAY(r, "round %u: %s", round, err.text);
-    for (uint32_t i = 0; i <= N; i++)
-        if (x[i] != i * 7 + round)
-            return SAY(r, "round %u: [%u] is %u", round, i, x[i]);
-    return 0;
-}
-
-/* Ranks 1 and 3 to each other, in turn and several at once, of sizes that take many
- * slots. */
-static int body_pair(struct rank *r)
-{
-    const uint32_t ranks[] = {1, 3};
-    struct backend *b = NULL;
-    struct err err = ERR_INIT;
-    uint32_t me = 0;
-    if (backend_cpu.subset(r->b, ranks, 2, r->env.deadline_ns, &b, &err) < 0)
-        return SAY(r, "%s", err.text);
-    if (!is_in(ranks, 2, r->rank, &me))
-        return !b ? 0 : SAY(r, "got one");
-    uint32_t *x = mmap(NULL, (PAIR_N + 1) * sizeof(uint32_t), PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    int rc = x == MAP_FAILED ? SAY(r, "no memory") : 0;
-    for (uint32_t round = 0; round < 6 && rc == 0; round++) {
-        uint32_t root = round % 3 == 2; /* 0 0 1 0 0 1 */
-        rc = one_transfer(r, b, me == root, root, round, x);
-    }
-    struct batch bad = {.coll = COLL_SENDRECV, .dtype = DT_I32, .root = 2};
-    if (rc == 0
-        && (run_on(b, &bad, &err) != -EINVAL
-            || strcmp(err.text, "batch: SENDRECV from root 2 of 2 members") != 0))
-        rc = SAY(r, "%s", err.text);
-    backend_cpu.close(b);
     return rc;
 }
 
@@ -227,14 +140,13 @@ static int body_come_and_go(struct rank *r)
 {
     const uint32_t all[] = {0, 1, 2, 3, 4};
     for (uint32_t k = 0; k < 60; k++) {
-        uint32_t n = 1 + k % r->size, me = 0;
+        uint32_t n = 1 + k % r->size;
         const uint32_t *ranks = all + k % (r->size - n + 1);
         struct backend *b = NULL;
         struct err err = ERR_INIT;
         if (backend_cpu.subset(r->b, ranks, n, r->env.deadline_ns, &b, &err) < 0)
             return SAY(r, "%s", err.text);
-        if (b && is_in(ranks, n, r->rank, &me)
-            && subset_use(r, b, ranks, n, me, 10) != 0)
+        if (b && is_in(ranks, n, r->rank) && subset_use(r, b, ranks, n, 10) != 0)
             return 1;
         backend_cpu.close(b);
         int lowest = dup(0); /* the lowest free descriptor */
@@ -267,11 +179,6 @@ UNIT_TEST(overlapping_sets_are_independent)
 UNIT_TEST(sets_have_sets)
 {
     worlds_run(body_set_of_a_set);
-}
-
-UNIT_TEST(two_send_to_each_other)
-{
-    worlds_run(body_pair);
 }
 
 UNIT_TEST(sets_leave_nothing_open)
