@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The end of communicators after a failure: within a second, whatever NCCL does, and
  * with the cause. */
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "tests/unit/gpu_members.h"
 
@@ -81,9 +72,8 @@ member_hangs(struct device *g, struct backend *meeting, struct party *p, char *s
     return 0;
 }
 
-static void an_abort_ends_a_kernel_that_waits_for_others(void **state)
+UNIT_TEST(an_abort_ends_a_kernel_that_waits_for_others)
 {
-    (void)state;
     run_case(
         &(struct gpu_case){.n = 3, .body = member_hangs, .faults = "nccl_hang=1@2"});
     run_case(&(struct gpu_case){
@@ -115,17 +105,15 @@ aborts_start(struct device *g, struct backend *meeting, struct party *p, char *s
     return 0;
 }
 
-static void a_start_can_be_aborted(void **state)
+UNIT_TEST(a_start_can_be_aborted)
 {
-    (void)state;
     run_versions(
         (struct gpu_case){.n = 3, .body = aborts_start, .faults = "init_hang=1"}, 1);
 }
 
 /* The call itself stays in progress, as while a connection is made. */
-static void a_call_in_progress_can_be_aborted(void **state)
+UNIT_TEST(a_call_in_progress_can_be_aborted)
 {
-    (void)state;
     run_versions(
         (struct gpu_case){.n = 2, .body = aborts_start, .faults = "enqueue_hang=0@0"},
         1);
@@ -153,9 +141,8 @@ async_error(struct device *g, struct backend *meeting, struct party *p, char *sa
     return 0;
 }
 
-static void an_asynchronous_error_is_the_cause(void **state)
+UNIT_TEST(an_asynchronous_error_is_the_cause)
 {
-    (void)state;
     run_case(
         &(struct gpu_case){.n = 2, .body = async_error, .faults = "async_error=1:6@1"});
 }
@@ -193,9 +180,8 @@ static int fails_while_closed(struct device *g,
     return 0;
 }
 
-static void an_asynchronous_error_is_seen_while_closed(void **state)
+UNIT_TEST(an_asynchronous_error_is_seen_while_closed)
 {
-    (void)state;
     run_case(&(struct gpu_case){
         .n = 2, .body = fails_while_closed, .faults = "async_error=1:6@1"});
 }
@@ -234,9 +220,8 @@ error_at_a_call(struct device *g, struct backend *meeting, struct party *p, char
     return 0;
 }
 
-static void an_asynchronous_error_is_seen_at_the_next_call(void **state)
+UNIT_TEST(an_asynchronous_error_is_seen_at_the_next_call)
 {
-    (void)state;
     run_case(&(struct gpu_case){
         .n = 2, .body = error_at_a_call, .faults = "async_error=1:6@1"});
 }
@@ -280,9 +265,8 @@ wakes_late(struct device *g, struct backend *meeting, struct party *p, char *sai
     return 0;
 }
 
-static void a_launcher_that_wakes_up_late_makes_no_query(void **state)
+UNIT_TEST(a_launcher_that_wakes_up_late_makes_no_query)
 {
-    (void)state;
     run_versions((struct gpu_case){.n = 3, .body = wakes_late, .faults = "init_hang=1"},
                  2); /* more than a second each */
 }
@@ -327,9 +311,8 @@ stops_amid(struct device *g, struct backend *meeting, struct party *p, char *sai
     return 0;
 }
 
-static void nothing_is_called_after_the_stop(void **state)
+UNIT_TEST(nothing_is_called_after_the_stop)
 {
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
         (void)setenv("HVD_FAKE_NCCL_DELAY_US", i % 2 ? "50" : "2000", 1);
         run_case(
@@ -359,9 +342,8 @@ member_blocks(struct device *g, struct backend *meeting, struct party *p, char *
     return 0;
 }
 
-static void a_blocking_call_is_aborted_from_outside(void **state)
+UNIT_TEST(a_blocking_call_is_aborted_from_outside)
 {
-    (void)state;
     run_case(&(struct gpu_case){.n = 2,
                                 .body = member_blocks,
                                 .version = "21003",
@@ -389,17 +371,15 @@ member_destroys(struct device *g, struct backend *meeting, struct party *p, char
     return 0;
 }
 
-static void a_slow_destroy_is_not_aborted(void **state)
+UNIT_TEST(a_slow_destroy_is_not_aborted)
 {
-    (void)state;
     run_case(&(struct gpu_case){
         .n = 2, .body = member_destroys, .faults = "destroy_slow=0:600"});
 }
 
 /* One that blocks: it was aborted in the middle, and returns as if all were well. */
-static void what_was_aborted_is_not_destroyed(void **state)
+UNIT_TEST(what_was_aborted_is_not_destroyed)
 {
-    (void)state;
     (void)setenv("NCCL_COMM_BLOCKING", "1", 1);
     run_case(&(struct gpu_case){.n = 2,
                                 .body = member_destroys,
@@ -448,9 +428,8 @@ closes_badly(struct device *g, struct backend *meeting, struct party *p, char *s
     return rc;
 }
 
-static void a_close_that_fails_ends_the_device(void **state)
+UNIT_TEST(a_close_that_fails_ends_the_device)
 {
-    (void)state;
     run_versions(
         (struct gpu_case){.n = 2, .body = closes_badly, .faults = "destroy_error=1:3"},
         1);
@@ -492,9 +471,8 @@ left_behind(struct backend *meeting, uint32_t me, struct party *p, char *said)
     return 0;
 }
 
-static void a_stuck_start_is_left_behind(void **state)
+UNIT_TEST(a_stuck_start_is_left_behind)
 {
-    (void)state;
     run_case(&(struct gpu_case){
         .n = 2, .row_body = left_behind, .version = "21003", .faults = "init_hang=1"});
 }
@@ -539,9 +517,8 @@ slow_abort(struct device *g, struct backend *meeting, struct party *p, char *sai
     return 0;
 }
 
-static void what_is_still_being_aborted_is_not_freed(void **state)
+UNIT_TEST(what_is_still_being_aborted_is_not_freed)
 {
-    (void)state;
     run_case(&(struct gpu_case){.n = 2,
                                 .n_streams = 2,
                                 .body = slow_abort,
@@ -549,23 +526,4 @@ static void what_is_still_being_aborted_is_not_freed(void **state)
                                 .faults = "enqueue_hang=0@0 abort_slow=0:1500"});
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_abort_ends_a_kernel_that_waits_for_others),
-        cmocka_unit_test(a_start_can_be_aborted),
-        cmocka_unit_test(a_call_in_progress_can_be_aborted),
-        cmocka_unit_test(an_asynchronous_error_is_the_cause),
-        cmocka_unit_test(an_asynchronous_error_is_seen_while_closed),
-        cmocka_unit_test(an_asynchronous_error_is_seen_at_the_next_call),
-        cmocka_unit_test(a_launcher_that_wakes_up_late_makes_no_query),
-        cmocka_unit_test(nothing_is_called_after_the_stop),
-        cmocka_unit_test(a_blocking_call_is_aborted_from_outside),
-        cmocka_unit_test(a_slow_destroy_is_not_aborted),
-        cmocka_unit_test(what_was_aborted_is_not_destroyed),
-        cmocka_unit_test(what_is_still_being_aborted_is_not_freed),
-        cmocka_unit_test(a_close_that_fails_ends_the_device),
-        cmocka_unit_test(a_stuck_start_is_left_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -2,14 +2,10 @@
 /* The kernels of kernels/adasum.cu, compiled for the CPU, against the CPU backend's
  * arithmetic. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "runtime/backend/cpu/adasum_math.h"
 #include "tests/fakes/cuda/kernels_cpu.h"
+#include "tests/unit/unit.h"
 
 enum { MAX_N = 40000, N_TENSORS = 6, PER_CHUNK = 4096, MAX_CHUNKS = 64 };
 
@@ -84,9 +80,8 @@ static void kernels_run(unsigned blocks, uint64_t seed)
 
 static const enum dtype types[] = {DT_F32, DT_F64};
 
-static void weights_and_sums_are_the_cpus(void **state)
+UNIT_TEST(weights_and_sums_are_the_cpus)
 {
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         size_t size = dtype_size(types[i]), at = 0, n = 0;
         vectors_fill(types[i], 0);
@@ -109,9 +104,8 @@ static void weights_and_sums_are_the_cpus(void **state)
     }
 }
 
-static void vector_without_length_leaves_the_other(void **state)
+UNIT_TEST(vector_without_length_leaves_the_other)
 {
-    (void)state;
     vectors_fill(DT_F64, 0);
     kernels_run(1, 0);
     assert_true(x.weights[0].wa == 1 && x.weights[0].wb == 1);
@@ -119,10 +113,9 @@ static void vector_without_length_leaves_the_other(void **state)
     assert_true(fabs(x.weights[3].wa - 0.5) < 1e-12); /* parallel ones: the mean */
 }
 
-static void bits_depend_on_counts_alone(void **state)
+UNIT_TEST(bits_depend_on_counts_alone)
 {
     static struct weights first[N_TENSORS];
-    (void)state;
     for (size_t i = 0; i < 2; i++)
         for (unsigned blocks = 1; blocks < 30; blocks += 4) {
             vectors_fill(types[i], (blocks % 3) * dtype_size(types[i]));
@@ -133,12 +126,4 @@ static void bits_depend_on_counts_alone(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_and_sums_are_the_cpus),
-        cmocka_unit_test(vector_without_length_leaves_the_other),
-        cmocka_unit_test(bits_depend_on_counts_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cards of the GPU members: their wire form, and the verdict over all of them. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/backend/nccl/card.h"
 #include "runtime/base/mem.h"
@@ -74,11 +66,10 @@ static void assert_same(const struct gpu_card *a, const struct gpu_card *b)
     assert_string_equal(a->problem, b->problem);
 }
 
-static void a_card_comes_back_as_it_was(void **state)
+UNIT_TEST(a_card_comes_back_as_it_was)
 {
     struct seeded r = {9};
 
-    (void)state;
     for (int i = 0; i < 2000; i++) {
         uint8_t wire[GPU_CARD_BYTES];
         struct gpu_card c = random_card(&r), d;
@@ -91,12 +82,11 @@ static void a_card_comes_back_as_it_was(void **state)
 }
 
 /* Bytes after the NUL of a text are not sent. */
-static void only_the_text_travels(void **state)
+UNIT_TEST(only_the_text_travels)
 {
     struct gpu_card c, d;
     uint8_t wire[GPU_CARD_BYTES];
 
-    (void)state;
     memset(&c, 0, sizeof(c));
     c.version = GPU_CARD_VERSION;
     memset(c.problem, 'x', sizeof(c.problem)); /* not even a NUL */
@@ -108,12 +98,11 @@ static void only_the_text_travels(void **state)
 }
 
 /* Any change of one byte is either refused or is another card: nothing is ignored. */
-static void every_byte_counts(void **state)
+UNIT_TEST(every_byte_counts)
 {
     struct seeded r = {10};
     uint32_t n_refused = 0;
 
-    (void)state;
     for (int round = 0; round < 20; round++) {
         uint8_t wire[GPU_CARD_BYTES], again[GPU_CARD_BYTES];
         struct gpu_card c = random_card(&r), d;
@@ -139,12 +128,11 @@ static void every_byte_counts(void **state)
     assert_true(n_refused > 20 * 133); /* the zeros behind, at least */
 }
 
-static void another_version_is_a_number(void **state)
+UNIT_TEST(another_version_is_a_number)
 {
     uint8_t wire[GPU_CARD_BYTES];
     struct gpu_card d;
 
-    (void)state;
     memset(wire, 0xff, sizeof(wire));
     memcpy(wire, "\x01\0\0\0", 4);
     assert_int_equal(gpu_card_read(wire, &d, NULL), 0);
@@ -194,12 +182,11 @@ static void assert_judged(const struct members *m, int code, const char *text)
     assert_null(t.excluded);
 }
 
-static void terms_are_member_0s_and_what_all_have(void **state)
+UNIT_TEST(terms_are_member_0s_and_what_all_have)
 {
     struct members m = good_members();
     struct comm_terms t;
 
-    (void)state;
     assert_int_equal(gpu_cards_judge(m.v, ranks, hosts, N, &t, NULL), 0);
     assert_int_equal(t.how, COMM_FRESH);
     assert_int_equal(t.direct_bytes, 1000);
@@ -217,12 +204,11 @@ static void terms_are_member_0s_and_what_all_have(void **state)
 }
 
 /* Captured or not is the same on all members. */
-static void graphs_need_every_driver(void **state)
+UNIT_TEST(graphs_need_every_driver)
 {
     struct members m = good_members();
     struct comm_terms t;
 
-    (void)state;
     m.v[0].uses_graphs = true;
     assert_int_equal(gpu_cards_judge(m.v, ranks, hosts, N, &t, NULL), 0);
     assert_true(t.uses_graphs);
@@ -234,11 +220,10 @@ static void graphs_need_every_driver(void **state)
     }
 }
 
-static void the_first_error_that_applies_is_reported(void **state)
+UNIT_TEST(the_first_error_that_applies_is_reported)
 {
     struct members m = good_members();
 
-    (void)state;
     memcpy(m.v[2].uuid, m.v[3].uuid, sizeof(m.v[2].uuid));
     assert_judged(
         &m, -EBUSY,
@@ -270,12 +255,11 @@ static void the_first_error_that_applies_is_reported(void **state)
     assert_judged(&m, -EPROTO, "cards of version 4, not 3");
 }
 
-static void one_gpu_for_two_is_sometimes_fine(void **state)
+UNIT_TEST(one_gpu_for_two_is_sometimes_fine)
 {
     struct members m = good_members();
     struct comm_terms t;
 
-    (void)state;
     /* another host (NCCL_HOSTID) may have a GPU of that number */
     memcpy(m.v[1].uuid, m.v[2].uuid, sizeof(m.v[1].uuid));
     assert_int_equal(gpu_cards_judge(m.v, ranks, hosts, N, &t, NULL), 0);
@@ -334,13 +318,12 @@ static enum comm_how judged_how(const struct members *m)
     return ret;
 }
 
-static void survivors_shrink_what_they_kept(void **state)
+UNIT_TEST(survivors_shrink_what_they_kept)
 {
     static const uint32_t missing[] = {0, 3, 5};
     struct members m = surviving_members();
     struct comm_terms t;
 
-    (void)state;
     assert_int_equal(gpu_cards_judge(m.v, ranks, hosts, N, &t, NULL), 0);
     assert_int_equal(t.how, COMM_SHRINK);
     assert_int_equal(t.n_excluded, 3);
@@ -350,11 +333,10 @@ static void survivors_shrink_what_they_kept(void **state)
     comm_terms_release(NULL);
 }
 
-static void anything_else_is_fresh(void **state)
+UNIT_TEST(anything_else_is_fresh)
 {
     struct members m = surviving_members();
 
-    (void)state;
     assert_int_equal(judged_how(&m), COMM_SHRINK);
     m.v[2].parked_rank = 2; /* two say the same */
     assert_int_equal(judged_how(&m), COMM_FRESH);
@@ -384,19 +366,4 @@ static void anything_else_is_fresh(void **state)
     assert_int_equal(judged_how(&m), COMM_FRESH);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_card_comes_back_as_it_was),
-        cmocka_unit_test(only_the_text_travels),
-        cmocka_unit_test(every_byte_counts),
-        cmocka_unit_test(another_version_is_a_number),
-        cmocka_unit_test(terms_are_member_0s_and_what_all_have),
-        cmocka_unit_test(graphs_need_every_driver),
-        cmocka_unit_test(the_first_error_that_applies_is_reported),
-        cmocka_unit_test(one_gpu_for_two_is_sometimes_fine),
-        cmocka_unit_test(survivors_shrink_what_they_kept),
-        cmocka_unit_test(anything_else_is_fresh),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

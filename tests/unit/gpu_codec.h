@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compressed batches of device memory compared with the same tensors through the
- * codecs of host memory, by members that are threads. Include after cmocka.h. */
+ * codecs of host memory, by members that are threads. */
 #ifndef TESTS_UNIT_GPU_CODEC_H
 #define TESTS_UNIT_GPU_CODEC_H
 

@@ -2,19 +2,10 @@
 /* Top-k and PowerSGD of device memory, on the fakes: members are equal, and have the
  * bits of the host's codec or are near it; nothing is lost. */
 #include <math.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "tests/unit/gpu_codec.h"
 
-static void topk_has_the_bits_of_the_host_s(void **state)
+UNIT_TEST(topk_has_the_bits_of_the_host_s)
 {
     static const struct coding_case cases[] = {
         {.text = "topk:ratio=0.01", .n_rounds = 60},
@@ -24,11 +15,10 @@ static void topk_has_the_bits_of_the_host_s(void **state)
         {.text = "topk:ratio=0.01", .n_rounds = 60, .max_bytes = 100000},
     };
 
-    (void)state;
     run_codings(cases, ARRAY_LEN(cases), 1);
 }
 
-static void powersgd_is_near_the_host_s(void **state)
+UNIT_TEST(powersgd_is_near_the_host_s)
 {
 #define NEAR .slack = 2e-2, .slack_wide = 1e-4, .slack_bf16 = 0.3
     static const struct coding_case cases[] = {
@@ -40,23 +30,20 @@ static void powersgd_is_near_the_host_s(void **state)
     };
 #undef NEAR
 
-    (void)state;
     run_codings(cases, ARRAY_LEN(cases), 2);
 }
 
-static void nothing_is_lost_over_the_steps(void **state)
+UNIT_TEST(nothing_is_lost_over_the_steps)
 {
-    (void)state;
     run_drains("topk:ratio=0.1", "topk:ratio=0.1,feedback=0");
     run_drains("powersgd:rank=9", "powersgd:rank=9,feedback=0");
 }
 
-static void many_on_their_way_keep_the_order_of_what_is_kept(void **state)
+UNIT_TEST(many_on_their_way_keep_the_order_of_what_is_kept)
 {
     static const struct coding_case top = {.text = "topk:ratio=0.02"},
                                     power = {.text = "powersgd:rank=2", .slack = 1e-4};
 
-    (void)state;
     run_queues(&top, 1);
     run_queues(&power, 1);
 }
@@ -103,11 +90,10 @@ static int calls_body(struct backend *meeting, uint32_t me, struct party *p, cha
     return coder_close(&c, rc, said);
 }
 
-static void factors_of_a_batch_are_summed_at_once_unless_deterministic(void **state)
+UNIT_TEST(factors_of_a_batch_are_summed_at_once_unless_deterministic)
 {
     static const struct coding_case k = {.text = "powersgd:rank=3"};
 
-    (void)state;
     run_coding(&k, (struct gpu_case){.n = 3, .row_body = calls_body});
     run_coding(&k, (struct gpu_case){
                        .n = 3, .is_deterministic = true, .row_body = calls_body});
@@ -148,23 +134,11 @@ static int nan_body(struct backend *meeting, uint32_t me, struct party *p, char 
     return coder_close(&c, rc, said);
 }
 
-static void a_nan_is_delivered_and_does_not_stay(void **state)
+UNIT_TEST(a_nan_is_delivered_and_does_not_stay)
 {
     static const struct coding_case k = {.text = "powersgd:rank=5"};
 
-    (void)state;
     run_coding(&k, (struct gpu_case){.n = 3, .row_body = nan_body});
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(topk_has_the_bits_of_the_host_s),
-        cmocka_unit_test(powersgd_is_near_the_host_s),
-        cmocka_unit_test(many_on_their_way_keep_the_order_of_what_is_kept),
-        cmocka_unit_test(nothing_is_lost_over_the_steps),
-        cmocka_unit_test(factors_of_a_batch_are_summed_at_once_unless_deterministic),
-        cmocka_unit_test(a_nan_is_delivered_and_does_not_stay),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -2,19 +2,10 @@
 /* Compressed allreduces of device memory, on the fakes: bits, state between steps,
  * bytes on the wire, and refusals. */
 #include <math.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "tests/unit/gpu_codec.h"
 
-static void int8_has_the_bits_of_the_host_s(void **state)
+UNIT_TEST(int8_has_the_bits_of_the_host_s)
 {
     static const struct coding_case cases[] = {
         {.text = "int8", .has_nans = true, .n_rounds = 30},
@@ -22,7 +13,6 @@ static void int8_has_the_bits_of_the_host_s(void **state)
         {.text = "int8:block=1024,feedback=0", .n_rounds = 8},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         run_coding(&cases[i], (struct gpu_case){.n = 2});
         run_coding(&cases[i], (struct gpu_case){.n = 3});
@@ -30,14 +20,13 @@ static void int8_has_the_bits_of_the_host_s(void **state)
     }
 }
 
-static void halves_are_ordinary_batches_of_half_the_bytes(void **state)
+UNIT_TEST(halves_are_ordinary_batches_of_half_the_bytes)
 {
     static const struct coding_case cases[] = {
         {.text = "fp16", .slack = 0.05, .slack_bf16 = 0.4, .n_rounds = 20},
         {.text = "bf16", .slack = 0.4, .slack_bf16 = 0.4, .n_rounds = 20},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         run_coding(&cases[i], (struct gpu_case){.n = 2});
         run_coding(&cases[i], (struct gpu_case){.n = 3, .is_deterministic = i == 1});
@@ -45,21 +34,19 @@ static void halves_are_ordinary_batches_of_half_the_bytes(void **state)
     }
 }
 
-static void the_bound_makes_what_was_used_least_give_way(void **state)
+UNIT_TEST(the_bound_makes_what_was_used_least_give_way)
 {
     static const struct coding_case k = {
         .text = "int8", .n_rounds = 50, .is_alone = true, .max_bytes = 60000};
 
-    (void)state;
     run_coding(&k, (struct gpu_case){.n = 2});
     run_coding(&k, (struct gpu_case){.n = 3});
 }
 
 /* --- over many steps --- */
 
-static void nothing_is_lost_over_the_steps(void **state)
+UNIT_TEST(nothing_is_lost_over_the_steps)
 {
-    (void)state;
     run_drains("int8", "int8:feedback=0");
 }
 
@@ -144,23 +131,21 @@ static int wire_body(struct backend *meeting, uint32_t me, struct party *p, char
     return coder_close(&c, rc, said);
 }
 
-static void as_many_bytes_travel_as_planned(void **state)
+UNIT_TEST(as_many_bytes_travel_as_planned)
 {
     static const struct coding_case k = {.text = ""};
 
-    (void)state;
     run_coding(&k, (struct gpu_case){.n = 2, .row_body = wire_body});
     run_coding(&k, (struct gpu_case){.n = 5, .row_body = wire_body});
 }
 
 /* --- many on their way --- */
 
-static void many_on_their_way_keep_the_order_of_what_is_kept(void **state)
+UNIT_TEST(many_on_their_way_keep_the_order_of_what_is_kept)
 {
     static const struct coding_case one = {.text = "int8"},
                                     two = {.text = "int8", .max_bytes = 30000};
 
-    (void)state;
     run_queues(&one, 2);
     run_coding(&two, (struct gpu_case){.n = 2, .row_body = queue_body});
     run_coding(&two, (struct gpu_case){.n = 2, .n_streams = 3, .row_body = queue_body});
@@ -196,11 +181,10 @@ forget_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
     return coder_close(&c, rc, said);
 }
 
-static void a_set_that_goes_takes_what_it_kept(void **state)
+UNIT_TEST(a_set_that_goes_takes_what_it_kept)
 {
     static const struct coding_case k = {.text = "int8"};
 
-    (void)state;
     run_coding(&k, (struct gpu_case){.n = 2, .row_body = forget_body});
     run_coding(&k, (struct gpu_case){.n = 3, .row_body = forget_body});
 }
@@ -253,25 +237,11 @@ refuse_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
     return coder_close(&c, rc, said);
 }
 
-static void what_cannot_be_done_is_one_sentence_and_no_more(void **state)
+UNIT_TEST(what_cannot_be_done_is_one_sentence_and_no_more)
 {
     static const struct coding_case k = {.text = "", .max_bytes = 30000};
 
-    (void)state;
     run_coding(&k, (struct gpu_case){.n = 2, .row_body = refuse_body});
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(int8_has_the_bits_of_the_host_s),
-        cmocka_unit_test(halves_are_ordinary_batches_of_half_the_bytes),
-        cmocka_unit_test(many_on_their_way_keep_the_order_of_what_is_kept),
-        cmocka_unit_test(the_bound_makes_what_was_used_least_give_way),
-        cmocka_unit_test(nothing_is_lost_over_the_steps),
-        cmocka_unit_test(as_many_bytes_travel_as_planned),
-        cmocka_unit_test(a_set_that_goes_takes_what_it_kept),
-        cmocka_unit_test(what_cannot_be_done_is_one_sentence_and_no_more),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

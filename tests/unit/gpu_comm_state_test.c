@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The states of a communicator, edge by edge: existing edges, and all others. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/backend/nccl/comm_state.h"
+#include "tests/unit/unit.h"
 
 /* One row a state, one column an event: init split group ok stop close revoke ended.
  * '.' is no edge; letters are states, in their order: n s r e p c v k a d. */
@@ -21,9 +14,8 @@ static const char *const want[COMM_STATE_COUNT] = {
     [COMM_ABORTING] = ".......d",  [COMM_DEAD] = "........",
 };
 
-static void each_edge_and_no_other(void **state)
+UNIT_TEST(each_edge_and_no_other)
 {
-    (void)state;
     for (int s = 0; s < COMM_STATE_COUNT; s++)
         for (int e = 0; e < COMM_EVENT_COUNT; e++) {
             const char *l = strchr(letters, want[s][e]);
@@ -35,18 +27,16 @@ static void each_edge_and_no_other(void **state)
         }
 }
 
-static void values_out_of_range_lead_nowhere(void **state)
+UNIT_TEST(values_out_of_range_lead_nowhere)
 {
-    (void)state;
     assert_int_equal(comm_next(COMM_STATE_COUNT, COMM_EV_OK), -1);
     assert_int_equal(comm_next(COMM_READY, COMM_EVENT_COUNT), -1);
     assert_string_equal(comm_state_name(COMM_STATE_COUNT), "?");
 }
 
 /* Whatever happened before, a failure ends it in two steps at most. */
-static void a_failure_ends_every_life(void **state)
+UNIT_TEST(a_failure_ends_every_life)
 {
-    (void)state;
     for (int s = 0; s < COMM_STATE_COUNT; s++) {
         int at = s;
 
@@ -58,9 +48,8 @@ static void a_failure_ends_every_life(void **state)
 }
 
 /* Only what NCCL holds can be aborted, and all of it. */
-static void what_is_held_can_be_aborted(void **state)
+UNIT_TEST(what_is_held_can_be_aborted)
 {
-    (void)state;
     for (int s = 0; s < COMM_STATE_COUNT; s++)
         assert_int_equal(comm_is_held((enum comm_state)s),
                          s == COMM_ABORTING
@@ -68,13 +57,4 @@ static void what_is_held_can_be_aborted(void **state)
                                     == COMM_ABORTING);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_edge_and_no_other),
-        cmocka_unit_test(values_out_of_range_lead_nowhere),
-        cmocka_unit_test(a_failure_ends_every_life),
-        cmocka_unit_test(what_is_held_can_be_aborted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

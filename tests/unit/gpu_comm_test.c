@@ -1,16 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators on the fakes: created lazily after a meeting, used before they are
  * ready, split, closed; each failure is one error message. */
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/gpu_members.h"
 
 enum { COUNT = 3000, MANY = 40 };
@@ -50,7 +40,7 @@ member_sums(struct device *g, struct backend *meeting, struct party *p, char *sa
 }
 
 /* The fake ends the test where a call is made before the last one is over. */
-static void a_communicator_is_used_before_it_is_ready_on_every_version(void **state)
+UNIT_TEST(a_communicator_is_used_before_it_is_ready_on_every_version)
 {
     static const struct {
         const char *delay_us, *blocking;
@@ -65,7 +55,6 @@ static void a_communicator_is_used_before_it_is_ready_on_every_version(void **st
         {NULL, NULL, {.n = 1, .faults = "init_hang=0"}}, /* calls no NCCL */
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct gpu_case c = rows[i].c;
 
@@ -118,9 +107,8 @@ one_has_none(struct device *g, struct backend *meeting, struct party *p, char *s
     return 0;
 }
 
-static void a_failed_meeting_has_one_message_on_all(void **state)
+UNIT_TEST(a_failed_meeting_has_one_message_on_all)
 {
-    (void)state;
     run_case(&(struct gpu_case){.n = 3, .body = same_gpu, .same_gpu = true});
     run_case(&(struct gpu_case){.n = 3, .body = one_has_none});
 }
@@ -164,9 +152,8 @@ init_fails(struct device *g, struct backend *meeting, struct party *p, char *sai
     return rc;
 }
 
-static void a_failed_start_breaks_the_device(void **state)
+UNIT_TEST(a_failed_start_breaks_the_device)
 {
-    (void)state;
     run_case(
         &(struct gpu_case){.n = 2, .body = init_fails, .faults = "init_error=1:2"});
     run_case(
@@ -182,9 +169,8 @@ init_hangs(struct device *g, struct backend *meeting, struct party *p, char *sai
         "NCCL did not connect ranks 0 to 2 within 1 s (NCCL_SOCKET_IFNAME=", said);
 }
 
-static void a_start_that_takes_too_long_names_its_ranks(void **state)
+UNIT_TEST(a_start_that_takes_too_long_names_its_ranks)
 {
-    (void)state;
     run_case(&(struct gpu_case){.n = 3,
                                 .body = init_hangs,
                                 .faults = "init_hang=1",
@@ -268,17 +254,15 @@ static int member_runs_several(struct device *g,
     return 0;
 }
 
-static void communicators_of_several_streams_share_nothing(void **state)
+UNIT_TEST(communicators_of_several_streams_share_nothing)
 {
-    (void)state;
     run_case(&(struct gpu_case){.n = 2, .n_streams = 2, .body = member_runs_several});
 }
 
-static void communicators_take_turns_in_all_versions(void **state)
+UNIT_TEST(communicators_take_turns_in_all_versions)
 {
     static const char *const versions[] = {"21805", "22105", "22505", "22605", "22809"};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(versions); i++)
         run_case(&(struct gpu_case){.n = 2, .body = by_turns, .version = versions[i]});
 }
@@ -306,32 +290,17 @@ closes_early(struct device *g, struct backend *meeting, struct party *p, char *s
     return 0;
 }
 
-static void a_set_that_is_removed_in_flight_is_drained(void **state)
+UNIT_TEST(a_set_that_is_removed_in_flight_is_drained)
 {
-    (void)state;
     run_case(&(struct gpu_case){.n = 3, .body = closes_early});
     run_case(&(struct gpu_case){.n = 2, .body = closes_early, .version = "21003"});
 }
 
-static void the_watcher_does_not_query_while_a_group_starts(void **state)
+UNIT_TEST(the_watcher_does_not_query_while_a_group_starts)
 {
-    (void)state;
     (void)setenv("HVD_FAKE_NCCL_DELAY_US", "250000", 1); /* it looks each 100 ms */
     run_case(&(struct gpu_case){.n = 2, .body = closes_early, .version = "22605"});
     (void)unsetenv("HVD_FAKE_NCCL_DELAY_US");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_communicator_is_used_before_it_is_ready_on_every_version),
-        cmocka_unit_test(a_failed_meeting_has_one_message_on_all),
-        cmocka_unit_test(a_failed_start_breaks_the_device),
-        cmocka_unit_test(a_start_that_takes_too_long_names_its_ranks),
-        cmocka_unit_test(communicators_of_several_streams_share_nothing),
-        cmocka_unit_test(communicators_take_turns_in_all_versions),
-        cmocka_unit_test(the_watcher_does_not_query_while_a_group_starts),
-        cmocka_unit_test(a_set_that_is_removed_in_flight_is_drained),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,31 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loading the driver, and what its errors become. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/gpu_fake.h"
 
-static void no_driver_is_a_sentence(void **state)
+UNIT_TEST(no_driver_is_a_sentence)
 {
     struct cuda_api api;
     struct err err = ERR_INIT;
 
-    (void)state;
     assert_int_equal(cuda_load("libcuda-none.so.1", &api, &err), -ENODEV);
     assert_non_null(strstr(err.text, "no NVIDIA driver here (libcuda-none.so.1: "));
 }
 
-static void old_driver_is_refused(void **state)
+UNIT_TEST(old_driver_is_refused)
 {
     struct cuda_api api;
     struct err err = ERR_INIT;
 
-    (void)state;
     fake_begin();
     fake.setup("10020", "1", NULL);
     assert_int_equal(cuda_load(CUDA_LIBRARY, &api, &err), -ENOTSUP);
@@ -34,9 +24,8 @@ static void old_driver_is_refused(void **state)
                         "(NVIDIA driver 450 or later)");
 }
 
-static void what_a_version_has_not_is_null(void **state)
+UNIT_TEST(what_a_version_has_not_is_null)
 {
-    (void)state;
     fake_begin_as("11000", "1", NULL);
     assert_int_equal(fake.cu.version, 11000);
     assert_null(fake.cu.mem_alloc_async);
@@ -51,11 +40,10 @@ static void what_a_version_has_not_is_null(void **state)
     assert_non_null(fake.cu.ctx_record_event);
 }
 
-static void error_text_names_call_and_code(void **state)
+UNIT_TEST(error_text_names_call_and_code)
 {
     struct err err = ERR_INIT;
 
-    (void)state;
     fake_begin();
     assert_int_equal(cuda_fail(&fake.cu, "cuMemAlloc_v2", CU_OUT_OF_MEMORY, &err),
                      -ENOMEM);
@@ -89,14 +77,13 @@ static void error_text_names_call_and_code(void **state)
 }
 
 /* cuda.h specifies for each whether the process can continue. */
-static void what_loses_the_context_is_reported(void **state)
+UNIT_TEST(what_loses_the_context_is_reported)
 {
     static const int lost[] = {214, 220, 226, 700, 702, 709, 710, 714,
                                715, 716, 717, 718, 719, 721, 810, 911};
     static const int passes[] = {1, 2, 201, 400, 701, 704, 711, 712, 713, 720, 999};
     struct err err = ERR_INIT;
 
-    (void)state;
     fake_begin();
     for (size_t i = 0; i < sizeof(lost) / sizeof(lost[0]); i++) {
         assert_int_equal(cuda_fail(&fake.cu, "cuX", lost[i], &err), -EIO);
@@ -106,14 +93,4 @@ static void what_loses_the_context_is_reported(void **state)
         assert_int_not_equal(cuda_fail(&fake.cu, "cuX", passes[i], &err), -EIO);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_driver_is_a_sentence),
-        cmocka_unit_test(old_driver_is_refused),
-        cmocka_unit_test(what_a_version_has_not_is_null),
-        cmocka_unit_test(error_text_names_call_and_code),
-        cmocka_unit_test(what_loses_the_context_is_reported),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

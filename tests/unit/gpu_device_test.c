@@ -1,36 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The device of a rank: open and close, brackets, events of users' streams, results. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/gpu_hooks.h"
 
 enum { OF_MEMORY = 1 }; /* the process's stream */
 
-static void opens_and_closes(void **state)
-{
-    (void)state;
-    struct device *g = open_one();
-    assert_int_equal(g->sm, 90);
-    assert_int_equal(g->n_streams, 1);
-    assert_int_equal(gpu_ordinal(g), 0);
-    assert_string_equal(g->name, "NVIDIA Fake");
-    assert_int_equal(gpu_close(g), 0);
-    assert_int_equal(seen.n_aborted, 1);
-    assert_int_equal(fake.n_streams(), OF_MEMORY);
-    assert_int_equal(fake.n_events(), 0);
-    struct device_config c = some_config;
-    c.n_streams = 99;
-    g = open_as(&c);
-    assert_int_equal(g->n_streams, GPU_MAX_STREAMS);
-    assert_int_equal(gpu_close(g), 0);
-    assert_int_equal(gpu_close(NULL), 0);
-}
+/* --- in children, before this process uses CUDA --- */
 
 static const struct failed_open {
     const char *visible; /* CUDA_VISIBLE_DEVICES; NULL: unset */
@@ -76,184 +50,13 @@ static int open_fails(void)
     return gpu_close(g);
 }
 
-static void a_failed_open_has_a_message(void **state)
+UNIT_TEST(a_failed_open_has_a_message)
 {
-    (void)state;
     fake_begin_as("12050", "1", NULL);
     for (size_t i = 0; i < ARRAY_LEN(failed_opens); i++) {
         the_open = &failed_opens[i];
         assert_int_equal(in_child(open_fails), 0);
     }
-}
-
-static void a_failing_open_leaves_nothing(void **state)
-{
-    struct err err = ERR_INIT;
-    struct device *g = open_one();
-    int rc;
-
-    (void)state;
-    assert_int_equal(gpu_close(g), 0);
-    for (long n = 0; n < 100; n++) {
-        mem_fail_after(n);
-        rc = gpu_open(&some_config, 0, &hooks, NULL, &g, &err);
-        bool fired = mem_fail_fired();
-        mem_fail_after(-1);
-        if (rc == 0)
-            assert_int_equal(gpu_close(g), 0);
-        if (!fired)
-            break;
-        assert_int_equal(rc, -ENOMEM);
-    }
-    assert_int_equal(rc, 0);
-    assert_int_equal(fake.n_streams(), OF_MEMORY);
-    assert_int_equal(fake.n_events(), 0);
-}
-
-static void enter_restores_context_and_capture_mode(void **state)
-{
-    struct err err = ERR_INIT;
-    struct gpu_scope scope;
-    cu_ctx before = NULL;
-    int mode = CU_CAPTURE_THREAD_LOCAL;
-
-    (void)state;
-    struct device *g = open_one();
-    assert_int_equal(fake.cu.capture_mode(&mode), 0);
-    assert_int_equal(gpu_enter(g, &scope, &err), 0);
-    int inside = CU_CAPTURE_GLOBAL;
-    assert_int_equal(fake.cu.capture_mode(&inside), 0);
-    assert_int_equal(inside, CU_CAPTURE_RELAXED);
-    assert_int_equal(fake.cu.capture_mode(&inside), 0);
-    gpu_leave(&scope);
-    assert_int_equal(fake.cu.capture_mode(&mode), 0);
-    assert_int_equal(mode, CU_CAPTURE_THREAD_LOCAL);
-    assert_int_equal(fake.cu.ctx_pop(&before), CU_INVALID_CONTEXT); /* none is left */
-    assert_int_equal(gpu_close(g), 0);
-}
-
-/* What was captured is whole, and goes with its stream. */
-static void capture_end_well(struct device *g, cu_stream s)
-{
-    cu_graph graph;
-
-    INSIDE(g, assert_int_equal(fake.cu.capture_end(s, &graph), 0);
-           assert_int_equal(fake.cu.graph_free(graph), 0);
-           assert_int_equal(fake.cu.stream_free(s), 0));
-}
-
-/* A framework captures in global mode in one thread; we go on in others. */
-static void a_frameworks_capture_is_not_disturbed(void **state)
-{
-    struct err err = ERR_INIT;
-    struct device_event *e;
-    void *p;
-
-    (void)state;
-    struct device *g = open_one();
-    cu_stream user = user_stream(g, 0), other = user_stream(g, 0);
-    INSIDE(g, assert_int_equal(fake.cu.capture_begin(user, CU_CAPTURE_GLOBAL), 0));
-    assert_int_equal(gpu_record(g, other, &e, &err), 0);
-    WAIT_UNTIL(is_done(g, e) == 1);
-    event_unref(e);
-    struct device_event *done = step_push(g, (struct step){0}, NULL);
-    WAIT_UNTIL(is_done(g, done) == 1);
-    event_unref(done);
-    assert_int_equal(gpu_alloc(g, 100, &p, &e, &err), 0);
-    event_unref(e);
-    gpu_free(p, other);
-    capture_end_well(g, user);
-    INSIDE(g, assert_int_equal(fake.cu.stream_free(other), 0));
-    assert_int_equal(gpu_close(g), 0);
-}
-
-static void record_refuses_a_capturing_stream(void **state)
-{
-    struct err err = ERR_INIT;
-    struct device_event *e;
-    cu_graph graph;
-
-    (void)state;
-    struct device *g = open_one();
-    cu_stream user = user_stream(g, 0);
-    INSIDE(g, assert_int_equal(fake.cu.capture_begin(user, CU_CAPTURE_RELAXED), 0));
-    assert_int_equal(gpu_record(g, user, &e, &err), -EBUSY);
-    assert_non_null(strstr(err.text, "is being captured into a CUDA graph"));
-    INSIDE(g, assert_int_equal(fake.cu.capture_end(user, &graph), 0);
-           assert_int_equal(fake.cu.graph_free(graph), 0);
-           assert_int_equal(fake.cu.capture_begin(user, CU_CAPTURE_RELAXED), 0));
-    assert_int_equal(gpu_record(g, DEVICE_STREAM_ALL, &e, &err), -EBUSY);
-    /* the driver cannot be queried before for what this breaks */
-    INSIDE(g,
-           assert_int_equal(fake.cu.capture_end(user, &graph), CU_CAPTURE_INVALIDATED);
-           assert_int_equal(fake.cu.stream_free(user), 0));
-    assert_int_equal(gpu_close(g), 0);
-}
-
-/* A capture of ours, by the launcher, would break: users wait for its end, the seat
- * leaves it to the launcher. */
-static void the_seat_does_not_wait_for_a_capture_of_ours(void **state)
-{
-    struct err err = ERR_INIT;
-    struct device_event *e;
-
-    (void)state;
-    struct device *g = open_one();
-    assert_int_equal(pthread_mutex_lock(&g->whole), 0);
-    assert_int_equal(gpu_record(g, DEVICE_STREAM_ALL_LATER, &e, &err), 0);
-    assert_int_equal(e->state, EVENT_LATER);
-    assert_int_equal(pthread_mutex_unlock(&g->whole), 0);
-    event_unref(e);
-    assert_int_equal(gpu_record(g, DEVICE_STREAM_ALL_LATER, &e, &err), 0);
-    assert_int_equal(e->state, EVENT_RECORDED);
-    event_unref(e);
-    assert_int_equal(gpu_close(g), 0);
-}
-
-static void *record_all_main(void *arg)
-{
-    struct err err = ERR_INIT;
-    struct device_event *e;
-
-    return (void *)(intptr_t)gpu_record(arg, DEVICE_STREAM_ALL, &e, &err);
-}
-
-/* The launcher may never come back from a capture. */
-static void waiters_for_our_capture_leave_at_a_stop(void **state)
-{
-    pthread_t thread;
-    void *result;
-
-    (void)state;
-    struct device *g = open_one();
-    assert_int_equal(pthread_mutex_lock(&g->whole), 0);
-    assert_int_equal(pthread_create(&thread, NULL, record_all_main, g), 0);
-    usleep(2000);
-    gpu_abort(g);
-    assert_int_equal(pthread_join(thread, &result), 0);
-    assert_int_equal((intptr_t)result, -ECONNABORTED);
-    assert_int_equal(pthread_mutex_unlock(&g->whole), 0);
-    assert_int_equal(gpu_close(g), 0);
-}
-
-static void record_all_is_all_streams(void **state)
-{
-    struct err err = ERR_INIT;
-    struct device_event *e;
-    struct gate gate;
-
-    (void)state;
-    struct device *g = open_one();
-    cu_stream user = user_stream(g, CU_STREAM_NON_BLOCKING);
-    INSIDE(g, gate_put(&gate, user));
-    assert_int_equal(gpu_record(g, DEVICE_STREAM_ALL, &e, &err), 0);
-    assert_int_equal(is_done(g, e), 0);
-    gate.is_open = 1;
-    WAIT_UNTIL(is_done(g, e) == 1);
-    assert_int_equal(fake.n_syncs(), 0);
-    event_unref(e);
-    INSIDE(g, assert_int_equal(fake.cu.stream_free(user), 0));
-    assert_int_equal(gpu_close(g), 0);
 }
 
 static const char *old_cuda; /* NULL: synchronising is requested */
@@ -276,122 +79,12 @@ static int child_syncs(void)
     return gpu_close(g);
 }
 
-static void record_all_without_ctx_event_synchronises(void **state)
+UNIT_TEST(record_all_without_ctx_event_synchronises)
 {
-    (void)state;
     fake_begin_as("12050", "1", NULL);
     assert_int_equal(in_child(child_syncs), 0);
     old_cuda = "12040";
     assert_int_equal(in_child(child_syncs), 0);
-}
-
-static void results_outlive_the_device(void **state)
-{
-    struct err err = ERR_INIT;
-    struct device_event *e;
-    void *p;
-
-    (void)state;
-    struct device *g = open_one();
-    unsigned n = fake.n_blocks();
-    assert_int_equal(gpu_alloc(g, 100, &p, &e, &err), 0);
-    event_unref(e);
-    assert_int_equal(gpu_ordinal_of(p), 0);
-    assert_int_equal(gpu_ordinal_of(&err), -EINVAL);
-    assert_int_equal(gpu_record(g, NULL, &e, &err), 0);
-    assert_int_equal(gpu_close(g), 0);
-    event_unref(e);
-    assert_int_equal(fake.n_events(), 0);
-    assert_int_equal(fake.n_blocks(), n + 1);
-    gpu_free(p, NULL);
-    gpu_free(NULL, NULL);
-    WAIT_UNTIL(fake.n_blocks() == n);
-}
-
-/* A result is freed after its readers, while the next one is requested. */
-static void memory_that_is_read_is_no_other_result(void **state)
-{
-    struct gate gate;
-    struct err err = ERR_INIT;
-    struct device_event *e;
-    void *first, *second;
-
-    (void)state;
-    struct device *g = open_one();
-    cu_stream user = user_stream(g, 0);
-    assert_int_equal(gpu_alloc(g, 4096, &first, &e, &err), 0);
-    WAIT_UNTIL(is_done(g, e) == 1);
-    event_unref(e);
-    INSIDE(g, gate_put(&gate, user));
-    gpu_free(first, user);
-    assert_int_equal(gpu_alloc(g, 4096, &second, &e, &err), 0);
-    assert_true(second != first || is_done(g, e) == 0);
-    gate.is_open = 1;
-    WAIT_UNTIL(is_done(g, e) == 1);
-    event_unref(e);
-    gpu_free(second, user);
-    INSIDE(g, assert_int_equal(fake.cu.stream_free(user), 0));
-    assert_int_equal(gpu_close(g), 0);
-}
-
-/* A collection of garbage, say, while its thread captures. */
-static void freeing_does_not_disturb_a_capture(void **state)
-{
-    struct err err = ERR_INIT;
-    struct device_event *e;
-    void *p;
-
-    (void)state;
-    struct device *g = open_one();
-    cu_stream user = user_stream(g, CU_STREAM_NON_BLOCKING);
-    assert_int_equal(gpu_alloc(g, 100, &p, &e, &err), 0);
-    event_unref(e);
-    INSIDE(g, assert_int_equal(fake.cu.capture_begin(user, CU_CAPTURE_GLOBAL), 0));
-    gpu_free(p, user);
-    WAIT_UNTIL(gpu_ordinal_of(p) < 0);
-    capture_end_well(g, user);
-    assert_int_equal(gpu_close(g), 0);
-}
-
-static struct device *parents;
-static struct device_event *parents_event;
-static void *parents_memory;
-
-static int child_calls_nothing(void)
-{
-    struct err err = ERR_INIT;
-    struct device_event *e;
-    void *p;
-
-    gpu_forked(parents);
-    unsigned long n = fake.calls();
-    event_unref(parents_event);
-    gpu_free(parents_memory, NULL);
-    CHILD_NEEDS(gpu_record(parents, NULL, &e, &err) < 0);
-    CHILD_NEEDS(gpu_alloc(parents, 1, &p, &e, &err) < 0);
-    CHILD_NEEDS(gpu_close(parents) == 0);
-    CHILD_NEEDS(gpu_open(&some_config, 0, &hooks, NULL, &parents, &err) == -ENODEV);
-    CHILD_NEEDS(!strcmp(err.text,
-                        "CUDA does not work in a forked child: start processes by "
-                        "spawn"));
-    CHILD_NEEDS(fake.calls() == n);
-    return 0;
-}
-
-static void forked_child_calls_nothing(void **state)
-{
-    struct err err = ERR_INIT;
-    struct device_event *e;
-
-    (void)state;
-    parents = open_one();
-    assert_int_equal(gpu_record(parents, NULL, &parents_event, &err), 0);
-    assert_int_equal(gpu_alloc(parents, 1, &parents_memory, &e, &err), 0);
-    event_unref(e);
-    assert_int_equal(in_child(child_calls_nothing), 0);
-    event_unref(parents_event);
-    gpu_free(parents_memory, NULL);
-    assert_int_equal(gpu_close(parents), 0);
 }
 
 static void kernel_does_nothing(const void *args, unsigned block, unsigned blocks)
@@ -439,9 +132,8 @@ static int hears_of_a_lost_context(void)
     return 0;
 }
 
-static void a_lost_context_breaks_the_device(void **state)
+UNIT_TEST(a_lost_context_breaks_the_device)
 {
-    (void)state;
     fake_begin_as("12050", "1", NULL);
     assert_int_equal(in_child(hears_of_a_lost_context), 0);
 }
@@ -462,9 +154,8 @@ static int close_late(void)
     return 0;
 }
 
-static void closes_after_driver_is_gone(void **state)
+UNIT_TEST(closes_after_driver_is_gone)
 {
-    (void)state;
     fake_begin_as("12050", "1", NULL);
     assert_int_equal(in_child(close_late), 0);
 }
@@ -511,35 +202,300 @@ static int opens_streams(void)
     return 0;
 }
 
-static void several_streams_need_launches_in_order(void **state)
+UNIT_TEST(several_streams_need_launches_in_order)
 {
-    (void)state;
     fake_begin_as("12050", "1", NULL);
     for (nccl_case = 0; nccl_case < ARRAY_LEN(nccl_cases); nccl_case++)
         assert_int_equal(in_child(opens_streams), 0);
 }
 
-int main(void)
+/* --- in this process --- */
+
+UNIT_TEST(opens_and_closes)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(
-            record_all_without_ctx_event_synchronises), /* children first */
-        cmocka_unit_test(a_lost_context_breaks_the_device),
-        cmocka_unit_test(closes_after_driver_is_gone),
-        cmocka_unit_test(several_streams_need_launches_in_order),
-        cmocka_unit_test(a_failed_open_has_a_message),
-        cmocka_unit_test(opens_and_closes),
-        cmocka_unit_test(a_failing_open_leaves_nothing),
-        cmocka_unit_test(enter_restores_context_and_capture_mode),
-        cmocka_unit_test(a_frameworks_capture_is_not_disturbed),
-        cmocka_unit_test(record_refuses_a_capturing_stream),
-        cmocka_unit_test(the_seat_does_not_wait_for_a_capture_of_ours),
-        cmocka_unit_test(waiters_for_our_capture_leave_at_a_stop),
-        cmocka_unit_test(record_all_is_all_streams),
-        cmocka_unit_test(results_outlive_the_device),
-        cmocka_unit_test(memory_that_is_read_is_no_other_result),
-        cmocka_unit_test(freeing_does_not_disturb_a_capture),
-        cmocka_unit_test(forked_child_calls_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    struct device *g = open_one();
+    assert_int_equal(g->sm, 90);
+    assert_int_equal(g->n_streams, 1);
+    assert_int_equal(gpu_ordinal(g), 0);
+    assert_string_equal(g->name, "NVIDIA Fake");
+    assert_int_equal(gpu_close(g), 0);
+    assert_int_equal(seen.n_aborted, 1);
+    assert_int_equal(fake.n_streams(), OF_MEMORY);
+    assert_int_equal(fake.n_events(), 0);
+    struct device_config c = some_config;
+    c.n_streams = 99;
+    g = open_as(&c);
+    assert_int_equal(g->n_streams, GPU_MAX_STREAMS);
+    assert_int_equal(gpu_close(g), 0);
+    assert_int_equal(gpu_close(NULL), 0);
 }
+
+UNIT_TEST(a_failing_open_leaves_nothing)
+{
+    struct err err = ERR_INIT;
+    struct device *g = open_one();
+    int rc;
+
+    assert_int_equal(gpu_close(g), 0);
+    for (long n = 0; n < 100; n++) {
+        mem_fail_after(n);
+        rc = gpu_open(&some_config, 0, &hooks, NULL, &g, &err);
+        bool fired = mem_fail_fired();
+        mem_fail_after(-1);
+        if (rc == 0)
+            assert_int_equal(gpu_close(g), 0);
+        if (!fired)
+            break;
+        assert_int_equal(rc, -ENOMEM);
+    }
+    assert_int_equal(rc, 0);
+    assert_int_equal(fake.n_streams(), OF_MEMORY);
+    assert_int_equal(fake.n_events(), 0);
+}
+
+UNIT_TEST(enter_restores_context_and_capture_mode)
+{
+    struct err err = ERR_INIT;
+    struct gpu_scope scope;
+    cu_ctx before = NULL;
+    int mode = CU_CAPTURE_THREAD_LOCAL;
+
+    struct device *g = open_one();
+    assert_int_equal(fake.cu.capture_mode(&mode), 0);
+    assert_int_equal(gpu_enter(g, &scope, &err), 0);
+    int inside = CU_CAPTURE_GLOBAL;
+    assert_int_equal(fake.cu.capture_mode(&inside), 0);
+    assert_int_equal(inside, CU_CAPTURE_RELAXED);
+    assert_int_equal(fake.cu.capture_mode(&inside), 0);
+    gpu_leave(&scope);
+    assert_int_equal(fake.cu.capture_mode(&mode), 0);
+    assert_int_equal(mode, CU_CAPTURE_THREAD_LOCAL);
+    assert_int_equal(fake.cu.ctx_pop(&before), CU_INVALID_CONTEXT); /* none is left */
+    assert_int_equal(gpu_close(g), 0);
+}
+
+/* What was captured is whole, and goes with its stream. */
+static void capture_end_well(struct device *g, cu_stream s)
+{
+    cu_graph graph;
+
+    INSIDE(g, assert_int_equal(fake.cu.capture_end(s, &graph), 0);
+           assert_int_equal(fake.cu.graph_free(graph), 0);
+           assert_int_equal(fake.cu.stream_free(s), 0));
+}
+
+/* A framework captures in global mode in one thread; we go on in others. */
+UNIT_TEST(a_frameworks_capture_is_not_disturbed)
+{
+    struct err err = ERR_INIT;
+    struct device_event *e;
+    void *p;
+
+    struct device *g = open_one();
+    cu_stream user = user_stream(g, 0), other = user_stream(g, 0);
+    INSIDE(g, assert_int_equal(fake.cu.capture_begin(user, CU_CAPTURE_GLOBAL), 0));
+    assert_int_equal(gpu_record(g, other, &e, &err), 0);
+    WAIT_UNTIL(is_done(g, e) == 1);
+    event_unref(e);
+    struct device_event *done = step_push(g, (struct step){0}, NULL);
+    WAIT_UNTIL(is_done(g, done) == 1);
+    event_unref(done);
+    assert_int_equal(gpu_alloc(g, 100, &p, &e, &err), 0);
+    event_unref(e);
+    gpu_free(p, other);
+    capture_end_well(g, user);
+    INSIDE(g, assert_int_equal(fake.cu.stream_free(other), 0));
+    assert_int_equal(gpu_close(g), 0);
+}
+
+UNIT_TEST(record_refuses_a_capturing_stream)
+{
+    struct err err = ERR_INIT;
+    struct device_event *e;
+    cu_graph graph;
+
+    struct device *g = open_one();
+    cu_stream user = user_stream(g, 0);
+    INSIDE(g, assert_int_equal(fake.cu.capture_begin(user, CU_CAPTURE_RELAXED), 0));
+    assert_int_equal(gpu_record(g, user, &e, &err), -EBUSY);
+    assert_non_null(strstr(err.text, "is being captured into a CUDA graph"));
+    INSIDE(g, assert_int_equal(fake.cu.capture_end(user, &graph), 0);
+           assert_int_equal(fake.cu.graph_free(graph), 0);
+           assert_int_equal(fake.cu.capture_begin(user, CU_CAPTURE_RELAXED), 0));
+    assert_int_equal(gpu_record(g, DEVICE_STREAM_ALL, &e, &err), -EBUSY);
+    /* the driver cannot be queried before for what this breaks */
+    INSIDE(g,
+           assert_int_equal(fake.cu.capture_end(user, &graph), CU_CAPTURE_INVALIDATED);
+           assert_int_equal(fake.cu.stream_free(user), 0));
+    assert_int_equal(gpu_close(g), 0);
+}
+
+/* A capture of ours, by the launcher, would break: users wait for its end, the seat
+ * leaves it to the launcher. */
+UNIT_TEST(the_seat_does_not_wait_for_a_capture_of_ours)
+{
+    struct err err = ERR_INIT;
+    struct device_event *e;
+
+    struct device *g = open_one();
+    assert_int_equal(pthread_mutex_lock(&g->whole), 0);
+    assert_int_equal(gpu_record(g, DEVICE_STREAM_ALL_LATER, &e, &err), 0);
+    assert_int_equal(e->state, EVENT_LATER);
+    assert_int_equal(pthread_mutex_unlock(&g->whole), 0);
+    event_unref(e);
+    assert_int_equal(gpu_record(g, DEVICE_STREAM_ALL_LATER, &e, &err), 0);
+    assert_int_equal(e->state, EVENT_RECORDED);
+    event_unref(e);
+    assert_int_equal(gpu_close(g), 0);
+}
+
+static void *record_all_main(void *arg)
+{
+    struct err err = ERR_INIT;
+    struct device_event *e;
+
+    return (void *)(intptr_t)gpu_record(arg, DEVICE_STREAM_ALL, &e, &err);
+}
+
+/* The launcher may never come back from a capture. */
+UNIT_TEST(waiters_for_our_capture_leave_at_a_stop)
+{
+    pthread_t thread;
+    void *result;
+
+    struct device *g = open_one();
+    assert_int_equal(pthread_mutex_lock(&g->whole), 0);
+    assert_int_equal(pthread_create(&thread, NULL, record_all_main, g), 0);
+    usleep(2000);
+    gpu_abort(g);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_int_equal((intptr_t)result, -ECONNABORTED);
+    assert_int_equal(pthread_mutex_unlock(&g->whole), 0);
+    assert_int_equal(gpu_close(g), 0);
+}
+
+UNIT_TEST(record_all_is_all_streams)
+{
+    struct err err = ERR_INIT;
+    struct device_event *e;
+    struct gate gate;
+
+    struct device *g = open_one();
+    cu_stream user = user_stream(g, CU_STREAM_NON_BLOCKING);
+    INSIDE(g, gate_put(&gate, user));
+    assert_int_equal(gpu_record(g, DEVICE_STREAM_ALL, &e, &err), 0);
+    assert_int_equal(is_done(g, e), 0);
+    gate.is_open = 1;
+    WAIT_UNTIL(is_done(g, e) == 1);
+    assert_int_equal(fake.n_syncs(), 0);
+    event_unref(e);
+    INSIDE(g, assert_int_equal(fake.cu.stream_free(user), 0));
+    assert_int_equal(gpu_close(g), 0);
+}
+
+UNIT_TEST(results_outlive_the_device)
+{
+    struct err err = ERR_INIT;
+    struct device_event *e;
+    void *p;
+
+    struct device *g = open_one();
+    unsigned n = fake.n_blocks();
+    assert_int_equal(gpu_alloc(g, 100, &p, &e, &err), 0);
+    event_unref(e);
+    assert_int_equal(gpu_ordinal_of(p), 0);
+    assert_int_equal(gpu_ordinal_of(&err), -EINVAL);
+    assert_int_equal(gpu_record(g, NULL, &e, &err), 0);
+    assert_int_equal(gpu_close(g), 0);
+    event_unref(e);
+    assert_int_equal(fake.n_events(), 0);
+    assert_int_equal(fake.n_blocks(), n + 1);
+    gpu_free(p, NULL);
+    gpu_free(NULL, NULL);
+    WAIT_UNTIL(fake.n_blocks() == n);
+}
+
+/* A result is freed after its readers, while the next one is requested. */
+UNIT_TEST(memory_that_is_read_is_no_other_result)
+{
+    struct gate gate;
+    struct err err = ERR_INIT;
+    struct device_event *e;
+    void *first, *second;
+
+    struct device *g = open_one();
+    cu_stream user = user_stream(g, 0);
+    assert_int_equal(gpu_alloc(g, 4096, &first, &e, &err), 0);
+    WAIT_UNTIL(is_done(g, e) == 1);
+    event_unref(e);
+    INSIDE(g, gate_put(&gate, user));
+    gpu_free(first, user);
+    assert_int_equal(gpu_alloc(g, 4096, &second, &e, &err), 0);
+    assert_true(second != first || is_done(g, e) == 0);
+    gate.is_open = 1;
+    WAIT_UNTIL(is_done(g, e) == 1);
+    event_unref(e);
+    gpu_free(second, user);
+    INSIDE(g, assert_int_equal(fake.cu.stream_free(user), 0));
+    assert_int_equal(gpu_close(g), 0);
+}
+
+/* A collection of garbage, say, while its thread captures. */
+UNIT_TEST(freeing_does_not_disturb_a_capture)
+{
+    struct err err = ERR_INIT;
+    struct device_event *e;
+    void *p;
+
+    struct device *g = open_one();
+    cu_stream user = user_stream(g, CU_STREAM_NON_BLOCKING);
+    assert_int_equal(gpu_alloc(g, 100, &p, &e, &err), 0);
+    event_unref(e);
+    INSIDE(g, assert_int_equal(fake.cu.capture_begin(user, CU_CAPTURE_GLOBAL), 0));
+    gpu_free(p, user);
+    WAIT_UNTIL(gpu_ordinal_of(p) < 0);
+    capture_end_well(g, user);
+    assert_int_equal(gpu_close(g), 0);
+}
+
+static struct device *parents;
+static struct device_event *parents_event;
+static void *parents_memory;
+
+static int child_calls_nothing(void)
+{
+    struct err err = ERR_INIT;
+    struct device_event *e;
+    void *p;
+
+    gpu_forked(parents);
+    unsigned long n = fake.calls();
+    event_unref(parents_event);
+    gpu_free(parents_memory, NULL);
+    CHILD_NEEDS(gpu_record(parents, NULL, &e, &err) < 0);
+    CHILD_NEEDS(gpu_alloc(parents, 1, &p, &e, &err) < 0);
+    CHILD_NEEDS(gpu_close(parents) == 0);
+    CHILD_NEEDS(gpu_open(&some_config, 0, &hooks, NULL, &parents, &err) == -ENODEV);
+    CHILD_NEEDS(!strcmp(err.text,
+                        "CUDA does not work in a forked child: start processes by "
+                        "spawn"));
+    CHILD_NEEDS(fake.calls() == n);
+    return 0;
+}
+
+UNIT_TEST(forked_child_calls_nothing)
+{
+    struct err err = ERR_INIT;
+    struct device_event *e;
+
+    parents = open_one();
+    assert_int_equal(gpu_record(parents, NULL, &parents_event, &err), 0);
+    assert_int_equal(gpu_alloc(parents, 1, &parents_memory, &e, &err), 0);
+    event_unref(e);
+    assert_int_equal(in_child(child_calls_nothing), 0);
+    event_unref(parents_event);
+    gpu_free(parents_memory, NULL);
+    assert_int_equal(gpu_close(parents), 0);
+}
+
+UNIT_MAIN(NULL, NULL)

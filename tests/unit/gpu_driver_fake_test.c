@@ -1,15 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What ends a test on the fake driver, and the order of the legacy stream. The rest is
  * compared with a real driver by tests/gpu/conform_driver.c. */
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/gpu_fake.h"
 
 static cu_ctx ctx;
@@ -33,42 +24,6 @@ static void streams_end(void)
     assert_int_equal(fake.cu.stream_free(b), 0);
     assert_int_equal(fake.cu.stream_free(free_one), 0);
     assert_int_equal(fake.cu.ctx_pop(&ctx), 0);
-}
-
-static _Atomic int counted;
-
-static int count_entry(void *arg)
-{
-    int n;
-
-    memcpy(&n, arg, sizeof(n));
-    counted = counted * 10 + n;
-    return 0;
-}
-
-static void count_enqueue(cu_stream s, int n)
-{
-    assert_int_equal(fake.enqueue(s, count_entry, &n, sizeof(n)), 0);
-}
-
-static void the_legacy_stream_waits_and_is_waited_for(void **state)
-{
-    struct gate gate;
-
-    (void)state;
-    streams_begin();
-    counted = 0;
-    gate_put(&gate, a);
-    count_enqueue(a, 1);
-    count_enqueue(NULL, 2); /* after a */
-    count_enqueue(b, 3);    /* after the legacy stream */
-    count_enqueue(free_one, 9);
-    WAIT_UNTIL(counted == 9);
-    usleep(1000);
-    assert_int_equal(counted, 9);
-    gate.is_open = 1;
-    WAIT_UNTIL(counted == 9123);
-    streams_end();
 }
 
 static cu_ptr block;
@@ -121,24 +76,51 @@ static int does_it(void)
 }
 
 /* In children, before this process uses CUDA. */
-static void wrong_use_dies(void **state)
+UNIT_TEST(wrong_use_dies)
 {
     static int (*const all[])(void) = {copies_past_its_end, frees_it_twice,
                                        uses_a_freed_event, sends_host_memory,
                                        uses_it_freed};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         wrong = all[i];
         assert_int_equal(in_child(does_it), 1000 + SIGABRT);
     }
 }
 
-int main(void)
+static _Atomic int counted;
+
+static int count_entry(void *arg)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_use_dies),
-        cmocka_unit_test(the_legacy_stream_waits_and_is_waited_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int n;
+
+    memcpy(&n, arg, sizeof(n));
+    counted = counted * 10 + n;
+    return 0;
 }
+
+static void count_enqueue(cu_stream s, int n)
+{
+    assert_int_equal(fake.enqueue(s, count_entry, &n, sizeof(n)), 0);
+}
+
+UNIT_TEST(the_legacy_stream_waits_and_is_waited_for)
+{
+    struct gate gate;
+
+    streams_begin();
+    counted = 0;
+    gate_put(&gate, a);
+    count_enqueue(a, 1);
+    count_enqueue(NULL, 2); /* after a */
+    count_enqueue(b, 3);    /* after the legacy stream */
+    count_enqueue(free_one, 9);
+    WAIT_UNTIL(counted == 9);
+    usleep(1000);
+    assert_int_equal(counted, 9);
+    gate.is_open = 1;
+    WAIT_UNTIL(counted == 9123);
+    streams_end();
+}
+
+UNIT_MAIN(NULL, NULL)

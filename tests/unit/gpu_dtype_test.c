@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans of reductions. gpu_matrix_test runs every pair of operation and type. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/backend/nccl/dtype.h"
 #include "runtime/base/mem.h"
+#include "tests/unit/unit.h"
 
 static struct gpu_reduction
 plan_of(enum dtype t, enum reduce_op op, double pre, double post)
@@ -22,7 +14,7 @@ plan_of(enum dtype t, enum reduce_op op, double pre, double post)
     return r;
 }
 
-static void one_call_is_enough_where_nccl_means_the_same(void **state)
+UNIT_TEST(one_call_is_enough_where_nccl_means_the_same)
 {
     static const struct {
         enum dtype t;
@@ -34,7 +26,6 @@ static void one_call_is_enough_where_nccl_means_the_same(void **state)
         {DT_U8, OP_PRODUCT, 1, 1},  {DT_I32, OP_MIN, 2, 3},     {DT_I64, OP_MAX, 4, 2},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct gpu_reduction r = plan_of(rows[i].t, rows[i].op, 1, 1);
 
@@ -47,12 +38,11 @@ static void one_call_is_enough_where_nccl_means_the_same(void **state)
     }
 }
 
-static void a_compressed_sum_is_cast_both_ways(void **state)
+UNIT_TEST(a_compressed_sum_is_cast_both_ways)
 {
     struct gpu_reduction_request a = {DT_F64, DT_BF16, OP_AVERAGE, 1, 1, 4};
     struct gpu_reduction r;
 
-    (void)state;
     reduction_plan(&a, &r);
     assert_int_equal(r.wire, DT_BF16);
     assert_int_equal(r.nccl_dtype, 9);
@@ -68,11 +58,10 @@ static void a_compressed_sum_is_cast_both_ways(void **state)
     assert_float_equal(r.out_scale, 0.75, 0);
 }
 
-static void adasum_is_no_call_and_at_least_float32(void **state)
+UNIT_TEST(adasum_is_no_call_and_at_least_float32)
 {
     struct gpu_reduction r = plan_of(DT_F16, OP_ADASUM, 1, 1);
 
-    (void)state;
     assert_int_equal(r.nccl_op, REDUCTION_NO_NCCL);
     assert_int_equal(r.wire, DT_F32);
     assert_int_equal(r.in, KERNEL_move_f16_f32);
@@ -80,23 +69,13 @@ static void adasum_is_no_call_and_at_least_float32(void **state)
     assert_int_equal(plan_of(DT_F32, OP_ADASUM, 1, 1).in, KERNEL_copy);
 }
 
-static void numbers_of_types(void **state)
+UNIT_TEST(numbers_of_types)
 {
     static const int want[DT_COUNT] = {1, 0, -1, -1, 2, 4, 6, 7, 8, 1, 9};
 
-    (void)state;
     for (int t = 0; t < DT_COUNT; t++)
         assert_int_equal(nccl_dtype_of((enum dtype)t), want[t]);
     assert_int_equal(nccl_dtype_of(DT_COUNT), -1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_call_is_enough_where_nccl_means_the_same),
-        cmocka_unit_test(a_compressed_sum_is_cast_both_ways),
-        cmocka_unit_test(adasum_is_no_call_and_at_least_float32),
-        cmocka_unit_test(numbers_of_types),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -2,29 +2,19 @@
 /* Exchanges of more members than one group of calls holds: an alltoall of each member
  * runs over an NCCL of a few functions here, which records the calls; the calls of all
  * members together must be able to finish. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/backend/nccl/exchange.h"
 #include "runtime/backend/nccl/gcoll.h"
 #include "runtime/base/mem.h"
+#include "tests/unit/unit.h"
 
 enum { N = 1100, ITEMS = 3, NO = 255 };
 
 /* --- steps --- */
 
-static void both_sides_have_the_same_group(void **state)
+UNIT_TEST(both_sides_have_the_same_group)
 {
     static const uint32_t sizes[] = {2, 3, 7, 1024, 1025};
 
-    (void)state;
     for (size_t k = 0; k < 5; k++)
         for (size_t item = 0; item < 5; item++)
             for (uint32_t me = 0; me < sizes[k]; me += 1 + sizes[k] / 50)
@@ -39,12 +29,11 @@ static void both_sides_have_the_same_group(void **state)
                 }
 }
 
-static void each_member_is_met_once(void **state)
+UNIT_TEST(each_member_is_met_once)
 {
     enum { MANY = 300 };
     uint8_t to[MANY] = {0}, from[MANY] = {0};
 
-    (void)state;
     for (uint32_t s = 1; s < MANY; s++) {
         const struct gpu_exchange x = exchange_step(MANY, 77, 0, s);
 
@@ -157,7 +146,7 @@ static void run_member(struct device *g, struct batch *b, uint32_t me)
     assert_int_equal(fake.group, (ITEMS * (N - 1) + 1023) / 1024);
 }
 
-static void calls_of_a_pair_are_in_the_same_group(void **state)
+UNIT_TEST(calls_of_a_pair_are_in_the_same_group)
 {
     const struct nccl_api nccl = {.group_start = group_start,
                                   .group_end = group_end,
@@ -167,7 +156,6 @@ static void calls_of_a_pair_are_in_the_same_group(void **state)
     struct batch b = {
         .coll = COLL_ALLTOALL, .place = PLACE_CUDA, .dtype = DT_U8, .n_items = ITEMS};
 
-    (void)state;
     g->nccl = &nccl;
     fake.of = test_calloc(N, sizeof(*fake.of));
     for (uint32_t me = 0; me < N; me++)
@@ -184,12 +172,4 @@ static void calls_of_a_pair_are_in_the_same_group(void **state)
     test_free(g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_sides_have_the_same_group),
-        cmocka_unit_test(each_member_is_met_once),
-        cmocka_unit_test(calls_of_a_pair_are_in_the_same_group),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fake driver as the tests of this folder see it: loaded once, its own functions by
- * name. Include after cmocka.h. */
+ * name. */
 #ifndef TESTS_UNIT_GPU_FAKE_H
 #define TESTS_UNIT_GPU_FAKE_H
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "runtime/backend/nccl/cuda_dl.h"
 #include "runtime/base/clock.h"
+#include "tests/unit/unit.h"
 
 static struct {
     struct cuda_api cu;

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layout of a batch: the way it travels, offsets, contiguity, chunks. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/backend/nccl/fuse.h"
+#include "tests/unit/unit.h"
 
 enum { KIB = 1024, MIB = 1024 * KIB };
 
@@ -15,7 +9,7 @@ static const struct comm_terms usual = {.direct_bytes = 8 * MIB};
 static const struct comm_terms exact = {.direct_bytes = 8 * MIB,
                                         .is_deterministic = true};
 
-static void way_depends_on_counts_types_and_terms(void **state)
+UNIT_TEST(way_depends_on_counts_types_and_terms)
 {
     enum { BIG = 8 * MIB / 4 };
     static const struct {
@@ -42,7 +36,6 @@ static void way_depends_on_counts_types_and_terms(void **state)
         {&exact, 1, 3, DT_I16, DT_I32, FUSE_PACKED, true},
         {&exact, 1, 1, DT_I16, DT_I32, FUSE_PACKED, false},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         uint64_t counts[300], offsets[300];
         struct fuse_plan p;
@@ -61,7 +54,7 @@ static void way_depends_on_counts_types_and_terms(void **state)
     assert_int_equal(p.way, FUSE_PACKED);
 }
 
-static void offsets_are_multiples_of_16_without_overlap(void **state)
+UNIT_TEST(offsets_are_multiples_of_16_without_overlap)
 {
     static const struct {
         enum dtype in, wire;
@@ -69,7 +62,6 @@ static void offsets_are_multiples_of_16_without_overlap(void **state)
                  {DT_F64, DT_F64}, {DT_F32, DT_F16}, {DT_I16, DT_I32}};
     static const uint64_t counts[] = {1, 0, 16, 3, 15, 17, 0, 1000, 2, 7};
     enum { N = 10 };
-    (void)state;
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         uint64_t offsets[N], end = 0;
         struct fuse_plan p;
@@ -86,12 +78,11 @@ static void offsets_are_multiples_of_16_without_overlap(void **state)
     }
 }
 
-static void more_than_any_memory_is_refused(void **state)
+UNIT_TEST(more_than_any_memory_is_refused)
 {
     uint64_t one = UINT64_MAX / 4 + 1, two[] = {INT64_MAX / 9, INT64_MAX / 9},
              offsets[2];
     struct fuse_plan p;
-    (void)state;
     assert_int_equal(-EOVERFLOW,
                      fuse_plan(&one, 1, DT_F32, DT_F32, &usual, &p, offsets));
     assert_int_equal(-EOVERFLOW,
@@ -111,13 +102,12 @@ static bool plan_is_contiguous(const uint64_t *counts,
     return fuse_is_contiguous(&p, t, in, counts, offsets, addresses, n);
 }
 
-static void contiguous_is_without_gaps_graphs_and_registration(void **state)
+UNIT_TEST(contiguous_is_without_gaps_graphs_and_registration)
 {
     static const uint64_t even[] = {4, 8, 0, 12}, odd[] = {4, 7, 0, 12};
     static const uint64_t a[] = {4096, 4112, 0, 4144}, gap[] = {4096, 4112, 0, 4160},
                           back[] = {4096, 4080, 0, 4144};
     struct comm_terms t = usual;
-    (void)state;
     assert_true(plan_is_contiguous(even, a, 4, DT_F32, DT_F32, &t));
     assert_false(plan_is_contiguous(even, gap, 4, DT_F32, DT_F32, &t));
     assert_false(plan_is_contiguous(even, back, 4, DT_F32, DT_F32, &t));
@@ -131,7 +121,7 @@ static void contiguous_is_without_gaps_graphs_and_registration(void **state)
     assert_false(plan_is_contiguous(even, a, 4, DT_F32, DT_F32, &t));
 }
 
-static void chunks_cover_a_tensor_in_order(void **state)
+UNIT_TEST(chunks_cover_a_tensor_in_order)
 {
     static const struct {
         uint64_t count, n_chunks;
@@ -149,7 +139,6 @@ static void chunks_cover_a_tensor_in_order(void **state)
         {1ul << 33, 1ul << 18, 1, 1},
     };
     static struct chunk v[1 << 18];
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         for (uint64_t src = 0; src < 2; src++) {
             struct fuse_move m = {.src = src * 0x100004,
@@ -173,14 +162,4 @@ static void chunks_cover_a_tensor_in_order(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(way_depends_on_counts_types_and_terms),
-        cmocka_unit_test(offsets_are_multiples_of_16_without_overlap),
-        cmocka_unit_test(more_than_any_memory_is_refused),
-        cmocka_unit_test(contiguous_is_without_gaps_graphs_and_registration),
-        cmocka_unit_test(chunks_cover_a_tensor_in_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -3,16 +3,9 @@
  * device memory is the heap and a copy happens at once; a graph is what was enqueued
  * while its stream was captured, and its replay reads the tables that it was captured
  * with. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/backend/nccl/graph.h"
 #include "runtime/base/mem.h"
+#include "tests/unit/unit.h"
 
 static cu_stream const stream = (cu_stream)(uintptr_t)7,
                        second = (cu_stream)(uintptr_t)2;
@@ -251,7 +244,7 @@ table_take_checked(struct tables *t, uint64_t what, uint32_t n, cu_stream s)
     return at;
 }
 
-static void same_content_uploads_once(void **state)
+UNIT_TEST_WITH(same_content_uploads_once, tables_start, tables_end)
 {
     struct tables *t = *state;
     cu_ptr at = table_take_checked(t, 1, 100, stream);
@@ -262,7 +255,7 @@ static void same_content_uploads_once(void **state)
     assert_int_equal(t->n_uploads, 1);
 }
 
-static void changed_pointer_count_or_stream_uploads(void **state)
+UNIT_TEST_WITH(changed_pointer_count_or_stream_uploads, tables_start, tables_end)
 {
     struct chunk v[2] = {{1, 2, 3, 0}, {4, 5, 6, 0}};
     struct err err = ERR_INIT;
@@ -279,7 +272,7 @@ static void changed_pointer_count_or_stream_uploads(void **state)
     assert_int_equal(fake.n_copies, 5);
 }
 
-static void last_32_are_kept_and_the_oldest_goes(void **state)
+UNIT_TEST_WITH(last_32_are_kept_and_the_oldest_goes, tables_start, tables_end)
 {
     for (uint64_t i = 0; i < TABLES_KEPT; i++)
         table_take_checked(*state, i, 70, stream);
@@ -293,7 +286,7 @@ static void last_32_are_kept_and_the_oldest_goes(void **state)
     assert_int_equal(fake.n_copies, TABLES_KEPT + 2);
 }
 
-static void table_stays_while_31_others_are_taken(void **state)
+UNIT_TEST_WITH(table_stays_while_31_others_are_taken, tables_start, tables_end)
 {
     cu_ptr at = table_take_checked(*state, 1, 5, stream);
     struct chunk before[5];
@@ -304,7 +297,7 @@ static void table_stays_while_31_others_are_taken(void **state)
     assert_memory_equal((void *)(uintptr_t)at, before, sizeof(before));
 }
 
-static void large_table_goes_in_pieces(void **state)
+UNIT_TEST_WITH(large_table_goes_in_pieces, tables_start, tables_end)
 {
     fake.n_busy = 2;
     table_take_checked(*state, 3, 200000, stream); /* 4.8 MB */
@@ -313,7 +306,7 @@ static void large_table_goes_in_pieces(void **state)
     assert_true(fake.most_pinned <= PINNED_BYTES / 2);
 }
 
-static void failure_leaves_no_half_table(void **state)
+UNIT_TEST_WITH(failure_leaves_no_half_table, tables_start, tables_end)
 {
     struct chunk v[3] = {{1, 2, 3, 0}};
     struct err err = ERR_INIT;
@@ -382,7 +375,7 @@ static int batch_run(struct graphs *g, uint64_t key, uint64_t src, uint64_t plac
     return rc;
 }
 
-static void third_time_is_captured_and_later_ones_replayed(void **state)
+UNIT_TEST_WITH(third_time_is_captured_and_later_ones_replayed, graphs_start, graphs_end)
 {
     for (unsigned i = 1; i <= 10; i++) {
         assert_int_equal(0, batch_run(*state, 1, 100 * i, 0)); /* other addresses */
@@ -392,7 +385,7 @@ static void third_time_is_captured_and_later_ones_replayed(void **state)
     }
 }
 
-static void moved_buffer_is_captured_again_at_once(void **state)
+UNIT_TEST_WITH(moved_buffer_is_captured_again_at_once, graphs_start, graphs_end)
 {
     for (uint64_t i = 0; i < 5; i++)
         assert_int_equal(0, batch_run(*state, 1, i, 0));
@@ -409,7 +402,7 @@ static void moved_buffer_is_captured_again_at_once(void **state)
     assert_int_equal(fake.n_captured, 2);
 }
 
-static void buffer_moves_when_it_grows(void **state)
+UNIT_TEST_WITH(buffer_moves_when_it_grows, graphs_start, graphs_end)
 {
     struct err err = ERR_INIT;
     uint32_t place[4];
@@ -424,7 +417,7 @@ static void buffer_moves_when_it_grows(void **state)
     assert_int_equal(fake.n_blocks, 1);
 }
 
-static void other_number_of_pieces_is_captured_again(void **state)
+UNIT_TEST_WITH(other_number_of_pieces_is_captured_again, graphs_start, graphs_end)
 {
     for (int i = 0; i < 4; i++)
         assert_int_equal(0, batch_run(*state, 1, 5, 0));
@@ -435,7 +428,7 @@ static void other_number_of_pieces_is_captured_again(void **state)
     assert_int_equal(fake.n_direct, 2);
 }
 
-static void least_recently_used_graph_goes(void **state)
+UNIT_TEST_WITH(least_recently_used_graph_goes, graphs_start, graphs_end)
 {
     for (int k = 0; k < 3; k++)
         for (uint64_t i = 0; i < GRAPHS_KEPT; i++)
@@ -450,7 +443,7 @@ static void least_recently_used_graph_goes(void **state)
     assert_int_equal(fake.n_direct, direct + 1);
 }
 
-static void failed_capture_is_ended_and_an_error(void **state)
+UNIT_TEST_WITH(failed_capture_is_ended_and_an_error, graphs_start, graphs_end)
 {
     int *const results[] = {&fake.begin_result, &fake.end_result, &fake.make_result};
     for (uint64_t i = 0; i < 2; i++)
@@ -479,7 +472,7 @@ static int wait_is_stopped(void *arg, struct err *err)
 }
 
 /* Somebody has the whole context, and waits there for a peer that has died. */
-static void a_stop_ends_the_wait_to_capture(void **state)
+UNIT_TEST_WITH(a_stop_ends_the_wait_to_capture, graphs_start, graphs_end)
 {
     int left = 3;
     tables.wait = wait_is_stopped;
@@ -494,25 +487,4 @@ static void a_stop_ends_the_wait_to_capture(void **state)
     assert_int_equal(fake.n_captured, 1);
 }
 
-#define TABLES(f) cmocka_unit_test_setup_teardown(f, tables_start, tables_end)
-#define GRAPHS(f) cmocka_unit_test_setup_teardown(f, graphs_start, graphs_end)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TABLES(same_content_uploads_once),
-        TABLES(changed_pointer_count_or_stream_uploads),
-        TABLES(last_32_are_kept_and_the_oldest_goes),
-        TABLES(table_stays_while_31_others_are_taken),
-        TABLES(large_table_goes_in_pieces),
-        TABLES(failure_leaves_no_half_table),
-        GRAPHS(third_time_is_captured_and_later_ones_replayed),
-        GRAPHS(moved_buffer_is_captured_again_at_once),
-        GRAPHS(buffer_moves_when_it_grows),
-        GRAPHS(other_number_of_pieces_is_captured_again),
-        GRAPHS(least_recently_used_graph_goes),
-        GRAPHS(failed_capture_is_ended_and_an_error),
-        GRAPHS(a_stop_ends_the_wait_to_capture),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

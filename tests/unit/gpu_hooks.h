@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A device of the fake driver with hooks that a test controls, without NCCL. A job
- * puts a gate of its own on the stream. Include after cmocka.h. */
+ * puts a gate of its own on the stream. */
 #ifndef TESTS_UNIT_GPU_HOOKS_H
 #define TESTS_UNIT_GPU_HOOKS_H
 

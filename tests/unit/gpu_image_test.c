@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The image: constructed ones for every choice and every damage, and the one from
  * compile.py; and a launch over a driver of a few functions here. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/backend/nccl/launch.h"
+#include "tests/unit/unit.h"
 
 /* --- a made-up image -------------------------------------------------------------- */
 
@@ -50,7 +43,7 @@ static struct made image_make(const uint32_t *sms)
     return m;
 }
 
-static void best_part_is_picked(void **state)
+UNIT_TEST(best_part_is_picked)
 {
     static const uint32_t sms[] = {70, 75, 80, 86, 90, 100, 1070, 1090, 0};
     static const struct {
@@ -68,7 +61,6 @@ static void best_part_is_picked(void **state)
     struct made m = image_make(sms);
     struct err err = ERR_INIT;
     char text[128];
-    (void)state;
     assert_int_equal(8, image_count(m.bytes, m.n, &err));
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct image_part p = {0};
@@ -82,7 +74,7 @@ static void best_part_is_picked(void **state)
     assert_string_equal("sm_70 s", image_text(m.bytes, text, 8));
 }
 
-static void damaged_image_is_refused(void **state)
+UNIT_TEST(damaged_image_is_refused)
 {
     static const uint32_t sms[] = {70, 1070, 0};
     static const struct {
@@ -93,7 +85,6 @@ static void damaged_image_is_refused(void **state)
                 {32, 1 << 20}, {32, UINT64_MAX}, {32, 3},  {56, 4}};
     struct err err = ERR_INIT;
     struct made whole = image_make(sms);
-    (void)state;
     for (size_t i = 0; i < sizeof(harm) / sizeof(harm[0]); i++) {
         struct made m = whole;
         if (harm[i].at < 24)
@@ -119,7 +110,7 @@ static bool part_holds(const struct image_part *p, const char *what)
     return memmem(p->data, p->bytes, what, strlen(what)) != NULL;
 }
 
-static void built_image_has_every_kernel_for_every_gpu(void **state)
+UNIT_TEST(built_image_has_every_kernel_for_every_gpu)
 {
 #define NAME(name, args) "hvd_" #name,
     static const char *const names[] = {KERNELS(NAME)};
@@ -129,7 +120,6 @@ static void built_image_has_every_kernel_for_every_gpu(void **state)
     struct err err = ERR_INIT;
     size_t bytes = (size_t)(kernels_image_end - kernels_image);
     int n = image_count(kernels_image, bytes, &err);
-    (void)state;
     assert_int_equal((uintptr_t)kernels_image % 16, 0);
     assert_true(n >= 0);
     if (n == 0)
@@ -241,12 +231,11 @@ static int driver_reset(void **state)
     return 0;
 }
 
-static void launches_with_a_bounded_grid(void **state)
+UNIT_TEST_WITH(launches_with_a_bounded_grid, driver_reset, NULL)
 {
     struct gpu_launch l;
     struct err err = ERR_INIT;
     struct args_move a = {.chunks = 4711, .n = 5000, .divisor = 1, .scale = 0.5};
-    (void)state;
     assert_int_equal(0, launch_init_for(&l, 90, false, &err));
     assert_int_equal(l.part.kind, IMAGE_CUBIN);
     assert_int_equal(driver.n_funcs, KERNEL_COUNT);
@@ -268,11 +257,10 @@ static void launches_with_a_bounded_grid(void **state)
     assert_int_equal(driver.n_unloads, 1);
 }
 
-static void driver_that_refuses_the_cubin_gets_ptx(void **state)
+UNIT_TEST_WITH(driver_that_refuses_the_cubin_gets_ptx, driver_reset, NULL)
 {
     struct gpu_launch l;
     struct err err = ERR_INIT;
-    (void)state;
     driver.cubin_result = CU_NO_BINARY;
     assert_int_equal(0, launch_init_for(&l, 90, false, &err));
     assert_int_equal(l.part.kind, IMAGE_PTX);
@@ -284,12 +272,11 @@ static void driver_that_refuses_the_cubin_gets_ptx(void **state)
     launch_release(&l);
 }
 
-static void what_does_not_fit_has_a_message(void **state)
+UNIT_TEST_WITH(what_does_not_fit_has_a_message, driver_reset, NULL)
 {
     struct gpu_launch l;
     struct err err = ERR_INIT;
     struct made none = image_make((const uint32_t[]){0});
-    (void)state;
     assert_int_equal(-ENOTSUP, launch_init_for(&l, 61, false, &err));
     assert_string_equal("a GPU of compute capability 6.1 is too old: the kernels are "
                         "sm_90 ptx_70",
@@ -314,15 +301,4 @@ static void what_does_not_fit_has_a_message(void **state)
     assert_string_equal("no GPU kernels were built in (KERNELS=none)", err.text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(best_part_is_picked),
-        cmocka_unit_test(damaged_image_is_refused),
-        cmocka_unit_test(built_image_has_every_kernel_for_every_gpu),
-        cmocka_unit_test_setup(launches_with_a_bounded_grid, driver_reset),
-        cmocka_unit_test_setup(driver_that_refuses_the_cubin_gets_ptx, driver_reset),
-        cmocka_unit_test_setup(what_does_not_fit_has_a_message, driver_reset),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

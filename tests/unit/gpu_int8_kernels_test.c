@@ -2,18 +2,13 @@
 /* The kernels of kernels/int8.cu, compiled for the CPU, bit for bit against the codec
  * of host tensors. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "runtime/core/compress/cast.h"
 #include "runtime/core/compress/int8.h"
 #include "runtime/core/compress/layout.h"
 #include "runtime/core/half.h"
 #include "tests/fakes/cuda/kernels_cpu.h"
+#include "tests/unit/unit.h"
 
 enum { MAX_N = 11000, MEMBERS = 3 };
 
@@ -89,11 +84,10 @@ static void check_code(size_t t,
     run_code(t, a, blocks, n);
 }
 
-static void messages_are_the_codecs(void **state)
+UNIT_TEST(messages_are_the_codecs)
 {
     static const double scales[] = {1, 0.3};
     const struct codec_kernels *k = codec_kernels_of(false);
-    (void)state;
     for (size_t i = 0; i < N_OF(types) * N_OF(counts) * N_OF(block_sizes) * 4; i++) {
         size_t t = i % 4;
         uint32_t n = counts[i / 4 % N_OF(counts)], block = block_sizes[i / 28 % 4];
@@ -137,13 +131,12 @@ static bool is_same(enum dtype t, const uint8_t *a, const uint8_t *b)
     return isnan(da) && isnan(db);
 }
 
-static void sums_are_the_codecs(void **state)
+UNIT_TEST(sums_are_the_codecs)
 {
     static const double factors[] = {1, 1.0 / 3};
     static uint8_t out[MAX_N * 8], sum[MAX_N * 8];
     const struct codec_kernels *k = codec_kernels_of(false);
     struct err err = ERR_INIT;
-    (void)state;
     for (size_t i = 0; i < N_OF(types) * N_OF(counts) * N_OF(block_sizes) * 2; i++) {
         size_t t = i % 4, size = dtype_size(types[t]);
         uint32_t n = counts[i / 4 % N_OF(counts)], block = block_sizes[i / 28 % 4];
@@ -169,14 +162,13 @@ static void sums_are_the_codecs(void **state)
 }
 
 /* One launch for all shards, where theirs lie apart; ours lies elsewhere. */
-static void shards_are_messages_of_their_own(void **state)
+UNIT_TEST(shards_are_messages_of_their_own)
 {
     static const uint32_t n_shards[] = {1, 2, 3, 8, 50};
     static uint8_t own[5 * MAX_N], back[MAX_N * 8], all[MAX_N * 8];
     static uint8_t apart[60 * (5 * 1024) + 5 * MAX_N];
     const struct codec_kernels *k = codec_kernels_of(false);
     struct err err = ERR_INIT;
-    (void)state;
     for (size_t i = 0; i < N_OF(counts) * N_OF(n_shards) * 4; i++) {
         size_t t = i % 4;
         uint32_t n = counts[i / 4 % N_OF(counts)], shards = n_shards[i / 28];
@@ -227,7 +219,7 @@ static void shards_are_messages_of_their_own(void **state)
 }
 
 /* Several tensors in one launch, of one block and of many. */
-static void tensors_are_coded_and_summed_together(void **state)
+UNIT_TEST(tensors_are_coded_and_summed_together)
 {
     static uint8_t apart[N_OF(counts)][5 * MAX_N];
     static float out[N_OF(counts)][MAX_N], sum[MAX_N];
@@ -237,7 +229,6 @@ static void tensors_are_coded_and_summed_together(void **state)
     struct args_int8_code a = {.tensors = (uintptr_t)codes, .n = N_OF(counts)};
     struct args_int8_sum b = {.tensors = (uintptr_t)sums, .n = N_OF(counts)};
     struct err err = ERR_INIT;
-    (void)state;
     values_fill(DT_F32, MAX_N, 3);
     for (size_t i = 0; i < N_OF(counts); i++) {
         codes[i] = (struct int8_code){.in = (uintptr_t)in,
@@ -271,13 +262,4 @@ static void tensors_are_coded_and_summed_together(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_are_the_codecs),
-        cmocka_unit_test(sums_are_the_codecs),
-        cmocka_unit_test(shards_are_messages_of_their_own),
-        cmocka_unit_test(tensors_are_coded_and_summed_together),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

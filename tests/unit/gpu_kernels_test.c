@@ -2,18 +2,13 @@
 /* The kernels of kernels/move.cu and scan.cu, compiled for the CPU, bit for bit against
  * what the CPU does with host tensors. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "runtime/backend/cpu/reduce.h"
 #include "runtime/core/compress/cast.h"
 #include "runtime/core/half.h"
 #include "runtime/core/nonfinite.h"
 #include "tests/fakes/cuda/kernels_cpu.h"
+#include "tests/unit/unit.h"
 
 enum { MAX_N = 3 * 8192 + 77, GUARD = 64, ROOM = MAX_N * 8 + 2 * GUARD + 64 };
 
@@ -203,10 +198,9 @@ static void check_move(const struct row *r,
                      cpu_kernels[r->k].symbol, n, src_at, dst_at);
 }
 
-static void moves_equal_the_cpu_at_every_alignment(void **state)
+UNIT_TEST(moves_equal_the_cpu_at_every_alignment)
 {
     static const uint32_t lengths[] = {0, 1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 64, 100};
-    (void)state;
     for (size_t i = 0; i < N_ROWS; i++)
         for (uint32_t s = 0; s < 16; s += (uint32_t)dtype_size(rows[i].from))
             for (uint32_t d = 0; d < 16; d += (uint32_t)dtype_size(rows[i].to))
@@ -214,10 +208,9 @@ static void moves_equal_the_cpu_at_every_alignment(void **state)
                     check_move(&rows[i], lengths[l], s, d, l % 2 ? 1 : 0.75, 1);
 }
 
-static void moves_equal_the_cpu_at_every_length(void **state)
+UNIT_TEST(moves_equal_the_cpu_at_every_length)
 {
     static const uint32_t big[] = {255, 256, 257, 2047, 4096, 8191, 8192, 8193, MAX_N};
-    (void)state;
     for (size_t i = 0; i < N_ROWS; i++) {
         uint32_t from = (uint32_t)dtype_size(rows[i].from);
         for (uint32_t n = 0; n <= 100; n++)
@@ -230,12 +223,11 @@ static void moves_equal_the_cpu_at_every_length(void **state)
     }
 }
 
-static void scales_and_divisors_equal_the_cpu(void **state)
+UNIT_TEST(scales_and_divisors_equal_the_cpu)
 {
     static const double scales[] = {0,     -0.0, 0.5,   1.0 / 3,  -2,
                                     1e-30, 1e30, 1e300, INFINITY, NAN};
     static const uint32_t divisors[] = {2, 3, 7, 128, 40000, 0x7fffffff};
-    (void)state;
     for (size_t i = 0; i < N_ROWS; i++) {
         for (size_t k = 0; k < sizeof(scales) / sizeof(scales[0]); k++)
             check_move(&rows[i], 777, 0, 0, scales[k], 1);
@@ -246,13 +238,12 @@ static void scales_and_divisors_equal_the_cpu(void **state)
 }
 
 /* What a division by the C rules gives, not by the CPU backend's code. */
-static void averages_truncate_and_scales_saturate(void **state)
+UNIT_TEST(averages_truncate_and_scales_saturate)
 {
     int32_t x[] = {7, -7, INT32_MAX, INT32_MIN, 65536 + 9}, d[5];
     int16_t h[5];
     struct chunk c = {.src = (uintptr_t)x, .dst = (uintptr_t)d, .n = 5};
     struct args_move a = {.chunks = (uintptr_t)&c, .n = 1, .divisor = 2, .scale = 1};
-    (void)state;
     cpu_kernels[KERNEL_move_i32_i32].block(&a, 0, 1);
     assert_int_equal(d[0], 3);
     assert_int_equal(d[1], -3);
@@ -273,9 +264,8 @@ static void averages_truncate_and_scales_saturate(void **state)
     assert_int_equal(h[0], 0);
 }
 
-static void source_zero_writes_zeros(void **state)
+UNIT_TEST(source_zero_writes_zeros)
 {
-    (void)state;
     for (size_t k = 0; k < KERNEL_COUNT; k++) {
         uint8_t d[512];
         size_t to = 1; /* copy: bytes */
@@ -296,9 +286,8 @@ static void source_zero_writes_zeros(void **state)
     }
 }
 
-static void moves_work_in_place(void **state)
+UNIT_TEST(moves_work_in_place)
 {
-    (void)state;
     for (size_t i = 0; i < N_ROWS; i++) {
         size_t size = dtype_size(rows[i].from);
         uint32_t n = 5000;
@@ -316,10 +305,9 @@ static void moves_work_in_place(void **state)
     }
 }
 
-static void copies_bytes_at_every_alignment(void **state)
+UNIT_TEST(copies_bytes_at_every_alignment)
 {
     static const uint32_t big[] = {255, 4096, 32767, 32768};
-    (void)state;
     for (uint32_t s = 0; s < 16; s++)
         for (uint32_t d = 0; d < 16; d++)
             for (uint32_t l = 0; l < 104; l++) {
@@ -341,12 +329,11 @@ static void copies_bytes_at_every_alignment(void **state)
             }
 }
 
-static void any_number_of_blocks_is_right(void **state)
+UNIT_TEST(any_number_of_blocks_is_right)
 {
     static float x[1000], y[1000];
     struct chunk chunks[1000];
     struct args_move a = {(uintptr_t)chunks, 1000, 1, 2};
-    (void)state;
     for (uint32_t i = 0; i < 1000; i++) {
         x[i] = (float)i;
         chunks[i] = (struct chunk){(uintptr_t)&x[i], (uintptr_t)&y[999 - i], 1, 0};
@@ -407,9 +394,8 @@ static void check_scan(
     }
 }
 
-static void scan_finds_the_first_and_counts(void **state)
+UNIT_TEST(scan_finds_the_first_and_counts)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(scans) / sizeof(scans[0]); i++)
         for (uint32_t off = 0; off < 16; off += (uint32_t)dtype_size(scans[i].t))
             for (uint32_t n = 1; n < 3000; n += 1 + n / 3) {
@@ -419,18 +405,4 @@ static void scan_finds_the_first_and_counts(void **state)
             }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(moves_equal_the_cpu_at_every_alignment),
-        cmocka_unit_test(moves_equal_the_cpu_at_every_length),
-        cmocka_unit_test(scales_and_divisors_equal_the_cpu),
-        cmocka_unit_test(averages_truncate_and_scales_saturate),
-        cmocka_unit_test(source_zero_writes_zeros),
-        cmocka_unit_test(moves_work_in_place),
-        cmocka_unit_test(copies_bytes_at_every_alignment),
-        cmocka_unit_test(any_number_of_blocks_is_right),
-        cmocka_unit_test(scan_finds_the_first_and_counts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

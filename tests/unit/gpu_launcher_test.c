@@ -1,26 +1,106 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launcher and watcher: jobs in their order, and every way in which a device breaks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
 #include "runtime/core/compress/codec.h"
 #include "tests/unit/gpu_hooks.h"
 #include "tests/unit/timed.h"
 
+enum { TOO_SLOW = 3 }; /* status of a child that missed a time bound */
+
+/* --- in children, before this process uses CUDA --- */
+
+/* In a child: what is left behind stays in the process. */
+static int a_call_that_never_ends(void)
+{
+    static _Atomic int blocks = 1;
+    struct err err = ERR_INIT;
+
+    struct device *g = open_one(), *next;
+    struct device_event *done = step_push(g, (struct step){.blocks = &blocks}, NULL);
+    while (seen.order[0] == 0)
+        usleep(100);
+    uint64_t began_ns = clock_now_ns();
+    gpu_abort(g);
+    while (seen.n_aborted == 0)
+        usleep(100);
+    if (clock_now_ns() - began_ns >= NS_PER_S)
+        return TOO_SLOW;
+    CHILD_NEEDS(seen.was_quiet == 0);
+    /* a thread that waits for its event is not left behind */
+    CHILD_NEEDS(gpu_wait(g, done, NULL, UINT64_MAX, &err) == -ECONNABORTED);
+    CHILD_NEEDS(gpu_close(g) == -EBUSY);
+    CHILD_NEEDS(gpu_open(&some_config, 0, &hooks, NULL, &next, &err) == -EBUSY);
+    CHILD_NEEDS(strstr(err.text, "restart the process"));
+    blocks = 0; /* it comes back and finds all taken: nothing bad happens */
+    CHILD_NEEDS(event_wait_recorded(done, UINT64_MAX) != -ETIMEDOUT);
+    return 0;
+}
+
+UNIT_TEST(stuck_call_is_left_behind)
+{
+    int status = 0;
+
+    ASSERT_IN_TIME((status = in_child(a_call_that_never_ends)) != TOO_SLOW);
+    assert_int_equal(status, 0);
+}
+
+static int a_kernel_that_never_ends(void)
+{
+    static struct gate gate;
+    struct device *g = open_one();
+    struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
+
+    CHILD_NEEDS(event_wait_recorded(done, UINT64_MAX) == 0);
+    CHILD_NEEDS(gpu_close(g) == -EBUSY);
+    gate.is_open = 1;
+    return 0;
+}
+
+UNIT_TEST(a_kernel_that_never_ends_is_left_behind)
+{
+    assert_int_equal(in_child(a_kernel_that_never_ends), 0);
+}
+
+static int a_lost_context(void)
+{
+    struct err err = ERR_INIT;
+    struct device *g = open_one();
+    struct device_event *late;
+    CHILD_NEEDS(event_new(g->events, &late, &err) == 0);
+    struct device_event *done = step_push(g, (struct step){.dies = true}, NULL);
+
+    while (gpu_check(g, &err) == 0)
+        usleep(100);
+    CHILD_NEEDS(!strncmp(err.text, "rank 2 (host b): cu", 19));
+    CHILD_NEEDS(strstr(err.text,
+                       "an illegal memory access was encountered "
+                       "(CUDA_ERROR_ILLEGAL_ADDRESS); the CUDA context of this "
+                       "process is lost: restart it"));
+    CHILD_NEEDS(gpu_quiesce(g, clock_now_ns() + 20 * NS_PER_S));
+    /* A batch's end must not be seen to fail before the device has its cause. */
+    CHILD_NEEDS(event_record(late, g->streams[0], &err) < 0);
+    CHILD_NEEDS(event_is_done(late, &err) == 0);
+    event_fail(late);
+    CHILD_NEEDS(event_is_done(late, &err) == -ECONNABORTED);
+    event_unref(late);
+    event_unref(done);
+    return gpu_close(g);
+}
+
+UNIT_TEST(a_sticky_error_names_its_rank)
+{
+    assert_int_equal(in_child(a_lost_context), 0);
+}
+
+/* --- in this process --- */
+
 /* Those of results' memory beside those of the inputs. */
-static void job_waits_for_all_events(void **state)
+UNIT_TEST(job_waits_for_all_events)
 {
     struct err err = ERR_INIT;
     struct device_event *all[8];
     struct batch_item items[4] = {{.count = 0}};
     struct batch batch = {.items = items, .n_items = 4};
 
-    (void)state;
     struct device *g = open_one();
     for (size_t i = 0; i < 8; i++)
         assert_int_equal(gpu_record(g, NULL, &all[i], &err), 0);
@@ -50,9 +130,8 @@ static void job_waits_for_all_events(void **state)
     assert_int_equal(gpu_close(g), 0);
 }
 
-static void job_is_one_copy_of_all(void **state)
+UNIT_TEST(job_is_one_copy_of_all)
 {
-    (void)state;
     struct device *g = open_one();
     struct err err = ERR_INIT;
     struct device_event *a, *b;
@@ -101,13 +180,12 @@ static void job_is_one_copy_of_all(void **state)
     assert_int_equal(gpu_close(g), 0);
 }
 
-static void a_stream_waits_for_a_ticket(void **state)
+UNIT_TEST(a_stream_waits_for_a_ticket)
 {
     struct err err = ERR_INIT;
     struct gate gate = {0};
     struct device_event *e;
 
-    (void)state;
     struct device *g = open_one();
     cu_stream user = user_stream(g, 0);
     struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
@@ -122,11 +200,10 @@ static void a_stream_waits_for_a_ticket(void **state)
     assert_int_equal(gpu_close(g), 0);
 }
 
-static void the_coordinator_is_woken_once_work_ended(void **state)
+UNIT_TEST(the_coordinator_is_woken_once_work_ended)
 {
     struct gate gate = {0};
 
-    (void)state;
     struct device *g = open_one();
     struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
     assert_int_equal(event_wait_recorded(done, UINT64_MAX), 0);
@@ -141,11 +218,10 @@ static void the_coordinator_is_woken_once_work_ended(void **state)
 }
 
 /* A peer may be late by minutes: 2000 looks a second would be a part of a processor. */
-static void a_late_batch_is_looked_at_ever_less(void **state)
+UNIT_TEST(a_late_batch_is_looked_at_ever_less)
 {
     struct gate gate = {0};
 
-    (void)state;
     struct device *g = open_one();
     struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
     assert_int_equal(event_wait_recorded(done, UINT64_MAX), 0);
@@ -161,12 +237,11 @@ static void a_late_batch_is_looked_at_ever_less(void **state)
     assert_int_equal(gpu_close(g), 0);
 }
 
-static void a_failing_job_breaks_the_device(void **state)
+UNIT_TEST(a_failing_job_breaks_the_device)
 {
     struct err err = ERR_INIT;
     _Atomic int blocks = 1;
 
-    (void)state;
     struct device *g = open_one();
     struct device_event *good = step_push(g, (struct step){0}, NULL);
     struct device_event *bad =
@@ -196,11 +271,10 @@ static void a_failing_job_breaks_the_device(void **state)
     assert_int_equal(gpu_close(g), 0);
 }
 
-static void close_of_a_set_that_fails_breaks_nothing(void **state)
+UNIT_TEST(close_of_a_set_that_fails_breaks_nothing)
 {
     struct err err = ERR_INIT;
 
-    (void)state;
     struct device *g = open_one();
     struct gpu_job *job = job_new(JOB_CLOSE, NULL, NULL, NULL, sizeof(struct step));
     ((struct step *)job->extra)->fails = -EIO;
@@ -209,8 +283,6 @@ static void close_of_a_set_that_fails_breaks_nothing(void **state)
     assert_int_equal(gpu_check(g, &err), 0);
     assert_int_equal(gpu_close(g), 0);
 }
-
-enum { TOO_SLOW = 3 }; /* status of a child that missed a time bound */
 
 static bool is_aborted_soon(void)
 {
@@ -238,9 +310,8 @@ static bool is_aborted_soon(void)
     return is_soon;
 }
 
-static void abort_fails_what_waits_within_a_second(void **state)
+UNIT_TEST(abort_fails_what_waits_within_a_second)
 {
-    (void)state;
     ASSERT_IN_TIME(is_aborted_soon());
 }
 
@@ -269,11 +340,10 @@ static uint64_t time_to_abort(struct step s)
 }
 
 /* A launcher outside a call that may hang only needs a processor. */
-static void a_launcher_that_is_asleep_has_more_time(void **state)
+UNIT_TEST(a_launcher_that_is_asleep_has_more_time)
 {
     uint64_t least_ns = UINT64_MAX;
 
-    (void)state;
     assert_true(time_to_abort((struct step){0}) >= 450 * NS_PER_MS);
     for (int i = 0; i < 20 && least_ns >= 450 * NS_PER_MS; i++) {
         uint64_t ns = time_to_abort((struct step){.may_hang = true});
@@ -284,9 +354,8 @@ static void a_launcher_that_is_asleep_has_more_time(void **state)
 }
 
 /* Nobody can abort under it: it was outside, and goes in no more. */
-static void a_launcher_asleep_outside_is_barred(void **state)
+UNIT_TEST(a_launcher_asleep_outside_is_barred)
 {
-    (void)state;
     struct device *g = open_one();
     struct device_event *done = step_push(g, (struct step){.sleeps = true}, NULL);
     WAIT_UNTIL(g->launcher.at == LAUNCHER_OUTSIDE && seen.order[0] != 0);
@@ -299,99 +368,12 @@ static void a_launcher_asleep_outside_is_barred(void **state)
     assert_int_equal(gpu_close(g), 0);
 }
 
-/* In a child: what is left behind stays in the process. */
-static int a_call_that_never_ends(void)
+UNIT_TEST(nothing_is_looked_at_while_idle)
 {
-    static _Atomic int blocks = 1;
-    struct err err = ERR_INIT;
-
-    struct device *g = open_one(), *next;
-    struct device_event *done = step_push(g, (struct step){.blocks = &blocks}, NULL);
-    while (seen.order[0] == 0)
-        usleep(100);
-    uint64_t began_ns = clock_now_ns();
-    gpu_abort(g);
-    while (seen.n_aborted == 0)
-        usleep(100);
-    if (clock_now_ns() - began_ns >= NS_PER_S)
-        return TOO_SLOW;
-    CHILD_NEEDS(seen.was_quiet == 0);
-    /* a thread that waits for its event is not left behind */
-    CHILD_NEEDS(gpu_wait(g, done, NULL, UINT64_MAX, &err) == -ECONNABORTED);
-    CHILD_NEEDS(gpu_close(g) == -EBUSY);
-    CHILD_NEEDS(gpu_open(&some_config, 0, &hooks, NULL, &next, &err) == -EBUSY);
-    CHILD_NEEDS(strstr(err.text, "restart the process"));
-    blocks = 0; /* it comes back and finds all taken: nothing bad happens */
-    CHILD_NEEDS(event_wait_recorded(done, UINT64_MAX) != -ETIMEDOUT);
-    return 0;
-}
-
-static void stuck_call_is_left_behind(void **state)
-{
-    int status = 0;
-
-    (void)state;
-    ASSERT_IN_TIME((status = in_child(a_call_that_never_ends)) != TOO_SLOW);
-    assert_int_equal(status, 0);
-}
-
-static int a_kernel_that_never_ends(void)
-{
-    static struct gate gate;
-    struct device *g = open_one();
-    struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
-
-    CHILD_NEEDS(event_wait_recorded(done, UINT64_MAX) == 0);
-    CHILD_NEEDS(gpu_close(g) == -EBUSY);
-    gate.is_open = 1;
-    return 0;
-}
-
-static void a_kernel_that_never_ends_is_left_behind(void **state)
-{
-    (void)state;
-    assert_int_equal(in_child(a_kernel_that_never_ends), 0);
-}
-
-static void nothing_is_looked_at_while_idle(void **state)
-{
-    (void)state;
     struct device *g = open_one();
     usleep(250000);
     assert_int_equal(seen.n_looked, 0);
     assert_int_equal(gpu_close(g), 0);
-}
-
-static int a_lost_context(void)
-{
-    struct err err = ERR_INIT;
-    struct device *g = open_one();
-    struct device_event *late;
-    CHILD_NEEDS(event_new(g->events, &late, &err) == 0);
-    struct device_event *done = step_push(g, (struct step){.dies = true}, NULL);
-
-    while (gpu_check(g, &err) == 0)
-        usleep(100);
-    CHILD_NEEDS(!strncmp(err.text, "rank 2 (host b): cu", 19));
-    CHILD_NEEDS(strstr(err.text,
-                       "an illegal memory access was encountered "
-                       "(CUDA_ERROR_ILLEGAL_ADDRESS); the CUDA context of this "
-                       "process is lost: restart it"));
-    CHILD_NEEDS(gpu_quiesce(g, clock_now_ns() + 20 * NS_PER_S));
-    /* A batch's end must not be seen to fail before the device has its cause. */
-    CHILD_NEEDS(event_record(late, g->streams[0], &err) < 0);
-    CHILD_NEEDS(event_is_done(late, &err) == 0);
-    event_fail(late);
-    CHILD_NEEDS(event_is_done(late, &err) == -ECONNABORTED);
-    event_unref(late);
-    event_unref(done);
-    return gpu_close(g);
-}
-
-static void a_sticky_error_names_its_rank(void **state)
-{
-    (void)state;
-    assert_int_equal(in_child(a_lost_context), 0);
 }
 
 /* How many of five have run; the others were dropped. */
@@ -412,9 +394,8 @@ static unsigned close_behind_jobs(void)
     return seen.n_run;
 }
 
-static void order_of_close_lets_jobs_end(void **state)
+UNIT_TEST(order_of_close_lets_jobs_end)
 {
-    (void)state;
     ASSERT_IN_TIME(close_behind_jobs() == 5); /* they have half a second */
 }
 
@@ -426,9 +407,8 @@ static void *abort_soon(void *arg)
     return NULL;
 }
 
-static void no_job_is_lost_in_an_abort(void **state)
+UNIT_TEST(no_job_is_lost_in_an_abort)
 {
-    (void)state;
     for (int round = 0; round < 30; round++) {
         struct device *g = open_one();
         struct device_event *e[64];
@@ -460,25 +440,4 @@ static void no_job_is_lost_in_an_abort(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stuck_call_is_left_behind), /* children first */
-        cmocka_unit_test(a_kernel_that_never_ends_is_left_behind),
-        cmocka_unit_test(a_sticky_error_names_its_rank),
-        cmocka_unit_test(job_is_one_copy_of_all),
-        cmocka_unit_test(job_waits_for_all_events),
-        cmocka_unit_test(a_stream_waits_for_a_ticket),
-        cmocka_unit_test(the_coordinator_is_woken_once_work_ended),
-        cmocka_unit_test(a_late_batch_is_looked_at_ever_less),
-        cmocka_unit_test(a_failing_job_breaks_the_device),
-        cmocka_unit_test(close_of_a_set_that_fails_breaks_nothing),
-        cmocka_unit_test(abort_fails_what_waits_within_a_second),
-        cmocka_unit_test(a_launcher_that_is_asleep_has_more_time),
-        cmocka_unit_test(a_launcher_asleep_outside_is_barred),
-        cmocka_unit_test(nothing_is_looked_at_while_idle),
-        cmocka_unit_test(order_of_close_lets_jobs_end),
-        cmocka_unit_test(no_job_is_lost_in_an_abort),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

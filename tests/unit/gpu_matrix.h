@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One batch of device memory against a plain reference: each member lays its tensors
- * out in an arena of its own, runs the batch, and checks every byte afterwards.
- * Include after cmocka.h. */
+ * out in an arena of its own, runs the batch, and checks every byte afterwards. */
 #ifndef TESTS_UNIT_GPU_MATRIX_H
 #define TESTS_UNIT_GPU_MATRIX_H
 

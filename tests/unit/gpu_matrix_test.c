@@ -2,16 +2,6 @@
 /* Collectives on the fakes against a plain reference: each of them with each type and
  * operation, in place and not, one tensor and many, in every way. The fake NCCL ends
  * the test if ranks do not make the same calls. */
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "runtime/backend/nccl/graph.h"
 #include "tests/unit/gpu_matrix.h"
 #include "tests/unit/seeded.h"
@@ -450,7 +440,7 @@ static void all_start(struct gpu_case c)
 }
 
 /* One case runs the whole matrix, the others a part of it (mask). */
-static void members_get_their_results(void **state)
+UNIT_TEST(members_get_their_results)
 {
     static const struct gpu_case cases[] = {
         {.n = 1, .mask = 3}, /* a set of one needs no NCCL */
@@ -464,13 +454,12 @@ static void members_get_their_results(void **state)
         {.n = 2, .mask = 31, .n_streams = 2, .version = "21706"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         all_start(cases[i]);
 }
 
 /* Every second batch is of registered buffers; the others go by a registered one. */
-static void registered_buffers_give_the_same_results(void **state)
+UNIT_TEST(registered_buffers_give_the_same_results)
 {
     static const struct gpu_case cases[] = {
         {.n = 1, .mask = 31},
@@ -481,7 +470,6 @@ static void registered_buffers_give_the_same_results(void **state)
         {.n = 2, .mask = 31, .version = "21804"}, /* it cannot register */
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct gpu_case c = cases[i];
 
@@ -490,7 +478,7 @@ static void registered_buffers_give_the_same_results(void **state)
     }
 }
 
-static void graphs_give_the_same_results(void **state)
+UNIT_TEST(graphs_give_the_same_results)
 {
     static const struct gpu_case cases[] = {
         {.n = 2, .mask = 31},
@@ -498,7 +486,6 @@ static void graphs_give_the_same_results(void **state)
         {.n = 3, .mask = 31, .is_deterministic = true},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct gpu_case c = cases[i];
 
@@ -507,15 +494,13 @@ static void graphs_give_the_same_results(void **state)
     }
 }
 
-static void tensors_that_go_as_they_are_take_no_buffer(void **state)
+UNIT_TEST(tensors_that_go_as_they_are_take_no_buffer)
 {
-    (void)state;
     case_start((struct gpu_case){.n = 3, .body = member_runs_lean});
 }
 
-static void batches_that_come_back_are_one_graph_for_all(void **state)
+UNIT_TEST(batches_that_come_back_are_one_graph_for_all)
 {
-    (void)state;
     case_start((struct gpu_case){.n = 3, .uses_graphs = true, .body = member_repeats});
     case_start((struct gpu_case){
         .n = 3, .uses_graphs = true, .is_deterministic = true, .body = member_repeats});
@@ -523,35 +508,19 @@ static void batches_that_come_back_are_one_graph_for_all(void **state)
         .n = 2, .uses_graphs = true, .aborts = true, .body = member_repeats});
 }
 
-static void small_tensors_are_one_call(void **state)
+UNIT_TEST(small_tensors_are_one_call)
 {
-    (void)state;
     case_start((struct gpu_case){.n = 3, .body = small_ways});
 }
 
-static void large_tensors_are_calls_of_one_group(void **state)
+UNIT_TEST(large_tensors_are_calls_of_one_group)
 {
-    (void)state;
     case_start((struct gpu_case){.n = 3, .direct_bytes = 1, .body = each_ways});
 }
 
-static void deterministic_tensors_are_calls_of_their_own(void **state)
+UNIT_TEST(deterministic_tensors_are_calls_of_their_own)
 {
-    (void)state;
     case_start((struct gpu_case){.n = 3, .is_deterministic = true, .body = each_ways});
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(members_get_their_results),
-        cmocka_unit_test(registered_buffers_give_the_same_results),
-        cmocka_unit_test(graphs_give_the_same_results),
-        cmocka_unit_test(tensors_that_go_as_they_are_take_no_buffer),
-        cmocka_unit_test(batches_that_come_back_are_one_graph_for_all),
-        cmocka_unit_test(small_tensors_are_one_call),
-        cmocka_unit_test(large_tensors_are_calls_of_one_group),
-        cmocka_unit_test(deterministic_tensors_are_calls_of_their_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

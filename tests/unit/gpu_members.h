@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks as threads, each with a GPU of the fake driver and a communicator of the fake
  * NCCL, which meet over the cpu backend. A case runs in a child process of its own,
- * because versions are read once per process. Include after cmocka.h. */
+ * because versions are read once per process. */
 #ifndef TESTS_UNIT_GPU_MEMBERS_H
 #define TESTS_UNIT_GPU_MEMBERS_H
 
 #include <dlfcn.h>
+#include <sys/wait.h>
 
 #include "runtime/backend/nccl/comm.h"
 #include "tests/unit/cpu_party.h"

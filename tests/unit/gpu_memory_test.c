@@ -1,13 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events, device memory in stream order, fusion buffers, pinned memory: on the fake. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
 #include "runtime/backend/nccl/scratch.h"
 #include "tests/unit/gpu_fake.h"
 
@@ -61,9 +53,8 @@ static struct device_event *event_recorded(cu_stream s)
     return e;
 }
 
-static void events_are_reused_only_when_free(void **state)
+UNIT_TEST(events_are_reused_only_when_free)
 {
-    (void)state;
     memory_begin(NULL);
     struct device_event *a = event_recorded(t.a);
     cu_event ev = a->ev;
@@ -93,13 +84,12 @@ static void *record_later(void *arg)
     return NULL;
 }
 
-static void pending_events_are_waited_for(void **state)
+UNIT_TEST(pending_events_are_waited_for)
 {
     struct device_event *e;
     struct err err = ERR_INIT;
     pthread_t thread;
 
-    (void)state;
     memory_begin(NULL);
     assert_int_equal(event_new(t.events, &e, &err), 0);
     assert_int_equal(event_put_wait(e, t.b, &err), -EINVAL);
@@ -117,13 +107,12 @@ static void pending_events_are_waited_for(void **state)
     memory_end();
 }
 
-static void result_freed_on_its_stream(void **state)
+UNIT_TEST(result_freed_on_its_stream)
 {
     struct err err = ERR_INIT;
     struct gate gate;
     cu_ptr p;
 
-    (void)state;
     memory_begin(NULL);
     assert_int_equal(memory_take(t.memory, 1000, t.a, &p, &err), 0);
     assert_int_equal(p % 256, 0);
@@ -137,13 +126,12 @@ static void result_freed_on_its_stream(void **state)
 }
 
 /* Who gave it may wait for another rank, which waits for our batch. */
-static void a_pool_makes_no_stream_wait_for_another(void **state)
+UNIT_TEST(a_pool_makes_no_stream_wait_for_another)
 {
     struct err err = ERR_INIT;
     struct gate gate;
     cu_ptr p, q;
 
-    (void)state;
     memory_begin(NULL);
     assert_int_equal(memory_take(t.memory, 5000, t.a, &p, &err), 0);
     gate_put(&gate, t.a);
@@ -157,13 +145,12 @@ static void a_pool_makes_no_stream_wait_for_another(void **state)
     memory_end();
 }
 
-static void pool_absent_uses_free_list(void **state)
+UNIT_TEST(pool_absent_uses_free_list)
 {
     struct err err = ERR_INIT;
     struct gate gate;
     cu_ptr p, q, r;
 
-    (void)state;
     memory_begin("1");
     assert_int_equal(memory_take(t.memory, 5000, t.a, &p, &err), 0);
     gate_put(&gate, t.a);
@@ -196,12 +183,11 @@ static void pool_absent_uses_free_list(void **state)
     memory_end();
 }
 
-static void out_of_memory_has_a_message(void **state)
+UNIT_TEST(out_of_memory_has_a_message)
 {
     struct err err = ERR_INIT;
     cu_ptr p = 0;
 
-    (void)state;
     memory_begin(NULL);
     fake.set_faults("oom=1");
     assert_int_equal(memory_take(t.memory, 12345, t.a, &p, &err), -ENOMEM);
@@ -221,12 +207,11 @@ static void out_of_memory_has_a_message(void **state)
     memory_end();
 }
 
-static void size_classes_hold_what_they_say(void **state)
+UNIT_TEST(size_classes_hold_what_they_say)
 {
     struct err err = ERR_INIT;
     cu_ptr p;
 
-    (void)state;
     memory_begin("1");
     for (uint64_t n = 1; n < 3000000; n = n * 5 / 4 + 1) {
         assert_int_equal(memory_take(t.memory, n, t.a, &p, &err), 0);
@@ -236,13 +221,12 @@ static void size_classes_hold_what_they_say(void **state)
     memory_end();
 }
 
-static void fusion_buffer_grows_in_order(void **state)
+UNIT_TEST(fusion_buffer_grows_in_order)
 {
     struct err err = ERR_INIT;
     struct gate gate;
     cu_ptr p, q;
 
-    (void)state;
     memory_begin(NULL);
     assert_int_equal(scratch_fusion(&t.scratch, 0, 100, t.a, &p, &err), 0);
     assert_int_equal(t.scratch.fusion[0].bytes, FUSION_GRANULE);
@@ -286,7 +270,7 @@ static const char *cuda_error(int result)
     return result == NCCL_CUDA ? "unhandled cuda error" : "?";
 }
 
-static void registered_buffers_stay_until_the_end(void **state)
+UNIT_TEST(registered_buffers_stay_until_the_end)
 {
     const struct nccl_api nccl = {.mem_alloc = take_registered,
                                   .mem_free = give_registered,
@@ -295,7 +279,6 @@ static void registered_buffers_stay_until_the_end(void **state)
     uint64_t bytes = 1;
     cu_ptr p, q;
 
-    (void)state;
     memory_begin(NULL);
     for (int i = 0; i < 8; i++) { /* each as large as two before at least */
         assert_int_equal(
@@ -315,14 +298,13 @@ static void registered_buffers_stay_until_the_end(void **state)
     assert_int_equal(n_given, 8);
 }
 
-static void pinned_ring_full_is_eagain(void **state)
+UNIT_TEST(pinned_ring_full_is_eagain)
 {
     struct err err = ERR_INIT;
     struct gate gate;
     cu_ptr at;
     void *p;
 
-    (void)state;
     memory_begin(NULL);
     assert_int_equal(scratch_pinned(&t.scratch, PINNED_BYTES, &p, &err), -EINVAL);
     assert_int_equal(memory_take(t.memory, PINNED_BYTES / 2, t.a, &at, &err), 0);
@@ -343,14 +325,13 @@ static void pinned_ring_full_is_eagain(void **state)
 }
 
 /* Pieces never overlap one that may still be read: each upload's bytes arrive. */
-static void pinned_pieces_do_not_overlap(void **state)
+UNIT_TEST(pinned_pieces_do_not_overlap)
 {
     struct err err = ERR_INIT;
     cu_ptr at;
     void *p;
     uint32_t n = 1, sum = 0;
 
-    (void)state;
     memory_begin(NULL);
     assert_int_equal(memory_take(t.memory, 1u << 20, t.a, &at, &err), 0);
     for (uint32_t i = 0; i < 300; i++) {
@@ -372,20 +353,4 @@ static void pinned_pieces_do_not_overlap(void **state)
     memory_end();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(events_are_reused_only_when_free),
-        cmocka_unit_test(pending_events_are_waited_for),
-        cmocka_unit_test(result_freed_on_its_stream),
-        cmocka_unit_test(a_pool_makes_no_stream_wait_for_another),
-        cmocka_unit_test(pool_absent_uses_free_list),
-        cmocka_unit_test(out_of_memory_has_a_message),
-        cmocka_unit_test(size_classes_hold_what_they_say),
-        cmocka_unit_test(fusion_buffer_grows_in_order),
-        cmocka_unit_test(registered_buffers_stay_until_the_end),
-        cmocka_unit_test(pinned_ring_full_is_eagain),
-        cmocka_unit_test(pinned_pieces_do_not_overlap),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

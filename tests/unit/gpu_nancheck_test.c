@@ -2,15 +2,6 @@
 /* HVD_NANCHECK of device memory: the batch whose input is not finite is reported, on
  * the rank that has it, and nothing else changes. */
 #include <math.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "tests/unit/gpu_members.h"
 
@@ -169,35 +160,24 @@ nancheck_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
     return row->close(g, NULL) && !rc ? SAYS("close") : rc;
 }
 
-static void the_tensor_and_the_place_are_reported(void **state)
+UNIT_TEST(the_tensor_and_the_place_are_reported)
 {
-    (void)state;
     run_case(&(struct gpu_case){.n = 2, .row_body = nancheck_body});
     run_case(&(struct gpu_case){.n = 1, .row_body = nancheck_body});
 }
 
-static void earlier_batches_are_reported_before(void **state)
+UNIT_TEST(earlier_batches_are_reported_before)
 {
-    (void)state;
     the_body = two_at_once;
     run_case(&(struct gpu_case){.n = 2, .row_body = nancheck_body});
     the_body = member_runs_rounds;
 }
 
-static void looking_does_not_wait_for_the_device(void **state)
+UNIT_TEST(looking_does_not_wait_for_the_device)
 {
-    (void)state;
     the_body = with_a_hang;
     run_case(&(struct gpu_case){.n = 1, .row_body = nancheck_body});
     the_body = member_runs_rounds;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_tensor_and_the_place_are_reported),
-        cmocka_unit_test(earlier_batches_are_reported_before),
-        cmocka_unit_test(looking_does_not_wait_for_the_device),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

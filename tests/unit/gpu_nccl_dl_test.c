@@ -2,14 +2,7 @@
 /* Which NCCL is used, and the messages about unusable ones. Copies of the stub lie in
  * folders that name their versions; each search has a process of its own. */
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <sys/stat.h>
-
-#include <cmocka.h>
 
 #include "runtime/backend/nccl/nccl_dl.h"
 #include "runtime/base/mem.h"
@@ -89,9 +82,8 @@ static int finds_one(void)
     return 0;
 }
 
-static void the_first_of_path_loaded_and_hint_is_used(void **state)
+UNIT_TEST(the_first_of_path_loaded_and_hint_is_used)
 {
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(searches); i++) {
         the_search = &searches[i];
         assert_int_equal(in_child(finds_one), 0);
@@ -200,11 +192,10 @@ static int has_by_version(void)
     return 0;
 }
 
-static void config_says_little(void **state)
+UNIT_TEST(config_says_little)
 {
     struct nccl_config c;
 
-    (void)state;
     nccl_config_init(&c, 22705, "world");
     assert_int_equal(c.size, 72);
     assert_int_equal(c.magic, 0xcafebeef);
@@ -251,13 +242,12 @@ static const char *some_last(nccl_comm c)
     return c ? "" : "socket closed";
 }
 
-static void failures_contain_the_last_error_of_nccl(void **state)
+UNIT_TEST(failures_contain_the_last_error_of_nccl)
 {
     struct nccl_api api = {.error_text = some_text, .last_error = some_last};
     struct err err = ERR_INIT;
     int some;
 
-    (void)state;
     assert_int_equal(nccl_fail(&api, NULL, "ncclAllReduce", NCCL_REMOTE, &err), -EIO);
     assert_string_equal(err.text,
                         "ncclAllReduce: remote process exited: socket closed");
@@ -270,24 +260,14 @@ static void failures_contain_the_last_error_of_nccl(void **state)
 }
 
 /* What else a search finds, and says. */
-static void each_search_in_a_process_of_its_own(void **state)
+UNIT_TEST(each_search_in_a_process_of_its_own)
 {
     static int (*const all[])(void) = {env_is_alone,         then_the_loaders,
                                        bundle_is_tried_last, child_is_refused,
                                        has_by_version,       child_misfits};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         assert_int_equal(in_child(all[i]), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_of_path_loaded_and_hint_is_used),
-        cmocka_unit_test(each_search_in_a_process_of_its_own),
-        cmocka_unit_test(config_says_little),
-        cmocka_unit_test(failures_contain_the_last_error_of_nccl),
-    };
-    return cmocka_run_group_tests(tests, make_root, remove_root);
-}
+UNIT_MAIN(make_root, remove_root)

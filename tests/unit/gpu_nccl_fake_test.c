@@ -3,13 +3,6 @@
  * or forbids a call. Its results are compared with NCCL's by the same script
  * (tests/gpu/conform_nccl.c), and checked by gpu_matrix_test; aborts and injected
  * errors are in gpu_abort_test and gpu_comm_test. Each row runs in a child process. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "runtime/base/mem.h"
 #include "tests/unit/nccl_members.h"
 
@@ -223,7 +216,7 @@ static void not_taken_up(struct member *m)
     (void)nccl.all_reduce(m->x, m->x, 1, NCCL_I32, NCCL_SUM, child, m->s);
 }
 
-static void wrong_calls_end_the_test(void **state)
+UNIT_TEST(wrong_calls_end_the_test)
 {
     static const struct {
         void (*body)(struct member *m);
@@ -260,7 +253,6 @@ static void wrong_calls_end_the_test(void **state)
          .n = 2},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const char *version = rows[i].version, *hang_s = rows[i].hang_s;
 
@@ -275,8 +267,5 @@ int main(void)
 {
     if (load_nccl())
         return 1;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_calls_end_the_test),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return unit_run(NULL, NULL);
 }

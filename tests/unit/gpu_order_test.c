@@ -2,16 +2,6 @@
 /* No deadlock: the world and overlapping sets in one common order, while user streams
  * wait for results and inputs for user streams, each rank at its own speed. What would
  * hang ends at a deadline; calls that differ end the test in the fake. */
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/gpu_members.h"
 #include "tests/unit/seeded.h"
 
@@ -141,20 +131,13 @@ static int order_body(struct backend *meeting, uint32_t me, struct party *p, cha
     return row->close(u.g, NULL) && !rc ? SAYS("close") : rc;
 }
 
-static void sets_and_user_streams_make_no_circle(void **state)
+UNIT_TEST(sets_and_user_streams_make_no_circle)
 {
     const char *n = getenv("GPU_ORDER_SEEDS");
     const uint64_t n_seeds = n ? strtoull(n, NULL, 10) : 8;
 
-    (void)state;
     for (the_seed = 1; the_seed <= n_seeds; the_seed++)
         run_case(&(struct gpu_case){.n = 4, .row_body = order_body});
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sets_and_user_streams_make_no_circle),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which communicator of a failed world is kept, and what becomes of it: over an NCCL of
  * one function here. hvdgpu_park_test lets worlds fail and shrinks what they kept. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/backend/nccl/futex.h"
 #include "runtime/backend/nccl/park.h"
 #include "tests/unit/gpu_fake.h"
@@ -58,11 +50,10 @@ static int park_end(void **state)
 
 /* Children's abort would reach it by what they share with it; registered memory goes
  * with the world. */
-static void only_the_single_communicator_of_a_world_is_kept(void **state)
+UNIT_TEST_WITH(only_the_single_communicator_of_a_world_is_kept, park_start, park_end)
 {
     static struct comm_region region;
 
-    (void)state;
     assert_true(park_wants(g, &c));
     nccl.version--;
     assert_false(park_wants(g, &c));
@@ -89,11 +80,10 @@ static void only_the_single_communicator_of_a_world_is_kept(void **state)
     assert_false(park_wants(g, &c));
 }
 
-static void what_was_kept_is_claimed_by_the_card_or_aborted(void **state)
+UNIT_TEST_WITH(what_was_kept_is_claimed_by_the_card_or_aborted, park_start, park_end)
 {
     struct gpu_card card = {0};
 
-    (void)state;
     struct device_parked *p = park_take(g);
     assert_non_null(p);
     assert_null(c.nc[0]);
@@ -109,11 +99,10 @@ static void what_was_kept_is_claimed_by_the_card_or_aborted(void **state)
     assert_null(park_take(g));
 }
 
-static void what_is_kept_too_long_is_aborted(void **state)
+UNIT_TEST_WITH(what_is_kept_too_long_is_aborted, park_start, park_end)
 {
     struct gpu_card card = {0};
 
-    (void)state;
     struct device_parked *p = park_take(g);
     assert_non_null(p);
     atomic_store(&p->until_ns, 1);
@@ -125,15 +114,4 @@ static void what_is_kept_too_long_is_aborted(void **state)
     assert_int_equal(n_aborted, 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(only_the_single_communicator_of_a_world_is_kept,
-                                        park_start, park_end),
-        cmocka_unit_test_setup_teardown(what_was_kept_is_claimed_by_the_card_or_aborted,
-                                        park_start, park_end),
-        cmocka_unit_test_setup_teardown(what_is_kept_too_long_is_aborted, park_start,
-                                        park_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -3,17 +3,12 @@
  * tensors: bit for bit where sums have the same order, else within the specified
  * error. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "runtime/core/compress/cast.h"
 #include "runtime/core/compress/powersgd.h"
 #include "runtime/core/half.h"
 #include "tests/fakes/cuda/kernels_cpu.h"
+#include "tests/unit/unit.h"
 
 enum {
     TENSORS = 2,
@@ -105,11 +100,10 @@ static struct args_power args_of(uint32_t n, uint32_t rank)
                                .rank = rank};
 }
 
-static void outputs_are_the_codecs(void **state)
+UNIT_TEST(outputs_are_the_codecs)
 {
     static uint8_t want[MAX_COUNT * 8];
 
-    (void)state;
     for (unsigned i = 0; i < 4 * N_OF(shapes) * N_OF(ranks); i++) {
         uint32_t rank = ranks[i / 4 % N_OF(ranks)];
         struct args_power a = args_of(tensors_make(i / 20, rank), rank);
@@ -133,9 +127,8 @@ static void outputs_are_the_codecs(void **state)
     }
 }
 
-static void rests_are_the_codecs(void **state)
+UNIT_TEST(rests_are_the_codecs)
 {
-    (void)state;
     for (unsigned i = 0; i < N_OF(shapes) * N_OF(ranks); i++) {
         uint32_t rank = ranks[i % N_OF(ranks)];
         struct args_power a = args_of(tensors_make(i / 5, rank), rank);
@@ -156,11 +149,10 @@ static void rests_are_the_codecs(void **state)
     }
 }
 
-static void copies_are_the_codecs(void **state)
+UNIT_TEST(copies_are_the_codecs)
 {
     const struct codec_kernels *kernels = codec_kernels_of(false);
 
-    (void)state;
     for (unsigned i = 0; i < 4 * 2 * 5 * N_OF(shapes); i++) {
         enum dtype t = types[i % 4];
         struct matrix *x = &all[0];
@@ -228,11 +220,10 @@ static void are_near(const float *a, const float *b, size_t n, double least)
             fail_msg("[%zu] is %g, not %g", i, (double)a[i], (double)b[i]);
 }
 
-static void vectors_are_made_orthonormal(void **state)
+UNIT_TEST(vectors_are_made_orthonormal)
 {
     static float want[MAX_SIDE * MAX_RANK];
 
-    (void)state;
     for (unsigned i = 0; i < N_OF(shapes) * N_OF(ranks); i++) {
         uint32_t rank = ranks[i % N_OF(ranks)];
         struct args_power a;
@@ -256,11 +247,10 @@ static void vectors_are_made_orthonormal(void **state)
     }
 }
 
-static void what_is_not_finite_makes_all_nan(void **state)
+UNIT_TEST(what_is_not_finite_makes_all_nan)
 {
     struct args_power a;
 
-    (void)state;
     (void)tensors_make(7, 4);
     a = args_of(TENSORS, 4);
     a.which = POWER_P;
@@ -272,12 +262,11 @@ static void what_is_not_finite_makes_all_nan(void **state)
     assert_true(vectors_dot(all[1].p, all[1].p, all[1].rows) > 0.9);
 }
 
-static void lost_directions_are_drawn_anew(void **state)
+UNIT_TEST(lost_directions_are_drawn_anew)
 {
     static float want[MAX_SIDE * MAX_RANK];
     struct args_power a;
 
-    (void)state;
     for (unsigned i = 0; i < N_OF(shapes); i++) {
         struct matrix *x = &all[0];
         (void)tensors_make(i, 4);
@@ -293,15 +282,4 @@ static void lost_directions_are_drawn_anew(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outputs_are_the_codecs),
-        cmocka_unit_test(rests_are_the_codecs),
-        cmocka_unit_test(copies_are_the_codecs),
-        cmocka_unit_test(vectors_are_made_orthonormal),
-        cmocka_unit_test(what_is_not_finite_makes_all_nan),
-        cmocka_unit_test(lost_directions_are_drawn_anew),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

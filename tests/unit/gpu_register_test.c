@@ -2,18 +2,6 @@
 /* Buffers registered with NCCL: requested by the seat, carried out by the launcher,
  * with errors returned to the seat. gpu_matrix_test checks that calls move from and to
  * them, hvd_register_test that all members have them or none. */
-#include <errno.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/gpu_members.h"
 
 #include "runtime/backend/device.h"
@@ -213,17 +201,15 @@ member_outgrows(struct backend *meeting, uint32_t me, struct party *p, char *sai
 
 /* --- tests --- */
 
-static void a_buffer_is_known_until_it_is_forgotten(void **state)
+UNIT_TEST(a_buffer_is_known_until_it_is_forgotten)
 {
-    (void)state;
     run_case(&(struct gpu_case){.n = 3, .row_body = member_registers});
     run_case(&(struct gpu_case){.n = 1, .row_body = member_registers});
 }
 
 /* The user's wish: success, and no handle. */
-static void nothing_is_registered_where_nccl_must_not(void **state)
+UNIT_TEST(nothing_is_registered_where_nccl_must_not)
 {
-    (void)state;
     (void)setenv("NCCL_LOCAL_REGISTER", "0", 1);
     run_case(&(struct gpu_case){.n = 2, .row_body = member_registers});
     run_case(
@@ -231,42 +217,27 @@ static void nothing_is_registered_where_nccl_must_not(void **state)
     (void)unsetenv("NCCL_LOCAL_REGISTER");
 }
 
-static void what_fails_on_one_leaves_the_device_well(void **state)
+UNIT_TEST(what_fails_on_one_leaves_the_device_well)
 {
-    (void)state;
     run_case(&(struct gpu_case){
         .n = 3, .faults = "register_error=1:1", .row_body = fails_on_one});
 }
 
-static void an_older_nccl_is_named(void **state)
+UNIT_TEST(an_older_nccl_is_named)
 {
-    (void)state;
     run_case(&(struct gpu_case){.n = 2, .version = "21804", .row_body = is_older});
 }
 
-static void the_seat_can_be_interrupted_while_it_waits(void **state)
+UNIT_TEST(the_seat_can_be_interrupted_while_it_waits)
 {
-    (void)state;
     run_case(
         &(struct gpu_case){.n = 2, .faults = "enqueue_hang=0@0", .row_body = is_stuck});
 }
 
-static void an_outgrown_fusion_buffer_is_known_to_the_end(void **state)
+UNIT_TEST(an_outgrown_fusion_buffer_is_known_to_the_end)
 {
-    (void)state;
     run_case(
         &(struct gpu_case){.n = 2, .registers = true, .row_body = member_outgrows});
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_buffer_is_known_until_it_is_forgotten),
-        cmocka_unit_test(nothing_is_registered_where_nccl_must_not),
-        cmocka_unit_test(what_fails_on_one_leaves_the_device_well),
-        cmocka_unit_test(an_older_nccl_is_named),
-        cmocka_unit_test(the_seat_can_be_interrupted_while_it_waits),
-        cmocka_unit_test(an_outgrown_fusion_buffer_is_known_to_the_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

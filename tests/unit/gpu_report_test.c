@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The report of a machine's GPUs. Each report has a process of its own, because loaded
  * libraries stay loaded. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
 #include "runtime/backend/nccl/report.h"
 #include "tests/unit/gpu_fake.h"
 
@@ -104,20 +96,18 @@ static int old_gpu_beside_a_new_one(void)
 }
 
 /* Complete; with MIG instances; without NVML; beside a GPU for the display. */
-static void machines_are_reported(void **state)
+UNIT_TEST(machines_are_reported)
 {
     static int (*const all[])(void) = {tells_all, child_has_mig, without_nvml,
                                        old_gpu_beside_a_new_one};
 
-    (void)state;
     fake_begin();
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         assert_int_equal(in_child(all[i]), 0);
 }
 
-static void the_first_problem_is_reported(void **state)
+UNIT_TEST(the_first_problem_is_reported)
 {
-    (void)state;
     fake_begin();
     for (size_t i = 0; i < sizeof(problems) / sizeof(problems[0]); i++) {
         the_problem = &problems[i];
@@ -136,13 +126,12 @@ static int output_of(const char *command, char *ret, size_t size)
 }
 
 /* An NCCL in nccl/ of lib/ beside the program's folder is found when no other is. */
-static void the_bundled_nccl_is_found(void **state)
+UNIT_TEST(the_bundled_nccl_is_found)
 {
     char folder[] = "/tmp/hvd-gpu-bundle-XXXXXX";
     char text[4096], self[2048], command[12288];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
-    (void)state;
     assert_true(n > 0);
     self[n] = '\0';
     *strstr(self, "/unit/") = '\0';
@@ -165,12 +154,11 @@ static void the_bundled_nccl_is_found(void **state)
 }
 
 /* The program, against the libraries that stand beside this test. */
-static void the_program_prints_lines(void **state)
+UNIT_TEST(the_program_prints_lines)
 {
     char text[4096], self[2048], command[8192];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
-    (void)state;
     assert_true(n > 0);
     self[n] = '\0';
     *strstr(self, "/unit/") = '\0';
@@ -191,13 +179,4 @@ static void the_program_prints_lines(void **state)
     assert_int_equal(strncmp(text, "usage: hvd-gpu info", 19), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(machines_are_reported),
-        cmocka_unit_test(the_first_problem_is_reported),
-        cmocka_unit_test(the_program_prints_lines),
-        cmocka_unit_test(the_bundled_nccl_is_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

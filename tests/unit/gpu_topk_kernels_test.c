@@ -2,17 +2,12 @@
 /* The kernels of kernels/topk.cu, compiled for the CPU, bit for bit against the codec
  * of host tensors. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "runtime/core/compress/cast.h"
 #include "runtime/core/compress/topk.h"
 #include "runtime/core/half.h"
 #include "tests/fakes/cuda/kernels_cpu.h"
+#include "tests/unit/unit.h"
 
 enum {
     TENSORS = 3,
@@ -240,9 +235,8 @@ static uint64_t some_k(uint32_t n, unsigned which)
     return k[which % N_OF(k)];
 }
 
-static void messages_are_the_codecs(void **state)
+UNIT_TEST(messages_are_the_codecs)
 {
-    (void)state;
     for (unsigned i = 0; i < 4 * FILLINGS * 4; i++) {
         struct asked q = {.t = types[i % 4],
                           .scale = i % 3 ? 1 : 0.3,
@@ -258,7 +252,7 @@ static void messages_are_the_codecs(void **state)
     }
 }
 
-static void many_chunks_are_placed(void **state)
+UNIT_TEST(many_chunks_are_placed)
 {
     struct asked q = {.t = DT_F32,
                       .scale = 1,
@@ -267,7 +261,6 @@ static void many_chunks_are_placed(void **state)
                       .n = {8 * 600 - 3, 50, 49},
                       .k = {2500, 9, 8}};
 
-    (void)state;
     check_matches(&q, NORMAL);
     check_matches(&q, TIES);
 }
@@ -289,7 +282,7 @@ add_up(const uint8_t *from, uint64_t stride, uint32_t members, float *to, uint32
 }
 
 /* A tensor of more than 2^32 elements has indexes of 8 bytes. */
-static void long_indexes_are_the_short_ones(void **state)
+UNIT_TEST(long_indexes_are_the_short_ones)
 {
     enum { N = 5003, K = 71 };
     static _Alignas(8) uint8_t narrow[N * 8];
@@ -298,7 +291,6 @@ static void long_indexes_are_the_short_ones(void **state)
     uint64_t wide[K];
     uint32_t index[K];
 
-    (void)state;
     inputs_fill(&q, NORMAL);
     memcpy(kept, w, sizeof(w));
     kernels_encode(&q, narrow);
@@ -316,14 +308,13 @@ static void long_indexes_are_the_short_ones(void **state)
 }
 
 /* More members than are looked for at once. */
-static void many_members_are_added_in_order(void **state)
+UNIT_TEST(many_members_are_added_in_order)
 {
     enum { N = 300, K = 20, MANY = 150 };
     static _Alignas(8) uint8_t all[MANY * K * 8];
     static float sum[N], acc[N];
     struct err err = ERR_INIT;
 
-    (void)state;
     for (unsigned m = 0; m < MANY; m++) {
         struct asked q = {.t = DT_F32, .scale = 1, .blocks = 2, .n = {N}, .k = {K}};
 
@@ -362,7 +353,7 @@ static void is_same(enum dtype t, const uint8_t *a, const uint8_t *b, uint32_t n
     }
 }
 
-static void sums_are_the_codecs(void **state)
+UNIT_TEST(sums_are_the_codecs)
 {
     static uint8_t messages[MEMBERS * WIRE];
     static _Alignas(64) uint8_t out[MAX_N * 8 + 64], sum[MAX_N * 8];
@@ -370,7 +361,6 @@ static void sums_are_the_codecs(void **state)
     const struct codec_kernels *k = codec_kernels_of(false);
     struct err err = ERR_INIT;
 
-    (void)state;
     for (unsigned i = 0; i < 4 * 3 * N_OF(sizes); i++) {
         enum dtype t = types[i % 4];
         uint32_t n = sizes[i / 12];
@@ -405,9 +395,8 @@ static void sums_are_the_codecs(void **state)
     }
 }
 
-static void zeros_are_the_codecs(void **state)
+UNIT_TEST(zeros_are_the_codecs)
 {
-    (void)state;
     for (unsigned i = 0; i < N_OF(sizes); i++) {
         struct asked q = {.t = DT_F32};
         struct args_topk a = {.tensors = (uintptr_t)tensors,
@@ -430,15 +419,4 @@ static void zeros_are_the_codecs(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_are_the_codecs),
-        cmocka_unit_test(many_chunks_are_placed),
-        cmocka_unit_test(long_indexes_are_the_short_ones),
-        cmocka_unit_test(many_members_are_added_in_order),
-        cmocka_unit_test(sums_are_the_codecs),
-        cmocka_unit_test(zeros_are_the_codecs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -2,14 +2,6 @@
 /* XIDs in front of a device's cause: their texts, which of several is reported, and
  * the one that ends the device by itself; and a device next to an NVML that does not
  * answer. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
 #include "runtime/backend/nccl/xid.h"
 #include "runtime/contract/gpu_cause.h"
 #include "tests/unit/gpu_hooks.h"
@@ -85,12 +77,11 @@ static void break_after(const int *xids, char *ret, size_t size_bytes)
 }
 
 /* NVML then returns an error, and no events any more. */
-static void a_gpu_that_is_lost_has_fallen_off_the_bus(void **state)
+UNIT_TEST(a_gpu_that_is_lost_has_fallen_off_the_bus)
 {
     struct err err = ERR_INIT;
     struct device *g = open_with_xids();
 
-    (void)state;
     xid_inject(-1);
     assert_true(xids_query(g->xids, LONG_NS));
     assert_true(xids_are_fatal(g->xids));
@@ -114,13 +105,12 @@ static void do_one_batch(struct device *g)
 }
 
 /* It hangs till the end, first in the watcher's question, then for a new device. */
-static void a_device_lives_beside_an_nvml_that_hangs(void **state)
+UNIT_TEST(a_device_lives_beside_an_nvml_that_hangs)
 {
     struct err err = ERR_INIT;
     struct gate gate = {0};
     struct device *g = open_with_xids();
 
-    (void)state;
     struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
     WAIT_UNTIL(nvml_hang(1) == 1);
     const unsigned n_looked = seen.n_looked;
@@ -142,21 +132,19 @@ static void a_device_lives_beside_an_nvml_that_hangs(void **state)
     WAIT_UNTIL(n_sets() == 0); /* both threads have ended what they were in */
 }
 
-static void a_close_in_order_leaves_nothing_of_nvml(void **state)
+UNIT_TEST(a_close_in_order_leaves_nothing_of_nvml)
 {
-    (void)state;
     struct device *g = open_with_xids();
     assert_int_equal(n_sets(), 1);
     close_with_xids(g);
 }
 
 /* XIDs received before are reported all the same. */
-static void an_xid_is_reported_though_nvml_hangs_now(void **state)
+UNIT_TEST(an_xid_is_reported_though_nvml_hangs_now)
 {
     struct err err = ERR_INIT;
     struct device *g = open_with_xids();
 
-    (void)state;
     xid_inject(31);
     assert_true(xids_query(g->xids, LONG_NS));
     (void)nvml_hang(1);
@@ -167,7 +155,7 @@ static void an_xid_is_reported_though_nvml_hangs_now(void **state)
     close_with_xids(g);
 }
 
-static void each_common_xid_says_where_to_look(void **state)
+UNIT_TEST(each_common_xid_says_where_to_look)
 {
     static const struct {
         int xid;
@@ -192,7 +180,6 @@ static void each_common_xid_says_where_to_look(void **state)
     char text[512], begin[256], why[240];
     int32_t rank;
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         break_after((const int[]){table[i].xid, 0}, text, sizeof(text));
         (void)snprintf(begin, sizeof(begin),
@@ -210,7 +197,7 @@ static void each_common_xid_says_where_to_look(void **state)
         text, "XID 999 on GPU 0 (PCI 0000:10:00.0) of rank 2 (host b); NCCL failed");
 }
 
-static void the_most_significant_xid_is_reported(void **state)
+UNIT_TEST(the_most_significant_xid_is_reported)
 {
     static const struct {
         int heard[4];
@@ -221,7 +208,6 @@ static void the_most_significant_xid_is_reported(void **state)
         {{48, 999}, "XID 48 "}, {{999, 48}, "XID 48 "},    {{0}, "NCCL failed"}};
     char text[512];
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         break_after(table[i].heard, text, sizeof(text));
         assert_memory_equal(text, table[i].begin, strlen(table[i].begin));
@@ -229,12 +215,11 @@ static void the_most_significant_xid_is_reported(void **state)
 }
 
 /* A kernel on a lost GPU may never return, and CUDA may not report it. */
-static void a_gpu_off_the_bus_ends_the_device_by_itself(void **state)
+UNIT_TEST(a_gpu_off_the_bus_ends_the_device_by_itself)
 {
     struct err err = ERR_INIT;
     struct gate gate = {0};
 
-    (void)state;
     struct device *g = open_with_xids();
     struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
     xid_inject(31);
@@ -249,16 +234,4 @@ static void a_gpu_off_the_bus_ends_the_device_by_itself(void **state)
     close_with_xids(g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gpu_that_is_lost_has_fallen_off_the_bus),
-        cmocka_unit_test(a_device_lives_beside_an_nvml_that_hangs),
-        cmocka_unit_test(a_close_in_order_leaves_nothing_of_nvml),
-        cmocka_unit_test(an_xid_is_reported_though_nvml_hangs_now),
-        cmocka_unit_test(each_common_xid_says_where_to_look),
-        cmocka_unit_test(the_most_significant_xid_is_reported),
-        cmocka_unit_test(a_gpu_off_the_bus_ends_the_device_by_itself),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members of a communicator of the NCCL fake as threads, each with a stream of the fake
- * driver. What ends a test runs in a child process. Include after cmocka.h. */
+ * driver. What ends a test runs in a child process. */
 #ifndef TESTS_UNIT_NCCL_MEMBERS_H
 #define TESTS_UNIT_NCCL_MEMBERS_H
 
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
 
 #include "runtime/backend/nccl/nccl_dl.h"
 #include "tests/unit/gpu_fake.h"

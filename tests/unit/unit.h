@@ -26,11 +26,15 @@ enum { UNIT_MAX_TESTS = 64 };
 static struct CMUnitTest unit_tests[UNIT_MAX_TESTS];
 static size_t unit_n_tests;
 
-static inline void unit_add(const char *name, CMUnitTestFunction f)
+static inline void unit_add(const char *name,
+                            CMUnitTestFunction f,
+                            CMFixtureFunction set_up,
+                            CMFixtureFunction tear_down)
 {
     if (unit_n_tests == UNIT_MAX_TESTS)
         abort();
-    unit_tests[unit_n_tests++] = (struct CMUnitTest){.name = name, .test_func = f};
+    unit_tests[unit_n_tests++] = (struct CMUnitTest){
+        .name = name, .test_func = f, .setup_func = set_up, .teardown_func = tear_down};
 }
 
 /* Runs all tests between set_up and tear_down. Returns the exit code of main. */
@@ -40,13 +44,16 @@ static inline int unit_run(CMFixtureFunction set_up, CMFixtureFunction tear_down
                                    tear_down);
 }
 
-#define UNIT_TEST(f)                                                                   \
+/* set_up and tear_down run before and after the test; NULL: none. */
+#define UNIT_TEST_WITH(f, set_up, tear_down)                                           \
     static void f(void **state);                                                       \
     __attribute__((constructor)) static void f##_add(void)                             \
     {                                                                                  \
-        unit_add(#f, f);                                                               \
+        unit_add(#f, f, set_up, tear_down);                                            \
     }                                                                                  \
     static void f(__attribute__((unused)) void **state)
+
+#define UNIT_TEST(f) UNIT_TEST_WITH(f, NULL, NULL)
 
 #define UNIT_MAIN(set_up, tear_down)                                                   \
     int main(void)                                                                     \
