@@ -104,7 +104,8 @@ def groups_of(n, groups):
 def allreduce_all(
     arrays, names, op=Average, prescale=1.0, postscale=1.0, set_id=0, wires=None, groups=None
 ):
-    """Returns new arrays, each reduced over the ranks. groups: lists of indices that travel together."""
+    """Returns new arrays, each reduced over the ranks. groups: lists of indices that are reduced
+    together."""
     sources = [_plain(a) for a in arrays]
     outputs = [np.empty_like(s) for s in sources]
 

@@ -212,7 +212,7 @@ def gloo_enabled():
 
 
 def nccl_built():
-    """NCCL's version number, or 0 where tensors on GPUs cannot travel."""
+    """Returns NCCL's version number (22705), or 0 where the runtime cannot use tensors on GPUs."""
     return gpu.nccl_version()
 
 

@@ -112,7 +112,8 @@ def _check_methods(compression):
 
 
 def _wire(compression):
-    """The codec's name; None for one that works by its methods, as a subclass of ours with its own does."""
+    """Returns the codec's name; None for a compressor that works by its own methods, such as a user's
+    subclass of ours that overrides them."""
     kind = compression if isinstance(compression, type) else type(compression)
     wire = None
     for place in (compression, *kind.__mro__):
@@ -128,24 +129,25 @@ def _wire(compression):
 
 
 def wire_of(compression, is_named=True):
-    """The runtime's name of how tensors travel, or None: as they are, between compress and decompress.
+    """Returns the runtime's name of the codec; None for a compressor that works by its own compress() and
+    decompress().
 
-    is_named: the operation has the same name in every step. Only then can what was not sent be kept for
-    the next one: automatic names are never used again, and what is kept for them would pile up.
-    Raises TypeError for what is no compressor.
+    is_named: the operation has the same name in every step. Only then is a codec with feedback allowed to
+    store what it did not send: automatic names are never used again, so stored values would accumulate.
+    Raises TypeError for anything but a compressor.
     """
     wire = _wire(compression)
     return wire if wire is None or is_named or "feedback=" in wire else without_feedback(wire)
 
 
 def has_feedback(compression):
-    """Whether values that an operation does not send are kept for the next operation of that name."""
+    """Whether values that an operation does not send are stored for the next operation of that name."""
     wire = _wire(compression) or os.environ.get("HVD_COMPRESSION", "")
     return "feedback=0" not in wire and without_feedback(wire) != wire
 
 
 def without_feedback(wire):
-    """A codec that keeps nothing for the next operation of the same name."""
+    """Returns the name of the same codec without feedback: it stores nothing for the next operation."""
     codec, _, parameters = wire.partition(":")
     if codec not in _LOSSY:
         return wire
@@ -154,7 +156,11 @@ def without_feedback(wire):
 
 
 def caster(compression, what):
-    """The compressor for an operation without codec support: its two methods are used."""
+    """Returns the compressor for an operation without codec support, which uses its two methods.
+
+    what: the operation, for the NotImplementedError that a codec of the runtime (int8, topk, powersgd)
+    raises.
+    """
     wire = _wire(compression)
     if wire is not None and wire.split(":")[0] in _LOSSY:
         raise NotImplementedError(

@@ -208,8 +208,8 @@ class ArraysState(ObjectState):
     """State of variables that can be read and written as numpy arrays, and of ordinary objects.
 
     Subclasses define _variables(): the list of them, in the same order on all ranks; _read(variables):
-    their values as arrays of our own; and _write(pairs): what each variable is to be. Values travel
-    as objects, some at a time, and what was kept lies in host memory.
+    their values as new arrays; and _write(pairs): assigns the value of each (variable, value). Values are
+    sent as objects, some at a time, and saved values are in host memory.
     """
 
     _kept = ()  # (variable, value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs, without a framework: can tensors on them travel here, and which streams wait for operations.
+"""GPUs, without a framework: whether the runtime can use them here, and which streams wait for operations.
 
 A framework queues work in streams and continues; so do we. An operation is submitted with the stream that
 produces its inputs (ready), and a stream waits for its outputs (done). No thread waits for the GPU, unless
@@ -23,7 +23,7 @@ def report():
 
 
 def problem():
-    """Why tensors on GPUs cannot travel here, or "". Determined once."""
+    """Returns why the runtime cannot use tensors on GPUs here, or "". Determined once."""
     global _problem
     if _problem is None:
         found = report()
@@ -42,7 +42,7 @@ def is_missing():
 
 
 def nccl_version():
-    """NCCL's version number (22705), or 0 where tensors on GPUs cannot travel."""
+    """Returns NCCL's version number (22705), or 0 where the runtime cannot use tensors on GPUs."""
     found = report()
     parts = found["nccl"].split(".")
     if not found["can"] or not all(part.isdigit() for part in parts):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handles of pending operations, and the references that keep their memory alive.
 
-A handle is the runtime's number, above zero. From submit until the operation has ended this module
-holds everything whose memory the runtime reads or writes, so that a tensor may go out of scope while it
-travels. ``finish`` waits, returns the operation's result and forgets the handle. For tensors on a GPU a
+A handle is the runtime's number, above zero. From submit until the operation has completed this module
+holds everything whose memory the runtime reads or writes, so that a tensor may go out of scope during the
+operation. ``finish`` waits, returns the operation's result and forgets the handle. For tensors on a GPU a
 stream waits (``gpu.Place``): later uses of the memory follow the operation in that stream, so it need not
 be held longer.
 
@@ -127,7 +127,7 @@ def poll(handle):
 
 
 def wait_for(numbers):
-    """Streams wait for those operations that are on a GPU: once for all that travelled together.
+    """Makes streams wait for those operations that are on a GPU: once for all that were in one batch.
 
     Raises no failure of an operation: finish() of that operation does.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """broadcast_object and allgather_object: any picklable object, without a framework.
 
-Bytes travel as uint8 arrays; lengths are 64 bits wide, so objects may exceed 2 GiB.
+Bytes are sent as uint8 arrays; lengths are 64 bits wide, so objects may exceed 2 GiB.
 """
 
 import pickle

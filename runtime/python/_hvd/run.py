@@ -10,7 +10,7 @@
       <-- what func returned or raised, pickled --- DIR/rank.0 .. DIR/rank.N-1
 
 DIR is created in HVD_RUN_DIR, else in the system's temporary folder; with other hosts it must be a folder
-that all of them share. Ranks read and write it with the user's rights; no pickled data travels by a socket.
+that all of them share. Ranks read and write it with the user's rights; no socket carries pickled data.
 """
 
 import contextlib

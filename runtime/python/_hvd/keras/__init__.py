@@ -2,19 +2,20 @@
 """Everything of ``horovod.keras`` and ``horovod.tensorflow.keras``.
 
     standalone/      horovod.keras: `import keras`, on TensorFlow, torch or JAX
-    of_tensorflow/   horovod.tensorflow.keras: `tf.keras`, whichever that is
-    api.py           what both have, made for each one's Keras
-    optimizer.py     DistributedOptimizer: finds the kind of an optimizer and makes it distributed
-      optimizer3.py    of Keras 3: apply()
-      optimizer2.py    of Keras 2, and its legacy optimizers
-    settings.py      the arguments, checked; what an optimizer knows while it runs; which Keras it is of
-    reduction.py     a list of gradients over all ranks, by back end
-    compression.py   how they travel
+    of_tensorflow/   horovod.tensorflow.keras: `tf.keras`, of any version
+    api.py           the functions that both have, created for each one's Keras
+    optimizer.py     DistributedOptimizer: selects the implementation for an optimizer's class
+      optimizer3.py    Keras 3: apply()
+      optimizer2.py    Keras 2, and its legacy optimizers
+      computed.py      both: compute_gradients() and then apply_gradients()
+    settings.py      the checked arguments; the state of an optimizer; the Keras that it belongs to
+    reduction.py     reduces a list of gradients over all ranks, by back end
+    compression.py   `Compression`, by back end
     callbacks.py     the callbacks, without and with a base class
-    variables.py     a model's and an optimizer's variables: read and broadcast, for the callbacks
-    values.py        allreduce() and the like of numbers and arrays
+    variables.py     reads and broadcasts the variables of models and optimizers, for the callbacks
+    values.py        allreduce() and similar functions for numbers and arrays
     loading.py       load_model
-    xla.py           not for models on TensorFlow
+    xla.py           turns off XLA for models on TensorFlow
 
 How an optimizer is made distributed depends on its class, not on which of the two modules is used.
 """

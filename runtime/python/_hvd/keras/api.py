@@ -29,7 +29,10 @@ NAMES = (
 
 
 class KerasState(TensorFlowKerasState):
-    """State of a Keras model, its optimizer, and whatever else is given by keyword."""
+    """Elastic state of a Keras model and its optimizer, by default the compiled one; see hvd.elastic.
+
+    kwargs: further values to save and synchronize, as attributes of the state: any picklable objects.
+    """
 
     def __init__(self, model, optimizer=None, **kwargs):
         super().__init__(model, optimizer=optimizer, **kwargs)
@@ -40,7 +43,7 @@ class KerasState(TensorFlowKerasState):
 
 
 def elastic_run(backend):
-    """hvd.elastic.run of the back end."""
+    """Returns the decorator hvd.elastic.run for the back end."""
     if backend == "tensorflow":
         from _hvd.tensorflow.elastic import run as of_tensorflow
 
@@ -55,7 +58,12 @@ def elastic_run(backend):
 
 
 class Api:
-    """The functions of one Keras module."""
+    """The functions of horovod.keras or horovod.tensorflow.keras, as attributes.
+
+    keras: the Keras module that they serve. A value is a number, a list, an array or a tensor; results are
+    tensors of Keras' back end, and in a graph of TensorFlow 1 the values of Keras' session. Shapes and
+    dtypes are the same on all ranks, except dimension 0 in allgather().
+    """
 
     def __init__(self, keras):
         values = Values(keras)
@@ -64,19 +72,25 @@ class Api:
         self.reduce_value = values.allreduce
 
         def broadcast_global_variables(root_rank):
-            """In graphs of TensorFlow 1: the root rank's global variables on all ranks."""
+            """Assigns the root rank's values to the global variables of all ranks, in a TensorFlow 1 graph.
+
+            Raises RuntimeError for another back end than TensorFlow.
+            """
             return values.broadcast_global_variables(root_rank)
 
         def allgather(value, name=None):
-            """Concatenates the values of all ranks along the first dimension."""
+            """Concatenates the values of all ranks along dimension 0, in the order of ranks."""
             return values.allgather(value, name)
 
         def broadcast(value, root_rank, name=None):
-            """Returns the root rank's value on all ranks."""
+            """Returns the root rank's value on every rank."""
             return values.broadcast(value, root_rank, name)
 
         def reducescatter(value, name=None, op=Average):
-            """This rank's rows of the reduced value."""
+            """Reduces a value over all ranks, by default to the mean; returns this rank's rows of it.
+
+            The first dim0 % size ranks receive one row more than the rest.
+            """
             return values.reducescatter(value, name, op)
 
         def load_model(
@@ -87,11 +101,13 @@ class Api:
             legacy_opts=False,
             **options,
         ):
-            """A saved model, whose optimizer is made distributed and keeps its state.
+            """Loads a model by Keras; its optimizer becomes a distributed one and keeps its state.
 
-            custom_optimizers: optimizer classes; custom_objects: {name: class or function}; both are passed
-            to Keras. legacy_opts: Horovod's, not needed here. options: those of DistributedOptimizer
-            (op=hvd.Sum), which the file does not contain, equal on all ranks.
+            custom_optimizers: a list of optimizer classes. custom_objects: {name: class or function}. Both
+            are passed to Keras. legacy_opts: accepted as by Horovod, unused. options: the arguments of
+            DistributedOptimizer (op=hvd.Sum), the same on all ranks; the file does not contain them.
+            Raises ValueError if a Keras 3 optimizer accumulates gradients and backward_passes_per_step is
+            not given.
             """
             del legacy_opts
             options["compression"] = compression

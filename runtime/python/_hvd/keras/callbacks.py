@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The callbacks, for every Keras: parts without a base class, and `classes(keras)`, which adds one.
+"""The callbacks, for every Keras: implementations without a base class, and classes(keras), which adds one.
 
-A model calls what it finds by Keras' names. They use self.model only, so callbacks of one Keras serve
-models of another that accepts them.
+A model calls the methods that have Keras' names. They use self.model only, so the callbacks of one Keras
+also work with models of another that accepts them.
 """
 
 import functools
@@ -18,8 +18,8 @@ from _hvd.keras.settings import Distributed, backend_of, is_distributed, keras_o
 
 
 def warn_if_alone(model):
-    """Warns of a model with a plain optimizer in a process that has created a distributed one: its ranks
-    would train separately without any error."""
+    """Warns if the model's optimizer is not distributed and this process has created one that is: the ranks
+    would train separately, without an error."""
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None or not Distributed.is_used or is_distributed(optimizer) or basics.size() == 1:
         return
@@ -32,7 +32,8 @@ def warn_if_alone(model):
 
 
 class BatchHooks:
-    """Maps Keras 2's names of the batch hooks to both Kerases': Keras 3 checks whether its own exist."""
+    """Calls the batch hooks of Keras 2 by the names that Keras 2 and 3 share: Keras 3 checks that these
+    exist."""
 
     def on_train_batch_begin(self, batch, logs=None):
         self.on_batch_begin(batch, logs)
@@ -42,7 +43,11 @@ class BatchHooks:
 
 
 class BroadcastGlobalVariablesCallbackImpl(BatchHooks):
-    """Gives all ranks the root's weights and optimizer state, after the first batch: then all exist."""
+    """Broadcasts the root rank's weights and optimizer state after the first batch, when all of them exist.
+
+    device: of the operations, on TensorFlow. local_variables: a variable or a list of them that are not
+    broadcast; ValueError for anything else.
+    """
 
     def __init__(self, root_rank, device="", local_variables=None):
         super().__init__()
@@ -73,7 +78,10 @@ class BroadcastGlobalVariablesCallbackImpl(BatchHooks):
 
 
 class MetricAverageCallbackImpl:
-    """Replaces each metric in logs by its mean over all ranks, at the end of every epoch."""
+    """Replaces each numeric metric in logs by its mean over all ranks, at the end of every epoch.
+
+    All ranks must log the same metrics, else ValueError. device: accepted as by Horovod, unused.
+    """
 
     def __init__(self, device=""):
         super().__init__()
@@ -107,7 +115,14 @@ class MetricAverageCallbackImpl:
 
 
 class LearningRateScheduleCallbackImpl(BatchHooks):
-    """Sets the learning rate to initial_lr * multiplier(epoch) between two epochs."""
+    """Sets the learning rate to initial_lr * multiplier(epoch), from start_epoch until before end_epoch.
+
+    multiplier: a function of the epoch, or a number for exponential decay: multiplier ** (epoch -
+    start_epoch). staircase: sets it once per epoch; otherwise in every batch, with a fractional epoch,
+    which needs steps_per_epoch if Keras does not know it. momentum_correction: scales the momentum of the
+    batch in which the learning rate changes. ValueError: no initial_lr. TypeError: the learning rate is a
+    schedule.
+    """
 
     _needs_initial_lr = True
 
@@ -187,7 +202,7 @@ class LearningRateScheduleCallbackImpl(BatchHooks):
         return optimizer if getattr(optimizer, "momentum", None) is not None else None
 
     def _runs_eagerly(self):
-        """Whether every batch reads the optimizer's attributes, and not only the compilation."""
+        """Whether the optimizer's attributes are read in every batch, and not only when it is compiled."""
         if self.model.run_eagerly:
             return True
         return backend_of(keras_of(self.model)) == "torch" and not self.model.jit_compile
@@ -236,7 +251,10 @@ def _say_no_correction(name):
 
 
 class LearningRateWarmupCallbackImpl(LearningRateScheduleCallbackImpl):
-    """From initial_lr / size() to initial_lr, a little each batch. None: the optimizer's at the start."""
+    """Raises the learning rate from initial_lr / size() to initial_lr, in every batch of warmup_epochs.
+
+    initial_lr: None for the optimizer's at the start of the training. verbose: 1 prints a line at the end.
+    """
 
     _needs_initial_lr = False
 
@@ -275,7 +293,7 @@ class LearningRateWarmupCallbackImpl(LearningRateScheduleCallbackImpl):
 class _BestModel:
     """ModelCheckpoint that saves the best model only, to a path that is set later: callback.filepath.
 
-    Keras 3 takes no filepath=None, so it is begun with a name that is never used.
+    Keras 3 does not accept filepath=None, so it is created with a name that is never used.
     """
 
     def _begin(self, monitor, verbose, save_weights_only, mode, save_freq):
@@ -306,7 +324,8 @@ class UpdateBatchStateCallbackImpl(BatchHooks, elastic_keras.UpdateBatchStateCal
 
 @functools.lru_cache(maxsize=None)
 def _classes_of(base, checkpoint):
-    """The callbacks over one Keras' Callback and ModelCheckpoint."""
+    """Returns a namespace of callback classes that are subclasses of a Keras' Callback and
+    ModelCheckpoint."""
 
     class BroadcastGlobalVariablesCallback(BroadcastGlobalVariablesCallbackImpl, base):
         __doc__ = BroadcastGlobalVariablesCallbackImpl.__doc__
@@ -350,5 +369,6 @@ def _classes_of(base, checkpoint):
 
 
 def classes(keras):
-    """All callback classes for a Keras module (keras, tf.keras), equal where the modules are the same."""
+    """Returns a namespace of all callback classes for a Keras module (keras, tf.keras). The classes are the
+    same in every call for the same module."""
     return _classes_of(keras.callbacks.Callback, keras.callbacks.ModelCheckpoint)

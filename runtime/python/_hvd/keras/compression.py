@@ -12,6 +12,7 @@ class Compression(Codecs):
 
 
 def compression_for(backend):
+    """Returns the class `Compression` for a back end: "tensorflow", "torch" or "jax"."""
     if backend == "tensorflow":
         from _hvd.tensorflow.compression import Compression as of_backend
     elif backend == "torch":
@@ -22,7 +23,11 @@ def compression_for(backend):
 
 
 def ways_of(compression, is_named=True):
-    """Returns (codec name, object with compress() and decompress()); at most one of the two is set."""
+    """Returns (codec name, object with compress() and decompress()); at most one of the two is not None.
+
+    is_named: whether the operation has the same name in every step; see wire_of(). TypeError: not a
+    compressor.
+    """
     if compression is None or compression is Codecs.none:
         return None, None
     wire = wire_of(compression, is_named)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""compute_gradients() and then apply_gradients(), Horovod's way to train by an optimizer of TensorFlow's.
+"""Training by compute_gradients() and then apply_gradients(), as Horovod documents it for TensorFlow.
 
-What compute_gradients() returns is marked as reduced. apply_gradients() applies it, and gradients derived
-from it (clipped, unscaled), without another reduction: see tensorflow/marks.py. Eagerly the origin of a
-gradient is unknown. If a variable's gradient was computed but not applied since, the gradient is assumed to
-be derived from that one, and each optimizer warns once.
+compute_gradients() reduces gradients and marks them (tensorflow/marks.py). apply_gradients() applies marked
+gradients, and those derived from them in a graph (clipped, unscaled), without another reduction. Eagerly
+the origin of a gradient is unknown. If a gradient was computed for a variable and has not been applied, the
+next gradient of that variable is assumed to be derived from it, and the optimizer warns once.
 """
 
 import warnings
@@ -13,10 +13,11 @@ from _hvd.process_sets import process_set_id
 
 
 class Computed:
-    """Part of the distributed optimizers of both Kerases; TensorFlow is imported where it is needed."""
+    """Base of the distributed optimizers of Keras 2 and 3. It imports TensorFlow only where it is used."""
 
     def _hvd_marked(self, grads, variables):
-        """Marks the gradients that compute_gradients() returns."""
+        """Marks gradients as reduced by this optimizer; returns the list that compute_gradients()
+        returns."""
         import tensorflow as tf
 
         from _hvd.tensorflow import marks
@@ -30,7 +31,11 @@ class Computed:
         return grads
 
     def _hvd_computed(self, grads, variables, is_by_scaler=False):
-        """For each gradient whether compute_gradients() returned it; None counts as yes."""
+        """Returns a list of bool: whether compute_gradients() has reduced each gradient; None counts as
+        True.
+
+        is_by_scaler: LossScaleOptimizer is the caller, which changes gradients; there is no warning then.
+        """
         run, name = self._hvd, self._hvd_name()
         if not run.has_computed:
             return [g is None for g in grads]

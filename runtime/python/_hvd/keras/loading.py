@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """load_model: loads a saved Keras model with a distributed optimizer that keeps its state.
 
-The model is loaded as Keras does it, and then its optimizer's class is replaced. Horovod passes functions
-under the optimizers' names instead, which Keras 3 does not accept.
+Keras loads the model, and then the class of its optimizer is replaced. Horovod instead passes functions
+under the optimizers' names, which Keras 3 does not accept.
 
-The file contains the optimizer's arguments but not those of DistributedOptimizer: load_model takes them
-again.
+The file contains the optimizer's arguments but not those of DistributedOptimizer, so they are passed to
+load_model again.
 """
 
 from _hvd.keras.optimizer import wrap_in_place
@@ -22,7 +22,8 @@ def _objects(custom_optimizers, custom_objects):
 
 
 def _check_passes(optimizer, filepath, told):
-    """Of Keras 3, whether passes are summed or averaged cannot be seen in the file."""
+    """Raises ValueError if the loaded optimizer accumulates and backward_passes_per_step is not given: the
+    file of Keras 3 does not show who set the accumulation, and so whether passes are summed or averaged."""
     steps = getattr(innermost(optimizer), "gradient_accumulation_steps", None)
     if steps and not told:
         raise ValueError(
@@ -33,6 +34,7 @@ def _check_passes(optimizer, filepath, told):
 
 
 def load_model(keras, filepath, custom_optimizers, custom_objects, options):
+    """See Api.load_model(). keras: the Keras module. options: {argument of DistributedOptimizer: value}."""
     settings = Settings(**options)
     model = keras.models.load_model(filepath, custom_objects=_objects(custom_optimizers, custom_objects))
     optimizer = getattr(model, "optimizer", None)

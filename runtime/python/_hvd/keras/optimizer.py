@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedOptimizer for the optimizers of every Keras.
 
-The result is of a class that has the wrapped one's name and module, with Distributed3, DistributedNew or
-DistributedLegacy before it: models that were saved with it load where there is no Horovod.
+The class of the result is a subclass of (Distributed3, DistributedNew or DistributedLegacy, the user's
+class). It has the name and module of the user's class, so a model saved with it loads without Horovod.
 """
 
 import warnings
@@ -12,7 +12,10 @@ from _hvd.keras.settings import Distributed, Settings, keras_of, plain_class
 
 
 def _kind(optimizer):
-    """The module and class that implement a distributed optimizer of this kind."""
+    """Returns the module and the class that implement distributed optimizers of this optimizer's kind.
+
+    Raises TypeError for anything but an optimizer of Keras 2 or 3.
+    """
     has = lambda name: callable(getattr(optimizer, name, None))  # noqa: E731
     if isinstance(optimizer, type) or not (has("apply_gradients") and has("get_config")):
         raise TypeError(
@@ -34,7 +37,7 @@ def _kind(optimizer):
 
 
 def _is_built(optimizer):
-    """Whether the optimizer has variables for those of a model."""
+    """Whether the optimizer has created its variables, which it does for the variables of a model."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     if getattr(inner, "built", False) or getattr(inner, "_built", False):
         return True
@@ -42,7 +45,7 @@ def _is_built(optimizer):
 
 
 def _shared(cls, optimizer):
-    """An optimizer of cls with this one's variables and settings."""
+    """Returns an optimizer of class cls that shares the attributes of this one, its variables included."""
     made = cls.__new__(cls)
     made.__dict__.update(optimizer.__dict__)
     made.__dict__.pop("_hvd_run", None)
@@ -50,7 +53,10 @@ def _shared(cls, optimizer):
 
 
 def _converted(cls, optimizer):
-    """A new optimizer like this one, with its state, so that a loaded one continues."""
+    """Returns an optimizer of class cls with the configuration and the state of this one.
+
+    It shares the variables of an optimizer that is built; otherwise it is a new one.
+    """
     if _is_built(optimizer):
         return _shared(cls, optimizer)
     try:
@@ -62,13 +68,14 @@ def _converted(cls, optimizer):
 
 
 def _take_over(made, optimizer):
-    """Copies what no config contains: attributes that were set later (exclude_from_weight_decay), steps."""
+    """Copies what no config contains to `made`: attributes that were set later (exclude_from_weight_decay),
+    and the number of steps."""
     for name, value in vars(optimizer).items():
         if name != "_hvd_run":
             vars(made).setdefault(name, value)
     done = vars(optimizer).get("_iterations")
     if done is not None and is_eager():
-        _ = made.iterations  # makes it; with accumulation it is not the variable
+        _ = made.iterations  # creates the variable; with accumulation the property is a quotient of it
         made._iterations.assign(done)
     inner = getattr(optimizer, "inner_optimizer", None)
     if inner is not None:
@@ -76,7 +83,7 @@ def _take_over(made, optimizer):
 
 
 def distributed_class(optimizer, settings):
-    """The class of this optimizer, made distributed."""
+    """Returns the distributed class of this optimizer: a new class, with `settings` as an attribute."""
     base = plain_class(optimizer)
     mixin = _kind(optimizer)[1]
     Distributed.is_used = True
@@ -92,15 +99,16 @@ def distributed_class(optimizer, settings):
 
 
 def _register_as(made, base, keras):
-    """A class that its user has registered is saved by that name, under which the plain one is loaded.
+    """Gives `made` the registered name of `base`, so that models are saved with it; loading by that name
+    still finds `base`. A class that is not registered is left alone.
 
-    keras.utils has these functions in every Keras; keras.saving not in that of TensorFlow 2.12.
+    keras.utils has these functions in every Keras; keras.saving lacks them in that of TensorFlow 2.12.
     """
     name = keras.utils.get_registered_name(base) if keras else base.__name__
     if ">" in name:
         register = keras.utils.register_keras_serializable(*name.split(">", 1))
         objects = keras.utils.get_custom_objects()
-        objects.pop(name, None)  # which that Keras would call taken
+        objects.pop(name, None)  # otherwise that Keras raises an error: the name is taken
         register(made)
         objects[name] = base
 
@@ -115,7 +123,12 @@ def _check_inner(optimizer):
 
 
 def wrap(optimizer, **options):
-    """A distributed optimizer like this one. options: DistributedOptimizer's, as Settings takes them."""
+    """Returns a distributed optimizer with the configuration and state of `optimizer`.
+
+    options: the arguments of Settings. The caller should no longer use `optimizer`: once built, both share
+    their variables. Raises TypeError for anything but an optimizer of Keras, and ValueError or TypeError
+    for options that are not valid.
+    """
     settings = Settings(**options)
     module, _ = _kind(optimizer)
     _check_inner(optimizer)
@@ -136,9 +149,9 @@ def wrap(optimizer, **options):
 
 
 def wrap_in_place(optimizer, settings):
-    """Makes the optimizer of a loaded model distributed in place, with its state.
+    """Makes the optimizer of a loaded model distributed in place; it keeps its state.
 
-    Several passes a step belong to what was saved.
+    An optimizer that was saved with backward_passes_per_step > 1 already has the accumulation set.
     """
     module, _ = _kind(optimizer)
     if isinstance(optimizer, Distributed):
@@ -152,7 +165,10 @@ def wrap_in_place(optimizer, settings):
 
 
 def layers_variables(layers):
-    """The trainable variables of one layer or several."""
+    """Returns a list of the trainable variables of a layer or of a list of layers; None has none.
+
+    Raises ValueError for anything else.
+    """
     if layers is None:
         return []
     if not isinstance(layers, (list, tuple, set)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distributed optimizers of Keras 2: tf.keras before TensorFlow 2.16, tf_keras after, both of its kinds.
+"""Distributed optimizers of Keras 2: tf.keras before TensorFlow 2.16 and tf_keras since.
 
 The new kind (keras.optimizers.Optimizer) and the legacy one (OptimizerV2) have two ways to train:
 
@@ -7,11 +7,13 @@ The new kind (keras.optimizers.Optimizer) and the legacy one (OptimizerV2) have 
     a tape of the user's ----------------------->  apply_gradients --> [reduce] ----> update
                          (also by LossScaleOptimizer: aggregate_gradients --> [reduce])
 
-The first is Horovod's (computed.py); with the second, Horovod trains each rank alone.
+Horovod documents the first (computed.py). With the second, Horovod itself does not reduce: each rank would
+train alone.
 
-LossScaleOptimizer looks for infinities in every pass, and ranks must agree on what it finds. With several
-passes a step, it is shown zeros in those without an exchange; an infinity then stays in the sum, and the
-step is left out by all. What adds up has been unscaled before: the scale may change between two passes.
+LossScaleOptimizer checks the gradients of every pass for infinities, and all ranks must get the same
+result. With several passes per step, it is given zeros in the passes without an exchange. An infinity stays
+in the sum, so all ranks skip that step. Gradients are unscaled before they are added up, because the scale
+may change between two passes.
 """
 
 import functools
@@ -32,7 +34,7 @@ def _has(optimizer, *names):
 
 
 class Distributed2(Computed, Distributed):
-    """What DistributedOptimizer puts before the class of a Keras 2 optimizer."""
+    """The methods that DistributedOptimizer puts before those of a Keras 2 optimizer's class."""
 
     _HAS_AGGREGATE_GRAD = True
 
@@ -40,7 +42,7 @@ class Distributed2(Computed, Distributed):
         return reducer("tensorflow", self._hvd_name(), self._hvd_settings)
 
     def _hvd_allreduce(self, grads, variables):
-        """For the helper, which leaves out local variables by itself."""
+        """Reduces gradients for the aggregation helper, which excludes local variables itself."""
         run = self._hvd
         if self._hvd_settings.is_alone():
             return list(grads)
@@ -50,7 +52,7 @@ class Distributed2(Computed, Distributed):
 
     @property
     def _agg_helper(self):
-        """Adds up the gradients of several backward passes; None where there is but one."""
+        """The helper that adds up the gradients of several backward passes; None for one pass per step."""
         run, s = self._hvd, self._hvd_settings
         if run.helper is None and s.passes > 1:
             with tf.init_scope():
@@ -60,14 +62,16 @@ class Distributed2(Computed, Distributed):
         return run.helper
 
     def _allreduce(self, grads, vars):
-        """Horovod's name: the gradients reduced, or added up until they are."""
+        """Returns the reduced gradients; with several passes per step, see compute_gradients() of the
+        helper. The name is Horovod's."""
         helper = self._agg_helper
         if helper is not None:
             return list(helper.compute_gradients(tuple(grads), tuple(vars)))
         return reduce_gradients(self._hvd, self._hvd_settings, self._hvd_make, grads, vars)
 
     def _hvd_compute(self, function, *args, **kwargs):
-        """compute_gradients of whichever kind, reduced."""
+        """Runs function, which is Keras' compute_gradients(), and returns its pairs with reduced
+        gradients."""
         run = self._hvd
         if run.inside:
             return function(*args, **kwargs)
@@ -78,7 +82,11 @@ class Distributed2(Computed, Distributed):
         return list(zip(self._hvd_marked(grads, variables), variables))
 
     def _hvd_once(self, pairs, is_aggregated, is_by_scaler=False):
-        """The pairs with reduced gradients, unless they were reduced before or the caller reduces them."""
+        """Returns the (gradient, variable) pairs with reduced gradients. Those that were reduced before are
+        unchanged, and so are all if is_aggregated: the caller reduces them itself.
+
+        Raises ValueError for a mixture of both with several passes per step.
+        """
         pairs = list(pairs)
         grads, variables = [g for g, _ in pairs], [v for _, v in pairs]
         done = self._hvd_computed(grads, variables, is_by_scaler or is_aggregated)
@@ -93,7 +101,7 @@ class Distributed2(Computed, Distributed):
         return [pair if d else (g, pair[1]) for d, pair, g in zip(done, pairs, rest)]
 
     def _hvd_for_scaler(self, pairs):
-        """The gradients that LossScaleOptimizer, the only caller, checks for infinities."""
+        """Returns the pairs whose gradients LossScaleOptimizer, the only caller, checks for infinities."""
         pairs = self._hvd_once(pairs, False, True)
         helper = self._agg_helper
         if helper is None:
@@ -112,7 +120,7 @@ class Distributed2(Computed, Distributed):
             if self._agg_helper is None:
                 return plain(pairs, *args, **kwargs)
 
-            def applied():  # as the other branch of a tf.cond returns: the iterations
+            def applied():  # returns the iterations, as the other branch of the tf.cond does
                 done = plain(pairs, *args, **kwargs)
                 with tf.control_dependencies([done] if isinstance(done, tf.Operation) else []):
                     return tf.identity(self.iterations)
@@ -121,7 +129,7 @@ class Distributed2(Computed, Distributed):
 
 
 class DistributedNew(Distributed2):
-    """Of keras.optimizers.Optimizer, Keras 2.11 to 2.15."""
+    """For subclasses of keras.optimizers.Optimizer, Keras 2.11 to 2.15."""
 
     @staticmethod
     def is_of(optimizer):
@@ -144,7 +152,7 @@ class DistributedNew(Distributed2):
 
 
 class DistributedLegacy(Distributed2):
-    """Of keras.optimizers.legacy.Optimizer (OptimizerV2), also in sessions."""
+    """For subclasses of keras.optimizers.legacy.Optimizer (OptimizerV2), also in sessions."""
 
     @staticmethod
     def is_of(optimizer):
@@ -188,10 +196,11 @@ def _helper(optimizer, s):
 
 
 def as_compiled(optimizer):
-    """The optimizer that compile() takes as it is.
+    """Returns the optimizer in the form that compile() does not convert.
 
-    Without TensorFlow 2's behaviour, compile() converts a new optimizer to a legacy one by the name of its
-    class and would lose what we add to the class. So the conversion is done here first.
+    Without TensorFlow 2's behaviour, compile() converts an optimizer of the new kind to a legacy one by the
+    name of its class, and would lose what we add to the class. So it is converted here, before that.
+    Raises ValueError if it cannot be converted.
     """
     if tf.__internal__.tf2.enabled() or not DistributedNew.is_of(optimizer):
         return optimizer
@@ -205,8 +214,8 @@ def as_compiled(optimizer):
 
 
 def _unscale_each_pass(scaler):
-    """LossScaleOptimizer around several passes a step computes this rank's gradients of one pass, unscaled;
-    they are added up and exchanged when it applies them."""
+    """Patches LossScaleOptimizer for several passes per step: it computes this rank's gradients of one
+    pass, unscaled. They are added up and exchanged when it applies them."""
     if "_hvd_unscales" in vars(scaler):
         return
     scaler._hvd_unscales = True
@@ -227,7 +236,8 @@ def _unscale_each_pass(scaler):
 
 
 def prepare(optimizer):
-    """Prepares Keras once per process; the helper's variables are created here, not in the first trace."""
+    """Patches the optimizer's Keras, once per process, and creates the helper's variables: it must not
+    happen in the first trace."""
     keras = keras_of(optimizer) or tf.keras
     turn_off_xla(keras.Model)
     for scaler in keras.mixed_precision.LossScaleOptimizer.__subclasses__():  # the new and the legacy one

@@ -3,20 +3,20 @@
 
 All training calls Optimizer.apply(): fit(), a user's train_step(), apply_gradients() and, on JAX,
 stateless_apply(). So gradients are reduced there, on entry, before they are clipped, averaged or unscaled;
-a flag prevents nested calls from reducing again. A user's class may have its own apply_gradients(), so that
-is an entry too. compute_gradients(), which Keras 2 had, reduces; its gradients are applied without another
-reduction (computed.py).
+a flag prevents nested calls from reducing again. A user's class may override apply_gradients() without
+calling apply(), so gradients are reduced on entry to it too. compute_gradients(), which Keras 2 had, also
+reduces; its gradients are applied without another reduction (computed.py).
 
     fit, train_step --> apply_gradients --> apply --> [reduce] --> Keras' apply (clip, update, EMA)
                          stateless_apply ----^
 
 Gradient accumulation (gradient_accumulation_steps, backward_passes_per_step): gradients add up in Keras'
-own accumulators on each rank, and the pass that applies the sum reduces it. Keras' apply() then sees empty
-accumulators and the reduced sum as the gradient. An optimizer with its own apply() (MultiOptimizer) may do
-anything with a gradient, so every one is reduced.
+own accumulators on each rank, and the pass that applies the sum reduces it. Keras' apply() then gets empty
+accumulators, and the reduced sum as the gradient. An optimizer with its own apply() (MultiOptimizer) may
+use a gradient in any way, so the gradients of every pass are reduced.
 
-Loss scaling: LossScaleOptimizer looks for infinities and then calls the optimizer within, or does not.
-Ranks must agree on that, so around a distributed optimizer the reduction comes before the check
+Loss scaling: LossScaleOptimizer checks for infinities and skips the step of the inner optimizer if it finds
+one. All ranks must decide the same, so around a distributed optimizer the reduction precedes the check
 (`_agree_on_loss_scale`). Then every pass of an accumulation is reduced.
 
 XLA: XLA cannot compile our TensorFlow operation, and Keras uses XLA by default on a GPU. `xla.py` sets such
@@ -45,14 +45,14 @@ def _backend():
 
 
 class CallableList(list):
-    """For scripts that call optimizer.variables(), which was a method before Keras 3."""
+    """A list for scripts that call optimizer.variables(), which was a method before Keras 3."""
 
     def __call__(self):
         return self
 
 
 class Distributed3(Computed, Distributed):
-    """What DistributedOptimizer puts before the class of a Keras 3 optimizer."""
+    """The methods that DistributedOptimizer puts before those of a Keras 3 optimizer's class."""
 
     @property
     def variables(self):
@@ -68,7 +68,10 @@ class Distributed3(Computed, Distributed):
         self.learning_rate = value
 
     def _hvd_reduce(self, grads, variables):
-        """Over the ranks, and times the number of passes where those are summed: Keras has the mean."""
+        """Returns the gradients reduced over all ranks, in the order of `variables`.
+
+        Where passes are summed, they are multiplied by the number of passes: Keras computes the mean.
+        """
         run, settings = self._hvd, self._hvd_settings
         times = settings.of_passes()
 
@@ -86,7 +89,10 @@ class Distributed3(Computed, Distributed):
         return reduced
 
     def _hvd_maxima(self, values, variables):
-        """Of what replaces a variable, such as float8's amax: as Keras has it over several passes."""
+        """Returns the maximum over all ranks of values that overwrite a variable, such as float8's amax.
+
+        Keras also takes the maximum of such values over several passes.
+        """
         run, settings = self._hvd, self._hvd_settings
         local = run.local_keys()
         todo = [None if local & keys_of(v) else g for g, v in zip(values, variables)]
@@ -97,12 +103,12 @@ class Distributed3(Computed, Distributed):
         return [g if t is None else m for g, t, m in zip(values, todo, run.maxima(todo, variables))]
 
     def _hvd_accumulate(self, grads, variables, steps):
-        """Returns the gradients for Keras' apply() in this pass of an accumulation: see the top of this
-        file."""
+        """Returns the gradients to pass to Keras' apply() in this pass of an accumulation; see the top of
+        this file."""
         from keras import ops
 
         replacing = [self._overwrite_variable_with_gradient(v) for v in variables]
-        if any(replacing):  # Keras keeps the largest of several passes: of all ranks, in each pass
+        if any(replacing):  # Keras keeps the maximum over passes, so each pass needs that of all ranks
             only = self._hvd_reduce([g if r else None for g, r in zip(grads, replacing)], variables)
             grads = [o if r else g for g, o, r in zip(grads, only, replacing)]
         at = [i for i, g in enumerate(grads) if g is not None and not replacing[i]]
@@ -124,12 +130,13 @@ class Distributed3(Computed, Distributed):
         return grads
 
     def _hvd_steps(self):
-        """How many passes add up in Keras' accumulators before they are reduced; else None."""
+        """Returns how many passes are added up in Keras' accumulators before the reduction; None for
+        one."""
         steps = getattr(self, "gradient_accumulation_steps", None)
         return steps if steps and _adds_up(plain_class(self)) else None
 
     def _hvd_once(self, grads, variables):
-        """The gradients of one call from outside; compute_gradients() may have reduced them."""
+        """Returns the gradients of one outer call, reduced unless compute_gradients() has reduced them."""
         if not self.built:
             self.build(variables)
         done, steps = self._hvd_computed(grads, variables), self._hvd_steps()
@@ -153,7 +160,7 @@ class Distributed3(Computed, Distributed):
             return super().apply(grads, trainable_variables)
 
     def apply_gradients(self, grads_and_vars, *args, **kwargs):
-        """Some users' classes update variables here, as Keras 2 did, and never call apply()."""
+        """Reduces here too: some users' classes update variables here, as in Keras 2, without apply()."""
         pairs = list(grads_and_vars)
         if self._hvd.inside or not pairs:
             return super().apply_gradients(pairs, *args, **kwargs)
@@ -171,9 +178,12 @@ class Distributed3(Computed, Distributed):
             return super().stateless_apply(optimizer_variables, grads, trainable_variables)
 
     def compute_gradients(self, loss, var_list, tape=None):
-        """Gradients by a tf.GradientTape, reduced, as (gradient, variable): Keras 2's way.
+        """Returns a list of (reduced gradient, variable), as Keras 2 did. On TensorFlow only.
 
-        Where several passes add up, they are this rank's: apply_gradients() adds and reduces them.
+        loss: a function, or a tensor and the tf.GradientTape that recorded it. var_list: variables, or a
+        function that returns them. With several passes per step the gradients are this rank's, and
+        apply_gradients() adds them up and reduces the sum.
+        Raises NotImplementedError on another back end, ValueError for a tensor without a tape.
         """
         if _backend() != "tensorflow":
             raise NotImplementedError(
@@ -189,7 +199,7 @@ class Distributed3(Computed, Distributed):
 
 
 def tape_gradients(loss, var_list, tape):
-    """(gradients, variables) of a loss: a tensor with its tape, or a function."""
+    """Returns two lists, the gradients of a loss and its variables. See compute_gradients()."""
     import tensorflow as tf
 
     if tape is None and not callable(loss):
@@ -226,12 +236,17 @@ def _adds_up(cls):
 
 
 def passes_of(optimizer):
-    """How many passes it adds up to one step, by Keras' own accumulation."""
+    """Returns the number of passes that the optimizer adds up for one step, by Keras' own accumulation."""
     return getattr(innermost(optimizer), "gradient_accumulation_steps", None) or 1
 
 
 def set_passes(optimizer, passes, before=1):
-    """backward_passes_per_step, by Keras' own accumulation; before: what an earlier one has set there."""
+    """Sets Keras' own gradient accumulation to backward_passes_per_step=passes.
+
+    before: the number that an earlier DistributedOptimizer has set. Raises ValueError where the
+    accumulation is in use already, cannot be used by this class or comes too late; NotImplementedError
+    before Keras 3.1.
+    """
     inner = innermost(optimizer)
     if before > 1 and before != passes:
         inner.gradient_accumulation_steps = None
@@ -260,9 +275,9 @@ def set_passes(optimizer, passes, before=1):
 
 
 def begin_step(optimizer):
-    """A loaded optimizer's next pass is the first of a step, as that of ranks which build their own.
+    """Makes the next pass of a loaded optimizer the first of a step, as on ranks that create a new one.
 
-    What was added up since the step before is one rank's gradient, and dropped.
+    The gradients that were added up since the last step are dropped: they are those of a single rank.
     """
     from keras import ops
 
@@ -275,7 +290,7 @@ def begin_step(optimizer):
 
 
 def prepare(optimizer):
-    """Prepares Keras once per process, in addition to the optimizer itself."""
+    """Patches Keras, once per process: loss scaling, and XLA on TensorFlow."""
     import keras
 
     _agree_on_loss_scale(keras.optimizers.LossScaleOptimizer)
@@ -284,7 +299,8 @@ def prepare(optimizer):
 
 
 def _agree_on_loss_scale(scaler):
-    """LossScaleOptimizer around a distributed optimizer: reduces before it looks for infinities."""
+    """Patches LossScaleOptimizer: around a distributed optimizer it reduces before its check for
+    infinities. With distributed optimizers deeper within (MultiOptimizer), it raises ValueError."""
     if getattr(scaler, "_hvd_agrees", False):
         return
 

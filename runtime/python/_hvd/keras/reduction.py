@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One list of gradients over all ranks, for each of Keras' back ends.
+"""Reduces a list of gradients over all ranks, for each of Keras' back ends.
 
-reducer(backend, name, settings, times) is a function (gradients, variables) -> gradients, `times` as large.
-None marks a missing gradient or one that is not reduced. All operations of a list are submitted before the
-first wait.
+reducer(backend, name, settings, times) returns a function (gradients, variables) -> reduced gradients,
+multiplied by `times`. None stands for a missing gradient or one that is not to be reduced. All operations
+of a list are submitted before the first wait.
 
-Values that ranks must agree on are part of the operations, so that a difference is an error or a stall:
-`times` is a factor of each, and each is named by its gradient's place, Nones counted.
+Values that must be the same on all ranks are part of the operations, so that a difference is an error or a
+stall: `times` is a factor of each operation, and the index of the gradient, with Nones counted, is its
+name.
 
 - tensorflow: operations of TensorFlow, eager or in a graph (_hvd.tensorflow.gradients)
-- torch: into new tensors; autograd.grad() may give one tensor as the gradient of two variables
-- jax: within jit one callback into this process for the whole list (io_callback, ordered), which copies
-  to numpy and back; outside of jit the same without the callback
+- torch: results are new tensors, because autograd.grad() may return one tensor as the gradient of two
+  variables
+- jax: inside jit one callback into this process for the whole list (io_callback, ordered), which copies
+  to numpy and back; outside jit the same without the callback
 """
 
 import functools
@@ -27,6 +29,12 @@ from _hvd.process_sets import process_set_id
 
 
 def reducer(backend, name, settings, times=1):
+    """Returns the function that the top of this file describes; results have the gradients' shapes and
+    dtypes.
+
+    name: prefix of the operations' names. settings: a Settings. Raises ValueError for another back end than
+    tensorflow, torch or jax.
+    """
     if backend == "tensorflow":
         return _of_tensorflow(name, settings, times)
     make = {"torch": _of_torch, "jax": _of_jax}.get(backend)
@@ -48,7 +56,7 @@ def reducer(backend, name, settings, times=1):
 
 
 def _uncompiled(function):
-    """torch.compile leaves it out."""
+    """Returns the function excluded from torch.compile."""
     import torch
 
     disable = getattr(getattr(torch, "compiler", None), "disable", None)
@@ -56,19 +64,21 @@ def _uncompiled(function):
 
 
 def _label(place, variable):
-    """Equal on all ranks: the place, and for messages a name without what a process counts ("dense_3/")."""
+    """Returns an operation's name, the same on all ranks: the index, and for error messages the variable's
+    name without the parts that a process counts ("dense_3/")."""
     last = getattr(variable, "name", "").split("/")[-1].split(":")[0]
     return f"grad.{place}.{re.sub('[^a-zA-Z0-9_]', '_', re.sub('_[0-9]+$', '', last))}"
 
 
 def is_reduced(gradient):
-    """Whether a DistributedGradientTape or compute_gradients() has reduced it (TensorFlow's are marked)."""
+    """Whether a DistributedGradientTape or compute_gradients() has reduced this gradient, on TensorFlow."""
     marks = sys.modules.get("_hvd.tensorflow.marks")
     return marks is not None and marks.marks_of([gradient]) != [None]
 
 
 def _groups(settings, variables):
-    """settings.groups as lists of indices into variables; the first group that names one has it."""
+    """Returns settings.groups as lists of indices into variables. A variable belongs to the first group
+    that contains it."""
     groups = settings.groups
     if groups is None or isinstance(groups, int):
         return arrays.groups_of(len(variables), groups)
@@ -174,9 +184,10 @@ def _of_jax(settings, times):
 
 
 def reduce_gradients(run, settings, make, grads, variables, times=1):
-    """The gradients, multiplied by `times`; all but None and local ones are reduced.
+    """Returns the list of gradients, reduced and multiplied by `times`.
 
-    make: creates run.reduce at the first call, which also multiplies.
+    Local gradients are not reduced; they are divided by the number of ranks if settings.scales_local. None
+    stays None. run: the optimizer's Run. make: returns run.reduce, at the first call; it multiplies too.
     """
     grads = list(grads)
     if settings.is_alone():
@@ -194,6 +205,7 @@ def reduce_gradients(run, settings, make, grads, variables, times=1):
 
 
 def scaled(grad, factor):
+    """Returns a gradient (None, a tensor or IndexedSlices) times a number."""
     if grad is None or factor == 1:
         return grad
     if hasattr(grad, "indices") and hasattr(grad, "dense_shape"):  # tf.IndexedSlices

@@ -15,7 +15,10 @@ from _hvd.process_sets import global_process_set
 
 
 class Settings:
-    """How gradients are reduced. Never changed after its creation."""
+    """The arguments of DistributedOptimizer. Never changed after its creation.
+
+    Raises ValueError or TypeError for values that are not allowed.
+    """
 
     def __init__(
         self,
@@ -56,18 +59,20 @@ class Settings:
         self.scales_local = scale_local_gradients
 
     def of_maxima(self):
-        """Settings for values that are not gradients: the maximum over all ranks."""
+        """Returns the settings for values that are not gradients and are reduced to their maximum."""
         settings = copy.copy(self)
         settings.op, settings.predivide, settings.compression, settings.groups = Max, 1.0, None, None
         return settings
 
     def scales(self, times=1):
-        """(prescale, postscale) around the runtime's reduction, for a result `times` as large."""
+        """Returns (prescale, postscale) for the runtime's reduction, with the result multiplied by
+        `times`."""
         factor = self.predivide if self.op == Average else 1.0
         return 1.0 / factor, factor * times
 
     def of_passes(self):
-        """What the mean over the backward passes must be multiplied with."""
+        """Returns the factor for the mean over the backward passes: 1, or the number of passes for a
+        sum."""
         return 1 if self.averages_passes else self.passes
 
     def is_alone(self):
@@ -86,18 +91,20 @@ def _checked_groups(num_groups, groups):
 
 
 def backend_variable(variable):
-    """TensorFlow's or torch's variable within Keras 3's; others as they are."""
+    """Returns the TensorFlow or torch variable inside a Keras 3 variable; any other variable unchanged."""
     inner = variable.__dict__.get("_value") if hasattr(variable, "__dict__") else None
     return variable if inner is None else inner
 
 
 def keys_of(variable):
-    """The ids that identify a variable: for a Keras 3 variable also that of the variable within."""
+    """Returns the set of ids that identify a variable: for a Keras 3 variable also that of the inner
+    one."""
     return {id(variable), id(backend_variable(variable))}
 
 
 class Run:
-    """State of one distributed optimizer: whether it is within its own call, and its local variables."""
+    """State of one distributed optimizer, not saved: its reducers, its local variables, and whether a call
+    of it is running."""
 
     def __init__(self):
         self.inside = False
@@ -117,9 +124,11 @@ class Run:
             self.inside = before
 
     def register(self, variable):
+        """Adds a local variable, whose gradient is not reduced. The Run keeps a reference to it."""
         self.local_variables.append(variable)
 
     def local_keys(self):
+        """Returns the set of keys_of() all local variables."""
         return {key for v in self.local_variables for key in keys_of(v)}
 
 
@@ -134,49 +143,51 @@ class Distributed:
         run = self.__dict__.get("_hvd_run")
         if run is None:
             run = Run()
-            object.__setattr__(self, "_hvd_run", run)  # not Keras' own, which tracks what it is given
+            object.__setattr__(self, "_hvd_run", run)  # Keras' own __setattr__ would track the object
         return run
 
     def register_local_var(self, var):
-        """This variable is the rank's own: its gradient is not reduced (but divided by the number of ranks,
-        unless scale_local_gradients=False)."""
+        """Excludes the gradient of this variable from the reduction. It is divided by the number of ranks,
+        unless scale_local_gradients=False."""
         self._hvd.register(var)
         if self._hvd.helper is not None:
             self._hvd.helper.register_local_var(var)
 
     def _hvd_name(self):
-        """The operations' prefix, equal on all ranks: Keras' own names count instances.
+        """Returns the prefix of the operations' names, the same on all ranks. (Keras' names count
+        instances.)
 
-        Whether loss scaling is within or around does not show: Keras' compile() puts it around.
+        It does not depend on where loss scaling is: Keras' compile() may add it around the optimizer.
         """
         return self._hvd_settings.name or f"Distributed{type(innermost(self)).__name__}"
 
 
 def innermost(optimizer):
-    """The optimizer itself, or the one that it scales the loss for."""
+    """Returns the inner optimizer of a LossScaleOptimizer; any other optimizer itself."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
 def plain_class(optimizer):
-    """The user's own class, where the optimizer is distributed already."""
+    """Returns the optimizer's class; if it is distributed, the user's class that it was created from."""
     cls = type(optimizer)
     return cls.__bases__[1] if issubclass(cls, Distributed) else cls
 
 
 def keras_of(thing):
-    """The module, keras or tf_keras, whose model or optimizer this is, also by way of a user's class; else
+    """Returns the module, keras or tf_keras, of a model or optimizer, also of a user's subclass; else
     None."""
     roots = (cls.__module__.split(".")[0] for cls in type(thing).__mro__)
     return next((sys.modules[root] for root in roots if root in ("keras", "tf_keras")), None)
 
 
 def backend_of(keras):
-    """The name of the back end of a Keras module: tensorflow, torch or jax. Keras 2 has but the first."""
+    """Returns the name of a Keras module's back end, such as tensorflow, torch or jax; always tensorflow
+    for Keras 2."""
     return keras.backend.backend() if hasattr(keras, "ops") else "tensorflow"
 
 
 def is_distributed(optimizer):
-    """Whether this optimizer, or one within it (loss scaling, MultiOptimizer), reduces gradients."""
+    """Whether this optimizer, or one inside it (loss scaling, MultiOptimizer), reduces gradients."""
     if isinstance(optimizer, Distributed):
         return True
     inner = getattr(optimizer, "inner_optimizer", None)

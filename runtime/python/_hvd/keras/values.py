@@ -14,7 +14,10 @@ from _hvd.keras.variables import session_of
 
 
 class Values:
-    """The four functions for one Keras module."""
+    """allreduce, allgather, broadcast and reducescatter for one Keras module; see Api for the arguments.
+
+    All wait for the result. On a back end other than tensorflow and torch, results are JAX arrays.
+    """
 
     def __init__(self, keras):
         self._keras = keras
@@ -124,6 +127,6 @@ def _name(kind, name):
 
 
 def _eval(result):
-    """The tensor; in a graph of TensorFlow 1 its value."""
+    """Returns the tensor, or in a graph of TensorFlow 1 its value."""
     session = session_of(None)
     return result if session is None else session.run(result)

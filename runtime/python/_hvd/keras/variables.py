@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variables of models and optimizers of every Keras: read, written and broadcast. For the callbacks.
+"""Reads, writes and broadcasts the variables of models and optimizers, of every Keras. For the callbacks.
 
 On JAX, fit() holds the values of variables while it runs. `settle` writes them back to the variables, and
-fit() reads them again in its next step.
+the next step of fit() reads them again.
 """
 
 import contextlib
@@ -15,14 +15,14 @@ from _hvd.keras.settings import backend_of, backend_variable, innermost, keras_o
 
 
 def settle(model):
-    """Writes the values back to the model's variables, where they stay until the next step."""
+    """Writes the values that fit() holds on JAX back to the model's variables; see the top of this file."""
     sync = getattr(model, "jax_state_sync", None)
     if sync is not None:
         sync()
 
 
 def session_of(model):
-    """The session of a model in a graph of TensorFlow 1, else None."""
+    """Returns Keras' session of a model in a graph of TensorFlow 1, else None. model: may be None."""
     tf = sys.modules.get("tensorflow")
     if tf is None or hasattr(keras_of(model), "ops") or tf.executing_eagerly():
         return None
@@ -30,7 +30,7 @@ def session_of(model):
 
 
 def number(value, model):
-    """A learning rate or the like as a float."""
+    """Returns a scalar, such as a learning rate, as a float: a number, a tensor or a variable."""
     session = session_of(model)
     if session is not None and not isinstance(value, (int, float, np.generic)):
         return float(session.run(value))
@@ -40,12 +40,16 @@ def number(value, model):
 
 
 def of_model(model):
-    """The variables that must be equal on all ranks: weights, not metrics or random generator states."""
+    """Returns the list of variables that must be equal on all ranks: the weights, without metrics and the
+    states of random generators."""
     return list(model.weights)
 
 
 def broadcast(model, root_rank, local_variables, device=""):
-    """The root rank's weights and optimizer state on every rank."""
+    """Assigns the root rank's weights and optimizer state to the model on every rank.
+
+    local_variables: the variables that stay as they are. device: of the operations, on TensorFlow.
+    """
     local = {key for v in local_variables for key in keys_of(v)}
     settle(model)
     if session_of(model) is not None:
@@ -57,7 +61,7 @@ def broadcast(model, root_rank, local_variables, device=""):
     if getattr(model, "optimizer", None) is not None:
         variables.update((id(v), v) for v in elastic_keras.variables_of(model.optimizer))
         for total in getattr(innermost(model.optimizer), "_accumulated_gradients", ()):
-            variables.pop(id(total), None)  # of several passes: each rank has its own
+            variables.pop(id(total), None)  # sums of several passes differ between ranks
     variables = [v for v in variables.values() if not keys_of(v) & local]
     _BROADCASTS[backend_of(keras_of(model))](variables, root_rank, device)
 
@@ -73,8 +77,8 @@ def _by_tensorflow(variables, root_rank, device):
 
 
 def _names(variables):
-    """By place: a variable's own name counts the layers of its process, and a loaded model has other names
-    than one that was built."""
+    """Returns operation names by index: a variable's own name counts the layers of its process, and the
+    names of a loaded model differ from those of one that was built."""
     return [f"broadcast_variables.{i}" for i in range(len(variables))]
 
 

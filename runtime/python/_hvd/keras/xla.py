@@ -9,7 +9,8 @@ from _hvd.keras.settings import is_distributed
 
 
 def turn_off_xla(model_class):
-    """Turns off XLA for models with a distributed optimizer: XLA cannot compile our operations."""
+    """Patches model_class: models with a distributed optimizer get jit_compile=False, because XLA cannot
+    compile our operations. Calling it again has no effect."""
     owner = next((c for c in model_class.__mro__ if "jit_compile" in vars(c)), None)
     plain = vars(owner)["jit_compile"] if owner is not None else None
     if not isinstance(plain, property) or getattr(owner, "_hvd_jit_compile", False):

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several backward passes for one exchange: gradients are added up here, then reduced once.
+"""Adds up the gradients of several backward passes on each rank, and reduces the sum once.
 
-A distributed optimizer with backward_passes_per_step = n holds one of these two, and calls
+A distributed optimizer with backward_passes_per_step = n owns one of the two helpers. Every pass calls
 
-    compute_gradients(grads, variables)      each time: adds up; the n-th time reduces, and starts anew
-    apply_gradients(apply, optimizer, ...)   each time: calls apply only after the n-th
+    compute_gradients(grads, variables)      adds up; in the n-th pass also reduces, and resets the sums
+    apply_gradients(apply, optimizer, ...)   calls apply in the n-th pass only
 
 LocalGradientAggregationHelper works in TensorFlow 1's graphs: its variables are local ones (collection
-LOCAL_VARIABLES), so they are neither saved nor broadcast. LocalGradientAggregationHelperEager works
-eagerly and in tf.function. Between two exchanges the first returns the gradients unchanged, the second the
-sums so far; do not apply either. `counter` is the number of passes since the last exchange, 0 right after
-one: a variable, so that a graph can read it.
+LOCAL_VARIABLES), so they are neither saved nor broadcast. LocalGradientAggregationHelperEager works eagerly
+and in tf.function. In the passes before the n-th, compute_gradients() of the first returns the gradients
+unchanged, that of the second the sums so far; neither may be applied. `counter` is the number of passes
+since the last exchange, 0 right after one. It is a variable, so that a graph can read it.
 """
 
 import tensorflow as tf
@@ -20,12 +20,12 @@ from _hvd.tensorflow.gradients import LocalSources, identity_of, reduce_but_loca
 
 
 def apply_op_to_not_none_tensors(tensor_op, tensors, *args):
-    """tensor_op(tensor, *args) of each tensor; None stays None."""
+    """Returns the list of tensor_op(tensor, *args) for each tensor; None stays None."""
     return [None if tensor is None else tensor_op(tensor, *args) for tensor in tensors]
 
 
 def get_not_none_from_list(tensor_list):
-    """The elements that are not None."""
+    """Returns the list of the elements that are not None."""
     return [tensor for tensor in tensor_list if tensor is not None]
 
 
@@ -41,13 +41,14 @@ def _dense(grad, sparse_as_dense):
 
 
 def _count_iteration(optimizer):
-    """A pass that applies nothing counts as an iteration too."""
+    """Adds 1 to the optimizer's iterations: a pass that applies nothing counts as an iteration too."""
     iterations = getattr(optimizer, "iterations", None)
     return tf.no_op() if iterations is None else iterations.assign_add(1)
 
 
 def _effect_of(function):
-    """function as a branch of tf.cond: branches must return the same, whatever optimizers return."""
+    """Returns function as a branch of tf.cond that returns an operation: both branches must return the same
+    type, and optimizers return different ones."""
 
     def branch():
         results = tf.nest.flatten(function())
@@ -58,7 +59,7 @@ def _effect_of(function):
 
 
 class _Helper:
-    """What both have in common."""
+    """Base of both helpers. Raises ValueError for backward_passes_per_step < 1."""
 
     def _set_up(
         self,
@@ -80,14 +81,14 @@ class _Helper:
         self._local_vars = LocalSources()
 
     def register_local_var(self, var):
-        """The gradients of this variable stay on this rank."""
+        """Excludes the gradients of this variable from the reduction."""
         self._local_vars.add(var)
 
     def _reduced(self, sums, variables):
-        """sums: by the places of their variables; the reduced ones, in that order."""
+        """Returns the reduced sums as a list. sums: {index into variables: sum}, in the result's order."""
         reduced = reduce_but_local(
             self._reduce,
-            [sums.get(i) for i in range(len(variables))],  # ranks may have others: places are names
+            [sums.get(i) for i in range(len(variables))],  # the index names the operation on every rank
             variables,
             self._local_vars,
             self.scale_local_gradients,
@@ -99,7 +100,11 @@ class _Helper:
 
 
 class LocalGradientAggregationHelper(_Helper):
-    """For TensorFlow 1's graphs."""
+    """Aggregation in graphs of TensorFlow 1; see the top of this file.
+
+    allreduce_func: (gradients, variables) -> reduced gradients. optimizer_type: one of the two constants
+    below. name: prefix of the names of its operations.
+    """
 
     _OPTIMIZER_TYPE_KERAS = "optimizer_type_keras"
     _OPTIMIZER_TYPE_LEGACY = "optimizer_type_legacy"
@@ -133,7 +138,7 @@ class LocalGradientAggregationHelper(_Helper):
     def _make_variables(self, grads):
         v1 = tf.compat.v1
         local = v1.GraphKeys.LOCAL_VARIABLES
-        # its own also where two optimizers of one name train in one graph
+        # unique, also where two optimizers of the same name train in one graph
         scope = v1.get_default_graph().unique_name(f"aggregation_variables_{self.name}{self.rank}")
         with v1.variable_scope(scope):
             self.counter = v1.get_variable(
@@ -155,12 +160,12 @@ class LocalGradientAggregationHelper(_Helper):
                 )
                 for i, grad in grads.items()
             ]
-        if self.optimizer_type == self._OPTIMIZER_TYPE_KERAS:  # whose session initializes no local ones
+        if self.optimizer_type == self._OPTIMIZER_TYPE_KERAS:  # its session initializes no local variables
             made = v1.variables_initializer([self.counter, *self.locally_aggregated_grads])
             v1.keras.backend.get_session(op_input_list=()).run(made)
 
     def _exchange(self, places, variables):
-        """In a branch of the graph: the reduced sums, after which the counter is 0."""
+        """Builds the branch of the n-th pass: returns the reduced sums, and sets the counter to 0."""
         sums = [total.read_value() for total in self.locally_aggregated_grads]
         with tf.control_dependencies(sums):
             reduced = self._reduced(dict(zip(places, sums)), variables)
@@ -170,8 +175,12 @@ class LocalGradientAggregationHelper(_Helper):
             return [tf.identity(grad) for grad in reduced]
 
     def compute_gradients(self, grads, vars):
-        """The gradients to apply when counter is 0; None where one is None."""
-        # a scope of its own: other operations of a rank (summaries) must not change the names in it
+        """Builds one pass; returns a list of the shapes and dtypes of grads, with None where one is None.
+
+        The results are reduced gradients only if `counter` is 0 after the pass. Raises ValueError for
+        IndexedSlices unless sparse_as_dense.
+        """
+        # a separate scope: other operations of a rank (summaries) must not change the names in it
         with tf.name_scope(self.name or "aggregation"):
             return self._compute_gradients(list(grads), list(vars))
 
@@ -198,7 +207,8 @@ class LocalGradientAggregationHelper(_Helper):
         return [next(results) if i in dense else None for i in range(len(grads))]
 
     def apply_gradients(self, apply_grads_closure, optimizer, *args, **kwargs):
-        """An operation that applies gradients, args[0], when there are reduced ones."""
+        """Returns an operation that runs apply_grads_closure() if the gradients are reduced, and else only
+        counts the iteration. args[0]: the (gradient, variable) pairs of compute_gradients()."""
         gradients = [grad for grad, _ in args[0] if grad is not None]
         with tf.control_dependencies(gradients):
             is_exchanged = tf.equal(self.counter.read_value(), 0)
@@ -217,7 +227,7 @@ class LocalGradientAggregationHelper(_Helper):
 
 
 class LocalGradientAggregationHelperEager(_Helper):
-    """For eager execution and tf.function."""
+    """Aggregation in eager execution and tf.function; see the top of this file."""
 
     def __init__(
         self,
@@ -237,23 +247,27 @@ class LocalGradientAggregationHelperEager(_Helper):
             scale_local_gradients,
         )
         self.counter = tf.Variable(initial_value=0, trainable=False)
-        self.locally_aggregated_grads = {}  # by what the variable is known by
-        self._variables = {}  # those of the last pass, likewise
+        self.locally_aggregated_grads = {}  # {identity of a variable: sum of its gradients}
+        self._variables = {}  # {identity: variable} of the last pass
 
     def _total(self, grad, variable):
-        """The sum of this variable's gradients, None without any; also created while tracing."""
+        """Returns the variable that sums this variable's gradients, or None if there never was one.
+
+        It is created with the first gradient, also while a tf.function is traced.
+        """
         key = identity_of(variable)
         total = self.locally_aggregated_grads.get(key)
         if total is None and grad is not None:
             with tf.init_scope():
                 zeros = tf.zeros(variable.shape, grad.dtype)
                 total = tf.Variable(zeros, trainable=False)
-            total._hvd_of = variable  # lives as long, so that the key stays its own
+            total._hvd_of = variable  # keeps the variable alive, so that its identity is not reused
             self.locally_aggregated_grads[key] = total
         return total
 
     def _check_same(self, variables):
-        """Raises if the passes of one exchange have different variables; a graph cannot know the pass."""
+        """Raises ValueError if the passes of one exchange have different variables. Only eagerly: while a
+        graph is traced, the number of the pass is unknown."""
         given = {identity_of(v): v for v in variables}
         is_within = tf.executing_eagerly() and self.counter != 0
         if is_within and given.keys() != self._variables.keys():
@@ -266,7 +280,12 @@ class LocalGradientAggregationHelperEager(_Helper):
         self._variables = given
 
     def compute_gradients(self, grads, vars):
-        """The gradients to apply when counter is 0; None for a variable that never had one."""
+        """Runs one pass; returns a list in the order of grads, with None for a variable that never had a
+        gradient.
+
+        The results are reduced gradients if `counter` is 0 after the pass, else the sums so far. Raises
+        ValueError for IndexedSlices unless sparse_as_dense, and for other variables than the pass before.
+        """
         grads, variables = list(grads), list(vars)
         self._check_same(variables)
         grads = [_dense(grad, self.sparse_as_dense) for grad in grads]
@@ -293,7 +312,10 @@ class LocalGradientAggregationHelperEager(_Helper):
         return [next(results) if i in places else None for i in range(len(grads))]
 
     def apply_gradients(self, apply_grads_closure, optimizer, *args, **kwargs):
-        """Applies gradients, args[0], when there are reduced ones."""
+        """Runs apply_grads_closure() if the gradients are reduced; else it only counts the iteration.
+
+        args[0]: the (gradient, variable) pairs of compute_gradients().
+        """
 
         def skip():
             # Keras' legacy optimizers count the pass inside apply_gradients(), so it is done here

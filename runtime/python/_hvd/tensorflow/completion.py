@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The library of operations (runtime/tensorflow), and how they complete in this TensorFlow.
+"""Loads the library of operations (runtime/tensorflow), and decides how they complete in this TensorFlow.
 
-An operation completes asynchronously through a copy of TensorFlow's completion callback; whether that copy
-works in this TensorFlow is tested once, at the first operation. A test at import would start TensorFlow's
-devices before the script could choose its GPU by hvd.local_rank(). If it fails, operations block instead
-and run one after another in program order, equal on all ranks.
+An operation completes asynchronously through a copy of TensorFlow's completion callback. A self-test at the
+first operation checks that the copy works in this TensorFlow. (At import it would start TensorFlow's
+devices before the script can choose its GPU by hvd.local_rank().) If the test fails, operations block
+instead and run one after another in program order, which must be the same on all ranks.
 
-Kernels for GPUs are registered at the first operation too, if TensorFlow sees a GPU and tensors there can
-travel. Otherwise TensorFlow copies tensors on a GPU through host memory.
+Kernels for GPUs are registered at the first operation too, if TensorFlow sees a GPU and the runtime can
+reduce tensors there. Otherwise TensorFlow copies tensors on a GPU through host memory.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ except tf.errors.NotFoundError as e:
 
 gpu.hint_at_wheel()
 
-COLLECTIVES = {  # that need no order; HvdBarrier and HvdJoin do
+COLLECTIVES = {  # the operations that need no order; HvdBarrier and HvdJoin need one
     "HvdAllgather",
     "HvdAllreduce",
     "HvdAlltoall",
@@ -50,12 +50,11 @@ COLLECTIVES = {  # that need no order; HvdBarrier and HvdJoin do
 
 
 def _free_of_order():
-    """Tells tf.function that collectives must run but need not follow each other.
+    """Adds the collectives to TensorFlow's list of stateful operations that must run, in any order.
 
-    It chains stateful operations in the order of the program, looking at this list when the function's
-    Python has run; then no two would travel together, and ranks that call them in different order would
-    wait for each other for ever. Where TensorFlow has no such list any more they are chained, which is
-    right on ranks of one order.
+    tf.function chains all other stateful operations in program order. If it chained the collectives, no two
+    could share a batch, and ranks that call them in different orders would wait for each other forever.
+    In a TensorFlow without this list they are chained, so all ranks need the same order.
     """
     from tensorflow.python.framework import auto_control_deps
 
@@ -65,9 +64,10 @@ def _free_of_order():
 
 
 def _use_gpu():
-    """Registers kernels for GPUs if they can be used; opens the driver, as TensorFlow has.
+    """Registers the kernels for GPUs if they can be used. This opens the driver, as TensorFlow has done.
 
-    Also called by a TensorFlow built for GPUs that sees none, so that other ranks report the reason.
+    A TensorFlow that is built for GPUs but sees none registers them too, so that the other ranks report why
+    this one has no GPU.
     """
     sees = bool(tf.config.list_physical_devices("GPU"))
     if not (sees or tf.test.is_built_with_cuda()) or ctypes.CDLL(_PATH).hvd_tf_use_gpu() or not sees:
@@ -78,7 +78,8 @@ def _use_gpu():
 
 @functools.lru_cache(maxsize=None)
 def is_async():
-    """Whether operations complete asynchronously. Decided once, before the first is created."""
+    """Whether operations complete asynchronously. Decided once, before the first operation is created, and
+    the same for the life of the process. HVD_TF_BLOCKING=1 makes it False."""
     _use_gpu()
     blocks = os.environ.get("HVD_TF_BLOCKING", "").strip().lower() in ("1", "true", "yes", "on")
     works = not blocks and _completes()
@@ -88,10 +89,10 @@ def is_async():
 
 
 def _completes():
-    """Whether an asynchronous operation completes, eagerly and in a graph.
+    """Whether an asynchronous operation completes, eagerly and in a graph: the self-test.
 
-    Not tested without eager execution: a session would fix TensorFlow's numbers of threads before the
-    script does. Every operation checks the callback's layout before it keeps it.
+    Without eager execution it returns True untested: a session would fix TensorFlow's thread counts before
+    the script can. Every operation also checks the layout of the callback before it stores it.
     """
     test = getattr(library, "hvd_self_test", None)
     if test is None:
@@ -109,22 +110,26 @@ def _completes():
 
 
 def completion_mode():
-    """'asynchronous', or 'blocking' when this TensorFlow failed the self-test."""
+    """Returns 'asynchronous' or 'blocking': see is_async()."""
     return "asynchronous" if is_async() else "blocking"
 
 
 # --- order within a graph --------------------------------------------------------------------------
 #
-# tf.function       asynchronous: free, but for join and barrier, which keep their place among the others;
-#                   blocking: TensorFlow chains them, with the branches, loops and functions that hold some
-# v1 graphs         as the script says, by control_dependencies: session.run() runs what it is asked for, so
-#                   whatever depended on what was built before would run that too. Blocking: those of one
-#                   call (the gradients of an optimizer), which run together anyway, are chained.
+# tf.function       asynchronous: any order, except that join and barrier are fences;
+#                   blocking: TensorFlow chains them, and the branches, loops and functions around them
+# v1 graphs         asynchronous: any order; the script adds control_dependencies where it needs them.
+#                   session.run() runs only what it fetches, so a dependency added here would also run
+#                   operations that were built before and are not fetched.
+#                   blocking: the operations of one call (the gradients of an optimizer) are chained. They
+#                   run together anyway.
 
 
 class _Order:
-    """The last fence and the operations since, of a graph or of one branch or loop of TensorFlow 1 in it:
-    nothing outside may wait for an operation in a branch that is not taken.
+    """The last fence and the operations since then, as weak references.
+
+    There is one for each graph, and one for each branch or loop of TensorFlow 1 in it: an operation outside
+    must not wait for one in a branch that is not taken.
     """
 
     def __init__(self):
@@ -134,16 +139,16 @@ class _Order:
 
 _orders = (
     weakref.WeakKeyDictionary()
-)  # graph -> {place: _Order}; weak references in it too: an operation has its graph
-_call = threading.local()  # .orders: the same of what the outermost in_turn() of this thread makes
+)  # {graph: {place: _Order}}; _Order has weak references because an operation references its graph
+_call = threading.local()  # .orders: likewise, for the operations of this thread's outermost in_turn()
 
 
 @contextlib.contextmanager
 def in_turn():
-    """For a function that creates several operations: in a v1 graph they run one by one where they block.
+    """Decorator or context: in a v1 graph, the operations created within run one by one if they block.
 
-    In free order they could fill TensorFlow's few threads differently on each rank and wait for each other
-    for ever.
+    Otherwise they could occupy TensorFlow's few threads in a different order on each rank, and wait for
+    each other forever. Contexts may be nested; the outermost one counts.
     """
     outer = getattr(_call, "orders", None)
     _call.orders = {} if outer is None else outer
@@ -153,11 +158,11 @@ def in_turn():
         _call.orders = outer
 
 
-_calls = weakref.WeakKeyDictionary()  # v1 graph -> how many there are that block independently
+_calls = weakref.WeakKeyDictionary()  # {v1 graph: number of calls that block independently}
 
 
 def _count_call(graph):
-    """Warns once for each graph that may need more threads than a session has."""
+    """Counts a call that blocks; warns once for a graph that may need more threads than a session has."""
     _calls[graph] = _calls.get(graph, 0) + 1
     threads = len(os.sched_getaffinity(0))  # as TensorFlow counts
     if _calls[graph] == threads + 1:
@@ -171,9 +176,11 @@ def _count_call(graph):
 
 
 def make_in_graph(function, is_fence, **attributes):
-    """Creates an operation of a graph, ordered after the collectives created there before.
+    """Returns function(**attributes), which creates an operation in the default graph, in the order of the
+    table above.
 
-    is_fence: a join or barrier, which runs after those before it and before those behind it.
+    is_fence: for a join or barrier, which runs after the operations created before it and before those
+    created later.
     """
     graph = tf.compat.v1.get_default_graph()
     if is_async() != graph.building_function:

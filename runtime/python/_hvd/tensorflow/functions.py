@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variables and Python objects of one rank for all: broadcast_variables, broadcast_object and the like.
 
-Objects travel through the runtime itself (_hvd/objects.py), at once, without an operation: so they need
-no session and are the same with and without eager execution.
+Objects are sent by the runtime itself (_hvd/objects.py), at once, without an operation of TensorFlow. So
+they need no session, and work the same with and without eager execution.
 """
 
 import functools

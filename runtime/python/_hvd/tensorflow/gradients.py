@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of all ranks: DistributedGradientTape, and the reduction that optimizers share with it.
+"""DistributedGradientTape, and the gradient reduction that it shares with the optimizers.
 
     tape.gradient(loss, sources)
-        |  the wrapped tape's own gradient(): this rank's
+        |  the wrapped tape computes this rank's gradients
         v
-    reduce_but_local()          local sources keep theirs, by default divided by the number of ranks
+    reduce_but_local()          skips local sources; by default divides theirs by the number of ranks
         |
         v
-    _make_allreduce_grads_fn()  what keras and the v1 optimizers call too
-        |  eagerly: a tf.function, so that the operations of one step overlap; in a graph: here
+    _make_allreduce_grads_fn()  the keras and v1 optimizers call it too
+        |  eagerly: inside a tf.function, so that the operations of one step overlap; in a graph: directly
         v
     allreduce, or grouped_allreduce for groups
 
-Nothing is reduced in a set of one rank or without this rank. That is decided while a graph is built, so a
-tf.function that was traced in one world cannot be used in another.
+A process set of one rank, or one without this rank, reduces nothing. This is decided while a graph is
+built, so a tf.function that was traced in one world cannot be used in another.
 
-What has been reduced is marked (marks.py), so that a tape and an optimizer that are both distributed
-reduce once.
+Reduced gradients are marked (marks.py), so that they are reduced once where both the tape and the optimizer
+are distributed.
 """
 
 import functools
@@ -39,12 +39,12 @@ from _hvd.util import split_list
 
 _TAPE = "DistributedGradientTape"
 _NUMBERS = "_hvd_numbers"  # of a variable: {(world, process set, reducer, name): its number}
-_met = {}  # {the same: the last number}
-_LOCAL = "its size"  # what has "reduced" a local gradient, which was only divided
+_met = {}  # the last number of each key: {(world, process set, reducer, name): number}
+_LOCAL = "its size"  # the mark of a local gradient, which was divided but not reduced
 
 
 class _Same:
-    """Any object as a key: compared by identity if it cannot be hashed."""
+    """Makes any object usable as a key: one that cannot be hashed is compared by identity."""
 
     def __init__(self, value):
         self.value = value
@@ -60,15 +60,16 @@ class _Same:
 
 
 def identity_of(variable):
-    """The identity of a variable: TensorFlow's own inside Keras 3's, which has several wrappers."""
+    """Returns the id() of a variable: of the TensorFlow variable inside a Keras 3 one, which has several
+    wrappers. Valid as long as the caller holds the variable."""
     return id(inner_variable(variable))
 
 
 class LocalSources:
-    """Variables and tensors whose gradients stay on their rank."""
+    """A set of the variables and tensors whose gradients are not reduced. It holds references to them."""
 
     def __init__(self):
-        self._sources = {}  # holds them: their ids stay theirs
+        self._sources = {}  # {identity: source}; the reference keeps the identity from being reused
 
     def add(self, source):
         self._sources[identity_of(source)] = source
@@ -81,10 +82,11 @@ class LocalSources:
 
 
 def reduce_but_local(reduce, grads, sources, local, scale_local_gradients, process_set):
-    """Gradients in the order of sources: reduce(grads, sources) of all but the local ones.
+    """Reduces all gradients but those of local sources; returns a list in the order of `sources`.
 
-    Those are divided by the number of ranks, once, if scale_local_gradients: a loss that is a mean over
-    all ranks' data has so much less of each rank's.
+    reduce(grads, sources): reduces the rest; returns as many gradients as it is given.
+    local: a LocalSources. scale_local_gradients: divides local gradients by the number of ranks, once: in
+    a mean over all ranks' data, the data of one rank has that share. A gradient that is None stays None.
     """
     places = [i for i, source in enumerate(sources) if source not in local]
     reduced = reduce([grads[i] for i in places], [sources[i] for i in places])
@@ -117,7 +119,11 @@ class _Settings(typing.NamedTuple):
 
 
 def _plan(groups, grads, variables):
-    """Which gradients go together, as a tuple of tuples of their places; None: each for itself."""
+    """Returns the groups as a tuple of tuples of indices into grads; None: every gradient is its own group.
+
+    groups: None, a number of groups or a list of variables or lists of them. The last needs `variables`, of
+    the same length as grads; without them it raises ValueError. A gradient that is None is in no group.
+    """
     there = [i for i, grad in enumerate(grads) if grad is not None]
     if groups is None:
         return None
@@ -141,10 +147,10 @@ def _numbered(grads):
 
 
 def _names(grads, variables):
-    """Names of operations: by variable, else by place.
+    """Returns an operation name for each gradient: that of its variable, else one by its index.
 
-    What TensorFlow named the gradients depends on everything else that a rank has built, its summaries
-    for example.
+    TensorFlow's names of the gradients are not used: they depend on everything else that a rank has built,
+    for example its summaries.
     """
     numbered = _numbered(grads)
     names = (getattr(v, "name", None) for v in variables)
@@ -155,10 +161,11 @@ def _names(grads, variables):
 
 
 def _of_their_own(names, grads, variables, where):
-    """The names, numbered where another variable had the same name before (the kernels of two models).
+    """Returns the names as a tuple, with a number added where an earlier variable has the same name (for
+    example the kernels of two models).
 
-    A codec keeps what it did not send for the next step, by name. Ranks that use their variables in one
-    order assign the same numbers.
+    A codec with feedback stores what it did not send by name, for the next step. Ranks that use their
+    variables in the same order assign the same numbers. where: (world, process set, reducer).
     """
 
     def own(name, variable):
@@ -175,7 +182,11 @@ def _of_their_own(names, grads, variables, where):
 
 @in_turn()
 def _reduce(settings, grads, plan, use_generic_names, names=None):
-    """The gradients reduced, as operations of this graph, or eagerly one after another."""
+    """Reduces a list of gradients, tensors or IndexedSlices; returns a list of the same order.
+
+    In a graph this creates the operations, eagerly it runs them one after another. None stays None.
+    plan: groups of indices, see _plan(). names: one for each gradient, by default by index.
+    """
     s = settings
     # The runtime divides by the number of ranks after the sum; these two factors are applied in addition.
     divisor = s.gradient_predivide_factor if s.op == Average else 1.0
@@ -193,7 +204,7 @@ def _reduce(settings, grads, plan, use_generic_names, names=None):
         if s.sparse_as_dense:
             grads = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in grads]
         names = names or _numbered(grads)
-        if use_generic_names:  # of the scopes only this one, which TensorFlow numbers
+        if use_generic_names:  # of the name scopes only the innermost, which TensorFlow numbers
             names = [f"{scope.rstrip('/').split('/')[-1]}.{name}" for name in names]
         if plan is None:
             return [
@@ -210,7 +221,7 @@ def _reduce(settings, grads, plan, use_generic_names, names=None):
 
 @functools.lru_cache(maxsize=128)
 def _subgraph(settings, plan, use_generic_names, names):
-    """The reduction as a tf.function: one for all steps of all tapes with these settings."""
+    """Returns _reduce() as a tf.function of a list of gradients, cached for all tapes of these settings."""
     return tf.function(
         lambda grads: _reduce(settings, grads, plan, use_generic_names, names),
         autograph=False,
@@ -238,7 +249,10 @@ def _say_perhaps_reduced_before(name, reducer, is_sum):
 
 
 def _but_reduced(grads, variables, name, op, set_id):
-    """The gradients, None for those that were already reduced in this set; warns about doubtful ones."""
+    """Returns the gradients with None in place of those that were already reduced in this process set.
+
+    Warns once where another reducer has reduced them, or may have.
+    """
     by = marks.marks_of(grads)
     done = [of is not None and of[0] == set_id for of in by]
     if any(yes and of[1] != name for yes, of in zip(done, by)):
@@ -263,12 +277,17 @@ def _make_allreduce_grads_fn(
     times=1,
     label=None,
 ):
-    """A function (gradients, variables=None, use_generic_names=False) -> the gradients of all ranks.
+    """Returns a function (grads, vars=None, use_generic_names=False) that returns the reduced gradients.
 
-    A gradient that is None stays so. times: what they are multiplied with. label(place, variable): the name
-    of an operation in a graph, in place of the variable's. use_generic_names: operations are named by the
-    gradients' places alone, where the graphs of ranks differ. Gradients that have been reduced are left as
-    they are; a tape's have not.
+    The result is a list in the order of grads, with their shapes and dtypes; None stays None. Gradients
+    that were already reduced in this process set are returned unchanged, except by a tape, whose gradients
+    are always new.
+
+    name: prefix of the operations' names, and the mark of what is reduced.
+    times: a factor of every result.
+    label(index, variable): in a graph, the name of an operation, instead of the variable's.
+    use_generic_names: names operations by index only, for graphs that differ between ranks.
+    The other arguments are those of DistributedGradientTape().
     """
     is_tape = name == _TAPE
 
@@ -316,7 +335,10 @@ def _make_allreduce_grads_fn(
 
 
 def check_gradient_options(op, gradient_predivide_factor, num_groups, groups, process_set, stacklevel=3):
-    """Horovod's checks of what all its distributed things take; returns groups."""
+    """Checks the arguments that the tape and the optimizers share; returns groups, or None for no groups.
+
+    Raises ValueError or TypeError with Horovod's messages. stacklevel: for the warning about num_groups.
+    """
     check_reduce_op(op)
     check_predivide(gradient_predivide_factor, op)
     groups = renamed_groups(num_groups, groups, stacklevel)
@@ -337,16 +359,16 @@ class _Tape(typing.NamedTuple):
     process_set: ProcessSet
     scale_local_gradients: bool
     local: LocalSources
-    local_layers: list  # their weights may not be there yet
+    local_layers: list  # Keras layers; their weights may be created later
 
 
 class _DistributedGradientTape:
-    """The part that DistributedGradientTape() adds to the class of the tape that it is given."""
+    """The methods that DistributedGradientTape() puts before those of the wrapped tape's class."""
 
     __slots__ = ()
 
     def register_local_source(self, source):
-        """The gradients of this variable or tensor stay on this rank."""
+        """Excludes the gradients of this variable or tensor from the reduction; keeps a reference to it."""
         self._hvd.local.add(source)
 
     register_local_var = register_local_source
@@ -359,10 +381,12 @@ class _DistributedGradientTape:
         use_generic_names=False,
         unconnected_gradients=tf.UnconnectedGradients.NONE,
     ):
-        """As tf.GradientTape.gradient(), of all ranks.
+        """Returns tf.GradientTape.gradient(), reduced over all ranks; blocks until they have called it too.
 
-        sources: one, a list or any nested structure, equal on all ranks. unconnected_gradients is also
-        taken from the fourth place, where TensorFlow has it.
+        sources: a tensor, a list or any nested structure, the same on all ranks. The result has its
+        structure, with the shape and dtype of each source, or None for a source that is not connected.
+        use_generic_names: see _make_allreduce_grads_fn(). unconnected_gradients is also accepted as the
+        fourth positional argument, where TensorFlow has it.
         """
         if isinstance(use_generic_names, (str, tf.UnconnectedGradients)):
             use_generic_names, unconnected_gradients = False, use_generic_names
@@ -384,7 +408,7 @@ class _DistributedGradientTape:
     def get_local_and_global_gradients(
         self, target, sources, output_gradients=None, use_generic_names=False
     ):
-        """gradient() as two lists of (source, gradient): those that stay on this rank, and the others."""
+        """Returns gradient() as two lists of (source, gradient): the local ones, and the reduced ones."""
         grads = self.gradient(target, sources, output_gradients, use_generic_names)
         pairs = list(zip(tf.nest.flatten(sources), tf.nest.flatten(grads)))
         local = [(s, g) for s, g in pairs if s in self._hvd.local]
@@ -410,7 +434,7 @@ def _distributed_class(base):
 
 
 def _wrap(gradtape, local_layers, options):
-    """A tape that has all of gradtape, also what is recorded later through either of the two."""
+    """Returns a distributed tape that shares the state of gradtape: both see what either records later."""
     if not isinstance(gradtape, tf.GradientTape):
         raise TypeError(f"gradtape must be a tf.GradientTape, not {type(gradtape).__name__}")
     is_wrapped = isinstance(gradtape, _DistributedGradientTape)
@@ -446,13 +470,18 @@ def DistributedGradientTape(
     process_set=global_process_set,
     scale_local_gradients=True,
 ):
-    """Returns a tape like gradtape whose gradient() is reduced over all ranks: averaged, or by op.
+    """Returns a tape whose gradient() returns the gradients of gradtape reduced over all ranks.
 
-    sparse_as_dense: IndexedSlices are converted to dense tensors first. gradient_predivide_factor: with
-    Average, gradients are divided by it before the sum and multiplied after. groups: a number of groups, or
-    lists of variables, whose gradients travel together (num_groups is its old name). process_set: the ranks
-    to reduce with. register_local_source(): a variable whose gradients stay on this rank, divided by the
-    number of ranks if scale_local_gradients.
+    gradtape: a tf.GradientTape; both tapes share what is recorded. TypeError for anything else.
+    device_dense, device_sparse: the device of the operations for tensors and for IndexedSlices.
+    compression: how gradients are sent, hvd.Compression.fp16 for example.
+    sparse_as_dense: converts IndexedSlices to dense tensors before the reduction.
+    op: hvd.Average, hvd.Sum or hvd.Adasum.
+    gradient_predivide_factor: with Average, divides by it before the sum and multiplies by it after.
+    groups: a number of groups, or lists of variables, whose gradients are reduced together. num_groups is
+        its old name.
+    process_set: the ranks that reduce; on other ranks gradient() is the wrapped one's.
+    scale_local_gradients: divides the gradients of register_local_source() by the number of ranks.
     """
     return _wrap(gradtape, [], {k: v for k, v in locals().items() if k != "gradtape"})
 
@@ -475,9 +504,10 @@ def PartialDistributedGradientTape(
     local_layers=None,
     scale_local_gradients=True,
 ):
-    """DistributedGradientTape that does not reduce the gradients of some Keras layers.
+    """Returns a DistributedGradientTape that does not reduce the gradients of local_layers.
 
-    local_layers: a layer or a list of them; weights that they create later are included.
+    local_layers: a Keras layer or a list of them, with the weights that they create later. ValueError for
+    anything else. The other arguments are those of DistributedGradientTape().
     """
     options = {k: v for k, v in locals().items() if k not in ("gradtape", "local_layers")}
     layers = [local_layers] if _is_layer(local_layers) else list(local_layers or [])

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow's operations and their gradients: eagerly, in tf.function and in v1 graphs.
+"""The collectives of TensorFlow and their gradients: eagerly, in tf.function and in v1 graphs.
 
-The operations are in libhvd_tf.so (runtime/tensorflow). In a graph, ranks' operations are matched by the
-node's name: the name= given here, which TensorFlow makes unique, or one derived from the tensor's. Eagerly
-they are matched by the name given, or by the order of calls. Gradients are Horovod's.
+The operations are in libhvd_tf.so (runtime/tensorflow). The operations of the ranks are matched by name. In
+a graph that is the node's name: the argument `name`, which TensorFlow makes unique, or one derived from the
+tensor's name. Eagerly it is `name`, or without it the order of calls. The gradients are those of Horovod.
 
-An operation whose world ends raises, eagerly, a HorovodInternalError that is a tf.errors.UnknownError too;
-a graph raises the latter (hvd.elastic.run handles both).
+Common to all functions here: tensors may be of any type that tf.convert_to_tensor() accepts. The result is
+a new tensor. In a graph the call creates an operation; eagerly it runs, and returns before it has completed
+where is_async() is True. ValueError: the process set does not exist. NotImplementedError: inside XLA or a
+tf.distribute replica. When the world is lost, an eager operation raises WorldLost, and a graph raises
+tf.errors.UnknownError; hvd.elastic.run handles both.
 """
 
 import functools
@@ -48,7 +51,7 @@ __all__ = [
 
 
 class WorldLost(HorovodInternalError, tf.errors.UnknownError):
-    """The world ended while an eager operation was under way: Horovod's error, and TensorFlow's."""
+    """The world was lost during an eager operation. It is both Horovod's error and TensorFlow's."""
 
     def __init__(self, node_def, op, message, *args):
         tf.errors.UnknownError.__init__(self, node_def, op, message, *args)
@@ -57,7 +60,7 @@ class WorldLost(HorovodInternalError, tf.errors.UnknownError):
 
 
 def _refuse_xla(kind):
-    """XLA compiles whole functions, and nothing in them may wait for other processes."""
+    """Raises NotImplementedError if XLA compiles this graph: compiled code cannot wait for processes."""
     graph = tf.compat.v1.get_default_graph()
     if control_flow_util.GraphOrParentsInXlaContext(graph):
         raise NotImplementedError(
@@ -67,9 +70,10 @@ def _refuse_xla(kind):
 
 
 def _refuse_side_by_side(kind):
-    """Iterations of TensorFlow 1's loops run side by side, and an operation knows the innermost one alone.
+    """Raises ValueError in a loop of TensorFlow 1 that runs too many iterations in parallel.
 
-    Its tensor is called by that number, modulo 64. Those of TensorFlow 2 wait for each other.
+    A tensor's name has only the number of the innermost iteration, modulo 64. So the innermost loop may run
+    64 iterations in parallel, each loop around it one. Iterations in TensorFlow 2 wait for each other.
     """
     most, graph = 64, tf.compat.v1.get_default_graph()
     while graph is not None:
@@ -89,20 +93,20 @@ def _refuse_side_by_side(kind):
 
 
 def _normalize_name(name):
-    """Normalizes operation name to TensorFlow rules."""
+    """Returns the name with every character but letters, digits and _ replaced by _."""
     return re.sub("[^a-zA-Z0-9_]", "_", name)
 
 
 def _node_name(name):
-    """A name of the user's as what TensorFlow takes for a node; most are that already."""
+    """Returns the user's name as one that TensorFlow accepts for a node; most names are unchanged."""
     name = re.sub(r"[^a-zA-Z0-9_.\\/>-]", "_", name)
     return name if re.match("[a-zA-Z0-9.]", name) else f"hvd{name}"
 
 
 def _name_of(tensor):
-    """A tensor's name, equal on all ranks.
+    """Returns a tensor's name, the same on all ranks.
 
-    An eager tensor that a graph captures has none, or a count of objects of this process.
+    An eager tensor that a graph captures has no name, or a number that counts objects: it is "captured".
     """
     try:
         name = tensor.name or "captured"
@@ -113,7 +117,7 @@ def _name_of(tensor):
 
 @functools.lru_cache(maxsize=64)
 def _bits(value):
-    """A double as the integer that an attribute of an operation can carry in full."""
+    """Returns the 64 bits of a double as an integer: a float attribute of an operation has only 32."""
     return struct.unpack("<q", struct.pack("<d", value))[0]
 
 
@@ -122,13 +126,13 @@ def _float_of(bits):
 
 
 def _reduction(op, prescale_factor, postscale_factor):
-    """The attributes of an operation that reduces."""
+    """Returns the attributes that all reducing operations have."""
     factors = {"prescale_bits": prescale_factor, "postscale_bits": postscale_factor}
     return {"reduce_op": op, **{name: _bits(float(factor)) for name, factor in factors.items()}}
 
 
 def _place(op):
-    """Where the operations of op's gradient take place: where op does."""
+    """Returns op's process set and name scope, as keyword arguments for the operations of its gradient."""
     return {
         "ignore_name_scope": op.get_attr("ignore_name_scope"),
         "process_set": op.get_attr("process_set_id"),
@@ -136,9 +140,10 @@ def _place(op):
 
 
 def _source(tensor):
-    """What names a tensor: a variable rather than the reading of it, whose number depends on the others.
+    """Returns the object whose name is used for a tensor: for the value of a variable, the variable.
 
-    A function's reading of a variable from outside does not know it, so operations hand over what they got.
+    The name of the read operation has a number, which depends on a rank's other reads. In a tf.function the
+    read does not lead to an outer variable, so callers pass the user's argument, not the converted tensor.
     """
     op = getattr(tensor, "op", None)
     if op is not None and op.type == "ReadVariableOp" and op.inputs[0].op.type == "VarHandleOp":
@@ -147,9 +152,12 @@ def _source(tensor):
 
 
 def _run(kind, function, inputs, name, process_set, /, **attributes):
-    """Creates one operation, named after `inputs` (a list) if need be; eagerly, returns its results.
+    """Creates one operation of a graph, or eagerly runs it; returns its output tensors.
 
-    name: None for an automatic one. process_set: the id or the object.
+    kind: the function's name, for error messages. function: the operation of `library`.
+    inputs: a list; in a graph, an operation without a name is named after them.
+    name: None for an automatic name. process_set: its id or the object.
+    attributes: the inputs and attributes of the operation.
     """
     refuse_replicas(kind)
     set_id = process_set if isinstance(process_set, int) else process_set_id(process_set)
@@ -198,10 +206,10 @@ def _allreduce(
     process_set=global_process_set,
     compression="",
 ):
-    """Reduces a dense tensor over all ranks: the same shape and dtype on all of them.
-
-    compression: how it travels, by the runtime's name ("int8"), equal on all ranks; "": as HVD_COMPRESSION;
-    "none": uncompressed.
+    """Reduces a dense tensor over all ranks. Shape and dtype are the same on all ranks and in the result.
+    op: hvd.Average, Sum, Min, Max, Product or Adasum. prescale_factor, postscale_factor: factors of the
+    inputs and of the result. compression: the runtime's name of a codec ("int8"), the same on all ranks;
+    "": that of HVD_COMPRESSION; "none": uncompressed.
     """
     source, tensor = tensor, tf.convert_to_tensor(tensor)
     return _run(
@@ -218,12 +226,12 @@ def _allreduce(
 
 
 def _average(grad, place):
-    """What a gradient of another operation needs, of which HVD_COMPRESSION loses nothing."""
+    """Returns the average of a gradient, never compressed: HVD_COMPRESSION does not apply."""
     return _allreduce(grad, op=Average, compression="none", **place)
 
 
 def _like(op):
-    """How the gradient of a reduction is reduced: as it was."""
+    """Returns the arguments that reduce a gradient as op reduced its input."""
     return {
         "op": op.get_attr("reduce_op"),
         "prescale_factor": _float_of(op.get_attr("prescale_bits")),
@@ -234,7 +242,7 @@ def _like(op):
 
 @ops.RegisterGradient("HvdAllreduce")
 def _allreduce_grad(op, grad):
-    """The same allreduce of the gradient."""
+    """Reduces the gradient like the input."""
     return _allreduce(grad, **_like(op))
 
 
@@ -248,7 +256,10 @@ def _grouped_allreduce(
     process_set=global_process_set,
     compression="",
 ):
-    """Reduces a list of tensors, all or none of which travel; they may differ in dtype."""
+    """Reduces a list of tensors, which may differ in shape and dtype; returns a list in their order.
+
+    The runtime reduces all of them or, after an error, none. The arguments are those of _allreduce().
+    """
     sources, tensors = tensors, _tensors(tensors)
     if not tensors:
         return []
@@ -266,13 +277,13 @@ def _grouped_allreduce(
 
 
 def _of_dtypes(op, grads):
-    """The gradients of a grouped operation; TensorFlow passes zeros of another dtype for unused outputs."""
+    """Casts gradients to the dtypes of the inputs: for unused outputs, TensorFlow passes others."""
     return [tf.cast(grad, x.dtype) for grad, x in zip(grads, op.inputs)]
 
 
 @ops.RegisterGradient("HvdGroupedAllreduce")
 def _grouped_allreduce_grad(op, *grads):
-    """The same allreduce of the gradients."""
+    """Reduces the gradients like the inputs."""
     return _grouped_allreduce(_of_dtypes(op, grads), **_like(op))
 
 
@@ -280,7 +291,10 @@ def _grouped_allreduce_grad(op, *grads):
 
 
 def allgather(tensor, name=None, ignore_name_scope=False, process_set=global_process_set):
-    """Concatenates all ranks' tensors along dimension 0, which may differ."""
+    """Concatenates the tensors of all ranks along dimension 0, in the order of ranks.
+
+    Dimension 0 may differ between ranks; the other dimensions and the dtype are the same.
+    """
     source, tensor = tensor, tf.convert_to_tensor(tensor)
     return _run(
         "allgather",
@@ -295,7 +309,7 @@ def allgather(tensor, name=None, ignore_name_scope=False, process_set=global_pro
 
 @in_turn()
 def _rows_of_mine(x, grad, place):
-    """The rows of the reduced gradient of an allgather that this rank's input x was."""
+    """Returns this rank's rows, those of its input x, of the averaged gradient of an allgather."""
     reduced = _average(grad, place)
     with tf.device("/cpu:0"):
         mine = tf.shape(x)[:1]
@@ -306,12 +320,12 @@ def _rows_of_mine(x, grad, place):
 
 @ops.RegisterGradient("HvdAllgather")
 def _allgather_grad(op, grad):
-    """The average of all ranks' gradients of what this rank gave."""
+    """Returns the average over all ranks of the gradient of this rank's input."""
     return _rows_of_mine(op.inputs[0], grad, _place(op))
 
 
 def grouped_allgather(tensors, name=None, ignore_name_scope=False, process_set=global_process_set):
-    """An allgather of each of a list of tensors, all or none of which travel."""
+    """Gathers each of a list of tensors; returns a list in their order. All are gathered, or none."""
     sources, tensors = tensors, _tensors(tensors)
     if not tensors:
         return []
@@ -329,7 +343,7 @@ def grouped_allgather(tensors, name=None, ignore_name_scope=False, process_set=g
 @ops.RegisterGradient("HvdGroupedAllgather")
 @in_turn()
 def _grouped_allgather_grad(op, *grads):
-    """As of allgather, for each."""
+    """Returns the gradient of allgather for each input."""
     place = _place(op)
     return [_rows_of_mine(x, grad, place) for x, grad in zip(op.inputs, _of_dtypes(op, grads))]
 
@@ -337,7 +351,7 @@ def _grouped_allgather_grad(op, *grads):
 # --- broadcast -----------------------------------------------------------------------------------
 
 
-# What is only moved may be of these too: as a dtype of the same width that travels.
+# broadcast() sends these dtypes as one of the same width that the runtime has.
 _MOVED_AS = {
     tf.uint32: tf.int32,
     tf.uint64: tf.int64,
@@ -347,7 +361,7 @@ _MOVED_AS = {
 
 
 def _bits_as(dtype, tensor):
-    """tf.bitcast with a gradient."""
+    """Returns tf.bitcast(tensor, dtype), with a gradient."""
     was = tensor.dtype
 
     @tf.custom_gradient
@@ -358,9 +372,10 @@ def _bits_as(dtype, tensor):
 
 
 def broadcast(tensor, root_rank, name=None, ignore_name_scope=False, process_set=global_process_set):
-    """The root rank's tensor, on every rank; shape and dtype are the same on all.
+    """Returns the tensor of the root rank on every rank. Shape and dtype are the same on all ranks.
 
-    Of every dtype that has a fixed width, complex numbers and unsigned ones of 32 and 64 bits included.
+    root_rank: a rank of the world, also in a smaller process set. Every dtype of a fixed width is accepted,
+    including complex numbers and unsigned integers of 32 and 64 bits.
     """
     source, tensor = tensor, tf.convert_to_tensor(tensor)
     moved_as = _MOVED_AS.get(tensor.dtype)
@@ -379,17 +394,20 @@ def broadcast(tensor, root_rank, name=None, ignore_name_scope=False, process_set
 
 @ops.RegisterGradient("HvdBroadcast")
 def _broadcast_grad(op, grad):
-    """The average of all ranks' gradients on the root rank, zero elsewhere."""
+    """Returns the average of all ranks' gradients on the root rank, zeros on the other ranks."""
     reduced = _average(grad, _place(op))
     if _native.rank() == op.get_attr("root_rank"):
         return reduced
-    with tf.control_dependencies([reduced]):  # it has to run here too
+    with tf.control_dependencies([reduced]):  # every rank must run the allreduce
         return tf.zeros_like(grad)
 
 
 @in_turn()
 def broadcast_(variables, root_rank, name=None, process_set=global_process_set):
-    """Gives variables the root rank's values; returns what they are then."""
+    """Assigns the root rank's values to variables; returns the list of the new values as tensors.
+
+    Raises ValueError if the variables are neither all resource variables nor all reference variables.
+    """
     variables = list(variables)
     resource = [resource_variable_ops.is_resource_variable(variable) for variable in variables]
     if any(resource) and not all(resource):
@@ -412,9 +430,11 @@ def broadcast_(variables, root_rank, name=None, process_set=global_process_set):
 
 
 def alltoall(tensor, splits=None, name=None, ignore_name_scope=False, process_set=global_process_set):
-    """Sends splits[i] rows of dimension 0 to the i-th rank, without splits as many to each.
+    """Sends splits[i] rows of dimension 0 to the i-th rank; without splits the same number to each rank.
 
-    Returns what came, in the order of ranks; with splits given, (that, how many rows came from each).
+    splits: a vector of integers, one for each rank; their sum is dimension 0.
+    Returns the rows received, in the order of ranks. With splits it returns (rows, received_splits), where
+    received_splits is an int32 vector: the number of rows from each rank.
     """
     tensor = tf.convert_to_tensor(tensor)
     rows = tf.convert_to_tensor([] if splits is None else splits, dtype_hint=tf.int32)
@@ -435,7 +455,7 @@ def alltoall(tensor, splits=None, name=None, ignore_name_scope=False, process_se
 
 @ops.RegisterGradient("HvdAlltoall")
 def _alltoall_grad(op, grad, _grad_of_splits):
-    """Every row's gradient is sent back to the rank of the row."""
+    """Sends the gradient of every row back to the rank that the row is from."""
     back, _ = alltoall(grad, splits=op.outputs[1], **_place(op))
     return [back, None]
 
@@ -457,9 +477,10 @@ def _reducescatter(
     prescale_factor=1.0,
     postscale_factor=1.0,
 ):
-    """Reduces a tensor over all ranks, of which each gets its rows of dimension 0.
+    """Reduces a tensor over all ranks; each rank receives its share of the rows (dimension 0).
 
-    The first dim0 % size ranks get one row more.
+    Shape and dtype are the same on all ranks. The first dim0 % size ranks receive one row more than the
+    rest. The other arguments are those of _allreduce(). Raises NotImplementedError for op=hvd.Adasum.
     """
     _check_scatter_op(op)
     source, tensor = tensor, tf.convert_to_tensor(tensor)
@@ -476,7 +497,7 @@ def _reducescatter(
 
 
 def _gathered_scaled(op, grad):
-    """The allgather of a reducescatter's gradient; of a sum, times the ranks, as Horovod's."""
+    """Returns the allgather of a reducescatter's gradient; for a sum, times the number of ranks."""
     like = _like(op)
     scale = like["prescale_factor"] * like["postscale_factor"]
     if like["op"] == Sum:
@@ -500,7 +521,7 @@ def _grouped_reducescatter(
     prescale_factor=1.0,
     postscale_factor=1.0,
 ):
-    """A reducescatter of each of a list of tensors, all or none of which travel."""
+    """Reduces and scatters each of a list of tensors; returns a list in their order. All, or none."""
     _check_scatter_op(op)
     sources, tensors = tensors, _tensors(tensors)
     if not tensors:
@@ -526,10 +547,11 @@ def _grouped_reducescatter_grad(op, *grads):
 
 
 def join():
-    """For a rank without more data: until all have joined it takes part in allreduces with zeros.
+    """Waits until all ranks have joined; until then this rank contributes zeros to their allreduces.
 
-    Returns the rank that joined last, as an integer scalar. In a process that uses another framework too,
-    join eagerly: a join in a graph does not reset that framework's automatic names.
+    For a rank that has no more data. Returns the rank that joined last, as an int32 scalar. In a process
+    that also uses another framework, call it eagerly: in a graph it does not reset that framework's
+    automatic names.
     """
 
     def function(process_set_id, tensor_name="", **attributes):
@@ -542,7 +564,7 @@ def join():
 
 
 def barrier(process_set=global_process_set, name=None):
-    """Eagerly, returns when all ranks of the process set have called it; in a graph, an operation."""
+    """Returns when all ranks of the process set have called it; in a graph, an operation that waits so."""
     return _run("barrier", library.hvd_barrier, [], name, process_set)
 
 
@@ -550,28 +572,27 @@ def barrier(process_set=global_process_set, name=None):
 
 
 def size_op(process_set_id=0, name=None):
-    """The number of ranks (of a process set, by its process_set_id), when the graph runs."""
+    """Returns the number of ranks of a process set, an int32 scalar that is read when the graph runs."""
     return library.hvd_size(process_set_id=id_of_number(process_set_id), name=name)
 
 
 def process_set_included_op(process_set_id=0, name=None):
-    """1 if this rank is in the process set, 0 if not, -2 if the set does not exist; read when the graph
-    runs."""
+    """Returns 1 if this rank is in the set, 0 if not, -2 if there is none; read when the graph runs."""
     return library.hvd_process_set_included(process_set_id=id_of_number(process_set_id), name=name)
 
 
 def local_size_op(name=None):
-    """The number of ranks on this host, when the graph runs."""
+    """Returns the number of ranks on this host, an int32 scalar that is read when the graph runs."""
     return library.hvd_local_size(name=name)
 
 
 def rank_op(name=None):
-    """This process' rank, when the graph runs."""
+    """Returns this process' rank, an int32 scalar that is read when the graph runs."""
     return library.hvd_rank(name=name)
 
 
 def local_rank_op(name=None):
-    """This process' rank on its host, when the graph runs."""
+    """Returns this process' rank on its host, an int32 scalar that is read when the graph runs."""
     return library.hvd_local_rank(name=name)
 
 

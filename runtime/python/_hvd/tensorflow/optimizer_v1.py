@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hvd.DistributedOptimizer, and its kind for TensorFlow 1: tf.compat.v1.train.Optimizer.
+"""hvd.DistributedOptimizer, and its implementation for TensorFlow 1's tf.compat.v1.train.Optimizer.
 
     minimize() -> compute_gradients() -> user's clipping -> apply_gradients()
                     the wrapped one's,                        the wrapped one's
                     then reduced
 
-Design. The returned object is an Optimizer around the user's. Slots, their names and checkpoints are those
-of the wrapped one, so that checkpoints can be exchanged between single and distributed training. In graphs,
-operations are matched by their nodes' names: all ranks build the same graph.
+Design. The returned object is an Optimizer around the user's. It has the slots, slot names and checkpoints
+of the wrapped one, so a checkpoint can be used with and without Horovod. In graphs, operations are matched
+by the names of their nodes: all ranks must build the same graph.
 
 Gradients are reduced exactly once. Gradients from elsewhere than compute_gradients() (tf.gradients(), Keras
 around a v1 optimizer) would reach apply_gradients() unreduced and ranks would silently diverge, so
 apply_gradients() reduces gradients without a mark (marks.py). Where a gradient of compute_gradients() may
 have lost its mark, sums are refused, because they would be reduced twice.
 
-op=Adasum combines the changes of a step instead of gradients: the local step is taken, and the change since
-the last exchange is combined. (Horovod's optimizer of that name only calls the wrapped apply_gradients(),
-so nothing is ever exchanged.)
+op=Adasum combines the changes of the variables instead of the gradients: each rank takes its local step,
+and then the changes since the last exchange are combined. (Horovod's optimizer for Adasum only calls the
+wrapped apply_gradients(), so it never exchanges anything.)
 """
 
 import functools
@@ -43,22 +43,22 @@ _TRAIN_OP = tf.compat.v1.GraphKeys.TRAIN_OP
 
 
 class _Wrapper(_LegacyOptimizer):
-    """What both kinds pass on to the optimizer that they wrap."""
+    """Base of both optimizers: forwards slots, variables and checkpoints to the wrapped optimizer."""
 
     def __init__(self, optimizer, name, use_locking):
         super().__init__(name=name, use_locking=use_locking)
         self._optimizer = optimizer
 
     def get_slot(self, *args, **kwargs):
-        """The wrapped optimizer's slot."""
+        """Returns a slot variable of the wrapped optimizer, or None."""
         return self._optimizer.get_slot(*args, **kwargs)
 
     def get_slot_names(self, *args, **kwargs):
-        """The names of the wrapped optimizer's slots."""
+        """Returns the list of the names of the wrapped optimizer's slots."""
         return self._optimizer.get_slot_names(*args, **kwargs)
 
     def variables(self, *args, **kwargs):
-        """The wrapped optimizer's variables."""
+        """Returns the list of the wrapped optimizer's variables."""
         return self._optimizer.variables(*args, **kwargs)
 
     # The interface of tf.train.Checkpoint: in a checkpoint, this optimizer is the wrapped one.
@@ -80,7 +80,8 @@ class _Wrapper(_LegacyOptimizer):
 
 
 def _one_train_op(apply_gradients):
-    """Leaves what apply_gradients returns in the collection TRAIN_OP, not the wrapped one's part of it."""
+    """Decorator: in a graph, the collection TRAIN_OP gets the operation that apply_gradients returns, not
+    that of the wrapped optimizer, which is only a part of it."""
 
     @functools.wraps(apply_gradients)
     def applied(self, *args, **kwargs):
@@ -154,15 +155,19 @@ class _DistributedOptimizer(_Wrapper):
             )
 
     def register_local_var(self, var):
-        """Gradients of var stay this rank's own; divided by the number of ranks unless
-        scale_local_gradients is False, as the others' averages are."""
+        """Excludes the gradients of var from the reduction. They are divided by the number of ranks, unless
+        scale_local_gradients is False."""
         if self._agg_helper:
             self._agg_helper.register_local_var(var)
         else:
             self._local_vars.add(var)
 
     def compute_gradients(self, *args, **kwargs):
-        """[(gradient reduced over all ranks, variable)]; arguments as Optimizer.compute_gradients()."""
+        """Returns a list of (reduced gradient, variable), with None for a variable without a gradient.
+
+        Takes the arguments of tf.compat.v1.train.Optimizer.compute_gradients(). With
+        backward_passes_per_step > 1 gradients are reduced in the last pass only; see aggregation.py.
+        """
         pairs = self._reduce(self._optimizer.compute_gradients(*args, **kwargs))
         grads, variables = zip(*pairs)
         if self._agg_helper:  # its result belongs to tf.cond
@@ -172,7 +177,12 @@ class _DistributedOptimizer(_Wrapper):
 
     @_one_train_op
     def apply_gradients(self, grads_and_vars, global_step=None, name=None):
-        """The wrapped optimizer's; with backward_passes_per_step, in every so many runs only."""
+        """Returns the operation that applies the gradients; with backward_passes_per_step > 1 it does so
+        in the last of that many runs only.
+
+        Gradients that are not reduced yet are reduced first. Raises ValueError where that cannot be known
+        and would change a sum, or where reduced gradients and others are mixed in an aggregation.
+        """
         grads_and_vars = list(grads_and_vars)
         if not self._are_reduced(grads_and_vars):
             grads_and_vars = self._reduce(grads_and_vars)
@@ -188,7 +198,7 @@ class _DistributedOptimizer(_Wrapper):
         )
 
     def _are_reduced(self, grads_and_vars):
-        """Nothing is left to reduce. ValueError where that cannot be known and matters."""
+        """Whether all gradients are reduced. Raises the ValueErrors of apply_gradients()."""
         set_id = process_set_id(self.process_set)
         pairs = [(g, v) for g, v in grads_and_vars if g is not None]
         by = marks.marks_of([g for g, _ in pairs])
@@ -226,10 +236,10 @@ class _DistributedOptimizer(_Wrapper):
 
 
 class _DistributedAdasumOptimizer(_Wrapper):
-    """Combines by Adasum what backward_passes_per_step steps of the wrapped optimizer changed.
+    """Combines the changes that backward_passes_per_step steps of the wrapped optimizer made, by Adasum.
 
-    In the slot "delta_start" is each variable as it was after the last exchange, when all ranks had
-    the same; "step_count" counts steps. Both are saved in checkpoints.
+    The slot "delta_start" of a variable has its value after the last exchange, when it was the same on all
+    ranks. The variable "step_count" counts steps. Both are saved in checkpoints.
     """
 
     def __init__(
@@ -249,12 +259,13 @@ class _DistributedAdasumOptimizer(_Wrapper):
         self._backward_passes_per_step = backward_passes_per_step
 
     def compute_gradients(self, *args, **kwargs):
-        """The wrapped optimizer's: gradients are not exchanged."""
+        """Returns the wrapped optimizer's (gradient, variable) pairs: gradients are not exchanged."""
         return self._optimizer.compute_gradients(*args, **kwargs)
 
     @_one_train_op
     def apply_gradients(self, grads_and_vars, global_step=None, name=None):
-        """Makes the wrapped optimizer's step, then exchanges what has changed, if it is time."""
+        """Returns an operation: the wrapped optimizer's step and, in every backward_passes_per_step-th run,
+        the exchange of the changes."""
         grads_and_vars = list(grads_and_vars)
         variables = [v for g, v in grads_and_vars if g is not None]
         step = functools.partial(self._optimizer.apply_gradients, grads_and_vars, global_step, name)
@@ -278,7 +289,8 @@ class _DistributedAdasumOptimizer(_Wrapper):
             return tf.group(stepped, exchanged, counted)
 
     def _when(self, now, at, do):
-        """An operation: do() if it is time, which it always is where each step is exchanged."""
+        """Returns an operation that runs do() if the tensor `now` equals `at`, or if every step is
+        exchanged."""
         if self._backward_passes_per_step == 1:
             return do()
         return tf.cond(tf.equal(now, at), lambda: _done(do()), lambda: tf.constant(True))
@@ -294,16 +306,16 @@ class _DistributedAdasumOptimizer(_Wrapper):
         return _assign_all(variables, combined)
 
     def get_slot(self, var, name):
-        """The slot of this optimizer or of the wrapped one."""
+        """Returns a slot variable of this optimizer or of the wrapped one, or None."""
         slot = _LegacyOptimizer.get_slot(self, var, name)
         return slot if slot is not None else self._optimizer.get_slot(var, name)
 
     def get_slot_names(self):
-        """The names of this optimizer's slots, and of the wrapped one's."""
+        """Returns the names of this optimizer's slots and of the wrapped one's, as a list."""
         return _LegacyOptimizer.get_slot_names(self) + self._optimizer.get_slot_names()
 
     def variables(self):
-        """This optimizer's variables, and the wrapped one's."""
+        """Returns this optimizer's variables and the wrapped one's, as a list."""
         return _LegacyOptimizer.variables(self) + self._optimizer.variables()
 
 
@@ -312,7 +324,7 @@ def _assign_all(variables, values):
 
 
 def _done(operation):
-    """A tensor for tf.cond, which does not accept an operation as its result in every version."""
+    """Returns a tensor that depends on the operation: not every version of tf.cond accepts an operation."""
     with tf.control_dependencies([operation]):
         return tf.constant(True)
 
@@ -334,21 +346,28 @@ def DistributedOptimizer(
     process_set=global_process_set,
     scale_local_gradients=True,
 ):
-    """An optimizer that reduces gradients over all ranks before it applies them.
+    """Returns an optimizer that reduces gradients over all ranks before it applies them.
 
-    optimizer: one of tf.compat.v1.train, or of Keras.
-    name: prefix of its operations' names; "Distributed" and the optimizer's class by default.
-    compression: how gradients travel, hvd.Compression.fp16 for instance.
-    sparse_as_dense: tf.IndexedSlices are converted to dense gradients before the reduction.
-    backward_passes_per_step: this many runs add up their gradients before one exchange and one step;
-        the sums are divided by it with average_aggregated_gradients. In graphs its counter and sums are
+    optimizer: one of tf.compat.v1.train, or of Keras; for one of Keras, see horovod.keras. The result wraps
+        it; do not use it by itself afterwards.
+    name: prefix of the operations' names; by default "Distributed" and the optimizer's class.
+    use_locking: for optimizers of tf.compat.v1.train.
+    device_dense, device_sparse: the device of the operations for tensors and for IndexedSlices.
+    compression: how gradients are sent, hvd.Compression.fp16 for example.
+    sparse_as_dense: converts tf.IndexedSlices to dense gradients before the reduction.
+    backward_passes_per_step: the gradients of this many runs are added up before one exchange and one step;
+        with average_aggregated_gradients the sums are divided by it. In graphs its counter and sums are
         local variables: run tf.compat.v1.local_variables_initializer(), as MonitoredTrainingSession does.
     op: hvd.Average, hvd.Sum, or hvd.Adasum, which combines the changes of whole steps.
     gradient_predivide_factor: the average is sum(gradient / factor) * factor / ranks.
     groups: gradients that are reduced together: a number of groups, or a list of lists of variables,
         where a variable in no list is a group by itself. num_groups: the old name of the first.
-    process_set: reduce over these ranks; others keep their own gradients.
+    process_set: the ranks that reduce; the other ranks keep their own gradients.
     scale_local_gradients: see register_local_var().
+
+    Raises ValueError for arguments that exclude each other, for an optimizer that is distributed already,
+    and for backward_passes_per_step > 1 of a tf.compat.v1.train optimizer in eager execution;
+    NotImplementedError for op=Adasum with a process set.
     """
     groups = check_gradient_options(op, gradient_predivide_factor, num_groups, groups, process_set)
     if op == Adasum and average_aggregated_gradients:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """allreduce and reducescatter of Variables, IndexedSlices and mixed lists, with compression.
 
-Over the raw operations of mpi_ops.py, which take plain tensors:
+Built from the operations of mpi_ops.py, which take plain tensors:
 
     dense            compress -> _allreduce -> decompress, or one _allreduce that names the codec
     IndexedSlices    allgather of the values and of the indices; Average divides the values
     a list           dense ones in one group, IndexedSlices in two groups of allgathers
 
-The results are in the order of their tensors. Names: given ones, else those of mpi_ops.py.
+The results are in the order of the tensors. Operations are named by `name`, else as in mpi_ops.py.
 """
 
 import math
@@ -30,12 +30,13 @@ from _hvd.tensorflow.mpi_ops import (
 
 
 def _plain(tensor):
-    """tensor as what has a TensorFlow dtype: a Variable stays, as what custom compressors expect."""
+    """Converts anything but a Variable to a tensor: custom compressors expect a Variable as it is."""
     return tensor if isinstance(tensor, (tf.Tensor, tf.Variable)) else tf.convert_to_tensor(tensor)
 
 
 def _check_sparse(op, scale):
-    """scale: both factors multiplied; those of gradient_predivide_factor cancel out."""
+    """Raises NotImplementedError for what IndexedSlices do not support. scale: the product of both factors;
+    it is 1 with gradient_predivide_factor."""
     if op == Adasum:
         raise NotImplementedError(
             "The Adasum reduction does not currently support sparse tensors. As a workaround please pass "
@@ -56,7 +57,7 @@ def _gather_all(tensors, name, place):
 
 
 def divided(value, size):
-    """A tensor or IndexedSlices by a number; integers become floats, as of Horovod's IndexedSlices."""
+    """Returns a tensor or IndexedSlices divided by a number. Integers become floats, as in Horovod."""
     if isinstance(value, tf.IndexedSlices):
         return tf.IndexedSlices(divided(value.values, size), value.indices, value.dense_shape)
     return value / tf.cast(size, value.dtype)
@@ -64,7 +65,8 @@ def divided(value, size):
 
 @in_turn()
 def _reduce_slices(slices, name, op, device_sparse, place):
-    """The sum or average of each, as IndexedSlices of all ranks' rows; an index may occur several times."""
+    """Reduces a list of IndexedSlices by Sum or Average. Each result has the rows of all ranks, and an
+    index may occur in it several times."""
     with on_device(device_sparse):
         names = (f"{name}_values", f"{name}_indices") if name else (None, None)
         values = _gather_all([s.values for s in slices], names[0], place)
@@ -75,7 +77,10 @@ def _reduce_slices(slices, name, op, device_sparse, place):
 
 
 def _compressed(tensors, compression, name, operation):
-    """operation(tensors, **wire) on compressed tensors; its results, decompressed."""
+    """Compresses the tensors, runs operation(tensors, **wire) and returns its results, decompressed.
+
+    A codec of the runtime is passed to the operation as compression=NAME instead.
+    """
     is_named = name is not None or not tf.executing_eagerly()
     wire = wire_of(compression, is_named)
     if wire is not None:
@@ -97,11 +102,16 @@ def allreduce(
     process_set=global_process_set,
     ignore_name_scope=False,
 ):
-    """Reduces a tensor, Variable or IndexedSlices over all ranks: averaged, or by op=.
+    """Returns a tensor, Variable or IndexedSlices reduced over all ranks; by default averaged.
 
-    Works eagerly, in tf.function and in v1 graphs, and has a gradient. In graphs, ranks' operations are
-    matched by the node's name; eagerly, without a name, by the order of calls. IndexedSlices become those
-    of all ranks together (op Average or Sum). average: Horovod's old argument in place of op.
+    Works eagerly, in tf.function and in v1 graphs, and has a gradient. Shape and dtype are the same on all
+    ranks and in the result. For IndexedSlices the result has the rows of all ranks; op must be Average or
+    Sum, else NotImplementedError. In graphs, the ranks' operations are matched by the node's name; eagerly
+    by `name`, or without it by the order of calls.
+
+    average: Horovod's old argument in place of op. device_dense, device_sparse: the device of the operation
+    for a tensor and for IndexedSlices. compression: how the tensor is sent; see hvd.Compression.
+    prescale_factor, postscale_factor: factors of the inputs and of the result.
     """
     op = check_reduce_op(reduce_op_from(op, average))
     process_set_id(process_set)
@@ -131,9 +141,10 @@ def grouped_allreduce(
     ignore_name_scope=False,
     name=None,
 ):
-    """allreduce of each of a list, all or none: none travels before all ranks have handed over all.
+    """Reduces each of a list; returns a list in its order. No tensor is reduced before all ranks have
+    submitted all of them.
 
-    Tensors and IndexedSlices may be mixed, and so may dtypes.
+    Tensors and IndexedSlices may be mixed, and so may dtypes. The arguments are those of allreduce().
     """
     tensors = list(tensors)
     if not tensors:
@@ -175,7 +186,11 @@ def reducescatter(
     prescale_factor=1.0,
     postscale_factor=1.0,
 ):
-    """The reduced tensor's rows (dimension 0) of this rank; the first ranks get one more if they must."""
+    """Returns this rank's rows (dimension 0) of the tensor reduced over all ranks; by default averaged.
+
+    The first dim0 % size ranks receive one row more than the rest. Only Compression.none, fp16 and bf16, or
+    a compressor of the user's, can be used. The other arguments are those of allreduce().
+    """
     compression = caster(compression, "reducescatter")
     process_set_id(process_set)
     with on_device(device_dense):
@@ -201,7 +216,10 @@ def grouped_reducescatter(
     prescale_factor=1.0,
     postscale_factor=1.0,
 ):
-    """reducescatter of each of a list, all or none."""
+    """Reduces and scatters each of a list; returns a list in its order. All are reduced, or none.
+
+    The arguments are those of reducescatter().
+    """
     compression = caster(compression, "grouped_reducescatter")
     tensors = list(tensors)
     if not tensors:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batch normalization over the batches of all ranks of a process set, for Keras 2 and Keras 3.
 
-Each rank's count, mean and sum of squared distances of every channel travel in one allgather and are
+One allgather exchanges each rank's count, mean and sum of squared distances of every channel. They are
 combined in rank order by Chan's formula, in the statistics' dtype (float64 for float64 inputs, else
-float32), so all ranks get the same bits and nothing cancels as in E[x^2] - E[x]^2. On the way back the
-gradients of mean and variance travel in one allreduce. Batches may differ in size, empty ones too.
+float32), so all ranks get the same bits and nothing cancels as in E[x^2] - E[x]^2. In the backward pass one
+allreduce sums the gradients of mean and variance. Batches may differ in size and may be empty.
 
 Operations have names of their own: a layer gets its number when it first meets the other ranks of its
 process set in a world, so ranks may have built other models before. Keras' names would differ then.

@@ -74,7 +74,7 @@ def _derivative(ctx, grad, x, name):
 
 
 class _Allreduce(torch.autograd.Function):
-    """allreduce with a gradient. codec: how the tensor travels, and its gradient."""
+    """allreduce with a gradient. codec: the codec for the tensor and for its gradient."""
 
     @staticmethod
     def forward(ctx, tensor, codec, name, op, prescale_factor, postscale_factor, process_set):
@@ -150,7 +150,7 @@ def allreduce_(
 
 
 class _GroupedAllreduce(torch.autograd.Function):
-    """grouped_allreduce with a gradient. codec: how the tensors travel, and their gradients."""
+    """grouped_allreduce with a gradient. codec: the codec for the tensors and for their gradients."""
 
     @staticmethod
     def forward(ctx, codec, name, op, prescale_factor, postscale_factor, process_set, *tensors):

@@ -156,7 +156,7 @@ class _DistributedAdasumOptimizer(_Common):
     """op=Adasum: each parameter's change is computed here and combined; see adasum.py."""
 
     def synchronize(self):
-        """Nothing to wait for: gradients are not what travels."""
+        """Does nothing: with Adasum, gradients are not exchanged."""
 
     @contextmanager
     def skip_synchronize(self):
@@ -249,8 +249,8 @@ def DistributedOptimizer(
     backward_passes_per_step: how many backward() calls accumulate locally before gradients are reduced. op:
     hvd.Average, hvd.Sum or hvd.Adasum. gradient_predivide_factor: with op=Average, divides by the factor
     before the sum and by size/factor after it. groups: a number, or lists of parameters, whose gradients
-    travel together. sparse_as_dense: reduces sparse gradients as dense ones. process_set: the ranks that
-    take part; others step with their own gradients.
+    are reduced together. sparse_as_dense: reduces sparse gradients as dense ones. process_set: the ranks
+    that take part; others step with their own gradients.
     """
     _check(optimizer, op, gradient_predivide_factor, backward_passes_per_step, process_set)
     groups = renamed_groups(num_groups, groups, 2)

@@ -57,7 +57,7 @@ def _submit(held):
 
 
 class Group:
-    """Gradients that travel together, all or none, once the last of them is ready."""
+    """Gradients that are reduced together, all or none, once the last of them is ready."""
 
     def __init__(self, params, name):
         self.params = params

@@ -68,15 +68,15 @@ def register_buffer(tensor, process_set=global_process_set):
     """Registers the memory of a GPU tensor with NCCL for a process set; returns a RegisteredBuffer.
 
     Collective: all ranks of the set call it in the same order, with as many elements of one dtype each.
-    From then on tensors that lie in that memory, whole or as views, travel from and to where they are,
-    without NCCL's own copies, over NVLink SHARP, InfiniBand SHARP and between GPUs of one node. On every
-    rank a tensor lies in the same buffer or in none; it is not packed with others, so register large ones.
+    From then on tensors in that memory, whole or as views, are sent and received in place, without NCCL's
+    own copies, over NVLink SHARP, InfiniBand SHARP and between GPUs of one node. A tensor must be in the
+    same buffer on every rank, or in none; it is not packed with others, so register large ones.
     The memory stays alive until deregister() or shutdown(); a new world (elastic) has no buffers yet.
 
-    Where a rank cannot, none does: below NCCL 2.19, or where NCCL refuses the memory, one RuntimeWarning
-    (of the set's first rank) names it, .is_registered is False, .problem says why, and tensors travel as
-    before. Tensors in host memory or with gaps raise ValueError; memory that overlaps a registered buffer
-    or has a pending operation raises HorovodInternalError on all ranks.
+    If one rank cannot register, none does (below NCCL 2.19, or where NCCL refuses the memory): one
+    RuntimeWarning (of the set's first rank) names it, .is_registered is False, .problem is the reason, and
+    tensors are sent as before. Tensors in host memory or with gaps raise ValueError; memory that overlaps a
+    registered buffer or has a pending operation raises HorovodInternalError on all ranks.
     """
     set_id = process_set_id(process_set)
     dtype = t.dtype_of(tensor)

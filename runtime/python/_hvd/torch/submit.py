@@ -3,7 +3,7 @@
 
 Operations of equal name on all ranks form one collective, so automatic names are counted per kind and
 agree as long as all ranks call in the same order. The tensors of a grouped call share a group of the
-runtime: all or none travel, in one batch if they fit.
+runtime: all or none are reduced, in one batch if they fit.
 """
 
 import torch
@@ -127,7 +127,7 @@ def allreduce_async(
 ):
     """Starts reducing a tensor over all ranks into a new tensor; returns a handle.
 
-    compression: how it travels, by the runtime's name ("int8"), equal on all ranks.
+    compression: the runtime's name of a codec ("int8"), the same on all ranks.
     """
     op = check_reduce_op(reduce_op_from(op, average))
     set_id = process_set_id(process_set)

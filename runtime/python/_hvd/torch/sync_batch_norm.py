@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batch normalisation over the batches of all ranks of a process set.
 
-Forward: each rank's count, mean and sum of squared distances for every channel travel in one
-allgather and are combined in rank order by Chan's formula, in the statistics' dtype (float64 for
+Forward: each rank's count, mean and sum of squared distances for every channel are exchanged by one
+allgather and combined in rank order by Chan's formula, in the statistics' dtype (float64 for
 float64 inputs, float32 otherwise), so all ranks get the same bits and nothing cancels as in
-E[x^2] - E[x]^2. Backward: the two sums that the gradient of the input needs travel in one allreduce.
+E[x^2] - E[x]^2. Backward: one allreduce exchanges the two sums that the gradient of the input needs.
 Gradients of weight and bias are this rank's part, as of every other parameter.
 
-Statistics are small, so they travel in host memory: inputs may be on any device.
+Statistics are small, so they are sent from host memory: inputs may be on any device.
 
 Names: a layer gets its number when it first meets the other ranks of its process set in a world, so
 ranks may have built different models before. The order of these first meetings is the same on all ranks

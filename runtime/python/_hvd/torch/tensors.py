@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors as the runtime sees them: an address, a shape and a dtype.
 
-The runtime reads and writes contiguous elements. A contiguous tensor travels without a copy; another one
+The runtime reads and writes contiguous elements. A contiguous tensor is passed without a copy; another one
 (transposed, expanded, channels_last, a lazy negation) as a contiguous copy that is written back at the end
 of an operation in place. Other layouts are never sent in place: the runtime cannot know that all ranks have
 the same, and elements would be added to the wrong ones.
@@ -34,7 +34,7 @@ _from_dlpack = torch.utils.dlpack.from_dlpack
 
 
 def dtype_of(tensor):
-    """The runtime's number of the tensor's dtype; refuses tensors that cannot travel."""
+    """Returns the runtime's number of the tensor's dtype; raises an error for unsupported tensors."""
     number = None
     if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and can_travel(tensor):
         number = DTYPES.get(tensor.dtype)
@@ -161,7 +161,8 @@ def describe(tensor, output, dtype, name, place, group=None, group_size=0, is_he
 
 
 def copy_back(destination, source, place):
-    """The result of an operation in place whose tensor travelled as the copy `source`, created at place."""
+    """Returns the result function of an in-place operation on `source`, a copy of the tensor made at
+    place."""
 
     def result(handle):
         with torch.no_grad():
@@ -173,7 +174,10 @@ def copy_back(destination, source, place):
 
 
 def take(handle, like, dtype):
-    """The runtime's result as a tensor of like's dtype, which takes the handle over; None: taken before."""
+    """Returns the runtime's result as a tensor of like's dtype; None if it was taken before.
+
+    The tensor takes ownership of the handle.
+    """
     capsule = _native.take(handles._pending, handle, dtype)
     if capsule is None:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``import horovod.tensorflow.keras as hvd``: ``tf.keras``, of whichever version it is."""
+"""``import horovod.tensorflow.keras as hvd``: for ``tf.keras``, of any version."""
 
 from _hvd import __version__, frameworks
 
@@ -44,7 +44,8 @@ def DistributedOptimizer(
     process_set=global_process_set,
     scale_local_gradients=True,
 ):
-    """As horovod.keras.DistributedOptimizer, its arguments in Horovod's order for this module."""
+    """Returns horovod.keras.DistributedOptimizer(...). Only the order of the arguments differs, as in
+    Horovod."""
     return wrap(**locals())
 
 
@@ -57,7 +58,11 @@ def allreduce(
     op=None,
     compression=Compression.none,
 ):
-    """The mean of a value over all ranks; op=hvd.Sum: the sum."""
+    """Returns a value reduced over all ranks, by default their mean.
+
+    value: a number, a list, an array or a tensor, of the same shape and dtype on all ranks. The result is a
+    tensor, or in a graph of TensorFlow 1 the value. average: Horovod's old argument in place of op.
+    """
     return _api.reduce_value(value, name, op, average, prescale_factor, postscale_factor, compression)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``import horovod.keras as hvd``: Keras by itself, on its back end TensorFlow, torch or JAX."""
+"""``import horovod.keras as hvd``: for the package Keras, on its back end TensorFlow, torch or JAX."""
 
 from _hvd import __version__, frameworks
 
@@ -45,13 +45,24 @@ def DistributedOptimizer(
     process_set=global_process_set,
     scale_local_gradients=True,
 ):
-    """An optimizer like this one of Keras, whose gradients are those of all ranks.
+    """Returns a distributed optimizer: like `optimizer`, but it applies gradients reduced over all ranks.
 
-    op: hvd.Average or hvd.Sum. compression: how gradients travel. backward_passes_per_step: gradients of so
-    many batches are summed (average_aggregated_gradients: averaged) before they are exchanged and applied.
-    gradient_predivide_factor: divides before the sum what is divided by size() after it. groups: gradients
-    that travel together, a number of groups or lists of variables. sparse_as_dense: gradients of embeddings
-    as whole tensors. process_set: the ranks that train together. The rest is Horovod's.
+    optimizer: an optimizer of Keras; use the result in its place. If it is built, both share their
+    variables. name: prefix of the operations' names; by default "Distributed" and the optimizer's class.
+    device_dense, device_sparse: on TensorFlow, the device of the operations for tensors and IndexedSlices.
+    compression: how gradients are sent, hvd.Compression.fp16 for example.
+    sparse_as_dense: converts the gradients of embeddings to dense tensors before the reduction.
+    gradient_predivide_factor: with Average, divides by it before the sum and multiplies by it after.
+    op: hvd.Average or hvd.Sum.
+    groups: a number of groups, or lists of variables, whose gradients are reduced together. num_groups is
+        its old name.
+    backward_passes_per_step: the gradients of this many batches are summed (averaged with
+        average_aggregated_gradients) before they are exchanged and applied.
+    process_set: the ranks that train together.
+    scale_local_gradients: divides the gradients of register_local_var() by the number of ranks.
+
+    Raises TypeError for anything but an optimizer of Keras, and ValueError or TypeError for other
+    arguments.
     """
     return wrap(**locals())
 
@@ -72,9 +83,11 @@ def PartialDistributedOptimizer(
     backward_passes_per_step=1,
     average_aggregated_gradients=False,
 ):
-    """A DistributedOptimizer that leaves the gradients of local_layers, one layer or several, to each rank.
+    """Returns a DistributedOptimizer that does not reduce the gradients of local_layers.
 
-    They are divided by size() unless scale_local_gradients=False.
+    local_layers: a built layer or a list of them. Their gradients are divided by the number of ranks,
+    unless scale_local_gradients=False. ValueError for anything else. The other arguments are those of
+    DistributedOptimizer().
     """
     made = wrap(**{k: v for k, v in locals().items() if k != "local_layers"})
     for variable in layers_variables(local_layers):
@@ -91,7 +104,11 @@ def allreduce(
     op=None,
     compression=Compression.none,
 ):
-    """The mean of a value over all ranks; op=hvd.Sum, or average=False: the sum."""
+    """Returns a value reduced over all ranks: their mean, the sum with average=False, or by `op`.
+
+    value: a number, a list, an array or a tensor, of the same shape and dtype on all ranks. The result is a
+    tensor of Keras' back end.
+    """
     average = None if op is not None and average is True else average
     return _api.reduce_value(value, name, op, average, prescale_factor, postscale_factor, compression)
 

@@ -6,7 +6,7 @@
                    dataset = dataset.send_to_data_service(config, hvd.rank())
 
 The dispatchers, one for all training ranks or one for each, run in the compute job or in the training job
-(dispatcher_side). The compute service (_hvd/compute_service.py) has their addresses. The data travel by
+(dispatcher_side). The compute service (_hvd/compute_service.py) has their addresses. The data are sent by
 TensorFlow's own gRPC without authentication: keep such jobs in a network of their own.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of tensors: which tensors travel in place and which by a copy.
+"""Memory of tensors: which tensors are sent and received in place, and which by a copy.
 
 Reduced tensors keep their dtype. Tensors that are only moved are flattened, and sent as bytes where the
 runtime lacks the dtype (complex numbers, the small floats, wide unsigned integers).
@@ -60,7 +60,7 @@ def as_contiguous(tensor):
 
 
 def same_kind(tensors, what):
-    """All of one dtype, as they travel as one; the first."""
+    """Checks that all tensors have one dtype, as they are sent as one; returns the first."""
     first = tensors[0]
     for one in tensors:
         check(one, what)

@@ -5,7 +5,7 @@ All ranks shuffle alike; of what is left, rank r of n takes the places r, r + n,
 processed before the last reset is a list of rounds (n, [samples taken by rank 0, by rank 1, ...]),
 each counted in what the rounds before it left. As long as all ranks take equally many that is a
 prefix, one number, as in Horovod; where they do not, the union of what each has taken is kept
-exactly, and travels as one number a rank and round instead of lists of indices.
+exactly, and sent as one number per rank and round instead of lists of indices.
 """
 
 import random
