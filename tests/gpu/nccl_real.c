@@ -3,7 +3,7 @@
  * TAP. Checks everything that needs no GPU: nccl_load accepts it, its version is the
  * wheel's, every symbol that nccl_dl.h requires exists and none that it lists for
  * later versions, the texts of its results, and the answers of calls that find no
- * driver. The fake NCCL gives the same (tests/unit/gpu_nccl_fake_test.c). */
+ * driver. The fake NCCL gives the same. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels of kernels/adasum.cu, compiled for the CPU, against the CPU backend's
  * arithmetic. */
-#include <math.h>
 
 #include "runtime/backend/cpu/adasum_math.h"
 #include "tests/fakes/cuda/kernels_cpu.h"
+#include "tests/unit/gpu_values.h"
 #include "tests/unit/unit.h"
 
 enum { MAX_N = 40000, N_TENSORS = 6, PER_CHUNK = 4096, MAX_CHUNKS = 64 };
@@ -24,15 +24,6 @@ static struct {
     uint8_t *a, *b;
 } x;
 
-static void value_put(uint8_t *p, uint64_t i, double v)
-{
-    float f = (float)v;
-    if (x.t == DT_F32)
-        memcpy(p + 4 * i, &f, 4);
-    else
-        memcpy(p + 8 * i, &v, 8);
-}
-
 /* Tensor 0 of b is zero, tensor 3 equals a's, the rest are any. off: bytes. */
 static void vectors_fill(enum dtype t, size_t off)
 {
@@ -46,8 +37,8 @@ static void vectors_fill(enum dtype t, size_t off)
         x.tensors[k].src = x.n;
         for (uint32_t i = 0; i < counts[k]; i++) {
             double v = sin((double)(at + i)) * 3, w = cos((double)(at + i) * 7) + 0.1;
-            value_put(x.a, at + i, v);
-            value_put(x.b, at + i, k == 0 ? 0 : k == 3 ? v : w);
+            value_put(t, x.a, at + i, v);
+            value_put(t, x.b, at + i, k == 0 ? 0 : k == 3 ? v : w);
         }
         for (uint32_t i = 0; i < counts[k]; i += PER_CHUNK, x.n++) {
             uint32_t left = counts[k] - i;
@@ -78,13 +69,11 @@ static void kernels_run(unsigned blocks, uint64_t seed)
                    blocks, seed);
 }
 
-static const enum dtype types[] = {DT_F32, DT_F64};
-
 UNIT_TEST(weights_and_sums_are_the_cpus)
 {
     for (size_t i = 0; i < 2; i++) {
-        size_t size = dtype_size(types[i]), at = 0, n = 0;
-        vectors_fill(types[i], 0);
+        size_t size = dtype_size(float_types[i]), at = 0, n = 0;
+        vectors_fill(float_types[i], 0);
         for (uint32_t k = 0; k < N_TENSORS; k++)
             n += counts[k];
         memcpy(want, x.a, n * size);
@@ -118,7 +107,7 @@ UNIT_TEST(bits_depend_on_counts_alone)
     static struct weights first[N_TENSORS];
     for (size_t i = 0; i < 2; i++)
         for (unsigned blocks = 1; blocks < 30; blocks += 4) {
-            vectors_fill(types[i], (blocks % 3) * dtype_size(types[i]));
+            vectors_fill(float_types[i], (blocks % 3) * dtype_size(float_types[i]));
             kernels_run(blocks, blocks * 77);
             if (blocks == 1)
                 memcpy(first, x.weights, sizeof(first));

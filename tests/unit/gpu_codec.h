@@ -4,12 +4,9 @@
 #ifndef TESTS_UNIT_GPU_CODEC_H
 #define TESTS_UNIT_GPU_CODEC_H
 
-#include <math.h>
-
 #include "runtime/backend/nccl/gcodec.h"
-#include "runtime/core/compress/cast.h"
-#include "runtime/core/half.h"
 #include "tests/unit/gpu_members.h"
+#include "tests/unit/gpu_values.h"
 #include "tests/unit/seeded.h"
 
 enum { CODEC_ITEMS = 6, CODEC_MAX = 80 * 80, CODEC_SETS = 2 };
@@ -216,37 +213,15 @@ static int run_gpu(struct coder *c,
 
 /* --- values --- */
 
-static void coded_put(enum dtype t, void *p, size_t i, double v)
-{
-    const float f = (float)v;
-
-    if (t == DT_F64)
-        ((double *)p)[i] = v;
-    else if (t == DT_F32)
-        ((float *)p)[i] = f;
-    else
-        ((uint16_t *)p)[i] = t == DT_F16 ? f16_of_f32(f) : bf16_of_f32(f);
-}
-
-static double coded_get(enum dtype t, const void *p, size_t i)
-{
-    if (t == DT_F64)
-        return ((const double *)p)[i];
-    if (t == DT_F32)
-        return (double)((const float *)p)[i];
-    const uint16_t h = ((const uint16_t *)p)[i];
-    return t == DT_F16 ? (double)f32_of_f16(h) : (double)f32_of_bf16(h);
-}
-
 static void coded_fill(struct coder *c, const struct coded *b, uint8_t *arena)
 {
     memset(arena, 0, b->bytes);
     for (size_t i = 0; i < b->n && !b->has_joined; i++) {
         for (uint64_t e = 0; e < b->plans[i].count; e++)
-            coded_put(b->dtype, arena + b->at[i], e,
+            value_put(b->dtype, arena + b->at[i], e,
                       (double)(seeded_next(&c->own) % 20011) / 10000 - 1);
         if (coding->has_nans && b->plans[i].count > 0 && seeded_below(&c->own, 8) == 0)
-            coded_put(b->dtype, arena + b->at[i],
+            value_put(b->dtype, arena + b->at[i],
                       seeded_below(&c->own, (uint32_t)b->plans[i].count),
                       seeded_below(&c->own, 2) ? NAN : -INFINITY);
     }
@@ -274,11 +249,10 @@ static int coded_plan(struct coder *c, struct coded *b, const char *text)
 /* Of the types that the codec takes. */
 static int batch_draw(struct coder *c, struct coded *b)
 {
-    static const enum dtype types[] = {DT_F32, DT_F64, DT_F16, DT_BF16};
     static const double scales[] = {1, 1, 0.5, 3};
 
     *b = (struct coded){
-        .dtype = types[seeded_below(&c->all, 4)],
+        .dtype = float_types[seeded_below(&c->all, 4)],
         .op = seeded_below(&c->all, 3) ? OP_SUM : OP_AVERAGE,
         .pre = scales[seeded_below(&c->all, 4)],
         .post = scales[seeded_below(&c->all, 4)],
@@ -307,8 +281,8 @@ static int batch_compare(const struct coder *c,
 
     for (size_t i = 0; i < b->n && !b->has_joined; i++)
         for (uint64_t e = 0; e < b->plans[i].count; e++) {
-            const double x = coded_get(b->dtype, want + b->at[i], e),
-                         y = coded_get(b->dtype, got + b->at[i], e);
+            const double x = value_get(b->dtype, want + b->at[i], e),
+                         y = value_get(b->dtype, got + b->at[i], e);
             /* what is not compressed is summed in NCCL's order */
             const double least = b->plans[i].is_compressed ? 0 : 0.1;
 

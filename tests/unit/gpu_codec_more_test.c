@@ -117,17 +117,17 @@ static int nan_body(struct backend *meeting, uint32_t me, struct party *p, char 
     int rc = coded_plan(&c, &b, coding->text);
     coded_fill(&c, &b, arena);
     if (me == 1)
-        coded_put(DT_F32, arena, 77, NAN);
+        value_put(DT_F32, arena, 77, NAN);
     rc = rc ? rc : run_gpu(&c, &b, arena, got, &err);
     for (size_t i = 0; i < 6400 && !rc; i++)
-        if (!isnan(coded_get(DT_F32, got, i)))
+        if (!isnan(value_get(DT_F32, got, i)))
             rc = err_set(&err, -EIO, "[%zu] is a number", i);
-    if (!rc && isnan(coded_get(DT_F32, got + b.at[1], 0)))
+    if (!rc && isnan(value_get(DT_F32, got + b.at[1], 0)))
         rc = err_set(&err, -EIO, "another tensor is NaN");
     memset(arena, 0, bytes); /* nothing of it stays */
     rc = rc ? rc : run_gpu(&c, &b, arena, got, &err);
     for (size_t i = 0; i < 6400 && !rc; i++)
-        if (isnan(coded_get(DT_F32, got, i)))
+        if (isnan(value_get(DT_F32, got, i)))
             rc = err_set(&err, -EIO, "[%zu] is NaN still", i);
     if (rc)
         (void)SAYS("rank %u: %s", me, err.text);

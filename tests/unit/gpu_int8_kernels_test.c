@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels of kernels/int8.cu, compiled for the CPU, bit for bit against the codec
  * of host tensors. */
-#include <math.h>
 
-#include "runtime/core/compress/cast.h"
 #include "runtime/core/compress/int8.h"
 #include "runtime/core/compress/layout.h"
-#include "runtime/core/half.h"
 #include "tests/fakes/cuda/kernels_cpu.h"
+#include "tests/unit/gpu_values.h"
 #include "tests/unit/unit.h"
 
 enum { MAX_N = 11000, MEMBERS = 3 };
 
-static const enum dtype types[] = {DT_F32, DT_F64, DT_F16, DT_BF16};
 static const uint32_t counts[] = {1, 255, 256, 257, 1000, 5003, MAX_N};
 static const uint32_t block_sizes[] = {256, 300, 1000, 1024};
 #define N_OF(a) (sizeof(a) / sizeof(a)[0])
@@ -21,19 +18,6 @@ static double in[MAX_N];
 static float residual[MAX_N], kept[MAX_N];
 /* Of an odd size, so that a later message is not aligned. */
 static uint8_t wire[MEMBERS * (5 * MAX_N + 1)], want[MEMBERS * (5 * MAX_N + 1)];
-
-static void value_put(enum dtype t, uint64_t i, double v)
-{
-    float f = (float)v;
-    uint16_t h = t == DT_F16 ? f16_of_f32(f) : bf16_of_f32(f);
-    uint8_t *p = (uint8_t *)in + i * dtype_size(t);
-    if (t == DT_F64)
-        memcpy(p, &v, 8);
-    else if (t == DT_F32)
-        memcpy(p, &f, 4);
-    else
-        memcpy(p, &h, 2);
-}
 
 /* Some blocks of zeros, of a NaN, of an infinity, of what is too small or very large.
  */
@@ -47,7 +31,7 @@ static void values_fill(enum dtype t, uint32_t n, unsigned seed)
             : part == 4                 ? v * 2e36
             : part == 6 && i % 600 == 7 ? (seed % 2 ? NAN : -INFINITY)
                                         : v;
-        value_put(t, i, v);
+        value_put(t, in, i, v);
         residual[i] = (float)cos(i + seed) * 0.01f;
     }
 }
@@ -88,47 +72,25 @@ UNIT_TEST(messages_are_the_codecs)
 {
     static const double scales[] = {1, 0.3};
     const struct codec_kernels *k = codec_kernels_of(false);
-    for (size_t i = 0; i < N_OF(types) * N_OF(counts) * N_OF(block_sizes) * 4; i++) {
+    for (size_t i = 0; i < N_OF(float_types) * N_OF(counts) * N_OF(block_sizes) * 4;
+         i++) {
         size_t t = i % 4;
         uint32_t n = counts[i / 4 % N_OF(counts)], block = block_sizes[i / 28 % 4];
         bool is_fed = i / 112 % 2;
         double scale = scales[i / 224];
         uint64_t bytes = int8_wire_bytes(n, block);
 
-        values_fill(types[t], n, (unsigned)i);
+        values_fill(float_types[t], n, (unsigned)i);
         memcpy(kept, residual, sizeof(kept));
         memset(wire, 0x5a, sizeof(wire));
         check_code(t, n, block, scale, is_fed, wire + 1, 1 + n / 700);
-        int8_encode(k, want, in, types[t], scale, is_fed ? kept : NULL, n, block);
+        int8_encode(k, want, in, float_types[t], scale, is_fed ? kept : NULL, n, block);
         if (memcmp(wire + 1, want, bytes) != 0)
-            fail_msg("%s of %u in blocks of %u", dtype_name(types[t]), n, block);
+            fail_msg("%s of %u in blocks of %u", dtype_name(float_types[t]), n, block);
         assert_int_equal(wire[0], 0x5a);
         assert_int_equal(wire[bytes + 1], 0x5a);
         assert_memory_equal(residual, kept, n * sizeof(*kept));
     }
-}
-
-/* Equal but for what a NaN carries. */
-static bool is_same(enum dtype t, const uint8_t *a, const uint8_t *b)
-{
-    uint16_t ha, hb;
-    float fa, fb;
-    double da, db;
-    if (memcmp(a, b, dtype_size(t)) == 0)
-        return true;
-    memcpy(&ha, a, 2);
-    memcpy(&hb, b, 2);
-    if (t == DT_F16)
-        return isnan(f32_of_f16(ha)) && isnan(f32_of_f16(hb));
-    if (t == DT_BF16)
-        return isnan(f32_of_bf16(ha)) && isnan(f32_of_bf16(hb));
-    memcpy(&fa, a, 4);
-    memcpy(&fb, b, 4);
-    if (t == DT_F32)
-        return isnan(fa) && isnan(fb);
-    memcpy(&da, a, 8);
-    memcpy(&db, b, 8);
-    return isnan(da) && isnan(db);
 }
 
 UNIT_TEST(sums_are_the_codecs)
@@ -137,8 +99,9 @@ UNIT_TEST(sums_are_the_codecs)
     static uint8_t out[MAX_N * 8], sum[MAX_N * 8];
     const struct codec_kernels *k = codec_kernels_of(false);
     struct err err = ERR_INIT;
-    for (size_t i = 0; i < N_OF(types) * N_OF(counts) * N_OF(block_sizes) * 2; i++) {
-        size_t t = i % 4, size = dtype_size(types[t]);
+    for (size_t i = 0; i < N_OF(float_types) * N_OF(counts) * N_OF(block_sizes) * 2;
+         i++) {
+        size_t t = i % 4;
         uint32_t n = counts[i / 4 % N_OF(counts)], block = block_sizes[i / 28 % 4];
         uint64_t each = int8_wire_bytes(n, block);
         struct int8_sum a = {.wire = (uintptr_t)wire,
@@ -153,11 +116,11 @@ UNIT_TEST(sums_are_the_codecs)
             check_code(0, n, block, 1, false, wire + m * each, 3);
         }
         run_sum(t, a, 1 + n / 700, i);
-        assert_int_equal(0, int8_sum(k, sum, types[t], a.factor, wire, MEMBERS * each,
-                                     MEMBERS, n, block, &err));
+        assert_int_equal(0, int8_sum(k, sum, float_types[t], a.factor, wire,
+                                     MEMBERS * each, MEMBERS, n, block, &err));
         for (uint32_t e = 0; e < n; e++)
-            if (!is_same(types[t], out + e * size, sum + e * size))
-                fail_msg("%s: element %u of %u", dtype_name(types[t]), e, n);
+            if (!value_is_same(float_types[t], out, sum, e))
+                fail_msg("%s: element %u of %u", dtype_name(float_types[t]), e, n);
     }
 }
 
@@ -193,28 +156,27 @@ UNIT_TEST(shards_are_messages_of_their_own)
                                      .block = 256,
                                      .n_shards = shards};
 
-        values_fill(types[t], n, (unsigned)i);
+        values_fill(float_types[t], n, (unsigned)i);
         memcpy(kept, residual, sizeof(kept));
         run_code(t, a, 3, i);
         for (uint32_t j = 0; j < shards; j++) {
             struct codec_shard s = codec_shard_of(&plan, j);
             uint8_t *at = j == a.me ? own : apart + j * a.stride;
 
-            int8_encode(k, want, cast_at(in, types[t], s.at), types[t], 1, kept + s.at,
-                        s.count, 256);
+            int8_encode(k, want, cast_at(in, float_types[t], s.at), float_types[t], 1,
+                        kept + s.at, s.count, 256);
             if (memcmp(at, want, s.wire_bytes) != 0)
                 fail_msg("shard %u of %u, %u elements", j, shards, n);
-            assert_int_equal(0,
-                             int8_sum(k, cast_at_out(all, types[t], s.at), types[t],
-                                      0.5, want, s.wire_bytes, 1, s.count, 256, &err));
+            assert_int_equal(0, int8_sum(k, cast_at_out(all, float_types[t], s.at),
+                                         float_types[t], 0.5, want, s.wire_bytes, 1,
+                                         s.count, 256, &err));
         }
         assert_memory_equal(residual, kept, n * sizeof(*kept));
         memcpy(apart + a.me * a.stride, own, a.stride - 1);
         run_sum(t, back_args, 5, i);
         for (uint32_t e = 0; e < n; e++)
-            if (!is_same(types[t], back + e * dtype_size(types[t]),
-                         all + e * dtype_size(types[t])))
-                fail_msg("%s: element %u of %u", dtype_name(types[t]), e, n);
+            if (!value_is_same(float_types[t], back, all, e))
+                fail_msg("%s: element %u of %u", dtype_name(float_types[t]), e, n);
     }
 }
 
@@ -258,7 +220,7 @@ UNIT_TEST(tensors_are_coded_and_summed_together)
         assert_int_equal(
             0, int8_sum(k, sum, DT_F32, 1, want, bytes, 1, counts[i], 256, &err));
         for (uint32_t e = 0; e < counts[i]; e++)
-            assert_true(is_same(DT_F32, (uint8_t *)&out[i][e], (uint8_t *)&sum[e]));
+            assert_true(value_is_same(DT_F32, out[i], sum, e));
     }
 }
 

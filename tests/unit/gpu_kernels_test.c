@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels of kernels/move.cu and scan.cu, compiled for the CPU, bit for bit against
  * what the CPU does with host tensors. */
-#include <math.h>
 
 #include "runtime/backend/cpu/reduce.h"
-#include "runtime/core/compress/cast.h"
-#include "runtime/core/half.h"
 #include "runtime/core/nonfinite.h"
 #include "tests/fakes/cuda/kernels_cpu.h"
+#include "tests/unit/gpu_values.h"
 #include "tests/unit/unit.h"
 
 enum { MAX_N = 3 * 8192 + 77, GUARD = 64, ROOM = MAX_N * 8 + 2 * GUARD + 64 };
@@ -49,11 +47,6 @@ enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
 static _Alignas(64) uint8_t in[ROOM], want[ROOM], half[ROOM];
 static _Alignas(64) uint8_t src_room[ROOM], dst_room[ROOM];
 
-static bool is_float(enum dtype t)
-{
-    return cast_is_float(t);
-}
-
 static void reference_widen(const struct row *r, uint64_t n, double scale)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -91,10 +84,10 @@ reference_move(const struct row *r, uint64_t n, double scale, uint32_t divisor)
     size_t from = dtype_size(r->from), to = dtype_size(r->to);
     if (r->from == r->to) {
         reference_finish(r->from, in, want, n, scale, divisor);
-    } else if (is_float(r->from) && from > to) {
+    } else if (cast_is_float(r->from) && from > to) {
         cast_narrow(codec_kernels_of(false), (uint16_t *)want, r->to, in, r->from, n,
                     scale);
-    } else if (is_float(r->from)) {
+    } else if (cast_is_float(r->from)) {
         reference_widen(r, n, scale);
     } else if (from < to) { /* 16 bits to i32 */
         reference_finish(r->from, in, half, n, scale, divisor);
@@ -135,33 +128,6 @@ static void values_fill(enum dtype t, uint64_t n)
         }
 }
 
-/* Equal, or both NaN where arithmetic made them. */
-static bool is_same(enum dtype t, const uint8_t *a, const uint8_t *b, bool is_computed)
-{
-    size_t size = dtype_size(t);
-    double x, y;
-    float fx, fy;
-    if (memcmp(a, b, size) == 0)
-        return true;
-    if (!is_computed || !is_float(t))
-        return false;
-    uint16_t ha, hb;
-    memcpy(&ha, a, 2);
-    memcpy(&hb, b, 2);
-    memcpy(&fx, a, size < 4 ? 2 : 4);
-    memcpy(&fy, b, size < 4 ? 2 : 4);
-    x = (double)fx;
-    y = (double)fy;
-    if (size == 8) {
-        memcpy(&x, a, 8);
-        memcpy(&y, b, 8);
-    } else if (size == 2) {
-        x = (double)(t == DT_F16 ? f32_of_f16(ha) : f32_of_bf16(ha));
-        y = (double)(t == DT_F16 ? f32_of_f16(hb) : f32_of_bf16(hb));
-    }
-    return isnan(x) && isnan(y);
-}
-
 /* n elements from src_at to dst_at bytes behind a boundary, split into chunks. */
 static void check_move(const struct row *r,
                        uint32_t n,
@@ -189,7 +155,8 @@ static void check_move(const struct row *r,
                                        .n = n - at < most ? n - at : most};
     cpu_kernel_run(&cpu_kernels[r->k], &a, 1 + a.n / 2, random_u64());
     for (uint32_t i = 0; i < n; i++)
-        if (!is_same(r->to, dst + i * to, want + i * to, is_computed))
+        if (is_computed ? !value_is_same(r->to, dst, want, i)
+                        : memcmp(dst + i * to, want + i * to, to) != 0)
             fail_msg("%s: element %u of %u, offsets %u and %u, scale %g, divisor %u",
                      cpu_kernels[r->k].symbol, i, n, src_at, dst_at, scale, divisor);
     for (uint32_t i = 0; i < GUARD; i++)
@@ -232,7 +199,7 @@ UNIT_TEST(scales_and_divisors_equal_the_cpu)
         for (size_t k = 0; k < sizeof(scales) / sizeof(scales[0]); k++)
             check_move(&rows[i], 777, 0, 0, scales[k], 1);
         for (size_t k = 0; k < sizeof(divisors) / sizeof(divisors[0]); k++)
-            if (!is_float(rows[i].from) && rows[i].from != DT_BOOL)
+            if (!cast_is_float(rows[i].from) && rows[i].from != DT_BOOL)
                 check_move(&rows[i], 777, 0, 0, 1, divisors[k]);
     }
 }
@@ -300,8 +267,7 @@ UNIT_TEST(moves_work_in_place)
         memcpy(src_room, in, n * size);
         cpu_kernels[rows[i].k].block(&a, 0, 1);
         for (uint32_t e = 0; e < n; e++)
-            assert_true(
-                is_same(rows[i].to, src_room + e * size, want + e * size, true));
+            assert_true(value_is_same(rows[i].to, src_room, want, e));
     }
 }
 

@@ -4,13 +4,11 @@
 #ifndef TESTS_UNIT_GPU_MATRIX_H
 #define TESTS_UNIT_GPU_MATRIX_H
 
-#include <math.h>
-
 #include "runtime/backend/nccl/gcoll.h"
 #include "runtime/backend/nccl/launch.h"
 #include "runtime/backend/nccl/table.h"
-#include "runtime/core/half.h"
 #include "tests/unit/gpu_members.h"
+#include "tests/unit/gpu_values.h"
 
 enum {
     ARENA = 768 * 1024,
@@ -58,97 +56,12 @@ struct bench { /* of one member */
     struct tables tables;
 };
 
-/* --- elements --- */
-
-static void element_store(enum dtype t, void *at, double v)
-{
-    const float f = (float)v;
-    const int64_t i = (int64_t)v;
-    const uint16_t f16 = f16_of_f32(f), bf16 = bf16_of_f32(f);
-    const uint8_t bit = v != 0;
-    const void *from = &i; /* little endian: integers are its first bytes */
-
-    switch (t) {
-    case DT_F16:
-        from = &f16;
-        break;
-    case DT_BF16:
-        from = &bf16;
-        break;
-    case DT_F32:
-        from = &f;
-        break;
-    case DT_F64:
-        from = &v;
-        break;
-    case DT_BOOL:
-        from = &bit;
-        break;
-    case DT_U8:
-    case DT_I8:
-    case DT_U16:
-    case DT_I16:
-    case DT_I32:
-    case DT_I64:
-    case DT_COUNT:
-        break;
-    }
-    memcpy(at, from, dtype_size(t));
-}
-
-static double element_load(enum dtype t, const void *at)
-{
-    union {
-        uint8_t u8;
-        int8_t i8;
-        uint16_t u16;
-        int16_t i16;
-        int32_t i32;
-        int64_t i64;
-        float f32;
-        double f64;
-    } v = {0};
-
-    memcpy(&v, at, dtype_size(t));
-    switch (t) {
-    case DT_U8:
-    case DT_BOOL:
-        return v.u8;
-    case DT_I8:
-        return v.i8;
-    case DT_U16:
-        return v.u16;
-    case DT_I16:
-        return v.i16;
-    case DT_I32:
-        return v.i32;
-    case DT_I64:
-        return (double)v.i64;
-    case DT_F16:
-        return (double)f32_of_f16(v.u16);
-    case DT_BF16:
-        return (double)f32_of_bf16(v.u16);
-    case DT_F32:
-        return (double)v.f32;
-    case DT_F64:
-        return v.f64;
-    case DT_COUNT:
-        break;
-    }
-    return NAN;
-}
-
-static bool is_float(enum dtype t)
-{
-    return t == DT_F16 || t == DT_BF16 || t == DT_F32 || t == DT_F64;
-}
+/* --- reference --- */
 
 static double slack_of(enum dtype t)
 {
     return t == DT_F16 || t == DT_BF16 ? 0.01 : t == DT_F32 ? 1e-6 : 1e-14;
 }
-
-/* --- reference --- */
 
 static bool is_reduction(enum collective c)
 {
@@ -187,7 +100,7 @@ static double value_scaled(enum dtype t, double v, double by)
 {
     if (t == DT_BOOL)
         return by != 0 ? v : 0;
-    return is_float(t) ? v * by : trunc(v * by);
+    return cast_is_float(t) ? v * by : trunc(v * by);
 }
 
 static double values_combined(const struct ask *a, double x, double y)
@@ -358,13 +271,11 @@ static bool has_input(const struct bench *w)
 
 static void bench_fill(struct bench *w)
 {
-    const uint64_t size = dtype_size(w->a.dtype);
-
     memset(w->before, SENTINEL, w->bytes);
     for (size_t i = 0; i < w->a.n_items; i++)
         for (uint64_t e = 0; e < w->t[i].n_in && has_input(w); e++)
-            element_store(w->a.dtype, w->before + w->t[i].in + e * size,
-                          value_of(&w->a, w->me, i, e));
+            value_put(w->a.dtype, w->before + w->t[i].in, e,
+                      value_of(&w->a, w->me, i, e));
 }
 
 static int bench_copy(struct bench *w, bool is_up, struct err *err)
@@ -437,7 +348,7 @@ static int bench_check(struct bench *w, struct err *err)
             vectors_adasum(w, i, w->t[i].n_out);
         for (uint64_t e = 0; e < w->t[i].n_out; e++) {
             const uint64_t at = w->t[i].out + e * size;
-            const double is = element_load(w->a.dtype, w->after + at),
+            const double is = value_get(w->a.dtype, w->after + at, 0),
                          to = value_expected(w, i, e);
 
             if (!has_input(w) && i % 2)

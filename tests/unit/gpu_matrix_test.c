@@ -62,7 +62,7 @@ static int run_specials(struct bench *w, char *said)
                                         .is_in_place = k % 2,
                                         .is_tight = k % 3 == 0,
                                         .has_joined = f >= 3};
-                    w->a.is_wide = s == 0 && f % 3 != 1 && !is_float((enum dtype)t)
+                    w->a.is_wide = s == 0 && f % 3 != 1 && !cast_is_float((enum dtype)t)
                                    && t != DT_BOOL && t != DT_I64;
                     if (w->a.has_joined) /* it has no place of its own */
                         w->a.is_in_place = false;
@@ -104,13 +104,12 @@ static int run_moves(struct bench *w, char *said)
 /* Real numbers of a tree; */
 static int run_adasums(struct bench *w, char *said)
 {
-    static const enum dtype types[] = {DT_F32, DT_F64, DT_F16, DT_BF16};
     unsigned k = 0;
 
     for (unsigned t = 0; t < 4; t++)
         for (unsigned s = 0; s < 24; s++, k++) {
             w->a = (struct ask){.coll = s % 2 ? COLL_REDUCE : COLL_ALLREDUCE,
-                                .dtype = types[t],
+                                .dtype = float_types[t],
                                 .op = OP_ADASUM,
                                 .pre = s / 6 % 2 ? 0.5 : 1,
                                 .post = s / 12 ? 2 : 1,

@@ -2,12 +2,10 @@
 /* The kernels of kernels/power.cu, compiled for the CPU, against the codec of host
  * tensors: bit for bit where sums have the same order, else within the specified
  * error. */
-#include <math.h>
 
-#include "runtime/core/compress/cast.h"
 #include "runtime/core/compress/powersgd.h"
-#include "runtime/core/half.h"
 #include "tests/fakes/cuda/kernels_cpu.h"
+#include "tests/unit/gpu_values.h"
 #include "tests/unit/unit.h"
 
 enum {
@@ -19,7 +17,6 @@ enum {
 };
 _Static_assert(sizeof(struct power_tensor) == 3 * sizeof(struct chunk), "a table's");
 
-static const enum dtype types[] = {DT_F32, DT_F64, DT_F16, DT_BF16};
 static const struct {
     uint32_t rows, cols;
 } shapes[] = {{1, 1},    {7, 9},   {8, 1024}, {9, 1025},
@@ -115,12 +112,12 @@ UNIT_TEST(outputs_are_the_codecs)
         for (unsigned k = 0; k < TENSORS; k++) {
             const struct matrix *x = &all[k];
             struct powersgd_shape s = shape_of(x, rank);
-            size_t bytes = x->rows * x->cols * dtype_size(types[i % 4]);
+            size_t bytes = x->rows * x->cols * dtype_size(float_types[i % 4]);
 
-            powersgd_out(want, types[i % 4], a.scale, x->p, x->sum, &s);
+            powersgd_out(want, float_types[i % 4], a.scale, x->p, x->sum, &s);
             if (memcmp(x->out + 8, want, bytes) != 0)
-                fail_msg("%s: %u x %u of rank %u", dtype_name(types[i % 4]), x->rows,
-                         x->cols, rank);
+                fail_msg("%s: %u x %u of rank %u", dtype_name(float_types[i % 4]),
+                         x->rows, x->cols, rank);
             assert_int_equal(x->out[7], 0x5a);
             assert_int_equal(x->out[8 + bytes], 0x5a);
         }
@@ -154,7 +151,7 @@ UNIT_TEST(copies_are_the_codecs)
     const struct codec_kernels *kernels = codec_kernels_of(false);
 
     for (unsigned i = 0; i < 4 * 2 * 5 * N_OF(shapes); i++) {
-        enum dtype t = types[i % 4];
+        enum dtype t = float_types[i % 4];
         struct matrix *x = &all[0];
         struct args_power a;
         uint32_t n = shapes[i / 40].rows * shapes[i / 40].cols, n_chunks = 0;
@@ -163,13 +160,7 @@ UNIT_TEST(copies_are_the_codecs)
         (void)tensors_make(i / 40, 1);
         for (uint32_t e = 0; e < n; e++) {
             float f = random_float() * 100;
-            double d = (double)f * 1.0000001;
-            uint16_t h = t == DT_F16 ? f16_of_f32(f) : bf16_of_f32(f);
-            memcpy(in + e * dtype_size(t),
-                   t == DT_F64   ? (void *)&d
-                   : t == DT_F32 ? (void *)&f
-                                 : (void *)&h,
-                   dtype_size(t));
+            value_put(t, in, e, (double)f * (t == DT_F64 ? 1.0000001 : 1));
         }
         for (uint32_t at = 0; at < n; at += 6000)
             chunks[n_chunks++] =

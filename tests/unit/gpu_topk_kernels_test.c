@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels of kernels/topk.cu, compiled for the CPU, bit for bit against the codec
  * of host tensors. */
-#include <math.h>
 
-#include "runtime/core/compress/cast.h"
 #include "runtime/core/compress/topk.h"
-#include "runtime/core/half.h"
 #include "tests/fakes/cuda/kernels_cpu.h"
+#include "tests/unit/gpu_values.h"
 #include "tests/unit/unit.h"
 
 enum {
@@ -20,7 +18,6 @@ enum {
 _Static_assert(sizeof(struct topk_tensor) == 2 * sizeof(struct chunk), "a table's");
 _Static_assert(sizeof(struct topk_found) == 24, "24");
 
-static const enum dtype types[] = {DT_F32, DT_F64, DT_F16, DT_BF16};
 static const uint32_t sizes[] = {
     1, 3, 255, 1024, 4099, 8191, 8192, 8193, 2 * TOPK_CHUNK + 9, MAX_N};
 #define N_OF(a) (sizeof(a) / sizeof(a)[0])
@@ -57,20 +54,6 @@ static double random_number(enum filling f)
         break;
     }
     return v;
-}
-
-static void value_put(enum dtype t, uint8_t *p, uint64_t i, double v)
-{
-    float f = (float)v;
-    uint16_t h = t == DT_F16 ? f16_of_f32(f) : bf16_of_f32(f);
-
-    p += i * dtype_size(t);
-    if (t == DT_F64)
-        memcpy(p, &v, 8);
-    else if (t == DT_F32)
-        memcpy(p, &f, 4);
-    else
-        memcpy(p, &h, 2);
 }
 
 /* --- a batch ------------------------------------------------------------------- */
@@ -238,7 +221,7 @@ static uint64_t some_k(uint32_t n, unsigned which)
 UNIT_TEST(messages_are_the_codecs)
 {
     for (unsigned i = 0; i < 4 * FILLINGS * 4; i++) {
-        struct asked q = {.t = types[i % 4],
+        struct asked q = {.t = float_types[i % 4],
                           .scale = i % 3 ? 1 : 0.3,
                           .adds = i % 5 != 0,
                           .shift = i % 7 % 4,
@@ -329,30 +312,6 @@ UNIT_TEST(many_members_are_added_in_order)
 
 /* --- sums ---------------------------------------------------------------------- */
 
-static void is_same(enum dtype t, const uint8_t *a, const uint8_t *b, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        double x[2];
-        const uint8_t *p[2] = {a + i * dtype_size(t), b + i * dtype_size(t)};
-
-        if (memcmp(p[0], p[1], dtype_size(t)) == 0)
-            continue;
-        for (int s = 0; s < 2; s++) {
-            float f;
-            uint16_t h;
-            memcpy(&h, p[s], 2);
-            memcpy(&f, p[s], dtype_size(t) < 4 ? 2 : 4);
-            f = t == DT_F16 ? f32_of_f16(h) : t == DT_BF16 ? f32_of_bf16(h) : f;
-            x[s] = (double)f;
-            if (t == DT_F64)
-                memcpy(&x[s], p[s], 8);
-        }
-        if (!isnan(x[0]) || !isnan(x[1])) /* what a NaN carries may differ */
-            fail_msg("%s: element %u of %u: %g, not %g", dtype_name(t), i, n, x[0],
-                     x[1]);
-    }
-}
-
 UNIT_TEST(sums_are_the_codecs)
 {
     static uint8_t messages[MEMBERS * WIRE];
@@ -362,7 +321,7 @@ UNIT_TEST(sums_are_the_codecs)
     struct err err = ERR_INIT;
 
     for (unsigned i = 0; i < 4 * 3 * N_OF(sizes); i++) {
-        enum dtype t = types[i % 4];
+        enum dtype t = float_types[i % 4];
         uint32_t n = sizes[i / 12];
         struct asked q = {.t = DT_F32, .n = {n}, .k = {some_k(n, i / 4 % 3 * 2 + 1)}};
         const uint64_t bytes = topk_wire_bytes(n, q.k[0]);
@@ -390,7 +349,9 @@ UNIT_TEST(sums_are_the_codecs)
         assert_int_equal(
             0, topk_sum(acc, messages, MEMBERS * bytes, MEMBERS, n, q.k[0], &err));
         cast_store(k, sum, t, acc, n, a.factor);
-        is_same(t, to, sum, n);
+        for (uint32_t e = 0; e < n; e++)
+            if (!value_is_same(t, to, sum, e))
+                fail_msg("%s: element %u of %u", dtype_name(t), e, n);
         assert_int_equal(to[n * dtype_size(t)], 0x5a);
     }
 }

@@ -17,7 +17,7 @@
  *   HVD_FAKE_FAULTS=a=b,c=d   and the file HVD_FAKE_FILE, read again at each query
  * Faults: init=803, deinit=1, oom=N (the N-th allocation from now),
  * kernel_error=700@N, kernel_hang=N (the N-th kernel from now spins until the fault is
- * removed), ptx_unsupported=1, module_error=209. */
+ * removed). */
 #ifndef TESTS_FAKES_CUDA_FAKE_CUDA_H
 #define TESTS_FAKES_CUDA_FAKE_CUDA_H
 
@@ -50,11 +50,6 @@ EXPORT void hvd_fake_set_faults(const char *text);
 EXPORT int hvd_fake_strikes(const char *key);
 /* Ends the process unless [p, p + n) lies in one living block of device memory. */
 EXPORT void hvd_fake_need_device(const char *who, const void *p, size_t n);
-/* Kernel "hvd_NAME" of a test; the others are those of kernels_cpu.h. */
-EXPORT void
-hvd_fake_kernel(const char *name,
-                size_t args_bytes,
-                void (*block)(const void *args, unsigned block, unsigned blocks));
 /* As if these were set in the environment, until the next reset; NULL: as they are. */
 EXPORT void hvd_fake_setup(const char *cuda, const char *gpus, const char *nopool);
 EXPORT unsigned long hvd_fake_calls(void);   /* into the driver, by this process */

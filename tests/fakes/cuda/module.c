@@ -16,69 +16,27 @@
 struct cu_module_s {
     int n;
 };
-struct cu_func_s {
-    char name[64];
-    struct cpu_kernel kernel;
+struct cu_func_s { /* never used: a function is a row of cpu_kernels */
+    int n;
 };
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct cu_func_s funcs[256];
-static size_t n_funcs;
 
 struct fake_launch {
-    struct cpu_kernel kernel;
+    const struct cpu_kernel *kernel;
     unsigned blocks;
     uint64_t seed;
     _Alignas(16) uint8_t args[MAX_ARGS];
 };
 
-static struct cu_func_s *func_find(const char *name)
-{
-    for (size_t i = 0; i < n_funcs; i++)
-        if (strcmp(funcs[i].name, name) == 0)
-            return &funcs[i];
-    return NULL;
-}
-
-static struct cu_func_s *func_add(const char *name, const struct cpu_kernel *k)
-{
-    struct cu_func_s *f = func_find(name);
-
-    if ((!f && n_funcs == sizeof(funcs) / sizeof(funcs[0])) || k->args_bytes > MAX_ARGS)
-        hvd_fake_die("too many kernels, or too large an argument: %s", name);
-    f = f ? f : &funcs[n_funcs++];
-    (void)snprintf(f->name, sizeof(f->name), "%s", name);
-    f->kernel = *k;
-    return f;
-}
-
-void hvd_fake_kernel(const char *name,
-                     size_t args_bytes,
-                     void (*block)(const void *args, unsigned block, unsigned blocks))
-{
-    char full[64];
-
-    (void)snprintf(full, sizeof(full), "hvd_%s", name);
-    pthread_mutex_lock(&lock);
-    (void)func_add(full,
-                   &(struct cpu_kernel){.args_bytes = args_bytes, .block = block});
-    pthread_mutex_unlock(&lock);
-}
-
 int cuModuleLoadData(cu_module *ret, const void *image)
 {
-    char value[64];
     bool is_elf = memcmp(image, "\177ELF", 4) == 0;
     int rc = fake_call(true);
 
     rc = rc ? rc : fake_unsafe();
     if (rc)
         return rc;
-    if (hvd_fake_fault("module_error", value))
-        return atoi(value);
     if (!is_elf && (!strstr(image, ".version") || !strstr(image, ".target")))
         return CU_INVALID_IMAGE;
-    if (!is_elf && hvd_fake_fault("ptx_unsupported", value))
-        return CU_UNSUPPORTED_PTX;
     *ret = calloc(1, sizeof **ret);
     return *ret ? 0 : CU_OUT_OF_MEMORY;
 }
@@ -95,17 +53,10 @@ int cuModuleGetFunction(cu_func *ret, cu_module m, const char *name)
 
     if (rc || !m)
         return rc ? rc : CU_INVALID_HANDLE;
-    if (strncmp(name, "hvd_", 4) != 0)
+    const struct cpu_kernel *k = cpu_kernel_find(name);
+    if (!k)
         return CU_NOT_FOUND;
-    pthread_mutex_lock(&lock);
-    struct cu_func_s *f = func_find(name);
-    const struct cpu_kernel *k = f ? NULL : cpu_kernel_find(name);
-    if (k)
-        f = func_add(name, k);
-    pthread_mutex_unlock(&lock);
-    if (!f)
-        return CU_NOT_FOUND;
-    *ret = f;
+    *ret = (cu_func)(uintptr_t)k;
     return 0;
 }
 
@@ -120,26 +71,8 @@ static int launch_run(void *arg)
     int code = hvd_fake_strikes("kernel_error");
     if (code)
         return code;
-    cpu_kernel_run(&l->kernel, l->args, l->blocks, l->seed);
+    cpu_kernel_run(l->kernel, l->args, l->blocks, l->seed);
     return 0;
-}
-
-static void copy_args(struct fake_launch *l, void **params, void **extra)
-{
-    const void *p = params ? params[0] : NULL;
-    size_t bytes = l->kernel.args_bytes;
-
-    while (extra && *extra) { /* CU_LAUNCH_PARAM_BUFFER_POINTER 1, _SIZE 2, END 0 */
-        if (*extra == (void *)1)
-            p = extra[1];
-        else
-            bytes = *(const size_t *)extra[1];
-        extra += 2;
-    }
-    if (!p || bytes != l->kernel.args_bytes)
-        hvd_fake_die("cuLaunchKernel: arguments of %zu bytes, not %zu", bytes,
-                     l->kernel.args_bytes);
-    memcpy(l->args, p, bytes);
 }
 
 int cuLaunchKernel(cu_func f,
@@ -157,15 +90,17 @@ int cuLaunchKernel(cu_func f,
     static _Atomic uint64_t seed = 1;
 
     if (gx == 0 || gy != 1 || gz != 1 || bx != 256 || by != 1 || bz != 1
-        || shared_bytes != 0)
+        || shared_bytes != 0 || !params || extra)
         return CU_INVALID_VALUE;
     struct fake_launch *l = calloc(1, sizeof(*l));
     if (!l)
         hvd_fake_die("out of memory");
-    l->kernel = f->kernel;
+    l->kernel = (const struct cpu_kernel *)(uintptr_t)f;
     l->blocks = gx;
     l->seed = seed++ * 0x9e3779b97f4a7c15ull >> 20;
-    copy_args(l, params, extra);
+    if (l->kernel->args_bytes > MAX_ARGS)
+        hvd_fake_die("%s: its argument is too large", l->kernel->symbol);
+    memcpy(l->args, params[0], l->kernel->args_bytes);
     int rc = hvd_fake_enqueue(s, launch_run, l, sizeof(*l));
     free(l);
     return rc;

@@ -12,9 +12,8 @@
  *   nccl_net.c    a socket between each two members
  *   nccl_fault.c  versions, delays, faults
  *
- * Faults are words of fake_nccl_faults(), else those of the fake driver (fake_cuda.h:
- * the same variable and file); R is a rank of the communicator, N counts its kernels
- * from 0:
+ * Faults are those of the fake driver (fake_cuda.h); R is a rank of the communicator,
+ * N counts its kernels from 0:
  *   init_hang=R  init_error=R:CODE  async_error=R:CODE@N  nccl_hang=R@N (a kernel)
  *   init_refused=R:CODE (at once, without a communicator: CUDA cannot be used)
  *   peer_death=error (else survivors hang, as over NVLink)
@@ -44,10 +43,7 @@
 NCCL_SYMBOLS(NCCL_DECLARE)
 NCCL_TEXTS(NCCL_DECLARE_TEXT)
 
-/* For tests in one process: looked up by dlsym. Replaces the faults; NULL: the driver's
- * again. */
-FAKE_EXPORT void fake_nccl_faults(const char *text);
-/* What was called on this process's communicators so far, one line a kernel in the
+/* Tests look these up by dlsym. What was called on this process's communicators so far, one line a kernel in the
  * order of launches: "rank/n coll count dtype op root". For tests that calls are equal
  * on all members. The caller frees. */
 FAKE_EXPORT char *fake_nccl_log(int rank);

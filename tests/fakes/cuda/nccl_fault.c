@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The configuration of the fake NCCL: version, delays, faults; and the driver below
- * it, which it opens by name, as NCCL does. Mutable globals: the faults that a test
- * set, its launch function, the text of the last error, each under the lock. */
+ * it, which it opens by name, as NCCL does. Mutable global: the text of the last
+ * error, under the lock. */
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,7 +12,6 @@
 #include "tests/fakes/cuda/nccl_fake.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char *given;          /* under lock */
 static char last_error[512]; /* under lock */
 static _Thread_local char said[512];
 static struct fake_driver driver; /* written once */
@@ -62,32 +61,11 @@ uint64_t fake_now_us(void)
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-void fake_nccl_faults(const char *text)
-{
-    pthread_mutex_lock(&lock);
-    free(given);
-    given = text ? strdup(text) : NULL;
-    pthread_mutex_unlock(&lock);
-}
-
 static bool find_fault(const char *name, char ret[64])
 {
     const struct fake_driver *d = fake_driver();
-    size_t n = strlen(name);
-    bool is_found = false;
 
-    pthread_mutex_lock(&lock);
-    char *text = given ? strdup(given) : NULL, *at = NULL;
-    pthread_mutex_unlock(&lock);
-    if (!text)
-        return d->fault && d->fault(name, ret);
-    for (char *w = strtok_r(text, " ,", &at); w; w = strtok_r(NULL, " ,", &at))
-        if (strncmp(w, name, n) == 0 && w[n] == '=') {
-            (void)snprintf(ret, 64, "%s", w + n + 1);
-            is_found = true;
-        }
-    free(text);
-    return is_found;
+    return d->fault && d->fault(name, ret);
 }
 
 bool fake_fault(const char *name, int rank, int *ret_code, long *ret_n)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libnvidia-ml.so.1 of the tests: version 550.54.15, two links between GPUs, and the
- * XID of HVD_FAKE_XID, or of the fault xid in the file HVD_FAKE_FILE, once. Calls about
+ * XID of the fault xid in the file HVD_FAKE_FILE, once. Calls about
  * a device or a set hang while a test says so. */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -58,9 +58,8 @@ static void may_hang(void)
 int nvmlInit_v2(void)
 {
     const char *s = getenv("HVD_FAKE_NVML");
-    const char *x = getenv("HVD_FAKE_XID");
 
-    xid = x ? atoi(x) : 0;
+    xid = 0;
     return s ? atoi(s) : 0;
 }
 
