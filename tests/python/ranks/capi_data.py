@@ -16,9 +16,9 @@ from exact import (
     bf16_of,
     can_reduce,
     in_flight,
+    outcome,
     reduced,
     same,
-    share,
     values,
     wide,
 )
@@ -43,51 +43,55 @@ def reductions():
         yield "float32", op, (LARGE,)
 
 
-def inputs(dtype, op, shape, salt=0):
-    return [values(shape, dtype, r, op, salt) for r in EVERYONE]
+def gives(shape, dtype, op=SUM, salt=0):
+    return lambda rank: values(shape, dtype, rank, op, salt)
 
 
-def title(kind, dtype, op, shape):
-    return f"{kind} of {dtype} {list(shape)} by {OP_NAMES[op]}"
+def compare(cases):
+    """Cases of kind, dtype, each rank's input as a function, and options; splits are such a function, too."""
+
+    def start(case):
+        kind, dtype, give, options = case
+        x, options = give(R), dict(options)
+        if options.pop("in_place", False):
+            options["output"] = x
+        if kind == "alltoall":
+            splits = options["splits"](R)
+            options["splits"] = None if len(set(splits)) == 1 else splits
+        return Op(kind, x, dtype, **options)
+
+    def finish(case, o):
+        kind, dtype, give, options = case
+        op, root = options.get("op", SUM), options.get("root", 0)
+        splits = [options["splits"](r) for r in EVERYONE] if kind == "alltoall" else None
+        scales = options.get("prescale", 1.0), options.get("postscale", 1.0)
+        inputs = [give(r) for r in EVERYONE]
+        what = f"{kind} of {dtype} {list(inputs[R].shape)} by {OP_NAMES[op]}, {options}"
+        same(o.wait(), *outcome(kind, inputs, dtype, R, op, root, splits, scales), dtype, what)
+        assert kind != "alltoall" or o.received == [s[R] for s in splits], f"{what}: received {o.received}"
+        assert o.output is o.array or np.array_equal(o.array, inputs[R]), f"{what}: the input has changed"
+
+    in_flight(cases, start, finish)
 
 
 @check
 def allreduce_equals_numpy():
-    def start(case):
-        dtype, op, shape, in_place = case
-        x = values(shape, dtype, R, op)
-        return Op("allreduce", x, dtype, op=op, output=x if in_place else None)
+    def case(dtype, op, shape, in_place):
+        return "allreduce", dtype, gives(shape, dtype, op), {"op": op, "in_place": in_place}
 
-    def finish(case, o):
-        dtype, op, shape, in_place = case
-        out, bound = reduced(inputs(dtype, op, shape), dtype, op)
-        same(o.wait(), out, bound, dtype, f"{title('allreduce', dtype, op, shape)}, in place: {in_place}")
-        assert in_place or np.array_equal(o.array, values(shape, dtype, R, op)), "the input has changed"
-
-    in_flight(((*case, False) for case in reductions()), start, finish)
-    in_flight(((*case, True) for case in reductions() if case[2] in ((7,), (4099,))), start, finish)
-    in_flight([(dtype, SUM, (LARGE,), True) for dtype in ("float32", "bfloat16", "int8")], start, finish)
+    compare(case(*which, False) for which in reductions())
+    compare(case(*which, True) for which in reductions() if which[2] in ((7,), (4099,)))
+    compare(case(dtype, SUM, (LARGE,), True) for dtype in ("float32", "bfloat16", "int8"))
 
 
 @check
 def scales_apply_before_and_after():
-    cases = [
-        (dtype, op, (4099,), scales)
+    compare(
+        ("allreduce", dtype, gives((4099,), dtype, op), {"op": op, "prescale": pre, "postscale": post})
         for dtype in EPS
         for op in OPS
-        for scales in [(0.5, 1.0), (1.0, 3.0), (1.7, 0.3), (-2.0, 1.5), (0.0, 1.0)]
-    ]
-
-    def start(case):
-        dtype, op, shape, (pre, post) = case
-        return Op("allreduce", values(shape, dtype, R, op), dtype, op=op, prescale=pre, postscale=post)
-
-    def finish(case, o):
-        dtype, op, shape, (pre, post) = case
-        out, bound = reduced(inputs(dtype, op, shape), dtype, op, pre, post)
-        same(o.wait(), out, bound, dtype, f"{title('allreduce', dtype, op, shape)} scaled by {pre}, {post}")
-
-    in_flight(cases, start, finish)
+        for pre, post in [(0.5, 1.0), (1.0, 3.0), (1.7, 0.3), (-2.0, 1.5), (0.0, 1.0)]
+    )
 
 
 @check
@@ -98,14 +102,6 @@ def scales_of_integers_truncate_toward_zero():
     big = np.array([2**31 - 1, -(2**31)], np.int32)
     got = capi.run("allreduce", big, op=MAX, postscale=2.0)
     same(got, big, 0, "int32", "postscale beyond the type saturates")
-
-
-@check
-def average_of_integers_divides_toward_zero():
-    x = np.array([-7, -1, 0, 1, 5], np.int64) + (R == 0)
-    total = np.array([-7, -1, 0, 1, 5], np.int64) * N + 1
-    got = capi.run("allreduce", x, op=AVERAGE)
-    same(got, np.trunc(total / N).astype(np.int64), 0, "int64", "average")
 
 
 @check
@@ -169,24 +165,13 @@ def another_world_gives_the_same_bits():
 
 @check
 def reduce_writes_the_root_only():
-    cases = [(*case, root) for root in sorted({0, N - 1}) for case in reductions() if case[2] != (LARGE,)]
-    cases += [("float32", SUM, (LARGE,), N // 2)]
-
-    def start(case):
-        dtype, op, shape, root = case
-        return Op("reduce", values(shape, dtype, R, op), dtype, op=op, root=root)
-
-    def finish(case, o):
-        dtype, op, shape, root = case
-        got = o.wait()
-        if root == R:
-            out, bound = reduced(inputs(dtype, op, shape), dtype, op)
-            same(got, out, bound, dtype, f"{title('reduce', dtype, op, shape)} to {root}")
-        else:
-            assert np.array_equal(got, np.full_like(o.array, 77)), "output of a rank that is not the root"
-        assert np.array_equal(o.array, values(shape, dtype, R, op)), "the input has changed"
-
-    in_flight(cases, start, finish)
+    compare(
+        ("reduce", dtype, gives(shape, dtype, op), {"op": op, "root": root})
+        for root in sorted({0, N - 1})
+        for dtype, op, shape in reductions()
+        if shape != (LARGE,)
+    )
+    compare([("reduce", "float32", gives((LARGE,), "float32"), {"root": N // 2})])
 
 
 @check
@@ -195,33 +180,20 @@ def reduce_needs_no_output_off_the_root():
     o = Op("reduce", x, root=0, output=np.empty_like(x) if R == 0 else np.empty(0))
     o.wait()
     if R == 0:
-        out, bound = reduced(inputs("float32", SUM, (100,)), "float32", SUM)
-        same(o.output, out, bound, "float32", "reduce")
+        inputs = [values((100,), "float32", r) for r in EVERYONE]
+        same(o.output, *reduced(inputs, "float32", SUM), "float32", "reduce")
 
 
 @check
 def broadcast_equals_the_root():
-    cases = [(d, s, r) for d in DTYPES for s in SIZES for r in sorted({0, N - 1})]
-    cases += [
-        ("uint8", (LARGE,), N // 2),
-        ("float64", (LARGE,), 0),
-        ("int16", (3, 0, 5), 0),
-        ("int8", (2, 3, 5), 0),
-    ]
-
-    def start(case):
-        dtype, shape, root = case
-        return Op("broadcast", values(shape, dtype, R), dtype, root=root)
-
-    def finish(case, o):
-        dtype, shape, root = case
-        assert np.array_equal(o.wait(), values(shape, dtype, root)), f"{dtype} {shape} from {root}"
-
-    in_flight(cases, start, finish)
-    for root in EVERYONE:
-        x = values((999,), "int64", R)
-        capi.run("broadcast", x, root=root, output=x)
-        assert np.array_equal(x, values((999,), "int64", root)), f"in place from {root}"
+    cases = [(d, s, r, False) for d in DTYPES for s in SIZES for r in sorted({0, N - 1})]
+    cases += [("uint8", (LARGE,), N // 2, False), ("float64", (LARGE,), 0, False)]
+    cases += [("int16", (3, 0, 5), 0, False), ("int8", (2, 3, 5), 0, False)]
+    cases += [("int64", (999,), root, True) for root in EVERYONE]
+    compare(
+        ("broadcast", dtype, gives(shape, dtype), {"root": root, "in_place": in_place})
+        for dtype, shape, root, in_place in cases
+    )
 
 
 ROWS = {
@@ -241,37 +213,16 @@ def row_cases():
     yield "float32", "uneven", LARGE, ()
 
 
-def rows_of(case, r):
-    dtype, rows, n, tail = case
-    return values((ROWS[rows](r, n), *tail), dtype, r)
-
-
 @check
-def allgather_concatenates_in_rank_order():
-    def finish(case, o):
-        expected = np.concatenate([rows_of(case, r) for r in EVERYONE])
-        got = o.wait()
-        assert got.shape == expected.shape, f"{case}: shape {got.shape}"
-        assert np.array_equal(got, expected), case
+def rows_are_concatenated_in_rank_order():
+    """On all ranks by allgather, on the root only by gather."""
 
-    in_flight(row_cases(), lambda case: Op("allgather", rows_of(case, R), case[0]), finish)
+    def case(kind, options, dtype, rows, n, tail):
+        return kind, dtype, lambda r: values((ROWS[rows](r, n), *tail), dtype, r), options
 
-
-@check
-def gather_concatenates_on_the_root_only():
-    for root in sorted({0, N - 1}):
-
-        def finish(case, o, root=root):
-            expected = np.concatenate([rows_of(case, r) for r in EVERYONE])
-            if root != R:
-                expected = expected[:0]
-            got = o.wait()
-            assert got.shape == expected.shape, f"{case}: shape {got.shape}"
-            assert np.array_equal(got, expected), case
-
-        in_flight(
-            row_cases(), lambda case, root=root: Op("gather", rows_of(case, R), case[0], root=root), finish
-        )
+    for root in (None, *sorted({0, N - 1})):
+        which = ("allgather", {}) if root is None else ("gather", {"root": root})
+        compare(case(*which, *rows) for rows in row_cases())
 
 
 def give(memory, seen):
@@ -286,32 +237,18 @@ def give(memory, seen):
 
 @check
 def results_come_in_the_callers_memory():
-    x = values((R + 1, 3), "float32", R)
-    total = N * (N + 1) // 2
     for kind in ("allgather", "gather", "alltoall", "reducescatter"):
-        memory, seen = np.zeros((max(total, 4), 3), np.float32), []
-        data, options = x, {}
-        rows = total
-        if kind == "gather":
-            options["root"] = 0
-        if kind == "alltoall":
-            options["splits"] = [R + 1] + [0] * (N - 1)  # all to rank 0
-            rows = total if R == 0 else 0
-        if kind == "reducescatter":
-            data = values((4, 3), "float32", R)
-            start, end = share(4, N, R)
-            rows = end - start
-        capi.run(kind, data, alloc=give(memory, seen), **options)
+        memory, seen = np.zeros((max(N * (N + 1) // 2, 4), 3), np.float32), []
+        inputs = [values((r + 1 if kind != "reducescatter" else 4, 3), "float32", r) for r in EVERYONE]
+        splits = [[r + 1] + [0] * (N - 1) for r in EVERYONE]  # all to rank 0
+        options = {"splits": splits[R]} if kind == "alltoall" else {}
+        capi.run(kind, inputs[R], alloc=give(memory, seen), **options)
         if kind == "gather" and R != 0:
             assert seen == [], seen
             continue
-        assert seen == [([rows, 3], rows * 12)], f"{kind}: {seen}"
-        if kind == "reducescatter":
-            out, bound = reduced(inputs("float32", SUM, (4, 3)), "float32", SUM)
-            same(memory[:rows], out[start:end], bound[start:end], "float32", kind)
-        else:
-            expected = np.concatenate([values((r + 1, 3), "float32", r) for r in EVERYONE])[:rows]
-            assert np.array_equal(memory[:rows], expected), kind
+        expected, bound = outcome(kind, inputs, "float32", R, splits=splits)
+        assert seen == [(list(expected.shape), expected.size * 4)], f"{kind}: {seen}"
+        same(memory[: len(expected)], expected, bound, "float32", kind)
 
 
 @check
@@ -361,28 +298,16 @@ def alltoall_sends_rows_to_each():
         if s != "large" or (d, t) == ("int32", ())
     ]
 
-    def sent(case, a):
-        dtype, name, tail = case
-        splits = [SPLITS[name](a, b) for b in EVERYONE]
-        return values((sum(splits), *tail), dtype, a), splits
+    def case(dtype, name, tail):
+        def splits(a):
+            return [SPLITS[name](a, b) for b in EVERYONE]
 
-    def start(case):
-        x, splits = sent(case, R)
-        return Op("alltoall", x, case[0], splits=None if case[1] in ("even", "nothing") else splits)
+        def give(a):
+            return values((sum(splits(a)), *tail), dtype, a)
 
-    def finish(case, o):
-        parts = []
-        for a in EVERYONE:
-            x, splits = sent(case, a)
-            begin = sum(splits[:R])
-            parts.append(x[begin : begin + splits[R]])
-        got = o.wait()
-        expected = np.concatenate(parts)
-        assert o.received == [len(p) for p in parts], f"{case}: received {o.received}"
-        assert got.shape == expected.shape, f"{case}: shape {got.shape}"
-        assert np.array_equal(got, expected), case
+        return "alltoall", dtype, give, {"splits": splits}
 
-    in_flight(cases, start, finish)
+    compare(case(*which) for which in cases)
 
 
 @check
@@ -398,19 +323,7 @@ def reducescatter_gives_each_its_rows():
     ]
     cases += [("float32", SUM, (LARGE,)), ("bfloat16", SUM, (1025, 1027))]
 
-    def start(case):
-        dtype, op, shape = case
-        return Op("reducescatter", values(shape, dtype, R, op), dtype, op=op)
-
-    def finish(case, o):
-        dtype, op, shape = case
-        out, bound = reduced(inputs(dtype, op, shape), dtype, op)
-        begin, end = share(shape[0], N, R)
-        bound = bound[begin:end] if np.ndim(bound) else bound
-        same(o.wait(), out[begin:end], bound, dtype, title("reducescatter", dtype, op, shape))
-        assert np.array_equal(o.array, values(shape, dtype, R, op)), "the input has changed"
-
-    in_flight(cases, start, finish)
+    compare(("reducescatter", d, gives(shape, d, op), {"op": op}) for d, op, shape in cases)
     got = capi.run("reducescatter", np.arange(2 * N, dtype=np.float32), prescale=0.5, postscale=4.0)
     assert got.tolist() == [2.0 * N * (2 * R), 2.0 * N * (2 * R + 1)], got
 

@@ -12,7 +12,7 @@ import capi
 import numpy as np
 from capi import AVERAGE, SUM, Failed, Op, check, set_add, set_remove, the_world_still_works
 from checks import main
-from exact import reduced, same, share, values
+from exact import outcome, reduced, same, values
 
 STEPS = int(os.environ.get("CAPI_STEPS", "150"))
 SEED = int(os.environ.get("CAPI_SEED", "1"))
@@ -139,32 +139,15 @@ def verify(tensor, step, ranks, got):
     _, kind, dtype, rows, columns, *_ = tensor
     if kind == "barrier" or (kind == "transfer" and ranks[0] == R):
         return
-    me, root = ranks.index(R), ranks[step % len(ranks)]
-    every = [
-        values((rows_of(kind, rows, ranks, m, step), columns), dtype, r, AVERAGE, step)
-        for m, r in enumerate(ranks)
-    ]
     what = f"seed {SEED} step {step} {tensor}"
-    if kind in ("allreduce", "reduce", "reducescatter"):
-        if kind == "reduce" and root != R:
-            return
-        out, bound = reduced(every, dtype, SUM)
-        if kind == "reducescatter":
-            begin, end = share(rows, len(ranks), me)
-            out, bound = out[begin:end], bound[begin:end] if np.ndim(bound) else bound
-        same(got, out, bound, dtype, what)
-        return
-    if kind == "alltoall":
-        cut = [splits(rows, ranks, m) for m in range(len(ranks))]
-        expected = np.concatenate([x[sum(c[:me]) : sum(c[: me + 1])] for x, c in zip(every, cut)])
-    elif kind == "broadcast":
-        expected = every[ranks.index(root)]
-    elif kind == "transfer":
-        expected = every[0]
-    else:
-        expected = np.concatenate(every)[: None if kind == "allgather" or root == R else 0]
-    assert got.shape == expected.shape, f"{what}: shape {got.shape}, not {expected.shape}"
-    assert np.array_equal(got, expected), what
+    me, members = ranks.index(R), range(len(ranks))
+    every = [
+        values((rows_of(kind, rows, ranks, m, step), columns), dtype, ranks[m], AVERAGE, step)
+        for m in members
+    ]
+    cut = [splits(rows, ranks, m) for m in members]
+    kind, root = ("broadcast", 0) if kind == "transfer" else (kind, step % len(ranks))
+    same(got, *outcome(kind, every, dtype, me, SUM, root, cut), dtype, what)
 
 
 def mismatch(step):

@@ -22,7 +22,7 @@ from capi import (
     the_world_still_works,
 )
 from checks import main
-from exact import reduced, same, share, values
+from exact import outcome, same, values
 
 capi.init()
 R, N = capi.rank(), capi.size()
@@ -118,48 +118,24 @@ def set_ops(ranks, id_, round_):
     """One operation of each kind in a set: (start, check) pairs for its members."""
     n, me = len(ranks), ranks.index(R)
     root = ranks[round_ % n]
-    shape = (4 * n + round_ % 3, 2)
-    every = [values(shape, "float32", r, SUM, id_ + round_) for r in ranks]
-    x = every[me]
-    total, bound = reduced(every, "float32", SUM)
-    mean, mean_bound = reduced(every, "float32", AVERAGE)
-    rows = [[(a + 2 * b + round_) % 4 for b in range(n)] for a in range(n)]
-    sent = [values((sum(rows[a]), 3), "int64", ranks[a]) for a in range(n)]
-    received = np.concatenate([sent[a][sum(rows[a][:me]) : sum(rows[a][: me + 1])] for a in range(n)])
-    begin, end = share(shape[0], n, me)
-    options = {"process_set": id_}
+    rows = [values((4 * n + round_ % 3, 2), "float32", r, SUM, id_ + round_) for r in ranks]
+    splits = [[(a + 2 * b + round_) % 4 for b in range(n)] for a in range(n)]
+    sent = [values((sum(splits[a]), 3), "int64", ranks[a]) for a in range(n)]
+    kinds = [(kind, rows, {}) for kind in ("allreduce", "allgather", "reducescatter")]
+    kinds += [(kind, rows, {"root": root}) for kind in ("broadcast", "gather", "reduce")]
+    kinds += [("allreduce", rows, {"op": AVERAGE}), ("alltoall", sent, {"splits": splits[me]})]
+    for i, (kind, inputs, options) in enumerate(kinds):
 
-    def equals(expected):
-        def verify(got):
-            assert np.array_equal(got, expected), f"set {ranks}: {got} is not {expected}"
+        def start(i=i, kind=kind, x=inputs[me], options=options):
+            return Op(kind, x, name=f"{id_}.{round_}.{i}", process_set=id_, **options)
 
-        return verify
-
-    def near(expected, off):
-        return lambda got: same(got, expected, off, "float32", f"set {ranks}")
-
-    everything = np.concatenate(every)
-    table = {
-        "allreduce": (x, {}, near(total, bound)),
-        "allreduce.average": (x, {"op": AVERAGE}, near(mean, mean_bound)),
-        "broadcast": (x, {"root": root}, equals(every[ranks.index(root)])),
-        "allgather": (x, {}, equals(everything)),
-        "gather": (x, {"root": root}, equals(everything if root == R else everything[:0])),
-        "reduce": (
-            x,
-            {"root": root},
-            near(total, bound) if root == R else equals(np.full(shape, 77, np.float32)),
-        ),
-        "reducescatter": (x, {}, near(total[begin:end], bound[begin:end])),
-        "alltoall": (sent[me], {"splits": rows[me]}, equals(received)),
-        "barrier": (None, {}, lambda _: None),
-    }
-    for kind, (array, more, verify) in table.items():
-
-        def start(kind=kind, array=array, more=more):
-            return Op(kind.split(".")[0], array, name=f"{id_}.{round_}.{kind}", **options, **more)
+        def verify(got, kind=kind, inputs=inputs, options=options):
+            dtype, op = inputs[me].dtype.name, options.get("op", SUM)
+            expected = outcome(kind, inputs, dtype, me, op, ranks.index(root), splits)
+            same(got, *expected, dtype, f"{kind} in set {ranks}")
 
         yield start, verify
+    yield lambda: Op("barrier", name=f"{id_}.{round_}.barrier", process_set=id_), lambda _: None
 
 
 @check

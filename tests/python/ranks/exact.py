@@ -125,10 +125,32 @@ def reduced(inputs, dtype, op, prescale=1.0, postscale=1.0):
     return out, bound
 
 
+def outcome(kind, inputs, dtype, me, op=capi.SUM, root=0, splits=None, scales=(1.0, 1.0)):
+    """What a member gets of its process set's inputs, and how far off it may be (None: the bits are those).
+
+    root: a member; splits: each member's.
+    """
+    if kind == "broadcast":
+        return inputs[root], None
+    if kind in ("allgather", "gather"):
+        return np.concatenate(inputs)[: None if kind == "allgather" or me == root else 0], None
+    if kind == "alltoall":
+        starts = [sum(s[:me]) for s in splits]
+        return np.concatenate([x[at : at + s[me]] for x, at, s in zip(inputs, starts, splits)]), None
+    if kind == "reduce" and me != root:
+        return np.full_like(inputs[me], 77), None  # as capi.Op has made it
+    out, bound = reduced(inputs, dtype, op, *scales)
+    if kind == "reducescatter":
+        begin, end = share(len(out), len(inputs), me)
+        out, bound = out[begin:end], bound[begin:end] if np.ndim(bound) else bound
+    return out, bound
+
+
 def same(got, expected, bound, dtype, what):
-    """got (as numpy holds dtype) is expected (float64, or the integers) within bound."""
+    """got (as numpy holds dtype) is expected (float64, or the integers) within bound; None: bit by bit."""
     assert got.shape == expected.shape, f"{what}: shape {got.shape}, not {expected.shape}"
-    is_near = got == expected if dtype not in EPS else np.abs(wide(got, dtype) - expected) <= bound
+    is_exact = bound is None or dtype not in EPS
+    is_near = got == expected if is_exact else np.abs(wide(got, dtype) - expected) <= bound
     wrong = ~np.asarray(is_near)
     if np.any(wrong):
         at = tuple(int(i[0]) for i in np.nonzero(np.atleast_1d(wrong)))
