@@ -81,39 +81,6 @@ def a_set_knows_its_members():
     assert set_ids() == [0]
 
 
-@check
-def numbers_are_used_again_but_no_ids():
-    if N == 1:
-        return
-    first = set_add([0])
-    set_remove(first)
-    second = set_add([0])
-    while second % 4096 != first % 4096:  # those that were free before are given first
-        set_remove(second)
-        second = set_add([0])
-    assert second == first + 4096, (first, second)
-    words = [f"process set {first % 4096} has been removed, and another one has its number now"]
-    refused(words, set_remove, first)
-    refused(words, run, "allreduce", np.ones(1), process_set=first)
-    refused(words, lambda: capi.must(capi.lib.hvd_process_set_size(first)))
-    refused(words, set_ranks, first)
-    set_remove(second)
-    refused([f"process set {second} does not exist"], set_remove, second)
-
-
-@check
-def bad_sets_are_refused():
-    refused(["0 ranks"], set_add, [])
-    refused([f"rank {N} is not in the world of {N}"], set_add, [N])
-    refused(["rank -1 is not in the world"], set_add, [-1])
-    if N > 1:
-        refused(["rank 0 is listed twice"], set_add, [0, 0])
-    refused(["process set 0 is the world"], set_remove, 0)
-    refused(["process set -3 does not exist"], set_remove, -3)
-    refused(["process set 12345 does not exist"], set_remove, 12345)
-    the_world_still_works()
-
-
 def set_ops(ranks, id_, round_):
     """One operation of each kind in a set: (start, check) pairs for its members."""
     n, me = len(ranks), ranks.index(R)

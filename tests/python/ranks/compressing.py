@@ -88,27 +88,6 @@ def direct_users_get_horovods_contract():
 
 
 @check
-def sums_are_what_the_codec_allows():
-    tolerance = {"fp16": 2e-3, "bf16": 2e-2, "int8": 3e-2, "topk": None, "powersgd": None}
-    whole = sum(tensor(r, 64, 64) for r in range(N))
-    for name, compressor in CODECS.items():
-        mine = tensor(R, 64, 64)
-        for op, factor in ((hvd.Sum, 1.0), (hvd.Average, 1.0 / N)):
-            out = same_everywhere(
-                hvd.allreduce(mine, op=op, name=f"sum.{name}.{op}", compression=compressor)
-            )
-            assert out.dtype == torch.float32 and out.shape == mine.shape
-            gap = ((out - whole * factor).abs().max() / (whole * factor).abs().max()).item()
-            if N == 1:
-                assert gap == 0.0, (name, gap)  # a world of one sends nothing
-            elif tolerance[name]:
-                assert 0 < gap < tolerance[name], (name, gap)
-            else:
-                assert gap > 0, (name, gap)
-        assert torch.equal(mine, tensor(R, 64, 64)), "the input has changed"
-
-
-@check
 def fp16_is_summed_wider_than_a_cast_would():
     """The codec scales in float32 before it rounds; a cast tensor is rounded, then scaled."""
     if N == 1:
@@ -171,26 +150,11 @@ def reducescatter_takes_casts_and_refuses_codecs():
 
 
 @check
-def what_cannot_be_compressed_travels_as_it_is():
-    for compressor in CODECS.values():
-        whole = sum(torch.arange(100) + r for r in range(N))
-        out = hvd.allreduce(torch.arange(100) + R, op=hvd.Sum, name="integers", compression=compressor)
-        assert torch.equal(out, whole), compressor
-    for name in ("int8", "topk", "powersgd"):
-        out = hvd.allreduce(tensor(R, 30, 30), op=hvd.Max, name=f"max.{name}", compression=CODECS[name])
-        best = torch.stack([tensor(r, 30, 30) for r in range(N)]).max(0).values
-        assert torch.equal(out, best), name
-
-
-@check
 def wrong_parameters_get_the_runtimes_sentence():
     x = torch.ones(64)
     for compressor, words in (
         (C.int8(block=3), ["block", "256"]),
-        (C.topk(ratio=2.0), ["ratio"]),
         (C.topk(ratio=0.1, k=3), ["ratio and k exclude each other"]),
-        (C.powersgd(rank=0), ["rank"]),
-        (C.int8(rank=4), ["rank"]),
     ):
         expect_error(ValueError, words, hvd.allreduce, x, name="wrong", compression=compressor)
     if N > 1:

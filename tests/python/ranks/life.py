@@ -52,14 +52,6 @@ def killed_with_many_pending():
     print(f"all {failed} failed", flush=True)
 
 
-def leaves_early():
-    hvd.allreduce(torch.ones(3))
-    if hvd.rank() == 1:
-        print(f"DYING at={time.time():.3f}", flush=True)
-        return
-    until_it_fails()
-
-
 def exits_3():
     hvd.allreduce(torch.ones(3))
     sys.exit(3)
@@ -155,7 +147,6 @@ hvd.init()
 {
     "killed": killed,
     "killed-pending": killed_with_many_pending,
-    "leaves-early": leaves_early,
     "exit-3": exits_3,
     "raise": raises,
     "exit-pending": exits_with_pending,

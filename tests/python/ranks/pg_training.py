@@ -86,14 +86,6 @@ def ddp_equals_one_process():
 
 
 @check
-def ddp_starts_from_the_weights_of_rank_0():
-    torch.manual_seed(100 + R)
-    model = DDP(Net())
-    torch.manual_seed(100)
-    near([p.detach() for p in model.parameters()], [p.detach() for p in Net().parameters()])
-
-
-@check
 def ddp_with_unused_parameters():
     model = DDP(net(), find_unused_parameters=True)
     reference = net()
@@ -155,16 +147,16 @@ def ddp_joins_uneven_inputs():
 
 
 @check
-def ddp_broadcasts_buffers():
+def ddp_broadcasts_weights_and_buffers():
     torch.manual_seed(R)
     model = DDP(nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4)))
-    for x, _ in data():
-        model(part(x)).sum().backward()
     model(part(next(data())[0]))
     seen = [torch.empty(4) for _ in range(N)]
     model._sync_buffers()
     dist.all_gather(seen, model.module[1].running_mean)
     assert all(torch.equal(s, seen[0]) for s in seen)
+    torch.manual_seed(0)
+    near(list(model.module[0].parameters()), list(nn.Linear(6, 4).parameters()))
 
 
 @check
@@ -199,20 +191,6 @@ def zero_redundancy_optimizer_equals_one_process():
         model.parameters(), optimizer_class=torch.optim.SGD, lr=0.1, momentum=0.9
     )
     near(train(model, True, optimizer), alone())
-
-
-@check
-def syncs_data_by_distributed_sampler():
-    from torch.utils.data import DataLoader, TensorDataset
-    from torch.utils.data.distributed import DistributedSampler
-
-    data_set = TensorDataset(torch.arange(8 * N))
-    sampler = DistributedSampler(data_set, shuffle=True)
-    sampler.set_epoch(3)
-    seen = [int(i) for (batch,) in DataLoader(data_set, batch_size=2, sampler=sampler) for i in batch]
-    everyone = [None] * N
-    dist.all_gather_object(everyone, seen)
-    assert sorted(i for s in everyone for i in s) == list(range(8 * N))
 
 
 IS_NEW = hasattr(dist, "_functional_collectives")  # FSDP of torch 1.13 is for GPUs alone
@@ -271,6 +249,7 @@ def device_mesh_and_dtensor():
 
 @check
 def the_end():
+    dist.barrier()  # a rank that shuts down ends what others still do in their groups
     dist.destroy_process_group()
 
 
