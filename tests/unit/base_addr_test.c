@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses of this machine, whatever it has. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/base/addr.h"
+#include "tests/unit/unit.h"
 
-static void a_list_has_no_loopback_and_whole_addresses(void **state)
+UNIT_TEST(a_list_has_no_loopback_and_whole_addresses)
 {
     char all[256], some[40], *save = NULL;
 
-    (void)state;
     assert_int_equal(addr_list("", all, sizeof(all), NULL), 0);
     assert_int_equal(addr_list("", some, sizeof(some), NULL), 0);
     assert_true(strlen(some) <= strlen(all));
@@ -30,23 +21,15 @@ static void a_list_has_no_loopback_and_whole_addresses(void **state)
     }
 }
 
-static void an_interface_by_name_is_taken_as_it_is(void **state)
+UNIT_TEST(an_interface_by_name_is_taken_as_it_is)
 {
     struct err e = ERR_INIT;
     char list[256];
 
-    (void)state;
     assert_int_equal(addr_list("lo", list, sizeof(list), &e), 0);
     assert_string_equal(list, "127.0.0.1");
     assert_int_equal(addr_list("none0", list, sizeof(list), &e), -ENODEV);
     assert_non_null(strstr(e.text, "HOROVOD_GLOO_IFACE: no interface \"none0\""));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_list_has_no_loopback_and_whole_addresses),
-        cmocka_unit_test(an_interface_by_name_is_taken_as_it_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,42 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/base/err.h"
+#include "tests/unit/unit.h"
 
-static void set_returns_code_and_keeps_text(void **state)
+UNIT_TEST(set_returns_code_and_keeps_text)
 {
     struct err e = ERR_INIT;
 
-    (void)state;
     assert_int_equal(err_set(&e, -EINVAL, "n: %d exceeds %d", 7, 3), -EINVAL);
     assert_int_equal(e.code, -EINVAL);
     assert_string_equal(e.text, "n: 7 exceeds 3");
     assert_int_equal(err_set(NULL, -EIO, "nobody reads this"), -EIO);
 }
 
-static void errno_text_follows(void **state)
+UNIT_TEST(errno_text_follows)
 {
     struct err e = ERR_INIT;
 
-    (void)state;
     assert_int_equal(err_errno(&e, ENOENT, "cannot open %s", "x"), -ENOENT);
     assert_int_equal(e.code, -ENOENT);
     assert_string_equal(e.text, "cannot open x: No such file or directory");
     assert_int_equal(err_errno(NULL, ENOENT, "x"), -ENOENT);
 }
 
-static void prefix_keeps_code(void **state)
+UNIT_TEST(prefix_keeps_code)
 {
     struct err e = ERR_INIT;
 
-    (void)state;
     (void)err_set(&e, -ERANGE, "too large");
     assert_int_equal(err_prefix(&e, "line %d", 4), -ERANGE);
     assert_string_equal(e.text, "line 4: too large");
@@ -47,12 +36,11 @@ static void prefix_keeps_code(void **state)
     assert_int_equal(err_recode(NULL, -EINVAL), -EINVAL);
 }
 
-static void long_text_is_cut_and_terminated(void **state)
+UNIT_TEST(long_text_is_cut_and_terminated)
 {
     struct err e;
     char big[1000];
 
-    (void)state;
     memset(&e, 'x', sizeof(e));
     memset(big, 'a', sizeof(big) - 1);
     big[sizeof(big) - 1] = '\0';
@@ -62,13 +50,4 @@ static void long_text_is_cut_and_terminated(void **state)
     assert_int_equal(strlen(e.text), sizeof(e.text) - 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(set_returns_code_and_keeps_text),
-        cmocka_unit_test(errno_text_follows),
-        cmocka_unit_test(prefix_keeps_code),
-        cmocka_unit_test(long_text_is_cut_and_terminated),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,40 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptors, files, TCP, clock and log. Deadlines here are short where the test is
  * that they fire, and long where they must not. */
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
+#include "tests/unit/unit.h"
 
 static uint64_t in_ms(uint64_t ms)
 {
     return clock_now_ns() + ms * NS_PER_MS;
 }
 
-static void read_ends_at_the_deadline_and_at_eof(void **state)
+UNIT_TEST(read_ends_at_the_deadline_and_at_eof)
 {
     int p[2];
     char buf[8];
 
-    (void)state;
     assert_int_equal(pipe(p), 0);
     assert_int_equal(fd_write_full(p[1], "abc", 3, in_ms(10000)), 0);
     uint64_t start = clock_now_ns();
@@ -49,12 +38,11 @@ static void read_ends_at_the_deadline_and_at_eof(void **state)
     fd_close(&p[0]);
 }
 
-static void write_raises_no_signal_and_ends_at_the_deadline(void **state)
+UNIT_TEST(write_raises_no_signal_and_ends_at_the_deadline)
 {
     int s[2];
     static char big[8 << 20];
 
-    (void)state;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, s), 0); /* blocking */
     assert_int_equal(fd_write_full(s[0], big, sizeof(big), in_ms(30)), -ETIMEDOUT);
     fd_close(&s[1]);
@@ -63,11 +51,10 @@ static void write_raises_no_signal_and_ends_at_the_deadline(void **state)
     assert_int_equal(fd_wait(-1, POLLIN, in_ms(10)), -ETIMEDOUT);
 }
 
-static void fd_flags_are_set(void **state)
+UNIT_TEST(fd_flags_are_set)
 {
     int p[2];
 
-    (void)state;
     assert_int_equal(pipe(p), 0);
     assert_int_equal(fd_nonblock(p[0], true), 0);
     assert_true(fcntl(p[0], F_GETFL) & O_NONBLOCK);
@@ -80,7 +67,7 @@ static void fd_flags_are_set(void **state)
     assert_int_equal(fd_cloexec(-1), -EBADF);
 }
 
-static void files_whole_and_bounded(void **state)
+UNIT_TEST(files_whole_and_bounded)
 {
     char dir[] = "/tmp/base_fd_test.XXXXXX", path[64];
     AUTOFREE char *text = NULL;
@@ -89,7 +76,6 @@ static void files_whole_and_bounded(void **state)
     struct stat st;
     size_t n = 0;
 
-    (void)state;
     assert_non_null(mkdtemp(dir));
     (void)snprintf(path, sizeof(path), "%s/f", dir);
     memset(big, 'b', sizeof(big));
@@ -110,14 +96,13 @@ static void files_whole_and_bounded(void **state)
     assert_int_equal(fd_write_file(path, "x", 1, 0600, &e), -ENOENT);
 }
 
-static void tcp_both_ends(void **state)
+UNIT_TEST(tcp_both_ends)
 {
     struct err e = ERR_INIT;
     int l = -1, c = -1, a = -1;
     uint16_t port = 0;
     char addr[64], buf[5];
 
-    (void)state;
     assert_int_equal(tcp_listen("127.0.0.1", 0, &l, &port, &e), 0);
     assert_true(port > 0);
     assert_int_equal(tcp_accept(l, &a), -EAGAIN);
@@ -142,13 +127,12 @@ static void tcp_both_ends(void **state)
     fd_close(&l);
 }
 
-static void dual_stack_shows_ipv4_as_ipv4(void **state)
+UNIT_TEST(dual_stack_shows_ipv4_as_ipv4)
 {
     int l = -1, c = -1, a = -1;
     uint16_t port = 0;
     char addr[64];
 
-    (void)state;
     assert_int_equal(tcp_listen("::", 0, &l, &port, NULL), 0);
     assert_int_equal(tcp_connect("127.0.0.1", port, in_ms(10000), false, &c, NULL), 0);
     assert_true(fd_wait(l, POLLIN, in_ms(10000)) > 0);
@@ -176,14 +160,13 @@ static void *listen_late(void *arg)
     return NULL;
 }
 
-static void connect_retries_until_a_server_listens(void **state)
+UNIT_TEST(connect_retries_until_a_server_listens)
 {
     struct late late = {.fd = -1};
     int fd = -1, c = -1;
     struct err e = ERR_INIT;
     pthread_t t;
 
-    (void)state;
     assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &late.port, NULL), 0);
     fd_close(&fd);
     assert_int_equal(tcp_connect("127.0.0.1", late.port, in_ms(10000), false, &c, &e),
@@ -199,11 +182,10 @@ static void connect_retries_until_a_server_listens(void **state)
     fd_close(&late.fd);
 }
 
-static void clock_reads_and_rounds_up(void **state)
+UNIT_TEST(clock_reads_and_rounds_up)
 {
     char buf[21];
 
-    (void)state;
     assert_int_equal(clock_left_ms(UINT64_MAX), -1);
     assert_int_equal(clock_left_ms(0), 0);
     assert_int_equal(clock_left_ms(clock_now_ns() + 100000 * NS_PER_S * 1000), INT_MAX);
@@ -237,12 +219,11 @@ static size_t log_captured(bool json, char *buf, size_t size)
     return (size_t)n;
 }
 
-static void one_event_is_one_line(void **state)
+UNIT_TEST(one_event_is_one_line)
 {
     char line[2048];
     enum log_level level;
 
-    (void)state;
     size_t n = log_captured(false, line, sizeof(line));
     assert_string_equal(strchr(line, ' '),
                         " W ringmaster[rank 3]: worker lost job=a/b cause=\"x y\"\n");
@@ -256,18 +237,4 @@ static void one_event_is_one_line(void **state)
     assert_int_equal(log_level_parse("loud", &level), -EINVAL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(read_ends_at_the_deadline_and_at_eof),
-        cmocka_unit_test(write_raises_no_signal_and_ends_at_the_deadline),
-        cmocka_unit_test(fd_flags_are_set),
-        cmocka_unit_test(files_whole_and_bounded),
-        cmocka_unit_test(tcp_both_ends),
-        cmocka_unit_test(dual_stack_shows_ipv4_as_ipv4),
-        cmocka_unit_test(connect_retries_until_a_server_listens),
-        cmocka_unit_test(clock_reads_and_rounds_up),
-        cmocka_unit_test(one_event_is_one_line),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

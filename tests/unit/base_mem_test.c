@@ -1,29 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mem, arena and strbuf: bounds, overflow, and what happens when memory is out. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/base/arena.h"
 #include "runtime/base/strbuf.h"
 #include "runtime/base/wiped.h"
 #include "tests/unit/torture.h"
 
-static void sizes_that_overflow_give_null(void **state)
+UNIT_TEST(sizes_that_overflow_give_null)
 {
-    (void)state;
     assert_null(mem_calloc(SIZE_MAX / 2, 3));
     assert_null(mem_realloc_array(NULL, SIZE_MAX / 2, 3));
 }
 
-static void nth_allocation_fails_once(void **state)
+UNIT_TEST(nth_allocation_fails_once)
 {
-    (void)state;
     mem_fail_after(1);
     void *a = mem_alloc(1);
     assert_non_null(a);
@@ -37,12 +26,11 @@ static void nth_allocation_fails_once(void **state)
     mem_fail_after(-1);
 }
 
-static void vector_grows_to_its_bound(void **state)
+UNIT_TEST(vector_grows_to_its_bound)
 {
     void *v = NULL;
     size_t cap = 0;
 
-    (void)state;
     for (size_t n = 0; n < 19; n++) {
         assert_int_equal(mem_grow(&v, n, &cap, sizeof(int), 19), 0);
         assert_true(cap > n && cap <= 19);
@@ -54,23 +42,21 @@ static void vector_grows_to_its_bound(void **state)
     mem_free(v);
 }
 
-static void take_leaves_null_behind(void **state)
+UNIT_TEST(take_leaves_null_behind)
 {
     AUTOFREE char *s = mem_strdup("abc");
     AUTOFREE char *t = TAKE(s);
 
-    (void)state;
     assert_null(s);
     assert_string_equal(t, "abc");
     AUTOFREE char *u = mem_strndup("abcdef", 2);
     assert_string_equal(u, "ab");
 }
 
-static void arena_is_aligned_zeroed_and_bounded(void **state)
+UNIT_TEST(arena_is_aligned_zeroed_and_bounded)
 {
     struct arena a;
 
-    (void)state;
     arena_init(&a, 20000);
     for (size_t n = 1; n < 100; n++) {
         unsigned char *p = arena_alloc(&a, n);
@@ -93,12 +79,11 @@ static void arena_is_aligned_zeroed_and_bounded(void **state)
     arena_release(&a);
 }
 
-static void arena_wipe_leaves_nothing_in_any_block(void **state)
+UNIT_TEST(arena_wipe_leaves_nothing_in_any_block)
 {
     char *p[3];
     struct arena a;
 
-    (void)state;
     arena_init(&a, 20000);
     arena_wipe(&a); /* empty */
     for (size_t i = 0; i < ARRAY_LEN(p); i++) {
@@ -123,12 +108,11 @@ static bool is_zero(const void *p, size_t n)
     return n == 0;
 }
 
-static void a_secret_strbuf_is_wiped_when_it_is_cleared(void **state)
+UNIT_TEST(a_secret_strbuf_is_wiped_when_it_is_cleared)
 {
     struct strbuf b;
     char *first;
 
-    (void)state;
     strbuf_init_secret(&b, 1000);
     strbuf_puts(&b, "a secret");
     strbuf_clear(&b);
@@ -144,11 +128,10 @@ static void a_secret_strbuf_is_wiped_when_it_is_cleared(void **state)
     strbuf_release(&b);
 }
 
-static void wiped_memory_behaves_like_malloc(void **state)
+UNIT_TEST(wiped_memory_behaves_like_malloc)
 {
     char *p, *q;
 
-    (void)state;
     wiped_free(NULL);
     p = wiped_strdup("abc");
     assert_string_equal(p, "abc");
@@ -171,11 +154,10 @@ static void wiped_memory_behaves_like_malloc(void **state)
     assert_null(wiped_alloc(1));
 }
 
-static void strbuf_appends_until_its_bound(void **state)
+UNIT_TEST(strbuf_appends_until_its_bound)
 {
     struct strbuf b;
 
-    (void)state;
     strbuf_init(&b, 10);
     assert_string_equal(strbuf_str(&b), "");
     strbuf_puts(&b, "abc");
@@ -221,26 +203,10 @@ static int build_in_arena(void *arg)
     return 0;
 }
 
-static void lack_of_memory_marks_and_leaks_nothing(void **state)
+UNIT_TEST(lack_of_memory_marks_and_leaks_nothing)
 {
-    (void)state;
     torture(strbuf_build, NULL);
     torture(build_in_arena, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_that_overflow_give_null),
-        cmocka_unit_test(nth_allocation_fails_once),
-        cmocka_unit_test(vector_grows_to_its_bound),
-        cmocka_unit_test(take_leaves_null_behind),
-        cmocka_unit_test(arena_is_aligned_zeroed_and_bounded),
-        cmocka_unit_test(arena_wipe_leaves_nothing_in_any_block),
-        cmocka_unit_test(strbuf_appends_until_its_bound),
-        cmocka_unit_test(a_secret_strbuf_is_wiped_when_it_is_cleared),
-        cmocka_unit_test(wiped_memory_behaves_like_malloc),
-        cmocka_unit_test(lack_of_memory_marks_and_leaks_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

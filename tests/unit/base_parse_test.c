@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/base/mem.h"
 #include "runtime/base/parse.h"
+#include "tests/unit/unit.h"
 
-static void unsigned_numbers(void **state)
+UNIT_TEST(unsigned_numbers)
 {
     static const struct {
         const char *s;
@@ -35,7 +27,6 @@ static void unsigned_numbers(void **state)
         {"1e3", 0, 5000, 0, -EINVAL},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct err e = ERR_INIT;
         uint64_t v = 77;
@@ -46,18 +37,17 @@ static void unsigned_numbers(void **state)
     }
 }
 
-static void sentence_names_field_value_and_range(void **state)
+UNIT_TEST(sentence_names_field_value_and_range)
 {
     struct err e = ERR_INIT;
     uint32_t v;
 
-    (void)state;
     assert_int_equal(parse_u32("HOROVOD_RANK", "abc", 0, 65535, &v, &e), -EINVAL);
     assert_string_equal(e.text,
                         "HOROVOD_RANK: \"abc\" is not a number from 0 to 65535");
 }
 
-static void signed_numbers(void **state)
+UNIT_TEST(signed_numbers)
 {
     static const struct {
         const char *s;
@@ -74,7 +64,6 @@ static void signed_numbers(void **state)
         {"--1", -1, 5, 0, -EINVAL},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         int64_t v = 77;
 
@@ -83,14 +72,13 @@ static void signed_numbers(void **state)
     }
 }
 
-static void booleans_are_parsed(void **state)
+UNIT_TEST(booleans_are_parsed)
 {
     static const char *const yes[] = {"1", "true", "TRUE", "yes", "On"};
     static const char *const no[] = {"0", "false", "False", "no", "oFF"};
     static const char *const bad[] = {"", "2", "truee", "y", " 1"};
     struct err e = ERR_INIT;
 
-    (void)state;
     for (size_t i = 0; i < 5; i++) {
         bool v = false;
 
@@ -102,7 +90,7 @@ static void booleans_are_parsed(void **state)
     }
 }
 
-static void durations_are_parsed(void **state)
+UNIT_TEST(durations_are_parsed)
 {
     static const struct {
         const char *s;
@@ -131,7 +119,6 @@ static void durations_are_parsed(void **state)
         {"18446744073709551615", 0, -ERANGE},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         uint64_t v = 77;
         int rc = parse_duration_ms("f", t[i].s, 0, 3600000000u, &v, NULL);
@@ -141,14 +128,4 @@ static void durations_are_parsed(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unsigned_numbers),
-        cmocka_unit_test(signed_numbers),
-        cmocka_unit_test(booleans_are_parsed),
-        cmocka_unit_test(durations_are_parsed),
-        cmocka_unit_test(sentence_names_field_value_and_range),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

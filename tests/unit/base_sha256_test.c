@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NIST's examples (FIPS 180-4, CAVP) and RFC 4231's, and lengths around every block
  * border against the same bytes fed in pieces. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
+#include "tests/unit/unit.h"
 
 static void is_hash(const void *p, size_t n, const char *want)
 {
@@ -23,13 +15,12 @@ static void is_hash(const void *p, size_t n, const char *want)
     assert_string_equal(hex, want);
 }
 
-static void nist_vectors(void **state)
+UNIT_TEST(nist_vectors)
 {
     static const uint8_t bd = 0xbd;
     static const uint8_t four[] = {0xc9, 0x8c, 0x8e, 0x55};
     static uint8_t zero[1000000];
 
-    (void)state;
     is_hash("", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     is_hash("abc", 3,
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -50,11 +41,10 @@ static void nist_vectors(void **state)
             "d29751f2649b32ff572b5e0a9f541ea660a50f94ff0beedfb0b692b924cc8025");
 }
 
-static void pieces_are_as_the_whole(void **state)
+UNIT_TEST(pieces_are_as_the_whole)
 {
     uint8_t data[300], a[SHA256_BYTES], b[SHA256_BYTES];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(data); i++)
         data[i] = (uint8_t)(i * 7 + 1);
     for (size_t n = 0; n <= sizeof(data); n++) {
@@ -70,7 +60,7 @@ static void pieces_are_as_the_whole(void **state)
     }
 }
 
-static void rfc_4231_vectors(void **state)
+UNIT_TEST(rfc_4231_vectors)
 {
     uint8_t k20[20], k131[131];
     const struct {
@@ -91,7 +81,6 @@ static void rfc_4231_vectors(void **state)
          131, 152, "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2"},
     };
 
-    (void)state;
     memset(k20, 0x0b, sizeof(k20));
     memset(k131, 0xaa, sizeof(k131));
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
@@ -107,11 +96,10 @@ static void rfc_4231_vectors(void **state)
     }
 }
 
-static void equal_macs_and_others(void **state)
+UNIT_TEST(equal_macs_and_others)
 {
     uint8_t a[SHA256_BYTES] = {1}, b[SHA256_BYTES] = {1};
 
-    (void)state;
     assert_true(mac_equal(a, b));
     for (size_t i = 0; i < sizeof(a); i++) {
         b[i] ^= 0x80;
@@ -120,11 +108,10 @@ static void equal_macs_and_others(void **state)
     }
 }
 
-static void hex_both_ways(void **state)
+UNIT_TEST(hex_both_ways)
 {
     uint8_t v[3];
 
-    (void)state;
     assert_int_equal(hex_decode("00fFa9", v, 3), 0);
     assert_memory_equal(v, "\x00\xff\xa9", 3);
     assert_int_equal(hex_decode("00ffa", v, 3), -EINVAL);
@@ -132,26 +119,14 @@ static void hex_both_ways(void **state)
     assert_int_equal(hex_decode("00ffg9", v, 3), -EINVAL);
 }
 
-static void random_bytes_differ(void **state)
+UNIT_TEST(random_bytes_differ)
 {
     uint8_t a[1000] = {0}, b[1000] = {0};
 
-    (void)state;
     assert_int_equal(random_bytes(a, sizeof(a)), 0);
     assert_int_equal(random_bytes(b, sizeof(b)), 0);
     assert_memory_not_equal(a, b, sizeof(a));
     assert_memory_not_equal(a + 900, a, 100);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nist_vectors),
-        cmocka_unit_test(pieces_are_as_the_whole),
-        cmocka_unit_test(rfc_4231_vectors),
-        cmocka_unit_test(hex_both_ways),
-        cmocka_unit_test(equal_macs_and_others),
-        cmocka_unit_test(random_bytes_differ),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/base/mem.h"
 #include "runtime/base/spelling.h"
+#include "tests/unit/unit.h"
 
 static const struct {
     const char *a, *b;
@@ -20,9 +13,8 @@ static const struct {
     {"flaw", "lawn", 2},  {"FUSION_TRESHOLD", "FUSION_THRESHOLD", 1},
 };
 
-static void distances_are_counted(void **state)
+UNIT_TEST(distances_are_counted)
 {
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         const char *a = table[i].a, *b = table[i].b;
 
@@ -33,30 +25,19 @@ static void distances_are_counted(void **state)
     }
 }
 
-static void a_word_may_be_the_beginning_of_a_text(void **state)
+UNIT_TEST(a_word_may_be_the_beginning_of_a_text)
 {
-    (void)state;
     assert_int_equal(spelling_distance("hosts=a", 5, "hosts", 5), 0);
 }
 
-static void long_words_are_far(void **state)
+UNIT_TEST(long_words_are_far)
 {
     char word[57];
 
-    (void)state;
     memset(word, 'a', sizeof(word));
     assert_int_equal(spelling_distance(word, 56, word, 56), 0);
     assert_int_equal(spelling_distance(word, 57, word, 57), SPELLING_FAR);
     assert_int_equal(spelling_distance(word, 1, word, 57), SPELLING_FAR);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(distances_are_counted),
-        cmocka_unit_test(a_word_may_be_the_beginning_of_a_text),
-        cmocka_unit_test(long_words_are_far),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared code of the tests of compression's kernels. Include after cmocka.h. */
+/* Shared code of the tests of compression's kernels. */
 #ifndef TESTS_UNIT_CODEC_KERNELS_H
 #define TESTS_UNIT_CODEC_KERNELS_H
 
 #include <math.h>
-#include <stdint.h>
 
 #include "runtime/core/compress/kernels.h"
 #include "tests/unit/seeded.h"
+#include "tests/unit/unit.h"
 
 static inline bool cpu_is_wide(void)
 {
@@ -16,19 +16,6 @@ static inline bool cpu_is_wide(void)
 #else
     return false;
 #endif
-}
-
-/* Each test runs with both builds of the loops, where this CPU can: main says
- * skip_wide_elsewhere() first. */
-static inline const struct codec_kernels *kernels_of(void **state)
-{
-    return *state;
-}
-
-static inline void skip_wide_elsewhere(void)
-{
-    if (!cpu_is_wide())
-        cmocka_set_skip_filter("*wide");
 }
 
 /* Spread over many binary orders, both signs. */
@@ -40,12 +27,19 @@ static inline float any_float(struct seeded *r, int low_exp, int high_exp)
     return ldexpf(seeded_next(r) & 1 ? m : -m, e);
 }
 
-/* One test, both builds. */
-#define BOTH(test)                                                                     \
-    cmocka_unit_test_prestate(test, (void *)(uintptr_t)&codec_kernels_base),           \
+/* A test that runs with both builds of the loops, where this CPU can. */
+#define KERNEL_TEST(f)                                                                 \
+    static void f(const struct codec_kernels *kernels);                                \
+    UNIT_TEST(f##_base)                                                                \
     {                                                                                  \
-        .name = #test " wide", .test_func = test,                                      \
-        .initial_state = (void *)(uintptr_t)&codec_kernels_avx2                        \
-    }
+        f(&codec_kernels_base);                                                        \
+    }                                                                                  \
+    UNIT_TEST(f##_wide)                                                                \
+    {                                                                                  \
+        if (!cpu_is_wide())                                                            \
+            skip();                                                                    \
+        f(&codec_kernels_avx2);                                                        \
+    }                                                                                  \
+    static void f(const struct codec_kernels *kernels)
 
 #endif

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A world of members in one process that run codecs: each collective is done here in
  * member order, in float32 or float64 as the backends do, and every byte that a member
- * sends is counted. Include after cmocka.h. */
+ * sends is counted. */
 #ifndef TESTS_UNIT_CODEC_WORLD_H
 #define TESTS_UNIT_CODEC_WORLD_H
-
-#include <stdlib.h>
-#include <string.h>
 
 #include "runtime/core/compress/codec.h"
 #include "runtime/core/half.h"

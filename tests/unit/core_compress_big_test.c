@@ -4,18 +4,7 @@
  *
  * The tensors themselves need no memory: one piece of PERIOD bytes is mapped again and
  * again, so that element i and element i + PERIOD / size are the same one. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "runtime/core/compress/cast.h"
 #include "runtime/core/compress/int8.h"
@@ -62,7 +51,7 @@ static uint64_t index_of(const uint8_t *wire, uint64_t i)
     return v;
 }
 
-static void topk_beyond_32_bits(void **state)
+UNIT_TEST(topk_beyond_32_bits)
 {
     const struct codec_kernels *kernels = codec_kernels_of(cpu_is_wide());
     float *w = memory_map(COUNT * sizeof(*w)), v[2];
@@ -70,7 +59,6 @@ static void topk_beyond_32_bits(void **state)
     uint8_t wire[1 << 16];
     struct err err = ERR_INIT;
 
-    (void)state;
     /* one place below 1000 in each piece is large, and so it is beyond 2^32 too */
     w[999] = 7;
     assert_true(w[last] == 7 && last >> 32 == 1);
@@ -97,7 +85,7 @@ static void topk_beyond_32_bits(void **state)
 }
 
 /* The last block is a short one behind 2^32 bytes of values. */
-static void int8_beyond_32_bits(void **state)
+UNIT_TEST(int8_beyond_32_bits)
 {
     const struct codec_kernels *kernels = codec_kernels_of(cpu_is_wide());
     float *w = memory_map(COUNT * sizeof(*w)), *out = memory_map(COUNT * sizeof(*out)),
@@ -106,7 +94,6 @@ static void int8_beyond_32_bits(void **state)
     uint8_t *wire = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-    (void)state;
     assert_true(wire != MAP_FAILED);
     assert_int_equal(bytes, COUNT + 4 * ((1ull << 22) + 1));
     for (uint64_t i = 0; i < ALIKE; i++)
@@ -124,7 +111,7 @@ static void int8_beyond_32_bits(void **state)
     memory_unmap(out, COUNT * sizeof(*out));
 }
 
-static void powersgd_beyond_32_bits(void **state)
+UNIT_TEST(powersgd_beyond_32_bits)
 {
     struct powersgd_shape s = {codec_kernels_of(cpu_is_wide()), (1 << 16) + 1, 1 << 16,
                                1};
@@ -133,7 +120,6 @@ static void powersgd_beyond_32_bits(void **state)
           *q = calloc(s.cols, sizeof(*q));
     uint64_t rows_alike = ALIKE / s.cols; /* a period is whole rows */
 
-    (void)state;
     assert_true(p && q && s.rows * s.cols > 1ull << 32);
     for (uint64_t i = 0; i < ALIKE; i++)
         m[i] = (float)(i / s.cols + 1); /* row r holds r mod rows_alike + 1 */
@@ -154,16 +140,10 @@ static void powersgd_beyond_32_bits(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(topk_beyond_32_bits),
-        cmocka_unit_test(int8_beyond_32_bits),
-        cmocka_unit_test(powersgd_beyond_32_bits),
-    };
-
     if (!getenv("HVD_TEST_BIG")) {
         (void)printf(
             "1..0 # SKIP it needs gigabytes: HVD_TEST_BIG=1, make test-full\n");
         return 0;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return unit_run(NULL, NULL);
 }

@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conversions and int8 alone: edges, what is refused; and both builds. The bits of
  * ordinary values are tests/python/ranks/capi_codecs.py's. */
-#include <errno.h>
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "runtime/core/compress/cast.h"
 #include "runtime/core/compress/int8.h"
@@ -23,9 +14,8 @@ enum { N = 5000 };
 /* --- cast --- */
 
 /* 1 + 2^-11 + 2^-40: float32 makes it a tie, which would go down; right is up. */
-static void float64_is_rounded_once(void **state)
+KERNEL_TEST(float64_is_rounded_once)
 {
-    const struct codec_kernels *kernels = kernels_of(state);
     double d[] = {1 + 0x1p-11 + 0x1p-40,
                   -(1 + 0x1p-11 + 0x1p-40),
                   1 + 3 * 0x1p-11 - 0x1p-40,
@@ -49,9 +39,8 @@ static void float64_is_rounded_once(void **state)
     assert_true(isnan(f32_of_f16(h[0])));
 }
 
-static void a_scale_is_part_of_the_one_rounding(void **state)
+KERNEL_TEST(a_scale_is_part_of_the_one_rounding)
 {
-    const struct codec_kernels *kernels = kernels_of(state);
     struct seeded rnd = {2};
     float f[N];
     double d[N];
@@ -73,9 +62,8 @@ static void a_scale_is_part_of_the_one_rounding(void **state)
     assert_true(f32_of_f16(h[0]) == 1000);
 }
 
-static void every_type_is_loaded_added_and_stored(void **state)
+KERNEL_TEST(every_type_is_loaded_added_and_stored)
 {
-    const struct codec_kernels *kernels = kernels_of(state);
     static const enum dtype types[] = {DT_F16, DT_BF16, DT_F32, DT_F64};
     enum { COUNT = 2500 }; /* more than a chunk of cast_add */
     float f[COUNT], g[COUNT];
@@ -113,9 +101,8 @@ static float scale_at(const uint8_t *wire, uint64_t b)
     return s;
 }
 
-static void int8_keeps_each_block_to_itself(void **state)
+KERNEL_TEST(int8_keeps_each_block_to_itself)
 {
-    const struct codec_kernels *kernels = kernels_of(state);
     float f[1024], out[1024], residual[1024];
     uint8_t wire[2048];
     uint64_t bytes = int8_wire_bytes(1024, 256);
@@ -144,9 +131,8 @@ static void int8_keeps_each_block_to_itself(void **state)
     assert_true(residual[301] == 0);
 }
 
-static void int8_rounds_to_even(void **state)
+KERNEL_TEST(int8_rounds_to_even)
 {
-    const struct codec_kernels *kernels = kernels_of(state);
     float f[256] = {127, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, -127};
     static const int8_t want[] = {127, 0, 2, 2, 0, -2, -2, -127};
     uint8_t wire[260];
@@ -156,9 +142,8 @@ static void int8_rounds_to_even(void **state)
     assert_memory_equal(wire + 4, want, sizeof(want));
 }
 
-static void int8_refuses_invalid_messages(void **state)
+KERNEL_TEST(int8_refuses_invalid_messages)
 {
-    const struct codec_kernels *kernels = kernels_of(state);
     float f[600] = {1, 2, 3}, out[600], bad = -1;
     uint8_t wire[3 * 700];
     uint64_t each = int8_wire_bytes(600, 512);
@@ -197,7 +182,7 @@ static void int8_refuses_invalid_messages(void **state)
 }
 
 /* Sizes around every vector length; what neither build may see differently. */
-static void the_same_bits_come_out_wide(void **state)
+UNIT_TEST(the_same_bits_come_out_wide)
 {
     enum { LEN = 600 };
     const struct codec_kernels *a = &codec_kernels_base, *b = &codec_kernels_avx2;
@@ -207,7 +192,8 @@ static void the_same_bits_come_out_wide(void **state)
     int8_t qa[LEN], qb[LEN];
     uint16_t ha[LEN], hb[LEN];
 
-    (void)state;
+    if (!cpu_is_wide())
+        skip();
     for (int round = 0; round < 300; round++) {
         uint32_t n = round < 64 ? (uint32_t)round : 1 + seeded_below(&rnd, LEN - 1);
         const float *const rows[4] = {x, x + LEN, x + 2 * LEN, x + 3 * LEN};
@@ -261,18 +247,4 @@ static void the_same_bits_come_out_wide(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        BOTH(float64_is_rounded_once),
-        BOTH(a_scale_is_part_of_the_one_rounding),
-        BOTH(every_type_is_loaded_added_and_stored),
-        BOTH(int8_keeps_each_block_to_itself),
-        BOTH(int8_rounds_to_even),
-        BOTH(int8_refuses_invalid_messages),
-        cmocka_unit_test(the_same_bits_come_out_wide),
-    };
-
-    skip_wide_elsewhere();
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

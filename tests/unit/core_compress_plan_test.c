@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Codecs as text, and what they cost. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
 #include "runtime/base/mem.h"
 #include "tests/unit/codec_world.h"
 
 /* --- text --- */
 
-static void text_is_parsed_back(void **state)
+UNIT_TEST(text_is_parsed_back)
 {
     static const struct {
         const char *in, *out;
@@ -39,7 +30,6 @@ static void text_is_parsed_back(void **state)
     };
     char buf[CODEC_TEXT_MAX];
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct codec c = codec_of(rows[i].in), again;
 
@@ -49,7 +39,7 @@ static void text_is_parsed_back(void **state)
     }
 }
 
-static void invalid_text_is_an_error(void **state)
+UNIT_TEST(invalid_text_is_an_error)
 {
     static const struct {
         const char *in, *want;
@@ -82,7 +72,6 @@ static void invalid_text_is_an_error(void **state)
         {"powersgd:seed=111111111111111111111111111111", NULL},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct err err = ERR_INIT;
         struct codec c = {.id = CODEC_COUNT};
@@ -99,7 +88,7 @@ static void invalid_text_is_an_error(void **state)
 
 /* --- plan --- */
 
-static void uncompressed_plans_have_a_reason(void **state)
+UNIT_TEST(uncompressed_plans_have_a_reason)
 {
     static const struct {
         const char *text;
@@ -158,7 +147,6 @@ static void uncompressed_plans_have_a_reason(void **state)
         {"powersgd", DT_F32, OP_SUM, 2, {17, 0}, 2, "it is empty"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct codec c = codec_of(rows[i].text);
         struct codec_plan p;
@@ -179,7 +167,7 @@ static void uncompressed_plans_have_a_reason(void **state)
     }
 }
 
-static void bytes_match_the_formats(void **state)
+UNIT_TEST(bytes_match_the_formats)
 {
     static const struct {
         const char *text;
@@ -204,7 +192,6 @@ static void bytes_match_the_formats(void **state)
          CODEC_WAY_FACTORS},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct codec_plan p =
             plan_of(rows[i].text, DT_F32, rows[i].rows, rows[i].cols, rows[i].n);
@@ -218,7 +205,7 @@ static void bytes_match_the_formats(void **state)
     }
 }
 
-static void sizes_are_checked_before_they_are_multiplied(void **state)
+UNIT_TEST(sizes_are_checked_before_they_are_multiplied)
 {
     int64_t negative[] = {3, -1}, huge[] = {1ll << 40, 1ll << 40}, big[] = {1ll << 40};
     int64_t none[] = {0, 1ll << 62};
@@ -226,7 +213,6 @@ static void sizes_are_checked_before_they_are_multiplied(void **state)
     struct err err = ERR_INIT;
     struct codec_plan p;
 
-    (void)state;
     assert_int_equal(codec_plan(&c, DT_F32, OP_SUM, 2, negative, 2, &p, &err), -EINVAL);
     assert_string_equal(err.text, "shape: dimension 1 is -1, must be >= 0");
     assert_int_equal(codec_plan(&c, DT_F32, OP_SUM, 2, huge, 2, &p, &err), -EINVAL);
@@ -243,14 +229,4 @@ static void sizes_are_checked_before_they_are_multiplied(void **state)
     assert_true(p.is_compressed);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_is_parsed_back),
-        cmocka_unit_test(invalid_text_is_an_error),
-        cmocka_unit_test(uncompressed_plans_have_a_reason),
-        cmocka_unit_test(bytes_match_the_formats),
-        cmocka_unit_test(sizes_are_checked_before_they_are_multiplied),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,26 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The linear algebra of PowerSGD alone. */
-#include <errno.h>
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "runtime/core/compress/powersgd.h"
 #include "tests/unit/codec_kernels.h"
 
-static void vectors_are_made_orthonormal(void **state)
+UNIT_TEST(vectors_are_made_orthonormal)
 {
     enum { LEN = 203, RANK = 7 };
     float v[RANK * LEN];
 
-    (void)state;
     for (uint32_t j = 0; j < RANK; j++)
         powersgd_draw(v + j * LEN, LEN, j, 42);
     for (int i = 0; i < LEN; i++) {
@@ -44,11 +34,10 @@ static void vectors_are_made_orthonormal(void **state)
     assert_false(powersgd_orthonormal(v, LEN, RANK));
 }
 
-static void dead_directions_are_drawn_anew(void **state)
+UNIT_TEST(dead_directions_are_drawn_anew)
 {
     float q[3 * 50];
 
-    (void)state;
     powersgd_draw(q, 150, 0, 1);
     memset(q + 50, 0, 50 * sizeof(*q));
     q[120] = INFINITY;
@@ -65,9 +54,8 @@ static void dead_directions_are_drawn_anew(void **state)
 
 /* Against plain loops in float64; sizes around the tiles of 4 rows, 4 vectors and 1024
  * columns. */
-static void products_are_right(void **state)
+KERNEL_TEST(products_are_right)
 {
-    const struct codec_kernels *kernels = kernels_of(state);
     static const uint64_t shapes[][3] = {{1, 1, 1},    {3, 5, 1},   {4, 4, 4},
                                          {7, 1030, 3}, {33, 65, 6}, {5, 2100, 9}};
     struct seeded rnd = {5};
@@ -121,14 +109,4 @@ static void products_are_right(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(vectors_are_made_orthonormal),
-        cmocka_unit_test(dead_directions_are_drawn_anew),
-        BOTH(products_are_right),
-    };
-
-    skip_wide_elsewhere();
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Codecs in a world of members (codec_world.h) that must all get the same result, close
  * to the true sum, and lose nothing over the steps. */
-#include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
 
 #include "runtime/base/mem.h"
 #include "runtime/core/compress/cast.h"
@@ -137,9 +129,8 @@ check_sums(const struct buffers *b, const struct trial *x, bool is_projection)
                  length2);
 }
 
-static void sums_are_close_and_bytes_as_planned(void **state)
+UNIT_TEST(sums_are_close_and_bytes_as_planned)
 {
-    (void)state;
     for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
         const struct trial *x = &trials[t];
         struct codec_plan p = plan_of(x->text, x->dtype, x->rows, x->cols, x->n);
@@ -169,11 +160,10 @@ static void sums_are_close_and_bytes_as_planned(void **state)
 
 /* Nothing is lost over the steps: what was delivered is the input less the last
  * residuals, and later steps with zeros deliver those. */
-static void feedback_delivers_everything_in_the_end(void **state)
+UNIT_TEST(feedback_delivers_everything_in_the_end)
 {
     enum { STEPS = 20 };
 
-    (void)state;
     for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
         const struct trial *x = &trials[t];
         struct codec_plan p = plan_of(x->text, DT_F32, x->rows, x->cols, x->n);
@@ -218,9 +208,8 @@ static void feedback_delivers_everything_in_the_end(void **state)
     }
 }
 
-static void average_and_scales_are_applied(void **state)
+UNIT_TEST(average_and_scales_are_applied)
 {
-    (void)state;
     for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
         const struct trial *x = &trials[t];
         struct codec_plan p = plan_of(x->text, x->dtype, x->rows, x->cols, x->n);
@@ -253,9 +242,8 @@ static void average_and_scales_are_applied(void **state)
     }
 }
 
-static void in_place_is_the_same(void **state)
+UNIT_TEST(in_place_is_the_same)
 {
-    (void)state;
     for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
         const struct trial *x = &trials[t];
         struct codec_plan p = plan_of(x->text, x->dtype, x->rows, x->cols, x->n);
@@ -280,9 +268,8 @@ static void in_place_is_the_same(void **state)
 }
 
 /* A member that has joined contributes zeros, and its residual waits. */
-static void a_member_without_data_brings_zeros(void **state)
+UNIT_TEST(a_member_without_data_brings_zeros)
 {
-    (void)state;
     for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
         const struct trial *x = &trials[t];
         struct codec_plan p = plan_of(x->text, x->dtype, x->rows, x->cols, x->n);
@@ -316,11 +303,10 @@ static void a_member_without_data_brings_zeros(void **state)
     }
 }
 
-static void nan_and_infinity_arrive_and_do_not_stay(void **state)
+UNIT_TEST(nan_and_infinity_arrive_and_do_not_stay)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
 
-    (void)state;
     for (size_t t = 0; t < ARRAY_LEN(trials); t++)
         for (int k = 0; k < 3; k++) {
             const struct trial *x = &trials[t];
@@ -353,9 +339,8 @@ static void nan_and_infinity_arrive_and_do_not_stay(void **state)
         }
 }
 
-static void zeros_stay_zeros(void **state)
+UNIT_TEST(zeros_stay_zeros)
 {
-    (void)state;
     for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
         const struct trial *x = &trials[t];
         struct codec_plan p = plan_of(x->text, x->dtype, x->rows, x->cols, x->n);
@@ -375,7 +360,7 @@ static void zeros_stay_zeros(void **state)
 }
 
 /* A matrix of the codec's rank is exact, and so is the next one. */
-static void powersgd_recovers_its_rank(void **state)
+UNIT_TEST(powersgd_recovers_its_rank)
 {
     enum { ROWS = 60, COLS = 80, N = 3 };
     struct codec_plan p = plan_of("powersgd:rank=3", DT_F32, ROWS, COLS, N);
@@ -383,7 +368,6 @@ static void powersgd_recovers_its_rank(void **state)
     struct codec_world w;
     struct buffers b;
 
-    (void)state;
     world_init(&w, N);
     buffers_init(&b, &p);
     for (int rank = 1; rank <= 3; rank++) {
@@ -433,7 +417,7 @@ static void bend_sums(uint32_t member, const struct codec_step *s)
         bend_scale(member, s);
 }
 
-static void a_bent_message_fails_the_run_and_drops_its_state(void **state)
+UNIT_TEST(a_bent_message_fails_the_run_and_drops_its_state)
 {
     static const struct {
         const char *text;
@@ -449,7 +433,6 @@ static void a_bent_message_fails_the_run_and_drops_its_state(void **state)
         {"int8", 3, bend_sums, "sums of member 1: int8 message of member 0: scale of"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct codec_plan p = plan_of(rows[i].text, DT_F32, 4000, 0, rows[i].n);
         struct seeded rnd = {7};
@@ -474,18 +457,4 @@ static void a_bent_message_fails_the_run_and_drops_its_state(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_close_and_bytes_as_planned),
-        cmocka_unit_test(feedback_delivers_everything_in_the_end),
-        cmocka_unit_test(average_and_scales_are_applied),
-        cmocka_unit_test(in_place_is_the_same),
-        cmocka_unit_test(a_member_without_data_brings_zeros),
-        cmocka_unit_test(nan_and_infinity_arrive_and_do_not_stay),
-        cmocka_unit_test(zeros_stay_zeros),
-        cmocka_unit_test(powersgd_recovers_its_rank),
-        cmocka_unit_test(a_bent_message_fails_the_run_and_drops_its_state),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The state machine of a run, edge by edge, and what tensors keep between steps. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/codec_world.h"
 #include "tests/unit/torture.h"
 
 /* --- the machine, edge by edge --- */
 
-static void runs_pass_their_phases_and_no_others(void **state)
+UNIT_TEST(runs_pass_their_phases_and_no_others)
 {
     static const struct {
         const char *text;
@@ -29,7 +20,6 @@ static void runs_pass_their_phases_and_no_others(void **state)
     };
     static float data[64 * 64];
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct codec_plan p = plan_of(rows[i].text, DT_F32, 64, 64, rows[i].n);
         struct codec_io io = {.in = data, .out = data, .prescale = 1, .postscale = 1};
@@ -63,7 +53,7 @@ static void runs_pass_their_phases_and_no_others(void **state)
     }
 }
 
-static void a_cancelled_run_forgets_its_tensor(void **state)
+UNIT_TEST(a_cancelled_run_forgets_its_tensor)
 {
     static float data[5000];
     struct codec_plan p = plan_of("int8", DT_F32, 5000, 0, 2);
@@ -75,7 +65,6 @@ static void a_cancelled_run_forgets_its_tensor(void **state)
     struct codec_run run, other;
     struct codec_state *s;
 
-    (void)state;
     assert_non_null(scratch);
     assert_int_equal(codec_state_new(1 << 20, false, &s), 0);
     assert_int_equal(codec_begin(&run, s, 0, "a", &p, &io, scratch, NULL), 0);
@@ -97,7 +86,7 @@ static void a_cancelled_run_forgets_its_tensor(void **state)
 
 /* --- state --- */
 
-static void state_is_bounded_and_the_oldest_is_evicted(void **state)
+UNIT_TEST(state_is_bounded_and_the_oldest_is_evicted)
 {
     struct codec_plan p = plan_of("int8", DT_F32, 250, 0, 2); /* 1000 bytes */
     struct codec_plan big = plan_of("int8", DT_F32, 1000, 0, 2);
@@ -106,7 +95,6 @@ static void state_is_bounded_and_the_oldest_is_evicted(void **state)
     struct codec_run run;
     struct codec_state *s;
 
-    (void)state;
     assert_int_equal(codec_state_new(3500, false, &s), 0);
     assert_int_equal(codec_reserve(s, 0, "a", &p, 0, NULL), 0);
     assert_int_equal(codec_reserve(s, 1, "a", &p, 0, NULL), 0); /* another set */
@@ -141,7 +129,7 @@ static void state_is_bounded_and_the_oldest_is_evicted(void **state)
 
 /* Each change of the tensor's description starts from zeros: only the first 100 of a
  * tensor can have left something, which must not reappear. */
-static void another_shape_starts_from_zeros(void **state)
+UNIT_TEST(another_shape_starts_from_zeros)
 {
     static const struct {
         const char *text;
@@ -161,7 +149,6 @@ static void another_shape_starts_from_zeros(void **state)
     static float one[200], zero[200];
     static double out[200];
 
-    (void)state;
     for (int i = 0; i < 100; i++)
         one[i] = 1;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -188,7 +175,7 @@ static void another_shape_starts_from_zeros(void **state)
     }
 }
 
-static void another_matrix_or_member_starts_from_zeros(void **state)
+UNIT_TEST(another_matrix_or_member_starts_from_zeros)
 {
     struct codec_plan tall = plan_of("powersgd:rank=2", DT_F32, 90, 20, 2);
     struct codec_plan wide = plan_of("powersgd:rank=2", DT_F32, 20, 90, 2);
@@ -199,7 +186,6 @@ static void another_matrix_or_member_starts_from_zeros(void **state)
     struct codec_state *s;
     struct codec_world w;
 
-    (void)state;
     assert_int_equal(codec_state_new(1 << 20, false, &s), 0);
     assert_int_equal(codec_reserve(s, 0, "w", &tall, 0, NULL), 0);
     assert_int_equal(codec_state_bytes(s), 4 * (1800 + 2 * 20));
@@ -219,12 +205,11 @@ static void another_matrix_or_member_starts_from_zeros(void **state)
     world_release(&w);
 }
 
-static void a_removed_set_is_forgotten(void **state)
+UNIT_TEST(a_removed_set_is_forgotten)
 {
     struct codec_plan p = plan_of("int8", DT_F32, 250, 0, 2); /* 1000 bytes */
     struct codec_state *s;
 
-    (void)state;
     assert_int_equal(codec_state_new(1 << 20, false, &s), 0);
     for (uint32_t set = 0; set < 3; set++) {
         assert_int_equal(codec_reserve(s, set, "a", &p, 0, NULL), 0);
@@ -271,22 +256,9 @@ static int reserve_all(void *arg)
     return rc;
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+UNIT_TEST(failing_allocations_leave_nothing_behind)
 {
-    (void)state;
     torture(reserve_all, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_pass_their_phases_and_no_others),
-        cmocka_unit_test(a_cancelled_run_forgets_its_tensor),
-        cmocka_unit_test(state_is_bounded_and_the_oldest_is_evicted),
-        cmocka_unit_test(another_shape_starts_from_zeros),
-        cmocka_unit_test(another_matrix_or_member_starts_from_zeros),
-        cmocka_unit_test(a_removed_set_is_forgotten),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,16 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Top-k alone: the choice, against sorting; what is refused. */
-#include <errno.h>
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "runtime/core/compress/int8.h"
 #include "runtime/core/compress/topk.h"
@@ -69,9 +60,8 @@ check_topk(const struct codec_kernels *kernels, const float *f, uint32_t n, uint
     free(wire);
 }
 
-static void topk_matches_sorting(void **state)
+KERNEL_TEST(topk_matches_sorting)
 {
-    const struct codec_kernels *kernels = kernels_of(state);
     static const uint32_t counts[] = {1, 2, 3, 100, 1023, N};
     struct seeded rnd = {4};
     float f[N];
@@ -93,18 +83,16 @@ static void topk_matches_sorting(void **state)
         }
 }
 
-static void nan_counts_as_largest_and_does_not_stay(void **state)
+KERNEL_TEST(nan_counts_as_largest_and_does_not_stay)
 {
-    const struct codec_kernels *kernels = kernels_of(state);
     float f[6] = {1, NAN, INFINITY, -NAN, -INFINITY, 7};
 
     for (uint32_t k = 1; k <= 6; k++)
         check_topk(kernels, f, 6, k);
 }
 
-static void empty_tensors_and_k_of_zero(void **state)
+KERNEL_TEST(empty_tensors_and_k_of_zero)
 {
-    const struct codec_kernels *kernels = kernels_of(state);
     uint8_t wire[8] = {0xee};
     float none[1] = {5};
 
@@ -120,17 +108,15 @@ static void empty_tensors_and_k_of_zero(void **state)
     assert_int_equal(int8_sum(kernels, none, DT_F32, 1, wire, 0, 3, 0, 256, NULL), 0);
 }
 
-static void wide_indexes_begin_above_32_bits(void **state)
+UNIT_TEST(wide_indexes_begin_above_32_bits)
 {
-    (void)state;
     assert_int_equal(topk_index_bytes(UINT32_MAX), 4);
     assert_int_equal(topk_index_bytes(UINT32_MAX + 1ull), 8);
     assert_int_equal(topk_wire_bytes(1ull << 40, 10), 120);
 }
 
-static void topk_refuses_bad_indexes(void **state)
+KERNEL_TEST(topk_refuses_bad_indexes)
 {
-    const struct codec_kernels *kernels = kernels_of(state);
     float w[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, acc[10];
     struct err err = ERR_INIT;
     uint32_t index[3];
@@ -188,10 +174,9 @@ static float fill_one(uint32_t i, uint32_t n, uint32_t k, int kind, struct seede
 }
 
 /* Large enough for a guess, and of kinds that make it good, useless or wrong. */
-static void a_guess_changes_nothing(void **state)
+KERNEL_TEST(a_guess_changes_nothing)
 {
     enum { MOST = 2000 };
-    const struct codec_kernels *kernels = kernels_of(state);
     static float f[LEN];
     struct seeded rnd = {9};
 
@@ -204,17 +189,4 @@ static void a_guess_changes_nothing(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        BOTH(topk_matches_sorting),
-        BOTH(nan_counts_as_largest_and_does_not_stay),
-        BOTH(empty_tensors_and_k_of_zero),
-        cmocka_unit_test(wide_indexes_begin_above_32_bits),
-        BOTH(topk_refuses_bad_indexes),
-        BOTH(a_guess_changes_nothing),
-    };
-
-    skip_wide_elsewhere();
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

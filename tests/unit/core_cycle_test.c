@@ -2,15 +2,6 @@
 /* When is a training loop steady? Each row is a run of answered slots, a letter each,
  * capitals of process set 1, digits of set 2; '|' marks where the plan is to be told
  * (the letter behind it begins it), '!' that something else was answered. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/core/cycle.h"
 #include "tests/unit/torture.h"
 
@@ -94,9 +85,8 @@ static void cycle_play(struct cycle *c, const char *run, const char *plan)
     assert_true(!plan == !strchr(run, '|'));
 }
 
-static void equal_steps_are_seen(void **state)
+UNIT_TEST(equal_steps_are_seen)
 {
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct cycle *c;
 
@@ -107,11 +97,10 @@ static void equal_steps_are_seen(void **state)
     }
 }
 
-static void a_reset_forgets_all(void **state)
+UNIT_TEST(a_reset_forgets_all)
 {
     struct cycle *c;
 
-    (void)state;
     assert_int_equal(cycle_new(24, &c), 0);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         cycle_play(c, rows[i].run, rows[i].plan);
@@ -120,14 +109,13 @@ static void a_reset_forgets_all(void **state)
     cycle_free(c);
 }
 
-static void a_step_may_be_as_long_as_a_plan(void **state)
+UNIT_TEST(a_step_may_be_as_long_as_a_plan)
 {
     const uint32_t *slots;
     struct cycle *c;
     uint32_t n = 0;
     bool is_steady = false;
 
-    (void)state;
     for (uint32_t extra = 0; extra < 2; extra++) {
         assert_int_equal(cycle_new(CYCLE_MAX + 8, &c), 0);
         for (uint32_t step = 0; step < 8; step++)
@@ -141,13 +129,12 @@ static void a_step_may_be_as_long_as_a_plan(void **state)
     }
 }
 
-static void slots_that_cannot_be_are_not_counted(void **state)
+UNIT_TEST(slots_that_cannot_be_are_not_counted)
 {
     const uint32_t *slots;
     struct cycle *c;
     uint32_t n;
 
-    (void)state;
     assert_int_equal(cycle_new(2, &c), 0);
     for (int i = 0; i < 9; i++)
         assert_false(cycle_answer(c, 0, 2, &slots, &n));
@@ -172,11 +159,10 @@ static uint32_t steps_until_plan(struct cycle *c)
     return 0;
 }
 
-static void plans_that_do_not_last_become_rare(void **state)
+UNIT_TEST(plans_that_do_not_last_become_rare)
 {
     struct cycle *c;
 
-    (void)state;
     assert_int_equal(cycle_new(8, &c), 0);
     for (int round = 0; round < 2; round++) {
         uint32_t want = CYCLE_SAME_STEPS;
@@ -207,13 +193,12 @@ static int cycle_make(void *arg)
 }
 
 /* Without memory for another set there is no plan, and nothing else is lost. */
-static void a_set_without_memory_is_not_counted(void **state)
+UNIT_TEST(a_set_without_memory_is_not_counted)
 {
     const uint32_t *slots;
     struct cycle *c;
     uint32_t n;
 
-    (void)state;
     assert_int_equal(cycle_new(9, &c), 0);
     mem_fail_after(0);
     assert_false(cycle_answer(c, 0, 0, &slots, &n));
@@ -224,22 +209,9 @@ static void a_set_without_memory_is_not_counted(void **state)
     cycle_free(c);
 }
 
-static void lack_of_memory_is_reported(void **state)
+UNIT_TEST(lack_of_memory_is_reported)
 {
-    (void)state;
     torture(cycle_make, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_steps_are_seen),
-        cmocka_unit_test(a_reset_forgets_all),
-        cmocka_unit_test(a_step_may_be_as_long_as_a_plan),
-        cmocka_unit_test(slots_that_cannot_be_are_not_counted),
-        cmocka_unit_test(plans_that_do_not_last_become_rare),
-        cmocka_unit_test(a_set_without_memory_is_not_counted),
-        cmocka_unit_test(lack_of_memory_is_reported),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long what arrived is held back, on a clock of its own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "runtime/core/gather.h"
+#include "tests/unit/unit.h"
 
 static struct tensor_request request_make(enum collective coll, int64_t n)
 {
@@ -22,11 +16,10 @@ static void gather_add_tensor(struct gather *g, int64_t n, uint64_t at)
     gather_add(g, &r, at);
 }
 
-static void without_a_window_nothing_is_held(void **state)
+UNIT_TEST(without_a_window_nothing_is_held)
 {
     struct gather g = {0};
 
-    (void)state;
     gather_add_tensor(&g, 10, 1000);
     assert_false(gather_holds(&g, 1000, false));
     gather_set(&g, 0, 1 << 20);
@@ -34,11 +27,10 @@ static void without_a_window_nothing_is_held(void **state)
     assert_int_equal(g.until_ns, 0);
 }
 
-static void the_first_one_opens_the_window(void **state)
+UNIT_TEST(the_first_one_opens_the_window)
 {
     struct gather g = {0};
 
-    (void)state;
     gather_set(&g, 500, 1 << 20);
     assert_false(gather_holds(&g, 0, false)); /* nothing has come */
     gather_add_tensor(&g, 10, 1000);
@@ -51,22 +43,20 @@ static void the_first_one_opens_the_window(void **state)
     assert_int_equal(g.until_ns, 2500);
 }
 
-static void nothing_more_to_come_ends_it(void **state)
+UNIT_TEST(nothing_more_to_come_ends_it)
 {
     struct gather g = {0};
 
-    (void)state;
     gather_set(&g, 500, 1 << 20);
     gather_add_tensor(&g, 10, 1000);
     assert_false(gather_holds(&g, 1001, true));
     assert_int_equal(g.until_ns, 0);
 }
 
-static void a_full_batch_ends_it(void **state)
+UNIT_TEST(a_full_batch_ends_it)
 {
     struct gather g = {0};
 
-    (void)state;
     gather_set(&g, 500, 100);
     gather_add_tensor(&g, 60, 1000);
     assert_true(gather_holds(&g, 1001, false));
@@ -84,13 +74,12 @@ static void a_full_batch_ends_it(void **state)
     assert_false(gather_holds(&g, 1031, false));
 }
 
-static void what_cannot_be_fused_does_not_wait(void **state)
+UNIT_TEST(what_cannot_be_fused_does_not_wait)
 {
     static const enum collective colls[] = {COLL_ALLGATHER, COLL_BARRIER, COLL_ALLTOALL,
                                             COLL_JOIN, COLL_SET_ADD};
     struct gather g = {0};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(colls) / sizeof(*colls); i++) {
         struct tensor_request r = request_make(colls[i], 1);
 
@@ -102,14 +91,4 @@ static void what_cannot_be_fused_does_not_wait(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_window_nothing_is_held),
-        cmocka_unit_test(the_first_one_opens_the_window),
-        cmocka_unit_test(nothing_more_to_come_ends_it),
-        cmocka_unit_test(a_full_batch_ends_it),
-        cmocka_unit_test(what_cannot_be_fused_does_not_wait),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

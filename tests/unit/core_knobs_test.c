@@ -2,22 +2,12 @@
 /* The table of variables: every kind's form, every row's default, what is said, typing
  * errors; and that README and man page are what the table says. GOLDEN_UPDATE=1 writes
  * both. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/core/knobs.h"
 #include "tests/unit/fake_env.h"
 #include "tests/unit/generated.h"
+#include "tests/unit/unit.h"
 
 /* Only this variable is set; what ret borrows lives until the next call. */
 static int
@@ -40,7 +30,7 @@ static enum knob_id id_of(const char *name)
     return KNOB_COUNT;
 }
 
-static void each_kind_has_one_form(void **state)
+UNIT_TEST(each_kind_has_one_form)
 {
     static const struct {
         const char *name, *value;
@@ -104,7 +94,6 @@ static void each_kind_has_one_form(void **state)
         {"HOROVOD_TIMELINE", "/tmp/a b.json", 0, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct err e = ERR_INIT;
         struct knob_values v;
@@ -127,7 +116,7 @@ static void each_kind_has_one_form(void **state)
     }
 }
 
-static void a_refusal_names_value_and_what_is_allowed(void **state)
+UNIT_TEST(a_refusal_names_value_and_what_is_allowed)
 {
     static const struct {
         const char *name, *value, *text;
@@ -153,7 +142,6 @@ static void a_refusal_names_value_and_what_is_allowed(void **state)
          "HVD_NANCHECK: \"ja\" must be one of: 1, true, yes, on, 0, false, no, off"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct err e = ERR_INIT;
         struct knob_values v;
@@ -164,12 +152,11 @@ static void a_refusal_names_value_and_what_is_allowed(void **state)
 }
 
 /* A fallback that its own parser refuses, or a row whose columns do not fit. */
-static void each_row_is_sound(void **state)
+UNIT_TEST(each_row_is_sound)
 {
     struct err e = ERR_INIT;
     struct knob_values v;
 
-    (void)state;
     if (read_one(NULL, NULL, &v, &e) < 0)
         fail_msg("%s", e.text);
     for (int i = 0; i < KNOB_COUNT; i++) {
@@ -198,18 +185,17 @@ static void each_row_is_sound(void **state)
     assert_int_equal(v.v[KNOB_HOROVOD_CACHE_CAPACITY], 1024);
 }
 
-static void an_empty_value_is_an_absent_one(void **state)
+UNIT_TEST(an_empty_value_is_an_absent_one)
 {
     struct err e = ERR_INIT;
     struct knob_values v;
 
-    (void)state;
     assert_int_equal(read_one("HOROVOD_CACHE_CAPACITY", "", &v, &e), 0);
     assert_int_equal(v.v[KNOB_HOROVOD_CACHE_CAPACITY], 1024);
     assert_false(v.is_set[KNOB_HOROVOD_CACHE_CAPACITY]);
 }
 
-static void settings_without_effect_are_logged(void **state)
+UNIT_TEST(settings_without_effect_are_logged)
 {
     static const struct {
         const char *name, *value;
@@ -231,7 +217,6 @@ static void settings_without_effect_are_logged(void **state)
          "HVD_TOKEN_FD"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         CLEANUP(strbuf_release) struct strbuf text = {0};
         struct err e = ERR_INIT;
@@ -247,22 +232,20 @@ static void settings_without_effect_are_logged(void **state)
     }
 }
 
-static void what_we_cannot_do_is_refused(void **state)
+UNIT_TEST(what_we_cannot_do_is_refused)
 {
     struct err e = ERR_INIT;
     struct knob_values v;
 
-    (void)state;
     assert_int_equal(read_one("HOROVOD_ELASTIC", "1", &v, &e), -ENOTSUP);
     assert_string_equal(e.text, "HOROVOD_ELASTIC=1: a world keeps its size in this "
                                 "version; a lost rank ends it on all ranks");
 }
 
-static void a_list_has_entries(void **state)
+UNIT_TEST(a_list_has_entries)
 {
     uint32_t v = 77;
 
-    (void)state;
     assert_true(knob_list_at("3,40,5", 0, &v));
     assert_int_equal(v, 3);
     assert_true(knob_list_at("3,40,5", 1, &v));
@@ -273,7 +256,7 @@ static void a_list_has_entries(void **state)
     assert_false(knob_list_at("", 0, &v));
 }
 
-static void typing_errors_are_seen(void **state)
+UNIT_TEST(typing_errors_are_seen)
 {
     static const struct {
         const char *name, *meant;
@@ -296,7 +279,6 @@ static void typing_errors_are_seen(void **state)
         {"HOROVOD_AN_EXTREMELY_LONG_NAME_THAT_NOBODY_EVER_THOUGHT_OF_USING", NULL},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         const char *meant = knob_find_nearest(t[i].name);
 
@@ -315,27 +297,12 @@ static void typing_errors_are_seen(void **state)
 
 /* --- documents --- */
 
-static void documents_are_generated_from_the_table(void **state)
+UNIT_TEST(documents_are_generated_from_the_table)
 {
-    (void)state;
     assert_generated("runtime/doc/variables.md",
                      "<!-- variables:", "<!-- end of variables -->", knobs_markdown);
     assert_generated("runtime/hvd-environment.7",
                      ".\\\" variables:", ".\\\" end of variables", knobs_man);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_kind_has_one_form),
-        cmocka_unit_test(a_refusal_names_value_and_what_is_allowed),
-        cmocka_unit_test(each_row_is_sound),
-        cmocka_unit_test(an_empty_value_is_an_absent_one),
-        cmocka_unit_test(settings_without_effect_are_logged),
-        cmocka_unit_test(what_we_cannot_do_is_refused),
-        cmocka_unit_test(a_list_has_entries),
-        cmocka_unit_test(typing_errors_are_seen),
-        cmocka_unit_test(documents_are_generated_from_the_table),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

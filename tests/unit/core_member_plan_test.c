@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank's part of the frozen plan: what it offers, when it leaves, and what it then
  * submits again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/member_fixture.h"
 
-static void a_plan_needs_agreements_only(void **state)
+MEMBER_TEST(a_plan_needs_agreements_only)
 {
-    struct fixture *f = *state;
-
     member_learn(f, "ab");
     down_send(f, down_freeze(1, SLOTS_0_1, 2));
     assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
@@ -41,10 +32,8 @@ static void a_plan_needs_agreements_only(void **state)
     assert_int_equal(member_counts(f->m).n_rounds, 6);
 }
 
-static void an_offer_may_be_put_off(void **state)
+MEMBER_TEST(an_offer_may_be_put_off)
 {
-    struct fixture *f = *state;
-
     member_learn(f, "a");
     down_send(f, down_freeze(1, SLOTS_0_1, 1));
     (void)member_submit_op(f, 0, "a");
@@ -57,10 +46,8 @@ static void an_offer_may_be_put_off(void **state)
 }
 
 /* Bits that were sent before the plan came are rank 0's no more. */
-static void leaving_submits_again_what_the_plan_had(void **state)
+MEMBER_TEST(leaving_submits_again_what_the_plan_had)
 {
-    struct fixture *f = *state;
-
     member_learn(f, "ab");
     (void)member_submit_op(f, 0, "a");
     (void)member_submit_op(f, 2, "c");
@@ -84,10 +71,8 @@ static void leaving_submits_again_what_the_plan_had(void **state)
     assert_int_equal(member_counts(f->m).n_leaves, 1);
 }
 
-static void all_leave_when_one_must(void **state)
+MEMBER_TEST(all_leave_when_one_must)
 {
-    struct fixture *f = *state;
-
     member_learn(f, "ab");
     down_send(f, down_freeze(1, SLOTS_0_1, 2));
     assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
@@ -100,10 +85,8 @@ static void all_leave_when_one_must(void **state)
     assert_false(member_has_todo(f->m));
 }
 
-static void a_join_is_sent_again_after_the_plan(void **state)
+MEMBER_TEST(a_join_is_sent_again_after_the_plan)
 {
-    struct fixture *f = *state;
-
     member_learn(f, "ab");
     (void)member_submit_op(f, 0, "a");
     (void)member_submit_group(f, 2, COLL_JOIN, "join", 0);
@@ -115,10 +98,8 @@ static void a_join_is_sent_again_after_the_plan(void **state)
     assert_sends(f, "3: #0 join");
 }
 
-static void a_plan_offers_groups_whole(void **state)
+MEMBER_TEST(a_plan_offers_groups_whole)
 {
-    struct fixture *f = *state;
-
     for (uint32_t i = 0; i < 2; i++) {
         struct down d = down_whole(i ? "b" : "a", i);
 
@@ -189,10 +170,8 @@ static enum member_kind next_if(struct fixture *f, bool may_offer, enum agree_ca
     return f->act.kind;
 }
 
-static void one_with_nothing_comes_when_called(void **state)
+MEMBER_TEST(one_with_nothing_comes_when_called)
 {
-    struct fixture *f = *state;
-
     plan_of_sets(f, 0);
     for (int round = 0; round < 3; round++) {
         assert_int_equal(next_if(f, true, CALL_NONE), MEMBER_NOTHING);
@@ -208,10 +187,8 @@ static void one_with_nothing_comes_when_called(void **state)
     assert_int_equal(member_counts(f->m).n_planned, 0);
 }
 
-static void what_found_nobody_is_not_offered_again_in_vain(void **state)
+MEMBER_TEST(what_found_nobody_is_not_offered_again_in_vain)
 {
-    struct fixture *f = *state;
-
     plan_of_sets(f, 0);
     submit_again(f, 2);
     assert_int_equal(next_if(f, false, CALL_NONE), MEMBER_NOTHING); /* gathers */
@@ -228,10 +205,8 @@ static void what_found_nobody_is_not_offered_again_in_vain(void **state)
     assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
 }
 
-static void a_set_does_not_wait_for_an_agreement_of_the_world(void **state)
+MEMBER_TEST(a_set_does_not_wait_for_an_agreement_of_the_world)
 {
-    struct fixture *f = *state;
-
     plan_of_sets(f, 0);
     submit_again(f, 0);
     assert_int_equal(member_next_kind(f), MEMBER_AGREE);
@@ -256,10 +231,8 @@ static void a_set_does_not_wait_for_an_agreement_of_the_world(void **state)
 }
 
 /* All ranks see the same borders of batches, those who are not in x's set too. */
-static void batches_end_where_others_do(void **state)
+MEMBER_TEST(batches_end_where_others_do)
 {
-    struct fixture *f = *state;
-
     plan_of_sets(f, 1000); /* y is of the world here */
     for (int round = 0; round < 2; round++) {
         submit_again(f, 0);
@@ -275,10 +248,8 @@ static void batches_end_where_others_do(void **state)
 }
 
 /* A set that this rank is in, though nothing of it was ever answered here. */
-static void a_plan_of_what_this_rank_never_had_is_refused(void **state)
+MEMBER_TEST(a_plan_of_what_this_rank_never_had_is_refused)
 {
-    struct fixture *f = *state;
-
     assert_int_equal(member_set_added(f->m, 2, false), 0);
     learn_in(f, 0, "x", 2);
     member_set_removed(f->m, 2);
@@ -289,20 +260,4 @@ static void a_plan_of_what_this_rank_never_had_is_refused(void **state)
                         "rank 0 plans slot 0, which this rank does not have");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_plan_needs_agreements_only),
-        TEST(an_offer_may_be_put_off),
-        TEST(leaving_submits_again_what_the_plan_had),
-        TEST(all_leave_when_one_must),
-        TEST(a_join_is_sent_again_after_the_plan),
-        TEST(a_plan_offers_groups_whole),
-        TEST(one_with_nothing_comes_when_called),
-        TEST(what_found_nobody_is_not_offered_again_in_vain),
-        TEST(a_set_does_not_wait_for_an_agreement_of_the_world),
-        TEST(batches_end_where_others_do),
-        TEST(a_plan_of_what_this_rank_never_had_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

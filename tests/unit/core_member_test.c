@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank's part of the negotiation against answers written by hand: what it tells
  * rank 0 and when, what it hands out, and what it does not believe. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "runtime/core/pair.h"
 #include "tests/unit/member_fixture.h"
 
-static void what_was_answered_is_sent_as_a_bit(void **state)
+MEMBER_TEST(what_was_answered_is_sent_as_a_bit)
 {
-    struct fixture *f = *state;
     struct member_op *b;
 
     assert_sends(f, "");
@@ -42,10 +34,8 @@ static void what_was_answered_is_sent_as_a_bit(void **state)
     assert_int_equal(member_counts(f->m).n_down, 2);
 }
 
-static void another_shape_is_sent_whole(void **state)
+MEMBER_TEST(another_shape_is_sent_whole)
 {
-    struct fixture *f = *state;
-
     member_learn(f, "a");
     f->reqs[0] = request_make(COLL_ALLREDUCE, "a");
     f->reqs[0].shape[0] = 5;
@@ -56,9 +46,8 @@ static void another_shape_is_sent_whole(void **state)
 
 /* Slot 0 goes to b before the answer to a, which tells the slot only, has had its turn.
  */
-static void an_answer_by_slot_means_what_it_meant_on_arrival(void **state)
+MEMBER_TEST(an_answer_by_slot_means_what_it_meant_on_arrival)
 {
-    struct fixture *f = *state;
     struct member_op *a, *b;
     struct down d = down_whole("x", 0);
 
@@ -84,9 +73,8 @@ static void an_answer_by_slot_means_what_it_meant_on_arrival(void **state)
     assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
 }
 
-static void an_act_stays_while_messages_arrive(void **state)
+MEMBER_TEST(an_act_stays_while_messages_arrive)
 {
-    struct fixture *f = *state;
     uint64_t counts[RANKS] = {4, 1, 2}, others[RANKS] = {9, 9, 9};
     struct down d = {.kind = DOWN_RUN, .has_req = true, .n_counts = RANKS};
 
@@ -119,9 +107,8 @@ static void an_act_stays_while_messages_arrive(void **state)
     }
 }
 
-static void a_failure_ends_its_operation_only(void **state)
+MEMBER_TEST(a_failure_ends_its_operation_only)
 {
-    struct fixture *f = *state;
     struct down d = down_whole("a", SLOT_NONE);
     struct member_op *a = member_submit_op(f, 0, "a"), *b = member_submit_op(f, 1, "b");
 
@@ -139,9 +126,8 @@ static void a_failure_ends_its_operation_only(void **state)
     assert_runs(f, b);
 }
 
-static void a_batch_is_handed_out_whole(void **state)
+MEMBER_TEST(a_batch_is_handed_out_whole)
 {
-    struct fixture *f = *state;
     struct down d;
 
     (void)member_submit_op(f, 0, "a");
@@ -157,9 +143,8 @@ static void a_batch_is_handed_out_whole(void **state)
     assert_ptr_equal(f->act.items[1].op, &f->ops[0]);
 }
 
-static void process_sets_of_others_are_passed_over(void **state)
+MEMBER_TEST(process_sets_of_others_are_passed_over)
 {
-    struct fixture *f = *state;
     struct down d = down_whole("x", 0);
 
     assert_int_equal(member_set_added(f->m, 1, false), 0);
@@ -175,10 +160,9 @@ static void process_sets_of_others_are_passed_over(void **state)
                         "rank 0 answers tensor \"x\", which this rank does not have");
 }
 
-static void a_set_of_others_is_met_for(void **state)
+MEMBER_TEST(a_set_of_others_is_met_for)
 {
     static const uint8_t ranks[] = {6, 0, 0, 0, 7, 0, 0, 0};
-    struct fixture *f = *state;
     struct down d = down_whole("s", SLOT_NONE);
 
     d.req = (struct tensor_request){.coll = COLL_SET_ADD,
@@ -194,10 +178,9 @@ static void a_set_of_others_is_met_for(void **state)
     assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
 }
 
-static void a_set_of_others_is_not_waited_for_here(void **state)
+MEMBER_TEST(a_set_of_others_is_not_waited_for_here)
 {
     static const uint8_t ranks[] = {0, 0, 0, 0, 7, 0, 0, 0};
-    struct fixture *f = *state;
     struct down d = down_whole("s", SLOT_NONE);
 
     d.kind = DOWN_LATE;
@@ -219,9 +202,8 @@ static void a_set_of_others_is_not_waited_for_here(void **state)
     assert_string_equal(member_is_late(f->m), "s");
 }
 
-static void a_joined_rank_contributes_zeros(void **state)
+MEMBER_TEST(a_joined_rank_contributes_zeros)
 {
-    struct fixture *f = *state;
     struct member_op *join = member_submit_group(f, 0, COLL_JOIN, "join", 0), more;
     struct down d = down_whole("a", SLOT_NONE);
 
@@ -254,10 +236,8 @@ static void a_joined_rank_contributes_zeros(void **state)
         "rank 0 reports that all ranks have joined, but this rank has not");
 }
 
-static void what_rank_0_cannot_mean_breaks_the_world(void **state)
+MEMBER_TEST(what_rank_0_cannot_mean_breaks_the_world)
 {
-    struct fixture *f = *state;
-
     down_begin(f);
     down_put(f, down_by_slot(5));
     assert_int_equal(down_receive(f), -EPROTO);
@@ -272,10 +252,9 @@ static void what_rank_0_cannot_mean_breaks_the_world(void **state)
                         "rank 0 plans slot 0, which this rank does not have");
 }
 
-static void much_goes_in_several_messages(void **state)
+MEMBER_TEST(much_goes_in_several_messages)
 {
     enum { N = 1200 };
-    struct fixture *f = *state;
     struct tensor_request *q = mem_calloc(N, sizeof(*q));
     struct member_op *ops = mem_calloc(N, sizeof(*ops));
     struct message_reader in;
@@ -307,11 +286,10 @@ static void much_goes_in_several_messages(void **state)
 
 /* --- out of memory --- */
 
-static void lack_of_memory_is_returned(void **state)
+UNIT_TEST(lack_of_memory_is_returned)
 {
     bool was_hit = true;
 
-    (void)state;
     for (long n = 0; was_hit; n++) {
         struct fixture f = {.m = NULL};
         int r;
@@ -342,9 +320,8 @@ static void lack_of_memory_is_returned(void **state)
 }
 
 /* This is rank 0. */
-static void a_pair_is_met_by_all_and_used_by_two(void **state)
+MEMBER_TEST(a_pair_is_met_by_all_and_used_by_two)
 {
-    struct fixture *f = *state;
     struct down others = down_whole("x (1 -> 2)", 0),
                 ours = down_whole("x (1 -> 0)", 1);
     struct member_op *op;
@@ -374,9 +351,8 @@ static void a_pair_is_met_by_all_and_used_by_two(void **state)
     assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
 }
 
-static void the_late_operation_of_a_pair_is_reported(void **state)
+MEMBER_TEST(the_late_operation_of_a_pair_is_reported)
 {
-    struct fixture *f = *state;
     struct down d = down_whole("x (1 -> 2)", SLOT_NONE);
 
     d.kind = DOWN_LATE;
@@ -391,24 +367,4 @@ static void the_late_operation_of_a_pair_is_reported(void **state)
     assert_string_equal(member_is_late(f->m), "x (1 -> 0)");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(what_was_answered_is_sent_as_a_bit),
-        TEST(another_shape_is_sent_whole),
-        TEST(an_answer_by_slot_means_what_it_meant_on_arrival),
-        TEST(an_act_stays_while_messages_arrive),
-        TEST(a_failure_ends_its_operation_only),
-        TEST(a_batch_is_handed_out_whole),
-        TEST(process_sets_of_others_are_passed_over),
-        TEST(a_set_of_others_is_met_for),
-        TEST(a_set_of_others_is_not_waited_for_here),
-        TEST(a_joined_rank_contributes_zeros),
-        TEST(what_rank_0_cannot_mean_breaks_the_world),
-        TEST(a_pair_is_met_by_all_and_used_by_two),
-        TEST(the_late_operation_of_a_pair_is_reported),
-        TEST(much_goes_in_several_messages),
-        cmocka_unit_test(lack_of_memory_is_returned),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Wire form: what is written is read back; what is cut or bent is refused, never read
  * beyond. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/base/mem.h"
 #include "runtime/core/message.h"
 #include "runtime/core/pair.h"
+#include "tests/unit/unit.h"
 
 static struct tensor_request request_sample(void)
 {
@@ -64,7 +57,7 @@ static void assert_same(const struct tensor_request *a, const struct tensor_requ
     assert_memory_equal(&x, &y, sizeof(x));
 }
 
-static void what_goes_up_comes_back_equal(void **state)
+UNIT_TEST(what_goes_up_comes_back_equal)
 {
     static const uint64_t words[] = {1, 0, 0x8000000000000001ull};
     CLEANUP(strbuf_release) struct strbuf b = {0};
@@ -73,7 +66,6 @@ static void what_goes_up_comes_back_equal(void **state)
     struct message_reader in;
     struct up got;
 
-    (void)state;
     strbuf_init(&b, MESSAGE_MAX_BYTES);
     memset(a.name, 'n', sizeof(a.name) - 1); /* the longest name */
     message_begin_up(&b, 1ull << 40);
@@ -109,7 +101,7 @@ static void what_goes_up_comes_back_equal(void **state)
     assert_int_equal(message_next_up(&in, &got, NULL), 0);
 }
 
-static void what_comes_down_comes_back_equal(void **state)
+UNIT_TEST(what_comes_down_comes_back_equal)
 {
     static const uint64_t rows[] = {1, 0, 77};
     static const uint8_t slots[] = {5, 0, 0, 0, 1, 2, 0, 0};
@@ -126,7 +118,6 @@ static void what_comes_down_comes_back_equal(void **state)
     struct down got;
     uint64_t counts[3];
 
-    (void)state;
     a.req = request_sample();
     a.req.coll = COLL_ALLGATHER;
     a.n_counts = 3;
@@ -212,7 +203,7 @@ static int read_request(const struct tensor_request *q)
 }
 
 /* Every length but those at which an entry ends. */
-static void every_cut_is_refused(void **state)
+UNIT_TEST(every_cut_is_refused)
 {
     static const uint8_t slots[8] = {0};
     static const uint64_t word = 1;
@@ -226,7 +217,6 @@ static void every_cut_is_refused(void **state)
         {.kind = DOWN_TUNE, .tuning = {1, 2, 3, 4}}};
     size_t ends[8], n_ends = 0;
 
-    (void)state;
     strbuf_init(&up, MESSAGE_MAX_BYTES);
     strbuf_init(&down, MESSAGE_MAX_BYTES);
     message_begin_up(&up, 3);
@@ -263,7 +253,7 @@ static void every_cut_is_refused(void **state)
     }
 }
 
-static void bent_fields_are_refused(void **state)
+UNIT_TEST(bent_fields_are_refused)
 {
     enum { AT = 12 + 4 }; /* the request behind header and kind */
     static const struct {
@@ -289,7 +279,6 @@ static void bent_fields_are_refused(void **state)
     CLEANUP(strbuf_release) struct strbuf b = {0};
     struct tensor_request a = request_sample();
 
-    (void)state;
     a.shape[1] = 3;
     a.shape[2] = 2;
     strbuf_init(&b, MESSAGE_MAX_BYTES);
@@ -305,31 +294,29 @@ static void bent_fields_are_refused(void **state)
     }
 }
 
-static void a_set_that_does_not_ascend_is_refused(void **state)
+UNIT_TEST(a_set_that_does_not_ascend_is_refused)
 {
     static const uint8_t twice[] = {1, 0, 0, 0, 1, 0, 0, 0};
     struct tensor_request a = sample_set();
 
-    (void)state;
     a.n_set = 2;
     a.set = twice;
     assert_int_equal(read_request(&a), -EBADMSG);
 }
 
-static void a_set_is_added_by_all_or_by_its_members(void **state)
+UNIT_TEST(a_set_is_added_by_all_or_by_its_members)
 {
     static const int want[] = {
         [SET_BY_ALL] = 0, [SET_BY_MEMBERS] = 0, [SET_BY_MEMBERS + 1] = -EBADMSG};
     struct tensor_request a = sample_set();
 
-    (void)state;
     for (a.root = 0; a.root < ARRAY_LEN(want); a.root++)
         assert_int_equal(read_request(&a), want[a.root]);
 }
 
 /* Why a rank has no GPU goes with memory of the host; registered buffers are on GPUs.
  */
-static void places_and_their_words_fit(void **state)
+UNIT_TEST(places_and_their_words_fit)
 {
     static const struct {
         enum collective coll;
@@ -349,7 +336,6 @@ static void places_and_their_words_fit(void **state)
         {COLL_REGISTER, PLACE_HOST, 0, 0, "", -EBADMSG},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         CLEANUP(strbuf_release) struct strbuf b = {0};
         struct tensor_request q = {.coll = rows[i].coll,
@@ -373,11 +359,10 @@ static void places_and_their_words_fit(void **state)
     }
 }
 
-static void another_buffer_is_another_tensor(void **state)
+UNIT_TEST(another_buffer_is_another_tensor)
 {
     struct tensor_request a = request_sample(), b = a;
 
-    (void)state;
     assert_true(request_same(&a, &b));
     b.region = 0; /* a bit of the cache would stand for the wrong one */
     assert_false(request_same(&a, &b));
@@ -385,7 +370,7 @@ static void another_buffer_is_another_tensor(void **state)
 
 /* A pair travels in SENDRECV alone, which travels in nothing else; the root is in it.
  */
-static void what_is_no_transfer_is_refused(void **state)
+UNIT_TEST(what_is_no_transfer_is_refused)
 {
     static const struct {
         enum collective coll;
@@ -401,7 +386,6 @@ static void what_is_no_transfer_is_refused(void **state)
         {COLL_ALLREDUCE, PAIR_BIT, 0, -EBADMSG},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         CLEANUP(strbuf_release) struct strbuf d = {0};
         struct tensor_request q = sample_transfer();
@@ -418,13 +402,12 @@ static void what_is_no_transfer_is_refused(void **state)
     }
 }
 
-static void a_window_without_end_is_refused(void **state)
+UNIT_TEST(a_window_without_end_is_refused)
 {
     struct down t = {.kind = DOWN_TUNE, .tuning.gather_ns = TUNING_GATHER_MAX_NS + 1};
     CLEANUP(strbuf_release) struct strbuf b = {0};
     struct err err = ERR_INIT;
 
-    (void)state;
     strbuf_init(&b, MESSAGE_MAX_BYTES);
     message_begin_down(&b);
     message_put_down(&b, &t);
@@ -432,27 +415,25 @@ static void a_window_without_end_is_refused(void **state)
     assert_non_null(strstr(err.text, "bad tuning"));
 }
 
-static void another_version_is_named(void **state)
+UNIT_TEST(another_version_is_named)
 {
     static const uint8_t v9[] = {9, 1, 0, 0}, kind9[] = {MESSAGE_VERSION, 9, 0, 0};
     struct message_reader in;
     struct err err = ERR_INIT;
 
-    (void)state;
     assert_int_equal(message_open(&in, v9, sizeof(v9), &err), -EPROTO);
     assert_string_equal(
         err.text, "control message: version 9 of another rank, this library uses 8");
     assert_int_equal(message_open(&in, kind9, sizeof(kind9), &err), -EBADMSG);
 }
 
-static void sizes_are_checked_before_they_are_multiplied(void **state)
+UNIT_TEST(sizes_are_checked_before_they_are_multiplied)
 {
     struct tensor_request r = {
         .dtype = DT_F64, .ndim = 2, .shape = {1ll << 31, 1ll << 31}};
     struct err err = ERR_INIT;
     uint64_t count, bytes;
 
-    (void)state;
     assert_int_equal(request_size(&r, &count, &bytes, &err), -EINVAL);
     assert_string_equal(err.text, "shape: more than 2^62 bytes");
     r.shape[0] = -1;
@@ -464,21 +445,4 @@ static void sizes_are_checked_before_they_are_multiplied(void **state)
     assert_int_equal(bytes, 8);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_goes_up_comes_back_equal),
-        cmocka_unit_test(what_comes_down_comes_back_equal),
-        cmocka_unit_test(every_cut_is_refused),
-        cmocka_unit_test(bent_fields_are_refused),
-        cmocka_unit_test(a_set_that_does_not_ascend_is_refused),
-        cmocka_unit_test(a_set_is_added_by_all_or_by_its_members),
-        cmocka_unit_test(what_is_no_transfer_is_refused),
-        cmocka_unit_test(places_and_their_words_fit),
-        cmocka_unit_test(another_buffer_is_another_tensor),
-        cmocka_unit_test(a_window_without_end_is_refused),
-        cmocka_unit_test(another_version_is_named),
-        cmocka_unit_test(sizes_are_checked_before_they_are_multiplied),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What people read when ranks do not mean the same: every sentence names the tensor,
  * both ranks and both values, and keeps the words that Horovod's users search for. */
-#include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "runtime/base/mem.h"
 #include "runtime/core/mismatch.h"
+#include "tests/unit/unit.h"
 
 static const uint8_t SET_A[] = {0, 0, 0, 0, 2, 0, 0, 0},
                      SET_B[] = {0, 0, 0, 0, 3, 0, 0, 0};
@@ -191,9 +183,8 @@ static const struct {
 };
 
 /* Either way round, the lower rank is named first. */
-static void the_first_difference_is_reported(void **state)
+UNIT_TEST(the_first_difference_is_reported)
 {
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
         struct tensor_request a = request_make(pairs[i].coll), b;
         struct err one = ERR_INIT, two = ERR_INIT;
@@ -216,22 +207,20 @@ static void the_first_difference_is_reported(void **state)
     }
 }
 
-static void a_nan_agrees_with_itself(void **state)
+UNIT_TEST(a_nan_agrees_with_itself)
 {
     struct tensor_request a = request_make(COLL_ALLREDUCE);
     struct err err = ERR_INIT;
 
-    (void)state;
     a.prescale = (double)NAN;
     assert_int_equal(mismatch_pair(&a, 0, &a, 1, &err), 0);
 }
 
-static void the_largest_sentence_is_cut_not_broken(void **state)
+UNIT_TEST(the_largest_sentence_is_cut_not_broken)
 {
     struct tensor_request a = request_make(COLL_ALLREDUCE), b;
     struct err err = ERR_INIT;
 
-    (void)state;
     memset(a.name, 'n', sizeof(a.name) - 1);
     a.ndim = TENSOR_MAX_DIMS;
     for (size_t i = 0; i < TENSOR_MAX_DIMS; i++)
@@ -281,12 +270,11 @@ static const struct {
     {COLL_BARRIER, OP_SUM, DT_F32, 0, 99, 0, NULL},
 };
 
-static void a_request_that_is_wrong_by_itself_is_refused(void **state)
+UNIT_TEST(a_request_that_is_wrong_by_itself_is_refused)
 {
     static const uint32_t ranks[] = {0, 2, 3};
     const struct set_view world = {4, NULL}, some = {3, ranks};
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(alone); i++) {
         struct tensor_request q = request_make(alone[i].coll);
         struct err err = ERR_INIT;
@@ -303,12 +291,11 @@ static void a_request_that_is_wrong_by_itself_is_refused(void **state)
 }
 
 /* The rank that has no GPU is named with the reason, whichever of the two it is. */
-static void a_rank_without_gpu_reports_why(void **state)
+UNIT_TEST(a_rank_without_gpu_reports_why)
 {
     struct tensor_request gpu = request_make(COLL_ALLREDUCE), cpu = gpu;
     struct err err = ERR_INIT;
 
-    (void)state;
     gpu.place = PLACE_CUDA;
     request_change(&cpu, NO_GPU);
     assert_int_equal(mismatch_pair(&gpu, 3, &cpu, 7, &err), -EINVAL);
@@ -320,12 +307,11 @@ static void a_rank_without_gpu_reports_why(void **state)
     assert_non_null(strstr(err.text, "on a GPU (rank 3 has no GPU: no driver)"));
 }
 
-static void a_joined_rank_has_no_registered_buffer(void **state)
+UNIT_TEST(a_joined_rank_has_no_registered_buffer)
 {
     struct tensor_request q = request_make(COLL_ALLREDUCE);
     struct err err = ERR_INIT;
 
-    (void)state;
     q.place = PLACE_CUDA;
     assert_int_equal(mismatch_joined(&q, &err), 0);
     q.region = 1;
@@ -335,9 +321,8 @@ static void a_joined_rank_has_no_registered_buffer(void **state)
                         "Join at this time: tensor \"g\"");
 }
 
-static void a_join_leaves_sums_and_averages(void **state)
+UNIT_TEST(a_join_leaves_sums_and_averages)
 {
-    (void)state;
     for (unsigned c = 0; c < COLL_COUNT; c++) {
         for (unsigned o = 0; o < OP_COUNT; o++) {
             struct tensor_request q = request_make((enum collective)c);
@@ -355,12 +340,11 @@ static void a_join_leaves_sums_and_averages(void **state)
     }
 }
 
-static void a_set_has_its_ranks_and_no_others(void **state)
+UNIT_TEST(a_set_has_its_ranks_and_no_others)
 {
     static const uint32_t ranks[] = {1, 4, 5, 9};
     const struct set_view s = {4, ranks}, none = {0, ranks}, world = {3, NULL};
 
-    (void)state;
     for (uint32_t r = 0; r < 12; r++) {
         assert_int_equal(set_view_has(&s, r), r == 1 || r == 4 || r == 5 || r == 9);
         assert_false(set_view_has(&none, r));
@@ -369,17 +353,4 @@ static void a_set_has_its_ranks_and_no_others(void **state)
     assert_false(set_view_has(&s, UINT32_MAX));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_difference_is_reported),
-        cmocka_unit_test(a_nan_agrees_with_itself),
-        cmocka_unit_test(the_largest_sentence_is_cut_not_broken),
-        cmocka_unit_test(a_request_that_is_wrong_by_itself_is_refused),
-        cmocka_unit_test(a_rank_without_gpu_reports_why),
-        cmocka_unit_test(a_joined_rank_has_no_registered_buffer),
-        cmocka_unit_test(a_join_leaves_sums_and_averages),
-        cmocka_unit_test(a_set_has_its_ranks_and_no_others),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -3,17 +3,10 @@
 #ifndef TESTS_UNIT_CORE_NEGOTIATE_H
 #define TESTS_UNIT_CORE_NEGOTIATE_H
 
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/base/mem.h"
 #include "runtime/core/negotiate.h"
 #include "runtime/core/pair.h"
+#include "tests/unit/unit.h"
 
 static inline struct tensor_request request_make(enum collective coll, const char *name)
 {

@@ -9,19 +9,9 @@
  * slots; "leave1": it is left; "late(a)": others wait for a.
  *
  * Tensors g and h are a group; X and Y are of process set 1, ranks 1 and 2. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/base/mem.h"
 #include "runtime/core/negotiate.h"
+#include "tests/unit/unit.h"
 
 enum { RANKS = 3 };
 
@@ -41,23 +31,19 @@ static struct tensor_request request_make(const char *name)
     return r;
 }
 
-static int fixture_setup(void **state)
-{
-    const struct negotiate_config cfg = {
-        .n_ranks = RANKS, .cache_capacity = 3, .may_freeze = true};
-    struct negotiate *n;
-
-    if (negotiate_new(&cfg, &n) < 0)
-        return -1;
-    *state = n;
-    return 0;
-}
-
-static int fixture_teardown(void **state)
-{
-    negotiate_free(*state);
-    return 0;
-}
+#define NEGOTIATE_TEST(name)                                                           \
+    static void name##_in(struct negotiate *n);                                        \
+    UNIT_TEST(name)                                                                    \
+    {                                                                                  \
+        const struct negotiate_config cfg = {                                          \
+            .n_ranks = RANKS, .cache_capacity = 3, .may_freeze = true};                \
+        struct negotiate *n;                                                           \
+                                                                                       \
+        assert_int_equal(negotiate_new(&cfg, &n), 0);                                  \
+        name##_in(n);                                                                  \
+        negotiate_free(n);                                                             \
+    }                                                                                  \
+    static void name##_in(struct negotiate *n)
 
 static void put_bit(struct strbuf *b, uint32_t slot)
 {
@@ -185,10 +171,8 @@ static void add_set(struct negotiate *n)
     assert_answers(n, " add@-");
 }
 
-static void equal_steps_become_a_plan(void **state)
+NEGOTIATE_TEST(equal_steps_become_a_plan)
 {
-    struct negotiate *n = *state;
-
     two_equal_steps(n);
     assert_int_equal(rank_send(n, 0, "4 #0 #1"), 0);
     assert_int_equal(rank_send(n, 1, "4 #0"), 0);
@@ -205,10 +189,8 @@ static void equal_steps_become_a_plan(void **state)
     assert_int_equal(negotiate_counts(n).n_plans, 1);
 }
 
-static void pending_tensors_delay_a_plan(void **state)
+NEGOTIATE_TEST(pending_tensors_delay_a_plan)
 {
-    struct negotiate *n = *state;
-
     two_equal_steps(n);
     assert_int_equal(rank_send(n, 1, "4 c"), 0);
     all_send(n, "4 #0 #1");
@@ -216,10 +198,8 @@ static void pending_tensors_delay_a_plan(void **state)
     assert_int_equal(negotiate_counts(n).n_plans, 0);
 }
 
-static void a_plan_is_left_once(void **state)
+NEGOTIATE_TEST(a_plan_is_left_once)
 {
-    struct negotiate *n = *state;
-
     two_equal_steps(n);
     all_send(n, "4 #0 #1");
     assert_answers(n, " plan1(0 1)");
@@ -243,10 +223,8 @@ static void a_plan_is_left_once(void **state)
 }
 
 /* Its rank submits again what was dropped, and must not have joined before. */
-static void a_join_that_crosses_a_plan_is_dropped_too(void **state)
+NEGOTIATE_TEST(a_join_that_crosses_a_plan_is_dropped_too)
 {
-    struct negotiate *n = *state;
-
     two_equal_steps(n);
     assert_int_equal(rank_send(n, 0, "4 #0"), 0);
     assert_int_equal(rank_send(n, 1, "4 #0"), 0);
@@ -262,10 +240,8 @@ static void a_join_that_crosses_a_plan_is_dropped_too(void **state)
 }
 
 /* A rank may come to the plan later than to this answer. */
-static void the_slots_of_a_plan_are_not_given_away(void **state)
+NEGOTIATE_TEST(the_slots_of_a_plan_are_not_given_away)
 {
-    struct negotiate *n = *state;
-
     add_set(n);
     all_send(n, "1 a b c");
     assert_answers(n, " a@0 b@1 c@2");
@@ -289,9 +265,8 @@ static void the_slots_of_a_plan_are_not_given_away(void **state)
 }
 
 /* X's ranks are ahead of a's by a tensor or not, as they like. */
-static void a_plan_holds_tensors_of_sets(void **state)
+NEGOTIATE_TEST(a_plan_holds_tensors_of_sets)
 {
-    struct negotiate *n = *state;
     char text[40];
     int at = 2;
 
@@ -327,10 +302,8 @@ static void a_plan_holds_tensors_of_sets(void **state)
     }
 }
 
-static void no_plan_begins_inside_a_group(void **state)
+NEGOTIATE_TEST(no_plan_begins_inside_a_group)
 {
-    struct negotiate *n = *state;
-
     all_send(n, "0 a h");
     all_send(n, "0 g");
     assert_answers(n, " a@0 h@1 g@2");
@@ -351,9 +324,8 @@ static void no_plan_begins_inside_a_group(void **state)
     }
 }
 
-static void a_group_that_ranks_dispute_fails_whole(void **state)
+NEGOTIATE_TEST(a_group_that_ranks_dispute_fails_whole)
 {
-    struct negotiate *n = *state;
     struct tensor_request g = request_make("g"), h = request_make("h");
 
     for (uint32_t round = 0; round < 2; round++) {
@@ -372,10 +344,9 @@ static void a_group_that_ranks_dispute_fails_whole(void **state)
 }
 
 /* More than one message holds: that all have joined comes last. */
-static void what_was_submitted_before_a_join_is_answered_before(void **state)
+NEGOTIATE_TEST(what_was_submitted_before_a_join_is_answered_before)
 {
     enum { TENSORS = 900 };
-    struct negotiate *n = *state;
     struct tensor_request q;
     size_t n_run = 0, n_messages = 0;
     bool have_joined = false;
@@ -410,10 +381,8 @@ static void what_was_submitted_before_a_join_is_answered_before(void **state)
     assert_true(n_messages > 1);
 }
 
-static void a_bit_of_nothing_breaks_the_world(void **state)
+NEGOTIATE_TEST(a_bit_of_nothing_breaks_the_world)
 {
-    struct negotiate *n = *state;
-
     assert_int_equal(rank_send(n, 1, "0 #0"), -EPROTO);
     assert_int_equal(rank_send(n, 1, "1 a"),
                      -EPROTO); /* has seen more than there was */
@@ -423,21 +392,4 @@ static void a_bit_of_nothing_breaks_the_world(void **state)
     assert_int_equal(rank_send(n, 1, "0 b"), -EPROTO); /* has seen less than before */
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_setup, fixture_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(equal_steps_become_a_plan),
-        TEST(pending_tensors_delay_a_plan),
-        TEST(a_plan_is_left_once),
-        TEST(a_join_that_crosses_a_plan_is_dropped_too),
-        TEST(the_slots_of_a_plan_are_not_given_away),
-        TEST(a_plan_holds_tensors_of_sets),
-        TEST(no_plan_begins_inside_a_group),
-        TEST(a_group_that_ranks_dispute_fails_whole),
-        TEST(what_was_submitted_before_a_join_is_answered_before),
-        TEST(a_bit_of_nothing_breaks_the_world),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -3,14 +3,13 @@
  * process sets, pairs. */
 #include "tests/unit/core_negotiate.h"
 
-static void a_group_is_ready_when_all_of_it_is(void **state)
+UNIT_TEST(a_group_is_ready_when_all_of_it_is)
 {
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
                           b = request_make(COLL_ALLREDUCE, "b");
     struct tensor_request c = request_make(COLL_ALLREDUCE, "c");
     struct negotiate *n = negotiate_make(2, 1 << 20);
 
-    (void)state;
     a.group = b.group = 5;
     a.group_n = b.group_n = 2;
     all_add(n, 2, &a);
@@ -24,13 +23,12 @@ static void a_group_is_ready_when_all_of_it_is(void **state)
     negotiate_free(n);
 }
 
-static void a_group_fails_whole(void **state)
+UNIT_TEST(a_group_fails_whole)
 {
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
                           b = request_make(COLL_ALLREDUCE, "b"), bad;
     struct negotiate *n = negotiate_make(2, 1 << 20);
 
-    (void)state;
     a.group = b.group = 5;
     a.group_n = b.group_n = 2;
     bad = b;
@@ -46,13 +44,12 @@ static void a_group_fails_whole(void **state)
 }
 
 /* Rank 0 has a group of two, rank 1 of three: no tensor of it may wait for a third. */
-static void nobody_waits_for_a_group_that_ranks_disagree_about(void **state)
+UNIT_TEST(nobody_waits_for_a_group_that_ranks_disagree_about)
 {
     static const char *const names[] = {"a", "b", "c"};
     struct negotiate *n = negotiate_make(2, 1 << 20);
     struct tensor_request q;
 
-    (void)state;
     for (uint32_t i = 0; i < 3; i++) {
         for (uint32_t rank = 2; rank-- > 0;) {
             q = request_make(COLL_ALLREDUCE, names[i]);
@@ -71,14 +68,13 @@ static void nobody_waits_for_a_group_that_ranks_disagree_about(void **state)
     negotiate_free(n);
 }
 
-static void a_joined_rank_is_not_waited_for(void **state)
+UNIT_TEST(a_joined_rank_is_not_waited_for)
 {
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
                           g = request_make(COLL_ALLGATHER, "g");
     struct tensor_request j = request_make(COLL_JOIN, "join");
     struct negotiate *n = negotiate_make(3, 1 << 20);
 
-    (void)state;
     all_add(n, 2, &a);
     rank_add(n, 2, &j);       /* completes a */
     assert_answers(n, "a; "); /* whole: rank 2 needs its size */
@@ -94,7 +90,7 @@ static void a_joined_rank_is_not_waited_for(void **state)
     negotiate_free(n);
 }
 
-static void a_process_set_waits_for_its_own_ranks_only(void **state)
+UNIT_TEST(a_process_set_waits_for_its_own_ranks_only)
 {
     static const uint8_t pair[] = {0, 0, 0, 0, 2, 0, 0, 0};
     struct tensor_request add = set_of(pair, 2), a = request_make(COLL_ALLGATHER, "a");
@@ -102,7 +98,6 @@ static void a_process_set_waits_for_its_own_ranks_only(void **state)
     struct negotiate *n = negotiate_make(3, 1 << 20);
     struct err err = ERR_INIT;
 
-    (void)state;
     all_add(n, 3, &add);
     assert_answers(n, "set = 1; ");
     a.process_set = 1;
@@ -151,7 +146,7 @@ static void both_have(struct negotiate *n, const struct tensor_request *q)
     rank_add(n, ranks[0], q);
 }
 
-static void a_pair_meets_before_its_first_transfer_only(void **state)
+UNIT_TEST(a_pair_meets_before_its_first_transfer_only)
 {
     struct tensor_request there = request_transfer("x", 0, 1),
                           back = request_transfer("x", 1, 0);
@@ -159,7 +154,6 @@ static void a_pair_meets_before_its_first_transfer_only(void **state)
                           bad = request_transfer("y", 2, 3), worse = bad;
     struct negotiate *n = negotiate_make(4, 0);
 
-    (void)state;
     both_have(n, &back);
     both_have(n, &there);
     assert_answers(n, "pair 0; x (1 -> 0); x (0 -> 1); ");
@@ -176,7 +170,7 @@ static void a_pair_meets_before_its_first_transfer_only(void **state)
     negotiate_free(n);
 }
 
-static void transfers_of_one_direction_travel_together(void **state)
+UNIT_TEST(transfers_of_one_direction_travel_together)
 {
     struct tensor_request a = request_transfer("a", 0, 1),
                           b = request_transfer("b", 0, 1);
@@ -184,7 +178,6 @@ static void transfers_of_one_direction_travel_together(void **state)
                           d = request_transfer("d", 0, 2);
     struct negotiate *n = negotiate_make(3, 1 << 20);
 
-    (void)state;
     both_have(n, &a);
     both_have(n, &b);
     both_have(n, &c);
@@ -195,12 +188,11 @@ static void transfers_of_one_direction_travel_together(void **state)
 }
 
 /* All ranks pass something on: not one after the other, round the ring. */
-static void transfers_are_put_into_rounds(void **state)
+UNIT_TEST(transfers_are_put_into_rounds)
 {
     struct negotiate *n = negotiate_make(6, 1 << 20);
     struct tensor_request q;
 
-    (void)state;
     for (uint32_t turn = 0; turn < 2; turn++) {
         q = request_make(COLL_BARRIER, "before");
         for (uint32_t r = 0; r < 6 && turn == 1; r++)
@@ -228,7 +220,7 @@ static void transfers_are_put_into_rounds(void **state)
 }
 
 /* A failed one and a group's are not moved, and nothing is moved over them. */
-static void what_is_no_free_transfer_keeps_its_place(void **state)
+UNIT_TEST(what_is_no_free_transfer_keeps_its_place)
 {
     struct tensor_request a = request_transfer("a", 0, 1),
                           b = request_transfer("b", 1, 2), bad;
@@ -238,7 +230,6 @@ static void what_is_no_free_transfer_keeps_its_place(void **state)
                           g = request_transfer("g", 2, 0);
     struct negotiate *n = negotiate_make(4, 0);
 
-    (void)state;
     both_have(n, &a);
     both_have(n, &b);
     bad = c;
@@ -258,14 +249,13 @@ static void what_is_no_free_transfer_keeps_its_place(void **state)
     negotiate_free(n);
 }
 
-static void a_pair_is_of_its_own_two_ranks(void **state)
+UNIT_TEST(a_pair_is_of_its_own_two_ranks)
 {
     struct tensor_request q = request_transfer("x", 0, 1),
                           far = request_transfer("x", 1, 3);
     struct negotiate *n = negotiate_make(3, 0);
     struct err err = ERR_INIT;
 
-    (void)state;
     assert_int_equal(negotiate_add(n, 2, &q, 1, &err), -EPROTO);
     assert_string_equal(
         err.text,
@@ -279,7 +269,7 @@ static void a_pair_is_of_its_own_two_ranks(void **state)
     negotiate_free(n);
 }
 
-static void a_process_set_may_be_of_the_same_two_ranks(void **state)
+UNIT_TEST(a_process_set_may_be_of_the_same_two_ranks)
 {
     static const uint8_t ranks[] = {0, 0, 0, 0, 1, 0, 0, 0};
     struct tensor_request add = set_of(ranks, 2),
@@ -287,7 +277,6 @@ static void a_process_set_may_be_of_the_same_two_ranks(void **state)
     struct tensor_request q = request_transfer("x", 0, 1);
     struct negotiate *n = negotiate_make(2, 0);
 
-    (void)state;
     add.n_set = 1; /* {0}: {0, 1} is the world */
     both_have(n, &q);
     assert_answers(n, "pair 0; x (0 -> 1); ");
@@ -311,7 +300,7 @@ static void a_process_set_may_be_of_the_same_two_ranks(void **state)
     negotiate_free(n);
 }
 
-static void a_transfer_needs_both_but_nobody_else(void **state)
+UNIT_TEST(a_transfer_needs_both_but_nobody_else)
 {
     struct tensor_request j = request_make(COLL_JOIN, "join"),
                           q = request_transfer("x", 0, 1);
@@ -319,7 +308,6 @@ static void a_transfer_needs_both_but_nobody_else(void **state)
                           late = request_transfer("late", 0, 2);
     struct negotiate *n = negotiate_make(3, 0);
 
-    (void)state;
     rank_add(n, 1, &early);
     assert_false(negotiate_has_news(n));
     rank_add(n, 2, &j);
@@ -345,13 +333,12 @@ static bool is_stalled(void *arg, const struct negotiate_view *v)
     return true;
 }
 
-static void the_one_that_is_late_is_missing(void **state)
+UNIT_TEST(the_one_that_is_late_is_missing)
 {
     char name[] = "x (1 -> 0)";
     struct tensor_request q = request_transfer("x", 1, 0);
     struct negotiate *n = negotiate_make(3, 0);
 
-    (void)state;
     rank_add(n, 0, &q);
     assert_int_equal(negotiate_pending(n), 1);
     negotiate_walk(n, is_stalled, name);
@@ -372,7 +359,7 @@ by_members(const uint8_t *ranks, uint32_t n, const char *name)
 
 static const uint8_t RANKS_0_AND_1[] = {0, 0, 0, 0, 1, 0, 0, 0};
 
-static void a_set_that_its_members_add_needs_nobody_else(void **state)
+UNIT_TEST(a_set_that_its_members_add_needs_nobody_else)
 {
     struct tensor_request q = by_members(RANKS_0_AND_1, 2, "add"),
                           a = request_make(COLL_ALLREDUCE, "a");
@@ -380,7 +367,6 @@ static void a_set_that_its_members_add_needs_nobody_else(void **state)
     char name[] = "add";
     struct err err = ERR_INIT;
 
-    (void)state;
     assert_int_equal(negotiate_add(n, 2, &q, 1, &err), -EPROTO);
     assert_string_equal(err.text, "rank 2 adds a process set without itself");
     rank_add(n, 0, &q);
@@ -393,13 +379,12 @@ static void a_set_that_its_members_add_needs_nobody_else(void **state)
     negotiate_free(n);
 }
 
-static void only_joined_members_are_in_the_way_of_their_set(void **state)
+UNIT_TEST(only_joined_members_are_in_the_way_of_their_set)
 {
     struct tensor_request q = by_members(RANKS_0_AND_1, 2, "add"),
                           j = request_make(COLL_JOIN, "join");
     struct negotiate *n = negotiate_make(3, 1 << 20);
 
-    (void)state;
     rank_add(n, 2, &j);
     all_add(n, 2, &q);
     assert_answers(n, "add = 1 by 2; ");
@@ -412,12 +397,11 @@ static void only_joined_members_are_in_the_way_of_their_set(void **state)
 }
 
 /* Those that their members add may be on their way together: the table counts. */
-static void there_are_not_more_sets_than_there_may_be(void **state)
+UNIT_TEST(there_are_not_more_sets_than_there_may_be)
 {
     enum { RANKS = 13 };
     struct negotiate *n = negotiate_make(RANKS, 1 << 20);
 
-    (void)state;
     for (uint32_t mask = 1; mask <= NEGOTIATE_MAX_SETS; mask++) { /* and the world */
         uint8_t ranks[RANKS * 4] = {0};
         char want[64];
@@ -440,25 +424,4 @@ static void there_are_not_more_sets_than_there_may_be(void **state)
     negotiate_free(n);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_group_is_ready_when_all_of_it_is),
-        cmocka_unit_test(a_group_fails_whole),
-        cmocka_unit_test(nobody_waits_for_a_group_that_ranks_disagree_about),
-        cmocka_unit_test(a_joined_rank_is_not_waited_for),
-        cmocka_unit_test(a_process_set_waits_for_its_own_ranks_only),
-        cmocka_unit_test(a_pair_meets_before_its_first_transfer_only),
-        cmocka_unit_test(transfers_of_one_direction_travel_together),
-        cmocka_unit_test(transfers_are_put_into_rounds),
-        cmocka_unit_test(what_is_no_free_transfer_keeps_its_place),
-        cmocka_unit_test(a_pair_is_of_its_own_two_ranks),
-        cmocka_unit_test(a_process_set_may_be_of_the_same_two_ranks),
-        cmocka_unit_test(a_transfer_needs_both_but_nobody_else),
-        cmocka_unit_test(the_one_that_is_late_is_missing),
-        cmocka_unit_test(a_set_that_its_members_add_needs_nobody_else),
-        cmocka_unit_test(only_joined_members_are_in_the_way_of_their_set),
-        cmocka_unit_test(there_are_not_more_sets_than_there_may_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -2,13 +2,12 @@
 /* Negotiation: what is ready when, and what people read when ranks disagree. */
 #include "tests/unit/core_negotiate.h"
 
-static void ready_when_all_ranks_have_it(void **state)
+UNIT_TEST(ready_when_all_ranks_have_it)
 {
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
                           b = request_make(COLL_ALLREDUCE, "b");
     struct negotiate *n = negotiate_make(3, 0);
 
-    (void)state;
     rank_add(n, 0, &a);
     all_add(n, 3, &b);
     assert_true(negotiate_has_news(n));
@@ -20,12 +19,11 @@ static void ready_when_all_ranks_have_it(void **state)
     negotiate_free(n);
 }
 
-static void equal_names_may_come_again_after_the_response(void **state)
+UNIT_TEST(equal_names_may_come_again_after_the_response)
 {
     struct tensor_request a = request_make(COLL_BARRIER, "a");
     struct negotiate *n = negotiate_make(2, 1 << 20);
 
-    (void)state;
     for (int round = 0; round < 3; round++) {
         all_add(n, 2, &a);
         assert_answers(n, "a; ");
@@ -33,13 +31,12 @@ static void equal_names_may_come_again_after_the_response(void **state)
     negotiate_free(n);
 }
 
-static void a_rank_that_submits_twice_breaks_the_world(void **state)
+UNIT_TEST(a_rank_that_submits_twice_breaks_the_world)
 {
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a");
     struct err err = ERR_INIT;
     struct negotiate *n = negotiate_make(2, 1 << 20);
 
-    (void)state;
     rank_add(n, 1, &a);
     assert_int_equal(negotiate_add(n, 1, &a, 1, &err), -EPROTO);
     assert_string_equal(err.text, "rank 1 submitted tensor \"a\" twice");
@@ -47,12 +44,11 @@ static void a_rank_that_submits_twice_breaks_the_world(void **state)
     negotiate_free(n);
 }
 
-static void an_allgather_answer_has_the_rows_of_every_rank(void **state)
+UNIT_TEST(an_allgather_answer_has_the_rows_of_every_rank)
 {
     struct tensor_request a = request_make(COLL_ALLGATHER, "a"), b = a;
     struct negotiate *n = negotiate_make(2, 1 << 20);
 
-    (void)state;
     b.shape[0] = 7;
     rank_add(n, 1, &b);
     rank_add(n, 0, &a);
@@ -62,11 +58,10 @@ static void an_allgather_answer_has_the_rows_of_every_rank(void **state)
 
 /* Which differences there are is core_mismatch_test's. Here: the odd rank is named, in
  * any order of arrival. */
-static void disagreements_name_tensor_ranks_and_values(void **state)
+UNIT_TEST(disagreements_name_tensor_ranks_and_values)
 {
     static const uint32_t orders[][3] = {{0, 1, 2}, {2, 0, 1}, {0, 2, 1}};
 
-    (void)state;
     for (size_t o = 0; o < ARRAY_LEN(orders); o++) {
         struct negotiate *n = negotiate_make(3, 1 << 20);
 
@@ -84,12 +79,11 @@ static void disagreements_name_tensor_ranks_and_values(void **state)
 }
 
 /* Which requests cannot be is core_mismatch_test's. */
-static void impossible_requests_fail_on_all(void **state)
+UNIT_TEST(impossible_requests_fail_on_all)
 {
     struct tensor_request q = request_make(COLL_ALLGATHER, "x");
     struct negotiate *n = negotiate_make(2, 1 << 20);
 
-    (void)state;
     q.ndim = 0;
     all_add(n, 2, &q);
     assert_answers(
@@ -97,13 +91,12 @@ static void impossible_requests_fail_on_all(void **state)
     negotiate_free(n);
 }
 
-static void a_failed_tensor_does_not_stop_the_next(void **state)
+UNIT_TEST(a_failed_tensor_does_not_stop_the_next)
 {
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
                           b = request_make(COLL_ALLREDUCE, "b"), bad = a;
     struct negotiate *n = negotiate_make(2, 1 << 20);
 
-    (void)state;
     bad.dtype = DT_I32;
     rank_add(n, 0, &a);
     rank_add(n, 1, &bad);
@@ -113,12 +106,11 @@ static void a_failed_tensor_does_not_stop_the_next(void **state)
     negotiate_free(n);
 }
 
-static void fused_ones_are_marked(void **state)
+UNIT_TEST(fused_ones_are_marked)
 {
     static const char *const names[] = {"a", "b", "c", "d"};
     struct negotiate *n = negotiate_make(1, 3 * 24 + 5); /* 24 bytes each */
 
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         struct tensor_request q = request_make(COLL_ALLREDUCE, names[i]);
 
@@ -128,12 +120,11 @@ static void fused_ones_are_marked(void **state)
     negotiate_free(n);
 }
 
-static void a_late_tensor_is_reported(void **state)
+UNIT_TEST(a_late_tensor_is_reported)
 {
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a");
     struct negotiate *n = negotiate_make(2, 1 << 20);
 
-    (void)state;
     negotiate_report_late(n);
     assert_answers(n, ""); /* nothing is pending */
     rank_add(n, 0, &a);
@@ -144,14 +135,13 @@ static void a_late_tensor_is_reported(void **state)
 }
 
 /* They count for the answers of their own message. */
-static void new_settings_are_sent_first(void **state)
+UNIT_TEST(new_settings_are_sent_first)
 {
     const struct tuning one = {.fusion_bytes = 1}, off = {.gather_ns = 5};
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
                           b = request_make(COLL_ALLREDUCE, "b");
     struct negotiate *n = negotiate_make(1, 1 << 20);
 
-    (void)state;
     rank_add(n, 0, &a);
     rank_add(n, 0, &b);
     assert_answers(n, "a and b; ");
@@ -164,12 +154,11 @@ static void new_settings_are_sent_first(void **state)
     negotiate_free(n);
 }
 
-static void survives_failing_allocations(void **state)
+UNIT_TEST(survives_failing_allocations)
 {
     struct negotiate_config cfg = {
         .n_ranks = 2, .cache_capacity = 4, .may_freeze = true};
 
-    (void)state;
     for (long i = 0;; i++) {
         static const uint8_t one[] = {1, 0, 0, 0};
         struct tensor_request a = request_make(COLL_ALLGATHER, "a"), bad = a,
@@ -204,20 +193,4 @@ static void survives_failing_allocations(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ready_when_all_ranks_have_it),
-        cmocka_unit_test(equal_names_may_come_again_after_the_response),
-        cmocka_unit_test(a_rank_that_submits_twice_breaks_the_world),
-        cmocka_unit_test(an_allgather_answer_has_the_rows_of_every_rank),
-        cmocka_unit_test(disagreements_name_tensor_ranks_and_values),
-        cmocka_unit_test(impossible_requests_fail_on_all),
-        cmocka_unit_test(a_failed_tensor_does_not_stop_the_next),
-        cmocka_unit_test(fused_ones_are_marked),
-        cmocka_unit_test(a_late_tensor_is_reported),
-        cmocka_unit_test(new_settings_are_sent_first),
-        cmocka_unit_test(survives_failing_allocations),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NaN and infinity in every floating point type, at every place that matters. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 #include "runtime/core/nonfinite.h"
+#include "tests/unit/unit.h"
 
 enum { MAX_N = 5000 };
 
@@ -34,11 +28,10 @@ static void number_store(enum dtype t, unsigned char *p, uint64_t i, uint64_t v)
     memcpy(p + i * size, &v, size); /* little endian, as all we run on */
 }
 
-static void finite_numbers_pass(void **state)
+UNIT_TEST(finite_numbers_pass)
 {
     static unsigned char buf[MAX_N * 8];
 
-    (void)state;
     for (size_t f = 0; f < ARRAY_LEN(forms); f++)
         for (uint64_t n = 0; n < MAX_N; n += 499) {
             struct nonfinite found = {.at = 77};
@@ -53,12 +46,11 @@ static void finite_numbers_pass(void **state)
         }
 }
 
-static void each_kind_is_found_at_each_place(void **state)
+UNIT_TEST(each_kind_is_found_at_each_place)
 {
     static const uint64_t places[] = {0, 1, 31, 1023, 1024, 1025, 2047, 4095, 4999};
     static unsigned char buf[MAX_N * 8 + 1];
 
-    (void)state;
     for (size_t f = 0; f < ARRAY_LEN(forms); f++) {
         const uint64_t bad[] = {forms[f].inf, forms[f].minus_inf, forms[f].quiet,
                                 forms[f].signalling, forms[f].minus_nan};
@@ -79,12 +71,11 @@ static void each_kind_is_found_at_each_place(void **state)
     }
 }
 
-static void the_first_is_reported_and_all_are_counted(void **state)
+UNIT_TEST(the_first_is_reported_and_all_are_counted)
 {
     static float v[MAX_N];
     struct nonfinite found;
 
-    (void)state;
     memset(v, 0, sizeof(v));
     v[17] = INFINITY;
     v[18] = NAN;
@@ -95,11 +86,10 @@ static void the_first_is_reported_and_all_are_counted(void **state)
     assert_int_equal(found.n, 3);
 }
 
-static void other_types_have_none(void **state)
+UNIT_TEST(other_types_have_none)
 {
     static unsigned char buf[64];
 
-    (void)state;
     memset(buf, 0xff, sizeof(buf));
     for (int t = 0; t < DT_COUNT; t++) {
         struct nonfinite found;
@@ -110,14 +100,13 @@ static void other_types_have_none(void **state)
 }
 
 /* It must not cost more than the reduction that follows. */
-static void it_keeps_up_with_memory(void **state)
+UNIT_TEST(it_keeps_up_with_memory)
 {
     enum { N = 1 << 20 };
     AUTOFREE float *v = mem_calloc(N, sizeof(*v));
     struct nonfinite found;
     uint64_t best = UINT64_MAX;
 
-    (void)state;
     assert_non_null(v);
     for (int i = 0; i < 20; i++) {
         uint64_t began = clock_now_ns(), took;
@@ -132,14 +121,4 @@ static void it_keeps_up_with_memory(void **state)
                   (double)best / 1e3, 4.0 * N / (double)best);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finite_numbers_pass),
-        cmocka_unit_test(each_kind_is_found_at_each_place),
-        cmocka_unit_test(the_first_is_reported_and_all_are_counted),
-        cmocka_unit_test(other_types_have_none),
-        cmocka_unit_test(it_keeps_up_with_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

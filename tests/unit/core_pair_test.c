@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pairs of ranks: their numbers, and the names of what travels between them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/core/pair.h"
+#include "tests/unit/unit.h"
 
 static const struct {
     uint32_t a, b, number;
@@ -22,11 +15,10 @@ static const struct {
     {65534, 65535, 2147450879},
 };
 
-static void a_pair_has_its_number_in_either_order(void **state)
+UNIT_TEST(a_pair_has_its_number_in_either_order)
 {
     uint32_t ranks[2];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
         uint32_t id = PAIR_BIT | pairs[i].number;
 
@@ -41,11 +33,10 @@ static void a_pair_has_its_number_in_either_order(void **state)
     }
 }
 
-static void every_pair_has_a_number_of_its_own(void **state)
+UNIT_TEST(every_pair_has_a_number_of_its_own)
 {
     uint32_t next = PAIR_BIT, ranks[2];
 
-    (void)state;
     for (uint32_t b = 1; b < 300; b++)
         for (uint32_t a = 0; a < b; a++, next++) {
             assert_int_equal(pair_of(a, b), next);
@@ -54,11 +45,10 @@ static void every_pair_has_a_number_of_its_own(void **state)
         }
 }
 
-static void other_numbers_are_no_pairs(void **state)
+UNIT_TEST(other_numbers_are_no_pairs)
 {
     uint32_t ranks[2];
 
-    (void)state;
     assert_false(pair_is(0));
     assert_false(pair_is(INT32_MAX));
     assert_false(pair_has(0, 0));
@@ -69,11 +59,10 @@ static void other_numbers_are_no_pairs(void **state)
     }
 }
 
-static void a_name_contains_the_direction(void **state)
+UNIT_TEST(a_name_contains_the_direction)
 {
     char name[TENSOR_NAME_MAX + 1], got[TENSOR_NAME_MAX];
 
-    (void)state;
     assert_true(pair_name("x", 0, 12, got));
     assert_string_equal(got, "x (0 -> 12)");
     assert_int_equal(pair_name_max(0, 12), TENSOR_NAME_MAX - 1 - strlen(" (0 -> 12)"));
@@ -91,13 +80,4 @@ static void a_name_contains_the_direction(void **state)
     assert_false(pair_name(name, 0, 1, got));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pair_has_its_number_in_either_order),
-        cmocka_unit_test(every_pair_has_a_number_of_its_own),
-        cmocka_unit_test(other_numbers_are_no_pairs),
-        cmocka_unit_test(a_name_contains_the_direction),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

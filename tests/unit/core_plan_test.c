@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The small pure modules of the coordinator: fusion, plan, life cycle, stall report,
  * names. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/base/mem.h"
 #include "runtime/core/fusion.h"
 #include "runtime/core/lifecycle.h"
 #include "runtime/core/nametab.h"
 #include "runtime/core/plan.h"
 #include "runtime/core/stall.h"
+#include "tests/unit/unit.h"
 
 static struct tensor_request
 request_make(enum collective coll, enum dtype dtype, int64_t n)
@@ -43,11 +37,10 @@ static size_t requests_fuse(const struct tensor_request *v, size_t n, uint64_t b
     return fuse_groups(v, n, bytes, false);
 }
 
-static void fusion_takes_what_fits(void **state)
+UNIT_TEST(fusion_takes_what_fits)
 {
     struct tensor_request v[4];
 
-    (void)state;
     for (size_t i = 0; i < 4; i++)
         v[i] = request_make(COLL_ALLREDUCE, DT_F32, 10); /* 40 bytes */
     assert_int_equal(requests_fuse(v, 0, 1000), 0);
@@ -84,11 +77,10 @@ static void fusion_takes_what_fits(void **state)
     assert_int_equal(requests_fuse(v, 2, 40), 1);
 }
 
-static void fusion_keeps_groups_and_roots_apart(void **state)
+UNIT_TEST(fusion_keeps_groups_and_roots_apart)
 {
     struct tensor_request v[3];
 
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         v[i] = request_make(COLL_ALLREDUCE, DT_F32, 10);
         v[i].group = i < 2 ? 7 : 8;
@@ -104,7 +96,7 @@ static void fusion_keeps_groups_and_roots_apart(void **state)
 }
 
 /* Two ranks' plans; what both have is agreed, in the plan's order. */
-static void a_plan_agrees_on_what_all_have(void **state)
+UNIT_TEST(a_plan_agrees_on_what_all_have)
 {
     struct tensor_request v[70];
     const struct tensor_request *q[70];
@@ -113,7 +105,6 @@ static void a_plan_agrees_on_what_all_have(void **state)
     uint32_t order[70];
     bool stays;
 
-    (void)state;
     for (size_t i = 0; i < 70; i++) {
         v[i] = request_make(COLL_ALLREDUCE, DT_F32, 1);
         q[i] = &v[i];
@@ -150,7 +141,7 @@ static void a_plan_agrees_on_what_all_have(void **state)
     plan_free(b);
 }
 
-static void a_plan_offers_groups_whole(void **state)
+UNIT_TEST(a_plan_offers_groups_whole)
 {
     struct tensor_request v[4];
     const struct tensor_request *q[4];
@@ -159,7 +150,6 @@ static void a_plan_offers_groups_whole(void **state)
     struct frozen_plan *p;
     bool stays;
 
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         v[i] = request_make(COLL_ALLREDUCE, DT_F32, 1);
         v[i].group = i % 2 == 0 ? 5 : 0; /* 0 and 2 are one */
@@ -185,7 +175,7 @@ static void a_plan_offers_groups_whole(void **state)
 
 /* Tensor 0 is the world's, 1 of a set that only a is in, 2 and 3, a group, of one that
  * only b is in. */
-static void others_tensors_stand_in_nobodys_way(void **state)
+UNIT_TEST(others_tensors_stand_in_nobodys_way)
 {
     static const bool of_a[] = {true, true, false, false},
                       of_b[] = {true, false, true, true};
@@ -196,7 +186,6 @@ static void others_tensors_stand_in_nobodys_way(void **state)
     struct frozen_plan *a, *b;
     bool stays;
 
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         v[i] = request_make(COLL_ALLREDUCE, DT_F32, 1);
         v[i].process_set = i < 2 ? (uint32_t)i : 2;
@@ -245,7 +234,7 @@ static void others_tensors_stand_in_nobodys_way(void **state)
     plan_free(b);
 }
 
-static void a_plan_knows_when_a_step_is_complete(void **state)
+UNIT_TEST(a_plan_knows_when_a_step_is_complete)
 {
     static const bool is_ours[] = {true, true, true, false}; /* 3: another set's */
     const struct tensor_request v = request_make(COLL_ALLREDUCE, DT_F32, 1);
@@ -255,7 +244,6 @@ static void a_plan_knows_when_a_step_is_complete(void **state)
     struct frozen_plan *p;
     bool stays;
 
-    (void)state;
     assert_int_equal(plan_new(reqs, is_ours, 4, &p), 0);
     for (int step = 0; step < 2; step++) {
         assert_true(plan_is_whole(p));
@@ -273,7 +261,7 @@ static void a_plan_knows_when_a_step_is_complete(void **state)
 }
 
 /* The whole table, absent edges too. */
-static void lifecycle_has_these_edges_and_no_others(void **state)
+UNIT_TEST(lifecycle_has_these_edges_and_no_others)
 {
     static const enum life want[LIFE_COUNT][LIFE_EV_COUNT] = {
         /*                  joined         leave           ended          failed */
@@ -284,7 +272,6 @@ static void lifecycle_has_these_edges_and_no_others(void **state)
         [LIFE_ABORTED] = {LIFE_ABORTED, LIFE_ABORTED, LIFE_ABORTED, LIFE_ABORTED},
     };
 
-    (void)state;
     for (int l = 0; l < LIFE_COUNT; l++) {
         for (int e = 0; e < LIFE_EV_COUNT; e++)
             assert_int_equal(life_next((enum life)l, (enum life_event)e), want[l][e]);
@@ -302,7 +289,7 @@ static int new_table(uint32_t n_ranks, struct negotiate **ret)
     return negotiate_new(&cfg, ret);
 }
 
-static void stall_names_tensors_and_missing_ranks(void **state)
+UNIT_TEST(stall_names_tensors_and_missing_ranks)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct stall s = {.warn_ns = 60ull * S};
@@ -310,7 +297,6 @@ static void stall_names_tensors_and_missing_ranks(void **state)
     struct negotiate *n;
     uint64_t next;
 
-    (void)state;
     strbuf_init(&out, 4096);
     (void)snprintf(a.name, sizeof(a.name), "a");
     (void)snprintf(b.name, sizeof(b.name), "b");
@@ -335,7 +321,7 @@ static void stall_names_tensors_and_missing_ranks(void **state)
     negotiate_free(n);
 }
 
-static void stall_can_end_the_world(void **state)
+UNIT_TEST(stall_can_end_the_world)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct stall s = {.warn_ns = 0, .fail_ns = 5ull * S};
@@ -343,7 +329,6 @@ static void stall_can_end_the_world(void **state)
     struct negotiate *n;
     uint64_t next;
 
-    (void)state;
     strbuf_init(&out, 4096);
     (void)snprintf(a.name, sizeof(a.name), "a");
     assert_int_equal(new_table(2, &n), 0);
@@ -356,14 +341,13 @@ static void stall_can_end_the_world(void **state)
     negotiate_free(n);
 }
 
-static void nametab_finds_thousands_and_forgets_them(void **state)
+UNIT_TEST(nametab_finds_thousands_and_forgets_them)
 {
     enum { N = 5000 };
     static struct nametab_node node[N];
     static char name[N][32];
     struct nametab t = {0};
 
-    (void)state;
     for (int i = 0; i < N; i++) {
         (void)snprintf(name[i], sizeof(name[i]), "grad/%d", i);
         node[i].name = name[i];
@@ -382,11 +366,10 @@ static void nametab_finds_thousands_and_forgets_them(void **state)
     nametab_release(&t);
 }
 
-static void long_names_are_shown_short(void **state)
+UNIT_TEST(long_names_are_shown_short)
 {
     char name[TENSOR_NAME_MAX], buf[NAME_SHOWN_MAX];
 
-    (void)state;
     assert_string_equal(name_shown("x", buf), "\"x\"");
     assert_string_equal(name_shown("a\nb\x1b", buf),
                         "\"a?b?\""); /* one line, no escapes */
@@ -398,20 +381,4 @@ static void long_names_are_shown_short(void **state)
     assert_non_null(strstr(buf, "/end\""));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fusion_takes_what_fits),
-        cmocka_unit_test(fusion_keeps_groups_and_roots_apart),
-        cmocka_unit_test(a_plan_agrees_on_what_all_have),
-        cmocka_unit_test(a_plan_offers_groups_whole),
-        cmocka_unit_test(others_tensors_stand_in_nobodys_way),
-        cmocka_unit_test(a_plan_knows_when_a_step_is_complete),
-        cmocka_unit_test(lifecycle_has_these_edges_and_no_others),
-        cmocka_unit_test(stall_names_tensors_and_missing_ranks),
-        cmocka_unit_test(stall_can_end_the_world),
-        cmocka_unit_test(nametab_finds_thousands_and_forgets_them),
-        cmocka_unit_test(long_names_are_shown_short),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

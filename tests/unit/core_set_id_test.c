@@ -14,14 +14,13 @@ change_set(struct negotiate *n, const struct tensor_request *q, uint32_t want_id
 }
 
 /* As Horovod: the one that has been free for longest. Ids are new all the same. */
-static void numbers_of_removed_sets_are_given_again(void **state)
+UNIT_TEST(numbers_of_removed_sets_are_given_again)
 {
     static const uint8_t ranks[][8] = {{0}, {1}, {2}, {0, 0, 0, 0, 1}, {0, 0, 0, 0, 2}};
     static const uint32_t want[] = {2 + SET_NUMBERS, 1 + SET_NUMBERS};
     struct tensor_request add[5], gone = request_make(COLL_SET_REMOVE, "set"), a;
     struct negotiate *n = negotiate_make(3, 1 << 20);
 
-    (void)state;
     for (uint32_t i = 0; i < 5; i++)
         add[i] = set_of(ranks[i], i < 3 ? 1 : 2);
     for (uint32_t i = 0; i < 3; i++)
@@ -44,11 +43,10 @@ static void numbers_of_removed_sets_are_given_again(void **state)
     negotiate_free(n);
 }
 
-static void an_id_is_never_a_pairs(void **state)
+UNIT_TEST(an_id_is_never_a_pairs)
 {
     uint32_t id = 7, n = 1;
 
-    (void)state;
     while (set_next_id(id, &id)) {
         assert_int_equal(set_number(id), 7);
         assert_false(pair_is(id));
@@ -58,11 +56,4 @@ static void an_id_is_never_a_pairs(void **state)
     assert_int_equal(set_number(pair_of(3, 4)), pair_of(3, 4));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_of_removed_sets_are_given_again),
-        cmocka_unit_test(an_id_is_never_a_pairs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -16,20 +16,15 @@
  * the script says.
  *
  * What ranks do is a script of steps (core_sim_load.h). Memory of the simulation itself
- * is libc's, so that mem_fail_after() hits only what is tested. Include after cmocka.h.
- */
+ * is libc's, so that mem_fail_after() hits only what is tested. */
 #ifndef TESTS_UNIT_CORE_SIM_H
 #define TESTS_UNIT_CORE_SIM_H
-
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "runtime/core/member.h"
 #include "runtime/core/negotiate.h"
 #include "runtime/core/pair.h"
 #include "tests/unit/seeded.h"
+#include "tests/unit/unit.h"
 
 enum {
     SIM_RANKS = 9,

@@ -2,13 +2,6 @@
 /* The negotiation under a simulated cluster: thousands of seeds, each a world of its
  * own with its own script and its own order of events. SIM_SEEDS sets how many,
  * SIM_SEED runs one, SIM_TRACE=1 tells its events. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "runtime/base/mem.h"
 #include "tests/unit/core_sim_sets.h"
 
@@ -66,12 +59,11 @@ static bool run_seed(uint64_t seed, struct totals *t)
     return is_good;
 }
 
-static void any_seed_comes_to_its_end(void **state)
+UNIT_TEST(any_seed_comes_to_its_end)
 {
     struct totals t = {0};
     uint64_t one = from_env("SIM_SEED", 0), n = from_env("SIM_SEEDS", SEEDS), bad = 0;
 
-    (void)state;
     if (one > 0) {
         assert_true(run_seed(one, &t));
         return;
@@ -135,11 +127,10 @@ static void survivors_are_stopped(struct sim *s)
     assert_string_equal(s->why, "");
 }
 
-static void a_rank_may_die_at_any_event(void **state)
+UNIT_TEST(a_rank_may_die_at_any_event)
 {
     uint64_t n_seeds = from_env("SIM_SEEDS", SEEDS) / 150 + 1, n_deaths = 0;
 
-    (void)state;
     for (uint64_t seed = 1; seed <= n_seeds; seed++) {
         for (uint32_t rank = 0; rank < 3; rank++) {
             bool is_dead = true;
@@ -164,11 +155,10 @@ static void a_rank_may_die_at_any_event(void **state)
     print_message("# %llu deaths\n", (unsigned long long)n_deaths);
 }
 
-static void a_link_may_be_cut_after_any_message(void **state)
+UNIT_TEST(a_link_may_be_cut_after_any_message)
 {
     uint64_t n_seeds = from_env("SIM_SEEDS", SEEDS) / 150 + 1, n_cuts = 0;
 
-    (void)state;
     for (uint64_t seed = 1; seed <= n_seeds; seed++) {
         for (uint32_t link = 2; link < 6; link++) {
             bool is_cut = true;
@@ -195,11 +185,10 @@ static void a_link_may_be_cut_after_any_message(void **state)
 
 /* Every allocation fails once: the world is told so, or does without (the response
  * cache). */
-static void memory_may_be_out_at_any_allocation(void **state)
+UNIT_TEST(memory_may_be_out_at_any_allocation)
 {
     uint64_t n_seeds = from_env("SIM_SEEDS", SEEDS) / 500 + 1, n_hits = 0, n_done = 0;
 
-    (void)state;
     for (uint64_t seed = 1; seed <= n_seeds; seed++) {
         bool was_hit = true;
 
@@ -227,13 +216,4 @@ static void memory_may_be_out_at_any_allocation(void **state)
                   (unsigned long long)n_hits, (unsigned long long)n_done);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_seed_comes_to_its_end),
-        cmocka_unit_test(a_rank_may_die_at_any_event),
-        cmocka_unit_test(a_link_may_be_cut_after_any_message),
-        cmocka_unit_test(memory_may_be_out_at_any_allocation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

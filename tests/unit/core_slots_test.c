@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which tensor a slot of the response cache stands for: to a rank that has seen its
  * last answer, and to one that has not. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "runtime/base/mem.h"
 #include "runtime/core/records.h"
 #include "runtime/core/slots.h"
+#include "tests/unit/unit.h"
 
 enum { RANKS = 3 };
 
@@ -66,11 +57,10 @@ static const char *slot_meaning(struct fixture *f, uint32_t slot, uint64_t n_see
     return q ? q->name : "";
 }
 
-static void a_tensor_keeps_its_slot(void **state)
+UNIT_TEST(a_tensor_keeps_its_slot)
 {
     struct fixture f;
 
-    (void)state;
     fixture_setup(&f, 2);
     assert_int_equal(slots_answer(&f, "a", true), 0);
     assert_int_equal(slots_answer(&f, "b", true), 1);
@@ -84,11 +74,10 @@ static void a_tensor_keeps_its_slot(void **state)
     slots_free(f.s);
 }
 
-static void a_bit_means_what_its_sender_had_seen(void **state)
+UNIT_TEST(a_bit_means_what_its_sender_had_seen)
 {
     struct fixture f;
 
-    (void)state;
     fixture_setup(&f, 1);
     assert_string_equal(slot_meaning(&f, 0, 9), "");
     (void)slots_answer(&f, "a", true); /* message 1 */
@@ -104,11 +93,10 @@ static void a_bit_means_what_its_sender_had_seen(void **state)
 }
 
 /* Until every rank has seen the new tenant its predecessor may still be meant. */
-static void a_slot_is_not_given_away_twice_unseen(void **state)
+UNIT_TEST(a_slot_is_not_given_away_twice_unseen)
 {
     struct fixture f;
 
-    (void)state;
     fixture_setup(&f, 1);
     (void)slots_answer(&f, "a", true);
     all_see(&f);
@@ -124,13 +112,12 @@ static void a_slot_is_not_given_away_twice_unseen(void **state)
     slots_free(f.s);
 }
 
-static void a_new_shape_stays_in_the_slot(void **state)
+UNIT_TEST(a_new_shape_stays_in_the_slot)
 {
     struct tensor_request q = request_make(COLL_ALLREDUCE, "a");
     struct fixture f;
     bool is_new;
 
-    (void)state;
     fixture_setup(&f, 4);
     (void)slots_answer(&f, "a", true);
     q.shape[1] = 7;
@@ -145,11 +132,10 @@ static void a_new_shape_stays_in_the_slot(void **state)
     slots_free(f.s);
 }
 
-static void the_one_unused_for_longest_goes(void **state)
+UNIT_TEST(the_one_unused_for_longest_goes)
 {
     struct fixture f;
 
-    (void)state;
     fixture_setup(&f, 3);
     (void)slots_answer(&f, "a", true);
     (void)slots_answer(&f, "b", true);
@@ -166,14 +152,13 @@ static void the_one_unused_for_longest_goes(void **state)
     slots_free(f.s);
 }
 
-static void rows_are_each_rank_s_own(void **state)
+UNIT_TEST(rows_are_each_rank_s_own)
 {
     struct tensor_request q = request_make(COLL_ALLGATHER, "a");
     uint64_t rows[RANKS] = {4, 0, 9}, more[RANKS] = {4, 5, 9};
     struct fixture f;
     bool is_new;
 
-    (void)state;
     fixture_setup(&f, 2);
     assert_int_equal(slots_assign(f.s, &q, rows, 1, f.seen, &is_new), 0);
     for (uint32_t r = 0; r < RANKS; r++)
@@ -188,13 +173,12 @@ static void rows_are_each_rank_s_own(void **state)
 }
 
 /* The bit may come from another rank, whose reason it is not. */
-static void why_one_has_no_gpu_is_not_kept(void **state)
+UNIT_TEST(why_one_has_no_gpu_is_not_kept)
 {
     struct tensor_request q = request_make(COLL_ALLREDUCE, "a");
     struct fixture f;
     bool is_new;
 
-    (void)state;
     fixture_setup(&f, 4);
     (void)snprintf(q.no_gpu, sizeof(q.no_gpu), "no driver");
     assert_int_equal(slots_assign(f.s, &q, NULL, 1, f.seen, &is_new), 0);
@@ -202,13 +186,12 @@ static void why_one_has_no_gpu_is_not_kept(void **state)
     slots_free(f.s);
 }
 
-static void lack_of_memory_costs_a_slot_only(void **state)
+UNIT_TEST(lack_of_memory_costs_a_slot_only)
 {
     struct tensor_request q = request_make(COLL_ALLREDUCE, "a");
     uint32_t slot = SLOT_NONE;
     bool is_new, was_hit = true;
 
-    (void)state;
     for (long n = 0; was_hit; n++) {
         struct slots *s = NULL;
         uint64_t seen[RANKS] = {0};
@@ -235,14 +218,13 @@ static void lack_of_memory_costs_a_slot_only(void **state)
 
 /* --- the other side --- */
 
-static void a_record_answers_what_it_was(void **state)
+UNIT_TEST(a_record_answers_what_it_was)
 {
     struct tensor_request a = request_make(COLL_ALLGATHER, "a"),
                           b = request_make(COLL_ALLREDUCE, "b"), c = a;
     uint64_t counts[2] = {2, 5};
     struct records t = {0};
 
-    (void)state;
     assert_int_equal(records_set(&t, 3, &a, true, counts, 2), 0);
     assert_null(records_get(&t, 2));
     assert_null(records_get(&t, 99));
@@ -262,7 +244,7 @@ static void a_record_answers_what_it_was(void **state)
     records_release(&t);
 }
 
-static void a_held_record_outlives_its_slot(void **state)
+UNIT_TEST(a_held_record_outlives_its_slot)
 {
     struct tensor_request a = request_make(COLL_ALLGATHER, "a"),
                           b = request_make(COLL_ALLREDUCE, "b");
@@ -270,7 +252,6 @@ static void a_held_record_outlives_its_slot(void **state)
     struct records t = {0};
     struct cache_record *r;
 
-    (void)state;
     assert_int_equal(records_set(&t, 0, &a, true, counts, 2), 0);
     r = records_get(&t, 0);
     records_hold(r);
@@ -285,19 +266,4 @@ static void a_held_record_outlives_its_slot(void **state)
     records_put(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_tensor_keeps_its_slot),
-        cmocka_unit_test(a_bit_means_what_its_sender_had_seen),
-        cmocka_unit_test(a_slot_is_not_given_away_twice_unseen),
-        cmocka_unit_test(a_new_shape_stays_in_the_slot),
-        cmocka_unit_test(the_one_unused_for_longest_goes),
-        cmocka_unit_test(rows_are_each_rank_s_own),
-        cmocka_unit_test(why_one_has_no_gpu_is_not_kept),
-        cmocka_unit_test(lack_of_memory_costs_a_slot_only),
-        cmocka_unit_test(a_record_answers_what_it_was),
-        cmocka_unit_test(a_held_record_outlives_its_slot),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

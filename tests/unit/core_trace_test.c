@@ -1,16 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events as Chrome's trace format: every edge of a track, names, balance under random
  * events, the wire form, clocks. */
-#include <errno.h>
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "runtime/base/mem.h"
 #include "runtime/core/trace.h"
@@ -30,7 +21,7 @@ event_make(enum trace_kind kind, uint64_t ns, const char *name)
 }
 
 /* The life of one tensor, as Chrome gets it. */
-static void a_tensor_s_life_is_nested_spans(void **state)
+UNIT_TEST(a_tensor_s_life_is_nested_spans)
 {
     static const char want[] =
         "[\n"
@@ -70,7 +61,6 @@ static void a_tensor_s_life_is_nested_spans(void **state)
         event_make(TRACE_END, 1006789, "g"),
     };
 
-    (void)state;
     ev[1].rank = 1;
     ev[5].activity = TRACE_TRANSFER;
     ev[6].bytes = 4096;
@@ -83,14 +73,13 @@ static void a_tensor_s_life_is_nested_spans(void **state)
     trace_free(t);
 }
 
-static void a_batch_on_gpus_has_a_name_of_its_own(void **state)
+UNIT_TEST(a_batch_on_gpus_has_a_name_of_its_own)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct trace *t = trace_new(0);
     struct trace_event ev[] = {event_make(TRACE_START, 1, "g"),
                                event_make(TRACE_ACTIVITY, 2, "g")};
 
-    (void)state;
     ev[1].activity = TRACE_DEVICE;
     strbuf_init(&out, 1 << 20);
     for (size_t i = 0; i < ARRAY_LEN(ev); i++)
@@ -108,7 +97,7 @@ static struct trace_event on_gpu(enum trace_kind kind, uint64_t ns)
 }
 
 /* Two steps are posted before the GPU has ended the first, then it ends both. */
-static void the_end_of_a_step_is_not_the_next_one_s(void **state)
+UNIT_TEST(the_end_of_a_step_is_not_the_next_one_s)
 {
     static const struct {
         enum trace_kind kind;
@@ -125,7 +114,6 @@ static void the_end_of_a_step_is_not_the_next_one_s(void **state)
     };
     struct trace *t = trace_new(0);
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         CLEANUP(strbuf_release) struct strbuf out = {0};
         struct trace_event ev = on_gpu(rows[i].kind, i + 1);
@@ -141,7 +129,7 @@ static void the_end_of_a_step_is_not_the_next_one_s(void **state)
 }
 
 /* Then the end that is missed may have been among them. */
-static void lost_events_make_no_end_missed(void **state)
+UNIT_TEST(lost_events_make_no_end_missed)
 {
     static const enum trace_kind kinds[] = {
         TRACE_START, TRACE_ACTIVITY, TRACE_NEGOTIATE, TRACE_START, TRACE_ACTIVITY};
@@ -150,7 +138,6 @@ static void lost_events_make_no_end_missed(void **state)
     struct trace_event ev;
     size_t n;
 
-    (void)state;
     strbuf_init(&out, 1 << 20);
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         ev = on_gpu(kinds[i], i + 1);
@@ -177,7 +164,7 @@ static const char *shape_of(const char *json, char *ret)
     return ret;
 }
 
-static void each_edge_ends_and_begins_what_the_table_says(void **state)
+UNIT_TEST(each_edge_ends_and_begins_what_the_table_says)
 {
     /* how to get into the state, then for each kind: what it writes, and what an END
      * writes afterwards, which tells the state */
@@ -191,7 +178,6 @@ static void each_edge_ends_and_begins_what_the_table_says(void **state)
         {"SA", {{"EEB", "E"}, {"", "EE"}, {"EEB", "E"}, {"EB", "EE"}, {"EE", ""}}},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++)
         for (int kind = 0; kind < TRACE_KIND_OF_TENSOR; kind++) {
             CLEANUP(strbuf_release) struct strbuf out = {0};
@@ -249,11 +235,10 @@ static void check_balance(const char *json)
         assert_int_equal(depth[i / TIDS][i % TIDS], 0);
 }
 
-static void spans_balance_for_any_events(void **state)
+UNIT_TEST(spans_balance_for_any_events)
 {
     uint64_t seed = 88172645463325252ull;
 
-    (void)state;
     for (int round = 0; round < 50; round++) {
         CLEANUP(strbuf_release) struct strbuf out = {0};
         struct trace *t = trace_new(5000);
@@ -282,13 +267,12 @@ static void spans_balance_for_any_events(void **state)
     }
 }
 
-static void ranks_are_shown_on_rank_0_s_clock(void **state)
+UNIT_TEST(ranks_are_shown_on_rank_0_s_clock)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct trace *t = trace_new(1000000);
     struct trace_event ev = event_make(TRACE_START, 1005000, "g");
 
-    (void)state;
     strbuf_init(&out, 1 << 20);
     assert_int_equal(trace_put(t, 3, &ev, 2000, &out), 0);
     assert_non_null(strstr(strbuf_str(&out), "\"ts\":3.000,\"pid\":1,\"tid\":3}"));
@@ -303,7 +287,7 @@ static void ranks_are_shown_on_rank_0_s_clock(void **state)
 
 /* --- names --- */
 
-static void names_are_valid_json(void **state)
+UNIT_TEST(names_are_valid_json)
 {
     static const struct {
         const char *name, *want;
@@ -321,7 +305,6 @@ static void names_are_valid_json(void **state)
         {"high\xf4\x90\x80\x80", "high????"},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         CLEANUP(strbuf_release) struct strbuf out = {0};
         struct trace *trace = trace_new(0);
@@ -338,12 +321,11 @@ static void names_are_valid_json(void **state)
     }
 }
 
-static void long_names_stay_apart(void **state)
+UNIT_TEST(long_names_stay_apart)
 {
     char a[TENSOR_NAME_MAX], b[TENSOR_NAME_MAX];
     struct trace_event x = {0}, y = {0};
 
-    (void)state;
     memset(a, 'x', sizeof(a) - 1);
     a[sizeof(a) - 1] = 0;
     memcpy(b, a, sizeof(a));
@@ -386,13 +368,12 @@ static int one_life(void *arg)
     return rc;
 }
 
-static void every_allocation_may_fail(void **state)
+UNIT_TEST(every_allocation_may_fail)
 {
-    (void)state;
     torture(one_life, NULL);
 }
 
-static void a_lost_record_leaves_the_track_as_it_was(void **state)
+UNIT_TEST(a_lost_record_leaves_the_track_as_it_was)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct trace *t = trace_new(0);
@@ -400,7 +381,6 @@ static void a_lost_record_leaves_the_track_as_it_was(void **state)
     size_t n;
     char shape[64];
 
-    (void)state;
     strbuf_init(&out, 1 << 20);
     assert_int_equal(trace_put(t, 0, &ev, 0, &out), 0);
     n = out.n;
@@ -414,14 +394,13 @@ static void a_lost_record_leaves_the_track_as_it_was(void **state)
     trace_free(t);
 }
 
-static void names_without_end_do_not_fill_the_memory(void **state)
+UNIT_TEST(names_without_end_do_not_fill_the_memory)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct trace *t = trace_new(0);
     struct trace_event ev;
     char name[32];
 
-    (void)state;
     strbuf_init(&out, 1 << 20);
     for (uint32_t i = 0; i < TRACE_MAX_TRACKS; i++) {
         (void)snprintf(name, sizeof(name), "noname.%u", i);
@@ -440,7 +419,7 @@ static void names_without_end_do_not_fill_the_memory(void **state)
 
 /* --- wire --- */
 
-static void messages_come_back_as_they_went(void **state)
+UNIT_TEST(messages_come_back_as_they_went)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct trace_up up = {123456789012345, -42, 7, true}, up2;
@@ -449,7 +428,6 @@ static void messages_come_back_as_they_went(void **state)
     struct wire_reader in;
     struct err e = ERR_INIT;
 
-    (void)state;
     ev.rank = 65535;
     ev.bytes = 1ull << 40;
     ev.activity = TRACE_TRANSFER;
@@ -480,14 +458,13 @@ static void messages_come_back_as_they_went(void **state)
     assert_true(down2.order == TRACE_ORDER_STOP && down2.sent_ns == 99);
 }
 
-static void every_cut_and_every_flip_is_seen_or_harmless(void **state)
+UNIT_TEST(every_cut_and_every_flip_is_seen_or_harmless)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct trace_up up = {1, 2, 3, false};
     struct trace_event ev = event_make(TRACE_END, 5, "grad/0"), got;
     size_t head;
 
-    (void)state;
     strbuf_init(&out, 1 << 20);
     trace_write_up(&up, &out);
     head = out.n;
@@ -533,11 +510,10 @@ static void every_cut_and_every_flip_is_seen_or_harmless(void **state)
 
 /* --- clocks --- */
 
-static void what_both_ways_have_in_common_falls_out(void **state)
+UNIT_TEST(what_both_ways_have_in_common_falls_out)
 {
     struct trace_clock c = {0};
 
-    (void)state;
     assert_int_equal(trace_clock_ahead_ns(&c), 0);
     /* 1000 ahead; 50 each way; one of each read late */
     trace_clock_add(&c, 1050 + 7000, -1000 + 50);
@@ -548,24 +524,4 @@ static void what_both_ways_have_in_common_falls_out(void **state)
     assert_int_equal(trace_clock_ahead_ns(&c), -5000000);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_tensor_s_life_is_nested_spans),
-        cmocka_unit_test(a_batch_on_gpus_has_a_name_of_its_own),
-        cmocka_unit_test(the_end_of_a_step_is_not_the_next_one_s),
-        cmocka_unit_test(lost_events_make_no_end_missed),
-        cmocka_unit_test(each_edge_ends_and_begins_what_the_table_says),
-        cmocka_unit_test(spans_balance_for_any_events),
-        cmocka_unit_test(ranks_are_shown_on_rank_0_s_clock),
-        cmocka_unit_test(names_are_valid_json),
-        cmocka_unit_test(long_names_stay_apart),
-        cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(a_lost_record_leaves_the_track_as_it_was),
-        cmocka_unit_test(names_without_end_do_not_fill_the_memory),
-        cmocka_unit_test(messages_come_back_as_they_went),
-        cmocka_unit_test(every_cut_and_every_flip_is_seen_or_harmless),
-        cmocka_unit_test(what_both_ways_have_in_common_falls_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The search against models of a network: what it finds, how often it asks, what an
  * outlier does to it; and the text forms of what it found. */
-#include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "runtime/base/mem.h"
 #include "runtime/core/tune.h"
 #include "runtime/core/tune_file.h"
 #include "tests/unit/seeded.h"
+#include "tests/unit/unit.h"
 
 #define MB (1u << 20)
 #define MS 1000000ull
@@ -137,7 +131,7 @@ static uint32_t tune_search(struct tune *t, struct model *m)
     return n;
 }
 
-static void it_comes_within_90_percent_of_the_best(void **state)
+UNIT_TEST(it_comes_within_90_percent_of_the_best)
 {
     static const struct model models[] = {
         {.latency_s = 2e-3, .bytes_per_s = 1.25e8, .backward_s = 0.06},
@@ -149,7 +143,6 @@ static void it_comes_within_90_percent_of_the_best(void **state)
     };
     uint32_t n_bad = 0, n = 0;
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(models); i++)
         for (uint64_t seed = 1; seed <= 60; seed++) {
             struct tune_config cfg = tune_config_make();
@@ -169,11 +162,10 @@ static void it_comes_within_90_percent_of_the_best(void **state)
     assert_int_equal(n_bad, 0);
 }
 
-static void it_keeps_to_the_number_of_samples(void **state)
+UNIT_TEST(it_keeps_to_the_number_of_samples)
 {
     struct model m = {.latency_s = 1e-3, .bytes_per_s = 1e9, .backward_s = 0.1};
 
-    (void)state;
     for (uint32_t max = 1; max <= 60; max++) {
         struct tune_config cfg = tune_config_make();
         struct tune *t;
@@ -191,7 +183,7 @@ static void it_keeps_to_the_number_of_samples(void **state)
     }
 }
 
-static void what_is_fixed_stays(void **state)
+UNIT_TEST(what_is_fixed_stays)
 {
     struct model m = {.latency_s = 1e-2, .bytes_per_s = 1e9, .backward_s = 0.1};
     struct tune_config cfg = tune_config_make();
@@ -199,7 +191,6 @@ static void what_is_fixed_stays(void **state)
     struct tune *t;
     uint64_t now = 1;
 
-    (void)state;
     cfg.start = (struct tuning){3 * MB, 7 * MS, 12345, 54321};
     for (unsigned fixed = 0; fixed < 1u << TUNE_DIMS; fixed++) {
         for (int d = 0; d < TUNE_DIMS; d++)
@@ -218,13 +209,12 @@ static void what_is_fixed_stays(void **state)
 }
 
 /* All the same: what is in use stays. */
-static void noise_alone_moves_nothing(void **state)
+UNIT_TEST(noise_alone_moves_nothing)
 {
     struct model m = {.latency_s = 0, .bytes_per_s = 1e15, .backward_s = 0.1};
     struct tune_config cfg = tune_config_make();
     struct tune *t;
 
-    (void)state;
     cfg.is_fixed[TUNE_GATHER] = true; /* it would cost */
     m.noise = 0.01;
     m.rng.state = 5;
@@ -236,14 +226,13 @@ static void noise_alone_moves_nothing(void **state)
 
 /* --- samples --- */
 
-static void a_sample_is_the_median_of_its_steps(void **state)
+UNIT_TEST(a_sample_is_the_median_of_its_steps)
 {
     struct tune_config cfg = tune_config_make();
     struct tune_sample sample;
     struct tune *t;
     uint64_t now = 1;
 
-    (void)state;
     cfg.n_warmup = 0;
     assert_int_equal(tune_new(&cfg, &t), 0);
     for (int i = 0; i < 30; i++) {
@@ -257,7 +246,7 @@ static void a_sample_is_the_median_of_its_steps(void **state)
     tune_free(t);
 }
 
-static void the_first_steps_after_a_change_do_not_count(void **state)
+UNIT_TEST(the_first_steps_after_a_change_do_not_count)
 {
     struct tune_config cfg = tune_config_make();
     struct tune_sample sample;
@@ -265,7 +254,6 @@ static void the_first_steps_after_a_change_do_not_count(void **state)
     uint64_t now = 1;
     int n = 0;
 
-    (void)state;
     cfg.n_steps = 1;
     cfg.n_warmup = 0;
     assert_int_equal(tune_new(&cfg, &t), 0);
@@ -283,14 +271,13 @@ static void the_first_steps_after_a_change_do_not_count(void **state)
     tune_free(t);
 }
 
-static void names_that_never_come_again_are_steps_too(void **state)
+UNIT_TEST(names_that_never_come_again_are_steps_too)
 {
     struct tune_config cfg = tune_config_make();
     struct tune_sample sample;
     struct tune *t;
     uint64_t id = 1;
 
-    (void)state;
     assert_int_equal(tune_new(&cfg, &t), 0);
     tune_applied(t);
     for (;; id++) {
@@ -303,12 +290,11 @@ static void names_that_never_come_again_are_steps_too(void **state)
     tune_free(t);
 }
 
-static void nonsense_is_refused(void **state)
+UNIT_TEST(nonsense_is_refused)
 {
     struct tune_config cfg = tune_config_make();
     struct tune *t;
 
-    (void)state;
     cfg.n_steps = 0;
     assert_int_equal(tune_new(&cfg, &t), -EINVAL);
     cfg = tune_config_make();
@@ -323,7 +309,7 @@ static void nonsense_is_refused(void **state)
 
 /* --- text --- */
 
-static void what_is_written_is_read_back(void **state)
+UNIT_TEST(what_is_written_is_read_back)
 {
     const struct tune_file f = {16, 2, {4 * MB, 250000, 131072, 65536}};
     CLEANUP(strbuf_release) struct strbuf text = {0};
@@ -331,7 +317,6 @@ static void what_is_written_is_read_back(void **state)
     struct err err = ERR_INIT;
     char copy[TUNE_FILE_MAX];
 
-    (void)state;
     strbuf_init(&text, TUNE_FILE_MAX);
     tune_file_write(&f, &text);
     assert_string_equal(strbuf_str(&text),
@@ -350,7 +335,7 @@ static void what_is_written_is_read_back(void **state)
     }
 }
 
-static void bad_lines_are_named(void **state)
+UNIT_TEST(bad_lines_are_named)
 {
 #define GOOD                                                                           \
     "version=1\nranks=4\nhosts=2\nfusion_threshold=1\ncycle_time_us=2\n"               \
@@ -388,7 +373,6 @@ static void bad_lines_are_named(void **state)
     };
 #undef GOOD
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char text[TUNE_FILE_MAX];
         struct tune_file got;
@@ -400,12 +384,11 @@ static void bad_lines_are_named(void **state)
     }
 }
 
-static void the_log_has_units_of_horovod(void **state)
+UNIT_TEST(the_log_has_units_of_horovod)
 {
     const struct tune_sample s = {{4 * MB, 2500000, 8192, 0}, 439.25e6, true};
     CLEANUP(strbuf_release) struct strbuf text = {0};
 
-    (void)state;
     strbuf_init(&text, 1000);
     tune_log_head(&text);
     tune_log_line(7, &s, &text);
@@ -415,20 +398,4 @@ static void the_log_has_units_of_horovod(void **state)
                         "7,1,2.5,4,8192,0,439.250\n");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_comes_within_90_percent_of_the_best),
-        cmocka_unit_test(it_keeps_to_the_number_of_samples),
-        cmocka_unit_test(what_is_fixed_stays),
-        cmocka_unit_test(noise_alone_moves_nothing),
-        cmocka_unit_test(a_sample_is_the_median_of_its_steps),
-        cmocka_unit_test(the_first_steps_after_a_change_do_not_count),
-        cmocka_unit_test(names_that_never_come_again_are_steps_too),
-        cmocka_unit_test(nonsense_is_refused),
-        cmocka_unit_test(what_is_written_is_read_back),
-        cmocka_unit_test(bad_lines_are_named),
-        cmocka_unit_test(the_log_has_units_of_horovod),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

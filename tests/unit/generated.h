@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Documents that are generated from a table of the program. Include after cmocka.h. */
+/* Documents that are generated from a table of the program. */
 #ifndef TESTS_UNIT_GENERATED_H
 #define TESTS_UNIT_GENERATED_H
-
-#include <stdlib.h>
-#include <string.h>
 
 #include "runtime/base/fd.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/strbuf.h"
+#include "tests/unit/unit.h"
 
 /* Fails unless the text between the line that begins with `begin` and `end` in the file
  * is what put() writes. With GOLDEN_UPDATE=1 in the environment, it is replaced. */

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A member and a rank 0 that says what a test tells it to; what the member tells rank 0
- * is compared as text. Include after cmocka.h. */
+ * is compared as text. */
 #ifndef TESTS_UNIT_MEMBER_FIXTURE_H
 #define TESTS_UNIT_MEMBER_FIXTURE_H
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "runtime/base/mem.h"
 #include "runtime/core/member.h"
+#include "tests/unit/unit.h"
 
 enum { RANKS = 3, OPS = 8 };
 
@@ -36,28 +33,31 @@ static inline struct tensor_request request_make(enum collective coll, const cha
     return r;
 }
 
-static inline int fixture_setup(void **state)
+static inline void fixture_init(struct fixture *f)
 {
-    struct fixture *f = mem_zalloc(sizeof(*f));
-
-    if (!f || member_new(0, RANKS, &f->m) < 0)
-        return -1;
+    assert_int_equal(member_new(0, RANKS, &f->m), 0);
     strbuf_init(&f->up, MESSAGE_MAX_BYTES);
     strbuf_init(&f->down, MESSAGE_MAX_BYTES);
-    *state = f;
-    return 0;
 }
 
-static inline int fixture_teardown(void **state)
+static inline void fixture_release(struct fixture *f)
 {
-    struct fixture *f = *state;
-
     member_free(f->m);
     strbuf_release(&f->up);
     strbuf_release(&f->down);
-    mem_free(f);
-    return 0;
 }
+
+#define MEMBER_TEST(name)                                                              \
+    static void name##_in(struct fixture *f);                                          \
+    UNIT_TEST(name)                                                                    \
+    {                                                                                  \
+        struct fixture f = {.m = NULL};                                                \
+                                                                                       \
+        fixture_init(&f);                                                              \
+        name##_in(&f);                                                                 \
+        fixture_release(&f);                                                           \
+    }                                                                                  \
+    static void name##_in(struct fixture *f)
 
 static inline struct member_op *member_submit_group(struct fixture *f,
                                                     size_t i,
@@ -206,7 +206,5 @@ static inline bool member_agree(struct fixture *f, uint64_t word)
     assert_int_equal(member_agreed(f->m, &word, &is_empty), 0);
     return is_empty;
 }
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_setup, fixture_teardown)
 
 #endif

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The torture loop: runs fn again and again, the first time with the first allocation
  * failing, then with the second, until none fails. fn must say -ENOMEM each time it was
- * hit and 0 at the end; what it leaves behind is the sanitizer's to see. Include after
- * cmocka.h. */
+ * hit and 0 at the end; what it leaves behind is the sanitizer's to see. */
 #ifndef TESTS_UNIT_TORTURE_H
 #define TESTS_UNIT_TORTURE_H
 
-#include <errno.h>
 #include <stdbool.h>
 
 #include "runtime/base/mem.h"
+#include "tests/unit/unit.h"
 
-#define TORTURE_MAX                                                                    \
-    5000 /* allocations of one run; more is a test that means too much */
+enum { TORTURE_MAX = 5000 }; /* allocations of one run; a test has fewer */
 
 static inline void torture(int (*fn)(void *arg), void *arg)
 {
