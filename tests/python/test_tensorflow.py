@@ -15,7 +15,6 @@ from job import HOROVODRUN, RANKS, ROOT, STAGE, JobTest, each_tf, environment, o
 # tensorflow_graphs.py sets the number of TensorFlow's threads, so it is the first one.
 SCRIPTS = (
     "tensorflow_graphs.py",
-    "tensorflow_ops.py",
     "tensorflow_data.py",
     "tensorflow_gradients.py",
     "gradients.py tensorflow",
@@ -30,13 +29,12 @@ OPTIMIZER = "v1_optimizer.py v1"
 # program and the example); the values of every type under the newest (the kernels are the same files).
 FEWER = {
     "tf": (*SCRIPTS, *EAGER, V1[0]),
-    "tf215": (*SCRIPTS[:2], *SCRIPTS[3:], *V1, OPTIMIZER, "keras_sessions.py"),
+    "tf215": (SCRIPTS[0], *SCRIPTS[2:], *V1, OPTIMIZER, "keras_sessions.py"),
 }
 # reductions, the tape, local aggregation, broadcasts of variables
 TAPE = (
     "tensorflow_reductions.py",
     "tensorflow_tape.py",
-    "tensorflow_reduced.py",
     "tensorflow_aggregation.py",
     "tensorflow_functions.py",
 )

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every TensorFlow operation on every dtype, eagerly and in tf.function: scalars, empty tensors, shapes
-that are not known, groups, process sets, splits, what of each is refused, and the shapes that graphs know."""
+that are not known, groups, process sets, splits, what of each is refused, and the shapes that graphs know.
+
+The original's values and errors: symbols_tf/recorded.py.
+"""
 
 import os
 
@@ -49,16 +52,6 @@ def rows(rank, n=2):
 
 
 @check
-def every_reduction_of_every_dtype():
-    values = [[r + 1, 3 - r % 3, 2] for r in range(N)]
-    for dtype in NUMBERS:
-        x = tf.cast(tf.constant(values[R]), dtype)
-        for op, reduce in OPS.items():
-            for got in both(lambda x, op=op: mpi_ops._allreduce(x, op=op), x):
-                equal(got, [reduce(column) for column in zip(*values)], dtype)
-
-
-@check
 def bools_are_or_and_and():
     x = tf.constant([R == 0, True, False])
     for op, expected in ((hvd.Sum, [1, 1, 0]), (hvd.Max, [1, 1, 0]), (hvd.Min, [N == 1, 1, 0])):
@@ -81,66 +74,67 @@ def scales_are_doubles():
     assert abs(float(got[0]) - 2 * N / 3) < 1e-15 * N
 
 
-@check
-def scalars_and_empty_tensors():
-    for dtype in (*NUMBERS, tf.bool):
-        one = tf.cast(1, dtype)
-        for got in both(lambda x: mpi_ops._allreduce(x, op=hvd.Max), one):
-            equal(got, 1, dtype)
-        for got in both(lambda x: mpi_ops.broadcast(x, N - 1), one):
-            equal(got, 1, dtype)
-    for shape in ([0], [0, 3], [3, 0]):
-        x = tf.zeros(shape)
-        for got in both(mpi_ops._allreduce, x):
-            equal(got, np.zeros(shape))
-        for got in both(lambda x: mpi_ops.broadcast(x, 0), x):
-            equal(got, np.zeros(shape))
-        for got in both(mpi_ops.allgather, x):
-            equal(got, np.zeros([shape[0] * N, *shape[1:]]))
-        for got in both(lambda x: mpi_ops.alltoall(x, [0] * N), tf.zeros([0, *shape[1:]])):
-            equal(got[0], np.zeros([0, *shape[1:]]))
-            equal(got[1], [0] * N)
-        for got in both(mpi_ops._reducescatter, tf.zeros([0, 2])):
-            equal(got, np.zeros([0, 2]))
-    for function in (mpi_ops.allgather, mpi_ops.alltoall, mpi_ops._reducescatter):
-        expect_error(tf.errors.InvalidArgumentError, ["rank-zero"], function, tf.constant(1.0))
-        expect_error(ValueError, ["at least rank 1"], tf.function(function), tf.constant(1.0))
+def reductions():
+    """(function of a tensor, this rank's array, what it gives)"""
+    values = [[r + 1, 3 - r % 3, 2] for r in range(N)]
+    for op, reduce in OPS.items():
+        yield (
+            lambda x, op=op: mpi_ops._allreduce(x, op=op),
+            values[R],
+            [reduce(column) for column in zip(*values)],
+        )
+    every = [np.arange(4 * N + 2).reshape(-1, 2) % 5 + r for r in range(N)]
+    mine = slice(0, 3) if R == 0 else slice(3 + 2 * (R - 1), 3 + 2 * R)  # the first has one row more
+    yield mpi_ops._reducescatter, every[R], sum(every)[mine]
+    yield mpi_ops._reducescatter, np.zeros([0, 2]), np.zeros([0, 2])
+    yield mpi_ops._allreduce, R + 1, N * (N + 1) / 2
+    many = [1, 2, 1, 1, 2, 1, 1, 1, 2, 1]  # more dimensions than the runtime has
+    for shape in ([0], [0, 3], [3, 0], many):
+        yield mpi_ops._allreduce, np.full(shape, R + 1), np.full(shape, N * (N + 1) / 2)
+
+
+def moves():
+    """The same for what takes bools, too."""
+    yield mpi_ops.allgather, rows(R), np.concatenate([rows(r) for r in range(N)])
+    every = [np.arange(2 * N) + 10 * r for r in range(N)]
+    yield mpi_ops.alltoall, every[R], np.concatenate([sent[2 * R : 2 * R + 2] for sent in every])
+    for root in range(N):
+        for of in (lambda r: np.array([r, 3]), lambda r: np.array(r)):
+            yield (lambda x, root=root: mpi_ops.broadcast(x, root)), of(R), of(root)
+    for shape in ([0], [0, 3], [3, 0], [1, 2, 1, 1, 2, 1, 1, 1, 2, 1]):
+        every = [np.full(shape, r + 1) for r in range(N)]
+        yield mpi_ops.allgather, every[R], np.concatenate(every)
+        yield (lambda x: mpi_ops.broadcast(x, N - 1)), every[R], every[-1]
+        if shape[0] == 0:
+            yield (lambda x: mpi_ops.alltoall(x, [0] * N)[0]), every[R], every[R]
 
 
 @check
-def one_row_or_none_from_a_rank():
-    x = tf.ones([1 if R == 0 else 0, 2])
-    for got in both(mpi_ops.allgather, x):
-        equal(got, np.ones([1, 2]))
-    for got in both(mpi_ops._reducescatter, tf.fill([1, 2], float(R + 1))):
-        equal(got, np.full([1 if R == 0 else 0, 2], N * (N + 1) / 2))
+def every_dtype_is_reduced():
+    for function, array, expected in reductions():
+        for dtype in NUMBERS:
+            for got in both(function, tf.cast(array, dtype)):
+                equal(got, expected, dtype)
 
 
 @check
 def every_dtype_is_moved():
-    total = 2 * N + 1
-    scattered = lambda r: np.arange(2 * total).reshape(-1, 2) % 5 + r  # noqa: E731
-    sent = lambda r: np.arange(2 * N) + 10 * r  # noqa: E731
-    mine = slice(0, 3) if R == 0 else slice(3 + 2 * (R - 1), 3 + 2 * R)  # the first has one row more
-    table = [  # function, this rank's input, the expected result
-        (mpi_ops.allgather, rows(R), np.concatenate([rows(r) for r in range(N)])),
-        (mpi_ops.alltoall, sent(R), np.concatenate([sent(r)[2 * R : 2 * R + 2] for r in range(N)])),
-        (mpi_ops._reducescatter, scattered(R), sum(scattered(r) for r in range(N))[mine]),
-    ]
-    for root in range(N):
-        table.append(
-            (lambda x, root=root: mpi_ops.broadcast(x, root), np.array([R, 3]), np.array([root, 3]))
-        )
-    for function, array, expected in table:
+    for function, array, expected in moves():
         for dtype in NUMBERS:
             for got in both(function, tf.cast(array, dtype)):
                 equal(got, expected, dtype)
-        if function is not mpi_ops._reducescatter:
-            for got in both(function, tf.constant(array % 2 == 0)):
-                equal(got, expected % 2 == 0, tf.bool)
+        for got in both(function, tf.constant(array % 2 == 0)):
+            equal(got, expected % 2 == 0, tf.bool)
+
+
+@check
+def roots_scalars_and_adasum_are_refused():
     expect_error(tf.errors.OpError, ["root_rank", "-1"], mpi_ops.broadcast, tf.ones([1]), -1)
     expect_error(tf.errors.OpError, ["root", str(N)], mpi_ops.broadcast, tf.ones([1]), N)
     expect_error(NotImplementedError, ["Adasum"], mpi_ops._reducescatter, tf.ones([N]), op=hvd.Adasum)
+    for function in (mpi_ops.allgather, mpi_ops.alltoall, mpi_ops._reducescatter):
+        expect_error(tf.errors.InvalidArgumentError, ["rank-zero"], function, tf.constant(1.0))
+        expect_error(ValueError, ["at least rank 1"], tf.function(function), tf.constant(1.0))
 
 
 @check
@@ -148,15 +142,12 @@ def alltoall_of_uneven_splits():
     # rank r sends r + i rows to rank i
     splits = [R + i for i in range(N)]
     x = np.repeat(np.arange(N) + 10 * R, splits)
-    expected = np.concatenate([np.full(r + R, 10 * r + R) for r in range(N)])
+    results = [mpi_ops.alltoall(x, splits)]  # numpy and a list
     for dtype in (tf.int32, tf.int64):
-        given = tf.constant(splits, dtype)
-        for got, received in both(mpi_ops.alltoall, tf.constant(x), given):
-            equal(got, expected)
-            equal(received, [r + R for r in range(N)], tf.int32)
-    got, received = mpi_ops.alltoall(x, splits)  # numpy and a list
-    equal(got, expected)
-    equal(received, [r + R for r in range(N)])
+        results += both(mpi_ops.alltoall, tf.constant(x), tf.constant(splits, dtype))
+    for got, received in results:
+        equal(got, np.concatenate([np.full(r + R, 10 * r + R) for r in range(N)]))
+        equal(received, [r + R for r in range(N)], tf.int32)
 
 
 @check
@@ -178,10 +169,9 @@ def alltoall_refuses_bad_splits():
 @check
 def groups_of_several_dtypes():
     tensors = [tf.fill([3], float(R)), tf.constant(R), tf.cast([[R, 1]], tf.bfloat16)]
+    total = sum(range(N))
     for got in both(lambda *x: mpi_ops._grouped_allreduce(list(x)), *tensors):
-        for one, expected, x in zip(
-            got, ([sum(range(N))] * 3, sum(range(N)), [[sum(range(N)), N]]), tensors
-        ):
+        for one, expected, x in zip(got, ([total] * 3, total, [[total, N]]), tensors):
             equal(one, expected, x.dtype)
     gathered = [tf.constant(rows(R)), tf.constant([float(R)])]
     for got in both(lambda *x: mpi_ops.grouped_allgather(list(x)), *gathered):
@@ -208,18 +198,6 @@ def a_group_with_a_bad_tensor_is_refused_whole():
         op=hvd.Average,
     )
     equal(mpi_ops._grouped_allreduce([tf.ones([2]), tf.ones([])])[1], N)
-
-
-@check
-def more_dimensions_than_the_runtime_has():
-    shape = [1, 2, 1, 1, 2, 1, 1, 1, 2, 1]
-    x = tf.fill(shape, float(R + 1))
-    for got in both(mpi_ops._allreduce, x):
-        equal(got, np.full(shape, N * (N + 1) / 2))
-    for got in both(mpi_ops.allgather, x):
-        equal(got, np.concatenate([np.full(shape, r + 1.0) for r in range(N)]))
-    for got in both(lambda x: mpi_ops.broadcast(x, N - 1), x):
-        equal(got, np.full(shape, float(N)))
 
 
 @check
@@ -252,75 +230,44 @@ def graphs_know_the_shapes_that_do_not_depend_on_others():
 
 
 @check
-def variables_are_broadcast_in_place():
-    for root in range(N):
-        variables = [tf.Variable([float(R)] * 3), tf.Variable(R), tf.Variable([root == R])]
-        got = mpi_ops.broadcast_(variables, root)
-        for value, variable, expected in zip(got, variables, ([root] * 3, root, [True])):
-            equal(value, expected)
-            equal(variable.read_value(), expected)
-    variable = tf.Variable([float(R)])
-    values = tf.function(lambda: mpi_ops.broadcast_([variable], N - 1, name="mine"))()
-    equal(values[0], [N - 1])
-    equal(variable.read_value(), [N - 1])
-
-
-@check
-def numbers_are_of_the_world_when_the_graph_runs():
-    functions = (mpi_ops.size_op, mpi_ops.rank_op, mpi_ops.local_size_op, mpi_ops.local_rank_op)
-    expected = [hvd.size(), hvd.rank(), hvd.local_size(), hvd.local_rank()]
-    assert [int(f()) for f in functions] == expected
-
-    @tf.function
-    def graph():
-        return [f(name="n") for f in functions]
-
-    assert [int(x) for x in graph()] == expected
-    assert int(mpi_ops.process_set_included_op()) == 1
+def process_sets_have_their_own_collectives():
     assert int(mpi_ops.process_set_included_op(77)) == -2
     expect_error(tf.errors.InvalidArgumentError, ["77"], mpi_ops.size_op, 77)
-
-
-@check
-def process_sets_have_their_own_collectives():
     if N == 1:
         return
     first, rest = hvd.add_process_set([0]), hvd.add_process_set(list(range(1, N)))
     mine, others = (first, rest) if R == 0 else (rest, first)
     ranks = mine.ranks
-    n, place = len(ranks), ranks.index(R)
+    n, total = len(ranks), sum(ranks)
     x = tf.constant([float(R)] * n)
-    for got in both(lambda x: mpi_ops._allreduce(x, process_set=mine), x):
-        equal(got, [sum(ranks)] * n)
-    for got in both(lambda x: mpi_ops._grouped_allreduce([x], process_set=mine)[0], x):
-        equal(got, [sum(ranks)] * n)
-    for got in both(lambda x: mpi_ops.allgather(x[:1], process_set=mine), x):
-        equal(got, ranks)
-    for got in both(lambda x: mpi_ops.broadcast(x, ranks[-1], process_set=mine), x):
-        equal(got, [ranks[-1]] * n)
-    for got in both(lambda x: mpi_ops.alltoall(x, process_set=mine), x):
-        equal(got, ranks)
-    for got in both(lambda x: mpi_ops.alltoall(x, [1] * n, process_set=mine)[1], x):
-        equal(got, [1] * n)
-    for got in both(lambda x: mpi_ops._reducescatter(x, process_set=mine), x):
-        equal(got, [sum(ranks)])
+    for function, expected in (
+        (lambda x: mpi_ops._allreduce(x, process_set=mine), [total] * n),
+        (lambda x: mpi_ops._grouped_allreduce([x], process_set=mine)[0], [total] * n),
+        (lambda x: mpi_ops.allgather(x[:1], process_set=mine), ranks),
+        (lambda x: mpi_ops.broadcast(x, ranks[-1], process_set=mine), [ranks[-1]] * n),
+        (lambda x: mpi_ops.alltoall(x, process_set=mine), ranks),
+        (lambda x: mpi_ops.alltoall(x, [1] * n, process_set=mine)[1], [1] * n),
+        (lambda x: mpi_ops._reducescatter(x, process_set=mine), [total]),
+    ):
+        for got in both(function, x):
+            equal(got, expected)
     mpi_ops.barrier(process_set=mine)
-    assert int(mpi_ops.size_op(mine.process_set_id)) == n and mine.rank() == place
+    assert int(mpi_ops.size_op(mine.process_set_id)) == n and mine.rank() == ranks.index(R)
     assert int(mpi_ops.process_set_included_op(mine.process_set_id)) == 1
     assert int(mpi_ops.process_set_included_op(others.process_set_id)) == 0
     words = ["not in process set", str(others.process_set_id)]
-    expect_error(tf.errors.InvalidArgumentError, words, mpi_ops._allreduce, x, process_set=others)
-    expect_error(tf.errors.InvalidArgumentError, words, mpi_ops._reducescatter, x, process_set=others)
+    for function in (mpi_ops._allreduce, mpi_ops._reducescatter):
+        expect_error(tf.errors.InvalidArgumentError, words, function, x, process_set=others)
     graph = tf.function(lambda x: mpi_ops._allreduce(x, process_set=mine))
     number, same = mine.process_set_id, graph(x)
-    equal(same, [sum(ranks)] * n)
+    equal(same, [total] * n)
     hvd.remove_process_set(first)
     hvd.remove_process_set(rest)
     expect_error(ValueError, ["has not been registered"], mpi_ops._allreduce, x, process_set=mine)
     rest, first = hvd.add_process_set(rest), hvd.add_process_set(first)  # with each other's numbers
     assert mine.process_set_id != number and others.process_set_id == number
     assert int(mpi_ops.process_set_included_op(number)) == 0
-    equal(mpi_ops._allreduce(x, process_set=mine), [sum(ranks)] * n)
+    equal(mpi_ops._allreduce(x, process_set=mine), [total] * n)
     words = ["process set", str(number), "has been removed, and another one has its number now"]
     expect_error(tf.errors.InvalidArgumentError, words, graph, x)
     hvd.remove_process_set(first)
@@ -329,19 +276,16 @@ def process_sets_have_their_own_collectives():
 
 @check
 def inputs_keep_their_values():
-    x = tf.constant([1.0, 2.0])
-    y = tf.function(lambda: (mpi_ops._allreduce(x), mpi_ops.broadcast(x + 1, N - 1)))
-    y()
-    equal(x, [1, 2])
-
     @tf.function
     def f(x):
         x = x * 2
         reduced = mpi_ops._allreduce(x)
         return x, reduced, mpi_ops._allreduce(x + 0.0) + x
 
+    x = tf.constant([1.0, 2.0])
     for _ in range(3):
         kept, reduced, both_used = f(x)
+        equal(x, [1, 2])
         equal(kept, [2, 4])
         equal(reduced, [2 * N, 4 * N])
         equal(both_used, [2 * N + 2, 4 * N + 4])

@@ -8,6 +8,7 @@ from unittest import mock
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
+from _hvd.tensorflow import mpi_ops
 from checks import check, expect_error, main
 
 tf.get_logger().setLevel("ERROR")
@@ -29,23 +30,8 @@ def value(rank, dtype):
     return numbers.astype(kind.as_numpy_dtype)
 
 
-DTYPES = (
-    tf.float32,
-    tf.float64,
-    tf.float16,
-    tf.bfloat16,
-    tf.int8,
-    tf.uint8,
-    tf.int16,
-    tf.uint16,
-    tf.int32,
-    tf.int64,
-    tf.bool,
-    tf.uint32,
-    tf.uint64,
-    tf.complex64,
-    tf.complex128,
-)
+NAMES = "float32 float64 float16 bfloat16 int8 uint8 int16 uint16 int32 int64 bool uint32 uint64"
+DTYPES = [getattr(tf, name) for name in f"{NAMES} complex64 complex128".split()]
 
 
 def check_values(variables, rank=ROOT):
@@ -72,6 +58,23 @@ def variables_of_every_dtype_are_the_roots():
     scalar, empty = tf.Variable(float(R)), tf.Variable(tf.zeros([0, 3]))
     hvd.broadcast_variables([scalar, empty], ROOT)
     assert float(scalar) == ROOT
+    for inplace in (False, True):
+        assert hvd.broadcast_variables([], 0, inplace=inplace) is None
+
+
+@check
+def variables_of_keras_follow():
+    keras = tf.keras
+    keras.utils.set_random_seed(R)
+    model = keras.Sequential([keras.layers.Dense(4), keras.layers.Dropout(0.5)])
+    model.build((None, 3))
+    for inplace in (False, True):
+        for v in model.trainable_variables:
+            v.assign(tf.random.normal(v.shape, seed=R))
+        # all: also what dropout counts with, of 32 bits without a sign
+        hvd.broadcast_variables(model.variables, ROOT, inplace=inplace)
+        every = hvd.allgather_object([v.numpy().tolist() for v in model.variables])
+        assert all(one == every[ROOT] for one in every), "ranks hold different weights"
 
 
 @check
@@ -92,11 +95,6 @@ def variables_meet_by_their_names():
 
 
 @check
-def nothing_is_broadcast_too():
-    assert hvd.broadcast_variables([], 0) is None and hvd.broadcast_variables([], 0, inplace=True) is None
-
-
-@check
 def variables_follow_in_a_function():
     variables = [tf.Variable(value(R, d), dtype=d) for d in (tf.float32, tf.uint32, tf.int64)]
     for inplace in (False, True):
@@ -110,27 +108,6 @@ def variables_follow_in_a_function():
                 v.assign(value(R, v.dtype))
             start()
             check_values(variables)
-
-
-@check
-def variables_of_keras_follow():
-    keras = tf.keras
-    keras.utils.set_random_seed(R)
-    model = keras.Sequential([keras.layers.Dense(4), keras.layers.Dropout(0.5), keras.layers.Dense(2)])
-    model.build((None, 3))
-    optimizer = keras.optimizers.Adam()
-    optimizer.build(model.trainable_variables)
-    of_optimizer = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
-    for inplace in (False, True):
-        for v in model.trainable_variables:
-            v.assign(tf.random.normal(v.shape, seed=R))
-        hvd.broadcast_variables(model.variables, ROOT, inplace=inplace)
-        hvd.broadcast_variables(of_optimizer, ROOT, inplace=inplace)
-        every = hvd.allgather_object([v.numpy().tolist() for v in model.variables])
-        assert all(one == every[ROOT] for one in every), "ranks hold different weights"
-    hvd.broadcast_variables(
-        model.variables, ROOT
-    )  # also what dropout counts with, of 32 bits without a sign
 
 
 @check
@@ -160,11 +137,16 @@ def graphs_of_tensorflow_1_broadcast():
         session.run(V1.global_variables_initializer())
         session.run(operation)
         assert session.run(mixed) == [ROOT, ROOT]
+        expect_error(ValueError, ["same kind"], mpi_ops.broadcast_, mixed, 0)
 
 
 @check
 def global_variables_are_those_of_the_graph():
-    with tf.Graph().as_default(), V1.Session() as session:
+    with tf.Graph().as_default(), V1.Session() as session, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        session.run(hvd.broadcast_global_variables(0))
+        said = [w.filename for w in caught if "found no variables" in str(w.message)]
+        assert said == [__file__]
         v = V1.get_variable("v", initializer=float(R))
         own = V1.get_variable("own", initializer=float(R), collections=[V1.GraphKeys.LOCAL_VARIABLES])
         operation = hvd.broadcast_global_variables(ROOT)
@@ -177,11 +159,6 @@ def global_variables_are_those_of_the_graph():
     ]
     expect_error(RuntimeError, words, hvd.broadcast_global_variables, 0)
     expect_error(RuntimeError, words, tf.function(lambda: hvd.broadcast_global_variables(0)))
-    with tf.Graph().as_default(), V1.Session() as session, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        session.run(hvd.broadcast_global_variables(0))
-    said = [w for w in caught if "found no variables" in str(w.message)]
-    assert len(said) == 1 and said[0].filename == __file__
 
 
 @check

@@ -111,22 +111,6 @@ def complex_numbers_that_were_broadcast_have_them():
 
 
 @check
-def gradients_of_gradients():
-    def f(x):
-        with tf.GradientTape() as outer:
-            outer.watch(x)
-            with tf.GradientTape() as inner:
-                inner.watch(x)
-                y = tf.reduce_sum(mpi_ops._allreduce(x * x))
-            g = inner.gradient(y, x)
-        return g, outer.gradient(g, x)
-
-    for g, h in (f(tf.constant([3.0])), tf.function(f)(tf.constant([3.0]))):
-        equal(g, [6 * N])
-        equal(h, [2 * N])
-
-
-@check
 def numbers_and_join_have_none():
     x = tf.constant(2.0)
     with tf.GradientTape() as tape:

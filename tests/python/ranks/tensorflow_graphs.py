@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorFlow's operations in graphs: names, order, loops, sessions, many at once, join, barrier, threads,
-XLA, errors."""
+XLA, errors; without eager execution, in pipelines of data and beside forked processes."""
 
+import contextlib
 import os
 import re
-import threading
+import subprocess
+import sys
 import warnings
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -14,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from _hvd import _native
 from _hvd.tensorflow import completion, mpi_ops
-from checks import check, expect_error, main
+from checks import check, expect_error, in_threads, main
 
 # would fail if importing us had started TensorFlow's devices
 tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -24,6 +26,14 @@ for _ in range(3 * R):  # what TensorFlow numbers for itself must not matter
     tf.function(lambda x: x + 1)(tf.constant(1.0))
 v1 = tf.compat.v1
 ASYNC = os.environ["WANT_MODE"] == "asynchronous"
+
+
+@contextlib.contextmanager
+def one_thread():
+    """A session of a graph of its own."""
+    config = v1.ConfigProto(inter_op_parallelism_threads=1)
+    with tf.Graph().as_default(), v1.Session(config=config) as session:
+        yield session
 
 
 def nodes(function, *args):
@@ -128,19 +138,6 @@ def equal_operations_are_not_merged_and_constants_not_folded():
 
 
 @check
-def two_hundred_tensors_need_one_thread():
-    # the optimiser's way: one allreduce for each gradient, all at once
-    @tf.function
-    def f(xs):
-        return [mpi_ops._allreduce(x, name=f"gradient_{i}") for i, x in enumerate(xs)]
-
-    xs = [tf.fill([i % 7 + 1], float(i)) for i in range(200)]
-    for _ in range(3):
-        for i, y in enumerate(f(xs)):
-            assert np.array_equal(y, np.full([i % 7 + 1], float(i) * N)), i
-
-
-@check
 def every_kind_at_once_needs_one_thread():
     @tf.function
     def f(x):
@@ -234,26 +231,6 @@ def loops_of_tensorflow_1():
 
 
 @check
-def branches_and_functions_within_functions():
-    @tf.function
-    def inner(x):
-        return mpi_ops._allreduce(x, name="inner")
-
-    @tf.function
-    def outer(x, flag):
-        y = inner(x) + inner(x + 1)
-        if flag:
-            y += mpi_ops._allreduce(y, name="then")
-        else:
-            y -= mpi_ops.broadcast(y, 0)
-        return y
-
-    for _ in range(2):
-        assert float(outer(tf.constant(1.0), tf.constant(True))) == 3 * N + 3 * N * N
-        assert float(outer(tf.constant(1.0), tf.constant(False))) == 0
-
-
-@check
 def branches_and_functions_beside_operations_need_one_thread():
     """What is in them must not wait for an operation beside them that other ranks run later."""
 
@@ -316,47 +293,29 @@ def functions_called_twice_in_a_branch_have_names_of_their_own():
 
 @check
 def sessions_of_v1_graphs():
-    with tf.Graph().as_default(), v1.Session(
-        config=v1.ConfigProto(inter_op_parallelism_threads=1)
-    ) as session:
+    total = sum(range(N))
+    with one_thread() as session:
         x = v1.placeholder(tf.float32, [None])
-        results = [
-            mpi_ops._allreduce(x, name="v1"),
-            mpi_ops.allgather(x),
-            mpi_ops.broadcast(x, N - 1),
-            mpi_ops.alltoall(x, [1] * N)[1],
-            mpi_ops._reducescatter(x),
-            *mpi_ops._grouped_allreduce([x, x]),
-            mpi_ops.size_op(),
-            v1.gradients(mpi_ops._allreduce(x), x)[0],
-        ]
-        barrier, join = mpi_ops.barrier(), mpi_ops.join()
+        table = (
+            (mpi_ops._allreduce(x, name="v1"), [total] * N),
+            (mpi_ops.allgather(x), np.repeat(np.arange(N), N)),
+            (mpi_ops.broadcast(x, N - 1), [N - 1] * N),
+            (mpi_ops.alltoall(x, [1] * N)[1], [1] * N),
+            (mpi_ops._reducescatter(x), [total]),
+            *((y, [total] * N) for y in mpi_ops._grouped_allreduce([x, x])),
+            (mpi_ops.size_op(), N),
+            (v1.gradients(mpi_ops._allreduce(x), x)[0], [N] * N),
+        )
+        results, expected = zip(*table)
         for _ in range(2):
-            got = session.run(results, {x: [float(R)] * N})
-            total = sum(range(N))
-            expected = [
-                [total] * N,
-                np.repeat(np.arange(N), N),
-                [N - 1] * N,
-                [1] * N,
-                [total],
-                [total] * N,
-                [total] * N,
-                N,
-                [N] * N,
-            ]
-            for i, (a, b) in enumerate(zip(got, expected)):
+            for i, (a, b) in enumerate(zip(session.run(results, {x: [float(R)] * N}), expected)):
                 assert np.array_equal(a, b), (i, a, b)
-        session.run(barrier)
-        assert 0 <= session.run(join) < N
 
 
 @check
 def a_session_runs_only_what_is_fetched():
     """Not what was built before: the training has no data when a rank joins or starts."""
-    with tf.Graph().as_default(), v1.Session(
-        config=v1.ConfigProto(inter_op_parallelism_threads=1)
-    ) as session:
+    with one_thread() as session:
         w = v1.get_variable("alone", initializer=float(R + 1))
         x = v1.placeholder(tf.float32, [])
         optimizer = hvd.DistributedOptimizer(
@@ -382,9 +341,7 @@ def a_session_runs_only_what_is_fetched():
 
 @check
 def gradients_of_a_session_need_one_thread():
-    with tf.Graph().as_default(), v1.Session(
-        config=v1.ConfigProto(inter_op_parallelism_threads=1)
-    ) as session:
+    with one_thread() as session:
         ws = [v1.get_variable(f"w{i}", initializer=tf.zeros([i % 5 + 1])) for i in range(60)]
         rows = v1.get_variable("rows", initializer=tf.zeros([4, 2]))
         x = v1.placeholder(tf.float32, [])
@@ -414,22 +371,6 @@ def more_calls_than_threads_are_warned_about():
 
 
 @check
-def variables_of_v1_of_both_kinds():
-    for use_resource in (True, False):
-        with tf.Graph().as_default(), v1.Session() as session:
-            a = v1.get_variable("a", initializer=[float(R)] * 2, use_resource=use_resource)
-            b = v1.get_variable("b", initializer=[R], dtype=tf.int32, use_resource=use_resource)
-            update = mpi_ops.broadcast_([a, b], N - 1)
-            session.run(v1.global_variables_initializer())
-            got = session.run(update)
-            assert np.array_equal(got[0], [N - 1] * 2) and np.array_equal(got[1], [N - 1]), got
-            assert np.array_equal(session.run(a), [N - 1] * 2)
-    with tf.Graph().as_default():
-        kinds = [v1.get_variable(f"k{i}", initializer=[1.0], use_resource=bool(i)) for i in range(2)]
-        expect_error(ValueError, ["same kind"], mpi_ops.broadcast_, kinds, 0)
-
-
-@check
 def barrier_and_join_keep_their_place():
     seen = []
 
@@ -450,45 +391,13 @@ def barrier_and_join_keep_their_place():
 
 
 @check
-def a_joined_rank_contributes_zeros():
-    for _ in range(2):
-        if R == 0 and N > 1:
-            for i in range(3):
-                assert float(mpi_ops._allreduce(tf.constant(float(i)))) == i
-        last = int(hvd.join())
-        assert last == 0 or N == 1, last
-    assert float(mpi_ops._allreduce(tf.constant(1.0))) == N
-
-
-@check
-def an_allgather_beside_a_join_is_an_error():
-    if N == 1:
-        return
-    if R == 0:
-        words = ["Allgather is not supported with Join"]
-        expect_error(tf.errors.FailedPreconditionError, words, mpi_ops.allgather, tf.ones([1]))
-    assert 0 <= int(mpi_ops.join()) < N
-
-
-@check
 def threads_each_have_their_operations():
-    failed = []
-
     def work(number):
-        try:
-            for i in range(20):
-                got = mpi_ops._allreduce(tf.constant(float(number)), name=f"thread_{number}")
-                assert float(got) == number * N, got
-                assert hvd.size() == N, i
-        except Exception as e:
-            failed.append(e)
+        for _ in range(20):
+            got = mpi_ops._allreduce(tf.constant(float(number)), name=f"thread_{number}")
+            assert float(got) == number * N and hvd.size() == N, got
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not failed and not any(thread.is_alive() for thread in threads), failed
+    in_threads(4, work)
 
 
 @check
@@ -507,18 +416,21 @@ def eager_operations_without_a_name_use_the_same_again():
 def a_mismatch_is_an_error_that_names_it_in_graphs_too():
     if N == 1:
         return
+
+    def one(x, name="wrong"):
+        return mpi_ops._allreduce(x, name=name)
+
+    def group(x):
+        return mpi_ops._grouped_allreduce([tf.ones([1]), x], name="wrong")
+
     x = tf.ones([3 if R == 0 else 4])
-    words = ["wrong_shape", "3", "4"]
-    expect_error(tf.errors.FailedPreconditionError, words, mpi_ops._allreduce, x, name="wrong_shape")
-    f = tf.function(lambda x: mpi_ops._allreduce(x, name="wrong_shape"))
-    expect_error(tf.errors.FailedPreconditionError, words, f, x)
-    two = tf.function(lambda x: mpi_ops._grouped_allreduce([tf.ones([1]), x], name="wrong_group"))
-    expect_error(tf.errors.FailedPreconditionError, ["wrong_group_2of2", "3", "4"], two, x)
-    wrong = tf.float32 if R == 0 else tf.int32
-    words = ["wrong_type", "float32", "int32"]
-    expect_error(
-        tf.errors.FailedPreconditionError, words, mpi_ops._allreduce, tf.ones([1], wrong), name="wrong_type"
-    )
+    for words, function, given in (
+        (["wrong", "3", "4"], one, x),
+        (["wrong", "3", "4"], tf.function(one), x),
+        (["wrong_2of2", "3", "4"], tf.function(group), x),
+        (["wrong", "float32", "int32"], one, tf.ones([1], tf.float32 if R == 0 else tf.int32)),
+    ):
+        expect_error(tf.errors.FailedPreconditionError, words, function, given)
     assert float(mpi_ops._allreduce(tf.constant(1.0))) == N
 
 
@@ -547,6 +459,49 @@ def tensorflow_may_have_no_list_of_free_operations():
         assert [float(y) for y in f(tf.constant(1.0))] == [i * N for i in range(5)]
     finally:
         deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS = free
+
+
+@check
+def tensorflow_without_eager_execution_works():
+    code = """if 1:
+        import tensorflow.compat.v1 as tf
+        import horovod.tensorflow as hvd
+        tf.disable_eager_execution()
+        hvd.init()
+        y = hvd.allreduce(tf.constant([2.0]), op=hvd.Sum)
+        with tf.Session() as session:
+            print("MODE", hvd.completion_mode(), session.run(y))
+    """
+    env = {k: v for k, v in os.environ.items() if not k.startswith("HOROVOD_")}
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        env.pop(name, None)
+    if R == 0 and os.environ["WANT_MODE"] == "asynchronous":  # else there is no self-test
+        out = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=240
+        )
+        assert f"MODE {os.environ['WANT_MODE']} [2.]" in out.stdout, out
+
+
+@check
+def a_forked_child_is_no_rank():
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if not hvd.is_initialized() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert float(hvd.allreduce(tf.constant(1.0), op=hvd.Sum)) == N
+
+
+@check
+def a_pipeline_of_tf_data_feeds_collectives():
+    def rows():
+        for i in range(20):
+            yield np.full(3, i, np.float32)
+
+    data = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec([3], tf.float32))
+    total = 0.0
+    for batch in data.map(lambda x: x + 1, num_parallel_calls=2).batch(4).prefetch(2):
+        total += float(tf.reduce_sum(hvd.allreduce(batch, op=hvd.Sum)))
+    assert total == 3 * 210 * N, total
 
 
 main(R)

@@ -3,7 +3,6 @@
 and what hvd.DistributedOptimizer does with optimizers of Keras.
 """
 
-import functools
 import os
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -19,10 +18,14 @@ hvd.init()
 R, N = hvd.rank(), hvd.size()
 MEAN = (N + 1) / 2  # of rank + 1 over the ranks
 RATE = 0.125
-MAKERS = {
-    "GradientDescent": lambda: v1.train.GradientDescentOptimizer(RATE),
-    "Adam": lambda: v1.train.AdamOptimizer(RATE),
-}
+
+
+def descent():
+    return v1.train.GradientDescentOptimizer(RATE)
+
+
+def adam():
+    return v1.train.AdamOptimizer(RATE)
 
 
 def loss_of(w, factor):
@@ -57,9 +60,17 @@ def by_distributed_tape(optimizer, w):
     return by_tape(optimizer, w, hvd.DistributedGradientTape)
 
 
+START = np.array([1.0, 2.0])
+
+
+def expect_descent(w, factor, steps=1):
+    """w is where so many steps of gradient descent by loss_of(w, factor) lead from START."""
+    assert np.allclose(w.numpy(), START * (1 - 2 * RATE * factor) ** steps, rtol=1e-6), (w.numpy(), factor)
+
+
 @check
 def every_way_to_step_is_averaged_once():
-    for make in MAKERS.values():
+    for make in (descent, adam):
         for way, options in (
             (by_minimize, {}),
             (in_function, {}),
@@ -74,78 +85,51 @@ def every_way_to_step_is_averaged_once():
             for _ in range(3):
                 ours_step(tf.constant(R + 1.0))
                 alone_step(tf.constant(MEAN))
-                assert np.allclose(ours.numpy(), alone.numpy(), rtol=1e-6), (
-                    way.__name__,
-                    options,
-                    ours,
-                    alone,
-                )
+                got, want = ours.numpy(), alone.numpy()
+                assert np.allclose(got, want, rtol=1e-6), (way.__name__, options, got, want)
 
 
 @check
 def gradients_of_another_loss_than_was_computed_are_averaged_too():
     w = tf.Variable([1.0, 2.0])
     for op in (hvd.Average, hvd.Sum):
-        optimizer = hvd.DistributedOptimizer(MAKERS["GradientDescent"](), op=op)
-        for i in range(2):
-            w.assign([1.0, 2.0])
+        optimizer = hvd.DistributedOptimizer(descent(), op=op)
+        for _ in range(2):
+            w.assign(START)
             optimizer.compute_gradients(lambda: tf.reduce_sum(w), var_list=[w])
-            with tf.GradientTape() as tape:
-                loss = loss_of(w, R + 1.0)
-            give = functools.partial(optimizer.apply_gradients, zip(tape.gradient(loss, [w]), [w]))
+            step = by_tape(optimizer, w)
             if op == hvd.Sum and N > 1:  # they might be those that were computed, clipped
-                expect_error(ValueError, ["has summed gradients of Variable", "op=hvd.Average"], give)
-                continue
-            give()
-            want = np.array([1.0, 2.0]) * (1 - 2 * RATE * MEAN)
-            assert np.allclose(w.numpy(), want, rtol=1e-6), (i, w.numpy(), want)
+                words = ["has summed gradients of Variable", "op=hvd.Average"]
+                expect_error(ValueError, words, step, R + 1.0)
+            else:
+                step(R + 1.0)
+                expect_descent(w, MEAN)
 
 
 @check
 def in_a_function_sums_may_be_clipped_or_others_applied():
-    for is_computed in (True, False):
+    for way in (in_function, lambda *args: tf.function(by_tape(*args))):
         w = tf.Variable([1.0, 2.0])
-        optimizer = hvd.DistributedOptimizer(MAKERS["GradientDescent"](), op=hvd.Sum)
-
-        @tf.function
-        def step(factor, w=w, optimizer=optimizer, is_computed=is_computed):
-            with tf.GradientTape() as tape:
-                loss = loss_of(w, factor)
-            if is_computed:
-                (pair,) = optimizer.compute_gradients(lambda: loss_of(w, factor), var_list=[w])
-                optimizer.apply_gradients([(tf.clip_by_norm(pair[0], 1e9), w)])
-            else:
-                optimizer.apply_gradients(zip(tape.gradient(loss, [w]), [w]))
-
+        step = way(hvd.DistributedOptimizer(descent(), op=hvd.Sum), w)
         for i in range(2):
             step(tf.constant(R + 1.0))
-            want = np.array([1.0, 2.0]) * (1 - 2 * RATE * MEAN * N) ** (i + 1)
-            assert np.allclose(w.numpy(), want, rtol=1e-6), (is_computed, w.numpy(), want)
+            expect_descent(w, MEAN * N, i + 1)
 
 
 @check
 def adasum_works_eagerly_too():
     w = tf.Variable([1.0, 2.0])
-    optimizer = hvd.DistributedOptimizer(MAKERS["GradientDescent"](), op=hvd.Adasum)
-    optimizer.minimize(lambda: loss_of(w, R + 1.0), var_list=[w])
+    by_minimize(hvd.DistributedOptimizer(descent(), op=hvd.Adasum), w)(R + 1.0)
     seen = objects.allgather_object(w.numpy().tolist())
     assert all(s == seen[0] for s in seen), seen
-    if N == 1:
-        assert np.allclose(w.numpy(), np.array([1.0, 2.0]) * (1 - 2 * RATE))
-    if N == 2:  # parallel changes a and 2a give 1.5 a
-        assert np.allclose(w.numpy(), np.array([1.0, 2.0]) * (1 - 2 * RATE * 1.5)), w.numpy()
+    if N < 3:
+        expect_descent(w, N - (N - 1) / 2)  # parallel changes a and 2a give 1.5 a
 
 
 @check
 def several_passes_need_a_graph():
     words = ["backward_passes_per_step > 1", "eager execution", "tf.keras.optimizers"]
-    expect_error(
-        ValueError,
-        words,
-        hvd.DistributedOptimizer,
-        MAKERS["Adam"](),
-        backward_passes_per_step=2,
-    )
+    expect_error(ValueError, words, hvd.DistributedOptimizer, descent(), backward_passes_per_step=2)
 
 
 @check
@@ -153,27 +137,23 @@ def a_checkpoint_goes_from_one_alone_to_all_and_back():
     folder = os.path.join(os.environ["CHECKS_DIR"], f"objects-{R}")
 
     def training(is_distributed):
-        w, optimizer = tf.Variable([1.0, 2.0]), MAKERS["Adam"]()
+        w, optimizer = tf.Variable([1.0, 2.0]), adam()
         if is_distributed:
             optimizer = hvd.DistributedOptimizer(optimizer)
-        return w, optimizer, tf.train.Checkpoint(w=w, optimizer=optimizer)
-
-    def steps(w, optimizer):
-        for _ in range(2):
-            optimizer.minimize(lambda: loss_of(w, 1.0), var_list=[w])
-        return w.numpy()
+        step = by_minimize(optimizer, w)
+        return lambda: [step(1.0), step(1.0), w.numpy()][-1], tf.train.Checkpoint(w=w, optimizer=optimizer)
 
     for first, then in ((False, True), (True, False), (True, True)):
-        w, optimizer, checkpoint = training(first)
-        steps(w, optimizer)
+        two_steps, checkpoint = training(first)
+        two_steps()
         path = checkpoint.save(os.path.join(folder, f"{first}{then}"))
-        want = steps(w, optimizer)
+        want = two_steps()
         for restored_first in (True, False):
-            w, optimizer, checkpoint = training(then)
+            two_steps, checkpoint = training(then)
             if not restored_first:
-                steps(w, optimizer)
+                two_steps()
             status = checkpoint.restore(path)
-            got = steps(w, optimizer)
+            got = two_steps()
             status.assert_consumed()
             assert np.allclose(got, want, rtol=1e-6), (first, then, restored_first, got, want)
 
@@ -184,7 +164,7 @@ def keras_2_around_an_optimizer_of_tensorflow_1_is_averaged_once():
         return  # Keras 3 takes its own optimizers only
     for run_eagerly in (False, True):
         model = tf.keras.Sequential([tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")])
-        optimizer = hvd.DistributedOptimizer(MAKERS["GradientDescent"]())
+        optimizer = hvd.DistributedOptimizer(descent())
         model.compile(optimizer, loss=lambda y, out: out * y, run_eagerly=run_eagerly)
         model.fit(np.ones([4, 1]), np.full([4, 1], R + 1.0), batch_size=4, verbose=0)
         assert np.allclose(model.get_weights()[0], 1 - RATE * MEAN), model.get_weights()
@@ -195,10 +175,8 @@ def an_optimizer_of_keras_becomes_keras_distributed_one():
     w = tf.Variable([1.0, 2.0])
     optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(RATE), groups=1)
     assert isinstance(optimizer, tf.keras.optimizers.SGD) and type(optimizer).__name__ == "SGD"
-    with tf.GradientTape() as tape:
-        loss = loss_of(w, R + 1.0)
-    optimizer.apply_gradients(zip(tape.gradient(loss, [w]), [w]))
-    assert np.allclose(w.numpy(), np.array([1.0, 2.0]) * (1 - 2 * RATE * MEAN)), w.numpy()
+    by_tape(optimizer, w)(R + 1.0)
+    expect_descent(w, MEAN)
     words = ["Adasum is not supported yet with Keras"]
     expect_error(ValueError, words, hvd.DistributedOptimizer, tf.keras.optimizers.SGD(RATE), op=hvd.Adasum)
 

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""v1_sessions.py [session|v1]: MonitoredTrainingSession with hvd's hooks, and Estimator where it is.
+"""v1_sessions.py [session|v1]: MonitoredTrainingSession with hvd's hooks.
 
 As v1_optimizer.py, whose two ways these are.
 """
 
 import logging
 import os
-import runpy
 import sys
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -14,6 +13,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
+from _hvd import objects
 from checks import check, expect_error, main
 
 v1 = tf.compat.v1
@@ -25,11 +25,7 @@ R, N = hvd.rank(), hvd.size()
 HERE = os.path.join(os.environ["CHECKS_DIR"], f"sessions-{MODE}")
 
 
-def everywhere(value):
-    """Every rank's value."""
-    from _hvd import objects
-
-    return objects.allgather_object(value)
+everywhere = objects.allgather_object
 
 
 def linear():
@@ -96,45 +92,36 @@ def the_hook_gives_all_ranks_the_roots_variables():
 
 @check
 def a_monitored_session_trains_and_rank_0_alone_writes_checkpoints():
-    folder = HERE if R == 0 else None
     kept = None
     for last in (40, 160):
         with tf.Graph().as_default():
             train, w, loss, step = linear()
             averages = hvd.MetricAverageHook({"loss": loss}, every_n=10)
-            hooks = [
-                hvd.BroadcastGlobalVariablesHook(0),
-                v1.train.StopAtStepHook(last_step=last),
-                averages,
-            ]
+            stop = v1.train.StopAtStepHook(last_step=last)
             with v1.train.MonitoredTrainingSession(
-                checkpoint_dir=folder, hooks=hooks, save_checkpoint_steps=40, log_step_count_steps=1000
+                checkpoint_dir=HERE if R == 0 else None,
+                hooks=[hvd.BroadcastGlobalVariablesHook(0), stop, averages],
+                save_checkpoint_steps=40,
+                log_step_count_steps=1000,
             ) as session:
-                first = without_hooks(session, [w, step])
-                assert int(first[1]) == (40 if last == 160 else 0), first
+                first, at = without_hooks(session, [w, step])
+                assert int(at) == (40 if last == 160 else 0), at
                 if kept is not None:
-                    assert np.array_equal(first[0], kept), "it did not go on from rank 0's checkpoint"
-                same = everywhere(first[0].tolist())
+                    assert np.array_equal(first, kept), "it did not go on from rank 0's checkpoint"
+                same = everywhere(first.tolist())
                 assert all(s == same[0] for s in same), "ranks started with different weights"
                 runs = 0
                 while not session.should_stop():
                     session.run(train)
                     runs += 1
-                assert runs == last - int(first[1])
-            kept = None if last == 160 else last_checkpoint(folder)
+                assert runs == last - int(at)
+            kept = everywhere(v1.train.load_variable(HERE, "w") if R == 0 else None)[0]
             same = everywhere(averages.averages)
             assert set(same[0]) == {"loss"} and all(s == same[0] for s in same), same
+    assert np.allclose(kept, [1, 2, 3], atol=0.5), kept
     if R == 0:
         files = sorted(os.listdir(HERE))
         assert "checkpoint" in files and "model.ckpt-160.index" in files, files
-        w = v1.train.load_variable(HERE, "w")
-        assert np.allclose(w, [1, 2, 3], atol=0.5), w
-
-
-def last_checkpoint(folder):
-    """The w that rank 0 wrote last, for all ranks."""
-    w = v1.train.load_variable(folder, "w") if folder else None
-    return everywhere(w)[0]
 
 
 @check
@@ -167,63 +154,47 @@ def rank_0_may_run_more_than_the_others():
 
 @check
 def means_of_metrics_are_those_of_all_ranks():
+    mean = (N - 1) / 2
     with tf.Graph().as_default():
         x = v1.placeholder(tf.float32, [], name="x")
-        table = {
-            "x": x,
-            "twice": 2 * x,
-            "whole": tf.constant(R + 1),
-            "own": v1.get_variable("own", [], initializer=v1.constant_initializer(R)),
-        }
+        own = v1.get_variable("own", [], initializer=v1.constant_initializer(R))
+        table = {"x": x, "twice": 2 * x, "whole": tf.constant(R + 1), "own": own}
         hook = hvd.MetricAverageHook(table, every_n=3)
-        by_list = hvd.MetricAverageHook([x, "x:0" if False else 3 * x], every_n=1)
+        by_list = hvd.MetricAverageHook([x, 3 * x], every_n=1)
         by_name = hvd.MetricAverageHook(["x"], every_n=2)
-        mean = (N - 1) / 2
 
         def run():
             with v1.train.MonitoredSession(hooks=[hook, by_list, by_name]) as session:
                 for i in range(7):
                     session.run([], {x: R + 10.0 * i})
-                    at = 10 * ((i + 1) // 3 * 3 - 1)
-                    want = (
-                        {}
-                        if i < 2
-                        else {"x": at + mean, "twice": 2 * (at + mean), "whole": mean + 1, "own": mean}
-                    )
-                    assert hook.averages == want, (i, hook.averages, want)
-                    assert by_list.averages == {"x": 10 * i + mean, "mul_1": 3 * (10 * i + mean)}, (
-                        by_list.averages
-                    )
-                    assert by_name.averages == ({} if i < 1 else {"x": 10 * ((i + 1) // 2 * 2 - 1) + mean})
+                    at = 10 * ((i + 1) // 3 * 3 - 1) + mean
+                    want = {"x": at, "twice": 2 * at, "whole": mean + 1, "own": mean}
+                    assert hook.averages == (want if i >= 2 else {}), (i, hook.averages, want)
+                    want = {"x": 10 * i + mean, "mul_1": 3 * (10 * i + mean)}
+                    assert by_list.averages == want, (i, by_list.averages)
+                    want = {"x": 10 * ((i + 1) // 2 * 2 - 1) + mean}
+                    assert by_name.averages == (want if i >= 1 else {}), (i, by_name.averages)
 
         said = [text for text in logged(run) if text.startswith("means over") and "twice" in text]
-        want = f"means over {N} ranks after 6 runs: x = {50 + mean:g}, twice = {100 + 2 * mean:g}, whole = {mean + 1:g}, own = {mean:g}"
-        assert (said[1:] == [want] and len(said) == 2) if R == 0 else said == [], (said, want)
+        means = f"x = {50 + mean:g}, twice = {100 + 2 * mean:g}, whole = {mean + 1:g}, own = {mean:g}"
+        want = [f"means over {N} ranks after 6 runs: {means}"]
+        assert (said[1:] == want and len(said) == 2) if R == 0 else said == [], (said, want)
 
 
 @check
-def means_of_a_process_set_are_its_own():
-    if N == 1:
-        return  # there is only one set
-    last = hvd.add_process_set([N - 1])
-    with tf.Graph().as_default():
-        hook = hvd.MetricAverageHook({"rank": tf.constant(float(R))}, 1, last)
-        with v1.train.MonitoredSession(hooks=[hook]) as session:
-            session.run([])
-        assert hook.averages == ({"rank": R} if R == N - 1 else {})
-    hvd.remove_process_set(last)
-
-
-@check
-def a_hook_may_go_from_one_graph_to_the_next():
-    hook = hvd.MetricAverageHook(["metric"], every_n=2)
+def a_hook_may_go_from_one_graph_to_the_next_and_have_a_process_set():
+    last = hvd.add_process_set([N - 1]) if N > 1 else hvd.global_process_set
+    hook, of_set = hvd.MetricAverageHook(["metric"], 2), hvd.MetricAverageHook(["metric"], 1, last)
     for value in (1.0, 5.0):
         with tf.Graph().as_default():
             tf.constant(value + R, name="metric")
-            with v1.train.MonitoredSession(hooks=[hook]) as session:
+            with v1.train.MonitoredSession(hooks=[hook, of_set]) as session:
                 for _ in range(3):
                     session.run([])
         assert hook.averages == {"metric": value + (N - 1) / 2}
+        assert of_set.averages == ({"metric": value + R} if R == N - 1 else {})
+    if N > 1:
+        hvd.remove_process_set(last)
 
 
 @check
@@ -234,14 +205,14 @@ def metrics_that_cannot_be_are_refused():
     for every_n in (0, -1, 2.0, True, None):
         expect_error(ValueError, ["every_n", "positive number of runs"], hook, ["loss"], every_n=every_n)
     with tf.Graph().as_default():
-        vector, text, x = tf.zeros([3]), tf.constant("a"), tf.constant(1.0, name="x")
-        words = ["metric vector has shape (3,)", "must be a scalar"]
-        expect_error(ValueError, words, hook({"vector": vector}).begin)
-        expect_error(
-            ValueError, ["metric text is of string", "must be a number"], hook({"text": text}).begin
-        )
-        expect_error(ValueError, ["metrics has x twice"], hook([x, "x"]).begin)
-        expect_error(KeyError, ["nowhere"], hook(["nowhere"]).begin)
+        x = tf.constant(1.0, name="x")
+        for metrics, kind, words in (
+            ({"vector": tf.zeros([3])}, ValueError, ["metric vector has shape (3,)", "must be a scalar"]),
+            ({"text": tf.constant("a")}, ValueError, ["metric text is of string", "must be a number"]),
+            ([x, "x"], ValueError, ["metrics has x twice"]),
+            (["nowhere"], KeyError, ["nowhere"]),
+        ):
+            expect_error(kind, words, hook(metrics).begin)
 
 
 @check
@@ -249,19 +220,6 @@ def a_hook_needs_a_graph():
     if tf.executing_eagerly():
         words = ["does not support eager execution"]
         expect_error(RuntimeError, words, hvd.BroadcastGlobalVariablesHook(0).begin)
-
-
-@check
-def the_estimator_example_names_what_it_needs():
-    if hasattr(v1, "estimator"):
-        return
-    path = os.path.join(os.path.dirname(__file__), "../../../runtime/examples/estimator_digits.py")
-    argv, sys.argv = sys.argv, [path]
-    try:
-        words = ["has no Estimator; 2.15 is the last that has"]
-        expect_error(SystemExit, words, runpy.run_path, path, run_name="__main__")
-    finally:
-        sys.argv = argv
 
 
 main(R)
