@@ -242,40 +242,6 @@ static void print_action(struct run *r, const struct action *x)
     strbuf_putc(r->out, '\n');
 }
 
-/* The time of day is enough. */
-static const char *clock_of(const struct node *o, const char *key)
-{
-    const char *s = node_str(o, key);
-
-    return s && strlen(s) > 11 ? s + 11 : "-";
-}
-
-static void print_counts(struct run *r, const struct node *status, const char *role)
-{
-    const struct node *o = node_get(node_get(status, "replicaStatuses"), role);
-
-    if (o)
-        strbuf_printf(r->out, "  %s active %lld succeeded %lld failed %lld\n", role,
-                      (long long)node_int(o, "active", 0),
-                      (long long)node_int(o, "succeeded", 0),
-                      (long long)node_int(o, "failed", 0));
-}
-
-static void print_status(struct run *r, const struct node *status)
-{
-    const struct node *list = node_get(status, "conditions");
-
-    for (const struct node *c = list->first; c; c = c->next)
-        strbuf_printf(r->out, "  %s=%s %s: %s [%s %s]\n", node_str(c, "type"),
-                      node_str(c, "status"), node_str(c, "reason"),
-                      node_str(c, "message"), clock_of(c, "lastUpdateTime"),
-                      clock_of(c, "lastTransitionTime"));
-    print_counts(r, status, "Launcher");
-    print_counts(r, status, "Worker");
-    strbuf_printf(r->out, "  start %s completion %s\n", clock_of(status, "startTime"),
-                  clock_of(status, "completionTime"));
-}
-
 static void print_decision(struct run *r, const struct decision *d)
 {
     for (size_t i = 0; i < d->n_notes; i++)
@@ -287,11 +253,11 @@ static void print_decision(struct run *r, const struct decision *d)
         strbuf_printf(r->out, "  again after %llu ms\n",
                       (unsigned long long)d->requeue_ms);
     if (!d->status)
-        strbuf_puts(r->out, "  status is left alone\n");
+        strbuf_puts(r->out, "status is left alone\n");
     else if (node_equal(d->status, r->f->job->meta.status))
-        strbuf_puts(r->out, "  status as before\n");
+        strbuf_puts(r->out, "status as before\n");
     else
-        print_status(r, d->status);
+        golden_changes("status", r->f->job->meta.status, d->status, NULL, r->out);
 }
 
 /* --- a step ---------------------------------------------------------------------- */
@@ -328,7 +294,7 @@ static void check_quiet(struct run *r)
     run_decide(r, &no_trouble, &d);
     if (d.status && !node_equal(d.status, r->f->job->meta.status)) {
         strbuf_puts(r->out, "  written again:\n");
-        print_status(r, d.status);
+        golden_changes("status", r->f->job->meta.status, d.status, NULL, r->out);
         fail_msg("%s: %s: status is not stable:\n%s", r->name,
                  node_str(r->step, "what"), strbuf_str(r->out));
     }
