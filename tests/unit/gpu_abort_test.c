@@ -117,34 +117,11 @@ UNIT_TEST(a_call_in_progress_can_be_aborted)
     run_versions(
         (struct gpu_case){.n = 2, .body = aborts_start, .faults = "enqueue_hang=0@0"},
         1);
-}
-
-static int
-async_error(struct device *g, struct backend *meeting, struct party *p, char *said)
-{
-    struct err err = ERR_INIT;
-    struct device_event *last;
-    struct backend *b;
-
-    if (open_and_hang(g, meeting, 2, &b, &last, said))
-        return 1;
-    event_unref(last);
-    if (g->config.rank == 1) {
-        HOLDS(wait_ticket(b, 2, 20, &err) == -ECONNABORTED);
-        HOLDS(strstr(err.text, "NCCL asynchronous error on rank 1 (host a), GPU 1 ("));
-        HOLDS(strstr(err.text, "remote process exited"));
-    }
-    meet_all(p, 1); /* the control plane reports it to the others */
-    const uint64_t began_ns = clock_now_ns();
-    gpu_abort(g);
-    SOON(gpu_quiesce(g, began_ns + NS_PER_S));
-    return 0;
-}
-
-UNIT_TEST(an_asynchronous_error_is_the_cause)
-{
-    run_case(
-        &(struct gpu_case){.n = 2, .body = async_error, .faults = "async_error=1:6@1"});
+    /* an old NCCL blocks inside of it */
+    run_case(&(struct gpu_case){.n = 2,
+                                .body = aborts_start,
+                                .version = "21003",
+                                .faults = "enqueue_hang=0@0"});
 }
 
 /* Its set was removed before: it waits for what is on its way. */
@@ -322,33 +299,6 @@ UNIT_TEST(nothing_is_called_after_the_stop)
 }
 
 /* --- what blocks --- */
-
-/* An old NCCL inside of a call: the watcher aborts all the same, and the call ends. */
-static int
-member_blocks(struct device *g, struct backend *meeting, struct party *p, char *said)
-{
-    struct device_event *last;
-    struct backend *b;
-
-    if (open_and_hang(g, meeting, 2, &b, &last, said))
-        return 1;
-    meet_all(p, 1);
-    (void)usleep(50000);
-    const uint64_t began_ns = clock_now_ns();
-    gpu_abort(g);
-    SOON(gpu_quiesce(g, began_ns + NS_PER_S));
-    SOON(is_soon(began_ns));
-    event_unref(last);
-    return 0;
-}
-
-UNIT_TEST(a_blocking_call_is_aborted_from_outside)
-{
-    run_case(&(struct gpu_case){.n = 2,
-                                .body = member_blocks,
-                                .version = "21003",
-                                .faults = "enqueue_hang=0@1"});
-}
 
 /* NCCL waits in there for ranks of the same host: what is being destroyed is not
  * aborted as well. */

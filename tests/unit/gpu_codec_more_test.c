@@ -99,46 +99,4 @@ UNIT_TEST(factors_of_a_batch_are_summed_at_once_unless_deterministic)
                        .n = 3, .is_deterministic = true, .row_body = calls_body});
 }
 
-/* --- what makes all NaN, and what is refused --- */
-
-static int nan_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
-{
-    const size_t bytes = CODED_ROOM;
-    AUTOFREE uint8_t *arena = mem_zalloc(bytes);
-    AUTOFREE uint8_t *got = mem_zalloc(bytes);
-    struct coded b = {
-        .dtype = DT_F32, .op = OP_SUM, .pre = 1, .post = 1, .n = 2, .which = {0, 5}};
-    struct err err = ERR_INIT;
-    struct coder c;
-
-    (void)p;
-    if (coder_open(&c, meeting, me, said))
-        return 1;
-    int rc = coded_plan(&c, &b, coding->text);
-    coded_fill(&c, &b, arena);
-    if (me == 1)
-        value_put(DT_F32, arena, 77, NAN);
-    rc = rc ? rc : run_gpu(&c, &b, arena, got, &err);
-    for (size_t i = 0; i < 6400 && !rc; i++)
-        if (!isnan(value_get(DT_F32, got, i)))
-            rc = err_set(&err, -EIO, "[%zu] is a number", i);
-    if (!rc && isnan(value_get(DT_F32, got + b.at[1], 0)))
-        rc = err_set(&err, -EIO, "another tensor is NaN");
-    memset(arena, 0, bytes); /* nothing of it stays */
-    rc = rc ? rc : run_gpu(&c, &b, arena, got, &err);
-    for (size_t i = 0; i < 6400 && !rc; i++)
-        if (isnan(value_get(DT_F32, got, i)))
-            rc = err_set(&err, -EIO, "[%zu] is NaN still", i);
-    if (rc)
-        (void)SAYS("rank %u: %s", me, err.text);
-    return coder_close(&c, rc, said);
-}
-
-UNIT_TEST(a_nan_is_delivered_and_does_not_stay)
-{
-    static const struct coding_case k = {.text = "powersgd:rank=5"};
-
-    run_coding(&k, (struct gpu_case){.n = 3, .row_body = nan_body});
-}
-
 UNIT_MAIN(NULL, NULL)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compressed allreduces of device memory, on the fakes: bits, state between steps,
- * bytes on the wire, and refusals. */
+ * and bytes on the wire. hvdgpu_codec_test checks what is refused. */
 #include <math.h>
 
 #include "tests/unit/gpu_codec.h"
@@ -187,61 +187,6 @@ UNIT_TEST(a_set_that_goes_takes_what_it_kept)
 
     run_coding(&k, (struct gpu_case){.n = 2, .row_body = forget_body});
     run_coding(&k, (struct gpu_case){.n = 3, .row_body = forget_body});
-}
-
-/* --- what is refused --- */
-
-static int check_refused(struct coder *c,
-                         const char *text,
-                         size_t n,
-                         enum reduce_op op,
-                         int want,
-                         const char *sentence,
-                         char *said)
-{
-    struct coded b = one_tensor;
-    struct err err = ERR_INIT;
-    void *p = NULL;
-    uint64_t ticket;
-
-    b.op = op;
-    b.n = n;
-    b.which[1] = 5;
-    if (coded_plan(c, &b, text) || alloc_on(row, c->d, CODED_ROOM, c->stream, &p, &err))
-        return SAYS("plan");
-    int rc = post_gpu(c, &b, p, p, &ticket, &err);
-    row->free(p, c->stream);
-    if (rc == want && !strcmp(err.text, sentence))
-        return 0;
-    return SAYS("rank %u: %s: %d, %s", c->me, text, rc, err.text);
-}
-
-static int
-refuse_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
-{
-    struct coder c;
-    struct coded b = one_tensor;
-    struct err err = ERR_INIT;
-
-    (void)p;
-    if (coder_open(&c, meeting, me, said))
-        return 1;
-    /* one does not make room for another of its batch */
-    int rc =
-        check_refused(&c, "int8", 2, OP_SUM, -ENOSPC,
-                      "compression of \"t5.float32\": keeps 8192 bytes between steps, "
-                      "4400 of 30000 are left (HVD_COMPRESSION_MEMORY)",
-                      said);
-    if (!rc && (coded_plan(&c, &b, "int8:feedback=0") || one_batch(&c, &b, &err)))
-        rc = SAYS("rank %u, after it: %s", me, err.text);
-    return coder_close(&c, rc, said);
-}
-
-UNIT_TEST(what_cannot_be_done_is_one_sentence_and_no_more)
-{
-    static const struct coding_case k = {.text = "", .max_bytes = 30000};
-
-    run_coding(&k, (struct gpu_case){.n = 2, .row_body = refuse_body});
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -34,19 +34,6 @@ UNIT_TEST(values_out_of_range_lead_nowhere)
     assert_string_equal(comm_state_name(COMM_STATE_COUNT), "?");
 }
 
-/* Whatever happened before, a failure ends it in two steps at most. */
-UNIT_TEST(a_failure_ends_every_life)
-{
-    for (int s = 0; s < COMM_STATE_COUNT; s++) {
-        int at = s;
-
-        for (int i = 0; i < 2 && at != COMM_DEAD; i++)
-            at = comm_next((enum comm_state)at,
-                           at == COMM_ABORTING ? COMM_EV_ENDED : COMM_EV_STOP);
-        assert_int_equal(at, COMM_DEAD);
-    }
-}
-
 /* Only what NCCL holds can be aborted, and all of it. */
 UNIT_TEST(what_is_held_can_be_aborted)
 {

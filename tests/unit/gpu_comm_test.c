@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators on the fakes: created lazily after a meeting, used before they are
- * ready, split, closed; each failure is one error message. */
+ * ready, split, closed. A start that fails is one error message. */
 #include "tests/unit/gpu_members.h"
 
 enum { COUNT = 3000, MANY = 40 };
@@ -67,50 +67,6 @@ UNIT_TEST(a_communicator_is_used_before_it_is_ready_on_every_version)
         (void)unsetenv("HVD_FAKE_NCCL_DELAY_US");
         (void)unsetenv("NCCL_COMM_BLOCKING");
     }
-}
-
-/* --- failures of the meeting --- */
-
-static int
-same_gpu(struct device *g, struct backend *meeting, struct party *p, char *said)
-{
-    const struct backend_env env = env_of(g);
-    struct err err = ERR_INIT;
-    struct backend *b;
-
-    (void)p;
-    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == -EBUSY);
-    HOLDS(strstr(err.text, "ranks 0 and 1 use the same GPU GPU-"));
-    HOLDS(strstr(err.text, "(host a)"));
-    HOLDS(!g->comms);
-    return 0;
-}
-
-static int
-one_has_none(struct device *g, struct backend *meeting, struct party *p, char *said)
-{
-    const struct backend_env env = env_of(g);
-    struct err err = ERR_INIT;
-    struct backend *b;
-    int rc;
-
-    (void)p;
-    if (g->config.rank == 1)
-        rc = comm_refuse(meeting, &env, case_ranks, case_names,
-                         "no NVIDIA\ndriver here", &err);
-    else
-        rc = comm_open(g, meeting, &env, case_ranks, &b, &err);
-    HOLDS(rc == -ENODEV);
-    HOLDS(strcmp(err.text,
-                 "rank 1 (host a) cannot move tensors on GPUs: no NVIDIA driver here")
-          == 0);
-    return 0;
-}
-
-UNIT_TEST(a_failed_meeting_has_one_message_on_all)
-{
-    run_case(&(struct gpu_case){.n = 3, .body = same_gpu, .same_gpu = true});
-    run_case(&(struct gpu_case){.n = 3, .body = one_has_none});
 }
 
 /* --- failures of the start --- */

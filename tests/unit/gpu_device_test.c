@@ -293,6 +293,10 @@ UNIT_TEST(a_frameworks_capture_is_not_disturbed)
     assert_int_equal(gpu_alloc(g, 100, &p, &e, &err), 0);
     event_unref(e);
     gpu_free(p, other);
+    assert_int_equal(gpu_alloc(g, 100, &p, &e, &err), 0);
+    event_unref(e);
+    gpu_free(p, user); /* by a collection of garbage, in the thread that captures */
+    WAIT_UNTIL(gpu_ordinal_of(p) < 0);
     capture_end_well(g, user);
     INSIDE(g, assert_int_equal(fake.cu.stream_free(other), 0));
     assert_int_equal(gpu_close(g), 0);
@@ -403,49 +407,6 @@ UNIT_TEST(results_outlive_the_device)
     gpu_free(p, NULL);
     gpu_free(NULL, NULL);
     WAIT_UNTIL(fake.n_blocks() == n);
-}
-
-/* A result is freed after its readers, while the next one is requested. */
-UNIT_TEST(memory_that_is_read_is_no_other_result)
-{
-    struct gate gate;
-    struct err err = ERR_INIT;
-    struct device_event *e;
-    void *first, *second;
-
-    struct device *g = open_one();
-    cu_stream user = user_stream(g, 0);
-    assert_int_equal(gpu_alloc(g, 4096, &first, &e, &err), 0);
-    WAIT_UNTIL(is_done(g, e) == 1);
-    event_unref(e);
-    INSIDE(g, gate_put(&gate, user));
-    gpu_free(first, user);
-    assert_int_equal(gpu_alloc(g, 4096, &second, &e, &err), 0);
-    assert_true(second != first || is_done(g, e) == 0);
-    gate.is_open = 1;
-    WAIT_UNTIL(is_done(g, e) == 1);
-    event_unref(e);
-    gpu_free(second, user);
-    INSIDE(g, assert_int_equal(fake.cu.stream_free(user), 0));
-    assert_int_equal(gpu_close(g), 0);
-}
-
-/* A collection of garbage, say, while its thread captures. */
-UNIT_TEST(freeing_does_not_disturb_a_capture)
-{
-    struct err err = ERR_INIT;
-    struct device_event *e;
-    void *p;
-
-    struct device *g = open_one();
-    cu_stream user = user_stream(g, CU_STREAM_NON_BLOCKING);
-    assert_int_equal(gpu_alloc(g, 100, &p, &e, &err), 0);
-    event_unref(e);
-    INSIDE(g, assert_int_equal(fake.cu.capture_begin(user, CU_CAPTURE_GLOBAL), 0));
-    gpu_free(p, user);
-    WAIT_UNTIL(gpu_ordinal_of(p) < 0);
-    capture_end_well(g, user);
-    assert_int_equal(gpu_close(g), 0);
 }
 
 static struct device *parents;

@@ -18,7 +18,7 @@ struct gpu_case {
     uint32_t n;
     uint64_t init_timeout_ns; /* 0: as it is */
     uint32_t n_streams;       /* 0: 1 */
-    bool same_gpu, is_deterministic, uses_graphs, aborts, registers;
+    bool is_deterministic, uses_graphs, aborts, registers;
     uint64_t direct_bytes;         /* 0: 8 MiB */
     uint32_t mask;                 /* of gpu_matrix_test: which batches are run */
     const struct gpu_hooks *hooks; /* NULL: batches are sums of float32 */
@@ -126,8 +126,8 @@ static int case_body(struct backend *meeting, uint32_t me, struct party *p, char
     struct err err = ERR_INIT;
     struct device *g;
 
-    if (gpu_open(&config, the_case->same_gpu ? 0 : (int)me,
-                 the_case->hooks ? the_case->hooks : &case_hooks, NULL, &g, &err))
+    if (gpu_open(&config, (int)me, the_case->hooks ? the_case->hooks : &case_hooks,
+                 NULL, &g, &err))
         return SAYS("open: %s", err.text);
     int rc = the_case->body(g, meeting, p, said);
     if (rc)

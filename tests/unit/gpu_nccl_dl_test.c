@@ -121,26 +121,6 @@ static int then_the_loaders(void)
     return 0;
 }
 
-/* The bundle's folder is "nccl", so its version is no number: it is the last tried. */
-static int bundle_is_tried_last(void)
-{
-    struct nccl_api api;
-    struct err err = ERR_INIT;
-    char bundle[PATH_MAX + 16];
-    struct device_config c = {.bundle_dir = bundle};
-
-    (void)snprintf(bundle, sizeof(bundle), "%s/b", root);
-    (void)copy_in("b/22705");
-    char from[PATH_MAX + 32], to[PATH_MAX + 32];
-    (void)snprintf(from, sizeof(from), "%s/22705", bundle);
-    (void)snprintf(to, sizeof(to), "%s/nccl", bundle);
-    CHILD_NEEDS(symlink(from, to) == 0);
-    (void)setenv("HVD_FAKE_NCCL", "20804", 1); /* of the one in the loader's path */
-    CHILD_NEEDS(nccl_load(&c, &api, &err) < 0 || api.version == 22705);
-    CHILD_NEEDS(strstr(err.text, "2.8.4") || err.code == 0);
-    return 0;
-}
-
 static int child_is_refused(void)
 {
     static const struct {
@@ -262,9 +242,8 @@ UNIT_TEST(failures_contain_the_last_error_of_nccl)
 /* What else a search finds, and says. */
 UNIT_TEST(each_search_in_a_process_of_its_own)
 {
-    static int (*const all[])(void) = {env_is_alone,         then_the_loaders,
-                                       bundle_is_tried_last, child_is_refused,
-                                       has_by_version,       child_misfits};
+    static int (*const all[])(void) = {env_is_alone, then_the_loaders, child_is_refused,
+                                       has_by_version, child_misfits};
 
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         assert_int_equal(in_child(all[i]), 0);

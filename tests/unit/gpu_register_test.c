@@ -98,39 +98,6 @@ member_registers(struct backend *meeting, uint32_t me, struct party *p, char *sa
     return member_end(&w, 0, said);
 }
 
-/* The device is well after it: the seats let all forget it. */
-static int
-fails_on_one(struct backend *meeting, uint32_t me, struct party *p, char *said)
-{
-    struct member_world w = {NULL};
-    struct err err = ERR_INIT;
-
-    (void)p;
-    ENDS(member_begin(&w, meeting, me, &err) == 0);
-    int rc = row->buffer_register(w.gpu, w.v, BYTES, &err);
-    ENDS(rc == (me == 1 ? -EIO : 0));
-    ENDS(me != 1 || strstr(err.text, "ncclCommRegister: "));
-    if (me != 1)
-        row->buffer_forget(w.gpu, w.v);
-    ENDS(sum_now(&w, &err) == 0);
-    return member_end(&w, 0, said);
-}
-
-static int is_older(struct backend *meeting, uint32_t me, struct party *p, char *said)
-{
-    struct member_world w = {NULL};
-    struct err err = ERR_INIT;
-
-    (void)p;
-    ENDS(member_begin(&w, meeting, me, &err) == 0);
-    ENDS(row->buffer_register(w.gpu, w.v, BYTES, &err) == -ENOTSUP);
-    ENDS(
-        !strcmp(err.text, "NCCL 2.18.4 has no ncclCommRegister, which came with 2.19"));
-    row->buffer_forget(w.gpu, w.v); /* nothing */
-    ENDS(sum_now(&w, &err) == 0);
-    return member_end(&w, 0, said);
-}
-
 /* The launcher of rank 0 sits behind a batch that does not come back. */
 static int is_stuck(struct backend *meeting, uint32_t me, struct party *p, char *said)
 {
@@ -215,17 +182,6 @@ UNIT_TEST(nothing_is_registered_where_nccl_must_not)
     run_case(
         &(struct gpu_case){.n = 2, .registers = true, .row_body = member_registers});
     (void)unsetenv("NCCL_LOCAL_REGISTER");
-}
-
-UNIT_TEST(what_fails_on_one_leaves_the_device_well)
-{
-    run_case(&(struct gpu_case){
-        .n = 3, .faults = "register_error=1:1", .row_body = fails_on_one});
-}
-
-UNIT_TEST(an_older_nccl_is_named)
-{
-    run_case(&(struct gpu_case){.n = 2, .version = "21804", .row_body = is_older});
 }
 
 UNIT_TEST(the_seat_can_be_interrupted_while_it_waits)

@@ -7,17 +7,12 @@
 
 int cuStreamBeginCapture_v2(cu_stream s, int mode)
 {
-    int rc = fake_call(true);
-
-    if (rc)
-        return rc;
+    FAKE_ENTER(true);
     pthread_mutex_lock(&fake.lock);
     s = fake_stream(s);
-    rc = s->is_legacy || s->capture ? CU_CAPTURE_UNSUPPORTED : 0;
+    int rc = s->is_legacy || s->capture ? CU_CAPTURE_UNSUPPORTED : 0;
     if (rc == 0) {
-        s->capture = calloc(1, sizeof(*s->capture));
-        if (!s->capture)
-            hvd_fake_die("out of memory");
+        s->capture = fake_zalloc(sizeof(*s->capture));
         s->capture->tail = &s->capture->head;
         s->capture_mode = mode;
         s->capture_status = CU_CAPTURE_ACTIVE;
@@ -29,13 +24,10 @@ int cuStreamBeginCapture_v2(cu_stream s, int mode)
 
 int fake_break_capture(cu_stream s)
 {
-    int rc = fake_call(true);
-
-    if (rc)
-        return rc;
+    FAKE_ENTER(true);
     pthread_mutex_lock(&fake.lock);
     s = fake_stream(s);
-    rc = s->capture ? CU_INVALID_VALUE : 0;
+    int rc = s->capture ? CU_INVALID_VALUE : 0;
     if (rc)
         s->capture_status = CU_CAPTURE_BROKEN;
     pthread_mutex_unlock(&fake.lock);
@@ -85,14 +77,9 @@ int cuGraphInstantiateWithFlags(cu_graph_exec *ret,
                                 cu_graph g,
                                 unsigned long long flags)
 {
-    int rc = fake_call(true);
-
     (void)flags;
-    if (rc)
-        return rc;
-    cu_graph_exec x = calloc(1, sizeof(*x));
-    if (!x)
-        return CU_OUT_OF_MEMORY;
+    FAKE_ENTER(true);
+    cu_graph_exec x = fake_zalloc(sizeof(*x));
     copy_graph(&x->graph, g);
     *ret = x;
     return 0;

@@ -66,9 +66,7 @@ int fake_call(bool needs_ctx)
     char value[64];
 
     fake_n_calls++;
-    if (fake.is_init && fake.pid != getpid())
-        return CU_NOT_INITIALIZED;
-    if (!fake.is_init)
+    if (!fake.is_init || fake.pid != getpid())
         return CU_NOT_INITIALIZED;
     if (hvd_fake_fault("deinit", value))
         return CU_DEINITIALIZED;
@@ -108,26 +106,17 @@ unsigned long hvd_fake_calls(void)
 
 unsigned hvd_fake_n_events(void)
 {
-    pthread_mutex_lock(&fake.lock);
-    unsigned n = fake.n_events;
-    pthread_mutex_unlock(&fake.lock);
-    return n;
+    return fake.n_events;
 }
 
 unsigned hvd_fake_n_streams(void)
 {
-    pthread_mutex_lock(&fake.lock);
-    unsigned n = fake.n_streams;
-    pthread_mutex_unlock(&fake.lock);
-    return n;
+    return fake.n_streams;
 }
 
 unsigned long hvd_fake_n_syncs(void)
 {
-    pthread_mutex_lock(&fake.lock);
-    unsigned long n = fake.n_syncs;
-    pthread_mutex_unlock(&fake.lock);
-    return n;
+    return fake.n_syncs;
 }
 
 /* --- devices --- */
@@ -291,10 +280,7 @@ int cuDevicePrimaryCtxRelease_v2(cu_device d)
 
 int cuCtxPushCurrent_v2(cu_ctx c)
 {
-    int rc = fake_call(false);
-
-    if (rc)
-        return rc;
+    FAKE_ENTER(false);
     if (!c || stack.n == 32)
         return CU_INVALID_CONTEXT;
     stack.v[stack.n++] = c;
@@ -303,10 +289,7 @@ int cuCtxPushCurrent_v2(cu_ctx c)
 
 int cuCtxPopCurrent_v2(cu_ctx *ret)
 {
-    int rc = fake_call(false);
-
-    if (rc)
-        return rc;
+    FAKE_ENTER(false);
     if (stack.n == 0)
         return CU_INVALID_CONTEXT;
     cu_ctx c = stack.v[--stack.n];
@@ -338,14 +321,10 @@ static int break_captures(cu_ctx c)
 
 int cuCtxSynchronize(void)
 {
-    int rc = fake_call(true);
-
-    rc = rc ? rc : fake_unsafe();
-    if (rc)
-        return rc;
+    FAKE_ENTER_SAFE();
     pthread_mutex_lock(&fake.lock);
     fake.n_syncs++;
-    rc = break_captures(fake_current());
+    int rc = break_captures(fake_current());
     if (rc == 0)
         fake_wait_idle(fake_current());
     rc = rc ? rc : fake.sticky;
@@ -375,11 +354,8 @@ int cuThreadExchangeStreamCaptureMode(int *mode)
 
 int cuStreamCreateWithPriority(cu_stream *ret, unsigned flags, int priority)
 {
-    int rc = fake_call(true);
-
     (void)priority;
-    if (rc)
-        return rc;
+    FAKE_ENTER(true);
     pthread_mutex_lock(&fake.lock);
     *ret = fake_stream_make(fake_current(), !(flags & CU_STREAM_NON_BLOCKING), false);
     fake.n_streams++;
@@ -404,32 +380,25 @@ int cuStreamDestroy_v2(cu_stream s)
 
 int cuStreamQuery(cu_stream s)
 {
-    int rc = fake_call(true);
-
-    rc = rc ? rc : fake_unsafe();
-    if (rc)
-        return rc;
+    FAKE_ENTER_SAFE();
     pthread_mutex_lock(&fake.lock);
     s = fake_stream(s);
     if (s->capture)
         s->capture_status = CU_CAPTURE_BROKEN;
-    rc = s->capture                ? CU_CAPTURE_UNSUPPORTED
-         : s->n_done < s->n_queued ? CU_NOT_READY
-                                   : fake.sticky;
+    int rc = s->capture                ? CU_CAPTURE_UNSUPPORTED
+             : s->n_done < s->n_queued ? CU_NOT_READY
+                                       : fake.sticky;
     pthread_mutex_unlock(&fake.lock);
     return rc;
 }
 
 int cuStreamIsCapturing(cu_stream s, int *ret)
 {
-    int rc = fake_call(true);
-
-    if (rc)
-        return rc;
+    FAKE_ENTER(true);
     pthread_mutex_lock(&fake.lock);
     s = fake_stream(s);
     *ret = s->capture_status;
-    rc = s->is_legacy && fake_captures_blocking(s->ctx) ? CU_CAPTURE_IMPLICIT : 0;
+    int rc = s->is_legacy && fake_captures_blocking(s->ctx) ? CU_CAPTURE_IMPLICIT : 0;
     pthread_mutex_unlock(&fake.lock);
     return rc;
 }
@@ -437,6 +406,12 @@ int cuStreamIsCapturing(cu_stream s, int *ret)
 static bool is_reached(const struct cu_event_s *e)
 {
     return !e->of || e->of->n_done >= e->number;
+}
+
+static void event_check(const char *call, const struct cu_event_s *e)
+{
+    if (e->magic != EVENT_LIVES)
+        hvd_fake_die("%s: event %p does not live", call, (const void *)e);
 }
 
 int cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags)
@@ -447,8 +422,7 @@ int cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags)
     if (rc)
         return rc;
     pthread_mutex_lock(&fake.lock);
-    if (e->magic != EVENT_LIVES)
-        hvd_fake_die("cuStreamWaitEvent: event %p does not live", (void *)e);
+    event_check("cuStreamWaitEvent", e);
     s = fake_stream(s);
     if (s->capture && !e->is_captured) {
         rc = 905; /* isolation */
@@ -466,19 +440,12 @@ int cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags)
 
 int cuEventCreate(cu_event *ret, unsigned flags)
 {
-    int rc = fake_call(true);
-
     (void)flags;
-    if (rc)
-        return rc;
-    cu_event e = calloc(1, sizeof(*e));
-    if (!e)
-        return CU_OUT_OF_MEMORY;
+    FAKE_ENTER(true);
+    cu_event e = fake_zalloc(sizeof(*e));
     e->magic = EVENT_LIVES;
     e->ctx = fake_current();
-    pthread_mutex_lock(&fake.lock);
     fake.n_events++;
-    pthread_mutex_unlock(&fake.lock);
     *ret = e;
     return 0;
 }
@@ -491,8 +458,7 @@ int cuEventRecord(cu_event e, cu_stream s)
         return rc;
     pthread_mutex_lock(&fake.lock);
     s = fake_stream(s);
-    if (e->magic != EVENT_LIVES)
-        hvd_fake_die("cuEventRecord: event %p does not live", (void *)e);
+    event_check("cuEventRecord", e);
     if (e->ctx != s->ctx)
         rc = CU_INVALID_HANDLE;
     e->is_captured = s->capture != NULL;
@@ -513,12 +479,9 @@ static int entry_do_nothing(void *arg)
 
 int cuCtxRecordEvent(cu_ctx c, cu_event e)
 {
-    int rc = fake_call(true);
-
-    if (rc)
-        return rc;
+    FAKE_ENTER(true);
     pthread_mutex_lock(&fake.lock);
-    rc = break_captures(c);
+    int rc = break_captures(c);
     if (rc == 0) { /* a stream of its own that waits for all */
         cu_stream all = fake_stream_make(c, false, false);
         for (cu_stream s = c->streams; s; s = s->next) {
@@ -541,17 +504,12 @@ int cuCtxRecordEvent(cu_ctx c, cu_event e)
 
 int cuEventQuery(cu_event e)
 {
-    int rc = fake_call(true);
-
-    rc = rc ? rc : fake_unsafe();
-    if (rc)
-        return rc;
+    FAKE_ENTER_SAFE();
     pthread_mutex_lock(&fake.lock);
-    if (e->magic != EVENT_LIVES)
-        hvd_fake_die("cuEventQuery: event %p does not live", (void *)e);
-    rc = e->is_captured   ? CU_CAPTURE_UNSUPPORTED
-         : !is_reached(e) ? CU_NOT_READY
-                          : fake.sticky;
+    event_check("cuEventQuery", e);
+    int rc = e->is_captured   ? CU_CAPTURE_UNSUPPORTED
+             : !is_reached(e) ? CU_NOT_READY
+                              : fake.sticky;
     pthread_mutex_unlock(&fake.lock);
     return rc;
 }
@@ -563,8 +521,7 @@ int cuEventDestroy_v2(cu_event e)
     if (rc && rc != fake.sticky)
         return rc;
     pthread_mutex_lock(&fake.lock);
-    if (e->magic != EVENT_LIVES)
-        hvd_fake_die("cuEventDestroy_v2: event %p does not live", (void *)e);
+    event_check("cuEventDestroy_v2", e);
     e->magic = EVENT_FREED;
     fake.n_events--;
     pthread_mutex_unlock(&fake.lock);

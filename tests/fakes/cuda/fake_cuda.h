@@ -112,8 +112,8 @@ struct fake {
     bool is_mig, has_pools;
     int sm, old; /* compute capability; the device of 6.1, -1: none */
     unsigned delay_us, jitter_us;
-    unsigned n_events, n_streams;
-    unsigned long n_syncs;
+    _Atomic unsigned n_events, n_streams;
+    _Atomic unsigned long n_syncs;
     int n_global_captures;
 };
 extern struct fake fake;
@@ -123,6 +123,22 @@ extern _Atomic unsigned long fake_n_calls;
 int fake_call(bool needs_ctx);
 /* An unsafe call while a thread captures in global mode, from a thread not relaxed. */
 int fake_unsafe(void);
+#define FAKE_ENTER(needs_ctx)                                                          \
+    do {                                                                               \
+        int enter_ = fake_call(needs_ctx);                                             \
+        if (enter_)                                                                    \
+            return enter_;                                                             \
+    } while (0)
+/* Of a call that is unsafe, with a context. */
+#define FAKE_ENTER_SAFE()                                                              \
+    do {                                                                               \
+        FAKE_ENTER(true);                                                              \
+        int unsafe_ = fake_unsafe();                                                   \
+        if (unsafe_)                                                                   \
+            return unsafe_;                                                            \
+    } while (0)
+/* Zeros; never NULL. */
+void *fake_zalloc(size_t bytes);
 cu_ctx fake_current(void);
 /* CU_INVALID_VALUE where s is being captured, which is broken then; else 0. */
 int fake_break_capture(cu_stream s);

@@ -28,6 +28,15 @@ void hvd_fake_die(const char *fmt, ...)
     abort();
 }
 
+void *fake_zalloc(size_t bytes)
+{
+    void *p = calloc(1, bytes);
+
+    if (!p)
+        hvd_fake_die("out of memory");
+    return p;
+}
+
 static bool fault_find(const char *text, const char *key, char ret[64])
 {
     size_t n = strlen(key);

@@ -43,13 +43,11 @@ static int block_take(size_t bytes, bool is_pinned, void **ret)
         return CU_INVALID_VALUE;
     if (hvd_fake_strikes("oom") || bytes > (size_t)1 << 40)
         return CU_OUT_OF_MEMORY;
-    struct block *b = calloc(1, sizeof(*b));
     uint8_t *map = mmap(NULL, pages + 2 * PAGE, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (!b || map == MAP_FAILED) {
-        free(b);
+    if (map == MAP_FAILED)
         return CU_OUT_OF_MEMORY;
-    }
+    struct block *b = fake_zalloc(sizeof(*b));
     (void)mprotect(map, PAGE, PROT_NONE);
     (void)mprotect(map + PAGE + pages, PAGE, PROT_NONE);
     *b = (struct block){.map = map,
@@ -338,16 +336,13 @@ int cuDeviceGetDefaultMemPool(cu_pool *ret, cu_device d)
 
 int cuMemPoolCreate(cu_pool *ret, const struct cu_pool_props *props)
 {
-    int rc = fake_call(false);
-
-    if (rc)
-        return rc;
+    FAKE_ENTER(false);
     if (!fake.has_pools)
         return CU_NOT_SUPPORTED;
     if (props->alloc_type != 1 || props->location_type != 1)
         return CU_INVALID_VALUE;
-    *ret = calloc(1, sizeof **ret);
-    return *ret ? 0 : CU_OUT_OF_MEMORY;
+    *ret = fake_zalloc(sizeof **ret);
+    return 0;
 }
 
 int cuMemPoolDestroy(cu_pool p)
@@ -377,11 +372,7 @@ int cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
 
 int cuMemFreeHost(void *p)
 {
-    int rc = fake_call(true);
-
-    rc = rc ? rc : fake_unsafe();
-    if (rc)
-        return rc;
+    FAKE_ENTER_SAFE();
     pthread_mutex_lock(&fake.lock);
     fake_wait_idle(fake_current()); /* as the driver: it synchronises */
     pthread_mutex_unlock(&fake.lock);
@@ -432,9 +423,7 @@ int cuMemcpyHtoDAsync_v2(cu_ptr dst, const void *src, size_t n, cu_stream s)
         hvd_fake_die("cuMemcpyHtoDAsync_v2: the source %p is device memory", src);
     if (n == 0 || fake_is_pinned(src, n))
         return move_enqueue(m, s);
-    uint8_t *copy = malloc(sizeof(m) + n); /* pageable: taken before it returns */
-    if (!copy)
-        return CU_OUT_OF_MEMORY;
+    uint8_t *copy = fake_zalloc(sizeof(m) + n); /* pageable: taken before it returns */
     memcpy(copy, &m, sizeof(m));
     memcpy(copy + sizeof(m), src, n);
     int rc = hvd_fake_enqueue(s, move_inline, copy, sizeof(m) + n);

@@ -30,15 +30,11 @@ struct fake_launch {
 int cuModuleLoadData(cu_module *ret, const void *image)
 {
     bool is_elf = memcmp(image, "\177ELF", 4) == 0;
-    int rc = fake_call(true);
-
-    rc = rc ? rc : fake_unsafe();
-    if (rc)
-        return rc;
+    FAKE_ENTER_SAFE();
     if (!is_elf && (!strstr(image, ".version") || !strstr(image, ".target")))
         return CU_INVALID_IMAGE;
-    *ret = calloc(1, sizeof **ret);
-    return *ret ? 0 : CU_OUT_OF_MEMORY;
+    *ret = fake_zalloc(sizeof **ret);
+    return 0;
 }
 
 int cuModuleUnload(cu_module m)
@@ -92,9 +88,7 @@ int cuLaunchKernel(cu_func f,
     if (gx == 0 || gy != 1 || gz != 1 || bx != 256 || by != 1 || bz != 1
         || shared_bytes != 0 || !params || extra)
         return CU_INVALID_VALUE;
-    struct fake_launch *l = calloc(1, sizeof(*l));
-    if (!l)
-        hvd_fake_die("out of memory");
+    struct fake_launch *l = fake_zalloc(sizeof(*l));
     l->kernel = (const struct cpu_kernel *)(uintptr_t)f;
     l->blocks = gx;
     l->seed = seed++ * 0x9e3779b97f4a7c15ull >> 20;

@@ -242,10 +242,8 @@ static int birth_begin(nccl_comm parent, int (*birth)(void *arg), struct birth *
 
 static struct birth *birth_new(nccl_comm parent, nccl_comm *ret)
 {
-    struct birth *b = calloc(1, sizeof(*b));
+    struct birth *b = fake_zalloc(sizeof(*b));
 
-    if (!b)
-        fake_die("out of memory");
     b->parent = parent;
     b->ret = ret;
     return b;
@@ -310,9 +308,7 @@ int ncclCommShrink(nccl_comm c,
     if (!rc) {
         begun_log("shrink %d/%d to %d\n", c->rank, c->n, c->n - n);
         b = birth_new(c, ret);
-        b->excluded = calloc((size_t)n, sizeof(int));
-        if (!b->excluded)
-            fake_die("out of memory");
+        b->excluded = fake_zalloc((size_t)n * sizeof(int));
         memcpy(b->excluded, excluded, (size_t)n * sizeof(int));
         b->n_excluded = n;
         rc = birth_begin(c, birth_shrink, b);

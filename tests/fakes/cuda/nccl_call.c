@@ -56,10 +56,10 @@ char *fake_nccl_log(int rank)
     char mine[16], *at = NULL;
 
     pthread_mutex_lock(&lock);
-    char *copy = strdup(lines ? lines : ""), *ret = calloc(1, n_bytes + 1);
+    char *copy = strdup(lines ? lines : ""), *ret = fake_zalloc(n_bytes + 1);
     pthread_mutex_unlock(&lock);
     (void)snprintf(mine, sizeof(mine), "%d/", rank);
-    if (!copy || !ret)
+    if (!copy)
         fake_die("out of memory");
     for (char *l = strtok_r(copy, "\n", &at); l; l = strtok_r(NULL, "\n", &at))
         if (strncmp(l, mine, strlen(mine)) == 0) {
@@ -168,10 +168,8 @@ static int put_on_stream(void *arg)
 /* All calls of c in the group; they are taken out. */
 static struct fake_kernel *kernel_of(nccl_comm c)
 {
-    struct fake_kernel *k = calloc(1, sizeof(*k) + n_calls * sizeof(k->ops[0]));
+    struct fake_kernel *k = fake_zalloc(sizeof(*k) + n_calls * sizeof(k->ops[0]));
 
-    if (!k)
-        fake_die("out of memory");
     k->c = c;
     for (size_t i = 0; i < n_calls; i++) {
         if (calls[i].c != c)
@@ -242,8 +240,8 @@ static int group_add(const char *name, nccl_comm c, cu_stream s, struct fake_op 
     fake_leave(c);
     if (sticky)
         return sticky;
-    if (!calls && !(calls = calloc(MAX_CALLS, sizeof(*calls))))
-        fake_die("out of memory");
+    if (!calls)
+        calls = fake_zalloc(MAX_CALLS * sizeof(*calls));
     if (n_calls == MAX_CALLS)
         fake_die("more than %d calls in a group", MAX_CALLS);
     depth++;

@@ -20,10 +20,8 @@ static struct fake_family *families;
 
 struct fake_family *fake_family_new(void)
 {
-    struct fake_family *f = calloc(1, sizeof(*f));
+    struct fake_family *f = fake_zalloc(sizeof(*f));
 
-    if (!f)
-        fake_die("out of memory");
     pthread_mutex_lock(&lock);
     f->next = families;
     families = f;
@@ -34,10 +32,10 @@ struct fake_family *fake_family_new(void)
 struct nccl_comm_s *
 fake_comm_new(const char *name, int rank, int n, struct fake_family *family)
 {
-    struct nccl_comm_s *c = calloc(1, sizeof(*c));
+    struct nccl_comm_s *c = fake_zalloc(sizeof(*c));
     const struct fake_driver *d = fake_driver();
 
-    if (!c || n > FAKE_MAX_MEMBERS)
+    if (n > FAKE_MAX_MEMBERS)
         fake_die("no room for %d members", n);
     (void)snprintf(c->name, sizeof(c->name), "%s", name);
     c->rank = rank;
@@ -163,16 +161,12 @@ void fake_join(struct nccl_comm_s *c)
 
 int fake_do(struct nccl_comm_s *c, int (*work)(void *arg), void *arg, bool is_at_once)
 {
-    struct help *h = calloc(1, sizeof(*h));
-
-    if (!h)
-        fake_die("out of memory");
     if (c->is_blocking || is_at_once) {
-        free(h);
         (void)(is_at_once || fake_sleep_us(c, fake_delay_us()));
         return work(arg);
     }
     fake_join(c);
+    struct help *h = fake_zalloc(sizeof(*h));
     *h = (struct help){c, work, arg};
     pthread_mutex_lock(&c->lock);
     if (c->async == NCCL_OK) /* else a kernel has failed meanwhile: keep its error */

@@ -151,6 +151,7 @@ struct fake_driver {
     int (*mem_free)(cu_ptr p);
 };
 const struct fake_driver *fake_driver(void);
+void *fake_zalloc(size_t bytes); /* never NULL */
 void fake_set_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 uint64_t fake_now_us(void);
 

@@ -31,6 +31,15 @@ void fake_die(const char *fmt, ...)
     abort();
 }
 
+void *fake_zalloc(size_t bytes)
+{
+    void *p = calloc(1, bytes);
+
+    if (!p)
+        fake_die("out of memory");
+    return p;
+}
+
 static long setting_number(const char *name, long otherwise)
 {
     const char *s = getenv(name);

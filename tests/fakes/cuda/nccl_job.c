@@ -41,9 +41,9 @@ static struct fake_thread *thread_self(void)
 {
     if (!me) {
         (void)pthread_once(&once, make_key);
-        me = calloc(1, sizeof(*me));
-        if (!me || pthread_setspecific(key, me) != 0)
-            fake_die("out of memory");
+        me = fake_zalloc(sizeof(*me));
+        if (pthread_setspecific(key, me) != 0)
+            fake_die("no value of a thread");
         me->next = atomic_load(&threads);
         while (!atomic_compare_exchange_weak(&threads, &me->next, me))
             ;

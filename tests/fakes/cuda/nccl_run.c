@@ -219,11 +219,9 @@ static void op_finish(struct nccl_comm_s *c, const struct fake_op *op, char *all
 static int run_collective(struct nccl_comm_s *c, const struct fake_op *op)
 {
     const size_t size = fake_dtype_bytes(op->sign.dtype);
-    char *all = malloc(op->sign.count * size * (size_t)c->n + 1);
+    char *all = fake_zalloc(op->sign.count * size * (size_t)c->n + 1);
     int rc = exchange_signs(c, op);
 
-    if (!all)
-        fake_die("out of memory");
     if (!rc)
         rc = exchange_data(c, op, all, size);
     if (!rc && op->sign.count)
@@ -254,12 +252,10 @@ static void copy_own(struct fake_kernel *k)
 
 static int run_pairs(struct fake_kernel *k)
 {
-    struct fake_xfer *v = calloc(2 * k->n, sizeof(*v));
-    struct fake_sign *signs = calloc(2 * k->n, sizeof(*signs));
+    struct fake_xfer *v = fake_zalloc(2 * k->n * sizeof(*v));
+    struct fake_sign *signs = fake_zalloc(2 * k->n * sizeof(*signs));
     size_t n = 0;
 
-    if (!v || !signs)
-        fake_die("out of memory");
     for (size_t i = 0; i < k->n; i++) {
         const struct fake_op *op = &k->ops[i];
         const bool is_send = op->sign.coll == FAKE_SEND;

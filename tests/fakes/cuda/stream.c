@@ -12,10 +12,8 @@
 
 struct entry *fake_entry(int (*fn)(void *), const void *arg, size_t bytes)
 {
-    struct entry *e = calloc(1, sizeof(*e) + bytes);
+    struct entry *e = fake_zalloc(sizeof(*e) + bytes);
 
-    if (!e)
-        hvd_fake_die("out of memory");
     e->fn = fn;
     e->bytes = bytes;
     if (bytes)
@@ -83,12 +81,10 @@ static void *stream_main(void *arg)
 
 cu_stream fake_stream_make(cu_ctx c, bool is_blocking, bool is_legacy)
 {
-    struct cu_stream_s *s = calloc(1, sizeof(*s));
+    struct cu_stream_s *s = fake_zalloc(sizeof(*s));
     pthread_attr_t a;
     pthread_t t;
 
-    if (!s)
-        hvd_fake_die("out of memory");
     s->ctx = c;
     s->is_blocking = is_blocking;
     s->is_legacy = is_legacy;
@@ -214,12 +210,9 @@ int hvd_fake_enqueue(cu_stream stream,
                      const void *arg,
                      size_t bytes)
 {
-    int rc = fake_call(true);
-
-    if (rc)
-        return rc;
+    FAKE_ENTER(true);
     pthread_mutex_lock(&fake.lock);
-    rc = fake_push(fake_stream(stream), fake_entry(fn, arg, bytes));
+    int rc = fake_push(fake_stream(stream), fake_entry(fn, arg, bytes));
     pthread_mutex_unlock(&fake.lock);
     return rc;
 }
