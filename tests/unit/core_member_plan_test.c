@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rank's part of the frozen plan: what it offers, when it leaves, and what it then
- * submits again. */
+/* One rank's part of the frozen plan: what it offers and when. What it submits again
+ * after a plan is core_sim_test's. */
 #include "tests/unit/member_fixture.h"
 
 MEMBER_TEST(a_plan_needs_agreements_only)
@@ -45,80 +45,6 @@ MEMBER_TEST(an_offer_may_be_put_off)
     assert_int_equal(f->act.words[0], 2);
 }
 
-/* Bits that were sent before the plan came are rank 0's no more. */
-MEMBER_TEST(leaving_submits_again_what_the_plan_had)
-{
-    member_learn(f, "ab");
-    (void)member_submit_op(f, 0, "a");
-    (void)member_submit_op(f, 2, "c");
-    assert_sends(f, "2: #0 c");
-    down_send(f, down_freeze(4, SLOTS_0_1, 2));
-    (void)member_submit_op(f, 1, "b");
-    assert_sends(f, ""); /* the plan is to come */
-    assert_int_equal(member_next_kind(f), MEMBER_AGREE);
-    assert_int_equal(f->act.words[0], 2 | 4); /* leaves: c is not of the plan */
-    assert_sends(f, "3: leave 4");
-    assert_sends(f, "");
-    assert_false(member_agree(f, 2 | 4));
-    assert_false(member_is_in_plan(f->m));
-    assert_int_equal(member_next_kind(f), MEMBER_NOTHING); /* none of it was agreed */
-    assert_sends(f, "3: #0 #1");                           /* c is with rank 0 still */
-    down_begin(f);
-    down_put(f, (struct down){.kind = DOWN_LEAVE, .slot = SLOT_NONE, .plan = 4});
-    down_put(f, down_whole("c", 2));
-    assert_int_equal(down_receive(f), 0);
-    assert_runs(f, &f->ops[2]);
-    assert_int_equal(member_counts(f->m).n_leaves, 1);
-}
-
-MEMBER_TEST(all_leave_when_one_must)
-{
-    member_learn(f, "ab");
-    down_send(f, down_freeze(1, SLOTS_0_1, 2));
-    assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
-    down_send(f, (struct down){.kind = DOWN_LEAVE, .slot = SLOT_NONE, .plan = 1});
-    assert_int_equal(member_next(f->m, false, CALL_NONE, &f->act, &f->err), 0);
-    assert_int_equal(f->act.kind, MEMBER_AGREE); /* though it has nothing to offer */
-    assert_int_equal(f->act.words[0], 0);
-    assert_false(member_agree(f, 0));
-    assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
-    assert_false(member_has_todo(f->m));
-}
-
-MEMBER_TEST(a_join_is_sent_again_after_the_plan)
-{
-    member_learn(f, "ab");
-    (void)member_submit_op(f, 0, "a");
-    (void)member_submit_group(f, 2, COLL_JOIN, "join", 0);
-    assert_sends(f, "2: #0 join");
-    down_send(f, down_freeze(1, SLOTS_0_1, 2));
-    assert_int_equal(member_next_kind(f), MEMBER_AGREE);
-    assert_int_equal(f->act.words[0], 2);
-    assert_false(member_agree(f, 0));
-    assert_sends(f, "3: #0 join");
-}
-
-MEMBER_TEST(a_plan_offers_groups_whole)
-{
-    for (uint32_t i = 0; i < 2; i++) {
-        struct down d = down_whole(i ? "b" : "a", i);
-
-        (void)member_submit_group(f, i, COLL_ALLREDUCE, i ? "b" : "a", 2);
-        while (member_take_up(f->m, &f->up))
-            ;
-        d.req = f->reqs[i];
-        down_send(f, d);
-        assert_runs(f, &f->ops[i]);
-    }
-    down_send(f, down_freeze(1, SLOTS_0_1, 2));
-    (void)member_submit_group(f, 1, COLL_ALLREDUCE, "b", 2);
-    assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
-    assert_false(member_has_offer(f->m));
-    (void)member_submit_group(f, 0, COLL_ALLREDUCE, "a", 2);
-    assert_int_equal(member_next_kind(f), MEMBER_AGREE);
-    assert_int_equal(f->act.words[0], 1 | 2 | 4);
-}
-
 /* --- process sets: this rank is in 1, not in 2 --- */
 
 static const uint8_t SLOTS_0_1_2[] = {0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0};
@@ -148,17 +74,14 @@ static void submit_again(struct fixture *f, uint32_t i)
 }
 
 /* "a" of the world, "x" of others, "y" of a set of ours: places 0, 1, 2. */
-static void plan_of_sets(struct fixture *f, uint64_t fusion_bytes)
+static void plan_of_sets(struct fixture *f)
 {
-    struct down d = down_freeze(1, SLOTS_0_1_2, 3);
-
     assert_int_equal(member_set_added(f->m, 1, true), 0);
     assert_int_equal(member_set_added(f->m, 2, false), 0);
     learn_in(f, 0, "a", 0);
     learn_in(f, 1, "x", 2);
-    learn_in(f, 2, "y", fusion_bytes ? 0 : 1);
-    d.fusion_bytes = fusion_bytes;
-    down_send(f, d);
+    learn_in(f, 2, "y", 1);
+    down_send(f, down_freeze(1, SLOTS_0_1_2, 3));
     assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
     assert_true(member_has_set_plan(f->m));
     assert_int_equal(member_plan_size(f->m), 2);
@@ -170,26 +93,9 @@ static enum member_kind next_if(struct fixture *f, bool may_offer, enum agree_ca
     return f->act.kind;
 }
 
-MEMBER_TEST(one_with_nothing_comes_when_called)
-{
-    plan_of_sets(f, 0);
-    for (int round = 0; round < 3; round++) {
-        assert_int_equal(next_if(f, true, CALL_NONE), MEMBER_NOTHING);
-        assert_int_equal(next_if(f, true, CALL_BEGUN), MEMBER_NOTHING);
-        assert_int_equal(next_if(f, false, CALL_CALLED), MEMBER_AGREE);
-        assert_true(f->act.calls); /* pass it on */
-        assert_int_equal(f->act.words[0], 1 | 4);
-        assert_false(member_wants_call(f->m));
-        assert_false(member_agree(f, 1 | 4)); /* x goes on without this rank */
-        assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
-        assert_false(member_has_todo(f->m));
-    }
-    assert_int_equal(member_counts(f->m).n_planned, 0);
-}
-
 MEMBER_TEST(what_found_nobody_is_not_offered_again_in_vain)
 {
-    plan_of_sets(f, 0);
+    plan_of_sets(f);
     submit_again(f, 2);
     assert_int_equal(next_if(f, false, CALL_NONE), MEMBER_NOTHING); /* gathers */
     assert_int_equal(next_if(f, true, CALL_NONE), MEMBER_AGREE);
@@ -207,7 +113,7 @@ MEMBER_TEST(what_found_nobody_is_not_offered_again_in_vain)
 
 MEMBER_TEST(a_set_does_not_wait_for_an_agreement_of_the_world)
 {
-    plan_of_sets(f, 0);
+    plan_of_sets(f);
     submit_again(f, 0);
     assert_int_equal(member_next_kind(f), MEMBER_AGREE);
     assert_false(f->act.calls); /* all are to have a: they come */
@@ -228,23 +134,6 @@ MEMBER_TEST(a_set_does_not_wait_for_an_agreement_of_the_world)
     assert_int_equal(f->act.words[0], 4);
     assert_false(member_agree(f, 4));
     assert_false(member_has_set_plan(f->m));
-}
-
-/* All ranks see the same borders of batches, those who are not in x's set too. */
-MEMBER_TEST(batches_end_where_others_do)
-{
-    plan_of_sets(f, 1000); /* y is of the world here */
-    for (int round = 0; round < 2; round++) {
-        submit_again(f, 0);
-        submit_again(f, 2);
-        assert_int_equal(member_next_kind(f), MEMBER_AGREE);
-        assert_false(member_agree(f, round ? 1 | 2 | 8 : 1 | 2 | 4 | 8));
-        assert_runs(f, &f->ops[0]);
-        assert_int_equal(f->act.n_items, round ? 2 : 1);
-        if (round == 0)
-            assert_runs(f, &f->ops[2]);
-        assert_int_equal(member_next_kind(f), MEMBER_NOTHING);
-    }
 }
 
 /* A set that this rank is in, though nothing of it was ever answered here. */

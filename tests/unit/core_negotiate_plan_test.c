@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rank 0's side of the response cache and the plan, as a conversation in text.
  *
- * Up: "7 a #3 join leave1": the rank has seen 7 answers, has tensor a and the tensor of
- * slot 3, has joined, must leave plan 1 (leave1/2: it lasted 2 steps).
+ * Up: "7 a #3 leave1": the rank has seen 7 answers, has tensor a and the tensor of slot
+ * 3, must leave plan 1.
  *
- * Down: "a@3" and "a@-" are told whole, with and without a slot; "#3" is told by its
- * slot; "!a" fails; "joined2": all have, rank 2 last; "plan1(0 1)": the plan of these
- * slots; "leave1": it is left; "late(a)": others wait for a.
- *
- * Tensors g and h are a group; X and Y are of process set 1, ranks 1 and 2. */
+ * Down: "a@3": the request of a, which gets slot 3; "#3": the slot only; "plan1(0 1)":
+ * the plan of these slots; "leave1": it is left. */
 #include "runtime/base/mem.h"
 #include "runtime/core/negotiate.h"
 #include "tests/unit/unit.h"
@@ -22,11 +19,6 @@ static struct tensor_request request_make(const char *name)
     r.prescale = r.postscale = 1;
     if (strcmp(name, "join") == 0)
         r.coll = COLL_JOIN;
-    if (name[0] == 'g' || name[0] == 'h') {
-        r.group = 5;
-        r.group_n = 2;
-    }
-    r.process_set = name[0] == 'X' || name[0] == 'Y';
     (void)snprintf(r.name, sizeof(r.name), "%s", name);
     return r;
 }
@@ -45,13 +37,6 @@ static struct tensor_request request_make(const char *name)
     }                                                                                  \
     static void name##_in(struct negotiate *n)
 
-static void put_bit(struct strbuf *b, uint32_t slot)
-{
-    uint64_t word = 1ull << slot;
-
-    message_put_hits(b, 0, &word, 1);
-}
-
 static int rank_send(struct negotiate *n, uint32_t rank, const char *text)
 {
     CLEANUP(strbuf_release) struct strbuf b;
@@ -64,12 +49,11 @@ static int rank_send(struct negotiate *n, uint32_t rank, const char *text)
     message_begin_up(&b, strtoull(strtok_r(copy, " ", &save), NULL, 10));
     for (const char *w; (w = strtok_r(NULL, " ", &save)) != NULL;) {
         if (w[0] == '#') {
-            put_bit(&b, (uint32_t)atoi(w + 1));
-        } else if (strncmp(w, "leave", 5) == 0) {
-            const char *steps = strchr(w, '/');
+            uint64_t word = 1ull << atoi(w + 1);
 
-            message_put_leave(&b, (uint32_t)atoi(w + 5),
-                              steps ? (uint32_t)atoi(steps + 1) : 9);
+            message_put_hits(&b, 0, &word, 1);
+        } else if (strncmp(w, "leave", 5) == 0) {
+            message_put_leave(&b, (uint32_t)atoi(w + 5), 9);
         } else {
             q = request_make(w);
             message_put_request(&b, &q);
@@ -92,16 +76,8 @@ static void put_answer(struct strbuf *got, const struct down *d)
     case DOWN_RUN:
         if (!d->has_req)
             strbuf_printf(got, " #%u", d->slot);
-        else if (d->slot == SLOT_NONE)
-            strbuf_printf(got, " %s@-", d->req.name);
         else
             strbuf_printf(got, " %s@%u", d->req.name, d->slot);
-        break;
-    case DOWN_FAIL:
-        strbuf_printf(got, " !%s", d->req.name);
-        break;
-    case DOWN_JOINED:
-        strbuf_printf(got, " joined%u", d->req.root);
         break;
     case DOWN_FREEZE:
         strbuf_printf(got, " plan%u(", d->plan);
@@ -112,15 +88,12 @@ static void put_answer(struct strbuf *got, const struct down *d)
     case DOWN_LEAVE:
         strbuf_printf(got, " leave%u", d->plan);
         break;
+    case DOWN_FAIL:
+    case DOWN_JOINED:
     case DOWN_PAIR:
-        strbuf_printf(got, " pair%x", d->pair);
-        break;
     case DOWN_LATE:
-        strbuf_printf(got, " late(%s)", d->req.name);
-        break;
     case DOWN_TUNE:
-        strbuf_printf(got, " tune%llu", (unsigned long long)d->tuning.fusion_bytes);
-        break;
+        fail();
     }
 }
 
@@ -143,32 +116,24 @@ static void assert_answers(struct negotiate *n, const char *want)
     assert_string_equal(strbuf_str(&got), want);
 }
 
-/* Messages 1 to 4: a and b have the slots 0 and 1, and the next a begins a plan. */
-static void two_equal_steps(struct negotiate *n)
+/* Three answers, the first of them to ranks that have seen n_seen. */
+static void three_equal_steps(struct negotiate *n, int n_seen)
 {
-    all_send(n, "0 a b");
-    assert_answers(n, " a@0 b@1");
-    for (int i = 1; i < 4; i++) {
-        char text[40];
+    char text[40];
 
-        (void)snprintf(text, sizeof(text), "%d #0 #1", i);
+    for (int i = 0; i < 3; i++) {
+        (void)snprintf(text, sizeof(text), "%d #0 #1", n_seen + i);
         all_send(n, text);
         assert_answers(n, " #0 #1");
     }
 }
 
-/* Message 1: process set 1 is there. */
-static void add_set(struct negotiate *n)
+/* Messages 1 to 4: a and b have the slots 0 and 1, and the next a begins a plan. */
+static void two_equal_steps(struct negotiate *n)
 {
-    static const uint8_t ranks[] = {1, 0, 0, 0, 2, 0, 0, 0};
-    struct tensor_request q = request_make("add");
-
-    q.coll = COLL_SET_ADD;
-    q.n_set = 2;
-    q.set = ranks;
-    for (uint32_t r = 0; r < RANKS; r++)
-        assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
-    assert_answers(n, " add@-");
+    all_send(n, "0 a b");
+    assert_answers(n, " a@0 b@1");
+    three_equal_steps(n, 1);
 }
 
 NEGOTIATE_TEST(equal_steps_become_a_plan)
@@ -207,12 +172,7 @@ NEGOTIATE_TEST(a_plan_is_left_once)
     assert_int_equal(rank_send(n, 1, "5 leave1"), 0);
     assert_answers(n, " leave1");
     assert_answers(n, "");
-    all_send(n, "6 #0 #1"); /* equal steps again */
-    assert_answers(n, " #0 #1");
-    all_send(n, "7 #0 #1");
-    assert_answers(n, " #0 #1");
-    all_send(n, "8 #0 #1");
-    assert_answers(n, " #0 #1");
+    three_equal_steps(n, 6);
     all_send(n, "9 #0 #1");
     assert_answers(n, " plan2(0 1)");
     assert_int_equal(rank_send(n, 0, "10 leave1"), 0); /* not this one */
@@ -220,127 +180,6 @@ NEGOTIATE_TEST(a_plan_is_left_once)
     assert_int_equal(rank_send(n, 0, "10 leave2"), 0);
     assert_answers(n, " leave2");
     assert_int_equal(negotiate_counts(n).n_leaves, 2);
-}
-
-/* Its rank submits again what was dropped, and must not have joined before. */
-NEGOTIATE_TEST(a_join_that_crosses_a_plan_is_dropped_too)
-{
-    two_equal_steps(n);
-    assert_int_equal(rank_send(n, 0, "4 #0"), 0);
-    assert_int_equal(rank_send(n, 1, "4 #0"), 0);
-    assert_int_equal(rank_send(n, 2, "4 #0"), 0);
-    assert_answers(n, " plan1(0 1)");
-    assert_int_equal(rank_send(n, 2, "4 #1 join"), 0);
-    assert_int_equal(rank_send(n, 2, "5 leave1"), 0);
-    assert_answers(n, " leave1");
-    assert_int_equal(rank_send(n, 2, "6 #0 #1 join"), 0);
-    assert_int_equal(rank_send(n, 0, "6 #0 #1 join"), 0);
-    assert_int_equal(rank_send(n, 1, "6 #0 #1 join"), 0);
-    assert_answers(n, " #0 #1 joined1");
-}
-
-/* A rank may come to the plan later than to this answer. */
-NEGOTIATE_TEST(the_slots_of_a_plan_are_not_given_away)
-{
-    add_set(n);
-    all_send(n, "1 a b c");
-    assert_answers(n, " a@0 b@1 c@2");
-    for (int i = 2; i < 5; i++) {
-        char text[40];
-
-        (void)snprintf(text, sizeof(text), "%d #0 #1 #2", i);
-        all_send(n, text);
-        assert_answers(n, " #0 #1 #2");
-    }
-    all_send(n, "5 #0 #1 #2");
-    assert_answers(n, " plan1(0 1 2)");
-    assert_int_equal(rank_send(n, 1, "5 X"), 0);
-    assert_int_equal(rank_send(n, 2, "5 X"), 0);
-    assert_answers(n, " X@-");
-    assert_int_equal(rank_send(n, 1, "7 leave1"), 0);
-    assert_answers(n, " leave1");
-    assert_int_equal(rank_send(n, 1, "8 Y"), 0); /* has left */
-    assert_int_equal(rank_send(n, 2, "8 Y"), 0);
-    assert_answers(n, " Y@0");
-}
-
-/* X's ranks are ahead of a's by a tensor or not, as they like. */
-NEGOTIATE_TEST(a_plan_holds_tensors_of_sets)
-{
-    char text[40];
-    int at = 2;
-
-    add_set(n);
-    all_send(n, "1 a");
-    assert_int_equal(rank_send(n, 1, "1 X"), 0);
-    assert_int_equal(rank_send(n, 2, "1 X"), 0);
-    assert_answers(n, " a@0 X@1");
-    /* Each plan is left in its first step: the third one takes twice as long. */
-    for (uint32_t plan = 1, equal = 2; plan <= 4; plan++, equal *= plan > 2 ? 2 : 1) {
-        for (uint32_t step = 0; step <= equal; step++, at++) {
-            (void)snprintf(text, sizeof(text), "%d #0", at);
-            assert_int_equal(rank_send(n, 0, text), 0);
-            (void)snprintf(text, sizeof(text), "%d #0 #1", at);
-            assert_int_equal(rank_send(n, 1, text), 0);
-            assert_int_equal(rank_send(n, 2, text), 0);
-            assert_answers(n, " #0 #1");
-        }
-        (void)snprintf(text, sizeof(text), "%d #1", at++);
-        assert_int_equal(rank_send(n, 2, text), 0);
-        assert_int_equal(rank_send(n, 1, text), 0);
-        assert_answers(n, " #1");
-        (void)snprintf(text, sizeof(text), "%d #0", at++);
-        all_send(n, text);
-        (void)snprintf(text, sizeof(text), " plan%u(0 1)", plan);
-        assert_answers(n, text);
-        (void)snprintf(text, sizeof(text), "%d leave%u/0", at, plan);
-        assert_int_equal(rank_send(n, 0, text), 0);
-        (void)snprintf(text, sizeof(text), " leave%u", plan);
-        assert_answers(n, text);
-        at++;
-        assert_int_equal(negotiate_counts(n).n_needs, plan > 1 ? equal * 2 : equal);
-    }
-}
-
-NEGOTIATE_TEST(no_plan_begins_inside_a_group)
-{
-    all_send(n, "0 a h");
-    all_send(n, "0 g");
-    assert_answers(n, " a@0 h@1 g@2");
-    /* The first one that comes as a bit of all is inside the group. */
-    all_send(n, "1 h #2");
-    assert_answers(n, " h@1 #2");
-    all_send(n, "2 #0");
-    assert_answers(n, " #0");
-    for (int i = 3; i < 9; i += 2) {
-        char text[40];
-
-        (void)snprintf(text, sizeof(text), "%d #1 #2", i);
-        all_send(n, text);
-        assert_answers(n, " #1 #2");
-        (void)snprintf(text, sizeof(text), "%d #0", i + 1);
-        all_send(n, text);
-        assert_answers(n, i < 7 ? " #0" : " plan1(0 1 2)");
-    }
-}
-
-NEGOTIATE_TEST(a_group_that_ranks_dispute_fails_whole)
-{
-    struct tensor_request g = request_make("g"), h = request_make("h");
-
-    for (uint32_t round = 0; round < 2; round++) {
-        g.group = g.group_n = 0; /* rank 0 has it in no group */
-        assert_int_equal(negotiate_add(n, 0, &g, 1, NULL), 0);
-        g = request_make("g");
-        assert_int_equal(negotiate_add(n, 1, &g, 1, NULL), 0);
-        assert_int_equal(negotiate_add(n, 2, &g, 1, NULL), 0);
-        assert_answers(n, " !g");
-        for (uint32_t r = 0; r < RANKS; r++)
-            assert_int_equal(negotiate_add(n, r, &h, 1, NULL), 0);
-        assert_answers(n, " !h");
-    }
-    all_send(n, "4 g h"); /* nothing is left of it */
-    assert_answers(n, " g@0 h@1");
 }
 
 /* More than one message holds: that all have joined comes last. */

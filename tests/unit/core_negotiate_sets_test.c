@@ -3,26 +3,6 @@
  * process sets, pairs. */
 #include "tests/unit/core_negotiate.h"
 
-UNIT_TEST(a_group_is_ready_when_all_of_it_is)
-{
-    struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
-                          b = request_make(COLL_ALLREDUCE, "b");
-    struct tensor_request c = request_make(COLL_ALLREDUCE, "c");
-    struct negotiate *n = negotiate_make(2, 1 << 20);
-
-    a.group = b.group = 5;
-    a.group_n = b.group_n = 2;
-    all_add(n, 2, &a);
-    all_add(n, 2, &c);
-    assert_answers(n, "c; ");
-    rank_add(n, 1, &b);
-    assert_answers(n, "");
-    rank_add(n, 0, &b);
-    assert_answers(n, "a and b; ");
-    assert_int_equal(negotiate_pending(n), 0);
-    negotiate_free(n);
-}
-
 UNIT_TEST(a_group_fails_whole)
 {
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),

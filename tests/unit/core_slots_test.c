@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tensor a slot of the response cache stands for: to a rank that has seen its
- * last answer, and to one that has not. */
+/* Which tensor gets which slot of the response cache. What a slot stands for to a rank
+ * that has not seen its last answer, and lack of memory, are core_sim_test's. */
 #include "runtime/base/mem.h"
 #include "runtime/core/records.h"
 #include "runtime/core/slots.h"
@@ -50,13 +50,6 @@ static uint32_t slots_answer(struct fixture *f, const char *name, bool is_new)
     return slot;
 }
 
-static const char *slot_meaning(struct fixture *f, uint32_t slot, uint64_t n_seen)
-{
-    const struct tensor_request *q = slots_resolve(f->s, slot, 1, n_seen);
-
-    return q ? q->name : "";
-}
-
 UNIT_TEST(a_tensor_keeps_its_slot)
 {
     struct fixture f;
@@ -71,44 +64,6 @@ UNIT_TEST(a_tensor_keeps_its_slot)
     assert_int_equal(slots_find(f.s, 1, "a"), SLOT_NONE);
     assert_string_equal(slots_request(f.s, 1)->name, "b");
     assert_null(slots_request(f.s, 2));
-    slots_free(f.s);
-}
-
-UNIT_TEST(a_bit_means_what_its_sender_had_seen)
-{
-    struct fixture f;
-
-    fixture_setup(&f, 1);
-    assert_string_equal(slot_meaning(&f, 0, 9), "");
-    (void)slots_answer(&f, "a", true); /* message 1 */
-    all_see(&f);
-    assert_string_equal(slot_meaning(&f, 0, 0), "");
-    assert_string_equal(slot_meaning(&f, 0, 1), "a");
-    assert_int_equal(slots_answer(&f, "b", true), 0); /* message 2 */
-    assert_string_equal(slot_meaning(&f, 0, 1), "a");
-    assert_string_equal(slot_meaning(&f, 0, 2), "b");
-    assert_string_equal(slot_meaning(&f, 1, 2), "");
-    assert_null(slots_resolve(f.s, 0, RANKS, 2));
-    slots_free(f.s);
-}
-
-/* Until every rank has seen the new tenant its predecessor may still be meant. */
-UNIT_TEST(a_slot_is_not_given_away_twice_unseen)
-{
-    struct fixture f;
-
-    fixture_setup(&f, 1);
-    (void)slots_answer(&f, "a", true);
-    all_see(&f);
-    assert_int_equal(slots_answer(&f, "b", true), 0);
-    f.seen[0] = f.seen[2] = f.msg;
-    assert_int_equal(slots_answer(&f, "c", true), SLOT_NONE);
-    assert_string_equal(slot_meaning(&f, 0, 1), "a");
-    assert_string_equal(slot_meaning(&f, 0, 2), "b");
-    f.seen[1] = 2;
-    assert_int_equal(slots_answer(&f, "c", true), 0);
-    assert_string_equal(slot_meaning(&f, 0, 2), "b");
-    assert_string_equal(slot_meaning(&f, 0, 4), "c");
     slots_free(f.s);
 }
 
@@ -152,26 +107,6 @@ UNIT_TEST(the_one_unused_for_longest_goes)
     slots_free(f.s);
 }
 
-UNIT_TEST(rows_are_each_rank_s_own)
-{
-    struct tensor_request q = request_make(COLL_ALLGATHER, "a");
-    uint64_t rows[RANKS] = {4, 0, 9}, more[RANKS] = {4, 5, 9};
-    struct fixture f;
-    bool is_new;
-
-    fixture_setup(&f, 2);
-    assert_int_equal(slots_assign(f.s, &q, rows, 1, f.seen, &is_new), 0);
-    for (uint32_t r = 0; r < RANKS; r++)
-        assert_int_equal(slots_resolve(f.s, 0, r, 1)->shape[0], rows[r]);
-    q.shape[0] = 77; /* of whoever came first */
-    assert_int_equal(slots_assign(f.s, &q, more, 2, f.seen, &is_new), 0);
-    assert_false(is_new);
-    for (uint32_t r = 0; r < RANKS; r++)
-        assert_int_equal(slots_resolve(f.s, 0, r, 2)->shape[0], more[r]);
-    assert_int_equal(slots_resolve(f.s, 0, 0, 2)->shape[1], 3);
-    slots_free(f.s);
-}
-
 /* The bit may come from another rank, whose reason it is not. */
 UNIT_TEST(why_one_has_no_gpu_is_not_kept)
 {
@@ -184,36 +119,6 @@ UNIT_TEST(why_one_has_no_gpu_is_not_kept)
     assert_int_equal(slots_assign(f.s, &q, NULL, 1, f.seen, &is_new), 0);
     assert_string_equal(slots_request(f.s, 0)->no_gpu, "");
     slots_free(f.s);
-}
-
-UNIT_TEST(lack_of_memory_costs_a_slot_only)
-{
-    struct tensor_request q = request_make(COLL_ALLREDUCE, "a");
-    uint32_t slot = SLOT_NONE;
-    bool is_new, was_hit = true;
-
-    for (long n = 0; was_hit; n++) {
-        struct slots *s = NULL;
-        uint64_t seen[RANKS] = {0};
-        int r;
-
-        mem_fail_after(n);
-        r = slots_new(1, RANKS, &s);
-        if (r == 0)
-            slot = slots_assign(s, &q, NULL, 1, seen, &is_new);
-        was_hit = mem_fail_fired();
-        mem_fail_after(-1);
-        assert_true(r == 0 || (was_hit && r == -ENOMEM));
-        if (r == 0 && was_hit) {
-            assert_int_equal(slot, SLOT_NONE);
-            assert_true(is_new);
-            assert_int_equal(slots_find(s, 0, "a"), SLOT_NONE);
-            assert_int_equal(slots_assign(s, &q, NULL, 2, seen, &is_new), 0);
-            assert_string_equal(slots_resolve(s, 0, 0, 2)->name, "a");
-        }
-        slots_free(s);
-    }
-    assert_int_equal(slot, 0);
 }
 
 /* --- the other side --- */
@@ -242,28 +147,6 @@ UNIT_TEST(a_record_answers_what_it_was)
     assert_string_equal(records_get(&t, 5)->req.name, "b");
     assert_null(records_match(&t, &b));
     records_release(&t);
-}
-
-UNIT_TEST(a_held_record_outlives_its_slot)
-{
-    struct tensor_request a = request_make(COLL_ALLGATHER, "a"),
-                          b = request_make(COLL_ALLREDUCE, "b");
-    uint64_t counts[2] = {2, 5};
-    struct records t = {0};
-    struct cache_record *r;
-
-    assert_int_equal(records_set(&t, 0, &a, true, counts, 2), 0);
-    r = records_get(&t, 0);
-    records_hold(r);
-    records_hold(r);
-    assert_int_equal(records_set(&t, 0, &b, true, NULL, 0), 0);
-    records_put(r);
-    assert_string_equal(r->req.name, "a");
-    assert_int_equal(r->counts[1], 5);
-    records_release(&t);
-    assert_int_equal(r->counts[0], 2);
-    records_put(r);
-    records_put(NULL);
 }
 
 UNIT_MAIN(NULL, NULL)

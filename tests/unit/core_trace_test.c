@@ -73,21 +73,6 @@ UNIT_TEST(a_tensor_s_life_is_nested_spans)
     trace_free(t);
 }
 
-UNIT_TEST(a_batch_on_gpus_has_a_name_of_its_own)
-{
-    CLEANUP(strbuf_release) struct strbuf out = {0};
-    struct trace *t = trace_new(0);
-    struct trace_event ev[] = {event_make(TRACE_START, 1, "g"),
-                               event_make(TRACE_ACTIVITY, 2, "g")};
-
-    ev[1].activity = TRACE_DEVICE;
-    strbuf_init(&out, 1 << 20);
-    for (size_t i = 0; i < ARRAY_LEN(ev); i++)
-        assert_int_equal(trace_put(t, 0, &ev[i], 0, &out), 0);
-    assert_non_null(strstr(strbuf_str(&out), "\"name\":\"NCCL_ALLREDUCE\""));
-    trace_free(t);
-}
-
 static struct trace_event on_gpu(enum trace_kind kind, uint64_t ns)
 {
     struct trace_event ev = event_make(kind, ns, "g");
