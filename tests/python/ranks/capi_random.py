@@ -2,20 +2,25 @@
 """A random training job: steps that repeat, and whatever disturbs them, all of it checked by numpy.
 
 All ranks draw the same script from one seed; what differs (order of submission, order of waiting, when a
-rank is late) each draws for itself. The seed is in every message: CAPI_SEED=N runs it again.
+rank is late) each draws for itself. The seed is in every message: CAPI_SEED=N runs it again. CAPI_SECONDS=S
+(tests/soak) runs it for so long instead of CAPI_STEPS steps; then the memory of no rank may grow.
 """
 
+import itertools
 import os
 import random
+import time
 
 import capi
 import numpy as np
 from capi import AVERAGE, SUM, Failed, Op, check, set_add, set_remove, the_world_still_works
-from checks import main
+from checks import main, resident
 from exact import outcome, reduced, same, values
 
 STEPS = int(os.environ.get("CAPI_STEPS", "150"))
 SEED = int(os.environ.get("CAPI_SEED", "1"))
+SECONDS = float(os.environ.get("CAPI_SECONDS", "0"))
+GROWTH_MAX = 4 << 20  # from the middle of the time to its end
 
 capi.init()
 R, N = capi.rank(), capi.size()
@@ -175,15 +180,47 @@ def joined(job, step):
     assert left[last] == max(left), f"seed {SEED} step {step}: {last} of {left}"
 
 
+def compressed(job, step):
+    """Small whole numbers, whose sum a codec keeps but for its precision."""
+    codec = job.draw.choice(["fp16", "bf16", "int8:feedback=0"])
+    every = [((np.arange(997) * 7 + r * 31) * (step | 1) % 17).astype(np.float32) for r in EVERYONE]
+    got = Op("allreduce", every[R], name="compressed", compression=codec).wait()
+    off = np.abs(got - sum(every)).max()
+    assert off <= 0.15 * N, f"seed {SEED} step {step}: {codec} is off by {off}"
+
+
+def steps():
+    """STEPS of them, or as many as SECONDS have by the clock of rank 0."""
+    if not SECONDS:
+        yield from range(STEPS)
+        return
+    for dtype in set(DTYPES):
+        values((1,), dtype, R, AVERAGE)  # makes its numbers
+    began, middle = time.monotonic(), 0
+    for step in itertools.count():
+        took = time.monotonic() - began
+        if not middle and took > SECONDS / 2:
+            middle = resident()
+        if step % 10 == 0 and Op("broadcast", np.array([took >= SECONDS]), name="over").wait()[0]:
+            break
+        yield step
+    grown = resident() - (middle or resident())
+    if R == 0:
+        print(f"soak: {took:.0f} s, {step} steps, {grown >> 10} KiB more memory", flush=True)
+    assert grown < GROWTH_MAX, f"seed {SEED}: {grown >> 10} KiB more memory on rank {R}"
+
+
 @check
 def a_disturbed_job_stays_right():
     job, mine = Job(SEED), random.Random(SEED * 100 + R)
-    for step in range(STEPS):
+    for step in steps():
         if step % 7 == 6:
             job.disturb()
         todo = [(t, job.members(t)) for t in job.tensors if R in job.members(t)]
         if mine.random() < 0.3:
             mine.shuffle(todo)
+        if mine.random() < 0.1:
+            time.sleep(mine.random() * 0.005)  # a late rank
         ops = [(submit(t, step, ranks), t, ranks) for t, ranks in todo]
         if mine.random() < 0.3:
             mine.shuffle(ops)
@@ -193,6 +230,8 @@ def a_disturbed_job_stays_right():
             mismatch(step)
         if step % 43 == 42:
             joined(job, step)
+        if step % 13 == 12:
+            compressed(job, step)
     the_world_still_works()
 
 
