@@ -15,16 +15,12 @@ import sys
 import time
 
 from hosts import Hosts
-from launched import executable
-from tap import DEADLINE_S, Program, Skip, has, is_alive, main, read, same, wait_until
+from launched import BIN, environment, executable
+from tap import DEADLINE_S, Program, Skip, has, is_alive, main, read, same, secret, wait_until
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from ports import free_port
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BIN = os.path.abspath(
-    os.environ.get("BIN", os.path.join(ROOT, os.environ.get("BUILD", "build"), "plain/bin"))
-)
 AGENT = os.path.join(BIN, "hvd-agent")
 SEED = int(os.environ.get("SEED", random.randrange(1 << 30)))
 UP = ": > {0}/up.$HOROVOD_RANK; "
@@ -36,11 +32,8 @@ class Job:
 
     def __init__(self, folder, workers, slots=1, **more):
         self.folder, self.workers, self.slots, self.agents = folder, workers, slots, {}
-        self.token = os.path.join(folder, "token")
-        with open(os.open(self.token, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as f:
-            f.write("5e" * 32 + "\n")
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("HOROVOD_", "HVD_"))}
-        self.env.update(
+        self.token = secret(folder)
+        self.env = environment(
             HVD_JOB_ID="ns/demo/uid",
             HVD_GENERATION="0",
             HVD_NUM_WORKERS=str(workers),
@@ -164,9 +157,7 @@ def test_workers_on_different_hosts_find_each_other(folder):
 
 def test_a_wrong_token_is_refused(folder):
     job = Job(folder, 2, HVD_START_TIMEOUT="4")  # of worker 0, which is to be there when worker 1 asks
-    other = os.path.join(folder, "other")
-    with open(os.open(other, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as f:
-        f.write("ab" * 32 + "\n")
+    other = secret(folder, "other", "ab" * 32)
     job.start(0, "true")
     begin = time.monotonic()
     same(job.start(1, "true", HVD_TOKEN_FILE=other, HVD_START_TIMEOUT="30").end(), 125)

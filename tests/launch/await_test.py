@@ -12,8 +12,8 @@ import subprocess
 import time
 
 from agent_test import AGENT, failure, free_port
-from launched import HOROVODRUN
-from tap import Program, Skip, has, main, read, same, wait_until
+from launched import HOROVODRUN, environment
+from tap import Program, Skip, has, main, read, same, secret, wait_until, write
 
 
 class Hosts:
@@ -21,13 +21,9 @@ class Hosts:
 
     def __init__(self, folder, n, text=None, **more):
         self.folder, self.serving = folder, {}
-        self.token = f"{folder}/token"
-        with open(os.open(self.token, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as f:
-            f.write("5e" * 32 + "\n")
-        with open(f"{folder}/hosts", "w", encoding="ascii") as f:
-            f.write(text or "".join(f"127.0.0.{i + 1} slots=2\n" for i in range(n)))
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("HOROVOD_", "HVD_"))}
-        self.env.update(HVD_AGENT_PORT=str(free_port()), HVD_TOKEN_FILE=self.token, TMPDIR=folder)
+        self.token = secret(folder)
+        write(f"{folder}/hosts", text or "".join(f"127.0.0.{i + 1} slots=2\n" for i in range(n)))
+        self.env = environment(HVD_AGENT_PORT=str(free_port()), HVD_TOKEN_FILE=self.token, TMPDIR=folder)
         self.env.update(more)
 
     def serve(self, i):

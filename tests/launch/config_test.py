@@ -11,15 +11,14 @@ import subprocess
 import sys
 
 from launched import BIN, HOROVODRUN, ROOT, environment, executable, run, variables
-from tap import Program, has, main, read, same
+from tap import Program, has, main, read, same, write
 
 LAUNCH = os.path.join(ROOT, "runtime/launch")
 
 
 def config(folder, text):
     path = os.path.join(folder, "config.yaml")
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(text)
+    write(path, text)
     return path
 
 
@@ -36,6 +35,7 @@ autotune: {enabled: false}
 logging:
     level: "info"
     with_timestamp: False
+stall_check: {enabled: off}
 timeline:
 controller: Gloo
 """,
@@ -59,6 +59,7 @@ controller: Gloo
         "HOROVOD_AUTOTUNE": "0",
         "HOROVOD_LOG_LEVEL": "INFO",
         "HOROVOD_LOG_HIDE_TIME": "1",
+        "HOROVOD_STALL_CHECK_DISABLE": "1",
     }.items():
         same(got.get(name), value, name)
     same(variables(folder, "--config-file", config(folder, "")).get("HOROVOD_CYCLE_TIME"), None)
@@ -100,6 +101,8 @@ def test_a_wrong_config_file_is_reported_with_line_and_key(folder):
         ("controller: 'gloo\n", "line 2: found unexpected end of stream"),
         ("params:\n\tcycle_time_ms: 1\n", "line 2: "),
         ("autotune:\n  enabled: maybe\n", "autotune.enabled=maybe must be true or false"),
+        ("logging:\n  level: loud\n", "logging.level=loud must be one of: TRACE|"),
+        ("timeline:\n  filename: ''\n", "timeline.filename is empty"),
     ):  # fmt: skip
         path = config(folder, text)
         err = run(folder, "-np", "1", "--config-file", path, "true", code=2).err
@@ -113,8 +116,7 @@ def test_check_build_is_horovods_table_and_true(folder):
     os.mkdir(f"{folder}/packages")
     for name in "torch", "tensorflow":  # being there is enough, being imported would fail
         os.mkdir(f"{folder}/packages/{name}")
-        with open(f"{folder}/packages/{name}/__init__.py", "w", encoding="ascii") as f:
-            f.write("raise RuntimeError('imported')\n")
+        write(f"{folder}/packages/{name}/__init__.py", "raise RuntimeError('imported')\n")
     os.mkdir(f"{folder}/bin")
     executable(f"{folder}/bin/python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     env = environment(TMPDIR=folder, PATH=f"{folder}/bin:/usr/bin:/bin", HVD_GPU="off")

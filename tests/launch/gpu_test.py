@@ -17,7 +17,7 @@ import time
 
 from agent_test import Job, failure
 from launched import BIN, HOROVODRUN, ROOT, environment, executable, run, run_ranks, start, up
-from tap import Program, has, is_alive, main, read, same, wait_until
+from tap import Program, has, is_alive, main, read, same, wait_until, write
 
 FAKES = os.path.join(os.path.dirname(BIN), "fakes")
 RANK = os.path.join(BIN, "launch-gpu-world")
@@ -35,8 +35,7 @@ def rank_on_gpu(folder, steps=0):
 
 
 def fault(folder, rank, text):
-    with open(f"{folder}/.faults", "w", encoding="ascii") as f:
-        f.write(text)
+    write(f"{folder}/.faults", text)
     os.rename(f"{folder}/.faults", f"{folder}/faults.{rank}")
 
 
@@ -176,8 +175,7 @@ def test_check_build_lists_gpus(folder):
 
 def test_check_build_shows_the_stream_ordering_of_tensorflow(folder):
     os.makedirs(f"{folder}/packages/tensorflow")
-    with open(f"{folder}/packages/tensorflow/__init__.py", "w", encoding="ascii"):
-        pass
+    write(f"{folder}/packages/tensorflow/__init__.py", "")
     event, waits = "by an event of the whole context", "by synchronising its device before each operation"
     for way, more in (
         (event, {"HVD_FAKE_CUDA": "12050"}),
@@ -220,13 +218,12 @@ def host(folder, control=True, version="570.86.10"):
     """The root of a host with NVIDIA's driver, for HVD_TEST_ROOT."""
     os.makedirs(f"{folder}/host/proc/driver/nvidia")
     os.mkdir(f"{folder}/host/dev")
-    with open(f"{folder}/host/proc/driver/nvidia/version", "w", encoding="ascii") as f:
-        f.write(
-            f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Wed Jan  8 2025\nGCC version:  gcc 12.2.0\n"
-        )
+    write(
+        f"{folder}/host/proc/driver/nvidia/version",
+        f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Wed Jan  8 2025\nGCC version:  gcc 12.2.0\n",
+    )
     if control:
-        with open(f"{folder}/host/dev/nvidiactl", "w", encoding="ascii"):
-            pass
+        write(f"{folder}/host/dev/nvidiactl", "")
     return f"{folder}/host"
 
 
@@ -246,8 +243,7 @@ def one_agent(folder, *command, wait_for=None, program=None, **more):
     agent = job.start(0, *(command or loop_until(folder)), **({"program": program} if program else {}))
     if wait_for:
         wait_until(wait_for, lambda: wait_for in agent.err)
-    with open(f"{folder}/end", "w", encoding="ascii"):
-        pass
+    write(f"{folder}/end", "")
     same(job.end(), [0], job.errors())
     return agent.err
 
@@ -327,8 +323,7 @@ def test_a_driver_that_hangs_holds_up_no_job(folder):
     agent = job.start(0, *loop_until(folder), program=program)
     pid = int(wait_until("hvd-gpu runs", lambda: read(f"{folder}/pid")))
     wait_until("ranks run all the same", lambda: "ranks started" in agent.err)
-    with open(f"{folder}/end", "w", encoding="ascii"):
-        pass
+    write(f"{folder}/end", "")
     same(job.end(), [0], job.errors())
     wait_until("hvd-gpu has gone with the agent", lambda: not is_alive(pid))
 
@@ -350,8 +345,7 @@ def told(folder, *where, n=1, program=None, **more):
         [program or HOROVODRUN, *where, *loop_until(folder)], env, folder, str(len(os.listdir(folder)))
     )
     wait_until(f"{n} lines", lambda: job.err.count("GPUs:") == n)
-    with open(f"{folder}/end", "w", encoding="ascii"):
-        pass
+    write(f"{folder}/end", "")
     same(job.end(), 0, job.err)
     return [x for x in job.err.splitlines() if "GPUs:" in x]
 
@@ -409,8 +403,7 @@ def hanging(folder, where):
     )
     wait_until("ranks run all the same", lambda: job.out.count("here") == 2)
     since = time.monotonic()
-    with open(f"{folder}/end", "w", encoding="ascii"):
-        pass
+    write(f"{folder}/end", "")
     same(job.end(), 0, job.err)
     took = time.monotonic() - since
     assert took < 3 + SLACK_S, f"the end was held up for {took:.1f} s, of 10 that hvd-gpu has"

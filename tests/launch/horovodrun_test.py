@@ -14,8 +14,19 @@ import subprocess
 import sys
 import time
 
-from launched import BIN, HOROVODRUN, ROOT, environment, run, run_ranks, start, start_ranks, wait_for_ranks
-from tap import Program, has, is_alive, main, read, same, wait_until
+from launched import (
+    BIN,
+    HOROVODRUN,
+    ROOT,
+    environment,
+    executable,
+    run,
+    run_ranks,
+    start,
+    start_ranks,
+    wait_for_ranks,
+)
+from tap import Program, has, is_alive, main, read, same, wait_until, write
 
 FOREIGN = {  # what outer launchers leave behind
     "OMPI_COMM_WORLD_RANK": "5",
@@ -143,16 +154,6 @@ def test_the_time_can_be_put_before_the_prefix(folder):
     assert re.fullmatch(r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[0\]<stdout>:hello\n", program.out), (
         program.out
     )
-
-
-def test_long_lines_are_bounded_and_complete(folder):
-    program = run(folder, "-np", "2", sys.executable, "-c", "print('x' * 200000)")
-    for rank in "0", "1":
-        pieces = [
-            line.split(":", 1)[1] for line in program.out.splitlines() if line.startswith(f"[{rank}]")
-        ]
-        same(sum(map(len, pieces)), 200000)
-        assert max(map(len, pieces)) <= 65536
 
 
 def test_much_output_is_neither_lost_nor_mixed(folder):
@@ -373,8 +374,7 @@ def test_rank_0_reads_our_standard_input(folder):
 
 def test_a_missing_command_is_named(folder):
     bad = os.path.join(folder, "bad")
-    with open(bad, "w", encoding="ascii") as f:
-        f.write("#!/no/such/interpreter\n")
+    write(bad, "#!/no/such/interpreter\n")
     for words, code, part in (
         (["no-such-program"], 127, "command no-such-program was not found in PATH ("),
         (["./no-such-file"], 127, "command ./no-such-file does not exist"),
@@ -398,16 +398,13 @@ def test_a_missing_python_error_names_another_version(folder):
 
 def test_scripts_without_interpreter_line_run(folder):
     script = os.path.join(folder, "script")
-    with open(script, "w", encoding="ascii") as f:
-        f.write("echo $1 $HOROVOD_RANK\n")
-    os.chmod(script, 0o755)
+    executable(script, "echo $1 $HOROVOD_RANK\n")
     same(run(folder, "-np", "1", script, "word").out, "[0]<stdout>:word 0\n")
 
 
 def test_wrong_command_lines_are_refused_with_a_message(folder):
     hostfile = os.path.join(folder, "hosts")
-    with open(hostfile, "w", encoding="ascii") as f:
-        f.write("localhost slots=2\n")
+    write(hostfile, "localhost slots=2\n")
     for words, part in (
         ([], "-np is missing"),
         (["-np", "2"], "the command is missing"),
@@ -415,8 +412,6 @@ def test_wrong_command_lines_are_refused_with_a_message(folder):
         (["-np", "3", "-H", "localhost:2", "true"], "-np 3 exceeds the 2 slots"),
         (["-np", "2", "-hostfile", folder + "/none", "true"], "/none"),
         (["-np", "2", "-H", "localhost:two", "true"], "-H"),
-        (["-np", "2", "--log-level", "loud", "true"], "--log-level=loud must be one of: TRACE|DEBUG"),
-        (["--numproc", "2", "true"], "the nearest is --num-proc"),
     ):
         program = run(folder, *words, code=2)
         has(program.err, part)

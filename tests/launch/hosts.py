@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 
-from tap import DEADLINE_S, Program, Skip, read, wait_until
+from tap import DEADLINE_S, Program, Skip, read, wait_until, write
 
 NET = "10.213.78"
 NET6 = "fd00:213:78"
@@ -75,15 +75,13 @@ class Hosts:
             f.write(f"{NET}.77 silent\n")
             for k in range(40):
                 f.write(f"{NET}.{i + 1} h{k}\n")
-        with open(f"{etc}/nsswitch.conf", "w", encoding="ascii") as f:
-            f.write("hosts: files\npasswd: files\ngroup: files\n")
-        with open(f"{etc}/resolv.conf", "w", encoding="ascii") as f:
-            f.write("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
-        with open(f"{etc}/ssh/ssh_config", "w", encoding="ascii") as f:
-            f.write(
-                f"UserKnownHostsFile {self.folder}/known_hosts\nGlobalKnownHostsFile /dev/null\n"
-                f"IdentityFile {self.folder}/id\nIdentityAgent none\n"
-            )
+        write(f"{etc}/nsswitch.conf", "hosts: files\npasswd: files\ngroup: files\n")
+        write(f"{etc}/resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
+        write(
+            f"{etc}/ssh/ssh_config",
+            f"UserKnownHostsFile {self.folder}/known_hosts\nGlobalKnownHostsFile /dev/null\n"
+            f"IdentityFile {self.folder}/id\nIdentityAgent none\n",
+        )
 
     def key(self, name):
         path = f"{self.folder}/{name}"
@@ -97,21 +95,20 @@ class Hosts:
             return
         if not os.path.exists(SSHD):
             raise Skip("openssh-server is not installed")
-        with open(f"{self.folder}/authorized", "w", encoding="ascii") as f:
-            f.write(self.key("id") + "\n")
+        write(f"{self.folder}/authorized", self.key("id") + "\n")
         with open(f"{self.folder}/known_hosts", "w", encoding="ascii") as f:
             for name in self.names:
                 f.write(
                     f"{name},{self.address(name)},{self.address6(name)} {' '.join(self.key('host-' + name).split()[:2])}\n"
                 )
         for name in self.names:
-            with open(f"{self.folder}/sshd-{name}.conf", "w", encoding="ascii") as f:
-                f.write(
-                    f"Port 22\nPort 2200\nHostKey {self.folder}/host-{name}\n"
-                    f"AuthorizedKeysFile {self.folder}/authorized\nPidFile none\nUsePAM no\n"
-                    "StrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\n"
-                    "KbdInteractiveAuthentication no\nMaxStartups 100\nUseDNS no\n"
-                )
+            write(
+                f"{self.folder}/sshd-{name}.conf",
+                f"Port 22\nPort 2200\nHostKey {self.folder}/host-{name}\n"
+                f"AuthorizedKeysFile {self.folder}/authorized\nPidFile none\nUsePAM no\n"
+                "StrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\n"
+                "KbdInteractiveAuthentication no\nMaxStartups 100\nUseDNS no\n",
+            )
             # /run/sshd must be there; "ip netns exec" gives each its own mounts
             script = 'mount -t tmpfs run /run && mkdir /run/sshd && exec "$@"'
             command = [SSHD, "-D", "-e", "-f", f"{self.folder}/sshd-{name}.conf"]

@@ -4,7 +4,7 @@
 import os
 import subprocess
 
-from tap import Program, read, wait_until
+from tap import Program, read, wait_until, write
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.path.abspath(
@@ -57,8 +57,7 @@ def variables(folder, *words, **more):
 
 
 def executable(path, text):
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(text)
+    write(path, text)
     os.chmod(path, 0o755)
     return path
 

@@ -11,7 +11,8 @@ import socket
 import struct
 import urllib.request
 
-from agent_test import ROOT, UP, Job, free_port
+from agent_test import UP, Job, free_port
+from launched import ROOT
 from tap import has, main, read, same
 
 

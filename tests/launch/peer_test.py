@@ -11,7 +11,7 @@ import re
 import subprocess
 
 from launched import run, variables
-from tap import Skip, main, same
+from tap import Skip, main, same, write
 
 CACHE = os.environ.get("RM_CACHE") or os.path.expanduser("~/.cache/ringmaster")
 PEERS = [os.path.join(CACHE, "venv", name, "bin") for name in ("horovod", "horovodtf")]
@@ -89,8 +89,7 @@ def ask(lines):
 
 def test_flags_mean_what_they_mean_to_horovod(folder):
     config = os.path.join(folder, "config.yaml")
-    with open(config, "w", encoding="ascii") as f:
-        f.write(CONFIG)
+    write(config, CONFIG)
     lines = [[config if w == "config.yaml" else w for w in words] for words in LINES]
     _, told = ask(lines)
     bare = variables(folder)

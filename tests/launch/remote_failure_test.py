@@ -12,9 +12,9 @@ import subprocess
 import sys
 import time
 
-from launched import HOROVODRUN, LOOP, agent_of_another_version, looping, up
+from launched import HOROVODRUN, LOOP, agent_of_another_version, executable, looping, up
 from over_ssh import RANK, agents, alone, hosts, refused, run, start
-from tap import has, is_alive, main, read, same, wait_until
+from tap import has, is_alive, main, read, same, wait_until, write
 
 
 def test_starts_that_fail_are_explained(folder):
@@ -41,18 +41,15 @@ def test_an_unknown_and_a_changed_host_key(folder):
     known = f"{hosts().folder}/known_hosts"
     before = read(known)
     try:
-        with open(known, "w", encoding="ascii") as f:
-            f.write("".join(x + "\n" for x in before.splitlines() if not x.startswith("c,")))
+        write(known, "".join(x + "\n" for x in before.splitlines() if not x.startswith("c,")))
         refused(folder, "horovodrun: host c: its host key is not known (host key verification failed)",
                 "-np", "3", "-H", "a,b,c", "true")  # fmt: skip
         keys = before.splitlines()
-        with open(known, "w", encoding="ascii") as f:
-            f.write(keys[0] + "\n" + keys[1] + f"\nc,{hosts().address('c')} {keys[0].split(' ', 1)[1]}\n")
+        write(known, keys[0] + "\n" + keys[1] + f"\nc,{hosts().address('c')} {keys[0].split(' ', 1)[1]}\n")
         refused(folder, "horovodrun: host c: its host key is not the known one",
                 "-np", "3", "-H", "a,b,c", "true")  # fmt: skip
     finally:
-        with open(known, "w", encoding="ascii") as f:
-            f.write(before)
+        write(known, before)
 
 
 def test_a_host_that_does_not_answer(folder):
@@ -101,9 +98,7 @@ def test_an_agent_that_is_something_else(folder):
         "echo 'hvd-agent: unknown command attach' >&2; exit 2": "its hvd-agent has an older version",
         "while echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; do :; done": "its login shell prints too much",
     }.items():
-        with open(f"{folder}/new", "w", encoding="ascii") as f:
-            f.write(f"#!/bin/sh\n{script}\n")
-        os.chmod(f"{folder}/new", 0o755)
+        executable(f"{folder}/new", f"#!/bin/sh\n{script}\n")
         os.rename(f"{folder}/new", f"{folder}/bin/hvd-agent")
         refused(folder, f"horovodrun: host b: {sentence}", "-np", "1", "-H", "b", "true", program=program)
 

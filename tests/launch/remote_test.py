@@ -12,9 +12,9 @@ import subprocess
 import sys
 import time
 
-from launched import BIN, LOOP, looping, up
+from launched import BIN, LOOP, executable, looping, up
 from over_ssh import RANK, alone, hosts, refused, run, start
-from tap import has, main, read, same, wait_until
+from tap import has, main, read, same, wait_until, write
 
 
 def rss(pid):
@@ -38,10 +38,10 @@ def test_the_runtime_forms_a_world(folder):
 
 
 def test_horovod_run_sends_a_function_to_other_hosts(folder):
-    with open(f"{folder}/work.py", "w", encoding="ascii") as f:
-        f.write(
-            "import os, socket\ndef where(a):\n    return socket.gethostname(), os.environ['HOROVOD_RANK'], a\n"
-        )
+    write(
+        f"{folder}/work.py",
+        "import os, socket\ndef where(a):\n    return socket.gethostname(), os.environ['HOROVOD_RANK'], a\n",
+    )
     code = "import horovod, work; print(horovod.run(work.where, (7,), num_proc=3, hosts='b:2,a:1'))"
     tree = os.path.join(os.path.dirname(BIN), "python")
     p = run(folder, "-c", code, program="/usr/bin/python3", env={"PYTHONPATH": f"{tree}:{folder}"})
@@ -159,8 +159,7 @@ def test_a_slow_reader_holds_up_nothing_else(folder):
 
     wait_until("the reader is behind", is_full)
     assert size < 60 << 20, f"{size} bytes wait in memory"  # 256 KiB wait, and the program itself
-    with open(f"{folder}/go", "w", encoding="ascii"):
-        pass
+    write(f"{folder}/go", "")
     same(p.end(20), 5, p.err)
     has(p.err, "rank 1 on c exited with code 5")
     os.close(r)
@@ -181,9 +180,7 @@ def test_ssh_port_and_identity_are_used(folder):
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", other], check=True)
     log = f"{folder}/ssh.log"
     script = f"{folder}/myssh"
-    with open(script, "w", encoding="ascii") as f:
-        f.write(f'#!/bin/sh\necho "$@" >> {log}\nexec ssh -o BatchMode=yes "$@"\n')
-    os.chmod(script, 0o755)
+    executable(script, f'#!/bin/sh\necho "$@" >> {log}\nexec ssh -o BatchMode=yes "$@"\n')
     key = f"{hosts().folder}/id"
     run(folder, "-np", "1", "-H", "b", "-p", "2200", "-i", key, "true", env={"HVD_SSH": f"{script} -4"})
     has(read(log), f"-4 -p 2200 -i {key} b exec /bin/sh -c")
@@ -193,11 +190,10 @@ def test_ssh_port_and_identity_are_used(folder):
 
 def test_a_login_shell_that_prints_is_no_harm(folder):
     program = alone(folder)
-    with open(f"{folder}/bin/hvd-agent", "w", encoding="ascii") as f:
-        f.write(
-            f'#!/bin/sh\necho Welcome\necho again >&2\nprintf "no newline"\nexec {BIN}/hvd-agent "$@"\n'
-        )
-    os.chmod(f"{folder}/bin/hvd-agent", 0o755)
+    executable(
+        f"{folder}/bin/hvd-agent",
+        f'#!/bin/sh\necho Welcome\necho again >&2\nprintf "no newline"\nexec {BIN}/hvd-agent "$@"\n',
+    )
     p = run(folder, "-np", "2", "-H", "b,c", RANK, program=program)
     has(p.out, "[1]<stdout>:rank 1 of 2 met ranks that add up to 1")
 
@@ -205,14 +201,7 @@ def test_a_login_shell_that_prints_is_no_harm(folder):
 def test_a_directory_that_is_not_there_is_said(folder):
     gone = f"{folder}/gone"
     os.mkdir(gone)
-    p = start(folder, "-np", "1", "-H", "b", "sh", "-c", "pwd", cwd=gone,
-              env={"HVD_SSH": f"{folder}/ssh"})  # fmt: skip
-    with open(f"{folder}/ssh.new", "w", encoding="ascii") as f:
-        f.write(f'#!/bin/sh\nrmdir {gone}\nexec ssh "$@"\n')
-    p.process.kill()
-    p.process.wait()
-    os.chmod(f"{folder}/ssh.new", 0o755)
-    os.rename(f"{folder}/ssh.new", f"{folder}/ssh")
+    executable(f"{folder}/ssh", f'#!/bin/sh\nrmdir {gone}\nexec ssh "$@"\n')
     p = run(
         folder,
         "-np",
@@ -224,7 +213,6 @@ def test_a_directory_that_is_not_there_is_said(folder):
         "pwd",
         cwd=gone,
         env={"HVD_SSH": f"{folder}/ssh"},
-        tag="second",
     )
     has(p.err, f"cannot change to directory {gone} (No such file or directory)")
     has(p.out, f"[0]<stdout>:{os.path.expanduser('~')}\n")
@@ -232,9 +220,7 @@ def test_a_directory_that_is_not_there_is_said(folder):
 
 def test_a_tree_of_agents(folder):
     log, script = f"{folder}/ssh.log", f"{folder}/myssh"
-    with open(script, "w", encoding="ascii") as f:
-        f.write(f'#!/bin/sh\necho "$(hostname) $1" >> {log}\nexec ssh -o BatchMode=yes "$@"\n')
-    os.chmod(script, 0o755)
+    executable(script, f'#!/bin/sh\necho "$(hostname) $1" >> {log}\nexec ssh -o BatchMode=yes "$@"\n')
     env = {"HVD_SSH": script, "HVD_SSH_FANOUT": "1"}
     p = run(folder, "-np", "4", "-H", "b,c,a,d", RANK, env=env)
     same(
@@ -261,9 +247,7 @@ def test_more_hosts_than_one_agent_starts(folder):
     """40 names of this host, each with its own agent, in a tree of the default width."""
     names = [f"h{i}" for i in range(40)]
     script = f"{folder}/myssh"
-    with open(script, "w", encoding="ascii") as f:  # host, command line
-        f.write(f'#!/bin/sh\necho "$PPID $1" >> {folder}/ssh.log\nexec sh -c "$2"\n')
-    os.chmod(script, 0o755)
+    executable(script, f'#!/bin/sh\necho "$PPID $1" >> {folder}/ssh.log\nexec sh -c "$2"\n')
     p = run(folder, "-np", "40", "-H", ",".join(names), RANK, env={"HVD_SSH": script})
     same(
         sorted(p.out.splitlines()),

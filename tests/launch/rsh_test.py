@@ -12,7 +12,7 @@ import subprocess
 import serve_test
 from launched import BIN, HOROVODRUN, LOOP, environment
 from serve_test import Serving
-from tap import has, is_alive, main, read, same, wait_until
+from tap import has, is_alive, main, read, same, secret, wait_until, write
 
 POD = ["unshare", "-pf", "--kill-child", "--mount-proc"]
 RSH = os.path.join(BIN, "hvd-rsh")
@@ -54,8 +54,7 @@ def test_horovodrun_takes_it_for_ssh(folder):
     """As in a launcher pod, where HVD_SSH is set: a plain horovodrun, without --token-file."""
     with Agents(folder) as s:
         env = environment(HVD_SSH=RSH, HVD_TOKEN_FILE=s.token, TMPDIR=folder)
-        with open(f"{folder}/hostfile", "w", encoding="ascii") as f:
-            f.write("b slots=2\nc slots=1\n")
+        write(f"{folder}/hostfile", "b slots=2\nc slots=1\n")
         words = [HOROVODRUN, "-np", "3", "--hostfile", f"{folder}/hostfile", serve_test.RANK]
         p = s.hosts.start("a", *words, env=env, folder=folder, tag="run")
         same(p.end(40), 0, p.out + p.err)
@@ -212,8 +211,7 @@ def test_background_processes_of_a_finished_command_keep_running(folder):
             f"mkfifo {folder}/fifo; setsid sh -c 'cat {folder}/fifo' </dev/null >/dev/null 2>&1 & exit 0",
         )
         wait_until("it lives on", lambda: "cat " in s.ran("b", "ps -eo args").out)
-        with open(f"{folder}/fifo", "w", encoding="ascii"):
-            pass
+        write(f"{folder}/fifo", "")
         wait_until("ended and reaped", lambda: "cat" not in s.ran("b", "ps -eo comm").out)
         s.end_pod("b")
 
@@ -221,7 +219,7 @@ def test_background_processes_of_a_finished_command_keep_running(folder):
 def test_as_process_1_of_any_user(folder):
     with Agents(folder, "") as s:
         os.chmod(folder, 0o755)
-        token = s.write_token("token-of-12345", read(s.token))
+        token = secret(folder, "token-of-12345", read(s.token))
         os.chown(token, 12345, 12345)
         user = ["--reuid=12345", "--regid=12345", "--clear-groups", "--bounding-set=-all", "--no-new-privs"]
         s.serve("b", token, prefix=[*POD, "setpriv", *user])
@@ -261,8 +259,7 @@ def test_a_host_that_starts_late_is_waited_for(folder):
         with open(hosts, "a", encoding="ascii") as f:  # in place: it is mounted
             f.write(f"{s.hosts.address('b')} late\n")
         same((q.end(), q.out), (0, "hello\n"))
-        with open(hosts, "w", encoding="ascii") as f:
-            f.write(before)
+        write(hosts, before)
 
 
 def test_a_host_that_does_not_come(folder):
@@ -340,12 +337,10 @@ def test_the_clients_name_is_waited_for(folder):
     with Agents(folder, "b") as s:
         hosts = f"/etc/netns/{s.hosts.ns('b')}/hosts"
         before = read(hosts)
-        with open(hosts, "w", encoding="ascii") as f:
-            f.write("127.0.0.1 localhost\n")
+        write(hosts, "127.0.0.1 localhost\n")
         p = s.rsh("b", "getent hosts a; echo --control-port a:1234")
         wait_until("it is there", lambda: "command accepted" in s.agents["b"].err)
-        with open(hosts, "w", encoding="ascii") as f:
-            f.write(before)
+        write(hosts, before)
         same(p.end(), 0, p.err)
         has(p.out, s.hosts.address("a"))
 

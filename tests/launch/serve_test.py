@@ -12,7 +12,7 @@ import sys
 
 from hosts import Hosts
 from launched import BIN, HOROVODRUN, agent_of_another_version, environment, looping, up
-from tap import has, is_alive, main, read, same, wait_until
+from tap import has, is_alive, main, read, same, secret, wait_until, write
 
 AGENT = os.path.join(BIN, "hvd-agent")
 RANK = os.path.join(BIN, "launch-rank")
@@ -26,21 +26,14 @@ class Serving:
         global HOSTS
         HOSTS = HOSTS or Hosts()
         self.folder, self.agents = folder, {}
-        self.token = self.write_token("token", "a shared token of these tests")
+        self.token = secret(folder, text="a shared token of these tests")
         try:
             for name in names:
-                self.serve(
-                    name, self.write_token("token-" + name, tokens[name]) if name in tokens else self.token
-                )
+                own = name in tokens and secret(folder, "token-" + name, tokens[name])
+                self.serve(name, own or self.token)
         except BaseException:
             self.__exit__(BaseException)  # or the next test's would find the port taken
             raise
-
-    def write_token(self, name, text):
-        path = f"{self.folder}/{name}"
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as f:
-            f.write(text)
-        return path
 
     def serve(self, name, token, *more, prefix=(), env=None, **how):
         words = [*prefix, AGENT, "serve", *(["--token-file", token] if token else []), *more]
@@ -124,8 +117,7 @@ def test_the_shared_token_reaches_no_rank(folder):
 def test_rank_0_reads_nothing(folder):
     """Not what the agent's own standard input holds."""
     with Serving(folder, "") as s:
-        with open(f"{folder}/input", "w", encoding="ascii") as f:
-            f.write("for the agent\n")
+        write(f"{folder}/input", "for the agent\n")
         with open(f"{folder}/input", encoding="ascii") as f:
             s.serve("b", s.token, stdin=f)
         p = s.run("-np", "1", "-H", "b", "sh", "-c", "cat; echo end")

@@ -51,6 +51,19 @@ def read(path):
         return ""
 
 
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def secret(folder, name="token", text="5e" * 32 + "\n"):
+    """A file of its own user only, with a token; its path."""
+    path = os.path.join(folder, name)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as f:
+        f.write(text)
+    return path
+
+
 class Program:
     """A running program whose output goes to files, so that no test has to read it meanwhile."""
 

@@ -306,64 +306,6 @@ UNIT_TEST(every_variable_of_a_flag_is_a_knob)
     }
 }
 
-UNIT_TEST(a_config_file_counts_where_it_stands)
-{
-    struct err err = ERR_INIT;
-    struct launch_options o;
-    static const struct config c[] = {{"params.fusion_threshold_mb", "32"},
-                                      {"params.cycle_time_ms", "10"},
-                                      {"params.hierarchical_allreduce", "yes"},
-                                      {"autotune.enabled", "false"},
-                                      {"stall_check.enabled", "False"},
-                                      {"logging.with_timestamp", "off"},
-                                      {"logging.level", "info"},
-                                      {"controller", "MPI"},
-                                      {NULL, NULL}};
-    assert_int_equal(line_parse("x -np 2 --fusion-threshold-mb 128 --autotune --gloo "
-                                "--config-file f.yaml --cycle-time-ms 20 a",
-                                c, &o, &err),
-                     0);
-    assert_string_equal(options_var(&o, "HOROVOD_FUSION_THRESHOLD"), "33554432");
-    assert_string_equal(options_var(&o, "HOROVOD_CYCLE_TIME"), "20");
-    assert_string_equal(options_var(&o, "HOROVOD_HIERARCHICAL_ALLREDUCE"), "1");
-    assert_string_equal(options_var(&o, "HOROVOD_AUTOTUNE"), "0");
-    assert_string_equal(options_var(&o, "HOROVOD_STALL_CHECK_DISABLE"), "1");
-    assert_string_equal(options_var(&o, "HOROVOD_LOG_HIDE_TIME"), "1");
-    assert_string_equal(options_var(&o, "HOROVOD_LOG_LEVEL"), "INFO");
-    assert_true(options_is_on(&o, OPT_MPI));
-    options_release(&o);
-}
-
-UNIT_TEST(wrong_keys_have_their_messages)
-{
-    struct launch_options o;
-    static const struct {
-        struct config c[2];
-        const char *part;
-    } table[] = {
-        {{{"params.fusion_threshold", "1"}},
-         "unknown key params.fusion_threshold; the nearest is "
-         "params.fusion_threshold_mb"},
-        {{{"kontroller", "1"}}, "unknown key kontroller; the nearest is controller"},
-        {{{"controller", "ray"}}, "controller=ray is neither gloo nor mpi"},
-        {{{"params.cycle_time_ms", "-1"}}, "params.cycle_time_ms=-1 must be >= 0"},
-        {{{"autotune.enabled", "2"}}, "autotune.enabled=2 must be true or false"},
-        {{{"logging.level", "loud"}}, "logging.level=loud must be one of: TRACE|"},
-        {{{"timeline.filename", ""}}, "timeline.filename is empty"},
-    };
-    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        struct err err = ERR_INIT;
-        assert_int_equal(line_parse("x --config-file f.yaml a", table[i].c, &o, &err),
-                         -EINVAL);
-        if (!strstr(err.text, table[i].part))
-            fail_msg("%s: %s", table[i].part, err.text);
-        options_release(&o);
-    }
-    assert_true(options_has_section("params"));
-    assert_false(options_has_section("param"));
-    assert_false(options_has_section("controller"));
-}
-
 UNIT_TEST(flags_without_effect_are_warned_about)
 {
     struct err err = ERR_INIT;
