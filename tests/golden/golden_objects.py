@@ -78,15 +78,16 @@ def change(root: dict, line: str) -> None:
 
 def cases() -> Iterator[tuple[str, list[dict]]]:
     """(name of the case, its objects) of the whole file."""
-    first: dict[str, dict] = {}
+    first: dict[str, dict[str, dict]] = {}  # of each word that names begin with; by kind
     for case in re.split(r"(?m)^== ", FILE.read_text(encoding="utf-8"))[1:]:
         name = case.partition("\n")[0]
+        word = name.partition("-")[0]
+        like = next(iter(first.values()), {}) | first.get(word, {})
         objects = []
         for line in case.split("\n--\n", 1)[1].splitlines():
             if re.fullmatch(r"[A-Z]\w+ [^ =]+", line):
-                objects.append(copy.deepcopy(first.get(line.split()[0], {})))
+                objects.append(copy.deepcopy(like.get(line.split()[0], {})))
             elif line:
                 change(objects[-1], line)
-        if not first:
-            first = {o["kind"]: o for o in objects}
+        first.setdefault(word, {o["kind"]: copy.deepcopy(o) for o in reversed(objects)})
         yield name, objects

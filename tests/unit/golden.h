@@ -337,35 +337,42 @@ static inline void golden_changes(const char *path,
     }
 }
 
-/* The first set of objects of a file; others are printed as differences to it. */
+/* The first set of objects of a file, and the first of each word that the names of cases
+ * begin with ("agent" of agent-mpich). Other sets are printed as differences to the one
+ * with their word, else to the first of all. */
 struct golden_first {
     struct arena arena;
-    struct node *objects; /* NULL until there is one */
+    struct node *sets; /* by word */
 };
 
 static inline void golden_first_init(struct golden_first *f)
 {
-    *f = (struct golden_first){.objects = NULL};
     arena_init(&f->arena, GOLDEN_MAX_BYTES);
+    f->sets = node_object(&(struct build){.arena = &f->arena});
 }
 
 /* Prints a line "KIND NAME" for each object, and what differs from the object of that
- * kind in the first set or, within the first set, before it. */
-static inline void
-golden_objects(struct golden_first *f, const struct node *all, struct strbuf *out)
+ * kind in the first set or, within the first set of all, before it. */
+static inline void golden_objects(struct golden_first *f,
+                                  const char *name,
+                                  const struct node *all,
+                                  struct strbuf *out)
 {
     struct build b = {.arena = &f->arena};
+    const char *word = arena_printf(&f->arena, "%.*s", (int)strcspn(name, "-"), name);
+    const struct node *like = golden_find(f->sets, word), *first = f->sets->first;
 
     for (const struct node *c = all->first; c; c = c->next) {
         const char *kind = node_str(c, "kind");
-        const struct node *from =
-            node_with(f->objects ? f->objects : all, "kind", kind);
+        const struct node *from = like ? node_with(like, "kind", kind) : NULL;
 
+        if (!from)
+            from = node_with(first ? first : all, "kind", kind);
         strbuf_printf(out, "%s %s\n", kind, node_str(c, "metadata.name"));
         golden_changes(kind, from == c ? NULL : from, c, NULL, out);
     }
-    if (!f->objects)
-        f->objects = node_copy(&b, all);
+    if (!like)
+        node_set(&b, f->sets, word, node_copy(&b, all));
     assert_int_equal(b.status, 0);
 }
 

@@ -64,7 +64,7 @@ objects_run_case(void *arg, const char *name, const char *input, struct strbuf *
     }
     if (b.status || err.code)
         fail_msg("%s: %s", name, err.text);
-    golden_objects(arg, all, out);
+    golden_objects(arg, name, all, out);
     arena_release(&arena);
 }
 

@@ -52,7 +52,7 @@ objects_run_case(void *arg, const char *name, const char *input, struct strbuf *
     if (cfg.gang != GANG_NONE)
         node_add(&b, all, mpi_pod_group(&b, f.job, cfg.gang, NULL, true));
     assert_int_equal(b.status, 0);
-    golden_objects(arg, all, out);
+    golden_objects(arg, name, all, out);
     fixture_release(&f);
 }
 
