@@ -10,13 +10,16 @@ from training import (
     adam,
     batch,
     close,
+    compare,
     loss_of,
     mine,
     model,
+    plain,
     reference,
-    same_everywhere,
+    same_weights,
     sgd,
     train,
+    trained,
     wrap,
 )
 
@@ -77,68 +80,53 @@ def all_words(step):
     return torch.cat([words(step, r) for r in range(N)])
 
 
-def sparse_reference(steps, make):
-    m = embedding()
-    train(m, make(m.parameters()), steps, all_words)
-    return m
+WORDS = my_words, all_words
 
 
 @check
 def sparse_gradients_are_gathered_or_reduced_as_dense_ones():
-    plain = lambda params: torch.optim.SGD(params, lr=0.1)  # noqa: E731
-    for options in ({}, {"sparse_as_dense": True}, {"groups": 1}, {"groups": 1, "sparse_as_dense": True}):
-        m = embedding()
-        optimizer = wrap(m, plain, **options)
+    def run(m, optimizer, data):
         for step in range(4):
-            train(m, optimizer, [step], my_words)
-            assert m[0].weight.grad.is_sparse, options
-        close(m, sparse_reference(4, plain))
-    m = embedding()
-    optimizer = wrap(m, plain, op=hvd.Sum)
-    (loss_of(m, words(0, R)) / N).backward()
-    optimizer.step()
-    close(m, sparse_reference(1, plain))
+            train(m, optimizer, [step], data)
+            assert m[0].weight.grad.is_sparse
+
+    def run_sum(m, optimizer, data):
+        (loss_of(m, data(0)) / (N if data is my_words else 1)).backward()
+        optimizer.step()
+
+    for options in ({}, {"sparse_as_dense": True}, {"groups": 1}, {"groups": 1, "sparse_as_dense": True}):
+        compare(run, embedding, plain, WORDS, **options)
+    compare(run_sum, embedding, plain, WORDS, op=hvd.Sum)
 
 
 @check
 def a_sparse_gradient_that_a_rank_lacks_counts_as_no_rows():
-    def run(m, optimizer, data, has_words):
+    def run(m, optimizer, data, has_words=lambda step: step != 1):
         for step in range(3):
             optimizer.zero_grad(set_to_none=True)
-            x = (
-                m[0](data(step))
-                if has_words(step)
-                else torch.ones(3 * (N if data is all_words else 1), 3).double()
-            )
+            rows = 3 * (N if data is all_words else 1)
+            x = m[0](data(step)) if has_words(step) else torch.ones(rows, 3).double()
             loss_of(m[1], x).backward()
             optimizer.step()
+        assert m[0].weight.grad.is_sparse
 
-    plain = lambda params: torch.optim.SGD(params, lr=0.1)  # noqa: E731
     for options in ({}, {"sparse_as_dense": True}, {"groups": 1}):
-        m, other = embedding(), embedding()
-        run(m, wrap(m, plain, **options), my_words, lambda step: step != 1)
-        assert m[0].weight.grad.is_sparse
-        run(other, plain(other.parameters()), all_words, lambda step: step != 1)
-        close(m, other)
+        compare(run, embedding, plain, WORDS, **options)
         m = embedding()
-        optimizer = wrap(m, plain, **options)
-        run(m, optimizer, my_words, lambda step: step != 1 or R == 0)
-        assert m[0].weight.grad.is_sparse
-        same_everywhere([p.sum().item() for p in m.parameters()])
+        run(m, wrap(m, plain, **options), my_words, lambda step: step != 1 or R == 0)
+        same_weights(m)
 
 
 @check
 def sparse_adam_gets_sparse_gradients():
     for options in ({}, {"sparse_as_dense": True}):
-        torch.manual_seed(1)
-        m = torch.nn.Embedding(7, 3, sparse=True).double()
-        other = torch.nn.Embedding(7, 3, sparse=True).double()
-        other.load_state_dict(m.state_dict())
-        optimizer = wrap(m, lambda params: torch.optim.SparseAdam(list(params)), **options)
-        plain = torch.optim.SparseAdam(list(other.parameters()))
-        train(m, optimizer, 3, my_words)
-        train(other, plain, 3, all_words)
-        close(m, other)
+        compare(
+            lambda m, optimizer, data: train(m, optimizer, 3, data),
+            lambda: embedding()[0],
+            lambda params: torch.optim.SparseAdam(list(params)),
+            WORDS,
+            **options,
+        )
 
 
 @check
@@ -156,13 +144,9 @@ def a_compression_of_the_users_is_called_and_one_of_the_runtimes_is_named():
             cls.calls.append("d")
             return tensor * ctx
 
-    m = model()
-    train(m, wrap(m, compression=Halves), 2)
-    close(m, reference(2, sgd))
+    trained(2, compression=Halves)
     assert sorted(Halves.calls) == (["c"] * 8 + ["d"] * 8 if N > 1 else []), Halves.calls
-    m = model()
-    train(m, wrap(m, compression=Halves()), 2)  # an object with the two methods
-    close(m, reference(2, sgd))
+    trained(2, compression=Halves())  # an object with the two methods
 
     class Wire:
         wire = "fp16"
@@ -204,9 +188,9 @@ def ranks_outside_a_process_set_step_alone():
     optimizer = wrap(m, process_set=inside)
     train(m, optimizer, 2)
     other = model()
-    plain = sgd(other.parameters())
+    alone = sgd(other.parameters())
     together = lambda step: torch.cat([batch(step, r) for r in members])  # noqa: E731
-    train(other, plain, 2, together if R in members else mine)
+    train(other, alone, 2, together if R in members else mine)
     close(m, other)
     optimizer.synchronize()
     with optimizer.skip_synchronize():
@@ -240,21 +224,17 @@ def mixed_dtypes_train():
 
 @check
 def gradients_that_are_not_contiguous_train():
-    m = torch.nn.Sequential(torch.nn.Conv2d(3, 3, 3), torch.nn.Conv2d(3, 2, 3)).double()
-    m = m.to(memory_format=torch.channels_last)
-    other = torch.nn.Sequential(torch.nn.Conv2d(3, 3, 3), torch.nn.Conv2d(3, 2, 3)).double()
-    m.load_state_dict(other.state_dict())
-    hvd.broadcast_parameters(m.state_dict(), 0)
-    hvd.broadcast_parameters(other.state_dict(), 0)
-    optimizer, plain = wrap(m), sgd(other.parameters())
-    images = [
-        torch.randn(2, 3, 6, 6, generator=torch.Generator().manual_seed(r)).double() for r in range(N)
-    ]
-    loss_of(m, images[R].to(memory_format=torch.channels_last)).backward()
-    optimizer.step()
-    loss_of(other, torch.cat(images)).backward()
-    plain.step()
-    close(m, other)
+    def images(*ranks):
+        some = [torch.randn(2, 3, 6, 6, generator=torch.Generator().manual_seed(r)) for r in ranks]
+        return torch.cat(some).double().to(memory_format=torch.channels_last)
+
+    def net():
+        torch.manual_seed(1)
+        m = torch.nn.Sequential(torch.nn.Conv2d(3, 3, 3), torch.nn.Conv2d(3, 2, 3)).double()
+        return m.to(memory_format=torch.channels_last)
+
+    data = (lambda step: images(R)), (lambda step: images(*range(N)))
+    compare(lambda m, optimizer, data: train(m, optimizer, 1, data), net, data=data)
 
 
 def adasum(a, b):
@@ -265,22 +245,22 @@ def adasum(a, b):
 
 @check
 def adasum_combines_what_each_rank_would_have_changed():
-    for make in (sgd, adam, lambda params: torch.optim.SGD(params, lr=0.1)):
+    for make in (sgd, adam, plain):
         m = model()
         optimizer = wrap(m, make, op=hvd.Adasum)
         loss_of(m, batch(0, R)).backward()
         optimizer.synchronize()
         optimizer.step()
         optimizer.zero_grad()
-        same_everywhere([p.sum().item() for p in m.parameters()])
+        same_weights(m)
         if N > 2:
             continue
         changes = []
         for rank in range(N):
             other = model()
-            plain = make(other.parameters())
+            alone = make(other.parameters())
             loss_of(other, batch(0, rank)).backward()
-            plain.step()
+            alone.step()
             changes.append(
                 [q.detach() - p.detach() for p, q in zip(model().parameters(), other.parameters())]
             )
@@ -296,7 +276,7 @@ def adasum_accumulates_takes_closures_and_misses():
     for step in range(2):
         (loss_of(m, batch(step, R)) / 2).backward()
     optimizer.step()
-    same_everywhere([p.sum().item() for p in m.parameters()])
+    same_weights(m)
     optimizer.set_backward_passes_per_step(1)
     optimizer.zero_grad()
     before = [p.detach().clone() for p in m.parameters()]
@@ -307,12 +287,12 @@ def adasum_accumulates_takes_closures_and_misses():
         return loss
 
     assert optimizer.step(closure).item() > 0
-    same_everywhere([p.sum().item() for p in m.parameters()])
+    same_weights(m)
     assert all(not torch.equal(p, q) for p, q in zip(m.parameters(), before))
     optimizer.zero_grad()
     m[0](batch(0, R)).sum().backward()  # m[2] has no gradient
     optimizer.step()
-    same_everywhere([p.sum().item() for p in m.parameters()])
+    same_weights(m)
 
 
 @check

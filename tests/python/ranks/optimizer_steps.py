@@ -16,6 +16,8 @@ from training import (
     R,
     batch,
     close,
+    closure_of,
+    compare,
     joined,
     loss_of,
     mine,
@@ -24,6 +26,7 @@ from training import (
     same_everywhere,
     sgd,
     train,
+    trained,
     wrap,
 )
 
@@ -33,14 +36,7 @@ def a_closure_that_computes_gradients_has_them_reduced():
     m = model()
     optimizer = wrap(m)
     for step in range(3):
-
-        def closure(step=step):
-            optimizer.zero_grad()
-            loss = loss_of(m, batch(step, R))
-            loss.backward()
-            return loss
-
-        assert optimizer.step(closure).item() > 0
+        assert optimizer.step(closure_of(m, optimizer, batch(step, R))).item() > 0
     close(m, reference(3, sgd))
     optimizer.zero_grad()
     loss_of(m, batch(3, R)).backward()
@@ -60,19 +56,10 @@ class Twice(torch.optim.SGD):
 
 @check
 def a_closure_that_is_called_twice_is_reduced_twice():
-    def run(m, optimizer, data):
-        def closure():
-            optimizer.zero_grad()
-            loss = loss_of(m, data)
-            loss.backward()
-            return loss
-
-        optimizer.step(closure)
-
-    m, other = model(), model()
-    run(m, wrap(m, lambda params: Twice(params, lr=0.1)), batch(0, R))
-    run(other, Twice(other.parameters(), lr=0.1), joined(0))
-    close(m, other)
+    compare(
+        lambda m, optimizer, data: optimizer.step(closure_of(m, optimizer, data(0))),
+        make=lambda params: Twice(params, lr=0.1),
+    )
 
 
 @check
@@ -94,17 +81,13 @@ def gradients_are_kept_or_set_to_none():
 
 @check
 def a_gradient_the_user_replaces_is_the_one_that_is_reduced():
-    m = model()
-    optimizer = wrap(m, backward_passes_per_step=2)  # so that nothing is on its way yet
-    loss_of(m, batch(0, R)).backward()
-    for p in m.parameters():
-        p.grad = p.grad.clone() * 2
-    optimizer.step()
-    other = model()
-    plain = sgd(other.parameters())
-    (2 * loss_of(other, joined(0))).backward()
-    plain.step()
-    close(m, other)
+    def run(m, optimizer, data):
+        loss_of(m, data(0)).backward()
+        for p in m.parameters():
+            p.grad = p.grad.clone() * 2
+        optimizer.step()
+
+    compare(run, backward_passes_per_step=2)  # so that nothing is on its way yet
 
 
 @check
@@ -117,11 +100,12 @@ def parameters_may_be_frozen_and_unfrozen():
             loss_of(m, data(step)).backward()
             optimizer.step()
 
-    m, other = model(), model()
-    m[0].requires_grad_(False)
-    run(m, wrap(m), mine)
-    run(other, sgd(other.parameters()), joined)
-    close(m, other)
+    def partly_frozen():
+        m = model()
+        m[0].requires_grad_(False)
+        return m
+
+    compare(run, partly_frozen)
 
 
 @check
@@ -165,8 +149,8 @@ def a_parameter_of_two_optimizers_is_reduced_once():
         first = hvd.DistributedOptimizer(sgd(m.parameters()), m.named_parameters(), op=op)
         second = hvd.DistributedOptimizer(sgd(m[0].parameters()), m[0].named_parameters(), op=op)
         run(m, first, second, mine)
-        plain = lambda params, scale=scale: torch.optim.SGD(params, lr=0.1 * scale, momentum=0.9)  # noqa: E731
-        run(other, plain(other.parameters()), plain(other[0].parameters()), joined)
+        make = lambda params, scale=scale: torch.optim.SGD(params, lr=0.1 * scale, momentum=0.9)  # noqa: E731
+        run(other, make(other.parameters()), make(other[0].parameters()), joined)
         close(m, other, 1e-10)
     if N > 1:
         m = model()
@@ -180,16 +164,13 @@ def a_parameter_of_two_optimizers_is_reduced_once():
 
 @check
 def an_optimizer_that_takes_over_from_another_works():
-    m = model()
-    first = wrap(m)
-    train(m, first, 2)
-    second = wrap(m, lambda params: torch.optim.SGD(params, lr=0.05))  # the first one lives on
-    other = reference(2, sgd)
-    plain = torch.optim.SGD(other.parameters(), lr=0.05)
-    train(m, second, (2, 3))
-    train(other, plain, (2, 3), joined)
-    close(m, other)
-    del first
+    def run(m, first, data):
+        train(m, first, 2, data)
+        make = lambda params: torch.optim.SGD(params, lr=0.05)  # noqa: E731
+        second = wrap(m, make) if data is mine else make(m.parameters())
+        train(m, second, (2, 3), data)  # the first one lives on
+
+    compare(run)
 
 
 @check
@@ -199,15 +180,11 @@ def a_penalty_on_the_gradient_works_and_create_graph_is_refused():
         grads = torch.autograd.grad(loss, list(m.parameters()), create_graph=True)
         return loss + 0.1 * sum(g.pow(2).sum() for g in grads)
 
-    m = model()
-    optimizer = wrap(m)
-    penalised(m, joined(0)).backward()  # the penalty is not linear: the same data everywhere
-    optimizer.step()
-    other = model()
-    plain = sgd(other.parameters())
-    penalised(other, joined(0)).backward()
-    plain.step()
-    close(m, other)
+    def run(m, optimizer, data):
+        penalised(m, data(0)).backward()
+        optimizer.step()
+
+    compare(run, data=(joined, joined))  # the penalty is not linear: the same data everywhere
     if N > 1:
         m = model()
         optimizer = wrap(m)
@@ -290,8 +267,7 @@ def small_gradients_go_out_together():
 
     reducer.Reducer._start_queue = counted
     try:
-        m = model()
-        train(m, wrap(m), 2)
+        trained(2)
     finally:
         reducer.Reducer._start_queue = start
     assert counts == [4, 4], counts

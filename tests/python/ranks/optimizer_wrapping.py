@@ -19,65 +19,66 @@ from training import (
     adam,
     batch,
     close,
+    closure_of,
+    compare,
     joined,
     loss_of,
+    mine,
     model,
     reference,
     same_everywhere,
+    same_weights,
     sgd,
     train,
+    trained,
     wrap,
 )
 
 
 @check
 def schedulers_before_and_after_wrapping_change_the_rate_without_a_warning():
-    make = lambda o: torch.optim.lr_scheduler.StepLR(o, 1, gamma=0.5)  # noqa: E731
-    for early in (True, False):
-        m = model()
-        plain = sgd(m.parameters())
-        scheduler = make(plain) if early else None
-        optimizer = hvd.DistributedOptimizer(plain, named_parameters=m.named_parameters())
-        scheduler = scheduler or make(optimizer)
+    def run(m, optimizer, data, scheduler=None):
+        scheduler = scheduler or scheduler_of(optimizer)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            train(m, optimizer, 3, after=scheduler.step)
-        other = model()
-        theirs = sgd(other.parameters())
-        train(other, theirs, 3, joined, make(theirs).step)
-        close(m, other)
+            train(m, optimizer, 3, data, scheduler.step)
         optimizer.load_state_dict(optimizer.state_dict())
         scheduler.step()
-        assert optimizer.param_groups[0]["lr"] == 0.1 * 0.5**4, (early, optimizer.param_groups[0]["lr"])
+        assert optimizer.param_groups[0]["lr"] == 0.1 * 0.5**4, optimizer.param_groups[0]["lr"]
+
+    scheduler_of = lambda o: torch.optim.lr_scheduler.StepLR(o, 1, gamma=0.5)  # noqa: E731
+    compare(run)
+    m, other = model(), model()
+    early = sgd(m.parameters())
+    scheduler = scheduler_of(early)
+    optimizer = hvd.DistributedOptimizer(early, named_parameters=m.named_parameters())
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert optimizer.param_groups[0] is early.param_groups[0]
+    run(m, optimizer, mine, scheduler)
+    run(other, sgd(other.parameters()), joined)
+    close(m, other)
 
 
 @check
 def a_warm_up_and_a_cyclic_schedule_that_sets_momentum_work():
-    m = model()
-    optimizer = wrap(m)
-    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=5)
-    other = model()
-    plain = sgd(other.parameters())
-    theirs = torch.optim.lr_scheduler.OneCycleLR(plain, max_lr=0.1, total_steps=5)
-    train(m, optimizer, 4, after=scheduler.step)
-    train(other, plain, 4, joined, theirs.step)
-    close(m, other)
+    def run(m, optimizer, data):
+        scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=5)
+        train(m, optimizer, 4, data, scheduler.step)
+
+    compare(run)
 
 
 @check
 def state_dicts_go_to_and_fro():
-    m, other = model(), model()
-    optimizer = wrap(m, adam)
-    train(m, optimizer, 2)
-    plain = adam(other.parameters())
-    train(other, plain, 1, joined)
-    plain.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    other.load_state_dict(m.state_dict())
+    m, optimizer = trained(2, adam)
+    other = model()
+    base = adam(other.parameters())
+    train(other, base, 1, joined)
+    base.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     again = wrap(m, adam)
-    again.load_state_dict(copy.deepcopy(plain.state_dict()))
+    again.load_state_dict(copy.deepcopy(base.state_dict()))
     train(m, again, (2, 3))
-    train(other, plain, (2, 3), joined)
-    close(m, other)
+    close(m, reference(4, adam))
 
 
 @check
@@ -90,14 +91,12 @@ def load_state_dict_drops_what_is_pending():
     for step in range(2):
         (loss_of(m, batch(step, R)) / 2).backward()
     optimizer.step()
-    same_everywhere([p.sum().item() for p in m.parameters()])
+    same_weights(m)
 
 
 @check
 def copies_train_on_their_own_parameters():
-    m = model()
-    optimizer = wrap(m, adam)
-    train(m, optimizer, 2)
+    m, optimizer = trained(2, adam)
     m2, second = copy.deepcopy((m, optimizer))
     assert type(second) is type(optimizer) and second.param_groups[0]["params"][0] is m2[0].weight
     train(m2, second, (2, 3))
@@ -178,17 +177,14 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
 
 @check
 def accelerates_way_of_wrapping_works():
-    m = model()
-    inner = wrap(m, adam)
-    scheduler = torch.optim.lr_scheduler.StepLR(inner, 1, gamma=0.5)
-    optimizer = AcceleratedOptimizer(inner)
-    train(m, optimizer, 3, after=scheduler.step)
-    assert optimizer.called
-    optimizer.load_state_dict(optimizer.state_dict())
-    other = model()
-    plain = adam(other.parameters())
-    train(other, plain, 3, joined, torch.optim.lr_scheduler.StepLR(plain, 1, gamma=0.5).step)
-    close(m, other)
+    def run(m, inner, data):
+        scheduler = torch.optim.lr_scheduler.StepLR(inner, 1, gamma=0.5)
+        optimizer = AcceleratedOptimizer(inner)
+        train(m, optimizer, 3, data, scheduler.step)
+        assert optimizer.called
+        optimizer.load_state_dict(optimizer.state_dict())
+
+    compare(run, make=adam)
 
 
 class LightningOptimizer:
@@ -214,14 +210,7 @@ def lightnings_way_of_wrapping_works():
     optimizer = LightningOptimizer(wrap(m, adam))
     assert isinstance(optimizer, torch.optim.Adam) and type(optimizer).__name__ == "LightningAdam"
     for step in range(2):
-
-        def closure(step=step):
-            optimizer.zero_grad()
-            loss = loss_of(m, batch(step, R))
-            loss.backward()
-            return loss
-
-        assert optimizer.step(closure) is not None
+        assert optimizer.step(closure_of(m, optimizer, batch(step, R))) is not None
     optimizer.zero_grad()
     loss_of(m, batch(2, R)).backward()
     optimizer.synchronize()
@@ -277,9 +266,7 @@ def foreach_and_fused_optimizers_work():
         except (TypeError, RuntimeError):
             continue  # not in this torch, or not on CPUs
         make = lambda params, option=option: torch.optim.Adam(params, lr=0.01, **{option: True})  # noqa: E731
-        m = model()
-        train(m, wrap(m, make), 3)
-        close(m, reference(3, make))
+        trained(3, make)
 
 
 def scaler_of():
