@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""allgather, broadcast, alltoall, barrier, join, their gradients; what ranks must agree on."""
+"""allgather, broadcast, alltoall, barrier, join; handles and gradients; what ranks must agree on."""
+
+import functools
 
 import numpy as np
 from harness import hvd, symbol, torch
-from reduce import FLOATS, INTEGERS, MOVED, gradient, mine
+from reduce import FLOATS, INTEGERS, MOVED, mine
 
 
 def parts(shapes, dtype=torch.float64):
@@ -31,25 +33,9 @@ def allgather_of_more_dtypes(t):
         t.fixed(str(dtype), "the original does not know it", work, right)
 
 
-@symbol("allgather_async", "synchronize")
-def allgather_async(t):
-    handle = hvd.allgather_async(mine(), name="gather.async")
-    t.same("handle", type(handle).__name__)
-    t.same("result", hvd.synchronize(handle))
-
-
 @symbol("grouped_allgather")
 def grouped_allgather(t):
     got = hvd.grouped_allgather([mine(), mine(shape=(hvd.rank() + 1, 2))])
-    t.same("returns", type(got).__name__)
-    t.same("result", list(got))
-
-
-@symbol("grouped_allgather_async", "synchronize")
-def grouped_allgather_async(t):
-    handle = hvd.grouped_allgather_async([mine(), mine(shape=(hvd.rank() + 1, 2))], name="gathers")
-    t.same("handle", type(handle).__name__)
-    got = hvd.synchronize(handle)
     t.same("returns", type(got).__name__)
     t.same("result", list(got))
 
@@ -107,17 +93,6 @@ def alltoall(t):
     t.fails("splits too large", ["split"], hvd.alltoall, mine(shape=(3,)), splits=[3, 3])
 
 
-@symbol("alltoall_async", "synchronize")
-def alltoall_async(t):
-    handle = hvd.alltoall_async(mine(shape=(4,)), name="all.async")
-    t.same("handle", type(handle).__name__)
-    got = hvd.synchronize(handle)
-    t.same("returns", type(got).__name__)
-    t.same("result", list(got))
-    handle = hvd.alltoall_async(mine(shape=(4,)), splits=torch.tensor([1, 3], dtype=torch.int32))
-    t.same("splits", list(hvd.synchronize(handle)))
-
-
 @symbol("gather", "gather_async", "reduce", "reduce_async", ours=True)
 def for_one_rank_alone(t):
     """What allgather and allreduce do, for one rank."""
@@ -160,31 +135,77 @@ def barrier(t):
     t.same("named", hvd.barrier(process_set=hvd.global_process_set))
 
 
+BEGUN = ("allgather", "grouped_allgather", "alltoall", "reducescatter", "grouped_reducescatter")
+
+
+@symbol("synchronize", *(f"{name}_async" for name in BEGUN))
+def handles_of_operations(t):
+    some = [mine(), mine(shape=(hvd.rank() + 1, 2))]
+    inputs = (mine(), some, mine(shape=(4,)), mine(), [mine(), mine(shape=(4, 2))])
+    for name, given in zip(BEGUN, inputs):
+        options = {"op": hvd.Sum} if "scatter" in name else {}
+        handle = getattr(hvd, f"{name}_async")(given, name=f"{name}.async", **options)
+        t.same(f"{name} handle", type(handle).__name__)
+        t.same(name, hvd.synchronize(handle))
+    handle = hvd.alltoall_async(mine(shape=(4,)), splits=torch.tensor([1, 3], dtype=torch.int32))
+    t.same("alltoall splits", hvd.synchronize(handle))
+
+
 # --- gradients -----------------------------------------------------------------------------------
 
 
-@symbol("allgather", "horovod.torch.mpi_ops.HorovodAllgather")
-def gradient_of_allgather(t):
-    t.same("uneven", gradient(hvd.allgather, mine(shape=(hvd.rank() + 1, 2))))
+def gradient(function, *inputs):
+    """Gradients of the weighted sum of what function returns; the weights differ by rank."""
+    leaves = [x.clone().requires_grad_() for x in inputs]
+    out = function(*leaves)
+    outs = [out] if isinstance(out, torch.Tensor) else [o for o in out if o.is_floating_point()]
+    weights = [torch.arange(1.0, o.numel() + 1).reshape(o.shape) * (hvd.rank() + 1) for o in outs]
+    sum((o * w).sum() for o, w in zip(outs, weights)).backward()
+    return [x.grad for x in leaves]
 
 
-@symbol("grouped_allgather", "horovod.torch.mpi_ops.HorovodGroupedAllgather")
-def gradient_of_grouped_allgather(t):
-    got = gradient(lambda *x: hvd.grouped_allgather(list(x)), mine(), mine(shape=(hvd.rank() + 1, 2)))
-    t.same("uneven", got)
+KINDS = ("Allgather", "GroupedAllgather", "Broadcast", "Alltoall")
 
 
-@symbol("broadcast", "horovod.torch.mpi_ops.HorovodBroadcast")
-def gradient_of_broadcast(t):
-    for root in (0, 1):
-        t.same(f"from {root}", gradient(lambda x, root=root: hvd.broadcast(x, root), mine()))
+@symbol("allgather", "grouped_allgather", "broadcast", "alltoall")
+@symbol(*(f"horovod.torch.mpi_ops.Horovod{kind}" for kind in KINDS))
+def gradients_of_what_moves(t):
+    uneven, splits = mine(shape=(hvd.rank() + 1, 2)), [1, 2] if hvd.rank() == 0 else [0, 3]
+    for name, function, *inputs in (
+        ("allgather", hvd.allgather, uneven),
+        ("grouped allgather", lambda *x: hvd.grouped_allgather(list(x)), mine(), uneven),
+        ("broadcast from 0", lambda x: hvd.broadcast(x, 0), mine()),
+        ("broadcast from 1", lambda x: hvd.broadcast(x, 1), mine()),
+        ("alltoall", hvd.alltoall, mine(shape=(4, 2))),
+        ("alltoall of splits", lambda x: hvd.alltoall(x, splits=splits), mine(shape=(3, 2))),
+    ):
+        t.same(name, gradient(function, *inputs))
 
 
-@symbol("alltoall", "horovod.torch.mpi_ops.HorovodAlltoall")
-def gradient_of_alltoall(t):
-    t.same("even", gradient(hvd.alltoall, mine(shape=(4, 2))))
-    splits = [1, 2] if hvd.rank() == 0 else [0, 3]
-    t.same("splits", gradient(lambda x: hvd.alltoall(x, splits=splits), mine(shape=(3, 2))))
+REDUCTIONS = ("Allreduce", "GroupedAllreduce", "Reducescatter", "GroupedReducescatter")
+
+
+@symbol("allreduce", "grouped_allreduce", "reducescatter", "grouped_reducescatter")
+@symbol(*(f"horovod.torch.mpi_ops.Horovod{kind}" for kind in REDUCTIONS))
+def gradients_of_reductions(t):
+    for op in ("Sum", "Average"):
+        for name, *inputs in (
+            ("allreduce", mine()),
+            ("grouped_allreduce", mine(), mine(shape=(2, 3))),
+            ("reducescatter", mine(shape=(5, 2))),
+            ("grouped_reducescatter", mine(), mine(shape=(4, 2))),
+        ):
+            reduce = functools.partial(getattr(hvd, name), op=getattr(hvd, op))
+            grouped = lambda *x, reduce=reduce: reduce(list(x))  # noqa: E731
+            t.same(f"{name} by {op}", gradient(grouped if len(inputs) > 1 else reduce, *inputs))
+    scaled = lambda x: hvd.allreduce(x, op=hvd.Sum, prescale_factor=0.5, postscale_factor=3.0)  # noqa: E731
+    t.same("scaled", gradient(scaled, mine()))
+    rest = (hvd.Sum, 1.0, 2.0, hvd.global_process_set)
+    alone = lambda x: hvd.mpi_ops.HorovodAllreduce.apply(x, None, "applied.alone", *rest)  # noqa: E731
+    t.same("of the class", gradient(alone, mine()))
+    apply = lambda *x: hvd.mpi_ops.HorovodGroupedAllreduce.apply(None, "applied", *rest, *x)  # noqa: E731
+    t.same("of the grouped class", gradient(apply, mine(), mine(shape=(2, 3))))
+    t.same("of the result", hvd.allreduce(mine().requires_grad_()).requires_grad)
 
 
 # --- what is wrong ---------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""allreduce in all its forms, reducescatter, and their gradients."""
+"""allreduce in all its forms, and reducescatter."""
 
 import numpy as np
 from harness import hvd, symbol, torch
@@ -222,13 +222,6 @@ def reducescatter(t):
         t.fixed(name, "the original does Sum and Average only", work, right)
 
 
-@symbol("reducescatter_async", "synchronize")
-def reducescatter_async(t):
-    handle = hvd.reducescatter_async(mine(), name="rs.async", op=hvd.Sum)
-    t.same("handle", type(handle).__name__)
-    t.same("sum", hvd.synchronize(handle))
-
-
 @symbol("grouped_reducescatter")
 def grouped_reducescatter(t):
     got = hvd.grouped_reducescatter([mine(), mine(shape=(4, 2))], op=hvd.Sum)
@@ -238,59 +231,3 @@ def grouped_reducescatter(t):
     half = hvd.grouped_reducescatter([mine(), mine()], compression=hvd.Compression.fp16)
     t.same("fp16", list(half))
     t.same("scaled", list(hvd.grouped_reducescatter([mine()], op=hvd.Sum, postscale_factor=0.5)))
-
-
-@symbol("grouped_reducescatter_async", "synchronize")
-def grouped_reducescatter_async(t):
-    handle = hvd.grouped_reducescatter_async([mine(), mine(shape=(4, 2))], op=hvd.Sum)
-    t.same("handle", type(handle).__name__)
-    got = hvd.synchronize(handle)
-    t.same("returns", type(got).__name__)
-    t.same("sum", list(got))
-
-
-# --- gradients -----------------------------------------------------------------------------------
-
-
-def gradient(function, *inputs):
-    """Gradients of the weighted sum of what function returns; the weights differ by rank."""
-    leaves = [x.clone().requires_grad_() for x in inputs]
-    out = function(*leaves)
-    outs = [out] if isinstance(out, torch.Tensor) else [o for o in out if o.is_floating_point()]
-    weights = [torch.arange(1.0, o.numel() + 1).reshape(o.shape) * (hvd.rank() + 1) for o in outs]
-    sum((o * w).sum() for o, w in zip(outs, weights)).backward()
-    return [x.grad for x in leaves]
-
-
-@symbol("allreduce", "horovod.torch.mpi_ops.HorovodAllreduce")
-def gradient_of_allreduce(t):
-    for name, op in (("sum", hvd.Sum), ("average", hvd.Average)):
-        t.same(name, gradient(lambda x, op=op: hvd.allreduce(x, op=op), mine()))
-    scaled = lambda x: hvd.allreduce(x, op=hvd.Sum, prescale_factor=0.5, postscale_factor=3.0)  # noqa: E731
-    t.same("scaled", gradient(scaled, mine()))
-    rest = (None, "applied.alone", hvd.Sum, 1.0, 2.0, hvd.global_process_set)
-    t.same("of the class", gradient(lambda x: hvd.mpi_ops.HorovodAllreduce.apply(x, *rest), mine()))
-    t.same("of the result", hvd.allreduce(mine().requires_grad_()).requires_grad)
-
-
-@symbol("grouped_allreduce", "horovod.torch.mpi_ops.HorovodGroupedAllreduce")
-def gradient_of_grouped_allreduce(t):
-    for name, op in (("sum", hvd.Sum), ("average", hvd.Average)):
-        got = gradient(lambda *x, op=op: hvd.grouped_allreduce(list(x), op=op), mine(), mine(shape=(2, 3)))
-        t.same(name, got)
-    args = (None, "applied", hvd.Sum, 1.0, 2.0, hvd.global_process_set)
-    apply = lambda *x: hvd.mpi_ops.HorovodGroupedAllreduce.apply(*args, *x)  # noqa: E731
-    t.same("of the class", gradient(apply, mine(), mine(shape=(2, 3))))
-
-
-@symbol("reducescatter", "horovod.torch.mpi_ops.HorovodReducescatter")
-def gradient_of_reducescatter(t):
-    for name, op in (("sum", hvd.Sum), ("average", hvd.Average)):
-        t.same(name, gradient(lambda x, op=op: hvd.reducescatter(x, op=op), mine(shape=(5, 2))))
-
-
-@symbol("grouped_reducescatter", "horovod.torch.mpi_ops.HorovodGroupedReducescatter")
-def gradient_of_grouped_reducescatter(t):
-    for name, op in (("sum", hvd.Sum), ("average", hvd.Average)):
-        both = (mine(), mine(shape=(4, 2)))
-        t.same(name, gradient(lambda *x, op=op: hvd.grouped_reducescatter(list(x), op=op), *both))
