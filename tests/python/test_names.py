@@ -103,25 +103,6 @@ class Names(unittest.TestCase):
             path = f"{STAGE / 'python'}{os.pathsep}{directory}"
             self.ok("import horovod.common.exceptions", PYTHONPATH=path)
 
-    def test_not_initialized_has_horovods_words(self):
-        ended = python("import horovod.torch as hvd; hvd.rank()")
-        self.assertIn("ValueError: Horovod has not been initialized; use hvd.init().", ended.out)
-
-    def test_comm_has_ranks_of_the_job(self):
-        ended = python("import horovod.torch as hvd; hvd.init(comm=[0]); print(hvd.size())")
-        self.assertEqual(ended.out, "1\n")
-        ended = python("import horovod.torch as hvd; hvd.init(comm=[0, 1])")
-        self.assertIn("ValueError: comm=[0, 1]: 1 is not a rank of this job, which has 1 ranks", ended.out)
-        code = """if 1:
-            import horovod.torch as hvd
-            hvd.init()
-            try:
-                hvd.init(comm=[0, 1])
-            except ValueError:
-                print(hvd.size())
-        """
-        self.assertEqual(python(code).out, "1\n")  # the world that was there goes on
-
     def test_comm_of_mpi4py_or_nonsense_gets_a_sentence(self):
         code = """if 1:
             import horovod.torch as hvd

@@ -10,7 +10,6 @@ the 360 held-out images. Between the ranks of one job there is no tolerance. One
 optimizer.py, tensorflow_tape.py, v1_optimizer.py and keras_train.py.
 """
 
-import functools
 import os
 import sys
 
@@ -22,7 +21,7 @@ from checks import check, main
 from sklearn.datasets import load_digits
 
 FRAMEWORK = sys.argv[1]
-BATCH, EPOCHS = 48, 6  # of all ranks together: 1, 2, 3 and 4 divide it, and two passes of each
+BATCH, EPOCHS = 48, 6  # of all ranks together: 1, 2, 3 and 4 divide it
 RATE, MOMENTUM = 0.05, 0.9
 DIGITS = load_digits()
 IMAGES = DIGITS.images.reshape(-1, 64).astype(np.float32) / 16
@@ -31,40 +30,30 @@ HELD_OUT = np.arange(len(IMAGES)) % 5 == 0
 SHAPES = [(64, 64), (64,), (64, 10), (10,)]
 
 
-# Each framework: a table WAYS of options, and train(options, batches, start). options: None trains without hvd.
-# start: the weights to start with; None: this rank's own, or with options rank 0's. Returns the logits of the
-# held-out images, the weights it started with and those it ended with.
+# Each framework: train(together, batches, start). together: by hvd. start: the weights to start with; None: this
+# rank's own, or together rank 0's. Returns the logits of the held-out images, the weights it started with and
+# those it ended with.
 
 if FRAMEWORK == "torch":
     import horovod.torch as hvd
     import torch
 
     torch.set_num_threads(1)
-    WAYS = {
-        "plain": {},
-        "groups": {"num_groups": 2},
-        "fp16": {"compression": hvd.Compression.fp16},
-        "predivide": {"gradient_predivide_factor": 2.0},
-        "two passes": {"backward_passes_per_step": 2},
-    }
 
-    def train(options, batches, start):
+    def train(together, batches, start):
         torch.manual_seed(R + 1)
         model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
         for p, value in zip(model.parameters(), start or []):
             p.data = torch.from_numpy(value.copy())
         optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
-        if options is not None:
+        if together:
             hvd.broadcast_parameters(model.state_dict(), 0)
-            optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(), **options)
+            optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
         first = [p.detach().numpy().copy() for p in model.parameters()]
-        passes = (options or {}).get("backward_passes_per_step", 1)
         for batch in batches:
             optimizer.zero_grad()
-            for part in np.split(batch, passes):
-                logits = model(torch.from_numpy(IMAGES[part]))
-                loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(LABELS[part]))
-                (loss / passes).backward()
+            logits = model(torch.from_numpy(IMAGES[batch]))
+            torch.nn.functional.cross_entropy(logits, torch.from_numpy(LABELS[batch])).backward()
             optimizer.step()
         logits = model(torch.from_numpy(IMAGES[HELD_OUT])).detach().numpy()
         return logits, first, [p.detach().numpy() for p in model.parameters()]
@@ -73,19 +62,12 @@ elif FRAMEWORK == "tape":
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
-    WAYS = {
-        "plain": {},
-        "groups": {"groups": 2},
-        "fp16": {"compression": hvd.Compression.fp16},
-        "predivide": {"gradient_predivide_factor": 2.0},
-    }
-
-    def train(options, batches, start):
+    def train(together, batches, start):
         draw = np.random.default_rng(R + 1)
         start = start or [draw.normal(0, 0.1, shape) for shape in SHAPES]
         weights = [tf.Variable(value, dtype=tf.float32) for value in start]
         momenta = [tf.Variable(tf.zeros_like(w)) for w in weights]
-        if options is not None:
+        if together:
             hvd.broadcast_variables(weights, root_rank=0)
         first = [w.numpy() for w in weights]
 
@@ -96,8 +78,8 @@ elif FRAMEWORK == "tape":
         def step(x, y):
             with tf.GradientTape() as tape:
                 loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits_of(x)))
-            if options is not None:
-                tape = hvd.DistributedGradientTape(tape, **options)
+            if together:
+                tape = hvd.DistributedGradientTape(tape)
             for w, m, g in zip(weights, momenta, tape.gradient(loss, weights)):
                 m.assign(MOMENTUM * m + g)
                 w.assign_sub(RATE * m)
@@ -111,11 +93,6 @@ elif FRAMEWORK == "v1":
     import tensorflow.compat.v1 as tf
 
     tf.disable_v2_behavior()
-    WAYS = {
-        "plain": {},
-        "two passes": {"backward_passes_per_step": 2, "average_aggregated_gradients": True},
-        "adasum": {"op": hvd.Adasum},
-    }
 
     def layer(x, outputs, name):
         with tf.variable_scope(name):
@@ -124,7 +101,7 @@ elif FRAMEWORK == "v1":
             )
             return tf.matmul(x, w) + tf.get_variable("b", [outputs], initializer=tf.zeros_initializer())
 
-    def train(options, batches, start):
+    def train(together, batches, start):
         one_thread = tf.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1)
         with tf.Graph().as_default():
             tf.set_random_seed(R + 1)
@@ -133,37 +110,34 @@ elif FRAMEWORK == "v1":
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
             weights = tf.trainable_variables()
             optimizer = tf.train.MomentumOptimizer(RATE, MOMENTUM)
-            if options is not None:
-                optimizer = hvd.DistributedOptimizer(optimizer, **options)
+            if together:
+                optimizer = hvd.DistributedOptimizer(optimizer)
             step = optimizer.minimize(loss)
             into = [tf.placeholder(tf.float32, w.shape) for w in weights]
             put = [w.assign(value) for w, value in zip(weights, into)]
             everybody = hvd.broadcast_global_variables(0)
             with tf.Session(config=one_thread) as session:
                 session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
-                if options is not None:
+                if together:
                     session.run(everybody)
                 elif start:
                     session.run(put, dict(zip(into, start)))
                 first = session.run(weights)
                 for batch in batches:
-                    for part in np.split(batch, (options or {}).get("backward_passes_per_step", 1)):
-                        session.run(step, {x: IMAGES[part], y: LABELS[part]})
+                    session.run(step, {x: IMAGES[batch], y: LABELS[batch]})
                 return session.run(logits, {x: IMAGES[HELD_OUT]}), first, session.run(weights)
 
 else:
     import horovod.keras as hvd
     import keras
 
-    WAYS = {"plain": {}}
-
-    def train(options, batches, start):
+    def train(together, batches, start):
         keras.utils.set_random_seed(R + 1)
         layers = [keras.layers.Dense(64, activation="relu"), keras.layers.Dense(10)]
         model = keras.Sequential([keras.Input((64,)), *layers])
         optimizer = keras.optimizers.SGD(RATE, momentum=MOMENTUM)
-        if options is not None:
-            optimizer = hvd.DistributedOptimizer(optimizer, **options)
+        if together:
+            optimizer = hvd.DistributedOptimizer(optimizer)
             start = objects.broadcast_object(model.get_weights())
         if start:
             model.set_weights(start)
@@ -194,39 +168,18 @@ def same_weights(weights):
     return all(one == every[0] for one in every)
 
 
-@functools.lru_cache(maxsize=None)
-def trained(way):
-    return train(WAYS[way], [batch[R::N] for batch in joined()], None)
-
-
 @check
 def n_ranks_reach_the_accuracy_of_one():
-    logits, start, _ = trained("plain")
+    logits, start, weights = train(True, [batch[R::N] for batch in joined()], None)
     assert same_weights(start), "ranks started with different weights"
-    alone = objects.broadcast_object(right(train(None, joined(), start)[0]) if R == 0 else None)
+    assert same_weights(weights), "ranks hold different weights"
+    alone = objects.broadcast_object(right(train(False, joined(), start)[0]) if R == 0 else None)
     together = right(logits)
     assert together >= 0.9 * HELD_OUT.sum(), f"{together} of {HELD_OUT.sum()} right"
     assert abs(together - alone) <= 4, f"{together} of {HELD_OUT.sum()} right, one rank alone: {alone}"
-
-
-@check
-def every_way_learns_as_much():
-    for way in WAYS:
-        together, plain = right(trained(way)[0]), right(trained("plain")[0])
-        assert together >= plain - (0.05 * HELD_OUT.sum() if way == "adasum" else 4), (way, together, plain)
-
-
-@check
-def weights_are_equal_bit_by_bit_in_every_way():
-    for way in WAYS:
-        assert same_weights(trained(way)[2]), f"{way}: ranks hold different weights"
-
-
-@check
-def without_exchange_they_would_not_be():
-    start = trained("plain")[1]
-    _, _, weights = train(None, [batch[R::N] for batch in joined(1)], start)
-    assert same_weights(weights) == (N == 1)
+    # and without exchange the ranks' weights would differ
+    _, _, apart = train(False, [batch[R::N] for batch in joined(1)], start)
+    assert same_weights(apart) == (N == 1)
 
 
 main(R)

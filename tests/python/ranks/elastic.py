@@ -11,7 +11,6 @@ import torch
 from checks import check, expect_error, main
 from horovod.common.elastic import State
 from horovod.torch.elastic import TorchState
-from horovod.torch.elastic.state import StateHandler, get_handler_registry, set_handler_registry
 from training import N, R, batch, close, joined, loss_of, model, same_everywhere
 from training import train as train_alone
 
@@ -139,30 +138,21 @@ def a_scheduler_made_before_wrapping_still_sets_the_rate():
 
 
 @check
-def sync_gives_rank_0s_state_and_keeps_it():
+def what_was_synced_is_kept_and_does_not_change():
+    """The values themselves: symbols/training.py."""
     m = model(seed=R)
     optimizer = adam(m)
-    if R == 0:
-        loss_of(m, batch(0, 0)).backward()
-        optimizer.step()
     state = TorchState(m, optimizer, epoch=10 + R, history=[R])
-    first = numbers(m)
     state.sync()
     assert state.model is m and state.optimizer is optimizer
     assert (state.epoch, state.history) == (10, [0])
-    if R == 0:
-        assert numbers(m) == first
-    assert len(optimizer.state_dict()["state"]) == 4
-    synced = same_everywhere((numbers(m), float(optimizer.state_dict()["state"][0]["exp_avg"].sum())))
+    synced = same_everywhere(numbers(m))
     with torch.no_grad():
         for p in m.parameters():
             p.add_(R + 1)
-    optimizer.state.clear()
-    state.epoch += 1
     state.history.append("lost")
     state.restore()
-    assert (numbers(m), float(optimizer.state_dict()["state"][0]["exp_avg"].sum())) == synced
-    assert (state.epoch, state.history) == (10, [0])
+    assert (numbers(m), state.history) == (synced, [0])
     state.history.append("again")  # what was kept must not change with what was restored
     state.restore()
     assert state.history == [0]
@@ -263,38 +253,6 @@ def extra_state_of_modules_travels():
     m.value = "changed"
     state.restore()
     assert m.value == "rank 0"
-
-
-@check
-def registered_handlers_are_used():
-    class Thing:
-        content = 1
-
-    class ThingHandler(StateHandler):
-        saved = None
-
-        def save(self):
-            self.saved = self.value.content
-
-        def restore(self):
-            self.value.content = self.saved
-
-        def sync(self):
-            self.value.content = hvd.broadcast_object(self.value.content)
-
-    before = get_handler_registry()
-    set_handler_registry([*before, (Thing, ThingHandler)])
-    try:
-        thing = Thing()
-        thing.content = R
-        state = TorchState(thing=thing)
-        state.sync()
-        assert state.thing is thing and thing.content == 0
-        thing.content = 4
-        state.restore()
-        assert thing.content == 0
-    finally:
-        set_handler_registry(before)
 
 
 @check

@@ -2,7 +2,6 @@
 """hvd.elastic.ElasticSampler: shares of a data set, and what is left of an epoch after a reset."""
 
 import horovod.torch as hvd
-import torch
 from checks import check, main
 from horovod.torch.elastic import ElasticSampler, TorchState
 
@@ -30,16 +29,6 @@ def the_sampler_shares_out_everything_once():
         sampler.set_epoch(epoch)
         orders.append(list(sampler))
     assert orders[0] == orders[1]  # not shuffled
-
-
-@check
-def the_sampler_shuffles_by_epoch():
-    sampler = ElasticSampler(range(64))
-    first = list(sampler)
-    sampler.set_epoch(1)
-    assert list(sampler) != first
-    sampler.set_epoch(0)
-    assert list(sampler) == first
 
 
 @check
@@ -119,19 +108,6 @@ def the_samplers_state_is_horovods_and_more():
     other.processed_num = 100 * N
     other.reset()
     assert len(other) == 0 and list(other) == []
-
-
-@check
-def a_data_loader_takes_the_sampler():
-    data = torch.utils.data.TensorDataset(torch.arange(8 * N))
-    sampler = ElasticSampler(data)
-    loader = torch.utils.data.DataLoader(data, batch_size=2, sampler=sampler)
-    seen = []
-    for i, (x,) in enumerate(loader):
-        seen += x.tolist()
-        sampler.record_batch(i, len(x))
-    assert sampler.processed_num == 8 * N
-    assert sorted(i for s in hvd.allgather_object(seen) for i in s) == list(range(8 * N))
 
 
 @check

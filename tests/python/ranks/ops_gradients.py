@@ -62,8 +62,6 @@ def for_all(n, *outputs):
 
 
 REDUCE = {
-    "Sum": lambda x: x.sum(0),
-    "Average": lambda x: x.mean(0),
     "Min": lambda x: x.amin(0),
     "Max": lambda x: x.amax(0),
     "Product": lambda x: x.prod(0),
@@ -87,24 +85,16 @@ def allreduce():
 
 
 @check
-def ties_of_min_and_max_share_the_gradient():
-    for op, reduce in ((hvd.Max, REDUCE["Max"]), (hvd.Min, REDUCE["Min"])):
+def ties_of_min_and_max_share_the_gradient_and_zeros_have_one():
+    ties = lambda r: torch.tensor([1.0, float(r), float(r % 2)], dtype=torch.float64)  # noqa: E731
+    zeros = lambda r: torch.tensor([0.0 if r == 0 else 2.0, 0.0, 3.0], dtype=torch.float64)  # noqa: E731
+    for name, values in (("Max", ties), ("Min", ties), ("Product", zeros)):
         compare(
-            lambda x: hvd.allreduce(x, op=op),
-            lambda xs: for_all(N, reduce(torch.stack(xs))),
+            lambda x: hvd.allreduce(x, op=getattr(hvd, name)),
+            lambda xs: for_all(N, REDUCE[name](torch.stack(xs))),
             None,
-            inputs=lambda r: [torch.tensor([1.0, float(r), float(r % 2)], dtype=torch.float64)],
+            inputs=lambda r: [values(r)],
         )
-
-
-@check
-def a_product_with_zeros():
-    compare(
-        lambda x: hvd.allreduce(x, op=hvd.Product),
-        lambda xs: for_all(N, REDUCE["Product"](torch.stack(xs))),
-        None,
-        inputs=lambda r: [torch.tensor([0.0 if r == 0 else 2.0, 0.0, 3.0], dtype=torch.float64)],
-    )
 
 
 @check
@@ -121,11 +111,11 @@ def grouped_allreduce():
 @check
 def reduce_and_gather():
     root = N - 1
-    for op in ("Sum", "Average"):
+    for op, reduce in (("Sum", torch.sum), ("Average", torch.mean)):
         compare(
             lambda x: hvd.reduce(x, root, op=getattr(hvd, op), prescale_factor=2.0),
             lambda xs: [
-                [REDUCE[op](2.0 * torch.stack(xs)) if r == root else torch.zeros(0).double()]
+                [reduce(2.0 * torch.stack(xs), 0) if r == root else torch.zeros(0).double()]
                 for r in range(N)
             ],
             same((3, 2)),
