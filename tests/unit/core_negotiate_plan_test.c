@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rank 0's side of the response cache and the plan, as a conversation in text.
  *
- * Up: "7 a #3 leave1": the rank has seen 7 answers, has tensor a and the tensor of slot
- * 3, must leave plan 1.
+ * Up: "7 a #3 join leave1": the rank has seen 7 answers, has tensor a and the tensor of
+ * slot 3, has joined, must leave plan 1.
  *
  * Down: "a@3": the request of a, which gets slot 3; "#3": the slot only; "plan1(0 1)":
- * the plan of these slots; "leave1": it is left. */
+ * the plan of these slots; "leave1": it is left; "joined2": all have, rank 2 last.
+ *
+ * Tensors g and h are a group. */
 #include "runtime/base/mem.h"
 #include "runtime/core/negotiate.h"
 #include "tests/unit/unit.h"
@@ -19,6 +21,10 @@ static struct tensor_request request_make(const char *name)
     r.prescale = r.postscale = 1;
     if (strcmp(name, "join") == 0)
         r.coll = COLL_JOIN;
+    if (name[0] == 'g' || name[0] == 'h') {
+        r.group = 5;
+        r.group_n = 2;
+    }
     (void)snprintf(r.name, sizeof(r.name), "%s", name);
     return r;
 }
@@ -88,8 +94,10 @@ static void put_answer(struct strbuf *got, const struct down *d)
     case DOWN_LEAVE:
         strbuf_printf(got, " leave%u", d->plan);
         break;
-    case DOWN_FAIL:
     case DOWN_JOINED:
+        strbuf_printf(got, " joined%u", d->req.root);
+        break;
+    case DOWN_FAIL:
     case DOWN_PAIR:
     case DOWN_LATE:
     case DOWN_TUNE:
@@ -180,6 +188,41 @@ NEGOTIATE_TEST(a_plan_is_left_once)
     assert_int_equal(rank_send(n, 0, "10 leave2"), 0);
     assert_answers(n, " leave2");
     assert_int_equal(negotiate_counts(n).n_leaves, 2);
+}
+
+/* Its rank submits again what was dropped, and must not have joined before. */
+NEGOTIATE_TEST(a_join_that_crosses_a_plan_is_dropped_too)
+{
+    two_equal_steps(n);
+    all_send(n, "4 #0");
+    assert_answers(n, " plan1(0 1)");
+    assert_int_equal(rank_send(n, 2, "4 #1 join"), 0);
+    assert_int_equal(rank_send(n, 2, "5 leave1"), 0);
+    assert_answers(n, " leave1");
+    all_send(n, "6 #0 #1 join");
+    assert_answers(n, " #0 #1 joined2");
+}
+
+NEGOTIATE_TEST(no_plan_begins_inside_a_group)
+{
+    all_send(n, "0 a h");
+    all_send(n, "0 g");
+    assert_answers(n, " a@0 h@1 g@2");
+    /* The first one that comes as a bit of all is inside the group. */
+    all_send(n, "1 h #2");
+    assert_answers(n, " h@1 #2");
+    all_send(n, "2 #0");
+    assert_answers(n, " #0");
+    for (int i = 3; i < 9; i += 2) {
+        char text[40];
+
+        (void)snprintf(text, sizeof(text), "%d #1 #2", i);
+        all_send(n, text);
+        assert_answers(n, " #1 #2");
+        (void)snprintf(text, sizeof(text), "%d #0", i + 1);
+        all_send(n, text);
+        assert_answers(n, i < 7 ? " #0" : " plan1(0 1 2)");
+    }
 }
 
 /* More than one message holds: that all have joined comes last. */
