@@ -14,7 +14,6 @@ enum { CODEC_ITEMS = 6, CODEC_MAX = 80 * 80, CODEC_SETS = 2 };
 /* How much results may differ from the host's; 0: by no bit. */
 struct coding_case {
     const char *text;                     /* of the codec */
-    const char *lossy;                    /* drain_body: without feedback */
     double slack, slack_bf16, slack_wide; /* wide: of float32 and float64 */
     uint64_t max_bytes;                   /* kept between steps; 0: enough */
     bool is_alone;                        /* one tensor a batch */
@@ -445,71 +444,8 @@ static inline void run_codings(const struct coding_case *cases, size_t n, size_t
     }
 }
 
-/* --- over many steps --- */
-
 static const struct coded one_tensor = {
     .dtype = DT_F32, .op = OP_SUM, .pre = 1, .post = 1, .n = 1};
-
-/* The same input k times, then zeros: what comes out in all is what was put in, but for
- * what is smaller than a scale. */
-static inline int
-codec_drains(struct coder *c, const char *text, double *ret_worst, struct err *err)
-{
-    const size_t n = (size_t)coded_shapes[0][0] * (size_t)coded_shapes[0][1];
-    AUTOFREE float *in = mem_zalloc(CODED_ROOM);
-    AUTOFREE float *got = mem_zalloc(CODED_ROOM);
-    AUTOFREE double *sum = mem_calloc(n, sizeof(*sum));
-    AUTOFREE double *want = mem_calloc(n, sizeof(*want));
-    struct coded b = one_tensor;
-    struct seeded r;
-    int rc = coded_plan(c, &b, text) ? err_set(err, -EINVAL, "plan") : 0;
-
-    for (int k = 0; k < 24 && !rc; k++) {
-        r = (struct seeded){c->me};
-        for (size_t i = 0; i < n; i++)
-            in[i] = k < 8 ? (float)(seeded_next(&r) % 2001) / 1000 - 1 : 0;
-        for (uint32_t j = 0; j < c->n && k < 8; j++) {
-            r = (struct seeded){j};
-            for (size_t i = 0; i < n; i++)
-                want[i] += (double)((float)(seeded_next(&r) % 2001) / 1000 - 1);
-        }
-        rc = run_gpu(c, &b, (uint8_t *)in, (uint8_t *)got, err);
-        for (size_t i = 0; i < n; i++)
-            sum[i] += (double)got[i];
-    }
-    *ret_worst = 0;
-    for (size_t i = 0; i < n; i++)
-        *ret_worst = fmax(*ret_worst, fabs(sum[i] - want[i]));
-    return rc;
-}
-
-static inline int
-drain_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
-{
-    struct err err = ERR_INIT;
-    double fed = 0, lost = 0;
-    struct coder c;
-
-    (void)p;
-    if (coder_open(&c, meeting, me, said))
-        return 1;
-    int rc = codec_drains(&c, coding->text, &fed, &err);
-    if (!rc)
-        rc = codec_drains(&c, coding->lossy, &lost, &err);
-    if (rc)
-        (void)SAYS("rank %u: %s", me, err.text);
-    if (!rc && !(fed < 1e-5 && lost > 1e-2))
-        rc = SAYS("rank %u: %g is lost, %g without feedback", me, fed, lost);
-    return coder_close(&c, rc, said);
-}
-
-static inline void run_drains(const char *text, const char *lossy)
-{
-    const struct coding_case k = {.text = text, .lossy = lossy};
-
-    run_coding(&k, (struct gpu_case){.n = 2, .row_body = drain_body});
-    run_coding(&k, (struct gpu_case){.n = 3, .row_body = drain_body});
-}
 
 /* --- many on their way --- */
 

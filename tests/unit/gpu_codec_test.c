@@ -43,13 +43,6 @@ UNIT_TEST(the_bound_makes_what_was_used_least_give_way)
     run_coding(&k, (struct gpu_case){.n = 3});
 }
 
-/* --- over many steps --- */
-
-UNIT_TEST(nothing_is_lost_over_the_steps)
-{
-    run_drains("int8", "int8:feedback=0");
-}
-
 /* --- on the wire --- */
 
 static atomic_ullong n_sent; /* by all members, in bytes */

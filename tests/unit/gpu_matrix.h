@@ -482,4 +482,21 @@ static int bench_end(struct bench *w, char *said)
     return 0;
 }
 
+/* The body of all cases: runs the case's `bench`. */
+static int
+bench_body(struct device *g, struct backend *meeting, struct party *p, char *said)
+{
+    struct bench *w = mem_zalloc(sizeof(*w));
+    int rc = w ? bench_begin(w, g, meeting, said) : SAYS("out of memory");
+
+    (void)p;
+    rc = rc ? rc : the_case->bench(w, said);
+    if (rc || the_case->aborts)
+        return rc; /* the launcher may still use it */
+    rc = bench_end(w, said);
+    if (!rc)
+        mem_free(w);
+    return rc;
+}
+
 #endif

@@ -31,9 +31,8 @@ static int run_reductions(struct bench *w, char *said)
                                         .root = k % w->n,
                                         .is_in_place = s >= 3,
                                         .is_uneven = (k / 3) % 2};
-                    int rc = run_one(w, said);
-                    if (rc)
-                        return rc;
+                    if (run_one(w, said))
+                        return 1;
                 }
     return 0;
 }
@@ -66,9 +65,8 @@ static int run_specials(struct bench *w, char *said)
                                    && t != DT_BOOL && t != DT_I64;
                     if (w->a.has_joined) /* it has no place of its own */
                         w->a.is_in_place = false;
-                    int rc = run_one(w, said);
-                    if (rc)
-                        return rc;
+                    if (run_one(w, said))
+                        return 1;
                 }
     return 0;
 }
@@ -94,9 +92,8 @@ static int run_moves(struct bench *w, char *said)
                                     .root = k % w->n,
                                     .is_in_place = s / 3 % 2,
                                     .is_uneven = s >= 6};
-                int rc = run_one(w, said);
-                if (rc)
-                    return rc;
+                if (run_one(w, said))
+                    return 1;
             }
     return 0;
 }
@@ -119,9 +116,8 @@ static int run_adasums(struct bench *w, char *said)
                                 .is_uneven = k % 3 == 0,
                                 .more = s % 5 == 0 && s / 2 % 3 != 2 ? 9001 : 0};
             w->a.has_joined = !w->a.is_in_place && s % 7 == 0;
-            int rc = run_one(w, said);
-            if (rc)
-                return rc;
+            if (run_one(w, said))
+                return 1;
         }
     return 0;
 }
@@ -145,9 +141,8 @@ static int run_large(struct bench *w, char *said)
                                 .root = w->n - 1,
                                 .is_uneven = true,
                                 .more = 9001};
-            int rc = run_one(w, said);
-            if (rc)
-                return rc;
+            if (run_one(w, said))
+                return 1;
         }
     return 0;
 }
@@ -164,34 +159,25 @@ static bool has_replayed(const struct bench *w)
     return n_captured > 0 && n_replayed >= n_captured;
 }
 
-static int
-member_runs_all(struct device *g, struct backend *meeting, struct party *p, char *said)
+static int run_all(struct bench *w, char *said)
 {
     int (*const parts[])(struct bench *, char *) = {run_reductions, run_specials,
                                                     run_moves, run_large, run_adasums};
-    struct err err = ERR_INIT;
-    struct bench *w = calloc(1, sizeof(*w));
-    int rc;
-
-    (void)p;
-    HOLDS(w);
-    rc = bench_begin(w, g, meeting, said);
     /* graphs: the same batches several times, at other addresses */
     const unsigned n_passes = the_case->uses_graphs ? PASSES : 1;
-    for (unsigned i = 0; i < n_passes * 5 && !rc; i++) {
+    const struct device *g = w->g;
+    struct err err = ERR_INIT;
+
+    for (unsigned i = 0; i < n_passes * 5; i++) {
         if (i % 5 == 0)
             w->n_asked = 0;
         w->mask = the_case->mask;
         w->arena = (void *)(uintptr_t)(w->memory + i / 5 * 16);
-        rc = parts[i % 5](w, said);
+        if (parts[i % 5](w, said))
+            return 1;
     }
-    if (!rc && the_case->uses_graphs)
-        HOLDS(has_replayed(w));
-    if (!rc)
-        rc = bench_end(w, said);
-    if (!rc)
-        free(w); /* else the launcher may still use it */
-    return rc;
+    HOLDS(!the_case->uses_graphs || has_replayed(w));
+    return 0;
 }
 
 /* --- ways --- */
@@ -238,9 +224,8 @@ static int run_ways(struct bench *w, const struct way *v, size_t n_ways, char *s
         w->a.pre = w->a.post = 1;
         w->a.dtype = DT_F32;
         w->a.op = OP_SUM;
-        int rc = calls_of(w, &n, &grouped, said);
-        if (rc)
-            return rc;
+        if (calls_of(w, &n, &grouped, said))
+            return 1;
         (void)err_set(&err, 0, "way %zu: %zu calls, %zu more in their groups", i, n,
                       grouped);
         HOLDS(n == v[i].n && grouped == v[i].grouped);
@@ -248,24 +233,7 @@ static int run_ways(struct bench *w, const struct way *v, size_t n_ways, char *s
     return 0;
 }
 
-static int
-go_ways(struct device *g, struct backend *m, const struct way *v, size_t n, char *said)
-{
-    struct bench *w = calloc(1, sizeof(*w));
-    struct err err = ERR_INIT;
-
-    HOLDS(w);
-    int rc = bench_begin(w, g, m, said);
-    if (!rc)
-        rc = run_ways(w, v, n, said);
-    if (!rc)
-        rc = bench_end(w, said);
-    if (!rc)
-        free(w);
-    return rc;
-}
-
-static int small_ways(struct device *g, struct backend *m, struct party *p, char *said)
+static int run_small(struct bench *w, char *said)
 {
     static const struct way v[] = {
         {{.coll = COLL_ALLREDUCE, .n_items = 1}, 1, 0},
@@ -278,54 +246,43 @@ static int small_ways(struct device *g, struct backend *m, struct party *p, char
         {{.coll = COLL_ALLTOALL, .n_items = 2}, 8, 7},
     };
 
-    (void)p;
-    return go_ways(g, m, v, sizeof(v) / sizeof(v[0]), said);
+    return run_ways(w, v, ARRAY_LEN(v), said);
 }
 
-static int each_ways(struct device *g, struct backend *m, struct party *p, char *said)
+static int run_each(struct bench *w, char *said)
 {
     static const struct way v[] = {
         {{.coll = COLL_ALLREDUCE, .n_items = 3}, 3, 2},
         {{.coll = COLL_REDUCE, .n_items = 3}, 3, 2},
     };
 
-    (void)p;
-    return go_ways(g, m, v, sizeof(v) / sizeof(v[0]), said);
+    return run_ways(w, v, ARRAY_LEN(v), said);
 }
 
 /* Nothing of these is packed or converted: they cost no memory of ours. */
-static int
-member_runs_lean(struct device *g, struct backend *m, struct party *p, char *said)
+static int run_lean(struct bench *w, char *said)
 {
     static const struct ask v[] = {
-        {.coll = COLL_ALLREDUCE, .n_items = 1},
-        {.coll = COLL_REDUCE, .n_items = 1},
+        {.coll = COLL_ALLREDUCE, .n_items = 1, .post = 1},
+        {.coll = COLL_REDUCE, .n_items = 1, .post = 1},
         {.coll = COLL_REDUCESCATTER, .n_items = 3, .post = 2},
-        {.coll = COLL_REDUCESCATTER, .n_items = 3, .is_uneven = true},
-        {.coll = COLL_BROADCAST, .n_items = 3},
-        {.coll = COLL_ALLTOALL, .n_items = 3, .is_uneven = true},
+        {.coll = COLL_REDUCESCATTER, .n_items = 3, .post = 1, .is_uneven = true},
+        {.coll = COLL_BROADCAST, .n_items = 3, .post = 1},
+        {.coll = COLL_ALLTOALL, .n_items = 3, .post = 1, .is_uneven = true},
     };
-    struct bench *w = calloc(1, sizeof(*w));
+    const struct device *g = w->g;
     struct err err = ERR_INIT;
 
-    (void)p;
-    HOLDS(w);
-    int rc = bench_begin(w, g, m, said);
-    for (size_t i = 0; i < sizeof(v) / sizeof(v[0]) && !rc; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(v); i++) {
         w->a = v[i];
         w->a.pre = 1;
-        w->a.post = v[i].post != 0 ? v[i].post : 1;
         w->a.dtype = DT_F32;
         w->a.op = OP_SUM;
-        rc = run_one(w, said);
-        if (!rc)
-            HOLDS(g->scratch.fusion[0].bytes == 0);
+        if (run_one(w, said))
+            return 1;
+        HOLDS(g->scratch.fusion[0].bytes == 0);
     }
-    if (!rc)
-        rc = bench_end(w, said);
-    if (!rc)
-        free(w);
-    return rc;
+    return 0;
 }
 
 /* As a large batch of a set that member 0 is in and others are not. */
@@ -359,16 +316,12 @@ static int abort_drops_graphs(struct device *g, struct comm *c, char *said)
 
 /* The same batches over and over, at other addresses, the last ones without member 1:
  * each is captured once, on all members. */
-static int
-member_repeats(struct device *g, struct backend *m, struct party *p, char *said)
+static int run_again(struct bench *w, char *said)
 {
-    struct bench *w = calloc(1, sizeof(*w));
+    struct device *g = w->g;
     struct err err = ERR_INIT;
 
-    (void)p;
-    HOLDS(w);
-    int rc = bench_begin(w, g, m, said);
-    for (unsigned i = 0; i < 14 && !rc; i++) {
+    for (unsigned i = 0; i < 14; i++) {
         w->a = (struct ask){.coll = i % 2 ? COLL_ALLREDUCE : COLL_REDUCE,
                             .dtype = DT_I16, /* it travels as i32 */
                             .op = OP_AVERAGE,
@@ -379,19 +332,12 @@ member_repeats(struct device *g, struct backend *m, struct party *p, char *said)
                                           reduce */
                             .is_in_place = i < 10 && i / 2 % 2,
                             .has_joined = i >= 10};
-        rc = i == 8 && w->me == 0 ? grow_buffer(g, said) : 0;
-        rc = rc ? rc : run_one(w, said);
+        if ((i == 8 && w->me == 0 && grow_buffer(g, said)) || run_one(w, said))
+            return 1;
     }
-    if (!rc) {
-        const struct graphs *of = ((struct comm *)w->b)->graphs;
-        HOLDS(of && of->n_captured == 2 && of->n_replayed == 8);
-        if (the_case->aborts)
-            return abort_drops_graphs(g, (struct comm *)w->b, said);
-        rc = bench_end(w, said);
-    }
-    if (!rc)
-        free(w);
-    return rc;
+    const struct graphs *of = ((struct comm *)w->b)->graphs;
+    HOLDS(of && of->n_captured == 2 && of->n_replayed == 8);
+    return the_case->aborts ? abort_drops_graphs(g, (struct comm *)w->b, said) : 0;
 }
 
 /* --- cases --- */
@@ -427,13 +373,14 @@ static bool has_kernels(void)
 static void case_start(struct gpu_case c)
 {
     c.hooks = &hooks;
+    c.body = bench_body;
     if (has_kernels())
         run_case(&c);
 }
 
 static void all_start(struct gpu_case c)
 {
-    c.body = member_runs_all;
+    c.bench = run_all;
     c.mask = FEWER > 1 ? c.mask | 31 : c.mask; /* under a sanitizer */
     case_start(c);
 }
@@ -495,31 +442,31 @@ UNIT_TEST(graphs_give_the_same_results)
 
 UNIT_TEST(tensors_that_go_as_they_are_take_no_buffer)
 {
-    case_start((struct gpu_case){.n = 3, .body = member_runs_lean});
+    case_start((struct gpu_case){.n = 3, .bench = run_lean});
 }
 
 UNIT_TEST(batches_that_come_back_are_one_graph_for_all)
 {
-    case_start((struct gpu_case){.n = 3, .uses_graphs = true, .body = member_repeats});
+    case_start((struct gpu_case){.n = 3, .uses_graphs = true, .bench = run_again});
     case_start((struct gpu_case){
-        .n = 3, .uses_graphs = true, .is_deterministic = true, .body = member_repeats});
+        .n = 3, .uses_graphs = true, .is_deterministic = true, .bench = run_again});
     case_start((struct gpu_case){
-        .n = 2, .uses_graphs = true, .aborts = true, .body = member_repeats});
+        .n = 2, .uses_graphs = true, .aborts = true, .bench = run_again});
 }
 
 UNIT_TEST(small_tensors_are_one_call)
 {
-    case_start((struct gpu_case){.n = 3, .body = small_ways});
+    case_start((struct gpu_case){.n = 3, .bench = run_small});
 }
 
 UNIT_TEST(large_tensors_are_calls_of_one_group)
 {
-    case_start((struct gpu_case){.n = 3, .direct_bytes = 1, .body = each_ways});
+    case_start((struct gpu_case){.n = 3, .direct_bytes = 1, .bench = run_each});
 }
 
 UNIT_TEST(deterministic_tensors_are_calls_of_their_own)
 {
-    case_start((struct gpu_case){.n = 3, .is_deterministic = true, .body = each_ways});
+    case_start((struct gpu_case){.n = 3, .is_deterministic = true, .bench = run_each});
 }
 
 UNIT_MAIN(NULL, NULL)

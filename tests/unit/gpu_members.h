@@ -12,6 +12,8 @@
 #include "tests/unit/cpu_party.h"
 #include "tests/unit/timed.h"
 
+struct bench;
+
 struct gpu_case {
     const char *version; /* of NCCL; NULL: 2.27.5 */
     const char *faults;  /* of the fakes; NULL: none */
@@ -23,6 +25,7 @@ struct gpu_case {
     uint32_t mask;                 /* of gpu_matrix_test: which batches are run */
     const struct gpu_hooks *hooks; /* NULL: batches are sums of float32 */
     int (*body)(struct device *g, struct backend *meeting, struct party *p, char *said);
+    int (*bench)(struct bench *w, char *said); /* of gpu_matrix_test's body */
     /* Instead of body, if it opens the device itself. */
     int (*row_body)(struct backend *meeting, uint32_t me, struct party *p, char *said);
 };
