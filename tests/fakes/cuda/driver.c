@@ -32,7 +32,7 @@ static void fake_read_settings(void)
 
     fake.version = (int)setting_number("HVD_FAKE_CUDA", over.cuda, 12040);
     fake.is_mig = setting_number("HVD_FAKE_MIG", NULL, 0) != 0;
-    fake.has_pools = setting_number("HVD_FAKE_NOPOOL", over.nopool, 0) == 0;
+    fake.has_pools = !over.nopool;
     fake.sm = (int)setting_number("HVD_FAKE_SM", NULL, 90);
     fake.old = (int)setting_number("HVD_FAKE_OLD", NULL, -1);
     fake.delay_us = (unsigned)setting_number("HVD_FAKE_DELAY_US", NULL, 0);

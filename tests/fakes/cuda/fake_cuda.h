@@ -11,7 +11,6 @@
  *   HVD_FAKE_MIG=1        the devices are MIG instances
  *   HVD_FAKE_SM=90        compute capability
  *   HVD_FAKE_OLD=1        that of the second visible GPU is 6.1
- *   HVD_FAKE_NOPOOL=1     no memory pools
  *   HVD_FAKE_DELAY_US=n   before each entry of a stream
  *   HVD_FAKE_JITTER_US=n  up to n more before an entry, the same for each n
  *   HVD_FAKE_FAULTS=a=b,c=d   and the file HVD_FAKE_FILE, read again at each query
