@@ -93,10 +93,11 @@ static inline void gate_put(struct gate *g, cu_stream s)
 static inline int in_child(int (*fn)(void))
 {
     int status = 0;
-    pid_t pid = fork();
 
+    (void)fflush(NULL);
+    pid_t pid = fork();
     if (pid == 0) {
-        (void)alarm(60);
+        (void)alarm(100);
         _exit(fn());
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);

@@ -186,17 +186,10 @@ static int run_all(struct bench *w, char *said)
  * in their group. */
 static int calls_of(struct bench *w, size_t *ret_n, size_t *ret_grouped, char *said)
 {
-    char *(*log_of)(int rank);
-    void *lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
-    struct err err = ERR_INIT;
-    struct device *g = w->g;
-
-    HOLDS(lib);
-    *(void **)&log_of = dlsym(lib, "fake_nccl_log");
-    HOLDS(log_of);
-    char *old = log_of((int)w->me);
+    char *old = nccl_log_of(w->me);
     int rc = run_one(w, said);
-    char *log = log_of((int)w->me);
+    char *log = nccl_log_of(w->me);
+
     *ret_n = *ret_grouped = 0;
     for (const char *p = log + strlen(old); *p; p = strchr(p, '\n') + 1) {
         ++*ret_n;
@@ -204,7 +197,6 @@ static int calls_of(struct bench *w, size_t *ret_n, size_t *ret_grouped, char *s
     }
     free(old);
     free(log);
-    (void)dlclose(lib);
     return rc;
 }
 
@@ -263,21 +255,25 @@ static int run_each(struct bench *w, char *said)
 static int run_lean(struct bench *w, char *said)
 {
     static const struct ask v[] = {
-        {.coll = COLL_ALLREDUCE, .n_items = 1, .post = 1},
-        {.coll = COLL_REDUCE, .n_items = 1, .post = 1},
-        {.coll = COLL_REDUCESCATTER, .n_items = 3, .post = 2},
-        {.coll = COLL_REDUCESCATTER, .n_items = 3, .post = 1, .is_uneven = true},
-        {.coll = COLL_BROADCAST, .n_items = 3, .post = 1},
-        {.coll = COLL_ALLTOALL, .n_items = 3, .post = 1, .is_uneven = true},
+        {COLL_ALLREDUCE, DT_F32, OP_SUM, 1, 1, .n_items = 1},
+        {COLL_ALLREDUCE, DT_F32, OP_AVERAGE, 1, 1, .n_items = 1},
+        {COLL_ALLREDUCE, DT_F64, OP_MIN, 1, 1, .n_items = 1},
+        {COLL_ALLREDUCE, DT_F16, OP_AVERAGE, 1, 1, .n_items = 1},
+        {COLL_ALLREDUCE, DT_BF16, OP_MAX, 1, 1, .n_items = 1},
+        {COLL_ALLREDUCE, DT_I8, OP_SUM, 1, 1, .n_items = 1},
+        {COLL_ALLREDUCE, DT_U8, OP_PRODUCT, 1, 1, .n_items = 1},
+        {COLL_ALLREDUCE, DT_I32, OP_MIN, 1, 1, .n_items = 1},
+        {COLL_REDUCE, DT_I64, OP_MAX, 1, 1, .n_items = 1},
+        {COLL_REDUCESCATTER, DT_F32, OP_SUM, 1, 2, .n_items = 3},
+        {COLL_REDUCESCATTER, DT_F32, OP_SUM, 1, 1, .n_items = 3, .is_uneven = true},
+        {COLL_BROADCAST, DT_F32, OP_SUM, 1, 1, .n_items = 3},
+        {COLL_ALLTOALL, DT_F32, OP_SUM, 1, 1, .n_items = 3, .is_uneven = true},
     };
     const struct device *g = w->g;
     struct err err = ERR_INIT;
 
     for (size_t i = 0; i < ARRAY_LEN(v); i++) {
         w->a = v[i];
-        w->a.pre = 1;
-        w->a.dtype = DT_F32;
-        w->a.op = OP_SUM;
         if (run_one(w, said))
             return 1;
         HOLDS(g->scratch.fusion[0].bytes == 0);

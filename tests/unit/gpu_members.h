@@ -5,11 +5,9 @@
 #ifndef TESTS_UNIT_GPU_MEMBERS_H
 #define TESTS_UNIT_GPU_MEMBERS_H
 
-#include <dlfcn.h>
-#include <sys/wait.h>
-
 #include "runtime/backend/nccl/comm.h"
 #include "tests/unit/cpu_party.h"
+#include "tests/unit/gpu_fake.h"
 #include "tests/unit/timed.h"
 
 struct bench;
@@ -261,15 +259,24 @@ static inline int gate_wait(void *arg)
 static inline int gate_close(struct device *g, struct err *err)
 {
     int (*enqueue)(cu_stream s, int (*fn)(void *arg), const void *arg, size_t bytes);
-    void *lib = dlopen(CUDA_LIBRARY, RTLD_NOW | RTLD_NODELETE);
     struct gpu_scope scope;
 
-    *(void **)&enqueue = lib ? dlsym(lib, "hvd_fake_enqueue") : NULL;
-    if (!enqueue || gpu_enter(g, &scope, err))
+    *(void **)&enqueue = fake_symbol("hvd_fake_enqueue");
+    if (gpu_enter(g, &scope, err))
         return -EIO;
     int rc = enqueue(g->streams[0], gate_wait, "", 1);
     gpu_leave(&scope);
     return rc;
+}
+
+/* The NCCL calls of a rank so far, a line each; the caller frees. */
+static inline char *nccl_log_of(uint32_t rank)
+{
+    void *lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
+    char *(*log_of)(int rank);
+
+    *(void **)&log_of = dlsym(lib, "fake_nccl_log");
+    return log_of((int)rank);
 }
 
 /* --- a case --- */
@@ -304,28 +311,12 @@ static int case_main(void)
     return failed && atomic_load(&case_was_slow) ? TOO_SLOW : failed;
 }
 
-/* The exit status. */
-static int case_in_child(const struct gpu_case *c)
-{
-    int status;
-
-    (void)fflush(NULL);
-    pid_t pid = fork();
-    if (pid == 0) {
-        the_case = c;
-        (void)alarm(100);
-        _exit(case_main());
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
-
 static void run_case(const struct gpu_case *c)
 {
     int status = 0;
 
-    ASSERT_IN_TIME((status = case_in_child(c)) != TOO_SLOW);
+    the_case = c;
+    ASSERT_IN_TIME((status = in_child(case_main)) != TOO_SLOW);
     assert_int_equal(status, 0);
 }
 
