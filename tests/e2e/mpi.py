@@ -309,26 +309,5 @@ def pods_stay_or_go_as_the_policy_says() -> None:
         kubectl("delete", "pod", pod["metadata"]["name"], "-n", ns, "--timeout=60s")
 
 
-@suite.test
-def a_suspended_job_runs_when_it_is_resumed() -> None:
-    ns = namespace("e2e-mpi-suspend")
-    apply(mpijob("later", "MPICH", True, runPolicy={"suspend": True}), ns)
-    wait_condition("later", ns, "Suspended")
-    expect(not pods_of("later", ns, "worker"), "no worker while suspended")
-    kubectl(
-        "patch",
-        "mpijob",
-        "later",
-        "-n",
-        ns,
-        "--type=merge",
-        "-p",
-        '{"spec":{"runPolicy":{"suspend":false}}}',
-    )
-    wait_condition("later", ns, "Succeeded")
-    expect(two_by_two("later") in launcher_log("later", ns), "it ran", diagnosis("later", ns))
-    no_retry("later", ns)
-
-
 if __name__ == "__main__":
     run_suite(suite)

@@ -156,55 +156,6 @@ UNIT_TEST(the_gpus_of_a_worker_are_its_slots)
     }
 }
 
-UNIT_TEST(knobs_are_the_variables_of_the_flags)
-{
-    static const struct {
-        const char *text, *variable, *value;
-    } t[] = {
-        {"fusionThresholdMB: 64", "HOROVOD_FUSION_THRESHOLD", "67108864"},
-        {"fusionThresholdMB: 1048576", "HOROVOD_FUSION_THRESHOLD", "1099511627776"},
-        {"fusionThresholdMB: 0", "HOROVOD_FUSION_THRESHOLD", "0"},
-        {"cycleTimeMs: 5", "HOROVOD_CYCLE_TIME", "5"},
-        {"cycleTimeMs: 0.5", "HOROVOD_CYCLE_TIME", "0.5"},
-        {"cacheCapacity: 2048", "HOROVOD_CACHE_CAPACITY", "2048"},
-        {"hierarchicalAllreduce: true", "HOROVOD_HIERARCHICAL_ALLREDUCE", "1"},
-        {"hierarchicalAllgather: false", "HOROVOD_HIERARCHICAL_ALLGATHER", "0"},
-        {"autotune: true", "HOROVOD_AUTOTUNE", "1"},
-        {"autotuneLogFile: /a", "HOROVOD_AUTOTUNE_LOG", "/a"},
-        {"timelineFilename: /t", "HOROVOD_TIMELINE", "/t"},
-        {"timelineMarkCycles: true", "HOROVOD_TIMELINE_MARK_CYCLES", "1"},
-        {"stallCheckDisable: true", "HOROVOD_STALL_CHECK_DISABLE", "1"},
-        {"stallCheckWarningTimeSeconds: 9", "HOROVOD_STALL_CHECK_TIME_SECONDS", "9"},
-        {"stallCheckShutdownTimeSeconds: 0", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
-         "0"},
-        {"logLevel: trace", "HOROVOD_LOG_LEVEL", "trace"},
-        {"startTimeoutSeconds: 86400", "HVD_START_TIMEOUT", "86400"},
-        {"peerTimeoutSeconds: 1", "HVD_PEER_TIMEOUT", "1"},
-        {"metricsPort: 65535", "HVD_METRICS_PORT", "65535"},
-    };
-    uint32_t seen = 0;
-
-    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
-        struct fixture f;
-        char spec[256];
-        int n = 0;
-
-        (void)snprintf(spec, sizeof(spec), "horovod: {%s}, " ROLES, t[i].text);
-        open_good(&f, spec);
-        for (int k = 0; k < KNOB_COUNT; k++) {
-            if (!f.job.knob[k])
-                continue;
-            assert_string_equal(hvd_knob_variable((enum hvd_knob)k), t[i].variable);
-            assert_string_equal(f.job.knob[k], t[i].value);
-            seen |= 1u << k;
-            n++;
-        }
-        assert_int_equal(n, 1);
-        fixture_release(&f);
-    }
-    assert_int_equal(seen, (1u << KNOB_COUNT) - 1); /* each has a row above */
-}
-
 UNIT_TEST(rules_are_kept_in_order)
 {
     const struct failure_rule *r;
