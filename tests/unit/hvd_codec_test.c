@@ -76,9 +76,8 @@ static void bound_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void results_are_within_the_bound(void **state)
+UNIT_TEST(results_are_within_the_bound)
 {
-    (void)state;
     world_run(2, bound_body);
     world_run(3, bound_body);
     world_run(5, bound_body); /* int8 by shards */
@@ -122,15 +121,14 @@ static void feedback_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void feedback_makes_up_for_what_was_not_sent(void **state)
+UNIT_TEST(feedback_makes_up_for_what_was_not_sent)
 {
-    (void)state;
     world_run(2, feedback_body);
     world_run(3, feedback_body);
 }
 
 /* Many tensors at once, some that no codec takes. */
-static void fused_body(int rank, int size)
+WORLD_TEST(tensors_are_fused, 3)
 {
     enum { T = 12 };
     static float v[T][500];
@@ -168,9 +166,7 @@ static void fused_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(tensors_are_fused, 3, fused_body)
-
-static void joined_body(int rank, int size)
+WORLD_TEST(a_joined_rank_takes_part, 3)
 {
     static float v[N];
     const int64_t n[] = {N};
@@ -197,16 +193,13 @@ static void joined_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_joined_rank_takes_part, 3, joined_body)
-
-static void differ_body(int rank, int size)
+WORLD_TEST(ranks_must_name_the_same, 2)
 {
     float v[4] = {1, 2, 3, 4};
     const int64_t n[] = {4};
     hvd_handle h;
     int r;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK(sum_compressed_async("x", "fp15", v, 1, n, &h) == HVD_INVALID_ARGUMENT,
           "fp15 was taken");
@@ -223,28 +216,11 @@ static void differ_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(ranks_must_name_the_same, 2, differ_body)
-
-static void bad_default_body(int rank, int size)
+WORLD_TEST(a_bad_default_is_refused_by_name, 1)
 {
-    (void)rank;
-    (void)size;
     (void)setenv("HVD_COMPRESSION", "topk:ratio=2", 1);
     CHECK(hvd_init(NULL) < 0, "taken");
     CHECK(strstr(hvd_last_error(), "HVD_COMPRESSION"), "%s", hvd_last_error());
 }
 
-WORLD_TEST(a_bad_default_is_refused_by_name, 1, bad_default_body)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_are_within_the_bound),
-        cmocka_unit_test(feedback_makes_up_for_what_was_not_sent),
-        cmocka_unit_test(tensors_are_fused),
-        cmocka_unit_test(a_joined_rank_takes_part),
-        cmocka_unit_test(ranks_must_name_the_same),
-        cmocka_unit_test(a_bad_default_is_refused_by_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

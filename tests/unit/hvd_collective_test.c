@@ -6,12 +6,11 @@
 #include "tests/unit/hvd_world.h"
 
 /* A rank enters the barrier only when the parent lets it: nobody is through before. */
-static void barrier_body(int rank, int size)
+WORLD_GO_TEST(barrier_waits_for_the_last, 3, 1u << 0)
 {
     struct hvd_tensor t = {.size_bytes = sizeof(t), .name = "bar", .device = -1};
     hvd_handle h;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank == 1) {
         stage_set(rank, 1);
@@ -26,8 +25,6 @@ static void barrier_body(int rank, int size)
     CHECK_OK(wait_release(h));
     CHECK_OK(hvd_shutdown());
 }
-
-WORLD_GO_TEST(barrier_waits_for_the_last, 3, barrier_body, 1u << 0)
 
 /* --- ways to submit and to wait --- */
 
@@ -46,7 +43,7 @@ static void on_done(void *arg, int status, const char *error)
     atomic_fetch_add(&s->calls, 1);
 }
 
-static void callback_body(int rank, int size)
+WORLD_TEST(callback_runs_once_and_poll_sees_the_end, 2)
 {
     struct seen s = {0};
     float v = (float)rank;
@@ -54,7 +51,6 @@ static void callback_body(int rank, int size)
     struct hvd_tensor t = tensor_1d("c", HVD_FLOAT32, &v, &v, &n);
     hvd_handle h;
 
-    (void)size;
     t.done = on_done;
     t.done_arg = &s;
     CHECK_OK(hvd_init(NULL));
@@ -73,8 +69,6 @@ static void callback_body(int rank, int size)
     CHECK(hvd_release(h) == HVD_INVALID_ARGUMENT, "released twice");
     CHECK_OK(hvd_shutdown());
 }
-
-WORLD_TEST(callback_runs_once_and_poll_sees_the_end, 2, callback_body)
 
 /* Inside its callback an operation has ended: what an alltoall received can be asked
  * for, by the handle that was written before it was submitted. */
@@ -96,7 +90,7 @@ static void result_callback(void *arg, int status, const char *error)
     (void)hvd_release(r->handle); /* allowed here too; r->n says what went wrong */
 }
 
-static void ask_body(int rank, int size)
+WORLD_TEST(callbacks_may_query_results, 2)
 {
     float v[3] = {(float)rank, 10, 11};
     int64_t n = rank + 2, splits[2] = {1, rank + 1};
@@ -116,8 +110,6 @@ static void ask_body(int rank, int size)
           r.n, (long long)r.rows[0], (long long)r.rows[1]);
     CHECK(r.result == HVD_OK && r.ndim == 1 && r.shape[0] == rank + 2, "%d", r.result);
 }
-
-WORLD_TEST(callbacks_may_query_results, 2, ask_body)
 
 /* Inside a callback: submitting is allowed, also the same name; waiting and shutdown
  * are refused. */
@@ -140,7 +132,7 @@ static void chain_callback(void *arg, int status, const char *error)
     atomic_store(&chained_results, rc);
 }
 
-static void chain_body(int rank, int size)
+WORLD_TEST(callbacks_may_submit_but_not_wait, 2)
 {
     float v = (float)rank;
     int64_t n = 1;
@@ -156,8 +148,6 @@ static void chain_body(int rank, int size)
     CHECK(chained_value == (float)size, "%g", (double)chained_value);
     CHECK_OK(hvd_shutdown());
 }
-
-WORLD_TEST(callbacks_may_submit_but_not_wait, 2, chain_body)
 
 /* --- threads --- */
 
@@ -189,7 +179,7 @@ static void *submitter_main(void *arg)
     return NULL;
 }
 
-static void threads_body(int rank, int size)
+WORLD_TEST(many_threads_submit_and_wait, 2)
 {
     struct thread_arg a[4];
     pthread_t th[4];
@@ -206,8 +196,6 @@ static void threads_body(int rank, int size)
     }
     CHECK_OK(hvd_shutdown());
 }
-
-WORLD_TEST(many_threads_submit_and_wait, 2, threads_body)
 
 /* --- worlds one after another --- */
 
@@ -229,15 +217,14 @@ static void again_body(int rank, int size)
     }
 }
 
-static void shutdown_and_init_make_a_new_world(void **state)
+UNIT_TEST(shutdown_and_init_make_a_new_world)
 {
-    (void)state;
     for (int n = 1; n <= 3; n++)
         world_run(n, again_body);
 }
 
 /* The last operation before shutdown ends well on every rank, whoever is quick. */
-static void quick_exit_body(int rank, int size)
+WORLD_TEST(a_quick_shutdown_spoils_nothing, 3)
 {
     static float v[50000];
 
@@ -250,15 +237,11 @@ static void quick_exit_body(int rank, int size)
     }
 }
 
-WORLD_TEST(a_quick_shutdown_spoils_nothing, 3, quick_exit_body)
-
-static void alone_body(int rank, int size)
+RANK_BODY(alone_body)
 {
     char buf[512], path[64], link[64];
     ssize_t n;
 
-    (void)rank;
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     for (int fd = 0; fd < 64; fd++) {
         (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -274,7 +257,7 @@ static void alone_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void alone_body_counted(int rank, int size)
+WORLD_TEST(a_world_of_one_opens_no_socket, 1)
 {
     char path[64], link[64], own[16] = "-1";
 
@@ -291,11 +274,9 @@ static void alone_body_counted(int rank, int size)
     alone_body(rank, size);
 }
 
-WORLD_TEST(a_world_of_one_opens_no_socket, 1, alone_body_counted)
-
 /* --- stress --- */
 
-static void stress_body(int rank, int size)
+WORLD_TEST(two_thousand_operations_in_random_orders, 4)
 {
     enum { OPS = 2000, WINDOW = 16 };
     static float buf[WINDOW][3000];
@@ -337,20 +318,4 @@ static void stress_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(two_thousand_operations_in_random_orders, 4, stress_body)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_world_of_one_opens_no_socket),
-        cmocka_unit_test(barrier_waits_for_the_last),
-        cmocka_unit_test(callback_runs_once_and_poll_sees_the_end),
-        cmocka_unit_test(callbacks_may_query_results),
-        cmocka_unit_test(callbacks_may_submit_but_not_wait),
-        cmocka_unit_test(many_threads_submit_and_wait),
-        cmocka_unit_test(shutdown_and_init_make_a_new_world),
-        cmocka_unit_test(a_quick_shutdown_spoils_nothing),
-        cmocka_unit_test(two_thousand_operations_in_random_orders),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -20,15 +20,13 @@ static void *let_all_once_it_sleeps(void *arg)
     return NULL;
 }
 
-static void of_its_end(int rank, int size)
+WORLD_TEST(a_wait_for_an_end_queries_the_device, 2)
 {
     float v = 1;
     _Atomic bool sleeps = false;
     pthread_t t;
     hvd_handle h;
 
-    (void)rank;
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     fake_hold();
     CHECK_OK(sum_on_gpu("a", &v, 1, &h));
@@ -40,9 +38,7 @@ static void of_its_end(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_wait_for_an_end_queries_the_device, 2, of_its_end)
-
-static void of_room(int rank, int size)
+WORLD_TEST(a_wait_for_room_sleeps, 2)
 {
     enum { N = FLIGHTS_MAX + 1 };
     static float v[N];
@@ -50,8 +46,6 @@ static void of_room(int rank, int size)
     pthread_t t;
     hvd_handle h[N];
 
-    (void)rank;
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     fake_hold();
     for (int i = 0; i < N; i++) {
@@ -68,8 +62,6 @@ static void of_room(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_wait_for_room_sleeps, 2, of_room)
-
 /* --- a device that has no memory for a result ---
  */
 
@@ -85,14 +77,13 @@ static const struct refusal {
 };
 static const struct refusal *the_refusal;
 
-static void of_a_result(int rank, int size)
+RANK_BODY(of_a_result)
 {
     float v = 1;
     int64_t n = 1;
     struct hvd_tensor t = on_gpu("g", HVD_FLOAT32, &v, NULL, &n);
     hvd_handle h;
 
-    (void)size;
     if (rank == 1) {
         fake.alloc_result = the_refusal->result;
         fake.alloc_fails = the_refusal->says;
@@ -103,9 +94,8 @@ static void of_a_result(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_device_error_about_a_result_is_the_cause(void **state)
+UNIT_TEST(a_device_error_about_a_result_is_the_cause)
 {
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(refusals); i++) {
         the_refusal = &refusals[i];
         world_run(2, of_a_result);
@@ -114,12 +104,11 @@ static void a_device_error_about_a_result_is_the_cause(void **state)
     }
 }
 
-static void to_connect(int rank, int size)
+WORLD_TEST(a_late_start_extends_the_connect_timeout, 2)
 {
     float v = 1;
     hvd_handle h;
 
-    (void)rank;
     (void)setenv("HOROVOD_START_TIMEOUT", "90", 1); /* more than is given anyway */
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_on_gpu("a", &v, 1, &h));
@@ -130,15 +119,4 @@ static void to_connect(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_late_start_extends_the_connect_timeout, 2, to_connect)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_wait_for_an_end_queries_the_device),
-        cmocka_unit_test(a_wait_for_room_sleeps),
-        cmocka_unit_test(a_device_error_about_a_result_is_the_cause),
-        cmocka_unit_test(a_late_start_extends_the_connect_timeout),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -9,7 +9,7 @@
 
 /* --- moves --- */
 
-static void all_move(int rank, int size)
+WORLD_TEST(every_collective_moves_gpu_memory, 3)
 {
     int64_t n = 2 * size, splits[8];
     int32_t in[16], out[16];
@@ -64,11 +64,9 @@ static void all_move(int rank, int size)
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
 
-WORLD_TEST(every_collective_moves_gpu_memory, 3, all_move)
-
 /* --- streams --- */
 
-static void waits_on_streams(int rank, int size)
+WORLD_TEST(a_stream_waits_instead_of_the_thread, 2)
 {
     float v[4] = {1, 1, 1, 1};
     hvd_handle h, again;
@@ -97,16 +95,13 @@ static void waits_on_streams(int rank, int size)
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
 
-WORLD_TEST(a_stream_waits_instead_of_the_thread, 2, waits_on_streams)
-
-static void many_at_once(int rank, int size)
+WORLD_TEST(one_event_and_one_wait_serve_a_bucket, 2)
 {
     enum { N = 20 };
     float v[N][2];
     hvd_handle h[N];
     int n_records;
 
-    (void)rank;
     CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < N; i++) {
         char name[16];
@@ -134,17 +129,13 @@ static void many_at_once(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(one_event_and_one_wait_serve_a_bucket, 2, many_at_once)
-
-static void a_captured_stream_is_refused(int rank, int size)
+RANK_BODY(a_captured_stream_is_refused)
 {
     float v[1] = {0};
     int64_t n = 1;
     struct hvd_tensor t = on_gpu("c", HVD_FLOAT32, v, v, &n);
     hvd_handle h;
 
-    (void)rank;
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     t.stream = FAKE_CAPTURED;
     CHECK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h) == HVD_INVALID_ARGUMENT, "ok");
@@ -163,7 +154,7 @@ static void *no_memory(void *arg, int ndim, const int64_t *shape, size_t bytes)
     return arg;
 }
 
-static void allocates_body(int rank, int size)
+WORLD_TEST(memory_of_results_is_the_caller_s_or_the_device_s, 2)
 {
     float v[2] = {(float)rank, 1}, all[4] = {0};
     int64_t n = 2;
@@ -171,7 +162,6 @@ static void allocates_body(int rank, int size)
     int n_records;
     hvd_handle h;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     /* The caller's memory may be in use in the stream until it has given it. */
     CHECK_OK(hvd_allgather_async(&t, no_memory, all, 0, &h));
@@ -188,8 +178,6 @@ static void allocates_body(int rank, int size)
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
 
-WORLD_TEST(memory_of_results_is_the_caller_s_or_the_device_s, 2, allocates_body)
-
 /* --- which device --- */
 
 static int submit_refused(struct hvd_tensor *t)
@@ -199,7 +187,7 @@ static int submit_refused(struct hvd_tensor *t)
     return hvd_allreduce_async(t, HVD_SUM, 1, 1, 0, &h);
 }
 
-static void one_device_a_rank(int rank, int size)
+RANK_BODY(one_device_a_rank)
 {
     float v[1] = {0};
     uint8_t foreign[4] = {0xee};
@@ -208,7 +196,6 @@ static void one_device_a_rank(int rank, int size)
     struct hvd_tensor e = on_gpu("e", HVD_FLOAT32, NULL, NULL, &none);
     hvd_handle h;
 
-    (void)rank;
     CHECK_OK(hvd_init(NULL));
     e.device = HVD_DEVICE_OF_POINTER;
     CHECK_OK(hvd_allreduce_async(&e, HVD_SUM, 1, 1, 0, &h)); /* that of the rank */
@@ -235,13 +222,12 @@ static void one_device_a_rank(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void no_device(int rank, int size)
+RANK_BODY(no_device)
 {
     float v[1] = {3};
     int64_t n = 1;
     struct hvd_tensor t = on_gpu("d", HVD_FLOAT32, v, v, &n);
 
-    (void)rank;
     fake.open_fails = "no driver";
     CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 2; i++) {
@@ -256,9 +242,8 @@ static void no_device(int rank, int size)
     CHECK(fake.n_opened == 0 && fake.n_closed == 0, "%d", (int)fake.n_opened);
 }
 
-static void a_wrong_device_is_refused_at_once(void **state)
+UNIT_TEST(a_wrong_device_is_refused_at_once)
 {
-    (void)state;
     world_run(1, one_device_a_rank);
     world_run(2, no_device);
     world_run(1, a_captured_stream_is_refused);
@@ -266,12 +251,11 @@ static void a_wrong_device_is_refused_at_once(void **state)
 
 /* --- ends --- */
 
-static void mixed_body(int rank, int size)
+RANK_BODY(mixed_body)
 {
     float v[1] = {0};
     hvd_handle h;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank == 1)
         CHECK_OK(sum_on_gpu("x", v, 1, &h));
@@ -287,14 +271,13 @@ static void mixed_body(int rank, int size)
 }
 
 /* Rank 0 has no GPU: it says so itself, or has been refused one. */
-static void one_has_none(int rank, int size)
+RANK_BODY(one_has_none)
 {
     float v[1] = {0};
     int64_t n = 1;
     struct hvd_tensor t = on_gpu("x", HVD_FLOAT32, v, v, &n);
     hvd_handle h;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 2; i++) {
         if (rank == 0) {
@@ -312,14 +295,13 @@ static void one_has_none(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_tensor_in_both_kinds_of_memory_fails_on_all(void **state)
+UNIT_TEST(a_tensor_in_both_kinds_of_memory_fails_on_all)
 {
-    (void)state;
     world_run(2, one_has_none);
     world_run(2, mixed_body);
 }
 
-static void joins_body(int rank, int size)
+WORLD_TEST(a_joined_rank_uses_a_device_of_its_own, 3)
 {
     struct hvd_tensor j = {.size_bytes = sizeof(j), .name = "join"};
     float v[2] = {1, 2};
@@ -337,14 +319,11 @@ static void joins_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_joined_rank_uses_a_device_of_its_own, 3, joins_body)
-
-static void ends_in_flight(int rank, int size)
+WORLD_TEST(a_broken_device_ends_the_world_with_its_sentence, 2)
 {
     float v[1] = {0};
     hvd_handle h, last;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_on_gpu("a", v, 1, &h));
     CHECK_OK(wait_release(h));
@@ -365,15 +344,11 @@ static void ends_in_flight(int rank, int size)
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
 
-WORLD_TEST(a_broken_device_ends_the_world_with_its_sentence, 2, ends_in_flight)
-
-static void leaves_body(int rank, int size)
+WORLD_TEST(a_shutdown_ends_what_is_on_its_way, 2)
 {
     float v[1] = {0};
     hvd_handle h;
 
-    (void)rank;
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_on_gpu("a", v, 1, &h));
     CHECK_OK(wait_release(h));
@@ -389,14 +364,11 @@ static void leaves_body(int rank, int size)
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
 
-WORLD_TEST(a_shutdown_ends_what_is_on_its_way, 2, leaves_body)
-
-static void not_finite(int rank, int size)
+WORLD_TEST(a_nan_on_a_gpu_is_named, 2)
 {
     float v[3] = {0, 1, 2};
     hvd_handle h;
 
-    (void)size;
     (void)setenv("HVD_NANCHECK", "1", 1);
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_on_gpu("a", v, 3, &h));
@@ -414,17 +386,13 @@ static void not_finite(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_nan_on_a_gpu_is_named, 2, not_finite)
-
-static void compressed_body(int rank, int size)
+WORLD_TEST(compression_is_the_device_s, 2)
 {
     static float v[1000];
     int64_t n = 1000;
     struct hvd_tensor t = on_gpu("z", HVD_FLOAT32, v, v, &n);
     hvd_handle h;
 
-    (void)rank;
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     t.compression = "fp16";
     CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
@@ -434,17 +402,14 @@ static void compressed_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(compression_is_the_device_s, 2, compressed_body)
-
 /* --- many flights, sets --- */
 
-static void many_flights(int rank, int size)
+WORLD_TEST(flights_are_bounded, 2)
 {
     enum { N = FLIGHTS_MAX + 6 };
     static float v[N];
     hvd_handle h[N];
 
-    (void)rank;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_on_gpu("a", v, 1, &h[0]));
     CHECK_OK(wait_release(h[0]));
@@ -465,9 +430,7 @@ static void many_flights(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(flights_are_bounded, 2, many_flights)
-
-static void sets_have_their_own(int rank, int size)
+WORLD_TEST(process_sets_open_their_own_communicators, 3)
 {
     int ranks[] = {0, 1}, id;
     float v[1] = {1};
@@ -493,13 +456,10 @@ static void sets_have_their_own(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(process_sets_open_their_own_communicators, 3, sets_have_their_own)
-
-static void the_report_is_json(void **state)
+UNIT_TEST(the_report_is_json)
 {
     char text[2048];
 
-    (void)state;
     fake.n_gpus = 1;
     hvd_device_hint("/fw/libnccl.so.2");
     assert_true(hvd_device_report(text, sizeof(text)) < sizeof(text));
@@ -515,23 +475,4 @@ static void the_report_is_json(void **state)
     fake.n_gpus = 8;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_collective_moves_gpu_memory),
-        cmocka_unit_test(a_stream_waits_instead_of_the_thread),
-        cmocka_unit_test(one_event_and_one_wait_serve_a_bucket),
-        cmocka_unit_test(memory_of_results_is_the_caller_s_or_the_device_s),
-        cmocka_unit_test(a_wrong_device_is_refused_at_once),
-        cmocka_unit_test(a_tensor_in_both_kinds_of_memory_fails_on_all),
-        cmocka_unit_test(a_joined_rank_uses_a_device_of_its_own),
-        cmocka_unit_test(a_broken_device_ends_the_world_with_its_sentence),
-        cmocka_unit_test(a_shutdown_ends_what_is_on_its_way),
-        cmocka_unit_test(a_nan_on_a_gpu_is_named),
-        cmocka_unit_test(compression_is_the_device_s),
-        cmocka_unit_test(flights_are_bounded),
-        cmocka_unit_test(process_sets_open_their_own_communicators),
-        cmocka_unit_test(the_report_is_json),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -25,13 +25,12 @@ enum when { WHEN_IDLE, WHEN_OTHERS_WAIT, WHEN_BUSY };
 static enum when when;
 static int victim;
 
-static void mortal_body(int rank, int size)
+RANK_BODY(mortal_body)
 {
     static float big[200000];
     float v = 1;
     int r = HVD_OK;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_now("first", &v, 1));
     if (rank == victim && when != WHEN_BUSY) {
@@ -79,23 +78,20 @@ static void kill_one(int who, enum when at)
     ASSERT_IN_TIME(is_reported_soon(who, at));
 }
 
-static void a_killed_rank_is_named_when_idle(void **state)
+TREE_TEST(a_killed_rank_is_named_when_idle)
 {
-    (void)state;
     for (int r = 0; r < n_ranks; r++)
         kill_one(r, WHEN_IDLE);
 }
 
-static void a_killed_rank_is_named_when_others_wait_for_it(void **state)
+TREE_TEST(a_killed_rank_is_named_when_others_wait_for_it)
 {
-    (void)state;
     for (int r = 0; r < n_ranks; r++)
         kill_one(r, WHEN_OTHERS_WAIT);
 }
 
-static void a_killed_rank_is_named_inside_operations(void **state)
+TREE_TEST(a_killed_rank_is_named_inside_operations)
 {
-    (void)state;
     for (int i = 0; i < 2; i++)
         for (int r = 0; r < n_ranks; r++)
             kill_one(r, WHEN_BUSY);
@@ -103,12 +99,11 @@ static void a_killed_rank_is_named_inside_operations(void **state)
 
 /* A forked worker of the dead rank holds copies of its sockets; the death must be seen
  * all the same. */
-static void forker_body(int rank, int size)
+RANK_BODY(forker_body)
 {
     float v = 1;
     int r = HVD_OK;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_now("first", &v, 1));
     if (rank == victim) {
@@ -141,18 +136,16 @@ static bool is_forker_reported_soon(void)
     return after_ns(t0, shared->r[!victim].failed_ns) < NS_PER_S;
 }
 
-static void a_surviving_child_does_not_hide_the_death(void **state)
+UNIT_TEST(a_surviving_child_does_not_hide_the_death)
 {
-    (void)state;
     for (victim = 0; victim < 2; victim++)
         ASSERT_IN_TIME(is_forker_reported_soon());
 }
 
 /* --- silence --- */
 
-static void a_stopped_rank_is_named_after_the_peer_timeout(void **state)
+TREE_TEST(a_stopped_rank_is_named_after_the_peer_timeout)
 {
-    (void)state;
     (void)setenv("HVD_PEER_TIMEOUT", "4", 1); /* others may pause on a busy machine */
     for (int who = 0; who < 3; who += n_ranks == 3 ? 2 : 1) {
         struct proc_world w;
@@ -202,9 +195,8 @@ static void late_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_late_rank_is_waited_for(void **state)
+UNIT_TEST(a_late_rank_is_waited_for)
 {
-    (void)state;
     (void)setenv("HVD_PEER_TIMEOUT", "3", 1);
     world_run(2, late_body);
     (void)unsetenv("HVD_PEER_TIMEOUT");
@@ -214,12 +206,11 @@ static void a_late_rank_is_waited_for(void **state)
 
 static bool leave_by_exit;
 
-static void leaver_body(int rank, int size)
+RANK_BODY(leaver_body)
 {
     float v = 1;
     hvd_handle h;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_now("first", &v, 1));
     if (rank == victim) {
@@ -238,9 +229,8 @@ static void leaver_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void the_rank_that_leaves_is_named(void **state)
+TREE_TEST(the_rank_that_leaves_is_named)
 {
-    (void)state;
     for (int i = 0; i < 2 * n_ranks; i++) {
         struct proc_world w;
         char want[160];
@@ -266,12 +256,11 @@ static void the_rank_that_leaves_is_named(void **state)
     }
 }
 
-static void own_pending_body(int rank, int size)
+WORLD_TEST(shutdown_ends_own_pending_operations, 2)
 {
     float v = 1;
     hvd_handle h;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank == 0) {
         CHECK_OK(sum_async("x", &v, 1, &h));
@@ -286,11 +275,9 @@ static void own_pending_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(shutdown_ends_own_pending_operations, 2, own_pending_body)
-
 /* --- fork --- */
 
-static void fork_body(int rank, int size)
+WORLD_TEST(a_forked_child_finds_the_runtime_absent, 2)
 {
     float v = 1;
     int status = 0;
@@ -316,16 +303,13 @@ static void fork_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_forked_child_finds_the_runtime_absent, 2, fork_body)
-
 /* --- mistakes --- */
 
-static void duplicate_body(int rank, int size)
+WORLD_TEST(a_pending_name_is_refused, 2)
 {
     float v = 1, u = 1;
     hvd_handle h, h2;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank == 0) {
         CHECK_OK(sum_async("x", &v, 1, &h));
@@ -346,9 +330,7 @@ static void duplicate_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_pending_name_is_refused, 2, duplicate_body)
-
-static void mismatch_body(int rank, int size)
+WORLD_TEST(a_mismatch_fails_that_operation_everywhere, 3)
 {
     static const char want[] =
         "Mismatched data types: tensor \"grad/0\": rank 0 has float32, rank 2 "
@@ -372,17 +354,13 @@ static void mismatch_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_mismatch_fails_that_operation_everywhere, 3, mismatch_body)
-
-static void arguments_body(int rank, int size)
+WORLD_TEST(bad_arguments_are_refused_with_a_sentence, 1)
 {
     float v = 1;
     int64_t n = 1, bad = -1;
     struct hvd_tensor t = tensor_1d("x", HVD_FLOAT32, &v, &v, &n), u = t;
     hvd_handle h;
 
-    (void)rank;
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 3, &h) == HVD_INVALID_ARGUMENT,
           "process set");
@@ -415,12 +393,8 @@ static void arguments_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(bad_arguments_are_refused_with_a_sentence, 1, arguments_body)
-
-static void settings_body(int rank, int size)
+WORLD_TEST(bad_settings_are_refused_by_name, 1)
 {
-    (void)rank;
-    (void)size;
     (void)setenv("HVD_PEER_TIMEOUT", "soon", 1);
     CHECK(hvd_init(NULL) == HVD_INVALID_ARGUMENT, "soon");
     CHECK(strstr(hvd_last_error(), "HVD_PEER_TIMEOUT")
@@ -433,13 +407,10 @@ static void settings_body(int rank, int size)
           hvd_last_error());
 }
 
-WORLD_TEST(bad_settings_are_refused_by_name, 1, settings_body)
-
-static void missing_body(int rank, int size)
+WORLD_TEST(a_rank_that_never_comes_is_named, 3)
 {
     struct hvd_config c = {.size_bytes = sizeof(c)};
 
-    (void)size;
     if (rank == 1)
         return;
     c.start_timeout_ms =
@@ -449,30 +420,4 @@ static void missing_body(int rank, int size)
     CHECK(hvd_is_initialized() == 0, "initialized");
 }
 
-WORLD_TEST(a_rank_that_never_comes_is_named, 3, missing_body)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_rank_is_named_when_idle),
-        cmocka_unit_test(a_killed_rank_is_named_when_others_wait_for_it),
-        cmocka_unit_test(a_killed_rank_is_named_inside_operations),
-        cmocka_unit_test(a_surviving_child_does_not_hide_the_death),
-        cmocka_unit_test(a_stopped_rank_is_named_after_the_peer_timeout),
-        cmocka_unit_test(a_late_rank_is_waited_for),
-        cmocka_unit_test(the_rank_that_leaves_is_named),
-        cmocka_unit_test(shutdown_ends_own_pending_operations),
-        cmocka_unit_test(a_forked_child_finds_the_runtime_absent),
-        cmocka_unit_test(a_pending_name_is_refused),
-        cmocka_unit_test(a_mismatch_fails_that_operation_everywhere),
-        cmocka_unit_test(bad_arguments_are_refused_with_a_sentence),
-        cmocka_unit_test(bad_settings_are_refused_by_name),
-        cmocka_unit_test(a_rank_that_never_comes_is_named),
-        IN_TREE(a_killed_rank_is_named_when_idle),
-        IN_TREE(a_killed_rank_is_named_when_others_wait_for_it),
-        IN_TREE(a_killed_rank_is_named_inside_operations),
-        IN_TREE(a_stopped_rank_is_named_after_the_peer_timeout),
-        IN_TREE(the_rank_that_leaves_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -16,7 +16,7 @@ static struct hvd_tensor on_gpu(const char *name, float *v, const int64_t *n)
 
 /* Rank 1 submits "bad" and has no more; rank 0's "other" is in front of it in the
  * batch, so it is the second there, and rank 1's only one. */
-static void has_joined(int rank, int size)
+WORLD_TEST(a_nan_of_one_that_has_joined_is_named, 2)
 {
     struct hvd_tensor j = {.size_bytes = sizeof(j), .name = "join"};
     float v[2] = {1, 1}, w[2] = {1, 1};
@@ -24,7 +24,6 @@ static void has_joined(int rank, int size)
     struct hvd_tensor bad = on_gpu("bad", v, &n), other = on_gpu("other", w, &n);
     hvd_handle h[2], joined;
 
-    (void)size;
     (void)setenv("HVD_NANCHECK", "1", 1);
     (void)setenv("HOROVOD_CYCLE_TIME", "50", 1);
     CHECK_OK(hvd_init(NULL));
@@ -53,8 +52,6 @@ static void has_joined(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_nan_of_one_that_has_joined_is_named, 2, has_joined)
-
 /* What this process has said from here on, in a file that has no name. */
 static int catch_stderr(void)
 {
@@ -73,7 +70,7 @@ static int number_after(const char *text, const char *words)
     return at ? atoi(at + strlen(words)) : -1;
 }
 
-static void never_done(int rank, int size)
+WORLD_TEST(a_stalled_operation_is_reported_and_ended, 2)
 {
     static const char how_long[] = "stalled (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS): "
                                    "tensor \"late\" and 0 other tensors of "
@@ -85,7 +82,6 @@ static void never_done(int rank, int size)
     hvd_handle h;
     int fd;
 
-    (void)size;
     (void)setenv("HOROVOD_STALL_CHECK_TIME_SECONDS", "1", 1);
     (void)setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", rank == 1 ? "5" : "0", 1);
     CHECK_OK(hvd_init(NULL));
@@ -102,20 +98,17 @@ static void never_done(int rank, int size)
     (void)hvd_shutdown();
 }
 
-WORLD_TEST(a_stalled_operation_is_reported_and_ended, 2, never_done)
-
 #define SUBMITTER ((void *)(uintptr_t)0x51)
 #define READER    ((void *)(uintptr_t)0x52)
 
 /* In the order of the stream that reads it: the submitter's knows nothing of that. */
-static void frees_after_the_reader(int rank, int size)
+WORLD_TEST(a_result_is_freed_after_its_last_waiter, 2)
 {
     float v[2] = {(float)rank, 1};
     const int64_t n = 2;
     struct hvd_tensor t = on_gpu("g", v, &n);
     hvd_handle h;
 
-    (void)size;
     t.output = NULL;
     t.stream = SUBMITTER;
     CHECK_OK(hvd_init(NULL));
@@ -131,14 +124,4 @@ static void frees_after_the_reader(int rank, int size)
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
 
-WORLD_TEST(a_result_is_freed_after_its_last_waiter, 2, frees_after_the_reader)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_result_is_freed_after_its_last_waiter),
-        cmocka_unit_test(a_stalled_operation_is_reported_and_ended),
-        cmocka_unit_test(a_nan_of_one_that_has_joined_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

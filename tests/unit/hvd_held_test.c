@@ -71,7 +71,7 @@ static void whole_group(int size)
 }
 
 /* Memory runs out on rank 0 at each allocation in turn. */
-static void faults_body(int rank, int size)
+WORLD_TEST(memory_that_runs_out_leaves_nothing_of_a_group, 2)
 {
     int hits = 0;
 
@@ -106,10 +106,8 @@ static void faults_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(memory_that_runs_out_leaves_nothing_of_a_group, 2, faults_body)
-
 /* The second part's name is taken when the group is submitted. */
-static void name_body(int rank, int size)
+WORLD_TEST(a_name_that_is_taken_leaves_the_group_held, 2)
 {
     struct hvd_tensor t = part_of(1);
     float other = 0;
@@ -140,19 +138,16 @@ static void name_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_name_that_is_taken_leaves_the_group_held, 2, name_body)
-
 static void assert_refused(int r, int status, const char *word)
 {
     CHECK(r == status && strstr(hvd_last_error(), word), "%d %s", r, hvd_last_error());
 }
 
-static void misuse_body(int rank, int size)
+WORLD_TEST(misuse_is_refused_with_a_sentence, 2)
 {
     hvd_handle h[PARTS];
     hvd_handle wrong[2] = {0};
 
-    (void)rank;
     CHECK_OK(hvd_init(NULL));
     CHECK(make_parts(h) == PARTS, "%s", hvd_last_error());
     CHECK(hvd_poll(h[0]) == HVD_IN_PROGRESS, "%s", hvd_last_error());
@@ -176,14 +171,4 @@ static void misuse_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(misuse_is_refused_with_a_sentence, 2, misuse_body)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_that_runs_out_leaves_nothing_of_a_group),
-        cmocka_unit_test(a_name_that_is_taken_leaves_the_group_held),
-        cmocka_unit_test(misuse_is_refused_with_a_sentence),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -25,13 +25,12 @@ config_of(int n_sets, const int *sizes, const int *ranks, uint64_t timeout_ms)
                                .set_ranks = ranks};
 }
 
-static void static_body(int rank, int size)
+WORLD_TEST(sets_of_the_config_exist_after_init, 3)
 {
     static const int sizes[] = {2, 1}, ranks[] = {2, 0, 1};
     struct hvd_config c = config_of(2, sizes, ranks, 20000);
     int got[8];
 
-    (void)size;
     for (int again = 0; again < 2; again++) {
         CHECK_OK(hvd_init(&c));
         CHECK_OK(hvd_init(&c)); /* idempotent: no second set of the same ranks */
@@ -45,15 +44,12 @@ static void static_body(int rank, int size)
     }
 }
 
-WORLD_TEST(sets_of_the_config_exist_after_init, 3, static_body)
-
 /* One rank's configuration has no sets: init must not wait for ever. */
-static void lonely_config_body(int rank, int size)
+WORLD_GO_TEST(init_is_bounded_when_configs_differ, 2, 1u << 0)
 {
     static const int sizes[] = {1}, ranks[] = {0};
     struct hvd_config c = config_of(rank == 0, sizes, ranks, rank == 0 ? 5000 : 20000);
 
-    (void)size;
     if (rank == 1) {
         CHECK_OK(hvd_init(&c));
         go_wait(1);
@@ -67,30 +63,24 @@ static void lonely_config_body(int rank, int size)
     stage_set(rank, 1);
 }
 
-WORLD_GO_TEST(init_is_bounded_when_configs_differ, 2, lonely_config_body, 1u << 0)
-
-static void odd_config_body(int rank, int size)
+WORLD_TEST(configs_with_other_ranks_are_refused, 2)
 {
     static const int sizes[] = {1};
     const int ranks[] = {rank};
     struct hvd_config c = config_of(1, sizes, ranks, 20000);
 
-    (void)size;
     CHECK(hvd_init(&c) == HVD_INVALID_ARGUMENT, "%s", hvd_last_error());
     CHECK(strstr(hvd_last_error(), "hvd_config, set 1: Mismatched"), "%s",
           hvd_last_error());
     CHECK(hvd_is_initialized() == 0, "initialized");
 }
 
-WORLD_TEST(configs_with_other_ranks_are_refused, 2, odd_config_body)
-
 /* --- somebody does not come --- */
 
-static void leaver_body(int rank, int size)
+WORLD_TEST(a_rank_that_leaves_ends_the_adding_of_a_set, 3)
 {
     const int ranks[] = {0};
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank == 2) { /* never adds */
         CHECK_OK(barrier_now("all are here"));
@@ -104,13 +94,10 @@ static void leaver_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_rank_that_leaves_ends_the_adding_of_a_set, 3, leaver_body)
-
-static void killed_body(int rank, int size)
+WORLD_KILL_TEST(a_killed_rank_ends_the_adding_of_a_set, 3, 2)
 {
     const int ranks[] = {0, 1};
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     stage_set(rank, 1);
     if (rank == 2) {
@@ -122,10 +109,8 @@ static void killed_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_KILL_TEST(a_killed_rank_ends_the_adding_of_a_set, 3, killed_body, 2)
-
 /* A member is lost: the others of the set hear it, and so does who is outside. */
-static void lost_member_body(int rank, int size)
+WORLD_KILL_TEST(a_lost_member_of_a_set_is_named_everywhere, 3, 2)
 {
     const int ranks[] = {0, 2};
     float v[3000] = {0};
@@ -134,7 +119,6 @@ static void lost_member_body(int rank, int size)
     hvd_handle h;
     int id, rc = HVD_OK;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     id = add_set(ranks, 2);
     CHECK(id == 1, "%s", hvd_last_error());
@@ -151,8 +135,6 @@ static void lost_member_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_KILL_TEST(a_lost_member_of_a_set_is_named_everywhere, 3, lost_member_body, 2)
-
 /* --- threads --- */
 
 /* Both add the same set: one of them waits for rank 1, the other is refused meanwhile,
@@ -168,13 +150,12 @@ static void *add_in_thread(void *arg)
     return NULL;
 }
 
-static void two_threads_body(int rank, int size)
+WORLD_GO_TEST(one_thread_at_a_time_changes_sets, 2, 1u << 0)
 {
     const int ranks[] = {0};
     int got[2] = {0, 0};
     pthread_t th;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank == 1) {
         go_wait(1);
@@ -187,8 +168,6 @@ static void two_threads_body(int rank, int size)
     }
     CHECK_OK(hvd_shutdown());
 }
-
-WORLD_GO_TEST(one_thread_at_a_time_changes_sets, 2, two_threads_body, 1u << 0)
 
 /* Threads of one rank work in different sets at once. */
 struct worker {
@@ -220,7 +199,7 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-static void threads_body(int rank, int size)
+WORLD_TEST(threads_work_in_overlapping_sets, 3)
 {
     static const int sizes[] = {2, 2, 2, 1};
     static const int ranks[] = {0, 1, 1, 2, 0, 2, 1};
@@ -245,8 +224,6 @@ static void threads_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(threads_work_in_overlapping_sets, 3, threads_body)
-
 /* --- join --- */
 
 static int join_now(const char *name, int *ret_last)
@@ -262,11 +239,10 @@ static int join_now(const char *name, int *ret_last)
     return rc;
 }
 
-static void join_lost_body(int rank, int size)
+WORLD_KILL_TEST(a_killed_rank_ends_a_join, 3, 1)
 {
     int last = -1;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     stage_set(rank, 1);
     if (rank == 1) {
@@ -278,17 +254,14 @@ static void join_lost_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_KILL_TEST(a_killed_rank_ends_a_join, 3, join_lost_body, 1)
-
 /* A joined rank leaves: the others' allreduces lack it and say so. */
-static void join_leave_body(int rank, int size)
+WORLD_GO_TEST(a_joined_rank_that_leaves_ends_it, 2, 1u << 1)
 {
     struct hvd_tensor t = {.size_bytes = sizeof(t), .name = "join", .device = -1};
     float v = 1;
     hvd_handle h;
     int r = HVD_OK;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank == 0) {
         CHECK_OK(hvd_join_async(&t, &h));
@@ -306,8 +279,6 @@ static void join_leave_body(int rank, int size)
     CHECK(r == HVD_PRECONDITION, "%d %s", r, hvd_last_error());
     CHECK_OK(hvd_shutdown());
 }
-
-WORLD_GO_TEST(a_joined_rank_that_leaves_ends_it, 2, join_leave_body, 1u << 1)
 
 /* --- sets that their members add --- */
 
@@ -331,13 +302,12 @@ static int sum_in(int id, const char *name)
 }
 
 /* The others of the world do nothing meanwhile but wait for something else. */
-static void meet_body(int rank, int size)
+WORLD_TEST(members_add_a_set_without_the_others, 4)
 {
     static const int low[] = {1, 0}, high[] = {2, 3}, outer[] = {0, 3},
                      whole[] = {0, 1, 2, 3};
     int id = -1, again = -1, all = -1, both = -1;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 40; i++) /* a plan that must be left for it */
         CHECK(sum_in(0, "planned") == 4, "sum of all, round %d", i);
@@ -364,22 +334,4 @@ static void meet_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(members_add_a_set_without_the_others, 4, meet_body)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sets_of_the_config_exist_after_init),
-        cmocka_unit_test(init_is_bounded_when_configs_differ),
-        cmocka_unit_test(configs_with_other_ranks_are_refused),
-        cmocka_unit_test(a_rank_that_leaves_ends_the_adding_of_a_set),
-        cmocka_unit_test(a_killed_rank_ends_the_adding_of_a_set),
-        cmocka_unit_test(a_lost_member_of_a_set_is_named_everywhere),
-        cmocka_unit_test(one_thread_at_a_time_changes_sets),
-        cmocka_unit_test(threads_work_in_overlapping_sets),
-        cmocka_unit_test(members_add_a_set_without_the_others),
-        cmocka_unit_test(a_killed_rank_ends_a_join),
-        cmocka_unit_test(a_joined_rank_that_leaves_ends_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -20,14 +20,13 @@ static long rss_kib(void)
     return strtol(at + 6, NULL, 10);
 }
 
-static void measured_body(int rank, int size)
+RANK_BODY(measured_body)
 {
     enum { N = 16 << 20 }; /* 64 MiB of floats */
     float *big = malloc(sizeof(*big) * N), small[1024] = {0};
     long before, idle, after;
     char name[32];
 
-    (void)size;
     CHECK(big, "malloc");
     for (int i = 0; i < N; i++)
         big[i] = (float)rank;
@@ -49,9 +48,8 @@ static void measured_body(int rank, int size)
     free(big);
 }
 
-static void the_library_adds_less_than_16_mib(void **state)
+UNIT_TEST(the_library_adds_less_than_16_mib)
 {
-    (void)state;
     world_run(2, measured_body);
     for (int r = 0; r < 2; r++)
         assert_in_range(shared->r[r].status, 0, 16 * 1024 - 1);
@@ -59,13 +57,9 @@ static void the_library_adds_less_than_16_mib(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_library_adds_less_than_16_mib),
-    };
-
     if (IS_SANITIZED) {
         (void)printf("1..0 # SKIP a sanitizer's own memory would be measured\n");
         return 0;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return unit_run(NULL, NULL);
 }

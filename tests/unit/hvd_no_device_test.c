@@ -14,11 +14,10 @@ static int submit_on_device(int device)
     return hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h);
 }
 
-static void no_library(int rank, int size)
+RANK_BODY(no_library)
 {
     float v[1] = {2};
 
-    (void)rank;
     CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 2; i++) {
         CHECK(submit_on_device(i) == HVD_INVALID_ARGUMENT, "ok");
@@ -32,10 +31,8 @@ static void no_library(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void switched_off(int rank, int size)
+RANK_BODY(switched_off)
 {
-    (void)rank;
-    (void)size;
     (void)setenv("HVD_GPU", "off", 1);
     CHECK_OK(hvd_init(NULL));
     CHECK(submit_on_device(0) == HVD_INVALID_ARGUMENT, "ok");
@@ -45,13 +42,12 @@ static void switched_off(int rank, int size)
 }
 
 /* Tensors in host memory may be waited for as those on a GPU. */
-static void of_the_host(int rank, int size)
+WORLD_TEST(streams_wait_for_the_host_s_by_the_thread, 2)
 {
     float v[1] = {1};
     int device = 0;
     hvd_handle h;
 
-    (void)rank;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_async("x", v, 1, &h));
     CHECK_OK(hvd_wait_on_stream(h, NULL, -1));
@@ -65,20 +61,10 @@ static void of_the_host(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_tensor_on_a_gpu_is_refused_with_the_reason(void **state)
+UNIT_TEST(a_tensor_on_a_gpu_is_refused_with_the_reason)
 {
-    (void)state;
     world_run(2, no_library);
     world_run(1, switched_off);
 }
 
-WORLD_TEST(streams_wait_for_the_host_s_by_the_thread, 2, of_the_host)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_tensor_on_a_gpu_is_refused_with_the_reason),
-        cmocka_unit_test(streams_wait_for_the_host_s_by_the_thread),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

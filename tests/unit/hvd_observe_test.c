@@ -10,7 +10,7 @@ enum { N = 1000 };
 
 /* --- counters --- */
 
-static void count_all(int rank, int size)
+WORLD_TEST(counters_add_up, 2)
 {
     float v[N] = {0};
     struct hvd_stats s;
@@ -53,8 +53,6 @@ static void count_all(int rank, int size)
     CHECK(hvd_stats(&s) == HVD_NOT_INITIALIZED, "%s", hvd_last_error());
 }
 
-WORLD_TEST(counters_add_up, 2, count_all)
-
 static void step_of_four(float *v)
 {
     static const char *const names[] = {"w0", "w1", "w2", "w3"};
@@ -66,13 +64,11 @@ static void step_of_four(float *v)
         CHECK_OK(wait_release(h[i]));
 }
 
-static void run_steps(int rank, int size)
+WORLD_TEST(a_steady_loop_sends_nothing, 2)
 {
     float v[4] = {0};
     struct hvd_stats a, b;
 
-    (void)rank;
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 20; i++)
         step_of_four(v);
@@ -93,15 +89,12 @@ static void run_steps(int rank, int size)
 }
 
 /* The figure that the frozen plan is for: no message about work in 200 steps. */
-WORLD_TEST(a_steady_loop_sends_nothing, 2, run_steps)
-
-static void text_and_file(int rank, int size)
+RANK_BODY(text_and_file)
 {
     float v[1] = {0};
     char buf[1 << 15], cut[16], path[64];
     size_t n, m;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_now("a", v, 1));
     CHECK_OK(hvd_stats_text(buf, sizeof(buf), &n));
@@ -118,11 +111,10 @@ static void text_and_file(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void counters_are_text_and_a_file(void **state)
+UNIT_TEST(counters_are_text_and_a_file)
 {
     char dir[] = "/tmp/hvd-observe-XXXXXX", path[64];
 
-    (void)state;
     assert_non_null(mkdtemp(dir));
     (void)setenv("HVD_STATS_DIR", dir, 1);
     world_run(2, text_and_file);
@@ -149,12 +141,10 @@ static char *timeline_text(void)
     return text;
 }
 
-static void reduce_some(int rank, int size)
+RANK_BODY(reduce_some)
 {
     float v[N] = {0};
 
-    (void)rank;
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 50; i++)
         CHECK_OK(sum_now("grad/0", v, N));
@@ -162,11 +152,10 @@ static void reduce_some(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void the_timeline_of_rank_0(void **state)
+UNIT_TEST(the_timeline_of_rank_0)
 {
     AUTOFREE char *text = NULL;
 
-    (void)state;
     (void)setenv("HOROVOD_TIMELINE", timeline_path, 1);
     (void)setenv("HOROVOD_TIMELINE_MARK_CYCLES", "1", 1);
     world_run(2, reduce_some);
@@ -186,11 +175,10 @@ static void the_timeline_of_rank_0(void **state)
     assert_null(strstr(text, "\"tid\":1"));
 }
 
-static void all_ranks_are_in_the_timeline(void **state)
+UNIT_TEST(all_ranks_are_in_the_timeline)
 {
     AUTOFREE char *text = NULL;
 
-    (void)state;
     (void)setenv("HOROVOD_TIMELINE", timeline_path, 1);
     (void)setenv("HVD_TIMELINE_ALL", "1", 1);
     world_run(3, reduce_some);
@@ -210,11 +198,10 @@ static void all_ranks_are_in_the_timeline(void **state)
     assert_int_equal(text_count(text, "\"name\":\"BARRIER\""), 3);
 }
 
-static void start_late(int rank, int size)
+RANK_BODY(start_late)
 {
     float v[N] = {0};
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_now("before", v, N));
     CHECK(hvd_timeline_start("", 0) == HVD_INVALID_ARGUMENT, "%s", hvd_last_error());
@@ -238,11 +225,10 @@ static void start_late(int rank, int size)
           hvd_last_error());
 }
 
-static void a_timeline_may_come_and_go(void **state)
+UNIT_TEST(a_timeline_may_come_and_go)
 {
     AUTOFREE char *text = NULL;
 
-    (void)state;
     world_run(2, start_late);
     text = timeline_text();
     assert_null(strstr(text, "before"));
@@ -251,12 +237,11 @@ static void a_timeline_may_come_and_go(void **state)
     assert_int_equal(text_count(text, "\"name\":\"ALLREDUCE\""), 1);
 }
 
-static void stop_at_once(int rank, int size)
+RANK_BODY(stop_at_once)
 {
     float v[1] = {0};
     uint64_t best = UINT64_MAX; /* of several: a busy machine may be slow at times */
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 8; i++) {
         uint64_t began;
@@ -275,11 +260,10 @@ static void stop_at_once(int rank, int size)
 }
 
 /* The others' last events are asked for and come, although nobody submits anything. */
-static void a_stop_waits_for_nothing_but_answers(void **state)
+UNIT_TEST(a_stop_waits_for_nothing_but_answers)
 {
     AUTOFREE char *text = NULL;
 
-    (void)state;
     (void)setenv("HVD_TIMELINE_ALL", "1", 1);
     world_run(3, stop_at_once);
     (void)unsetenv("HVD_TIMELINE_ALL");
@@ -290,13 +274,12 @@ static void a_stop_waits_for_nothing_but_answers(void **state)
 
 /* --- NaN --- */
 
-static void one_has_nan(int rank, int size)
+RANK_BODY(one_has_nan)
 {
     int bad = atoi(getenv("HVD_TEST_BAD_RANK"));
     float v[N] = {0};
     char want[160];
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_now("fine", v, N));
     if (rank == bad) {
@@ -312,9 +295,8 @@ static void one_has_nan(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void nan_names_rank_and_tensor_everywhere(void **state)
+UNIT_TEST(nan_names_rank_and_tensor_everywhere)
 {
-    (void)state;
     (void)setenv("HVD_NANCHECK", "1", 1);
     (void)setenv("HVD_TEST_BAD_RANK", "1", 1);
     world_run(3, one_has_nan);
@@ -342,9 +324,8 @@ static void nan_passes(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void without_the_check_nan_passes(void **state)
+UNIT_TEST(without_the_check_nan_passes)
 {
-    (void)state;
     world_run(2, nan_passes);
     (void)setenv("HVD_NANCHECK", "1", 1);
     world_run(2, nan_passes);
@@ -353,10 +334,8 @@ static void without_the_check_nan_passes(void **state)
 
 /* --- variables --- */
 
-static void refused_at_init(int rank, int size)
+WORLD_TEST(garbage_in_a_variable_ends_init, 2)
 {
-    (void)rank;
-    (void)size;
     (void)setenv("HOROVOD_CYCLE_TIME", "(None,)", 1);
     CHECK(hvd_init(NULL) == HVD_INVALID_ARGUMENT, "no error");
     CHECK(strstr(hvd_last_error(), "HOROVOD_CYCLE_TIME: \"(None,)\""), "%s",
@@ -375,23 +354,9 @@ static void refused_at_init(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(garbage_in_a_variable_ends_init, 2, refused_at_init)
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counters_add_up),
-        cmocka_unit_test(a_steady_loop_sends_nothing),
-        cmocka_unit_test(counters_are_text_and_a_file),
-        cmocka_unit_test(the_timeline_of_rank_0),
-        cmocka_unit_test(all_ranks_are_in_the_timeline),
-        cmocka_unit_test(a_timeline_may_come_and_go),
-        cmocka_unit_test(a_stop_waits_for_nothing_but_answers),
-        cmocka_unit_test(nan_names_rank_and_tensor_everywhere),
-        cmocka_unit_test(without_the_check_nan_passes),
-        cmocka_unit_test(garbage_in_a_variable_ends_init),
-    };
     (void)snprintf(timeline_path, sizeof(timeline_path), "/tmp/hvd-observe-%d.json",
                    (int)getpid());
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return unit_run(NULL, NULL);
 }

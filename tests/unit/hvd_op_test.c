@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bookkeeping of one operation: rows, counts, result memory, the end; no world. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/api/op.h"
 #include "tests/unit/torture.h"
@@ -86,9 +81,8 @@ static const struct {
     {COLL_REDUCESCATTER, 0, 0, DT_BF16, 2, {0, 3}, {0}, 0, {0}},
 };
 
-static void results_follow_the_table(void **state)
+UNIT_TEST(results_follow_the_table)
 {
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         bool is_share = cases[i].coll == COLL_REDUCESCATTER;
         bool has_memory = cases[i].coll != COLL_GATHER || cases[i].me == cases[i].root;
@@ -123,13 +117,12 @@ static void results_follow_the_table(void **state)
     }
 }
 
-static void alltoall_sends_whole_rows(void **state)
+UNIT_TEST(alltoall_sends_whole_rows)
 {
     static const int64_t shape[3] = {6, 2, 3};
     static const int64_t rows[N] = {0, 5, 0, 1};
     struct op *op = op_make(COLL_ALLTOALL, DT_I8, 3, shape);
 
-    (void)state;
     op->rows = new_rows(rows);
     assert_non_null(op->rows);
     assert_int_equal(op_make_send_counts(op, N), 0);
@@ -139,9 +132,8 @@ static void alltoall_sends_whole_rows(void **state)
 }
 
 /* The shares of all members are the whole, and differ by one at most. */
-static void shares_add_up(void **state)
+UNIT_TEST(shares_add_up)
 {
-    (void)state;
     for (uint32_t n = 1; n < 40; n++) {
         for (uint64_t rows = 0; rows < 100; rows++) {
             uint64_t sum = 0;
@@ -159,7 +151,7 @@ static void shares_add_up(void **state)
 }
 
 /* Sizes that a peer could claim: refused, not computed modulo 2^64. */
-static void results_beyond_memory_are_refused(void **state)
+UNIT_TEST(results_beyond_memory_are_refused)
 {
     static const int64_t shape[2] = {1, 1 << 20};
     static const uint64_t dim0[][N] = {
@@ -169,7 +161,6 @@ static void results_beyond_memory_are_refused(void **state)
         {UINT64_MAX, 1, 0, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < ARRAY_LEN(dim0); i++) {
         struct op *op = op_make(COLL_ALLGATHER, DT_F64, 2, shape);
 
@@ -201,7 +192,7 @@ static void *result_alloc(void *arg, int ndim, const int64_t *shape, size_t byte
     return s->memory;
 }
 
-static void the_callers_alloc_is_called_once(void **state)
+UNIT_TEST(the_callers_alloc_is_called_once)
 {
     static const int64_t shape[2] = {2, 3};
     static const uint64_t dim0[N] = {2, 0, 1, 1};
@@ -209,7 +200,6 @@ static void the_callers_alloc_is_called_once(void **state)
     struct seen s = {.memory = memory};
     struct op *op = op_make(COLL_ALLGATHER, DT_F32, 2, shape);
 
-    (void)state;
     op->alloc = result_alloc;
     op->alloc_arg = &s;
     assert_int_equal(op_make_result(op, dim0, N, NULL), 0);
@@ -225,13 +215,12 @@ static void the_callers_alloc_is_called_once(void **state)
 }
 
 /* The others count on this rank: it takes part with memory of our own, then fails. */
-static void without_the_callers_memory_it_still_takes_part(void **state)
+UNIT_TEST(without_the_callers_memory_it_still_takes_part)
 {
     static const int64_t shape[1] = {8};
     struct seen s = {0};
     struct op *op = op_make(COLL_REDUCESCATTER, DT_I32, 1, shape);
 
-    (void)state;
     op->alloc = result_alloc;
     op->alloc_arg = &s;
     assert_int_equal(op_make_result(op, NULL, N, NULL), 0);
@@ -241,14 +230,13 @@ static void without_the_callers_memory_it_still_takes_part(void **state)
     op_unref(op);
 }
 
-static void no_memory_is_requested_off_the_root(void **state)
+UNIT_TEST(no_memory_is_requested_off_the_root)
 {
     static const int64_t shape[1] = {1};
     static const uint64_t dim0[N] = {1, 1, 1, 1};
     struct seen s = {0};
     struct op *op = op_make(COLL_GATHER, DT_I32, 1, shape);
 
-    (void)state;
     op->alloc = result_alloc;
     op->alloc_arg = &s;
     op->me = 0;
@@ -259,9 +247,8 @@ static void no_memory_is_requested_off_the_root(void **state)
     op_unref(op);
 }
 
-static void only_some_collectives_make_a_result(void **state)
+UNIT_TEST(only_some_collectives_make_a_result)
 {
-    (void)state;
     for (int c = 0; c < COLL_COUNT; c++) {
         struct op op = {.req.coll = (enum collective)c};
 
@@ -299,11 +286,10 @@ static void on_end(void *arg, int status, const char *error)
     }
 }
 
-static void an_op_ends_once_callback_first(void **state)
+UNIT_TEST(an_op_ends_once_callback_first)
 {
     static const int64_t shape[1] = {1};
 
-    (void)state;
     for (int is_bad = 0; is_bad < 2; is_bad++) {
         struct op *op = op_make(COLL_ALLREDUCE, DT_F32, 1, shape);
         struct op *inner = op_make(COLL_ALLREDUCE, DT_F32, 1, shape);
@@ -327,9 +313,8 @@ static void an_op_ends_once_callback_first(void **state)
 
 /* --- names of groups --- */
 
-static void hashes_are_fnv_1a(void **state)
+UNIT_TEST(hashes_are_fnv_1a)
 {
-    (void)state;
     assert_true(op_hash_text(OP_HASH_INIT, "") == 0xcbf29ce484222325ull);
     assert_true(op_hash_text(OP_HASH_INIT, "a") == 0xaf63dc4c8601ec8cull);
     assert_true(op_hash_text(OP_HASH_INIT, "foobar") == 0x85944171f73967e8ull);
@@ -358,26 +343,9 @@ static int make_and_count(void *arg)
     return rc;
 }
 
-static void every_allocation_may_fail(void **state)
+UNIT_TEST(every_allocation_may_fail)
 {
-    (void)state;
     torture(make_and_count, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_follow_the_table),
-        cmocka_unit_test(alltoall_sends_whole_rows),
-        cmocka_unit_test(shares_add_up),
-        cmocka_unit_test(results_beyond_memory_are_refused),
-        cmocka_unit_test(the_callers_alloc_is_called_once),
-        cmocka_unit_test(without_the_callers_memory_it_still_takes_part),
-        cmocka_unit_test(no_memory_is_requested_off_the_root),
-        cmocka_unit_test(only_some_collectives_make_a_result),
-        cmocka_unit_test(an_op_ends_once_callback_first),
-        cmocka_unit_test(hashes_are_fnv_1a),
-        cmocka_unit_test(every_allocation_may_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -37,11 +37,10 @@ static void check_place(int rank, int size)
     CHECK(hvd_is_homogeneous() == 1, "homogeneous");
 }
 
-static void halves_body(int rank, int size)
+WORLD_TEST(two_halves_are_two_worlds_in_the_order_of_their_lists, 4)
 {
     static const int even[] = {0, 2}, odd[] = {3, 1};
 
-    (void)size;
     if (rank % 2 == 0)
         CHECK_OK(init_of(even, 2));
     else
@@ -50,15 +49,12 @@ static void halves_body(int rank, int size)
     check_members(rank, rank % 2 ? 10 : 5);
 }
 
-WORLD_TEST(two_halves_are_two_worlds_in_the_order_of_their_lists, 4, halves_body)
-
 /* Another list after each shutdown, and the world of all between: each has rounds of
  * its own, however often the others have met. */
-static void others_body(int rank, int size)
+WORLD_TEST(lists_follow_one_another, 3)
 {
     static const int first[] = {0, 1}, last[] = {1, 2};
 
-    (void)size;
     for (int again = 0; again < 2; again++) {
         if (rank != 2) {
             CHECK_OK(init_of(first, 2));
@@ -78,17 +74,14 @@ static void others_body(int rank, int size)
     }
 }
 
-WORLD_TEST(lists_follow_one_another, 3, others_body)
-
 /* Rank 1 never calls hvd_init; rank 3 is alone. */
-static void outside_body(int rank, int size)
+WORLD_TEST(ranks_may_stay_outside_or_be_alone, 4)
 {
     static const int pair[] = {2, 0}, alone[] = {3};
     int ranks[4];
     char text[2000];
     int id;
 
-    (void)size;
     if (rank == 1)
         return;
     if (rank == 3) {
@@ -111,8 +104,6 @@ static void outside_body(int rank, int size)
     CHECK_OK(barrier_now("end"));
 }
 
-WORLD_TEST(ranks_may_stay_outside_or_be_alone, 4, outside_body)
-
 static void assert_refused(const int *ranks, int n, const char *sentence)
 {
     CHECK(init_of(ranks, n) == HVD_INVALID_ARGUMENT, "%s: %s", sentence,
@@ -121,12 +112,11 @@ static void assert_refused(const int *ranks, int n, const char *sentence)
     CHECK(!hvd_is_initialized(), "initialized");
 }
 
-static void impossible_body(int rank, int size)
+WORLD_TEST(impossible_lists_are_refused_at_once, 2)
 {
     static const int all[] = {0, 1}, other[] = {1, 0};
     const int mine[] = {rank}, others[] = {1 - rank};
 
-    (void)size;
     assert_refused((const int[]){0, 1, 1}, 3, "comm=[0, 1, 1]: rank 1 is listed twice");
     assert_refused(
         (const int[]){0, 1, 2}, 3,
@@ -146,15 +136,12 @@ static void impossible_body(int rank, int size)
     check_members(rank, 3);
 }
 
-WORLD_TEST(impossible_lists_are_refused_at_once, 2, impossible_body)
-
 /* Both are told at once, not after 20 s; ranks 2 and 3 do not notice. */
-static void differ_body(int rank, int size)
+WORLD_TEST(lists_that_differ_are_both_shown, 4)
 {
     static const int two[] = {0, 1}, three[] = {1, 0}, rest[] = {2, 3};
     uint64_t begin_ns = clock_now_ns();
 
-    (void)size;
     if (rank >= 2) {
         CHECK_OK(init_of(rest, 2));
         check_members(rank, 12);
@@ -169,46 +156,25 @@ static void differ_body(int rank, int size)
     check_members(rank, 3);
 }
 
-WORLD_TEST(lists_that_differ_are_both_shown, 4, differ_body)
-
-static void all_against_some_body(int rank, int size)
+WORLD_TEST(a_list_against_none_is_a_mismatch, 2)
 {
     static const int list[] = {1, 0};
 
-    (void)size;
     assert_refused(list, rank == 0 ? 2 : 0,
                    rank == 0 ? "rank 0 passes [1, 0]"
                              : "rank 1 passes no list, all 2 ranks");
 }
 
-WORLD_TEST(a_list_against_none_is_a_mismatch, 2, all_against_some_body)
-
-static void late_body(int rank, int size)
+WORLD_TEST(who_is_missing_has_its_rank_in_the_job, 3)
 {
     static const int pair[] = {0, 2};
     struct hvd_config c = {
         .size_bytes = sizeof(c), .start_timeout_ms = 3000, .ranks = pair, .n_ranks = 2};
 
-    (void)size;
     if (rank != 0)
         return;
     CHECK(hvd_init(&c) == HVD_TIMEOUT, "%s", hvd_last_error());
     CHECK(strstr(hvd_last_error(), "for rank 2 (of [0, 2])"), "%s", hvd_last_error());
 }
 
-WORLD_TEST(who_is_missing_has_its_rank_in_the_job, 3, late_body)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_halves_are_two_worlds_in_the_order_of_their_lists),
-        cmocka_unit_test(lists_follow_one_another),
-        cmocka_unit_test(ranks_may_stay_outside_or_be_alone),
-        cmocka_unit_test(impossible_lists_are_refused_at_once),
-        cmocka_unit_test(lists_that_differ_are_both_shown),
-        cmocka_unit_test(a_list_against_none_is_a_mismatch),
-        cmocka_unit_test(who_is_missing_has_its_rank_in_the_job),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

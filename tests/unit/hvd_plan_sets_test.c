@@ -7,28 +7,28 @@
 
 enum { SIDE = 2, RANKS = SIDE * SIDE, STEADY = 40, N_SETS = 2 * SIDE };
 
-static int n_hosts = 1; /* of four ranks */
+static int n_hosts; /* of four ranks */
 
-static int on_1(void **state)
-{
-    (void)state;
-    n_hosts = 1;
-    return 0;
-}
+/* A test on one host, on two, ... */
+#define HOSTS_TEST(name, most)                                                         \
+    static void name##_on_hosts(void);                                                 \
+    UNIT_TEST(name)                                                                    \
+    {                                                                                  \
+        for (n_hosts = 1; n_hosts <= (most); n_hosts *= 2) {                           \
+            print_message("# hosts: %d\n", n_hosts);                                   \
+            name##_on_hosts();                                                         \
+        }                                                                              \
+    }                                                                                  \
+    static void name##_on_hosts(void)
 
-static int on_2(void **state)
-{
-    (void)state;
-    n_hosts = 2;
-    return 0;
-}
-
-static int on_4(void **state)
-{
-    (void)state;
-    n_hosts = 4;
-    return 0;
-}
+/* Likewise of one world, which continues once the ranks of the mask are at stage 1. */
+#define HOSTS_WORLD_TEST(name, most, mask)                                             \
+    RANK_BODY(name##_rank);                                                            \
+    HOSTS_TEST(name, most)                                                             \
+    {                                                                                  \
+        world_run_go(RANKS, name##_rank, mask);                                        \
+    }                                                                                  \
+    RANK_BODY(name##_rank)
 
 static int set_of_row[SIDE], set_of_column[SIDE];
 
@@ -139,11 +139,10 @@ static void world_leave(void)
     CHECK_OK(hvd_shutdown());
 }
 
-static void steady_body(int rank, int size)
+HOSTS_WORLD_TEST(steady_steps_of_sets_send_no_messages, 4, 0)
 {
     struct hvd_stats before;
 
-    (void)size;
     world_enter(rank);
     run_steady(rank);
     before = stats_now();
@@ -155,16 +154,13 @@ static void steady_body(int rank, int size)
     world_leave();
 }
 
-WORLD_TEST(steady_steps_of_sets_send_no_messages, RANKS, steady_body)
-
 /* --- ranks that have nothing to do with it --- */
 
 /* The first row works while the other one's Python computes, and the other way. */
-static void alone_body(int rank, int size)
+RANK_BODY(alone_body)
 {
     struct hvd_stats before;
 
-    (void)size;
     world_enter(rank);
     run_steady(rank);
     before = stats_now();
@@ -191,11 +187,10 @@ static void alone_body(int rank, int size)
     world_leave();
 }
 
-static void a_set_goes_on_while_others_compute(void **state)
+HOSTS_TEST(a_set_goes_on_while_others_compute, 4)
 {
     struct proc_world w;
 
-    (void)state;
     world_start(&w, RANKS, alone_body);
     for (uint32_t turn = 0; turn < SIDE; turn++) {
         for (int r = 0; r < SIDE; r++)
@@ -206,12 +201,11 @@ static void a_set_goes_on_while_others_compute(void **state)
 }
 
 /* Rows at paces of their own, each rank's thread waits for its own only. */
-static void paces_body(int rank, int size)
+HOSTS_WORLD_TEST(sets_keep_their_own_pace, 2, 0xf)
 {
     int n = rank < SIDE ? 600 : 200;
     struct hvd_stats before;
 
-    (void)size;
     world_enter(rank);
     for (int i = 0; i < n; i++) {
         float v = (float)rank;
@@ -227,21 +221,18 @@ static void paces_body(int rank, int size)
     world_leave();
 }
 
-WORLD_GO_TEST(sets_keep_their_own_pace, RANKS, paces_body, 0xf)
-
 /* --- who is called --- */
 
 /* Rank `early` is in an agreement about a world tensor, for which nobody is called, and
  * misses its neighbour, which computes. The other row's call has to reach that one. */
 static int early;
 
-static void called_body(int rank, int size)
+RANK_BODY(called_body)
 {
     struct hvd_stats before;
     float v = 1;
     hvd_handle h = 0;
 
-    (void)size;
     world_enter(rank);
     for (int i = 0; i < STEADY; i++) {
         CHECK_OK(sum_in(row_of(rank), "row", &v, 1));
@@ -262,9 +253,8 @@ static void called_body(int rank, int size)
     world_leave();
 }
 
-static void a_call_reaches_a_host_that_has_begun(void **state)
+HOSTS_TEST(a_call_reaches_a_host_that_has_begun, 2)
 {
-    (void)state;
     for (early = 0; early < RANKS; early += SIDE) {
         struct proc_world w;
 
@@ -285,14 +275,13 @@ static void at_stage(int rank, uint32_t k)
 }
 
 /* The plan begins while rank 1's background thread sleeps and watches no calls. */
-static void first_calls_body(int rank, int size)
+RANK_BODY(first_calls_body)
 {
     const int alone[] = {0};
     uint32_t k = 0;
     float v = 1;
     int own;
 
-    (void)size;
     (void)setenv("HVD_HOST_ID", rank == 0 ? "h0" : "h1", 1);
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(hvd_process_set_add(alone, 1, &own));
@@ -311,18 +300,16 @@ static void first_calls_body(int rank, int size)
     world_leave();
 }
 
-static void the_first_calls_of_a_plan_arrive(void **state)
+UNIT_TEST(the_first_calls_of_a_plan_arrive)
 {
-    (void)state;
     for (int i = 0; i < 10; i++)
         world_run(2, first_calls_body);
 }
 
 /* --- disturbances of one set --- */
 
-static void disturbed_body(int rank, int size)
+HOSTS_WORLD_TEST(what_disturbs_one_set_is_no_matter, 2, 0)
 {
-    (void)size;
     world_enter(rank);
     for (int round = 0; round < 6; round++) {
         float big[40], m = 1;
@@ -351,14 +338,11 @@ static void disturbed_body(int rank, int size)
     world_leave();
 }
 
-WORLD_TEST(what_disturbs_one_set_is_no_matter, RANKS, disturbed_body)
-
-static void mismatch_body(int rank, int size)
+HOSTS_WORLD_TEST(a_mismatch_in_a_set_fails_that_tensor_only, 1, 0)
 {
     float v[2] = {1, 1};
     int r;
 
-    (void)size;
     world_enter(rank);
     run_steady(rank);
     if (rank >= SIDE) {
@@ -371,15 +355,12 @@ static void mismatch_body(int rank, int size)
     world_leave();
 }
 
-WORLD_TEST(a_mismatch_in_a_set_fails_that_tensor_only, RANKS, mismatch_body)
-
 /* Data that ends unevenly: rank 3 joins, the others go on in sets without it. */
-static void join_body(int rank, int size)
+HOSTS_WORLD_TEST(ranks_that_join_do_not_stop_sets, 1, 0)
 {
     struct hvd_tensor t = {.size_bytes = sizeof(t), .name = "join"};
     hvd_handle h;
 
-    (void)size;
     world_enter(rank);
     run_steady(rank);
     for (int i = 0; i < 20 && rank < SIDE; i++) {
@@ -394,17 +375,14 @@ static void join_body(int rank, int size)
     world_leave();
 }
 
-WORLD_TEST(ranks_that_join_do_not_stop_sets, RANKS, join_body)
-
 /* --- ranks that do not come --- */
 
 static int victim;
 
-static void mortal_body(int rank, int size)
+RANK_BODY(mortal_body)
 {
     int r = HVD_OK;
 
-    (void)size;
     world_enter(rank);
     run_steady(rank);
     for (int i = 0; r == HVD_OK && (rank != victim || i < 50); i++)
@@ -420,9 +398,8 @@ static void mortal_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_killed_rank_is_named(void **state)
+HOSTS_TEST(a_killed_rank_is_named, 2)
 {
-    (void)state;
     for (victim = 0; victim < RANKS; victim++) {
         struct proc_world w;
 
@@ -434,12 +411,11 @@ static void a_killed_rank_is_named(void **state)
 }
 
 /* Rank 1 does not come to its row: rank 0 is told who, after it has left the plan. */
-static void stall_body(int rank, int size)
+HOSTS_WORLD_TEST(a_stall_in_a_set_names_the_missing_rank, 1, 1u << 0)
 {
     float v = 1;
     int r = HVD_OK;
 
-    (void)size;
     (void)setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "1", 1);
     world_enter(rank);
     run_steady(rank);
@@ -454,14 +430,11 @@ static void stall_body(int rank, int size)
     (void)hvd_shutdown();
 }
 
-WORLD_GO_TEST(a_stall_in_a_set_names_the_missing_rank, RANKS, stall_body, 1u << 0)
-
-static void leaver_body(int rank, int size)
+HOSTS_WORLD_TEST(leaving_ends_waits_in_sets, 2, 0)
 {
     float v = 1;
     int r = HVD_OK;
 
-    (void)size;
     world_enter(rank);
     run_steady(rank);
     if (rank == 3) {
@@ -474,36 +447,4 @@ static void leaver_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(leaving_ends_waits_in_sets, RANKS, leaver_body)
-
-#define ON(test, n)                                                                    \
-    {                                                                                  \
-#test "_on_" #n, test, on_##n, NULL, NULL                                      \
-    }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        ON(steady_steps_of_sets_send_no_messages, 1),
-        ON(steady_steps_of_sets_send_no_messages, 2),
-        ON(steady_steps_of_sets_send_no_messages, 4),
-        ON(a_set_goes_on_while_others_compute, 1),
-        ON(a_set_goes_on_while_others_compute, 2),
-        ON(a_set_goes_on_while_others_compute, 4),
-        ON(sets_keep_their_own_pace, 1),
-        ON(sets_keep_their_own_pace, 2),
-        ON(a_call_reaches_a_host_that_has_begun, 1),
-        ON(a_call_reaches_a_host_that_has_begun, 2),
-        ON(the_first_calls_of_a_plan_arrive, 2),
-        ON(what_disturbs_one_set_is_no_matter, 1),
-        ON(what_disturbs_one_set_is_no_matter, 2),
-        ON(a_mismatch_in_a_set_fails_that_tensor_only, 1),
-        ON(ranks_that_join_do_not_stop_sets, 1),
-        ON(a_killed_rank_is_named, 1),
-        ON(a_killed_rank_is_named, 2),
-        ON(a_stall_in_a_set_names_the_missing_rank, 1),
-        ON(leaving_ends_waits_in_sets, 1),
-        ON(leaving_ends_waits_in_sets, 2),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -55,9 +55,8 @@ static void steady_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void steady_steps_send_no_messages(void **state)
+TREE_TEST(steady_steps_send_no_messages)
 {
-    (void)state;
     world_run(1, steady_body);
     world_run(n_ranks, steady_body);
 }
@@ -87,14 +86,13 @@ static void disturbed_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void another_tensor_or_shape_is_no_matter(void **state)
+UNIT_TEST(another_tensor_or_shape_is_no_matter)
 {
-    (void)state;
     world_run(2, disturbed_body);
     world_run(4, disturbed_body);
 }
 
-static void mismatch_body(int rank, int size)
+WORLD_TEST(one_rank_of_another_shape_fails_that_tensor_only, 3)
 {
     float v[2] = {1, 1};
     int r;
@@ -111,11 +109,9 @@ static void mismatch_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(one_rank_of_another_shape_fails_that_tensor_only, 3, mismatch_body)
-
 /* Ranks 1 and 2 go on in a set of their own while rank 0, which knows of nothing, is
  * between two steps: it must leave the plan for them without a call of its own. */
-static void set_body(int rank, int size)
+WORLD_GO_TEST(a_set_does_not_wait_for_an_idle_rank_outside, 3, 1u << 1 | 1u << 2)
 {
     static const int pair[] = {1, 2};
     int64_t one = 1;
@@ -140,14 +136,9 @@ static void set_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_GO_TEST(a_set_does_not_wait_for_an_idle_rank_outside,
-              3,
-              set_body,
-              1u << 1 | 1u << 2)
-
 /* --- ranks that do not come --- */
 
-static void late_body(int rank, int size)
+WORLD_GO_TEST(a_wait_ends_at_its_deadline, 3, 1u << 1 | 1u << 2)
 {
     float v = 1;
     hvd_handle h;
@@ -173,8 +164,6 @@ static void late_body(int rank, int size)
     CHECK_OK(barrier_now("end"));
     CHECK_OK(hvd_shutdown());
 }
-
-WORLD_GO_TEST(a_wait_ends_at_its_deadline, 3, late_body, 1u << 1 | 1u << 2)
 
 static int victim;
 
@@ -211,9 +200,8 @@ static bool is_reported_soon(void)
     return world_end_killed(&w, victim, t0) < NS_PER_S;
 }
 
-static void a_killed_rank_is_named(void **state)
+TREE_TEST(a_killed_rank_is_named)
 {
-    (void)state;
     for (victim = 0; victim < n_ranks; victim++)
         ASSERT_IN_TIME(is_reported_soon());
 }
@@ -250,14 +238,13 @@ static void leaver_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void the_rank_that_leaves_is_named(void **state)
+TREE_TEST(the_rank_that_leaves_is_named)
 {
-    (void)state;
     for (victim = 0; victim < n_ranks; victim++)
         world_run(n_ranks, leaver_body);
 }
 
-static void stall_body(int rank, int size)
+WORLD_GO_TEST(a_stall_names_the_missing_rank, 3, 1u << 0 | 1u << 2)
 {
     float v = 1;
     int r = HVD_OK;
@@ -279,22 +266,4 @@ static void stall_body(int rank, int size)
     (void)hvd_shutdown();
 }
 
-WORLD_GO_TEST(a_stall_names_the_missing_rank, 3, stall_body, 1u << 0 | 1u << 2)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steady_steps_send_no_messages),
-        cmocka_unit_test(another_tensor_or_shape_is_no_matter),
-        cmocka_unit_test(one_rank_of_another_shape_fails_that_tensor_only),
-        cmocka_unit_test(a_set_does_not_wait_for_an_idle_rank_outside),
-        cmocka_unit_test(a_wait_ends_at_its_deadline),
-        cmocka_unit_test(a_killed_rank_is_named),
-        cmocka_unit_test(the_rank_that_leaves_is_named),
-        cmocka_unit_test(a_stall_names_the_missing_rank),
-        IN_TREE(steady_steps_send_no_messages),
-        IN_TREE(a_killed_rank_is_named),
-        IN_TREE(the_rank_that_leaves_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -70,19 +70,17 @@ static void all_have_it(int rank, int size)
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
 
-static void tensors_carry_the_buffer_they_lie_in(void **state)
+UNIT_TEST(tensors_carry_the_buffer_they_lie_in)
 {
-    (void)state;
     world_run(3, all_have_it);
     world_run(1, all_have_it);
 }
 
-static void of_a_set(int rank, int size)
+WORLD_TEST(a_buffer_is_its_process_set_s, 3)
 {
     int ranks[] = {0, 2}, id;
     float *v = memory[0];
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(hvd_process_set_add(ranks, 2, &id));
     if (rank != 1) {
@@ -98,11 +96,9 @@ static void of_a_set(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_buffer_is_its_process_set_s, 3, of_a_set)
-
 /* --- none has it --- */
 
-static void one_cannot(int rank, int size)
+WORLD_TEST(what_one_cannot_none_has, 3)
 {
     float *v = memory[0];
 
@@ -128,13 +124,10 @@ static void one_cannot(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(what_one_cannot_none_has, 3, one_cannot)
-
-static void overlap_body(int rank, int size)
+RANK_BODY(overlap_body)
 {
     float *v = memory[0];
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(register_now("x", v, 100, 0));
     CHECK(register_now("y", rank == 0 ? v + 99 : v + 100, 100, 0)
@@ -147,14 +140,13 @@ static void overlap_body(int rank, int size)
 }
 
 /* Rank 0 has a tensor in it that the others have not submitted yet. */
-static void is_pending(int rank, int size)
+RANK_BODY(is_pending)
 {
     float *v = memory[0];
     int64_t n = 4;
     struct hvd_tensor t = on_gpu("early", HVD_FLOAT32, v + 8, v + 8, &n);
     hvd_handle h;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank == 0)
         CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
@@ -169,22 +161,20 @@ static void is_pending(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void memory_that_is_in_use_is_refused(void **state)
+UNIT_TEST(memory_that_is_in_use_is_refused)
 {
-    (void)state;
     world_run(2, overlap_body);
     world_run(2, is_pending);
 }
 
 /* --- what differs --- */
 
-static void elsewhere_body(int rank, int size)
+WORLD_TEST(differences_between_ranks_are_reported, 2)
 {
     float *v = memory[0], *w = memory[1];
     struct hvd_tensor j = {.size_bytes = sizeof(j), .name = "join"};
     hvd_handle h;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(register_now("x", v, 100, 0));
     CHECK(sum_in_set("t", rank == 1 ? w : v, rank == 1 ? w : v, 4, 0)
@@ -217,17 +207,13 @@ static void elsewhere_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(differences_between_ranks_are_reported, 2, elsewhere_body)
-
-static void in_host_memory(int rank, int size)
+WORLD_TEST(what_is_no_buffer_is_refused_at_once, 1)
 {
     float v[4] = {0};
     int64_t n = 4, none = 0;
     struct hvd_tensor t = tensor_1d("x", HVD_FLOAT32, v, NULL, &n);
     hvd_handle h;
 
-    (void)rank;
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK(hvd_register_async(&t, 0, &h) == HVD_INVALID_ARGUMENT, "ok");
     CHECK(strstr(hvd_last_error(), "only memory on a GPU can be registered"), "%s",
@@ -241,8 +227,6 @@ static void in_host_memory(int rank, int size)
     CHECK(hvd_deregister(v, 0) == HVD_NOT_INITIALIZED, "ok");
 }
 
-WORLD_TEST(what_is_no_buffer_is_refused_at_once, 1, in_host_memory)
-
 /* Result memory that the caller gives may not be in one: it ends the world, for the
  * others' is in none. */
 static void *result_alloc(void *arg, int ndim, const int64_t *shape, size_t bytes)
@@ -253,14 +237,13 @@ static void *result_alloc(void *arg, int ndim, const int64_t *shape, size_t byte
     return arg;
 }
 
-static void result_in_it(int rank, int size)
+WORLD_TEST(memory_of_a_result_is_not_in_one, 2)
 {
     float *v = memory[0], w[8] = {0};
     int64_t n = 2;
     struct hvd_tensor t = on_gpu("g", HVD_FLOAT32, w, NULL, &n);
     hvd_handle h;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(register_now("x", v, 100, 0));
     CHECK_OK(hvd_allgather_async(&t, rank == 0 ? result_alloc : NULL, v + 90, 0, &h));
@@ -272,18 +255,4 @@ static void result_in_it(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(memory_of_a_result_is_not_in_one, 2, result_in_it)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors_carry_the_buffer_they_lie_in),
-        cmocka_unit_test(a_buffer_is_its_process_set_s),
-        cmocka_unit_test(what_one_cannot_none_has),
-        cmocka_unit_test(memory_that_is_in_use_is_refused),
-        cmocka_unit_test(differences_between_ranks_are_reported),
-        cmocka_unit_test(what_is_no_buffer_is_refused_at_once),
-        cmocka_unit_test(memory_of_a_result_is_not_in_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -68,14 +68,13 @@ static void tensor_fill(uint8_t *v, int rank, int t, int step, size_t elem_bytes
     }
 }
 
-static void sum_body(int rank, int size, int dtype, size_t elem_bytes)
+static void sum_body(int rank, int dtype, size_t elem_bytes)
 {
     static char name[T][16];
     static uint8_t v[T][ELEMS * sizeof(float)];
     unsigned state = (unsigned)(rank * 7 + is_lazy * 1001 + 1);
     uint64_t h = 0xcbf29ce484222325ull;
 
-    (void)size;
     if (n_hosts > 1) {
         char host[16];
 
@@ -110,13 +109,13 @@ static void sum_body(int rank, int size, int dtype, size_t elem_bytes)
     CHECK_OK(hvd_shutdown());
 }
 
-static void f32_body(int rank, int size)
+RANK_BODY(f32_body)
 {
-    sum_body(rank, size, HVD_FLOAT32, 4);
+    sum_body(rank, HVD_FLOAT32, 4);
 }
-static void bf16_body(int rank, int size)
+RANK_BODY(bf16_body)
 {
-    sum_body(rank, size, HVD_BFLOAT16, 2);
+    sum_body(rank, HVD_BFLOAT16, 2);
 }
 
 static void compare_ways(rank_fn body, int size, int hosts)
@@ -147,33 +146,22 @@ static void compare_ways(rank_fn body, int size, int hosts)
     }
 }
 
-static void in_shared_memory(void **state)
+UNIT_TEST(in_shared_memory)
 {
-    (void)state;
     compare_ways(f32_body, 4, 1);
     compare_ways(bf16_body, 3, 1);
 }
 
-static void over_tcp(void **state)
+UNIT_TEST(over_tcp)
 {
-    (void)state;
     compare_ways(f32_body, 3, 3);
     compare_ways(bf16_body, 4, 4);
 }
 
-static void in_both(void **state)
+UNIT_TEST(in_both)
 {
-    (void)state;
     compare_ways(f32_body, 5, 2);
     compare_ways(bf16_body, 4, 2);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_shared_memory),
-        cmocka_unit_test(over_tcp),
-        cmocka_unit_test(in_both),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

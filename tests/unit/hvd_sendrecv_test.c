@@ -63,7 +63,7 @@ enum { RING = 4, LONG = 300000 };
 
 /* Everyone sends to the next and receives from the previous one under one name, all at
  * once; odd ranks receive first. Sums of all go on beside it. */
-static void ring_body(int rank, int size)
+RANK_BODY(ring_body)
 {
     static float in[LONG], out[LONG];
     int next = (rank + 1) % size, prev = (rank + size - 1) % size;
@@ -94,18 +94,19 @@ static void ring_body(int rank, int size)
     leave_together();
 }
 
-WORLD_TEST(a_ring_shifts, RING, ring_body)
-
-WORLD_TEST(a_ring_of_two_swaps, 2, ring_body)
+UNIT_TEST(a_ring_shifts)
+{
+    world_run(RING, ring_body);
+    world_run(2, ring_body);
+}
 
 /* Ranks submit what they have in orders that contradict each other. */
-static void crossed_body(int rank, int size)
+WORLD_TEST(any_order_will_do, 3)
 {
     enum { NAMES = 24 };
     float v[2][NAMES];
     hvd_handle h[2][NAMES];
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     for (int round = 0; rank < 2 && round < 4; round++) {
         for (int k = 0; k < 2 * NAMES; k++) {
@@ -129,15 +130,12 @@ static void crossed_body(int rank, int size)
     leave_together(); /* the third rank has only met */
 }
 
-WORLD_TEST(any_order_will_do, 3, crossed_body)
-
-static void beside_sets_body(int rank, int size)
+WORLD_TEST(a_pair_is_no_process_set, 3)
 {
     const int ranks[] = {0, 1};
     int id = -1, got[8];
     float v = (float)rank;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank == 0)
         CHECK_OK(send_now("x", &v, 1, 1));
@@ -159,8 +157,6 @@ static void beside_sets_body(int rank, int size)
     leave_together();
 }
 
-WORLD_TEST(a_pair_is_no_process_set, 3, beside_sets_body)
-
 /* --- what is refused --- */
 
 static void assert_refused(int r, const char *sentence)
@@ -169,13 +165,12 @@ static void assert_refused(int r, const char *sentence)
     CHECK(strcmp(hvd_last_error(), sentence) == 0, "%s", hvd_last_error());
 }
 
-static void refused_body(int rank, int size)
+WORLD_TEST(what_cannot_be_is_refused_at_once, 2)
 {
     char name[512], want[256];
     hvd_handle h;
     float v = 1;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank == 0) {
         assert_refused(send_async("x", &v, 1, 0, &h),
@@ -203,8 +198,6 @@ static void refused_body(int rank, int size)
     leave_together();
 }
 
-WORLD_TEST(what_cannot_be_is_refused_at_once, 2, refused_body)
-
 static void assert_mismatch(int r, const char *sentence)
 {
     const char *text = shared->r[atoi(getenv("HOROVOD_RANK"))].text;
@@ -213,14 +206,13 @@ static void assert_mismatch(int r, const char *sentence)
     CHECK(strcmp(text, sentence) == 0, "%s", text);
 }
 
-static void mismatch_body(int rank, int size)
+WORLD_TEST(a_mismatch_fails_on_both_ranks, 3)
 {
     float v[6] = {0};
     int64_t n = 3;
     struct hvd_tensor t = tensor_1d("x", HVD_INT32, NULL, v, &n);
     hvd_handle h;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank == 1)
         assert_mismatch(
@@ -249,14 +241,11 @@ static void mismatch_body(int rank, int size)
     leave_together();
 }
 
-WORLD_TEST(a_mismatch_fails_on_both_ranks, 3, mismatch_body)
-
-static void duplicate_body(int rank, int size)
+WORLD_TEST(a_name_is_one_of_a_pair_and_direction, 3)
 {
     float v = 1, w = 0;
     hvd_handle a, b, c;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank == 0) {
         CHECK_OK(send_async("x", &v, 1, 1, &a));
@@ -278,17 +267,14 @@ static void duplicate_body(int rank, int size)
     leave_together();
 }
 
-WORLD_TEST(a_name_is_one_of_a_pair_and_direction, 3, duplicate_body)
-
 /* --- join, leave, die --- */
 
-static void joined_body(int rank, int size)
+WORLD_TEST(ranks_that_have_not_joined_go_on, 3)
 {
     struct hvd_tensor t = {.size_bytes = sizeof(t), .name = "join", .device = -1};
     hvd_handle h;
     float v = (float)rank;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank == 2) {
         CHECK_OK(hvd_join_async(&t, &h));
@@ -316,14 +302,11 @@ static void joined_body(int rank, int size)
     leave_together();
 }
 
-WORLD_TEST(ranks_that_have_not_joined_go_on, 3, joined_body)
-
-static void leaving_body(int rank, int size)
+WORLD_GO_TEST(a_rank_that_leaves_ends_it, 3, 1u << 0 | 1u << 2)
 {
     float v = 1;
     int r;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank < 2)
         CHECK_OK(rank == 0 ? send_now("x", &v, 1, 1) : recv_now("x", &v, 1, 0));
@@ -340,15 +323,12 @@ static void leaving_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_GO_TEST(a_rank_that_leaves_ends_it, 3, leaving_body, 1u << 0 | 1u << 2)
-
-static void dying_body(int rank, int size)
+RANK_BODY(dying_body)
 {
     enum { MANY = 1 << 22 };
     float *v = calloc(MANY, sizeof(*v));
     int r = HVD_OK;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     for (uint32_t i = 0; r == HVD_OK; i++) {
         r = rank == 0   ? send_now("x", v, MANY, 1)
@@ -371,11 +351,10 @@ static void dying_body(int rank, int size)
     free(v);
 }
 
-static void a_rank_that_dies_in_it_is_named(void **state)
+UNIT_TEST(a_rank_that_dies_in_it_is_named)
 {
     struct proc_world w;
 
-    (void)state;
     world_start(&w, 3, dying_body);
     stage_wait(1, 3);
     stage_wait(2, 1);
@@ -385,12 +364,11 @@ static void a_rank_that_dies_in_it_is_named(void **state)
 }
 
 /* Rank 1 has no descriptor left for a pair: all are told, also who only met. */
-static void full_body(int rank, int size)
+WORLD_TEST(a_pair_that_cannot_connect_names_the_cause, 3)
 {
     float v = 0;
     int fd, r;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(barrier_now("all are here"));
     fd = dup(0);
@@ -411,15 +389,12 @@ static void full_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_pair_that_cannot_connect_names_the_cause, 3, full_body)
-
 /* Rank 1 does not send: whoever waits is told for whom, after a second. */
-static void stalled_body(int rank, int size)
+WORLD_GO_TEST(a_stall_names_the_missing_rank_of_a_pair, 3, 1u << 2)
 {
     float v = 1;
     int r;
 
-    (void)size;
     (void)setenv("HOROVOD_STALL_CHECK_TIME_SECONDS", "0", 1);
     (void)setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "1", 1);
     CHECK_OK(hvd_init(NULL));
@@ -435,15 +410,12 @@ static void stalled_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_GO_TEST(a_stall_names_the_missing_rank_of_a_pair, 3, stalled_body, 1u << 2)
-
 /* A receiver's memory is no input. */
-static void nan_body(int rank, int size)
+WORLD_TEST(a_nan_is_looked_for_where_it_is_sent, 2)
 {
     float v = rank == 0 ? 1 : NAN;
     int r;
 
-    (void)size;
     (void)setenv("HVD_NANCHECK", "1", 1);
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(rank == 0 ? send_now("x", &v, 1, 1) : recv_now("x", &v, 1, 0));
@@ -457,14 +429,11 @@ static void nan_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_nan_is_looked_for_where_it_is_sent, 2, nan_body)
-
-static void counted_body(int rank, int size)
+WORLD_TEST(what_travels_is_counted_on_its_side, 3)
 {
     struct hvd_stats s = {.size_bytes = sizeof(s)};
     float v[5] = {0};
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank < 2)
         CHECK_OK(rank == 0 ? send_now("x", v, 5, 1) : recv_now("x", v, 5, 0));
@@ -476,17 +445,14 @@ static void counted_body(int rank, int size)
     leave_together();
 }
 
-WORLD_TEST(what_travels_is_counted_on_its_side, 3, counted_body)
-
 /* --- groups --- */
 
-static void group_body(int rank, int size)
+WORLD_TEST(a_group_of_both_directions, 3)
 {
     float v[2] = {1, 2};
     int64_t n = 1;
     hvd_handle h[2];
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank < 2)
         for (int i = 0; i < 2; i++) {
@@ -508,26 +474,4 @@ static void group_body(int rank, int size)
     leave_together();
 }
 
-WORLD_TEST(a_group_of_both_directions, 3, group_body)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ring_shifts),
-        cmocka_unit_test(a_ring_of_two_swaps),
-        cmocka_unit_test(any_order_will_do),
-        cmocka_unit_test(a_pair_is_no_process_set),
-        cmocka_unit_test(what_cannot_be_is_refused_at_once),
-        cmocka_unit_test(a_mismatch_fails_on_both_ranks),
-        cmocka_unit_test(a_name_is_one_of_a_pair_and_direction),
-        cmocka_unit_test(ranks_that_have_not_joined_go_on),
-        cmocka_unit_test(a_rank_that_leaves_ends_it),
-        cmocka_unit_test(a_rank_that_dies_in_it_is_named),
-        cmocka_unit_test(a_pair_that_cannot_connect_names_the_cause),
-        cmocka_unit_test(a_stall_names_the_missing_rank_of_a_pair),
-        cmocka_unit_test(a_nan_is_looked_for_where_it_is_sent),
-        cmocka_unit_test(what_travels_is_counted_on_its_side),
-        cmocka_unit_test(a_group_of_both_directions),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

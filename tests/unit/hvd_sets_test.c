@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of process sets: ids, places, copies, ends; no world. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "hvd.h"
 
@@ -42,14 +38,13 @@ static void set_add_ok(
         fail_msg("%s", err.text);
 }
 
-static void the_world_is_set_0(void **state)
+UNIT_TEST(the_world_is_set_0)
 {
     struct counted world = COUNTED;
     struct sets s;
     int ranks[8], ids[2] = {-1, -1};
     uint32_t n, me;
 
-    (void)state;
     assert_int_equal(sets_init(&s, 2, 5), 0);
     sets_set_world_backend(&s, &world.b);
     assert_int_equal(sets_place(&s, 0, &n, &me), 0);
@@ -67,14 +62,13 @@ static void the_world_is_set_0(void **state)
     sets_release(&s);                  /* twice is fine */
 }
 
-static void places_are_in_the_set(void **state)
+UNIT_TEST(places_are_in_the_set)
 {
     static const uint32_t ranks[] = {1, 3, 4};
     struct sets s;
     int out[3] = {-1, -1, -1};
     uint32_t n, me, id = 1;
 
-    (void)state;
     for (uint32_t rank = 0; rank < 6; rank++) {
         assert_int_equal(sets_init(&s, rank, 6), 0);
         set_add_ok(&s, id, NULL, 3, ranks);
@@ -106,7 +100,7 @@ static void places_are_in_the_set(void **state)
 }
 
 /* Ids 4097 and 4098 are the numbers 1 and 2 again. */
-static void a_number_may_come_again_but_no_id(void **state)
+UNIT_TEST(a_number_may_come_again_but_no_id)
 {
     static const uint32_t a[] = {0}, b[] = {1}, c[] = {0, 1}, d[] = {2};
     struct counted backend[4] = {COUNTED, COUNTED, COUNTED, COUNTED};
@@ -115,7 +109,6 @@ static void a_number_may_come_again_but_no_id(void **state)
     uint32_t n, me;
     int ids[8];
 
-    (void)state;
     assert_int_equal(sets_init(&s, 0, 3), 0);
     set_add_ok(&s, 1, &backend[0].b, 1, a);
     set_add_ok(&s, 2, &backend[1].b, 1, b);
@@ -160,7 +153,7 @@ struct refusal {
     const char *text;
 };
 
-static void bad_sets_are_refused_with_a_sentence(void **state)
+UNIT_TEST(bad_sets_are_refused_with_a_sentence)
 {
     static const uint32_t first[] = {1, 2};
     static const struct refusal cases[] = {
@@ -180,7 +173,6 @@ static void bad_sets_are_refused_with_a_sentence(void **state)
     struct counted backend = COUNTED;
     struct sets s;
 
-    (void)state;
     assert_int_equal(sets_init(&s, 0, 4), 0);
     set_add_ok(&s, 1, NULL, 2, first);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -197,13 +189,12 @@ static void bad_sets_are_refused_with_a_sentence(void **state)
     sets_release(&s);
 }
 
-static void there_is_a_bound(void **state)
+UNIT_TEST(there_is_a_bound)
 {
     struct err err = ERR_INIT;
     struct sets s;
     uint32_t ranks[2];
 
-    (void)state;
     assert_int_equal(sets_init(&s, 0, SETS_MAX), 0);
     for (uint32_t i = 1; i < SETS_MAX; i++)
         set_add_ok(&s, i, NULL, 1, &i);
@@ -244,14 +235,13 @@ static void *reader_main(void *arg)
     return NULL;
 }
 
-static void sets_may_be_read_while_they_change(void **state)
+UNIT_TEST(sets_may_be_read_while_they_change)
 {
     static const uint32_t ranks[] = {0, 1};
     static struct race race;
     struct err err = ERR_INIT;
     pthread_t th[2];
 
-    (void)state;
     assert_int_equal(sets_init(&race.s, 1, 3), 0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&th[i], NULL, reader_main, &race), 0);
@@ -284,22 +274,9 @@ static int make_sets(void *arg)
     return rc;
 }
 
-static void every_allocation_may_fail(void **state)
+UNIT_TEST(every_allocation_may_fail)
 {
-    (void)state;
     torture(make_sets, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_world_is_set_0),
-        cmocka_unit_test(places_are_in_the_set),
-        cmocka_unit_test(a_number_may_come_again_but_no_id),
-        cmocka_unit_test(bad_sets_are_refused_with_a_sentence),
-        cmocka_unit_test(there_is_a_bound),
-        cmocka_unit_test(sets_may_be_read_while_they_change),
-        cmocka_unit_test(every_allocation_may_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

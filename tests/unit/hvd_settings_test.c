@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Variables as settings: the rules between two of them, and what rank 0 says once. */
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/api/settings.h"
 #include "runtime/base/clock.h"
@@ -32,11 +23,10 @@ static struct settings read_all(const char *text)
     return s;
 }
 
-static void defaults_are_the_table_s(void **state)
+UNIT_TEST(defaults_are_the_table_s)
 {
     struct settings s = read_all("");
 
-    (void)state;
     assert_int_equal(s.start_timeout_ns, 30 * NS_PER_S);
     assert_int_equal(s.peer_timeout_ns, 30 * NS_PER_S);
     assert_int_equal(s.fusion_bytes, 128u << 20);
@@ -52,7 +42,7 @@ static void defaults_are_the_table_s(void **state)
                  || s.autotune_log[0] || s.autotune_file[0]);
 }
 
-static void values_arrive(void **state)
+UNIT_TEST(values_arrive)
 {
     struct settings s = read_all(
         "HOROVOD_START_TIMEOUT=5 HVD_PEER_TIMEOUT=2 HOROVOD_FUSION_THRESHOLD=1M "
@@ -65,7 +55,6 @@ static void values_arrive(void **state)
         "HOROVOD_AUTOTUNE_WARMUP_SAMPLES=4 HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE=5 "
         "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES=6");
 
-    (void)state;
     assert_int_equal(s.start_timeout_ns, 5 * NS_PER_S);
     assert_int_equal(s.peer_timeout_ns, 2 * NS_PER_S);
     assert_int_equal(s.fusion_bytes, 1u << 20);
@@ -86,9 +75,8 @@ static void values_arrive(void **state)
     assert_int_equal(s.autotune_samples, 6);
 }
 
-static void another_product_s_name_stands_for_ours(void **state)
+UNIT_TEST(another_product_s_name_stands_for_ours)
 {
-    (void)state;
     assert_int_equal(read_all("HOROVOD_GLOO_TIMEOUT_SECONDS=600").peer_timeout_ns,
                      600 * NS_PER_S);
     assert_int_equal(
@@ -102,11 +90,10 @@ static void another_product_s_name_stands_for_ours(void **state)
     assert_false(read_all("PERSEUS_ALLREDUCE_NANCHECK=1 HVD_NANCHECK=0").nancheck);
 }
 
-static void gpus_have_their_settings(void **state)
+UNIT_TEST(gpus_have_their_settings)
 {
     struct gpu_settings g = read_all("").gpu;
 
-    (void)state;
     assert_int_equal(g.direct_bytes, 8u << 20);
     assert_int_equal(g.pool_bytes, 256u << 20);
     assert_int_equal(g.n_streams, 1);
@@ -133,37 +120,33 @@ static void gpus_have_their_settings(void **state)
     assert_false(g.is_off || g.syncs_ready);
 }
 
-static void one_switch_ends_all_stall_checks(void **state)
+UNIT_TEST(one_switch_ends_all_stall_checks)
 {
     struct settings s = read_all("HOROVOD_STALL_CHECK_DISABLE=1 "
                                  "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=9");
 
-    (void)state;
     assert_int_equal(s.stall_warn_ns, 0);
     assert_int_equal(s.stall_fail_ns, 0);
 }
 
-static void dynamic_is_no_file_name(void **state)
+UNIT_TEST(dynamic_is_no_file_name)
 {
-    (void)state;
     assert_string_equal(read_all("HOROVOD_TIMELINE=DYNAMIC").timeline, "");
     assert_string_equal(read_all("HOROVOD_TIMELINE=dynamic").timeline, "dynamic");
 }
 
-static void either_name_hides_the_time(void **state)
+UNIT_TEST(either_name_hides_the_time)
 {
-    (void)state;
     assert_false(read_all("HOROVOD_LOG_HIDE_TIME=1").has_log_time);
     assert_false(read_all("HOROVOD_LOG_TIMESTAMP=0").has_log_time);
     assert_true(read_all("HOROVOD_LOG_HIDE_TIME=0").has_log_time);
 }
 
-static void garbage_leaves_the_settings_alone(void **state)
+UNIT_TEST(garbage_leaves_the_settings_alone)
 {
     struct settings s;
     struct err e = ERR_INIT;
 
-    (void)state;
     memset(&s, 0x55, sizeof(s));
     env.n = 0;
     fake_set(&env, "HOROVOD_CYCLE_TIME", "fast");
@@ -180,12 +163,11 @@ static const char *get_long_path(void *arg, const char *name)
     return strcmp(name, "HOROVOD_TIMELINE") == 0 ? long_path : NULL;
 }
 
-static void a_text_too_long_is_refused(void **state)
+UNIT_TEST(a_text_too_long_is_refused)
 {
     struct settings s;
     struct err e = ERR_INIT;
 
-    (void)state;
     memset(long_path, 'x', CONTRACT_PATH_MAX);
     assert_int_equal(settings_read(get_long_path, NULL, &s, &e), -EINVAL);
     assert_string_equal(e.text, "HOROVOD_TIMELINE: longer than 1023 characters");
@@ -194,12 +176,11 @@ static void a_text_too_long_is_refused(void **state)
     assert_string_equal(s.timeline, long_path);
 }
 
-static void each_local_rank_has_its_core(void **state)
+UNIT_TEST(each_local_rank_has_its_core)
 {
     struct settings s = read_all("HOROVOD_THREAD_AFFINITY=3,40");
     struct err e = ERR_INIT;
 
-    (void)state;
     assert_int_equal(settings_set_core(&s, 1, 2, &e), 0);
     assert_int_equal(s.core, 40);
     assert_int_equal(settings_set_core(&s, 2, 3, &e), -EINVAL);
@@ -217,14 +198,13 @@ static void *mover_main(void *arg)
 }
 
 /* The first core that this process may use, and one that no machine has. */
-static void a_thread_moves_to_its_core(void **state)
+UNIT_TEST(a_thread_moves_to_its_core)
 {
     struct settings s = read_all("");
     cpu_set_t mine, its;
     pthread_t t;
     int core = 0;
 
-    (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof(mine), &mine), 0);
     while (!CPU_ISSET((size_t)core, &mine))
         core++;
@@ -277,20 +257,18 @@ static void move_to_nowhere(void)
     settings_move_to_core(&s);
 }
 
-static void a_core_that_is_not_there_is_a_warning(void **state)
+UNIT_TEST(a_core_that_is_not_there_is_a_warning)
 {
-    (void)state;
     log_set_level(LOG_WARN);
     assert_non_null(strstr(stderr_of(move_to_nowhere),
                            "cannot bind the runtime's thread to its core, continuing "
                            "on any core variable=HOROVOD_THREAD_AFFINITY core=65535 "));
 }
 
-static void rank_0_logs_what_has_no_effect(void **state)
+UNIT_TEST(rank_0_logs_what_has_no_effect)
 {
     const char *text;
 
-    (void)state;
     env.n = 0;
     fake_set_all(&env, "HOROVOD_ENABLE_XLA_OPS=1 HOROVOD_TORUS_ALLREDUCE=1");
     log_set_time(false);
@@ -315,22 +293,4 @@ static void rank_0_logs_what_has_no_effect(void **state)
     assert_true(text[0] == '2' && text[4] == '-' && strstr(text, "Z W ringmaster"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_the_table_s),
-        cmocka_unit_test(values_arrive),
-        cmocka_unit_test(another_product_s_name_stands_for_ours),
-        cmocka_unit_test(gpus_have_their_settings),
-        cmocka_unit_test(one_switch_ends_all_stall_checks),
-        cmocka_unit_test(dynamic_is_no_file_name),
-        cmocka_unit_test(either_name_hides_the_time),
-        cmocka_unit_test(garbage_leaves_the_settings_alone),
-        cmocka_unit_test(a_text_too_long_is_refused),
-        cmocka_unit_test(each_local_rank_has_its_core),
-        cmocka_unit_test(a_thread_moves_to_its_core),
-        cmocka_unit_test(a_core_that_is_not_there_is_a_warning),
-        cmocka_unit_test(rank_0_logs_what_has_no_effect),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -2,18 +2,9 @@
 /* Counters: what is added arrives in struct hvd_stats, in the Prometheus text and in
  * the launcher's file. The way through whole ranks is hvd_observe_test.c. */
 #include <ctype.h>
-#include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/api/stats.h"
 #include "runtime/base/clock.h"
@@ -51,12 +42,11 @@ static struct hvd_stats stats_now(const struct stats *s, uint64_t now_ns)
     return v;
 }
 
-static void a_new_world_has_counted_nothing(void **state)
+UNIT_TEST(a_new_world_has_counted_nothing)
 {
     static struct stats s;
     struct hvd_stats v;
 
-    (void)state;
     stats_init(&s, "", 3, 8, 2, 1000);
     v = stats_now(&s, 5000);
     assert_int_equal(v.rank, 3);
@@ -68,12 +58,11 @@ static void a_new_world_has_counted_nothing(void **state)
     stats_release(&s);
 }
 
-static void tensors_count_by_kind(void **state)
+UNIT_TEST(tensors_count_by_kind)
 {
     static struct stats s;
     struct hvd_stats v;
 
-    (void)state;
     stats_init(&s, "", 0, 4, 0, 0);
     stats_tensor(&s, COLL_ALLREDUCE, true, 100, 100);
     stats_tensor(&s, COLL_ALLREDUCE, true, 20, 20);
@@ -94,12 +83,11 @@ static void tensors_count_by_kind(void **state)
     stats_release(&s);
 }
 
-static void batches_give_bandwidth(void **state)
+UNIT_TEST(batches_give_bandwidth)
 {
     static struct stats s;
     struct hvd_stats v;
 
-    (void)state;
     stats_init(&s, "", 0, 4, 0, 0);
     stats_batch(&s, COLL_ALLREDUCE, 3, 4, 1000000000, 50, 500000000);
     stats_batch(&s, COLL_BROADCAST, 1, 4, 1000, 7, 11);
@@ -117,12 +105,11 @@ static void batches_give_bandwidth(void **state)
     stats_release(&s);
 }
 
-static void steps_count_while_they_follow_each_other(void **state)
+UNIT_TEST(steps_count_while_they_follow_each_other)
 {
     static struct stats s;
     struct hvd_stats v;
 
-    (void)state;
     stats_init(&s, "", 0, 4, 0, 0);
     stats_step(&s, 100);
     assert_int_equal(stats_now(&s, 1).steps, 0); /* when did it begin? */
@@ -137,12 +124,11 @@ static void steps_count_while_they_follow_each_other(void **state)
     stats_release(&s);
 }
 
-static void an_older_caller_gets_what_it_knows(void **state)
+UNIT_TEST(an_older_caller_gets_what_it_knows)
 {
     static struct stats s;
     struct hvd_stats v;
 
-    (void)state;
     stats_init(&s, "", 0, 4, 0, 0);
     stats_add(&s, STATS_BATCHES, 9);
     stats_add(&s, STATS_STEP_NS, 8);
@@ -155,9 +141,8 @@ static void an_older_caller_gets_what_it_knows(void **state)
     stats_release(&s);
 }
 
-static void kinds_have_the_names_of_collectives(void **state)
+UNIT_TEST(kinds_have_the_names_of_collectives)
 {
-    (void)state;
     for (size_t k = 0; k < COLL_COUNT; k++) {
         const char *a = stats_kind_name(k), *b = collective_name((enum collective)k);
 
@@ -171,7 +156,7 @@ static void kinds_have_the_names_of_collectives(void **state)
 
 /* --- text --- */
 
-static void lines_of_a_metric_stand_together(void **state)
+UNIT_TEST(lines_of_a_metric_stand_together)
 {
     static struct stats a, b;
     const struct stats_page *pages[2];
@@ -188,7 +173,6 @@ static void lines_of_a_metric_stand_together(void **state)
         "# HELP hvd_input_bytes_total";
     const char *p;
 
-    (void)state;
     stats_init(&a, "", 0, 2, 5, 0);
     stats_init(&b, "", 1, 2, 5, 0);
     stats_tensor(&a, COLL_ALLREDUCE, true, 100, 100);
@@ -209,7 +193,7 @@ static void lines_of_a_metric_stand_together(void **state)
 }
 
 /* What promtool would say of the form, line by line. */
-static void each_line_has_prometheus_form(void **state)
+UNIT_TEST(each_line_has_prometheus_form)
 {
     static struct stats s;
     const struct stats_page *page;
@@ -217,7 +201,6 @@ static void each_line_has_prometheus_form(void **state)
     char metric[128] = "";
     char *copy, *save = NULL;
 
-    (void)state;
     stats_init(&s, "", 0, 2, 0, 0);
     for (int k = 0; k < COLL_COUNT; k++)
         stats_tensor(&s, (enum collective)k, true, 1, 1);
@@ -253,23 +236,21 @@ static void each_line_has_prometheus_form(void **state)
     stats_release(&s);
 }
 
-static void document_is_generated_from_the_table(void **state)
+UNIT_TEST(document_is_generated_from_the_table)
 {
-    (void)state;
     assert_generated("runtime/doc/metrics.md",
                      "<!-- metrics:", "<!-- end of metrics -->", stats_page_markdown);
 }
 
 /* --- the launcher's file --- */
 
-static void the_launcher_sees_what_is_counted(void **state)
+UNIT_TEST(the_launcher_sees_what_is_counted)
 {
     static struct stats s;
     AUTOFREE char *p = NULL;
     struct err e = ERR_INIT;
     size_t n;
 
-    (void)state;
     stats_init(&s, dir, 3, 8, 7, 0);
     assert_true(s.mapped_bytes > 0);
     stats_add(&s, STATS_BATCHES, 4);
@@ -288,14 +269,13 @@ static void the_launcher_sees_what_is_counted(void **state)
     assert_int_equal(access(path, R_OK), 0); /* it outlives the rank */
 }
 
-static void a_new_world_replaces_the_page(void **state)
+UNIT_TEST(a_new_world_replaces_the_page)
 {
     static struct stats old, s;
     AUTOFREE char *p = NULL;
     struct err e = ERR_INIT;
     size_t n;
 
-    (void)state;
     stats_init(&old, dir, 3, 8, 7, 0);
     stats_init(&s, dir, 3, 4, 8, 0);
     stats_add(&old, STATS_BATCHES, 100); /* still mapped, no longer seen */
@@ -306,11 +286,10 @@ static void a_new_world_replaces_the_page(void **state)
     stats_release(&s);
 }
 
-static void a_bad_folder_costs_only_the_file(void **state)
+UNIT_TEST(a_bad_folder_costs_only_the_file)
 {
     static struct stats s;
 
-    (void)state;
     log_set_level(LOG_ERROR);
     stats_init(&s, "/nonexistent/folder", 3, 8, 7, 0);
     log_set_level(LOG_WARN);
@@ -320,12 +299,11 @@ static void a_bad_folder_costs_only_the_file(void **state)
     stats_release(&s);
 }
 
-static void another_file_is_no_page(void **state)
+UNIT_TEST(another_file_is_no_page)
 {
     static struct stats s;
     struct err e = ERR_INIT;
 
-    (void)state;
     stats_init(&s, "", 3, 8, 7, 0);
     assert_int_equal(stats_page_check(s.page, sizeof(*s.page), &e), 0);
     assert_int_equal(stats_page_check(s.page, sizeof(*s.page) - 1, &e), -EBADMSG);
@@ -362,12 +340,11 @@ static void *read_on(void *arg)
     return NULL;
 }
 
-static void readers_need_no_lock(void **state)
+UNIT_TEST(readers_need_no_lock)
 {
     pthread_t t[2];
     void *said;
 
-    (void)state;
     stats_init(&shared_stats, "", 0, 1, 0, 0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&t[i], NULL, read_on, NULL), 0);
@@ -382,23 +359,4 @@ static void readers_need_no_lock(void **state)
     stats_release(&shared_stats);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_new_world_has_counted_nothing),
-        cmocka_unit_test(tensors_count_by_kind),
-        cmocka_unit_test(batches_give_bandwidth),
-        cmocka_unit_test(steps_count_while_they_follow_each_other),
-        cmocka_unit_test(an_older_caller_gets_what_it_knows),
-        cmocka_unit_test(kinds_have_the_names_of_collectives),
-        cmocka_unit_test(lines_of_a_metric_stand_together),
-        cmocka_unit_test(each_line_has_prometheus_form),
-        cmocka_unit_test(document_is_generated_from_the_table),
-        cmocka_unit_test(the_launcher_sees_what_is_counted),
-        cmocka_unit_test(a_new_world_replaces_the_page),
-        cmocka_unit_test(a_bad_folder_costs_only_the_file),
-        cmocka_unit_test(another_file_is_no_page),
-        cmocka_unit_test(readers_need_no_lock),
-    };
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
-}
+UNIT_MAIN(make_dir, remove_dir)

@@ -2,19 +2,10 @@
 /* The timeline's machinery without a world: ring, file, thread, and two ranks whose
  * clocks differ, with the test as the channel between them. Whole ranks and a real JSON
  * parser: tests/python/test_timeline.py. */
-#include <errno.h>
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/api/timeline.h"
 #include "runtime/base/clock.h"
@@ -99,11 +90,10 @@ static void a_life(struct timeline *t, uint64_t ns, const char *name)
     event_record(t, TRACE_END, ns + 3000, name);
 }
 
-static void off_it_records_nothing(void **state)
+UNIT_TEST(off_it_records_nothing)
 {
     static struct timeline t;
 
-    (void)state;
     timeline_init(&t, 0, 1, &no_link);
     assert_null(timeline_slot(&t, TRACE_START, 1));
     assert_null(t.slots);
@@ -112,13 +102,12 @@ static void off_it_records_nothing(void **state)
     timeline_release(&t);
 }
 
-static void what_is_recorded_is_in_the_file(void **state)
+UNIT_TEST(what_is_recorded_is_in_the_file)
 {
     static struct timeline t;
     AUTOFREE char *text = NULL;
     struct err e = ERR_INIT;
 
-    (void)state;
     timeline_init(&t, 0, 1, &no_link);
     if (timeline_start(&t, path, true, false, &e) < 0)
         fail_msg("%s", e.text);
@@ -145,13 +134,12 @@ static bool has_grown(void *arg)
 }
 
 /* Also while it is on, that is, after a crash. */
-static void the_file_is_valid_at_any_time(void **state)
+UNIT_TEST(the_file_is_valid_at_any_time)
 {
     static struct timeline t;
     struct err e = ERR_INIT;
     struct stat st;
 
-    (void)state;
     timeline_init(&t, 0, 1, &no_link);
     assert_int_equal(timeline_start(&t, path, false, false, &e), 0);
     for (int i = 0; i < 5; i++) {
@@ -171,12 +159,11 @@ static void the_file_is_valid_at_any_time(void **state)
     }
 }
 
-static void it_may_be_started_again(void **state)
+UNIT_TEST(it_may_be_started_again)
 {
     static struct timeline t;
     struct err e = ERR_INIT;
 
-    (void)state;
     timeline_init(&t, 0, 1, &no_link);
     for (int i = 0; i < 3; i++) {
         AUTOFREE char *text = NULL;
@@ -196,13 +183,12 @@ static void it_may_be_started_again(void **state)
     timeline_release(&t);
 }
 
-static void a_path_that_cannot_be_is_refused(void **state)
+UNIT_TEST(a_path_that_cannot_be_is_refused)
 {
     static struct timeline t;
     static char too_long[2000];
     struct err e = ERR_INIT;
 
-    (void)state;
     timeline_init(&t, 0, 1, &no_link);
     assert_int_equal(timeline_start(&t, "/nonexistent/t.json", false, false, &e),
                      HVD_INVALID_ARGUMENT);
@@ -220,7 +206,7 @@ static void a_path_that_cannot_be_is_refused(void **state)
 }
 
 /* The writer looks every 50 ms: a burst larger than the ring within that time. */
-static void events_that_do_not_fit_are_counted(void **state)
+UNIT_TEST(events_that_do_not_fit_are_counted)
 {
     static struct timeline t;
     AUTOFREE char *text = NULL;
@@ -228,7 +214,6 @@ static void events_that_do_not_fit_are_counted(void **state)
     size_t shown;
     unsigned long dropped = 0;
 
-    (void)state;
     timeline_init(&t, 0, 1, &no_link);
     assert_int_equal(timeline_start(&t, path, false, false, &e), 0);
     for (uint32_t i = 0; i < 40 * TIMELINE_SLOTS; i++)
@@ -385,18 +370,16 @@ static bool is_one_file_on_one_clock(void)
     return true;
 }
 
-static void all_ranks_are_in_one_file_on_one_clock(void **state)
+UNIT_TEST(all_ranks_are_in_one_file_on_one_clock)
 {
-    (void)state;
     ASSERT_IN_TIME(is_one_file_on_one_clock());
 }
 
 /* Events that wait for clocks are no reason to send anything. */
-static void few_clocks_cause_few_messages(void **state)
+UNIT_TEST(few_clocks_cause_few_messages)
 {
     struct err e = ERR_INIT;
 
-    (void)state;
     two_ranks();
     assert_int_equal(timeline_start(&two[0], path, false, true, &e), 0);
     timeline_step(&two[0], virtual_ns);
@@ -410,11 +393,10 @@ static void few_clocks_cause_few_messages(void **state)
     release_two();
 }
 
-static void clocks_are_slow_after_the_first_ones(void **state)
+UNIT_TEST(clocks_are_slow_after_the_first_ones)
 {
     struct err e = ERR_INIT;
 
-    (void)state;
     two_ranks();
     assert_int_equal(timeline_start(&two[0], path, false, true, &e), 0);
     steps_for(NS_PER_S);
@@ -426,12 +408,11 @@ static void clocks_are_slow_after_the_first_ones(void **state)
     release_two();
 }
 
-static void a_full_ring_goes_up_in_parts(void **state)
+UNIT_TEST(a_full_ring_goes_up_in_parts)
 {
     AUTOFREE char *text = NULL;
     struct err e = ERR_INIT;
 
-    (void)state;
     two_ranks();
     assert_int_equal(timeline_start(&two[0], path, false, true, &e), 0);
     steps_for(NS_PER_S);
@@ -453,12 +434,11 @@ static void a_full_ring_goes_up_in_parts(void **state)
     release_two();
 }
 
-static void a_rank_that_is_silent_costs_a_second(void **state)
+UNIT_TEST(a_rank_that_is_silent_costs_a_second)
 {
     struct err e = ERR_INIT;
     uint64_t began;
 
-    (void)state;
     two_ranks();
     is_cut = true;
     assert_int_equal(timeline_start(&two[0], path, false, true, &e), 0);
@@ -469,11 +449,10 @@ static void a_rank_that_is_silent_costs_a_second(void **state)
     release_two();
 }
 
-static void without_all_ranks_nothing_is_sent(void **state)
+UNIT_TEST(without_all_ranks_nothing_is_sent)
 {
     struct err e = ERR_INIT;
 
-    (void)state;
     two_ranks();
     assert_int_equal(timeline_start(&two[0], path, false, false, &e), 0);
     steps_for(NS_PER_S);
@@ -482,34 +461,15 @@ static void without_all_ranks_nothing_is_sent(void **state)
     release_two();
 }
 
-static void nonsense_is_refused(void **state)
+UNIT_TEST(nonsense_is_refused)
 {
     static const uint8_t junk[] = {'T', 1, 9, 9};
     struct err e = ERR_INIT;
 
-    (void)state;
     two_ranks();
     assert_int_equal(timeline_on_up(&two[0], 1, junk, sizeof(junk), 1, &e), -EBADMSG);
     assert_int_equal(timeline_on_down(&two[1], junk, sizeof(junk), 1, &e), -EBADMSG);
     release_two();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(off_it_records_nothing),
-        cmocka_unit_test(what_is_recorded_is_in_the_file),
-        cmocka_unit_test(the_file_is_valid_at_any_time),
-        cmocka_unit_test(it_may_be_started_again),
-        cmocka_unit_test(a_path_that_cannot_be_is_refused),
-        cmocka_unit_test(events_that_do_not_fit_are_counted),
-        cmocka_unit_test(all_ranks_are_in_one_file_on_one_clock),
-        cmocka_unit_test(few_clocks_cause_few_messages),
-        cmocka_unit_test(clocks_are_slow_after_the_first_ones),
-        cmocka_unit_test(a_full_ring_goes_up_in_parts),
-        cmocka_unit_test(a_rank_that_is_silent_costs_a_second),
-        cmocka_unit_test(without_all_ranks_nothing_is_sent),
-        cmocka_unit_test(nonsense_is_refused),
-    };
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
-}
+UNIT_MAIN(make_dir, remove_dir)

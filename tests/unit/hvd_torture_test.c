@@ -118,9 +118,8 @@ static bool one_round(const char *kind, int round, bool is_victim)
 
 static int victim;
 
-static void torture_body(int rank, int size)
+RANK_BODY(torture_body)
 {
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
         int hits = 0;
@@ -141,11 +140,10 @@ static void torture_body(int rank, int size)
 
 /* --- process sets --- */
 
-static void sets_body(int rank, int size)
+RANK_BODY(sets_body)
 {
     const int ranks[] = {1};
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < ROUNDS; i++) {
         int id = -1, rc;
@@ -165,19 +163,12 @@ static void sets_body(int rank, int size)
     check_leaks();
 }
 
-static void memory_may_run_out_on_either_rank(void **state)
+UNIT_TEST(memory_may_run_out_on_either_rank)
 {
-    (void)state;
     for (victim = 0; victim < 2; victim++) {
         world_run(2, torture_body);
         world_run(2, sets_body);
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_may_run_out_on_either_rank),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

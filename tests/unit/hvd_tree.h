@@ -1,30 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Worlds of three ranks, or of six in a control tree by twos, where ranks 1 and 2 stand
- * between rank 0 and the rest. Include before main. */
+/* Tests that run twice: with three ranks, and with six in a control tree by twos, where
+ * ranks 1 and 2 stand between rank 0 and the rest. */
 #ifndef TESTS_UNIT_HVD_TREE_H
 #define TESTS_UNIT_HVD_TREE_H
 
-#include <stdlib.h>
+#include <stdbool.h>
 
-static int n_ranks = 3;
+#include "tests/unit/unit.h"
 
-static int in_tree(void **state)
+static int n_ranks;
+
+static void tree_run(bool is_tree, void (*fn)(void))
 {
-    (void)state;
-    n_ranks = 6;
-    return setenv("HVD_CONTROL_FANOUT", "2", 1);
+    n_ranks = is_tree ? 6 : 3;
+    if (is_tree)
+        (void)setenv("HVD_CONTROL_FANOUT", "2", 1);
+    fn();
+    (void)unsetenv("HVD_CONTROL_FANOUT");
 }
 
-static int in_star(void **state)
-{
-    (void)state;
-    n_ranks = 3;
-    return unsetenv("HVD_CONTROL_FANOUT");
-}
-
-#define IN_TREE(test)                                                                  \
+#define TREE_TEST(name)                                                                \
+    static void name##_both(void);                                                     \
+    UNIT_TEST(name)                                                                    \
     {                                                                                  \
-#test "_in_a_tree", test, in_tree, in_star, NULL                               \
-    }
+        tree_run(false, name##_both);                                                  \
+    }                                                                                  \
+    UNIT_TEST(name##_in_a_tree)                                                        \
+    {                                                                                  \
+        tree_run(true, name##_both);                                                   \
+    }                                                                                  \
+    static void name##_both(void)
 
 #endif

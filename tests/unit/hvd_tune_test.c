@@ -19,9 +19,8 @@ static const char *const tuning_env[] = {"HOROVOD_AUTOTUNE",
 static char log_path[64], file_path[64], stderr_path[64];
 static bool has_hosts; /* each rank is a host of its own: TCP */
 
-static int env_clean(void **state)
+static void env_clean(void)
 {
-    (void)state;
     has_hosts = false;
     for (size_t i = 0; i < ARRAY_LEN(tuning_env); i++)
         (void)unsetenv(tuning_env[i]);
@@ -32,8 +31,18 @@ static int env_clean(void **state)
     (void)unlink(log_path);
     (void)unlink(file_path);
     (void)unlink(stderr_path);
-    return 0;
 }
+
+/* A test with an environment and files of its own. */
+#define TUNE_TEST(name)                                                                \
+    static void name##_clean(void);                                                    \
+    UNIT_TEST(name)                                                                    \
+    {                                                                                  \
+        env_clean();                                                                   \
+        name##_clean();                                                                \
+        env_clean();                                                                   \
+    }                                                                                  \
+    static void name##_clean(void)
 
 /* --- the window --- */
 
@@ -75,13 +84,11 @@ static void two_by_polling(uint64_t *ret_ns)
     *ret_ns = poll_to_end(h[1], t0);
 }
 
-static void window_body(int rank, int size)
+RANK_BODY(window_body)
 {
     struct hvd_stats s0, s1;
     uint64_t ns;
 
-    (void)rank;
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK(stats_now().gather_ns == WINDOW_NS, "the window");
     s0 = stats_now();
@@ -92,9 +99,8 @@ static void window_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_tensor_waits_for_others_for_the_window(void **state)
+TUNE_TEST(a_tensor_waits_for_others_for_the_window)
 {
-    (void)state;
     window_set(WINDOW_NS);
     world_run(1, window_body);
     world_run(3, window_body);
@@ -102,14 +108,13 @@ static void a_tensor_waits_for_others_for_the_window(void **state)
     world_run(2, window_body);
 }
 
-static void early_body(int rank, int size)
+RANK_BODY(early_body)
 {
     uint64_t ns, t0;
     float a = 1, c = 1;
     hvd_handle h, hb;
     struct hvd_tensor bar = {.size_bytes = sizeof(bar), .name = "bar", .device = -1};
 
-    (void)rank;
     CHECK_OK(hvd_init(NULL));
     t0 = clock_now_ns(); /* a thread that waits has nothing more to submit */
     CHECK_OK(sum_now("a", &a, 1));
@@ -126,9 +131,8 @@ static void early_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_window_ends_with_a_wait_or_a_barrier(void **state)
+TUNE_TEST(a_window_ends_with_a_wait_or_a_barrier)
 {
-    (void)state;
     window_set(LONG_NS);
     world_run(1, early_body);
     world_run(3, early_body);
@@ -136,35 +140,30 @@ static void a_window_ends_with_a_wait_or_a_barrier(void **state)
     world_run(2, early_body);
 }
 
-static void full_body(int rank, int size)
+RANK_BODY(full_body)
 {
     uint64_t ns = 0;
 
-    (void)rank;
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     two_by_polling(&ns); /* together they are a full batch */
     CHECK(ns < EARLY_NS, "%llu ns", (unsigned long long)ns);
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_full_batch_does_not_wait(void **state)
+TUNE_TEST(a_full_batch_does_not_wait)
 {
-    (void)state;
     window_set(LONG_NS);
     (void)setenv("HOROVOD_FUSION_THRESHOLD", "8", 1);
     world_run(2, full_body);
 }
 
-static void planned_body(int rank, int size)
+RANK_BODY(planned_body)
 {
     uint64_t ns = 0, t0;
     struct hvd_stats s;
     float a = 1, b = 1;
     hvd_handle h, hb;
 
-    (void)rank;
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 6; i++) { /* fast ones: a thread waits */
         CHECK_OK(sum_async("a", &a, 1, &h));
@@ -187,9 +186,8 @@ static void planned_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_complete_plan_does_not_wait(void **state)
+TUNE_TEST(a_complete_plan_does_not_wait)
 {
-    (void)state;
     window_set(LONG_NS); /* none of it is waited for */
     world_run(1, planned_body);
     world_run(3, planned_body);
@@ -256,12 +254,11 @@ static void check_same(const char *name, uint64_t mine)
     CHECK(lo == -hi, "%s: %g to %g", name, (double)lo, -(double)hi);
 }
 
-static void training_body(int rank, int size)
+RANK_BODY(training_body)
 {
     uint64_t h = 0xcbf29ce484222325ull;
     struct hvd_stats s;
 
-    (void)size;
     if (has_hosts) {
         char host[16];
 
@@ -341,15 +338,13 @@ static void check_tuning(bool are_hosts)
         assert_int_equal(number_in(text, "\ntcp_whole_bytes="), 0);
 }
 
-static void tuning_changes_all_ranks_and_no_bit(void **state)
+TUNE_TEST(tuning_changes_all_ranks_and_no_bit)
 {
-    (void)state;
     check_tuning(false);
 }
 
-static void tuning_changes_tcp_too(void **state)
+TUNE_TEST(tuning_changes_tcp_too)
 {
-    (void)state;
     check_tuning(true);
     assert_non_null(strstr(text_of(log_path), ",32768,0,"));
 }
@@ -367,9 +362,8 @@ static void write_file(const char *text)
     "version=1\nranks=" #ranks "\nhosts=1\nfusion_threshold=2048\ncycle_time_us=7\n"   \
     "tcp_whole_bytes=0\ntcp_chunk_bytes=0\n"
 
-static void what_was_found_is_used(void **state)
+TUNE_TEST(what_was_found_is_used)
 {
-    (void)state;
     set_short_search();
     write_file(FOUND(3));
     world_run(3, training_body);
@@ -384,11 +378,10 @@ static void what_was_found_is_used(void **state)
     assert_int_equal(atomic_load(&shared->r[2].stage), 1024);
 }
 
-static void a_file_that_does_not_fit_is_not_used(void **state)
+TUNE_TEST(a_file_that_does_not_fit_is_not_used)
 {
     char want[300];
 
-    (void)state;
     (void)setenv("HVD_AUTOTUNE_FILE", file_path, 1);
     write_file(FOUND(4));
     world_run(3, training_body);
@@ -408,9 +401,8 @@ static void a_file_that_does_not_fit_is_not_used(void **state)
     assert_string_equal(text_of(file_path), "fusion_threshold=lots\n"); /* the user's */
 }
 
-static void files_that_cannot_be_written_are_no_matter(void **state)
+TUNE_TEST(files_that_cannot_be_written_are_no_matter)
 {
-    (void)state;
     set_short_search();
     (void)setenv("HOROVOD_AUTOTUNE_LOG", "/no/such/folder/log", 1);
     (void)setenv("HVD_AUTOTUNE_FILE", "/no/such/folder/file", 1);
@@ -421,25 +413,4 @@ static void files_that_cannot_be_written_are_no_matter(void **state)
                            "cannot save the settings that autotune has found"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_tensor_waits_for_others_for_the_window,
-                                        env_clean, env_clean),
-        cmocka_unit_test_setup_teardown(a_window_ends_with_a_wait_or_a_barrier,
-                                        env_clean, env_clean),
-        cmocka_unit_test_setup_teardown(a_full_batch_does_not_wait, env_clean,
-                                        env_clean),
-        cmocka_unit_test_setup_teardown(a_complete_plan_does_not_wait, env_clean,
-                                        env_clean),
-        cmocka_unit_test_setup_teardown(tuning_changes_all_ranks_and_no_bit, env_clean,
-                                        env_clean),
-        cmocka_unit_test_setup_teardown(tuning_changes_tcp_too, env_clean, env_clean),
-        cmocka_unit_test_setup_teardown(what_was_found_is_used, env_clean, env_clean),
-        cmocka_unit_test_setup_teardown(a_file_that_does_not_fit_is_not_used, env_clean,
-                                        env_clean),
-        cmocka_unit_test_setup_teardown(files_that_cannot_be_written_are_no_matter,
-                                        env_clean, env_clean),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

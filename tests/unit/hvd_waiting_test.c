@@ -48,15 +48,13 @@ static void *polling_thread(void *arg)
     return NULL;
 }
 
-static void beside_body(int rank, int size)
+WORLD_TEST(a_submission_needs_no_waiting_thread, 1)
 {
     const uint64_t end = clock_now_ns() + ENOUGH_S * NS_PER_S;
     struct pair p = {.is_late = false};
     pthread_t t;
     float v = 1;
 
-    (void)rank;
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK(pthread_barrier_init(&p.both, NULL, 2) == 0, "barrier");
     CHECK(pthread_create(&t, NULL, polling_thread, &p) == 0, "thread");
@@ -77,8 +75,6 @@ static void beside_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_submission_needs_no_waiting_thread, 1, beside_body)
-
 /* --- a callback that hangs --- */
 
 static void hanging_callback(void *arg, int status, const char *error)
@@ -98,7 +94,7 @@ static void *waiting_thread(void *arg)
     return NULL;
 }
 
-static void hanging_body(int rank, int size)
+WORLD_TEST(a_hanging_callback_holds_up_no_waiter_for_ever, 2)
 {
     const int64_t n = 1;
     float v = 1, u = 1;
@@ -108,7 +104,6 @@ static void hanging_body(int rank, int size)
     uint64_t cpu_ns;
     pthread_t thread;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank == 1) {
         CHECK_OK(sum_now("hangs", &v, 1));
@@ -135,11 +130,9 @@ static void hanging_body(int rank, int size)
     stage_set(0, 3);
 }
 
-WORLD_TEST(a_hanging_callback_holds_up_no_waiter_for_ever, 2, hanging_body)
-
 /* --- a token that can be read once --- */
 
-static void token_fd_body(int rank, int size)
+WORLD_TEST(a_token_descriptor_is_read_once, 2)
 {
     struct token token;
     char number[16], hex[2 * sizeof(token.key) + 1];
@@ -147,8 +140,6 @@ static void token_fd_body(int rank, int size)
     float v = 1;
     int p[2];
 
-    (void)rank;
-    (void)size;
     CHECK(token_read_file(getenv("HVD_TOKEN_FILE"), &token, &err) == 0, "%s", err.text);
     CHECK(pipe(p) == 0, "pipe");
     hex_encode(token.key, sizeof(token.key), hex);
@@ -172,18 +163,15 @@ static void token_fd_body(int rank, int size)
     }
 }
 
-WORLD_TEST(a_token_descriptor_is_read_once, 2, token_fd_body)
-
 /* --- an agreement that a wait leaves behind --- */
 
 /* Both have "a" of the plan, rank 0 "b" too, for which it has begun an agreement when
  * its wait for "a" ends. From there on it only asks, and rank 1 comes later. */
-static void left_behind_body(int rank, int size)
+WORLD_TEST(an_agreement_that_a_wait_leaves_is_finished, 2)
 {
     float a = 1, b = 1;
     hvd_handle h[2];
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 60; i++) { /* until there is a plan */
         CHECK_OK(sum_async("a", &a, 1, &h[0]));
@@ -211,8 +199,6 @@ static void left_behind_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(an_agreement_that_a_wait_leaves_is_finished, 2, left_behind_body)
-
 /* --- a submission after join, beside the thread that waits for it --- */
 
 static void *joining_thread(void *arg)
@@ -227,13 +213,12 @@ static void *joining_thread(void *arg)
     return NULL;
 }
 
-static void after_join_body(int rank, int size)
+WORLD_TEST(a_submission_after_join_is_refused_at_once, 2)
 {
     atomic_bool has_joined = false;
     pthread_t t;
     float v = 1;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     if (rank == 0) {
         CHECK(pthread_create(&t, NULL, joining_thread, &has_joined) == 0, "thread");
@@ -253,16 +238,4 @@ static void after_join_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_submission_after_join_is_refused_at_once, 2, after_join_body)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_submission_needs_no_waiting_thread),
-        cmocka_unit_test(an_agreement_that_a_wait_leaves_is_finished),
-        cmocka_unit_test(a_submission_after_join_is_refused_at_once),
-        cmocka_unit_test(a_hanging_callback_holds_up_no_waiter_for_ever),
-        cmocka_unit_test(a_token_descriptor_is_read_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

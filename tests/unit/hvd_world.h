@@ -7,22 +7,12 @@
 #ifndef TESTS_UNIT_HVD_WORLD_H
 #define TESTS_UNIT_HVD_WORLD_H
 
-#include <errno.h>
 #include <linux/futex.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
@@ -31,6 +21,7 @@
 #include "runtime/contract/token.h"
 #include "hvd.h"
 #include "runtime/rendezvous/rendezvous.h"
+#include "tests/unit/unit.h"
 
 enum { WORLD_MAX = 8, CHILD_LIMIT_S = 120 };
 
@@ -287,17 +278,24 @@ static inline void world_run_kill(int size, rank_fn fn, int victim)
     world_end(&w, victim);
 }
 
-/* A test that is one call of run with these arguments. */
-#define RUN_TEST(name, run, ...)                                                       \
-    static void name(void **state)                                                     \
+/* What each rank of a world does. */
+#define RANK_BODY(f)                                                                   \
+    static void f(__attribute__((unused)) int rank, __attribute__((unused)) int size)
+
+/* A test that runs one world; the body that follows is what each rank does:
+ *
+ *     WORLD_TEST(a_sum_is_right, 3) { CHECK_OK(hvd_init(NULL)); ... } */
+#define WORLD_TEST_BY(name, run, size, ...)                                            \
+    RANK_BODY(name##_rank);                                                            \
+    UNIT_TEST(name)                                                                    \
     {                                                                                  \
-        (void)state;                                                                   \
-        run(__VA_ARGS__);                                                              \
-    }
-/* A test that runs one world: its size, and what each rank does. */
-#define WORLD_TEST(name, ...)      RUN_TEST(name, world_run, __VA_ARGS__)
-#define WORLD_GO_TEST(name, ...)   RUN_TEST(name, world_run_go, __VA_ARGS__)
-#define WORLD_KILL_TEST(name, ...) RUN_TEST(name, world_run_kill, __VA_ARGS__)
+        run(size, name##_rank __VA_ARGS__);                                            \
+    }                                                                                  \
+    RANK_BODY(name##_rank)
+#define WORLD_TEST(name, size)          WORLD_TEST_BY(name, world_run, size, )
+#define WORLD_GO_TEST(name, size, mask) WORLD_TEST_BY(name, world_run_go, size, , mask)
+#define WORLD_KILL_TEST(name, size, victim)                                            \
+    WORLD_TEST_BY(name, world_run_kill, size, , victim)
 
 /* --- short forms for ranks --- */
 

@@ -55,14 +55,13 @@ static const char *the_codec; /* NULL: HVD_COMPRESSION's */
 static int the_op = HVD_AVERAGE;
 static double the_slack; /* 0: to the bit */
 
-static void beside_body(int rank, int size)
+RANK_BODY(beside_body)
 {
     static float host[TENSORS][N];
     float *gpu[TENSORS];
     struct hvd_stats s = {.size_bytes = sizeof(s)};
     hvd_handle h[2 * TENSORS];
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     for (int k = 0; k < TENSORS; k++)
         gpu[k] = floats_on_gpu(rank, N);
@@ -102,9 +101,8 @@ static void case_run(int size, rank_fn fn)
     gpu_world_run("22705", size, fn);
 }
 
-static void results_are_the_host_s(void **state)
+UNIT_TEST(results_are_the_host_s)
 {
-    (void)state;
     the_codec = "int8";
     case_run(2, beside_body);
     case_run(3, beside_body);
@@ -123,13 +121,12 @@ static void results_are_the_host_s(void **state)
 }
 
 /* All have the same bits: the least of any number is the greatest. */
-static void same_body(int rank, int size)
+RANK_BODY(same_body)
 {
     float *v = floats_on_gpu(rank, N), *least = floats_on_gpu(rank, N),
           *most = floats_on_gpu(rank, N);
     hvd_handle h;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < N; i++)
         v[i] = value_of(rank, 1, i);
@@ -148,9 +145,8 @@ static void same_body(int rank, int size)
 }
 
 /* As on the host each level rounds, of any number of ranks. */
-static void halves_of_adasum_are_the_host_s(void **state)
+UNIT_TEST(halves_of_adasum_are_the_host_s)
 {
-    (void)state;
     the_op = HVD_ADASUM;
     the_codec = "fp16";
     the_slack = 0.02;
@@ -166,9 +162,8 @@ static void halves_of_adasum_are_the_host_s(void **state)
     the_slack = 0;
 }
 
-static void the_default_counts_for_gpus_too(void **state)
+UNIT_TEST(the_default_counts_for_gpus_too)
 {
-    (void)state;
     the_codec = NULL;
     (void)setenv("HVD_COMPRESSION", "int8:block=256", 1);
     case_run(3, beside_body);
@@ -201,13 +196,12 @@ static void joins_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void sets_body(int rank, int size)
+RANK_BODY(sets_body)
 {
     float *v = floats_on_gpu(rank, N);
     int ranks[] = {0, 1}, id;
     hvd_handle h;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     for (int k = 0; k < 3; k++) {
         CHECK_OK(hvd_process_set_add(ranks, 2, &id));
@@ -227,16 +221,14 @@ static void sets_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void who_has_joined_gives_zeros(void **state)
+UNIT_TEST(who_has_joined_gives_zeros)
 {
-    (void)state;
     case_run(2, joins_body);
     case_run(3, joins_body);
 }
 
-static void sets_come_and_go(void **state)
+UNIT_TEST(sets_come_and_go)
 {
-    (void)state;
     case_run(3, sets_body);
 }
 
@@ -270,9 +262,8 @@ static void refuse_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void what_cannot_be_done_fails_the_tensor_alone(void **state)
+UNIT_TEST(what_cannot_be_done_fails_the_tensor_alone)
 {
-    (void)state;
     case_run(2, refuse_body);
 }
 
@@ -299,18 +290,16 @@ static void refuse_nan_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_refused_tensor_s_nan_is_nobody_s(void **state)
+UNIT_TEST(a_refused_tensor_s_nan_is_nobody_s)
 {
-    (void)state;
     case_run(2, refuse_nan_body);
 }
 
-static void little_body(int rank, int size)
+RANK_BODY(little_body)
 {
     float *v = floats_on_gpu(rank, N);
     hvd_handle h;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(tensor_submit(rank, "a", "int8", v, HVD_SUM, 0, &h));
     CHECK(wait_release(h) == HVD_ABORTED, "%d", hvd_poll(h));
@@ -322,25 +311,11 @@ static void little_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void too_little_memory_is_reported(void **state)
+UNIT_TEST(too_little_memory_is_reported)
 {
-    (void)state;
     (void)setenv("HVD_COMPRESSION_MEMORY", "16384", 1);
     case_run(2, little_body);
     (void)unsetenv("HVD_COMPRESSION_MEMORY");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_are_the_host_s),
-        cmocka_unit_test(halves_of_adasum_are_the_host_s),
-        cmocka_unit_test(the_default_counts_for_gpus_too),
-        cmocka_unit_test(who_has_joined_gives_zeros),
-        cmocka_unit_test(sets_come_and_go),
-        cmocka_unit_test(what_cannot_be_done_fails_the_tensor_alone),
-        cmocka_unit_test(a_refused_tensor_s_nan_is_nobody_s),
-        cmocka_unit_test(too_little_memory_is_reported),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

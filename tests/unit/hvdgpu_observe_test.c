@@ -9,12 +9,11 @@ static char path[64];
 
 /* --- timeline --- */
 
-static void is_drawn(int rank, int size)
+RANK_BODY(is_drawn)
 {
     float *v, *w;
     hvd_handle h[8];
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     v = floats_on_gpu(rank, N);
     w = floats_on_gpu(rank, N);
@@ -36,12 +35,11 @@ static unsigned n_of(const char *text, const char *what)
     return n;
 }
 
-static void the_timeline_has_nccl_s_names(void **state)
+UNIT_TEST(the_timeline_has_nccl_s_names)
 {
     struct err err = ERR_INIT;
     AUTOFREE char *text = NULL;
 
-    (void)state;
     (void)snprintf(path, sizeof(path), "/tmp/hvdgpu_observe_test.%d", (int)getpid());
     (void)setenv("HOROVOD_TIMELINE", path, 1);
     gpu_world_run("22705", 2, is_drawn);
@@ -57,12 +55,10 @@ static void the_timeline_has_nccl_s_names(void **state)
 
 /* --- the report --- */
 
-static void is_reported(int rank, int size)
+RANK_BODY(is_reported)
 {
     char text[4096];
 
-    (void)rank;
-    (void)size;
     CHECK(hvd_device_report(text, sizeof(text)) < sizeof(text), "long");
     CHECK(strstr(text, "{\"can\":true,\"problem\":\"\",\"driver\":\"")
               && strstr(text, "\"nccl\":\"2.27.5\"") && strstr(text, "/libnccl.so.2\"")
@@ -71,32 +67,28 @@ static void is_reported(int rank, int size)
           "%s", text);
 }
 
-static void rank_cannot(int rank, int size)
+RANK_BODY(rank_cannot)
 {
     char text[4096];
 
-    (void)rank;
-    (void)size;
     (void)setenv("HVD_FAKE_NCCL", "20804", 1);
     (void)hvd_device_report(text, sizeof(text));
     CHECK(strstr(text, "{\"can\":false,\"problem\":\"NCCL 2.8.4 "), "%s", text);
 }
 
-static void the_report_lists_what_exists(void **state)
+UNIT_TEST(the_report_lists_what_exists)
 {
-    (void)state;
     gpu_world_run("22705", 1, is_reported);
     world_run(1, rank_cannot);
 }
 
 /* --- NaN --- */
 
-static void not_finite(int rank, int size)
+RANK_BODY(not_finite)
 {
     float *v;
     hvd_handle h;
 
-    (void)size;
     (void)setenv("HVD_NANCHECK", "1", 1);
     CHECK_OK(hvd_init(NULL));
     v = floats_on_gpu(rank, N);
@@ -119,18 +111,9 @@ static void not_finite(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_nan_is_named_on_all_ranks(void **state)
+UNIT_TEST(a_nan_is_named_on_all_ranks)
 {
-    (void)state;
     gpu_world_run("22705", 3, not_finite);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_timeline_has_nccl_s_names),
-        cmocka_unit_test(the_report_lists_what_exists),
-        cmocka_unit_test(a_nan_is_named_on_all_ranks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

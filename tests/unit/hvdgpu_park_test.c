@@ -77,9 +77,8 @@ static void have_child(void)
     CHECK(waitpid(pid, &status, 0) == pid && status == 0, "status 0x%x", status);
 }
 
-static void worlds_body(int rank, int size)
+RANK_BODY(worlds_body)
 {
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     sum_once(rank, rank, 6);
     if (rank == 2) {
@@ -140,47 +139,32 @@ static void case_run(const char *version, bool shrinks, struct park_case c)
         check_calls(r, shrinks);
 }
 
-static void survivors_shrink_their_communicator(void **state)
+UNIT_TEST(survivors_shrink_their_communicator)
 {
-    (void)state;
     case_run("22809", true, (struct park_case){0});
     case_run("23007", true, (struct park_case){.is_busy = true});
 }
 
-static void forked_children_leave_it_alone(void **state)
+UNIT_TEST(forked_children_leave_it_alone)
 {
-    (void)state;
 #ifndef __SANITIZE_THREAD__ /* it cannot follow a child of a process with threads */
     case_run("22809", true, (struct park_case){.has_child = true});
 #endif
 }
 
-static void in_another_order_it_is_a_fresh_one(void **state)
+UNIT_TEST(in_another_order_it_is_a_fresh_one)
 {
-    (void)state;
     case_run("22809", false, (struct park_case){.other_order = true});
 }
 
-static void without_revoke_it_is_a_fresh_one(void **state)
+UNIT_TEST(without_revoke_it_is_a_fresh_one)
 {
-    (void)state;
     case_run("22705", false, (struct park_case){.is_busy = true});
 }
 
-static void an_orderly_end_forgets_it(void **state)
+UNIT_TEST(an_orderly_end_forgets_it)
 {
-    (void)state;
     case_run("22809", false, (struct park_case){.has_between = true});
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(survivors_shrink_their_communicator),
-        cmocka_unit_test(forked_children_leave_it_alone),
-        cmocka_unit_test(in_another_order_it_is_a_fresh_one),
-        cmocka_unit_test(without_revoke_it_is_a_fresh_one),
-        cmocka_unit_test(an_orderly_end_forgets_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -17,13 +17,12 @@ static const struct without {
 };
 static const struct without *the_case;
 
-static void joined_body(int rank, int size)
+RANK_BODY(joined_body)
 {
     struct hvd_tensor j = {.size_bytes = sizeof(j), .name = "join"};
     const uint64_t begin_ns = clock_now_ns();
     hvd_handle h;
 
-    (void)size;
     if (rank == 1)
         (void)setenv(the_case->name, the_case->value, 1);
     CHECK_OK(hvd_init(NULL));
@@ -36,9 +35,8 @@ static void joined_body(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void all_ranks_report_which_has_no_gpu(void **state)
+UNIT_TEST(all_ranks_report_which_has_no_gpu)
 {
-    (void)state;
     if (!has_kernels())
         return;
     use_nccl("22705");
@@ -51,10 +49,4 @@ static void all_ranks_report_which_has_no_gpu(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_ranks_report_which_has_no_gpu),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

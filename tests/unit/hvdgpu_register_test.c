@@ -139,15 +139,13 @@ static void is_counted(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void bytes_are_counted_by_their_way(void **state)
+UNIT_TEST(bytes_are_counted_by_their_way)
 {
-    (void)state;
     gpu_world_run("22705", 2, is_counted);
 }
 
-static void batches_move_from_and_to_registered_buffers(void **state)
+UNIT_TEST(batches_move_from_and_to_registered_buffers)
 {
-    (void)state;
     gpu_world_run("22705", 3, uses_buffers);
     (void)setenv("HVD_GPU_REGISTER", "1", 1); /* what is packed is registered too */
     world_run(2, uses_buffers);
@@ -196,11 +194,10 @@ static void is_older_and_says_so(int rank, int size)
     is_older(rank, size);
 }
 
-static void where_one_cannot_none_does(void **state)
+UNIT_TEST(where_one_cannot_none_does)
 {
     AUTOFREE char *text = NULL;
 
-    (void)state;
     (void)setenv("HVD_FAKE_FAULTS", "register_error=1:1", 1);
     gpu_world_run("22705", 3, fails_on_one);
     (void)unsetenv("HVD_FAKE_FAULTS");
@@ -259,19 +256,9 @@ static void of_sets(int rank, int size)
     CHECK_OK(hvd_shutdown());
 }
 
-static void a_set_that_goes_takes_its_buffers_along(void **state)
+UNIT_TEST(a_set_that_goes_takes_its_buffers_along)
 {
-    (void)state;
     gpu_world_run("22705", 3, of_sets);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batches_move_from_and_to_registered_buffers),
-        cmocka_unit_test(where_one_cannot_none_does),
-        cmocka_unit_test(bytes_are_counted_by_their_way),
-        cmocka_unit_test(a_set_that_goes_takes_its_buffers_along),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

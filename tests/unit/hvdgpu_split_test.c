@@ -122,9 +122,8 @@ static void case_run(const char *version, bool splits)
     check_calls(splits);
 }
 
-static void sets_are_split_off_by_all_ranks(void **state)
+UNIT_TEST(sets_are_split_off_by_all_ranks)
 {
-    (void)state;
     case_run("22705", true);
     case_run("22505",
              true); /* what is in progress is taken up in another way in each */
@@ -153,9 +152,8 @@ static void meet_body(int rank, int size)
     report_begun(rank);
 }
 
-static void sets_that_members_meet_for_are_split_off_too(void **state)
+UNIT_TEST(sets_that_members_meet_for_are_split_off_too)
 {
-    (void)state;
     if (!has_kernels())
         return;
     use_nccl("22809");
@@ -169,19 +167,10 @@ static void sets_that_members_meet_for_are_split_off_too(void **state)
     }
 }
 
-static void without_split_members_open_them_lazily(void **state)
+UNIT_TEST(without_split_members_open_them_lazily)
 {
-    (void)state;
     case_run("21706", false);
     case_run("21003", false); /* blocks */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sets_are_split_off_by_all_ranks),
-        cmocka_unit_test(sets_that_members_meet_for_are_split_off_too),
-        cmocka_unit_test(without_split_members_open_them_lazily),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

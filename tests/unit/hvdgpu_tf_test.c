@@ -292,11 +292,10 @@ static void empty_body(int rank, int size)
 }
 
 /* One rank places it on the CPU: all ranks report it, and none hangs. */
-static void mixed_body(int rank, int size)
+RANK_BODY(mixed_body)
 {
     struct run r = ON_GPU;
 
-    (void)size;
     CHECK_OK(hvd_init(NULL));
     open_stream(rank);
     CHECK(hvd_tf_use_gpu() == 1, "%s", said);
@@ -312,11 +311,10 @@ static void mixed_body(int rank, int size)
 }
 
 /* One rank sees no GPU: all ranks report its name and the reason. */
-static void none_body(int rank, int size)
+RANK_BODY(none_body)
 {
     struct run r = ON_GPU;
 
-    (void)size;
     if (rank == 1)
         (void)setenv("CUDA_VISIBLE_DEVICES", "", 1);
     CHECK_OK(hvd_init(NULL));
@@ -388,51 +386,44 @@ static void case_run(const char *cuda, int size, rank_fn body)
     (void)unsetenv("HVD_FAKE_CUDA");
 }
 
-static void all_streams_are_waited_for_by_one_event(void **state)
+UNIT_TEST(all_streams_are_waited_for_by_one_event)
 {
-    (void)state;
     case_run("12050", 3, tf_body);
 }
 
-static void all_streams_are_waited_for_by_older_drivers(void **state)
+UNIT_TEST(all_streams_are_waited_for_by_older_drivers)
 {
-    (void)state;
     case_run("12040", 3, tf_body);
     (void)setenv("HVD_GPU_READY", "sync", 1);
     case_run("12050", 2, tf_body);
     (void)unsetenv("HVD_GPU_READY");
 }
 
-static void operations_may_block(void **state)
+UNIT_TEST(operations_may_block)
 {
-    (void)state;
     case_run("12050", 2, blocking_body);
     case_run("12040", 2, blocking_body);
 }
 
-static void an_empty_tensor_may_be_the_first(void **state)
+UNIT_TEST(an_empty_tensor_may_be_the_first)
 {
-    (void)state;
     case_run("12050", 3, empty_body);
 }
 
-static void a_rank_that_computes_on_the_cpu_is_an_error(void **state)
+UNIT_TEST(a_rank_that_computes_on_the_cpu_is_an_error)
 {
-    (void)state;
     case_run("12050", 2, mixed_body);
 }
 
-static void a_rank_without_a_gpu_is_named_on_all(void **state)
+UNIT_TEST(a_rank_without_a_gpu_is_named_on_all)
 {
-    (void)state;
     case_run("12050", 3, none_body);
 }
 
-static void a_lost_rank_is_reported_while_the_gpu_waits_for_it(void **state)
+UNIT_TEST(a_lost_rank_is_reported_while_the_gpu_waits_for_it)
 {
     struct proc_world w;
 
-    (void)state;
     if (!case_prepare("12040"))
         return;
     world_start(&w, 3, lost_body);
@@ -440,16 +431,4 @@ static void a_lost_rank_is_reported_while_the_gpu_waits_for_it(void **state)
     (void)unsetenv("HVD_FAKE_CUDA");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_streams_are_waited_for_by_one_event),
-        cmocka_unit_test(all_streams_are_waited_for_by_older_drivers),
-        cmocka_unit_test(operations_may_block),
-        cmocka_unit_test(an_empty_tensor_may_be_the_first),
-        cmocka_unit_test(a_rank_that_computes_on_the_cpu_is_an_error),
-        cmocka_unit_test(a_rank_without_a_gpu_is_named_on_all),
-        cmocka_unit_test(a_lost_rank_is_reported_while_the_gpu_waits_for_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

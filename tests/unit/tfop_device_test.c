@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TensorFlow's operations on GPUs, with a fake TensorFlow and a fake runtime: which
  * kernels there are, what the runtime is told, and in which order. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "hvd.h"
 #include "runtime/tensorflow/use_gpu.h"
@@ -220,13 +214,14 @@ static void in_child(void (*test)(void))
     assert_int_equal(status, 0);
 }
 
-/* A test that is one function in a child. */
-#define CHILD_TEST(name, fn)                                                           \
-    static void name(void **state)                                                     \
+/* A test whose body runs in a child. */
+#define CHILD_TEST(name)                                                               \
+    static void name##_child(void);                                                    \
+    UNIT_TEST(name)                                                                    \
     {                                                                                  \
-        (void)state;                                                                   \
-        in_child(fn);                                                                  \
-    }
+        in_child(name##_child);                                                        \
+    }                                                                                  \
+    static void name##_child(void)
 
 #define CHECK(claim)                                                                   \
     do {                                                                               \
@@ -308,14 +303,13 @@ static void child_with_gpu(void)
     CHECK(fake_find("HvdGroupedReducescatter", "GPU") && !fake_find("HvdSize", "GPU"));
 }
 
-static void kernels_for_gpus_are_there_only_where_reported(void **state)
+UNIT_TEST(kernels_for_gpus_are_there_only_where_reported)
 {
-    (void)state;
     in_child(no_gpu);
     in_child(child_with_gpu);
 }
 
-static void child_host_arguments(void)
+CHILD_TEST(what_the_host_reads_is_in_its_memory)
 {
     use_gpu();
     for (size_t i = 0; i < fake_n_kernels; i++) {
@@ -330,7 +324,7 @@ static void child_host_arguments(void)
 }
 
 /* Only where one was looked for, and only tensors. */
-static void why_not(void)
+CHILD_TEST(the_runtime_receives_that_there_is_no_gpu)
 {
     CHECK(!strcmp(run_kernel("HvdAllreduce", "CPU", 1, 4),
                   "make0 allreduce(allreduce.x,-1) wait "));
@@ -344,13 +338,9 @@ static void why_not(void)
         !strcmp(run_kernel("HvdBarrier", "CPU", 0, 0), "barrier(barrier.x,-1) wait "));
 }
 
-CHILD_TEST(the_runtime_receives_that_there_is_no_gpu, why_not)
-
-CHILD_TEST(what_the_host_reads_is_in_its_memory, child_host_arguments)
-
 /* --- what the runtime is told --- */
 
-static void child_order(void)
+CHILD_TEST(outputs_are_made_before_the_submit)
 {
     use_gpu();
     SAYS("Allreduce", 1, 4, "make0 allreduce(allreduce.x,-2,all) wait ");
@@ -366,9 +356,7 @@ static void child_order(void)
     SAYS("Allgather", 1, 0, "allgather(allgather.x,-2,all) wait make0 ");
 }
 
-CHILD_TEST(outputs_are_made_before_the_submit, child_order)
-
-static void child_host_tensors(void)
+CHILD_TEST(kernels_of_the_cpu_stay_in_host_memory)
 {
     use_gpu();
     CHECK(!strcmp(run_kernel("HvdAllreduce", "CPU", 1, 4),
@@ -377,10 +365,8 @@ static void child_host_tensors(void)
     SAYS("Barrier", 0, 0, "barrier(barrier.x,-1) wait ");
 }
 
-CHILD_TEST(kernels_of_the_cpu_stay_in_host_memory, child_host_tensors)
-
 /* One name for two operations that are under way would be refused. */
-static void child_eager_numbers(void)
+CHILD_TEST(both_devices_count_together)
 {
     struct TF_OpKernelConstruction made = {"x", .is_eager = true, .is_blocking = true};
     struct TF_OpKernelContext context = context_of(1, 4), inner = context_of(1, 4);
@@ -405,17 +391,4 @@ static void child_eager_numbers(void)
                         "make0 allreduce(allreduce.eager.0.1,-2,all) wait "));
 }
 
-CHILD_TEST(both_devices_count_together, child_eager_numbers)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernels_for_gpus_are_there_only_where_reported),
-        cmocka_unit_test(the_runtime_receives_that_there_is_no_gpu),
-        cmocka_unit_test(what_the_host_reads_is_in_its_memory),
-        cmocka_unit_test(outputs_are_made_before_the_submit),
-        cmocka_unit_test(kernels_of_the_cpu_stay_in_host_memory),
-        cmocka_unit_test(both_devices_count_together),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* done.c against a std::function<void()> laid out by hand as libstdc++ does (and as
  * libc++ does). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/tensorflow/done.h"
 
@@ -42,13 +36,12 @@ static void function_invoker(const void *storage)
     ((struct calls *)f->storage[0])->run++;
 }
 
-static void clone_outlives_the_original(void **state)
+UNIT_TEST(clone_outlives_the_original)
 {
     struct calls calls = {0};
     struct function f = {{&calls, NULL}, function_manager, function_invoker};
     struct done *d;
 
-    (void)state;
     assert_true(done_is_clonable((const void *)&f));
     d = done_clone((const void *)&f);
     assert_non_null(d);
@@ -59,12 +52,11 @@ static void clone_outlives_the_original(void **state)
     assert_int_equal(calls.destroyed, 1);
 }
 
-static void freed_clone_never_runs(void **state)
+UNIT_TEST(freed_clone_never_runs)
 {
     struct calls calls = {0};
     struct function f = {{&calls, NULL}, function_manager, function_invoker};
 
-    (void)state;
     done_free(done_clone((const void *)&f));
     done_free(NULL);
     assert_int_equal(calls.run, 0);
@@ -73,26 +65,16 @@ static void freed_clone_never_runs(void **state)
 
 /* libc++: three words of storage, then the address of an object: here, of one on the
  * stack */
-static void other_layouts_are_refused(void **state)
+UNIT_TEST(other_layouts_are_refused)
 {
     uintptr_t object[4] = {0};
     uintptr_t libcxx[4] = {1, 2, 3, (uintptr_t)object};
     uintptr_t empty[4] = {0};
 
-    (void)state;
     assert_false(done_is_clonable((const void *)libcxx));
     assert_false(done_is_clonable((const void *)empty));
     libcxx[2] = (uintptr_t)object;
     assert_false(done_is_clonable((const void *)libcxx));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clone_outlives_the_original),
-        cmocka_unit_test(freed_clone_never_runs),
-        cmocka_unit_test(other_layouts_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,35 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names of TensorFlow's operations. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/tensorflow/name.h"
 
-static void scopes_end_at_the_last_slash(void **state)
+UNIT_TEST(scopes_end_at_the_last_slash)
 {
     static const struct {
         const char *name;
         size_t length;
     } cases[] = {{"", 0}, {"x", 0}, {"/", 1}, {"a/x", 2}, {"a/b/x", 4}, {"a/b/", 4}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         assert_int_equal(name_scope_length(cases[i].name, strlen(cases[i].name)),
                          cases[i].length);
     assert_int_equal(name_scope_length("a/b/x", 3), 2); /* no more than its length */
 }
 
-static void short_names_are_as_they_are(void **state)
+UNIT_TEST(short_names_are_as_they_are)
 {
     char name[64];
 
-    (void)state;
     name_make(name, sizeof(name), "allreduce", "scope/x", 7);
     assert_string_equal(name, "allreduce.scope/x");
     name_make(name, sizeof(name), "join", "xyz", 1); /* need not end with NUL */
@@ -40,11 +31,10 @@ static void short_names_are_as_they_are(void **state)
 
 /* Whatever the length: it fits, keeps its end, and another beginning is another name.
  */
-static void long_names_keep_their_end_and_a_hash_of_all(void **state)
+UNIT_TEST(long_names_keep_their_end_and_a_hash_of_all)
 {
     char given[200], other[200], name[64], again[64], third[64];
 
-    (void)state;
     for (size_t n = 1; n < sizeof(given); n++) {
         memset(given, 'a', n);
         given[n - 1] = 'z';
@@ -63,13 +53,4 @@ static void long_names_keep_their_end_and_a_hash_of_all(void **state)
     assert_non_null(strchr(name, '~'));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scopes_end_at_the_last_slash),
-        cmocka_unit_test(short_names_are_as_they_are),
-        cmocka_unit_test(long_names_keep_their_end_and_a_hash_of_all),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)

@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers of eager operations without a name. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "runtime/tensorflow/numbers.h"
 
 static const int allreduce, allgather;
 
-static void the_lowest_free_one_is_taken(void **state)
+UNIT_TEST(the_lowest_free_one_is_taken)
 {
     struct numbers *n = numbers_of(&allreduce, 0);
 
-    (void)state;
     assert_non_null(n);
     for (int i = 0; i < NUMBERS_MAX; i++)
         assert_int_equal(numbers_take(n), i);
@@ -32,12 +27,11 @@ static void the_lowest_free_one_is_taken(void **state)
 }
 
 /* 16 and 32: sets whose numbers were one until they had some of their own */
-static void each_set_and_each_kind_has_its_own(void **state)
+UNIT_TEST(each_set_and_each_kind_has_its_own)
 {
     static const int32_t sets[] = {0, 1, 16, 32, 1000000};
     const size_t n_sets = sizeof(sets) / sizeof(sets[0]);
 
-    (void)state;
     for (size_t i = 0; i < n_sets; i++) {
         assert_int_equal(numbers_take(numbers_of(&allreduce, sets[i])), 0);
         assert_int_equal(numbers_take(numbers_of(&allgather, sets[i])), 0);
@@ -59,12 +53,11 @@ static void *thread_takes_numbers(void *arg)
     return NULL;
 }
 
-static void threads_find_the_same(void **state)
+UNIT_TEST(threads_find_the_same)
 {
     static struct numbers *found[2][500];
     pthread_t t[2];
 
-    (void)state;
     for (size_t i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&t[i], NULL, thread_takes_numbers, found[i]),
                          0);
@@ -77,13 +70,4 @@ static void threads_find_the_same(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_lowest_free_one_is_taken),
-        cmocka_unit_test(each_set_and_each_kind_has_its_own),
-        cmocka_unit_test(threads_find_the_same),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)
