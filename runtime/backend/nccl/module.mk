@@ -8,7 +8,7 @@ $(eval $(call archive,kernels_cpu,tests/fakes/cuda/kernels_cpu.c,-ffp-contract=o
 $(eval $(call archive,ncclrow,runtime/backend/nccl/nccl.c))
 $(eval $(call unit,gpu,ncclrow nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
 # Worlds of processes on the fakes, through hvd.h.
-$(eval $(call unit,hvdgpu,tfop hvdrt ncclrow nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
+$(eval $(call unit,hvdgpu,hvdrt ncclrow nccl kernels_cpu cpu core rendezvous contract base,-lm -ldl -Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)$(abspath $(O)/fakes)))
 
 # The kernels' image, one for all variants. KERNELS=none builds one without kernels. If KERNELS is unset, an
 # existing image stays, so that `KERNELS=none make && make install` needs no compiler.
