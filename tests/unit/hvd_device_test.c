@@ -1,68 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors on a GPU through the C API, on a device in memory (fake_device.h): all
- * collectives, streams before and after them, batches that are on their way for long,
- * and what happens to them at each end of a world. */
+/* Tensors on a GPU through the C API, on a device in memory (fake_device.h): streams
+ * before and after them, batches that are in progress for long, and what happens to
+ * them at each end of a world. Values: tests/python/ranks/gpu_data.py. */
 #include "tests/unit/hvd_world.h"
 
 #include "runtime/api/flight.h"
 #include "tests/unit/hvd_gpu.h"
-
-/* --- moves --- */
-
-WORLD_TEST(every_collective_moves_gpu_memory, 3)
-{
-    int64_t n = 2 * size, splits[8];
-    int32_t in[16], out[16];
-    struct hvd_tensor t = on_gpu("m", HVD_INT32, in, out, &n);
-    void *result;
-    int ndim, device = 9;
-    int64_t dims[HVD_MAX_DIMS];
-    hvd_handle h;
-
-    CHECK_OK(hvd_init(NULL));
-    for (int i = 0; i < 2 * size; i++)
-        in[i] = 100 * rank + i;
-    CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
-    CHECK_OK(wait_release(h));
-    for (int i = 0; i < 2 * size; i++)
-        CHECK(out[i] == 100 * size * (size - 1) / 2 + i * size, "%d", out[i]);
-    CHECK_OK(hvd_broadcast_async(&t, 1, 0, &h));
-    CHECK_OK(wait_release(h));
-    CHECK(out[1] == 101, "%d", out[1]);
-    CHECK_OK(hvd_reduce_async(&t, HVD_MAX, 1, 1, 0, 0, &h));
-    CHECK_OK(wait_release(h));
-    CHECK(rank > 0 || out[0] == 100 * (size - 1), "%d", out[0]);
-    CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
-    CHECK_OK(hvd_wait(h, -1));
-    CHECK_OK(hvd_result(h, &result, &ndim, dims));
-    CHECK_OK(hvd_result_device(h, &device));
-    CHECK(device == 0 && dims[0] == 2 * size * size, "device %d", device);
-    CHECK(((int32_t *)result)[2 * size] == 100, "%d", ((int32_t *)result)[2 * size]);
-    CHECK_OK(hvd_release(h));
-    CHECK_OK(hvd_reducescatter_async(&t, HVD_SUM, 1, 1, NULL, NULL, 0, &h));
-    CHECK_OK(wait_release(h));
-    for (int i = 0; i < size; i++)
-        splits[i] = 2;
-    CHECK_OK(hvd_alltoall_async(&t, splits, size, NULL, NULL, 0, &h));
-    CHECK_OK(hvd_wait(h, -1));
-    CHECK_OK(hvd_result(h, &result, &ndim, dims));
-    CHECK(((int32_t *)result)[2] == 100 + 2 * rank, "%d", ((int32_t *)result)[2]);
-    CHECK_OK(hvd_release(h));
-    if (rank < 2) {
-        CHECK_OK(rank == 0 ? hvd_send_async(&t, 1, &h) : hvd_recv_async(&t, 0, &h));
-        CHECK(wait_release(h) == HVD_OK, "%s", shared->r[rank].text);
-        CHECK(rank == 0 || out[3] == 3, "%d", out[3]);
-    }
-    CHECK_OK(barrier_now("before the end"));
-    CHECK(fake.n_comms == (rank < 2 ? 2 : 1), "%d communicators", (int)fake.n_comms);
-    CHECK(fake.n_allocs == 3 && fake.n_frees == 3, "%d and %d", (int)fake.n_allocs,
-          (int)fake.n_frees);
-    CHECK(fake.n_given == 3, "%d batches know when", (int)fake.n_given);
-    CHECK_OK(hvd_shutdown());
-    CHECK(fake.n_comms_closed == fake.n_comms && fake.n_closed == 1, "%d closed",
-          (int)fake.n_comms_closed);
-    CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
-}
 
 /* --- streams --- */
 
@@ -173,7 +116,7 @@ WORLD_TEST(memory_of_results_is_the_caller_s_or_the_device_s, 2)
     CHECK(wait_release(h) == (rank == 0 ? HVD_NO_MEMORY : HVD_OK), "rank %d", rank);
     CHECK(fake.n_records == n_records + 1 && fake.n_allocs == 1, "%d allocations",
           (int)fake.n_allocs);
-    CHECK(fake.n_frees == 1, "%d", (int)fake.n_frees);
+    CHECK(fake.n_frees == 1 && fake.n_given == 1, "%d", (int)fake.n_frees);
     CHECK_OK(hvd_shutdown());
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
@@ -251,25 +194,6 @@ UNIT_TEST(a_wrong_device_is_refused_at_once)
 
 /* --- ends --- */
 
-RANK_BODY(mixed_body)
-{
-    float v[1] = {0};
-    hvd_handle h;
-
-    CHECK_OK(hvd_init(NULL));
-    if (rank == 1)
-        CHECK_OK(sum_on_gpu("x", v, 1, &h));
-    else
-        CHECK_OK(sum_async("x", v, 1, &h));
-    CHECK(wait_release(h) == HVD_INVALID_ARGUMENT, "ok");
-    CHECK(!strcmp(shared->r[rank].text,
-                  "Mismatched CPU/GPU device selection: tensor \"x\": rank 0 has it in "
-                  "CPU memory, rank 1 has it on a GPU"),
-          "%s", shared->r[rank].text);
-    CHECK_OK(hvd_shutdown());
-    CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
-}
-
 /* Rank 0 has no GPU: it says so itself, or has been refused one. */
 RANK_BODY(one_has_none)
 {
@@ -298,25 +222,6 @@ RANK_BODY(one_has_none)
 UNIT_TEST(a_tensor_in_both_kinds_of_memory_fails_on_all)
 {
     world_run(2, one_has_none);
-    world_run(2, mixed_body);
-}
-
-WORLD_TEST(a_joined_rank_uses_a_device_of_its_own, 3)
-{
-    struct hvd_tensor j = {.size_bytes = sizeof(j), .name = "join"};
-    float v[2] = {1, 2};
-    hvd_handle h;
-
-    CHECK_OK(hvd_init(NULL));
-    if (rank > 0) {
-        CHECK_OK(sum_on_gpu("x", v, 2, &h));
-        CHECK_OK(wait_release(h));
-        CHECK(v[1] == (float)(2 * (size - 1)), "%g", (double)v[1]);
-    }
-    CHECK_OK(hvd_join_async(&j, &h));
-    CHECK_OK(wait_release(h));
-    CHECK(fake.n_opened == 1, "%d", (int)fake.n_opened);
-    CHECK_OK(hvd_shutdown());
 }
 
 WORLD_TEST(a_broken_device_ends_the_world_with_its_sentence, 2)
@@ -364,71 +269,7 @@ WORLD_TEST(a_shutdown_ends_what_is_on_its_way, 2)
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
 
-WORLD_TEST(a_nan_on_a_gpu_is_named, 2)
-{
-    float v[3] = {0, 1, 2};
-    hvd_handle h;
-
-    (void)setenv("HVD_NANCHECK", "1", 1);
-    CHECK_OK(hvd_init(NULL));
-    CHECK_OK(sum_on_gpu("a", v, 3, &h));
-    CHECK_OK(wait_release(h));
-    if (rank == 1)
-        v[2] = 0.0f / (v[0] - v[0]);
-    CHECK_OK(sum_on_gpu("n", v, 3, &h));
-    if (rank == 1)
-        CHECK(wait_release(h) == HVD_ABORTED, "ok");
-    else /* its own part may have ended well; what comes next has not */
-        CHECK(wait_release(h) != HVD_OK || sum_now("next", v, 1) == HVD_ABORTED, "ok");
-    CHECK(strstr(shared->r[rank].text, "NaN on rank 1 (host testhost): element 2 of 3 "
-                                       "in tensor \"n\", input of ALLREDUCE"),
-          "%s", shared->r[rank].text);
-    CHECK_OK(hvd_shutdown());
-}
-
-WORLD_TEST(compression_is_the_device_s, 2)
-{
-    static float v[1000];
-    int64_t n = 1000;
-    struct hvd_tensor t = on_gpu("z", HVD_FLOAT32, v, v, &n);
-    hvd_handle h;
-
-    CHECK_OK(hvd_init(NULL));
-    t.compression = "fp16";
-    CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
-    CHECK_OK(wait_release(h));
-    CHECK(fake.n_compressed == 1 && !strcmp(fake.compressed, "z of 0"), "%d: %s",
-          (int)fake.n_compressed, fake.compressed);
-    CHECK_OK(hvd_shutdown());
-}
-
-/* --- many flights, sets --- */
-
-WORLD_TEST(flights_are_bounded, 2)
-{
-    enum { N = FLIGHTS_MAX + 6 };
-    static float v[N];
-    hvd_handle h[N];
-
-    CHECK_OK(hvd_init(NULL));
-    CHECK_OK(sum_on_gpu("a", v, 1, &h[0]));
-    CHECK_OK(wait_release(h[0]));
-    fake_hold();
-    for (int i = 0; i < N; i++) {
-        v[i] = 1;
-        if (i == FLIGHTS_MAX)
-            fake_let(8); /* else this one would wait */
-        CHECK_OK(sum_on_gpu("again", &v[i], 1, &h[i]));
-        CHECK_OK(hvd_wait_on_stream(h[i], STREAM, -1));
-    }
-    fake_let(N + 1);
-    for (int i = 0; i < N; i++) {
-        CHECK_OK(hvd_wait(h[i], -1));
-        CHECK(v[i] == (float)size, "%g", (double)v[i]);
-        CHECK_OK(hvd_release(h[i]));
-    }
-    CHECK_OK(hvd_shutdown());
-}
+/* --- sets --- */
 
 WORLD_TEST(process_sets_open_their_own_communicators, 3)
 {

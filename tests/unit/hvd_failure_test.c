@@ -305,106 +305,32 @@ WORLD_TEST(a_forked_child_finds_the_runtime_absent, 2)
 
 /* --- mistakes --- */
 
-WORLD_TEST(a_pending_name_is_refused, 2)
-{
-    float v = 1, u = 1;
-    hvd_handle h, h2;
-
-    CHECK_OK(hvd_init(NULL));
-    if (rank == 0) {
-        CHECK_OK(sum_async("x", &v, 1, &h));
-        CHECK(sum_async("x", &u, 1, &h2) == HVD_INVALID_ARGUMENT, "duplicate taken");
-        CHECK(strstr(hvd_last_error(),
-                     "Requested to allreduce, allgather, or broadcast a tensor "
-                     "with the same name as another tensor that is currently "
-                     "being processed: \"x\""),
-              "%s", hvd_last_error());
-        stage_set(0, 1);
-        CHECK_OK(wait_release(h));
-    } else {
-        futex_wait_until(&shared->r[0].stage, 1, clock_now_ns() + 10 * NS_PER_S);
-        CHECK_OK(sum_now("x", &v, 1));
-    }
-    CHECK(v == 2, "%g", (double)v);
-    CHECK_OK(sum_now("x", &v, 1)); /* the name is free again */
-    CHECK_OK(hvd_shutdown());
-}
-
-WORLD_TEST(a_mismatch_fails_that_operation_everywhere, 3)
-{
-    static const char want[] =
-        "Mismatched data types: tensor \"grad/0\": rank 0 has float32, rank 2 "
-        "has float64";
-    double d[4] = {0};
-    int64_t n = 4;
-    struct hvd_tensor t =
-        tensor_1d("grad/0", rank == 2 ? HVD_FLOAT64 : HVD_FLOAT32, d, d, &n);
-    float v = 1;
-    hvd_handle h;
-
-    CHECK_OK(hvd_init(NULL));
-    CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
-    CHECK(hvd_wait(h, 20000) == HVD_INVALID_ARGUMENT, "%s", hvd_last_error());
-    CHECK(strncmp(hvd_last_error(), want, 40) == 0
-              && strstr(hvd_last_error(), "rank 2 has float64"),
-          "%s", hvd_last_error());
-    CHECK_OK(hvd_release(h));
-    CHECK_OK(sum_now("grad/0", &v, 1)); /* the world goes on */
-    CHECK(v == (float)size, "%g", (double)v);
-    CHECK_OK(hvd_shutdown());
-}
-
+/* More of them: tests/python/ranks/capi_members.py. */
 WORLD_TEST(bad_arguments_are_refused_with_a_sentence, 1)
 {
     float v = 1;
     int64_t n = 1, bad = -1;
-    struct hvd_tensor t = tensor_1d("x", HVD_FLOAT32, &v, &v, &n), u = t;
+    const struct hvd_tensor good = tensor_1d("x", HVD_FLOAT32, &v, &v, &n);
+    struct hvd_tensor t[] = {good, good, good, good};
     hvd_handle h;
 
     CHECK_OK(hvd_init(NULL));
-    CHECK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 3, &h) == HVD_INVALID_ARGUMENT,
-          "process set");
-    CHECK(strstr(hvd_last_error(), "tensor \"x\": process set 3 does not exist"), "%s",
-          hvd_last_error());
-    CHECK(hvd_allreduce_async(&t, 17, 1, 1, 0, &h) == HVD_INVALID_ARGUMENT, "op");
-    u.name = "";
-    CHECK(hvd_allreduce_async(&u, HVD_SUM, 1, 1, 0, &h) == HVD_INVALID_ARGUMENT,
-          "name");
-    u = t;
-    u.shape = &bad;
-    CHECK(hvd_allreduce_async(&u, HVD_SUM, 1, 1, 0, &h) == HVD_INVALID_ARGUMENT,
-          "shape");
-    CHECK(strstr(hvd_last_error(), "tensor \"x\": shape: dimension 0 is -1"), "%s",
-          hvd_last_error());
-    u = t;
-    u.data = NULL;
-    CHECK(hvd_allreduce_async(&u, HVD_SUM, 1, 1, 0, &h) == HVD_INVALID_ARGUMENT,
-          "data");
-    u = t;
-    u.device = 0;
-    CHECK(hvd_allreduce_async(&u, HVD_SUM, 1, 1, 0, &h) == HVD_INVALID_ARGUMENT,
-          "device");
+    t[0].name = "";
+    t[1].shape = &bad;
+    t[2].data = NULL;
+    t[3].device = 0;
+    for (size_t i = 0; i < ARRAY_LEN(t); i++)
+        CHECK(hvd_allreduce_async(&t[i], HVD_SUM, 1, 1, 0, &h) == HVD_INVALID_ARGUMENT
+                  && (i != 1
+                      || strstr(hvd_last_error(),
+                                "tensor \"x\": shape: dimension 0 is -1")),
+              "%zu: %s", i, hvd_last_error());
     CHECK(hvd_allreduce_async(NULL, HVD_SUM, 1, 1, 0, &h) == HVD_INVALID_ARGUMENT,
           "NULL");
-    CHECK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, NULL) == HVD_INVALID_ARGUMENT,
+    CHECK(hvd_allreduce_async(&good, HVD_SUM, 1, 1, 0, NULL) == HVD_INVALID_ARGUMENT,
           "handle");
     CHECK(hvd_wait(0, 0) == HVD_INVALID_ARGUMENT, "handle 0");
-    CHECK(hvd_broadcast_async(&t, -1, 0, &h) == HVD_INVALID_ARGUMENT, "root");
     CHECK_OK(hvd_shutdown());
-}
-
-WORLD_TEST(bad_settings_are_refused_by_name, 1)
-{
-    (void)setenv("HVD_PEER_TIMEOUT", "soon", 1);
-    CHECK(hvd_init(NULL) == HVD_INVALID_ARGUMENT, "soon");
-    CHECK(strstr(hvd_last_error(), "HVD_PEER_TIMEOUT")
-              && strstr(hvd_last_error(), "soon"),
-          "%s", hvd_last_error());
-    (void)setenv("HVD_PEER_TIMEOUT", "30", 1);
-    (void)setenv("HOROVOD_LOG_LEVEL", "loud", 1);
-    CHECK(hvd_init(NULL) == HVD_INVALID_ARGUMENT, "loud");
-    CHECK(strstr(hvd_last_error(), "HOROVOD_LOG_LEVEL: \"loud\""), "%s",
-          hvd_last_error());
 }
 
 WORLD_TEST(a_rank_that_never_comes_is_named, 3)

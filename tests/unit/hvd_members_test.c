@@ -25,25 +25,6 @@ config_of(int n_sets, const int *sizes, const int *ranks, uint64_t timeout_ms)
                                .set_ranks = ranks};
 }
 
-WORLD_TEST(sets_of_the_config_exist_after_init, 3)
-{
-    static const int sizes[] = {2, 1}, ranks[] = {2, 0, 1};
-    struct hvd_config c = config_of(2, sizes, ranks, 20000);
-    int got[8];
-
-    for (int again = 0; again < 2; again++) {
-        CHECK_OK(hvd_init(&c));
-        CHECK_OK(hvd_init(&c)); /* idempotent: no second set of the same ranks */
-        CHECK(hvd_process_set_ids(got, 8) == 3 && got[2] == 2, "ids");
-        CHECK(hvd_process_set_ranks(1, got, 8) == 2 && got[0] == 0 && got[1] == 2,
-              "ranks of set 1: %d %d", got[0], got[1]);
-        CHECK(hvd_process_set_rank(1) == (rank == 0 ? 0 : rank == 2 ? 1 : -1), "rank");
-        CHECK(hvd_process_set_size(2) == 1, "size");
-        CHECK_OK(hvd_shutdown());
-        CHECK(hvd_process_set_ids(got, 8) == HVD_NOT_INITIALIZED, "after shutdown");
-    }
-}
-
 /* One rank's configuration has no sets: init must not wait for ever. */
 WORLD_GO_TEST(init_is_bounded_when_configs_differ, 2, 1u << 0)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can be seen of whole ranks at work: counters that add up, the timeline, the NaN
- * sentinel. Several processes, the real runtime. */
+/* What can be seen of whole ranks at work: counters that add up, the end of
+ * a timeline (its contents: tests/python/test_timeline.py), the NaN sentinel. */
 #include <math.h>
 
 #include "tests/unit/hvd_world.h"
@@ -130,113 +130,6 @@ UNIT_TEST(counters_are_text_and_a_file)
 
 static char timeline_path[64];
 
-static char *timeline_text(void)
-{
-    char *text = NULL;
-    struct err e = ERR_INIT;
-
-    if (fd_read_file(timeline_path, 64 << 20, &text, NULL, &e) < 0)
-        fail_msg("%s", e.text);
-    (void)unlink(timeline_path);
-    return text;
-}
-
-RANK_BODY(reduce_some)
-{
-    float v[N] = {0};
-
-    CHECK_OK(hvd_init(NULL));
-    for (int i = 0; i < 50; i++)
-        CHECK_OK(sum_now("grad/0", v, N));
-    CHECK_OK(barrier_now("b"));
-    CHECK_OK(hvd_shutdown());
-}
-
-UNIT_TEST(the_timeline_of_rank_0)
-{
-    AUTOFREE char *text = NULL;
-
-    (void)setenv("HOROVOD_TIMELINE", timeline_path, 1);
-    (void)setenv("HOROVOD_TIMELINE_MARK_CYCLES", "1", 1);
-    world_run(2, reduce_some);
-    (void)unsetenv("HOROVOD_TIMELINE");
-    (void)unsetenv("HOROVOD_TIMELINE_MARK_CYCLES");
-    text = timeline_text();
-    assert_int_equal(text_count(text, "\"name\":\"ALLREDUCE\""), 50);
-    assert_int_equal(text_count(text, "\"name\":\"NEGOTIATE_ALLREDUCE\""), 50);
-    assert_int_equal(text_count(text, "\"name\":\"CPU_ALLREDUCE\""), 50);
-    assert_int_equal(text_count(text, "\"name\":\"BARRIER\""), 1);
-    assert_int_equal(text_count(text, "\"ph\":\"B\""),
-                     text_count(text, "\"ph\":\"E\""));
-    assert_true(text_count(text, "\"ph\":\"X\",\"name\":\"1\"")
-                > 0); /* rank 1's mark */
-    assert_true(text_count(text, "CYCLE_START") >= 51);
-    assert_non_null(strstr(text, "\"args\":{\"dtype\":\"float32\",\"bytes\":4000}"));
-    assert_null(strstr(text, "\"tid\":1"));
-}
-
-UNIT_TEST(all_ranks_are_in_the_timeline)
-{
-    AUTOFREE char *text = NULL;
-
-    (void)setenv("HOROVOD_TIMELINE", timeline_path, 1);
-    (void)setenv("HVD_TIMELINE_ALL", "1", 1);
-    world_run(3, reduce_some);
-    (void)unsetenv("HOROVOD_TIMELINE");
-    (void)unsetenv("HVD_TIMELINE_ALL");
-    text = timeline_text();
-    for (int r = 0; r < 3; r++) {
-        char rank[32];
-
-        (void)snprintf(rank, sizeof(rank), "\"name\":\"rank %d\"", r);
-        if (text_count(text, rank) != 2)
-            print_error("%s\n%s\n", rank, text);
-        assert_int_equal(text_count(text, rank), 2); /* of each tensor */
-    }
-    assert_int_equal(text_count(text, "\"ph\":\"B\""),
-                     text_count(text, "\"ph\":\"E\""));
-    assert_int_equal(text_count(text, "\"name\":\"BARRIER\""), 3);
-}
-
-RANK_BODY(start_late)
-{
-    float v[N] = {0};
-
-    CHECK_OK(hvd_init(NULL));
-    CHECK_OK(sum_now("before", v, N));
-    CHECK(hvd_timeline_start("", 0) == HVD_INVALID_ARGUMENT, "%s", hvd_last_error());
-    if (rank == 0)
-        CHECK(hvd_timeline_start("/nonexistent/x", 0) == HVD_INVALID_ARGUMENT, "%s",
-              hvd_last_error());
-    CHECK_OK(hvd_timeline_start(timeline_path, 0));
-    CHECK_OK(barrier_now("b1"));
-    CHECK_OK(sum_now("during", v, N));
-    CHECK_OK(barrier_now("b2"));
-    CHECK_OK(hvd_timeline_stop());
-    CHECK_OK(hvd_timeline_stop());
-    if (rank == 0)
-        stage_set(0, 1);
-    else /* rank 0 would hear of "after" while it records */
-        futex_wait_until(&shared->r[0].stage, 1,
-                         clock_now_ns() + CHILD_LIMIT_S * NS_PER_S);
-    CHECK_OK(sum_now("after", v, N));
-    CHECK_OK(hvd_shutdown());
-    CHECK(hvd_timeline_start(timeline_path, 0) == HVD_NOT_INITIALIZED, "%s",
-          hvd_last_error());
-}
-
-UNIT_TEST(a_timeline_may_come_and_go)
-{
-    AUTOFREE char *text = NULL;
-
-    world_run(2, start_late);
-    text = timeline_text();
-    assert_null(strstr(text, "before"));
-    assert_null(strstr(text, "after"));
-    assert_non_null(strstr(text, "during"));
-    assert_int_equal(text_count(text, "\"name\":\"ALLREDUCE\""), 1);
-}
-
 RANK_BODY(stop_at_once)
 {
     float v[1] = {0};
@@ -267,7 +160,8 @@ UNIT_TEST(a_stop_waits_for_nothing_but_answers)
     (void)setenv("HVD_TIMELINE_ALL", "1", 1);
     world_run(3, stop_at_once);
     (void)unsetenv("HVD_TIMELINE_ALL");
-    text = timeline_text();
+    assert_int_equal(fd_read_file(timeline_path, 64 << 20, &text, NULL, NULL), 0);
+    (void)unlink(timeline_path);
     assert_int_equal(text_count(text, "\"ph\":\"B\""),
                      text_count(text, "\"ph\":\"E\""));
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bookkeeping of one operation: rows, counts, result memory, the end; no world. */
+/* The bookkeeping of one operation: shares, result memory, the end; no world. Rows and
+ * counts of results: tests/python/ranks/capi_data.py. */
 #include "tests/unit/unit.h"
 
 #include "runtime/api/op.h"
@@ -40,95 +41,6 @@ static int64_t *new_rows(const int64_t *rows)
     if (v)
         memcpy(v, rows, N * sizeof(*v));
     return v;
-}
-
-/* --- the table: what each collective makes of rows --- */
-
-static const struct {
-    enum collective coll;
-    uint32_t me, root;
-    enum dtype dtype;
-    uint32_t ndim;
-    int64_t shape[3];
-    uint64_t dim0[N];
-    /* expected */
-    int64_t rows;
-    uint64_t counts[N];
-} cases[] = {
-    /* the rows of all, in order */
-    {COLL_ALLGATHER, 1, 0, DT_F32, 2, {2, 3}, {1, 2, 0, 5}, 8, {3, 6, 0, 15}},
-    /* one dimension */
-    {COLL_ALLGATHER, 0, 0, DT_U8, 1, {4}, {4, 0, 0, 1}, 5, {4, 0, 0, 1}},
-    /* nobody has a row */
-    {COLL_ALLGATHER, 0, 0, DT_F64, 2, {0, 7}, {0}, 0, {0}},
-    /* rows without elements */
-    {COLL_ALLGATHER, 0, 0, DT_F64, 2, {3, 0}, {3, 1, 1, 1}, 6, {0}},
-    /* the root has all */
-    {COLL_GATHER, 2, 2, DT_I64, 2, {1, 2}, {1, 1, 1, 4}, 7, {2, 2, 2, 8}},
-    /* others have none, but know the counts */
-    {COLL_GATHER, 1, 2, DT_I64, 2, {1, 2}, {1, 1, 1, 4}, 0, {2, 2, 2, 8}},
-    /* what comes from each */
-    {COLL_ALLTOALL, 3, 0, DT_F16, 3, {9, 2, 2}, {0, 3, 1, 2}, 6, {0, 12, 4, 8}},
-    /* even */
-    {COLL_REDUCESCATTER, 3, 0, DT_F32, 2, {8, 5}, {0}, 2, {10, 10, 10, 10}},
-    /* the first ones get one more */
-    {COLL_REDUCESCATTER, 1, 0, DT_F32, 1, {6}, {0}, 2, {2, 2, 1, 1}},
-    /* the last ones get one less */
-    {COLL_REDUCESCATTER, 2, 0, DT_F32, 1, {6}, {0}, 1, {2, 2, 1, 1}},
-    /* fewer rows than members */
-    {COLL_REDUCESCATTER, 2, 0, DT_BF16, 2, {2, 3}, {0}, 0, {3, 3, 0, 0}},
-    /* no rows */
-    {COLL_REDUCESCATTER, 0, 0, DT_BF16, 2, {0, 3}, {0}, 0, {0}},
-};
-
-UNIT_TEST(results_follow_the_table)
-{
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        bool is_share = cases[i].coll == COLL_REDUCESCATTER;
-        bool has_memory = cases[i].coll != COLL_GATHER || cases[i].me == cases[i].root;
-        size_t elements = 0;
-        char scratch[1];
-        struct op *op =
-            op_make(cases[i].coll, cases[i].dtype, cases[i].ndim, cases[i].shape);
-
-        print_message("# case %zu\n", i);
-        op->me = cases[i].me;
-        op->root = cases[i].root;
-        assert_int_equal(op_make_result(op, is_share ? NULL : cases[i].dim0, N, NULL),
-                         0);
-        assert_int_equal(op->result_shape[0], cases[i].rows);
-        assert_int_equal(op->result_ndim, cases[i].ndim);
-        for (uint32_t d = 1; d < cases[i].ndim; d++)
-            assert_int_equal(op->result_shape[d], cases[i].shape[d]);
-        assert_memory_equal(op->counts, cases[i].counts, sizeof(cases[i].counts));
-        assert_int_equal(op->result != NULL, has_memory);
-        assert_false(op->has_no_memory);
-        if (cases[i].coll == COLL_ALLTOALL)
-            for (uint32_t k = 0; k < N; k++)
-                assert_int_equal(op->received[k], cases[i].dim0[k]);
-        else
-            assert_null(op->received);
-        for (uint32_t k = 0; k < N; k++) /* all of it can be written: ASan checks */
-            if (is_share ? k == cases[i].me : has_memory)
-                elements += op->counts[k];
-        memset(op->result ? op->result : scratch, 1,
-               elements * dtype_size(cases[i].dtype));
-        op_unref(op);
-    }
-}
-
-UNIT_TEST(alltoall_sends_whole_rows)
-{
-    static const int64_t shape[3] = {6, 2, 3};
-    static const int64_t rows[N] = {0, 5, 0, 1};
-    struct op *op = op_make(COLL_ALLTOALL, DT_I8, 3, shape);
-
-    op->rows = new_rows(rows);
-    assert_non_null(op->rows);
-    assert_int_equal(op_make_send_counts(op, N), 0);
-    for (uint32_t i = 0; i < N; i++)
-        assert_int_equal(op->send_counts[i], rows[i] * 6);
-    op_unref(op);
 }
 
 /* The shares of all members are the whole, and differ by one at most. */
@@ -212,50 +124,6 @@ UNIT_TEST(the_callers_alloc_is_called_once)
     assert_ptr_equal(op->result, memory);
     assert_false(op->owns_result || op->has_no_memory);
     op_unref(op); /* must not free it */
-}
-
-/* The others count on this rank: it takes part with memory of our own, then fails. */
-UNIT_TEST(without_the_callers_memory_it_still_takes_part)
-{
-    static const int64_t shape[1] = {8};
-    struct seen s = {0};
-    struct op *op = op_make(COLL_REDUCESCATTER, DT_I32, 1, shape);
-
-    op->alloc = result_alloc;
-    op->alloc_arg = &s;
-    assert_int_equal(op_make_result(op, NULL, N, NULL), 0);
-    assert_int_equal(s.bytes, 8);
-    assert_true(op->has_no_memory && op->owns_result);
-    assert_non_null(op->result);
-    op_unref(op);
-}
-
-UNIT_TEST(no_memory_is_requested_off_the_root)
-{
-    static const int64_t shape[1] = {1};
-    static const uint64_t dim0[N] = {1, 1, 1, 1};
-    struct seen s = {0};
-    struct op *op = op_make(COLL_GATHER, DT_I32, 1, shape);
-
-    op->alloc = result_alloc;
-    op->alloc_arg = &s;
-    op->me = 0;
-    op->root = 1;
-    assert_int_equal(op_make_result(op, dim0, N, NULL), 0);
-    assert_int_equal(s.calls, 0);
-    assert_false(op->has_no_memory);
-    op_unref(op);
-}
-
-UNIT_TEST(only_some_collectives_make_a_result)
-{
-    for (int c = 0; c < COLL_COUNT; c++) {
-        struct op op = {.req.coll = (enum collective)c};
-
-        assert_int_equal(op_has_result(&op), c == COLL_ALLGATHER || c == COLL_GATHER
-                                                 || c == COLL_ALLTOALL
-                                                 || c == COLL_REDUCESCATTER);
-    }
 }
 
 /* --- the end --- */

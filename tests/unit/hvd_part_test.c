@@ -37,43 +37,6 @@ static void check_place(int rank, int size)
     CHECK(hvd_is_homogeneous() == 1, "homogeneous");
 }
 
-WORLD_TEST(two_halves_are_two_worlds_in_the_order_of_their_lists, 4)
-{
-    static const int even[] = {0, 2}, odd[] = {3, 1};
-
-    if (rank % 2 == 0)
-        CHECK_OK(init_of(even, 2));
-    else
-        CHECK_OK(init_of(odd, 2));
-    check_place(rank == 2 || rank == 1, 2);
-    check_members(rank, rank % 2 ? 10 : 5);
-}
-
-/* Another list after each shutdown, and the world of all between: each has rounds of
- * its own, however often the others have met. */
-WORLD_TEST(lists_follow_one_another, 3)
-{
-    static const int first[] = {0, 1}, last[] = {1, 2};
-
-    for (int again = 0; again < 2; again++) {
-        if (rank != 2) {
-            CHECK_OK(init_of(first, 2));
-            check_members(rank, 3);
-            CHECK_OK(hvd_shutdown());
-        }
-        if (rank != 0) {
-            CHECK_OK(init_of(last, 2));
-            check_place(rank - 1, 2);
-            check_members(rank, 6);
-            CHECK_OK(hvd_shutdown());
-        }
-        CHECK_OK(hvd_init(NULL));
-        check_members(rank, 7);
-        CHECK_OK(barrier_now("all"));
-        CHECK_OK(hvd_shutdown());
-    }
-}
-
 /* Rank 1 never calls hvd_init; rank 3 is alone. */
 WORLD_TEST(ranks_may_stay_outside_or_be_alone, 4)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends and receives of real processes: in any order, both ways at once, beside
- * everything else, and where the other one disagrees, joins, leaves or dies. Values and
- * types against numpy: tests/python/ranks/capi_sendrecv.py. */
+ * process sets, and where the peer leaves or dies. Values, types, mismatches and
+ * joined ranks: tests/python/ranks/capi_sendrecv.py. */
 #include <math.h>
 #include <sys/resource.h>
 
@@ -36,20 +36,6 @@ static int recv_now(const char *name, float *v, int64_t n, int src)
     return wait_release_if(recv_async(name, v, n, src, &h), &h);
 }
 
-static void tensor_fill(float *v, int64_t n, int seed)
-{
-    for (int64_t i = 0; i < n; i++)
-        v[i] = (float)(seed * 1000 + i % 997);
-}
-
-static bool is_filled(const float *v, int64_t n, int seed)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (v[i] != (float)(seed * 1000 + i % 997))
-            return false;
-    return true;
-}
-
 /* Together: a rank that leaves ends what others still do. */
 static void leave_together(void)
 {
@@ -58,47 +44,6 @@ static void leave_together(void)
 }
 
 /* --- who sends what --- */
-
-enum { RING = 4, LONG = 300000 };
-
-/* Everyone sends to the next and receives from the previous one under one name, all at
- * once; odd ranks receive first. Sums of all go on beside it. */
-RANK_BODY(ring_body)
-{
-    static float in[LONG], out[LONG];
-    int next = (rank + 1) % size, prev = (rank + size - 1) % size;
-
-    CHECK_OK(hvd_init(NULL));
-    for (int i = 0; i < 30; i++) {
-        int64_t n = i % 10 == 9 ? LONG : 1 + i;
-        hvd_handle h[2], sum;
-        float one = 1;
-
-        tensor_fill(in, n, rank + i);
-        memset(out, 0, (size_t)n * sizeof(out[0]));
-        if (rank % 2)
-            CHECK_OK(recv_async("x", out, n, prev, &h[1]));
-        CHECK_OK(send_async("x", in, n, next, &h[0]));
-        if (i % 3 == 0)
-            CHECK_OK(sum_async("x", &one, 1, &sum));
-        if (rank % 2 == 0)
-            CHECK_OK(recv_async("x", out, n, prev, &h[1]));
-        CHECK_OK(wait_release(h[1]));
-        CHECK_OK(wait_release(h[0]));
-        if (i % 3 == 0)
-            CHECK_OK(wait_release(sum));
-        CHECK(i % 3 != 0 || one == (float)size, "sum %f", (double)one);
-        CHECK(is_filled(out, n, prev + i), "step %d: %f", i, (double)out[0]);
-        CHECK(is_filled(in, n, rank + i), "step %d: what was sent has changed", i);
-    }
-    leave_together();
-}
-
-UNIT_TEST(a_ring_shifts)
-{
-    world_run(RING, ring_body);
-    world_run(2, ring_body);
-}
 
 /* Ranks submit what they have in orders that contradict each other. */
 WORLD_TEST(any_order_will_do, 3)
@@ -157,7 +102,31 @@ WORLD_TEST(a_pair_is_no_process_set, 3)
     leave_together();
 }
 
-/* --- what is refused --- */
+WORLD_TEST(a_name_is_one_of_a_pair_and_direction, 3)
+{
+    float v = 1, w = 0;
+    hvd_handle a, b, c;
+
+    CHECK_OK(hvd_init(NULL));
+    if (rank == 0) {
+        CHECK_OK(send_async("x", &v, 1, 1, &a));
+        CHECK(send_async("x", &v, 1, 1, &b) == HVD_INVALID_ARGUMENT, "twice");
+        CHECK(strstr(hvd_last_error(), "\"x (0 -> 1)\""), "%s", hvd_last_error());
+        CHECK_OK(send_async("x", &v, 1, 2, &b));
+        CHECK_OK(recv_async("x", &w, 1, 1, &c));
+        CHECK_OK(wait_release(a));
+        CHECK_OK(wait_release(b));
+        CHECK_OK(wait_release(c));
+        CHECK(w == 7, "%f", (double)w);
+    } else {
+        CHECK_OK(recv_now("x", &w, 1, 0));
+        CHECK(w == 1, "%f", (double)w);
+        w = 7;
+        if (rank == 1)
+            CHECK_OK(send_now("x", &w, 1, 0));
+    }
+    leave_together();
+}
 
 static void assert_refused(int r, const char *sentence)
 {
@@ -198,109 +167,7 @@ WORLD_TEST(what_cannot_be_is_refused_at_once, 2)
     leave_together();
 }
 
-static void assert_mismatch(int r, const char *sentence)
-{
-    const char *text = shared->r[atoi(getenv("HOROVOD_RANK"))].text;
-
-    CHECK(r == HVD_INVALID_ARGUMENT, "%d", r);
-    CHECK(strcmp(text, sentence) == 0, "%s", text);
-}
-
-WORLD_TEST(a_mismatch_fails_on_both_ranks, 3)
-{
-    float v[6] = {0};
-    int64_t n = 3;
-    struct hvd_tensor t = tensor_1d("x", HVD_INT32, NULL, v, &n);
-    hvd_handle h;
-
-    CHECK_OK(hvd_init(NULL));
-    if (rank == 1)
-        assert_mismatch(
-            send_now("x", v, 3, 2),
-            "Mismatched SENDRECV tensor shapes: tensor \"x (1 -> 2)\": rank 1 has "
-            "[3], rank 2 has [4] (dimension 0 differs)");
-    if (rank == 2)
-        assert_mismatch(
-            recv_now("x", v, 4, 1),
-            "Mismatched SENDRECV tensor shapes: tensor \"x (1 -> 2)\": rank 1 has "
-            "[3], rank 2 has [4] (dimension 0 differs)");
-    if (rank == 1) {
-        CHECK_OK(hvd_recv_async(&t, 2, &h));
-        assert_mismatch(wait_release(h),
-                        "Mismatched data types: tensor \"x (2 -> 1)\": rank 1 has "
-                        "int32, rank 2 has float32");
-    }
-    if (rank == 2)
-        assert_mismatch(
-            send_now("x", v, 3, 1),
-            "Mismatched data types: tensor \"x (2 -> 1)\": rank 1 has int32, rank "
-            "2 has float32");
-    CHECK_OK(barrier_now("on"));
-    if (rank > 0)
-        CHECK_OK(rank == 1 ? send_now("x", v, 3, 2) : recv_now("x", v, 3, 1));
-    leave_together();
-}
-
-WORLD_TEST(a_name_is_one_of_a_pair_and_direction, 3)
-{
-    float v = 1, w = 0;
-    hvd_handle a, b, c;
-
-    CHECK_OK(hvd_init(NULL));
-    if (rank == 0) {
-        CHECK_OK(send_async("x", &v, 1, 1, &a));
-        CHECK(send_async("x", &v, 1, 1, &b) == HVD_INVALID_ARGUMENT, "twice");
-        CHECK(strstr(hvd_last_error(), "\"x (0 -> 1)\""), "%s", hvd_last_error());
-        CHECK_OK(send_async("x", &v, 1, 2, &b));
-        CHECK_OK(recv_async("x", &w, 1, 1, &c));
-        CHECK_OK(wait_release(a));
-        CHECK_OK(wait_release(b));
-        CHECK_OK(wait_release(c));
-        CHECK(w == 7, "%f", (double)w);
-    } else {
-        CHECK_OK(recv_now("x", &w, 1, 0));
-        CHECK(w == 1, "%f", (double)w);
-        w = 7;
-        if (rank == 1)
-            CHECK_OK(send_now("x", &w, 1, 0));
-    }
-    leave_together();
-}
-
-/* --- join, leave, die --- */
-
-WORLD_TEST(ranks_that_have_not_joined_go_on, 3)
-{
-    struct hvd_tensor t = {.size_bytes = sizeof(t), .name = "join", .device = -1};
-    hvd_handle h;
-    float v = (float)rank;
-
-    CHECK_OK(hvd_init(NULL));
-    if (rank == 2) {
-        CHECK_OK(hvd_join_async(&t, &h));
-        stage_set(rank, 1);
-        CHECK_OK(wait_release(h));
-    } else {
-        futex_wait_until(&shared->r[2].stage, 1, clock_now_ns() + 20 * NS_PER_S);
-        CHECK_OK(rank == 0 ? send_now("x", &v, 1, 1) : recv_now("x", &v, 1, 0));
-        CHECK(v == 0, "%f", (double)v);
-        if (rank == 0) {
-            CHECK(send_now("y", &v, 1, 2) == HVD_INVALID_ARGUMENT, "to a joined rank");
-            CHECK(strcmp(shared->r[0].text,
-                         "Send and receive is not supported with Join at this time: "
-                         "tensor \"y (0 -> 2)\"")
-                      == 0,
-                  "%s", shared->r[0].text);
-        }
-        CHECK_OK(hvd_join_async(&t, &h));
-        CHECK_OK(wait_release(h));
-    }
-    if (rank == 0)
-        CHECK_OK(send_now("y", &v, 1, 2));
-    if (rank == 2)
-        CHECK_OK(recv_now("y", &v, 1, 0));
-    leave_together();
-}
+/* --- leave, die --- */
 
 WORLD_GO_TEST(a_rank_that_leaves_ends_it, 3, 1u << 0 | 1u << 2)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of process sets: ids, places, copies, ends; no world. */
+/* The table of process sets: numbers, ends, threads; no world. Places and members:
+ * tests/python/ranks/capi_sets.py. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -36,67 +37,6 @@ static void set_add_ok(
 
     if (sets_add(s, id, ranks, n, b, &err) < 0)
         fail_msg("%s", err.text);
-}
-
-UNIT_TEST(the_world_is_set_0)
-{
-    struct counted world = COUNTED;
-    struct sets s;
-    int ranks[8], ids[2] = {-1, -1};
-    uint32_t n, me;
-
-    assert_int_equal(sets_init(&s, 2, 5), 0);
-    sets_set_world_backend(&s, &world.b);
-    assert_int_equal(sets_place(&s, 0, &n, &me), 0);
-    assert_int_equal(n, 5);
-    assert_int_equal(me, 2);
-    assert_int_equal(sets_ranks(&s, 0, ranks, 8), 5);
-    for (int i = 0; i < 5; i++)
-        assert_int_equal(ranks[i], i);
-    assert_int_equal(sets_ids(&s, ids, 2), 1);
-    assert_int_equal(ids[0], 0);
-    assert_int_equal(ids[1], -1);
-    assert_ptr_equal(sets_find(&s, 0)->backend, &world.b);
-    sets_release(&s);
-    assert_int_equal(world.closed, 0); /* borrowed */
-    sets_release(&s);                  /* twice is fine */
-}
-
-UNIT_TEST(places_are_in_the_set)
-{
-    static const uint32_t ranks[] = {1, 3, 4};
-    struct sets s;
-    int out[3] = {-1, -1, -1};
-    uint32_t n, me, id = 1;
-
-    for (uint32_t rank = 0; rank < 6; rank++) {
-        assert_int_equal(sets_init(&s, rank, 6), 0);
-        set_add_ok(&s, id, NULL, 3, ranks);
-        assert_int_equal(sets_place(&s, id, &n, &me), 0);
-        assert_int_equal(n, 3);
-        assert_true(me
-                    == (rank == 1   ? 0u
-                        : rank == 3 ? 1u
-                        : rank == 4 ? 2u
-                                    : SET_NOT_IN));
-        assert_int_equal(sets_find(&s, id)->me, me);
-        sets_release(&s);
-    }
-    assert_int_equal(sets_init(&s, 0, 6), 0);
-    set_add_ok(&s, id, NULL, 3, ranks);
-    assert_int_equal(sets_member(&s, id, 4), 2);
-    assert_true(sets_member(&s, id, 2) == SET_NOT_IN);
-    assert_true(sets_member(&s, id, 5) == SET_NOT_IN);
-    assert_true(sets_member(&s, 9, 1) == SET_NOT_IN);
-    assert_int_equal(sets_member(&s, 0, 5), 5);
-    assert_true(sets_member(&s, 0, 6) == SET_NOT_IN);
-    assert_int_equal(sets_ranks(&s, id, out, 2), 3); /* as much as there is room for */
-    assert_int_equal(out[1], 3);
-    assert_int_equal(out[2], -1);
-    assert_int_equal(sets_ranks(&s, 9, out, 3), -ENOENT);
-    assert_int_equal(sets_place(&s, 9, &n, &me), -ENOENT);
-    assert_null(sets_find(&s, 9));
-    sets_release(&s);
 }
 
 /* Ids 4097 and 4098 are the numbers 1 and 2 again. */

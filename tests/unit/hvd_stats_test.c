@@ -58,31 +58,6 @@ UNIT_TEST(a_new_world_has_counted_nothing)
     stats_release(&s);
 }
 
-UNIT_TEST(tensors_count_by_kind)
-{
-    static struct stats s;
-    struct hvd_stats v;
-
-    stats_init(&s, "", 0, 4, 0, 0);
-    stats_tensor(&s, COLL_ALLREDUCE, true, 100, 100);
-    stats_tensor(&s, COLL_ALLREDUCE, true, 20, 20);
-    stats_tensor(&s, COLL_ALLGATHER, true, 5, 20);
-    stats_tensor(&s, COLL_SET_REMOVE, true, 0, 0);
-    stats_tensor(&s, COLL_BROADCAST, false, 7, 7);
-    v = stats_now(&s, 1);
-    assert_int_equal(v.tensors[COLL_ALLREDUCE], 2);
-    assert_int_equal(v.bytes_in[COLL_ALLREDUCE], 120);
-    assert_int_equal(v.bytes_out[COLL_ALLREDUCE], 120);
-    assert_int_equal(v.tensors[COLL_ALLGATHER], 1);
-    assert_int_equal(v.bytes_in[COLL_ALLGATHER], 5);
-    assert_int_equal(v.bytes_out[COLL_ALLGATHER], 20);
-    assert_int_equal(v.tensors[COLL_SET_REMOVE], 1);
-    assert_int_equal(v.tensors[COLL_BROADCAST], 0);
-    assert_int_equal(v.bytes_in[COLL_BROADCAST], 0);
-    assert_int_equal(v.failed, 1);
-    stats_release(&s);
-}
-
 UNIT_TEST(batches_give_bandwidth)
 {
     static struct stats s;
