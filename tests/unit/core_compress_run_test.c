@@ -86,6 +86,45 @@ buffers_fill(struct buffers *b, const struct codec_plan *p, struct seeded *rnd)
     }
 }
 
+/* Two worlds that run the same trial, with buffers of their own. */
+struct trial_run {
+    const struct trial *x;
+    struct codec_plan p;
+    struct codec_world w, w2;
+    struct buffers a, b;
+    struct seeded rnd;
+};
+
+/* dtype: of all trials; DT_COUNT: each has its own. */
+static void trials_run(enum dtype dtype, void (*check)(struct trial_run *))
+{
+    for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
+        const struct trial *x = &trials[t];
+        struct trial_run r = {.x = x, .rnd = {t + 1}};
+
+        r.p = plan_of(x->text, dtype == DT_COUNT ? x->dtype : dtype, x->rows, x->cols,
+                      x->n);
+        world_init(&r.w, x->n);
+        world_init(&r.w2, x->n);
+        buffers_init(&r.a, &r.p);
+        buffers_init(&r.b, &r.p);
+        buffers_fill(&r.a, &r.p, &r.rnd);
+        check(&r);
+        buffers_release(&r.a, x->n);
+        buffers_release(&r.b, x->n);
+        world_release(&r.w);
+        world_release(&r.w2);
+    }
+}
+
+#define TRIAL_TEST(name, dtype)                                                        \
+    static void name##_in(struct trial_run *r);                                        \
+    UNIT_TEST(name)                                                                    \
+    {                                                                                  \
+        trials_run(dtype, name##_in);                                                  \
+    }                                                                                  \
+    static void name##_in(struct trial_run *r)
+
 /* One step; all members must have got the same bits. Into b->result as float32. */
 static void step_of(struct codec_world *w,
                     struct buffers *b,
@@ -129,233 +168,149 @@ check_sums(const struct buffers *b, const struct trial *x, bool is_projection)
                  length2);
 }
 
-UNIT_TEST(sums_are_close_and_bytes_as_planned)
+TRIAL_TEST(sums_are_close_and_bytes_as_planned, DT_COUNT)
 {
-    for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
-        const struct trial *x = &trials[t];
-        struct codec_plan p = plan_of(x->text, x->dtype, x->rows, x->cols, x->n);
-        struct seeded rnd = {t + 1};
-        struct codec_world w;
-        struct buffers b;
-        uint64_t put = 0;
+    const struct codec_plan *p = &r->p;
+    uint32_t n = r->x->n;
+    uint64_t put = 0;
 
-        assert_true(p.is_compressed);
-        world_init(&w, x->n);
-        buffers_init(&b, &p);
-        buffers_fill(&b, &p, &rnd);
-        step_of(&w, &b, &p, 1, 1);
-        assert_int_equal(w.n_steps, x->n_steps);
-        for (uint32_t r = 0; r < x->n; r++)
-            put += w.put_bytes[r];
-        /* int8 by shards: once in parts, once the sums, in parts of all members */
-        assert_int_equal(put,
-                         p.wire_bytes * (p.way == CODEC_WAY_SHARDS ? x->n + 1 : x->n));
-        check_sums(&b, x, p.codec.id == CODEC_POWERSGD);
-        for (uint32_t r = 0; r < x->n; r++)
-            assert_int_equal(codec_state_bytes(w.state[r]), p.state_bytes);
-        buffers_release(&b, x->n);
-        world_release(&w);
-    }
+    assert_true(p->is_compressed);
+    step_of(&r->w, &r->a, p, 1, 1);
+    assert_int_equal(r->w.n_steps, r->x->n_steps);
+    for (uint32_t i = 0; i < n; i++)
+        put += r->w.put_bytes[i];
+    /* int8 by shards: once in parts, once the sums, in parts of all members */
+    assert_int_equal(put, p->wire_bytes * (p->way == CODEC_WAY_SHARDS ? n + 1 : n));
+    check_sums(&r->a, r->x, p->codec.id == CODEC_POWERSGD);
+    for (uint32_t i = 0; i < n; i++)
+        assert_int_equal(codec_state_bytes(r->w.state[i]), p->state_bytes);
 }
 
 /* Nothing is lost over the steps: what was delivered is the input less the last
  * residuals, and later steps with zeros deliver those. */
-UNIT_TEST(feedback_delivers_everything_in_the_end)
+TRIAL_TEST(feedback_delivers_everything_in_the_end, DT_F32)
 {
     enum { STEPS = 20 };
+    const struct codec_plan *p = &r->p;
+    double *missing, top = 0, last = 0;
+    int drain = p->k ? (int)(p->count / p->k) + STEPS : 400; /* a few at a time */
 
-    for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
-        const struct trial *x = &trials[t];
-        struct codec_plan p = plan_of(x->text, DT_F32, x->rows, x->cols, x->n);
-        struct seeded rnd = {t + 100};
-        struct codec_world w;
-        struct buffers b;
-        double *missing, top = 0, last = 0;
-        int drain = p.k ? (int)(p.count / p.k) + STEPS : 400; /* a few at a time */
-
-        if (!p.codec.has_feedback)
-            continue;
-        world_init(&w, x->n);
-        buffers_init(&b, &p);
-        missing = calloc(p.count, sizeof(*missing));
-        assert_non_null(missing);
-        for (int step = 0; step < STEPS + drain; step++) {
-            if (step < STEPS)
-                buffers_fill(&b, &p, &rnd);
-            for (uint32_t r = 0; r < x->n && step >= STEPS; r++) {
-                memset(b.in[r], 0, p.count * sizeof(float));
-                memset(b.value[r], 0, p.count * sizeof(float));
-            }
-            step_of(&w, &b, &p, 1, 1);
-            last = 0;
-            for (uint64_t i = 0; i < p.count; i++) {
-                for (uint32_t r = 0; r < x->n; r++)
-                    missing[i] += (double)b.value[r][i];
-                missing[i] -= (double)b.result[i];
-                last = fabs(missing[i]) > last ? fabs(missing[i]) : last;
-            }
-            if (step < STEPS) /* residuals are bounded: they do not add up */
-                top = step < STEPS / 2 && last > top ? last : top;
-            if (step == STEPS - 1)
-                assert_true(last < 4 * top);
+    if (!p->codec.has_feedback)
+        return;
+    missing = calloc(p->count, sizeof(*missing));
+    assert_non_null(missing);
+    for (int step = 0; step < STEPS + drain; step++) {
+        if (step < STEPS)
+            buffers_fill(&r->a, p, &r->rnd);
+        for (uint32_t i = 0; i < r->x->n && step >= STEPS; i++) {
+            memset(r->a.in[i], 0, p->count * sizeof(float));
+            memset(r->a.value[i], 0, p->count * sizeof(float));
         }
-        /* rounding of float32 sums over the steps is all that may remain */
-        if (last > 64 * 20 * 8 * 1e-5)
-            fail_msg("%s: %g of %g are still missing", x->text, last, top);
-        free(missing);
-        buffers_release(&b, x->n);
-        world_release(&w);
+        step_of(&r->w, &r->a, p, 1, 1);
+        last = 0;
+        for (uint64_t i = 0; i < p->count; i++) {
+            for (uint32_t k = 0; k < r->x->n; k++)
+                missing[i] += (double)r->a.value[k][i];
+            missing[i] -= (double)r->a.result[i];
+            last = fabs(missing[i]) > last ? fabs(missing[i]) : last;
+        }
+        if (step < STEPS) /* residuals are bounded: they do not add up */
+            top = step < STEPS / 2 && last > top ? last : top;
+        if (step == STEPS - 1)
+            assert_true(last < 4 * top);
+    }
+    /* rounding of float32 sums over the steps is all that may remain */
+    if (last > 64 * 20 * 8 * 1e-5)
+        fail_msg("%s: %g of %g are still missing", r->x->text, last, top);
+    free(missing);
+}
+
+TRIAL_TEST(average_and_scales_are_applied, DT_COUNT)
+{
+    struct codec_plan average = r->p;
+    bool is_bf16 = r->x->dtype == DT_BF16 || r->p.codec.id == CODEC_BF16;
+    double unit = is_bf16 ? 0x1p-7 : 0x1p-9;
+
+    average.op = OP_AVERAGE;
+    for (uint32_t i = 0; i < r->x->n; i++)
+        memcpy(r->b.in[i], r->a.in[i], r->p.count * dtype_size(r->p.dtype));
+    step_of(&r->w, &r->a, &r->p, 1, 1);
+    step_of(&r->w2, &r->b, &average, 0.5, 4);
+    for (uint64_t i = 0; i < r->p.count; i++) {
+        double want = (double)r->a.result[i] * 2 / r->x->n;
+
+        assert_true(fabs((double)r->b.result[i] - want)
+                    <= 2 * unit * fabs(want) + 1e-5);
     }
 }
 
-UNIT_TEST(average_and_scales_are_applied)
+TRIAL_TEST(in_place_is_the_same, DT_COUNT)
 {
-    for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
-        const struct trial *x = &trials[t];
-        struct codec_plan p = plan_of(x->text, x->dtype, x->rows, x->cols, x->n);
-        struct codec_plan average = p;
-        double unit = x->dtype == DT_BF16 || p.codec.id == CODEC_BF16 ? 0x1p-7 : 0x1p-9;
-        struct seeded rnd = {t + 200};
-        struct codec_world w1, w2;
-        struct buffers a, b;
+    const void *in[WORLD_MAX];
 
-        average.op = OP_AVERAGE;
-        world_init(&w1, x->n);
-        world_init(&w2, x->n);
-        buffers_init(&a, &p);
-        buffers_init(&b, &p);
-        buffers_fill(&a, &p, &rnd);
-        for (uint32_t r = 0; r < x->n; r++)
-            memcpy(b.in[r], a.in[r], p.count * dtype_size(p.dtype));
-        step_of(&w1, &a, &p, 1, 1);
-        step_of(&w2, &b, &average, 0.5, 4);
-        for (uint64_t i = 0; i < p.count; i++) {
-            double want = (double)a.result[i] * 2 / x->n;
-
-            assert_true(fabs((double)b.result[i] - want)
-                        <= 2 * unit * fabs(want) + 1e-5);
-        }
-        buffers_release(&a, x->n);
-        buffers_release(&b, x->n);
-        world_release(&w1);
-        world_release(&w2);
-    }
-}
-
-UNIT_TEST(in_place_is_the_same)
-{
-    for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
-        const struct trial *x = &trials[t];
-        struct codec_plan p = plan_of(x->text, x->dtype, x->rows, x->cols, x->n);
-        struct seeded rnd = {t + 300};
-        struct codec_world w1, w2;
-        const void *in[WORLD_MAX];
-        struct buffers b;
-
-        world_init(&w1, x->n);
-        world_init(&w2, x->n);
-        buffers_init(&b, &p);
-        buffers_fill(&b, &p, &rnd);
-        step_of(&w1, &b, &p, 1, 1);
-        memcpy(in, b.in, sizeof(in));
-        assert_int_equal(world_run(&w2, &p, "w", in, b.in, 1, 1, NULL), 0);
-        for (uint32_t r = 0; r < x->n; r++)
-            assert_memory_equal(b.in[r], b.out[r], p.count * dtype_size(p.dtype));
-        buffers_release(&b, x->n);
-        world_release(&w1);
-        world_release(&w2);
-    }
+    step_of(&r->w, &r->a, &r->p, 1, 1);
+    memcpy(in, r->a.in, sizeof(in));
+    assert_int_equal(world_run(&r->w2, &r->p, "w", in, r->a.in, 1, 1, NULL), 0);
+    for (uint32_t i = 0; i < r->x->n; i++)
+        assert_memory_equal(r->a.in[i], r->a.out[i],
+                            r->p.count * dtype_size(r->p.dtype));
 }
 
 /* A member that has joined contributes zeros, and its residual waits. */
-UNIT_TEST(a_member_without_data_brings_zeros)
+TRIAL_TEST(a_member_without_data_brings_zeros, DT_COUNT)
 {
-    for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
-        const struct trial *x = &trials[t];
-        struct codec_plan p = plan_of(x->text, x->dtype, x->rows, x->cols, x->n);
-        struct seeded rnd = {t + 400};
-        const void *in[WORLD_MAX];
-        void *out[WORLD_MAX];
-        struct codec_world w1, w2;
-        struct buffers a, b;
+    uint64_t bytes = r->p.count * dtype_size(r->p.dtype);
+    uint32_t joined = r->x->n - 1;
+    const void *in[WORLD_MAX];
+    void *out[WORLD_MAX];
 
-        world_init(&w1, x->n);
-        world_init(&w2, x->n);
-        buffers_init(&a, &p);
-        buffers_init(&b, &p);
-        buffers_fill(&a, &p, &rnd);
-        memset(a.in[x->n - 1], 0, p.count * dtype_size(p.dtype));
-        step_of(&w1, &a, &p, 1, 1);
-        memcpy(in, a.in, sizeof(in));
-        memcpy(out, b.out, sizeof(out));
-        in[x->n - 1] = NULL;
-        out[x->n - 1] = NULL;
-        assert_int_equal(world_run(&w2, &p, "w", in, out, 1, 1, NULL), 0);
-        assert_memory_equal(b.out[0], a.out[0], p.count * dtype_size(p.dtype));
-        assert_int_equal(codec_state_bytes(w2.state[x->n - 1]), 0);
-        /* later it has data again: all still agree */
-        memcpy(b.in[0], a.in[0], p.count * dtype_size(p.dtype));
-        step_of(&w2, &b, &p, 1, 1);
-        buffers_release(&a, x->n);
-        buffers_release(&b, x->n);
-        world_release(&w1);
-        world_release(&w2);
+    memset(r->a.in[joined], 0, bytes);
+    step_of(&r->w, &r->a, &r->p, 1, 1);
+    memcpy(in, r->a.in, sizeof(in));
+    memcpy(out, r->b.out, sizeof(out));
+    in[joined] = NULL;
+    out[joined] = NULL;
+    assert_int_equal(world_run(&r->w2, &r->p, "w", in, out, 1, 1, NULL), 0);
+    assert_memory_equal(r->b.out[0], r->a.out[0], bytes);
+    assert_int_equal(codec_state_bytes(r->w2.state[joined]), 0);
+    /* later it has data again: all still agree */
+    memcpy(r->b.in[0], r->a.in[0], bytes);
+    step_of(&r->w2, &r->b, &r->p, 1, 1);
+}
+
+TRIAL_TEST(nan_and_infinity_arrive_and_do_not_stay, DT_COUNT)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    const struct codec_plan *p = &r->p;
+
+    step_of(&r->w, &r->a, p, 1, 1);
+    for (size_t k = 0; k < ARRAY_LEN(bad); k++) {
+        bool is_reported = false;
+
+        r->a.value[1][p->count / 2] = bad[k];
+        cast_store(&codec_kernels_base, r->a.in[1], p->dtype, r->a.value[1], p->count,
+                   1);
+        step_of(&r->w, &r->a, p, 1, 1);
+        for (uint64_t i = 0; i < p->count; i++)
+            is_reported |= !isfinite(r->a.result[i]);
+        assert_true(is_reported);
+        for (uint64_t i = 0; i < p->count && p->codec.id == CODEC_POWERSGD; i++)
+            assert_true(isnan(r->a.result[i])); /* not only where it happens to hit */
+        buffers_fill(&r->a, p, &r->rnd);
+        for (int step = 0; step < 3; step++) {
+            step_of(&r->w, &r->a, p, 1, 1);
+            for (uint64_t i = 0; i < p->count; i++)
+                assert_true(isfinite(r->a.result[i]));
+        }
     }
 }
 
-UNIT_TEST(nan_and_infinity_arrive_and_do_not_stay)
+TRIAL_TEST(zeros_stay_zeros, DT_COUNT)
 {
-    static const float bad[] = {NAN, INFINITY, -INFINITY};
-
-    for (size_t t = 0; t < ARRAY_LEN(trials); t++)
-        for (int k = 0; k < 3; k++) {
-            const struct trial *x = &trials[t];
-            struct codec_plan p = plan_of(x->text, x->dtype, x->rows, x->cols, x->n);
-            struct seeded rnd = {t + 500};
-            struct codec_world w;
-            struct buffers b;
-            bool is_reported = false;
-
-            world_init(&w, x->n);
-            buffers_init(&b, &p);
-            buffers_fill(&b, &p, &rnd);
-            step_of(&w, &b, &p, 1, 1);
-            b.value[1][p.count / 2] = bad[k];
-            cast_store(&codec_kernels_base, b.in[1], p.dtype, b.value[1], p.count, 1);
-            step_of(&w, &b, &p, 1, 1);
-            for (uint64_t i = 0; i < p.count; i++)
-                is_reported |= !isfinite(b.result[i]);
-            assert_true(is_reported);
-            for (uint64_t i = 0; i < p.count && p.codec.id == CODEC_POWERSGD; i++)
-                assert_true(isnan(b.result[i])); /* not only where it happens to hit */
-            buffers_fill(&b, &p, &rnd);
-            for (int step = 0; step < 3; step++) {
-                step_of(&w, &b, &p, 1, 1);
-                for (uint64_t i = 0; i < p.count; i++)
-                    assert_true(isfinite(b.result[i]));
-            }
-            buffers_release(&b, x->n);
-            world_release(&w);
-        }
-}
-
-UNIT_TEST(zeros_stay_zeros)
-{
-    for (size_t t = 0; t < ARRAY_LEN(trials); t++) {
-        const struct trial *x = &trials[t];
-        struct codec_plan p = plan_of(x->text, x->dtype, x->rows, x->cols, x->n);
-        struct codec_world w;
-        struct buffers b;
-
-        world_init(&w, x->n);
-        buffers_init(&b, &p);
-        for (int step = 0; step < 3; step++) {
-            step_of(&w, &b, &p, 1, 1);
-            for (uint64_t i = 0; i < p.count; i++)
-                assert_true(b.result[i] == 0);
-        }
-        buffers_release(&b, x->n);
-        world_release(&w);
+    for (int step = 0; step < 3; step++) {
+        step_of(&r->w, &r->b, &r->p, 1, 1); /* b is all zeros */
+        for (uint64_t i = 0; i < r->p.count; i++)
+            assert_true(r->b.result[i] == 0);
     }
 }
 

@@ -45,6 +45,19 @@ MEMBER_TEST(an_offer_may_be_put_off)
     assert_int_equal(f->act.words[0], 2);
 }
 
+MEMBER_TEST(a_join_is_sent_again_after_the_plan)
+{
+    member_learn(f, "ab");
+    (void)member_submit_op(f, 0, "a");
+    (void)member_submit_group(f, 2, COLL_JOIN, "join", 0);
+    assert_sends(f, "2: #0 join");
+    down_send(f, down_freeze(1, SLOTS_0_1, 2));
+    assert_int_equal(member_next_kind(f), MEMBER_AGREE);
+    assert_int_equal(f->act.words[0], 2);
+    assert_false(member_agree(f, 0));
+    assert_sends(f, "3: #0 join");
+}
+
 /* --- process sets: this rank is in 1, not in 2 --- */
 
 static const uint8_t SLOTS_0_1_2[] = {0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0};
