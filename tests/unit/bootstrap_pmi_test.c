@@ -50,9 +50,21 @@ struct step {
     const char *begins; /* the start of the request */
     const char *answer; /* NULL: close; "": no answer */
 };
+static const struct step well[] = {
+    {"cmd=init pmi_version=1", "cmd=response_to_init rc=0 pmi_version=1\n"},
+    {"cmd=get_maxes", "cmd=maxes kvsname_max=256 vallen_max=1024\n"},
+    {"cmd=get_my_kvsname", "cmd=my_kvsname kvsname=kvs_1\n"},
+    {"cmd=put kvsname=kvs_1 key=hvd-", "cmd=put_result rc=0 msg=success\n"},
+    {"cmd=barrier_in", "cmd=barrier_out\n"},
+    {"cmd=get kvsname=kvs_1 key=hvd-0", "cmd=get_result rc=0 value=MINE\n"},
+};
+static const struct step finalize = {"cmd=finalize", "cmd=finalize_ack\n"};
+
+enum { WELL = ARRAY_LEN(well), STEPS_MAX = WELL + 4 };
+
 struct peer {
     int fd, far_fd;
-    const struct step *script;
+    struct step script[STEPS_MAX];
     pthread_t thread;
     char first_put[2048]; /* the value of the first put; "MINE" in an answer is it */
     char unexpected[256];
@@ -108,7 +120,8 @@ static void *peer_main(void *arg)
     return NULL;
 }
 
-static void peer_up(struct peer *p, const struct step *script)
+/* Answers the first n_well requests of a rank well, then those n. */
+static void peer_up(struct peer *p, size_t n_well, const struct step *then, size_t n)
 {
     int fds[2];
 
@@ -116,7 +129,10 @@ static void peer_up(struct peer *p, const struct step *script)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
     p->fd = fds[0];
     p->far_fd = fds[1];
-    p->script = script;
+    assert_true(n_well + n < STEPS_MAX);
+    memcpy(p->script, well, n_well * sizeof(well[0]));
+    for (size_t i = 0; i < n; i++)
+        p->script[n_well + i] = then[i];
     assert_int_equal(pthread_create(&p->thread, NULL, peer_main, p), 0);
 }
 
@@ -141,49 +157,14 @@ static struct contract rank_of_two(uint32_t rank, int fd)
     return c;
 }
 
-#define INIT                                                                           \
-    {                                                                                  \
-        "cmd=init pmi_version=1", "cmd=response_to_init rc=0 pmi_version=1\n"          \
-    }
-#define MAXES                                                                          \
-    {                                                                                  \
-        "cmd=get_maxes", "cmd=maxes kvsname_max=256 vallen_max=1024\n"                 \
-    }
-#define KVS                                                                            \
-    {                                                                                  \
-        "cmd=get_my_kvsname", "cmd=my_kvsname kvsname=kvs_1\n"                         \
-    }
-#define PUT                                                                            \
-    {                                                                                  \
-        "cmd=put kvsname=kvs_1 key=hvd-", "cmd=put_result rc=0 msg=success\n"          \
-    }
-#define BARRIER                                                                        \
-    {                                                                                  \
-        "cmd=barrier_in", "cmd=barrier_out\n"                                          \
-    }
-#define GET                                                                            \
-    {                                                                                  \
-        "cmd=get kvsname=kvs_1 key=hvd-0", "cmd=get_result rc=0 value=MINE\n"          \
-    }
-#define FINALIZE                                                                       \
-    {                                                                                  \
-        "cmd=finalize", "cmd=finalize_ack\n"                                           \
-    }
-#define END                                                                            \
-    {                                                                                  \
-        NULL, NULL                                                                     \
-    }
-
 UNIT_TEST(rank_0_offers_and_sends_finalize_at_exit_only)
 {
-    static const struct step script[] = {INIT,    MAXES, KVS,      PUT,
-                                         BARRIER, GET,   FINALIZE, END};
     struct token token = {{0}}, nothing = {{0}};
     struct bootstrap *b = NULL;
     struct err e = ERR_INIT;
     struct peer p;
 
-    peer_up(&p, script);
+    peer_up(&p, WELL, &finalize, 1);
     struct contract c = rank_of_two(0, p.fd);
     assert_int_equal(bootstrap_meet(&c, 4711, "10.9.8.7,10.9.8.6",
                                     clock_now_ns() + LONG_S, &b, &token, &e),
@@ -216,12 +197,11 @@ UNIT_TEST(rank_0_offers_and_sends_finalize_at_exit_only)
  * an answer (1 s). */
 static bool closed_connection_is_left_at_once(void)
 {
-    static const struct step script[] = {INIT, MAXES, KVS, PUT, BARRIER, GET, END};
     struct token token;
     struct bootstrap *b = NULL;
     struct peer p;
 
-    peer_up(&p, script);
+    peer_up(&p, WELL, NULL, 0);
     struct contract c = rank_of_two(0, p.fd);
     assert_int_equal(
         bootstrap_meet(&c, 1, "", clock_now_ns() + LONG_S, &b, &token, NULL), 0);
@@ -240,7 +220,6 @@ UNIT_TEST(a_closed_connection_at_the_end_is_fine)
 /* A program that closes all descriptors: at the end the number is another file's. */
 UNIT_TEST(nothing_is_written_to_a_file_that_has_the_number)
 {
-    static const struct step script[] = {INIT, MAXES, KVS, PUT, BARRIER, GET, END};
     char name[] = "/tmp/bootstrap_pmi_test.XXXXXX";
     int file = mkstemp(name), n_taken = 0;
     struct bootstrap *b = NULL;
@@ -250,7 +229,7 @@ UNIT_TEST(nothing_is_written_to_a_file_that_has_the_number)
 
     assert_true(file >= 0);
     (void)unlink(name);
-    peer_up(&p, script);
+    peer_up(&p, WELL, NULL, 0);
     struct contract c = rank_of_two(0, p.fd);
     assert_int_equal(
         bootstrap_meet(&c, 1, "", clock_now_ns() + LONG_S, &b, &token, NULL), 0);
@@ -272,22 +251,16 @@ UNIT_TEST(nothing_is_written_to_a_file_that_has_the_number)
 
 UNIT_TEST(a_rank_elsewhere_gets_the_addresses)
 {
-    static const struct step script[] = {
-        INIT,
-        MAXES,
-        KVS,
-        PUT,
-        BARRIER,
-        {"cmd=get kvsname=kvs_1 key=hvd-0",
-         "cmd=get_result value=hvd1;aa;bb;0;4712;"
-         "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef;10.0.0.1;"
-         "mpiexec/kvs_1 rc=0\n"},
-        END};
+    static const struct step get = {
+        "cmd=get kvsname=kvs_1 key=hvd-0",
+        "cmd=get_result value=hvd1;aa;bb;0;4712;"
+        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef;10.0.0.1;"
+        "mpiexec/kvs_1 rc=0\n"};
     struct token token;
     struct bootstrap *b = NULL;
     struct peer p;
 
-    peer_up(&p, script);
+    peer_up(&p, 5, &get, 1);
     struct contract c = rank_of_two(1, p.fd);
     assert_int_equal(
         bootstrap_meet(&c, 0, "", clock_now_ns() + LONG_S, &b, &token, NULL), 0);
@@ -304,7 +277,6 @@ UNIT_TEST(a_rank_elsewhere_gets_the_addresses)
  * answers the first n_well requests of a rank well, then so. */
 UNIT_TEST(each_failure_has_its_message)
 {
-    static const struct step well[] = {INIT, MAXES, KVS, PUT, BARRIER};
     static char long_line[8000];
     const struct {
         const char *what, *says;
@@ -342,18 +314,15 @@ UNIT_TEST(each_failure_has_its_message)
         struct err e = ERR_INIT;
         struct bootstrap *b = NULL;
         struct token token;
-        struct step script[ARRAY_LEN(well) + 4] = {{NULL, NULL}};
-        const struct step finalize = FINALIZE;
-        size_t n = t[i].n_well;
+        struct step then[STEPS_MAX] = {{t[i].begins, t[i].answer}};
+        size_t n = 1;
         struct peer p;
 
-        memcpy(script, well, n * sizeof(well[0]));
-        script[n++] = (struct step){t[i].begins, t[i].answer};
         for (int k = 0; k < t[i].n_after; k++, n++)
-            script[n] = well[n];
+            then[n] = well[t[i].n_well + n];
         if (t[i].n_after >= 0)
-            script[n] = finalize;
-        peer_up(&p, script);
+            then[n++] = finalize;
+        peer_up(&p, t[i].n_well, then, n);
         struct contract c = rank_of_two(1, p.fd);
         /* Only a peer that does not answer is waited for until the deadline. */
         const uint64_t ms = t[i].rc == -ETIMEDOUT ? 1000 : 20000;
@@ -417,20 +386,18 @@ UNIT_TEST(a_bad_pmi_port_is_named)
 
 UNIT_TEST(ranks_of_the_channel_override_the_environment)
 {
-    static const struct step script[] = {
-        {"cmd=initack pmiid=5",
-         "cmd=initack\ncmd=set size=1\ncmd=set rank=0\ncmd=set debug=0\n"},
-        INIT,
-        MAXES,
-        KVS,
-        FINALIZE,
-        END};
     struct token token;
     struct bootstrap *b = NULL;
     struct err e = ERR_INIT;
     CLEANUP(fd_close) int fd = -1;
     uint16_t port;
-    struct peer p = {.script = script};
+    struct peer p = {
+        .script = {{"cmd=initack pmiid=5",
+                    "cmd=initack\ncmd=set size=1\ncmd=set rank=0\ncmd=set debug=0\n"},
+                   well[0],
+                   well[1],
+                   well[2],
+                   finalize}};
 
     assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &port, NULL), 0);
     struct contract c = rank_of_two(0, -1);

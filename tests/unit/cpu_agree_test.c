@@ -9,13 +9,6 @@
 #include "tests/unit/cpu_world.h"
 #include "tests/unit/timed.h"
 
-static uint64_t word_mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    return x ^ (x >> 31);
-}
-
 static uint64_t word_of(uint32_t rank, uint32_t round, uint32_t i)
 {
     uint64_t h = word_mix(((uint64_t)round << 32) + rank * 64 + i + 1);

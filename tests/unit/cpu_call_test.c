@@ -8,13 +8,6 @@
 
 #include "tests/unit/cpu_party.h"
 
-static uint64_t word_mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    return x ^ (x >> 31);
-}
-
 static int
 call_until_done(struct backend *b, bool dozes, struct party *p, struct err *err)
 {

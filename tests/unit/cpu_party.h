@@ -44,6 +44,13 @@ struct seat {
     unsigned round;
 };
 
+static inline uint64_t word_mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+}
+
 static pthread_mutex_t environment = PTHREAD_MUTEX_INITIALIZER;
 
 static void wait_for(atomic_uint *n, unsigned want, uint64_t deadline_ns)

@@ -373,26 +373,6 @@ UNIT_TEST(special_values_survive_in_every_build)
     free(out);
 }
 
-UNIT_TEST(integers_wrap_and_scaling_saturates)
-{
-    int32_t a = INT32_MAX, b = 1, r;
-    int64_t c = INT64_MIN, d = -1, q;
-    const void *src[] = {&a, &b}, *src8[] = {&c, &d};
-    struct finish f = FINISH_NONE;
-    for (int wide = 0; wide <= kernel_has_wide(); wide++) {
-        kernel_for(OP_SUM, DT_I32, wide)->fold(&r, NULL, src, 2, 1, &f);
-        assert_true(r == INT32_MIN);
-        kernel_for(OP_SUM, DT_I64, wide)->fold(&q, NULL, src8, 2, 1, &f);
-        assert_true(q == INT64_MAX);
-        kernel_for(OP_SUM, DT_I32, wide)
-            ->fold(&r, NULL, src, 1, 1, &(struct finish){4, 1});
-        assert_true(r == INT32_MAX);
-        kernel_for(OP_SUM, DT_I64, wide)
-            ->fold(&q, NULL, src8, 1, 1, &(struct finish){1e9, 1});
-        assert_true(q == INT64_MIN);
-    }
-}
-
 UNIT_TEST(average_folds_into_the_factor_or_divides)
 {
     struct finish f = finish_of(DT_F32, OP_AVERAGE, 3.0, 4);

@@ -32,50 +32,6 @@ static int go_on(void *arg, uint32_t rank, struct err *err)
     return 0;
 }
 
-static int actor_check_sum(
-    struct actor *a, const float *x, uint64_t n, float base, const char *what)
-{
-    for (uint64_t i = 0; i < n; i++)
-        if (x[i] != base + (float)(a->n * (i % 13))) {
-            snprintf(a->said, sizeof(a->said), "%s rank %u n %llu: [%llu] is %g", what,
-                     a->me, (unsigned long long)n, (unsigned long long)i, (double)x[i]);
-            return -1;
-        }
-    return 0;
-}
-
-static int one_round(struct actor *a, struct shm *s, uint64_t n, float *x, float *all)
-{
-    struct reduction r = {kernel_for(OP_SUM, DT_F32, false), 1.0, FINISH_NONE};
-    struct err err = ERR_INIT;
-    float base = (float)(a->n * (a->n + 1)) / 2;
-    for (uint64_t i = 0; i < n; i++)
-        x[i] = (float)(a->me + 1) + (float)(i % 13);
-    struct piece p[] = {
-        {(uint8_t *)x, (uint8_t *)x, n / 3 * 4},
-        {(uint8_t *)(x + n / 3), (uint8_t *)(x + n / 3), (n - n / 3) * 4}};
-    struct vec v = vec_of(p, 2), parts[MANY_RANKS];
-    struct piece q[MANY_RANKS];
-    if (shm_allreduce(s, &v, &r, SHM_ALL, &err) < 0
-        || actor_check_sum(a, x, n, base, "sum") < 0)
-        return -1;
-    if (shm_broadcast(s, &v, a->n - 1, &err) < 0
-        || actor_check_sum(a, x, n, base, "bcast") < 0)
-        return -1;
-    for (uint32_t j = 0; j < a->n; j++) {
-        q[j] = (struct piece){(uint8_t *)x, (uint8_t *)(all + j * n), n * 4};
-        parts[j] = vec_of(&q[j], 1);
-    }
-    if (shm_gather(s, parts, SHM_ALL, &err) < 0)
-        return -1;
-    for (uint32_t j = 0; j < a->n; j++)
-        if (actor_check_sum(a, all + j * n, n, base, "gather") < 0)
-            return -1;
-    return shm_barrier(s, &err);
-}
-
-/* --- reduce, reduce-scatter, gather, alltoall --- */
-
 static uint16_t element_value(uint32_t from, uint32_t to, uint64_t i)
 {
     return (uint16_t)(from * 977 + to * 31 + i * 7);
@@ -88,59 +44,68 @@ static int actor_fail(struct actor *a, const char *what, uint64_t n, uint64_t i)
     return -1;
 }
 
-/* Elements of the part of member j: uneven, and every third has none. */
-static uint64_t actor_share(const struct actor *a, uint64_t n, uint32_t j)
-{
-    return j % 3 == 2 ? 0 : n / a->n + j;
-}
-
 static struct vec vec_of_one(struct piece *p, const void *in, void *out, uint64_t n)
 {
     *p = (struct piece){.in = in, .out = out, .n = n * 2};
     return vec_of(p, 1);
 }
 
+/* The sum of all members' elements from first on. */
+static int actor_check_sum(
+    struct actor *a, const uint16_t *x, uint64_t n, uint64_t first, const char *what)
+{
+    uint64_t base = 0;
+    for (uint32_t j = 0; j < a->n; j++)
+        base += element_value(j, 0, 0);
+    for (uint64_t i = 0; i < n; i++)
+        if (x[i] != (uint16_t)(base + a->n * (first + i) * 7))
+            return actor_fail(a, what, n, i);
+    return 0;
+}
+
+/* Elements of the part of member j: uneven, and every third has none. */
+static uint64_t actor_share(const struct actor *a, uint64_t n, uint32_t j)
+{
+    return j % 3 == 2 ? 0 : n / a->n + j;
+}
+
+/* Summed for one, for all in two pieces in place, in parts; and the sum is sent on. */
 static int
 reduce_round(struct actor *a, struct shm *s, uint64_t n, uint16_t *x, uint16_t *y)
 {
     struct reduction sum = {kernel_for(OP_SUM, DT_U16, false), 1.0, FINISH_NONE};
-    struct reduction twice = {kernel_for(OP_SUM, DT_U16, false), 2.0, FINISH_NONE};
     struct piece p[MANY_RANKS];
     struct vec v[MANY_RANKS];
     struct err err = ERR_INIT;
     uint32_t only = (uint32_t)n % a->n;
-    uint64_t base = 0, at = 0;
+    uint64_t own = 0, at = 0, total = 0;
     for (uint32_t j = 0; j < a->n; j++)
-        base += element_value(j, 0, 0);
-    for (uint64_t i = 0; i < n; i++)
+        total += actor_share(a, n, j);
+    for (uint64_t i = 0; i < n || i < total; i++)
         x[i] = element_value(a->me, 0, i);
     v[0] = vec_of_one(p, x, only == a->me ? y : NULL, n);
-    if (shm_allreduce(s, v, &sum, only, &err) < 0)
+    if (shm_allreduce(s, v, &sum, only, &err) < 0
+        || (only == a->me && actor_check_sum(a, y, n, 0, "reduce") < 0))
         return -1;
-    for (uint64_t i = 0; i < n && only == a->me; i++)
-        if (y[i] != (uint16_t)(base + a->n * i * 7))
-            return actor_fail(a, "reduce", n, i);
-    for (int scaled = 0; scaled < 2; scaled++) {
-        uint64_t own = 0;
-        at = 0;
-        for (uint32_t j = 0; j < a->n; at += actor_share(a, n, j++)) {
-            v[j] =
-                vec_of_one(&p[j], x + at, j == a->me ? y : NULL, actor_share(a, n, j));
-            own = j == a->me ? at : own;
-        }
-        for (uint64_t i = 0; i < at; i++)
-            x[i] = (uint16_t)(element_value(a->me, 0, i) / 2);
-        if (shm_reduce_scatter(s, v, scaled ? &twice : &sum, &err) < 0)
-            return -1;
-        for (uint64_t i = 0; i < actor_share(a, n, a->me); i++) {
-            uint64_t want = 0;
-            for (uint32_t j = 0; j < a->n; j++)
-                want += (uint64_t)(element_value(j, 0, own + i) / 2) * (scaled ? 2 : 1);
-            if (y[i] != (uint16_t)want)
-                return actor_fail(a, "reduce-scatter", n, i);
-        }
+    for (uint32_t j = 0; j < a->n; at += actor_share(a, n, j++)) {
+        v[j] = vec_of_one(&p[j], x + at, j == a->me ? y : NULL, actor_share(a, n, j));
+        own = j == a->me ? at : own;
     }
-    return 0;
+    if (shm_reduce_scatter(s, v, &sum, &err) < 0
+        || actor_check_sum(a, y, actor_share(a, n, a->me), own, "reduce-scatter") < 0)
+        return -1;
+    (void)vec_of_one(&p[0], x, x, n / 3);
+    (void)vec_of_one(&p[1], x + n / 3, x + n / 3, n - n / 3);
+    v[0] = vec_of(p, 2);
+    if (shm_allreduce(s, v, &sum, SHM_ALL, &err) < 0
+        || actor_check_sum(a, x, n, 0, "allreduce") < 0)
+        return -1;
+    if (a->me != only)
+        memset(x, 0, n * sizeof(*x));
+    if (shm_broadcast(s, v, only, &err) < 0
+        || actor_check_sum(a, x, n, 0, "broadcast") < 0)
+        return -1;
+    return shm_barrier(s, &err);
 }
 
 /* Elements that `from` sends `to`; some pairs exchange none. */
@@ -174,24 +139,28 @@ move_round(struct actor *a, struct shm *s, uint64_t n, uint16_t *x, uint16_t *y)
         for (uint64_t i = 0; i < actor_block(a, n, j, a->me); i++)
             if (y[from + i] != element_value(j, a->me, i))
                 return actor_fail(a, "alltoall", n, from + i);
-    from = 0;
-    for (uint32_t j = 0; j < a->n; from += actor_block(a, n, j++, 0)) {
-        uint64_t m = actor_block(a, n, j, 0);
-        for (uint64_t i = 0; i < m && j == a->me; i++)
-            x[i] = element_value(a->me, 0, i);
-        send[j] = vec_of_one(&p[j], x, only == a->me ? y + from : NULL, m);
+    for (int k = 0; k < 2; k++) {
+        uint32_t root = k == 0 ? only : SHM_ALL;
+        bool gets_it = root == SHM_ALL || root == a->me;
+        from = 0;
+        for (uint32_t j = 0; j < a->n; from += actor_block(a, n, j++, 0)) {
+            uint64_t m = actor_block(a, n, j, 0);
+            for (uint64_t i = 0; i < m && j == a->me; i++)
+                x[i] = element_value(a->me, 0, i);
+            send[j] = vec_of_one(&p[j], x, gets_it ? y + from : NULL, m);
+        }
+        if (shm_gather(s, send, root, &err) < 0)
+            return -1;
+        from = 0;
+        for (uint32_t j = 0; j < a->n && gets_it; from += actor_block(a, n, j++, 0))
+            for (uint64_t i = 0; i < actor_block(a, n, j, 0); i++)
+                if (y[from + i] != element_value(j, 0, i))
+                    return actor_fail(a, "gather", n, from + i);
     }
-    if (shm_gather(s, send, only, &err) < 0)
-        return -1;
-    from = 0;
-    for (uint32_t j = 0; j < a->n && only == a->me; from += actor_block(a, n, j++, 0))
-        for (uint64_t i = 0; i < actor_block(a, n, j, 0); i++)
-            if (y[from + i] != element_value(j, 0, i))
-                return actor_fail(a, "gather", n, from + i);
     return 0;
 }
 
-/* The sizes of a round, in floats or 16-bit elements; n of up to max_n are used. */
+/* The sizes of a round, in elements; n of up to max_n are used. */
 static const uint64_t sizes[] = {1, 5, 300, 1000, 8192, 8193, 70001, 600001, 3, 20};
 
 static void *actor_run(void *arg)
@@ -214,8 +183,7 @@ static void *actor_run(void *arg)
         for (size_t k = 0; k < sizeof(sizes) / sizeof(*sizes); k++) {
             if (sizes[k] > a->max_n || a->said[0] != '\0')
                 continue;
-            if (one_round(a, &s, sizes[k], x, y) == 0
-                && reduce_round(a, &s, sizes[k], x, y) == 0
+            if (reduce_round(a, &s, sizes[k], x, y) == 0
                 && move_round(a, &s, sizes[k], x, y) == 0)
                 continue;
             if (a->said[0] == '\0')

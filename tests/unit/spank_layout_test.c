@@ -6,6 +6,7 @@
 
 #include "runtime/base/mem.h"
 #include "spank_plugin/layout.h"
+#include "tests/unit/torture.h"
 
 struct var {
     const char *name, *value;
@@ -151,22 +152,13 @@ UNIT_TEST(master_is_the_node_of_rank_0)
     assert_int_equal(c.master_port, 20007);
 }
 
-UNIT_TEST(contradictions_show_both_values)
+/* Contradictions of the lists of nodes: contract_discover_test.c. */
+UNIT_TEST(missing_and_bad_values_are_named)
 {
     static const struct {
         struct var change;
         const char *in_text, *also;
     } rows[] = {
-        {{"SLURM_PROCID", "4"}, "SLURM_PROCID=4", "SLURM_STEP_NUM_TASKS=4"},
-        {{"SLURM_LOCALID", "2"}, "has 2 of the 4 ranks", "no local rank 2"},
-        {{"SLURM_NODEID", "2"}, "SLURM_NODEID=2", "2 nodes"},
-        {{"SLURM_STEP_NUM_TASKS", "5"}, "SLURM_STEP_NUM_TASKS=5", "2(x2) is 4 tasks"},
-        {{"SLURM_STEP_TASKS_PER_NODE", "2"}, "has 2 nodes", "has 1 counts"},
-        {{"SLURM_STEP_TASKS_PER_NODE", "4,0"},
-         "has 0 of the 4 ranks",
-         "no local rank 1"},
-        {{"SLURM_STEP_TASKS_PER_NODE", "2(x"}, "SLURM_STEP_TASKS_PER_NODE", "2(x"},
-        {{"SLURM_STEP_NODELIST", "node[1-"}, "SLURM_STEP_NODELIST", "node[1-"},
         {{"SLURM_PROCID", NULL}, "SLURM_PROCID is unset", "srun"},
         {{"SLURM_LAUNCH_NODE_IPADDR", NULL}, "SLURM_LAUNCH_NODE_IPADDR", "unset"},
         {{"SLURM_JOB_ID", "x"}, "SLURM_JOB_ID", "\"x\""},
@@ -199,23 +191,17 @@ UNIT_TEST(hostfile_has_all_nodes_in_order)
     strbuf_release(&b);
 }
 
+static int contract_of_task(void *arg)
+{
+    struct contract c;
+    struct err err = ERR_INIT;
+    return layout_contract(env_get, arg, &paths, &c, &err);
+}
+
 UNIT_TEST(survives_every_failed_allocation)
 {
     struct task_env e = task_layout("node[1-2]", "2(x2)", "4", "3", "1", "1");
-    for (long n = 0;; n++) {
-        struct contract c;
-        struct err err = ERR_INIT;
-        mem_fail_after(n);
-        int rc = layout_contract(env_get, &e, &paths, &c, &err);
-        bool fired = mem_fail_fired();
-        mem_fail_after(-1);
-        if (!fired) {
-            assert_int_equal(rc, 0);
-            assert_true(n > 0);
-            return;
-        }
-        assert_int_equal(rc, -ENOMEM);
-    }
+    torture(contract_of_task, &e);
 }
 
 UNIT_MAIN(NULL, NULL)
