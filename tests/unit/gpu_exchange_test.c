@@ -9,43 +9,6 @@
 
 enum { N = 1100, ITEMS = 3, NO = 255 };
 
-/* --- steps --- */
-
-UNIT_TEST(both_sides_have_the_same_group)
-{
-    static const uint32_t sizes[] = {2, 3, 7, 1024, 1025};
-
-    for (size_t k = 0; k < 5; k++)
-        for (size_t item = 0; item < 5; item++)
-            for (uint32_t me = 0; me < sizes[k]; me += 1 + sizes[k] / 50)
-                for (uint32_t s = 1; s < sizes[k]; s++) {
-                    const uint32_t n = sizes[k];
-                    const struct gpu_exchange x = exchange_step(n, me, item, s);
-
-                    assert_true(x.to < n && x.from < n && x.to != me);
-                    assert_int_equal(exchange_step(n, x.to, item, s).from, me);
-                    assert_int_equal(exchange_step(n, x.to, item, s).group, x.group);
-                    assert_int_equal(x.group, (item * (n - 1) + s - 1) / 1024);
-                }
-}
-
-UNIT_TEST(each_member_is_met_once)
-{
-    enum { MANY = 300 };
-    uint8_t to[MANY] = {0}, from[MANY] = {0};
-
-    for (uint32_t s = 1; s < MANY; s++) {
-        const struct gpu_exchange x = exchange_step(MANY, 77, 0, s);
-
-        to[x.to]++;
-        from[x.from]++;
-    }
-    for (uint32_t i = 0; i < MANY; i++)
-        assert_true(to[i] == (i != 77) && from[i] == (i != 77));
-}
-
-/* --- whole alltoalls --- */
-
 struct made { /* group of the call, or NO */
     uint8_t send[ITEMS][N], recv[ITEMS][N];
 };

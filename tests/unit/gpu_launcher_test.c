@@ -93,81 +93,48 @@ UNIT_TEST(a_sticky_error_names_its_rank)
 
 /* --- in this process --- */
 
-/* Those of results' memory beside those of the inputs. */
-UNIT_TEST(job_waits_for_all_events)
-{
-    struct err err = ERR_INIT;
-    struct device_event *all[8];
-    struct batch_item items[4] = {{.count = 0}};
-    struct batch batch = {.items = items, .n_items = 4};
-
-    struct device *g = open_one();
-    for (size_t i = 0; i < 8; i++)
-        assert_int_equal(gpu_record(g, NULL, &all[i], &err), 0);
-    for (size_t i = 0; i < 4; i++) {
-        items[i].ready = all[2 * i];
-        items[i].given = all[2 * i + 1];
-    }
-    struct gpu_job *job = job_new(JOB_BATCH, &batch, NULL, NULL, 100);
-    assert_non_null(job);
-    assert_int_equal(job->n_ready, 8);
-    memset(job->extra, 0xff, 100);
-    for (size_t i = 0; i < 8; i++) {
-        assert_ptr_equal(job->ready[i], all[i]);
-        assert_null(job->batch.items[i / 2].given);
-    }
-    job_free(job);
-    items[0].given = items[2].given = all[0];
-    items[1].given = NULL;
-    job = job_new(JOB_BATCH, &batch, NULL, NULL, 0);
-    assert_non_null(job);
-    assert_int_equal(job->n_ready, 5);
-    job_free(job);
-    for (size_t i = 0; i < 8; i++) {
-        assert_int_equal(all[i]->refs, 1);
-        event_unref(all[i]);
-    }
-    assert_int_equal(gpu_close(g), 0);
-}
-
+/* It waits for the events of inputs and of results' memory, each once. */
 UNIT_TEST(job_is_one_copy_of_all)
 {
     struct device *g = open_one();
     struct err err = ERR_INIT;
-    struct device_event *a, *b;
-    assert_int_equal(gpu_record(g, NULL, &a, &err), 0);
-    assert_int_equal(gpu_record(g, NULL, &b, &err), 0);
-    struct batch_item items[5] = {{.count = 7, .ready = a},
-                                  {.count = 8, .ready = b},
-                                  {.count = 9, .ready = a},
-                                  {.count = 10},
-                                  {.count = 11, .ready = b}};
+    struct device_event *e[6];
     const char *names[5] = {"one", "", "three", "four", "five"};
-    struct codec_plan *plans = mem_calloc(5, sizeof(*plans));
-    assert_non_null(plans);
-    memset(plans, 3, 5 * sizeof(*plans));
+    struct codec_plan plans[5];
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(gpu_record(g, NULL, &e[i], &err), 0);
+    memset(plans, 3, sizeof(plans));
+    struct batch_item items[5] = {{.count = 7, .ready = e[0], .given = e[1]},
+                                  {.count = 8, .ready = e[2], .given = e[3]},
+                                  {.count = 9, .ready = e[0], .given = e[4]},
+                                  {.count = 10, .given = e[5]},
+                                  {.count = 11, .ready = e[2], .given = e[2]}};
     struct batch batch = {.items = items, .n_items = 5, .root = 3};
     struct gpu_job *job = job_new(JOB_CODEC, &batch, names, plans, 100);
     assert_non_null(job);
-    assert_int_equal(job->n_ready, 2);
-    assert_ptr_equal(job->ready[0], a);
-    assert_ptr_equal(job->ready[1], b);
-    assert_int_equal(a->refs, 2);
+    assert_int_equal(job->n_ready, 6);
+    for (int i = 0; i < 6; i++) {
+        assert_ptr_equal(job->ready[i], e[i]);
+        assert_int_equal(e[i]->refs, 2);
+    }
     for (int i = 0; i < 5; i++) {
         assert_int_equal(job->batch.items[i].count, i + 7);
         assert_null(job->batch.items[i].ready);
+        assert_null(job->batch.items[i].given);
         assert_string_equal(job->names[i], names[i]);
         assert_ptr_not_equal(job->names[i], names[i]);
     }
     assert_int_equal(job->batch.root, 3);
-    assert_memory_equal(job->plans, plans, 5 * sizeof(*plans));
-    mem_free(plans);
+    assert_memory_equal(job->plans, plans, sizeof(plans));
     for (int i = 0; i < 100; i++)
         assert_int_equal(((char *)job->extra)[i], 0);
+    memset(job->extra, 0xff, 100);
     assert_true((char *)job->extra + 100 <= (char *)job + job->size_bytes);
     job_free(job);
-    assert_int_equal(a->refs, 1);
-    assert_int_equal(b->refs, 1);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(e[i]->refs, 1);
+        event_unref(e[i]);
+    }
     mem_fail_after(0);
     assert_null(job_new(JOB_BATCH, &batch, NULL, NULL, 0));
     mem_fail_after(-1);
@@ -175,28 +142,6 @@ UNIT_TEST(job_is_one_copy_of_all)
     assert_non_null(job);
     job_free(job);
     job_free(NULL);
-    event_unref(a);
-    event_unref(b);
-    assert_int_equal(gpu_close(g), 0);
-}
-
-UNIT_TEST(a_stream_waits_for_a_ticket)
-{
-    struct err err = ERR_INIT;
-    struct gate gate = {0};
-    struct device_event *e;
-
-    struct device *g = open_one();
-    cu_stream user = user_stream(g, 0);
-    struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
-    assert_int_equal(gpu_wait(g, done, user, UINT64_MAX, &err), 0);
-    assert_int_equal(gpu_record(g, user, &e, &err), 0);
-    assert_int_equal(is_done(g, e), 0);
-    gate.is_open = 1;
-    WAIT_UNTIL(is_done(g, e) == 1);
-    event_unref(e);
-    event_unref(done);
-    INSIDE(g, assert_int_equal(fake.cu.stream_free(user), 0));
     assert_int_equal(gpu_close(g), 0);
 }
 

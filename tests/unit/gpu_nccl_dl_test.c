@@ -172,25 +172,6 @@ static int has_by_version(void)
     return 0;
 }
 
-UNIT_TEST(config_says_little)
-{
-    struct nccl_config c;
-
-    nccl_config_init(&c, 22705, "world");
-    assert_int_equal(c.size, 72);
-    assert_int_equal(c.magic, 0xcafebeef);
-    assert_int_equal(c.version, 22705);
-    assert_int_equal(c.blocking, 0);
-    assert_int_equal(c.split_share, 1);
-    assert_string_equal(c.comm_name, "world");
-    assert_int_equal(c.max_ctas, INT_MIN);
-    assert_int_equal(c.nvls_ctas, INT_MIN);
-    assert_null(c.net_name);
-    nccl_config_init(&c, 21704, "");
-    assert_int_equal(c.split_share, INT_MIN);
-    assert_null(c.comm_name);
-}
-
 static int child_misfits(void)
 {
     struct nccl_api api;

@@ -153,30 +153,4 @@ UNIT_TEST(the_bundled_nccl_is_found)
     assert_int_equal(output_of(command, text, sizeof(text)), 0);
 }
 
-/* The program, against the libraries that stand beside this test. */
-UNIT_TEST(the_program_prints_lines)
-{
-    char text[4096], self[2048], command[8192];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-    assert_true(n > 0);
-    self[n] = '\0';
-    *strstr(self, "/unit/") = '\0';
-    (void)snprintf(command, sizeof(command),
-                   "HVD_FAKE_GPUS=2 HVD_FAKE_HOST=h HVD_FAKE_NCCL=22705 "
-                   "LD_LIBRARY_PATH=%s/fakes %s/bin/hvd-gpu info",
-                   self, self);
-    assert_int_equal(output_of(command, text, sizeof(text)), 0);
-    assert_non_null(
-        strstr(text, "driver 550.54.15\ncuda 12.4\nnccl 2.27.5\nnccl-path "));
-    assert_non_null(
-        strstr(text, "\ngpu 0 GPU-68000000-0000-0000-0000-000000000000 90 8192 - "
-                     "NVIDIA Fake\ngpu 1 GPU-68000000-0000-0000-0000-000000000001 "
-                     "90 8192 - NVIDIA Fake\nnvlink 0 1 2\n"));
-    assert_null(strstr(text, "problem"));
-    (void)snprintf(command, sizeof(command), "%s/bin/hvd-gpu 2>&1", self);
-    assert_int_equal(output_of(command, text, sizeof(text)), 2);
-    assert_int_equal(strncmp(text, "usage: hvd-gpu info", 19), 0);
-}
-
 UNIT_MAIN(NULL, NULL)

@@ -132,13 +132,6 @@ UNIT_TEST(a_device_lives_beside_an_nvml_that_hangs)
     WAIT_UNTIL(n_sets() == 0); /* both threads have ended what they were in */
 }
 
-UNIT_TEST(a_close_in_order_leaves_nothing_of_nvml)
-{
-    struct device *g = open_with_xids();
-    assert_int_equal(n_sets(), 1);
-    close_with_xids(g);
-}
-
 /* XIDs received before are reported all the same. */
 UNIT_TEST(an_xid_is_reported_though_nvml_hangs_now)
 {

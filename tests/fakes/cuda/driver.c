@@ -151,6 +151,13 @@ int cuDriverGetVersion(int *ret)
     return 0;
 }
 
+#define FAKE_ENTER_DEVICE(d)                                                           \
+    do {                                                                               \
+        int device_ = fake_check_device(d);                                            \
+        if (device_)                                                                   \
+            return device_;                                                            \
+    } while (0)
+
 static int fake_check_device(cu_device d)
 {
     int rc = fake_call(false);
@@ -168,29 +175,24 @@ int cuDeviceGetCount(int *ret)
 
 int cuDeviceGet(cu_device *ret, int ordinal)
 {
-    int rc = fake_check_device(ordinal);
-
-    if (rc == 0)
-        *ret = ordinal;
-    return rc;
+    FAKE_ENTER_DEVICE(ordinal);
+    *ret = ordinal;
+    return 0;
 }
 
 int cuDeviceGetName(char *ret, int size, cu_device d)
 {
-    int rc = fake_check_device(d);
-
-    if (rc == 0)
-        (void)snprintf(ret, (size_t)size, "NVIDIA Fake%s",
-                       fake.is_mig ? " MIG 1g.10gb" : "");
-    return rc;
+    FAKE_ENTER_DEVICE(d);
+    (void)snprintf(ret, (size_t)size, "NVIDIA Fake%s",
+                   fake.is_mig ? " MIG 1g.10gb" : "");
+    return 0;
 }
 
 int cuDeviceGetAttribute(int *ret, int attr, cu_device d)
 {
-    int rc = fake_check_device(d), sm = d == fake.old ? 61 : fake.sm;
+    const int sm = d == fake.old ? 61 : fake.sm;
 
-    if (rc)
-        return rc;
+    FAKE_ENTER_DEVICE(d);
     if (attr == CU_ATTR_SM_MAJOR)
         *ret = sm / 10;
     else if (attr == CU_ATTR_SM_MINOR)
@@ -207,10 +209,7 @@ int cuDeviceGetAttribute(int *ret, int attr, cu_device d)
 static int fake_device_uuid(struct cu_uuid *ret, cu_device d, bool knows_mig)
 {
     const char *host = getenv("HVD_FAKE_HOST");
-    int rc = fake_check_device(d);
-
-    if (rc)
-        return rc;
+    FAKE_ENTER_DEVICE(d);
     memset(ret, 0, sizeof(*ret));
     (void)snprintf((char *)ret->bytes, 14, "%s", host ? host : "host");
     ret->bytes[14] = (uint8_t)(fake.is_mig && knows_mig);
@@ -230,30 +229,23 @@ int cuDeviceGetUuid_v2(struct cu_uuid *ret, cu_device d)
 
 int cuDeviceTotalMem_v2(size_t *ret, cu_device d)
 {
-    int rc = fake_check_device(d);
-
-    if (rc == 0)
-        *ret = (size_t)8 << 30;
-    return rc;
+    FAKE_ENTER_DEVICE(d);
+    *ret = (size_t)8 << 30;
+    return 0;
 }
 
 int cuDeviceGetPCIBusId(char *ret, int size, cu_device d)
 {
-    int rc = fake_check_device(d);
-
-    if (rc == 0)
-        (void)snprintf(ret, (size_t)size, "0000:%02x:00.0", 0x10 + fake.visible[d]);
-    return rc;
+    FAKE_ENTER_DEVICE(d);
+    (void)snprintf(ret, (size_t)size, "0000:%02x:00.0", 0x10 + fake.visible[d]);
+    return 0;
 }
 
 /* --- contexts --- */
 
 int cuDevicePrimaryCtxRetain(cu_ctx *ret, cu_device d)
 {
-    int rc = fake_check_device(d);
-
-    if (rc)
-        return rc;
+    FAKE_ENTER_DEVICE(d);
     pthread_mutex_lock(&fake.lock);
     struct cu_ctx_s *c = &fake.ctx[d];
     if (c->n_retained++ == 0)
@@ -267,12 +259,9 @@ int cuDevicePrimaryCtxRetain(cu_ctx *ret, cu_device d)
 
 int cuDevicePrimaryCtxRelease_v2(cu_device d)
 {
-    int rc = fake_check_device(d);
-
-    if (rc)
-        return rc;
+    FAKE_ENTER_DEVICE(d);
     pthread_mutex_lock(&fake.lock);
-    rc = fake.ctx[d].n_retained > 0 ? 0 : CU_INVALID_CONTEXT;
+    int rc = fake.ctx[d].n_retained > 0 ? 0 : CU_INVALID_CONTEXT;
     fake.ctx[d].n_retained -= rc == 0;
     pthread_mutex_unlock(&fake.lock);
     return rc;
