@@ -22,7 +22,6 @@ from launched import (
     executable,
     run,
     run_ranks,
-    start,
     start_ranks,
     wait_for_ranks,
 )
@@ -157,14 +156,8 @@ def test_the_time_can_be_put_before_the_prefix(folder):
 
 
 def test_much_output_is_neither_lost_nor_mixed(folder):
-    program = run(
-        folder,
-        "-np",
-        "4",
-        sys.executable,
-        "-c",
-        "import os\nfor i in range(20000): print(os.environ['HOROVOD_RANK'], i)",
-    )
+    code = "import os\nfor i in range(20000): print(os.environ['HOROVOD_RANK'], i)"
+    program = run_ranks(folder, 4, code, shell=sys.executable)
     seen = {r: 0 for r in "0123"}
     for line in program.out.splitlines():
         match = re.fullmatch(r"\[(\d)\]<stdout>:(\d) (\d+)", line)
@@ -186,15 +179,10 @@ def test_output_files_hold_the_bytes_as_they_are(folder):
 
 def test_a_reader_that_is_slow_holds_the_ranks_but_not_the_launcher(folder):
     ours, theirs = os.pipe()
-    program = start(
-        folder,
-        "-np",
-        "2",
-        sys.executable,
-        "-c",
-        f"import os\nopen('{folder}/up.' + os.environ['HOROVOD_RANK'], 'w')\nwhile True: print('y' * 1000)",
-        stdout=theirs,
+    code = (
+        f"import os\nopen('{folder}/up.' + os.environ['HOROVOD_RANK'], 'w')\nwhile True: print('y' * 1000)"
     )
+    program = start_ranks(folder, 2, code, shell=sys.executable, stdout=theirs)
     os.close(theirs)
     wait_for_ranks(folder)
     status = wait_until("pages", lambda: read(f"/proc/{program.pid}/status"))
@@ -292,17 +280,15 @@ def test_a_failure_stops_the_other_ranks(folder):
 
 def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace(folder):
     begin = time.monotonic()
-    run(
-        folder,
-        "-np",
-        "2",
-        sys.executable,
-        "-c",
-        f"import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nr = os.environ['HOROVOD_RANK']\n"
-        f"open('{folder}/up.' + r, 'w')\nwhile r == '1' and not os.path.exists('{folder}/up.0'): time.sleep(0.01)\n"
-        "if r == '1': os._exit(3)\ntime.sleep(60)",
-        code=3,
-    )
+    code = f"""import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+r = os.environ['HOROVOD_RANK']
+open('{folder}/up.' + r, 'w')
+while r == '1' and not os.path.exists('{folder}/up.0'): time.sleep(0.01)
+if r == '1': os._exit(3)
+time.sleep(60)
+"""
+    run_ranks(folder, 2, code, shell=sys.executable, code=3)
     took = time.monotonic() - begin
     assert 5 <= took < 30, took
 

@@ -33,6 +33,12 @@ def run(folder, *words, code=0, left=10, **more):
     return p
 
 
+def run_ranks(folder, where, script, **more):
+    """Runs a rank of a shell script on each host to its end."""
+    n = str(where.count(",") + 1)
+    return run(folder, "-np", n, "-H", where, "sh", "-c", script, **more)
+
+
 def agents(name):
     """The agents on a host."""
     return [

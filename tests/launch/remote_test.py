@@ -13,7 +13,7 @@ import sys
 import time
 
 from launched import BIN, LOOP, executable, looping, up
-from over_ssh import RANK, alone, hosts, refused, run, start
+from over_ssh import RANK, alone, hosts, refused, run, run_ranks, start
 from tap import has, main, read, same, wait_until, write
 
 
@@ -127,7 +127,7 @@ def test_the_token_is_in_no_command_line_and_no_environment(folder):
 
 def test_exit_code_and_last_lines_of_the_first_failure(folder):
     script = f'echo before; if [ $HOROVOD_RANK = 2 ]; then echo "the cause" >&2; exit 7; fi; {LOOP}'
-    p = run(folder, "-np", "4", "-H", "a,b,c,d", "sh", "-c", script, code=7)
+    p = run_ranks(folder, "a,b,c,d", script, code=7)
     has(p.err, "horovodrun: rank 2 on c exited with code 7\n")
     has(p.err, "last lines of rank 2:\n    before\n    the cause\n")
     has(p.err, "[2]<stderr>:the cause\n")
@@ -135,7 +135,7 @@ def test_exit_code_and_last_lines_of_the_first_failure(folder):
 
 def test_output_keeps_its_order_and_is_complete(folder):
     script = "i=0; while [ $i -lt 20000 ]; do echo $HOROVOD_RANK.$i; i=$((i+1)); done; printf end"
-    p = run(folder, "-np", "3", "-H", "a,b,c", "sh", "-c", script)
+    p = run_ranks(folder, "a,b,c", script)
     for rank in range(3):
         got = [x.split(":", 1)[1] for x in p.out.splitlines() if x.startswith(f"[{rank}]<stdout>:")]
         same(got[:3], [f"{rank}.{i}" for i in range(3)])
@@ -202,18 +202,7 @@ def test_a_directory_that_is_not_there_is_said(folder):
     gone = f"{folder}/gone"
     os.mkdir(gone)
     executable(f"{folder}/ssh", f'#!/bin/sh\nrmdir {gone}\nexec ssh "$@"\n')
-    p = run(
-        folder,
-        "-np",
-        "1",
-        "-H",
-        "b",
-        "sh",
-        "-c",
-        "pwd",
-        cwd=gone,
-        env={"HVD_SSH": f"{folder}/ssh"},
-    )
+    p = run_ranks(folder, "b", "pwd", cwd=gone, env={"HVD_SSH": f"{folder}/ssh"})
     has(p.err, f"cannot change to directory {gone} (No such file or directory)")
     has(p.out, f"[0]<stdout>:{os.path.expanduser('~')}\n")
 
@@ -228,18 +217,7 @@ def test_a_tree_of_agents(folder):
         [f"[{r}]<stdout>:rank {r} of 4 met ranks that add up to 6" for r in range(4)],
     )
     same(read(log), "a b\nb c\nc d\n")
-    p = run(
-        folder,
-        "-np",
-        "4",
-        "-H",
-        "b,c,a,d",
-        "sh",
-        "-c",
-        f"[ $HOROVOD_RANK = 3 ] && exit 9; {LOOP}",
-        code=9,
-        env=env,
-    )
+    p = run_ranks(folder, "b,c,a,d", f"[ $HOROVOD_RANK = 3 ] && exit 9; {LOOP}", code=9, env=env)
     has(p.err, "horovodrun: rank 3 on d exited with code 9")
 
 
@@ -281,18 +259,8 @@ def test_the_interface_is_a_flag(folder):
             f"echo $HVD_RENDEZVOUS_ADDR $NCCL_SOCKET_IFNAME; exec {RANK}")  # fmt: skip
     for rank in range(2):
         has(p.out, f"[{rank}]<stdout>:{hosts().address('a')} eth0\n")
-    refused(
-        folder,
-        "--network-interfaces",
-        "-np",
-        "2",
-        "-H",
-        "a,b",
-        "--network-interfaces",
-        "nosuch0",
-        "true",
-        code=2,
-    )
+    words = ["-np", "2", "-H", "a,b", "--network-interfaces", "nosuch0", "true"]
+    refused(folder, "--network-interfaces", *words, code=2)
 
 
 def test_names_of_this_host_need_no_ssh(folder):

@@ -132,14 +132,12 @@ def state(pid):
 
 
 def test_ctrl_z_stops_the_ranks_and_fg_continues_them(folder):
-    program = start(
+    program = start_ranks(
         folder,
-        "-np",
-        "2",
-        "bash",  # by fork(): what waits in vfork(), as dash does, is not stopped but waits on
-        "-c",
+        2,
         f"echo $$ > {folder}/new.$HOROVOD_RANK; mv {folder}/new.$HOROVOD_RANK {folder}/pid.$HOROVOD_RANK; "
         f"while [ ! -e {folder}/go ]; do sleep 0.01; done",
+        shell="bash",  # by fork(): what waits in vfork(), as dash does, is not stopped but waits on
         preexec_fn=os.setpgrp,  # as a shell does: a job of its own in our session
     )
     paths = [f"{folder}/pid.{i}" for i in range(2)]

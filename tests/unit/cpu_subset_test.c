@@ -16,16 +16,6 @@ static bool is_in(const uint32_t *ranks, uint32_t n, uint32_t rank)
     return is_found;
 }
 
-static int run_on(struct backend *b, struct batch *batch, struct err *err)
-{
-    uint64_t ticket = 0, done = 0;
-    batch->prescale = batch->postscale = 1;
-    int rc = b->ops->post(b, batch, &ticket, err);
-    if (rc == 0)
-        rc = b->ops->poll(b, &done, err);
-    return rc < 0 ? rc : done >= ticket ? 0 : -EINPROGRESS;
-}
-
 /* An agreement of the set: the bits that all members have. */
 static int agree_on(struct rank *r, struct backend *b, uint64_t want, struct err *err)
 {
@@ -64,7 +54,7 @@ static int subset_use(struct rank *r,
         want += 1 << ranks[i];
     for (uint64_t i = 0; i < count; i++)
         x[i] = (1 << r->rank) + (int64_t)i;
-    int rc = run_on(b, &sum, &err);
+    int rc = batch_run(b, &sum, &err);
     for (uint64_t i = 0; i < count && rc == 0; i++)
         if (x[i] != want + (int64_t)(i * n))
             rc = SAY(r, "sum of a set of %u: [%llu] is %lld", n, (unsigned long long)i,
@@ -209,7 +199,7 @@ static int body_lost_in_a_set(struct rank *r)
     }
     int rc = 0;
     while (r->rank == 1 && rc == 0 && clock_now_ns() < r->env.deadline_ns)
-        rc = run_on(b, &batch, &err);
+        rc = batch_run(b, &batch, &err);
     atomic_store(&r->m->when[r->rank], clock_now_ns());
     (void)SAY(r, "%s", err.text);
     backend_cpu.close(b);
@@ -252,7 +242,7 @@ static int body_abort(struct rank *r)
     if (r->rank == 0) {
         if (pthread_create(&t, NULL, abort_soon, r) != 0)
             return SAY(r, "no thread");
-        rc = run_on(b, &barrier, &err);
+        rc = batch_run(b, &barrier, &err);
         pthread_join(t, NULL);
         uint64_t took = clock_now_ns() - atomic_load(&r->m->when[0]);
         atomic_store(&r->m->when[0], took);
@@ -338,7 +328,7 @@ static int body_bad_ranks(struct rank *r)
     if (rc != -EINVAL || b || strcmp(err.text, rows[i].says) != 0)
         return SAY(r, "%d %s", rc, err.text);
     struct batch barrier = {.coll = COLL_BARRIER};
-    if (run_on(r->b, &barrier, &err) != -EPIPE) /* as after a failed post */
+    if (batch_run(r->b, &barrier, &err) != -EPIPE) /* as after a failed post */
         return SAY(r, "not broken");
     return 0;
 }

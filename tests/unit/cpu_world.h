@@ -99,7 +99,7 @@ static inline void world_meet(struct rank *r, uint32_t n)
         sched_yield();
 }
 
-static int rank_connect(struct rank *r, const struct world *w, struct err *err)
+static int rank_connect(struct rank *r, struct err *err)
 {
     void *blob;
     uint32_t n, *sizes;
@@ -113,7 +113,6 @@ static int rank_connect(struct rank *r, const struct world *w, struct err *err)
         return rc;
     rc = backend_cpu.connect(r->b, all, sizes, err);
     mem_free(all);
-    (void)w;
     return rc;
 }
 
@@ -143,7 +142,7 @@ static int rank_main(struct world_mem *m, const struct world *w, uint32_t me)
         .interrupted = w->interrupted,
         .arg = &r,
     };
-    int rc = rank_connect(&r, w, &err);
+    int rc = rank_connect(&r, &err);
     if (rc < 0 || w->connect_fails) {
         (void)SAY(&r, "%s", rc < 0 ? err.text : "connected");
         backend_cpu.close(r.b);
@@ -215,18 +214,23 @@ static inline bool world_names_last(struct world *w, const char *says)
     return is_in_time;
 }
 
-static inline int run_batch(struct rank *r, struct batch *b, struct err *err)
+static inline int batch_run(struct backend *c, struct batch *b, struct err *err)
 {
     uint64_t ticket = 0, done = 0;
     if (b->prescale == 0)
         b->prescale = 1;
     if (b->postscale == 0)
         b->postscale = 1;
-    int rc = backend_cpu.post(r->b, b, &ticket, err);
+    int rc = c->ops->post(c, b, &ticket, err);
     if (rc < 0)
         return rc;
-    rc = backend_cpu.poll(r->b, &done, err);
+    rc = c->ops->poll(c, &done, err);
     return rc < 0 ? rc : done >= ticket ? 0 : -EINPROGRESS;
+}
+
+static inline int run_batch(struct rank *r, struct batch *b, struct err *err)
+{
+    return batch_run(r->b, b, err);
 }
 
 #endif
