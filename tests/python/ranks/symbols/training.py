@@ -266,9 +266,11 @@ def handler_registry(t):
     t.same("registry", [[kind.__name__, handler.__name__] for kind, handler in before[:3]])
     state.set_handler_registry([*before, (list, Handler)])
     try:
-        s = state.TorchState(items=[hvd.rank()])
+        items = [hvd.rank()]
+        s = state.TorchState(items=items)
         s.sync()
         t.same("synced", s.items)
+        assert s.items is items, "without the handler it is another object"
         s.commit()
         s.items.append(5)
         s.restore()
