@@ -61,43 +61,44 @@ UNIT_TEST(what_goes_up_comes_back_equal)
 {
     static const uint64_t words[] = {1, 0, 0x8000000000000001ull};
     CLEANUP(strbuf_release) struct strbuf b = {0};
-    struct tensor_request a = request_sample(), z = {.coll = COLL_BARRIER, .name = "z"};
-    struct tensor_request set = sample_set(), transfer = sample_transfer();
+    struct up want[] = {
+        {.kind = UP_REQUEST, .req = request_sample()},
+        {.kind = UP_HITS, .first = 128, .n_words = ARRAY_LEN(words)},
+        {.kind = UP_REQUEST, .req = {.coll = COLL_BARRIER, .name = "z"}},
+        {.kind = UP_LEAVE, .plan = 7, .n_steps = 12},
+        {.kind = UP_REQUEST, .req = sample_set()},
+        {.kind = UP_REQUEST, .req = sample_transfer()},
+    };
     struct message_reader in;
     struct up got;
 
+    memset(want[0].req.name, 'n', sizeof(want[0].req.name) - 1); /* the longest name */
     strbuf_init(&b, MESSAGE_MAX_BYTES);
-    memset(a.name, 'n', sizeof(a.name) - 1); /* the longest name */
     message_begin_up(&b, 1ull << 40);
-    message_put_request(&b, &a);
-    message_put_hits(&b, 128, words, 3);
-    message_put_request(&b, &z);
-    message_put_leave(&b, 7, 12);
-    message_put_request(&b, &set);
-    message_put_request(&b, &transfer);
+    for (size_t i = 0; i < ARRAY_LEN(want); i++) {
+        const struct up *w = &want[i];
+
+        if (w->kind == UP_REQUEST)
+            message_put_request(&b, &w->req);
+        else if (w->kind == UP_HITS)
+            message_put_hits(&b, w->first, words, w->n_words);
+        else
+            message_put_leave(&b, w->plan, w->n_steps);
+    }
     assert_int_equal(strbuf_status(&b), 0);
     assert_int_equal(message_open(&in, b.p, b.n, NULL), 0);
     assert_int_equal(in.kind, MESSAGE_UP);
     assert_int_equal(in.n_seen, 1ull << 40);
-    assert_int_equal(message_next_up(&in, &got, NULL), 1);
-    assert_int_equal(got.kind, UP_REQUEST);
-    assert_same(&got.req, &a);
-    assert_int_equal(message_next_up(&in, &got, NULL), 1);
-    assert_int_equal(got.kind, UP_HITS);
-    assert_int_equal(got.first, 128);
-    assert_int_equal(got.n_words, 3);
-    for (uint32_t i = 0; i < 3; i++)
-        assert_int_equal(up_word(&got, i), words[i]);
-    assert_int_equal(message_next_up(&in, &got, NULL), 1);
-    assert_same(&got.req, &z);
-    assert_int_equal(message_next_up(&in, &got, NULL), 1);
-    assert_int_equal(got.kind, UP_LEAVE);
-    assert_int_equal(got.plan, 7);
-    assert_int_equal(got.n_steps, 12);
-    assert_int_equal(message_next_up(&in, &got, NULL), 1);
-    assert_same(&got.req, &set);
-    assert_int_equal(message_next_up(&in, &got, NULL), 1);
-    assert_same(&got.req, &transfer);
+    for (size_t i = 0; i < ARRAY_LEN(want); i++) {
+        got = (struct up){.kind = UP_REQUEST};
+        assert_int_equal(message_next_up(&in, &got, NULL), 1);
+        assert_int_equal(got.kind, want[i].kind);
+        assert_same(&got.req, &want[i].req);
+        assert_true(got.first == want[i].first && got.n_words == want[i].n_words);
+        assert_true(got.plan == want[i].plan && got.n_steps == want[i].n_steps);
+        for (uint32_t k = 0; k < got.n_words; k++)
+            assert_int_equal(up_word(&got, k), words[k]);
+    }
     assert_int_equal(message_next_up(&in, &got, NULL), 0);
 }
 
@@ -106,62 +107,58 @@ UNIT_TEST(what_comes_down_comes_back_equal)
     static const uint64_t rows[] = {1, 0, 77};
     static const uint8_t slots[] = {5, 0, 0, 0, 1, 2, 0, 0};
     CLEANUP(strbuf_release) struct strbuf b = {0};
-    struct down a = {.kind = DOWN_RUN, .fuse_next = true, .has_req = true, .slot = 9};
-    struct down s = {.kind = DOWN_RUN, .slot = 3};
-    struct down f = {.kind = DOWN_FAIL, .has_req = true, .slot = SLOT_NONE};
-    struct down z = {.kind = DOWN_FREEZE, .plan = 4, .n_slots = 2, .slots = slots};
-    struct down l = {.kind = DOWN_LEAVE, .plan = 4};
-    struct down p = {.kind = DOWN_PAIR, .pair = pair_of(9, 8)};
-    struct down t = {.kind = DOWN_TUNE,
-                     .tuning = {1ull << 40, TUNING_GATHER_MAX_NS, 1ull << 33, 7}};
+    struct down want[] = {
+        {.kind = DOWN_RUN,
+         .fuse_next = true,
+         .has_req = true,
+         .slot = 9,
+         .req = request_sample(),
+         .n_counts = 3,
+         .counts = rows},
+        {.kind = DOWN_RUN, .slot = 3},
+        {.kind = DOWN_FAIL,
+         .has_req = true,
+         .slot = SLOT_NONE,
+         .req = request_sample(),
+         .text = "Mismatched data types"},
+        {.kind = DOWN_FREEZE,
+         .plan = 4,
+         .fusion_bytes = 1ull << 33,
+         .n_slots = 2,
+         .slots = slots},
+        {.kind = DOWN_LEAVE, .plan = 4},
+        {.kind = DOWN_PAIR, .pair = pair_of(9, 8)},
+        {.kind = DOWN_TUNE,
+         .tuning = {1ull << 40, TUNING_GATHER_MAX_NS, 1ull << 33, 7}},
+    };
     struct message_reader in;
     struct down got;
     uint64_t counts[3];
 
-    a.req = request_sample();
-    a.req.coll = COLL_ALLGATHER;
-    a.n_counts = 3;
-    a.counts = rows;
-    f.req = request_sample();
-    (void)snprintf(f.text, sizeof(f.text), "Mismatched data types");
-    z.fusion_bytes = 1ull << 33;
+    want[0].req.coll = COLL_ALLGATHER;
     strbuf_init(&b, MESSAGE_MAX_BYTES);
     message_begin_down(&b);
-    message_put_down(&b, &a);
-    message_put_down(&b, &s);
-    message_put_down(&b, &f);
-    message_put_down(&b, &z);
-    message_put_down(&b, &l);
-    message_put_down(&b, &p);
-    message_put_down(&b, &t);
+    for (size_t i = 0; i < ARRAY_LEN(want); i++)
+        message_put_down(&b, &want[i]);
     assert_int_equal(message_open(&in, b.p, b.n, NULL), 0);
-    assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
-    assert_int_equal(got.kind, DOWN_RUN);
-    assert_true(got.fuse_next && got.has_req);
-    assert_int_equal(got.slot, 9);
-    assert_same(&got.req, &a.req);
-    assert_memory_equal(got.counts, rows, sizeof(rows));
-    assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
-    assert_false(got.fuse_next || got.has_req);
-    assert_int_equal(got.slot, 3);
-    assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
-    assert_int_equal(got.kind, DOWN_FAIL);
-    assert_string_equal(got.text, "Mismatched data types");
-    assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
-    assert_int_equal(got.kind, DOWN_FREEZE);
-    assert_int_equal(got.plan, 4);
-    assert_int_equal(got.fusion_bytes, 1ull << 33);
-    assert_int_equal(got.n_slots, 2);
-    assert_int_equal(down_slot(&got, 0), 5);
-    assert_int_equal(down_slot(&got, 1), 513);
-    assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
-    assert_int_equal(got.kind, DOWN_LEAVE);
-    assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
-    assert_int_equal(got.kind, DOWN_PAIR);
-    assert_int_equal(got.pair, pair_of(8, 9));
-    assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
-    assert_int_equal(got.kind, DOWN_TUNE);
-    assert_memory_equal(&got.tuning, &t.tuning, sizeof(t.tuning));
+    for (size_t i = 0; i < ARRAY_LEN(want); i++) {
+        const struct down *w = &want[i];
+
+        got = (struct down){.slot = w->slot};
+        assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 1);
+        assert_true(got.kind == w->kind && got.fuse_next == w->fuse_next
+                    && got.has_req == w->has_req && got.slot == w->slot
+                    && got.plan == w->plan && got.pair == w->pair
+                    && got.fusion_bytes == w->fusion_bytes && got.n_slots == w->n_slots
+                    && got.n_counts == w->n_counts);
+        assert_same(&got.req, &w->req);
+        assert_string_equal(got.text, w->text);
+        assert_memory_equal(&got.tuning, &w->tuning, sizeof(w->tuning));
+        if (got.n_counts > 0)
+            assert_memory_equal(got.counts, rows, sizeof(rows));
+        if (got.n_slots > 0)
+            assert_true(down_slot(&got, 0) == 5 && down_slot(&got, 1) == 513);
+    }
     assert_int_equal(message_next_down(&in, counts, 3, &got, NULL), 0);
     /* the same for a world of another size is refused: counts would overflow the
      * caller's array */
@@ -203,6 +200,20 @@ static int read_request(const struct tensor_request *q)
 }
 
 /* Every length but those at which an entry ends. */
+static void
+assert_cuts_refused(const struct strbuf *b, const size_t *ends, size_t n_ends)
+{
+    for (size_t n = 0, e = 0; n < b->n; n++) {
+        struct err err = ERR_INIT;
+        bool is_end = e < n_ends && n == ends[e];
+
+        assert_int_equal(read_all(b->p, n, &err), is_end ? 0 : -EBADMSG);
+        if (!is_end)
+            assert_non_null(strstr(err.text, "control message: bad"));
+        e += is_end;
+    }
+}
+
 UNIT_TEST(every_cut_is_refused)
 {
     static const uint8_t slots[8] = {0};
@@ -226,18 +237,7 @@ UNIT_TEST(every_cut_is_refused)
     message_put_hits(&up, 0, &word, 1);
     ends[n_ends++] = up.n;
     message_put_request(&up, &set);
-    for (size_t n = 0, e = 0; n < up.n; n++) {
-        struct err err = ERR_INIT;
-        int r = read_all(up.p, n, &err);
-
-        if (e < n_ends && n == ends[e]) {
-            assert_int_equal(r, 0);
-            e++;
-            continue;
-        }
-        assert_int_equal(r, -EBADMSG);
-        assert_non_null(strstr(err.text, "control message: bad"));
-    }
+    assert_cuts_refused(&up, ends, n_ends);
     message_begin_down(&down);
     n_ends = 0;
     for (size_t i = 0; i < ARRAY_LEN(d); i++) {
@@ -245,12 +245,7 @@ UNIT_TEST(every_cut_is_refused)
         d[i].req = a;
         message_put_down(&down, &d[i]);
     }
-    for (size_t n = 0, e = 0; n < down.n; n++) {
-        int r = read_all(down.p, n, NULL);
-
-        assert_int_equal(r, e < n_ends && n == ends[e] ? 0 : -EBADMSG);
-        e += e < n_ends && n == ends[e];
-    }
+    assert_cuts_refused(&down, ends, n_ends);
 }
 
 UNIT_TEST(bent_fields_are_refused)

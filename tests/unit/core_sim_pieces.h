@@ -16,7 +16,7 @@ struct model { /* what every step has */
 struct load {
     struct sim *s;
     struct model model;
-    uint32_t n_joins, n_fresh;
+    uint32_t n_fresh;
     uint32_t all;       /* bit per rank */
     uint32_t groups_in; /* one of so many tensors begins a group */
     bool has_sets;

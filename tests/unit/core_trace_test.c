@@ -5,6 +5,7 @@
 
 #include "runtime/base/mem.h"
 #include "runtime/core/trace.h"
+#include "tests/unit/seeded.h"
 #include "tests/unit/torture.h"
 
 static struct trace_event
@@ -20,8 +21,46 @@ event_make(enum trace_kind kind, uint64_t ns, const char *name)
     return ev;
 }
 
+struct fixture {
+    struct strbuf out;
+    struct trace *t;
+};
+
+static void fixture_init(struct fixture *f, uint64_t start_ns)
+{
+    strbuf_init(&f->out, 8 << 20);
+    f->t = trace_new(start_ns);
+    assert_non_null(f->t);
+}
+
+static void fixture_release(struct fixture *f)
+{
+    strbuf_release(&f->out);
+    trace_free(f->t);
+}
+
+#define TRACE_TEST(name)                                                               \
+    static void name##_in(struct fixture *f);                                          \
+    UNIT_TEST(name)                                                                    \
+    {                                                                                  \
+        struct fixture f;                                                              \
+                                                                                       \
+        fixture_init(&f, 0);                                                           \
+        name##_in(&f);                                                                 \
+        fixture_release(&f);                                                           \
+    }                                                                                  \
+    static void name##_in(struct fixture *f)
+
+/* Returns what this event of rank 0 adds to the trace. */
+static const char *event_text(struct fixture *f, const struct trace_event *ev)
+{
+    strbuf_clear(&f->out);
+    assert_int_equal(trace_put(f->t, 0, ev, 0, &f->out), 0);
+    return strbuf_str(&f->out);
+}
+
 /* The life of one tensor, as Chrome gets it. */
-UNIT_TEST(a_tensor_s_life_is_nested_spans)
+TRACE_TEST(a_tensor_s_life_is_nested_spans)
 {
     static const char want[] =
         "[\n"
@@ -49,28 +88,21 @@ UNIT_TEST(a_tensor_s_life_is_nested_spans)
         "{\"ph\":\"E\",\"args\":{\"dtype\":\"float32\",\"bytes\":4096},\"ts\":6.789,"
         "\"pid\":1,\"tid\":0}"
         "\n]\n";
-    CLEANUP(strbuf_release) struct strbuf out = {0};
-    struct trace *t = trace_new(1000000);
     struct trace_event ev[] = {
-        event_make(TRACE_CYCLE, 1000500, ""),
-        event_make(TRACE_TICK, 1001000, "g"),
-        event_make(TRACE_TICK, 1002000, "g"),
-        event_make(TRACE_START, 1003000, "g"),
-        event_make(TRACE_ACTIVITY, 1004000, "g"),
-        event_make(TRACE_ACTIVITY, 1005000, "g"),
-        event_make(TRACE_END, 1006789, "g"),
+        event_make(TRACE_CYCLE, 500, ""),      event_make(TRACE_TICK, 1000, "g"),
+        event_make(TRACE_TICK, 2000, "g"),     event_make(TRACE_START, 3000, "g"),
+        event_make(TRACE_ACTIVITY, 4000, "g"), event_make(TRACE_ACTIVITY, 5000, "g"),
+        event_make(TRACE_END, 6789, "g"),
     };
 
     ev[1].rank = 1;
     ev[5].activity = TRACE_TRANSFER;
     ev[6].bytes = 4096;
-    strbuf_init(&out, 1 << 20);
-    trace_head(1700000000000000, &out);
+    trace_head(1700000000000000, &f->out);
     for (size_t i = 0; i < ARRAY_LEN(ev); i++)
-        assert_int_equal(trace_put(t, 0, &ev[i], 0, &out), 0);
-    strbuf_puts(&out, TRACE_TAIL);
-    assert_string_equal(strbuf_str(&out), want);
-    trace_free(t);
+        assert_int_equal(trace_put(f->t, 0, &ev[i], 0, &f->out), 0);
+    strbuf_puts(&f->out, TRACE_TAIL);
+    assert_string_equal(strbuf_str(&f->out), want);
 }
 
 static struct trace_event on_gpu(enum trace_kind kind, uint64_t ns)
@@ -82,7 +114,7 @@ static struct trace_event on_gpu(enum trace_kind kind, uint64_t ns)
 }
 
 /* Two steps are posted before the GPU has ended the first, then it ends both. */
-UNIT_TEST(the_end_of_a_step_is_not_the_next_one_s)
+TRACE_TEST(the_end_of_a_step_is_not_the_next_one_s)
 {
     static const struct {
         enum trace_kind kind;
@@ -97,43 +129,32 @@ UNIT_TEST(the_end_of_a_step_is_not_the_next_one_s)
         {TRACE_END, "\"bytes\":"},
         {TRACE_END, NULL},
     };
-    struct trace *t = trace_new(0);
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        CLEANUP(strbuf_release) struct strbuf out = {0};
         struct trace_event ev = on_gpu(rows[i].kind, i + 1);
+        const char *text = event_text(f, &ev);
 
-        strbuf_init(&out, 1 << 20);
-        assert_int_equal(trace_put(t, 0, &ev, 0, &out), 0);
         if (rows[i].want)
-            assert_non_null(strstr(strbuf_str(&out), rows[i].want));
+            assert_non_null(strstr(text, rows[i].want));
         else
-            assert_int_equal(out.n, 0);
+            assert_string_equal(text, "");
     }
-    trace_free(t);
 }
 
 /* Then the end that is missed may have been among them. */
-UNIT_TEST(lost_events_make_no_end_missed)
+TRACE_TEST(lost_events_make_no_end_missed)
 {
     static const enum trace_kind kinds[] = {
         TRACE_START, TRACE_ACTIVITY, TRACE_NEGOTIATE, TRACE_START, TRACE_ACTIVITY};
-    CLEANUP(strbuf_release) struct strbuf out = {0};
-    struct trace *t = trace_new(0);
     struct trace_event ev;
-    size_t n;
 
-    strbuf_init(&out, 1 << 20);
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         ev = on_gpu(kinds[i], i + 1);
-        assert_int_equal(trace_put(t, 0, &ev, 0, &out), 0);
+        (void)event_text(f, &ev);
     }
-    trace_put_dropped(t, 0, 6, 1, &out);
-    n = out.n;
+    trace_put_dropped(f->t, 0, 6, 1, &f->out);
     ev = on_gpu(TRACE_END, 7);
-    assert_int_equal(trace_put(t, 0, &ev, 0, &out), 0);
-    assert_non_null(strstr(strbuf_str(&out) + n, "\"bytes\":"));
-    trace_free(t);
+    assert_non_null(strstr(event_text(f, &ev), "\"bytes\":"));
 }
 
 /* --- the edges --- */
@@ -165,28 +186,25 @@ UNIT_TEST(each_edge_ends_and_begins_what_the_table_says)
 
     for (size_t i = 0; i < ARRAY_LEN(t); i++)
         for (int kind = 0; kind < TRACE_KIND_OF_TENSOR; kind++) {
-            CLEANUP(strbuf_release) struct strbuf out = {0};
-            struct trace *trace = trace_new(0);
+            struct fixture f;
             struct trace_event ev;
             char shape[64];
 
-            strbuf_init(&out, 1 << 20);
+            fixture_init(&f, 0);
             for (const char *p = t[i].into; *p; p++) {
                 ev = event_make(*p == 'N'   ? TRACE_NEGOTIATE
                                 : *p == 'S' ? TRACE_START
                                             : TRACE_ACTIVITY,
                                 1, "x");
-                assert_int_equal(trace_put(trace, 0, &ev, 0, &out), 0);
+                (void)event_text(&f, &ev);
             }
-            strbuf_clear(&out);
             ev = event_make((enum trace_kind)kind, 2, "x");
-            assert_int_equal(trace_put(trace, 0, &ev, 0, &out), 0);
-            assert_string_equal(shape_of(strbuf_str(&out), shape), t[i].want[kind][0]);
-            strbuf_clear(&out);
+            assert_string_equal(shape_of(event_text(&f, &ev), shape),
+                                t[i].want[kind][0]);
             ev = event_make(TRACE_END, 3, "x");
-            assert_int_equal(trace_put(trace, 0, &ev, 0, &out), 0);
-            assert_string_equal(shape_of(strbuf_str(&out), shape), t[i].want[kind][1]);
-            trace_free(trace);
+            assert_string_equal(shape_of(event_text(&f, &ev), shape),
+                                t[i].want[kind][1]);
+            fixture_release(&f);
         }
 }
 
@@ -222,57 +240,57 @@ static void check_balance(const char *json)
 
 UNIT_TEST(spans_balance_for_any_events)
 {
-    uint64_t seed = 88172645463325252ull;
+    struct seeded rnd = {8};
 
     for (int round = 0; round < 50; round++) {
-        CLEANUP(strbuf_release) struct strbuf out = {0};
-        struct trace *t = trace_new(5000);
+        struct fixture f;
 
-        strbuf_init(&out, 8 << 20);
-        trace_head(1, &out);
+        fixture_init(&f, 5000);
+        trace_head(1, &f.out);
         for (int i = 0; i < 500; i++) {
-            char name[2] = "a";
-            struct trace_event ev;
+            char name[2] = {(char)('a' + seeded_below(&rnd, 5)), 0};
+            struct trace_event ev =
+                event_make((enum trace_kind)seeded_below(&rnd, TRACE_KIND_COUNT),
+                           seeded_below(&rnd, 100000), name);
 
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            name[0] = (char)('a' + seed % 5);
-            ev = event_make((enum trace_kind)(seed >> 8) % TRACE_KIND_COUNT,
-                            (seed >> 16) % 100000, name);
-            assert_int_equal(
-                trace_put(t, (seed >> 40) % 3, &ev, (int64_t)(seed >> 50) - 8000, &out),
-                0);
+            assert_int_equal(trace_put(f.t, seeded_below(&rnd, 3), &ev,
+                                       (int64_t)seeded_below(&rnd, 16384) - 8000,
+                                       &f.out),
+                             0);
         }
-        trace_close(t, 50000, &out);
-        check_balance(strbuf_str(&out));
-        trace_close(t, 50000, &out); /* nothing is open any more */
-        check_balance(strbuf_str(&out));
-        trace_free(t);
+        trace_close(f.t, 50000, &f.out);
+        check_balance(strbuf_str(&f.out));
+        trace_close(f.t, 50000, &f.out); /* nothing is open any more */
+        check_balance(strbuf_str(&f.out));
+        fixture_release(&f);
     }
 }
 
 UNIT_TEST(ranks_are_shown_on_rank_0_s_clock)
 {
-    CLEANUP(strbuf_release) struct strbuf out = {0};
-    struct trace *t = trace_new(1000000);
-    struct trace_event ev = event_make(TRACE_START, 1005000, "g");
+    static const struct {
+        int64_t ahead_ns;
+        const char *name, *want;
+    } rows[] = {
+        {2000, "g", "\"ts\":3.000,\"pid\":1,\"tid\":3}"},
+        {-2000, "h", "\"ts\":7.000,\"pid\":2,\"tid\":3}"},
+        {999999, "i", "\"ts\":0.000,\"pid\":3,\"tid\":3}"}, /* before the start */
+    };
+    struct fixture f;
 
-    strbuf_init(&out, 1 << 20);
-    assert_int_equal(trace_put(t, 3, &ev, 2000, &out), 0);
-    assert_non_null(strstr(strbuf_str(&out), "\"ts\":3.000,\"pid\":1,\"tid\":3}"));
-    ev = event_make(TRACE_START, 1005000, "h");
-    assert_int_equal(trace_put(t, 3, &ev, -2000, &out), 0);
-    assert_non_null(strstr(strbuf_str(&out), "\"ts\":7.000,\"pid\":2,\"tid\":3}"));
-    ev = event_make(TRACE_START, 1005000, "i"); /* before the beginning */
-    assert_int_equal(trace_put(t, 3, &ev, 999999, &out), 0);
-    assert_non_null(strstr(strbuf_str(&out), "\"ts\":0.000,\"pid\":3,\"tid\":3}"));
-    trace_free(t);
+    fixture_init(&f, 1000000);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct trace_event ev = event_make(TRACE_START, 1005000, rows[i].name);
+
+        assert_int_equal(trace_put(f.t, 3, &ev, rows[i].ahead_ns, &f.out), 0);
+        assert_non_null(strstr(strbuf_str(&f.out), rows[i].want));
+    }
+    fixture_release(&f);
 }
 
 /* --- names --- */
 
-UNIT_TEST(names_are_valid_json)
+TRACE_TEST(names_are_valid_json)
 {
     static const struct {
         const char *name, *want;
@@ -291,18 +309,13 @@ UNIT_TEST(names_are_valid_json)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
-        CLEANUP(strbuf_release) struct strbuf out = {0};
-        struct trace *trace = trace_new(0);
         struct trace_event ev = event_make(TRACE_START, 1, t[i].name);
+        const char *text = event_text(f, &ev);
         char want[128];
 
         (void)snprintf(want, sizeof(want), "\"args\":{\"name\":\"%s\"}}", t[i].want);
-        strbuf_init(&out, 1 << 20);
-        assert_int_equal(trace_put(trace, 0, &ev, 0, &out), 0);
-        if (!strstr(strbuf_str(&out), want))
-            print_error("%s: %s\n", want, strbuf_str(&out));
-        assert_non_null(strstr(strbuf_str(&out), want));
-        trace_free(trace);
+        if (!strstr(text, want))
+            fail_msg("%s: %s", want, text);
     }
 }
 
@@ -358,48 +371,35 @@ UNIT_TEST(every_allocation_may_fail)
     torture(one_life, NULL);
 }
 
-UNIT_TEST(a_lost_record_leaves_the_track_as_it_was)
+TRACE_TEST(a_lost_record_leaves_the_track_as_it_was)
 {
-    CLEANUP(strbuf_release) struct strbuf out = {0};
-    struct trace *t = trace_new(0);
     struct trace_event ev = event_make(TRACE_START, 1, "x");
-    size_t n;
     char shape[64];
 
-    strbuf_init(&out, 1 << 20);
-    assert_int_equal(trace_put(t, 0, &ev, 0, &out), 0);
-    n = out.n;
-    out.max = n + 4;
+    (void)event_text(f, &ev);
+    f->out.max = f->out.n + 4;
     ev = event_make(TRACE_END, 2, "x");
-    assert_int_equal(trace_put(t, 0, &ev, 0, &out), -E2BIG);
-    out.max = 1 << 20;
-    strbuf_clear(&out);
-    assert_int_equal(trace_put(t, 0, &ev, 0, &out), 0);
-    assert_string_equal(shape_of(strbuf_str(&out), shape), "E");
-    trace_free(t);
+    assert_int_equal(trace_put(f->t, 0, &ev, 0, &f->out), -E2BIG);
+    f->out.max = 1 << 20;
+    assert_string_equal(shape_of(event_text(f, &ev), shape), "E");
 }
 
-UNIT_TEST(names_without_end_do_not_fill_the_memory)
+TRACE_TEST(names_without_end_do_not_fill_the_memory)
 {
-    CLEANUP(strbuf_release) struct strbuf out = {0};
-    struct trace *t = trace_new(0);
     struct trace_event ev;
     char name[32];
 
-    strbuf_init(&out, 1 << 20);
     for (uint32_t i = 0; i < TRACE_MAX_TRACKS; i++) {
         (void)snprintf(name, sizeof(name), "noname.%u", i);
         ev = event_make(TRACE_START, 1, name);
-        assert_int_equal(trace_put(t, 0, &ev, 0, &out), 0);
-        strbuf_clear(&out);
+        (void)event_text(f, &ev);
     }
+    strbuf_clear(&f->out);
     ev = event_make(TRACE_START, 1, "one more");
-    assert_int_equal(trace_put(t, 0, &ev, 0, &out), -ENOMEM);
-    assert_int_equal(out.n, 0);
-    ev = event_make(TRACE_END, 2, "noname.7"); /* those that are there go on */
-    assert_int_equal(trace_put(t, 0, &ev, 0, &out), 0);
-    assert_non_null(strstr(strbuf_str(&out), "\"ph\":\"E\""));
-    trace_free(t);
+    assert_int_equal(trace_put(f->t, 0, &ev, 0, &f->out), -ENOMEM);
+    assert_int_equal(f->out.n, 0);
+    ev = event_make(TRACE_END, 2, "noname.7"); /* existing tracks continue */
+    assert_non_null(strstr(event_text(f, &ev), "\"ph\":\"E\""));
 }
 
 /* --- wire --- */
