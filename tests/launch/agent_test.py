@@ -393,17 +393,6 @@ def test_fewer_ranks_than_slots(folder):
             )
 
 
-def test_a_worker_cannot_join_a_running_job(folder):
-    job = Job(folder, 2).start_all("sh", "-c", loop(folder))
-    job.ranks_up(2)
-    late = job.start(1, "true", name="late")
-    same(late.end(), 125)
-    has(read(f"{folder}/late.log"), "the job has already started")
-    same(all(job.agents[0].process.poll() is None for _ in (0,)), True)
-    job.agents[0].signal(signal.SIGTERM)
-    job.agents[0].end()
-
-
 def test_pid_1_reaps_orphans_and_handles_signals(folder):
     if os.geteuid() != 0:
         raise Skip("needs root for a PID namespace")

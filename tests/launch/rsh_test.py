@@ -90,26 +90,6 @@ def test_words_are_joined_as_ssh_does(folder):
         same(s.ran("b", "echo", "-q", "--").out, "-q --\n")
 
 
-def test_options_of_ssh_are_accepted(folder):
-    with Agents(folder, "b") as s:
-        for options in (["-x"], ["-q", "-o", "ConnectionAttempts=10"], ["-oBatchMode=yes", "-xqp22"],
-                        ["-p", "2222", "-l", "root"], ["-tt", "-i", "/no/key"], ["-4", "--"]):  # fmt: skip
-            same(s.ran(*options, "b", "echo hello").out, "hello\n")
-        same(s.ran("root@b", "-x", "echo hello").out, "hello\n")
-        for words, sentence in {
-            (): "a host is missing",
-            ("b",): "a command is missing after host b",
-            ("-o",): "a value is missing after -o",
-            ("-L", "1:b:2", "b", "true"): "option -L of ssh is not possible here",
-            ("h" * 300, "true"): "host",
-            ("b", *["x" * 100000] * 2): "more than 131000 bytes",
-        }.items():
-            p = s.ran(*words, code=255)
-            has(p.err, "hvd-rsh: ")
-            has(p.err, sentence)
-            same(p.err.count("\n"), 1, p.err)
-
-
 def test_standard_input(folder):
     with Agents(folder, "b") as s:
         with open(f"{folder}/data", "wb") as f:

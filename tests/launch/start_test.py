@@ -33,18 +33,6 @@ def test_no_rank_starts_before_all_are_here(folder):
     assert os.path.exists(f"{folder}/up.0")
 
 
-def test_a_worker_that_is_replaced_before_the_start_is_no_failure(folder):
-    job = Job(folder, 3)
-    job.start(0, "true")
-    first = job.start(1, "true")
-    wait_until("worker 1 is here", lambda: "worker connected worker=1" in job.agents[0].err)
-    first.signal(signal.SIGKILL)
-    wait_until("its loss is seen", lambda: "connection lost" in job.agents[0].err)
-    job.start(1, "true", name="worker1b")
-    job.start(2, "true")
-    same(job.end(), [0, 0, 0], job.errors())
-
-
 def test_a_hub_that_is_replaced_before_the_start_is_no_failure(folder):
     job = Job(folder, 3)
     first = job.start(0, "true", name="first")
@@ -55,17 +43,6 @@ def test_a_hub_that_is_replaced_before_the_start_is_no_failure(folder):
     job.start(0, "true")
     job.start(2, "true")
     same(job.end(), [0, 0, 0], job.errors())
-
-
-def test_a_missing_worker_is_named(folder):
-    job = Job(folder, 4, HVD_START_TIMEOUT="8")
-    job.start(2, "true", HVD_START_TIMEOUT="100")  # present when worker 0 starts counting
-    wait_until("worker 2 asks for worker 0", lambda: "not reached yet" in job.agents[2].err)
-    job.start(0, "true")
-    same(job.end(), [124, 124], job.errors())
-    text = job.logs_name(failure(-1, 124), [0, 2])
-    has(text, 'why="waited 8 s for workers 1, 3 of 4, which did not connect: check their pods"')
-    has(job.agents[2].err, "hvd-agent[worker 2]: waited 8 s for workers 1, 3 of 4")
 
 
 def test_a_missing_worker_0_is_named(folder):
