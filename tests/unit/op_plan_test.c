@@ -34,14 +34,15 @@
  *                   init: true, restarts: true}]; without an exit they run
  *
  * The transcript has the state, the actions of the plan with their stage, the events,
- * and what is written to the status, as differences to the stored one. If the job becomes
- * Failed, Succeeded or Restarting, the differences are to what that change writes to every
- * job (plan_expect_status), and the event of that change has no line. */
+ * and what is written to the status, as differences to the stored one with the counts of
+ * the pods. If the job becomes Failed, Succeeded or Restarting, the differences are to
+ * what that change writes to every job (op_plan_status.h), and the event of that change
+ * has no line. */
 #include "tests/unit/unit.h"
 
 #include "operator/core/hvd_objects.h"
-#include "operator/core/timestamp.h"
 #include "tests/unit/golden.h"
+#include "tests/unit/op_plan_status.h"
 
 #define FOLDER      "tests/golden/plan"
 #define ARENA_BYTES (16u << 20)
@@ -401,62 +402,6 @@ static void plan_print_action(const struct action *x, struct strbuf *out)
     strbuf_putc(out, '\n');
 }
 
-/* Whether the job becomes Failed, Succeeded or Restarting. */
-static bool plan_has_ended(const struct fixture *f, const struct decision *d)
-{
-    return f->stored && state_of_status(f->stored) != d->state
-           && (d->state == STATE_FAILED || d->state == STATE_SUCCEEDED
-               || d->state == STATE_RESTARTING);
-}
-
-static void plan_expect_condition(struct build *b,
-                                  struct node *status,
-                                  const char *type,
-                                  bool is_true,
-                                  const char *reason,
-                                  const char *message,
-                                  const char *now)
-{
-    struct node *list = node_child(b, status, "conditions", NODE_ARRAY);
-    struct node *c = golden_find(list, type);
-
-    if (!c) {
-        c = node_object(b);
-        node_set_str(b, c, "type", type);
-        node_add(b, list, c);
-    }
-    if (strcmp(str_or(c, "status", ""), is_true ? "True" : "False") != 0)
-        node_set_str(b, c, "lastTransitionTime", now);
-    node_set_str(b, c, "status", is_true ? "True" : "False");
-    node_set_str(b, c, "reason", reason);
-    node_set_str(b, c, "message", message);
-}
-
-/* The stored status with what the decision's state changes in each job. */
-static const struct node *plan_expect_status(struct fixture *f,
-                                             const struct decision *d)
-{
-    const char *state = state_name(d->state);
-    struct node *status = node_copy(&f->b, f->stored);
-    char now[TIMESTAMP_SIZE];
-
-    (void)timestamp_format_s(START_S + (uint64_t)node_int(f->input, "now", 100), now);
-    node_set_str(&f->b, status, "state", state);
-    if (d->state == STATE_RESTARTING) {
-        plan_expect_condition(&f->b, status, "Created", false, "JobRestarting",
-                              "the job's pods are deleted", now);
-        plan_expect_condition(&f->b, status, "Running", false, "JobRestarting",
-                              "the job's pods are deleted and will be recreated", now);
-    } else {
-        node_set_str(&f->b, status, "completionTime", now);
-        plan_expect_condition(&f->b, status, "Running", false, "JobFinished",
-                              "the job has finished", now);
-    }
-    plan_expect_condition(&f->b, status, state, true, d->reason, d->message, now);
-    assert_int_equal(f->b.status, 0);
-    return status;
-}
-
 static void plan_print_decision(const struct decision *d, struct strbuf *out)
 {
     strbuf_printf(out, "%s %s: %s\n", state_name(d->state), d->reason, d->message);
@@ -474,11 +419,14 @@ static void plan_print_events(const struct decision *d, struct strbuf *out)
                       d->note[i].message);
 }
 
-static void
-plan_print_changes(struct fixture *f, const struct decision *d, struct strbuf *out)
+static void plan_print_changes(struct fixture *f,
+                               const struct observed *seen,
+                               const struct decision *d,
+                               struct strbuf *out)
 {
+    uint64_t now_s = START_S + (uint64_t)node_int(f->input, "now", 100);
     const struct event_note *e = d->note;
-    bool has_ended = plan_has_ended(f, d);
+    bool has_ended = plan_has_ended(f->stored, d->state);
 
     if (has_ended && d->n_notes == 0)
         strbuf_puts(out, "no event\n");
@@ -486,7 +434,7 @@ plan_print_changes(struct fixture *f, const struct decision *d, struct strbuf *o
              || strcmp(e->reason, d->reason) != 0
              || strcmp(e->message, d->message) != 0)
         plan_print_events(d, out);
-    golden_changes("status", has_ended ? plan_expect_status(f, d) : f->stored,
+    golden_changes("status", plan_expect_status(&f->b, f->stored, seen, d, now_s),
                    d->status, NULL, out);
 }
 
@@ -582,7 +530,7 @@ plan_run_case(void *arg, const char *name, const char *input, struct strbuf *out
                                         .message = strbuf_str(&f.problems)};
     plan_decide(&f, &seen, &outcome, &d);
     plan_print_decision(&d, out);
-    plan_print_changes(&f, &d, out);
+    plan_print_changes(&f, &seen, &d, out);
 
     status_must_not_change_again(&f, &seen, &outcome, &d);
     decision_must_outlive_pods(&seen, &d);
