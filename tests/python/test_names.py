@@ -61,8 +61,9 @@ class Names(unittest.TestCase):
             import sys
             import horovod, perseus, horovod.common.exceptions, horovod.common.process_sets
             import _hvd.basics, _hvd.objects
-            import horovod.runner
-            for name in ("numpy", "torch", "tensorflow", "cloudpickle", "psutil", "yaml"):
+            import horovod.common.util, horovod.common.basics
+            import horovod.runner, horovod.runner.common.util.env, horovod.runner.util.threads
+            for name in ("numpy", "torch", "tensorflow", "cloudpickle", "packaging", "psutil", "yaml"):
                 assert name not in sys.modules, name
                 sys.modules[name] = None
             _hvd.basics.init()

@@ -9,7 +9,6 @@ import warnings
 import horovod.torch as hvd
 import torch
 from checks import check, expect_error, main
-from horovod.common.elastic import State
 from horovod.torch.elastic import TorchState
 from training import N, R, batch, close, joined, loss_of, model, same_everywhere
 from training import train as train_alone
@@ -365,18 +364,6 @@ def the_timeout_is_read_as_the_runtime_reads_it():
 
 
 @check
-def other_errors_pass_through():
-    state = TorchState()
-
-    @hvd.elastic.run
-    def train(state):
-        raise KeyError("of the user's")
-
-    expect_error(KeyError, ["of the user's"], train, state)
-    hvd.barrier()
-
-
-@check
 def a_function_without_a_state_is_an_error():
     @hvd.elastic.run
     def train(epochs):
@@ -390,39 +377,6 @@ def a_function_without_a_state_is_an_error():
         return state.step
 
     assert by_name(state=TorchState(step=4)) == 4
-
-
-@check
-def states_of_the_users_own_work():
-    class Own(State):
-        kept = None
-
-        def __init__(self):
-            super().__init__(hvd.broadcast_object, hvd.rank)
-            self.value = R
-
-        def save(self):
-            self.kept = self.value
-
-        def restore(self):
-            self.value = self.kept
-
-        def sync(self):
-            self.value = self._bcast_object(self.value)
-            self.save()
-
-    own = Own()
-    seen = []
-
-    @hvd.elastic.run
-    def train(state):
-        seen.append(state.value)
-        state.value = 100
-        if len(seen) == 1:
-            raise hvd.HorovodInternalError("once")
-        return state.value
-
-    assert train(own) == 100 and seen == [0, 0]
 
 
 # --- last: one rank does not come back --------------------------------------------------------------

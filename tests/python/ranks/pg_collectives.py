@@ -214,8 +214,11 @@ def all_gather_equals_numpy():
     def one(dtype, size):
         out = [torch.empty(size, dtype=dtype) for _ in range(N)]
         dist.all_gather(out, values(size, dtype))
+        whole = torch.empty(N * size, dtype=dtype)
+        dist.all_gather_into_tensor(whole, values(size, dtype))
         for r in range(N):
             same(out[r], numbers(size, r))
+        same(whole, all_numbers(size).reshape(-1))
 
     each(one)
     whole = torch.empty(N, 6)
@@ -228,26 +231,12 @@ def all_gather_equals_numpy():
 
 
 @check
-def all_gather_into_one_tensor():
-    def one(dtype, size):
-        out = torch.empty(N * size, dtype=dtype)
-        dist.all_gather_into_tensor(out, values(size, dtype))
-        same(out, all_numbers(size).reshape(-1))
-
-    each(one)
-
-
-@check
-def all_gather_coalesced_keeps_lists_apart():
+def coalesced_collectives_keep_tensors_apart():
     with_two = [[torch.empty(3), torch.empty(5)] for _ in range(N)]
     dist.all_gather_coalesced(with_two, [values(3), values(5) + 1])
     for r in range(N):
         same(with_two[r][0], numbers(3, r))
         same(with_two[r][1], numbers(5, r) + 1)
-
-
-@check
-def all_reduce_coalesced_reduces_each():
     x = [values(3), values(5)]
     dist.all_reduce_coalesced(x)
     same(x[0], all_numbers(3).sum(axis=0))
