@@ -11,21 +11,6 @@ UNIT_TEST(sizes_that_overflow_give_null)
     assert_null(mem_realloc_array(NULL, SIZE_MAX / 2, 3));
 }
 
-UNIT_TEST(nth_allocation_fails_once)
-{
-    mem_fail_after(1);
-    void *a = mem_alloc(1);
-    assert_non_null(a);
-    assert_false(mem_fail_fired());
-    assert_null(mem_zalloc(1));
-    assert_true(mem_fail_fired());
-    void *b = mem_alloc(1);
-    assert_non_null(b);
-    mem_free(a);
-    mem_free(b);
-    mem_fail_after(-1);
-}
-
 UNIT_TEST(vector_grows_to_its_bound)
 {
     void *v = NULL;
@@ -40,17 +25,6 @@ UNIT_TEST(vector_grows_to_its_bound)
     for (int n = 0; n < 19; n++)
         assert_int_equal(((int *)v)[n], n);
     mem_free(v);
-}
-
-UNIT_TEST(take_leaves_null_behind)
-{
-    AUTOFREE char *s = mem_strdup("abc");
-    AUTOFREE char *t = TAKE(s);
-
-    assert_null(s);
-    assert_string_equal(t, "abc");
-    AUTOFREE char *u = mem_strndup("abcdef", 2);
-    assert_string_equal(u, "ab");
 }
 
 UNIT_TEST(arena_is_aligned_zeroed_and_bounded)

@@ -1,57 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state machine of a run, edge by edge, and what tensors keep between steps. */
+/* What tensors keep between steps. A run's steps are core_compress_run_test's. */
 #include "tests/unit/codec_world.h"
 #include "tests/unit/torture.h"
-
-/* --- the machine, edge by edge --- */
-
-UNIT_TEST(runs_pass_their_phases_and_no_others)
-{
-    static const struct {
-        const char *text;
-        uint32_t n;
-        enum codec_phase phases[4];
-    } rows[] = {
-        {"fp16", 2, {CODEC_PHASE_SUM, CODEC_PHASE_DONE}},
-        {"topk", 2, {CODEC_PHASE_GATHER, CODEC_PHASE_DONE}},
-        {"int8", 2, {CODEC_PHASE_GATHER, CODEC_PHASE_DONE}},
-        {"int8", 3, {CODEC_PHASE_SHARDS, CODEC_PHASE_SHARD_SUMS, CODEC_PHASE_DONE}},
-        {"powersgd", 2, {CODEC_PHASE_P, CODEC_PHASE_Q, CODEC_PHASE_DONE}},
-    };
-    static float data[64 * 64];
-
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct codec_plan p = plan_of(rows[i].text, DT_F32, 64, 64, rows[i].n);
-        struct codec_io io = {.in = data, .out = data, .prescale = 1, .postscale = 1};
-        uint8_t *scratch = aligned_alloc(64, p.scratch_bytes);
-        struct codec_step step;
-        struct codec_state *s;
-        struct codec_run run;
-        int n = 0;
-
-        assert_non_null(scratch);
-        memset(scratch, 0,
-               p.scratch_bytes); /* received data is zeros: valid everywhere */
-        assert_int_equal(codec_state_new(1 << 20, false, &s), 0);
-        assert_int_equal(codec_begin(&run, s, 0, "a", &p, &io, scratch, NULL), 0);
-        assert_int_equal(run.phase, CODEC_PHASE_READY);
-        do {
-            int got = codec_next(&run, &step, NULL);
-
-            if (p.codec.id == CODEC_TOPK && n == 0) { /* zeros are no indexes */
-                for (uint32_t r = 0; r < 2; r++)
-                    memcpy((uint8_t *)step.out + r * step.count, step.in, step.count);
-            }
-            assert_int_equal(run.phase, rows[i].phases[n]);
-            assert_int_equal(got, run.phase != CODEC_PHASE_DONE);
-        } while (rows[i].phases[n++] != CODEC_PHASE_DONE);
-        assert_int_equal(codec_next(&run, &step, NULL), 0); /* done stays done */
-        codec_cancel(&run);
-        assert_int_equal(run.phase, CODEC_PHASE_DONE);
-        free(scratch);
-        codec_state_free(s);
-    }
-}
 
 UNIT_TEST(a_cancelled_run_forgets_its_tensor)
 {

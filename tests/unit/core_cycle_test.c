@@ -2,8 +2,9 @@
 /* When is a training loop steady? Each row is a run of answered slots, a letter each,
  * capitals of process set 1, digits of set 2; '|' marks where the plan is to be told
  * (the letter behind it begins it), '!' that something else was answered. */
+#include "runtime/base/mem.h"
 #include "runtime/core/cycle.h"
-#include "tests/unit/torture.h"
+#include "tests/unit/unit.h"
 
 static const struct {
     const char *run, *plan; /* plan: the slots told, NULL: none is */
@@ -181,17 +182,6 @@ UNIT_TEST(plans_that_do_not_last_become_rare)
     cycle_free(c);
 }
 
-static int cycle_make(void *arg)
-{
-    struct cycle *c;
-    int rc = cycle_new(9, &c);
-
-    (void)arg;
-    if (rc == 0)
-        cycle_free(c);
-    return rc;
-}
-
 /* Without memory for another set there is no plan, and nothing else is lost. */
 UNIT_TEST(a_set_without_memory_is_not_counted)
 {
@@ -207,11 +197,6 @@ UNIT_TEST(a_set_without_memory_is_not_counted)
     assert_true(cycle_is_new(c, 0));
     assert_int_equal(steps_until_plan(c), CYCLE_SAME_STEPS);
     cycle_free(c);
-}
-
-UNIT_TEST(lack_of_memory_is_reported)
-{
-    torture(cycle_make, NULL);
 }
 
 UNIT_MAIN(NULL, NULL)

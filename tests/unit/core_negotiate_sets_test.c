@@ -48,25 +48,17 @@ UNIT_TEST(nobody_waits_for_a_group_that_ranks_disagree_about)
     negotiate_free(n);
 }
 
-UNIT_TEST(a_joined_rank_is_not_waited_for)
+UNIT_TEST(a_joined_rank_submits_nothing_until_all_are_back)
 {
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
-                          g = request_make(COLL_ALLGATHER, "g");
-    struct tensor_request j = request_make(COLL_JOIN, "join");
-    struct negotiate *n = negotiate_make(3, 1 << 20);
+                          j = request_make(COLL_JOIN, "join");
+    struct negotiate *n = negotiate_make(2, 1 << 20);
 
-    all_add(n, 2, &a);
-    rank_add(n, 2, &j);       /* completes a */
-    assert_answers(n, "a; "); /* whole: rank 2 needs its size */
-    assert_int_equal(negotiate_add(n, 2, &a, 1, NULL), -EPROTO);
-    all_add(n, 2, &g);
-    assert_answers(n, "fails: Allgather is not supported with Join at this time: "
-                      "tensor \"g\"; ");
     rank_add(n, 1, &j);
-    assert_answers(n, "");
+    assert_int_equal(negotiate_add(n, 1, &a, 1, NULL), -EPROTO);
     rank_add(n, 0, &j);
     assert_answers(n, "joined, 0 last; ");
-    rank_add(n, 2, &a); /* all are back */
+    rank_add(n, 1, &a);
     negotiate_free(n);
 }
 
@@ -106,6 +98,8 @@ UNIT_TEST(a_process_set_waits_for_its_own_ranks_only)
 
 /* --- pairs --- */
 
+static const uint8_t RANKS_0_AND_1[] = {0, 0, 0, 0, 1, 0, 0, 0};
+
 static struct tensor_request
 request_transfer(const char *what, uint32_t src, uint32_t dst)
 {
@@ -117,51 +111,43 @@ request_transfer(const char *what, uint32_t src, uint32_t dst)
     return q;
 }
 
-static void both_have(struct negotiate *n, const struct tensor_request *q)
+static void both_add(struct negotiate *n, const char *what, uint32_t src, uint32_t dst)
 {
-    uint32_t ranks[2];
+    struct tensor_request q = request_transfer(what, src, dst);
 
-    pair_ranks(q->process_set, ranks);
-    rank_add(n, ranks[1], q);
-    rank_add(n, ranks[0], q);
+    rank_add(n, src > dst ? src : dst, &q);
+    rank_add(n, src > dst ? dst : src, &q);
 }
 
 UNIT_TEST(a_pair_meets_before_its_first_transfer_only)
 {
-    struct tensor_request there = request_transfer("x", 0, 1),
-                          back = request_transfer("x", 1, 0);
-    struct tensor_request other = request_transfer("x", 3, 1),
-                          bad = request_transfer("y", 2, 3), worse = bad;
+    struct tensor_request bad = request_transfer("y", 2, 3), worse = bad;
     struct negotiate *n = negotiate_make(4, 0);
 
-    both_have(n, &back);
-    both_have(n, &there);
+    both_add(n, "x", 1, 0);
+    both_add(n, "x", 0, 1);
     assert_answers(n, "pair 0; x (1 -> 0); x (0 -> 1); ");
-    both_have(n, &there);
+    both_add(n, "x", 0, 1);
     assert_answers(n, "x (0 -> 1); ");
     worse.dtype = DT_I8; /* nobody meets for what fails */
     rank_add(n, 3, &worse);
     rank_add(n, 2, &bad);
-    both_have(n, &other);
+    both_add(n, "x", 3, 1);
     assert_answers(n, "fails: Mismatched data types: tensor \"y (2 -> 3)\": rank 2 has "
                       "float32, rank 3 has int8; pair 4; x (3 -> 1); ");
-    both_have(n, &bad);
+    both_add(n, "y", 2, 3);
     assert_answers(n, "pair 5; y (2 -> 3); ");
     negotiate_free(n);
 }
 
 UNIT_TEST(transfers_of_one_direction_travel_together)
 {
-    struct tensor_request a = request_transfer("a", 0, 1),
-                          b = request_transfer("b", 0, 1);
-    struct tensor_request c = request_transfer("c", 1, 0),
-                          d = request_transfer("d", 0, 2);
     struct negotiate *n = negotiate_make(3, 1 << 20);
 
-    both_have(n, &a);
-    both_have(n, &b);
-    both_have(n, &c);
-    both_have(n, &d);
+    both_add(n, "a", 0, 1);
+    both_add(n, "b", 0, 1);
+    both_add(n, "c", 1, 0);
+    both_add(n, "d", 0, 2);
     assert_answers(n, "pair 0; a (0 -> 1) and b (0 -> 1); c (1 -> 0); pair 1; "
                       "d (0 -> 2); ");
     negotiate_free(n);
@@ -177,14 +163,10 @@ UNIT_TEST(transfers_are_put_into_rounds)
         q = request_make(COLL_BARRIER, "before");
         for (uint32_t r = 0; r < 6 && turn == 1; r++)
             rank_add(n, r, &q);
-        for (uint32_t r = 0; r < 6; r++) {
-            q = request_transfer("a", r, (r + 1) % 6);
-            both_have(n, &q);
-        }
-        q = request_transfer("b", 1, 2);
-        both_have(n, &q);
-        q = request_transfer("c", 2, 1);
-        both_have(n, &q);
+        for (uint32_t r = 0; r < 6; r++)
+            both_add(n, "a", r, (r + 1) % 6);
+        both_add(n, "b", 1, 2);
+        both_add(n, "c", 2, 1);
         q = request_make(COLL_BARRIER, "behind");
         all_add(n, 6, &q);
         if (turn == 0)
@@ -202,25 +184,21 @@ UNIT_TEST(transfers_are_put_into_rounds)
 /* A failed one and a group's are not moved, and nothing is moved over them. */
 UNIT_TEST(what_is_no_free_transfer_keeps_its_place)
 {
-    struct tensor_request a = request_transfer("a", 0, 1),
-                          b = request_transfer("b", 1, 2), bad;
-    struct tensor_request c = request_transfer("c", 2, 3),
-                          d = request_transfer("d", 3, 0);
-    struct tensor_request e = request_transfer("e", 1, 2),
+    struct tensor_request c = request_transfer("c", 2, 3), bad = c,
                           g = request_transfer("g", 2, 0);
     struct negotiate *n = negotiate_make(4, 0);
 
-    both_have(n, &a);
-    both_have(n, &b);
-    bad = c;
+    both_add(n, "a", 0, 1);
+    both_add(n, "b", 1, 2);
     bad.ndim = 1;
     rank_add(n, 2, &c);
     rank_add(n, 3, &bad);
-    both_have(n, &d);
+    both_add(n, "d", 3, 0);
     g.group = 3;
     g.group_n = 1;
-    both_have(n, &g);
-    both_have(n, &e);
+    rank_add(n, 2, &g);
+    rank_add(n, 0, &g);
+    both_add(n, "e", 1, 2);
     assert_answers(n,
                    "pair 0; a (0 -> 1); pair 2; b (1 -> 2); fails: Mismatched "
                    "SENDRECV tensor shapes: tensor \"c (2 -> 3)\": rank 2 has [2, "
@@ -249,41 +227,29 @@ UNIT_TEST(a_pair_is_of_its_own_two_ranks)
     negotiate_free(n);
 }
 
-UNIT_TEST(a_process_set_may_be_of_the_same_two_ranks)
+UNIT_TEST(a_pair_is_no_process_set)
 {
-    static const uint8_t ranks[] = {0, 0, 0, 0, 1, 0, 0, 0};
-    struct tensor_request add = set_of(ranks, 2),
-                          gone = request_make(COLL_SET_REMOVE, "set");
-    struct tensor_request q = request_transfer("x", 0, 1);
+    struct tensor_request gone = request_make(COLL_SET_REMOVE, "set"),
+                          add = set_of(RANKS_0_AND_1, 2);
     struct negotiate *n = negotiate_make(2, 0);
 
-    add.n_set = 1; /* {0}: {0, 1} is the world */
-    both_have(n, &q);
+    both_add(n, "x", 0, 1);
     assert_answers(n, "pair 0; x (0 -> 1); ");
-    all_add(n, 2, &add);
-    assert_answers(n, "set = 1; ");
-    gone.root = 1;
-    all_add(n, 2, &gone);
-    assert_answers(n, "set; ");
     gone.root = pair_of(0, 1);
     all_add(n, 2, &gone);
     assert_answers(n, "fails: process set 2147483648 does not exist; ");
     negotiate_free(n);
 
-    n = negotiate_make(3, 0);
-    add.n_set = 2;
-    both_have(n, &q);
+    n = negotiate_make(3, 0); /* a set of the same two ranks may be added */
+    both_add(n, "x", 0, 1);
     all_add(n, 3, &add);
     assert_answers(n, "pair 0; x (0 -> 1); set = 1; ");
-    both_have(n, &q);
-    assert_answers(n, "x (0 -> 1); ");
     negotiate_free(n);
 }
 
 UNIT_TEST(a_transfer_needs_both_but_nobody_else)
 {
-    struct tensor_request j = request_make(COLL_JOIN, "join"),
-                          q = request_transfer("x", 0, 1);
+    struct tensor_request j = request_make(COLL_JOIN, "join");
     struct tensor_request early = request_transfer("early", 2, 1),
                           late = request_transfer("late", 0, 2);
     struct negotiate *n = negotiate_make(3, 0);
@@ -293,7 +259,7 @@ UNIT_TEST(a_transfer_needs_both_but_nobody_else)
     rank_add(n, 2, &j);
     assert_answers(n, "fails: Send and receive is not supported with Join at this "
                       "time: tensor \"early (2 -> 1)\"; ");
-    both_have(n, &q);
+    both_add(n, "x", 0, 1);
     assert_answers(n, "pair 0; x (0 -> 1); ");
     rank_add(n, 0, &late);
     assert_answers(n, "fails: Send and receive is not supported with Join at this "
@@ -336,8 +302,6 @@ by_members(const uint8_t *ranks, uint32_t n, const char *name)
     q.n_set = n;
     return q;
 }
-
-static const uint8_t RANKS_0_AND_1[] = {0, 0, 0, 0, 1, 0, 0, 0};
 
 UNIT_TEST(a_set_that_its_members_add_needs_nobody_else)
 {
