@@ -42,6 +42,7 @@ def eager(average=False, sparse_as_dense=False, **options):
 
 @check
 def eager_passes_are_added_up_and_exchanged_once():
+    shapes = (2, 2), (3,)
     for average in (False, True):
         for wrap in (lambda f: f, tf.function):
             helper, calls = eager(average)
@@ -55,22 +56,18 @@ def eager_passes_are_added_up_and_exchanged_once():
                 return got[0], got[2], got[1] is None
 
             for step in range(2 * PASSES):
-                a, c = (tf.constant(gradient(s, R, step), tf.float32) for s in ((2, 2), (3,)))
-                *got, none = one_pass(a, c)
+                *got, none = one_pass(*[tf.constant(gradient(s, R, step), tf.float32) for s in shapes])
                 assert none and int(applied) == (step + 1) // PASSES, (step, int(applied))
                 assert int(helper.counter) == (step + 1) % PASSES
-                if (step + 1) % PASSES == 0:
-                    steps = range(step - PASSES + 1, step + 1)
-                    for one, shape in zip(got, ((2, 2), (3,))):
-                        want = mean(shape, steps) / (PASSES if average else 1)
-                        assert np.allclose(one.numpy(), want, rtol=1e-6), (step, one, want)
-                else:
-                    first = step - step % PASSES
-                    so_far = sum(gradient((3,), R, s) for s in range(first, step + 1))
-                    assert np.allclose(got[1].numpy(), so_far), (step, got[1])
-            assert all(given == [True, False, True] for given in calls), (
-                "places are names: all ranks have them"
-            )
+                so_far = range(step - step % PASSES, step + 1)
+                for one, shape in zip(got, shapes):
+                    if len(so_far) == PASSES:
+                        want = mean(shape, so_far) / (PASSES if average else 1)
+                    else:
+                        want = sum(gradient(shape, R, s) for s in so_far)
+                    assert np.allclose(one.numpy(), want, rtol=1e-6), (step, one, want)
+            # places are names: all ranks have them
+            assert all(given == [True, False, True] for given in calls)
 
 
 @check
@@ -92,16 +89,15 @@ def what_was_added_up_is_not_lost():
     v, w = tf.Variable([1.0, 2.0]), tf.Variable([3.0, 4.0])
     one, two = tf.constant([1.0, 1.0]), tf.constant([2.0, 2.0])
 
-    def values(grads):
-        return [g.numpy().tolist() for g in grads]
+    def values(grads, variables):
+        return [g.numpy().tolist() for g in helper.compute_gradients(grads, variables)]
 
-    helper.compute_gradients([one, two], [v, w])
-    helper.compute_gradients([one, two], [v, w])
-    got = values(helper.compute_gradients([one, None], [v, w]))
-    assert got == [[3, 3], [4, 4]], got  # w had some before
+    for second in (two, two, None):  # w had some before
+        got = values([one, second], [v, w])
+    assert got == [[3, 3], [4, 4]], got
     for variables in ([v, w], [w, v], [v, w]):  # by variable, not by place
-        got = helper.compute_gradients([one if x is v else two for x in variables], variables)
-    assert values(got) == [[3, 3], [6, 6]], got
+        got = values([one if x is v else two for x in variables], variables)
+    assert got == [[3, 3], [6, 6]], got
     helper.compute_gradients([one], [v])
     words = [f"backward_passes_per_step={PASSES}: pass 2", "of other variables (1)", "use two optimizers"]
     expect_error(ValueError, words, helper.compute_gradients, [one], [w])
@@ -140,54 +136,48 @@ def slices():
     return tf.IndexedSlices(tf.constant([[R + 1.0, 1.0]]), tf.constant([R % 3]), tf.constant([3, 2]))
 
 
-@check
-def slices_are_refused_or_made_dense():
-    words = ["IndexedSlices", "`backward_passes_per_step` > 1", "`sparse_as_dense` is False"]
-    helper, _ = eager()
-    v = tf.Variable(tf.zeros([3, 2]))
-    expect_error(ValueError, words, helper.compute_gradients, [slices()], [v])
-    helper, _ = eager(sparse_as_dense=True, op=hvd.Sum)
-    for _ in range(PASSES):
-        (got,) = helper.compute_gradients([slices()], [v])
+def summed_slices():
     want = np.zeros((3, 2))
     for r in range(N):
         want[r % 3] += PASSES * np.array([r + 1, 1])
-    assert np.allclose(got.numpy(), want)
+    return want
+
+
+REFUSED = ["IndexedSlices", "`backward_passes_per_step` > 1", "`sparse_as_dense` is False"]
+
+
+@check
+def slices_are_refused_or_made_dense():
+    helper, _ = eager()
+    v = tf.Variable(tf.zeros([3, 2]))
+    expect_error(ValueError, REFUSED, helper.compute_gradients, [slices()], [v])
+    helper, _ = eager(sparse_as_dense=True, op=hvd.Sum)
+    for _ in range(PASSES):
+        (got,) = helper.compute_gradients([slices()], [v])
+    assert np.allclose(got.numpy(), summed_slices())
+
+
+def graph_helper(passes=PASSES, sparse_as_dense=False, name="", **options):
+    reduce, calls = reduction("Graph", **options)
+    kind = LocalGradientAggregationHelper._OPTIMIZER_TYPE_LEGACY
+    made = LocalGradientAggregationHelper(passes, reduce, sparse_as_dense, False, R, kind, name=name)
+    return made, calls
 
 
 @check
 def passes_must_be_a_positive_number():
+    words = ["backward_passes_per_step must be > 0"]
     for n in (0, -1):
-        words = ["backward_passes_per_step must be > 0"]
         expect_error(ValueError, words, LocalGradientAggregationHelperEager, n, None, False, False)
-        expect_error(
-            ValueError,
-            words,
-            LocalGradientAggregationHelper,
-            n,
-            None,
-            False,
-            False,
-            R,
-            "optimizer_type_legacy",
-        )
-
-
-def graph_helper(average=False, sparse_as_dense=False, name="", **options):
-    reduce, calls = reduction("Graph", **options)
-    kind = LocalGradientAggregationHelper._OPTIMIZER_TYPE_LEGACY
-    return LocalGradientAggregationHelper(
-        PASSES, reduce, sparse_as_dense, average, R, kind, name=name
-    ), calls
+        expect_error(ValueError, words, graph_helper, n)
 
 
 @check
 def graph_slices_and_local_variables():
     with tf.Graph().as_default(), V1.Session() as session:
-        words = ["IndexedSlices", "`sparse_as_dense` is False"]
         v = V1.get_variable("v", (3, 2))
         helper, _ = graph_helper()
-        expect_error(ValueError, words, helper.compute_gradients, [slices()], [v])
+        expect_error(ValueError, REFUSED, helper.compute_gradients, [slices()], [v])
         helper, calls = graph_helper(sparse_as_dense=True, op=hvd.Sum, name="other")
         local = V1.get_variable("local", (1,))
         helper.register_local_var(local)
@@ -195,10 +185,7 @@ def graph_slices_and_local_variables():
         session.run([V1.global_variables_initializer(), V1.local_variables_initializer()])
         for _ in range(PASSES):
             got = session.run(grads)
-        want = np.zeros((3, 2))
-        for r in range(N):
-            want[r % 3] += PASSES * np.array([r + 1, 1])
-        assert np.allclose(got[0], want) and calls == [[True]]
+        assert np.allclose(got[0], summed_slices()) and calls == [[True]]
         assert np.allclose(got[1], PASSES * (R + 1) / N)
 
 

@@ -9,9 +9,9 @@ import gc
 import importlib
 import os
 import sys
-import threading
 
 from checks import check, expect_error, main
+from horovod.runner.util.threads import in_thread
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 (order,) = sys.argv[1:]
@@ -40,14 +40,12 @@ def there_is_one_world():
 @check
 def collectives_interleave():
     for i in range(20):
-        pending = [
-            of_torch.allreduce_async(torch.full([50], float(R + i)), name=f"torch.{i}", op=of_torch.Sum)
-        ]
+        first = of_torch.allreduce_async(torch.full([50], float(R + i)), name=f"torch.{i}", op=of_torch.Sum)
         now = of_tf.allreduce(tf.fill([50], float(R)), name=f"tf.{i}", op=of_tf.Sum)
-        pending.append(of_torch.allreduce_async(torch.ones(3), name=f"more.{i}", op=of_torch.Sum))
+        last = of_torch.allreduce_async(torch.ones(3), name=f"more.{i}", op=of_torch.Sum)
         assert now.numpy().tolist() == [N * (N - 1) / 2] * 50
-        assert of_torch.synchronize(pending[0]).tolist() == [N * (N - 1) / 2 + N * i] * 50
-        assert of_torch.synchronize(pending[1]).tolist() == [float(N)] * 3
+        assert of_torch.synchronize(first).tolist() == [N * (N - 1) / 2 + N * i] * 50
+        assert of_torch.synchronize(last).tolist() == [float(N)] * 3
 
 
 @check
@@ -82,9 +80,8 @@ def a_join_of_one_resets_names_of_both():
 @check
 def functions_run_beside_backward():
     model = torch.nn.Linear(30, 30)
-    optimizer = of_torch.DistributedOptimizer(
-        torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters()
-    )
+    descent = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = of_torch.DistributedOptimizer(descent, model.named_parameters())
     of_torch.broadcast_parameters(model.state_dict(), root_rank=0)
     said = []
 
@@ -93,10 +90,7 @@ def functions_run_beside_backward():
         return tf.add_n([of_tf.allreduce(x * i, name=f"in.{i}", op=of_tf.Sum) for i in range(8)])
 
     step(tf.ones([7]))
-    thread = threading.Thread(
-        target=lambda: said.extend(step(tf.ones([7])).numpy().tolist() for _ in range(10))
-    )
-    thread.start()
+    thread = in_thread(lambda: said.extend(step(tf.ones([7])).numpy().tolist() for _ in range(10)))
     for i in range(10):
         optimizer.zero_grad()
         model(torch.full([2, 30], float(R + i))).sum().backward()
@@ -105,22 +99,6 @@ def functions_run_beside_backward():
     assert said == [[28.0 * N] * 7] * 10
     weights = [p.tolist() for p in model.parameters()]
     assert all(w == weights for w in of_torch.allgather_object(weights))
-
-
-@check
-def process_sets_of_one_work_in_the_other():
-    mine = of_torch.add_process_set([N - 1])
-    assert of_tf.ProcessSet is of_torch.ProcessSet
-    if mine.included():
-        assert float(of_tf.allreduce(tf.constant(3.0), op=of_tf.Sum, process_set=mine)) == 3.0
-    others = of_tf.add_process_set([0]) if N > 1 else mine
-    if others.included():
-        assert of_torch.allreduce(torch.tensor(4.0), op=of_torch.Sum, process_set=others).item() == 4.0
-    if N > 1:
-        assert of_torch.remove_process_set(others)
-        words = ["not been registered"]
-        expect_error(ValueError, words, of_tf.allreduce, tf.constant(1.0), process_set=others)
-    assert of_tf.remove_process_set(mine)
 
 
 @check

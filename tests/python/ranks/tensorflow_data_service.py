@@ -14,11 +14,7 @@ import tensorflow as tf
 from checks import check, expect_error, main
 from horovod.runner.util.threads import in_thread
 from horovod.tensorflow.data import compute_worker
-from horovod.tensorflow.data.compute_service import (
-    TfDataServiceConfig,
-    send_to_data_service,
-    tf_data_service,
-)
+from horovod.tensorflow.data.compute_service import TfDataServiceConfig, tf_data_service
 
 hvd.init()
 R, N = hvd.rank(), hvd.size()
@@ -53,13 +49,9 @@ def a_configuration_travels_by_a_private_file():
 @check
 def arguments_are_checked():
     expect_error(ValueError, ["dispatcher_side", "'both'"], config_of, dispatcher_side="both")
-    data = tf.data.Dataset.range(4)
-    words = ["tf_data_service context manager"]
-    expect_error(RuntimeError, words, send_to_data_service, data, config_of(dispatcher_side="training"), R)
+    data, options = tf.data.Dataset.range(4), {"reuse_dataset": True, "round_robin": True}
     words = ["round_robin=True needs size"]
-    expect_error(
-        ValueError, words, data.send_to_data_service, config_of(), R, reuse_dataset=True, round_robin=True
-    )
+    expect_error(ValueError, words, data.send_to_data_service, config_of(), R, **options)
     words = [f"({N}) must be a multiple of number of dispatchers ({N + 1})"]
     expect_error(ValueError, words, compute_worker.main, N + 1, "compute", FOLDER + "/no", 5)
 
@@ -68,37 +60,23 @@ def numbers_of(dataset):
     return sorted(int(x) for batch in dataset.as_numpy_iterator() for x in batch)
 
 
-def with_workers(dispatchers, side, use):
-    """use(config) while each rank's main() runs in a thread, as Horovod's own test does it."""
-    path = os.path.join(FOLDER, f"{dispatchers}.{side}")
-    hvd.allgather_object(None)
-    ended = []
-    worker = in_thread(lambda: ended.append(compute_worker.main(dispatchers, side, path, 240)))
-    config = TfDataServiceConfig.read(path, wait_for_file_creation=True)
-    try:
-        result = use(config)
-        return hvd.allgather_object(result)
-    finally:
-        hvd.allgather_object(None)
-        if R == 0:
-            config.compute_client().shutdown()
-        worker.join(240)
-        if R == 0:
-            os.unlink(path)
-        assert ended == [None]
-
-
 DATA = tf.data.Dataset.range(60).batch(4)
 
 
 @check
 def dispatchers_of_the_training_side_serve_each_rank():
-    def use(config):
-        with tf_data_service(config, R) as address:
-            service = tf.data.experimental.service
-            return address, numbers_of(DATA.apply(service.distribute("distributed_epoch", address)))
-
-    got = with_workers(N, "training", use)
+    """Each rank's main() runs in a thread, as in Horovod's own test."""
+    path, ended = os.path.join(FOLDER, "training"), []
+    worker = in_thread(lambda: ended.append(compute_worker.main(N, "training", path, 240)))
+    config = TfDataServiceConfig.read(path, wait_for_file_creation=True)
+    with tf_data_service(config, R) as address:
+        service = tf.data.experimental.service
+        numbers = numbers_of(DATA.apply(service.distribute("distributed_epoch", address)))
+    got = hvd.allgather_object((address, numbers))
+    if R == 0:
+        config.compute_client().shutdown()
+    worker.join(240)
+    assert ended == [None]
     assert len({address for address, _ in got}) == N
     assert all(numbers == list(range(60)) for _, numbers in got), got
 

@@ -6,6 +6,7 @@ Where there is no GPU, TensorFlow's lists of devices are ours; that of strategie
 
 import logging
 import os
+from unittest import mock
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
@@ -36,47 +37,35 @@ class Gpus:
         assert device_type == "GPU"
         self.chosen.append(devices)
 
-    def __enter__(self):
-        self.kept = [getattr(tf.config, n) for n in self.names]
-        ours = [lambda kind=None: self.all, lambda kind=None: self.visible, self.choose]
-        for name, function in zip(self.names, ours):
-            setattr(tf.config, name, function)
+    def init(self):
+        """hvd.init() there; returns what it has chosen."""
         said.clear()
-        return self
+        with mock.patch.multiple(
+            tf.config,
+            list_physical_devices=lambda kind=None: self.all,
+            get_visible_devices=lambda kind=None: self.visible,
+            set_visible_devices=self.choose,
+        ):
+            hvd.init()
+        return self.chosen
 
-    def __exit__(self, *_):
-        for name, function in zip(self.names, self.kept):
-            setattr(tf.config, name, function)
 
-    names = ("list_physical_devices", "get_visible_devices", "set_visible_devices")
-
-
-with Gpus(4) as first:
-    hvd.init()
-first.said = list(said)
+first, first_said = Gpus(4).init(), list(said)
 R, N = hvd.rank(), hvd.size()
 
 
 def again(gpus, **environment):
     hvd.shutdown()
-    os.environ.update(environment)
-    try:
-        with gpus:
-            hvd.init()
-    finally:
-        for name in environment:
-            del os.environ[name]
-    return gpus.chosen
+    with mock.patch.dict(os.environ, environment):
+        return gpus.init()
 
 
 @check
 def init_chooses_each_ranks_gpu_and_logs_it_once():
-    assert first.chosen == [f"gpu{hvd.local_rank()}"], first.chosen
+    assert first == [f"gpu{hvd.local_rank()}"], first
     words = f"local rank {R} uses GPU {R} of 4 (HVD_PIN_GPU=0 leaves the choice to the script)"
-    assert first.said == [words], first.said
-    with Gpus(4) as more:
-        hvd.init()  # there is a world
-    assert more.chosen == [] and said == []
+    assert first_said == [words], first_said
+    assert Gpus(4).init() == [] and said == []  # there is a world
 
 
 @check

@@ -84,8 +84,8 @@ def it_equals_the_joined_batch():
 
 @check
 def batches_may_differ_and_be_empty():
-    compare([1 + 3 * r for r in range(N)])
-    compare([1 + 3 * r for r in range(N)], as_function=True)
+    for as_function in (False, True):
+        compare([1 + 3 * r for r in range(N)], as_function=as_function)
     if N > 1:
         compare([0 if r == N - 1 else 5 for r in range(N)], as_function=True)
 
@@ -99,12 +99,13 @@ def options_do_what_they_do():
 @check
 def a_far_mean_does_not_cancel():
     # by E[x^2] - E[x]^2 the variance of these float32 values would be lost
+    mine = slice(R * 8, R * 8 + 8)
     ours = hvd.SyncBatchNormalization(epsilon=0.0)
     x = (10000 + share(0, 8 * N, (2,), dtype="float32") / 10).astype("float32")
-    out = ours(x[R * 8 : R * 8 + 8], training=True)
+    out = ours(x[mine], training=True)
     whole = x.astype("float64")
     expected = (whole - whole.mean(0)) / whole.std(0)
-    np.testing.assert_allclose(out, expected[R * 8 : R * 8 + 8], rtol=2e-2, atol=2e-2)
+    equal(out, expected[mine], "output", 2e-2)
 
 
 @check
@@ -143,13 +144,12 @@ if N > 1:
     def process_sets_share_among_themselves():
         ranks = [0, N - 1] if N > 2 else [0]
         some = hvd.add_process_set(ranks)
+        layer = hvd.SyncBatchNormalization(process_set=some)
         if some.included():
             compare([3] * N, ranks=ranks, process_set=some)
-            layer = hvd.SyncBatchNormalization(process_set=some)
             again = hvd.SyncBatchNormalization.from_config(layer.get_config())
             assert again.process_set is some and layer.get_config()["process_set"] == ranks
         else:
-            layer = hvd.SyncBatchNormalization(process_set=some)
             words = ["not part of provided process set"]
             expect_error(ValueError, words, layer, share(R, 2, (3,)), training=True)
         words = ["no process set of the ranks [0, 77]"]
@@ -160,20 +160,18 @@ if N > 1:
 @check
 def it_trains_in_a_model_by_fit():
     tf.keras.utils.set_random_seed(1)
-    inputs = tf.keras.Input((4,))
-    x = hvd.SyncBatchNormalization()(inputs)
-    x = tf.keras.layers.Dense(3)(x)
-    outputs = tf.keras.layers.Dense(1)(hvd.SyncBatchNormalization()(x))
-    model = tf.keras.Model(inputs, outputs)
-    assert len({layer.name for layer in model.layers}) == 5
+    layers = tf.keras.layers
+    first, second = hvd.SyncBatchNormalization(), hvd.SyncBatchNormalization()
+    model = tf.keras.Sequential([tf.keras.Input((4,)), first, layers.Dense(3), second, layers.Dense(1)])
+    assert first.name != second.name
     model.compile(optimizer="sgd", loss="mse")
     model.fit(share(R, 16, (4,)), np.ones((16, 1)), batch_size=8, epochs=2, verbose=0, shuffle=False)
-    moving = [v.numpy().tolist() for v in model.layers[1].non_trainable_variables]
+    moving = [v.numpy().tolist() for v in first.non_trainable_variables]
     assert all(m == moving for m in hvd.allgather_object(moving))
-    config = hvd.SyncBatchNormalization.from_config(model.layers[1].get_config()).get_config()
-    assert config == model.layers[1].get_config() and "process_set" not in config
-    copy = tf.keras.models.clone_model(model)
-    assert type(copy.layers[1]) is hvd.SyncBatchNormalization
+    config = first.get_config()
+    assert hvd.SyncBatchNormalization.from_config(config).get_config() == config
+    assert "process_set" not in config
+    assert type(tf.keras.models.clone_model(model).layers[0]) is hvd.SyncBatchNormalization
 
 
 @check
@@ -182,30 +180,26 @@ def one_layer_may_be_in_two_places():
     places = [tf.function(lambda x: layer(x, training=True)) for _ in range(2)]
 
     @tf.function
-    def both(x, y):
+    def both(*data):
         with tf.GradientTape() as tape:
-            tape.watch([x, y])
-            with tf.name_scope("here"):
-                first = places[0](x)
-            with tf.name_scope("there"):
-                second = places[1](y)
-            loss = tf.reduce_sum(first * first * x) + tf.reduce_sum(second * second * y)
-        return first, second, tape.gradient(loss, [x, y])
+            tape.watch(data)
+            out = [place(x) for place, x in zip(places, data)]
+            loss = tf.add_n([tf.reduce_sum(y * y * x) for y, x in zip(out, data)])
+        return out, tape.gradient(loss, data)
 
-    x, y = share(R, 4, (2,)), share(R, 4, (2,), seed=9)
-    first, second, grads = both(tf.constant(x), tf.constant(y))
-    for out, data in ((first, x), (second, y)):
-        equal(out, layer(data, training=True), "output")
+    data = [tf.constant(share(R, 4, (2,), seed)) for seed in (0, 9)]
+    out, grads = both(*data)
+    for y, x in zip(out, data):
+        equal(y, layer(x, training=True), "output")
     assert all(bool(tf.reduce_all(tf.math.is_finite(g))) for g in grads)
 
 
 @check
 def what_cannot_be_is_refused():
+    make = hvd.SyncBatchNormalization
     for fused in (True, None):
-        words = ["does not support fused=True"]
-        expect_error(ValueError, words, hvd.SyncBatchNormalization, fused=fused)
-    words = ["does not support virtual_batch_size"]
-    expect_error(ValueError, words, hvd.SyncBatchNormalization, virtual_batch_size=2)
+        expect_error(ValueError, ["does not support fused=True"], make, fused=fused)
+    expect_error(ValueError, ["does not support virtual_batch_size"], make, virtual_batch_size=2)
 
 
 if IS_KERAS_2:
