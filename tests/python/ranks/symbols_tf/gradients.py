@@ -69,15 +69,9 @@ def what_is_not_none(t):
 @symbol("LocalGradientAggregationHelper")
 def graph_aggregation(t):
     with tf.Graph().as_default(), v1.Session() as session:
-        helper = hvd.LocalGradientAggregationHelper(
-            2,
-            reduction("graph"),
-            False,
-            True,
-            R,
-            hvd.LocalGradientAggregationHelper._OPTIMIZER_TYPE_LEGACY,
-            name="graph",
-        )
+        make = hvd.LocalGradientAggregationHelper
+        kind = make._OPTIMIZER_TYPE_LEGACY
+        helper = make(2, reduction("graph"), False, True, R, kind, name="graph")
         v = v1.get_variable("v", initializer=tf.constant([1.0]))
         fed = v1.placeholder(tf.float32, [1])
         got = helper.compute_gradients([fed, None], [v, v])

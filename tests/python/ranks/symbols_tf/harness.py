@@ -104,12 +104,6 @@ class Case:
         assert not wrong.any(), f"{array.tolist()} is not {expected.tolist()}"
 
     @staticmethod
-    def sparse(got, dense, tolerance=0.0):
-        """An IndexedSlices with this sum."""
-        assert isinstance(got, tf.IndexedSlices), type(got)
-        Case.equal(tf.convert_to_tensor(got), dense, tolerance)
-
-    @staticmethod
     def fails(kind, words, function, *args, **kwargs):
         """Raises kind (or one of a tuple) with all words in its text."""
         try:
@@ -127,11 +121,7 @@ class Case:
             raise Lacking
 
 
-def session_run(build, local=False):
+def session_run(build):
     """The value of what build() makes in a graph of TensorFlow 1."""
     with tf.Graph().as_default(), v1.Session() as session:
-        made = build()
-        session.run(v1.global_variables_initializer())
-        if local:
-            session.run(v1.local_variables_initializer())
-        return session.run(made)
+        return session.run(build())

@@ -60,20 +60,22 @@ def sgd(**options):
     return keras.optimizers.SGD(learning_rate=1.0, **options)
 
 
-def moved(optimizer):
+def moved(optimizer, local=False):
     """Where a variable that starts at 10 is after a step of apply_gradients."""
-    v = tf.Variable([10.0]) if not hasattr(keras, "Variable") else keras.Variable([10.0])
+    v = getattr(keras, "Variable", tf.Variable)([10.0])
+    if local:
+        optimizer.register_local_var(v)
     optimizer.apply_gradients([(tf.constant([MINE]), v)])
     return tf.convert_to_tensor(v)
 
 
 @of_both("DistributedOptimizer")
 def keras_optimizer(t):
+    """What its options do: keras_options.py."""
     for k in PACKAGES:
-        make = k.DistributedOptimizer
-        t.equal(moved(make(sgd())), [10 - MEAN])
-        t.equal(moved(make(sgd(), op=hvd.Sum)), [10 - N * MEAN])
-        wrapped = make(sgd(momentum=0.5))
+        wrapped = k.DistributedOptimizer(sgd(momentum=0.5))
+        t.equal(moved(wrapped), [10 - MEAN])
+        t.equal(moved(k.DistributedOptimizer(sgd(), op=hvd.Sum)), [10 - N * MEAN])
         assert isinstance(wrapped, keras.optimizers.SGD) and type(wrapped).__name__ == "SGD"
         assert float(wrapped.get_config()["momentum"]) == 0.5
 
@@ -82,10 +84,7 @@ def keras_optimizer(t):
 def keras_optimizer_with_a_variable_of_one_rank(t):
     for scale in (True, False):
         wrapped = horovod.tensorflow.keras.DistributedOptimizer(sgd(), scale_local_gradients=scale)
-        v = tf.Variable([10.0]) if not hasattr(keras, "Variable") else keras.Variable([10.0])
-        wrapped.register_local_var(v)
-        wrapped.apply_gradients([(tf.constant([MINE]), v)])
-        t.equal(tf.convert_to_tensor(v), [10 - MINE / (N if scale else 1)])
+        t.equal(moved(wrapped, local=True), [10 - MINE / (N if scale else 1)])
 
 
 @symbol("horovod.tensorflow.keras.DistributedOptimizer")
@@ -155,8 +154,7 @@ def load_model(t):
 def load_model_with_an_optimizer_of_the_users(t):
     for k in PACKAGES:
         _, path = saved(MySgd(0.5), ".keras")
-        loaded = k.load_model(path, custom_optimizers=[MySgd])
-        assert isinstance(loaded.optimizer, MySgd)
-        is_distributed(t, loaded)
-        loaded = k.load_model(path, custom_objects={"MySgd": MySgd})
-        assert isinstance(loaded.optimizer, MySgd)
+        for options in ({"custom_optimizers": [MySgd]}, {"custom_objects": {"MySgd": MySgd}}):
+            loaded = k.load_model(path, **options)
+            assert isinstance(loaded.optimizer, MySgd)
+            is_distributed(t, loaded)
