@@ -16,7 +16,6 @@ from job import HOROVODRUN, RANKS, ROOT, STAGE, JobTest, each_tf, environment, o
 SCRIPTS = (
     "tensorflow_graphs.py",
     "tensorflow_data.py",
-    "tensorflow_gradients.py",
     "gradients.py tensorflow",
 )
 # TensorFlow 1's way: optimizers of tf.compat.v1.train, sessions, hooks

@@ -4,7 +4,7 @@
 The loss of a rank is the sum of its outputs, each times a weight of its own. The collectives are linear, so their
 gradients follow from all ranks' weights; the factors are Horovod's: allgather and broadcast average over the ranks,
 a reducescatter by Sum multiplies by their number. Gradients of one framework only: ops_gradients.py,
-tensorflow_gradients.py.
+tensorflow_graphs.py.
 """
 
 import os

@@ -100,22 +100,6 @@ def names_longer_than_the_runtimes_work():
 
 
 @check
-def ranks_may_call_in_different_order():
-    if not ASYNC:  # then all ranks run them in the order of the program
-        return
-
-    @tf.function
-    def f(x):
-        results = [None] * 10
-        for i in range(10) if R == 0 else reversed(range(10)):
-            results[i] = mpi_ops._allreduce(x * float(i), name=f"any_order_{i}")
-        return tf.stack(results)
-
-    for _ in range(3):
-        assert np.allclose(f(tf.constant(1.0)), np.arange(10) * N)
-
-
-@check
 def unused_operations_run_on_every_rank():
     @tf.function
     def f(x):
@@ -289,27 +273,6 @@ def functions_called_twice_in_a_branch_have_names_of_their_own():
 
     for _ in range(3):
         assert float(f(tf.constant(1.0), tf.constant(True))) == N * (21 + 6300 + 2 * 210000)
-
-
-@check
-def sessions_of_v1_graphs():
-    total = sum(range(N))
-    with one_thread() as session:
-        x = v1.placeholder(tf.float32, [None])
-        table = (
-            (mpi_ops._allreduce(x, name="v1"), [total] * N),
-            (mpi_ops.allgather(x), np.repeat(np.arange(N), N)),
-            (mpi_ops.broadcast(x, N - 1), [N - 1] * N),
-            (mpi_ops.alltoall(x, [1] * N)[1], [1] * N),
-            (mpi_ops._reducescatter(x), [total]),
-            *((y, [total] * N) for y in mpi_ops._grouped_allreduce([x, x])),
-            (mpi_ops.size_op(), N),
-            (v1.gradients(mpi_ops._allreduce(x), x)[0], [N] * N),
-        )
-        results, expected = zip(*table)
-        for _ in range(2):
-            for i, (a, b) in enumerate(zip(session.run(results, {x: [float(R)] * N}), expected)):
-                assert np.array_equal(a, b), (i, a, b)
 
 
 @check
@@ -502,6 +465,111 @@ def a_pipeline_of_tf_data_feeds_collectives():
     for batch in data.map(lambda x: x + 1, num_parallel_calls=2).batch(4).prefetch(2):
         total += float(tf.reduce_sum(hvd.allreduce(batch, op=hvd.Sum)))
     assert total == 3 * 210 * N, total
+
+
+# --- gradients that only TensorFlow has; the others: gradients.py ----------------------------------
+
+WEIGHTS = [r + 2.0 for r in range(N)]  # rank r's gradient of what it got
+
+
+def gradients(function, *args):
+    """The gradient of the weighted sum of what function(*args) gives, eagerly and in a graph."""
+
+    def gradient(*args):
+        with tf.GradientTape() as tape:
+            tape.watch(args)
+            outputs = tf.nest.flatten(function(*args))
+            y = tf.add_n([tf.reduce_sum(tf.cast(output, tf.float64)) for output in outputs]) * WEIGHTS[R]
+        return tape.gradient(y, args)
+
+    yield gradient(*args)
+    yield tf.function(gradient, input_signature=[tf.TensorSpec(None, x.dtype) for x in args])(*args)
+
+
+def equal(got, expected, dtype=None):
+    assert dtype is None or got.dtype == dtype, got.dtype
+    expected = np.asarray(expected, np.float64)
+    assert got.shape == expected.shape, f"shape {got.shape}, not {expected.shape}"
+    assert np.allclose(tf.cast(got, tf.float64), expected, rtol=1e-6), f"{got} is not {expected}"
+
+
+@check
+def gradients_of_unused_outputs_of_a_group_are_zeros():
+    args = tf.ones([2]), tf.ones([3], tf.float64), tf.ones([])
+    for a, b, c in gradients(lambda *x: mpi_ops._grouped_allreduce(list(x))[1:], *args):
+        equal(a, [0, 0], tf.float32)
+        equal(b, [sum(WEIGHTS)] * 3, tf.float64)
+        equal(c, sum(WEIGHTS))
+    args = tf.ones([N]), tf.ones([N], tf.float64)
+    for _, b in gradients(lambda *x: mpi_ops._grouped_reducescatter(list(x))[0], *args):
+        equal(b, [0] * N, tf.float64)
+    for _, b in gradients(lambda *x: mpi_ops.grouped_allgather(list(x))[0], *args):
+        equal(b, [0] * N, tf.float64)
+
+
+@check
+def the_gradient_of_an_allgather_of_no_rows_is_empty():
+    x = tf.ones([0 if R == 0 else 2, 2])
+    for (g,) in gradients(mpi_ops.allgather, x):
+        equal(g, np.full(x.shape, sum(WEIGHTS) / N))
+
+
+@check
+def gradients_of_a_broadcast_have_no_nans_beside_the_root():
+    bad = tf.constant(float("nan"))
+    for (g,) in gradients(lambda x: mpi_ops.broadcast(x, 0) * bad, tf.ones([2])):
+        assert np.isnan(g).all() if R == 0 else np.array_equal(g, [0, 0]), g
+
+
+@check
+def rows_that_were_looked_up_have_gradients():
+    """The gradients of tf.gather are IndexedSlices."""
+
+    def looked_up(f):
+        def both(x):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = tf.reduce_sum(tf.gather(f(x), [0])) * WEIGHTS[R]
+            return tape.gradient(y, x)
+
+        x = tf.ones([2 * N, 2])
+        return [tf.convert_to_tensor(g).numpy().sum() for g in (both(x), tf.function(both)(x))]
+
+    for f, want in (
+        (lambda x: mpi_ops._allreduce(x), 2 * sum(WEIGHTS)),
+        (lambda x: mpi_ops._reducescatter(x), 2 * sum(WEIGHTS) * N),
+        (lambda x: mpi_ops._reducescatter(x, op=hvd.Average), 2 * sum(WEIGHTS)),
+        (lambda x: mpi_ops._grouped_reducescatter([x])[0], 2 * sum(WEIGHTS) * N),
+        (lambda x: mpi_ops.allgather(x), 2 * sum(WEIGHTS) / N * (R == 0)),
+        (lambda x: mpi_ops.broadcast(x, 0), 2 * sum(WEIGHTS) / N * (R == 0)),
+    ):
+        assert np.allclose(looked_up(f), want), (looked_up(f), want)
+
+
+@check
+def complex_numbers_that_were_broadcast_have_gradients():
+    x = tf.constant([1.0 + 2.0j, 3.0])
+    root = N - 1
+
+    def f(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(tf.math.imag(mpi_ops.broadcast(x, root))) * WEIGHTS[R]
+        return tape.gradient(y, x)
+
+    for g in (f(x), tf.function(f)(x)):
+        assert g is not None and g.dtype == x.dtype
+        want = sum(WEIGHTS) / N * 1j if root == R else 0
+        assert np.allclose(g.numpy(), want), (g, want)
+
+
+@check
+def sizes_and_ranks_have_no_gradients():
+    x = tf.constant(2.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = x * tf.cast(mpi_ops.size_op() + mpi_ops.rank_op(), tf.float32)
+    equal(tape.gradient(y, x), N + R)
 
 
 main(R)

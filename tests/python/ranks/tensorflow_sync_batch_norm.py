@@ -80,6 +80,7 @@ def it_equals_the_joined_batch():
     compare([4] * N, shape=(5, 2))
     compare([2] * N, shape=(4, 3, 2), as_function=True)
     compare([2] * N, shape=(3, 4), axis=1)
+    compare([4] * N, scale=False, center=False, epsilon=0.1, momentum=0.5, name="by_name")
 
 
 @check
@@ -88,12 +89,6 @@ def batches_may_differ_and_be_empty():
         compare([1 + 3 * r for r in range(N)], as_function=as_function)
     if N > 1:
         compare([0 if r == N - 1 else 5 for r in range(N)], as_function=True)
-
-
-@check
-def options_do_what_they_do():
-    compare([4] * N, scale=False, center=False, epsilon=0.1, momentum=0.5)
-    compare([4] * N, trainable=True, name="by_name")
 
 
 @check

@@ -81,11 +81,6 @@ def ways(function):
     return [function, tf.function(function)]
 
 
-def closure(function, options):
-    """Options as defaults would be traced as arguments."""
-    return lambda x: function(x, **options)
-
-
 class Unhashable:
     """A user's compressor that cannot be a key."""
 
@@ -384,6 +379,8 @@ def layers_may_be_local():
         options = {"local_layers": layers, "scale_local_gradients": False}
         close(gradients(partial(tf.GradientTape(), **options)), mine, 1e-6)
     close(gradients(partial(tf.GradientTape())), means, 1e-6)
+    tape = hvd.DistributedGradientTape(tf.GradientTape(), groups=[[first.kernel, second.bias]])
+    close(gradients(tape), means, 1e-6)
     words = ["All local layers must be of tf.keras.layers.Layer type."]
     for wrong in ([first, 1], [first.kernel]):
         expect_error(ValueError, words, partial, tf.GradientTape(), local_layers=wrong)
@@ -408,31 +405,6 @@ def gradients_of_gradients():
         assert abs(float(g) - ALL * 12) < 1e-9, float(g)
         # the gradient of a sum is the sum of the gradients, of which each rank has its factor
         assert abs(float(second) - ALL * (R + 1) * 12) < 1e-9, float(second)
-
-
-@check
-def keras_variables_are_sources():
-    layer = tf.keras.layers.Dense(2, use_bias=False)
-    x = tf.fill([3, 4], R + 1.0)
-    layer(x)
-
-    def step(x, local=(), **options):
-        with tf.GradientTape() as tape:
-            y = tf.reduce_sum(layer(x))
-        tape = hvd.DistributedGradientTape(tape, op=hvd.Sum, **options)
-        for variable in local:
-            tape.register_local_source(variable)
-        return tape.gradient(y, layer.trainable_variables)
-
-    local = {"local": layer.trainable_variables, "scale_local_gradients": False}
-    for want, options in (
-        (ALL, {}),
-        (ALL, {"groups": [[layer.kernel]]}),
-        (ALL, {"compression": hvd.Compression.fp16}),
-        (R + 1, local),
-    ):
-        for function in ways(closure(step, options)):
-            assert (function(x)[0].numpy() == 3 * want).all(), options
 
 
 @check
