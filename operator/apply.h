@@ -8,10 +8,10 @@
 struct apply;
 typedef void (*apply_done_fn)(void *arg, const struct sync_outcome *outcome);
 
-/* Starts; done is called exactly once, perhaps before this returns. job, plan and arena
- * must live until then; all memory is from the arena. After the first trouble no more
- * actions are started. The store is updated with every object that the API server
- * confirms. */
+/* Starts the plan. done is called exactly once, possibly before this function returns.
+ * job, plan and arena must be valid until then; all memory is from the arena. After the
+ * first failure no more actions are started. Every object that the API server confirms
+ * is recorded in the store. */
 void apply_start(struct controller *op,
                  const char *key,
                  const struct job_meta *job,

@@ -28,7 +28,7 @@ enum watch_id {
     WATCH_MPI_PODS,
     WATCH_BATCHES,
     WATCH_PRIORITIES, /* only with gang scheduling */
-    WATCH_SERVICES,   /* metadata only; nothing waits for these */
+    WATCH_SERVICES,   /* from here on: metadata only, not required to be synced */
     WATCH_CONFIGMAPS,
     WATCH_VOLCANO_GROUPS, /* only with that kind of gang scheduling */
     WATCH_SCHEDULER_GROUPS,
@@ -49,22 +49,21 @@ struct controller {
     struct pace pace;
     struct sync *syncs; /* syncs in progress; see sync.c */
     size_t n_syncs;
-    size_t sync_bytes; /* of their jobs as text */
+    size_t sync_bytes; /* size of the JSON of their jobs */
     uint64_t started_ns;
-    uint64_t
-        queue_all_ns; /* when all jobs are queued, after a key was lost; 0: never */
+    /* When all jobs are queued, because a key was lost; 0: never. */
+    uint64_t queue_all_ns;
 };
 
-/* True when every watch has filled its cache once. A kind of job that the cluster does
- * not have is skipped; one of the two may be absent. No decision is made before
- * that. */
+/* True after every watch has listed its objects once; no decision is made before. One of
+ * the two kinds of job may be absent from the cluster: its watch is skipped. */
 bool controller_is_synced(const struct controller *op);
 bool controller_leads(const struct controller *op);
-/* Synced, leading, and the caches contain everything that former leaders wrote. */
+/* True if it is synced, leads, and its caches contain all writes of former leaders. */
 bool controller_may_act(const struct controller *op);
-/* Queues the job of key for now. */
+/* Queues the job of that key, due now. */
 void controller_wake(struct controller *op, const char *key);
-/* Call when a job could not be queued for lack of memory: all jobs are queued a second
+/* The job of that key could not be queued for lack of memory: queues all jobs one second
  * later. */
 void controller_lost(struct controller *op, const char *key);
 

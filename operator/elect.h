@@ -9,7 +9,7 @@
 #include "operator/kube/client.h"
 
 struct elect_config {
-    const char *ns, *name; /* of the Lease */
+    const char *ns, *name; /* namespace and name of the Lease */
     uint64_t duration_ms, renew_ms, retry_ms;
     /* Called from elect_tick when this process starts or stops leading. */
     void (*changed)(void *arg, bool leads);
@@ -24,9 +24,9 @@ int elect_new(struct kube *kube,
 void elect_free(struct elect *e); /* after kube_free; accepts NULL */
 void elect_tick(struct elect *e, uint64_t now_ns);
 uint64_t elect_next_ns(const struct elect *e);
-bool elect_leads(const struct elect *e); /* by the clock, at this moment */
+bool elect_leads(const struct elect *e); /* reads the clock */
 const char *elect_identity(const struct elect *e);
-/* Why the Lease could not be read yet; "" after the first success. */
+/* Why the Lease could not be read so far; "" after the first success. */
 const char *elect_trouble(const struct elect *e);
 /* Releases the Lease: this process does not lead from now on. Call elect_tick until it
  * is released. */

@@ -6,8 +6,8 @@
 #include "operator/controller.h"
 #include "operator/serve.h"
 
-/* Runs until SIGTERM or SIGINT; then waits for the syncs at work, at most 5 s, and
- * releases the Lease. signal_fd is a signalfd of both. */
+/* Runs until SIGTERM or SIGINT; then waits at most 5 s for the syncs in progress, and
+ * releases the Lease. signal_fd: a signalfd for both signals. */
 int loop_run(struct controller *op,
              struct operator_server *serve,
              int signal_fd,

@@ -15,22 +15,22 @@
 
 struct operator_options {
     const char *kubeconfig; /* NULL: $KUBECONFIG, else in-cluster */
-    const char *master;     /* server to use instead of the kubeconfig's; NULL: none */
+    const char *master;     /* replaces the server of the kubeconfig; NULL: not given */
     const char *ns;         /* NULL: all namespaces */
     const char *runtime_image;
     const char *cluster_domain;  /* "" by default */
     const char *gang_scheduling; /* "", "volcano", or the name of a scheduler */
-    const char *lock_namespace;  /* of the Lease; NULL: the pod's, or the context's */
+    const char *lock_namespace; /* of the Lease; NULL: that of the pod or the context */
     const char *lease_name;
-    const char *rival_namespace; /* of mpi-operator's Lease; "": not looked for */
-    const char *http_address;    /* "": all */
+    const char *rival_namespace; /* of mpi-operator's Lease; "": it is not checked */
+    const char *http_address;    /* "": all addresses */
     uint32_t http_port, metrics_port, qps, burst;
     uint64_t lease_duration_ms, lease_renew_ms, lease_retry_ms;
     uint64_t watch_idle_ms;
     enum log_level log_level;
     bool log_json;
-    bool leader_elect, is_leader_elect_set; /* not set: in a pod */
-    /* Given options without effect, and why; once each. */
+    bool leader_elect, is_leader_elect_set; /* if not set: true in a pod */
+    /* The given options that have no effect, with the reason; each once. */
     struct options_idle {
         const char *name, *why;
     } idle[OPTIONS_MAX_IDLE];

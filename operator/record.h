@@ -13,9 +13,8 @@ typedef void (*record_done_fn)(void *arg);
 
 struct event_recorder *record_new(struct kube *kube);
 void record_free(struct event_recorder *r); /* after kube_free */
-/* component: the source of the event. done is called exactly once, perhaps before this
- * returns, whether or not the event was accepted; a failure is logged and stops
- * nothing. */
+/* component: the source of the event. done is called exactly once, possibly before this
+ * function returns, whether or not the event was accepted. A failure is only logged. */
 void record_event(struct event_recorder *r,
                   const struct job_meta *job,
                   const char *component,

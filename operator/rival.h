@@ -10,11 +10,11 @@
 #include "operator/kube/client.h"
 
 struct rival;
-/* ns: of its Lease. step_ms: from the first check to the second; later intervals are
- * six times as long. */
+/* ns: the namespace of its Lease. step_ms: the time between the first two checks; later
+ * intervals are six times as long. */
 int rival_new(struct kube *kube, const char *ns, uint64_t step_ms, struct rival **ret);
 void rival_free(struct rival *r); /* after kube_free; accepts NULL */
-/* Leadership has started or ended: discards what was seen before. */
+/* Leadership has started or ended: discards the earlier observations. */
 void rival_forget(struct rival *r);
 void rival_tick(struct rival *r, uint64_t now_ns);
 uint64_t rival_next_ns(const struct rival *r);

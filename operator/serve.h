@@ -9,16 +9,16 @@
 
 struct operator_server;
 int serve_new(const struct controller *op,
-              const char *address, /* IPv4 or IPv6; "": all of this machine */
+              const char *address, /* IPv4 or IPv6; "": all addresses */
               uint32_t port,
-              uint32_t second_port, /* 0: none */
+              uint32_t second_port, /* 0: no second port */
               struct operator_server **ret,
               struct err *err);
 void serve_free(struct operator_server *s);
 #define SERVE_MAX_FDS 2
 struct pollfd;
-/* The descriptors that make serve_run due when readable, at most SERVE_MAX_FDS. Returns
- * their number. */
+/* Fills ret with at most SERVE_MAX_FDS descriptors, and returns their number. serve_run
+ * is due when one of them is readable. */
 size_t serve_fds(const struct operator_server *s, struct pollfd *ret);
 uint64_t serve_next_ns(const struct operator_server *s, uint64_t now_ns);
 void serve_run(struct operator_server *s);

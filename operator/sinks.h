@@ -19,9 +19,9 @@ uint64_t sinks_next_ns(const struct controller *op);
 /* Over all watches, for metrics and /readyz. */
 uint64_t sinks_n_restarts(const struct controller *op);
 uint64_t sinks_n_events(const struct controller *op);
-/* When the quietest watch last received something, without kinds that the cluster does
- * not know; 0: one of them never. */
+/* The oldest of the times at which the watches last received an event, without kinds
+ * that the cluster does not know; 0: one of them has not received any. */
 uint64_t sinks_received_ns(const struct controller *op);
-const char *sinks_trouble(const struct controller *op); /* "" without trouble */
+const char *sinks_trouble(const struct controller *op); /* "" if there is none */
 
 #endif

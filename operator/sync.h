@@ -6,15 +6,15 @@
 #include "operator/controller.h"
 
 #define SYNC_MAX_AT_ONCE 16
-/* Of the jobs' text; a tree takes up to twenty times as much. */
+/* Limit of the jobs' JSON in all syncs; a tree takes up to twenty times as much. */
 #define SYNC_MAX_BYTES   (512u << 10)
 
-/* Whether another one may start; the first always may. */
+/* True if another sync may start; the first one always may. */
 bool sync_has_room(const struct controller *op);
 
-/* key was just taken from the queue; queue_done is called for it when the sync ends. */
+/* key must just have been taken from the queue; the sync calls queue_done at its end. */
 void sync_start(struct controller *op, const char *key);
-/* After kube_free, when no callback can run: drops the syncs at work. */
+/* Frees the syncs in progress. Call it after kube_free, when no callback can run. */
 void sync_drop_all(struct controller *op);
 
 #endif

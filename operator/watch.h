@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists and watches one kind of object without end. */
+/* Lists and watches one kind of object, until it is freed. */
 #ifndef OPERATOR_WATCH_H
 #define OPERATOR_WATCH_H
 
@@ -11,18 +11,19 @@
 #include "operator/kube/client.h"
 
 /* Receives the objects of a watch, pruned by rules. Called from http_run; must not
- * start requests. Functions with a result return 0, or -ENOMEM: not stored; then the
- * event is repeated, or the list is. */
+ * start requests. Functions with a result return 0, or -ENOMEM if the object was not
+ * stored: then the event or the list is repeated. */
 struct watch_sink {
     void (*begin_list)(void *arg, enum kube_kind kind);
     int (*end_list)(void *arg, enum kube_kind kind);
-    /* the tree lives during the call */
+    /* the tree is valid during the call */
     int (*put)(void *arg, enum kube_kind kind, struct node *object);
     /* ns is "" for cluster-wide kinds */
     int (*drop)(void *arg, enum kube_kind kind, const char *ns, const char *name);
-    /* the last state of the object, instead of drop; one of both is NULL */
+    /* called instead of drop, with the last state of the object; one of the two functions
+     * is NULL */
     int (*lose)(void *arg, enum kube_kind kind, struct node *object);
-    enum kube_kind kind; /* passed to each */
+    enum kube_kind kind; /* passed to each function */
     bool is_metadata;    /* only the objects' metadata is requested */
     void *arg;
     const struct prune_rule *rules;
@@ -40,20 +41,20 @@ int watcher_new(struct kube *kube,
                 bool is_optional,
                 const struct watch_sink *sink,
                 struct watcher **ret);
-void watcher_free(struct watcher *w); /* after kube_free: its callbacks are gone then */
-void watcher_tick(struct watcher *w, uint64_t now_ns); /* starts what is due */
+void watcher_free(struct watcher *w); /* after kube_free, which drops the callbacks */
+void watcher_tick(struct watcher *w, uint64_t now_ns); /* starts due requests */
 uint64_t watcher_next_ns(const struct watcher *w);
-bool watcher_is_synced(const struct watcher *w); /* one list has been read to its end */
+bool watcher_is_synced(const struct watcher *w); /* one list is complete */
 /* The cache may lag behind another leader's writes: it is not fresh until it has been
  * listed again. */
 void watcher_relist(struct watcher *w);
 bool watcher_is_fresh(const struct watcher *w); /* and synced */
-/* Optional, and the API server does not know the kind. It is requested again from time
- * to time. */
+/* True if the kind is optional and the API server does not know it. It is requested
+ * again from time to time. */
 bool watcher_is_absent(const struct watcher *w);
 uint64_t watcher_received_ns(const struct watcher *w);
 uint32_t watcher_n_restarts(const struct watcher *w);
 uint64_t watcher_n_events(const struct watcher *w);
-const char *watcher_trouble(const struct watcher *w); /* last error, "" without one */
+const char *watcher_trouble(const struct watcher *w); /* last error; "" if none */
 
 #endif

@@ -14,26 +14,26 @@ enum gang { GANG_NONE, GANG_VOLCANO, GANG_SCHEDULER_PLUGINS };
 
 /* The operator's options that objects depend on. */
 struct object_config {
-    const char *runtime_image;  /* what the init container runs */
-    const char *cluster_domain; /* "" or e.g. "cluster.local" */
-    enum gang gang;             /* of MPIJobs, and of HorovodJobs that do not choose */
-    const char *gang_scheduler; /* schedulerName of gang pods; "" without gang */
+    const char *runtime_image;  /* image of the init container */
+    const char *cluster_domain; /* "" or, for example, "cluster.local" */
+    enum gang gang; /* for MPIJobs, and for HorovodJobs that do not set one */
+    const char *gang_scheduler; /* schedulerName of gang pods; "" for GANG_NONE */
 };
 
 struct question {
-    const struct job_meta *job; /* as front->open made it */
-    const struct observed *seen;
-    /* Of the plan that was carried out; TROUBLE_NONE before that. */
+    const struct job_meta *job;  /* the result of front->open */
+    const struct observed *seen; /* the snapshot */
+    /* The outcome of the plan; TROUBLE_NONE before the plan is carried out. */
     const struct sync_outcome *outcome;
     const struct object_config *cfg;
-    const struct priorities *priorities; /* empty without gang */
+    const struct priorities *priorities; /* empty for GANG_NONE */
     uint64_t now_wall_s;
-    struct arena *arena; /* everything in the decision lives here */
+    struct arena *arena; /* owns everything in the decision */
 };
 
 struct event_note {
     bool is_warning;
-    bool is_once;       /* one Event with this reason at most in the life of a job */
+    bool is_once;       /* at most one Event with this reason in the life of a job */
     const char *reason; /* CamelCase */
     const char *message;
 };
@@ -41,15 +41,15 @@ struct event_note {
 
 struct decision {
     struct job_plan plan;
-    uint64_t requeue_ms; /* sync again after this time even without an event; 0: no */
+    uint64_t requeue_ms; /* the latest time of the next sync; 0: it needs an event */
     struct node *status; /* the whole new status; NULL: no change */
-    /* Events: the differences to the stored status. */
+    /* Events, for the differences from the stored status. */
     struct event_note note[DECISION_MAX_NOTES];
     size_t n_notes;
     enum job_state state; /* for logs and metrics */
     const char *reason, *message;
-    const char *cause; /* reason of a restart that starts now; NULL: none does */
-    bool was_finished; /* the stored status has it already */
+    const char *cause; /* reason of the restart that starts now; NULL: no restart */
+    bool was_finished; /* the job is finished in the stored status */
 };
 
 /* Secrets, which only the shell can generate. */
@@ -62,24 +62,24 @@ struct secrets {
 struct front {
     enum kube_kind kind;
     const char *component; /* source of Events */
-    /* The job, in the arena, with defaults: its first member is its struct job_meta.
-     * Each problem of the spec is one line in problems ("spec.slotsPerWorker: -1 is
-     * below 1"). A job with problems can still be passed to decide, with outcome
-     * TROUBLE_REJECTED. NULL when memory is out. */
+    /* Returns the decoded job with its defaults, in the arena. Its first member is its
+     * struct job_meta. Adds one line for each problem of the spec to problems
+     * ("spec.slotsPerWorker: -1 is below 1"). A job with problems can still be passed to
+     * decide, with outcome TROUBLE_REJECTED. NULL: out of memory. */
     struct job_meta *(*open)(const struct node *object,
                              const struct job_meta *meta,
                              struct arena *a,
                              struct strbuf *problems);
-    /* Does this operator manage the job (runPolicy.managedBy)? A job of another
+    /* True if this operator manages the job (runPolicy.managedBy). A job of another
      * controller is not validated. */
     bool (*is_ours)(const struct job_meta *job);
     void (*shape)(const struct job_meta *job, struct job_shape *ret);
-    /* Called twice in a sync: before the plan is carried out (for the plan) and after
-     * (for status, notes and requeue_ms). -ENOMEM. */
+    /* Called twice per sync: before the plan is carried out, for the plan, and after it,
+     * for status, notes and requeue_ms. -ENOMEM. */
     int (*decide)(const struct question *q, struct decision *ret);
-    /* The object of a CREATE or UPDATE without body. NULL with err when memory is out
-     * or the object cannot be built (-EINVAL: because of the spec). secrets: only for a
-     * Secret. */
+    /* Returns the object for a CREATE or UPDATE that has no body. NULL, with err set:
+     * out of memory, or the object cannot be built (-EINVAL: because of the spec).
+     * secrets: for a Secret, else NULL. */
     struct node *(*build)(struct build *b,
                           const struct job_meta *job,
                           const struct object_config *cfg,

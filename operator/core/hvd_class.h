@@ -5,7 +5,7 @@
 
 #include "operator/core/hvd_cause.h"
 
-/* By the first of the job's rules that matches, else by default. */
+/* The action of the first of the job's failureRules that matches, else the default. */
 enum rule_action cause_class(const struct hvd_job *job, const struct cause *c);
 
 /* True for a status.reason of a pod that Kubernetes ended for the cluster's needs. */

@@ -7,16 +7,16 @@
 #include "operator/core/observed.h"
 
 enum seat {
-    PLACE_EMPTY,    /* no known pod of this generation, now or before */
-    PLACE_EXPECTED, /* it was created; the watch has not shown it */
+    PLACE_EMPTY,    /* no pod of this generation is known, present or deleted */
+    PLACE_EXPECTED, /* the pod was created; the watch has not shown it yet */
     PLACE_TAKEN,    /* the pod exists */
     PLACE_LEFT,     /* the pod was deleted */
-    PLACE_LEAVING,  /* a worker that is not in the world that it received: it exits by
-                       itself and is then deleted */
+    PLACE_LEAVING,  /* the world that the worker received does not contain it: it exits
+                       by itself and is then deleted */
 };
 
-/* *ret_pod: TAKEN: the pod; LEFT: its last view; else NULL. An existing pod counts
- * whatever its generation: an older one will be patched. */
+/* *ret_pod: TAKEN: the pod; LEFT: the pod as last seen; else NULL. An existing pod
+ * counts whatever its generation is: an older one will be patched. */
 enum seat crew_place(const struct hvd_job *job,
                      const struct observed *seen,
                      enum role role,
@@ -29,9 +29,9 @@ bool crew_is_leaving(const struct pod *p, uint32_t index);
 bool crew_is_empty(const struct observed *seen);
 
 struct stuck {           /* pods whose deletion is overdue */
-    const struct pod *p; /* the first; NULL if none */
+    const struct pod *p; /* the first of them; NULL if there is none */
     uint32_t n;
-    uint64_t look_s; /* when the next one becomes overdue; 0: none */
+    uint64_t look_s; /* wall time when the next pod becomes overdue; 0: none will */
 };
 struct stuck crew_stuck(const struct observed *seen, uint64_t now_wall_s);
 

@@ -6,12 +6,12 @@
 #include "operator/doc/node.h"
 
 struct devices {
-    uint64_t n;        /* GPUs: whole ones, MIG parts, and one for each claim */
-    uint32_t n_claims; /* claims among them; a claim may be for several devices */
+    uint64_t n;        /* number of GPUs: whole ones, MIG parts, and one per claim */
+    uint32_t n_claims; /* number of claims in n; a claim may be for several devices */
 };
 
-/* Of nvidia.com/gpu, amd.com/gpu, nvidia.com/mig-*: limits, else requests. Of
- * resources.claims those that are in spec.resourceClaims. An invalid amount counts as
+/* Counts nvidia.com/gpu, amd.com/gpu and nvidia.com/mig-*, by limits, else by requests,
+ * and the resources.claims that are in spec.resourceClaims. An invalid amount counts as
  * 0: the API server refuses such a pod. */
 struct devices devices_count(const struct node *pod_template);
 bool device_is_gpu(const char *resource);

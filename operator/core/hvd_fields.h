@@ -25,21 +25,21 @@ bool field_bool(const struct node *o,
                 const char *name,
                 bool dflt,
                 struct strbuf *problems);
-/* A text that is not empty. */
+/* Reads a string that must not be empty. */
 const char *field_text(const struct node *o,
                        const char *path,
                        const char *name,
                        const char *dflt,
                        struct strbuf *problems);
-/* Index into names, which end with NULL. */
+/* Returns the index of the value in names, which ends with NULL. */
 int field_choice(const struct node *o,
                  const char *path,
                  const char *name,
                  const char *const *names,
                  int dflt,
                  struct strbuf *problems);
-/* A quantity, which may be written as a number: its text, in the arena if need be; NULL
- * if absent. Must not be negative. -ENOMEM. */
+/* Reads a quantity, a string or a number, that must not be negative. *ret is its text,
+ * in the document or the arena; NULL if absent. -ENOMEM. */
 int field_quantity(const struct node *o,
                    const char *path,
                    const char *name,
@@ -51,7 +51,7 @@ const struct node *field_object(const struct node *o,
                                 const char *name,
                                 bool is_required,
                                 struct strbuf *problems);
-/* NULL: absent, or refused. */
+/* Returns a list of min to max elements; NULL if it is absent or refused. */
 const struct node *field_list(const struct node *o,
                               const char *path,
                               const char *name,

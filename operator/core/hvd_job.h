@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A HorovodJob as the operator works with it: typed, defaulted, with its pod templates
- * left as trees, because unknown fields of Kubernetes must be kept. Pure. */
+/* The decoded form of a HorovodJob: typed, with defaults. Pod templates remain trees,
+ * because unknown fields of Kubernetes must be kept. Pure. */
 #ifndef OPERATOR_CORE_HVD_JOB_H
 #define OPERATOR_CORE_HVD_JOB_H
 
@@ -37,15 +37,15 @@ struct rule_condition {
 struct failure_rule { /* matches the entries of its subject's list */
     enum rule_action action;
     enum rule_subject subject;
-    bool is_not_in;    /* RULE_EXIT_CODES: matches all other codes but 0 */
+    bool is_not_in;    /* RULE_EXIT_CODES: matches all codes except these and 0 */
     const int *number; /* RULE_EXIT_CODES, RULE_SIGNALS */
     const struct rule_condition *condition;
     const char *const *reason;
-    size_t n; /* in the list */
+    size_t n; /* entries of the list */
 };
 
 struct hvd_scheduling { /* spec.runPolicy.schedulingPolicy */
-    bool has_gang;      /* else by the operator's option */
+    bool has_gang;      /* gang is set; if not, the operator's option counts */
     enum gang gang;
     int64_t min_available, schedule_timeout_s; /* -1: not set */
     const char *queue, *priority_class;        /* "" if not set */
@@ -59,47 +59,46 @@ struct hvd_run { /* spec.runPolicy */
     bool is_suspended;
     const char *managed_by; /* NULL: not set */
     struct hvd_scheduling scheduling;
-    const struct failure_rule *rule; /* in the order in which they are tried */
+    const struct failure_rule *rule; /* in order; the first match counts */
     size_t n_rules;
 };
 
 struct hvd_role { /* spec.replicaSpecs.ROLE */
     bool is_set;
-    uint32_t n;                      /* pods; 0 if it is not set */
+    uint32_t n;                      /* number of pods; 0 if the role is not set */
     const struct node *pod_template; /* NULL if there is none */
 };
 
 struct hvd_job { /* strings and trees belong to the document that it was decoded from,
                     derived values to the arena */
-    struct job_meta meta;      /* first: see struct front */
-    uint32_t world_generation; /* of the world, by the stored status; 0 at first */
-    uint32_t spec_workers;     /* of the spec; hvd_stored_apply sets role[ROLE_WORKER].n
-                                  to the size of the world */
+    struct job_meta meta;      /* the first member: see struct front */
+    uint32_t world_generation; /* generation in the stored status; 0 before the first */
+    uint32_t spec_workers;     /* number of workers in the spec. hvd_stored_apply sets
+                                  role[ROLE_WORKER].n to the size of the world */
     enum hvd_framework framework;
     enum success_policy success;
     uint32_t slots;
-    const char *knob[KNOB_COUNT]; /* values of variables; NULL if not set */
-    const char *shm_size;         /* quantity; NULL if not set */
-    const char *rdma_resource;    /* NULL if not set */
+    const char *knob[KNOB_COUNT]; /* values of environment variables; NULL if not set */
+    const char *shm_size;         /* a quantity; NULL if not set */
+    const char *rdma_resource;    /* name of an extended resource; NULL if not set */
     uint32_t rdma_count;
     struct hvd_run run;
     struct hvd_role role[ROLE_COUNT];
 };
 
-/* A job of that metadata, with the world of the stored status and the defaults of
- * everything else. */
+/* Initialises a job with this metadata, the world of the stored status, and defaults. */
 void hvd_job_init(struct hvd_job *job, const struct job_meta *meta);
-/* The spec, over the defaults. Each problem (wrong type, out of range, unknown field)
- * is one line "spec.slotsPerWorker: -1 is below 1" in problems; the caller checks
- * problems->n. -ENOMEM: *ret must not be used. */
+/* Decodes the spec into an initialised job. Each problem (wrong type, out of range,
+ * unknown field) adds one line "spec.slotsPerWorker: -1 is below 1" to problems; the
+ * caller checks problems->n. -ENOMEM: *ret must not be used. */
 int hvd_decode_spec(const struct node *object,
                     struct arena *a,
                     struct hvd_job *ret,
                     struct strbuf *problems);
-/* Checks that the CRD's schema cannot express, one line a problem. Requires a decoded
- * spec. */
+/* The checks that the CRD's schema cannot express. Adds one line per problem. Requires a
+ * decoded spec. */
 void hvd_validate(const struct hvd_job *job, struct strbuf *problems);
-/* By spec.runPolicy.managedBy. */
+/* True unless spec.runPolicy.managedBy names another controller. */
 bool hvd_job_is_ours(const struct hvd_job *job);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec.horovod: fields that become environment variables of the ranks. The decoder, the
- * builder of pods and the test use this table. Pure.
+/* The fields of spec.horovod that become environment variables of the ranks. The
+ * decoder, the builder of pods and the test use this table. Pure.
  *
  *   X(id, field, variable, kind, lowest, highest)
  *
@@ -42,8 +42,8 @@ enum hvd_knob {
 };
 
 const char *hvd_knob_variable(enum hvd_knob k);
-/* The values of the variables by spec.horovod; NULL for a field that is not set. o: an
- * object or NULL. Problems as hvd_decode_spec. -ENOMEM. */
+/* Decodes spec.horovod (o: an object or NULL) into the values of the variables; NULL for
+ * a field that is not set. problems: as in hvd_decode_spec. -ENOMEM. */
 int hvd_knobs_decode(const struct node *o,
                      struct arena *a,
                      const char *ret[KNOB_COUNT],

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of what a HorovodJob owns. They depend only on the job's name, so that the API
- * server refuses a second creation. Pure. */
+/* The names of a HorovodJob's objects. They depend only on the job's name, so the API
+ * server refuses to create an object twice. Pure. */
 #ifndef OPERATOR_CORE_HVD_NAMES_H
 #define OPERATOR_CORE_HVD_NAMES_H
 
 #include "operator/core/hvd_job.h"
 
-#define OBJECT_NAME_SIZE 96  /* any name made below, with its NUL */
+#define OBJECT_NAME_SIZE 96  /* any name below, with its NUL */
 #define HOST_SIZE        256 /* any host name; DNS has 253 */
 
 /* "<job>-<role>-<index>". */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Kubernetes objects of a HorovodJob, built as trees. Pure and deterministic: the
- * same input gives the same bytes, so creating twice is recognised as "already exists".
- */
+/* Builds the Kubernetes objects of a HorovodJob as trees. Pure and deterministic: the
+ * same input gives the same bytes. */
 #ifndef OPERATOR_CORE_HVD_OBJECTS_H
 #define OPERATOR_CORE_HVD_OBJECTS_H
 
@@ -10,7 +9,7 @@
 
 /* The gang scheduling of this job. */
 enum gang object_gang(const struct hvd_job *job, const struct object_config *cfg);
-/* schedulerName of its pods if the template sets none. */
+/* The schedulerName of the job's pods if the template sets none. */
 const char *object_scheduler(const struct hvd_job *job,
                              const struct object_config *cfg);
 /* True if the job has an object of that kind, other than pods: always a Service; a
@@ -20,12 +19,13 @@ bool object_is_required(const struct hvd_job *job,
                         const struct object_config *cfg,
                         enum kube_kind kind);
 
-/* All below: NULL when memory is out (b->status). */
+/* All functions below return NULL when memory is out (b->status). */
 struct node *object_secret(struct build *b,
                            const struct hvd_job *job,
                            const uint8_t token[32]); /* 32 random bytes */
 struct node *object_service(struct build *b, const struct hvd_job *job);
-/* The hosts of the workers, for the launcher. It changes when the job is scaled. */
+/* The ConfigMap with the hosts of the workers, for the launcher. It changes when the job
+ * is scaled. */
 struct node *object_hosts(struct build *b,
                           const struct hvd_job *job,
                           const struct object_config *cfg);
@@ -42,7 +42,7 @@ struct node *object_pod(struct build *b,
                         uint32_t index,
                         struct err *err);
 
-/* For the builders: an object owned by the job. */
+/* For the builders: a new object that the job owns. */
 struct node *object_new(struct build *b,
                         const struct hvd_job *job,
                         const char *api_version,

@@ -6,14 +6,14 @@
 #include "operator/core/hvd_verdict.h"
 #include "operator/core/plan.h"
 
-/* When to sync again even without an event; 0: never. */
+/* The time until the next sync if there is no event before; 0: no limit. */
 uint64_t hvd_plan_requeue_ms(const struct verdict_query *q,
                              const struct hvd_verdict *v);
 
 /* True if ttlSecondsAfterFinished has passed. */
 bool hvd_plan_is_ttl_over(const struct verdict_query *q, const struct hvd_verdict *v);
 
-/* -ENOMEM when the arena is out. */
+/* -ENOMEM. */
 int hvd_plan_make(const struct verdict_query *q,
                   const struct hvd_verdict *v,
                   struct arena *a,

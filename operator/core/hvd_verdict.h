@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verdict on a job by its stored status and the observations: its next state,
- * counts and, when something failed, the first cause. Pure. */
+/* The verdict on a job, from its stored status and the snapshot: its next state, its
+ * counts and, after a failure, the first cause. Pure. */
 #ifndef OPERATOR_CORE_HVD_VERDICT_H
 #define OPERATOR_CORE_HVD_VERDICT_H
 
@@ -8,25 +8,26 @@
 #include "operator/core/hvd_cycle.h"
 #include "operator/core/hvd_stored.h"
 
-struct tally { /* pods of one role, by phase */
+struct tally { /* number of pods of one role, by phase */
     uint32_t running, ready, succeeded, failed;
 };
 
 struct hvd_verdict {
-    struct hvd_stored was;
+    struct hvd_stored was; /* the stored status */
     enum hvd_cue cue;
-    enum job_state state; /* the next one; stored before anything is done in it */
-    bool was_finished;    /* the state never changes again */
+    enum job_state state; /* the next state; it is stored before any action of it */
+    bool was_finished;    /* the stored state is final */
     bool is_created;      /* every object of this generation was created */
-    uint32_t generation, workers, restarts, replacements; /* to be stored */
-    uint64_t next_restart_s;                              /* RESTARTING; 0: none */
-    uint64_t settle_s; /* when a pending cause becomes final; 0: none */
+    uint32_t generation, workers, restarts, replacements; /* values to store */
+    uint64_t next_restart_s; /* RESTARTING: wall time of the restart; 0: none */
+    uint64_t settle_s;       /* wall time when a pending cause is final; 0: none */
     struct tally tally[ROLE_COUNT];
-    const char *reason, *message; /* of the state's condition */
-    bool has_cause;               /* to be stored */
+    const char *reason, *message; /* those of the state's condition */
+    bool has_cause;               /* cause is set, to be stored */
     struct cause cause;
-    const char *scaled;  /* RESIZE, REMAKE: "scaled from 2 to 4 workers" */
-    const char *waiting; /* why the first pod that is not running waits; "" */
+    const char *scaled; /* CUE_RESIZE, CUE_REMAKE: "scaled from 2 to 4 workers" */
+    const char
+        *waiting; /* why the first pod that does not run waits; "" if none does */
 };
 
 struct verdict_query {
@@ -37,7 +38,7 @@ struct verdict_query {
     uint64_t now_wall_s;
 };
 
-/* -ENOMEM when the arena is out. */
+/* -ENOMEM. */
 int verdict_make(const struct verdict_query *q,
                  struct arena *a,
                  struct hvd_verdict *ret);

@@ -42,7 +42,7 @@ void inject_variable(struct build *b,
                      struct node *container,
                      const char *name,
                      const char *value);
-/* Puts the command of the container behind `hvd-agent WORDS --`. */
+/* Puts `hvd-agent WORDS --` before the command of the container. */
 void inject_command(struct build *b,
                     struct node *container,
                     const char *const *words,

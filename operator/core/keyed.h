@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A vector of pointers sorted by key, for the store. The first member of an
- * entry is the key, a char *. The entries still belong to the caller. Pure. */
+/* A vector of pointers sorted by key, for the store. The first member of an entry is its
+ * key, a char *. The caller owns the entries. Pure. */
 #ifndef OPERATOR_CORE_KEYED_H
 #define OPERATOR_CORE_KEYED_H
 
@@ -14,7 +14,7 @@ void keyed_release(struct keyed *k); /* the vector, not the entries */
 
 const char *keyed_key(const void *entry);
 void *keyed_find(const struct keyed *k, const char *key); /* NULL if absent */
-/* The index of the first entry whose key is not before this one; n if there is none. */
+/* The index of the first entry whose key is not less than `key`; n if there is none. */
 size_t keyed_from(const struct keyed *k, const char *key);
 /* The key must not be present. -ENOMEM, or -E2BIG at a million entries. */
 int keyed_insert(struct keyed *k, void *entry);

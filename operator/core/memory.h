@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known about one job in addition to the cache: created objects that the watch
- * has not shown yet, the last state of deleted ones, and the API server's answers about
- * objects that no watch shows. Pure. */
+/* The operator's memory of one job, in addition to the cache: created objects that the
+ * watch has not shown yet, the last state of deleted objects, and the API server's
+ * answers about objects that no watch shows. Pure. */
 #ifndef OPERATOR_CORE_MEMORY_H
 #define OPERATOR_CORE_MEMORY_H
 
 #include "operator/core/observed.h"
 
 struct expectation {
-    uint64_t since_ns;  /* 0: none */
-    char uid[UID_SIZE]; /* of the expected object */
+    uint64_t since_ns;  /* 0: no object is expected */
+    char uid[UID_SIZE]; /* uid of the expected object */
 };
 struct pod_memory {
     struct expectation expected;
-    struct pod *gone; /* last view, if it was deleted */
+    struct pod *gone; /* the deleted pod as last seen; else NULL */
 };
 
 struct job_memory { /* zeroed: nothing is known */
@@ -43,12 +43,12 @@ void memory_show_pod(struct job_memory *m,
                      enum role role,
                      uint32_t index,
                      const char *uid);
-/* The watch has shown its deletion. Takes ownership. */
+/* The watch has shown the pod's deletion. Takes ownership of pod, its last state. */
 void memory_keep_gone_pod(struct job_memory *m,
                           enum role role,
                           uint32_t index,
                           struct pod *pod);
-/* The API server has answered that it does not exist. */
+/* The API server has answered that the pod does not exist. */
 void memory_miss_pod(struct job_memory *m, enum role role, uint32_t index);
 
 /* The same for the launcher's Job. */

@@ -15,12 +15,12 @@ struct job_meta { /* strings and trees belong to the document it was decoded fro
     const char *ns, *name, *uid, *resource_version;
     int64_t generation;
     bool is_deleting;
-    const struct node *annotations; /* those in the store; NULL if none */
-    const struct node *status;      /* NULL when there is none yet */
+    const struct node *annotations; /* those that the store keeps; NULL if none */
+    const struct node *status;      /* NULL if the job has none yet */
 };
 
-/* -EINVAL when name, namespace or uid is missing. With them, a status can be written
- * even if the spec cannot be decoded. */
+/* -EINVAL: name, namespace or uid is missing. They suffice to write a status if the spec
+ * cannot be decoded. */
 int meta_decode(enum kube_kind kind,
                 const struct node *object,
                 struct job_meta *ret,

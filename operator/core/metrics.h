@@ -23,7 +23,7 @@ struct histogram {
     uint64_t sum_us;
 };
 
-/* Reasons of restarts include those of Kubernetes, so their number is bounded here. */
+/* Reasons of restarts include those of Kubernetes, so this limits their number. */
 #define METRICS_MAX_REASONS 32
 #define METRICS_REASON_SIZE 64
 
@@ -35,20 +35,20 @@ struct operator_metrics { /* zeroed at the start */
     uint64_t queue_adds, queue_retries;
     uint64_t jobs_created[METRICS_KIND_COUNT];
     uint64_t jobs_finished[METRICS_KIND_COUNT][STATE_COUNT]; /* SUCCEEDED, FAILED */
-    struct restarts {                                        /* of HorovodJobs */
+    struct restarts {                                        /* HorovodJobs only */
         char reason[METRICS_REASON_SIZE];
         uint64_t counted, replacements; /* counts towards backoffLimit; does not */
-    } restarts[METRICS_MAX_REASONS];    /* the last: all further reasons */
+    } restarts[METRICS_MAX_REASONS];    /* the last one counts all further reasons */
     size_t n_restarts;
 };
 struct process_facts {
     uint64_t rss_bytes, cpu_us, open_fds, max_fds;
 };
-struct gauges { /* read at the moment of the scrape */
+struct gauges { /* values at the time of the scrape */
     uint64_t jobs[METRICS_KIND_COUNT][STATE_COUNT];
     uint64_t pods, pod_bytes, queue_depth, watch_restarts, uptime_s;
     uint64_t
-        oldest_watch_ns; /* since the last event of the watch that is silent longest */
+        oldest_watch_ns; /* time without events on the watch that is silent longest */
     uint64_t started_wall_us;
     struct process_facts process;
     const char *version;

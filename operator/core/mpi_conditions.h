@@ -13,7 +13,7 @@
 
 struct mpi_condition {
     const char *type, *status, *reason, *message;
-    const char *updated, *since; /* RFC 3339: lastUpdateTime, lastTransitionTime */
+    const char *updated, *since; /* lastUpdateTime, lastTransitionTime; RFC 3339 */
 };
 
 struct mpi_conditions { /* strings belong to the status and to the callers of set */

@@ -6,19 +6,20 @@
 
 #include "operator/core/mpi_job.h"
 
-#define MPI_CONFIG_MAX 1048576u /* bytes of all values of a ConfigMap */
+#define MPI_CONFIG_MAX 1048576u /* most bytes in all values of a ConfigMap */
 
-/* hostfile: the launcher if it is a worker, then every worker of the spec. domain
+/* Writes hostfile: the launcher if it is a worker, then every worker of the spec. domain
  * may be "". */
 void mpi_hostfile(struct strbuf *out, const struct mpi_job *job, const char *domain);
-/* The error message if both files do not fit in a ConfigMap when all workers run:
- * field, value and limit. NULL: they fit, or memory is out (-ENOMEM in *ret_status). */
+/* Returns the error message (field, value and limit) if both files do not fit in a
+ * ConfigMap when all workers run. NULL: they fit, or memory is out (-ENOMEM in
+ * *ret_status). */
 const char *mpi_config_flaw(const struct mpi_job *job,
                             const char *domain,
                             struct arena *a,
                             int *ret_status);
-/* discover_hosts.sh, which prints the launcher if it is a worker, then the n pods by
- * name. Sorts names. */
+/* Writes discover_hosts.sh, which prints the launcher if it is a worker, then the n pods
+ * by name. It sorts `names`. */
 void mpi_discover_hosts(struct strbuf *out,
                         const struct mpi_job *job,
                         const char *domain,

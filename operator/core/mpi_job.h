@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An MPIJob (kubeflow.org/v2beta1) as the operator works with it: typed, with the
- * defaults of its CRD and of mpi-operator, pod templates left as trees. Pure. */
+/* The decoded form of an MPIJob (kubeflow.org/v2beta1): typed, with the defaults of its
+ * CRD and of mpi-operator. Pod templates remain trees. Pure. */
 #ifndef OPERATOR_CORE_MPI_JOB_H
 #define OPERATOR_CORE_MPI_JOB_H
 
@@ -37,10 +37,10 @@ struct mpi_job { /* strings and trees belong to the document it was decoded from
     struct job_meta meta; /* first: see struct front */
     uint32_t slots;
     bool launcher_is_worker, waits_for_workers, is_suspended;
-    bool is_agent;            /* no ssh: hvd-agent starts the processes of mpirun */
-    bool is_launch_changed;   /* the annotation was changed after the job started */
-    bool ttl_is_of_job;       /* the TTL deletes the MPIJob itself */
-    bool must_clean_launcher; /* cleanPodPolicy All is for the launcher, too */
+    bool is_agent;          /* no ssh: hvd-agent starts the processes of mpirun */
+    bool is_launch_changed; /* the annotation was changed after the job started */
+    bool ttl_is_of_job;     /* the TTL deletes the MPIJob, not only its launcher Job */
+    bool must_clean_launcher; /* cleanPodPolicy All also deletes the launcher */
     enum mpi_implementation implementation;
     enum mpi_clean clean;
     const char *ssh_path;
@@ -49,11 +49,11 @@ struct mpi_job { /* strings and trees belong to the document it was decoded from
     int64_t min_available, schedule_timeout_s; /* -1: not set */
     const char *queue, *priority_class;        /* "" if not set */
     const struct node *min_resources;          /* NULL if not set */
-    struct mpi_replicas launcher, worker;      /* worker.n is 0 where it is not set */
-    const char *flaws; /* all problems, as the message of an Event; NULL: none */
+    struct mpi_replicas launcher, worker;      /* worker.n: 0 if not set */
+    const char *flaws; /* message of an Event with all problems; NULL: none */
 };
 
-/* As front->open. */
+/* See front->open. */
 struct job_meta *mpi_job_open(const struct node *object,
                               const struct job_meta *meta,
                               struct arena *a,
@@ -66,7 +66,8 @@ void mpi_object_name(const struct mpi_job *job,
                      const char *what,
                      char ret[MPI_NAME_SIZE]);
 
-/* s, cut to MPI_MESSAGE_MAX bytes with "..." at the end; NULL when memory is out. */
+/* Returns s, shortened to MPI_MESSAGE_MAX bytes with "..." at the end if it is longer;
+ * NULL when memory is out. */
 const char *mpi_cut(struct arena *a, const char *s);
 
 #endif

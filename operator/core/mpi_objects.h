@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Kubernetes objects of an MPIJob, as mpi-operator creates them. NULL or
- * b->status when memory is out. Each requires a job without flaws. Pure and
+/* Builds the Kubernetes objects of an MPIJob, as mpi-operator creates them. When memory
+ * is out, functions return NULL or set b->status. The job must have no flaws. Pure and
  * deterministic. */
 #ifndef OPERATOR_CORE_MPI_OBJECTS_H
 #define OPERATOR_CORE_MPI_OBJECTS_H
@@ -27,13 +27,13 @@ struct node *mpi_worker(struct build *b,
                         const struct mpi_job *job,
                         const struct object_config *cfg,
                         uint32_t index);
-/* The launcher's batch/v1 Job; suspended when the job is. */
+/* The launcher's batch/v1 Job; it is suspended if the MPIJob is. */
 struct node *mpi_launcher(struct build *b,
                           const struct mpi_job *job,
                           const struct object_config *cfg);
 /* The merge patch that starts a suspended launcher with the current scheduling
- * directives of the job's template. ret_must_clear: maps of the old ones must be
- * emptied first, by mpi_launcher_clear. */
+ * directives of the job's template. *ret_must_clear: the maps of the old directives must
+ * be emptied first, by the patch of mpi_launcher_clear. */
 struct node *mpi_launcher_resume(struct build *b,
                                  const struct mpi_job *job,
                                  const struct object_config *cfg,

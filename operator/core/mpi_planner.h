@@ -17,10 +17,10 @@ struct planner {
     bool is_replacing; /* an object that existed is recreated */
 };
 
-/* Sync again after ms milliseconds, or at that time, at the latest. */
+/* Requests a sync after at most ms milliseconds, or at at_s (wall time) at the latest. */
 void planner_again(struct planner *p, uint64_t ms);
 void planner_again_at(struct planner *p, uint64_t at_s);
-/* A copy in the plan's arena; sets p->b.status when memory is out. */
+/* Returns a copy in the plan's arena; sets p->b.status when memory is out. */
 const char *planner_keep(struct planner *p, const char *s);
 struct action *planner_add(struct planner *p,
                            enum verb verb,
@@ -28,7 +28,7 @@ struct action *planner_add(struct planner *p,
                            uint32_t stage,
                            const char *name);
 
-/* Service and Secret; is_making: pods will be created. */
+/* The Service and the Secret. is_making: pods will be created. */
 void mpi_ensure_access(struct planner *p, bool is_making);
 void mpi_ensure_config(struct planner *p);
 void mpi_ensure_group(struct planner *p, bool has_launcher);

@@ -8,8 +8,8 @@
 
 enum kube_kind mpi_pod_group_kind(enum gang gang); /* gang is not GANG_NONE */
 
-/* has_launcher: the launcher's pod exists or may be created. While it waits for the
- * workers it does not count: a group that includes it would never start. NULL when
+/* has_launcher: the launcher's pod exists or may be created. A launcher that waits for
+ * the workers does not count: a group that includes it would never start. NULL when
  * memory is out. */
 struct node *mpi_pod_group(struct build *b,
                            const struct mpi_job *job,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* View -> the MPIJob's .status and its Events. Pure. */
+/* Builds the MPIJob's .status and its Events from the view. Pure. */
 #ifndef OPERATOR_CORE_MPI_STATUS_H
 #define OPERATOR_CORE_MPI_STATUS_H
 

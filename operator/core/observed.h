@@ -17,35 +17,35 @@
  *   ^ '-------------------watch-----------------------^              |
  *   '----GET answered 404---------' ^---POST answered 201------------'
  *
- * An expectation ends only when the watch shows the object or the API server, queried
- * for it, answers that it does not exist. */
+ * An object is expected until the watch shows it, or until the API server, queried for
+ * it, answers that it does not exist. */
 enum worker_state {
-    WORKER_ABSENT,   /* does not exist as far as is known */
-    WORKER_EXPECTED, /* created; not yet shown by the watch */
-    WORKER_SEEN,     /* exists */
-    WORKER_GONE,     /* was deleted */
+    WORKER_ABSENT,   /* no such object is known */
+    WORKER_EXPECTED, /* it was created; the watch has not shown it yet */
+    WORKER_SEEN,     /* it exists */
+    WORKER_GONE,     /* it was deleted */
 };
 
 struct worker {
     enum worker_state state;
     bool is_overdue;       /* EXPECTED for so long that the API server is queried */
-    const struct pod *pod; /* SEEN: now; GONE: as last seen; else NULL */
+    const struct pod *pod; /* SEEN: the pod; GONE: the pod as last seen; else NULL */
 };
 
-/* The pods of one role that the operator itself creates, by replica index: at least as
- * many as the job requires, then surplus ones of a job that was scaled down. */
+/* The pods of one role that the operator itself creates, by replica index: those that
+ * the job requires, then the surplus pods of a job that was scaled down. */
 struct crew {
     const struct worker *w;
     uint32_t n;
 };
 
-/* An object that no watch shows, by the API server's answers. */
+/* The state of an object that no watch shows, from the API server's answers. */
 enum fact_state { FACT_UNKNOWN, FACT_THERE, FACT_ABSENT };
 struct fact {
     enum fact_state state;
-    char
-        uid[UID_SIZE]; /* THERE: of the object, which belongs to the job; ABSENT: of the
-                           object whose deletion a watch has shown */
+    /* THERE: of the object, which belongs to the job; ABSENT: of the object whose
+     * deletion a watch has shown. */
+    char uid[UID_SIZE];
     uint8_t digest[SHA256_BYTES]; /* THERE: of the content that was written last; zeros:
                                      unknown */
 };
@@ -55,7 +55,7 @@ struct observed {
     struct fact fact[KUBE_KIND_COUNT];
     enum worker_state batch_state; /* the launcher's batch/v1 Job */
     bool is_batch_overdue;
-    const struct batch_job *batch;       /* SEEN: now; GONE: as last seen; else NULL */
+    const struct batch_job *batch; /* SEEN: the Job; GONE: as last seen; else NULL */
     const struct pod *const *batch_pods; /* pods of the batch Job, by name */
     uint32_t n_batch_pods;
 };
@@ -73,10 +73,10 @@ enum trouble {
 };
 struct sync_outcome {
     enum trouble trouble;
-    bool is_of_spec;    /* REJECTED: by the operator, because of the spec */
+    bool is_of_spec;    /* REJECTED: the operator refused the spec */
     const char *reason; /* CamelCase */
     const char *message;
-    bool is_conflict; /* only an earlier write by somebody else */
+    bool is_conflict; /* the only problem: another client changed the object before */
 };
 
 #endif

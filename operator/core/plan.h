@@ -13,22 +13,22 @@ enum verb {
     VERB_CREATE, /* no effect if the object exists and belongs to the job */
     VERB_UPDATE, /* a merge patch; creates the object if it does not exist */
     VERB_DELETE,
-    VERB_LOOK /* does it exist? The watch has not shown it */
+    VERB_LOOK /* checks whether an object exists that the watch has not shown */
 };
 const char *verb_name(enum verb v); /* "create", ... */
 
 struct action {
     enum verb verb;
     enum kube_kind kind;
-    const char *name; /* of the object */
-    const char *sub;  /* UPDATE: subresource, or NULL */
-    uint32_t stage;   /* a stage starts when the one before is complete */
-    enum role role;   /* of pods */
-    uint32_t index;   /* of pods */
+    const char *name; /* name of the object */
+    const char *sub;  /* UPDATE: a subresource, or NULL */
+    uint32_t stage;   /* a stage starts when the stage before it is complete */
+    enum role role;   /* pods only */
+    uint32_t index;   /* pods only */
     const char *uid; /* UPDATE, DELETE: precondition. NULL: UPDATE of the object that an
                         earlier LOOK of the plan found */
-    const struct node *body; /* CREATE, UPDATE: NULL: front->build creates it when it is
-                                sent */
+    const struct node *body; /* CREATE, UPDATE. NULL: front->build builds it when the
+                                action is carried out */
     uint8_t digest[SHA256_BYTES]; /* CREATE, UPDATE of an object that no watch shows:
                                      of its content, kept as its fact */
 };
@@ -38,15 +38,15 @@ struct job_plan {
     size_t n, cap;
 };
 
-/* Between two queries for a created object that no watch shows; from a query until the
- * object that it found is deleted. */
+/* The time between two queries for a created object that no watch shows; and from a
+ * query to the deletion of the object that it found. */
 #define EXPECT_LOOK_MS 10000
 #define DROP_AGAIN_MS  1000
 
-/* Room for cap actions. -ENOMEM. */
+/* Allocates room for cap actions. -ENOMEM. */
 int plan_init(struct job_plan *p, size_t cap, struct arena *a);
-/* The new action with these values; the caller sets the rest. The caller guarantees by
- * cap that there is room. */
+/* Adds an action with these values and returns it; the caller sets the rest. There must
+ * be room: see plan_init. */
 struct action *plan_add(struct job_plan *p,
                         enum verb verb,
                         enum kube_kind kind,

@@ -6,7 +6,7 @@
 #include "operator/core/quantity.h"
 #include "operator/doc/node.h"
 
-struct amount { /* of one resource */
+struct amount { /* the quantity of one resource */
     struct amount *next;
     const char *name;
     struct quantity q;
@@ -15,11 +15,11 @@ struct amounts { /* zeroed: nothing; in the order of first mention, in an arena 
     struct amount *first, *last;
 };
 
-/* The member resources of a container or of a pod's spec: requests, and limits where
- * there is no request. Invalid quantities are left out: the API server refuses such a
- * pod. *ret is zeroed by the caller. -ENOMEM. */
+/* Reads `resources` of a container or of a pod's spec: the requests, and the limits of
+ * resources without a request. Invalid quantities are left out: the API server refuses
+ * such a pod. The caller zeroes *ret. -ENOMEM. */
 int amounts_of(const struct node *o, struct arena *a, struct amounts *ret);
-/* Of a whole pod. -ENOMEM. */
+/* The resources of a whole pod. -ENOMEM. */
 int pod_size(const struct node *spec, struct arena *a, struct amounts *ret);
 /* to += n * from. A total that would overflow does not change. */
 int amounts_add(struct amounts *to,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Work queue of keys ("ns/name"): each key at most once, never taken twice,
- * exponential back-off per key. Nothing here waits. Pure, one thread. */
+/* Work queue of keys ("ns/name"). A key is in the queue at most once, and is not taken
+ * again before queue_done. Back-off is exponential per key. No function blocks. Pure,
+ * one thread. */
 #ifndef OPERATOR_CORE_QUEUE_H
 #define OPERATOR_CORE_QUEUE_H
 
@@ -21,11 +22,11 @@ int queue_add(struct work_queue *q, const char *key, uint64_t due_ns);
 /* Takes the due key that has waited longest; NULL when none is due. The string is valid
  * until queue_done. */
 const char *queue_take(struct work_queue *q, uint64_t now_ns);
-/* The work on a taken key is done. failed: the key is due again after its back-off;
- * else the back-off is reset. Returns the delay in ns, 0 without a retry. */
+/* Ends the work on a taken key. failed: the key is due again after its back-off; else
+ * the back-off is reset. Returns the delay of the retry in ns, 0 if there is none. */
 uint64_t
 queue_done(struct work_queue *q, const char *key, bool failed, uint64_t now_ns);
-/* How long the taken key had been due. */
+/* How long the key had been due when it was taken. */
 uint64_t queue_waited_ns(const struct work_queue *q, const char *key);
 /* How often in a row the work on that key has failed. */
 unsigned queue_n_failures(const struct work_queue *q, const char *key);

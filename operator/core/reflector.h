@@ -21,16 +21,16 @@ enum refl_event {
 };
 #define REFL_EVENT_COUNT      5
 
-/* Doubled each time, plus up to half as jitter. */
+/* The back-off is doubled after each failure; up to half of it is added as jitter. */
 #define REFL_FIRST_BACKOFF_NS 800000000ull
 #define REFL_MAX_BACKOFF_NS   10000000000ull
 
 struct reflector {
     enum refl_state state;
-    uint64_t backoff_ns; /* of the next failure */
+    uint64_t backoff_ns; /* back-off after the next failure */
     uint64_t wake_ns;    /* BACKOFF: when it ends */
     int need_list;       /* BACKOFF: 1 list, 0 watch from the last resourceVersion */
-    uint32_t n_restarts; /* lists and watches started after the first list */
+    uint32_t n_restarts; /* lists and watches that were started after the first list */
     int has_expired;     /* the last watch expired before its first event */
 };
 

@@ -8,7 +8,7 @@ enum role { ROLE_WORKER, ROLE_LAUNCHER, ROLE_PS, ROLE_CHIEF, ROLE_EVALUATOR };
 
 const char *role_name(enum role r);  /* "worker", as in labels and names of pods */
 const char *role_title(enum role r); /* "Worker", as in replicaSpecs */
-/* -1: unknown. */
+/* The role of that name; -1 if it is unknown. */
 int role_find(const char *name);
 
 #endif

@@ -18,19 +18,19 @@ enum job_state {
 #define STATE_COUNT 6
 const char *state_name(enum job_state s);
 
-/* By the conditions of a stored status that are True: Failed, Succeeded, Suspended,
- * Restarting, Running, in this order; else Pending. */
+/* The state of the first condition that is True in a stored status, in the order Failed,
+ * Succeeded, Suspended, Restarting, Running; else STATE_PENDING. */
 enum job_state state_of_status(const struct node *status);
 bool state_is_final(enum job_state s);
 
 /* NULL if absent. */
 const struct node *condition_find(const struct node *status, const char *type);
-/* True when status holds the condition with status "True". */
+/* True if `status` contains the condition with status "True". */
 bool condition_is_true(const struct node *status, const char *type);
 
-/* The status without the times that are copied from the stored one. If the API server
- * did not keep the last status, it is sent again only when this differs. NULL when
- * memory is out. */
+/* A copy of the status without the times that are copied from the stored status. If the
+ * API server did not keep the last status, the status is sent again only if this copy
+ * differs. NULL when memory is out. */
 struct node *status_timeless(struct build *b, const struct node *status);
 /* True if only counts and messages differ. No program acts on them, so such a status
  * may be delayed. */

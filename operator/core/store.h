@@ -28,30 +28,29 @@ int store_key(enum kube_kind kind,
               char ret[STORE_KEY_SIZE]);
 enum kube_kind store_key_kind(const char *key);
 
-/* Puts or replaces a job; an older resourceVersion of the same uid is ignored. The tree
- * is changed: fields that are not kept are removed. ret_key is the job to sync.
- * -EINVAL, -E2BIG; -ENOMEM: call again. */
+/* Adds or replaces a job; an older resourceVersion of the same uid is ignored. Fields
+ * that the store does not keep are removed from `object`. ret_key: the key of the job to
+ * sync. -EINVAL, -E2BIG; -ENOMEM: call again. */
 int store_put_job(struct store *s,
                   enum kube_kind kind,
                   struct node *object,
                   char ret_key[STORE_KEY_SIZE],
                   struct err *err);
 /* The API server's answer to a status write. It may arrive after the watch event, even
- * after the job's deletion. It is stored only if the job of that uid is present, in an
- * older version. Returns 1 when it was stored, 0 when it has nothing new, or as
- * store_put_job. */
+ * after the job's deletion. It is stored only if the store has the job of that uid in an
+ * older version. Returns 1 if it was stored, 0 if not, or an error of store_put_job. */
 int store_take_answer(struct store *s,
                       enum kube_kind kind,
                       struct node *object,
                       char ret_key[STORE_KEY_SIZE],
                       struct err *err);
 void store_drop_job(struct store *s, const char *key);
-/* As store_drop_job, for that uid only: the job does not exist any more by an answer of
- * the API server. */
+/* The API server has answered that the job does not exist: as store_drop_job, for that
+ * uid only. */
 void store_lose_job(struct store *s, const char *key, const char *uid);
 
-/* Puts a pod or a launcher Job, or marks it as deleted. ret_key is the job that it
- * belongs to, "" when no job is affected. -EINVAL; -ENOMEM: call again. */
+/* Stores a pod or a launcher Job, or marks it as deleted. ret_key: the key of its job,
+ * "" if no job is affected. -EINVAL; -ENOMEM: call again. */
 int store_put_pod(struct store *s, const struct pod *pod, char ret_key[STORE_KEY_SIZE]);
 int store_drop_pod(struct store *s,
                    const char *ns,
@@ -81,9 +80,10 @@ void store_end_batches(struct store *s, store_key_fn changed, void *arg);
 
 /* Other objects of a job, of which the watch shows only metadata. Only deletions
  * matter: the job's fact of that kind becomes FACT_ABSENT. At the end of a list this
- * holds for objects that were known to exist or never queried, and were neither put nor
- * confirmed by an answer since the begin; for a PodGroup only if it was known, because
- * older ones have no label. ret_key is the job, "" when nothing changed. */
+ * is done for objects that were known to exist or never queried, and were neither put
+ * nor confirmed by an answer since the begin. A PodGroup must have been known to exist,
+ * because older ones have no label. ret_key: the key of the job, "" if nothing
+ * changed. */
 void store_begin_owned(struct store *s, enum kube_kind kind);
 void store_put_owned(struct store *s, enum kube_kind kind, const struct node *object);
 void store_end_owned(struct store *s,
@@ -107,8 +107,8 @@ int store_observe(const struct store *s,
                   struct arena *a,
                   struct observed *ret);
 
-/* Records the API server's answers (memory.h). No effect when the job of that uid is
- * not present any more. */
+/* Records the API server's answers (memory.h). No effect if the store does not have the
+ * job of that uid. */
 void store_expect_pod(struct store *s,
                       const char *key,
                       const char *job_uid,

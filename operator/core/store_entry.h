@@ -17,7 +17,7 @@ struct job_entry {
     enum kube_kind kind;
     struct job_memory memory;
     bool is_marked;
-    bool is_shown[KUBE_KIND_COUNT]; /* in the list of that kind that is being read */
+    bool is_shown[KUBE_KIND_COUNT]; /* the list of that kind in progress contains it */
     bool is_unkept, was_unkept;     /* the status: now, ever */
     uint8_t unkept[SHA256_BYTES];
     enum job_state state;
@@ -28,9 +28,9 @@ struct store {
     struct children children;
 };
 
-/* NULL unless a job of that uid is present. */
+/* The job of that key and uid; NULL if it is absent. */
 struct job_entry *store_entry(const struct store *s, const char *key, const char *uid);
-/* The replica index by the pod's name and role. -EINVAL: not of a crew. */
+/* The replica index, from the pod's name and role. -EINVAL: it is not a pod of a crew. */
 int store_pod_index(const struct pod *p, uint32_t *ret);
 
 #endif

@@ -11,13 +11,13 @@ struct texts { /* which members of a struct are char * */
     size_t n;
 };
 
-/* Each becomes "". */
+/* Sets each string to "". */
 void texts_empty(const struct texts *t, void *object);
-/* object is a bitwise copy of from: it gets its own strings, each cut at max bytes.
- * -ENOMEM: all are then NULL. */
+/* object: a bitwise copy of from. Its strings are replaced by copies of at most max
+ * bytes. -ENOMEM: all its strings are NULL. */
 int texts_copy(const struct texts *t, const void *from, void *object, size_t max);
 void texts_release(const struct texts *t, void *object);       /* NULL afterwards */
-size_t texts_bytes(const struct texts *t, const void *object); /* with their ends */
+size_t texts_bytes(const struct texts *t, const void *object); /* with the NULs */
 /* Compares the first max bytes of each. */
 bool texts_equal(const struct texts *t, const void *a, const void *b, size_t max);
 

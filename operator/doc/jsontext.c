@@ -190,7 +190,7 @@ size_t json_count(struct json_span text)
     return n;
 }
 
-/* --- mending ---------------------------------------------------------------------- */
+/* --- repair ---------------------------------------------------------------------- */
 
 static unsigned json_repair_string(const char *p, const char *end, struct strbuf *out)
 {

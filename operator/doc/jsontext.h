@@ -10,27 +10,27 @@
 
 #include "runtime/base/strbuf.h"
 
-struct json_span { /* of the text it was found in */
+struct json_span { /* a part of the text that was searched */
     const char *p;
     size_t n;
 };
 
-/* Member after member of an object, or item after item of an array. */
+/* Iterates over the members of an object or the items of an array. */
 struct json_walk {
     const char *p, *end;
-    char close; /* the bracket that ends it */
+    char close; /* the closing bracket */
     bool is_started;
 };
 int json_walk(struct json_walk *w,
               struct json_span text); /* -EINVAL: neither of them */
-/* 1: there is one more; 0: that was the last; -EINVAL: bad syntax. Keys come without
- * their quotes and with their escapes; items have an empty one. */
+/* 1: *ret_key and *ret_value are the next member; 0: there is none; -EINVAL: bad syntax.
+ * The key has no quotes, its escapes are unchanged; the key of an item is empty. */
 int json_walk_next(struct json_walk *w,
                    struct json_span *ret_key,
                    struct json_span *ret_value);
-/* The same in two steps: w->p is at the value in between, and at the last bracket after
- * a 0. A caller that parses the value itself sets w->p behind it instead of calling the
- * second. */
+/* The same in two steps. Between them w->p is at the value, and after a result of 0 it is
+ * at the closing bracket. A caller that parses the value itself sets w->p behind the
+ * value instead of calling json_walk_value. */
 int json_walk_key(struct json_walk *w, struct json_span *ret_key);
 int json_walk_value(struct json_walk *w, struct json_span *ret_value);
 
@@ -39,7 +39,7 @@ struct json_span json_find(struct json_span object, const char *key);
 /* The same, of a string: without quotes, escapes as they are. */
 struct json_span json_find_text(struct json_span object, const char *key);
 bool span_is(struct json_span s, const char *text);
-/* At least the number of values in it, containers included. */
+/* An upper bound of the number of values in the text, containers included. */
 size_t json_count(struct json_span text);
 
 /* What json_repair changed. */

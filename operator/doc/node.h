@@ -18,7 +18,7 @@
 
 #include "runtime/base/arena.h"
 
-#define NODE_MAX_DEPTH 100 /* of anything read from outside */
+#define NODE_MAX_DEPTH 100 /* of documents from outside */
 
 enum node_type {
     NODE_NULL,

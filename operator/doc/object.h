@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads one object of the API, as much of it as possible. Pure. */
+/* Reads an object of the API, and of an invalid one as much as possible. Pure. */
 #ifndef OPERATOR_DOC_OBJECT_H
 #define OPERATOR_DOC_OBJECT_H
 
@@ -27,8 +27,8 @@ int object_read(struct arena *a,
 /* Uid and kind of the controlling owner; "" if there is none. */
 const char *object_owner_uid(const struct node *object);
 const char *object_owner_kind(const struct node *object);
-/* Whether whole has everything that part has. Objects may have more members, such as
- * those that the API server adds; arrays and values must be equal. */
+/* True if `whole` contains `part`. Objects in `whole` may have more members, such as those
+ * that the API server adds; arrays and values must be equal. */
 bool object_holds(const struct node *whole, const struct node *part);
 
 #endif

@@ -18,9 +18,9 @@ extern const struct prune_rule prune_metadata[];
 /* For an object: everything except that. */
 extern const struct prune_rule prune_object[];
 
-/* Appends text without the members that are dropped or have no rule. A
- * value that is not a container is kept where a rule has inner ones. -EINVAL: not an
- * object, or bad syntax; out is incomplete then. -ENOMEM, -E2BIG: out's. */
+/* Appends text without the members that are dropped or have no rule. If a rule has inner
+ * rules, a value that is not a container is kept. -EINVAL: not an object, or bad syntax;
+ * then out is incomplete. -ENOMEM, -E2BIG: strbuf_status(out). */
 int json_prune(struct json_span text,
                const struct prune_rule *rules,
                struct strbuf *out);

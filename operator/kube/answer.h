@@ -12,7 +12,7 @@
 enum answer_class {
     ANSWER_OK,
     ANSWER_EXISTS,      /* 409 AlreadyExists */
-    ANSWER_CONFLICT,    /* 409 otherwise: changed meanwhile */
+    ANSWER_CONFLICT,    /* any other 409: the object was changed in the meantime */
     ANSWER_NOT_FOUND,   /* 404 */
     ANSWER_GONE,        /* 410: resourceVersion or continue token too old */
     ANSWER_INVALID,     /* 400, 413, 422: the same request fails again */
@@ -24,7 +24,7 @@ struct kube_answer {
     enum answer_class cls;
     int http;           /* 0: no answer */
     char reason[64];    /* of the Status object; "" if none */
-    char message[1024]; /* for people */
+    char message[1024]; /* for users */
     uint32_t retry_after_s;
 };
 void answer_read(const struct http_reply *reply, struct kube_answer *ret);

@@ -24,21 +24,21 @@ struct kube_request {
     const char *method; /* GET POST PUT PATCH DELETE */
     enum kube_kind kind;
     const char *ns, *name, *sub; /* see kube_path */
-    const char *query;           /* "?a=b", made by kube_query; NULL for none */
+    const char *query;           /* "?a=b", from kube_query; NULL for none */
     const char *body;            /* copied; NULL for none. A PATCH is a merge patch */
     size_t body_n;
     bool is_metadata;    /* a list: only the metadata of each object */
     uint64_t timeout_ms; /* 0: the default, half a minute */
-    bool
-        is_urgent; /* sent at once, without queue and rate limit, never fenced. Its time
-                       counts from now, even while credentials are fetched */
+    /* Sent at once: not queued, rate-limited or fenced. Its timeout starts now, even while
+     * credentials are fetched. */
+    bool is_urgent;
     kube_done_fn done;
     void *arg;
 };
 
 /* Called for every answer; for metrics. */
 typedef void (*kube_seen_fn)(void *arg, const char *method, int http, uint64_t took_ns);
-/* Whether writes are allowed now. Called just before a write is sent. */
+/* Returns true if writes are allowed now. Called just before a write is sent. */
 typedef bool (*kube_fence_fn)(void *arg);
 
 struct kube_options {
@@ -83,7 +83,7 @@ void kube_fence(struct kube *k);
 /* Ends the watch that was opened with this arg, without a callback. */
 void kube_watch_cancel(struct kube *k, const void *arg);
 
-void kube_tick(struct kube *k, uint64_t now_ns); /* sends what is due */
+void kube_tick(struct kube *k, uint64_t now_ns); /* sends due requests */
 uint64_t
 kube_next_ns(const struct kube *k); /* when kube_tick has work; UINT64_MAX: none */
 

@@ -29,10 +29,10 @@ struct kube_config {       /* every string is owned; NULL when absent */
                          a new CA is used */
     char *cert_pem, *cert_file; /* client certificate, as text or as path; */
     char *key_pem, *key_file;   /* and its key. Both or none; never written to a file */
-    char *token;                /* bearer token, and/or */
-    char *token_file;           /* a file that is read again every minute, or */
-    char *username, *password;  /* both or none, or */
-    struct exec_spec *exec;     /* a plug-in */
+    char *token;                /* bearer token; */
+    char *token_file;           /* file with the token, read again every minute; or */
+    char *username, *password;  /* both or none; or */
+    struct exec_spec *exec;     /* a credential plug-in */
     char *impersonate; /* header lines, each with a newline: the identity to act as */
     char *ns;          /* namespace of the context, or of the pod */
     bool is_pod;       /* found by kube_config_incluster */

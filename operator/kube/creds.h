@@ -27,7 +27,7 @@ int creds_get(struct creds *c, uint64_t now_ns, struct identity *ret, struct err
 /* The server has answered 401 to the identity of that number. True: there may be, or
  * will be, another; try once more. */
 bool creds_refused(struct creds *c, uint64_t number, uint64_t now_ns);
-/* New credentials are being fetched, and a request without them would fail. */
+/* True while new credentials are fetched without which a request would fail. */
 bool creds_is_waiting(const struct creds *c);
 /* creds_run is due when one of these can be read, or at creds_next_ns. */
 size_t creds_fds(const struct creds *c, struct pollfd ret[CREDS_FDS]);

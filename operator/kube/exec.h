@@ -18,13 +18,13 @@
 
 struct exec_run {
     const struct exec_spec *spec; /* borrowed */
-    pid_t pid;                    /* 0: none runs */
+    pid_t pid;                    /* 0: not running */
     int pid_fd, out_fd, err_fd;
     struct strbuf out, err; /* its output; err: only the start */
     uint64_t deadline_ns;
 };
 void exec_init(struct exec_run *x, const struct exec_spec *spec);
-void exec_release(struct exec_run *x); /* kills what runs */
+void exec_release(struct exec_run *x); /* kills a running plug-in */
 int exec_start(struct exec_run *x, uint64_t now_ns, struct err *err);
 bool exec_is_running(const struct exec_run *x);
 size_t exec_fds(const struct exec_run *x, struct pollfd ret[EXEC_FDS]);

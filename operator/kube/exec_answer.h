@@ -13,7 +13,7 @@ struct exec_answer { /* owned; a token, or certificate and key, or all */
     char *cert_pem, *key_pem;
     uint64_t expires_wall_s; /* 0: absent */
 };
-/* api_version: the requested one. The error message never has a part of the text. */
+/* api_version: the requested one. The error message never contains a part of the text. */
 int exec_answer_read(const char *text,
                      size_t n,
                      const char *api_version,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Faults for the tests: crash points around each write to the API server, and failed
- * allocations. hvd-operator is linked with fault_none.c, where all do nothing;
- * hvd-operator-faults with fault_env.c. */
+ * allocations. hvd-operator is linked with fault_none.c, whose functions are empty;
+ * hvd-operator-faults is linked with fault_env.c. */
 #ifndef OPERATOR_KUBE_FAULT_H
 #define OPERATOR_KUBE_FAULT_H
 

@@ -19,16 +19,17 @@ struct http_reply {
     uint32_t retry_after_s; /* from the header of that name; 0: none */
     bool has_new_creds;     /* after a 401: new ones are present or being fetched */
 };
-/* Exactly once per started request, unless it was cancelled. May start and cancel
- * others. */
+/* Called exactly once per started request, unless it was cancelled. May start and cancel
+ * other requests. */
 typedef void (*http_done_fn)(void *arg, const struct http_reply *reply);
 /* A piece of a 2xx answer's body. A negative result ends the stream: done is called
  * with that code. Must not start or cancel requests. */
 typedef int (*http_chunk_fn)(void *arg, const char *p, size_t n);
-/* The header of a 2xx answer was received; the same limits. */
+/* The header of a 2xx answer was received. Must not start or cancel requests. */
 typedef void (*http_opened_fn)(void *arg);
-/* Whether the request may be sent. Called when the connection exists and the first byte
- * would leave now. False ends the request with -EPERM. The same limits. */
+/* Returns true if the request may be sent. Called when the connection exists, just before
+ * the first byte is sent. False ends the request with -EPERM. Must not start or cancel
+ * requests. */
 typedef bool (*http_may_send_fn)(void *arg);
 
 struct http_request {
@@ -41,7 +42,7 @@ struct http_request {
     uint64_t idle_ms;    /* streams: silence for so long is an error; 0: none */
     size_t max_body;     /* a longer answer is an error */
     bool is_secret;      /* the answer: wiped after use */
-    bool is_fresh;       /* on a new connection: others may be dead undetected */
+    bool is_fresh; /* use a new connection: an existing one may be dead undetected */
     http_done_fn done;
     http_chunk_fn chunk;       /* NULL: the body is gathered for done */
     http_opened_fn opened;     /* may be NULL */
@@ -64,14 +65,14 @@ int http_start(struct http *h,
 void http_cancel(struct http *h,
                  uint64_t id); /* no callback; unknown ids are ignored */
 
-/* New credentials are being fetched: a request started now would be refused. */
+/* True while new credentials are fetched: a request started now would be refused. */
 bool http_is_waiting(const struct http *h);
 /* Called by http_run each time before anything is sent; may cancel requests. */
 void http_set_gate(struct http *h, void (*gate)(void *arg), void *arg);
 
 struct pollfd;
 /* Waits at most until deadline_ns for the network or one of fds (revents set), then
- * runs what is ready and calls callbacks. The only place that waits. */
+ * processes what is ready and calls callbacks. No other function blocks. */
 int http_run(struct http *h,
              uint64_t deadline_ns,
              struct pollfd *fds,

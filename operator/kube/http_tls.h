@@ -5,8 +5,8 @@
 
 #include "operator/kube/creds.h"
 
-/* easy: a CURL handle; who's key is used until the handle is reset. 0, or -EINVAL if
- * libcurl does not support a setting. */
+/* Sets up easy, a CURL handle. The key in who must be valid until the handle is reset.
+ * -EINVAL: libcurl does not support a setting. */
 int http_secure(void *easy,
                 const struct kube_config *config,
                 const struct identity *who,

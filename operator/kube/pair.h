@@ -18,8 +18,8 @@ struct key_pair {
     const struct kube_config *config; /* borrowed */
     char *cert_pem, *key_pem;         /* NULL: none. They match */
     struct pair_stamp cert_stamp, key_stamp;
-    uint64_t retry_ns; /* after a failure: not read again before */
-    bool is_logged;    /* the failure is in the log */
+    uint64_t retry_ns; /* after a failure: the files are not read before this time */
+    bool is_logged;    /* the failure was logged */
 };
 int pair_init(struct key_pair *p, const struct kube_config *config, struct err *err);
 void pair_release(struct key_pair *p); /* accepts a zeroed struct */
