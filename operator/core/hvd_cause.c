@@ -278,11 +278,11 @@ offer_report(struct cause_search *s, const struct pod *p, const struct failure *
                       .exit_code = f->exit_code,
                       .signal = f->signal,
                       .at_wall_us = report_time(p, f)};
-    bool is_oom, is_told, is_late, is_taken;
+    bool is_oom, is_terminated, is_late, is_taken;
     enum ender ender = ended_by(at.w, where);
 
-    is_told = f->rank < 0 && f->signal == SIGTERM; /* sent by the kubelet */
-    is_taken = is_told && ender != ENDED_BY_ITSELF;
+    is_terminated = f->rank < 0 && f->signal == SIGTERM; /* sent by the kubelet */
+    is_taken = is_terminated && ender != ENDED_BY_ITSELF;
     is_late = f->rank < 0 && f->exit_code == FAILURE_LATE;
     is_oom = where->is_main_exit && strcmp(where->exit_reason, "OOMKilled") == 0;
     c.has_exit = f->exit_code != 0 || f->signal != 0;
@@ -291,12 +291,12 @@ offer_report(struct cause_search *s, const struct pod *p, const struct failure *
     c.reason = is_oom ? "OOMKilled" : "WorkerFailed";
     if (is_taken)
         c.reason = "WorkerDeleted";
-    if (is_told && *where->reason)
+    if (is_terminated && *where->reason)
         c.reason = search_keep_text(s, arena_strdup(s->arena, where->reason));
     if (is_late)
         c.reason = "StartTimeout";
     c.is_outside = is_taken || is_late;
-    if (is_told && ender == ENDED_UNSEEN) {
+    if (is_terminated && ender == ENDED_UNSEEN) {
         c.settle_within_s = end_within_s(s->q->job);
         c.reported_s = p->exit_wall_us / 1000000u;
     }

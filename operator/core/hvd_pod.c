@@ -318,7 +318,7 @@ static void add_launch_env(struct pod_build *m)
 
 /* Once the command runs, only horovodrun writes the termination message. For other
  * commands Kubernetes uses the end of the log. */
-static void keep_last_words(struct pod_build *m)
+static void pod_fall_back_to_log(struct pod_build *m)
 {
     if (!node_get(m->first, "terminationMessagePolicy"))
         node_set_str(m->b, m->first, "terminationMessagePolicy",
@@ -342,7 +342,7 @@ static void make_launch(struct pod_build *m)
     node_set_str(m->b, source, "name", name);
     add_volume(m, VOLUME_HOSTS, "configMap", source);
     inject_mount(m->b, m->first, VOLUME_HOSTS, MOUNT_HOSTS, true);
-    keep_last_words(m);
+    pod_fall_back_to_log(m);
 }
 
 static void make_tensorflow(struct pod_build *m)
@@ -356,7 +356,7 @@ static void make_tensorflow(struct pod_build *m)
     else
         inject_variable(m->b, m->first, "TF_CONFIG", strbuf_str(&text));
     strbuf_release(&text);
-    keep_last_words(m);
+    pod_fall_back_to_log(m);
 }
 
 static void make_spec(struct pod_build *m, const char *name, struct err *err)

@@ -48,7 +48,7 @@ bool calls_arm(struct coordinator *co)
     uint32_t n = 0;
 
     calls_disarm(co); /* it may be armed already */
-    if (!co->watches_calls || co->is_stuck || co->has_end)
+    if (!co->watches_calls || co->has_failed || co->has_end)
         return false;
     want = calls_wanted(co);
     if (!member_standing_words(co->member, &words, &n))

@@ -94,7 +94,7 @@ static void seat_leave(struct coordinator *co)
     /* The background thread handles calls and a running agreement from here on. In a
      * plan with sets other ranks wait for it; otherwise it may end its nap first. */
     bool is_called = calls_arm(co); /* first: it may resume an agreement */
-    bool agrees = member_is_agreeing(co->member) && !co->is_stuck;
+    bool agrees = member_is_agreeing(co->member) && !co->has_failed;
     bool is_due = is_called || (co->watches_calls && agrees);
 
     if (agrees)
@@ -171,7 +171,7 @@ static void coordinator_end_doze(struct coordinator *co)
 static void coordinator_sleep(struct coordinator *co, uint64_t deadline_ns, bool awaits)
 {
     uint64_t until = earlier_ns(deadline_ns, atomic_load(&co->next_ns));
-    if (member_is_agreeing(co->member) && !co->is_stuck) {
+    if (member_is_agreeing(co->member) && !co->has_failed) {
         coordinator_doze(co, until);
         return;
     }
@@ -351,7 +351,7 @@ thread_run_round(struct coordinator *co, uint64_t last_nap_ns, uint32_t *seen)
            && !atomic_load(&co->is_leaving)) {
         if (step_once(co))
             continue;
-        if (!member_is_agreeing(co->member) || co->is_stuck) {
+        if (!member_is_agreeing(co->member) || co->has_failed) {
             if (!calls_arm(co))
                 break;
             calls_disarm(co);
@@ -592,7 +592,7 @@ bool coordinator_leave(struct coordinator *co,
     life = (int)life_next((enum life)atomic_load(&co->life), LIFE_EV_LEAVE);
     atomic_store(&co->life, life);
     control_leave(co->control, why);
-    while (!coordinator_is_over(co) && !co->is_stuck && clock_now_ns() < talk_until)
+    while (!coordinator_is_over(co) && !co->has_failed && clock_now_ns() < talk_until)
         if (!step_once(co))
             coordinator_sleep(co, talk_until, true);
     coordinator_end_ops(co);

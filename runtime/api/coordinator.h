@@ -67,7 +67,7 @@ struct coordinator {
     uint64_t end_at_ns; /* has_end: what is agreed by then is still carried out */
     uint64_t agreed[AGREE_MAX_WORDS];
     bool watches_calls; /* a plan with process sets lasts (calls.c) */
-    bool is_stuck;      /* the backend has failed; nothing more is posted */
+    bool has_failed;    /* the backend has failed; nothing more is posted */
     bool has_end;       /* end_text is set: after the last response the world ends */
     char end_text[MESSAGE_TEXT_MAX];
 
@@ -75,9 +75,8 @@ struct coordinator {
     _Atomic int life;        /* enum life; written in the seat */
     _Atomic bool is_leaving; /* seat_take_for_good is waiting or done */
     _Atomic bool is_hurried; /* while leaving: the backend must return */
-    _Atomic bool
-        /* leaving took too long: the thread that frees the seat sends the goodbye */
-        is_abandoned;
+    /* leaving took too long: the thread that frees the seat sends the goodbye */
+    _Atomic bool is_abandoned;
     enum leave_reason leave_why; /* set before is_abandoned */
     _Atomic int seat;            /* 1: taken */
     /* the background thread watches call_fds; the backend has none */

@@ -54,7 +54,7 @@ static int channel_offer_addr(const struct contract *c,
 {
     int rc;
 
-    if (c->told != TOLD_NOTHING && c->place.rank != 0)
+    if (c->known != KNOWN_NOTHING && c->place.rank != 0)
         return 0;
     rc = addr_list(c->iface, ret_addrs, size, err);
     if (rc == 0)
@@ -101,7 +101,7 @@ static int channel_meet(struct world *w, struct meeting *m, struct err *err)
     struct contract *c = &w->contract;
     int rc;
 
-    if (c->channel == CHANNEL_NONE || (c->told == TOLD_ALL && c->place.size == 1))
+    if (c->channel == CHANNEL_NONE || (c->known == KNOWN_ALL && c->place.size == 1))
         return 0;
     if (m->has_found) {
         *c = m->found;
@@ -215,9 +215,9 @@ int find_place(struct world *w,
     rc = settings_set_core(&w->settings, c->place.local_rank, c->place.local_size, err);
     if (rc < 0)
         return rc;
-    if (c->place.rank == 0 && !m->has_said)
+    if (c->place.rank == 0 && !m->has_logged_unused)
         settings_log_unused(env_get, NULL, environ);
-    m->has_said = true;
+    m->has_logged_unused = true;
     if (!c->hostname[0]) /* foreign launchers do not set it */
         (void)gethostname(w->contract.hostname, sizeof(w->contract.hostname) - 1);
     w->settings.generation = c->generation;

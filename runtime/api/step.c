@@ -55,7 +55,7 @@ static void world_mark_broken(struct coordinator *co, const char *cause)
     int life = (int)life_next((enum life)atomic_load(&co->life), LIFE_EV_FAILED);
 
     atomic_store(&co->life, life);
-    co->is_stuck = true;
+    co->has_failed = true;
     if (co->backend)
         co->backend->ops->abort(co->backend);
     /* nothing may be in flight: then the device is parked and not closed */
@@ -311,7 +311,7 @@ static bool step_check_stall(struct coordinator *co)
 
 static void step_fail(struct coordinator *co, bool is_ours, const char *reason)
 {
-    co->is_stuck = true;
+    co->has_failed = true;
     if (atomic_load(&co->is_hurried))
         return;
     if (is_ours)
@@ -437,7 +437,7 @@ static bool step_carry_out(struct coordinator *co)
 
     /* A window also ends during an agreement: step_next_ns comes after it. */
     (void)step_is_gathering(co);
-    while (!co->is_stuck) {
+    while (!co->has_failed) {
         if (member_is_agreeing(co->member)) {
             if (!agreement_poll(co))
                 break;
@@ -466,11 +466,11 @@ static bool world_is_at_end(struct coordinator *co)
 {
     if (!co->has_end)
         return false;
-    if (timeline_is_owed(&co->timeline) && !co->is_stuck
+    if (timeline_is_owed(&co->timeline) && !co->has_failed
         && clock_now_ns() < co->end_at_ns)
         return false; /* the last timeline events of other ranks have not arrived */
-    if (co->is_stuck || clock_now_ns() >= co->end_at_ns)
-        return co->is_stuck || member_is_in_plan(co->member)
+    if (co->has_failed || clock_now_ns() >= co->end_at_ns)
+        return co->has_failed || member_is_in_plan(co->member)
                || !member_has_todo(co->member);
     return !member_is_agreeing(co->member) && !co->flights.head
            && (member_is_in_plan(co->member) || !member_has_todo(co->member));
@@ -478,7 +478,7 @@ static bool world_is_at_end(struct coordinator *co)
 
 bool step_leave_plan(struct coordinator *co)
 {
-    if (!member_is_agreeing(co->member) || co->is_stuck)
+    if (!member_is_agreeing(co->member) || co->has_failed)
         return false;
     member_leave_plan(co->member);
     step_flush(co);
@@ -490,7 +490,7 @@ static bool step_is_out_of_patience(struct coordinator *co)
 {
     uint64_t since = calls_waits_since(co);
 
-    if (since == 0 || co->is_stuck || clock_now_ns() < since + step_patience_ns(co))
+    if (since == 0 || co->has_failed || clock_now_ns() < since + step_patience_ns(co))
         return false;
     member_leave_plan(co->member);
     return true;
@@ -510,7 +510,7 @@ static uint64_t step_next_ns(const struct coordinator *co)
         a = co->waits_since_ns + step_patience_ns(co);
     if (co->has_end && co->end_at_ns < a)
         a = co->end_at_ns;
-    if (flights_next_ns(co) < a && !co->is_stuck)
+    if (flights_next_ns(co) < a && !co->has_failed)
         a = flights_next_ns(co);
     return timeline_next_ns(&co->timeline) < a ? timeline_next_ns(&co->timeline) : a;
 }
@@ -519,11 +519,11 @@ static uint64_t step_next_ns(const struct coordinator *co)
 static bool step_retire_flights(struct coordinator *co)
 {
     struct err err = ERR_INIT;
-    int rc = co->is_stuck ? 0 : flights_retire(co, &err);
+    int rc = co->has_failed ? 0 : flights_retire(co, &err);
 
     if (rc < 0)
         step_fail(co, false, err.text);
-    else if (!co->is_stuck && flights_check_stall(co, &err) < 0)
+    else if (!co->has_failed && flights_check_stall(co, &err) < 0)
         step_fail(co, true, err.text);
     return rc != 0;
 }

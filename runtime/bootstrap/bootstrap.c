@@ -36,7 +36,7 @@
 #define GRACE_MS 100u  /* for a channel that keeps deadlines to return by itself */
 #define PROBE_MS 1000u /* to find the missing rank */
 
-enum stage { STAGE_OPENING, STAGE_TELLING, STAGE_WAITING, STAGE_ASKING };
+enum stage { STAGE_OPENING, STAGE_PUBLISHING, STAGE_WAITING, STAGE_QUERYING };
 
 struct bootstrap {
     struct carrier *ch;
@@ -126,7 +126,7 @@ static int my_card(struct attempt *a, const char *job, struct card *ret)
     struct card card = {.local_rank = CARD_NO_LOCAL};
 
     describe_host(&card);
-    if (c->told == TOLD_LOCAL)
+    if (c->known == KNOWN_LOCAL)
         card.local_rank = c->place.local_rank;
     if (c->place.rank == 0) {
         int rc = token_random(&a->token, &a->err);
@@ -210,7 +210,7 @@ static int attempt_exchange(struct attempt *a, struct carrier *ch)
     rc = rc ? rc : card_format(&mine, text, sizeof(text), &a->err);
     if (rc)
         return rc;
-    attempt_enter_stage(a, STAGE_TELLING);
+    attempt_enter_stage(a, STAGE_PUBLISHING);
     rc = ch->ops->put(ch, text, a->deadline_ns, &a->err);
     memset(text, 0, sizeof(text)); /* has the token */
     if (rc)
@@ -219,10 +219,10 @@ static int attempt_exchange(struct attempt *a, struct carrier *ch)
     rc = ch->ops->fence(ch, a->deadline_ns, &a->err);
     if (rc)
         return rc;
-    attempt_enter_stage(a, STAGE_ASKING);
+    attempt_enter_stage(a, STAGE_QUERYING);
     rc = get_card(a, ch, 0, &first);
     rc = rc ? rc : take_offer(a, &mine, &first);
-    if (rc == 0 && a->c.told != TOLD_ALL)
+    if (rc == 0 && a->c.known != KNOWN_ALL)
         rc = find_place(a, ch);
     return rc;
 }
@@ -232,11 +232,11 @@ static int check_rank(struct attempt *a, const struct carrier *ch)
 {
     struct place *p = &a->c.place;
 
-    if (a->c.told == TOLD_NOTHING) {
+    if (a->c.known == KNOWN_NOTHING) {
         p->rank = ch->rank;
         p->size = ch->size;
         if (p->size == 1)
-            a->c.told = TOLD_ALL;
+            a->c.known = KNOWN_ALL;
         return 0;
     }
     if (p->rank == ch->rank && p->size == ch->size)
@@ -264,7 +264,7 @@ static int attempt_run(struct attempt *a)
     rc = check_rank(a, ch);
     if (rc == 0 && a->c.place.size > 1)
         rc = attempt_exchange(a, ch);
-    a->c.told = rc ? a->c.told : TOLD_ALL;
+    a->c.known = rc ? a->c.known : KNOWN_ALL;
     a->b = TAKE(b); /* also after a failure: the launcher must see a normal exit */
     return rc;
 }
@@ -400,8 +400,8 @@ static int too_late(struct attempt *a, uint64_t start_ns, struct err *err)
             "called hvd.init() or has failed",
             s, a->c.place.size, who, by, missing);
     case STAGE_OPENING:
-    case STAGE_TELLING:
-    case STAGE_ASKING:
+    case STAGE_PUBLISHING:
+    case STAGE_QUERYING:
         break;
     }
     return err_set(err, -ETIMEDOUT, "the %s of %s has not answered within %u s", by,

@@ -168,19 +168,19 @@ int card_find_place(const struct card_place *v, struct place *p, struct err *err
     seats_count(seats, n, local, first, all);
 
     const uint32_t me = p->rank;
-    const bool is_told = v[me].local_rank != CARD_NO_LOCAL;
-    if (!is_told) {
+    const bool has_local_rank = v[me].local_rank != CARD_NO_LOCAL;
+    if (!has_local_rank) {
         p->local_rank = local[me];
         p->local_size = all[me];
     }
     p->cross_rank = p->cross_size = p->host = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if ((v[i].local_rank != CARD_NO_LOCAL) != is_told)
+        if ((v[i].local_rank != CARD_NO_LOCAL) != has_local_rank)
             return err_set(
                 err, -EPROTO,
                 "the launcher sets the local rank of rank %u, but not of rank %u",
-                is_told ? me : i, is_told ? i : me);
-        if ((is_told ? v[i].local_rank : local[i]) == p->local_rank) {
+                has_local_rank ? me : i, has_local_rank ? i : me);
+        if ((has_local_rank ? v[i].local_rank : local[i]) == p->local_rank) {
             p->cross_rank += i < me;
             p->cross_size++;
         }

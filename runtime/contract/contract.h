@@ -29,9 +29,9 @@ const char *launcher_name(enum launcher l);
 enum launcher_channel { CHANNEL_NONE, CHANNEL_PMI, CHANNEL_PMIX };
 const char *launcher_channel_name(enum launcher_channel c); /* "none", "PMI", "PMIx" */
 
-/* Which part of its place a rank reads from its environment; the channel has the rest.
- * */
-enum place_told { TOLD_ALL, TOLD_LOCAL, TOLD_RANK, TOLD_NOTHING };
+/* The part of its place that a rank reads from its environment. The channel provides the
+ * rest. */
+enum place_known { KNOWN_ALL, KNOWN_LOCAL, KNOWN_RANK, KNOWN_NOTHING };
 
 enum token_source {
     TOKEN_NONE,
@@ -49,7 +49,7 @@ struct contract {
     /* Ranks meet by the channel where there is one and it can be used; otherwise at
      * rdv_host, if it is set. */
     enum launcher_channel channel;
-    enum place_told told;               /* of place; a size of 0 is unknown */
+    enum place_known known;             /* of place; a size of 0 is unknown */
     int pmi_fd;                         /* PMI_FD, or -1: */
     char pmi_port[HOST_NAME_MAX_BYTES]; /* PMI_PORT, host:port, and PMI_ID */
     uint32_t pmi_id;

@@ -9,7 +9,7 @@
 
 #include "runtime/contract/contract.h"
 
-/* *ret is complete on success, except for what ret->told and ret->channel leave to
+/* *ret is complete on success, except for what ret->known and ret->channel leave to
  * bootstrap_meet. ret_why: one line for the log ("rank 1 of 4 from torchrun: RANK,
  * WORLD_SIZE, MASTER_ADDR=..."), at least 256 bytes. -EINVAL when the nearest set
  * contradicts itself: the message shows both values. */

@@ -45,7 +45,7 @@ static int read_local(const struct env_reader *r, struct contract *c)
                                              "cross_rank",      "cross_size"};
     struct place *p = &c->place;
 
-    c->told = p->size == 1 ? TOLD_ALL : TOLD_RANK;
+    c->known = p->size == 1 ? KNOWN_ALL : KNOWN_RANK;
     if (env_look(r, "MPI_LOCALRANKID") && env_look(r, "MPI_LOCALNRANKS")) {
         int rc = env_u32(r, "MPI_LOCALRANKID", 0, WORLD_MAX_RANKS - 1, &p->local_rank);
 
@@ -53,7 +53,7 @@ static int read_local(const struct env_reader *r, struct contract *c)
             rc = env_u32(r, "MPI_LOCALNRANKS", 1, WORLD_MAX_RANKS, &p->local_size);
         if (rc)
             return rc;
-        c->told = p->local_size == p->size ? TOLD_ALL : TOLD_LOCAL;
+        c->known = p->local_size == p->size ? KNOWN_ALL : KNOWN_LOCAL;
     }
     return place_check_named(p, &names, r->err);
 }
@@ -82,7 +82,7 @@ static int read_mpiexec(const struct env_reader *r, struct contract *c)
     if (has_fd(r))
         return read_fd(r, c);
     c->place.size = 0; /* read from the channel */
-    c->told = TOLD_NOTHING;
+    c->known = KNOWN_NOTHING;
     if (!has_port(r)) {
         c->channel = CHANNEL_PMIX;
         return 0;

@@ -72,7 +72,7 @@ static int read_openmpi(const struct env_reader *r, struct contract *c)
     if (rc)
         return rc;
     if (c->place.local_size != c->place.size) {
-        c->told = TOLD_LOCAL;
+        c->known = KNOWN_LOCAL;
         return c->channel == CHANNEL_PMIX ? 0 : lacks_pmix(r, &c->place);
     }
     if (!name)

@@ -354,7 +354,7 @@ void control_close(struct control *c)
 
     if (!c)
         return;
-    tree_send_last_words(c);
+    tree_send_ended_early(c);
     for (uint32_t i = 0; i < c->n_edges; i++) {
         if (c->edges[i].conn.fd >= 0)
             (void)frame_flush_until(&c->edges[i].conn, deadline); /* best effort */

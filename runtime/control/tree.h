@@ -88,8 +88,9 @@ void tree_lost(struct control *c, uint32_t index, int r);
 void tree_silent(struct control *c, uint32_t index);
 /* Rank 0: handles an item from below. */
 void tree_on_item(struct control *c, const struct up_item *item);
-/* Before the connections close. */
-void tree_send_last_words(struct control *c);
+/* Called before the connections close: sends ENDED to the children of a rank that leaves
+ * before it has received it. */
+void tree_send_ended_early(struct control *c);
 void tree_end_suspicion(struct control *c, uint64_t now_ns);
 
 #endif

@@ -94,9 +94,9 @@ void control_leave(struct control *c, enum leave_reason why)
     (void)tree_flush_up(c);
 }
 
-/* For a rank that had no time to wait for ENDED: sends its children the ENDED that rank
- * 0 will send to the other ranks. */
-void tree_send_last_words(struct control *c)
+/* For a rank that leaves before it has received ENDED: sends its children the ENDED that
+ * rank 0 will send to the other ranks. */
+void tree_send_ended_early(struct control *c)
 {
     char text[CAUSE_BYTES];
 

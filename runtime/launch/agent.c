@@ -183,7 +183,7 @@ static enum outcome agent_leave_world(struct agent *a)
             agent_drop_events(a);
         }
     }
-    bool is_stuck = engine_running(a->engine) > 0;
+    bool has_ranks_left = engine_running(a->engine) > 0;
     int sig = engine_received_signal(a->engine);
     agent_drop_ranks(a);
     agent_set_start_deadline(a);
@@ -191,11 +191,11 @@ static enum outcome agent_leave_world(struct agent *a)
         return o == HUB_GONE ? FAILED : o;
     if (!agent_has_place(a))
         return LEFT;
-    if (is_stuck)
+    if (has_ranks_left)
         (void)agent_fail_stuck(a);
     else if (sig)
         (void)agent_fail_signal(a, sig, "while another world was formed");
-    return is_stuck || sig ? agent_leave_job(a) : REFORMED;
+    return has_ranks_left || sig ? agent_leave_job(a) : REFORMED;
 }
 
 static enum outcome agent_run_ranks(struct agent *a)

@@ -387,13 +387,13 @@ static void register_gpu(void)
 int hvd_tf_use_gpu(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static bool is_asked, can; /* lock */
+    static bool is_checked, can; /* lock */
     bool r;
 
     (void)pthread_mutex_lock(&lock);
-    if (!is_asked) {
+    if (!is_checked) {
         can = can_use_gpu();
-        is_asked = true;
+        is_checked = true;
         if (can)
             register_gpu();
         else

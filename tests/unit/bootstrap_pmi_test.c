@@ -401,7 +401,7 @@ UNIT_TEST(ranks_of_the_channel_override_the_environment)
 
     assert_int_equal(tcp_listen("127.0.0.1", 0, &fd, &port, NULL), 0);
     struct contract c = rank_of_two(0, -1);
-    c.told = TOLD_NOTHING;
+    c.known = KNOWN_NOTHING;
     c.place.size = 0;
     c.pmi_id = 5;
     (void)snprintf(c.pmi_port, sizeof(c.pmi_port), "127.0.0.1:%u", port);
@@ -421,7 +421,7 @@ UNIT_TEST(ranks_of_the_channel_override_the_environment)
     assert_int_equal(bootstrap_meet(&c, 0, "", clock_now_ns() + LONG_S, &b, &token, &e),
                      0);
     assert_int_equal(c.place.size, 1);
-    assert_int_equal(c.told, TOLD_ALL);
+    assert_int_equal(c.known, KNOWN_ALL);
     bootstrap_finish(b);
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);

@@ -123,38 +123,38 @@ UNIT_TEST(mpiexec_sets_more_or_less)
     static const struct {
         const char *env, *why;
         enum launcher_channel channel;
-        enum place_told told;
+        enum place_known known;
         struct place place;
     } t[] = {
         {MPIEXEC,
          "rank 1 of 3 from mpiexec: PMI or PMIx, meeting by PMI",
          CHANNEL_PMI,
-         TOLD_ALL,
+         KNOWN_ALL,
          {1, 3, 1, 3, 0, 1, 0}},
         {MPIEXEC "MPI_LOCALNRANKS=2",
          NULL,
          CHANNEL_PMI,
-         TOLD_LOCAL,
+         KNOWN_LOCAL,
          {1, 3, 1, 2, 0, 1, 0}},
         {MPIEXEC "MPI_LOCALRANKID=",
          NULL,
          CHANNEL_PMI,
-         TOLD_RANK,
+         KNOWN_RANK,
          {1, 3, 0, 1, 0, 1, 0}},
         {"PMI_RANK=0 PMI_SIZE=1 PMI_FD=6",
          "rank 0 of 1 from mpiexec: PMI or PMIx",
          CHANNEL_PMI,
-         TOLD_ALL,
+         KNOWN_ALL,
          {0, 1, 0, 1, 0, 1, 0}},
         {"PMI_PORT=h:1234 PMI_ID=2 MPI_LOCALRANKID=2",
          "a rank from mpiexec: PMI or PMIx, the rest by PMI",
          CHANNEL_PMI,
-         TOLD_NOTHING,
+         KNOWN_NOTHING,
          {0, 0, 0, 1, 0, 1, 0}},
         {PMIX,
          "a rank from mpiexec: PMI or PMIx, the rest by PMIx",
          CHANNEL_PMIX,
-         TOLD_NOTHING,
+         KNOWN_NOTHING,
          {0, 0, 0, 1, 0, 1, 0}},
     };
 
@@ -164,7 +164,7 @@ UNIT_TEST(mpiexec_sets_more_or_less)
         assert_int_equal(f.rc, 0);
         assert_int_equal(f.c.launcher, LAUNCHER_MPIEXEC);
         assert_int_equal(f.c.channel, t[i].channel);
-        assert_int_equal(f.c.told, t[i].told);
+        assert_int_equal(f.c.known, t[i].known);
         assert_memory_equal(&f.c.place, &t[i].place, sizeof(t[i].place));
         assert_string_equal(f.c.rdv_host, ""); /* only by the channel */
         if (t[i].why)
@@ -182,13 +182,13 @@ UNIT_TEST(open_mpi_and_slurm_by_pmix)
 
     assert_int_equal(f.rc, 0);
     assert_int_equal(f.c.channel, CHANNEL_PMIX);
-    assert_int_equal(f.c.told, TOLD_ALL);
+    assert_int_equal(f.c.known, KNOWN_ALL);
     assert_string_equal(f.c.rdv_host, "127.0.0.1"); /* in case libpmix is missing */
     assert_string_equal(f.why, "rank 2 of 3 from openmpi: OMPI_COMM_WORLD_RANK, "
                                "OMPI_COMM_WORLD_SIZE, meeting by PMIx");
     f = contract_find(OPENMPI PMIX "OMPI_COMM_WORLD_SIZE=6");
     assert_int_equal(f.rc, 0);
-    assert_int_equal(f.c.told, TOLD_LOCAL);
+    assert_int_equal(f.c.known, KNOWN_LOCAL);
     assert_string_equal(f.c.rdv_host, "");
     f = contract_find(OPENMPI PMIX "PMIX_NAMESPACE= OMPI_MCA_ess_base_jobid=5");
     assert_int_equal(f.c.channel, CHANNEL_NONE);
@@ -198,12 +198,12 @@ UNIT_TEST(open_mpi_and_slurm_by_pmix)
     assert_int_equal(f.rc, 0);
     assert_int_equal(f.c.launcher, LAUNCHER_SLURM);
     assert_int_equal(f.c.channel, CHANNEL_PMIX);
-    assert_int_equal(f.c.told, TOLD_ALL);
+    assert_int_equal(f.c.known, KNOWN_ALL);
     assert_string_equal(f.c.rdv_host, "node1");
     f = contract_find(SLURM PMIX "PMIX_NAMESPACE=slurm.pmix.77.0 PMIX_RANK=3 "
                                  "SLURM_DISTRIBUTION=arbitrary");
     assert_int_equal(f.rc, 0); /* PMIx knows where rank 0 is */
-    assert_int_equal(f.c.told, TOLD_ALL);
+    assert_int_equal(f.c.known, KNOWN_ALL);
     assert_string_equal(f.c.rdv_host, "");
     f = contract_find(SLURM PMIX "PMIX_NAMESPACE=slurm.pmix.77.8 PMIX_RANK=0");
     assert_int_equal(f.rc, 0); /* of an outer step */

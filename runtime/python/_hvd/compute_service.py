@@ -332,15 +332,15 @@ class ComputeClient:
         error = here = None
         for _ in range(ATTEMPTS):
             try:
-                answer, here = self._ask(address, CONNECT_SECONDS, {"do": "ping"})
+                answer, here = self._exchange(address, CONNECT_SECONDS, {"do": "ping"})
                 error = None if answer.get("result") == ComputeService.NAME else "another service"
                 break
             except (OSError, ValueError) as e:
                 error = e
         answers.put((address, here, error))
 
-    def _ask(self, address, seconds, request):
-        """Returns (answer, this host's address). seconds: time limit for the answer; None: no limit."""
+    def _exchange(self, address, seconds, request):
+        """Sends a request; returns (answer, this host's address). seconds: limit for the answer or None."""
         with socket.create_connection(address, CONNECT_SECONDS) as sock:
             sock.settimeout(CONNECT_SECONDS)
             nonce = _exactly(sock, NONCE_BYTES)
@@ -358,7 +358,7 @@ class ComputeClient:
     def _request(self, seconds, do, **arguments):
         for attempt in range(ATTEMPTS):
             try:
-                answer, _ = self._ask(self._address, seconds, {"do": do, **arguments})
+                answer, _ = self._exchange(self._address, seconds, {"do": do, **arguments})
                 break
             except (OSError, ValueError) as e:
                 if attempt == ATTEMPTS - 1:

@@ -75,7 +75,7 @@ static int sets_from(PyObject *sets, struct start_sets **ret)
 }
 
 /* A world exists: hvd_init() returns at once whether it is the same one. */
-static int ask_world(const struct start_sets *sets)
+static int world_query(const struct start_sets *sets)
 {
     struct hvd_config config = {
         .size_bytes = sizeof(config), .n_ranks = sets->sizes[0], .ranks = sets->ranks};
@@ -121,7 +121,7 @@ static PyObject *py_start(PyObject *module, PyObject *args)
     if (hvd_is_initialized()) {
         int status;
 
-        Py_BEGIN_ALLOW_THREADS status = ask_world(sets);
+        Py_BEGIN_ALLOW_THREADS status = world_query(sets);
         Py_END_ALLOW_THREADS free(sets);
         if (status == HVD_INVALID_ARGUMENT) /* the text belongs to this thread */
             return raise_status(module, status, 1);

@@ -471,7 +471,7 @@ again = implementation._make_allreduce_grads_fn(
 
 def warned(function, *args):
     """(result, texts of warnings that say what of reductions)."""
-    for say in (implementation._say_reduced_before, implementation._say_perhaps_reduced_before):
+    for say in (implementation._warn_reduced_before, implementation._warn_perhaps_reduced_before):
         say.cache_clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -334,10 +334,12 @@ DEVICE uint32_t topk_bit(uint32_t one)
            | (one & 0xffff0000u ? 16u : 0u);
 }
 
-DEVICE uint32_t topk_tell(const struct chunk *c,
-                          uint32_t word,
-                          uint32_t limit,
-                          unsigned t)
+/* Of the elements that are set in a word: how many are above the limit, in the low 16
+ * bits, and how many are not, in the high 16 bits. */
+DEVICE uint32_t topk_count_above(const struct chunk *c,
+                                 uint32_t word,
+                                 uint32_t limit,
+                                 unsigned t)
 {
     const float *w = (const float *)c->dst + t * 32;
     uint32_t sum = 0;
@@ -416,7 +418,7 @@ KERNEL(topk_pick, struct args_topk)
             EACH_THREAD(t)
             {
                 P(word, t) = marks[(uint64_t)i * 256 + t];
-                P(mine, t) = topk_tell(&c, P(word, t), r.limit, t);
+                P(mine, t) = topk_count_above(&c, P(word, t), r.limit, t);
                 s[t] = P(mine, t);
             }
             SYNC TOPK_SCAN(uint32_t, s) EACH_THREAD(t)

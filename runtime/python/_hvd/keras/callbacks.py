@@ -191,7 +191,7 @@ class LearningRateScheduleCallbackImpl(BatchHooks):
         if not momentum:
             return
         if not hasattr(optimizer.momentum, "assign") and not self._runs_eagerly():
-            _say_no_correction(type(optimizer).__name__)
+            _warn_no_correction(type(optimizer).__name__)
             return
         self.restore_momentum = momentum
         optimizer.momentum = momentum * factor
@@ -241,7 +241,7 @@ class LearningRateScheduleCallbackImpl(BatchHooks):
 
 
 @functools.lru_cache(maxsize=None)
-def _say_no_correction(name):
+def _warn_no_correction(name):
     if basics.rank() == 0:
         warnings.warn(
             f"horovod: momentum is not corrected when the learning rate changes: {name} of this Keras has "

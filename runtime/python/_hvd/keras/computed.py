@@ -50,8 +50,8 @@ class Computed:
         waiting = [name in marks.reducers([v]) for v in variables]
         marks.remember([v for v, yes in zip(variables, waiting) if yes], None)
         is_changed = any(w and not d and not mark for w, d, mark in zip(waiting, done, known))
-        if is_changed and not is_by_scaler and not run.has_said_changed:
-            run.has_said_changed = True
+        if is_changed and not is_by_scaler and not run.has_warned_changed:
+            run.has_warned_changed = True
             warnings.warn(
                 f"horovod: {type(self).__name__}.apply_gradients() takes other gradients than "
                 "compute_gradients() gave for those, clipped or scaled, and does not reduce them; compute "

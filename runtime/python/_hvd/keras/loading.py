@@ -21,11 +21,11 @@ def _objects(custom_optimizers, custom_objects):
     return found or None
 
 
-def _check_passes(optimizer, filepath, told):
+def _check_passes(optimizer, filepath, is_given):
     """Raises ValueError if the loaded optimizer accumulates and backward_passes_per_step is not given: the
     file of Keras 3 does not show who set the accumulation, and so whether passes are summed or averaged."""
     steps = getattr(innermost(optimizer), "gradient_accumulation_steps", None)
-    if steps and not told:
+    if steps and not is_given:
         raise ValueError(
             f"the optimizer in {filepath} adds up the gradients of {steps} passes: give load_model "
             f"backward_passes_per_step={steps} if hvd.DistributedOptimizer had it, or 1 if it was the "

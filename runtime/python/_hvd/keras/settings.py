@@ -112,7 +112,7 @@ class Run:
         self.reduce = None  # created at the first gradient: by then hvd.init() has been called
         self.maxima = None  # as reduce
         self.helper = None
-        self.has_computed = self.has_said_changed = False
+        self.has_computed = self.has_warned_changed = False
 
     @contextlib.contextmanager
     def entered(self):

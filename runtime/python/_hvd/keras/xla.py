@@ -20,7 +20,7 @@ def turn_off_xla(model_class):
         value = plain.fget(self)
         if value and is_distributed(getattr(self, "optimizer", None)):
             self._jit_compile = value = False
-            _say_no_xla()
+            _warn_no_xla()
         return value
 
     owner.jit_compile = property(jit_compile, plain.fset, plain.fdel, plain.__doc__)
@@ -28,7 +28,7 @@ def turn_off_xla(model_class):
 
 
 @functools.lru_cache(maxsize=None)
-def _say_no_xla():
+def _warn_no_xla():
     if basics.is_initialized() and basics.rank() != 0:
         return
     warnings.warn(

@@ -230,7 +230,7 @@ def _subgraph(settings, plan, use_generic_names, names):
 
 
 @functools.lru_cache(maxsize=None)
-def _say_reduced_before(name):
+def _warn_reduced_before(name):
     warnings.warn(
         f"{name}: these gradients have been reduced already, so they are used as they are; use one of "
         "hvd.DistributedGradientTape and hvd.DistributedOptimizer, not both",
@@ -239,7 +239,7 @@ def _say_reduced_before(name):
 
 
 @functools.lru_cache(maxsize=None)
-def _say_perhaps_reduced_before(name, reducer, is_sum):
+def _warn_perhaps_reduced_before(name, reducer, is_sum):
     warnings.warn(
         f"{name}: {reducer} has reduced gradients of these variables before; if these were made of "
         f"them, they are reduced twice, which {'is too much' if is_sum else 'costs time'}: use one of "
@@ -256,10 +256,10 @@ def _but_reduced(grads, variables, name, op, set_id):
     by = marks.marks_of(grads)
     done = [of is not None and of[0] == set_id for of in by]
     if any(yes and of[1] != name for yes, of in zip(done, by)):
-        _say_reduced_before(name)
+        _warn_reduced_before(name)
     rest = [v for v, g, yes in zip(variables or [], grads, done) if g is not None and not yes]
     for reducer in marks.reducers(rest) - {name}:
-        _say_perhaps_reduced_before(name, reducer, op == Sum)
+        _warn_perhaps_reduced_before(name, reducer, op == Sum)
     marks.remember(variables or [], None)
     return [None if yes else g for g, yes in zip(grads, done)]
 

@@ -19,13 +19,13 @@ from _hvd.torch import elastic
 from _hvd.torch.compression import Compression
 from _hvd.torch.functions import *
 from _hvd.torch.functions import __all__ as _functions
-from _hvd.torch.memory import ask_for_huge_pages
+from _hvd.torch.memory import use_huge_pages
 from _hvd.torch.mpi_ops import *
 from _hvd.torch.mpi_ops import __all__ as _ops
 from _hvd.torch.optimizer import DistributedOptimizer
 from _hvd.torch.sync_batch_norm import SyncBatchNorm, convert_sync_batchnorm
 
-ask_for_huge_pages()
+use_huge_pages()
 hint_at_wheel()
 
 __all__ = sorted(

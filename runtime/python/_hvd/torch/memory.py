@@ -12,6 +12,6 @@ import os
 VARIABLE = "THP_MEM_ALLOC_ENABLE"
 
 
-def ask_for_huge_pages():
+def use_huge_pages():
     """Sets the variable unless the user has set it. Versions of torch without it ignore it."""
     os.environ.setdefault(VARIABLE, "1")

@@ -154,7 +154,7 @@ class State:
                 begin = torch.futures.Future(devices=devices) if devices else torch.futures.Future()
                 self._future = begin.then(self._value)
                 if self.is_over:
-                    self._tell(begin)
+                    self._resolve(begin)
                 else:
                     watchers.run(lambda: self._complete(begin))
             return self._future
@@ -170,10 +170,10 @@ class State:
             self.finish()
         except Exception as e:  # reported through the future
             self.error = e
-        self._tell(begin)
+        self._resolve(begin)
 
-    def _tell(self, begin):
-        """Makes continuations follow this thread's streams on the result's devices."""
+    def _resolve(self, begin):
+        """Completes the future; its continuations follow this thread's streams on the result's devices."""
         self.follow()
         outputs = self.outputs()
         begin.set_result(outputs if any(o.is_cuda for o in outputs) else None)
