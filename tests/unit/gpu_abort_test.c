@@ -33,12 +33,11 @@ static int open_and_hang(struct device *g,
                          struct device_event **ret_last,
                          char *said)
 {
-    const struct backend_env env = env_of(g);
     struct err err = ERR_INIT;
     uint64_t ticket = 0;
     float *v;
 
-    HOLDS(comm_open(g, meeting, &env, case_ranks, ret, &err) == 0);
+    HOLDS(case_open(g, meeting, ret, &err) == 0);
     HOLDS((v = floats_new(g, COUNT, 1, &err)));
     for (int i = 0; i < n; i++)
         HOLDS(post_sum(*ret, v, COUNT, &ticket, &err) == 0);
@@ -167,14 +166,13 @@ UNIT_TEST(an_asynchronous_error_is_seen_while_closed)
 static int
 error_at_a_call(struct device *g, struct backend *meeting, struct party *p, char *said)
 {
-    const struct backend_env env = env_of(g);
     struct err err = ERR_INIT;
     struct backend *b;
     uint64_t ticket;
     float *v;
     int rc = 0;
 
-    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
+    HOLDS(case_open(g, meeting, &b, &err) == 0);
     HOLDS((v = floats_new(g, COUNT, 1, &err)));
     HOLDS(post_sum(b, v, COUNT, &ticket, &err) == 0);
     HOLDS(wait_ticket(b, ticket, 20, &err) == 0); /* it is connected */
@@ -253,14 +251,13 @@ UNIT_TEST(a_launcher_that_wakes_up_late_makes_no_query)
 static int
 stops_amid(struct device *g, struct backend *meeting, struct party *p, char *said)
 {
-    const struct backend_env env = env_of(g);
     struct err err = ERR_INIT;
     struct backend *b, *child = NULL;
     static const uint32_t members[] = {0, 1};
     uint64_t ticket;
     float *v;
 
-    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
+    HOLDS(case_open(g, meeting, &b, &err) == 0);
     HOLDS((v = floats_new(g, COUNT, 1, &err)));
     for (int i = 0; i < 100; i++) {
         if (i == 20 + 7 * (int)g->config.rank)
@@ -283,7 +280,7 @@ stops_amid(struct device *g, struct backend *meeting, struct party *p, char *sai
         child->ops->close(child);
     b->ops->close(b);
     HOLDS(comm_split(b, members, 2, &child, &err) == -ECONNABORTED);
-    HOLDS(comm_open(g, meeting, &env, case_ranks, &child, &err) == -ECONNABORTED);
+    HOLDS(case_open(g, meeting, &child, &err) == -ECONNABORTED);
     meet_all(p, 1);
     return 0;
 }

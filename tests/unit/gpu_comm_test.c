@@ -14,7 +14,6 @@ static float sum_of(uint32_t n)
 static int
 member_sums(struct device *g, struct backend *meeting, struct party *p, char *said)
 {
-    const struct backend_env env = env_of(g);
     struct err err = ERR_INIT;
     struct backend *b;
     uint64_t ticket = 0, done;
@@ -22,7 +21,7 @@ member_sums(struct device *g, struct backend *meeting, struct party *p, char *sa
 
     for (int i = 0; i < MANY; i++)
         HOLDS((v[i] = floats_new(g, COUNT, (float)(g->config.rank + 1), &err)));
-    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
+    HOLDS(case_open(g, meeting, &b, &err) == 0);
     for (int i = 0; i < MANY; i++) /* posted before it is ready */
         HOLDS(post_sum(b, v[i], COUNT, &ticket, &err) == 0);
     HOLDS(ticket == MANY);
@@ -74,14 +73,13 @@ UNIT_TEST(a_communicator_is_used_before_it_is_ready_on_every_version)
 static int
 fails_to_start(struct device *g, struct backend *meeting, const char *words, char *said)
 {
-    const struct backend_env env = env_of(g);
     struct err err = ERR_INIT;
     struct backend *b;
     uint64_t ticket;
     float *v;
 
     HOLDS((v = floats_new(g, 10, 1, &err)));
-    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
+    HOLDS(case_open(g, meeting, &b, &err) == 0);
     (void)post_sum(b, v, 10, &ticket, &err); /* may fail already */
     HOLDS(wait_ticket(b, 1, 20, &err) == -ECONNABORTED);
     HOLDS(strstr(err.text, words));
@@ -99,10 +97,9 @@ init_fails(struct device *g, struct backend *meeting, struct party *p, char *sai
     if (g->config.rank == 1)
         rc = fails_to_start(g, meeting, "unhandled system error", said);
     else { /* NCCL succeeds here; the control plane reports the failure */
-        const struct backend_env env = env_of(g);
         struct err err = ERR_INIT;
         struct backend *b;
-        HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
+        HOLDS(case_open(g, meeting, &b, &err) == 0);
     }
     meet_all(p, 1);
     return rc;
@@ -141,7 +138,6 @@ static int
 by_turns(struct device *g, struct backend *meeting, struct party *p, char *said)
 {
     static const uint32_t members[] = {0, 1};
-    const struct backend_env env = env_of(g);
     struct backend *v[3] = {NULL}, *alone;
     struct err err = ERR_INIT;
     uint64_t ticket = 0;
@@ -149,9 +145,9 @@ by_turns(struct device *g, struct backend *meeting, struct party *p, char *said)
 
     (void)p;
     HOLDS((x = floats_new(g, COUNT, 1, &err)));
-    HOLDS(comm_open(g, meeting, &env, case_ranks, &v[0], &err) == 0);
+    HOLDS(case_open(g, meeting, &v[0], &err) == 0);
     HOLDS(post_sum(v[0], x, COUNT, &ticket, &err) == 0);
-    HOLDS(comm_open(g, meeting, &env, case_ranks, &v[1], &err) == 0);
+    HOLDS(case_open(g, meeting, &v[1], &err) == 0);
     HOLDS(comm_split(v[0], members, 2, &v[2], &err) == 0);
     HOLDS(comm_split(v[0], members + 1, 1, &alone, &err) == 0);
     HOLDS((alone != NULL) == (g->config.rank == 1));
@@ -179,7 +175,6 @@ static int member_runs_several(struct device *g,
                                struct party *p,
                                char *said)
 {
-    const struct backend_env env = env_of(g);
     struct err err = ERR_INIT;
     struct backend *b;
     struct nccl_id id;
@@ -188,7 +183,7 @@ static int member_runs_several(struct device *g,
     float *x;
 
     HOLDS((x = floats_new(g, COUNT, 1, &err)));
-    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
+    HOLDS(case_open(g, meeting, &b, &err) == 0);
     HOLDS(post_sum(b, x, COUNT, &ticket, &err) == 0);
     HOLDS(wait_ticket(b, ticket, 20, &err) == 0);
     meet_all(p, 1);
@@ -228,14 +223,13 @@ static int
 closes_early(struct device *g, struct backend *meeting, struct party *p, char *said)
 {
     const uint64_t deadline_ns = clock_now_ns() + 30 * NS_PER_S;
-    const struct backend_env env = env_of(g);
     struct err err = ERR_INIT;
     struct backend *b;
     uint64_t ticket;
     float *v;
 
     HOLDS((v = floats_new(g, COUNT, (float)(g->config.rank + 1), &err)));
-    HOLDS(comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
+    HOLDS(case_open(g, meeting, &b, &err) == 0);
     HOLDS(post_sum(b, v, COUNT, &ticket, &err) == 0);
     b->ops->close(b);
     HOLDS(launcher_drain(&g->launcher, deadline_ns) == 0);

@@ -102,6 +102,17 @@ static inline struct backend_env env_of(const struct device *g)
     return (struct backend_env){.rank = g->config.rank, .size = g->config.size};
 }
 
+/* The world's communicator. */
+static inline int case_open(struct device *g,
+                            struct backend *meeting,
+                            struct backend **ret,
+                            struct err *err)
+{
+    const struct backend_env env = env_of(g);
+
+    return comm_open(g, meeting, &env, case_ranks, ret, err);
+}
+
 /* Of rank `me` of size ranks. */
 static inline struct device_config case_config(uint32_t me, uint32_t size)
 {

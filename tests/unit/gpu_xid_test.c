@@ -8,38 +8,18 @@
 
 #define LONG_NS (20 * NS_PER_S)
 
-static void *nvml_symbol(const char *name)
+static void (*xid_inject)(int xid);
+static int (*nvml_hang)(int on); /* how many calls are in NVML */
+static int (*n_sets)(void);
+
+static int load_nvml(__attribute__((unused)) void **state)
 {
     void *nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW);
-    void *p = nvml ? dlsym(nvml, name) : NULL;
 
-    assert_non_null(p);
-    return p; /* it stays */
-}
-
-static void xid_inject(int xid)
-{
-    void (*set_xid)(int);
-
-    *(void **)&set_xid = nvml_symbol("hvd_fake_xid");
-    set_xid(xid);
-}
-
-/* How many calls are in NVML. */
-static int nvml_hang(int on)
-{
-    int (*set_hang)(int);
-
-    *(void **)&set_hang = nvml_symbol("hvd_fake_nvml_hang");
-    return set_hang(on);
-}
-
-static int n_sets(void)
-{
-    int (*count)(void);
-
-    *(void **)&count = nvml_symbol("hvd_fake_nvml_sets");
-    return count();
+    *(void **)&xid_inject = dlsym(nvml, "hvd_fake_xid");
+    *(void **)&nvml_hang = dlsym(nvml, "hvd_fake_nvml_hang");
+    *(void **)&n_sets = dlsym(nvml, "hvd_fake_nvml_sets");
+    return xid_inject && nvml_hang && n_sets ? 0 : -1;
 }
 
 /* Its XIDs are received from now on. */
@@ -227,4 +207,4 @@ UNIT_TEST(a_gpu_off_the_bus_ends_the_device_by_itself)
     close_with_xids(g);
 }
 
-UNIT_MAIN(NULL, NULL)
+UNIT_MAIN(load_nvml, NULL)

@@ -150,18 +150,20 @@ int cuMemAlloc_v2(cu_ptr *ret, size_t bytes)
     return rc;
 }
 
+/* As the driver: the whole context. */
+static int free_synchronised(void *p, bool is_pinned)
+{
+    FAKE_ENTER_SAFE();
+    pthread_mutex_lock(&fake.lock);
+    fake_wait_idle(fake_current());
+    pthread_mutex_unlock(&fake.lock);
+    block_give(p, is_pinned);
+    return 0;
+}
+
 int cuMemFree_v2(cu_ptr p)
 {
-    int rc = fake_call(true);
-
-    rc = rc ? rc : fake_unsafe();
-    if (rc || p == 0)
-        return rc;
-    pthread_mutex_lock(&fake.lock);
-    fake_wait_idle(fake_current()); /* as the driver: it synchronises */
-    pthread_mutex_unlock(&fake.lock);
-    block_give(host_of(p), false);
-    return 0;
+    return p == 0 ? fake_call(true) : free_synchronised(host_of(p), false);
 }
 
 static struct block *block_at(const void *p)
@@ -372,12 +374,7 @@ int cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
 
 int cuMemFreeHost(void *p)
 {
-    FAKE_ENTER_SAFE();
-    pthread_mutex_lock(&fake.lock);
-    fake_wait_idle(fake_current()); /* as the driver: it synchronises */
-    pthread_mutex_unlock(&fake.lock);
-    block_give(p, true);
-    return 0;
+    return free_synchronised(p, true);
 }
 
 struct move {

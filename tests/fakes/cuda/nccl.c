@@ -92,10 +92,9 @@ static int check_config(const struct nccl_config *c, bool *ret_blocks, bool *ret
 static int comm_start(void *arg)
 {
     struct nccl_comm_s *c = arg;
-    int rc = fake_net_join(c), code;
-    long n;
+    int rc = fake_net_join(c), code = fake_fault("init_error", c->rank, 0);
 
-    if (!rc && fake_fault("init_error", c->rank, &code, &n)) {
+    if (!rc && code) {
         fake_set_error("member %d of %s: an injected error at init", c->rank, c->name);
         return code;
     }
@@ -108,9 +107,8 @@ comm_init(nccl_comm *ret, int n, struct nccl_id id, int rank, bool blocks, bool 
     if (n < 1 || n > FAKE_MAX_MEMBERS || rank < 0 || rank >= n
         || !memchr(id.bytes, '\0', FAKE_NAME_BYTES))
         return NCCL_ARGUMENT;
-    int code;
-    long at;
-    if (fake_fault("init_refused", rank, &code, &at)) {
+    int code = fake_fault("init_refused", rank, 0);
+    if (code) {
         fake_set_error("an injected refusal of member %d", rank);
         return code; /* as without a driver: at once, and there is no communicator */
     }
@@ -361,17 +359,14 @@ static int never_idle(void *arg)
 
 int ncclCommFinalize(nccl_comm c)
 {
-    int code;
-    long n;
-
     fake_enter(c, "ncclCommFinalize", 21403, 0);
     fake_job_check(c, "ncclCommFinalize");
     pthread_mutex_lock(&c->lock);
     c->is_finalized = true;
     pthread_mutex_unlock(&c->lock);
-    bool hangs = fake_fault("finalize_hang", c->rank, &code, &n);
-    if (fake_fault("finalize_slow", c->rank, &code, &n)) /* an abort comes too late */
-        (void)usleep(1000u * (unsigned)code);
+    bool hangs = fake_fault("finalize_hang", c->rank, 0) != 0;
+    /* an abort comes too late */
+    (void)usleep(1000u * (unsigned)fake_fault("finalize_slow", c->rank, 0));
     int rc = fake_do(c, hangs ? never_idle : wait_idle, c, false);
     fake_leave(c);
     return rc;
@@ -381,33 +376,26 @@ int ncclCommDestroy(nccl_comm c)
 {
     fake_enter(c, "ncclCommDestroy", 0, FAKE_WHEN_REVOKED);
     fake_job_check(c, "ncclCommDestroy");
-    int ms, code;
-    long n;
-
     if (!c->is_finalized && !c->is_revoked)
         want_idle(c, "ncclCommDestroy");
-    if (fake_fault("destroy_slow", c->rank, &ms, &n)) /* for ranks of the same host */
-        (void)usleep(1000u * (unsigned)ms);
-    bool fails = fake_fault("destroy_error", c->rank, &code, &n);
+    /* for ranks of the same host */
+    (void)usleep(1000u * (unsigned)fake_fault("destroy_slow", c->rank, 0));
+    int code = fake_fault("destroy_error", c->rank, 0);
     fake_leave(c);
     fake_end(c);
-    if (fails)
+    if (code)
         fake_job_destroy_failed();
-    return fails ? code : NCCL_OK;
+    return code;
 }
 
 int ncclCommAbort(nccl_comm c)
 {
-    int ms;
-    long n;
-
     fake_enter(c, "ncclCommAbort", 0, FAKE_ANY);
     pthread_mutex_lock(&c->lock);
     if (c->n_inside && !c->is_blocking)
         fake_die("ncclCommAbort while a thread is inside a call of this communicator");
     pthread_mutex_unlock(&c->lock);
-    if (fake_fault("abort_slow", c->rank, &ms, &n))
-        (void)usleep(1000u * (unsigned)ms);
+    (void)usleep(1000u * (unsigned)fake_fault("abort_slow", c->rank, 0));
     fake_job_abort(c);
     atomic_store(&c->family->is_aborted, true);
     fake_end(c);

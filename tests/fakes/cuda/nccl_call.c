@@ -146,11 +146,8 @@ static int put_on_stream(void *arg)
 {
     struct fake_kernel *k = arg;
     struct nccl_comm_s *c = k->c;
-    int code;
-    long n;
 
-    if (fake_fault("enqueue_hang", c->rank, &code, &n)
-        && (n < 0 || k->number == (uint64_t)n)) {
+    if (fake_fault("enqueue_hang", c->rank, k->number)) {
         fake_hang(c);
         free(k);
         return NCCL_INTERNAL;
@@ -353,11 +350,10 @@ int ncclMemFree(void *p)
 
 int ncclCommRegister(nccl_comm c, void *p, size_t bytes, void **ret)
 {
-    int rc = NCCL_SYSTEM, code;
-    long n;
+    int rc = NCCL_SYSTEM, code = fake_fault("register_error", c->rank, 0);
 
     fake_enter(c, "ncclCommRegister", 21901, 0);
-    if (fake_fault("register_error", c->rank, &code, &n)) {
+    if (code) {
         fake_leave(c);
         return code;
     }

@@ -135,9 +135,9 @@ _Noreturn void fake_die(const char *fmt, ...) __attribute__((format(printf, 1, 2
 int fake_version(void);
 uint64_t fake_delay_us(void);
 uint64_t fake_hang_s(void);
-/* Is "name=R..." (rank) among the faults? Then its numbers: name=R:CODE@N; what is not
- * there is -1. */
-bool fake_fault(const char *name, int rank, int *ret_code, long *ret_n);
+/* The CODE of "name=R:CODE@N" for this rank (R) and kernel (N), 1 without a code; 0: no
+ * such fault. */
+int fake_fault(const char *name, int rank, uint64_t number);
 bool fake_fault_is(const char *word);
 struct fake_driver {
     int (*launch)(cu_stream s, int (*fn)(void *arg), const void *arg, size_t bytes);

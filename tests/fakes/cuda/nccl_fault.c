@@ -77,20 +77,16 @@ static bool find_fault(const char *name, char ret[64])
     return d->fault && d->fault(name, ret);
 }
 
-bool fake_fault(const char *name, int rank, int *ret_code, long *ret_n)
+int fake_fault(const char *name, int rank, uint64_t number)
 {
     char v[64], *end;
+    int code = 1;
 
-    *ret_code = -1;
-    *ret_n = -1;
-    if (!find_fault(name, v))
-        return false;
-    long r = strtol(v, &end, 10);
+    if (!find_fault(name, v) || strtol(v, &end, 10) != rank || end == v)
+        return 0;
     if (*end == ':')
-        *ret_code = (int)strtol(end + 1, &end, 10);
-    if (*end == '@')
-        *ret_n = strtol(end + 1, &end, 10);
-    return end != v && r == rank;
+        code = (int)strtol(end + 1, &end, 10);
+    return *end == '@' && strtoull(end + 1, NULL, 10) != number ? 0 : code;
 }
 
 bool fake_fault_is(const char *word)

@@ -72,11 +72,10 @@ int fake_net_join(struct nccl_comm_s *c)
 {
     struct sockaddr_un a;
     socklen_t len = net_address(c, c->rank, &a);
-    int listener = socket_new(), left = c->n - 1, code;
+    int listener = socket_new(), left = c->n - 1;
     uint64_t give_up = fake_now_us() + fake_hang_s() * 1000000;
-    long n;
 
-    if (fake_fault("init_hang", c->rank, &code, &n)) {
+    if (fake_fault("init_hang", c->rank, 0)) {
         (void)close(listener);
         fake_hang(c);
         return NCCL_INTERNAL;

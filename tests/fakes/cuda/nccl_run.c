@@ -341,14 +341,11 @@ static void kernel_end(struct fake_kernel *k, int rc)
 static int kernel_fault(struct fake_kernel *k)
 {
     struct nccl_comm_s *c = k->c;
-    int code;
-    long n;
+    const int code = fake_fault("async_error", c->rank, k->number);
 
-    if (fake_fault("nccl_hang", c->rank, &code, &n)
-        && (n < 0 || k->number == (uint64_t)n))
+    if (fake_fault("nccl_hang", c->rank, k->number))
         return NCCL_INTERNAL;
-    if (!fake_fault("async_error", c->rank, &code, &n)
-        || (n >= 0 && k->number != (uint64_t)n))
+    if (!code)
         return NCCL_OK;
     fake_set_error("member %d of %s: an injected error", c->rank, c->name);
     pthread_mutex_lock(&c->lock);
