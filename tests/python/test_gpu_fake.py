@@ -78,13 +78,8 @@ class GpuReport(unittest.TestCase):
         self.assertEqual(version, "0")
         self.assertEqual(self.said(BUILT), ["False 0"])
 
-    def test_where_it_is_too_old(self):
-        self.assertIn("10.2", self.said(REPORT, **{**GPUS, "HVD_FAKE_CUDA": "10020"})[0])
-
-    def test_where_nothing_is_visible(self):
-        self.assertIn("CUDA_VISIBLE_DEVICES", self.said(REPORT, **{**GPUS, "CUDA_VISIBLE_DEVICES": ""})[0])
-
     def test_where_it_is_turned_off(self):
+        """Drivers that are too old, and where nothing is visible: gpu_cuda_dl_test, hvdgpu_refuse_test."""
         self.assertEqual(self.said(REPORT, HVD_GPU="off", **GPUS), ["HVD_GPU=off", "0"])
 
     def test_a_wheel_s_nccl_is_found(self):

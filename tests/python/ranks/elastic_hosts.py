@@ -12,6 +12,15 @@ R, N = hvd.rank(), hvd.size()
 LAST = N - 1
 
 
+def interrupts(function, skip_sync):
+    try:
+        function()
+    except hvd.HostsUpdatedInterrupt as e:
+        assert e.skip_sync is skip_sync
+    else:
+        raise AssertionError("not interrupted")
+
+
 @check
 def changed_hosts_interrupt_all_ranks_by_rank_0s_word():
     state = TorchState(step=0)
@@ -23,12 +32,7 @@ def changed_hosts_interrupt_all_ranks_by_rank_0s_word():
         state.on_hosts_updated(2, HostUpdateResult.removed)
         state.on_hosts_updated(3, HostUpdateResult.added)
     state.step = 5
-    try:
-        state.commit()
-    except hvd.HostsUpdatedInterrupt as e:
-        assert e.skip_sync is False
-    else:
-        raise AssertionError("not interrupted")
+    interrupts(state.commit, skip_sync=False)
     state.step = 0
     state.restore()
     assert state.step == 5, "the interrupt came before the commit"
@@ -38,12 +42,7 @@ def changed_hosts_interrupt_all_ranks_by_rank_0s_word():
     if R == 0:
         state.on_hosts_updated(4, HostUpdateResult.removed)
         state.on_hosts_updated(2, HostUpdateResult.added)  # late news
-    try:
-        state.check_host_updates()
-    except hvd.HostsUpdatedInterrupt as e:
-        assert e.skip_sync is True
-    else:
-        raise AssertionError("not interrupted")
+    interrupts(state.check_host_updates, skip_sync=True)
 
 
 @check

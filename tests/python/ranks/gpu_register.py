@@ -17,10 +17,9 @@ import torch
 from _hvd import _native, handles
 from checks import check, expect_error, main
 from fake_cuda import to_gpu
+from gpu_steps import N, R, backward, check_step, optimizer_of, parameters
 
-hvd.init()
 torch.set_num_threads(1)
-R, N = hvd.rank(), hvd.size()
 CAN = int(os.environ.get("HVD_FAKE_NCCL", "22705")) >= 21900
 TOTAL = N * (N + 1) / 2
 
@@ -101,21 +100,15 @@ def a_block_of_code_has_it():
 @check
 def gradients_in_a_flat_buffer_are_reduced_where_they_lie():
     flat, made, _ = buffer_of(60)
-    named = []
-    for i in range(6):
-        p = torch.nn.Parameter(to_gpu(torch.zeros(10)))
+    named = parameters(6)
+    for i, (_, p) in enumerate(named):
         p.grad = flat[10 * i : 10 * i + 10]
-        named.append((f"p{i}", p))
-    base = torch.optim.SGD([p for _, p in named], lr=1.0)
-    optimizer = hvd.DistributedOptimizer(base, named, op=hvd.Sum)
+    optimizer = optimizer_of(named)
     before = registered_bytes()
-    sum(
-        (p.as_subclass(torch.Tensor) * float((i + 1) * (R + 1))).sum() for i, (_, p) in enumerate(named)
-    ).backward()
+    backward(named)
     optimizer.step()
     handles.settle()
-    for i, (_, p) in enumerate(named):
-        assert p.detach().cpu().tolist() == [-(i + 1) * TOTAL] * 10, p
+    check_step(named)
     assert (registered_bytes() - before >= 240) == CAN
     made.deregister()
 
