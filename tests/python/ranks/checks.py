@@ -70,6 +70,37 @@ def in_threads(n, work):
     assert not wrong, wrong
 
 
+class Calls:
+    """Of functions of _native, in the order of calls: (name, arguments)."""
+
+    def __init__(self, *names):
+        self.names, self.made, self.real = names, [], {}
+
+    def __enter__(self):
+        from _hvd import _native
+
+        self.native = _native
+        for name in self.names:
+            self.real[name] = getattr(_native, name)
+
+            def call(*args, name=name):
+                self.made.append((name, args))
+                return self.real[name](*args)
+
+            setattr(_native, name, call)
+        return self
+
+    def __exit__(self, *_):
+        for name, function in self.real.items():
+            setattr(self.native, name, function)
+
+    def of(self, name):
+        return [args for n, args in self.made if n == name]
+
+    def count(self, name):
+        return len(self.of(name))
+
+
 def resident():
     """Bytes of this process in memory."""
     with open("/proc/self/statm") as f:

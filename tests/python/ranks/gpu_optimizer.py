@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from _hvd import handles
 from _hvd.torch import reducer as reducer_module
-from checks import check, main
+from checks import Calls, check, main
 from fake_cuda import GPU, Tensor, stream
-from gpu_steps import WAITS, Calls, N, R, backward, check_step, on_gpu, optimizer_of, parameters, same
+from gpu_steps import WAITS, N, R, backward, check_step, on_gpu, optimizer_of, parameters, same
 
 torch.set_num_threads(1)
 

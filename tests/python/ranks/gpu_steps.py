@@ -6,7 +6,6 @@ import ctypes
 import horovod.torch as hvd
 import numpy as np
 import torch
-from _hvd import _native
 from fake_cuda import GPU, Tensor, to_gpu
 
 hvd.init()
@@ -20,34 +19,6 @@ def same(tensor, expected):
 
 def on_gpu(*values, dtype=torch.float32):
     return to_gpu(torch.tensor(values, dtype=dtype))
-
-
-class Calls:
-    """Of functions of _native, in the order of calls: (name, arguments)."""
-
-    def __init__(self, *names):
-        self.names, self.made, self.real = names, [], {}
-
-    def __enter__(self):
-        for name in self.names:
-            self.real[name] = getattr(_native, name)
-
-            def call(*args, name=name):
-                self.made.append((name, args))
-                return self.real[name](*args)
-
-            setattr(_native, name, call)
-        return self
-
-    def __exit__(self, *_):
-        for name, function in self.real.items():
-            setattr(_native, name, function)
-
-    def of(self, name):
-        return [args for n, args in self.made if n == name]
-
-    def count(self, name):
-        return len(self.of(name))
 
 
 WAITS = ("wait", "wait_on_stream", "wait_many")

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from _hvd import _native, gpu, handles
 from _hvd.torch import tensors
-from checks import check, expect_error, in_threads, main
+from checks import Calls, check, expect_error, in_threads, main
 from fake_cuda import GPU, Tensor, plain, stream, to_gpu
-from gpu_steps import WAITS, Calls, N, R, is_done, on_gpu, same
+from gpu_steps import WAITS, N, R, is_done, on_gpu, same
 
 torch.set_num_threads(1)
 MEAN = (N - 1) / 2

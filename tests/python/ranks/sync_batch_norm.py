@@ -8,9 +8,8 @@ import pickle
 
 import horovod.torch as hvd
 import torch
-from _hvd import _native
 from _hvd.torch import sync_batch_norm
-from checks import check, expect_error, main
+from checks import Calls, check, expect_error, main
 
 hvd.init()
 torch.set_num_threads(1)
@@ -211,30 +210,17 @@ def one_collective_each_way():
     if N == 1:
         return
     layer = hvd.SyncBatchNorm(3)
-    names = []
-    originals = {kind: getattr(_native, kind) for kind in ("allgather", "allreduce", "broadcast")}
-
-    def counted(function):
-        def call(*args):
-            names.append(next(x[0] for x in args if isinstance(x, tuple) and isinstance(x[0], str)))
-            return function(*args)
-
-        return call
-
-    for kind, function in originals.items():
-        setattr(_native, kind, counted(function))
-    try:
+    with Calls("allgather", "allreduce", "broadcast") as calls:
         out = layer(share(0, R, 4, 4).float().requires_grad_())
-        assert len(names) == 1, names
+        assert len(calls.made) == 1, calls.made
         out.sum().backward()
-        assert len(names) == 2, names
+        assert len(calls.made) == 2, calls.made
         layer(share(0, R, 4, 4).float().requires_grad_()).sum().backward()
-        assert names[2:] == names[:2], names
         layer(share(0, R, 4, 4).float()).sum().backward()  # an input without a gradient: forward only
-        assert len(names) == 5, names
-    finally:
-        for kind, function in originals.items():
-            setattr(_native, kind, function)
+    every = [
+        next(x[0] for x in args if isinstance(x, tuple) and isinstance(x[0], str)) for _, args in calls.made
+    ]
+    assert len(every) == 5 and every[2:4] == every[:2], every
 
 
 @check
