@@ -10,8 +10,7 @@ import os
 from job import ROOT, STAGE, JobTest, packages, venv
 
 FULL = os.environ.get("HVD_TEST_KERAS") == "full"
-TRAINING = ("keras_train.py", "keras_options.py", "keras_ways.py")
-SCRIPTS = (*TRAINING, "keras_callbacks.py")
+SCRIPTS = ("keras_train.py", "keras_options.py", "keras_callbacks.py")
 ALIKE = "keras_alike.py"  # ranks make unlike models, so it is the last one
 CONVERGENCE = ("convergence.py keras",)
 
@@ -67,7 +66,7 @@ class Keras(JobTest):
                 besides = ["keras2"] if python == "tf" else []
                 self.run_checks(
                     3,
-                    ("keras_ways.py",),
+                    ("keras_options.py",),
                     label=f"keras {want} {backend}",
                     python=venv(python),
                     WANT_KERAS=want,

@@ -12,8 +12,11 @@ import numpy as np
 from checks import check, expect_error, main
 from keras_flavour import (
     IS_3,
+    SUFFIX,
     N,
     R,
+    expect_alike,
+    expect_trained,
     expect_weights,
     fit,
     hvd,
@@ -21,22 +24,15 @@ from keras_flavour import (
     layers,
     model,
     on_one,
+    scaler,
     set_weights,
     sgd,
-    two_passes,
+    summed,
     weights,
 )
 from keras_steps import ROWS, WIDTH, close, data, gradient, mean_gradient, sgd_steps, start
 
-
-def path():
-    return os.path.join(os.environ["CHECKS_DIR"], f"alike{R}.{'keras' if IS_3 else 'h5'}")
-
-
-def expect_alike(made, what=""):
-    all_weights = np.asarray(hvd.allgather(weights(made).reshape(1, -1)))
-    for rank in range(N):
-        close(all_weights[rank], all_weights[0], f"{what}: rank {rank} and rank 0")
+PATH = os.path.join(os.environ["CHECKS_DIR"], f"alike{R}.{SUFFIX}")
 
 
 @check
@@ -50,15 +46,12 @@ def names_do_not_count_what_a_rank_has_made():
 
     if R == 0:
         model(sgd())
-        other = Unnamed()
-        other.build((None, WIDTH))
-    made = model(hvd.DistributedOptimizer(sgd(), op=hvd.Sum))
-    fit(made)
-    expect_weights(made, sgd_steps(N, factor=N), "Dense")
+        Unnamed().build((None, WIDTH))
+    expect_trained("Dense", summed())
     made = keras.Sequential([layers()[0], Unnamed()])
     w = np.full((WIDTH, 1), 0.5, np.float32)
     made.set_weights([w])
-    made.compile(hvd.DistributedOptimizer(sgd(), op=hvd.Sum), loss="mse")
+    made.compile(summed(), loss="mse")
     fit(made)
     grads = [2 / ROWS * x.T @ (x @ w - y) for x, y in map(data, range(N))]
     close(made.get_weights()[0], w - 0.1 * np.sum(grads, axis=0), "unnamed")
@@ -70,7 +63,7 @@ def gradients_that_not_all_ranks_have():
     if not IS_3:
         return
     heads = [keras.Variable(np.zeros((2, 1), np.float32), name="kernel") for _ in range(2)]
-    optimizers = [hvd.DistributedOptimizer(sgd(1.0), name="heads", op=hvd.Sum) for _ in heads]
+    optimizers = [summed(sgd(1.0), name="heads") for _ in heads]
     for optimizer in optimizers:
         optimizer.build(heads)
 
@@ -95,19 +88,19 @@ def passes_of_a_loaded_model():
         options = {"backward_passes_per_step": 2, "average_aggregated_gradients": averages}
         made = model(hvd.DistributedOptimizer(sgd(0.05), **options))
         fit(made, 3)  # the third is the first pass of the next step
-        made.save(path())
+        made.save(PATH)
         if IS_3:
             words = ["backward_passes_per_step=2", "gradient_accumulation_steps=2"]
-            expect_error(ValueError, words, hvd.load_model, path())
+            expect_error(ValueError, words, hvd.load_model, PATH)
             words = ["backward_passes_per_step=3", "built"]
-            expect_error(ValueError, words, hvd.load_model, path(), backward_passes_per_step=3)
+            expect_error(ValueError, words, hvd.load_model, PATH, backward_passes_per_step=3)
         if R == 0:
-            made = hvd.load_model(path(), **options)
+            made = hvd.load_model(PATH, **options)
         else:
             made = model(hvd.DistributedOptimizer(sgd(0.05), **options))
         at = np.asarray(hvd.allgather(weights(made).reshape(1, -1)))  # the first pass is at each rank's own
         fit(made, 2, [hvd.callbacks.BroadcastGlobalVariablesCallback(0)], first=2)
-        expect_alike(made, "after the first step")
+        expect_alike(weights(made), "after the first step")
         firsts = np.mean([gradient(w, r, 2) for r, w in enumerate(at)], axis=0)
         w = at[0] - 0.05 * factor * (firsts + mean_gradient(at[0], N, 3))
         expect_weights(made, w, f"averages={averages}: the first step")
@@ -120,10 +113,11 @@ def passes_of_a_loaded_model():
 def passes_that_ranks_do_not_agree_on():
     if not IS_3 or N == 1:
         return
+    two = sgd(0.05, gradient_accumulation_steps=2)
     if R == 0:
-        made = model(hvd.DistributedOptimizer(sgd(0.05, gradient_accumulation_steps=2)))
+        made = model(hvd.DistributedOptimizer(two))
     else:
-        made = model(two_passes())
+        made = model(hvd.DistributedOptimizer(sgd(0.05), backward_passes_per_step=2))
     expect_error(Exception, ["Mismatched", "postscale"], fit, made, 2)
 
 
@@ -131,24 +125,19 @@ def passes_that_ranks_do_not_agree_on():
 def passes_of_the_outer_one_count():
     for inner, outer in ((2, 1), (2, 2), (2, 3), (1, 2)):
         optimizer = hvd.DistributedOptimizer(sgd(0.05), backward_passes_per_step=inner)
-        made = model(hvd.DistributedOptimizer(optimizer, backward_passes_per_step=outer))
-        fit(made, outer)
-        want = sgd_steps(N, 0.05, passes=outer)
-        expect_weights(made, want, f"{outer} around {inner}")
+        optimizer = hvd.DistributedOptimizer(optimizer, backward_passes_per_step=outer)
+        expect_trained(f"{outer} around {inner}", optimizer, lr=0.05, passes=outer, factor=1)
 
 
 @check
 def loss_scaling_of_a_loaded_model():
     """compile() puts it around the optimizer of those who build the model; the file has it."""
-    scaler = keras.mixed_precision.LossScaleOptimizer
     for inside in (True, False):
-        distributed = lambda o: hvd.DistributedOptimizer(o, op=hvd.Sum)  # noqa: E731
-        scaled = lambda o: scaler(o, initial_scale=64.0)  # noqa: E731
-        first, second = (distributed, scaled) if inside else (scaled, distributed)
-        made = model(second(first(sgd())))
+        scale = {"initial_scale": 64.0}
+        made = model(scaler(summed(), **scale) if inside else summed(scaler(sgd(), **scale)))
         fit(made)
-        made.save(path())
-        made = hvd.load_model(path(), op=hvd.Sum) if R == 0 else model(scaled(distributed(sgd())))
+        made.save(PATH)
+        made = hvd.load_model(PATH, op=hvd.Sum) if R == 0 else model(scaler(summed(), **scale))
         set_weights(made, start())
         fit(made, 2)
         expect_weights(made, sgd_steps(N, steps=2, factor=N), f"inside={inside}")
@@ -156,13 +145,11 @@ def loss_scaling_of_a_loaded_model():
 
 @on_one
 def options_of_a_loaded_model():
-    made = model(hvd.DistributedOptimizer(sgd(), op=hvd.Sum))
-    fit(made)
-    made.save(path())
-    made = hvd.load_model(path(), op=hvd.Sum)
+    expect_trained("before", summed()).save(PATH)
+    made = hvd.load_model(PATH, op=hvd.Sum)
     fit(made, 1, first=1)
     expect_weights(made, sgd_steps(N, steps=2, factor=N))
-    expect_error(ValueError, ["Average and Sum"], hvd.load_model, path(), op=hvd.Adasum)
+    expect_error(ValueError, ["Average and Sum"], hvd.load_model, PATH, op=hvd.Adasum)
 
 
 main(R)

@@ -9,13 +9,15 @@ import warnings
 
 import numpy as np
 from checks import check, expect_error, main
+from horovod.common.exceptions import HorovodInternalError
 from keras_flavour import (
     BACKEND,
-    FLAVOUR,
     IS_3,
+    SUFFIX,
     FP16Compressor,
     N,
     R,
+    expect_alike,
     expect_warning,
     expect_weights,
     fit,
@@ -23,84 +25,81 @@ from keras_flavour import (
     keras,
     model,
     on_one,
+    scaler,
     set_weights,
     sgd,
     weights,
 )
-from keras_steps import ROWS, V, chosen, close, data, predicted, start
+from keras_steps import V, chosen, close, data, predicted, start
 
 callbacks = hvd.callbacks
 
 
-def rate(made):
-    return (
-        float(np.asarray(keras.ops.convert_to_numpy(made.optimizer.learning_rate)))
-        if IS_3
-        else float(made.optimizer.learning_rate.numpy())
-    )
+def of_variable(value):
+    return float(np.asarray(keras.ops.convert_to_numpy(value) if IS_3 else value))
 
 
 class Rates(keras.callbacks.Callback):
-    """Notes the learning rate, and the momentum, that each batch is trained with."""
+    """Notes the learning rate that each batch is trained with."""
 
     def __init__(self):
         super().__init__()
-        self.rates, self.momenta = [], []
+        self.rates = []
 
     def on_train_batch_end(self, batch, logs=None):
         if hasattr(self.model, "jax_state_sync"):
             self.model.jax_state_sync()
-        self.rates.append(rate(self.model))
-        self.momenta.append(getattr(self.model.optimizer, "momentum", None))
+        self.rates.append(of_variable(self.model.optimizer.learning_rate))
 
 
 @check
 def values():
+    total = sum(range(N))
     close(hvd.allreduce([1.0 + R, 2.0]), [(N + 1) / 2, 2.0])
-    close(hvd.allreduce(float(R), op=hvd.Sum), sum(range(N)))
-    close(hvd.allreduce(np.float64(R), average=False, name="named"), sum(range(N)))
-    close(hvd.allreduce([float(R)], op=hvd.Sum, prescale_factor=2.0, postscale_factor=0.5), [sum(range(N))])
-    close(hvd.allreduce([float(R)], op=hvd.Sum, compression=hvd.Compression.fp16), [sum(range(N))])
+    close(hvd.allreduce(np.float64(R), average=False, name="named"), total)
+    for options in (
+        {},
+        {"prescale_factor": 2.0, "postscale_factor": 0.5},
+        {"compression": hvd.Compression.fp16},
+    ):
+        close(hvd.allreduce([float(R)], op=hvd.Sum, **options), [total])
     if N > 1:
-        close(hvd.allreduce([float(R)], op=hvd.Sum, compression=FP16Compressor), [2 * sum(range(N))])
-    assert np.array_equal(
-        np.asarray(hvd.allgather([[R]] * (R + 1))).ravel(), np.repeat(range(N), range(1, N + 1))
-    )
+        close(hvd.allreduce([float(R)], op=hvd.Sum, compression=FP16Compressor), [2 * total])
+    gathered = np.asarray(hvd.allgather([[R]] * (R + 1))).ravel()
+    assert np.array_equal(gathered, np.repeat(range(N), range(1, N + 1)))
     close(hvd.broadcast([R, 7], N - 1), [N - 1, 7])
     close(hvd.reducescatter(np.arange(N, dtype=np.float32), op=hvd.Sum), [R * N])
     close(hvd.reducescatter(np.arange(N, dtype=np.float32)), [R])
-    expect_error((RuntimeError,), ["broadcast_global_variables"], hvd.broadcast_global_variables, 0)
+    expect_error(RuntimeError, ["broadcast_global_variables"], hvd.broadcast_global_variables, 0)
+
+
+def model_of_this_rank(lr, **options):
+    made = model(hvd.DistributedOptimizer(sgd(lr, **options)))
+    set_weights(made, start() * (R + 1))
+    return made
 
 
 @check
 def all_start_as_the_root_does():
     """The root's weights are there after the first batch, and what comes then is equal on all ranks."""
-    made = model(hvd.DistributedOptimizer(sgd(0.0)))
-    set_weights(made, start() * (R + 1))
-    fit(made, 1, [callbacks.BroadcastGlobalVariablesCallback(N - 1)])
+    root = callbacks.BroadcastGlobalVariablesCallback
+    made = model_of_this_rank(0.0)
+    fit(made, 1, [root(N - 1)])
     expect_weights(made, start() * N, "the root's")
-    made = model(hvd.DistributedOptimizer(sgd(0.1, momentum=0.5)))
-    set_weights(made, start() * (R + 1))
-    fit(made, 2, [callbacks.BroadcastGlobalVariablesCallback(N - 1)])
-    alike = np.asarray(hvd.allgather(weights(made).reshape(1, -1)))
-    close(alike[0], alike[-1], "ranks differ")
-    own = model(hvd.DistributedOptimizer(sgd(0.0)))
-    set_weights(own, start() * (R + 1))
-    fit(own, 1, [callbacks.BroadcastGlobalVariablesCallback(0, local_variables=own.trainable_variables[V])])
-    close(weights(own), chosen([V], start() * (R + 1), start()), "local")
-    broken = ["a"]
-    expect_error(
-        ValueError, ["tf.Variable"], callbacks.BroadcastGlobalVariablesCallback, 0, local_variables=broken
-    )
+    made = model_of_this_rank(0.1, momentum=0.5)
+    fit(made, 2, [root(N - 1)])
+    expect_alike(weights(made))
+    made = model_of_this_rank(0.0)
+    fit(made, 1, [root(0, local_variables=made.trainable_variables[V])])
+    expect_weights(made, chosen([V], start() * (R + 1), start()), "local")
+    expect_error(ValueError, ["tf.Variable"], root, 0, local_variables=["a"])
 
 
 @check
 def all_have_the_roots_loss_scale():
-    scaler = keras.mixed_precision.LossScaleOptimizer
     made = model(scaler(hvd.DistributedOptimizer(sgd(0.0)), initial_scale=64.0 * (R + 1)))
     fit(made, 1, [callbacks.BroadcastGlobalVariablesCallback(N - 1)])
-    scale = keras.ops.convert_to_numpy(made.optimizer.dynamic_scale) if IS_3 else made.optimizer.loss_scale
-    close(scale, 64.0 * N)
+    close(of_variable(made.optimizer.dynamic_scale if IS_3 else made.optimizer.loss_scale), 64.0 * N)
 
 
 @on_one
@@ -176,16 +175,8 @@ def warm_up():
 def schedules():
     made, seen = model(sgd(0.5)), Rates()
     schedule = callbacks.LearningRateScheduleCallback
-    fit(
-        made,
-        2,
-        [
-            schedule(0.8, lambda epoch: 1.0 / (1 + epoch), end_epoch=2),
-            schedule(0.8, 0.1, start_epoch=3, end_epoch=5),
-            seen,
-        ],
-        epochs=6,
-    )
+    falls = schedule(0.8, lambda epoch: 1.0 / (1 + epoch), end_epoch=2)
+    fit(made, 2, [falls, schedule(0.8, 0.1, start_epoch=3, end_epoch=5), seen], epochs=6)
     want = np.repeat([0.8, 0.4, 0.4, 0.8, 0.08, 0.08], 2)
     assert np.allclose(seen.rates, want, rtol=1e-5), (seen.rates, want)
     expect_error(ValueError, ["initial_lr"], schedule, None, 0.1)
@@ -198,12 +189,9 @@ def schedules():
 @check
 def momentum_is_corrected_where_it_can_be():
     def fitted(**way):
-        seen = Rates()
         made = model(sgd(0.5, momentum=0.5), **way)
-        fit(made, 1, [callbacks.LearningRateScheduleCallback(1.0, 1.0), seen])
-        momentum = made.optimizer.momentum
-        assert float(momentum.numpy() if hasattr(momentum, "numpy") else momentum) == 0.5, "restored"
-        return made
+        fit(made, 1, [callbacks.LearningRateScheduleCallback(1.0, 1.0)])
+        assert of_variable(made.optimizer.momentum) == 0.5, "restored"
 
     fitted(run_eagerly=True)
     if IS_3 and BACKEND != "torch" and R == 0:
@@ -214,7 +202,7 @@ def momentum_is_corrected_where_it_can_be():
 
 @on_one
 def the_best_model_is_kept():
-    path = os.path.join(os.environ["CHECKS_DIR"], f"best{R}.{'keras' if IS_3 else 'h5'}")
+    path = os.path.join(os.environ["CHECKS_DIR"], f"best{R}.{SUFFIX}")
     best = callbacks.BestModelCheckpoint(monitor="loss", mode="min")
     expect_error(ValueError, ["filepath"], fit, model(sgd()), 1, [best])
     best.filepath = path
@@ -233,43 +221,39 @@ def elastic_state_is_kept_during_fit():
         def on_train_batch_end(self, batch, logs=None):
             seen.append((state.epoch, state.batch))
 
-    kept = [
-        hvd.elastic.UpdateBatchStateCallback(state),
-        hvd.elastic.UpdateEpochStateCallback(state),
-        hvd.elastic.CommitStateCallback(state, 2),
-        Seen(),
-    ]
-    fit(made, 3, kept, epochs=2)
+    elastic = hvd.elastic
+    kept = [elastic.UpdateBatchStateCallback(state), elastic.UpdateEpochStateCallback(state)]
+    fit(made, 3, [*kept, elastic.CommitStateCallback(state, 2), Seen()], epochs=2)
     assert seen == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)], seen
     assert (state.epoch, state.batch) == (2, 0)
     at_the_end = weights(made)
     set_weights(made, start() * 9)
     state.restore()
-    close(weights(made), at_the_end, "restored")
+    expect_weights(made, at_the_end, "restored")
 
 
 @check
 def elastic_state_leaves_each_rank_its_random_numbers():
     if not IS_3:
         return
-    made = model(hvd.DistributedOptimizer(sgd(0.01)))
+
+    def numbers():
+        return np.asarray(keras.ops.convert_to_numpy(dropout.seed_generator.state))
+
+    made = model(sgd())
     dropout = keras.layers.Dropout(0.5, seed=R)
     made.add(dropout)
     made.compile(hvd.DistributedOptimizer(sgd(0.01)), loss="mse", metrics=["mae"] if R == 0 else None)
     if R == 0:
         made.evaluate(*data(R), verbose=0)  # makes metrics, which the others' states have not
-    before = np.asarray(keras.ops.convert_to_numpy(dropout.seed_generator.state))
-    state = hvd.elastic.KerasState(made)
-    state.sync()
-    close(keras.ops.convert_to_numpy(dropout.seed_generator.state), before, "the generator's state")
-    alike = np.asarray(hvd.allgather(weights(made).reshape(1, -1)))
-    close(alike[0], alike[-1], "ranks differ")
+    before = numbers()
+    hvd.elastic.KerasState(made).sync()
+    close(numbers(), before, "the generator's state")
+    expect_alike(weights(made))
 
 
 @check
 def a_failed_step_is_repeated_from_the_last_commit():
-    from horovod.common.exceptions import HorovodInternalError
-
     made = model(hvd.DistributedOptimizer(sgd()))
     state = hvd.elastic.KerasState(made, tries=0)
 
@@ -284,9 +268,7 @@ def a_failed_step_is_repeated_from_the_last_commit():
         return state.tries
 
     assert train(state) == 2
-    alike = np.asarray(hvd.allgather(weights(made).reshape(1, -1)))
-    close(alike[0], alike[-1], "ranks differ")
+    expect_alike(weights(made))
 
 
-assert ROWS == 8 and FLAVOUR
 main(R)

@@ -13,7 +13,7 @@ import warnings
 
 import numpy as np
 from checks import check
-from keras_steps import ROWS, SHAPES, UNUSED, WIDTH, close, data, joined, pieces, start
+from keras_steps import ROWS, SHAPES, UNUSED, WIDTH, close, data, joined, pieces, sgd_steps, start
 
 FLAVOUR = os.environ["WANT_KERAS"]
 if FLAVOUR == "3":
@@ -30,7 +30,8 @@ else:
 IS_3 = FLAVOUR == "3"
 # Keras 2 makes an optimizer's variables within the first trace of a step, which TensorFlow then does again. These
 # scripts make them before in `short`: what the others do, and test-full, is with variables of the trace.
-BUILT = ("keras_options.py", "keras_ways.py")
+BUILT = ("keras_options.py",)
+SUFFIX = "keras" if FLAVOUR == "3" else "h5"  # of files with models
 assert hasattr(keras, "ops") == IS_3, f"WANT_KERAS={FLAVOUR}, but this is Keras {keras.__version__}"
 if BACKEND == "tensorflow":
     import tensorflow as tf
@@ -44,6 +45,15 @@ def optimizers():
 
 def sgd(lr=0.1, **kwargs):
     return optimizers().SGD(lr, **kwargs)
+
+
+def summed(optimizer=None, **options):
+    """A DistributedOptimizer with op=Sum: a second reduction shows, and none too."""
+    return hvd.DistributedOptimizer(optimizer or sgd(), op=hvd.Sum, **options)
+
+
+def scaler(optimizer, **options):
+    return keras.mixed_precision.LossScaleOptimizer(optimizer, **options)
 
 
 @functools.lru_cache(maxsize=None)
@@ -99,18 +109,9 @@ def model(optimizer, kind=None, of=keras, **kwargs):
 
 def fit(made, steps=1, callbacks=(), first=0, **kwargs):
     """One epoch of this rank's steps, in order."""
-    pieces = [data(R, first + i) for i in range(steps)]
-    x, y = (np.concatenate(part) for part in zip(*pieces))
-    fitted = made.fit(
-        x,
-        y,
-        batch_size=ROWS,
-        shuffle=False,
-        verbose=0,
-        callbacks=list(callbacks),
-        **{"epochs": 1, **kwargs},
-    )
-    return fitted
+    x, y = (np.concatenate(part) for part in zip(*[data(R, first + i) for i in range(steps)]))
+    kwargs = {"epochs": 1, "shuffle": False, "verbose": 0, **kwargs}
+    return made.fit(x, y, batch_size=ROWS, callbacks=list(callbacks), **kwargs)
 
 
 def weights(made):
@@ -124,6 +125,22 @@ def set_weights(made, vector):
 
 def expect_weights(made, want, what=""):
     close(weights(made), want, f"{FLAVOUR} {BACKEND} {what}")
+
+
+def expect_trained(what, optimizer, kind=None, of=keras, factor=N, lr=0.1, steps=1, passes=1, **kwargs):
+    """A model that is compiled with this optimizer learns what SGD does with the sum of the gradients (factor=1:
+    with their average); returns it. kwargs: options of compile()."""
+    made = model(optimizer, kind, of, **kwargs)
+    fit(made, steps * passes)
+    expect_weights(made, sgd_steps(N, lr, steps, passes, factor), what)
+    return made
+
+
+def expect_alike(vector, what=""):
+    """Every rank has this vector."""
+    every = np.asarray(hvd.allgather(np.reshape(vector, (1, -1))))
+    for rank in range(N):
+        close(every[rank], every[0], f"{what}: rank {rank} and rank 0")
 
 
 def expect_operations(number, function):
@@ -172,7 +189,3 @@ def on_one(function):
 def ways():
     """Options of compile(); {}: jit_compile="auto" in Keras 3."""
     return [{}] if is_short() else [{}, {"run_eagerly": True}]
-
-
-def two_passes(**options):
-    return hvd.DistributedOptimizer(sgd(0.05), backward_passes_per_step=2, **options)

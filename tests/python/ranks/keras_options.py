@@ -13,10 +13,12 @@ from keras_flavour import (
     BACKEND,
     FLAVOUR,
     IS_3,
+    SUFFIX,
     FP16Compressor,
     N,
     R,
     expect_operations,
+    expect_trained,
     expect_warning,
     expect_weights,
     fit,
@@ -26,7 +28,9 @@ from keras_flavour import (
     model,
     on_one,
     optimizers,
+    scaler,
     sgd,
+    summed,
     ways,
     weights,
 )
@@ -54,43 +58,29 @@ GRADIENTS = 5 if BACKEND == "jax" else 4
 
 @check
 def several_passes_a_step():
+    """The first one works where nobody else is."""
     for way in ways():
         for averages in (False, True):
-            optimizer = hvd.DistributedOptimizer(
-                sgd(0.05), backward_passes_per_step=2, average_aggregated_gradients=averages, op=hvd.Sum
-            )
-            made = model(optimizer, **way)
-            fit(made, 1)
+            options = {"backward_passes_per_step": 2, "average_aggregated_gradients": averages}
+            made = model(summed(sgd(0.05), **options), **way)
+            if R == 0:
+                fit(made, 1)
+            hvd.allreduce(1.0, name="rank 0 was alone")
+            if R != 0:
+                fit(made, 1)
             expect_weights(made, start(), f"{way}: after the first pass")
             fit(made, 3, first=1)
             want = sgd_steps(N, 0.05, steps=2, passes=2, factor=N / 2 if averages else N)
             expect_weights(made, want, f"{way} averages={averages}")
 
 
-@in_full
-def several_passes_are_summed_by_each_rank_alone():
-    """Only the second pass meets the other ranks: the first works where nobody else is."""
-    if N == 1:
-        return
-    made = model(hvd.DistributedOptimizer(sgd(), backward_passes_per_step=2, op=hvd.Sum))
-    if R == 0:
-        fit(made, 1)
-    hvd.allreduce(1.0, name="rank 0 was alone")
-    if R != 0:
-        fit(made, 1)
-    fit(made, 1, first=1)
-    expect_weights(made, sgd_steps(N, passes=2, factor=N))
-
-
 @check
 def accumulation_of_keras():
     if not IS_3:
         return
+    two = {"lr": 0.05, "steps": 2, "passes": 2, "factor": N / 2}
     for way in ways():
-        optimizer = hvd.DistributedOptimizer(sgd(0.05, gradient_accumulation_steps=2), op=hvd.Sum)
-        made = model(optimizer, **way)
-        fit(made, 4)
-        expect_weights(made, sgd_steps(N, 0.05, steps=2, passes=2, factor=N / 2), str(way))
+        expect_trained(way, summed(sgd(0.05, gradient_accumulation_steps=2)), **two, **way)
     words = ["gradient_accumulation_steps=2", "one of them"]
     double = sgd(gradient_accumulation_steps=2)
     expect_error(ValueError, words, hvd.DistributedOptimizer, double, backward_passes_per_step=2)
@@ -110,27 +100,17 @@ def several(*inner):
 def several_optimizers_in_one():
     if not hasattr(keras.optimizers, "MultiOptimizer"):
         return
-    made = model(hvd.DistributedOptimizer(several(sgd(), sgd()), op=hvd.Sum))
-    fit(made, 2)
-    expect_weights(made, sgd_steps(N, steps=2, factor=N))
+    expect_trained("two", summed(several(sgd(), sgd())), steps=2)
     words = ["MultiOptimizer", "gradient_accumulation_steps=2"]
     inner = sgd(0.05, gradient_accumulation_steps=2)
-    for optimizer in (several(inner), keras.optimizers.LossScaleOptimizer(several(inner))):
+    for optimizer in (several(inner), scaler(several(inner))):
         expect_error(ValueError, words, hvd.DistributedOptimizer, optimizer, backward_passes_per_step=2)
-    made = model(hvd.DistributedOptimizer(several(inner), op=hvd.Sum))
-    fit(made, 4)
-    expect_weights(made, sgd_steps(N, 0.05, steps=2, passes=2, factor=N / 2), "passes")
-    both = [hvd.DistributedOptimizer(sgd(), name=name, op=hvd.Sum) for name in ("one", "other")]
-    made = model(several(*both))
-    fit(made)
-    expect_weights(made, sgd_steps(N, factor=N), "distributed ones within")
-    scaler = keras.optimizers.LossScaleOptimizer
-    made = model(scaler(several(*[hvd.DistributedOptimizer(sgd()) for _ in both])))
+    expect_trained("passes", summed(several(inner)), lr=0.05, steps=2, passes=2, factor=N / 2)
+    expect_trained("distributed within", several(*[summed(name=name) for name in ("one", "other")]))
+    made = model(scaler(several(*[hvd.DistributedOptimizer(sgd()) for _ in range(2)])))
     words = ["hvd.DistributedOptimizer(MultiOptimizer(...))", "loss scaling"]
     expect_error(ValueError, words, fit, made)
-    made = model(scaler(hvd.DistributedOptimizer(several(sgd(), sgd()), op=hvd.Sum), initial_scale=64.0))
-    fit(made)
-    expect_weights(made, sgd_steps(N, factor=N), "scaled")
+    expect_trained("scaled", scaler(summed(several(sgd(), sgd())), initial_scale=64.0))
 
 
 @in_full
@@ -143,36 +123,17 @@ def clipping_comes_after_the_reduction():
 
     each = joined([clipped(g) for g in pieces(total)])
     for name, want in (("clipnorm", each), ("global_clipnorm", clipped(total))):
-        made = model(hvd.DistributedOptimizer(sgd(**{name: small}), op=hvd.Sum))
+        made = model(summed(sgd(**{name: small})))
         fit(made)
         expect_weights(made, start() - 0.1 * want, name)
 
 
-@in_full
-def moving_averages():
-    if FLAVOUR == "2 legacy":
-        return
-    ema = sgd(0.05, use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=2)
-    made = model(hvd.DistributedOptimizer(ema, op=hvd.Sum))
-    fit(made, 3)
-    w, average = start(), start()
-    for step in range(3):
-        w = w - 0.05 * N * mean_gradient(w, N, step)
-        keep = 0.5 if step or not IS_3 else 0  # Keras 2 starts the average at the first weights
-        average = keep * average + (1 - keep) * w
-        if step == 1:
-            w = average
-    expect_weights(made, average, "fit() ends with the average")
-
-
 @check
 def an_infinity_of_one_rank_is_skipped_by_all():
-    scaler = keras.mixed_precision.LossScaleOptimizer
-    for name, make in (
-        ("outside", lambda: hvd.DistributedOptimizer(scaler(sgd(), initial_scale=64.0), op=hvd.Sum)),
-        ("inside", lambda: scaler(hvd.DistributedOptimizer(sgd(), op=hvd.Sum), initial_scale=64.0)),
-    ):
-        made = model(make())
+    outside = summed(scaler(sgd(), initial_scale=64.0))
+    inside = scaler(summed(), initial_scale=64.0)
+    for name, optimizer in (("outside", outside), ("inside", inside)):
+        made = model(optimizer)
         fit_an_infinity(made)
         expect_weights(made, start(), f"{name}: skipped")
         fit(made)
@@ -191,10 +152,8 @@ def fit_an_infinity(made):
 def loss_scaling_of_several_passes():
     if IS_3:  # it leaves out a pass, not a step
         return
-    scaler = keras.mixed_precision.LossScaleOptimizer
-    passes = {"backward_passes_per_step": 2, "op": hvd.Sum}
     for growth, scale in ((2000, 32.0), (1, 1024.0)):
-        optimizer = hvd.DistributedOptimizer(sgd(0.05), **passes)
+        optimizer = summed(sgd(0.05), backward_passes_per_step=2)
         made = model(scaler(optimizer, initial_scale=64.0, dynamic_growth_steps=growth))
         fit_an_infinity(made)
         fit(made, 5, first=1)
@@ -208,45 +167,28 @@ def loss_scaling_of_several_passes():
 
 @check
 def embeddings():
-    def losses(rank):
-        return np.array([[rank, 1]]), np.array([[1.0 + rank, 2.0]], np.float32)[..., None]
-
     table = np.arange(8, dtype=np.float32).reshape(8, 1) / 8
-    grads = []
+    total = np.zeros_like(table)
     for rank in range(N):
-        ids, y = losses(rank)
-        grad = np.zeros_like(table)
-        for i, want in zip(ids[0], y[0]):
-            grad[i] += 2 * (table[i] - want) / 2
-        grads.append(grad)
+        for i, want in ((rank, 1.0 + rank), (1, 2.0)):
+            total[i] += table[i] - want
     for as_dense in (False, True):
-        optimizer = hvd.DistributedOptimizer(sgd(), sparse_as_dense=as_dense, op=hvd.Sum)
         made = keras.Sequential([keras.layers.Embedding(8, 1)])
-        made.compile(optimizer=optimizer, loss="mse")
+        made.compile(optimizer=summed(sparse_as_dense=as_dense), loss="mse")
         made.build((None, 2))
         made.set_weights([table])
-        ids, y = losses(R)
-        made.fit(ids, y, verbose=0)
-        close(made.get_weights()[0], table - 0.1 * np.sum(grads, axis=0), f"sparse_as_dense={as_dense}")
+        made.fit(np.array([[R, 1]]), np.array([[[1.0 + R], [2.0]]], np.float32), verbose=0)
+        close(made.get_weights()[0], table - 0.1 * total, f"sparse_as_dense={as_dense}")
 
 
 @in_full
 def options_of_the_reduction():
-    for what, options, tolerance in (
-        ("fp16", {"compression": hvd.Compression.fp16}, 5e-3),
-        ("all in one group", {"groups": 1}, 2e-4),
-        ("two groups", {"groups": 2}, 2e-4),
-        ("name", {"name": "Mine"}, 2e-4),
-    ):
-        made = model(hvd.DistributedOptimizer(sgd(), op=hvd.Sum, **options))
-        fit(made)
-        got, want = weights(made), sgd_steps(N, factor=N)
-        assert np.allclose(got, want, rtol=tolerance, atol=tolerance / 10), (what, got, want)
-    made = model(sgd())
-    v = made.trainable_variables
-    made.compile(hvd.DistributedOptimizer(sgd(), op=hvd.Sum, groups=[[v[V], v[W]], [v[C]]]), loss="mse")
+    expect_trained("all in one group", summed(groups=1))
+    expect_trained("two groups", summed(groups=2))
+    expect_trained("name", summed(name="Mine"))
+    made = model(summed(compression=hvd.Compression.fp16))
     fit(made)
-    expect_weights(made, sgd_steps(N, factor=N), "groups of variables")
+    assert np.allclose(weights(made), sgd_steps(N, factor=N), rtol=5e-3, atol=5e-4)
     made = model(hvd.DistributedOptimizer(sgd(), gradient_predivide_factor=4.0))
     expect_operations(GRADIENTS, lambda: fit(made))
     expect_weights(made, sgd_steps(N), "predivide")
@@ -254,9 +196,7 @@ def options_of_the_reduction():
 
 @check
 def a_compressor_of_the_users():
-    made = model(hvd.DistributedOptimizer(sgd(), op=hvd.Sum, compression=FP16Compressor))
-    fit(made)
-    expect_weights(made, sgd_steps(N, factor=2 * N if N > 1 else 1))
+    expect_trained("compressor", summed(compression=FP16Compressor), factor=2 * N if N > 1 else 1)
 
 
 @check
@@ -267,7 +207,7 @@ def a_gradient_that_replaces_its_variable():
     for passes in (1, 2):
         variables = [keras.Variable(np.zeros(2, np.float32)) for _ in range(2)]
         variables[0].overwrite_with_gradient = True
-        made = hvd.DistributedOptimizer(sgd(1.0), op=hvd.Sum, backward_passes_per_step=passes)
+        made = summed(sgd(1.0), backward_passes_per_step=passes)
         for i in range(passes):
             values = np.array([R + 1.0 - i, 5.0 - R + i], np.float32)
             made.apply([keras.ops.convert_to_tensor(values)] * 2, variables)
@@ -282,7 +222,7 @@ def groups_that_overlap():
     made = model(sgd())
     v = made.trainable_variables
     groups = [[v[W], v[V]], [v[V], v[B]], [v[W]]]
-    made.compile(hvd.DistributedOptimizer(sgd(), op=hvd.Sum, groups=groups), loss="mse")
+    made.compile(summed(groups=groups), loss="mse")
     fit(made)
     expect_weights(made, sgd_steps(N, factor=N))
 
@@ -295,7 +235,7 @@ def gradients_that_are_one_tensor():
     import torch
 
     variables = [keras.Variable(np.zeros((2, 3), np.float32)) for _ in range(4)]
-    optimizer = hvd.DistributedOptimizer(sgd(1.0), op=hvd.Sum)
+    optimizer = summed(sgd(1.0))
     one = torch.full((2, 3), 1.0 + R)
     grads = [one, one, torch.full((1, 1), 1.0 + R).expand(2, 3), torch.full((3, 2), 1.0 + R).t()]
     optimizer.apply(grads, variables)
@@ -338,36 +278,31 @@ def an_error_ends_what_was_begun():
 def a_built_optimizer_keeps_its_state():
     made = model(sgd(0.05, momentum=0.5))
     fit(made)
-    own = weights(made)
-    made.compile(hvd.DistributedOptimizer(made.optimizer, op=hvd.Sum), loss="mse")
+    own = [start() - 0.05 * gradient(start(), rank) for rank in range(N)]
+    made.compile(summed(made.optimizer), loss="mse")
     fit(made, first=1)
     velocity = 0.5 * -0.05 * gradient(start(), R)
-    expect_weights(made, own + velocity - 0.05 * np.sum([_at(own, r) for r in range(N)], axis=0))
-
-
-def _at(own, rank):
-    """Another rank's gradient at its own weights."""
-    w = start() - 0.05 * gradient(start(), rank)
-    assert rank != R or np.allclose(w, own, rtol=1e-3)
-    return gradient(w, rank, 1)
+    total = np.sum([gradient(w, rank, 1) for rank, w in enumerate(own)], axis=0)
+    expect_weights(made, own[R] + velocity - 0.05 * total)
 
 
 @on_one
 def what_was_set_before_is_kept():
+    is_legacy = FLAVOUR == "2 legacy"
+
     def prepared():
-        optimizer = sgd(**({} if FLAVOUR == "2 legacy" else {"weight_decay": 0.5}))
+        optimizer = sgd(**({} if is_legacy else {"weight_decay": 0.5}))
         optimizer.iterations.assign(7)
         optimizer.mine = "set later"
-        if FLAVOUR != "2 legacy":
+        if not is_legacy:
             optimizer.exclude_from_weight_decay(var_names=["bias"])
         return optimizer
 
     want = sgd_steps(N, factor=N)
-    if FLAVOUR != "2 legacy":
+    if not is_legacy:
         want = chosen((B, C), want, want - 0.1 * 0.5 * start())
-    scaler = keras.mixed_precision.LossScaleOptimizer
     for what, before in (("plain", prepared()), ("scaled", scaler(prepared()))):
-        made = model(hvd.DistributedOptimizer(before, op=hvd.Sum))
+        made = model(summed(before))
         fit(made)
         expect_weights(made, chosen([UNUSED], weights(made), want), what)
         inner = getattr(made.optimizer, "inner_optimizer", made.optimizer)
@@ -378,7 +313,7 @@ def what_was_set_before_is_kept():
 
 @check
 def saved_and_loaded():
-    path = os.path.join(os.environ["CHECKS_DIR"], f"model{R}.{'keras' if IS_3 else 'h5'}")
+    path = os.path.join(os.environ["CHECKS_DIR"], f"model{R}.{SUFFIX}")
     made = model(hvd.DistributedOptimizer(sgd(0.1, momentum=0.5)))
     if FLAVOUR == "2 legacy":  # Keras reads its state only where every weight has some, used or not
         made.optimizer._create_all_weights(made.trainable_variables)
@@ -396,39 +331,29 @@ def saved_and_loaded():
 
 @on_one
 def saved_by_a_registered_name():
-    import os
-
     @keras.saving.register_keras_serializable("tests")
     class Registered(type(sgd())):
         pass
 
-    path = os.path.join(os.environ["CHECKS_DIR"], f"registered{R}.{'keras' if IS_3 else 'h5'}")
-    made = model(hvd.DistributedOptimizer(Registered(0.1), op=hvd.Sum))
-    fit(made)
-    expect_weights(made, sgd_steps(N, factor=N))
-    made.save(path)
+    path = os.path.join(os.environ["CHECKS_DIR"], f"registered{R}.{SUFFIX}")
+    expect_trained("registered", summed(Registered(0.1))).save(path)
     assert type(keras.models.load_model(path).optimizer) is Registered
     assert isinstance(hvd.load_model(path).optimizer, Registered)
 
 
 @in_full
 def config_makes_a_distributed_one():
-    optimizer = hvd.DistributedOptimizer(optimizers().Adam(), op=hvd.Sum)
+    optimizer = summed(optimizers().Adam())
     config = optimizer.get_config()
     for again in (optimizer.from_config(dict(config)), type(optimizer).from_config(dict(config))):
         assert again.get_config() == config
-    made = model(type(hvd.DistributedOptimizer(sgd(), op=hvd.Sum)).from_config(sgd().get_config()))
-    fit(made)
-    expect_weights(made, sgd_steps(N, factor=N))
+    expect_trained("from_config", type(summed()).from_config(sgd().get_config()))
 
 
 @in_full
 def twice_distributed_reduces_once():
-    inner = hvd.DistributedOptimizer(sgd(), op=hvd.Sum)
-    words = ["gradients are reduced once"]
-    made = model(expect_warning(words, lambda: hvd.DistributedOptimizer(inner, op=hvd.Sum)))
-    fit(made)
-    expect_weights(made, sgd_steps(N, factor=N))
+    inner = summed()
+    expect_trained("twice", expect_warning(["gradients are reduced once"], lambda: summed(inner)))
 
 
 @check
@@ -444,6 +369,44 @@ def wrong_arguments():
     wrong(ValueError, ["groups should be"], groups=["a"])
     wrong(TypeError, ["keras.optimizers.SGD", "'sgd'"], optimizer="sgd")
     wrong(TypeError, ["keras.optimizers.SGD"], optimizer=type(sgd()))
+
+
+@in_full
+def passes_that_are_compiled():
+    """By XLA where it can; torch takes half a minute."""
+    optimizer = summed(sgd(0.05), backward_passes_per_step=2)
+    expect_trained("compiled", optimizer, lr=0.05, steps=2, passes=2, jit_compile=True)
+
+
+@check
+def loss_scaling_and_passes():
+    passes, two = {"backward_passes_per_step": 2}, {"lr": 0.05, "steps": 2, "passes": 2}
+    expect_trained("outside", summed(scaler(sgd(0.05), initial_scale=64.0), **passes), **two)
+    expect_trained("inside", scaler(summed(sgd(0.05), **passes), initial_scale=64.0), **two)
+
+
+@check
+def a_process_set_of_two():
+    """With 3 ranks the last trains alone, at the same time."""
+    if N < 3:
+        return
+    two = hvd.add_process_set([0, 1])
+    made = model(summed(process_set=two))
+    fit(made, 2)
+    w = start()
+    for step in range(2):
+        w = w - 0.1 * (2 * mean_gradient(w, 2, step) if R < 2 else gradient(w, R, step))
+    expect_weights(made, w, "a set of two")
+    for scales in (True, False):
+        optimizer = summed(process_set=two, scale_local_gradients=scales)
+        made = model(optimizer)
+        optimizer.register_local_var(made.trainable_variables[V])
+        fit(made)
+        own = gradient(start(), R)
+        if R < 2:
+            own = chosen([V], own / (2 if scales else 1), 2 * mean_gradient(start(), 2))
+        expect_weights(made, start() - 0.1 * own, f"a set of two, and a local weight, scales={scales}")
+    hvd.remove_process_set(two)
 
 
 main(R)

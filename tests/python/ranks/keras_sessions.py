@@ -11,7 +11,19 @@ import horovod.tensorflow.keras as hvd
 import numpy as np
 import tensorflow as tf
 from checks import check, expect_error, main
-from keras_steps import ROWS, SHAPES, WIDTH, close, data, gradient, mean_gradient, pieces, predicted, start
+from keras_steps import (
+    ROWS,
+    SHAPES,
+    WIDTH,
+    close,
+    data,
+    gradient,
+    joined,
+    pieces,
+    predicted,
+    sgd_steps,
+    start,
+)
 
 v1 = tf.compat.v1
 v1.disable_v2_behavior()
@@ -19,6 +31,10 @@ hvd.init()
 R, N = hvd.rank(), hvd.size()
 keras = tf.keras
 backend = keras.backend
+
+
+def weights(made):
+    return joined(made.get_weights())
 
 
 class Unused(keras.layers.Layer):
@@ -32,17 +48,12 @@ class Unused(keras.layers.Layer):
         return x + 0 * tf.reduce_sum(self.unused)
 
 
-def model(optimizer, scale=1.0, **kwargs):
-    made = keras.Sequential(
-        [
-            keras.layers.InputLayer(input_shape=(WIDTH,)),
-            keras.layers.Dense(WIDTH),
-            Unused(),
-            keras.layers.Dense(1),
-        ]
-    )
+def model(optimizer, scale=1.0):
+    layers = keras.layers
+    inner = [layers.Dense(WIDTH), Unused(), layers.Dense(1)]
+    made = keras.Sequential([layers.InputLayer(input_shape=(WIDTH,)), *inner])
     made.set_weights([scale * w for w in pieces(start())])
-    made.compile(optimizer=optimizer, loss="mse", **kwargs)
+    made.compile(optimizer=optimizer, loss="mse")
     return made
 
 
@@ -51,43 +62,28 @@ def fit(made, steps=1, callbacks=(), **kwargs):
     return made.fit(x, y, ROWS, shuffle=False, verbose=0, callbacks=list(callbacks), **kwargs)
 
 
-def weights(made):
-    return np.concatenate([np.ravel(w) for w in made.get_weights()])
-
-
-def trained(steps, factor=1.0, lr=0.1):
-    w = start()
-    for step in range(steps):
-        w = w - lr * factor * mean_gradient(w, N, step)
-    return w
-
-
 def fresh():
     """A session of its own, as `K.set_session(tf.Session(config=config))` at a script's head makes it."""
     backend.clear_session()
     v1.keras.backend.set_session(v1.Session(config=v1.ConfigProto(allow_soft_placement=True)))
 
 
-@check
-def this_is_a_graph():
-    fresh()
-    assert not tf.executing_eagerly()
+def legacy(lr=0.1, **options):
+    return hvd.DistributedOptimizer(keras.optimizers.legacy.SGD(lr), **options)
 
 
 @check
 def every_optimizer_of_then_sums_once():
-    kinds = {
-        "legacy": lambda op: hvd.DistributedOptimizer(keras.optimizers.legacy.SGD(0.1), op=op),
-        "tf.train": lambda op: horovod.tensorflow.DistributedOptimizer(
-            v1.train.GradientDescentOptimizer(0.1), op=op
-        ),
-    }
-    for name, kind in kinds.items():
+    def of_tensorflow_1(**options):
+        return horovod.tensorflow.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.1), **options)
+
+    for kind in (legacy, of_tensorflow_1):
         for op, factor in ((hvd.Average, 1), (hvd.Sum, N)):
             fresh()
-            made = model(kind(op))
+            assert not tf.executing_eagerly()
+            made = model(kind(op=op))
             fit(made, 2)
-            close(weights(made), trained(2, factor), f"{name} {factor}")
+            close(weights(made), sgd_steps(N, steps=2, factor=factor), f"{kind} {factor}")
     fresh()
     alone = model(keras.optimizers.legacy.SGD(0.1))
     fit(alone)
@@ -98,24 +94,23 @@ def every_optimizer_of_then_sums_once():
 def optimizers_of_the_new_kind_are_refused_with_advice():
     """Keras itself fails with them here, in the midst of compile()."""
     fresh()
-    expect_error(
-        ValueError, ["SGD", "legacy optimizers only"], hvd.DistributedOptimizer, keras.optimizers.SGD(0.1)
-    )
+    words, new = ["SGD", "legacy optimizers only"], keras.optimizers.SGD(0.1)
+    expect_error(ValueError, words, hvd.DistributedOptimizer, new)
 
 
 @check
 def train_on_batch_does_too():
     fresh()
-    made = model(hvd.DistributedOptimizer(keras.optimizers.legacy.SGD(0.1), op=hvd.Sum))
+    made = model(legacy(op=hvd.Sum))
     for step in range(2):
         made.train_on_batch(*data(R, step))
-    close(weights(made), trained(2, N))
+    close(weights(made), sgd_steps(N, steps=2, factor=N))
 
 
 @check
 def all_start_as_the_root_does():
     fresh()
-    made = model(hvd.DistributedOptimizer(keras.optimizers.legacy.SGD(0.0)), R + 1.0)
+    made = model(legacy(0.0), R + 1.0)
     fit(made, 1, [hvd.callbacks.BroadcastGlobalVariablesCallback(N - 1)])
     close(weights(made), N * start(), "callback")
     made.set_weights([(R + 1) * w for w in pieces(start())])
@@ -142,12 +137,11 @@ def metrics_are_averaged_and_rates_warm_up():
 def what_is_saved_is_loaded_distributed():
     fresh()
     path = os.path.join(os.environ["CHECKS_DIR"], f"model-{R}.h5")
-    made = model(hvd.DistributedOptimizer(keras.optimizers.legacy.SGD(0.1)))
-    made.save(path)
+    model(legacy()).save(path)
     fresh()
     again = hvd.load_model(path, custom_objects={"Unused": Unused})
     fit(again, 2)
-    close(weights(again), trained(2))
+    close(weights(again), sgd_steps(N, steps=2))
 
 
 main(R)

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way to train with a DistributedOptimizer of Keras reduces the gradients of all ranks, exactly once.
+"""Every way to train with a DistributedOptimizer of Keras, by each of Horovod's modules and kinds of optimizers,
+reduces the gradients of all ranks, exactly once.
 
 keras_train.py [short]: `short` leaves out the checks marked by @in_full and the second of ways().
 """
 
+import contextlib
+import importlib
+import os
 import warnings
 
 import numpy as np
@@ -12,58 +16,64 @@ from keras_flavour import (
     BACKEND,
     FLAVOUR,
     IS_3,
+    SUFFIX,
     N,
     R,
+    expect_alike,
+    expect_operations,
+    expect_trained,
     expect_warning,
     expect_weights,
     fit,
     hvd,
-    in_full,
     is_short,
     keras,
     model,
+    optimizers,
     set_weights,
     sgd,
-    two_passes,
+    summed,
     ways,
+    weights,
 )
-from keras_steps import (
-    B,
-    V,
-    W,
-    chosen,
-    close,
-    data,
-    gradient,
-    mean_gradient,
-    pieces,
-    sgd_steps,
-    start,
-)
+from keras_steps import B, V, W, chosen, close, data, gradient, mean_gradient, pieces, sgd_steps, start
 
 if BACKEND == "tensorflow":
+    import horovod.tensorflow as hvd_tf
     import tensorflow as tf
+
+
+def on_tensorflow(function):
+    return check(function) if BACKEND == "tensorflow" else function
 
 
 @check
 def fit_averages_once():
     for way in ways():
-        for op, factor in ((hvd.Average, 1), (hvd.Sum, N)):
-            made = model(hvd.DistributedOptimizer(sgd(), op=op), **way)
-            fit(made, 2)
-            expect_weights(made, sgd_steps(N, steps=2, factor=factor), f"{way} op={op}")
+        expect_trained(way, hvd.DistributedOptimizer(sgd()), steps=2, factor=1, **way)
+        expect_trained(way, summed(), steps=2, **way)
 
 
 @check
 def jit_compile_is_requested():
     if BACKEND == "torch" and is_short():
         return  # torch.compile takes half a minute
-    made = model(hvd.DistributedOptimizer(sgd(), op=hvd.Sum), jit_compile=True)
+
+    def trained():
+        expect_trained("jit_compile", summed(), jit_compile=True)
+
     if BACKEND == "tensorflow" and R == 0:
-        expect_warning(["without XLA", "jit_compile=False"], lambda: fit(made))
+        expect_warning(["without XLA", "jit_compile=False"], trained)
     else:
-        fit(made)
-    expect_weights(made, sgd_steps(N, factor=N))
+        trained()
+
+
+def apply_by_tape(made, optimizer, x, y):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((made(x) - y) ** 2)
+    grads = tape.gradient(loss, made.trainable_variables)
+    optimizer.apply_gradients(zip(grads, made.trainable_variables))
+    return loss
 
 
 def own_step():
@@ -99,12 +109,7 @@ def own_step():
 
         class Own(keras.Sequential):
             def train_step(self, data):
-                x, y = data
-                with tf.GradientTape() as tape:
-                    loss = tf.reduce_mean((self(x) - y) ** 2)
-                grads = tape.gradient(loss, self.trainable_variables)
-                self.optimizer.apply_gradients(zip(grads, self.trainable_variables))
-                return {"own": loss}
+                return {"own": apply_by_tape(self, self.optimizer, *data)}
 
     return Own
 
@@ -112,9 +117,8 @@ def own_step():
 @check
 def a_train_step_of_the_users():
     for way in ways():
-        made = model(hvd.DistributedOptimizer(sgd(), op=hvd.Sum), own_step(), **way)
-        assert "own" in fit(made, 2).history
-        expect_weights(made, sgd_steps(N, steps=2, factor=N), str(way))
+        made = expect_trained(way, summed(), own_step(), steps=2, **way)
+        assert "own" in made.history.history
 
 
 def by_hand(made, optimizer, step):
@@ -137,34 +141,46 @@ def by_hand(made, optimizer, step):
         grads = jax.grad(loss)([v.value for v in variables])
         optimizer.apply(grads, variables)
     else:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((made(x) - y) ** 2)
-        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+        apply_by_tape(made, optimizer, x, y)
+
+
+def built():
+    """(a model, a distributed optimizer whose variables are there, as a tf.function needs them)"""
+    made, optimizer = model(sgd()), summed()
+    if hasattr(optimizer, "build"):
+        optimizer.build(made.trainable_variables)
+    return made, optimizer
 
 
 @check
 def gradients_of_a_loop_of_the_users():
-    made = model(sgd())
-    optimizer = hvd.DistributedOptimizer(sgd(), op=hvd.Sum)
+    """And of another one of the same kind beside it."""
+    first, second = model(sgd()), model(sgd())
+    one, two = summed(), summed()
     for step in range(2):
-        by_hand(made, optimizer, step)
-    expect_weights(made, sgd_steps(N, steps=2, factor=N))
+        by_hand(first, one, step)
+        by_hand(second, two, step + 10)
+    expect_weights(first, sgd_steps(N, steps=2, factor=N))
+    w = start()
+    for step in (10, 11):
+        w = w - 0.1 * N * mean_gradient(w, N, step)
+    expect_weights(second, w, "the other one")
     if BACKEND == "tensorflow":
-        made = model(sgd())
-        optimizer = hvd.DistributedOptimizer(sgd(), op=hvd.Sum)
-        if hasattr(optimizer, "build"):
-            optimizer.build(made.trainable_variables)
-        step = tf.function(lambda: by_hand(made, optimizer, 0))
-        step()
+        made, optimizer = built()
+        tf.function(lambda: by_hand(made, optimizer, 0))()
         expect_weights(made, sgd_steps(N, factor=N), "tf.function")
 
 
-@check
+def computed_by(optimizer, made, step=0):
+    x, y = data(R, step)
+    return optimizer.compute_gradients(
+        lambda: tf.reduce_mean((made(x) - y) ** 2), made.trainable_variables, tape=tf.GradientTape()
+    )
+
+
+@on_tensorflow
 def computed_then_changed_then_applied():
-    if BACKEND != "tensorflow":
-        return
-    made = model(sgd())
-    optimizer = hvd.DistributedOptimizer(sgd(), op=hvd.Sum)
+    made, optimizer = model(sgd()), summed()
     x, y = data(R)
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean((made(x) - y) ** 2)
@@ -175,19 +191,10 @@ def computed_then_changed_then_applied():
     expect_weights(made, sgd_steps(N, factor=N / 2))
 
 
-def computed_by(optimizer, made, step=0):
-    x, y = data(R, step)
-    return optimizer.compute_gradients(
-        lambda: tf.reduce_mean((made(x) - y) ** 2), made.trainable_variables, tape=tf.GradientTape()
-    )
-
-
-@check
+@on_tensorflow
 def another_loss_after_computed_gradients():
     """Gradients at the point that computed ones lead to: they come from this rank's data, and are reduced."""
-    if BACKEND != "tensorflow":
-        return
-    optimizer, made = hvd.DistributedOptimizer(sgd(), op=hvd.Sum), model(sgd())
+    made, optimizer = built()
 
     def step(tape=tf.GradientTape):
         for grad, v in computed_by(optimizer, made):
@@ -201,16 +208,12 @@ def another_loss_after_computed_gradients():
 
     point = start() - 0.01 * N * mean_gradient(start(), N)
     want = point - 0.1 * N * mean_gradient(point, N, 1)
-    if hasattr(optimizer, "build"):
-        optimizer.build(made.trainable_variables)
     tf.function(step)()
     expect_weights(made, want, "in a graph")
     if N == 1:
         return
     set_weights(made, start())
     expect_warning(["hvd.DistributedGradientTape", "clipped"], step)
-    import horovod.tensorflow as hvd_tf
-
     set_weights(made, start())
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "horovod")
@@ -218,44 +221,38 @@ def another_loss_after_computed_gradients():
     expect_weights(made, want, "by a distributed tape")
 
 
-@check
+@on_tensorflow
 def computed_then_clipped_then_applied_in_parts():
-    if BACKEND != "tensorflow":
-        return
     first = (W, B)
     want = chosen(first, sgd_steps(N, factor=N / 2), sgd_steps(N, factor=2 * N))
-    for eagerly in (True, False):
-        optimizer, made = hvd.DistributedOptimizer(sgd(), op=hvd.Sum), model(sgd())
-
-        def step(optimizer=optimizer, made=made):
-            pairs = [(g, v) for g, v in computed_by(optimizer, made) if g is not None]
-            one = [(g / 2, v) for g, v in pairs[: len(first)]]
-            other = [(g * 2, v) for g, v in pairs[len(first) :]]
-            is_finite = tf.reduce_all(tf.math.is_finite(one[0][0]))
-            tf.cond(is_finite, lambda: apply(one), lambda: 0)
-            apply(other)
+    for wrap in (lambda step: step, tf.function):
+        made, optimizer = built()
 
         def apply(pairs, optimizer=optimizer):
             optimizer.apply_gradients(pairs)
             return 0
 
-        if hasattr(optimizer, "build"):
-            optimizer.build(made.trainable_variables)
-        (step if eagerly else tf.function(step))()
-        expect_weights(made, want, f"eagerly={eagerly}")
+        def step(optimizer=optimizer, made=made, apply=apply):
+            pairs = [(g, v) for g, v in computed_by(optimizer, made) if g is not None]
+            one = [(g / 2, v) for g, v in pairs[: len(first)]]
+            is_finite = tf.reduce_all(tf.math.is_finite(one[0][0]))
+            tf.cond(is_finite, lambda: apply(one), lambda: 0)
+            apply([(g * 2, v) for g, v in pairs[len(first) :]])
+
+        wrap(step)()
+        expect_weights(made, want)
 
 
-@check
+@on_tensorflow
 def computed_in_several_passes_or_local():
-    if BACKEND != "tensorflow":
-        return
     for averages in (False, True):
-        optimizer, made = two_passes(average_aggregated_gradients=averages, op=hvd.Sum), model(sgd())
+        options = {"backward_passes_per_step": 2, "average_aggregated_gradients": averages}
+        made, optimizer = model(sgd()), summed(sgd(0.05), **options)
         for step in range(4):
             optimizer.apply_gradients(computed_by(optimizer, made, step))
         want = sgd_steps(N, 0.05, steps=2, passes=2, factor=N / 2 if averages else N)
         expect_weights(made, want, f"averages={averages}")
-    optimizer, made = hvd.DistributedOptimizer(sgd(), op=hvd.Sum), model(sgd())
+    made, optimizer = model(sgd()), summed()
     optimizer.register_local_var(made.trainable_variables[V])
     optimizer.apply_gradients(computed_by(optimizer, made))
     own = gradient(start(), R) / N
@@ -274,27 +271,16 @@ def an_apply_gradients_of_the_users():
                 if grad is not None:
                     self.assign_sub(variable, (0.2 if doubled else 0.1) * grad)
 
-    if BACKEND != "jax":  # by_hand() calls apply() there
-        made = model(sgd())
-        by_hand(made, hvd.DistributedOptimizer(Own(0.1), op=hvd.Sum), 0)
-        expect_weights(made, sgd_steps(N, factor=N))
     variable = keras.Variable(np.zeros(2, np.float32))
     grad = keras.ops.convert_to_tensor(np.full(2, 1.0 + R, np.float32))
-    hvd.DistributedOptimizer(Own(0.1), op=hvd.Sum).apply_gradients([(grad, variable)], doubled=True)
+    summed(Own(0.1)).apply_gradients([(grad, variable)], doubled=True)
     close(keras.ops.convert_to_numpy(variable), np.full(2, -0.2 * sum(1.0 + r for r in range(N))))
 
 
-@check
+@on_tensorflow
 def a_distributed_tape_beside_it():
-    if BACKEND != "tensorflow":
-        return
-    import horovod.tensorflow as hvd_tf
-
-    for eagerly in (True, False):
-        made = model(sgd())
-        optimizer = hvd.DistributedOptimizer(sgd(), op=hvd.Sum)
-        if hasattr(optimizer, "build"):
-            optimizer.build(made.trainable_variables)
+    for wrap in (lambda step: step, tf.function):
+        made, optimizer = built()
 
         def step(made=made, optimizer=optimizer):
             x, y = data(R)
@@ -303,22 +289,8 @@ def a_distributed_tape_beside_it():
             grads = tape.gradient(loss, made.trainable_variables)
             optimizer.apply_gradients(zip(grads, made.trainable_variables))
 
-        (step if eagerly else tf.function(step))()
-        expect_weights(made, sgd_steps(N, factor=N), f"eagerly={eagerly}")
-
-
-@in_full
-def two_optimizers_of_one_kind():
-    first, second = model(sgd()), model(sgd())
-    one, two = (hvd.DistributedOptimizer(sgd(), op=hvd.Sum) for _ in range(2))
-    for step in range(2):
-        by_hand(first, one, step)
-        by_hand(second, two, step + 10)
-    expect_weights(first, sgd_steps(N, steps=2, factor=N))
-    w = start()
-    for step in (10, 11):
-        w = w - 0.1 * N * mean_gradient(w, N, step)
-    expect_weights(second, w)
+        wrap(step)()
+        expect_weights(made, sgd_steps(N, factor=N))
 
 
 @check
@@ -330,7 +302,7 @@ def without_tensorflow_2s_behaviour():
 
     tf2.disable()
     try:
-        made = model(hvd.DistributedOptimizer(sgd(), op=hvd.Sum))
+        made = model(summed())
         if FLAVOUR == "2":
             words = ["Mine", "legacy"]
             expect_error(ValueError, words, hvd.DistributedOptimizer, type("Mine", (type(sgd()),), {})())
@@ -338,6 +310,106 @@ def without_tensorflow_2s_behaviour():
         tf2.enable()
     fit(made, 2)
     expect_weights(made, sgd_steps(N, steps=2, factor=N))
+
+
+@check
+def train_on_batch():
+    made = model(summed())
+    for step in range(2):
+        made.train_on_batch(*data(R, step))
+    expect_weights(made, sgd_steps(N, steps=2, factor=N))
+
+
+@check
+def several_steps_an_execution():
+    if BACKEND != "torch":  # for which Keras has none
+        expect_trained("two and one", summed(sgd(0.05)), lr=0.05, steps=3, steps_per_execution=2)
+
+
+@contextlib.contextmanager
+def policy(name):
+    before = keras.mixed_precision.global_policy()
+    keras.mixed_precision.set_global_policy(name)
+    try:
+        yield
+    finally:
+        keras.mixed_precision.set_global_policy(before)
+
+
+@check
+def mixed_float16():
+    """compile() puts a LossScaleOptimizer around ours, whose first scale overflows: steps are left out by all."""
+    tries = 6
+    with policy("mixed_float16"):
+        made = model(summed(sgd(0.02)))
+        assert "LossScale" in type(made.optimizer).__name__, made.optimizer
+        x, y = data(R)
+        for _ in range(tries):
+            made.fit(x, y, batch_size=len(x), epochs=1, verbose=0)
+    scale = made.optimizer.dynamic_scale if IS_3 else made.optimizer.loss_scale
+    steps = tries - int(np.log2(2.0**15 / float(scale)))  # a step that is left out halves it
+    assert 0 < steps < tries, f"{steps} of {tries} steps were taken: the scale did not overflow"
+    w = start()
+    for _ in range(steps):
+        w = w - 0.02 * N * mean_gradient(w, N)
+    got = weights(made)
+    assert np.allclose(got, w, rtol=2e-2, atol=1e-2), (steps, got, w)
+    expect_alike(got)
+
+
+def root_and_two_steps():
+    """The weights where ranks that differ take a step, then the first one's, and then another step."""
+    w = start()
+    w = w - 0.1 * np.sum([gradient(start() * (rank + 1), rank) for rank in range(N)], axis=0)
+    return w - 0.1 * N * mean_gradient(w, N, 1)
+
+
+def by(module, optimizer):
+    """Horovod's module of this name trains, starts all as the root does, and loads."""
+    other = importlib.import_module(module)
+    made = expect_trained(module, other.DistributedOptimizer(optimizer(0.1), op=other.Sum))
+    set_weights(made, start() * (R + 1))
+    fit(made, 2, [other.callbacks.BroadcastGlobalVariablesCallback(0)])
+    expect_weights(made, root_and_two_steps(), f"{module}, from the root's weights")
+    path = os.path.join(os.environ["CHECKS_DIR"], f"{module}{R}.{SUFFIX}")
+    made.save(path)
+    loaded = other.load_model(path)
+    set_weights(loaded, start())
+    expect_operations(4, lambda: fit(loaded))
+    expect_weights(loaded, sgd_steps(N), f"{module}, loaded")
+
+
+@check
+def the_other_module_of_horovod():
+    """horovod.tensorflow.keras with Keras 3, horovod.keras with Keras 2."""
+    if BACKEND == "tensorflow" and not os.environ.get("TF_USE_LEGACY_KERAS"):
+        # else keras is Keras 3, and horovod.keras of that
+        by("horovod.tensorflow.keras" if IS_3 else "horovod.keras", optimizers().SGD)
+
+
+def two_steps(module, kinds, of):
+    """Horovod's module of this name, with another kind of optimizers than the one under test."""
+    other = importlib.import_module(module)
+    optimizer = other.DistributedOptimizer(kinds.SGD(0.1), op=other.Sum)
+    expect_trained(f"{module} {kinds.__name__}", optimizer, of=of, steps=2)
+
+
+@check
+def legacy_optimizers_of_keras_2():
+    if FLAVOUR == "2":
+        for module in ("horovod.tensorflow.keras", "horovod.keras"):
+            two_steps(module, keras.optimizers.legacy, keras)
+
+
+@check
+def tf_keras_beside_keras_3():
+    """Only what trains: callbacks and load_model are of the Keras that TensorFlow has."""
+    if not IS_3 or BACKEND != "tensorflow":
+        return
+    import tf_keras
+
+    two_steps("horovod.tensorflow.keras", tf_keras.optimizers, tf_keras)
+    two_steps("horovod.keras", tf_keras.optimizers.legacy, tf_keras)
 
 
 main(R)
