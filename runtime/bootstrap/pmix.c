@@ -12,10 +12,9 @@
  * not accept a process again that has left, and mpirun treats a process that exits
  * without it as crashed.
  *
- * A rank may run several programs one after the other (a shell script under mpirun).
- * The values that earlier ones have put still exist, so each program uses its own key:
- * the first unused hvd-N of this rank. All ranks count the same, because each program's
- * fence has completed on all of them.
+ * A second program of the same rank is not supported (README.md). Where the server shows
+ * the values of the first one, the second at least does not read them: each program uses
+ * its own key, the first unused hvd-N of this rank. PMIx 4.2 does not show them.
  *
  * These calls have no deadline: bootstrap.c runs them in a thread. */
 #include <dlfcn.h>

@@ -67,11 +67,6 @@ def test_openmpi_where_its_pmix_server_is_not_reached(folder):
     same(program.err.count('channel=PMIx cause="PMIx_Init: '), 1, program.err)
 
 
-def test_openmpi_one_program_after_the_other(folder):
-    program = run(folder, openmpi("-np", "2", "sh", "-c", f"{RANK} && {RANK}"))
-    same(ranks(program), sorted(one_host(2, "openmpi") * 2))
-
-
 def test_pmix_alone_without_open_mpis_variables(folder):
     names = [f"OMPI_COMM_WORLD_{n}" for n in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")]
     unset = [word for name in names for word in ("-u", name)]
