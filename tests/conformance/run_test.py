@@ -109,29 +109,6 @@ class Runner(unittest.TestCase):
         self.assertEqual(code, 1, out)
         self.assertNotIn("not ours", out)
 
-    def test_recording(self):
-        file = SAMPLE / "single/test_alone.py"
-        (self.dir / "test_alone.tsv").write_text("test\tmpirun-2\ntest_old\tpassed\n")
-        code, out = self.run_it(file, "--record")
-        self.assertEqual(code, 0, out)
-        table = (self.dir / "test_alone.tsv").read_text()
-        self.assertEqual(table, "test\talone\tmpirun-2\ntest_old\t-\tpassed\ntest_alone\tpassed\t-\n")
-
-    def test_what_once_passed_stays_recorded(self):
-        file = SAMPLE / "parallel/test_sample.py"
-        self.expect(**{"mpirun-1": {"Sample::test_b_fails": "passed", "test_gone": "passed"}})
-        code, out = self.run_it(file, "--np", "1", "--record")
-        self.assertIn("1 worse, 0 better", out)
-        rows = dict(line.split("\t") for line in (self.dir / "test_sample.tsv").read_text().splitlines())
-        self.assertEqual(rows["Sample::test_b_fails"], "passed")
-        self.assertEqual(rows["Sample::test_c_skips"], "skipped")
-        self.assertNotIn("test_gone", rows)
-
-    def test_a_missing_folder_is_told(self):
-        code, out = self.run_it(self.dir / "nothing")
-        self.assertEqual(code, 1)
-        self.assertRegex(out, r"run.py: TESTS=.*/nothing: there is no such file or folder\n$")
-
 
 if __name__ == "__main__":
     result = unittest.main(exit=False, verbosity=2).result

@@ -200,27 +200,6 @@ HOSTS_TEST(a_set_goes_on_while_others_compute, 4)
     world_end(&w, -1);
 }
 
-/* Rows at paces of their own, each rank's thread waits for its own only. */
-HOSTS_WORLD_TEST(sets_keep_their_own_pace, 2, 0xf)
-{
-    int n = rank < SIDE ? 600 : 200;
-    struct hvd_stats before;
-
-    world_enter(rank);
-    for (int i = 0; i < n; i++) {
-        float v = (float)rank;
-
-        if (i == n / 4)
-            before = stats_now();
-        CHECK_OK(sum_in(row_of(rank), "row", &v, 1));
-        CHECK(v == row_sum(rank), "%g", (double)v);
-    }
-    check_planned(&before, (uint64_t)(n - n / 4));
-    stage_set(rank, 1);
-    go_wait(1); /* a barrier now would end the plan for the others */
-    world_leave();
-}
-
 /* --- who is called --- */
 
 /* Rank `early` is in an agreement about a world tensor, for which nobody is called, and
@@ -335,23 +314,6 @@ HOSTS_WORLD_TEST(what_disturbs_one_set_is_no_matter, 2, 0)
             CHECK_OK(hvd_process_set_remove(extra));
         }
     }
-    world_leave();
-}
-
-HOSTS_WORLD_TEST(a_mismatch_in_a_set_fails_that_tensor_only, 1, 0)
-{
-    float v[2] = {1, 1};
-    int r;
-
-    world_enter(rank);
-    run_steady(rank);
-    if (rank >= SIDE) {
-        r = sum_in(row_of(rank), "row", v, rank == 3 ? 2 : 1);
-        CHECK(r == HVD_INVALID_ARGUMENT, "%d", r);
-        CHECK(strstr(shared->r[rank].text, "rank 3 has [2]"), "%s",
-              shared->r[rank].text);
-    }
-    run_steady(rank);
     world_leave();
 }
 

@@ -90,42 +90,6 @@ static void a_life(struct timeline *t, uint64_t ns, const char *name)
     event_record(t, TRACE_END, ns + 3000, name);
 }
 
-UNIT_TEST(off_it_records_nothing)
-{
-    static struct timeline t;
-
-    timeline_init(&t, 0, 1, &no_link);
-    assert_null(timeline_slot(&t, TRACE_START, 1));
-    assert_null(t.slots);
-    assert_true(timeline_next_ns(&t) == UINT64_MAX);
-    timeline_stop(&t, true);
-    timeline_release(&t);
-}
-
-UNIT_TEST(what_is_recorded_is_in_the_file)
-{
-    static struct timeline t;
-    AUTOFREE char *text = NULL;
-    struct err e = ERR_INIT;
-
-    timeline_init(&t, 0, 1, &no_link);
-    if (timeline_start(&t, path, true, false, &e) < 0)
-        fail_msg("%s", e.text);
-    for (int i = 0; i < 100; i++)
-        a_life(&t, clock_now_ns(), "grad/0");
-    event_record(&t, TRACE_START, clock_now_ns(), "open");
-    timeline_stop(&t, true);
-    event_record(&t, TRACE_START, clock_now_ns(), "late");
-    text = file_text();
-    assert_true(is_array(text));
-    assert_int_equal(text_count(text, "\"ph\":\"B\""), 301);
-    assert_int_equal(text_count(text, "\"ph\":\"E\""), 301);
-    assert_int_equal(text_count(text, "NEGOTIATE_ALLREDUCE"), 100);
-    assert_null(strstr(text, "late"));
-    assert_null(strstr(text, "DROPPED"));
-    timeline_release(&t);
-}
-
 static bool has_grown(void *arg)
 {
     struct stat st;

@@ -2,12 +2,10 @@
 /* TensorFlow's C kernel API as far as runtime/tensorflow needs it: kernels that are
  * registered can be run on vectors. It writes down, in order, which outputs are made
  * (`said`). Included by one test program, whose configuration and log are the variables
- * here. It has no asynchronous kernels, as TensorFlow 2.12; a program that wants them
- * defines TF_NewAsyncKernelBuilder. */
+ * here. It has no asynchronous kernels, as TensorFlow 2.12. */
 #ifndef TESTS_UNIT_TF_FAKE_H
 #define TESTS_UNIT_TF_FAKE_H
 
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,20 +16,13 @@
 /* --- what a test sets and reads --- */
 
 static char said[4096];
-/* Where tensors of kernels for GPUs are, but those that are kept in host memory, here
- * all of int32; NULL: in host memory too. What it returns is never freed. */
-static void *(*fake_gpu_memory)(size_t bytes);
 
-/* Any thread. */
 __attribute__((format(printf, 1, 2))) static void fake_log(const char *fmt, ...)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     va_list ap;
 
     va_start(ap, fmt);
-    (void)pthread_mutex_lock(&lock);
     (void)vsnprintf(said + strlen(said), sizeof(said) - strlen(said), fmt, ap);
-    (void)pthread_mutex_unlock(&lock);
     va_end(ap);
 }
 
@@ -46,14 +37,12 @@ struct TF_Tensor { /* a vector */
     int refs, type;
     int64_t n;
     void *data; /* NULL: it is empty */
-    bool is_host;
 };
 
 struct TF_KernelBuilder {
     char op[40], device[8], hosts[80];
     tf_create_fn create;
     tf_compute_fn compute;
-    tf_async_compute_fn compute_async;
     tf_delete_fn free;
 };
 
@@ -65,7 +54,6 @@ struct TF_OpKernelConstruction {
 #define FAKE_MAX_TENSORS 8
 struct TF_OpKernelContext {
     int n_inputs;
-    bool is_on_gpu;
     struct TF_Tensor *inputs[FAKE_MAX_TENSORS], *outputs[FAKE_MAX_TENSORS];
     char failure[256]; /* "": none */
 };
@@ -104,7 +92,7 @@ static size_t fake_bytes(int type, int64_t n)
     return (size_t)n * (type == TF_INT32 || type == TF_FLOAT ? 4 : 8);
 }
 
-static struct TF_Tensor *fake_tensor(bool is_on_gpu, int type, int64_t n)
+static struct TF_Tensor *fake_tensor(int type, int64_t n)
 {
     struct TF_Tensor *t = calloc(1, sizeof(*t));
     size_t bytes = fake_bytes(type, n);
@@ -112,36 +100,28 @@ static struct TF_Tensor *fake_tensor(bool is_on_gpu, int type, int64_t n)
     t->refs = 1;
     t->type = type;
     t->n = n;
-    t->is_host = !is_on_gpu || type == TF_INT32 || !fake_gpu_memory;
     if (bytes > 0)
-        t->data = t->is_host ? calloc(1, bytes) : fake_gpu_memory(bytes);
+        t->data = calloc(1, bytes);
     return t;
 }
 
 static struct TF_Tensor *fake_ref(struct TF_Tensor *t)
 {
-    (void)__atomic_add_fetch(&t->refs, 1, __ATOMIC_RELAXED);
+    t->refs++;
     return t;
 }
 
 void TF_DeleteTensor(struct TF_Tensor *t)
 {
-    if (__atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL) > 0)
+    if (--t->refs > 0)
         return;
-    if (t->is_host)
-        free(t->data);
+    free(t->data);
     free(t);
 }
 
 int TF_TensorType(const struct TF_Tensor *t)
 {
     return t->type;
-}
-
-int TF_NumDims(const struct TF_Tensor *t)
-{
-    (void)t;
-    return 1;
 }
 
 int64_t TF_Dim(const struct TF_Tensor *t, int i)
@@ -162,27 +142,19 @@ void *TF_TensorData(const struct TF_Tensor *t)
 
 /* --- TensorFlow: registration --- */
 
-static struct TF_KernelBuilder *
-fake_kernel(const char *op, const char *device, tf_create_fn create, tf_delete_fn del)
-{
-    struct TF_KernelBuilder *b = calloc(1, sizeof(*b));
-
-    (void)snprintf(b->op, sizeof(b->op), "%s", op);
-    (void)snprintf(b->device, sizeof(b->device), "%s", device);
-    b->create = create;
-    b->free = del;
-    return b;
-}
-
 struct TF_KernelBuilder *TF_NewKernelBuilder(const char *op,
                                              const char *device,
                                              tf_create_fn create,
                                              tf_compute_fn compute,
                                              tf_delete_fn del)
 {
-    struct TF_KernelBuilder *b = fake_kernel(op, device, create, del);
+    struct TF_KernelBuilder *b = calloc(1, sizeof(*b));
 
+    (void)snprintf(b->op, sizeof(b->op), "%s", op);
+    (void)snprintf(b->device, sizeof(b->device), "%s", device);
+    b->create = create;
     b->compute = compute;
+    b->free = del;
     return b;
 }
 
@@ -202,49 +174,6 @@ void TF_RegisterKernelBuilder(const char *name,
     if (fake_n_kernels < sizeof(fake_kernels) / sizeof(fake_kernels[0]))
         fake_kernels[fake_n_kernels++] = *b;
     free(b);
-}
-
-struct TF_OpDefinitionBuilder *TF_NewOpDefinitionBuilder(const char *name)
-{
-    return (struct TF_OpDefinitionBuilder *)(uintptr_t)name;
-}
-
-void TF_OpDefinitionBuilderAddInput(struct TF_OpDefinitionBuilder *b, const char *text)
-{
-    (void)b;
-    (void)text;
-}
-
-void TF_OpDefinitionBuilderAddOutput(struct TF_OpDefinitionBuilder *b, const char *text)
-{
-    (void)b;
-    (void)text;
-}
-
-void TF_OpDefinitionBuilderAddAttr(struct TF_OpDefinitionBuilder *b, const char *text)
-{
-    (void)b;
-    (void)text;
-}
-
-void TF_OpDefinitionBuilderSetIsStateful(struct TF_OpDefinitionBuilder *b,
-                                         unsigned char is)
-{
-    (void)b;
-    (void)is;
-}
-
-void TF_OpDefinitionBuilderSetShapeInferenceFunction(struct TF_OpDefinitionBuilder *b,
-                                                     tf_shape_fn shape)
-{
-    (void)b;
-    (void)shape;
-}
-
-void TF_RegisterOpDefinition(struct TF_OpDefinitionBuilder *b, struct TF_Status *s)
-{
-    (void)b;
-    (void)s;
 }
 
 /* --- TensorFlow: a kernel's attributes --- */
@@ -279,64 +208,11 @@ void TF_OpKernelConstruction_GetAttrBool(struct TF_OpKernelConstruction *c,
     *ret = !strcmp(name, "eager") ? c->is_eager : c->is_blocking;
 }
 
-void TF_OpKernelConstruction_GetAttrInt32(struct TF_OpKernelConstruction *c,
-                                          const char *name,
-                                          int32_t *ret,
-                                          struct TF_Status *s)
-{
-    (void)c;
-    (void)name;
-    (void)s;
-    *ret = 0;
-}
-
-void TF_OpKernelConstruction_GetAttrInt64(struct TF_OpKernelConstruction *c,
-                                          const char *name,
-                                          int64_t *ret,
-                                          struct TF_Status *s)
-{
-    (void)c;
-    (void)name;
-    (void)s;
-    *ret = 0;
-}
-
-void TF_OpKernelConstruction_GetAttrSize(struct TF_OpKernelConstruction *c,
-                                         const char *name,
-                                         int32_t *list,
-                                         int32_t *total,
-                                         struct TF_Status *s)
-{
-    (void)c;
-    (void)name;
-    (void)s;
-    *list = *total = 0;
-}
-
-void TF_OpKernelConstruction_GetAttrString(struct TF_OpKernelConstruction *c,
-                                           const char *name,
-                                           char *ret,
-                                           size_t n,
-                                           struct TF_Status *s)
-{
-    (void)c;
-    (void)name;
-    (void)ret;
-    (void)n;
-    (void)s;
-}
-
 /* --- TensorFlow: a run --- */
 
 int TF_NumInputs(struct TF_OpKernelContext *c)
 {
     return c->n_inputs;
-}
-
-int64_t TF_GetIterId(struct TF_OpKernelContext *c)
-{
-    (void)c;
-    return 0;
 }
 
 void TF_GetInput(struct TF_OpKernelContext *c,
@@ -369,7 +245,7 @@ struct TF_Tensor *TF_AllocateOutput(struct TF_OpKernelContext *c,
     (void)n_bytes;
     (void)s;
     fake_log("make%d ", output);
-    c->outputs[output] = fake_tensor(c->is_on_gpu, type, n_dims > 0 ? dims[0] : 1);
+    c->outputs[output] = fake_tensor(type, n_dims > 0 ? dims[0] : 1);
     return fake_ref(c->outputs[output]);
 }
 
@@ -393,14 +269,42 @@ void TF_OpKernelContext_Failure(struct TF_OpKernelContext *c, struct TF_Status *
     (void)snprintf(c->failure, sizeof(c->failure), "%s", s->text);
 }
 
-void TF_RunAsyncOpKernelDoneCallback(struct TF_AsyncOpKernelDoneCallback *callback)
-{
-    (void)callback;
-}
+/* --- TensorFlow: what does nothing here, as that which infers shapes --- */
 
-/* --- TensorFlow: shapes, which no test here infers --- */
-
-#define FAKE_SHAPES(X)                                                                 \
+#define FAKE_NOTHING(X)                                                                \
+    X(int, TF_NumDims, (const struct TF_Tensor *a), return 1;)                         \
+    X(int64_t, TF_GetIterId, (struct TF_OpKernelContext * a), return 0;)               \
+    X(void, TF_RunAsyncOpKernelDoneCallback,                                           \
+      (struct TF_AsyncOpKernelDoneCallback * a), )                                     \
+    X(struct TF_OpDefinitionBuilder *, TF_NewOpDefinitionBuilder, (const char *a),     \
+      return (struct TF_OpDefinitionBuilder *)(uintptr_t)a;)                           \
+    X(void, TF_OpDefinitionBuilderAddInput,                                            \
+      (struct TF_OpDefinitionBuilder * a, const char *b), )                            \
+    X(void, TF_OpDefinitionBuilderAddOutput,                                           \
+      (struct TF_OpDefinitionBuilder * a, const char *b), )                            \
+    X(void, TF_OpDefinitionBuilderAddAttr,                                             \
+      (struct TF_OpDefinitionBuilder * a, const char *b), )                            \
+    X(void, TF_OpDefinitionBuilderSetIsStateful,                                       \
+      (struct TF_OpDefinitionBuilder * a, unsigned char b), )                          \
+    X(void, TF_OpDefinitionBuilderSetShapeInferenceFunction,                           \
+      (struct TF_OpDefinitionBuilder * a, tf_shape_fn b), )                            \
+    X(void, TF_RegisterOpDefinition,                                                   \
+      (struct TF_OpDefinitionBuilder * a, struct TF_Status * b), )                     \
+    X(void, TF_OpKernelConstruction_GetAttrInt32,                                      \
+      (struct TF_OpKernelConstruction * a, const char *b, int32_t *d,                  \
+       struct TF_Status *e),                                                           \
+      *d = 0;)                                                                         \
+    X(void, TF_OpKernelConstruction_GetAttrInt64,                                      \
+      (struct TF_OpKernelConstruction * a, const char *b, int64_t *d,                  \
+       struct TF_Status *e),                                                           \
+      *d = 0;)                                                                         \
+    X(void, TF_OpKernelConstruction_GetAttrSize,                                       \
+      (struct TF_OpKernelConstruction * a, const char *b, int32_t *d, int32_t *e,      \
+       struct TF_Status *f),                                                           \
+      *d = *e = 0;)                                                                    \
+    X(void, TF_OpKernelConstruction_GetAttrString,                                     \
+      (struct TF_OpKernelConstruction * a, const char *b, char *d, size_t e,           \
+       struct TF_Status *f), )                                                         \
     X(void, TF_DeleteShapeHandle, (struct TF_ShapeHandle * a), )                       \
     X(struct TF_ShapeHandle *, TF_NewShapeHandle, (void), return NULL;)                \
     X(void, TF_ShapeInferenceContextGetInput,                                          \
@@ -428,17 +332,19 @@ void TF_RunAsyncOpKernelDoneCallback(struct TF_AsyncOpKernelDoneCallback *callba
       (struct TF_ShapeInferenceContext * a), return NULL;)                             \
     X(struct TF_ShapeHandle *, TF_ShapeInferenceContextVectorFromSize,                 \
       (struct TF_ShapeInferenceContext * a, size_t b), return NULL;)
-#define FAKE_SHAPE(result, name, parameters, body)                                     \
+#define FAKE_FUNCTION(result, name, parameters, body)                                  \
     result name parameters                                                             \
     {                                                                                  \
         body                                                                           \
     }
-_Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wunused-parameter\"")
-    FAKE_SHAPES(FAKE_SHAPE) _Pragma("GCC diagnostic pop")
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+FAKE_NOTHING(FAKE_FUNCTION)
+#pragma GCC diagnostic pop
 
-    /* --- for tests --- */
+/* --- for tests --- */
 
-    static const struct TF_KernelBuilder *fake_find(const char *op, const char *device)
+static const struct TF_KernelBuilder *fake_find(const char *op, const char *device)
 {
     for (size_t i = 0; i < fake_n_kernels; i++)
         if (!strcmp(fake_kernels[i].op, op) && !strcmp(fake_kernels[i].device, device))
