@@ -37,7 +37,6 @@ struct codec_world {
     struct codec_state *state[WORLD_MAX];
     uint64_t n_steps;              /* collectives of the last tensor */
     uint64_t put_bytes[WORLD_MAX]; /* what each member put into them */
-    uint64_t delivered;            /* bytes of the gathered buffers */
     /* changes a step's input; may be NULL */
     void (*bend)(uint32_t member, const struct codec_step *s);
 };

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When is a training loop steady? Each row is a run of answered slots, a letter each,
- * capitals of process set 1, digits of set 2; '|' marks where the plan is to be told
+ * capitals of process set 1, digits of set 2; '|' marks where the plan is sent
  * (the letter behind it begins it), '!' that something else was answered. */
 #include "runtime/base/mem.h"
 #include "runtime/core/cycle.h"
 #include "tests/unit/unit.h"
 
 static const struct {
-    const char *run, *plan; /* plan: the slots told, NULL: none is */
+    const char *run, *plan; /* plan: its slots, NULL: none is sent */
 } rows[] = {
     {"abcabcabc|a", "abc"},
     {"abcabcab", NULL},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What people read when ranks do not mean the same: every sentence names the tensor,
- * both ranks and both values, and keeps the words that Horovod's users search for. */
+/* Error messages when ranks disagree: each names the tensor, both ranks and both
+ * values, and keeps the words that Horovod's users search for. */
 #include <math.h>
 
 #include "runtime/base/mem.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What process sets are called: numbers come again, ids do not. */
+/* Numbers of process sets are reused, ids are not. */
 #include "tests/unit/core_negotiate.h"
 
 static void

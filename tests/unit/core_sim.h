@@ -2,18 +2,18 @@
 /* A whole world in one process and one thread: N members, rank 0's table, and links
  * between them, driven event by event in an order that a seed decides.
  *
- * A link keeps its order, as TCP does; messages of different ranks come in any order.
- * An agreement is the AND of all ranks' words, complete when all have begun it, seen by
- * each rank at its own time. A batch ends on a rank after all members of its process
- * set, or pair, have entered the same one; until then that rank only talks. So a circle
- * of waits between process sets, or a lost word, ends in a world in which nothing can
- * happen while work is open: a hang, which is reported with who waits for what.
+ * A link keeps the order of messages, as TCP does. Messages of different ranks arrive
+ * in any order. An agreement is the AND of all ranks' words. It is complete when all
+ * ranks have begun it, and each rank sees this at a time of its own. A rank leaves a
+ * batch when all members of its process set, or pair, have entered it. Until then the
+ * rank only sends and receives. A cycle of waits between process sets, or a lost
+ * message, is a hang: nothing can happen while operations are open. The dump lists what
+ * each rank waits for.
  *
  * Checked at every event: the batches of a process set are the same on all its members;
- * nothing is carried out that not all have submitted, or twice; groups are whole; the
- * counts are those that were submitted for that very operation; what an act points at
- * stays as it is while the rank talks. At the end: everything submitted has ended as
- * the script says.
+ * each operation runs once, after all members have submitted it; groups are whole; the
+ * counts are those that were submitted for that operation; an act does not change while
+ * the rank receives messages. At the end: every operation has the result in the script.
  *
  * What ranks do is a script of steps (core_sim_load.h). Memory of the simulation itself
  * is libc's, so that mem_fail_after() hits only what is tested. */
@@ -153,7 +153,7 @@ struct sim_rank {
     struct sim_link up, down;
     uint32_t step, at, pause;
     bool has_begun, is_joined, is_dead;
-    bool is_counted; /* others went on with its words */
+    bool is_counted; /* other ranks completed an agreement with its words */
     uint8_t order[SIM_STEP_OPS];
     uint16_t open_of[SIM_STEPS];
     uint32_t n_open;
@@ -184,8 +184,8 @@ struct sim {
     uint32_t n_insts;
     struct sim_phase phases[SIM_PHASES];
     uint32_t n_phases;
-    bool is_last;     /* what can happen now does, there is nothing else */
-    bool is_lazy;     /* ranks hear and carry out late, rank 0 does not */
+    bool is_last;     /* no other event is possible */
+    bool is_lazy;     /* ranks receive and run late, rank 0 does not */
     uint32_t tune_in; /* one of so many answers is new settings; 0: none */
     struct sim_tuning tunings[SIM_TUNINGS];
     uint32_t n_tunings,
@@ -201,7 +201,7 @@ struct sim {
     size_t n_agreements, agreements_cap;
     uint32_t last_join;
     uint64_t now, n_since; /* events; since something was submitted or ended */
-    uint32_t n_all_steps, n_quiet_steps;
+    uint32_t n_quiet_steps;
     uint16_t picks[SIM_PICKS];
     struct strbuf out;
     int rc; /* the first error of what is tested */
@@ -209,7 +209,7 @@ struct sim {
     char why[2000]; /* the first thing that is wrong */
 };
 
-/* --- saying what is wrong --- */
+/* --- reports --- */
 
 __attribute__((format(printf, 2, 3))) static inline void
 sim_wrong(struct sim *s, const char *fmt, ...)

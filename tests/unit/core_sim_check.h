@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the simulated world does with what members say, and what it checks there:
- * batches, failures, joins, agreements. See core_sim.h. */
+/* How the simulated world runs and checks the acts of members: batches, failures,
+ * joins, agreements. See core_sim.h. */
 #ifndef TESTS_UNIT_CORE_SIM_CHECK_H
 #define TESTS_UNIT_CORE_SIM_CHECK_H
 
@@ -102,7 +102,7 @@ static inline void check_counts(struct sim *s,
         if (!(mask >> r & 1))
             continue;
         if (act->counts[at] != inst->rows[r])
-            sim_wrong(s, "rank %u was told %llu rows of rank %u for %s, not %llu", rank,
+            sim_wrong(s, "rank %u got %llu rows of rank %u for %s, not %llu", rank,
                       (unsigned long long)act->counts[at], r, inst->spec->name,
                       (unsigned long long)inst->rows[r]);
         at++;
@@ -283,7 +283,7 @@ static inline uint32_t set_named(const char *name)
     return (uint32_t)strtoul(name + strlen("add."), NULL, 10);
 }
 
-/* Have all entered? Then this rank leaves the batch. */
+/* This rank leaves the batch if all have entered it. */
 static inline bool run_end(struct sim *s, uint32_t rank)
 {
     struct sim_rank *r = &s->ranks[rank];
@@ -296,7 +296,7 @@ static inline bool run_end(struct sim *s, uint32_t rank)
         && (is_pair || r->act.items[0].req->coll != COLL_SET_REMOVE))
         return false;
     if (hash_act(&r->act) != r->run_hash)
-        sim_wrong(s, "what rank %u was told to run has changed under it", rank);
+        sim_wrong(s, "the act of rank %u changed while it ran", rank);
     if (op && op->req.coll == COLL_SET_ADD)
         set_comes(s, rank, s->insts[op->inst].spec->makes, r->act.set_id);
     if (r->act.kind == MEMBER_SET)
@@ -324,7 +324,7 @@ take_failure(struct sim *s, uint32_t rank, const struct member_act *act)
     if (inst->failed == 0)
         (void)snprintf(inst->text, sizeof(inst->text), "%s", act->text);
     if (strcmp(inst->text, act->text) != 0)
-        sim_wrong(s, "ranks are told differently: %s; %s", inst->text, act->text);
+        sim_wrong(s, "ranks got different messages: %s; %s", inst->text, act->text);
     (void)snprintf(who, sizeof(who), "rank %u ", inst->spec->odd_rank);
     if (inst->spec->odd_rank != SIM_NOBODY
         && (!strstr(act->text, who) || !strstr(act->text, op->req.name)))
@@ -341,7 +341,7 @@ static inline void take_join(struct sim *s, uint32_t rank, const struct member_a
     if (inst->run == 0)
         inst->last_joined = s->last_join;
     if (act->last_joined != inst->last_joined)
-        sim_wrong(s, "rank %u was told that rank %u joined last, it was %llu", rank,
+        sim_wrong(s, "rank %u got rank %u as the last joined, it was %llu", rank,
                   act->last_joined, (unsigned long long)inst->last_joined);
     if (op->req.coll != COLL_JOIN || inst->submitted != inst->wanted)
         sim_wrong(s, "rank %u: %s ended as a join of all", rank, op->req.name);
@@ -409,7 +409,7 @@ is_standing(struct sim *s, uint32_t rank, size_t at, uint32_t plan, uint64_t *re
     return true;
 }
 
-/* As one who has called does: if none but standing ones are missing, they count. */
+/* As the rank that called: if only standing ranks are missing, it counts them. */
 static inline void count_standing(struct sim *s, uint32_t rank, struct sim_agreement *a)
 {
     uint64_t words[SIM_RANKS][SIM_WORDS];
@@ -434,7 +434,7 @@ static inline void count_standing(struct sim *s, uint32_t rank, struct sim_agree
     }
 }
 
-/* Whatever a rank does first: it is in the last agreement that it was counted in. */
+/* Before any act: the rank enters the agreement in which others counted it. */
 static inline bool sim_back(struct sim *s, uint32_t rank)
 {
     struct sim_rank *r = &s->ranks[rank];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scripts for the simulated world (core_sim.h): what a seed makes the ranks do. A
- * training job in phases: steady steps, metrics now and then, shapes that change, names
- * that are new, ranks that disagree, process sets that come and go, data that ends
- * unevenly. */
+/* Scripts for the simulated world (core_sim.h): what the ranks do for a seed. A
+ * training job in phases: steady steps, occasional metrics, changed shapes, new names,
+ * ranks that disagree, process sets that are added and removed, uneven data. */
 #ifndef TESTS_UNIT_CORE_SIM_LOAD_H
 #define TESTS_UNIT_CORE_SIM_LOAD_H
 
@@ -140,7 +139,7 @@ static inline bool can_be_odd(const struct sim_spec *p, enum sim_odd odd)
     case ODD_CODEC:
         return p->coll == COLL_ALLREDUCE;
     case ODD_COLL:
-        return p->coll != COLL_SENDRECV; /* the name tells it */
+        return p->coll != COLL_SENDRECV; /* the name contains it */
     case ODD_NONE:
     case ODD_COUNT:
         break;
@@ -226,7 +225,7 @@ set_op(struct load *l, struct sim_step *step, uint32_t h, uint32_t number)
     (void)add_op(l, step, &p);
 }
 
-/* Sets come, work beside the world and each other, and go. */
+/* Sets are added, used beside the world and each other, and removed. */
 static inline void process_sets(struct load *l)
 {
     struct sim *s = l->s;
@@ -272,7 +271,7 @@ static inline void process_sets(struct load *l)
     add_step(l)->waits = true;
 }
 
-/* A process set that is there for good; 0: none. */
+/* A process set that is not removed; 0: none. */
 static inline uint32_t some_set(struct load *l)
 {
     struct sim *s = l->s;
@@ -291,7 +290,7 @@ static inline uint32_t some_set(struct load *l)
     return s->n_sets++;
 }
 
-/* Just when the ranks have settled something else comes, perhaps of some ranks only. */
+/* A new tensor after a few equal steps, perhaps of some ranks only. */
 static inline void load_interruptions(struct load *l)
 {
     uint32_t h = load_pick(l, 2) ? some_set(l) : 0;
@@ -314,7 +313,7 @@ static inline bool is_joinable(const struct sim_spec *p)
     return p->coll == COLL_ALLREDUCE && p->op == OP_SUM;
 }
 
-/* Some ranks do not submit it: what becomes of it? */
+/* Sets the result of operations that some ranks do not submit. */
 static inline void expect_joined(struct sim *s, struct sim_step *step)
 {
     for (uint32_t i = 0; i < step->n; i++) {
@@ -331,7 +330,7 @@ static inline void expect_joined(struct sim *s, struct sim_step *step)
     }
 }
 
-/* Beside the model: what process sets do, and what cannot be done after a join. */
+/* Adds operations of process sets, and those that a join forbids. */
 static inline void more_in_a_join(struct load *l, struct sim_step *step)
 {
     struct sim *s = l->s;
@@ -416,7 +415,7 @@ static inline struct sim *sim_of_seed(uint64_t seed)
 
     make_config(&l);
     make_model(&l);
-    if (load_pick(&l, 4) == 0) /* hardly enough: slots go round */
+    if (load_pick(&l, 4) == 0) /* hardly enough: slots are reused */
         l.s->cfg.cache_capacity = l.model.n + load_pick(&l, 2);
     n = 1 + load_pick(&l, 4);
     for (uint32_t i = 0; i < n; i++)
@@ -426,7 +425,7 @@ static inline struct sim *sim_of_seed(uint64_t seed)
     return l.s;
 }
 
-/* Groups of which one tensor changes now and then, and then comes to rest. */
+/* Groups of which one tensor changes a few times, then steady steps. */
 static inline struct sim *grouped_sim_of_seed(uint64_t seed)
 {
     struct load l = {.s = sim_new(seed), .groups_in = 1};

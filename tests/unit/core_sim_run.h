@@ -7,11 +7,11 @@
 #include "tests/unit/core_sim_check.h"
 
 enum sim_event {
-    EV_USER,  /* a rank's thread goes on with its script */
-    EV_FLUSH, /* tells rank 0 */
-    EV_RECV,  /* takes an answer */
-    EV_NEXT,  /* carries out */
-    EV_UP,    /* rank 0 takes a message of this rank */
+    EV_USER,  /* a rank's thread continues its script */
+    EV_FLUSH, /* sends to rank 0 */
+    EV_RECV,  /* receives an answer */
+    EV_NEXT,  /* runs the next act */
+    EV_UP,    /* rank 0 receives a message of this rank */
     EV_WRITE, /* rank 0 answers */
     EV_COUNT
 };
@@ -88,7 +88,7 @@ static inline bool on_flush(struct sim *s, uint32_t rank)
     sim_error(s, strbuf_status(&s->out));
     if (s->rc < 0)
         return true;
-    sim_trace(s, "%llu rank %u tells %zu bytes\n", (unsigned long long)s->now, rank,
+    sim_trace(s, "%llu rank %u sends %zu bytes\n", (unsigned long long)s->now, rank,
               s->out.n);
     if (rank == 0)
         take_in(s, 0, s->out.p, s->out.n);
@@ -117,7 +117,7 @@ static inline bool on_next(struct sim *s, uint32_t rank, bool may_offer)
     int rc;
 
     if (r->is_counted && (s->is_last || seeded_below(&s->rng, 4)))
-        return false; /* sleeps on */
+        return false; /* still asleep */
     (void)sim_back(s, rank);
     if (r->is_running)
         return run_end(s, rank);
@@ -187,7 +187,7 @@ static inline void look_at_phases(struct sim *s, uint32_t rank)
         if (!p->has_base && !p->is_checked && all_have_reached(s, p->from)) {
             p->base = n_messages(s);
             p->has_base = true;
-            /* plans that did not last make the next one wait */
+            /* after plans that did not last, the next one takes longer */
             p->is_skipped = negotiate_counts(s->n).n_needs > CYCLE_SAME_STEPS;
         }
         if (step != p->to || p->is_checked)
@@ -257,7 +257,7 @@ static inline bool on_user(struct sim *s, uint32_t rank, bool is_awake)
         const struct sim_spec *p = &s->steps[r->step].v[r->order[r->at]];
 
         if (p->coll == COLL_SET_REMOVE && !(s->sets[p->makes].in >> rank & 1))
-            return false; /* others have added it: nobody knows its number yet */
+            return false; /* this rank does not have its number yet */
         r->at++;
         if (spec_mask(s, p) >> rank & 1) {
             (void)sim_back(s, rank);
@@ -333,7 +333,7 @@ static inline void make_picks(struct sim *s)
     }
 }
 
-/* Whatever can happen. False: nothing. */
+/* Any event that is possible. False: there is none. */
 static inline bool sim_any(struct sim *s)
 {
     uint32_t n = s->cfg.n_ranks * EV_COUNT, from = seeded_below(&s->rng, n);
@@ -347,7 +347,7 @@ static inline bool sim_any(struct sim *s)
     return false;
 }
 
-/* Until nothing can happen, or something is wrong, or until `events`. */
+/* Until no event is possible, a check fails, or `events` have happened. */
 static inline void sim_run(struct sim *s, uint64_t events)
 {
     uint32_t n_idle = 0;
@@ -360,7 +360,7 @@ static inline void sim_run(struct sim *s, uint64_t events)
         else if (++n_idle > 100 && !sim_any(s))
             return;
         if (++s->n_since > SIM_PATIENCE)
-            sim_wrong(s, "it goes on without an end");
+            sim_wrong(s, "it does not finish");
     }
 }
 
@@ -375,7 +375,7 @@ static inline void check_inst(struct sim *s, const struct sim_inst *inst)
                   inst->failed);
 }
 
-/* A world that was not disturbed has done its script. */
+/* A world that was not disturbed has completed its script. */
 static inline void sim_check_end(struct sim *s)
 {
     for (uint32_t r = 0; r < s->cfg.n_ranks && !sim_is_over(s); r++)
@@ -415,7 +415,7 @@ static inline struct sim *sim_new(uint64_t seed)
     return s;
 }
 
-/* After the script is made. */
+/* Requires the script. */
 static inline int sim_start(struct sim *s)
 {
     int r = negotiate_new(&s->cfg, &s->n);

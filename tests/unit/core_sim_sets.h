@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scripts for the simulated world (core_sim.h): model-parallel jobs, whose steady steps
- * have tensors of several overlapping process sets, each at its own pace, and what may
- * disturb them. */
+ * have tensors of several overlapping process sets, each at its own pace, and
+ * disturbances. */
 #ifndef TESTS_UNIT_CORE_SIM_SETS_H
 #define TESTS_UNIT_CORE_SIM_SETS_H
 
@@ -101,8 +101,8 @@ static inline struct sim *parallel_sim_of_seed(uint64_t seed)
     return s;
 }
 
-/* Few tensors, as few slots, and a set without rank 0 whose tensors take them away just
- * when a plan is told. */
+/* Few tensors, as few slots, and a set without rank 0 whose tensors take them when a
+ * plan is sent. */
 static inline struct sim *tight_sim_of_seed(uint64_t seed)
 {
     struct load l = {.s = sim_new(seed), .groups_in = 4};

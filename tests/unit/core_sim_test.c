@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The negotiation under a simulated cluster: thousands of seeds, each a world of its
  * own with its own script and its own order of events. SIM_SEEDS sets how many,
- * SIM_SEED runs one, SIM_TRACE=1 tells its events. */
+ * SIM_SEED runs one, SIM_TRACE=1 prints its events. */
 #include "runtime/base/mem.h"
 #include "tests/unit/core_sim_sets.h"
 
@@ -102,14 +102,14 @@ static struct sim *short_sim(uint64_t seed)
     return s;
 }
 
-/* One rank stops, or a link loses all from some message on. The others come to a halt
- * wherever they are, are still able to hear of it, and let go of everything. */
+/* One rank stops, or a link loses all later messages. The other ranks come to a halt,
+ * still receive messages, and release everything. */
 static void survivors_are_stopped(struct sim *s)
 {
     sim_run(s, UINT64_MAX);
     for (uint32_t r = 0; r < s->cfg.n_ranks && !sim_is_over(s); r++)
         if (s->ranks[r].down.head && !s->ranks[r].is_dead)
-            sim_wrong(s, "rank %u does not listen any more", r);
+            sim_wrong(s, "rank %u does not receive any more", r);
     if (sim_is_over(s))
         sim_dump(s);
     assert_int_equal(s->rc, 0);
@@ -164,8 +164,8 @@ UNIT_TEST(a_link_may_be_cut_after_any_message)
     print_message("# %llu cuts\n", (unsigned long long)n_cuts);
 }
 
-/* Every allocation fails once: the world is told so, or does without (the response
- * cache). */
+/* Every allocation fails once: the world gets an error, or continues without the memory
+ * (the response cache). */
 UNIT_TEST(memory_may_be_out_at_any_allocation)
 {
     uint64_t n_seeds = from_env("SIM_SEEDS", SEEDS) / 500 + 1, n_hits = 0, n_done = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A member and a rank 0 that says what a test tells it to; what the member tells rank 0
+/* A member and a rank 0 whose answers the test writes. What the member sends to rank 0
  * is compared as text. */
 #ifndef TESTS_UNIT_MEMBER_FIXTURE_H
 #define TESTS_UNIT_MEMBER_FIXTURE_H

@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* By how much a property is tried less often under a sanitizer: that looks at paths and
- * threads, which come back all the time; values are the plain run's. */
+/* A property is tried this many times less often under a sanitizer, which checks paths
+ * and threads. Values are checked by the plain run. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { FEWER = 3 };
 #else

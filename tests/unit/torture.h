@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The torture loop: runs fn again and again, the first time with the first allocation
- * failing, then with the second, until none fails. fn must say -ENOMEM each time it was
- * hit and 0 at the end; what it leaves behind is the sanitizer's to see. */
+ * failing, then with the second, until none fails. fn must return -ENOMEM each time an
+ * allocation failed and 0 at the end. The sanitizer finds what it leaves behind. */
 #ifndef TESTS_UNIT_TORTURE_H
 #define TESTS_UNIT_TORTURE_H
 
