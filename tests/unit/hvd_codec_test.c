@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compressed allreduces through the C API: with ranks that have joined, and refused
- * ones. What a codec does to numbers: tests/python/test_compress.py, on ranks
- * compressing.py, on GPUs hvdgpu_codec_test. */
+ * ones. What a codec does to numbers: tests/python/ranks/capi_codecs.py, how training
+ * converges compressing.py, on GPUs hvdgpu_codec_test. */
 #include <math.h>
 
 #include "tests/unit/hvd_world.h"

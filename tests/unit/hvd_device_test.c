@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors on a GPU through the C API, on a device in memory (fake_device.h): streams
  * before and after them, batches that are in progress for long, and what happens to
- * them at each end of a world. Values: tests/python/ranks/gpu_data.py. */
+ * them at each end of a world. Values: gpu_matrix_test, and the stage matrix of
+ * tests/gpu. */
 #include "tests/unit/hvd_world.h"
 
 #include "runtime/api/flight.h"
