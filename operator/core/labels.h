@@ -9,7 +9,7 @@
 #define LABEL_JOB_ROLE           LABEL_PREFIX "job-role"
 #define LABEL_REPLICA_INDEX      LABEL_PREFIX "replica-index"
 #define LABEL_GENERATION         LABEL_PREFIX "generation"
-#define ANNOTATION_WORLD         LABEL_PREFIX "world"
+#define ANNOTATION_WORLD         LABEL_PREFIX "world" /* "<generation> <workers>" */
 
 /* Pods of MPIJobs, as mpi-operator writes them. */
 #define MPI_LABEL_OPERATOR_NAME  "training.kubeflow.org/operator-name"
@@ -18,7 +18,6 @@
 #define MPI_LABEL_REPLICA_INDEX  "training.kubeflow.org/replica-index"
 #define MPI_OPERATOR_NAME        "mpi-operator"
 
-#define ANNOTATION_WORLD         LABEL_PREFIX "world" /* "<generation> <workers>" */
 #define ANNOTATION_VOLCANO_QUEUE "scheduling.volcano.sh/queue-name"
 
 #endif
