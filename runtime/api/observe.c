@@ -252,7 +252,7 @@ void observe_transferred(struct coordinator *co,
         bytes += op->bytes;
         waited_ns += began_ns - op->submitted_ns;
     }
-    stats_update_counts(co); /* who is woken by this batch reads whole counters */
+    stats_update_counts(co); /* before waiters wake, so they read complete counters */
     stats_batch(&co->stats, act->items[0].req->coll, act->n_items, n_members, bytes,
                 waited_ns, clock_now_ns() - began_ns);
 }

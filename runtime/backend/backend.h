@@ -147,15 +147,16 @@ struct backend_ops {
      *   agree_call_state  what other members do about the next agreement. Called
      *                     between agreements, often; it is cheap
      *   agree_away        from here until agree_back this member does not poll
-     *                     agree_call_state. A member that begins the next agreement
-     *                     (CALL_BEGUN) or calls for it (CALL_CALLED) makes an ear
-     *                     readable if it cannot complete without us. Returns what
-     *                     agree_call_state returns after this took effect. words[n], if
-     *                     not NULL: other members may use these as ours in any number
-     *                     of agreements that are called for and have our tag (not 0;
-     *                     words must not change while the tag does not)
+     *                     agree_call_state. A member that starts the next agreement
+     *                     (CALL_BEGUN) or calls for it (CALL_CALLED) makes one of
+     *                     our agree_ears readable if it cannot complete without us.
+     *                     Returns what agree_call_state returns after this took
+     *                     effect. words[n], if not NULL: other members may use
+     *                     these as ours in any number of agreements that are called
+     *                     for and have our tag (not 0; words must not change while
+     *                     the tag does not)
      *   agree_back        true if they have done so: the last such agreement is current
-     *                     as if begun, and is to be polled
+     *                     as if we had started it, and must be polled
      *   agree_tag         the tag of the agreements from here on
      *   agree_ears        descriptors to sleep on while away, -1: none. [0] is for
      *                     members of this host, [1] for others and readable during

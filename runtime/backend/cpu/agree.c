@@ -8,26 +8,26 @@
  *
  * Invariants
  *   - Two slots per writer suffice. Slot k % 2 is written for agreement k + 2 by a
- *     member that is done with k + 1, so every reader of its slot had begun k + 1, so
+ *     member that is done with k + 1, so every reader of its slot had started k + 1,
  *     was done with k and has read its slot k for the last time. (Result slots: the
- *     leader is done with gathering k + 2, so every follower had begun k + 2.) For the
+ *     leader has gathered k + 2, so every follower had started k + 2.) For the
  *     same reason a reader that waits for k finds k - 2 or k in the slot, never k + 2,
  *     and compares for equality; numbers may wrap. Slots start as 0, agreements count
  *     from 1: slot 0 is read for 2 first.
  *   - A reader that sees the number of a slot sees its words: the store and the load
  *     are seq_cst, so also release and acquire.
- *   - No wake-up is lost. A sleeper reads its bell, stores what it awaits, then checks
- *     for it once more and sleeps only while the bell has that value. A member that
- *     makes the awaited thing true stores it, then loads what the sleeper awaits, then
- *     rings the bell. The stores and loads of both are seq_cst, so one of them sees the
- *     other; and a bell that rings after awaits was stored differs from the value read
- *     before.
+ *   - No wake-up is lost. A sleeper reads its futex word (`bell`), stores in `awaits`
+ *     what it awaits, then checks for it once more and sleeps only while the futex word
+ *     has that value. A member that causes the awaited event publishes it, then loads
+ *     `awaits`, then adds 1 to the futex word and wakes. The stores and loads of both
+ *     are seq_cst, so one of them sees the other; and a futex word that changes after
+ *     `awaits` was stored differs from the value read before.
  *   - Streams between leaders carry agreements and batches in the order of calls. No
  *     batch is posted before the agreement is done, that is before the kernel has our
  *     last byte of it; and exactly the bytes of a message are read, because what
  *     follows may be the next batch of a faster leader.
  *
- * A late member is waited for without limit: an agreement may begin before all members
+ * A live member is waited for without limit: an agreement may start before all members
  * have something to do. Whether a missing member is alive is checked every CHECK_NS.
  *
  * Called through the ops table by cpu.c. */
@@ -96,7 +96,7 @@ void agree_close(struct agree *a)
     a->line = &a->alone;
 }
 
-/* --- bells --- */
+/* --- futex words --- */
 
 static long
 agree_futex(_Atomic uint32_t *word, int op, uint32_t v, const struct timespec *t)

@@ -29,17 +29,17 @@ struct agree_line { /* of one member, in the segment */
     _Atomic uint32_t awaits; /* enum agree_awaits, or the index of a member */
     /* call.c */
     _Atomic uint32_t called; /* the agreement that the member calls for */
-    /* a leader of several hosts: the agreement that it has begun */
+    /* a leader of several hosts: the agreement that it has started */
     _Atomic uint32_t begun;
-    /* enum agree_call: what the member is to be woken for, or rung */
+    /* enum agree_call: the event that must wake the member; or AWAY_RUNG (call.c) */
     _Atomic uint32_t away;
-    uint32_t ear_bytes; /* length of its ear's name */
+    uint32_t ear_bytes; /* length of its wake socket's name */
     uint8_t ear[24];
-    /* call.c: the last agreement in which others have counted it */
+    /* call.c: the last agreement in which other members counted it, and flags */
     _Atomic uint64_t proxy;
     uint32_t stand_tag, stand_n;
     uint8_t pad[128 - 64];
-    /* the words that stand in for it while it is away */
+    /* proxy words: other members count them while it sleeps */
     uint64_t stand[AGREE_MAX_WORDS];
 };
 _Static_assert(sizeof(struct agree_slot) == 640, "lines do not share, in pairs either");

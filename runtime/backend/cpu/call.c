@@ -1,39 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls: how a member that has nothing to do joins an agreement of others.
  *
- * A member that begins an agreement shows that in the segment (agree.c), and in
- * `called` of its line when all members shall join. An idle member polls this
- * (agree_call_state). A member that stops polling stores in `away` of its line what it
- * is to be woken for, and sleeps on its ear: a datagram socket with a name chosen by
- * the kernel (autobind), which is in the line. A member that waits in an agreement and
- * finds a member missing and away rings: it sends an empty datagram. It does so only
- * after RING_AFTER polls, so that a member that is about to arrive costs no system
- * call.
+ * A member that starts an agreement publishes that in the segment (agree.c). If all
+ * members must join, it also stores the number in `called` of its line. An idle member
+ * polls this (agree_call_state). A member that stops polling stores in `away` of its
+ * line which event must wake it, and sleeps on its wake socket (`ear`): a datagram
+ * socket whose name the kernel chooses (autobind) and the line contains. A member that
+ * waits in an agreement sends an empty datagram to each missing member that sleeps. It
+ * does so only after CALL_RING_AFTER polls, so that a member that is about to arrive
+ * costs no system call.
  *
  * Invariants
  *   - No call is lost. `away` is stored, then the other lines are read; `begun` and
  *     `called` are stored, then `away` is read; all seq_cst: one of the two sees the
  *     other.
- *   - No call is repeated. A member that rings changes `away` to RUNG, so only one
- *     does. Datagrams are drained before `away` is stored; a late one causes one
- *     unneeded wake-up.
+ *   - No call is repeated. The sender first changes `away` to AWAY_RUNG, so only one
+ *     member sends. Datagrams are drained before `away` is stored; one that arrives
+ *     after that causes one unneeded wake-up.
  *   - Other hosts. A leader uses the bytes that agreements send anyway: waiting bytes
  *     are a call, because between two agreements nothing else is sent (agree.c,
- *     invariants). Its second ear is an epoll of those sockets. A leader that is called
- *     calls its own host and, by joining, the next leaders: all have joined after
- *     log2(hosts) hops.
+ *     invariants). Its second descriptor is an epoll of those sockets. A leader that is
+ *     called calls its own host and, by joining, the next leaders: all have joined
+ *     after log2(hosts) hops.
  *
- * Counting. A member that is away with nothing to do need not be woken on its own host:
- * it leaves its words in the line (it stands), and in `proxy` the number of its last
- * agreement and a flag that it stands. A member that has called and misses only such
+ * Counting. A sleeping member with nothing to do need not be woken on its own host: it
+ * leaves its words in the line as proxy words (`stand`), and in `proxy` the number of
+ * its last agreement and PROXY_STANDS. A member that has called and misses only such
  * members changes proxy from k - 1 to k for each of them (a compare-and-swap), and
  * their words count in k, on all members, because all read proxy. When the member
- * returns, it ends its standing by a compare-and-swap too, and reads how far it was
+ * returns, it clears PROXY_STANDS by a compare-and-swap too, and reads how far it was
  * counted.
  *
  *   - A member is either counted or publishes, not both: both start with a swap of
  *     proxy.
- *   - Its standing words stay readable. They are the same for one tag. Proxy means "up
+ *   - Its proxy words stay readable. They are the same for one tag. Proxy means "up
  *     to here", and its member clears it two agreements later, when all members are
  *     done with that one. A member that was counted in k and in k + 1 counts in k for a
  *     slow reader.
@@ -42,14 +42,15 @@
  *     this member. Older results are not needed (member.c).
  *   - Another plan has another tag: no member is counted with old words. Nor do the
  *     words change while a slow member reads them that was counted in the old plan's
- *     last agreement too: a member stands in a plan only after it has begun one of the
- *     plan's agreements itself. So every member has, before any is counted, and is done
- *     with the old plan.
+ *     last agreement too: a member leaves proxy words for a plan only after it has
+ *     started one of the plan's agreements itself. So every member has done that before
+ *     any is counted, and is done with the old plan.
  *
- * Leaders of several hosts do not stand, because they have to forward words.
+ * Leaders of several hosts leave no proxy words, because they have to forward words.
  *
- * A member without an ear (no descriptor left) must poll now and then. Called through
- * the ops table by cpu.c. */
+ * A member without a wake socket (no descriptor left) must poll now and then.
+ *
+ * Called through the ops table by cpu.c. */
 #include "runtime/backend/cpu/call.h"
 
 #include <errno.h>
@@ -84,8 +85,8 @@ static bool leads_hosts(const struct cpu *c)
     return c->n_hosts > 1 && c->local == 0;
 }
 
-/* Whether this line's member has begun agreement seq; a leader of several hosts shows
- * it in `begun`. */
+/* Whether this line's member has started agreement seq; a leader of several hosts
+ * stores that in `begun`. */
 static bool has_begun(struct agree_line *l, uint32_t seq)
 {
     return atomic_load_explicit(&l->says[seq & 1].seq, memory_order_seq_cst) == seq
@@ -175,7 +176,7 @@ void agree_tag(struct backend *b, uint32_t tag)
     call_self(b)->calls.tag = tag;
 }
 
-/* --- ears --- */
+/* --- wake sockets --- */
 
 void call_init(struct calls *k)
 {
@@ -256,7 +257,7 @@ static void call_ring_line(struct cpu *c, struct agree_line *l)
 void call_missing(struct cpu *c)
 {
     struct agree *a = &c->agree;
-    /* a member that has an ear may ring */
+    /* only a member that has a wake socket can send */
     if (!host_has_other_members(c) || c->calls.ear < 0)
         return;
     for (uint32_t j = 0; j < c->n_local; j++) {
@@ -266,7 +267,7 @@ void call_missing(struct cpu *c)
             continue;
         uint32_t away = atomic_load_explicit(&l->away, memory_order_seq_cst);
         bool is_wanted = away == CALL_BEGUN || (away == CALL_CALLED && c->calls.calls);
-        /* acq_rel: a member that rings sees the name that was written before away */
+        /* acq_rel: the sender sees the name that was written before away */
         if (is_wanted
             && atomic_compare_exchange_strong_explicit(
                 &l->away, &away, AWAY_RUNG, memory_order_acq_rel, memory_order_relaxed))
@@ -279,7 +280,7 @@ void call_begun(struct cpu *c)
     struct agree *a = &c->agree;
     c->calls.calls = false;
     c->calls.begun_tag = c->calls.tag;
-    /* relaxed: only this thread stores it now, as we do not stand */
+    /* relaxed: only this thread stores it now, as PROXY_STANDS is clear */
     uint64_t p = atomic_load_explicit(&a->line->proxy, memory_order_relaxed);
     if (p != 0 && a->seq - (uint32_t)(p >> 2) >= 2)
         atomic_store_explicit(&a->line->proxy, 0, memory_order_relaxed);

@@ -8,7 +8,7 @@
 
 #include "runtime/backend/backend.h"
 
-#define CALL_RING_AFTER 32u /* polls of an agreement before a missing member is rung */
+#define CALL_RING_AFTER 32u /* polls of an agreement before a missing member is woken */
 
 struct cpu;
 
@@ -23,11 +23,11 @@ struct calls {  /* owned by the driving thread */
 void call_init(struct calls *k);
 void call_close(struct calls *k);
 void call_begun(struct cpu *c);   /* an agreement; once its words are published */
-void call_missing(struct cpu *c); /* rings the missing members of the current one */
+void call_missing(struct cpu *c); /* wakes the missing members of the current one */
 /* A leader that waits for its own host: whether other members call for the current
  * agreement. */
 bool call_is_due(struct cpu *c);
-/* Whether a local member's standing words were counted in the current agreement. */
+/* Whether a local member's proxy words were counted in the current agreement. */
 bool call_is_counted(struct cpu *c, uint32_t member);
 /* Counts it, if only such members are missing; false: it must join itself. */
 bool call_count(struct cpu *c, uint32_t member);

@@ -9,10 +9,11 @@
  *   - No wake-up is lost: the publisher stores seq and then adds 0 to waiters, the
  *     sleeper adds 1 to waiters and then loads seq. If the publisher's addition is
  *     first, the sleeper has acquired seq; if the sleeper's is first, the publisher
- *     sees it and rings the bell, whose count the sleeper has read before. A sleep
- *     lasts at most WAIT_SLICE_NS in any case.
- *   - A rank that has stored its seq rings before it waits long and when the operation
- *     ends (owes_ring). In between the CPU need not wait until the store is visible.
+ *     sees it and adds 1 to the futex word (bell), which the sleeper has read before. A
+ *     sleep lasts at most WAIT_SLICE_NS in any case.
+ *   - A rank that has stored its seq wakes sleepers before it waits long and when the
+ *     operation ends (owes_ring). In between the CPU need not wait until the store is
+ *     visible.
  *   - data of one rank is written by that rank only.
  *
  * Called by shm_coll.c and shm_move.c (collectives), shm_join.c (creates and maps it),
