@@ -4,7 +4,7 @@
 
 UNIT_TEST(it_starts_when_all_are_here_and_never_before)
 {
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     struct err err = ERR_INIT;
     meet_start(&m, 3, 1);
     assert_int_equal(worker_join(&m, 2, &err), 0);
@@ -16,12 +16,11 @@ UNIT_TEST(it_starts_when_all_are_here_and_never_before)
     assert_int_equal(meet_due(&m, 1, 1), MEET_WAITING);
     assert_int_equal(worker_join(&m, 2, &err), 0);
     assert_int_equal(meet_due(&m, 1, 1), MEET_RUNNING);
-    meet_release(&m);
 }
 
 UNIT_TEST(it_finishes_when_all_are_done)
 {
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     meet_start(&m, 2, 1);
     meet_run(&m);
     meet_done(&m, 1, 0);
@@ -32,12 +31,11 @@ UNIT_TEST(it_finishes_when_all_are_done)
     meet_enter(&m, MEET_FINISHED);
     assert_int_equal(meet_due(&m, 1, 1), MEET_FINISHED);
     assert_int_equal(meet_deadline_ns(&m), UINT64_MAX);
-    meet_release(&m);
 }
 
 UNIT_TEST(a_failure_stops_it_after_the_window)
 {
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     struct report r = report_of(1, 3, 0, -1, 0), later = report_of(0, 3, 0, -1, 0);
     meet_start(&m, 2, 1);
     meet_run(&m);
@@ -50,12 +48,11 @@ UNIT_TEST(a_failure_stops_it_after_the_window)
     meet_enter(&m, MEET_STOPPED);
     meet_lost(&m, 0, "stopped", 1, 11 * S); /* no new failure */
     assert_int_equal(m.verdict.n, 2);
-    meet_release(&m);
 }
 
 UNIT_TEST(a_lost_worker_is_named_with_its_ranks)
 {
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     meet_start(&m, 3, 4);
     meet_run(&m);
     meet_lost(&m, 2, "its agent exited", 99, S);
@@ -65,12 +62,11 @@ UNIT_TEST(a_lost_worker_is_named_with_its_ranks)
     assert_int_equal(r->n_ranks, 4);
     assert_int_equal(r->f.rank, -1);
     assert_string_equal(r->f.why, "worker 2 (w-2) was lost: its agent exited");
-    meet_release(&m);
 }
 
 UNIT_TEST(missing_workers_are_named_at_the_timeout)
 {
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     struct err err = ERR_INIT;
     meet_start(&m, 20, 1);
     assert_int_equal(worker_join(&m, 0, &err), 0);
@@ -88,12 +84,11 @@ UNIT_TEST(missing_workers_are_named_at_the_timeout)
     assert_string_equal(
         meet_first(&m)->f.why,
         "waited 60 s for worker 1 of 2, which did not connect: check its pod");
-    meet_release(&m);
 }
 
 UNIT_TEST(wrong_workers_are_refused_with_a_message)
 {
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     struct err err = ERR_INIT;
     struct hello h = {.worker = 1, .workers = 2, .slots = 2, .host = "w-1"};
     meet_start(&m, 2, 1);
@@ -105,12 +100,11 @@ UNIT_TEST(wrong_workers_are_refused_with_a_message)
     assert_int_equal(worker_join(&m, 1, &err), -EALREADY);
     assert_string_equal(err.text,
                         "the job has already started; worker 1 cannot join it now");
-    meet_release(&m);
 }
 
 UNIT_TEST(hosts_of_one_name_get_different_names)
 {
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     struct err err = ERR_INIT;
     CLEANUP(hostlist_release) struct hostlist hl;
     meet_start(&m, 4, 2);
@@ -126,7 +120,6 @@ UNIT_TEST(hosts_of_one_name_get_different_names)
     assert_string_equal(hl.v[2].name, "worker-2");
     assert_string_equal(hl.v[3].name, "worker-3");
     assert_int_equal(hl.v[3].slots, 2);
-    meet_release(&m);
 }
 
 /* Reading every beginning of what was written fails; reading all of it fills *ret. */
@@ -146,7 +139,7 @@ static int failed_read_back(const uint8_t *p, size_t n, struct report *r, struct
 
 UNIT_TEST(messages_come_back_as_they_were_and_not_when_cut)
 {
-    struct strbuf b;
+    CLEANUP(strbuf_release) struct strbuf b;
     struct hello h = {3, 4, 8, 30, 7, "demo-worker-3"}, h2;
     struct table t = {.rdv_port = 41234, .master_port = 29500, .address = "10.1.2.3"},
                  t2;
@@ -185,7 +178,6 @@ UNIT_TEST(messages_come_back_as_they_were_and_not_when_cut)
     origin_write(&o, &b);
     READ_BACK(origin_read, &b, &o2);
     assert_memory_equal(&o2, &o, sizeof(o));
-    strbuf_release(&b);
 }
 
 UNIT_TEST(host_names_that_would_break_a_hostfile_are_refused)
@@ -194,20 +186,19 @@ UNIT_TEST(host_names_that_would_break_a_hostfile_are_refused)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct err err = ERR_INIT;
         struct hello h = {0}, back;
-        struct strbuf b;
+        CLEANUP(strbuf_release) struct strbuf b;
         strcpy(h.host, bad[i]);
         strbuf_init(&b, 1000);
         hello_write(&h, &b);
         assert_int_equal(hello_read((const uint8_t *)b.p, b.n, &back, &err), -EPROTO);
-        strbuf_release(&b);
     }
 }
 
 /* horovodrun's hosts have names and slots of their own. */
 UNIT_TEST(a_known_host_is_named_with_its_ranks)
 {
-    struct meet m;
-    struct hostlist hosts;
+    CLEANUP(meet_release) struct meet m;
+    CLEANUP(hostlist_release) struct hostlist hosts;
     struct err err = ERR_INIT;
     hostlist_init(&hosts);
     assert_int_equal(hostlist_append(&hosts, "big", 8, &err), 0);
@@ -228,8 +219,6 @@ UNIT_TEST(a_known_host_is_named_with_its_ranks)
     assert_string_equal(r->f.host, "last");
     assert_int_equal(r->first_rank, 9);
     assert_int_equal(r->n_ranks, 2);
-    meet_release(&m);
-    hostlist_release(&hosts);
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -115,26 +115,24 @@ static void plan_expect(struct topology *t,
                         const char *const *wanted)
 {
     struct err err = ERR_INIT;
-    struct binding_plan p;
+    CLEANUP(binding_plan_release) struct binding_plan p;
     assert_int_equal(binding_plan(t, how, n, &p, &err), 0);
     assert_int_equal(p.per_core, per_core);
     for (uint32_t i = 0; i < n; i++) {
-        struct strbuf text;
+        CLEANUP(strbuf_release) struct strbuf text;
         strbuf_init(&text, 4096);
         cpuset_render(&p.sets[i], &text);
         if (strcmp(strbuf_str(&text), wanted[i]) != 0)
             fail_msg("rank %u of %u: %s, wanted %s", i, n, strbuf_str(&text),
                      wanted[i]);
-        strbuf_release(&text);
     }
-    binding_plan_release(&p);
 }
 #define EXPECT(t, how, n, per_core, ...)                                               \
     plan_expect(t, how, n, per_core, (const char *const[]){__VA_ARGS__})
 
 UNIT_TEST(cores_are_divided_evenly_and_whole)
 {
-    struct topology t;
+    CLEANUP(topology_release) struct topology t;
     old_xeon(&t);
     assert_int_equal(t.n_cores, 8);
     assert_int_equal(t.n_nodes, 1);
@@ -145,12 +143,11 @@ UNIT_TEST(cores_are_divided_evenly_and_whole)
            "3,11", "7,15");
     EXPECT(&t, BINDING_NUMA, 2, 1, "0-15", "0-15");
     EXPECT(&t, BINDING_NONE, 2, 1, "0-15", "0-15");
-    topology_release(&t);
 }
 
 UNIT_TEST(more_ranks_than_cores_share_them)
 {
-    struct topology t;
+    CLEANUP(topology_release) struct topology t;
     old_xeon(&t);
     EXPECT(&t, BINDING_CORES, 12, 2, "0,8", "0,8", "4,12", "1,9", "1,9", "5,13", "2,10",
            "2,10", "6,14", "3,11", "3,11", "7,15");
@@ -158,12 +155,11 @@ UNIT_TEST(more_ranks_than_cores_share_them)
     topology_flat(&t, 1);
     EXPECT(&t, BINDING_CORES, 3, 3, "0", "0", "0");
     EXPECT(&t, BINDING_CORES, 0, 1, ""); /* no rank on this host */
-    topology_release(&t);
 }
 
 UNIT_TEST(no_rank_spans_two_nodes_without_need)
 {
-    struct topology t;
+    CLEANUP(topology_release) struct topology t;
     topology_power9(&t);
     assert_int_equal(t.n_nodes, 2);
     EXPECT(&t, BINDING_CORES, 1, 1, "0-15,88-103");
@@ -173,12 +169,11 @@ UNIT_TEST(no_rank_spans_two_nodes_without_need)
            "96-99", "100-103");
     EXPECT(&t, BINDING_NUMA, 1, 1, "0-15");
     EXPECT(&t, BINDING_NUMA, 3, 1, "0-15", "0-15", "88-103");
-    topology_release(&t);
 }
 
 UNIT_TEST(ranks_are_near_their_gpus)
 {
-    struct topology t;
+    CLEANUP(topology_release) struct topology t;
     dgx_a100(&t);
     assert_int_equal(t.n_nodes, 8);
     EXPECT(&t, BINDING_CORES, 8, 1, "48-55,176-183", "56-63,184-191", "16-23,144-151",
@@ -187,12 +182,11 @@ UNIT_TEST(ranks_are_near_their_gpus)
     EXPECT(&t, BINDING_NUMA, 8, 1, "48-63,176-191", "48-63,176-191", "16-31,144-159",
            "16-31,144-159", "112-127,240-255", "112-127,240-255", "80-95,208-223",
            "80-95,208-223");
-    topology_release(&t);
 }
 
 UNIT_TEST(gpus_that_crowd_do_not_count)
 {
-    struct topology t;
+    CLEANUP(topology_release) struct topology t;
     topology_power9(&t);
     for (int i = 0; i < 6; i++)
         add_gpu(&t, 8, ""); /* six ranks for the four cores of node 8 */
@@ -202,18 +196,16 @@ UNIT_TEST(gpus_that_crowd_do_not_count)
     t.gpus[0].node = 5;  /* a node that has none of our CPUs */
     t.gpus[1].node = -1; /* not known */
     EXPECT(&t, BINDING_CORES, 4, 1, "0-7", "8-15", "88-95", "96-103");
-    topology_release(&t);
 }
 
 UNIT_TEST(a_host_without_known_cpus_binds_nothing)
 {
-    struct topology t;
+    CLEANUP(topology_release) struct topology t;
     topology_begin(&t);
     topology_sort(&t);
     EXPECT(&t, BINDING_CORES, 2, 1, "", "");
     EXPECT(&t, BINDING_NUMA, 1, 1, "");
     assert_int_equal(topology_threads(&t, BINDING_NONE, 2), 1);
-    topology_release(&t);
 }
 
 UNIT_TEST(threads_are_a_share_of_the_cores)
@@ -229,19 +221,18 @@ UNIT_TEST(threads_are_a_share_of_the_cores)
                  {0.5, BINDING_NONE, 1, 1}, {2.5, BINDING_NUMA, 1, 2},
                  {500, BINDING_NONE, 1, 0}, {500, BINDING_NONE, 2, 64},
                  {0, BINDING_NONE, 0, 0}};
-    struct topology t;
+    CLEANUP(topology_release) struct topology t;
     dgx_a100(&t);
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         t.quota_cpus = table[i].quota;
         assert_int_equal(topology_threads(&t, table[i].how, table[i].n),
                          table[i].threads);
     }
-    topology_release(&t);
 }
 
 UNIT_TEST(the_nearest_nic_is_found)
 {
-    struct topology t;
+    CLEANUP(topology_release) struct topology t;
     struct cpuset node_5, both;
     dgx_a100(&t);
     assert_int_equal(cpuset_parse("80-95", &node_5), 0);
@@ -257,7 +248,6 @@ UNIT_TEST(the_nearest_nic_is_found)
     assert_string_equal(topology_nic(&t, 0, &both), "ib2");
     t.default_nic[0] = '\0';
     assert_null(topology_nic(&t, 0, &both));
-    topology_release(&t);
 }
 
 UNIT_TEST(cpu_lists_are_read_and_written)
@@ -271,12 +261,11 @@ UNIT_TEST(cpu_lists_are_read_and_written)
         "x", "1-", "-1", "3-1", "1,,2", "8192", "1 2", ",1", "99999999999999999999"};
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {
         struct cpuset s;
-        struct strbuf text;
+        CLEANUP(strbuf_release) struct strbuf text;
         strbuf_init(&text, 4096);
         assert_int_equal(cpuset_parse(good[i].text, &s), 0);
         cpuset_render(&s, &text);
         assert_string_equal(strbuf_str(&text), good[i].written);
-        strbuf_release(&text);
     }
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct cpuset s;
@@ -287,7 +276,7 @@ UNIT_TEST(cpu_lists_are_read_and_written)
 
 UNIT_TEST(memory_that_runs_out_is_an_error)
 {
-    struct topology t;
+    CLEANUP(topology_release) struct topology t;
     dgx_a100(&t);
     for (long n = 0; n < 3; n++) {
         struct err err = ERR_INIT;
@@ -296,7 +285,6 @@ UNIT_TEST(memory_that_runs_out_is_an_error)
         assert_int_equal(binding_plan(&t, BINDING_CORES, 8, &p, &err), -ENOMEM);
         mem_fail_after(-1);
     }
-    topology_release(&t);
 }
 
 /* --- a tree of files --- */
@@ -451,7 +439,7 @@ UNIT_TEST(other_gpus_and_older_limits_are_read_too)
 {
     char root[] = "/tmp/launch-topology-XXXXXX", command[64];
     struct err err = ERR_INIT;
-    struct topology t;
+    CLEANUP(topology_release) struct topology t;
     struct cpuset allowed;
     struct topology_source s = {.root = root};
     assert_non_null(mkdtemp(root));
@@ -478,7 +466,6 @@ UNIT_TEST(other_gpus_and_older_limits_are_read_too)
     assert_string_equal(t.gpus[0].name, "0000:c1:00.0");
     assert_int_equal(t.gpus[0].node, -1);
     assert_true(t.quota_cpus <= 0);
-    topology_release(&t);
     (void)snprintf(command, sizeof(command), "rm -rf %s", root);
     assert_int_equal(system(command), 0);
 }
@@ -486,7 +473,7 @@ UNIT_TEST(other_gpus_and_older_limits_are_read_too)
 UNIT_TEST(a_host_that_hides_everything_has_cpus_all_the_same)
 {
     struct err err = ERR_INIT;
-    struct topology t;
+    CLEANUP(topology_release) struct topology t;
     struct cpuset allowed;
     struct topology_source s = {.root = "/nonexistent"};
     assert_int_equal(cpuset_parse("3,5-6", &allowed), 0);
@@ -497,7 +484,6 @@ UNIT_TEST(a_host_that_hides_everything_has_cpus_all_the_same)
     mem_fail_after(0);
     assert_int_equal(topology_read(&s, &allowed, &t, &err), -ENOMEM);
     mem_fail_after(-1);
-    topology_release(&t);
 }
 
 UNIT_MAIN(NULL, NULL)

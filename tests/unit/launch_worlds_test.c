@@ -60,7 +60,7 @@ UNIT_TEST(only_a_newer_world_counts)
              {10, 65536, -EINVAL},
              {UINT32_MAX, 2, 1},
              {10, 2, 0}};
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     struct err err = ERR_INIT;
     world_start(&m, 3, 17); /* 65536 workers of 17 slots are too many ranks */
     assert_false(meet_reforms(&m));
@@ -80,12 +80,11 @@ UNIT_TEST(only_a_newer_world_counts)
     assert_false(meet_sends_world(&m, 4));
     meet_leaving(&m, 1, S);
     assert_int_equal(m.left_ns, 0);
-    meet_release(&m);
 }
 
 UNIT_TEST(all_workers_join_the_new_world)
 {
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     struct err err = ERR_INIT;
     world_run(&m, 2, 4);
     assert_int_equal(worker_join_world(&m, 2, 5, 3, &err),
@@ -108,12 +107,11 @@ UNIT_TEST(all_workers_join_the_new_world)
     assert_int_equal(worker_join(&m, 1, NULL), -EINVAL); /* has no place in it */
     assert_int_equal(worker_join(&m, 0, NULL), 0);
     assert_int_equal(meet_due(&m, 1, 201 * S), MEET_RUNNING);
-    meet_release(&m);
 }
 
 UNIT_TEST(a_worker_that_has_not_run_may_leave)
 {
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     world_start(&m, 2, 1);
     assert_int_equal(worker_join(&m, 1, NULL), 0);
     assert_true(meet_may_leave(&m, 0));
@@ -126,12 +124,11 @@ UNIT_TEST(a_worker_that_has_not_run_may_leave)
     meet_change(&m, 5, 3, 2 * S);
     assert_false(meet_may_leave(&m, 1));
     assert_true(meet_may_leave(&m, 2)); /* a newcomer */
-    meet_release(&m);
 }
 
 UNIT_TEST(the_number_of_ranks_is_of_the_first_world_alone)
 {
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     struct err err = ERR_INIT;
     struct hello h = {.worker = 1, .workers = 2, .slots = 4, .np = 5, .host = "w"};
     assert_int_equal(meet_init(&m, 2, 4, 5, 60, 0, &err), 0);
@@ -144,7 +141,6 @@ UNIT_TEST(the_number_of_ranks_is_of_the_first_world_alone)
     assert_int_equal(meet_hello(&m, &h, "a", &err), 0);
     h.np = 0;
     assert_int_equal(meet_hello(&m, &h, "a", &err), 0);
-    meet_release(&m);
 }
 
 /* Failures that a new world drops: one at FAIL; worker 2 of 3 (2 slots: ranks 4 and 5)
@@ -177,7 +173,7 @@ UNIT_TEST(a_world_drops_failures_that_leaving_workers_explain)
     };
     for (size_t i = 0; i < ARRAY_LEN(t); i++)
         for (int order = 0; order < 2; order++) {
-            struct meet m;
+            CLEANUP(meet_release) struct meet m;
             struct report r = report_of((int32_t)t[i].rank, 1, 0, t[i].blames, 0);
             world_run(&m, 3, 2);
             bool is_first = t[i].left_ns && t[i].left_ns <= t[i].fail_ns;
@@ -200,13 +196,12 @@ UNIT_TEST(a_world_drops_failures_that_leaving_workers_explain)
                 assert_int_equal(meet_due(&m, 1, 10 * S + 2 * LEAVE), MEET_STOPPED);
                 assert_int_equal(meet_first(&m)->f.rank, t[i].rank);
             }
-            meet_release(&m);
         }
 }
 
 UNIT_TEST(only_failures_of_leaving_workers_are_held_back)
 {
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     struct report r = report_of(4, 1, 0, -1, 0);
     world_run(&m, 3, 2);
     meet_leaving(&m, 2, 20 * S);
@@ -227,12 +222,11 @@ UNIT_TEST(only_failures_of_leaving_workers_are_held_back)
     meet_failed(&m, &r, 90 * S);
     assert_int_equal(meet_deadline_ns(&m), 90 * S + VERDICT_WINDOW_MS * MS);
     assert_false(meet_holds(&m));
-    meet_release(&m);
 }
 
 UNIT_TEST(a_lost_worker_has_left)
 {
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     world_run(&m, 3, 1);
     meet_lost(&m, 2, "its agent exited", 1, 20 * S);
     meet_lost(&m, 1, "its agent exited", 1, 20 * S); /* all others: still no hurry */
@@ -246,12 +240,11 @@ UNIT_TEST(a_lost_worker_has_left)
     meet_lost(&m, 0, "its agent exited", 1,
               20 * S); /* the hub's own: no world without */
     assert_int_equal(meet_due(&m, 1, 20 * S + VERDICT_WINDOW_MS * MS), MEET_STOPPED);
-    meet_release(&m);
 }
 
 UNIT_TEST(losses_while_a_world_is_formed)
 {
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     world_run(&m, 2, 1);
     meet_change(&m, 5, 3, 100 * S);
     assert_int_equal(worker_join(&m, 2, NULL), 0);
@@ -277,12 +270,11 @@ UNIT_TEST(losses_while_a_world_is_formed)
     assert_null(meet_first(&m));
     assert_int_equal(meet_due(&m, 1, 170 * S), MEET_STOPPED);
     assert_non_null(strstr(meet_first(&m)->f.why, "waited 60 s for workers 0, 1 of 2"));
-    meet_release(&m);
 }
 
 UNIT_TEST(a_worker_with_a_stop_signal_stays_leaving)
 {
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     struct report r = report_of(1, 1, 0, -1, 0);
     world_run(&m, 3, 1);
     meet_leaving(&m, 1, 20 * S);
@@ -291,12 +283,11 @@ UNIT_TEST(a_worker_with_a_stop_signal_stays_leaving)
     assert_int_equal(meet_due(&m, 1, 22 * S), MEET_WAITING);
     meet_change(&m, 6, 1, 23 * S);
     assert_int_equal(m.left_ns, 0);
-    meet_release(&m);
 }
 
 UNIT_TEST(a_job_that_has_ended_forms_no_world)
 {
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     struct report r = report_of(1, 1, 0, -1, 0);
     world_run(&m, 2, 1);
     meet_done(&m, 0, 4);
@@ -313,12 +304,11 @@ UNIT_TEST(a_job_that_has_ended_forms_no_world)
     meet_enter(&m, MEET_STOPPED);
     assert_int_equal(meet_send_world(&m, 5, 1), 1);
     assert_false(meet_reforms(&m));
-    meet_release(&m);
 }
 
 UNIT_TEST(messages_of_an_earlier_world)
 {
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     world_start(&m, 3, 1);
     meet_done(&m, 0, 4); /* nothing has run */
     meet_run(&m);
@@ -343,12 +333,11 @@ UNIT_TEST(messages_of_an_earlier_world)
     assert_int_equal(meet_due(&m, 1, S), MEET_RUNNING);
     meet_done(&m, 0, 5);
     assert_int_equal(meet_due(&m, 1, S), MEET_FINISHED);
-    meet_release(&m);
 }
 
 UNIT_TEST(what_a_world_leaves_behind)
 {
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     struct report r = report_of(0, 1, 0, -1, 0);
     world_run(&m, 3, 1);
     assert_true(meet_counts(&m, 4));
@@ -373,18 +362,16 @@ UNIT_TEST(what_a_world_leaves_behind)
     meet_change(&m, 6, 2, S);
     meet_done(&m, 1, 5); /* worker 0 was done in another world */
     assert_int_equal(meet_due(&m, 1, S), MEET_WAITING);
-    meet_release(&m);
 }
 
 UNIT_TEST(the_last_one_here_may_be_lost_and_not_needed)
 {
-    struct meet m;
+    CLEANUP(meet_release) struct meet m;
     world_run(&m, 2, 1);
     meet_done(&m, 0, 4);
     meet_lost(&m, 1, "its agent exited", 1, 20 * S);
     assert_int_equal(meet_due(&m, 1, 20 * S + LEAVE - 1), MEET_RUNNING);
     meet_change(&m, 5, 1, 21 * S);
-    meet_release(&m);
 }
 
 UNIT_MAIN(NULL, NULL)
