@@ -51,7 +51,7 @@ UNIT_TEST(small_worlds_have_this_shape)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         AUTOFREE struct control_member *m = members_of(rows[i].hosts);
         uint32_t n = (uint32_t)strlen(rows[i].hosts);
-        struct tree_shape s;
+        CLEANUP(shape_release) struct tree_shape s;
 
         assert_int_equal(shape_init(&s, m, n, rows[i].fanout), 0);
         assert_int_equal(s.parent[0], SHAPE_NONE);
@@ -60,7 +60,6 @@ UNIT_TEST(small_worlds_have_this_shape)
                 fail_msg("\"%s\" by %u: rank %u is below rank %u, not %u",
                          rows[i].hosts, rows[i].fanout, r, s.parent[r],
                          rows[i].parents[r - 1]);
-        shape_release(&s);
     }
 }
 
@@ -68,7 +67,7 @@ UNIT_TEST(the_way_to_a_rank_leads_up_or_down)
 {
     AUTOFREE struct control_member *m = members_of("aaaaaaaaaaaaaaa");
     uint32_t below[4];
-    struct tree_shape s;
+    CLEANUP(shape_release) struct tree_shape s;
 
     assert_int_equal(shape_init(&s, m, 15, 2), 0);
     assert_int_equal(shape_next(&s, 0, 14), 2);
@@ -91,7 +90,6 @@ UNIT_TEST(the_way_to_a_rank_leads_up_or_down)
     assert_int_equal(below[1], 6);
     assert_int_equal(shape_children(&s, 2, below, 1), 2);
     assert_int_equal(shape_children(&s, 14, below, 4), 0);
-    shape_release(&s);
 }
 
 /* --- properties --- */
@@ -132,7 +130,7 @@ static void check_world(uint32_t n, uint32_t fanout, uint32_t hosts, uint32_t mo
 {
     static uint32_t n_below[MAX_RANKS], n_across[MAX_RANKS];
     uint32_t deepest = 0, crossing = 0;
-    struct tree_shape s;
+    CLEANUP(shape_release) struct tree_shape s;
 
     memset(n_below, 0, sizeof(n_below));
     memset(n_across, 0, sizeof(n_across));
@@ -156,7 +154,6 @@ static void check_world(uint32_t n, uint32_t fanout, uint32_t hosts, uint32_t mo
     }
     assert_int_equal(crossing, hosts - 1);
     assert_true(deepest <= log_ceil(fanout, hosts) + log_ceil(fanout, most) + 2);
-    shape_release(&s);
 }
 
 UNIT_TEST(any_world_is_a_flat_tree)
@@ -183,7 +180,7 @@ UNIT_TEST(every_rank_is_reached)
 {
     struct seeded rnd = {9};
     uint32_t most;
-    struct tree_shape s;
+    CLEANUP(shape_release) struct tree_shape s;
 
     world = mem_calloc(MAX_RANKS, sizeof(*world));
     assert_non_null(world);
@@ -200,7 +197,6 @@ UNIT_TEST(every_rank_is_reached)
             assert_true(++steps <= limit);
         }
     }
-    shape_release(&s);
     mem_free(world);
 }
 

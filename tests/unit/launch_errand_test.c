@@ -50,7 +50,7 @@ static void words_are_equal(const struct errand_words *a, const struct errand_wo
 UNIT_TEST(an_errand_comes_back_as_it_was)
 {
     struct errand e, f;
-    struct strbuf b;
+    CLEANUP(strbuf_release) struct strbuf b;
     struct err err = ERR_INIT;
     struct option_var *vars;
     errand_fill(&e);
@@ -75,14 +75,13 @@ UNIT_TEST(an_errand_comes_back_as_it_was)
     mem_free(vars);
     errand_release(&e);
     errand_release(&f);
-    strbuf_release(&b);
 }
 
 /* Every prefix, and the whole with one byte more. */
 UNIT_TEST(a_cut_errand_is_refused)
 {
     struct errand e, f;
-    struct strbuf b;
+    CLEANUP(strbuf_release) struct strbuf b;
     errand_fill(&e);
     strbuf_init(&b, 1u << 20);
     errand_write(&e, &b);
@@ -96,13 +95,12 @@ UNIT_TEST(a_cut_errand_is_refused)
     assert_int_equal(errand_read((const uint8_t *)b.p, b.n, "1.2.3", &f, NULL),
                      -EPROTO);
     errand_release(&e);
-    strbuf_release(&b);
 }
 
 UNIT_TEST(another_version_is_named)
 {
     struct errand e, f;
-    struct strbuf b;
+    CLEANUP(strbuf_release) struct strbuf b;
     struct err err = ERR_INIT;
     errand_fill(&e);
     strbuf_init(&b, 1u << 20);
@@ -112,13 +110,12 @@ UNIT_TEST(another_version_is_named)
     assert_non_null(strstr(err.text, "version 0.9"));
     assert_non_null(strstr(err.text, "horovodrun has 1.2.3"));
     errand_release(&e);
-    strbuf_release(&b);
 }
 
 UNIT_TEST(an_errand_survives_a_lack_of_memory)
 {
     struct errand e, f;
-    struct strbuf b;
+    CLEANUP(strbuf_release) struct strbuf b;
     errand_fill(&e);
     strbuf_init(&b, 1u << 20);
     errand_write(&e, &b);
@@ -135,12 +132,11 @@ UNIT_TEST(an_errand_survives_a_lack_of_memory)
         assert_true(rc < 0);
     }
     errand_release(&e);
-    strbuf_release(&b);
 }
 
 UNIT_TEST(small_messages_come_back_as_they_were)
 {
-    struct strbuf b;
+    CLEANUP(strbuf_release) struct strbuf b;
     struct errand_start s = {1234, 65535, "10.0.0.1", "fe80::1%eth0"}, s2;
     struct errand_ready r = {80, "10.0.0.2", ""}, r2;
     struct errand_lost l = {7, "its agent exited"}, l2;
@@ -168,7 +164,6 @@ UNIT_TEST(small_messages_come_back_as_they_were)
     assert_int_equal(errand_output_read(output, sizeof(output), &o, NULL), 0);
     assert_true(o.rank == 9 && o.stream == 1 && o.n == 2 && !memcmp(o.p, "hi", 2));
     assert_int_equal(errand_output_read(output, 7, &o, NULL), -EPROTO);
-    strbuf_release(&b);
 }
 
 /* Each host but skip is started by exactly one agent, whatever the numbers. */
@@ -215,7 +210,7 @@ UNIT_TEST(quoted_words_survive_a_shell)
         "plain", "",          "it's",           "a b\t\"c\" $HOME `id` \\",
         "'''",   "new\nline", "*;|&<>(){}[]~#!"};
     for (size_t i = 0; i < ARRAY_LEN(words); i++) {
-        struct strbuf b;
+        CLEANUP(strbuf_release) struct strbuf b;
         int out[2];
         char got[256] = "";
         strbuf_init(&b, 4096);
@@ -235,7 +230,6 @@ UNIT_TEST(quoted_words_survive_a_shell)
         (void)close(out[0]);
         assert_int_equal(waitpid(pid, NULL, 0), pid);
         assert_string_equal(got, words[i]);
-        strbuf_release(&b);
     }
 }
 

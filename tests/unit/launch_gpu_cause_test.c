@@ -134,7 +134,7 @@ struct case_row {
 static void check_order(const struct case_row *row, const int order[3])
 {
     char text[480];
-    struct launch_verdict v;
+    CLEANUP(verdict_release) struct launch_verdict v;
 
     verdict_init(&v);
     for (int k = 0; k < 3; k++) {
@@ -150,7 +150,6 @@ static void check_order(const struct case_row *row, const int order[3])
     report_sentence(first, text, sizeof(text));
     if (*row->why)
         assert_non_null(strstr(text, row->why));
-    verdict_release(&v);
 }
 
 UNIT_TEST(the_gpu_is_the_cause_in_every_order_of_arrival)
@@ -195,7 +194,7 @@ UNIT_TEST(the_gpu_is_the_cause_in_every_order_of_arrival)
 
 UNIT_TEST(a_hung_ranks_gpu_is_reported_by_other_ranks)
 {
-    struct launch_verdict v;
+    CLEANUP(verdict_release) struct launch_verdict v;
     struct report r = report_with_tail(0, 1, 0, "E: " XID_79 "; and more", 5);
 
     verdict_init(&v);
@@ -203,12 +202,11 @@ UNIT_TEST(a_hung_ranks_gpu_is_reported_by_other_ranks)
     assert_int_equal(verdict_deadline_ns(&v), (10ull + VERDICT_BLAME_MS) * MS);
     assert_int_equal(verdict_pick(&v)->f.rank, 0); /* rank 1 never exits */
     assert_string_equal(verdict_pick(&v)->f.why, XID_79);
-    verdict_release(&v);
 }
 
 UNIT_TEST(the_decision_waits_while_all_lost_somebody)
 {
-    struct launch_verdict v;
+    CLEANUP(verdict_release) struct launch_verdict v;
     struct report remote = report_with_tail(2, 1, 0, REMOTE, 5),
                   cause = report_with_tail(1, 1, 0, "", 9);
 
@@ -218,12 +216,11 @@ UNIT_TEST(the_decision_waits_while_all_lost_somebody)
     assert_int_equal(verdict_add(&v, &cause, 20 * MS), 0);
     assert_int_equal(verdict_deadline_ns(&v), (10ull + VERDICT_WINDOW_MS) * MS);
     assert_int_equal(verdict_pick(&v)->f.rank, 1);
-    verdict_release(&v);
 }
 
 UNIT_TEST(a_lost_worker_keeps_its_own_reason)
 {
-    struct launch_verdict v;
+    CLEANUP(verdict_release) struct launch_verdict v;
     struct report lost = report_with_tail(1, 125, 0, "", 5),
                   told = report_with_tail(0, 1, 0, XID_79, 9);
 
@@ -234,7 +231,6 @@ UNIT_TEST(a_lost_worker_keeps_its_own_reason)
     assert_int_equal(verdict_add(&v, &lost, 2), 0);
     assert_int_equal(verdict_pick(&v)->f.rank, -1);
     assert_string_equal(verdict_pick(&v)->f.why, "worker 1 was lost");
-    verdict_release(&v);
 }
 
 UNIT_MAIN(NULL, NULL)

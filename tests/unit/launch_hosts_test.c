@@ -93,8 +93,8 @@ UNIT_TEST(hosts_have_their_ranks)
 UNIT_TEST(only_hosts_with_ranks_count_as_far)
 {
     struct err err = ERR_INIT;
-    struct launch_options o;
-    struct run_hosts h;
+    CLEANUP(options_release) struct launch_options o;
+    CLEANUP(run_hosts_release) struct run_hosts h;
     assert_int_equal(read_hosts("2", "-H", "localhost:2,far:2", &o, &h, &err), 0);
     assert_true(run_hosts_all_local(&h) && run_hosts_any_local(&h));
     run_hosts_release(&h);
@@ -105,8 +105,6 @@ UNIT_TEST(only_hosts_with_ranks_count_as_far)
     options_release(&o);
     assert_int_equal(read_hosts("", "-H", "far:2,farther:2", &o, &h, &err), 0);
     assert_true(!run_hosts_all_local(&h) && !run_hosts_any_local(&h));
-    run_hosts_release(&h);
-    options_release(&o);
 }
 
 UNIT_TEST(what_does_not_fit_is_an_error)
@@ -125,14 +123,12 @@ UNIT_TEST(what_does_not_fit_is_an_error)
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         struct err err = ERR_INIT;
-        struct launch_options o;
-        struct run_hosts h;
+        CLEANUP(options_release) struct launch_options o;
+        CLEANUP(run_hosts_release) struct run_hosts h;
         assert_true(
             read_hosts(table[i].np, table[i].option, table[i].value, &o, &h, &err) < 0);
         if (!strstr(err.text, table[i].part))
             fail_msg("%s %s: %s", table[i].option, table[i].value, err.text);
-        run_hosts_release(&h);
-        options_release(&o);
     }
 }
 
@@ -188,12 +184,9 @@ UNIT_TEST(addresses_of_its_interfaces_are_this_host)
 static int hosts_once(void *arg)
 {
     struct err err = ERR_INIT;
-    struct launch_options o;
-    struct run_hosts h;
-    int rc = read_hosts("3", "-H", arg, &o, &h, &err);
-    run_hosts_release(&h);
-    options_release(&o);
-    return rc;
+    CLEANUP(options_release) struct launch_options o;
+    CLEANUP(run_hosts_release) struct run_hosts h;
+    return read_hosts("3", "-H", arg, &o, &h, &err);
 }
 
 UNIT_TEST(memory_that_runs_out_is_an_error)

@@ -32,8 +32,8 @@ UNIT_TEST(lines_end_at_newline_and_carriage_return_however_they_arrive)
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         size_t n = strlen(table[i].in);
         for (size_t cut = 0; cut <= n; cut++) {
-            struct lines l;
-            struct strbuf out;
+            CLEANUP(lines_release) struct lines l;
+            CLEANUP(strbuf_release) struct strbuf out;
             lines_init(&l);
             strbuf_init(&out, 1000);
             assert_int_equal(lines_feed(&l, table[i].in, cut, lines_collect, &out), 0);
@@ -41,8 +41,6 @@ UNIT_TEST(lines_end_at_newline_and_carriage_return_however_they_arrive)
                 lines_feed(&l, table[i].in + cut, n - cut, lines_collect, &out), 0);
             lines_end(&l, lines_collect, &out);
             assert_string_equal(strbuf_str(&out), table[i].out);
-            strbuf_release(&out);
-            lines_release(&l);
         }
     }
 }
@@ -68,7 +66,7 @@ UNIT_TEST(a_long_line_is_split_and_nothing_is_lost)
     memset(big, 'x', sizeof(big));
     big[sizeof(big) - 1] = '\n';
     for (size_t k = 0; k < ARRAY_LEN(step); k++) {
-        struct lines l;
+        CLEANUP(lines_release) struct lines l;
         struct sizes s = {0};
         lines_init(&l);
         for (size_t at = 0; at < sizeof(big); at += step[k]) {
@@ -81,26 +79,24 @@ UNIT_TEST(a_long_line_is_split_and_nothing_is_lost)
         for (size_t i = 0; i < s.n; i++)
             assert_true(s.v[i] <= LINE_MAX_BYTES);
         assert_true(l.cap <= 2 * LINE_MAX_BYTES);
-        lines_release(&l);
     }
 }
 
 UNIT_TEST(out_of_memory_hands_the_bytes_on)
 {
-    struct lines l;
+    CLEANUP(lines_release) struct lines l;
     struct sizes s = {0};
     lines_init(&l);
     mem_fail_after(0);
     assert_int_equal(lines_feed(&l, "abc", 3, lines_measure, &s), -12);
     mem_fail_after(-1);
     assert_int_equal(s.total, 3);
-    lines_release(&l);
 }
 
 UNIT_TEST(the_tail_keeps_the_last_lines)
 {
     static struct tail t;
-    struct strbuf out;
+    CLEANUP(strbuf_release) struct strbuf out;
     for (int i = 0; i < 25; i++) {
         char line[8] = {'l', (char)('a' + i)};
         tail_add(&t, line, 2);
@@ -113,14 +109,13 @@ UNIT_TEST(the_tail_keeps_the_last_lines)
     strbuf_clear(&out);
     tail_render(&t, 8, &out); /* whole lines only */
     assert_string_equal(strbuf_str(&out), "lx\nly\n");
-    strbuf_release(&out);
 }
 
 UNIT_TEST(the_tail_is_safe_to_print)
 {
     static struct tail t;
     char big[TAIL_LINE_BYTES + 50];
-    struct strbuf out;
+    CLEANUP(strbuf_release) struct strbuf out;
     tail_add(&t, "\x1b[2J\tx\x7f", 7);
     memset(big, 'y', sizeof(big));
     tail_add(&t, big, sizeof(big));
@@ -128,7 +123,6 @@ UNIT_TEST(the_tail_is_safe_to_print)
     tail_render(&t, 4096, &out);
     assert_memory_equal(strbuf_str(&out), "?[2J\tx?\n", 8);
     assert_int_equal(out.n, 8 + TAIL_LINE_BYTES + 1);
-    strbuf_release(&out);
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -88,7 +88,7 @@ UNIT_TEST(options_take_all_spellings)
 UNIT_TEST(options_have_defaults_and_values)
 {
     struct err err = ERR_INIT;
-    struct launch_options o;
+    CLEANUP(options_release) struct launch_options o;
     assert_int_equal(line_parse("x -np 2 a", NULL, &o, &err), 0);
     assert_null(o.text[OPT_HOSTS]);
     assert_false(options_is_on(&o, OPT_VERBOSE));
@@ -121,7 +121,6 @@ UNIT_TEST(options_have_defaults_and_values)
         line_parse("x --ssh-port=22 --ssh-identity-file=key a", NULL, &o, &err), 0);
     assert_int_equal(options_u32(&o, OPT_SSH_PORT, 0), 22);
     assert_string_equal(o.text[OPT_SSH_IDENTITY_FILE], "key");
-    options_release(&o);
 }
 
 UNIT_TEST(each_mistake_has_its_message)
@@ -310,7 +309,7 @@ UNIT_TEST(every_variable_of_a_flag_is_a_knob)
 UNIT_TEST(flags_without_effect_are_warned_about)
 {
     struct err err = ERR_INIT;
-    struct launch_options o;
+    CLEANUP(options_release) struct launch_options o;
     assert_int_equal(
         line_parse("x --timeline-mark-cycles --slots-per-host 2 a", NULL, &o, &err), 0);
     assert_int_equal(o.n_warnings, 2);
@@ -318,17 +317,14 @@ UNIT_TEST(flags_without_effect_are_warned_about)
                                        "--host-discovery-script");
     assert_string_equal(o.warnings[1], "--timeline-mark-cycles has no effect without "
                                        "--timeline-filename");
-    options_release(&o);
 }
 
 static int options_once(void *arg)
 {
     static const struct config c[] = {{"params.cycle_time_ms", "10"}, {NULL, NULL}};
     struct err err = ERR_INIT;
-    struct launch_options o;
-    int rc = line_parse(arg, c, &o, &err);
-    options_release(&o);
-    return rc;
+    CLEANUP(options_release) struct launch_options o;
+    return line_parse(arg, c, &o, &err);
 }
 
 UNIT_TEST(memory_that_runs_out_is_an_error)
@@ -340,7 +336,7 @@ UNIT_TEST(memory_that_runs_out_is_an_error)
 
 UNIT_TEST(help_names_the_program_and_every_option)
 {
-    struct strbuf out;
+    CLEANUP(strbuf_release) struct strbuf out;
     strbuf_init(&out, 65536);
     options_help("perseusrun", &out);
     assert_non_null(strstr(strbuf_str(&out), "usage: perseusrun"));
@@ -354,7 +350,6 @@ UNIT_TEST(help_names_the_program_and_every_option)
                 fail_msg("%s is not in the help", names[k]);
     }
     assert_int_equal(strbuf_status(&out), 0);
-    strbuf_release(&out);
 }
 
 UNIT_MAIN(NULL, NULL)

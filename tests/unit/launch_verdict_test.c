@@ -18,19 +18,18 @@ UNIT_TEST(the_cause_wins_in_every_order_of_arrival)
             struct report all[3] = {report_of(0, 1, 0, 1, 20),
                                     report_of(1, cause[c].code, cause[c].sig, -1, 10),
                                     report_of(2, 1, 0, 1, 30)};
-            struct launch_verdict v;
+            CLEANUP(verdict_release) struct launch_verdict v;
             verdict_init(&v);
             for (int i = 0; i < 3; i++)
                 assert_int_equal(verdict_add(&v, &all[order[o][i]], (uint64_t)i * MS),
                                  0);
             assert_int_equal(verdict_pick(&v)->f.rank, 1);
-            verdict_release(&v);
         }
 }
 
 UNIT_TEST(a_plain_exit_1_gives_way_to_a_signal_only)
 {
-    struct launch_verdict v;
+    CLEANUP(verdict_release) struct launch_verdict v;
     struct report plain = report_of(0, 1, 0, -1, 1),
                   killed = report_of(1, 0, SIGKILL, -1, 2),
                   aborted = report_of(2, 0, SIGABRT, -1, 3),
@@ -43,12 +42,11 @@ UNIT_TEST(a_plain_exit_1_gives_way_to_a_signal_only)
     (void)verdict_add(&v, &killed, 2);
     (void)verdict_add(&v, &other, 3);
     assert_int_equal(verdict_pick(&v)->f.rank, 1);
-    verdict_release(&v);
 }
 
 UNIT_TEST(on_one_host_its_clock_decides)
 {
-    struct launch_verdict v;
+    CLEANUP(verdict_release) struct launch_verdict v;
     struct report a = report_of(0, 3, 0, -1, 500), b = report_of(1, 4, 0, -1, 400);
     strcpy(b.f.host, a.f.host);
     verdict_init(&v);
@@ -57,12 +55,11 @@ UNIT_TEST(on_one_host_its_clock_decides)
     assert_int_equal(verdict_pick(&v)->f.rank, 1);
     strcpy(v.v[1].f.host, "elsewhere"); /* clocks of hosts do not compare */
     assert_int_equal(verdict_pick(&v)->f.rank, 0);
-    verdict_release(&v);
 }
 
 UNIT_TEST(a_lost_worker_is_what_its_blamed_ranks_mean)
 {
-    struct launch_verdict v;
+    CLEANUP(verdict_release) struct launch_verdict v;
     struct report lost = report_of(-1, 125, 0, -1, 900),
                   early = report_of(0, 1, 0, 5, 1), plain = report_of(1, 2, 0, -1, 2);
     lost.first_rank = 4;
@@ -73,12 +70,11 @@ UNIT_TEST(a_lost_worker_is_what_its_blamed_ranks_mean)
     assert_int_equal(verdict_pick(&v)->f.rank, 1);
     (void)verdict_add(&v, &lost, 2);
     assert_int_equal(verdict_pick(&v)->f.rank, -1);
-    verdict_release(&v);
 }
 
 UNIT_TEST(the_decision_waits_for_a_blamed_rank)
 {
-    struct launch_verdict v;
+    CLEANUP(verdict_release) struct launch_verdict v;
     struct report early = report_of(0, 1, 0, 1, 1), cause = report_of(1, 1, 0, -1, 2);
     verdict_init(&v);
     assert_int_equal(verdict_deadline_ns(&v), UINT64_MAX);
@@ -87,19 +83,17 @@ UNIT_TEST(the_decision_waits_for_a_blamed_rank)
     assert_int_equal(verdict_deadline_ns(&v), (1000ull + VERDICT_BLAME_MS) * MS);
     (void)verdict_add(&v, &cause, 1100 * MS);
     assert_int_equal(verdict_deadline_ns(&v), (1000ull + VERDICT_WINDOW_MS) * MS);
-    verdict_release(&v);
 }
 
 UNIT_TEST(reports_are_bounded)
 {
-    struct launch_verdict v;
+    CLEANUP(verdict_release) struct launch_verdict v;
     verdict_init(&v);
     for (int i = 0; i < VERDICT_MAX_REPORTS + 50; i++) {
         struct report r = report_of(i, 1, 0, -1, 1);
         assert_int_equal(verdict_add(&v, &r, 0), 0);
     }
     assert_int_equal(v.n, VERDICT_MAX_REPORTS);
-    verdict_release(&v);
 }
 
 UNIT_TEST(blame_is_read_from_the_last_lines)
@@ -145,7 +139,7 @@ UNIT_TEST(exit_codes_are_those_of_a_shell)
 
 UNIT_TEST(a_message_fits_and_keeps_the_newest_lines)
 {
-    struct strbuf out;
+    CLEANUP(strbuf_release) struct strbuf out;
     struct report r = report_of(1, 3, 0, -1, 77);
     struct failure back;
     struct err err = ERR_INIT;
@@ -162,7 +156,6 @@ UNIT_TEST(a_message_fits_and_keeps_the_newest_lines)
     assert_int_equal(back.at_wall_us, 77);
     const char *last = strrchr(r.tail, 'l');
     assert_string_equal(strbuf_str(&out) + out.n - strlen(last), last);
-    strbuf_release(&out);
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -267,7 +267,7 @@ UNIT_TEST(a_frame_counts_once_and_in_its_direction)
 
 UNIT_TEST(a_rendered_round_is_parsed_back)
 {
-    struct rdv_world w;
+    CLEANUP(rdv_world_release) struct rdv_world w;
     uint8_t *blobs[3];
     uint32_t sizes[3];
     void *old;
@@ -298,12 +298,11 @@ UNIT_TEST(a_rendered_round_is_parsed_back)
     rdv_put_u32(m->data + 8, UINT32_MAX); /* a length that would wrap */
     assert_int_equal(rdv_all_parse(m->data, m->n, 0, 3, blobs, sizes, NULL), -EPROTO);
     rdv_msg_unref(m);
-    rdv_world_release(&w);
 }
 
 UNIT_TEST(many_missing_are_counted_not_listed)
 {
-    struct rdv_world w;
+    CLEANUP(rdv_world_release) struct rdv_world w;
     char text[320];
     void *old;
 
@@ -322,7 +321,6 @@ UNIT_TEST(many_missing_are_counted_not_listed)
     assert_int_equal(rdv_world_init(&w, 3, NULL), 0);
     rdv_world_missing(&w, text, sizeof(text));
     assert_string_equal(text, "ranks 0-2 (of 3)");
-    rdv_world_release(&w);
 }
 
 UNIT_TEST(a_refusal_has_no_control_characters)

@@ -180,7 +180,7 @@ UNIT_TEST(hostfile_has_all_nodes_in_order)
 {
     struct task_env e = task_layout("gpu[01-02],login", "2(x2),1", "5", "0", "0", "0");
     struct err err = ERR_INIT;
-    struct strbuf b;
+    CLEANUP(strbuf_release) struct strbuf b;
     strbuf_init(&b, 1000);
     assert_int_equal(layout_hostfile(env_get, &e, &b, &err), 0);
     assert_string_equal(strbuf_str(&b),
@@ -188,7 +188,6 @@ UNIT_TEST(hostfile_has_all_nodes_in_order)
     strbuf_release(&b);
     strbuf_init(&b, 10);
     assert_true(layout_hostfile(env_get, &e, &b, &err) < 0);
-    strbuf_release(&b);
 }
 
 static int contract_of_task(void *arg)
