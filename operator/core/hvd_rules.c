@@ -46,7 +46,7 @@ static const struct {
 };
 #define MAX_SIGNAL 64
 
-/* 0 if there is none of that name; "9" is a name, too. */
+/* 0: no signal has that name. A number ("9") is accepted too. */
 static int signal_number(const struct node *n)
 {
     char *end;

@@ -20,8 +20,8 @@ void log_set_json(bool on);
 void log_set_time(bool on); /* false: text lines begin with the level */
 void log_set_tag(const char *program,
                  const char *detail); /* copied; detail may be NULL */
-/* True: a line that nobody takes off our hands (a pipe that is full) is dropped, and
- * how many is told later; false: we wait. */
+/* true: a line that cannot be written at once (the pipe is full) is dropped, and the
+ * number of dropped lines is logged later. false: the write blocks. */
 void log_set_lossy(bool on);
 bool log_enabled(enum log_level level);
 void log_event(enum log_level level, const char *msg, const char *fmt, ...)

@@ -24,8 +24,7 @@ void mem_free_secret(
 int mem_grow(void **v, size_t n, size_t *cap, size_t elem_bytes, size_t max);
 
 /* Test hook (the one mutable global of mem.c): after n successful allocations the next
- * one fails, once. Negative n switches it off. mem_fail_fired() tells whether it
- * happened. */
+ * one fails, once. Negative n switches it off. mem_fail_fired() is true once it has. */
 void mem_fail_after(long n);
 bool mem_fail_fired(void);
 

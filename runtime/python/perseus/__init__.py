@@ -3,7 +3,7 @@
 
 ``perseus.torch.horovod`` is ``horovod.torch``, and so are ``perseus.tensorflow.horovod``,
 ``perseus.keras.horovod`` and all modules below them: the same objects, not copies, so there is one state,
-and whoever replaces a function in one replaces it in both. The build writes their type stubs.
+and a function that is replaced in one is replaced in both. The build writes their type stubs.
 """
 
 from _hvd import __version__

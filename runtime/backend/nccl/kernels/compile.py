@@ -52,7 +52,7 @@ PTX_WORDS = frozenset(word for line in PTX_LINES for word in line.split())
 
 
 class Failed(Exception):
-    """A sentence for whoever runs make."""
+    """The error message for the user who runs make."""
 
 
 def text_of(path, seen=None):
