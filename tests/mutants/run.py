@@ -129,8 +129,8 @@ def check_out(base: str) -> None:
 
 
 def sample(base: str, seed: int, wanted: int, parts: list[str]) -> list[Mutant]:
-    """The same number of each part. Places are ordered by a hash of what identifies them, so that a change
-    elsewhere in the tree exchanges few of them."""
+    """The same number of each part, in turns, so that an interrupted run has tried all parts. Places are
+    ordered by a hash of what identifies them, so that a change elsewhere in the tree exchanges few of them."""
     by_part: dict[str, list[tuple[str, Mutant]]] = {}
     for file in git("ls-tree", "-r", "--name-only", base).splitlines():
         part = part_of(file) if file.endswith((".c", ".py")) else None
@@ -143,8 +143,9 @@ def sample(base: str, seed: int, wanted: int, parts: list[str]) -> list[Mutant]:
     chosen, names = [], sorted(by_part)
     for i, name in enumerate(names):
         share = wanted * (i + 1) // len(names) - wanted * i // len(names)
-        chosen += [mutant for _, mutant in sorted(by_part[name], key=lambda entry: entry[0])[:share]]
-    return chosen
+        ordered = sorted(by_part[name], key=lambda entry: entry[0])
+        chosen += [(turn, mutant) for turn, (_, mutant) in enumerate(ordered[:share])]
+    return [mutant for _, mutant in sorted(chosen, key=lambda entry: entry[0])]
 
 
 class Programs:
