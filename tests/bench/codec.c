@@ -7,12 +7,10 @@
  * the bytes on the wire, and the break-even: where allreduces run faster than that (in
  * GB/s of tensor), compression only costs. A copy of the tensor is the yardstick. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "runtime/core/compress/codec.h"
+#include "tests/bench/timing.h"
 
 enum { MEMBERS = 2, ROUNDS = 9, PARTS = 3 };
 
@@ -23,21 +21,6 @@ static bool cpu_is_wide(void)
 #else
     return false;
 #endif
-}
-
-static double now_s(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
 }
 
 static void *memory_must(void *p)
@@ -61,7 +44,7 @@ static void step_communicate(const struct codec_step *s)
         memcpy((char *)s->out + each, s->in, each);
 }
 
-/* Seconds of each part of one step; returns how many there are. */
+/* Microseconds of each part of one step; returns how many there are. */
 static int step_once(struct codec_state *state,
                      const struct codec_plan *plan,
                      const float *in,
@@ -76,10 +59,10 @@ static int step_once(struct codec_state *state,
     int n = 0, rc = codec_begin(&run, state, 0, "t", plan, &io, scratch, &err);
 
     while (rc >= 0) {
-        double t = now_s();
+        double t = now_us();
 
         rc = codec_next(&run, &step, &err);
-        part[n++] = now_s() - t;
+        part[n++] = now_us() - t;
         if (rc <= 0)
             break;
         step_communicate(&step);
@@ -127,7 +110,7 @@ static void codec_measure(const char *text, const float *in, float *out, int64_t
         if (k < n) {
             qsort(times[k], ROUNDS, sizeof(times[k][0]), by_value);
             total += times[k][ROUNDS / 2];
-            (void)printf(" %7.2f", bytes / times[k][ROUNDS / 2] * 1e-9);
+            (void)printf(" %7.2f", bytes / times[k][ROUNDS / 2] * 1e-3);
         } else {
             (void)printf(" %7s", "-");
         }
@@ -136,7 +119,7 @@ static void codec_measure(const char *text, const float *in, float *out, int64_t
                  bytes / (double)plan.wire_bytes);
     /* raw / v = work + raw / v * (sent / sent_raw) */
     (void)printf("  %7.2f\n",
-                 bytes / total * 1e-9
+                 bytes / total * 1e-3
                      * (1 - (double)plan.sent_bytes / (double)plan.sent_raw_bytes));
     free(scratch);
     codec_state_free(state);
@@ -148,14 +131,14 @@ static void measure_copy(const float *in, float *out, size_t n)
     double times[ROUNDS];
 
     for (int i = 0; i < ROUNDS; i++) {
-        double t = now_s();
+        double t = now_us();
 
         memcpy(out, in, n * sizeof(*in));
-        times[i] = now_s() - t;
+        times[i] = now_us() - t;
     }
     qsort(times, ROUNDS, sizeof(*times), by_value);
     (void)printf("%-34s %7.2f\n", "memcpy",
-                 (double)(n * sizeof(*in)) / times[ROUNDS / 2] * 1e-9);
+                 (double)(n * sizeof(*in)) / times[ROUNDS / 2] * 1e-3);
 }
 
 int main(int argc, char **argv)

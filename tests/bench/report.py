@@ -107,13 +107,8 @@ def queue_table(rows):
     )
 
 
-def submit_table(rows):
-    yield ""
-    lines = [[r["peer"], *(f"{r[key]:.2f}" for key in ("median_us", "min_us", "mean_us"))] for r in rows]
-    yield from grid(["peer", "median, us", "fastest, us", "on the clock, us"], lines)
-
-
-def graph_table(rows):
+def clock_table(rows):
+    """Processor time, and the time on the clock as the mean."""
     yield ""
     keys = "median_us", "min_us", "mean_us"
     lines = [[r["peer"], str(r["ranks"]), *(f"{r[key]:.2f}" for key in keys)] for r in rows]
@@ -133,41 +128,31 @@ def step_table(rows):
     )
 
 
-def train_tables(rows):
-    """bytes is the batch of all ranks; the reference is DDP on the same torch."""
+def train_tables(rows, framework, reference, share):
+    """bytes is the batch of all ranks; share is of the reference on the same version of the framework."""
     for size in dict.fromkeys(r["transport"] for r in rows):
         here = [r for r in rows if r["transport"] == size]
-        ddp = {r["peer"].partition("/")[0]: r for r in here if r["peer"].endswith("/torch.ddp")}
-        lines = []
-        for r in here:
-            torch, _, name = r["peer"].partition("/")
-            theirs = ddp.get(torch)
-            times = [f"{theirs[key] / r[key]:.2f}" if theirs else "-" for key in ("median_us", "min_us")]
-            us = r["median_us"], r["min_us"]
-            lines.append(
-                [torch, name, *(f"{x / 1e3:.1f}" for x in us), f"{r['bytes'] / us[0] * 1e6:,.0f}", *times]
-            )
-        yield f"\n**{size} parameters**\n"
-        head = ["torch", "peer", "median, ms", "fastest, ms", "images/s"]
-        yield from grid([*head, "times DDP", "of the fastest steps"], lines)
-
-
-def train_tf_tables(rows):
-    """bytes is the batch of all ranks; the reference is ranks that exchange nothing."""
-    for size in dict.fromkeys(r["transport"] for r in rows):
-        here = [r for r in rows if r["transport"] == size]
-        apart = {r["peer"].partition("/")[0]: r for r in here if r["peer"].endswith("/apart")}
+        references = {r["peer"].partition("/")[0]: r for r in here if r["peer"].endswith(f"/{reference}")}
         lines = []
         for r in here:
             version, _, name = r["peer"].partition("/")
-            alone = apart.get(version)
-            share = [f"{alone[key] / r[key]:.2f}" if alone else "-" for key in ("median_us", "min_us")]
+            theirs = references.get(version)
+            shares = [f"{theirs[key] / r[key]:.2f}" if theirs else "-" for key in ("median_us", "min_us")]
             us = r["median_us"], r["min_us"]
             rate = f"{r['bytes'] / us[0] * 1e6:,.0f}"
-            lines.append([version, name, *(f"{x / 1e3:.1f}" for x in us), rate, *share])
+            lines.append([version, name, *(f"{x / 1e3:.1f}" for x in us), rate, *shares])
         yield f"\n**{size} parameters**\n"
-        head = ["TensorFlow", "peer", "median, ms", "fastest, ms", "images/s"]
-        yield from grid([*head, "of apart", "of the fastest steps"], lines)
+        head = [framework, "peer", "median, ms", "fastest, ms", "images/s"]
+        yield from grid([*head, share, "of the fastest steps"], lines)
+
+
+def train_torch_tables(rows):
+    return train_tables(rows, "torch", "torch.ddp", "times DDP")
+
+
+def train_tf_tables(rows):
+    """The reference is ranks that exchange nothing."""
+    return train_tables(rows, "TensorFlow", "apart", "of apart")
 
 
 def memory_table(rows):
@@ -212,10 +197,10 @@ def start_tables(rows):
 PARTS = {
     "allreduce": ("Allreduce by size", "Microseconds, median (fastest).", allreduce_tables),
     "queue": ("Through the queue: 4 KiB, 2 ranks, shared memory", "", queue_table),
-    "submit": ("One submission of a 4-byte allreduce from Python, 2 ranks", "", submit_table),
-    "tf": ("One 4-byte allreduce of 200 in a tf.function", "", graph_table),
+    "submit": ("One submission of a 4-byte allreduce from Python, 2 ranks", "", clock_table),
+    "tf": ("One 4-byte allreduce of 200 in a tf.function", "", clock_table),
     "step": ("A step of ResNet-50's 161 gradients, 2 ranks, shared memory", "", step_table),
-    "train": ("Training a CNN, batch 64 a rank, 2 ranks of 1 thread", "", train_tables),
+    "train": ("Training a CNN, batch 64 a rank, 2 ranks of 1 thread", "", train_torch_tables),
     "train-tf": ("The same in TensorFlow, by the tape", "", train_tf_tables),
     "memory": (
         "Against what memory allows: 2 ranks, shared memory",

@@ -13,21 +13,21 @@
 #include <stdlib.h>
 #include <time.h>
 
-static double now_us(void)
+static inline double now_us(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-static int by_value(const void *a, const void *b)
+static inline int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
 /* Sorts times. */
-static void
+static inline void
 print_row(const char *peer, int np, size_t bytes, double *times, int n, double mean)
 {
     qsort(times, (size_t)n, sizeof(*times), by_value);

@@ -12,6 +12,7 @@ import sys
 import time
 
 import tensorflow as tf
+from rows import print_row
 
 WARM_UP, STEPS, IMAGES = 5, int(os.environ.get("BENCH_STEPS", "60")), 512
 
@@ -70,11 +71,7 @@ def main(kind, name, hidden, batch="64"):
     if hvd:
         times = tf.reduce_max(hvd.allgather(times, name="times"), axis=0, keepdims=True)
     if rank == 0:
-        row = sorted(float(t) for t in times[0])
-        figures = [row[STEPS // 2], row[0], row[STEPS * 9 // 10], mean]
-        print(
-            f"AR,{name},{size},{batch * size},{STEPS}," + ",".join(f"{v:.2f}" for v in figures), flush=True
-        )
+        print_row(name, size, batch * size, times[0], mean)
     if hvd:
         hvd.shutdown()
 

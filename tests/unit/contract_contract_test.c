@@ -266,26 +266,13 @@ UNIT_TEST(rendered_agent_env_is_parsed_back)
         struct err e = ERR_INIT;
 
         random_agent(&r, &a);
-        memset(&b, 0xff, sizeof(b));
         assert_int_equal(agent_env_render(&a, v, &n, &e), 0);
         assert_true(n <= CONTRACT_MAX_ENV);
         env.n = 0;
         for (size_t k = 0; k < n; k++)
             fake_set(&env, v[k].name, v[k].value);
         assert_int_equal(agent_env_parse(fake_get, &env, &b, &e), 0);
-        assert_string_equal(a.job_id, b.job_id);
-        assert_int_equal(a.generation, b.generation);
-        assert_int_equal(a.worker_index, b.worker_index);
-        assert_int_equal(a.num_workers, b.num_workers);
-        assert_int_equal(a.slots, b.slots);
-        assert_int_equal(a.np, b.np);
-        assert_string_equal(a.checkin_addr, b.checkin_addr);
-        assert_int_equal(a.checkin_port, b.checkin_port);
-        assert_string_equal(a.token_file, b.token_file);
-        assert_int_equal(a.start_timeout_s, b.start_timeout_s);
-        assert_string_equal(a.dir, b.dir);
-        assert_string_equal(a.termination_log, b.termination_log);
-        assert_string_equal(a.world_file, b.world_file);
+        assert_memory_equal(&a, &b, sizeof(a));
     }
 }
 
