@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster that operator.py measures on: requests as administrator, a scheduler, nodes simulated by
+"""The cluster that bench_operator.py measures on: requests as administrator, a scheduler, nodes simulated by
 kwok, and readers of /proc and the audit log. Runs inside the control plane's network namespace.
 """
 

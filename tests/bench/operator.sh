@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # operator.sh BIN [OPTION...]: measures hvd-operator on its own control plane with simulated nodes; method and
-# options are in operator.py. --peer measures mpi-operator too. Needs root; removes the cluster afterwards
+# options are in bench_operator.py. --peer measures mpi-operator too. Needs root; removes the cluster afterwards
 # unless KEEP=1.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -17,5 +17,5 @@ done
 # shellcheck source=tests/cluster/lib.sh
 netns=$(. "$root/tests/cluster/lib.sh" && echo "$ID")
 # Runs in the network namespace of the control plane, without a forwarder between operator and API server.
-nsenter "--net=/run/netns/$netns" python3 "$root/tests/bench/operator.py" "$bin/hvd-operator" \
+nsenter "--net=/run/netns/$netns" python3 "$root/tests/bench/bench_operator.py" "$bin/hvd-operator" \
     "${peer[@]}" "$@"

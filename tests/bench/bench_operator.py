@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures hvd-operator from outside, on a real control plane whose nodes kwok simulates (100 nodes of 16 GPUs;
 pods run as soon as they are bound). Called by operator.sh, in the control plane's network namespace.
-usage: operator.py HVD-OPERATOR [--peer] [--only CASE,...] [--kinds KIND,...] [--check] [--out DIR]
+usage: bench_operator.py HVD-OPERATOR [--peer] [--only CASE,...] [--kinds KIND,...] [--check] [--out DIR]
 
 A case is a fresh operator, some jobs posted over four connections, and the time from the first POST until
 the last worker pod was seen by a watch of the bench's own, until the last worker ran, and until the last
