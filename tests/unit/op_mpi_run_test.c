@@ -2,8 +2,8 @@
 /* Lives of MPIJobs, step by step.
  *
  * The cases are in tests/golden/mpi-run (tests/unit/golden.h): differences to the job in
- * base.yaml as "a.path: value"; gang, which scheduler the operator is configured for; and
- * steps.
+ * base.yaml as "a.path: value"; was, the name of a stored status there (none when absent);
+ * gang, which scheduler the operator is configured for; and steps.
  *
  * A step is what is seen at a time; its plan counts as carried out, unless it has an
  * outcome, and its status as stored. Fields of a step:
@@ -331,16 +331,20 @@ static void run_step(struct run *r)
 
 static void run_case(void *arg, const char *name, const char *input, struct strbuf *out)
 {
-    const char *base = arg;
     struct mpi_fixture f;
     struct run r = {.f = &f, .name = name, .out = out};
     struct build b = {.arena = &f.arena};
-    const struct node *in;
+    const struct node *base, *in, *was;
     const char *gang;
 
     fixture_init(&f);
-    f.object = golden_yaml(&f.arena, base);
+    base = golden_yaml(&f.arena, arg);
     in = golden_yaml(&f.arena, input);
+    was = node_get(in, "was");
+    f.object = node_copy(&b, node_get(base, "job"));
+    if (was)
+        node_set(&b, f.object, "status",
+                 node_copy(&b, golden_find(node_get(base, "status"), was->u.s)));
     for (const struct node *c = in->first; c; c = c->next) {
         if (strchr(c->key, '.'))
             golden_set(&b, f.object, c->key, c);
