@@ -14,6 +14,18 @@ def judge(wrong: list[str], what: str, text: str, parts: tuple[str, ...]) -> Non
     wrong += [f"{what}: no '{p}' in: {text}" for p in parts if p not in text]
 
 
+def all_are_refused(table: dict[str, tuple], send) -> None:
+    """send(object) of each row raises, and the message has the row's parts."""
+    wrong: list[str] = []
+    for what, (body, parts) in table.items():
+        try:
+            send(body)
+            wrong.append(f"{what}: accepted")
+        except (Refused, Failed) as e:
+            judge(wrong, what, str(e), parts)
+    expect(not wrong, f"{len(table)} kinds, each with its sentence", *wrong)
+
+
 def there() -> None:
     world.run()
     make_namespace(NS)
@@ -22,28 +34,15 @@ def there() -> None:
 @suite.test
 def the_schema_refuses_wrong_jobs_with_a_message() -> None:
     there()
-    wrong: list[str] = []
-    for what, (body, parts) in WRONG.items():
-        try:
-            api.make(NS, body)
-            wrong.append(f"{what}: accepted")
-        except Refused as e:
-            judge(wrong, what, str(e), parts)
-    expect(not wrong, f"{len(WRONG)} kinds, each with its sentence", *wrong)
+    all_are_refused(WRONG, lambda body: api.make(NS, body))
     expect(not api.items(NS, "horovodjobs"), "nothing was stored")
 
 
 @suite.test
 def kubectl_refuses_unreadable_text_with_a_message() -> None:
     there()
-    wrong: list[str] = []
-    for what, (text, parts) in TEXTS.items():
-        try:
-            kubectl("apply", "--server-side=false", "-n", NS, "-f", "-", stdin=text)
-            wrong.append(f"{what}: accepted")
-        except Failed as e:
-            judge(wrong, what, str(e), parts)
-    expect(not wrong, f"{len(TEXTS)} kinds, each with its sentence", *wrong)
+    apply = ("apply", "--server-side=false", "-n", NS, "-f", "-")
+    all_are_refused(TEXTS, lambda text: kubectl(*apply, stdin=text))
 
 
 @suite.test
@@ -102,14 +101,7 @@ MPIJOBS = "/apis/kubeflow.org/v2beta1/namespaces/{ns}/mpijobs?fieldValidation=St
 @suite.test
 def the_schema_refuses_wrong_mpijobs_with_a_message() -> None:
     there()
-    wrong: list[str] = []
-    for what, (body, parts) in MPI_WRONG.items():
-        try:
-            api.call("POST", MPIJOBS.format(ns=NS), body)
-            wrong.append(f"{what}: accepted")
-        except Refused as e:
-            judge(wrong, what, str(e), parts)
-    expect(not wrong, f"{len(MPI_WRONG)} kinds, each with its sentence", *wrong)
+    all_are_refused(MPI_WRONG, lambda body: api.call("POST", MPIJOBS.format(ns=NS), body))
 
 
 @suite.test
