@@ -26,7 +26,7 @@ import fake_process  # noqa: F401
 import fake_repair  # noqa: F401
 import fake_secrets  # noqa: F401
 import fake_watch  # noqa: F401  its tests are the suite's, too
-from api import condition, expect, wait
+from api import expect, wait
 from fake_world import BIN, OPEN, World, cut_connection, fetch, free_port, refuse, serve_watches, suite
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,20 +96,6 @@ def a_throttling_server_gets_the_pause_that_it_requests() -> None:
             w.serves_job()
             pause = hook.times[1] - hook.times[0]
             expect(pause >= least, f"Retry-After: {after}", pause)
-
-
-@suite.test
-def a_server_error_is_retried_and_shown_meanwhile() -> None:
-    with World(refuse("POST", "pods", *[(500, "etcd is away")] * 2)) as w:
-        w.serves_job()
-        shown = [
-            o
-            for _, p, _, o in w.fake.log
-            if p == "horovodjobs"
-            and "etcd is away" in condition(o.get("status", {}), "Created").get("message", "")
-        ]
-        expect(bool(shown), "condition Created shows it")
-        expect(len(w.fake.objects["pods"]) == 2, "two pods in the end")
 
 
 @suite.test
