@@ -20,11 +20,11 @@ UNIT_TEST(same_json_comes_out)
         "[0.5,1e+300]",
         "{\"ringmaster.dev/job-name\":\"x\"}",
     };
-    struct arena a;
+    CLEANUP(arena_release) struct arena a;
 
     arena_init(&a, 1u << 20);
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
-        struct strbuf b;
+        CLEANUP(strbuf_release) struct strbuf b;
         struct node *n;
 
         strbuf_init(&b, 4096);
@@ -34,16 +34,14 @@ UNIT_TEST(same_json_comes_out)
             assert_string_equal(strbuf_str(&b), "[0.5,1.0000000000000001e+300]");
         else
             assert_string_equal(strbuf_str(&b), t[i]);
-        strbuf_release(&b);
     }
-    arena_release(&a);
 }
 
 UNIT_TEST(bad_json_is_refused_with_its_place)
 {
     static const char *const t[] = {"",  "{",    "{\"a\":}", "[1,]",
                                     "1", "{} x", "{'a':1}"};
-    struct arena a;
+    CLEANUP(arena_release) struct arena a;
 
     arena_init(&a, 1u << 20);
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
@@ -54,7 +52,6 @@ UNIT_TEST(bad_json_is_refused_with_its_place)
         assert_non_null(strstr(e.text, "line 1"));
         assert_null(n);
     }
-    arena_release(&a);
 }
 
 UNIT_TEST(deep_json_is_refused)
@@ -62,7 +59,7 @@ UNIT_TEST(deep_json_is_refused)
     static const char begin[] = "{\"a\":", end[] = ",\"b\":{}}"; /* b: not -ENOMEM */
     char text[2 * NODE_MAX_DEPTH + 64];
     struct err e = ERR_INIT;
-    struct arena a;
+    CLEANUP(arena_release) struct arena a;
     struct node *n;
     size_t depth = NODE_MAX_DEPTH + 5, at = sizeof(begin) - 1;
 
@@ -74,23 +71,21 @@ UNIT_TEST(deep_json_is_refused)
     arena_init(&a, 1u << 20);
     assert_int_equal(json_read(&a, text, at + sizeof(end) - 1, &n, &e), -EINVAL);
     assert_non_null(strstr(e.text, "deeper than"));
-    arena_release(&a);
 }
 
 UNIT_TEST(a_tree_that_does_not_fit_is_refused)
 {
     static const char text[] = "{\"a\":\"0123456789012345678901234567890123456789\"}";
-    struct arena a;
+    CLEANUP(arena_release) struct arena a;
     struct node *n;
 
     arena_init(&a, 64);
     assert_int_equal(json_read(&a, text, strlen(text), &n, NULL), -ENOMEM);
-    arena_release(&a);
 }
 
 UNIT_TEST(trees_can_be_changed)
 {
-    struct arena a;
+    CLEANUP(arena_release) struct arena a;
     struct build b = {.arena = &a};
     struct node *o, *copy;
 
@@ -120,7 +115,6 @@ UNIT_TEST(trees_can_be_changed)
     assert_true(node_equal(o, node_copy(&b, o)));
     assert_false(node_equal(o, copy));
     assert_int_equal(b.status, 0);
-    arena_release(&a);
 }
 
 /* node_get takes an explicit null for absent. */
@@ -138,7 +132,7 @@ UNIT_TEST(yaml_scalars_follow_the_json_schema)
     static const char text[] = "a: 1\nb: \"1\"\nc: true\nd: no\ne: 1.5\nf: ~\ng: 010\n"
                                "h: [x, {y: z}]\ni: |\n  two\n  lines\nj:\nk: -3\n"
                                "l: 99999999999999999999\n";
-    struct arena a;
+    CLEANUP(arena_release) struct arena a;
     struct node *n;
 
     arena_init(&a, 1u << 20);
@@ -155,7 +149,6 @@ UNIT_TEST(yaml_scalars_follow_the_json_schema)
     assert_true(has_null(n, "j"));
     assert_int_equal(node_int(n, "k", 0), -3);
     assert_string_equal(node_str(n, "l"), "99999999999999999999");
-    arena_release(&a);
 }
 
 UNIT_TEST(unsupported_yaml_is_named)
@@ -175,14 +168,13 @@ UNIT_TEST(unsupported_yaml_is_named)
 
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct err e = ERR_INIT;
-        struct arena a;
+        CLEANUP(arena_release) struct arena a;
         struct node *n;
 
         arena_init(&a, 1u << 20);
         assert_int_equal(yaml_read(&a, t[i].text, strlen(t[i].text), &n, &e), -EINVAL);
         if (!strstr(e.text, t[i].says))
             fail_msg("\"%s\" gives \"%s\"", t[i].text, e.text);
-        arena_release(&a);
     }
 }
 

@@ -14,7 +14,7 @@
 UNIT_TEST(absent_fields_have_defaults)
 {
     const struct hvd_run *run;
-    struct fixture f;
+    CLEANUP(fixture_release) struct fixture f;
 
     open_good(&f, ROLES);
     run = &f.job.run;
@@ -42,13 +42,12 @@ UNIT_TEST(absent_fields_have_defaults)
     assert_int_equal(run->scheduling.min_available, -1);
     assert_string_equal(run->scheduling.queue, "");
     assert_true(hvd_job_is_ours(&f.job));
-    fixture_release(&f);
 }
 
 UNIT_TEST(set_fields_are_read)
 {
     const struct hvd_run *run;
-    struct fixture f;
+    CLEANUP(fixture_release) struct fixture f;
 
     open_good(&f, TF ", runPolicy: {cleanPodPolicy: All, ttlSecondsAfterFinished: 0, "
                      "activeDeadlineSeconds: 1, backoffLimit: 1000, suspend: true, "
@@ -74,7 +73,6 @@ UNIT_TEST(set_fields_are_read)
     assert_string_equal(f.job.rdma_resource, "a/b");
     assert_int_equal(f.job.rdma_count, 1);
     assert_true(hvd_job_is_ours(&f.job));
-    fixture_release(&f);
 }
 
 UNIT_TEST(the_world_is_that_of_the_stored_status)
@@ -89,21 +87,19 @@ UNIT_TEST(the_world_is_that_of_the_stored_status)
              {"{generation: x}", 0}};
 
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
-        struct fixture f;
+        CLEANUP(fixture_release) struct fixture f;
 
         open_job(&f, "d", ROLES, t[i].status);
         assert_int_equal(f.job.world_generation, t[i].generation);
-        fixture_release(&f);
     }
 }
 
 UNIT_TEST(a_job_of_another_controller_is_not_ours)
 {
-    struct fixture f;
+    CLEANUP(fixture_release) struct fixture f;
 
     open_good(&f, "runPolicy: {managedBy: kueue.x-k8s.io/multikueue}, " ROLES);
     assert_false(hvd_job_is_ours(&f.job));
-    fixture_release(&f);
 }
 
 UNIT_TEST(the_gpus_of_a_worker_are_its_slots)
@@ -139,7 +135,7 @@ UNIT_TEST(the_gpus_of_a_worker_are_its_slots)
 
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct devices d;
-        struct fixture f;
+        CLEANUP(fixture_release) struct fixture f;
         char spec[512];
 
         (void)snprintf(spec, sizeof(spec),
@@ -152,14 +148,13 @@ UNIT_TEST(the_gpus_of_a_worker_are_its_slots)
         if (d.n != t[i].n || d.n_claims != t[i].claims || f.job.slots != t[i].slots)
             fail_msg("%s: %llu GPUs, %u claims, %u slots", t[i].resources,
                      (unsigned long long)d.n, d.n_claims, f.job.slots);
-        fixture_release(&f);
     }
 }
 
 UNIT_TEST(rules_are_kept_in_order)
 {
     const struct failure_rule *r;
-    struct fixture f;
+    CLEANUP(fixture_release) struct fixture f;
 
     open_good(
         &f, RULES
@@ -189,7 +184,6 @@ UNIT_TEST(rules_are_kept_in_order)
     assert_int_equal(r[3].subject, RULE_REASONS);
     assert_int_equal(r[3].n, 2);
     assert_string_equal(r[3].reason[1], "Evicted");
-    fixture_release(&f);
 }
 
 /* --- sentences ------------------------------------------------------------------- */
@@ -331,12 +325,11 @@ static const struct {
 UNIT_TEST(each_problem_has_a_message)
 {
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
-        struct fixture f;
+        CLEANUP(fixture_release) struct fixture f;
 
         open_job(&f, "d", wrong[i].spec, NULL);
         if (!strstr(strbuf_str(&f.problems), wrong[i].problem))
             fail_msg("%s: says \"%s\"", wrong[i].spec, strbuf_str(&f.problems));
-        fixture_release(&f);
     }
 }
 
@@ -360,8 +353,8 @@ UNIT_TEST(names_are_as_long_as_the_longest_role)
 
 UNIT_TEST(too_many_rules_are_refused)
 {
-    struct strbuf text;
-    struct fixture f;
+    CLEANUP(strbuf_release) struct strbuf text;
+    CLEANUP(fixture_release) struct fixture f;
 
     strbuf_init(&text, 65536);
     strbuf_puts(&text, RULES);
@@ -372,8 +365,6 @@ UNIT_TEST(too_many_rules_are_refused)
     assert_string_equal(strbuf_str(&f.problems),
                         "spec.runPolicy.failureRules: has 21 entries, 20 are "
                         "allowed\n");
-    fixture_release(&f);
-    strbuf_release(&text);
 }
 
 UNIT_TEST(jobs_that_do_not_fit_are_refused)
@@ -411,7 +402,7 @@ static int decode_once(void *arg)
 
 UNIT_TEST(out_of_memory_is_reported)
 {
-    struct arena a;
+    CLEANUP(arena_release) struct arena a;
 
     arena_init(&a, 1u << 20);
     torture(decode_once,
@@ -419,7 +410,6 @@ UNIT_TEST(out_of_memory_is_reported)
                       "spec: {shmSize: 5, horovod: {cycleTimeMs: 0.5, cacheCapacity: "
                       "1}, " RULES "{action: Fail, onSignals: [9]}, {action: Fail, "
                       "onReasons: [A]}]}, " ROLES "}\n"));
-    arena_release(&a);
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -37,7 +37,7 @@ objects_run_case(void *arg, const char *name, const char *input, struct strbuf *
     struct secrets secrets = {.ssh_private = "", .ssh_public = ""};
     struct action x = {.verb = VERB_CREATE};
     struct err err = ERR_INIT;
-    struct arena arena;
+    CLEANUP(arena_release) struct arena arena;
     struct build b = {.arena = &arena};
     struct job_meta *meta;
     const struct hvd_job *job;
@@ -65,7 +65,6 @@ objects_run_case(void *arg, const char *name, const char *input, struct strbuf *
     if (b.status || err.code)
         fail_msg("%s: %s", name, err.text);
     golden_objects(arg, name, all, out);
-    arena_release(&arena);
 }
 
 UNIT_TEST(objects_are_as_in_the_golden_file)
@@ -80,8 +79,8 @@ UNIT_TEST(objects_are_as_in_the_golden_file)
 UNIT_TEST(tf_config_names_the_cluster_and_the_task)
 {
     static const struct object_config cfg = {.cluster_domain = "cluster.local"};
-    struct strbuf text;
-    struct fixture f;
+    CLEANUP(strbuf_release) struct strbuf text;
+    CLEANUP(fixture_release) struct fixture f;
 
     open_good(&f, TF ", replicaSpecs: {Worker: {replicas: 2, " TEMPLATE "}, PS: "
                      "{" TEMPLATE "}, Evaluator: {" TEMPLATE "}}");
@@ -93,8 +92,6 @@ UNIT_TEST(tf_config_names_the_cluster_and_the_task)
                         "\"d-worker-1.d.ns.svc.cluster.local:2222\"], \"ps\": "
                         "[\"d-ps-0.d.ns.svc.cluster.local:2222\"]}, \"task\": "
                         "{\"type\": \"evaluator\", \"index\": 0}}");
-    strbuf_release(&text);
-    fixture_release(&f);
 }
 
 UNIT_TEST(a_pod_is_as_large_as_the_scheduler_counts)
@@ -132,7 +129,7 @@ UNIT_TEST(a_pod_is_as_large_as_the_scheduler_counts)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
-        struct arena a;
+        CLEANUP(arena_release) struct arena a;
         struct build b = {.arena = &a};
         struct amounts size;
 
@@ -140,7 +137,6 @@ UNIT_TEST(a_pod_is_as_large_as_the_scheduler_counts)
         assert_int_equal(pod_size(read_yaml(&a, t[i].spec), &a, &size), 0);
         if (!node_equal(amounts_node(&b, &size), read_yaml(&a, t[i].size)))
             fail_msg("%s is not of size %s", t[i].spec, t[i].size);
-        arena_release(&a);
     }
 }
 

@@ -184,7 +184,7 @@ UNIT_TEST(fields_of_others_in_the_lease_are_kept)
         "\"strategy\":\"OldestEmulationVersion\"}}";
     struct lease l;
     struct lease_record r;
-    struct arena a;
+    CLEANUP(arena_release) struct arena a;
     struct node *o;
     struct build b = {.arena = &a};
 
@@ -215,7 +215,6 @@ UNIT_TEST(fields_of_others_in_the_lease_are_kept)
     assert_string_equal(node_str(o, "spec.holderIdentity"), "");
     assert_int_equal(node_int(o, "spec.leaseDurationSeconds", 0), 1);
     assert_int_equal(b.status, 0);
-    arena_release(&a);
 }
 
 /* --- three of them, simulated ---------------------------------------------------- */

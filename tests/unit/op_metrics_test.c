@@ -3,6 +3,7 @@
 #include "tests/unit/unit.h"
 
 #include "operator/core/metrics.h"
+#include "runtime/base/mem.h"
 
 static void metrics_must_have(const struct strbuf *text, const char *line)
 {
@@ -40,7 +41,7 @@ UNIT_TEST(measurements_are_printed)
         .is_leader = 1,
         .process = {
             .rss_bytes = 4096, .cpu_us = 1500000, .open_fds = 17, .max_fds = 1024}};
-    struct strbuf text;
+    CLEANUP(strbuf_release) struct strbuf text;
 
     metrics_queue_wait(&m, 2000000);    /* 2 ms */
     metrics_queue_wait(&m, 7000000);    /* 7 ms */
@@ -49,7 +50,6 @@ UNIT_TEST(measurements_are_printed)
     metrics_render(&m, &g, &text);
     for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
         metrics_must_have(&text, lines[i]);
-    strbuf_release(&text);
 }
 
 /* Statuses with these numbers of restarts and replacements. */
@@ -58,7 +58,7 @@ static void metrics_note_restart(struct operator_metrics *m,
                                  int counted,
                                  int replacements)
 {
-    struct arena a;
+    CLEANUP(arena_release) struct arena a;
     struct build b = {.arena = &a};
     struct node *now;
 
@@ -68,7 +68,6 @@ static void metrics_note_restart(struct operator_metrics *m,
     node_set_int(&b, now, "restarts", counted);
     node_set_int(&b, now, "replacements", replacements);
     metrics_status(m, METRICS_HOROVODJOB, cause, NULL, now, 0);
-    arena_release(&a);
 }
 
 UNIT_TEST(restarts_are_counted_by_reason)
@@ -110,7 +109,7 @@ UNIT_TEST(every_sample_belongs_to_the_family_above_it)
     struct operator_metrics m = {0};
     struct gauges g = {.version = "1"};
     char family[128] = "", seen[16384] = "\n";
-    struct strbuf text;
+    CLEANUP(strbuf_release) struct strbuf text;
 
     metrics_request(&m, "GET", 200, 1);
     strbuf_init(&text, 1u << 20);
@@ -132,7 +131,6 @@ UNIT_TEST(every_sample_belongs_to_the_family_above_it)
                 fail_msg("after the head of %s: %.80s", family, s);
         }
     }
-    strbuf_release(&text);
 }
 
 UNIT_MAIN(NULL, NULL)

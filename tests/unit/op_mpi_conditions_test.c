@@ -92,7 +92,7 @@ UNIT_TEST(each_pair_of_conditions_has_its_result)
 {
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct mpi_conditions c = {.n = 0};
-        struct strbuf out;
+        CLEANUP(strbuf_release) struct strbuf out;
 
         for (; c.n < 4 && row[i].before[c.n][0]; c.n++)
             c.v[c.n] = (struct mpi_condition){.type = row[i].before[c.n][0],
@@ -109,7 +109,6 @@ UNIT_TEST(each_pair_of_conditions_has_its_result)
         conditions_print(&c, &out);
         if (strcmp(strbuf_str(&out), row[i].after) != 0)
             fail_msg("row %zu gives\n%swanted\n%s", i, strbuf_str(&out), row[i].after);
-        strbuf_release(&out);
     }
 }
 
@@ -128,7 +127,7 @@ UNIT_TEST(message_alone_is_kept)
 UNIT_TEST(stored_conditions_are_loaded)
 {
     struct mpi_conditions c = {.n = 0}, again;
-    struct arena a;
+    CLEANUP(arena_release) struct arena a;
     struct build b = {.arena = &a};
     struct node *status, *list;
 
@@ -149,7 +148,6 @@ UNIT_TEST(stored_conditions_are_loaded)
     assert_true(node_equal(list, mpi_conditions_node(&b, &c)));
     mpi_conditions_load(&again, NULL);
     assert_int_equal(again.n, 0);
-    arena_release(&a);
 }
 
 UNIT_TEST(more_than_fit_are_dropped)

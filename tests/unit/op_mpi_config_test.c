@@ -48,23 +48,21 @@ UNIT_TEST(hostfile_names_every_wanted_worker)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        struct mpi_fixture f;
-        struct strbuf out;
+        CLEANUP(fixture_release) struct mpi_fixture f;
+        CLEANUP(strbuf_release) struct strbuf out;
 
         fixture_init(&f);
         strbuf_init(&out, 4096);
         read_job(&f, row[i].more, row[i].workers);
         mpi_hostfile(&out, f.job, row[i].domain);
         assert_string_equal(strbuf_str(&out), row[i].want);
-        strbuf_release(&out);
-        fixture_release(&f);
     }
 }
 
 UNIT_TEST(hostfile_of_a_launcher_alone)
 {
-    struct mpi_fixture f;
-    struct strbuf out;
+    CLEANUP(fixture_release) struct mpi_fixture f;
+    CLEANUP(strbuf_release) struct strbuf out;
 
     fixture_init(&f);
     strbuf_init(&out, 4096);
@@ -76,8 +74,6 @@ UNIT_TEST(hostfile_of_a_launcher_alone)
     strbuf_clear(&out);
     mpi_discover_hosts(&out, f.job, "", NULL, 0);
     assert_string_equal(strbuf_str(&out), "#!/bin/sh\necho pi-launcher.pi.lab.svc\n");
-    strbuf_release(&out);
-    fixture_release(&f);
 }
 
 UNIT_TEST(script_names_running_workers_by_name)
@@ -122,9 +118,9 @@ UNIT_TEST(script_names_running_workers_by_name)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        struct mpi_fixture f;
+        CLEANUP(fixture_release) struct mpi_fixture f;
         const char *names[4];
-        struct strbuf out;
+        CLEANUP(strbuf_release) struct strbuf out;
 
         fixture_init(&f);
         strbuf_init(&out, 4096);
@@ -132,8 +128,6 @@ UNIT_TEST(script_names_running_workers_by_name)
         memcpy(names, row[i].names, sizeof(names));
         mpi_discover_hosts(&out, f.job, row[i].domain, names, row[i].n);
         assert_string_equal(strbuf_str(&out), row[i].want);
-        strbuf_release(&out);
-        fixture_release(&f);
     }
 }
 
@@ -178,7 +172,7 @@ UNIT_TEST(files_that_no_config_map_holds_are_refused)
     size_t n_refused = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        struct mpi_fixture f;
+        CLEANUP(fixture_release) struct mpi_fixture f;
         const char *flaw;
         char bytes[64];
         size_t n;
@@ -194,7 +188,6 @@ UNIT_TEST(files_that_no_config_map_holds_are_refused)
         if (flaw)
             assert_non_null(strstr(flaw, bytes));
         n_refused += flaw != NULL;
-        fixture_release(&f);
     }
     assert_true(n_refused > 0 && n_refused < ARRAY_LEN(row));
 }

@@ -11,7 +11,7 @@
 
 UNIT_TEST(defaults_are_those_of_mpi_operator)
 {
-    struct mpi_fixture f;
+    CLEANUP(fixture_release) struct mpi_fixture f;
 
     fixture_init(&f);
     fixture_read(&f, SPEC(""));
@@ -35,12 +35,11 @@ UNIT_TEST(defaults_are_those_of_mpi_operator)
     assert_int_equal(f.job->launcher.n, 1);
     assert_string_equal(f.job->worker.restart_policy, "Never");
     assert_int_equal(f.job->worker.n, 2);
-    fixture_release(&f);
 }
 
 UNIT_TEST(all_set_fields_are_read)
 {
-    struct mpi_fixture f;
+    CLEANUP(fixture_release) struct mpi_fixture f;
 
     fixture_init(&f);
     fixture_read(
@@ -82,25 +81,23 @@ UNIT_TEST(all_set_fields_are_read)
     assert_string_equal(f.job->launcher.restart_policy, "Never");
     assert_string_equal(f.job->worker.restart_policy, "OnFailure");
     assert_int_equal(f.job->worker.n, 3);
-    fixture_release(&f);
 }
 
 UNIT_TEST(a_job_may_have_no_workers)
 {
-    struct mpi_fixture f;
+    CLEANUP(fixture_release) struct mpi_fixture f;
 
     fixture_init(&f);
     fixture_read(&f, META "spec: {mpiReplicaSpecs: {Launcher: {" POD "}}}");
     assert_string_equal(strbuf_str(&f.problems), "");
     assert_false(f.job->worker.is_set);
     assert_int_equal(f.job->worker.n, 0);
-    fixture_release(&f);
 }
 
 /* What CRD defaults and mpi-operator's own take for "not said". */
 UNIT_TEST(empty_words_mean_defaults)
 {
-    struct mpi_fixture f;
+    CLEANUP(fixture_release) struct mpi_fixture f;
 
     fixture_init(&f);
     fixture_read(&f, META "spec: {sshAuthMountPath: '', mpiImplementation: '', "
@@ -112,7 +109,6 @@ UNIT_TEST(empty_words_mean_defaults)
     assert_false(f.job->waits_for_workers);
     assert_string_equal(f.job->launcher.restart_policy, "OnFailure");
     assert_true(mpi_job_is_ours(&f.job->meta));
-    fixture_release(&f);
 }
 
 #define LAUNCHER   "spec.mpiReplicaSpecs.Launcher"
@@ -203,7 +199,7 @@ static const struct {
 UNIT_TEST(each_problem_has_a_message_with_field_and_value)
 {
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
-        struct mpi_fixture f;
+        CLEANUP(fixture_release) struct mpi_fixture f;
 
         fixture_init(&f);
         fixture_read(&f, refused[i].yaml);
@@ -211,7 +207,6 @@ UNIT_TEST(each_problem_has_a_message_with_field_and_value)
             fail_msg("%s\ngives %s\nwanted %s", refused[i].yaml,
                      strbuf_str(&f.problems), refused[i].problems);
         assert_non_null(f.job->flaws);
-        fixture_release(&f);
     }
 }
 
@@ -228,7 +223,7 @@ UNIT_TEST(longest_name_depends_on_workers)
                {53, 101, false}};
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        struct mpi_fixture f;
+        CLEANUP(fixture_release) struct mpi_fixture f;
         char yaml[512];
 
         fixture_init(&f);
@@ -242,13 +237,12 @@ UNIT_TEST(longest_name_depends_on_workers)
             row[i].workers);
         fixture_read(&f, yaml);
         assert_int_equal(f.problems.n == 0, row[i].is_fine);
-        fixture_release(&f);
     }
 }
 
 UNIT_TEST(problems_are_joined_as_in_an_event)
 {
-    struct mpi_fixture f;
+    CLEANUP(fixture_release) struct mpi_fixture f;
 
     fixture_init(&f);
     fixture_read(&f, SPEC(", slotsPerWorker: -1"));
@@ -259,12 +253,11 @@ UNIT_TEST(problems_are_joined_as_in_an_event)
                         "Found validation errors: [spec.slotsPerWorker: -1 is below 0, "
                         "spec.mpiImplementation: \"X\" is not one of OpenMPI, Intel, "
                         "MPICH]");
-    fixture_release(&f);
 }
 
 UNIT_TEST(long_messages_are_cut)
 {
-    struct mpi_fixture f;
+    CLEANUP(fixture_release) struct mpi_fixture f;
     char text[1100];
     const char *cut;
 
@@ -281,7 +274,6 @@ UNIT_TEST(long_messages_are_cut)
     cut = mpi_cut(&f.arena, text);
     assert_int_equal(strlen(cut), 1023);
     assert_string_equal(cut + 1019, "x...");
-    fixture_release(&f);
 }
 
 UNIT_TEST(managed_by_selects_the_controller)
@@ -294,7 +286,7 @@ UNIT_TEST(managed_by_selects_the_controller)
                {"kueue.x-k8s.io/multikueue", false},
                {"kubeflow.org/mpi-operator2", false},
                {"other", false}};
-    struct mpi_fixture f;
+    CLEANUP(fixture_release) struct mpi_fixture f;
     char yaml[1024];
 
     fixture_init(&f);
@@ -307,7 +299,6 @@ UNIT_TEST(managed_by_selects_the_controller)
         assert_int_equal(mpi_job_is_ours(&f.job->meta), row[i].is_ours);
         assert_null(f.job->flaws); /* somebody else's is not validated */
     }
-    fixture_release(&f);
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -30,7 +30,7 @@ static struct object_config objects_read_config(const struct node *o)
 static void
 objects_run_case(void *arg, const char *name, const char *input, struct strbuf *out)
 {
-    struct mpi_fixture f;
+    CLEANUP(fixture_release) struct mpi_fixture f;
     struct build b = {.arena = &f.arena};
     struct object_config cfg;
     struct secrets secrets = {.ssh_private = "private\n", .ssh_public = "public\n"};
@@ -53,7 +53,6 @@ objects_run_case(void *arg, const char *name, const char *input, struct strbuf *
         node_add(&b, all, mpi_pod_group(&b, f.job, cfg.gang, NULL, true));
     assert_int_equal(b.status, 0);
     golden_objects(arg, name, all, out);
-    fixture_release(&f);
 }
 
 UNIT_TEST(objects_are_as_in_the_golden_file)
@@ -99,9 +98,9 @@ UNIT_TEST(resume_brings_scheduling_directives)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        struct mpi_fixture f;
+        CLEANUP(fixture_release) struct mpi_fixture f;
         struct build b = {.arena = &f.arena};
-        struct strbuf out;
+        CLEANUP(strbuf_release) struct strbuf out;
         bool must_clear = !row[i].must_clear;
 
         fixture_init(&f);
@@ -110,8 +109,6 @@ UNIT_TEST(resume_brings_scheduling_directives)
         json_write(mpi_launcher_resume(&b, f.job, &cfg, &must_clear), &out);
         assert_string_equal(strbuf_str(&out), row[i].patch);
         assert_int_equal(must_clear, row[i].must_clear);
-        strbuf_release(&out);
-        fixture_release(&f);
     }
 }
 
@@ -143,9 +140,9 @@ UNIT_TEST(sshd_is_what_the_agent_replaces)
         {WORKER(AGENT, ", args: [serve]"), "null[\"serve\"]"},
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        struct mpi_fixture f;
+        CLEANUP(fixture_release) struct mpi_fixture f;
         struct build b = {.arena = &f.arena};
-        struct strbuf out;
+        CLEANUP(strbuf_release) struct strbuf out;
         const struct node *c;
 
         fixture_init(&f);
@@ -157,8 +154,6 @@ UNIT_TEST(sshd_is_what_the_agent_replaces)
                    &out);
         json_write(node_get(c, "args") ? node_get(c, "args") : node_null(&b), &out);
         assert_string_equal(strbuf_str(&out), row[i].words);
-        strbuf_release(&out);
-        fixture_release(&f);
     }
 }
 
@@ -186,10 +181,10 @@ UNIT_TEST(the_launcher_uses_the_port_of_the_workers)
          "x", NULL},
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        struct mpi_fixture f;
+        CLEANUP(fixture_release) struct mpi_fixture f;
         struct build b = {.arena = &f.arena};
         const struct node *worker, *launcher;
-        struct strbuf out;
+        CLEANUP(strbuf_release) struct strbuf out;
 
         fixture_init(&f);
         strbuf_init(&out, 65536);
@@ -207,8 +202,6 @@ UNIT_TEST(the_launcher_uses_the_port_of_the_workers)
         if (node_get(worker, "ports"))
             json_write(node_get(worker, "ports"), &out);
         assert_string_equal(strbuf_str(&out), row[i].ports ? row[i].ports : "");
-        strbuf_release(&out);
-        fixture_release(&f);
     }
 }
 

@@ -167,9 +167,9 @@ UNIT_TEST(sizes_are_those_of_mpi_operator)
     assert_int_equal(priorities_put(&p, "low", 10), 0);
     assert_int_equal(priorities_put(&p, "high", 1000), 0);
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        struct mpi_fixture f;
+        CLEANUP(fixture_release) struct mpi_fixture f;
         struct build b = {.arena = &f.arena};
-        struct strbuf out;
+        CLEANUP(strbuf_release) struct strbuf out;
         struct node *o;
 
         fixture_init(&f);
@@ -181,8 +181,6 @@ UNIT_TEST(sizes_are_those_of_mpi_operator)
         if (strcmp(strbuf_str(&out), row[i].spec) != 0)
             fail_msg("%s gives %s\nwanted %s", row[i].what, strbuf_str(&out),
                      row[i].spec);
-        strbuf_release(&out);
-        fixture_release(&f);
     }
     priorities_release(&p);
 }

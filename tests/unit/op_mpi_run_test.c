@@ -331,7 +331,7 @@ static void run_step(struct run *r)
 
 static void run_case(void *arg, const char *name, const char *input, struct strbuf *out)
 {
-    struct mpi_fixture f;
+    CLEANUP(fixture_release) struct mpi_fixture f;
     struct run r = {.f = &f, .name = name, .out = out};
     struct build b = {.arena = &f.arena};
     const struct node *base, *in, *was;
@@ -360,7 +360,6 @@ static void run_case(void *arg, const char *name, const char *input, struct strb
                                    .gang_scheduler = gang ? gang : ""};
     for (r.step = node_get(in, "steps")->first; r.step; r.step = r.step->next)
         run_step(&r);
-    fixture_release(&f);
 }
 
 UNIT_TEST(lives_are_as_in_the_golden_files)
@@ -435,7 +434,7 @@ UNIT_TEST(memory_may_run_out)
                {"false", -1, TROUBLE_NONE}};
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        struct mpi_fixture f;
+        CLEANUP(fixture_release) struct mpi_fixture f;
         struct run r = {.f = &f,
                         .cfg = {.runtime_image = "r",
                                 .cluster_domain = "",
@@ -461,7 +460,6 @@ UNIT_TEST(memory_may_run_out)
         r.seen.batch_state = WORKER_SEEN;
         r.seen.batch = &r.batch;
         torture(look_and_forget, &r);
-        fixture_release(&f);
     }
 }
 

@@ -82,12 +82,11 @@ UNIT_TEST(repair_changes_only_what_is_refused)
 
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         unsigned depth = i == 4 ? 3 : 100;
-        struct strbuf b;
+        CLEANUP(strbuf_release) struct strbuf b;
 
         strbuf_init(&b, 4096);
         assert_int_equal(json_repair(text_of(t[i].in), depth, &b), t[i].repairs);
         assert_string_equal(strbuf_str(&b), t[i].out);
-        strbuf_release(&b);
     }
 }
 
@@ -115,7 +114,7 @@ static struct node *read_job(struct arena *a, const char *text, size_t n)
 
 static void expect_problem(const struct node *o, const char *want)
 {
-    struct strbuf problems;
+    CLEANUP(strbuf_release) struct strbuf problems;
     struct job_meta meta;
     struct hvd_job job;
     struct arena a;
@@ -130,7 +129,6 @@ static void expect_problem(const struct node *o, const char *want)
         assert_string_equal(strbuf_str(&problems), want);
     else
         assert_null(strstr(strbuf_str(&problems), "spec:"));
-    strbuf_release(&problems);
 }
 
 UNIT_TEST(a_job_that_cannot_be_read_is_reported)
@@ -153,8 +151,8 @@ UNIT_TEST(a_job_that_cannot_be_read_is_reported)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
-        struct strbuf b;
-        struct arena a;
+        CLEANUP(strbuf_release) struct strbuf b;
+        CLEANUP(arena_release) struct arena a;
 
         strbuf_init(&b, 4u << 20);
         strbuf_printf(&b, "{%s,\"spec\":{\"x\":%s", META, t[i].open);
@@ -166,15 +164,13 @@ UNIT_TEST(a_job_that_cannot_be_read_is_reported)
         strbuf_puts(&b, "},\"status\":{\"state\":\"Running\"}}");
         assert_int_equal(strbuf_status(&b), 0);
         expect_problem(read_job(&a, b.p, b.n), t[i].problem);
-        arena_release(&a);
-        strbuf_release(&b);
     }
 }
 
 UNIT_TEST(managed_fields_and_annotations_are_not_problems_of_the_spec)
 {
-    struct strbuf b;
-    struct arena a;
+    CLEANUP(strbuf_release) struct strbuf b;
+    CLEANUP(arena_release) struct arena a;
     struct node *o;
 
     strbuf_init(&b, 1u << 20);
@@ -192,8 +188,6 @@ UNIT_TEST(managed_fields_and_annotations_are_not_problems_of_the_spec)
     assert_null(node_at(o, "metadata.managedFields"));
     assert_string_equal(node_str(o, "metadata.annotations.a"), "\xef\xbf\xbd");
     assert_true(node_int(o, "spec.x", 0) == 9007199254740993);
-    arena_release(&a);
-    strbuf_release(&b);
 }
 
 UNIT_TEST(values_other_than_objects_are_refused)
@@ -208,13 +202,12 @@ UNIT_TEST(values_other_than_objects_are_refused)
     for (size_t i = 0; i < ARRAY_LEN(t); i++) {
         struct err err = ERR_INIT;
         struct node *o = NULL;
-        struct arena a;
+        CLEANUP(arena_release) struct arena a;
 
         arena_init(&a, OBJECT_MAX_BYTES);
         assert_int_equal(object_read(&a, text_of(t[i]), &o, &err), -EINVAL);
         assert_true(*err.text);
         assert_null(o);
-        arena_release(&a);
     }
 }
 

@@ -82,7 +82,7 @@ UNIT_TEST(only_counts_and_messages_are_progress)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct arena a;
+        CLEANUP(arena_release) struct arena a;
         struct build b = {.arena = &a};
         struct node *was, *now;
 
@@ -93,7 +93,6 @@ UNIT_TEST(only_counts_and_messages_are_progress)
                          0);
         if (status_is_progress(&b, was, now) != rows[i].is_progress)
             fail_msg("%s", rows[i].now);
-        arena_release(&a);
     }
 }
 

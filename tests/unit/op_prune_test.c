@@ -45,7 +45,7 @@ UNIT_TEST(prune_keeps_the_fields_of_the_rules)
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct json_span text = {rows[i].text, strlen(rows[i].text)};
-        struct strbuf out;
+        CLEANUP(strbuf_release) struct strbuf out;
         int rc;
 
         strbuf_init(&out, 4096);
@@ -53,18 +53,16 @@ UNIT_TEST(prune_keeps_the_fields_of_the_rules)
         if (rows[i].wanted)
             assert_string_equal(strbuf_str(&out), rows[i].wanted);
         assert_int_equal(rc, rows[i].wanted ? 0 : -EINVAL);
-        strbuf_release(&out);
     }
 }
 
 UNIT_TEST(prune_reports_that_memory_is_out)
 {
     struct json_span text = {"{\"a\":\"0123456789\"}", 18};
-    struct strbuf out;
+    CLEANUP(strbuf_release) struct strbuf out;
 
     strbuf_init(&out, 8);
     assert_int_equal(json_prune(text, rules, &out), -E2BIG);
-    strbuf_release(&out);
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -34,9 +34,9 @@ UNIT_TEST(a_patch_removes_absent_fields)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        struct arena a;
+        CLEANUP(arena_release) struct arena a;
         struct build b = {.arena = &a};
-        struct strbuf out;
+        CLEANUP(strbuf_release) struct strbuf out;
 
         arena_init(&a, 1u << 20);
         strbuf_init(&out, 4096);
@@ -44,8 +44,6 @@ UNIT_TEST(a_patch_removes_absent_fields)
                                 state_read_json(&a, row[i].now)),
                    &out);
         assert_string_equal(strbuf_str(&out), row[i].patch);
-        strbuf_release(&out);
-        arena_release(&a);
     }
 }
 

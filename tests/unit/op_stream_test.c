@@ -24,7 +24,7 @@ UNIT_TEST(every_way_to_cut_gives_the_same_lines)
 
     for (size_t i = 0; i <= n; i++) {
         for (size_t j = i; j <= n; j++) {
-            struct strbuf got;
+            CLEANUP(strbuf_release) struct strbuf got;
             struct stream s;
 
             strbuf_init(&got, 1024);
@@ -34,14 +34,13 @@ UNIT_TEST(every_way_to_cut_gives_the_same_lines)
             assert_int_equal(stream_feed(&s, text + j, n - j, take_line, &got), 0);
             assert_string_equal(strbuf_str(&got), "<{\"a\":1}><{\"b\":2}>");
             stream_release(&s);
-            strbuf_release(&got);
         }
     }
 }
 
 UNIT_TEST(a_line_beyond_the_bound_is_an_error)
 {
-    struct strbuf got;
+    CLEANUP(strbuf_release) struct strbuf got;
     struct stream s;
 
     strbuf_init(&got, 1024);
@@ -55,12 +54,11 @@ UNIT_TEST(a_line_beyond_the_bound_is_an_error)
     assert_int_equal(stream_feed(&s, "stop\nmore\n", 10, take_line, &got), -ECANCELED);
     assert_string_equal(strbuf_str(&got), "<12345678><stop>");
     stream_release(&s);
-    strbuf_release(&got);
 }
 
 UNIT_TEST(paths_are_escaped)
 {
-    struct strbuf b;
+    CLEANUP(strbuf_release) struct strbuf b;
 
     strbuf_init(&b, 1024);
     kube_path(&b, KUBE_POD, "ns", "demo-worker-0", NULL);
@@ -78,7 +76,6 @@ UNIT_TEST(paths_are_escaped)
     assert_string_equal(strbuf_str(&b),
                         "/apis/ringmaster.dev/v1beta1/namespaces/%2E.%2F%2E.%2Fsecrets/"
                         "horovodjobs/%2E%2E/status");
-    strbuf_release(&b);
 }
 
 UNIT_TEST(an_answer_has_one_meaning)
