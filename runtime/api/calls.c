@@ -32,13 +32,13 @@ enum agree_call calls_pending(struct coordinator *co)
 }
 
 static const uint64_t NAP_MAX_NS = 5 * NS_PER_MS, NAP_HOSTS_NS = 500000;
-static const uint64_t DEAF_NS = 2 * NS_PER_MS, EXACT_NS = 50 * NS_PER_MS;
+static const uint64_t NO_WAKEUP_NS = 2 * NS_PER_MS, EXACT_NS = 50 * NS_PER_MS;
 static const uint64_t FOREVER_NS = 3600 * NS_PER_S;
 
 /* The calls that this rank must be woken for. */
 static enum agree_call calls_wanted(const struct coordinator *co)
 {
-    return member_has_offer(co->member) ? CALL_BEGUN : CALL_CALLED;
+    return member_has_offer(co->member) ? CALL_STARTED : CALL_CALLED;
 }
 
 bool calls_arm(struct coordinator *co)
@@ -51,15 +51,15 @@ bool calls_arm(struct coordinator *co)
     if (!co->watches_calls || co->has_failed || co->has_end)
         return false;
     want = calls_wanted(co);
-    if (!member_standing_words(co->member, &words, &n))
+    if (!member_proxy_words(co->member, &words, &n))
         words = NULL;
     co->backend->ops->agree_tag(co->backend, member_plan_no(co->member));
-    return co->backend->ops->agree_away(co->backend, want, words, n) >= want;
+    return co->backend->ops->agree_arm_wakeup(co->backend, want, words, n) >= want;
 }
 
 void calls_disarm(struct coordinator *co)
 {
-    if (!co->watches_calls || !co->backend->ops->agree_back(co->backend))
+    if (!co->watches_calls || !co->backend->ops->agree_disarm_wakeup(co->backend))
         return;
     member_resume(co->member);
     co->agree_begin_ns = clock_now_ns();
@@ -70,7 +70,7 @@ static void calls_begin(struct coordinator *co)
     struct err err = ERR_INIT;
     int fds[2] = {-1, -1};
 
-    co->has_no_call_fd = co->backend->ops->agree_ears(co->backend, fds, &err) < 0;
+    co->has_no_call_fd = co->backend->ops->agree_wakeup_fds(co->backend, fds, &err) < 0;
     if (co->has_no_call_fd)
         log_warn("out of descriptors for wake-ups, polling every 2 ms instead",
                  "rank=%u error=\"%s\"", co->rank, err.text);
@@ -133,7 +133,7 @@ void calls_wait(struct coordinator *co, uint64_t deadline_ns)
     size_t n_fds = calls_fds(co, true, p + 1);
     bool has_no_call_fd =
         atomic_load(&co->is_watching_calls) && atomic_load(&co->has_no_call_fd);
-    uint64_t max_ns = has_no_call_fd ? DEAF_NS : FOREVER_NS;
+    uint64_t max_ns = has_no_call_fd ? NO_WAKEUP_NS : FOREVER_NS;
     struct timespec ts = clock_timespec(ns < max_ns ? ns : max_ns);
 
     if (n_fds == 0 && !has_no_call_fd && (ns == 0 || ns >= EXACT_NS)) {

@@ -12,7 +12,7 @@
  *     open op is either part of the plan or a reason to leave it. Rank 0 has dropped
  *     what was sent before and is part of the plan; everything else it still has.
  *
- * I3  The acts of one agreement are handed out before the next agreement begins.
+ * I3  The acts of one agreement are handed out before the next agreement starts.
  *
  * Why overlapping process sets cannot deadlock in a plan. The AND is the same on all
  * ranks, so the list of agreed tensors is too. Every rank cuts batches from the whole
@@ -20,25 +20,25 @@
  * all ranks have the same sequence of batches and each takes part in those of its sets.
  * Consider the first unfinished batch of that sequence: its members have finished all
  * batches before it, so they are in it or about to enter it. It finishes. No rank
- * begins an agreement before it has carried out the result of the last one (I3), and no
+ * starts an agreement before it has carried out the result of the last one (I3), and no
  * rank inside a batch waits for a rank that is in an agreement.
  *
  * Who enters an agreement. An agreement needs all ranks. In a plan of world tensors
  * every rank that has submitted one enters, as all will. In a plan with sets, a rank
- * that has a new tensor to offer begins an agreement; if the tensor belongs to a set,
+ * that has a new tensor to offer starts an agreement; if the tensor belongs to a set,
  * it also calls the other ranks, and all enter with whatever they have. A rank whose
  * offer found no partner does not retry: it waits outside and enters the next agreement
- * that another rank begins. The last rank to submit a tensor of a set therefore meets
- * the words of the others: in the first agreement in which it offers the tensor or, if
+ * that another rank starts. The last rank to submit a tensor of a set therefore meets
+ * the words of the other ranks: in the first agreement in which it offers the tensor or, if
  * another rank submitted during that agreement, in the next one, which that rank
- * begins.
+ * starts.
  *
- * Standing words. A rank that sleeps with nothing to offer leaves its words for the
- * other ranks to use (member_standing_words). The words are constant while the plan
+ * Proxy words. A rank that sleeps with nothing to offer leaves its words for the
+ * other ranks to use (member_proxy_words). The words are constant while the plan
  * lasts, and no tensor of this rank can be agreed with them. The only news that the
  * rank can miss is that the plan was left. Only the last agreement that used its words
  * can report that, because in another plan the words are not used. The rank therefore
- * continues from that agreement as if it had begun it (member_resume). */
+ * continues from that agreement as if it had started it (member_resume). */
 #include "runtime/core/member_state.h"
 
 #include <errno.h>
@@ -140,9 +140,7 @@ bool member_has_set_plan(const struct member *m)
     return m->mode == MODE_PLAN && plan_has_sets(m->plan);
 }
 
-bool member_standing_words(struct member *m,
-                           const uint64_t **ret_words,
-                           uint32_t *ret_n)
+bool member_proxy_words(struct member *m, const uint64_t **ret_words, uint32_t *ret_n)
 {
     if (!member_has_set_plan(m) || m->is_agreeing || m->must_leave || member_has_todo(m)
         || plan_has_any(m->plan) || plan_news(m->plan) != PLAN_NO_NEWS)
@@ -494,7 +492,7 @@ static void plan_offer_if_due(struct member *m,
             plan_begin_agreement(m, false, ret);
     } else if (m->must_leave || (may_offer && news != PLAN_NO_NEWS)
                || call == CALL_CALLED
-               || (call == CALL_BEGUN && plan_has_any(m->plan))) {
+               || (call == CALL_STARTED && plan_has_any(m->plan))) {
         plan_begin_agreement(
             m, m->must_leave || news == PLAN_NEWS_OF_SETS || call == CALL_CALLED, ret);
     }

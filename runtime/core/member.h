@@ -113,9 +113,7 @@ bool member_has_set_plan(const struct member *m);
 /* In such a plan, with nothing to offer: may other ranks use this rank's words in
  * agreements while it sleeps? They are *ret_words[0..*ret_n), valid until the next
  * call. */
-bool member_standing_words(struct member *m,
-                           const uint64_t **ret_words,
-                           uint32_t *ret_n);
+bool member_proxy_words(struct member *m, const uint64_t **ret_words, uint32_t *ret_n);
 /* Other ranks used the words. This rank continues in the last of those agreements. */
 void member_resume(struct member *m);
 uint32_t member_plan_no(const struct member *m); /* 0: not in a plan */

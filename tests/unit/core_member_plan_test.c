@@ -117,7 +117,7 @@ MEMBER_TEST(what_found_nobody_is_not_offered_again_in_vain)
     assert_true(member_agree(f, 1));
     assert_true(member_has_offer(f->m));
     assert_int_equal(next_if(f, true, CALL_NONE), MEMBER_NOTHING);
-    assert_int_equal(next_if(f, true, CALL_BEGUN), MEMBER_AGREE);
+    assert_int_equal(next_if(f, true, CALL_STARTED), MEMBER_AGREE);
     assert_false(f->act.calls);
     assert_false(member_agree(f, 1 | 8));
     assert_runs(f, &f->ops[2]);

@@ -391,26 +391,26 @@ static inline enum agree_call sim_call(const struct sim *s, uint32_t rank)
 
     if (r->n_agreed == s->n_agreements)
         return CALL_NONE;
-    return s->agreements[r->n_agreed].is_called ? CALL_CALLED : CALL_BEGUN;
+    return s->agreements[r->n_agreed].is_called ? CALL_CALLED : CALL_STARTED;
 }
 
 /* Can rank be counted in agreement number `at` of a plan? */
 static inline bool
-is_standing(struct sim *s, uint32_t rank, size_t at, uint32_t plan, uint64_t *ret)
+has_proxy(struct sim *s, uint32_t rank, size_t at, uint32_t plan, uint64_t *ret)
 {
     struct sim_rank *r = &s->ranks[rank];
     const uint64_t *words;
     uint32_t n;
 
     if (r->n_agreed != at || r->is_running || r->is_dead || member_plan_no(r->m) != plan
-        || !member_standing_words(r->m, &words, &n))
+        || !member_proxy_words(r->m, &words, &n))
         return false;
     memcpy(ret, words, n * sizeof(*words));
     return true;
 }
 
-/* As the rank that called: if only standing ranks are missing, it counts them. */
-static inline void count_standing(struct sim *s, uint32_t rank, struct sim_agreement *a)
+/* As the rank that called: if only ranks with proxy words are missing, it counts them. */
+static inline void count_proxies(struct sim *s, uint32_t rank, struct sim_agreement *a)
 {
     uint64_t words[SIM_RANKS][SIM_WORDS];
     uint32_t missing = ((1u << s->cfg.n_ranks) - 1) & ~a->begun;
@@ -420,7 +420,7 @@ static inline void count_standing(struct sim *s, uint32_t rank, struct sim_agree
         return;
     for (uint32_t i = 0; i < s->cfg.n_ranks; i++)
         if (missing >> i & 1
-            && !is_standing(s, i, at, member_plan_no(s->ranks[rank].m), words[i]))
+            && !has_proxy(s, i, at, member_plan_no(s->ranks[rank].m), words[i]))
             return;
     for (uint32_t i = 0; i < s->cfg.n_ranks; i++) {
         if (!(missing >> i & 1))
@@ -453,7 +453,7 @@ static inline bool agree_end(struct sim *s, uint32_t rank)
     bool is_empty;
 
     if (set_size(a->begun) != s->cfg.n_ranks)
-        count_standing(s, rank, a);
+        count_proxies(s, rank, a);
     if (set_size(a->begun) != s->cfg.n_ranks) {
         if (a->is_called || !member_wants_call(r->m))
             return false;

@@ -5,7 +5,7 @@
 #include "runtime/base/mem.h"
 #include "tests/unit/core_sim_sets.h"
 
-enum { SEEDS = 1500 };
+enum { SEEDS = 1500 / FEWER };
 
 enum { LINK_NONE, LINK_UP, LINK_DOWN };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls of the cpu backend: members that have nothing to do join an agreement, whether
- * they poll, sleep on their ears or are on other hosts; threads as members. A lost call
- * ends at the deadline. */
+ * they poll, sleep on their wake-up sockets or are on other hosts; threads as members.
+ * A lost call fails at the deadline. */
 #include <poll.h>
 
 #include "tests/unit/unit.h"
@@ -40,7 +40,7 @@ static int await_call(struct backend *b,
                       struct err *err)
 {
     int fds[2];
-    if (backend_cpu.agree_ears(b, fds, err) < 0)
+    if (backend_cpu.agree_wakeup_fds(b, fds, err) < 0)
         return -1;
     while (clock_now_ns() < p->deadline_ns) {
         if (backend_cpu.agree_call_state(b) >= want)
@@ -49,10 +49,10 @@ static int await_call(struct backend *b,
             sched_yield();
             continue;
         }
-        if (backend_cpu.agree_away(b, want, NULL, 0) < want
+        if (backend_cpu.agree_arm_wakeup(b, want, NULL, 0) < want
             && !is_readable(fds, clock_left_ms(p->deadline_ns)))
             break;
-        (void)backend_cpu.agree_back(b);
+        (void)backend_cpu.agree_disarm_wakeup(b);
     }
     return err_set(err, -ETIMEDOUT, "not called before the deadline");
 }
@@ -79,9 +79,9 @@ static int call_sum(struct backend *b, uint64_t n, struct err *err)
 static int body_calls(struct backend *b, uint32_t me, struct party *p, char *said)
 {
     struct err err = ERR_INIT;
-    int fds[2], rc = backend_cpu.agree_ears(b, fds, &err);
+    int fds[2], rc = backend_cpu.agree_wakeup_fds(b, fds, &err);
     if (rc < 0)
-        return party_fails(b, said, "ears", 0, &err);
+        return party_fails(b, said, "wake-up sockets", 0, &err);
     for (uint32_t k = 0; k < p->n_rounds; k++) {
         uint64_t how = word_mix(k + 9), mine = word_mix(how + me), word = 1;
         if (how % p->size != me)
@@ -112,17 +112,17 @@ UNIT_TEST(idle_member_receives_call)
 
 /* Member 0 begins and does not call: member 1, which waits for something, is woken;
  * member 2, which does not wait, is woken only when member 1 calls. */
-static int body_begun(struct backend *b, uint32_t me, struct party *p, char *said)
+static int body_started(struct backend *b, uint32_t me, struct party *p, char *said)
 {
     struct err err = ERR_INIT;
     uint64_t word = 1;
-    int fds[2], rc = backend_cpu.agree_ears(b, fds, &err);
+    int fds[2], rc = backend_cpu.agree_wakeup_fds(b, fds, &err);
     for (uint32_t k = 0; k < p->n_rounds && rc == 0; k++) {
         if (me == 1) {
-            rc = await_call(b, k % 2, CALL_BEGUN, p, &err);
+            rc = await_call(b, k % 2, CALL_STARTED, p, &err);
         } else if (me == 2) {
             bool is_called =
-                backend_cpu.agree_away(b, CALL_CALLED, NULL, 0) == CALL_CALLED;
+                backend_cpu.agree_arm_wakeup(b, CALL_CALLED, NULL, 0) == CALL_CALLED;
             wait_for(&p->n_at, p->size + 2 * k + 1,
                      p->deadline_ns); /* 1 has been woken */
             if (is_called || is_readable(fds, 0))
@@ -140,15 +140,15 @@ static int body_begun(struct backend *b, uint32_t me, struct party *p, char *sai
         }
         if (rc == 0)
             rc = call_until_done(b, k % 3 == 0, p, &err);
-        if (rc == 0) /* all begin the next round away from this one */
+        if (rc == 0) /* all members start the next round with a wake-up armed */
             rc = call_sum(b, 1, &err);
     }
-    return rc < 0 ? party_fails(b, said, "begun", 0, &err) : 0;
+    return rc < 0 ? party_fails(b, said, "started", 0, &err) : 0;
 }
 
 UNIT_TEST(waiting_member_receives_agreements_others_only_calls)
 {
-    party_run("aaa", body_begun, 200);
+    party_run("aaa", body_started, 200);
 }
 
 /* The last members never join by themselves: other members count their words, or find
@@ -177,14 +177,15 @@ static uint32_t tag_after(struct backend *b, uint32_t seq)
 }
 
 /* Whether there is an agreement to join. *ret_is_in: it has been counted in that. */
-static bool stand_aside(
+static bool is_called_asleep(
     struct backend *b, uint32_t me, const uint64_t *words, uint32_t n, bool *ret_is_in)
 {
     uint32_t seq = ((struct cpu *)b)->agree.seq;
-    bool is_called = backend_cpu.agree_away(b, CALL_CALLED, words, n) == CALL_CALLED;
+    bool is_called =
+        backend_cpu.agree_arm_wakeup(b, CALL_CALLED, words, n) == CALL_CALLED;
     for (uint64_t i = word_mix(seq + me) % 50; i > 0 && !is_called; i--)
         sched_yield();
-    *ret_is_in = backend_cpu.agree_back(b);
+    *ret_is_in = backend_cpu.agree_disarm_wakeup(b);
     return *ret_is_in || backend_cpu.agree_call_state(b) == CALL_CALLED;
 }
 
@@ -194,14 +195,14 @@ body_posted_words(struct backend *b, uint32_t me, struct party *p, char *said)
     struct err err = ERR_INIT;
     const uint32_t last = first_posted_words(p);
     struct agree *a = &((struct cpu *)b)->agree;
-    int fds[2], rc = backend_cpu.agree_ears(b, fds, &err);
+    int fds[2], rc = backend_cpu.agree_wakeup_fds(b, fds, &err);
     while (rc == 0 && a->seq < p->n_rounds) {
         uint32_t n = tag_after(b, a->seq);
         uint64_t mine[7], all[7] = {0}, want = STANDS;
         bool is_done = false, is_in = false;
         for (uint32_t i = 0; i < n; i++)
             mine[i] = me >= last ? STANDS : said_by(me, a->seq);
-        if (me >= last && !stand_aside(b, me, mine, n, &is_in))
+        if (me >= last && !is_called_asleep(b, me, mine, n, &is_in))
             continue;
         if (!is_in) {
             rc = backend_cpu.agree_begin(b, mine, n, &err);
@@ -223,7 +224,7 @@ body_posted_words(struct backend *b, uint32_t me, struct party *p, char *said)
                 rc = err_set(&err, -EPROTO, "agreed on %llx, not %llx",
                              (unsigned long long)all[i], (unsigned long long)want);
     }
-    return rc < 0 ? party_fails(b, said, "standing", a->seq, &err) : 0;
+    return rc < 0 ? party_fails(b, said, "proxy words", a->seq, &err) : 0;
 }
 
 UNIT_TEST(member_without_words_is_counted)
@@ -241,10 +242,10 @@ static int body_nothing(struct backend *b, uint32_t me, struct party *p, char *s
     uint64_t word = 1;
     int fds[2], again[2];
     bool is_good = backend_cpu.agree_call_state(b) == CALL_NONE
-                   && backend_cpu.agree_ears(b, fds, &err) == 0
-                   && backend_cpu.agree_ears(b, again, &err) == 0 && fds[0] == again[0]
-                   && fds[1] == again[1]
-                   && backend_cpu.agree_away(b, CALL_CALLED, NULL, 0) == CALL_NONE
+                   && backend_cpu.agree_wakeup_fds(b, fds, &err) == 0
+                   && backend_cpu.agree_wakeup_fds(b, again, &err) == 0
+                   && fds[0] == again[0] && fds[1] == again[1]
+                   && backend_cpu.agree_arm_wakeup(b, CALL_CALLED, NULL, 0) == CALL_NONE
                    && !is_readable(fds, 0);
     backend_cpu.agree_call(b); /* there is no current agreement */
     (void)me;

@@ -16,7 +16,7 @@
  *     from 1: slot 0 is read for 2 first.
  *   - A reader that sees the number of a slot sees its words: the store and the load
  *     are seq_cst, so also release and acquire.
- *   - No wake-up is lost. A sleeper reads its futex word (`bell`), stores in `awaits`
+ *   - No wake-up is lost. A sleeper reads its futex word (`wakeups`), stores in `awaits`
  *     what it awaits, then checks for it once more and sleeps only while the futex word
  *     has that value. A member that causes the awaited event publishes it, then loads
  *     `awaits`, then adds 1 to the futex word and wakes. The stores and loads of both
@@ -68,7 +68,7 @@ void agree_init(struct agree *a)
     a->event_fd = -1;
     a->line = &a->alone;
     /* release: pairs with the acquire load in agree_nudge() */
-    atomic_store_explicit(&a->ear, a->line, memory_order_release);
+    atomic_store_explicit(&a->nudged_line, a->line, memory_order_release);
 }
 
 int agree_open(struct cpu *c, struct err *err)
@@ -84,13 +84,13 @@ int agree_open(struct cpu *c, struct err *err)
             return err_errno(err, errno, "event descriptor");
     }
     /* release: pairs with the acquire load in agree_nudge() */
-    atomic_store_explicit(&a->ear, a->line, memory_order_release);
+    atomic_store_explicit(&a->nudged_line, a->line, memory_order_release);
     return 0;
 }
 
 void agree_close(struct agree *a)
 {
-    atomic_store_explicit(&a->ear, &a->alone, memory_order_release);
+    atomic_store_explicit(&a->nudged_line, &a->alone, memory_order_release);
     fd_close(&a->event_fd);
     a->area = NULL;
     a->line = &a->alone;
@@ -104,23 +104,23 @@ agree_futex(_Atomic uint32_t *word, int op, uint32_t v, const struct timespec *t
     return syscall(SYS_futex, word, op, v, t, NULL, 0);
 }
 
-static void line_ring(struct agree_line *l)
+static void line_signal(struct agree_line *l)
 {
-    atomic_fetch_add_explicit(&l->bell, 1, memory_order_seq_cst);
-    (void)agree_futex(&l->bell, FUTEX_WAKE, INT32_MAX, NULL); /* cannot fail */
+    atomic_fetch_add_explicit(&l->wakeups, 1, memory_order_seq_cst);
+    (void)agree_futex(&l->wakeups, FUTEX_WAKE, INT32_MAX, NULL); /* cannot fail */
 }
 
 /* Called after a store that a sleeper may await. */
 static void line_wake(struct agree_line *l, uint32_t what)
 {
     if (atomic_load_explicit(&l->awaits, memory_order_seq_cst) == what)
-        line_ring(l);
+        line_signal(l);
 }
 
 void agree_nudge(struct backend *b)
 {
     struct agree *a = &agree_self(b)->agree;
-    struct agree_line *l = atomic_load_explicit(&a->ear, memory_order_acquire);
+    struct agree_line *l = atomic_load_explicit(&a->nudged_line, memory_order_acquire);
     const uint64_t one = 1;
     atomic_store_explicit(&a->is_nudged, true, memory_order_seq_cst);
     uint32_t what = atomic_load_explicit(&l->awaits, memory_order_seq_cst);
@@ -128,7 +128,7 @@ void agree_nudge(struct backend *b)
         if (write(a->event_fd, &one, sizeof(one)) < 0)
             return; /* full, which wakes as well */
     } else if (what != AWAITS_NOTHING) {
-        line_ring(l);
+        line_signal(l);
     }
 }
 
@@ -139,14 +139,14 @@ static struct agree_line *line_of(const struct cpu *c, uint32_t member)
     return &c->agree.area->lines[c->shm.line_of[member]];
 }
 
-static bool turn_is_published(const struct agree *a, struct agree_slot *turns)
+static bool slot_is_published(const struct agree *a, struct agree_slot *slots)
 {
-    return atomic_load_explicit(&turns[a->seq & 1].seq, memory_order_seq_cst) == a->seq;
+    return atomic_load_explicit(&slots[a->seq & 1].seq, memory_order_seq_cst) == a->seq;
 }
 
-static void agree_publish_turns(struct agree *a, struct agree_slot *turns)
+static void agree_publish_slot(struct agree *a, struct agree_slot *slots)
 {
-    struct agree_slot *s = &turns[a->seq & 1];
+    struct agree_slot *s = &slots[a->seq & 1];
     s->n = a->n;
     memcpy(s->words, a->words, a->n * sizeof(*a->words));
     atomic_store_explicit(&s->seq, a->seq, memory_order_seq_cst);
@@ -160,7 +160,7 @@ static int out_of_step(
                    seq, n, cpu_global(c, c->env.rank), c->agree.seq, c->agree.n);
 }
 
-static int agree_collect_turns(struct cpu *c,
+static int agree_collect_words(struct cpu *c,
                                uint32_t rank,
                                uint32_t seq,
                                uint32_t n,
@@ -182,17 +182,17 @@ static int step_local(struct cpu *c, struct err *err)
     for (; a->at < c->n_local; a->at++) {
         if (a->at == c->local)
             continue;
-        struct agree_slot *says = line_of(c, a->at)->says;
-        bool speaks = turn_is_published(a, says);
-        if (!speaks && !call_is_counted(c, a->at) && !call_count(c, a->at))
+        struct agree_slot *slots = line_of(c, a->at)->slots;
+        bool has_published = slot_is_published(a, slots);
+        if (!has_published && !call_is_counted(c, a->at) && !call_count(c, a->at))
             return 0;
-        const struct agree_slot *s = &says[a->seq & 1];
+        const struct agree_slot *s = &slots[a->seq & 1];
         const struct agree_line *l = line_of(c, a->at);
-        int rc = speaks || turn_is_published(a, says)
-                     ? agree_collect_turns(c, c->shm.rank_of[a->at], a->seq, s->n,
+        int rc = has_published || slot_is_published(a, slots)
+                     ? agree_collect_words(c, c->shm.rank_of[a->at], a->seq, s->n,
                                            s->words, err)
-                     : agree_collect_turns(c, c->shm.rank_of[a->at], a->seq, l->stand_n,
-                                           l->stand, err);
+                     : agree_collect_words(c, c->shm.rank_of[a->at], a->seq, l->proxy_n,
+                                           l->proxy_words, err);
         if (rc < 0)
             return rc;
     }
@@ -202,10 +202,10 @@ static int step_local(struct cpu *c, struct err *err)
 static int step_result(struct cpu *c, struct err *err)
 {
     struct agree *a = &c->agree;
-    if (!turn_is_published(a, a->area->result))
+    if (!slot_is_published(a, a->area->result))
         return 0;
     const struct agree_slot *s = &a->area->result[a->seq & 1];
-    int rc = agree_collect_turns(c, c->shm.rank_of[0], a->seq, s->n, s->words, err);
+    int rc = agree_collect_words(c, c->shm.rank_of[0], a->seq, s->n, s->words, err);
     return rc < 0 ? rc : 1;
 }
 
@@ -266,7 +266,7 @@ static int step_hosts(struct cpu *c, struct err *err)
         }
         if (a->n_sent < n || a->n_got < n)
             return 0;
-        int rc = agree_collect_turns(c, c->net.peers[from].rank, a->in.seq, a->in.n,
+        int rc = agree_collect_words(c, c->net.peers[from].rank, a->in.seq, a->in.n,
                                      a->in.words, err);
         if (rc < 0)
             return rc;
@@ -293,7 +293,7 @@ static int agree_step(struct cpu *c, struct err *err)
     }
     rc = step_hosts(c, err);
     if (rc == 1 && c->n_local > 1) {
-        agree_publish_turns(a, a->area->result);
+        agree_publish_slot(a, a->area->result);
         wake_local(c, AWAITS_RESULT);
     }
     return rc;
@@ -331,20 +331,21 @@ int agree_begin(struct backend *b, const uint64_t *words, uint32_t n, struct err
     memcpy(a->words, words, n * sizeof(*words));
     agree_enter(c, a->seq + 1, n);
     if (a->phase == AGREE_RESULT) {
-        agree_publish_turns(a, a->line->says);
+        agree_publish_slot(a, a->line->slots);
         line_wake(line_of(c, 0), AWAITS_MEMBER + c->local);
     } else if (c->n_local > 1 && c->n_hosts == 1) {
-        agree_publish_turns(a, a->line->says);
+        agree_publish_slot(a, a->line->slots);
         wake_local(c, AWAITS_MEMBER + c->local);
     }
-    call_begun(c);
+    call_started(c);
     return 0;
 }
 
 /* Whether the member's words of this agreement are missing. */
 static bool is_missing(struct cpu *c, uint32_t member)
 {
-    return member != c->local && !turn_is_published(&c->agree, line_of(c, member)->says)
+    return member != c->local
+           && !slot_is_published(&c->agree, line_of(c, member)->slots)
            && !call_is_counted(c, member);
 }
 
@@ -378,9 +379,9 @@ static int poll_slow(struct cpu *c, struct err *err)
     a->has_dozed = false;
     if (atomic_load_explicit(&c->is_aborted, memory_order_relaxed))
         return err_set(err, -ECANCELED, "aborted");
-    if (++a->n_idle == CALL_RING_AFTER)
+    if (++a->n_idle == CALL_WAKE_AFTER)
         call_missing(c);
-    if ((a->n_idle % CALL_RING_AFTER == 0 || has_dozed) && call_is_due(c))
+    if ((a->n_idle % CALL_WAKE_AFTER == 0 || has_dozed) && call_is_due(c))
         agree_call(&c->b);
     if (a->n_idle % CHECK_IDLE != 0 && !has_dozed)
         return 0;
@@ -437,9 +438,9 @@ static bool member_arrived(struct cpu *c, uint32_t what)
 {
     struct agree *a = &c->agree;
     if (what == AWAITS_RESULT)
-        return turn_is_published(a, a->area->result);
+        return slot_is_published(a, a->area->result);
     return what >= AWAITS_MEMBER
-           && (turn_is_published(a, line_of(c, what - AWAITS_MEMBER)->says)
+           && (slot_is_published(a, line_of(c, what - AWAITS_MEMBER)->slots)
                || call_is_counted(c, what - AWAITS_MEMBER));
 }
 
@@ -472,19 +473,20 @@ void agree_doze(struct backend *b, uint64_t ns)
         ns = WAIT_SLICE_NS; /* so that a death is detected soon */
     if (what == AWAITS_NOTHING || ns == 0)
         return;
-    if (a->phase != AGREE_NONE && a->n_idle < CALL_RING_AFTER) {
-        a->n_idle = CALL_RING_AFTER;
+    if (a->phase != AGREE_NONE && a->n_idle < CALL_WAKE_AFTER) {
+        a->n_idle = CALL_WAKE_AFTER;
         call_missing(c);
     }
     const struct timespec t = clock_timespec(ns);
-    uint32_t bell = atomic_load_explicit(&a->line->bell, memory_order_seq_cst);
+    uint32_t wakeups = atomic_load_explicit(&a->line->wakeups, memory_order_seq_cst);
     atomic_store_explicit(&a->line->awaits, what, memory_order_seq_cst);
     if (!atomic_load_explicit(&a->is_nudged, memory_order_seq_cst)
         && !member_arrived(c, what)) {
         if (what == AWAITS_HOSTS)
             sleep_on_sockets(c, &t);
         else
-            (void)agree_futex(&a->line->bell, FUTEX_WAIT, bell, &t); /* likewise */
+            (void)agree_futex(&a->line->wakeups, FUTEX_WAIT, wakeups,
+                              &t); /* likewise */
     }
     /* relaxed: an unneeded wake-up is harmless */
     atomic_store_explicit(&a->line->awaits, AWAITS_NOTHING, memory_order_relaxed);

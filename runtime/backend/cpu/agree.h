@@ -24,23 +24,23 @@ struct agree_slot {
 };
 struct agree_line { /* of one member, in the segment */
     struct agree_slot
-        says[2];             /* agreement k is in says[k % 2]; written by its member */
-    _Atomic uint32_t bell;   /* futex word; a member that wakes this one adds 1 */
-    _Atomic uint32_t awaits; /* enum agree_awaits, or the index of a member */
+        slots[2]; /* agreement k is in slots[k % 2]; written by its member */
+    _Atomic uint32_t wakeups; /* futex word; a member that wakes this one adds 1 */
+    _Atomic uint32_t awaits;  /* enum agree_awaits, or the index of a member */
     /* call.c */
     _Atomic uint32_t called; /* the agreement that the member calls for */
     /* a leader of several hosts: the agreement that it has started */
-    _Atomic uint32_t begun;
-    /* enum agree_call: the event that must wake the member; or AWAY_RUNG (call.c) */
-    _Atomic uint32_t away;
-    uint32_t ear_bytes; /* length of its wake socket's name */
-    uint8_t ear[24];
+    _Atomic uint32_t started;
+    /* enum agree_call: the event that must wake the member; or WAKE_SENT (call.c) */
+    _Atomic uint32_t wake_on;
+    uint32_t wakeup_name_bytes; /* length of its wake-up socket's name */
+    uint8_t wakeup_name[24];
     /* call.c: the last agreement in which other members counted it, and flags */
     _Atomic uint64_t proxy;
-    uint32_t stand_tag, stand_n;
+    uint32_t proxy_tag, proxy_n;
     uint8_t pad[128 - 64];
     /* proxy words: other members count them while it sleeps */
-    uint64_t stand[AGREE_MAX_WORDS];
+    uint64_t proxy_words[AGREE_MAX_WORDS];
 };
 _Static_assert(sizeof(struct agree_slot) == 640, "lines do not share, in pairs either");
 _Static_assert(sizeof(struct agree_line) == 15 * 128, "nor do members");
@@ -73,10 +73,10 @@ struct agree { /* owned by the driving thread, except the atomics */
     uint64_t checked_ns;
     bool has_dozed; /* since the last poll */
     struct agree_area *area;
-    struct agree_line *line;          /* ours: in the area, or alone */
-    struct agree_line alone;          /* for a member that shares no memory */
-    int event_fd;                     /* ends a sleep on sockets; -1: none */
-    _Atomic(struct agree_line *) ear; /* line, for nudge() from any thread */
+    struct agree_line *line;                  /* ours: in the area, or alone */
+    struct agree_line alone;                  /* for a member that shares no memory */
+    int event_fd;                             /* ends a sleep on sockets; -1: none */
+    _Atomic(struct agree_line *) nudged_line; /* line, for nudge() from any thread */
     atomic_bool is_nudged;
 };
 
