@@ -469,8 +469,8 @@ void agree_doze(struct backend *b, uint64_t ns)
     uint32_t what = agree_awaited_events(c);
     if (c->broken.code != 0)
         what = AWAITS_NUDGE;
-    else if (a->phase != AGREE_NONE && ns > WAIT_SLICE_NS)
-        ns = WAIT_SLICE_NS; /* so that a death is detected soon */
+    else if (a->phase != AGREE_NONE && ns > wait_slice_ns(&c->w))
+        ns = wait_slice_ns(&c->w); /* so that a death is detected soon */
     if (what == AWAITS_NOTHING || ns == 0)
         return;
     if (a->phase != AGREE_NONE && a->n_idle < CALL_WAKE_AFTER) {

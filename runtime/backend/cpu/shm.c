@@ -9,7 +9,7 @@
  *   - No wake-up is lost: the publisher stores seq and then adds 0 to waiters, the
  *     sleeper adds 1 to waiters and then loads seq. If the publisher's addition is
  *     first, the sleeper has acquired seq; if the sleeper's is first, the publisher
- *     sees it and adds 1 to the futex word (bell), which the sleeper has read before. A
+ *     sees it and adds 1 to the futex word (wakeups), which the sleeper has read before. A
  *     sleep lasts at most WAIT_SLICE_NS in any case.
  *   - A rank that has stored its seq wakes sleepers before it waits long and when the
  *     operation ends (owes_ring). In between the CPU need not wait until the store is
@@ -185,23 +185,23 @@ void shm_store_seq(struct shm *s, uint32_t seq)
     s->owes_ring = true;
 }
 
-void shm_ring(struct shm *s)
+void shm_wake_waiters(struct shm *s)
 {
     struct shm_line *l = &s->h->lines[s->line_of[s->me]];
     if (!s->owes_ring)
         return;
     s->owes_ring = false;
-    /* pairs with the addition in sleep_on() */
+    /* pairs with the addition in line_sleep() */
     if (atomic_fetch_add_explicit(&l->waiters, 0, memory_order_acq_rel) == 0)
         return;
-    atomic_fetch_add_explicit(&l->bell, 1, memory_order_release);
-    (void)shm_futex(&l->bell, FUTEX_WAKE, INT32_MAX, NULL); /* cannot fail */
+    atomic_fetch_add_explicit(&l->wakeups, 1, memory_order_release);
+    (void)shm_futex(&l->wakeups, FUTEX_WAKE, INT32_MAX, NULL); /* cannot fail */
 }
 
 void shm_publish(struct shm *s, uint32_t seq)
 {
     shm_store_seq(s, seq);
-    shm_ring(s);
+    shm_wake_waiters(s);
 }
 
 /* True when counter value `have` has reached `want`; both wrap. */
@@ -211,14 +211,14 @@ static bool line_has_reached(struct shm_line *l, uint32_t want)
     return (int32_t)(have - want) >= 0;
 }
 
-static void sleep_on(struct shm_line *l, uint32_t want)
+static void line_sleep(const struct shm *s, struct shm_line *l, uint32_t want)
 {
-    const struct timespec slice = {0, (long)WAIT_SLICE_NS};
-    uint32_t bell = atomic_load_explicit(&l->bell, memory_order_relaxed);
-    /* pairs with the addition in shm_ring() */
+    const struct timespec slice = clock_timespec(wait_slice_ns(s->w));
+    uint32_t wakeups = atomic_load_explicit(&l->wakeups, memory_order_relaxed);
+    /* pairs with the addition in shm_wake_waiters() */
     atomic_fetch_add_explicit(&l->waiters, 1, memory_order_acq_rel);
     if (!line_has_reached(l, want))
-        (void)shm_futex(&l->bell, FUTEX_WAIT, bell,
+        (void)shm_futex(&l->wakeups, FUTEX_WAIT, wakeups,
                         &slice); /* whatever the result, check again */
     atomic_fetch_sub_explicit(&l->waiters, 1, memory_order_relaxed);
 }
@@ -291,9 +291,9 @@ static int wait_slow(struct shm *s, uint32_t member, uint32_t seq, struct err *e
     struct shm_line *l = &s->h->lines[s->line_of[member]];
     uint64_t now = clock_now_ns(), until = now + WAIT_YIELD_NS;
     struct patience patience = {0};
-    shm_ring(s);
+    shm_wake_waiters(s);
     if (should_sleep_to_part(s, now))
-        sleep_on(l, seq);
+        line_sleep(s, l, seq);
     do {
         sched_yield();
         if (line_has_reached(l, seq))
@@ -305,7 +305,7 @@ static int wait_slow(struct shm *s, uint32_t member, uint32_t seq, struct err *e
             return 0;
         if (rc < 0)
             return rc;
-        sleep_on(l, seq);
+        line_sleep(s, l, seq);
         if (line_has_reached(l, seq))
             return 0;
     }

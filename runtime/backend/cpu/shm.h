@@ -42,7 +42,7 @@ struct shm_line {
     _Atomic uint32_t cpu;   /* where its rank last waited long, plus 1; 0: unknown */
     uint8_t pad[SHM_LINE_BYTES / 2 - 12];
     _Atomic uint32_t waiters; /* number of sleepers */
-    _Atomic uint32_t bell;    /* futex word, counts the wake-ups */
+    _Atomic uint32_t wakeups; /* futex word */
     uint8_t pad2[SHM_LINE_BYTES / 2 - 8];
 };
 _Static_assert(sizeof(struct shm_line) == SHM_LINE_BYTES, "control lines do not share");
@@ -102,7 +102,7 @@ bool shm_has_left(const struct shm *s, uint32_t rank);
  * by the next long wait or by shm_end(); a wait must follow it. */
 void shm_publish(struct shm *s, uint32_t seq);
 void shm_store_seq(struct shm *s, uint32_t seq);
-void shm_ring(struct shm *s);
+void shm_wake_waiters(struct shm *s);
 int shm_wait(struct shm *s, uint32_t member, uint32_t seq, struct err *err);
 int shm_wait_all(struct shm *s, uint32_t seq, struct err *err);
 /* Where ranks outnumber CPUs: whether member last waited on our CPU. */

@@ -53,7 +53,7 @@ void shm_begin(struct shm *s)
 void shm_end(struct shm *s, uint32_t last)
 {
     s->base = last;
-    shm_ring(s);
+    shm_wake_waiters(s);
 }
 
 int shm_barrier(struct shm *s, struct err *err)

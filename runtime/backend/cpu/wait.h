@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a rank waits for another one: spin, then yield, then sleep, calling check() at
- * least every WAIT_SLICE_NS. */
+ * least every slice. */
 #ifndef RUNTIME_BACKEND_CPU_WAIT_H
 #define RUNTIME_BACKEND_CPU_WAIT_H
 
@@ -8,8 +8,8 @@
 
 #include "runtime/base/err.h"
 
-#define WAIT_SLICE_NS                                                                  \
-    5000000ull                  /* one sleep; bound for noticing abort and interrupts */
+/* The longest sleep, which bounds how late abort and interrupts are noticed. */
+#define WAIT_SLICE_NS 5000000ull
 #define WAIT_YIELD_NS 200000ull /* how long to yield before the first sleep */
 
 struct waiter {
@@ -20,6 +20,7 @@ struct waiter {
     int (*check)(void *arg, uint32_t rank, struct err *err);
     void *arg;
     uint64_t patience_ns; /* how long a wait may see no progress; 0: for ever */
+    uint64_t slice_ns;    /* 0: WAIT_SLICE_NS. Tests of wake-ups sleep longer */
 };
 
 /* One wait; zeroed at its start and whenever something has moved. Counts only the
@@ -28,6 +29,11 @@ struct waiter {
 struct patience {
     uint64_t seen_ns, spent_ns;
 };
+
+static inline uint64_t wait_slice_ns(const struct waiter *w)
+{
+    return w->slice_ns > 0 ? w->slice_ns : WAIT_SLICE_NS;
+}
 
 /* The slow part of every wait: check(), or -ETIMEDOUT when rank was silent for too
  * long. */
