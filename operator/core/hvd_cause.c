@@ -12,12 +12,12 @@
  *     Kubernetes ended by such a signal was ended by Kubernetes. Where the report of
  *     another pod arrives first, the search waits for the pod's own end, which shows
  *     who ended it. A pod without any report of its end was lost.
- *  3. A pod that is missing or being deleted was deleted by somebody else: the operator
+ *  3. A pod that is missing or being deleted was deleted by another client: the operator
  *     deletes no pod of a generation that continues, except surplus ones, which are
  *     skipped here. That is a failure once ranks have run. Before that nothing is lost,
- *     and the pod is created again.
- *  4. In a job with a launcher, the end of a worker's container alone is no failure of
- *     the job: the launcher reports it. It may be the cause of the launcher's failure.
+ *     and the pod is recreated.
+ *  4. In a job with a launcher, the exit of a worker's container alone is not a failure
+ *     of the job: the launcher reports it. It may be the cause of the launcher's failure.
  *  5. A report names a host: a pod, or with hostNetwork a node, on which several pods
  *     of the job may run. Ranks are numbered by worker.
  *  6. For pods of an ended generation (the job has finished or restarts), only reports
@@ -84,7 +84,7 @@ static void search_add_cause(struct cause_search *s, const struct cause *c)
     s->has_first = true;
 }
 
-/* --- where a report says that it happened ---------------------------------------- */
+/* --- the place that a report names ------------------------------------------------- */
 
 struct cause_place {
     const struct worker *w; /* NULL if unknown */

@@ -6,10 +6,11 @@
  *   exists with other content                    updated
  *   does not exist, or is not known              created. If the name is taken, apply.c
  *                                                checks who owns the object
- *   a deleted pod is about to be recreated       created as if it were not known: who
- *                                                deleted the pod may have deleted these
+ *   a deleted pod is about to be recreated       created as if it were not known: the
+ *                                                client that deleted the pod may have
+ *                                                deleted it too
  *
- * The answers of the API server are kept as facts. A restart of the operator forgets
+ * The answers of the API server are stored as facts. A restart of the operator forgets
  * them. Pure; called by mpi_plan.c. */
 #include <errno.h>
 #include <string.h>

@@ -134,7 +134,7 @@ static int batch_fill_device_item(struct coordinator *co,
     return 0;
 }
 
-/* For example TensorFlow's, whose next operation the callback begins. */
+/* TensorFlow's operations have one, for example: it starts the next operation. */
 static bool act_has_callback(const struct member_act *act)
 {
     for (size_t i = 0; i < act->n_items; i++)

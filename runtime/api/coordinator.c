@@ -542,8 +542,8 @@ static bool seat_take_for_good(struct coordinator *co, uint64_t deadline_ns)
     return true;
 }
 
-/* In the seat, for good. Ends all operations, with the world's error if there is
- * one. */
+/* In the seat, which is not released again. Completes all operations with an error: the
+ * world's if there is one. */
 static void coordinator_end_ops(struct coordinator *co)
 {
     if (!coordinator_is_over(co))

@@ -41,27 +41,27 @@ void device_init(struct world_device *w, const char *hint);
  * it stays loaded. -ENOENT with the reason: no usable one was found. */
 int device_find_ops(const struct device_ops **ret, struct err *err);
 
-/* Any thread. The device of a tensor: opens the world's with the first one. ordinal
- * HVD_DEVICE_OF_POINTER: the device that p belongs to; for an empty tensor (p NULL) the
- * world's. A negative enum hvd_status with its error text: another device than the
- * world's is refused, and everything after opening has failed. */
+/* Returns the device of a tensor in *ret; the first call opens the world's device. Any
+ * thread. ordinal HVD_DEVICE_OF_POINTER: the device that p belongs to, or the world's
+ * for an empty tensor (p NULL). Negative enum hvd_status with a text: the tensor is on
+ * another device than the world's, or opening failed, now or earlier. */
 int device_need(struct coordinator *co,
                 int ordinal,
                 const void *p,
                 struct device **ret,
                 struct err *err);
-/* Any thread. Why this rank has no GPU for its tensors: the reason of the last refusal
- * or, if `looks`, of an attempt to find one; "": no reason is known. */
+/* Writes why this rank cannot use a GPU to ret: the reason of the last refusal or, if
+ * `looks`, of an attempt to find a GPU; "": no reason is known. Any thread. */
 void device_why_none(struct coordinator *co, bool looks, char ret[REQUEST_WHY_MAX]);
 /* NULL: none is open. Any thread. */
 struct device *device_of(struct coordinator *co);
-/* The seat begins or ends to sleep until something on the GPU ends, if anything is
- * there. */
+/* Called when the thread in the seat starts (begins) or stops to sleep until work on the
+ * GPU completes, if there is any. */
 void device_await(struct coordinator *co, bool begins);
 /* The world is broken: aborts the work on the GPU. Returns at once. */
 void device_abort(struct coordinator *co);
-/* After its communicators are closed and no thread uses it. What a broken world leaves
- * is parked; an orderly end frees it. */
+/* Called after its communicators are closed, when no thread uses it. After an orderly
+ * end its memory is freed; that of a broken world is parked. */
 void device_close(struct coordinator *co);
 void device_forked(struct coordinator *co);
 /* it belongs to the parent: forgotten */

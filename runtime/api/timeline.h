@@ -69,11 +69,10 @@ void timeline_init(struct timeline *t,
                    uint32_t rank,
                    uint32_t size,
                    const struct timeline_link *link);
-/* Ends a file that is open. After the seat has been left for good. */
+/* Completes and closes an open file. Called when no thread takes the seat any more. */
 void timeline_release(struct timeline *t);
 
-/* Any thread but in a callback. Rank 0 only. Negative enum hvd_status with a text.
- */
+/* Any thread, not in a callback. Rank 0 only. Negative enum hvd_status with a text. */
 int timeline_start(struct timeline *t,
                    const char *path,
                    bool marks_cycles,

@@ -3,10 +3,10 @@
  *
  *   FREE --FREEZE arrives--> FROZEN --handed out--> PLAN --agreed to leave--> FREE
  *
- * I1  Answers are handed out in their order, each exactly once. What an answer says
- *     about slots, however, applies from its arrival, and so does n_seen: a bit that is
- *     sent afterwards means the slot's new tensor. An answer by slot alone means the
- *     tensor that the slot stood for when the answer arrived.
+ * I1  Answers are handed out in their order, each exactly once. The slots of
+ *     an answer, however, and n_seen are updated when it arrives: a bit that is sent
+ *     afterwards means the slot's new tensor. An answer by slot alone means the tensor
+ *     that the slot had when the answer arrived.
  *
  * I2  After the arrival of FREEZE nothing is sent. When FREEZE is handed out, every
  *     open op is either part of the plan or a reason to leave it. Rank 0 has dropped

@@ -86,8 +86,8 @@ int member_receive(struct member *m, const void *p, size_t n, struct err *err);
  * begin no agreement unless one is needed. The caller waits because the last agreement
  * was empty, or gathers more tensors.
  * call: the state of the next agreement, used in plans with process sets only. All
- * ranks enter an agreement that is CALLED; ranks that wait for a tensor also enter one
- * that has BEGUN.
+ * ranks enter one in state CALL_CALLED; ranks that wait for a tensor also enter one in
+ * state CALL_STARTED.
  * An error breaks the world. */
 int member_next(struct member *m,
                 bool may_offer,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers, from the message to the act. What an answer says about slots applies when it
+/* Answers, from the message to the act. The slots of an answer are updated when it
  * arrives (member_note_answer); the answer itself is handed out in order
  * (member_answer). member.c lists the invariants. */
 #include "runtime/core/member_state.h"
@@ -50,7 +50,7 @@ static bool member_is_to_submit(const struct member *m, const struct tensor_requ
                                  : member_is_in_set(m, q->process_set);
 }
 
-/* Applies what an answer says about slots (I1). */
+/* Updates the slots that an answer names (I1). */
 static int member_note_answer(struct member *m, const struct down *d, struct err *err)
 {
     const struct member_op *op;

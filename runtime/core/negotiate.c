@@ -15,8 +15,8 @@
  *
  * I4  The first disagreement is the one that is reported.
  *
- * I5  A bit of the cache stands for what the slot meant to the sender when it sent the
- *     bit (slots.c). An answer is sent by slot alone only if every rank sent the bit.
+ * I5  A bit of the cache means the tensor that the slot had on the sender when it sent
+ *     the bit (slots.c). An answer is sent by slot alone only if every rank sent the bit.
  *
  * I6  A plan is frozen only when nothing else is pending. Requests of the plan's
  *     tensors that a rank sent before it received the plan are dropped here; the rank

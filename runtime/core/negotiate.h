@@ -30,7 +30,7 @@ void negotiate_free(struct negotiate *n); /* accepts NULL */
 
 /* Handles the message `in` of rank `rank`, which is opened and of kind MESSAGE_UP.
  * Errors break the world: -EPROTO (a name submitted twice, an impossible request),
- * -EBADMSG, -E2BIG, -ENOMEM. A disagreement between ranks is no error here: that
+ * -EBADMSG, -E2BIG, -ENOMEM. A disagreement between ranks is not an error: that
  * operation fails on every rank once all have submitted it. */
 int negotiate_receive(struct negotiate *n,
                       uint32_t rank,

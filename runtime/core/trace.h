@@ -11,9 +11,9 @@
 #include "runtime/core/wire.h"
 
 enum trace_kind {
-    TRACE_NEGOTIATE, /* this rank has submitted it: NEGOTIATE_<coll> begins */
-    TRACE_TICK,      /* rank 0: `rank` has submitted it; begins NEGOTIATE too */
-    TRACE_START,     /* all have: <coll> begins */
+    TRACE_NEGOTIATE, /* this rank has submitted it: NEGOTIATE_<coll> starts */
+    TRACE_TICK,      /* rank 0: `rank` has submitted it; starts NEGOTIATE too */
+    TRACE_START,     /* all ranks have: <coll> starts */
     TRACE_ACTIVITY,  /* a phase within <coll>; ends the phase before */
     TRACE_END,       /* <coll> ends, or the tensor failed */
     TRACE_KIND_OF_TENSOR,

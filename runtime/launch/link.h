@@ -33,7 +33,7 @@ struct link {
     enum link_kind kind;
     enum link_state state;
     const char *host;
-    uint32_t first, end; /* hosts first .. end-1 are reached through it */
+    uint32_t first, end; /* hosts first .. end-1 are connected through it */
     pid_t pid;
     int fd, err_fd; /* LINK_GREETING: connection to the agent; ssh's standard error */
     struct dial *dial;

@@ -110,7 +110,7 @@ struct codec_plan {
     const char *why; /* not compressed: "a world of one sends nothing"; static */
     enum codec_way way;
     uint64_t raw_bytes;  /* the tensor */
-    uint64_t wire_bytes; /* what stands for it: one encoding of one member (int8 by
+    uint64_t wire_bytes; /* its encoding: one of one member (int8 by
                             shards: on the way to their owners, and, all together, back) */
     uint64_t sent_bytes; /* that a member sends over its link by ring algorithms, the
                             mean over members... */

@@ -85,8 +85,8 @@ PyObject *capsule_new(hvd_handle handle,
     int64_t stride = 1;
 
     if (dtype < 0 || dtype >= (int)(sizeof(types) / sizeof(types[0])))
-        return PyErr_Format(PyExc_ValueError, "dtype %d is none of enum hvd_dtype",
-                            dtype);
+        return PyErr_Format(PyExc_ValueError,
+                            "dtype: %d is not a value of enum hvd_dtype", dtype);
     r = calloc(1, sizeof(*r));
     if (!r)
         return PyErr_NoMemory();
