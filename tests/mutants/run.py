@@ -46,6 +46,8 @@ LAUNCH = "RM_ONLY='tests/launch/horovodrun_test.py tests/launch/signals_test.py'
 FOUND = "RM_ONLY=tests/found/found_test.py make test-found"
 PYTHON = "tests/python/run.sh {names}"
 VALUES = "tests/python/run.sh collectives"
+GPU = "make test-gpu"
+TENSORFLOW = "tests/python/run.sh tensorflow_gpu"
 # part, how its files begin, and the row to run when no unit program fails. The longest beginning counts.
 PARTS = (
     ("base", "runtime/base/", ""),
@@ -56,8 +58,8 @@ PARTS = (
     ("control", "runtime/control/", VALUES),
     ("api", "runtime/api/", VALUES),
     ("cpu", "runtime/backend/", VALUES),
-    ("gpu", "runtime/backend/nccl/", ""),
-    ("tensorflow", "runtime/tensorflow/", ""),
+    ("gpu", "runtime/backend/nccl/", GPU),
+    ("tensorflow", "runtime/tensorflow/", TENSORFLOW),
     ("launch", "runtime/launch/", LAUNCH),
     ("python", "runtime/python/", PYTHON),
     ("operator-core", "operator/core/", ""),
