@@ -86,7 +86,7 @@ def part_of(file: str) -> tuple[str, str] | None:
 
 def row_of(file: str) -> str:
     row = part_of(file)[1]
-    path = file.lower()
+    path = file.removeprefix("runtime/python/").lower()
     names = [name for name in PYTHON_TESTS if name in path] if row == PYTHON else []
     return row.format(names=" ".join(names) or PYTHON_ELSE)
 

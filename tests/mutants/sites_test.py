@@ -5,6 +5,7 @@
 import sys
 import unittest
 
+import run
 import sites
 
 C = """/* if (a < b) in a comment */
@@ -115,6 +116,18 @@ class Sites(unittest.TestCase):
         text = "int f(void)\n{\n    step();\n    step();\n}\n"
         first, second = (sites.apply(m, text).splitlines() for m in sites.mutants_of("a.c", text))
         self.assertEqual((first[2].strip(), second[3].strip()), ("(void)0;", "(void)0;"))
+
+
+class Row(unittest.TestCase):
+    """The tests that run when no unit program notices a mutant."""
+
+    def test_a_python_file_has_the_tests_of_its_framework(self) -> None:
+        for file, names in (
+            ("_hvd/torch/optimizer.py", "torch"),
+            ("_hvd/keras/optimizer2.py", "keras"),
+            ("ext/ending.c", run.PYTHON_ELSE),
+        ):
+            self.assertEqual(run.row_of(f"runtime/python/{file}"), run.PYTHON.format(names=names))
 
 
 if __name__ == "__main__":
