@@ -67,7 +67,7 @@ static int check_local_peer(struct cpu *c, uint32_t rank, struct err *err)
 /* Or a communicator that this one is a part of. */
 static bool is_aborted(const struct cpu *c)
 {
-    for (; c != NULL; c = c->parent)
+    for (; c; c = c->parent)
         if (atomic_load_explicit(&c->is_aborted, memory_order_relaxed))
             return true;
     return false;

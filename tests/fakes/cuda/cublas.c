@@ -16,7 +16,7 @@ struct cublas_s {
 
 int cublasCreate_v2(cublas_handle *ret)
 {
-    *ret = calloc(1, sizeof **ret);
+    *ret = calloc(1, sizeof(**ret));
     return *ret ? 0 : 3;
 }
 

@@ -343,7 +343,7 @@ int cuMemPoolCreate(cu_pool *ret, const struct cu_pool_props *props)
         return CU_NOT_SUPPORTED;
     if (props->alloc_type != 1 || props->location_type != 1)
         return CU_INVALID_VALUE;
-    *ret = fake_zalloc(sizeof **ret);
+    *ret = fake_zalloc(sizeof(**ret));
     return 0;
 }
 

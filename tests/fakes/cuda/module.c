@@ -33,7 +33,7 @@ int cuModuleLoadData(cu_module *ret, const void *image)
     FAKE_ENTER_SAFE();
     if (!is_elf && (!strstr(image, ".version") || !strstr(image, ".target")))
         return CU_INVALID_IMAGE;
-    *ret = fake_zalloc(sizeof **ret);
+    *ret = fake_zalloc(sizeof(**ret));
     return 0;
 }
 
