@@ -47,7 +47,7 @@ FOUND = "RM_ONLY=tests/found/found_test.py make test-found"
 PYTHON = "tests/python/run.sh {names}"
 VALUES = "tests/python/run.sh collectives"
 GPU = "make test-gpu"
-TENSORFLOW = "tests/python/run.sh tensorflow_gpu"
+TENSORFLOW = "tests/python/run.sh tensorflow.TensorFlow.test_2 tensorflow_gpu"
 # part, how its files begin, and the row to run when no unit program fails. The longest beginning counts.
 PARTS = (
     ("base", "runtime/base/", ""),
