@@ -8,7 +8,7 @@ import horovod.torch as hvd
 import numpy as np
 import torch
 from _hvd import handles
-from checks import check, interrupted, main
+from checks import check, in_threads, interrupted, main
 from checks import same_numbers as same
 
 hvd.init()
@@ -69,18 +69,11 @@ def a_barrier_follows_one_that_a_signal_interrupted():
 
 @check
 def barriers_of_two_threads_all_end():
-    import threading
-
-    def many():
+    def many(_):
         for _ in range(200):
             hvd.barrier()
 
-    threads = [threading.Thread(target=many) for _ in range(2)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join(120)
-        assert not t.is_alive(), "a barrier did not end"
+    in_threads(2, many)
 
 
 @check

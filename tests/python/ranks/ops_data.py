@@ -297,18 +297,7 @@ def two_threads_that_wait_for_one_handle_both_end():
     for _ in range(50):
         handle = hvd.allgather_async(torch.ones(3))
         said = []
-
-        def wait(handle=handle, said=said):
-            try:
-                said.append(hvd.synchronize(handle))
-            except Exception as e:
-                said.append(e)
-
-        threads = [threading.Thread(target=wait) for _ in range(2)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join(60)
+        in_threads(2, lambda _, handle=handle, said=said: said.append(hvd.synchronize(handle)))
         got = [s for s in said if isinstance(s, torch.Tensor)]
         assert len(said) == 2 and len(got) == 1, said
         assert [s for s in said if not isinstance(s, torch.Tensor)] == [None], said

@@ -34,6 +34,16 @@ def all_numbers(size):
     return np.stack([numbers(size, r) for r in range(N)])
 
 
+def total(size):
+    return all_numbers(size).sum(axis=0)
+
+
+def leaves(expected, collective, x, *args, **options):
+    """collective(x, ...) leaves these numbers in x."""
+    collective(x, *args, **options)
+    same(x, expected)
+
+
 def each(function):
     for dtype in DTYPES:
         for size in SIZES:
@@ -99,12 +109,9 @@ def all_gather_of_a_negative_view():
 def all_reduce_of_complex_and_of_scattered_memory():
     x = torch.complex(values(6), values(6) * 2)
     dist.all_reduce(x)
-    total = all_numbers(6).sum(axis=0)
-    same(x.real, total)
-    same(x.imag, total * 2)
-    x = values(12).view(3, 4).t()
-    dist.all_reduce(x)
-    same(x, all_numbers(12).sum(axis=0).reshape(3, 4).T)
+    same(x.real, total(6))
+    same(x.imag, total(6) * 2)
+    leaves(total(12).reshape(3, 4).T, dist.all_reduce, values(12).view(3, 4).t())
     x = values(12)
     dist.all_reduce(x[::2])
     expected = numbers(12)
@@ -182,9 +189,7 @@ def futures_complete_while_this_thread_computes():
 def broadcast_equals_the_root():
     def one(dtype, size):
         for root in {0, N - 1}:
-            x = values(size, dtype)
-            dist.broadcast(x, root)
-            same(x, numbers(size, root))
+            leaves(numbers(size, root), dist.broadcast, values(size, dtype), root)
 
     each(one)
     x = torch.complex(values(3), values(3))
@@ -196,17 +201,13 @@ def broadcast_equals_the_root():
     x = torch.tensor([R % 2 == 0, True])
     dist.broadcast(x, N - 1)
     assert x.tolist() == [(N - 1) % 2 == 0, True]
-    x = values(12).view(3, 4).t()
-    dist.broadcast(x, 0)
-    same(x, numbers(12, 0).reshape(3, 4).T)
+    leaves(numbers(12, 0).reshape(3, 4).T, dist.broadcast, values(12).view(3, 4).t(), 0)
 
 
 @check
 def reduce_reaches_its_root_only():
     for root in range(N):
-        x = values(33)
-        dist.reduce(x, root, op=dist.ReduceOp.SUM)
-        same(x, all_numbers(33).sum(axis=0) if root == R else numbers(33))
+        leaves(total(33) if root == R else numbers(33), dist.reduce, values(33), root, op=dist.ReduceOp.SUM)
 
 
 @check
@@ -239,8 +240,8 @@ def coalesced_collectives_keep_tensors_apart():
         same(with_two[r][1], numbers(5, r) + 1)
     x = [values(3), values(5)]
     dist.all_reduce_coalesced(x)
-    same(x[0], all_numbers(3).sum(axis=0))
-    same(x[1], all_numbers(5).sum(axis=0))
+    same(x[0], total(3))
+    same(x[1], total(5))
 
 
 @check
@@ -261,18 +262,16 @@ def reduce_scatter_equals_numpy():
     def one(dtype, size):
         out = torch.empty(size, dtype=dtype)
         dist.reduce_scatter(out, [values(size, dtype) + r for r in range(N)])
-        same(out, all_numbers(size).sum(axis=0) + R * N)
+        same(out, total(size) + R * N)
         out = torch.empty(size, dtype=dtype)
         dist.reduce_scatter_tensor(out, torch.cat([values(size, dtype) + r for r in range(N)]))
-        same(out, all_numbers(size).sum(axis=0) + R * N)
+        same(out, total(size) + R * N)
 
     each(one)
     out = torch.empty(R + 1)
     dist.reduce_scatter(out, [torch.full((r + 1,), float(R)) for r in range(N)])
     same(out, np.full(R + 1, sum(range(N))))
-    out = torch.empty(4)
-    dist.reduce_scatter_tensor(out, torch.ones(4 * N), op=dist.ReduceOp.AVG)
-    same(out, np.ones(4))
+    leaves(np.ones(4), dist.reduce_scatter_tensor, torch.empty(4), torch.ones(4 * N), op=dist.ReduceOp.AVG)
 
 
 @check
@@ -288,7 +287,7 @@ def all_to_all_even_and_uneven():
     out = torch.empty(N, 2)
     dist.all_to_all_single(out, torch.arange(N * 2.0).view(N, 2) + 100 * R)
     same(out, np.stack([np.arange(R * 2, R * 2 + 2) + 100 * r for r in range(N)]))
-    rows_out = [r for r in range(N)]
+    rows_out = list(range(N))
     out = torch.empty(sum(rows_out), 2)
     given = torch.full((R * N, 2), float(R))
     dist.all_to_all_single(out, given, output_split_sizes=rows_out, input_split_sizes=[R] * N)
@@ -353,9 +352,7 @@ def refusals_are_sentences():
         words = ["float8_e4m3fn", "cannot be reduced"]
         group = dist.group.WORLD
         expect_error(RuntimeError, words, group.allreduce, [torch.ones(2).to(torch.float8_e4m3fn)])
-        x = torch.full((3,), float(R)).to(torch.float8_e4m3fn)
-        dist.broadcast(x, 0)
-        same(x, np.zeros(3))
+        leaves(np.zeros(3), dist.broadcast, torch.full((3,), float(R)).to(torch.float8_e4m3fn), 0)
 
 
 @check
@@ -387,19 +384,15 @@ def groups_of_some_ranks():
     odds = list(range(1, N, 2))
     groups = [dist.new_group(ranks) for ranks in (evens, odds) if ranks]
     group, ranks = (groups[0], evens) if R % 2 == 0 else (groups[1], odds)
-    x = values(9)
-    dist.all_reduce(x, group=group)
-    same(x, sum(numbers(9, r) for r in ranks))
-    x = values(9)
-    dist.broadcast(x, ranks[-1], group=group)
-    same(x, numbers(9, ranks[-1]))
+    leaves(sum(numbers(9, r) for r in ranks), dist.all_reduce, values(9), group=group)
+    leaves(numbers(9, ranks[-1]), dist.broadcast, values(9), ranks[-1], group=group)
     assert dist.get_world_size(group) == len(ranks)
     twice = dist.new_group(list(range(N)))
     x = values(9)
     works = [dist.all_reduce(x, group=twice, async_op=True), dist.all_reduce(torch.ones(9), async_op=True)]
     for w in reversed(works):
         w.wait()
-    same(x, all_numbers(9).sum(axis=0))
+    same(x, total(9))
     dist.barrier(group=group)
     everyone = [None] * len(ranks)
     dist.all_gather_object(everyone, R, group=group)
@@ -420,9 +413,7 @@ def groups_are_created_and_destroyed():
         ranks = [i % N, (i + 1) % N] if N > 1 else [0]
         group = dist.new_group(sorted(set(ranks)))
         if R in ranks:
-            x = torch.ones(3)
-            dist.all_reduce(x, group=group)
-            same(x, np.full(3, len(set(ranks))))
+            leaves(np.full(3, len(set(ranks))), dist.all_reduce, torch.ones(3), group=group)
             dist.destroy_process_group(group)
 
 
@@ -432,8 +423,7 @@ def monitored_barrier_names_the_missing_ranks():
         return
     barrier = dist.group.WORLD.monitored_barrier
     if R == 0:
-        ranks = " and ".join(["1"]) if N == 2 else "1"
-        expect_error(RuntimeError, ["monitored_barrier", f"rank {ranks}"], barrier, timedelta(seconds=0.3))
+        expect_error(RuntimeError, ["monitored_barrier", "rank 1"], barrier, timedelta(seconds=0.3))
     dist.barrier()
 
 
@@ -444,7 +434,7 @@ def functional_collectives():
     import torch.distributed._functional_collectives as funcol
 
     world = dist.group.WORLD
-    same(funcol.all_reduce(values(9), "sum", world), all_numbers(9).sum(axis=0))
+    same(funcol.all_reduce(values(9), "sum", world), total(9))
     same(funcol.all_reduce_coalesced([values(9)], "avg", world)[0], all_numbers(9).mean(axis=0), 1e-6)
     gather = getattr(funcol, "all_gather_single", None) or funcol.all_gather_tensor
     same(gather(values(4), 0, world), all_numbers(4).reshape(-1))
@@ -466,8 +456,8 @@ def coalescing():
         dist.all_reduce(x)
         dist.all_reduce(y)
     cm.wait()
-    same(x, all_numbers(3).sum(axis=0))
-    same(y, all_numbers(5).sum(axis=0))
+    same(x, total(3))
+    same(y, total(5))
 
 
 @check
@@ -476,9 +466,7 @@ def it_can_be_destroyed_and_recreated():
     assert not dist.is_initialized()
     dist.init_process_group("hvd", init_method="hvd://")
     assert (dist.get_rank(), dist.get_world_size()) == (R, N)
-    x = torch.ones(3)
-    dist.all_reduce(x)
-    same(x, np.full(3, N))
+    leaves(np.full(3, N), dist.all_reduce, torch.ones(3))
     dist.destroy_process_group()
 
 
