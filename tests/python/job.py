@@ -67,6 +67,12 @@ class Ended:
         return f"exit code {self.code} after {self.seconds:.1f} s\n{self.out[-6000:]}"
 
 
+def start(argv, env, **options):
+    """Starts a process whose output and errors are one stream of text."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+    return subprocess.Popen([str(a) for a in argv], env=env, **streams, **options)
+
+
 def command(argv, timeout=600, cwd=None, **extra):
     """Runs a command to its end or its deadline; a deadline is a failure of the test."""
     env = environment(**extra)
@@ -74,17 +80,7 @@ def command(argv, timeout=600, cwd=None, **extra):
         # Its ranks share one stream: what each says is to be one write, at its end.
         env.pop("PYTHONUNBUFFERED", None)
     began = time.monotonic()
-    process = subprocess.Popen(
-        [str(a) for a in argv],
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-        cwd=cwd,
-        text=True,
-        errors="replace",
-    )
+    process = start(argv, env, stdin=subprocess.DEVNULL, start_new_session=True, cwd=cwd)
     try:
         out, _ = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -149,15 +145,7 @@ def bare_ranks(n, script, *args, hosts=None, python=DEBIAN_PYTHON, timeout=600, 
         place = dict(common, RANK=rank, LOCAL_RANK=rank % here)
         env = environment(**{k: str(v) for k, v in place.items()}, **extra)
         prefix = ["ip", "netns", "exec", hosts.names[rank // here]] if hosts else []
-        processes.append(
-            subprocess.Popen(
-                [*prefix, python, str(RANKS / script), *args],
-                env=env,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-        )
+        processes.append(start([*prefix, python, RANKS / script, *args], env))
     ends = []
     deadline = time.monotonic() + timeout
     for process in processes:

@@ -4,13 +4,12 @@ and nothing left behind. Each case is a small script, as a user would write it."
 
 import os
 import signal
-import subprocess
 import tempfile
 import time
 import unittest
 from pathlib import Path
 
-from job import DEBIAN_PYTHON, STAGE, environment, python
+from job import DEBIAN_PYTHON, STAGE, environment, python, start
 
 ALLREDUCE = """
 import horovod
@@ -173,12 +172,9 @@ class Run(unittest.TestCase):
 
     def begin(self):
         """A job of two ranks that wait, once both do."""
-        process = subprocess.Popen(
+        process = start(
             [DEBIAN_PYTHON, "-c", WAITS],
-            env=environment(HVD_RUN_DIR=self.folder),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            environment(HVD_RUN_DIR=self.folder),
             start_new_session=True,
             # A background shell starts tests with SIGINT ignored, and so would the job be.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),

@@ -6,11 +6,10 @@ On other numbers of ranks: test_full.py.
 """
 
 import signal
-import subprocess
 import threading
 import time
 
-from job import HOROVODRUN, RANKS, ROOT, STAGE, JobTest, each_tf, environment, only_tf, packages
+from job import HOROVODRUN, RANKS, ROOT, STAGE, JobTest, each_tf, environment, only_tf, packages, start
 
 # tensorflow_graphs.py sets the number of TensorFlow's threads, so it is the first one.
 SCRIPTS = (
@@ -83,12 +82,9 @@ class TensorFlow(JobTest):
 
     @only_tf("tf")  # what is waited for in TensorFlow's C++ code is ours
     def test_a_stall_is_named_and_ctrl_c_ends_it(self):
-        job = subprocess.Popen(
-            [str(word) for word in (HOROVODRUN, "-np", 2, self.python, RANKS / "tensorflow_stall.py")],
-            env=environment(HOROVOD_STALL_CHECK_TIME_SECONDS="1"),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+        job = start(
+            (HOROVODRUN, "-np", 2, self.python, RANKS / "tensorflow_stall.py"),
+            environment(HOROVOD_STALL_CHECK_TIME_SECONDS="1"),
             # a background shell starts tests with SIGINT ignored, and so would the job be
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
