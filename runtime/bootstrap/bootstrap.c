@@ -175,7 +175,7 @@ get_card(struct attempt *a, struct carrier *ch, uint32_t rank, struct card *ret)
     return rc ? rc : card_parse(text, rank, ret, &a->err);
 }
 
-static int find_place(struct attempt *a, struct carrier *ch)
+static int attempt_find_place(struct attempt *a, struct carrier *ch)
 {
     struct place *p = &a->c.place;
     AUTOFREE struct card_place *v = mem_calloc(p->size, sizeof(*v));
@@ -223,7 +223,7 @@ static int attempt_exchange(struct attempt *a, struct carrier *ch)
     rc = get_card(a, ch, 0, &first);
     rc = rc ? rc : take_offer(a, &mine, &first);
     if (rc == 0 && a->c.known != KNOWN_ALL)
-        rc = find_place(a, ch);
+        rc = attempt_find_place(a, ch);
     return rc;
 }
 
