@@ -209,7 +209,7 @@ static bool step_is_current(const struct step *s, const struct node *object)
     return is;
 }
 
-static void on_patched(void *arg, const struct kube_reply *r);
+static void apply_on_patched(void *arg, const struct kube_reply *r);
 
 static bool is_watched(enum kube_kind kind)
 {
@@ -373,7 +373,7 @@ static bool step_is_other(const struct step *s, const struct kube_answer *x)
 }
 
 /* Kinds with a watch need no confirmation: the watch reports the change. */
-static void on_patched(void *arg, const struct kube_reply *r)
+static void apply_on_patched(void *arg, const struct kube_reply *r)
 {
     struct step *s = arg;
     const struct action *x = s->action;
@@ -476,8 +476,8 @@ static int step_submit(struct step *s, const struct strbuf *body, struct err *er
         .query = is_create && is_strict ? "?fieldValidation=Strict" : NULL,
         .body = strbuf_str(body),
         .body_n = body->n,
-        .done =
-            is_create ? on_created : (x->verb == VERB_DELETE ? on_deleted : on_patched),
+        .done = is_create ? on_created
+                          : (x->verb == VERB_DELETE ? on_deleted : apply_on_patched),
         .arg = s};
 
     if (strbuf_status(body))

@@ -173,7 +173,7 @@ elect_log_trouble(struct elect *e, enum lease_answer answer, const char *why)
              (unsigned long long)e->config.retry_ms, e->trouble);
 }
 
-static void on_answer(void *arg, const struct kube_reply *r)
+static void on_lease_answer(void *arg, const struct kube_reply *r)
 {
     struct lease_record record = {0};
     struct elect *e = arg;
@@ -221,7 +221,7 @@ static int elect_send_verb(struct elect *e, enum lease_verb verb, struct err *er
                               .name = e->config.name,
                               .timeout_ms = e->config.renew_ms / 2,
                               .is_urgent = true,
-                              .done = on_answer,
+                              .done = on_lease_answer,
                               .arg = e};
     struct strbuf body;
     int rc = 0;

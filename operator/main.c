@@ -34,12 +34,13 @@ bool controller_leads(const struct controller *op)
 
 /* --- wiring ----------------------------------------------------------------------- */
 
-static void on_answer(void *arg, const char *method, int http, uint64_t took_ns)
+static void
+on_identity_answer(void *arg, const char *method, int http, uint64_t took_ns)
 {
     metrics_request(&((struct controller *)arg)->metrics, method, http, took_ns);
 }
 
-static bool may_write(void *arg)
+static bool leader_may_write(void *arg)
 {
     return controller_leads(arg);
 }
@@ -108,9 +109,9 @@ static int controller_wire(struct controller *op,
 {
     struct kube_options k = {.qps = o->qps,
                              .burst = o->burst,
-                             .seen = on_answer,
+                             .seen = on_identity_answer,
                              .seen_arg = op,
-                             .may_write = may_write,
+                             .may_write = leader_may_write,
                              .may_write_arg = op};
     int rc;
 

@@ -164,10 +164,10 @@ static bool options_find_idle(const char *name, size_t n, struct operator_option
     return false;
 }
 
-static int set_text(const struct operator_option *row,
-                    const char *value,
-                    void *at,
-                    struct err *err)
+static int options_set_text(const struct operator_option *row,
+                            const char *value,
+                            void *at,
+                            struct err *err)
 {
     if (row->type == TYPE_NAME && !*value)
         return err_set(err, -EINVAL, "--%s: must not be empty", row->name);
@@ -209,7 +209,7 @@ static int options_set(const struct operator_option *row,
     switch (row->type) {
     case TYPE_TEXT:
     case TYPE_NAME:
-        return set_text(row, value, at, err);
+        return options_set_text(row, value, at, err);
     case TYPE_NUMBER:
         return parse_u32(field, value, (uint32_t)row->min, (uint32_t)row->max, at, err);
     case TYPE_TIME:

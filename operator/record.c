@@ -148,7 +148,7 @@ static void event_finish(struct event_post *p)
     done(arg);
 }
 
-static void on_patched(void *arg, const struct kube_reply *r)
+static void record_on_patched(void *arg, const struct kube_reply *r)
 {
     struct event_post *p = arg;
 
@@ -169,7 +169,7 @@ static void patch_count(struct event_post *p, uint32_t count)
                               .ns = p->ns,
                               .name = p->name,
                               .body = body,
-                              .done = on_patched,
+                              .done = record_on_patched,
                               .arg = p};
 
     timestamp_format_s(clock_wall_s(), now);

@@ -81,7 +81,7 @@ static struct lease_record read_record(const struct kube_reply *reply)
     return record;
 }
 
-static void on_answer(void *arg, const struct kube_reply *reply)
+static void on_rival_answer(void *arg, const struct kube_reply *reply)
 {
     struct rival *r = arg;
     struct lease_record now = read_record(reply);
@@ -108,7 +108,7 @@ void rival_tick(struct rival *r, uint64_t now_ns)
                               .kind = KUBE_LEASE,
                               .ns = r->ns,
                               .name = LEASE_NAME,
-                              .done = on_answer,
+                              .done = on_rival_answer,
                               .arg = r};
 
     if (r->is_open || now_ns < r->due_ns)

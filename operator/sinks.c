@@ -384,7 +384,7 @@ static void sinks_queue_all(struct controller *op, uint64_t now_ns)
 }
 
 /* Objects can be assigned to their jobs only when the jobs are stored. */
-static bool is_due(const struct controller *op, int i)
+static bool sink_is_due(const struct controller *op, int i)
 {
     return op->watch[i] && (!rows[i].lose || controller_is_synced(op));
 }
@@ -393,7 +393,7 @@ void sinks_tick(struct controller *op, uint64_t now_ns)
 {
     sinks_queue_all(op, now_ns);
     for (int i = 0; i < WATCH_COUNT; i++) {
-        if (is_due(op, i))
+        if (sink_is_due(op, i))
             watcher_tick(op->watch[i], now_ns);
     }
 }
@@ -403,7 +403,7 @@ uint64_t sinks_next_ns(const struct controller *op)
     uint64_t next = op->queue_all_ns ? op->queue_all_ns : UINT64_MAX;
 
     for (int i = 0; i < WATCH_COUNT; i++) {
-        uint64_t t = is_due(op, i) ? watcher_next_ns(op->watch[i]) : UINT64_MAX;
+        uint64_t t = sink_is_due(op, i) ? watcher_next_ns(op->watch[i]) : UINT64_MAX;
 
         next = t < next ? t : next;
     }

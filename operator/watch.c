@@ -391,7 +391,7 @@ static int drop_object(struct watcher *w, struct json_span object)
     return w->sink.drop(w->sink.arg, w->sink.kind, ns, name);
 }
 
-static int on_event(struct watcher *w, struct json_span event)
+static int watch_on_event(struct watcher *w, struct json_span event)
 {
     struct json_span type = json_find_text(event, "type");
     struct json_span object = json_find(event, "object");
@@ -411,12 +411,12 @@ static int on_event(struct watcher *w, struct json_span event)
     return rc;
 }
 
-static int on_line(void *arg, const char *line, size_t n)
+static int watch_on_line(void *arg, const char *line, size_t n)
 {
     struct watcher *w = arg;
     int rc;
 
-    rc = on_event(w, (struct json_span){line, n});
+    rc = watch_on_event(w, (struct json_span){line, n});
     if (rc == -EBADMSG) {
         (void)snprintf(w->trouble, sizeof(w->trouble),
                        "the watch sent a line that is not an event");
@@ -429,7 +429,7 @@ static int on_line(void *arg, const char *line, size_t n)
     return rc;
 }
 
-static void on_opened(void *arg)
+static void watch_on_opened(void *arg)
 {
     struct watcher *w = arg;
 
@@ -458,8 +458,8 @@ static int start_watch(struct watcher *w, struct err *err)
                               .ns = w->ns,
                               .is_metadata = w->sink.is_metadata,
                               .idle_ms = w->idle_ms,
-                              .opened = on_opened,
-                              .line = on_line,
+                              .opened = watch_on_opened,
+                              .line = watch_on_line,
                               .done = on_watch_end,
                               .arg = w};
     struct strbuf query;

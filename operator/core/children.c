@@ -35,7 +35,7 @@ void batch_free(struct batch_job *b)
     mem_free(b);
 }
 
-static void entry_free(struct entry *e)
+static void child_free(struct entry *e)
 {
     pod_free(e->pod);
     batch_free(e->batch);
@@ -46,7 +46,7 @@ static void entry_free(struct entry *e)
 static void children_release_list(struct keyed *k)
 {
     for (size_t i = 0; i < k->n; i++)
-        entry_free(k->v[i]);
+        child_free(k->v[i]);
     keyed_release(k);
 }
 
@@ -75,7 +75,7 @@ static struct entry *entry_at(struct keyed *k, const char *key)
         return NULL;
     e->key = mem_strdup(key);
     if (!e->key || keyed_insert(k, e) < 0) {
-        entry_free(e);
+        child_free(e);
         return NULL;
     }
     return e;
@@ -149,7 +149,7 @@ static struct pod *take_pod(struct children *c, struct entry *e)
 
     e->pod = NULL;
     keyed_remove(&c->pods, e);
-    entry_free(e);
+    child_free(e);
     return p;
 }
 
@@ -159,7 +159,7 @@ static struct batch_job *take_batch(struct children *c, struct entry *e)
 
     e->batch = NULL;
     keyed_remove(&c->batches, e);
-    entry_free(e);
+    child_free(e);
     return b;
 }
 

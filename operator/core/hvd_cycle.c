@@ -77,7 +77,8 @@ const char *hvd_cue_name(enum hvd_cue c)
     return names[c];
 }
 
-static const struct hvd_cycle_edge *edge_find(enum job_state from, enum hvd_cue cue)
+static const struct hvd_cycle_edge *cycle_find_edge(enum job_state from,
+                                                    enum hvd_cue cue)
 {
     for (size_t i = 0; i < ARRAY_LEN(edges); i++) {
         if (edges[i].from == from && edges[i].cue == cue)
@@ -88,12 +89,12 @@ static const struct hvd_cycle_edge *edge_find(enum job_state from, enum hvd_cue 
 
 bool hvd_has_edge(enum job_state from, enum hvd_cue cue)
 {
-    return edge_find(from, cue) != NULL;
+    return cycle_find_edge(from, cue) != NULL;
 }
 
 enum job_state hvd_next(enum job_state from, enum hvd_cue cue)
 {
-    const struct hvd_cycle_edge *e = edge_find(from, cue);
+    const struct hvd_cycle_edge *e = cycle_find_edge(from, cue);
 
     return e ? e->to : from;
 }

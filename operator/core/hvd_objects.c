@@ -52,12 +52,12 @@ static void set_labels(struct build *b, struct node *meta, const struct hvd_job 
     node_set_str(b, labels, LABEL_JOB_NAME, job->meta.name);
 }
 
-struct node *object_new(struct build *b,
-                        const struct hvd_job *job,
-                        const char *api_version,
-                        const char *kind,
-                        const char *name,
-                        struct node *meta)
+struct node *hvd_object_new(struct build *b,
+                            const struct hvd_job *job,
+                            const char *api_version,
+                            const char *kind,
+                            const char *name,
+                            struct node *meta)
 {
     struct node *o = node_object(b);
     struct node *owners = node_array(b), *owner = node_object(b);
@@ -85,7 +85,7 @@ object_secret(struct build *b, const struct hvd_job *job, const uint8_t token[32
     struct node *o;
 
     object_name(job, KUBE_SECRET, name);
-    o = object_new(b, job, "v1", "Secret", name, node_object(b));
+    o = hvd_object_new(b, job, "v1", "Secret", name, node_object(b));
     inject_token(b, o, token);
     return o;
 }
@@ -104,7 +104,7 @@ static void add_port(struct build *b, struct node *ports, const char *name, int 
 struct node *object_service(struct build *b, const struct hvd_job *job)
 {
     struct node *o =
-        object_new(b, job, "v1", "Service", job->meta.name, node_object(b));
+        hvd_object_new(b, job, "v1", "Service", job->meta.name, node_object(b));
     struct node *spec = node_object(b), *selector = node_object(b);
     struct node *ports = node_array(b);
 
@@ -154,7 +154,7 @@ struct node *object_hosts(struct build *b,
     struct node *o, *data = node_object(b);
 
     object_name(job, KUBE_CONFIGMAP, name);
-    o = object_new(b, job, "v1", "ConfigMap", name, node_object(b));
+    o = hvd_object_new(b, job, "v1", "ConfigMap", name, node_object(b));
     set_hosts(b, data, job, cfg, HOSTFILE_KEY, " slots=");
     set_hosts(b, data, job, cfg, MACHINEFILE_KEY, ":");
     node_set(b, o, "data", data);

@@ -43,11 +43,11 @@ struct node *object_pod(struct build *b,
                         struct err *err);
 
 /* For the builders: a new object that the job owns. */
-struct node *object_new(struct build *b,
-                        const struct hvd_job *job,
-                        const char *api_version,
-                        const char *kind,
-                        const char *name,
-                        struct node *meta);
+struct node *hvd_object_new(struct build *b,
+                            const struct hvd_job *job,
+                            const char *api_version,
+                            const char *kind,
+                            const char *name,
+                            struct node *meta);
 
 #endif

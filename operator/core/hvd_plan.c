@@ -288,7 +288,8 @@ static void plan_patch_worlds(struct planning *g)
     }
 }
 
-static bool worker_is_missing(const struct planning *g, enum role role, uint32_t index)
+static bool
+hvd_worker_is_missing(const struct planning *g, enum role role, uint32_t index)
 {
     const struct pod *p;
     enum seat x = crew_place(g->job, g->seen, role, index, &p);
@@ -303,7 +304,7 @@ static bool object_depends_on_size(enum kube_kind kind)
            || kind == KUBE_SCHEDULER_GROUP;
 }
 
-static void digest_of(const struct planning *g, uint8_t ret[SHA256_BYTES])
+static void plan_digest(const struct planning *g, uint8_t ret[SHA256_BYTES])
 {
     struct sha256 s;
 
@@ -322,7 +323,7 @@ static void plan_object(struct planning *g, enum kube_kind kind, bool is_again)
     const char *copy;
     struct action *x;
 
-    digest_of(g, digest);
+    plan_digest(g, digest);
     if (!object_is_required(g->job, g->cfg, kind)
         || (fact->state == FACT_THERE && !is_again
             && (!object_depends_on_size(kind)
@@ -370,7 +371,7 @@ static void plan_create(struct planning *g)
     for (int r = 0; r < ROLE_COUNT; r++) {
         n += g->job->role[r].n;
         for (uint32_t i = 0; i < g->job->role[r].n; i++)
-            n_missing += worker_is_missing(g, (enum role)r, i);
+            n_missing += hvd_worker_is_missing(g, (enum role)r, i);
     }
     if (n_missing > 0 || !g->v->was.is_created)
         plan_needed(g, n_missing == n);
@@ -380,7 +381,7 @@ static void plan_create(struct planning *g)
     plan_shed(g);
     for (int r = 0; r < ROLE_COUNT && n_missing > 0; r++) {
         for (uint32_t i = 0; i < g->job->role[r].n; i++) {
-            if (worker_is_missing(g, (enum role)r, i))
+            if (hvd_worker_is_missing(g, (enum role)r, i))
                 (void)add_pod(g, VERB_CREATE, STAGE_ADD, (enum role)r, i);
         }
     }

@@ -181,7 +181,8 @@ static void declare_port(struct pod_build *m, const char *name, uint32_t port)
 }
 
 /* The container's own value of a variable that is a port. */
-static uint32_t own_port(const struct node *container, const char *name, uint32_t dflt)
+static uint32_t
+hvd_own_port(const struct node *container, const char *name, uint32_t dflt)
 {
     const struct node *env = node_get(container, "env");
 
@@ -206,13 +207,13 @@ static void declare_ports(struct pod_build *m)
         declare_port(m, "hvd-checkin", AGENT_DEFAULT_PORT);
     if (on_host && part == PART_SERVE)
         declare_port(m, "hvd-agent",
-                     own_port(m->first, "HVD_AGENT_PORT", AGENT_SERVE_PORT));
+                     hvd_own_port(m->first, "HVD_AGENT_PORT", AGENT_SERVE_PORT));
     if (on_host && part == PART_TENSORFLOW && m->role != ROLE_EVALUATOR)
         declare_port(m, "tensorflow", TF_PORT);
     if (part == PART_RANKS && metrics)
         declare_port(m, "hvd-metrics",
-                     own_port(m->first, "HVD_METRICS_PORT",
-                              (uint32_t)strtoul(metrics, NULL, 10)));
+                     hvd_own_port(m->first, "HVD_METRICS_PORT",
+                                  (uint32_t)strtoul(metrics, NULL, 10)));
 }
 
 /* --- parts of a job -------------------------------------------------------------- */
@@ -406,7 +407,7 @@ struct node *object_pod(struct build *b,
     containers = node_child(b, m.spec, "containers", NODE_ARRAY);
     m.first = containers ? containers->first : NULL;
     object_pod_name(job, role, index, name);
-    o = object_new(b, job, "v1", "Pod", name, pod_build_metadata(&m));
+    o = hvd_object_new(b, job, "v1", "Pod", name, pod_build_metadata(&m));
     make_spec(&m, name, err);
     node_set(b, o, "spec", m.spec);
     if (b->status == -ENOMEM)

@@ -55,11 +55,11 @@ static int sum_sizes(struct build *b,
     return 0;
 }
 
-static struct node *min_resources(struct build *b,
-                                  const struct hvd_job *job,
-                                  const struct object_config *cfg,
-                                  uint32_t n,
-                                  struct err *err)
+static struct node *hvd_min_resources(struct build *b,
+                                      const struct hvd_job *job,
+                                      const struct object_config *cfg,
+                                      uint32_t n,
+                                      struct err *err)
 {
     struct amounts sum = {0};
 
@@ -70,7 +70,8 @@ static struct node *min_resources(struct build *b,
     return b->status ? NULL : amounts_node(b, &sum);
 }
 
-static void put_volcano(struct build *b, struct node *spec, const struct hvd_job *job)
+static void
+hvd_put_volcano(struct build *b, struct node *spec, const struct hvd_job *job)
 {
     const struct hvd_scheduling *s = &job->run.scheduling;
     const struct node *queue =
@@ -101,16 +102,16 @@ struct node *object_pod_group(struct build *b,
     if (s->min_available >= 0 && s->min_available < (int64_t)n)
         n = (uint32_t)s->min_available;
     object_name(job, KUBE_VOLCANO_GROUP, name);
-    o = object_new(b, job,
-                   is_volcano ? "scheduling.volcano.sh/v1beta1"
-                              : "scheduling.x-k8s.io/v1alpha1",
-                   "PodGroup", name, node_object(b));
+    o = hvd_object_new(b, job,
+                       is_volcano ? "scheduling.volcano.sh/v1beta1"
+                                  : "scheduling.x-k8s.io/v1alpha1",
+                       "PodGroup", name, node_object(b));
     node_set_int(b, spec, "minMember", n);
-    sum = min_resources(b, job, cfg, n, err);
+    sum = hvd_min_resources(b, job, cfg, n, err);
     if (sum && sum->n > 0)
         node_set(b, spec, "minResources", sum);
     if (is_volcano)
-        put_volcano(b, spec, job);
+        hvd_put_volcano(b, spec, job);
     else if (s->schedule_timeout_s >= 0)
         node_set_int(b, spec, "scheduleTimeoutSeconds", s->schedule_timeout_s);
     node_set(b, o, "spec", spec);

@@ -124,7 +124,7 @@ static int read_codes(struct reading *r, const struct node *o)
     return 0;
 }
 
-static int read_conditions(struct reading *r, const struct node *list)
+static int rules_read_conditions(struct reading *r, const struct node *list)
 {
     static const char *const known[] = {"type", "status", NULL};
     static const char *const states[] = {"True", "False", "Unknown", NULL};
@@ -188,7 +188,7 @@ static int read_subject(struct reading *r, const struct node *o)
     if (r->rule->subject == RULE_SIGNALS)
         return read_signals(r, list);
     return r->rule->subject == RULE_REASONS ? read_reasons(r, list)
-                                            : read_conditions(r, list);
+                                            : rules_read_conditions(r, list);
 }
 
 static int read_rule(struct reading *r, const struct node *o)

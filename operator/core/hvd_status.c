@@ -31,8 +31,8 @@ struct hvd_status_writer {
 };
 
 /* At most max bytes of s, cut at a character's start. */
-static void
-set_text(struct build *b, struct node *o, const char *key, const char *s, size_t max)
+static void status_set_text(
+    struct build *b, struct node *o, const char *key, const char *s, size_t max)
 {
     size_t n = strlen(s);
     AUTOFREE char *copy = NULL;
@@ -72,7 +72,7 @@ static void put_condition(struct hvd_status_writer *w,
     node_set_str(w->b, c, "type", type);
     node_set_str(w->b, c, "status", status);
     node_set_str(w->b, c, "reason", reason);
-    set_text(w->b, c, "message", message, CONDITION_TEXT_MAX);
+    status_set_text(w->b, c, "message", message, CONDITION_TEXT_MAX);
     node_set_str(w->b, c, "lastTransitionTime", since);
     node_add(w->b, list, c);
 }
@@ -243,15 +243,16 @@ static struct node *failure_node(struct hvd_status_writer *w)
         node_set_int(w->b, f, "signal", c->signal);
     else if (c->has_exit)
         node_set_int(w->b, f, "exitCode", c->exit_code);
-    set_text(w->b, f, "message", c->message, CONDITION_TEXT_MAX);
+    status_set_text(w->b, f, "message", c->message, CONDITION_TEXT_MAX);
     if (*c->output)
-        set_text(w->b, f, "output", c->output, OUTPUT_MAX);
+        status_set_text(w->b, f, "output", c->output, OUTPUT_MAX);
     if (c->at_wall_us && c->at_wall_us < UINT64_MAX - 1)
         node_set_str(w->b, f, "time", timestamp_format_us(c->at_wall_us, time));
     return f;
 }
 
-static void put_time(struct hvd_status_writer *w, struct node *status, const char *key)
+static void
+status_put_time(struct hvd_status_writer *w, struct node *status, const char *key)
 {
     const char *old = node_str(w->job->meta.status, key);
 
@@ -280,10 +281,10 @@ static void put_times(struct hvd_status_writer *w, struct node *status)
     if (v->was.state == STATE_SUSPENDED && v->state == STATE_PENDING)
         node_set_str(w->b, status, "startTime", w->now);
     else if (v->state != STATE_SUSPENDED)
-        put_time(w, status, "startTime");
+        status_put_time(w, status, "startTime");
     put_resize_time(w, status);
     if (state_is_final(v->state))
-        put_time(w, status, "completionTime");
+        status_put_time(w, status, "completionTime");
     if (v->state == STATE_RESTARTING && v->next_restart_s)
         node_set_str(w->b, status, "nextRestartTime",
                      timestamp_format_s(v->next_restart_s, text));

@@ -29,7 +29,7 @@ static bool name_is_dns_label(const char *s)
     return strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
 }
 
-static void check_name(const struct hvd_job *job, struct strbuf *p)
+static void job_check_name(const struct hvd_job *job, struct strbuf *p)
 {
     const char *name = job->meta.name;
     int longest = 0, of = ROLE_WORKER;
@@ -167,7 +167,7 @@ static void check_sizes(const struct hvd_job *job, struct strbuf *p)
 
 void hvd_validate(const struct hvd_job *job, struct strbuf *problems)
 {
-    check_name(job, problems);
+    job_check_name(job, problems);
     check_roles(job, problems);
     check_tensorflow(job, problems);
     check_success(job, problems);

@@ -146,7 +146,7 @@ static void check_runtime(const struct pod_check *c, const struct node *spec)
         check_volume(c, spec, VOLUME_HOSTS, MOUNT_HOSTS);
 }
 
-static void check_pod(struct pod_check *c, const struct node *spec)
+static void hvd_check_pod(struct pod_check *c, const struct node *spec)
 {
     static const char *const of_pod[] = {"initContainers", "volumes"};
     static const char *const of_container[] = {"args", "env", "ports", "volumeMounts"};
@@ -206,5 +206,5 @@ void hvd_validate_pod(const struct hvd_job *job,
     if (!spec || spec->type != NODE_OBJECT)
         strbuf_printf(problems, "%s: missing\n", c.spec);
     else
-        check_pod(&c, spec);
+        hvd_check_pod(&c, spec);
 }

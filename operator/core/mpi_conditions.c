@@ -112,7 +112,8 @@ bool mpi_conditions_set(struct mpi_conditions *c,
 }
 
 /* A foreign condition without a time stays without: "" means none. */
-static void put_time(struct build *b, struct node *o, const char *key, const char *s)
+static void
+conditions_put_time(struct build *b, struct node *o, const char *key, const char *s)
 {
     if (*s)
         node_set_str(b, o, key, s);
@@ -129,8 +130,8 @@ struct node *mpi_conditions_node(struct build *b, const struct mpi_conditions *c
         node_set_str(b, o, "status", c->v[i].status);
         node_set_str(b, o, "reason", c->v[i].reason);
         node_set_str(b, o, "message", c->v[i].message);
-        put_time(b, o, "lastUpdateTime", c->v[i].updated);
-        put_time(b, o, "lastTransitionTime", c->v[i].since);
+        conditions_put_time(b, o, "lastUpdateTime", c->v[i].updated);
+        conditions_put_time(b, o, "lastTransitionTime", c->v[i].since);
         node_add(b, list, o);
     }
     return list;

@@ -112,7 +112,7 @@ const char *mpi_config_flaw(const struct mpi_job *job,
     return flaw;
 }
 
-static int by_name(const void *a, const void *b)
+static int pod_compare_names(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -141,7 +141,7 @@ void mpi_discover_hosts(struct strbuf *out,
         put_echo(out, job, domain, launcher);
     }
     if (n > 1)
-        qsort(names, n, sizeof(*names), by_name);
+        qsort(names, n, sizeof(*names), pod_compare_names);
     for (size_t i = 0; i < n; i++)
         put_echo(out, job, domain, names[i]);
 }

@@ -26,7 +26,7 @@
 #define MAX_TEXT (4u << 20)
 
 static void
-digest_of(struct planner *p, const struct node *o, uint8_t ret[SHA256_BYTES])
+object_digest(struct planner *p, const struct node *o, uint8_t ret[SHA256_BYTES])
 {
     struct strbuf text;
 
@@ -50,7 +50,7 @@ static struct action *planner_ensure_object(struct planner *p,
     bool is_same;
     struct action *x;
 
-    digest_of(p, body, digest);
+    object_digest(p, body, digest);
     is_same = memcmp(fact->digest, digest, sizeof(digest)) == 0;
     if (fact->state == FACT_THERE && is_same && !p->is_replacing)
         return NULL;
@@ -144,7 +144,7 @@ void mpi_ensure_config(struct planner *p)
     struct node *o = config_map(p, &since_s, &n);
     char name[MPI_NAME_SIZE];
 
-    digest_of(p, o, digest);
+    object_digest(p, o, digest);
     if (fact->state == FACT_THERE && !p->is_replacing
         && (memcmp(fact->digest, digest, sizeof(digest)) == 0
             || !workers_have_settled(p, n, since_s)))

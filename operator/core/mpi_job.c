@@ -143,7 +143,7 @@ place_open_object(const struct mpi_place *p, const char *key, bool is_required)
 
 /* The fields of the pod and its first container that are added to must have the right
  * type. */
-static void check_pod(const struct mpi_place *tmpl)
+static void mpi_check_pod(const struct mpi_place *tmpl)
 {
     static const char *const lists[] = {"command", "args", "env", "ports",
                                         "volumeMounts"};
@@ -198,7 +198,7 @@ read_replicas(const struct mpi_place *sets, const char *role, const char *dflt_p
     tmpl = place_open_object(&p, "template", true);
     r.pod_template = tmpl.o;
     if (tmpl.o)
-        check_pod(&tmpl);
+        mpi_check_pod(&tmpl);
     return r;
 }
 
@@ -289,7 +289,7 @@ static void read_launch(struct mpi_job *job, struct strbuf *problems)
                       : n != NULL;
 }
 
-static void check_name(const struct mpi_job *job, struct strbuf *problems)
+static void mpi_check_name(const struct mpi_job *job, struct strbuf *problems)
 {
     const char *name = job->meta.name;
     uint32_t last = job->worker.n > 0 ? job->worker.n - 1 : 0;
@@ -365,7 +365,7 @@ struct job_meta *mpi_job_open(const struct node *object,
     job->ttl_is_of_job = read_extra(meta, MPI_EXTRA_TTL, "job", problems);
     job->must_clean_launcher =
         read_extra(meta, MPI_EXTRA_CLEANUP, "launcher", problems);
-    check_name(job, problems);
+    mpi_check_name(job, problems);
     if (strbuf_status(problems) == -ENOMEM)
         return NULL;
     if (problems->n > 0 && !(job->flaws = problems_join(a, problems)))

@@ -45,12 +45,12 @@ static void add_owner(struct build *b, struct node *meta, const struct mpi_job *
 }
 
 /* metadata: what it has already */
-static struct node *object_new(struct build *b,
-                               const struct mpi_job *job,
-                               const char *api_version,
-                               const char *kind,
-                               const char *name,
-                               struct node *meta)
+static struct node *mpi_object_new(struct build *b,
+                                   const struct mpi_job *job,
+                                   const char *api_version,
+                                   const char *kind,
+                                   const char *name,
+                                   struct node *meta)
 {
     struct node *o = node_object(b);
 
@@ -76,7 +76,7 @@ struct node *mpi_owned(struct build *b,
         node_set_str(b, labels, "app", job->meta.name);
     if (strcmp(kind, "Secret") != 0) /* for the label selector of the watches */
         node_set_str(b, labels, LABEL_JOB_NAME, job->meta.name);
-    return object_new(b, job, api_version, kind, name, meta);
+    return mpi_object_new(b, job, api_version, kind, name, meta);
 }
 
 /* --- Service, ConfigMap, Secret -------------------------------------------------- */
@@ -203,7 +203,7 @@ static void add_ssh(struct build *b,
     inject_mount(b, container, SSH_VOLUME, job->ssh_path, false);
 }
 
-static const struct node *own_port(const struct node *container)
+static const struct node *mpi_own_port(const struct node *container)
 {
     return node_with(node_get(container, "env"), "name", PORT_VARIABLE);
 }
@@ -220,11 +220,11 @@ add_agent_port(struct build *b, struct node *container, const struct mpi_job *jo
     uint8_t sum[SHA256_BYTES];
     char text[16];
 
-    if (own_port(container))
+    if (mpi_own_port(container))
         return;
-    if (own_port(worker)) {
+    if (mpi_own_port(worker)) {
         node_add(b, node_child(b, container, "env", NODE_ARRAY),
-                 node_copy(b, own_port(worker)));
+                 node_copy(b, mpi_own_port(worker)));
         return;
     }
     if (!node_bool(job->worker.pod_template, "spec.hostNetwork", false))
@@ -240,7 +240,7 @@ add_agent_port(struct build *b, struct node *container, const struct mpi_job *jo
 static void
 declare_agent_port(struct build *b, const struct node *spec, struct node *container)
 {
-    const char *value = node_str(own_port(container), "value");
+    const char *value = node_str(mpi_own_port(container), "value");
     unsigned long port = value ? strtoul(value, NULL, 10) : 0;
     const struct node *list = node_get(container, "ports");
     struct node *o;
@@ -402,7 +402,7 @@ struct node *mpi_worker(struct build *b,
     node_set_str(b, node_child(b, meta, "labels", NODE_OBJECT), MPI_LABEL_REPLICA_INDEX,
                  label);
     mpi_worker_name(job, index, name);
-    o = object_new(b, job, "v1", "Pod", name, meta);
+    o = mpi_object_new(b, job, "v1", "Pod", name, meta);
     set_identity(b, spec, job, name);
     add_search(b, spec, job, cfg);
     set_command(b, first, job);

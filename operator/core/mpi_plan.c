@@ -161,7 +161,7 @@ static void look_for_expected(struct planner *p)
         look_for_launcher(p);
 }
 
-static bool worker_is_missing(enum worker_state s)
+static bool mpi_worker_is_missing(enum worker_state s)
 {
     return s == WORKER_ABSENT || s == WORKER_GONE;
 }
@@ -179,7 +179,7 @@ static void make_workers(struct planner *p)
             replace_failed(p, i);
     }
     for (uint32_t i = 0; i < crew->n && i < p->job->worker.n; i++) {
-        if (worker_is_missing(crew->w[i].state))
+        if (mpi_worker_is_missing(crew->w[i].state))
             add_worker(p, VERB_CREATE, 1, i);
     }
 }
@@ -189,7 +189,7 @@ static bool misses_worker(const struct planner *p)
     const struct crew *crew = &p->q->seen->crew[ROLE_WORKER];
 
     for (uint32_t i = 0; i < crew->n && i < p->job->worker.n; i++) {
-        if (worker_is_missing(crew->w[i].state))
+        if (mpi_worker_is_missing(crew->w[i].state))
             return true;
     }
     return false;
@@ -282,7 +282,7 @@ static bool may_make_launcher(const struct planner *p)
 {
     const struct observed *seen = p->q->seen;
 
-    return worker_is_missing(seen->batch_state) && !launcher_has_former_pods(seen)
+    return mpi_worker_is_missing(seen->batch_state) && !launcher_has_former_pods(seen)
            && (p->job->is_suspended || p->v->may_launch);
 }
 
@@ -316,7 +316,7 @@ static bool launcher_has_started(const struct planner *p)
 
 static void plan_objects(struct planner *p)
 {
-    bool is_making = worker_is_missing(p->q->seen->batch_state)
+    bool is_making = mpi_worker_is_missing(p->q->seen->batch_state)
                      || (!p->job->is_suspended && misses_worker(p));
 
     p->is_replacing = (p->q->seen->batch_state == WORKER_GONE && may_make_launcher(p))

@@ -63,7 +63,8 @@ static void gang_choose_members(struct gang_member *launcher,
 /* --- resources ------------------------------------------------------------------- */
 
 /* By mpi-operator's rule only containers count: no init container, no overhead. */
-static int add_member(struct arena *a, struct amounts *sum, const struct gang_member *m)
+static int
+amounts_add_member(struct arena *a, struct amounts *sum, const struct gang_member *m)
 {
     const struct node *list = node_at(m->replicas->pod_template, "spec.containers");
     int rc = 0;
@@ -78,11 +79,11 @@ static int add_member(struct arena *a, struct amounts *sum, const struct gang_me
     return rc;
 }
 
-static struct node *min_resources(struct build *b,
-                                  const struct mpi_job *job,
-                                  const struct priorities *priorities,
-                                  int64_t min,
-                                  bool has_launcher)
+static struct node *mpi_min_resources(struct build *b,
+                                      const struct mpi_job *job,
+                                      const struct priorities *priorities,
+                                      int64_t min,
+                                      bool has_launcher)
 {
     struct gang_member launcher = {.replicas = &job->launcher, .n = 1};
     struct gang_member worker = {.replicas = &job->worker, .n = job->worker.n};
@@ -97,9 +98,9 @@ static struct node *min_resources(struct build *b,
     worker.priority = priorities_value(priorities, priority_class(&job->worker));
     gang_choose_members(&launcher, &worker, min, has_launcher);
     if (has_launcher)
-        rc = add_member(b->arena, &sum, &launcher);
+        rc = amounts_add_member(b->arena, &sum, &launcher);
     if (rc == 0 && job->worker.is_set)
-        rc = add_member(b->arena, &sum, &worker);
+        rc = amounts_add_member(b->arena, &sum, &worker);
     if (rc < 0)
         b->status = rc;
     return rc < 0 ? NULL : amounts_node(b, &sum);
@@ -107,7 +108,8 @@ static struct node *min_resources(struct build *b,
 
 /* --- the object ------------------------------------------------------------------ */
 
-static void set_text(struct build *b, struct node *o, const char *key, const char *s)
+static void
+podgroup_set_text(struct build *b, struct node *o, const char *key, const char *s)
 {
     if (*s)
         node_set_str(b, o, key, s);
@@ -118,17 +120,19 @@ static const char *first_of(const char *a, const char *b, const char *c)
     return *a ? a : (*b ? b : c);
 }
 
-static void put_volcano(struct build *b, struct node *spec, const struct mpi_job *job)
+static void
+mpi_put_volcano(struct build *b, struct node *spec, const struct mpi_job *job)
 {
     const struct node *queue =
         node_get(job->meta.annotations, ANNOTATION_VOLCANO_QUEUE);
 
-    set_text(b, spec, "queue",
-             first_of(job->queue, queue && queue->type == NODE_STRING ? queue->u.s : "",
-                      ""));
-    set_text(b, spec, "priorityClassName",
-             first_of(job->priority_class, priority_class(&job->launcher),
-                      priority_class(&job->worker)));
+    podgroup_set_text(b, spec, "queue",
+                      first_of(job->queue,
+                               queue && queue->type == NODE_STRING ? queue->u.s : "",
+                               ""));
+    podgroup_set_text(b, spec, "priorityClassName",
+                      first_of(job->priority_class, priority_class(&job->launcher),
+                               priority_class(&job->worker)));
 }
 
 struct node *mpi_pod_group(struct build *b,
@@ -144,11 +148,11 @@ struct node *mpi_pod_group(struct build *b,
                                           : "scheduling.x-k8s.io/v1alpha1",
                                "PodGroup", job->meta.name);
     struct node *spec = node_child(b, o, "spec", NODE_OBJECT);
-    struct node *sum = min_resources(b, job, priorities, min, has_launcher);
+    struct node *sum = mpi_min_resources(b, job, priorities, min, has_launcher);
 
     node_set_int(b, spec, "minMember", min);
     if (is_volcano)
-        put_volcano(b, spec, job);
+        mpi_put_volcano(b, spec, job);
     else
         node_set_int(b, spec, "scheduleTimeoutSeconds",
                      job->schedule_timeout_s >= 0 ? job->schedule_timeout_s : 0);

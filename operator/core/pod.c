@@ -217,9 +217,9 @@ bool pod_has_condition(const struct pod *p, const char *type, const char *status
     return false;
 }
 
-static void read_conditions(const struct node *object,
-                            char text_of[POD_CONDITIONS_SIZE],
-                            struct pod *p)
+static void pod_read_conditions(const struct node *object,
+                                char text_of[POD_CONDITIONS_SIZE],
+                                struct pod *p)
 {
     const struct node *conditions = node_at(object, "status.conditions");
 
@@ -403,7 +403,7 @@ int pod_decode(enum kube_kind job_kind,
     p.reason = pod_get_text(object, "status.reason");
     p.message = pod_get_text(object, "status.message");
     p.owner_uid = (char *)(uintptr_t)object_owner_uid(object);
-    read_conditions(object, conditions, &p);
+    pod_read_conditions(object, conditions, &p);
     read_exits(object, &p);
     read_start(object, &p);
     read_waiting(node_at(object, "status.initContainerStatuses"), &p);

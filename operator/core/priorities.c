@@ -13,7 +13,7 @@ struct class_entry {
     bool is_marked;
 };
 
-static void entry_free(struct class_entry *e)
+static void priority_free(struct class_entry *e)
 {
     mem_free(e->name);
     mem_free(e);
@@ -22,7 +22,7 @@ static void entry_free(struct class_entry *e)
 void priorities_release(struct priorities *p)
 {
     for (size_t i = 0; i < p->classes.n; i++)
-        entry_free(p->classes.v[i]);
+        priority_free(p->classes.v[i]);
     keyed_release(&p->classes);
 }
 
@@ -36,7 +36,7 @@ int priorities_put(struct priorities *p, const char *name, int32_t value)
             return -ENOMEM;
         e->name = mem_strdup(name);
         if (!e->name || keyed_insert(&p->classes, e) < 0) {
-            entry_free(e);
+            priority_free(e);
             return -ENOMEM;
         }
     }
@@ -52,7 +52,7 @@ void priorities_drop(struct priorities *p, const char *name)
     if (!e)
         return;
     keyed_remove(&p->classes, e);
-    entry_free(e);
+    priority_free(e);
 }
 
 void priorities_begin(struct priorities *p)
@@ -71,7 +71,7 @@ void priorities_end(struct priorities *p)
         if (e->is_marked)
             p->classes.v[kept++] = e;
         else
-            entry_free(e);
+            priority_free(e);
     }
     p->classes.n = kept;
 }

@@ -51,7 +51,8 @@ back_off(struct reflector *r, int need_list, uint64_t now_ns, uint32_t random32)
         r->backoff_ns = REFL_MAX_BACKOFF_NS;
 }
 
-static const struct refl_edge *edge_find(enum refl_state from, enum refl_event ev)
+static const struct refl_edge *reflector_find_edge(enum refl_state from,
+                                                   enum refl_event ev)
 {
     for (size_t i = 0; i < ARRAY_LEN(edges); i++) {
         if (edges[i].from == from && edges[i].ev == ev)
@@ -72,7 +73,7 @@ enum refl_state reflector_next(struct reflector *r,
 
     if (r->state == REFL_WATCHING && ev == REFL_WATCH_END && was_short)
         ev = REFL_ERROR;
-    e = edge_find(r->state, ev);
+    e = reflector_find_edge(r->state, ev);
     if (!e)
         return r->state;
     if (e->from == REFL_WATCHING) {

@@ -136,7 +136,7 @@ static int on_scalar(struct yaml_reader *r, const yaml_event_t *e)
                     &e->start_mark);
 }
 
-static int on_event(struct yaml_reader *r, const yaml_event_t *e)
+static int yaml_on_event(struct yaml_reader *r, const yaml_event_t *e)
 {
     switch (e->type) {
     case YAML_DOCUMENT_START_EVENT:
@@ -183,7 +183,7 @@ static int read_events(yaml_parser_t *p, struct yaml_reader *r)
                              p->problem ? p->problem : "bad syntax");
         }
         is_end = e.type == YAML_STREAM_END_EVENT;
-        rc = on_event(r, &e);
+        rc = yaml_on_event(r, &e);
         yaml_event_delete(&e);
     }
     return rc;

@@ -44,7 +44,7 @@ static enum answer_class class_of(int http, const char *reason, const char *mess
     }
 }
 
-static void read_status(const struct http_reply *reply, struct kube_answer *a)
+static void answer_read_status(const struct http_reply *reply, struct kube_answer *a)
 {
     struct arena arena;
     struct node *status;
@@ -69,7 +69,7 @@ void answer_read(const struct http_reply *reply, struct kube_answer *ret)
     *ret = (struct kube_answer){.http = reply->status,
                                 .retry_after_s = reply->retry_after_s};
     if (reply->status >= 300)
-        read_status(reply, ret);
+        answer_read_status(reply, ret);
     if (reply->status == 0)
         (void)snprintf(ret->message, sizeof(ret->message), "%s", reply->err.text);
     else if (reply->status >= 300 && !*ret->message)

@@ -87,7 +87,7 @@ static void request_free(struct client_request *r)
     mem_free(r);
 }
 
-static bool may_write(const struct kube *k)
+static bool client_may_write(const struct kube *k)
 {
     return !k->options.may_write || k->options.may_write(k->options.may_write_arg);
 }
@@ -97,7 +97,7 @@ static void kube_check_fence(void *arg)
 {
     struct kube *k = arg;
 
-    if (k->n_flying > 0 && !may_write(k))
+    if (k->n_flying > 0 && !client_may_write(k))
         kube_fence(k);
 }
 
@@ -312,7 +312,7 @@ static bool may_send(void *arg)
     const struct client_request *r = arg;
 
     fault_at_send(r->write_number);
-    return may_write(r->kube);
+    return client_may_write(r->kube);
 }
 
 static int request_start(struct client_request *r, struct err *err)
@@ -349,7 +349,7 @@ static void kube_send(struct kube *k, struct client_request *r)
     struct err err = ERR_INIT;
 
     if (is_write(r) && !r->is_urgent) {
-        if (!may_write(k)) {
+        if (!client_may_write(k)) {
             request_refuse(r, -EPERM, "not the leader: not sent");
             return;
         }
@@ -451,7 +451,7 @@ uint64_t kube_next_ns(const struct kube *k)
 
 /* --- watches ---------------------------------------------------------------------- */
 
-static int on_line(void *arg, const char *line, size_t n)
+static int client_on_line(void *arg, const char *line, size_t n)
 {
     struct client_watch *w = arg;
 
@@ -463,10 +463,10 @@ static int on_chunk(void *arg, const char *p, size_t n)
 {
     struct client_watch *w = arg;
 
-    return stream_feed(&w->stream, p, n, on_line, w);
+    return stream_feed(&w->stream, p, n, client_on_line, w);
 }
 
-static void on_opened(void *arg)
+static void client_on_opened(void *arg)
 {
     const struct client_watch *w = arg;
 
@@ -508,7 +508,7 @@ int kube_watch(struct kube *k, const struct kube_watch *spec, struct err *err)
                               .max_body = 1u << 20,
                               .done = on_watch_done,
                               .chunk = on_chunk,
-                              .opened = on_opened,
+                              .opened = client_on_opened,
                               .arg = w};
     int rc = w && path ? 0 : err_set(err, -ENOMEM, "out of memory");
 

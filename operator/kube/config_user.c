@@ -17,10 +17,10 @@
 
 /* --- impersonation ---------------------------------------------------------------- */
 
-static int add_header(struct strbuf *out,
-                      const char *name,
-                      const struct node *value,
-                      struct err *err)
+static int user_add_header(struct strbuf *out,
+                           const char *name,
+                           const struct node *value,
+                           struct err *err)
 {
     if (value->type != NODE_STRING || strpbrk(value->u.s, "\r\n"))
         return err_set(err, -EINVAL,
@@ -41,9 +41,9 @@ static int add_headers(struct strbuf *out,
     if (!values)
         return 0;
     if (values->type != NODE_ARRAY)
-        return add_header(out, name, values, err);
+        return user_add_header(out, name, values, err);
     for (const struct node *v = values->first; v && rc == 0; v = v->next)
-        rc = add_header(out, name, v, err);
+        rc = user_add_header(out, name, v, err);
     return rc;
 }
 

@@ -122,7 +122,7 @@ static int check_head(const struct node *o, const char *api_version, struct err 
 }
 
 static int
-read_status(const struct node *status, struct exec_answer *a, struct err *err)
+exec_read_status(const struct node *status, struct exec_answer *a, struct err *err)
 {
     const char *expires = node_str(status, "expirationTimestamp");
     int rc = status_copy_text(status, "token", &a->token, err);
@@ -167,7 +167,7 @@ int exec_answer_read(const char *text,
     if (rc == 0)
         rc = check_head(o, api_version, err);
     if (rc == 0)
-        rc = read_status(node_get(o, "status"), &a, err);
+        rc = exec_read_status(node_get(o, "status"), &a, err);
     arena_wipe(&arena);
     arena_release(&arena);
     if (rc < 0)

@@ -25,7 +25,7 @@
 
 #define RESOLVER_S 40 /* two name servers, two tries of 10 s each */
 
-static bool is_due(const char *when, uint64_t number)
+static bool fault_is_due(const char *when, uint64_t number)
 {
     const char *s = getenv("HVD_CRASH");
     size_t n = strlen(when);
@@ -36,7 +36,7 @@ static bool is_due(const char *when, uint64_t number)
 
 static void crash_if(const char *when, uint64_t number)
 {
-    if (!is_due(when, number))
+    if (!fault_is_due(when, number))
         return;
     (void)fprintf(stderr, "hvd-operator-faults: crash %s\n", when);
     _exit(FAULT_EXIT_CODE);
@@ -54,7 +54,7 @@ void fault_after_write(uint64_t number)
 
 void fault_at_send(uint64_t number)
 {
-    if (is_due("stop", number))
+    if (fault_is_due("stop", number))
         (void)raise(SIGSTOP);
 }
 

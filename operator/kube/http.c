@@ -261,7 +261,7 @@ static int on_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
 
 /* --- starting and ending ---------------------------------------------------------- */
 
-static int add_header(struct http_call *c, const char *name, const char *value)
+static int http_add_header(struct http_call *c, const char *name, const char *value)
 {
     struct curl_slist *list;
     struct strbuf b;
@@ -300,14 +300,14 @@ static int set_headers(struct http_call *c,
                        struct err *err)
 {
     const char *impersonate = c->http->config->impersonate;
-    int rc = add_header(c, "Accept", rq->accept ? rq->accept : "application/json");
+    int rc = http_add_header(c, "Accept", rq->accept ? rq->accept : "application/json");
 
     if (rc == 0)
-        rc = add_header(c, "Expect", "");
+        rc = http_add_header(c, "Expect", "");
     if (rc == 0 && rq->content_type)
-        rc = add_header(c, "Content-Type", rq->content_type);
+        rc = http_add_header(c, "Content-Type", rq->content_type);
     if (rc == 0 && who->authorization)
-        rc = add_header(c, "Authorization", who->authorization);
+        rc = http_add_header(c, "Authorization", who->authorization);
     if (rc == 0 && impersonate)
         rc = add_lines(c, impersonate);
     return rc < 0 ? err_set(err, rc, "out of memory") : 0;

@@ -45,9 +45,9 @@ int carry_post(struct coordinator *co,
     }
 }
 
-static int report_no_memory(const struct coordinator *co,
-                            const struct tensor_request *q,
-                            struct err *err)
+static int carry_report_no_memory(const struct coordinator *co,
+                                  const struct tensor_request *q,
+                                  struct err *err)
 {
     char name[NAME_SHOWN_MAX];
 
@@ -236,7 +236,7 @@ static int op_prepare_result(struct coordinator *co,
         rc = op_make_result(op, dim0, set->n, &why);
     if (rc < 0 && why.text[0])
         return report_no_result(co, op, &why, rc, err);
-    return rc < 0 ? report_no_memory(co, &op->req, err) : 0;
+    return rc < 0 ? carry_report_no_memory(co, &op->req, err) : 0;
 }
 
 static int batch_fill_item(const struct member_item *from,
@@ -300,7 +300,7 @@ static int carry_run_batch(struct coordinator *co,
     co->items = items;
     *ret_is_ours = true;
     if (rc < 0 || (n_zeros > 0 && !zeros))
-        return report_no_memory(co, q, err);
+        return carry_report_no_memory(co, q, err);
     for (size_t i = 0; i < act->n_items && rc == 0; i++)
         rc = batch_fill_item(&act->items[i], &co->items[i], zeros, &at);
     if (rc < 0)

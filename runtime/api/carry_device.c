@@ -22,10 +22,10 @@
 /* This rank has no device, for the reason in err. The other ranks are about to connect
  * and must not wait for it. Without the library there is no connecting; then the world
  * is ended by this error. */
-static int comm_refuse(struct coordinator *co,
-                       const struct process_set *set,
-                       const struct backend_env *env,
-                       struct err *err)
+static int carry_refuse_comm(struct coordinator *co,
+                             const struct process_set *set,
+                             const struct backend_env *env,
+                             struct err *err)
 {
     AUTOFREE const char **hosts = mem_calloc(co->size, sizeof(*hosts));
     const struct device_ops *ops;
@@ -55,7 +55,7 @@ int carry_open_comm(struct coordinator *co,
     env.global = set->ranks;
     env.deadline_ns = clock_now_ns() + co->settings.start_timeout_ns;
     if (device_need(co, HVD_DEVICE_OF_POINTER, NULL, &d, err) < 0)
-        return comm_refuse(co, set, &env, err);
+        return carry_refuse_comm(co, set, &env, err);
     return co->gpu.ops->comm_open(d, set->backend, &env, set->ranks,
                                   &set->device_backend, err);
 }

@@ -33,11 +33,6 @@ static const uint64_t FOREVER_NS = 3600 * NS_PER_S;
 static const char SHUT_DOWN_HERE[] =
     "Horovod has been shut down: this rank called shutdown()";
 
-static uint64_t earlier_ns(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static bool coordinator_is_over(const struct coordinator *co)
 {
     int life = atomic_load_explicit(&co->life, memory_order_acquire);
@@ -363,7 +358,7 @@ thread_run_round(struct coordinator *co, uint64_t last_nap_ns, uint32_t *seen)
     return 0;
 }
 
-static void *thread_main(void *arg)
+static void *coordinator_main(void *arg)
 {
     struct coordinator *co = arg;
     uint64_t nap_ns = 0;
@@ -486,7 +481,7 @@ int coordinator_start(struct coordinator *co, struct err *err)
     atomic_fetch_add(&co->refs, 1); /* the thread's */
     (void)sigfillset(&all);         /* signals belong to the host program's threads */
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&co->thread, NULL, thread_main, co);
+    rc = pthread_create(&co->thread, NULL, coordinator_main, co);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc != 0) {
         coordinator_unref(co);

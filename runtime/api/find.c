@@ -187,10 +187,10 @@ static void log_set_rank(const struct contract *c)
     log_set_tag("ringmaster", tag);
 }
 
-int find_place(struct world *w,
-               struct meeting *m,
-               uint64_t start_timeout_ns,
-               struct err *err)
+int world_find_place(struct world *w,
+                     struct meeting *m,
+                     uint64_t start_timeout_ns,
+                     struct err *err)
 {
     const struct contract *c = &w->contract;
     char why[512] = "";

@@ -8,10 +8,10 @@
 /* Sets w->settings, contract, token and start_deadline_ns (start_timeout_ns 0: the
  * value of the settings). Blocks only if the ranks meet through the launcher's
  * channel. */
-int find_place(struct world *w,
-               struct meeting *m,
-               uint64_t start_timeout_ns,
-               struct err *err);
+int world_find_place(struct world *w,
+                     struct meeting *m,
+                     uint64_t start_timeout_ns,
+                     struct err *err);
 /* Rank 0's socket for the rendezvous. port 0: any. */
 int find_listen(uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *err);
 

@@ -20,10 +20,10 @@
 
 /* --- timeline --- */
 
-static struct trace_event *event_new(struct coordinator *co,
-                                     enum trace_kind kind,
-                                     uint64_t ns,
-                                     const struct tensor_request *q)
+static struct trace_event *observe_new_event(struct coordinator *co,
+                                             enum trace_kind kind,
+                                             uint64_t ns,
+                                             const struct tensor_request *q)
 {
     struct trace_event *ev = timeline_slot(&co->timeline, kind, ns);
 
@@ -40,7 +40,7 @@ static void event_put(struct coordinator *co,
                       uint64_t ns,
                       const struct tensor_request *q)
 {
-    if (event_new(co, kind, ns, q))
+    if (observe_new_event(co, kind, ns, q))
         timeline_put(&co->timeline);
 }
 
@@ -49,7 +49,7 @@ static void event_put_activity(struct coordinator *co,
                                uint64_t ns,
                                const struct tensor_request *q)
 {
-    struct trace_event *ev = event_new(co, TRACE_ACTIVITY, ns, q);
+    struct trace_event *ev = observe_new_event(co, TRACE_ACTIVITY, ns, q);
 
     if (!ev)
         return;
@@ -70,7 +70,7 @@ void observe_request(void *arg, uint32_t rank, const struct tensor_request *q)
 
     if (!timeline_is_on(&co->timeline))
         return;
-    ev = event_new(co, TRACE_TICK, clock_now_ns(), q);
+    ev = observe_new_event(co, TRACE_TICK, clock_now_ns(), q);
     if (!ev)
         return;
     ev->rank = rank;
@@ -280,7 +280,7 @@ void observe_end(struct coordinator *co, const struct op *op, int status)
                  status == HVD_OK ? op_output_bytes(op) : 0);
     if (!timeline_is_on(&co->timeline))
         return;
-    ev = event_new(co, TRACE_END, clock_now_ns(), &op->req);
+    ev = observe_new_event(co, TRACE_END, clock_now_ns(), &op->req);
     if (!ev)
         return;
     ev->bytes = op->bytes;

@@ -26,7 +26,7 @@ struct part_rounds { /* rounds that its server has seen of one part */
     uint32_t n;
 };
 
-/* After find_place: w becomes a world of these ranks; its rank and size are those
+/* After world_find_place: w becomes a world of these ranks; its rank and size are those
  * within it. All ranks of the job in their order are not a part. -EINVAL, -ENOMEM. */
 int part_choose(struct world *w, const struct part_ranks *ranks, struct err *err);
 /* Local and cross rank among the members, from their hosts' names; members are known.

@@ -386,7 +386,7 @@ int world_form(uint64_t start_timeout_ns,
     w->refs = 1;
     w->forming = &f;
     contract_init(&w->contract);
-    rc = find_place(w, meeting, start_timeout_ns, err);
+    rc = world_find_place(w, meeting, start_timeout_ns, err);
     if (rc == 0) {
         w->job = w->contract.place;
         rc = part_choose(w, ranks, err);

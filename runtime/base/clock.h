@@ -12,6 +12,12 @@
 #define NS_PER_MS 1000000ull
 #define NS_PER_S  1000000000ull
 
+/* The earlier of two times, or the shorter of two spans. */
+static inline uint64_t earlier_ns(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 uint64_t clock_now_ns(void); /* CLOCK_MONOTONIC */
 uint64_t clock_wall_s(void); /* seconds since the epoch */
 uint64_t clock_wall_us(void);

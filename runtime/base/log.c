@@ -165,7 +165,7 @@ static size_t value_size(const char *s)
     return strlen(s);
 }
 
-static size_t add_text(char *buf, size_t n, size_t cap, const char *s)
+static size_t log_add_text(char *buf, size_t n, size_t cap, const char *s)
 {
     /* A newline inside a value must not look like the start of another event. */
     for (; *s && n + 2 < cap; s++)
@@ -220,10 +220,10 @@ static size_t render_text(char *buf,
                  level, tag_program, tag_detail);
     size_t n = k < 0 ? 0 : (size_t)k;
 
-    n = add_text(buf, n, cap, msg);
+    n = log_add_text(buf, n, cap, msg);
     if (data[0]) {
-        n = add_text(buf, n, cap, " ");
-        n = add_text(buf, n, cap, data);
+        n = log_add_text(buf, n, cap, " ");
+        n = log_add_text(buf, n, cap, data);
     }
     buf[n++] = '\n';
     return n;

@@ -80,7 +80,7 @@ static void attempt_unref(struct attempt *a)
 
 /* --- cards --- */
 
-static void add_text(struct sha256 *s, const char *text)
+static void digest_add_text(struct sha256 *s, const char *text)
 {
     sha256_add(s, text, strlen(text) + 1);
 }
@@ -108,14 +108,14 @@ static void describe_host(struct card *card)
         boot = NULL;                           /* then the host name alone decides */
     (void)gethostname(name, sizeof(name) - 1); /* "" is valid */
     sha256_init(&s);
-    add_text(&s, name);
-    add_text(&s, boot ? boot : "");
-    add_text(&s, id ? id : "");
+    digest_add_text(&s, name);
+    digest_add_text(&s, boot ? boot : "");
+    digest_add_text(&s, id ? id : "");
     key_of(&s, card->host);
     if (!boot || stat("/proc/self/ns/net", &st) != 0)
         return; /* "": no other rank uses loopback */
     sha256_init(&s);
-    add_text(&s, boot);
+    digest_add_text(&s, boot);
     sha256_add(&s, &st.st_ino, sizeof(st.st_ino));
     key_of(&s, card->net);
 }
@@ -269,7 +269,7 @@ static int attempt_run(struct attempt *a)
     return rc;
 }
 
-static void *thread_main(void *arg)
+static void *bootstrap_thread_main(void *arg)
 {
     struct attempt *a = arg;
     int rc = attempt_run(a);
@@ -422,7 +422,7 @@ int bootstrap_meet(struct contract *c,
     if (!a)
         return err_set(err, -ENOMEM, "out of memory");
     a->n_refs = 2;
-    int rc = attempt_start_thread(a, thread_main);
+    int rc = attempt_start_thread(a, bootstrap_thread_main);
     if (rc) {
         a->n_refs = 1;
         attempt_unref(a);

@@ -17,7 +17,7 @@
 #define N_FIELDS     8
 #define N_COMMON     4
 
-static bool is_plain(char c)
+static bool card_is_plain(char c)
 {
     return c > ' ' && c <= '~' && c != ';';
 }
@@ -29,7 +29,7 @@ int card_format(const struct card *c, char *ret, size_t size_bytes, struct err *
     int k;
 
     for (size_t i = 0; i <= n; i++) /* a job's name may hold what PMI cannot carry */
-        job[i] = c->job[i] == '\0' || is_plain(c->job[i]) ? c->job[i] : '_';
+        job[i] = c->job[i] == '\0' || card_is_plain(c->job[i]) ? c->job[i] : '_';
     if (c->local_rank != CARD_NO_LOCAL)
         (void)snprintf(local, sizeof(local), "%u", c->local_rank); /* fits */
     if (c->port == 0)
@@ -72,7 +72,7 @@ static bool field_copy(const char *s, char *ret, size_t size_bytes)
     size_t n = strlen(s);
 
     for (size_t i = 0; i < n; i++)
-        if (!is_plain(s[i]))
+        if (!card_is_plain(s[i]))
             return false;
     if (n >= size_bytes)
         return false;

@@ -228,7 +228,7 @@ int contract_render(const struct contract *c,
 static const char whole[] =
     "but HOROVOD_RANK or HOROVOD_SIZE is set: the set of variables is incomplete";
 
-static int read_place(const struct env_reader *r, struct place *p)
+static int contract_read_place(const struct env_reader *r, struct place *p)
 {
     const uint32_t max = WORLD_MAX_RANKS;
     int rc = env_need_u32(r, "HOROVOD_RANK", 0, max - 1, &p->rank, whole);
@@ -325,7 +325,7 @@ int contract_parse(getenv_fn get, void *arg, struct contract *ret, struct err *e
         return err_set(err, -ENOENT, "HOROVOD_RANK and HOROVOD_SIZE are unset");
     contract_init(&c);
     c.launcher = LAUNCHER_RINGMASTER;
-    int rc = read_place(&r, &c.place);
+    int rc = contract_read_place(&r, &c.place);
     if (rc == 0)
         rc = place_check_named(&c.place, &horovod_names, err);
     if (rc == 0)

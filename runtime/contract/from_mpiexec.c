@@ -31,7 +31,7 @@ static bool has_port(const struct env_reader *r)
     return env_look(r, "PMI_PORT") && env_look(r, "PMI_ID");
 }
 
-static bool is_present(const struct env_reader *r)
+static bool mpiexec_is_present(const struct env_reader *r)
 {
     return has_fd(r) || has_port(r)
            || (foreign_has_pmix(r) && !foreign_is_slurms_pmix(r));
@@ -92,5 +92,5 @@ static int read_mpiexec(const struct env_reader *r, struct contract *c)
     return rc ? rc : env_text(r, "PMI_PORT", "", c->pmi_port, sizeof(c->pmi_port));
 }
 
-const struct foreign foreign_mpiexec = {LAUNCHER_MPIEXEC, "PMI or PMIx", is_present,
-                                        read_mpiexec};
+const struct foreign foreign_mpiexec = {LAUNCHER_MPIEXEC, "PMI or PMIx",
+                                        mpiexec_is_present, read_mpiexec};

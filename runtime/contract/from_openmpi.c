@@ -15,12 +15,12 @@
 
 #include "runtime/contract/foreign.h"
 
-static bool is_present(const struct env_reader *r)
+static bool openmpi_is_present(const struct env_reader *r)
 {
     return env_look(r, "OMPI_COMM_WORLD_RANK") && env_look(r, "OMPI_COMM_WORLD_SIZE");
 }
 
-static int read_place(const struct env_reader *r, struct place *p)
+static int openmpi_read_place(const struct env_reader *r, struct place *p)
 {
     static const struct place_names names = {"OMPI_COMM_WORLD_RANK",
                                              "OMPI_COMM_WORLD_SIZE",
@@ -62,7 +62,7 @@ static int read_openmpi(const struct env_reader *r, struct contract *c)
     const char *uri = or_nothing(env_look(r, "OMPI_MCA_orte_hnp_uri"));
     const char *key = or_nothing(env_look(r, "OMPI_MCA_orte_precondition_transports"));
     char job[JOB_ID_MAX], secret[40];
-    int rc = read_place(r, &c->place);
+    int rc = openmpi_read_place(r, &c->place);
 
     c->hostname[0] = '\0'; /* mpirun does not set it: the caller queries the system */
     if (rc == 0 && foreign_has_pmix(r)) {
@@ -90,4 +90,4 @@ static int read_openmpi(const struct env_reader *r, struct contract *c)
 
 const struct foreign foreign_openmpi = {LAUNCHER_OPENMPI,
                                         "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE",
-                                        is_present, read_openmpi};
+                                        openmpi_is_present, read_openmpi};

@@ -27,7 +27,7 @@
  * ...292 extern. */
 #define STEP_MAX 4294967280u
 
-static bool is_present(const struct env_reader *r)
+static bool slurm_is_present(const struct env_reader *r)
 {
     const char *step = env_look(r, "SLURM_STEP_ID");
     uint32_t id;
@@ -93,4 +93,4 @@ static int read_slurm(const struct env_reader *r, struct contract *c)
 }
 
 const struct foreign foreign_slurm = {
-    LAUNCHER_SLURM, "SLURM_PROCID, SLURM_STEP_NUM_TASKS", is_present, read_slurm};
+    LAUNCHER_SLURM, "SLURM_PROCID, SLURM_STEP_NUM_TASKS", slurm_is_present, read_slurm};

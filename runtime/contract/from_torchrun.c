@@ -12,13 +12,13 @@
 
 #include "runtime/contract/foreign.h"
 
-static bool is_present(const struct env_reader *r)
+static bool torchrun_is_present(const struct env_reader *r)
 {
     return env_look(r, "RANK") && env_look(r, "WORLD_SIZE")
            && env_look(r, "MASTER_ADDR") && env_look(r, "MASTER_PORT");
 }
 
-static int read_place(const struct env_reader *r, struct place *p)
+static int torchrun_read_place(const struct env_reader *r, struct place *p)
 {
     static const struct place_names names = {"RANK",       "WORLD_SIZE",
                                              "LOCAL_RANK", "LOCAL_WORLD_SIZE",
@@ -53,7 +53,7 @@ static int read_torchrun(const struct env_reader *r, struct contract *c)
     const char *addr = env_look(r, "MASTER_ADDR"), *id;
     char job[JOB_ID_MAX];
     uint32_t port = 0;
-    int rc = read_place(r, &c->place);
+    int rc = torchrun_read_place(r, &c->place);
 
     if (rc == 0)
         rc = foreign_need(r, "MASTER_PORT", 1, 65535, &port);
@@ -72,5 +72,6 @@ static int read_torchrun(const struct env_reader *r, struct contract *c)
     return foreign_meet(r, c, addr, job, "", port);
 }
 
-const struct foreign foreign_torchrun = {
-    LAUNCHER_TORCHRUN, "RANK, WORLD_SIZE, MASTER_ADDR", is_present, read_torchrun};
+const struct foreign foreign_torchrun = {LAUNCHER_TORCHRUN,
+                                         "RANK, WORLD_SIZE, MASTER_ADDR",
+                                         torchrun_is_present, read_torchrun};

@@ -104,7 +104,7 @@ int hostlist_copy(const struct hostlist *from, struct hostlist *ret, struct err 
     return 0;
 }
 
-static int by_name(const void *a, const void *b)
+static int entry_compare_names(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -120,7 +120,7 @@ static int check_twice(const struct hostlist *hl, struct err *err)
         return err_set(err, -ENOMEM, "out of memory for %zu hosts", hl->n);
     for (size_t i = 0; i < hl->n; i++)
         names[i] = hl->v[i].name;
-    qsort(names, hl->n, sizeof(*names), by_name);
+    qsort(names, hl->n, sizeof(*names), entry_compare_names);
     for (size_t i = 1; i < hl->n; i++)
         if (strcmp(names[i - 1], names[i]) == 0)
             return err_set(

@@ -48,11 +48,11 @@ static void bytes_put_le(uint8_t *p, uint64_t v, size_t n)
         p[i] = (uint8_t)(v >> (8 * i));
 }
 
-static void frame_mac(const struct hmac *start,
-                      uint64_t seq,
-                      const uint8_t *frame,
-                      size_t n,
-                      uint8_t ret[SHA256_BYTES])
+static void frame_compute_mac(const struct hmac *start,
+                              uint64_t seq,
+                              const uint8_t *frame,
+                              size_t n,
+                              uint8_t ret[SHA256_BYTES])
 {
     struct hmac m = *start;
     uint8_t raw[8];
@@ -134,7 +134,7 @@ int frame_send(struct frame_conn *c, enum frame_type type, const void *p, size_t
     bytes_put_le(f + 4, (uint64_t)type, 4);
     if (n > 0)
         memcpy(f + HEADER, p, n);
-    frame_mac(&c->send_start, c->n_sent++, f, HEADER + n, tag);
+    frame_compute_mac(&c->send_start, c->n_sent++, f, HEADER + n, tag);
     memcpy(f + HEADER + n, tag, FRAME_MAC_BYTES);
     c->out_n += total;
     return frame_flush(c);
@@ -197,7 +197,7 @@ static int frame_check_mac(struct frame_conn *c, const uint8_t *f, size_t n)
 {
     uint8_t tag[SHA256_BYTES], theirs[SHA256_BYTES];
 
-    frame_mac(&c->recv_start, c->n_received, f, HEADER + n, tag);
+    frame_compute_mac(&c->recv_start, c->n_received, f, HEADER + n, tag);
     memcpy(theirs, tag,
            sizeof(theirs)); /* compare the part that is sent, in constant time */
     memcpy(theirs, f + HEADER + n, FRAME_MAC_BYTES);

@@ -30,11 +30,6 @@
 static const uint64_t AUTH_LIMIT_NS = 3 * NS_PER_S;
 enum { BACKLOG = 512 };
 
-static uint64_t earlier_ns(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static socklen_t unix_make_addr(const char *name, struct sockaddr_un *ret)
 {
     *ret = (struct sockaddr_un){.sun_family = AF_UNIX}; /* sun_path[0] = 0: abstract */

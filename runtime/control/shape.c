@@ -32,7 +32,7 @@ struct shape_builder {
     struct shape_queue heads;
 };
 
-static uint32_t host_hash(const char *s)
+static uint32_t shape_hash_host(const char *s)
 {
     uint32_t h = 2166136261u; /* FNV-1a */
 
@@ -45,7 +45,7 @@ static uint32_t host_hash(const char *s)
 static uint32_t shape_find_head(struct shape_builder *m, uint32_t rank)
 {
     const char *host = m->members[rank].host;
-    uint32_t *slot = &m->slots[host_hash(host) & m->mask];
+    uint32_t *slot = &m->slots[shape_hash_host(host) & m->mask];
 
     for (uint32_t i = *slot; i != SHAPE_NONE; i = m->links[i].next_in_slot)
         if (strcmp(m->members[i].host, host) == 0)

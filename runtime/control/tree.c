@@ -242,11 +242,6 @@ bool control_peek(const struct control *c)
     return epoll_wait(c->epoll_fd, &ev, 1, 0) > 0;
 }
 
-static uint64_t earlier_ns(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 uint64_t control_next_ns(const struct control *c)
 {
     uint64_t next = UINT64_MAX;

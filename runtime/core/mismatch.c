@@ -158,7 +158,8 @@ static int mismatch_group(struct err *why, const struct request_pair *p)
     return mismatch_number(why, p, "group sizes", p->a->group_n, p->b->group_n);
 }
 
-static const char *set_text(const struct tensor_request *r, char *buf, size_t size)
+static const char *
+mismatch_set_text(const struct tensor_request *r, char *buf, size_t size)
 {
     size_t at = 0;
 
@@ -177,8 +178,9 @@ static int mismatch_set(struct err *why, const struct request_pair *p)
     if (p->a->n_set == p->b->n_set
         && memcmp(p->a->set, p->b->set, (size_t)p->a->n_set * 4) == 0)
         return 0;
-    return mismatch_report(why, p, "process sets", set_text(p->a, a, sizeof(a)),
-                           set_text(p->b, b, sizeof(b)), "");
+    return mismatch_report(why, p, "process sets",
+                           mismatch_set_text(p->a, a, sizeof(a)),
+                           mismatch_set_text(p->b, b, sizeof(b)), "");
 }
 
 static int mismatch_reduction(struct err *why, const struct request_pair *p)

@@ -20,7 +20,7 @@
 #include "runtime/core/pair.h"
 #include "runtime/core/pending_groups.h"
 
-static void list_append(struct pending_list *l, struct pending *p)
+static void pending_append(struct pending_list *l, struct pending *p)
 {
     p->next = NULL;
     p->prev = l->tail;
@@ -190,7 +190,7 @@ int pending_fail(struct pending *p, const struct err *why)
 void pending_make_ready(struct pendings *t, struct pending *p)
 {
     list_remove(&t->waiting, p);
-    list_append(&t->ready, p);
+    pending_append(&t->ready, p);
 }
 
 static int pending_complete(struct pendings *t, struct pending *p)
@@ -291,7 +291,7 @@ static int pending_new(struct pendings *t,
     p->n_excused = p->set ? pending_count_excused(t, p) : 0;
     if (p->set)
         p->set->n_pending++;
-    list_append(&t->waiting, p);
+    pending_append(&t->waiting, p);
     *ret = p;
     return 0;
 }
@@ -367,7 +367,7 @@ pendings_join(struct pendings *t, uint32_t rank, const struct tensor_request *q)
     return rc;
 }
 
-static int report_no_memory(struct err *err, int r)
+static int pending_report_no_memory(struct err *err, int r)
 {
     return r < 0 ? err_set(err, r, "out of memory for a pending tensor") : 0;
 }
@@ -430,13 +430,13 @@ int pendings_add(struct pendings *t,
     if (rc < 0)
         return rc;
     if (req->coll == COLL_JOIN)
-        return report_no_memory(err, pendings_join(t, rank, req));
+        return pending_report_no_memory(err, pendings_join(t, rank, req));
     if (!p) {
         rc = pending_new(t, rank, req, now_ns, &p);
         if (rc < 0)
-            return report_no_memory(err, rc);
+            return pending_report_no_memory(err, rc);
         if (!p->set)
-            return report_no_memory(err, pendings_add_orphan(t, p));
+            return pending_report_no_memory(err, pendings_add_orphan(t, p));
         rc = pendings_check_sender(t, rank, req, p, err);
         if (rc < 0)
             return rc;
@@ -444,13 +444,13 @@ int pendings_add(struct pendings *t,
     }
     rc = pending_check(p, rank, q, is_hit);
     if (rc < 0)
-        return report_no_memory(err, rc);
+        return pending_report_no_memory(err, rc);
     if (p->dim0 && req->ndim > 0)
         p->dim0[rank] = (uint64_t)req->shape[0];
     p->seen[rank / 8] |= (uint8_t)(1u << (rank % 8));
     p->n_seen++;
     p->n_hits += is_hit;
-    return report_no_memory(err, pending_complete_if_whole(t, p));
+    return pending_report_no_memory(err, pending_complete_if_whole(t, p));
 }
 
 /* --- answering --- */

@@ -14,7 +14,7 @@ struct walk {
     struct strbuf *out;
 };
 
-static uint64_t earlier_ns(uint64_t a, uint64_t b)
+static uint64_t stall_earlier_ns(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -48,7 +48,7 @@ static bool stall_find_due(void *arg, const struct negotiate_view *v)
     if (w->s->fail_ns > 0 && age >= w->s->fail_ns)
         w->must_fail = true;
     else if (w->s->fail_ns > 0)
-        w->next_ns = earlier_ns(w->next_ns, v->since_ns + w->s->fail_ns);
+        w->next_ns = stall_earlier_ns(w->next_ns, v->since_ns + w->s->fail_ns);
     if (w->s->warn_ns > 0) {
         uint64_t due = v->since_ns + w->s->warn_ns;
 
@@ -57,7 +57,7 @@ static bool stall_find_due(void *arg, const struct negotiate_view *v)
         if (due <= w->now_ns)
             w->report = true;
         else
-            w->next_ns = earlier_ns(w->next_ns, due);
+            w->next_ns = stall_earlier_ns(w->next_ns, due);
     }
     return false; /* only the oldest one counts */
 }
@@ -94,7 +94,7 @@ enum stall_act stall_step(struct stall *s,
             strbuf_printf(out, " (and %zu more tensors)", w.n_old - SHOW_TENSORS);
         s->last_ns = now_ns;
         if (s->warn_ns > 0)
-            w.next_ns = earlier_ns(w.next_ns, now_ns + s->warn_ns);
+            w.next_ns = stall_earlier_ns(w.next_ns, now_ns + s->warn_ns);
     }
     *ret_next_ns = w.next_ns;
     if (w.must_fail)

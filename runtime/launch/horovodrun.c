@@ -370,7 +370,7 @@ static int launch_exit_code(struct horovodrun *l)
     return engine_running(l->engine) ? EXIT_OWN : 0;
 }
 
-static void launch_release(struct horovodrun *l)
+static void horovodrun_release(struct horovodrun *l)
 {
     engine_free(l->engine);
     rdv_server_stop(l->server);
@@ -487,7 +487,7 @@ int horovodrun_main(int argc, char *const *argv, char *const *env)
         fprintf(stderr, "%s: warning: %s\n", l->program, l->o.warnings[i]);
     code = launch_all(l, &err);
 out:
-    launch_release(l);
+    horovodrun_release(l);
     if (err.code)
         fprintf(stderr, "%s: %s\n", l->program, err.text);
     return code;

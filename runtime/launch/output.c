@@ -337,7 +337,7 @@ bool output_drain(struct output *o)
     return is_empty && !sink_waiting(&o->sink[0]) && !sink_waiting(&o->sink[1]);
 }
 
-static struct rank_stream *stream_of(struct output *o, uint32_t rank, int which)
+static struct rank_stream *output_stream_of(struct output *o, uint32_t rank, int which)
 {
     for (uint32_t i = 0; i < o->n; i++)
         if (o->ranks[i].rank == rank)
@@ -358,7 +358,8 @@ static void output_count_queue(struct output *o, int which)
         n = end ? (size_t)(end - line) + 1 : sink->queue.n - at;
         size_t n_sent = sink->n_sent > at ? sink->n_sent - at : 0;
         struct rank_stream *s =
-            rank ? stream_of(o, (uint32_t)strtoul(rank + 1, NULL, 10), which) : NULL;
+            rank ? output_stream_of(o, (uint32_t)strtoul(rank + 1, NULL, 10), which)
+                 : NULL;
         if (s && n_sent < n)
             s->n_lost += n - n_sent;
     }

@@ -18,7 +18,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/rendezvous/ranks.h"
 
-static bool find_place(const struct rdv_world *w, uint32_t rank, uint32_t *ret)
+static bool parts_find_place(const struct rdv_world *w, uint32_t rank, uint32_t *ret)
 {
     if (!w->ranks) {
         *ret = rank;
@@ -108,7 +108,7 @@ int rdv_parts_find(struct rdv_world *all,
     int rc = join->n_part > 0 ? find_part(all, join, &w, err) : 0;
     if (rc)
         return rc;
-    (void)find_place(w, join->rank, ret_place); /* find_part has checked it */
+    (void)parts_find_place(w, join->rank, ret_place); /* find_part has checked it */
     *ret = w;
     return 0;
 }
@@ -133,12 +133,12 @@ struct rdv_world *rdv_parts_clash(struct rdv_world *all,
     uint32_t at;
 
     for (struct rdv_world *o = all; o; o = o->next) {
-        if (o == w || o->n_put == 0 || !find_place(o, rank, &at))
+        if (o == w || o->n_put == 0 || !parts_find_place(o, rank, &at))
             continue;
         for (uint32_t i = 0; i < o->size; i++) {
             uint32_t other = rdv_world_rank(o, i);
 
-            if (!o->v[i].has_put || other == rank || !find_place(w, other, &at))
+            if (!o->v[i].has_put || other == rank || !parts_find_place(w, other, &at))
                 continue;
             parts_describe_request(w, ours, sizeof(ours));
             parts_describe_request(o, theirs, sizeof(theirs));

@@ -363,7 +363,7 @@ server_handle_event(struct rdv_server *s, const struct epoll_event *ev, uint64_t
         rdv_conn_read(c, &s->id, now_ns, on_frame, s);
 }
 
-static bool has_output(const struct rdv_server *s)
+static bool server_has_output(const struct rdv_server *s)
 {
     for (const struct rdv_conn *c = s->first; c; c = c->next)
         if (c->is_member && c->out_first)
@@ -404,7 +404,7 @@ static void *server_main(void *arg)
     refuse_all(s);
 
     uint64_t until = clock_now_ns() + STOP_FLUSH_MS * NS_PER_MS;
-    while (has_output(s) && clock_left_ms(until) > 0) {
+    while (server_has_output(s) && clock_left_ms(until) > 0) {
         server_turn(s, until);
         (void)take_orders(s); /* resets wake_fd */
     }

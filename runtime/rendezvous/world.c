@@ -185,7 +185,7 @@ struct rdv_msg *rdv_world_finish(struct rdv_world *w)
 
 enum missing { MISSING_ANY, MISSING_LOST, MISSING_LATE };
 
-static bool is_missing(const struct rdv_member *m, enum missing kind)
+static bool world_is_missing(const struct rdv_member *m, enum missing kind)
 {
     if (m->has_put)
         return false;
@@ -218,11 +218,11 @@ static uint32_t world_list_missing(const struct rdv_world *w,
 
     ret[0] = '\0';
     for (uint32_t i = 0; i < w->size; i++) {
-        if (!is_missing(&w->v[i], kind))
+        if (!world_is_missing(&w->v[i], kind))
             continue;
 
         uint32_t end = i, from = rdv_world_rank(w, i), to = from;
-        while (end + 1 < w->size && is_missing(&w->v[end + 1], kind)
+        while (end + 1 < w->size && world_is_missing(&w->v[end + 1], kind)
                && rdv_world_rank(w, end + 1) == to + 1) {
             end++;
             to++;

@@ -51,7 +51,7 @@ struct adasum {
     uint64_t *dot_counts;            /* [size] */
 };
 
-static uint32_t tree_size(uint32_t n)
+static uint32_t adasum_tree_size(uint32_t n)
 {
     uint32_t p = 1;
     while (p <= n / 2)
@@ -210,7 +210,7 @@ static int adasum_fold_extra(struct adasum *a, uint32_t p, struct err *err)
 }
 
 /* The elements that member r holds of a tensor of n elements after all levels. */
-static struct adasum_span part_of(uint32_t r, uint32_t p, uint64_t n)
+static struct adasum_span adasum_part_of(uint32_t r, uint32_t p, uint64_t n)
 {
     struct adasum_span s = {0, r < p ? n : 0};
     for (uint32_t d = 1; d < p && r < p; d *= 2)
@@ -226,7 +226,7 @@ static int give_all(struct adasum *a, uint32_t p, struct err *err)
         return rc;
     for (uint32_t r = 0; r < c->env.size; r++)
         for (size_t i = 0; i < a->n; i++) {
-            struct adasum_span s = part_of(r, p, a->b->items[i].count);
+            struct adasum_span s = adasum_part_of(r, p, a->b->items[i].count);
             uint8_t *at = adasum_element_at(a, i, s.lo);
             c->pieces[coll_place(c, r) * a->n + i] = (struct piece){
                 .in = at, .out = at, .n = span_length(s) * a->elem_bytes};
@@ -236,7 +236,7 @@ static int give_all(struct adasum *a, uint32_t p, struct err *err)
 
 static int adasum_run(struct adasum *a, struct err *err)
 {
-    uint32_t me = a->c->env.rank, size = a->c->env.size, p = tree_size(size);
+    uint32_t me = a->c->env.rank, size = a->c->env.size, p = adasum_tree_size(size);
     bool is_in = me < p;
     int rc = p < size ? adasum_fold_extra(a, p, err) : 0;
     for (uint32_t d = 1; d < p && rc == 0; d *= 2)
@@ -284,7 +284,7 @@ static int adasum_prepare(struct adasum *a, struct err *err)
     return 0;
 }
 
-static int find_outputs(struct adasum *a, struct err *err)
+static int adasum_find_outputs(struct adasum *a, struct err *err)
 {
     uint64_t sum = 0;
     bool has_out = a->b->coll == COLL_ALLREDUCE || a->b->root == a->c->env.rank;
@@ -312,8 +312,8 @@ int coll_adasum(struct cpu *c, const struct batch *b, struct err *err)
     if (!reduction_supported(OP_ADASUM, b->dtype))
         return err_set(err, -EINVAL, "batch: ADASUM of %s is not supported",
                        dtype_name(b->dtype));
-    uint32_t p = tree_size(c->env.size);
-    int rc = find_outputs(&a, err);
+    uint32_t p = adasum_tree_size(c->env.size);
+    int rc = adasum_find_outputs(&a, err);
     if (rc == 0)
         rc = adasum_prepare(&a, err);
     if (rc == 0) {

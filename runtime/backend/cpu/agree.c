@@ -134,7 +134,7 @@ void agree_nudge(struct backend *b)
 
 /* --- one host --- */
 
-static struct agree_line *line_of(const struct cpu *c, uint32_t member)
+static struct agree_line *agree_line_of(const struct cpu *c, uint32_t member)
 {
     return &c->agree.area->lines[c->shm.line_of[member]];
 }
@@ -182,12 +182,12 @@ static int step_local(struct cpu *c, struct err *err)
     for (; a->at < c->n_local; a->at++) {
         if (a->at == c->local)
             continue;
-        struct agree_slot *slots = line_of(c, a->at)->slots;
+        struct agree_slot *slots = agree_line_of(c, a->at)->slots;
         bool has_published = slot_is_published(a, slots);
         if (!has_published && !call_is_counted(c, a->at) && !call_count(c, a->at))
             return 0;
         const struct agree_slot *s = &slots[a->seq & 1];
-        const struct agree_line *l = line_of(c, a->at);
+        const struct agree_line *l = agree_line_of(c, a->at);
         int rc = has_published || slot_is_published(a, slots)
                      ? agree_collect_words(c, c->shm.rank_of[a->at], a->seq, s->n,
                                            s->words, err)
@@ -213,7 +213,7 @@ static void wake_local(struct cpu *c, uint32_t what)
 {
     for (uint32_t j = 0; j < c->n_local; j++)
         if (j != c->local)
-            line_wake(line_of(c, j), what);
+            line_wake(agree_line_of(c, j), what);
 }
 
 /* --- several hosts --- */
@@ -332,7 +332,7 @@ int agree_begin(struct backend *b, const uint64_t *words, uint32_t n, struct err
     agree_enter(c, a->seq + 1, n);
     if (a->phase == AGREE_RESULT) {
         agree_publish_slot(a, a->line->slots);
-        line_wake(line_of(c, 0), AWAITS_MEMBER + c->local);
+        line_wake(agree_line_of(c, 0), AWAITS_MEMBER + c->local);
     } else if (c->n_local > 1 && c->n_hosts == 1) {
         agree_publish_slot(a, a->line->slots);
         wake_local(c, AWAITS_MEMBER + c->local);
@@ -342,10 +342,10 @@ int agree_begin(struct backend *b, const uint64_t *words, uint32_t n, struct err
 }
 
 /* Whether the member's words of this agreement are missing. */
-static bool is_missing(struct cpu *c, uint32_t member)
+static bool agree_is_missing(struct cpu *c, uint32_t member)
 {
     return member != c->local
-           && !slot_is_published(&c->agree, line_of(c, member)->slots)
+           && !slot_is_published(&c->agree, agree_line_of(c, member)->slots)
            && !call_is_counted(c, member);
 }
 
@@ -367,7 +367,7 @@ static int agree_check(struct cpu *c, struct err *err)
         first = a->at;
     int rc = cpu_check_member(c, c->shm.rank_of[first], err);
     uint32_t other = a->n_checks++ % c->n_local;
-    if (rc == 0 && is_missing(c, other))
+    if (rc == 0 && agree_is_missing(c, other))
         rc = cpu_check_member(c, c->shm.rank_of[other], err);
     return rc;
 }
@@ -440,7 +440,7 @@ static bool member_arrived(struct cpu *c, uint32_t what)
     if (what == AWAITS_RESULT)
         return slot_is_published(a, a->area->result);
     return what >= AWAITS_MEMBER
-           && (slot_is_published(a, line_of(c, what - AWAITS_MEMBER)->slots)
+           && (slot_is_published(a, agree_line_of(c, what - AWAITS_MEMBER)->slots)
                || call_is_counted(c, what - AWAITS_MEMBER));
 }
 

@@ -69,7 +69,7 @@ static struct cpu *call_self(struct backend *b)
     return (struct cpu *)b; /* b is the first member */
 }
 
-static struct agree_line *line_of(const struct cpu *c, uint32_t member)
+static struct agree_line *call_line_of(const struct cpu *c, uint32_t member)
 {
     return &c->agree.area->lines[c->shm.line_of[member]];
 }
@@ -105,7 +105,8 @@ bool call_is_counted(struct cpu *c, uint32_t member)
 {
     if (c->calls.tag == 0)
         return false;
-    uint64_t p = atomic_load_explicit(&line_of(c, member)->proxy, memory_order_seq_cst);
+    uint64_t p =
+        atomic_load_explicit(&call_line_of(c, member)->proxy, memory_order_seq_cst);
     return (p & PROXY_VALID) != 0 && (int32_t)((uint32_t)(p >> 2) - c->agree.seq) >= 0;
 }
 
@@ -119,13 +120,13 @@ static bool can_count(const struct cpu *c, struct agree_line *l)
 
 bool call_count(struct cpu *c, uint32_t member)
 {
-    struct agree_line *l = line_of(c, member);
+    struct agree_line *l = call_line_of(c, member);
     uint64_t old = proxy_of(c->agree.seq - 1, PROXY_VALID | PROXY_READY);
     if (!c->calls.calls || !can_count(c, l))
         return false;
     for (uint32_t j = member + 1; j < c->n_local; j++)
-        if (j != c->local && !has_started(line_of(c, j), c->agree.seq)
-            && !call_is_counted(c, j) && !can_count(c, line_of(c, j)))
+        if (j != c->local && !has_started(call_line_of(c, j), c->agree.seq)
+            && !call_is_counted(c, j) && !can_count(c, call_line_of(c, j)))
             return false;
     if (atomic_compare_exchange_strong_explicit(
             &l->proxy, &old, proxy_of(c->agree.seq, PROXY_VALID | PROXY_READY),
@@ -260,7 +261,7 @@ void call_missing(struct cpu *c)
     if (!host_has_other_members(c) || c->calls.wakeup_fd < 0)
         return;
     for (uint32_t j = 0; j < c->n_local; j++) {
-        struct agree_line *l = line_of(c, j);
+        struct agree_line *l = call_line_of(c, j);
         if (j == c->local || has_started(l, a->seq) || call_is_counted(c, j)
             || (c->calls.calls && can_count(c, l)))
             continue;
@@ -329,7 +330,7 @@ bool call_is_due(struct cpu *c)
         return false;
     for (uint32_t j = 0; host_has_other_members(c) && j < c->n_local; j++)
         if (j != c->local
-            && atomic_load_explicit(&line_of(c, j)->called, memory_order_seq_cst)
+            && atomic_load_explicit(&call_line_of(c, j)->called, memory_order_seq_cst)
                    == a->seq)
             return true;
     return call_receives_from_hosts(c);
@@ -343,7 +344,7 @@ enum agree_call agree_call_state(struct backend *b)
     if (c->broken.code != 0 || c->agree.phase != AGREE_NONE)
         return CALL_NONE;
     for (uint32_t j = 0; host_has_other_members(c) && j < c->n_local; j++) {
-        struct agree_line *l = line_of(c, j);
+        struct agree_line *l = call_line_of(c, j);
         if (j == c->local)
             continue;
         if (atomic_load_explicit(&l->called, memory_order_seq_cst) == next)

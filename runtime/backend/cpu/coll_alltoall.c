@@ -55,7 +55,7 @@ static struct piece *recv_row(const struct alltoall_exchange *x, uint32_t k)
     return x->recv + n_local * (n + 1) + (k < x->start ? k : k - n_local) * n;
 }
 
-static int lay_out(struct alltoall_exchange *x, struct err *err)
+static int alltoall_lay_out(struct alltoall_exchange *x, struct err *err)
 {
     struct cpu *c = x->c;
     size_t world = c->env.size, n = x->n, n_send = world * n,
@@ -151,7 +151,7 @@ static int alltoall_send_table(struct alltoall_exchange *x, struct err *err)
 
 /* Leader: bytes that local member i sends to (way 0) or receives from (way 1) the
  * members at positions [from, to) of cpu.order. */
-static uint64_t sum_of(
+static uint64_t alltoall_sum_of(
     const struct alltoall_exchange *x, uint32_t i, int way, uint32_t from, uint32_t to)
 {
     const uint64_t *row =
@@ -161,7 +161,8 @@ static uint64_t sum_of(
 
 static uint64_t sum_other_hosts(const struct alltoall_exchange *x, uint32_t i, int way)
 {
-    return sum_of(x, i, way, 0, x->start) + sum_of(x, i, way, x->end, x->c->env.size);
+    return alltoall_sum_of(x, i, way, 0, x->start)
+           + alltoall_sum_of(x, i, way, x->end, x->c->env.size);
 }
 
 /* All local members'. */
@@ -201,8 +202,8 @@ static uint8_t *alltoall_arrival_at(const struct alltoall_exchange *x,
 {
     for (uint32_t i = 0; i < j; i++)
         home += sum_other_hosts(x, i, 1);
-    home += sum_of(x, j, 1, 0, k < x->start ? k : x->start);
-    return k < x->end ? home : home + sum_of(x, j, 1, x->end, k);
+    home += alltoall_sum_of(x, j, 1, 0, k < x->start ? k : x->start);
+    return k < x->end ? home : home + alltoall_sum_of(x, j, 1, x->end, k);
 }
 
 /* Step 3: leaders only. */
@@ -222,10 +223,12 @@ static int alltoall_trade_leaders(struct alltoall_exchange *x,
         if (h == c->host)
             continue;
         for (uint32_t i = 0; i < c->n_local; i++) {
-            uint64_t before = sum_of(x, i, 0, 0, from < x->start ? from : x->start);
+            uint64_t before =
+                alltoall_sum_of(x, i, 0, 0, from < x->start ? from : x->start);
             if (from >= x->end)
-                before += sum_of(x, i, 0, x->end, from);
-            *p++ = (struct piece){.in = at + before, .n = sum_of(x, i, 0, from, to)};
+                before += alltoall_sum_of(x, i, 0, x->end, from);
+            *p++ = (struct piece){.in = at + before,
+                                  .n = alltoall_sum_of(x, i, 0, from, to)};
             at += sum_other_hosts(x, i, 0);
         }
         send[h] = vec_of(first, (size_t)(p - first));
@@ -233,7 +236,7 @@ static int alltoall_trade_leaders(struct alltoall_exchange *x,
         for (uint32_t k = from; k < to; k++)
             for (uint32_t j = 0; j < c->n_local; j++)
                 *p++ = (struct piece){.out = alltoall_arrival_at(x, home, j, k),
-                                      .n = sum_of(x, j, 1, k, k + 1)};
+                                      .n = alltoall_sum_of(x, j, 1, k, k + 1)};
         recv[h] = vec_of(first, (size_t)(p - first));
     }
     return net_alltoallv(&c->net, send, recv, err);
@@ -285,7 +288,7 @@ int coll_alltoall(struct cpu *c, const struct batch *b, struct err *err)
                                   .size = dtype_size(b->dtype),
                                   .start = c->host_start[c->host],
                                   .end = c->host_start[c->host + 1]};
-    int rc = lay_out(&x, err);
+    int rc = alltoall_lay_out(&x, err);
     if (rc < 0)
         return rc;
     if (c->n_hosts == 1)

@@ -14,7 +14,8 @@
 #include "runtime/base/mem.h"
 
 /* has_out: this member receives; else rows have no out and only our own has an in. */
-static int lay_out(struct cpu *c, const struct batch *b, bool has_out, struct err *err)
+static int
+gather_lay_out(struct cpu *c, const struct batch *b, bool has_out, struct err *err)
 {
     size_t n = b->n_items, size = dtype_size(b->dtype);
     int rc = coll_room(c, n * c->env.size, err);
@@ -49,7 +50,7 @@ static void local_rows(struct cpu *c, size_t n)
 }
 
 /* v[h]: the rows of host h. */
-static void host_rows(struct cpu *c, size_t n)
+static void gather_host_rows(struct cpu *c, size_t n)
 {
     for (uint32_t h = 0; h < c->n_hosts; h++)
         c->vecs[h] = coll_rows(c, n, c->host_start[h], c->host_start[h + 1]);
@@ -71,7 +72,7 @@ int coll_allgather_rows(struct cpu *c, size_t n, struct err *err)
         return rc;
     coll_in_is_out(c->pieces + mine * n, n);
     if (coll_is_leader(c)) {
-        host_rows(c, n);
+        gather_host_rows(c, n);
         rc = net_allgather(&c->net, c->vecs, err);
     }
     struct vec before = coll_rows(c, n, 0, start);
@@ -85,7 +86,7 @@ int coll_allgather_rows(struct cpu *c, size_t n, struct err *err)
 
 int coll_allgather(struct cpu *c, const struct batch *b, struct err *err)
 {
-    int rc = lay_out(c, b, true, err);
+    int rc = gather_lay_out(c, b, true, err);
     return rc < 0 ? rc : coll_allgather_rows(c, b->n_items, err);
 }
 
@@ -119,14 +120,14 @@ static int gather_send_home(struct cpu *c, size_t n, uint32_t home, struct err *
     }
     if (rc < 0 || !coll_is_leader(c))
         return rc;
-    host_rows(c, n);
+    gather_host_rows(c, n);
     return net_gather(&c->net, c->vecs, home, err);
 }
 
 /* Root's leader: the blocks of all other hosts, to the outs of the rows. */
 static int take_from_hosts(struct cpu *c, size_t n, struct err *err)
 {
-    host_rows(c, n);
+    gather_host_rows(c, n);
     c->vecs[c->host] = vec_of(NULL, 0); /* already present */
     return net_gather(&c->net, c->vecs, c->host, err);
 }
@@ -167,7 +168,7 @@ static int gather_receive_home(struct cpu *c, size_t n, uint32_t to, struct err 
 int coll_gather(struct cpu *c, const struct batch *b, struct err *err)
 {
     size_t n = b->n_items;
-    int rc = lay_out(c, b, b->root == c->env.rank, err);
+    int rc = gather_lay_out(c, b, b->root == c->env.rank, err);
     if (rc < 0)
         return rc;
     uint32_t home = c->host_of[b->root];

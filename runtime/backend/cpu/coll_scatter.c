@@ -14,7 +14,7 @@
 #include "runtime/backend/cpu/coll.h"
 #include "runtime/base/mem.h"
 
-static int lay_out(struct cpu *c, const struct batch *b, struct err *err)
+static int scatter_lay_out(struct cpu *c, const struct batch *b, struct err *err)
 {
     size_t n = b->n_items, size = dtype_size(b->dtype);
     int rc = coll_room(c, n * c->env.size, err);
@@ -34,7 +34,7 @@ static int lay_out(struct cpu *c, const struct batch *b, struct err *err)
     return 0;
 }
 
-static void host_rows(struct cpu *c, size_t n)
+static void scatter_host_rows(struct cpu *c, size_t n)
 {
     for (uint32_t h = 0; h < c->n_hosts; h++)
         c->vecs[h] = coll_rows(c, n, c->host_start[h], c->host_start[h + 1]);
@@ -83,7 +83,7 @@ static int scatter_run_mixed(struct cpu *c,
     if (rc == 0 && coll_is_leader(c)) {
         if (coll_reduces_on_host(c, r))
             coll_in_is_out(c->pieces, n_pieces);
-        host_rows(c, n);
+        scatter_host_rows(c, n);
         rc = net_reduce_scatter(&c->net, c->vecs, &outer, err);
         coll_in_is_out(c->pieces, n_pieces);
     }
@@ -96,7 +96,7 @@ int coll_reduce_scatter(struct cpu *c, const struct batch *b, struct err *err)
     struct reduction r;
     int rc = coll_reduction(c, b, &r, err);
     if (rc == 0)
-        rc = lay_out(c, b, err);
+        rc = scatter_lay_out(c, b, err);
     if (rc < 0)
         return rc;
     if (c->env.size == 1) {
@@ -111,6 +111,6 @@ int coll_reduce_scatter(struct cpu *c, const struct batch *b, struct err *err)
     }
     if (c->env.size > c->n_hosts)
         return scatter_run_mixed(c, b, &r, err);
-    host_rows(c, n);
+    scatter_host_rows(c, n);
     return net_reduce_scatter(&c->net, c->vecs, &r, err);
 }

@@ -342,8 +342,8 @@ static int fold_run(struct mesh_fold *f, struct err *err)
 /* --- ownership of parts --- */
 
 /* Part j of n elements: [*ret_off, *ret_off + return) in bytes. */
-static uint64_t
-part_of(const struct net *net, uint64_t n_bytes, size_t elem, uint32_t j, uint64_t *ret)
+static uint64_t reduce_part_of(
+    const struct net *net, uint64_t n_bytes, size_t elem, uint32_t j, uint64_t *ret)
 {
     uint64_t count = n_bytes / elem;
     uint64_t each = (count + net->n - 1) / net->n;
@@ -363,7 +363,7 @@ static int fold_parts(struct net *net,
     for (uint32_t j = 0; j < net->n; j++) {
         struct net_lane *l = &net->lanes[j];
         uint64_t off;
-        l->part = part_of(net, v->n_bytes, r->k->elem_bytes, j, &off);
+        l->part = reduce_part_of(net, v->n_bytes, r->k->elem_bytes, j, &off);
         l->give = cursor_at(v);
         cursor_skip(&l->give, off);
         l->take = l->give;

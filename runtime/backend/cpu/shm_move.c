@@ -74,7 +74,7 @@ static int get_round(struct rounds *o, uint64_t k, struct err *err)
     return 0;
 }
 
-static int run_rounds(struct rounds *o, struct err *err)
+static int move_run_rounds(struct rounds *o, struct err *err)
 {
     struct shm *s = o->s;
     if (o->n == 0)
@@ -191,7 +191,7 @@ int shm_gather(struct shm *s, const struct vec *v, uint32_t only, struct err *er
     if (max > 0 && max <= s->h->small_bytes)
         return gather_small(&g, err);
     o.n = n_chunks(max, s->h->slot_bytes);
-    return run_rounds(&o, err);
+    return move_run_rounds(&o, err);
 }
 
 /* --- cells: a slot cut among its receivers --- */
@@ -325,7 +325,7 @@ int shm_reduce_scatter(struct shm *s,
     if (sum > 0 && sum <= s->h->small_bytes)
         return scatter_small(&g, err);
     o.n = n_chunks(max, g.cells.bytes) * g.cells.n_turns;
-    return run_rounds(&o, err);
+    return move_run_rounds(&o, err);
 }
 
 /* --- alltoall --- */
@@ -342,7 +342,7 @@ struct alltoall {
     bool is_inline; /* ours */
 };
 
-static uint64_t chunks_of(const struct alltoall *g, uint32_t sender)
+static uint64_t move_count_chunks(const struct alltoall *g, uint32_t sender)
 {
     struct length_note n;
     memcpy(&n, shm_small(g->s, sender, g->note_turn), sizeof(n));
@@ -377,7 +377,7 @@ static int alltoall_get(void *arg, uint64_t r, unsigned turn, struct err *err)
         uint32_t j = (s->me + i) % s->n;
         const uint8_t *from = cells_at(&g->cells, shm_slot(s, j, turn), r, s->me);
         uint64_t m = nth_chunk(g->recv[j].n_bytes, k, g->cells.bytes);
-        if (!from || m == 0 || chunks_of(g, j) == 0)
+        if (!from || m == 0 || move_count_chunks(g, j) == 0)
             continue;
         int rc = shm_wait(s, j, put_done(s, r), err);
         if (rc < 0)
@@ -412,7 +412,7 @@ static uint64_t read_notes(struct alltoall *g)
     struct shm *s = g->s;
     uint64_t max = 0, each = inline_bytes(s);
     for (uint32_t j = 0; j < s->n; j++) {
-        uint64_t n = chunks_of(g, j), here = g->recv[j].n_bytes;
+        uint64_t n = move_count_chunks(g, j), here = g->recv[j].n_bytes;
         const uint8_t *at = shm_small(s, j, g->note_turn) + NOTE_BYTES + s->me * each;
         max = n > max ? n : max;
         if (n == 0 && j != s->me)
@@ -440,5 +440,5 @@ int shm_alltoall(struct shm *s,
     if (rc < 0)
         return rc;
     o.n = read_notes(&g) * g.cells.n_turns;
-    return run_rounds(&o, err);
+    return move_run_rounds(&o, err);
 }

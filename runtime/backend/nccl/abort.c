@@ -102,7 +102,7 @@ static void aborts_count_ended(struct comm_aborts *a)
     aborts_unref(a);
 }
 
-static void *abort_main(void *arg)
+static void *abort_thread_main(void *arg)
 {
     struct abort_one *one = arg;
     struct comm_aborts *a = one->all;
@@ -281,7 +281,7 @@ void comms_abort(struct device *g, bool is_quiet)
     else if (a->n_own > 0)
         thread_run_detached(abort_own, a);
     for (size_t i = 0; i < a->n; i++)
-        thread_run_detached(abort_main, &a->v[i]);
+        thread_run_detached(abort_thread_main, &a->v[i]);
     while ((left = atomic_load(&a->left)) > 0 && futex_left(deadline_ns) > 0)
         futex_wait(&a->left, left, futex_left(deadline_ns));
     if (left == 0)

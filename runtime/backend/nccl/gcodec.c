@@ -147,7 +147,7 @@ static int run_part(struct coding *q,
     return rc;
 }
 
-static bool is_plain(const struct codec_plan *p)
+static bool gcodec_is_plain(const struct codec_plan *p)
 {
     return !p->is_compressed;
 }
@@ -157,7 +157,7 @@ static int run_ordinary(struct coding *q, struct err *err)
     static const enum dtype f16 = DT_F16, bf16 = DT_BF16;
     const bool is_half =
         q->job->batch.n_items > 0 && q->job->plans[0].codec.id == CODEC_FP16;
-    int rc = run_part(q, is_plain, NULL, err);
+    int rc = run_part(q, gcodec_is_plain, NULL, err);
 
     return rc ? rc : run_part(q, is_narrowed, is_half ? &f16 : &bf16, err);
 }
@@ -249,7 +249,7 @@ static int run_round(struct coding *q, unsigned round, struct err *err)
     return rc || any ? rc : 1;
 }
 
-static int run_rounds(struct coding *q, struct err *err)
+static int gcodec_run_rounds(struct coding *q, struct err *err)
 {
     uint64_t bytes;
     cu_ptr at;
@@ -284,7 +284,7 @@ int gcodec_run(struct device *g, struct gpu_job *job, struct err *err)
     if (!rc)
         rc = run_ordinary(&q, err);
     if (!rc)
-        rc = run_rounds(&q, err);
+        rc = gcodec_run_rounds(&q, err);
     mem_free(q.items);
     mem_free(q.v);
     mem_free(q.calls.v);

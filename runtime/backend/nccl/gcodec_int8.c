@@ -162,7 +162,7 @@ int8_exchange(const struct int8_round *w, struct gcoll_calls *calls, struct err 
 }
 
 /* The tensor as one message. */
-static struct int8_code tensor_of(const struct gcodec_item *it, cu_ptr wire)
+static struct int8_code int8_tensor_of(const struct gcodec_item *it, cu_ptr wire)
 {
     return (struct int8_code){.in = it->in,
                               .wire = wire,
@@ -173,11 +173,11 @@ static struct int8_code tensor_of(const struct gcodec_item *it, cu_ptr wire)
 }
 
 /* Messages start at offset `at` of each piece. */
-static struct int8_sum sum_of(const struct int8_round *w,
-                              const struct gcodec_item *it,
-                              cu_ptr from,
-                              uint64_t at,
-                              cu_ptr out)
+static struct int8_sum int8_sum_of(const struct int8_round *w,
+                                   const struct gcodec_item *it,
+                                   cu_ptr from,
+                                   uint64_t at,
+                                   cu_ptr out)
 {
     return (struct int8_sum){.wire = from + at,
                              .stride = w->piece,
@@ -199,12 +199,12 @@ static int gather_round(struct int8_round *w,
     const cu_ptr ours = w->all + w->p->c->me * w->piece + at;
 
     if (round == 1 && it->out)
-        add_sum(w, sum_of(w, it, w->all, at, it->out));
+        add_sum(w, int8_sum_of(w, it, w->all, at, it->out));
     if (round > 0)
         return 0;
     if (!it->in)
         return gcoll_zero(w->p, ours, it->plan->wire_bytes, err);
-    add_code(w, tensor_of(it, ours));
+    add_code(w, int8_tensor_of(it, ours));
     return 0;
 }
 
@@ -220,7 +220,7 @@ static int code_shards(struct int8_round *w,
     const uint32_t me = w->p->c->me, n = w->p->c->n;
     const uint64_t longest = codec_shard_of(it->plan, 0).wire_bytes;
     const cu_ptr own = w->all + me * w->piece + at;
-    struct int8_code c = tensor_of(it, w->send + at);
+    struct int8_code c = int8_tensor_of(it, w->send + at);
     int rc = 0;
 
     if (!it->in) {
@@ -241,7 +241,7 @@ static void
 sum_mine(struct int8_round *w, const struct gcodec_item *it, uint64_t at, cu_ptr sums)
 {
     const uint64_t count = codec_shard_of(it->plan, w->p->c->me).count;
-    struct int8_sum s = sum_of(w, it, w->all, at, sums);
+    struct int8_sum s = int8_sum_of(w, it, w->all, at, sums);
 
     s.count = count;
     s.factor = 1;
@@ -256,7 +256,7 @@ sum_mine(struct int8_round *w, const struct gcodec_item *it, uint64_t at, cu_ptr
 
 static void int8_decode(struct int8_round *w, const struct gcodec_item *it, uint64_t at)
 {
-    struct int8_sum s = sum_of(w, it, w->send, at, it->out);
+    struct int8_sum s = int8_sum_of(w, it, w->send, at, it->out);
 
     s.n_shards = s.n;
     s.n = 1;
@@ -282,7 +282,7 @@ static uint64_t sums_of(const struct codec_plan *plan)
 }
 
 /* The total over all tensors is at least what int8_place_scratch uses. */
-static uint64_t scratch_bytes(const struct codec_plan *plan)
+static uint64_t int8_scratch_bytes(const struct codec_plan *plan)
 {
     uint64_t bytes = sums_of(plan);
 
@@ -365,6 +365,6 @@ static int int8_run_round(struct gcoll_post *p,
 
 const struct gcodec_row gcodec_int8 = {
     .n_rounds = 3,
-    .scratch_bytes = scratch_bytes,
+    .scratch_bytes = int8_scratch_bytes,
     .batch = int8_run_round,
 };

@@ -126,7 +126,7 @@ static uint64_t vectors_bytes(uint64_t n, const struct codec_plan *plan)
     return n * plan->codec.rank * sizeof(float);
 }
 
-static uint64_t scratch_bytes(const struct codec_plan *plan)
+static uint64_t power_scratch_bytes(const struct codec_plan *plan)
 {
     uint64_t at = 0;
 
@@ -395,7 +395,7 @@ static int power_run_second(struct power *w, struct gcoll_calls *calls, struct e
     return rc ? rc : power_add_allreduce(w, true, calls, err);
 }
 
-static bool has_output(const struct gcodec_item *it)
+static bool power_has_output(const struct gcodec_item *it)
 {
     return it->out != 0;
 }
@@ -418,7 +418,7 @@ static int power_run_last(struct power *w, struct err *err)
                 .dst_size = 1};
     int rc = gcoll_moves(w->p, KERNEL_copy, w->moves, n, 1, 1, err);
     if (!rc)
-        rc = cut_tiles(w, w->n, has_output, err);
+        rc = cut_tiles(w, w->n, power_has_output, err);
     w->args.scale = w->v[0].factor;
     return rc ? rc : power_launch(w, outs[w->v[0].plan->dtype], w->n_tiles, err);
 }
@@ -445,6 +445,6 @@ const struct gcodec_row gcodec_powersgd = {
     .n_rounds = 3,
     .open = open_blas,
     .check = power_check_plan,
-    .scratch_bytes = scratch_bytes,
+    .scratch_bytes = power_scratch_bytes,
     .batch = power_run_round,
 };

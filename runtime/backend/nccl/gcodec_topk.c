@@ -23,14 +23,14 @@ enum { MARKS_BYTES = 256 * sizeof(uint32_t), ZEROS_EACH = 1u << 14 };
 _Static_assert(sizeof(struct topk_tensor) == 2 * sizeof(struct chunk),
                "travels in a table of chunks");
 
-static uint64_t chunks_of(uint64_t count)
+static uint64_t topk_count_chunks(uint64_t count)
 {
     return (count + TOPK_CHUNK - 1) / TOPK_CHUNK;
 }
 
-static uint64_t scratch_bytes(const struct codec_plan *plan)
+static uint64_t topk_scratch_bytes(const struct codec_plan *plan)
 {
-    const uint64_t n = chunks_of(plan->count);
+    const uint64_t n = topk_count_chunks(plan->count);
     uint64_t at = 0;
 
     for (uint32_t i = 0; i < plan->n_members; i++)
@@ -43,7 +43,7 @@ static uint64_t scratch_bytes(const struct codec_plan *plan)
     return at;
 }
 
-/* A batch; the pieces that scratch_bytes counts, of all tensors, grouped by kind. */
+/* A batch; the pieces that topk_scratch_bytes counts, of all tensors, grouped by kind. */
 struct topk {
     struct gcoll_post *p;
     const struct gcodec_item *v;
@@ -88,7 +88,7 @@ static int topk_place_scratch(struct topk *k, struct err *err)
         if (!it->plan->codec.has_feedback)
             x->w = gcodec_piece(&at, it->plan->count * sizeof(float));
         x->first = n_chunks;
-        n_chunks += chunks_of(it->plan->count);
+        n_chunks += topk_count_chunks(it->plan->count);
     }
     k->marks = gcodec_piece(&at, n_chunks * MARKS_BYTES);
     k->found = gcodec_piece(&at, n_chunks * sizeof(struct topk_found));
@@ -115,7 +115,7 @@ static void cut_inputs(struct topk *k)
         struct topk_tensor *x = &k->tensors[i];
 
         x->first = k->n_chunks;
-        x->n_chunks = it->in ? chunks_of(count) : 0;
+        x->n_chunks = it->in ? topk_count_chunks(count) : 0;
         for (uint64_t at = 0; it->in && at < count; at += TOPK_CHUNK)
             k->chunks[k->n_chunks++] = (struct chunk){
                 .src = it->in + at * size,
@@ -274,6 +274,6 @@ static int topk_run_round(struct gcoll_post *p,
 
 const struct gcodec_row gcodec_topk = {
     .n_rounds = 2,
-    .scratch_bytes = scratch_bytes,
+    .scratch_bytes = topk_scratch_bytes,
     .batch = topk_run_round,
 };

@@ -158,7 +158,7 @@ static struct fuse_move in_bytes(enum kernel_id k, struct fuse_move m)
     return m;
 }
 
-static int move_in(struct gpu_adasum *a, struct err *err)
+static int adasum_move_in(struct gpu_adasum *a, struct err *err)
 {
     for (size_t i = 0; i < a->n; i++)
         a->moves[i] = in_bytes(
@@ -170,7 +170,7 @@ static int move_in(struct gpu_adasum *a, struct err *err)
     return gcoll_moves(a->p, a->r.in, a->moves, a->n, a->r.in_scale, 1, err);
 }
 
-static int move_out(struct gpu_adasum *a, struct err *err)
+static int adasum_move_out(struct gpu_adasum *a, struct err *err)
 {
     const struct batch *b = a->p->batch;
     size_t n = 0;
@@ -311,7 +311,7 @@ adasum_combine_pair(struct gpu_adasum *a, cu_ptr low, cu_ptr high, struct err *e
     return rc;
 }
 
-static uint32_t tree_size(uint32_t n)
+static uint32_t gcoll_tree_size(uint32_t n)
 {
     uint32_t p = 1;
 
@@ -322,7 +322,7 @@ static uint32_t tree_size(uint32_t n)
 
 static int run_tree(struct gpu_adasum *a, struct err *err)
 {
-    const uint32_t me = a->p->c->me, n = a->p->c->n, p = tree_size(n);
+    const uint32_t me = a->p->c->me, n = a->p->c->n, p = gcoll_tree_size(n);
     int rc = 0;
 
     if (me >= p) { /* not in the tree */
@@ -354,11 +354,11 @@ int gcoll_adasum(struct gcoll_post *p, struct err *err)
     if (!rc && a.n_chunks > 0) {
         rc = find_memory(&a, err);
         if (!rc)
-            rc = move_in(&a, err);
+            rc = adasum_move_in(&a, err);
         if (!rc)
             rc = run_tree(&a, err);
         if (!rc)
-            rc = move_out(&a, err);
+            rc = adasum_move_out(&a, err);
     }
     adasum_release(&a);
     return rc;

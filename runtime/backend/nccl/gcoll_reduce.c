@@ -82,8 +82,10 @@ static void moves_in(struct gcoll_post *p, struct reducing *q, const cu_ptr *dst
                               dst[i], q->wire_size, q->counts[i]);
 }
 
-static int
-move_in(struct gcoll_post *p, struct reducing *q, const cu_ptr *dst, struct err *err)
+static int reduce_move_in(struct gcoll_post *p,
+                          struct reducing *q,
+                          const cu_ptr *dst,
+                          struct err *err)
 {
     moves_in(p, q, dst);
     return gcoll_moves(p, q->r.in, q->moves, q->n, q->r.in_scale, 1, err);
@@ -102,8 +104,10 @@ static size_t moves_out(struct gcoll_post *p, struct reducing *q, const cu_ptr *
     return n;
 }
 
-static int
-move_out(struct gcoll_post *p, struct reducing *q, const cu_ptr *src, struct err *err)
+static int reduce_move_out(struct gcoll_post *p,
+                           struct reducing *q,
+                           const cu_ptr *src,
+                           struct err *err)
 {
     const size_t n = moves_out(p, q, src);
 
@@ -293,10 +297,10 @@ static int run_packed(struct gcoll_post *p, struct reducing *q, struct err *err)
     if (!rc && p->c->terms.uses_graphs && p->c->n_nc)
         return run_graph(p, q, err);
     if (!rc)
-        rc = move_in(p, q, q->in, err);
+        rc = reduce_move_in(p, q, q->in, err);
     if (!rc)
         rc = gcoll_make(p, &q->calls, err);
-    return rc || !post_has_result(p) ? rc : move_out(p, q, q->in, err);
+    return rc || !post_has_result(p) ? rc : reduce_move_out(p, q, q->in, err);
 }
 
 /* --- on the tensors themselves --- */
@@ -304,7 +308,8 @@ static int run_packed(struct gcoll_post *p, struct reducing *q, struct err *err)
 /* Where the results of this member's calls go: its tensors, or the buffer. A member
  * that is not the root of a reduce has none; NCCL does not write to the address given
  * there. */
-static int find_outputs(struct gcoll_post *p, struct reducing *q, struct err *err)
+static int
+reduce_find_outputs(struct gcoll_post *p, struct reducing *q, struct err *err)
 {
     const struct batch_item *v = p->batch->items;
     bool needs_buffer = false;
@@ -328,10 +333,10 @@ static int find_outputs(struct gcoll_post *p, struct reducing *q, struct err *er
 
 static int run_direct(struct gcoll_post *p, struct reducing *q, struct err *err)
 {
-    int rc = find_outputs(p, q, err);
+    int rc = reduce_find_outputs(p, q, err);
 
     if (!rc && q->r.needs_in)
-        rc = move_in(p, q, q->out, err);
+        rc = reduce_move_in(p, q, q->out, err);
     for (size_t i = 0; i < q->n && !rc; i++) {
         const uint64_t bytes = q->counts[i] * q->in_size;
 
@@ -347,8 +352,9 @@ static int run_direct(struct gcoll_post *p, struct reducing *q, struct err *err)
     }
     if (!rc)
         rc = gcoll_make(p, &q->calls, err);
-    return rc || !q->r.needs_out || !post_has_result(p) ? rc
-                                                        : move_out(p, q, q->out, err);
+    return rc || !q->r.needs_out || !post_has_result(p)
+               ? rc
+               : reduce_move_out(p, q, q->out, err);
 }
 
 /* --- reducescatter --- */
@@ -446,7 +452,7 @@ static int run_scatter(struct gcoll_post *p, struct reducing *q, struct err *err
     for (size_t i = 0; i < q->n && !rc; i++)
         take_place(q, i, buffer);
     if (!rc && q->r.needs_in)
-        rc = move_in(p, q, q->in, err);
+        rc = reduce_move_in(p, q, q->in, err);
     for (size_t i = 0; i < q->n && !rc; i++) {
         const uint64_t whole = q->counts[i] * q->wire_size;
 
@@ -461,7 +467,7 @@ static int run_scatter(struct gcoll_post *p, struct reducing *q, struct err *err
         rc = gcoll_make(p, &q->calls, err);
     for (size_t i = 0; i < q->n; i++)
         q->counts[i] = v[i].counts[p->c->me];
-    return rc || !q->r.needs_out ? rc : move_out(p, q, q->out, err);
+    return rc || !q->r.needs_out ? rc : reduce_move_out(p, q, q->out, err);
 }
 
 /* Tensors of a registered buffer are not packed: one call per tensor, on itself. But a

@@ -41,7 +41,7 @@ static int sync_all(struct device *g, struct device_event *e, struct err *err)
 }
 
 /* The launcher may be left behind while its capture holds the lock. */
-static int lock_whole(struct device *g, struct err *err)
+static int row_lock_whole(struct device *g, struct err *err)
 {
     int rc = 0;
 
@@ -64,7 +64,7 @@ static int record_all(struct device *g,
     int rc = 0;
 
     if (stream == DEVICE_STREAM_ALL) {
-        rc = lock_whole(g, err);
+        rc = row_lock_whole(g, err);
     } else if (!has_event || pthread_mutex_trylock(&g->whole) != 0) {
         event_record_later(e);
         return 0;

@@ -165,7 +165,7 @@ static int capture_calls(struct graphs *g,
 
 /* Its holder may wait for the device, and that for a dead peer: a stop must find this
  * thread outside. */
-static int lock_whole(struct graphs *g, struct err *err)
+static int graphs_lock_whole(struct graphs *g, struct err *err)
 {
     int rc = 0;
     while (rc == 0 && pthread_mutex_trylock(g->whole) != 0)
@@ -179,7 +179,7 @@ static int graph_capture(struct graphs *g,
                          struct err *err)
 {
     cu_graph graph = NULL;
-    int rc = lock_whole(g, err);
+    int rc = graphs_lock_whole(g, err);
     if (rc < 0)
         return rc;
     rc = capture_calls(g, e, b, &graph, err);

@@ -67,7 +67,7 @@ static int gather_cards(struct backend *b,
 /* --- our card --- */
 
 /* As NCCL identifies hosts: NCCL_HOSTID, else name and boot ID. */
-static uint64_t host_hash(void)
+static uint64_t card_hash_host(void)
 {
     const char *id = getenv("NCCL_HOSTID");
     AUTOFREE char *boot = NULL;
@@ -99,7 +99,7 @@ static void fill_card(const struct device *g, struct gpu_card *c)
         .version = GPU_CARD_VERSION,
         .nccl = g->nccl->version,
         .driver = g->cu->version,
-        .host_hash = host_hash(),
+        .host_hash = card_hash_host(),
         .direct_bytes = g->config.direct_bytes,
         .uses_graphs = g->config.uses_graphs,
         .registers = g->config.registers,

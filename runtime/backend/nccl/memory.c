@@ -136,7 +136,7 @@ static uint32_t class_of(uint64_t bytes, uint64_t *ret_bytes)
     return (power - 8) * 8 + (uint32_t)n; /* n == 8 is the next power's 0 */
 }
 
-static struct block **bucket_of(struct gpu_memory *m, cu_ptr p)
+static struct block **memory_bucket_of(struct gpu_memory *m, cu_ptr p)
 {
     return &m->out[(p >> 8) * 0x9e3779b97f4a7c15ull >> 56];
 }
@@ -223,7 +223,7 @@ static int take_listed(
     }
     b->class = class;
     (void)pthread_mutex_lock(&m->lock);
-    struct block **at = bucket_of(m, b->p);
+    struct block **at = memory_bucket_of(m, b->p);
     b->next = *at;
     *at = b;
     (void)pthread_mutex_unlock(&m->lock);
@@ -246,7 +246,7 @@ int memory_take(
 static struct block *find_out(struct gpu_memory *m, cu_ptr p)
 {
     (void)pthread_mutex_lock(&m->lock);
-    struct block **at = bucket_of(m, p);
+    struct block **at = memory_bucket_of(m, p);
     while (*at && (*at)->p != p)
         at = &(*at)->next;
     struct block *b = *at;

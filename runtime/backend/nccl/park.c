@@ -93,7 +93,7 @@ struct device_parked *park_take(struct device *g)
     return p;
 }
 
-static void *abort_main(void *arg)
+static void *park_thread_main(void *arg)
 {
     struct device_parked *p = arg;
 
@@ -110,10 +110,10 @@ void park_free(struct device_parked *p)
         return;
     if (!is_claimed(p) || !p->nc)
         park_unref(p); /* it is over, or used */
-    else if (gpu_thread_start(&t, abort_main, p) == 0)
+    else if (gpu_thread_start(&t, park_thread_main, p) == 0)
         (void)pthread_detach(t);
     else
-        (void)abort_main(p);
+        (void)park_thread_main(p);
 }
 
 void park_fill(struct device_parked *p, struct gpu_card *ret)

@@ -48,7 +48,7 @@ void tables_release(struct tables *t)
 /* Chunks are 24 bytes without holes: three words each. */
 _Static_assert(sizeof(struct chunk) == 24, "the layout of a chunk");
 
-static uint64_t hash_of(const struct chunk *v, uint32_t n)
+static uint64_t table_hash_chunks(const struct chunk *v, uint32_t n)
 {
     uint64_t h = 0x9e3779b97f4a7c15u ^ n;
     for (uint32_t i = 0; i < n; i++) {
@@ -159,7 +159,7 @@ int table_put(struct tables *t,
               cu_stream s,
               struct err *err)
 {
-    return table_put_hashed(t, e, v, n, hash_of(v, n), s, err);
+    return table_put_hashed(t, e, v, n, table_hash_chunks(v, n), s, err);
 }
 
 int table_take(struct tables *t,
@@ -169,7 +169,7 @@ int table_take(struct tables *t,
                cu_ptr *ret,
                struct err *err)
 {
-    uint64_t hash = hash_of(v, n);
+    uint64_t hash = table_hash_chunks(v, n);
     struct table_entry *e = &t->kept[0];
     for (size_t i = 0; i < TABLES_KEPT; i++) {
         if (table_has(&t->kept[i], v, n, hash, s)) {

@@ -14,7 +14,7 @@ struct codec_state {
     const struct codec_kernels *kernels;
 };
 
-static struct codec_tensor *tensor_of(struct codec_entry *e)
+static struct codec_tensor *codec_tensor_of(struct codec_entry *e)
 {
     return e ? (struct codec_tensor *)((char *)e - offsetof(struct codec_tensor, entry))
              : NULL;
@@ -31,7 +31,7 @@ static void tensor_free(struct codec_tensor *t)
 static void entry_release(void *arg, struct codec_entry *e)
 {
     (void)arg;
-    tensor_free(tensor_of(e));
+    tensor_free(codec_tensor_of(e));
 }
 
 int codec_state_new(uint64_t max_bytes, bool is_wide, struct codec_state **ret)
@@ -95,7 +95,7 @@ struct codec_tensor *codec_state_find(struct codec_state *s,
                                       const struct codec_plan *plan,
                                       uint32_t me)
 {
-    return tensor_of(codec_index_find(&s->index, set, name, plan, me));
+    return codec_tensor_of(codec_index_find(&s->index, set, name, plan, me));
 }
 
 static int alloc_floats(float **ret, uint64_t n)

@@ -67,7 +67,7 @@ static inline uint32_t float_magnitude(float f)
 }
 
 /* The bucket that holds the *need-th from above; *need becomes its place in there. */
-static uint32_t bucket_of(const uint64_t *n, uint32_t n_buckets, uint64_t *need)
+static uint32_t topk_bucket_of(const uint64_t *n, uint32_t n_buckets, uint64_t *need)
 {
     uint32_t b = n_buckets - 1;
 
@@ -105,7 +105,7 @@ static uint32_t top_digit(const struct view *v, uint64_t *need)
             for (uint32_t t = 0; t < N_TABLES; t++)
                 n[b] += part[t][b];
     }
-    return bucket_of(n, BUCKETS, need);
+    return topk_bucket_of(n, BUCKETS, need);
 }
 
 /* Among the numbers that begin with `prefix` (their bits above shift + LOW_BITS), the
@@ -122,7 +122,7 @@ low_digit(const struct view *v, uint32_t prefix, uint32_t shift, uint64_t *need)
         if (a >> (shift + LOW_BITS) == prefix)
             n[a >> shift & (BUCKETS - 1)]++;
     }
-    return bucket_of(n, BUCKETS, need);
+    return topk_bucket_of(n, BUCKETS, need);
 }
 
 /* The k-th largest magnitude; *ret_ties: how many equal to it are among the k. */

@@ -129,12 +129,12 @@ static bool list_has_word(const char *list, const char *word, size_t len)
     }
 }
 
-static int list_append(const char *field,
-                       const char *text,
-                       const char *before,
-                       struct arena *arena,
-                       const char **ret,
-                       struct err *err)
+static int option_list_append(const char *field,
+                              const char *text,
+                              const char *before,
+                              struct arena *arena,
+                              const char **ret,
+                              struct err *err)
 {
     char *list = arena_alloc(arena, strlen(text) + (before ? strlen(before) : 0) + 2);
     if (!list)
@@ -218,7 +218,7 @@ int option_value(const struct launch_option_row *row,
     case OPTION_RANGE:
         return value_range(row, field, text, err);
     case OPTION_LIST:
-        return list_append(field, text, before, arena, ret, err);
+        return option_list_append(field, text, before, arena, ret, err);
     case OPTION_CPUS:
         return value_cpus(row, field, text, err);
     case OPTION_CHOICE:

@@ -12,7 +12,7 @@
 
 /* --- waiting --- */
 
-static int wait_once(const struct waiting *w, int64_t slice_ms)
+static int device_wait_once(const struct waiting *w, int64_t slice_ms)
 {
     return hvd_wait_many(w->handles, w->n, w->stream, slice_ms);
 }
@@ -26,7 +26,7 @@ static PyObject *py_wait_on_stream(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "LK|L:wait_on_stream", &number, &stream, &timeout_ms))
         return NULL;
     handle = number;
-    return wait_in_slices(module, wait_once,
+    return wait_in_slices(module, device_wait_once,
                           &(struct waiting){.handles = &handle,
                                             .n = 1,
                                             .stream = (void *)(uintptr_t)stream},
@@ -48,7 +48,7 @@ static PyObject *py_wait_many(PyObject *module, PyObject *args)
     handles = int64s_from(numbers);
     if (!handles)
         return NULL;
-    ret = wait_in_slices(module, wait_once,
+    ret = wait_in_slices(module, device_wait_once,
                          &(struct waiting){.handles = handles,
                                            .n = (int)PyTuple_Size(numbers),
                                            .stream = (void *)(uintptr_t)stream},

@@ -45,7 +45,7 @@ PyObject *wait_in_slices(PyObject *module,
     Py_RETURN_NONE;
 }
 
-static int wait_once(const struct waiting *w, int64_t slice_ms)
+static int ending_wait_once(const struct waiting *w, int64_t slice_ms)
 {
     return hvd_wait(w->handles[0], slice_ms);
 }
@@ -61,8 +61,8 @@ static PyObject *py_wait(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "L|L:wait", &handle, &timeout_ms))
         return NULL;
     number = handle;
-    return wait_in_slices(module, wait_once, &(struct waiting){.handles = &number},
-                          timeout_ms);
+    return wait_in_slices(module, ending_wait_once,
+                          &(struct waiting){.handles = &number}, timeout_ms);
 }
 
 /* result(handle) -> (address, shape): memory of the runtime, valid until release. */

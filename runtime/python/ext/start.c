@@ -58,7 +58,7 @@ static void start_set_state(struct start *s, enum start_state state)
     (void)pthread_cond_broadcast(&s->changed);
 }
 
-static void *thread_main(void *arg)
+static void *start_thread_main(void *arg)
 {
     struct start *s = arg;
     const struct start_sets *sets = s->sets;
@@ -101,7 +101,7 @@ static int start_create_thread(struct start *s)
     (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&thread, &attr, thread_main, s);
+    rc = pthread_create(&thread, &attr, start_thread_main, s);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     (void)pthread_attr_destroy(&attr);
     return rc;
