@@ -12,10 +12,10 @@ FIRST, LAST = 12000, 29999  # beside the ports of daemons that may be here, and 
 
 
 def free_port() -> int:
-    """A port that nobody has, for a program that is told it and binds it a little later.
+    """A free port, for a program that binds it a little later.
 
-    Not one that the kernel gives to whoever asks for any: between our look and the program's start another
-    test's socket could get it.
+    It is not an ephemeral port: before the program starts, the kernel could give one of those to another
+    test's socket.
     """
     given = int(RANGE.read_text().split()[0]) if RANGE.exists() else LAST + 1
     for _ in range(1000):

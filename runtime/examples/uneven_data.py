@@ -5,7 +5,7 @@
 Every step's gradients are averaged over all workers, so all must take the same number of steps, or
 say that they have no more. Two ways:
 
-sampler   the data are one set. torch's DistributedSampler deals it out anew each epoch; the last
+sampler   the data are one set. torch's DistributedSampler deals it out again each epoch; the last
           images are left out (drop_last=True) or some seen twice (False): each worker gets as many.
 join      each worker has data of its own, here twice as many on worker 1 as on worker 0. A
           worker that has no more data calls hvd.join(). Until all workers have called it, it counts

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames with a length, a MAC and a sequence number, so that nobody on the pod network
+/* Frames with a length, a MAC and a sequence number, so that nothing on the pod network
  * can insert, change, drop or repeat one. Buffers are bounded: incoming frames by
  * max_payload_bytes, outgoing data by OUT_MAX_BYTES. A peer that does not read more
  * than that is treated as lost. Called by hub*.c, agent*.c, link.c, remote_agent.c,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The server's part of the handshake of rendezvous/auth.h over a non-blocking socket. A
  * client that connects and sends nothing costs one descriptor for ten seconds and
- * blocks nobody. Called by hub.c and serve.c. */
+ * blocks no other. Called by hub.c and serve.c. */
 #include "runtime/launch/conn.h"
 
 #include <errno.h>

@@ -333,7 +333,7 @@ def case(name: str, kind: str, program: Path, who: tuple[str, Path], is_peer: bo
 
 
 def median(rows: list[dict]) -> dict:
-    """Of each number; the last row's where there is nothing to be had a median of."""
+    """The median of each column; for a column without numbers, the last row's value."""
     out = dict(rows[-1])
     for key, value in out.items():
         seen = sorted(r[key] for r in rows if isinstance(r[key], (int, float)))

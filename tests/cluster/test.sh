@@ -55,7 +55,7 @@ check "an exit code reaches the status" wait_for 120 "the exit code" ended
 said() { is "$(kubectl get pod fails -o 'jsonpath={.status.containerStatuses[0].state.terminated.message}')" why; }
 check "a termination message reaches the status" said
 refused() { (kubectl --as=system:serviceaccount:default:default get secrets 2>&1 || true) | grep -q forbidden; }
-check "RBAC refuses what nobody allowed" refused
+check "RBAC refuses what no rule allows" refused
 audited() { grep -q '"verb":"create".*"resource":"pods"' "$RM_RUN/log/audit.log"; }
 check "the audit log has the pods' creation" audited
 other() {

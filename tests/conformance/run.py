@@ -351,7 +351,7 @@ def not_ours(expected):
 
 
 def excuse(result, name, known):
-    """Why this failure is none of the runtime's, None when it is."""
+    """Why this failure is not the runtime's; None when it is."""
     text, reason = known.get((result.name, name), (None, None))
     return reason if text and all(text in why for _, why in result.tests[name].said) else None
 

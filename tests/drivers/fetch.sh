@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # fetch.sh: prints a folder with NVIDIA's own driver libraries, a folder for each release in it, made in the
-# cache when missing. They come from Debian's non-free packages, which nobody installs here: they are unpacked.
+# cache when missing. They come from Debian's non-free packages, which are unpacked, not installed.
 # Debian keeps a few releases only; which ones is in `packages`. The mirror is that of this machine.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

@@ -182,7 +182,7 @@ FIELD(nvls_ctas, nvlsCTAs)
 static_assert(sizeof(nccl_config) <= sizeof(ncclConfig_t),
               "ours is longer than NCCL's");
 static_assert(NCCL_CONFIG_UNDEF_INT == INT_MIN && !NCCL_CONFIG_UNDEF_PTR,
-              "what is not said is told otherwise");
+              "an unset field has another value");
 constexpr ncclConfig_t fresh = NCCL_CONFIG_INITIALIZER;
 static_assert(fresh.magic == 0xcafebeef, "the magic number is another");
 #endif

@@ -301,7 +301,7 @@ class Fake:
                     self.event(h, kind, shown(obj, h))
                 since = version
             if time.monotonic() >= mark and now <= int(query["resourceVersion"]):
-                mark = math.inf  # nobody gets a mark that says nothing new
+                mark = math.inf  # no bookmark without a newer version
             if time.monotonic() >= mark:
                 self.event(h, "BOOKMARK", {"kind": plural, "metadata": {"resourceVersion": str(now)}})
                 mark = math.inf

@@ -65,7 +65,7 @@ def test_mpich_on_two_hosts(folder):
 
 
 def test_an_address_that_every_host_has(folder):
-    """docker0's, say, and one that nobody else reaches: first in rank 0's list, and of no use."""
+    """Such as docker0's: first in rank 0's list, and no other host can reach it."""
     need(MPICH)
     with two_hosts_up(folder) as hosts:
         extra = {name: ("172.17.0.1/16", f"198.51.100.{i}/32") for i, name in enumerate(hosts.names)}

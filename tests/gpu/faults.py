@@ -18,7 +18,7 @@ def start(bench, fault, **extra):
     return argv, bench.start_ranks(3, argv, CHECKS_HOSTS=3, **extra)
 
 
-def heard(bench, name, argv, processes, began, within, words, ranks=(0, 2)):
+def check_ends(bench, name, argv, processes, began, within, words, ranks=(0, 2)):
     """The ranks that are left said a sentence with these words in time; *began* is when it happened."""
     if bench.is_fake:
         within += 9  # of a machine that others work on, too: what is slow without a GPU is found by 30 s
@@ -52,7 +52,7 @@ def killed(bench):
     silent = all_say(processes, "steady", bench.left(40))
     began = time.monotonic()
     processes[1].kill(signal.SIGKILL)
-    ends = heard(bench, "a killed rank", argv, processes, began, 1.0, ["rank 1", "was lost"])
+    ends = check_ends(bench, "a killed rank", argv, processes, began, 1.0, ["rank 1", "was lost"])
     bench.point("a killed rank: all were at work before", f"ranks {silent} were not" if silent else None)
     for rank in (0, 2):
         error = None if "again" in ends[rank].out and ends[rank].code == 0 else ends[rank].out[-2000:]
@@ -69,7 +69,7 @@ def stopped(bench):
     for rank in (0, 2):
         processes[rank].says("failed", bench.left(40))
     processes[1].kill(signal.SIGKILL)
-    heard(bench, "a stopped rank", argv, processes, began, silence + 6, ["rank 1"])
+    check_ends(bench, "a stopped rank", argv, processes, began, silence + 6, ["rank 1"])
 
 
 def in_flight(bench, fault, name):
@@ -78,7 +78,7 @@ def in_flight(bench, fault, name):
     ready = processes[1].says("in flight", bench.left(40))
     began = time.monotonic()
     processes[1].kill(signal.SIGKILL)
-    ends = heard(bench, name, argv, processes, began, 1.0, ["rank 1"])
+    ends = check_ends(bench, name, argv, processes, began, 1.0, ["rank 1"])
     bench.point(
         f"{name}: kernels waited for it", None if ready else ends[1].out[-2000:] or "it did not say so"
     )
@@ -96,7 +96,7 @@ def illegal(bench):
     processes = bench.start_ranks(3, argv, CHECKS_HOSTS=3, **extra)
     processes[1].says("failed", bench.left(40))
     began = time.monotonic()
-    heard(bench, "an illegal address", argv, processes, began, 1.0, ["rank 1"])
+    check_ends(bench, "an illegal address", argv, processes, began, 1.0, ["rank 1"])
     own = FAILED.search("".join(processes[1].lines))
     is_told = own and ("illegal" in own[2] or "CUDA" in own[2])
     bench.point(

@@ -122,7 +122,7 @@ def torch(bench):
 
 
 def sanitizer(bench):
-    """compute-sanitizer on the kernels' tables: wild accesses, races, reads of what nobody wrote."""
+    """compute-sanitizer on the kernels' tables: wild accesses, races, uninitialized reads."""
     where = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not Path(where).exists():
         bench.point("compute-sanitizer is here", "it is not on the PATH, nor in /usr/local/cuda/bin")

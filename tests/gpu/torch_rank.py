@@ -347,7 +347,7 @@ def the_reports_say_so():
 
 
 def nan():
-    """HVD_NANCHECK=1: whoever has the NaN is named on all ranks."""
+    """HVD_NANCHECK=1: all ranks name the rank that has the NaN."""
     x = torch.ones(1000, device=DEVICE)
     hvd.allreduce(x, name="good")
     if R == N - 1:

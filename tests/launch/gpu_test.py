@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Ranks on GPUs, which NVIDIA's libraries as fakes stand in for (tests/fakes/cuda): what a job says of
-a GPU or a rank that failed, and what is told of a host's GPUs. TAP.
+a GPU or a rank that failed, and what is reported of a host's GPUs. TAP.
 
 usage: gpu_test.py [PART OF A NAME ...]     BIN: folder of the programs (default: $BUILD/plain/bin)
 """

@@ -210,7 +210,7 @@ def test_the_launcher_is_killed_while_it_stops(folder):
     p = start(folder, "-np", "3", "-H", "a,b,c", "sh", "-c", script)
     up(folder, 3)
     p.signal(signal.SIGTERM)
-    wait_until("all ranks have heard it", lambda: p.out.count("got") >= 3)
+    wait_until("all ranks have received it", lambda: p.out.count("got") >= 3)
     p.signal(signal.SIGKILL)
     p.end()
     hosts().nothing_left(9)

@@ -313,7 +313,7 @@ def has(jobs: dict, name: str, kind: str, status: str = "True") -> bool:
     return name not in jobs or condition(jobs[name].get("status", {}), kind).get("status") == status
 
 
-QUIET = ("elsewhere", "no-replicas")  # jobs that nobody runs
+QUIET = ("elsewhere", "no-replicas")  # jobs that have no pods
 SUSPENDED = ("suspended", "gang-given")
 
 

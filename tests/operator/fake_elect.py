@@ -185,26 +185,26 @@ def a_lease_refused_with_401_is_sent_again_before_waiting_requests() -> None:
 @suite.test
 def undetected_dead_connections_do_not_cost_the_lease() -> None:
     """A router has forgotten them: what is sent on them is never answered."""
-    deaf, heard = [], []
+    unanswered, answered = [], []
 
     def hook(w, h, method, plural, query):
-        if h.connection in deaf:
+        if h.connection in unanswered:
             with w.fake.changed:
                 w.fake.changed.wait_for(lambda: w.fake.stopping, 20)
             return True
-        if deaf and plural == "leases" and method == "PUT":
-            heard.append(time.monotonic())
+        if unanswered and plural == "leases" and method == "PUT":
+            answered.append(time.monotonic())
         return False
 
     with World(hook, jobs=6, extra=["--leader-elect", *TIMES]) as w:
         w.serves_job()
         wait("all jobs have pods", lambda: w.fake.count("POST", "pods") == 12)
-        deaf.extend(w.fake.connections)
+        unanswered.extend(w.fake.connections)
         begun = time.monotonic()
-        wait("the Lease is renewed", lambda: heard)
-        took = heard[0] - begun
+        wait("the Lease is renewed", lambda: answered)
+        took = answered[0] - begun
         print(f"# renewed after {took:.1f} s")
-        wait("renewals continue", lambda: len(heard) > 3)
+        wait("renewals continue", lambda: len(answered) > 3)
         log = w.log()
         expect("no longer leading" not in log, "it led all the time", log)
 

@@ -37,7 +37,7 @@ def once_without_memory(text: str, n: int, act) -> str:
     with Faulty(env={"HVD_NO_MEMORY": f"{text}:{n}"}, port=port) as w:
         w.serves_job()
         # or the pod's watch may be ahead of the job's, and the pod be one of a job that has never run
-        wait("the operator has heard of it", lambda: runs in fetch(port, "/metrics")[1])
+        wait("the operator has received it", lambda: runs in fetch(port, "/metrics")[1])
         act(w)
         return w.log()
 

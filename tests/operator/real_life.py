@@ -140,7 +140,7 @@ def a_suspended_job_has_no_pods_and_starts_again() -> None:
     patch_job(ns, {"runPolicy": {"suspend": False}})
     status = restarted(ns, old)
     expect(status["generation"] == 2 and status["restarts"] == 0, "the next generation", status)
-    expect("startTime" in status, "its time begins anew", status)
+    expect("startTime" in status, "its time starts again", status)
 
 
 PLACES = {  # what Kueue writes into a template, and takes away again

@@ -63,7 +63,7 @@ def the_operator_makes_the_pods_of_every_example() -> None:
             wait(f"{file.name}: the launcher's Job", lambda path=path: exists(path))
     for ns, names in wanted.items():
         wait(f"{ns}: pods", lambda ns=ns, names=names: names <= set(api.pods(ns)) or complaint(ns))
-        expect(not complaint(ns), f"{ns}: nobody complains", complaint(ns))
+        expect(not complaint(ns), f"{ns}: no warning", complaint(ns))
         others = {n for n in api.pods(ns) if n not in names and "-launcher-" not in n}
         expect(not others, f"{ns}: no other pods", str(others))
 

@@ -250,7 +250,7 @@ def put_back(ns: str, left: dict[str, list[dict]]) -> None:
         name = o["metadata"]["name"]
         made = api.make(ns, filled(o, ns, ""))["metadata"]
         uids[name] = made["uid"]
-        seen_as = {"observedGeneration": made["generation"]}  # a scaled job's begins anew
+        seen_as = {"observedGeneration": made["generation"]}  # a scaled job's starts again
         patch_status(JOBS.format(ns=ns) + "/" + name, o["status"] | seen_as)
     for o in left.get("mpijobs", []):
         path = MPIJOBS.format(ns=ns)

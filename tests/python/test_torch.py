@@ -43,7 +43,7 @@ class Torch(JobTest):
     def test_a_gradient_is_no_page_faults(self):
         with open("/sys/kernel/mm/transparent_hugepage/enabled") as f:
             if re.search(r"\[never\]", f.read()):
-                raise unittest.SkipTest("this kernel gives nobody huge pages")
+                raise unittest.SkipTest("this kernel has no huge pages")
         asks = "import sys, torch; library = open(torch.__path__[0] + '/lib/libc10.so', 'rb').read();"
         if python(f"{asks} sys.exit(b'THP_MEM_ALLOC_ENABLE' not in library)", python=self.python).code:
             raise unittest.SkipTest("this torch does not know huge pages")

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154,SC2001 # run.sh sources this: its functions and variables
 # SPDX-License-Identifier: Apache-2.0
-# Bare srun without the plugin, and other launchers inside a job: who is found, and how ranks meet.
+# Bare srun without the plugin, and other launchers inside a job: which launcher is found, and how ranks meet.
 found="$RUN/found"
 found_rank=$found/bin/found-rank
 weak='the launcher gives no secret'

@@ -36,7 +36,7 @@ gpu_world() { # DEVICE SRUN-OPTION...: two ranks on one node of four GPUs; DEVIC
 if gpu_up 2>/dev/null; then
     is '--gpus-per-node=2: ranks train on the GPU of their local rank' $'done\ndone' "$(gpu_world '' --gpus-per-node=2)"
     is '--gpus-per-task=1: ranks train on device 0' $'done\ndone' "$(gpu_world 0 --gpus-per-task=1)"
-    has '--gpus-per-task=1: a local rank is no device, which is told' "$(gpu_world '' --gpus-per-task=1)" \
+    has '--gpus-per-task=1: a local rank is no device, and a message says so' "$(gpu_world '' --gpus-per-task=1)" \
         'there is no CUDA device 1: 1 is visible (CUDA_VISIBLE_DEVICES="1"); if each rank sees one GPU only, use device 0'
     has 'two ranks on one GPU are named' "$(gpu_world 0 --gpus-per-node=1)" 'ranks 0 and 1 use the same GPU GPU-' '(host node'
     if [ -d "$RUN/stage/bin" ]; then

@@ -266,7 +266,7 @@ UNIT_TEST(the_nearest_launcher_wins)
          LAUNCHER_RINGMASTER},
         {"MPI_Init in a task of bare srun",
          SLURM PMIX "OMPI_MCA_ess=singleton PMIX_RANK=0", LAUNCHER_SLURM},
-        {"MPI_Init in a process that nobody has started",
+        {"MPI_Init in a process without a launcher",
          PMIX "OMPI_MCA_ess=singleton PMIX_RANK=0", LAUNCHER_NONE},
         {"torchrun inside mpiexec", MPIEXEC TORCHRUN, LAUNCHER_TORCHRUN},
         {"a wrapper's export for torch under mpirun",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goodbyes in the control tree: all hear the same, and nobody who leaves counts as
- * lost, whoever stands between him and rank 0. The tree is that of control_tree_test.c.
+/* Goodbyes in the control tree: all ranks receive the same, and no rank that leaves counts as
+ * lost, whichever rank is between it and rank 0. The tree is that of control_tree_test.c.
  */
 #include "tests/unit/control_world.h"
 
@@ -33,7 +33,7 @@ static void leave_one(uint32_t who, enum leave_reason why)
     for (uint32_t r = 0; r < w.size; r++) { /* from above, the worst order */
         world_send_order(&w, r, ORDER_LEAVE, LEAVE_SHUTDOWN, 0, NULL);
         world_send_order(&w, r, ORDER_CLOSE, 0, 0, NULL);
-        wait_for(&board->seen[r].stage, 4); /* and not 3: nobody was lost */
+        wait_for(&board->seen[r].stage, 4); /* and not 3: no rank was lost */
         assert_string_equal(seen_of(r)->cause, "");
     }
     world_close(&w);
@@ -47,7 +47,7 @@ UNIT_TEST(a_goodbye_reaches_all)
     leave_one(14, LEAVE_EXIT);
 }
 
-/* A rank that goes without waiting for rank 0's word: those below hear it from it. */
+/* A rank that leaves without waiting for rank 0's message: its children get the message from it. */
 UNIT_TEST(a_hurried_goodbye_is_no_loss)
 {
     static const uint32_t ranks[] = {1, 6, 14};
@@ -119,7 +119,7 @@ UNIT_TEST(a_loss_after_a_goodbye_is_forgotten)
     world_close(&w);
 }
 
-/* The head of a host dies while others say goodbye: whichever is first, nobody waits.
+/* The head of a host dies while others say goodbye: in either order, no rank waits.
  */
 UNIT_TEST(a_death_among_goodbyes_leaves_nobody_waiting)
 {

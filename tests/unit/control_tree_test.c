@@ -346,9 +346,8 @@ UNIT_TEST(an_answer_that_one_cannot_take_ends_the_world)
     w.deaf = 5;
     world_start(&w);
     world_send_order(&w, 0, ORDER_DOWN, 1, 9, NULL);
-    assert_true(assert_cause(
-        &w, 0, "rank 5 (host a, pid 1005): an answer that nobody understands",
-        clock_now_ns(), SURELY_NS));
+    assert_true(assert_cause(&w, 0, "rank 5 (host a, pid 1005): an unknown answer",
+                             clock_now_ns(), SURELY_NS));
     world_close(&w);
 }
 

@@ -109,7 +109,7 @@ static int on_down(void *arg, const uint8_t *p, size_t n, struct err *err)
     uint32_t seq = 0;
 
     if (s->rank == s->w->deaf)
-        return err_set(err, -EPROTO, "an answer that nobody understands");
+        return err_set(err, -EPROTO, "an unknown answer");
     memcpy(&seq, p, n < 4 ? n : 4);
     if (n < 4 || seq != s->next_down++)
         atomic_fetch_add(&s->seen->n_wrong, 1);

@@ -12,7 +12,7 @@ static const struct {
     {"abcabcabc|a", "abc"},
     {"abcabcab", NULL},
     {"aaa|a", "a"},
-    {"abcacbbca|b", "bca"}, /* any order is as good; the last one is told */
+    {"abcacbbca|b", "bca"}, /* any order is right; the last one is reported */
     {"cabcabbca|b", "bca"}, /* the first one may be cut anywhere */
     {"abcabc!abcabcabc|a", "abc"},
     {"abcabcab!abcabc", NULL},

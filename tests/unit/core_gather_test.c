@@ -66,7 +66,7 @@ UNIT_TEST(a_full_batch_ends_it)
     assert_false(gather_holds(&g, 1002, false));
     gather_add_tensor(&g, 100, 1010); /* one that fills it alone */
     assert_false(gather_holds(&g, 1011, false));
-    gather_add_tensor(&g, 99, 1020); /* counted anew */
+    gather_add_tensor(&g, 99, 1020); /* counted again */
     assert_true(gather_holds(&g, 1021, false));
     gather_set(&g, 500, 0); /* no fusion: waiting wins nothing */
     assert_false(gather_holds(&g, 1021, false));

@@ -129,7 +129,7 @@ UNIT_TEST(a_pair_meets_before_its_first_transfer_only)
     assert_answers(n, "pair 0; x (1 -> 0); x (0 -> 1); ");
     both_add(n, "x", 0, 1);
     assert_answers(n, "x (0 -> 1); ");
-    worse.dtype = DT_I8; /* nobody meets for what fails */
+    worse.dtype = DT_I8; /* no rank waits for a failed tensor */
     rank_add(n, 3, &worse);
     rank_add(n, 2, &bad);
     both_add(n, "x", 3, 1);

@@ -173,7 +173,7 @@ UNIT_TEST(each_common_xid_says_where_to_look)
 UNIT_TEST(the_most_significant_xid_is_reported)
 {
     static const struct {
-        int heard[4];
+        int reported[4];
         const char *begin;
     } table[] = {
         {{79, 45}, "XID 79 "},  {{31, 43, 45}, "XID 31 "}, {{79, 119, 13}, "XID 79 "},
@@ -182,7 +182,7 @@ UNIT_TEST(the_most_significant_xid_is_reported)
     char text[512];
 
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        break_after(table[i].heard, text, sizeof(text));
+        break_after(table[i].reported, text, sizeof(text));
         assert_memory_equal(text, table[i].begin, strlen(table[i].begin));
     }
 }

@@ -151,7 +151,7 @@ WORLD_TEST(callbacks_may_submit_but_not_wait, 2)
 
 /* --- worlds one after another --- */
 
-/* The last operation before shutdown ends well on every rank, whoever is quick. */
+/* The last operation before shutdown ends well on every rank, in any order of arrival. */
 WORLD_TEST(a_quick_shutdown_spoils_nothing, 3)
 {
     static float v[50000];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A peer on GPUs that is late, on a device in memory (fake_device.h): whoever waits for
- * the end of a batch that is on its way, or for room for one more, asks the device to
- * look often, and sleeps. What such a device says where it has no memory, and how long
- * peers may take to connect. */
+/* A peer on GPUs that is late, on a device in memory (fake_device.h): a rank that
+ * waits for a batch to end, or for room for another, makes the device poll often, and
+ * sleeps. The errors of such a device without memory, and the deadline for peers to
+ * connect. */
 #include "tests/unit/hvd_world.h"
 
 #include "runtime/api/flight.h"

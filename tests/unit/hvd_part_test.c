@@ -99,7 +99,7 @@ WORLD_TEST(impossible_lists_are_refused_at_once, 2)
     check_members(rank, 3);
 }
 
-/* Both are told at once, not after 20 s; ranks 2 and 3 do not notice. */
+/* Both get the error at once, not after 20 s; ranks 2 and 3 are not affected. */
 WORLD_TEST(lists_that_differ_are_both_shown, 4)
 {
     static const int two[] = {0, 1}, three[] = {1, 0}, rest[] = {2, 3};

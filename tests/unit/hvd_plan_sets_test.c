@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The frozen plan of a model-parallel job in real worlds: four ranks, a row and a
  * column of process sets each and the world, overlapping in every way, on one host and
- * on several. Steady steps go on without messages, whoever computes elsewhere
- * meanwhile; what disturbs one set only is dealt with by all. */
+ * on several. Steady steps need no messages, although other ranks compute
+ * meanwhile. All ranks handle a change of one set. */
 #include "tests/unit/hvd_world.h"
 
 enum { SIDE = 2, RANKS = SIDE * SIDE, STEADY = 40, N_SETS = 2 * SIDE };
@@ -372,7 +372,7 @@ HOSTS_TEST(a_killed_rank_is_named, 2)
     }
 }
 
-/* Rank 1 does not come to its row: rank 0 is told who, after it has left the plan. */
+/* Rank 1 does not submit its row: rank 0's error names it, after rank 0 left the plan. */
 HOSTS_WORLD_TEST(a_stall_in_a_set_names_the_missing_rank, 1, 1u << 0)
 {
     float v = 1;

@@ -208,7 +208,7 @@ RANK_BODY(dying_body)
             r = recv_now("never", v, 1, 1);
         }
     }
-    for (int i = 0; i < 2; i++) { /* who submits only now is told the same */
+    for (int i = 0; i < 2; i++) { /* a later submission gets the same error */
         CHECK(r == HVD_ABORTED, "%d", r);
         CHECK(strstr(shared->r[rank].text, "rank 1"), "%s", shared->r[rank].text);
         shared->r[rank].text[0] = 0;
@@ -230,7 +230,7 @@ UNIT_TEST(a_rank_that_dies_in_it_is_named)
     world_end(&w, 1);
 }
 
-/* Rank 1 has no descriptor left for a pair: all are told, also who only met. */
+/* Rank 1 has no descriptor left for a pair: all ranks get the error. */
 WORLD_TEST(a_pair_that_cannot_connect_names_the_cause, 3)
 {
     float v = 0;
@@ -256,7 +256,7 @@ WORLD_TEST(a_pair_that_cannot_connect_names_the_cause, 3)
     CHECK_OK(hvd_shutdown());
 }
 
-/* Rank 1 does not send: whoever waits is told for whom, after a second. */
+/* Rank 1 does not send: after a second the receivers get an error that names it. */
 WORLD_GO_TEST(a_stall_names_the_missing_rank_of_a_pair, 3, 1u << 2)
 {
     float v = 1;

@@ -117,7 +117,7 @@ static void carry_out_pod(struct sim *s, struct turn *t, const struct action *x)
             0);
         p->world_generation = w.generation;
         p->world_workers = w.workers;
-        sim_print(s, "worker %u is told of %u %u", x->index, w.generation, w.workers);
+        sim_print(s, "worker %u receives %u %u", x->index, w.generation, w.workers);
         pod_changed(s, x->index);
         break;
     case VERB_DELETE:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Block-wise symmetric quantisation, as in Dettmers' "8-bit approximations for
- * parallelism in deep learning" (2016) and the block scales of his 8-bit optimizers
+ * parallelism in deep learning" (2016) and the block scales of the 8-bit optimizers
  * (2022), with the residual fed back into the next step as in Seide et al. (2014) and
  * Karimireddy et al. (2019).
  *

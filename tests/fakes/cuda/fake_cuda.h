@@ -36,7 +36,7 @@ CUDA_SYMBOLS(CUDA_DECLARE)
 /* --- for tests and the other fakes --- */
 /* Work of a library on a stream: fn gets a copy of arg[bytes] on the stream's thread.
  * Its result, if not 0, is sticky, as a kernel's. In a capture it becomes a node, and
- * fn is called anew at each launch. A CUDA result. */
+ * fn is called at each launch. A CUDA result. */
 EXPORT int
 hvd_fake_enqueue(cu_stream s, int (*fn)(void *arg), const void *arg, size_t bytes);
 EXPORT bool hvd_fake_is_capturing(cu_stream s);

@@ -18,7 +18,7 @@ struct cpu_kernel {
 
 extern const struct cpu_kernel cpu_kernels[KERNEL_COUNT]; /* by enum kernel_id */
 
-/* NULL: there is none of that name. */
+/* NULL: no kernel has that name. */
 const struct cpu_kernel *cpu_kernel_find(const char *symbol);
 /* All blocks, in an order that seed shuffles. */
 void cpu_kernel_run(const struct cpu_kernel *k,

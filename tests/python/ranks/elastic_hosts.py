@@ -26,7 +26,7 @@ def changed_hosts_interrupt_all_ranks_by_rank_0s_word():
     state = TorchState(step=0)
     state.check_host_updates()
     if R == LAST and N > 1:
-        state.on_hosts_updated(1, HostUpdateResult.added)  # nobody else knows of it
+        state.on_hosts_updated(1, HostUpdateResult.added)  # the other ranks do not know it
     state.commit()
     if R == 0:
         state.on_hosts_updated(2, HostUpdateResult.removed)

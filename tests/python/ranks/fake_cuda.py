@@ -38,7 +38,7 @@ def plain(tensor):
 
 
 def current_stream(device=None):
-    assert device is None or device == GPU.ordinal, f"device {device} is none of this rank's"
+    assert device is None or device == GPU.ordinal, f"device {device} is not this rank's"
     return getattr(_here, "stream", 0)
 
 

@@ -23,7 +23,7 @@ def zeros(*shape):
     return to_gpu(torch.zeros(*shape))
 
 
-# torch looks at the types of tensors for whoever has replaced its functions; the group itself is asked.
+# torch checks the types of tensors for replaced functions, so the checks call the group itself.
 GROUP = dist.distributed_c10d._get_default_group()
 
 
@@ -91,7 +91,7 @@ def no_thread_waits_for_the_gpu():
 
 
 def sum_of(x, first, may_go_on):
-    """The work of a sum in the stream first, which comes to it when it may go on."""
+    """A sum is the first work of the stream; it runs when the stream is released."""
     with stream(first):
         GPU.fake_wait(first, may_go_on)
         return allreduce(x)

@@ -148,7 +148,7 @@ def in_a_new_world_none_is_registered():
     assert not made.is_registered
     hvd.init()
     assert not made.is_registered
-    made.deregister()  # of a world that is gone: nothing to do, and nobody to wait for
+    made.deregister()  # its world has ended: nothing to do, no rank to wait for
     _, again, _ = buffer_of(1000)
     assert again.is_registered == CAN
     again.deregister()

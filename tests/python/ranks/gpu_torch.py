@@ -216,7 +216,7 @@ def the_host_waits_without_async_completion():
             hvd.synchronize(handle)
     finally:
         del os.environ["HOROVOD_ENABLE_ASYNC_COMPLETION"]
-    assert [name for name, _ in calls.made[2:]] == ["wait", "wait_on_stream"], "nobody says who reads it"
+    assert [name for name, _ in calls.made[2:]] == ["wait", "wait_on_stream"], "no reader is named"
     assert calls.made[3][1][1] == 0
 
 

@@ -58,7 +58,7 @@ GRADIENTS = 5 if BACKEND == "jax" else 4
 
 @check
 def several_passes_a_step():
-    """The first one works where nobody else is."""
+    """The first one works in a job of one rank."""
     for way in ways():
         for averages in (False, True):
             options = {"backward_passes_per_step": 2, "average_aggregated_gradients": averages}

@@ -127,7 +127,7 @@ def optimizer_state_keeps_the_roots_layout():
 
 @check
 def a_gradient_that_is_changed_under_way_warns():
-    """As GradScaler.step() does of who has not called synchronize()."""
+    """As GradScaler.step() does when synchronize() was not called."""
     for is_early in (False, True):
         m = model()
         optimizer = wrap(m)

@@ -108,7 +108,7 @@ def evaluation_uses_running_statistics_without_the_others():
     compare(4, [2 + r for r in range(N)], training=False)
     compare(4, [2 + r for r in range(N)], training=False, track_running_stats=False)
     layer = hvd.SyncBatchNorm(3).eval()
-    if R == 0:  # nobody else calls
+    if R == 0:  # no other rank calls
         layer(torch.randn(2, 3))
 
 

@@ -23,7 +23,7 @@ logging.getLogger("horovod.tensorflow").addHandler(handler)
 
 
 class Gpus:
-    """TensorFlow with so many GPUs; visible: those that somebody has chosen."""
+    """TensorFlow with this many GPUs; visible: those that the program chose."""
 
     def __init__(self, count, visible=None, started=False):
         self.all = [f"gpu{i}" for i in range(count)]

@@ -61,7 +61,7 @@ def training(state, step, value):
         return "result"
 
     assert train(state) == "result" and train.__name__ == "train"
-    if N > 1:  # alone, nobody disagrees
+    if N > 1:  # a single rank cannot disagree
         assert begun == [0, 1, 2, 3, 2, 3] and resets == [N], (begun, resets)
     assert value() == 1.0 + 4 * N, value()
 
