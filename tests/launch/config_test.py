@@ -156,7 +156,9 @@ Ringmaster v"""
         out = run(folder, *words, env=dict(env, PYTHONPATH=path) if path else env).out
         assert out.startswith(table(wanted)), out
         same(
-            "tensorflow's stream ordering: through host memory" in out, path is not None, "the way is printed"
+            "tensorflow's stream ordering: through host memory" in out,
+            path is not None,
+            "the way is printed",
         )
     out = run(folder, "-cb", "--verbose", env=env).out
     assert out.startswith("\n" + table((" ", " "))), out
