@@ -7,6 +7,12 @@
     tests/mutants/run.py --base v0.1 --out before.jsonl
     tests/mutants/run.py --replay before.jsonl         the same mutants on HEAD
 
+To learn in hours what a change of the tests between commits A and B lost, without the costly rows:
+
+    tests/mutants/run.py --base B --units --out b.jsonl
+    tests/mutants/run.py --base A --units --replay b.jsonl --only survived --out a.jsonl
+    tests/mutants/run.py --base B --replay a.jsonl --only caught       what survives here, A alone caught
+
 The product is taken from a commit and built in build/mutants/tree, so the working tree may be edited
 meanwhile. Each mutant (sites.py) is compiled, then the unit programs that contain its object run, those
 named after its file first, then the part's row below, until one fails. The outcome is one of
@@ -180,8 +186,8 @@ class Programs:
         return max(LEAST_S, SLOWER * self.took_s[name])
 
 
-def judge(mutant: Mutant, programs: Programs, most: int) -> tuple[str, str]:
-    """The outcome and what it is due to, with the mutant in the tree."""
+def judge(mutant: Mutant, programs: Programs, most: int, row: str) -> tuple[str, str]:
+    """The outcome and what it is due to, with the mutant in the tree; row: the part's row, or nothing."""
     chosen = [name for name in programs.of(mutant.file) if name in programs.took_s][:most]
     if mutant.file.endswith(".c"):
         target = "build/plain/" + mutant.file[:-2] + ".o"
@@ -192,12 +198,12 @@ def judge(mutant: Mutant, programs: Programs, most: int) -> tuple[str, str]:
             return "uncompiled", name
         if (rc := shell(f"build/plain/unit/{name}", programs.limit_s(name))) != 0:
             return "caught", f"{name} timed out" if rc is None else name
-    if (row := row_of(mutant.file)) and (rc := shell(row, ROW_S)) != 0:
+    if row and (rc := shell(row, ROW_S)) != 0:
         return "caught", f"{row} timed out" if rc is None else row
     return "survived", f"{len(chosen)} programs" + (f" and {row}" if row else "")
 
 
-def attempt(mutant: Mutant, programs: Programs, most: int) -> tuple[str, str]:
+def attempt(mutant: Mutant, programs: Programs, most: int, row: str) -> tuple[str, str]:
     path = TREE / mutant.file
     text = path.read_text() if path.exists() else ""
     changed = apply(mutant, text)
@@ -205,7 +211,7 @@ def attempt(mutant: Mutant, programs: Programs, most: int) -> tuple[str, str]:
         return "gone", ""
     path.write_text(changed)
     try:
-        return judge(mutant, programs, most)
+        return judge(mutant, programs, most, row)
     finally:
         path.write_text(text)
 
@@ -232,17 +238,21 @@ def main() -> int:
     parser.add_argument("--part", action="append", default=[], choices=sorted({p[0] for p in PARTS}))
     parser.add_argument("--most", type=int, default=12, help="unit programs for one mutant")
     parser.add_argument("--out", type=Path, default=WORK / "results.jsonl")
+    parser.add_argument("--units", action="store_true", help="unit programs alone, no row of the part")
     parser.add_argument("--replay", type=Path, help="results whose mutants are applied again")
+    parser.add_argument("--only", choices=("caught", "survived"), help="of --replay: those with this outcome")
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
-    before = [json.loads(line) for line in options.replay.open()] if options.replay else []
     check_out(options.base)
-    chosen = [Mutant(**row["mutant"]) for row in before] or sample(
-        options.base, options.seed, options.sample, options.part
-    )
+    if options.replay:
+        before = [json.loads(line) for line in options.replay.open()]
+        chosen = [Mutant(**r["mutant"]) for r in before if options.only in (None, r["outcome"])]
+    else:
+        chosen = sample(options.base, options.seed, options.sample, options.part)
     print(f"{len(chosen)} mutants of {options.base}; building build/mutants/tree", flush=True)
     units = " ".join(f"build/plain/unit/{path.stem}" for path in (TREE / "tests/unit").glob("*_test.c"))
-    rows = "all test-programs" if any(row_of(mutant.file) for mutant in chosen) else ""
+    has_rows = not options.units and any(row_of(mutant.file) for mutant in chosen)
+    rows = "all test-programs" if has_rows else ""
     if shell(f"make -j2 {units} {rows}", 3600) != 0:
         raise Refused(f"{options.base} does not build: {WORK / 'last.log'}")
     programs = Programs()
@@ -252,7 +262,9 @@ def main() -> int:
     with options.out.open("w") as out:
         for number, mutant in enumerate(chosen, 1):
             start = time.monotonic()
-            outcome, why = attempt(mutant, programs, options.most)
+            outcome, why = attempt(
+                mutant, programs, options.most, "" if options.units else row_of(mutant.file)
+            )
             row = {
                 "part": part_of(mutant.file)[0],
                 "outcome": outcome,

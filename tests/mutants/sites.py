@@ -172,11 +172,16 @@ def mutants_of(file: str, text: str) -> list[Mutant]:
 
 
 def apply(mutant: Mutant, text: str) -> str | None:
-    """The file with the mutant's change, or None if it has no such place any more."""
-    for found, at, column in places(mutant.file, text):
-        if replace(found, new=mutant.new) == mutant:
-            lines = text.splitlines(keepends=True)
-            line = lines[at]
-            lines[at] = line[:column] + mutant.new + line[column + len(mutant.old) :]
-            return "".join(lines)
-    return None
+    """The file with the mutant's change, or None if it has no such place any more. If the function has
+    another name there, the line must be in one place of the file alone."""
+    found = [(replace(m, new=mutant.new), at, column) for m, at, column in places(mutant.file, text)]
+    fitting = [place for place in found if place[0] == mutant]
+    if not fitting and mutant.function not in {m.function for m, _, _ in found}:
+        alike = replace(mutant, function="", nth=0)
+        fitting = [place for place in found if replace(place[0], function="", nth=0) == alike]
+    if len(fitting) != 1:
+        return None
+    _, at, column = fitting[0]
+    lines = text.splitlines(keepends=True)
+    lines[at] = lines[at][:column] + mutant.new + lines[at][column + len(mutant.old) :]
+    return "".join(lines)

@@ -112,6 +112,14 @@ class Sites(unittest.TestCase):
         lost = [m for m in sites.mutants_of("a.c", C) if sites.apply(m, gone) is None]
         self.assertEqual({m.line for m in lost}, {"if (a < b && name[0] != '<') {"})
 
+    def test_it_is_found_in_a_renamed_function(self) -> None:
+        renamed = C.replace("pair_max", "pair_find_max").replace("other_max", "pair_max_of")
+        lost = [m.line for m in sites.mutants_of("a.c", C) if sites.apply(m, renamed) is None]
+        self.assertEqual(lost, [])
+        doubled = renamed + renamed.replace("pair_find_max", "pair_find_min")
+        found = [m.line for m in sites.mutants_of("a.c", C) if sites.apply(m, doubled) is not None]
+        self.assertEqual(found, [])
+
     def test_equal_lines_are_apart(self) -> None:
         text = "int f(void)\n{\n    step();\n    step();\n}\n"
         first, second = (sites.apply(m, text).splitlines() for m in sites.mutants_of("a.c", text))
