@@ -5,84 +5,11 @@ from __future__ import annotations
 
 import time
 
-from api import CORE, condition, ended, expect, wait
-from real_world import all_there, api, current, job, replace, report, running, start, state, suite
+from api import CORE, condition, expect, wait
+from real_world import all_there, api, current, job, replace, start, suite
 
 
 # --- life cycle -------------------------------------------------------------------------
-@suite.test
-def every_object_is_created_once_and_owned_by_the_job() -> None:
-    ns = api.namespace("t-objects")
-    uid = api.make(ns, job())["metadata"]["uid"]
-    all_there(ns)
-    wait("condition Created", lambda: condition(api.status(ns, "j"), "Created").get("status") == "True")
-    objects = api.items(ns, "pods") + [api.get(ns, "services", "j"), api.get(ns, "secrets", "j-token")]
-    for o in objects:
-        owner = o["metadata"]["ownerReferences"][0]
-        expect(owner["uid"] == uid and owner["controller"], "owned by the job", o["metadata"])
-        expect(o["metadata"]["labels"]["ringmaster.dev/job-name"] == "j", "labelled", o["metadata"])
-    expect(objects[-2]["spec"]["clusterIP"] == "None", "the Service is headless")
-    expect(objects[-2]["spec"]["publishNotReadyAddresses"], "and publishes early")
-    expect(api.reasons(ns) == [], "nothing to tell yet", api.reasons(ns))
-
-
-@suite.test
-def a_job_that_succeeds_goes_through_its_states() -> None:
-    ns = api.namespace("t-succeeds")
-    api.make(ns, job(clean="None"))
-    before = running(ns)
-    status = state(ns, "Running")
-    expect(status["workers"] == "2/2", "both are ready", status)
-    expect(condition(status, "Running")["status"] == "True", "condition Running", status)
-    for name in before:
-        api.set_pod(ns, name, "Succeeded", **ended(0, reason="Completed"))
-    status = state(ns, "Succeeded")
-    expect(
-        status["replicaStatuses"]["Worker"] == {"active": 0, "succeeded": 2, "failed": 0}, "counts", status
-    )
-    expect(status["observedGeneration"] == 1 and status["completionTime"], "times", status)
-    expect(condition(status, "Running")["status"] == "False", "Running is over", status)
-    expect(api.pods(ns) == before, "cleanPodPolicy None keeps the pods")
-    expect(api.reasons(ns) == ["JobRunning", "JobSucceeded"], "events", api.reasons(ns))
-
-
-@suite.test
-def the_earliest_failure_is_named_and_running_workers_are_stopped() -> None:
-    ns = api.namespace("t-fails")
-    api.make(ns, job(workers=3, clean="Running"))
-    running(ns, 3)
-    state(ns, "Running")
-    # worker 0 is seen first; worker 2 reports an earlier failure than that of worker 1
-    api.set_pod(ns, "j-worker-0", "Failed", **ended(1, report(1, "j-worker-1", 1767225660000500)))
-    state(ns, "Failed")
-    api.set_pod(ns, "j-worker-2", "Failed", **ended(3, report(2, "j-worker-2", 1767225660000400, 0, 9)))
-    status = wait(
-        "the earlier cause",
-        lambda: api.status(ns, "j").get("failure", {}).get("rank") == 2 and api.status(ns, "j"),
-    )
-    wanted = {
-        "rank": 2,
-        "pod": "j-worker-2",
-        "node": "node-2",
-        "signal": 9,
-        "output": "last line of rank 2\n",
-        "time": "2026-01-01T00:01:00.000400Z",
-    }
-    seen = {k: status["failure"].get(k) for k in wanted}
-    expect(seen == wanted, "status.failure", status)
-    message = condition(status, "Failed")["message"]
-    for part in ("rank 2", "j-worker-2", "SIGKILL", "node-2"):
-        expect(part in message, f"the message says {part}", message)
-    wait(
-        "the running worker is asked to stop",
-        lambda: (
-            not api.get(ns, "pods", "j-worker-1")
-            or "deletionTimestamp" in api.get(ns, "pods", "j-worker-1")["metadata"]
-        ),
-    )
-    expect(api.get(ns, "pods", "j-worker-0") is not None, "ended workers keep their logs")
-
-
 @suite.test
 def a_deleted_job_is_left_alone_and_can_be_recreated() -> None:
     ns = api.namespace("t-again")

@@ -54,28 +54,6 @@ def policy(body: dict, **run) -> dict:
 
 
 @suite.test
-def a_deleted_worker_is_replaced_and_named() -> None:
-    ns = "t-deleted"
-    old = runs(ns)
-    api.delete(ns, "pods", "j-worker-1")
-    status = state(ns, "Restarting")
-    expect(status["failure"]["pod"] == "j-worker-1", "pod", status)
-    expect(status["failure"]["node"] == "node-1", "node", status)
-    status = restarted(ns, old)
-    counts = {k: status.get(k) for k in ("generation", "restarts", "replacements", "workerReplicas")}
-    expect(
-        counts == {"generation": 2, "restarts": 0, "replacements": 1, "workerReplicas": 2}, "counts", status
-    )
-    expect(status["failure"]["pod"] == "j-worker-1", "the cause stays", status)
-    for pod in api.items(ns, "pods"):
-        expect(pod["metadata"]["labels"]["ringmaster.dev/generation"] == "2", "of the new generation", pod)
-        expect(pod["metadata"]["annotations"]["ringmaster.dev/world"] == "2 2", "and its world", pod)
-    running(ns)
-    status = state(ns, "Running")
-    expect(condition(status, "Restarting")["status"] == "False", "not restarting any more", status)
-
-
-@suite.test
 def a_worker_deleted_while_the_operator_was_away_is_replaced() -> None:
     ns = "t-deleted-away"
     old = runs(ns)
@@ -280,27 +258,6 @@ def a_deadline_ends_a_job_and_its_time_to_live_deletes_it() -> None:
     wait("running pods are deleted", lambda: not sweep(ns))
     wait("the job is gone", lambda: not api.get(ns, "horovodjobs", "j"))
     expect("TTLExpired" in api.reasons(ns), "an Event was there first", api.reasons(ns))
-
-
-@suite.test
-def a_deadline_ends_what_runs_in_pods_that_are_kept() -> None:
-    ns = api.namespace("t-deadline-none")
-    api.make(ns, policy(job(clean="None"), activeDeadlineSeconds=2))
-    pods = running(ns)
-    status = state(ns, "Failed")
-    expect(condition(status, "Failed")["reason"] == "DeadlineExceeded", "reason", status)
-
-    def is_stopped(name: str) -> bool:
-        return api.get(ns, "pods", name)["spec"].get("activeDeadlineSeconds") == 1
-
-    wait("the pods have a deadline", lambda: all(is_stopped(name) for name in pods))
-    for name in pods:
-        api.set_pod(ns, name, "Failed", **ended(143))
-    patch_job(ns, {"runPolicy": {"ttlSecondsAfterFinished": 3600}})
-    wait("it was seen", lambda: api.status(ns, "j").get("observedGeneration") == 2)
-    expect(api.pods(ns) == pods, "the same pods are there", api.pods(ns))
-    now = state(ns, "Failed")
-    expect(condition(now, "Failed") == condition(status, "Failed"), "the reason stays", now)
 
 
 @suite.test

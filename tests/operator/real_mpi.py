@@ -80,10 +80,6 @@ def pods(ns: str, role: str) -> list[dict]:
     ]
 
 
-def reasons(ns: str) -> list[str]:
-    return sorted(e["reason"] for e in api.items(ns, "events") if e["involvedObject"]["kind"] == "MPIJob")
-
-
 def play(ns: str, phase: str, *roles: str) -> None:
     """Every pod of these roles that has not finished is in that phase."""
     end = {} if phase == "Running" else ended(int(phase != "Succeeded"), at="2026-01-01T00:00:01Z")
@@ -100,22 +96,6 @@ def run(ns: str, workers: int = 2) -> dict:
     wait("the launcher", lambda: pods(ns, "launcher"))
     play(ns, "Running", "launcher")
     return until(ns, "Running")
-
-
-@suite.test
-def a_job_runs_and_succeeds() -> None:
-    ns = api.namespace("t-mpi-succeeds")
-    make(ns, mpijob(policy={"cleanPodPolicy": "Running"}))
-    run(ns)
-    hosts = "".join(f"echo pi-worker-{i}.pi.{ns}.svc\n" for i in range(2))
-    config = api.get(ns, "configmaps", "pi-config") or {}
-    expect(config["data"]["discover_hosts.sh"] == "#!/bin/sh\n" + hosts, "hosts are listed", config)
-    play(ns, "Succeeded", "launcher")
-    seen = until(ns, "Succeeded")
-    expect(seen["replicaStatuses"] == {"Launcher": {"succeeded": 1}, "Worker": {}}, "counts", seen)
-    wait("clean-up", lambda: not pods(ns, "worker"))
-    expect(launcher(ns) is not None, "the launcher stays")
-    expect(reasons(ns) == ["MPIJobCreated", "MPIJobRunning", "MPIJobSucceeded"], "events", reasons(ns))
 
 
 @suite.test
@@ -191,20 +171,6 @@ def an_evicted_worker_ends_the_job_and_its_launcher() -> None:
         "the launcher ends",
         lambda: condition(launcher(ns)["status"], "Failed").get("reason") == "DeadlineExceeded",
     )
-
-
-@suite.test
-def deleted_objects_are_recreated_with_the_next_pod() -> None:
-    ns = api.namespace("t-mpi-deleted")
-    make(ns, mpijob())
-    run(ns)
-    made = {"services": "pi", "configmaps": "pi-config", "secrets": "pi-ssh"}
-    for plural, name in made.items():
-        api.delete(ns, plural, name)
-    api.delete(ns, "pods", "pi-worker-0", 0)
-    wait("two workers", lambda: len(pods(ns, "worker")) == 2)
-    for plural, name in made.items():
-        expect(api.get(ns, plural, name) is not None, f"{name} is there again")
 
 
 @suite.test
