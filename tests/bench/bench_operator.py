@@ -245,7 +245,7 @@ def one_run(op: Operator, kind: str, jobs: int, workers: int, gpus: int, limit: 
             limit,
             0.002 if jobs < 10 else 0.05,
         )
-    except TimeoutError as e:
+    except kwok.Late as e:
         errors.append(str(e))
     time.sleep(3)  # what is written at the end counts, too
     if op.process.poll() is not None:

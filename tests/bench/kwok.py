@@ -13,10 +13,14 @@ import re
 import signal
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "operator"))
+from api import Late, Refused, wait  # noqa: F401  bench_operator.py has them from here
 
 RUN = Path(os.environ["RM_RUN"])
 ADDRESS = "172.30.0.1"
@@ -84,12 +88,6 @@ def context() -> ssl.SSLContext:
 TLS = context()
 
 
-class Refused(Exception):
-    def __init__(self, code: int, text: str):
-        super().__init__(text)
-        self.code = code
-
-
 class Api:
     """One connection; each thread has its own."""
 
@@ -113,17 +111,6 @@ class Api:
         """Creates what is not there yet."""
         with contextlib.suppress(Refused):
             self.call("POST", path, body)
-
-
-def wait(what: str, look, seconds: float = 60, pause: float = 0.05):
-    deadline = time.monotonic() + seconds
-    while True:
-        seen = look()
-        if seen:
-            return seen
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not so after {seconds:.0f} s")
-        time.sleep(pause)
 
 
 class Watch(threading.Thread):

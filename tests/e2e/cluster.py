@@ -12,20 +12,16 @@ import os
 import random
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests/operator"))
-from api import Suite, condition, expect  # noqa: E402, F401  the tests have them from here
+import api  # noqa: E402
+from api import Late, Suite, condition, expect, manifest  # noqa: E402, F401  the tests have them from here
 
 RUN = Path(os.environ.get("RM_RUN", "/tmp/ringmaster-cluster"))
 IMAGE = "localhost/train-torch:1"
 SEED = int(os.environ.get("E2E_SEED", random.SystemRandom().randrange(1 << 32)))
-
-
-class Late(AssertionError):
-    """A wait that met its deadline; the text has the state instead."""
 
 
 class Refused(Exception):
@@ -91,15 +87,8 @@ def says(ns: str, pod: str, words: str) -> bool:
 
 
 def wait(what: str, look, seconds: float):
-    """Calls look() until it returns something true and returns that; fails at the deadline."""
-    deadline = time.monotonic() + seconds
-    while True:
-        seen = look()
-        if seen:
-            return seen
-        if time.monotonic() > deadline:
-            raise Late(f"{what}: not so after {seconds:.0f} s")
-        time.sleep(0.3)
+    """Less often than api.wait() by default: a look is a kubectl."""
+    return api.wait(what, look, seconds, 0.3)
 
 
 def pod_template(command: list[str], **pod_spec) -> dict:
@@ -115,18 +104,9 @@ def pod_template(command: list[str], **pod_spec) -> dict:
 
 def horovodjob(name: str, command: list[str], workers: int = 2, slots: int = 1, **pod_spec) -> dict:
     """A small job; pod_spec is merged into the pod's spec, `container` into its container."""
-    return {
-        "apiVersion": "ringmaster.dev/v1beta1",
-        "kind": "HorovodJob",
-        "metadata": {"name": name},
-        "spec": {
-            "slotsPerWorker": slots,
-            "runPolicy": {"cleanPodPolicy": "None"},
-            "replicaSpecs": {
-                "Worker": {"replicas": workers, "template": pod_template(command, **pod_spec)}
-            },
-        },
-    }
+    worker = {"replicas": workers, "template": pod_template(command, **pod_spec)}
+    spec = {"runPolicy": {"cleanPodPolicy": "None"}, "replicaSpecs": {"Worker": worker}}
+    return manifest("ringmaster.dev/v1beta1", "HorovodJob", name, spec=spec | {"slotsPerWorker": slots})
 
 
 def apply(obj: dict, ns: str) -> str:

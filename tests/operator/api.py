@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 JOBS = "/apis/ringmaster.dev/v1beta1/namespaces/{ns}/horovodjobs"
 CORE = "/api/v1/namespaces/{ns}/"
+MERGE = "application/merge-patch+json"
 
 
 class Refused(Exception):
@@ -28,6 +29,14 @@ class Refused(Exception):
     def __init__(self, code: int, text: str):
         super().__init__(text)
         self.code = code
+
+
+class Late(AssertionError):
+    """A wait that met its deadline; the text has the state instead."""
+
+
+def manifest(api_version: str, kind: str, name: str, **rest) -> dict:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **rest}
 
 
 class Api:
@@ -79,6 +88,18 @@ class Api:
             raise Refused(answer.status, out.get("message", text))
         return out
 
+    def find(self, path: str) -> dict | None:
+        """The object; None when there is none."""
+        try:
+            return self.call("GET", path)
+        except Refused as e:
+            if e.code == 404:
+                return None
+            raise
+
+    def patch(self, path: str, body: dict) -> dict:
+        return self.call("PATCH", path, body, MERGE)
+
     # --- by kind -------------------------------------------------------------------------
     def namespace(self, name: str, **labels: str) -> str:
         self.call("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
@@ -92,12 +113,7 @@ class Api:
 
     def get(self, ns: str, plural: str, name: str) -> dict | None:
         path = JOBS if plural == "horovodjobs" else CORE + plural
-        try:
-            return self.call("GET", path.format(ns=ns) + "/" + name)
-        except Refused as e:
-            if e.code == 404:
-                return None
-            raise
+        return self.find(path.format(ns=ns) + "/" + name)
 
     def make(self, ns: str, job: dict) -> dict:
         return self.call("POST", JOBS.format(ns=ns) + "?fieldValidation=Strict", job)
@@ -133,25 +149,13 @@ class Api:
         self.patch_pod(ns, name, status)
 
     def patch_pod(self, ns: str, name: str, status: dict) -> None:
-        self.call(
-            "PATCH",
-            CORE.format(ns=ns) + f"pods/{name}/status",
-            {"status": status},
-            "application/merge-patch+json",
-        )
+        self.patch(CORE.format(ns=ns) + f"pods/{name}/status", {"status": status})
 
     def bind(self, ns: str, name: str, node: str) -> None:
         """Plays the scheduler."""
-        self.call(
-            "POST",
-            CORE.format(ns=ns) + f"pods/{name}/binding",
-            {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {"name": name},
-                "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-            },
-        )
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        binding = manifest("v1", "Binding", name, target=target)
+        self.call("POST", CORE.format(ns=ns) + f"pods/{name}/binding", binding)
 
     def delete(self, ns: str, plural: str, name: str, grace: int | None = None) -> None:
         path = JOBS if plural == "horovodjobs" else CORE + plural
@@ -181,7 +185,7 @@ users: [{{name: u, user: {{tokenFile: operator.token}}}}]
     return kubeconfig
 
 
-def wait(what: str, look, seconds: float = 120):
+def wait(what: str, look, seconds: float = 120, pause: float = 0.02):
     """Calls look() until it returns something true and returns that; fails at the deadline."""
     deadline = time.monotonic() + seconds
     while True:
@@ -189,8 +193,8 @@ def wait(what: str, look, seconds: float = 120):
         if seen:
             return seen
         if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: not so after {seconds:.0f} s")
-        time.sleep(0.02)
+            raise Late(f"{what}: not so after {seconds:.0f} s")
+        time.sleep(pause)
 
 
 def expect(claim: bool, text: str, *seen) -> None:
@@ -209,6 +213,9 @@ def ended(code: int, message: str = "", reason: str = "Error", at: str = "2026-0
     return {"terminated": end}
 
 
+OPTIONS = ("--kube-api-qps=1000", "--kube-api-burst=1000", "--log-level=debug")
+
+
 class Operator:
     """hvd-operator as a process, under the rights that the manifests give it."""
 
@@ -223,18 +230,7 @@ class Operator:
             env["HVD_CRASH"] = crash
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                [
-                    str(program),
-                    "--kubeconfig",
-                    str(kubeconfig),
-                    "--kube-api-qps",
-                    "1000",
-                    "--kube-api-burst",
-                    "1000",
-                    "--log-level",
-                    "debug",
-                    *args,
-                ],
+                [str(program), f"--kubeconfig={kubeconfig}", *OPTIONS, *args],
                 env=env,
                 stdout=out,
                 stderr=out if stderr is None else stderr,
@@ -268,6 +264,15 @@ class Suite:
     def test(self, function):
         self.tests.append(function)
         return function
+
+    def add(self, name: str, function, *args) -> None:
+        """A test of that name, which calls function(*args)."""
+
+        def test() -> None:
+            function(*args)
+
+        test.__name__ = name
+        self.tests.append(test)
 
     def main(self, names: list[str]) -> int:
         only = os.environ.get("RM_ONLY")  # tests/run.py repeats what failed

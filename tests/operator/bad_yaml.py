@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import copy
 
+from api import manifest
+
 WORKER = "spec.replicaSpecs.Worker"
 POD = WORKER + ".template.spec"
 COMMAND = "containers[0].command is missing"
@@ -19,12 +21,8 @@ MISSING = object()
 
 def plain(name: str = "bad") -> dict:
     pod = {"containers": [{"name": "train", "image": "i", "command": ["c", "x"]}]}
-    return {
-        "apiVersion": "ringmaster.dev/v1beta1",
-        "kind": "HorovodJob",
-        "metadata": {"name": name},
-        "spec": {"replicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": pod}}}},
-    }
+    roles = {"Worker": {"replicas": 2, "template": {"spec": pod}}}
+    return manifest("ringmaster.dev/v1beta1", "HorovodJob", name, spec={"replicaSpecs": roles})
 
 
 def set_in(body: dict, path: str, value: object) -> None:
@@ -284,16 +282,9 @@ ROLES = "spec.mpiReplicaSpecs"
 
 
 def plain_mpi(name: str = "bad") -> dict:
-    roles = {
-        "Launcher": {"replicas": 1, "template": copy.deepcopy(TEMPLATE)},
-        "Worker": {"replicas": 2, "template": copy.deepcopy(TEMPLATE)},
-    }
-    return {
-        "apiVersion": "kubeflow.org/v2beta1",
-        "kind": "MPIJob",
-        "metadata": {"name": name},
-        "spec": {"mpiReplicaSpecs": roles},
-    }
+    sizes = {"Launcher": 1, "Worker": 2}
+    roles = {role: {"replicas": n, "template": copy.deepcopy(TEMPLATE)} for role, n in sizes.items()}
+    return manifest("kubeflow.org/v2beta1", "MPIJob", name, spec={"mpiReplicaSpecs": roles})
 
 
 def mpi(path: str, value: object, *parts: str, name: str = "bad") -> tuple[dict, tuple[str, ...]]:

@@ -94,24 +94,10 @@ def every_crash(kind: type[Kind], fails: bool) -> None:
             expect(n >= 8, "a job takes 8 writes and more", str(n))
 
 
-@suite.test
-def a_crash_around_any_write_of_a_horovodjob_that_succeeds_changes_nothing() -> None:
-    every_crash(HorovodJob, fails=False)
-
-
-@suite.test
-def a_crash_around_any_write_of_a_horovodjob_that_fails_changes_nothing() -> None:
-    every_crash(HorovodJob, fails=True)
-
-
-@suite.test
-def a_crash_around_any_write_of_an_mpijob_that_succeeds_changes_nothing() -> None:
-    every_crash(MPIJob, fails=False)
-
-
-@suite.test
-def a_crash_around_any_write_of_an_mpijob_that_fails_changes_nothing() -> None:
-    every_crash(MPIJob, fails=True)
+for each in (HorovodJob, MPIJob):
+    for end in ("succeeds", "fails"):
+        job = f"{'a' if each is HorovodJob else 'an'}_{each.__name__.lower()}_that_{end}"
+        suite.add(f"a_crash_around_any_write_of_{job}_changes_nothing", every_crash, each, end == "fails")
 
 
 # --- the world around it breaks ---------------------------------------------------------------
@@ -217,34 +203,15 @@ def silent(s: Storm) -> None:
     s.make(1)
 
 
-@suite.test
-def the_api_server_is_restarted_under_horovodjobs() -> None:
-    storm(HorovodJob, "restart", away)
-
-
-@suite.test
-def etcd_is_paused_under_horovodjobs() -> None:
-    storm(HorovodJob, "etcd", stopped_etcd)
-
-
-@suite.test
-def the_line_to_the_api_server_is_cut_under_horovodjobs() -> None:
-    storm(HorovodJob, "cut", cut)
-
-
-@suite.test
-def connections_go_silent_under_horovodjobs() -> None:
-    storm(HorovodJob, "silent", silent)
-
-
-@suite.test
-def the_line_to_the_api_server_is_cut_under_mpijobs() -> None:
-    storm(MPIJob, "cut", cut)
-
-
-@suite.test
-def connections_go_silent_under_mpijobs() -> None:
-    storm(MPIJob, "silent", silent)
+for each, name, disturb, what in (
+    (HorovodJob, "restart", away, "the_api_server_is_restarted"),
+    (HorovodJob, "etcd", stopped_etcd, "etcd_is_paused"),
+    (HorovodJob, "cut", cut, "the_line_to_the_api_server_is_cut"),
+    (HorovodJob, "silent", silent, "connections_go_silent"),
+    (MPIJob, "cut", cut, "the_line_to_the_api_server_is_cut"),
+    (MPIJob, "silent", silent, "connections_go_silent"),
+):
+    suite.add(f"{what}_under_{each.__name__.lower()}s", storm, each, name, disturb)
 
 
 def soak(seconds: float, seed: int) -> None:

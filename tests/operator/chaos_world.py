@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from api import CORE, Api, Operator, Refused, condition, ended, wait
+from api import CORE, Api, Operator, Refused, condition, ended, manifest, wait
 
 RUN = Path(os.environ["RM_RUN"])
 BIN = Path(os.environ["BIN"])
@@ -72,12 +72,7 @@ class Kind:
         raise NotImplementedError
 
     def status(self, ns: str, name: str) -> dict:
-        try:
-            return self.api.call("GET", self.path.format(ns=ns) + f"/{name}").get("status", {})
-        except Refused as e:
-            if e.code == 404:
-                return {}
-            raise
+        return (self.api.find(self.path.format(ns=ns) + f"/{name}") or {}).get("status", {})
 
     def make(self, ns: str, name: str, fails: bool = False) -> None:
         self.api.call("POST", self.path.format(ns=ns), self.body(name, fails))
@@ -139,15 +134,11 @@ class HorovodJob(Kind):
 
     def body(self, name: str, fails: bool) -> dict:
         pod = {"containers": [{"name": "train", "image": "i", "command": ["c"]}]}
-        return {
-            "apiVersion": "ringmaster.dev/v1beta1",
-            "kind": "HorovodJob",
-            "metadata": {"name": name},
-            "spec": {
-                "runPolicy": {"cleanPodPolicy": "Running" if fails else "All"},
-                "replicaSpecs": {"Worker": {"replicas": WORKERS, "template": {"spec": pod}}},
-            },
+        spec = {
+            "runPolicy": {"cleanPodPolicy": "Running" if fails else "All"},
+            "replicaSpecs": {"Worker": {"replicas": WORKERS, "template": {"spec": pod}}},
         }
+        return manifest("ringmaster.dev/v1beta1", "HorovodJob", name, spec=spec)
 
     def end(self, ns: str, name: str, fails: bool) -> None:
         if fails:
@@ -172,15 +163,11 @@ class MPIJob(Kind):
             pod = {"containers": [{"name": "train", "image": "i", "command": [command]}]}
             return {"replicas": n, "restartPolicy": "Never", "template": {"spec": pod}}
 
-        return {
-            "apiVersion": "kubeflow.org/v2beta1",
-            "kind": "MPIJob",
-            "metadata": {"name": name},
-            "spec": {
-                "runPolicy": {"cleanPodPolicy": "None" if fails else "All", "backoffLimit": 0},
-                "mpiReplicaSpecs": {"Launcher": role(1, "mpirun"), "Worker": role(WORKERS, "sshd")},
-            },
+        spec = {
+            "runPolicy": {"cleanPodPolicy": "None" if fails else "All", "backoffLimit": 0},
+            "mpiReplicaSpecs": {"Launcher": role(1, "mpirun"), "Worker": role(WORKERS, "sshd")},
         }
+        return manifest("kubeflow.org/v2beta1", "MPIJob", name, spec=spec)
 
     def launchers(self, ns: str, name: str) -> list[str]:
         query = f"?labelSelector=batch.kubernetes.io/job-name={name}-launcher"

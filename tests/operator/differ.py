@@ -274,9 +274,7 @@ class Scene:
 
     def edit(self, name: str, spec: dict) -> None:
         for ns in self.spaces:
-            api.call(
-                "PATCH", MPIJOBS.format(ns=ns) + f"/{name}", {"spec": spec}, "application/merge-patch+json"
-            )
+            api.patch(MPIJOBS.format(ns=ns) + f"/{name}", {"spec": spec})
 
     def alike(self, what: str, expected) -> None:
         """expected(jobs by name, pods) of the peer's namespace: is the step done there?"""
@@ -344,8 +342,7 @@ class Steps:
     def __init__(self, file: str):
         self.file, self.scene = file, None
         for step in (self.made, self.resumed, self.running, self.suspended_again, self.scaled, self.ended):
-            step_name = f"{file}_{step.__name__}"
-            suite.tests.append(named(step_name, step))
+            suite.add(f"{file}_{step.__name__}", step)
 
     def made(self) -> None:
         self.scene = Scene(self.file)
@@ -411,14 +408,6 @@ class Steps:
             self.scene.alike("ended", done)
         finally:
             self.scene.stop()
-
-
-def named(name: str, function):
-    def test() -> None:
-        function()
-
-    test.__name__ = name
-    return test
 
 
 if __name__ == "__main__":

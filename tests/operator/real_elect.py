@@ -11,7 +11,7 @@ import time
 
 from api import ended, expect, wait
 from fake_world import fetch, free_port
-from real_world import LOG, MERGE, api, current, job, rival, running, state, suite
+from real_world import LOG, api, current, job, rival, running, state, suite
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/ringmaster/leases/hvd-operator"
 WRITES = re.compile(
@@ -112,7 +112,7 @@ def a_running_mpi_operator_is_reported() -> None:
     def is_reported(alive: int, renewed: bool) -> bool:
         if renewed:
             spec["leaseTransitions"] = spec.get("leaseTransitions", 0) + 1
-            api.call("PATCH", f"{path}/mpi-operator", {"spec": spec}, MERGE)
+            api.patch(f"{path}/mpi-operator", {"spec": spec})
         return f"\nhvd_operator_mpi_operator_alive {alive}\n" in one.metrics()
 
     try:

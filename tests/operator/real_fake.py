@@ -13,9 +13,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fakes"))
-from api import expect
+from api import MERGE, expect, manifest
 from kube_fake import Fake
-from real_world import MERGE, api, suite
+from real_world import api, suite
 
 CORE = "/api/v1/namespaces/ns"
 PODS = f"{CORE}/pods"
@@ -131,12 +131,9 @@ def shape(meta: dict) -> dict:
 
 
 def pod(name: str, **labels: str) -> dict:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"containers": [{"name": "c", "image": "i"}]},
-    }
+    out = manifest("v1", "Pod", name, spec={"containers": [{"name": "c", "image": "i"}]})
+    out["metadata"]["labels"] = labels
+    return out
 
 
 def names(got: dict) -> list[str]:
@@ -186,12 +183,7 @@ def uid(t: Talk, path: str) -> str:
 def custom(t: Talk) -> None:
     container = {"name": "c", "image": "i", "command": ["x"]}
     worker = {"replicas": 2, "template": {"spec": {"containers": [container]}}}
-    job = {
-        "apiVersion": "ringmaster.dev/v1beta1",
-        "kind": "HorovodJob",
-        "metadata": {"name": "j"},
-        "spec": {"replicaSpecs": {"Worker": worker}},
-    }
+    job = manifest("ringmaster.dev/v1beta1", "HorovodJob", "j", spec={"replicaSpecs": {"Worker": worker}})
 
     def both(got: dict) -> list:
         return [got["spec"]["replicaSpecs"]["Worker"]["replicas"], got.get("status", {}).get("state")]
@@ -200,24 +192,16 @@ def custom(t: Talk) -> None:
     patch = {"status": {"state": "Pending"}, "spec": {"replicaSpecs": {"Worker": {"replicas": 5}}}}
     t.see("its status, and no more", "PATCH", f"{JOBS}/j/status", patch, MERGE, both)
     t.see("its spec, and no more", "PATCH", f"{JOBS}/j", {"status": {"state": "Running"}}, MERGE, both)
-    lease = {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": "l"},
-        "spec": {"holderIdentity": "a"},
-    }
-    made = t.see("a lease", "POST", LEASES, lease, show=lambda got: got["spec"])
-    first = made["metadata"]["resourceVersion"]
 
-    def take(version: str, who: str) -> dict:
-        return {
-            **lease,
-            "metadata": {"name": "l", "resourceVersion": version},
-            "spec": {"holderIdentity": who},
-        }
+    def lease(who: str, **more: str) -> dict:
+        out = manifest("coordination.k8s.io/v1", "Lease", "l", spec={"holderIdentity": who})
+        out["metadata"].update(more)
+        return out
 
-    t.see("a lease taken", "PUT", f"{LEASES}/l", take(first, "b"), show=lambda got: got["spec"])
-    t.see("a lease taken too late", "PUT", f"{LEASES}/l", take(first, "c"))
+    made = t.see("a lease", "POST", LEASES, lease("a"), show=lambda got: got["spec"])
+    first = {"resourceVersion": made["metadata"]["resourceVersion"]}
+    t.see("a lease taken", "PUT", f"{LEASES}/l", lease("b", **first), show=lambda got: got["spec"])
+    t.see("a lease taken too late", "PUT", f"{LEASES}/l", lease("c", **first))
 
 
 def watches(t: Talk) -> None:

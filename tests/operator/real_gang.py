@@ -9,8 +9,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from api import JOBS, Refused, ended, expect, wait
-from real_world import MERGE, all_there, api, job, rival, running, state, suite
+from api import JOBS, ended, expect, wait
+from real_world import all_there, api, job, rival, running, state, suite
 
 ROOT = Path(__file__).resolve().parents[2]
 VOLCANO = "scheduling.volcano.sh", "v1beta1"
@@ -39,12 +39,8 @@ def follows(ns: str, scheduler: str, group: str, version: str) -> None:
     path = f"/apis/{group}/{version}/namespaces/{ns}/podgroups/j"
 
     def members() -> int | None:
-        try:
-            return api.call("GET", path)["spec"]["minMember"]
-        except Refused as e:
-            if e.code == 404:
-                return None
-            raise
+        group = api.find(path)
+        return group and group["spec"]["minMember"]
 
     options = ["--http-port", "0", f"--gang-scheduling={scheduler}"]
     api.namespace(ns)
@@ -59,7 +55,7 @@ def follows(ns: str, scheduler: str, group: str, version: str) -> None:
     op = rival(*options)
     all_there(ns, 2)
     scale = {"spec": {"replicaSpecs": {"Worker": {"replicas": 3}}}}
-    api.call("PATCH", JOBS.format(ns=ns) + "/j", scale, MERGE)
+    api.patch(JOBS.format(ns=ns) + "/j", scale)
     pods = all_there(ns, 3)
     expect(members() == 3, "a group of three", str(members()))
     running(ns, 3)

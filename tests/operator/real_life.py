@@ -6,20 +6,7 @@ live; part of real_test.py, which plays the kubelet.
 from __future__ import annotations
 
 from api import JOBS, Refused, condition, ended, expect, wait
-from real_world import (
-    MERGE,
-    all_there,
-    api,
-    current,
-    job,
-    replace,
-    report,
-    running,
-    runs,
-    start,
-    state,
-    suite,
-)
+from real_world import all_there, api, current, job, replace, report, running, runs, start, state, suite
 
 
 def sweep(ns: str) -> dict[str, str]:
@@ -45,7 +32,7 @@ def restarted(ns: str, old: dict[str, str], n: int = 2) -> dict:
 
 
 def patch_job(ns: str, spec: dict) -> None:
-    api.call("PATCH", JOBS.format(ns=ns) + "/j", {"spec": spec}, MERGE)
+    api.patch(JOBS.format(ns=ns) + "/j", {"spec": spec})
 
 
 def policy(body: dict, **run) -> dict:
@@ -226,7 +213,7 @@ def every_role_of_a_suspended_job_accepts_scheduling_fields() -> None:
         sets = {
             role: {"template": {"spec": {"nodeSelector": {"zone": role}}}} for role in (*more, "Worker")
         }
-        api.call("PATCH", at, {"spec": {"runPolicy": {"suspend": False}, "replicaSpecs": sets}}, MERGE)
+        api.patch(at, {"spec": {"runPolicy": {"suspend": False}, "replicaSpecs": sets}})
         for role in sets:
             pod = wait(
                 f"{role} of {name}",
@@ -238,7 +225,7 @@ def every_role_of_a_suspended_job_accepts_scheduling_fields() -> None:
             told = ""
             try:
                 again = {role: {"template": {"spec": {"nodeSelector": {"zone": "other"}}}}}
-                api.call("PATCH", at, {"spec": {"replicaSpecs": again}}, MERGE)
+                api.patch(at, {"spec": {"replicaSpecs": again}})
             except Refused as e:
                 told = str(e)
             expect(
@@ -265,7 +252,7 @@ def a_scaled_job_keeps_its_pods() -> None:
     ns = "t-scale"
     old = runs(ns)
     scale = JOBS.format(ns=ns) + "/j/scale"
-    api.call("PATCH", scale, {"spec": {"replicas": 4}}, MERGE)
+    api.patch(scale, {"spec": {"replicas": 4}})
     pods = all_there(ns, 4)
     expect(all(pods[n] == u for n, u in old.items()), "the first two are the same", old, pods)
 
@@ -283,7 +270,7 @@ def a_scaled_job_keeps_its_pods() -> None:
     seen = api.call("GET", scale)
     expect(seen["status"]["replicas"] == 4, "the scale subresource", seen)
     expect("ringmaster.dev/job-name=j" in seen["status"]["selector"], "and its selector", seen)
-    api.call("PATCH", scale, {"spec": {"replicas": 1}}, MERGE)
+    api.patch(scale, {"spec": {"replicas": 1}})
     wait("all have the smaller world", lambda: worlds() == ["3 1"] * 4)
     for i in 3, 2, 1:
         api.set_pod(ns, f"j-worker-{i}", "Succeeded", **ended(0, reason="Completed"))  # as their agents do

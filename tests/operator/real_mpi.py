@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 
-from api import Refused, condition, ended, expect, wait
-from real_world import MERGE, api, current, replace, start, suite
+from api import condition, ended, expect, manifest, wait
+from real_world import api, current, replace, start, suite
 
 MPIJOBS = "/apis/kubeflow.org/v2beta1/namespaces/{ns}/mpijobs"
 BATCH = "/apis/batch/v1/namespaces/{ns}/jobs"
@@ -19,19 +19,11 @@ WORKER = {"containers": [{"name": "train", "image": "i"}]}
 def mpijob(
     workers: int = 2, policy: dict | None = None, annotations: dict | None = None, name: str = "pi", **spec
 ) -> dict:
-    return {
-        "apiVersion": "kubeflow.org/v2beta1",
-        "kind": "MPIJob",
-        "metadata": {"name": name, "annotations": annotations or {}},
-        "spec": {
-            "runPolicy": policy or {},
-            "mpiReplicaSpecs": {
-                "Launcher": {"template": {"spec": LAUNCHER}},
-                "Worker": {"replicas": workers, "template": {"spec": WORKER}},
-            },
-            **spec,
-        },
-    }
+    worker = {"replicas": workers, "template": {"spec": WORKER}}
+    spec["mpiReplicaSpecs"] = {"Launcher": {"template": {"spec": LAUNCHER}}, "Worker": worker}
+    job = manifest("kubeflow.org/v2beta1", "MPIJob", name, spec={"runPolicy": policy or {}, **spec})
+    job["metadata"]["annotations"] = annotations or {}
+    return job
 
 
 def make(ns: str, job: dict) -> dict:
@@ -39,12 +31,7 @@ def make(ns: str, job: dict) -> dict:
 
 
 def get(path: str, ns: str, name: str) -> dict | None:
-    try:
-        return api.call("GET", f"{path.format(ns=ns)}/{name}")
-    except Refused as e:
-        if e.code == 404:
-            return None
-        raise
+    return api.find(f"{path.format(ns=ns)}/{name}")
 
 
 def status(ns: str, name: str = "pi") -> dict:
@@ -52,7 +39,7 @@ def status(ns: str, name: str = "pi") -> dict:
 
 
 def edit(ns: str, spec: dict, name: str = "pi") -> None:
-    api.call("PATCH", f"{MPIJOBS.format(ns=ns)}/{name}", {"spec": spec}, MERGE)
+    api.patch(f"{MPIJOBS.format(ns=ns)}/{name}", {"spec": spec})
 
 
 def launcher(ns: str) -> dict | None:
@@ -181,7 +168,7 @@ def a_deleted_launcher_is_recreated_after_its_pod_has_finished() -> None:
     pod = pods(ns, "launcher")[0]["metadata"]["name"]
     hold = {"metadata": {"finalizers": ["example.com/hold"]}}
     path = f"/api/v1/namespaces/{ns}/pods/{pod}"
-    api.call("PATCH", path, hold, MERGE)  # the kubelet's grace period
+    api.patch(path, hold)  # the kubelet's grace period
     api.call("DELETE", f"{BATCH.format(ns=ns)}/pi-launcher?propagationPolicy=Background")
     wait("its pod is ending", lambda: not pods(ns, "launcher"), 60)
     api.delete(ns, "pods", "pi-worker-0", 0)  # so that the job is looked at
@@ -189,7 +176,7 @@ def a_deleted_launcher_is_recreated_after_its_pod_has_finished() -> None:
     expect(launcher(ns) is None, "no second launcher yet")
     api.patch_pod(ns, pod, {"phase": "Failed"})
     wait("another launcher", lambda: launcher(ns))
-    api.call("PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
+    api.patch(path, {"metadata": {"finalizers": None}})
     run(ns, 1)
     play(ns, "Succeeded", "launcher")
     until(ns, "Succeeded")
@@ -211,13 +198,8 @@ def a_job_that_mpi_operator_started_continues() -> None:
     ns = api.namespace("t-mpi-taken-over")
     current().stop()
     uid = make(ns, mpijob(1))["metadata"]["uid"]
-    owner = {
-        "apiVersion": "kubeflow.org/v2beta1",
-        "kind": "MPIJob",
-        "name": "pi",
-        "uid": uid,
-        "controller": True,
-    }
+    owner = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "pi", "uid": uid}
+    owner["controller"] = True
     meta = {"name": "pi-launcher", "labels": {"app": "pi"}, "ownerReferences": [owner]}
     labels = {"training.kubeflow.org/job-name": "pi", "training.kubeflow.org/job-role": "launcher"}
     labels["training.kubeflow.org/operator-name"] = "mpi-operator"

@@ -9,12 +9,11 @@ import json
 import os
 from pathlib import Path
 
-from api import Api, Operator, Suite, install, wait
+from api import Api, Operator, Suite, install, manifest, wait
 
 RUN = Path(os.environ["RM_RUN"])
 BIN = Path(os.environ["BIN"])
 LOG = RUN / "log/operator-under-test.log"
-MERGE = "application/merge-patch+json"
 suite = Suite()
 api = Api(str(RUN / "bin/kubectl"), str(RUN / "admin.kubeconfig"))
 kubeconfig = install(api, RUN)
@@ -46,12 +45,8 @@ def rival(*args: str) -> Operator:
 
 def job(name: str = "j", workers: int = 2, clean: str | None = None, **pod) -> dict:
     spec = {"containers": [{"name": "train", "image": "i", "command": ["c", "x"]}], **pod}
-    out = {
-        "apiVersion": "ringmaster.dev/v1beta1",
-        "kind": "HorovodJob",
-        "metadata": {"name": name},
-        "spec": {"replicaSpecs": {"Worker": {"replicas": workers, "template": {"spec": spec}}}},
-    }
+    roles = {"Worker": {"replicas": workers, "template": {"spec": spec}}}
+    out = manifest("ringmaster.dev/v1beta1", "HorovodJob", name, spec={"replicaSpecs": roles})
     if clean:
         out["spec"]["runPolicy"] = {"cleanPodPolicy": clean}
     return out

@@ -5,23 +5,12 @@ from __future__ import annotations
 
 import copy
 
-from api import Operator, Refused, expect, wait
+from api import Operator, Refused, expect, manifest, wait
 from bad_yaml import plain
-from common import (
-    BIN,
-    LOG,
-    MANIFESTS,
-    RUN,
-    api,
-    kubectl,
-    kustomize,
-    make_namespace,
-    suite,
-    text_of,
-    world,
-)
+from common import BIN, LOG, MANIFESTS, RUN, api, apply, kubectl, kustomize, make_namespace, suite, world
 
 NS = "packaging-one"
+RBAC = "rbac.authorization.k8s.io/v1"
 
 
 def may(user: str, verb: str, what: str, ns: str) -> bool:
@@ -29,14 +18,9 @@ def may(user: str, verb: str, what: str, ns: str) -> bool:
     name, _, sub = what.partition("/")
     resource, _, group = name.partition(".")
     asked = {"namespace": ns, "verb": verb, "group": group, "resource": resource, "subresource": sub}
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {"user": user, "resourceAttributes": asked},
-    }
-    return api.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)["status"][
-        "allowed"
-    ]
+    review = {"spec": {"user": user, "resourceAttributes": asked}}
+    answer = api.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return answer["status"]["allowed"]
 
 
 @suite.test
@@ -58,14 +42,8 @@ def kubeflow_s_people_have_the_same_rights() -> None:
     kubectl("apply", "-k", str(MANIFESTS / "users"))
     for role in ("view", "edit", "admin"):
         label = f"rbac.authorization.kubeflow.org/aggregate-to-kubeflow-{role}"
-        theirs = {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": f"kubeflow-{role}"},
-            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {label: "true"}}]},
-            "rules": [],
-        }
-        kubectl("apply", "-f", "-", stdin=text_of([theirs]))
+        rule = {"clusterRoleSelectors": [{"matchLabels": {label: "true"}}]}
+        apply(manifest(RBAC, "ClusterRole", f"kubeflow-{role}", aggregationRule=rule, rules=[]))
         let(role, f"kubeflow-{role}", ns)
     for role in ("view", "edit", "admin"):
         wait(f"kubeflow-{role}", lambda r=role: may(r, "get", "mpijobs.kubeflow.org", ns), 180)
@@ -73,14 +51,9 @@ def kubeflow_s_people_have_the_same_rights() -> None:
 
 
 def let(user: str, role: str, ns: str) -> None:
-    binding = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": role, "namespace": ns},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
-    }
-    kubectl("apply", "-f", "-", stdin=text_of([binding]))
+    group = {"apiGroup": "rbac.authorization.k8s.io"}
+    people, rights = group | {"kind": "User", "name": user}, group | {"kind": "ClusterRole", "name": role}
+    apply(manifest(RBAC, "RoleBinding", role, roleRef=rights, subjects=[people]), ns=ns)
 
 
 def have_their_rights(ns: str) -> None:
@@ -114,7 +87,7 @@ def an_operator_of_one_namespace_needs_its_role_only() -> None:
     make_namespace(NS)
     elsewhere = make_namespace("packaging-elsewhere")
     objects = in_namespace(kustomize("overlays/namespaced"))
-    kubectl("apply", "-f", "-", stdin=text_of(objects))
+    apply(*objects, ns=NS)
     token = kubectl("create", "token", "hvd-operator", "-n", NS, "--duration=1h").strip()
     whole = world.installed().read_text()
     kubeconfig = RUN / "one.kubeconfig"

@@ -7,7 +7,7 @@ import json
 import re
 
 import yaml
-from api import expect
+from api import expect, manifest
 from common import CHART, RUN, Failed, helm, kubectl, kustomize, make_namespace, read, suite, text_of, world
 
 HELMS_OWN = ("app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart")
@@ -242,19 +242,10 @@ def the_pods_of_the_operator_are_restricted() -> None:
     ns = "packaging-restricted"
     make_namespace(ns)
     kubectl("label", "namespace", ns, "pod-security.kubernetes.io/enforce=restricted", "--overwrite")
-    account = {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": {"name": "hvd-operator", "namespace": ns},
-    }
-    kubectl("apply", "-f", "-", stdin=text_of([account]))
+    account = manifest("v1", "ServiceAccount", "hvd-operator")
+    kubectl("apply", "-n", ns, "-f", "-", stdin=text_of([account]))
     deployment = next(o for o in kustomize(".") if o["kind"] == "Deployment")
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "p", "namespace": ns},
-        "spec": deployment["spec"]["template"]["spec"],
-    }
-    kubectl("create", "--dry-run=server", "-f", "-", stdin=text_of([pod]))
+    pod = manifest("v1", "Pod", "p", spec=deployment["spec"]["template"]["spec"])
+    kubectl("create", "--dry-run=server", "-n", ns, "-f", "-", stdin=text_of([pod]))
     container = pod["spec"]["containers"][0]["securityContext"]
     expect(container["readOnlyRootFilesystem"], "and cannot write to its root")

@@ -84,6 +84,11 @@ def kubectl(*args: str, stdin: str | None = None) -> str:
     return run(*api.kubectl, *args, stdin=stdin)
 
 
+def apply(*objects: dict, ns: str = "default") -> None:
+    """Those that name no namespace of their own are made in ns."""
+    kubectl("apply", "-n", ns, "-f", "-", stdin=text_of([*objects]))
+
+
 def helm(*args: str) -> str:
     return run(HELM, *args)
 

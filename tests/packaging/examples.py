@@ -60,7 +60,7 @@ def the_operator_makes_the_pods_of_every_example() -> None:
         wanted[ns] = {f"{name}-{role}-{i}" for role, n in roles(job).items() for i in range(n)}
         if job["kind"] == "MPIJob":
             path = f"/apis/batch/v1/namespaces/{ns}/jobs/{name}-launcher"
-            wait(f"{file.name}: the launcher's Job", lambda path=path: exists(path))
+            wait(f"{file.name}: the launcher's Job", lambda path=path: api.find(path))
     for ns, names in wanted.items():
         wait(f"{ns}: pods", lambda ns=ns, names=names: names <= set(api.pods(ns)) or complaint(ns))
         expect(not complaint(ns), f"{ns}: no warning", complaint(ns))
@@ -91,13 +91,6 @@ def a_pod_has_a_rank_for_each_of_its_gpus() -> None:
             expect(gpus is None or gpus == slots, f"{file.name}: {gpus} GPUs, {slots} ranks")
             seen += gpus is not None
     expect(seen >= 4, "some pods have GPUs", str(seen))
-
-
-def exists(path: str) -> bool:
-    try:
-        return bool(api.call("GET", path))
-    except Exception:
-        return False
 
 
 def complaint(ns: str) -> str:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 
 import yaml
-from api import JOBS, Refused, condition, expect, wait
+from api import JOBS, Refused, condition, expect, manifest, wait
 from bad_yaml import plain
-from common import MANIFESTS, ROOT, api, kubectl, make_namespace, suite, text_of, world
+from common import MANIFESTS, ROOT, api, apply, kubectl, make_namespace, suite, world
 
 OLD = ROOT / "tests/packaging/old"
 FILES = {
@@ -84,30 +84,14 @@ def an_autoscaler_scales_a_job() -> None:
     api.make(ns, plain("grows"))
     wait("two pods", lambda: len(api.pods(ns)) == 2)
     before = api.pods(ns)
-    scaler = {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "grows", "namespace": ns},
-        "spec": {
-            "scaleTargetRef": {
-                "apiVersion": "ringmaster.dev/v1beta1",
-                "kind": "HorovodJob",
-                "name": "grows",
-            },
-            "minReplicas": 3,
-            "maxReplicas": 5,
-            "metrics": [
-                {
-                    "type": "Resource",
-                    "resource": {
-                        "name": "cpu",
-                        "target": {"type": "Utilization", "averageUtilization": 80},
-                    },
-                }
-            ],
-        },
+    usage = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
+    spec = {
+        "scaleTargetRef": {"apiVersion": "ringmaster.dev/v1beta1", "kind": "HorovodJob", "name": "grows"},
+        "minReplicas": 3,
+        "maxReplicas": 5,
+        "metrics": [{"type": "Resource", "resource": usage}],
     }
-    kubectl("apply", "-f", "-", stdin=text_of([scaler]))
+    apply(manifest("autoscaling/v2", "HorizontalPodAutoscaler", "grows", spec=spec), ns=ns)
     wait("a third pod", lambda: "grows-worker-2" in api.pods(ns), 180)
     kept = {name: uid for name, uid in api.pods(ns).items() if name in before}
     expect(kept == before, "the existing pods are kept", kept, before)
@@ -185,12 +169,7 @@ STORED = {"2026-11-first": FIRST, "2026-11-second": SECOND}
 
 
 def stored_job(name: str, spec: dict) -> dict:
-    return {
-        "apiVersion": "ringmaster.dev/v1beta1",
-        "kind": "HorovodJob",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
+    return manifest("ringmaster.dev/v1beta1", "HorovodJob", name, spec=spec)
 
 
 @suite.test
@@ -237,12 +216,12 @@ def jobs_stored_under_earlier_definitions_are_served_changed_and_run() -> None:
             wait(
                 f"status of {name}", lambda ns=ns, name=name: api.status(ns, name).get("state") == "Pending"
             )
-            kubectl("apply", "-n", ns, "-f", "-", stdin=text_of([stored_job(name, jobs[name])]))
-            patch = {"spec": {"runPolicy": {"cleanPodPolicy": "Running"}}}
-            merge(ns, name, patch)
-            merge(ns, name, {"metadata": {"labels": {"a": "b"}}})
+            apply(stored_job(name, jobs[name]), ns=ns)
+            at = JOBS.format(ns=ns) + "/" + name
+            api.patch(at, {"spec": {"runPolicy": {"cleanPodPolicy": "Running"}}})
+            api.patch(at, {"metadata": {"labels": {"a": "b"}}})
             try:
-                merge(ns, name, {"spec": {"slotsPerWorker": 9}})
+                api.patch(at, {"spec": {"slotsPerWorker": 9}})
                 raise AssertionError("slotsPerWorker was changed")
             except Refused as e:
                 expect("cannot be changed" in str(e), "still fixed", str(e))
@@ -257,10 +236,6 @@ def is_within(small, big) -> bool:
 
 def pods_of(ns: str, job: str) -> list[str]:
     return [n for n in api.pods(ns) if n.startswith(f"{job}-")]
-
-
-def merge(ns: str, name: str, patch: dict) -> dict:
-    return api.call("PATCH", JOBS.format(ns=ns) + "/" + name, patch, "application/merge-patch+json")
 
 
 def is_in_force(text: str) -> bool:

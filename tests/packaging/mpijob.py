@@ -8,7 +8,7 @@ import json
 import re
 
 import yaml
-from api import Refused, expect, wait
+from api import Refused, expect, manifest, wait
 from common import MANIFESTS, PEER, api, kubectl, make_namespace, suite, text_of, world
 
 NS = "packaging-mpijob"
@@ -217,16 +217,13 @@ def mpi_operator_s_examples_are_stored_the_same() -> None:
 def an_mpijob_s_status_is_kept_whole() -> None:
     kept = []
     for group in ("kubeflow.org", THEIRS):
-        body = mpijob() | {"apiVersion": f"{group}/v2beta1", "kind": "MPIJob", "metadata": {"name": "s"}}
-        api.call("POST", path(group), body)
-        patched = api.call(
-            "PATCH", path(group, "s", "/status"), {"status": STATUS}, "application/merge-patch+json"
-        )
+        api.call("POST", path(group), manifest(f"{group}/v2beta1", "MPIJob", "s", **mpijob()))
+        patched = api.patch(path(group, "s", "/status"), {"status": STATUS})
         expect(patched["status"] == STATUS, "all of it is kept", patched["status"])
         kept.append(patched["status"])
         try:
             bad = {"status": {"conditions": [{"type": "Created", "status": "Maybe"}]}}
-            api.call("PATCH", path(group, "s", "/status"), bad, "application/merge-patch+json")
+            api.patch(path(group, "s", "/status"), bad)
             raise AssertionError("a status that is none was taken")
         except Refused as e:
             expect("Unsupported value" in str(e), "refused", str(e))

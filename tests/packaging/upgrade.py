@@ -184,12 +184,7 @@ def play_mpi(ns: str) -> None:
 
 
 def scale(ns: str, name: str, workers: int) -> None:
-    api.call(
-        "PATCH",
-        JOBS.format(ns=ns) + "/" + name,
-        {"spec": {"replicaSpecs": {"Worker": {"replicas": workers}}}},
-        "application/merge-patch+json",
-    )
+    api.patch(f"{JOBS.format(ns=ns)}/{name}", {"spec": {"replicaSpecs": {"Worker": {"replicas": workers}}}})
 
 
 def record(ns: str, is_first: bool) -> dict[str, list[dict]]:
@@ -251,7 +246,7 @@ def put_back(ns: str, left: dict[str, list[dict]]) -> None:
         made = api.make(ns, filled(o, ns, ""))["metadata"]
         uids[name] = made["uid"]
         seen_as = {"observedGeneration": made["generation"]}  # a scaled job's starts again
-        patch_status(JOBS.format(ns=ns) + "/" + name, o["status"] | seen_as)
+        patch_status(f"{JOBS.format(ns=ns)}/{name}", o["status"] | seen_as)
     for o in left.get("mpijobs", []):
         path = MPIJOBS.format(ns=ns)
         name = o["metadata"]["name"]
@@ -275,7 +270,7 @@ def filled(o: dict, ns: str, uid: str) -> dict:
 
 
 def patch_status(path: str, status: dict) -> None:
-    api.call("PATCH", path + "/status", {"status": status}, "application/merge-patch+json")
+    api.patch(path + "/status", {"status": status})
 
 
 @suite.test
@@ -327,9 +322,7 @@ def finish_later_jobs(ns: str) -> None:
     launcher = next(n for n in api.pods(ns) if n.startswith("mpi-launcher-"))
     api.set_pod(ns, launcher, "Succeeded", **end)
     wait("mpi has succeeded", lambda: mpi_condition(ns, "Succeeded"), 180)
-    path = JOBS.format(ns=ns) + "/suspended"
-    patch = {"spec": {"runPolicy": {"suspend": False}}}
-    api.call("PATCH", path, patch, "application/merge-patch+json")
+    api.patch(f"{JOBS.format(ns=ns)}/suspended", {"spec": {"runPolicy": {"suspend": False}}})
     play(ns, "suspended", "Succeeded")
 
 
