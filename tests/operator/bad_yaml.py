@@ -51,7 +51,18 @@ def one(path: str, value: object, *parts: str) -> tuple[dict, tuple[str, ...]]:
     return job((path, value)), parts or (path,)
 
 
+def rule(body: dict, *parts: str) -> tuple[dict, tuple[str, ...]]:
+    """A job with that failure rule."""
+    return one(RULES, [body], *parts)
+
+
+def fails(subject: str, value: object, place: str, part: str) -> tuple[dict, tuple[str, ...]]:
+    """A job with a rule of action Fail about the subject; the sentence names a place in its value."""
+    return rule({"action": "Fail", subject: value}, f"failureRules[0].{subject}{place}", part)
+
+
 FIRST = POD + ".containers.0"
+RULES = "spec.runPolicy.failureRules"
 TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "i", "command": ["c"]}]}}
 RULE = {"action": "Fail", "onReasons": ["OOMKilled"]}
 WRONG: dict[str, tuple[dict, tuple[str, ...]]] = {
@@ -168,43 +179,17 @@ WRONG: dict[str, tuple[dict, tuple[str, ...]]] = {
     "suspend as text": one("spec.runPolicy.suspend", "no", "spec.runPolicy.suspend", "boolean"),
     "a manager without domain": one("spec.runPolicy.managedBy", "kueue", "managedBy", "should match"),
     "an unknown gang": one("spec.runPolicy.schedulingPolicy.gang", "kueue", "gang", '"volcano"'),
-    "21 rules": one("spec.runPolicy.failureRules", [RULE] * 21, "failureRules", "at most 20"),
-    "a rule without action": one(
-        "spec.runPolicy.failureRules", [{"onReasons": ["OOMKilled"]}], "failureRules[0].action", "Required"
-    ),
-    "an unknown action": one(
-        "spec.runPolicy.failureRules", [RULE | {"action": "Retry"}], "failureRules[0].action", '"Restart"'
-    ),
-    "a rule about nothing": one(
-        "spec.runPolicy.failureRules", [{"action": "Fail"}], "failureRules[0]", "use one rule for each"
-    ),
-    "a rule about two things": one(
-        "spec.runPolicy.failureRules", [RULE | {"onSignals": ["SIGKILL"]}], "failureRules[0]", "one rule for each"
-    ),
-    "exit code 0": one(
-        "spec.runPolicy.failureRules",
-        [{"action": "Fail", "onExitCodes": {"operator": "In", "values": [0]}}],
-        "failureRules[0].onExitCodes.values[0]", "greater than or equal to 1",
-    ),
-    "an exit code twice": one(
-        "spec.runPolicy.failureRules",
-        [{"action": "Fail", "onExitCodes": {"operator": "In", "values": [3, 3]}}],
-        "onExitCodes.values[1]", "Duplicate value",
-    ),
-    "a signal that is none": one(
-        "spec.runPolicy.failureRules", [{"action": "Fail", "onSignals": ["KILL"]}], "onSignals[0]", "SIG(HUP|INT"
-    ),
-    "signal 65": one(
-        "spec.runPolicy.failureRules", [{"action": "Fail", "onSignals": [65]}], "onSignals[0]", "64"
-    ),
-    "a condition without type": one(
-        "spec.runPolicy.failureRules", [{"action": "Fail", "onPodConditions": [{}]}],
-        "onPodConditions[0].type", "Required value",
-    ),
-    "a reason of two words": one(
-        "spec.runPolicy.failureRules", [{"action": "Fail", "onReasons": ["out of memory"]}], "onReasons[0]",
-        "should match",
-    ),
+    "21 rules": one(RULES, [RULE] * 21, "failureRules", "at most 20"),
+    "a rule without action": rule({"onReasons": ["OOMKilled"]}, "failureRules[0].action", "Required"),
+    "an unknown action": rule(RULE | {"action": "Retry"}, "failureRules[0].action", '"Restart"'),
+    "a rule about nothing": rule({"action": "Fail"}, "failureRules[0]", "use one rule for each"),
+    "a rule about two things": rule(RULE | {"onSignals": ["SIGKILL"]}, "failureRules[0]", "one rule for each"),
+    "exit code 0": fails("onExitCodes", {"operator": "In", "values": [0]}, ".values[0]", "greater than or equal to 1"),
+    "an exit code twice": fails("onExitCodes", {"operator": "In", "values": [3, 3]}, ".values[1]", "Duplicate value"),
+    "a signal that is none": fails("onSignals", ["KILL"], "[0]", "SIG(HUP|INT"),
+    "signal 65": fails("onSignals", [65], "[0]", "64"),
+    "a condition without type": fails("onPodConditions", [{}], "[0].type", "Required value"),
+    "a reason of two words": fails("onReasons", ["out of memory"], "[0]", "should match"),
 }  # fmt: skip
 
 CHANGES: dict[str, tuple[str, object, tuple[str, ...]]] = {  # of job plain()
