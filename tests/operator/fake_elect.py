@@ -12,7 +12,7 @@ from pathlib import Path
 
 from api import Operator, expect, wait
 from fake_access import EXEC, Access
-from fake_world import BIN, World, fetch, free_port, suite
+from fake_world import BIN, World, fetch, free_port, refuse, suite
 
 LEASE = 6.0  # seconds, of --leader-elect-lease-duration; a busy machine stops a process for two
 TIMES = [
@@ -226,12 +226,7 @@ echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","s
 def readyz_reports_a_forbidden_lease() -> None:
     port = free_port()
 
-    def hook(w, h, method, plural, query):
-        if plural == "leases":
-            w.fake.answer(h, 403, '{"message": "leases is forbidden"}')
-            return True
-        return False
-
+    hook = refuse("GET", "leases", *[(403, "leases is forbidden")] * 999)
     with World(hook, port=port, extra=["--leader-elect"]) as w:
         wait("not ready", lambda: "leases is forbidden" in fetch(port, "/readyz")[1])
         expect(fetch(port, "/healthz")[0] == 200, "healthy")

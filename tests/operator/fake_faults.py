@@ -15,9 +15,6 @@ from fake_world import World, fetch, free_port, suite
 class Faulty(World):
     program = "hvd-operator-faults"
 
-    def log(self) -> str:
-        return (self.dir / "log").read_text()
-
     def becomes(self, *states: str) -> None:
         """If libcurl had no memory, the operator exits and is started again."""
 

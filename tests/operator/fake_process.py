@@ -10,7 +10,7 @@ import os
 import subprocess
 
 from api import ended, expect, wait
-from fake_world import BIN, World, fetch, free_port, suite
+from fake_world import BIN, World, fetch, free_port, refuse, suite
 
 # What deployments of mpi-operator and users of its logging library write.
 THEIRS = [
@@ -104,15 +104,7 @@ def kubeflow_s_variable_names_the_namespace_and_master_the_server() -> None:
 
 @suite.test
 def with_log_json_each_line_is_one_object() -> None:
-    told = []
-
-    def hook(w, h, method, plural, query):
-        if method == "POST" and plural == "secrets" and not told:
-            told.append(1)
-            w.fake.answer(h, 500, json.dumps({"message": 'a "quote" \\ and\na line \u0001 \u00e9'}))
-            return True
-        return False
-
+    hook = refuse("POST", "secrets", (500, 'a "quote" \\ and\na line \u0001 \u00e9'))
     with World(hook, extra=["--log-json"]) as w:
         w.serves_job()
         text = w.log()

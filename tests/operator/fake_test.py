@@ -19,31 +19,25 @@ import fake_access  # noqa: F401
 import fake_causes  # noqa: F401
 import fake_elect  # noqa: F401
 import fake_faults  # noqa: F401
-import fake_gang  # noqa: F401
-import fake_mpi  # noqa: F401
-import fake_owners  # noqa: F401
+import fake_owned  # noqa: F401
 import fake_process  # noqa: F401
-import fake_repair  # noqa: F401
 import fake_secrets  # noqa: F401
 import fake_watch  # noqa: F401  its tests are the suite's, too
 from api import expect, wait
-from fake_world import BIN, OPEN, World, cut_connection, fetch, free_port, refuse, serve_watches, suite
+from fake_world import (
+    BIN,
+    OPEN,
+    World,
+    cut_connection,
+    fetch,
+    free_port,
+    mpijob,
+    refuse,
+    serve_watches,
+    suite,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@suite.test
-def an_expired_watch_is_listed_again_and_nothing_is_missed() -> None:
-    def expire(w, h, query):
-        w.fake.begin_watch(h)
-        w.fake.event(h, "ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
-        w.fake.chunk(h, b"")
-
-    hook = serve_watches(1, expire)
-    with World(hook, extra=OPEN) as w:
-        w.serves_job()
-        expect(len(hook.times) == 1, "one watch expired")
-        expect(w.fake.count("GET", "pods", False) == 2, "and a second list followed")
 
 
 @suite.test
@@ -257,6 +251,24 @@ def a_large_object_does_not_delay_other_jobs() -> None:
         w.fake.put("horovodjobs", w.job("big", **{f"k{i}": 0 for i in range(60000)}))
         w.fake.put("horovodjobs", w.job("j0"))
         w.serves_job()
+
+
+@suite.test
+def an_mpijob_too_large_for_a_config_map_is_refused() -> None:
+    name = "a-name-that-is-rather-long-for-a-job"
+    with World(jobs=0, before=lambda fake: fake.put("mpijobs", mpijob(name, 8000))) as w:
+
+        def reports() -> list[str]:
+            events = list(w.fake.objects["events"].values())
+            return [e["message"] for e in events if e["reason"] == "ValidationError"]
+
+        message = wait("it is reported", reports)[0]
+        for part in ("spec.mpiReplicaSpecs.Worker.replicas", "8000 workers", "1048576", "fewer workers"):
+            expect(part in message, f"the sentence says {part}", message)
+        w.fake.put("mpijobs", mpijob("small"))
+        wait("another is served", lambda: "ns/small-worker-1" in w.fake.objects["pods"])
+        expect(w.fake.count("POST", "configmaps") == 1, "nothing of the large one was tried")
+        expect(not any(name in key for key in w.fake.objects["pods"]), "nor any of its pods")
 
 
 @suite.test
