@@ -53,4 +53,10 @@ static inline void fixture_read(struct mpi_fixture *f, const char *yaml)
     fixture_open(f);
 }
 
+static inline void fixture_start(struct mpi_fixture *f, const char *yaml)
+{
+    fixture_init(f);
+    fixture_read(f, yaml);
+}
+
 #endif

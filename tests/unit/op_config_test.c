@@ -17,10 +17,23 @@
 #define V1      "apiVersion: client.authentication.k8s.io/v1"
 #define CLUSTER "clusters: [{name: k, cluster: {server: 'https://h:6443'}}]\n"
 #define USER(u) HEAD CLUSTER "users: [{name: u, user: {" u "}}]\n"
+#define SERVER(c)                                                                      \
+    HEAD "clusters: [{name: k, cluster: {" c "}}]\nusers: [{name: u, user: {}}]\n"
 
 static int config_parse(const char *text, struct kube_config *ret, struct err *err)
 {
     return kube_config_parse(text, strlen(text), "/nowhere", ret, err);
+}
+
+/* What the text says, which must be good. */
+static struct kube_config config_of(const char *text)
+{
+    struct kube_config c;
+    struct err e = ERR_INIT;
+
+    if (config_parse(text, &c, &e) < 0)
+        fail_msg("%s: %s", text, e.text);
+    return c;
 }
 
 static void write_text(const char *dir, const char *name, const char *text)
@@ -33,17 +46,13 @@ static void write_text(const char *dir, const char *name, const char *text)
 
 UNIT_TEST(certificates_inline)
 {
-    struct kube_config c;
+    struct kube_config c =
+        config_of(HEAD "clusters: [{name: k, cluster: {server: 'https://h:6443//', "
+                       "certificate-authority-data: Q0E=, tls-server-name: kubernetes, "
+                       "proxy-url: 'http://p:3128'}}]\n"
+                       "users: [{name: u, user: {client-certificate-data: Q0VSVA==, "
+                       "client-key-data: S0VZ}}]\n");
 
-    assert_int_equal(
-        config_parse(HEAD
-                     "clusters: [{name: k, cluster: {server: 'https://h:6443//', "
-                     "certificate-authority-data: Q0E=, tls-server-name: kubernetes, "
-                     "proxy-url: 'http://p:3128'}}]\n"
-                     "users: [{name: u, user: {client-certificate-data: Q0VSVA==, "
-                     "client-key-data: S0VZ}}]\n",
-                     &c, NULL),
-        0);
     assert_string_equal(c.server, "https://h:6443");
     assert_string_equal(c.ca_pem, "CA");
     assert_string_equal(c.cert_pem, "CERT");
@@ -57,18 +66,15 @@ UNIT_TEST(certificates_inline)
 
 UNIT_TEST(json_is_yaml_too)
 {
-    struct kube_config c;
+    CLEANUP(kube_config_release)
+    struct kube_config c =
+        config_of("{\"current-context\": \"c\", \"contexts\": [{\"name\": \"c\", "
+                  "\"context\": {\"cluster\": \"k\", \"namespace\": \"mine\"}}], "
+                  "\"clusters\": [{\"name\": \"k\", \"cluster\": {\"server\": "
+                  "\"http://127.0.0.1:8001\"}}]}");
 
-    assert_int_equal(
-        config_parse("{\"current-context\": \"c\", \"contexts\": [{\"name\": \"c\", "
-                     "\"context\": {\"cluster\": \"k\", \"namespace\": \"mine\"}}], "
-                     "\"clusters\": [{\"name\": \"k\", \"cluster\": {\"server\": "
-                     "\"http://127.0.0.1:8001\"}}]}",
-                     &c, NULL),
-        0);
     assert_string_equal(c.ns, "mine");
     assert_string_equal(c.server, "http://127.0.0.1:8001");
-    kube_config_release(&c);
 }
 
 UNIT_TEST(files_are_found_beside_the_kubeconfig)
@@ -84,8 +90,7 @@ UNIT_TEST(files_are_found_beside_the_kubeconfig)
                     "certificate-authority: ca.crt}}]\n"
                     "users: [{name: u, user: {tokenFile: t, token: spare}}]\n");
     (void)snprintf(path, sizeof(path), "%s/config", dir);
-    if (kube_config_load(NULL, path, "/home", &c, &e) < 0)
-        fail_msg("%s", e.text);
+    assert_int_equal(kube_config_load(NULL, path, "/home", &c, &e), 0);
     assert_string_equal(c.ca_pem, "PEM");
     assert_memory_equal(c.ca_file, dir, strlen(dir)); /* and read again later */
     assert_string_equal(c.token, "spare");
@@ -113,28 +118,18 @@ UNIT_TEST(unsupported_settings_are_refused)
         {"current-context: x\n", "contexts has no entry named \"x\""},
         {HEAD, "clusters has no entry named \"k\""},
         {HEAD CLUSTER, "users has no entry named \"u\""},
-        {HEAD "clusters: [{name: k, cluster: {}}]\nusers: [{name: u, user: {}}]\n",
-         "no server"},
-        {HEAD "clusters: [{name: k, cluster: {server: 5}}]\nusers: [{name: u}]\n",
-         "server: must be a string, is an integer"},
-        {HEAD "clusters: [{name: k, cluster: {server: 'http://h:80'}}]\nusers: [{name: "
-              "u}]\n",
-         "must begin with https://"},
-        {HEAD "clusters: [{name: k, cluster: {server: 'http://127.0.0.1.evil.org'}}]\n"
-              "users: [{name: u}]\n",
-         "must begin with https://"},
-        {HEAD "clusters: [{name: k, cluster: {server: 'https://a:secret@h'}}]\nusers: "
-              "[{name: u}]\n",
+        {SERVER(""), "no server"},
+        {SERVER("server: 5"), "server: must be a string, is an integer"},
+        {SERVER("server: 'http://h:80'"), "must begin with https://"},
+        {SERVER("server: 'http://127.0.0.1.evil.org'"), "must begin with https://"},
+        {SERVER("server: 'https://a:secret@h'"),
          "server: must not have a user or a password"},
-        {HEAD "clusters: [{name: k, cluster: {server: 'ftp://secret@h/'}}]\nusers: "
-              "[{name: u}]\n",
+        {SERVER("server: 'ftp://secret@h/'"),
          "server: must not have a user or a password"},
-        {HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
-              "insecure-skip-tls-verify: true, certificate-authority-data: Q0E=}}]\n"
-              "users: [{name: u}]\n",
+        {SERVER("server: 'https://h', insecure-skip-tls-verify: true, "
+                "certificate-authority-data: Q0E="),
          "contradict each other"},
-        {HEAD "clusters: [{name: k, cluster: {server: 'https://h', "
-              "proxy-url: 'ftp://secret@p'}}]\nusers: [{name: u}]\n",
+        {SERVER("server: 'https://h', proxy-url: 'ftp://secret@p'"),
          "proxy-url: must begin with"},
         {USER("auth-provider: {name: gcp}"), "auth-provider was removed"},
         {USER("username: a"), "password is missing"},
@@ -189,8 +184,7 @@ UNIT_TEST(the_first_file_with_a_setting_counts)
                "contexts: [{name: c, context: {cluster: k, user: u, namespace: n}}]\n"
                "users: [{name: u, user: {token: later}}]\n");
     (void)snprintf(list, sizeof(list), ":%s/none:%s/a:%s/b:%s/c", dir, dir, dir, dir);
-    if (kube_config_load(NULL, list, NULL, &c, &e) < 0)
-        fail_msg("%s", e.text);
+    assert_int_equal(kube_config_load(NULL, list, NULL, &c, &e), 0);
     assert_string_equal(c.server, "https://a");
     assert_null(c.tls_server_name); /* entries are not mixed */
     assert_string_equal(c.ns, "n");
@@ -207,41 +201,29 @@ UNIT_TEST(the_first_file_with_a_setting_counts)
 
 UNIT_TEST(impersonation_becomes_headers)
 {
-    struct kube_config c;
-    struct err e = ERR_INIT;
+    CLEANUP(kube_config_release)
+    struct kube_config c =
+        config_of(USER("token: t, as: jane, as-uid: '7', as-groups: [a, b c], "
+                       "as-user-extra: {Acme/Dept: [x, y], scope: [z]}"));
 
-    if (config_parse(
-            HEAD CLUSTER
-            "users: [{name: u, user: {token: t, as: jane, as-uid: '7', as-groups: [a, "
-            "b c], as-user-extra: {Acme/Dept: [x, y], scope: [z]}}}]\n",
-            &c, &e)
-        < 0)
-        fail_msg("%s", e.text);
     assert_string_equal(c.impersonate, "Impersonate-User: jane\nImpersonate-Uid: 7\n"
                                        "Impersonate-Group: a\nImpersonate-Group: b c\n"
                                        "Impersonate-Extra-acme%2Fdept: x\n"
                                        "Impersonate-Extra-acme%2Fdept: y\n"
                                        "Impersonate-Extra-scope: z\n");
-    kube_config_release(&c);
 }
 
 UNIT_TEST(a_plug_in_is_described)
 {
-    struct kube_config c;
-    struct err e = ERR_INIT;
+    struct kube_config c = config_of(
+        HEAD "clusters: [{name: k, cluster: {server: 'https://h', tls-server-name: n, "
+             "insecure-skip-tls-verify: true, extensions: [{name: "
+             "client.authentication.k8s.io/exec, extension: {audience: a}}]}}]\n"
+             "users: [{name: u, user: {exec: {" V1
+             ", command: bin/get, args: [token, -x], env: [{name: A, value: 'b=c'}], "
+             "installHint: \"two\\nlines\", interactiveMode: IfAvailable, "
+             "provideClusterInfo: true}}}]\n");
 
-    if (config_parse(
-            HEAD
-            "clusters: [{name: k, cluster: {server: 'https://h', tls-server-name: n, "
-            "insecure-skip-tls-verify: true, extensions: [{name: "
-            "client.authentication.k8s.io/exec, extension: {audience: a}}]}}]\n"
-            "users: [{name: u, user: {exec: {" V1
-            ", command: bin/get, args: [token, -x], env: [{name: A, value: 'b=c'}], "
-            "installHint: \"two\\nlines\", interactiveMode: IfAvailable, "
-            "provideClusterInfo: true}}}]\n",
-            &c, &e)
-        < 0)
-        fail_msg("%s", e.text);
     assert_true(c.is_insecure);
     assert_string_equal(c.exec->argv[0], "/nowhere/bin/get");
     assert_string_equal(c.exec->argv[2], "-x");
@@ -254,11 +236,7 @@ UNIT_TEST(a_plug_in_is_described)
         "\"https://h\",\"tls-server-name\":\"n\",\"insecure-skip-tls-verify\":true,"
         "\"config\":{\"audience\":\"a\"}}}}");
     kube_config_release(&c);
-    assert_int_equal(config_parse(HEAD CLUSTER
-                                  "users: [{name: u, user: {token: t, exec: {" V1
-                                  ", command: get}}}]\n",
-                                  &c, &e),
-                     0);
+    c = config_of(USER("token: t, exec: {" V1 ", command: get}"));
     assert_null(c.exec); /* a token wins */
     kube_config_release(&c);
 }

@@ -54,35 +54,6 @@ UNIT_TEST(bad_json_is_refused_with_its_place)
     }
 }
 
-UNIT_TEST(deep_json_is_refused)
-{
-    static const char begin[] = "{\"a\":", end[] = ",\"b\":{}}"; /* b: not -ENOMEM */
-    char text[2 * NODE_MAX_DEPTH + 64];
-    struct err e = ERR_INIT;
-    CLEANUP(arena_release) struct arena a;
-    struct node *n;
-    size_t depth = NODE_MAX_DEPTH + 5, at = sizeof(begin) - 1;
-
-    memcpy(text, begin, at);
-    memset(text + at, '[', depth);
-    memset(text + at + depth, ']', depth);
-    at += 2 * depth;
-    memcpy(text + at, end, sizeof(end) - 1);
-    arena_init(&a, 1u << 20);
-    assert_int_equal(json_read(&a, text, at + sizeof(end) - 1, &n, &e), -EINVAL);
-    assert_non_null(strstr(e.text, "deeper than"));
-}
-
-UNIT_TEST(a_tree_that_does_not_fit_is_refused)
-{
-    static const char text[] = "{\"a\":\"0123456789012345678901234567890123456789\"}";
-    CLEANUP(arena_release) struct arena a;
-    struct node *n;
-
-    arena_init(&a, 64);
-    assert_int_equal(json_read(&a, text, strlen(text), &n, NULL), -ENOMEM);
-}
-
 UNIT_TEST(trees_can_be_changed)
 {
     CLEANUP(arena_release) struct arena a;

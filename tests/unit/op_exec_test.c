@@ -95,17 +95,15 @@ struct plug_in {
 /* A plug-in that is this text for the shell; $D is a folder of its own. */
 static void open_plug_in(struct plug_in *p, const char *script)
 {
-    char shell[] = "sh", option[] = "-c", info[] = "{\"kind\":\"ExecCredential\"}";
+    static const char initial[3][32] = {"sh", "-c", "{\"kind\":\"ExecCredential\"}"};
     static char dir_variable[64], version[] = V1, hint[] = "install it";
-    static char words[3][32];
+    static char words[3][32]; /* tests change them */
 
     *p = (struct plug_in){.dir = "/tmp/op-exec-XXXXXX"};
     assert_non_null(mkdtemp(p->dir));
     (void)snprintf(p->script, sizeof(p->script), "%s", script);
     (void)snprintf(dir_variable, sizeof(dir_variable), "D=%s", p->dir);
-    (void)snprintf(words[0], sizeof(words[0]), "%s", shell);
-    (void)snprintf(words[1], sizeof(words[1]), "%s", option);
-    (void)snprintf(words[2], sizeof(words[2]), "%s", info);
+    memcpy(words, initial, sizeof(words));
     p->argv[0] = words[0];
     p->argv[1] = words[1];
     p->argv[2] = p->script;
@@ -139,6 +137,14 @@ static void plug_in_settle(struct plug_in *p)
         (void)poll(fds, n, 1000);
         creds_run(p->creds, clock_now_ns());
     }
+}
+
+/* Runs such a plug-in until it has answered. */
+static void start_plug_in(struct plug_in *p, const char *script)
+{
+    open_plug_in(p, script);
+    assert_int_equal(creds_new(&p->config, &p->creds, NULL), 0);
+    plug_in_settle(p);
 }
 
 static const char *plug_in_authorization(struct plug_in *p)
@@ -187,11 +193,9 @@ UNIT_TEST(the_plug_in_runs_again_before_its_answer_expires)
     struct plug_in p;
     uint64_t left;
 
-    open_plug_in(&p, "echo >>$D/runs; e=$(date -u -d '+100 seconds' "
-                     "+%Y-%m-%dT%H:%M:%SZ); " PRINT("$(wc -l <$D/runs) $e",
-                                                    ",\"expirationTimestamp\":\"%s\""));
-    assert_int_equal(creds_new(&p.config, &p.creds, NULL), 0);
-    plug_in_settle(&p);
+    start_plug_in(&p, "echo >>$D/runs; e=$(date -u -d '+100 seconds' "
+                      "+%Y-%m-%dT%H:%M:%SZ); " PRINT(
+                          "$(wc -l <$D/runs) $e", ",\"expirationTimestamp\":\"%s\""));
     left = creds_next_ns(p.creds) - clock_now_ns();
     assert_true(left > 70 * NS_PER_S && left <= 80 * NS_PER_S);
     creds_run(p.creds, creds_next_ns(p.creds));
@@ -205,22 +209,16 @@ UNIT_TEST(the_plug_in_runs_again_before_its_answer_expires)
 UNIT_TEST(a_failure_reports_stderr_but_never_the_output)
 {
     struct plug_in p;
-    const char *says;
 
-    open_plug_in(&p, "echo secret; echo 'no such profile' >&2; exit 3");
-    assert_int_equal(creds_new(&p.config, &p.creds, NULL), 0);
-    plug_in_settle(&p);
-    says = plug_in_authorization(&p);
-    assert_string_equal(says,
+    start_plug_in(&p, "echo secret; echo 'no such profile' >&2; exit 3");
+    assert_string_equal(plug_in_authorization(&p),
                         "exec plug-in \"sh\" exited with code 3: no such profile");
     assert_true(creds_next_ns(p.creds) != UINT64_MAX); /* it is tried again */
     assert_false(creds_is_waiting(p.creds));
     close_plug_in(&p);
-    open_plug_in(&p, "echo secret");
-    assert_int_equal(creds_new(&p.config, &p.creds, NULL), 0);
-    plug_in_settle(&p);
-    says = plug_in_authorization(&p);
-    assert_string_equal(says, "exec plug-in \"sh\": its answer: is not a JSON object");
+    start_plug_in(&p, "echo secret");
+    assert_string_equal(plug_in_authorization(&p),
+                        "exec plug-in \"sh\": its answer: is not a JSON object");
     close_plug_in(&p);
     open_plug_in(&p, "");
     (void)snprintf(p.argv[0], 32, "no-such-program");

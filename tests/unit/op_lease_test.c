@@ -128,13 +128,10 @@ UNIT_TEST(each_edge_is_taken)
          * holder is alive */
         "0 polls 30/500 ok other 7; 15000 get ok other 7; 15000 update conflict; 15000 "
         "get ok other 8; 15000 next wait; 30000 get ok other 8; 30000 update ok me 9; "
-        "30000 "
-        "leads",
+        "30000 leads",
         /* a longer duration in the record counts */
         "0 polls 3/25000 ok other/60 7; 50000 next wait; 60000 get ok other/60 7; "
-        "60000 "
-        "next "
-        "update",
+        "60000 next update",
         /* a released lease is taken at once */
         "0 get ok other 7; 1000 get ok - 8; 1000 update ok me 9; 1000 leads",
         /* a deleted one not before its time */
@@ -147,8 +144,7 @@ UNIT_TEST(each_edge_is_taken)
         "0 get absent; 0 create absent; 1999 next wait; 2000 next get",
         /* a lost answer is checked */
         "0 get absent; 0 create failed; 0 follows; 2000 get ok me 1; 2000 follows; "
-        "2000 "
-        "update ok me 2; 2000 leads",
+        "2000 update ok me 2; 2000 leads",
         /* a leader that cannot renew stops and recovers */
         LEADER
         "2000 update failed; 2000 leads; 4000 polls 13/2000 failed; 30000 follows; "

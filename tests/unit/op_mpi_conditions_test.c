@@ -14,77 +14,62 @@ static void conditions_print(const struct mpi_conditions *c, struct strbuf *out)
                       c->v[i].reason, c->v[i].updated, c->v[i].since);
 }
 
+/* Conditions as text: "Type=Status Reason, ..."; words hold them. */
+static size_t conditions_read(const char *text, char words[4][3][16])
+{
+    size_t n = 0;
+    int end;
+
+    for (; n < 4
+           && sscanf(text, "%15[^=]=%15s %15[^,]%n", words[n][0], words[n][1],
+                     words[n][2], &end)
+                  == 3;
+         n++)
+        text += end + strspn(text + end, ", ");
+    return n;
+}
+
 /* Each condition before was set at t1, what is set is set at t2. */
 static const struct {
-    const char *before[4][3]; /* type, status, reason */
-    const char *set[3];
+    const char *before, *set;
     bool is_changed;
     const char *after;
 } row[] = {
-    {{{0}}, {"Created", "True", "C"}, true, "Created=True C t2/t2\n"},
+    {"", "Created=True C", true, "Created=True C t2/t2\n"},
     /* the same status and reason: nothing moves */
-    {{{"Running", "True", "R"}, {"Other", "True", "O"}},
-     {"Running", "True", "R"},
-     false,
+    {"Running=True R, Other=True O", "Running=True R", false,
      "Running=True R t1/t1\nOther=True O t1/t1\n"},
     /* another reason: to the end, in the same state since */
-    {{{"Running", "False", "R"}, {"Other", "True", "O"}},
-     {"Running", "False", "S"},
-     true,
+    {"Running=False R, Other=True O", "Running=False S", true,
      "Other=True O t1/t1\nRunning=False S t2/t1\n"},
     /* another status: to the end, since now */
-    {{{"Running", "True", "R"}, {"Other", "True", "O"}},
-     {"Running", "False", "R"},
-     true,
+    {"Running=True R, Other=True O", "Running=False R", true,
      "Other=True O t1/t1\nRunning=False R t2/t2\n"},
-    {{{"Running", "Unknown", "R"}},
-     {"Running", "True", "R"},
-     true,
-     "Running=True R t2/t2\n"},
+    {"Running=Unknown R", "Running=True R", true, "Running=True R t2/t2\n"},
     /* an end stops what runs, in place and with its times */
-    {{{"Created", "True", "C"}, {"Running", "True", "R"}},
-     {"Succeeded", "True", "S"},
-     true,
+    {"Created=True C, Running=True R", "Succeeded=True S", true,
      "Created=True C t1/t1\nRunning=False R t1/t1\nSucceeded=True S t2/t2\n"},
-    {{{"Created", "True", "C"}, {"Running", "True", "R"}},
-     {"Failed", "True", "F"},
-     true,
+    {"Created=True C, Running=True R", "Failed=True F", true,
      "Created=True C t1/t1\nRunning=False R t1/t1\nFailed=True F t2/t2\n"},
-    {{{"Failed", "True", "F"}},
-     {"Succeeded", "True", "S"},
-     true,
+    {"Failed=True F", "Succeeded=True S", true,
      "Failed=False F t1/t1\nSucceeded=True S t2/t2\n"},
-    {{{"Succeeded", "True", "S"}},
-     {"Failed", "True", "F"},
-     true,
+    {"Succeeded=True S", "Failed=True F", true,
      "Succeeded=True S t1/t1\nFailed=True F t2/t2\n"},
-    {{{"Failed", "True", "F"}}, {"Failed", "True", "G"}, true, "Failed=True G t2/t1\n"},
+    {"Failed=True F", "Failed=True G", true, "Failed=True G t2/t1\n"},
     /* an end that is there already changes nothing else */
-    {{{"Failed", "True", "F"}, {"Running", "True", "R"}},
-     {"Failed", "True", "F"},
-     false,
+    {"Failed=True F, Running=True R", "Failed=True F", false,
      "Failed=True F t1/t1\nRunning=True R t1/t1\n"},
     /* Running and Restarting displace each other */
-    {{{"Restarting", "True", "X"}, {"Created", "True", "C"}},
-     {"Running", "True", "R"},
-     true,
+    {"Restarting=True X, Created=True C", "Running=True R", true,
      "Created=True C t1/t1\nRunning=True R t2/t2\n"},
-    {{{"Running", "True", "R"}, {"Created", "True", "C"}},
-     {"Restarting", "True", "X"},
-     true,
+    {"Running=True R, Created=True C", "Restarting=True X", true,
      "Created=True C t1/t1\nRestarting=True X t2/t2\n"},
-    /* suspension leaves the others alone */
-    {{{"Running", "True", "R"}, {"Restarting", "True", "X"}},
-     {"Suspended", "True", "S"},
-     true,
+    /* suspension leaves Running and Restarting alone */
+    {"Running=True R, Restarting=True X", "Suspended=True S", true,
      "Running=True R t1/t1\nRestarting=True X t1/t1\nSuspended=True S t2/t2\n"},
-    {{{"Suspended", "True", "S"}, {"Running", "False", "S"}},
-     {"Suspended", "False", "R"},
-     true,
+    {"Suspended=True S, Running=False S", "Suspended=False R", true,
      "Running=False S t1/t1\nSuspended=False R t2/t2\n"},
-    {{{"Created", "True", "C"}},
-     {"Suspended", "False", "R"},
-     true,
+    {"Created=True C", "Suspended=False R", true,
      "Created=True C t1/t1\nSuspended=False R t2/t2\n"},
 };
 
@@ -93,18 +78,21 @@ UNIT_TEST(each_pair_of_conditions_has_its_result)
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct mpi_conditions c = {.n = 0};
         CLEANUP(strbuf_release) struct strbuf out;
+        char before[4][3][16], set[4][3][16];
+        size_t n = conditions_read(row[i].before, before);
 
-        for (; c.n < 4 && row[i].before[c.n][0]; c.n++)
-            c.v[c.n] = (struct mpi_condition){.type = row[i].before[c.n][0],
-                                              .status = row[i].before[c.n][1],
-                                              .reason = row[i].before[c.n][2],
+        for (; c.n < n; c.n++)
+            c.v[c.n] = (struct mpi_condition){.type = before[c.n][0],
+                                              .status = before[c.n][1],
+                                              .reason = before[c.n][2],
                                               .message = "m",
                                               .updated = "t1",
                                               .since = "t1"};
         strbuf_init(&out, 4096);
-        assert_int_equal(mpi_conditions_set(&c, row[i].set[0],
-                                            strcmp(row[i].set[1], "True") == 0,
-                                            row[i].set[2], "n", "t2"),
+        assert_int_equal(conditions_read(row[i].set, set), 1);
+        assert_int_equal(mpi_conditions_set(&c, set[0][0],
+                                            strcmp(set[0][1], "True") == 0, set[0][2],
+                                            "n", "t2"),
                          row[i].is_changed);
         conditions_print(&c, &out);
         if (strcmp(strbuf_str(&out), row[i].after) != 0)

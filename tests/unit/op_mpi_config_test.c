@@ -16,7 +16,7 @@ static void read_job(struct mpi_fixture *f, const char *more, int workers)
                    "spec: {mpiReplicaSpecs: {Launcher: {" POD
                    "}, Worker: {replicas: %d, " POD "}}%s}",
                    workers, more);
-    fixture_read(f, yaml);
+    fixture_start(f, yaml);
     assert_null(f->job->flaws);
 }
 
@@ -51,7 +51,6 @@ UNIT_TEST(hostfile_names_every_wanted_worker)
         CLEANUP(fixture_release) struct mpi_fixture f;
         CLEANUP(strbuf_release) struct strbuf out;
 
-        fixture_init(&f);
         strbuf_init(&out, 4096);
         read_job(&f, row[i].more, row[i].workers);
         mpi_hostfile(&out, f.job, row[i].domain);
@@ -64,11 +63,10 @@ UNIT_TEST(hostfile_of_a_launcher_alone)
     CLEANUP(fixture_release) struct mpi_fixture f;
     CLEANUP(strbuf_release) struct strbuf out;
 
-    fixture_init(&f);
     strbuf_init(&out, 4096);
-    fixture_read(&f, "metadata: {name: pi, namespace: lab, uid: u}\n"
-                     "spec: {runLauncherAsWorker: true, mpiReplicaSpecs: {Launcher: "
-                     "{" POD "}}}");
+    fixture_start(&f, "metadata: {name: pi, namespace: lab, uid: u}\n"
+                      "spec: {runLauncherAsWorker: true, mpiReplicaSpecs: {Launcher: "
+                      "{" POD "}}}");
     mpi_hostfile(&out, f.job, "");
     assert_string_equal(strbuf_str(&out), "pi-launcher.pi.lab.svc slots=1\n");
     strbuf_clear(&out);
@@ -79,54 +77,39 @@ UNIT_TEST(hostfile_of_a_launcher_alone)
 UNIT_TEST(script_names_running_workers_by_name)
 {
     static const struct {
-        const char *more, *domain;
-        const char *names[4];
-        size_t n;
-        const char *want;
+        const char *more, *domain, *names, *want;
     } row[] = {
-        {"", "", {NULL}, 0, "#!/bin/sh\n"},
-        {"", "", {"pi-worker-0"}, 1, "#!/bin/sh\necho pi-worker-0.pi.lab.svc\n"},
+        {"", "", "", "#!/bin/sh\n"},
+        {"", "", "pi-worker-0", "#!/bin/sh\necho pi-worker-0.pi.lab.svc\n"},
         /* no slots, whatever they are */
-        {", slotsPerWorker: 8, mpiImplementation: Intel",
-         "",
-         {"pi-worker-0"},
-         1,
+        {", slotsPerWorker: 8, mpiImplementation: Intel", "", "pi-worker-0",
          "#!/bin/sh\necho pi-worker-0.pi.lab.svc\n"},
-        {"",
-         "d.e",
-         {"pi-worker-1", "pi-worker-0"},
-         2,
+        {"", "d.e", "pi-worker-1 pi-worker-0",
          "#!/bin/sh\necho pi-worker-0.pi.lab.svc.d.e\n"
          "echo pi-worker-1.pi.lab.svc.d.e\n"},
         /* as text, not by number */
-        {"",
-         "",
-         {"pi-worker-2", "pi-worker-10", "pi-worker-1"},
-         3,
+        {"", "", "pi-worker-2 pi-worker-10 pi-worker-1",
          "#!/bin/sh\necho pi-worker-1.pi.lab.svc\necho pi-worker-10.pi.lab.svc\n"
          "echo pi-worker-2.pi.lab.svc\n"},
-        {", runLauncherAsWorker: true",
-         "",
-         {NULL},
-         0,
+        {", runLauncherAsWorker: true", "", "",
          "#!/bin/sh\necho pi-launcher.pi.lab.svc\n"},
-        {", runLauncherAsWorker: true",
-         "x",
-         {"pi-worker-0"},
-         1,
+        {", runLauncherAsWorker: true", "x", "pi-worker-0",
          "#!/bin/sh\necho pi-launcher.pi.lab.svc.x\necho pi-worker-0.pi.lab.svc.x\n"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         CLEANUP(fixture_release) struct mpi_fixture f;
-        const char *names[4];
         CLEANUP(strbuf_release) struct strbuf out;
+        char text[64], *save = NULL;
+        const char *names[4];
+        size_t n = 0;
 
-        fixture_init(&f);
         strbuf_init(&out, 4096);
         read_job(&f, row[i].more, 11);
-        memcpy(names, row[i].names, sizeof(names));
-        mpi_discover_hosts(&out, f.job, row[i].domain, names, row[i].n);
+        (void)snprintf(text, sizeof(text), "%s", row[i].names);
+        for (char *p = strtok_r(text, " ", &save); p; p = strtok_r(NULL, " ", &save))
+            names[n++] = p;
+        mpi_discover_hosts(&out, f.job, row[i].domain, names, n);
         assert_string_equal(strbuf_str(&out), row[i].want);
     }
 }
@@ -178,7 +161,6 @@ UNIT_TEST(files_that_no_config_map_holds_are_refused)
         size_t n;
         int rc = 0;
 
-        fixture_init(&f);
         read_job(&f, row[i].more, row[i].workers);
         n = config_rendered_size(f.job, row[i].domain);
         flaw = mpi_config_flaw(f.job, row[i].domain, &f.arena, &rc);

@@ -13,8 +13,7 @@ UNIT_TEST(defaults_are_those_of_mpi_operator)
 {
     CLEANUP(fixture_release) struct mpi_fixture f;
 
-    fixture_init(&f);
-    fixture_read(&f, SPEC(""));
+    fixture_start(&f, SPEC(""));
     assert_string_equal(strbuf_str(&f.problems), "");
     assert_null(f.job->flaws);
     assert_int_equal(f.job->slots, 1);
@@ -41,8 +40,7 @@ UNIT_TEST(all_set_fields_are_read)
 {
     CLEANUP(fixture_release) struct mpi_fixture f;
 
-    fixture_init(&f);
-    fixture_read(
+    fixture_start(
         &f,
         "metadata:\n"
         "  name: demo\n"
@@ -83,26 +81,15 @@ UNIT_TEST(all_set_fields_are_read)
     assert_int_equal(f.job->worker.n, 3);
 }
 
-UNIT_TEST(a_job_may_have_no_workers)
-{
-    CLEANUP(fixture_release) struct mpi_fixture f;
-
-    fixture_init(&f);
-    fixture_read(&f, META "spec: {mpiReplicaSpecs: {Launcher: {" POD "}}}");
-    assert_string_equal(strbuf_str(&f.problems), "");
-    assert_false(f.job->worker.is_set);
-    assert_int_equal(f.job->worker.n, 0);
-}
-
 /* What CRD defaults and mpi-operator's own take for "not said". */
 UNIT_TEST(empty_words_mean_defaults)
 {
     CLEANUP(fixture_release) struct mpi_fixture f;
 
-    fixture_init(&f);
-    fixture_read(&f, META "spec: {sshAuthMountPath: '', mpiImplementation: '', "
-                          "launcherCreationPolicy: '', runPolicy: {managedBy: ''}, "
-                          "mpiReplicaSpecs: {Launcher: {restartPolicy: '', " POD "}}}");
+    fixture_start(&f,
+                  META "spec: {sshAuthMountPath: '', mpiImplementation: '', "
+                       "launcherCreationPolicy: '', runPolicy: {managedBy: ''}, "
+                       "mpiReplicaSpecs: {Launcher: {restartPolicy: '', " POD "}}}");
     assert_string_equal(strbuf_str(&f.problems), "");
     assert_string_equal(f.job->ssh_path, MPI_ROOT_SSH_PATH);
     assert_int_equal(f.job->implementation, MPI_OPENMPI);
@@ -201,8 +188,7 @@ UNIT_TEST(each_problem_has_a_message_with_field_and_value)
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
         CLEANUP(fixture_release) struct mpi_fixture f;
 
-        fixture_init(&f);
-        fixture_read(&f, refused[i].yaml);
+        fixture_start(&f, refused[i].yaml);
         if (strcmp(strbuf_str(&f.problems), refused[i].problems) != 0)
             fail_msg("%s\ngives %s\nwanted %s", refused[i].yaml,
                      strbuf_str(&f.problems), refused[i].problems);
@@ -226,7 +212,6 @@ UNIT_TEST(longest_name_depends_on_workers)
         CLEANUP(fixture_release) struct mpi_fixture f;
         char yaml[512];
 
-        fixture_init(&f);
         (void)snprintf(
             yaml, sizeof(yaml),
             "metadata: {name: %.*s, namespace: n, uid: u}\n"
@@ -235,7 +220,7 @@ UNIT_TEST(longest_name_depends_on_workers)
             row[i].name,
             "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
             row[i].workers);
-        fixture_read(&f, yaml);
+        fixture_start(&f, yaml);
         assert_int_equal(f.problems.n == 0, row[i].is_fine);
     }
 }
@@ -244,8 +229,7 @@ UNIT_TEST(problems_are_joined_as_in_an_event)
 {
     CLEANUP(fixture_release) struct mpi_fixture f;
 
-    fixture_init(&f);
-    fixture_read(&f, SPEC(", slotsPerWorker: -1"));
+    fixture_start(&f, SPEC(", slotsPerWorker: -1"));
     assert_string_equal(f.job->flaws, "Found validation errors: spec.slotsPerWorker: "
                                       "-1 is below 0");
     fixture_read(&f, SPEC(", slotsPerWorker: -1, mpiImplementation: X"));
@@ -289,8 +273,7 @@ UNIT_TEST(managed_by_selects_the_controller)
     CLEANUP(fixture_release) struct mpi_fixture f;
     char yaml[1024];
 
-    fixture_init(&f);
-    fixture_read(&f, SPEC(""));
+    fixture_start(&f, SPEC(""));
     assert_true(mpi_job_is_ours(&f.job->meta));
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         (void)snprintf(yaml, sizeof(yaml), SPEC(", runPolicy: {managedBy: %s}"),

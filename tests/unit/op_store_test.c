@@ -4,7 +4,7 @@
 
 #include "operator/core/plan.h"
 #include "operator/core/store.h"
-#include "operator/doc/json.h"
+#include "operator/doc/yaml.h"
 #include "runtime/base/mem.h"
 #include "tests/unit/torture.h"
 
@@ -14,21 +14,32 @@ struct world {
     struct store *s;
     struct arena a;
     struct job_meta job;
+    const char *job_key;
     char key[STORE_KEY_SIZE];
 };
 
+/* The YAML of an object; NULL when memory is out. */
+static struct node *world_read(struct world *w, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+static struct node *world_read(struct world *w, const char *fmt, ...)
+{
+    char text[1024];
+    struct node *o;
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    return yaml_read(&w->a, text, strlen(text), &o, NULL) == 0 ? o : NULL;
+}
+
 static struct node *job_object(struct world *w, const char *uid, int version)
 {
-    char text[512];
-    struct node *o;
-    int n = snprintf(text, sizeof(text),
-                     "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo\",\"uid\":"
-                     "\"%s\",\"resourceVersion\":\"%d\",\"managedFields\":[{}],"
-                     "\"annotations\":{\"a\":\"b\",\"ringmaster.dev/x\":\"y\"}},"
-                     "\"spec\":{}}",
-                     uid, version);
-
-    return json_read(&w->a, text, (size_t)n, &o, NULL) == 0 ? o : NULL;
+    return world_read(w,
+                      "metadata: {namespace: ns, name: demo, uid: %s, resourceVersion: "
+                      "'%d', managedFields: [{}], annotations: {a: b, "
+                      "ringmaster.dev/x: y}}\nspec: {}\n",
+                      uid, version);
 }
 
 static int put_job(struct world *w, const char *uid, int version)
@@ -45,31 +56,26 @@ static int take_answer(struct world *w, const char *uid, int version)
     return o ? store_take_answer(w->s, KUBE_JOB, o, w->key, NULL) : -ENOMEM;
 }
 
-static int put_pod_text(struct world *w, enum kube_kind kind, const char *text)
+static int put_pod_object(struct world *w, enum kube_kind kind, const struct node *o)
 {
     char conditions[POD_CONDITIONS_SIZE];
-    struct node *o;
     struct pod p;
-    int rc = json_read(&w->a, text, strlen(text), &o, NULL);
+    int rc = o ? pod_decode(kind, o, conditions, &p, NULL) : -ENOMEM;
 
-    if (rc == 0)
-        rc = pod_decode(kind, o, conditions, &p, NULL);
     return rc == 0 ? store_put_pod(w->s, &p, w->key) : rc;
 }
 
+#define WORKER_META                                                                    \
+    "metadata: {namespace: ns, name: demo-worker-%d, uid: p%d, labels: "               \
+    "{ringmaster.dev/job-name: demo, ringmaster.dev/job-role: worker}, "               \
+    "ownerReferences: [{controller: true, uid: %s}]}\n"
+
 static int put_pod(struct world *w, int index, const char *owner, enum pod_phase phase)
 {
-    char text[512];
-
-    (void)snprintf(
-        text, sizeof(text),
-        "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo-worker-%d\",\"uid\":\"p%"
-        "d\","
-        "\"labels\":{\"ringmaster.dev/job-name\":\"demo\","
-        "\"ringmaster.dev/job-role\":\"worker\"},\"ownerReferences\":[{"
-        "\"controller\":true,\"uid\":\"%s\"}]},\"status\":{\"phase\":\"%s\"}}",
-        index, index, owner, phase == POD_RUNNING ? "Running" : "Pending");
-    return put_pod_text(w, KUBE_JOB, text);
+    return put_pod_object(w, KUBE_JOB,
+                          world_read(w, WORKER_META "status: {phase: %s}\n", index,
+                                     index, owner,
+                                     phase == POD_RUNNING ? "Running" : "Pending"));
 }
 
 static const struct job_shape two = {.n[ROLE_WORKER] = 2};
@@ -79,8 +85,18 @@ static struct observed world_observe(struct world *w, uint64_t now_ns)
     struct observed seen;
 
     assert_int_equal(
-        store_observe(w->s, "ns/demo", &w->job, &two, now_ns, &w->a, &seen), 0);
+        store_observe(w->s, w->job_key, &w->job, &two, now_ns, &w->a, &seen), 0);
     return seen;
+}
+
+static enum fact_state know_of(struct world *w, enum kube_kind kind)
+{
+    return world_observe(w, 1).fact[kind].state;
+}
+
+static bool is_overdue(struct world *w, uint64_t now_ns, int index)
+{
+    return world_observe(w, now_ns).crew[ROLE_WORKER].w[index].is_overdue;
 }
 
 static void
@@ -98,6 +114,7 @@ static struct world *world_open(void)
     arena_init(&w->a, 1u << 20);
     w->job =
         (struct job_meta){.kind = KUBE_JOB, .ns = "ns", .name = "demo", .uid = "u1"};
+    w->job_key = "ns/demo";
     return w;
 }
 
@@ -176,18 +193,14 @@ UNIT_TEST(a_created_pod_is_expected_until_it_is_missed)
     store_know(w->s, "ns/demo", "u1", KUBE_SECRET, &there);
     assert_worker(w, 2 * SECOND_NS, 0, WORKER_ABSENT);
     assert_worker(w, 2 * SECOND_NS, 1, WORKER_EXPECTED);
-    assert_int_equal(world_observe(w, 2 * SECOND_NS).fact[KUBE_SECRET].state,
-                     FACT_THERE);
-    assert_int_equal(world_observe(w, 2 * SECOND_NS).fact[KUBE_SERVICE].state,
-                     FACT_UNKNOWN);
-    assert_false(world_observe(w, 2 * SECOND_NS).crew[ROLE_WORKER].w[1].is_overdue);
-    assert_true(
-        world_observe(w, SECOND_NS + look_ns).crew[ROLE_WORKER].w[1].is_overdue);
+    assert_int_equal(know_of(w, KUBE_SECRET), FACT_THERE);
+    assert_int_equal(know_of(w, KUBE_SERVICE), FACT_UNKNOWN);
+    assert_false(is_overdue(w, 2 * SECOND_NS, 1));
+    assert_true(is_overdue(w, SECOND_NS + look_ns, 1));
     assert_worker(w, 9999 * look_ns, 1, WORKER_EXPECTED);
     store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p1",
                      look_ns); /* asked for: it is there */
-    assert_false(
-        world_observe(w, SECOND_NS + look_ns).crew[ROLE_WORKER].w[1].is_overdue);
+    assert_false(is_overdue(w, SECOND_NS + look_ns, 1));
     store_miss_pod(w->s, "ns/demo", "other", ROLE_WORKER, 1);
     store_miss_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 7);
     assert_worker(w, 2 * look_ns, 1, WORKER_EXPECTED);
@@ -198,15 +211,14 @@ UNIT_TEST(a_created_pod_is_expected_until_it_is_missed)
     assert_worker(w, 2 * look_ns, 1, WORKER_SEEN);
     store_know(w->s, "ns/demo", "u1", KUBE_SERVICE, &there);
     store_doubt(w->s);
-    assert_int_equal(world_observe(w, 1).fact[KUBE_SERVICE].state, FACT_UNKNOWN);
+    assert_int_equal(know_of(w, KUBE_SERVICE), FACT_UNKNOWN);
     store_expect_pod(w->s, "ns/demo", "u1", ROLE_WORKER, 1, "p9", SECOND_NS);
     assert_worker(w, 2 * SECOND_NS, 1,
                   WORKER_EXPECTED);           /* the one in the cache is an older one */
     assert_int_equal(put_job(w, "u2", 2), 0); /* notes belong to one uid */
     w->job.uid = "u2";
     assert_worker(w, 2 * SECOND_NS, 1, WORKER_ABSENT);
-    assert_int_equal(world_observe(w, 2 * SECOND_NS).fact[KUBE_SECRET].state,
-                     FACT_UNKNOWN);
+    assert_int_equal(know_of(w, KUBE_SECRET), FACT_UNKNOWN);
 }
 
 UNIT_TEST(the_last_view_of_a_dropped_pod_is_kept)
@@ -232,51 +244,29 @@ UNIT_TEST(the_last_view_of_a_dropped_pod_is_kept)
     assert_worker(w, 1, 1, WORKER_EXPECTED);
 }
 
-UNIT_TEST(surplus_workers_are_seen)
-{
-    CLEANUP(world_close) struct world *w = world_open();
-    struct observed seen;
-
-    assert_int_equal(put_job(w, "u1", 1), 0);
-    assert_int_equal(put_pod(w, 4, "u1", POD_RUNNING), 0);
-    seen = world_observe(w, 1);
-    assert_int_equal(seen.crew[ROLE_WORKER].n, 5);
-    assert_int_equal(seen.crew[ROLE_WORKER].w[3].state, WORKER_ABSENT);
-    assert_int_equal(seen.crew[ROLE_WORKER].w[4].state, WORKER_SEEN);
-}
-
 static int put_batch(struct world *w, const char *uid, const char *owner)
 {
-    char text[512];
     struct batch_job b;
-    struct node *o;
-    int n = snprintf(
-        text, sizeof(text),
-        "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo-launcher\",\"uid\":\"%s\","
-        "\"labels\":{\"ringmaster.dev/job-name\":\"demo\"},\"ownerReferences\":[{"
-        "\"controller\":true,\"uid\":\"%s\"}]}}",
-        uid, owner);
+    struct node *o = world_read(w,
+                                "metadata: {namespace: ns, name: demo-launcher, uid: "
+                                "%s, labels: {ringmaster.dev/job-name: demo}, "
+                                "ownerReferences: [{controller: true, uid: %s}]}\n",
+                                uid, owner);
 
-    assert_int_equal(json_read(&w->a, text, (size_t)n, &o, NULL), 0);
     assert_int_equal(batch_decode(o, &b, NULL), 0);
     return store_put_batch(w->s, &b, w->key);
 }
 
 static void put_conditions(struct world *w, const char *list)
 {
-    char text[1024];
+    struct node *o =
+        world_read(w, WORKER_META "status: {phase: Running, conditions: [%s]}\n", 0, 0,
+                   "u1", list);
 
-    (void)snprintf(text, sizeof(text),
-                   "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo-worker-0\","
-                   "\"uid\":\"p0\",\"labels\":{\"ringmaster.dev/job-name\":\"demo\","
-                   "\"ringmaster.dev/job-role\":\"worker\"},\"ownerReferences\":[{"
-                   "\"controller\":true,\"uid\":\"u1\"}]},\"status\":{\"phase\":"
-                   "\"Running\",\"conditions\":[%s]}}",
-                   list);
-    assert_int_equal(put_pod_text(w, KUBE_JOB, text), 0);
+    assert_int_equal(put_pod_object(w, KUBE_JOB, o), 0);
 }
 
-#define CONDITION(type, status) "{\"type\":\"" type "\",\"status\":\"" status "\"}"
+#define CONDITION(type, status) "{type: " type ", status: '" status "'}"
 
 UNIT_TEST(conditions_of_pods_are_kept)
 {
@@ -305,38 +295,32 @@ UNIT_TEST(conditions_of_pods_are_kept)
 
 static int put_launcher(struct world *w, const char *owner)
 {
-    char text[512];
-
-    (void)snprintf(text, sizeof(text),
-                   "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo-launcher-x7\","
-                   "\"uid\":\"l1\",\"creationTimestamp\":\"1970-01-01T00:01:00Z\","
-                   "\"labels\":{"
-                   "\"training.kubeflow.org/job-name\":\"demo\","
-                   "\"training.kubeflow.org/job-role\":\"launcher\"},"
-                   "\"ownerReferences\":[{\"controller\":true,\"uid\":\"%s\"}]}}",
-                   owner);
-    return put_pod_text(w, KUBE_MPIJOB, text);
+    return put_pod_object(
+        w, KUBE_MPIJOB,
+        world_read(w,
+                   "metadata: {namespace: ns, name: demo-launcher-x7, uid: l1, "
+                   "creationTimestamp: '1970-01-01T00:01:00Z', labels: "
+                   "{training.kubeflow.org/job-name: demo, "
+                   "training.kubeflow.org/job-role: launcher}, "
+                   "ownerReferences: [{controller: true, uid: %s}]}\n",
+                   owner));
 }
 
 UNIT_TEST(a_pod_belongs_to_its_owner_whatever_its_labels)
 {
-#define OWNED(kind)                                                                    \
-    "{\"metadata\":{\"ownerReferences\":[{\"kind\":\"" kind "\",\"controller\":true}]" \
-    "}}"
     static const struct {
-        const char *text;
+        const char *meta;
         bool is_hvd, is_mpi;
-    } row[] = {{OWNED("HorovodJob"), true, false},
-               {OWNED("MPIJob"), false, true},
-               {OWNED("Job"), false, true},
-               {"{\"metadata\":{}}", true, true}};
+    } row[] = {
+        {"{ownerReferences: [{kind: HorovodJob, controller: true}]}", true, false},
+        {"{ownerReferences: [{kind: MPIJob, controller: true}]}", false, true},
+        {"{ownerReferences: [{kind: Job, controller: true}]}", false, true},
+        {"{}", true, true}};
     CLEANUP(world_close) struct world *w = world_open();
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        struct node *o;
+        const struct node *o = world_read(w, "metadata: %s\n", row[i].meta);
 
-        assert_int_equal(json_read(&w->a, row[i].text, strlen(row[i].text), &o, NULL),
-                         0);
         assert_int_equal(pod_is_of(KUBE_JOB, o), row[i].is_hvd);
         assert_int_equal(pod_is_of(KUBE_MPIJOB, o), row[i].is_mpi);
     }
@@ -344,15 +328,13 @@ UNIT_TEST(a_pod_belongs_to_its_owner_whatever_its_labels)
 
 UNIT_TEST(an_mpijob_has_a_launcher_job_and_its_pods)
 {
-    static const char text[] =
-        "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo\",\"uid\":\"m1\"}}";
     CLEANUP(world_close) struct world *w = world_open();
     struct observed seen;
-    struct node *o;
+    struct node *o = world_read(w, "metadata: {namespace: ns, name: demo, uid: m1}\n");
 
     w->job.kind = KUBE_MPIJOB;
     w->job.uid = "m1";
-    assert_int_equal(json_read(&w->a, text, sizeof(text) - 1, &o, NULL), 0);
+    w->job_key = "mpijob:ns/demo";
     assert_int_equal(store_put_job(w->s, KUBE_MPIJOB, o, w->key, NULL), 0);
     assert_string_equal(w->key, "mpijob:ns/demo");
     assert_int_equal(store_key_kind(w->key), KUBE_MPIJOB);
@@ -360,24 +342,23 @@ UNIT_TEST(an_mpijob_has_a_launcher_job_and_its_pods)
     store_expect_batch(w->s, "mpijob:ns/demo", "m1", "b1", SECOND_NS);
     assert_int_equal(put_launcher(w, "b1"), 0);
     assert_string_equal(w->key, "mpijob:ns/demo");
-    assert_int_equal(
-        store_observe(w->s, w->key, &w->job, &two, 2 * SECOND_NS, &w->a, &seen), 0);
+    seen = world_observe(w, 2 * SECOND_NS);
     assert_int_equal(seen.batch_state, WORKER_EXPECTED);
     assert_int_equal(seen.n_batch_pods, 0);
     assert_int_equal(put_batch(w, "b1", "m1"), 0);
-    assert_int_equal(store_observe(w->s, w->key, &w->job, &two, 1, &w->a, &seen), 0);
+    assert_string_equal(w->key, "mpijob:ns/demo");
+    seen = world_observe(w, 1);
     assert_int_equal(seen.batch_state, WORKER_SEEN);
     assert_int_equal(seen.n_batch_pods, 1);
     assert_string_equal(seen.batch_pods[0]->uid, "l1");
     assert_int_equal(seen.batch_pods[0]->made_wall_us, 60000000u);
     store_drop_batch(w->s, "ns", "demo-launcher", w->key);
-    assert_int_equal(store_observe(w->s, w->key, &w->job, &two, 1, &w->a, &seen), 0);
+    assert_string_equal(w->key, "mpijob:ns/demo");
+    seen = world_observe(w, 1);
     assert_int_equal(seen.batch_state, WORKER_GONE);
     assert_int_equal(seen.n_batch_pods, 1); /* the next launcher waits for it */
     assert_int_equal(put_batch(w, "b2", "another"), 0);
-    assert_int_equal(
-        store_observe(w->s, "mpijob:ns/demo", &w->job, &two, 1, &w->a, &seen), 0);
-    assert_int_equal(seen.batch_state, WORKER_GONE);
+    assert_int_equal(world_observe(w, 1).batch_state, WORKER_GONE);
 }
 
 static void count_key(void *arg, const char *key)
@@ -409,21 +390,11 @@ UNIT_TEST(a_relist_drops_objects_that_it_does_not_contain)
 static struct node *
 world_make_service(struct world *w, const char *uid, const char *owner)
 {
-    char text[512];
-    struct node *o;
-    int n = snprintf(text, sizeof(text),
-                     "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"demo\",\"uid\":"
-                     "\"%s\",\"labels\":{\"ringmaster.dev/job-name\":\"demo\"},"
-                     "\"ownerReferences\":[{\"uid\":\"%s\",\"controller\":true}]}}",
-                     uid, owner);
-
-    assert_int_equal(json_read(&w->a, text, (size_t)n, &o, NULL), 0);
-    return o;
-}
-
-static enum fact_state know_of(struct world *w, enum kube_kind kind)
-{
-    return world_observe(w, 1).fact[kind].state;
+    return world_read(w,
+                      "metadata: {namespace: ns, name: demo, uid: %s, labels: "
+                      "{ringmaster.dev/job-name: demo}, "
+                      "ownerReferences: [{uid: %s, controller: true}]}\n",
+                      uid, owner);
 }
 
 UNIT_TEST(an_object_that_a_metadata_watch_does_not_show_is_absent)
