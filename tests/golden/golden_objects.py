@@ -85,8 +85,8 @@ def cases() -> Iterator[tuple[str, list[dict]]]:
         like = next(iter(first.values()), {}) | first.get(word, {})
         objects = []
         for line in case.split("\n--\n", 1)[1].splitlines():
-            if re.fullmatch(r"[A-Z]\w+ [^ =]+", line):
-                objects.append(copy.deepcopy(like.get(line.split()[0], {})))
+            if re.fullmatch(r"[A-Z]\w+ [^ =]+(, [A-Z]\w+ [^ =]+)*", line):
+                objects += [copy.deepcopy(like.get(one.split()[0], {})) for one in line.split(", ")]
             elif line:
                 change(objects[-1], line)
         first.setdefault(word, {o["kind"]: copy.deepcopy(o) for o in reversed(objects)})

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "operator/core/plan.h"
 #include "operator/doc/json.h"
 #include "operator/doc/yaml.h"
 #include "runtime/base/fd.h"
@@ -337,6 +338,33 @@ static inline void golden_changes(const char *path,
     }
 }
 
+/* Prints the actions, with what shown() returns of each, after indent. What one stage
+ * creates, or deletes, is one line; something shown ends the line. */
+static inline void golden_actions(const struct job_plan *p,
+                                  const char *indent,
+                                  const struct node *(*shown)(const struct action *),
+                                  struct strbuf *out)
+{
+    bool is_first = true;
+
+    for (size_t i = 0; i < p->n; i++) {
+        const struct action *x = &p->v[i];
+        const struct node *o = shown(x);
+
+        if (is_first)
+            strbuf_printf(out, "%s%u %s", indent, x->stage, verb_name(x->verb));
+        strbuf_printf(out, " %s %s%s%s%s%s", kube_kind_name(x->kind), x->name,
+                      x->sub ? "/" : "", x->sub ? x->sub : "", x->uid ? " uid=" : "",
+                      x->uid ? x->uid : "");
+        if (o) {
+            strbuf_putc(out, ' ');
+            json_write(o, out);
+        }
+        is_first = o || i + 1 == p->n || x[1].stage != x->stage || x[1].verb != x->verb;
+        strbuf_puts(out, is_first ? "\n" : ",");
+    }
+}
+
 /* The first set of objects of a file, and the first of each word that the names of cases
  * begin with ("agent" of agent-mpich). Other sets are printed as differences to the one
  * with their word, else to the first of all. */
@@ -345,14 +373,9 @@ struct golden_first {
     struct node *sets; /* by word */
 };
 
-static inline void golden_first_init(struct golden_first *f)
-{
-    arena_init(&f->arena, GOLDEN_MAX_BYTES);
-    f->sets = node_object(&(struct build){.arena = &f->arena});
-}
-
-/* Prints a line "KIND NAME" for each object, and what differs from the object of that
- * kind in the first set or, within the first set of all, before it. */
+/* Prints "KIND NAME" of each object, and below it what differs from the object of that
+ * kind in the first set or, within the first set of all, before it. If nothing does, the
+ * next object follows on the same line. */
 static inline void golden_objects(struct golden_first *f,
                                   const char *name,
                                   const struct node *all,
@@ -361,19 +384,35 @@ static inline void golden_objects(struct golden_first *f,
     struct build b = {.arena = &f->arena};
     const char *word = arena_printf(&f->arena, "%.*s", (int)strcspn(name, "-"), name);
     const struct node *like = golden_find(f->sets, word), *first = f->sets->first;
+    struct strbuf lines;
 
+    strbuf_init(&lines, GOLDEN_MAX_BYTES);
     for (const struct node *c = all->first; c; c = c->next) {
         const char *kind = node_str(c, "kind");
         const struct node *from = like ? node_with(like, "kind", kind) : NULL;
 
         if (!from)
             from = node_with(first ? first : all, "kind", kind);
-        strbuf_printf(out, "%s %s\n", kind, node_str(c, "metadata.name"));
-        golden_changes(kind, from == c ? NULL : from, c, NULL, out);
+        strbuf_clear(&lines);
+        golden_changes(kind, from == c ? NULL : from, c, NULL, &lines);
+        strbuf_printf(out, "%s %s%s%s", kind, node_str(c, "metadata.name"),
+                      lines.n == 0 && c->next ? ", " : "\n", strbuf_str(&lines));
     }
+    strbuf_release(&lines);
     if (!like)
         node_set(&b, f->sets, word, node_copy(&b, all));
     assert_int_equal(b.status, 0);
+}
+
+/* Runs every case of a file of objects. */
+static inline void golden_objects_file(const char *path, golden_case_fn run)
+{
+    struct golden_first first;
+
+    arena_init(&first.arena, GOLDEN_MAX_BYTES);
+    first.sets = node_object(&(struct build){.arena = &first.arena});
+    golden_file(path, run, &first);
+    arena_release(&first.arena);
 }
 
 #endif

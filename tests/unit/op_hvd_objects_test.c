@@ -69,11 +69,7 @@ objects_run_case(void *arg, const char *name, const char *input, struct strbuf *
 
 UNIT_TEST(objects_are_as_in_the_golden_file)
 {
-    struct golden_first first;
-
-    golden_first_init(&first);
-    golden_file("tests/golden/objects.txt", objects_run_case, &first);
-    arena_release(&first.arena);
+    golden_objects_file("tests/golden/objects.txt", objects_run_case);
 }
 
 UNIT_TEST(tf_config_names_the_cluster_and_the_task)

@@ -36,8 +36,7 @@ objects_run_case(void *arg, const char *name, const char *input, struct strbuf *
     struct secrets secrets = {.ssh_private = "private\n", .ssh_public = "public\n"};
     struct node *all;
 
-    fixture_init(&f);
-    fixture_read(&f, input);
+    fixture_start(&f, input);
     cfg = objects_read_config(f.object);
     if (f.job->flaws)
         fail_msg("%s: %s", name, f.job->flaws);
@@ -57,11 +56,7 @@ objects_run_case(void *arg, const char *name, const char *input, struct strbuf *
 
 UNIT_TEST(objects_are_as_in_the_golden_file)
 {
-    struct golden_first first;
-
-    golden_first_init(&first);
-    golden_file("tests/golden/mpi-objects.txt", objects_run_case, &first);
-    arena_release(&first.arena);
+    golden_objects_file("tests/golden/mpi-objects.txt", objects_run_case);
 }
 
 /* --- resuming -------------------------------------------------------------------- */
@@ -103,9 +98,8 @@ UNIT_TEST(resume_brings_scheduling_directives)
         CLEANUP(strbuf_release) struct strbuf out;
         bool must_clear = !row[i].must_clear;
 
-        fixture_init(&f);
         strbuf_init(&out, 65536);
-        fixture_read(&f, row[i].yaml);
+        fixture_start(&f, row[i].yaml);
         json_write(mpi_launcher_resume(&b, f.job, &cfg, &must_clear), &out);
         assert_string_equal(strbuf_str(&out), row[i].patch);
         assert_int_equal(must_clear, row[i].must_clear);
@@ -145,9 +139,8 @@ UNIT_TEST(sshd_is_what_the_agent_replaces)
         CLEANUP(strbuf_release) struct strbuf out;
         const struct node *c;
 
-        fixture_init(&f);
         strbuf_init(&out, 65536);
-        fixture_read(&f, row[i].yaml);
+        fixture_start(&f, row[i].yaml);
         c = node_item(node_at(mpi_worker(&b, f.job, &plain_cfg, 0), "spec.containers"),
                       0);
         json_write(node_get(c, "command") ? node_get(c, "command") : node_null(&b),
@@ -186,9 +179,8 @@ UNIT_TEST(the_launcher_uses_the_port_of_the_workers)
         const struct node *worker, *launcher;
         CLEANUP(strbuf_release) struct strbuf out;
 
-        fixture_init(&f);
         strbuf_init(&out, 65536);
-        fixture_read(&f, row[i].yaml);
+        fixture_start(&f, row[i].yaml);
         launcher = node_item(node_at(mpi_launcher(&b, f.job, &plain_cfg),
                                      "spec.template.spec.containers"),
                              0);

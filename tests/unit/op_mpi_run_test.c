@@ -224,24 +224,18 @@ static void run_apply_action(struct run *r, const struct action *x)
                    fact->state == FACT_THERE ? kube_kind_name(x->kind) : "no");
 }
 
-/* --- telling --------------------------------------------------------------------- */
+/* --- the transcript -------------------------------------------------------------- */
 
-static void print_action(struct run *r, const struct action *x)
+/* The part of the body that is printed: of a ConfigMap its script, of what is created
+ * its spec; NULL: none. */
+static const struct node *action_shown(const struct action *x)
 {
     const struct node *script =
         node_get(node_get(x->body, "data"), "discover_hosts.sh");
 
-    strbuf_printf(r->out, "  %u %s %s %s%s%s%s%s", x->stage, verb_name(x->verb),
-                  kube_kind_name(x->kind), x->name, x->sub ? "/" : "",
-                  x->sub ? x->sub : "", x->uid ? " uid=" : "", x->uid ? x->uid : "");
-    if (script || (x->verb == VERB_UPDATE && x->body)) {
-        strbuf_putc(r->out, ' ');
-        json_write(script ? script : x->body, r->out);
-    } else if (node_get(x->body, "spec") && x->kind != KUBE_SERVICE) {
-        strbuf_putc(r->out, ' ');
-        json_write(node_get(x->body, "spec"), r->out);
-    }
-    strbuf_putc(r->out, '\n');
+    if (script || x->verb == VERB_UPDATE)
+        return script ? script : x->body;
+    return x->kind == KUBE_SERVICE ? NULL : node_get(x->body, "spec");
 }
 
 static void print_decision(struct run *r, const struct decision *d)
@@ -315,11 +309,9 @@ static void run_step(struct run *r)
     run_see_world(r);
     strbuf_printf(r->out, "step: %s\n", node_str(r->step, "what"));
     run_decide(r, &no_trouble, &d);
-    for (size_t i = 0; i < d.plan.n; i++) {
-        print_action(r, &d.plan.v[i]);
-        if (r->outcome.trouble == TROUBLE_NONE)
-            run_apply_action(r, &d.plan.v[i]);
-    }
+    golden_actions(&d.plan, "  ", action_shown, r->out);
+    for (size_t i = 0; r->outcome.trouble == TROUBLE_NONE && i < d.plan.n; i++)
+        run_apply_action(r, &d.plan.v[i]);
     run_decide(r, &r->outcome, &d);
     print_decision(r, &d);
     if (d.status)
@@ -445,9 +437,8 @@ UNIT_TEST(memory_may_run_out)
                                     .message = "Pod x: taken"}};
         char yaml[1024];
 
-        fixture_init(&f);
         (void)snprintf(yaml, sizeof(yaml), TORTURED, row[i].suspend, row[i].slots);
-        fixture_read(&f, yaml);
+        fixture_start(&f, yaml);
         r.step = node_object(&(struct build){.arena = &f.arena});
         see_workers(&r);
         r.batch = (struct batch_job){.uid = text_borrow("u"),

@@ -11,7 +11,8 @@
  *   workers, Launcher, PS, Chief, Evaluator
  *                   the pods of that role: absent | expected | overdue, or a POD
  *   secret, service, group
- *                   true: that object exists; group: false: it does not
+ *                   true: that object is known to exist (the default of the first two
+ *                   once a status is stored); group: false: it does not
  *   outcome         {trouble: retry | rejected, reason, message} of the last sync
  *
  * POD is a phase, or an object:
@@ -62,21 +63,26 @@ struct fixture {
 
 /* --- input ----------------------------------------------------------------------- */
 
-/* The member of that name in base.yaml's section, or the member itself if it is whole. */
-static const struct node *plan_base(struct fixture *f,
-                                    const struct node *base,
-                                    const char *section,
-                                    const struct node *what,
-                                    const char *dflt)
+/* The member of that name in base.yaml's section, with what all members of the section
+ * have, or the member itself if it is whole. */
+static struct node *plan_base(struct fixture *f,
+                              const struct node *base,
+                              const char *section,
+                              const struct node *what,
+                              const char *dflt)
 {
     const char *name = what ? what->u.s : dflt;
+    struct node *o;
 
     if (what && what->type == NODE_OBJECT)
         return node_copy(&f->b, what);
     what = node_get(node_get(base, section), name);
     if (!what)
         fail_msg("base.yaml has no %s %s", section, name);
-    return node_copy(&f->b, what);
+    o = node_copy(&f->b, node_get(node_get(base, section), "all"));
+    for (const struct node *c = what->first; c; c = c->next)
+        golden_set(&f->b, o, c->key, c);
+    return o;
 }
 
 static void plan_open_job(struct fixture *f)
@@ -86,13 +92,11 @@ static void plan_open_job(struct fixture *f)
     char *text = golden_read(FOLDER "/base.yaml");
     const struct node *base = golden_yaml(&f->arena, text);
     const struct node *was = node_get(f->input, "was");
-    struct node *o = (struct node *)(uintptr_t)plan_base(
-        f, base, "job", node_get(f->input, "job"), "plain");
+    struct node *o = plan_base(f, base, "job", node_get(f->input, "job"), "plain");
 
     mem_free(text);
     if (was)
-        node_set(&f->b, o, "status",
-                 (struct node *)(uintptr_t)plan_base(f, base, "status", was, ""));
+        node_set(&f->b, o, "status", plan_base(f, base, "status", was, ""));
     for (const struct node *c = f->input->first; c; c = c->next) {
         if (strchr(c->key, '.'))
             golden_set(&f->b, o, c->key, c);
@@ -370,9 +374,9 @@ static void plan_load_observed(struct fixture *f,
         plan_load_crew(
             f, node_get(o, r == ROLE_WORKER ? "workers" : role_title((enum role)r)),
             (enum role)r, shape.n[r], &seen->crew[r]);
-    if (node_bool(o, "secret", false))
+    if (node_bool(o, "secret", f->stored != NULL))
         seen->fact[KUBE_SECRET].state = FACT_THERE;
-    if (node_bool(o, "service", false))
+    if (node_bool(o, "service", f->stored != NULL))
         seen->fact[KUBE_SERVICE].state = FACT_THERE;
     if (node_get(o, "group"))
         seen->fact[KUBE_VOLCANO_GROUP].state =
@@ -389,24 +393,15 @@ static void plan_load_observed(struct fixture *f,
 
 /* --- transcript ------------------------------------------------------------------ */
 
-static void plan_print_action(const struct action *x, struct strbuf *out)
+static const struct node *action_body(const struct action *x)
 {
-    strbuf_printf(out, "%u %s %s %s", x->stage, verb_name(x->verb),
-                  kube_kind_name(x->kind), x->name);
-    if (x->uid)
-        strbuf_printf(out, " uid=%s", x->uid);
-    if (x->body) {
-        strbuf_putc(out, ' ');
-        json_write(x->body, out);
-    }
-    strbuf_putc(out, '\n');
+    return x->body;
 }
 
 static void plan_print_decision(const struct decision *d, struct strbuf *out)
 {
     strbuf_printf(out, "%s %s: %s\n", state_name(d->state), d->reason, d->message);
-    for (size_t i = 0; i < d->plan.n; i++)
-        plan_print_action(&d->plan.v[i], out);
+    golden_actions(&d->plan, "", action_body, out);
     if (d->requeue_ms)
         strbuf_printf(out, "again after %llu ms\n", (unsigned long long)d->requeue_ms);
 }
