@@ -106,10 +106,8 @@ UNIT_TEST(invalid_card_names_its_rank)
 
         memset(huge, 'x', sizeof(huge) - 1);
         int rc = card_parse(i < ARRAY_LEN(bad) ? bad[i] : huge, 17, &c, &e);
-        if (rc != -EPROTO)
-            print_error("taken: %s\n", bad[i]);
-        assert_int_equal(rc, -EPROTO);
-        assert_non_null(strstr(e.text, "card of rank 17 is invalid"));
+        if (rc != -EPROTO || !strstr(e.text, "card of rank 17 is invalid"))
+            fail_msg("case %zu: rc %d: %s", i, rc, e.text);
     }
 }
 

@@ -28,9 +28,12 @@ static int tear_down(void **state)
     return rmdir(dir);
 }
 
-static void write_mode(const char *text, size_t n, mode_t mode)
+/* Reads a file with that content and mode. */
+static int
+read_text(const char *text, size_t n, mode_t mode, struct token *ret, struct err *err)
 {
     assert_int_equal(fd_write_file(path, text, n, mode, NULL), 0);
+    return token_read_file(path, ret, err);
 }
 
 UNIT_TEST(written_and_read_back_with_mode_0600)
@@ -59,29 +62,21 @@ UNIT_TEST(a_secret_of_any_bytes)
     struct token a, b;
     struct err e = ERR_INIT;
 
-    write_mode("correct horse battery\n", 22, 0600);
-    assert_int_equal(token_read_file(path, &a, &e), 0);
-    write_mode("correct horse battery", 21, 0640);
-    assert_int_equal(token_read_file(path, &b, &e), 0);
+    assert_int_equal(read_text("correct horse battery\n", 22, 0600, &a, &e), 0);
+    assert_int_equal(read_text("correct horse battery", 21, 0640, &b, &e), 0);
     assert_memory_equal(&a, &b, sizeof(a)); /* the newline does not count */
-    write_mode("correct horse batterz", 21, 0600);
-    assert_int_equal(token_read_file(path, &b, &e), 0);
+    assert_int_equal(read_text("correct horse batterz", 21, 0600, &b, &e), 0);
     assert_memory_not_equal(&a, &b, sizeof(a));
-    write_mode("0123456789abcdef\0more", 21, 0600); /* a NUL counts as any byte */
-    assert_int_equal(token_read_file(path, &a, &e), 0);
-    write_mode("0123456789abcdef\0mord", 21, 0600);
-    assert_int_equal(token_read_file(path, &b, &e), 0);
+    /* a NUL counts as any byte */
+    assert_int_equal(read_text("0123456789abcdef\0more", 21, 0600, &a, &e), 0);
+    assert_int_equal(read_text("0123456789abcdef\0mord", 21, 0600, &b, &e), 0);
     assert_memory_not_equal(&a, &b, sizeof(a));
-    write_mode("fifteen bytes..\n", 16, 0600);
-    assert_int_equal(token_read_file(path, &b, &e), -EINVAL);
+    assert_int_equal(read_text("fifteen bytes..\n", 16, 0600, &b, &e), -EINVAL);
     assert_non_null(strstr(e.text, "has 15 bytes, allowed are 16 to 4096"));
     memset(big, 'x', sizeof(big));
-    write_mode(big, 4096, 0600);
-    assert_int_equal(token_read_file(path, &b, &e), 0);
-    write_mode(big, 4097, 0600);
-    assert_int_equal(token_read_file(path, &b, &e), -EINVAL);
-    write_mode(big, 5000, 0600);
-    assert_int_equal(token_read_file(path, &b, &e), -EFBIG);
+    assert_int_equal(read_text(big, 4096, 0600, &b, &e), 0);
+    assert_int_equal(read_text(big, 4097, 0600, &b, &e), -EINVAL);
+    assert_int_equal(read_text(big, 5000, 0600, &b, &e), -EFBIG);
 }
 
 UNIT_TEST(a_file_readable_by_others_is_refused)
@@ -89,11 +84,9 @@ UNIT_TEST(a_file_readable_by_others_is_refused)
     struct token t;
     struct err e = ERR_INIT;
 
-    write_mode("0123456789abcdef", 16, 0644);
-    assert_int_equal(token_read_file(path, &t, &e), -EACCES);
+    assert_int_equal(read_text("0123456789abcdef", 16, 0644, &t, &e), -EACCES);
     assert_non_null(strstr(e.text, "mode 0644, which lets every user read it"));
-    write_mode("0123456789abcdef", 16, 0602);
-    assert_int_equal(token_read_file(path, &t, &e), -EACCES);
+    assert_int_equal(read_text("0123456789abcdef", 16, 0602, &t, &e), -EACCES);
     assert_non_null(strstr(e.text, "lets every user change it"));
     assert_int_equal(unlink(path), 0);
     assert_int_equal(token_read_file(path, &t, &e), -ENOENT);
@@ -146,7 +139,7 @@ static int read_it(void *arg)
 
 UNIT_TEST(lack_of_memory_is_an_error)
 {
-    write_mode("0123456789abcdef", 16, 0600);
+    assert_int_equal(fd_write_file(path, "0123456789abcdef", 16, 0600, NULL), 0);
     torture(read_it, NULL);
 }
 

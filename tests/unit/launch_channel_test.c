@@ -13,20 +13,21 @@ struct pair {
     int tap[2]; /* data from a is read at tap[0]; data written to tap[1] reaches b */
 };
 
-static void open_pair(struct pair *p, bool with_tap)
+static struct pair open_pair(bool with_tap)
 {
     struct auth_session a = {{1}, {2}, 0, 0}, b = {{2}, {1}, 0, 0};
+    struct pair p = {.tap = {-1, -1}};
     int near[2], far[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, near), 0);
-    p->tap[0] = p->tap[1] = -1;
     far[1] = near[1];
     if (with_tap) {
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, far), 0);
-        p->tap[0] = near[1];
-        p->tap[1] = far[0];
+        p.tap[0] = near[1];
+        p.tap[1] = far[0];
     }
-    channel_init(&p->a, near[0], &a, 1000, 0);
-    channel_init(&p->b, far[1], &b, 1000, 0);
+    channel_init(&p.a, near[0], &a, 1000, 0);
+    channel_init(&p.b, far[1], &b, 1000, 0);
+    return p;
 }
 
 static void close_pair(struct pair *p)
@@ -38,14 +39,26 @@ static void close_pair(struct pair *p)
             (void)close(p->tap[i]);
 }
 
+/* The next frame's type, dropped when it was read; 0: there is none; negative: an error. */
+static int next_type(struct channel *c)
+{
+    struct frame f;
+    struct err err = ERR_INIT;
+    int rc = channel_next(c, &f, &err);
+    if (rc <= 0)
+        return rc;
+    rc = f.type;
+    channel_drop(c, &f);
+    return rc;
+}
+
 UNIT_TEST(frames_arrive_whole_and_in_order)
 {
-    struct pair p;
+    CLEANUP(close_pair) struct pair p = open_pair(false);
     struct frame f;
     struct err err = ERR_INIT;
     char text[1000];
     memset(text, 't', sizeof(text));
-    open_pair(&p, false);
     assert_int_equal(channel_send(&p.a, 1, "one", 3, 5), 0);
     assert_int_equal(channel_send(&p.a, 2, NULL, 0, 6), 0);
     assert_int_equal(channel_send(&p.a, 3, text, sizeof(text), 7), 0);
@@ -63,22 +76,19 @@ UNIT_TEST(frames_arrive_whole_and_in_order)
     assert_int_equal(f.n, sizeof(text));
     channel_drop(&p.b, &f);
     assert_int_equal(channel_next(&p.b, &f, &err), 0);
-    close_pair(&p);
 }
 
 UNIT_TEST(frames_that_came_before_the_end_are_not_lost)
 {
-    struct pair p;
+    CLEANUP(close_pair) struct pair p = open_pair(false);
     struct frame f;
     struct err err = ERR_INIT;
-    open_pair(&p, false);
     assert_int_equal(channel_send(&p.a, 1, "last", 4, 0), 0);
     channel_release(&p.a);
     p.a.fd = -1;
     assert_int_equal(channel_serve(&p.b, 1), -EPIPE);
     assert_int_equal(channel_next(&p.b, &f, &err), 1);
     assert_memory_equal(f.p, "last", 4);
-    close_pair(&p);
 }
 
 /* Sends n frames through the tap and lets the test change the bytes between. */
@@ -104,100 +114,74 @@ UNIT_TEST(a_changed_byte_is_noticed_wherever_it_is)
     char bytes[200];
     size_t n = 5 + 1 + 32;
     for (size_t at = 0; at < n; at++) {
-        struct pair p;
-        struct frame f;
-        struct err err = ERR_INIT;
-        open_pair(&p, true);
+        CLEANUP(close_pair) struct pair p = open_pair(true);
         assert_int_equal(take_bytes(&p, 1, bytes, sizeof(bytes)), n);
         bytes[at] ^= 1;
         give_bytes(&p, bytes, n);
-        int rc = channel_next(&p.b, &f, &err);
+        int rc = next_type(&p.b);
         /* a larger length waits for more bytes, which have no valid MAC */
         assert_true(rc == -EACCES || rc == -EPROTO || (rc == 0 && at == 2));
-        close_pair(&p);
     }
 }
 
 UNIT_TEST(a_repeated_or_missing_frame_is_noticed)
 {
+    CLEANUP(close_pair) struct pair p = open_pair(true), q = open_pair(true);
     char bytes[200];
-    struct pair p;
-    struct frame f;
-    struct err err = ERR_INIT;
-    open_pair(&p, true);
     size_t n = take_bytes(&p, 1, bytes, sizeof(bytes));
     give_bytes(&p, bytes, n);
-    assert_int_equal(channel_next(&p.b, &f, &err), 1);
-    channel_drop(&p.b, &f);
+    assert_int_equal(next_type(&p.b), 1);
     give_bytes(&p, bytes, n); /* again */
-    assert_int_equal(channel_next(&p.b, &f, &err), -EACCES);
-    close_pair(&p);
-    open_pair(&p, true);
-    n = take_bytes(&p, 2, bytes, sizeof(bytes));
-    give_bytes(&p, bytes + n / 2, n / 2); /* the second alone */
-    assert_int_equal(channel_next(&p.b, &f, &err), -EACCES);
-    close_pair(&p);
+    assert_int_equal(next_type(&p.b), -EACCES);
+    n = take_bytes(&q, 2, bytes, sizeof(bytes));
+    give_bytes(&q, bytes + n / 2, n / 2); /* the second alone */
+    assert_int_equal(next_type(&q.b), -EACCES);
 }
 
 UNIT_TEST(a_frame_sent_back_is_not_accepted)
 {
+    CLEANUP(close_pair) struct pair p = open_pair(true);
     char bytes[200];
-    struct pair p;
-    struct frame f;
-    struct err err = ERR_INIT;
-    open_pair(&p, true);
     size_t n = take_bytes(&p, 1, bytes, sizeof(bytes));
     assert_int_equal(write(p.tap[0], bytes, n), (ssize_t)n);
     assert_int_equal(channel_serve(&p.a, 1), 0);
-    assert_int_equal(channel_next(&p.a, &f, &err), -EACCES);
-    close_pair(&p);
+    assert_int_equal(next_type(&p.a), -EACCES);
 }
 
 UNIT_TEST(a_long_frame_is_refused_by_its_header)
 {
-    struct pair p;
+    CLEANUP(close_pair) struct pair p = open_pair(true);
     struct frame f;
     struct err err = ERR_INIT;
-    open_pair(&p, true);
     give_bytes(&p, "\x00\x00\x03\xe9\x01", 5); /* 1001 */
     assert_int_equal(channel_next(&p.b, &f, &err), -EPROTO);
     assert_string_equal(err.text, "a frame of 1001 bytes exceeds 1000");
-    close_pair(&p);
 }
 
 UNIT_TEST(a_peer_that_does_not_read_costs_no_more_than_the_bound)
 {
-    struct pair p;
+    CLEANUP(close_pair) struct pair p = open_pair(false);
     static char block[1 << 20];
     int rc = 0, n = 0;
-    open_pair(&p, false);
-    while (rc == 0 && n < 200) {
+    for (; rc == 0 && n < 200; n++)
         rc = channel_send(&p.a, 1, block, sizeof(block), 0);
-        n++;
-    }
     assert_int_equal(rc, -E2BIG);
     assert_true(n < 70);
-    close_pair(&p);
 }
 
 UNIT_TEST(silence_is_noticed_and_pings_prevent_it)
 {
-    struct pair p;
-    struct frame f;
-    struct err err = ERR_INIT;
+    CLEANUP(close_pair) struct pair p = open_pair(false);
     uint64_t next = 0;
-    open_pair(&p, false);
     assert_int_equal(channel_tick(&p.a, 9, 6 * S, S / 2, &next), 0);
     assert_int_equal(next, 1 * S); /* a sixth of the timeout after the last send */
     assert_int_equal(channel_serve(&p.b, S), 0);
-    assert_int_equal(channel_next(&p.b, &f, &err), 0); /* no ping yet */
+    assert_int_equal(next_type(&p.b), 0); /* no ping yet */
     assert_int_equal(channel_tick(&p.a, 9, 6 * S, S, &next), 0);
     assert_int_equal(channel_serve(&p.b, S), 0);
-    assert_int_equal(channel_next(&p.b, &f, &err), 1);
-    assert_int_equal(f.type, 9);
+    assert_int_equal(next_type(&p.b), 9);
     assert_int_equal(channel_tick(&p.b, 9, 6 * S, 7 * S - 1, &next), 0);
     assert_int_equal(channel_tick(&p.b, 9, 6 * S, 7 * S, &next), -ETIMEDOUT);
-    close_pair(&p);
 }
 
 /* The bytes on the way show nothing of a sealed channel's payload, the same text twice
@@ -206,32 +190,28 @@ UNIT_TEST(a_sealed_channel_hides_what_it_carries)
 {
     static const char text[] =
         "the same secret text, longer than one block of the stream";
-    uint8_t seen[2][256];
-    struct pair p;
+    CLEANUP(close_pair) struct pair p = open_pair(true);
+    uint8_t seen[3][256];
     struct frame f;
     struct err err = ERR_INIT;
-    open_pair(&p, true);
+    const ssize_t n = 5 + sizeof(text) + 32;
     p.a.is_sealed = p.b.is_sealed = true;
-    for (int i = 0; i < 2; i++) {
-        ssize_t n = 5 + sizeof(text) + 32;
+    for (int i = 0; i < 3; i++) {
         assert_int_equal(channel_send(&p.a, 3, text, sizeof(text), 0), 0);
         assert_int_equal(read(p.tap[0], seen[i], sizeof(seen[i])), n);
         assert_null(memmem(seen[i], (size_t)n, "secret", 6));
-        assert_int_equal(write(p.tap[1], seen[i], (size_t)n), n);
-        assert_int_equal(channel_serve(&p.b, 0), 0);
-        assert_int_equal(channel_next(&p.b, &f, &err), 1);
+    }
+    assert_memory_not_equal(seen[0] + 5, seen[1] + 5, sizeof(text));
+    seen[2][8] ^= 1;
+    for (int i = 0; i < 3; i++) {
+        give_bytes(&p, (const char *)seen[i], (size_t)n);
+        assert_int_equal(channel_next(&p.b, &f, &err), i < 2 ? 1 : -EACCES);
+        if (i == 2)
+            break;
         assert_true(f.type == 3 && f.n == sizeof(text));
         assert_memory_equal(f.p, text, sizeof(text));
         channel_drop(&p.b, &f);
     }
-    assert_memory_not_equal(seen[0] + 5, seen[1] + 5, sizeof(text));
-    assert_int_equal(channel_send(&p.a, 3, text, sizeof(text), 0), 0);
-    ssize_t n = read(p.tap[0], seen[0], sizeof(seen[0]));
-    seen[0][8] ^= 1;
-    assert_int_equal(write(p.tap[1], seen[0], (size_t)n), n);
-    assert_int_equal(channel_serve(&p.b, 0), 0);
-    assert_int_equal(channel_next(&p.b, &f, &err), -EACCES);
-    close_pair(&p);
 }
 
 /* As over ssh: reading from one pipe, writing to another that takes little at once. */

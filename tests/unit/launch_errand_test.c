@@ -39,6 +39,20 @@ static void errand_fill(struct errand *e)
     assert_int_equal(words_copy(vars, &e->vars, &err), 0);
 }
 
+/* Fills the errand and writes it. */
+static void errand_prepare(struct errand *e, struct strbuf *b)
+{
+    errand_fill(e);
+    strbuf_init(b, 1u << 20);
+    errand_write(e, b);
+}
+
+static int
+read_back(const struct strbuf *b, size_t n, struct errand *ret, struct err *err)
+{
+    return errand_read((const uint8_t *)b->p, n, "1.2.3", ret, err);
+}
+
 static void words_are_equal(const struct errand_words *a, const struct errand_words *b)
 {
     assert_int_equal(a->n, b->n);
@@ -49,14 +63,13 @@ static void words_are_equal(const struct errand_words *a, const struct errand_wo
 
 UNIT_TEST(an_errand_comes_back_as_it_was)
 {
-    struct errand e, f;
+    CLEANUP(errand_release) struct errand e;
     CLEANUP(strbuf_release) struct strbuf b;
+    struct errand f;
     struct err err = ERR_INIT;
     struct option_var *vars;
-    errand_fill(&e);
-    strbuf_init(&b, 1u << 20);
-    errand_write(&e, &b);
-    assert_int_equal(errand_read((const uint8_t *)b.p, b.n, "1.2.3", &f, &err), 0);
+    errand_prepare(&e, &b);
+    assert_int_equal(read_back(&b, b.n, &f, &err), 0);
     assert_string_equal(f.job_id, e.job_id);
     assert_memory_equal(f.seed, e.seed, sizeof(e.seed));
     assert_int_equal(f.hosts.n, 2);
@@ -73,56 +86,48 @@ UNIT_TEST(an_errand_comes_back_as_it_was)
     assert_string_equal(vars[0].name, "CYCLE_TIME");
     assert_string_equal(vars[0].value, "3");
     mem_free(vars);
-    errand_release(&e);
     errand_release(&f);
 }
 
 /* Every prefix, and the whole with one byte more. */
 UNIT_TEST(a_cut_errand_is_refused)
 {
-    struct errand e, f;
+    CLEANUP(errand_release) struct errand e;
     CLEANUP(strbuf_release) struct strbuf b;
-    errand_fill(&e);
-    strbuf_init(&b, 1u << 20);
-    errand_write(&e, &b);
+    struct errand f;
+    errand_prepare(&e, &b);
     for (size_t n = 0; n < b.n; n++) {
         struct err err = ERR_INIT;
-        assert_int_equal(errand_read((const uint8_t *)b.p, n, "1.2.3", &f, &err),
-                         -EPROTO);
+        assert_int_equal(read_back(&b, n, &f, &err), -EPROTO);
         assert_true(err.text[0]);
     }
     strbuf_putc(&b, 'x');
-    assert_int_equal(errand_read((const uint8_t *)b.p, b.n, "1.2.3", &f, NULL),
-                     -EPROTO);
-    errand_release(&e);
+    assert_int_equal(read_back(&b, b.n, &f, NULL), -EPROTO);
 }
 
 UNIT_TEST(another_version_is_named)
 {
-    struct errand e, f;
+    CLEANUP(errand_release) struct errand e;
     CLEANUP(strbuf_release) struct strbuf b;
+    struct errand f;
     struct err err = ERR_INIT;
-    errand_fill(&e);
-    strbuf_init(&b, 1u << 20);
-    errand_write(&e, &b);
+    errand_prepare(&e, &b);
     b.p[b.n - 1] ^= 1; /* what else may be different there does not count */
     assert_int_equal(errand_read((const uint8_t *)b.p, b.n, "0.9", &f, &err), -EPROTO);
     assert_non_null(strstr(err.text, "version 0.9"));
     assert_non_null(strstr(err.text, "horovodrun has 1.2.3"));
-    errand_release(&e);
 }
 
 UNIT_TEST(an_errand_survives_a_lack_of_memory)
 {
-    struct errand e, f;
+    CLEANUP(errand_release) struct errand e;
     CLEANUP(strbuf_release) struct strbuf b;
-    errand_fill(&e);
-    strbuf_init(&b, 1u << 20);
-    errand_write(&e, &b);
+    struct errand f;
+    errand_prepare(&e, &b);
     for (long n = 0;; n++) {
         struct err err = ERR_INIT;
         mem_fail_after(n);
-        int rc = errand_read((const uint8_t *)b.p, b.n, "1.2.3", &f, &err);
+        int rc = read_back(&b, b.n, &f, &err);
         bool has_failed = mem_fail_fired();
         mem_fail_after(-1);
         if (rc == 0)
@@ -131,7 +136,6 @@ UNIT_TEST(an_errand_survives_a_lack_of_memory)
             break;
         assert_true(rc < 0);
     }
-    errand_release(&e);
 }
 
 UNIT_TEST(small_messages_come_back_as_they_were)

@@ -22,8 +22,7 @@ UNIT_TEST(gpu_causes_are_found_in_last_lines)
         {"step 4\nValueError: 3\n", GPU_CAUSE_NONE, -1, ""},
         {XID_79, GPU_CAUSE_HARDWARE, 1, XID_79},
         {"x\nHorovodInternalError: rank 1 (host b, pid 7): " XID_79
-         "; rank 1 (host b): "
-         "cuEventQuery: gone (CUDA_ERROR_UNKNOWN)\nAborted\n",
+         "; rank 1 (host b): cuEventQuery: gone (CUDA_ERROR_UNKNOWN)\nAborted\n",
          GPU_CAUSE_HARDWARE, 1, XID_79},
         {"XID 31 (GPU memory page fault) on GPU 2 of rank 7: hint; more\n",
          GPU_CAUSE_PROGRAM, 7,

@@ -335,8 +335,7 @@ static void put_gpu(const char *root, const char *address, const char *node, int
                    address);
     (void)snprintf(
         text, sizeof(text),
-        "Model: \t\t NVIDIA H100\nGPU UUID: \t GPU-%d234-abcd\nDevice Minor: \t "
-        "%d\n",
+        "Model: \t\t NVIDIA H100\nGPU UUID: \t GPU-%d234-abcd\nDevice Minor: \t %d\n",
         minor, minor);
     file_put(root, path, text);
 }

@@ -115,16 +115,4 @@ UNIT_TEST(no_server_at_all_names_all_addresses)
     rdv_server_stop(p.server);
 }
 
-UNIT_TEST(a_late_server_is_waited_for)
-{
-    struct spot p = spot_start("127.0.0.3", 0, &ours);
-
-    rdv_server_stop(p.server); /* its port is free now, and known */
-    struct result early = spot_reach(&p, "127.0.0.2,127.0.0.3", 0, 200);
-    assert_int_equal(early.rc, -ETIMEDOUT);
-    p = spot_start("127.0.0.3", p.port, &ours);
-    assert_int_equal(spot_reach(&p, "127.0.0.2,127.0.0.3", 0, 10000).rc, 0);
-    rdv_server_stop(p.server);
-}
-
 UNIT_MAIN(NULL, NULL)

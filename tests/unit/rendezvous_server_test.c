@@ -132,8 +132,7 @@ static void world_completes(const struct world *w, uint32_t n)
     for (uint32_t r = 0; r < n; r++) {
         member_join(&m[r]);
         if (m[r].rc)
-            print_error("rank %u: %s\n", r, m[r].err.text);
-        assert_int_equal(m[r].rc, 0);
+            fail_msg("rank %u: %s", r, m[r].err.text);
     }
 }
 
@@ -207,9 +206,7 @@ UNIT_TEST(strangers_are_refused_with_a_reason)
         int rc = connect_as(&as, t[i].rank, t[i].size, LONG_MS, &c, &err);
 
         if (rc != t[i].rc || !strstr(err.text, t[i].says))
-            print_error("%zu: rc %d: %s\n", i, rc, err.text);
-        assert_int_equal(rc, t[i].rc);
-        assert_non_null(strstr(err.text, t[i].says));
+            fail_msg("%zu: rc %d: %s", i, rc, err.text);
         assert_null(c);
     }
     assert_int_equal(rdv_server_joined(w.server), 0);
@@ -419,9 +416,6 @@ UNIT_TEST(a_server_that_hangs_is_reported)
     assert_non_null(strstr(err.text, "silent during the handshake"));
     assert_non_null(strstr(err.text, "rendezvous server 127.0.0.1 port"));
     fd_close(&fd);
-    assert_int_equal(connect_as(&w, 0, 2, SHORT_MS, &c, &err),
-                     -ETIMEDOUT); /* no listener */
-    assert_non_null(strstr(err.text, "refused"));
 }
 
 UNIT_TEST(the_thread_takes_no_signal_and_leaves_no_descriptor)

@@ -6,42 +6,26 @@
 
 #include "runtime/base/mem.h"
 #include "spank_plugin/layout.h"
+#include "tests/unit/fake_env.h"
 #include "tests/unit/torture.h"
 
-struct var {
-    const char *name, *value;
-};
-struct task_env {
-    struct var v[16];
-};
-
-static const char *env_get(void *arg, const char *name)
-{
-    const struct task_env *e = arg;
-    for (size_t i = 0; i < ARRAY_LEN(e->v) && e->v[i].name; i++)
-        if (strcmp(e->v[i].name, name) == 0)
-            return e->v[i].value;
-    return NULL;
-}
-
-static struct task_env task_layout(const char *nodes,
+static struct fake_env task_layout(const char *nodes,
                                    const char *counts,
                                    const char *size,
                                    const char *rank,
                                    const char *node,
                                    const char *local)
 {
-    struct task_env e = {{
-        {"SLURM_STEP_NODELIST", nodes},
-        {"SLURM_STEP_TASKS_PER_NODE", counts},
-        {"SLURM_STEP_NUM_TASKS", size},
-        {"SLURM_PROCID", rank},
-        {"SLURM_NODEID", node},
-        {"SLURM_LOCALID", local},
-        {"SLURM_JOB_ID", "42"},
-        {"SLURM_STEP_ID", "3"},
-        {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.9"},
-    }};
+    struct fake_env e = {.n = 0};
+    char text[512];
+
+    (void)snprintf(text, sizeof(text),
+                   "SLURM_STEP_NODELIST=%s SLURM_STEP_TASKS_PER_NODE=%s "
+                   "SLURM_STEP_NUM_TASKS=%s SLURM_PROCID=%s SLURM_NODEID=%s "
+                   "SLURM_LOCALID=%s SLURM_JOB_ID=42 SLURM_STEP_ID=3 "
+                   "SLURM_LAUNCH_NODE_IPADDR=10.0.0.9",
+                   nodes, counts, size, rank, node, local);
+    fake_set_all(&e, text);
     return e;
 }
 
@@ -81,11 +65,11 @@ UNIT_TEST(places_of_all_layouts)
         {"node[1-2]", "2,3", "5", "4", "1", "2", {4, 5, 2, 3, 0, 1, 1}, "node2"},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct task_env e = task_layout(rows[i].nodes, rows[i].counts, rows[i].size,
+        struct fake_env e = task_layout(rows[i].nodes, rows[i].counts, rows[i].size,
                                         rows[i].rank, rows[i].node, rows[i].local);
         struct contract c;
         struct err err = ERR_INIT;
-        assert_int_equal(layout_contract(env_get, &e, &paths, &c, &err), 0);
+        assert_int_equal(layout_contract(fake_get, &e, &paths, &c, &err), 0);
         assert_memory_equal(&c.place, &rows[i].want, sizeof(c.place));
         assert_string_equal(c.hostname, rows[i].host);
         assert_string_equal(c.rdv_host, "10.0.0.9");
@@ -97,38 +81,20 @@ UNIT_TEST(places_of_all_layouts)
     }
 }
 
-static const char *env_rendered(const struct env_pair *v, size_t n, const char *name)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(v[i].name, name) == 0)
-            return v[i].value;
-    return NULL;
-}
-
-static struct {
-    const struct env_pair *v;
-    size_t n;
-} world;
-static const char *get_rendered(void *arg, const char *name)
-{
-    (void)arg;
-    return env_rendered(world.v, world.n, name);
-}
-
 UNIT_TEST(what_a_task_gets_is_what_hvd_init_reads)
 {
-    struct task_env e = task_layout("node[1-2]", "5,1", "6", "5", "1", "0");
+    struct fake_env e = task_layout("node[1-2]", "5,1", "6", "5", "1", "0");
     struct env_pair env[CONTRACT_MAX_ENV];
+    struct fake_env started = {.n = 0};
     struct contract c, back;
     struct err err = ERR_INIT;
     size_t n;
-    assert_int_equal(layout_contract(env_get, &e, &paths, &c, &err), 0);
+    assert_int_equal(layout_contract(fake_get, &e, &paths, &c, &err), 0);
     assert_int_equal(contract_render(&c, env, &n, &err), 0);
-    assert_string_equal(env_rendered(env, n, "HOROVOD_RANK"), "5");
-    assert_string_equal(env_rendered(env, n, "HOROVOD_CROSS_SIZE"), "2");
-    world.v = env;
-    world.n = n;
-    assert_int_equal(contract_parse(get_rendered, NULL, &back, &err), 0);
+    fake_start(&started, env, n);
+    assert_string_equal(fake_get(&started, "HOROVOD_RANK"), "5");
+    assert_string_equal(fake_get(&started, "HOROVOD_CROSS_SIZE"), "2");
+    assert_int_equal(contract_parse(fake_get, &started, &back, &err), 0);
     assert_memory_equal(&back.place.rank, &c.place.rank, 6 * sizeof(uint32_t));
     assert_string_equal(back.rdv_host, c.rdv_host);
     assert_int_equal(back.rdv_port, c.rdv_port);
@@ -140,14 +106,13 @@ UNIT_TEST(what_a_task_gets_is_what_hvd_init_reads)
 
 UNIT_TEST(master_is_the_node_of_rank_0)
 {
-    struct task_env e = task_layout("node[1-2]", "1,2", "3", "2", "1", "1");
+    struct fake_env e = task_layout("node[1-2]", "1,2", "3", "2", "1", "1");
     struct contract c;
     struct err err = ERR_INIT;
-    assert_int_equal(layout_contract(env_get, &e, &paths, &c, &err), 0);
+    assert_int_equal(layout_contract(fake_get, &e, &paths, &c, &err), 0);
     assert_string_equal(c.master_addr, "node1");
-    e.v[9] = (struct var){"SLURM_DISTRIBUTION", "arbitrary"};
-    e.v[10] = (struct var){"SLURM_HVD_FIRST_HOST", "node2"};
-    assert_int_equal(layout_contract(env_get, &e, &paths, &c, &err), 0);
+    fake_set_all(&e, "SLURM_DISTRIBUTION=arbitrary SLURM_HVD_FIRST_HOST=node2");
+    assert_int_equal(layout_contract(fake_get, &e, &paths, &c, &err), 0);
     assert_string_equal(c.master_addr, "node2");
     assert_int_equal(c.master_port, 20007);
 }
@@ -156,21 +121,18 @@ UNIT_TEST(master_is_the_node_of_rank_0)
 UNIT_TEST(missing_and_bad_values_are_named)
 {
     static const struct {
-        struct var change;
-        const char *in_text, *also;
+        const char *change, *in_text, *also;
     } rows[] = {
-        {{"SLURM_PROCID", NULL}, "SLURM_PROCID is unset", "srun"},
-        {{"SLURM_LAUNCH_NODE_IPADDR", NULL}, "SLURM_LAUNCH_NODE_IPADDR", "unset"},
-        {{"SLURM_JOB_ID", "x"}, "SLURM_JOB_ID", "\"x\""},
+        {"SLURM_PROCID=", "SLURM_PROCID is unset", "srun"},
+        {"SLURM_LAUNCH_NODE_IPADDR=", "SLURM_LAUNCH_NODE_IPADDR", "unset"},
+        {"SLURM_JOB_ID=x", "SLURM_JOB_ID", "\"x\""},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct task_env e = task_layout("node[1-2]", "2(x2)", "4", "3", "1", "1");
+        struct fake_env e = task_layout("node[1-2]", "2(x2)", "4", "3", "1", "1");
         struct contract c;
         struct err err = ERR_INIT;
-        for (size_t k = 0; e.v[k].name; k++)
-            if (strcmp(e.v[k].name, rows[i].change.name) == 0)
-                e.v[k].value = rows[i].change.value;
-        assert_true(layout_contract(env_get, &e, &paths, &c, &err) < 0);
+        fake_set_all(&e, rows[i].change);
+        assert_true(layout_contract(fake_get, &e, &paths, &c, &err) < 0);
         assert_non_null(strstr(err.text, rows[i].in_text));
         assert_non_null(strstr(err.text, rows[i].also));
     }
@@ -178,28 +140,28 @@ UNIT_TEST(missing_and_bad_values_are_named)
 
 UNIT_TEST(hostfile_has_all_nodes_in_order)
 {
-    struct task_env e = task_layout("gpu[01-02],login", "2(x2),1", "5", "0", "0", "0");
+    struct fake_env e = task_layout("gpu[01-02],login", "2(x2),1", "5", "0", "0", "0");
     struct err err = ERR_INIT;
     CLEANUP(strbuf_release) struct strbuf b;
     strbuf_init(&b, 1000);
-    assert_int_equal(layout_hostfile(env_get, &e, &b, &err), 0);
+    assert_int_equal(layout_hostfile(fake_get, &e, &b, &err), 0);
     assert_string_equal(strbuf_str(&b),
                         "gpu01 slots=2\ngpu02 slots=2\nlogin slots=1\n");
     strbuf_release(&b);
     strbuf_init(&b, 10);
-    assert_true(layout_hostfile(env_get, &e, &b, &err) < 0);
+    assert_true(layout_hostfile(fake_get, &e, &b, &err) < 0);
 }
 
 static int contract_of_task(void *arg)
 {
     struct contract c;
     struct err err = ERR_INIT;
-    return layout_contract(env_get, arg, &paths, &c, &err);
+    return layout_contract(fake_get, arg, &paths, &c, &err);
 }
 
 UNIT_TEST(survives_every_failed_allocation)
 {
-    struct task_env e = task_layout("node[1-2]", "2(x2)", "4", "3", "1", "1");
+    struct fake_env e = task_layout("node[1-2]", "2(x2)", "4", "3", "1", "1");
     torture(contract_of_task, &e);
 }
 
