@@ -240,7 +240,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=WORK / "results.jsonl")
     parser.add_argument("--units", action="store_true", help="unit programs alone, no row of the part")
     parser.add_argument("--replay", type=Path, help="results whose mutants are applied again")
-    parser.add_argument("--only", choices=("caught", "survived"), help="of --replay: those with this outcome")
+    parser.add_argument(
+        "--only", choices=("caught", "survived"), help="of --replay: those with this outcome"
+    )
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     check_out(options.base)
