@@ -136,7 +136,6 @@ const char *spank_strerror(spank_err_t err)
 
 spank_err_t spank_option_register(spank_t sp, struct spank_option *opt)
 {
-    (void)sp;
     option = opt;
     return ESPANK_SUCCESS;
 }
@@ -169,15 +168,12 @@ spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
 
 spank_err_t spank_setenv(spank_t sp, const char *name, const char *value, int overwrite)
 {
-    (void)sp;
-    (void)overwrite;
     fake_env(name, value);
     return ESPANK_SUCCESS;
 }
 
 spank_err_t spank_unsetenv(spank_t sp, const char *name)
 {
-    (void)sp;
     fake_env(name, NULL);
     return ESPANK_SUCCESS;
 }
@@ -187,7 +183,6 @@ spank_err_t spank_unsetenv(spank_t sp, const char *name)
 int seal_close(
     const char *auth_info, const void *p, size_t n, char **ret_cred, struct err *err)
 {
-    (void)auth_info;
     char *cred = mem_alloc(n + 64);
     if (!cred)
         return err_set(err, -ENOMEM, "out of memory");
@@ -205,7 +200,6 @@ int seal_open(const char *auth_info,
 {
     unsigned uid;
     int at = 0;
-    (void)auth_info;
     if (sscanf(cred, "FAKE:%u:%n", &uid, &at) != 1)
         return err_set(err, -EIO,
                        "munge cannot decrypt the job token: Invalid credential");

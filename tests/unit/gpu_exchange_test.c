@@ -57,7 +57,6 @@ send_to(const void *p, size_t n, int dtype, int peer, nccl_comm nc, cu_stream s)
     uint8_t *seen = &fake.seen_to[peer];
     const size_t item = next_item(seen, fake.me, (uint32_t)peer);
 
-    (void)nc, (void)s, (void)dtype;
     assert_int_equal((uintptr_t)p, fake.send_at[item][peer]);
     assert_int_equal(n, part_bytes(item, fake.me, (uint32_t)peer));
     fake.of[fake.me].send[item][peer] = fake.group;
@@ -70,7 +69,6 @@ static int recv_from(void *p, size_t n, int dtype, int peer, nccl_comm nc, cu_st
     uint8_t *seen = &fake.seen_from[peer];
     const size_t item = next_item(seen, (uint32_t)peer, fake.me);
 
-    (void)nc, (void)s, (void)dtype;
     assert_int_equal((uintptr_t)p, fake.recv_at[item][peer]);
     assert_int_equal(n, part_bytes(item, (uint32_t)peer, fake.me));
     fake.of[fake.me].recv[item][peer] = fake.group;

@@ -27,7 +27,6 @@ static struct comm c, other;
 /* A device whose only communicator can be kept. */
 static int park_start(void **state)
 {
-    (void)state;
     nccl = (struct nccl_api){.version = NCCL_PARKS, .abort = count_abort};
     *(void **)&nccl.revoke = *(void **)&nccl.shrink = (void *)(uintptr_t)never_called;
     g = test_calloc(1, sizeof(*g));
@@ -43,7 +42,6 @@ static int park_start(void **state)
 
 static int park_end(void **state)
 {
-    (void)state;
     test_free(g);
     return 0;
 }

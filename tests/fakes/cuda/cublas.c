@@ -34,7 +34,6 @@ int cublasSetStream_v2(cublas_handle h, cu_stream s)
 
 int cublasSetWorkspace_v2(cublas_handle h, void *p, size_t bytes)
 {
-    (void)h;
     hvd_fake_need_device("cublasSetWorkspace_v2", p, bytes);
     return 0;
 }
@@ -47,7 +46,6 @@ int cublasSetPointerMode_v2(cublas_handle h, int mode)
 
 int cublasSetAtomicsMode(cublas_handle h, int mode)
 {
-    (void)h;
     return mode == CUBLAS_ATOMICS_OFF ? 0 : 7;
 }
 

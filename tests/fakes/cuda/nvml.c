@@ -83,7 +83,6 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, nvml_device *ret)
 
 int nvmlDeviceGetNvLinkState(nvml_device d, unsigned link, int *ret)
 {
-    (void)d;
     *ret = link < 2;
     return link < 4 ? 0 : 2;
 }
@@ -93,7 +92,6 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml_device d,
                                         unsigned link,
                                         struct nvml_pci *ret)
 {
-    (void)link;
     memset(ret, 0, sizeof(*ret));
     ret->bus = (unsigned)d->bus ^ 1u;
     (void)snprintf(ret->id, sizeof(ret->id), "00000000:%02X:00.0", ret->bus);
@@ -133,8 +131,6 @@ int nvmlEventSetWait_v2(nvml_set s, struct nvml_event *ret, unsigned ms)
     may_hang();
     int code = atomic_load(&xid) < 0 ? -1 : atomic_exchange(&xid, 0);
 
-    (void)s;
-    (void)ms;
     if (code < 0)
         return NVML_GPU_IS_LOST;
     code = code ? code : from_file();
