@@ -8,7 +8,6 @@
 #define TESTS_UNIT_FAKE_DEVICE_H
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,10 +16,13 @@
 #include "runtime/base/mem.h"
 #include "runtime/core/compress/codec.h"
 #include "runtime/core/nonfinite.h"
+#include "tests/fakes/cuda/lock.h"
+
+/* It has the parameters of a real row. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 
 struct device_event {
     _Atomic uint32_t refs;
-    void *stream;
 };
 
 struct fake_comm {
@@ -41,20 +43,18 @@ struct device {
 static struct fake { /* of this process */
     struct device device;
     pthread_mutex_t lock;
-    bool is_open, holds, is_aborted, is_quiet_late;
+    bool holds, is_aborted;
     uint64_t n_let; /* while it holds: tickets done of each communicator */
     char broken[200];
     const char *open_fails;
     const char *problem; /* of the report */
     int n_gpus;
     _Atomic int n_opened, n_closed, n_comms, n_comms_closed, n_events, n_records,
-        n_waits, n_awaiting, n_allocs, n_given, n_frees, n_forked, n_batches,
-        n_items_last;
+        n_waits, n_awaiting, n_allocs, n_given, n_frees, n_batches, n_items_last;
     _Atomic int n_registered, n_forgotten, region_last;
     const char *register_fails;
     int alloc_result; /* an error, and */
     const char *alloc_fails;
-    struct device_counts counts;
     void *last_wait_stream, *last_free_stream;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_gpus = 8};
 
@@ -62,10 +62,9 @@ static struct fake { /* of this process */
 
 static inline void fake_hold(void)
 {
-    (void)pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     fake.holds = true;
     fake.n_let = 0;
-    (void)pthread_mutex_unlock(&fake.lock);
 }
 
 /* n tickets of each communicator are done; from 1. */
@@ -89,7 +88,6 @@ static inline void fake_break(const char *why)
 
 static void fake_report(const struct device_config *c, struct device_report *ret)
 {
-    (void)c;
     memset(ret, 0, sizeof(*ret));
     (void)snprintf(ret->driver, sizeof(ret->driver), "1.2");
     (void)snprintf(ret->problem, sizeof(ret->problem), "%s",
@@ -111,7 +109,6 @@ static int fake_open(const struct device_config *c,
     if (ordinal >= fake.n_gpus)
         return err_set(err, -ENODEV, "there is no GPU %d here", ordinal);
     fake.device = (struct device){ordinal, *c};
-    fake.is_open = true;
     fake.n_opened++;
     *ret = &fake.device;
     return 0;
@@ -119,27 +116,18 @@ static int fake_open(const struct device_config *c,
 
 static int fake_close(struct device *d, struct device_parked **ret)
 {
-    fake.is_open = !d;
     fake.n_closed++;
     *ret = NULL;
     return 0;
 }
 
-static void fake_parked_free(struct device_parked *p)
-{
-    (void)p;
-}
+static void fake_parked_free(struct device_parked *p) {}
 
-static void fake_forked(struct device *d)
-{
-    (void)d;
-    fake.n_forked++;
-}
+static void fake_forked(struct device *d) {}
 
 static void fake_counts(struct device *d, struct device_counts *ret)
 {
-    (void)d;
-    *ret = fake.counts;
+    *ret = (struct device_counts){0};
 }
 
 static int fake_ordinal(struct device *d)
@@ -153,13 +141,12 @@ static int fake_ordinal_of(const void *p)
     return *(const uint8_t *)p == 0xee ? -EINVAL : 0;
 }
 
-static struct device_event *fake_event(void *stream)
+static struct device_event *fake_event(void)
 {
     struct device_event *e = mem_zalloc(sizeof(*e));
 
     if (e) {
         e->refs = 1;
-        e->stream = stream;
         fake.n_events++;
     }
     return e;
@@ -170,10 +157,9 @@ static struct device_event *fake_event(void *stream)
 static int
 fake_record(struct device *d, void *stream, struct device_event **ret, struct err *err)
 {
-    (void)d;
     if (stream == FAKE_CAPTURED)
         return err_set(err, -EBUSY, "its stream is being captured");
-    *ret = fake_event(stream);
+    *ret = fake_event();
     fake.n_records++;
     return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
@@ -198,18 +184,10 @@ static int fake_wait(struct device *d,
                      uint64_t deadline_ns,
                      struct err *err)
 {
-    int r = 0;
-
-    (void)d;
-    (void)e;
-    (void)deadline_ns;
-    (void)pthread_mutex_lock(&fake.lock);
-    if (fake.broken[0])
-        r = err_set(err, -ECONNABORTED, "%s", fake.broken);
-    fake.last_wait_stream = stream;
-    (void)pthread_mutex_unlock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     fake.n_waits++;
-    return r;
+    fake.last_wait_stream = stream;
+    return fake.broken[0] ? err_set(err, -ECONNABORTED, "%s", fake.broken) : 0;
 }
 
 static int fake_alloc(struct device *d,
@@ -218,10 +196,9 @@ static int fake_alloc(struct device *d,
                       struct device_event **ret_given,
                       struct err *err)
 {
-    (void)d;
     if (fake.alloc_fails)
         return err_set(err, fake.alloc_result, "%s", fake.alloc_fails);
-    *ret_given = fake_event(NULL);
+    *ret_given = fake_event();
     *ret = mem_zalloc(bytes);
     fake.n_allocs++;
     return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
@@ -236,23 +213,18 @@ static void fake_free(void *p, void *stream)
 
 static void fake_await(struct device *d, bool begins)
 {
-    (void)d;
     fake.n_awaiting += begins ? 1 : -1;
 }
 
 static void fake_abort(struct device *d)
 {
-    (void)d;
-    (void)pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     fake.is_aborted = true;
-    (void)pthread_mutex_unlock(&fake.lock);
 }
 
 static bool fake_quiesce(struct device *d, uint64_t deadline_ns)
 {
-    (void)d;
-    (void)deadline_ns;
-    return fake.is_aborted && !fake.is_quiet_late;
+    return fake.is_aborted;
 }
 
 /* --- communicators --- */
@@ -292,7 +264,7 @@ static int fake_post(struct backend *b,
     if (r < 0)
         return r;
     *ret_ticket = ++c->posted;
-    c->events[*ret_ticket % 4096] = fake_event(NULL);
+    c->events[*ret_ticket % 4096] = fake_event();
     return 0;
 }
 
@@ -305,31 +277,23 @@ static int fake_post_codec(struct backend *b,
                            uint64_t *ret_ticket,
                            struct err *err)
 {
-    (void)names;
-    (void)set;
-    (void)plans;
     return fake_post(b, batch, ret_ticket, err);
 }
 
 static int fake_poll(struct backend *b, uint64_t *ret_done, struct err *err)
 {
     struct fake_comm *c = (struct fake_comm *)b;
-    int r = 0;
 
-    (void)pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     *ret_done = fake.holds && fake.n_let < c->posted ? fake.n_let : c->posted;
     if (fake.broken[0])
-        r = err_set(err, -ECONNABORTED, "%s", fake.broken);
-    else if (c->bad_ticket > 0 && *ret_done >= c->bad_ticket)
-        r = err_set(err, -EDOM, "a NaN");
-    (void)pthread_mutex_unlock(&fake.lock);
-    return r;
+        return err_set(err, -ECONNABORTED, "%s", fake.broken);
+    if (c->bad_ticket > 0 && *ret_done >= c->bad_ticket)
+        return err_set(err, -EDOM, "a NaN");
+    return 0;
 }
 
-static void fake_comm_abort(struct backend *b)
-{
-    (void)b;
-}
+static void fake_comm_abort(struct backend *b) {}
 
 static void fake_comm_close(struct backend *b)
 {
@@ -356,7 +320,6 @@ static int fake_comm_open(struct device *d,
 {
     struct fake_comm *c = mem_zalloc(sizeof(*c));
 
-    (void)d;
     if (!c || ranks[env->rank] != fake.device.config.rank)
         return err_set(err, -EINVAL, "rank %u of %u is not this one", env->rank,
                        env->size);
@@ -374,10 +337,6 @@ static int fake_comm_refuse(struct backend *meeting,
                             const char *problem,
                             struct err *err)
 {
-    (void)meeting;
-    (void)env;
-    (void)ranks;
-    (void)hosts;
     return err_set(err, -ENODEV, "%s", problem);
 }
 
@@ -387,10 +346,6 @@ static int fake_comm_split(struct backend *parent,
                            struct backend **ret,
                            struct err *err)
 {
-    (void)parent;
-    (void)ranks;
-    (void)n;
-    (void)ret;
     return err_set(err, -ENOTSUP, "it is opened at its first batch");
 }
 
@@ -404,7 +359,6 @@ fake_post_check(struct backend *b, const struct batch *batch, struct err *err)
 {
     struct fake_comm *c = (struct fake_comm *)b;
 
-    (void)err;
     for (size_t i = 0; i < batch->n_items && c->bad_ticket == 0; i++)
         if (batch->items[i].in
             && nonfinite_find(batch->dtype, batch->items[i].in, batch->items[i].count,
@@ -426,9 +380,6 @@ static int fake_bad_item(struct backend *b, size_t *ret_item, struct nonfinite *
 
 static int fake_register(struct backend *b, void *p, uint64_t bytes, struct err *err)
 {
-    (void)b;
-    (void)p;
-    (void)bytes;
     if (fake.register_fails)
         return err_set(err, -ENOTSUP, "%s", fake.register_fails);
     fake.n_registered++;
@@ -437,16 +388,10 @@ static int fake_register(struct backend *b, void *p, uint64_t bytes, struct err 
 
 static void fake_deregister(struct backend *b, void *p)
 {
-    (void)b;
-    (void)p;
     fake.n_forgotten++;
 }
 
-static void fake_forget(struct device *d, uint32_t set)
-{
-    (void)d;
-    (void)set;
-}
+static void fake_forget(struct device *d, uint32_t set) {}
 
 static const struct device_ops fake_row = {.abi = DEVICE_ABI,
                                            .size_bytes = sizeof(struct device_ops),

@@ -8,58 +8,49 @@
 int cuStreamBeginCapture_v2(cu_stream s, int mode)
 {
     FAKE_ENTER(true);
-    pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     s = fake_stream(s);
-    int rc = s->is_legacy || s->capture ? CU_CAPTURE_UNSUPPORTED : 0;
-    if (rc == 0) {
-        s->capture = fake_zalloc(sizeof(*s->capture));
-        s->capture->tail = &s->capture->head;
-        s->capture_mode = mode;
-        s->capture_status = CU_CAPTURE_ACTIVE;
-        fake.n_global_captures += mode == CU_CAPTURE_GLOBAL;
-    }
-    pthread_mutex_unlock(&fake.lock);
-    return rc;
+    if (s->is_legacy || s->capture)
+        return CU_CAPTURE_UNSUPPORTED;
+    s->capture = fake_zalloc(sizeof(*s->capture));
+    s->capture->tail = &s->capture->head;
+    s->capture_mode = mode;
+    s->capture_status = CU_CAPTURE_ACTIVE;
+    fake.n_global_captures += mode == CU_CAPTURE_GLOBAL;
+    return 0;
 }
 
 int fake_break_capture(cu_stream s)
 {
     FAKE_ENTER(true);
-    pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     s = fake_stream(s);
-    int rc = s->capture ? CU_INVALID_VALUE : 0;
-    if (rc)
-        s->capture_status = CU_CAPTURE_BROKEN;
-    pthread_mutex_unlock(&fake.lock);
-    return rc;
+    if (!s->capture)
+        return 0;
+    s->capture_status = CU_CAPTURE_BROKEN;
+    return CU_INVALID_VALUE;
 }
 
 int cuStreamEndCapture(cu_stream s, cu_graph *ret)
 {
-    int rc = fake_call(true);
-
-    if (rc)
-        return rc;
+    FAKE_ENTER(true);
     *ret = NULL;
-    pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     s = fake_stream(s);
     cu_graph g = s->capture;
-    if (!g) {
-        rc = CU_INVALID_VALUE;
-    } else {
-        fake.n_global_captures -= s->capture_mode == CU_CAPTURE_GLOBAL;
-        if (s->capture_status == CU_CAPTURE_BROKEN) {
-            rc = CU_CAPTURE_INVALIDATED;
-            fake_graph_clear(g);
-            free(g);
-        } else {
-            *ret = g;
-        }
-        s->capture = NULL;
-        s->capture_status = CU_CAPTURE_NONE;
+    bool is_broken = s->capture_status == CU_CAPTURE_BROKEN;
+    if (!g)
+        return CU_INVALID_VALUE;
+    fake.n_global_captures -= s->capture_mode == CU_CAPTURE_GLOBAL;
+    s->capture = NULL;
+    s->capture_status = CU_CAPTURE_NONE;
+    if (!is_broken) {
+        *ret = g;
+        return 0;
     }
-    pthread_mutex_unlock(&fake.lock);
-    return rc;
+    fake_graph_clear(g);
+    free(g);
+    return CU_CAPTURE_INVALIDATED;
 }
 
 static void copy_graph(cu_graph to, const struct cu_graph_s *from)
@@ -77,7 +68,6 @@ int cuGraphInstantiateWithFlags(cu_graph_exec *ret,
                                 cu_graph g,
                                 unsigned long long flags)
 {
-    (void)flags;
     FAKE_ENTER(true);
     cu_graph_exec x = fake_zalloc(sizeof(*x));
     copy_graph(&x->graph, g);
@@ -87,15 +77,13 @@ int cuGraphInstantiateWithFlags(cu_graph_exec *ret,
 
 int cuGraphLaunch(cu_graph_exec x, cu_stream s)
 {
-    int rc = fake_call(true);
+    int rc = 0;
 
-    if (rc)
-        return rc;
-    pthread_mutex_lock(&fake.lock);
+    FAKE_ENTER(true);
+    LOCK_HERE(&fake.lock);
     s = fake_stream(s);
     for (const struct entry *e = x->graph.head; e && rc == 0; e = e->next)
         rc = fake_push(s, fake_entry(e->fn, e->arg, e->bytes));
-    pthread_mutex_unlock(&fake.lock);
     return rc;
 }
 

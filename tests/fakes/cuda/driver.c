@@ -52,13 +52,12 @@ static void fake_read_settings(void)
 
 void hvd_fake_setup(const char *cuda, const char *gpus, const char *nopool)
 {
-    pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     over.cuda = cuda;
     over.gpus = gpus;
     over.nopool = nopool;
     fake.sticky = 0;
     fake_read_settings();
-    pthread_mutex_unlock(&fake.lock);
 }
 
 int fake_call(bool needs_ctx)
@@ -72,26 +71,20 @@ int fake_call(bool needs_ctx)
         return CU_DEINITIALIZED;
     if (needs_ctx && stack.n == 0)
         return CU_INVALID_CONTEXT;
-    pthread_mutex_lock(&fake.lock);
-    int rc = needs_ctx ? fake.sticky : 0;
-    pthread_mutex_unlock(&fake.lock);
-    return rc;
+    LOCK_HERE(&fake.lock);
+    return needs_ctx ? fake.sticky : 0;
 }
 
 int fake_unsafe(void)
 {
-    int rc = 0;
-
-    pthread_mutex_lock(&fake.lock);
-    if (fake.n_global_captures > 0 && stack.mode != CU_CAPTURE_RELAXED) {
-        for (int i = 0; i < 16; i++)
-            for (cu_stream s = fake.ctx[i].streams; s; s = s->next)
-                if (s->capture && s->capture_mode == CU_CAPTURE_GLOBAL)
-                    s->capture_status = CU_CAPTURE_BROKEN;
-        rc = CU_CAPTURE_UNSUPPORTED;
-    }
-    pthread_mutex_unlock(&fake.lock);
-    return rc;
+    LOCK_HERE(&fake.lock);
+    if (fake.n_global_captures == 0 || stack.mode == CU_CAPTURE_RELAXED)
+        return 0;
+    for (int i = 0; i < 16; i++)
+        for (cu_stream s = fake.ctx[i].streams; s; s = s->next)
+            if (s->capture && s->capture_mode == CU_CAPTURE_GLOBAL)
+                s->capture_status = CU_CAPTURE_BROKEN;
+    return CU_CAPTURE_UNSUPPORTED;
 }
 
 cu_ctx fake_current(void)
@@ -130,24 +123,21 @@ int cuInit(unsigned flags)
         return atoi(value);
     if (fake.is_init && fake.pid != getpid())
         return CU_NOT_INITIALIZED;
-    pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     if (!fake.is_init)
         fake_read_settings();
     fake.is_init = true;
     fake.pid = getpid();
-    int n = fake.n_gpus;
-    pthread_mutex_unlock(&fake.lock);
-    return flags != 0 ? CU_INVALID_VALUE : n == 0 ? CU_NO_DEVICE : 0;
+    return flags != 0 ? CU_INVALID_VALUE : fake.n_gpus == 0 ? CU_NO_DEVICE : 0;
 }
 
 int cuDriverGetVersion(int *ret)
 {
     fake_n_calls++;
-    pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     if (!fake.is_init)
         fake_read_settings();
     *ret = fake.version;
-    pthread_mutex_unlock(&fake.lock);
     return 0;
 }
 
@@ -166,11 +156,9 @@ static int fake_check_device(cu_device d)
 
 int cuDeviceGetCount(int *ret)
 {
-    int rc = fake_call(false);
-
-    if (rc == 0)
-        *ret = fake.n_gpus;
-    return rc;
+    FAKE_ENTER(false);
+    *ret = fake.n_gpus;
+    return 0;
 }
 
 int cuDeviceGet(cu_device *ret, int ordinal)
@@ -246,24 +234,22 @@ int cuDeviceGetPCIBusId(char *ret, int size, cu_device d)
 int cuDevicePrimaryCtxRetain(cu_ctx *ret, cu_device d)
 {
     FAKE_ENTER_DEVICE(d);
-    pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     struct cu_ctx_s *c = &fake.ctx[d];
     if (c->n_retained++ == 0)
         c->device = d; /* other threads may read it from then on */
     if (!c->legacy)
         c->legacy = fake_stream_make(c, false, true);
     *ret = c;
-    pthread_mutex_unlock(&fake.lock);
     return 0;
 }
 
 int cuDevicePrimaryCtxRelease_v2(cu_device d)
 {
     FAKE_ENTER_DEVICE(d);
-    pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     int rc = fake.ctx[d].n_retained > 0 ? 0 : CU_INVALID_CONTEXT;
     fake.ctx[d].n_retained -= rc == 0;
-    pthread_mutex_unlock(&fake.lock);
     return rc;
 }
 
@@ -311,14 +297,12 @@ static int break_captures(cu_ctx c)
 int cuCtxSynchronize(void)
 {
     FAKE_ENTER_SAFE();
-    pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     fake.n_syncs++;
     int rc = break_captures(fake_current());
     if (rc == 0)
         fake_wait_idle(fake_current());
-    rc = rc ? rc : fake.sticky;
-    pthread_mutex_unlock(&fake.lock);
-    return rc;
+    return rc ? rc : fake.sticky;
 }
 
 int cuCtxGetStreamPriorityRange(int *ret_least, int *ret_greatest)
@@ -330,25 +314,22 @@ int cuCtxGetStreamPriorityRange(int *ret_least, int *ret_greatest)
 
 int cuThreadExchangeStreamCaptureMode(int *mode)
 {
-    int rc = fake_call(false), old = stack.mode;
+    const int old = stack.mode;
 
-    if (rc == 0) {
-        stack.mode = *mode;
-        *mode = old;
-    }
-    return rc;
+    FAKE_ENTER(false);
+    stack.mode = *mode;
+    *mode = old;
+    return 0;
 }
 
 /* --- streams --- */
 
 int cuStreamCreateWithPriority(cu_stream *ret, unsigned flags, int priority)
 {
-    (void)priority;
     FAKE_ENTER(true);
-    pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     *ret = fake_stream_make(fake_current(), !(flags & CU_STREAM_NON_BLOCKING), false);
     fake.n_streams++;
-    pthread_mutex_unlock(&fake.lock);
     return 0;
 }
 
@@ -358,38 +339,33 @@ int cuStreamDestroy_v2(cu_stream s)
 
     if (rc && rc != fake.sticky)
         return rc;
-    pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     s = fake_stream(s);
     s->is_ending = true;
     fake.n_streams--;
     pthread_cond_signal(&s->moved);
-    pthread_mutex_unlock(&fake.lock);
     return rc;
 }
 
 int cuStreamQuery(cu_stream s)
 {
     FAKE_ENTER_SAFE();
-    pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     s = fake_stream(s);
     if (s->capture)
         s->capture_status = CU_CAPTURE_BROKEN;
-    int rc = s->capture                ? CU_CAPTURE_UNSUPPORTED
-             : s->n_done < s->n_queued ? CU_NOT_READY
-                                       : fake.sticky;
-    pthread_mutex_unlock(&fake.lock);
-    return rc;
+    return s->capture                ? CU_CAPTURE_UNSUPPORTED
+           : s->n_done < s->n_queued ? CU_NOT_READY
+                                     : fake.sticky;
 }
 
 int cuStreamIsCapturing(cu_stream s, int *ret)
 {
     FAKE_ENTER(true);
-    pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     s = fake_stream(s);
     *ret = s->capture_status;
-    int rc = s->is_legacy && fake_captures_blocking(s->ctx) ? CU_CAPTURE_IMPLICIT : 0;
-    pthread_mutex_unlock(&fake.lock);
-    return rc;
+    return s->is_legacy && fake_captures_blocking(s->ctx) ? CU_CAPTURE_IMPLICIT : 0;
 }
 
 static bool is_reached(const struct cu_event_s *e)
@@ -405,31 +381,24 @@ static void event_check(const char *call, const struct cu_event_s *e)
 
 int cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags)
 {
-    int rc = fake_call(true);
-
-    (void)flags;
-    if (rc)
-        return rc;
-    pthread_mutex_lock(&fake.lock);
+    FAKE_ENTER(true);
+    LOCK_HERE(&fake.lock);
     event_check("cuStreamWaitEvent", e);
     s = fake_stream(s);
-    if (s->capture && !e->is_captured) {
-        rc = 905; /* isolation */
-    } else if (!s->capture && !is_reached(e)) {
-        struct entry *w = fake_entry(NULL, NULL, 0);
-        w->wait_stream = e->of;
-        w->number = e->number;
-        rc = fake_push(s, w);
-    }
-    pthread_mutex_unlock(&fake.lock);
-    return rc;
+    if (s->capture && !e->is_captured)
+        return 905; /* isolation */
+    if (s->capture || is_reached(e))
+        return 0;
+    struct entry *w = fake_entry(NULL, NULL, 0);
+    w->wait_stream = e->of;
+    w->number = e->number;
+    return fake_push(s, w);
 }
 
 /* --- events --- */
 
 int cuEventCreate(cu_event *ret, unsigned flags)
 {
-    (void)flags;
     FAKE_ENTER(true);
     cu_event e = fake_zalloc(sizeof(*e));
     e->magic = EVENT_LIVES;
@@ -441,66 +410,59 @@ int cuEventCreate(cu_event *ret, unsigned flags)
 
 int cuEventRecord(cu_event e, cu_stream s)
 {
-    int rc = fake_call(true);
-
-    if (rc)
-        return rc;
-    pthread_mutex_lock(&fake.lock);
+    FAKE_ENTER(true);
+    LOCK_HERE(&fake.lock);
     s = fake_stream(s);
     event_check("cuEventRecord", e);
     if (e->ctx != s->ctx)
-        rc = CU_INVALID_HANDLE;
+        return CU_INVALID_HANDLE;
     e->is_captured = s->capture != NULL;
-    if (rc == 0 && !s->capture) {
-        rc = fake_push(s, fake_entry(NULL, NULL, 0));
-        e->of = s;
-        e->number = s->n_queued;
-    }
-    pthread_mutex_unlock(&fake.lock);
+    if (s->capture)
+        return 0;
+    int rc = fake_push(s, fake_entry(NULL, NULL, 0));
+    e->of = s;
+    e->number = s->n_queued;
     return rc;
 }
 
 static int entry_do_nothing(void *arg)
 {
-    (void)arg;
     return 0;
 }
 
 int cuCtxRecordEvent(cu_ctx c, cu_event e)
 {
     FAKE_ENTER(true);
-    pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     int rc = break_captures(c);
-    if (rc == 0) { /* a stream of its own that waits for all */
-        cu_stream all = fake_stream_make(c, false, false);
-        for (cu_stream s = c->streams; s; s = s->next) {
-            if (s == all || s->n_done >= s->n_queued)
-                continue;
-            struct entry *w = fake_entry(entry_do_nothing, NULL, 0);
-            w->wait_stream = s;
-            w->number = s->n_queued;
-            (void)fake_push(all, w);
-        }
-        e->is_captured = false;
-        e->of = all;
-        e->number = all->n_queued;
-        all->is_ending = true;
-        pthread_cond_signal(&all->moved);
+    if (rc)
+        return rc;
+    /* a stream of its own that waits for all */
+    cu_stream all = fake_stream_make(c, false, false);
+    for (cu_stream s = c->streams; s; s = s->next) {
+        if (s == all || s->n_done >= s->n_queued)
+            continue;
+        struct entry *w = fake_entry(entry_do_nothing, NULL, 0);
+        w->wait_stream = s;
+        w->number = s->n_queued;
+        (void)fake_push(all, w);
     }
-    pthread_mutex_unlock(&fake.lock);
-    return rc;
+    e->is_captured = false;
+    e->of = all;
+    e->number = all->n_queued;
+    all->is_ending = true;
+    pthread_cond_signal(&all->moved);
+    return 0;
 }
 
 int cuEventQuery(cu_event e)
 {
     FAKE_ENTER_SAFE();
-    pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     event_check("cuEventQuery", e);
-    int rc = e->is_captured   ? CU_CAPTURE_UNSUPPORTED
-             : !is_reached(e) ? CU_NOT_READY
-                              : fake.sticky;
-    pthread_mutex_unlock(&fake.lock);
-    return rc;
+    return e->is_captured   ? CU_CAPTURE_UNSUPPORTED
+           : !is_reached(e) ? CU_NOT_READY
+                            : fake.sticky;
 }
 
 int cuEventDestroy_v2(cu_event e)
@@ -509,11 +471,10 @@ int cuEventDestroy_v2(cu_event e)
 
     if (rc && rc != fake.sticky)
         return rc;
-    pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     event_check("cuEventDestroy_v2", e);
     e->magic = EVENT_FREED;
     fake.n_events--;
-    pthread_mutex_unlock(&fake.lock);
     free(e);
     return rc;
 }

@@ -20,12 +20,12 @@
 #ifndef TESTS_FAKES_CUDA_FAKE_CUDA_H
 #define TESTS_FAKES_CUDA_FAKE_CUDA_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "runtime/backend/nccl/cuda_dl.h"
+#include "tests/fakes/cuda/lock.h"
 
 #define EXPORT                                  __attribute__((visibility("default")))
 

@@ -71,19 +71,16 @@ static bool find_all(const char *key, char ret[64])
 
 bool hvd_fake_fault(const char *key, char ret[64])
 {
-    pthread_mutex_lock(&lock);
-    bool is_set = find_all(key, ret);
-    pthread_mutex_unlock(&lock);
-    return is_set;
+    LOCK_HERE(&lock);
+    return find_all(key, ret);
 }
 
 void hvd_fake_set_faults(const char *text)
 {
-    pthread_mutex_lock(&lock);
+    LOCK_HERE(&lock);
     free(set_text);
     set_text = text ? strdup(text) : NULL;
     memset(asked, 0, sizeof(asked));
-    pthread_mutex_unlock(&lock);
 }
 
 int hvd_fake_strikes(const char *key)
@@ -91,7 +88,7 @@ int hvd_fake_strikes(const char *key)
     char value[64];
     int code = 0;
 
-    pthread_mutex_lock(&lock);
+    LOCK_HERE(&lock);
     if (find_all(key, value)) {
         size_t i = 0;
         while (i < 31 && asked[i].key[0] && strcmp(asked[i].key, key) != 0)
@@ -106,6 +103,5 @@ int hvd_fake_strikes(const char *key)
         if (++asked[i].n == (when > 0 ? when : 1))
             code = at ? atoi(value) : 1;
     }
-    pthread_mutex_unlock(&lock);
     return code;
 }

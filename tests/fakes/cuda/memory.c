@@ -58,12 +58,11 @@ static int block_take(size_t bytes, bool is_pinned, void **ret)
                         .is_pinned = is_pinned};
     if (!is_pinned && bytes <= 1u << 20)
         memset(b->p, 0xd5, bytes);
-    pthread_mutex_lock(&lock);
+    *ret = b->p;
+    LOCK_HERE(&lock);
     b->next = blocks;
     blocks = b;
     n_device += !is_pinned;
-    pthread_mutex_unlock(&lock);
-    *ret = b->p;
     return 0;
 }
 
@@ -100,20 +99,17 @@ static const struct block *block_holding(const void *p, size_t n, bool is_pinned
 
 bool fake_is_device(const void *p, size_t n, int *ret_ordinal)
 {
-    pthread_mutex_lock(&lock);
+    LOCK_HERE(&lock);
     const struct block *b = block_holding(p, n, false);
     if (b && ret_ordinal)
         *ret_ordinal = b->device;
-    pthread_mutex_unlock(&lock);
     return b != NULL;
 }
 
 bool fake_is_pinned(const void *p, size_t n)
 {
-    pthread_mutex_lock(&lock);
-    const struct block *b = block_holding(p, n, true);
-    pthread_mutex_unlock(&lock);
-    return b != NULL;
+    LOCK_HERE(&lock);
+    return block_holding(p, n, true) != NULL;
 }
 
 void hvd_fake_need_device(const char *who, const void *p, size_t n)
@@ -125,10 +121,8 @@ void hvd_fake_need_device(const char *who, const void *p, size_t n)
 
 unsigned hvd_fake_n_blocks(void)
 {
-    pthread_mutex_lock(&lock);
-    unsigned n = n_device;
-    pthread_mutex_unlock(&lock);
-    return n;
+    LOCK_HERE(&lock);
+    return n_device;
 }
 
 static void *host_of(cu_ptr p)
@@ -141,10 +135,9 @@ static void *host_of(cu_ptr p)
 int cuMemAlloc_v2(cu_ptr *ret, size_t bytes)
 {
     void *p;
-    int rc = fake_call(true);
 
-    rc = rc ? rc : fake_unsafe();
-    rc = rc ? rc : block_take(bytes, false, &p);
+    FAKE_ENTER_SAFE();
+    int rc = block_take(bytes, false, &p);
     if (rc == 0)
         *ret = (cu_ptr)(uintptr_t)p;
     return rc;
@@ -177,14 +170,13 @@ static struct block *block_at(const void *p)
 
 static void block_allow_access(const void *p, bool is_born)
 {
-    pthread_mutex_lock(&lock);
+    LOCK_HERE(&lock);
     struct block *b = block_at(p);
     if (b) {
         b->is_unborn = !is_born;
         (void)mprotect(b->map + PAGE, b->map_bytes - 2 * PAGE,
                        is_born ? PROT_READ | PROT_WRITE : PROT_NONE);
     }
-    pthread_mutex_unlock(&lock);
 }
 
 static int begin_entry(void *arg)
@@ -199,7 +191,7 @@ static int begin_entry(void *arg)
 /* What was freed in the stream before, though that has not come so far. */
 static void *take_again(size_t bytes, cu_stream s)
 {
-    pthread_mutex_lock(&lock);
+    LOCK_HERE(&lock);
     struct block *b = blocks;
     while (b
            && !(b->is_given && b->given_in == s && b->bytes == bytes
@@ -207,17 +199,15 @@ static void *take_again(size_t bytes, cu_stream s)
         b = b->next;
     if (b)
         b->is_given = false;
-    pthread_mutex_unlock(&lock);
     return b ? b->p : NULL;
 }
 
 int cuMemAllocAsync(cu_ptr *ret, size_t bytes, cu_stream s)
 {
+    int rc = 0;
     void *p;
-    int rc = fake_call(true);
 
-    if (rc)
-        return rc;
+    FAKE_ENTER(true);
     if (hvd_fake_is_capturing(s))
         hvd_fake_die("memory is taken on a stream that is being captured");
     p = take_again(bytes, s);
@@ -300,16 +290,15 @@ static int free_entry(void *arg)
 /* is_given false: its free was refused, as of a context that is lost. */
 static uint64_t mark_given(const void *p, bool is_given, cu_stream s)
 {
-    pthread_mutex_lock(&lock);
+    LOCK_HERE(&lock);
     struct block *b = block_at(p);
     if (!b || b->is_given == is_given)
         hvd_fake_die("%p is freed, and no block of device memory begins there%s", p,
                      b ? " any more" : "");
     b->is_given = is_given;
     b->given_in = s;
-    uint64_t turn = b->turn = ++turns;
-    pthread_mutex_unlock(&lock);
-    return turn;
+    b->turn = ++turns;
+    return b->turn;
 }
 
 int cuMemFreeAsync(cu_ptr p, cu_stream s)
@@ -329,11 +318,10 @@ int cuMemFreeAsync(cu_ptr p, cu_stream s)
 int cuDeviceGetDefaultMemPool(cu_pool *ret, cu_device d)
 {
     static struct cu_pool_s pools[16];
-    int rc = fake_call(false);
 
-    if (rc == 0)
-        *ret = &pools[d & 15];
-    return rc;
+    FAKE_ENTER(false);
+    *ret = &pools[d & 15];
+    return 0;
 }
 
 int cuMemPoolCreate(cu_pool *ret, const struct cu_pool_props *props)
@@ -355,21 +343,18 @@ int cuMemPoolDestroy(cu_pool p)
 
 int cuMemPoolSetAttribute(cu_pool p, int attr, void *value)
 {
-    int rc = fake_call(false);
-
-    rc = rc ? rc : p && value && attr >= 1 && attr <= 4 ? 0 : CU_INVALID_VALUE;
-    if (rc == 0 && attr == CU_POOL_MAKES_STREAMS_WAIT)
+    FAKE_ENTER(false);
+    if (!p || !value || attr < 1 || attr > 4)
+        return CU_INVALID_VALUE;
+    if (attr == CU_POOL_MAKES_STREAMS_WAIT)
         p->makes_no_wait = *(int *)value == 0;
-    return rc;
+    return 0;
 }
 
 int cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
 {
-    int rc = fake_call(true);
-
-    (void)flags;
-    rc = rc ? rc : fake_unsafe();
-    return rc ? rc : block_take(bytes, true, ret);
+    FAKE_ENTER_SAFE();
+    return block_take(bytes, true, ret);
 }
 
 int cuMemFreeHost(void *p)
@@ -463,10 +448,9 @@ int cuMemsetD8Async(cu_ptr dst, unsigned char v, size_t n, cu_stream s)
 
 int cuPointerGetAttribute(void *ret, int attr, cu_ptr p)
 {
-    int ordinal = 0, rc = fake_call(false);
+    int ordinal = 0;
 
-    if (rc)
-        return rc;
+    FAKE_ENTER(false);
     bool is_device = fake_is_device(host_of(p), 1, &ordinal);
     if (!is_device && !fake_is_pinned(host_of(p), 1))
         return CU_INVALID_VALUE;

@@ -45,10 +45,9 @@ int cuModuleUnload(cu_module m)
 
 int cuModuleGetFunction(cu_func *ret, cu_module m, const char *name)
 {
-    int rc = fake_call(true);
-
-    if (rc || !m)
-        return rc ? rc : CU_INVALID_HANDLE;
+    FAKE_ENTER(true);
+    if (!m)
+        return CU_INVALID_HANDLE;
     const struct cpu_kernel *k = cpu_kernel_find(name);
     if (!k)
         return CU_NOT_FOUND;

@@ -39,20 +39,17 @@ __attribute__((format(printf, 1, 2))) static void begun_log(const char *fmt, ...
 {
     va_list ap;
 
-    pthread_mutex_lock(&lock);
+    LOCK_HERE(&lock);
     size_t n = strlen(begun);
     va_start(ap, fmt);
     (void)vsnprintf(begun + n, sizeof(begun) - n, fmt, ap);
     va_end(ap);
-    pthread_mutex_unlock(&lock);
 }
 
 char *fake_nccl_begun(void)
 {
-    pthread_mutex_lock(&lock);
-    char *ret = strdup(begun);
-    pthread_mutex_unlock(&lock);
-    return ret;
+    LOCK_HERE(&lock);
+    return strdup(begun);
 }
 
 /* --- config --- */
@@ -250,10 +247,9 @@ static struct birth *birth_new(nccl_comm parent, nccl_comm *ret)
 /* NCCL's guide: no operations may be outstanding. */
 static void want_idle(nccl_comm c, const char *call)
 {
-    pthread_mutex_lock(&c->lock);
+    LOCK_HERE(&c->lock);
     if (!fake_is_stopped(c) && c->n_ended < c->n_launched)
         fake_die("%s with outstanding operations", call);
-    pthread_mutex_unlock(&c->lock);
 }
 
 int ncclCommSplit(
@@ -291,7 +287,6 @@ int ncclCommShrink(nccl_comm c,
 {
     struct birth *b;
 
-    (void)config;
     fake_enter(c, "ncclCommShrink", 22703, FAKE_WHEN_REVOKED);
     fake_job_check(c, "ncclCommShrink");
     if (!c->is_revoked)
@@ -405,10 +400,9 @@ int ncclCommAbort(nccl_comm c)
 int ncclCommGetAsyncError(nccl_comm c, int *ret)
 {
     fake_enter(c, "ncclCommGetAsyncError", 0, FAKE_ANY);
-    pthread_mutex_lock(&c->lock);
+    LOCK_HERE(&c->lock);
     *ret = c->async;
     fake_job_asked(c);
-    pthread_mutex_unlock(&c->lock);
     return NCCL_OK;
 }
 

@@ -33,7 +33,7 @@ static void kernel_log(const struct fake_kernel *k)
 {
     char line[192], what[128];
 
-    pthread_mutex_lock(&lock);
+    LOCK_HERE(&lock);
     for (size_t i = 0; i < k->n; i++) {
         fake_sign_text(&k->ops[i].sign, what, sizeof(what));
         int n = snprintf(line, sizeof(line), "%d/%d %s%s\n", k->c->rank, k->c->n,
@@ -48,7 +48,6 @@ static void kernel_log(const struct fake_kernel *k)
         memcpy(lines + n_bytes, line, (size_t)n + 1);
         n_bytes += (size_t)n;
     }
-    pthread_mutex_unlock(&lock);
 }
 
 char *fake_nccl_log(int rank)
@@ -136,10 +135,9 @@ static void kernel_mark(struct fake_kernel *k)
     }
     if (!k->is_captured)
         return;
-    pthread_mutex_lock(&lock);
+    LOCK_HERE(&lock);
     k->next = of_graphs;
     of_graphs = k;
-    pthread_mutex_unlock(&lock);
 }
 
 static int put_on_stream(void *arg)

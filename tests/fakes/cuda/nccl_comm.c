@@ -22,10 +22,9 @@ struct fake_family *fake_family_new(void)
 {
     struct fake_family *f = fake_zalloc(sizeof(*f));
 
-    pthread_mutex_lock(&lock);
+    LOCK_HERE(&lock);
     f->next = families;
     families = f;
-    pthread_mutex_unlock(&lock);
     return f;
 }
 
@@ -48,22 +47,19 @@ fake_comm_new(const char *name, int rank, int n, struct fake_family *family)
     (void)pthread_cond_init(&c->changed, NULL);
     if (d->ctx_get && d->ctx_get(&c->ctx) != CU_OK)
         c->ctx = NULL;
-    pthread_mutex_lock(&lock);
+    LOCK_HERE(&lock);
     c->next = all;
     all = c;
-    pthread_mutex_unlock(&lock);
     return c;
 }
 
 static bool is_known(const struct nccl_comm_s *c)
 {
-    bool found = false;
-
-    pthread_mutex_lock(&lock);
-    for (const struct nccl_comm_s *p = all; p && !found; p = p->next)
-        found = p == c;
-    pthread_mutex_unlock(&lock);
-    return found;
+    LOCK_HERE(&lock);
+    for (const struct nccl_comm_s *p = all; p; p = p->next)
+        if (p == c)
+            return true;
+    return false;
 }
 
 bool fake_is_stopped(struct nccl_comm_s *c)
@@ -80,7 +76,7 @@ void fake_enter(struct nccl_comm_s *c, const char *call, int least, unsigned rul
         fake_die("%s: %p is no communicator", call, (void *)c);
     if (c->pid != getpid())
         fake_die("%s in a forked child", call);
-    pthread_mutex_lock(&c->lock);
+    LOCK_HERE(&c->lock);
     if (c->is_dead)
         fake_die("%s of a communicator that was destroyed or aborted", call);
     if (!(rules & FAKE_ANY)) {
@@ -96,14 +92,12 @@ void fake_enter(struct nccl_comm_s *c, const char *call, int least, unsigned rul
         c->n_inside++;
         c->inside = pthread_self();
     }
-    pthread_mutex_unlock(&c->lock);
 }
 
 void fake_leave(struct nccl_comm_s *c)
 {
-    pthread_mutex_lock(&c->lock);
+    LOCK_HERE(&c->lock);
     c->n_inside--;
-    pthread_mutex_unlock(&c->lock);
 }
 
 bool fake_sleep_us(struct nccl_comm_s *c, uint64_t us)
@@ -140,11 +134,10 @@ static void *helper_main(void *arg)
     int rc = h->work(h->arg);
     if (has_ctx)
         (void)d->ctx_pop(&(cu_ctx){NULL});
-    pthread_mutex_lock(&c->lock);
+    LOCK_HERE(&c->lock);
     if (c->async == NCCL_IN_PROGRESS)
         c->async = rc;
     pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
     free(h);
     return NULL;
 }
@@ -168,14 +161,13 @@ int fake_do(struct nccl_comm_s *c, int (*work)(void *arg), void *arg, bool is_at
     fake_join(c);
     struct help *h = fake_zalloc(sizeof(*h));
     *h = (struct help){c, work, arg};
-    pthread_mutex_lock(&c->lock);
+    LOCK_HERE(&c->lock);
     if (c->async == NCCL_OK) /* else a kernel has failed meanwhile: keep its error */
         c->async = NCCL_IN_PROGRESS;
     c->has_helper = true;
     fake_job_begin(c);
     if (pthread_create(&c->helper, NULL, helper_main, h) != 0)
         fake_die("no thread");
-    pthread_mutex_unlock(&c->lock);
     return NCCL_IN_PROGRESS;
 }
 

@@ -26,12 +26,12 @@
 #ifndef TESTS_FAKES_CUDA_NCCL_FAKE_H
 #define TESTS_FAKES_CUDA_NCCL_FAKE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "runtime/backend/nccl/nccl_dl.h"
+#include "tests/fakes/cuda/lock.h"
 
 #define FAKE_EXPORT                             __attribute__((visibility("default")))
 #define FAKE_MAX_MEMBERS                        64

@@ -123,7 +123,6 @@ static void load_driver(void)
 static int
 driver_is_missing(cu_stream s, int (*fn)(void *arg), const void *arg, size_t bytes)
 {
-    (void)s, (void)fn, (void)arg, (void)bytes;
     fake_die("there is no libcuda.so.1 that is a fake");
 }
 
@@ -143,18 +142,15 @@ void fake_set_error(const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    pthread_mutex_lock(&lock);
+    LOCK_HERE(&lock);
     (void)vsnprintf(last_error, sizeof(last_error), fmt, ap);
-    pthread_mutex_unlock(&lock);
     va_end(ap);
 }
 
 const char *ncclGetLastError(nccl_comm c)
 {
-    (void)c;
-    pthread_mutex_lock(&lock);
+    LOCK_HERE(&lock);
     memcpy(said, last_error, sizeof(said));
-    pthread_mutex_unlock(&lock);
     return said;
 }
 

@@ -96,7 +96,7 @@ void fake_job_abort(struct nccl_comm_s *c)
 {
     const int v = fake_version();
 
-    pthread_mutex_lock(&c->lock);
+    LOCK_HERE(&c->lock);
     if (c->job && v < NCCL_JOB_FREE && atomic_load(&c->job->is_gone))
         fake_die("ncclCommAbort after the end of the thread that has begun a group");
     if (c->job && v < NCCL_JOB_LINKED && c->job != thread_self() && c->async != NCCL_OK)
@@ -104,35 +104,30 @@ void fake_job_abort(struct nccl_comm_s *c)
     c->job = NULL;
     if (began == c)
         began = NULL;
-    pthread_mutex_unlock(&c->lock);
 }
 
 void fake_job_revoke(struct nccl_comm_s *c)
 {
-    pthread_mutex_lock(&c->lock);
+    LOCK_HERE(&c->lock);
     if (c->job)
         fake_die("ncclCommRevoke of a group in progress, which is freed and not "
                  "unlinked");
-    pthread_mutex_unlock(&c->lock);
 }
 
 int fake_job_group_start(void)
 {
     struct nccl_comm_s *c = began;
-    int rc = NCCL_OK;
 
     if (is_left_inside)
         fake_die("ncclGroupStart after a ncclCommDestroy that failed, inside of its "
                  "group");
     if (!c || fake_version() >= NCCL_JOB_LINKED)
         return NCCL_OK;
-    pthread_mutex_lock(&c->lock);
+    LOCK_HERE(&c->lock);
     if (c->async == NCCL_IN_PROGRESS)
-        rc = NCCL_USAGE;
-    else
-        take_up(c);
-    pthread_mutex_unlock(&c->lock);
-    return rc;
+        return NCCL_USAGE;
+    take_up(c);
+    return NCCL_OK;
 }
 
 void fake_job_destroy_failed(void)

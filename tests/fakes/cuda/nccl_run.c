@@ -303,12 +303,10 @@ static bool kernel_begin(struct fake_kernel *k)
 {
     struct nccl_comm_s *c = k->c;
 
-    pthread_mutex_lock(&c->lock);
+    LOCK_HERE(&c->lock);
     for (;;) {
-        if (c->is_dead || c->is_revoked || fake_is_stopped(c)) {
-            pthread_mutex_unlock(&c->lock);
+        if (c->is_dead || c->is_revoked || fake_is_stopped(c))
             return false;
-        }
         if (k->is_captured ? c->n_begun == c->n_ended : c->n_ended >= k->number)
             break;
         pthread_mutex_unlock(&c->lock); /* behind one of another stream */
@@ -317,7 +315,6 @@ static bool kernel_begin(struct fake_kernel *k)
     }
     c->n_begun++;
     c->n_running++;
-    pthread_mutex_unlock(&c->lock);
     return true;
 }
 
@@ -348,9 +345,8 @@ static int kernel_fault(struct fake_kernel *k)
     if (!code)
         return NCCL_OK;
     fake_set_error("member %d of %s: an injected error", c->rank, c->name);
-    pthread_mutex_lock(&c->lock);
+    LOCK_HERE(&c->lock);
     c->async = code;
-    pthread_mutex_unlock(&c->lock);
     return code;
 }
 

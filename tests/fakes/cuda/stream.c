@@ -66,7 +66,7 @@ static void *stream_main(void *arg)
 {
     struct cu_stream_s *s = arg;
 
-    pthread_mutex_lock(&fake.lock);
+    LOCK_HERE(&fake.lock);
     for (;;) {
         while (!s->head && !s->is_ending)
             pthread_cond_wait(&s->moved, &fake.lock);
@@ -75,7 +75,6 @@ static void *stream_main(void *arg)
         stream_run_head(s);
     }
     s->is_busy = false; /* the memory stays: others may wait for its count */
-    pthread_mutex_unlock(&fake.lock);
     return NULL;
 }
 
@@ -211,18 +210,14 @@ int hvd_fake_enqueue(cu_stream stream,
                      size_t bytes)
 {
     FAKE_ENTER(true);
-    pthread_mutex_lock(&fake.lock);
-    int rc = fake_push(fake_stream(stream), fake_entry(fn, arg, bytes));
-    pthread_mutex_unlock(&fake.lock);
-    return rc;
+    LOCK_HERE(&fake.lock);
+    return fake_push(fake_stream(stream), fake_entry(fn, arg, bytes));
 }
 
 bool hvd_fake_is_capturing(cu_stream stream)
 {
     if (!fake_current())
         return false;
-    pthread_mutex_lock(&fake.lock);
-    bool is = fake_stream(stream)->capture != NULL;
-    pthread_mutex_unlock(&fake.lock);
-    return is;
+    LOCK_HERE(&fake.lock);
+    return fake_stream(stream)->capture != NULL;
 }
