@@ -64,7 +64,6 @@ static void memory_allocate(const struct sp_device *d,
 {
     cu_ptr p;
 
-    (void)space;
     DO(d, cuMemAlloc_v2(&p, n));
     *m =
         (struct sp_memory){.size = m->size, .opaque = (void *)(uintptr_t)p, .bytes = n};
@@ -92,15 +91,12 @@ static void host_deallocate(const struct sp_device *d, void *p)
 
 static unsigned char device_stats(const struct sp_device *d, void *ret)
 {
-    (void)d;
-    (void)ret;
     return 0;
 }
 
 static unsigned char
 device_memory_usage(const struct sp_device *d, int64_t *ret_free, int64_t *ret_all)
 {
-    (void)d;
     *ret_free = *ret_all = MEMORY;
     return 1;
 }
@@ -109,7 +105,6 @@ device_memory_usage(const struct sp_device *d, int64_t *ret_free, int64_t *ret_a
 
 static void stream_new(const struct sp_device *d, cu_stream *ret, struct TF_Status *s)
 {
-    (void)s;
     DO(d, cuStreamCreateWithPriority(ret, CU_STREAM_NON_BLOCKING, 0));
 }
 
@@ -120,7 +115,6 @@ static void stream_free(const struct sp_device *d, cu_stream x)
 
 static void event_new(const struct sp_device *d, cu_event *ret, struct TF_Status *s)
 {
-    (void)s;
     DO(d, cuEventCreate(ret, CU_EVENT_DISABLE_TIMING));
 }
 
@@ -142,20 +136,17 @@ static int event_status(const struct sp_device *d, cu_event e)
 static void
 event_record(const struct sp_device *d, cu_stream x, cu_event e, struct TF_Status *s)
 {
-    (void)s;
     DO(d, cuEventRecord(e, x));
 }
 
 static void
 event_wait(const struct sp_device *d, cu_stream x, cu_event e, struct TF_Status *s)
 {
-    (void)s;
     DO(d, cuStreamWaitEvent(x, e, 0));
 }
 
 static void event_block(const struct sp_device *d, cu_event e, struct TF_Status *s)
 {
-    (void)s;
     while (event_status(d, e) == 2)
         (void)usleep(50);
 }
@@ -185,42 +176,33 @@ static void stream_depend(const struct sp_device *d,
 
 static void stream_status(const struct sp_device *d, cu_stream x, struct TF_Status *s)
 {
-    (void)d;
-    (void)x;
     TF_SetStatus(s, TF_OK, "");
 }
 
 static void sync_all(const struct sp_device *d, struct TF_Status *s)
 {
-    (void)s;
     DO(d, cuCtxSynchronize());
 }
 
 static void timer_new(const struct sp_device *d, void **ret, struct TF_Status *s)
 {
-    (void)d;
-    (void)s;
     *ret = NULL;
 }
 
-static void timer_free(const struct sp_device *d, void *timer)
+static void timer_free(const struct sp_device *d, void *timer) {}
+
+static void
+timer_start(const struct sp_device *d, cu_stream x, void *timer, struct TF_Status *s)
 {
-    (void)d;
-    (void)timer;
 }
 
 static void
-timer_run(const struct sp_device *d, cu_stream x, void *timer, struct TF_Status *s)
+timer_stop(const struct sp_device *d, cu_stream x, void *timer, struct TF_Status *s)
 {
-    (void)d;
-    (void)x;
-    (void)timer;
-    (void)s;
 }
 
 static uint64_t timer_nanoseconds(void *timer)
 {
-    (void)timer;
     return 1;
 }
 
@@ -259,7 +241,6 @@ static void copy_down(const struct sp_device *d,
                       uint64_t n,
                       struct TF_Status *s)
 {
-    (void)s;
     if (n > 0)
         DO(d, cuMemcpyDtoHAsync_v2(to, memory_address(from), n, x));
 }
@@ -271,7 +252,6 @@ static void copy_up(const struct sp_device *d,
                     uint64_t n,
                     struct TF_Status *s)
 {
-    (void)s;
     if (n > 0)
         DO(d, cuMemcpyHtoDAsync_v2(memory_address(to), from, n, x));
 }
@@ -283,7 +263,6 @@ static void memory_copy(const struct sp_device *d,
                         uint64_t n,
                         struct TF_Status *s)
 {
-    (void)s;
     if (n > 0)
         DO(d, cuMemcpyDtoDAsync_v2(memory_address(to), memory_address(from), n, x));
 }
@@ -326,7 +305,6 @@ static void memory_set8(const struct sp_device *d,
                         uint64_t n,
                         struct TF_Status *s)
 {
-    (void)s;
     if (n > 0)
         DO(d, cuMemsetD8Async(memory_address(to), value, n, x));
 }
@@ -363,7 +341,6 @@ static void memory_set32(const struct sp_device *d,
 {
     struct words w = {to->opaque, value, n / 4};
 
-    (void)s;
     DO(d, hvd_fake_enqueue(x, set_words, &w, sizeof(w)));
 }
 
@@ -395,7 +372,6 @@ static void rint_compute(void *kernel, struct TF_OpKernelContext *c)
     cu_stream x;
     int64_t n;
 
-    (void)kernel;
     TF_GetInput(c, 0, &in, s);
     n = (int64_t)(TF_TensorByteSize(in) / sizeof(float));
     out = TF_AllocateOutput(c, 0, TF_FLOAT, &n, 1, TF_TensorByteSize(in), s);
@@ -424,8 +400,6 @@ void TF_InitKernel(void)
 static void
 platform_count_devices(const struct sp_platform *p, int *ret, struct TF_Status *s)
 {
-    (void)p;
-    (void)s;
     if (cuInit(0) != CU_OK || cuDeviceGetCount(ret) != CU_OK)
         *ret = 0;
 }
@@ -437,8 +411,6 @@ device_new(const struct sp_platform *p, struct sp_device_params *q, struct TF_St
     cu_device dev;
     cu_ctx ctx;
 
-    (void)p;
-    (void)s;
     if (cuDeviceGet(&dev, q->ordinal) != CU_OK
         || cuDevicePrimaryCtxRetain(&ctx, dev) != CU_OK)
         hvd_fake_die("tensorflow's plug-in: no device %d", (int)q->ordinal);
@@ -453,76 +425,96 @@ device_new(const struct sp_platform *p, struct sp_device_params *q, struct TF_St
 static void
 fns_new(const struct sp_platform *p, struct sp_params *q, struct TF_Status *s)
 {
-    (void)p;
-    (void)s;
     *(struct sp_device_fns *)q->what =
         (struct sp_device_fns){.size = sizeof(struct sp_device_fns)};
 }
 
+static void no_unified_allocate(void) {}
+
+static void no_unified_free(void) {}
+
+/* What TensorFlow's executor has, in its order. */
+#define EXECUTOR(X)                                                                    \
+    X(memory_allocate);                                                                \
+    X(memory_free);                                                                    \
+    X(host_allocate);                                                                  \
+    X(host_deallocate);                                                                \
+    X(no_unified_allocate);                                                            \
+    X(no_unified_free);                                                                \
+    X(device_stats);                                                                   \
+    X(device_memory_usage);                                                            \
+    X(stream_new);                                                                     \
+    X(stream_free);                                                                    \
+    X(stream_depend);                                                                  \
+    X(stream_status);                                                                  \
+    X(event_new);                                                                      \
+    X(event_free);                                                                     \
+    X(event_status);                                                                   \
+    X(event_record);                                                                   \
+    X(event_wait);                                                                     \
+    X(timer_new);                                                                      \
+    X(timer_free);                                                                     \
+    X(timer_start);                                                                    \
+    X(timer_stop);                                                                     \
+    X(copy_down);                                                                      \
+    X(copy_up);                                                                        \
+    X(memory_copy);                                                                    \
+    X(copy_down_now);                                                                  \
+    X(copy_up_now);                                                                    \
+    X(copy_now);                                                                       \
+    X(event_block);                                                                    \
+    X(stream_block);                                                                   \
+    X(sync_all);                                                                       \
+    X(memory_zero);                                                                    \
+    X(memory_set8);                                                                    \
+    X(memory_set32);                                                                   \
+    X(stream_call_host)
+#define MEMBER(f) __typeof__(f) *f##_fn
+#define SET(f)    e->f##_fn = f
+struct sp_executor {
+    size_t size;
+    void *ext;
+    EXECUTOR(MEMBER);
+};
+
 static void
 executor_new(const struct sp_platform *p, struct sp_params *q, struct TF_Status *s)
 {
-    (void)p;
-    (void)s;
-    *(struct sp_executor *)q->what =
-        (struct sp_executor){.size = sizeof(struct sp_executor),
-                             .allocate = memory_allocate,
-                             .deallocate = memory_free,
-                             .host_allocate = host_allocate,
-                             .host_deallocate = host_deallocate,
-                             .stats = device_stats,
-                             .usage = device_memory_usage,
-                             .stream_new = stream_new,
-                             .stream_free = stream_free,
-                             .stream_depend = stream_depend,
-                             .stream_status = stream_status,
-                             .event_new = event_new,
-                             .event_free = event_free,
-                             .event_status = event_status,
-                             .event_record = event_record,
-                             .event_wait = event_wait,
-                             .timer_new = timer_new,
-                             .timer_free = timer_free,
-                             .timer_run = {timer_run, timer_run},
-                             .copy_down = copy_down,
-                             .copy_up = copy_up,
-                             .copy = memory_copy,
-                             .copy_down_now = copy_down_now,
-                             .copy_up_now = copy_up_now,
-                             .copy_now = copy_now,
-                             .event_block = event_block,
-                             .stream_block = stream_block,
-                             .sync = sync_all,
-                             .zero = memory_zero,
-                             .set8 = memory_set8,
-                             .set32 = memory_set32,
-                             .call = stream_call_host};
+    struct sp_executor *e = q->what;
+
+    *e = (struct sp_executor){.size = sizeof(*e)};
+    EXECUTOR(SET);
+    e->no_unified_allocate_fn = e->no_unified_free_fn = NULL;
 }
 
 static void timer_fns_new(const struct sp_platform *p,
                           struct sp_timer_fns *ret,
                           struct TF_Status *s)
 {
-    (void)p;
-    (void)s;
     *ret =
         (struct sp_timer_fns){.size = sizeof(*ret), .nanoseconds = timer_nanoseconds};
 }
 
-static void nothing_to_free(const struct sp_platform *p, void *what)
-{
-    (void)p;
-    (void)what;
-}
+static void nothing_to_free(const struct sp_platform *p, void *what) {}
 
-static void ignore_pointer(void *what)
-{
-    (void)what;
-}
+static void ignore_pointer(void *what) {}
+
+struct sp_platform_fns {
+    size_t size;
+    void *ext;
+    __typeof__(platform_count_devices) *count;
+    __typeof__(device_new) *device_new;
+    __typeof__(nothing_to_free) *device_free;
+    __typeof__(fns_new) *fns_new;
+    __typeof__(nothing_to_free) *fns_free;
+    __typeof__(executor_new) *executor_new;
+    __typeof__(nothing_to_free) *executor_free;
+    __typeof__(timer_fns_new) *timer_new;
+    __typeof__(nothing_to_free) *timer_free;
+};
 
 void SE_InitPlugin(struct se_registration *r, struct TF_Status *s)
 {
-    (void)s;
     r->size = sizeof(*r);
     r->major = r->minor = 0;
     r->patch = 1;
