@@ -42,32 +42,37 @@ UNIT_TEST(what_a_version_has_not_is_null)
 
 UNIT_TEST(error_text_names_call_and_code)
 {
+    static const struct {
+        const char *call;
+        int result, rc;
+        const char *text;
+    } rows[] = {
+        {"cuMemAlloc_v2", CU_OUT_OF_MEMORY, -ENOMEM,
+         "cuMemAlloc_v2: out of memory (CUDA_ERROR_OUT_OF_MEMORY)"},
+        {"cuEventQuery", CU_ILLEGAL_ADDRESS, -EIO,
+         "cuEventQuery: an illegal memory access was encountered "
+         "(CUDA_ERROR_ILLEGAL_ADDRESS); the CUDA context of this process is lost: "
+         "restart it"},
+        {"cuX", 12345, -EINVAL, "cuX: CUDA error 12345"},
+        {"cuInit", CU_SYSTEM_NOT_READY, -ENODEV,
+         "cuInit: system not yet initialized (CUDA_ERROR_SYSTEM_NOT_READY); where GPUs "
+         "have NVSwitches, the host's service nvidia-fabricmanager must run, in the "
+         "version of the driver"},
+        {"cuX", CU_DEVICE_UNAVAILABLE, -ENODEV,
+         "cuX: CUDA error 46; another process has this GPU, whose compute mode is "
+         "exclusive (nvidia-smi -q -d COMPUTE,PIDS)"},
+    };
     struct err err = ERR_INIT;
 
     fake_begin();
-    assert_int_equal(cuda_fail(&fake.cu, "cuMemAlloc_v2", CU_OUT_OF_MEMORY, &err),
-                     -ENOMEM);
-    assert_string_equal(err.text,
-                        "cuMemAlloc_v2: out of memory (CUDA_ERROR_OUT_OF_MEMORY)");
-    assert_int_equal(cuda_fail(&fake.cu, "cuEventQuery", CU_ILLEGAL_ADDRESS, &err),
-                     -EIO);
-    assert_string_equal(err.text, "cuEventQuery: an illegal memory access was "
-                                  "encountered (CUDA_ERROR_ILLEGAL_ADDRESS); the CUDA "
-                                  "context of this process is lost: restart it");
-    assert_int_equal(cuda_fail(&fake.cu, "cuX", 12345, &err), -EINVAL);
-    assert_string_equal(err.text, "cuX: CUDA error 12345");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(cuda_fail(&fake.cu, rows[i].call, rows[i].result, &err),
+                         rows[i].rc);
+        assert_string_equal(err.text, rows[i].text);
+    }
     assert_int_equal(cuda_fail(&fake.cu, "cuInit", CU_SYSTEM_DRIVER_MISMATCH, &err),
                      -ENOTSUP);
     assert_non_null(strstr(err.text, "does not fit the driver of the host"));
-    assert_int_equal(cuda_fail(&fake.cu, "cuInit", CU_SYSTEM_NOT_READY, &err), -ENODEV);
-    assert_string_equal(
-        err.text, "cuInit: system not yet initialized (CUDA_ERROR_SYSTEM_NOT_READY)"
-                  "; where GPUs have NVSwitches, the host's service "
-                  "nvidia-fabricmanager must run, in the version of the driver");
-    assert_int_equal(cuda_fail(&fake.cu, "cuX", CU_DEVICE_UNAVAILABLE, &err), -ENODEV);
-    assert_string_equal(err.text, "cuX: CUDA error 46; another process has this GPU, "
-                                  "whose compute mode is exclusive (nvidia-smi -q -d "
-                                  "COMPUTE,PIDS)");
     assert_string_equal(cuda_symbol(CUDA_stream_wait), "cuStreamWaitEvent");
     assert_int_equal(fake.cu.init(0), 0);
     assert_int_equal(CUDA_TRY(&fake.cu, device_get, &err, &(cu_device){0}, 99),

@@ -27,26 +27,25 @@ static const struct failed_open {
      "sees one GPU only, use device 0; if the ranks of this host share this GPU, make "
      "more GPUs visible"},
 };
-static const struct failed_open *the_open;
 
 /* Before CUDA is used in this process. */
-static int open_fails(void)
+static int open_fails(const void *row)
 {
+    const struct failed_open *want = row;
     struct device_config c = some_config;
     struct device *g;
     struct err err = ERR_INIT;
 
-    c.local_rank = the_open->local_rank;
-    if (the_open->visible)
-        (void)setenv("CUDA_VISIBLE_DEVICES", the_open->visible, 1);
-    fake.setup("12050", "3", NULL);
-    fake.set_faults(the_open->faults);
-    CHILD_NEEDS(gpu_open(&c, the_open->ordinal, &hooks, NULL, &g, &err)
-                == the_open->rc);
-    if (the_open->rc == -ENOTSUP)
-        return !strstr(err.text, the_open->text);
-    CHILD_NEEDS(!strcmp(err.text, the_open->text));
-    if (the_open->visible && !*the_open->visible)
+    c.local_rank = want->local_rank;
+    if (want->visible)
+        (void)setenv("CUDA_VISIBLE_DEVICES", want->visible, 1);
+    fake_begin_as("12050", "3", NULL);
+    fake.set_faults(want->faults);
+    CHILD_NEEDS(gpu_open(&c, want->ordinal, &hooks, NULL, &g, &err) == want->rc);
+    if (want->rc == -ENOTSUP)
+        return !strstr(err.text, want->text);
+    CHILD_NEEDS(!strcmp(err.text, want->text));
+    if (want->visible && !*want->visible)
         return 0;
     CHILD_NEEDS(gpu_open(&c, 0, &hooks, NULL, &g, &err) == 0);
     return gpu_close(g);
@@ -54,28 +53,21 @@ static int open_fails(void)
 
 UNIT_TEST(a_failed_open_has_a_message)
 {
-    fake_begin_as("12050", "1", NULL);
-    for (size_t i = 0; i < ARRAY_LEN(failed_opens); i++) {
-        the_open = &failed_opens[i];
-        assert_int_equal(in_child(open_fails), 0);
-    }
+    ASSERT_CHILDREN(open_fails, failed_opens);
 }
 
-static const char *old_cuda; /* NULL: synchronising is requested */
-
-/* In a child, because tables belong to the process. */
-static int child_syncs(void)
+/* In a child, because tables belong to the process. cuda: an old one; NULL:
+ * synchronising is requested. */
+static int child_syncs(const void *cuda)
 {
     struct device_config c = some_config;
-    struct err err = ERR_INIT;
     struct device_event *e;
     struct device *g;
 
-    c.syncs_ready = !old_cuda;
-    if (old_cuda)
-        fake.setup(old_cuda, "1", NULL);
-    CHILD_NEEDS(gpu_open(&c, 0, &hooks, NULL, &g, &err) == 0);
-    CHILD_NEEDS(gpu_record(g, DEVICE_STREAM_ALL, &e, &err) == 0);
+    c.syncs_ready = !cuda;
+    fake_begin_as(cuda ? cuda : "12050", "1", NULL);
+    CHILD_NEEDS(gpu_open(&c, 0, &hooks, NULL, &g, NULL) == 0);
+    CHILD_NEEDS(gpu_record(g, DEVICE_STREAM_ALL, &e, NULL) == 0);
     CHILD_NEEDS(fake.n_syncs() == 1);
     event_unref(e);
     return gpu_close(g);
@@ -83,24 +75,21 @@ static int child_syncs(void)
 
 UNIT_TEST(record_all_without_ctx_event_synchronises)
 {
-    fake_begin_as("12050", "1", NULL);
-    assert_int_equal(in_child(child_syncs), 0);
-    old_cuda = "12040";
-    assert_int_equal(in_child(child_syncs), 0);
+    assert_int_equal(in_child(child_syncs, NULL), 0);
+    assert_int_equal(in_child(child_syncs, "12040"), 0);
 }
 
 /* A user's kernel has failed; which call reports it first is chance. */
-static int hears_of_a_lost_context(void)
+CHILD_TEST(a_lost_context_breaks_the_device)
 {
     struct args_move none = {.n = 0};
     void *params[] = {&none}, *memory = NULL;
     struct err err = ERR_INIT, cause = ERR_INIT;
+    struct device *g = open_one();
     struct device_event *e = NULL;
-    struct device *g;
     cu_module m;
     cu_func f;
 
-    CHILD_NEEDS(gpu_open(&some_config, 0, &hooks, NULL, &g, &err) == 0);
     CHILD_NEEDS(fake.cu.ctx_push(g->ctx) == 0);
     CHILD_NEEDS(fake.cu.module_load(&m, ".version 7.0\n.target sm_70\n") == 0);
     CHILD_NEEDS(fake.cu.module_func(&f, m, "hvd_copy") == 0);
@@ -123,32 +112,18 @@ static int hears_of_a_lost_context(void)
     return 0;
 }
 
-UNIT_TEST(a_lost_context_breaks_the_device)
-{
-    fake_begin_as("12050", "1", NULL);
-    assert_int_equal(in_child(hears_of_a_lost_context), 0);
-}
-
 /* In a child: what the driver has then is its own. */
-static int close_late(void)
+CHILD_TEST(closes_after_driver_is_gone)
 {
-    struct err err = ERR_INIT;
+    struct device *g = open_one();
     struct device_event *e;
-    struct device *g;
 
-    CHILD_NEEDS(gpu_open(&some_config, 0, &hooks, NULL, &g, &err) == 0);
-    CHILD_NEEDS(gpu_record(g, NULL, &e, &err) == 0);
+    CHILD_NEEDS(gpu_record(g, NULL, &e, NULL) == 0);
     fake.set_faults("deinit=1");
     event_unref(e);
     CHILD_NEEDS(gpu_close(g) == 0);
-    gpu_free(&err, NULL);
+    gpu_free(&e, NULL);
     return 0;
-}
-
-UNIT_TEST(closes_after_driver_is_gone)
-{
-    fake_begin_as("12050", "1", NULL);
-    assert_int_equal(in_child(close_late), 0);
 }
 
 static const struct gpu_hooks nccl_hooks = {.needs_nccl = true, .run = hook_run};
@@ -156,17 +131,16 @@ static const struct gpu_hooks nccl_hooks = {.needs_nccl = true, .run = hook_run}
 static uint32_t streams_of(uint32_t n)
 {
     struct device_config c = some_config;
-    struct err err = ERR_INIT;
     struct device *g;
 
     c.n_streams = n;
-    if (gpu_open(&c, 0, &nccl_hooks, NULL, &g, &err) < 0)
+    if (gpu_open(&c, 0, &nccl_hooks, NULL, &g, NULL) < 0)
         return 0;
     n = g->n_streams;
     return gpu_close(g) == 0 ? n : 0;
 }
 
-static const struct {
+static const struct nccl_case {
     const char *nccl;
     bool is_loaded;    /* by the framework, before */
     const char *order; /* NCCL_LAUNCH_ORDER_IMPLICIT, before and after; NULL: unset */
@@ -177,27 +151,25 @@ static const struct {
     {"22504", false, NULL, NULL, 1}, {"22705", true, NULL, NULL, 1},
     {"22705", true, "1", "1", 3},
 };
-static size_t nccl_case;
 
-static int opens_streams(void)
+static int opens_streams(const void *row)
 {
-    const char *after = nccl_cases[nccl_case].order_after, *got;
+    const struct nccl_case *c = row;
 
-    (void)setenv("HVD_FAKE_NCCL", nccl_cases[nccl_case].nccl, 1);
-    if (nccl_cases[nccl_case].order)
-        (void)setenv("NCCL_LAUNCH_ORDER_IMPLICIT", nccl_cases[nccl_case].order, 1);
-    CHILD_NEEDS(!nccl_cases[nccl_case].is_loaded || dlopen("libnccl.so.2", RTLD_NOW));
-    CHILD_NEEDS(streams_of(3) == nccl_cases[nccl_case].n);
-    got = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    fake_begin_as("12050", "1", NULL);
+    (void)setenv("HVD_FAKE_NCCL", c->nccl, 1);
+    if (c->order)
+        (void)setenv("NCCL_LAUNCH_ORDER_IMPLICIT", c->order, 1);
+    CHILD_NEEDS(!c->is_loaded || dlopen("libnccl.so.2", RTLD_NOW));
+    CHILD_NEEDS(streams_of(3) == c->n);
+    const char *got = getenv("NCCL_LAUNCH_ORDER_IMPLICIT"), *after = c->order_after;
     CHILD_NEEDS(after ? got && !strcmp(got, after) : !got);
     return 0;
 }
 
 UNIT_TEST(several_streams_need_launches_in_order)
 {
-    fake_begin_as("12050", "1", NULL);
-    for (nccl_case = 0; nccl_case < ARRAY_LEN(nccl_cases); nccl_case++)
-        assert_int_equal(in_child(opens_streams), 0);
+    ASSERT_CHILDREN(opens_streams, nccl_cases);
 }
 
 /* --- in this process --- */
@@ -238,16 +210,14 @@ UNIT_TEST(a_failing_open_leaves_nothing)
     assert_int_equal(fake.n_events(), 0);
 }
 
-UNIT_TEST(enter_restores_context_and_capture_mode)
+DEVICE_TEST(enter_restores_context_and_capture_mode)
 {
-    struct err err = ERR_INIT;
     struct gpu_scope scope;
     cu_ctx before = NULL;
     int mode = CU_CAPTURE_THREAD_LOCAL;
 
-    struct device *g = open_one();
     assert_int_equal(fake.cu.capture_mode(&mode), 0);
-    assert_int_equal(gpu_enter(g, &scope, &err), 0);
+    assert_int_equal(gpu_enter(g, &scope, NULL), 0);
     int inside = CU_CAPTURE_GLOBAL;
     assert_int_equal(fake.cu.capture_mode(&inside), 0);
     assert_int_equal(inside, CU_CAPTURE_RELAXED);
@@ -256,7 +226,6 @@ UNIT_TEST(enter_restores_context_and_capture_mode)
     assert_int_equal(fake.cu.capture_mode(&mode), 0);
     assert_int_equal(mode, CU_CAPTURE_THREAD_LOCAL);
     assert_int_equal(fake.cu.ctx_pop(&before), CU_INVALID_CONTEXT); /* none is left */
-    assert_int_equal(gpu_close(g), 0);
 }
 
 /* What was captured is whole, and goes with its stream. */
@@ -270,40 +239,36 @@ static void capture_end_well(struct device *g, cu_stream s)
 }
 
 /* A framework captures in global mode in one thread; we go on in others. */
-UNIT_TEST(a_frameworks_capture_is_not_disturbed)
+DEVICE_TEST(a_frameworks_capture_is_not_disturbed)
 {
-    struct err err = ERR_INIT;
     struct device_event *e;
     void *p;
 
-    struct device *g = open_one();
     cu_stream user = user_stream(g, 0), other = user_stream(g, 0);
     INSIDE(g, assert_int_equal(fake.cu.capture_begin(user, CU_CAPTURE_GLOBAL), 0));
-    assert_int_equal(gpu_record(g, other, &e, &err), 0);
+    assert_int_equal(gpu_record(g, other, &e, NULL), 0);
     WAIT_UNTIL(is_done(g, e) == 1);
     event_unref(e);
-    struct device_event *done = step_push(g, (struct step){0}, NULL);
+    struct device_event *done = step_push(g, (struct step){0});
     WAIT_UNTIL(is_done(g, done) == 1);
     event_unref(done);
-    assert_int_equal(gpu_alloc(g, 100, &p, &e, &err), 0);
+    assert_int_equal(gpu_alloc(g, 100, &p, &e, NULL), 0);
     event_unref(e);
     gpu_free(p, other);
-    assert_int_equal(gpu_alloc(g, 100, &p, &e, &err), 0);
+    assert_int_equal(gpu_alloc(g, 100, &p, &e, NULL), 0);
     event_unref(e);
     gpu_free(p, user); /* by a collection of garbage, in the thread that captures */
     WAIT_UNTIL(gpu_ordinal_of(p) < 0);
     capture_end_well(g, user);
     INSIDE(g, assert_int_equal(fake.cu.stream_free(other), 0));
-    assert_int_equal(gpu_close(g), 0);
 }
 
-UNIT_TEST(record_refuses_a_capturing_stream)
+DEVICE_TEST(record_refuses_a_capturing_stream)
 {
     struct err err = ERR_INIT;
     struct device_event *e;
     cu_graph graph;
 
-    struct device *g = open_one();
     cu_stream user = user_stream(g, 0);
     INSIDE(g, assert_int_equal(fake.cu.capture_begin(user, CU_CAPTURE_RELAXED), 0));
     assert_int_equal(gpu_record(g, user, &e, &err), -EBUSY);
@@ -316,43 +281,37 @@ UNIT_TEST(record_refuses_a_capturing_stream)
     INSIDE(g,
            assert_int_equal(fake.cu.capture_end(user, &graph), CU_CAPTURE_INVALIDATED);
            assert_int_equal(fake.cu.stream_free(user), 0));
-    assert_int_equal(gpu_close(g), 0);
 }
 
 /* A capture of ours, by the launcher, would break: users wait for its end, the seat
  * leaves it to the launcher. */
-UNIT_TEST(the_seat_does_not_wait_for_a_capture_of_ours)
+DEVICE_TEST(the_seat_does_not_wait_for_a_capture_of_ours)
 {
-    struct err err = ERR_INIT;
     struct device_event *e;
 
-    struct device *g = open_one();
     assert_int_equal(pthread_mutex_lock(&g->whole), 0);
-    assert_int_equal(gpu_record(g, DEVICE_STREAM_ALL_LATER, &e, &err), 0);
+    assert_int_equal(gpu_record(g, DEVICE_STREAM_ALL_LATER, &e, NULL), 0);
     assert_int_equal(e->state, EVENT_LATER);
     assert_int_equal(pthread_mutex_unlock(&g->whole), 0);
     event_unref(e);
-    assert_int_equal(gpu_record(g, DEVICE_STREAM_ALL_LATER, &e, &err), 0);
+    assert_int_equal(gpu_record(g, DEVICE_STREAM_ALL_LATER, &e, NULL), 0);
     assert_int_equal(e->state, EVENT_RECORDED);
     event_unref(e);
-    assert_int_equal(gpu_close(g), 0);
 }
 
 static void *record_all_main(void *arg)
 {
-    struct err err = ERR_INIT;
     struct device_event *e;
 
-    return (void *)(intptr_t)gpu_record(arg, DEVICE_STREAM_ALL, &e, &err);
+    return (void *)(intptr_t)gpu_record(arg, DEVICE_STREAM_ALL, &e, NULL);
 }
 
 /* The launcher may never come back from a capture. */
-UNIT_TEST(waiters_for_our_capture_leave_at_a_stop)
+DEVICE_TEST(waiters_for_our_capture_leave_at_a_stop)
 {
     pthread_t thread;
     void *result;
 
-    struct device *g = open_one();
     assert_int_equal(pthread_mutex_lock(&g->whole), 0);
     assert_int_equal(pthread_create(&thread, NULL, record_all_main, g), 0);
     usleep(2000);
@@ -360,41 +319,36 @@ UNIT_TEST(waiters_for_our_capture_leave_at_a_stop)
     assert_int_equal(pthread_join(thread, &result), 0);
     assert_int_equal((intptr_t)result, -ECONNABORTED);
     assert_int_equal(pthread_mutex_unlock(&g->whole), 0);
-    assert_int_equal(gpu_close(g), 0);
 }
 
-UNIT_TEST(record_all_is_all_streams)
+DEVICE_TEST(record_all_is_all_streams)
 {
-    struct err err = ERR_INIT;
     struct device_event *e;
     struct gate gate;
 
-    struct device *g = open_one();
     cu_stream user = user_stream(g, CU_STREAM_NON_BLOCKING);
     INSIDE(g, gate_put(&gate, user));
-    assert_int_equal(gpu_record(g, DEVICE_STREAM_ALL, &e, &err), 0);
+    assert_int_equal(gpu_record(g, DEVICE_STREAM_ALL, &e, NULL), 0);
     assert_int_equal(is_done(g, e), 0);
     gate.is_open = 1;
     WAIT_UNTIL(is_done(g, e) == 1);
     assert_int_equal(fake.n_syncs(), 0);
     event_unref(e);
     INSIDE(g, assert_int_equal(fake.cu.stream_free(user), 0));
-    assert_int_equal(gpu_close(g), 0);
 }
 
 UNIT_TEST(results_outlive_the_device)
 {
-    struct err err = ERR_INIT;
     struct device_event *e;
     void *p;
 
     struct device *g = open_one();
     unsigned n = fake.n_blocks();
-    assert_int_equal(gpu_alloc(g, 100, &p, &e, &err), 0);
+    assert_int_equal(gpu_alloc(g, 100, &p, &e, NULL), 0);
     event_unref(e);
     assert_int_equal(gpu_ordinal_of(p), 0);
-    assert_int_equal(gpu_ordinal_of(&err), -EINVAL);
-    assert_int_equal(gpu_record(g, NULL, &e, &err), 0);
+    assert_int_equal(gpu_ordinal_of(&e), -EINVAL);
+    assert_int_equal(gpu_record(g, NULL, &e, NULL), 0);
     assert_int_equal(gpu_close(g), 0);
     event_unref(e);
     assert_int_equal(fake.n_events(), 0);
@@ -408,7 +362,7 @@ static struct device *parents;
 static struct device_event *parents_event;
 static void *parents_memory;
 
-static int child_calls_nothing(void)
+static int child_calls_nothing(const void *no_row)
 {
     struct err err = ERR_INIT;
     struct device_event *e;
@@ -431,14 +385,13 @@ static int child_calls_nothing(void)
 
 UNIT_TEST(forked_child_calls_nothing)
 {
-    struct err err = ERR_INIT;
     struct device_event *e;
 
     parents = open_one();
-    assert_int_equal(gpu_record(parents, NULL, &parents_event, &err), 0);
-    assert_int_equal(gpu_alloc(parents, 1, &parents_memory, &e, &err), 0);
+    assert_int_equal(gpu_record(parents, NULL, &parents_event, NULL), 0);
+    assert_int_equal(gpu_alloc(parents, 1, &parents_memory, &e, NULL), 0);
     event_unref(e);
-    assert_int_equal(in_child(child_calls_nothing), 0);
+    assert_int_equal(in_child(child_calls_nothing, NULL), 0);
     event_unref(parents_event);
     gpu_free(parents_memory, NULL);
     assert_int_equal(gpu_close(parents), 0);

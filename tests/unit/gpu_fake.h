@@ -90,7 +90,7 @@ static inline void gate_put(struct gate *g, cu_stream s)
 
 /* fn in a child process, because it is to have a process of its own; it returns its
  * exit status. cmocka's assertions do not work in it: CHILD_NEEDS. */
-static inline int in_child(int (*fn)(void))
+static inline int in_child(int (*fn)(const void *row), const void *row)
 {
     int status = 0;
 
@@ -98,11 +98,25 @@ static inline int in_child(int (*fn)(void))
     pid_t pid = fork();
     if (pid == 0) {
         (void)alarm(100);
-        _exit(fn());
+        _exit(fn(row));
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
+/* A test whose body is a child's. */
+#define CHILD_TEST(f)                                                                  \
+    static int f##_child(const void *no_row);                                          \
+    UNIT_TEST(f)                                                                       \
+    {                                                                                  \
+        assert_int_equal(in_child(f##_child, NULL), 0);                                \
+    }                                                                                  \
+    static int f##_child(const void *no_row)
+/* A child for each row of the array. */
+#define ASSERT_CHILDREN(fn, rows)                                                      \
+    do {                                                                               \
+        for (size_t row_ = 0; row_ < sizeof(rows) / sizeof((rows)[0]); row_++)         \
+            assert_int_equal(in_child(fn, &(rows)[row_]), 0);                          \
+    } while (0)
 #define CHILD_NEEDS(what)                                                              \
     do {                                                                               \
         if (!(what)) {                                                                 \

@@ -26,7 +26,6 @@ static struct {
 
 static inline int die_entry(void *arg)
 {
-    (void)arg;
     return CU_ILLEGAL_ADDRESS;
 }
 
@@ -55,29 +54,23 @@ static inline int hook_run(struct device *g, struct gpu_job *job, struct err *er
 
 static inline void hook_drop(struct device *g, struct gpu_job *job)
 {
-    (void)g;
-    (void)job;
     seen.n_dropped++;
 }
 
 static inline int hook_look(struct device *g, struct err *err)
 {
-    (void)g;
-    (void)err;
     seen.n_looked++;
     return 0;
 }
 
 static inline void hook_abort(struct device *g, bool is_quiet)
 {
-    (void)g;
     seen.was_quiet = is_quiet;
     seen.n_aborted++;
 }
 
 static inline void hook_woken(void *arg)
 {
-    (void)arg;
     seen.n_woken++;
 }
 
@@ -104,13 +97,10 @@ static inline struct device *open_one(void)
     return open_as(&some_config);
 }
 
-static inline struct device_event *
-step_push(struct device *g, struct step s, struct device_event *ready)
+static inline struct device_event *step_push(struct device *g, struct step s)
 {
     static uint64_t ticket;
-    struct batch_item item = {.ready = ready};
-    struct batch batch = {.items = &item, .n_items = 1};
-    struct gpu_job *job = job_new(JOB_BATCH, &batch, NULL, NULL, sizeof(s));
+    struct gpu_job *job = job_new(JOB_BATCH, NULL, NULL, NULL, sizeof(s));
     struct device_event *done;
     struct err err = ERR_INIT;
 
@@ -125,37 +115,40 @@ step_push(struct device *g, struct step s, struct device_event *ready)
     return done;
 }
 
+/* With our context current. */
+#define INSIDE(g, ...)                                                                 \
+    do {                                                                               \
+        struct gpu_scope scope_;                                                       \
+        assert_int_equal(gpu_enter((g), &scope_, NULL), 0);                            \
+        __VA_ARGS__;                                                                   \
+        gpu_leave(&scope_);                                                            \
+    } while (0)
+
 static inline int is_done(struct device *g, struct device_event *e)
 {
-    struct gpu_scope scope;
-    struct err err = ERR_INIT;
+    int r;
 
-    assert_int_equal(gpu_enter(g, &scope, &err), 0);
-    int r = event_is_done(e, &err);
-    gpu_leave(&scope);
+    INSIDE(g, r = event_is_done(e, NULL));
     return r;
 }
 
 static inline cu_stream user_stream(struct device *g, unsigned flags)
 {
-    struct gpu_scope scope;
-    struct err err = ERR_INIT;
     cu_stream s;
 
-    assert_int_equal(gpu_enter(g, &scope, &err), 0);
-    assert_int_equal(fake.cu.stream_new(&s, flags, 0), 0);
-    gpu_leave(&scope);
+    INSIDE(g, assert_int_equal(fake.cu.stream_new(&s, flags, 0), 0));
     return s;
 }
 
-/* Calls fn(...) with our context current. */
-#define INSIDE(g, ...)                                                                 \
-    do {                                                                               \
-        struct gpu_scope scope_;                                                       \
-        struct err err_ = ERR_INIT;                                                    \
-        assert_int_equal(gpu_enter((g), &scope_, &err_), 0);                           \
-        __VA_ARGS__;                                                                   \
-        gpu_leave(&scope_);                                                            \
-    } while (0)
+/* A test of the device g, which is open_one(), and is closed after the body. */
+#define DEVICE_TEST(f)                                                                 \
+    static void f##_on(struct device *g);                                              \
+    UNIT_TEST(f)                                                                       \
+    {                                                                                  \
+        struct device *opened = open_one();                                            \
+        f##_on(opened);                                                                \
+        assert_int_equal(gpu_close(opened), 0);                                        \
+    }                                                                                  \
+    static void f##_on(struct device *g)
 
 #endif

@@ -292,8 +292,9 @@ static inline char *nccl_log_of(uint32_t rank)
 
 /* --- a case --- */
 
-static int case_main(void)
+static int case_main(const void *c)
 {
+    the_case = c;
     struct party p = {.size = the_case->n,
                       .body = the_case->row_body ? the_case->row_body : case_body};
     pthread_t t[MAX_MEMBERS];
@@ -326,8 +327,7 @@ static void run_case(const struct gpu_case *c)
 {
     int status = 0;
 
-    the_case = c;
-    ASSERT_IN_TIME((status = in_child(case_main)) != TOO_SLOW);
+    ASSERT_IN_TIME((status = in_child(case_main, c)) != TOO_SLOW);
     assert_int_equal(status, 0);
 }
 

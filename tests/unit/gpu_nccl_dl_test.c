@@ -32,7 +32,6 @@ static const char *copy_in(const char *dir)
 
 static int make_root(void **state)
 {
-    (void)state;
     (void)snprintf(root, sizeof(root), "%s/hvd-nccl-XXXXXX",
                    getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     return mkdtemp(root) ? 0 : -1;
@@ -42,7 +41,6 @@ static int remove_root(void **state)
 {
     char command[PATH_MAX + 16];
 
-    (void)state;
     (void)snprintf(command, sizeof(command), "rm -r %s", root);
     return system(command); /* NOLINT(cert-env33-c): a test */
 }
@@ -65,11 +63,10 @@ static const struct search {
     {"21403", RTLD_NOW | RTLD_GLOBAL, "22705", NULL, 22705},
 #endif
 };
-static const struct search *the_search;
 
-static int finds_one(void)
+static int finds_one(const void *row)
 {
-    const struct search *s = the_search;
+    const struct search *s = row;
     struct device_config c = {.nccl_lib = s->lib ? copy_in(s->lib) : NULL,
                               .nccl_hint = s->hint ? copy_in(s->hint) : NULL};
     struct nccl_api api;
@@ -84,13 +81,10 @@ static int finds_one(void)
 
 UNIT_TEST(the_first_of_path_loaded_and_hint_is_used)
 {
-    for (size_t i = 0; i < ARRAY_LEN(searches); i++) {
-        the_search = &searches[i];
-        assert_int_equal(in_child(finds_one), 0);
-    }
+    ASSERT_CHILDREN(finds_one, searches);
 }
 
-static int env_is_alone(void)
+CHILD_TEST(a_name_of_the_user_is_the_only_one_tried)
 {
     struct nccl_api api;
     struct err err = ERR_INIT;
@@ -107,7 +101,7 @@ static int env_is_alone(void)
 }
 
 /* The fake lies in the loader's path. */
-static int then_the_loaders(void)
+CHILD_TEST(the_loaders_is_used_before_the_bundled_one)
 {
     struct nccl_api api;
     struct err err = ERR_INIT;
@@ -121,7 +115,7 @@ static int then_the_loaders(void)
     return 0;
 }
 
-static int child_is_refused(void)
+CHILD_TEST(unusable_ones_are_refused)
 {
     static const struct {
         const char *dir, *text;
@@ -146,7 +140,7 @@ static int child_is_refused(void)
     return 0;
 }
 
-static int has_by_version(void)
+CHILD_TEST(what_a_version_has_is_known)
 {
     static const struct {
         const char *dir;
@@ -172,7 +166,7 @@ static int has_by_version(void)
     return 0;
 }
 
-static int child_misfits(void)
+CHILD_TEST(a_build_for_a_newer_cuda_is_reported)
 {
     struct nccl_api api;
     struct err err = ERR_INIT;
@@ -218,16 +212,6 @@ UNIT_TEST(failures_contain_the_last_error_of_nccl)
     assert_string_equal(err.text, "ncclSend: invalid usage");
     api.last_error = NULL;
     assert_int_equal(nccl_fail(&api, NULL, "ncclSend", NCCL_USAGE, &err), -EPROTO);
-}
-
-/* What else a search finds, and says. */
-UNIT_TEST(each_search_in_a_process_of_its_own)
-{
-    static int (*const all[])(void) = {env_is_alone, then_the_loaders, child_is_refused,
-                                       has_by_version, child_misfits};
-
-    for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        assert_int_equal(in_child(all[i]), 0);
 }
 
 UNIT_MAIN(make_root, remove_root)

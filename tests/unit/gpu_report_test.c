@@ -7,8 +7,9 @@
 static struct device_report r;
 static const struct device_config none;
 
-static int tells_all(void)
+CHILD_TEST(a_machine_is_reported)
 {
+    fake_begin();
     fake.setup("13000", "3", NULL);
     (void)setenv("HVD_FAKE_HOST", "h", 1);
     (void)setenv("HVD_FAKE_NCCL", "22705", 1);
@@ -30,7 +31,7 @@ static int tells_all(void)
     return 0;
 }
 
-static int child_has_mig(void)
+CHILD_TEST(mig_instances_are_reported)
 {
     (void)setenv("HVD_FAKE_MIG", "1", 1);
     gpu_report(&none, "ptx_70", &r);
@@ -39,7 +40,7 @@ static int child_has_mig(void)
     return 0;
 }
 
-static int without_nvml(void)
+CHILD_TEST(gpus_are_reported_without_nvml)
 {
     (void)setenv("HVD_FAKE_NVML", "9", 1);
     gpu_report(&none, "ptx_70", &r);
@@ -66,12 +67,12 @@ static const struct problem {
      .value = "61",
      .text = "GPU 0 (NVIDIA Fake) has compute capability 6.1; 7.0 or later is needed"},
 };
-static const struct problem *the_problem;
 
-static int has_problem(void)
+static int has_problem(const void *row)
 {
-    const struct problem *p = the_problem;
+    const struct problem *p = row;
 
+    fake_begin();
     if (p->cuda || p->gpus)
         fake.setup(p->cuda, p->gpus, NULL);
     if (p->name)
@@ -85,8 +86,10 @@ static int has_problem(void)
     return 0;
 }
 
-static int old_gpu_beside_a_new_one(void)
+/* It may be for the display. */
+CHILD_TEST(an_old_gpu_beside_a_new_one_is_no_problem)
 {
+    fake_begin();
     (void)setenv("HVD_FAKE_OLD", "1", 1);
     fake.setup(NULL, "2", NULL);
     gpu_report(&(const struct device_config){0}, "ptx_70", &r);
@@ -95,24 +98,9 @@ static int old_gpu_beside_a_new_one(void)
     return 0;
 }
 
-/* Complete; with MIG instances; without NVML; beside a GPU for the display. */
-UNIT_TEST(machines_are_reported)
-{
-    static int (*const all[])(void) = {tells_all, child_has_mig, without_nvml,
-                                       old_gpu_beside_a_new_one};
-
-    fake_begin();
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        assert_int_equal(in_child(all[i]), 0);
-}
-
 UNIT_TEST(the_first_problem_is_reported)
 {
-    fake_begin();
-    for (size_t i = 0; i < sizeof(problems) / sizeof(problems[0]); i++) {
-        the_problem = &problems[i];
-        assert_int_equal(in_child(has_problem), 0);
-    }
+    ASSERT_CHILDREN(has_problem, problems);
 }
 
 /* What the program prints; its exit status. */

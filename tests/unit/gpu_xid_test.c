@@ -75,7 +75,7 @@ UNIT_TEST(a_gpu_that_is_lost_has_fallen_off_the_bus)
 static void do_one_batch(struct device *g)
 {
     struct gate gate = {0};
-    struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
+    struct device_event *done = step_push(g, (struct step){.gate = &gate});
     const unsigned n_woken = seen.n_woken;
 
     gate.is_open = 1;
@@ -91,7 +91,7 @@ UNIT_TEST(a_device_lives_beside_an_nvml_that_hangs)
     struct gate gate = {0};
     struct device *g = open_with_xids();
 
-    struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
+    struct device_event *done = step_push(g, (struct step){.gate = &gate});
     WAIT_UNTIL(nvml_hang(1) == 1);
     const unsigned n_looked = seen.n_looked;
     WAIT_UNTIL(seen.n_looked > n_looked + 1); /* for NCCL's errors */
@@ -194,7 +194,7 @@ UNIT_TEST(a_gpu_off_the_bus_ends_the_device_by_itself)
     struct gate gate = {0};
 
     struct device *g = open_with_xids();
-    struct device_event *done = step_push(g, (struct step){.gate = &gate}, NULL);
+    struct device_event *done = step_push(g, (struct step){.gate = &gate});
     xid_inject(31);
     usleep(250000);
     assert_int_equal(gpu_check(g, &err), 0); /* one to be survived */
