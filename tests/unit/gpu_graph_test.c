@@ -75,7 +75,6 @@ static int batch_enqueue(void *arg, cu_ptr in, cu_ptr out, struct err *err)
 {
     cu_ptr at[2] = {in, out};
 
-    (void)arg;
     if (results.enqueue < 0)
         return err_set(err, results.enqueue, "enqueue");
     assert_int_equal(is_whole_held(), is_capturing());
@@ -85,7 +84,6 @@ static int batch_enqueue(void *arg, cu_ptr in, cu_ptr out, struct err *err)
 
 static int wait_once(void *arg, struct err *err)
 {
-    (void)arg;
     n_waits++;
     (void)usleep(100); /* the stream runs meanwhile */
     gate.is_open = results.wait == 0;
@@ -123,11 +121,10 @@ static int tables_end(__attribute__((unused)) void **state)
 static cu_ptr table_take_checked(uint64_t what, uint32_t n, cu_stream s)
 {
     struct chunk *v = test_malloc(n * sizeof(*v));
-    struct err err = ERR_INIT;
     cu_ptr at = 0;
     for (uint32_t i = 0; i < n; i++)
         v[i] = (struct chunk){what + i, 2 * what, i, 0};
-    assert_int_equal(0, table_take(&tables, v, n, s, &at, &err));
+    assert_int_equal(0, table_take(&tables, v, n, s, &at, NULL));
     stream_wait_idle(s);
     assert_memory_equal((void *)(uintptr_t)at, v, n * sizeof(*v));
     test_free(v);
@@ -147,17 +144,16 @@ TABLES_TEST(same_content_uploads_once)
 TABLES_TEST(changed_pointer_count_or_stream_uploads)
 {
     struct chunk v[2] = {{1, 2, 3, 0}, {4, 5, 6, 0}};
-    struct err err = ERR_INIT;
     cu_ptr at;
-    assert_int_equal(0, table_take(&tables, v, 2, t.a, &at, &err));
+    assert_int_equal(0, table_take(&tables, v, 2, t.a, &at, NULL));
     v[1].src++;
-    assert_int_equal(0, table_take(&tables, v, 2, t.a, &at, &err));
+    assert_int_equal(0, table_take(&tables, v, 2, t.a, &at, NULL));
     v[1].tensor++;
-    assert_int_equal(0, table_take(&tables, v, 2, t.a, &at, &err));
-    assert_int_equal(0, table_take(&tables, v, 1, t.a, &at, &err));
+    assert_int_equal(0, table_take(&tables, v, 2, t.a, &at, NULL));
+    assert_int_equal(0, table_take(&tables, v, 1, t.a, &at, NULL));
     assert_int_equal(n_copies, 4);
-    assert_int_equal(0, table_take(&tables, v, 2, t.b, &at, &err));
-    assert_int_equal(0, table_take(&tables, v, 2, t.a, &at, &err));
+    assert_int_equal(0, table_take(&tables, v, 2, t.b, &at, NULL));
+    assert_int_equal(0, table_take(&tables, v, 2, t.a, &at, NULL));
     assert_int_equal(n_copies, 5);
 }
 
@@ -198,27 +194,26 @@ TABLES_TEST(failure_leaves_no_half_table)
 {
     static struct chunk large[200000];
     struct chunk v[3] = {{1, 2, 3, 0}};
-    struct err err = ERR_INIT;
     cu_ptr at;
     fake.set_faults("oom=1");
-    assert_int_equal(-ENOMEM, table_take(&tables, v, 3, t.a, &at, &err));
+    assert_int_equal(-ENOMEM, table_take(&tables, v, 3, t.a, &at, NULL));
     fake.set_faults("");
     results.copy = CU_ILLEGAL_ADDRESS;
-    assert_int_equal(-EIO, table_take(&tables, v, 3, t.a, &at, &err));
+    assert_int_equal(-EIO, table_take(&tables, v, 3, t.a, &at, NULL));
     results.copy = 0;
-    assert_int_equal(0, scratch_pinned_sent(&t.scratch, t.a, &err)); /* of this copy */
+    assert_int_equal(0, scratch_pinned_sent(&t.scratch, t.a, NULL)); /* of this copy */
     results.wait = -ECONNABORTED;
     gate_put(&gate, t.a);
     assert_int_equal(-ECONNABORTED,
-                     table_take(&tables, large, ARRAY_LEN(large), t.a, &at, &err));
+                     table_take(&tables, large, ARRAY_LEN(large), t.a, &at, NULL));
     gate.is_open = 1;
     mem_fail_after(0);
     v[0].src = 17;
-    assert_int_equal(-ENOMEM, table_take(&tables, v, 3, t.b, &at, &err));
+    assert_int_equal(-ENOMEM, table_take(&tables, v, 3, t.b, &at, NULL));
     mem_fail_after(-1);
     unsigned before = n_copies;
     stream_wait_idle(t.a);
-    assert_int_equal(0, table_take(&tables, v, 3, t.a, &at, &err));
+    assert_int_equal(0, table_take(&tables, v, 3, t.a, &at, NULL));
     assert_int_equal(n_copies, before + 1);
     stream_wait_idle(t.a);
     assert_memory_equal((void *)(uintptr_t)at, v, sizeof(v));
@@ -255,8 +250,7 @@ static int batch_run(uint64_t key, uint64_t from, uint64_t place)
                             .n_in = 3,
                             .n_out = n_taken,
                             .enqueue = batch_enqueue};
-    struct err err = ERR_INIT;
-    int rc = graph_run(&graphs, &b, &err);
+    int rc = graph_run(&graphs, &b, NULL);
     assert_false(is_capturing());
     if (rc == 0 && gate.is_open) {
         stream_wait_idle(t.a);
@@ -294,13 +288,12 @@ GRAPHS_TEST(moved_buffer_is_captured_again_at_once)
 
 GRAPHS_TEST(buffer_moves_when_it_grows)
 {
-    struct err err = ERR_INIT;
     uint32_t place[4];
     cu_ptr at[4];
     static const uint64_t bytes[] = {100, FUSION_GRANULE, FUSION_GRANULE + 1, 50};
 
     for (int i = 0; i < 4; i++)
-        assert_int_equal(0, graphs_buffer(&graphs, bytes[i], &at[i], &place[i], &err));
+        assert_int_equal(0, graphs_buffer(&graphs, bytes[i], &at[i], &place[i], NULL));
     assert_true(at[0] == at[1] && at[2] == at[3]);
     assert_true(place[0] == place[1] && place[1] + 1 == place[2]
                 && place[2] == place[3]);

@@ -98,7 +98,6 @@ UNIT_TEST(sums_are_the_codecs)
     static const double factors[] = {1, 1.0 / 3};
     static uint8_t out[MAX_N * 8], sum[MAX_N * 8];
     const struct codec_kernels *k = codec_kernels_of(false);
-    struct err err = ERR_INIT;
     for (size_t i = 0; i < N_OF(float_types) * N_OF(counts) * N_OF(block_sizes) * 2;
          i++) {
         size_t t = i % 4;
@@ -117,7 +116,7 @@ UNIT_TEST(sums_are_the_codecs)
         }
         run_sum(t, a, 1 + n / 700, i);
         assert_int_equal(0, int8_sum(k, sum, float_types[t], a.factor, wire,
-                                     MEMBERS * each, MEMBERS, n, block, &err));
+                                     MEMBERS * each, MEMBERS, n, block, NULL));
         for (uint32_t e = 0; e < n; e++)
             if (!value_is_same(float_types[t], out, sum, e))
                 fail_msg("%s: element %u of %u", dtype_name(float_types[t]), e, n);
@@ -131,7 +130,6 @@ UNIT_TEST(shards_are_messages_of_their_own)
     static uint8_t own[5 * MAX_N], back[MAX_N * 8], all[MAX_N * 8];
     static uint8_t apart[60 * (5 * 1024) + 5 * MAX_N];
     const struct codec_kernels *k = codec_kernels_of(false);
-    struct err err = ERR_INIT;
     for (size_t i = 0; i < N_OF(counts) * N_OF(n_shards) * 4; i++) {
         size_t t = i % 4;
         uint32_t n = counts[i / 4 % N_OF(counts)], shards = n_shards[i / 28];
@@ -169,7 +167,7 @@ UNIT_TEST(shards_are_messages_of_their_own)
                 fail_msg("shard %u of %u, %u elements", j, shards, n);
             assert_int_equal(0, int8_sum(k, cast_at_out(all, float_types[t], s.at),
                                          float_types[t], 0.5, want, s.wire_bytes, 1,
-                                         s.count, 256, &err));
+                                         s.count, 256, NULL));
         }
         assert_memory_equal(residual, kept, n * sizeof(*kept));
         memcpy(apart + a.me * a.stride, own, a.stride - 1);
@@ -190,7 +188,6 @@ UNIT_TEST(tensors_are_coded_and_summed_together)
     struct int8_sum sums[N_OF(counts)];
     struct args_int8_code a = {.tensors = (uintptr_t)codes, .n = N_OF(counts)};
     struct args_int8_sum b = {.tensors = (uintptr_t)sums, .n = N_OF(counts)};
-    struct err err = ERR_INIT;
     values_fill(DT_F32, MAX_N, 3);
     for (size_t i = 0; i < N_OF(counts); i++) {
         codes[i] = (struct int8_code){.in = (uintptr_t)in,
@@ -218,7 +215,7 @@ UNIT_TEST(tensors_are_coded_and_summed_together)
         int8_encode(k, want, in, DT_F32, 1, NULL, counts[i], 256);
         assert_memory_equal(apart[i], want, bytes);
         assert_int_equal(
-            0, int8_sum(k, sum, DT_F32, 1, want, bytes, 1, counts[i], 256, &err));
+            0, int8_sum(k, sum, DT_F32, 1, want, bytes, 1, counts[i], 256, NULL));
         for (uint32_t e = 0; e < counts[i]; e++)
             assert_true(value_is_same(DT_F32, out[i], sum, e));
     }

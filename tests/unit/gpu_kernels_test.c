@@ -6,20 +6,12 @@
 #include "runtime/core/nonfinite.h"
 #include "tests/fakes/cuda/kernels_cpu.h"
 #include "tests/unit/gpu_values.h"
+#include "tests/unit/seeded.h"
 #include "tests/unit/unit.h"
 
 enum { MAX_N = 3 * 8192 + 77, GUARD = 64, ROOM = MAX_N * 8 + 2 * GUARD + 64 };
 
-static uint64_t random_state = 1;
-
-static uint64_t random_u64(void)
-{
-    random_state += 0x9e3779b97f4a7c15u;
-    uint64_t z = random_state;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
+static struct seeded numbers = {1};
 
 /* --- the reference ------------------------------------------------------------- */
 
@@ -114,16 +106,16 @@ static void values_fill(enum dtype t, uint64_t n)
                                      0x33000001, 0x477fefff, 0x477ff000, 0x00010001};
     uint64_t bytes = n * dtype_size(t);
     for (uint64_t i = 0; i < bytes; i += 8) {
-        uint64_t v = random_u64();
+        uint64_t v = seeded_next(&numbers);
         memcpy(in + i, &v, 8);
     }
-    for (uint64_t i = 0; i + 4 <= bytes; i += 4 * (1 + random_u64() % 5))
-        memcpy(in + i, &edges[random_u64() % 16], 4);
+    for (uint64_t i = 0; i + 4 <= bytes; i += 4 * (1 + seeded_next(&numbers) % 5))
+        memcpy(in + i, &edges[seeded_next(&numbers) % 16], 4);
     if (t == DT_F64) /* about the range of 16 bits, with digits that need rounding */
         for (uint64_t i = 0; i < n; i += 2) {
-            double d = ldexp(1 + (double)(random_u64() % 4096) / 2048
-                                 + ldexp((double)(random_u64() % 3), -40),
-                             (int)(random_u64() % 45) - 28);
+            double d = ldexp(1 + (double)(seeded_next(&numbers) % 4096) / 2048
+                                 + ldexp((double)(seeded_next(&numbers) % 3), -40),
+                             (int)(seeded_next(&numbers) % 45) - 28);
             memcpy(in + 8 * i, &d, 8);
         }
 }
@@ -153,7 +145,7 @@ static void check_move(const struct row *r,
         chunks[a.n++] = (struct chunk){.src = (uintptr_t)src + at * from,
                                        .dst = (uintptr_t)dst + at * to,
                                        .n = n - at < most ? n - at : most};
-    cpu_kernel_run(&cpu_kernels[r->k], &a, 1 + a.n / 2, random_u64());
+    cpu_kernel_run(&cpu_kernels[r->k], &a, 1 + a.n / 2, seeded_next(&numbers));
     for (uint32_t i = 0; i < n; i++)
         if (is_computed ? !value_is_same(r->to, dst, want, i)
                         : memcmp(dst + i * to, want + i * to, to) != 0)
