@@ -8,24 +8,12 @@
 
 enum { COUNT = 100 };
 
-/* One of each way in which NCCL keeps what is in progress. */
-static const char *const versions[] = {"21805", "22105", "22505", "22605", "22809"};
-
-/* A case with each of them, or every second one. */
-static void run_versions(struct gpu_case c, size_t step)
-{
-    for (size_t i = 0; i < ARRAY_LEN(versions); i += step) {
-        c.version = versions[i];
-        run_case(&c);
-    }
-}
-
 static bool is_soon(uint64_t began_ns)
 {
     return clock_now_ns() - began_ns < NS_PER_S;
 }
 
-/* Opens, posts n sums, the last of which never ends. */
+/* Opens, posts n sums, the last of which never ends. ret_last: its event; may be NULL. */
 static int open_and_hang(struct device *g,
                          struct backend *meeting,
                          int n,
@@ -41,12 +29,12 @@ static int open_and_hang(struct device *g,
     HOLDS((v = floats_new(g, COUNT, 1, &err)));
     for (int i = 0; i < n; i++)
         HOLDS(post_sum(*ret, v, COUNT, &ticket, &err) == 0);
-    *ret_last = comm_ticket_event(*ret, ticket);
+    if (ret_last)
+        *ret_last = comm_ticket_event(*ret, ticket);
     return 0;
 }
 
-static int
-member_hangs(struct device *g, struct backend *meeting, struct party *p, char *said)
+MEMBER_BODY(member_hangs)
 {
     struct err err = ERR_INIT;
     struct device_event *last;
@@ -73,14 +61,12 @@ member_hangs(struct device *g, struct backend *meeting, struct party *p, char *s
 
 UNIT_TEST(an_abort_ends_a_kernel_that_waits_for_others)
 {
-    run_case(
-        &(struct gpu_case){.n = 3, .body = member_hangs, .faults = "nccl_hang=1@2"});
-    run_case(&(struct gpu_case){
-        .n = 2, .body = member_hangs, .faults = "nccl_hang=1@2", .version = "21003"});
+    RUN_CASE(.n = 3, .body = member_hangs, .faults = "nccl_hang=1@2");
+    RUN_CASE(.n = 2, .body = member_hangs, .faults = "nccl_hang=1@2",
+             .version = "21003");
 }
 
-static int
-aborts_start(struct device *g, struct backend *meeting, struct party *p, char *said)
+MEMBER_BODY(aborts_start)
 {
     struct err err = ERR_INIT;
     struct device_event *last;
@@ -117,28 +103,20 @@ UNIT_TEST(a_call_in_progress_can_be_aborted)
         (struct gpu_case){.n = 2, .body = aborts_start, .faults = "enqueue_hang=0@0"},
         1);
     /* an old NCCL blocks inside of it */
-    run_case(&(struct gpu_case){.n = 2,
-                                .body = aborts_start,
-                                .version = "21003",
-                                .faults = "enqueue_hang=0@0"});
+    RUN_CASE(.n = 2, .body = aborts_start, .version = "21003",
+             .faults = "enqueue_hang=0@0");
 }
 
 /* Its set was removed before: it waits for what is on its way. */
-static int fails_while_closed(struct device *g,
-                              struct backend *meeting,
-                              struct party *p,
-                              char *said)
+MEMBER_BODY(fails_while_closed)
 {
-    const uint64_t deadline_ns = clock_now_ns() + 20 * NS_PER_S;
     struct err err = ERR_INIT;
-    struct device_event *last;
     struct backend *b;
     float *v;
     uint64_t ticket;
 
-    if (open_and_hang(g, meeting, 1, &b, &last, said))
+    if (open_and_hang(g, meeting, 1, &b, NULL, said))
         return 1;
-    event_unref(last);
     HOLDS(wait_ticket(b, 1, 20, &err) == 0);
     HOLDS((v = floats_new(g, COUNT, 1, &err)));
     HOLDS(gate_close(g, &err) == 0);
@@ -147,8 +125,7 @@ static int fails_while_closed(struct device *g,
     (void)usleep(50000); /* the launcher has come to the close, or it proves less */
     meet_all(p, 1);
     atomic_store(&gate_is_open, true);
-    while (g->config.rank == 1 && gpu_check(g, &err) == 0)
-        HOLDS(clock_now_ns() < deadline_ns);
+    COMES(g->config.rank == 0 || gpu_check(g, &err) != 0);
     HOLDS(g->config.rank == 0 || strstr(err.text, "NCCL asynchronous error on rank 1"));
     meet_all(p, 2);
     gpu_abort(g);
@@ -158,13 +135,11 @@ static int fails_while_closed(struct device *g,
 
 UNIT_TEST(an_asynchronous_error_is_seen_while_closed)
 {
-    run_case(&(struct gpu_case){
-        .n = 2, .body = fails_while_closed, .faults = "async_error=1:6@1"});
+    RUN_CASE(.n = 2, .body = fails_while_closed, .faults = "async_error=1:6@1");
 }
 
 /* The launcher's next call may see the error before the watcher checks. */
-static int
-error_at_a_call(struct device *g, struct backend *meeting, struct party *p, char *said)
+MEMBER_BODY(error_at_a_call)
 {
     struct err err = ERR_INIT;
     struct backend *b;
@@ -180,10 +155,8 @@ error_at_a_call(struct device *g, struct backend *meeting, struct party *p, char
         rc = post_sum(b, v, COUNT, &ticket, &err);
         (void)usleep(1000);
     }
-    while (g->config.rank == 1 && (rc = gpu_check(g, &err)) == 0) { /* a busy machine */
-        HOLDS(clock_now_ns() < p->deadline_ns);
-        (void)usleep(1000);
-    }
+    /* a busy machine */
+    COMES(g->config.rank == 0 || (rc = gpu_check(g, &err)) != 0);
     if (g->config.rank == 1) {
         HOLDS(rc == -ECONNABORTED);
         HOLDS(strstr(err.text, "NCCL asynchronous error on rank 1 (host a), GPU 1 ("));
@@ -197,8 +170,7 @@ error_at_a_call(struct device *g, struct backend *meeting, struct party *p, char
 
 UNIT_TEST(an_asynchronous_error_is_seen_at_the_next_call)
 {
-    run_case(&(struct gpu_case){
-        .n = 2, .body = error_at_a_call, .faults = "async_error=1:6@1"});
+    RUN_CASE(.n = 2, .body = error_at_a_call, .faults = "async_error=1:6@1");
 }
 
 /* --- a launcher that wakes up late --- */
@@ -219,14 +191,12 @@ int nanosleep(const struct timespec *requested_time, struct timespec *remaining)
 
 /* As on a machine that others keep busy: the watcher has waited for it as long as it
  * may, and has aborted what the launcher was to ask for its state. */
-static int
-wakes_late(struct device *g, struct backend *meeting, struct party *p, char *said)
+MEMBER_BODY(wakes_late)
 {
     struct err err = ERR_INIT;
-    struct device_event *last;
     struct backend *b;
 
-    if (open_and_hang(g, meeting, 1, &b, &last, said))
+    if (open_and_hang(g, meeting, 1, &b, NULL, said))
         return 1;
     meet_all(p, 1);
     (void)usleep(20000);
@@ -236,7 +206,6 @@ wakes_late(struct device *g, struct backend *meeting, struct party *p, char *sai
     HOLDS(gpu_quiesce(g, clock_now_ns() + 10 * NS_PER_S));
     HOLDS(launcher_join(&g->launcher, clock_now_ns() + 10 * NS_PER_S) == 0);
     atomic_store(&is_late, false);
-    event_unref(last);
     return 0;
 }
 
@@ -248,8 +217,7 @@ UNIT_TEST(a_launcher_that_wakes_up_late_makes_no_query)
 
 /* --- nothing after the stop --- */
 
-static int
-stops_amid(struct device *g, struct backend *meeting, struct party *p, char *said)
+MEMBER_BODY(stops_amid)
 {
     struct err err = ERR_INIT;
     struct backend *b, *child = NULL;
@@ -287,29 +255,23 @@ stops_amid(struct device *g, struct backend *meeting, struct party *p, char *sai
 
 UNIT_TEST(nothing_is_called_after_the_stop)
 {
-    for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
-        (void)setenv("HVD_FAKE_NCCL_DELAY_US", i % 2 ? "50" : "2000", 1);
-        run_case(
-            &(struct gpu_case){.n = 3, .body = stops_amid, .version = versions[i]});
-    }
-    (void)unsetenv("HVD_FAKE_NCCL_DELAY_US");
+    for (size_t i = 0; i < ARRAY_LEN(versions); i++)
+        RUN_CASE(.n = 3, .body = stops_amid, .version = versions[i],
+                 .env = "HVD_FAKE_NCCL_DELAY_US", .value = i % 2 ? "50" : "2000");
 }
 
 /* --- what blocks --- */
 
 /* NCCL waits in there for ranks of the same host: what is being destroyed is not
  * aborted as well. */
-static int
-member_destroys(struct device *g, struct backend *meeting, struct party *p, char *said)
+MEMBER_BODY(member_destroys)
 {
     struct err err = ERR_INIT;
-    struct device_event *last;
     struct backend *b;
 
-    if (open_and_hang(g, meeting, 1, &b, &last, said))
+    if (open_and_hang(g, meeting, 1, &b, NULL, said))
         return 1;
     HOLDS(wait_ticket(b, 1, 30, &err) == 0);
-    event_unref(last);
     b->ops->close(b);
     (void)usleep(100000); /* both are closing, or it proves less */
     meet_all(p, 1);
@@ -320,19 +282,15 @@ member_destroys(struct device *g, struct backend *meeting, struct party *p, char
 
 UNIT_TEST(a_slow_destroy_is_not_aborted)
 {
-    run_case(&(struct gpu_case){
-        .n = 2, .body = member_destroys, .faults = "destroy_slow=0:600"});
+    RUN_CASE(.n = 2, .body = member_destroys, .faults = "destroy_slow=0:600");
 }
 
 /* One that blocks: it was aborted in the middle, and returns as if all were well. */
 UNIT_TEST(what_was_aborted_is_not_destroyed)
 {
-    (void)setenv("NCCL_COMM_BLOCKING", "1", 1);
-    run_case(&(struct gpu_case){.n = 2,
-                                .body = member_destroys,
-                                .version = "22105",
-                                .faults = "finalize_slow=0:900"});
-    (void)unsetenv("NCCL_COMM_BLOCKING");
+    RUN_CASE(.n = 2, .body = member_destroys, .version = "22105",
+             .faults = "finalize_slow=0:900", .env = "NCCL_COMM_BLOCKING",
+             .value = "1");
 }
 
 /* What is behind a close that has failed is given up, with the cause. */
@@ -349,20 +307,17 @@ static int is_given_up(struct device *g, struct backend *b, char *said)
 
 /* After a close that fails on rank 1 no operation is started there: NCCL would take it
  * for part of the one in progress, or never launch it. */
-static int
-closes_badly(struct device *g, struct backend *meeting, struct party *p, char *said)
+MEMBER_BODY(closes_badly)
 {
     struct err err = ERR_INIT;
-    struct device_event *last[2];
     struct backend *v[2];
     uint64_t ticket;
     float *x;
 
     for (int i = 0; i < 2; i++) {
-        if (open_and_hang(g, meeting, 1, &v[i], &last[i], said))
+        if (open_and_hang(g, meeting, 1, &v[i], NULL, said))
             return 1;
         HOLDS(wait_ticket(v[i], 1, 20, &err) == 0);
-        event_unref(last[i]);
     }
     HOLDS((x = floats_new(g, COUNT, 1, &err)));
     meet_all(p, 1);
@@ -390,19 +345,14 @@ UNIT_TEST(a_close_that_fails_ends_the_device)
 static int
 left_behind(struct backend *meeting, uint32_t me, struct party *p, char *said)
 {
-    const struct device_ops *row = &hvd_cuda_device_ops;
     const struct device_config config = case_config(me, p->size);
-    const struct backend_env env = {.rank = me, .size = p->size};
     struct device *g, *other;
     struct err err = ERR_INIT;
     struct backend *b;
 
-    if (row->open(&config, (int)me, &g, &err))
+    if (row_open(meeting, me, &g, &b, &err))
         return SAYS("open: %s", err.text);
-    HOLDS(row->comm_open(g, meeting, &env, case_ranks, &b, &err) == 0);
-    while (atomic_load(&((struct comm *)b)->state) != COMM_STARTING
-           && clock_now_ns() < p->deadline_ns)
-        (void)usleep(100);
+    COMES(atomic_load(&((struct comm *)b)->state) == COMM_STARTING);
     (void)usleep(50000);
     meet_all(p, 1);
     const uint64_t began_ns = clock_now_ns();
@@ -420,30 +370,24 @@ left_behind(struct backend *meeting, uint32_t me, struct party *p, char *said)
 
 UNIT_TEST(a_stuck_start_is_left_behind)
 {
-    run_case(&(struct gpu_case){
-        .n = 2, .row_body = left_behind, .version = "21003", .faults = "init_hang=1"});
+    RUN_CASE(.n = 2, .member = left_behind, .version = "21003",
+             .faults = "init_hang=1");
 }
 
 /* An abort that takes longer than the time limits still uses its communicators: they
  * are left to it, also when the device is closed. */
-static int
-slow_abort(struct device *g, struct backend *meeting, struct party *p, char *said)
+MEMBER_BODY(slow_abort)
 {
     struct err err = ERR_INIT;
-    struct device_event *last;
     struct backend *b;
 
-    if (open_and_hang(g, meeting, 1, &b, &last, said))
+    if (open_and_hang(g, meeting, 1, &b, NULL, said))
         return 1;
     struct comm *c = (struct comm *)b;
-    while (g->config.rank == 0 && atomic_load(&c->state) != COMM_ENQUEUING) {
-        HOLDS(clock_now_ns() < p->deadline_ns);
-        (void)usleep(1000);
-    }
+    COMES(g->config.rank != 0 || atomic_load(&c->state) == COMM_ENQUEUING);
     meet_all(p, 1);
     gpu_abort(g);
     HOLDS(gpu_quiesce(g, clock_now_ns() + 10 * NS_PER_S));
-    event_unref(last);
     if (g->config.rank != 0 || atomic_load(&c->state) != COMM_ABORTING)
         return 0; /* the machine was slower than the abort: it proves less */
     HOLDS(__atomic_load_n(&c->nc[1], __ATOMIC_ACQUIRE));
@@ -455,10 +399,7 @@ slow_abort(struct device *g, struct backend *meeting, struct party *p, char *sai
         memset(others[i], 0xff, sizeof(*c));
     }
     HOLDS(atomic_load(&c->state) == COMM_ABORTING);
-    while (__atomic_load_n(&c->nc[1], __ATOMIC_ACQUIRE)) { /* it takes the second one */
-        HOLDS(clock_now_ns() < p->deadline_ns);
-        (void)usleep(1000);
-    }
+    COMES(!__atomic_load_n(&c->nc[1], __ATOMIC_ACQUIRE)); /* it takes the second one */
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         mem_free(others[i]);
     return 0;
@@ -466,11 +407,8 @@ slow_abort(struct device *g, struct backend *meeting, struct party *p, char *sai
 
 UNIT_TEST(what_is_still_being_aborted_is_not_freed)
 {
-    run_case(&(struct gpu_case){.n = 2,
-                                .n_streams = 2,
-                                .body = slow_abort,
-                                .version = "22809",
-                                .faults = "enqueue_hang=0@0 abort_slow=0:1500"});
+    RUN_CASE(.n = 2, .n_streams = 2, .body = slow_abort, .version = "22809",
+             .faults = "enqueue_hang=0@0 abort_slow=0:1500");
 }
 
 UNIT_MAIN(NULL, NULL)

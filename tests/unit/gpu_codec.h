@@ -11,6 +11,8 @@
 
 enum { CODEC_ITEMS = 6, CODEC_MAX = 80 * 80, CODEC_SETS = 2 };
 
+struct coder;
+
 /* How much results may differ from the host's; 0: by no bit. */
 struct coding_case {
     const char *text;                     /* of the codec */
@@ -19,6 +21,7 @@ struct coding_case {
     bool is_alone;                        /* one tensor a batch */
     bool has_nans;                        /* and infinities, now and then */
     unsigned n_rounds;
+    int (*body)(struct coder *c, struct party *p, char *said); /* NULL: rounds */
 };
 static const struct coding_case *coding;
 
@@ -46,7 +49,6 @@ struct coded {
     size_t bytes;           /* of it */
 };
 
-static const struct device_ops *const row = &hvd_cuda_device_ops;
 static const int64_t coded_shapes[CODEC_ITEMS][2] = {{80, 80},  {1, 3},   {40, 25},
                                                      {3000, 1}, {257, 5}, {64, 32}};
 
@@ -183,6 +185,19 @@ static int post_gpu(struct coder *c,
     return rc;
 }
 
+/* Device memory for the coder's stream from here on. */
+static int coded_alloc(struct coder *c, uint64_t bytes, void **ret, struct err *err)
+{
+    struct device_event *given;
+    int rc = row->alloc(c->d, bytes, ret, &given, err);
+
+    if (rc)
+        return rc;
+    rc = row->wait(c->d, given, c->stream, UINT64_MAX, err);
+    row->event_unref(given);
+    return rc;
+}
+
 /* From arena to got, by way of the device. */
 static int run_gpu(struct coder *c,
                    const struct coded *b,
@@ -193,18 +208,13 @@ static int run_gpu(struct coder *c,
     const size_t bytes = b->bytes;
     void *in = NULL, *out = NULL;
     uint64_t ticket;
-    int rc = alloc_on(row, c->d, bytes, c->stream, &in, err);
+    int rc = coded_alloc(c, bytes, &in, err);
 
-    if (!rc)
-        rc = alloc_on(row, c->d, bytes, c->stream, &out, err);
-    if (!rc)
-        rc = coded_copy(c, true, in, arena, bytes);
-    if (!rc)
-        rc = post_gpu(c, b, in, b->is_in_place ? in : out, &ticket, err);
-    if (!rc)
-        rc = wait_ticket(c->gpu, ticket, 20, err);
-    if (!rc)
-        rc = coded_copy(c, false, b->is_in_place ? in : out, got, bytes);
+    rc = rc ? rc : coded_alloc(c, bytes, &out, err);
+    rc = rc ? rc : coded_copy(c, true, in, arena, bytes);
+    rc = rc ? rc : post_gpu(c, b, in, b->is_in_place ? in : out, &ticket, err);
+    rc = rc ? rc : wait_ticket(c->gpu, ticket, 20, err);
+    rc = rc ? rc : coded_copy(c, false, b->is_in_place ? in : out, got, bytes);
     row->free(in, c->stream);
     row->free(out, c->stream);
     return rc;
@@ -339,98 +349,71 @@ static int one_batch(struct coder *c, const struct coded *b, struct err *err)
 
     coded_fill(c, b, arena);
     int rc = run_gpu(c, b, arena, got, err);
-    if (!rc)
-        rc = run_host(c, b, arena, err);
-    if (!rc)
-        rc = batch_compare(c, b, arena, got, err);
+    rc = rc ? rc : run_host(c, b, arena, err);
+    rc = rc ? rc : batch_compare(c, b, arena, got, err);
     return rc ? rc : are_equal(c, b, got, err);
 }
 
 /* --- a member's life --- */
 
-static int coder_open(struct coder *c, struct backend *meeting, uint32_t me, char *said)
-{
-    const uint64_t max_bytes = coding->max_bytes ? coding->max_bytes : 1u << 26;
-    const struct device_config config = {
-        .rank = me,
-        .size = the_case->n,
-        .n_streams = the_case->n_streams ? the_case->n_streams : 1,
-        .is_deterministic = the_case->is_deterministic,
-        .uses_graphs = the_case->uses_graphs,
-        .codec_bytes = max_bytes,
-        .direct_bytes = 3000,
-        .init_timeout_ns = 30 * NS_PER_S,
-        .pool_bytes = 1u << 20,
-    };
-    const struct backend_env env = {.rank = me, .size = the_case->n};
-    const struct codec_plan power = {.codec = {.id = CODEC_POWERSGD}};
-    struct err err = ERR_INIT;
-
-    *c = (struct coder){.host = meeting,
-                        .me = me,
-                        .n = the_case->n,
-                        .all = {the_case->n * 7},
-                        .own = {me + 1000}};
-    if (row->open(&config, (int)me, &c->d, &err))
-        return SAYS("open: %s", err.text);
-    if (row->comm_open(c->d, meeting, &env, case_ranks, &c->gpu, &err))
-        return SAYS("open: %s", err.text);
-    if (row->codec_open(c->gpu, &power, &err))
-        return SAYS("libraries: %s", err.text);
-    c->stream = c->d->streams[0];
-    return codec_state_new(max_bytes, false, &c->state) ? SAYS("no memory") : 0;
-}
-
-static int coder_close(struct coder *c, int rc, char *said)
-{
-    codec_state_free(c->state);
-    if (rc)
-        row->abort(c->d);
-    else
-        c->gpu->ops->close(c->gpu);
-    return row->close(c->d, NULL) && !rc ? SAYS("close") : rc;
-}
-
 /* rounds of random batches */
-static int
-coding_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+static int coder_runs_rounds(struct coder *c, char *said)
 {
     struct err err = ERR_INIT;
-    struct coder c;
     struct coded b;
-
-    (void)p;
-    if (coder_open(&c, meeting, me, said))
-        return 1;
     int rc = 0;
+
     /* what is evicted is a matter of many */
     const unsigned n = coding->n_rounds / (coding->max_bytes ? 1 : FEWER);
     for (unsigned k = 0; k < n && !rc; k++) {
-        rc = batch_draw(&c, &b) ? err_set(&err, -EINVAL, "plan") : 0;
+        rc = batch_draw(c, &b) ? err_set(&err, -EINVAL, "plan") : 0;
         if (!rc)
-            rc = one_batch(&c, &b, &err);
+            rc = one_batch(c, &b, &err);
         if (rc)
-            (void)SAYS("rank %u, round %u: %s", me, k, err.text);
-        if (!rc && c.d->codecs
-            && gcodec_states_bytes(c.d->codecs) != codec_state_bytes(c.state))
-            rc = SAYS("rank %u, round %u: %llu bytes are kept, not %llu", me, k,
-                      (unsigned long long)gcodec_states_bytes(c.d->codecs),
-                      (unsigned long long)codec_state_bytes(c.state));
-        if (!rc && c.d->codecs
-            && gcodec_states_evicted(c.d->codecs) != codec_state_evicted(c.state))
-            rc = SAYS("rank %u, round %u: %llu were evicted", me, k,
-                      (unsigned long long)gcodec_states_evicted(c.d->codecs));
+            (void)SAYS("rank %u, round %u: %s", c->me, k, err.text);
+        if (!rc && c->d->codecs
+            && gcodec_states_bytes(c->d->codecs) != codec_state_bytes(c->state))
+            rc = SAYS("rank %u, round %u: %llu bytes are kept, not %llu", c->me, k,
+                      (unsigned long long)gcodec_states_bytes(c->d->codecs),
+                      (unsigned long long)codec_state_bytes(c->state));
+        if (!rc && c->d->codecs
+            && gcodec_states_evicted(c->d->codecs) != codec_state_evicted(c->state))
+            rc = SAYS("rank %u, round %u: %llu were evicted", c->me, k,
+                      (unsigned long long)gcodec_states_evicted(c->d->codecs));
     }
-    if (!rc && coding->max_bytes && gcodec_states_evicted(c.d->codecs) == 0)
+    if (!rc && coding->max_bytes && gcodec_states_evicted(c->d->codecs) == 0)
         rc = SAYS("nothing was evicted");
-    return coder_close(&c, rc, said);
+    return rc;
+}
+
+ROW_BODY(coding_body)
+{
+    const struct codec_plan power = {.codec = {.id = CODEC_POWERSGD}};
+    const uint32_t me = g->config.rank;
+    struct coder c = {.host = (struct backend *)p->cpu[me],
+                      .gpu = b,
+                      .d = g,
+                      .me = me,
+                      .n = p->size,
+                      .stream = g->streams[0],
+                      .all = {p->size * 7},
+                      .own = {me + 1000}};
+    struct err err = ERR_INIT;
+
+    HOLDS(row->codec_open(b, &power, &err) == 0);
+    HOLDS(codec_state_new(the_case->codec_bytes, false, &c.state) == 0);
+    int rc = coding->body ? coding->body(&c, p, said) : coder_runs_rounds(&c, said);
+    codec_state_free(c.state);
+    return rc;
 }
 
 static inline void run_coding(const struct coding_case *k, struct gpu_case c)
 {
     coding = k;
-    if (!c.row_body)
-        c.row_body = coding_body;
+    c.codec_bytes = k->max_bytes ? k->max_bytes : 1u << 26;
+    c.direct_bytes = 3000;
+    c.init_timeout_ns = 30 * NS_PER_S;
+    c.row_body = coding_body;
     run_case(&c);
 }
 
@@ -453,48 +436,41 @@ enum { N_QUEUED = 24 };
 
 /* All are posted before the first has run: two tensors in turn, of which one alone can
  * be kept, or one. */
-static inline int
-queue_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+static inline int queue_body(struct coder *c, struct party *p, char *said)
 {
     static uint8_t arenas[MAX_MEMBERS][N_QUEUED][CODED_ROOM];
-    uint8_t got[sizeof(arenas[0][0])];
+    uint8_t got[sizeof(arenas[0][0])], (*arena)[CODED_ROOM] = arenas[c->me];
     struct coded b[N_QUEUED];
     void *dev[N_QUEUED];
     struct err err = ERR_INIT;
     uint64_t ticket = 0;
-    struct coder c;
-
-    (void)p;
-    if (coder_open(&c, meeting, me, said))
-        return 1;
     int rc = 0;
+
     for (int k = 0; k < N_QUEUED && !rc; k++) {
         b[k] = one_tensor;
         b[k].which[0] = coding->max_bytes && k % 2 ? 3 : 0;
-        rc = coded_plan(&c, &b[k], coding->text);
-        coded_fill(&c, &b[k], arenas[me][k]);
-        rc = rc ? rc : alloc_on(row, c.d, b[k].bytes, c.stream, &dev[k], &err);
-        rc = rc ? rc : coded_copy(&c, true, dev[k], arenas[me][k], b[k].bytes);
+        rc = coded_plan(c, &b[k], coding->text);
+        coded_fill(c, &b[k], arena[k]);
+        rc = rc ? rc : coded_alloc(c, b[k].bytes, &dev[k], &err);
+        rc = rc ? rc : coded_copy(c, true, dev[k], arena[k], b[k].bytes);
     }
     for (int k = 0; k < N_QUEUED && !rc; k++)
-        rc = post_gpu(&c, &b[k], dev[k], dev[k], &ticket, &err);
-    rc = rc ? rc : wait_ticket(c.gpu, ticket, 20, &err);
+        rc = post_gpu(c, &b[k], dev[k], dev[k], &ticket, &err);
+    rc = rc ? rc : wait_ticket(c->gpu, ticket, 20, &err);
     for (int k = 0; k < N_QUEUED && !rc; k++) {
-        rc = run_host(&c, &b[k], arenas[me][k], &err);
-        rc = rc ? rc : coded_copy(&c, false, dev[k], got, b[k].bytes);
-        rc = rc ? rc : batch_compare(&c, &b[k], arenas[me][k], got, &err);
-        row->free(dev[k], c.stream);
+        rc = run_host(c, &b[k], arena[k], &err);
+        rc = rc ? rc : coded_copy(c, false, dev[k], got, b[k].bytes);
+        rc = rc ? rc : batch_compare(c, &b[k], arena[k], got, &err);
+        row->free(dev[k], c->stream);
     }
-    if (rc)
-        (void)SAYS("rank %u: %s", me, err.text);
-    return coder_close(&c, rc, said);
+    return rc ? SAYS("rank %u: %s", c->me, err.text) : 0;
 }
 
+/* With 2 and 3 members. */
 static inline void run_queues(const struct coding_case *k, uint32_t n_streams_of_3)
 {
-    run_coding(k, (struct gpu_case){.n = 2, .n_streams = 3, .row_body = queue_body});
-    run_coding(k, (struct gpu_case){
-                      .n = 3, .n_streams = n_streams_of_3, .row_body = queue_body});
+    run_coding(k, (struct gpu_case){.n = 2, .n_streams = 3});
+    run_coding(k, (struct gpu_case){.n = 3, .n_streams = n_streams_of_3});
 }
 
 #endif

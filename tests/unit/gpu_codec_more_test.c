@@ -35,8 +35,11 @@ UNIT_TEST(powersgd_is_near_the_host_s)
 
 UNIT_TEST(many_on_their_way_keep_the_order_of_what_is_kept)
 {
-    static const struct coding_case top = {.text = "topk:ratio=0.02"},
-                                    power = {.text = "powersgd:rank=2", .slack = 1e-4};
+    static const struct coding_case top = {.text = "topk:ratio=0.02",
+                                           .body = queue_body},
+                                    power = {.text = "powersgd:rank=2",
+                                             .slack = 1e-4,
+                                             .body = queue_body};
 
     run_queues(&top, 1);
     run_queues(&power, 1);
@@ -45,39 +48,34 @@ UNIT_TEST(many_on_their_way_keep_the_order_of_what_is_kept)
 /* --- calls --- */
 
 /* Three tensors that are compressed: two calls a batch, or two a tensor. */
-static int calls_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+static int calls_body(struct coder *c, struct party *p, char *said)
 {
     const unsigned want = the_case->is_deterministic ? 6 : 2;
     AUTOFREE uint8_t *arena = mem_zalloc(CODED_ROOM);
     struct coded b = {
         .dtype = DT_F32, .op = OP_SUM, .pre = 1, .post = 1, .n = 3, .which = {0, 2, 5}};
     struct err err = ERR_INIT;
-    struct coder c;
     unsigned n = 0;
 
-    (void)p;
-    if (coder_open(&c, meeting, me, said))
-        return 1;
-    int rc = coded_plan(&c, &b, coding->text);
-    coded_fill(&c, &b, arena);
-    rc = rc ? rc : run_gpu(&c, &b, arena, arena, &err);
-    rc = rc ? rc : are_equal(&c, &b, arena, &err);
-    char *log = nccl_log_of(me);
+    int rc = coded_plan(c, &b, coding->text);
+    coded_fill(c, &b, arena);
+    rc = rc ? rc : run_gpu(c, &b, arena, arena, &err);
+    rc = rc ? rc : are_equal(c, &b, arena, &err);
+    char *log = nccl_log_of(c->me);
     for (const char *l = log; (l = strstr(l, "AllReduce of ")); l++)
         n++;
     free(log);
-    if (rc || n != want)
-        rc = SAYS("rank %u: %u calls, not %u: %s", me, n, want, err.text);
-    return coder_close(&c, rc, said);
+    return rc || n != want
+               ? SAYS("rank %u: %u calls, not %u: %s", c->me, n, want, err.text)
+               : 0;
 }
 
 UNIT_TEST(factors_of_a_batch_are_summed_at_once_unless_deterministic)
 {
-    static const struct coding_case k = {.text = "powersgd:rank=3"};
+    static const struct coding_case k = {.text = "powersgd:rank=3", .body = calls_body};
 
-    run_coding(&k, (struct gpu_case){.n = 3, .row_body = calls_body});
-    run_coding(&k, (struct gpu_case){
-                       .n = 3, .is_deterministic = true, .row_body = calls_body});
+    run_coding(&k, (struct gpu_case){.n = 3});
+    run_coding(&k, (struct gpu_case){.n = 3, .is_deterministic = true});
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -13,11 +13,7 @@ UNIT_TEST(int8_has_the_bits_of_the_host_s)
         {.text = "int8:block=1024,feedback=0", .n_rounds = 8},
     };
 
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        run_coding(&cases[i], (struct gpu_case){.n = 2});
-        run_coding(&cases[i], (struct gpu_case){.n = 3});
-        run_coding(&cases[i], (struct gpu_case){.n = 5, .is_deterministic = i == 1});
-    }
+    run_codings(cases, ARRAY_LEN(cases), 1);
 }
 
 UNIT_TEST(halves_are_ordinary_batches_of_half_the_bytes)
@@ -85,77 +81,68 @@ static int sent_check(
                : 0;
 }
 
-static int wire_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+static int wire_body(struct coder *c, struct party *p, char *said)
 {
     const uint64_t block = 4 + 256, n = p->size;
-    struct coder c;
 
-    if (coder_open(&c, meeting, me, said))
-        return 1;
     /* 25 blocks; shards of the allgather are as long as the longest */
-    int rc = sent_check(&c, p, "fp16", n * 6400 * 2, said)
-             || sent_check(
-                 &c, p, "int8:block=256",
-                 n == 2 ? n * 25 * block : (n - 1) * 25 * block + n * 5 * block, said);
-    return coder_close(&c, rc, said);
+    return sent_check(c, p, "fp16", n * 6400 * 2, said)
+           || sent_check(c, p, "int8:block=256",
+                         n == 2 ? n * 25 * block : (n - 1) * 25 * block + n * 5 * block,
+                         said);
 }
 
 UNIT_TEST(as_many_bytes_travel_as_planned)
 {
-    static const struct coding_case k = {.text = ""};
+    static const struct coding_case k = {.text = "", .body = wire_body};
 
-    run_coding(&k, (struct gpu_case){.n = 2, .row_body = wire_body});
-    run_coding(&k, (struct gpu_case){.n = 5, .row_body = wire_body});
+    run_coding(&k, (struct gpu_case){.n = 2});
+    run_coding(&k, (struct gpu_case){.n = 5});
 }
 
 /* --- many on their way --- */
 
 UNIT_TEST(many_on_their_way_keep_the_order_of_what_is_kept)
 {
-    static const struct coding_case one = {.text = "int8"},
-                                    two = {.text = "int8", .max_bytes = 30000};
+    static const struct coding_case one = {.text = "int8", .body = queue_body},
+                                    two = {.text = "int8",
+                                           .max_bytes = 30000,
+                                           .body = queue_body};
 
     run_queues(&one, 2);
-    run_coding(&two, (struct gpu_case){.n = 2, .row_body = queue_body});
-    run_coding(&two, (struct gpu_case){.n = 2, .n_streams = 3, .row_body = queue_body});
+    run_coding(&two, (struct gpu_case){.n = 2});
+    run_coding(&two, (struct gpu_case){.n = 2, .n_streams = 3});
 }
 
 /* --- sets that go --- */
 
-static int
-forget_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+static int forget_body(struct coder *c, struct party *p, char *said)
 {
     struct err err = ERR_INIT;
-    struct coder c;
     struct coded b = one_tensor;
 
-    (void)p;
-    if (coder_open(&c, meeting, me, said))
-        return 1;
-    row->state_forget_set(c.d, 1); /* there is nothing: fine */
-    int rc = coded_plan(&c, &b, "int8");
+    row->state_forget_set(c->d, 1); /* there is nothing: fine */
+    int rc = coded_plan(c, &b, "int8");
     for (int k = 0; k < 8 && !rc; k++) {
         b.set = k % 2;
-        rc = one_batch(&c, &b, &err);
+        rc = one_batch(c, &b, &err);
         if (k == 4) { /* what set 0 keeps is not touched */
-            row->state_forget_set(c.d, 1);
-            codec_state_forget_set(c.state, 1);
-            if (gcodec_states_bytes(c.d->codecs) != b.plans[0].state_bytes)
+            row->state_forget_set(c->d, 1);
+            codec_state_forget_set(c->state, 1);
+            if (gcodec_states_bytes(c->d->codecs) != b.plans[0].state_bytes)
                 rc = err_set(&err, -EIO, "%llu bytes are kept",
-                             (unsigned long long)gcodec_states_bytes(c.d->codecs));
+                             (unsigned long long)gcodec_states_bytes(c->d->codecs));
         }
     }
-    if (rc)
-        (void)SAYS("rank %u: %s", me, err.text);
-    return coder_close(&c, rc, said);
+    return rc ? SAYS("rank %u: %s", c->me, err.text) : 0;
 }
 
 UNIT_TEST(a_set_that_goes_takes_what_it_kept)
 {
-    static const struct coding_case k = {.text = "int8"};
+    static const struct coding_case k = {.text = "int8", .body = forget_body};
 
-    run_coding(&k, (struct gpu_case){.n = 2, .row_body = forget_body});
-    run_coding(&k, (struct gpu_case){.n = 3, .row_body = forget_body});
+    run_coding(&k, (struct gpu_case){.n = 2});
+    run_coding(&k, (struct gpu_case){.n = 3});
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -11,8 +11,7 @@ static float sum_of(uint32_t n)
     return (float)(n * (n + 1) / 2);
 }
 
-static int
-member_sums(struct device *g, struct backend *meeting, struct party *p, char *said)
+MEMBER_BODY(member_sums)
 {
     struct err err = ERR_INIT;
     struct backend *b;
@@ -41,30 +40,23 @@ member_sums(struct device *g, struct backend *meeting, struct party *p, char *sa
 /* The fake ends the test where a call is made before the last one is over. */
 UNIT_TEST(a_communicator_is_used_before_it_is_ready_on_every_version)
 {
-    static const struct {
-        const char *delay_us, *blocking;
-        struct gpu_case c;
-    } rows[] = {
-        {NULL, NULL, {.n = 3}},
-        {"1500", NULL, {.n = 2, .version = "21403"}},
-        {"1500", NULL, {.n = 2, .version = "22105"}},
-        {"1500", NULL, {.n = 2, .version = "23007"}},
-        {NULL, NULL, {.n = 2, .version = "21003"}}, /* blocks on the launcher */
-        {NULL, "1", {.n = 2}},
-        {NULL, NULL, {.n = 1, .faults = "init_hang=0"}}, /* calls no NCCL */
+#define SLOWLY .env = "HVD_FAKE_NCCL_DELAY_US", .value = "1500"
+    static const struct gpu_case cases[] = {
+        {.n = 3},
+        {.n = 2, .version = "21403", SLOWLY},
+        {.n = 2, .version = "22105", SLOWLY},
+        {.n = 2, .version = "23007", SLOWLY},
+        {.n = 2, .version = "21003"}, /* blocks on the launcher */
+        {.n = 2, .env = "NCCL_COMM_BLOCKING", .value = "1"},
+        {.n = 1, .faults = "init_hang=0"}, /* calls no NCCL */
     };
+#undef SLOWLY
 
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct gpu_case c = rows[i].c;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct gpu_case c = cases[i];
 
         c.body = member_sums;
-        if (rows[i].delay_us)
-            (void)setenv("HVD_FAKE_NCCL_DELAY_US", rows[i].delay_us, 1);
-        if (rows[i].blocking)
-            (void)setenv("NCCL_COMM_BLOCKING", rows[i].blocking, 1);
         run_case(&c);
-        (void)unsetenv("HVD_FAKE_NCCL_DELAY_US");
-        (void)unsetenv("NCCL_COMM_BLOCKING");
     }
 }
 
@@ -89,8 +81,7 @@ fails_to_start(struct device *g, struct backend *meeting, const char *words, cha
     return 0;
 }
 
-static int
-init_fails(struct device *g, struct backend *meeting, struct party *p, char *said)
+MEMBER_BODY(init_fails)
 {
     int rc = 0;
 
@@ -107,16 +98,12 @@ init_fails(struct device *g, struct backend *meeting, struct party *p, char *sai
 
 UNIT_TEST(a_failed_start_breaks_the_device)
 {
-    run_case(
-        &(struct gpu_case){.n = 2, .body = init_fails, .faults = "init_error=1:2"});
-    run_case(
-        &(struct gpu_case){.n = 2, .body = init_fails, .faults = "init_refused=1:2"});
+    RUN_CASE(.n = 2, .body = init_fails, .faults = "init_error=1:2");
+    RUN_CASE(.n = 2, .body = init_fails, .faults = "init_refused=1:2");
 }
 
-static int
-init_hangs(struct device *g, struct backend *meeting, struct party *p, char *said)
+MEMBER_BODY(init_hangs)
 {
-    (void)p;
     return fails_to_start(
         g, meeting,
         "NCCL did not connect ranks 0 to 2 within 1 s (NCCL_SOCKET_IFNAME=", said);
@@ -124,18 +111,15 @@ init_hangs(struct device *g, struct backend *meeting, struct party *p, char *sai
 
 UNIT_TEST(a_start_that_takes_too_long_names_its_ranks)
 {
-    run_case(&(struct gpu_case){.n = 3,
-                                .body = init_hangs,
-                                .faults = "init_hang=1",
-                                .init_timeout_ns = NS_PER_S});
+    RUN_CASE(.n = 3, .body = init_hangs, .faults = "init_hang=1",
+             .init_timeout_ns = NS_PER_S);
 }
 
 /* --- sets --- */
 
 /* Communicators of one thread by turns: what one has in progress must be over in every
  * way before another begins. */
-static int
-by_turns(struct device *g, struct backend *meeting, struct party *p, char *said)
+MEMBER_BODY(by_turns)
 {
     static const uint32_t members[] = {0, 1};
     struct backend *v[3] = {NULL}, *alone;
@@ -143,7 +127,6 @@ by_turns(struct device *g, struct backend *meeting, struct party *p, char *said)
     uint64_t ticket = 0;
     float *x;
 
-    (void)p;
     HOLDS((x = floats_new(g, COUNT, 1, &err)));
     HOLDS(case_open(g, meeting, &v[0], &err) == 0);
     HOLDS(post_sum(v[0], x, COUNT, &ticket, &err) == 0);
@@ -170,10 +153,7 @@ by_turns(struct device *g, struct backend *meeting, struct party *p, char *said)
 }
 
 /* Several of one set share nothing: what shares runs one after the other. */
-static int member_runs_several(struct device *g,
-                               struct backend *meeting,
-                               struct party *p,
-                               char *said)
+MEMBER_BODY(member_runs_several)
 {
     struct err err = ERR_INIT;
     struct backend *b;
@@ -207,20 +187,16 @@ static int member_runs_several(struct device *g,
 
 UNIT_TEST(communicators_of_several_streams_share_nothing)
 {
-    run_case(&(struct gpu_case){.n = 2, .n_streams = 2, .body = member_runs_several});
+    RUN_CASE(.n = 2, .n_streams = 2, .body = member_runs_several);
 }
 
 UNIT_TEST(communicators_take_turns_in_all_versions)
 {
-    static const char *const versions[] = {"21805", "22105", "22505", "22605", "22809"};
-
-    for (size_t i = 0; i < ARRAY_LEN(versions); i++)
-        run_case(&(struct gpu_case){.n = 2, .body = by_turns, .version = versions[i]});
+    run_versions((struct gpu_case){.n = 2, .body = by_turns}, 1);
 }
 
 /* Closed at once after the post: it is done all the same, and the object goes. */
-static int
-closes_early(struct device *g, struct backend *meeting, struct party *p, char *said)
+MEMBER_BODY(closes_early)
 {
     const uint64_t deadline_ns = clock_now_ns() + 30 * NS_PER_S;
     struct err err = ERR_INIT;
@@ -242,15 +218,15 @@ closes_early(struct device *g, struct backend *meeting, struct party *p, char *s
 
 UNIT_TEST(a_set_that_is_removed_in_flight_is_drained)
 {
-    run_case(&(struct gpu_case){.n = 3, .body = closes_early});
-    run_case(&(struct gpu_case){.n = 2, .body = closes_early, .version = "21003"});
+    RUN_CASE(.n = 3, .body = closes_early);
+    RUN_CASE(.n = 2, .body = closes_early, .version = "21003");
 }
 
 UNIT_TEST(the_watcher_does_not_query_while_a_group_starts)
 {
-    (void)setenv("HVD_FAKE_NCCL_DELAY_US", "250000", 1); /* it looks each 100 ms */
-    run_case(&(struct gpu_case){.n = 2, .body = closes_early, .version = "22605"});
-    (void)unsetenv("HVD_FAKE_NCCL_DELAY_US");
+    RUN_CASE(.n = 2, .body = closes_early, .version = "22605",
+             .env = "HVD_FAKE_NCCL_DELAY_US",
+             .value = "250000"); /* it looks each 100 ms */
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -413,20 +413,16 @@ static int run_one(struct bench *w, char *said)
     choose_region(w);
     int rc = lay_out(w) ? 0 : err_set(&err, -ENOSPC, "the arena is small");
 
-    if (!rc) {
+    if (!rc)
         bench_fill(w);
-        rc = bench_copy(w, true, &err);
-    }
+    rc = rc ? rc : bench_copy(w, true, &err);
     if (!rc && a->is_registered)
         rc = bench_register(w, &err);
-    if (!rc)
-        rc = bench_post(w, &err);
+    rc = rc ? rc : bench_post(w, &err);
     if (!rc && a->is_registered)
         bench_forget(w);
-    if (!rc)
-        rc = bench_copy(w, false, &err);
-    if (!rc)
-        rc = bench_check(w, &err);
+    rc = rc ? rc : bench_copy(w, false, &err);
+    rc = rc ? rc : bench_check(w, &err);
     return rc ? SAYS(
                "rank %u of %u: %s %s %s of %zu, scales %g %g, root %u%s%s%s%s%s%s: %s",
                w->me, w->n, collective_name(a->coll), dtype_name(a->dtype),
@@ -483,13 +479,11 @@ static int bench_end(struct bench *w, char *said)
 }
 
 /* The body of all cases: runs the case's `bench`. */
-static int
-bench_body(struct device *g, struct backend *meeting, struct party *p, char *said)
+MEMBER_BODY(bench_body)
 {
     struct bench *w = mem_zalloc(sizeof(*w));
     int rc = w ? bench_begin(w, g, meeting, said) : SAYS("out of memory");
 
-    (void)p;
     rc = rc ? rc : the_case->bench(w, said);
     if (rc || the_case->aborts)
         return rc; /* the launcher may still use it */

@@ -13,20 +13,31 @@
 struct bench;
 
 struct gpu_case {
-    const char *version; /* of NCCL; NULL: 2.27.5 */
-    const char *faults;  /* of the fakes; NULL: none */
+    const char *version;     /* of NCCL; NULL: 2.27.5 */
+    const char *faults;      /* of the fakes; NULL: none */
+    const char *env, *value; /* a variable; NULL: none */
     uint32_t n;
     uint64_t init_timeout_ns; /* 0: as it is */
     uint32_t n_streams;       /* 0: 1 */
     bool is_deterministic, uses_graphs, aborts, registers;
     uint64_t direct_bytes;         /* 0: 8 MiB */
+    uint64_t codec_bytes;          /* 0: no codecs */
     uint32_t mask;                 /* of gpu_matrix_test: which batches are run */
     const struct gpu_hooks *hooks; /* NULL: batches are sums of float32 */
     int (*body)(struct device *g, struct backend *meeting, struct party *p, char *said);
     int (*bench)(struct bench *w, char *said); /* of gpu_matrix_test's body */
-    /* Instead of body, if it opens the device itself. */
-    int (*row_body)(struct backend *meeting, uint32_t me, struct party *p, char *said);
+    /* Instead of body: over the row of device_ops, with the world's communicator. */
+    int (*row_body)(struct device *g, struct backend *b, struct party *p, char *said);
+    int (*interrupted)(void *arg, struct err *err); /* of row_body's communicator */
+    party_body_fn member; /* instead of body, if it opens the device itself */
 };
+
+static const struct device_ops *const row = &hvd_cuda_device_ops;
+
+#define MEMBER_BODY(f)                                                                 \
+    static int f(struct device *g, struct backend *meeting, struct party *p, char *said)
+#define ROW_BODY(f)                                                                    \
+    static int f(struct device *g, struct backend *b, struct party *p, char *said)
 
 static const struct gpu_case *the_case; /* of this process */
 static uint32_t case_ranks[MAX_MEMBERS] = {0, 1, 2, 3, 4, 5};
@@ -54,6 +65,15 @@ static atomic_bool case_was_slow;
         if (!(what))                                                                   \
             return SLOW("rank %u, line %d: not soon: %s", g->config.rank, __LINE__,    \
                         #what);                                                        \
+    } while (0)
+
+/* In a body, until the party's deadline. */
+#define COMES(what)                                                                    \
+    do {                                                                               \
+        while (!(what)) {                                                              \
+            HOLDS(clock_now_ns() < p->deadline_ns);                                    \
+            (void)usleep(1000);                                                        \
+        }                                                                              \
     } while (0)
 
 /* All members, the k-th time (from 1). */
@@ -127,6 +147,7 @@ static inline struct device_config case_config(uint32_t me, uint32_t size)
         .is_deterministic = the_case->is_deterministic,
         .uses_graphs = the_case->uses_graphs,
         .registers = the_case->registers,
+        .codec_bytes = the_case->codec_bytes,
         .init_timeout_ns = the_case->init_timeout_ns,
         .pool_bytes = 1u << 20,
     };
@@ -157,25 +178,39 @@ static int case_body(struct backend *meeting, uint32_t me, struct party *p, char
     return rc;
 }
 
-/* --- memory --- */
-
-/* Of a row's, for a stream from here on. */
-static inline int alloc_on(const struct device_ops *row,
-                           struct device *d,
-                           uint64_t bytes,
-                           void *stream,
-                           void **ret,
+/* The device of the row, and the world's communicator. */
+static inline int row_open(struct backend *meeting,
+                           uint32_t me,
+                           struct device **ret_g,
+                           struct backend **ret,
                            struct err *err)
 {
-    struct device_event *given;
-    int rc = row->alloc(d, bytes, ret, &given, err);
+    const struct device_config config = case_config(me, the_case->n);
+    const struct backend_env env = {
+        .rank = me, .size = the_case->n, .interrupted = the_case->interrupted};
+    int rc = row->open(&config, (int)me, ret_g, err);
 
-    if (rc)
-        return rc;
-    rc = row->wait(d, given, stream, UINT64_MAX, err);
-    row->event_unref(given);
-    return rc;
+    return rc ? rc : row->comm_open(*ret_g, meeting, &env, case_ranks, ret, err);
 }
+
+static int
+case_row_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+{
+    struct err err = ERR_INIT;
+    struct device *g;
+    struct backend *b;
+
+    if (row_open(meeting, me, &g, &b, &err))
+        return SAYS("open: %s", err.text);
+    int rc = the_case->row_body(g, b, p, said);
+    if (rc)
+        row->abort(g);
+    else
+        b->ops->close(b);
+    return row->close(g, NULL) && !rc ? SAYS("close") : rc;
+}
+
+/* --- memory --- */
 
 /* Device memory that holds n floats of value v; NULL: failed. */
 static inline float *floats_new(struct device *g, size_t n, float v, struct err *err)
@@ -221,18 +256,24 @@ floats_are(struct device *g, float *p, size_t n, float v, struct err *err)
 
 /* --- batches --- */
 
-static inline int
-post_sum(struct backend *b, float *p, size_t n, uint64_t *ret_ticket, struct err *err)
+/* Sums of float32. */
+static inline struct batch batch_of(struct batch_item *items, size_t n)
 {
-    struct batch_item item = {.in = p, .out = p, .count = n};
-    struct batch batch = {.coll = COLL_ALLREDUCE,
+    return (struct batch){.coll = COLL_ALLREDUCE,
                           .place = PLACE_CUDA,
                           .dtype = DT_F32,
                           .op = OP_SUM,
                           .prescale = 1,
                           .postscale = 1,
-                          .items = &item,
-                          .n_items = 1};
+                          .items = items,
+                          .n_items = n};
+}
+
+static inline int
+post_sum(struct backend *b, float *p, size_t n, uint64_t *ret_ticket, struct err *err)
+{
+    struct batch_item item = {.in = p, .out = p, .count = n};
+    const struct batch batch = batch_of(&item, 1);
 
     return b->ops->post(b, &batch, ret_ticket, err);
 }
@@ -260,7 +301,6 @@ static _Atomic bool gate_is_open; /* of this process */
 
 static inline int gate_wait(void *arg)
 {
-    (void)arg;
     while (!atomic_load(&gate_is_open))
         (void)usleep(100);
     return 0;
@@ -296,7 +336,9 @@ static int case_main(const void *c)
 {
     the_case = c;
     struct party p = {.size = the_case->n,
-                      .body = the_case->row_body ? the_case->row_body : case_body};
+                      .body = the_case->member     ? the_case->member
+                              : the_case->row_body ? case_row_body
+                                                   : case_body};
     pthread_t t[MAX_MEMBERS];
     struct seat s[MAX_MEMBERS];
     int failed = 0;
@@ -305,6 +347,8 @@ static int case_main(const void *c)
     (void)setenv("HVD_FAKE_HANG_S", "30", 1);
     (void)setenv("HVD_FAKE_NCCL", the_case->version ? the_case->version : "22705", 1);
     (void)setenv("HVD_FAKE_FAULTS", the_case->faults ? the_case->faults : "", 1);
+    if (the_case->env)
+        (void)setenv(the_case->env, the_case->value, 1);
     if (the_case->n_streams > 1) /* else a rank sets it while another looks */
         (void)setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
     p.deadline_ns = clock_now_ns() + 60 * NS_PER_S;
@@ -329,6 +373,19 @@ static void run_case(const struct gpu_case *c)
 
     ASSERT_IN_TIME((status = in_child(case_main, c)) != TOO_SLOW);
     assert_int_equal(status, 0);
+}
+#define RUN_CASE(...) run_case(&(struct gpu_case){__VA_ARGS__})
+
+/* One of each way in which NCCL keeps what is in progress. */
+static const char *const versions[] = {"21805", "22105", "22505", "22605", "22809"};
+
+/* A case with each of them, or every second one. */
+static inline void run_versions(struct gpu_case c, size_t step)
+{
+    for (size_t i = 0; i < ARRAY_LEN(versions); i += step) {
+        c.version = versions[i];
+        run_case(&c);
+    }
 }
 
 #endif

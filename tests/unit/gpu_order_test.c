@@ -7,7 +7,6 @@
 
 enum { N_SETS = 5, N_BATCHES = 120, N_USER_STREAMS = 3, COUNT = 64 };
 
-static const struct device_ops *const row = &hvd_cuda_device_ops;
 static uint64_t the_seed;
 
 static const struct {
@@ -35,13 +34,10 @@ static bool set_has(int set, uint32_t me)
     return false;
 }
 
-static int open_sets(struct user *u, struct backend *meeting, char *said)
+static int split_sets(struct user *u, char *said)
 {
-    const struct backend_env env = env_of(u->g);
     struct err err = ERR_INIT;
 
-    if (row->comm_open(u->g, meeting, &env, case_ranks, &u->b[0], &err))
-        return SAYS("open: %s", err.text);
     for (int i = 1; i < N_SETS; i++)
         if (row->comm_split(u->b[0], sets[i].ranks, sets[i].n, &u->b[i], &err))
             return SAYS("split: %s", err.text);
@@ -68,14 +64,7 @@ static int post_one(struct user *u, int k, char *said)
     HOLDS(row->record(g, s, &ready, &err) == 0);
     struct batch_item item = {
         .in = u->v[k], .out = u->v[k], .count = COUNT, .ready = ready};
-    struct batch batch = {.coll = COLL_ALLREDUCE,
-                          .place = PLACE_CUDA,
-                          .dtype = DT_F32,
-                          .op = OP_SUM,
-                          .prescale = 1,
-                          .postscale = 1,
-                          .items = &item,
-                          .n_items = 1};
+    const struct batch batch = batch_of(&item, 1);
     struct backend *b = u->b[u->of[k]];
     HOLDS(b->ops->post(b, &batch, &u->ticket[k], &err) == 0);
     row->event_unref(ready);
@@ -107,28 +96,25 @@ static int user_run(struct user *u, char *said)
     return 0;
 }
 
-static int order_body(struct backend *meeting, uint32_t me, struct party *p, char *said)
+ROW_BODY(order_body)
 {
-    const struct device_config config = case_config(me, p->size);
-    struct user u = {.all = {the_seed}, .own = {the_seed * 64 + me + 1}};
+    struct user u = {.g = g,
+                     .b = {b},
+                     .all = {the_seed},
+                     .own = {the_seed * 64 + g->config.rank + 1}};
     struct err err = ERR_INIT;
     struct gpu_scope scope;
 
-    if (row->open(&config, (int)me, &u.g, &err))
-        return SAYS("open: %s", err.text);
-    if (gpu_enter(u.g, &scope, &err))
-        return SAYS("enter: %s", err.text);
+    HOLDS(gpu_enter(g, &scope, &err) == 0);
     for (int i = 0; i < N_USER_STREAMS; i++)
-        (void)u.g->cu->stream_new(&u.streams[i], CU_STREAM_NON_BLOCKING, 0);
+        (void)g->cu->stream_new(&u.streams[i], CU_STREAM_NON_BLOCKING, 0);
     gpu_leave(&scope);
-    int rc = open_sets(&u, meeting, said);
+    int rc = split_sets(&u, said);
     if (!rc)
         rc = user_run(&u, said);
-    for (int i = N_SETS - 1; i >= 0 && !rc; i--)
+    for (int i = N_SETS - 1; i > 0 && !rc; i--)
         comm_backend_ops.close(u.b[i]);
-    if (rc)
-        row->abort(u.g);
-    return row->close(u.g, NULL) && !rc ? SAYS("close") : rc;
+    return rc;
 }
 
 UNIT_TEST(sets_and_user_streams_make_no_circle)
@@ -137,7 +123,7 @@ UNIT_TEST(sets_and_user_streams_make_no_circle)
     const uint64_t n_seeds = n ? strtoull(n, NULL, 10) : 8;
 
     for (the_seed = 1; the_seed <= n_seeds; the_seed++)
-        run_case(&(struct gpu_case){.n = 4, .row_body = order_body});
+        RUN_CASE(.n = 4, .row_body = order_body);
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -39,6 +39,6 @@ $(O)/runtime/backend/nccl/image.o: XFLAGS := -DKERNELS_BIN='"$(KERNEL_BIN)"'
 $(O)/runtime/backend/nccl/image.o: $(KERNEL_BIN)
 $(O)/runtime/backend/nccl/hvd_gpu.o: XFLAGS := -DKERNELS_BIN='"$(BUILD)/kernels/head.bin"'
 $(O)/runtime/backend/nccl/hvd_gpu.o: $(BUILD)/kernels/head.bin
-$(addprefix $(O)/unit/gpu_,image_test park_test order_test register_test abort_test matrix_test nancheck_test codec_test codec_more_test): $(O)/runtime/backend/nccl/image.o
+$(addprefix $(O)/unit/gpu_,image_test park_test comm_test order_test register_test abort_test matrix_test nancheck_test codec_test codec_more_test): $(O)/runtime/backend/nccl/image.o
 $(patsubst tests/unit/%.c,$(O)/unit/%,$(wildcard tests/unit/hvdgpu_*_test.c)): $(O)/runtime/backend/nccl/image.o
 $(O)/unit/gpu_report_test: | $(O)/bin/hvd-gpu
