@@ -52,7 +52,7 @@ static int tensor_submit(int device,
 /* --- as on the host --- */
 
 static const char *the_codec; /* NULL: HVD_COMPRESSION's */
-static int the_op = HVD_AVERAGE;
+static int the_op;
 static double the_slack; /* 0: to the bit */
 
 RANK_BODY(beside_body)
@@ -96,30 +96,6 @@ RANK_BODY(beside_body)
     CHECK_OK(hvd_shutdown());
 }
 
-static void case_run(int size, rank_fn fn)
-{
-    gpu_world_run("22705", size, fn);
-}
-
-UNIT_TEST(results_are_the_host_s)
-{
-    the_codec = "int8";
-    case_run(2, beside_body);
-    case_run(3, beside_body);
-    the_codec = "topk:ratio=0.05";
-    case_run(2, beside_body);
-    the_codec = "powersgd:rank=2"; /* both stop at float32's end */
-    the_slack = 1e-3;
-    case_run(3, beside_body);
-    the_codec = "fp16";
-    the_slack = 0.02;
-    case_run(3, beside_body);
-    the_codec = "bf16";
-    the_slack = 0.1;
-    case_run(2, beside_body);
-    the_slack = 0;
-}
-
 /* All have the same bits: the least of any number is the greatest. */
 RANK_BODY(same_body)
 {
@@ -130,43 +106,56 @@ RANK_BODY(same_body)
     CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < N; i++)
         v[i] = value_of(rank, 1, i);
-    CHECK_OK(tensor_submit(rank, "x", the_codec, v, the_op, 0, &h));
-    CHECK_OK(wait_release(h));
+    CHECK_END(tensor_submit(rank, "x", the_codec, v, the_op, 0, &h));
     memcpy(least, v, N * sizeof(*v));
     memcpy(most, v, N * sizeof(*v));
-    CHECK_OK(tensor_submit(rank, "least", "none", least, HVD_MIN, 0, &h));
-    CHECK_OK(wait_release(h));
-    CHECK_OK(tensor_submit(rank, "most", "none", most, HVD_MAX, 0, &h));
-    CHECK_OK(wait_release(h));
+    CHECK_END(tensor_submit(rank, "least", "none", least, HVD_MIN, 0, &h));
+    CHECK_END(tensor_submit(rank, "most", "none", most, HVD_MAX, 0, &h));
     for (int i = 0; i < N; i++)
         CHECK(least[i] == most[i], "%d: %.9g to %.9g", i, (double)least[i],
               (double)most[i]);
     CHECK_OK(hvd_shutdown());
 }
 
-/* As on the host each level rounds, of any number of ranks. */
-UNIT_TEST(halves_of_adasum_are_the_host_s)
+UNIT_TEST(results_are_the_host_s)
 {
-    the_op = HVD_ADASUM;
-    the_codec = "fp16";
-    the_slack = 0.02;
-    case_run(2, beside_body);
-    case_run(3, beside_body);
-    case_run(3, same_body);
-    case_run(4, same_body);
-    the_codec = "bf16";
-    the_slack = 0.15;
-    case_run(4, beside_body);
-    case_run(3, same_body);
-    the_op = HVD_AVERAGE;
-    the_slack = 0;
+    static const struct {
+        const char *codec;
+        double slack;
+        int op, size;
+        rank_fn body;
+    } rows[] = {
+        {"int8", 0, HVD_AVERAGE, 2, beside_body},
+        {"int8", 0, HVD_AVERAGE, 3, beside_body},
+        {"topk:ratio=0.05", 0, HVD_AVERAGE, 2, beside_body},
+        /* both stop at float32's end */
+        {"powersgd:rank=2", 1e-3, HVD_AVERAGE, 3, beside_body},
+        {"fp16", 0.02, HVD_AVERAGE, 3, beside_body},
+        {"bf16", 0.1, HVD_AVERAGE, 2, beside_body},
+        /* as on the host each level rounds, of any number of ranks */
+        {"fp16", 0.02, HVD_ADASUM, 2, beside_body},
+        {"fp16", 0.02, HVD_ADASUM, 3, beside_body},
+        {"fp16", 0, HVD_ADASUM, 3, same_body},
+        {"fp16", 0, HVD_ADASUM, 4, same_body},
+        {"bf16", 0.15, HVD_ADASUM, 4, beside_body},
+        {"bf16", 0, HVD_ADASUM, 3, same_body},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        the_codec = rows[i].codec;
+        the_slack = rows[i].slack;
+        the_op = rows[i].op;
+        gpu_world_run_usual(rows[i].size, rows[i].body);
+    }
 }
 
 UNIT_TEST(the_default_counts_for_gpus_too)
 {
     the_codec = NULL;
+    the_slack = 0;
+    the_op = HVD_AVERAGE;
     (void)setenv("HVD_COMPRESSION", "int8:block=256", 1);
-    case_run(3, beside_body);
+    gpu_world_run_usual(3, beside_body);
     (void)unsetenv("HVD_COMPRESSION");
 }
 
@@ -183,20 +172,18 @@ static void joins_body(int rank, int size)
     for (int step = 0; step < 3 + rank; step++) {
         for (int i = 0; i < N; i++)
             v[i] = (float)(rank + 1);
-        CHECK_OK(tensor_submit(rank, "x", "int8", v, HVD_SUM, 0, &h));
-        CHECK_OK(wait_release(h));
+        CHECK_END(tensor_submit(rank, "x", "int8", v, HVD_SUM, 0, &h));
         float want = 0; /* of the ranks that have not joined yet */
         for (int r = 0; r < size; r++)
             want += step < 3 + r ? (float)(r + 1) : 0;
         CHECK(fabsf(v[N - 1] - want) < 0.1f, "%g, not %g", (double)v[N - 1],
               (double)want);
     }
-    CHECK_OK(hvd_join_async(&j, &h));
-    CHECK_OK(wait_release(h));
+    CHECK_END(hvd_join_async(&j, &h));
     CHECK_OK(hvd_shutdown());
 }
 
-RANK_BODY(sets_body)
+GPU_WORLD_TEST(sets_come_and_go, 3)
 {
     float *v = floats_on_gpu(rank, N);
     int ranks[] = {0, 1}, id;
@@ -208,8 +195,7 @@ RANK_BODY(sets_body)
         for (int step = 0; step < 2 && rank < 2; step++) {
             for (int i = 0; i < N; i++)
                 v[i] = value_of(rank, 0, i);
-            CHECK_OK(tensor_submit(rank, "x", "int8", v, HVD_SUM, id, &h));
-            CHECK_OK(wait_release(h));
+            CHECK_END(tensor_submit(rank, "x", "int8", v, HVD_SUM, id, &h));
             /* no residual of the set before: the first step is the first one's */
             const double e = fabs((double)v[7] - (double)value_of(0, 0, 7)
                                   - (double)value_of(1, 0, 7));
@@ -223,18 +209,13 @@ RANK_BODY(sets_body)
 
 UNIT_TEST(who_has_joined_gives_zeros)
 {
-    case_run(2, joins_body);
-    case_run(3, joins_body);
-}
-
-UNIT_TEST(sets_come_and_go)
-{
-    case_run(3, sets_body);
+    gpu_world_run_usual(2, joins_body);
+    gpu_world_run_usual(3, joins_body);
 }
 
 /* --- what is refused --- */
 
-static void refuse_body(int rank, int size)
+GPU_WORLD_TEST(what_cannot_be_done_fails_the_tensor_alone, 2)
 {
     float *v = floats_on_gpu(rank, N);
     hvd_handle h;
@@ -248,27 +229,17 @@ static void refuse_body(int rank, int size)
                   "testhost): cuBLAS is needed (libcublas.so.13, .12 or .11 was not "
                   "found)"),
           "%s", shared->r[rank].text);
-    v[0] = 1;
-    CHECK_OK(
-        tensor_submit(rank, "a", "none", v, HVD_SUM, 0, &h)); /* the world goes on */
-    CHECK_OK(wait_release(h));
+    v[0] = 1; /* the world still works, and other codecs do */
+    CHECK_END(tensor_submit(rank, "a", "none", v, HVD_SUM, 0, &h));
     CHECK(v[0] == (float)size, "%g", (double)v[0]);
-    CHECK_OK(
-        tensor_submit(rank, "b", "int8", v, HVD_SUM, 0, &h)); /* and other codecs do */
-    CHECK_OK(wait_release(h));
+    CHECK_END(tensor_submit(rank, "b", "int8", v, HVD_SUM, 0, &h));
     has_no_blas = false; /* it has been installed */
-    CHECK_OK(tensor_submit(rank, "c", "powersgd", v, HVD_SUM, 0, &h));
-    CHECK_OK(wait_release(h));
+    CHECK_END(tensor_submit(rank, "c", "powersgd", v, HVD_SUM, 0, &h));
     CHECK_OK(hvd_shutdown());
 }
 
-UNIT_TEST(what_cannot_be_done_fails_the_tensor_alone)
-{
-    case_run(2, refuse_body);
-}
-
 /* A finding of HVD_NANCHECK in it is not reported for the next batch. */
-static void refuse_nan_body(int rank, int size)
+GPU_WORLD_TEST(a_refused_tensor_s_nan_is_nobody_s, 2)
 {
     float *v = floats_on_gpu(rank, N), *w = floats_on_gpu(rank, N);
     const int64_t shape[] = {N};
@@ -284,15 +255,9 @@ static void refuse_nan_body(int rank, int size)
     CHECK(wait_release(h) == HVD_INVALID_ARGUMENT, "%d", hvd_poll(h));
     t.device = rank;
     ((int32_t *)(void *)w)[5] = 1;
-    CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
-    CHECK_OK(wait_release(h));
+    CHECK_END(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
     CHECK(((int32_t *)(void *)w)[5] == size, "%d", ((int32_t *)(void *)w)[5]);
     CHECK_OK(hvd_shutdown());
-}
-
-UNIT_TEST(a_refused_tensor_s_nan_is_nobody_s)
-{
-    case_run(2, refuse_nan_body);
 }
 
 RANK_BODY(little_body)
@@ -314,7 +279,7 @@ RANK_BODY(little_body)
 UNIT_TEST(too_little_memory_is_reported)
 {
     (void)setenv("HVD_COMPRESSION_MEMORY", "16384", 1);
-    case_run(2, little_body);
+    gpu_world_run_usual(2, little_body);
     (void)unsetenv("HVD_COMPRESSION_MEMORY");
 }
 

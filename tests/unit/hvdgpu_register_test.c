@@ -51,37 +51,26 @@ static void all_from_buffer(int rank, int size, float *v, float *w)
     hvd_handle h;
 
     t.device = rank;
-    CHECK_OK(hvd_broadcast_async(&t, 1, 0, &h));
-    CHECK_OK(wait_release(h));
-    CHECK_OK(hvd_reduce_async(&t, HVD_SUM, 0.5, 1, 0, 0, &h)); /* scaled before */
-    CHECK_OK(wait_release(h));
-    CHECK_OK(hvd_reduce_async(&t, HVD_MAX, 1, 1, 1, 0, &h));
-    CHECK_OK(wait_release(h));
-    CHECK_OK(hvd_reducescatter_async(&t, HVD_SUM, 1, 1, NULL, NULL, 0, &h));
-    CHECK_OK(wait_release(h));
+    CHECK_END(hvd_broadcast_async(&t, 1, 0, &h));
+    CHECK_END(hvd_reduce_async(&t, HVD_SUM, 0.5, 1, 0, 0, &h)); /* scaled before */
+    CHECK_END(hvd_reduce_async(&t, HVD_MAX, 1, 1, 1, 0, &h));
+    CHECK_END(hvd_reducescatter_async(&t, HVD_SUM, 1, 1, NULL, NULL, 0, &h));
     n = 4 * size + 1; /* uneven */
-    CHECK_OK(hvd_reducescatter_async(&t, HVD_SUM, 1, 1, NULL, NULL, 0, &h));
-    CHECK_OK(wait_release(h));
-    CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
-    CHECK_OK(wait_release(h));
+    CHECK_END(hvd_reducescatter_async(&t, HVD_SUM, 1, 1, NULL, NULL, 0, &h));
+    CHECK_END(hvd_allgather_async(&t, NULL, NULL, 0, &h));
     t.shape = &mine;
-    CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
-    CHECK_OK(wait_release(h));
-    CHECK_OK(hvd_gather_async(&t, 0, NULL, NULL, 0, &h));
-    CHECK_OK(wait_release(h));
+    CHECK_END(hvd_allgather_async(&t, NULL, NULL, 0, &h));
+    CHECK_END(hvd_gather_async(&t, 0, NULL, NULL, 0, &h));
     mine = 0;
     for (int i = 0; i < size; i++)
         mine += splits[i] = 1 + i;
-    CHECK_OK(hvd_alltoall_async(&t, splits, size, NULL, NULL, 0, &h));
-    CHECK_OK(wait_release(h));
+    CHECK_END(hvd_alltoall_async(&t, splits, size, NULL, NULL, 0, &h));
     t.dtype = HVD_INT16; /* travels as something else */
     t.output = v;
-    CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
-    CHECK_OK(wait_release(h));
+    CHECK_END(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
     if (rank < 2) { /* of a pair they are not registered */
         t.output = w;
-        CHECK_OK(rank == 0 ? hvd_send_async(&t, 1, &h) : hvd_recv_async(&t, 0, &h));
-        CHECK_OK(wait_release(h));
+        CHECK_END(rank == 0 ? hvd_send_async(&t, 1, &h) : hvd_recv_async(&t, 0, &h));
     }
 }
 
@@ -106,26 +95,23 @@ static void uses_buffers(int rank, int size)
 }
 
 /* A batch of its own each: one tensor, one that travels as something else, two. */
-static void is_counted(int rank, int size)
+GPU_WORLD_TEST(bytes_are_counted_by_their_way, 2)
 {
     struct hvd_stats s = {.size_bytes = sizeof(s)};
     float *v = floats_on_gpu(rank, N), *w;
     int64_t n = 100;
     struct hvd_tensor t = tensor_1d("i", HVD_INT16, v, v, &n);
-    hvd_handle h[2];
+    hvd_handle h;
 
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(hvd_stats(&s));
     CHECK(s.device_batches == 0 && s.device_nccl == 0, "before");
     w = floats_on_gpu(rank, N);
-    CHECK_OK(sum_on_gpu(rank, "a", v, 1000, 0, &h[0]));
-    CHECK_OK(wait_release(h[0]));
+    CHECK_OK(sum_gpu_now(rank, "a", v, 1000, 0));
     t.device = rank;
-    CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h[0]));
-    CHECK_OK(wait_release(h[0]));
+    CHECK_END(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
     CHECK_OK(buffer_register(rank, "w", w, N, 0));
-    CHECK_OK(sum_on_gpu(rank, "b", w, 10, 0, &h[0]));
-    CHECK_OK(wait_release(h[0]));
+    CHECK_OK(sum_gpu_now(rank, "b", w, 10, 0));
     CHECK_OK(hvd_stats(&s));
     CHECK(s.device_batches == 3 && s.device_packed_bytes == 200
               && s.device_direct_bytes == 4040 && s.device_registered_bytes == 40,
@@ -137,11 +123,6 @@ static void is_counted(int rank, int size)
           (int)s.device_cuda);
     CHECK(s.tensors[12] == 1 && size == 2, "%d", (int)s.tensors[12]);
     CHECK_OK(hvd_shutdown());
-}
-
-UNIT_TEST(bytes_are_counted_by_their_way)
-{
-    gpu_world_run("22705", 2, is_counted);
 }
 
 UNIT_TEST(batches_move_from_and_to_registered_buffers)
@@ -222,43 +203,32 @@ static void free_on_gpu(float *p)
 }
 
 /* The fake looks whether memory that is deregistered is still there. */
-static void of_sets(int rank, int size)
+GPU_WORLD_TEST(a_set_that_goes_takes_its_buffers_along, 3)
 {
     static const int ranks[] = {0, 2};
-    hvd_handle h;
     float *v, *w;
     int id;
 
     CHECK_OK(hvd_init(NULL));
     v = floats_on_gpu(rank, N);
-    CHECK_OK(sum_on_gpu(rank, "first", v, N, 0, &h));
-    CHECK_OK(wait_release(h));
+    CHECK_OK(sum_gpu_now(rank, "first", v, N, 0));
     CHECK_OK(hvd_process_set_add(ranks, 2, &id)); /* split off the world's */
     if (rank != 1) {
         w = floats_on_gpu(rank, N);
         CHECK_OK(buffer_register(rank, "w", w, N, id));
-        CHECK_OK(sum_on_gpu(rank, "s", w, N, id, &h));
-        CHECK_OK(wait_release(h));
+        CHECK_OK(sum_gpu_now(rank, "s", w, N, id));
         CHECK_OK(hvd_deregister(w, id));
         free_on_gpu(w);
         CHECK_OK(buffer_register(rank, "s", v, N, id));
-        CHECK_OK(sum_on_gpu(rank, "s", v, N, id, &h));
-        CHECK_OK(wait_release(h));
+        CHECK_OK(sum_gpu_now(rank, "s", v, N, id));
     }
-    CHECK_OK(sum_on_gpu(rank, "w", v, N, 0, &h));
-    CHECK_OK(wait_release(h));
+    CHECK_OK(sum_gpu_now(rank, "w", v, N, 0));
     CHECK_OK(hvd_process_set_remove(id)); /* with its buffer */
     free_on_gpu(v);
     v = floats_on_gpu(rank, N);
-    CHECK_OK(sum_on_gpu(rank, "w", v, N, 0, &h));
-    CHECK_OK(wait_release(h));
+    CHECK_OK(sum_gpu_now(rank, "w", v, N, 0));
     CHECK(size == 3, "%d", size);
     CHECK_OK(hvd_shutdown());
-}
-
-UNIT_TEST(a_set_that_goes_takes_its_buffers_along)
-{
-    gpu_world_run("22705", 3, of_sets);
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -45,6 +45,17 @@ sum_on_gpu(int rank, const char *name, float *v, int64_t n, int set, hvd_handle 
     return hvd_allreduce_async(&t, HVD_SUM, 1, 1, set, h);
 }
 
+/* The operation that the call submits, of handle h, ends well. */
+#define CHECK_END(call) CHECK_OK(wait_release_if(call, &h))
+
+/* The status of a sum that has ended. */
+static inline int sum_gpu_now(int rank, const char *name, float *v, int64_t n, int set)
+{
+    hvd_handle h;
+
+    return wait_release_if(sum_on_gpu(rank, name, v, n, set, &h), &h);
+}
+
 /* How this process' communicators began (nccl_fake.h), into its report. */
 static inline void report_begun(int rank)
 {
@@ -82,5 +93,12 @@ static inline void gpu_world_run(const char *version, int size, rank_fn body)
     use_nccl(version);
     world_run(size, body);
 }
+
+static inline void gpu_world_run_usual(int size, rank_fn body)
+{
+    gpu_world_run("22705", size, body);
+}
+/* A test that runs one world (WORLD_TEST) with GPUs. */
+#define GPU_WORLD_TEST(name, size) WORLD_TEST_BY(name, gpu_world_run_usual, size, )
 
 #endif
