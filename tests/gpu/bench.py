@@ -13,6 +13,7 @@ measured in the same run, training in alternating rounds, of which the medians c
 
 import argparse
 import json
+import math
 import os
 import platform
 import statistics
@@ -41,13 +42,7 @@ def transformer(layers=24, width=1024, vocabulary=30522):
 
 
 def counts_of(shapes):
-    counts = []
-    for shape in shapes:
-        n = 1
-        for side in shape:
-            n *= side
-        counts.append(n)
-    return counts
+    return [math.prod(shape) for shape in shapes]
 
 
 def rows_of(ended):

@@ -7,6 +7,7 @@ tables     a bucket of ResNet-50's gradients at the same addresses each time, an
 """
 
 import json
+import math
 import os
 import sys
 import time
@@ -135,12 +136,7 @@ def tables():
     from resnet50 import gradients
 
     us = Ours()
-    counts = []
-    for shape in gradients():
-        n = 1
-        for side in shape:
-            n *= side
-        counts.append(min(n, MOST // 4))
+    counts = [min(math.prod(shape), MOST // 4) for shape in gradients()]
     counts = counts[: int(os.environ.get("RM_TENSORS", "1000"))]
     room = sum((4 * n + 511) // 512 * 512 for n in counts)
     memory = us.device.take(room + 64 * 512)

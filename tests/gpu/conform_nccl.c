@@ -138,20 +138,36 @@ static float total_of(int i)
     return value_of(size - 1, i) * (float)(size + 1) / 2;
 }
 
+/* The call is made, and what it begins is done. */
+#define ENDS(what, call) ANSWERS(NCCL_OK, what, comm_wait(c, call))
+
+static int call_all_reduce(nccl_comm c, size_t n, enum nccl_op op)
+{
+    return nccl.all_reduce(ptr_at(in), ptr_at(out), n, NCCL_F32, op, c, s);
+}
+
+static void check_sum(nccl_comm c, const char *what)
+{
+    inputs_fill();
+    ENDS(what, call_all_reduce(c, N, NCCL_SUM));
+    copy_down(N * sizeof(float));
+    ALL(N, i, F[i] == total_of(i), "its sum");
+}
+
 /* --- the script --- */
 
 static void check_reduces(nccl_comm c)
 {
     inputs_fill();
     NEEDS(nccl.group_start());
-    int r = nccl.all_reduce(ptr_at(in), ptr_at(out), N, NCCL_F32, NCCL_SUM, c, s);
+    int r = call_all_reduce(c, N, NCCL_SUM);
     tap_point(r == NCCL_OK, "a call in a group: %d", r);
     r = nccl.all_reduce(ptr_at(in), ptr_at(in), N, NCCL_F32, NCCL_MAX, c, s);
     tap_point(r == NCCL_OK, "another one, in place: %d", r);
     r = nccl.group_end();
     tap_point(r == NCCL_OK || (r == NCCL_IN_PROGRESS && nccl.has_nonblocking),
               "the group is over or in progress");
-    ANSWERS(NCCL_OK, "the group's end", comm_wait(c, r));
+    ENDS("the group's end", r);
     copy_down(N * sizeof(float));
     ALL(N, i, F[i] == total_of(i), "ncclAllReduce, sum");
     NEEDS(cu.copy(out, in, N * sizeof(float), s));
@@ -159,24 +175,20 @@ static void check_reduces(nccl_comm c)
     ALL(N, i, F[i] == value_of(size - 1, i), "ncclAllReduce, max, in place");
 
     inputs_fill();
-    ANSWERS(NCCL_OK, "ncclAllReduce, average",
-            comm_wait(c, nccl.all_reduce(ptr_at(in), ptr_at(out), N, NCCL_F32, NCCL_AVG,
-                                         c, s)));
+    ENDS("ncclAllReduce, average", call_all_reduce(c, N, NCCL_AVG));
     copy_down(N * sizeof(float));
     ALL(N, i, fabsf(F[i] - total_of(i) / (float)size) <= 1e-5f * total_of(i),
         "the average");
     inputs_fill();
-    ANSWERS(NCCL_OK, "ncclReduce",
-            comm_wait(c, nccl.reduce(ptr_at(in), ptr_at(out), N, NCCL_F32, NCCL_SUM,
-                                     size - 1, c, s)));
+    ENDS("ncclReduce",
+         nccl.reduce(ptr_at(in), ptr_at(out), N, NCCL_F32, NCCL_SUM, size - 1, c, s));
     copy_down(N * sizeof(float));
     if (me == size - 1)
         ALL(N, i, F[i] == total_of(i), "ncclReduce");
     inputs_fill();
-    ANSWERS(
-        NCCL_OK, "ncclReduceScatter",
-        comm_wait(c, nccl.reduce_scatter(ptr_at(in), ptr_at(out), (size_t)(N / size),
-                                         NCCL_F32, NCCL_SUM, c, s)));
+    ENDS("ncclReduceScatter",
+         nccl.reduce_scatter(ptr_at(in), ptr_at(out), (size_t)(N / size), NCCL_F32,
+                             NCCL_SUM, c, s));
     copy_down(N * sizeof(float));
     ALL(N / size, i, F[i] == total_of(i + me * (N / size)), "ncclReduceScatter");
 }
@@ -186,15 +198,13 @@ static void check_moves(nccl_comm c)
     const int next = (me + 1) % size, last = (me + size - 1) % size;
 
     inputs_fill();
-    ANSWERS(NCCL_OK, "ncclBroadcast",
-            comm_wait(c, nccl.broadcast(ptr_at(in), ptr_at(out), N, NCCL_F32, size - 1,
-                                        c, s)));
+    ENDS("ncclBroadcast",
+         nccl.broadcast(ptr_at(in), ptr_at(out), N, NCCL_F32, size - 1, c, s));
     copy_down(N * sizeof(float));
     ALL(N, i, F[i] == value_of(size - 1, i), "ncclBroadcast");
     inputs_fill();
-    ANSWERS(
-        NCCL_OK, "ncclAllGather",
-        comm_wait(c, nccl.all_gather(ptr_at(in), ptr_at(out), N / 2, NCCL_F32, c, s)));
+    ENDS("ncclAllGather",
+         nccl.all_gather(ptr_at(in), ptr_at(out), N / 2, NCCL_F32, c, s));
     copy_down((size_t)size * (N / 2) * sizeof(float));
     ALL(size * (N / 2), i, F[i] == value_of(i / (N / 2), i % (N / 2)), "ncclAllGather");
     /* in a circle and to oneself, all at once */
@@ -204,8 +214,7 @@ static void check_moves(nccl_comm c)
     NEEDS(nccl.recv(ptr_at(out), N, NCCL_F32, last, c, s));
     NEEDS(nccl.send(ptr_at(in), 10, NCCL_F32, me, c, s));
     NEEDS(nccl.recv(ptr_at(out + N * 4), 10, NCCL_F32, me, c, s));
-    ANSWERS(NCCL_OK, "ncclSend and ncclRecv in a circle",
-            comm_wait(c, nccl.group_end()));
+    ENDS("ncclSend and ncclRecv in a circle", nccl.group_end());
     copy_down((N + 10) * sizeof(float));
     ALL(N, i, F[i] == value_of(last, i), "what came round");
     ALL(10, i, F[N + i] == value_of(me, i), "what came from ourselves");
@@ -217,9 +226,7 @@ static void check_nans(nccl_comm c)
     for (int i = 0; i < 4; i++)
         ((float *)host)[i] = i == me ? NAN : (float)me;
     copy_up(host, 16);
-    ANSWERS(NCCL_OK, "ncclAllReduce, minimum",
-            comm_wait(c, nccl.all_reduce(ptr_at(in), ptr_at(out), 4, NCCL_F32, NCCL_MIN,
-                                         c, s)));
+    ENDS("ncclAllReduce, minimum", call_all_reduce(c, 4, NCCL_MIN));
     copy_down(16);
     tap_point(F[0] == 1 && F[1] == 0 && F[3] == 0,
               "minima with a NaN of one rank: %g %g %g", (double)F[0], (double)F[1],
@@ -233,17 +240,10 @@ static void check_errors(nccl_comm c)
     tap_point(r == NCCL_ARGUMENT, "an unknown type: %d", r);
     r = nccl.broadcast(ptr_at(in), ptr_at(out), 8, NCCL_F32, size, c, s);
     tap_point(r == NCCL_ARGUMENT, "a root that is not there: %d", r);
-    ANSWERS(NCCL_OK, "nothing to reduce",
-            comm_wait(c, nccl.all_reduce(ptr_at(in), ptr_at(out), 0, NCCL_F32, NCCL_SUM,
-                                         c, s)));
+    ENDS("nothing to reduce", call_all_reduce(c, 0, NCCL_SUM));
     NEEDS(nccl.async_error(c, &r));
     tap_point(r == NCCL_OK, "the communicator is well after them: %d", r);
-    inputs_fill();
-    ANSWERS(NCCL_OK, "it still reduces",
-            comm_wait(c, nccl.all_reduce(ptr_at(in), ptr_at(out), N, NCCL_F32, NCCL_SUM,
-                                         c, s)));
-    copy_down(N * sizeof(float));
-    ALL(N, i, F[i] == total_of(i), "its sum");
+    check_sum(c, "it still reduces");
 }
 
 static void check_graphs(nccl_comm c)
@@ -256,9 +256,7 @@ static void check_graphs(nccl_comm c)
     inputs_fill();
     NEEDS(stream_end(s));
     NEEDS(cu.capture_begin(s, CU_CAPTURE_RELAXED));
-    ANSWERS(NCCL_OK, "ncclAllReduce into a capture",
-            comm_wait(c, nccl.all_reduce(ptr_at(in), ptr_at(out), N, NCCL_F32, NCCL_SUM,
-                                         c, s)));
+    ENDS("ncclAllReduce into a capture", call_all_reduce(c, N, NCCL_SUM));
     NEEDS(cu.capture_end(s, &g));
     NEEDS(cu.graph_make(&exec, g, 0));
     NEEDS(cu.graph_free(g));
@@ -278,16 +276,14 @@ static void check_registered(nccl_comm c)
     if (!nccl.has_register)
         return;
     ANSWERS(NCCL_OK, "ncclMemAlloc", nccl.mem_alloc(&p, 1 << 20));
-    ANSWERS(NCCL_OK, "ncclCommRegister",
-            comm_wait(c, nccl.register_(c, p, 1 << 20, &handle)));
+    ENDS("ncclCommRegister", nccl.register_(c, p, 1 << 20, &handle));
     inputs_fill();
     NEEDS(cu.copy((uintptr_t)p, in, N * 4, s));
-    ANSWERS(NCCL_OK, "ncclAllReduce of it",
-            comm_wait(c, nccl.all_reduce(p, p, N, NCCL_F32, NCCL_SUM, c, s)));
+    ENDS("ncclAllReduce of it", nccl.all_reduce(p, p, N, NCCL_F32, NCCL_SUM, c, s));
     NEEDS(cu.copy(out, (uintptr_t)p, N * 4, s));
     copy_down(N * sizeof(float));
     ALL(N, i, F[i] == total_of(i), "its sum");
-    ANSWERS(NCCL_OK, "ncclCommDeregister", comm_wait(c, nccl.deregister(c, handle)));
+    ENDS("ncclCommDeregister", nccl.deregister(c, handle));
     ANSWERS(NCCL_OK, "ncclMemFree", nccl.mem_free(p));
 }
 
@@ -303,7 +299,7 @@ static void check_splits(nccl_comm c)
     nccl_config_init(&config, nccl.version, "child");
     int r = nccl.split(c, is_in ? 5 : NCCL_NOCOLOR, size - me, &child, &config);
     ANSWERS(NCCL_OK, "ncclCommSplit, which says so when it has begun", r);
-    ANSWERS(NCCL_OK, "its end", comm_wait(c, NCCL_IN_PROGRESS));
+    ENDS("its end", NCCL_IN_PROGRESS);
     tap_point((child != NULL) == is_in, "who has a color has a child");
     if (!child)
         return;
@@ -324,7 +320,7 @@ static void check_splits(nccl_comm c)
 static void check_ends(nccl_comm c)
 {
     if (nccl.has_nonblocking)
-        ANSWERS(NCCL_OK, "ncclCommFinalize", comm_wait(c, nccl.finalize(c)));
+        ENDS("ncclCommFinalize", nccl.finalize(c));
     ANSWERS(NCCL_OK, "ncclCommDestroy", nccl.destroy(c));
 }
 
@@ -334,13 +330,9 @@ static void check_aborts(void)
     nccl_comm c = comm_start(2);
     uint64_t began;
 
-    inputs_fill();
-    ANSWERS(NCCL_OK, "an operation of all ranks",
-            comm_wait(c, nccl.all_reduce(ptr_at(in), ptr_at(out), N, NCCL_F32, NCCL_SUM,
-                                         c, s)));
-    copy_down(N * sizeof(float));
+    check_sum(c, "an operation of all ranks");
     if (me == 0) {
-        int r = nccl.all_reduce(ptr_at(in), ptr_at(out), N, NCCL_F32, NCCL_SUM, c, s);
+        int r = call_all_reduce(c, N, NCCL_SUM);
         tap_point(comm_wait(c, r) == NCCL_OK, "an operation of one rank is launched");
         (void)usleep(200000);
         tap_point(cu.stream_query(s) == CU_NOT_READY, "its kernel waits");
@@ -350,12 +342,7 @@ static void check_aborts(void)
     ANSWERS(CU_OK, "the stream after it", stream_end(s));
     tap_point(clock_now_ns() - began < 5 * NS_PER_S, "it was done within 5 s");
     c = comm_start(3);
-    inputs_fill();
-    ANSWERS(NCCL_OK, "a new communicator reduces",
-            comm_wait(c, nccl.all_reduce(ptr_at(in), ptr_at(out), N, NCCL_F32, NCCL_SUM,
-                                         c, s)));
-    copy_down(N * sizeof(float));
-    ALL(N, i, F[i] == total_of(i), "its sum");
+    check_sum(c, "a new communicator reduces");
     check_ends(c);
 }
 

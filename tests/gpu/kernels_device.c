@@ -54,17 +54,11 @@ static struct {
 } gpu;
 static struct walk walk;
 
-_Noreturn static void bail_out(const char *what, const char *why)
-{
-    (void)printf("Bail out! %s: %s\n", what, why);
-    exit(1);
-}
-
 #define CU(name, ...)                                                                  \
     do {                                                                               \
         struct err err_ = ERR_INIT;                                                    \
         if (CUDA_TRY(&gpu.cu, name, &err_, __VA_ARGS__) != 0)                          \
-            bail_out("the device", err_.text);                                         \
+            image_bail("the device", err_.text);                                       \
     } while (0)
 
 static void open_device(void)
@@ -81,7 +75,7 @@ static void open_device(void)
         return;
     gpu.exact_each = exact ? strtoul(exact, NULL, 10) : 0;
     if (cuda_load(CUDA_LIBRARY, &gpu.cu, &err) != 0)
-        bail_out("no driver", err.text);
+        image_bail("no driver", err.text);
     CU(init, 0);
     CU(device_get, &d, 0);
     CU(device_attr, &major, CU_ATTR_SM_MAJOR, d);
@@ -93,7 +87,7 @@ static void open_device(void)
     if (launch_init(&gpu.launch, &gpu.cu, image, bytes, major * 10 + minor,
                     n_multiprocessors, ptx && *ptx == '1', &err)
         != 0)
-        bail_out("the kernels", err.text);
+        image_bail("the kernels", err.text);
     (void)snprintf(text, sizeof(text), "%s_%u",
                    gpu.launch.part.kind == IMAGE_PTX ? "ptx" : "sm",
                    gpu.launch.part.sm);
@@ -109,7 +103,7 @@ static void span_add(uint64_t *p, uint64_t bytes)
     if (*p == 0 || bytes == 0)
         return;
     if (walk.n == MAX_SPANS || walk.n_marks == MAX_MARKS)
-        bail_out("kernels_device.c", "a launch of too many pieces");
+        image_bail("kernels_device.c", "a launch of too many pieces");
     walk.v[walk.n++] = (struct span){.host = *p, .bytes = bytes};
     walk.marks[walk.n_marks++] = (struct mark){p};
 }
@@ -125,7 +119,7 @@ static void *table_copy(uint64_t *p, uint64_t bytes)
     free(*copy);
     *copy = malloc(bytes + 1);
     if (!*copy)
-        bail_out("kernels_device.c", "out of memory");
+        image_bail("kernels_device.c", "out of memory");
     memcpy(*copy, (const void *)(uintptr_t)*p, bytes);
     *p = (uintptr_t)*copy;
     span_add(p, bytes);
@@ -231,7 +225,8 @@ static void walk_variables(uint64_t *args, size_t bytes)
         if (is_static(args[i]))
             span_add(&args[i], 1);
         else if (args[i] >> 40 == (uintptr_t)&all >> 40) /* of the stack */
-            bail_out("kernels_device.c", "an argument is neither a number nor static");
+            image_bail("kernels_device.c",
+                       "an argument is neither a number nor static");
     span_add(&all, (uint64_t)(_end - __data_start));
     walk.n_marks--; /* all is no argument */
 }
@@ -365,7 +360,7 @@ static void arena_reserve(uint64_t bytes)
     gpu.arena_bytes = bytes * 2;
     gpu.stage = malloc(gpu.arena_bytes);
     if (!gpu.stage)
-        bail_out("kernels_device.c", "out of memory");
+        image_bail("kernels_device.c", "out of memory");
     CU(mem_alloc, &gpu.arena, gpu.arena_bytes);
 }
 
@@ -376,7 +371,7 @@ static void check_gaps(uint64_t total)
         uint64_t end = i < walk.n ? walk.v[i].device - gpu.arena : total;
         for (; at < end; at++)
             if (gpu.stage[at] != MARK)
-                bail_out("a kernel", "it wrote outside of what it was given");
+                image_bail("a kernel", "it wrote outside of what it was given");
         if (i < walk.n)
             at += walk.v[i].bytes;
     }
@@ -426,7 +421,7 @@ static void kernel_run(
     while (i < n && strcmp(walks[i].args, type) != 0)
         i++;
     if (bytes > sizeof(copy))
-        bail_out(type, "it is larger than kernels_device.c has room for");
+        image_bail(type, "it is larger than kernels_device.c has room for");
     memcpy(copy, args, bytes);
     walk.n = walk.n_marks = 0;
     walk.is_variables = false;
