@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What users can observe of GPU tensors through hvd.h, on the fakes: the timeline's
- * names, the report of the machine, and HVD_NANCHECK. */
+ * names, and HVD_NANCHECK. */
 #include "tests/unit/hvdgpu_world.h"
 
 enum { N = 1000 };
@@ -53,38 +53,9 @@ UNIT_TEST(the_timeline_has_nccl_s_names)
     assert_int_equal(n_of(text, "\"ph\":\"B\""), n_of(text, "\"ph\":\"E\""));
 }
 
-/* --- the report --- */
-
-RANK_BODY(is_reported)
-{
-    char text[4096];
-
-    CHECK(hvd_device_report(text, sizeof(text)) < sizeof(text), "long");
-    CHECK(strstr(text, "{\"can\":true,\"problem\":\"\",\"driver\":\"")
-              && strstr(text, "\"nccl\":\"2.27.5\"") && strstr(text, "/libnccl.so.2\"")
-              && strstr(text, "\"kernels\":\"sm_") && strstr(text, "{\"index\":7,")
-              && strstr(text, "\"uuid\":\"GPU-") && !strstr(text, "{\"index\":8,"),
-          "%s", text);
-}
-
-RANK_BODY(rank_cannot)
-{
-    char text[4096];
-
-    (void)setenv("HVD_FAKE_NCCL", "20804", 1);
-    (void)hvd_device_report(text, sizeof(text));
-    CHECK(strstr(text, "{\"can\":false,\"problem\":\"NCCL 2.8.4 "), "%s", text);
-}
-
-UNIT_TEST(the_report_lists_what_exists)
-{
-    gpu_world_run("22705", 1, is_reported);
-    world_run(1, rank_cannot);
-}
-
 /* --- NaN --- */
 
-RANK_BODY(not_finite)
+GPU_WORLD_TEST(a_nan_is_named_on_all_ranks, 3)
 {
     float *v;
     hvd_handle h;
@@ -93,8 +64,7 @@ RANK_BODY(not_finite)
     CHECK_OK(hvd_init(NULL));
     v = floats_on_gpu(rank, N);
     memset(v, 0, N * sizeof(*v));
-    CHECK_OK(sum_on_gpu(rank, "well", v, N, 0, &h));
-    CHECK_OK(wait_release(h));
+    CHECK_OK(sum_gpu_now(rank, "well", v, N, 0));
     if (rank == 1)
         v[70] = v[999] = v[0] / v[1];
     CHECK_OK(sum_on_gpu(rank, "n", v, N, 0, &h));
@@ -109,11 +79,6 @@ RANK_BODY(not_finite)
                                        "such elements; HVD_NANCHECK)"),
           "%s", shared->r[rank].text);
     CHECK_OK(hvd_shutdown());
-}
-
-UNIT_TEST(a_nan_is_named_on_all_ranks)
-{
-    gpu_world_run("22705", 3, not_finite);
 }
 
 UNIT_MAIN(NULL, NULL)
