@@ -329,6 +329,7 @@ DEVICE_TEST(record_all_is_all_streams)
     cu_stream user = user_stream(g, CU_STREAM_NON_BLOCKING);
     INSIDE(g, gate_put(&gate, user));
     assert_int_equal(gpu_record(g, DEVICE_STREAM_ALL, &e, NULL), 0);
+    INSIDE(g, WAIT_UNTIL(fake.cu.stream_query(NULL) == CU_OK)); /* the legacy one */
     assert_int_equal(is_done(g, e), 0);
     gate.is_open = 1;
     WAIT_UNTIL(is_done(g, e) == 1);
