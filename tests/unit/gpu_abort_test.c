@@ -108,7 +108,9 @@ UNIT_TEST(a_call_in_progress_can_be_aborted)
 }
 
 /* Its set was removed before: it waits for what is on its way. */
-MEMBER_BODY(fails_while_closed)
+MEMBER_TEST(an_asynchronous_error_is_seen_while_closed,
+            .n = 2,
+            .faults = "async_error=1:6@1")
 {
     struct err err = ERR_INIT;
     struct backend *b;
@@ -133,13 +135,10 @@ MEMBER_BODY(fails_while_closed)
     return 0;
 }
 
-UNIT_TEST(an_asynchronous_error_is_seen_while_closed)
-{
-    RUN_CASE(.n = 2, .body = fails_while_closed, .faults = "async_error=1:6@1");
-}
-
 /* The launcher's next call may see the error before the watcher checks. */
-MEMBER_BODY(error_at_a_call)
+MEMBER_TEST(an_asynchronous_error_is_seen_at_the_next_call,
+            .n = 2,
+            .faults = "async_error=1:6@1")
 {
     struct err err = ERR_INIT;
     struct backend *b;
@@ -166,11 +165,6 @@ MEMBER_BODY(error_at_a_call)
     gpu_abort(g);
     SOON(gpu_quiesce(g, clock_now_ns() + NS_PER_S));
     return 0;
-}
-
-UNIT_TEST(an_asynchronous_error_is_seen_at_the_next_call)
-{
-    RUN_CASE(.n = 2, .body = error_at_a_call, .faults = "async_error=1:6@1");
 }
 
 /* --- a launcher that wakes up late --- */
@@ -376,7 +370,11 @@ UNIT_TEST(a_stuck_start_is_left_behind)
 
 /* An abort that takes longer than the time limits still uses its communicators: they
  * are left to it, also when the device is closed. */
-MEMBER_BODY(slow_abort)
+MEMBER_TEST(what_is_still_being_aborted_is_not_freed,
+            .n = 2,
+            .n_streams = 2,
+            .version = "22809",
+            .faults = "enqueue_hang=0@0 abort_slow=0:1500")
 {
     struct err err = ERR_INIT;
     struct backend *b;
@@ -403,12 +401,6 @@ MEMBER_BODY(slow_abort)
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         mem_free(others[i]);
     return 0;
-}
-
-UNIT_TEST(what_is_still_being_aborted_is_not_freed)
-{
-    RUN_CASE(.n = 2, .n_streams = 2, .body = slow_abort, .version = "22809",
-             .faults = "enqueue_hang=0@0 abort_slow=0:1500");
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -102,17 +102,14 @@ UNIT_TEST(a_failed_start_breaks_the_device)
     RUN_CASE(.n = 2, .body = init_fails, .faults = "init_refused=1:2");
 }
 
-MEMBER_BODY(init_hangs)
+MEMBER_TEST(a_start_that_takes_too_long_names_its_ranks,
+            .n = 3,
+            .faults = "init_hang=1",
+            .init_timeout_ns = NS_PER_S)
 {
     return fails_to_start(
         g, meeting,
         "NCCL did not connect ranks 0 to 2 within 1 s (NCCL_SOCKET_IFNAME=", said);
-}
-
-UNIT_TEST(a_start_that_takes_too_long_names_its_ranks)
-{
-    RUN_CASE(.n = 3, .body = init_hangs, .faults = "init_hang=1",
-             .init_timeout_ns = NS_PER_S);
 }
 
 /* --- sets --- */
@@ -153,7 +150,7 @@ MEMBER_BODY(by_turns)
 }
 
 /* Several of one set share nothing: what shares runs one after the other. */
-MEMBER_BODY(member_runs_several)
+MEMBER_TEST(communicators_of_several_streams_share_nothing, .n = 2, .n_streams = 2)
 {
     struct err err = ERR_INIT;
     struct backend *b;
@@ -183,11 +180,6 @@ MEMBER_BODY(member_runs_several)
     HOLDS(floats_are(g, x, COUNT, 2, &err));
     b->ops->close(b);
     return 0;
-}
-
-UNIT_TEST(communicators_of_several_streams_share_nothing)
-{
-    RUN_CASE(.n = 2, .n_streams = 2, .body = member_runs_several);
 }
 
 UNIT_TEST(communicators_take_turns_in_all_versions)

@@ -375,6 +375,16 @@ static void run_case(const struct gpu_case *c)
     assert_int_equal(status, 0);
 }
 #define RUN_CASE(...) run_case(&(struct gpu_case){__VA_ARGS__})
+/* Tests of one case; the body that follows is each member's. */
+#define CASE_TEST(BODY, field, f, ...)                                                 \
+    BODY(f##_member);                                                                  \
+    UNIT_TEST(f)                                                                       \
+    {                                                                                  \
+        RUN_CASE(.field = f##_member, __VA_ARGS__);                                    \
+    }                                                                                  \
+    BODY(f##_member)
+#define MEMBER_TEST(f, ...) CASE_TEST(MEMBER_BODY, body, f, __VA_ARGS__)
+#define ROW_TEST(f, ...)    CASE_TEST(ROW_BODY, row_body, f, __VA_ARGS__)
 
 /* One of each way in which NCCL keeps what is in progress. */
 static const char *const versions[] = {"21805", "22105", "22505", "22605", "22809"};

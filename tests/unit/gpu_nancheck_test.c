@@ -35,7 +35,7 @@ static int post_checked(
 
 /* Both batches are done when the seat looks: the first is reported
  * before the second, else its tensors would be taken for those that are bad. */
-ROW_BODY(two_at_once)
+ROW_TEST(earlier_batches_are_reported_before, .n = 2)
 {
     struct err err = ERR_INIT;
     float *v[2];
@@ -105,7 +105,7 @@ ROW_BODY(member_runs_rounds)
 
 /* A batch is done, and the one behind it hangs, as where a peer has died: the seat
  * receives the first, and waits for nothing. */
-ROW_BODY(with_a_hang)
+ROW_TEST(looking_does_not_wait_for_the_device, .n = 1)
 {
     struct err err = ERR_INIT;
     struct device_event *e;
@@ -128,16 +128,6 @@ UNIT_TEST(the_tensor_and_the_place_are_reported)
 {
     RUN_CASE(.n = 2, .row_body = member_runs_rounds);
     RUN_CASE(.n = 1, .row_body = member_runs_rounds);
-}
-
-UNIT_TEST(earlier_batches_are_reported_before)
-{
-    RUN_CASE(.n = 2, .row_body = two_at_once);
-}
-
-UNIT_TEST(looking_does_not_wait_for_the_device)
-{
-    RUN_CASE(.n = 1, .row_body = with_a_hang);
 }
 
 UNIT_MAIN(NULL, NULL)

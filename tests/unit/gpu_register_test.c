@@ -52,7 +52,10 @@ ROW_BODY(member_registers)
 }
 
 /* The launcher of rank 0 sits behind a batch that does not come back. */
-ROW_BODY(is_stuck)
+ROW_TEST(the_seat_can_be_interrupted_while_it_waits,
+         .n = 2,
+         .faults = "enqueue_hang=0@0",
+         .interrupted = seat_interrupted)
 {
     struct err err = ERR_INIT;
     uint64_t ticket;
@@ -84,7 +87,7 @@ post_two(struct backend *b, float *v, size_t n, uint64_t *ret_ticket, struct err
 }
 
 /* Rank 0's kernel in the small buffer waits for rank 1 while its large one is made. */
-ROW_BODY(member_outgrows)
+ROW_TEST(an_outgrown_fusion_buffer_is_known_to_the_end, .n = 2, .registers = true)
 {
     enum { LARGE = 700000 };
     struct err err = ERR_INIT;
@@ -122,17 +125,6 @@ UNIT_TEST(nothing_is_registered_where_nccl_must_not)
     for (int registers = 0; registers < 2; registers++)
         RUN_CASE(.n = 2, .registers = registers, .row_body = member_registers,
                  .env = "NCCL_LOCAL_REGISTER", .value = "0");
-}
-
-UNIT_TEST(the_seat_can_be_interrupted_while_it_waits)
-{
-    RUN_CASE(.n = 2, .faults = "enqueue_hang=0@0", .interrupted = seat_interrupted,
-             .row_body = is_stuck);
-}
-
-UNIT_TEST(an_outgrown_fusion_buffer_is_known_to_the_end)
-{
-    RUN_CASE(.n = 2, .registers = true, .row_body = member_outgrows);
 }
 
 UNIT_MAIN(NULL, NULL)
