@@ -14,7 +14,7 @@ OK, NOT_READY = 0, 600
 ROOM = 1 << 30
 
 
-def rounded(size):
+def piece_size(size):
     """The size of the piece for size bytes."""
     return max(256, 1 << (size - 1).bit_length())
 
@@ -51,7 +51,7 @@ class Device:
 
     def take(self, size):
         """Memory for size bytes, not on a boundary beyond 256; give() gets the same size."""
-        room = rounded(size)
+        room = piece_size(size)
         if self.free.get(room):
             return self.free[room].pop()
         p = self.next
@@ -61,7 +61,7 @@ class Device:
         return p
 
     def give(self, p, size):
-        self.free.setdefault(rounded(size), []).append(p)
+        self.free.setdefault(piece_size(size), []).append(p)
 
     # --- in the order of a stream ---
 

@@ -103,7 +103,7 @@ static inline int in_child(int (*fn)(const void *row), const void *row)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
-/* A test whose body is a child's. */
+/* A test whose body runs in a child. */
 #define CHILD_TEST(f)                                                                  \
     static int f##_child(const void *no_row);                                          \
     UNIT_TEST(f)                                                                       \

@@ -67,7 +67,7 @@ static atomic_bool case_was_slow;
                         #what);                                                        \
     } while (0)
 
-/* In a body, until the party's deadline. */
+/* In a body: waits until it is so, at most to the party's deadline. */
 #define COMES(what)                                                                    \
     do {                                                                               \
         while (!(what)) {                                                              \
