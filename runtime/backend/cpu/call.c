@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls: how a member that has nothing to do joins an agreement of others.
+/* Calls: how an idle member joins an agreement that other members have started.
  *
  * A member that starts an agreement publishes that in the segment (agree.c). If all
  * members must join, it also stores the number in `called` of its line. An idle member
@@ -312,17 +312,17 @@ static bool call_receives_from_hosts(struct cpu *c)
         ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
         if (n > 0)
             return true;
-        /* Closed: readable for ever, and no call. The control channel reports whose end
-         * it is. */
+        /* A closed socket stays readable but is no call. The control channel reports
+         * which rank is lost. */
         if (c->calls.hosts >= 0 && (n == 0 || (errno != EAGAIN && errno != EINTR)))
             (void)epoll_ctl(c->calls.hosts, EPOLL_CTL_DEL, fd, NULL);
     }
     return false;
 }
 
-/* It has started without a call, so it polls again: for its followers, which cannot
- * count for the host, and for the bytes of leaders, which belong to the current
- * agreement. */
+/* True if a leader that has started an agreement without a call must call now: a
+ * follower, which cannot call other hosts, has called, or another leader has sent bytes
+ * of this agreement. */
 bool call_is_due(struct cpu *c)
 {
     const struct agree *a = &c->agree;

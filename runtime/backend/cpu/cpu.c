@@ -2,12 +2,13 @@
 /* The cpu backend: the ops table.
  *
  * post() runs a batch to its end in the calling thread; poll() only returns the last
- * ticket. An error breaks the object for good (later posts repeat the first message):
- * after a failed collective the ranks' positions in the segment and in the byte streams
- * differ.
+ * ticket. After an error the object cannot be used again (later posts repeat the first
+ * message), because after a failed collective the ranks' positions in the segment and
+ * in the byte streams differ.
  *
- * Every wait below calls check(): whether the backend was aborted, the caller
- * interrupts, or a rank of this host was reported lost, has left, or has exited.
+ * Every wait below calls check(): it fails if the backend was aborted, the caller
+ * interrupts, a rank was reported lost, or the awaited rank is on this host and has
+ * left or exited.
  *
  * Called by the coordinator through backend_cpu. */
 #include <errno.h>
@@ -64,7 +65,7 @@ static int check_local_peer(struct cpu *c, uint32_t rank, struct err *err)
     return 0;
 }
 
-/* Or a communicator that this one is a part of. */
+/* True if c or one of its ancestors was aborted. */
 static bool is_aborted(const struct cpu *c)
 {
     for (; c; c = c->parent)
@@ -257,7 +258,7 @@ static int cpu_poll(struct backend *b, uint64_t *ret_done, struct err *err)
     return 0;
 }
 
-/* Of the leaders of several hosts: how they distribute a sum. */
+/* Only the collectives between leaders of several hosts have such settings. */
 static bool cpu_tune(struct backend *b, const struct tuning *t)
 {
     struct cpu *c = cpu_self(b);

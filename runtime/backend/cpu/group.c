@@ -2,8 +2,8 @@
 /* From all ranks' blobs to hosts: all ranks agree on which of them share memory.
  *
  *   1. candidates: ranks whose blobs have the same host key; the lowest of them leads
- *   2. the leader creates a segment and passes it to the others (shm_join.c), bounded
- *      by JOIN_NS and half of the start timeout
+ *   2. the leader creates a segment and passes it to the other candidates (shm_join.c),
+ *      within JOIN_NS and half of the remaining start timeout
  *   3. one exchange: every rank sends its result, the leader its followers, a follower
  *      its leader. A rank belongs to its leader's host if both list each other;
  *      otherwise it is a host of its own, uses TCP and logs that. All ranks compute the

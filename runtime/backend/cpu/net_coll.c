@@ -4,7 +4,7 @@
  *   broadcast  small: binomial tree; large: a chain in which each member forwards what
  *              it has received so far
  *   barrier    dissemination, one byte per step
- *   the rest   each member sends to all at once: the same number of bytes as in a ring,
+ *   all other  each member sends to all at once: the same number of bytes as in a ring,
  *              without its steps
  *
  * Reductions are in net_reduce.c. Called by coll.c. */

@@ -50,7 +50,7 @@ struct buffer {
 struct net_lane {              /* the state of a reduction towards one member */
     uint64_t part;             /* bytes that it sums */
     struct cursor give;        /* our contribution to its part */
-    struct cursor spread;      /* our part, on its way to it */
+    struct cursor spread;      /* our summed part, to be sent to it */
     struct cursor take;        /* its part, in our output */
     struct buffer from, to;    /* where R is received; what is sent from a slot */
     uint64_t n_sends, n_recvs; /* segments started */
@@ -315,7 +315,7 @@ static uint64_t whole_max(const struct net *net)
     return net->n == 2 ? NET_PAIR_BYTES : NET_SMALL_BYTES;
 }
 
-/* Lanes have their part and give (and take), f its own. */
+/* The caller has set part, give and take of each lane, and f->own. */
 static int fold_run(struct mesh_fold *f, struct err *err)
 {
     struct net *net = f->net;

@@ -51,8 +51,8 @@ static void socket_disable_pacing(int fd)
 }
 
 /* Data that stays unacknowledged, or a silent connection that does not answer probes,
- * for peer_timeout counts as a lost host. A live but idle process answers: its kernel
- * does. */
+ * for peer_timeout_ns counts as a lost host. A live but idle process answers: its
+ * kernel does. */
 void net_tune(int fd, uint64_t peer_timeout_ns)
 {
     uint64_t s = peer_timeout_ns / NS_PER_S;

@@ -8,7 +8,8 @@
  *
  *   HVD_TRANSPORT  auto (default) or tcp: no shared memory, for tests and measurements
  *   HVD_HOST_ID    text; ranks with different values do not share memory, for tests and
- *                  diagnosis */
+ *                  diagnosis
+ *   HOROVOD_HOSTNAME  this host's name in messages; default: gethostname() */
 #include "runtime/backend/cpu/peers.h"
 
 #include <errno.h>

@@ -13,7 +13,7 @@
 #define PEER_ADDR_BYTES 64
 #define PEER_SOCK_BYTES 48
 
-/* One rank's blob; sent as it stands (all ranks of a world run on one byte order). */
+/* One rank's blob; sent as raw bytes (all ranks of a world have one byte order). */
 struct peer {
     uint32_t magic, version;
     uint8_t host_key[32];       /* equal keys: worth trying to share memory */

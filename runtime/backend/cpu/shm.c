@@ -9,11 +9,11 @@
  *   - No wake-up is lost: the publisher stores seq and then adds 0 to waiters, the
  *     sleeper adds 1 to waiters and then loads seq. If the publisher's addition is
  *     first, the sleeper has acquired seq; if the sleeper's is first, the publisher
- *     sees it and adds 1 to the futex word (wakeups), which the sleeper has read before. A
- *     sleep lasts at most WAIT_SLICE_NS in any case.
- *   - A rank that has stored its seq wakes sleepers before it waits long and when the
- *     operation ends (owes_ring). In between the CPU need not wait until the store is
- *     visible.
+ *     sees it and adds 1 to the futex word (wakeups), which the sleeper has read
+ *     before. A sleep lasts at most WAIT_SLICE_NS in any case.
+ *   - A rank that has stored its seq wakes sleepers before a long wait and at the end
+ *     of the operation (owes_wakeup), not after each store, because the addition to
+ *     waiters would make the CPU wait until the store is visible.
  *   - data of one rank is written by that rank only.
  *
  * Called by shm_coll.c and shm_move.c (collectives), shm_join.c (creates and maps it),
@@ -33,9 +33,9 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 
-#define SHM_MAGIC   0x48564453484d3031ull /* "HVDSHM01" */
-#define PART_MIN_NS 250000ull
-#define PART_MAX_NS 256000000ull
+#define SHM_MAGIC        0x48564453484d3031ull /* "HVDSHM01" */
+#define CPU_CHECK_MIN_NS 250000ull
+#define CPU_CHECK_MAX_NS 256000000ull
 
 static size_t shm_round_pages(size_t n_bytes)
 {
@@ -106,7 +106,7 @@ int shm_attach(struct shm *s,
     s->n = n;
     s->me = me;
     s->w = w;
-    s->part_ns = PART_MIN_NS;
+    s->cpu_check_ns = CPU_CHECK_MIN_NS;
     atomic_store_explicit(&h->lines[lines[me]].state, SHM_HERE, memory_order_release);
     return 0;
 }
@@ -182,15 +182,15 @@ void shm_store_seq(struct shm *s, uint32_t seq)
     /* pairs with the acquire load in line_has_reached() */
     atomic_store_explicit(&s->h->lines[s->line_of[s->me]].seq, seq,
                           memory_order_release);
-    s->owes_ring = true;
+    s->owes_wakeup = true;
 }
 
 void shm_wake_waiters(struct shm *s)
 {
     struct shm_line *l = &s->h->lines[s->line_of[s->me]];
-    if (!s->owes_ring)
+    if (!s->owes_wakeup)
         return;
-    s->owes_ring = false;
+    s->owes_wakeup = false;
     /* pairs with the addition in line_sleep() */
     if (atomic_fetch_add_explicit(&l->waiters, 0, memory_order_acq_rel) == 0)
         return;
@@ -258,15 +258,15 @@ static void leave_cpu(uint32_t cpu)
 
 /* Handles ranks that wait on one CPU while others are idle. The scheduler does not
  * separate threads that always run in turns, but it places a woken thread on an idle
- * CPU, so one sleep separates them (true: sleep). Where that has not helped twice,
- * because the other CPUs are busy, the last of the ranks moves by itself. The check
- * becomes rarer each time. */
-static bool should_sleep_to_part(struct shm *s, uint64_t now_ns)
+ * CPU, so one sleep separates them (true: sleep). If two sleeps have not helped,
+ * because the other CPUs are busy, the last of the ranks moves itself to another CPU.
+ * The interval of the check doubles each time. */
+static bool should_sleep_to_move(struct shm *s, uint64_t now_ns)
 {
     uint32_t cpu = note_cpu(s), n_here = 0, last = 0;
-    if (s->w->n_cpus == 0 || now_ns - s->parted_ns < s->part_ns)
+    if (s->w->n_cpus == 0 || now_ns - s->cpu_checked_ns < s->cpu_check_ns)
         return false;
-    s->parted_ns = now_ns;
+    s->cpu_checked_ns = now_ns;
     for (uint32_t j = 0; j < s->n; j++)
         if (atomic_load_explicit(&s->h->lines[s->line_of[j]].cpu, memory_order_relaxed)
             == cpu) {
@@ -274,11 +274,12 @@ static bool should_sleep_to_part(struct shm *s, uint64_t now_ns)
             last = j;
         }
     if (n_here <= (s->n + s->w->n_cpus - 1) / s->w->n_cpus) {
-        s->part_ns = PART_MIN_NS;
+        s->cpu_check_ns = CPU_CHECK_MIN_NS;
         return false;
     }
-    bool has_slept = s->part_ns >= 4 * PART_MIN_NS;
-    s->part_ns = s->part_ns < PART_MAX_NS ? 2 * s->part_ns : PART_MAX_NS;
+    bool has_slept = s->cpu_check_ns >= 4 * CPU_CHECK_MIN_NS;
+    s->cpu_check_ns =
+        s->cpu_check_ns < CPU_CHECK_MAX_NS ? 2 * s->cpu_check_ns : CPU_CHECK_MAX_NS;
     if (has_slept && last == s->me) {
         leave_cpu(cpu - 1);
         (void)note_cpu(s);
@@ -292,7 +293,7 @@ static int wait_slow(struct shm *s, uint32_t member, uint32_t seq, struct err *e
     uint64_t now = clock_now_ns(), until = now + WAIT_YIELD_NS;
     struct patience patience = {0};
     shm_wake_waiters(s);
-    if (should_sleep_to_part(s, now))
+    if (should_sleep_to_move(s, now))
         line_sleep(s, l, seq);
     do {
         sched_yield();

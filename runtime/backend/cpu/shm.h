@@ -5,8 +5,8 @@
  *   header
  *   control lines   one per rank
  *   agreement       agree.h
- *   data areas      one per rank: small[2] (one-shot messages), slot[2] (chunks of
- *                   large ones)
+ *   data areas      one per rank: slot[2] (chunks of large messages), small[2]
+ *                   (one-shot messages)
  *
  * Every rank publishes its progress in one counter, seq, that only grows; a rank that
  * needs data of another waits until that counter has reached the position at which the
@@ -70,9 +70,9 @@ struct shm { /* one rank's view; owned by the thread that drives the backend */
     uint32_t free_at[2]; /* position at which all have read slot i */
     unsigned turn;       /* slot of the next chunk */
     unsigned small_turn;
-    bool owes_ring;     /* has published, and not checked yet for sleepers */
-    uint64_t parted_ns; /* time of the last check whether to leave a shared CPU, */
-    uint64_t part_ns;   /* and the interval until the next one */
+    bool owes_wakeup;        /* has published and not yet checked for sleepers */
+    uint64_t cpu_checked_ns; /* time of the last check whether to leave a shared CPU, */
+    uint64_t cpu_check_ns;   /* and the interval until the next one */
 };
 
 /* Geometry for n ranks whose slots have max_bytes together; returns the size of the
@@ -136,9 +136,9 @@ int shm_reduce_scatter(struct shm *s,
                        struct err *err);
 /* Every member's out = root's in. */
 int shm_broadcast(struct shm *s, const struct vec *v, uint32_t root, struct err *err);
-/* v[j], j in 0..n: what member j contributes; out is where it goes on member `only`, or
- * SHM_ALL; elsewhere out is NULL, or, of v[me], gets a copy too. in is used of v[me].
- */
+/* v[j], j in 0..n: what member j contributes. in: read from v[me] only. out: the
+ * destination on member `only`, on all members for SHM_ALL; on any other member NULL,
+ * except that v[me].out, if set, gets a copy. */
 int shm_gather(struct shm *s, const struct vec *v, uint32_t only, struct err *err);
 /* send[j]: in is sent to member j; recv[j]: out is received from member j. recv[j] has
  * as many bytes as send[me] of member j; sizes of other pairs are not needed. */

@@ -47,7 +47,7 @@
 #define SEALS_RESIZE       (1 | 2 | 4) /* SEAL, SHRINK, GROW */
 
 #define AUTH_SLICE_NS                                                                  \
-    (5 * NS_PER_S) /* bound for one connection, so that the rest are not blocked */
+    (5 * NS_PER_S) /* bound for one connection, so that it does not block later ones */
 
 void shm_map_release(struct shm_map *m)
 {
@@ -283,7 +283,7 @@ int shm_join_lead(const struct shm_join *j,
         return rc;
     memset(ret_ok, 0, j->n * sizeof(*ret_ok));
     ret_ok[j->line] = true;
-    /* a refused follower does not try again: the leader is done sooner */
+    /* a refused follower does not try again, so each connection counts */
     for (uint32_t n_seen = 1; n_seen < j->n; n_seen++) {
         CLEANUP(fd_close) int sock = -1;
         rc = next_follower(j, listen_fd, &sock, err);

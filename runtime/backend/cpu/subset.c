@@ -12,18 +12,18 @@
  *
  * All members of the parent take part in all rounds, even after an error of their own;
  * so all of them end with the same outcome. A member that failed early sends an empty
- * frame, which the checks of the others refuse. Frames: u32 length, data.
+ * frame, which the checks of the other members refuse. Frames: u32 length, data.
  *
- * A child's segment is a quarter of the world's (SHM_SET_BYTES); TCP adds what the
- * world's adds, only where the set spans hosts. Called by cpu.c, as a row of the ops
- * table. */
+ * A child's segment is a quarter of the world's (SHM_SET_BYTES). A child opens TCP
+ * connections, as the world does, only where the set spans hosts. Called by cpu.c, as a
+ * row of the ops table. */
 #include <errno.h>
 #include <string.h>
 
 #include "runtime/backend/cpu/cpu.h"
 #include "runtime/base/mem.h"
 
-struct subset_meeting {
+struct subset_rounds {
     struct cpu *parent;
     const uint32_t *ranks; /* [n] members of the parent */
     uint32_t n, index;     /* our index in ranks; n: we are not in it */
@@ -39,13 +39,13 @@ struct subset_outcome {
 
 /* One round. data: n_data bytes of ours, at most max. ret_blobs as env.exchange returns
  * them: one block, pointers into itself. */
-static int subset_meet(struct subset_meeting *m,
-                       const void *data,
-                       uint32_t n_data,
-                       uint32_t max,
-                       uint8_t ***ret_blobs,
-                       uint32_t **ret_sizes,
-                       struct err *err)
+static int subset_run_round(struct subset_rounds *m,
+                            const void *data,
+                            uint32_t n_data,
+                            uint32_t max,
+                            uint8_t ***ret_blobs,
+                            uint32_t **ret_sizes,
+                            struct err *err)
 {
     size_t frame = sizeof(uint32_t) + max, n = m->n;
     AUTOFREE uint8_t *own = mem_zalloc(frame);
@@ -86,7 +86,7 @@ static int subset_meet(struct subset_meeting *m,
     return 0;
 }
 
-static uint32_t n_bits(const struct subset_meeting *m)
+static uint32_t n_bits(const struct subset_rounds *m)
 {
     return (m->n + 7) / 8;
 }
@@ -99,15 +99,15 @@ static int subset_exchange(void *arg,
                            uint32_t **ret_sizes,
                            struct err *err)
 {
-    struct subset_meeting *m = arg;
+    struct subset_rounds *m = arg;
     if (m->has_exchanged || n > n_bits(m))
         return err_set(err, -EPROTO, "process set: unexpected exchange of %u bytes", n);
     m->has_exchanged = true;
-    return subset_meet(m, blob, n, n_bits(m), ret_blobs, ret_sizes, err);
+    return subset_run_round(m, blob, n, n_bits(m), ret_blobs, ret_sizes, err);
 }
 
 /* A member's own part of round 1. */
-static int subset_describe(struct subset_meeting *m,
+static int subset_describe(struct subset_rounds *m,
                            uint64_t deadline_ns,
                            struct cpu **ret,
                            void **ret_blob,
@@ -141,7 +141,7 @@ static int subset_describe(struct subset_meeting *m,
 
 /* Rounds 1 and 2. *ret_child stays NULL without an error when we are not in the set.
  * The result is our own; that of the parent is in m->rc. */
-static int subset_create_child(struct subset_meeting *m,
+static int subset_create_child(struct subset_rounds *m,
                                uint64_t deadline_ns,
                                struct cpu **ret_child,
                                struct err *err)
@@ -152,22 +152,23 @@ static int subset_create_child(struct subset_meeting *m,
     int rc = 0;
     if (m->index < m->n)
         rc = subset_describe(m, deadline_ns, ret_child, &blob, &n, err);
-    int met = subset_meet(m, blob, n, sizeof(struct peer), &blobs, &sizes, err);
-    if (met < 0)
-        return met;
+    int round_rc =
+        subset_run_round(m, blob, n, sizeof(struct peer), &blobs, &sizes, err);
+    if (round_rc < 0)
+        return round_rc;
     if (rc == 0 && *ret_child)
         rc = cpu_connect(&(*ret_child)->b, blobs, sizes, err);
     if (m->rc == 0 && m->n > 1 && !m->has_exchanged) {
         struct err why = ERR_INIT;
-        met = subset_meet(m, NULL, 0, n_bits(m), &rest, &sizes, &why);
-        if (met < 0)
-            return err_set(err, met, "%s", why.text);
+        round_rc = subset_run_round(m, NULL, 0, n_bits(m), &rest, &sizes, &why);
+        if (round_rc < 0)
+            return err_set(err, round_rc, "%s", why.text);
     }
     return rc;
 }
 
 /* Round 3: rc and its message are ours; returns the result of all. */
-static int subset_conclude(struct subset_meeting *m, int rc, struct err *err)
+static int subset_conclude(struct subset_rounds *m, int rc, struct err *err)
 {
     struct subset_outcome own = {.code = rc};
     AUTOFREE uint8_t **all = NULL;
@@ -175,9 +176,10 @@ static int subset_conclude(struct subset_meeting *m, int rc, struct err *err)
     struct err why = ERR_INIT;
     if (rc < 0)
         memcpy(own.text, err->text, sizeof(own.text));
-    int met = subset_meet(m, &own, sizeof(own), sizeof(own), &all, &sizes, &why);
-    if (met < 0)
-        return err_set(err, met, "%s", why.text);
+    int round_rc =
+        subset_run_round(m, &own, sizeof(own), sizeof(own), &all, &sizes, &why);
+    if (round_rc < 0)
+        return err_set(err, round_rc, "%s", why.text);
     struct subset_outcome worst = {0};
     uint32_t who = 0;
     for (uint32_t i = 0; i < m->n; i++) {
@@ -222,7 +224,7 @@ int cpu_subset(struct backend *b,
     if (parent->broken.code != 0)
         return err_set(err, -EPIPE, "%s", parent->broken.text);
     AUTOFREE uint64_t *counts = mem_calloc(parent->env.size, sizeof(*counts));
-    struct subset_meeting m = {
+    struct subset_rounds m = {
         .parent = parent, .ranks = ranks, .n = n, .counts = counts};
     int rc = !counts
                  ? err_set(&why, -ENOMEM, "no memory for %u ranks", parent->env.size)
@@ -240,7 +242,7 @@ int cpu_subset(struct backend *b,
                                         : cpu_break(parent, rc, &why, err);
     }
     if (child) {
-        child->env.exchange = NULL; /* the meeting is over */
+        child->env.exchange = NULL; /* all rounds are over */
         child->env.arg = NULL;
         /* the settings apply either way */
         (void)backend_cpu.tune(&child->b, &parent->tuning);

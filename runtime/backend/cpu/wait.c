@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The deadline of a wait inside an operation. The control channel normally detects
- * silence first and reports a better cause; this deadline is for when it does not run
- * any more (the world has ended while promised operations still run). */
+ * silence first and reports a better cause; this deadline is for the time after the
+ * channel has stopped (the world has ended while agreed operations still run). */
 #include "runtime/backend/cpu/wait.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
 
 #include "runtime/base/err.h"
 
-/* The longest sleep, which bounds how late abort and interrupts are noticed. */
+/* The longest sleep, which bounds the delay until abort and interrupts are detected. */
 #define WAIT_SLICE_NS 5000000ull
 #define WAIT_YIELD_NS 200000ull /* how long to yield before the first sleep */
 
@@ -19,7 +19,7 @@ struct waiter {
      * rank: the global rank that is waited for. */
     int (*check)(void *arg, uint32_t rank, struct err *err);
     void *arg;
-    uint64_t patience_ns; /* how long a wait may see no progress; 0: for ever */
+    uint64_t patience_ns; /* how long a wait may see no progress; 0: no limit */
     uint64_t slice_ns;    /* 0: WAIT_SLICE_NS. Tests of wake-ups sleep longer */
 };
 
