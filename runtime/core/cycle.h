@@ -34,8 +34,8 @@ bool cycle_has(const struct cycle *c, uint32_t slot);
 bool cycle_is_new(const struct cycle *c, uint32_t set);
 /* Something else was answered, or a plan began: start counting again. */
 void cycle_reset(struct cycle *c);
-/* A plan was left after n_steps steps. Each short plan in a row doubles the equal steps
- * that the next plan needs. */
+/* A plan was left after n_steps steps. From the second short plan in a row on, each one
+ * doubles the number of equal steps that the next plan needs. */
 void cycle_left(struct cycle *c, uint32_t n_steps);
 uint32_t cycle_needs(const struct cycle *c);
 

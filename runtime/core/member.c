@@ -29,8 +29,8 @@
  * it also calls the other ranks, and all enter with whatever they have. A rank whose
  * offer found no partner does not retry: it waits outside and enters the next agreement
  * that another rank starts. The last rank to submit a tensor of a set therefore meets
- * the words of the other ranks: in the first agreement in which it offers the tensor or, if
- * another rank submitted during that agreement, in the next one, which that rank
+ * the words of the other ranks: in the first agreement in which it offers the tensor
+ * or, if another rank submitted during that agreement, in the next one, which that rank
  * starts.
  *
  * Proxy words. A rank that sleeps with nothing to offer leaves its words for the
@@ -337,13 +337,13 @@ static void member_write_ops(struct member *m, struct strbuf *out)
 
 bool member_take_up(struct member *m, struct strbuf *out)
 {
-    bool tells = m->mode == MODE_PLAN && m->must_leave && !m->has_sent_leave;
+    bool sends_leave = m->mode == MODE_PLAN && m->must_leave && !m->has_sent_leave;
 
-    if (!tells && (m->mode != MODE_FREE || !m->first_unsent))
+    if (!sends_leave && (m->mode != MODE_FREE || !m->first_unsent))
         return false;
     strbuf_clear(out);
     message_begin_up(out, m->n_seen);
-    if (tells) {
+    if (sends_leave) {
         uint64_t n_steps = m->n_agreed / m->n_plan;
 
         message_put_leave(out, m->plan_no,

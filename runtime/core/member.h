@@ -83,12 +83,11 @@ bool member_take_up(struct member *m, struct strbuf *out);
 int member_receive(struct member *m, const void *p, size_t n, struct err *err);
 
 /* Sets *ret to what to do now. Carry it out before the next call. may_offer false:
- * begin no agreement unless one is needed. The caller waits because the last agreement
- * was empty, or gathers more tensors.
- * call: the state of the next agreement, used in plans with process sets only. All
- * ranks enter one in state CALL_CALLED; ranks that wait for a tensor also enter one in
- * state CALL_STARTED.
- * An error breaks the world. */
+ * begin no agreement unless one is needed; for a caller that delays the next offer
+ * after an empty agreement, or that gathers more tensors. call: the state of the next
+ * agreement, used in plans with process sets only. All ranks enter one in state
+ * CALL_CALLED; ranks that wait for a tensor also enter one in state CALL_STARTED. An
+ * error breaks the world. */
 int member_next(struct member *m,
                 bool may_offer,
                 enum agree_call call,

@@ -31,7 +31,7 @@ struct member {
     struct member_op *first_unsent; /* all before it are sent or planned */
     struct member_op *join;         /* this rank's join, until all ranks have joined */
     struct records records;
-    struct set_entry *sets; /* but set 0 */
+    struct set_entry *sets; /* without set 0 */
     size_t n_sets, sets_cap;
 
     struct todo *todo_head, *todo_tail;
@@ -54,16 +54,16 @@ struct member {
     uint64_t n_agreed; /* tensors, of other sets too, since the plan began */
     uint64_t words[CYCLE_MAX / 64 + 1];
 
-    struct member_item *items; /* of the act at hand */
+    struct member_item *items; /* of the current act */
     size_t items_cap;
-    struct cache_record *held;    /* the record that act's counts belong to, or NULL */
+    struct cache_record *held;    /* the record that owns the act's counts, or NULL */
     struct tensor_request *zeros; /* of items without op */
     size_t n_zeros, zeros_cap;
     const struct tensor_request **window; /* [n_plan] the requests of order */
     uint64_t *counts;                     /* [n_ranks] of down */
-    struct down down;                     /* the answer at hand */
+    struct down down;                     /* the answer that is handed out */
     uint64_t *news_counts;                /* [n_ranks] of news */
-    struct down news;                     /* the answer that arrives */
+    struct down news;                     /* the answer that has just arrived */
     bool is_late;
     char late[TENSOR_NAME_MAX];
     struct member_counts stats;

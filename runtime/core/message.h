@@ -46,7 +46,7 @@ struct tensor_request {
         root; /* broadcast, reduce, gather, sendrecv (the sender): a rank of the world.
  * SET_REMOVE: the set. SET_ADD: enum set_callers. REGISTER: 0, or the
  * region to deregister */
-    /* 0: all ranks. SET_ADD, SET_REMOVE and JOIN travel in 0, SENDRECV in a pair. */
+    /* 0: all ranks; always 0 for SET_ADD, SET_REMOVE and JOIN. SENDRECV: a pair. */
     uint32_t process_set;
     uint64_t group;   /* hash of the group's name, 0: none */
     uint32_t group_n; /* tensors of the group */

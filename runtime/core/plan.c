@@ -11,10 +11,10 @@
 
 struct frozen_plan {
     uint32_t n, n_ours, n_words;
-    uint64_t n_had; /* tensors submitted so far */
+    uint64_t n_had; /* tensors of this rank, submitted so far */
     bool has_sets;
     enum plan_news news;
-    /* [n_words], shifted by the stay bit as on the wire */
+    /* [n_words], with the layout of an agreement: bit 0 is the stay bit */
     uint64_t *offered, *others, *of_sets;
     uint32_t *group; /* [n] index of the group's first tensor; its own without group */
     uint32_t *here;  /* [n] by group: tensors submitted */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A table of slots, linked by index in order of use, and a hash of the names of their
- * tenants.
+ * tensors.
  *
  * I1  slot.since is the number of the message that assigned the slot to `now`. A bit
  *     sent by a rank that has seen fewer messages means `before`.
@@ -21,7 +21,7 @@
 #include "runtime/base/mem.h"
 #include "runtime/core/nametab.h"
 
-struct tenant {
+struct slot_entry {
     struct nametab_node node; /* first; name: req.name */
     uint32_t slot;
     struct tensor_request req;
@@ -29,7 +29,7 @@ struct tenant {
 };
 
 struct slot {
-    struct tenant *now, *before;
+    struct slot_entry *now, *before;
     uint64_t since;
     uint32_t newer, older; /* in order of use; SLOT_NONE at the ends */
 };
@@ -118,7 +118,7 @@ static bool slot_is_settled(const struct slots *s, uint32_t i, const uint64_t *s
 const struct tensor_request *
 slots_resolve(struct slots *s, uint32_t slot, uint32_t rank, uint64_t n_seen)
 {
-    const struct tenant *t;
+    const struct slot_entry *t;
 
     if (slot >= s->n_used || rank >= s->n_ranks)
         return NULL;
@@ -132,12 +132,12 @@ slots_resolve(struct slots *s, uint32_t slot, uint32_t rank, uint64_t n_seen)
     return &s->scratch;
 }
 
-static struct tenant *tenant_new(const struct slots *s,
-                                 const struct tensor_request *req,
-                                 const uint64_t *dim0)
+static struct slot_entry *slot_entry_new(const struct slots *s,
+                                         const struct tensor_request *req,
+                                         const uint64_t *dim0)
 {
     size_t extra = request_has_rows(req) ? s->n_ranks * sizeof(uint64_t) : 0;
-    struct tenant *t = mem_zalloc(sizeof(*t) + extra);
+    struct slot_entry *t = mem_zalloc(sizeof(*t) + extra);
 
     if (!t)
         return NULL;
@@ -151,7 +151,8 @@ static struct tenant *tenant_new(const struct slots *s,
 }
 
 /* Assigns slot i, which is settled, to t. */
-static bool slots_give_to(struct slots *s, uint32_t i, struct tenant *t, uint64_t msg)
+static bool
+slots_set_entry(struct slots *s, uint32_t i, struct slot_entry *t, uint64_t msg)
 {
     struct slot *p = &s->v[i];
 
@@ -181,7 +182,8 @@ static uint32_t slots_pick(struct slots *s, const uint64_t *seen)
     return s->oldest;
 }
 
-static bool tenant_matches(const struct tenant *t, const struct tensor_request *req)
+static bool slot_entry_matches(const struct slot_entry *t,
+                               const struct tensor_request *req)
 {
     struct tensor_request q = *req;
 
@@ -198,10 +200,10 @@ uint32_t slots_assign(struct slots *s,
                       bool *ret_is_new)
 {
     uint32_t i = slots_find(s, req->process_set, req->name);
-    struct tenant *t;
+    struct slot_entry *t;
 
     *ret_is_new = true;
-    if (i != SLOT_NONE && tenant_matches(s->v[i].now, req)) {
+    if (i != SLOT_NONE && slot_entry_matches(s->v[i].now, req)) {
         if (request_has_rows(req) && dim0)
             memcpy(s->v[i].now->dim0, dim0, s->n_ranks * sizeof(*dim0));
         *ret_is_new = false;
@@ -210,10 +212,10 @@ uint32_t slots_assign(struct slots *s,
             i = slots_pick(s, seen);
         else if (!slot_is_settled(s, i, seen))
             return SLOT_NONE;
-        t = i == SLOT_NONE ? NULL : tenant_new(s, req, dim0);
+        t = i == SLOT_NONE ? NULL : slot_entry_new(s, req, dim0);
         if (!t)
             return SLOT_NONE;
-        if (!slots_give_to(s, i, t, msg)) {
+        if (!slots_set_entry(s, i, t, msg)) {
             mem_free(t);
             return SLOT_NONE;
         }
@@ -232,5 +234,5 @@ uint32_t slots_find(const struct slots *s, uint32_t set, const char *name)
 {
     struct nametab_node *node = nametab_find(&s->names, set, name);
 
-    return node ? ((const struct tenant *)(const void *)node)->slot : SLOT_NONE;
+    return node ? ((const struct slot_entry *)(const void *)node)->slot : SLOT_NONE;
 }

@@ -3,8 +3,8 @@
  *
  * A slot is assigned with an answer, which all ranks receive. When a rank that has
  * received n_seen messages sends the slot's bit, it means the tensor that the slot
- * stood for then. A slot therefore keeps its last tenant until every rank has received
- * the new one, and is not reassigned before. */
+ * stood for then. A slot therefore keeps its previous tensor until every rank has
+ * received the new one, and is not reassigned before. */
 #ifndef RUNTIME_CORE_SLOTS_H
 #define RUNTIME_CORE_SLOTS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Late ranks are reported. Rank 0's coordinator calls this between steps. Tensors are
- * visited from the oldest, so the walk ends at the first one that is young enough. */
+/* Reports late ranks. Rank 0's coordinator calls this between steps. It visits tensors
+ * from the oldest on and stops at the first one that is young enough. */
 #include "runtime/core/stall.h"
 
 enum { SHOW_TENSORS = 6, SHOW_RANKS = 16 };

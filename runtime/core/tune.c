@@ -9,13 +9,13 @@
  *   3 final    the two best settings are measured again, one right after the other.
  *              This decides, so that a lucky first measurement does not win.
  *
- * The speed of machines changes (clocks, neighbours), so only measurements of the last
- * minutes are compared: the best setting is measured again before each setting's turn,
- * and the newest measurement of a setting counts. A value must win by MARGIN, so that
- * noise changes nothing. The grids are powers of four: the goal is 90% of the best, and
- * neighbours on a finer grid differ by less. Sweep and final take 20 samples, Horovod's
- * default, if all four settings are tuned, and 12 within one host. A larger budget is
- * spent on refining.
+ * The speed of machines changes (clock rates, other jobs), so only measurements of the
+ * last minutes are compared: the best setting is measured again before each setting's
+ * turn, and the newest measurement of a setting counts. A value must win by MARGIN, so
+ * that noise changes nothing. The grids are powers of four: the goal is 90% of the
+ * best, and adjacent values of a finer grid differ by less. Sweep and final take 20
+ * samples, Horovod's default, if all four settings are tuned, and 12 within one host. A
+ * larger budget is spent on refining.
  *
  * Bayesian optimisation, as in Horovod, was rejected: with two strong settings and 20
  * samples it needs as many samples as this sweep, and its choices cannot be explained.
@@ -73,14 +73,14 @@ struct tune {
     uint32_t n_samples, n_warmups; /* that were taken */
     struct tuning now;             /* current, or requested */
     bool is_waiting;               /* until tune_applied */
-    /* The sample at hand. */
+    /* The current sample. */
     uint32_t n_settle, n_steps;
     double rates[MAX_STEPS];
-    /* The step at hand. */
+    /* The current step. */
     uint64_t ids[N_IDS];
     uint32_t gens[N_IDS], gen, n_ids;
     uint64_t bytes, batch_bytes, begin_ns, last_ns;
-    bool is_new; /* the batch at hand begins a step */
+    bool is_new; /* the current batch begins a step */
 };
 
 uint64_t tuning_get(const struct tuning *t, enum tune_dim d)
@@ -231,7 +231,7 @@ static bool tune_refine(struct tune *t)
     return false;
 }
 
-/* The best one and the one behind it. */
+/* The best setting and the second best. */
 static void tune_choose_finalists(struct tune *t)
 {
     uint32_t second = t->best;

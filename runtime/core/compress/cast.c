@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conversions, one loop for each pair of types that occurs, so that each vectorises.
  *
- * Rounding once: float64 to 16 bits must not go through float32 rounded to nearest (a
- * tie of the second rounding could be made by the first one), so the step in between is
- * rounded to odd: an inexact float32 gets an odd last bit, which the second rounding
- * can neither mistake for a tie nor for exact (Boldo and Melquiond, "Emulation of FMA
- * and correctly rounded sums", 2008). Products with a scale take the same way.
+ * Rounding once: float64 to 16 bits must not go through float32 rounded to nearest,
+ * because the first rounding could create a tie for the second one. So the step in
+ * between is rounded to odd: an inexact float32 gets an odd last bit, which the second
+ * rounding can neither mistake for a tie nor for exact (Boldo and Melquiond, "Emulation
+ * of FMA and correctly rounded sums", 2008). Products with a scale are rounded the same
+ * way.
  *
  * Called by codec.c, int8.c and powersgd.c. */
 #include "runtime/core/compress/cast.h"
@@ -91,7 +92,7 @@ static inline float f32_odd(double d)
     double back = (double)f, magnitude = d < 0 ? -d : d;
     uint32_t u = f32_bits(f);
     uint32_t is_even = ~u & 1;
-    /* an even one is not odd's neighbour of d: step to the other side of d */
+    /* an even last bit: the odd float next to d is on the other side of d */
     uint32_t step = (back < 0 ? -back : back) > magnitude ? 0u - is_even : is_even;
     bool is_exact = back == d || d != d;
 

@@ -431,8 +431,7 @@ int codec_begin(struct codec_run *run,
         return err_set(err, -EINVAL, "compression of %s: %s", name_shown(name, shown),
                        plan->why);
     if (plan->state_bytes > 0) {
-        if (io->in) /* a rank without data makes no state, but keeps what it has going
-                     */
+        if (io->in) /* a rank without data creates no state but uses an existing one */
             rc = codec_reserve(s, set, name, plan, io->me, err);
         if (rc < 0)
             return rc;

@@ -17,16 +17,16 @@
  * ranks compare (equal codecs have equal text).
  *
  * What can be compressed: allreduce of f32 and f64 (int8, topk, powersgd: of f16 and
- * bf16 too; they work in float32). fp16 and bf16 take every operation; the others SUM
- * and AVERAGE. A tensor that cannot be compressed, or whose compression would not
- * reduce traffic, is sent as it is; plan.why has the reason, which is the same on every
- * rank. 1-d tensors are not matrices and are sent as they are under powersgd, as in the
- * paper and in PyTorch.
+ * bf16 too; they work in float32). fp16 and bf16 take every operation; int8, topk and
+ * powersgd take SUM and AVERAGE. A tensor that cannot be compressed, or whose
+ * compression would not reduce traffic, is sent as it is; plan.why has the reason,
+ * which is the same on every rank. 1-d tensors are not matrices and are sent as they
+ * are under powersgd, as in the paper and in PyTorch.
  *
  * With feedback=1 what a step did not send is added to the same tensor's next step:
- * over any number of steps the sum of what was delivered is the sum of what was put in
- * less the last residuals. A NaN or infinity is delivered as such (int8: its block is
- * NaN; powersgd: the whole tensor is NaN) and is not kept: residuals are always finite.
+ * over any number of steps the sum of the results is the sum of the inputs less the
+ * last residuals. A NaN or infinity reaches the result (int8: its block is NaN;
+ * powersgd: the whole tensor is NaN) and is not kept: residuals are always finite.
  *
  * How a coordinator uses it, for each tensor of a response that names a codec:
  *
@@ -91,7 +91,7 @@ bool codec_equal(const struct codec *a, const struct codec *b);
 
 /* --- what a tensor costs --- */
 
-enum codec_way {                    /* how a codec's data is brought together */
+enum codec_way {                    /* how members' data is combined */
                  CODEC_WAY_PASS,    /* not compressed */
                  CODEC_WAY_SUM,     /* one allreduce of 16-bit floats */
                  CODEC_WAY_GATHER,  /* one allgather; each member sums */
@@ -109,16 +109,17 @@ struct codec_plan {
     bool is_compressed;
     const char *why; /* not compressed: "a world of one sends nothing"; static */
     enum codec_way way;
-    uint64_t raw_bytes;  /* the tensor */
-    uint64_t wire_bytes; /* its encoding: one of one member (int8 by
-                            shards: on the way to their owners, and, all together, back) */
-    uint64_t sent_bytes; /* that a member sends over its link by ring algorithms, the
-                            mean over members... */
-    uint64_t sent_raw_bytes; /* ...and without compression */
-    uint64_t state_bytes;    /* kept between steps, at most */
-    uint64_t scratch_bytes;  /* of one run */
-    uint64_t k;              /* topk */
-    uint64_t rows, cols;     /* powersgd */
+    uint64_t raw_bytes; /* the tensor */
+    /* One member's encoding of the tensor. SHARDS: all its messages to the owners, and
+     * also all messages that it gets back with the sums. */
+    uint64_t wire_bytes;
+    /* What a member sends with ring algorithms, the mean over members; raw: without
+     * compression. */
+    uint64_t sent_bytes, sent_raw_bytes;
+    uint64_t state_bytes;   /* kept between steps, at most */
+    uint64_t scratch_bytes; /* of one run */
+    uint64_t k;             /* topk */
+    uint64_t rows, cols;    /* powersgd */
 };
 
 /* Of a tensor with ndim dimensions among n_members. A function of its arguments alone,
@@ -181,7 +182,7 @@ struct codec_step {
     const uint64_t *send_counts; /* alltoall: to each member */
 };
 
-enum codec_phase { /* what is on the way; the edges are drawn in codec.c */
+enum codec_phase { /* the collective in progress; codec.c draws the edges */
                    CODEC_PHASE_READY,
                    CODEC_PHASE_SUM,
                    CODEC_PHASE_GATHER,

@@ -13,7 +13,7 @@ struct codec_entry { /* a part of the owner's struct; the index's fields */
     struct codec_entry *newer, *older; /* by last use */
     struct codec_plan plan;
     uint32_t me;
-    bool is_running; /* the owner's: it is neither forgotten nor makes room */
+    bool is_running; /* set by the owner: neither evicted nor forgotten */
 };
 
 struct codec_index {
@@ -43,8 +43,8 @@ struct codec_entry *codec_index_find(struct codec_index *ix,
                                      uint32_t me);
 /* 1: the plan keeps nothing, or an entry that fits it exists. 0: no such entry exists
  * (one that did not fit was dropped), and there is room: call codec_index_add next.
- * -EBUSY: the tensor is being run; -ENOSPC: exceeds max_bytes by itself or together
- * with running tensors. */
+ * -EBUSY: another plan of the tensor is running; -ENOSPC: exceeds max_bytes by itself
+ * or together with running tensors. */
 int codec_index_room(struct codec_index *ix,
                      uint32_t set,
                      const char *name,

@@ -11,7 +11,7 @@
 struct codec_layout {
     uint64_t send;   /* 16-bit tensor; message; messages to all shards; P */
     uint64_t recv;   /* messages of all members; own Q */
-    uint64_t work;   /* float32 of the tensor where no residual serves; else 0 long */
+    uint64_t work;   /* float32 of the tensor if no residual is used; else empty */
     uint64_t sums;   /* float32 sums: top-k's of a tensor that is not f32; a shard's;
                         the summed Q */
     uint64_t counts; /* n_members */

@@ -27,7 +27,8 @@ enum {
     TILE = 1024, /* columns of a tile: 4 rows of it and Q's part stay in L1 */
     LANES = 4,
 };
-#define DEPENDENT 1e-6 /* a vector this close to the span of earlier ones is noise */
+#define DEPENDENT                                                                      \
+    1e-6 /* a vector this close to the span of earlier ones counts as zero */
 
 static inline bool is_finite(float f)
 {

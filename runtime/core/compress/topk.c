@@ -28,11 +28,11 @@ enum {
     TOP_BITS = 11,
     LOW_BITS = 10, /* of each of the two lower digits */
     TOP_SHIFT = 2 * LOW_BITS,
-    N_TABLES = 4,     /* neighbours count in different ones: no waiting for a store */
-    SAMPLE_HITS = 32, /* of the k are to be in the sample... */
-    MIN_HITS = 8,     /* ...or fewer of a small k, */
-    MIN_STRIDE = 8,   /* so that the sample stays small */
-    ROOM = 4,         /* times k candidates */
+    N_TABLES = 4, /* adjacent elements use different ones: no load waits for a store */
+    SAMPLE_HITS = 32, /* how many of the k the sample should contain */
+    MIN_HITS = 8,     /* no guess if the sample would contain fewer */
+    MIN_STRIDE = 8,   /* keeps the sample small */
+    ROOM = 4,         /* room for candidates: so many times k */
 };
 #define ABS_BITS 0x7fffffffu
 #define INF_BITS 0x7f800000u
@@ -66,7 +66,7 @@ static inline uint32_t float_magnitude(float f)
     return a > INF_BITS ? INF_BITS + 1 : a;
 }
 
-/* The bucket that holds the *need-th from above; *need becomes its place in there. */
+/* The bucket that holds the *need-th largest; *need becomes its position in there. */
 static uint32_t topk_bucket_of(const uint64_t *n, uint32_t n_buckets, uint64_t *need)
 {
     uint32_t b = n_buckets - 1;
