@@ -124,7 +124,7 @@ bool calls_nap(struct coordinator *co, uint64_t ns, bool of_hosts)
     return came;
 }
 
-/* For waits below a millisecond, the resolution of epoll_wait. */
+/* Uses epoll_wait for long waits only, because its resolution is a millisecond. */
 void calls_wait(struct coordinator *co, uint64_t deadline_ns)
 {
     uint64_t now = clock_now_ns(), ns = deadline_ns > now ? deadline_ns - now : 0;

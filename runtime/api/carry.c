@@ -8,8 +8,9 @@
  * the other ranks, in memory that is freed with the batch. A send and its receive are
  * one batch of the pair's communicator, which all ranks connect before its first batch.
  *
- * The backends complete inside post; poll is called until the end. Pipelining (a list
- * of tickets in flight) belongs here if a backend needs it. Called by step.c. */
+ * The cpu backend completes a batch inside post; poll is called until the end.
+ * Pipelining (a list of tickets in flight) belongs here if a backend needs it; batches
+ * of GPU tensors have it in flight.c. Called by step.c. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>

@@ -131,7 +131,7 @@ static int codec_batch_plan(struct coordinator *co,
     return 0;
 }
 
-/* Tensors that travel uncompressed. */
+/* Carries out the tensors that are sent uncompressed. */
 static int codec_batch_post_plain(struct coordinator *co,
                                   const struct process_set *set,
                                   struct codec_batch *w,

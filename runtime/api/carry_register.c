@@ -6,7 +6,7 @@
  * set's CPU communicator. If all succeeded, the buffer is a region with the same number
  * on all of them, and later tensors in it carry this number in their requests. If one
  * failed, none keeps it, and the operation fails on all with that rank's text. Nothing
- * else fails: tensors there travel like any other.
+ * else fails: tensors there are sent like any other.
  *
  * A tensor in the buffer that was submitted before has no region in its request, but
  * NCCL would find its memory registered on the ranks that have it there. Such a buffer

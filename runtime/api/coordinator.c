@@ -52,7 +52,7 @@ static bool seat_take_any(struct coordinator *co)
     return true;
 }
 
-/* Fails while a thread waits to keep the seat (seat_take_for_good). */
+/* Fails once a thread wants to keep the seat (seat_keep). */
 static bool seat_take(struct coordinator *co)
 {
     return !atomic_load_explicit(&co->is_leaving, memory_order_relaxed)
@@ -97,14 +97,14 @@ static void seat_leave(struct coordinator *co)
     atomic_store(&co->seat, 0);
     if (is_due)
         coordinator_end_nap(co);
-    /* For the thread that did not wait for us; the seat stays taken. */
+    /* For a thread that gave up waiting for the seat, which then stays taken. */
     if (atomic_load(&co->is_abandoned) && seat_take_any(co))
         coordinator_send_goodbye(co);
     coordinator_wake_sleepers(co);
     coordinator_wake_poller(co);
 }
 
-/* Until op (may be NULL) has come to state, the seat is free, or the deadline. */
+/* Waits until op (may be NULL) has reached state, the seat is free, or the deadline. */
 static void coordinator_wait_for_seat(struct coordinator *co,
                                       const struct op *op,
                                       enum op_state state,
@@ -383,7 +383,7 @@ static const char *coordinator_host_of(void *arg, uint32_t rank)
     return ((const struct coordinator *)arg)->members[rank].host;
 }
 
-/* The world uses rank 0's settings. */
+/* Rank 0's settings apply to the whole world. */
 static int coordinator_new_table(struct coordinator *co)
 {
     struct negotiate_config cfg = {
@@ -515,9 +515,9 @@ static bool thread_stop(struct coordinator *co, uint64_t deadline_ns)
     return stopped;
 }
 
-/* Takes the seat and keeps it: no other thread takes it again. After half of the time,
+/* Takes the seat permanently: no other thread takes it again. After half of the time,
  * is_hurried is set, so that a backend that blocks in the seat returns. */
-static bool seat_take_for_good(struct coordinator *co, uint64_t deadline_ns)
+static bool seat_keep(struct coordinator *co, uint64_t deadline_ns)
 {
     uint64_t now = clock_now_ns();
     uint64_t half = now + (deadline_ns > now ? (deadline_ns - now) / 2 : 0);
@@ -577,7 +577,7 @@ bool coordinator_leave(struct coordinator *co,
 
     tensor_queue_close(&co->queue, HVD_PRECONDITION, SHUT_DOWN_HERE);
     co->leave_why = why;
-    if (!seat_take_for_good(co, talk_until)) {
+    if (!seat_keep(co, talk_until)) {
         atomic_store(&co->is_abandoned, true);
         if (seat_take_any(co))
             coordinator_send_goodbye(co);

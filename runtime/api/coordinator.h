@@ -46,7 +46,7 @@ struct coordinator {
     struct member *member;
     struct strbuf out;
     uint64_t *rows, *ones;    /* [size]: scratch of an alltoall, and ones */
-    struct batch_item *items; /* of the batch at hand */
+    struct batch_item *items; /* of the current batch */
     size_t items_cap;
     struct flights flights;
     struct codec_state *codec_state; /* made with the first compressed tensor */
@@ -73,7 +73,7 @@ struct coordinator {
 
     /* Any thread. */
     _Atomic int life;        /* enum life; written in the seat */
-    _Atomic bool is_leaving; /* seat_take_for_good is waiting or done */
+    _Atomic bool is_leaving; /* seat_keep is waiting or done */
     _Atomic bool is_hurried; /* while leaving: the backend must return */
     /* leaving took too long: the thread that frees the seat sends the goodbye */
     _Atomic bool is_abandoned;
@@ -87,7 +87,7 @@ struct coordinator {
     _Atomic uint64_t last_wait_ns, next_ns, nap_until_ns, poll_until_ns;
     pthread_mutex_t lock;        /* leaf lock of the two conditions */
     pthread_cond_t done_cond;    /* an op ended, or the seat is free */
-    pthread_cond_t nap_cond;     /* the background thread must look again */
+    pthread_cond_t nap_cond;     /* the background thread has to check for work */
     bool must_stop, has_stopped; /* lock */
     bool has_thread;
     pthread_t thread;
@@ -196,8 +196,8 @@ int carry_compressed(struct coordinator *co,
                      const struct batch *batch,
                      bool *ret_is_ours,
                      struct err *err);
-/* How each tensor of such a batch travels: ret[act->n_items]. Counts it, and logs
- * tensors that travel uncompressed. */
+/* How each tensor of such a batch is sent: ret[act->n_items]. Counts it, and logs
+ * tensors that are sent uncompressed. */
 int carry_codec_plans(struct coordinator *co,
                       const struct member_act *act,
                       uint32_t n_members,

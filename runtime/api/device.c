@@ -127,7 +127,7 @@ world_number_hosts(const struct coordinator *co, const char **hosts, uint32_t *o
     }
 }
 
-/* When a communicator is made, all members are present. So this limit is for their
+/* When a communicator is created, all members are present. So this limit is for their
  * network, and for the slowest of their GPUs, which may still be busy with earlier
  * work. */
 static uint64_t connect_timeout_ns(const struct coordinator *co)
@@ -222,8 +222,8 @@ static int device_choose_ordinal(struct coordinator *co,
         return 0;
     if (p)
         return err_set(err, HVD_INVALID_ARGUMENT, "its memory is not on a GPU");
-    /* Nothing selects one: use the world's or, if all ranks see the same GPUs, the one
-     * of the local rank, as frameworks do. */
+    /* The tensor is empty: use the world's GPU or, if this process sees enough of them,
+     * the one with the number of the local rank, as frameworks do. */
     *ordinal = d ? w->ops->ordinal(d) : 0;
     if (!d) {
         struct device_report report;
@@ -318,7 +318,7 @@ void device_abort(struct coordinator *co)
         co->gpu.ops->abort(d);
 }
 
-/* Of a world that ends; parked is what it leaves, NULL mostly. */
+/* Of a world that ends; parked is what it leaves, usually NULL. */
 static void device_park(struct coordinator *co, struct device_parked *parked)
 {
     const int life = atomic_load(&co->life);

@@ -30,8 +30,8 @@ struct world_device {
     struct device_park *park;
 };
 
-/* Exchanged when a device is opened or closed; what is taken out belongs to the
- * taker. */
+/* Exchanged when a device is opened or closed; the thread that takes a value out owns
+ * it. */
 struct device_park {
     _Atomic(struct device_parked *) parked;
 };
@@ -55,8 +55,8 @@ int device_need(struct coordinator *co,
 void device_why_none(struct coordinator *co, bool looks, char ret[REQUEST_WHY_MAX]);
 /* NULL: none is open. Any thread. */
 struct device *device_of(struct coordinator *co);
-/* Called when the thread in the seat starts (begins) or stops to sleep until work on the
- * GPU completes, if there is any. */
+/* Called when the thread in the seat starts (begins) or stops to sleep until work on
+ * the GPU completes, if there is any. */
 void device_await(struct coordinator *co, bool begins);
 /* The world is broken: aborts the work on the GPU. Returns at once. */
 void device_abort(struct coordinator *co);

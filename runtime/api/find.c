@@ -44,7 +44,7 @@ int find_listen(uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *err)
 
 /* --- by the launcher's channel --- */
 
-/* What rank 0 announces. A rank that does not know its rank may be rank 0. */
+/* Sets what rank 0 announces. A rank that does not know its rank may be rank 0. */
 static int channel_offer_addr(const struct contract *c,
                               struct meeting *m,
                               uint16_t *ret_port,

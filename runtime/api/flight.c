@@ -14,8 +14,8 @@
  *
  * I3  A flight that does not end is reported, and ends the world if that was requested.
  *
- * I4  The seat waits for the GPU in flights_drain only, and handles control messages
- *     there.
+ * I4  In this file the seat waits for the GPU in flights_drain, where it handles
+ *     control messages meanwhile, and in flights_fail (I2), nowhere else.
  *
  * Called by carry_device.c and step.c; in the seat only. */
 #include "runtime/api/flight.h"
@@ -89,7 +89,7 @@ flight_end_op(struct coordinator *co, struct op *op, int status, const char *tex
     op_unref(op);
 }
 
-/* It is no longer in the list. */
+/* f has been removed from the list. */
 static void
 flight_end(struct coordinator *co, struct flight *f, int status, const char *text)
 {
@@ -153,7 +153,7 @@ int flights_retire(struct coordinator *co, struct err *err)
     return rc < 0 ? rc : any;
 }
 
-/* --- what does not end --- */
+/* --- stalled batches --- */
 
 /* When the oldest batch must be reported next, or is too old. */
 static uint64_t flight_due_ns(const struct coordinator *co, const struct flight *f)

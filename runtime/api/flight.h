@@ -6,7 +6,7 @@
 #include "runtime/backend/backend.h"
 #include "runtime/core/member.h"
 
-#define FLIGHTS_MAX 64u /* more are waited for before the next is posted */
+#define FLIGHTS_MAX 64u /* before posting more, the seat waits until some have ended */
 
 struct coordinator;
 

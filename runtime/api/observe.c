@@ -4,8 +4,8 @@
  *   NEGOTIATE_X        from its submission (on rank 0: from the first request) until
  *                      its turn in the common order
  *   X                  from then to its end; within it:
- *     ALLOCATE_OUTPUT  memory for a result whose size other ranks decide; an alltoall
- *                      asks them
+ *     ALLOCATE_OUTPUT  memory for a result whose size other ranks decide; in an
+ *                      alltoall also the exchange of row counts
  *     CPU_X            in the backend: packing, moving, waiting for other ranks
  *
  * A step is a round of a frozen plan in which each of its tensors was carried out once.

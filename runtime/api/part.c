@@ -51,7 +51,7 @@ static void part_set_name(struct world *w)
 }
 
 /* Rank 0 of each part writes its own files: the part with the job's rank 0 at the
- * configured path, the others with the rank appended. */
+ * configured path, every other part with the rank appended. */
 static int path_add_rank(char *path, size_t size, uint32_t rank, struct err *err)
 {
     size_t n = strlen(path);

@@ -11,12 +11,12 @@
  * lock) and has closed its copies of the control connections. Otherwise a DataLoader
  * worker that survives its parent would hide the parent's death from the other ranks.
  *
- * Exit. A destructor sends the goodbye "exited", bounded by EXIT_LIMIT_NS, and waits
- * for nothing that needs another rank. If rank 0 serves the rendezvous, answers that
- * others have not received are sent first. A process that ends with an error because of
- * another rank first waits for EXIT_DELAY_S, since a foreign launcher reports the first
- * exit code that it sees and should see the cause (an interpreter needs some time from
- * goodbye to exit). The library is linked nodelete, so it is never unmapped before. */
+ * Exit. A destructor sends the goodbye "exited" and leaves the world within
+ * EXIT_LIMIT_NS. If rank 0 serves the rendezvous, it then sends the answers that other
+ * ranks have not received. A process that ends with an error because of another rank
+ * first waits for EXIT_DELAY_S, since a foreign launcher reports the first exit code
+ * that it sees and should see the cause (an interpreter needs some time from goodbye to
+ * exit). The library is linked nodelete, so it is never unmapped before. */
 #include "runtime/api/runtime.h"
 
 #include <errno.h>

@@ -17,7 +17,7 @@
 struct process_set {
     uint32_t id;
     uint32_t n;
-    uint32_t me;                    /* this rank's place in it; SET_NOT_IN */
+    uint32_t me;                    /* this rank's place in it, or SET_NOT_IN */
     uint32_t *ranks;                /* n global ranks, ascending */
     struct backend *backend;        /* owned; NULL when not in it; set 0: the world's */
     struct backend *device_backend; /* of its GPUs, over the other; NULL: none yet */
@@ -47,7 +47,7 @@ void sets_set_world_backend(struct sets *s, struct backend *world);
 /* Finds pairs too. Valid until this set is removed. NULL: there is none. */
 struct process_set *sets_find(const struct sets *s, uint32_t id);
 /* Makes set id of ranks[n] (ascending, different, below the size of the world; copied).
- * backend is taken over on success. 0; -EINVAL these ranks are none; -EEXIST another
+ * backend is taken over on success. 0; -EINVAL no valid set; -EEXIST another
  * set has the same; -EPROTO another one has this number; -E2BIG, -ENOMEM. */
 int sets_add(struct sets *s,
              uint32_t id,

@@ -58,7 +58,7 @@ static void world_mark_broken(struct coordinator *co, const char *cause)
     co->has_failed = true;
     if (co->backend)
         co->backend->ops->abort(co->backend);
-    /* nothing may be in flight: then the device is parked and not closed */
+    /* also without batches in flight: then the device is parked and not closed */
     device_abort(co);
     tensor_queue_close(&co->queue, HVD_ABORTED, cause);
     if (co->rank == 0)
@@ -89,7 +89,7 @@ int coordinator_status(struct coordinator *co, struct err *err)
     return rc;
 }
 
-/* --- talking --- */
+/* --- messages --- */
 
 static uint64_t stall_first_ns(const struct stall *s)
 {
@@ -207,7 +207,7 @@ static bool step_submit_new(struct coordinator *co)
     bool any = op != NULL;
 
     if (atomic_load(&co->life) != LIFE_READY)
-        return false; /* later operations fail at the end of the world */
+        return false; /* operations submitted later fail when the world ends */
     for (; op; op = next) {
         next = op->next;
         step_submit_op(co, op);
@@ -226,7 +226,7 @@ int coordinator_on_up(
 
     if (trace_is_message(p, n))
         return timeline_on_up(&co->timeline, rank, p, n, clock_now_ns(), err);
-    if (co->has_end) /* it fails on that rank, with the end of the world */
+    if (co->has_end) /* the operation fails on that rank, with the end of the world */
         return 0;
     observe_received(co, n);
     return step_receive_requests(co, rank, p, n, err);
@@ -239,7 +239,8 @@ int coordinator_on_down(void *arg, const uint8_t *p, size_t n, struct err *err)
     if (trace_is_message(p, n))
         return timeline_on_down(&co->timeline, p, n, clock_now_ns(), err);
     observe_received(co, n);
-    observe_sent(co, n, control_n_below(co->control)); /* sent on already */
+    observe_sent(co, n,
+                 control_n_below(co->control)); /* control has forwarded it already */
     return step_receive_answers(co, p, n, err);
 }
 
@@ -485,7 +486,8 @@ bool step_leave_plan(struct coordinator *co)
     return true;
 }
 
-/* Other ranks of a set do not come: rank 0 has to report which. */
+/* True: other ranks of a set are missing, and leaving the plan lets rank 0 report
+ * which. */
 static bool step_is_out_of_patience(struct coordinator *co)
 {
     uint64_t since = calls_waits_since(co);

@@ -5,7 +5,7 @@
  * sends its clock down, quickly at first, then four times per second. A rank that
  * receives it starts to record, answers each clock at once, so that rank 0 can compare
  * both directions, and sends its events up ten times per second once CLOCKS_ENOUGH have
- * arrived. All of it travels in the control channel between the messages about work,
+ * arrived. All of it is sent on the control channel between the messages about work,
  * distinguished by the first byte, in the seat of both sides. */
 #include "runtime/api/timeline.h"
 
@@ -65,7 +65,7 @@ int timeline_start(struct timeline *t,
                      "a timeline is being written already; stop it first");
     else if (!timeline_ensure_ring(t))
         rc = err_set(err, HVD_NO_MEMORY, "out of memory for the timeline");
-    if (rc == 0) { /* what is left in the ring is of the last one */
+    if (rc == 0) { /* events left in the ring are of the last timeline */
         atomic_store(&t->read, atomic_load(&t->written));
         atomic_store(&t->n_dropped, 0);
         rc = timeline_file_open(t, path, &f, err);
@@ -180,8 +180,8 @@ int timeline_on_up(struct timeline *t,
         return rc;
     (void)pthread_mutex_lock(&t->lock);
     if (t->file) /* late: it has been stopped */
-        rc = timeline_file_parcel(t->file, rank, now_ns, &head, p + events_at,
-                                  n - events_at);
+        rc = timeline_file_receive(t->file, rank, now_ns, &head, p + events_at,
+                                   n - events_at);
     (void)pthread_mutex_unlock(&t->lock);
     return rc < 0 ? err_set(err, rc, "rank 0 is out of memory for the timeline") : 0;
 }

@@ -2,7 +2,7 @@
 /* The timeline of a world, as a file of rank 0 (core/trace.h has its form).
  *
  *   the seat  -> ring -> rank 0: writer thread (timeline_file.c) -> file
- *                     -> others: the seat      -> control channel -> rank 0's writer
+ *                     -> elsewhere: the seat   -> control channel -> rank 0's writer
  *
  * Off: one load of a flag for each event. On: one slot of a bounded ring; events that
  * do not fit are dropped, counted, and shown in the file. The thread exists only while
@@ -21,13 +21,15 @@ struct timeline_file; /* rank 0, while it is on */
 
 /* How messages leave: the coordinator's control channel. */
 struct timeline_link {
-    void (*up)(void *arg, const void *p, size_t n);   /* to rank 0; in the seat */
-    void (*down)(void *arg, const void *p, size_t n); /* to all others; in the seat */
+    void (*up)(void *arg, const void *p, size_t n); /* to rank 0; in the seat */
+    void (*down)(void *arg,
+                 const void *p,
+                 size_t n);  /* to all other ranks; in the seat */
     void (*wake)(void *arg); /* any thread: timeline_step is due. May be NULL */
     void *arg;
 };
 
-enum timeline_others { /* their part in rank 0's timeline */
+enum timeline_others { /* what the other ranks do for rank 0's timeline */
                        OTHERS_NONE,
                        OTHERS_RECORD,
                        OTHERS_STOP,   /* the stop is to be sent, in the seat */
@@ -40,8 +42,8 @@ struct timeline {
     struct timeline_link link;
 
     /* The ring: slots[at % TIMELINE_SLOTS]. `written` is the seat's, `read` the
-     * reader's: the writer thread on rank 0, the seat elsewhere. A slot changes hands
-     * by release and acquire of the two. It is allocated once and freed by
+     * reader's: the writer thread on rank 0, the seat elsewhere. Release and acquire of
+     * the two pass a slot from one to the other. It is allocated once and freed by
      * timeline_release. */
     _Atomic bool
         is_on; /* true: record; stored with release once the ring is allocated */
@@ -127,11 +129,11 @@ void timeline_file_wait(struct timeline_file *f, uint32_t n, uint64_t deadline_n
 uint32_t timeline_file_n_last(struct timeline_file *f); /* how many have */
 void timeline_file_close(struct timeline_file *f);
 /* A checked message of another rank, from its first event on. */
-int timeline_file_parcel(struct timeline_file *f,
-                         uint32_t rank,
-                         uint64_t now_ns,
-                         const struct trace_up *head,
-                         const uint8_t *p,
-                         size_t n);
+int timeline_file_receive(struct timeline_file *f,
+                          uint32_t rank,
+                          uint64_t now_ns,
+                          const struct trace_up *head,
+                          const uint8_t *p,
+                          size_t n);
 
 #endif

@@ -9,7 +9,7 @@
  * time does not go back. A file that cannot be written ends the timeline with one
  * warning.
  *
- * Lock: f->lock guards the parcels and the two conditions; a leaf. */
+ * Lock: f->lock guards the received messages and the two conditions; a leaf. */
 #include "runtime/api/timeline.h"
 
 #include <errno.h>
@@ -27,11 +27,11 @@
 #include "hvd.h"
 
 static const uint64_t LOOK_NS = 50 * NS_PER_MS;
-static const size_t TEXT_AIM = 1u << 20;        /* written when there is this much */
-static const size_t PARCELS_LIMIT = 256u << 20; /* bytes that wait for the disk */
+static const size_t TEXT_AIM = 1u << 20;         /* written when there is this much */
+static const size_t RECEIVED_LIMIT = 256u << 20; /* bytes that wait for the disk */
 
-struct parcel {
-    struct parcel *next;
+struct received {
+    struct received *next;
     uint32_t rank;
     uint64_t now_ns; /* of arrival */
     struct trace_up head;
@@ -49,9 +49,9 @@ struct timeline_file {
     struct timeline *t;
     /* lock */
     pthread_mutex_t lock;
-    pthread_cond_t work, last; /* the thread must look; n_last has grown */
-    struct parcel *head, **tail;
-    size_t parcel_bytes;
+    pthread_cond_t work, last; /* there is work for the thread; n_last has grown */
+    struct received *head, **tail;
+    size_t received_bytes;
     uint32_t n_last;
     bool must_end;
     /* Used by the thread; before and after it by open and close. */
@@ -141,7 +141,7 @@ static void file_drain_ring(struct timeline_file *f)
         trace_put_dropped(f->trace, 0, clock_now_ns(), n_dropped, &f->text);
 }
 
-static void file_put_parcel(struct timeline_file *f, const struct parcel *p)
+static void file_put_received(struct timeline_file *f, const struct received *p)
 {
     struct rank_clock *c = &f->clocks[p->rank];
     struct wire_reader in = {.p = p->events, .n = p->n};
@@ -161,27 +161,27 @@ static void file_put_parcel(struct timeline_file *f, const struct parcel *p)
 
 /* --- the thread --- */
 
-static void file_write_pending(struct timeline_file *f, struct parcel *p)
+static void file_write_pending(struct timeline_file *f, struct received *p)
 {
-    struct parcel *next;
+    struct received *next;
 
     file_drain_ring(f);
     for (; p; p = next) {
         next = p->next;
-        file_put_parcel(f, p);
+        file_put_received(f, p);
         mem_free(p);
     }
     file_flush(f);
 }
 
-/* lock is held; what has come since, and whether it is over. */
-static struct parcel *file_take_parcels(struct timeline_file *f)
+/* With the lock: the messages received since the last call. */
+static struct received *file_take_received(struct timeline_file *f)
 {
-    struct parcel *p = f->head;
+    struct received *p = f->head;
 
     f->head = NULL;
     f->tail = &f->head;
-    f->parcel_bytes = 0;
+    f->received_bytes = 0;
     return p;
 }
 
@@ -193,13 +193,13 @@ static void *file_thread_main(void *arg)
     while (!is_over) {
         uint64_t until = clock_now_ns() + LOOK_NS;
         struct timespec ts = clock_timespec(until);
-        struct parcel *p;
+        struct received *p;
 
         (void)pthread_mutex_lock(&f->lock);
         if (!f->must_end && !f->head)
             (void)pthread_cond_timedwait(&f->work, &f->lock, &ts); /* early is fine */
         is_over = f->must_end;
-        p = file_take_parcels(f);
+        p = file_take_received(f);
         (void)pthread_mutex_unlock(&f->lock);
         file_write_pending(f, p);
     }
@@ -314,33 +314,33 @@ void timeline_file_close(struct timeline_file *f)
     (void)pthread_mutex_unlock(&f->lock);
     (void)pthread_join(f->thread, NULL);
     file_write_pending(
-        f, file_take_parcels(f)); /* parcels that arrived while the thread stopped */
+        f, file_take_received(f)); /* what arrived while the thread stopped */
     trace_close(f->trace, clock_now_ns(), &f->text);
     file_flush(f);
     file_free(f);
 }
 
-int timeline_file_parcel(struct timeline_file *f,
-                         uint32_t rank,
-                         uint64_t now_ns,
-                         const struct trace_up *head,
-                         const uint8_t *p,
-                         size_t n)
+int timeline_file_receive(struct timeline_file *f,
+                          uint32_t rank,
+                          uint64_t now_ns,
+                          const struct trace_up *head,
+                          const uint8_t *p,
+                          size_t n)
 {
-    struct parcel *new = mem_alloc(sizeof(*new) + n);
+    struct received *new = mem_alloc(sizeof(*new) + n);
     uint64_t n_lost = 0;
 
     if (!new)
         return -ENOMEM;
-    *new = (struct parcel){.rank = rank, .now_ns = now_ns, .head = *head, .n = n};
+    *new = (struct received){.rank = rank, .now_ns = now_ns, .head = *head, .n = n};
     if (n > 0)
         memcpy(new->events, p, n);
     (void)pthread_mutex_lock(&f->lock);
-    if (f->parcel_bytes + n > PARCELS_LIMIT) { /* the disk does not keep up */
+    if (f->received_bytes + n > RECEIVED_LIMIT) { /* the disk does not keep up */
         new->n = 0;
         n_lost = n;
     }
-    f->parcel_bytes += new->n;
+    f->received_bytes += new->n;
     *f->tail = new;
     f->tail = &new->next;
     if (head->is_last)

@@ -7,10 +7,10 @@
  *   control_join (tree), backend connect (more rounds if it asks for them), READY
  *
  * There are two rounds because an address that a rank can use itself (loopback, with
- * the rendezvous on the same host) may not be reachable for others: round 1 shows it,
- * round 2 has the corrected one. A world of one rank meets no other and opens no
- * socket, unless it is part of a larger job for which it serves the rendezvous. Called
- * by runtime.c under its life lock. */
+ * the rendezvous on the same host) may not be reachable from other hosts: round 1 shows
+ * that, round 2 has the corrected one. A world of one rank contacts no rank and opens
+ * no socket, unless it is part of a larger job for which it serves the rendezvous.
+ * Called by runtime.c under its life lock. */
 #include "runtime/api/world.h"
 
 #include <errno.h>
@@ -27,13 +27,13 @@
 #include "runtime/base/mem.h"
 #include "runtime/core/wire.h"
 
-struct forming { /* what is only needed on the way */
+struct forming { /* needed only while the world forms */
     struct world *w;
     struct rdv_client *rdv;
     uint64_t deadline_ns;
 };
 
-/* --- meeting --- */
+/* --- rendezvous --- */
 
 static bool meeting_is_at(const struct meeting *m, const struct world *w)
 {
@@ -43,8 +43,8 @@ static bool meeting_is_at(const struct meeting *m, const struct world *w)
            && m->size == w->job.size && m->generation == c->generation;
 }
 
-/* Another meeting place than last time: its rounds start at 0, and our old server is
- * stopped. */
+/* Another rendezvous server than last time counts rounds from 0, and our own old server
+ * is stopped. */
 static void meeting_choose_place(struct meeting *m, const struct world *w)
 {
     const struct contract *c = &w->contract;
@@ -102,7 +102,7 @@ static int world_exchange(void *arg,
     if (f->rdv)
         return rdv_client_exchange(f->rdv, blob, n, f->deadline_ns, ret_blobs,
                                    ret_sizes, err);
-    /* Alone: everyone's blobs are mine, in the same one allocation. */
+    /* A world of one: the only blob is our own, in one allocation as above. */
     blobs = mem_alloc(sizeof(*blobs) + sizeof(*sizes) + n);
     if (!blobs)
         return err_set(err, -ENOMEM, "out of memory");
@@ -285,7 +285,7 @@ static int world_connect_all(struct forming *f, struct err *err)
     AUTOFREE uint8_t **all = NULL;
     AUTOFREE uint8_t **blobs = NULL;
     AUTOFREE uint32_t *blob_sizes = NULL;
-    const uint8_t *hello = NULL; /* of the rank above */
+    const uint8_t *hello = NULL; /* of the parent in the tree */
     uint32_t *sizes;
     size_t n_hello = 0;
     int rc = world_pack_round2(w, &mine, err);
@@ -394,7 +394,7 @@ int world_form(uint64_t start_timeout_ns,
     if (rc == 0) {
         f.deadline_ns = w->start_deadline_ns;
         rc = world_form_ranks(&f, meeting, err);
-        if (f.rdv) /* it exists: join_others has checked */
+        if (f.rdv) /* world_join_rendezvous has created the counter */
             *part_rounds(meeting, w) = rdv_client_round(f.rdv);
         rdv_client_close(f.rdv);
     }

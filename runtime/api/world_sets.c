@@ -5,8 +5,8 @@
  * removes gets the mismatch as an error instead of waiting. Negotiation compares the
  * ranks; the seat makes or removes the set (carry.c) at the same answer on every rank.
  * A set may also be added by its members alone: then rank 0 waits for those only, and
- * the seats of the others do their part without an operation of their own (MEMBER_SET).
- * Called by api_sets.c, and by runtime.c for the sets of hvd_config. */
+ * the seats of the other ranks take part without an operation of their own
+ * (MEMBER_SET). Called by api_sets.c, and by runtime.c for the sets of hvd_config. */
 #include "runtime/api/world.h"
 
 #include <errno.h>
