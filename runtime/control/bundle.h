@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What travels up the tree: items of many ranks in one frame, in order of arrival. One
+/* What is sent up the tree: items of many ranks in one frame, in order of arrival. One
  * order for all kinds, so that a rank's goodbye never overtakes its requests. Pure.
  *
- * On the wire, one after the other: u8 kind | u32 origin | u32 length | bytes. */
+ * Encoding, one item after the other: u8 kind | u32 origin | u32 length | bytes. */
 #ifndef RUNTIME_CONTROL_BUNDLE_H
 #define RUNTIME_CONTROL_BUNDLE_H
 
@@ -10,8 +10,8 @@
 
 enum up_kind {              /* wire values */
                UP_WORK = 1, /* core/message of requests */
-               UP_SUSPECT,  /* text: my backend failed with this */
-               UP_LEAVE,    /* u8 enum leave_reason: no more requests from me */
+               UP_SUSPECT,  /* text: the error that the origin's backend failed with */
+               UP_LEAVE, /* u8 enum leave_reason: the origin sends no more requests */
                /* text: how; the origin is the lost rank, reported by its parent */
                UP_LOST,
                UP_KIND_END

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The control channel: messages about work, not data. Requests go up to rank 0, answers
- * come down to all ranks in one order; losses, silence and goodbyes travel the same
+ * come down to all ranks in one order; losses, silence and goodbyes are sent the same
  * way.
  *
  * It is a tree over the hosts with rank 0 on top (shape.h). Callers only use up, down,
@@ -52,8 +52,7 @@ struct control_config {
 
 struct control;
 
-/* Creates the object. local_addr: address of this host's interface to the other ranks.
- * */
+/* Creates the object. local_addr: address of this host's interface to other ranks. */
 int control_open(const struct control_config *cfg,
                  const char *local_addr,
                  struct control **ret,
@@ -93,15 +92,15 @@ void control_leave(struct control *c, enum leave_reason why);
  * finds takes precedence; within about a second control_pump fails with one of the two.
  * Idempotent. */
 void control_suspect(struct control *c, const char *reason);
-/* Ends the world for all ranks with this cause, now; on rank 0, or before all ranks are
- * connected. */
+/* Ends the world with this cause. On rank 0: at once for all ranks. On another rank: at
+ * once for it and the ranks below it; rank 0 receives the cause as of control_suspect.
+ */
 void control_abort(struct control *c, const char *cause);
 
 /* Reads all that has arrived, sends heartbeats, checks for silence. Never blocks. 0;
  * once the world is broken, -ECONNABORTED with the cause, the same each time. */
 int control_pump(struct control *c, struct err *err);
-/* Cheap look for arriving bytes while spinning: true when control_pump has something to
- * do. */
+/* A cheap check for a thread that spins: true when control_pump has something to do. */
 bool control_peek(const struct control *c);
 uint64_t
 control_next_ns(const struct control *c); /* when control_pump must run at the latest */

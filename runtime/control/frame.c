@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frame on the wire:  u32 payload bytes | u8 type | 0 0 0 | payload | first 16 bytes of
+/* A frame:  u32 payload bytes | u8 type | 0 0 0 | payload | first 16 bytes of
  * HMAC(key of the direction, u64 sequence number | header | payload).
  *
  * The keyed HMAC states are computed once, so that a small frame costs three or four
@@ -120,7 +120,7 @@ int frame_send(struct frame_conn *c, enum frame_type type, const void *p, size_t
         return -EMSGSIZE;
     if (c->out_n - c->out_at + total > FRAME_MAX_UNSENT)
         return -ENOBUFS;
-    /* Keeps a buffer small that is never completely empty. */
+    /* So that a buffer that is never completely empty does not grow. */
     if (c->out_n + total > c->out_cap && c->out_at > c->out_cap / 4) {
         memmove(c->out, c->out + c->out_at, c->out_n - c->out_at);
         c->out_n -= c->out_at;

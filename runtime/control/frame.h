@@ -9,16 +9,16 @@
 #include "runtime/base/sha256.h"
 #include "runtime/rendezvous/auth.h"
 
-#define FRAME_MAX_BYTES  ((16u << 20) + 64) /* payload: a message and what leads it */
+#define FRAME_MAX_BYTES  ((16u << 20) + 64) /* payload: a message and its headers */
 #define FRAME_MAX_UNSENT (64u << 20)        /* unsent bytes at which a peer is lost */
 #define FRAME_MAC_BYTES  16
 
-enum frame_type {                  /* wire values; a parent is the rank above */
+enum frame_type {                  /* wire values */
                   FRAME_JOIN = 1,  /* to the parent: u32 rank */
                   FRAME_WELCOME,   /* from the parent: nothing */
                   FRAME_UP,        /* to the parent: bundle.h */
                   FRAME_DOWN,      /* from the parent: core/message of responses */
-                  FRAME_ABORT,     /* from the parent: text: the cause, for everyone */
+                  FRAME_ABORT,     /* from the parent: text: the cause, for all ranks */
                   FRAME_ENDED,     /* from the parent: text: who left; after the last
                                       response */
                   FRAME_HEARTBEAT, /* both ways: nothing */
@@ -32,7 +32,7 @@ struct frame_conn {
     uint8_t *in, *out;
     size_t in_at, in_n, in_cap;
     size_t out_at, out_n, out_cap;
-    bool is_drained; /* the last read took everything there was */
+    bool is_drained; /* the last read emptied the socket */
 };
 
 void frame_init(struct frame_conn *c); /* closed */
@@ -40,13 +40,13 @@ void frame_init(struct frame_conn *c); /* closed */
 void frame_open(struct frame_conn *c, int fd, const struct auth_session *s);
 void frame_release(struct frame_conn *c); /* closes */
 
-/* Sends, or keeps what the socket does not take (frame_wants_write). 0, -ENOMEM,
+/* Sends, or keeps what the socket does not accept (frame_wants_write). 0, -ENOMEM,
  * -EMSGSIZE, -ENOBUFS (FRAME_MAX_UNSENT), or the socket's error. */
 int frame_send(struct frame_conn *c, enum frame_type type, const void *p, size_t n);
 int frame_flush(
     struct frame_conn *c); /* 0, or the socket's error; -EAGAIN is no error */
 bool frame_wants_write(const struct frame_conn *c);
-/* Waits for the whole of what is unsent; for goodbyes. */
+/* Waits until everything is sent; for goodbyes. */
 int frame_flush_until(struct frame_conn *c, uint64_t deadline_ns);
 
 /* 1: a frame; *ret_p is valid until the next call. 0: none is complete. -EPIPE: the

@@ -64,8 +64,7 @@ int control_listen(struct control *c, struct err *err)
 
     if (c->n_edges <= 1)
         return 0;
-    if (join_listen_unix(c)
-        < 0) { /* no Unix sockets here (a sandbox): TCP serves all */
+    if (join_listen_unix(c) < 0) { /* no Unix sockets here (a sandbox): all use TCP */
         fd_close(&c->unix_fd);
         c->unix_name[0] = 0;
     }
@@ -80,7 +79,7 @@ void control_hello(const struct control *c, struct strbuf *out)
     wire_put_text(out, c->unix_name, sizeof(c->unix_name));
 }
 
-/* --- those below --- */
+/* --- children --- */
 
 /* The edge of a new connection; 0 and an error text if it is refused. */
 static uint32_t
@@ -207,7 +206,7 @@ static int join_accept_all(struct control *c, uint64_t deadline_ns, struct err *
     return 0;
 }
 
-/* --- the one above --- */
+/* --- parent --- */
 
 static int join_authenticate(struct control *c,
                              int fd,

@@ -19,9 +19,10 @@
  * I4  Silence counts only while this process was running: when it was stopped or
  *     starved, the gap is added to the limit of its neighbours.
  *
- * I5  A rank judges its neighbours only. The parent of a silent rank detects it first,
- *     because it reports to rank 0. The children wait a little longer; otherwise their
- *     failure would look to others like a failure without a cause.
+ * I5  A rank checks only its neighbours for silence. The parent of a silent rank
+ *     detects it first, because it reports to rank 0. The children wait a little
+ *     longer; otherwise their failure would look to other ranks like a failure without
+ *     a cause.
  *
  * Driven by the coordinator through control.h; join.c makes the connections. */
 #include "runtime/control/tree.h"
@@ -77,8 +78,8 @@ int tree_adopt(struct control *c,
     return 0;
 }
 
-/* Closing alone leaves it in epoll while a forked process holds a copy of the
- * descriptor. */
+/* Closing alone would leave the socket in epoll while a forked process has a copy of
+ * the descriptor. */
 void tree_drop(struct control *c, struct tree_edge *e)
 {
     (void)epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, e->conn.fd, NULL);
@@ -98,7 +99,7 @@ int tree_send(
         return rc;
     }
     edge_update_events(
-        c, index); /* what a closed socket did not take brings the pump back to it */
+        c, index); /* a closed socket stays readable: the pump handles the loss */
     return 0;
 }
 
@@ -222,11 +223,11 @@ int control_pump(struct control *c, struct err *err)
         tree_read_edges(c, now);
         tree_check_silence(c, now);
         c->pumped_ns = now;
-        (void)tree_flush_up(c); /* failures are judged inside */
+        (void)tree_flush_up(c); /* handles failures itself */
     }
     if (!c->is_broken && c->n_edges > 0 && now >= c->beat_ns + c->beat_every_ns) {
         c->beat_ns = now;
-        (void)tree_send_from(c, 0, FRAME_HEARTBEAT, NULL, 0); /* judged inside */
+        (void)tree_send_from(c, 0, FRAME_HEARTBEAT, NULL, 0); /* likewise */
     }
     if (!c->is_broken && c->suspect_until_ns > 0 && now >= c->suspect_until_ns)
         tree_end_suspicion(c, now);

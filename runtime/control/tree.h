@@ -40,7 +40,7 @@ struct control {
     char suspicion[CAUSE_BYTES], who_ended[CAUSE_BYTES];
     bool has_left, is_ended, is_broken;
     enum leave_reason left_why;
-    bool is_fresh; /* just joined: frames may wait in the buffers already */
+    bool is_fresh; /* just joined: the buffers may already contain frames */
     struct err cause;
 };
 
@@ -51,15 +51,15 @@ static inline bool tree_is_root(const struct control *c)
 
 /* --- tree.c --- */
 
-/* Takes the connection over and watches it. */
+/* Takes ownership of the connection and adds it to the epoll set. */
 int tree_adopt(struct control *c,
                uint32_t index,
                struct frame_conn *conn,
                bool is_unix,
                struct err *err);
 void tree_drop(struct control *c, struct tree_edge *e);
-/* Failures are handled inside. What a closed connection does not take is no failure:
- * the pump handles it. */
+/* Handles failures itself. A closed connection is no failure here: the pump handles
+ * it. */
 int tree_send(
     struct control *c, uint32_t index, enum frame_type type, const void *p, size_t n);
 int tree_send_children(struct control *c,
@@ -75,7 +75,7 @@ int tree_on_frame(struct control *c,
                   enum frame_type type,
                   const uint8_t *p,
                   size_t n);
-/* Not on rank 0: for the parent, at the latest with the next tree_flush_up(). */
+/* Not on rank 0: queues an item for the parent; tree_flush_up() sends it. */
 int tree_put_up(struct control *c, const struct up_item *item);
 int tree_flush_up(struct control *c);
 
@@ -88,8 +88,8 @@ void tree_lost(struct control *c, uint32_t index, int r);
 void tree_silent(struct control *c, uint32_t index);
 /* Rank 0: handles an item from below. */
 void tree_on_item(struct control *c, const struct up_item *item);
-/* Called before the connections close: sends ENDED to the children of a rank that leaves
- * before it has received it. */
+/* Called before the connections close: sends ENDED to the children of a rank that
+ * leaves before it has received it. */
 void tree_send_ended_early(struct control *c);
 void tree_end_suspicion(struct control *c, uint64_t now_ns);
 

@@ -23,7 +23,7 @@
 
 static const uint64_t SUSPECT_GRACE_ROOT_NS = 500 * NS_PER_MS;
 static const uint64_t SUSPECT_GRACE_NS =
-    700 * NS_PER_MS; /* longer than rank 0's, which answers within its own */
+    700 * NS_PER_MS; /* longer than rank 0's, so that its answer comes first */
 
 static void rank_text(const struct control *c, uint32_t rank, char *buf, size_t size)
 {
@@ -90,12 +90,12 @@ void control_leave(struct control *c, enum leave_reason why)
         tree_end(c, text);
         return;
     }
-    (void)tree_put_up(c, &item); /* a lost parent is noticed by the pump */
+    (void)tree_put_up(c, &item); /* the pump detects a lost parent */
     (void)tree_flush_up(c);
 }
 
-/* For a rank that leaves before it has received ENDED: sends its children the ENDED that
- * rank 0 will send to the other ranks. */
+/* For a rank that leaves before it has received ENDED: sends its children the ENDED
+ * that rank 0 will send to the other ranks. */
 void tree_send_ended_early(struct control *c)
 {
     char text[CAUSE_BYTES];

@@ -3,7 +3,7 @@
  * the children before they are handled here. A child sends bundles of items (bundle.h).
  * A bundle is checked as a whole; then rank 0 handles each item, and every other rank
  * appends it to its own bundle, which the pump sends after it has read all connections.
- * A child may only send items of ranks below it. */
+ * A child may only send items of itself and of ranks below it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -107,7 +107,7 @@ static int tree_on_bundle(struct control *c, uint32_t index, const uint8_t *p, s
     if (tree_is_root(c) || c->is_broken || bundle_make_room(c, n) < 0)
         return 0; /* failures are handled already */
     strbuf_add(&c->up, p, n);
-    (void)bundle_check_room(c); /* judged inside */
+    (void)bundle_check_room(c); /* handles failures itself */
     return 0;
 }
 
@@ -118,7 +118,7 @@ static void tree_on_down(struct control *c, const uint8_t *p, size_t n)
     const struct control_handlers *h = &c->cfg.handlers;
     struct err err = ERR_INIT;
 
-    (void)tree_send_children(c, FRAME_DOWN, p, n); /* judged inside */
+    (void)tree_send_children(c, FRAME_DOWN, p, n); /* handles failures itself */
     /* Sent before that rank received the end: it fails there. */
     if (!c->is_ended && !c->is_broken && h->down(h->arg, p, n, &err) < 0)
         control_abort(c, err.text);

@@ -11,11 +11,12 @@
  *   '------ has a place in the new world <- WORLD: ranks are stopped
  *                                            '-> no place: exit with 0
  *
- * The hub decides; this agent reports and obeys. It does not stop its ranks because one
- * of them failed. It reports the failure, and the hub's STOP names the first failure of
- * the whole job, which every agent writes to its termination log and exits with. If the
- * hub is lost, the agent decides by itself and names worker 0 as the cause. When a new
- * world is formed the ranks are stopped, which is no failure, and started again.
+ * The hub decides; this agent reports events and does what the hub sends. It does not
+ * stop its ranks because one of them failed. It reports the failure, and the hub's STOP
+ * names the first failure of the whole job, which every agent writes to its termination
+ * log and exits with. If the hub is lost, the agent decides by itself and names worker
+ * 0 as the cause. When a new world is formed the ranks are stopped, which is no
+ * failure, and started again.
  *
  * One thread, in addition to those of hub.c, dial.c and metrics.c. Called by
  * agent_main.c. */
@@ -141,7 +142,7 @@ static enum outcome agent_serve_once(struct agent *a, void (*take)(struct agent 
     return agent_serve_hub(a);
 }
 
-/* Exits of ranks that this agent has stopped are not reported. */
+/* Drops the exits of ranks that this agent has stopped: they are no failures. */
 static void agent_drop_events(struct agent *a)
 {
     while (engine_next(a->engine, &a->ev))

@@ -24,7 +24,7 @@
 #include "runtime/launch/self.h"
 
 #define ANSWER_MAX_BYTES 16384
-#define LOG_MS           10000 /* a driver that wakes up eight GPUs takes seconds */
+#define LOG_MS           10000 /* a driver that initialises eight GPUs takes seconds */
 
 static const char *gpu_info_test_root(void)
 {

@@ -16,9 +16,9 @@ bool gpu_info_read(struct capture *c,
                    struct gpu_report *ret);
 
 /* For the start of an agent, before it has threads, children or descriptors whose end
- * others wait for: logs the GPUs of this host. A child process does this and dies with
- * the caller, because a driver may take seconds to wake up. Does nothing if no driver
- * is loaded. The caller's reaping may see the child. */
+ * other processes wait for: logs the GPUs of this host. A child process does this and
+ * dies with the caller, because a driver may take seconds to initialise. Does nothing
+ * if no driver is loaded. The caller's reaping may see the child. */
 void gpu_info_log(const struct signals *signals, char *const *env);
 
 /* Prints the same as one line (gpu_report.h), prefixed by before, on fd, when

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The hub of a job: a thread in worker 0's agent to which all agents connect. Worker
- * 0's own agent connects over TCP like the others, so there is one code path. */
+ * 0's own agent connects over TCP like every other agent, so there is one code path. */
 #ifndef RUNTIME_LAUNCH_HUB_H
 #define RUNTIME_LAUNCH_HUB_H
 

@@ -252,8 +252,7 @@ static void stream_take_bytes(struct rank_stream *s, const char *p, size_t n)
     (void)lines_feed(&s->lines, p, n, stream_put_line, s);
 }
 
-/* Reads once. Returns the bytes, or 0 if there is no data or the pipe has
-      * ended. */
+/* Reads once. Returns the bytes, or 0 if there is no data or the pipe has ended. */
 static size_t stream_read(struct rank_stream *s)
 {
     char buf[READ_BYTES];
@@ -268,8 +267,8 @@ static size_t stream_read(struct rank_stream *s)
     return (size_t)n;
 }
 
-/* Reads until there is no data, the budget is spent or the queue exceeds
-      * n_high. True if no more is to be read. */
+/* Reads until there is no data, the budget is spent or the queue exceeds n_high. True
+ * if there is no more data. */
 static bool stream_empty(struct rank_stream *s, size_t *budget, size_t n_high)
 {
     const struct output *o = s->rank->output;
@@ -345,8 +344,7 @@ static struct rank_stream *output_stream_of(struct output *o, uint32_t rank, int
     return NULL;
 }
 
-/* Adds the unwritten part of a sink, prefixes included, to the losses of its
-      * ranks. */
+/* Adds the unwritten part of a sink, prefixes included, to the losses of its ranks. */
 static void output_count_queue(struct output *o, int which)
 {
     struct sink *sink = &o->sink[which];

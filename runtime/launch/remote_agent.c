@@ -4,7 +4,8 @@
  *   JOB -> command found? scratch, guard -> [agents of further hosts]
  *       -> READY -> START -> engine -> OUTPUT.. FAILED.. -> DONE -> STOP|FINISH -> exit
  *
- * horovodrun decides; this agent reports and obeys. The output of its ranks is sent
+ * horovodrun decides; this agent reports events and does what horovodrun sends. The
+ * output of its ranks is sent
  * unchanged, limited by credit: if the console is slow, the ranks' pipes fill and
  * nothing else waits. When the connection ends, for any reason, the ranks are
  * stopped. In a tree of agents it starts the agents of its share of hosts by ssh,

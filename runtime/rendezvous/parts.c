@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Worlds of a part of the ranks. Each has its own rounds, so that two halves of a job
- * can meet at the same time, and one half repeatedly while the other half trains. A
- * world exists as long as the server: its round number is what detects a member that is
- * too late.
+ * can form worlds at the same time, and one half repeatedly while the other half
+ * trains. A world exists as long as the server: its round number is what detects a
+ * member that is too late.
  *
  * Lists are equal when they have the same ranks in the same order: the order defines
  * the places, as MPI_Group_incl does for Horovod. Ranks of one world that pass

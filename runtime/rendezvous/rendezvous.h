@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the members of a world meet: an all-gather of small blobs in numbered rounds,
- * through one server. The server is embedded in the launcher: hvd-agent of worker 0,
- * horovodrun, srun's plugin, or rank 0 itself under a foreign launcher. Every member
- * sends its blob; when all have sent theirs, each receives all. Connections are
+/* The rendezvous of the members of a world: an all-gather of small blobs in numbered
+ * rounds, through one server. The server is embedded in the launcher: hvd-agent of
+ * worker 0, horovodrun, srun's plugin, or rank 0 itself under a foreign launcher. Every
+ * member sends its blob; when all have sent theirs, each receives all. Connections are
  * authenticated (auth.h, ROLE_RENDEZVOUS_*). */
 #ifndef RUNTIME_RENDEZVOUS_RENDEZVOUS_H
 #define RUNTIME_RENDEZVOUS_RENDEZVOUS_H

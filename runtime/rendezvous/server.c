@@ -231,7 +231,7 @@ static void accept_some(struct rdv_server *s, uint64_t now_ns)
 
         if (rc == -EAGAIN)
             return;
-        /* EMFILE and the like: a dropped stranger or time frees a descriptor */
+        /* EMFILE and the like: frees a descriptor if it can, and listens again later */
         if (rc) {
             (void)drop_oldest_stranger(s);
             listen_pause(s, now_ns);
@@ -254,7 +254,7 @@ static void accept_some(struct rdv_server *s, uint64_t now_ns)
     }
 }
 
-/* Frees dead connections and updates the epoll events of the others. */
+/* Frees dead connections and updates the epoll events of live ones. */
 static void server_reap(struct rdv_server *s)
 {
     for (struct rdv_conn **at = &s->first; *at;) {
@@ -321,8 +321,8 @@ static uint64_t server_expire(struct rdv_server *s, uint64_t now_ns)
     return next;
 }
 
-/* Takes over the requests of other threads; true: stop. */
-static bool take_orders(struct rdv_server *s)
+/* Handles the requests of other threads; true: stop. */
+static bool take_requests(struct rdv_server *s)
 {
     uint64_t count;
     bool is_new_cause = false;
@@ -350,7 +350,7 @@ server_handle_event(struct rdv_server *s, const struct epoll_event *ev, uint64_t
     struct rdv_conn *c = ev->data.ptr;
 
     if (ev->data.ptr == &s->wake_fd)
-        return; /* take_orders runs every turn */
+        return; /* take_requests runs every turn */
     if (ev->data.ptr == &s->listen_fd) {
         accept_some(s, now_ns);
         return;
@@ -395,7 +395,7 @@ static void *server_main(void *arg)
 {
     struct rdv_server *s = arg;
 
-    while (!take_orders(s))
+    while (!take_requests(s))
         server_turn(s, UINT64_MAX);
     if (!s->is_failed)
         (void)snprintf(s->why, sizeof(s->why),
@@ -406,7 +406,7 @@ static void *server_main(void *arg)
     uint64_t until = clock_now_ns() + STOP_FLUSH_MS * NS_PER_MS;
     while (server_has_output(s) && clock_left_ms(until) > 0) {
         server_turn(s, until);
-        (void)take_orders(s); /* resets wake_fd */
+        (void)take_requests(s); /* resets wake_fd */
     }
     return NULL;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When one rank dies the others fail a moment later, because a collective lost its
+/* When one rank dies other ranks fail a moment later, because a collective lost its
  * peer. On a loaded host the report of a consequence may arrive before the report of
  * its cause. Therefore the reports of a short window are compared before the job is
  * stopped:
  *
- *   0  a rank that another report names as lost                           (testimony)
+ *   0  a rank that another report names as lost                           (certain)
  *      a rank whose GPU failed: an XID of hardware (gpu_cause.h)
- *   1  SIGKILL, SIGSEGV, ..., exit codes other than 1, a lost worker      (own cause)
+ *   1  SIGKILL, SIGSEGV, ..., exit codes other than 1, a lost worker      (a cause)
  *      a rank whose own kernel failed: an illegal address (the memory may also have
  *      belonged to another rank that died)
  *   2  exit code 1, SIGABRT, SIGTERM: possible for causes and consequences
