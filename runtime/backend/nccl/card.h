@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Before NCCL is called, each member of a communicator sends a card to the others. All
- * members judge all cards and get the same result: equal terms, or one error message.
+/* Before NCCL is called, each member of a communicator sends a card to all members. All
+ * of them compare all cards and get the same result: equal terms, or one error message.
  * Pure. */
 #ifndef RUNTIME_BACKEND_NCCL_CARD_H
 #define RUNTIME_BACKEND_NCCL_CARD_H

@@ -119,7 +119,7 @@ int comm_push(struct comm *c,
 
 /* job->extra of these kinds. */
 struct comm_start {    /* JOB_START */
-    struct nccl_id id; /* of the first communicator; the others are split off it */
+    struct nccl_id id; /* of the first communicator; further ones are split off */
 };
 struct comm_child {     /* JOB_SPLIT: job->comm is the parent */
     struct comm *child; /* NULL: we are not a member */

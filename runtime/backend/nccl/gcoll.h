@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Puts the steps of one batch onto a stream: kernels and groups of NCCL calls. The
- * launcher's; it waits for nothing but NCCL's acceptance.
+ * launcher's; it waits only until NCCL has accepted them.
  *
  * The NCCL calls are a function of the batch and of the communicator's terms (rule
  * R2). What belongs to this rank alone (addresses, zeros of a rank that has joined)

@@ -4,7 +4,7 @@
  * call and unpacked by another kernel, which also scale and convert.
  *
  * A member that has joined has no tensors: its zeros and the results that it would
- * receive lie in the fusion buffer, and it makes the same calls as the others. No
+ * receive lie in the fusion buffer, and it makes the same calls as all members. No
  * input is written unless it is the output too. */
 #include <errno.h>
 

@@ -35,7 +35,7 @@ enum gpu_life { GPU_RUNS, GPU_STOPS, GPU_QUIET, GPU_ENDED };
 
 struct gpu_hooks {
     bool needs_nccl; /* gpu_open fails without one */
-    /* The launcher: puts one job onto its stream; waits for nothing but NCCL. An error
+    /* The launcher: puts one job onto its stream; waits only for NCCL. An error
      * breaks the device with its message, which must name the rank (gpu_name_rank),
      * except for JOB_CLOSE. */
     int (*run)(struct device *g, struct gpu_job *job, struct err *err);

@@ -29,7 +29,7 @@ struct graph_batch {
      * contents are local to this rank. */
     const struct chunk *in, *out;
     uint32_t n_in, n_out; /* 0: none */
-    /* Puts everything on the stream, with these tables; waits for nothing. */
+    /* Puts everything on the stream, with these tables; does not wait. */
     int (*enqueue)(void *arg, cu_ptr in, cu_ptr out, struct err *err);
     void *arg;
 };

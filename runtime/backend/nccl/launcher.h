@@ -91,7 +91,7 @@ int launcher_push(struct gpu_launcher *l, struct gpu_job *job, struct err *err);
 /* Waits until all pushed jobs have run: 0, -ETIMEDOUT, -ECONNABORTED if it stops. */
 int launcher_drain(struct gpu_launcher *l, uint64_t deadline_ns);
 /* Life becomes GPU_STOPS: the launcher leaves its polls, starts no call, fails queued
- * jobs and sets GPU_QUIET. Any thread; idempotent; waits for nothing. */
+ * jobs and sets GPU_QUIET. Any thread; idempotent; does not wait. */
 void launcher_stop(struct gpu_launcher *l);
 /* After launcher_stop: 0 when the thread has ended; -ETIMEDOUT: it is stuck in a call.
  */

@@ -7,10 +7,10 @@
  * ncclCommRegister is local to this member, but an NCCL call must not find memory that
  * is registered on some members only. So a job registers a buffer, at its place in the
  * common order, on all members, or on none if one could not: the seat sends the
- * request, waits for the answer, compares it with the others' and may request to
- * forget it again (api/carry_register.c). This is the only place where the seat waits
- * for the launcher; it keeps serving the control channel meanwhile, and it is not the
- * hot path.
+ * request, waits for the answer, compares it with those of the other members and may
+ * request to deregister the buffer again (api/carry_register.c). This is the only place
+ * where the seat waits for the launcher; it keeps serving the control channel
+ * meanwhile, and it is not the hot path.
  *
  * The answer is counted: the last of seat and launcher frees it, because either may go
  * first. Registrations belong to the launcher, and to the watcher after it. */

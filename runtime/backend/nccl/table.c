@@ -2,7 +2,7 @@
 /* The cache of chunk tables.
  *
  * Design: content is compared as a whole (24 bytes for 32 KiB that a kernel moves); a
- * hash only saves the comparison with the others. The least recently used entry is
+ * hash only saves the comparison with other entries. The least recently used entry is
  * replaced: an upload over its device memory is ordered after the kernels that read
  * it, because an entry belongs to one stream; if the memory is too small, it is given
  * back in the order of that stream. So nothing here waits for the device, except for

@@ -132,7 +132,7 @@ class Nvcc:
         version = self.run("--version")
         m = re.search(r"release (\d+)\.(\d+)", version)
         if m is None:
-            raise Failed(f"{path} --version tells no release")
+            raise Failed(f"{path} --version prints no release")
         self.major = int(m.group(1))
         self.name = "nvcc " + version.strip().splitlines()[-1]
         self.archs = tuple(int(a) for a in re.findall(r"sm_(\d+)", self.run("--list-gpu-code")))
