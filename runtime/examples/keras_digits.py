@@ -42,7 +42,7 @@ def say(text):
 def load():
     """This worker's (train images, train labels, held-out images, held-out labels).
 
-    Shares are equal: a worker that took more steps than the others would wait for them for ever.
+    Shares are equal: a worker that took more steps than the other workers would wait for them for ever.
     """
     digits = load_digits()
     images = digits.images[..., None].astype("float32") / 16.0
@@ -84,7 +84,7 @@ def make_model(args):
 def start(args, steps):
     """(model, finished epochs): rank 0's from its checkpoint, if it exists.
 
-    Only rank 0 needs to see the file: the first callback gives the others what it holds.
+    Only rank 0 needs to see the file: the first callback sends its content to the other ranks.
     """
     if hvd.rank() == 0 and args.checkpoint and os.path.exists(args.checkpoint):
         model = hvd.load_model(args.checkpoint)  # with a distributed optimizer again

@@ -9,7 +9,7 @@ sampler   the data are one set. torch's DistributedSampler deals it out again ea
           images are left out (drop_last=True) or some seen twice (False): each worker gets as many.
 join      each worker has data of its own, here twice as many on worker 1 as on worker 0. A
           worker that has no more data calls hvd.join(). Until all workers have called it, it counts
-          as zeros in the averages of the others.
+          as zeros in the averages of the other workers.
 
     horovodrun -np 2 python3 uneven_data.py --how sampler
     horovodrun -np 2 python3 uneven_data.py --how join

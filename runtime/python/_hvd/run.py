@@ -301,7 +301,7 @@ def run(
             )
         if not ends or len(ends) < ends[min(ends)]["size"]:
             raise RuntimeError(
-                f"horovod.run: func returned on ranks {sorted(ends)} only, the others left it (sys.exit?)"
+                f"horovod.run: func returned on ranks {sorted(ends)} only, all other ranks left it (sys.exit?)"
             )
         return [_value(rank, ends[rank]) for rank in sorted(ends)]
     finally:

@@ -83,7 +83,7 @@ static int world_query(const struct start_sets *sets)
     return hvd_init(&config);
 }
 
-/* start(start_timeout_ms, ranks_and_sets): the first tuple has the world's ranks, ()
+/* start(start_timeout_ms, ranks and sets): the first tuple has the world's ranks, ()
  * for all; each further one those of a process set. Starts to meet the other ranks and
  * does not wait for them. Returns True if a new world is being formed, False if one
  * exists or is being formed already. One caller at a time (_hvd/basics.py). */

@@ -156,7 +156,7 @@ class SyncBatchNorm(_BatchNorm):
     Arguments as torch.nn.BatchNorm2d's; process_set: the ranks among which statistics are shared. Its
     state_dict() is that of torch.nn.BatchNorm and torch.nn.SyncBatchNorm. Ranks may have batches of
     different sizes, empty ones too, as long as all call forward and backward. In evaluation no rank
-    needs the others unless track_running_stats is False.
+    needs other ranks unless track_running_stats is False.
     """
 
     def __init__(

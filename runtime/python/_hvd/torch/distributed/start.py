@@ -56,7 +56,7 @@ def _set_of(ranks):
 
 
 def _own_address():
-    """An address of this host by which the others can reach it."""
+    """An address of this host by which other hosts can reach it."""
     address = os.environ.get("MASTER_ADDR")
     if address:
         return address

@@ -91,7 +91,7 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.reset()
 
     def record_batch(self, batch_idx, batch_size):
-        """batch_size more samples were processed, on this rank and on each of the others."""
+        """batch_size more samples were processed, on this rank and on each other rank."""
         self._taken += batch_size
         self.processed_num += batch_size * self.num_replicas
 
@@ -142,8 +142,8 @@ class ElasticSampler(torch.utils.data.Sampler):
     def __iter__(self):
         left = self.remaining_indices
         places = range(self.rank, self.total_size, self.num_replicas)
-        # Beyond the end from the beginning again, so that all ranks have equally many: a rank with a
-        # batch less would leave the others waiting.
+        # Beyond the end from the beginning again, so that all ranks have equally many: other
+        # ranks would wait for a rank with a batch less.
         self.indices = [left[place % len(left)] for place in places]
         return iter(self.indices)
 
