@@ -8,8 +8,8 @@
  *                             other object is left alone, and the create is retried
  *           400 413 422       InvalidPodTemplate: the job fails with the server's
  *                             message
- *   UPDATE  PATCH 404         absent: the next reconcile creates it. Kinds without a
- *                             watch queue that reconcile at once
+ *   UPDATE  PATCH 404         absent: the next reconcile creates it. For kinds without
+ *                             a watch the job is queued at once
  *           409 422           changed meanwhile, or another object of that name: for
  *                             kinds without a watch GET, then as for CREATE
  *   DELETE  200 404 409       deleted, or another object of that name: done
@@ -61,7 +61,7 @@ struct apply {
 struct step {
     struct apply *a;
     const struct action *action;
-    bool is_patch;      /* an object that was to be created exists */
+    bool is_patch;      /* the object to create exists: it is patched instead */
     char uid[UID_SIZE]; /* of the object to change or delete; "": not known */
 };
 
@@ -130,7 +130,7 @@ static void step_confirm(const struct step *s, const struct kube_reply *r)
     struct fact there = {.state = FACT_THERE};
 
     reply_read_uid(r, there.uid);
-    if (!*there.uid) { /* a page of a proxy, for example */
+    if (!*there.uid) { /* for example an error page of a proxy */
         step_retry(s, "the API server's answer shows no object");
     } else if (x->kind == KUBE_POD) {
         store_expect_pod(a->op->store, a->key, a->job->uid, x->role, x->index,
@@ -276,8 +276,8 @@ static void on_existing(void *arg, const struct kube_reply *r)
     step_done(s);
 }
 
-/* No watch reports this, so the job is queued again. The rest of the plan must not
- * touch an object that has the launcher's name. */
+/* No watch reports this, so the job is queued again. An object of another owner that
+ * has the launcher's name ends the plan, so that no later action touches it. */
 static void step_object_lost(const struct step *s, bool is_anothers)
 {
     step_report_missing(s, FACT_ABSENT);

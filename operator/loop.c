@@ -64,7 +64,7 @@ static uint64_t next_due_ns(const struct controller *op,
 }
 
 struct stop {
-    uint64_t drain_ns;   /* deadline of the syncs at work; 0: not stopping */
+    uint64_t drain_ns;   /* deadline of the syncs in progress; 0: not stopping */
     uint64_t release_ns; /* then the deadline of releasing the Lease */
 };
 

@@ -12,8 +12,8 @@
  * without the right to list them the operator does everything else. Secrets are never
  * listed.
  *
- * A cluster may have only one of the two kinds of job. The watch of the other tries
- * again every half minute, and nothing waits for it.
+ * A cluster may have only one of the two kinds of job. The watch of the other kind
+ * tries again with back-off, at most 15 s apart, and nothing waits for it.
  *
  * No event is lost when memory is out: the watch repeats what the store could not take
  * (watch.h), and if the queue could not take a key, all jobs are queued later. */

@@ -49,7 +49,7 @@ struct sync {
     uint8_t status_hash[SHA256_BYTES];
     unsigned n_events_sent;
     bool is_refused;   /* the spec has problems */
-    const char *again; /* why it must be retried; NULL: it need not */
+    const char *again; /* why the sync must be retried; NULL: it need not */
     bool has_failed;
     uint64_t started_ns;
     size_t text_n; /* size of the stored job */
@@ -280,7 +280,8 @@ static int sync_choose_status(struct sync *s)
     return rc;
 }
 
-/* Mere progress of an unfinished job is delayed; the job is queued for that time. */
+/* Delays the status of an unfinished job if only counts and messages changed; the job
+ * is queued for that time. */
 static void sync_delay_progress(struct sync *s)
 {
     struct build b = {.arena = &s->arena};
@@ -334,7 +335,7 @@ static int sync_check_spec(struct sync *s)
         strbuf_release(&p);
         return -ENOMEM;
     }
-    if (!s->front->is_ours(s->job)) { /* whatever its problems */
+    if (!s->front->is_ours(s->job)) { /* its problems do not matter */
         strbuf_release(&p);
         return -EREMOTE;
     }

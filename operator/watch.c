@@ -10,9 +10,10 @@
  * Invariants
  *  1. At most one request or watch of a watcher is open (is_open).
  *  2. resource_version moves only forward within a watch: by each event and bookmark.
- *  3. An object that cannot be read is logged and skipped; it never stops other objects.
- *     Lines that are not events end the watch; after MAX_BAD_LINES of them in a row the
- *     watcher lists, since the same position might return the same lines again.
+ *  3. An object that cannot be read is logged and skipped; it never stops other
+ *     objects. Lines that are not events end the watch; after MAX_BAD_LINES of them in
+ *     a row the watcher lists, since the same position might return the same lines
+ *     again.
  *  4. Only one object is a tree at any time: a page is split as text. With the size of
  *     a page and of an object this bounds the memory, whatever users store.
  *  5. received_ns moves only when the API server has sent something usable.
@@ -254,7 +255,7 @@ static int read_page(struct watcher *w, const struct kube_reply *r, struct err *
     return more;
 }
 
-/* Logged once, retried with the longest pause. If the definition was deleted, so were
+/* Logged once, retried with back-off. If the definition was deleted, so were
  * all objects of the kind; if only the right is missing, they still exist. */
 static void kind_unknown(struct watcher *w, bool is_forbidden)
 {
@@ -305,7 +306,7 @@ static void on_page(void *arg, const struct kube_reply *r)
         w->is_synced = true;
         w->is_absent = false;
         w->page_limit = PAGE_LIMIT;
-        (void)malloc_trim(0); /* a list is the peak of our memory */
+        (void)malloc_trim(0); /* memory use peaks during a list */
         watcher_step(w, REFL_LISTED, "");
         if (w->is_stale && !w->is_relisting) /* started before the request */
             watcher_step(w, REFL_EXPIRED, "a new leader reads former writes");
@@ -489,7 +490,7 @@ void watcher_relist(struct watcher *w)
     w->is_stale = true;
     w->is_relisting = false;
     switch (w->refl.state) {
-    case REFL_LISTING: /* finish this list, then repeat it: see on_page */
+    case REFL_LISTING: /* on_page repeats this list when it is complete */
         return;
     case REFL_BACKOFF:
         w->refl.need_list = 1;

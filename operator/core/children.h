@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cache of pods and launcher Jobs: copies of the objects that the watches show, by
- * "namespace/name". A deleted object is returned to the caller once, which then owns it.
- * Pure, one thread. */
+ * "namespace/name". A deleted object is returned to the caller once, which then owns
+ * it. Pure, one thread. */
 #ifndef OPERATOR_CORE_CHILDREN_H
 #define OPERATOR_CORE_CHILDREN_H
 
@@ -26,8 +26,9 @@ struct batch_job *
 children_drop_batch(struct children *c, const char *ns, const char *name);
 
 /* A relist: begin; put all objects; then, until NULL is returned, drop the pod that
- * unmarked_pod returns, or call sweep_batches, which removes a Job and returns it to the
- * caller. These are the objects that were not put. Pods: those of one kind of job. */
+ * children_unmarked_pod returns, or call children_sweep_batches, which removes a Job
+ * and returns it to the caller. These are the objects that were not put. Pods: those of
+ * one kind of job. */
 void children_begin_pods(struct children *c, enum kube_kind job_kind);
 void children_begin_batches(struct children *c);
 const struct pod *children_unmarked_pod(const struct children *c,

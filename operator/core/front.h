@@ -64,18 +64,18 @@ struct front {
     const char *component; /* source of Events */
     /* Returns the decoded job with its defaults, in the arena. Its first member is its
      * struct job_meta. Adds one line for each problem of the spec to problems
-     * ("spec.slotsPerWorker: -1 is below 1"). A job with problems can still be passed to
-     * decide, with outcome TROUBLE_REJECTED. NULL: out of memory. */
+     * ("spec.slotsPerWorker: -1 is below 1"). A job with problems can still be passed
+     * to decide, with outcome TROUBLE_REJECTED. NULL: out of memory. */
     struct job_meta *(*open)(const struct node *object,
                              const struct job_meta *meta,
                              struct arena *a,
                              struct strbuf *problems);
-    /* True if this operator manages the job (runPolicy.managedBy). A job of another
-     * controller is not validated. */
+    /* True if this operator manages the job (runPolicy.managedBy). The
+     * problems of another controller's job are ignored. */
     bool (*is_ours)(const struct job_meta *job);
     void (*shape)(const struct job_meta *job, struct job_shape *ret);
-    /* Called twice per sync: before the plan is carried out, for the plan, and after it,
-     * for status, notes and requeue_ms. -ENOMEM. */
+    /* Called twice per sync: before the plan is carried out, for the plan, and after
+     * it, for status, notes and requeue_ms. -ENOMEM. */
     int (*decide)(const struct question *q, struct decision *ret);
     /* Returns the object for a CREATE or UPDATE that has no body. NULL, with err set:
      * out of memory, or the object cannot be built (-EINVAL: because of the spec).

@@ -12,12 +12,13 @@
  *     Kubernetes ended by such a signal was ended by Kubernetes. Where the report of
  *     another pod arrives first, the search waits for the pod's own end, which shows
  *     who ended it. A pod without any report of its end was lost.
- *  3. A pod that is missing or being deleted was deleted by another client: the operator
- *     deletes no pod of a generation that continues, except surplus ones, which are
- *     skipped here. That is a failure once ranks have run. Before that nothing is lost,
- *     and the pod is recreated.
+ *  3. A pod that is missing or being deleted was deleted by another client: the
+ *     operator deletes no pod of a generation that continues, except surplus ones,
+ *     which are skipped here. That is a failure once ranks have run. Before that
+ *     nothing is lost, and the pod is recreated.
  *  4. In a job with a launcher, the exit of a worker's container alone is not a failure
- *     of the job: the launcher reports it. It may be the cause of the launcher's failure.
+ *     of the job: the launcher reports it. It may be the cause of the launcher's
+ *     failure.
  *  5. A report names a host: a pod, or with hostNetwork a node, on which several pods
  *     of the job may run. Ranks are numbered by worker.
  *  6. For pods of an ended generation (the job has finished or restarts), only reports
@@ -84,7 +85,7 @@ static void search_add_cause(struct cause_search *s, const struct cause *c)
     s->has_first = true;
 }
 
-/* --- the place that a report names ------------------------------------------------- */
+/* --- the place that a report names ------------------------------------------------ */
 
 struct cause_place {
     const struct worker *w; /* NULL if unknown */
@@ -113,7 +114,7 @@ static struct cause_place place_of_pod(const struct worker *w, const struct pod 
     return (struct cause_place){.w = w, .pod = p, .name = p->name, .node = p->node};
 }
 
-/* Alike, or one is the other with its domain. */
+/* True if both are equal, or one is the other with its domain. */
 static bool place_is_same(const char *a, const char *b)
 {
     size_t na = strlen(a), nb = strlen(b), n = na < nb ? na : nb;
@@ -216,7 +217,8 @@ find_place(struct cause_search *s, const struct pod *p, const struct failure *f)
  * one whose pod is deleted. */
 enum ender { ENDED_BY_ITSELF, ENDED_BY_OTHERS, ENDED_UNSEEN };
 
-/* A deletion is visible before its effects; everything else with the pod's own end. */
+/* A deletion is visible before its effects; every other cause is visible in the pod's
+ * own end. */
 static enum ender ended_by(const struct worker *w, const struct pod *p)
 {
     bool has_ended = pod_has_succeeded(p) || pod_has_failed(p);
@@ -448,7 +450,8 @@ look_at_lost(struct cause_search *s, enum role role, uint32_t i, const struct po
 static void
 look_at_pod(struct cause_search *s, enum role role, uint32_t i, const struct pod *p)
 {
-    bool is_going = p->is_deleting && !search_is_done(s); /* deleted by somebody else */
+    /* deleted by another client */
+    bool is_going = p->is_deleting && !search_is_done(s);
 
     if (pod_has_succeeded(p))
         return;

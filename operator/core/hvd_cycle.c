@@ -17,7 +17,8 @@
  *   PENDING, RUNNING, RESTARTING --expired--> FAILED
  *   PENDING --refused--> FAILED
  *
- * (resize leads from PENDING to itself, and from RUNNING back to PENDING.)
+ * (resize leads from PENDING to itself, and from RUNNING back to PENDING. renew leads
+ * from PENDING to RESTARTING.)
  *
  * A state is stored in the status before anything is done in it. In each state all
  * existing pods have the same meaning:

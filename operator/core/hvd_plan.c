@@ -12,12 +12,13 @@
  *                            deleted after a delay: they exit by themselves when they
  *                            receive the new world, and the other workers must not see
  *                            that as a loss
- *   Running                  the same without missing pods, which are failures.
- *                            Service, ConfigMap and PodGroup are recreated
- *   Restarting, Suspended    all pods are deleted
- *   finished                 pods are deleted by cleanPodPolicy, or stopped by None;
- *                            the job itself is deleted ttlSecondsAfterFinished later,
- *                            after the status has reported it
+ *   Running                  surplus pods are deleted likewise; a missing pod is a
+ *                            failure. Service, ConfigMap and PodGroup are recreated
+ *   Restarting, Suspended    all pods are deleted; in Suspended also the PodGroup
+ *   finished                 pods are deleted by cleanPodPolicy, or stopped by None.
+ *                            The PodGroup is deleted. The job itself is deleted
+ *                            ttlSecondsAfterFinished later, after the status has
+ *                            reported it
  *
  * For a job that is not finished, a created pod that the watch has not shown for a
  * while is queried: only the API server's answer ends the expectation.
@@ -39,7 +40,7 @@
 #define END_S            30
 #define LEAVE_S          90 /* until a changed annotation is visible in a container */
 
-enum { STAGE_NEEDED, STAGE_TELL, STAGE_SHED, STAGE_ADD };
+enum { STAGE_NEEDED, STAGE_PATCH, STAGE_DELETE, STAGE_ADD };
 
 static const enum kube_kind needed[] = {KUBE_SECRET, KUBE_SERVICE, KUBE_CONFIGMAP,
                                         KUBE_VOLCANO_GROUP, KUBE_SCHEDULER_GROUP};
@@ -78,7 +79,7 @@ add_pod(struct planning *g, enum verb verb, uint32_t stage, enum role role, uint
 }
 
 /* The uid is a precondition of the request. */
-static void aim_at(struct planning *g, struct action *x, const char *uid)
+static void action_set_uid(struct planning *g, struct action *x, const char *uid)
 {
     if (x)
         x->uid = arena_strdup(g->arena, uid);
@@ -89,7 +90,7 @@ static void aim_at(struct planning *g, struct action *x, const char *uid)
 static void drop_pod(
     struct planning *g, uint32_t stage, enum role role, uint32_t i, const char *uid)
 {
-    aim_at(g, add_pod(g, VERB_DELETE, stage, role, i), uid);
+    action_set_uid(g, add_pod(g, VERB_DELETE, stage, role, i), uid);
 }
 
 /* --- deletions ------------------------------------------------------------------- */
@@ -126,12 +127,13 @@ static void stop_pod(struct planning *g, enum role role, uint32_t i, const char 
 {
     struct action *x = add_pod(g, VERB_UPDATE, STAGE_NEEDED, role, i);
 
-    aim_at(g, x, uid);
+    action_set_uid(g, x, uid);
     if (x)
         x->body = stop_patch(g);
 }
 
-/* Agents of a failed job exit by themselves, and their pods report how. */
+/* When the remaining pods of a finished job are stopped. Agents of a failed job exit by
+ * themselves before, and their pods report how. */
 static uint64_t stop_s(const struct hvd_verdict *v)
 {
     bool is_expired = strcmp(v->reason, "DeadlineExceeded") == 0;
@@ -190,7 +192,7 @@ static uint64_t leave_s(const struct hvd_verdict *v)
     return v->was.resize_s ? v->was.resize_s + LEAVE_S : 0;
 }
 
-static void plan_shed(struct planning *g)
+static void plan_delete_surplus(struct planning *g)
 {
     const struct crew *crew = &g->q->seen->crew[ROLE_WORKER];
 
@@ -199,7 +201,7 @@ static void plan_shed(struct planning *g)
 
         if (worker_is_outside_world(g->q, i)
             && (!worker_is_at_work(p) || g->q->now_wall_s >= leave_s(g->v)))
-            drop_pod(g, STAGE_SHED, ROLE_WORKER, i, p->uid);
+            drop_pod(g, STAGE_DELETE, ROLE_WORKER, i, p->uid);
     }
 }
 
@@ -211,13 +213,14 @@ static void plan_drop_gang(struct planning *g)
         const struct fact *fact = &g->seen->fact[gangs[i]];
 
         if (fact->state == FACT_THERE)
-            aim_at(
-                g,
-                plan_add(g->plan, VERB_DELETE, gangs[i], STAGE_SHED, g->job->meta.name),
-                fact->uid);
+            action_set_uid(g,
+                           plan_add(g->plan, VERB_DELETE, gangs[i], STAGE_DELETE,
+                                    g->job->meta.name),
+                           fact->uid);
         else if (fact->state == FACT_UNKNOWN
                  && object_is_required(g->job, g->cfg, gangs[i]))
-            (void)plan_add(g->plan, VERB_LOOK, gangs[i], STAGE_SHED, g->job->meta.name);
+            (void)plan_add(g->plan, VERB_LOOK, gangs[i], STAGE_DELETE,
+                           g->job->meta.name);
     }
 }
 
@@ -231,7 +234,7 @@ static void plan_end(struct planning *g, bool is_ttl_over)
     plan_drop_gang(g);
     if (!is_ttl_over || !g->v->was.is_ttl_reported)
         return;
-    x = plan_add(g->plan, VERB_DELETE, KUBE_JOB, STAGE_SHED, g->job->meta.name);
+    x = plan_add(g->plan, VERB_DELETE, KUBE_JOB, STAGE_DELETE, g->job->meta.name);
     x->uid = g->job->meta.uid;
 }
 
@@ -281,8 +284,8 @@ static void plan_patch_worlds(struct planning *g)
             continue;
         if (!body)
             body = world_patch(g);
-        x = add_pod(g, VERB_UPDATE, STAGE_TELL, ROLE_WORKER, i);
-        aim_at(g, x, p->uid);
+        x = add_pod(g, VERB_UPDATE, STAGE_PATCH, ROLE_WORKER, i);
+        action_set_uid(g, x, p->uid);
         if (x)
             x->body = body;
     }
@@ -339,7 +342,7 @@ static void plan_object(struct planning *g, enum kube_kind kind, bool is_again)
                  fact->state == FACT_THERE && !is_again ? VERB_UPDATE : VERB_CREATE,
                  kind, STAGE_NEEDED, copy);
     if (x->verb == VERB_UPDATE)
-        aim_at(g, x, fact->uid);
+        action_set_uid(g, x, fact->uid);
     if (object_depends_on_size(kind))
         memcpy(x->digest, digest, sizeof(digest));
 }
@@ -378,7 +381,7 @@ static void plan_create(struct planning *g)
     else
         plan_recreate(g);
     plan_patch_worlds(g);
-    plan_shed(g);
+    plan_delete_surplus(g);
     for (int r = 0; r < ROLE_COUNT && n_missing > 0; r++) {
         for (uint32_t i = 0; i < g->job->role[r].n; i++) {
             if (hvd_worker_is_missing(g, (enum role)r, i))
@@ -405,7 +408,7 @@ static void plan_by_state(struct planning *g, bool is_ttl_over)
     case STATE_RUNNING:
         plan_look(g);
         plan_recreate(g);
-        plan_shed(g);
+        plan_delete_surplus(g);
         break;
     case STATE_RESTARTING:
     case STATE_SUSPENDED:

@@ -29,7 +29,7 @@ struct look {
     const struct hvd_job *job;
     struct arena *arena;
     struct hvd_verdict *v;
-    uint32_t n_pods, n_running; /* of all roles; running in this world, or well ended */
+    uint32_t n_pods, n_running; /* of all roles; running in this world, or succeeded */
     bool is_made;               /* no place is empty */
     bool has_run, is_done;
     bool has_met;        /* a pod failed in a way that requires agents that met */
@@ -180,7 +180,7 @@ static bool look_is_expired(const struct look *l)
            && l->q->now_wall_s >= start_s + (uint64_t)run->deadline_s;
 }
 
-/* The spec, by us. */
+/* True if this operator refuses the spec. */
 static bool look_is_refused(const struct look *l)
 {
     return l->q->outcome->trouble == TROUBLE_REJECTED && l->q->outcome->is_of_spec;
@@ -209,7 +209,7 @@ static bool look_is_unfit(const struct look *l)
     return look_is_refused(l) ? was->is_new : was->generation <= 1 && !was->is_created;
 }
 
-/* Not after workers have succeeded: they would not run again. */
+/* False after workers have succeeded, because these would not run again. */
 static bool look_is_resized(const struct look *l)
 {
     bool is_other = l->job->spec_workers != l->job->role[ROLE_WORKER].n

@@ -203,7 +203,7 @@ lease_copy_text(char *to, size_t size, const struct node *object, const char *pa
 
     if (s && strlen(s) < size)
         (void)snprintf(to, size, "%s", s);
-    else if (s) /* not of this operator; such names differ at the start */
+    else if (s) /* longer than ours: cut, which still differs from our own */
         (void)snprintf(to, size, "%.*s", (int)size - 1, s);
 }
 

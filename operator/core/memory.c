@@ -65,7 +65,7 @@ void memory_expect_pod(struct job_memory *m,
 
     if (n && !(n->gone && strcmp(n->gone->uid, uid) == 0))
         expectation_set(&n->expected, uid,
-                        now_ns); /* without memory it is merely "absent" */
+                        now_ns); /* out of memory: the object counts as absent */
 }
 
 void memory_show_pod(struct job_memory *m,

@@ -101,7 +101,7 @@ running_names(struct planner *p, const char **names, uint64_t *ret_since_s)
     return n;
 }
 
-/* While workers start one after the other, the file is not written for each. */
+/* False while workers still start, so that the file is not written for each. */
 static bool workers_have_settled(struct planner *p, size_t n_running, uint64_t since_s)
 {
     uint64_t now_s = p->q->now_wall_s;
@@ -190,7 +190,7 @@ void mpi_ensure_group(struct planner *p, bool has_launcher)
     memset(x->digest, 0, sizeof(x->digest));
 }
 
-/* An unknown one is queried first: it may belong to somebody else. */
+/* An unknown one is queried first: it may not belong to the job. */
 void mpi_drop_group(struct planner *p)
 {
     enum gang gang = p->q->cfg->gang;

@@ -304,7 +304,7 @@ static void make_launcher(struct planner *p)
     }
 }
 
-/* Its pod exists, or may be created. */
+/* True if the launcher's pod exists or may be created. */
 static bool launcher_has_started(const struct planner *p)
 {
     const struct batch_job *b = p->q->seen->batch;
@@ -356,8 +356,9 @@ static void delete_by_ttl(struct planner *p)
         planner_again_at(p, at_s);
 }
 
-/* Not before the job's result is stored: a launcher that finished and was deleted while
- * no operator ran would look like one that was deleted early, and be recreated. */
+/* Called only after the job's result is stored: otherwise a launcher that finished and
+ * was deleted while no operator ran would look like one that was deleted early, and be
+ * recreated. */
 static void set_launcher_ttl(struct planner *p)
 {
     const struct batch_job *b = p->q->seen->batch;
@@ -378,7 +379,8 @@ static void plan_finished(struct planner *p)
 
     mpi_object_name(p->job, "launcher", name);
     if (seen->batch_state == WORKER_ABSENT && !p->v->completion_s)
-        look_for_launcher(p); /* mpi-operator left it running: it is to be stopped */
+        look_for_launcher(
+            p); /* mpi-operator may have left it running: it must be stopped */
     if (p->job->clean != MPI_CLEAN_NONE) {
         delete_workers(p);
         mpi_drop_group(p);

@@ -3,7 +3,7 @@
  * would cause a status of its own ("3/8"). Such a status is soon out of date and costs
  * the API server as much as a pod. So it is delayed until PACE_NS after the last write,
  * and PACE_BUSY_NS while hundreds of jobs start at once and the API server is busiest.
- * A status that somebody may wait for (core/state.c decides) is never delayed.
+ * A status that a client may wait for (core/state.c decides) is never delayed.
  *
  * Invariant: entries are in the order of their time, and those older than PACE_BUSY_NS
  * are dropped at every look-up, so there are never more than statuses written within

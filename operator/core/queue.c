@@ -21,7 +21,7 @@ struct item {
     char *key;
     uint64_t due_ns; /* UINT64_MAX: not due (only while taken or failing) */
     uint64_t retry_ns;
-    uint64_t waited_ns; /* the work that is done now or was last */
+    uint64_t waited_ns; /* how long the current or last work had been due */
     unsigned n_failures;
     bool is_working;
 };

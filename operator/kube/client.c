@@ -19,7 +19,7 @@
  *
  * The fence (may_write) is checked before each write is handed over, and again when its
  * first byte would leave, so that a process that was stopped in between does not send
- * it. kube_fence ends the writes at work. Writes are numbered for the crash points.
+ * it. kube_fence ends the writes in flight. Writes are numbered for the crash points.
  * Requests are owned by the client until their callback has returned. */
 #include "operator/kube/client.h"
 
