@@ -124,7 +124,7 @@ static const char *text_of(struct hvd_status_writer *w, const char *text)
 }
 
 /* Why the pod still exists, as far as its object shows. */
-static const char *what_holds(struct hvd_status_writer *w, const struct pod *p)
+static const char *deletion_cause_text(struct hvd_status_writer *w, const struct pod *p)
 {
     bool has_ended = p->phase == POD_SUCCEEDED || p->phase == POD_FAILED || !*p->node;
 
@@ -139,7 +139,7 @@ static const char *what_holds(struct hvd_status_writer *w, const struct pod *p)
 }
 
 /* Contains no elapsed time, because the message must not change from sync to sync. */
-static const char *waits_for(struct hvd_status_writer *w, const char *text)
+static const char *deletion_wait_text(struct hvd_status_writer *w, const char *text)
 {
     const struct pod *p = w->stuck.p;
     char since[TIMESTAMP_SIZE], more[40] = "";
@@ -155,7 +155,7 @@ static const char *waits_for(struct hvd_status_writer *w, const char *text)
                         text, p->name, *p->node ? " (node " : "", p->node,
                         *p->node ? ")" : "", more,
                         timestamp_format_s(p->delete_wall_us / 1000000u, since),
-                        p->grace_s, what_holds(w, p)));
+                        p->grace_s, deletion_cause_text(w, p)));
 }
 
 static void put_running(struct hvd_status_writer *w, struct node *list)
@@ -169,12 +169,13 @@ static void put_running(struct hvd_status_writer *w, struct node *list)
                       v->message);
         break;
     case STATE_RESTARTING:
-        put_condition(w, list, "Running", false, "JobRestarting",
-                      waits_for(w, "the job's pods are deleted and will be recreated"));
+        put_condition(
+            w, list, "Running", false, "JobRestarting",
+            deletion_wait_text(w, "the job's pods are deleted and will be recreated"));
         break;
     case STATE_SUSPENDED:
         put_condition(w, list, "Running", false, "JobSuspended",
-                      waits_for(w, "the job is suspended"));
+                      deletion_wait_text(w, "the job is suspended"));
         break;
     case STATE_SUCCEEDED:
     case STATE_FAILED:

@@ -46,7 +46,7 @@ int find_listen(uint16_t port, int *ret_fd, uint16_t *ret_port, struct err *err)
 
 /* Sets what rank 0 announces. A rank that does not know its rank may be rank 0. */
 static int channel_offer_addr(const struct contract *c,
-                              struct meeting *m,
+                              struct kept_state *m,
                               uint16_t *ret_port,
                               char *ret_addrs,
                               size_t size,
@@ -64,7 +64,7 @@ static int channel_offer_addr(const struct contract *c,
     return rc;
 }
 
-static void meeting_drop_listener(struct meeting *m)
+static void kept_drop_listener(struct kept_state *m)
 {
     if (m->has_listener)
         fd_close(&m->listen_fd);
@@ -72,7 +72,7 @@ static void meeting_drop_listener(struct meeting *m)
 }
 
 /* -ENOENT: the channel cannot be used; continue with the environment. */
-static int channel_exchange(struct world *w, struct meeting *m, struct err *err)
+static int channel_exchange(struct world *w, struct kept_state *m, struct err *err)
 {
     struct contract *c = &w->contract;
     char addrs[HOST_NAME_MAX_BYTES] = "";
@@ -83,7 +83,7 @@ static int channel_exchange(struct world *w, struct meeting *m, struct err *err)
         rc = bootstrap_meet(c, port, addrs, w->start_deadline_ns, &m->boot, &m->token,
                             err);
     if (rc < 0 || c->place.rank != 0 || c->place.size == 1)
-        meeting_drop_listener(m);
+        kept_drop_listener(m);
     if (rc < 0)
         return rc;
     m->has_token = true;
@@ -96,7 +96,7 @@ static int channel_exchange(struct world *w, struct meeting *m, struct err *err)
     return 0;
 }
 
-static int channel_meet(struct world *w, struct meeting *m, struct err *err)
+static int channel_meet(struct world *w, struct kept_state *m, struct err *err)
 {
     struct contract *c = &w->contract;
     int rc;
@@ -146,7 +146,7 @@ static const char *launcher_safer_command(enum launcher l)
     return "horovodrun";
 }
 
-static void token_warn_weak(const struct contract *c, struct meeting *m)
+static void token_warn_weak(const struct contract *c, struct kept_state *m)
 {
     if (c->token_source != TOKEN_WEAK || c->place.rank != 0 || m->has_warned)
         return;
@@ -158,7 +158,7 @@ static void token_warn_weak(const struct contract *c, struct meeting *m)
         launcher_safer_command(c->launcher));
 }
 
-static int token_find(struct world *w, struct meeting *m, struct err *err)
+static int token_find(struct world *w, struct kept_state *m, struct err *err)
 {
     const struct contract *c = &w->contract;
 
@@ -188,7 +188,7 @@ static void log_set_rank(const struct contract *c)
 }
 
 int world_find_place(struct world *w,
-                     struct meeting *m,
+                     struct kept_state *m,
                      uint64_t start_timeout_ns,
                      struct err *err)
 {

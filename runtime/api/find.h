@@ -9,7 +9,7 @@
  * value of the settings). Blocks only if the ranks meet through the launcher's
  * channel. */
 int world_find_place(struct world *w,
-                     struct meeting *m,
+                     struct kept_state *m,
                      uint64_t start_timeout_ns,
                      struct err *err);
 /* Rank 0's socket for the rendezvous. port 0: any. */

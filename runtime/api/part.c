@@ -174,7 +174,7 @@ int part_find_place(struct world *w, struct err *err)
 
 /* --- rounds --- */
 
-uint32_t *part_rounds(struct meeting *m, const struct world *w)
+uint32_t *part_rounds(struct kept_state *m, const struct world *w)
 {
     void *v = m->parts;
 
@@ -191,7 +191,7 @@ uint32_t *part_rounds(struct meeting *m, const struct world *w)
     return &m->parts[m->n_parts++].n;
 }
 
-void part_forget_rounds(struct meeting *m)
+void part_forget_rounds(struct kept_state *m)
 {
     mem_free(m->parts);
     m->parts = NULL;

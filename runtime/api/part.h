@@ -7,7 +7,7 @@
 #include "runtime/rendezvous/ranks.h"
 
 struct world;
-struct meeting;
+struct kept_state;
 
 #define PART_KEY_BYTES 33
 
@@ -35,8 +35,8 @@ int part_find_place(struct world *w, struct err *err);
 /* Was the world made of these ranks? n 0: yes. */
 bool part_has_ranks(const struct world *w, const struct part_ranks *ranks);
 /* The counter of w's rounds; a later call may move it. NULL: out of memory. */
-uint32_t *part_rounds(struct meeting *m, const struct world *w);
-void part_forget_rounds(struct meeting *m); /* another server */
+uint32_t *part_rounds(struct kept_state *m, const struct world *w);
+void part_forget_rounds(struct kept_state *m); /* another server */
 void part_release(struct part *p);
 
 #endif

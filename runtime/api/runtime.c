@@ -40,7 +40,7 @@ static struct {
     void *late_arg;      /* lock */
     struct handles handles;
     char nccl_hint[256];    /* life_lock */
-    struct meeting meeting; /* life_lock */
+    struct kept_state kept; /* life_lock */
     bool has_handlers;      /* life_lock: of fork and exit */
     _Atomic bool is_forked;
     /* this process left a world that other ranks had ended; relaxed */
@@ -121,7 +121,7 @@ static void fork_resume_child(void)
         control_forked(runtime.world->control);
         device_forked(runtime.world->co);
     }
-    device_park_forked(&runtime.meeting.park);
+    device_park_forked(&runtime.kept.park);
     (void)pthread_mutex_unlock(&runtime.lock);
 }
 
@@ -252,7 +252,7 @@ static int runtime_init_locked(uint64_t start_timeout_ns,
             || on_exit(exit_delay_if_broken, NULL) != 0))
         return err_set(err, HVD_NO_MEMORY, "out of memory");
     runtime.has_handlers = true;
-    rc = world_form(start_timeout_ns, ranks, &runtime.meeting, &w, err);
+    rc = world_form(start_timeout_ns, ranks, &runtime.kept, &w, err);
     if (rc < 0) {
         err->code = status_of_errno(rc);
         return err->code;
@@ -321,12 +321,12 @@ __attribute__((destructor)) static void runtime_at_exit(void)
                    holds */
     /* Before the goodbye: other ranks may fail because of it, and the launcher should
      * see this process' exit code before theirs. */
-    bootstrap_finish(runtime.meeting.boot);
-    runtime.meeting.boot = NULL;
+    bootstrap_finish(runtime.kept.boot);
+    runtime.kept.boot = NULL;
     runtime_leave(LEAVE_EXIT, EXIT_LIMIT_NS);
     /* Rank 0 may be the first to complete the last round: other ranks still wait for
      * its answer. */
-    rdv_server_stop(runtime.meeting.server);
-    runtime.meeting.server = NULL;
+    rdv_server_stop(runtime.kept.server);
+    runtime.kept.server = NULL;
     (void)pthread_mutex_unlock(&runtime.life_lock);
 }

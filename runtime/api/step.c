@@ -32,7 +32,7 @@
 static const uint64_t OFFER_WAIT_MIN_NS = 20000, OFFER_WAIT_MAX_NS = NS_PER_MS;
 /* A rank that waits longer in an agreement goes back to negotiation, where rank 0 can
  * report the missing ranks. */
-static const uint64_t PLAN_PATIENCE_NS = 2 * NS_PER_S;
+static const uint64_t PLAN_WAIT_LIMIT_NS = 2 * NS_PER_S;
 static const uint64_t END_GRACE_NS = NS_PER_S;
 
 /* --- ends --- */
@@ -321,11 +321,11 @@ static void step_fail(struct coordinator *co, bool is_ours, const char *reason)
         control_suspect(co->control, reason);
 }
 
-static uint64_t step_patience_ns(const struct coordinator *co)
+static uint64_t step_wait_limit_ns(const struct coordinator *co)
 {
     uint64_t look = stall_first_ns(&co->stall);
 
-    return look > 0 && look / 2 < PLAN_PATIENCE_NS ? look / 2 : PLAN_PATIENCE_NS;
+    return look > 0 && look / 2 < PLAN_WAIT_LIMIT_NS ? look / 2 : PLAN_WAIT_LIMIT_NS;
 }
 
 static void agreement_end(struct coordinator *co)
@@ -357,7 +357,7 @@ static bool agreement_poll(struct coordinator *co)
     }
     if (is_done)
         agreement_end(co);
-    else if (clock_now_ns() - co->agree_begin_ns > step_patience_ns(co))
+    else if (clock_now_ns() - co->agree_begin_ns > step_wait_limit_ns(co))
         member_leave_plan(co->member);
     if (!is_done && member_wants_call(co->member))
         co->backend->ops->agree_call(co->backend);
@@ -467,7 +467,7 @@ static bool world_is_at_end(struct coordinator *co)
 {
     if (!co->has_end)
         return false;
-    if (timeline_is_owed(&co->timeline) && !co->has_failed
+    if (timeline_awaits_events(&co->timeline) && !co->has_failed
         && clock_now_ns() < co->end_at_ns)
         return false; /* the last timeline events of other ranks have not arrived */
     if (co->has_failed || clock_now_ns() >= co->end_at_ns)
@@ -488,11 +488,11 @@ bool step_leave_plan(struct coordinator *co)
 
 /* True: other ranks of a set are missing, and leaving the plan lets rank 0 report
  * which. */
-static bool step_is_out_of_patience(struct coordinator *co)
+static bool step_waits_too_long(struct coordinator *co)
 {
     uint64_t since = calls_waits_since(co);
 
-    if (since == 0 || co->has_failed || clock_now_ns() < since + step_patience_ns(co))
+    if (since == 0 || co->has_failed || clock_now_ns() < since + step_wait_limit_ns(co))
         return false;
     member_leave_plan(co->member);
     return true;
@@ -508,8 +508,8 @@ static uint64_t step_next_ns(const struct coordinator *co)
         a = co->gather.until_ns < a ? co->gather.until_ns : a;
     else if (!co->watches_calls && member_has_offer(co->member) && co->offer_at_ns < a)
         a = co->offer_at_ns;
-    if (co->waits_since_ns > 0 && co->waits_since_ns + step_patience_ns(co) < a)
-        a = co->waits_since_ns + step_patience_ns(co);
+    if (co->waits_since_ns > 0 && co->waits_since_ns + step_wait_limit_ns(co) < a)
+        a = co->waits_since_ns + step_wait_limit_ns(co);
     if (co->has_end && co->end_at_ns < a)
         a = co->end_at_ns;
     if (flights_next_ns(co) < a && !co->has_failed)
@@ -546,7 +546,7 @@ bool step_once(struct coordinator *co)
         moved = true;
     if (step_carry_out(co))
         moved = true;
-    if (calls_update(co) || step_is_out_of_patience(co))
+    if (calls_update(co) || step_waits_too_long(co))
         moved = true;
     if (world_is_at_end(co)) {
         world_mark_ended(co);

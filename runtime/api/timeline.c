@@ -318,16 +318,16 @@ void timeline_leave(struct timeline *t, uint64_t now_ns)
     }
 }
 
-bool timeline_is_owed(struct timeline *t)
+bool timeline_awaits_events(struct timeline *t)
 {
     int others = atomic_load(&t->others);
-    bool owed = false;
+    bool awaits = false;
 
     if (t->rank != 0 || (others != OTHERS_STOP && others != OTHERS_STOPPED))
         return false;
     (void)pthread_mutex_lock(&t->lock);
     if (t->file)
-        owed = timeline_file_n_last(t->file) < t->size - 1;
+        awaits = timeline_file_n_last(t->file) < t->size - 1;
     (void)pthread_mutex_unlock(&t->lock);
-    return owed;
+    return awaits;
 }

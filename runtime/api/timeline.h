@@ -115,7 +115,7 @@ uint64_t timeline_next_ns(const struct timeline *t);
  * those of the other ranks. */
 void timeline_leave(struct timeline *t, uint64_t now_ns);
 /* Rank 0: are the last events of other ranks still missing? */
-bool timeline_is_owed(struct timeline *t);
+bool timeline_awaits_events(struct timeline *t);
 
 /* --- timeline_file.c, for timeline.c --- */
 

@@ -35,7 +35,7 @@ struct forming { /* needed only while the world forms */
 
 /* --- rendezvous --- */
 
-static bool meeting_is_at(const struct meeting *m, const struct world *w)
+static bool kept_is_at(const struct kept_state *m, const struct world *w)
 {
     const struct contract *c = &w->contract;
 
@@ -45,11 +45,11 @@ static bool meeting_is_at(const struct meeting *m, const struct world *w)
 
 /* Another rendezvous server than last time counts rounds from 0, and our own old server
  * is stopped. */
-static void meeting_choose_place(struct meeting *m, const struct world *w)
+static void kept_choose_server(struct kept_state *m, const struct world *w)
 {
     const struct contract *c = &w->contract;
 
-    if (meeting_is_at(m, w))
+    if (kept_is_at(m, w))
         return;
     part_forget_rounds(m);
     rdv_server_stop(m->server);
@@ -62,7 +62,7 @@ static void meeting_choose_place(struct meeting *m, const struct world *w)
 }
 
 static int
-world_serve_rendezvous(const struct world *w, struct meeting *m, struct err *err)
+world_serve_rendezvous(const struct world *w, struct kept_state *m, struct err *err)
 {
     const struct contract *c = &w->contract;
     struct auth_id id = {&w->token, c->job_id, c->generation};
@@ -147,7 +147,7 @@ static bool member_unpack(
 }
 
 /* Round 1. */
-static int world_meet(struct forming *f, struct err *err)
+static int world_exchange_members(struct forming *f, struct err *err)
 {
     struct world *w = f->w;
     CLEANUP(strbuf_release) struct strbuf mine = {0};
@@ -180,7 +180,7 @@ static int world_meet(struct forming *f, struct err *err)
 
 /* --- connecting --- */
 
-static int world_open_parts(struct world *w, struct meeting *meeting, struct err *err)
+static int world_open_parts(struct world *w, struct kept_state *kept, struct err *err)
 {
     const struct place *p = &w->contract.place;
     struct control_config cfg = {
@@ -210,7 +210,7 @@ static int world_open_parts(struct world *w, struct meeting *meeting, struct err
     w->co->sets = &w->sets;
     w->co->members = w->members;
     w->co->env = &w->env;
-    w->co->gpu.park = &meeting->park;
+    w->co->gpu.park = &kept->park;
     return control_listen(w->control, err);
 }
 
@@ -307,12 +307,12 @@ static int world_connect_all(struct forming *f, struct err *err)
 }
 
 static int
-world_join_rendezvous(struct forming *f, struct meeting *meeting, struct err *err)
+world_join_rendezvous(struct forming *f, struct kept_state *kept, struct err *err)
 {
     struct world *w = f->w;
     const struct contract *c = &w->contract;
     const struct auth_id id = {&w->token, c->job_id, c->generation};
-    const uint32_t *n_rounds = part_rounds(meeting, w);
+    const uint32_t *n_rounds = part_rounds(kept, w);
     int rc;
 
     if (!n_rounds)
@@ -335,7 +335,7 @@ world_join_rendezvous(struct forming *f, struct meeting *meeting, struct err *er
     return 0;
 }
 
-static int world_form_ranks(struct forming *f, struct meeting *meeting, struct err *err)
+static int world_form_ranks(struct forming *f, struct kept_state *kept, struct err *err)
 {
     struct world *w = f->w;
     const struct place *p = &w->contract.place;
@@ -360,20 +360,20 @@ static int world_form_ranks(struct forming *f, struct meeting *meeting, struct e
     };
     (void)snprintf(w->local_addr, sizeof(w->local_addr), "127.0.0.1");
     if (w->job.size > 1) {
-        meeting_choose_place(meeting, w);
-        rc = world_serve_rendezvous(w, meeting, err);
+        kept_choose_server(kept, w);
+        rc = world_serve_rendezvous(w, kept, err);
     }
     if (rc == 0 && p->size > 1)
-        rc = world_join_rendezvous(f, meeting, err);
-    rc = rc < 0 ? rc : world_meet(f, err);
-    rc = rc < 0 ? rc : world_open_parts(w, meeting, err);
+        rc = world_join_rendezvous(f, kept, err);
+    rc = rc < 0 ? rc : world_exchange_members(f, err);
+    rc = rc < 0 ? rc : world_open_parts(w, kept, err);
     rc = rc < 0 ? rc : world_connect_all(f, err);
     return rc < 0 ? rc : coordinator_start(w->co, err);
 }
 
 int world_form(uint64_t start_timeout_ns,
                const struct part_ranks *ranks,
-               struct meeting *meeting,
+               struct kept_state *kept,
                struct world **ret,
                struct err *err)
 {
@@ -386,16 +386,16 @@ int world_form(uint64_t start_timeout_ns,
     w->refs = 1;
     w->forming = &f;
     contract_init(&w->contract);
-    rc = world_find_place(w, meeting, start_timeout_ns, err);
+    rc = world_find_place(w, kept, start_timeout_ns, err);
     if (rc == 0) {
         w->job = w->contract.place;
         rc = part_choose(w, ranks, err);
     }
     if (rc == 0) {
         f.deadline_ns = w->start_deadline_ns;
-        rc = world_form_ranks(&f, meeting, err);
+        rc = world_form_ranks(&f, kept, err);
         if (f.rdv) /* world_join_rendezvous has created the counter */
-            *part_rounds(meeting, w) = rdv_client_round(f.rdv);
+            *part_rounds(kept, w) = rdv_client_round(f.rdv);
         rdv_client_close(f.rdv);
     }
     w->forming = NULL;

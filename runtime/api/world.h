@@ -35,7 +35,7 @@ struct world {
 };
 
 /* What is kept from one world to the next. */
-struct meeting {
+struct kept_state {
     /* Rank 0's own rendezvous server if the launcher has none. It outlives worlds: a
      * rank that starts its next world may be ahead of rank 0. */
     struct rdv_server *server;
@@ -49,7 +49,7 @@ struct meeting {
     struct bootstrap *boot; /* for bootstrap_finish at the process' exit */
     bool has_listener;      /* rank 0's, until its server takes it */
     int listen_fd;
-    /* Where the last world met, and how many rounds that server has seen. */
+    /* The last rendezvous server, and how many rounds it has seen. */
     char host[HOST_NAME_MAX_BYTES];
     uint16_t port;
     uint32_t size, generation,
@@ -63,7 +63,7 @@ struct meeting {
  * value of the settings. */
 int world_form(uint64_t start_timeout_ns,
                const struct part_ranks *ranks,
-               struct meeting *meeting,
+               struct kept_state *kept,
                struct world **ret,
                struct err *err);
 /* Process sets. Blocking; not in callbacks; all ranks of the world call them in the

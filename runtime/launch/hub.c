@@ -63,7 +63,7 @@ static void hub_accept_all(struct hub *h)
     }
 }
 
-static void hub_shake_hands(struct hub *h, struct conn *c)
+static void hub_continue_handshake(struct hub *h, struct conn *c)
 {
     struct err err = ERR_INIT;
     struct auth_id id = hub_id(h, 0);
@@ -326,7 +326,7 @@ static bool hub_serve_once(struct hub *h)
         if (h->conns[i]->phase == PHASE_OPEN)
             hub_serve_conn(h, h->conns[i]);
         else
-            hub_shake_hands(h, h->conns[i]);
+            hub_continue_handshake(h, h->conns[i]);
     }
     if (ready > 0 && h->fds[1].revents)
         hub_accept_all(h);

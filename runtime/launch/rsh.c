@@ -62,7 +62,7 @@ struct rsh {
     int stop_signal; /* the first one that was forwarded; 0: none */
 };
 
-static int rsh_complain(const char *what, const char *more)
+static int rsh_report_error(const char *what, const char *more)
 {
     fprintf(stderr, RSH_NAME ": %s%s\n", what, more);
     return RSH_OWN_CODE;
@@ -103,7 +103,7 @@ static int rsh_run_here(const struct rsh *r)
         (void)dup2(null, 0);
     fd_close(&null);
     (void)execl("/bin/sh", "sh", "-c", r->command, (char *)NULL);
-    return rsh_complain("/bin/sh cannot be executed: ", strerror(errno));
+    return rsh_report_error("/bin/sh cannot be executed: ", strerror(errno));
 }
 
 /* --- connecting --- */
@@ -225,7 +225,7 @@ static int rsh_send_run(struct rsh *r)
     strbuf_init(&b, SHELL_MAX_BYTES);
     shell_run_write(&run, r->command, &b);
     if (strbuf_status(&b) < 0)
-        return rsh_complain("out of memory", "");
+        return rsh_report_error("out of memory", "");
     rsh_send_up(r, SHELL_RUN, strbuf_str(&b), b.n);
     return 0;
 }
@@ -370,8 +370,8 @@ static int rsh_serve_until_end(struct rsh *r)
             return code;
         for (int k = 0; k < 2; k++)
             if (p[2 + k].revents && !rsh_write_output(r, k))
-                return rsh_complain("cannot write to standard output: ",
-                                    strerror(errno));
+                return rsh_report_error("cannot write to standard output: ",
+                                        strerror(errno));
         if (p[1].revents)
             rsh_read_input(r);
         if (!r->has_end && rsh_serve_up(r, &err) < 0) {
@@ -389,7 +389,7 @@ static int rsh_run_there(struct rsh *r)
     struct err err = ERR_INIT;
     if (token_read_file(r->env.token_file, &r->token, &err) < 0
         || signals_init(&r->signals, &err) < 0)
-        return rsh_complain(err.text, "");
+        return rsh_report_error(err.text, "");
     int code = rsh_connect(r);
     token_wipe(&r->token);
     if (code)
@@ -418,7 +418,7 @@ int agent_rsh(char *const *argv)
     if (shell_words_parse(argv, &r.words, &err) < 0
         || shell_words_join(r.words.command, &command, &err) < 0
         || serve_env_read(&r.env, &err) < 0)
-        return rsh_complain(err.text, "");
+        return rsh_report_error(err.text, "");
     r.command = strbuf_str(&command);
     r.last_ns = r.start_ns + r.env.start_timeout_s * NS_PER_S;
     r.each_ns = (r.last_ns - r.start_ns) / 4;

@@ -76,7 +76,7 @@ enum auth_role auth_wire_role(const uint8_t hello[AUTH_HELLO_BYTES])
 }
 
 /* Checks from the coarsest to the finest, so that the first difference is reported. */
-static int judge_hello(const struct auth_id *id,
+static int check_hello(const struct auth_id *id,
                        enum auth_role mine,
                        enum auth_role theirs,
                        const uint8_t *hello,
@@ -121,7 +121,7 @@ int auth_wire_reply(const struct auth_id *id,
                     struct err *err)
 {
     enum reply_status status;
-    int rc = judge_hello(id, mine, theirs, hello, &status, err);
+    int rc = check_hello(id, mine, theirs, hello, &status, err);
 
     memset(ret, 0, AUTH_REPLY_BYTES);
     memcpy(ret, magic, sizeof(magic));
@@ -136,7 +136,7 @@ int auth_wire_reply(const struct auth_id *id,
 }
 
 /* The error message on the side of the refused client. */
-static int judge_reply(const struct auth_id *id,
+static int check_reply(const struct auth_id *id,
                        enum auth_role theirs,
                        const uint8_t *reply,
                        struct err *err)
@@ -173,7 +173,7 @@ int auth_wire_proof(const struct auth_id *id,
                     struct err *err)
 {
     uint8_t want[SHA256_BYTES];
-    int rc = judge_reply(id, theirs, reply, err);
+    int rc = check_reply(id, theirs, reply, err);
 
     memset(proof, 0, AUTH_PROOF_BYTES);
     if (rc)

@@ -510,7 +510,7 @@ uint32_t rdv_server_joined(const struct rdv_server *s)
     return atomic_load_explicit(&s->n_seen, memory_order_relaxed);
 }
 
-static void server_ring(struct rdv_server *s)
+static void server_wake(struct rdv_server *s)
 {
     uint64_t one = 1;
 
@@ -528,7 +528,7 @@ void rdv_server_fail(struct rdv_server *s, const char *cause)
             s->is_stopping = true;
     }
     (void)pthread_mutex_unlock(&s->lock);
-    server_ring(s);
+    server_wake(s);
 }
 
 void rdv_server_stop(struct rdv_server *s)
@@ -538,7 +538,7 @@ void rdv_server_stop(struct rdv_server *s)
     (void)pthread_mutex_lock(&s->lock); /* a default mutex does not fail */
     s->is_stopping = true;
     (void)pthread_mutex_unlock(&s->lock);
-    server_ring(s);
+    server_wake(s);
     (void)pthread_join(s->thread, NULL); /* bounded by STOP_FLUSH_MS */
     server_free(s);
 }

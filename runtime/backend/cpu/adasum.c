@@ -218,7 +218,7 @@ static struct adasum_span adasum_part_of(uint32_t r, uint32_t p, uint64_t n)
     return s;
 }
 
-static int give_all(struct adasum *a, uint32_t p, struct err *err)
+static int adasum_distribute(struct adasum *a, uint32_t p, struct err *err)
 {
     struct cpu *c = a->c;
     int rc = coll_room(c, a->n * c->env.size, err);
@@ -322,7 +322,7 @@ int coll_adasum(struct cpu *c, const struct batch *b, struct err *err)
     }
     if (rc == 0) {
         adasum_scale_result(&a, b->postscale);
-        rc = give_all(&a, p, err);
+        rc = adasum_distribute(&a, p, err);
     }
     mem_free(a.out);
     mem_free(a.spare);

@@ -89,7 +89,7 @@ static int alltoall_lay_out(struct alltoall_exchange *x, struct err *err)
 
 /* --- one host, or one member a host --- */
 
-static int on_one_host(struct alltoall_exchange *x, struct err *err)
+static int alltoall_one_host(struct alltoall_exchange *x, struct err *err)
 {
     struct cpu *c = x->c;
     struct vec *send = c->vecs, *recv = c->vecs + c->env.size;
@@ -104,7 +104,7 @@ static int on_one_host(struct alltoall_exchange *x, struct err *err)
 }
 
 /* No other member on this host: rows of a host are adjacent in both tables. */
-static int alone_on_host(struct alltoall_exchange *x, struct err *err)
+static int alltoall_one_member_a_host(struct alltoall_exchange *x, struct err *err)
 {
     struct cpu *c = x->c;
     struct vec *send = c->vecs, *recv = c->vecs + c->env.size;
@@ -207,10 +207,10 @@ static uint8_t *alltoall_arrival_at(const struct alltoall_exchange *x,
 }
 
 /* Step 3: leaders only. */
-static int alltoall_trade_leaders(struct alltoall_exchange *x,
-                                  const uint8_t *away,
-                                  uint8_t *home,
-                                  struct err *err)
+static int alltoall_exchange_leaders(struct alltoall_exchange *x,
+                                     const uint8_t *away,
+                                     uint8_t *home,
+                                     struct err *err)
 {
     struct cpu *c = x->c;
     struct vec *send = c->vecs, *recv = c->vecs + c->env.size;
@@ -273,7 +273,7 @@ static int alltoall_run_mixed(struct alltoall_exchange *x, struct err *err)
     if (rc == 0)
         rc = alltoall_collect(x, away, err);
     if (rc == 0 && x->table)
-        rc = alltoall_trade_leaders(x, away, home, err);
+        rc = alltoall_exchange_leaders(x, away, home, err);
     if (rc == 0)
         rc = alltoall_deliver(x, home, err);
     mem_free(x->table);
@@ -292,8 +292,8 @@ int coll_alltoall(struct cpu *c, const struct batch *b, struct err *err)
     if (rc < 0)
         return rc;
     if (c->n_hosts == 1)
-        return on_one_host(&x, err);
+        return alltoall_one_host(&x, err);
     if (c->n_local == 1)
-        return alone_on_host(&x, err);
+        return alltoall_one_member_a_host(&x, err);
     return alltoall_run_mixed(&x, err);
 }

@@ -100,7 +100,7 @@ static void place_at(struct cpu *c, size_t n, uint32_t from, uint32_t to, uint8_
 }
 
 /* Not root's host: to the leader, and from there to root's leader. */
-static int gather_send_home(struct cpu *c, size_t n, uint32_t home, struct err *err)
+static int gather_send_to_root(struct cpu *c, size_t n, uint32_t home, struct err *err)
 {
     uint32_t start = c->host_start[c->host], end = c->host_start[c->host + 1];
     struct vec block = coll_rows(c, n, start, end);
@@ -133,7 +133,8 @@ static int take_from_hosts(struct cpu *c, size_t n, struct err *err)
 }
 
 /* Root's host. */
-static int gather_receive_home(struct cpu *c, size_t n, uint32_t to, struct err *err)
+static int
+gather_receive_for_root(struct cpu *c, size_t n, uint32_t to, struct err *err)
 {
     uint32_t start = c->host_start[c->host], end = c->host_start[c->host + 1];
     struct vec own = coll_rows(c, n, start + c->local, start + c->local + 1);
@@ -173,9 +174,9 @@ int coll_gather(struct cpu *c, const struct batch *b, struct err *err)
         return rc;
     uint32_t home = c->host_of[b->root];
     if (c->n_hosts > 1 && c->host != home)
-        return gather_send_home(c, n, home, err);
+        return gather_send_to_root(c, n, home, err);
     if (c->n_hosts > 1)
-        return gather_receive_home(c, n, c->local_of[b->root], err);
+        return gather_receive_for_root(c, n, c->local_of[b->root], err);
     local_rows(c, n);
     if (c->n_local > 1)
         return shm_gather(&c->shm, c->vecs, c->local_of[b->root], err);

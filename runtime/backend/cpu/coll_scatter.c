@@ -41,7 +41,7 @@ static void scatter_host_rows(struct cpu *c, size_t n)
 }
 
 /* Each local member's part of the host's result, from the leader's rows. */
-static int deal_out(struct cpu *c, const struct batch *b, struct err *err)
+static int scatter_distribute(struct cpu *c, const struct batch *b, struct err *err)
 {
     size_t n = b->n_items;
     uint32_t start = c->host_start[c->host], mine = start + c->local;
@@ -87,7 +87,7 @@ static int scatter_run_mixed(struct cpu *c,
         rc = net_reduce_scatter(&c->net, c->vecs, &outer, err);
         coll_in_is_out(c->pieces, n_pieces);
     }
-    return rc < 0 ? rc : deal_out(c, b, err);
+    return rc < 0 ? rc : scatter_distribute(c, b, err);
 }
 
 int coll_reduce_scatter(struct cpu *c, const struct batch *b, struct err *err)

@@ -178,7 +178,7 @@ static int sleep_until_ready(struct net *net, struct idle *idle, struct err *err
     return wait_check(net->w, &idle->patience, rank, err);
 }
 
-static int wait_a_little(struct net *net, struct idle *idle, struct err *err)
+static int net_yield_or_sleep(struct net *net, struct idle *idle, struct err *err)
 {
     uint64_t now = clock_now_ns();
     if (idle->until_ns == 0)
@@ -202,7 +202,7 @@ int net_run(struct net *net, void (*advance)(void *arg), void *arg, struct err *
         if (n < 0)
             return (int)n;
         if (n == 0) {
-            int rc = wait_a_little(net, &idle, err);
+            int rc = net_yield_or_sleep(net, &idle, err);
             if (rc < 0)
                 return rc;
             continue;

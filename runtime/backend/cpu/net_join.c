@@ -62,7 +62,7 @@ static int join_dial_member(const struct net_join *j,
 
 /* Assigns one accepted connection to the member that it proves to be. */
 static int
-join_admit_member(struct net *net, const struct net_join *j, int fd, struct err *err)
+join_accept_member(struct net *net, const struct net_join *j, int fd, struct err *err)
 {
     uint64_t until = clock_now_ns() + AUTH_SLICE_NS;
     uint32_t rank = 0;
@@ -97,10 +97,10 @@ static int join_report_missing(const struct net *net,
                    list, why[0] ? "; last refused: " : "", why);
 }
 
-static int accept_later_ones(struct net *net,
-                             const struct net_join *j,
-                             int listen_fd,
-                             struct err *err)
+static int join_accept_later_members(struct net *net,
+                                     const struct net_join *j,
+                                     int listen_fd,
+                                     struct err *err)
 {
     struct err why = ERR_INIT;
     for (uint32_t left = j->n - 1 - j->me; left > 0;) {
@@ -116,7 +116,7 @@ static int accept_later_ones(struct net *net,
                           now + WAIT_SLICE_NS); /* then check again */
             continue;
         }
-        if (join_admit_member(net, j, fd, &why) == 0) {
+        if (join_accept_member(net, j, fd, &why) == 0) {
             left--;
         } else {
             fd_close(&fd);
@@ -154,7 +154,7 @@ int net_connect(struct net *net,
     for (uint32_t i = 0; i < j->me && rc == 0; i++)
         rc = join_dial_member(j, i, &net->peers[i].fd, err);
     if (rc == 0)
-        rc = accept_later_ones(net, j, listen_fd, err);
+        rc = join_accept_later_members(net, j, listen_fd, err);
     for (uint32_t i = 0; i < j->n && rc == 0; i++)
         if (i != j->me)
             net_tune(net->peers[i].fd, j->peer_timeout_ns);

@@ -116,7 +116,7 @@ static void start_at(const struct shm *s, struct cursor *at, const struct vec *v
 
 /* One small message: ours is in its buffer; when it returns 0, those of all members
  * are. */
-static int meet_small(struct shm *s, struct err *err)
+static int small_exchange(struct shm *s, struct err *err)
 {
     uint32_t last = s->base + 1;
     shm_store_seq(s, last);
@@ -170,7 +170,7 @@ static int gather_small(struct slot_gather *g, struct err *err)
     s->put.streams = put_found(&s->put, PUT_SMALL, own).streams;
     shm_pack(s, &g->own, shm_small(s, s->me, turn), own);
     cursor_copy(&copy, own);
-    int rc = meet_small(s, err);
+    int rc = small_exchange(s, err);
     for (uint32_t j = 0; j < s->n && g->reads && rc == 0; j++)
         if (j != s->me)
             cursor_unpack(&s->at[j], shm_small(s, j, turn), g->v[j].n_bytes);
@@ -296,7 +296,7 @@ static int scatter_small(struct scatter *g, struct err *err)
             shm_pack_scaled(s, &s->at[j], to, g->v[j].n_bytes, g->r);
         to += g->v[j].n_bytes;
     }
-    int rc = meet_small(s, err);
+    int rc = small_exchange(s, err);
     if (rc < 0)
         return rc;
     for (uint32_t j = 0; j < s->n; j++)
@@ -436,7 +436,7 @@ int shm_alltoall(struct shm *s,
     start_at(s, s->at + s->n, recv);
     write_note(&g);
     vec_copy(&send[s->me], &recv[s->me]);
-    int rc = meet_small(s, err);
+    int rc = small_exchange(s, err);
     if (rc < 0)
         return rc;
     o.n = read_notes(&g) * g.cells.n_turns;

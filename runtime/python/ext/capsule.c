@@ -62,7 +62,7 @@ static void delete_result(struct dl_managed *dl)
     free(r);
 }
 
-static void capsule_died(PyObject *capsule)
+static void capsule_release(PyObject *capsule)
 {
     struct dl_managed *dl;
 
@@ -108,7 +108,7 @@ PyObject *capsule_new(hvd_handle handle,
     r->dl.manager = r;
     r->dl.deleter = delete_result;
     r->handle = handle;
-    capsule = PyCapsule_New(&r->dl, "dltensor", capsule_died);
+    capsule = PyCapsule_New(&r->dl, "dltensor", capsule_release);
     if (!capsule)
         free(r);
     return capsule;
