@@ -141,7 +141,8 @@ struct backend_ops {
                       uint64_t *ret_words,
                       bool *ret_done,
                       struct err *err);
-    /* Calls: how a member joins agreements of others in which it has nothing to do.
+    /* Calls: how a member joins agreements that other members start and in which it has
+     * nothing to do.
      *
      *   agree_call           requests that all other members join the current agreement
      *   agree_call_state     what other members do about the next agreement. Called
@@ -159,10 +160,10 @@ struct backend_ops {
      *                        current as if we had started it, and must be polled
      *   agree_tag            the tag of the agreements from here on
      *   agree_wakeup_fds     descriptors to sleep on while armed, -1: none. [0] is for
-     *                        members of this host, [1] for others and readable during
-     *                        agreements too. Owned by the backend, valid until close.
-     *                        After an error the caller may continue without them and
-     *                        poll now and then
+     *                        members of this host, [1] for members of other hosts; [1]
+     *                        is readable during agreements too. Owned by the backend,
+     *                        valid until close. After an error the caller may continue
+     *                        without them and poll now and then
      *
      * NULL if agree_begin is. */
     void (*agree_call)(struct backend *b);

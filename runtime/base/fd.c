@@ -172,9 +172,8 @@ static int write_and_sync(int fd, const void *p, size_t n, mode_t mode)
     int rc = fd_write_full(fd, p, n, UINT64_MAX);
     if (rc)
         return rc;
-    /* Some file systems (FUSE, /dev) do not support fsync: the rename is still atomic
-     * there.
-     */
+    /* Some file systems (FUSE, /dev) do not support fsync. The rename is still
+     * atomic there. */
     if (fsync(fd) < 0 && errno != EINVAL && errno != ENOSYS)
         return -errno;
     return 0;

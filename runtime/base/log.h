@@ -3,9 +3,8 @@
  *     log_warn("worker lost", "job=%s rank=%u cause=\"%s\"", job, rank, err.text);
  * Goes to stderr as "2026-11-21T11:22:33.123Z W ringmaster[rank 0]: worker lost job=a/b
  * rank=3" or, after log_set_json(true), as one JSON object a line, with ts, level, msg
- * and a member for each pair. The sink, level and
- * tag are the mutable globals of log.c; set them once at start. base/, contract/ and
- * core/ never log. */
+ * and a member for each pair. The sink, level and tag are the mutable globals of log.c;
+ * set them once at start. base/, contract/ and core/ never log. */
 #ifndef RUNTIME_BASE_LOG_H
 #define RUNTIME_BASE_LOG_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A line of the PMI-1 wire: "cmd=NAME KEY=VALUE ...\n". Pure. */
+/* A line of the PMI-1 wire protocol: "cmd=NAME KEY=VALUE ...\n". Pure. */
 #ifndef RUNTIME_BOOTSTRAP_PMI_LINE_H
 #define RUNTIME_BOOTSTRAP_PMI_LINE_H
 

@@ -19,7 +19,7 @@ enum launcher { /* how the place was found; "nearest wins" is the order of disco
                 LAUNCHER_TORCHRUN,
                 LAUNCHER_OPENMPI,
                 LAUNCHER_SLURM,   /* bare srun, inside a real step */
-                LAUNCHER_MPIEXEC, /* MPICH's and Intel's, and who else speaks PMI-1 */
+                LAUNCHER_MPIEXEC, /* of MPICH and Intel MPI, and others with PMI-1 */
 };
 /* "horovod", "torchrun", "openmpi", "slurm", "mpiexec", "none" */
 const char *launcher_name(enum launcher l);
@@ -29,8 +29,8 @@ const char *launcher_name(enum launcher l);
 enum launcher_channel { CHANNEL_NONE, CHANNEL_PMI, CHANNEL_PMIX };
 const char *launcher_channel_name(enum launcher_channel c); /* "none", "PMI", "PMIx" */
 
-/* The part of its place that a rank reads from its environment. The channel provides the
- * rest. */
+/* The part of its place that a rank reads from its environment. The channel provides
+ * the rest. */
 enum place_known { KNOWN_ALL, KNOWN_LOCAL, KNOWN_RANK, KNOWN_NOTHING };
 
 enum token_source {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Foreign launchers, for discover.c: detects a launcher and reads its variables. Pure.
- */
+/* Foreign launchers, for discover.c: detect a launcher and read its variables. Pure. */
 #ifndef RUNTIME_CONTRACT_FOREIGN_H
 #define RUNTIME_CONTRACT_FOREIGN_H
 
@@ -10,19 +9,18 @@ struct foreign {
     enum launcher launcher;
     const char *from; /* names of the variables, for the log */
     bool (*is_present)(const struct env_reader *r);
-    /* Completes ret, which contract_init has prepared. 0, or -EINVAL with an error
-     * message.
-     */
+    /* Completes ret, which contract_init has prepared. 0, or -EINVAL with an
+     * error message. */
     int (*read)(const struct env_reader *r, struct contract *ret);
 };
 extern const struct foreign foreign_torchrun, foreign_openmpi, foreign_slurm,
     foreign_mpiexec;
 
-/* PMIX_NAMESPACE, PMIX_RANK and the address of a server are set: PMIx_Init needs these.
- * */
+/* PMIX_NAMESPACE, PMIX_RANK and the address of a server are set: PMIx_Init needs
+ * these. */
 bool foreign_has_pmix(const struct env_reader *r);
-/* Checks that PMIX_RANK equals `rank`, which the launcher sets in the variable `name`.
- * */
+/* Checks that PMIX_RANK equals `rank`, which the launcher sets in the variable
+ * `name`. */
 int foreign_check_pmix(const struct env_reader *r, const char *name, uint32_t rank);
 /* The PMIX_* variables were set by srun --mpi=pmix. */
 bool foreign_is_slurms_pmix(const struct env_reader *r);

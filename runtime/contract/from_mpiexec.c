@@ -3,9 +3,9 @@
  * or PMIx without Open MPI's variables:
  *
  *   PMI_RANK PMI_SIZE PMI_FD      a descriptor to the launcher's proxy
- *   PMI_PORT PMI_ID               host:port of it; rank and size are asked there
+ *   PMI_PORT PMI_ID               host:port of it; the proxy sends rank and size
  *   PMIX_NAMESPACE PMIX_RANK ...  a PMIx server (prun)
- *   MPI_LOCALRANKID MPI_LOCALNRANKS   Hydra's; others do not tell local ranks
+ *   MPI_LOCALRANKID MPI_LOCALNRANKS   only Hydra sets local ranks
  *
  * None of them gives the address of rank 0, so ranks connect through the channel only.
  * Slurm sets PMI_* and PMIX_* too; from_slurm.c reads those. */

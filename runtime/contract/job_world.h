@@ -16,8 +16,8 @@ struct job_world {
 };
 
 void job_world_render(const struct job_world *w, char ret[JOB_WORLD_TEXT_SIZE]);
-/* One newline at the end is allowed. -EINVAL with an error message; *ret is unchanged.
- * */
+/* One newline at the end is allowed. -EINVAL with an error message; *ret is then
+ * unchanged. */
 int job_world_parse(const char *text, struct job_world *ret, struct err *err);
 
 #endif

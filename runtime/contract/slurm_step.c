@@ -3,9 +3,8 @@
  *
  *   SLURM_PROCID, SLURM_STEP_NUM_TASKS          rank, size
  *   SLURM_LOCALID, tasks on node SLURM_NODEID   local_rank, local_size
- *   SLURM_STEP_NODELIST with                    hosts; cross_rank and cross_size count
- *                                               the
- *     SLURM_STEP_TASKS_PER_NODE                 hosts that have this local rank
+ *   SLURM_STEP_NODELIST with                    hosts; cross_rank and cross_size
+ *     SLURM_STEP_TASKS_PER_NODE                 count those with this local rank
  *
  * Seen on Slurm 22.05: in a heterogeneous step all of these span the components
  * (SPANK's items do not). */

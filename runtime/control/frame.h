@@ -46,7 +46,7 @@ int frame_send(struct frame_conn *c, enum frame_type type, const void *p, size_t
 int frame_flush(
     struct frame_conn *c); /* 0, or the socket's error; -EAGAIN is no error */
 bool frame_wants_write(const struct frame_conn *c);
-/* Waits until everything is sent; for goodbyes. */
+/* Waits until everything is sent; for the last frames before closing. */
 int frame_flush_until(struct frame_conn *c, uint64_t deadline_ns);
 
 /* 1: a frame; *ret_p is valid until the next call. 0: none is complete. -EPIPE: the

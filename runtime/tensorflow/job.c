@@ -56,7 +56,7 @@ void job_fail(struct tf_job *j, int tf_code, const char *text)
 
 /* Horovod's codes. Elastic training treats UNKNOWN with the prefix HorovodInternalError
  * as a broken world. Never ABORTED or UNAVAILABLE: MonitoredSession treats these as a
- * preempted parameter server and creates new sessions for ever. */
+ * preempted parameter server and creates new sessions endlessly. */
 void job_fail_by_status(struct tf_job *j, int status, const char *text, bool at_end)
 {
     char lost[1200];

@@ -177,7 +177,7 @@ int cuda_load(const char *name, struct cuda_api *ret, struct err *err);
 #define CUDA_LIBRARY "libcuda.so.1"
 
 /* "cuMemAlloc_v2: out of memory (CUDA_ERROR_OUT_OF_MEMORY)". -ENOMEM; -EIO: the
- * context is lost for good; -EBUSY: a capture forbids the call; -ENODEV, -ENOTSUP;
+ * context is lost permanently; -EBUSY: a capture forbids the call; -ENODEV, -ENOTSUP;
  * else -EINVAL. */
 int cuda_fail(const struct cuda_api *api,
               const char *call,

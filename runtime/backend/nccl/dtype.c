@@ -3,7 +3,7 @@
  *   AVERAGE   of floats ncclAvg; with scales a sum, and the share is part of the factor
  *             applied after it. Of integers a sum, divided toward zero (with a
  *             postscale: one multiplication, one rounding), as ../cpu/reduce.c does
- *   16 bits   integers travel as int32, which NCCL has; cut back, they wrap as in C
+ *   16 bits   integers are sent as int32, which NCCL has; cut back, they wrap as in C
  *   bool      normalised to 0 or 1 by the kernel in front; SUM is MAX, PRODUCT is MIN
  *   ADASUM    no NCCL operation; 16-bit floats are widened for it
  * Our kernels apply scales: one more object per communicator

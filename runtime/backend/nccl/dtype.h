@@ -18,7 +18,7 @@ struct gpu_reduction_request {
 };
 
 struct gpu_reduction {
-    enum dtype wire;         /* type that travels */
+    enum dtype wire;         /* type that is sent */
     int nccl_dtype, nccl_op; /* NCCL's numbers */
     /* dtype -> wire and wire -> dtype; KERNEL_copy, which counts bytes, if nothing is
      * computed. Each with these values in its struct args_move. */

@@ -2,10 +2,10 @@
 /* The layout of a batch, and its chunks.
  *
  * Design: packing reads and writes each byte twice, which pays for small tensors only:
- * NCCL is as fast with a large one alone. So one tensor is packed only if what travels
+ * NCCL is as fast with a large one alone. So one tensor is packed only if what is sent
  * has another size, and a few large tensors are calls of one group. Tensors start at
  * multiples of 16 bytes in the buffer, whatever their addresses are: the padding is a
- * function of counts (and travels: at most 15 bytes per tensor).
+ * function of counts (and is sent: at most 15 bytes per tensor).
  *
  * Invariants: offsets ascend, do not overlap, and end within wire_bytes; chunks of one
  * tensor follow each other without gaps, all but the last of CHUNK_BYTES on the wider

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a batch of tensors travels: which NCCL calls it takes and where each tensor lies
+/* How a batch of tensors is sent: which NCCL calls it takes and where each tensor lies
  * in the fusion buffer. Pure.
  *
  * Every rank must make the same calls, so all but fuse_is_contiguous is a function of
@@ -30,8 +30,8 @@ struct fuse_plan {
     uint64_t wire_bytes; /* of the buffer; offsets are used for FUSE_PACKED only */
 };
 
-/* n tensors of counts[n] elements of type `in`, which travel as `wire` (of another
- * size only if they cannot travel as they are). ret_offsets[n]: bytes from the start
+/* n tensors of counts[n] elements of type `in`, which are sent as `wire` (of another
+ * size only if they cannot be sent as they are). ret_offsets[n]: bytes from the start
  * of the buffer. n >= 1. -EOVERFLOW: more bytes than 2^63. */
 int fuse_plan(const uint64_t *counts,
               size_t n,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* int8 on the device, in the messages of core/compress/int8.h and with its bits. One
- * launch encodes all tensors of a batch, one sums them, and they travel together.
+ * launch encodes all tensors of a batch, one sums them, and one transfer moves them.
  *
  *   2 members   0 encode into our place of all messages -> allgather
  *               1 sum in member order

@@ -26,7 +26,7 @@
 #define WORKSPACE_BYTES (4u << 20)
 enum { FACTOR_ALIGN = 16 };
 _Static_assert(sizeof(struct power_tensor) == 3 * sizeof(struct chunk),
-               "travels in a table of chunks");
+               "is passed in a table of chunks");
 
 /* --- cuBLAS --- */
 

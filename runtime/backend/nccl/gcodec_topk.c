@@ -21,7 +21,7 @@
 
 enum { MARKS_BYTES = 256 * sizeof(uint32_t), ZEROS_EACH = 1u << 14 };
 _Static_assert(sizeof(struct topk_tensor) == 2 * sizeof(struct chunk),
-               "travels in a table of chunks");
+               "is passed in a table of chunks");
 
 static uint64_t topk_count_chunks(uint64_t count)
 {
@@ -43,7 +43,7 @@ static uint64_t topk_scratch_bytes(const struct codec_plan *plan)
     return at;
 }
 
-/* A batch; the pieces that topk_scratch_bytes counts, of all tensors, grouped by kind. */
+/* A batch; the pieces that topk_scratch_bytes counts, of all tensors, by kind. */
 struct topk {
     struct gcoll_post *p;
     const struct gcodec_item *v;

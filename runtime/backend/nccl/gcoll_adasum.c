@@ -40,7 +40,7 @@ struct gpu_adasum {
     struct chunk *tensors;      /* [n] of struct args_dots_end */
     uint32_t n_chunks;
     cu_ptr ours, theirs, sums, weights;
-    bool is_halved; /* 16 bits of each element travel: */
+    bool is_halved; /* 16 bits of each element are sent: */
     int half_dtype;
     enum kernel_id narrow, widen;
     cu_ptr half_ours, half_theirs;

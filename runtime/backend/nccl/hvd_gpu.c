@@ -5,9 +5,9 @@
  *   driver 550.54.15          cuda 12.4         nccl 2.27.5      nccl-path /usr/...
  *   kernels sm_70 .. ptx
  *   gpu INDEX UUID SM MEMORY-MIB mig|- NAME
- *   nvlink I J LINKS          (J -: to switches and others)
+ *   nvlink I J LINKS          (J -: to switches and other devices)
  *   ib DEVICE PORT RATE       (active ports)
- *   problem WHY               GPU tensors cannot travel here
+ *   problem WHY               why GPU tensors are unsupported here
  *
  * Unknown values have no line. The exit status is 0 except for wrong usage.
  *

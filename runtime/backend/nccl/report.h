@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports the GPUs of this machine, and why tensors on them could not travel. */
+/* Reports the GPUs of this machine, and why the runtime cannot use them. */
 #ifndef RUNTIME_BACKEND_NCCL_REPORT_H
 #define RUNTIME_BACKEND_NCCL_REPORT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The watcher thread "hvd-gpu-watch": sees batches finish on the device and wakes the
+/* The watcher thread "hvd-gpu-watch": detects that batches finished and wakes the
  * coordinator; checks for asynchronous errors and XIDs; it alone aborts.
  *
  * With batches in flight it checks every 50 us if a host waits for one of them, else
