@@ -3,7 +3,7 @@
 """Gradient accumulation and clipping: several backward passes for one exchange and one step.
 
 With backward_passes_per_step=4, gradients of four small batches are summed on each worker and
-travel once, so a batch that does not fit into memory costs no additional communication. The script
+sent once, so a batch that does not fit into memory costs no additional communication. The script
 must do two things: divide the loss by the number of passes, and clip the averaged gradients after
 synchronize(), not those of this worker.
 

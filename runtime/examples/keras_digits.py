@@ -42,7 +42,7 @@ def say(text):
 def load():
     """This worker's (train images, train labels, held-out images, held-out labels).
 
-    Shares are equal: a worker that took more steps than the other workers would wait for them for ever.
+    Shares are equal: a worker that took more steps than the other workers would wait for them forever.
     """
     digits = load_digits()
     images = digits.images[..., None].astype("float32") / 16.0

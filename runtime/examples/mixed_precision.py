@@ -25,7 +25,7 @@ def parse_arguments():
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--batch-size", type=int, default=32, help="images per worker and step")
     parser.add_argument("--lr", type=float, default=0.05)
-    parser.add_argument("--fp16-allreduce", action="store_true", help="gradients travel as 16 bits")
+    parser.add_argument("--fp16-allreduce", action="store_true", help="send gradients as 16 bits")
     parser.add_argument("--target", type=float, default=0.93, help="accuracy that must be reached")
     return parser.parse_args()
 

@@ -29,7 +29,7 @@ def parse_arguments():
     parser.add_argument("--num-warmup-batches", type=int, default=10, help="not measured")
     parser.add_argument("--num-batches-per-iter", type=int, default=10, help="steps per measurement")
     parser.add_argument("--num-iters", type=int, default=10, help="measurements")
-    parser.add_argument("--fp16-allreduce", action="store_true", help="gradients travel as 16 bits")
+    parser.add_argument("--fp16-allreduce", action="store_true", help="send gradients as 16 bits")
     parser.add_argument("--no-cuda", action="store_true", help="stay on the CPU")
     return parser.parse_args()
 

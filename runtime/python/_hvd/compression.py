@@ -164,7 +164,7 @@ def caster(compression, what):
     wire = _wire(compression)
     if wire is not None and wire.split(":")[0] in _LOSSY:
         raise NotImplementedError(
-            f"{what} cannot travel as {wire}: only allreduce can; use hvd.Compression.fp16 or bf16 here"
+            f"{what} does not support {wire}: only allreduce does; use hvd.Compression.fp16 or bf16 here"
         )
     _check_methods(compression)
     return compression

@@ -3,7 +3,7 @@
  * machine, and streams that wait for the end of operations. Streams are passed as
  * integers, the handles that frameworks return; 0 is the legacy default stream.
  *
- * A thread waits here only until the operations are on their way to the GPU, in slices
+ * A thread waits here only until the operations are submitted to the GPU, in slices
  * as ending.c's wait; the stream does the rest. Called by _hvd/gpu.py and
  * _hvd/handles.py. */
 #include "runtime/python/ext/module.h"

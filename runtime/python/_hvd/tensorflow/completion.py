@@ -73,7 +73,7 @@ def _use_gpu():
     if not (sees or tf.test.is_built_with_cuda()) or ctypes.CDLL(_PATH).hvd_tf_use_gpu() or not sees:
         return
     if gpu.problem() != "HVD_GPU=off":
-        _log.warning("tensors on GPUs travel by way of host memory: %s", gpu.problem())
+        _log.warning("tensors on GPUs are copied through host memory: %s", gpu.problem())
 
 
 @functools.lru_cache(maxsize=None)
@@ -170,7 +170,7 @@ def _count_call(graph):
             f"TensorFlow {tf.__version__} lets a call of hvd hold a thread of the session until all ranks "
             "have reached it, and this graph has more calls than a session has threads by default "
             f"({threads}): if more may be under way at once, make the session with as many, by "
-            "config=tf.compat.v1.ConfigProto(inter_op_parallelism_threads=), or ranks may wait for ever",
+            "config=tf.compat.v1.ConfigProto(inter_op_parallelism_threads=), or ranks may wait forever",
             stacklevel=6,
         )
 

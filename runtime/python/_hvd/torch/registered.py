@@ -103,7 +103,7 @@ def register_buffer(tensor, process_set=global_process_set):
     except NotImplementedError as e:
         problem = str(e)
         if process_set.rank() == 0:
-            warnings.warn(f"{problem}; its tensors travel as before", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{problem}; its tensors are sent unregistered", RuntimeWarning, stacklevel=2)
     made = RegisteredBuffer(flat, process_set, problem)
     if not problem:
         handles.registered[id(made)] = made

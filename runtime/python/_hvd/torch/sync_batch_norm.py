@@ -27,7 +27,7 @@ from _hvd.basics import Sum
 from _hvd.process_sets import global_process_set, process_set_id
 from _hvd.torch.mpi_ops import allgather
 from _hvd.torch.submit import op_name, submit_allreduce
-from _hvd.torch.tensors import can_travel
+from _hvd.torch.tensors import can_send
 
 _names = weakref.WeakKeyDictionary()  # layer -> ((world, process set), its name there)
 
@@ -73,7 +73,7 @@ def _combined(rows, channels):
 
 
 def _as_it_travels(tensor):
-    return tensor if can_travel(tensor) else tensor.cpu()
+    return tensor if can_send(tensor) else tensor.cpu()
 
 
 def _sum_of_all(tensor, name, process_set):

@@ -36,12 +36,12 @@ _from_dlpack = torch.utils.dlpack.from_dlpack
 def dtype_of(tensor):
     """Returns the runtime's number of the tensor's dtype; raises an error for unsupported tensors."""
     number = None
-    if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and can_travel(tensor):
+    if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and can_send(tensor):
         number = DTYPES.get(tensor.dtype)
     return _refuse(tensor) if number is None else number
 
 
-def can_travel(tensor):
+def can_send(tensor):
     """Whether the runtime can send the tensor from the memory that it is in."""
     return tensor.is_cpu or (tensor.is_cuda and not gpu.problem())
 
@@ -51,19 +51,19 @@ def _refuse(tensor):
         raise TypeError(f"expected a torch.Tensor, not {type(tensor).__name__}")
     if tensor.layout != torch.strided:
         raise NotImplementedError(
-            f"tensors of layout {tensor.layout} cannot travel as they are; use "
+            f"tensors of layout {tensor.layout} cannot be sent as they are; use "
             "hvd.sparse_allreduce_async() for sparse ones, or tensor.to_dense()"
         )
-    if not can_travel(tensor):
+    if not can_send(tensor):
         raise NotImplementedError(
-            f"a tensor on {tensor.device}: {why_not(tensor)}; tensor.cpu() can travel"
+            f"a tensor on {tensor.device}: {why_not(tensor)}; use tensor.cpu()"
         )
     raise ValueError(f"Tensor type {tensor.type()} is not supported.")
 
 
 def why_not(tensor):
     """The reason why the runtime does not support a tensor's device."""
-    return gpu.problem() if tensor.is_cuda else "tensors travel from host memory and from NVIDIA's GPUs"
+    return gpu.problem() if tensor.is_cuda else "the runtime supports tensors in host memory and on NVIDIA's GPUs"
 
 
 def current_stream(device):

@@ -16,7 +16,7 @@ _UINT8 = DTYPES[torch.uint8]
 
 def check(tensor, what):
     """Raises an error, with the collective's name, for a tensor that cannot be sent."""
-    if not t.can_travel(tensor):
+    if not t.can_send(tensor):
         raise RuntimeError(f"{what}: a tensor on {tensor.device}: {t.why_not(tensor)}; use tensor.cpu()")
     if tensor.layout != torch.strided:
         raise RuntimeError(f"{what}: a tensor of {tensor.layout} cannot be moved; use tensor.to_dense()")
