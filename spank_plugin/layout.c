@@ -51,16 +51,16 @@ int layout_job_id(
 static int
 read_master(const struct env_reader *r, const struct slurm_step *step, char *ret)
 {
-    CLEANUP(hostlist_release) struct hostlist dealt;
-    hostlist_init(&dealt);
+    CLEANUP(hostlist_release) struct hostlist listed;
+    hostlist_init(&listed);
     const char *how = env_look(r, "SLURM_DISTRIBUTION");
     const char *list = env_look(r, FIRST_HOST_ENV);
     const char *name = step->hosts.v[0].name;
     if (how && strncmp(how, "arbitrary", 9) == 0 && list) {
-        int rc = hostlist_parse_slurm(list, &dealt, r->err);
+        int rc = hostlist_parse_slurm(list, &listed, r->err);
         if (rc)
             return err_prefix(r->err, FIRST_HOST_ENV);
-        name = dealt.v[0].name;
+        name = listed.v[0].name;
     }
     (void)snprintf(ret, HOST_NAME_MAX_BYTES, "%s", name);
     return 0;

@@ -7,7 +7,7 @@
  * private /tmp per job (job_container/tmpfs) do not hide it. The node number is in the
  * name because several slurmd may share one machine. The directory is removed at the
  * end of the step (exit). After a crash of slurmstepd the next step of that name
- * empties it, or the next boot removes it.
+ * replaces it, or the next boot removes it.
  *
  * Root removes files that a user may have changed: it opens the directory without
  * following links and unlinks only names inside it. */

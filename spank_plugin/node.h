@@ -17,8 +17,8 @@ struct node_side {
     bool has_dir;
 };
 /* init_post_opt, as root: creates BASE (0755) and BASE/JOB.STEP.NODE (0700, owned by
- * the user), emptying what a crashed predecessor of the same name left. -EPERM when
- * users other than root may write to BASE. */
+ * the user), after removing a directory of this name that a crashed step left. -EPERM
+ * when users other than root may write to BASE. */
 int node_side_make_dir(struct node_side *n,
                        const char *base,
                        const struct plugin_step *step,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keys of --hvd and of plugstack.conf: one table each, which also gives the error
- * message for an unknown key. Called by plugin.c: in srun, sbatch and salloc (where the
- * user sees an error at once) and again in slurmstepd, twice, so parsing sets
- * everything from scratch. */
+/* The keys of --hvd and of plugstack.conf. Called by plugin.c: in srun, sbatch and
+ * salloc (where the user sees an error at once) and again in slurmstepd, up to twice,
+ * so each parse sets all members. */
 #include "spank_plugin/options.h"
 
 #include <errno.h>
@@ -46,12 +45,12 @@ static int set_verbose(struct step_options *o, const char *value, struct err *er
 }
 
 static const struct {
-    const char *name, *shape;
+    const char *name;
     int (*set)(struct step_options *o, const char *value, struct err *err);
 } step_keys[] = {
-    {"timeout", "timeout=DURATION", set_timeout},
-    {"iface", "iface=NAME", set_iface},
-    {"verbose", "verbose", set_verbose},
+    {"timeout", set_timeout},
+    {"iface", set_iface},
+    {"verbose", set_verbose},
 };
 
 static int set_step_key(struct step_options *o, char *item, struct err *err)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --hvd[=key=value,...] and the arguments of the plugin's line in plugstack.conf. Pure.
- */
+/* Parses --hvd[=key=value,...] and the plugin's arguments in plugstack.conf. Pure. */
 #ifndef SPANK_PLUGIN_OPTIONS_H
 #define SPANK_PLUGIN_OPTIONS_H
 
@@ -10,9 +9,8 @@
 #include "runtime/base/err.h"
 
 #define OPTIONS_HELP                                                                   \
-    "[hvd] run the tasks as one Horovod job: ranks, rendezvous and runtime are set "   \
-    "up "                                                                              \
-    "(keys: timeout=DURATION, iface=NAME, verbose)"
+    "[hvd] run the tasks as one Horovod job: ranks, rendezvous and runtime are "       \
+    "set up (keys: timeout=DURATION, iface=NAME, verbose)"
 
 /* The user's options of one step. */
 struct step_options {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* munge as an envelope. munged encrypts the payload with the cluster's key and, because
- * of the UID restriction, decodes it only for that user (root of a node has the key and
- * could decode it, but root can read the token anyway). So the credential may be passed
- * in an environment variable and through Slurm's launch message, which is not encrypted
- * before Slurm 25.
+/* munge, used for encryption only. munged encrypts the payload with the cluster's key
+ * and, because of the UID restriction, decodes it only for that user (root of a node
+ * has the key and could decode it, but root can read the token anyway). So the
+ * credential may be passed in an environment variable and through Slurm's launch
+ * message, which is not encrypted before Slurm 25.
  *
  * "Expired" and "replayed" are accepted: a step may be queued for hours after srun
  * created the credential, and all nodes that share a munged decode the same one. munge

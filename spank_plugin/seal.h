@@ -14,8 +14,8 @@ int seal_close(
     const char *auth_info, const void *p, size_t n, char **ret_cred, struct err *err);
 /* Decrypts as the user that it was created for (effective uid); created by another
  * user: -EACCES. Caller frees *ret_p with mem_free. Works after the credential's
- * lifetime and any number of times: it is an envelope here, not a proof of a fresh
- * request. */
+ * lifetime and any number of times: the credential only encrypts, it does not prove
+ * that a request is new. */
 int seal_open(const char *auth_info,
               const char *cred,
               void **ret_p,

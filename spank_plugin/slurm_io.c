@@ -94,7 +94,7 @@ int slurm_io_setenv(struct spank_handle *sp,
 
 void slurm_io_unsetenv(struct spank_handle *sp, const char *name)
 {
-    (void)spank_unsetenv(sp, name); /* a missing variable is as good as removed */
+    (void)spank_unsetenv(sp, name); /* a missing variable is no error */
 }
 
 const char *slurm_io_auth_info(void)
