@@ -2,7 +2,7 @@
 """mkwheel.py PYTHON_TREE BIN_DIR VERSION WHEEL: packs the staged tree into a wheel.
 
 The same input gives the same bytes: sorted names, one fixed time stamp, fixed modes. The launchers
-horovodrun and perseusrun, and hvd-gpu, come along as scripts when BIN_DIR has them.
+horovodrun and perseusrun, and hvd-gpu, are included as scripts when BIN_DIR has them.
 """
 
 import base64
@@ -38,7 +38,7 @@ Tag: {tag}
 """
 
 
-# torch asks for "hvd" by the second (the newest), or loads the first at each import (from 2.5 on).
+# The newest torch looks up "hvd" in the second; from 2.5 on, torch loads the first at each import.
 ENTRY_POINTS = """\
 [torch.backends]
 hvd = _hvd.torch_backend:autoload

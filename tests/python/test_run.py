@@ -154,7 +154,7 @@ class Run(unittest.TestCase):
         for line in (
             "killed RuntimeError horovod.run: the job exited with non-zero status 137: "
             "horovodrun: rank 1 on localhost was killed by signal 9 (SIGKILL)",
-            "left RuntimeError horovod.run: func returned on ranks [1] only, all other ranks left it (sys.exit?)",
+            "left RuntimeError horovod.run: func returned on ranks [1] only, the other ranks left (sys.exit?)",
             "both ValueError Argument hosts and hostfile only allow one provided.",
             "engines ValueError Argument use_gloo and use_mpi only allow one set True.",
             "callable TypeError horovod.run: func is 3, which cannot be called",

@@ -99,7 +99,7 @@ class Gpu(unittest.TestCase):
         told, log = self.told("no driver")
         self.assertEqual((told["sum"], told["after"]["HvdAllreduce"]), (2.0, {"CPU": []}))
         self.assertEqual(len(log), 1, log)
-        self.assertRegex(log[0], r"tensors on GPUs are copied through host memory: no NVIDIA driver here \(")
+        self.assertRegex(log[0], r"tensors on GPUs are copied via host memory: no NVIDIA driver here \(")
         told, log = self.told("off")
         self.assertEqual((told["after"]["HvdAllreduce"], log), ({"CPU": []}, []))
 

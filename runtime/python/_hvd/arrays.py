@@ -73,21 +73,21 @@ def start_all(start, names, groups=()):
     """
     of = {i: group for group in groups for i in group}
     last = {max(group) for group in groups}
-    pending, under_way = {}, set()
+    pending, submitted = {}, set()
     try:
         for i in range(len(names)):
             group = of.get(i)
             together = (f"{names[group[0]]}.group", len(group)) if group else (None, 0)
             pending[i] = start(i, *together)
             if group is None:
-                under_way.add(i)
+                submitted.add(i)
             elif i in last:
-                under_way.update(group)
+                submitted.update(group)
                 handles.submit_held([pending[j] for j in group])
     except BaseException:
-        handles.drop([h for i, h in pending.items() if i not in under_way])
+        handles.drop([h for i, h in pending.items() if i not in submitted])
         with contextlib.suppress(Exception):
-            finish_all([h for i, h in pending.items() if i in under_way])
+            finish_all([h for i, h in pending.items() if i in submitted])
         raise
     return [pending[i] for i in range(len(pending))]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Life, place and build queries: the functions that every ``hvd`` module has in common."""
+"""Start and end, ranks and build queries: the functions that every ``hvd`` module has in common."""
 
 import atexit
 import faulthandler
@@ -46,7 +46,7 @@ def _show_stacks_when_late():
 
 
 def init(comm=None, process_sets=None):
-    """Finds this process' place in the job and meets the other ranks. Idempotent.
+    """Finds this process' place in the job and forms the world with the other ranks. Idempotent.
 
     comm: the ranks of this world, where not all started ranks take part: a list (its order gives the
     ranks in the world), the same on all of them, or a communicator of mpi4py. Other ranks may have a
@@ -61,7 +61,7 @@ def init(comm=None, process_sets=None):
     sets = _sets.check_sets(process_sets)
     was_there = _native.is_initialized()
     try:
-        _meet(0, ranks, tuple(tuple(s.ranks) for s in sets))
+        _join_world(0, ranks, tuple(tuple(s.ranks) for s in sets))
     except (HorovodInternalError, ValueError) as e:
         raise type(e)(_sets.of_init(str(e))) from None
     if is_mpi:
@@ -94,16 +94,16 @@ def _check_job(was_there):
 
 
 def start_again(timeout_ms):
-    """Leaves the world, and meets the other ranks in a new one within this time (elastic).
+    """Leaves the world and forms a new one with the other ranks within this time (elastic).
 
     The process sets given to init() are recreated; sets that were added later are not.
     """
     shutdown()
-    _meet(timeout_ms, _ranks_of_init, tuple(tuple(s.ranks) for s in _sets_of_init))
+    _join_world(timeout_ms, _ranks_of_init, tuple(tuple(s.ranks) for s in _sets_of_init))
     _sets.register_all(_sets_of_init)
 
 
-def _meet(timeout_ms, ranks, set_ranks):
+def _join_world(timeout_ms, ranks, set_ranks):
     """Returns when the world has formed. 0: within HOROVOD_START_TIMEOUT."""
     global _exit_hook_registered
     try:
@@ -176,9 +176,9 @@ def stop_timeline():
     _native.timeline_stop()
 
 
-# Build queries. Scripts branch on them to choose what works, so *_built say which of Horovod's ways of
-# working this runtime serves, and *_enabled how this process was started. There is neither MPI nor
-# Gloo in it, and the libraries for GPUs and interconnects that it has not are False.
+# Build queries. Scripts branch on them to choose what works, so *_built return which of Horovod's
+# features this runtime supports, and *_enabled how this process was started. It contains neither MPI nor
+# Gloo; for each library for GPUs and interconnects that it does not contain the result is False.
 
 _MPI_LAUNCHERS = ("openmpi", "mpiexec")
 

@@ -5,13 +5,13 @@
     training rank ---+-- ComputeClient ---tcp---'
     compute rank ---'    one connection a request: nonce -> request -> answer
 
-Two jobs that share nothing but a file with its addresses and key (TfDataServiceConfig) meet here. No
+Two jobs that share nothing but a file with its addresses and key (TfDataServiceConfig) register here. No
 framework is needed.
 
-On the wire: the service greets with a random nonce, then one frame each way: HMAC-SHA256 by the key (32
-bytes), length (4 bytes, big endian), JSON. The request's digest covers the nonce, the answer's both,
-so that nothing can be replayed. Nothing is unpickled, nothing is read beyond MAX_BYTES, and a client
-without a valid request within GREETING_SECONDS is dropped.
+Protocol: the service sends a random nonce, then one frame each way: HMAC-SHA256 by the key (32 bytes),
+length (4 bytes, big endian), JSON. The request's digest covers the nonce, the answer's both, so that
+nothing can be replayed. Nothing is unpickled, nothing is read beyond MAX_BYTES, and a client without a
+valid request within GREETING_SECONDS is dropped.
 
 Requests may be repeated without harm; clients do so when a connection breaks.
 """
@@ -295,7 +295,7 @@ def _is_loopback(address):
 class ComputeClient:
     """Sends requests to the service. compute_addresses: its addresses(), which may include several hosts.
 
-    local_address: of this host, as seen on the way to the service; others may reach it by that.
+    local_address: of this host, on its route to the service; other hosts may reach it by that.
     """
 
     def __init__(self, compute_addresses, key, verbose=1):
@@ -305,7 +305,7 @@ class ComputeClient:
         self._address, self.local_address = self._first_that_answers(addresses)
 
     def _first_that_answers(self, addresses):
-        """(address, this host's on the way to it); none of this host alone if possible."""
+        """(address, this host's on the route to it); no loopback address if possible."""
         answers = queue.Queue()
         for address in addresses:
             in_thread(self._probe, (address, answers))
@@ -323,9 +323,9 @@ class ComputeClient:
                 loopback = loopback or (address, here)
         if loopback:
             return loopback
-        said = "; ".join(f"{host} port {port}: {e}" for (host, port), e in sorted(why.items()))
+        failures = "; ".join(f"{host} port {port}: {e}" for (host, port), e in sorted(why.items()))
         raise NoValidAddressesFound(
-            f"Unable to connect to the {ComputeService.NAME} on any address: {said}"
+            f"Unable to connect to the {ComputeService.NAME} on any address: {failures}"
         )
 
     def _probe(self, address, answers):
@@ -346,7 +346,7 @@ class ComputeClient:
             nonce = _exactly(sock, NONCE_BYTES)
             digest = _send_frame(sock, self._key, b"request" + nonce, request)
             sock.settimeout(seconds)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # the other host may vanish
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # detects a lost host
             for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
             try:

@@ -9,7 +9,7 @@
         |      HorovodInternalError:    |      |  HostsUpdatedInterrupt:
         |      state.restore() <--------'      |  the state as it is
         |            |                         |
-        '-- state.on_reset() <-- shutdown, init (the ranks meet again)
+        '-- state.on_reset() <-- shutdown, init (a new world)
 
 Supported: a world whose collectives fail (ranks disagree, a check fails, one rank raises
 HorovodInternalError) while every process survives. Not supported: a world of another size. Lost ranks are
@@ -99,7 +99,7 @@ class State:
         self._commits = 0
 
     def register_reset_callbacks(self, callbacks):
-        """Functions without arguments to call when the ranks have met again, before sync()."""
+        """Functions without arguments to call when a new world has formed, before sync()."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self):
@@ -130,8 +130,8 @@ class State:
             if timestamp > latest:
                 latest = timestamp
                 result |= update
-        said = self._bcast_object((before, latest, int(result)))
-        before, self._last_updated_timestamp, result = said
+        received = self._bcast_object((before, latest, int(result)))
+        before, self._last_updated_timestamp, result = received
         if self._last_updated_timestamp > before:
             raise HostsUpdatedInterrupt(result == HostUpdateResult.removed)
 
@@ -148,7 +148,7 @@ class State:
         raise NotImplementedError
 
     def reset(self):
-        """Called when the ranks have met again, before sync(), to update what depends on rank or size."""
+        """Called when a new world has formed, before sync(), to update what depends on rank or size."""
 
 
 def copied(name, value):
@@ -289,7 +289,7 @@ def _timeout_ms():
     return max(1, int(float(match[1]) * unit))
 
 
-class _Patience:
+class _Failures:
     """Counts the failures of one run and raises when there are too many."""
 
     def __init__(self):
@@ -297,7 +297,7 @@ class _Patience:
         self.total = self.without_commit = 0
         self.commits = None
 
-    def failed(self, state, error):
+    def add(self, state, error):
         """Returns to try again; else raises the error with the reason before it."""
         commits = getattr(state, "_commits", 0)
         self.without_commit = self.without_commit + 1 if commits == self.commits else 1
@@ -308,8 +308,7 @@ class _Patience:
         if self.total >= self.limit:
             self.give_up(f"failed {self.total} times (HVD_ELASTIC_FAILURES={self.limit})", error)
         _log.warning(
-            "hvd.elastic.run: failure %d: %s; going back to the last commit and meeting the other ranks "
-            "again",
+            "hvd.elastic.run: failure %d: %s; restoring the last commit and forming a new world",
             self.total,
             error,
         )
@@ -339,7 +338,7 @@ def run_fn(func, reset):
     @functools.wraps(func)
     def wrapper(*args, **kwargs):
         state = _state_of(func, args, kwargs)
-        patience = _Patience()
+        failures = _Failures()
         notification_manager.init()
         notification_manager.register_listener(state)
         skip_sync = False
@@ -350,7 +349,7 @@ def run_fn(func, reset):
                         state.sync()
                     return func(*args, **kwargs)
                 except HorovodInternalError as e:
-                    patience.failed(state, e)
+                    failures.add(state, e)
                     state.restore()
                     skip_sync = False
                 except HostsUpdatedInterrupt as e:
@@ -404,7 +403,7 @@ def as_collective_errors(func):
 
 
 def reset_world():
-    """Leaves the world and meets the other ranks in a new one, within HOROVOD_ELASTIC_TIMEOUT.
+    """Leaves the world and forms a new one with the other ranks, within HOROVOD_ELASTIC_TIMEOUT.
 
     That is longer than a start may take, because the other ranks arrive when their current step has failed.
     """

@@ -38,7 +38,7 @@ def _allgather(name, buffer, dtype, shape, set_id):
 def _pickled(obj):
     """(bytes, their number as 8 bytes, None), or where obj cannot be pickled (nothing, FAILED, why).
 
-    The number reports the failure to the other ranks, so that they do not wait for bytes that are never sent.
+    The number reports the failure to the other ranks, so they do not wait for bytes that are never sent.
     """
     try:
         content = bytearray(dumps(obj))

@@ -124,7 +124,7 @@ def _write_function(directory, func, args, kwargs):
         f.write(body)
 
 
-def _dies_with_us():
+def _ends_with_parent():
     """Runs in the child before exec, so that it gets SIGTERM when this process ends for any reason."""
     libc = ctypes.CDLL(None)
     parent = os.getpid()
@@ -141,7 +141,7 @@ class _Console:
     """Passes on a launcher's two streams, live, and keeps its own messages."""
 
     def __init__(self, process):
-        self.said = []
+        self.messages = []
         self._rest = {}
         self._select = selectors.DefaultSelector()
         for pipe, to in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
@@ -162,8 +162,8 @@ class _Console:
         whole = not data or not lines or lines[-1].endswith((b"\n", b"\r"))
         self._rest[pipe] = b"" if whole else lines.pop()
         text = b"".join(lines).decode(errors="replace")
-        self.said += [x for x in text.splitlines() if x.startswith(_LAUNCHER + ": ")]
-        del self.said[:-_LAST_LINES]
+        self.messages += [x for x in text.splitlines() if x.startswith(_LAUNCHER + ": ")]
+        del self.messages[:-_LAST_LINES]
         to.write(text)
         to.flush()
 
@@ -176,7 +176,7 @@ def _launch(argv):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        preexec_fn=_dies_with_us(),
+        preexec_fn=_ends_with_parent(),
     )
     was_interrupted = False
     try:
@@ -197,7 +197,7 @@ def _launch(argv):
         process.stderr.close()
     if was_interrupted:
         raise KeyboardInterrupt
-    return process.returncode, console.said
+    return process.returncode, console.messages
 
 
 def _read_ends(directory):
@@ -292,16 +292,16 @@ def run(
     try:
         _write_function(directory, func, args, kwargs)
         task = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run_task.py")
-        code, said = _launch([launcher, *flags, "--", executable or sys.executable, task, directory])
+        code, messages = _launch([launcher, *flags, "--", executable or sys.executable, task, directory])
         ends = _read_ends(directory)
         _raise_first(ends)
         if code != 0:
             raise RuntimeError(
-                f"horovod.run: the job exited with non-zero status {code}: " + " ".join(said)
+                f"horovod.run: the job exited with non-zero status {code}: " + " ".join(messages)
             )
         if not ends or len(ends) < ends[min(ends)]["size"]:
             raise RuntimeError(
-                f"horovod.run: func returned on ranks {sorted(ends)} only, all other ranks left it (sys.exit?)"
+                f"horovod.run: func returned on ranks {sorted(ends)} only, the other ranks left (sys.exit?)"
             )
         return [_value(rank, ends[rank]) for rank in sorted(ends)]
     finally:

@@ -14,7 +14,7 @@ def _create(options, backend_options=None):
     return create_group(options, backend_options)
 
 
-def _meet(url, **kwargs):
+def _rendezvous(url, **kwargs):
     from _hvd.torch.distributed.start import rendezvous
 
     return rendezvous(url, **kwargs)
@@ -34,7 +34,7 @@ def register():
     register_backend("hvd", _create, **options)
     from torch.distributed.rendezvous import register_rendezvous_handler
 
-    register_rendezvous_handler("hvd", _meet)
+    register_rendezvous_handler("hvd", _rendezvous)
 
 
 def autoload():
@@ -42,7 +42,7 @@ def autoload():
     try:
         import torch.distributed as dist
 
-        if not hasattr(dist.Backend, "_ensure_backend_registered"):  # asks for the name when needed
+        if not hasattr(dist.Backend, "_ensure_backend_registered"):  # looks the name up when it is used
             register()
     except Exception as e:
         import warnings

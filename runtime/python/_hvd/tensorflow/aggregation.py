@@ -189,10 +189,10 @@ class LocalGradientAggregationHelper(_Helper):
         self._make_variables(dense)
         totals = self.locally_aggregated_grads
 
-        def start_anew():
+        def reset_totals():
             return tf.group(*[total.assign(tf.zeros_like(total)) for total in totals])
 
-        started = tf.cond(tf.equal(self.counter, 0), start_anew, tf.no_op)
+        started = tf.cond(tf.equal(self.counter, 0), reset_totals, tf.no_op)
         with tf.control_dependencies([started]):
             added = [total.assign_add(grad) for total, grad in zip(totals, dense.values())]
         with tf.control_dependencies(added):

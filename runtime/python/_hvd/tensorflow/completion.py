@@ -73,7 +73,7 @@ def _use_gpu():
     if not (sees or tf.test.is_built_with_cuda()) or ctypes.CDLL(_PATH).hvd_tf_use_gpu() or not sees:
         return
     if gpu.problem() != "HVD_GPU=off":
-        _log.warning("tensors on GPUs are copied through host memory: %s", gpu.problem())
+        _log.warning("tensors on GPUs are copied via host memory: %s", gpu.problem())
 
 
 @functools.lru_cache(maxsize=None)

@@ -88,9 +88,9 @@ class MetricAverageHook(tf.compat.v1.train.SessionRunHook):
             return
         self.averages = dict(zip(self._names, run_values.results.tolist()))
         if self._process_set.rank() == 0:
-            said = ", ".join(f"{name} = {mean:.6g}" for name, mean in self.averages.items())
+            means = ", ".join(f"{name} = {mean:.6g}" for name, mean in self.averages.items())
             ranks = self._process_set.size()
-            tf.compat.v1.logging.info(f"means over {ranks} ranks after {self._runs} runs: {said}")
+            tf.compat.v1.logging.info(f"means over {ranks} ranks after {self._runs} runs: {means}")
 
 
 def _named_scalars(metrics):

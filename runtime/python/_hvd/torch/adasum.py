@@ -22,7 +22,7 @@ from _hvd.torch.tensors import read_here, where
 
 
 class Delta:
-    """One parameter's change on its way."""
+    """One parameter's change while it is reduced."""
 
     __slots__ = ("handle", "sent", "ctx", "place")
 
@@ -44,7 +44,7 @@ class DeltaReducer(Listener):
     def __init__(self, names, settings, passes, optimizer):
         super().__init__(names, settings, passes)
         self.pending = {}  # parameter -> its Delta, None while gradients accumulate
-        self.before = {}  # parameter -> its value before the step, while its change is on the way
+        self.before = {}  # parameter -> its value before the step, while its change is reduced
         self._optimizer = weakref.ref(optimizer)
         self.attach(optimizer.param_groups)
 

@@ -73,7 +73,7 @@ class Reducer(Listener):
         self.sparse_dims = {}  # of parameters whose gradients were sparse
         self.queue = []
         self.queued_bytes = 0
-        self.n_left = 0  # gradients that this backward() has not brought, if it brings all
+        self.n_left = 0  # gradients that this backward() has yet to compute, if it computes all
         self.group_of = None  # {parameter: Group}, once hooks are registered
         self.synchronized = False
         self.should_synchronize = True
@@ -85,9 +85,11 @@ class Reducer(Listener):
 
     @staticmethod
     def _drop_others(param_groups):
-        """An optimizer with a scheduler is part of a circle: dropped, it lives until the next collection,
-        and its hooks would miss their step(). What others have under way of these parameters is finished:
-        the next backward() would take it for its own."""
+        """Ends the reductions that earlier optimizers have pending for these parameters.
+
+        Otherwise the next backward() would use them as its own. An optimizer with a scheduler is part of a
+        reference cycle: once dropped it stays until the next collection, so that is done first here.
+        """
         params = {id(p) for group in param_groups for p in group["params"]}
         if any(id(p) in params for other in list(_live) for p in other.delay):
             gc.collect()
@@ -132,7 +134,7 @@ class Reducer(Listener):
         if self.queue and (self.n_left <= 0 or self.queued_bytes >= enough):
             self._start_queue()
 
-    # --- out and back ---
+    # --- submission and completion ---
 
     def _start_queue(self):
         queue, self.queue, self.queued_bytes = self.queue, [], 0
@@ -146,7 +148,7 @@ class Reducer(Listener):
         _start(members)
 
     def _start_all(self):
-        """Submits what has not been, computed here or not."""
+        """Submits the gradients that are not submitted yet, computed here or not."""
         for p in self.delay:
             if self.pending.get(p) is None and (p in self.pending or p.requires_grad):
                 self.pending[p] = reduction_of(p, self.names[p], self.settings, self.sparse_dims)

@@ -35,8 +35,8 @@ QUEUED, STARTED, ENDED = range(3)
 def _warn_of_change(name):
     """Reports the change. Without it there would be a silent race between the change and the reduction."""
     warnings.warn(
-        f"the gradient {name} was changed after backward(), while it was on its way to the other ranks: "
-        "what it is now is not defined. Call optimizer.synchronize() before gradients are clipped or "
+        f"the gradient {name} was changed after backward(), while it was being reduced: "
+        "its value is now undefined. Call optimizer.synchronize() before gradients are clipped or "
         "unscaled (GradScaler.step() unscales too), and step() inside optimizer.skip_synchronize()",
         stacklevel=5,
     )

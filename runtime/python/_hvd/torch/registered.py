@@ -38,9 +38,9 @@ class RegisteredBuffer:
         return handles.world == self._world and handles.registered.get(id(self)) is self
 
     def deregister(self):
-        """Ends it, on all ranks of the process set: collective. The memory may be freed afterwards.
+        """Ends the registration on all ranks of the process set: collective. The memory may be freed then.
 
-        Operations that are on their way there are waited for. Nothing happens where it is not registered.
+        Waits for pending operations on the memory. Does nothing where it is not registered.
         """
         with self._lock:
             if not self.is_registered:

@@ -72,7 +72,7 @@ def _combined(rows, channels):
     return total, mean, (squares + counts * (means - mean) ** 2).sum(0)
 
 
-def _as_it_travels(tensor):
+def _sendable(tensor):
     return tensor if can_send(tensor) else tensor.cpu()
 
 
@@ -88,10 +88,10 @@ class _SyncBatchNorm(torch.autograd.Function):
     def forward(ctx, x, weight, bias, running_mean, running_var, eps, momentum, name, process_set):
         channels = x.shape[1]
         wide = x.to(_statistics_dtype(x))
-        row = _as_it_travels(_own_row(wide))
+        row = _sendable(_own_row(wide))
         rows = allgather(row, name=f"{name}.forward", process_set=process_set)
         total, mean, squares = (s.to(x.device) for s in _combined(rows, channels))
-        # No rank has two where all have one together: others need not wait for their GPU to know.
+        # If the total is one, no rank has two: a rank with more need not wait for its GPU to check.
         if x.numel() // channels <= 1 and total.item() <= 1:
             raise ValueError(
                 f"Expected more than 1 value per channel when training, got input size {list(x.shape)} "
@@ -125,7 +125,7 @@ class _SyncBatchNorm(torch.autograd.Function):
         grad_bias = sum_dy.clone() if need_bias else None
         if not need_x:
             return None, grad_weight, grad_bias, None, None, None, None, None, None
-        sums = _as_it_travels(torch.stack([sum_dy, sum_dy_distance]))
+        sums = _sendable(torch.stack([sum_dy, sum_dy_distance]))
         sums = _sum_of_all(sums, f"{ctx.name}.backward", ctx.process_set)
         mean_dy, mean_dy_distance = sums.to(x.device) / total
         grad = dy - _per_channel(mean_dy, x) - distance * _per_channel(mean_dy_distance * invstd**2, x)
@@ -185,7 +185,7 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError(f"SyncBatchNorm expected floating point input (got {input.dtype})")
 
     def _momentum_now(self):
-        """What the new batch weighs; counts the batch."""
+        """The weight of the new batch; counts the batch."""
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:  # the plain mean of all batches

@@ -55,15 +55,13 @@ def _refuse(tensor):
             "hvd.sparse_allreduce_async() for sparse ones, or tensor.to_dense()"
         )
     if not can_send(tensor):
-        raise NotImplementedError(
-            f"a tensor on {tensor.device}: {why_not(tensor)}; use tensor.cpu()"
-        )
+        raise NotImplementedError(f"a tensor on {tensor.device}: {why_not(tensor)}; use tensor.cpu()")
     raise ValueError(f"Tensor type {tensor.type()} is not supported.")
 
 
 def why_not(tensor):
     """The reason why the runtime does not support a tensor's device."""
-    return gpu.problem() if tensor.is_cuda else "the runtime supports tensors in host memory and on NVIDIA's GPUs"
+    return gpu.problem() if tensor.is_cuda else "only host memory and NVIDIA's GPUs are supported"
 
 
 def current_stream(device):

@@ -81,11 +81,11 @@ class TfDataServiceConfig:
     @staticmethod
     def read(filename, wait_for_file_creation=False):
         """wait_for_file_creation: for as long as it takes the compute job to start."""
-        said = time.monotonic() + 60
+        warn_at = time.monotonic() + 60
         while wait_for_file_creation and not os.path.exists(filename):
-            if time.monotonic() > said:
+            if time.monotonic() > warn_at:
                 _log.warning("still waiting for %s, which the compute job writes when it starts", filename)
-                said = float("inf")
+                warn_at = float("inf")
             time.sleep(0.1)
         try:
             with open(filename) as f:

@@ -77,7 +77,7 @@ class Transfers:
         seconds = seconds if seconds > 0 else self._timeout
         token = torch.zeros(1, dtype=torch.uint8)
         if self._place != 0:
-            self._meet_first(token, seconds)
+            self._enter_monitored(token, seconds)
             return None
         late, works = [], [(p, self.recv([token.clone()], p, _BARRIER_TAG)) for p in range(1, self.size())]
         for place, work in works:
@@ -95,7 +95,7 @@ class Transfers:
 
     monitoredBarrier = monitored_barrier
 
-    def _meet_first(self, token, seconds):
+    def _enter_monitored(self, token, seconds):
         try:
             self.send([token], 0, _BARRIER_TAG).wait(timedelta(seconds=seconds))
             self.recv([token], 0, _BARRIER_TAG).wait(timedelta(seconds=seconds))

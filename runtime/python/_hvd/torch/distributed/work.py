@@ -180,7 +180,7 @@ class State:
 
 
 class HvdWork(Work):
-    """A collective under way."""
+    """A pending collective."""
 
     def __init__(self, state, source=None):
         super().__init__()

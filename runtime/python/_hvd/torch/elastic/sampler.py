@@ -32,15 +32,15 @@ def _joined(rounds):
     return rounds
 
 
-def union(said):
+def union(states):
     """One state of a sampler from those of all ranks (state_dict()), rank 0's first.
 
     A rank whose state does not continue from the same place as rank 0's, or that is not there any
     more, counts as rank 0: it has trained, and its results are in the model.
     """
-    first = said[0]
+    first = states[0]
     n, taken = first["num_replicas"], [first["num_samples"]] * first["num_replicas"]
-    for other in said[1:]:
+    for other in states[1:]:
         if all(other.get(key) == first[key] for key in ("epoch", "rounds", "num_replicas")):
             taken[other["rank"]] = other["num_samples"]
     return {

@@ -78,7 +78,7 @@ class OptimizerStateHandler(StateDictHandler):
     def restore(self):
         super().restore()
         # Gradients of the step that failed must not be added to the next one's. None and not zeros,
-        # because a reduction that is still under way may write into them.
+        # because a reduction that is still pending may write into them.
         for group in self.value.param_groups:
             for p in group["params"]:
                 p.grad = None
@@ -102,14 +102,14 @@ class SamplerStateHandler(StateDictHandler):
         self._restored = self.value.state_dict()
 
     def sync(self):
-        """The union of what the ranks have processed; of a rank that is a commit ahead, rank 0's."""
+        """The union of what the ranks have processed; for a rank that is a commit ahead, rank 0's state."""
         mine = self.value.state_dict()
         if mine == self._restored:
-            mine = self._saved  # where what this rank took still stands apart from what all ranks took
-        said = allgather_object((self._saves, mine))
-        saves, first = said[0]
+            mine = self._saved  # has the samples of this rank apart from those of all ranks
+        gathered = allgather_object((self._saves, mine))
+        saves, first = gathered[0]
         if "rounds" in first:
-            first = union([state for n, state in said if n == saves])
+            first = union([state for n, state in gathered if n == saves])
         self.value.load_state_dict(first)
         self._saves = 0
 
