@@ -3,7 +3,7 @@
  *
  *   environment -> settings
  *               -> discover: the nearest launcher, or an error
- *   a launcher with a channel -> bootstrap: the rest of the place, where ranks meet, a
+ *   a launcher with a channel -> bootstrap: the rest of the place, rank 0's address, a
  *               random token; kept for later worlds of the process
  *   a channel that cannot be used -> what the environment has, with the weak token, if
  *               that is enough (one host, Slurm)

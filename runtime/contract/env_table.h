@@ -24,7 +24,7 @@
     X(HVD_HOST_INDEX,       "every", "position of this host in the host list, from 0")        \
     X(HVD_JOB_ID,           "every", "name of the job; part of every handshake")              \
     X(HVD_GENERATION,       "every", "generation of the world; another one is refused")       \
-    X(HVD_RENDEZVOUS_ADDR,  "every", "where ranks meet; absent for a single rank")            \
+    X(HVD_RENDEZVOUS_ADDR,  "every", "address of the rendezvous; absent for a single rank")   \
     X(HVD_RENDEZVOUS_PORT,  "every", "its TCP port")                                          \
     X(HVD_RENDEZVOUS_RANK0, "opt",   "1: rank 0 itself serves the rendezvous there")          \
     X(HVD_TOKEN_FILE,       "opt",   "file with the job token, mode 0600")                    \

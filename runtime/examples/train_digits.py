@@ -145,7 +145,7 @@ def learning_rate(args, progress):
 
 
 def worker_of(labels):
-    """For each label, the worker that sees it: classes are dealt out in equal runs."""
+    """For each label, the worker that trains on it: each worker has an equal run of classes."""
     return torch.div(labels * hvd.size(), CLASSES, rounding_mode="floor")
 
 
