@@ -287,7 +287,7 @@ static void kind_unknown(struct watcher *w, bool is_forbidden)
 
 /* Whether the same page can be requested again, instead of the whole list. The server
  * keeps the position for some minutes; after that it answers 410. */
-static bool will_pass(const struct kube_answer *a)
+static bool can_retry_page(const struct kube_answer *a)
 {
     return a->cls == ANSWER_THROTTLED || a->cls == ANSWER_UNAVAILABLE;
 }
@@ -315,7 +315,7 @@ static void on_page(void *arg, const struct kube_reply *r)
     }
     if (r->error == -E2BIG && w->page_limit > 1)
         w->page_limit = w->page_limit > PAGE_SHRINK ? w->page_limit / PAGE_SHRINK : 1u;
-    else if (!will_pass(&r->answer)) {
+    else if (!can_retry_page(&r->answer)) {
         mem_free(w->resume);
         w->resume = NULL;
     }

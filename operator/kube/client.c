@@ -70,10 +70,10 @@ struct kube {
     struct http *http;
     struct kube_options options;
     struct limit limit;
-    struct client_request *waiting, *last, *flying;
+    struct client_request *waiting, *last, *in_flight;
     struct client_request *urgent; /* sent before those in waiting; a few at most */
     struct client_watch *watches;
-    unsigned n_flying;
+    unsigned n_in_flight;
     uint64_t n_writes;
     uint64_t fresh_ns; /* until then urgent requests use new connections */
 };
@@ -97,7 +97,7 @@ static void kube_check_fence(void *arg)
 {
     struct kube *k = arg;
 
-    if (k->n_flying > 0 && !client_may_write(k))
+    if (k->n_in_flight > 0 && !client_may_write(k))
         kube_fence(k);
 }
 
@@ -140,7 +140,7 @@ void kube_free(struct kube *k)
     http_free(k->http);
     free_requests(k->waiting);
     free_requests(k->urgent);
-    free_requests(k->flying);
+    free_requests(k->in_flight);
     while (k->watches) {
         struct client_watch *w = k->watches;
 
@@ -235,14 +235,14 @@ int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err)
     return 0;
 }
 
-static void unlink_flying(struct kube *k, struct client_request *r)
+static void unlink_in_flight(struct kube *k, struct client_request *r)
 {
-    struct client_request **p = &k->flying;
+    struct client_request **p = &k->in_flight;
 
     while (*p != r)
         p = &(*p)->next;
     *p = r->next;
-    k->n_flying -= !r->is_urgent;
+    k->n_in_flight -= !r->is_urgent;
 }
 
 static void kube_note_throttling(struct kube *k, const struct kube_answer *a)
@@ -284,7 +284,7 @@ static void on_done(void *arg, const struct http_reply *http)
     if (k->options.seen)
         k->options.seen(k->options.seen_arg, r->method, http->status,
                         clock_now_ns() - r->started_ns);
-    unlink_flying(k, r);
+    unlink_in_flight(k, r);
     if (r->is_urgent && http->status == 0)
         k->fresh_ns = clock_now_ns() + FRESH_NS;
     if (http->has_new_creds && !r->was_unauthorized) { /* a 401 was not executed */
@@ -356,11 +356,11 @@ static void kube_send(struct kube *k, struct client_request *r)
         r->write_number = ++k->n_writes;
         fault_before_write(r->write_number);
     }
-    r->next = k->flying;
-    k->flying = r;
-    k->n_flying += !r->is_urgent;
+    r->next = k->in_flight;
+    k->in_flight = r;
+    k->n_in_flight += !r->is_urgent;
     if (request_start(r, &err) < 0) {
-        unlink_flying(k, r);
+        unlink_in_flight(k, r);
         request_refuse(r, err.code, err.text);
     }
 }
@@ -389,19 +389,19 @@ static void requests_move_fenced(struct client_request **from,
 
 void kube_fence(struct kube *k)
 {
-    struct client_request *queued = NULL, *flying = NULL;
+    struct client_request *queued = NULL, *in_flight = NULL;
 
     requests_move_fenced(&k->waiting, &queued);
     for (k->last = k->waiting; k->last && k->last->next;)
         k->last = k->last->next;
-    requests_move_fenced(&k->flying, &flying);
-    for (struct client_request *r = flying; r; r = r->next) {
+    requests_move_fenced(&k->in_flight, &in_flight);
+    for (struct client_request *r = in_flight; r; r = r->next) {
         http_cancel(k->http, r->id);
-        k->n_flying--;
+        k->n_in_flight--;
     }
     /* last, because the callbacks may submit requests */
-    while (queued || flying) {
-        struct client_request **p = queued ? &queued : &flying, *r = *p;
+    while (queued || in_flight) {
+        struct client_request **p = queued ? &queued : &in_flight, *r = *p;
 
         *p = r->next;
         request_refuse(r, -EPERM,
@@ -429,7 +429,7 @@ static void tick_urgent(struct kube *k, uint64_t now_ns)
 void kube_tick(struct kube *k, uint64_t now_ns)
 {
     tick_urgent(k, now_ns);
-    while (k->waiting && !http_is_waiting(k->http) && k->n_flying < MAX_IN_FLIGHT
+    while (k->waiting && !http_is_waiting(k->http) && k->n_in_flight < MAX_IN_FLIGHT
            && limit_take(&k->limit, now_ns)) {
         struct client_request *r = k->waiting;
 
@@ -444,7 +444,7 @@ uint64_t kube_next_ns(const struct kube *k)
 {
     if (k->urgent)
         return http_is_waiting(k->http) ? k->urgent->deadline_ns : 0;
-    if (!k->waiting || k->n_flying >= MAX_IN_FLIGHT || http_is_waiting(k->http))
+    if (!k->waiting || k->n_in_flight >= MAX_IN_FLIGHT || http_is_waiting(k->http))
         return UINT64_MAX;
     return limit_ready_ns(&k->limit);
 }

@@ -34,7 +34,7 @@ static bool fault_is_due(const char *when, uint64_t number)
            && strtoull(s + n + 1, NULL, 10) == number;
 }
 
-static void crash_if(const char *when, uint64_t number)
+static void fault_crash_at(const char *when, uint64_t number)
 {
     if (!fault_is_due(when, number))
         return;
@@ -44,12 +44,12 @@ static void crash_if(const char *when, uint64_t number)
 
 void fault_before_write(uint64_t number)
 {
-    crash_if("before", number);
+    fault_crash_at("before", number);
 }
 
 void fault_after_write(uint64_t number)
 {
-    crash_if("after", number);
+    fault_crash_at("after", number);
 }
 
 void fault_at_send(uint64_t number)

@@ -96,7 +96,7 @@ static int channel_exchange(struct world *w, struct kept_state *m, struct err *e
     return 0;
 }
 
-static int channel_meet(struct world *w, struct kept_state *m, struct err *err)
+static int channel_get_address(struct world *w, struct kept_state *m, struct err *err)
 {
     struct contract *c = &w->contract;
     int rc;
@@ -208,7 +208,7 @@ int world_find_place(struct world *w,
         return rc;
     log_set_rank(c);
     log_info("found this process' place", "%s", why);
-    rc = channel_meet(w, m, err);
+    rc = channel_get_address(w, m, err);
     if (rc < 0)
         return rc;
     log_set_rank(c);

@@ -159,7 +159,7 @@ static void put_place(struct contract_writer *w, const struct contract *c)
     put_if(w, "HOROVOD_HOSTNAME", c->hostname);
 }
 
-static void put_meeting(struct contract_writer *w, const struct contract *c)
+static void put_rendezvous(struct contract_writer *w, const struct contract *c)
 {
     put_if(w, "HVD_JOB_ID", c->job_id);
     writer_put(w, "HVD_GENERATION", "%u", c->generation);
@@ -217,7 +217,7 @@ int contract_render(const struct contract *c,
     if (rc)
         return rc;
     put_place(&w, c);
-    put_meeting(&w, c);
+    put_rendezvous(&w, c);
     put_others(&w, c);
     *ret_n = w.n;
     return 0;
@@ -271,7 +271,7 @@ static int read_token(const struct env_reader *r, struct contract *c)
     return rc;
 }
 
-static int read_meeting(const struct env_reader *r, struct contract *c)
+static int read_rendezvous(const struct env_reader *r, struct contract *c)
 {
     const char *serves = env_look(r, "HVD_RENDEZVOUS_RANK0");
     int rc = env_text(r, "HVD_RENDEZVOUS_ADDR", "", c->rdv_host, sizeof(c->rdv_host));
@@ -329,7 +329,7 @@ int contract_parse(getenv_fn get, void *arg, struct contract *ret, struct err *e
     if (rc == 0)
         rc = place_check_named(&c.place, &horovod_names, err);
     if (rc == 0)
-        rc = read_meeting(&r, &c);
+        rc = read_rendezvous(&r, &c);
     if (rc == 0)
         rc = read_token(&r, &c);
     if (rc == 0)

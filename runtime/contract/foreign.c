@@ -63,12 +63,12 @@ bool foreign_is_slurms_pmix(const struct env_reader *r)
     return name && strncmp(name, "slurm.pmix.", 11) == 0;
 }
 
-int foreign_meet(const struct env_reader *r,
-                 struct contract *c,
-                 const char *host,
-                 const char *job,
-                 const char *secret,
-                 uint32_t not_port)
+int foreign_set_rendezvous(const struct env_reader *r,
+                           struct contract *c,
+                           const char *host,
+                           const char *job,
+                           const char *secret,
+                           uint32_t not_port)
 {
     uint8_t h[SHA256_BYTES];
 

@@ -35,11 +35,11 @@ int foreign_need(const struct env_reader *r,
  * never not_port. The weak token is made of the job's name and, where the launcher
  * gives all ranks something that is not public, of `secret` ("": nothing). For size 1
  * nothing is set. */
-int foreign_meet(const struct env_reader *r,
-                 struct contract *c,
-                 const char *host,
-                 const char *job,
-                 const char *secret,
-                 uint32_t not_port);
+int foreign_set_rendezvous(const struct env_reader *r,
+                           struct contract *c,
+                           const char *host,
+                           const char *job,
+                           const char *secret,
+                           uint32_t not_port);
 
 #endif

@@ -85,7 +85,7 @@ static int read_openmpi(const struct env_reader *r, struct contract *c)
     /* Cut to what fits, which is the same for all ranks. */
     (void)snprintf(job, sizeof(job), "openmpi/%.40s/%.100s", or_nothing(name), uri);
     (void)snprintf(secret, sizeof(secret), "%s", key);
-    return foreign_meet(r, c, "127.0.0.1", job, secret, 0);
+    return foreign_set_rendezvous(r, c, "127.0.0.1", job, secret, 0);
 }
 
 const struct foreign foreign_openmpi = {LAUNCHER_OPENMPI,

@@ -89,7 +89,7 @@ static int read_slurm(const struct env_reader *r, struct contract *c)
                    env_look(r, "SLURM_STEP_ID")); /* numbers: fit */
     if (!rank0_is_known(r, &s))
         return 0; /* by PMIx or not at all */
-    return foreign_meet(r, c, s.hosts.v[0].name, job, "", 0);
+    return foreign_set_rendezvous(r, c, s.hosts.v[0].name, job, "", 0);
 }
 
 const struct foreign foreign_slurm = {

@@ -69,7 +69,7 @@ static int read_torchrun(const struct env_reader *r, struct contract *c)
     (void)snprintf(c->master_addr, sizeof(c->master_addr), "%s", addr); /* as above */
     c->master_port = (uint16_t)port;
     c->hostname[0] = '\0'; /* torchrun does not set it: the caller queries the system */
-    return foreign_meet(r, c, addr, job, "", port);
+    return foreign_set_rendezvous(r, c, addr, job, "", port);
 }
 
 const struct foreign foreign_torchrun = {LAUNCHER_TORCHRUN,

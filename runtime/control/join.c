@@ -8,7 +8,7 @@
  * A rank connects to its parent first and then accepts its children. All ranks listen
  * before any of them connects, so the children wait in the backlog meanwhile, and the
  * tree grows level by level. One connection is accepted at a time and has
- * AUTH_LIMIT_NS: a stranger that connects and sends nothing delays the start but cannot
+ * AUTH_LIMIT_NS: a process that connects and sends nothing delays the start but cannot
  * prevent it. */
 #include "runtime/control/control.h"
 

@@ -168,7 +168,7 @@ static int hub_make_room(struct hub *h, uint32_t workers, struct err *err)
 
 /* Sends the new world to all connected agents. The ranks of the current one lose their
  * rendezvous; they are stopped anyway. */
-static void hub_reform(struct hub *h)
+static void hub_form_world(struct hub *h)
 {
     struct err err = ERR_INIT;
     uint32_t before = h->meet.workers;
@@ -210,7 +210,7 @@ static void hub_decide(struct hub *h)
 {
     struct err err = ERR_INIT;
     if (meet_reforms(&h->meet))
-        hub_reform(h);
+        hub_form_world(h);
     hub_log_hold(h);
     uint64_t now = clock_now_ns();
     enum meet_state before = h->meet.state;

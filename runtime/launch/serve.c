@@ -41,9 +41,9 @@
 #include "runtime/launch/shell.h"
 #include "runtime/launch/signals.h"
 
-#define MAX_STRANGERS 64 /* connections in the handshake */
-#define MAX_JOBS      256
-#define END_NS        (20 * NS_PER_S)
+#define MAX_HANDSHAKES 64
+#define MAX_JOBS       256
+#define END_NS         (20 * NS_PER_S)
 
 struct serve_state {
     struct serve_env env;
@@ -51,7 +51,7 @@ struct serve_state {
     uint32_t port;
     struct signals signals;
     int listen_fd;
-    struct conn *strangers[MAX_STRANGERS];
+    struct conn *handshakes[MAX_HANDSHAKES];
     size_t n;
     pid_t jobs[MAX_JOBS];
     size_t n_jobs;
@@ -93,7 +93,7 @@ static int serve_read_words(struct serve_state *s, char *const *argv)
 
 static void serve_forget(struct serve_state *s, size_t i)
 {
-    memmove(&s->strangers[i], &s->strangers[i + 1],
+    memmove(&s->handshakes[i], &s->handshakes[i + 1],
             (s->n - i - 1) * sizeof(struct conn *));
     s->n--;
 }
@@ -107,13 +107,13 @@ static void serve_accept_all(struct serve_state *s)
                                               ERRAND_TO_AGENT_MAX_BYTES};
     int fd;
     while (tcp_accept(s->listen_fd, &fd) == 0) {
-        if (s->n == MAX_STRANGERS) {
-            conn_free(s->strangers[0]);
+        if (s->n == MAX_HANDSHAKES) {
+            conn_free(s->handshakes[0]);
             serve_forget(s, 0);
         }
         struct conn *c = conn_new(fd, &kind);
         if (c)
-            s->strangers[s->n++] = c;
+            s->handshakes[s->n++] = c;
     }
 }
 
@@ -133,8 +133,8 @@ static void serve_child_main(struct serve_state *s,
         (void)dup2(null, 0); /* rank 0 must not read our standard input */
     fd_close(&null);
     for (size_t i = 0; i < s->n; i++)
-        if (s->strangers[i] != c)
-            conn_free(s->strangers[i]);
+        if (s->handshakes[i] != c)
+            conn_free(s->handshakes[i]);
     if (c->kind.theirs == ROLE_SHELL) {
         c->channel.is_sealed = true;
         c->channel.max_payload_bytes = SHELL_MAX_BYTES;
@@ -167,7 +167,7 @@ serve_start_job(struct serve_state *s, struct conn *c, const struct token *root)
 }
 
 /* True if the handshake is over, with or without success. */
-static bool serve_greet(struct serve_state *s, struct conn *c)
+static bool serve_handshake(struct serve_state *s, struct conn *c)
 {
     struct err err = ERR_INIT;
     struct token token;
@@ -221,21 +221,21 @@ static void serve_take_signals(struct serve_state *s)
 
 static void serve_poll_once(struct serve_state *s)
 {
-    struct pollfd p[2 + MAX_STRANGERS];
+    struct pollfd p[2 + MAX_HANDSHAKES];
     uint64_t due = s->is_ending ? s->end_ns : UINT64_MAX, now_ns;
     p[0] = (struct pollfd){.fd = s->signals.fd, .events = POLLIN};
     p[1] = (struct pollfd){.fd = s->listen_fd, .events = POLLIN};
     for (size_t i = 0; i < s->n; i++) {
-        p[2 + i] = (struct pollfd){.fd = s->strangers[i]->fd, .events = POLLIN};
-        if (s->strangers[i]->deadline_ns < due)
-            due = s->strangers[i]->deadline_ns;
+        p[2 + i] = (struct pollfd){.fd = s->handshakes[i]->fd, .events = POLLIN};
+        if (s->handshakes[i]->deadline_ns < due)
+            due = s->handshakes[i]->deadline_ns;
     }
     if (poll(p, 2 + s->n, clock_left_ms(due)) < 0)
         return;
     now_ns = clock_now_ns();
     for (size_t i = s->n; i-- > 0;) {
-        struct conn *c = s->strangers[i];
-        if ((p[2 + i].revents && serve_greet(s, c)) || now_ns >= c->deadline_ns) {
+        struct conn *c = s->handshakes[i];
+        if ((p[2 + i].revents && serve_handshake(s, c)) || now_ns >= c->deadline_ns) {
             conn_free(c);
             serve_forget(s, i);
         }
@@ -286,7 +286,7 @@ int agent_serve(char *const *argv)
     while (!code && !(s->is_ending && (!s->n_jobs || clock_now_ns() >= s->end_ns)))
         serve_poll_once(s);
     while (s->n) {
-        conn_free(s->strangers[s->n - 1]);
+        conn_free(s->handshakes[s->n - 1]);
         s->n--;
     }
     fd_close(&s->listen_fd);

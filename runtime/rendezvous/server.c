@@ -9,9 +9,9 @@
  *   other threads: rdv_server_fail, rdv_server_stop --lock, wake_fd--> the thread
  *
  * Every PUT has exactly one answer: ALL, or REFUSED (deadline of the member, failure,
- * stop). A connection that is not a member yet (a stranger) has 10 s and strangers are
- * bounded in number: when descriptors run out or the bound is reached, the oldest
- * stranger is dropped, never a member. On stop, waiting members are refused, then
+ * stop). A connection that has not joined yet has 10 s, and the number of these is
+ * bounded: when descriptors run out or the bound is reached, the oldest of them is
+ * dropped, never a member. On stop, waiting members are refused, then
  * queued output is flushed for at most STOP_FLUSH_MS, so that a world whose server runs
  * in rank 0 completes its last round even when rank 0 stops at once.
  *
@@ -34,7 +34,7 @@
 #include "runtime/rendezvous/parts.h"
 
 #define STOP_FLUSH_MS   2000u
-#define MAX_STRANGERS   512u /* connections that are not members, beyond one per rank */
+#define MAX_UNJOINED    512u /* connections that are not members, beyond one per rank */
 #define EVENTS_A_TURN   64
 #define ACCEPTS_A_TURN  64
 #define LISTEN_PAUSE_MS 100u
@@ -56,7 +56,7 @@ struct rdv_server {
     /* owned by the thread */
     struct rdv_world world; /* of all ranks; parts are linked behind it: parts.h */
     struct rdv_conn *first; /* newest first */
-    uint32_t n_strangers;
+    uint32_t n_unjoined;
     bool is_failed;
     char why[RDV_MAX_TEXT_BYTES + 1];
     uint64_t listen_again_ns; /* 0: listening */
@@ -121,14 +121,14 @@ static void on_join(struct rdv_server *s,
                        "(two processes with one rank?)",
                        join.rank, c->addr, o->addr); /* fits */
         o->is_member = false;
-        s->n_strangers++;
+        s->n_unjoined++;
         rdv_conn_refuse(o, RDV_CODE_STALE, text);
         rdv_conn_drain(o, now_ns);
     }
     c->is_member = true;
     c->world = w;
     c->rank = place;
-    s->n_strangers--;
+    s->n_unjoined--;
     atomic_store_explicit(&s->n_seen, s->world.n_seen, memory_order_relaxed);
     rdv_conn_send(c, RDV_WELCOME, NULL);
 }
@@ -195,8 +195,8 @@ static void on_frame(void *arg,
         on_put(s, c, payload, n, now_ns); /* the only other type from a member */
 }
 
-/* Marks the oldest connection that has not joined dead; false: none exists. */
-static bool drop_oldest_stranger(struct rdv_server *s)
+/* Marks the oldest connection that has not joined as dead; false: none exists. */
+static bool drop_oldest_unjoined(struct rdv_server *s)
 {
     struct rdv_conn *oldest = NULL;
 
@@ -233,7 +233,7 @@ static void accept_some(struct rdv_server *s, uint64_t now_ns)
             return;
         /* EMFILE and the like: frees a descriptor if it can, and listens again later */
         if (rc) {
-            (void)drop_oldest_stranger(s);
+            (void)drop_oldest_unjoined(s);
             listen_pause(s, now_ns);
             return;
         }
@@ -249,8 +249,8 @@ static void accept_some(struct rdv_server *s, uint64_t now_ns)
         }
         c->next = s->first;
         s->first = c;
-        if (++s->n_strangers > MAX_STRANGERS + s->world.size)
-            (void)drop_oldest_stranger(s);
+        if (++s->n_unjoined > MAX_UNJOINED + s->world.size)
+            (void)drop_oldest_unjoined(s);
     }
 }
 
@@ -271,7 +271,7 @@ static void server_reap(struct rdv_server *s)
         if (c->is_member)
             rdv_world_leave(c->world, c->rank, c);
         else
-            s->n_strangers--;
+            s->n_unjoined--;
         *at = c->next;
         /* Closing alone would leave it in epoll while a process that was forked
          * meanwhile holds a copy of the descriptor. */

@@ -218,7 +218,7 @@ static int make_output_like(struct tf_part *p)
 }
 
 /* The root's result is its input. */
-static int give_input_on(struct tf_part *p)
+static int output_input(struct tf_part *p)
 {
     struct TF_Status *s = TF_NewStatus();
     int rc = 0;
@@ -252,7 +252,7 @@ int part_prepare(struct tf_part *p)
     if (take_input(p->job, p->index, &p->input))
         return -1;
     if (k->type->kind == KIND_BROADCAST && hvd_rank() == k->root_rank)
-        return give_input_on(p);
+        return output_input(p);
     return make_output_like(p);
 }
 

@@ -5,7 +5,7 @@
  * deadlock: member 0 only accepts, and member i starts to accept once those before it
  * have accepted it. A connection is authenticated (ROLE_DATA both ways), then sends its
  * rank. A connection that fails the handshake is closed and logged, and accepting
- * continues, so a stranger on the port costs at most AUTH_SLICE_NS.
+ * continues, so a connection from outside the job costs at most AUTH_SLICE_NS.
  *
  * Called by group.c. */
 #include <errno.h>

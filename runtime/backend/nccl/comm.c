@@ -241,7 +241,7 @@ static int comm_settle(struct comm *c,
 
 /* ncclCommSplit and ncclCommShrink return ncclSuccess even if they have only started:
  * the parent's state shows the end, and the child's handle is not set before. */
-static int birth_result(int result)
+static int creation_result(int result)
 {
     return result == NCCL_OK ? NCCL_IN_PROGRESS : result;
 }
@@ -301,7 +301,7 @@ static int comm_shrink(struct comm *c, uint64_t deadline_ns, struct err *err)
     nccl_config_init(&config, nccl->version, "hvd");
     int rc = nccl->shrink(from, (int *)c->terms.excluded, (int)c->terms.n_excluded,
                           &c->nc[0], &config, NCCL_SHRINK_DEFAULT);
-    rc = comm_settle(c, from, "ncclCommShrink", birth_result(rc), deadline_ns, err);
+    rc = comm_settle(c, from, "ncclCommShrink", creation_result(rc), deadline_ns, err);
     if (!rc)
         rc = comm_settle(c, c->nc[0], "ncclCommShrink", NCCL_IN_PROGRESS, deadline_ns,
                          err);
@@ -325,7 +325,7 @@ static int comm_split_one(struct comm *c,
 
     rc = rc ? rc : launcher_enter_call(c, false, err);
     return rc ? rc
-              : comm_settle(c, c->nc[0], "ncclCommSplit", birth_result(result),
+              : comm_settle(c, c->nc[0], "ncclCommSplit", creation_result(result),
                             deadline_ns, err);
 }
 

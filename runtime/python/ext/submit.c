@@ -360,7 +360,8 @@ static PyObject *py_join_ranks(PyObject *module, PyObject *args)
 /* --- held submissions --- */
 
 /* None of them has started; the current exception stays. */
-static void forget_held(PyObject *pending, PyObject *numbers, const hvd_handle *handles)
+static void
+release_held(PyObject *pending, PyObject *numbers, const hvd_handle *handles)
 {
     PyObject *type, *value, *traceback;
 
@@ -388,7 +389,7 @@ static PyObject *py_submit_held(PyObject *module, PyObject *args)
     status = hvd_submit_held(handles, (int)PyTuple_Size(numbers));
     if (status != HVD_OK) {
         (void)raise_status(module, status, 1);
-        forget_held(pending, numbers, handles);
+        release_held(pending, numbers, handles);
     }
     PyMem_Free(handles);
     if (status != HVD_OK)
