@@ -1,7 +1,6 @@
 # run.py measures all peers in one run and writes its tables to build/bench.
 $(eval $(call program,bench_backend,tests/bench/allreduce_backend.c,cpu core rendezvous contract base,))
 $(eval $(call program,bench_codec,tests/bench/codec.c,core base,-lm))
-$(eval $(call program,bench_init,tests/bench/init_world.c,hvdrt cpu core rendezvous contract base,-lm))
 $(eval $(call program,bench_memory,tests/bench/memory.c,,))
 $(eval $(call program,bench_path,tests/bench/path.c,,))
 
