@@ -31,12 +31,11 @@ $(O)/bin/bench_oneccl: tests/bench/allreduce_ccl.cpp $(MEASURE)
 
 $(O)/bin/bench_capi: $(O)/tests/bench/allreduce_capi.o $(O)/lib/libhvd.so
 $(O)/bin/bench_step: $(O)/tests/bench/step_capi.o $(O)/lib/libhvd.so
-$(O)/bin/bench_stream: $(O)/tests/bench/tune_stream.o $(O)/lib/libhvd.so
 $(O)/bin/bench_start: $(O)/tests/bench/start_capi.o $(O)/lib/libhvd.so
-$(O)/bin/bench_capi $(O)/bin/bench_step $(O)/bin/bench_stream $(O)/bin/bench_start:
+$(O)/bin/bench_capi $(O)/bin/bench_step $(O)/bin/bench_start:
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib' -o $@ $^
--include $(patsubst %,$(O)/tests/bench/%.d,allreduce_capi step_capi start_capi tune_stream)
+-include $(patsubst %,$(O)/tests/bench/%.d,allreduce_capi step_capi start_capi)
 
 # BENCH=--only=step,queue runs parts; run.py --help lists all. A peer that is missing is reported and left out.
 .PHONY: bench
@@ -61,5 +60,5 @@ bench-codec: $(O)/bin/bench_codec ## speed of compression, one thread
 	@$(O)/bin/bench_codec
 # Autotune against a grid, between two network namespaces; TUNE=--short: a minute. Needs root.
 .PHONY: bench-tune
-bench-tune: $(O)/bin/bench_stream $(O)/bin/bench_path ## autotune against a grid of settings on two shaped lines (6 min)
+bench-tune: $(O)/bin/bench_step $(O)/bin/bench_path ## autotune against a grid of settings on two shaped lines (6 min)
 	@tests/bench/tune.py $(O)/bin $(TUNE)

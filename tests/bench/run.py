@@ -305,7 +305,7 @@ class Programs:
         queue = [*self.original(), self.libhvd(), self.torch()]
         submit = [self.torch(script=("submit_torch.py", n), name=n) for n in ("extension", "hvd.torch")]
         submit += self.original(("submit_torch.py",))
-        step = [*self.original(("step_torch.py",)), self.libhvd(program=("bench_step", "libhvd", *counts))]
+        step = [*self.original(("step_torch.py",)), self.libhvd(program=("bench_step", "libhvd", "0", "60", *counts))]
         step += [self.torch(script=("step_torch.py", "hvd.torch"))]
         return {
             "allreduce": (every, (2, 4), {}),

@@ -77,18 +77,8 @@ class Line:
             if self.relay.stdout.readline() != "ready\n":
                 sys.exit("tune.py: no line between the namespaces")
         for i, ns in enumerate(self.names):
-            peer = ["peer", f"{NET}.{2 - i}"] if self.relay else []
-            run(
-                "ip",
-                "-n",
-                ns,
-                "addr",
-                "add",
-                f"{NET}.{1 + i}{'' if peer else '/24'}",
-                *peer,
-                "dev",
-                "path0",
-            )
+            address = [f"{NET}.{1 + i}", "peer", f"{NET}.{2 - i}"] if self.relay else [f"{NET}.{1 + i}/24"]
+            run("ip", "-n", ns, "addr", "add", *address, "dev", "path0")
             run("ip", "-n", ns, "link", "set", "lo", "up")
             run("ip", "-n", ns, "link", "set", "path0", "up", "mtu", "64000" if self.relay else "1500")
 
@@ -114,18 +104,10 @@ class Line:
                 **env,
             }
             clean = {k: v for k, v in os.environ.items() if not k.startswith(("HOROVOD_", "HVD_"))}
+            program = [self.bins / "bench_step", "tune", str(backward_ms), str(steps), *counts]
             ranks.append(
                 subprocess.Popen(
-                    [
-                        "ip",
-                        "netns",
-                        "exec",
-                        ns,
-                        self.bins / "bench_stream",
-                        str(backward_ms),
-                        str(steps),
-                        *counts,
-                    ],
+                    ["ip", "netns", "exec", ns, *program],
                     env={**clean, **{k: str(v) for k, v in place.items()}},
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
@@ -195,7 +177,7 @@ def profile(name, args):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("bin", type=Path, help="folder of bench_stream and bench_path")
+    p.add_argument("bin", type=Path, help="folder of bench_step and bench_path")
     p.add_argument("--short", action="store_true", help="half of the gradients, fewer points and steps")
     p.add_argument("--profile", choices=PROFILES, action="append")
     p.add_argument("--scale", type=int, help="divide the gradients by this")
