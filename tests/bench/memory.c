@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory bandwidth that bounds an allreduce: N processes do the same work at the same
- * time, each on its own memory.
+/* The memory bandwidth that bounds an allreduce: N processes copy at the same time, each
+ * its own memory, 4 bytes read and 4 written an element.
  *
- *     memory N copy    memcpy of the whole, 4 bytes read and 4 written an element
- *     memory N add     in place x[i] += y[i % 4096], y in the nearest cache: the same
- *                      bytes an element, over half the footprint
+ *     memory N
  *
  * Sizes, rows and "the slowest process counts" as in measure.h. An allreduce in place
  * must at least read and write every element of every rank's tensor once, so it cannot
@@ -19,7 +17,7 @@
 
 #include "tests/bench/timing.h"
 
-enum { MAX_RANKS = 64, ITERS = 40, NEAR = 4096, SPIN = 1000 };
+enum { MAX_RANKS = 64, ITERS = 40, SPIN = 1000 };
 
 struct shared {
     _Atomic uint32_t arrived; /* counts up for ever: barrier k is over at k * n */
@@ -35,26 +33,7 @@ static void shared_barrier(struct shared *s, uint32_t n)
             (void)sched_yield();
 }
 
-/* noinline: or the compiler sees that nobody reads the sums. */
-__attribute__((noinline)) static void
-floats_add(float *restrict x, const float *restrict y, size_t n)
-{
-    for (size_t i = 0; i < n; i += NEAR)
-        for (size_t j = 0; j < NEAR; j++)
-            x[i + j] += y[j];
-}
-
-static void memory_pass(int is_copy, float *x, const float *y, size_t n)
-{
-    if (is_copy)
-        memcpy(x, y, n * sizeof(*x));
-    else
-        floats_add(x, y, n);
-    __asm__ volatile("" ::"r"(x) : "memory");
-}
-
-static int
-run_rank(struct shared *s, uint32_t me, uint32_t n, int is_copy, size_t bytes)
+static int run_rank(struct shared *s, uint32_t me, uint32_t n, size_t bytes)
 {
     float *x, *y;
     if (posix_memalign((void **)&x, 4096, bytes) != 0
@@ -65,7 +44,8 @@ run_rank(struct shared *s, uint32_t me, uint32_t n, int is_copy, size_t bytes)
     for (int i = -3; i < ITERS; i++) {
         shared_barrier(s, n);
         double a = now_us();
-        memory_pass(is_copy, x, y, bytes / sizeof(*x));
+        memcpy(x, y, bytes);
+        __asm__ volatile("" ::"r"(x) : "memory"); /* it counts as read */
         s->times[me][i < 0 ? 0 : i] = now_us() - a;
     }
     shared_barrier(s, n);
@@ -74,7 +54,7 @@ run_rank(struct shared *s, uint32_t me, uint32_t n, int is_copy, size_t bytes)
     return 0;
 }
 
-static int memory_measure(struct shared *s, uint32_t n, const char *what, size_t bytes)
+static int memory_measure(struct shared *s, uint32_t n, size_t bytes)
 {
     pid_t pid[MAX_RANKS];
     int failed = 0;
@@ -83,7 +63,7 @@ static int memory_measure(struct shared *s, uint32_t n, const char *what, size_t
     for (uint32_t i = 0; i < n; i++) {
         pid[i] = fork();
         if (pid[i] == 0)
-            _exit(run_rank(s, i, n, strcmp(what, "copy") == 0, bytes));
+            _exit(run_rank(s, i, n, bytes));
     }
     for (uint32_t i = 0; i < n; i++) {
         int st;
@@ -98,18 +78,16 @@ static int memory_measure(struct shared *s, uint32_t n, const char *what, size_t
                 s->times[0][i] = s->times[r][i];
         mean += s->times[0][i] / ITERS;
     }
-    print_row(what, (int)n, bytes, s->times[0], ITERS, mean);
+    print_row("copy", (int)n, bytes, s->times[0], ITERS, mean);
     return 0;
 }
 
 int main(int argc, char **argv)
 {
     static const size_t sizes[] = {1 << 20, 16 << 20, 128 << 20};
-    uint32_t n = argc == 3 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
-    if (n < 1 || n > MAX_RANKS
-        || (strcmp(argv[2], "copy") != 0 && strcmp(argv[2], "add") != 0)) {
-        fprintf(stderr, "usage: %s N copy|add   (1 to %d processes)\n", argv[0],
-                MAX_RANKS);
+    uint32_t n = argc == 2 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
+    if (n < 1 || n > MAX_RANKS) {
+        fprintf(stderr, "usage: %s N   (1 to %d processes)\n", argv[0], MAX_RANKS);
         return 2;
     }
     struct shared *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE,
@@ -119,7 +97,7 @@ int main(int argc, char **argv)
         return 1;
     }
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
-        if (memory_measure(s, n, argv[2], sizes[i]) != 0)
+        if (memory_measure(s, n, sizes[i]) != 0)
             return 1;
     return 0;
 }

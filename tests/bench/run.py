@@ -194,10 +194,9 @@ class Programs:
             "torch.gloo", "tcp", [*self.hrun, PYTHON, f"{HERE}/allreduce_torch.py", "gloo"], needs=needs
         )
 
-    def copies(self):
-        for what in ("copy", "add"):
-            command = [f"{self.bin}/bench_memory", N, what]
-            yield Peer(what, "shm", command, ranks=(2,), needs=self.built("bench_memory"))
+    def copy(self):
+        command = [f"{self.bin}/bench_memory", N]
+        return Peer("copy", "shm", command, ranks=(2,), needs=self.built("bench_memory"))
 
     # --- start-up: launcher/program; the transport is the language ---
     def starts(self, launcher, run, programs, env=None, crowded=None, needs=()):
@@ -315,7 +314,7 @@ class Programs:
             "step": (step, (2,), {}),
             "train": ([*self.trainings()], (2,), {}),
             "train-tf": ([*self.tensorflow_trainings()], (2,), {}),
-            "memory": ([*self.copies(), self.backend()], (2,), {}),
+            "memory": ([self.copy(), self.backend()], (2,), {}),
             "start": ([*self.c_starts(), *self.python_starts()], START_RANKS, {}),
         }
 
