@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the figures of run.py into tables (results.md), a picture, and the list of missed goals.
+"""Turns the figures of run.py into tables (results.md) and the list of missed goals.
 
 `data` is results.json: {part: {"date", "machine", "load", "rows"}}; a row has ranks, transport, peer, bytes,
 median_us, min_us, mean_us and rounds.
@@ -231,42 +231,6 @@ def render(data):
         if run.get("missing"):
             lines += ["", f"Left out: {'; '.join(run['missing'])}."]
     return "\n".join(lines[1:])
-
-
-def draw(rows, path):
-    """Latency, and bandwidth of the larger sizes, by size; one line a peer, one column a number of ranks."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "allreduce"  # the same figures give the same file
-    from matplotlib import pyplot
-
-    names = list(dict.fromkeys(r["peer"] for r in rows))
-    colour = {name: f"C{i}" for i, name in enumerate(names)}
-    places = sorted({(r["ranks"], r["transport"]) for r in rows})
-    figure_, axes = pyplot.subplots(2, len(places), figsize=(4 * len(places), 7), squeeze=False)
-    for column, (n, transport) in enumerate(places):
-        here = [r for r in rows if (r["ranks"], r["transport"]) == (n, transport)]
-        for peer, at in by_peer(here).items():
-            mine = sorted((size, r["median_us"]) for size, r in at.items())
-            style = {"label": peer, "color": colour[peer], "marker": "."}
-            style["linewidth"], style["linestyle"] = (2, "-") if is_ours(peer) else (1, "--")
-            axes[0][column].plot(*zip(*mine), **style)
-            axes[1][column].plot(*zip(*((s, s / us / 1000) for s, us in mine)), **style)
-        axes[0][column].set_title(f"{n} ranks, {transport}")
-        for row in (0, 1):
-            axes[row][column].set_xscale("log", base=2)
-            axes[row][column].set_yscale("log")
-            axes[row][column].grid(True, alpha=0.3)
-        axes[1][column].set_xlabel("bytes")
-    axes[0][0].set_ylabel("median, us")
-    axes[1][0].set_ylabel("bytes / median, GB/s")
-    shown = {}
-    for axis in axes[0]:
-        shown.update({name: line for line, name in zip(*axis.get_legend_handles_labels())})
-    figure_.tight_layout(rect=(0, 0, 1, 0.95))
-    figure_.legend([shown[n] for n in names], names, loc="upper center", ncol=len(names))
-    figure_.savefig(path, metadata={"Date": None})
 
 
 def goal_us(at, where, goal):

@@ -21,9 +21,8 @@ BIN holds the bench_* programs and horovodrun; PYTHONPATH the built packages; --
     start       from a launcher's exec until all ranks are past init (three times the rounds)
 
 Peers alternate within a round, so that load on the machine affects all of them; a figure is the median over
-the rounds of the peers' medians. Writes results.json, results.md and allreduce.svg to DIR (default
-build/bench); parts that were not run keep their earlier figures. --check fails when a goal (report.GOALS) is
-missed.
+the rounds of the peers' medians. Writes results.json and results.md to DIR (default build/bench);
+parts that were not run keep their earlier figures. --check fails when a goal (report.GOALS) is missed.
 """
 
 import argparse
@@ -304,7 +303,10 @@ class Programs:
         queue = [*self.original(), self.libhvd(), self.torch()]
         submit = [self.torch(script=("submit_torch.py", n), name=n) for n in ("extension", "hvd.torch")]
         submit += self.original(("submit_torch.py",))
-        step = [*self.original(("step_torch.py",)), self.libhvd(program=("bench_step", "libhvd", "0", "60", *counts))]
+        step = [
+            *self.original(("step_torch.py",)),
+            self.libhvd(program=("bench_step", "libhvd", "0", "60", *counts)),
+        ]
         step += [self.torch(script=("step_torch.py", "hvd.torch"))]
         return {
             "allreduce": (every, (2, 4), {}),
@@ -371,15 +373,13 @@ def collect(part, peers, ranks, extra, rounds):
     return {"date": started, "machine": machine(), "load": load, "missing": missing, "rows": out}
 
 
-def write(out, data, only):
+def write(out, data):
     os.makedirs(out, exist_ok=True)
     with open(os.path.join(out, "results.json"), "w", encoding="utf-8") as f:
         json.dump(data, f, indent=1)
         f.write("\n")
     with open(os.path.join(out, "results.md"), "w", encoding="utf-8") as f:
         f.write(report.render(data) + "\n")
-    if "allreduce" in only:
-        report.draw(data["allreduce"]["rows"], os.path.join(out, "allreduce.svg"))
 
 
 def main():
@@ -430,7 +430,7 @@ def main():
     if not only:
         return 1
     data = {part: data[part] for part in report.PARTS if part in data}
-    write(args.out, data, only)
+    write(args.out, data)
     print(report.render({part: data[part] for part in only}))
     misses = list(report.missed(data, only))
     for m in misses:
