@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allreduce from Python: allreduce_torch.py hvd|gloo [NAME], measure.h's protocol.
+"""Allreduce from Python: allreduce_torch.py hvd|gloo NAME, measure.h's protocol.
 
 Started by horovodrun, or by mpirun where `horovod.torch` is the original."""
 
@@ -9,62 +9,18 @@ import time
 
 import torch
 from rows import print_row
+from worlds import Distributed, Horovod
 
 SIZES = ((4096, 1000), (65536, 500), (1 << 20, 200), (16 << 20, 40), (128 << 20, 15))
 
 
-class Hvd:
-    name = "hvd.torch"
-
-    def __init__(self):
-        import horovod.torch as hvd
-
-        hvd.init()
-        self.hvd, self.rank, self.size = hvd, hvd.rank(), hvd.size()
-
-    def allreduce(self, x):
-        self.hvd.allreduce_(x, op=self.hvd.Sum, name="sum")
-
-    def barrier(self):
-        self.hvd.barrier()
-
-    def max(self, t):
-        return self.hvd.allgather(t.reshape(1, -1), name="max").max(dim=0).values
-
-    def end(self):
-        self.hvd.shutdown()
-
-
-class Gloo:
-    name = "torch.gloo"
-
-    def __init__(self):
-        import torch.distributed as dist
-
-        dist.init_process_group("gloo")
-        self.dist, self.rank, self.size = dist, dist.get_rank(), dist.get_world_size()
-
-    def allreduce(self, x):
-        self.dist.all_reduce(x)
-
-    def barrier(self):
-        self.dist.barrier()
-
-    def max(self, t):
-        self.dist.all_reduce(t, op=self.dist.ReduceOp.MAX)
-        return t
-
-    def end(self):
-        self.dist.destroy_process_group()
-
-
-def measure(peer, size_bytes, iters):
+def measure(peer, name, size_bytes, iters):
     n = size_bytes // 4
     pattern = (torch.arange(n) % 7).to(torch.float32)
     x = pattern + (peer.rank + 1)
     peer.allreduce(x)
     if not torch.equal(x, pattern * peer.size + peer.size * (peer.size + 1) / 2):
-        sys.exit(f"{peer.name}: rank {peer.rank}: wrong sum of {size_bytes} bytes")
+        sys.exit(f"{name}: rank {peer.rank}: wrong sum of {size_bytes} bytes")
     x.zero_()
     for _ in range(max(3, iters // 10)):
         peer.allreduce(x)
@@ -74,27 +30,26 @@ def measure(peer, size_bytes, iters):
         start = time.perf_counter()
         peer.allreduce(x)
         times[i] = (time.perf_counter() - start) * 1e6
-    times = peer.max(times)
+    times = peer.slowest(times)
     peer.barrier()
     n_b2b = max(10, iters // 2)
     start = time.perf_counter()
     for _ in range(n_b2b):
         peer.allreduce(x)
     b2b = torch.tensor([(time.perf_counter() - start) * 1e6 / n_b2b], dtype=torch.float64)
-    b2b = float(peer.max(b2b)[0])
+    b2b = float(peer.slowest(b2b)[0])
     if peer.rank == 0:
-        print_row(peer.name, peer.size, size_bytes, times, b2b)
+        print_row(name, peer.size, size_bytes, times, b2b)
 
 
 def main():
     torch.set_num_threads(1)
-    peer = Hvd() if sys.argv[1] == "hvd" else Gloo()
-    if len(sys.argv) > 2:
-        peer.name = sys.argv[2]
+    kind, name = sys.argv[1:]
+    peer = Horovod() if kind == "hvd" else Distributed()
     most = int(os.environ.get("BENCH_MAX_BYTES", "0")) or SIZES[-1][0]
     for size_bytes, iters in SIZES:
         if size_bytes <= most:
-            measure(peer, size_bytes, iters)
+            measure(peer, name, size_bytes, iters)
     peer.end()
 
 

@@ -5,19 +5,11 @@ $(eval $(call program,bench_memory,tests/bench/memory.c,,))
 $(eval $(call program,bench_path,tests/bench/path.c,,))
 
 MEASURE := tests/bench/measure.h tests/bench/timing.h
-MPICC   ?= mpicc.openmpi
-$(O)/bin/bench_mpi: tests/bench/allreduce_mpi.c $(MEASURE)
+$(O)/bin/bench_mpi $(O)/bin/bench_mpich: tests/bench/allreduce_mpi.c $(MEASURE)
+$(O)/bin/bench_hello_mpi $(O)/bin/bench_hello_mpich: tests/bench/start_mpi.c tests/bench/stamp.h
+$(addprefix $(O)/bin/bench_,mpi mpich hello_mpi hello_mpich):
 	@mkdir -p $(@D)
-	$(MPICC) $(CPPFLAGS) -O2 -o $@ $<
-$(O)/bin/bench_mpich: tests/bench/allreduce_mpi.c $(MEASURE)
-	@mkdir -p $(@D)
-	mpicc.mpich $(CPPFLAGS) -O2 -o $@ $<
-$(O)/bin/bench_hello_mpi: tests/bench/start_mpi.c tests/bench/stamp.h
-	@mkdir -p $(@D)
-	$(MPICC) $(CPPFLAGS) -O2 -o $@ $<
-$(O)/bin/bench_hello_mpich: tests/bench/start_mpi.c tests/bench/stamp.h
-	@mkdir -p $(@D)
-	mpicc.mpich $(CPPFLAGS) -O2 -o $@ $<
+	mpicc.$(if $(filter %mpich,$@),mpich,openmpi) $(CPPFLAGS) -O2 -o $@ $<
 # Intel MPI runs bench_mpich (same binary interface). The wheel of oneCCL has only a static CPU library
 # and no benchmark program.
 PEERS = $(shell tests/setup/venv.sh peers)
@@ -41,9 +33,8 @@ $(O)/bin/bench_capi $(O)/bin/bench_step $(O)/bin/bench_start:
 .PHONY: bench
 bench: ## against MPI, oneCCL, Gloo and Horovod; tables in build/bench (35 min; BENCH=--only=step,queue,memory: 5)
 	@tests/setup/deb.sh build mpi bench
-	@$(MAKE) --no-print-directory $(O)/bin/bench_backend $(O)/bin/bench_mpi $(O)/bin/bench_mpich \
-	    $(O)/bin/bench_capi $(O)/bin/bench_step $(O)/bin/bench_memory $(O)/bin/bench_hello_mpi \
-	    $(O)/bin/bench_hello_mpich $(O)/bin/bench_start $(O)/bin/horovodrun python
+	@$(MAKE) --no-print-directory $(addprefix $(O)/bin/bench_,backend mpi mpich capi step memory hello_mpi \
+	    hello_mpich start) $(O)/bin/horovodrun python
 	@$(MAKE) --no-print-directory $(O)/bin/bench_oneccl || echo "bench: without Intel MPI and oneCCL" >&2
 	@horovod=$$(tests/setup/horovod.sh) || echo "bench: without the original Horovod" >&2; \
 	    tests/bench/run.py $(O)/bin $(O)/python --peers "$(PEERS)" --horovod "$$horovod" \

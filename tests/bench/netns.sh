@@ -63,7 +63,7 @@ gloo() {
         [ $rank = 0 ] || { ns=$B dev=vb; }
         ip netns exec "$ns" env RANK=$rank WORLD_SIZE=2 MASTER_ADDR=$NET.1 \
             MASTER_PORT=29577 GLOO_SOCKET_IFNAME=$dev OMP_NUM_THREADS=1 \
-            taskset -c $rank /usr/bin/python3 "$here/allreduce_torch.py" gloo &
+            taskset -c $rank /usr/bin/python3 "$here/allreduce_torch.py" gloo torch.gloo &
         pids+=($!)
     done
     wait "${pids[0]}"

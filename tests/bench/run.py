@@ -102,6 +102,14 @@ def over(transport):
     return {} if transport == "shm" else {"HVD_TRANSPORT": transport}
 
 
+def training(name, kind, run, env, needs, framework="torch"):
+    """A peer for each number of parameters."""
+    env = {"OMP_NUM_THREADS": "1", **env}
+    for parameters, hidden in TRAININGS.items():
+        command = [*run, f"{HERE}/train_{framework}.py", kind, name, str(hidden)]
+        yield Peer(name, parameters, command, env, ranks=(2,), needs=needs)
+
+
 class Programs:
     """All programs that are measured."""
 
@@ -113,6 +121,10 @@ class Programs:
         self.mpirun = ["mpirun.openmpi", "--oversubscribe", *root]
         self.hrun = [f"{self.bin}/horovodrun", "-np", N]
         self.mpich_run = ["mpiexec.mpich", "-np", N]
+        # --bind-to none as Horovod's manual says, or all threads of a rank share one CPU
+        self.unbound = [*self.mpirun, "--bind-to", "none", "-np", N]
+        self.original_python = f"{self.horovod}/bin/python"
+        self.has_original = "no --horovod VENV", os.access(self.original_python, os.X_OK)
 
     def built(self, *names):
         return tuple((f"{n} is not built", os.access(f"{self.bin}/{n}", os.X_OK)) for n in names)
@@ -127,7 +139,7 @@ class Programs:
         command = [*self.hrun, f"{self.bin}/{program[0]}", *program[1:]]
         return Peer("libhvd", transport, command, over(transport), needs=needs)
 
-    def torch(self, transport="shm", script=("allreduce_torch.py", "hvd"), name="hvd.torch"):
+    def torch(self, transport="shm", script=("allreduce_torch.py", "hvd", "hvd.torch"), name="hvd.torch"):
         needs = (*self.built("horovodrun"), has_torch())
         command = [*self.hrun, PYTHON, f"{HERE}/{script[0]}", *script[1:]]
         return Peer(name, transport, command, {**self.py, **over(transport)}, needs=needs)
@@ -172,12 +184,9 @@ class Programs:
 
     def original(self, script=("allreduce_torch.py", "hvd")):
         """Horovod on Open MPI, on 2 ranks only: 4 ranks on 2 CPUs spin for 40 ms per allreduce."""
-        there = "no --horovod VENV", os.access(f"{self.horovod}/bin/python", os.X_OK)
         for name, env in (("horovod", {}), ("horovod-0.1ms", {"HOROVOD_CYCLE_TIME": "0.1"})):
-            # --bind-to none as its manual says, or all threads of a rank share one CPU
-            command = [*self.mpirun, "--bind-to", "none", "-np", N, f"{self.horovod}/bin/python"]
-            command += [f"{HERE}/{script[0]}", *script[1:], name]
-            yield Peer(name, "shm", command, env, ranks=(2,), needs=(there,))
+            command = [*self.unbound, self.original_python, f"{HERE}/{script[0]}", *script[1:], name]
+            yield Peer(name, "shm", command, env, ranks=(2,), needs=(self.has_original,))
 
     def between_namespaces(self):
         root = "needs root, for network namespaces", os.geteuid() == 0
@@ -188,10 +197,8 @@ class Programs:
         yield Peer("torch.gloo", "veth", [netns, "gloo"], ranks=(2,), needs=(root, has_torch()))
 
     def gloo(self):
-        needs = (*self.built("horovodrun"), has_torch())
-        return Peer(
-            "torch.gloo", "tcp", [*self.hrun, PYTHON, f"{HERE}/allreduce_torch.py", "gloo"], needs=needs
-        )
+        command = [*self.hrun, PYTHON, f"{HERE}/allreduce_torch.py", "gloo", "torch.gloo"]
+        return Peer("torch.gloo", "tcp", command, needs=(*self.built("horovodrun"), has_torch()))
 
     def copy(self):
         command = [f"{self.bin}/bench_memory", N]
@@ -227,12 +234,10 @@ class Programs:
         yield from self.starts("intelmpi", run, [ours, mpich], env, {"I_MPI_PIN": "0"}, (there, linked))
 
     def python_starts(self):
-        original = "no --horovod VENV", os.access(f"{self.horovod}/bin/python", os.X_OK)
         ours = "hvd.torch", [PYTHON, PYTHON_START, "hvd"], self.py, (has_torch(),)
-        horovod = "horovod", [f"{self.horovod}/bin/python", PYTHON_START, "hvd"], {}, (original,)
-        unbound = [*self.mpirun, "--bind-to", "none", "-np", N]  # as Horovod's manual says
+        horovod = "horovod", [self.original_python, PYTHON_START, "hvd"], {}, (self.has_original,)
         yield from self.starts("horovodrun", self.hrun, [ours], needs=self.built("horovodrun"))
-        yield from self.starts("openmpi", unbound, [ours, horovod])
+        yield from self.starts("openmpi", self.unbound, [ours, horovod])
         path = {"PATH": f"{self.horovod}/bin:{os.environ['PATH']}"}
         yield from self.starts("horovod's", [f"{self.horovod}/bin/horovodrun", "-np", N], [horovod], path)
         # torchrun brings its own Python. Debian's torch 1.13 on Python 3.11 fails without the first two
@@ -243,56 +248,35 @@ class Programs:
         gloo = "torch.gloo", [PYTHON_START, "gloo"], {}, (has_torch(),)
         yield from self.starts("torchrun", torchrun, [ours, gloo])
 
-    # --- training: torch/peer; the transport is the number of parameters ---
+    # --- training: version/peer; the transport is the number of parameters ---
     def trainings(self):
         """One thread per rank; all but the original are started by our launcher."""
-        one = {"OMP_NUM_THREADS": "1"}
         newest = f"{self.newest}/bin/python"
         there = "no --torch VENV", os.access(newest, os.X_OK)
-        original = "no --horovod VENV", os.access(f"{self.horovod}/bin/python", os.X_OK)
-        unbound = [*self.mpirun, "--bind-to", "none", "-np", N]  # as Horovod's manual says
-        for parameters, hidden in TRAININGS.items():
-
-            def peer(name, kind, run, env, *needs, parameters=parameters, hidden=hidden):
-                command = [*run, f"{HERE}/train_torch.py", kind, name, str(hidden)]
-                return Peer(name, parameters, command, {**one, **env}, ranks=(2,), needs=needs)
-
-            for label, python, needs in (("1.13", PYTHON, has_torch()), ("newest", newest, there)):
-                run = [*self.hrun, python]
-                needs = (*self.built("horovodrun"), needs)
-                yield peer(f"{label}/hvd.torch", "hvd", run, self.py, *needs)
-                yield peer(f"{label}/torch.ddp", "ddp", run, {}, *needs)
-                yield peer(f"{label}/ddp.hvd", "ddp-hvd", run, self.py, *needs)
-                yield peer(f"{label}/apart", "apart", run, {}, *needs)
-            huge = {"THP_MEM_ALLOC_ENABLE": "1"}  # as importing horovod.torch has it
-            yield peer("newest/torch.ddp-huge", "ddp", [*self.hrun, newest], huge, there)
-            yield peer("newest/apart-huge", "apart", [*self.hrun, newest], huge, there)
-            yield peer("1.13/horovod", "hvd", [*unbound, f"{self.horovod}/bin/python"], {}, original)
+        huge = {"THP_MEM_ALLOC_ENABLE": "1"}  # as importing horovod.torch has it
+        for label, python, has in (("1.13", PYTHON, has_torch()), ("newest", newest, there)):
+            run, needs = [*self.hrun, python], (*self.built("horovodrun"), has)
+            yield from training(f"{label}/hvd.torch", "hvd", run, self.py, needs)
+            yield from training(f"{label}/torch.ddp", "ddp", run, {}, needs)
+            yield from training(f"{label}/ddp.hvd", "ddp-hvd", run, self.py, needs)
+            yield from training(f"{label}/apart", "apart", run, {}, needs)
+            if label == "newest":
+                yield from training(f"{label}/torch.ddp-huge", "ddp", run, huge, needs)
+                yield from training(f"{label}/apart-huge", "apart", run, huge, needs)
+        run = [*self.unbound, self.original_python]
+        yield from training("1.13/horovod", "hvd", run, {}, (self.has_original,))
 
     def tensorflow_trainings(self):
         """The same in TensorFlow: the original on 2.12, which it is compiled for, ours on the newest."""
-        one = {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-        unbound = [*self.mpirun, "--bind-to", "none", "-np", N]  # as Horovod's manual says
-        for parameters, hidden in TRAININGS.items():
-            for label, venv in self.tensorflows.items():
-                python = f"{venv}/bin/python"
-                there = f"no environment with TensorFlow {label}", os.access(python, os.X_OK)
-                ours, original = ("hvd.tensorflow", self.hrun, self.py), ("horovod", unbound, {})
-                name, run, env = original if label == "2.12" else ours
-                peers = [(name, "hvd", run, env), ("apart", "apart", self.hrun, {})]
-                for name, kind, run, env in peers:
-                    command = [
-                        *run,
-                        python,
-                        f"{HERE}/train_tensorflow.py",
-                        kind,
-                        f"{label}/{name}",
-                        str(hidden),
-                    ]
-                    needs = (*self.built("horovodrun"), there)
-                    yield Peer(
-                        f"{label}/{name}", parameters, command, {**one, **env}, ranks=(2,), needs=needs
-                    )
+        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+        for label, venv in self.tensorflows.items():
+            python = f"{venv}/bin/python"
+            there = f"no environment with TensorFlow {label}", os.access(python, os.X_OK)
+            ours, original = ("hvd.tensorflow", self.hrun, self.py), ("horovod", self.unbound, {})
+            peers = {"hvd": original if label == "2.12" else ours, "apart": ("apart", self.hrun, {})}
+            for kind, (name, run, env) in peers.items():
+                needs, env = (*self.built("horovodrun"), there), {**quiet, **env}
+                yield from training(f"{label}/{name}", kind, [*run, python], env, needs, "tensorflow")
 
     def parts(self):
         """{part: (its peers, numbers of ranks, environment of all)}"""

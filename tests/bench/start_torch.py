@@ -8,23 +8,16 @@ import os
 import sys
 import time
 
+from worlds import Distributed, Horovod
+
 
 def main():
-    if sys.argv[1] == "hvd":
-        import horovod.torch as hvd
-
-        hvd.init()
-        rank, size, end = hvd.rank(), hvd.size(), hvd.shutdown
-    else:
-        import torch.distributed as dist
-
-        dist.init_process_group("gloo")
-        rank, size, end = dist.get_rank(), dist.get_world_size(), dist.destroy_process_group
-    line = f"{rank} {size} {time.monotonic_ns()}\n"
+    world = Horovod() if sys.argv[1] == "hvd" else Distributed()
+    line = f"{world.rank} {world.size} {time.monotonic_ns()}\n"
     fd = os.open(os.environ["BENCH_STAMPS"], os.O_WRONLY | os.O_APPEND)
     os.write(fd, line.encode())
     os.close(fd)
-    end()
+    world.end()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""train_torch.py's training in TensorFlow: train_tensorflow.py KIND NAME HIDDEN [BATCH].
+"""train_torch.py's training in TensorFlow: train_tensorflow.py KIND NAME HIDDEN.
 
 KIND: hvd (the first `horovod.tensorflow` on the path) or apart (all processes, without any exchange: the upper
 bound of data-parallel training). The same CNN and numbers of parameters; a step is DistributedGradientTape
@@ -14,7 +14,7 @@ import time
 import tensorflow as tf
 from rows import print_row
 
-WARM_UP, STEPS, IMAGES = 5, int(os.environ.get("BENCH_STEPS", "60")), 512
+BATCH, WARM_UP, STEPS, IMAGES = 64, 5, 60, 512
 
 
 def make(hidden):
@@ -32,10 +32,10 @@ def make(hidden):
     )
 
 
-def main(kind, name, hidden, batch="64"):
+def main(kind, name, hidden):
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    batch, hvd = int(batch), None
+    hvd = None
     if kind == "hvd":
         import horovod.tensorflow as hvd
 
@@ -54,7 +54,7 @@ def main(kind, name, hidden, batch="64"):
     @tf.function
     def step(at):
         with tf.GradientTape() as tape:
-            loss = loss_of(y[at : at + batch], model(x[at : at + batch], training=True))
+            loss = loss_of(y[at : at + BATCH], model(x[at : at + BATCH], training=True))
         if hvd:
             tape = hvd.DistributedGradientTape(tape)
         gradients = tape.gradient(loss, model.trainable_variables)
@@ -64,14 +64,14 @@ def main(kind, name, hidden, batch="64"):
     times = []
     for i in range(WARM_UP + STEPS):
         begin = time.perf_counter()
-        float(step(tf.constant(i * batch % IMAGES)))
+        float(step(tf.constant(i * BATCH % IMAGES)))
         times.append((time.perf_counter() - begin) * 1e6)
     times = tf.constant([times[WARM_UP:]], tf.float64)
     mean = float(tf.reduce_mean(times))
     if hvd:
         times = tf.reduce_max(hvd.allgather(times, name="times"), axis=0, keepdims=True)
     if rank == 0:
-        print_row(name, size, batch * size, times[0], mean)
+        print_row(name, size, BATCH * size, times[0], mean)
     if hvd:
         hvd.shutdown()
 
