@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A fuzz target is one function over bytes. Under V=fuzz it is libFuzzer's entry;
  * otherwise it is fuzz_NAME in the replay program, which runs the corpus under gcc's sanitizers.
+ * A new one is a file NAME_fuzz.c and a folder corpus/NAME.
  * A target checks properties (what is rendered is read back), not only that nothing
  * crashes. */
 #ifndef TESTS_FUZZ_FUZZ_H
@@ -11,36 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Every target; a new one is a line here and a file NAME_fuzz.c. */
-#define FUZZ_TARGETS(X)                                                                \
-    X(hosts)                                                                           \
-    X(hostfile)                                                                        \
-    X(slurm_list)                                                                      \
-    X(slurm_counts)                                                                    \
-    X(contract)                                                                        \
-    X(agent_env)                                                                       \
-    X(job_world)                                                                       \
-    X(failure)                                                                         \
-    X(card)                                                                            \
-    X(handshake)                                                                       \
-    X(message)                                                                         \
-    X(bundle)                                                                          \
-    X(frames)                                                                          \
-    X(world)                                                                           \
-    X(mpijob)                                                                          \
-    X(job)                                                                             \
-    X(watch)                                                                           \
-    X(kubeconfig)                                                                      \
-    X(exec_answer)                                                                     \
-    X(lease)                                                                           \
-    X(json)                                                                            \
-    X(config)                                                                          \
-    X(codec)                                                                           \
-    X(trace)                                                                           \
-    X(errand)                                                                          \
-    X(gpu_card)                                                                        \
-    X(gpu_cause)
 
 #ifdef FUZZ_REPLAY
 #define FUZZ_TARGET(name)                                                              \

@@ -21,15 +21,19 @@ static inline void fuzz_same_hosts(const struct hostlist *a, const struct hostli
 
 /* Refused: the list is empty and the error has its message. Accepted: rendered (where
  * there is a form) and parsed again it is the same list. */
-static inline void
-fuzz_hostlist(const char *text, hostlist_parse_fn parse, hostlist_render_fn render)
+static inline void fuzz_hostlist(const uint8_t *data,
+                                 size_t n,
+                                 hostlist_parse_fn parse,
+                                 hostlist_render_fn render)
 {
+    char *text = fuzz_text(data, n);
     CLEANUP(hostlist_release) struct hostlist hl = {0};
     CLEANUP(hostlist_release) struct hostlist again = {0};
     CLEANUP(strbuf_release) struct strbuf b = {0};
     struct err err = ERR_INIT;
     int rc = parse(text, &hl, &err);
 
+    free(text);
     if (rc) {
         MUST(rc == -EINVAL || rc == -E2BIG);
         MUST(hl.n == 0 && err.code == rc && err.text[0]);

@@ -4,9 +4,6 @@
 
 FUZZ_TARGET(hostfile)
 {
-    char *text = fuzz_text(data, n);
-
-    fuzz_hostlist(text, hostlist_parse_hostfile, hostlist_render_hostfile);
-    free(text);
+    fuzz_hostlist(data, n, hostlist_parse_hostfile, hostlist_render_hostfile);
     return 0;
 }

@@ -4,9 +4,6 @@
 
 FUZZ_TARGET(hosts)
 {
-    char *text = fuzz_text(data, n);
-
-    fuzz_hostlist(text, hostlist_parse_hosts, hostlist_render_hosts);
-    free(text);
+    fuzz_hostlist(data, n, hostlist_parse_hosts, hostlist_render_hosts);
     return 0;
 }

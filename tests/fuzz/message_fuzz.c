@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Control messages as a peer might send them. The first byte selects the size of the
  * world; a valid message is negotiated and, rendered and parsed again, is the same. */
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "runtime/base/mem.h"
 #include "runtime/core/member.h"
 #include "runtime/core/negotiate.h"
 #include "tests/fuzz/fuzz.h"
-
-static void claim_require(int is_true)
-{
-    if (!is_true)
-        abort();
-}
 
 /* Rendered and parsed again, it is the same. */
 static void check_request(const struct tensor_request *q)
@@ -28,13 +17,13 @@ static void check_request(const struct tensor_request *q)
     strbuf_init(&again, MESSAGE_MAX_BYTES);
     message_begin_up(&again, 0);
     message_put_request(&again, q);
-    claim_require(message_open(&r, again.p, again.n, NULL) == 0);
-    claim_require(message_next_up(&r, &back, NULL) == 1 && back.kind == UP_REQUEST);
+    MUST(message_open(&r, again.p, again.n, NULL) == 0);
+    MUST(message_next_up(&r, &back, NULL) == 1 && back.kind == UP_REQUEST);
     b = back.req;
-    claim_require(a.n_set == b.n_set
-                  && (a.n_set == 0 || memcmp(a.set, b.set, (size_t)a.n_set * 4) == 0));
+    MUST(a.n_set == b.n_set
+         && (a.n_set == 0 || memcmp(a.set, b.set, (size_t)a.n_set * 4) == 0));
     a.set = b.set = NULL;
-    claim_require(memcmp(&a, &b, sizeof(a)) == 0);
+    MUST(memcmp(&a, &b, sizeof(a)) == 0);
 }
 
 /* The message as each rank's in turn: the table stays consistent. */
@@ -49,19 +38,19 @@ static void message_parse_up(const uint8_t *data, size_t n, uint32_t n_ranks)
     struct negotiate *t;
     struct up u;
 
-    claim_require(message_open(&in, data, n, NULL) == 0);
+    MUST(message_open(&in, data, n, NULL) == 0);
     while (message_next_up(&in, &u, NULL) == 1)
         if (u.kind == UP_REQUEST)
             check_request(&u.req);
-    claim_require(negotiate_new(&cfg, &t) == 0);
+    MUST(negotiate_new(&cfg, &t) == 0);
     strbuf_init(&out, MESSAGE_MAX_BYTES);
     for (uint32_t rank = 0; rank < n_ranks; rank++) {
-        claim_require(message_open(&in, data, n, NULL) == 0);
+        MUST(message_open(&in, data, n, NULL) == 0);
         if (negotiate_receive(t, rank, &in, 1, NULL) < 0)
             break; /* refused */
         while (negotiate_has_news(t)) {
             strbuf_clear(&out);
-            claim_require(negotiate_write(t, &out) == 0);
+            MUST(negotiate_write(t, &out) == 0);
         }
     }
     negotiate_free(t);
@@ -73,12 +62,12 @@ static void message_parse_down(const uint8_t *data, size_t n, uint32_t n_ranks)
     struct member_act act;
     struct member *m;
 
-    claim_require(member_new(0, n_ranks, &m) == 0);
+    MUST(member_new(0, n_ranks, &m) == 0);
     if (member_receive(m, data, n, NULL) == 0)
         while (member_next(m, true, CALL_CALLED, &act, NULL) == 0
                && act.kind != MEMBER_NOTHING && act.kind != MEMBER_AGREE)
             if (act.kind == MEMBER_SET)
-                claim_require(!request_set_has(act.items[0].req, 0));
+                MUST(!request_set_has(act.items[0].req, 0));
     member_free(m);
 }
 
@@ -99,7 +88,7 @@ FUZZ_TARGET(message)
         return 0;
     }
     while (message_next_down(&in, counts, n_ranks, &d, NULL) == 1)
-        claim_require(strlen(d.text) < sizeof(d.text) && d.n_counts <= n_ranks);
+        MUST(strlen(d.text) < sizeof(d.text) && d.n_counts <= n_ranks);
     message_parse_down(data + 1, n - 1, n_ranks);
     return 0;
 }

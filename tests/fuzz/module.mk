@@ -5,7 +5,8 @@ FUZZ_LIBS    := $(O)/liblaunch.a $(O)/libhvdrt.a $(O)/libnccl.a $(O)/libopkube.a
 FUZZ_LDLIBS  := -lcurl -ljansson -lyaml
 FUZZ_OBJS    := $(FUZZ_NAMES:%=$(O)/tests/fuzz/%_fuzz.o)
 
-$(O)/tests/fuzz/replay.o: XFLAGS := -DN_FUZZ_FILES=$(words $(FUZZ_NAMES))
+$(O)/tests/fuzz/replay.o: XFLAGS := -D'FUZZ_TARGETS(X)=$(patsubst %,X(%),$(FUZZ_NAMES))'
+$(O)/tests/fuzz/replay.o: tests/fuzz # whose files are the targets
 $(FUZZ_OBJS): XFLAGS := $(if $(filter fuzz,$(V)),,-DFUZZ_REPLAY)
 -include $(FUZZ_OBJS:.o=.d) $(O)/tests/fuzz/replay.d
 

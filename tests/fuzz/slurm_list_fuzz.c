@@ -4,9 +4,6 @@
 
 FUZZ_TARGET(slurm_list)
 {
-    char *text = fuzz_text(data, n);
-
-    fuzz_hostlist(text, hostlist_parse_slurm, NULL);
-    free(text);
+    fuzz_hostlist(data, n, hostlist_parse_slurm, NULL);
     return 0;
 }
