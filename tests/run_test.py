@@ -19,50 +19,34 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import run
 from runner import processes, tally
 
-
-def numbers(text: str) -> tuple[int, int, int]:
-    c = tally.count(text)
-    return c.passed, c.failed, c.skipped
+PROVE = "Files=2, Tests=10,  0 wallclock secs\n"
+NO_GPU = "no GPU here"
+# What a suite prints; numbers of passed, failed and skipped tests; reasons of skips
+OUTPUTS = (
+    (f"1..3\nok 1 - a\nnot ok 2 - b\nok 3 - c # SKIP {NO_GPU}\n", (1, 1, 1), [NO_GPU]),
+    (f"a.t .. ok\nAll tests successful.\n{PROVE}Result: PASS\n", (10, 0, 0), []),
+    (f"b.t .. \nFailed 2/5 subtests\n{PROVE}Result: FAIL\n", (8, 2, 0), []),
+    (f"a.t .. skipped: {NO_GPU}\nb.t .. ok\n{PROVE}", (10, 0, 1), [NO_GPU]),
+    # prove --directives
+    (f"ok 2 - b # SKIP {NO_GPU}\nok 3 # SKIP\nok\n{PROVE}", (8, 0, 2), [NO_GPU, "a test, no reason given"]),
+    # prove --failures --comments
+    (f"# ok - tests\nnot ok 2 - b\nFailed 1/3 subtests\nb.t (Wstat: 256 Tests: 3)\n{PROVE}", (9, 1, 0), []),
+    # a program crashed
+    (f"b.t .. ok\n  Non-zero exit status: 134\n  Parse errors: No plan found\n{PROVE}", (10, 1, 0), []),
+    # a plain line wins
+    ("ok 1 - noise\npytest: 7 passed, 1 failed, 2 skipped\n", (7, 1, 2), []),
+    # prose
+    ("okay then\nnothing is ok here\n", (0, 0, 0), []),
+)
 
 
 class CountTest(unittest.TestCase):
-    def test_tap(self) -> None:
-        text = "1..3\nok 1 - a\nnot ok 2 - b\nok 3 - c # SKIP no GPU here\n"
-        self.assertEqual(numbers(text), (1, 1, 1))
-        self.assertEqual(tally.count(text).reasons, ["no GPU here"])
-
-    def test_prove_summary(self) -> None:
-        good = "a.t .. ok\nAll tests successful.\nFiles=2, Tests=10,  0 wallclock secs\nResult: PASS\n"
-        self.assertEqual(numbers(good), (10, 0, 0))
-        bad = "b.t .. \nFailed 2/5 subtests\nFiles=2, Tests=10,  0 wallclock secs\nResult: FAIL\n"
-        self.assertEqual(numbers(bad), (8, 2, 0))
-        some = "a.t .. skipped: no GPU here\nb.t .. ok\nFiles=2, Tests=3,  0 wallclock secs\n"
-        self.assertEqual(numbers(some), (3, 0, 1))
-        self.assertEqual(tally.count(some).reasons, ["no GPU here"])
-
-    def test_prove_with_directives(self) -> None:
-        text = (
-            "a.t .. \nok 2 - b # SKIP no GPU here\nok 3 # SKIP\nok\nFiles=1, Tests=5,  0 wallclock secs\n"
-        )
-        self.assertEqual(numbers(text), (3, 0, 2))
-        self.assertEqual(tally.count(text).reasons, ["no GPU here", "a test, no reason given"])
-
-    def test_prove_with_failures_and_comments(self) -> None:
-        text = (
-            "b.t .. \n# ok - tests\nnot ok 2 - b\n# why b\nFailed 1/3 subtests\n"
-            "b.t (Wstat: 256 Tests: 3 Failed: 1)\nFiles=1, Tests=3,  0 wallclock secs\n"
-        )
-        self.assertEqual(numbers(text), (2, 1, 0))
-
-    def test_crashed_program_under_prove_is_a_failure(self) -> None:
-        text = "b.t .. ok\n  Non-zero exit status: 134\n  Parse errors: No plan found\nFiles=1, Tests=3, \n"
-        self.assertEqual(numbers(text)[1], 1)
-
-    def test_plain_line_wins(self) -> None:
-        self.assertEqual(numbers("ok 1 - noise\npytest: 7 passed, 1 failed, 2 skipped\n"), (7, 1, 2))
-
-    def test_prose_with_numbers_is_not_counted(self) -> None:
-        self.assertEqual(numbers("okay then\nnothing is ok here\n"), (0, 0, 0))
+    def test_all_forms_of_output_are_counted(self) -> None:
+        for text, numbers, reasons in OUTPUTS:
+            with self.subTest(text):
+                got = tally.count(text)
+                self.assertEqual((got.passed, got.failed, got.skipped), numbers)
+                self.assertEqual(got.reasons, reasons)
 
     def test_programs_that_prove_lists_as_failed(self) -> None:
         text = (
@@ -155,6 +139,12 @@ class RunTest(unittest.TestCase):
     def run_rows(self, rows: str, *args: str) -> None:
         self.finish(self.start(rows, *args))
 
+    def expect(self, passed: int, failed: int, skipped: int, rows: str) -> None:
+        """Runs the rows; the last line has these numbers, and the exit code fits them."""
+        self.run_rows(rows)
+        last = f"{passed} passed, {failed} failed, {skipped} skipped"
+        self.assertEqual((self.code, self.last), (1 if failed else 0, last), self.out)
+
     def row(self, name: str) -> str:
         """What the table says of a row."""
         return next(line for line in reversed(self.out.splitlines()) if line.startswith(name + " "))
@@ -181,27 +171,22 @@ class RunTest(unittest.TestCase):
             self.assertRegex(stat, r"\) [ZX] ", f"{pid} lives")
 
     def test_all_are_added_up(self) -> None:
-        self.run_rows(
-            "setup-a 30 setup true\na 30 x echo ok 1 - one; echo 'ok 2 # SKIP no GPU'\nb 30 y echo 3 passed, 0 failed\n"
-        )
-        self.assertEqual((self.code, self.last), (0, "4 passed, 0 failed, 1 skipped"), self.out)
+        rows = "a 30 x echo ok 1 - one; echo 'ok 2 # SKIP no GPU'\nb 30 y echo 3 passed, 0 failed\n"
+        self.expect(4, 0, 1, "setup-a 30 setup true\n" + rows)
         self.assertIn("skipped in a: no GPU\n", self.out)
         self.assertIn("-- a: 1 passed, 0 failed, 1 skipped (", self.out)
 
     def test_a_skip_that_is_not_listed_is_a_failure(self) -> None:
         (self.root / "tests/skips").write_text("# why\n\n: no GPU$\n^b: no network\n")
-        self.run_rows("a 30 x echo ok 1 - one; echo 'ok 2 # SKIP no GPU'\n")
-        self.assertEqual((self.code, self.last), (0, "1 passed, 0 failed, 1 skipped"), self.out)
+        self.expect(1, 0, 1, "a 30 x echo ok 1 - one; echo 'ok 2 # SKIP no GPU'\n")
         rows = "a 30 x echo ok 1 - one; echo 'ok 2 # SKIP no network'; echo 'ok 3 - c # SKIP'\n"
-        self.run_rows(rows + "b 30 y echo 'ok 1 # SKIP no network'\n")
-        self.assertEqual((self.code, self.last), (1, "1 passed, 2 failed, 3 skipped"), self.out)
+        self.expect(1, 2, 3, rows + "b 30 y echo 'ok 1 # SKIP no network'\n")
         self.assertTrue(self.row("a").endswith("tests/skips has no line for: no network"), self.out)
         self.assertIn("skipped in a: c, no reason given\n", self.out)
 
     def test_a_failed_row_shows_all_of_its_output_and_the_others_run(self) -> None:
         many = "for i in $(seq 200); do echo line $i; done; echo not ok 1 - c; exit 1"
-        self.run_rows(f"a 30 x {many}\nb 30 x echo ok 1\n")
-        self.assertEqual((self.code, self.last), (1, "1 passed, 1 failed, 0 skipped"), self.out)
+        self.expect(1, 1, 0, f"a 30 x {many}\nb 30 x echo ok 1\n")
         self.assert_order(
             "== a failed: exit code 1", "    | line 1\n", "    | line 200\n", "    | not ok 1 - c", "== b"
         )
@@ -224,26 +209,20 @@ class RunTest(unittest.TestCase):
         self.assertIn("failed in s: exit code 3\n    | word 12\n", end)
         self.assertIn("    | word 20\n    | ok 1\n", end)
 
-    def test_exit_code_without_failed_line_is_a_failure(self) -> None:
-        self.run_rows("s 30 x echo ok 1 - fine; exit 3\n")
-        self.assertEqual((self.code, self.last), (1, "1 passed, 1 failed, 0 skipped"), self.out)
-        self.assertTrue(self.row("s").endswith("exit code 3"), self.out)
-
-    def test_no_test_is_a_failure(self) -> None:
-        self.run_rows("s 30 x true\n")
-        self.assertEqual((self.code, self.last), (1, "0 passed, 1 failed, 0 skipped"), self.out)
-        self.assertTrue(self.row("s").endswith("ran no test"), self.out)
-
-    def test_a_death_by_signal_is_a_failure(self) -> None:
-        self.run_rows("s 30 x echo ok 1; kill -SEGV $$\n")
-        self.assertEqual((self.code, self.last), (1, "1 passed, 1 failed, 0 skipped"), self.out)
+    def test_a_row_that_does_not_end_well_is_a_failure(self) -> None:
+        for command, passed, why in (
+            ("echo ok 1 - fine; exit 3", 1, "exit code 3"),
+            ("true", 0, "ran no test"),
+            ("echo ok 1; kill -SEGV $$", 1, "exit code 139"),
+        ):
+            self.expect(passed, 1, 0, f"s 30 x {command}\n")
+            self.assertTrue(self.row("s").endswith(why), self.out)
 
     def test_lanes_run_side_by_side_and_rows_of_a_lane_in_order(self) -> None:
         """b waits for a, which waits for c of the other lane."""
         until = "until [ -e {0} ]; do read -t 0.02 <> <(:); done; echo ok 1"
         rows = f"a 40 x {until.format('c')}; touch a\nb 40 x [ -e a ] && echo ok 1\nc 40 y touch c; echo ok 1\n"
-        self.run_rows(rows)
-        self.assertEqual((self.code, self.last), (0, "3 passed, 0 failed, 0 skipped"), self.out)
+        self.expect(3, 0, 0, rows)
         self.assert_order("== a", "== c", "-- a", "== b", "-- b")
 
     def test_setup_comes_first_and_what_is_alone_last(self) -> None:
@@ -252,14 +231,12 @@ class RunTest(unittest.TestCase):
             f"{n} 30 {lane} {log.format(n)}"
             for n, lane in (("z", "alone"), ("a", "x"), ("s", "setup"), ("y", "alone"), ("t", "setup"))
         )
-        self.run_rows(rows)
-        self.assertEqual((self.code, self.last), (0, "3 passed, 0 failed, 0 skipped"), self.out)
+        self.expect(3, 0, 0, rows)
         order = "".join(f"{n} begins\n{n} ends\n" for n in "stazy")
         self.assertEqual((self.root / "log").read_text(), order)
 
     def test_a_failed_setup_ends_the_run(self) -> None:
-        self.run_rows("s 30 setup echo it is broken; exit 1\na 30 x echo ok 1; touch ran\n")
-        self.assertEqual((self.code, self.last), (1, "0 passed, 1 failed, 0 skipped"), self.out)
+        self.expect(0, 1, 0, "s 30 setup echo it is broken; exit 1\na 30 x echo ok 1; touch ran\n")
         self.assertIn("    | it is broken\n", self.out)
         self.assertTrue(self.row("a").endswith("not run"), self.out)
         self.assertFalse((self.root / "ran").exists())
@@ -277,8 +254,7 @@ class RunTest(unittest.TestCase):
         self.assert_ended(self.wait_for("pid"), self.wait_for("pid2"))
 
     def test_what_a_row_leaves_behind_is_ended(self) -> None:
-        self.run_rows("s 30 x sleep 300 & echo $! >pid; echo ok 1\n")
-        self.assertEqual((self.code, self.last), (0, "1 passed, 0 failed, 0 skipped"), self.out)
+        self.expect(1, 0, 0, "s 30 x sleep 300 & echo $! >pid; echo ok 1\n")
         self.assert_ended(self.wait_for("pid"))
 
     def test_ctrl_c_leaves_nothing_behind(self) -> None:
@@ -342,13 +318,11 @@ class RunTest(unittest.TestCase):
             "echo 'Failed 1/3 subtests'; echo 'u/a_test (Wstat: 256 Tests: 3 Failed: 1)'; "
             "echo Files=2, Tests=5, ; exit 1"
         )
-        self.run_rows(f"a 30 x {prove.format(again=0)}\nb 30 y echo ok 1\n")
-        self.assertEqual((self.code, self.last), (0, "6 passed, 0 failed, 0 skipped"), self.out)
+        self.expect(6, 0, 0, f"a 30 x {prove.format(again=0)}\nb 30 y echo ok 1\n")
         self.assertEqual(self.out.splitlines()[-2], "flaky: a u/a_test")
         self.assertEqual((self.root / "build/logs/flaky").read_text(), "a u/a_test\n")
         self.assertEqual((self.root / "only").read_text(), "u/a_test\n")
-        self.run_rows(f"a 30 x {prove.format(again=1)}\nb 30 y echo ok 1\n")
-        self.assertEqual((self.code, self.last), (1, "5 passed, 1 failed, 0 skipped"), self.out)
+        self.expect(5, 1, 0, f"a 30 x {prove.format(again=1)}\nb 30 y echo ok 1\n")
         self.assertNotIn("flaky", self.out)
         self.assertEqual((self.root / "build/logs/flaky").read_text(), "")
         self.assertTrue(self.row("a").endswith("exit code 1"), self.out)
@@ -359,11 +333,11 @@ class RunTest(unittest.TestCase):
             'case "$RM_ONLY" in "") printf "one\\ntwo\\n" >"$RM_FAILED"; echo 4 passed, 2 failed; exit 1;; '
             "one) echo 1 passed, 0 failed;; two) echo 0 passed, {0} failed; exit {0};; esac"
         )
-        self.run_rows(f"a 30 x {row.format(0)}\n".replace("0 passed, 0 failed", "1 passed, 0 failed"))
-        self.assertEqual((self.code, self.last), (0, "6 passed, 0 failed, 0 skipped"), self.out)
+        self.expect(
+            6, 0, 0, f"a 30 x {row.format(0)}\n".replace("0 passed, 0 failed", "1 passed, 0 failed")
+        )
         self.assertEqual(self.out.splitlines()[-3:-1], ["flaky: a one", "flaky: a two"])
-        self.run_rows(f"a 30 x {row.format(1)}\n")
-        self.assertEqual((self.code, self.last), (1, "5 passed, 1 failed, 0 skipped"), self.out)
+        self.expect(5, 1, 0, f"a 30 x {row.format(1)}\n")
         self.assertEqual(self.out.splitlines()[-2], "flaky: a one")
 
     def test_a_row_without_programs_runs_whole_once_more(self) -> None:
@@ -379,8 +353,7 @@ class RunTest(unittest.TestCase):
         text = (self.root / "tests/run.py").read_text()
         self.configure(text, "RERUN_S = 900.0", "RERUN_S = 4.0")
         row = "[ -e {0} ] && sleep 300; touch {0}; echo not ok 1\n"
-        self.run_rows(f"a 60 x {row.format('a')}b 60 y {row.format('b')}")
-        self.assertEqual((self.code, self.last), (1, "0 passed, 2 failed, 0 skipped"), self.out)
+        self.expect(0, 2, 0, f"a 60 x {row.format('a')}b 60 y {row.format('b')}")
         self.assertIn("-- b: not run again: all second runs together may take 4 s\n", self.out)
 
     def test_what_cannot_pass_is_not_run_again(self) -> None:
