@@ -15,8 +15,8 @@ import sys
 import time
 
 from hosts import Hosts
-from launched import BIN, environment, executable
-from tap import DEADLINE_S, Program, Skip, has, is_alive, main, read, same, secret, wait_until
+from launched import BIN, check_environment, environment, executable, met, pid_namespace, scratch
+from tap import DEADLINE_S, Program, children, has, is_alive, main, read, same, secret, wait_until
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from ports import free_port
@@ -98,31 +98,19 @@ def test_all_ranks_of_all_workers_run(folder):
         f"{folder}/hosts.$HOROVOD_RANK; echo hello; exec {BIN}/launch-rank",
     )
     same(job.end(), [0, 0, 0], job.errors())
+    wanted = {"OMP_NUM_THREADS": 7, "HVD_JOB_ID": "ns/demo/uid", "WORLD_SIZE": 6}
     for rank in range(6):
-        env = dict(p.split("=", 1) for p in read(f"{folder}/env.{rank}").split("\0") if p)
-        for name, value in {
-            "HOROVOD_RANK": rank,
-            "HOROVOD_SIZE": 6,
-            "HOROVOD_LOCAL_RANK": rank % 2,
-            "HOROVOD_LOCAL_SIZE": 2,
-            "HOROVOD_CROSS_RANK": rank // 2,
-            "HOROVOD_CROSS_SIZE": 3,
-            "HOROVOD_HOSTNAME": f"worker-{rank // 2}",
-            "RANK": rank,
-            "WORLD_SIZE": 6,
-            "OMP_NUM_THREADS": 7,
-            "HVD_JOB_ID": "ns/demo/uid",
-        }.items():
-            same(env.get(name), str(value), f"{name} of rank {rank}")
+        place, host = (rank, 6, rank % 2, 2, rank // 2, 3), f"worker-{rank // 2}"
+        env = check_environment(folder, rank, place, HOROVOD_HOSTNAME=host, RANK=rank, **wanted)
         same(env["PYTHONPATH"].split(":")[0], f"{folder}/runtime/python")
         same(env["PATH"].split(":")[0], f"{folder}/runtime/bin")
         for name in "HVD_WORKER_INDEX", "HVD_CHECKIN_ADDR", "HVD_TERMINATION_LOG":
             assert name not in env, name
         same(read(f"{folder}/hosts.{rank}"), "worker-0 slots=2\nworker-1 slots=2\nworker-2 slots=2\n")
         has(job.agents[rank // 2].out, f"[{rank}]<stdout>:hello\n")
-        has(job.agents[rank // 2].out, f"[{rank}]<stdout>:rank {rank} of 6 met ranks that add up to 15\n")
+        has(job.agents[rank // 2].out, f"{met(6)[rank]}\n")
     same([job.log(i) for i in range(3)], ["", "", ""], "termination logs of a good job")
-    same([n for n in os.listdir(folder) if n.startswith("hvd-")], [], "scratch")
+    same(scratch(folder), [], "scratch")
 
 
 def test_one_worker_is_a_job_whose_ranks_share_its_cores(folder):
@@ -261,13 +249,10 @@ def test_a_failing_job_ends_at_once(folder):
     """Within a second where the processors are free; a wait for any grace or timeout takes 5."""
     job = Job(folder, 3, 2).start_all("sh", "-c", UP.format(folder) + "exec sleep 600")
     job.ranks_up(6)
-    ranks = ["pgrep", "-P", str(job.agents[1].pid), "sleep"]
-    victim = wait_until(  # its shell may not have become sleep yet
-        "the ranks of worker 1 sleep",
-        lambda: subprocess.run(ranks, capture_output=True, text=True, check=False).stdout.split(),
-    )[0]
+    # its shell may not have become sleep yet
+    ranks = wait_until("the ranks of worker 1 sleep", lambda: children(job.agents[1].pid, "sleep"))
     begin = time.monotonic()
-    os.kill(int(victim), signal.SIGKILL)
+    os.kill(ranks[0], signal.SIGKILL)
     same(job.end(), [137] * 3, job.errors())
     took = time.monotonic() - begin
     print(f"# {took * 1000:.0f} ms from a killed rank to the end of all agents")
@@ -382,23 +367,15 @@ def test_workers_end_together(folder):
 
 
 def test_fewer_ranks_than_slots(folder):
-    for np, sum_ in ((3, 3), (1, 0)):
+    for np in 3, 1:
         job = Job(folder, 2, 2, HVD_NP=str(np)).start_all(f"{BIN}/launch-rank")
         same(job.end(), [0, 0], job.errors())
         lines = sorted(line for a in job.agents.values() for line in a.out.splitlines())
         if np > 1:
-            same(
-                lines,
-                [f"[{i}]<stdout>:rank {i} of {np} met ranks that add up to {sum_}" for i in range(np)],
-            )
+            same(lines, met(np))
 
 
 def test_pid_1_reaps_orphans_and_handles_signals(folder):
-    if os.geteuid() != 0:
-        raise Skip("needs root for a PID namespace")
-    probe = subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True, check=False)
-    if probe.returncode:
-        raise Skip("PID namespaces are not allowed here")
     job = Job(folder, 1)
     # ten orphans, adopted by PID 1, then no zombie may be left
     agent = job.start(
@@ -409,18 +386,12 @@ def test_pid_1_reaps_orphans_and_handles_signals(folder):
         "for i in $(seq 100); do z=$(grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l); "
         "[ $z = 0 ] && break; sleep 0.05; done; echo zombies=$z pid1=$(tr '\\0' ' ' < /proc/1/cmdline); "
         + loop(folder),
-        prefix=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"),
+        prefix=pid_namespace(),
     )
     job.ranks_up(1)
     wait_until("its line", lambda: "pid1=" in agent.out)
     has(agent.out, "zombies=0 pid1=" + AGENT)
-    inner = wait_until(
-        "the agent",
-        lambda: subprocess.run(
-            ["pgrep", "-P", str(agent.pid)], capture_output=True, text=True, check=False
-        ).stdout.split(),
-    )
-    os.kill(int(inner[0]), signal.SIGTERM)
+    os.kill(wait_until("the agent", lambda: children(agent.pid))[0], signal.SIGTERM)
     same(agent.end(), 143)
     has(job.log(0), "worker 0 received SIGTERM")
 
@@ -432,20 +403,15 @@ def test_a_read_only_tmp_is_worked_around(folder):
 
 
 def test_wrong_settings_are_named(folder):
-    for name, value in (
-        ("HVD_WORKER_INDEX", "5"),
-        ("HVD_JOB_ID", ""),
-        ("HVD_TOKEN_FILE", "/no/such/token"),
-        ("HVD_PEER_TIMEOUT", "soon"),
+    for index, env, part in (
+        (5, {}, "HVD_WORKER_INDEX"),
+        (0, {"HVD_JOB_ID": ""}, "HVD_JOB_ID"),
+        (0, {"HVD_TOKEN_FILE": "/no/such/token"}, "/no/such/token"),
+        (0, {"HVD_PEER_TIMEOUT": "soon"}, "HVD_PEER_TIMEOUT"),
     ):
-        job = Job(folder, 2)
-        env = {name: value}
-        index = 0
-        if name == "HVD_WORKER_INDEX":
-            env, index = {}, 5
-        agent = job.start(index, "true", **env)
+        agent = Job(folder, 2).start(index, "true", **env)
         same(agent.end(), 125)
-        has(agent.err, value if name == "HVD_TOKEN_FILE" else name)
+        has(agent.err, part)
 
 
 def test_command_line_mistakes_are_refused(folder):

@@ -8,12 +8,11 @@ usage: await_test.py [PART OF A NAME ...]     as agent_test.py; each host is an 
 import os
 import re
 import signal
-import subprocess
 import time
 
 from agent_test import AGENT, failure, free_port
-from launched import HOROVODRUN, environment
-from tap import Program, Skip, has, main, read, same, secret, wait_until, write
+from launched import HOROVODRUN, environment, pid_namespace
+from tap import Program, children, has, has_signal, main, read, same, secret, wait_until, write
 
 
 class Hosts:
@@ -32,13 +31,13 @@ class Hosts:
         wait_until(f"host {i} serves", lambda: "serving" in self.serving[i].err)
 
     def launch(self, *command, prefix=(), words=()):
-        words = words or (
+        words = words or [
             "--hostfile",
             f"{self.folder}/hosts",
             "--termination-log",
             f"{self.folder}/log",
             "--",
-        )
+        ]
         return Program([*prefix, AGENT, "await", *words, *command], self.env, self.folder, "launcher")
 
     def log(self):
@@ -111,28 +110,15 @@ def test_a_command_that_is_not_there_fails_at_once(folder):
 
 
 def test_process_1_is_ended_by_a_signal_while_it_waits_and_the_command_as_ever(folder):
-    if os.geteuid() != 0:
-        raise Skip("needs root for a PID namespace")
-    inside = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
-        raise Skip("PID namespaces are not allowed here")
+    inside = pid_namespace()
     hosts = Hosts(folder, 1)
 
-    def inner(p):
-        return wait_until(
-            "process 1",
-            lambda: subprocess.run(
-                ["pgrep", "-P", str(p.pid)], capture_output=True, text=True, check=False
-            ).stdout.split(),
-        )
-
-    def listens(pid):
-        caught = re.search(r"SigCgt:\s+(\S+)", read(f"/proc/{pid}/status"))
-        return caught and int(caught[1], 16) & 1 << (signal.SIGTERM - 1)
+    def process_1(p):
+        return wait_until("process 1", lambda: children(p.pid))[0]
 
     p = hosts.launch("true", prefix=inside)
-    pid = int(inner(p)[0])
-    wait_until("it listens", lambda: listens(pid))
+    pid = process_1(p)
+    wait_until("it catches signals", lambda: has_signal(pid, "SigCgt", signal.SIGTERM))
     os.kill(pid, signal.SIGTERM)
     same(p.end(), 143, p.err)
     hosts.serve(0)
@@ -140,7 +126,7 @@ def test_process_1_is_ended_by_a_signal_while_it_waits_and_the_command_as_ever(f
         "bash", "-c", f"trap 'exit 5' TERM; : > {folder}/up; while :; do sleep 0.02; done", prefix=inside
     )
     wait_until("the command runs", lambda: os.path.exists(f"{folder}/up"))
-    os.kill(int(inner(p)[0]), signal.SIGTERM)
+    os.kill(process_1(p), signal.SIGTERM)
     same(p.end(), 5, p.err)
     hosts.end()
 

@@ -18,14 +18,21 @@ from launched import (
     BIN,
     HOROVODRUN,
     ROOT,
+    UNTIL_GO,
+    check_environment,
     environment,
     executable,
+    looping,
+    met,
     run,
     run_ranks,
+    scratch,
+    start,
     start_ranks,
+    up,
     wait_for_ranks,
 )
-from tap import Program, has, is_alive, main, read, same, wait_until, write
+from tap import Program, children, has, is_alive, main, read, same, wait_until, write
 
 FOREIGN = {  # what outer launchers leave behind
     "OMPI_COMM_WORLD_RANK": "5",
@@ -47,7 +54,8 @@ FOREIGN = {  # what outer launchers leave behind
 }
 
 
-def environment_of_ranks(folder, n, env):
+def run_env(folder, n, env):
+    """Ranks that write what they find."""
     run_ranks(
         folder,
         n,
@@ -55,30 +63,23 @@ def environment_of_ranks(folder, n, env):
         f'{folder}/hosts; stat -c "%a %s" "$HVD_TOKEN_FILE" > {folder}/token; cat "$HVD_TOKEN_FILE" > {folder}/secret',
         env=env,
     )
-    return [dict(p.split("=", 1) for p in read(f"{folder}/env.{i}").split("\0") if p) for i in range(n)]
 
 
 def test_ranks_get_the_whole_contract(folder):
-    for rank, env in enumerate(environment_of_ranks(folder, 3, environment(TMPDIR=folder))):
-        r = str(rank)
-        for name, value in {
-            "HOROVOD_RANK": r,
-            "HOROVOD_SIZE": "3",
-            "HOROVOD_LOCAL_RANK": r,
-            "HOROVOD_LOCAL_SIZE": "3",
-            "HOROVOD_CROSS_RANK": "0",
-            "HOROVOD_CROSS_SIZE": "1",
-            "HOROVOD_HOSTNAME": "localhost",
-            "RANK": r,
-            "WORLD_SIZE": "3",
-            "LOCAL_RANK": r,
-            "LOCAL_WORLD_SIZE": "3",
-            "MASTER_ADDR": "127.0.0.1",
-            "HVD_GENERATION": "0",
-            "HOROVOD_START_TIMEOUT": "600",
-            "PYTHONUNBUFFERED": "1",
-        }.items():
-            same(env.get(name), value, name)
+    run_env(folder, 3, environment(TMPDIR=folder))
+    wanted = {
+        "HOROVOD_HOSTNAME": "localhost",
+        "WORLD_SIZE": 3,
+        "LOCAL_WORLD_SIZE": 3,
+        "MASTER_ADDR": "127.0.0.1",
+        "HVD_GENERATION": 0,
+        "HOROVOD_START_TIMEOUT": 600,
+        "PYTHONUNBUFFERED": 1,
+    }
+    for rank in range(3):
+        env = check_environment(
+            folder, rank, (rank, 3, rank, 3, 0, 1), RANK=rank, LOCAL_RANK=rank, **wanted
+        )
         assert 0 < int(env["MASTER_PORT"]) < 65536
         has(env["HVD_JOB_ID"], "horovodrun/")
     same(read(f"{folder}/hosts"), "localhost slots=3\n", "hostfile")
@@ -86,25 +87,17 @@ def test_ranks_get_the_whole_contract(folder):
 
 
 def test_sets_of_outer_launchers_are_removed(folder):
-    for env in environment_of_ranks(
-        folder, 2, environment(TMPDIR=folder, KEPT="yes", HOROVOD_CYCLE_TIME="3", **FOREIGN)
-    ):
-        same(env["KEPT"], "yes")
-        same(env["HOROVOD_CYCLE_TIME"], "3", "a knob of the user")
-        same(env["HOROVOD_SIZE"], "2")
-        same(env["WORLD_SIZE"], "2")
+    run_env(folder, 2, environment(TMPDIR=folder, KEPT="yes", HOROVOD_CYCLE_TIME="3", **FOREIGN))
+    for rank in 0, 1:  # HOROVOD_CYCLE_TIME is a knob of the user
+        env = check_environment(folder, rank, (rank, 2), KEPT="yes", HOROVOD_CYCLE_TIME=3, WORLD_SIZE=2)
         left = [n for n in env if n.startswith(("OMPI_", "PMI", "SLURM_", "TORCHELASTIC_"))]
         same(left, [], "left over")
 
 
 def test_the_token_is_in_no_argument_and_no_environment(folder):
-    program = start_ranks(
-        folder,
-        2,
-        f'cp "$HVD_TOKEN_FILE" {folder}/secret; : > {folder}/up.$HOROVOD_RANK; '
-        f"while [ ! -e {folder}/go ]; do sleep 0.02; done",
-    )
-    wait_for_ranks(folder)
+    first, loop = f'cp "$HVD_TOKEN_FILE" {folder}/secret', UNTIL_GO.format(folder)
+    program = start(folder, "-np", "2", *looping(folder, first, loop=loop))
+    up(folder, 2)
     secret = read(f"{folder}/secret").strip()
     same(len(secret), 64)
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -120,10 +113,7 @@ def test_the_token_is_in_no_argument_and_no_environment(folder):
 
 def test_ranks_meet_at_the_rendezvous(folder):
     program = run(folder, "-np", "4", os.path.join(BIN, "launch-rank"))
-    same(
-        sorted(program.out.splitlines()),
-        [f"[{i}]<stdout>:rank {i} of 4 met ranks that add up to 6" for i in range(4)],
-    )
+    same(sorted(program.out.splitlines()), met(4))
 
 
 def test_a_waiting_rank_receives_which_rank_died(folder):
@@ -178,24 +168,20 @@ def test_output_files_hold_the_bytes_as_they_are(folder):
 
 
 def test_a_reader_that_is_slow_holds_the_ranks_but_not_the_launcher(folder):
-    ours, theirs = os.pipe()
     code = (
         f"import os\nopen('{folder}/up.' + os.environ['HOROVOD_RANK'], 'w')\nwhile True: print('y' * 1000)"
     )
-    program = start_ranks(folder, 2, code, shell=sys.executable, stdout=theirs)
-    os.close(theirs)
+    program = start_ranks(folder, 2, code, shell=sys.executable, stdout=subprocess.PIPE)
     wait_for_ranks(folder)
     status = wait_until("pages", lambda: read(f"/proc/{program.pid}/status"))
     program.signal(signal.SIGTERM)  # no byte was read
     same(program.end(), 143)
     assert int(re.search(r"VmHWM:\s+(\d+)", status)[1]) < 200000
-    os.close(ours)
 
 
 def test_a_slow_reader_gets_everything_after_the_ranks_have_ended(folder):
-    ours, theirs = os.pipe()
-    program = start_ranks(folder, 1, f"echo $$ > {folder}/pid; seq 1 10000; exit 5", stdout=theirs)
-    os.close(theirs)
+    script = f"echo $$ > {folder}/pid; seq 1 10000; exit 5"
+    program = start_ranks(folder, 1, script, stdout=subprocess.PIPE)
     wait_until(
         "the rank has ended", lambda: read(f"{folder}/pid") and not is_alive(int(read(f"{folder}/pid")))
     )
@@ -203,8 +189,7 @@ def test_a_slow_reader_gets_everything_after_the_ranks_have_ended(folder):
         raise AssertionError(f"it did not wait for its reader: {program.process.wait(2.5)}")
     except subprocess.TimeoutExpired:
         pass
-    with open(ours, encoding="ascii") as pipe:
-        same(pipe.read(), "".join(f"[0]<stdout>:{i}\n" for i in range(1, 10001)))
+    same(program.process.stdout.read().decode(), "".join(f"[0]<stdout>:{i}\n" for i in range(1, 10001)))
     same(program.end(), 5)
     assert "dropped" not in program.err, program.err
 
@@ -308,22 +293,19 @@ def tree_pids(folder):
 def test_a_killed_launcher_leaves_no_process_and_no_file(folder):
     program = start_ranks(folder, 2, TREE.format(folder), shell="bash")
     pids = tree_pids(folder)
-    same(len([n for n in os.listdir(folder) if n.startswith("hvd-")]), 1, "scratch folder")
+    same(len(scratch(folder)), 1, "scratch folder")
     program.signal(signal.SIGKILL)
     same(program.end(), 137)
     wait_until("all are gone", lambda: not any(map(is_alive, pids)))
-    wait_until("scratch is gone", lambda: not [n for n in os.listdir(folder) if n.startswith("hvd-")])
+    wait_until("scratch is gone", lambda: not scratch(folder))
 
 
 def test_ranks_die_with_the_launcher_even_without_its_guard(folder):
-    program = start_ranks(folder, 2, f"echo $$ > {folder}/pid.$HOROVOD_RANK; exec sleep 60")
-    wait_until("ranks are up", lambda: all(read(f"{folder}/pid.{i}").strip() for i in range(2)))
-    pids = [int(read(f"{folder}/pid.{i}")) for i in range(2)]
-    guards = ["pgrep", "-P", str(program.pid), "hvd-guard"]
-    guard = wait_until(  # it has its name as soon as it has a processor
-        "the guard", lambda: subprocess.run(guards, capture_output=True, text=True, check=False).stdout
-    )
-    os.kill(int(guard), signal.SIGKILL)
+    program = start(folder, "-np", "2", *looping(folder))
+    pids = up(folder, 2)
+    # it has its name as soon as it has a processor
+    guards = wait_until("the guard", lambda: children(program.pid, "hvd-guard"))
+    os.kill(guards[0], signal.SIGKILL)
     program.signal(signal.SIGKILL)
     same(program.end(), 137)
     wait_until("ranks are gone", lambda: not any(map(is_alive, pids)))
@@ -335,7 +317,7 @@ def test_children_of_ranks_end_with_the_job(folder):
     os.kill(pids[0], signal.SIGKILL)
     same(program.end(), 137)
     wait_until("all are gone", lambda: not any(map(is_alive, pids)))
-    same([n for n in os.listdir(folder) if n.startswith("hvd-")], [], "scratch folder")
+    same(scratch(folder), [], "scratch folder")
 
 
 def test_ranks_inherit_no_descriptor(folder):
@@ -442,14 +424,13 @@ def test_every_option_is_in_help_and_manual(folder):
 
 
 def test_scratch_is_private(folder):
-    program = start_ranks(folder, 1, f": > {folder}/up; while [ ! -e {folder}/go ]; do sleep 0.02; done")
-    wait_until("rank is up", lambda: os.path.exists(f"{folder}/up"))
-    scratch = [n for n in os.listdir(folder) if n.startswith("hvd-")]
-    same(len(scratch), 1)
-    same(stat.S_IMODE(os.stat(f"{folder}/{scratch[0]}").st_mode), 0o700)
+    program = start(folder, "-np", "1", *looping(folder, loop=UNTIL_GO.format(folder)))
+    up(folder, 1)
+    (name,) = scratch(folder)
+    same(stat.S_IMODE(os.stat(f"{folder}/{name}").st_mode), 0o700)
     open(f"{folder}/go", "w", encoding="ascii").close()
     same(program.end(), 0)
-    same([n for n in os.listdir(folder) if n.startswith("hvd-")], [])
+    same(scratch(folder), [])
 
 
 if __name__ == "__main__":

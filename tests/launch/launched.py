@@ -4,7 +4,7 @@
 import os
 import subprocess
 
-from tap import Program, read, wait_until, write
+from tap import Program, Skip, read, same, wait_until, write
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.path.abspath(
@@ -12,6 +12,8 @@ BIN = os.path.abspath(
 )
 HOROVODRUN = os.path.join(BIN, "horovodrun")
 LOOP = "while :; do sleep 0.05; done"
+UNTIL_GO = "while [ ! -e {0}/go ]; do sleep 0.02; done"
+PLACE = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
 
 
 def environment(**more):
@@ -50,6 +52,36 @@ def wait_for_ranks(folder, n=2):
     wait_until("ranks are up", lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(n)))
 
 
+def check_environment(folder, rank, place, **more):
+    """A rank's environment, which it wrote to env.RANK: has its place and these variables; returns it."""
+    env = dict(p.split("=", 1) for p in read(f"{folder}/env.{rank}").split("\0") if p)
+    wanted = {f"HOROVOD_{name}": value for name, value in zip(PLACE, place)}
+    for name, value in {**wanted, **more}.items():
+        same(env.get(name), str(value), f"{name} of rank {rank}")
+    return env
+
+
+def met(n):
+    """What n ranks of launch-rank print, sorted."""
+    total = n * (n - 1) // 2
+    return sorted(f"[{r}]<stdout>:rank {r} of {n} met ranks that add up to {total}" for r in range(n))
+
+
+def scratch(folder):
+    """What launchers with this TMPDIR have not removed."""
+    return [n for n in os.listdir(folder) if n.startswith("hvd-")]
+
+
+def pid_namespace():
+    """What runs a command as process 1 of a PID namespace."""
+    if os.geteuid() != 0:
+        raise Skip("needs root for a PID namespace")
+    inside = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
+        raise Skip("PID namespaces are not allowed here")
+    return inside
+
+
 def variables(folder, *words, **more):
     """The environment of rank 0 with these flags."""
     text = run(folder, "-np", "1", *words, "env", **more).out
@@ -79,10 +111,7 @@ def up(folder, n):
     return [int(read(f"{folder}/up.{i}")) for i in range(n)]
 
 
-def looping(folder):
-    """A rank that writes its pid and stays."""
-    return [
-        "sh",
-        "-c",
-        f"echo $$ > {folder}/.up.$HOROVOD_RANK; mv {folder}/.up.$HOROVOD_RANK {folder}/up.$HOROVOD_RANK; {LOOP}",
-    ]
+def looping(folder, first="", shell="sh", loop=LOOP):
+    """A rank that carries out first, writes its pid for up() and stays in the loop."""
+    pid = f"echo $$ > {folder}/.up.$HOROVOD_RANK; mv {folder}/.up.$HOROVOD_RANK {folder}/up.$HOROVOD_RANK"
+    return [shell, "-c", "; ".join(filter(None, (first, pid, loop)))]

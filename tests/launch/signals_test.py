@@ -11,22 +11,29 @@ import signal
 import subprocess
 import time
 
-from launched import BIN, start, start_ranks, wait_for_ranks
-from tap import has, is_alive, main, read, same, wait_until
+from launched import BIN, UNTIL_GO, looping, scratch, start, start_ranks, up
+from tap import children, has, is_alive, main, read, same, wait_until
+
+
+def signalled(folder, number, first):
+    """Two ranks that carry out first, whose launcher then receives a signal."""
+    program = start(folder, "-np", "2", *looping(folder, first, "bash"))
+    up(folder, 2)
+    program.signal(number)
+    return program
 
 
 def test_ctrl_c_is_forwarded_and_ranks_may_clean_up(folder):
-    program = start_ranks(
-        folder,
-        2,
-        f'trap "echo bye; exit 0" INT; : > {folder}/up.$HOROVOD_RANK; while :; do sleep 0.01; done',
-        shell="bash",
-    )
-    wait_for_ranks(folder)
-    program.signal(signal.SIGINT)
+    program = signalled(folder, signal.SIGINT, 'trap "echo bye; exit 0" INT')
     same(program.end(), 130)
     same(program.out.count("bye"), 2)
     has(program.err, "horovodrun: stopped by SIGINT")
+
+
+def test_usr1_reaches_the_ranks_and_stops_nothing(folder):
+    program = signalled(folder, signal.SIGUSR1, 'trap "echo saved; exit 0" USR1')
+    same(program.end(), 0)
+    same(program.out.count("saved"), 2)
 
 
 def test_what_nohup_ignored_stays_ignored_in_launcher_and_ranks(folder):
@@ -36,20 +43,15 @@ def test_what_nohup_ignored_stays_ignored_in_launcher_and_ranks(folder):
         for number in ignored:
             signal.signal(number, signal.SIG_IGN)
 
-    program = start_ranks(
-        folder,
-        2,
-        f'trap "echo heard" HUP INT QUIT TSTP; : > {folder}/up.$HOROVOD_RANK; '
-        f"while [ ! -e {folder}/go ]; do sleep 0.01; done; grep SigIgn /proc/self/status",
-        shell="bash",
-        preexec_fn=ignore,
-    )
-    wait_for_ranks(folder)
+    first, loop = 'trap "echo caught" HUP INT QUIT TSTP', UNTIL_GO.format(folder)
+    ranks = looping(folder, first, "bash", f"{loop}; grep SigIgn /proc/self/status")
+    program = start(folder, "-np", "2", *ranks, preexec_fn=ignore)
+    up(folder, 2)
     for number in ignored:
         program.signal(number)
     open(f"{folder}/go", "w", encoding="ascii").close()
     same(program.end(), 0)
-    assert "heard" not in program.out, program.out
+    assert "caught" not in program.out, program.out
     masks = re.findall(r"SigIgn:\s+([0-9a-f]+)", program.out)
     same(len(masks), 2)
     for number in ignored:
@@ -60,17 +62,11 @@ def test_a_second_signal_kills_what_will_not_end(folder):
     for number, code in (signal.SIGINT, 130), (signal.SIGTERM, 143):
         sub = f"{folder}/{number}"
         os.mkdir(sub)
-        program = start_ranks(
-            sub,
-            2,
-            f'trap ": > {sub}/heard.$HOROVOD_RANK" INT TERM; echo $$ > {sub}/new.$HOROVOD_RANK; '
-            f"mv {sub}/new.$HOROVOD_RANK {sub}/up.$HOROVOD_RANK; while :; do sleep 0.01; done",
-            shell="bash",
+        program = signalled(sub, number, f'trap ": > {sub}/caught.$HOROVOD_RANK" INT TERM')
+        pids = up(sub, 2)
+        wait_until(
+            "ranks have it", lambda sub=sub: all(os.path.exists(f"{sub}/caught.{i}") for i in (0, 1))
         )
-        wait_for_ranks(sub)
-        pids = [int(read(f"{sub}/up.{i}")) for i in range(2)]
-        program.signal(number)
-        wait_until("ranks have it", lambda sub=sub: all(os.path.exists(f"{sub}/heard.{i}") for i in (0, 1)))
         assert is_alive(program.pid)
         program.signal(number)
         same(program.end(20), code)  # the first one gives them 30 s
@@ -92,39 +88,22 @@ def test_a_launcher_killed_at_any_moment_leaves_nothing(folder):
             )
 
         wait_until("no process is left", lambda: left().returncode == 1)
-        wait_until("no file is left", lambda: not [n for n in os.listdir(folder) if n.startswith("hvd-")])
-
-
-def ranks_of(pid):
-    """The children of a launcher but its guard."""
-    children = read(f"/proc/{pid}/task/{pid}/children").split()
-    return [int(c) for c in children if read(f"/proc/{c}/comm").strip() == "launch-world"]
+        wait_until("no file is left", lambda: not scratch(folder))
 
 
 def test_a_rank_killed_at_any_moment_ends_the_job_in_its_name(folder):
     """From its exec through hvd_init into its collectives."""
     for moment in range(12):
         program = start(folder, "-np", "3", os.path.join(BIN, "launch-world"), "1000000000")
-        pids = wait_until("the ranks have begun", lambda p=program: (r := ranks_of(p.pid))[2:] and r)
+        pids = wait_until(
+            "the ranks have begun", lambda p=program: (r := children(p.pid, "launch-world"))[2:] and r
+        )
         time.sleep(moment * 0.002)  # which moment that is is left to chance
         os.kill(pids[moment % 3], signal.SIGKILL)
         same(program.end(10), 137, program.err)
         has(program.err, f"rank {moment % 3} on localhost was killed by signal 9")
         assert not any(map(is_alive, pids)), pids
-        same([n for n in os.listdir(folder) if n.startswith("hvd-")], [], "scratch")
-
-
-def test_usr1_reaches_the_ranks_and_stops_nothing(folder):
-    program = start_ranks(
-        folder,
-        2,
-        f'trap "echo saved; exit 0" USR1; : > {folder}/up.$HOROVOD_RANK; while :; do sleep 0.01; done',
-        shell="bash",
-    )
-    wait_for_ranks(folder)
-    program.signal(signal.SIGUSR1)
-    same(program.end(), 0)
-    same(program.out.count("saved"), 2)
+        same(scratch(folder), [], "scratch")
 
 
 def state(pid):
@@ -132,17 +111,11 @@ def state(pid):
 
 
 def test_ctrl_z_stops_the_ranks_and_fg_continues_them(folder):
-    program = start_ranks(
-        folder,
-        2,
-        f"echo $$ > {folder}/new.$HOROVOD_RANK; mv {folder}/new.$HOROVOD_RANK {folder}/pid.$HOROVOD_RANK; "
-        f"while [ ! -e {folder}/go ]; do sleep 0.01; done",
-        shell="bash",  # by fork(): what waits in vfork(), as dash does, is not stopped but waits on
-        preexec_fn=os.setpgrp,  # as a shell does: a job of its own in our session
-    )
-    paths = [f"{folder}/pid.{i}" for i in range(2)]
-    wait_until("ranks are up", lambda: all(map(os.path.exists, paths)))
-    pids = [program.pid, *(int(read(p)) for p in paths)]
+    # bash, by fork(): what waits in vfork(), as dash does, is not stopped but waits on
+    ranks = looping(folder, shell="bash", loop=UNTIL_GO.format(folder))
+    # setpgrp, as a shell does: a job of its own in our session
+    program = start(folder, "-np", "2", *ranks, preexec_fn=os.setpgrp)
+    pids = [program.pid, *up(folder, 2)]
     for _ in range(2):
         program.signal(signal.SIGTSTP)
         wait_until("all are stopped", lambda: all(state(p) == ["T"] for p in pids))
@@ -153,20 +126,17 @@ def test_ctrl_z_stops_the_ranks_and_fg_continues_them(folder):
 
 
 def test_output_that_a_signal_cuts_off_is_reported_by_rank(folder):
-    ours, theirs = os.pipe()
     program = start_ranks(
         folder,
         2,
         f"echo $$ > {folder}/pid.$HOROVOD_RANK; seq -f line-%g 1 $((5000 - 2000 * HOROVOD_RANK))",
-        stdout=theirs,
+        stdout=subprocess.PIPE,
     )
-    os.close(theirs)
     pids = [f"{folder}/pid.{i}" for i in range(2)]
     wait_until("the ranks have ended", lambda: all(read(p) and not is_alive(int(read(p))) for p in pids))
     program.signal(signal.SIGTERM)
     same(program.end(), 143)
-    with open(ours, encoding="ascii") as pipe:
-        got = pipe.read()
+    got = program.process.stdout.read().decode()
     missed = len(got)
     for rank, n in (0, 5000), (1, 3000):
         whole = sum(len(f"[{rank}]<stdout>:line-{i}\n") for i in range(1, n + 1))

@@ -6,12 +6,11 @@ usage: start_test.py [PART OF A NAME ...]     as agent_test.py
 """
 
 import os
-import re
 import signal
 import time
 
 from agent_test import BIN, Job, failure, loop
-from tap import has, main, read, same, wait_until
+from tap import has, has_signal, main, read, same, wait_until
 
 
 def test_workers_start_in_any_order_and_late(folder):
@@ -115,15 +114,7 @@ def test_sigterm_that_crosses_the_start_is_named(folder):
 def test_sigterm_while_worker_0_is_missing_ends_the_agent(folder):
     job = Job(folder, 2)
     agent = job.start(1, "true", HVD_CHECKIN_ADDR="127.0.0.1")
-    wait_until(
-        "it listens to signals",
-        lambda: (
-            f"{1 << (signal.SIGTERM - 1):x}"[0]
-            and "SigBlk" in read(f"/proc/{agent.pid}/status")
-            and int(re.search(r"SigBlk:\s+(\S+)", read(f"/proc/{agent.pid}/status"))[1], 16)
-            & 1 << (signal.SIGTERM - 1)
-        ),
-    )
+    wait_until("it takes signals", lambda: has_signal(agent.pid, "SigBlk", signal.SIGTERM))
     agent.signal(signal.SIGTERM)
     same(agent.end(20), 143)  # HVD_START_TIMEOUT is 30 s
 

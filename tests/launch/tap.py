@@ -3,6 +3,7 @@
 
 import concurrent.futures
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -40,6 +41,19 @@ def is_alive(pid):
             return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def children(pid, name=None):
+    """Pids of the processes that a process has started, or of those with this name."""
+    tasks = os.listdir(f"/proc/{pid}/task")
+    pids = " ".join(read(f"/proc/{pid}/task/{task}/children") for task in tasks).split()
+    return [int(p) for p in pids if name is None or read(f"/proc/{p}/comm") == f"{name}\n"]
+
+
+def has_signal(pid, mask, number):
+    """Whether a signal is in a mask of a process: SigBlk, SigCgt."""
+    found = re.search(rf"{mask}:\s+(\S+)", read(f"/proc/{pid}/status"))
+    return bool(found and int(found[1], 16) >> (number - 1) & 1)
 
 
 def read(path):
