@@ -14,14 +14,11 @@ import subprocess
 import sys
 import time
 
-from launched import BIN, ROOT, environment, executable, run, run_ranks, start, variables
+from launched import BIN, PLACE, ROOT, environment, executable, run, run_ranks, scratch, start, variables
 from tap import Skip, has, is_alive, main, read, same, wait_until, write
 
 WORLD = os.path.join(BIN, "launch-world")
-CONTRACT = [
-    f"HOROVOD_{name}"
-    for name in ["RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "HOSTNAME"]
-]
+CONTRACT = [f"HOROVOD_{name}" for name in (*PLACE, "HOSTNAME")]
 
 
 def values(program, rank=0):
@@ -270,7 +267,7 @@ def test_a_signal_ends_the_discovery_script(folder):
         program.signal(number)
         same(program.end(20), code)  # not when the script has had its time
         wait_until("its child is gone", lambda: not is_alive(int(read(f"{folder}/child"))))
-        wait_until("no scratch", lambda: not [n for n in os.listdir(folder) if n.startswith("hvd-")])
+        wait_until("no scratch", lambda: not scratch(folder))
 
 
 # --- placement

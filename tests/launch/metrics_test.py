@@ -12,7 +12,7 @@ import struct
 import urllib.request
 
 from agent_test import UP, Job, free_port
-from launched import ROOT
+from launched import ROOT, scratch
 from tap import has, main, read, same
 
 
@@ -42,7 +42,7 @@ def test_counters_of_the_ranks_are_served(folder):
     has(scrape(port), 'hvd_tensors_total{rank="1",kind="allreduce"} 7\n')
     open(f"{folder}/go", "w").close()
     same(job.end(), [0], job.errors())
-    same([n for n in os.listdir(folder) if n.startswith("hvd-")], [], "scratch")
+    same(scratch(folder), [], "scratch")
 
 
 def test_a_metrics_port_in_use_ends_nothing(folder):

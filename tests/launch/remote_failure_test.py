@@ -5,6 +5,7 @@
 usage: remote_failure_test.py [PART OF A NAME ...]     BIN: folder of the programs (default: $BUILD/plain/bin)
 """
 
+import glob
 import os
 import re
 import signal
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import time
 
-from launched import HOROVODRUN, LOOP, agent_of_another_version, executable, looping, up
+from launched import HOROVODRUN, LOOP, agent_of_another_version, executable, looping, scratch, up
 from over_ssh import RANK, agents, alone, hosts, refused, run, start
 from tap import has, is_alive, main, read, same, wait_until, write
 
@@ -115,8 +116,7 @@ def test_a_launcher_that_is_stopped(folder):
 
 
 def test_signals_reach_all_hosts(folder):
-    script = f'trap "echo got; exit 0" TERM; echo $$ > {folder}/up.$HOROVOD_RANK; {LOOP}'
-    p = start(folder, "-np", "3", "-H", "a,b,c", "sh", "-c", script)
+    p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder, 'trap "echo got; exit 0" TERM'))
     up(folder, 3)
     p.signal(signal.SIGTERM)
     same(p.end(), 143, p.err)
@@ -127,8 +127,7 @@ def test_signals_reach_all_hosts(folder):
 
 
 def test_a_second_signal_kills(folder):
-    script = f'trap "echo got" TERM; echo $$ > {folder}/up.$HOROVOD_RANK; {LOOP}'
-    p = start(folder, "-np", "2", "-H", "a,b", "sh", "-c", script)
+    p = start(folder, "-np", "2", "-H", "a,b", *looping(folder, 'trap "echo got" TERM'))
     up(folder, 2)
     p.signal(signal.SIGTERM)
     wait_until("the first came", lambda: p.out.count("got") >= 2)
@@ -153,9 +152,8 @@ def test_the_launcher_is_killed_at_any_stage(folder):
         "all ranks are there": lambda: all(os.path.exists(f"{folder}/up.{i}") for i in range(4)),
     }
     for stage, is_reached in stages.items():
-        for i in range(4):
-            if os.path.exists(f"{folder}/up.{i}"):
-                os.unlink(f"{folder}/up.{i}")
+        for path in glob.glob(f"{folder}/up.*"):
+            os.unlink(path)
         p = start(folder, "-np", "4", "-H", "a,b,c,d", *looping(folder))
         wait_until(stage, is_reached)
         launcher = [q for q in hosts().pids("a") if read(f"/proc/{q}/cmdline").split("\0")[0] == HOROVODRUN]
@@ -163,7 +161,7 @@ def test_the_launcher_is_killed_at_any_stage(folder):
         p.end()
         assert launcher, stage
         hosts().nothing_left(9)
-    same([n for n in os.listdir(folder) if n.startswith("hvd-")], [], "scratch")
+    same(scratch(folder), [], "scratch")
 
 
 def ssh_clients(name):
@@ -191,23 +189,16 @@ def test_an_ssh_client_or_an_agent_is_killed(folder):
 
 
 def test_ssh_and_agents_are_killed_as_soon_as_they_exist(folder):
-    def clients():
-        return [q for q in hosts().pids("a") if "\0b\0" in read(f"/proc/{q}/cmdline") and comm(q) == "ssh"]
-
-    def comm(pid):
-        return read(f"/proc/{pid}/comm").strip()
-
-    for kind, find in {"ssh": clients, "agent": lambda: agents("b")}.items():
-        p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder), tag=kind)
-        os.kill(wait_until(kind, find)[0], signal.SIGKILL)
+    for find in ssh_clients, agents:
+        p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder), tag=find.__name__)
+        os.kill(wait_until(find.__name__, lambda find=find: find("b"))[0], signal.SIGKILL)
         same(p.end(), 125, p.err)
         assert re.search("horovodrun: host b(:| was lost:) ", p.err), p.err
         hosts().nothing_left()
 
 
 def test_the_launcher_is_killed_while_it_stops(folder):
-    script = f'trap "echo got" TERM; echo $$ > {folder}/up.$HOROVOD_RANK; {LOOP}'
-    p = start(folder, "-np", "3", "-H", "a,b,c", "sh", "-c", script)
+    p = start(folder, "-np", "3", "-H", "a,b,c", *looping(folder, 'trap "echo got" TERM'))
     up(folder, 3)
     p.signal(signal.SIGTERM)
     wait_until("all ranks have received it", lambda: p.out.count("got") >= 3)

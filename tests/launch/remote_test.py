@@ -5,6 +5,8 @@
 usage: remote_test.py [PART OF A NAME ...]     BIN: folder of the programs (default: $BUILD/plain/bin)
 """
 
+import glob
+import json
 import os
 import re
 import signal
@@ -12,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from launched import BIN, LOOP, executable, looping, up
+from launched import BIN, LOOP, check_environment, executable, looping, met, up
 from over_ssh import RANK, alone, hosts, refused, run, run_ranks, start
 from tap import has, main, read, same, wait_until, write
 
@@ -26,9 +28,7 @@ def rss(pid):
 
 def test_ranks_of_all_hosts_meet(folder):
     p = run(folder, "-np", "6", "-H", "a:2,b:1,c:2,d:4", RANK)
-    lines = sorted(p.out.splitlines())
-    same(lines, [f"[{r}]<stdout>:rank {r} of 6 met ranks that add up to 15" for r in range(6)])
-    same(p.err, "")
+    same((sorted(p.out.splitlines()), p.err), (met(6), ""))
 
 
 def test_the_runtime_forms_a_world(folder):
@@ -56,22 +56,12 @@ def test_ranks_know_their_place_and_host(folder):
     for rank, (host, local, size, cross, crosses) in enumerate(
         [("b", 0, 2, 0, 3), ("b", 1, 2, 0, 2), ("a", 0, 2, 1, 3), ("a", 1, 2, 1, 2), ("c", 0, 1, 2, 3)]
     ):
-        env = dict(p.split("=", 1) for p in read(f"{folder}/env.{rank}").split("\0") if p)
+        addresses = {"HVD_RENDEZVOUS_ADDR": hosts().address("a"), "MASTER_ADDR": hosts().address("b")}
+        place = rank, 5, local, size, cross, crosses
+        check_environment(folder, rank, place, HOROVOD_HOSTNAME=host, **addresses)
         same(read(f"{folder}/name.{rank}").strip(), host)
         same(read(f"{folder}/pwd.{rank}").strip(), folder)
         same(read(f"{folder}/hosts.{rank}"), "b slots=2\na slots=2\nc slots=4\n")
-        for name, value in {
-            "HOROVOD_RANK": rank,
-            "HOROVOD_SIZE": 5,
-            "HOROVOD_LOCAL_RANK": local,
-            "HOROVOD_LOCAL_SIZE": size,
-            "HOROVOD_CROSS_RANK": cross,
-            "HOROVOD_CROSS_SIZE": crosses,
-            "HOROVOD_HOSTNAME": host,
-            "HVD_RENDEZVOUS_ADDR": hosts().address("a"),
-            "MASTER_ADDR": hosts().address("b"),
-        }.items():
-            same(env.get(name), str(value), f"{name} of rank {rank}")
 
 
 def test_words_and_environment_arrive_as_they_are(folder):
@@ -90,8 +80,6 @@ def test_words_and_environment_arrive_as_they_are(folder):
     run(folder, "-np", "1", "-H", "b", "--cycle-time-ms", "3", sys.executable, "-c",
         f"import os, sys, json; json.dump([sys.argv[1:], dict(os.environ)], open('{folder}/got', 'w'))",
         *words, env=env)  # fmt: skip
-    import json
-
     got, there = json.loads(read(f"{folder}/got"))
     same(got, words)
     same(there["MY_VALUE"], env["MY_VALUE"])
@@ -104,13 +92,7 @@ def test_words_and_environment_arrive_as_they_are(folder):
 def test_the_token_is_in_no_command_line_and_no_environment(folder):
     p = start(folder, "-np", "2", "-H", "a,b", *looping(folder))
     up(folder, 2)
-    token = bytes.fromhex(
-        next(
-            read(f"{folder}/{d}/token").strip()
-            for d in os.listdir(folder)
-            if os.path.exists(f"{folder}/{d}/token")
-        )
-    )
+    token = bytes.fromhex(read(glob.glob(f"{folder}/*/token")[0]).strip())
     for name in "ab":
         for pid in hosts().pids(name):
             for what in "cmdline", "environ":
@@ -146,9 +128,7 @@ def test_a_slow_reader_holds_up_nothing_else(folder):
     script = (
         f"if [ $HOROVOD_RANK = 0 ]; then yes; fi; while [ ! -e {folder}/go ]; do sleep 0.05; done; exit 5"
     )
-    r, w = os.pipe()
-    p = start(folder, "-np", "2", "-H", "b,c", "sh", "-c", script, stdout=w)
-    os.close(w)
+    p = start(folder, "-np", "2", "-H", "b,c", "sh", "-c", script, stdout=subprocess.PIPE)
     size = -1
 
     def is_full():
@@ -162,7 +142,6 @@ def test_a_slow_reader_holds_up_nothing_else(folder):
     write(f"{folder}/go", "")
     same(p.end(20), 5, p.err)
     has(p.err, "rank 1 on c exited with code 5")
-    os.close(r)
     hosts().nothing_left()
 
 
@@ -212,10 +191,7 @@ def test_a_tree_of_agents(folder):
     executable(script, f'#!/bin/sh\necho "$(hostname) $1" >> {log}\nexec ssh -o BatchMode=yes "$@"\n')
     env = {"HVD_SSH": script, "HVD_SSH_FANOUT": "1"}
     p = run(folder, "-np", "4", "-H", "b,c,a,d", RANK, env=env)
-    same(
-        sorted(p.out.splitlines()),
-        [f"[{r}]<stdout>:rank {r} of 4 met ranks that add up to 6" for r in range(4)],
-    )
+    same(sorted(p.out.splitlines()), met(4))
     same(read(log), "a b\nb c\nc d\n")
     p = run_ranks(folder, "b,c,a,d", f"[ $HOROVOD_RANK = 3 ] && exit 9; {LOOP}", code=9, env=env)
     has(p.err, "horovodrun: rank 3 on d exited with code 9")
@@ -227,10 +203,7 @@ def test_more_hosts_than_one_agent_starts(folder):
     script = f"{folder}/myssh"
     executable(script, f'#!/bin/sh\necho "$PPID $1" >> {folder}/ssh.log\nexec sh -c "$2"\n')
     p = run(folder, "-np", "40", "-H", ",".join(names), RANK, env={"HVD_SSH": script})
-    same(
-        sorted(p.out.splitlines()),
-        sorted(f"[{r}]<stdout>:rank {r} of 40 met ranks that add up to 780" for r in range(40)),
-    )
+    same(sorted(p.out.splitlines()), met(40))
     lines = [x.split() for x in read(f"{folder}/ssh.log").splitlines()]
     same(sorted(x[1] for x in lines), sorted(names))
     starters = [x[0] for x in lines]

@@ -10,7 +10,7 @@ import signal
 import subprocess
 
 import serve_test
-from launched import BIN, HOROVODRUN, LOOP, environment
+from launched import BIN, HOROVODRUN, LOOP, environment, met
 from serve_test import Serving
 from tap import has, is_alive, main, read, same, secret, wait_until, write
 
@@ -58,10 +58,7 @@ def test_horovodrun_takes_it_for_ssh(folder):
         words = [HOROVODRUN, "-np", "3", "--hostfile", f"{folder}/hostfile", serve_test.RANK]
         p = s.hosts.start("a", *words, env=env, folder=folder, tag="run")
         same(p.end(40), 0, p.out + p.err)
-        same(
-            sorted(p.out.splitlines()),
-            [f"[{r}]<stdout>:rank {r} of 3 met ranks that add up to 3" for r in range(3)],
-        )
+        same(sorted(p.out.splitlines()), met(3))
         words[5:] = ["sh", "-c", "test $HOROVOD_RANK != 1 || exit 5; sleep 60"]
         p = s.hosts.start("a", *words, env=env, folder=folder, tag="fails")
         same(p.end(40), 5, p.out + p.err)
@@ -104,12 +101,13 @@ def test_standard_input(folder):
             s.ran("b", "true", stdin=f)
         with open(f"{folder}/data", "rb") as f:
             same(s.ran("b", "exec <&-; sleep 0; echo end", stdin=f).out, "end\n")
-        r, w = os.pipe()  # its end is passed on while the command runs
-        p = s.rsh("b", "cat; echo end", stdin=r)
-        os.close(r)
-        os.write(w, b"one\n")
+        p = s.rsh(
+            "b", "cat; echo end", stdin=subprocess.PIPE
+        )  # its end is passed on while the command runs
+        p.process.stdin.write(b"one\n")
+        p.process.stdin.flush()
         wait_until("it came back", lambda: p.out == "one\n")
-        os.close(w)
+        p.process.stdin.close()
         same(p.end(), 0)
         same(p.out, "one\nend\n")
         p = s.rsh("b", "echo end", tag="closed", preexec_fn=lambda: os.close(0))
@@ -118,25 +116,20 @@ def test_standard_input(folder):
 
 def test_a_slow_reader_loses_nothing_and_holds_the_command(folder):
     with Agents(folder, "b") as s:
-        r, w = os.pipe()
-        p = s.rsh("b", f"yes 0123456789abcde | head -c 4000000; touch {folder}/wrote", stdout=w)
-        os.close(w)
-        got = os.read(r, 1)
+        command = f"yes 0123456789abcde | head -c 4000000; touch {folder}/wrote"
+        p = s.rsh("b", command, stdout=subprocess.PIPE)
+        got = p.process.stdout.read(1)
         assert not os.path.exists(f"{folder}/wrote")  # 4 MB fit no buffer on the way
-        while chunk := os.read(r, 65536):
-            got += chunk
-        os.close(r)
+        got += p.process.stdout.read()
         same(p.end(), 0, p.err)
         same(got, b"0123456789abcde\n" * 250000)
 
 
 def test_a_closed_reader_ends_the_command(folder):
     with Agents(folder, "b") as s:
-        r, w = os.pipe()
-        p = s.rsh("b", f"echo $$ > {folder}/pid; yes", stdout=w)
-        os.close(w)
+        p = s.rsh("b", f"echo $$ > {folder}/pid; yes", stdout=subprocess.PIPE)
         pid = pid_in(f"{folder}/pid")
-        os.close(r)
+        p.process.stdout.close()
         same(p.end(), 255)
         has(p.err, "cannot write to standard output: Broken pipe")
         wait_until("the command has ended", lambda: not is_alive(pid))

@@ -12,6 +12,7 @@ import tempfile
 import time
 
 from agent_test import BIN, SEED, Job, failure, free_port
+from launched import scratch
 from metrics_test import scrape
 from tap import has, is_alive, main, read, same, say, wait_until, write
 
@@ -83,7 +84,7 @@ class Scaled(Job):
     def finish(self, codes=None):
         open(f"{self.folder}/done", "w", encoding="ascii").close()
         same(self.end(), codes or [0] * len(self.agents), self.errors())
-        same([n for n in os.listdir(self.folder) if n.startswith("hvd-")], [], "scratch")
+        same(scratch(self.folder), [], "scratch")
 
 
 def waits(job, index, text):

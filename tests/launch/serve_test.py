@@ -8,10 +8,11 @@ usage: serve_test.py [PART OF A NAME ...]     BIN: folder of the programs (defau
 import os
 import re
 import signal
+import subprocess
 import sys
 
 from hosts import Hosts
-from launched import BIN, HOROVODRUN, agent_of_another_version, environment, looping, up
+from launched import BIN, HOROVODRUN, agent_of_another_version, environment, looping, met, up
 from tap import has, is_alive, main, read, same, secret, wait_until, write
 
 AGENT = os.path.join(BIN, "hvd-agent")
@@ -95,10 +96,7 @@ class Serving:
 def test_ranks_of_all_hosts_meet(folder):
     with Serving(folder, "bc") as s:
         p = s.run("-np", "4", "-H", "a:1,b:2,c:1", RANK)
-        same(
-            sorted(p.out.splitlines()),
-            [f"[{r}]<stdout>:rank {r} of 4 met ranks that add up to 6" for r in range(4)],
-        )
+        same(sorted(p.out.splitlines()), met(4))
         p = s.run("-np", "2", "-H", "b,c", "sh", "-c", "echo $THERE $HVD_RENDEZVOUS_ADDR $MASTER_ADDR $MINE",
                   env={"MINE": "x", "THERE": "no"})  # fmt: skip
         has(p.out, f"[1]<stdout>:no {HOSTS.address('a')} {HOSTS.address('b')} x\n")
@@ -216,16 +214,19 @@ def test_a_killed_launcher_leaves_nothing(folder):
         s.only_serving()
 
 
-def test_a_killed_agent_leaves_nothing(folder):
-    with Serving(folder, "bc") as s:
-        p = s.start("-np", "3", "-H", "a,b,c", *looping(folder))
-        pids = up(folder, 3)
-        os.kill(s.agents["b"].pid, signal.SIGKILL)
-        same(p.end(), 143, p.err)
-        has(p.err, "horovodrun: host b: its hvd-agent received SIGTERM")
-        wait_until("ranks have ended", lambda: not any(map(is_alive, pids)))
-        s.agents.pop("b").process.wait()
-        s.only_serving()
+def test_an_agent_that_ends_ends_its_jobs(folder):
+    for number, code in (signal.SIGKILL, 137), (signal.SIGTERM, 143):
+        with Serving(folder, "bc") as s:
+            p = s.start("-np", "3", "-H", "a,b,c", *looping(folder), tag=str(number))
+            pids = up(folder, 3)
+            s.agents["b"].signal(number)
+            same(s.agents.pop("b").end(), code)
+            same(p.end(), 143, p.err)
+            has(p.err, "horovodrun: host b: its hvd-agent received SIGTERM")
+            wait_until("ranks have ended", lambda pids=pids: not any(map(is_alive, pids)))
+            s.only_serving()
+            for rank in range(3):
+                os.unlink(f"{folder}/up.{rank}")
 
 
 def test_a_jobs_process_is_killed(folder):
@@ -246,16 +247,6 @@ def test_a_jobs_process_is_killed(folder):
         s.only_serving()
 
 
-def test_an_agent_that_stops_ends_its_jobs(folder):
-    with Serving(folder, "bc") as s:
-        p = s.start("-np", "2", "-H", "b,c", *looping(folder))
-        up(folder, 2)
-        s.agents["c"].signal(signal.SIGTERM)
-        same(s.agents.pop("c").end(), 143)
-        same(p.end(), 143, p.err)
-        s.only_serving()
-
-
 def test_strangers_do_no_harm(folder):
     with Serving(folder, "b") as s:
         code = """
@@ -271,15 +262,12 @@ for i in range(200):
 print('sent', flush=True)
 sys.stdin.read()
 """
-        r, w = os.pipe()
-        p = HOSTS.start(
-            "c", sys.executable, "-c", code, HOSTS.address("b"), folder=folder, tag="strangers", stdin=r
-        )
-        os.close(r)
+        words = sys.executable, "-c", code, HOSTS.address("b")
+        p = HOSTS.start("c", *words, folder=folder, tag="strangers", stdin=subprocess.PIPE)
         wait_until("they are there", lambda: "sent" in p.out)
         q = s.start("-np", "1", "-H", "b", "true", tag="job")
         same(q.end(), 0, q.err)
-        os.close(w)
+        p.process.stdin.close()
         same(p.end(), 0, p.err)
         s.only_serving()
         same(len(HOSTS.pids("b")), 1, "processes on b")
