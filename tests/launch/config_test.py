@@ -40,17 +40,8 @@ timeline:
 controller: Gloo
 """,
     )
-    got = variables(
-        folder,
-        "--fusion-threshold-mb",
-        "8",
-        "--cache-capacity",
-        "9",
-        "--config-file",
-        path,
-        "--cycle-time-ms",
-        "2",
-    )
+    before, after = ("--fusion-threshold-mb", "8", "--cache-capacity", "9"), ("--cycle-time-ms", "2")
+    got = variables(folder, *before, "--config-file", path, *after)
     for name, value in {
         "HOROVOD_FUSION_THRESHOLD": str(32 << 20),  # it overrides options before it
         "HOROVOD_CYCLE_TIME": "2",  # and is overridden by options after it
@@ -155,11 +146,8 @@ Ringmaster v"""
     ):
         out = run(folder, *words, env=dict(env, PYTHONPATH=path) if path else env).out
         assert out.startswith(table(wanted)), out
-        same(
-            "tensorflow's stream ordering: through host memory" in out,
-            path is not None,
-            "the way is printed",
-        )
+        is_printed = "tensorflow's stream ordering: through host memory" in out
+        same(is_printed, path is not None, "the way is printed")
     out = run(folder, "-cb", "--verbose", env=env).out
     assert out.startswith("\n" + table((" ", " "))), out
     has(out, f"    python: {sys.executable}")
@@ -201,12 +189,8 @@ def complete(program, *words, registered=("horovodrun", "perseusrun")):
         f'source {LAUNCH}/{program}.bash; PATH={BIN}:$PATH; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
         f'{function}; printf "%s\\n" "${{COMPREPLY[@]}}"; complete -p {" ".join(registered)}'
     )
-    out = subprocess.run(
-        ["bash", "--norc", "-c", script, "bash", program, *words],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = ["bash", "--norc", "-c", script, "bash", program, *words]
+    out = subprocess.run(command, capture_output=True, text=True, check=True)
     same(out.stderr, "")
     lines = out.stdout.splitlines()
     same(lines[-len(registered) :], [f"complete -F {function} {p}" for p in registered])
@@ -223,19 +207,14 @@ def test_bash_completes(folder):
     same(complete("horovodrun", "--network-interfaces", "l"), ["lo"])
     with open(f"{folder}/config.yaml", "w", encoding="ascii"):
         os.mkdir(f"{folder}/configs")
-    same(
-        complete("horovodrun", "--config-file", f"{folder}/conf"),
-        [f"{folder}/config.yaml", f"{folder}/configs"],
-    )
+    both = [f"{folder}/config.yaml", f"{folder}/configs"]
+    same(complete("horovodrun", "--config-file", f"{folder}/conf"), both)
     same(complete("horovodrun", "--output-filename", f"{folder}/conf"), [f"{folder}/configs"])
     same(complete("horovodrun", "--blacklist-cooldown-range", "1", "2", "--verb"), ["--verbose"])
     same(complete("horovodrun", "-np", ""), [])
     assert "sleep" in complete("horovodrun", "-np", "2", "slee")
     assert "sleep" in complete("horovodrun", "-np", "2", "--", "slee")
-    same(
-        complete("horovodrun", "-np", "2", "cat", "--log-level", f"{folder}/config.y"),
-        [f"{folder}/config.yaml"],
-    )
+    same(complete("horovodrun", "-np", "2", "cat", "--log-level", f"{folder}/config.y"), both[:1])
 
 
 def test_bash_completes_the_agent(folder):

@@ -51,16 +51,10 @@ def test_every_flag_is_in_a_test(folder):
 def test_knobs_reach_the_runtime(folder):
     ours = values(run(folder, "-np", "2", WORLD))
     same((ours["fusion_bytes"], ours["gather_ns"], ours["cache_hits"]), ("134217728", "0", "8"))
-    got = values(
-        run(
-            folder,
-            *("-np", "2", "--fusion-threshold-mb", "0", "--cycle-time-ms", "1.5", "--cache-capacity", "0"),
-            WORLD,
-        )
-    )
-    same(
-        (got["fusion_bytes"], got["gather_ns"], got["cache_hits"], got["fused"]), ("0", "1500000", "0", "0")
-    )
+    words = ("--fusion-threshold-mb", "0", "--cycle-time-ms", "1.5", "--cache-capacity", "0")
+    got = values(run(folder, "-np", "2", *words, WORLD))
+    seen = got["fusion_bytes"], got["gather_ns"], got["cache_hits"], got["fused"]
+    same(seen, ("0", "1500000", "0", "0"))
 
 
 def test_thread_affinity_is_by_local_rank(folder):
@@ -82,28 +76,26 @@ def test_a_timeline_is_written(folder):
 
 
 def stalled(folder, *words):
-    go = os.path.join(folder, "go")
-    return start(folder, "-np", "2", *words, WORLD, "2", go), lambda: open(
-        go, "w", encoding="ascii"
-    ).close()
+    """Rank 1 submits nothing before folder/go exists."""
+    return start(folder, "-np", "2", *words, WORLD, "2", f"{folder}/go")
 
 
 def test_a_stall_is_reported_after_the_flags_time(folder):
-    program, go = stalled(folder, "--stall-check-warning-time-seconds", "0.3")
+    program = stalled(folder, "--stall-check-warning-time-seconds", "0.3")
     wait_until("the report names rank 1", lambda: re.search(r"tensor/0.*", program.err))
-    go()
+    write(f"{folder}/go", "")
     same(program.end(), 0, program.err)
-    program, go = stalled(folder, "--stall-check-warning-time-seconds", "0.3", "--no-stall-check")
+    os.unlink(f"{folder}/go")
+    program = stalled(folder, "--stall-check-warning-time-seconds", "0.3", "--no-stall-check")
     time.sleep(0.7)  # nothing is to happen in this time
     assert "tensor/0" not in program.err, program.err
-    go()
+    write(f"{folder}/go", "")
     same(program.end(), 0, program.err)
 
 
 def test_a_stall_ends_the_job_after_the_flags_time(folder):
-    program, _ = stalled(
-        folder, "--stall-check-warning-time-seconds", "0.2", "--stall-check-shutdown-time-seconds", "0.6"
-    )
+    words = ("--stall-check-warning-time-seconds", "0.2", "--stall-check-shutdown-time-seconds", "0.6")
+    program = stalled(folder, *words)
     assert program.end() != 0
     has(program.err, "tensor/0")
 
@@ -167,24 +159,12 @@ def test_interfaces_must_exist(folder):
 
 
 def test_mpi_arguments_are_read_as_far_as_they_mean_something(folder):
-    program = run(
-        folder,
-        *(
-            "-np",
-            "1",
-            "--mpi-args=-x FOO=bar=baz --mca btl ^openib -x PATH --allow-run-as-root",
-            "sh",
-            "-c",
-        ),
-        "echo $FOO",
-    )
+    args = "--mpi-args=-x FOO=bar=baz --mca btl ^openib -x PATH --allow-run-as-root"
+    program = run(folder, "-np", "1", args, "sh", "-c", "echo $FOO")
     same(program.out, "[0]<stdout>:bar=baz\n")
     has(program.err, "--mpi-args: mpirun is not used, so these have no effect: --mca btl ^openib\n")
-    for bad, part in (
-        ("-x", "-x needs a value"),
-        ("-x =y", "-x =y: the name is empty"),
-        ("--mca a", "--mca needs"),
-    ):
+    mistakes = {"-x": "-x needs a value", "-x =y": "-x =y: the name is empty", "--mca a": "--mca needs"}
+    for bad, part in mistakes.items():
         has(run(folder, "-np", "1", f"--mpi-args={bad}", "true", code=2).err, f"--mpi-args: {part}")
 
 
@@ -202,10 +182,8 @@ def test_two_names_of_this_host_are_two_hosts(folder):
 
 
 def test_hosts_may_be_ipv6(folder):
-    if (
-        "::1"
-        not in subprocess.run(["ip", "-6", "addr"], capture_output=True, text=True, check=False).stdout
-    ):
+    addresses = subprocess.run(["ip", "-6", "addr"], capture_output=True, text=True, check=False).stdout
+    if "::1" not in addresses:
         raise Skip("no IPv6 on the loopback interface")
     hostfile = os.path.join(folder, "hosts")
     write(hostfile, "[::1] slots=2\n")

@@ -11,11 +11,10 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 
-from agent_test import Job, failure
+from agent_test import AGENT, Job, failure
 from launched import BIN, HOROVODRUN, ROOT, environment, executable, run, run_ranks, start, up
 from tap import Program, has, is_alive, main, read, same, wait_until, write
 
@@ -29,6 +28,11 @@ def fakes(**more):
     return {"LD_LIBRARY_PATH": FAKES, "HVD_FAKE_GPUS": "3", "HVD_FAKE_HANG_S": "600", **more}
 
 
+def gpus(folder, **more):
+    """The environment of horovodrun beside the fakes."""
+    return environment(TMPDIR=folder, **fakes(**more))
+
+
 def rank_on_gpu(folder, steps=0):
     """A rank whose faults can be set while it runs (fault)."""
     return ["sh", "-c", f"HVD_FAKE_FILE={folder}/faults.$HOROVOD_RANK exec {RANK} {steps} {folder}"]
@@ -40,8 +44,7 @@ def fault(folder, rank, text):
 
 
 def begin(folder, n=3, **more):
-    env = environment(TMPDIR=folder, **fakes(**more))
-    program = start(folder, "-np", str(n), *rank_on_gpu(folder), env=env)
+    program = start(folder, "-np", str(n), *rank_on_gpu(folder), env=gpus(folder, **more))
     return program, up(folder, n)
 
 
@@ -53,8 +56,7 @@ def ended_in(pids):
 
 
 def test_ranks_train_on_their_gpus(folder):
-    env = environment(TMPDIR=folder, **fakes())
-    program = run(folder, "-np", "3", *rank_on_gpu(folder, 20), env=env)
+    program = run(folder, "-np", "3", *rank_on_gpu(folder, 20), env=gpus(folder))
     same(program.out.count("done\n"), 3, program.out + program.err)
 
 
@@ -81,8 +83,7 @@ def test_a_failure_of_a_gpu_is_the_jobs_cause(folder):
 
 
 def test_a_local_rank_beyond_the_gpus_is_named(folder):
-    env = environment(TMPDIR=folder, **fakes(HVD_FAKE_GPUS="2"))
-    program = run(folder, "-np", "3", *rank_on_gpu(folder, 3), env=env, code=1)
+    program = run(folder, "-np", "3", *rank_on_gpu(folder, 3), env=gpus(folder, HVD_FAKE_GPUS="2"), code=1)
     has(
         program.err,
         '[2]<stderr>:HorovodInternalError: tensor "gradient": device 2: there is no CUDA device 2: 2 are visible; start fewer ranks on this host',
@@ -93,22 +94,20 @@ def test_a_local_rank_beyond_the_gpus_is_named(folder):
 def test_a_rank_without_a_gpu_is_named_on_all_ranks(folder):
     """Its driver exists, and no GPU is visible."""
     rank = f"[ $HOROVOD_RANK = 1 ] && export CUDA_VISIBLE_DEVICES=; exec {RANK} 3 {folder}"
-    program = run_ranks(folder, 2, rank, env=environment(TMPDIR=folder, **fakes()), code=1)
+    program = run_ranks(folder, 2, rank, env=gpus(folder), code=1)
     has(
         program.err,
         '[1]<stderr>:HorovodInternalError: tensor "gradient": device 1: no CUDA device is visible (CUDA_VISIBLE_DEVICES=',
     )
-    has(program.err, "[0]<stderr>:HorovodInternalError: ")
-    assert re.search(
-        r"\[0\]<stderr>:HorovodInternalError: .*rank 1 \(host localhost, pid \d+\)", program.err
-    ), program.err
+    named = r"\[0\]<stderr>:HorovodInternalError: .*rank 1 \(host localhost, pid \d+\)"
+    assert re.search(named, program.err), program.err
     has(program.err, "horovodrun: rank 1 on localhost exited with code 1\n")
 
 
 def test_a_mask_for_each_rank_is_taken(folder):
     """As Slurm or a device plugin gives it: each rank sees one GPU, as device 0."""
     rank = f"export CUDA_VISIBLE_DEVICES=$HOROVOD_LOCAL_RANK HVD_TEST_DEVICE=0; exec {RANK} 3 {folder}"
-    program = run_ranks(folder, 3, rank, env=environment(TMPDIR=folder, **fakes()))
+    program = run_ranks(folder, 3, rank, env=gpus(folder))
     same(program.out.count("done\n"), 3, program.out + program.err)
 
 
@@ -237,12 +236,11 @@ def with_hvd_gpu(folder, text=None):
     return f"{folder}/bin/hvd-agent"
 
 
-def one_agent(folder, *command, wait_for=None, program=None, **more):
+def one_agent(folder, wait_for="", program=AGENT, **more):
     """The log of an agent whose rank exits when the line was logged."""
     job = Job(folder, 1, **more)
-    agent = job.start(0, *(command or loop_until(folder)), **({"program": program} if program else {}))
-    if wait_for:
-        wait_until(wait_for, lambda: wait_for in agent.err)
+    agent = job.start(0, *loop_until(folder), program=program)
+    wait_until(wait_for, lambda: wait_for in agent.err)
     write(f"{folder}/end", "")
     same(job.end(), [0], job.errors())
     return agent.err
@@ -336,14 +334,12 @@ def several(folder):
     return {"HVD_SSH": script, "TMPDIR": folder}
 
 
-def told(folder, *where, n=1, program=None, **more):
+def told(folder, *where, n=1, program=HOROVODRUN, **more):
     """The lines about GPUs of a horovodrun whose ranks wait for them."""
     if os.path.exists(f"{folder}/end"):
         os.unlink(f"{folder}/end")
     env = environment(**several(folder), **more)
-    job = Program(
-        [program or HOROVODRUN, *where, *loop_until(folder)], env, folder, str(len(os.listdir(folder)))
-    )
+    job = Program([program, *where, *loop_until(folder)], env, folder, str(len(os.listdir(folder))))
     wait_until(f"{n} lines", lambda: job.err.count("GPUs:") == n)
     write(f"{folder}/end", "")
     same(job.end(), 0, job.err)
@@ -355,17 +351,13 @@ SAID = f"GPUs: 3 x NVIDIA Fake (8192 MiB, sm_90); driver 550.54.15, CUDA 12.4, N
 
 def test_horovodrun_prints_one_line_of_gpus_per_host(folder):
     """Its own host has an agent too; the one by ssh has ranks of the same variables."""
-    root = host(folder)
-    lines = told(folder, "-np", "2", "-H", "localhost:1,b:1", "--verbose", n=2, **fakes(HVD_TEST_ROOT=root))
-    same(
-        sorted(x.split("; InfiniBand")[0] for x in lines),
-        [f"horovodrun: host {h}: {SAID}" for h in ("b", "localhost")],
-    )
-
-
-def test_horovodrun_prints_the_gpus_of_this_host(folder):
-    lines = told(folder, "-np", "2", "--verbose", **fakes(HVD_TEST_ROOT=host(folder)))
-    same([x.split("; InfiniBand")[0] for x in lines], [f"horovodrun: {SAID}"])
+    more = fakes(HVD_TEST_ROOT=host(folder))
+    for where, heads in (
+        (["-H", "localhost:1,b:1"], ["horovodrun: host b: ", "horovodrun: host localhost: "]),
+        ([], ["horovodrun: "]),
+    ):
+        lines = told(folder, "-np", "2", *where, "--verbose", n=len(heads), **more)
+        same(sorted(x.split("; InfiniBand")[0] for x in lines), [head + SAID for head in heads])
 
 
 def test_gpus_are_not_printed_without_verbose(folder):
@@ -426,20 +418,17 @@ def test_the_page_shows_what_check_build_prints(folder):
 
 def test_the_manual_shows_what_hvd_gpu_prints(folder):
     """Each line of its example has the words of one that is printed; the machine may have no InfiniBand."""
-    shown = re.search(
-        r"^\.Bd -literal.*?\n(.*?)^\.Ed", read(f"{PAGE[: -len('README.md')]}hvd-gpu.1"), re.M | re.S
-    )[1]
-    env = {**os.environ, **fakes(HVD_FAKE_GPUS="2")}
-    out = subprocess.run(
-        [f"{BIN}/hvd-gpu", "info"], env=env, capture_output=True, text=True, timeout=60, check=True
-    )
-    forms = {
-        re.sub(r"[\w./-]*\d[\w./-]*", "#", line.partition(" NVIDIA")[0]) for line in out.stdout.splitlines()
-    }
-    forms = {" ".join(form.split()[:6]) for form in forms}
+
+    def form(line):
+        return " ".join(re.sub(r"[\w./-]*\d[\w./-]*", "#", line.partition(" NVIDIA")[0]).split()[:6])
+
+    manual = read(os.path.join(os.path.dirname(PAGE), "hvd-gpu.1"))
+    shown = re.search(r"^\.Bd -literal.*?\n(.*?)^\.Ed", manual, re.M | re.S)[1]
+    program = Program([f"{BIN}/hvd-gpu", "info"], gpus(folder, HVD_FAKE_GPUS="2"), folder, "info")
+    same(program.end(), 0, program.err)
+    forms = set(map(form, program.out.splitlines()))
     for line in shown.splitlines():
-        form = " ".join(re.sub(r"[\w./-]*\d[\w./-]*", "#", line.partition(" NVIDIA")[0]).split()[:6])
-        assert form in forms or line.startswith("ib "), (line, form, forms)
+        assert form(line) in forms or line.startswith("ib "), (line, forms)
 
 
 def test_the_page_has_every_xid_as_it_is_printed(folder):
@@ -449,12 +438,9 @@ def test_the_page_has_every_xid_as_it_is_printed(folder):
     rows = re.findall(r'\{(\d+), (?:true|false), (?:true|false), "([^"]+)",\s*"([^"]+)"\}', table)
     same(len(rows), table.count("{"), rows)
     same(re.findall(r"^\| (\d+) \| (.*) \| (.*) \|$", read(PAGE), re.M), rows)
-    has(
-        read(PAGE),
-        "XID 79 (GPU has fallen off the bus) on GPU 0 (PCI 0000:3B:00.0) of rank 3 (host b): "
-        + dict((r[0], r[2]) for r in rows)["79"]
-        + "\n",
-    )
+    (advice,) = [r[2] for r in rows if r[0] == "79"]
+    sentence = "XID 79 (GPU has fallen off the bus) on GPU 0 (PCI 0000:3B:00.0) of rank 3 (host b): "
+    has(read(PAGE), f"{sentence}{advice}\n")
 
 
 def test_the_page_knows_sentences_that_are_said(folder):
@@ -483,9 +469,7 @@ def test_the_page_knows_sentences_that_are_said(folder):
 
 
 def test_the_page_names_variables_that_are(folder):
-    known = read(os.path.join(ROOT, "runtime/hvd-environment.7")) + read(
-        os.path.join(ROOT, "runtime/doc/metrics.md")
-    )
+    known = read(f"{ROOT}/runtime/hvd-environment.7") + read(f"{ROOT}/runtime/doc/metrics.md")
     named = set(re.findall(r"\b(?:HVD|HOROVOD)_[A-Z_0-9]+", read(PAGE)))
     same({n for n in named if n not in known}, set())
 

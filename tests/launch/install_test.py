@@ -9,9 +9,9 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 
-from agent_test import AGENT, BIN, Job, free_port
+from agent_test import AGENT, BIN, Job
+from launched import environment
 from tap import Program, Skip, has, main, read, same, wait_until
 
 
@@ -28,6 +28,10 @@ def make_tree(folder):
     os.chmod(folder, 0o755)
     os.chmod(f"{tree}/python/_hvd", 0o755)
     return tree
+
+
+def install(folder, tree, dest, **more):
+    return Program([f"{tree}/bin/hvd-agent", "install", dest], {}, folder, "install", **more)
 
 
 def listing(tree):
@@ -47,7 +51,7 @@ def listing(tree):
 def test_install_copies_the_tree_twice_the_same(folder):
     tree, dest = make_tree(folder), os.path.join(folder, "dest")
     for _ in range(2):
-        program = Program([f"{tree}/bin/hvd-agent", "install", dest], {}, folder, "install")
+        program = install(folder, tree, dest)
         same(program.end(), 0, program.err)
         same(program.out.count("\n"), 1)
         assert re.search(r"installed .*tree to .*dest: 4 files, \d+ bytes in \d+ ms", program.out), (
@@ -58,19 +62,12 @@ def test_install_copies_the_tree_twice_the_same(folder):
 
 def test_install_replaces_a_program_that_runs(folder):
     tree, dest = make_tree(folder), os.path.join(folder, "dest")
-    subprocess.run([f"{tree}/bin/hvd-agent", "install", dest], check=True, stdout=subprocess.DEVNULL)
-    env = {
-        "HVD_JOB_ID": "x",
-        "HVD_WORKER_INDEX": "1",
-        "HVD_NUM_WORKERS": "2",
-        "HVD_CHECKIN_ADDR": "127.0.0.1",
-        "HVD_CHECKIN_PORT": str(free_port()),
-        "HVD_TOKEN_FILE": Job(folder, 1).token,
-        "HVD_DIR": dest,
-    }
-    running = Program([f"{dest}/bin/hvd-agent", "run", "true"], env, folder, "running")
+    same(install(folder, tree, dest).end(), 0)
+    running = Job(folder, 2, HVD_DIR=dest, HVD_START_TIMEOUT="300").start(
+        1, "true", program=f"{dest}/bin/hvd-agent"
+    )
     wait_until("it runs", lambda: "hvd-agent" in read(f"/proc/{running.pid}/comm"))
-    subprocess.run([f"{tree}/bin/hvd-agent", "install", dest], check=True, stdout=subprocess.DEVNULL)
+    same(install(folder, tree, dest).end(), 0)
     same(running.process.poll(), None)
     running.signal(signal.SIGKILL)
     running.end()
@@ -78,12 +75,13 @@ def test_install_replaces_a_program_that_runs(folder):
 
 def test_install_refuses_its_own_tree_and_unwritable_places(folder):
     tree = make_tree(folder)
-    program = Program([f"{tree}/bin/hvd-agent", "install", f"{tree}/inner"], {}, folder, "install")
-    same(program.end(), 1)
-    has(program.err, "which is to be copied")
-    program = Program([f"{tree}/bin/hvd-agent", "install", "/proc/nowhere"], {}, folder, "install")
-    same(program.end(), 1)
-    has(program.err, "cannot create /proc/nowhere")
+    for dest, why in (
+        (f"{tree}/inner", "which is to be copied"),
+        ("/proc/nowhere", "cannot create /proc/nowhere"),
+    ):
+        program = install(folder, tree, dest)
+        same(program.end(), 1)
+        has(program.err, why)
 
 
 def test_install_works_as_any_user(folder):
@@ -92,15 +90,7 @@ def test_install_works_as_any_user(folder):
     tree, dest = make_tree(folder), os.path.join(folder, "dest")
     os.mkdir(dest)
     os.chmod(dest, 0o777)
-    program = Program(
-        [f"{tree}/bin/hvd-agent", "install", dest],
-        {},
-        folder,
-        "install",
-        user=12345,
-        group=0,
-        extra_groups=[],
-    )
+    program = install(folder, tree, dest, user=12345, group=0, extra_groups=[])
     same(program.end(), 0, program.err)
     same(listing(dest), listing(tree))
 
@@ -115,21 +105,9 @@ def test_the_static_agent_needs_no_libc(folder):
     os.makedirs(f"{root}/opt/bin")
     os.mkdir(f"{root}/proc")
     shutil.copy(f"{static}/hvd-agent", f"{root}/opt/bin/hvd-agent")
-    done = subprocess.run(
-        [
-            "unshare",
-            "--mount",
-            "sh",
-            "-c",
-            'mount --bind /proc "$1/proc" && exec chroot "$1" /opt/bin/hvd-agent install /dest',
-            "-",
-            root,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    same(done.returncode, 0, done.stderr)
+    script = 'mount --bind /proc "$1/proc" && exec chroot "$1" /opt/bin/hvd-agent install /dest'
+    done = Program(["unshare", "--mount", "sh", "-c", script, "-", root], environment(), folder, "install")
+    same(done.end(), 0, done.err)
     assert os.path.exists(f"{root}/dest/bin/hvd-agent")
 
 
