@@ -6,9 +6,7 @@
  * The parent serves the rendezvous at ADDRESS (127.0.0.1) and forks N ranks, which meet
  * through it and run measure.h; rank i does so in the i-th network namespace, where
  * there is one ("-": the parent's), with BENCH_PIN set on the i-th CPU.
- * HVD_TRANSPORT=tcp measures TCP; BENCH_WHOLE_BYTES and BENCH_CHUNK_BYTES are what
- * autotune could have chosen there (core/tuning.h). Exit status 0 when every rank's
- * was. */
+ * HVD_TRANSPORT=tcp measures TCP. Exit status 0 when every rank's was. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -120,19 +118,6 @@ static void rank_pin(uint32_t rank)
         perror("sched_setaffinity");
 }
 
-static uint64_t env_number(const char *name)
-{
-    const char *v = getenv(name);
-    return !v ? 0 : strtoull(v, NULL, 10);
-}
-
-static void backend_tune(struct backend *b)
-{
-    const struct tuning t = {.whole_bytes = env_number("BENCH_WHOLE_BYTES"),
-                             .chunk_bytes = env_number("BENCH_CHUNK_BYTES")};
-    (void)b->ops->tune(b, &t); /* without effect within a host */
-}
-
 static int rank_main(uint32_t me,
                      uint32_t size,
                      const struct auth_id *id,
@@ -160,7 +145,6 @@ static int rank_main(uint32_t me,
     rc_must(backend_cpu.describe(&r.env, &r.b, &blob, &n, &err), &err, "describe");
     rc_must(rank_exchange(&r, blob, n, &all, &sizes, &err), &err, "exchange");
     rc_must(backend_cpu.connect(r.b, all, sizes, &err), &err, "connect");
-    backend_tune(r.b);
     mem_free(all);
     mem_free(blob);
     struct peer_ops p = {.name = name,
