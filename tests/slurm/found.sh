@@ -12,6 +12,9 @@ found_up() { # a copy: nodes have their own /tmp
 found_places() { # BY: two ranks on each of two nodes
     for r in 0 1 2 3; do echo "rank $r/4 local $((r % 2))/2 cross $((r / 2))/2 by $1 sum 10"; done
 }
+found_pairs() { # BY [N]: N worlds of two ranks on one node
+    for r in 0 1; do for _ in $(seq "${2:-1}"); do echo "rank $r/2 local $r/2 cross 0/1 by $1 sum 3"; done; done
+}
 found_ranks() { sed 's/^\[[^]]*\]\(<stdout>\)\?:\?//' <<<"$1" | grep '^rank ' | sort; }
 has_weak() { if [[ $1 == *"$weak"* ]]; then echo weak; else echo random; fi; }
 found_srun() { # NAME TOKEN SRUN-OPTION... [-- WORD...]
@@ -22,7 +25,19 @@ found_srun() { # NAME TOKEN SRUN-OPTION... [-- WORD...]
     is "$name: the token is $token" "$token" "$(has_weak "$out")"
 }
 
-printf 'node2\nnode1\nnode2\n' >"$RUN/arbitrary"
+found_needs() { # NAME PROGRAM PACKAGE: whether the program is there; what needs it is skipped otherwise
+    command -v "$2" >/dev/null || { skip "$1" "$3 is not installed"; return 1; }
+}
+found_beside_mpi() { # NAME SRUN-OPTION... PROGRAM: it uses MPI too, before us and after us
+    local name=$1 order out
+    shift
+    for order in 'hvd mpi' 'mpi hvd'; do
+        # shellcheck disable=SC2086 # two words
+        out=$(srun -N2 -n2 "$@" $order 2>&1)
+        is "$name: $order" '2 mpi sum 3' "$(grep '^mpi' <<<"$out" | uniq -c | tr -s ' ' | sed 's/^ //')"
+    done
+}
+
 if found_up 2>/dev/null; then
     plugstack "${conf[@]}"
     for mpi in none pmi2 pmix; do # Slurm's own sets stand beside ours then
@@ -30,31 +45,18 @@ if found_up 2>/dev/null; then
         out=$(srun --hvd --mpi=$mpi -N2 -n4 --ntasks-per-node=2 "$found_rank" 2>&1)
         is "srun --hvd --mpi=$mpi is ours" "$(found_places horovod)" "$(found_ranks "$out")"
     done
-    if command -v mpiexec.mpich >/dev/null; then
+    if found_needs 'mpiexec inside srun --hvd' mpiexec.mpich mpich; then
         out=$(srun --hvd -N2 -n2 mpiexec.mpich -launcher fork -hosts localhost -n 2 "$found_rank" 2>&1)
-        is 'mpiexec inside srun --hvd' 'rank 0/2 local 0/2 cross 0/1 by mpiexec sum 3
-rank 0/2 local 0/2 cross 0/1 by mpiexec sum 3
-rank 1/2 local 1/2 cross 0/1 by mpiexec sum 3
-rank 1/2 local 1/2 cross 0/1 by mpiexec sum 3' "$(found_ranks "$out")"
-    else
-        skip 'mpiexec inside srun --hvd' 'mpich is not installed'
+        is 'mpiexec inside srun --hvd' "$(found_pairs mpiexec 2)" "$(found_ranks "$out")"
     fi
     out=$(srun --hvd -N2 -n2 "$found/bin/horovodrun" -np 2 "$found_rank" 2>&1)
-    is 'horovodrun inside srun --hvd' 'rank 0/2 local 0/2 cross 0/1 by horovod sum 3
-rank 0/2 local 0/2 cross 0/1 by horovod sum 3
-rank 1/2 local 1/2 cross 0/1 by horovod sum 3
-rank 1/2 local 1/2 cross 0/1 by horovod sum 3' "$(found_ranks "$out")"
+    is 'horovodrun inside srun --hvd' "$(found_pairs horovod 2)" "$(found_ranks "$out")"
     : >"$RUN/etc/plugstack.conf"
     found_srun 'srun --mpi=none' weak --mpi=none "$found_rank"
     found_srun 'srun --mpi=pmi2' weak --mpi=pmi2 "$found_rank"
-    if [ -x "$found_rank-mpich" ]; then # slurmstepd answers one greeting: it is MPI's
-        for order in 'hvd mpi' 'mpi hvd'; do
-            # shellcheck disable=SC2086 # two words
-            out=$(UCX_TLS=tcp,self srun --mpi=pmi2 -N2 -n2 "$found_rank-mpich" $order 2>&1)
-            is "srun --mpi=pmi2 with MPICH: $order" '2 mpi sum 3' "$(grep '^mpi' <<<"$out" | uniq -c | tr -s ' ' | sed 's/^ //')"
-        done
-    else
-        skip 'srun --mpi=pmi2 with MPICH' 'mpicc.mpich is not installed'
+    if found_needs 'srun --mpi=pmi2 with MPICH' "$found_rank-mpich" mpicc.mpich; then
+        # slurmstepd answers one greeting: it is MPI's
+        UCX_TLS=tcp,self found_beside_mpi 'srun --mpi=pmi2 with MPICH' --mpi=pmi2 "$found_rank-mpich"
     fi
     if srun --mpi=list 2>&1 | grep -qw pmix; then
         found_srun 'srun --mpi=pmix' random --mpi=pmix "$found_rank"
@@ -68,14 +70,8 @@ rank 2/3 local 1/2 cross 0/1 by slurm sum 6' "$(found_ranks "$out")"
         out=$(srun --mpi=pmix -N2 -n4 "$found_rank" hvd fail=2:7 2>&1)
         is "a failing rank's exit code is srun's" 7 $?
         has 'and the others name it' "$out" 'rank 2 (host node'
-        if [ -x "$found_rank-openmpi" ]; then
-            for order in 'hvd mpi' 'mpi hvd'; do
-                # shellcheck disable=SC2086 # two words
-                out=$(srun --mpi=pmix -N2 -n2 "$found_rank-openmpi" $order 2>&1)
-                is "srun --mpi=pmix with Open MPI: $order" '2 mpi sum 3' "$(grep '^mpi' <<<"$out" | uniq -c | tr -s ' ' | sed 's/^ //')"
-            done
-        else
-            skip 'srun --mpi=pmix with Open MPI' 'mpicc.openmpi is not installed'
+        if found_needs 'srun --mpi=pmix with Open MPI' "$found_rank-openmpi" mpicc.openmpi; then
+            found_beside_mpi 'srun --mpi=pmix with Open MPI' --mpi=pmix "$found_rank-openmpi"
         fi
     else
         skip 'srun --mpi=pmix' "this Slurm has no mpi/pmix"
@@ -100,23 +96,17 @@ N
         ctl sbatch -Q --wait -N2 -n4 --ntasks-per-node=2 -o "$found/job.out" "$found/job.sh" 2>/dev/null
         out=$(cat "$found/job.out")
         case $by in
-            horovod | torchrun)
-                is "$name in a batch script" "rank 0/2 local 0/2 cross 0/1 by $by sum 3
-rank 1/2 local 1/2 cross 0/1 by $by sum 3" "$(found_ranks "$out")" ;;
+            horovod | torchrun) is "$name in a batch script" "$(found_pairs "$by")" "$(found_ranks "$out")" ;;
             *) is "$name in a batch script" "$(found_places "${by/two/torchrun}")" "$(found_ranks "$out")" ;;
         esac
     }
     inside horovodrun horovod "$found/bin/horovodrun" -np 2 "$found_rank"
     inside srun slurm srun "$found_rank"
-    if command -v mpirun.openmpi >/dev/null; then
+    if found_needs 'mpirun in a batch script' mpirun.openmpi openmpi-bin; then
         inside mpirun openmpi mpirun.openmpi --allow-run-as-root --bind-to none --map-by ppr:2:node "$found_rank"
-    else
-        skip 'mpirun in a batch script' 'openmpi-bin is not installed'
     fi
-    if command -v mpiexec.mpich >/dev/null; then
+    if found_needs 'mpiexec in a batch script' mpiexec.mpich mpich; then
         inside mpiexec mpiexec mpiexec.mpich -n 4 -ppn 2 "$found_rank"
-    else
-        skip 'mpiexec in a batch script' 'mpich is not installed'
     fi
     torchrun="/usr/bin/python3 -W ignore -m torch.distributed.run --redirects 1 --tee 1 --monitor_interval 0.1"
     if /usr/bin/python3 -c 'import torch' 2>/dev/null; then
