@@ -61,6 +61,11 @@ class Scaled(Job):
             self.begin(i, *command, **more)
         return self
 
+    def begin_first(self, *command, **more):
+        """Starts all workers and waits for the ranks of the first world."""
+        self.begin_all(*command, **more).runs(0, self.workers * self.slots)
+        return self
+
     def scale(self, generation, workers, indices=None):
         for i in range(workers) if indices is None else indices:
             self.world(i, generation, workers)
@@ -92,8 +97,7 @@ def waits(job, index, text):
 
 
 def test_a_job_grows(folder):
-    job = Scaled(folder, 2, 2).begin_all()
-    job.runs(0, 4)
+    job = Scaled(folder, 2, 2).begin_first()
     old = [int(read(f"{folder}/pid.0.{i}")) for i in range(4)]
     job.begin(2, generation=1, workers=3)
     job.scale(1, 3)
@@ -107,8 +111,7 @@ def test_any_file_alone_announces_the_world(folder):
     for index in 0, 1:
         sub = f"{folder}/{index}"
         os.mkdir(sub)
-        job = Scaled(sub, 2).begin_all()
-        job.runs(0, 2)
+        job = Scaled(sub, 2).begin_first()
         job.scale(1, 3, [index])
         waits(job, 0, "forming another world generation=1 workers=3 before=2")
         job.begin(2, generation=1, workers=3)
@@ -117,8 +120,7 @@ def test_any_file_alone_announces_the_world(folder):
 
 
 def test_a_job_shrinks_and_the_surplus_ends_well(folder):
-    job = Scaled(folder, 3).begin_all()
-    job.runs(0, 3)
+    job = Scaled(folder, 3).begin_first()
     job.scale(1, 2)
     job.runs(1, 2)
     same(job.agents[2].end(), 0, job.errors())
@@ -128,8 +130,7 @@ def test_a_job_shrinks_and_the_surplus_ends_well(folder):
 
 
 def test_a_pod_that_is_deleted_before_the_new_world_is_no_failure(folder):
-    job = Scaled(folder, 3).begin_all()
-    job.runs(0, 3)
+    job = Scaled(folder, 3).begin_first()
     job.agents[2].signal(signal.SIGTERM)
     wait_until("its rank has ended", lambda: not is_alive(int(read(f"{folder}/pid.0.2"))))
     job.scale(1, 2)
@@ -142,10 +143,9 @@ def test_ranks_that_fail_because_others_left_are_no_failure(folder):
     script = TRAIN.format(folder).replace(
         "sleep 0.02", f"if [ -e {folder}/dead.$HVD_GENERATION ]; then exit 1; fi; sleep 0.02"
     )
-    job = Scaled(folder, 3).begin_all(
+    job = Scaled(folder, 3).begin_first(
         "bash", "-c", f"trap ': > {folder}/dead.$HVD_GENERATION; sleep 0.2; exit 5' TERM; " + script
     )
-    job.runs(0, 3)
     job.agents[2].signal(signal.SIGTERM)
     wait_until("a rank fails", lambda: not is_alive(int(read(f"{folder}/pid.0.1"))))
     job.scale(1, 2)
@@ -154,8 +154,7 @@ def test_ranks_that_fail_because_others_left_are_no_failure(folder):
 
 
 def test_a_deleted_worker_without_a_new_world_ends_the_job(folder):
-    job = Scaled(folder, 3).begin_all()
-    job.runs(0, 3)
+    job = Scaled(folder, 3).begin_first()
     begin = time.monotonic()
     job.agents[2].signal(signal.SIGTERM)
     same(job.end(), [143] * 3, job.errors())
@@ -169,8 +168,7 @@ def test_a_deleted_worker_without_a_new_world_ends_the_job(folder):
 
 def test_a_rank_that_fails_ends_the_job_at_once(folder):
     """A failure that no leaving worker explains ends the job."""
-    job = Scaled(folder, 3).begin_all()
-    job.runs(0, 3)
+    job = Scaled(folder, 3).begin_first()
     begin = time.monotonic()
     os.kill(int(read(f"{folder}/pid.0.1")), signal.SIGKILL)
     same(job.end(), [137] * 3, job.errors())
@@ -179,8 +177,7 @@ def test_a_rank_that_fails_ends_the_job_at_once(folder):
 
 
 def test_a_hub_killed_while_another_world_is_formed_is_named(folder):
-    job = Scaled(folder, 2).begin_all()
-    job.runs(0, 2)
+    job = Scaled(folder, 2).begin_first()
     job.scale(1, 3)
     waits(job, 1, "changing to another world generation=1")
     job.agents[0].signal(signal.SIGKILL)
@@ -193,15 +190,8 @@ def test_one_of_before_worker_0_s_time_waits_for_its_own_file(folder):
     job = Scaled(folder, 3)
     job.begin(0, generation=2)
     job.world(9, 1, 3)
-    old = job.start(
-        1,
-        "sh",
-        "-c",
-        TRAIN.format(folder),
-        name="old",
-        HVD_GENERATION="1",
-        HVD_WORLD_FILE=f"{folder}/volume.9/world",
-    )
+    env = {"HVD_GENERATION": "1", "HVD_WORLD_FILE": f"{folder}/volume.9/world"}
+    old = job.start(1, "sh", "-c", TRAIN.format(folder), name="old", **env)
     waits(job, 0, "worker of an older world connected worker=1 generation=1")
     job.begin(2, generation=1)
     waits(job, 0, "worker of an older world connected worker=2 generation=1")
@@ -217,8 +207,7 @@ def test_one_of_before_worker_0_s_time_waits_for_its_own_file(folder):
 
 
 def test_a_repeated_or_late_or_wrong_world_changes_nothing(folder):
-    job = Scaled(folder, 2).begin_all()
-    job.runs(0, 2)
+    job = Scaled(folder, 2).begin_first()
     job.scale(3, 2)
     job.runs(3, 2)
     job.scale(3, 2)
@@ -259,8 +248,7 @@ def test_a_finished_job_forms_no_new_world(folder):
 
 
 def test_ranks_that_ignore_sigterm_are_killed(folder):
-    job = Scaled(folder, 2).begin_all("sh", "-c", "trap '' TERM; " + TRAIN.format(folder))
-    job.runs(0, 2)
+    job = Scaled(folder, 2).begin_first("sh", "-c", "trap '' TERM; " + TRAIN.format(folder))
     job.scale(1, 1)
     job.runs(1, 1)
     same(job.agents[1].end(), 0, job.errors())
@@ -269,10 +257,9 @@ def test_ranks_that_ignore_sigterm_are_killed(folder):
 
 def test_a_stop_that_takes_long_loses_nobody(folder):
     """The hub and its agents exchange messages while ranks are being stopped: the 5 s before SIGKILL."""
-    job = Scaled(folder, 2, HVD_PEER_TIMEOUT="4").begin_all(
+    job = Scaled(folder, 2, HVD_PEER_TIMEOUT="4").begin_first(
         "bash", "-c", "trap 'sleep 4.8; exit 1' TERM; " + TRAIN.format(folder)
     )
-    job.runs(0, 2)
     job.scale(1, 2)
     job.runs(1, 2)
     job.finish()
@@ -280,8 +267,7 @@ def test_a_stop_that_takes_long_loses_nobody(folder):
 
 def test_the_runtime_forms_the_new_world(folder):
     script = f"{BIN}/launch-world 3 > {folder}/sum.$HVD_GENERATION.$HOROVOD_RANK && " + TRAIN.format(folder)
-    job = Scaled(folder, 2).begin_all("sh", "-c", script)
-    job.runs(0, 2)
+    job = Scaled(folder, 2).begin_first("sh", "-c", script)
     job.begin(2, "sh", "-c", script, generation=1, workers=3)
     job.runs(1, 3)
     job.scale(2, 1)
