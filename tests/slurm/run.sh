@@ -111,7 +111,7 @@ cat >"$RUN/job.sh" <<J
 #SBATCH --hvd
 env | grep -E '^(HOROVOD|HVD)_' && echo "the batch script itself must see nothing"
 for i in 1 2; do
-    srun -n2 bash -c 'echo \$HOROVOD_RANK/\$HOROVOD_SIZE \$HVD_JOB_ID | sed s/slurm.[0-9]*/slurm/'
+    srun -Q -n2 bash -c 'echo \$HOROVOD_RANK/\$HOROVOD_SIZE \$HVD_JOB_ID | sed s/slurm.[0-9]*/slurm/'
 done
 J
 is '#SBATCH --hvd: every srun of the job is a world of its own' "0/2 slurm.0
@@ -120,7 +120,7 @@ is '#SBATCH --hvd: every srun of the job is a world of its own' "0/2 slurm.0
 1/2 slurm.1" "$(ctl sbatch -Q --wait -N2 -n2 -o "$RUN/job.out" "$RUN/job.sh" 2>&1; sort "$RUN/job.out")"
 
 is 'salloc --hvd forwards to srun' "0/2
-1/2" "$(ctl salloc -Q --hvd -N2 -n2 srun bash -c 'echo $HOROVOD_RANK/$HOROVOD_SIZE' 2>&1 | sort)"
+1/2" "$(ctl salloc -Q --hvd -N2 -n2 srun -Q bash -c 'echo $HOROVOD_RANK/$HOROVOD_SIZE' 2>&1 | sort)"
 
 # --- the contract beside the ranks ----------------------------------------------------------------
 out=$(srun --hvd -N2 -n2 bash -c 'echo "$(stat -c "%a %U" "$HVD_TOKEN_FILE" "$(dirname "$HVD_TOKEN_FILE")" | tr "\n" " ")$(tr "\n" " " <"$HVD_HOSTFILE")"' 2>&1 | sort -u)
