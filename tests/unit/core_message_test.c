@@ -188,17 +188,6 @@ static int read_all(const char *p, size_t n, struct err *err)
     return rc;
 }
 
-/* Reads a message of this request alone. */
-static int read_request(const struct tensor_request *q)
-{
-    CLEANUP(strbuf_release) struct strbuf b = {0};
-
-    strbuf_init(&b, MESSAGE_MAX_BYTES);
-    message_begin_up(&b, 0);
-    message_put_request(&b, q);
-    return read_all(b.p, b.n, NULL);
-}
-
 /* Every length but those at which an entry ends. */
 static void
 assert_cuts_refused(const struct strbuf *b, const size_t *ends, size_t n_ends)
@@ -289,59 +278,47 @@ UNIT_TEST(bent_fields_are_refused)
     }
 }
 
-UNIT_TEST(a_set_that_does_not_ascend_is_refused)
+/* Why a rank has no GPU goes with memory of the host, registered buffers are on GPUs. A
+ * pair travels in SENDRECV alone, whose root is in it. The ranks of a set ascend; all
+ * ranks add it, or its members do. */
+UNIT_TEST(requests_whose_fields_contradict_are_refused)
 {
-    static const uint8_t twice[] = {1, 0, 0, 0, 1, 0, 0, 0};
-    struct tensor_request a = sample_set();
-
-    a.n_set = 2;
-    a.set = twice;
-    assert_int_equal(read_request(&a), -EBADMSG);
-}
-
-UNIT_TEST(a_set_is_added_by_all_or_by_its_members)
-{
-    static const int want[] = {
-        [SET_BY_ALL] = 0, [SET_BY_MEMBERS] = 0, [SET_BY_MEMBERS + 1] = -EBADMSG};
-    struct tensor_request a = sample_set();
-
-    for (a.root = 0; a.root < ARRAY_LEN(want); a.root++)
-        assert_int_equal(read_request(&a), want[a.root]);
-}
-
-/* Why a rank has no GPU goes with memory of the host; registered buffers are on GPUs.
- */
-UNIT_TEST(places_and_their_words_fit)
-{
+    static const uint8_t ascending[] = {1, 0, 0, 0, 2, 0, 0, 0},
+                         twice[] = {1, 0, 0, 0, 1, 0, 0, 0};
     static const struct {
-        enum collective coll;
-        enum memory_place place;
-        uint32_t region, root;
-        const char *no_gpu;
+        struct tensor_request q;
         int want;
     } rows[] = {
-        {COLL_ALLREDUCE, PLACE_HOST, 0, 0, "no driver", 0},
-        {COLL_ALLREDUCE, PLACE_CUDA, 0, 0, "no driver", -EBADMSG},
-        {COLL_ALLREDUCE, PLACE_CUDA, 255, 0, "", 0},
-        {COLL_ALLREDUCE, PLACE_HOST, 1, 0, "", -EBADMSG},
-        {COLL_REGISTER, PLACE_CUDA, 0, 0, "", 0},
-        {COLL_REGISTER, PLACE_CUDA, 0, 255, "", 0},
-        {COLL_REGISTER, PLACE_CUDA, 0, 256, "", -EBADMSG},
-        {COLL_REGISTER, PLACE_CUDA, 1, 0, "", -EBADMSG},
-        {COLL_REGISTER, PLACE_HOST, 0, 0, "", -EBADMSG},
+        {{.coll = COLL_ALLREDUCE, .no_gpu = "no driver"}, 0},
+        {{.coll = COLL_ALLREDUCE, .place = PLACE_CUDA, .no_gpu = "-"}, -EBADMSG},
+        {{.coll = COLL_ALLREDUCE, .place = PLACE_CUDA, .region = 255}, 0},
+        {{.coll = COLL_ALLREDUCE, .region = 1}, -EBADMSG},
+        {{.coll = COLL_REGISTER, .place = PLACE_CUDA}, 0},
+        {{.coll = COLL_REGISTER, .place = PLACE_CUDA, .root = 255}, 0},
+        {{.coll = COLL_REGISTER, .place = PLACE_CUDA, .root = 256}, -EBADMSG},
+        {{.coll = COLL_REGISTER, .place = PLACE_CUDA, .region = 1}, -EBADMSG},
+        {{.coll = COLL_REGISTER}, -EBADMSG},
+        {{.coll = COLL_SENDRECV, .process_set = PAIR_BIT}, 0},
+        {{.coll = COLL_SENDRECV, .process_set = PAIR_BIT, .root = 1}, 0},
+        {{.coll = COLL_SENDRECV, .process_set = PAIR_BIT, .root = 2}, -EBADMSG},
+        {{.coll = COLL_SENDRECV}, -EBADMSG},
+        {{.coll = COLL_SENDRECV, .process_set = 1}, -EBADMSG},
+        {{.coll = COLL_BROADCAST, .process_set = PAIR_BIT}, -EBADMSG},
+        {{.coll = COLL_ALLREDUCE, .process_set = PAIR_BIT}, -EBADMSG},
+        {{.coll = COLL_SET_ADD, .n_set = 2, .set = twice}, -EBADMSG},
+        {{.coll = COLL_SET_ADD, .n_set = 2, .set = ascending, .root = SET_BY_ALL}, 0},
+        {{.coll = COLL_SET_ADD, .n_set = 2, .set = ascending, .root = SET_BY_MEMBERS},
+         0},
+        {{.coll = COLL_SET_ADD, .n_set = 2, .set = ascending, .root = 2}, -EBADMSG},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         CLEANUP(strbuf_release) struct strbuf b = {0};
-        struct tensor_request q = {.coll = rows[i].coll,
-                                   .place = rows[i].place,
-                                   .region = rows[i].region,
-                                   .root = rows[i].root,
-                                   .name = "x"};
+        struct tensor_request q = rows[i].q;
         struct message_reader in;
         struct up got;
 
-        (void)snprintf(q.no_gpu, sizeof(q.no_gpu), "%s", rows[i].no_gpu);
+        (void)snprintf(q.name, sizeof(q.name), "x");
         strbuf_init(&b, MESSAGE_MAX_BYTES);
         message_begin_up(&b, 0);
         message_put_request(&b, &q);
@@ -363,51 +340,29 @@ UNIT_TEST(another_buffer_is_another_tensor)
     assert_false(request_same(&a, &b));
 }
 
-/* A pair travels in SENDRECV alone, which travels in nothing else; the root is in it.
- */
-UNIT_TEST(what_is_no_transfer_is_refused)
+UNIT_TEST(answers_out_of_range_are_refused)
 {
     static const struct {
-        enum collective coll;
-        uint32_t set, root;
-        int want;
+        struct down d;
+        const char *why; /* NULL: it is read */
     } rows[] = {
-        {COLL_SENDRECV, PAIR_BIT, 0, 0},
-        {COLL_SENDRECV, PAIR_BIT, 1, 0},
-        {COLL_SENDRECV, PAIR_BIT, 2, -EBADMSG},
-        {COLL_SENDRECV, 0, 0, -EBADMSG},
-        {COLL_SENDRECV, 1, 0, -EBADMSG},
-        {COLL_BROADCAST, PAIR_BIT, 0, -EBADMSG},
-        {COLL_ALLREDUCE, PAIR_BIT, 0, -EBADMSG},
+        {{.kind = DOWN_PAIR, .pair = PAIR_BIT}, NULL},
+        {{.kind = DOWN_PAIR, .pair = 0}, "bad pair"},
+        {{.kind = DOWN_PAIR, .pair = 1}, "bad pair"},
+        {{.kind = DOWN_TUNE, .tuning.gather_ns = TUNING_GATHER_MAX_NS + 1},
+         "bad tuning"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        CLEANUP(strbuf_release) struct strbuf d = {0};
-        struct tensor_request q = sample_transfer();
-        struct down pair = {.kind = DOWN_PAIR, .pair = rows[i].set};
+        CLEANUP(strbuf_release) struct strbuf b = {0};
+        struct err err = ERR_INIT;
 
-        q.coll = rows[i].coll;
-        q.process_set = rows[i].set;
-        q.root = rows[i].root;
-        assert_int_equal(read_request(&q), rows[i].want);
-        strbuf_init(&d, MESSAGE_MAX_BYTES);
-        message_begin_down(&d);
-        message_put_down(&d, &pair);
-        assert_int_equal(read_all(d.p, d.n, NULL), pair_is(rows[i].set) ? 0 : -EBADMSG);
+        strbuf_init(&b, MESSAGE_MAX_BYTES);
+        message_begin_down(&b);
+        message_put_down(&b, &rows[i].d);
+        assert_int_equal(read_all(b.p, b.n, &err), rows[i].why ? -EBADMSG : 0);
+        assert_true(!rows[i].why || strstr(err.text, rows[i].why));
     }
-}
-
-UNIT_TEST(a_window_without_end_is_refused)
-{
-    struct down t = {.kind = DOWN_TUNE, .tuning.gather_ns = TUNING_GATHER_MAX_NS + 1};
-    CLEANUP(strbuf_release) struct strbuf b = {0};
-    struct err err = ERR_INIT;
-
-    strbuf_init(&b, MESSAGE_MAX_BYTES);
-    message_begin_down(&b);
-    message_put_down(&b, &t);
-    assert_int_equal(read_all(b.p, b.n, &err), -EBADMSG);
-    assert_non_null(strstr(err.text, "bad tuning"));
 }
 
 UNIT_TEST(another_version_is_named)
