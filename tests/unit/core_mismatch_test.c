@@ -3,27 +3,16 @@
  * values, and keeps the words that Horovod's users search for. */
 #include <math.h>
 
-#include "runtime/base/mem.h"
 #include "runtime/core/mismatch.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/core_request.h"
 
 static const uint8_t SET_A[] = {0, 0, 0, 0, 2, 0, 0, 0},
                      SET_B[] = {0, 0, 0, 0, 3, 0, 0, 0};
 
-static struct tensor_request request_make(enum collective coll)
+static struct tensor_request request_of(enum collective coll)
 {
-    struct tensor_request r = {.coll = coll,
-                               .dtype = DT_F32,
-                               .op = OP_SUM,
-                               .prescale = 1,
-                               .postscale = 1,
-                               .ndim = 2,
-                               .shape = {2, 3},
-                               .name = "g"};
+    struct tensor_request r = request_make(coll, "g");
 
-    if (coll == COLL_BARRIER || coll == COLL_JOIN || coll == COLL_SET_ADD
-        || coll == COLL_SET_REMOVE)
-        r.ndim = 0;
     if (coll == COLL_SET_ADD) {
         r.n_set = 2;
         r.set = SET_A;
@@ -152,7 +141,7 @@ static const struct {
 UNIT_TEST(the_first_difference_is_reported)
 {
     for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
-        struct tensor_request a = request_make(pairs[i].coll), b;
+        struct tensor_request a = request_of(pairs[i].coll), b;
         struct err one = ERR_INIT, two = ERR_INIT;
         char want[256] = "";
 
@@ -174,7 +163,7 @@ UNIT_TEST(the_first_difference_is_reported)
 
 UNIT_TEST(a_nan_agrees_with_itself)
 {
-    struct tensor_request a = request_make(COLL_ALLREDUCE);
+    struct tensor_request a = request_of(COLL_ALLREDUCE);
     struct err err = ERR_INIT;
 
     a.prescale = (double)NAN;
@@ -183,7 +172,7 @@ UNIT_TEST(a_nan_agrees_with_itself)
 
 UNIT_TEST(the_largest_sentence_is_cut_not_broken)
 {
-    struct tensor_request a = request_make(COLL_ALLREDUCE), b;
+    struct tensor_request a = request_of(COLL_ALLREDUCE), b;
     struct err err = ERR_INIT;
 
     memset(a.name, 'n', sizeof(a.name) - 1);
@@ -241,7 +230,7 @@ UNIT_TEST(a_request_that_is_wrong_by_itself_is_refused)
     const struct set_view world = {4, NULL}, some = {3, ranks};
 
     for (size_t i = 0; i < ARRAY_LEN(alone); i++) {
-        struct tensor_request q = request_make(alone[i].coll);
+        struct tensor_request q = request_of(alone[i].coll);
         struct err err = ERR_INIT;
 
         q.op = alone[i].op;
@@ -258,7 +247,7 @@ UNIT_TEST(a_request_that_is_wrong_by_itself_is_refused)
 /* The rank that has no GPU is named with the reason, whichever of the two it is. */
 UNIT_TEST(a_rank_without_gpu_reports_why)
 {
-    const struct tensor_request r = request_make(COLL_ALLREDUCE),
+    const struct tensor_request r = request_of(COLL_ALLREDUCE),
                                 gpu = request_change(r, PLACE),
                                 cpu = request_change(r, NO_GPU);
     struct err err = ERR_INIT;
@@ -274,7 +263,7 @@ UNIT_TEST(a_rank_without_gpu_reports_why)
 
 UNIT_TEST(a_joined_rank_has_no_registered_buffer)
 {
-    struct tensor_request q = request_make(COLL_ALLREDUCE);
+    struct tensor_request q = request_of(COLL_ALLREDUCE);
     struct err err = ERR_INIT;
 
     q.place = PLACE_CUDA;
@@ -290,7 +279,7 @@ UNIT_TEST(a_join_leaves_sums_and_averages)
 {
     for (unsigned c = 0; c < COLL_COUNT; c++) {
         for (unsigned o = 0; o < OP_COUNT; o++) {
-            struct tensor_request q = request_make((enum collective)c);
+            struct tensor_request q = request_of((enum collective)c);
             struct err err = ERR_INIT;
             bool is_good = c == COLL_ALLREDUCE && (o == OP_SUM || o == OP_AVERAGE);
 

@@ -1,36 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table and its answers, for the core_negotiate_*_test.c programs. */
+/* A table and its answers, for the tests of negotiation. */
 #ifndef TESTS_UNIT_CORE_NEGOTIATE_H
 #define TESTS_UNIT_CORE_NEGOTIATE_H
 
-#include "runtime/base/mem.h"
 #include "runtime/core/negotiate.h"
 #include "runtime/core/pair.h"
-#include "tests/unit/unit.h"
-
-static inline struct tensor_request request_make(enum collective coll, const char *name)
-{
-    struct tensor_request r = {
-        .coll = coll, .dtype = DT_F32, .op = OP_SUM, .prescale = 1, .postscale = 1};
-
-    r.ndim = 2;
-    r.shape[0] = 2;
-    r.shape[1] = 3;
-    (void)snprintf(r.name, sizeof(r.name), "%s", name);
-    return r;
-}
+#include "tests/unit/core_request.h"
 
 static uint32_t world_size; /* of the last table */
 
-static inline struct negotiate *negotiate_make(uint32_t n_ranks, uint64_t fusion_bytes)
-{
-    struct negotiate_config cfg = {.n_ranks = n_ranks, .fusion_bytes = fusion_bytes};
-    struct negotiate *n;
-
-    world_size = n_ranks;
-    assert_int_equal(negotiate_new(&cfg, &n), 0);
-    return n;
-}
+/* A test of one table, n; more fields of its configuration may follow. */
+#define NEGOTIATE_TEST(name, size, bytes, ...)                                         \
+    static void name##_in(struct negotiate *n);                                        \
+    UNIT_TEST(name)                                                                    \
+    {                                                                                  \
+        const struct negotiate_config cfg = {                                          \
+            .n_ranks = (size), .fusion_bytes = (bytes), __VA_ARGS__};                  \
+        struct negotiate *n;                                                           \
+                                                                                       \
+        world_size = cfg.n_ranks;                                                      \
+        assert_int_equal(negotiate_new(&cfg, &n), 0);                                  \
+        name##_in(n);                                                                  \
+        negotiate_free(n);                                                             \
+    }                                                                                  \
+    static void name##_in(struct negotiate *n)
 
 static inline void
 rank_add(struct negotiate *n, uint32_t rank, const struct tensor_request *q)
@@ -47,8 +40,13 @@ all_add(struct negotiate *n, uint32_t n_ranks, const struct tensor_request *q)
 
 static inline void put_run(struct strbuf *got, const struct down *d)
 {
-    assert_true(d->has_req);
+    if (!d->has_req) {
+        strbuf_printf(got, "#%u; ", d->slot);
+        return;
+    }
     strbuf_puts(got, d->req.name);
+    if (d->slot != SLOT_NONE)
+        strbuf_printf(got, "@%u", d->slot);
     for (uint32_t i = 0; i < d->n_counts; i++)
         strbuf_printf(got, "%c%llu", i ? ' ' : '[', (unsigned long long)d->counts[i]);
     if (d->n_counts)
@@ -60,8 +58,44 @@ static inline void put_run(struct strbuf *got, const struct down *d)
     strbuf_puts(got, d->fuse_next ? " and " : "; ");
 }
 
+static inline void put_answer(struct strbuf *got, const struct down *d)
+{
+    switch (d->kind) {
+    case DOWN_PAIR:
+        strbuf_printf(got, "pair %u; ", d->pair & ~PAIR_BIT);
+        break;
+    case DOWN_RUN:
+        put_run(got, d);
+        break;
+    case DOWN_FAIL:
+        strbuf_printf(got, "fails: %s; ", d->text);
+        break;
+    case DOWN_JOINED:
+        strbuf_printf(got, "joined, %u last; ", d->req.root);
+        break;
+    case DOWN_LATE:
+        strbuf_printf(got, "late %s; ", d->req.name);
+        break;
+    case DOWN_TUNE:
+        strbuf_printf(got, "tune %llu %llu; ",
+                      (unsigned long long)d->tuning.fusion_bytes,
+                      (unsigned long long)d->tuning.gather_ns);
+        break;
+    case DOWN_FREEZE:
+        strbuf_printf(got, "plan %u of", d->plan);
+        for (uint32_t i = 0; i < d->n_slots; i++)
+            strbuf_printf(got, " #%u", down_slot(d, i));
+        strbuf_puts(got, "; ");
+        break;
+    case DOWN_LEAVE:
+        strbuf_printf(got, "leave %u; ", d->plan);
+        break;
+    }
+}
+
 /* One message; "" when there is none. "a[2 7] and b; " are two in a batch, the first
- * with the rows of two ranks; "set = 1 by 2; " is a set that its 2 members add. */
+ * with the rows of two ranks; "a@3; " is a, which gets slot 3, "#3; " the slot only;
+ * "set = 1 by 2; " is a set that its 2 members add. */
 static inline void assert_answers(struct negotiate *n, const char *want)
 {
     CLEANUP(strbuf_release) struct strbuf got, b;
@@ -75,31 +109,7 @@ static inline void assert_answers(struct negotiate *n, const char *want)
         assert_int_equal(negotiate_write(n, &b), 0);
         assert_int_equal(message_open(&in, b.p, b.n, NULL), 0);
         while (message_next_down(&in, counts, world_size, &d, NULL) > 0)
-            switch (d.kind) {
-            case DOWN_PAIR:
-                strbuf_printf(&got, "pair %u; ", d.pair & ~PAIR_BIT);
-                break;
-            case DOWN_RUN:
-                put_run(&got, &d);
-                break;
-            case DOWN_FAIL:
-                strbuf_printf(&got, "fails: %s; ", d.text);
-                break;
-            case DOWN_JOINED:
-                strbuf_printf(&got, "joined, %u last; ", d.req.root);
-                break;
-            case DOWN_LATE:
-                strbuf_printf(&got, "late %s; ", d.req.name);
-                break;
-            case DOWN_TUNE:
-                strbuf_printf(&got, "tune %llu %llu; ",
-                              (unsigned long long)d.tuning.fusion_bytes,
-                              (unsigned long long)d.tuning.gather_ns);
-                break;
-            case DOWN_FREEZE:
-            case DOWN_LEAVE:
-                fail();
-            }
+            put_answer(&got, &d);
     }
     assert_string_equal(strbuf_str(&got), want);
 }

@@ -1,47 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank 0's side of the response cache and the plan, as a conversation in text.
+/* Rank 0's side of the response cache and the plan, as a conversation in text. Answers:
+ * see assert_answers().
  *
  * Up: "7 a #3 join leave1": the rank has seen 7 answers, has tensor a and the tensor of
- * slot 3, has joined, must leave plan 1.
- *
- * Down: "a@3": the request of a, which gets slot 3; "#3": the slot only; "plan1(0 1)":
- * the plan of these slots; "leave1": it is left; "joined2": all have, rank 2 last.
- *
- * Tensors g and h are a group. */
-#include "runtime/base/mem.h"
-#include "runtime/core/negotiate.h"
-#include "tests/unit/unit.h"
+ * slot 3, has joined, must leave plan 1. Tensors g and h are a group. */
+#include "tests/unit/core_negotiate.h"
 
 enum { RANKS = 3 };
 
-static struct tensor_request request_make(const char *name)
-{
-    struct tensor_request r = {.coll = COLL_ALLREDUCE, .dtype = DT_F32, .op = OP_SUM};
+#define PLAN_TEST(name)                                                                \
+    NEGOTIATE_TEST(name, RANKS, 0, .cache_capacity = 3, .may_freeze = true)
 
-    r.prescale = r.postscale = 1;
-    if (strcmp(name, "join") == 0)
-        r.coll = COLL_JOIN;
+static struct tensor_request request_named(const char *name)
+{
+    bool is_join = strcmp(name, "join") == 0;
+    struct tensor_request r = request_make(is_join ? COLL_JOIN : COLL_ALLREDUCE, name);
+
     if (name[0] == 'g' || name[0] == 'h') {
         r.group = 5;
         r.group_n = 2;
     }
-    (void)snprintf(r.name, sizeof(r.name), "%s", name);
     return r;
 }
-
-#define NEGOTIATE_TEST(name)                                                           \
-    static void name##_in(struct negotiate *n);                                        \
-    UNIT_TEST(name)                                                                    \
-    {                                                                                  \
-        const struct negotiate_config cfg = {                                          \
-            .n_ranks = RANKS, .cache_capacity = 3, .may_freeze = true};                \
-        struct negotiate *n;                                                           \
-                                                                                       \
-        assert_int_equal(negotiate_new(&cfg, &n), 0);                                  \
-        name##_in(n);                                                                  \
-        negotiate_free(n);                                                             \
-    }                                                                                  \
-    static void name##_in(struct negotiate *n)
 
 static int rank_send(struct negotiate *n, uint32_t rank, const char *text)
 {
@@ -61,7 +41,7 @@ static int rank_send(struct negotiate *n, uint32_t rank, const char *text)
         } else if (strncmp(w, "leave", 5) == 0) {
             message_put_leave(&b, (uint32_t)atoi(w + 5), 9);
         } else {
-            q = request_make(w);
+            q = request_named(w);
             message_put_request(&b, &q);
         }
     }
@@ -76,54 +56,6 @@ static void all_send(struct negotiate *n, const char *text)
         assert_int_equal(rank_send(n, r, text), 0);
 }
 
-static void put_answer(struct strbuf *got, const struct down *d)
-{
-    switch (d->kind) {
-    case DOWN_RUN:
-        if (!d->has_req)
-            strbuf_printf(got, " #%u", d->slot);
-        else
-            strbuf_printf(got, " %s@%u", d->req.name, d->slot);
-        break;
-    case DOWN_FREEZE:
-        strbuf_printf(got, " plan%u(", d->plan);
-        for (uint32_t i = 0; i < d->n_slots; i++)
-            strbuf_printf(got, "%s%u", i ? " " : "", down_slot(d, i));
-        strbuf_puts(got, ")");
-        break;
-    case DOWN_LEAVE:
-        strbuf_printf(got, " leave%u", d->plan);
-        break;
-    case DOWN_JOINED:
-        strbuf_printf(got, " joined%u", d->req.root);
-        break;
-    case DOWN_FAIL:
-    case DOWN_PAIR:
-    case DOWN_LATE:
-    case DOWN_TUNE:
-        fail();
-    }
-}
-
-/* One message a call; "" when there is none. */
-static void assert_answers(struct negotiate *n, const char *want)
-{
-    CLEANUP(strbuf_release) struct strbuf got, b;
-    uint64_t counts[RANKS];
-    struct message_reader in;
-    struct down d;
-
-    strbuf_init(&got, 4096);
-    strbuf_init(&b, MESSAGE_MAX_BYTES);
-    if (negotiate_has_news(n)) {
-        assert_int_equal(negotiate_write(n, &b), 0);
-        assert_int_equal(message_open(&in, b.p, b.n, NULL), 0);
-        while (message_next_down(&in, counts, RANKS, &d, NULL) > 0)
-            put_answer(&got, &d);
-    }
-    assert_string_equal(strbuf_str(&got), want);
-}
-
 /* Three answers, the first of them to ranks that have seen n_seen. */
 static void three_equal_steps(struct negotiate *n, int n_seen)
 {
@@ -132,7 +64,7 @@ static void three_equal_steps(struct negotiate *n, int n_seen)
     for (int i = 0; i < 3; i++) {
         (void)snprintf(text, sizeof(text), "%d #0 #1", n_seen + i);
         all_send(n, text);
-        assert_answers(n, " #0 #1");
+        assert_answers(n, "#0; #1; ");
     }
 }
 
@@ -140,93 +72,93 @@ static void three_equal_steps(struct negotiate *n, int n_seen)
 static void two_equal_steps(struct negotiate *n)
 {
     all_send(n, "0 a b");
-    assert_answers(n, " a@0 b@1");
+    assert_answers(n, "a@0; b@1; ");
     three_equal_steps(n, 1);
 }
 
-NEGOTIATE_TEST(equal_steps_become_a_plan)
+PLAN_TEST(equal_steps_become_a_plan)
 {
     two_equal_steps(n);
     assert_int_equal(rank_send(n, 0, "4 #0 #1"), 0);
     assert_int_equal(rank_send(n, 1, "4 #0"), 0);
     assert_answers(n, "");
     assert_int_equal(rank_send(n, 2, "4 #0"), 0);
-    assert_answers(n, " plan1(0 1)");
+    assert_answers(n, "plan 1 of #0 #1; ");
     /* What comes from before it is dropped; so it is with them again. */
     assert_int_equal(rank_send(n, 1, "4 #1"), 0);
     assert_int_equal(rank_send(n, 2, "4 b"), 0);
     assert_answers(n, "");
     assert_int_equal(negotiate_pending(n), 0);
     all_send(n, "5 #1 #0");
-    assert_answers(n, " #1 #0");
+    assert_answers(n, "#1; #0; ");
     assert_int_equal(negotiate_counts(n).n_plans, 1);
 }
 
-NEGOTIATE_TEST(pending_tensors_delay_a_plan)
+PLAN_TEST(pending_tensors_delay_a_plan)
 {
     two_equal_steps(n);
     assert_int_equal(rank_send(n, 1, "4 c"), 0);
     all_send(n, "4 #0 #1");
-    assert_answers(n, " #0 #1");
+    assert_answers(n, "#0; #1; ");
     assert_int_equal(negotiate_counts(n).n_plans, 0);
 }
 
-NEGOTIATE_TEST(a_plan_is_left_once)
+PLAN_TEST(a_plan_is_left_once)
 {
     two_equal_steps(n);
     all_send(n, "4 #0 #1");
-    assert_answers(n, " plan1(0 1)");
+    assert_answers(n, "plan 1 of #0 #1; ");
     assert_int_equal(rank_send(n, 2, "5 leave1"), 0);
     assert_int_equal(rank_send(n, 1, "5 leave1"), 0);
-    assert_answers(n, " leave1");
+    assert_answers(n, "leave 1; ");
     assert_answers(n, "");
     three_equal_steps(n, 6);
     all_send(n, "9 #0 #1");
-    assert_answers(n, " plan2(0 1)");
+    assert_answers(n, "plan 2 of #0 #1; ");
     assert_int_equal(rank_send(n, 0, "10 leave1"), 0); /* not this one */
     assert_answers(n, "");
     assert_int_equal(rank_send(n, 0, "10 leave2"), 0);
-    assert_answers(n, " leave2");
+    assert_answers(n, "leave 2; ");
     assert_int_equal(negotiate_counts(n).n_leaves, 2);
 }
 
 /* Its rank submits again what was dropped, and must not have joined before. */
-NEGOTIATE_TEST(a_join_that_crosses_a_plan_is_dropped_too)
+PLAN_TEST(a_join_that_crosses_a_plan_is_dropped_too)
 {
     two_equal_steps(n);
     all_send(n, "4 #0");
-    assert_answers(n, " plan1(0 1)");
+    assert_answers(n, "plan 1 of #0 #1; ");
     assert_int_equal(rank_send(n, 2, "4 #1 join"), 0);
     assert_int_equal(rank_send(n, 2, "5 leave1"), 0);
-    assert_answers(n, " leave1");
+    assert_answers(n, "leave 1; ");
     all_send(n, "6 #0 #1 join");
-    assert_answers(n, " #0 #1 joined2");
+    assert_answers(n, "#0; #1; joined, 2 last; ");
 }
 
-NEGOTIATE_TEST(no_plan_begins_inside_a_group)
+PLAN_TEST(no_plan_begins_inside_a_group)
 {
     all_send(n, "0 a h");
     all_send(n, "0 g");
-    assert_answers(n, " a@0 h@1 g@2");
+    assert_answers(n, "a@0; h@1; g@2; ");
     /* The first one that comes as a bit of all is inside the group. */
     all_send(n, "1 h #2");
-    assert_answers(n, " h@1 #2");
+    assert_answers(n, "h@1; #2; ");
     all_send(n, "2 #0");
-    assert_answers(n, " #0");
+    assert_answers(n, "#0; ");
     for (int i = 3; i < 9; i += 2) {
         char text[40];
 
         (void)snprintf(text, sizeof(text), "%d #1 #2", i);
         all_send(n, text);
-        assert_answers(n, " #1 #2");
+        assert_answers(n, "#1; #2; ");
         (void)snprintf(text, sizeof(text), "%d #0", i + 1);
         all_send(n, text);
-        assert_answers(n, i < 7 ? " #0" : " plan1(0 1 2)");
+        assert_answers(n, i < 7 ? "#0; " : "plan 1 of #0 #1 #2; ");
     }
 }
 
 /* More than one message holds: that all have joined comes last. */
-NEGOTIATE_TEST(what_was_submitted_before_a_join_is_answered_before)
+PLAN_TEST(what_was_submitted_before_a_join_is_answered_before)
 {
     enum { TENSORS = 900 };
     struct tensor_request q;
@@ -235,13 +167,13 @@ NEGOTIATE_TEST(what_was_submitted_before_a_join_is_answered_before)
 
     for (uint32_t r = 0; r < RANKS; r++) {
         for (uint32_t i = 0; i < TENSORS; i++) {
-            q = request_make("");
+            q = request_named("");
             memset(q.name, 'n', 400);
             (void)snprintf(q.name + 400, 32, "%u", i);
-            assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
+            rank_add(n, r, &q);
         }
-        q = request_make("join");
-        assert_int_equal(negotiate_add(n, r, &q, 1, NULL), 0);
+        q = request_named("join");
+        rank_add(n, r, &q);
     }
     for (; negotiate_has_news(n); n_messages++) {
         CLEANUP(strbuf_release) struct strbuf b;
@@ -263,13 +195,13 @@ NEGOTIATE_TEST(what_was_submitted_before_a_join_is_answered_before)
     assert_true(n_messages > 1);
 }
 
-NEGOTIATE_TEST(a_bit_of_nothing_breaks_the_world)
+PLAN_TEST(a_bit_of_nothing_breaks_the_world)
 {
     assert_int_equal(rank_send(n, 1, "0 #0"), -EPROTO);
     assert_int_equal(rank_send(n, 1, "1 a"),
                      -EPROTO); /* has seen more than there was */
     all_send(n, "0 a");
-    assert_answers(n, " a@0");
+    assert_answers(n, "a@0; ");
     assert_int_equal(rank_send(n, 1, "1 #0"), 0);
     assert_int_equal(rank_send(n, 1, "0 b"), -EPROTO); /* has seen less than before */
 }

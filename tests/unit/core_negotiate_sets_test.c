@@ -3,11 +3,10 @@
  * process sets, pairs. */
 #include "tests/unit/core_negotiate.h"
 
-UNIT_TEST(a_group_fails_whole)
+NEGOTIATE_TEST(a_group_fails_whole, 2, 1 << 20)
 {
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
                           b = request_make(COLL_ALLREDUCE, "b"), bad;
-    struct negotiate *n = negotiate_make(2, 1 << 20);
 
     a.group = b.group = 5;
     a.group_n = b.group_n = 2;
@@ -20,14 +19,12 @@ UNIT_TEST(a_group_fails_whole)
                       "types: tensor \"b\": rank 0 has float32, rank 1 has float64; "
                       "fails: Mismatched data types: tensor \"b\": rank 0 has "
                       "float32, rank 1 has float64; ");
-    negotiate_free(n);
 }
 
 /* Rank 0 has a group of two, rank 1 of three: no tensor of it may wait for a third. */
-UNIT_TEST(nobody_waits_for_a_group_that_ranks_disagree_about)
+NEGOTIATE_TEST(nobody_waits_for_a_group_that_ranks_disagree_about, 2, 1 << 20)
 {
     static const char *const names[] = {"a", "b", "c"};
-    struct negotiate *n = negotiate_make(2, 1 << 20);
     struct tensor_request q;
 
     for (uint32_t i = 0; i < 3; i++) {
@@ -45,30 +42,27 @@ UNIT_TEST(nobody_waits_for_a_group_that_ranks_disagree_about)
                       "fails: Mismatched groups: tensor \"c\": rank 0 has no group, "
                       "rank 1 has a group; ");
     assert_int_equal(negotiate_pending(n), 0);
-    negotiate_free(n);
 }
 
-UNIT_TEST(a_joined_rank_submits_nothing_until_all_are_back)
+NEGOTIATE_TEST(a_joined_rank_submits_nothing_until_all_are_back, 2, 1 << 20)
 {
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
                           j = request_make(COLL_JOIN, "join");
-    struct negotiate *n = negotiate_make(2, 1 << 20);
 
     rank_add(n, 1, &j);
     assert_int_equal(negotiate_add(n, 1, &a, 1, NULL), -EPROTO);
     rank_add(n, 0, &j);
     assert_answers(n, "joined, 0 last; ");
     rank_add(n, 1, &a);
-    negotiate_free(n);
 }
 
-UNIT_TEST(a_process_set_waits_for_its_own_ranks_only)
+static const uint8_t RANKS_0_AND_2[] = {0, 0, 0, 0, 2, 0, 0, 0};
+
+NEGOTIATE_TEST(a_process_set_waits_for_its_own_ranks_only, 3, 1 << 20)
 {
-    static const uint8_t pair[] = {0, 0, 0, 0, 2, 0, 0, 0};
-    struct tensor_request add = set_of(pair, 2), a = request_make(COLL_ALLGATHER, "a");
-    struct tensor_request gone = request_make(COLL_SET_REMOVE, "set");
-    struct negotiate *n = negotiate_make(3, 1 << 20);
-    struct err err = ERR_INIT;
+    struct tensor_request add = set_of(RANKS_0_AND_2, 2),
+                          a = request_make(COLL_ALLGATHER, "a"),
+                          gone = request_make(COLL_SET_REMOVE, "set");
 
     all_add(n, 3, &add);
     assert_answers(n, "set = 1; ");
@@ -85,15 +79,20 @@ UNIT_TEST(a_process_set_waits_for_its_own_ranks_only)
     assert_answers(n, "set; ");
     rank_add(n, 0, &a);
     assert_answers(n, "fails: tensor \"a\": process set 1 does not exist; ");
-    negotiate_free(n);
+}
 
-    n = negotiate_make(3, 1 << 20);
+NEGOTIATE_TEST(a_rank_outside_a_process_set_breaks_the_world, 3, 1 << 20)
+{
+    struct tensor_request add = set_of(RANKS_0_AND_2, 2),
+                          a = request_make(COLL_ALLGATHER, "a");
+    struct err err = ERR_INIT;
+
     all_add(n, 3, &add);
     assert_answers(n, "set = 1; ");
+    a.process_set = 1;
     assert_int_equal(negotiate_add(n, 1, &a, 1, &err), -EPROTO);
     assert_string_equal(
         err.text, "rank 1 submitted tensor \"a\" in process set 1, which it is not in");
-    negotiate_free(n);
 }
 
 /* --- pairs --- */
@@ -119,10 +118,9 @@ static void both_add(struct negotiate *n, const char *what, uint32_t src, uint32
     rank_add(n, src > dst ? dst : src, &q);
 }
 
-UNIT_TEST(a_pair_meets_before_its_first_transfer_only)
+NEGOTIATE_TEST(a_pair_meets_before_its_first_transfer_only, 4, 0)
 {
     struct tensor_request bad = request_transfer("y", 2, 3), worse = bad;
-    struct negotiate *n = negotiate_make(4, 0);
 
     both_add(n, "x", 1, 0);
     both_add(n, "x", 0, 1);
@@ -137,12 +135,10 @@ UNIT_TEST(a_pair_meets_before_its_first_transfer_only)
                       "float32, rank 3 has int8; pair 4; x (3 -> 1); ");
     both_add(n, "y", 2, 3);
     assert_answers(n, "pair 5; y (2 -> 3); ");
-    negotiate_free(n);
 }
 
-UNIT_TEST(transfers_of_one_direction_travel_together)
+NEGOTIATE_TEST(transfers_of_one_direction_travel_together, 3, 1 << 20)
 {
-    struct negotiate *n = negotiate_make(3, 1 << 20);
 
     both_add(n, "a", 0, 1);
     both_add(n, "b", 0, 1);
@@ -150,13 +146,11 @@ UNIT_TEST(transfers_of_one_direction_travel_together)
     both_add(n, "d", 0, 2);
     assert_answers(n, "pair 0; a (0 -> 1) and b (0 -> 1); c (1 -> 0); pair 1; "
                       "d (0 -> 2); ");
-    negotiate_free(n);
 }
 
 /* All ranks pass something on: not one after the other, round the ring. */
-UNIT_TEST(transfers_are_put_into_rounds)
+NEGOTIATE_TEST(transfers_are_put_into_rounds, 6, 1 << 20)
 {
-    struct negotiate *n = negotiate_make(6, 1 << 20);
     struct tensor_request q;
 
     for (uint32_t turn = 0; turn < 2; turn++) {
@@ -178,15 +172,13 @@ UNIT_TEST(transfers_are_put_into_rounds)
                               "and b (1 -> 2); a (3 -> 4); a (5 -> 0); c (2 -> 1); "
                               "behind; ");
     }
-    negotiate_free(n);
 }
 
 /* A failed one and a group's are not moved, and nothing is moved over them. */
-UNIT_TEST(what_is_no_free_transfer_keeps_its_place)
+NEGOTIATE_TEST(what_is_no_free_transfer_keeps_its_place, 4, 0)
 {
     struct tensor_request c = request_transfer("c", 2, 3), bad = c,
                           g = request_transfer("g", 2, 0);
-    struct negotiate *n = negotiate_make(4, 0);
 
     both_add(n, "a", 0, 1);
     both_add(n, "b", 1, 2);
@@ -204,14 +196,12 @@ UNIT_TEST(what_is_no_free_transfer_keeps_its_place)
                    "SENDRECV tensor shapes: tensor \"c (2 -> 3)\": rank 2 has [2, "
                    "3], rank 3 has [2] (the number of dimensions differs); pair 3; d "
                    "(3 -> 0); pair 1; g (2 -> 0); e (1 -> 2); ");
-    negotiate_free(n);
 }
 
-UNIT_TEST(a_pair_is_of_its_own_two_ranks)
+NEGOTIATE_TEST(a_pair_is_of_its_own_two_ranks, 3, 0)
 {
     struct tensor_request q = request_transfer("x", 0, 1),
                           far = request_transfer("x", 1, 3);
-    struct negotiate *n = negotiate_make(3, 0);
     struct err err = ERR_INIT;
 
     assert_int_equal(negotiate_add(n, 2, &q, 1, &err), -EPROTO);
@@ -224,35 +214,26 @@ UNIT_TEST(a_pair_is_of_its_own_two_ranks)
         err.text,
         "rank 1 submitted transfer \"x (1 -> 3)\", which is not one of its own");
     assert_int_equal(negotiate_pending(n), 0);
-    negotiate_free(n);
 }
 
-UNIT_TEST(a_pair_is_no_process_set)
+NEGOTIATE_TEST(a_pair_is_no_process_set, 3, 0)
 {
-    struct tensor_request gone = request_make(COLL_SET_REMOVE, "set"),
+    struct tensor_request gone = request_make(COLL_SET_REMOVE, "gone"),
                           add = set_of(RANKS_0_AND_1, 2);
-    struct negotiate *n = negotiate_make(2, 0);
 
-    both_add(n, "x", 0, 1);
-    assert_answers(n, "pair 0; x (0 -> 1); ");
-    gone.root = pair_of(0, 1);
-    all_add(n, 2, &gone);
-    assert_answers(n, "fails: process set 2147483648 does not exist; ");
-    negotiate_free(n);
-
-    n = negotiate_make(3, 0); /* a set of the same two ranks may be added */
     both_add(n, "x", 0, 1);
     all_add(n, 3, &add);
     assert_answers(n, "pair 0; x (0 -> 1); set = 1; ");
-    negotiate_free(n);
+    gone.root = pair_of(0, 1);
+    all_add(n, 3, &gone);
+    assert_answers(n, "fails: process set 2147483648 does not exist; ");
 }
 
-UNIT_TEST(a_transfer_needs_both_but_nobody_else)
+NEGOTIATE_TEST(a_transfer_needs_both_but_nobody_else, 3, 0)
 {
     struct tensor_request j = request_make(COLL_JOIN, "join");
     struct tensor_request early = request_transfer("early", 2, 1),
                           late = request_transfer("late", 0, 2);
-    struct negotiate *n = negotiate_make(3, 0);
 
     rank_add(n, 1, &early);
     assert_false(negotiate_has_news(n));
@@ -264,7 +245,6 @@ UNIT_TEST(a_transfer_needs_both_but_nobody_else)
     rank_add(n, 0, &late);
     assert_answers(n, "fails: Send and receive is not supported with Join at this "
                       "time: tensor \"late (0 -> 2)\"; ");
-    negotiate_free(n);
 }
 
 static bool is_stalled(void *arg, const struct negotiate_view *v)
@@ -279,35 +259,30 @@ static bool is_stalled(void *arg, const struct negotiate_view *v)
     return true;
 }
 
-UNIT_TEST(the_one_that_is_late_is_missing)
+NEGOTIATE_TEST(the_one_that_is_late_is_missing, 3, 0)
 {
     char name[] = "x (1 -> 0)";
     struct tensor_request q = request_transfer("x", 1, 0);
-    struct negotiate *n = negotiate_make(3, 0);
 
     rank_add(n, 0, &q);
     assert_int_equal(negotiate_pending(n), 1);
     negotiate_walk(n, is_stalled, name);
-    negotiate_free(n);
 }
 
 static struct tensor_request
 by_members(const uint8_t *ranks, uint32_t n, const char *name)
 {
-    struct tensor_request q = request_make(COLL_SET_ADD, name);
+    struct tensor_request q = set_of(ranks, n);
 
-    q.ndim = 0;
     q.root = SET_BY_MEMBERS;
-    q.set = ranks;
-    q.n_set = n;
+    (void)snprintf(q.name, sizeof(q.name), "%s", name);
     return q;
 }
 
-UNIT_TEST(a_set_that_its_members_add_needs_nobody_else)
+NEGOTIATE_TEST(a_set_that_its_members_add_needs_nobody_else, 3, 1 << 20)
 {
     struct tensor_request q = by_members(RANKS_0_AND_1, 2, "add"),
                           a = request_make(COLL_ALLREDUCE, "a");
-    struct negotiate *n = negotiate_make(3, 1 << 20);
     char name[] = "add";
     struct err err = ERR_INIT;
 
@@ -320,14 +295,12 @@ UNIT_TEST(a_set_that_its_members_add_needs_nobody_else)
     a.process_set = 1;
     all_add(n, 2, &a);
     assert_answers(n, "a; ");
-    negotiate_free(n);
 }
 
-UNIT_TEST(only_joined_members_are_in_the_way_of_their_set)
+NEGOTIATE_TEST(only_joined_members_are_in_the_way_of_their_set, 3, 1 << 20)
 {
     struct tensor_request q = by_members(RANKS_0_AND_1, 2, "add"),
                           j = request_make(COLL_JOIN, "join");
-    struct negotiate *n = negotiate_make(3, 1 << 20);
 
     rank_add(n, 2, &j);
     all_add(n, 2, &q);
@@ -337,15 +310,13 @@ UNIT_TEST(only_joined_members_are_in_the_way_of_their_set)
     rank_add(n, 0, &q);
     assert_answers(n, "fails: Adding a process set is not supported with Join at this "
                       "time: tensor \"again\"; ");
-    negotiate_free(n);
 }
 
-/* Those that their members add may be on their way together: the table counts. */
-UNIT_TEST(there_are_not_more_sets_than_there_may_be)
-{
-    enum { RANKS = 13 };
-    struct negotiate *n = negotiate_make(RANKS, 1 << 20);
+enum { RANKS = 13 };
 
+/* Those that their members add may be on their way together: the table counts. */
+NEGOTIATE_TEST(there_are_not_more_sets_than_there_may_be, RANKS, 1 << 20)
+{
     for (uint32_t mask = 1; mask <= NEGOTIATE_MAX_SETS; mask++) { /* and the world */
         uint8_t ranks[RANKS * 4] = {0};
         char want[64];
@@ -365,7 +336,6 @@ UNIT_TEST(there_are_not_more_sets_than_there_may_be)
                            q.n_set);
         assert_answers(n, want);
     }
-    negotiate_free(n);
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -3,36 +3,32 @@
  * ranks disagree, is core_sim_test's. */
 #include "tests/unit/core_negotiate.h"
 
-UNIT_TEST(a_rank_that_submits_twice_breaks_the_world)
+NEGOTIATE_TEST(a_rank_that_submits_twice_breaks_the_world, 2, 1 << 20)
 {
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a");
     struct err err = ERR_INIT;
-    struct negotiate *n = negotiate_make(2, 1 << 20);
 
     rank_add(n, 1, &a);
     assert_int_equal(negotiate_add(n, 1, &a, 1, &err), -EPROTO);
     assert_string_equal(err.text, "rank 1 submitted tensor \"a\" twice");
     assert_int_equal(negotiate_add(n, 2, &a, 1, &err), -EPROTO);
-    negotiate_free(n);
 }
 
 /* Which requests cannot be is core_mismatch_test's. */
-UNIT_TEST(impossible_requests_fail_on_all)
+NEGOTIATE_TEST(impossible_requests_fail_on_all, 2, 1 << 20)
 {
     struct tensor_request q = request_make(COLL_ALLGATHER, "x");
-    struct negotiate *n = negotiate_make(2, 1 << 20);
 
     q.ndim = 0;
     all_add(n, 2, &q);
     assert_answers(
         n, "fails: rank 1 tried to ALLGATHER a rank-zero tensor: tensor \"x\"; ");
-    negotiate_free(n);
 }
 
-UNIT_TEST(fused_ones_are_marked)
+/* 24 bytes each. */
+NEGOTIATE_TEST(fused_ones_are_marked, 1, 3 * 24 + 5)
 {
     static const char *const names[] = {"a", "b", "c", "d"};
-    struct negotiate *n = negotiate_make(1, 3 * 24 + 5); /* 24 bytes each */
 
     for (size_t i = 0; i < 4; i++) {
         struct tensor_request q = request_make(COLL_ALLREDUCE, names[i]);
@@ -40,13 +36,11 @@ UNIT_TEST(fused_ones_are_marked)
         rank_add(n, 0, &q);
     }
     assert_answers(n, "a and b and c; d; ");
-    negotiate_free(n);
 }
 
-UNIT_TEST(a_late_tensor_is_reported)
+NEGOTIATE_TEST(a_late_tensor_is_reported, 2, 1 << 20)
 {
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a");
-    struct negotiate *n = negotiate_make(2, 1 << 20);
 
     negotiate_report_late(n);
     assert_answers(n, ""); /* nothing is pending */
@@ -54,16 +48,14 @@ UNIT_TEST(a_late_tensor_is_reported)
     negotiate_report_late(n);
     assert_answers(n, "late a; ");
     assert_answers(n, ""); /* once */
-    negotiate_free(n);
 }
 
 /* They count for the answers of their own message. */
-UNIT_TEST(new_settings_are_sent_first)
+NEGOTIATE_TEST(new_settings_are_sent_first, 1, 1 << 20)
 {
     const struct tuning one = {.fusion_bytes = 1}, off = {.gather_ns = 5};
     struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
                           b = request_make(COLL_ALLREDUCE, "b");
-    struct negotiate *n = negotiate_make(1, 1 << 20);
 
     rank_add(n, 0, &a);
     rank_add(n, 0, &b);
@@ -74,7 +66,6 @@ UNIT_TEST(new_settings_are_sent_first)
     rank_add(n, 0, &b);
     assert_answers(n, "tune 0 5; a; b; ");
     assert_answers(n, ""); /* once */
-    negotiate_free(n);
 }
 
 UNIT_MAIN(NULL, NULL)

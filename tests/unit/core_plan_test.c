@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The small pure modules of the coordinator: fusion, life cycle, stall report, names.
  * What a plan agrees on is core_sim_test's. */
-#include "runtime/base/mem.h"
 #include "runtime/core/fusion.h"
 #include "runtime/core/lifecycle.h"
 #include "runtime/core/nametab.h"
 #include "runtime/core/plan.h"
 #include "runtime/core/stall.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/core_negotiate.h"
 
 static struct tensor_request
-request_make(enum collective coll, enum dtype dtype, int64_t n)
+request_of(enum collective coll, enum dtype dtype, int64_t n)
 {
     return (struct tensor_request){.coll = coll,
                                    .dtype = dtype,
@@ -42,7 +41,7 @@ UNIT_TEST(fusion_takes_what_fits)
     struct tensor_request v[4];
 
     for (size_t i = 0; i < 4; i++)
-        v[i] = request_make(COLL_ALLREDUCE, DT_F32, 10); /* 40 bytes */
+        v[i] = request_of(COLL_ALLREDUCE, DT_F32, 10); /* 40 bytes */
     assert_int_equal(requests_fuse(v, 0, 1000), 0);
     assert_int_equal(requests_fuse(v, 4, 1000), 4);
     assert_int_equal(requests_fuse(v, 4, 160), 4);
@@ -50,11 +49,11 @@ UNIT_TEST(fusion_takes_what_fits)
     assert_int_equal(requests_fuse(v, 4, 40), 1);
     assert_int_equal(requests_fuse(v, 4, 39), 1); /* above the limit: alone */
     assert_int_equal(requests_fuse(v, 4, 0), 1);  /* off */
-    v[2] = request_make(COLL_ALLREDUCE, DT_F16, 10);
+    v[2] = request_of(COLL_ALLREDUCE, DT_F16, 10);
     assert_int_equal(requests_fuse(v, 4, 1000), 2);
-    v[2] = request_make(COLL_BROADCAST, DT_F32, 10);
+    v[2] = request_of(COLL_BROADCAST, DT_F32, 10);
     assert_int_equal(requests_fuse(v, 4, 1000), 2);
-    v[2] = request_make(COLL_ALLREDUCE, DT_F32, 10);
+    v[2] = request_of(COLL_ALLREDUCE, DT_F32, 10);
     v[2].op = OP_AVERAGE;
     assert_int_equal(requests_fuse(v, 4, 1000), 2);
     v[2].op = OP_SUM;
@@ -69,9 +68,9 @@ UNIT_TEST(fusion_takes_what_fits)
     v[2].region = 1;
     assert_int_equal(requests_fuse(v, 3, 1000), 2);
     v[1].place = PLACE_HOST;
-    v[0] = request_make(COLL_ALLGATHER, DT_F32, 10);
+    v[0] = request_of(COLL_ALLGATHER, DT_F32, 10);
     assert_int_equal(requests_fuse(v, 4, 1000), 1);
-    v[0] = request_make(COLL_ALLREDUCE, DT_F32, 0); /* empty tensors cost nothing */
+    v[0] = request_of(COLL_ALLREDUCE, DT_F32, 0); /* empty tensors cost nothing */
     assert_int_equal(requests_fuse(v, 2, 40), 2);
     v[1].process_set = 1;
     assert_int_equal(requests_fuse(v, 2, 40), 1);
@@ -82,7 +81,7 @@ UNIT_TEST(fusion_keeps_groups_and_roots_apart)
     struct tensor_request v[3];
 
     for (size_t i = 0; i < 3; i++) {
-        v[i] = request_make(COLL_ALLREDUCE, DT_F32, 10);
+        v[i] = request_of(COLL_ALLREDUCE, DT_F32, 10);
         v[i].group = i < 2 ? 7 : 8;
         v[i].group_n = i < 2 ? 2 : 1;
     }
@@ -98,7 +97,7 @@ UNIT_TEST(fusion_keeps_groups_and_roots_apart)
 UNIT_TEST(a_plan_knows_when_a_step_is_complete)
 {
     static const bool is_ours[] = {true, true, true, false}; /* 3: another set's */
-    const struct tensor_request v = request_make(COLL_ALLREDUCE, DT_F32, 1);
+    const struct tensor_request v = request_of(COLL_ALLREDUCE, DT_F32, 1);
     const struct tensor_request *reqs[4] = {&v, &v, &v, &v};
     uint64_t w = 1 | 1 << 1; /* all have the first */
     uint32_t order[4];
@@ -143,25 +142,15 @@ UNIT_TEST(lifecycle_has_these_edges_and_no_others)
 
 enum { S = 1000000000 };
 
-static int new_table(uint32_t n_ranks, struct negotiate **ret)
-{
-    struct negotiate_config cfg = {.n_ranks = n_ranks};
-
-    return negotiate_new(&cfg, ret);
-}
-
-UNIT_TEST(stall_names_tensors_and_missing_ranks)
+NEGOTIATE_TEST(stall_names_tensors_and_missing_ranks, 4, 0)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct stall s = {.warn_ns = 60ull * S};
-    struct tensor_request a = request_make(COLL_ALLREDUCE, DT_F32, 1), b = a;
-    struct negotiate *n;
+    struct tensor_request a = request_make(COLL_ALLREDUCE, "a"),
+                          b = request_make(COLL_ALLREDUCE, "b");
     uint64_t next;
 
     strbuf_init(&out, 4096);
-    (void)snprintf(a.name, sizeof(a.name), "a");
-    (void)snprintf(b.name, sizeof(b.name), "b");
-    assert_int_equal(new_table(4, &n), 0);
     assert_int_equal(stall_step(&s, n, 100ull * S, &out, &next), STALL_NONE);
     assert_true(next == UINT64_MAX);
     assert_int_equal(negotiate_add(n, 0, &a, 100ull * S, NULL), 0);
@@ -179,27 +168,22 @@ UNIT_TEST(stall_names_tensors_and_missing_ranks)
     assert_string_equal(strbuf_str(&out),
                         "tensor \"a\" (ALLREDUCE) has waited 121 s for ranks 1, 3; "
                         "tensor \"b\" (ALLREDUCE) has waited 111 s for ranks 0, 2, 3");
-    negotiate_free(n);
 }
 
-UNIT_TEST(stall_can_end_the_world)
+NEGOTIATE_TEST(stall_can_end_the_world, 2, 0)
 {
     CLEANUP(strbuf_release) struct strbuf out = {0};
     struct stall s = {.warn_ns = 0, .fail_ns = 5ull * S};
-    struct tensor_request a = request_make(COLL_BARRIER, DT_F32, 1);
-    struct negotiate *n;
+    struct tensor_request a = request_make(COLL_BARRIER, "a");
     uint64_t next;
 
     strbuf_init(&out, 4096);
-    (void)snprintf(a.name, sizeof(a.name), "a");
-    assert_int_equal(new_table(2, &n), 0);
     assert_int_equal(negotiate_add(n, 0, &a, 1ull * S, NULL), 0);
     assert_int_equal(stall_step(&s, n, 5ull * S, &out, &next), STALL_NONE);
     assert_int_equal(next, 6ull * S);
     assert_int_equal(stall_step(&s, n, 6ull * S, &out, &next), STALL_FAIL);
     assert_string_equal(strbuf_str(&out),
                         "tensor \"a\" (BARRIER) has waited 5 s for rank 1");
-    negotiate_free(n);
 }
 
 UNIT_TEST(nametab_finds_thousands_and_forgets_them)

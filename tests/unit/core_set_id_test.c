@@ -14,12 +14,11 @@ change_set(struct negotiate *n, const struct tensor_request *q, uint32_t want_id
 }
 
 /* As Horovod: the one that has been free for longest. Ids are new all the same. */
-UNIT_TEST(numbers_of_removed_sets_are_given_again)
+NEGOTIATE_TEST(numbers_of_removed_sets_are_given_again, 3, 1 << 20)
 {
     static const uint8_t ranks[][8] = {{0}, {1}, {2}, {0, 0, 0, 0, 1}, {0, 0, 0, 0, 2}};
     static const uint32_t want[] = {2 + SET_NUMBERS, 1 + SET_NUMBERS};
     struct tensor_request add[5], gone = request_make(COLL_SET_REMOVE, "set"), a;
-    struct negotiate *n = negotiate_make(3, 1 << 20);
 
     for (uint32_t i = 0; i < 5; i++)
         add[i] = set_of(ranks[i], i < 3 ? 1 : 2);
@@ -40,7 +39,6 @@ UNIT_TEST(numbers_of_removed_sets_are_given_again)
     gone.root = 2 + SET_NUMBERS;
     change_set(n, &gone, 0);
     change_set(n, &add[1], 2 + 2 * SET_NUMBERS);
-    negotiate_free(n);
 }
 
 UNIT_TEST(an_id_is_never_a_pairs)

@@ -1,25 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which tensor gets which slot of the response cache. What a slot stands for to a rank
  * that has not seen its last answer, and lack of memory, are core_sim_test's. */
-#include "runtime/base/mem.h"
 #include "runtime/core/records.h"
 #include "runtime/core/slots.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/core_request.h"
 
 enum { RANKS = 3 };
-
-static struct tensor_request request_make(enum collective coll, const char *name)
-{
-    struct tensor_request r = {
-        .coll = coll, .dtype = DT_F32, .op = OP_SUM, .prescale = 1};
-
-    r.postscale = 1;
-    r.ndim = 2;
-    r.shape[0] = 2;
-    r.shape[1] = 3;
-    (void)snprintf(r.name, sizeof(r.name), "%s", name);
-    return r;
-}
 
 struct fixture {
     struct slots *s;
@@ -27,11 +13,18 @@ struct fixture {
     uint64_t msg;
 };
 
-static void fixture_setup(struct fixture *f, uint32_t capacity)
-{
-    *f = (struct fixture){.msg = 0};
-    assert_int_equal(slots_new(capacity, RANKS, &f->s), 0);
-}
+/* A test of so many slots. */
+#define SLOTS_TEST(name, capacity)                                                     \
+    static void name##_in(struct fixture *f);                                          \
+    UNIT_TEST(name)                                                                    \
+    {                                                                                  \
+        struct fixture f = {.msg = 0};                                                 \
+                                                                                       \
+        assert_int_equal(slots_new(capacity, RANKS, &f.s), 0);                         \
+        name##_in(&f);                                                                 \
+        slots_free(f.s);                                                               \
+    }                                                                                  \
+    static void name##_in(struct fixture *f)
 
 static void all_see(struct fixture *f)
 {
@@ -50,75 +43,61 @@ static uint32_t slots_answer(struct fixture *f, const char *name, bool is_new)
     return slot;
 }
 
-UNIT_TEST(a_tensor_keeps_its_slot)
+SLOTS_TEST(a_tensor_keeps_its_slot, 2)
 {
-    struct fixture f;
-
-    fixture_setup(&f, 2);
-    assert_int_equal(slots_answer(&f, "a", true), 0);
-    assert_int_equal(slots_answer(&f, "b", true), 1);
-    assert_int_equal(slots_answer(&f, "a", false), 0);
-    assert_int_equal(slots_answer(&f, "b", false), 1);
-    assert_int_equal(slots_find(f.s, 0, "a"), 0);
-    assert_int_equal(slots_find(f.s, 0, "c"), SLOT_NONE);
-    assert_int_equal(slots_find(f.s, 1, "a"), SLOT_NONE);
-    assert_string_equal(slots_request(f.s, 1)->name, "b");
-    assert_null(slots_request(f.s, 2));
-    slots_free(f.s);
+    assert_int_equal(slots_answer(f, "a", true), 0);
+    assert_int_equal(slots_answer(f, "b", true), 1);
+    assert_int_equal(slots_answer(f, "a", false), 0);
+    assert_int_equal(slots_answer(f, "b", false), 1);
+    assert_int_equal(slots_find(f->s, 0, "a"), 0);
+    assert_int_equal(slots_find(f->s, 0, "c"), SLOT_NONE);
+    assert_int_equal(slots_find(f->s, 1, "a"), SLOT_NONE);
+    assert_string_equal(slots_request(f->s, 1)->name, "b");
+    assert_null(slots_request(f->s, 2));
 }
 
-UNIT_TEST(a_new_shape_stays_in_the_slot)
+SLOTS_TEST(a_new_shape_stays_in_the_slot, 4)
 {
     struct tensor_request q = request_make(COLL_ALLREDUCE, "a");
-    struct fixture f;
     bool is_new;
 
-    fixture_setup(&f, 4);
-    (void)slots_answer(&f, "a", true);
+    (void)slots_answer(f, "a", true);
     q.shape[1] = 7;
-    assert_int_equal(slots_assign(f.s, &q, NULL, 2, f.seen, &is_new), 0);
+    assert_int_equal(slots_assign(f->s, &q, NULL, 2, f->seen, &is_new), 0);
     assert_true(is_new);
-    assert_int_equal(slots_resolve(f.s, 0, 0, 1)->shape[1], 3);
-    assert_int_equal(slots_resolve(f.s, 0, 0, 2)->shape[1], 7);
+    assert_int_equal(slots_resolve(f->s, 0, 0, 1)->shape[1], 3);
+    assert_int_equal(slots_resolve(f->s, 0, 0, 2)->shape[1], 7);
     q.shape[1] = 8; /* nobody has seen 7 yet */
-    assert_int_equal(slots_assign(f.s, &q, NULL, 3, f.seen, &is_new), SLOT_NONE);
+    assert_int_equal(slots_assign(f->s, &q, NULL, 3, f->seen, &is_new), SLOT_NONE);
     assert_true(is_new);
-    assert_int_equal(slots_resolve(f.s, 0, 0, 3)->shape[1], 7);
-    slots_free(f.s);
+    assert_int_equal(slots_resolve(f->s, 0, 0, 3)->shape[1], 7);
 }
 
-UNIT_TEST(the_one_unused_for_longest_goes)
+SLOTS_TEST(the_one_unused_for_longest_goes, 3)
 {
-    struct fixture f;
-
-    fixture_setup(&f, 3);
-    (void)slots_answer(&f, "a", true);
-    (void)slots_answer(&f, "b", true);
-    (void)slots_answer(&f, "c", true);
-    (void)slots_answer(&f, "a", false);
-    all_see(&f);
-    assert_int_equal(slots_answer(&f, "d", true), 1);
-    assert_int_equal(slots_find(f.s, 0, "b"), SLOT_NONE);
-    all_see(&f);
-    assert_int_equal(slots_answer(&f, "e", true), 2);
-    all_see(&f);
-    assert_int_equal(slots_answer(&f, "b", true), 0);
-    assert_int_equal(slots_find(f.s, 0, "a"), SLOT_NONE);
-    slots_free(f.s);
+    (void)slots_answer(f, "a", true);
+    (void)slots_answer(f, "b", true);
+    (void)slots_answer(f, "c", true);
+    (void)slots_answer(f, "a", false);
+    all_see(f);
+    assert_int_equal(slots_answer(f, "d", true), 1);
+    assert_int_equal(slots_find(f->s, 0, "b"), SLOT_NONE);
+    all_see(f);
+    assert_int_equal(slots_answer(f, "e", true), 2);
+    all_see(f);
+    assert_int_equal(slots_answer(f, "b", true), 0);
+    assert_int_equal(slots_find(f->s, 0, "a"), SLOT_NONE);
 }
 
 /* The bit may come from another rank, whose reason it is not. */
-UNIT_TEST(why_one_has_no_gpu_is_not_kept)
+SLOTS_TEST(why_one_has_no_gpu_is_not_kept, 4)
 {
     struct tensor_request q = request_make(COLL_ALLREDUCE, "a");
-    struct fixture f;
     bool is_new;
 
-    fixture_setup(&f, 4);
     (void)snprintf(q.no_gpu, sizeof(q.no_gpu), "no driver");
-    assert_int_equal(slots_assign(f.s, &q, NULL, 1, f.seen, &is_new), 0);
-    assert_string_equal(slots_request(f.s, 0)->no_gpu, "");
-    slots_free(f.s);
+    assert_int_equal(slots_assign(f->s, &q, NULL, 1, f->seen, &is_new), 0);
+    assert_string_equal(slots_request(f->s, 0)->no_gpu, "");
 }
 
 /* --- the other side --- */

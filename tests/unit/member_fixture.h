@@ -4,9 +4,8 @@
 #ifndef TESTS_UNIT_MEMBER_FIXTURE_H
 #define TESTS_UNIT_MEMBER_FIXTURE_H
 
-#include "runtime/base/mem.h"
 #include "runtime/core/member.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/core_request.h"
 
 enum { RANKS = 3, OPS = 8 };
 
@@ -19,43 +18,19 @@ struct fixture {
     struct err err;
 };
 
-static inline struct tensor_request request_make(enum collective coll, const char *name)
-{
-    struct tensor_request r = {
-        .coll = coll, .dtype = DT_F32, .op = OP_SUM, .prescale = 1};
-
-    r.postscale = 1;
-    if (coll != COLL_JOIN) {
-        r.ndim = 1;
-        r.shape[0] = 4;
-    }
-    (void)snprintf(r.name, sizeof(r.name), "%s", name);
-    return r;
-}
-
-static inline void fixture_init(struct fixture *f)
-{
-    assert_int_equal(member_new(0, RANKS, &f->m), 0);
-    strbuf_init(&f->up, MESSAGE_MAX_BYTES);
-    strbuf_init(&f->down, MESSAGE_MAX_BYTES);
-}
-
-static inline void fixture_release(struct fixture *f)
-{
-    member_free(f->m);
-    strbuf_release(&f->up);
-    strbuf_release(&f->down);
-}
-
 #define MEMBER_TEST(name)                                                              \
     static void name##_in(struct fixture *f);                                          \
     UNIT_TEST(name)                                                                    \
     {                                                                                  \
         struct fixture f = {.m = NULL};                                                \
                                                                                        \
-        fixture_init(&f);                                                              \
+        assert_int_equal(member_new(0, RANKS, &f.m), 0);                               \
+        strbuf_init(&f.up, MESSAGE_MAX_BYTES);                                         \
+        strbuf_init(&f.down, MESSAGE_MAX_BYTES);                                       \
         name##_in(&f);                                                                 \
-        fixture_release(&f);                                                           \
+        member_free(f.m);                                                              \
+        strbuf_release(&f.up);                                                         \
+        strbuf_release(&f.down);                                                       \
     }                                                                                  \
     static void name##_in(struct fixture *f)
 
