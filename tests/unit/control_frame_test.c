@@ -14,6 +14,10 @@
 
 struct ends {
     struct frame_conn a, b;
+    /* the last frame received */
+    enum frame_type type;
+    const uint8_t *p;
+    size_t n;
 };
 
 static void open_ends(struct ends *e)
@@ -36,69 +40,74 @@ static void close_ends(struct ends *e)
     frame_release(&e->b);
 }
 
-UNIT_TEST(frames_arrive_in_order_both_ways)
-{
-    enum frame_type type;
-    const uint8_t *p;
-    struct ends e;
-    size_t n;
+#define FRAME_TEST(name)                                                               \
+    static void name##_in(struct ends *e);                                             \
+    UNIT_TEST(name)                                                                    \
+    {                                                                                  \
+        struct ends e;                                                                 \
+                                                                                       \
+        open_ends(&e);                                                                 \
+        name##_in(&e);                                                                 \
+        close_ends(&e);                                                                \
+    }                                                                                  \
+    static void name##_in(struct ends *e)
 
-    open_ends(&e);
-    assert_int_equal(frame_recv(&e.b, &type, &p, &n), 0);
-    assert_int_equal(frame_send(&e.a, FRAME_UP, "one", 3), 0);
-    assert_int_equal(frame_send(&e.a, FRAME_HEARTBEAT, NULL, 0), 0);
-    assert_int_equal(frame_send(&e.b, FRAME_DOWN, "back", 4), 0);
-    /* after "nothing there" the socket is not asked again until told */
-    assert_int_equal(frame_recv(&e.b, &type, &p, &n), 0);
-    frame_readable(&e.b);
-    assert_int_equal(frame_recv(&e.b, &type, &p, &n), 1);
-    assert_int_equal(type, FRAME_UP);
-    assert_int_equal(n, 3);
-    assert_memory_equal(p, "one", 3);
-    assert_int_equal(frame_recv(&e.b, &type, &p, &n), 1);
-    assert_int_equal(type, FRAME_HEARTBEAT);
-    assert_int_equal(n, 0);
-    assert_int_equal(frame_recv(&e.b, &type, &p, &n), 0);
-    assert_int_equal(frame_recv(&e.a, &type, &p, &n), 1);
-    assert_memory_equal(p, "back", 4);
-    frame_release(&e.a);
-    frame_readable(&e.b);
-    assert_int_equal(frame_recv(&e.b, &type, &p, &n), -EPIPE);
-    close_ends(&e);
+static int ends_recv(struct ends *e, struct frame_conn *c)
+{
+    return frame_recv(c, &e->type, &e->p, &e->n);
 }
 
-UNIT_TEST(a_frame_larger_than_the_socket_is_kept_and_sent)
+FRAME_TEST(frames_arrive_in_order_both_ways)
+{
+    assert_int_equal(ends_recv(e, &e->b), 0);
+    assert_int_equal(frame_send(&e->a, FRAME_UP, "one", 3), 0);
+    assert_int_equal(frame_send(&e->a, FRAME_HEARTBEAT, NULL, 0), 0);
+    assert_int_equal(frame_send(&e->b, FRAME_DOWN, "back", 4), 0);
+    /* after "nothing there" the socket is not asked again until told */
+    assert_int_equal(ends_recv(e, &e->b), 0);
+    frame_readable(&e->b);
+    assert_int_equal(ends_recv(e, &e->b), 1);
+    assert_int_equal(e->type, FRAME_UP);
+    assert_int_equal(e->n, 3);
+    assert_memory_equal(e->p, "one", 3);
+    assert_int_equal(ends_recv(e, &e->b), 1);
+    assert_int_equal(e->type, FRAME_HEARTBEAT);
+    assert_int_equal(e->n, 0);
+    assert_int_equal(ends_recv(e, &e->b), 0);
+    assert_int_equal(ends_recv(e, &e->a), 1);
+    assert_memory_equal(e->p, "back", 4);
+    frame_release(&e->a);
+    frame_readable(&e->b);
+    assert_int_equal(ends_recv(e, &e->b), -EPIPE);
+}
+
+FRAME_TEST(a_frame_larger_than_the_socket_is_kept_and_sent)
 {
     enum { N = 3 << 20 };
     AUTOFREE uint8_t *big = mem_alloc(N);
-    enum frame_type type;
-    const uint8_t *p;
-    struct ends e;
-    size_t n;
     int rc = 0;
 
     assert_non_null(big);
     for (size_t i = 0; i < N; i++)
         big[i] = (uint8_t)(i * 7);
-    open_ends(&e);
-    assert_int_equal(frame_send(&e.a, FRAME_DOWN, big, N), 0);
-    assert_true(frame_wants_write(&e.a));
+    assert_int_equal(frame_send(&e->a, FRAME_DOWN, big, N), 0);
+    assert_true(frame_wants_write(&e->a));
     while (rc == 0) {
-        assert_int_equal(frame_flush(&e.a), 0);
-        frame_readable(&e.b);
-        rc = frame_recv(&e.b, &type, &p, &n);
+        assert_int_equal(frame_flush(&e->a), 0);
+        frame_readable(&e->b);
+        rc = ends_recv(e, &e->b);
     }
     assert_int_equal(rc, 1);
-    assert_int_equal(n, N);
-    assert_memory_equal(p, big, N);
-    assert_false(frame_wants_write(&e.a));
+    assert_int_equal(e->n, N);
+    assert_memory_equal(e->p, big, N);
+    assert_false(frame_wants_write(&e->a));
     /* the buffers shrink again */
-    assert_true(e.a.out_cap <= 65536);
-    frame_readable(&e.b);
-    assert_int_equal(frame_recv(&e.b, &type, &p, &n), 0);
-    assert_true(e.b.in_cap <= 65536);
-    assert_int_equal(frame_send(&e.a, FRAME_DOWN, big, FRAME_MAX_BYTES + 1), -EMSGSIZE);
-    close_ends(&e);
+    assert_true(e->a.out_cap <= 65536);
+    frame_readable(&e->b);
+    assert_int_equal(ends_recv(e, &e->b), 0);
+    assert_true(e->b.in_cap <= 65536);
+    assert_int_equal(frame_send(&e->a, FRAME_DOWN, big, FRAME_MAX_BYTES + 1),
+                     -EMSGSIZE);
 }
 
 /* Bytes of one frame as they go over the wire. */
@@ -117,47 +126,35 @@ static size_t frame_capture(uint8_t *buf, size_t size)
 
 static int frame_feed(const uint8_t *p, size_t n, int times)
 {
-    enum frame_type type;
-    const uint8_t *q;
     struct ends e;
-    size_t k;
     int rc = 1;
 
     open_ends(&e);
     for (int i = 0; i < times; i++)
         assert_int_equal(write(e.a.fd, p, n), n);
     for (int i = 0; i < times && rc == 1; i++)
-        rc = frame_recv(&e.b, &type, &q, &k);
+        rc = ends_recv(&e, &e.b);
     close_ends(&e);
     return rc;
 }
 
 /* The reader is always a little behind, so what is unsent never becomes nothing. */
-UNIT_TEST(a_buffer_that_is_never_empty_stays_small)
+FRAME_TEST(a_buffer_that_is_never_empty_stays_small)
 {
     static uint8_t block[64 * 1024];
-    enum frame_type type;
-    const uint8_t *p;
-    struct ends e;
-    size_t n;
-    int n_read = 0;
 
-    open_ends(&e);
-    while (e.a.out_n - e.a.out_at < 8 * sizeof(block))
-        assert_int_equal(frame_send(&e.a, FRAME_UP, block, sizeof(block)), 0);
+    while (e->a.out_n - e->a.out_at < 8 * sizeof(block))
+        assert_int_equal(frame_send(&e->a, FRAME_UP, block, sizeof(block)), 0);
     for (int i = 0; i < 200; i++) { /* one in, one out */
-        assert_int_equal(frame_send(&e.a, FRAME_UP, block, sizeof(block)), 0);
-        frame_readable(&e.b);
-        while (frame_recv(&e.b, &type, &p, &n) == 0) {
-            frame_readable(&e.b);
-            assert_int_equal(frame_flush(&e.a), 0);
+        assert_int_equal(frame_send(&e->a, FRAME_UP, block, sizeof(block)), 0);
+        frame_readable(&e->b);
+        while (ends_recv(e, &e->b) == 0) {
+            frame_readable(&e->b);
+            assert_int_equal(frame_flush(&e->a), 0);
         }
-        n_read++;
-        assert_true(frame_wants_write(&e.a));
+        assert_true(frame_wants_write(&e->a));
     }
-    assert_int_equal(n_read, 200);
-    assert_true(e.a.out_cap <= 16 * sizeof(block));
-    close_ends(&e);
+    assert_true(e->a.out_cap <= 16 * sizeof(block));
 }
 
 UNIT_TEST(every_bent_byte_is_refused)
@@ -184,19 +181,14 @@ UNIT_TEST(an_absurd_length_costs_no_memory)
     assert_int_equal(frame_feed(f, sizeof(f), 1), -EBADMSG);
 }
 
-UNIT_TEST(waiting_ends_at_the_deadline)
+FRAME_TEST(waiting_ends_at_the_deadline)
 {
     uint64_t t0 = clock_now_ns();
-    enum frame_type type;
-    const uint8_t *p;
-    struct ends e;
-    size_t n;
 
-    open_ends(&e);
-    assert_int_equal(frame_recv_until(&e.b, t0 + 30 * NS_PER_MS, &type, &p, &n),
-                     -ETIMEDOUT);
+    assert_int_equal(
+        frame_recv_until(&e->b, t0 + 30 * NS_PER_MS, &e->type, &e->p, &e->n),
+        -ETIMEDOUT);
     assert_true(clock_now_ns() - t0 >= 30 * NS_PER_MS);
-    close_ends(&e);
 }
 
 UNIT_TEST(addresses_of_this_machine)

@@ -4,39 +4,26 @@
  */
 #include "tests/unit/control_world.h"
 
-static void wait_for_end(uint32_t r)
-{
-    uint64_t deadline = clock_now_ns() + LIMIT_S * NS_PER_S;
-
-    while (!atomic_load(&seen_of(r)->has_ended) && clock_now_ns() < deadline)
-        (void)poll(NULL, 0, 1);
-    assert_true(atomic_load(&seen_of(r)->has_ended));
-}
-
 static void leave_one(uint32_t who, enum leave_reason why)
 {
-    struct control_world w;
-    char want[128];
+    const char *want = rank_text(three_hosts[who], who,
+                                 why == LEAVE_EXIT ? " exited" : " called shutdown()");
 
-    world_up(&w, three_hosts);
-    (void)snprintf(want, sizeof(want), "rank %u (host %c, pid %u) %s", who,
-                   three_hosts[who], 1000 + who,
-                   why == LEAVE_EXIT ? "exited" : "called shutdown()");
-    world_send_order(&w, who, ORDER_UP, who > 0 ? 50 : 0, 9,
-                     NULL); /* never overtaken */
-    world_send_order(&w, who, ORDER_LEAVE, why, 0, NULL);
-    for (uint32_t r = 0; r < w.size; r++) {
-        wait_for_end(r);
+    world_up(three_hosts);
+    world_send_order(who, ORDER_UP, who > 0 ? 50 : 0, 9, NULL); /* never overtaken */
+    world_send_order(who, ORDER_LEAVE, why, 0, NULL);
+    for (uint32_t r = 0; r < world.size; r++) {
+        wait_for(&board->seen[r].n_ended, 1);
         assert_string_equal(seen_of(r)->ended, want);
     }
     assert_int_equal(atomic_load(&seen_of(0)->n_ups), who > 0 ? 50 : 0);
-    for (uint32_t r = 0; r < w.size; r++) { /* from above, the worst order */
-        world_send_order(&w, r, ORDER_LEAVE, LEAVE_SHUTDOWN, 0, NULL);
-        world_send_order(&w, r, ORDER_CLOSE, 0, 0, NULL);
+    for (uint32_t r = 0; r < world.size; r++) { /* from above, the worst order */
+        world_send_order(r, ORDER_LEAVE, LEAVE_SHUTDOWN, 0, NULL);
+        world_send_order(r, ORDER_CLOSE, 0, 0, NULL);
         wait_for(&board->seen[r].stage, 4); /* and not 3: no rank was lost */
         assert_string_equal(seen_of(r)->cause, "");
     }
-    world_close(&w);
+    world_close();
 }
 
 UNIT_TEST(a_goodbye_reaches_all)
@@ -53,70 +40,50 @@ UNIT_TEST(a_hurried_goodbye_is_no_loss)
     static const uint32_t ranks[] = {1, 6, 14};
 
     for (size_t i = 0; i < ARRAY_LEN(ranks); i++) {
-        struct control_world w;
-        char want[128];
-
-        world_up(&w, one_host);
-        (void)snprintf(want, sizeof(want), "rank %u (host a, pid %u) exited", ranks[i],
-                       1000 + ranks[i]);
-        world_send_order(&w, ranks[i], ORDER_HURRY, LEAVE_EXIT, 0, NULL);
-        for (uint32_t r = 0; r < w.size; r++) {
+        world_up(one_host);
+        world_send_order(ranks[i], ORDER_HURRY, LEAVE_EXIT, 0, NULL);
+        for (uint32_t r = 0; r < world.size; r++) {
             if (r == ranks[i])
                 continue;
-            wait_for_end(r);
-            assert_string_equal(seen_of(r)->ended, want);
+            wait_for(&board->seen[r].n_ended, 1);
+            assert_string_equal(seen_of(r)->ended, rank_text('a', ranks[i], " exited"));
             assert_int_equal(atomic_load(&seen_of(r)->stage), 2);
         }
-        world_close(&w);
+        world_close();
     }
-}
-
-static void wait_for_connections(uint32_t r, uint32_t n)
-{
-    uint64_t deadline = clock_now_ns() + LIMIT_S * NS_PER_S;
-
-    while (atomic_load(&seen_of(r)->n_open) != n && clock_now_ns() < deadline)
-        (void)poll(NULL, 0, 1);
-    assert_int_equal(atomic_load(&seen_of(r)->n_open), n);
 }
 
 /* While rank 0 is busy elsewhere, one has left and gone; that is no loss. */
 UNIT_TEST(who_has_left_is_not_missed)
 {
-    struct control_world w;
-
-    world_up(&w, one_host);
-    wait_for_connections(6, 3);
-    assert_int_equal(kill(w.pid[0], SIGSTOP), 0);
-    world_send_order(&w, 14, ORDER_HURRY, LEAVE_EXIT, 0, NULL);
-    wait_for_connections(6, 2);
+    world_up(one_host);
+    wait_for(&board->seen[6].n_open, 3);
+    assert_int_equal(kill(world.pid[0], SIGSTOP), 0);
+    world_send_order(14, ORDER_HURRY, LEAVE_EXIT, 0, NULL);
+    wait_for(&board->seen[6].n_open, 2);
     assert_false(atomic_load(&seen_of(6)->is_suspicious));
-    world_close(&w);
+    world_close();
 }
 
 /* A loss that is reported after a goodbye is none, though no verdict ever comes. */
 UNIT_TEST(a_loss_after_a_goodbye_is_forgotten)
 {
-    struct control_world w;
-
-    world_up(&w, one_host);
-    wait_for_connections(6, 3);
-    assert_int_equal(kill(w.pid[0], SIGSTOP), 0);
-    world_send_order(&w, 1, ORDER_LEAVE, LEAVE_EXIT, 0, NULL);
+    world_up(one_host);
+    wait_for(&board->seen[6].n_open, 3);
+    assert_int_equal(kill(world.pid[0], SIGSTOP), 0);
+    world_send_order(1, ORDER_LEAVE, LEAVE_EXIT, 0, NULL);
     wait_for(&board->seen[1].n_done, 1);
-    assert_int_equal(kill(w.pid[14], SIGKILL), 0);
-    wait_for_connections(6, 2);
+    assert_int_equal(kill(world.pid[14], SIGKILL), 0);
+    wait_for(&board->seen[6].n_open, 2);
     assert_true(atomic_load(&seen_of(6)->is_suspicious));
-    assert_int_equal(kill(w.pid[0], SIGCONT), 0);
-    for (uint32_t r = 0; r < w.size - 1; r++) {
-        wait_for_end(r);
+    assert_int_equal(kill(world.pid[0], SIGCONT), 0);
+    for (uint32_t r = 0; r < world.size - 1; r++) {
+        wait_for(&board->seen[r].n_ended, 1);
         assert_string_equal(seen_of(r)->ended, "rank 1 (host a, pid 1001) exited");
     }
-    while (atomic_load(&seen_of(6)->is_suspicious)
-           && atomic_load(&seen_of(6)->stage) < 3)
-        (void)poll(NULL, 0, 1);
+    wait_for(&board->seen[6].is_suspicious, 0);
     assert_int_equal(atomic_load(&seen_of(6)->stage), 2);
-    world_close(&w);
+    world_close();
 }
 
 /* The head of a host dies while others say goodbye: in either order, no rank waits.
@@ -124,27 +91,26 @@ UNIT_TEST(a_loss_after_a_goodbye_is_forgotten)
 UNIT_TEST(a_death_among_goodbyes_leaves_nobody_waiting)
 {
     for (uint32_t leaver = 0; leaver < 15; leaver += 2) {
-        struct control_world w;
         uint64_t t0;
 
-        world_up(&w, three_hosts);
+        world_up(three_hosts);
         t0 = clock_now_ns();
-        world_send_order(&w, leaver, ORDER_LEAVE, LEAVE_SHUTDOWN, 0, NULL);
-        assert_int_equal(kill(w.pid[5], SIGKILL), 0);
-        for (uint32_t r = 0; r < w.size; r++) {
+        world_send_order(leaver, ORDER_LEAVE, LEAVE_SHUTDOWN, 0, NULL);
+        assert_int_equal(kill(world.pid[5], SIGKILL), 0);
+        for (uint32_t r = 0; r < world.size; r++) {
             const struct seen *s = seen_of(r);
 
             if (r == 5)
                 continue;
-            while (!atomic_load(&s->has_ended) && atomic_load(&s->stage) < 3
+            while (!atomic_load(&s->n_ended) && atomic_load(&s->stage) < 3
                    && clock_now_ns() < t0 + LIMIT_S * NS_PER_S)
                 (void)poll(NULL, 0, 1);
             assert_true(s->over_ns < t0 + 20 * NS_PER_S); /* silence is 30 s */
-            if (!atomic_load(&s->has_ended))
+            if (!atomic_load(&s->n_ended))
                 assert_string_equal(
                     s->cause, "rank 5 (host b, pid 1005) was lost: connection closed");
         }
-        world_close(&w);
+        world_close();
     }
 }
 

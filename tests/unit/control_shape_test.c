@@ -103,7 +103,7 @@ static uint32_t log_ceil(uint32_t base, uint32_t n)
     return k;
 }
 
-static struct control_member *world;
+static struct control_member world[MAX_RANKS];
 static uint32_t n_on_host[MAX_RANKS];
 
 /* Some hosts, ranks on them in blocks, in turn or anyhow. How many hosts have ranks. */
@@ -162,8 +162,6 @@ UNIT_TEST(any_world_is_a_flat_tree)
     struct seeded rnd = {4};
     uint32_t hosts, most;
 
-    world = mem_calloc(MAX_RANKS, sizeof(*world));
-    assert_non_null(world);
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         for (int k = 0; k < (sizes[i] < 2000 ? 30 : 3); k++) {
             uint32_t fanout = 2 + seeded_below(&rnd, 9);
@@ -172,7 +170,6 @@ UNIT_TEST(any_world_is_a_flat_tree)
             check_world(sizes[i], fanout, hosts, most);
         }
     }
-    mem_free(world);
 }
 
 /* next() leads from anywhere to anywhere, without a detour. */
@@ -182,8 +179,6 @@ UNIT_TEST(every_rank_is_reached)
     uint32_t most;
     CLEANUP(shape_release) struct tree_shape s;
 
-    world = mem_calloc(MAX_RANKS, sizeof(*world));
-    assert_non_null(world);
     (void)lay_out(&rnd, 200, &most);
     assert_int_equal(shape_init(&s, world, 200, 3), 0);
     for (int k = 0; k < 5000; k++) {
@@ -197,7 +192,6 @@ UNIT_TEST(every_rank_is_reached)
             assert_true(++steps <= limit);
         }
     }
-    mem_free(world);
 }
 
 static int make_and_drop(void *arg)

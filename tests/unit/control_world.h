@@ -44,7 +44,8 @@ struct seen {
     _Atomic uint32_t n_wrong;                /* messages out of order or bent */
     _Atomic uint32_t n_frames;               /* from below, of all kinds */
     _Atomic uint32_t n_open;                 /* connections */
-    _Atomic bool has_ended, is_suspicious;
+    _Atomic uint32_t n_ended;                /* goodbyes: once, and nothing after it */
+    _Atomic uint32_t is_suspicious;
     uint64_t over_ns;
     int join_status;
     char cause[CAUSE_BYTES], ended[CAUSE_BYTES];
@@ -75,11 +76,11 @@ struct control_world {
     pid_t pid[RANKS_MAX];
     int bell[RANKS_MAX]; /* an order waits */
 };
+static struct control_world world;
 
 /* --- a rank --- */
 
 struct rank_self {
-    struct control_world *w;
     struct control *c;
     struct seen *seen;
     uint32_t rank, n_sent, next_up[RANKS_MAX], next_down;
@@ -108,7 +109,7 @@ static int on_down(void *arg, const uint8_t *p, size_t n, struct err *err)
     struct rank_self *s = arg;
     uint32_t seq = 0;
 
-    if (s->rank == s->w->deaf)
+    if (s->rank == world.deaf)
         return err_set(err, -EPROTO, "an unknown answer");
     memcpy(&seq, p, n < 4 ? n : 4);
     if (n < 4 || seq != s->next_down++)
@@ -121,11 +122,11 @@ static void on_ended(void *arg, const char *who)
 {
     struct rank_self *s = arg;
 
-    if (atomic_load(&s->seen->has_ended))
-        atomic_fetch_add(&s->seen->n_wrong, 1); /* once, and nothing after it */
+    if (atomic_load(&s->seen->n_ended) > 0)
+        atomic_fetch_add(&s->seen->n_wrong, 1);
     (void)snprintf(s->seen->ended, CAUSE_BYTES, "%s", who);
     s->seen->over_ns = clock_now_ns();
-    atomic_store(&s->seen->has_ended, true);
+    atomic_fetch_add(&s->seen->n_ended, 1);
 }
 
 static void send_many(struct rank_self *s, bool is_up, uint32_t k, uint32_t bytes)
@@ -153,7 +154,7 @@ static void self_run_order(struct rank_self *s)
     const struct up_item lie = {UP_WORK, o->arg, "lies", 4};
     uint64_t dummy;
 
-    (void)!read(s->w->bell[s->rank], &dummy, sizeof(dummy));
+    (void)!read(world.bell[s->rank], &dummy, sizeof(dummy));
     switch (o->kind) {
     case ORDER_NONE:
         break;
@@ -201,7 +202,7 @@ static void self_run(struct rank_self *s)
 
     for (;;) {
         struct pollfd p[2] = {{.fd = control_epoll_fd(s->c), .events = POLLIN},
-                              {.fd = s->w->bell[s->rank], .events = POLLIN}};
+                              {.fd = world.bell[s->rank], .events = POLLIN}};
 
         if (control_pump(s->c, &err) < 0 && atomic_load(&s->seen->stage) < 3) {
             (void)snprintf(s->seen->cause, CAUSE_BYTES, "%s", err.text);
@@ -226,33 +227,30 @@ static void wait_at(const _Atomic uint32_t *at, uint32_t least)
 }
 
 /* The hello of the rank above; from another host its Unix socket cannot be reached. */
-static size_t hello_of_parent(const struct control_world *w,
-                              uint32_t rank,
-                              uint32_t parent,
-                              uint8_t *ret)
+static size_t hello_of_parent(uint32_t rank, uint32_t parent, uint8_t *ret)
 {
     const struct seen *p = &board->seen[parent];
     struct wire_reader in = {.p = p->hello, .n = p->n_hello};
     uint64_t n_addr;
 
     memcpy(ret, p->hello, p->n_hello);
-    if (strcmp(w->members[rank].host, w->members[parent].host) == 0
+    if (strcmp(world.members[rank].host, world.members[parent].host) == 0
         || !wire_get(&in, 2, &n_addr))
         return p->n_hello;
     memset(ret + 2 + n_addr + 2, 0, 2); /* a name without a letter */
     return 2 + n_addr + 2 + 2;
 }
 
-static void rank_main(struct control_world *w, uint32_t rank)
+static void rank_main(uint32_t rank)
 {
-    struct rank_self s = {.w = w, .rank = rank, .seen = &board->seen[rank]};
+    struct rank_self s = {.rank = rank, .seen = &board->seen[rank]};
     struct control_config cfg = {
         .rank = rank,
-        .size = w->size,
-        .fanout = w->fanout,
-        .id = {&w->token, "unit/control", 0},
-        .peer_timeout_ns = w->timeout_ns,
-        .members = w->members,
+        .size = world.size,
+        .fanout = world.fanout,
+        .id = {&world.token, "unit/control", 0},
+        .peer_timeout_ns = world.timeout_ns,
+        .members = world.members,
         .handlers = {on_up, on_down, on_ended, &s},
     };
     CLEANUP(strbuf_release) struct strbuf hello = {0};
@@ -265,25 +263,25 @@ static void rank_main(struct control_world *w, uint32_t rank)
     if (!s.buf || control_open(&cfg, "127.0.0.1", &s.c, &err) < 0
         || control_listen(s.c, &err) < 0)
         _exit(70);
-    if (w->bundle_max > 0)
-        s.c->up.max = w->bundle_max;
+    if (world.bundle_max > 0)
+        s.c->up.max = world.bundle_max;
     strbuf_init(&hello, HELLO_MAX);
     control_hello(s.c, &hello);
     memcpy(s.seen->hello, strbuf_str(&hello), hello.n);
     s.seen->n_hello = (uint32_t)hello.n;
     atomic_store(&s.seen->stage, 1);
     wait_at(&board->may_join, 1);
-    if (rank == w->absent)
+    if (rank == world.absent)
         for (;;)
             (void)pause();
-    n_above = hello_of_parent(w, rank, control_parent(s.c), above);
+    n_above = hello_of_parent(rank, control_parent(s.c), above);
     s.seen->join_status =
-        control_join(s.c, above, n_above, clock_now_ns() + w->join_ns, &err);
+        control_join(s.c, above, n_above, clock_now_ns() + world.join_ns, &err);
     if (s.seen->join_status < 0) {
         (void)snprintf(s.seen->cause, CAUSE_BYTES, "%s", err.text);
         close_and_go(&s);
     }
-    for (uint32_t r = 0; r < w->size; r++)
+    for (uint32_t r = 0; r < world.size; r++)
         (void)snprintf(s.seen->transport[r], 24, "%s", control_transport(s.c, r));
     atomic_store(&s.seen->stage, 2);
     self_run(&s);
@@ -292,20 +290,20 @@ static void rank_main(struct control_world *w, uint32_t rank)
 /* --- the parent --- */
 
 /* hosts: one letter a rank. */
-static void world_open(struct control_world *w, const char *hosts)
+static void world_open(const char *hosts)
 {
-    memset(w, 0, sizeof(*w));
-    *w = (struct control_world){.size = (uint32_t)strlen(hosts),
-                                .fanout = 2,
-                                .absent = UINT32_MAX,
-                                .deaf = UINT32_MAX,
-                                .timeout_ns = 30 * NS_PER_S,
-                                .join_ns = LIMIT_S * NS_PER_S};
-    assert_true(w->size <= RANKS_MAX);
-    assert_int_equal(token_random(&w->token, NULL), 0);
-    for (uint32_t r = 0; r < w->size; r++) {
-        (void)snprintf(w->members[r].host, sizeof(w->members[r].host), "%c", hosts[r]);
-        w->members[r].pid = 1000 + r;
+    world = (struct control_world){.size = (uint32_t)strlen(hosts),
+                                   .fanout = 2,
+                                   .absent = UINT32_MAX,
+                                   .deaf = UINT32_MAX,
+                                   .timeout_ns = 30 * NS_PER_S,
+                                   .join_ns = LIMIT_S * NS_PER_S};
+    assert_true(world.size <= RANKS_MAX);
+    assert_int_equal(token_random(&world.token, NULL), 0);
+    for (uint32_t r = 0; r < world.size; r++) {
+        (void)snprintf(world.members[r].host, sizeof(world.members[r].host), "%c",
+                       hosts[r]);
+        world.members[r].pid = 1000 + r;
     }
     if (board)
         (void)munmap(board, sizeof(*board));
@@ -314,10 +312,10 @@ static void world_open(struct control_world *w, const char *hosts)
     assert_ptr_not_equal(board, MAP_FAILED);
 }
 
-static void all_reach(const struct control_world *w, uint32_t stage)
+static void all_reach(uint32_t stage)
 {
-    for (uint32_t r = 0; r < w->size; r++) {
-        if (r == w->absent)
+    for (uint32_t r = 0; r < world.size; r++) {
+        if (r == world.absent)
             continue;
         wait_at(&board->seen[r].stage, stage);
         if (atomic_load(&board->seen[r].stage) < stage)
@@ -326,37 +324,33 @@ static void all_reach(const struct control_world *w, uint32_t stage)
     }
 }
 
-static void world_fork(struct control_world *w)
+static void world_fork(void)
 {
     (void)fflush(stdout);
     (void)fflush(stderr);
-    for (uint32_t r = 0; r < w->size; r++)
-        w->bell[r] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    for (uint32_t r = 0; r < w->size; r++) {
-        w->pid[r] = fork();
-        assert_true(w->pid[r] >= 0);
-        if (w->pid[r] == 0) {
+    for (uint32_t r = 0; r < world.size; r++)
+        world.bell[r] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    for (uint32_t r = 0; r < world.size; r++) {
+        world.pid[r] = fork();
+        assert_true(world.pid[r] >= 0);
+        if (world.pid[r] == 0) {
             /* A stopped rank must not outlive a test that failed. */
             (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-            rank_main(w, r);
+            rank_main(r);
         }
     }
-    all_reach(w, 1);
+    all_reach(1);
     atomic_store(&board->may_join, 1);
 }
 
-static void world_start(struct control_world *w)
+static void world_start(void)
 {
-    world_fork(w);
-    all_reach(w, 2);
+    world_fork();
+    all_reach(2);
 }
 
-static void world_send_order(struct control_world *w,
-                             uint32_t rank,
-                             enum order_kind kind,
-                             uint32_t arg,
-                             uint32_t bytes,
-                             const char *text)
+static void world_send_order(
+    uint32_t rank, enum order_kind kind, uint32_t arg, uint32_t bytes, const char *text)
 {
     struct order *o = &board->order[rank];
     uint64_t one = 1;
@@ -368,16 +362,16 @@ static void world_send_order(struct control_world *w,
     o->bytes = bytes;
     (void)snprintf(o->text, sizeof(o->text), "%s", text ? text : "");
     atomic_fetch_add(&o->seq, 1);
-    assert_int_equal(write(w->bell[rank], &one, sizeof(one)), sizeof(one));
+    assert_int_equal(write(world.bell[rank], &one, sizeof(one)), sizeof(one));
 }
 
 /* All processes end; dead ones are reaped. */
-static void world_close(struct control_world *w)
+static void world_close(void)
 {
-    for (uint32_t r = 0; r < w->size; r++) {
-        (void)kill(w->pid[r], SIGKILL);
-        (void)waitpid(w->pid[r], NULL, 0);
-        fd_close(&w->bell[r]);
+    for (uint32_t r = 0; r < world.size; r++) {
+        (void)kill(world.pid[r], SIGKILL);
+        (void)waitpid(world.pid[r], NULL, 0);
+        fd_close(&world.bell[r]);
         assert_int_equal(atomic_load(&board->seen[r].n_wrong), 0);
     }
 }
@@ -387,23 +381,30 @@ static const struct seen *seen_of(uint32_t r)
     return &board->seen[r];
 }
 
+/* Until it is that, not more. */
 static void wait_for(const _Atomic uint32_t *n, uint32_t want)
 {
-    wait_at(n, want);
+    uint64_t deadline = clock_now_ns() + LIMIT_S * NS_PER_S;
+
+    while (atomic_load(n) != want && clock_now_ns() < deadline)
+        (void)poll(NULL, 0, 1);
     assert_int_equal(atomic_load(n), want);
 }
 
-static inline void world_up(struct control_world *w, const char *hosts)
+static inline void world_up(const char *hosts)
 {
-    world_open(w, hosts);
-    world_start(w);
+    world_open(hosts);
+    world_start();
 }
 
-/* How a rank of a world is named, and then what. */
-static inline void rank_text(char *ret, char host, uint32_t rank, const char *what)
+/* How a rank of this host is named, and then what; valid until the next call. */
+static inline const char *rank_text(char host, uint32_t rank, const char *what)
 {
-    (void)snprintf(ret, 128, "rank %u (host %c, pid %u)%s", rank, host, 1000 + rank,
-                   what);
+    static char text[128];
+
+    (void)snprintf(text, sizeof(text), "rank %u (host %c, pid %u)%s", rank, host,
+                   1000 + rank, what);
+    return text;
 }
 
 #endif
