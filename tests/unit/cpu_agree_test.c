@@ -15,26 +15,6 @@ static uint64_t word_of(uint32_t rank, uint32_t round, uint32_t i)
     return ~((1ull << (h & 63)) | (1ull << (h >> 8 & 63)));
 }
 
-/* Polls and dozes in turn until the agreement is done. */
-static int agree_until_done(struct backend *b,
-                            uint64_t *ret,
-                            uint64_t doze_ns,
-                            uint64_t deadline_ns,
-                            struct err *err)
-{
-    bool is_done = false;
-    for (uint32_t i = 0; clock_now_ns() < deadline_ns; i++) {
-        int rc = backend_cpu.agree_poll(b, ret, &is_done, err);
-        if (rc < 0 || is_done)
-            return rc;
-        if (doze_ns > 0 && i % 4 == 3)
-            backend_cpu.doze(b, doze_ns);
-        else
-            sched_yield();
-    }
-    return err_set(err, -ETIMEDOUT, "no agreement before the deadline");
-}
-
 static int
 agree_once(struct backend *b, uint32_t me, struct party *p, uint32_t round, char *said)
 {
@@ -65,19 +45,11 @@ sum_once(struct backend *b, struct party *p, uint32_t round, uint64_t n, char *s
 {
     struct err err = ERR_INIT;
     float *x = malloc(n * sizeof(*x));
-    struct batch_item it = {.in = x, .out = x, .count = n};
-    struct batch batch = {.coll = round % 3 ? COLL_ALLREDUCE : COLL_BARRIER,
-                          .dtype = DT_F32,
-                          .op = OP_SUM,
-                          .prescale = 1,
-                          .postscale = 1,
-                          .items = &it,
-                          .n_items = round % 3 ? 1 : 0};
-    uint64_t ticket;
+    bool is_sum = round % 3;
     for (uint64_t i = 0; i < n; i++)
         x[i] = (float)(round % 100);
-    int rc = backend_cpu.post(b, &batch, &ticket, &err);
-    float want = (float)(round % 100) * (batch.n_items ? (float)p->size : 1);
+    int rc = is_sum ? sum_run(b, DT_F32, x, n, &err) : barrier_run(b, &err);
+    float want = (float)(round % 100) * (is_sum ? (float)p->size : 1);
     bool is_right = x[0] == want && x[n - 1] == want;
     free(x);
     if (rc < 0 || !is_right)

@@ -10,14 +10,13 @@
 static int body_barrier(struct rank *r)
 {
     struct err err = ERR_INIT;
-    struct batch b = {.coll = COLL_BARRIER};
     for (unsigned i = 1; i <= 50; i++) {
         atomic_fetch_add(&r->m->flag, 1);
-        if (run_batch(r, &b, &err) < 0)
+        if (barrier_run(r->b, &err) < 0)
             return SAY(r, "barrier: %s", err.text);
         if (atomic_load(&r->m->flag) < i * r->size)
             return SAY(r, "barrier %u was left early", i);
-        if (run_batch(r, &b, &err) < 0) /* so that no rank counts ahead */
+        if (barrier_run(r->b, &err) < 0) /* so that no rank counts ahead */
             return SAY(r, "barrier: %s", err.text);
     }
     return 0;
@@ -25,17 +24,7 @@ static int body_barrier(struct rank *r)
 
 UNIT_TEST(barrier_waits_for_all)
 {
-    static const struct {
-        uint32_t n;
-        bool tcp;
-        const char *hosts;
-    } worlds[] = {{1, false, NULL}, {2, false, NULL},   {3, false, NULL},
-                  {7, false, NULL}, {2, true, NULL},    {3, true, NULL},
-                  {7, true, NULL},  {4, false, "aabb"}, {7, false, "abacbaa"}};
-    for (size_t i = 0; i < ARRAY_LEN(worlds); i++) {
-        struct world w = {.body = body_barrier, .timeout_s = 60};
-        world_check(&w, worlds[i].n, worlds[i].tcp, worlds[i].hosts);
-    }
+    worlds_run(body_barrier);
 }
 
 /* Large enough for every algorithm's slots and chunks. */
@@ -43,17 +32,11 @@ static int body_sum(struct rank *r)
 {
     enum { N = 100000 };
     float *x = malloc(N * sizeof(*x));
-    struct batch_item it = {.in = x, .out = x, .count = N};
-    struct batch b = {.coll = COLL_ALLREDUCE,
-                      .dtype = DT_F32,
-                      .op = OP_SUM,
-                      .items = &it,
-                      .n_items = 1};
     struct err err = ERR_INIT;
     int rc = 0;
     for (int i = 0; i < N; i++)
         x[i] = (float)(i % 7 + (int)r->rank);
-    if (run_batch(r, &b, &err) < 0)
+    if (sum_run(r->b, DT_F32, x, N, &err) < 0)
         rc = SAY(r, "allreduce: %s", err.text);
     for (uint32_t i = 0; i < N && rc == 0; i++)
         if (x[i] != (float)(r->size * (i % 7) + r->size * (r->size - 1) / 2))

@@ -12,17 +12,7 @@ static int
 call_until_done(struct backend *b, bool dozes, struct party *p, struct err *err)
 {
     uint64_t word;
-    bool is_done = false;
-    for (uint32_t i = 0; clock_now_ns() < p->deadline_ns; i++) {
-        int rc = backend_cpu.agree_poll(b, &word, &is_done, err);
-        if (rc < 0 || is_done)
-            return rc;
-        if (dozes && i % 4 == 3)
-            backend_cpu.doze(b, 2 * NS_PER_MS);
-        else
-            sched_yield();
-    }
-    return err_set(err, -ETIMEDOUT, "no agreement before the deadline");
+    return agree_until_done(b, &word, dozes ? 2 * NS_PER_MS : 0, p->deadline_ns, err);
 }
 
 static bool is_readable(const int fds[2], int timeout_ms)
@@ -60,16 +50,7 @@ static int await_call(struct backend *b,
 static int call_sum(struct backend *b, uint64_t n, struct err *err)
 {
     float *x = calloc(n, sizeof(*x));
-    struct batch_item it = {.in = x, .out = x, .count = n};
-    struct batch batch = {.coll = COLL_ALLREDUCE,
-                          .dtype = DT_F32,
-                          .op = OP_SUM,
-                          .prescale = 1,
-                          .postscale = 1,
-                          .items = &it,
-                          .n_items = 1};
-    uint64_t ticket;
-    int rc = backend_cpu.post(b, &batch, &ticket, err);
+    int rc = sum_run(b, DT_F32, x, n, err);
     free(x);
     return rc;
 }
@@ -199,7 +180,7 @@ body_posted_words(struct backend *b, uint32_t me, struct party *p, char *said)
     while (rc == 0 && a->seq < p->n_rounds) {
         uint32_t n = tag_after(b, a->seq);
         uint64_t mine[7], all[7] = {0}, want = STANDS;
-        bool is_done = false, is_in = false;
+        bool is_in = false;
         for (uint32_t i = 0; i < n; i++)
             mine[i] = me >= last ? STANDS : said_by(me, a->seq);
         if (me >= last && !is_called_asleep(b, me, mine, n, &is_in))
@@ -208,15 +189,9 @@ body_posted_words(struct backend *b, uint32_t me, struct party *p, char *said)
             rc = backend_cpu.agree_begin(b, mine, n, &err);
             backend_cpu.agree_call(b);
         }
-        while (rc == 0 && !is_done && clock_now_ns() < p->deadline_ns) {
-            rc = backend_cpu.agree_poll(b, all, &is_done, &err);
-            if (word_mix(a->seq + me) % 4 == 0)
-                backend_cpu.doze(b, NS_PER_MS);
-            else
-                sched_yield();
-        }
-        if (rc == 0 && !is_done)
-            rc = err_set(&err, -ETIMEDOUT, "no agreement before the deadline");
+        if (rc == 0)
+            rc = agree_until_done(b, all, word_mix(a->seq + me) % 4 ? 0 : NS_PER_MS,
+                                  p->deadline_ns, &err);
         for (uint32_t j = 0; j < last; j++)
             want &= said_by(j, a->seq - 1);
         for (uint32_t i = 0; i < n && rc == 0; i++)

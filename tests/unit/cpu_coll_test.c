@@ -308,25 +308,6 @@ static int body_refused(struct rank *r)
 
 /* --- worlds --- */
 
-static void
-world_expect(int (*body)(struct rank *r), uint32_t n, bool tcp, const char *hosts)
-{
-    struct world w = {.body = body, .timeout_s = 100};
-    world_check(&w, n, tcp, hosts);
-}
-
-static void worlds_run(int (*body)(struct rank *r))
-{
-    static const uint32_t n[] = {1, 2, 3, 4, 5, 7};
-    static const char *const mixtures[] = {"abb", "aabb", "abaab", "abacbaa"};
-    for (size_t i = 0; i < ARRAY_LEN(n); i++)
-        world_expect(body, n[i], false, NULL);
-    for (size_t i = 1; i < ARRAY_LEN(n); i++)
-        world_expect(body, n[i], true, NULL);
-    for (size_t i = 0; i < ARRAY_LEN(mixtures); i++)
-        world_expect(body, (uint32_t)strlen(mixtures[i]), false, mixtures[i]);
-}
-
 UNIT_TEST(every_collective_on_every_topology)
 {
     worlds_run(body_each);

@@ -18,22 +18,17 @@ static int loop_until_failure(struct rank *r, uint64_t n_floats, uint64_t *ret_n
 {
     struct err err = ERR_INIT;
     float *x = calloc(n_floats, sizeof(*x));
-    struct batch_item it = {.in = x, .out = x, .count = n_floats};
-    struct batch b = {.coll = COLL_ALLREDUCE,
-                      .dtype = DT_F32,
-                      .op = OP_SUM,
-                      .items = &it,
-                      .n_items = 1};
     int rc = 0;
     while (rc == 0 && clock_now_ns() < r->env.deadline_ns) {
         atomic_fetch_add(&r->m->flag, 1);
-        rc = run_batch(r, &b, &err);
+        rc = sum_run(r->b, DT_F32, x, n_floats, &err);
     }
     *ret_ns = clock_now_ns();
     (void)SAY(r, "%s", err.text);
     if (rc < 0) { /* broken for good, with the same message */
         struct err again = ERR_INIT;
-        if (run_batch(r, &b, &again) != -EPIPE || strcmp(again.text, err.text) != 0)
+        if (sum_run(r->b, DT_F32, x, n_floats, &again) != -EPIPE
+            || strcmp(again.text, err.text) != 0)
             rc = 0;
     }
     free(x);
@@ -45,13 +40,7 @@ static int body_kill_last(struct rank *r)
     uint64_t ns;
     struct err err = ERR_INIT;
     float x = 0;
-    struct batch_item it = {.in = &x, .out = &x, .count = 1};
-    struct batch b = {.coll = COLL_ALLREDUCE,
-                      .dtype = DT_F32,
-                      .op = OP_SUM,
-                      .items = &it,
-                      .n_items = 1};
-    if (run_batch(r, &b, &err) < 0)
+    if (sum_run(r->b, DT_F32, &x, 1, &err) < 0)
         return SAY(r, "%s", err.text);
     if (r->rank == r->size - 1) {
         atomic_store(&r->m->when[r->rank], clock_now_ns());
@@ -278,18 +267,6 @@ UNIT_TEST(peer_that_leaves_is_named)
 }
 
 /* --- abort and interrupt: rank 0 waits for a rank that is late --- */
-
-static void *abort_soon(void *arg)
-{
-    struct rank *r = arg;
-    while (atomic_load(&r->m->flag) == 0)
-        sched_yield();
-    usleep(30000); /* not to synchronise: the wait reaches its sleeping part */
-    atomic_store(&r->m->when[0], clock_now_ns());
-    backend_cpu.abort(r->b);
-    backend_cpu.abort(r->b);
-    return NULL;
-}
 
 static int body_abort(struct rank *r)
 {

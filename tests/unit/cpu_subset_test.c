@@ -20,15 +20,9 @@ static bool is_in(const uint32_t *ranks, uint32_t n, uint32_t rank)
 static int agree_on(struct rank *r, struct backend *b, uint64_t want, struct err *err)
 {
     uint64_t mine = ~(1ull << r->rank), got = 0;
-    bool is_done = false;
     int rc = b->ops->agree_begin(b, &mine, 1, err);
-    while (rc == 0 && !is_done) {
-        if (clock_now_ns() > r->env.deadline_ns)
-            return err_set(err, -ETIMEDOUT, "agreement");
-        rc = b->ops->agree_poll(b, &got, &is_done, err);
-        if (rc == 0 && !is_done)
-            b->ops->doze(b, NS_PER_MS);
-    }
+    if (rc == 0)
+        rc = agree_until_done(b, &got, NS_PER_MS, r->env.deadline_ns, err);
     return rc < 0        ? rc
            : got == want ? 0
                          : err_set(err, -EBADMSG, "agreed on %llx, not %llx",
@@ -44,17 +38,11 @@ static int subset_use(struct rank *r,
 {
     struct err err = ERR_INIT;
     int64_t *x = malloc((count + 1) * 8), want = 0;
-    struct batch_item it = {.in = x, .out = x, .count = count};
-    struct batch sum = {.coll = COLL_ALLREDUCE,
-                        .op = OP_SUM,
-                        .dtype = DT_I64,
-                        .items = &it,
-                        .n_items = 1};
     for (uint32_t i = 0; i < n; i++)
         want += 1 << ranks[i];
     for (uint64_t i = 0; i < count; i++)
         x[i] = (1 << r->rank) + (int64_t)i;
-    int rc = batch_run(b, &sum, &err);
+    int rc = sum_run(b, DT_I64, x, count, &err);
     for (uint64_t i = 0; i < count && rc == 0; i++)
         if (x[i] != want + (int64_t)(i * n))
             rc = SAY(r, "sum of a set of %u: [%llu] is %lld", n, (unsigned long long)i,
@@ -147,33 +135,27 @@ static int body_come_and_go(struct rank *r)
     return 0;
 }
 
-static void world_expect(int (*body)(struct rank *r), bool tcp, const char *hosts)
+static void five_run(int (*body)(struct rank *r))
 {
-    struct world w = {.body = body, .timeout_s = 60};
-    world_check(&w, 5, tcp, hosts);
-}
-
-static void worlds_run(int (*body)(struct rank *r))
-{
-    world_expect(body, false, NULL);
-    world_expect(body, true, NULL);
-    world_expect(body, false, "aabba");
-    world_expect(body, false, "abcab");
+    world_expect(body, 5, false, NULL);
+    world_expect(body, 5, true, NULL);
+    world_expect(body, 5, false, "aabba");
+    world_expect(body, 5, false, "abcab");
 }
 
 UNIT_TEST(overlapping_sets_are_independent)
 {
-    worlds_run(body_sets);
+    five_run(body_sets);
 }
 
 UNIT_TEST(sets_have_sets)
 {
-    worlds_run(body_set_of_a_set);
+    five_run(body_set_of_a_set);
 }
 
 UNIT_TEST(sets_leave_nothing_open)
 {
-    world_expect(body_come_and_go, false, "aabba");
+    world_expect(body_come_and_go, 5, false, "aabba");
 }
 
 /* --- failures --- */
@@ -185,12 +167,6 @@ static int body_lost_in_a_set(struct rank *r)
     struct backend *b = NULL;
     struct err err = ERR_INIT;
     int64_t x[1000] = {0};
-    struct batch_item it = {.in = x, .out = x, .count = 1000};
-    struct batch batch = {.coll = COLL_ALLREDUCE,
-                          .op = OP_SUM,
-                          .dtype = DT_I64,
-                          .items = &it,
-                          .n_items = 1};
     if (backend_cpu.subset(r->b, ranks, 2, r->env.deadline_ns, &b, &err) < 0)
         return SAY(r, "%s", err.text);
     if (r->rank == 3) {
@@ -199,7 +175,7 @@ static int body_lost_in_a_set(struct rank *r)
     }
     int rc = 0;
     while (r->rank == 1 && rc == 0 && clock_now_ns() < r->env.deadline_ns)
-        rc = batch_run(b, &batch, &err);
+        rc = sum_run(b, DT_I64, x, 1000, &err);
     atomic_store(&r->m->when[r->rank], clock_now_ns());
     (void)SAY(r, "%s", err.text);
     backend_cpu.close(b);
@@ -219,21 +195,11 @@ UNIT_TEST(lost_rank_of_a_set_is_named_by_its_global_rank)
     }
 }
 
-static void *abort_soon(void *arg)
-{
-    struct rank *r = arg;
-    usleep(30000); /* not to synchronise: the wait reaches its sleeping part */
-    atomic_store(&r->m->when[0], clock_now_ns());
-    backend_cpu.abort(r->b);
-    return NULL;
-}
-
 /* Rank 0 waits in a set for one that is late; the world is aborted. */
 static int body_abort(struct rank *r)
 {
     const uint32_t ranks[] = {0, 2};
     struct backend *b = NULL;
-    struct batch barrier = {.coll = COLL_BARRIER};
     struct err err = ERR_INIT;
     pthread_t t;
     int rc = 0;
@@ -242,7 +208,8 @@ static int body_abort(struct rank *r)
     if (r->rank == 0) {
         if (pthread_create(&t, NULL, abort_soon, r) != 0)
             return SAY(r, "no thread");
-        rc = batch_run(b, &barrier, &err);
+        atomic_store(&r->m->flag, 1);
+        rc = barrier_run(b, &err);
         pthread_join(t, NULL);
         uint64_t took = clock_now_ns() - atomic_load(&r->m->when[0]);
         atomic_store(&r->m->when[0], took);
@@ -327,8 +294,7 @@ static int body_bad_ranks(struct rank *r)
                                 &err);
     if (rc != -EINVAL || b || strcmp(err.text, rows[i].says) != 0)
         return SAY(r, "%d %s", rc, err.text);
-    struct batch barrier = {.coll = COLL_BARRIER};
-    if (batch_run(r->b, &barrier, &err) != -EPIPE) /* as after a failed post */
+    if (barrier_run(r->b, &err) != -EPIPE) /* as after a failed post */
         return SAY(r, "not broken");
     return 0;
 }

@@ -6,14 +6,11 @@
 #ifndef TESTS_UNIT_CPU_WORLD_H
 #define TESTS_UNIT_CPU_WORLD_H
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "runtime/backend/backend.h"
-#include "runtime/base/clock.h"
-#include "runtime/base/mem.h"
+#include "tests/unit/cpu_batch.h"
 #include "tests/unit/unit.h"
 
 enum { WORLD_MAX = 8, WORLD_ROUNDS = 3, WORLD_BLOB = 1024 };
@@ -199,6 +196,39 @@ world_check(struct world *w, uint32_t size, bool tcp, const char *hosts)
         fail_msg("world of %u, %s", size, hosts ? hosts : tcp ? "TCP" : "one host");
 }
 
+static inline void
+world_expect(int (*body)(struct rank *r), uint32_t size, bool tcp, const char *hosts)
+{
+    struct world w = {.body = body, .timeout_s = 100};
+    world_check(&w, size, tcp, hosts);
+}
+
+/* On every topology: shared memory, TCP, and both mixed. */
+static inline void worlds_run(int (*body)(struct rank *r))
+{
+    static const uint32_t n[] = {1, 2, 3, 4, 5, 7};
+    static const char *const mixtures[] = {"abb", "aabb", "abaab", "abacbaa"};
+    for (size_t i = 0; i < ARRAY_LEN(n); i++)
+        world_expect(body, n[i], false, NULL);
+    for (size_t i = 1; i < ARRAY_LEN(n); i++)
+        world_expect(body, n[i], true, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(mixtures); i++)
+        world_expect(body, (uint32_t)strlen(mixtures[i]), false, mixtures[i]);
+}
+
+/* A thread of a rank that sets the flag and then waits. when[0]: the abort. */
+static inline void *abort_soon(void *arg)
+{
+    struct rank *r = arg;
+    while (atomic_load(&r->m->flag) == 0)
+        sched_yield();
+    usleep(30000); /* not to synchronise: the wait reaches its sleeping part */
+    atomic_store(&r->m->when[0], clock_now_ns());
+    backend_cpu.abort(r->b);
+    backend_cpu.abort(r->b);
+    return NULL;
+}
+
 /* The last rank is lost: all others report says, or what begins so. False: one of them
  * needed a second or more. */
 static inline bool world_names_last(struct world *w, const char *says)
@@ -212,20 +242,6 @@ static inline bool world_names_last(struct world *w, const char *says)
         is_in_time = is_in_time && w->when[i] - w->when[lost] < NS_PER_S;
     }
     return is_in_time;
-}
-
-static inline int batch_run(struct backend *c, struct batch *b, struct err *err)
-{
-    uint64_t ticket = 0, done = 0;
-    if (b->prescale == 0)
-        b->prescale = 1;
-    if (b->postscale == 0)
-        b->postscale = 1;
-    int rc = c->ops->post(c, b, &ticket, err);
-    if (rc < 0)
-        return rc;
-    rc = c->ops->poll(c, &done, err);
-    return rc < 0 ? rc : done >= ticket ? 0 : -EINPROGRESS;
 }
 
 static inline int run_batch(struct rank *r, struct batch *b, struct err *err)
