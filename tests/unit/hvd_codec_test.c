@@ -44,14 +44,13 @@ WORLD_TEST(a_joined_rank_takes_part, 3)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(ranks_must_name_the_same, 2)
+INIT_TEST(ranks_must_name_the_same, 2)
 {
     float v[4] = {1, 2, 3, 4};
     const int64_t n[] = {4};
     hvd_handle h;
     int r;
 
-    CHECK_OK(hvd_init(NULL));
     CHECK(sum_compressed_async("x", "fp15", v, n, &h) == HVD_INVALID_ARGUMENT,
           "fp15 was taken");
     CHECK(strstr(hvd_last_error(), "tensor \"x\": compression: \"fp15\""), "%s",
@@ -64,7 +63,6 @@ WORLD_TEST(ranks_must_name_the_same, 2)
               == 0,
           "%s", shared->r[rank].text);
     CHECK_OK(sum_now("y", v, 4));
-    CHECK_OK(hvd_shutdown());
 }
 
 WORLD_TEST(a_bad_default_is_refused_by_name, 1)

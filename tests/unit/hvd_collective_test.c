@@ -6,12 +6,11 @@
 #include "tests/unit/hvd_world.h"
 
 /* A rank enters the barrier only when the parent lets it: nobody is through before. */
-WORLD_GO_TEST(barrier_waits_for_the_last, 3, 1u << 0)
+INIT_GO_TEST(barrier_waits_for_the_last, 3, 1u << 0)
 {
     struct hvd_tensor t = {.size_bytes = sizeof(t), .name = "bar", .device = -1};
     hvd_handle h;
 
-    CHECK_OK(hvd_init(NULL));
     if (rank == 1) {
         stage_set(rank, 1);
         go_wait(1);
@@ -23,7 +22,6 @@ WORLD_GO_TEST(barrier_waits_for_the_last, 3, 1u << 0)
         stage_set(rank, 1);
     }
     CHECK_OK(wait_release(h));
-    CHECK_OK(hvd_shutdown());
 }
 
 /* --- ways to submit and to wait --- */
@@ -43,7 +41,7 @@ static void on_done(void *arg, int status, const char *error)
     atomic_fetch_add(&s->calls, 1);
 }
 
-WORLD_TEST(callback_runs_once_and_poll_sees_the_end, 2)
+INIT_TEST(callback_runs_once_and_poll_sees_the_end, 2)
 {
     struct seen s = {0};
     float v = (float)rank;
@@ -53,7 +51,6 @@ WORLD_TEST(callback_runs_once_and_poll_sees_the_end, 2)
 
     t.done = on_done;
     t.done_arg = &s;
-    CHECK_OK(hvd_init(NULL));
     CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
     while (hvd_poll(h)
            == HVD_IN_PROGRESS) /* nobody waits: the background thread does it */
@@ -67,7 +64,6 @@ WORLD_TEST(callback_runs_once_and_poll_sees_the_end, 2)
     CHECK(hvd_poll(h) == HVD_INVALID_ARGUMENT, "released handle still known");
     CHECK(strstr(hvd_last_error(), "unknown or released"), "%s", hvd_last_error());
     CHECK(hvd_release(h) == HVD_INVALID_ARGUMENT, "released twice");
-    CHECK_OK(hvd_shutdown());
 }
 
 /* Inside its callback an operation has ended: what an alltoall received can be asked
@@ -132,7 +128,7 @@ static void chain_callback(void *arg, int status, const char *error)
     atomic_store(&chained_results, rc);
 }
 
-WORLD_TEST(callbacks_may_submit_but_not_wait, 2)
+INIT_TEST(callbacks_may_submit_but_not_wait, 2)
 {
     float v = (float)rank;
     int64_t n = 1;
@@ -140,13 +136,11 @@ WORLD_TEST(callbacks_may_submit_but_not_wait, 2)
     hvd_handle h;
 
     t.done = chain_callback;
-    CHECK_OK(hvd_init(NULL));
     CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
     CHECK_OK(wait_release(h));
     CHECK(atomic_load(&chained_results) == 7, "%d", atomic_load(&chained_results));
     CHECK_OK(wait_release(chained));
     CHECK(chained_value == (float)size, "%g", (double)chained_value);
-    CHECK_OK(hvd_shutdown());
 }
 
 /* --- worlds one after another --- */

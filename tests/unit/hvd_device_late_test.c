@@ -20,14 +20,13 @@ static void *let_all_once_it_sleeps(void *arg)
     return NULL;
 }
 
-WORLD_TEST(a_wait_for_an_end_queries_the_device, 2)
+INIT_TEST(a_wait_for_an_end_queries_the_device, 2)
 {
     float v = 1;
     _Atomic bool sleeps = false;
     pthread_t t;
     hvd_handle h;
 
-    CHECK_OK(hvd_init(NULL));
     fake_hold();
     CHECK_OK(sum_on_gpu("a", &v, 1, &h));
     CHECK(pthread_create(&t, NULL, let_all_once_it_sleeps, &sleeps) == 0, "no thread");
@@ -35,10 +34,9 @@ WORLD_TEST(a_wait_for_an_end_queries_the_device, 2)
     CHECK(pthread_join(t, NULL) == 0 && sleeps, "nobody asked");
     CHECK(fake.n_awaiting == 0, "%d", (int)fake.n_awaiting);
     CHECK_OK(hvd_release(h));
-    CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(a_wait_for_room_sleeps, 2)
+INIT_TEST(a_wait_for_room_sleeps, 2)
 {
     enum { N = FLIGHTS_MAX + 1 };
     static float v[N];
@@ -46,7 +44,6 @@ WORLD_TEST(a_wait_for_room_sleeps, 2)
     pthread_t t;
     hvd_handle h[N];
 
-    CHECK_OK(hvd_init(NULL));
     fake_hold();
     for (int i = 0; i < N; i++) {
         CHECK_OK(sum_on_gpu("again", &v[i], 1, &h[i]));
@@ -59,7 +56,6 @@ WORLD_TEST(a_wait_for_room_sleeps, 2)
     for (int i = 0; i < N; i++)
         CHECK_OK(wait_release(h[i]));
     CHECK(fake.n_awaiting == 0, "%d", (int)fake.n_awaiting);
-    CHECK_OK(hvd_shutdown());
 }
 
 /* --- a device that has no memory for a result ---

@@ -39,14 +39,13 @@ WORLD_TEST(a_stream_waits_instead_of_the_thread, 2)
     CHECK(fake.n_events == 0, "%d events are left", (int)fake.n_events);
 }
 
-WORLD_TEST(one_event_and_one_wait_serve_a_bucket, 2)
+INIT_TEST(one_event_and_one_wait_serve_a_bucket, 2)
 {
     enum { N = 20 };
     float v[N][2];
     hvd_handle h[N];
     int n_records;
 
-    CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < N; i++) {
         char name[16];
         int64_t n = 2;
@@ -70,22 +69,19 @@ WORLD_TEST(one_event_and_one_wait_serve_a_bucket, 2)
         CHECK_OK(hvd_release(h[i]));
         CHECK(v[i][1] == (float)(i * size), "%g", (double)v[i][1]);
     }
-    CHECK_OK(hvd_shutdown());
 }
 
-RANK_BODY(a_captured_stream_is_refused)
+INIT_BODY(a_captured_stream_is_refused)
 {
     float v[1] = {0};
     int64_t n = 1;
     struct hvd_tensor t = on_gpu("c", HVD_FLOAT32, v, v, &n);
     hvd_handle h;
 
-    CHECK_OK(hvd_init(NULL));
     t.stream = FAKE_CAPTURED;
     CHECK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h) == HVD_INVALID_ARGUMENT, "ok");
     CHECK(!strcmp(hvd_last_error(), "tensor \"c\": its stream is being captured"), "%s",
           hvd_last_error());
-    CHECK_OK(hvd_shutdown());
 }
 
 /* --- results --- */
@@ -131,7 +127,7 @@ static int submit_refused(struct hvd_tensor *t)
     return hvd_allreduce_async(t, HVD_SUM, 1, 1, 0, &h);
 }
 
-RANK_BODY(one_device_a_rank)
+INIT_BODY(one_device_a_rank)
 {
     float v[1] = {0};
     uint8_t foreign[4] = {0xee};
@@ -140,7 +136,6 @@ RANK_BODY(one_device_a_rank)
     struct hvd_tensor e = on_gpu("e", HVD_FLOAT32, NULL, NULL, &none);
     hvd_handle h;
 
-    CHECK_OK(hvd_init(NULL));
     e.device = HVD_DEVICE_OF_POINTER;
     CHECK_OK(hvd_allreduce_async(&e, HVD_SUM, 1, 1, 0, &h)); /* that of the rank */
     CHECK_OK(wait_release(h));
@@ -163,7 +158,6 @@ RANK_BODY(one_device_a_rank)
     t = on_gpu("d", HVD_FLOAT32, v, v, &n);
     t.ready_event = v;
     CHECK(submit_refused(&t) == HVD_INVALID_ARGUMENT, "ok");
-    CHECK_OK(hvd_shutdown());
 }
 
 RANK_BODY(no_device)
@@ -196,14 +190,13 @@ UNIT_TEST(a_wrong_device_is_refused_at_once)
 /* --- ends --- */
 
 /* Rank 0 has no GPU: it says so itself, or has been refused one. */
-RANK_BODY(one_has_none)
+INIT_BODY(one_has_none)
 {
     float v[1] = {0};
     int64_t n = 1;
     struct hvd_tensor t = on_gpu("x", HVD_FLOAT32, v, v, &n);
     hvd_handle h;
 
-    CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 2; i++) {
         if (rank == 0) {
             fake.problem = fake.open_fails = i == 0 ? "no driver" : "no room";
@@ -217,7 +210,6 @@ RANK_BODY(one_has_none)
               "%s", shared->r[rank].text);
         t.device = 0;
     }
-    CHECK_OK(hvd_shutdown());
 }
 
 UNIT_TEST(a_tensor_in_both_kinds_of_memory_fails_on_all)
@@ -272,7 +264,7 @@ WORLD_TEST(a_shutdown_ends_what_is_on_its_way, 2)
 
 /* --- sets --- */
 
-WORLD_TEST(process_sets_open_their_own_communicators, 3)
+INIT_TEST(process_sets_open_their_own_communicators, 3)
 {
     int ranks[] = {0, 1}, id;
     float v[1] = {1};
@@ -280,7 +272,6 @@ WORLD_TEST(process_sets_open_their_own_communicators, 3)
     struct hvd_tensor t = on_gpu("s", HVD_FLOAT32, v, v, &n);
     hvd_handle h;
 
-    CHECK_OK(hvd_init(NULL));
     CHECK_OK(hvd_process_set_add(ranks, 2, &id));
     if (rank < 2) {
         CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, id, &h));
@@ -295,7 +286,6 @@ WORLD_TEST(process_sets_open_their_own_communicators, 3)
     CHECK_OK(sum_on_gpu("all", v, 1, &h));
     CHECK_OK(wait_release(h));
     CHECK(v[0] == (float)size, "%g", (double)v[0]);
-    CHECK_OK(hvd_shutdown());
 }
 
 UNIT_TEST(the_report_is_json)

@@ -7,18 +7,6 @@
 #include "tests/unit/hvd_world.h"
 #include "tests/unit/timed.h"
 
-/* Keeps the end of an operation for the parent. */
-static void report_keep(int rank, int status)
-{
-    struct rank_report *r = &shared->r[rank];
-
-    r->status = status;
-    r->failed_ns = clock_now_ns();
-    if (status < 0 && hvd_last_error()[0])
-        (void)snprintf(r->text, sizeof(r->text), "%s", hvd_last_error());
-    stage_set(rank, 100);
-}
-
 /* --- a rank dies --- */
 
 enum when { WHEN_IDLE, WHEN_OTHERS_WAIT, WHEN_BUSY };
@@ -44,9 +32,8 @@ RANK_BODY(mortal_body)
     while (r == HVD_OK)
         r = when == WHEN_BUSY ? sum_now("big", big, ARRAY_LEN(big))
                               : sum_now("x", &v, 1);
-    if (shared->r[rank].text[0] == 0) /* refused at submission */
-        (void)snprintf(shared->r[rank].text, 512, "%s", hvd_last_error());
-    report_keep(rank, r);
+    end_report(r);
+    stage_set(rank, 100);
     CHECK(sum_now("later", &v, 1) == HVD_ABORTED, "later call");
     CHECK(strcmp(hvd_last_error(), shared->r[rank].text) == 0, "later call: %s",
           hvd_last_error());
@@ -60,16 +47,11 @@ RANK_BODY(mortal_body)
 static bool is_reported_soon(int who, enum when at)
 {
     struct proc_world w;
+    uint64_t t0;
 
     victim = who;
     when = at;
-    world_start(&w, n_ranks, mortal_body);
-    for (int r = 0; r < n_ranks; r++)
-        stage_wait(r, 1);
-    const uint64_t t0 = clock_now_ns();
-    assert_int_equal(kill(w.pid[who], SIGKILL), 0);
-    if (at == WHEN_IDLE)
-        go_set(1);
+    t0 = world_kill(&w, n_ranks, mortal_body, who, (1u << n_ranks) - 1, 1);
     return world_end_killed(&w, who, t0) < NS_PER_S;
 }
 
@@ -118,7 +100,7 @@ RANK_BODY(forker_body)
     }
     while (r == HVD_OK)
         r = sum_now("x", &v, 1);
-    report_keep(rank, r);
+    end_report(r);
     (void)hvd_shutdown();
 }
 
@@ -127,10 +109,7 @@ static bool is_forker_reported_soon(void)
     struct proc_world w;
     uint64_t t0;
 
-    world_start(&w, 2, forker_body);
-    stage_wait(victim, 1);
-    t0 = clock_now_ns();
-    assert_int_equal(kill(w.pid[victim], SIGKILL), 0);
+    t0 = world_kill(&w, 2, forker_body, victim, 1u << victim, 1);
     world_end(&w, victim);
     assert_int_equal(shared->r[!victim].status, HVD_ABORTED);
     return after_ns(t0, shared->r[!victim].failed_ns) < NS_PER_S;
@@ -179,12 +158,11 @@ TREE_TEST(a_stopped_rank_is_named_after_the_peer_timeout)
 
 /* A rank that computes for longer than the timeout, its background thread alive, is
  * waited for. */
-static void late_body(int rank, int size)
+INIT_BODY(late_body)
 {
     uint64_t until;
     float v = 1;
 
-    CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_now("first", &v, 1));
     until = clock_now_ns() + 6 * NS_PER_S;
     v = 1;
@@ -192,7 +170,6 @@ static void late_body(int rank, int size)
         (void)sched_yield();
     CHECK_OK(sum_now("x", &v, 1));
     CHECK(v == (float)size, "%g", (double)v);
-    CHECK_OK(hvd_shutdown());
 }
 
 UNIT_TEST(a_late_rank_is_waited_for)
@@ -206,27 +183,24 @@ UNIT_TEST(a_late_rank_is_waited_for)
 
 static bool leave_by_exit;
 
-RANK_BODY(leaver_body)
+INIT_BODY(leaver_body)
 {
     float v = 1;
     hvd_handle h;
 
-    CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_now("first", &v, 1));
     if (rank == victim) {
         go_wait(1); /* the others have submitted */
         if (leave_by_exit)
             exit(0);
-        CHECK_OK(hvd_shutdown());
         return;
     }
     CHECK_OK(sum_async("x", &v, 1, &h));
     stage_set(rank, 1);
-    report_keep(rank, wait_release(h));
+    end_report(wait_release(h));
     CHECK(sum_now("later", &v, 1) == HVD_PRECONDITION, "later: %s", hvd_last_error());
     CHECK(strstr(hvd_last_error(), "Horovod has been shut down"), "%s",
           hvd_last_error());
-    CHECK_OK(hvd_shutdown());
 }
 
 TREE_TEST(the_rank_that_leaves_is_named)
@@ -306,7 +280,7 @@ WORLD_TEST(a_forked_child_finds_the_runtime_absent, 2)
 /* --- mistakes --- */
 
 /* More of them: tests/python/ranks/capi_members.py. */
-WORLD_TEST(bad_arguments_are_refused_with_a_sentence, 1)
+INIT_TEST(bad_arguments_are_refused_with_a_sentence, 1)
 {
     float v = 1;
     int64_t n = 1, bad = -1;
@@ -314,7 +288,6 @@ WORLD_TEST(bad_arguments_are_refused_with_a_sentence, 1)
     struct hvd_tensor t[] = {good, good, good, good};
     hvd_handle h;
 
-    CHECK_OK(hvd_init(NULL));
     t[0].name = "";
     t[1].shape = &bad;
     t[2].data = NULL;
@@ -330,7 +303,6 @@ WORLD_TEST(bad_arguments_are_refused_with_a_sentence, 1)
     CHECK(hvd_allreduce_async(&good, HVD_SUM, 1, 1, 0, NULL) == HVD_INVALID_ARGUMENT,
           "handle");
     CHECK(hvd_wait(0, 0) == HVD_INVALID_ARGUMENT, "handle 0");
-    CHECK_OK(hvd_shutdown());
 }
 
 WORLD_TEST(a_rank_that_never_comes_is_named, 3)

@@ -71,11 +71,10 @@ static void whole_group(int size)
 }
 
 /* Memory runs out on rank 0 at each allocation in turn. */
-WORLD_TEST(memory_that_runs_out_leaves_nothing_of_a_group, 2)
+INIT_TEST(memory_that_runs_out_leaves_nothing_of_a_group, 2)
 {
     int hits = 0;
 
-    CHECK_OK(hvd_init(NULL));
     for (int round = 0; round < ROUNDS; round++) {
         hvd_handle h[PARTS];
         int n, rc = HVD_NO_MEMORY;
@@ -103,17 +102,15 @@ WORLD_TEST(memory_that_runs_out_leaves_nothing_of_a_group, 2)
         CHECK_OK(barrier_now("round"));
     }
     CHECK(rank != 0 || hits == ROUNDS, "%d allocations failed", hits);
-    CHECK_OK(hvd_shutdown());
 }
 
 /* The second part's name is taken when the group is submitted. */
-WORLD_TEST(a_name_that_is_taken_leaves_the_group_held, 2)
+INIT_TEST(a_name_that_is_taken_leaves_the_group_held, 2)
 {
     struct hvd_tensor t = part_of(1);
     float other = 0;
     hvd_handle h[PARTS], busy;
 
-    CHECK_OK(hvd_init(NULL));
     t.group = NULL;
     t.is_held = 0;
     t.output = &other;
@@ -135,7 +132,6 @@ WORLD_TEST(a_name_that_is_taken_leaves_the_group_held, 2)
         CHECK(make_parts(h) == PARTS, "%s", hvd_last_error());
     CHECK_OK(hvd_submit_held(h, PARTS)); /* on rank 0 the same ones, still held */
     end_group(h, size);
-    CHECK_OK(hvd_shutdown());
 }
 
 static void assert_refused(int r, int status, const char *word)

@@ -58,28 +58,24 @@ WORLD_TEST(configs_with_other_ranks_are_refused, 2)
 
 /* --- somebody does not come --- */
 
-WORLD_TEST(a_rank_that_leaves_ends_the_adding_of_a_set, 3)
+INIT_TEST(a_rank_that_leaves_ends_the_adding_of_a_set, 3)
 {
     const int ranks[] = {0};
 
-    CHECK_OK(hvd_init(NULL));
     if (rank == 2) { /* never adds */
         CHECK_OK(barrier_now("all are here"));
-        CHECK_OK(hvd_shutdown());
         return;
     }
     CHECK_OK(barrier_now("all are here"));
     CHECK(add_set(ranks, 1) == HVD_PRECONDITION, "%s", hvd_last_error());
     CHECK(strstr(hvd_last_error(), "rank 2"), "%s", hvd_last_error());
     CHECK(hvd_process_set_ids(NULL, 0) == 1, "a set that has not come");
-    CHECK_OK(hvd_shutdown());
 }
 
-WORLD_KILL_TEST(a_killed_rank_ends_the_adding_of_a_set, 3, 2)
+INIT_KILL_TEST(a_killed_rank_ends_the_adding_of_a_set, 3, 2)
 {
     const int ranks[] = {0, 1};
 
-    CHECK_OK(hvd_init(NULL));
     stage_set(rank, 1);
     if (rank == 2) {
         go_wait(1); /* for a signal */
@@ -87,33 +83,23 @@ WORLD_KILL_TEST(a_killed_rank_ends_the_adding_of_a_set, 3, 2)
     }
     CHECK(add_set(ranks, 2) == HVD_ABORTED, "%s", hvd_last_error());
     CHECK(strstr(hvd_last_error(), "rank 2"), "%s", hvd_last_error());
-    CHECK_OK(hvd_shutdown());
 }
 
 /* A member is lost: the others of the set hear it, and so does who is outside. */
-WORLD_KILL_TEST(a_lost_member_of_a_set_is_named_everywhere, 3, 2)
+INIT_KILL_TEST(a_lost_member_of_a_set_is_named_everywhere, 3, 2)
 {
     const int ranks[] = {0, 2};
     float v[3000] = {0};
-    int64_t n = 3000;
-    struct hvd_tensor t = tensor_1d("x", HVD_FLOAT32, v, v, &n);
-    hvd_handle h;
     int id, rc = HVD_OK;
 
-    CHECK_OK(hvd_init(NULL));
     id = add_set(ranks, 2);
     CHECK(id == 1, "%s", hvd_last_error());
     stage_set(rank, 1);
-    for (int i = 0; rc == HVD_OK; i++) {
-        rc = rank == 1 ? hvd_barrier_async(&t, 0, &h)
-                       : hvd_allreduce_async(&t, HVD_SUM, 1, 1, id, &h);
-        if (rc == HVD_OK)
-            rc = wait_release(h);
-    }
+    while (rc == HVD_OK)
+        rc = rank == 1 ? barrier_now("x") : sum_in(id, "x", v, ARRAY_LEN(v));
     CHECK(rc == HVD_ABORTED, "%d %s", rc, hvd_last_error());
-    CHECK(hvd_barrier_async(&t, 0, &h) == HVD_ABORTED, "%s", hvd_last_error());
+    CHECK(barrier_now("x") == HVD_ABORTED, "%s", hvd_last_error());
     CHECK(strstr(hvd_last_error(), "rank 2"), "%s", hvd_last_error());
-    CHECK_OK(hvd_shutdown());
 }
 
 /* --- threads --- */
@@ -131,13 +117,12 @@ static void *add_in_thread(void *arg)
     return NULL;
 }
 
-WORLD_GO_TEST(one_thread_at_a_time_changes_sets, 2, 1u << 0)
+INIT_GO_TEST(one_thread_at_a_time_changes_sets, 2, 1u << 0)
 {
     const int ranks[] = {0};
     int got[2] = {0, 0};
     pthread_t th;
 
-    CHECK_OK(hvd_init(NULL));
     if (rank == 1) {
         go_wait(1);
         CHECK(add_set(ranks, 1) == 1, "%s", hvd_last_error());
@@ -147,7 +132,6 @@ WORLD_GO_TEST(one_thread_at_a_time_changes_sets, 2, 1u << 0)
         (void)pthread_join(th, NULL);
         CHECK(got[0] + got[1] == 1 + HVD_INVALID_ARGUMENT, "%d and %d", got[0], got[1]);
     }
-    CHECK_OK(hvd_shutdown());
 }
 
 /* Threads of one rank work in different sets at once. */
@@ -164,18 +148,13 @@ static void *worker_main(void *arg)
 
     for (int i = 0; i < 150; i++) {
         float v = 1;
-        int64_t n = 1;
-        struct hvd_tensor t = tensor_1d(name, HVD_FLOAT32, &v, &v, &n);
-        hvd_handle h;
 
         (void)snprintf(name, sizeof(name), "set%d/%d", k->id, i % 5);
-        if (hvd_allreduce_async(&t, HVD_SUM, 1, 1, k->id, &h) != HVD_OK
-            || hvd_wait(h, 20000) != HVD_OK || v != k->want) {
+        if (sum_in(k->id, name, &v, 1) != HVD_OK || v != k->want) {
             k->bad++;
             (void)snprintf(k->what, sizeof(k->what), "round %d: %g, \"%s\"", i,
                            (double)v, hvd_last_error());
         }
-        (void)hvd_release(h);
     }
     return NULL;
 }
@@ -220,11 +199,10 @@ static int join_now(const char *name, int *ret_last)
     return rc;
 }
 
-WORLD_KILL_TEST(a_killed_rank_ends_a_join, 3, 1)
+INIT_KILL_TEST(a_killed_rank_ends_a_join, 3, 1)
 {
     int last = -1;
 
-    CHECK_OK(hvd_init(NULL));
     stage_set(rank, 1);
     if (rank == 1) {
         go_wait(1); /* for a signal */
@@ -232,7 +210,6 @@ WORLD_KILL_TEST(a_killed_rank_ends_a_join, 3, 1)
     }
     CHECK(join_now("join", &last) == HVD_ABORTED, "%s", hvd_last_error());
     CHECK(strstr(hvd_last_error(), "rank 1"), "%s", hvd_last_error());
-    CHECK_OK(hvd_shutdown());
 }
 
 /* A joined rank leaves: the others' allreduces lack it and say so. */
@@ -263,56 +240,44 @@ WORLD_GO_TEST(a_joined_rank_that_leaves_ends_it, 2, 1u << 1)
 
 /* --- sets that their members add --- */
 
-/* Sums ones over the set and returns the sum, or a negative status. */
-static int sum_in(int id, const char *name)
+/* The sum of ones over the set, or a negative status. */
+static int ones_in(int id, const char *name)
 {
-    struct hvd_tensor t = {.size_bytes = sizeof(t), .name = name, .device = -1};
-    int32_t one = 1, sum = -1;
-    hvd_handle h;
-    int rc;
+    float v = 1;
+    int rc = sum_in(id, name, &v, 1);
 
-    t.data = &one;
-    t.output = &sum;
-    t.dtype = HVD_INT32;
-    rc = hvd_allreduce_async(&t, HVD_SUM, 1, 1, id, &h);
-    if (rc == HVD_OK) {
-        rc = hvd_wait(h, 20000);
-        (void)hvd_release(h);
-    }
-    return rc < 0 ? rc : sum;
+    return rc < 0 ? rc : (int)v;
 }
 
 /* The others of the world do nothing meanwhile but wait for something else. */
-WORLD_TEST(members_add_a_set_without_the_others, 4)
+INIT_TEST(members_add_a_set_without_the_others, 4)
 {
     static const int low[] = {1, 0}, high[] = {2, 3}, outer[] = {0, 3},
                      whole[] = {0, 1, 2, 3};
     int id = -1, again = -1, all = -1, both = -1;
 
-    CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 40; i++) /* a plan that must be left for it */
-        CHECK(sum_in(0, "planned") == 4, "sum of all, round %d", i);
+        CHECK(ones_in(0, "planned") == 4, "sum of all, round %d", i);
     CHECK_OK(hvd_process_set_meet(rank < 2 ? low : high, 2, &id));
     CHECK(id == 1 || id == 2, "id %d", id);
-    CHECK(sum_in(id, "both") == 2, "sum in set %d", id);
+    CHECK(ones_in(id, "both") == 2, "sum in set %d", id);
     CHECK_OK(hvd_process_set_meet(rank < 2 ? low : high, 2, &again));
     CHECK(again == id, "a set that is there is met again as %d, not %d", again, id);
     CHECK_OK(hvd_process_set_meet(whole, 4, &all));
     CHECK(all == 0, "all ranks are set %d", all);
     if (rank == 0 || rank == 3) {
         CHECK_OK(hvd_process_set_meet(outer, 2, &both));
-        CHECK(sum_in(both, "outer") == 2, "sum in set %d", both);
+        CHECK(ones_in(both, "outer") == 2, "sum in set %d", both);
     } else {
         CHECK(hvd_process_set_meet(outer, 2, &both) == HVD_INVALID_ARGUMENT,
               "not ours");
         CHECK(strstr(hvd_last_error(), "only those can call") != NULL, "%s",
               hvd_last_error());
     }
-    CHECK(sum_in(0, "end") == 4, "sum of all");
+    CHECK(ones_in(0, "end") == 4, "sum of all");
     CHECK(hvd_process_set_rank(3) == (rank == 0 ? 0 : rank == 3 ? 1 : -1), "rank in 3");
     CHECK(hvd_process_set_add(outer, 2, &both) == HVD_INVALID_ARGUMENT, "added twice");
     CHECK_OK(hvd_process_set_remove(3));
-    CHECK_OK(hvd_shutdown());
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -14,11 +14,10 @@ static int submit_on_device(int device)
     return hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h);
 }
 
-RANK_BODY(no_library)
+INIT_BODY(no_library)
 {
     float v[1] = {2};
 
-    CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 2; i++) {
         CHECK(submit_on_device(i) == HVD_INVALID_ARGUMENT, "ok");
         CHECK(strstr(hvd_last_error(), "this installation cannot: ")
@@ -28,7 +27,6 @@ RANK_BODY(no_library)
     CHECK(submit_on_device(HVD_DEVICE_OF_POINTER) == HVD_INVALID_ARGUMENT, "ok");
     CHECK_OK(sum_now("d", v, 1));
     CHECK(v[0] == (float)(2 * size), "%g", (double)v[0]);
-    CHECK_OK(hvd_shutdown());
 }
 
 RANK_BODY(switched_off)
@@ -42,13 +40,12 @@ RANK_BODY(switched_off)
 }
 
 /* Tensors in host memory may be waited for as those on a GPU. */
-WORLD_TEST(streams_wait_for_the_host_s_by_the_thread, 2)
+INIT_TEST(streams_wait_for_the_host_s_by_the_thread, 2)
 {
     float v[1] = {1};
     int device = 0;
     hvd_handle h;
 
-    CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_async("x", v, 1, &h));
     CHECK_OK(hvd_wait_on_stream(h, NULL, -1));
     CHECK(hvd_poll(h) == HVD_OK && v[0] == (float)size, "%g", (double)v[0]);
@@ -58,7 +55,6 @@ WORLD_TEST(streams_wait_for_the_host_s_by_the_thread, 2)
     CHECK_OK(hvd_release(h));
     CHECK(hvd_wait_many(&h, 1, NULL, -1) == HVD_INVALID_ARGUMENT, "released");
     CHECK(hvd_wait_many(NULL, 1, NULL, -1) == HVD_INVALID_ARGUMENT, "NULL");
-    CHECK_OK(hvd_shutdown());
 }
 
 UNIT_TEST(a_tensor_on_a_gpu_is_refused_with_the_reason)

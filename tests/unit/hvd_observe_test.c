@@ -64,12 +64,11 @@ static void step_of_four(float *v)
         CHECK_OK(wait_release(h[i]));
 }
 
-WORLD_TEST(a_steady_loop_sends_nothing, 2)
+INIT_TEST(a_steady_loop_sends_nothing, 2)
 {
     float v[4] = {0};
     struct hvd_stats a, b;
 
-    CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 20; i++)
         step_of_four(v);
     a = stats_now();
@@ -85,17 +84,15 @@ WORLD_TEST(a_steady_loop_sends_nothing, 2)
     CHECK(b.agreements > a.agreements, "%d", (int)b.agreements);
     CHECK(b.steps - a.steps >= 199 && b.steps - a.steps <= 201 && b.steps_per_s > 1,
           "%d steps, %g a second", (int)(b.steps - a.steps), b.steps_per_s);
-    CHECK_OK(hvd_shutdown());
 }
 
 /* The figure that the frozen plan is for: no message about work in 200 steps. */
-RANK_BODY(text_and_file)
+INIT_BODY(text_and_file)
 {
     float v[1] = {0};
     char buf[1 << 15], cut[16], path[64];
     size_t n, m;
 
-    CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_now("a", v, 1));
     CHECK_OK(hvd_stats_text(buf, sizeof(buf), &n));
     CHECK(n == strlen(buf) && n > 1000, "%zu", n);
@@ -108,7 +105,6 @@ RANK_BODY(text_and_file)
     CHECK_OK(hvd_stats_text(NULL, 0, NULL));
     (void)snprintf(path, sizeof(path), "%s/rank.%d", getenv("HVD_STATS_DIR"), rank);
     CHECK(access(path, R_OK) == 0, "%s", path);
-    CHECK_OK(hvd_shutdown());
 }
 
 UNIT_TEST(counters_are_text_and_a_file)
@@ -130,12 +126,11 @@ UNIT_TEST(counters_are_text_and_a_file)
 
 static char timeline_path[64];
 
-RANK_BODY(stop_at_once)
+INIT_BODY(stop_at_once)
 {
     float v[1] = {0};
     uint64_t best = UINT64_MAX; /* of several: a busy machine may be slow at times */
 
-    CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 8; i++) {
         uint64_t began;
 
@@ -149,7 +144,6 @@ RANK_BODY(stop_at_once)
     }
     CHECK(rank != 0 || best < 200 * NS_PER_MS, "%llu ms",
           (unsigned long long)(best / NS_PER_MS));
-    CHECK_OK(hvd_shutdown());
 }
 
 /* The others' last events are asked for and come, although nobody submits anything. */
@@ -168,13 +162,12 @@ UNIT_TEST(a_stop_waits_for_nothing_but_answers)
 
 /* --- NaN --- */
 
-RANK_BODY(one_has_nan)
+INIT_BODY(one_has_nan)
 {
     int bad = atoi(getenv("HVD_TEST_BAD_RANK"));
     float v[N] = {0};
     char want[160];
 
-    CHECK_OK(hvd_init(NULL));
     CHECK_OK(sum_now("fine", v, N));
     if (rank == bad) {
         v[17] = NAN;
@@ -186,7 +179,6 @@ RANK_BODY(one_has_nan)
                    "\"grad/3\", input of ALLREDUCE (2 such elements; HVD_NANCHECK)",
                    bad);
     CHECK(strstr(shared->r[rank].text, want) != NULL, "%s", shared->r[rank].text);
-    CHECK_OK(hvd_shutdown());
 }
 
 UNIT_TEST(nan_names_rank_and_tensor_everywhere)
@@ -199,14 +191,13 @@ UNIT_TEST(nan_names_rank_and_tensor_everywhere)
     (void)unsetenv("HVD_NANCHECK");
 }
 
-static void nan_passes(int rank, int size)
+INIT_BODY(nan_passes)
 {
     float v[2] = {rank == 0 ? NAN : 1, 1};
     int64_t n = 2;
     struct hvd_tensor t = tensor_1d("b", HVD_FLOAT32, v, v, &n);
     hvd_handle h;
 
-    CHECK_OK(hvd_init(NULL));
     if (getenv("HVD_NANCHECK")) { /* what is not read does not count */
         CHECK_OK(hvd_broadcast_async(&t, size - 1, 0, &h));
         CHECK_OK(wait_release(h));
@@ -215,7 +206,6 @@ static void nan_passes(int rank, int size)
         CHECK_OK(sum_now("a", v, 2));
         CHECK(isnan(v[0]) && v[1] == (float)size, "%g %g", (double)v[0], (double)v[1]);
     }
-    CHECK_OK(hvd_shutdown());
 }
 
 UNIT_TEST(without_the_check_nan_passes)

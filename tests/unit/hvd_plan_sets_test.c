@@ -47,21 +47,6 @@ static void world_enter(int rank)
     }
 }
 
-static int sum_in_async(int set, const char *name, float *v, int64_t n, hvd_handle *h)
-{
-    struct hvd_tensor t = tensor_1d(name, HVD_FLOAT32, v, v, &n);
-
-    return hvd_allreduce_async(&t, HVD_SUM, 1, 1, set, h);
-}
-
-static int sum_in(int set, const char *name, float *v, int64_t n)
-{
-    hvd_handle h;
-    int rc = sum_in_async(set, name, v, n, &h);
-
-    return rc == HVD_OK ? wait_release(h) : rc;
-}
-
 static int row_of(int rank)
 {
     return set_of_row[rank / SIDE];
@@ -89,25 +74,13 @@ static float column_sum(int rank)
 static int run_step(int rank, int i)
 {
     float a = (float)rank, b = (float)rank, c = (float)i;
-    hvd_handle h[2];
-    int rc = sum_in(row_of(rank), "row", &a, 1);
-    bool turn = (rank + i) % 2;
+    const struct set_sum s[] = {{column_of(rank), "column", &b}, {0, "world", &c}};
+    int turn = (rank + i) % 2, rc = sum_in(row_of(rank), "row", &a, 1);
 
     if (rc < 0)
         return rc;
     CHECK(a == row_sum(rank), "row: %g", (double)a);
-    rc = turn ? sum_in_async(column_of(rank), "column", &b, 1, &h[0])
-              : sum_in_async(0, "world", &c, 1, &h[1]);
-    if (rc == HVD_OK)
-        rc = turn ? sum_in_async(0, "world", &c, 1, &h[1])
-                  : sum_in_async(column_of(rank), "column", &b, 1, &h[0]);
-    if (rc < 0)
-        return rc;
-    rc = wait_release(h[i % 2]);
-    if (rc == HVD_OK)
-        rc = wait_release(h[1 - i % 2]);
-    else
-        (void)hvd_release(h[1 - i % 2]);
+    rc = sum_two(&s[turn], &s[!turn], turn != i % 2);
     if (rc < 0)
         return rc;
     CHECK(b == column_sum(rank), "column: %g", (double)b);
@@ -354,9 +327,7 @@ RANK_BODY(mortal_body)
         for (;;)
             (void)pause();
     }
-    if (shared->r[rank].text[0] == 0) /* refused at submission */
-        (void)snprintf(shared->r[rank].text, 512, "%s", hvd_last_error());
-    shared->r[rank].status = r;
+    end_report(r);
     CHECK_OK(hvd_shutdown());
 }
 
@@ -365,9 +336,7 @@ HOSTS_TEST(a_killed_rank_is_named, 2)
     for (victim = 0; victim < RANKS; victim++) {
         struct proc_world w;
 
-        world_start(&w, RANKS, mortal_body);
-        stage_wait(victim, 1);
-        assert_int_equal(kill(w.pid[victim], SIGKILL), 0);
+        (void)world_kill(&w, RANKS, mortal_body, victim, 1u << victim, 1);
         (void)world_end_killed(&w, victim, 0);
     }
 }

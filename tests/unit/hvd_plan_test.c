@@ -12,18 +12,9 @@ enum { STEADY = 60 };
 static int run_step(int rank, int size, int i)
 {
     float a = (float)i, b = (float)rank;
-    hvd_handle h[2];
-    int rc = rank % 2 ? sum_async("b", &b, 1, &h[1]) : sum_async("a", &a, 1, &h[0]);
+    const struct set_sum s[] = {{0, "a", &a}, {0, "b", &b}};
+    int turn = rank % 2, rc = sum_two(&s[turn], &s[!turn], turn);
 
-    if (rc == HVD_OK)
-        rc = rank % 2 ? sum_async("a", &a, 1, &h[0]) : sum_async("b", &b, 1, &h[1]);
-    if (rc < 0)
-        return rc;
-    rc = wait_release(h[0]);
-    if (rc == HVD_OK)
-        rc = wait_release(h[1]);
-    else
-        (void)hvd_release(h[1]);
     if (rc == HVD_OK) {
         CHECK(a == (float)(i * size), "step %d: %g", i, (double)a);
         CHECK(b == (float)(size * (size - 1)) / 2, "step %d: %g", i, (double)b);
@@ -37,11 +28,10 @@ static void run_steady(int rank, int size)
         CHECK_OK(run_step(rank, size, i));
 }
 
-static void steady_body(int rank, int size)
+INIT_BODY(steady_body)
 {
     struct hvd_stats before, after;
 
-    CHECK_OK(hvd_init(NULL));
     run_steady(rank, size);
     before = stats_now();
     for (int i = 0; i < 1000; i++)
@@ -52,7 +42,6 @@ static void steady_body(int rank, int size)
     CHECK(after.control_sent - before.control_sent <= 10, "%llu messages",
           (unsigned long long)(after.control_sent - before.control_sent));
     CHECK_OK(barrier_now("end"));
-    CHECK_OK(hvd_shutdown());
 }
 
 TREE_TEST(steady_steps_send_no_messages)
@@ -63,11 +52,10 @@ TREE_TEST(steady_steps_send_no_messages)
 
 /* --- disturbances that all ranks make --- */
 
-static void disturbed_body(int rank, int size)
+INIT_BODY(disturbed_body)
 {
     float m;
 
-    CHECK_OK(hvd_init(NULL));
     for (int round = 0; round < 8; round++) {
         float big[40];
 
@@ -83,7 +71,6 @@ static void disturbed_body(int rank, int size)
             CHECK(big[i] == (float)(i * size), "a[%d] is %g", i, (double)big[i]);
         CHECK_OK(barrier_now("barrier"));
     }
-    CHECK_OK(hvd_shutdown());
 }
 
 UNIT_TEST(another_tensor_or_shape_is_no_matter)
@@ -92,12 +79,11 @@ UNIT_TEST(another_tensor_or_shape_is_no_matter)
     world_run(4, disturbed_body);
 }
 
-WORLD_TEST(one_rank_of_another_shape_fails_that_tensor_only, 3)
+INIT_TEST(one_rank_of_another_shape_fails_that_tensor_only, 3)
 {
     float v[2] = {1, 1};
     int r;
 
-    CHECK_OK(hvd_init(NULL));
     run_steady(rank, size);
     r = sum_now("a", v, rank == 1 ? 2 : 1);
     CHECK(r == HVD_INVALID_ARGUMENT, "%d", r);
@@ -106,44 +92,36 @@ WORLD_TEST(one_rank_of_another_shape_fails_that_tensor_only, 3)
           "%s", shared->r[rank].text);
     CHECK(strstr(shared->r[rank].text, "rank 1 has [2]"), "%s", shared->r[rank].text);
     run_steady(rank, size);
-    CHECK_OK(hvd_shutdown());
 }
 
 /* Ranks 1 and 2 go on in a set of their own while rank 0, which knows of nothing, is
  * between two steps: it must leave the plan for them without a call of its own. */
-WORLD_GO_TEST(a_set_does_not_wait_for_an_idle_rank_outside, 3, 1u << 1 | 1u << 2)
+INIT_GO_TEST(a_set_does_not_wait_for_an_idle_rank_outside, 3, 1u << 1 | 1u << 2)
 {
     static const int pair[] = {1, 2};
-    int64_t one = 1;
     int set;
 
-    CHECK_OK(hvd_init(NULL));
     CHECK_OK(hvd_process_set_add(pair, 2, &set));
     run_steady(rank, size);
     if (rank == 0) {
         go_wait(1);
     } else {
         float v = (float)rank;
-        struct hvd_tensor t = tensor_1d("pair", HVD_FLOAT32, &v, &v, &one);
-        hvd_handle h;
 
-        CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, set, &h));
-        CHECK_OK(wait_release(h));
+        CHECK_OK(sum_in(set, "pair", &v, 1));
         CHECK(v == 3, "%g", (double)v);
         stage_set(rank, 1);
     }
     run_steady(rank, size);
-    CHECK_OK(hvd_shutdown());
 }
 
 /* --- ranks that do not come --- */
 
-WORLD_GO_TEST(a_wait_ends_at_its_deadline, 3, 1u << 1 | 1u << 2)
+INIT_GO_TEST(a_wait_ends_at_its_deadline, 3, 1u << 1 | 1u << 2)
 {
     float v = 1;
     hvd_handle h;
 
-    CHECK_OK(hvd_init(NULL));
     run_steady(rank, size);
     if (rank == 0) {
         go_wait(1);
@@ -162,16 +140,14 @@ WORLD_GO_TEST(a_wait_ends_at_its_deadline, 3, 1u << 1 | 1u << 2)
     }
     CHECK(v == (float)size, "%g", (double)v);
     CHECK_OK(barrier_now("end"));
-    CHECK_OK(hvd_shutdown());
 }
 
 static int victim;
 
-static void mortal_body(int rank, int size)
+INIT_BODY(mortal_body)
 {
     int r = HVD_OK;
 
-    CHECK_OK(hvd_init(NULL));
     run_steady(rank, size);
     stage_set(rank, 1);
     for (int i = 0; r == HVD_OK && (rank != victim || i < 100); i++)
@@ -181,22 +157,16 @@ static void mortal_body(int rank, int size)
         for (;;)
             (void)pause();
     }
-    if (shared->r[rank].text[0] == 0) /* refused at submission */
-        (void)snprintf(shared->r[rank].text, 512, "%s", hvd_last_error());
-    shared->r[rank].status = r;
-    shared->r[rank].failed_ns = clock_now_ns();
-    CHECK_OK(hvd_shutdown());
+    end_report(r);
 }
 
 /* Was the loss reported to all within a second? */
 static bool is_reported_soon(void)
 {
     struct proc_world w;
+    /* when all other ranks wait for it in an agreement */
+    const uint64_t t0 = world_kill(&w, n_ranks, mortal_body, victim, 1u << victim, 2);
 
-    world_start(&w, n_ranks, mortal_body);
-    stage_wait(victim, 2); /* the others wait for it in an agreement */
-    const uint64_t t0 = clock_now_ns();
-    assert_int_equal(kill(w.pid[victim], SIGKILL), 0);
     return world_end_killed(&w, victim, t0) < NS_PER_S;
 }
 
@@ -231,8 +201,6 @@ static void leaver_body(int rank, int size)
             break;
     }
     CHECK(rc == HVD_PRECONDITION, "%d", rc);
-    if (shared->r[rank].text[0] == 0) /* refused at submission */
-        (void)snprintf(shared->r[rank].text, 512, "%s", hvd_last_error());
     CHECK(strstr(shared->r[rank].text, "called shutdown()"), "%s",
           shared->r[rank].text);
     CHECK_OK(hvd_shutdown());

@@ -76,12 +76,11 @@ UNIT_TEST(tensors_carry_the_buffer_they_lie_in)
     world_run(1, all_have_it);
 }
 
-WORLD_TEST(a_buffer_is_its_process_set_s, 3)
+INIT_TEST(a_buffer_is_its_process_set_s, 3)
 {
     int ranks[] = {0, 2}, id;
     float *v = memory[0];
 
-    CHECK_OK(hvd_init(NULL));
     CHECK_OK(hvd_process_set_add(ranks, 2, &id));
     if (rank != 1) {
         CHECK_OK(register_now("x", v, COUNT, id));
@@ -93,16 +92,14 @@ WORLD_TEST(a_buffer_is_its_process_set_s, 3)
     CHECK_OK(hvd_process_set_remove(id));
     CHECK(fake.n_forgotten == (rank != 1), "%d", (int)fake.n_forgotten);
     CHECK(hvd_deregister(v, id) == HVD_INVALID_ARGUMENT, "ok");
-    CHECK_OK(hvd_shutdown());
 }
 
 /* --- none has it --- */
 
-WORLD_TEST(what_one_cannot_none_has, 3)
+INIT_TEST(what_one_cannot_none_has, 3)
 {
     float *v = memory[0];
 
-    CHECK_OK(hvd_init(NULL));
     if (rank == 1)
         fake.register_fails = "NCCL 2.18.4 has no ncclCommRegister";
     CHECK(register_now("x", v, COUNT, 0) == HVD_UNSUPPORTED,
@@ -121,14 +118,12 @@ WORLD_TEST(what_one_cannot_none_has, 3)
     CHECK_OK(register_now("x", v, COUNT, 0));
     CHECK_OK(sum_in_set("x", v, v, 4, 0));
     CHECK(fake.region_last == 1, "%d", (int)fake.region_last);
-    CHECK_OK(hvd_shutdown());
 }
 
-RANK_BODY(overlap_body)
+INIT_BODY(overlap_body)
 {
     float *v = memory[0];
 
-    CHECK_OK(hvd_init(NULL));
     CHECK_OK(register_now("x", v, 100, 0));
     CHECK(register_now("y", rank == 0 ? v + 99 : v + 100, 100, 0)
               == HVD_INVALID_ARGUMENT,
@@ -136,18 +131,16 @@ RANK_BODY(overlap_body)
     CHECK(strstr(shared->r[rank].text, "rank 0 (host testhost) cannot: it overlaps "
                                        "registered buffer 1"),
           "%s", shared->r[rank].text);
-    CHECK_OK(hvd_shutdown());
 }
 
 /* Rank 0 has a tensor in it that the others have not submitted yet. */
-RANK_BODY(is_pending)
+INIT_BODY(is_pending)
 {
     float *v = memory[0];
     int64_t n = 4;
     struct hvd_tensor t = on_gpu("early", HVD_FLOAT32, v + 8, v + 8, &n);
     hvd_handle h;
 
-    CHECK_OK(hvd_init(NULL));
     if (rank == 0)
         CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
     CHECK(register_now("x", v, 100, 0) == HVD_INVALID_ARGUMENT, "ok");
@@ -158,7 +151,6 @@ RANK_BODY(is_pending)
     if (rank > 0)
         CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
     CHECK_OK(wait_release(h));
-    CHECK_OK(hvd_shutdown());
 }
 
 UNIT_TEST(memory_that_is_in_use_is_refused)
@@ -169,13 +161,12 @@ UNIT_TEST(memory_that_is_in_use_is_refused)
 
 /* --- what differs --- */
 
-WORLD_TEST(differences_between_ranks_are_reported, 2)
+INIT_TEST(differences_between_ranks_are_reported, 2)
 {
     float *v = memory[0], *w = memory[1];
     struct hvd_tensor j = {.size_bytes = sizeof(j), .name = "join"};
     hvd_handle h;
 
-    CHECK_OK(hvd_init(NULL));
     CHECK_OK(register_now("x", v, 100, 0));
     CHECK(sum_in_set("t", rank == 1 ? w : v, rank == 1 ? w : v, 4, 0)
               == HVD_INVALID_ARGUMENT,
@@ -204,7 +195,6 @@ WORLD_TEST(differences_between_ranks_are_reported, 2)
     }
     CHECK_OK(hvd_join_async(&j, &h));
     CHECK_OK(wait_release(h));
-    CHECK_OK(hvd_shutdown());
 }
 
 WORLD_TEST(what_is_no_buffer_is_refused_at_once, 1)
@@ -237,14 +227,13 @@ static void *result_alloc(void *arg, int ndim, const int64_t *shape, size_t byte
     return arg;
 }
 
-WORLD_TEST(memory_of_a_result_is_not_in_one, 2)
+INIT_TEST(memory_of_a_result_is_not_in_one, 2)
 {
     float *v = memory[0], w[8] = {0};
     int64_t n = 2;
     struct hvd_tensor t = on_gpu("g", HVD_FLOAT32, w, NULL, &n);
     hvd_handle h;
 
-    CHECK_OK(hvd_init(NULL));
     CHECK_OK(register_now("x", v, 100, 0));
     CHECK_OK(hvd_allgather_async(&t, rank == 0 ? result_alloc : NULL, v + 90, 0, &h));
     if (wait_release(h) == HVD_OK)
@@ -252,7 +241,6 @@ WORLD_TEST(memory_of_a_result_is_not_in_one, 2)
     CHECK(strstr(shared->r[rank].text, "memory for its result lies in a registered "
                                        "buffer of rank 0"),
           "%s", shared->r[rank].text);
-    CHECK_OK(hvd_shutdown());
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -36,23 +36,15 @@ static int recv_now(const char *name, float *v, int64_t n, int src)
     return wait_release_if(recv_async(name, v, n, src, &h), &h);
 }
 
-/* Together: a rank that leaves ends what others still do. */
-static void leave_together(void)
-{
-    CHECK_OK(barrier_now("the end"));
-    CHECK_OK(hvd_shutdown());
-}
-
 /* --- who sends what --- */
 
 /* Ranks submit what they have in orders that contradict each other. */
-WORLD_TEST(any_order_will_do, 3)
+INIT_TEST(any_order_will_do, 3)
 {
     enum { NAMES = 24 };
     float v[2][NAMES];
     hvd_handle h[2][NAMES];
 
-    CHECK_OK(hvd_init(NULL));
     for (int round = 0; rank < 2 && round < 4; round++) {
         for (int k = 0; k < 2 * NAMES; k++) {
             int i = rank == 0 ? k : 2 * NAMES - 1 - k, way = i / NAMES, id = i % NAMES;
@@ -72,16 +64,15 @@ WORLD_TEST(any_order_will_do, 3)
                   "tensor %d: %f", i, (double)v[i / NAMES][i % NAMES]);
         }
     }
-    leave_together(); /* the third rank has only met */
+    CHECK_OK(barrier_now("the end")); /* the third rank has only met */
 }
 
-WORLD_TEST(a_pair_is_no_process_set, 3)
+INIT_TEST(a_pair_is_no_process_set, 3)
 {
     const int ranks[] = {0, 1};
     int id = -1, got[8];
     float v = (float)rank;
 
-    CHECK_OK(hvd_init(NULL));
     if (rank == 0)
         CHECK_OK(send_now("x", &v, 1, 1));
     if (rank == 1)
@@ -99,15 +90,14 @@ WORLD_TEST(a_pair_is_no_process_set, 3)
         CHECK_OK(send_now("x", &v, 1, 1));
     if (rank == 1)
         CHECK_OK(recv_now("x", &v, 1, 0));
-    leave_together();
+    CHECK_OK(barrier_now("the end"));
 }
 
-WORLD_TEST(a_name_is_one_of_a_pair_and_direction, 3)
+INIT_TEST(a_name_is_one_of_a_pair_and_direction, 3)
 {
     float v = 1, w = 0;
     hvd_handle a, b, c;
 
-    CHECK_OK(hvd_init(NULL));
     if (rank == 0) {
         CHECK_OK(send_async("x", &v, 1, 1, &a));
         CHECK(send_async("x", &v, 1, 1, &b) == HVD_INVALID_ARGUMENT, "twice");
@@ -125,7 +115,7 @@ WORLD_TEST(a_name_is_one_of_a_pair_and_direction, 3)
         if (rank == 1)
             CHECK_OK(send_now("x", &w, 1, 0));
     }
-    leave_together();
+    CHECK_OK(barrier_now("the end"));
 }
 
 static void assert_refused(int r, const char *sentence)
@@ -134,13 +124,12 @@ static void assert_refused(int r, const char *sentence)
     CHECK(strcmp(hvd_last_error(), sentence) == 0, "%s", hvd_last_error());
 }
 
-WORLD_TEST(what_cannot_be_is_refused_at_once, 2)
+INIT_TEST(what_cannot_be_is_refused_at_once, 2)
 {
     char name[512], want[256];
     hvd_handle h;
     float v = 1;
 
-    CHECK_OK(hvd_init(NULL));
     if (rank == 0) {
         assert_refused(send_async("x", &v, 1, 0, &h),
                        "tensor \"x\": dst_rank 0 is this rank itself");
@@ -164,39 +153,34 @@ WORLD_TEST(what_cannot_be_is_refused_at_once, 2)
     memset(name, 'n', sizeof(name));
     name[502] = 0;
     CHECK_OK(rank == 0 ? send_now(name, &v, 1, 1) : recv_now(name, &v, 1, 0));
-    leave_together();
+    CHECK_OK(barrier_now("the end"));
 }
 
 /* --- leave, die --- */
 
-WORLD_GO_TEST(a_rank_that_leaves_ends_it, 3, 1u << 0 | 1u << 2)
+INIT_GO_TEST(a_rank_that_leaves_ends_it, 3, 1u << 0 | 1u << 2)
 {
     float v = 1;
     int r;
 
-    CHECK_OK(hvd_init(NULL));
     if (rank < 2)
         CHECK_OK(rank == 0 ? send_now("x", &v, 1, 1) : recv_now("x", &v, 1, 0));
     CHECK_OK(barrier_now("all are here"));
-    if (rank == 1) {
-        CHECK_OK(hvd_shutdown());
+    if (rank == 1)
         return;
-    }
     r = rank == 0 ? send_now("x", &v, 1, 1) : recv_now("y", &v, 1, 0);
     CHECK(r == HVD_PRECONDITION, "%d", r);
     CHECK(strstr(shared->r[rank].text, "rank 1"), "%s", shared->r[rank].text);
     stage_set(rank, 1);
     go_wait(1);
-    CHECK_OK(hvd_shutdown());
 }
 
-RANK_BODY(dying_body)
+INIT_BODY(dying_body)
 {
     enum { MANY = 1 << 22 };
-    float *v = calloc(MANY, sizeof(*v));
+    static float v[MANY];
     int r = HVD_OK;
 
-    CHECK_OK(hvd_init(NULL));
     for (uint32_t i = 0; r == HVD_OK; i++) {
         r = rank == 0   ? send_now("x", v, MANY, 1)
             : rank == 1 ? recv_now("x", v, MANY, 0)
@@ -214,8 +198,6 @@ RANK_BODY(dying_body)
         shared->r[rank].text[0] = 0;
         r = rank == 0 ? send_now("x", v, 1, 1) : recv_now("x", v, 1, 1);
     }
-    CHECK_OK(hvd_shutdown());
-    free(v);
 }
 
 UNIT_TEST(a_rank_that_dies_in_it_is_named)
@@ -231,12 +213,11 @@ UNIT_TEST(a_rank_that_dies_in_it_is_named)
 }
 
 /* Rank 1 has no descriptor left for a pair: all ranks get the error. */
-WORLD_TEST(a_pair_that_cannot_connect_names_the_cause, 3)
+INIT_TEST(a_pair_that_cannot_connect_names_the_cause, 3)
 {
     float v = 0;
     int fd, r;
 
-    CHECK_OK(hvd_init(NULL));
     CHECK_OK(barrier_now("all are here"));
     fd = dup(0);
     if (rank == 1) {
@@ -253,7 +234,6 @@ WORLD_TEST(a_pair_that_cannot_connect_names_the_cause, 3)
               && strstr(shared->r[rank].text, "rank 1: ")
               && strstr(shared->r[rank].text, strerror(EMFILE)),
           "%s", shared->r[rank].text);
-    CHECK_OK(hvd_shutdown());
 }
 
 /* Rank 1 does not send: after a second the receivers get an error that names it. */
@@ -296,12 +276,11 @@ WORLD_TEST(a_nan_is_looked_for_where_it_is_sent, 2)
     CHECK_OK(hvd_shutdown());
 }
 
-WORLD_TEST(what_travels_is_counted_on_its_side, 3)
+INIT_TEST(what_travels_is_counted_on_its_side, 3)
 {
     struct hvd_stats s = {.size_bytes = sizeof(s)};
     float v[5] = {0};
 
-    CHECK_OK(hvd_init(NULL));
     if (rank < 2)
         CHECK_OK(rank == 0 ? send_now("x", v, 5, 1) : recv_now("x", v, 5, 0));
     CHECK_OK(hvd_stats(&s));
@@ -309,18 +288,17 @@ WORLD_TEST(what_travels_is_counted_on_its_side, 3)
           (unsigned long long)s.tensors[11]);
     CHECK(s.bytes_in[11] == (rank == 0 ? 20 : 0), "in");
     CHECK(s.bytes_out[11] == (rank == 1 ? 20 : 0), "out");
-    leave_together();
+    CHECK_OK(barrier_now("the end"));
 }
 
 /* --- groups --- */
 
-WORLD_TEST(a_group_of_both_directions, 3)
+INIT_TEST(a_group_of_both_directions, 3)
 {
     float v[2] = {1, 2};
     int64_t n = 1;
     hvd_handle h[2];
 
-    CHECK_OK(hvd_init(NULL));
     if (rank < 2)
         for (int i = 0; i < 2; i++) {
             struct hvd_tensor t =
@@ -338,7 +316,7 @@ WORLD_TEST(a_group_of_both_directions, 3)
         CHECK_OK(wait_release(h[i]));
         CHECK(v[i] == (float)i, "%d: %f", i, (double)v[i]);
     }
-    leave_together();
+    CHECK_OK(barrier_now("the end"));
 }
 
 UNIT_MAIN(NULL, NULL)

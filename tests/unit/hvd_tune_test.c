@@ -84,19 +84,17 @@ static void two_by_polling(uint64_t *ret_ns)
     *ret_ns = poll_to_end(h[1], t0);
 }
 
-RANK_BODY(window_body)
+INIT_BODY(window_body)
 {
     struct hvd_stats s0, s1;
     uint64_t ns;
 
-    CHECK_OK(hvd_init(NULL));
     CHECK(stats_now().gather_ns == WINDOW_NS, "the window");
     s0 = stats_now();
     two_by_polling(&ns);
     s1 = stats_now();
     CHECK(ns >= WINDOW_NS, "%llu ns", (unsigned long long)ns);
     CHECK(s1.fused - s0.fused == 2, "%llu", (unsigned long long)(s1.fused - s0.fused));
-    CHECK_OK(hvd_shutdown());
 }
 
 TUNE_TEST(a_tensor_waits_for_others_for_the_window)
@@ -108,14 +106,13 @@ TUNE_TEST(a_tensor_waits_for_others_for_the_window)
     world_run(2, window_body);
 }
 
-RANK_BODY(early_body)
+INIT_BODY(early_body)
 {
     uint64_t ns, t0;
     float a = 1, c = 1;
     hvd_handle h, hb;
     struct hvd_tensor bar = {.size_bytes = sizeof(bar), .name = "bar", .device = -1};
 
-    CHECK_OK(hvd_init(NULL));
     t0 = clock_now_ns(); /* a thread that waits has nothing more to submit */
     CHECK_OK(sum_now("a", &a, 1));
     ns = clock_now_ns() - t0;
@@ -128,7 +125,6 @@ RANK_BODY(early_body)
     CHECK(ns < EARLY_NS, "%llu ns", (unsigned long long)ns);
     CHECK(poll_to_end(h, t0) < EARLY_NS, "c came later");
     CHECK(c == (float)size, "%g", (double)c);
-    CHECK_OK(hvd_shutdown());
 }
 
 TUNE_TEST(a_window_ends_with_a_wait_or_a_barrier)
@@ -140,14 +136,12 @@ TUNE_TEST(a_window_ends_with_a_wait_or_a_barrier)
     world_run(2, early_body);
 }
 
-RANK_BODY(full_body)
+INIT_BODY(full_body)
 {
     uint64_t ns = 0;
 
-    CHECK_OK(hvd_init(NULL));
     two_by_polling(&ns); /* together they are a full batch */
     CHECK(ns < EARLY_NS, "%llu ns", (unsigned long long)ns);
-    CHECK_OK(hvd_shutdown());
 }
 
 TUNE_TEST(a_full_batch_does_not_wait)
@@ -157,14 +151,13 @@ TUNE_TEST(a_full_batch_does_not_wait)
     world_run(2, full_body);
 }
 
-RANK_BODY(planned_body)
+INIT_BODY(planned_body)
 {
     uint64_t ns = 0, t0;
     struct hvd_stats s;
     float a = 1, b = 1;
     hvd_handle h, hb;
 
-    CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 6; i++) { /* fast ones: a thread waits */
         CHECK_OK(sum_async("a", &a, 1, &h));
         CHECK_OK(sum_now("b", &b, 1));
@@ -183,7 +176,6 @@ RANK_BODY(planned_body)
         CHECK_OK(wait_release(hb));
     }
     CHECK(stats_now().plan_leaves == s.plan_leaves, "the plan was left");
-    CHECK_OK(hvd_shutdown());
 }
 
 TUNE_TEST(a_complete_plan_does_not_wait)

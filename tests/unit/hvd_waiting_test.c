@@ -48,14 +48,13 @@ static void *polling_thread(void *arg)
     return NULL;
 }
 
-WORLD_TEST(a_submission_needs_no_waiting_thread, 1)
+INIT_TEST(a_submission_needs_no_waiting_thread, 1)
 {
     const uint64_t end = clock_now_ns() + ENOUGH_S * NS_PER_S;
     struct pair p = {.is_late = false};
     pthread_t t;
     float v = 1;
 
-    CHECK_OK(hvd_init(NULL));
     CHECK(pthread_barrier_init(&p.both, NULL, 2) == 0, "barrier");
     CHECK(pthread_create(&t, NULL, polling_thread, &p) == 0, "thread");
     for (int i = 0; i < ROUNDS && clock_now_ns() < end; i++) {
@@ -72,7 +71,6 @@ WORLD_TEST(a_submission_needs_no_waiting_thread, 1)
     (void)pthread_barrier_wait(&p.both);
     (void)pthread_join(t, NULL);
     CHECK(!p.is_late, "a submission waited for somebody to wait");
-    CHECK_OK(hvd_shutdown());
 }
 
 /* --- a callback that hangs --- */
@@ -167,17 +165,15 @@ WORLD_TEST(a_token_descriptor_is_read_once, 2)
 
 /* Both have "a" of the plan, rank 0 "b" too, for which it has begun an agreement when
  * its wait for "a" ends. From there on it only asks, and rank 1 comes later. */
-WORLD_TEST(an_agreement_that_a_wait_leaves_is_finished, 2)
+INIT_TEST(an_agreement_that_a_wait_leaves_is_finished, 2)
 {
     float a = 1, b = 1;
     hvd_handle h[2];
 
-    CHECK_OK(hvd_init(NULL));
     for (int i = 0; i < 60; i++) { /* until there is a plan */
-        CHECK_OK(sum_async("a", &a, 1, &h[0]));
-        CHECK_OK(sum_async("b", &b, 1, &h[1]));
-        CHECK_OK(wait_release(h[0]));
-        CHECK_OK(wait_release(h[1]));
+        const struct set_sum s[] = {{0, "a", &a}, {0, "b", &b}};
+
+        CHECK_OK(sum_two(&s[0], &s[1], false));
     }
     for (int i = 0; i < 8; i++) {
         uint64_t until;
@@ -196,7 +192,6 @@ WORLD_TEST(an_agreement_that_a_wait_leaves_is_finished, 2)
         CHECK_OK(wait_release(h[1]));
     }
     CHECK_OK(barrier_now("end"));
-    CHECK_OK(hvd_shutdown());
 }
 
 /* --- a submission after join, beside the thread that waits for it --- */
@@ -213,13 +208,12 @@ static void *joining_thread(void *arg)
     return NULL;
 }
 
-WORLD_TEST(a_submission_after_join_is_refused_at_once, 2)
+INIT_TEST(a_submission_after_join_is_refused_at_once, 2)
 {
     atomic_bool has_joined = false;
     pthread_t t;
     float v = 1;
 
-    CHECK_OK(hvd_init(NULL));
     if (rank == 0) {
         CHECK(pthread_create(&t, NULL, joining_thread, &has_joined) == 0, "thread");
         for (uint64_t end = clock_now_ns() + TOO_LATE_NS;
@@ -235,7 +229,6 @@ WORLD_TEST(a_submission_after_join_is_refused_at_once, 2)
         CHECK(atomic_load(&shared->r[0].stage) == 1, "the refusal is late");
         (void)joining_thread(&has_joined);
     }
-    CHECK_OK(hvd_shutdown());
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -266,15 +266,33 @@ static inline void world_run_go(int size, rank_fn fn, unsigned mask)
     world_end(&w, -1);
 }
 
+/* Kills one rank once the ranks of the mask are at this stage, then lets the other ranks
+ * go on. Returns when. */
+static inline uint64_t world_kill(struct proc_world *w,
+                                  int size,
+                                  rank_fn fn,
+                                  int victim,
+                                  unsigned mask,
+                                  uint32_t stage)
+{
+    uint64_t t0;
+
+    world_start(w, size, fn);
+    for (int r = 0; r < size; r++)
+        if (mask >> r & 1)
+            stage_wait(r, stage);
+    t0 = clock_now_ns();
+    assert_int_equal(kill(w->pid[victim], SIGKILL), 0);
+    go_set(1);
+    return t0;
+}
+
 /* Kills one rank once all ranks are at stage 1. */
 static inline void world_run_kill(int size, rank_fn fn, int victim)
 {
     struct proc_world w;
 
-    world_start(&w, size, fn);
-    for (int r = 0; r < size; r++)
-        stage_wait(r, 1);
-    assert_int_equal(kill(w.pid[victim], SIGKILL), 0);
+    (void)world_kill(&w, size, fn, victim, (1u << size) - 1, 1);
     world_end(&w, victim);
 }
 
@@ -282,20 +300,36 @@ static inline void world_run_kill(int size, rank_fn fn, int victim)
 #define RANK_BODY(f)                                                                   \
     static void f(__attribute__((unused)) int rank, __attribute__((unused)) int size)
 
+/* Likewise, between init and shutdown. */
+#define INIT_BODY(f)                                                                   \
+    RANK_BODY(f##_inside);                                                             \
+    RANK_BODY(f)                                                                       \
+    {                                                                                  \
+        CHECK_OK(hvd_init(NULL));                                                      \
+        f##_inside(rank, size);                                                        \
+        CHECK_OK(hvd_shutdown());                                                      \
+    }                                                                                  \
+    RANK_BODY(f##_inside)
+
 /* A test that runs one world; the body that follows is what each rank does:
  *
- *     WORLD_TEST(a_sum_is_right, 3) { CHECK_OK(hvd_init(NULL)); ... } */
-#define WORLD_TEST_BY(name, run, size, ...)                                            \
+ *     WORLD_TEST(a_sum_is_right, 3) { CHECK_OK(hvd_init(NULL)); ... }
+ *     INIT_TEST(a_sum_is_right, 3) { CHECK_OK(sum_now("x", v, 1)); ... } */
+#define BODY_TEST_BY(BODY, name, run, size, ...)                                       \
     RANK_BODY(name##_rank);                                                            \
     UNIT_TEST(name)                                                                    \
     {                                                                                  \
         run(size, name##_rank __VA_ARGS__);                                            \
     }                                                                                  \
-    RANK_BODY(name##_rank)
+    BODY(name##_rank)
+#define WORLD_TEST_BY(...)              BODY_TEST_BY(RANK_BODY, __VA_ARGS__)
 #define WORLD_TEST(name, size)          WORLD_TEST_BY(name, world_run, size, )
+#define INIT_TEST(name, size)           BODY_TEST_BY(INIT_BODY, name, world_run, size, )
 #define WORLD_GO_TEST(name, size, mask) WORLD_TEST_BY(name, world_run_go, size, , mask)
-#define WORLD_KILL_TEST(name, size, victim)                                            \
-    WORLD_TEST_BY(name, world_run_kill, size, , victim)
+#define INIT_GO_TEST(name, size, mask)                                                 \
+    BODY_TEST_BY(INIT_BODY, name, world_run_go, size, , mask)
+#define INIT_KILL_TEST(name, size, victim)                                             \
+    BODY_TEST_BY(INIT_BODY, name, world_run_kill, size, , victim)
 
 /* --- short forms for ranks --- */
 
@@ -312,11 +346,17 @@ tensor_1d(const char *name, int dtype, const void *data, void *out, const int64_
                                .device = -1};
 }
 
-static inline int sum_async(const char *name, float *v, int64_t n, hvd_handle *h)
+static inline int
+sum_in_async(int set, const char *name, float *v, int64_t n, hvd_handle *h)
 {
     struct hvd_tensor t = tensor_1d(name, HVD_FLOAT32, v, v, &n);
 
-    return hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, h);
+    return hvd_allreduce_async(&t, HVD_SUM, 1, 1, set, h);
+}
+
+static inline int sum_async(const char *name, float *v, int64_t n, hvd_handle *h)
+{
+    return sum_in_async(0, name, v, n, h);
 }
 
 static inline struct hvd_stats stats_now(void)
@@ -330,6 +370,18 @@ static inline struct hvd_stats stats_now(void)
 static inline void keep_error(void)
 {
     (void)snprintf(shared->r[own_rank()].text, 512, "%s", hvd_last_error());
+}
+
+/* Keeps for the parent how an operation ended, and its sentence, unless that is kept
+ * already. */
+static inline void end_report(int status)
+{
+    struct rank_report *r = &shared->r[own_rank()];
+
+    if (r->text[0] == 0)
+        keep_error();
+    r->status = status;
+    r->failed_ns = clock_now_ns();
 }
 
 static inline int wait_release(hvd_handle h)
@@ -353,11 +405,42 @@ static inline int wait_release_if(int r, const hvd_handle *h)
     return r;
 }
 
-static inline int sum_now(const char *name, float *v, int64_t n)
+static inline int sum_in(int set, const char *name, float *v, int64_t n)
 {
     hvd_handle h;
 
-    return wait_release_if(sum_async(name, v, n, &h), &h);
+    return wait_release_if(sum_in_async(set, name, v, n, &h), &h);
+}
+
+static inline int sum_now(const char *name, float *v, int64_t n)
+{
+    return sum_in(0, name, v, n);
+}
+
+/* Sums of one element, at once: submitted in this order, waited for in the same or the
+ * other one. */
+struct set_sum {
+    int set;
+    const char *name;
+    float *v;
+};
+
+static inline int
+sum_two(const struct set_sum *a, const struct set_sum *b, bool waits_for_b)
+{
+    hvd_handle h[2];
+    int rc = sum_in_async(a->set, a->name, a->v, 1, &h[0]);
+
+    if (rc == HVD_OK)
+        rc = sum_in_async(b->set, b->name, b->v, 1, &h[1]);
+    if (rc == HVD_OK)
+        rc = wait_release(h[waits_for_b]);
+    else
+        return rc;
+    if (rc == HVD_OK)
+        return wait_release(h[!waits_for_b]);
+    (void)hvd_release(h[!waits_for_b]);
+    return rc;
 }
 
 static inline int barrier_now(const char *name)
