@@ -215,6 +215,17 @@ static inline void change_set(struct load *l,
     (void)add_op(l, step, &p);
 }
 
+/* Returns its handle. */
+static inline uint32_t
+add_set(struct load *l, struct sim_step *step, struct sim_set set)
+{
+    struct sim *s = l->s;
+
+    s->sets[s->n_sets] = set;
+    change_set(l, step, COLL_SET_ADD, s->n_sets, set.is_twin ? END_ANY : END_RUN);
+    return s->n_sets++;
+}
+
 static inline void
 set_op(struct load *l, struct sim_step *step, uint32_t h, uint32_t number)
 {
@@ -239,9 +250,7 @@ static inline void process_sets(struct load *l)
 
         if ((is_twin && load_pick(l, 3)) || is_taken(l, first, mask))
             continue;
-        s->sets[s->n_sets] = (struct sim_set){.mask = mask, .is_twin = is_twin};
-        change_set(l, step, COLL_SET_ADD, s->n_sets, is_twin ? END_ANY : END_RUN);
-        s->n_sets++;
+        (void)add_set(l, step, (struct sim_set){.mask = mask, .is_twin = is_twin});
     }
     l->has_sets = true;
     for (uint32_t i = 0; i < n; i++) {
@@ -275,19 +284,16 @@ static inline void process_sets(struct load *l)
 static inline uint32_t some_set(struct load *l)
 {
     struct sim *s = l->s;
-    uint32_t mask = 1 + load_pick(l, l->all);
-    struct sim_step *step;
+    uint32_t mask = 1 + load_pick(l, l->all), added;
 
     for (uint32_t h = 1; h < s->n_sets; h++)
         if (!s->sets[h].is_twin && !s->sets[h].is_doomed)
             return h;
     if (s->n_sets == SIM_SETS || is_taken(l, 0, mask))
         return 0;
-    step = add_step(l);
-    s->sets[s->n_sets] = (struct sim_set){.mask = mask};
-    change_set(l, step, COLL_SET_ADD, s->n_sets, END_RUN);
+    added = add_set(l, add_step(l), (struct sim_set){.mask = mask});
     add_step(l)->waits = true;
-    return s->n_sets++;
+    return added;
 }
 
 /* A new tensor after a few equal steps, perhaps of some ranks only. */
@@ -339,10 +345,8 @@ static inline void more_in_a_join(struct load *l, struct sim_step *step)
         if (!s->sets[h].is_twin && !s->sets[h].is_doomed && load_pick(l, 2))
             set_op(l, step, h, 20 + h + 20 * (s->n_steps % (s->depth + 1)));
     add_transfers(l, step, load_pick(l, 3));
-    if (load_pick(l, 8) > 0 || s->n_sets == SIM_SETS)
-        return;
-    s->sets[s->n_sets] = (struct sim_set){.mask = 1, .is_twin = true};
-    change_set(l, step, COLL_SET_ADD, s->n_sets++, END_ANY);
+    if (load_pick(l, 8) == 0 && s->n_sets < SIM_SETS)
+        (void)add_set(l, step, (struct sim_set){.mask = 1, .is_twin = true});
 }
 
 static inline void load_joins(struct load *l)
@@ -391,7 +395,7 @@ static inline void make_config(struct load *l)
     static const uint64_t bytes[] = {0, 64, 300, 1 << 20};
     struct sim *s = l->s;
 
-    s->cfg.n_ranks = 1 + (load_pick(l, 4) ? load_pick(l, 5) : load_pick(l, SIM_RANKS));
+    load_world(l, 1 + (load_pick(l, 4) ? load_pick(l, 5) : load_pick(l, SIM_RANKS)));
     s->cfg.cache_capacity = load_pick(l, 2) ? SLOTS_MAX : caches[load_pick(l, 10)];
     s->cfg.fusion_bytes = bytes[load_pick(l, 4)];
     s->cfg.fuses_groups_apart = load_pick(l, 2);
@@ -399,29 +403,33 @@ static inline void make_config(struct load *l)
     s->depth = load_pick(l, 3) ? 0 : load_pick(l, 3);
     s->leave_in = load_pick(l, 4) ? 0 : 20 + load_pick(l, 300);
     s->tune_in = load_pick(l, 4) ? 0 : 20 + load_pick(l, 1000);
-    l->all = (1u << s->cfg.n_ranks) - 1;
-    s->sets[0] = (struct sim_set){.mask = l->all, .has_id = true, .in = l->all};
-    s->n_sets = 1;
+}
+
+typedef void (*load_fn)(struct load *l);
+
+/* n of these phases, and perhaps steady steps. */
+static inline void
+load_phases(struct load *l, const load_fn *phases, uint32_t n_phases, uint32_t n)
+{
+    for (; n > 0; n--)
+        phases[load_pick(l, n_phases)](l);
+    if (load_pick(l, 2))
+        load_steady(l);
 }
 
 static inline struct sim *sim_of_seed(uint64_t seed)
 {
-    static void (*const phases[])(struct load *) = {
+    static const load_fn phases[] = {
         load_steady,        load_metrics,       load_shapes,   load_fresh,
         load_disagreements, process_sets,       load_joins,    load_joins,
         load_interruptions, load_interruptions, load_transfers};
     struct load l = {.s = sim_new(seed), .groups_in = 4};
-    uint32_t n;
 
     make_config(&l);
     make_model(&l);
     if (load_pick(&l, 4) == 0) /* hardly enough: slots are reused */
         l.s->cfg.cache_capacity = l.model.n + load_pick(&l, 2);
-    n = 1 + load_pick(&l, 4);
-    for (uint32_t i = 0; i < n; i++)
-        phases[load_pick(&l, sizeof(phases) / sizeof(phases[0]))](&l);
-    if (load_pick(&l, 2))
-        load_steady(&l);
+    load_phases(&l, phases, ARRAY_LEN(phases), 1 + load_pick(&l, 4));
     return l.s;
 }
 

@@ -29,6 +29,16 @@ static inline uint32_t load_pick(struct load *l, uint32_t n)
 
 /* --- pieces --- */
 
+static inline void load_world(struct load *l, uint32_t n_ranks)
+{
+    struct sim *s = l->s;
+
+    s->cfg.n_ranks = n_ranks;
+    l->all = (1u << n_ranks) - 1;
+    s->sets[0] = (struct sim_set){.mask = l->all, .has_id = true, .in = l->all};
+    s->n_sets = 1;
+}
+
 static inline struct sim_step *add_step(struct load *l)
 {
     struct sim_step *step = &l->s->steps[l->s->n_steps];

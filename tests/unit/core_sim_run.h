@@ -53,8 +53,10 @@ static inline bool on_up(struct sim *s, uint32_t rank)
     return true;
 }
 
-static inline bool on_write(struct sim *s)
+static inline bool on_write(struct sim *s, uint32_t rank)
 {
+    if (rank != 0)
+        return false;
     if (s->leave_in && seeded_below(&s->rng, s->leave_in) == 0)
         negotiate_report_late(s->n); /* the stall report's wish */
     if (s->tune_in && s->n_reported < SIM_TUNINGS
@@ -110,9 +112,10 @@ static inline bool on_recv(struct sim *s, uint32_t rank)
     return true;
 }
 
-static inline bool on_next(struct sim *s, uint32_t rank, bool may_offer)
+static inline bool on_next(struct sim *s, uint32_t rank)
 {
     struct sim_rank *r = &s->ranks[rank];
+    bool may_offer = s->is_last || seeded_below(&s->rng, 4) > 0;
     struct member_act act;
     int rc;
 
@@ -237,15 +240,15 @@ static inline bool step_begin(struct sim *s, uint32_t rank)
     return true;
 }
 
-static inline bool on_user(struct sim *s, uint32_t rank, bool is_awake)
+static inline bool on_user(struct sim *s, uint32_t rank)
 {
     struct sim_rank *r = &s->ranks[rank];
 
     if (r->step >= s->n_steps)
         return false;
     if (r->pause > 0) {
-        r->pause = is_awake ? 0 : r->pause - 1;
-        return is_awake;
+        r->pause = s->is_last ? 0 : r->pause - 1;
+        return s->is_last;
     }
     if (!(s->steps[r->step].active >> rank & 1)) {
         step_on(s, rank);
@@ -274,34 +277,16 @@ static inline bool on_user(struct sim *s, uint32_t rank, bool is_awake)
 static inline bool
 sim_event(struct sim *s, uint32_t rank, enum sim_event ev, bool is_last)
 {
+    static bool (*const on[EV_COUNT])(struct sim *, uint32_t) = {
+        [EV_USER] = on_user, [EV_FLUSH] = on_flush, [EV_RECV] = on_recv,
+        [EV_NEXT] = on_next, [EV_UP] = on_up,       [EV_WRITE] = on_write};
     struct sim_rank *r = &s->ranks[rank];
-    bool moved = false;
+    bool moved;
 
     if (r->is_dead || (s->ranks[0].is_dead && (ev == EV_UP || ev == EV_WRITE)))
         return false;
     s->is_last = is_last;
-    switch (ev) {
-    case EV_USER:
-        moved = on_user(s, rank, is_last);
-        break;
-    case EV_FLUSH:
-        moved = on_flush(s, rank);
-        break;
-    case EV_RECV:
-        moved = on_recv(s, rank);
-        break;
-    case EV_NEXT:
-        moved = on_next(s, rank, is_last || seeded_below(&s->rng, 4) > 0);
-        break;
-    case EV_UP:
-        moved = on_up(s, rank);
-        break;
-    case EV_WRITE:
-        moved = rank == 0 && on_write(s);
-        break;
-    case EV_COUNT:
-        break;
-    }
+    moved = on[ev](s, rank);
     r->n_events += moved;
     if (rank == s->kill_rank && r->n_events >= s->kill_at)
         r->is_dead = true;

@@ -16,10 +16,8 @@ static inline void some_sets(struct load *l, uint32_t n)
     for (uint32_t i = 0; i < n && s->n_sets < SIM_SETS; i++) {
         uint32_t mask = 1 + load_pick(l, l->all);
 
-        if (is_taken(l, 0, mask))
-            continue;
-        s->sets[s->n_sets] = (struct sim_set){.mask = mask};
-        change_set(l, step, COLL_SET_ADD, s->n_sets++, END_RUN);
+        if (!is_taken(l, 0, mask))
+            (void)add_set(l, step, (struct sim_set){.mask = mask});
     }
     add_step(l)->waits = true;
 }
@@ -41,9 +39,9 @@ static inline void spread_over_sets(struct load *l, bool has_world)
 }
 
 /* Each set has its steps, one in two or three has them more rarely. */
-static inline void load_paced(struct load *l, uint32_t n)
+static inline void load_paced(struct load *l)
 {
-    uint32_t pace[SIM_SETS];
+    uint32_t n = 10 + load_pick(l, 20), pace[SIM_SETS];
 
     for (uint32_t h = 0; h < SIM_SETS; h++)
         pace[h] = load_pick(l, 3) ? 1 : 1 + load_pick(l, 3);
@@ -59,6 +57,8 @@ static inline void load_paced(struct load *l, uint32_t n)
 /* A model-parallel job: overlapping sets with tensors of their own, and the world. */
 static inline struct sim *parallel_sim_of_seed(uint64_t seed)
 {
+    static const load_fn phases[] = {load_paced, load_shapes,        load_disagreements,
+                                     load_joins, load_interruptions, load_steady};
     struct load l = {.s = sim_new(seed), .groups_in = 5};
     struct sim *s = l.s;
     uint32_t n;
@@ -74,30 +74,7 @@ static inline struct sim *parallel_sim_of_seed(uint64_t seed)
         l.model.v[0].group = l.model.v[0].group_n = 0;
     some_sets(&l, 1 + load_pick(&l, 8));
     spread_over_sets(&l, load_pick(&l, 2));
-    for (n = 1 + load_pick(&l, 3); n > 0; n--) {
-        switch (load_pick(&l, 6)) {
-        case 0:
-            load_paced(&l, 10 + load_pick(&l, 20));
-            break;
-        case 1:
-            load_shapes(&l);
-            break;
-        case 2:
-            load_disagreements(&l);
-            break;
-        case 3:
-            load_joins(&l);
-            break;
-        case 4:
-            load_interruptions(&l);
-            break;
-        default:
-            load_steady(&l);
-            break;
-        }
-    }
-    if (load_pick(&l, 2))
-        load_steady(&l);
+    load_phases(&l, phases, ARRAY_LEN(phases), 1 + load_pick(&l, 3));
     return s;
 }
 
@@ -110,11 +87,7 @@ static inline struct sim *tight_sim_of_seed(uint64_t seed)
     struct sim_spec p;
 
     make_config(&l);
-    s->cfg.n_ranks = 3 + load_pick(&l, 2);
-    l.all = (1u << s->cfg.n_ranks) - 1;
-    s->sets[0] = (struct sim_set){.mask = l.all, .has_id = true, .in = l.all};
-    s->sets[1].mask = l.all & ~1u;
-    s->n_sets = 2;
+    load_world(&l, 3 + load_pick(&l, 2));
     s->cfg.may_freeze = true;
     s->is_lazy = true;
     s->depth = 0;
@@ -123,7 +96,7 @@ static inline struct sim *tight_sim_of_seed(uint64_t seed)
     for (uint32_t i = 0; i < l.model.n; i++)
         l.model.v[i].group = l.model.v[i].group_n = 0;
     s->cfg.cache_capacity = l.model.n + load_pick(&l, 2);
-    change_set(&l, add_step(&l), COLL_SET_ADD, 1, END_RUN);
+    (void)add_set(&l, add_step(&l), (struct sim_set){.mask = l.all & ~1u});
     add_step(&l)->waits = true;
     for (uint32_t n = 3; n > 0; n--) {
         for (uint32_t i = 3 + load_pick(&l, 3); i > 0; i--)

@@ -2,7 +2,6 @@
 /* The negotiation under a simulated cluster: thousands of seeds, each a world of its
  * own with its own script and its own order of events. SIM_SEEDS sets how many,
  * SIM_SEED runs one, SIM_TRACE=1 prints its events. */
-#include "runtime/base/mem.h"
 #include "tests/unit/core_sim_sets.h"
 
 enum { SEEDS = 1500 / FEWER };
@@ -83,13 +82,10 @@ static struct sim *short_sim(uint64_t seed)
     struct sim_spec metric;
 
     s->cfg = (struct negotiate_config){
-        .n_ranks = 3, .cache_capacity = 64, .fusion_bytes = 200, .may_freeze = true};
-    l.all = 7;
-    s->sets[0] = (struct sim_set){.mask = l.all, .has_id = true, .in = l.all};
-    s->sets[1].mask = 6;
-    s->n_sets = 2;
+        .cache_capacity = 64, .fusion_bytes = 200, .may_freeze = true};
+    load_world(&l, 3);
     make_model(&l);
-    change_set(&l, add_step(&l), COLL_SET_ADD, 1, END_RUN);
+    (void)add_set(&l, add_step(&l), (struct sim_set){.mask = 6});
     add_step(&l)->waits = true;
     for (uint32_t i = 0; i < 7; i++)
         (void)model_step(&l);
