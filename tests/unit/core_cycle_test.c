@@ -57,6 +57,14 @@ static uint32_t slot_of(char c)
                       : (uint32_t)(c - '0') + 16;
 }
 
+static struct cycle *cycle_make(uint32_t n_slots)
+{
+    struct cycle *c;
+
+    assert_int_equal(cycle_new(n_slots, &c), 0);
+    return c;
+}
+
 static void cycle_play(struct cycle *c, const char *run, const char *plan)
 {
     const uint32_t *slots;
@@ -86,57 +94,48 @@ static void cycle_play(struct cycle *c, const char *run, const char *plan)
     assert_true(!plan == !strchr(run, '|'));
 }
 
+/* By a new one, and by one that has forgotten other runs. */
 UNIT_TEST(equal_steps_are_seen)
 {
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct cycle *c;
+    struct cycle *used = cycle_make(24);
 
-        assert_int_equal(cycle_new(24, &c), 0);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct cycle *c = cycle_make(24);
+
         assert_true(cycle_is_new(c, 0));
         cycle_play(c, rows[i].run, rows[i].plan);
         cycle_free(c);
+        cycle_play(used, rows[i].run, rows[i].plan);
+        cycle_reset(used);
     }
-}
-
-UNIT_TEST(a_reset_forgets_all)
-{
-    struct cycle *c;
-
-    assert_int_equal(cycle_new(24, &c), 0);
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        cycle_play(c, rows[i].run, rows[i].plan);
-        cycle_reset(c);
-    }
-    cycle_free(c);
+    cycle_free(used);
 }
 
 UNIT_TEST(a_step_may_be_as_long_as_a_plan)
 {
     const uint32_t *slots;
-    struct cycle *c;
     uint32_t n = 0;
-    bool is_steady = false;
 
     for (uint32_t extra = 0; extra < 2; extra++) {
-        assert_int_equal(cycle_new(CYCLE_MAX + 8, &c), 0);
+        struct cycle *c = cycle_make(CYCLE_MAX + 8);
+        bool is_steady = false;
+
         for (uint32_t step = 0; step < 8; step++)
             for (uint32_t i = 0; i < CYCLE_MAX + extra && !is_steady; i++)
                 is_steady = cycle_answer(c, i % 3, i, &slots, &n);
         assert_int_equal(is_steady, !extra);
         if (is_steady)
             assert_int_equal(n, CYCLE_MAX);
-        is_steady = false;
         cycle_free(c);
     }
 }
 
 UNIT_TEST(slots_that_cannot_be_are_not_counted)
 {
+    struct cycle *c = cycle_make(2);
     const uint32_t *slots;
-    struct cycle *c;
     uint32_t n;
 
-    assert_int_equal(cycle_new(2, &c), 0);
     for (int i = 0; i < 9; i++)
         assert_false(cycle_answer(c, 0, 2, &slots, &n));
     assert_false(cycle_has(c, 2));
@@ -162,9 +161,8 @@ static uint32_t steps_until_plan(struct cycle *c)
 
 UNIT_TEST(plans_that_do_not_last_become_rare)
 {
-    struct cycle *c;
+    struct cycle *c = cycle_make(8);
 
-    assert_int_equal(cycle_new(8, &c), 0);
     for (int round = 0; round < 2; round++) {
         uint32_t want = CYCLE_SAME_STEPS;
 
@@ -185,11 +183,10 @@ UNIT_TEST(plans_that_do_not_last_become_rare)
 /* Without memory for another set there is no plan, and nothing else is lost. */
 UNIT_TEST(a_set_without_memory_is_not_counted)
 {
+    struct cycle *c = cycle_make(9);
     const uint32_t *slots;
-    struct cycle *c;
     uint32_t n;
 
-    assert_int_equal(cycle_new(9, &c), 0);
     mem_fail_after(0);
     assert_false(cycle_answer(c, 0, 0, &slots, &n));
     assert_true(mem_fail_fired());

@@ -63,6 +63,14 @@ static void wait_for(bool (*is_true)(void *arg), void *arg)
     }
 }
 
+static void timeline_start_ok(struct timeline *t, bool is_all)
+{
+    struct err e = ERR_INIT;
+
+    if (timeline_start(t, path, false, is_all, &e) < 0)
+        fail_msg("%s", e.text);
+}
+
 static void link_drop(void *arg, const void *p, size_t n)
 {
     (void)arg;
@@ -101,11 +109,10 @@ static bool has_grown(void *arg)
 UNIT_TEST(the_file_is_valid_at_any_time)
 {
     static struct timeline t;
-    struct err e = ERR_INIT;
     struct stat st;
 
     timeline_init(&t, 0, 1, &no_link);
-    assert_int_equal(timeline_start(&t, path, false, false, &e), 0);
+    timeline_start_ok(&t, false);
     for (int i = 0; i < 5; i++) {
         AUTOFREE char *text = file_text();
 
@@ -132,7 +139,7 @@ UNIT_TEST(it_may_be_started_again)
     for (int i = 0; i < 3; i++) {
         AUTOFREE char *text = NULL;
 
-        assert_int_equal(timeline_start(&t, path, false, false, &e), 0);
+        timeline_start_ok(&t, false);
         assert_int_equal(timeline_start(&t, path, false, false, &e),
                          HVD_INVALID_ARGUMENT);
         assert_string_equal(e.text,
@@ -174,12 +181,11 @@ UNIT_TEST(events_that_do_not_fit_are_counted)
 {
     static struct timeline t;
     AUTOFREE char *text = NULL;
-    struct err e = ERR_INIT;
     size_t shown;
     unsigned long dropped = 0;
 
     timeline_init(&t, 0, 1, &no_link);
-    assert_int_equal(timeline_start(&t, path, false, false, &e), 0);
+    timeline_start_ok(&t, false);
     for (uint32_t i = 0; i < 40 * TIMELINE_SLOTS; i++)
         event_record(&t, TRACE_CYCLE, 1, "");
     timeline_stop(&t, true);
@@ -257,7 +263,7 @@ static void stop_while_seats_run(void)
     assert_int_equal(pthread_join(seats, NULL), 0);
 }
 
-static void two_ranks(void)
+static void two_init(void)
 {
     static const struct timeline_link link = {deliver_up, deliver_down, NULL, NULL};
 
@@ -266,6 +272,12 @@ static void two_ranks(void)
     n_up = n_last = n_down = largest = 0;
     timeline_init(&two[0], 0, 2, &link);
     timeline_init(&two[1], 1, 2, &link);
+}
+
+static void two_start(bool is_all)
+{
+    two_init();
+    timeline_start_ok(&two[0], is_all);
 }
 
 static void release_two(void)
@@ -295,11 +307,9 @@ static double ts_of(const char *text, const char *record, unsigned tid)
 static bool is_one_file_on_one_clock(void)
 {
     AUTOFREE char *text = NULL;
-    struct err e = ERR_INIT;
     uint64_t began;
 
-    two_ranks();
-    assert_int_equal(timeline_start(&two[0], path, false, true, &e), 0);
+    two_start(true);
     assert_false(timeline_is_on(&two[1]));
     steps_for(NS_PER_MS);
     assert_true(timeline_is_on(&two[1]));
@@ -342,10 +352,7 @@ UNIT_TEST(all_ranks_are_in_one_file_on_one_clock)
 /* Events that wait for clocks are no reason to send anything. */
 UNIT_TEST(few_clocks_cause_few_messages)
 {
-    struct err e = ERR_INIT;
-
-    two_ranks();
-    assert_int_equal(timeline_start(&two[0], path, false, true, &e), 0);
+    two_start(true);
     timeline_step(&two[0], virtual_ns);
     for (int i = 0; i < 1000; i++) {
         event_record(&two[1], TRACE_CYCLE, virtual_ns, "");
@@ -359,10 +366,7 @@ UNIT_TEST(few_clocks_cause_few_messages)
 
 UNIT_TEST(clocks_are_slow_after_the_first_ones)
 {
-    struct err e = ERR_INIT;
-
-    two_ranks();
-    assert_int_equal(timeline_start(&two[0], path, false, true, &e), 0);
+    two_start(true);
     steps_for(NS_PER_S);
     n_down = n_up = 0;
     steps_for(10 * NS_PER_S);
@@ -375,10 +379,8 @@ UNIT_TEST(clocks_are_slow_after_the_first_ones)
 UNIT_TEST(a_full_ring_goes_up_in_parts)
 {
     AUTOFREE char *text = NULL;
-    struct err e = ERR_INIT;
 
-    two_ranks();
-    assert_int_equal(timeline_start(&two[0], path, false, true, &e), 0);
+    two_start(true);
     steps_for(NS_PER_S);
     for (uint32_t i = 0; i < TIMELINE_SLOTS + 10; i++)
         event_record(&two[1], TRACE_CYCLE, virtual_ns + SKEW_NS, "");
@@ -400,12 +402,11 @@ UNIT_TEST(a_full_ring_goes_up_in_parts)
 
 UNIT_TEST(a_rank_that_is_silent_costs_a_second)
 {
-    struct err e = ERR_INIT;
     uint64_t began;
 
-    two_ranks();
+    two_init();
     is_cut = true;
-    assert_int_equal(timeline_start(&two[0], path, false, true, &e), 0);
+    timeline_start_ok(&two[0], true);
     steps_for(NS_PER_S);
     began = clock_now_ns();
     stop_while_seats_run();
@@ -415,10 +416,7 @@ UNIT_TEST(a_rank_that_is_silent_costs_a_second)
 
 UNIT_TEST(without_all_ranks_nothing_is_sent)
 {
-    struct err e = ERR_INIT;
-
-    two_ranks();
-    assert_int_equal(timeline_start(&two[0], path, false, false, &e), 0);
+    two_start(false);
     steps_for(NS_PER_S);
     timeline_stop(&two[0], true);
     assert_int_equal(n_down + n_up, 0);
@@ -430,7 +428,7 @@ UNIT_TEST(nonsense_is_refused)
     static const uint8_t junk[] = {'T', 1, 9, 9};
     struct err e = ERR_INIT;
 
-    two_ranks();
+    two_init();
     assert_int_equal(timeline_on_up(&two[0], 1, junk, sizeof(junk), 1, &e), -EBADMSG);
     assert_int_equal(timeline_on_down(&two[1], junk, sizeof(junk), 1, &e), -EBADMSG);
     release_two();
