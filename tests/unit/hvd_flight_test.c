@@ -33,11 +33,8 @@ WORLD_TEST(a_nan_of_one_that_has_joined_is_named, 2)
         CHECK_OK(hvd_join_async(&j, &joined));
         (void)hvd_wait(h[0], 100); /* nobody else has it; by then rank 0 knows both */
         stage_set(1, 1);
-        CHECK(wait_release(h[0]) == HVD_ABORTED, "%s", shared->r[1].text);
-        CHECK(strstr(shared->r[1].text,
-                     "NaN on rank 1 (host testhost): element 1 of 2 in "
-                     "tensor \"bad\""),
-              "%s", shared->r[1].text);
+        CHECK_KEPT(wait_release(h[0]), HVD_ABORTED,
+                   "NaN on rank 1 (host testhost): element 1 of 2 in tensor \"bad\"");
         stage_set(1, 2);
     } else {
         stage_wait(1, 1);

@@ -64,6 +64,7 @@ static void step_of_four(float *v)
         CHECK_OK(wait_release(h[i]));
 }
 
+/* The figure that the frozen plan is for: no message about work in 200 steps. */
 INIT_TEST(a_steady_loop_sends_nothing, 2)
 {
     float v[4] = {0};
@@ -86,7 +87,6 @@ INIT_TEST(a_steady_loop_sends_nothing, 2)
           "%d steps, %g a second", (int)(b.steps - a.steps), b.steps_per_s);
 }
 
-/* The figure that the frozen plan is for: no message about work in 200 steps. */
 INIT_BODY(text_and_file)
 {
     float v[1] = {0};
@@ -173,12 +173,11 @@ INIT_BODY(one_has_nan)
         v[17] = NAN;
         v[18] = INFINITY;
     }
-    CHECK(sum_now("grad/3", v, N) == HVD_ABORTED, "%s", hvd_last_error());
     (void)snprintf(want, sizeof(want),
                    "NaN on rank %d (host testhost): element 17 of 1000 in tensor "
                    "\"grad/3\", input of ALLREDUCE (2 such elements; HVD_NANCHECK)",
                    bad);
-    CHECK(strstr(shared->r[rank].text, want) != NULL, "%s", shared->r[rank].text);
+    CHECK_KEPT(sum_now("grad/3", v, N), HVD_ABORTED, want);
 }
 
 UNIT_TEST(nan_names_rank_and_tensor_everywhere)
@@ -221,13 +220,11 @@ UNIT_TEST(without_the_check_nan_passes)
 WORLD_TEST(garbage_in_a_variable_ends_init, 2)
 {
     (void)setenv("HOROVOD_CYCLE_TIME", "(None,)", 1);
-    CHECK(hvd_init(NULL) == HVD_INVALID_ARGUMENT, "no error");
-    CHECK(strstr(hvd_last_error(), "HOROVOD_CYCLE_TIME: \"(None,)\""), "%s",
-          hvd_last_error());
+    CHECK_FAILS(hvd_init(NULL), HVD_INVALID_ARGUMENT,
+                "HOROVOD_CYCLE_TIME: \"(None,)\"");
     (void)setenv("HOROVOD_CYCLE_TIME", "1", 1);
     (void)setenv("HOROVOD_ELASTIC", "1", 1);
-    CHECK(hvd_init(NULL) == HVD_INVALID_ARGUMENT, "no error");
-    CHECK(strstr(hvd_last_error(), "HOROVOD_ELASTIC=1: "), "%s", hvd_last_error());
+    CHECK_FAILS(hvd_init(NULL), HVD_INVALID_ARGUMENT, "HOROVOD_ELASTIC=1: ");
     (void)unsetenv("HOROVOD_ELASTIC");
     (void)setenv("HOROVOD_THREAD_AFFINITY", "0", 1);
     if (rank == 1)

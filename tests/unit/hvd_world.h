@@ -74,6 +74,24 @@ check_failed(int line, const char *what, const char *fmt, ...)
     } while (0)
 #define CHECK_OK(call) CHECK((call) == HVD_OK, "%s", hvd_last_error())
 
+/* The call fails with this status, and its error text has these words or is this
+ * sentence. KEPT: of an operation whose text wait_release() has kept. */
+#define CHECK_ERROR(call, status, text, fits)                                          \
+    do {                                                                               \
+        int r_ = (call);                                                               \
+        const char *text_ = (text);                                                    \
+        CHECK(r_ == (status) && (fits), "%d %s", r_, text_);                           \
+    } while (0)
+#define KEPT_TEXT (shared->r[own_rank()].text)
+#define CHECK_FAILS(call, status, words)                                               \
+    CHECK_ERROR(call, status, hvd_last_error(), strstr(text_, words))
+#define CHECK_FAILS_AS(call, status, sentence)                                         \
+    CHECK_ERROR(call, status, hvd_last_error(), strcmp(text_, sentence) == 0)
+#define CHECK_KEPT(call, status, words)                                                \
+    CHECK_ERROR(call, status, KEPT_TEXT, strstr(text_, words))
+#define CHECK_KEPT_AS(call, status, sentence)                                          \
+    CHECK_ERROR(call, status, KEPT_TEXT, strcmp(text_, sentence) == 0)
+
 static void
 futex_wait_until(_Atomic uint32_t *f, uint32_t at_least, uint64_t deadline_ns)
 {
