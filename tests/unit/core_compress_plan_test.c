@@ -90,6 +90,11 @@ UNIT_TEST(invalid_text_is_an_error)
 
 UNIT_TEST(uncompressed_plans_have_a_reason)
 {
+    static const char is_int[] = "only floating point is compressed",
+                      is_max[] = "only SUM and AVERAGE are compressed by this codec",
+                      no_gain[] = "it would not reduce traffic",
+                      is_vector[] = "a vector is not a matrix",
+                      is_small[] = "its factors exceed half the matrix";
     static const struct {
         const char *text;
         enum dtype dtype;
@@ -100,49 +105,25 @@ UNIT_TEST(uncompressed_plans_have_a_reason)
         const char *why; /* NULL: compressed */
     } rows[] = {
         {"none", DT_F32, OP_SUM, 1, {9}, 2, "no compression was requested"},
-        {"fp16", DT_I32, OP_SUM, 1, {9}, 2, "only floating point is compressed"},
-        {"bf16", DT_BOOL, OP_SUM, 1, {9}, 2, "only floating point is compressed"},
+        {"fp16", DT_I32, OP_SUM, 1, {9}, 2, is_int},
+        {"bf16", DT_BOOL, OP_SUM, 1, {9}, 2, is_int},
         {"bf16", DT_F16, OP_SUM, 1, {9}, 2, "it has 16 bits already"},
         {"fp16", DT_F32, OP_SUM, 1, {9}, 1, "a world of one sends nothing"},
         {"fp16", DT_F32, OP_SUM, 2, {9, 0}, 2, "it is empty"},
         {"fp16", DT_F32, OP_MAX, 0, {0}, 2, NULL},
         {"fp16", DT_F64, OP_ADASUM, 1, {1}, 99, NULL},
-        {"int8",
-         DT_F32,
-         OP_MAX,
-         1,
-         {9},
-         2,
-         "only SUM and AVERAGE are compressed by this codec"},
-        {"int8",
-         DT_F32,
-         OP_AVERAGE,
-         1,
-         {1},
-         2,
-         "it would not reduce traffic"},               /* 5 bytes */
-        {"int8", DT_F32, OP_AVERAGE, 1, {2}, 2, NULL}, /* 6 of 8 */
+        {"int8", DT_F32, OP_MAX, 1, {9}, 2, is_max},
+        {"int8", DT_F32, OP_AVERAGE, 1, {1}, 2, no_gain}, /* 5 bytes */
+        {"int8", DT_F32, OP_AVERAGE, 1, {2}, 2, NULL},    /* 6 of 8 */
         {"int8", DT_F16, OP_SUM, 1, {9000}, 200, NULL},
         {"topk", DT_F32, OP_SUM, 1, {10000}, 99, NULL},
-        {"topk", DT_F32, OP_SUM, 1, {10000}, 101, "it would not reduce traffic"},
-        {"topk:k=6", DT_F32, OP_SUM, 1, {5}, 2, "it would not reduce traffic"},
+        {"topk", DT_F32, OP_SUM, 1, {10000}, 101, no_gain},
+        {"topk:k=6", DT_F32, OP_SUM, 1, {5}, 2, no_gain},
         {"topk:k=2", DT_F32, OP_SUM, 1, {5}, 2, NULL},
-        {"powersgd", DT_F32, OP_SUM, 1, {90000}, 2, "a vector is not a matrix"},
-        {"powersgd", DT_F32, OP_SUM, 0, {0}, 2, "a vector is not a matrix"},
-        {"powersgd",
-         DT_F32,
-         OP_SUM,
-         2,
-         {16, 16},
-         2,
-         "its factors exceed half the matrix"},
-        {"powersgd:rank=64",
-         DT_F32,
-         OP_SUM,
-         2,
-         {9, 9},
-         2,
-         "its factors exceed half the matrix"}, /* rank above both dimensions */
+        {"powersgd", DT_F32, OP_SUM, 1, {90000}, 2, is_vector},
+        {"powersgd", DT_F32, OP_SUM, 0, {0}, 2, is_vector},
+        {"powersgd", DT_F32, OP_SUM, 2, {16, 16}, 2, is_small},
+        {"powersgd:rank=64", DT_F32, OP_SUM, 2, {9, 9}, 2, is_small}, /* rank > 9 */
         {"powersgd", DT_F32, OP_SUM, 2, {17, 17}, 2, NULL},
         {"powersgd", DT_F32, OP_SUM, 2, {17, 0}, 2, "it is empty"},
     };
