@@ -54,7 +54,7 @@ UNIT_TEST(a_hurried_goodbye_is_no_loss)
 }
 
 /* While rank 0 is busy elsewhere, one has left and gone; that is no loss. */
-UNIT_TEST(who_has_left_is_not_missed)
+UNIT_TEST(a_rank_that_has_left_is_not_missed)
 {
     world_up(one_host);
     wait_for(&board->seen[6].n_open, 3);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The control tree with real connections between processes, by twos, so that 15 ranks
- * are four levels: who hears what, in which order, and one sentence whatever dies.
+ * are four levels: who receives what, in which order, and one sentence whatever dies.
  *
  *               0
  *         1           2
@@ -247,7 +247,7 @@ static void stop_one(uint32_t who)
     world_open(one_host);
     world.timeout_ns = 3 * NS_PER_S; /* on a busy machine others may pause */
     world_start();
-    if (who > 0) { /* so that those above it hear from it last */
+    if (who > 0) { /* so that it is the last that those above it receive from */
         world_send_order(who, ORDER_UP, 1, 0, NULL);
         wait_for(&board->seen[0].n_ups, 1);
     }
@@ -272,7 +272,7 @@ UNIT_TEST(a_stopped_rank_is_named_by_all)
         stop_one(ranks[i]);
 }
 
-/* Those below a silent rank hear nothing of rank 0's verdict, but see what the others
+/* Those below a silent rank do not receive rank 0's verdict, but see what other ranks
  * then give up. That is no cause. */
 UNIT_TEST(silence_above_explains_a_failure)
 {

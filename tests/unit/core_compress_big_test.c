@@ -65,7 +65,7 @@ UNIT_TEST(topk_beyond_32_bits)
     assert_true(topk_wire_bytes(COUNT, n_alike) == 12 * n_alike
                 && topk_room_bytes(COUNT, n_alike) <= sizeof(wire));
     topk_encode(kernels, wire, w, COUNT, n_alike);
-    /* only the first: when it is taken out the others, the same memory, are gone too */
+    /* only the first: the other places are the same memory, empty once it is taken */
     assert_int_equal(index_of(wire, 0), 999);
     /* a message with an index beyond 2^32, and one just beyond the tensor */
     memset(wire, 0, sizeof(wire));

@@ -34,7 +34,7 @@ UNIT_TEST(vectors_are_made_orthonormal)
     assert_false(powersgd_orthonormal(v, LEN, RANK));
 }
 
-UNIT_TEST(dead_directions_are_drawn_anew)
+UNIT_TEST(dead_directions_are_drawn_again)
 {
     float q[3 * 50];
 

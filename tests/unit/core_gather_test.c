@@ -86,7 +86,7 @@ UNIT_TEST(what_cannot_be_fused_does_not_wait)
         gather_set(&g, 500, 1 << 20);
         gather_add_tensor(&g, 10, 1000);
         assert_true(gather_holds(&g, 1001, false));
-        gather_add(&g, &r, 1001); /* and takes the others along */
+        gather_add(&g, &r, 1001); /* and the pending tensors go with it */
         assert_false(gather_holds(&g, 1002, false));
     }
 }

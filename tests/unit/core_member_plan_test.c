@@ -106,7 +106,7 @@ static enum member_kind next_if(struct fixture *f, bool may_offer, enum agree_ca
     return f->act.kind;
 }
 
-MEMBER_TEST(what_found_nobody_is_not_offered_again_in_vain)
+MEMBER_TEST(an_offer_without_an_answer_is_not_repeated)
 {
     plan_of_sets(f);
     submit_again(f, 2);

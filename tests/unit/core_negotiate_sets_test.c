@@ -291,7 +291,7 @@ NEGOTIATE_TEST(a_set_that_its_members_add_needs_nobody_else, 3, 1 << 20)
     rank_add(n, 0, &q);
     negotiate_walk(n, is_stalled, name); /* rank 1 alone is missing */
     rank_add(n, 1, &q);
-    assert_answers(n, "add = 1 by 2; "); /* the others receive how many */
+    assert_answers(n, "add = 1 by 2; "); /* rank 2 receives how many */
     a.process_set = 1;
     all_add(n, 2, &a);
     assert_answers(n, "a; ");

@@ -209,7 +209,7 @@ static inline void check_enter_batch(struct sim *s,
             s, "rank %u runs %s (%zu tensors) as batch %zu of set %u, others another",
             rank, name, act->n_items, r->n_batches[h], h);
     if (inst != SIM_INSTS && b->first_inst != SIM_INSTS && b->first_inst != inst)
-        sim_wrong(s, "rank %u runs another %s than the others", rank, name);
+        sim_wrong(s, "rank %u runs another %s than other ranks", rank, name);
     b->entered |= 1u << rank;
 }
 

@@ -189,7 +189,7 @@ UNIT_TEST(memory_may_be_out_at_any_allocation)
         }
         assert_true(n_hits > 100);
     }
-    print_message("# %llu allocations failed, the world went on after %llu of them\n",
+    print_message("# %llu allocations failed, the world continued after %llu of them\n",
                   (unsigned long long)n_hits, (unsigned long long)n_done);
 }
 

@@ -173,7 +173,7 @@ static const char *shape_of(const char *json, char *ret)
 UNIT_TEST(each_edge_ends_and_begins_what_the_table_says)
 {
     /* how to get into the state, then for each kind: what it writes, and what an END
-     * writes afterwards, which tells the state */
+     * writes afterwards, which depends on the state */
     static const struct {
         const char *into; /* N: negotiate, S: start, A: activity */
         const char *want[TRACE_KIND_OF_TENSOR][2];
@@ -208,7 +208,7 @@ UNIT_TEST(each_edge_ends_and_begins_what_the_table_says)
         }
 }
 
-/* Walks the records: spans balance and time stands or goes on, per pid and tid. */
+/* Walks the records: spans balance and time does not go back, per pid and tid. */
 static void check_balance(const char *json)
 {
     enum { PIDS = 8, TIDS = 8 };

@@ -227,7 +227,7 @@ UNIT_TEST(nudge_ends_a_doze_inside_an_agreement)
     party_run("ab", body_nudge_late, 0);
 }
 
-/* The last member starts while the others sleep: it wakes them. */
+/* The last member starts while the other members sleep: it wakes them. */
 static int body_wake(struct backend *b, uint32_t me, struct party *p, char *said)
 {
     const uint64_t word = 7;

@@ -55,7 +55,7 @@ static int call_sum(struct backend *b, uint64_t n, struct err *err)
     return rc;
 }
 
-/* One member begins and calls, the others poll or sleep; now and then there is a batch
+/* One member begins and calls, the rest poll or sleep; now and then there is a batch
  * between two agreements, which must not be taken for a call. */
 static int body_calls(struct backend *b, uint32_t me, struct party *p, char *said)
 {

@@ -23,7 +23,7 @@ struct actor {
     char said[200];
 };
 
-static int go_on(void *arg, uint32_t rank, struct err *err)
+static int check_stop(void *arg, uint32_t rank, struct err *err)
 {
     struct actor *a = arg;
     (void)rank;
@@ -168,7 +168,7 @@ static void *actor_run(void *arg)
     struct actor *a = arg;
     struct shm s;
     uint32_t lines[MANY_RANKS], ranks[MANY_RANKS];
-    struct waiter w = {.n_spins = 10, .check = go_on, .arg = a};
+    struct waiter w = {.n_spins = 10, .check = check_stop, .arg = a};
     for (uint32_t i = 0; i < a->n; i++)
         lines[i] = ranks[i] = i;
     if (shm_attach(&s, a->mem, a->n_bytes, a->n, a->me, lines, ranks, &w) < 0) {

@@ -168,7 +168,7 @@ RANK_BODY(no_device)
         CHECK_FAILS_AS(submit_refused(&t), HVD_INVALID_ARGUMENT,
                        "tensor \"d\": device 0: no driver");
     }
-    CHECK_OK(sum_now("d", v, 1)); /* the CPU's go on */
+    CHECK_OK(sum_now("d", v, 1)); /* those in host memory still work */
     CHECK(v[0] == (float)(3 * size), "%g", (double)v[0]);
     CHECK_OK(hvd_shutdown());
     CHECK(fake.n_opened == 0 && fake.n_closed == 0, "%d", (int)fake.n_opened);

@@ -41,7 +41,7 @@ RANK_BODY(mortal_body)
     CHECK_OK(hvd_shutdown());
 }
 
-/* Did all hear of it within a second? */
+/* Did all ranks receive it within a second? */
 static bool is_reported_soon(int who, enum when at)
 {
     struct proc_world w;
@@ -188,7 +188,7 @@ INIT_BODY(leaver_body)
 
     CHECK_OK(sum_now("first", &v, 1));
     if (rank == victim) {
-        go_wait(1); /* the others have submitted */
+        go_wait(1); /* the other ranks have submitted */
         if (leave_by_exit)
             exit(0);
         return;
@@ -307,7 +307,7 @@ WORLD_TEST(a_rank_that_never_comes_is_named, 3)
     if (rank == 1)
         return;
     c.start_timeout_ms =
-        rank == 0 ? 5000 : 20000; /* rank 0 gives up, and tells the other */
+        rank == 0 ? 5000 : 20000; /* rank 0 gives up, and rank 2 receives it */
     CHECK_FAILS(hvd_init(&c), HVD_TIMEOUT, "1 (of 3)");
     CHECK(hvd_is_initialized() == 0, "initialized");
 }

@@ -80,7 +80,7 @@ INIT_KILL_TEST(a_killed_rank_ends_the_adding_of_a_set, 3, 2)
     CHECK_FAILS(add_set(ranks, 2), HVD_ABORTED, "rank 2");
 }
 
-/* A member is lost: the others of the set hear it, and so does who is outside. */
+/* A member is lost: the set gets the error, and so does the rank outside. */
 INIT_KILL_TEST(a_lost_member_of_a_set_is_named_everywhere, 3, 2)
 {
     const int ranks[] = {0, 2};
@@ -173,8 +173,7 @@ WORLD_TEST(threads_work_in_overlapping_sets, 3)
         (void)pthread_join(th[i], NULL);
     for (int i = 0; i < n; i++)
         CHECK(k[i].bad == 0, "set %d: %d wrong, %s", k[i].id, k[i].bad, k[i].what);
-    CHECK_OK(
-        barrier_now("all are through")); /* who leaves ends the others' sets, too */
+    CHECK_OK(barrier_now("all are through")); /* a rank that leaves ends all sets */
     CHECK_OK(hvd_shutdown());
 }
 
@@ -205,7 +204,7 @@ INIT_KILL_TEST(a_killed_rank_ends_a_join, 3, 1)
     CHECK_FAILS(join_now("join", &last), HVD_ABORTED, "rank 1");
 }
 
-/* A joined rank leaves: the others' allreduces lack it and say so. */
+/* A joined rank leaves: allreduces on the other rank lack it and say so. */
 WORLD_GO_TEST(a_joined_rank_that_leaves_ends_it, 2, 1u << 1)
 {
     struct hvd_tensor t = {.size_bytes = sizeof(t), .name = "join", .device = -1};
@@ -242,8 +241,8 @@ static int ones_in(int id, const char *name)
     return rc < 0 ? rc : (int)v;
 }
 
-/* The others of the world do nothing meanwhile but wait for something else. */
-INIT_TEST(members_add_a_set_without_the_others, 4)
+/* The other ranks of the world wait for something else meanwhile. */
+INIT_TEST(members_add_a_set_without_other_ranks, 4)
 {
     static const int low[] = {1, 0}, high[] = {2, 3}, outer[] = {0, 3},
                      whole[] = {0, 1, 2, 3};

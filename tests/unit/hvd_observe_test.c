@@ -146,7 +146,7 @@ INIT_BODY(stop_at_once)
           (unsigned long long)(best / NS_PER_MS));
 }
 
-/* The others' last events are asked for and come, although nobody submits anything. */
+/* The last events of other ranks come, although no rank submits anything. */
 UNIT_TEST(a_stop_waits_for_nothing_but_answers)
 {
     AUTOFREE char *text = NULL;

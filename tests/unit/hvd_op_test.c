@@ -130,7 +130,7 @@ UNIT_TEST(the_callers_alloc_is_called_once)
 
 struct end {
     struct op *inner;
-    bool was_ended; /* in the callback: ended, to who asks for results */
+    bool was_ended; /* in the callback: it has ended for queries of results */
     int calls, status;
     char error[64];
     bool had_error, was_pending;

@@ -13,7 +13,7 @@ static int init_of(const int *ranks, int n)
     return hvd_init(&c);
 }
 
-/* A sum of 2^(rank in the job) tells who took part. */
+/* A sum of 2^(rank in the job) shows which ranks took part. */
 static void check_members(int rank, unsigned members)
 {
     float v[3] = {(float)(1u << rank), 1, 0};

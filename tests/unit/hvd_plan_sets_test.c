@@ -160,7 +160,7 @@ RANK_BODY(alone_body)
     world_leave();
 }
 
-HOSTS_TEST(a_set_goes_on_while_others_compute, 4)
+HOSTS_TEST(a_set_works_while_other_ranks_compute, 4)
 {
     struct proc_world w;
 
@@ -290,7 +290,7 @@ HOSTS_WORLD_TEST(what_disturbs_one_set_is_no_matter, 2, 0)
     world_leave();
 }
 
-/* Data that ends unevenly: rank 3 joins, the others go on in sets without it. */
+/* Data that ends unevenly: rank 3 joins, the rest continue in sets without it. */
 HOSTS_WORLD_TEST(ranks_that_join_do_not_stop_sets, 1, 0)
 {
     struct hvd_tensor t = {.size_bytes = sizeof(t), .name = "join"};

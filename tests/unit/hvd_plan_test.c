@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The frozen plan in real worlds: steady steps go on without messages, and whatever
+/* The frozen plan in real worlds: steady steps continue without messages, and whatever
  * disturbs them (another tensor, another shape, a late, a dead, a leaving rank) is
  * dealt with as if there were no plan. */
 #include "tests/unit/hvd_tree.h"
@@ -90,7 +90,7 @@ INIT_TEST(one_rank_of_another_shape_fails_that_tensor_only, 3)
     run_steady(rank, size);
 }
 
-/* Ranks 1 and 2 go on in a set of their own while rank 0, which knows of nothing, is
+/* Ranks 1 and 2 continue in a set of their own while rank 0, which knows of nothing, is
  * between two steps: it must leave the plan for them without a call of its own. */
 INIT_GO_TEST(a_set_does_not_wait_for_an_idle_rank_outside, 3, 1u << 1 | 1u << 2)
 {

@@ -126,7 +126,7 @@ INIT_BODY(overlap_body)
                "rank 0 (host testhost) cannot: it overlaps registered buffer 1");
 }
 
-/* Rank 0 has a tensor in it that the others have not submitted yet. */
+/* Rank 0 has a tensor in it that the other rank has not submitted yet. */
 INIT_BODY(is_pending)
 {
     float *v = memory[0];
@@ -172,7 +172,7 @@ INIT_TEST(differences_between_ranks_are_reported, 2)
     CHECK_OK(register_now("w", w, 100, 0));
     CHECK_FAILS(hvd_deregister(rank == 0 ? v : w, 0), HVD_INVALID_ARGUMENT,
                 "rank 0 has 1, rank 1 has 2");
-    if (rank == 1) { /* who has joined has no memory there */
+    if (rank == 1) { /* a joined rank has no memory there */
         CHECK_KEPT(sum_in_set("in", v, v, 4, 0), HVD_INVALID_ARGUMENT,
                    "Allreduce of registered buffers");
     }

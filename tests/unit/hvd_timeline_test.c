@@ -204,7 +204,7 @@ enum { SKEW_NS = 500000000, DELAY_NS = 100000 }; /* rank 1's clock is ahead */
 
 static struct timeline two[2];
 static uint64_t virtual_ns; /* rank 0's clock */
-static bool is_cut;         /* rank 1 hears nothing */
+static bool is_cut;         /* rank 1 receives nothing */
 static size_t n_up, n_last, n_down, largest;
 
 static void deliver_up(void *arg, const void *p, size_t n)

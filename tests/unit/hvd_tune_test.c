@@ -66,7 +66,7 @@ static uint64_t poll_to_end(hvd_handle h, uint64_t t0)
     while (hvd_poll(h) == HVD_IN_PROGRESS) {
         struct timespec ts = {.tv_nsec = 200000};
 
-        (void)nanosleep(&ts, NULL); /* the processor is the others' meanwhile */
+        (void)nanosleep(&ts, NULL); /* other threads get the processor meanwhile */
     }
     CHECK_OK(wait_release(h));
     return clock_now_ns() - t0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who drives the coordinator when, and that nobody waits for nothing: submissions
+/* Who drives the coordinator when, and that no thread waits without need: submissions
  * beside a waiting thread, callbacks that hang in the way of shutdown, a token that can
  * be read once. */
 #include <fcntl.h>

@@ -241,8 +241,8 @@ static inline uint64_t after_ns(uint64_t t0, uint64_t t)
     return t > t0 ? t - t0 : 0;
 }
 
-/* Likewise after this rank was killed: all others were told so. Nanoseconds from t0 to
- * the last one's failed_ns. */
+/* Likewise after this rank was killed: all other ranks got that sentence. Nanoseconds
+ * from t0 to the last one's failed_ns. */
 static inline uint64_t world_end_killed(struct proc_world *w, int who, uint64_t t0)
 {
     uint64_t last_ns = 0;
@@ -271,7 +271,7 @@ static inline void world_run(int size, rank_fn fn)
     world_end(&w, -1);
 }
 
-/* Waits until the ranks of the mask are at stage 1, then lets all ranks go on. */
+/* Waits until the ranks of the mask are at stage 1, then lets all ranks continue. */
 static inline void world_run_go(int size, rank_fn fn, unsigned mask)
 {
     struct proc_world w;
@@ -285,7 +285,7 @@ static inline void world_run_go(int size, rank_fn fn, unsigned mask)
 }
 
 /* Kills one rank once the ranks of the mask are at this stage, then lets the other ranks
- * go on. Returns when. */
+ * continue. Returns when. */
 static inline uint64_t world_kill(struct proc_world *w,
                                   int size,
                                   rank_fn fn,
