@@ -2,17 +2,7 @@
 /* Batches that do not end, those of which a rank has some tensors only, because it has
  * joined in between, and when results are freed. On a device in memory (fake_device.h).
  */
-#include "tests/unit/hvd_world.h"
-
-#include "tests/unit/fake_device.h"
-
-static struct hvd_tensor on_gpu(const char *name, float *v, const int64_t *n)
-{
-    struct hvd_tensor t = tensor_1d(name, HVD_FLOAT32, v, v, n);
-
-    t.device = 0;
-    return t;
-}
+#include "tests/unit/hvd_gpu.h"
 
 /* Rank 1 submits "bad" and has no more; rank 0's "other" is in front of it in the
  * batch, so it is the second there, and rank 1's only one. */
@@ -21,7 +11,8 @@ WORLD_TEST(a_nan_of_one_that_has_joined_is_named, 2)
     struct hvd_tensor j = {.size_bytes = sizeof(j), .name = "join"};
     float v[2] = {1, 1}, w[2] = {1, 1};
     const int64_t n = 2;
-    struct hvd_tensor bad = on_gpu("bad", v, &n), other = on_gpu("other", w, &n);
+    struct hvd_tensor bad = on_gpu("bad", HVD_FLOAT32, v, v, &n),
+                      other = on_gpu("other", HVD_FLOAT32, w, w, &n);
     hvd_handle h[2], joined;
 
     (void)setenv("HVD_NANCHECK", "1", 1);
@@ -73,8 +64,6 @@ WORLD_TEST(a_stalled_operation_is_reported_and_ended, 2)
                                    "tensor \"late\" and 0 other tensors of "
                                    "rank 1 have been in progress on the GPU for ";
     float v[2] = {1, 1};
-    const int64_t n = 2;
-    struct hvd_tensor t = on_gpu("late", v, &n);
     char said[4096] = "";
     hvd_handle h;
     int fd;
@@ -84,7 +73,7 @@ WORLD_TEST(a_stalled_operation_is_reported_and_ended, 2)
     CHECK_OK(hvd_init(NULL));
     fd = catch_stderr();
     fake_hold();
-    CHECK_OK(hvd_allreduce_async(&t, HVD_SUM, 1, 1, 0, &h));
+    CHECK_OK(sum_on_gpu("late", v, 2, &h));
     CHECK(wait_release(h) == HVD_ABORTED, "%s", shared->r[rank].text);
     CHECK(number_after(shared->r[rank].text, how_long) >= 5, "%s",
           shared->r[rank].text); /* more on a busy machine */
@@ -95,25 +84,22 @@ WORLD_TEST(a_stalled_operation_is_reported_and_ended, 2)
     (void)hvd_shutdown();
 }
 
-#define SUBMITTER ((void *)(uintptr_t)0x51)
-#define READER    ((void *)(uintptr_t)0x52)
+#define READER ((void *)(uintptr_t)0x52)
 
 /* In the order of the stream that reads it: the submitter's knows nothing of that. */
 WORLD_TEST(a_result_is_freed_after_its_last_waiter, 2)
 {
     float v[2] = {(float)rank, 1};
     const int64_t n = 2;
-    struct hvd_tensor t = on_gpu("g", v, &n);
+    struct hvd_tensor t = on_gpu("g", HVD_FLOAT32, v, NULL, &n);
     hvd_handle h;
 
-    t.output = NULL;
-    t.stream = SUBMITTER;
     CHECK_OK(hvd_init(NULL));
     CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
     CHECK_OK(wait_release(h));
-    CHECK(fake.last_free_stream == SUBMITTER, "freed in %p", fake.last_free_stream);
+    CHECK(fake.last_free_stream == STREAM, "freed in %p", fake.last_free_stream);
     CHECK_OK(hvd_allgather_async(&t, NULL, NULL, 0, &h));
-    CHECK_OK(hvd_wait_on_stream(h, SUBMITTER, -1));
+    CHECK_OK(hvd_wait_on_stream(h, STREAM, -1));
     CHECK_OK(hvd_wait_on_stream(h, READER, -1));
     CHECK_OK(wait_release(h));
     CHECK(fake.last_free_stream == READER, "freed in %p", fake.last_free_stream);
