@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import collections
 import ctypes as c
-import functools
 import itertools
 import os
 import sys
@@ -155,21 +154,7 @@ def size():
 # Names by check and count, for each process set its own: its members submit equally many, others none.
 # So a check that fails on one rank alone does not spoil the next one.
 _counters = collections.defaultdict(itertools.count)
-_check = ""
 _under_way = set()  # what the runtime still points at, though the test has lost it
-
-
-def check(function):
-    """checks.check, with names of its own."""
-
-    @functools.wraps(function)
-    def run_check():
-        global _check
-        _check = function.__name__
-        _counters.clear()
-        function()
-
-    return checks.check(run_check)
 
 
 class Op:
@@ -199,7 +184,8 @@ class Op:
         compression=None,
     ):
         self.kind, self.array, self.output, self.peer = kind, array, output, peer
-        self.name = name or f"{_check}.{kind}.{process_set}.{next(_counters[process_set])}"
+        check = checks.running
+        self.name = name or f"{check}.{kind}.{process_set}.{next(_counters[check, process_set])}"
         t = Tensor(size_bytes=c.sizeof(Tensor), name=self.name.encode(), device=-1)
         if array is not None:
             assert array.flags.c_contiguous

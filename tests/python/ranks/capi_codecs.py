@@ -7,8 +7,8 @@ residuals. All but PowerSGD must agree bit by bit.
 
 import capi
 import numpy as np
-from capi import check, run
-from checks import main
+from capi import run
+from checks import check, main
 from exact import bf16_of, wide
 
 capi.init()

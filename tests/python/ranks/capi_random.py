@@ -13,8 +13,8 @@ import time
 
 import capi
 import numpy as np
-from capi import AVERAGE, SUM, Failed, Op, check, set_add, set_remove, the_world_still_works
-from checks import main, resident
+from capi import AVERAGE, SUM, Failed, Op, set_add, set_remove, the_world_still_works
+from checks import check, main, resident
 from exact import outcome, reduced, same, values
 
 STEPS = int(os.environ.get("CAPI_STEPS", "150"))

@@ -16,11 +16,17 @@ import traceback
 _checks = []
 _said = {}
 _script = []
+running = ""  # the name of the check that runs
 
 
 def check(function):
     _checks.append(function)
     return function
+
+
+def check_if(condition):
+    """@check where this holds, on all ranks alike."""
+    return check if condition else lambda function: function
 
 
 def expect_error(types, words, function, *args, **kwargs):
@@ -125,10 +131,12 @@ def begin(script):
 
 def main(rank):
     """Runs the checks; exits 0 when this rank's were all good."""
+    global running
     good = True
     path = os.path.join(os.environ["CHECKS_DIR"], f"{rank}.json")
     for function in _checks:
-        name = ": ".join([*_script, function.__name__])
+        running = function.__name__
+        name = ": ".join([*_script, running])
         try:
             function()
             _said[name] = None

@@ -8,7 +8,7 @@ import warnings
 
 import horovod.torch as hvd
 import torch
-from checks import check, expect_error, main
+from checks import check, check_if, expect_error, main
 from horovod.torch.elastic import TorchState
 from training import N, R, batch, close, joined, loss_of, model, same_everywhere
 from training import train as train_alone
@@ -312,10 +312,8 @@ def a_rank_may_come_back_later_than_a_start_allows():
         del os.environ["HOROVOD_START_TIMEOUT"]
 
 
-@check
+@check_if(N > 1)  # the only set is that of all
 def process_sets_of_init_are_recreated():
-    if N == 1:
-        return  # the only set is that of all
     mine, added = hvd.ProcessSet([LAST]), None
     hvd.shutdown()
     hvd.init(process_sets=[mine])
@@ -382,10 +380,8 @@ def a_function_without_a_state_is_an_error():
 # --- last: one rank does not come back --------------------------------------------------------------
 
 
-@check
+@check_if(N > 1)
 def a_rank_that_does_not_come_back_ends_it_in_time():
-    if N == 1:
-        return
     os.environ["HOROVOD_ELASTIC_TIMEOUT"] = "700ms"
     state = TorchState(step=0)
 

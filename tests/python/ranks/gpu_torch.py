@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from _hvd import _native, gpu, handles
 from _hvd.torch import tensors
-from checks import Calls, check, expect_error, in_threads, main
+from checks import Calls, check, check_if, expect_error, in_threads, main
 from fake_cuda import GPU, Tensor, plain, stream, to_gpu
 from gpu_steps import WAITS, N, R, is_done, on_gpu, same
 
@@ -267,10 +267,8 @@ def a_stream_that_is_captured_is_refused():
     same(hvd.allreduce(x, name="captured"), [1.0])
 
 
-@check
+@check_if(N > 1)
 def gpu_here_and_host_there_is_an_error_everywhere():
-    if N == 1:
-        return
     x = on_gpu(1.0) if R else torch.ones(1)
     words = ["Mismatched CPU/GPU", "rank 0", "CPU"]
     expect_error(hvd.HorovodInternalError, words, hvd.allreduce, x, name="apart")
@@ -278,10 +276,8 @@ def gpu_here_and_host_there_is_an_error_everywhere():
     assert not handles._pending
 
 
-@check
+@check_if(N > 1)
 def a_rank_that_has_joined_makes_zeros_on_the_gpu_it_names():
-    if N == 1:
-        return
     hvd.shutdown()
     hvd.init()
     if R == 1:

@@ -9,7 +9,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from checks import check, expect_error, main
+from checks import check, check_if, expect_error, main
 from keras_flavour import (
     IS_3,
     SUFFIX,
@@ -57,11 +57,9 @@ def names_do_not_count_what_a_rank_has_made():
     close(made.get_weights()[0], w - 0.1 * np.sum(grads, axis=0), "unnamed")
 
 
-@check
+@check_if(IS_3)
 def gradients_that_not_all_ranks_have():
     """Each rank begins with another of two heads; they must not take one for the other."""
-    if not IS_3:
-        return
     heads = [keras.Variable(np.zeros((2, 1), np.float32), name="kernel") for _ in range(2)]
     optimizers = [summed(sgd(1.0), name="heads") for _ in heads]
     for optimizer in optimizers:
@@ -109,10 +107,8 @@ def passes_of_a_loaded_model():
         expect_weights(made, w - 0.05 * factor * grad, f"averages={averages}")
 
 
-@check
+@check_if(IS_3 and N > 1)
 def passes_that_ranks_do_not_agree_on():
-    if not IS_3 or N == 1:
-        return
     two = sgd(0.05, gradient_accumulation_steps=2)
     if R == 0:
         made = model(hvd.DistributedOptimizer(two))

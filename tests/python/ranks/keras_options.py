@@ -8,7 +8,7 @@ and those marked by @on_one on TensorFlow's and JAX's back ends of Keras 3.
 import os
 
 import numpy as np
-from checks import check, expect_error, main
+from checks import check, check_if, expect_error, main
 from keras_flavour import (
     BACKEND,
     FLAVOUR,
@@ -74,10 +74,8 @@ def several_passes_a_step():
             expect_weights(made, want, f"{way} averages={averages}")
 
 
-@check
+@check_if(IS_3)
 def accumulation_of_keras():
-    if not IS_3:
-        return
     two = {"lr": 0.05, "steps": 2, "passes": 2, "factor": N / 2}
     for way in ways():
         expect_trained(way, summed(sgd(0.05, gradient_accumulation_steps=2)), **two, **way)
@@ -199,11 +197,9 @@ def a_compressor_of_the_users():
     expect_trained("compressor", summed(compression=FP16Compressor), factor=2 * N if N > 1 else 1)
 
 
-@check
+@check_if(hasattr(getattr(keras, "Variable", None), "overwrite_with_gradient"))
 def a_gradient_that_replaces_its_variable():
     """As those of float8's scales: the largest of all ranks, and of the passes."""
-    if not hasattr(getattr(keras, "Variable", None), "overwrite_with_gradient"):
-        return
     for passes in (1, 2):
         variables = [keras.Variable(np.zeros(2, np.float32)) for _ in range(2)]
         variables[0].overwrite_with_gradient = True
@@ -227,11 +223,9 @@ def groups_that_overlap():
     expect_weights(made, sgd_steps(N, factor=N))
 
 
-@check
+@check_if(BACKEND == "torch")
 def gradients_that_are_one_tensor():
     """As torch.autograd.grad() gives them of a + b, and views without memory of their own."""
-    if BACKEND != "torch":
-        return
     import torch
 
     variables = [keras.Variable(np.zeros((2, 3), np.float32)) for _ in range(4)]
@@ -244,11 +238,9 @@ def gradients_that_are_one_tensor():
     close(one, np.full((2, 3), 1.0 + R), "the gradient of this rank stays")
 
 
-@check
+@check_if(BACKEND == "torch")
 def an_error_ends_what_was_begun():
     """A compressor that fails at the second gradient: the first one's exchange must not stay behind."""
-    if BACKEND != "torch":
-        return
 
     class Fails:
         at = []
@@ -385,11 +377,9 @@ def loss_scaling_and_passes():
     expect_trained("inside", scaler(summed(sgd(0.05), **passes), initial_scale=64.0), **two)
 
 
-@check
+@check_if(N > 2)
 def a_process_set_of_two():
     """With 3 ranks the last trains alone, at the same time."""
-    if N < 3:
-        return
     two = hvd.add_process_set([0, 1])
     made = model(summed(process_set=two))
     fit(made, 2)

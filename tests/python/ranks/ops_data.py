@@ -14,7 +14,7 @@ import horovod.torch as hvd
 import numpy as np
 import torch
 from _hvd import _native, arrays, handles
-from checks import check, expect_error, in_threads, interrupted, main, resident
+from checks import check, check_if, expect_error, in_threads, interrupted, main, resident
 
 hvd.init()
 torch.set_num_threads(1)
@@ -69,10 +69,8 @@ def groups_of_any_dtypes_and_shapes():
     assert gathered[0].shape == (total, 2)
 
 
-@check
+@check_if(N > 1)
 def a_group_of_which_one_tensor_differs_fails_whole_on_all_ranks():
-    if N == 1:
-        return
     tensors = [torch.ones(3), torch.ones(2 if R else 4)]
     words = ["mismatch"]
     expect_error(hvd.HorovodInternalError, words, hvd.grouped_allreduce, tensors, name="differs")
@@ -259,10 +257,8 @@ def results_live_on_when_the_world_has_ended():
 # --- threads and signals -------------------------------------------------------------------------
 
 
-@check
+@check_if(N > 1)
 def other_threads_run_while_one_waits():
-    if N == 1:
-        return
     if R == 0:
         turns = []
         handle = hvd.allreduce_async(torch.ones(1), name="waited for")
@@ -303,10 +299,8 @@ def two_threads_that_wait_for_one_handle_both_end():
         assert [s for s in said if not isinstance(s, torch.Tensor)] == [None], said
 
 
-@check
+@check_if(N > 1)
 def a_signal_ends_the_wait_and_not_the_operation():
-    if N == 1:
-        return
 
     def start(kind):
         if kind == "tensor":

@@ -7,7 +7,7 @@ import horovod.torch.distributed  # noqa: F401  (makes the name known)
 import numpy as np
 import torch
 import torch.distributed as dist
-from checks import check, expect_error, main
+from checks import check, check_if, expect_error, main
 from checks import same_numbers as same
 
 dist.init_process_group("hvd", timeout=timedelta(seconds=60))
@@ -307,10 +307,8 @@ def all_to_all_names_the_splits_that_disagree():
         dist.all_to_all_single(out, given, [1] * N, splits)
 
 
-@check
+@check_if(N > 1)
 def send_and_receive_by_tags():
-    if N == 1:
-        return
     right, left = (R + 1) % N, (R - 1) % N
     got = [torch.empty(6), torch.empty(2, 3)]
     works = [dist.irecv(got[0], left, tag=5), dist.irecv(got[1], left, tag=6)]
@@ -330,10 +328,8 @@ def send_and_receive_by_tags():
         same(x, np.arange(4) * 2)
 
 
-@check
+@check_if(N > 1)
 def batches_of_sends_and_receives():
-    if N == 1:
-        return
     right, left = (R + 1) % N, (R - 1) % N
     got = torch.empty(3)
     ops = [dist.P2POp(dist.isend, values(3), right), dist.P2POp(dist.irecv, got, left)]
@@ -417,20 +413,16 @@ def groups_are_created_and_destroyed():
             dist.destroy_process_group(group)
 
 
-@check
+@check_if(N > 1)
 def monitored_barrier_names_the_missing_ranks():
-    if N == 1:
-        return
     barrier = dist.group.WORLD.monitored_barrier
     if R == 0:
         expect_error(RuntimeError, ["monitored_barrier", "rank 1"], barrier, timedelta(seconds=0.3))
     dist.barrier()
 
 
-@check
+@check_if(hasattr(dist, "_functional_collectives"))
 def functional_collectives():
-    if not hasattr(dist, "_functional_collectives"):
-        return
     import torch.distributed._functional_collectives as funcol
 
     world = dist.group.WORLD

@@ -7,7 +7,7 @@ import copy
 import horovod.torch.distributed  # noqa: F401  (makes the name known)
 import torch
 import torch.distributed as dist
-from checks import check, main
+from checks import check, check_if, main
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
@@ -182,10 +182,8 @@ def zero_redundancy_optimizer_equals_one_process():
 IS_NEW = hasattr(dist, "_functional_collectives")  # FSDP of torch 1.13 is for GPUs alone
 
 
-@check
+@check_if(IS_NEW)
 def fsdp_equals_one_process():
-    if not IS_NEW:
-        return
     from torch.distributed.fsdp import FullyShardedDataParallel
 
     model = FullyShardedDataParallel(net(), device_id=torch.device("cpu"), use_orig_params=True)
@@ -195,10 +193,8 @@ def fsdp_equals_one_process():
         near([p.detach().clone() for p in model.parameters()], alone())
 
 
-@check
+@check_if(IS_NEW)
 def fully_shard_equals_one_process():
-    if not IS_NEW:
-        return
     try:
         from torch.distributed.fsdp import fully_shard
     except ImportError:

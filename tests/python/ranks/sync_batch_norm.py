@@ -9,7 +9,7 @@ import pickle
 import horovod.torch as hvd
 import torch
 from _hvd.torch import sync_batch_norm
-from checks import Calls, check, expect_error, main
+from checks import Calls, check, check_if, expect_error, main
 
 hvd.init()
 torch.set_num_threads(1)
@@ -205,10 +205,8 @@ def memory_formats_and_views_are_taken():
     equal(filled(hvd.SyncBatchNorm(3).double())(wide), expected, "a view")
 
 
-@check
+@check_if(N > 1)
 def one_collective_each_way():
-    if N == 1:
-        return
     layer = hvd.SyncBatchNorm(3)
     with Calls("allgather", "allreduce", "broadcast") as calls:
         out = layer(share(0, R, 4, 4).float().requires_grad_())
@@ -223,11 +221,9 @@ def one_collective_each_way():
     assert len(every) == 5 and every[2:4] == every[:2], every
 
 
-@check
+@check_if(N > 1)
 def ranks_with_enough_rows_do_not_read_the_statistics():
     """On a GPU the thread would wait for it, in each layer."""
-    if N == 1:
-        return
     item, asked = torch.Tensor.item, []
     torch.Tensor.item = lambda self: (asked.append(1), item(self))[1]
     try:
@@ -242,11 +238,9 @@ def ranks_with_enough_rows_do_not_read_the_statistics():
         torch.Tensor.item = item
 
 
-@check
+@check_if(N > 1)
 def process_sets_share_statistics_among_themselves():
     """Overlapping sets of several sizes: each layer equals one process with its set's rows."""
-    if N == 1:
-        return
     groups = [[r] for r in range(N)] + [list(range(N // 2 + 1)), list(range(N))]
     sets = [hvd.add_process_set(g) if len(g) < N else hvd.global_process_set for g in groups]
     for group, process_set in zip(groups, sets):
@@ -263,10 +257,8 @@ def process_sets_share_statistics_among_themselves():
         hvd.remove_process_set(process_set)
 
 
-@check
+@check_if(N > 1)
 def names_are_those_of_the_layers_that_met():
-    if N == 1:
-        return
     if R == 0:
         extra = [hvd.SyncBatchNorm(3) for _ in range(3)]  # built here only, and never run
         assert len(extra) == 3
@@ -357,10 +349,8 @@ def wrong_inputs_get_a_sentence():
     layer(torch.ones(2, 3))  # and all goes on
 
 
-@check
+@check_if(N > 1)
 def second_derivatives_are_refused():
-    if N == 1:
-        return
     x = share(0, R, 2, 4).requires_grad_()
     (grad,) = torch.autograd.grad(hvd.SyncBatchNorm(3).double()(x).pow(2).sum(), x, create_graph=True)
     expect_error(RuntimeError, ["once_differentiable"], grad.sum().backward)
