@@ -10,10 +10,7 @@ the 360 held-out images. Between the ranks of one job there is no tolerance. One
 optimizer.py, tensorflow_tape.py, v1_optimizer.py and keras_train.py.
 """
 
-import os
 import sys
-
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 import numpy as np
 from _hvd import objects

@@ -7,10 +7,7 @@ a reducescatter by Sum multiplies by their number. Gradients of one framework on
 tensorflow_graphs.py.
 """
 
-import os
 import sys
-
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 import numpy as np
 from checks import check, main

@@ -13,8 +13,6 @@ import sys
 import tempfile
 import textwrap
 
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-
 import horovod.tensorflow as hvd
 import tensorflow as tf
 from _hvd import objects

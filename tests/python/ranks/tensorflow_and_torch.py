@@ -13,7 +13,6 @@ import sys
 from checks import check, check_if, expect_error, main
 from horovod.runner.util.threads import in_thread
 
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 (order,) = sys.argv[1:]
 sys.path.append(os.environ["TORCH_PACKAGES"])
 names = ["horovod.tensorflow", "horovod.torch"]

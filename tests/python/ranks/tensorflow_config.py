@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from unittest import mock
 
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-
 import horovod.tensorflow as hvd
 import tensorflow as tf
 from checks import check, main

@@ -5,10 +5,6 @@ that are not known, groups, process sets, splits, what of each is refused, and t
 The original's values and errors: symbols_tf/recorded.py.
 """
 
-import os
-
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf

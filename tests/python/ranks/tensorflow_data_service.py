@@ -7,8 +7,6 @@ import subprocess
 import sys
 import tempfile
 
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-
 import horovod.tensorflow as hvd
 import tensorflow as tf
 from checks import check, expect_error, main

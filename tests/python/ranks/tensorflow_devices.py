@@ -8,8 +8,6 @@ import logging
 import os
 from unittest import mock
 
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-
 import horovod.tensorflow as hvd
 import tensorflow as tf
 from checks import check, expect_error, main

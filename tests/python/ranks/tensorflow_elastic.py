@@ -4,10 +4,6 @@
 The loop itself is tested with torch (elastic.py).
 """
 
-import os
-
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf

@@ -9,8 +9,6 @@ import subprocess
 import sys
 import warnings
 
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf

@@ -10,8 +10,6 @@ import signal
 import sys
 import threading
 
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-
 import horovod.tensorflow as hvd
 import tensorflow as tf
 from _hvd.elastic import _is_failed_collective

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rank 0 waits in a tf.function for rank 1, which does something else until Ctrl-C ends both."""
 
-import os
 import threading
-
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 import horovod.tensorflow as hvd
 import tensorflow as tf

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """SyncBatchNormalization: n ranks with their shares equal one process with the joined batch."""
 
-import os
-
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf

@@ -5,8 +5,6 @@ and what hvd.DistributedOptimizer does with optimizers of Keras.
 
 import os
 
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf

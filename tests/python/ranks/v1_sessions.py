@@ -8,8 +8,6 @@ import logging
 import os
 import sys
 
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
