@@ -10,7 +10,8 @@ import horovod.torch as hvd
 import torch
 from checks import check, check_if, expect_error, main
 from horovod.torch.elastic import TorchState
-from training import N, R, batch, close, joined, loss_of, model, same_everywhere
+from references import close, same_everywhere
+from training import N, R, batch, joined, loss_of, model
 from training import train as train_alone
 
 warnings.simplefilter("ignore")

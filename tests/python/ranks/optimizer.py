@@ -8,24 +8,8 @@ from collections import namedtuple
 import horovod.torch as hvd
 import torch
 from checks import check, expect_error, main
-from training import (
-    N,
-    R,
-    adam,
-    batch,
-    close,
-    joined,
-    loss_of,
-    model,
-    plain,
-    reference,
-    same_everywhere,
-    same_weights,
-    sgd,
-    train,
-    trained,
-    wrap,
-)
+from references import adam, close, plain, reference, same_everywhere, same_weights, sgd, trained, wrap
+from training import N, R, batch, joined, loss_of, model, train
 
 Pair = namedtuple("Pair", "a b")
 

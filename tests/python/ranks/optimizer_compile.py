@@ -3,7 +3,8 @@
 
 import torch
 from checks import check, main
-from training import R, batch, close, loss_of, model, reference, sgd, train, wrap
+from references import close, reference, sgd, wrap
+from training import R, batch, loss_of, model, train
 
 
 @check

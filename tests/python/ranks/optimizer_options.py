@@ -4,24 +4,8 @@
 import horovod.torch as hvd
 import torch
 from checks import check, check_if, expect_error, main
-from training import (
-    N,
-    R,
-    adam,
-    batch,
-    close,
-    compare,
-    loss_of,
-    mine,
-    model,
-    plain,
-    reference,
-    same_weights,
-    sgd,
-    train,
-    trained,
-    wrap,
-)
+from references import adam, close, compare, plain, reference, same_weights, sgd, trained, wrap
+from training import N, R, batch, loss_of, mine, model, train
 
 
 @check

@@ -11,24 +11,8 @@ import horovod.torch as hvd
 import torch
 from _hvd.torch import reducer
 from checks import check, check_if, expect_error, main
-from training import (
-    N,
-    R,
-    batch,
-    close,
-    closure_of,
-    compare,
-    joined,
-    loss_of,
-    mine,
-    model,
-    reference,
-    same_everywhere,
-    sgd,
-    train,
-    trained,
-    wrap,
-)
+from references import close, compare, reference, same_everywhere, sgd, trained, wrap
+from training import N, R, batch, closure_of, joined, loss_of, mine, model, train
 
 
 @check

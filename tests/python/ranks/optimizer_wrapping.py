@@ -13,26 +13,8 @@ import horovod.torch as hvd
 import torch
 from _hvd.torch import reduction
 from checks import check, main
-from training import (
-    N,
-    R,
-    adam,
-    batch,
-    close,
-    closure_of,
-    compare,
-    joined,
-    loss_of,
-    mine,
-    model,
-    reference,
-    same_everywhere,
-    same_weights,
-    sgd,
-    train,
-    trained,
-    wrap,
-)
+from references import adam, close, compare, reference, same_everywhere, same_weights, sgd, trained, wrap
+from training import N, R, batch, closure_of, joined, loss_of, mine, model, train
 
 
 @check
