@@ -290,7 +290,7 @@ class JobTest(unittest.TestCase):
         """Runs a checks script on n ranks; each check becomes a TAP line, which passes when it passes on
         all ranks.
 
-        script: one of ranks/, or a tuple of them, each with its arguments ("optimizer.py public"), which
+        script: one of ranks/, or a tuple of them, each with its arguments ("optimizer.py legacy"), which
         the same ranks run one after another: importing torch takes a rank 1.5 s. hosts: the number of
         namespaces that the ranks are spread over; none: horovodrun on this host. end: the job's exit code;
         other than 0: the last script of the tuple has no checks, and is to end so. Returns how it ended

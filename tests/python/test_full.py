@@ -13,12 +13,10 @@ from test_tensorflow_gpu import SCRIPT_ON_GPU, gpus
 
 
 class Compiled(JobTest):
-    def test_optimizer_2(self):
-        script = "optimizer_compile.py", "public"
-        self.run_checks(2, *script, python=venv("torch"), label="newest torch, compiled", timeout=240)
-
-    def test_sync_batch_norm_2(self):
-        self.run_checks(2, "sync_batch_norm_compile.py", python=venv("torch"), timeout=240)
+    def test_2(self):
+        self.run_checks(
+            2, "torch_compile.py", python=venv("torch"), label="newest torch, compiled", timeout=240
+        )
 
 
 class Objects(JobTest):

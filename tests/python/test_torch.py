@@ -7,7 +7,7 @@ import unittest
 from job import JobTest, each_torch, only_torch, python
 
 OPTIMIZER = ("optimizer.py", "optimizer_options.py", "optimizer_steps.py", "optimizer_wrapping.py")
-SCRIPTS = ("collectives.py", *(f"{script} public" for script in OPTIMIZER))
+SCRIPTS = ("collectives.py", *OPTIMIZER)
 OPERATIONS = ("ops_data.py", "gradients.py torch", "ops_gradients.py", "ops_sets.py")
 
 
