@@ -100,16 +100,14 @@ def number(pattern, ended):
 class Runs(unittest.TestCase):
     """Without tests of its own; under the interpreter that self.python is."""
 
-    def run_program(self, section, saved):
-        """Runs the program of a section of the packages' README on 2 ranks; only rank 0 saves a file."""
-        text = (ROOT / "runtime/python/GUIDE.md").read_text().split(f"\n## {section}\n")[1]
-        program = textwrap.dedent(re.match(r"(?:(?:    .*)?\n)+", text)[0])
+    def run_program(self, program, *saved):
+        """Runs a program of a page on 2 ranks; only rank 0 saves files, which are these."""
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder) / "train.py"
             script.write_text(program)
             ended = command([HOROVODRUN, "-np", 2, self.python, script], timeout=600, cwd=folder)
             self.assertEqual(ended.code, 0, ended)
-            self.assertEqual(sorted(os.listdir(folder)), [saved, "train.py"])
+            self.assertEqual(sorted(os.listdir(folder)), [*saved, "train.py"])
         return ended
 
     def run_example(self, words, code=0, python=None, *more):
@@ -197,9 +195,20 @@ class Examples(Runs):
         self.assertGreaterEqual(number(r"train_ddp on 2 workers by hvd: .* ([01]\.\d+)", ended), 0.95)
         self.assertIn("all 2 workers hold identical weights", ended.out)
 
-    def test_the_program_in_the_packages_readme(self):
-        ended = self.run_program("Training with PyTorch", "model.pt")
+    def test_the_program_in_the_packages_guide(self):
+        text = (ROOT / "runtime/python/GUIDE.md").read_text().split("\n## Training with PyTorch\n")[1]
+        program = textwrap.dedent(re.match(r"(?:(?:    .*)?\n)+", text)[0])
+        ended = self.run_program(program, "model.pt")
         self.assertLess(number(r"loss (\d\.\d\d), 2 ranks", ended), 1.5)
+
+    @only_torch("debian")
+    def test_the_program_in_the_page_about_gpus(self):
+        """Here on the CPU; all ranks have one loss."""
+        page = (ROOT / "runtime/backend/nccl/README.md").read_text()
+        ended = self.run_program(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1])
+        said = re.findall(r"rank (\d) on cpu: mean loss (\d+\.\d+)", ended.out)
+        self.assertEqual(sorted(rank for rank, _ in said), ["0", "1"], ended)
+        self.assertEqual(len({loss for _, loss in said}), 1, ended)
 
     @only_torch("debian")
     def test_one_process(self):
