@@ -51,28 +51,16 @@ class Life(unittest.TestCase):
         ends = self.assert_reported("killed-pending", 2)
         self.assertIn("all 50 failed", ends[0].out)
 
-    def test_exit_codes_pass_without_shutdown(self):
-        for ended in self.ranks(2, "exit-3"):
-            self.assertEqual(ended.code, 3, ended)
-
-    def test_an_exception_ends_the_process_with_its_traceback(self):
-        for ended in self.ranks(2, "raise"):
-            self.assertEqual(ended.code, 1, ended)
-            self.assertIn("a bug of the user's", ended.out)
-
-    def test_exit_with_a_pending_operation_does_not_hang(self):
-        for ended in self.ranks(2, "exit-pending"):
-            self.assertEqual(ended.code, 4, ended)
-
-    def test_init_follows_shutdown_and_nothing_works_between(self):
-        for ended in self.ranks(1, "again") + self.ranks(2, "again"):
-            self.assertEqual(ended.code, 0, ended)
-            self.assertIn("AGAIN", ended.out)
-
-    def test_data_loader_workers_are_not_ranks(self):
-        for ended in self.ranks(2, "data-loader"):
-            self.assertEqual(ended.code, 0, ended)
-            self.assertIn("LOADED", ended.out)
+    def test_ranks_end_as_their_programs_do(self):
+        for mode, code, said in (
+            ("exit-3", 3, ""),  # without shutdown()
+            ("raise", 1, "a bug of the user's"),
+            ("exit-pending", 4, ""),  # does not wait for an operation that nobody answers
+            ("data-loader", 0, "LOADED"),  # its workers are not ranks
+        ):
+            for ended in self.ranks(2, mode):
+                self.assertEqual(ended.code, code, f"{mode}: {ended}")
+                self.assertIn(said, ended.out, mode)
 
     def test_a_late_rank_shows_where_its_threads_are(self):
         stall = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HVD_STALL_STACKS": "1"}
@@ -95,14 +83,7 @@ class Life(unittest.TestCase):
             server.bind(("127.0.0.1", 0))
             server.listen()
             server.settimeout(120)
-            place = {
-                "RANK": 1,
-                "SIZE": 2,
-                "LOCAL_RANK": 1,
-                "LOCAL_SIZE": 2,
-                "CROSS_RANK": 0,
-                "CROSS_SIZE": 1,
-            }
+            place = dict(RANK=1, SIZE=2, LOCAL_RANK=1, LOCAL_SIZE=2, CROSS_RANK=0, CROSS_SIZE=1)
             place = {f"HOROVOD_{k}": str(v) for k, v in place.items()}
             port = {"HVD_RENDEZVOUS_ADDR": "127.0.0.1", "HVD_RENDEZVOUS_PORT": str(server.getsockname()[1])}
             job = {"HVD_TOKEN_FILE": token.name, "HVD_JOB_ID": "life", "HVD_GENERATION": "0"}

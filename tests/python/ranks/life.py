@@ -69,28 +69,6 @@ def exits_with_pending():
     sys.exit(4)
 
 
-def shuts_down_and_starts_again():
-    for _ in range(3):
-        hvd.init()
-        assert hvd.allreduce(torch.tensor(1.0), op=hvd.Sum).item() == hvd.size()
-        hvd.shutdown()
-        hvd.shutdown()
-        assert not hvd.is_initialized()
-        try:
-            hvd.rank()
-        except ValueError as e:
-            assert "use hvd.init()" in str(e)
-        else:
-            raise AssertionError("rank() without init")
-        try:
-            hvd.allreduce(torch.tensor(1.0))
-        except ValueError as e:
-            assert "use hvd.init()" in str(e)
-        else:
-            raise AssertionError("allreduce without init")
-    print("AGAIN", flush=True)
-
-
 class Numbers(torch.utils.data.Dataset):
     def __len__(self):
         return 32
@@ -150,7 +128,6 @@ hvd.init()
     "exit-3": exits_3,
     "raise": raises,
     "exit-pending": exits_with_pending,
-    "again": shuts_down_and_starts_again,
     "data-loader": data_loader,
     "late": late,
 }[sys.argv[1]]()
