@@ -132,10 +132,11 @@ def horovodrun(n, script, *args, python=DEBIAN_PYTHON, timeout=600, outlived=Fal
         return command([HOROVODRUN, "-np", n, *words], timeout=timeout, OUTLIVED=directory, **extra)
 
 
-def bare_ranks(n, script, *args, hosts=None, python=DEBIAN_PYTHON, timeout=600, **extra):
+def bare_ranks(n, script, *args, hosts=None, prefix=None, python=DEBIAN_PYTHON, timeout=600, **extra):
     """Starts n ranks by hand with torchrun's variables only; returns their ends in rank order.
 
-    hosts: a Hosts with equal numbers of ranks on each, in rank order; none: all on this host.
+    hosts: a Hosts with equal numbers of ranks on each, in rank order; none: all on this host. prefix: {rank:
+    words before its command}.
     """
     here = n // len(hosts.names) if hosts else n
     common = {"WORLD_SIZE": n, "LOCAL_WORLD_SIZE": here, "MASTER_PORT": free_port()}
@@ -144,8 +145,9 @@ def bare_ranks(n, script, *args, hosts=None, python=DEBIAN_PYTHON, timeout=600, 
     for rank in range(n):
         place = dict(common, RANK=rank, LOCAL_RANK=rank % here)
         env = environment(**{k: str(v) for k, v in place.items()}, **extra)
-        prefix = ["ip", "netns", "exec", hosts.names[rank // here]] if hosts else []
-        processes.append(start([*prefix, python, RANKS / script, *args], env))
+        enter = ["ip", "netns", "exec", hosts.names[rank // here]] if hosts else []
+        words = [*enter, *(prefix or {}).get(rank, []), python, RANKS / script, *args]
+        processes.append(start(words, env))
     ends = []
     deadline = time.monotonic() + timeout
     for process in processes:

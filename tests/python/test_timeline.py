@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from job import DEBIAN_PYTHON, RANKS, best_of, environment, free_port
+from job import bare_ranks, best_of
 
 COLLECTIVES = "ALLREDUCE|ALLGATHER|BROADCAST|BARRIER|ALLTOALL|REDUCESCATTER|REDUCE|GATHER|JOIN"
 OUTER = re.compile(rf"(NEGOTIATE_)?({COLLECTIVES})")
@@ -99,35 +99,21 @@ class TimelineTest(unittest.TestCase):
         got = []
 
         def attempt():
-            got[:] = [self.ranks(n, HVD_TIMELINE_ALL=1, **how)]
+            got[:] = [self.ranks(n, HVD_TIMELINE_ALL="1", **how)]
             return {rank for name, rank in got[0].spans if name == "end"} != set(range(n))
 
         best_of(1, attempt)
         return got[0]
 
-    def text_of_ranks(self, n, mode="steps", prefix=None, exits=0, **extra):
-        """Runs n ranks; rank r is started through prefix[r], if there is one."""
-        place = dict(MASTER_PORT=free_port(), MASTER_ADDR="127.0.0.1")
-        common = dict(WORLD_SIZE=n, LOCAL_WORLD_SIZE=n, **place)
-        common.update({"HOROVOD_TIMELINE": self.path, **extra})
-        processes = []
-        for rank in range(n):
-            env = environment(**{k: str(v) for k, v in dict(common, RANK=rank, LOCAL_RANK=rank).items()})
-            argv = [*(prefix or {}).get(rank, []), DEBIAN_PYTHON, str(RANKS / "timeline.py"), mode]
-            processes.append(
-                subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            )
-        for rank, process in enumerate(processes):
-            try:
-                out, _ = process.communicate(timeout=300)
-            finally:
-                process.kill()
-            self.assertEqual(process.returncode, exits, f"rank {rank}: {out.decode()}")
+    def text_of_ranks(self, n, mode="steps", exits=0, **how):
+        """The file of n ranks; how: options of bare_ranks()."""
+        for ended in bare_ranks(n, "timeline.py", mode, **{"HOROVOD_TIMELINE": self.path, **how}):
+            self.assertEqual(ended.code, exits, ended)
         with open(self.path, encoding="utf-8") as f:
             return f.read()
 
     def test_rank_0_shows_each_tensor_s_phases(self):
-        t = self.ranks(2, HOROVOD_TIMELINE_MARK_CYCLES=1)
+        t = self.ranks(2, HOROVOD_TIMELINE_MARK_CYCLES="1")
         names = {f"grad/{k}" for k in range(4)} | {'odd "name" \u00fc\n', "end"}
         self.assertEqual({name for name, _ in t.spans}, names)
         self.assertEqual({rank for _, rank in t.spans}, {0})
