@@ -36,22 +36,15 @@ TENSORFLOWS = ["tf", "tf215"]
 
 def environment(**extra):
     """The environment of a training process: ours on PYTHONPATH, one thread, no launcher's names."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("HOROVOD_", "HVD_", "SLURM_", "OMPI_"))}
-    for name in (
-        "RANK",
-        "WORLD_SIZE",
-        "LOCAL_RANK",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "MAKEFLAGS",
-        "MAKELEVEL",
-    ):
-        env.pop(name, None)
+    foreign = ("HOROVOD_", "HVD_", "SLURM_", "OMPI_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "MAKE")
+    env = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
     env.update(PYTHONPATH=str(STAGE / "python"), OMP_NUM_THREADS="1", TF_CPP_MIN_LOG_LEVEL="3")
     env.update(PYTHONDONTWRITEBYTECODE="1", CUDA_VISIBLE_DEVICES="-1", PYTHONUNBUFFERED="1")
     # Arrays of megabytes come and go all the time: memory that was given back is not made zero again.
     env.update(MALLOC_MMAP_THRESHOLD_=f"{1 << 25}", MALLOC_TRIM_THRESHOLD_=f"{1 << 30}")
     env.update(MALLOC_TOP_PAD_=f"{1 << 24}", NUMPY_MADVISE_HUGEPAGE="0")
+    # Open MPI starts nothing for root without both.
+    env.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     env["HOROVOD_START_TIMEOUT"] = "300"  # on a busy machine one rank may import for long when others have
     env.update(extra)
     return env

@@ -75,7 +75,6 @@ def run_line(line, python=DEBIAN_PYTHON, *more):
     """more: folders for PYTHONPATH"""
     line = re.sub(r"^torchrun ", "python3 -m torch.distributed.run ", line)
     paths = [str(STAGE / "python"), *([] if python == DEBIAN_PYTHON else [str(DIGITS)]), *more]
-    root_may = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     with tempfile.TemporaryDirectory() as folder:
         line = re.sub(r" (digits\.\w+|ckpt)\b", rf" {folder}/\1", line)
         return command(
@@ -85,7 +84,6 @@ def run_line(line, python=DEBIAN_PYTHON, *more):
             PATH=path_variable(python),
             PYTHONPATH=os.pathsep.join(paths),
             PET_MASTER_PORT=str(free_port()),  # torchrun's own is the same for all jobs of a host
-            **root_may,
         )
 
 

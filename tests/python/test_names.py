@@ -144,15 +144,7 @@ class Names(unittest.TestCase):
             sys.stdout.write(f"said {hvd.mpi_enabled()} {hvd.gloo_enabled()} {threads}\\n")  # in one piece
         """
         alone = [DEBIAN_PYTHON, "-c", code]
-        mpirun = [
-            "mpirun.openmpi",
-            "--allow-run-as-root",
-            "--oversubscribe",
-            "--bind-to",
-            "none",
-            "-np",
-            "2",
-        ]
+        mpirun = ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-np", "2"]
         for launcher, wanted in (
             ([], "said False True False"),
             ([HOROVODRUN, "-np", "2"], "said False True False"),
