@@ -28,10 +28,7 @@ def show(cell):
 def execute(path):
     notebook = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(
-        notebook,
-        timeout=240,
-        startup_timeout=240,
-        resources={"metadata": {"path": "runtime/examples"}},
+        notebook, timeout=240, startup_timeout=240, resources={"metadata": {"path": "runtime/examples"}}
     )
     try:
         client.execute()

@@ -9,11 +9,7 @@ import unittest
 from job import BUILD, DEBIAN_PYTHON, JobTest, each_torch, python
 
 FAKES = BUILD.resolve() / "plain" / "fakes"
-GPUS = {
-    "CUDA_VISIBLE_DEVICES": "0,1,2,3",
-    "HVD_FAKE_GPUS": "4",
-    "LD_LIBRARY_PATH": str(FAKES),
-}
+GPUS = {"CUDA_VISIBLE_DEVICES": "0,1,2,3", "HVD_FAKE_GPUS": "4", "LD_LIBRARY_PATH": str(FAKES)}
 SCRIPTS = ("gpu_torch.py", "gpu_optimizer.py", "gpu_register.py")
 
 

@@ -12,11 +12,7 @@ import time
 from job import HOROVODRUN, RANKS, ROOT, STAGE, JobTest, each_tf, environment, only_tf, packages, start
 
 # tensorflow_graphs.py sets the number of TensorFlow's threads, so it is the first one.
-SCRIPTS = (
-    "tensorflow_graphs.py",
-    "tensorflow_data.py",
-    "gradients.py tensorflow",
-)
+SCRIPTS = ("tensorflow_graphs.py", "tensorflow_data.py", "gradients.py tensorflow")
 # TensorFlow 1's way: optimizers of tf.compat.v1.train, sessions, hooks
 EAGER = ("v1_eager.py", "v1_optimizer.py session", "v1_sessions.py session")
 # the first one ends eager execution, the others TensorFlow 2's behaviour, so they come last

@@ -98,12 +98,7 @@ _FUNCTIONS = {
     "barrier": [],
 }
 for _kind, _args in _FUNCTIONS.items():
-    getattr(lib, f"hvd_{_kind}_async").argtypes = [
-        c.POINTER(Tensor),
-        *_args,
-        c.c_int,
-        c.POINTER(c.c_int64),
-    ]
+    getattr(lib, f"hvd_{_kind}_async").argtypes = [c.POINTER(Tensor), *_args, c.c_int, c.POINTER(c.c_int64)]
 for _kind in ("send", "recv"):
     getattr(lib, f"hvd_{_kind}_async").argtypes = [c.POINTER(Tensor), c.c_int, c.POINTER(c.c_int64)]
 lib.hvd_join_async.argtypes = [c.POINTER(Tensor), c.POINTER(c.c_int64)]

@@ -56,15 +56,7 @@ class Job:
         kind = draw.choice(KINDS[: None if N > 1 else -1])
         if kind == "transfer":
             set_ = tuple(draw.sample(EVERYONE, 2))
-        return (
-            f"t{self.n}",
-            kind,
-            draw.choice(DTYPES),
-            rows,
-            draw.choice([1, 5]),
-            set_,
-            None,
-        )
+        return (f"t{self.n}", kind, draw.choice(DTYPES), rows, draw.choice([1, 5]), set_, None)
 
     def group(self):
         """A few allreduces that go together."""

@@ -61,11 +61,7 @@ def for_all(n, *outputs):
     return [list(outputs) for _ in range(n)]
 
 
-REDUCE = {
-    "Min": lambda x: x.amin(0),
-    "Max": lambda x: x.amax(0),
-    "Product": lambda x: x.prod(0),
-}
+REDUCE = {"Min": lambda x: x.amin(0), "Max": lambda x: x.amax(0), "Product": lambda x: x.prod(0)}
 
 
 @check
@@ -73,9 +69,7 @@ def allreduce():
     for name, reduce in REDUCE.items():
         op = getattr(hvd, name)
         compare(
-            lambda x: hvd.allreduce(x, op=op),
-            lambda xs: for_all(N, reduce(torch.stack(xs))),
-            same((3, 4)),
+            lambda x: hvd.allreduce(x, op=op), lambda xs: for_all(N, reduce(torch.stack(xs))), same((3, 4))
         )
         compare(
             lambda x: hvd.allreduce(x, op=op, prescale_factor=-0.5, postscale_factor=3.0),

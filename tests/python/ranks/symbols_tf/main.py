@@ -15,16 +15,7 @@ from core import OURS, RANK, run_all
 from harness import Case, hvd, tf
 
 # In this order on all ranks; place.py calls init(), last.py shutdown().
-FILES = (
-    "place",
-    "reduce",
-    "recorded",
-    "variables",
-    "gradients",
-    "sessions",
-    "keras_api",
-    "keras_training",
-)
+FILES = ("place", "reduce", "recorded", "variables", "gradients", "sessions", "keras_api", "keras_training")
 FILES += ("state", "data_service", "last")
 PACKAGES = ("horovod.tensorflow", "horovod.tensorflow.keras", "horovod.keras")
 

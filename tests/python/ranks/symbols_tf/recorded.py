@@ -52,12 +52,7 @@ def recorded_allreduce(t):
         t.same(f"average {pre} {post}", hvd.allreduce(x, prescale_factor=pre, postscale_factor=post))
         i = numbers(tf.int32)
         t.outcome(
-            f"int {pre} {post}",
-            hvd.allreduce,
-            i,
-            op=hvd.Sum,
-            prescale_factor=pre,
-            postscale_factor=post,
+            f"int {pre} {post}", hvd.allreduce, i, op=hvd.Sum, prescale_factor=pre, postscale_factor=post
         )
     t.same("fp16", hvd.allreduce(x, op=hvd.Sum, compression=hvd.Compression.fp16))
     t.same("scalar", hvd.allreduce(tf.constant(1.5 + R)))
