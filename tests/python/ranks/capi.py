@@ -16,26 +16,12 @@ import sys
 import checks
 import numpy as np
 
-OK, IN_PROGRESS, NOT_INITIALIZED, INVALID_ARGUMENT, PRECONDITION, ABORTED, TIMEOUT, NO_MEMORY = (
-    0,
-    1,
-    *range(-1, -7, -1),
-)
+OK, IN_PROGRESS = 0, 1
+NOT_INITIALIZED, INVALID_ARGUMENT, PRECONDITION, ABORTED, TIMEOUT, NO_MEMORY = range(-1, -7, -1)
 AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
 OP_NAMES = ["AVERAGE", "SUM", "ADASUM", "MIN", "MAX", "PRODUCT"]
-DTYPES = [
-    "uint8",
-    "int8",
-    "uint16",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "float32",
-    "float64",
-    "bool",
-    "bfloat16",
-]
+INTEGERS = ["uint8", "int8", "uint16", "int16", "int32", "int64"]
+DTYPES = [*INTEGERS, "float16", "float32", "float64", "bool", "bfloat16"]
 WAIT_MS = 60000
 
 ALLOC = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_int, c.POINTER(c.c_int64), c.c_size_t)
@@ -97,6 +83,7 @@ _FUNCTIONS = {
     "broadcast": [c.c_int],
     "barrier": [],
 }
+KINDS = list(_FUNCTIONS)
 for _kind, _args in _FUNCTIONS.items():
     getattr(lib, f"hvd_{_kind}_async").argtypes = [c.POINTER(Tensor), *_args, c.c_int, c.POINTER(c.c_int64)]
 for _kind in ("send", "recv"):

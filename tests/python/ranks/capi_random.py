@@ -25,16 +25,7 @@ GROWTH_MAX = 4 << 20  # from the middle of the time to its end
 capi.init()
 R, N = capi.rank(), capi.size()
 EVERYONE = tuple(range(N))
-KINDS = ["allreduce"] * 6 + [
-    "allgather",
-    "broadcast",
-    "reduce",
-    "gather",
-    "reducescatter",
-    "alltoall",
-    "barrier",
-    "transfer",
-]
+KINDS = ["allreduce"] * 5 + [*capi.KINDS, "transfer"]
 DTYPES = ["float32"] * 3 + ["float16", "bfloat16", "float64", "int32", "uint8"]
 
 

@@ -22,7 +22,6 @@ TINY = {"float16": 2.0**-25, "bfloat16": 2.0**-134, "float32": 2.0**-150, "float
 FLOATS = list(EPS)
 SHORT = ["float16", "bfloat16"]
 HOSTS = int(os.environ["CHECKS_HOSTS"])
-INTEGERS = ["uint8", "int8", "uint16", "int16", "int32", "int64"]
 
 
 def bf16_of(x):

@@ -213,26 +213,10 @@ def _moved(x):
 
 
 _TO_HOST = {torch.Tensor.cpu, torch.Tensor.tolist, torch.Tensor.item, torch.Tensor.numpy}
-_ASKS = set(
-    [
-        "__get__",
-        "data_ptr",
-        "size",
-        "stride",
-        "numel",
-        "dim",
-        "element_size",
-        "is_contiguous",
-        "is_neg",
-        "is_conj",
-        "is_complex",
-        "is_floating_point",
-        "detach",
-        "view",
-        "expand",
-        "as_subclass",
-    ]
-)
+_ASKS = {
+    "__get__", "data_ptr", "size", "stride", "numel", "dim", "element_size", "is_contiguous", "is_neg", "is_conj",
+    "is_complex", "is_floating_point", "detach", "view", "expand", "as_subclass",
+}  # fmt: skip
 
 
 class Tensor(torch.Tensor):
