@@ -43,7 +43,7 @@ DIGITS = {"PYTHONPATH": PATHS, "TF_NUM_INTRAOP_THREADS": "1"}
 @each_tf
 class TensorFlow(JobTest):
     def test_2(self):
-        options = {"WANT_MODE": "asynchronous", "PYTHONPATH": PATHS}
+        options = {"WANT_MODE": "asynchronous", "WANT_KERAS": "2 legacy", "PYTHONPATH": PATHS}
         self.run_checks(2, FEWER[self.tf], timeout=900, **options)
 
     @only_tf("tf")

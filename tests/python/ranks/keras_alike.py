@@ -10,26 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from checks import check, check_if, expect_error, main
-from keras_flavour import (
-    IS_3,
-    SUFFIX,
-    N,
-    R,
-    expect_alike,
-    expect_trained,
-    expect_weights,
-    fit,
-    hvd,
-    keras,
-    layers,
-    model,
-    on_one,
-    scaler,
-    set_weights,
-    sgd,
-    summed,
-    weights,
-)
+from keras_expect import expect_alike, expect_trained, expect_weights
+from keras_flavour import IS_3, N, R, hvd, keras, on_one
+from keras_models import SUFFIX, fit, layers, model, scaler, set_weights, sgd, summed, weights
 from keras_steps import ROWS, WIDTH, close, data, gradient, mean_gradient, sgd_steps, start
 
 PATH = os.path.join(os.environ["CHECKS_DIR"], f"alike{R}.{SUFFIX}")

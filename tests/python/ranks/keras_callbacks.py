@@ -10,27 +10,10 @@ import warnings
 import numpy as np
 from checks import check, check_if, expect_error, main
 from horovod.common.exceptions import HorovodInternalError
-from keras_flavour import (
-    BACKEND,
-    IS_3,
-    SUFFIX,
-    FP16Compressor,
-    N,
-    R,
-    expect_alike,
-    expect_warning,
-    expect_weights,
-    fit,
-    hvd,
-    keras,
-    model,
-    on_one,
-    scaler,
-    set_weights,
-    sgd,
-    weights,
-)
-from keras_steps import V, chosen, close, data, predicted, start
+from keras_expect import expect_alike, expect_warning, expect_weights
+from keras_flavour import BACKEND, IS_3, N, R, hvd, keras, on_one
+from keras_models import SUFFIX, FP16Compressor, fit, model, scaler, set_weights, sgd, weights
+from keras_steps import At, chosen, close, data, predicted, start
 
 callbacks = hvd.callbacks
 
@@ -90,8 +73,8 @@ def all_start_as_the_root_does():
     fit(made, 2, [root(N - 1)])
     expect_alike(weights(made))
     made = model_of_this_rank(0.0)
-    fit(made, 1, [root(0, local_variables=made.trainable_variables[V])])
-    expect_weights(made, chosen([V], start() * (R + 1), start()), "local")
+    fit(made, 1, [root(0, local_variables=made.trainable_variables[At.V])])
+    expect_weights(made, chosen([At.V], start() * (R + 1), start()), "local")
     expect_error(ValueError, ["tf.Variable"], root, 0, local_variables=["a"])
 
 

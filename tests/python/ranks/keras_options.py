@@ -9,48 +9,10 @@ import os
 
 import numpy as np
 from checks import check, check_if, expect_error, main
-from keras_flavour import (
-    BACKEND,
-    FLAVOUR,
-    IS_3,
-    SUFFIX,
-    FP16Compressor,
-    N,
-    R,
-    expect_operations,
-    expect_trained,
-    expect_warning,
-    expect_weights,
-    fit,
-    hvd,
-    in_full,
-    keras,
-    model,
-    on_one,
-    optimizers,
-    scaler,
-    sgd,
-    summed,
-    ways,
-    weights,
-)
-from keras_steps import (
-    ROWS,
-    UNUSED,
-    B,
-    C,
-    V,
-    W,
-    chosen,
-    close,
-    data,
-    gradient,
-    joined,
-    mean_gradient,
-    pieces,
-    sgd_steps,
-    start,
-)
+from keras_expect import expect_operations, expect_trained, expect_warning, expect_weights
+from keras_flavour import BACKEND, FLAVOUR, IS_3, N, R, hvd, in_full, keras, on_one, ways
+from keras_models import SUFFIX, FP16Compressor, fit, model, optimizers, scaler, sgd, summed, weights
+from keras_steps import At, chosen, close, data, gradient, joined, mean_gradient, pieces, sgd_steps, start
 
 # operations of one exchange; the unused weight's are zeros, or None
 GRADIENTS = 5 if BACKEND == "jax" else 4
@@ -143,7 +105,7 @@ def fit_an_infinity(made):
     x, y = data(R)
     if R == N - 1:
         y = np.full_like(y, np.inf)
-    made.fit(x, y, batch_size=ROWS, epochs=1, verbose=0)
+    made.fit(x, y, batch_size=len(x), epochs=1, verbose=0)
 
 
 @check
@@ -217,7 +179,7 @@ def a_gradient_that_replaces_its_variable():
 def groups_that_overlap():
     made = model(sgd())
     v = made.trainable_variables
-    groups = [[v[W], v[V]], [v[V], v[B]], [v[W]]]
+    groups = [[v[At.W], v[At.V]], [v[At.V], v[At.B]], [v[At.W]]]
     made.compile(summed(groups=groups), loss="mse")
     fit(made)
     expect_weights(made, sgd_steps(N, factor=N))
@@ -292,11 +254,11 @@ def what_was_set_before_is_kept():
 
     want = sgd_steps(N, factor=N)
     if not is_legacy:
-        want = chosen((B, C), want, want - 0.1 * 0.5 * start())
+        want = chosen((At.B, At.C), want, want - 0.1 * 0.5 * start())
     for what, before in (("plain", prepared()), ("scaled", scaler(prepared()))):
         made = model(summed(before))
         fit(made)
-        expect_weights(made, chosen([UNUSED], weights(made), want), what)
+        expect_weights(made, chosen([At.UNUSED], weights(made), want), what)
         inner = getattr(made.optimizer, "inner_optimizer", made.optimizer)
         assert int(inner.iterations) == 8 and inner.mine == "set later", (what, inner.iterations)
     before.iterations.assign(1)
@@ -390,11 +352,11 @@ def a_process_set_of_two():
     for scales in (True, False):
         optimizer = summed(process_set=two, scale_local_gradients=scales)
         made = model(optimizer)
-        optimizer.register_local_var(made.trainable_variables[V])
+        optimizer.register_local_var(made.trainable_variables[At.V])
         fit(made)
         own = gradient(start(), R)
         if R < 2:
-            own = chosen([V], own / (2 if scales else 1), 2 * mean_gradient(start(), 2))
+            own = chosen([At.V], own / (2 if scales else 1), 2 * mean_gradient(start(), 2))
         expect_weights(made, start() - 0.1 * own, f"a set of two, and a local weight, scales={scales}")
     hvd.remove_process_set(two)
 

@@ -7,41 +7,22 @@ After v1.disable_v2_behavior(), which v1_optimizer.py v1 calls for all that thes
 import os
 
 import horovod.tensorflow
-import horovod.tensorflow.keras as hvd
 import numpy as np
 import tensorflow as tf
 from checks import check, expect_error, main
-from keras_steps import (
-    ROWS,
-    SHAPES,
-    WIDTH,
-    close,
-    data,
-    gradient,
-    joined,
-    pieces,
-    predicted,
-    sgd_steps,
-    start,
-)
+from keras_flavour import N, R, hvd, keras
+from keras_models import fit, layers, set_weights, sgd, weights
+from keras_steps import SHAPES, At, close, data, gradient, predicted, sgd_steps, start
 
 v1 = tf.compat.v1
 v1.disable_v2_behavior()
-hvd.init()
-R, N = hvd.rank(), hvd.size()
-keras = tf.keras
-backend = keras.backend
-
-
-def weights(made):
-    return joined(made.get_weights())
 
 
 class Unused(keras.layers.Layer):
     """Has a weight whose gradient is 0; none at all is what Keras then refuses in a graph."""
 
     def build(self, shape):
-        self.unused = self.add_weight(name="unused", shape=SHAPES[2], initializer="zeros")
+        self.unused = self.add_weight(name="unused", shape=SHAPES[At.UNUSED], initializer="zeros")
         self.built = True
 
     def call(self, x):
@@ -49,27 +30,20 @@ class Unused(keras.layers.Layer):
 
 
 def model(optimizer, scale=1.0):
-    layers = keras.layers
-    inner = [layers.Dense(WIDTH), Unused(), layers.Dense(1)]
-    made = keras.Sequential([layers.InputLayer(input_shape=(WIDTH,)), *inner])
-    made.set_weights([scale * w for w in pieces(start())])
+    made = keras.Sequential(layers(unused=Unused))
+    set_weights(made, scale * start())
     made.compile(optimizer=optimizer, loss="mse")
     return made
 
 
-def fit(made, steps=1, callbacks=(), **kwargs):
-    x, y = (np.concatenate(part) for part in zip(*[data(R, i) for i in range(steps)]))
-    return made.fit(x, y, ROWS, shuffle=False, verbose=0, callbacks=list(callbacks), **kwargs)
-
-
 def fresh():
     """A session of its own, as `K.set_session(tf.Session(config=config))` at a script's head makes it."""
-    backend.clear_session()
+    keras.backend.clear_session()
     v1.keras.backend.set_session(v1.Session(config=v1.ConfigProto(allow_soft_placement=True)))
 
 
 def legacy(lr=0.1, **options):
-    return hvd.DistributedOptimizer(keras.optimizers.legacy.SGD(lr), **options)
+    return hvd.DistributedOptimizer(sgd(lr), **options)
 
 
 @check
@@ -85,7 +59,7 @@ def every_optimizer_of_then_sums_once():
             fit(made, 2)
             close(weights(made), sgd_steps(N, steps=2, factor=factor), f"{kind} {factor}")
     fresh()
-    alone = model(keras.optimizers.legacy.SGD(0.1))
+    alone = model(sgd(0.1))
     fit(alone)
     close(weights(alone), start() - 0.1 * gradient(start(), R), "alone")
 
@@ -113,7 +87,7 @@ def all_start_as_the_root_does():
     made = model(legacy(0.0), R + 1.0)
     fit(made, 1, [hvd.callbacks.BroadcastGlobalVariablesCallback(N - 1)])
     close(weights(made), N * start(), "callback")
-    made.set_weights([(R + 1) * w for w in pieces(start())])
+    set_weights(made, (R + 1) * start())
     hvd.broadcast_global_variables(N - 1)
     close(weights(made), N * start(), "function")
 
@@ -121,13 +95,13 @@ def all_start_as_the_root_does():
 @check
 def metrics_are_averaged_and_rates_warm_up():
     fresh()
-    made = model(keras.optimizers.legacy.SGD(0.0))
+    made = model(sgd(0.0))
     average = hvd.callbacks.MetricAverageCallback()
     got = fit(made, 1, [average]).history["loss"]
     losses = [np.mean((predicted(start(), x) - y) ** 2) for x, y in map(data, range(N))]
     close(got, [np.mean(losses)])
     steps = 4
-    made = model(keras.optimizers.legacy.SGD(0.8))
+    made = model(sgd(0.8))
     warm = hvd.callbacks.LearningRateWarmupCallback(0.8, warmup_epochs=2)
     rates = fit(made, steps, [warm], epochs=3).history["lr"]
     close(rates, [0.8 / N * (0.5 * (N - 1) + 1), 0.8, 0.8])

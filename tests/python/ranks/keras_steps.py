@@ -10,10 +10,15 @@ reduction multiplies by the number of ranks. Gradients that are mixed up do, too
 import numpy as np
 
 ROWS, WIDTH = 8, 3
-W, B, UNUSED, V, C = range(5)
 SHAPES = [(WIDTH, WIDTH), (WIDTH,), (WIDTH,), (WIDTH, 1), (1,)]
 _ENDS = np.cumsum([np.prod(s) for s in SHAPES])
 _PLACES = [slice(end - np.prod(s), end) for s, end in zip(SHAPES, _ENDS)]
+
+
+class At:
+    """The places of the weights in a list of them."""
+
+    W, B, UNUSED, V, C = range(5)
 
 
 def pieces(vector):

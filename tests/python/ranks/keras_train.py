@@ -12,31 +12,10 @@ import warnings
 
 import numpy as np
 from checks import check, check_if, expect_error, main
-from keras_flavour import (
-    BACKEND,
-    FLAVOUR,
-    IS_3,
-    SUFFIX,
-    N,
-    R,
-    expect_alike,
-    expect_operations,
-    expect_trained,
-    expect_warning,
-    expect_weights,
-    fit,
-    hvd,
-    is_short,
-    keras,
-    model,
-    optimizers,
-    set_weights,
-    sgd,
-    summed,
-    ways,
-    weights,
-)
-from keras_steps import B, V, W, chosen, close, data, gradient, mean_gradient, pieces, sgd_steps, start
+from keras_expect import expect_alike, expect_operations, expect_trained, expect_warning, expect_weights
+from keras_flavour import BACKEND, FLAVOUR, IS_3, N, R, hvd, is_short, keras, ways
+from keras_models import SUFFIX, fit, model, optimizers, set_weights, sgd, summed, weights
+from keras_steps import At, chosen, close, data, gradient, mean_gradient, pieces, sgd_steps, start
 
 if BACKEND == "tensorflow":
     import horovod.tensorflow as hvd_tf
@@ -221,7 +200,7 @@ def another_loss_after_computed_gradients():
 
 @on_tensorflow
 def computed_then_clipped_then_applied_in_parts():
-    first = (W, B)
+    first = (At.W, At.B)
     want = chosen(first, sgd_steps(N, factor=N / 2), sgd_steps(N, factor=2 * N))
     for wrap in (lambda step: step, tf.function):
         made, optimizer = built()
@@ -251,10 +230,10 @@ def computed_in_several_passes_or_local():
         want = sgd_steps(N, 0.05, steps=2, passes=2, factor=N / 2 if averages else N)
         expect_weights(made, want, f"averages={averages}")
     made, optimizer = model(sgd()), summed()
-    optimizer.register_local_var(made.trainable_variables[V])
+    optimizer.register_local_var(made.trainable_variables[At.V])
     optimizer.apply_gradients(computed_by(optimizer, made))
     own = gradient(start(), R) / N
-    expect_weights(made, start() - 0.1 * chosen([V], own, N * mean_gradient(start(), N)), "local")
+    expect_weights(made, start() - 0.1 * chosen([At.V], own, N * mean_gradient(start(), N)), "local")
 
 
 @check_if(IS_3)
