@@ -16,14 +16,8 @@ from job import STAGE
 
 sys.path.insert(0, str(STAGE / "python"))
 
-from _hvd import secret
-from _hvd.compute_service import (
-    MAX_BYTES,
-    NONCE_BYTES,
-    ComputeClient,
-    ComputeService,
-    NoValidAddressesFound,
-)
+from _hvd import compute_service, secret
+from _hvd.compute_service import NONCE_BYTES, ComputeClient, ComputeService, NoValidAddressesFound
 from _hvd.threads import in_thread
 from _hvd.timeouts import TimeoutException
 
@@ -155,7 +149,7 @@ class Service(unittest.TestCase):
             ComputeClient({"lo": [server.getsockname()[:2]]}, self.key)
 
     def test_what_is_no_request_does_no_harm(self):
-        big = struct.pack("!I", MAX_BYTES + 1)
+        big = struct.pack("!I", compute_service.MAX_BYTES + 1)
         for bytes_ in (
             b"",
             b"x" * 20,

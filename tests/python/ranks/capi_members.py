@@ -5,19 +5,7 @@ import itertools
 
 import capi
 import numpy as np
-from capi import (
-    ADASUM,
-    AVERAGE,
-    MAX,
-    SUM,
-    Op,
-    refused,
-    run,
-    set_add,
-    set_ranks,
-    set_remove,
-    the_world_still_works,
-)
+from capi import AVERAGE, SUM, Op, refused, run, set_add, set_ranks, set_remove, the_world_still_works
 from checks import check, check_if, main
 from exact import reduced, same, values
 
@@ -32,7 +20,7 @@ EVERYONE = list(range(N))
 def group_parts(name):
     x = values((50, 3), "float32", R)
     yield Op, ("allreduce", x), {"name": f"{name}.a"}
-    yield Op, ("allreduce", np.full(9, R, np.int32)), {"name": f"{name}.b", "op": MAX}
+    yield Op, ("allreduce", np.full(9, R, np.int32)), {"name": f"{name}.b", "op": capi.MAX}
     yield Op, ("allgather", np.full(R + 1, R, np.int8)), {"name": f"{name}.c"}
     yield Op, ("reducescatter", np.full(2 * N, R, np.int64)), {"name": f"{name}.d"}
     yield Op, ("allreduce", x.astype(np.float64)), {"name": f"{name}.e"}
@@ -193,9 +181,9 @@ def bad_arguments_are_refused_at_once():
     flags = np.ones(3, bool)
     for kind in ("allreduce", "reduce", "reducescatter"):
         refused(["bool", "AVERAGE", "not supported"], run, kind, flags, op=AVERAGE)
-        refused(["int32", "ADASUM", "not supported"], run, kind, np.ones(3, np.int32), op=ADASUM)
+        refused(["int32", "ADASUM", "not supported"], run, kind, np.ones(3, np.int32), op=capi.ADASUM)
         refused(["op 6 is not in 0 to 5"], run, kind, x, op=6)
-    refused(["ADASUM", "not supported"], run, "reducescatter", x, op=ADASUM)
+    refused(["ADASUM", "not supported"], run, "reducescatter", x, op=capi.ADASUM)
     refused(["names that start with hvd://"], run, "allreduce", x, name="hvd://process_set")
     refused(["must have 1 to 511 bytes"], run, "allreduce", x, name="n" * 512)
     assert run("allreduce", x, name="n" * 511)[0, 0] == N

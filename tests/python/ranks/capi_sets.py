@@ -7,19 +7,7 @@ import random
 
 import capi
 import numpy as np
-from capi import (
-    AVERAGE,
-    INVALID_ARGUMENT,
-    SUM,
-    Op,
-    refused,
-    run,
-    set_add,
-    set_ids,
-    set_ranks,
-    set_remove,
-    the_world_still_works,
-)
+from capi import SUM, Op, refused, run, set_add, set_ids, set_ranks, set_remove, the_world_still_works
 from checks import check, check_if, main
 from exact import outcome, same, values
 
@@ -89,7 +77,7 @@ def set_ops(ranks, id_, round_):
     sent = [values((sum(splits[a]), 3), "int64", ranks[a]) for a in range(n)]
     kinds = [(kind, rows, {}) for kind in ("allreduce", "allgather", "reducescatter")]
     kinds += [(kind, rows, {"root": root}) for kind in ("broadcast", "gather", "reduce")]
-    kinds += [("allreduce", rows, {"op": AVERAGE}), ("alltoall", sent, {"splits": splits[me]})]
+    kinds += [("allreduce", rows, {"op": capi.AVERAGE}), ("alltoall", sent, {"splits": splits[me]})]
     for i, (kind, inputs, options) in enumerate(kinds):
 
         def start(i=i, kind=kind, x=inputs[me], options=options):
@@ -220,9 +208,9 @@ def a_set_is_not_changed_inside_a_callback():
 
     run_with_callback(done)
     (unknown, _), (status, text) = said
-    assert unknown == INVALID_ARGUMENT
+    assert unknown == capi.INVALID_ARGUMENT
     if N > 1:
-        assert status == INVALID_ARGUMENT and b"inside a callback" in text, text
+        assert status == capi.INVALID_ARGUMENT and b"inside a callback" in text, text
 
 
 def run_with_callback(function):

@@ -88,14 +88,6 @@ def can_reduce(dtype, op):
     return op != capi.AVERAGE or dtype != "bool"
 
 
-def adasum_pair(a, b):
-    """Adasum's rule for two gradients, in float64."""
-    dot, aa, bb = float(np.vdot(a, b)), float(np.vdot(a, a)), float(np.vdot(b, b))
-    ka = 1 - dot / (2 * aa) if aa > 0 else 1.0
-    kb = 1 - dot / (2 * bb) if bb > 0 else 1.0
-    return ka * a + kb * b
-
-
 def reduced(inputs, dtype, op, prescale=1.0, postscale=1.0):
     """The result of all ranks' inputs and how far off it may be (0: exact)."""
     n = len(inputs)
