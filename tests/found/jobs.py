@@ -90,15 +90,8 @@ def meets(folder, argv, wanted, warns=False, **env):
 
 @lru_cache(maxsize=None)
 def has_torch(python):
-    try:
-        return (
-            subprocess.run(
-                [python, "-c", "import torch"], check=False, stderr=subprocess.DEVNULL
-            ).returncode
-            == 0
-        )
-    except OSError:
-        return False
+    asks = [python, "-c", "import torch"]
+    return bool(shutil.which(python)) and not subprocess.run(asks, stderr=subprocess.DEVNULL).returncode
 
 
 def torch(*words, launcher="torch.distributed.run", python=PYTHON):

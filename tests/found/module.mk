@@ -15,4 +15,4 @@ FOUND_MPI := $(foreach m,openmpi mpich,$(if $(shell command -v mpicc.$(m)),$(O)/
 test-programs: found-ranks
 found-ranks: $(O)/bin/found-rank $(FOUND_MPI) $(O)/bin/horovodrun
 test-found: found-ranks python ## jobs that mpirun, mpiexec and torchrun start
-	@BIN=$(abspath $(O)/bin) prove --directives --failures --comments -e python3 $(or $(RM_ONLY),$(addprefix tests/found/,found_test.py hosts_test.py torch_test.py))
+	@BIN=$(abspath $(O)/bin) prove --directives --failures --comments -e python3 $(or $(RM_ONLY),$(addprefix tests/found/,found_test.py torch_test.py))

@@ -30,44 +30,29 @@ from jobs import (
 from launched import ROOT, environment
 from tap import Program, Skip, run_all, same
 
+TWO_ALONE = ("--standalone", "--nproc_per_node", "2", "--no_python")
+
 
 def test_torchrun(folder):
-    meets(
-        folder,
-        torch("--standalone", "--nproc_per_node", "2", "--no_python", RANK),
-        one_host(2, "torchrun"),
-        warns=True,
-    )
+    meets(folder, torch(*TWO_ALONE, RANK), one_host(2, "torchrun"), warns=True)
 
 
 def test_torchrun_inside_mpirun(folder):
-    outer = openmpi("-np", "1")
-    program = run(folder, [*outer, *torch("--standalone", "--nproc_per_node", "2", "--no_python", RANK)])
+    program = run(folder, [*openmpi("-np", "1"), *torch(*TWO_ALONE, RANK)])
     same(ranks(program), one_host(2, "torchrun"))
 
 
 def test_torchrun_names_the_first_failing_rank(folder):
-    words = ("--standalone", "--nproc_per_node", "2", "--no_python", RANK, "hvd", "fail=1:7")
-    program = run(folder, torch(*words), code=1)
+    program = run(folder, torch(*TWO_ALONE, RANK, "hvd", "fail=1:7"), code=1)
     first = program.err[program.err.index("Root Cause") :]
     assert re.search(r"local_rank: 1\)\s+exitcode\s*: 7 ", first), program.err
 
 
-def test_torchrun_starts_its_ranks_anew(folder):
+def test_torchrun_starts_its_ranks_again(folder):
     """The next generation, on the same port."""
     script = f'[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] && exec {RANK} hvd fail=1:7; exec {RANK}'
-    words = (
-        "--standalone",
-        "--nproc_per_node",
-        "2",
-        "--max_restarts",
-        "1",
-        "--no_python",
-        "sh",
-        "-c",
-        script,
-    )
-    same(ranks(run(folder, torch(*words))), sorted(one_host(2, "torchrun") * 2))
+    program = run(folder, torch("--max_restarts", "1", *TWO_ALONE, "sh", "-c", script))
+    same(ranks(program), sorted(one_host(2, "torchrun") * 2))
 
 
 PYTHON_RANK = os.path.join(ROOT, "tests/found/torch_rank.py")
