@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hvd.elastic where no process dies: failed collectives, and training that continues to the right
-result."""
+"""hvd.elastic where no process dies: failed collectives, training that continues to the right result, and hosts
+that come and go."""
 
 import os
 import time
@@ -9,6 +9,8 @@ import warnings
 import horovod.torch as hvd
 import torch
 from checks import check, check_if, expect_error, main
+from horovod.common.elastic import notification_manager
+from horovod.runner.elastic.worker import HostUpdateResult
 from horovod.torch.elastic import TorchState
 from references import close, same_everywhere
 from training import N, R, batch, joined, loss_of, model
@@ -91,33 +93,23 @@ def mismatch():
     hvd.allreduce(torch.ones(3 + R), name="shapes that differ")
 
 
+def found_nan():
+    value = float("nan") if R == LAST else 1.0
+    hvd.allreduce(torch.tensor([value]), name="poisoned")
+
+
+def left_world():
+    if R == 0:
+        hvd.shutdown()
+        raise hvd.HorovodInternalError("has left")
+
+
 @check
-def training_continues_from_the_last_commit_when_one_rank_fails():
-    assert training(injected) == ["start", 0, 1, 2, 3, 4, 5, "start", 4, 5, 6, 7]
-
-
-if N > 1:
-
-    @check
-    def training_continues_when_ranks_disagree():
-        assert training(mismatch) == ["start", 0, 1, 2, 3, 4, 5, "start", 4, 5, 6, 7]
-
-    @check
-    def training_continues_when_a_check_for_nan_fails():
-        def nan():
-            value = float("nan") if R == LAST else 1.0
-            hvd.allreduce(torch.tensor([value]), name="poisoned")
-
-        assert training(nan) == ["start", 0, 1, 2, 3, 4, 5, "start", 4, 5, 6, 7]
-
-    @check
-    def a_rank_that_has_shut_down_comes_back():
-        def leaves():
-            if R == 0:
-                hvd.shutdown()
-                raise hvd.HorovodInternalError("has left")
-
-        training(leaves)
+def training_continues_from_the_last_commit():
+    for fail in (injected, mismatch, found_nan) if N > 1 else (injected,):
+        assert training(fail) == ["start", 0, 1, 2, 3, 4, 5, "start", 4, 5, 6, 7], fail.__name__
+    if N > 1:
+        training(left_world)
 
 
 @check
@@ -376,6 +368,86 @@ def a_function_without_a_state_is_an_error():
         return state.step
 
     assert by_name(state=TorchState(step=4)) == 4
+
+
+# --- hosts that are added or removed: all ranks are interrupted alike --------------------------------
+
+
+def interrupts(function, skip_sync):
+    try:
+        function()
+    except hvd.HostsUpdatedInterrupt as e:
+        assert e.skip_sync is skip_sync
+    else:
+        raise AssertionError("not interrupted")
+
+
+@check
+def changed_hosts_interrupt_all_ranks_by_rank_0s_word():
+    state = TorchState(step=0)
+    state.check_host_updates()
+    if R == LAST and N > 1:
+        state.on_hosts_updated(1, HostUpdateResult.added)  # the other ranks do not know it
+    state.commit()
+    if R == 0:
+        state.on_hosts_updated(2, HostUpdateResult.removed)
+        state.on_hosts_updated(3, HostUpdateResult.added)
+    state.step = 5
+    interrupts(state.commit, skip_sync=False)
+    state.step = 0
+    state.restore()
+    assert state.step == 5, "the interrupt came before the commit"
+    if R == 0:
+        state.on_hosts_updated(3, HostUpdateResult.added)  # old news
+    state.commit()
+    if R == 0:
+        state.on_hosts_updated(4, HostUpdateResult.removed)
+        state.on_hosts_updated(2, HostUpdateResult.added)  # late news
+    interrupts(state.check_host_updates, skip_sync=True)
+
+
+@check
+def an_interrupt_starts_the_function_again_with_the_state_as_it_is():
+    for result, synced in ((HostUpdateResult.added, 2), (HostUpdateResult.removed, 1)):
+        state = TorchState(step=0)
+        calls = {"sync": 0, "restore": 0, "reset": 0}
+
+        def counted(name, method, calls=calls):
+            def call():
+                calls[name] += 1
+                method()
+
+            return call
+
+        for name in calls:
+            setattr(state, name, counted(name, getattr(state, name)))
+
+        @hvd.elastic.run
+        def train(state, result=result):
+            while state.step < 4:
+                state.step += 1
+                if state.step == 2 and R == 0:
+                    state.on_hosts_updated(1, result)
+                state.check_host_updates()
+            return state.step
+
+        assert train(state) == 4
+        assert calls == {"sync": synced, "restore": 0, "reset": 1}, calls
+
+
+@check
+def a_listener_is_called_only_while_the_function_runs():
+    state = TorchState()
+    told = []
+    state.on_hosts_updated = lambda *args: told.append(args)
+
+    @hvd.elastic.run
+    def train(state):
+        notification_manager.handle_hosts_updated(1, HostUpdateResult.added)
+
+    train(state)
+    notification_manager.handle_hosts_updated(2, HostUpdateResult.added)
+    assert told == [(1, HostUpdateResult.added)], told
 
 
 # --- last: one rank does not come back --------------------------------------------------------------
