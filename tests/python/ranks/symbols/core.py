@@ -18,6 +18,7 @@ import time
 import traceback
 
 import horovod
+import numpy as np
 
 OURS = "ringmaster" in horovod.__version__
 RANK = int(os.environ.get("HOROVOD_RANK") or os.environ["OMPI_COMM_WORLD_RANK"])
@@ -111,6 +112,31 @@ def called():
         threading.setprofile(None)
 
 
+class BaseCase:
+    """What a case gets: its record of the original, and what it says itself."""
+
+    def __init__(self, recorded):
+        self.recorded = recorded  # of this rank and case
+        self.said = {}
+
+    def keep(self, key, value):
+        """Notes what was said; returns what the original said."""
+        assert key not in self.said, f"{key} is said twice"
+        self.said[key] = value
+        if os.environ.get("SYMBOLS_VERBOSE"):  # which comparison is the one that never ends?
+            print(f"{RANK}: {key}", file=sys.stderr, flush=True)
+        assert not OURS or key in self.recorded, f"{key} is not recorded: run tests/python/record.sh"
+        return self.recorded[key] if OURS else value
+
+    @staticmethod
+    def equal_numbers(got, expected, tolerance):
+        """Arrays, by shape and values."""
+        expected = np.asarray(expected, dtype=np.float64)
+        assert got.shape == expected.shape, f"shape {got.shape}, not {expected.shape}"
+        wrong = np.abs(got - expected) > tolerance
+        assert not wrong.any(), f"{got.tolist()} is not {expected.tolist()}"
+
+
 def run_case(case, function, names):
     """(error or None, is what it needs lacking)"""
     try:
@@ -128,9 +154,11 @@ def run_case(case, function, names):
         return traceback.format_exc(), False
 
 
-def run_all(make_case, path, report):
-    """Runs the cases, each on a make_case(name), and writes the report after each; a case that never ends
-    is in it as such."""
+def run_all(kind, results, report):
+    """Runs the cases, each a kind(what the file results has of it), and writes the report after each; a case that
+    never ends is in it as such. Returns whether any failed."""
+    recorded = json.loads(results.read_text()) if OURS else {}
+    path = os.path.join(os.environ["CHECKS_DIR"], f"{RANK}.json")
     for function, names, ours in CASES:
         if ours and not OURS:
             continue
@@ -139,10 +167,11 @@ def run_all(make_case, path, report):
         said = report["cases"][name] = {"symbols": names, "said": {}, "error": "did not end"}
         write(path, report)
         began = time.monotonic()
-        case = make_case(name)
+        case = kind(recorded.get(name, {}).get(str(RANK), {}))
         said["error"], said["lacking"] = run_case(case, function, names)
         said.update(said=case.said, seconds=round(time.monotonic() - began, 3))
     write(path, report)
+    return any(case["error"] for case in report["cases"].values())
 
 
 def write(path, content):

@@ -14,14 +14,12 @@ core.py runs them and checks that a case calls what it is registered for.
 """
 
 import importlib.util
-import os
-import sys
 import warnings
 
 import horovod.torch as hvd
 import numpy as np
 import torch
-from core import OURS, RANK, Lacking, alike, short, symbols_of, tidy
+from core import OURS, RANK, BaseCase, Lacking, alike, short, symbols_of, tidy
 
 __all__ = ["OURS", "RANK", "Case", "hvd", "symbol", "torch"]
 
@@ -52,36 +50,19 @@ def plain(value):
     return {"a": type(value).__name__}
 
 
-class Case:
-    """What a case gets: its record, and the ways to compare."""
-
-    def __init__(self, recorded):
-        self.recorded = recorded  # of this rank and case, when checking
-        self.said = {}  # when recording
-
-    def _keep(self, key, value):
-        assert key not in self.said, f"{key} is said twice"
-        self.said[key] = value
-        if os.environ.get("SYMBOLS_VERBOSE"):  # which comparison is the one that never ends?
-            print(f"{hvd.is_initialized() and hvd.rank()}: {key}", file=sys.stderr, flush=True)
-        if OURS:
-            assert key in self.recorded, f"{key} is not recorded: run tests/python/record.sh"
-            return self.recorded[key]
-        return value
+class Case(BaseCase):
+    """The ways to compare."""
 
     def equal(self, got, expected, tolerance=0.0):
         """Against numpy or a list, shape and values."""
         got = got.detach().to(torch.float64).numpy() if isinstance(got, torch.Tensor) else np.asarray(got)
         expected = expected.detach() if isinstance(expected, torch.Tensor) else expected
-        expected = np.asarray(expected, dtype=np.float64)
-        assert got.shape == expected.shape, f"shape {got.shape}, not {expected.shape}"
-        wrong = np.abs(got - expected) > tolerance
-        assert not wrong.any(), f"{got.tolist()} is not {expected.tolist()}"
+        self.equal_numbers(got, expected, tolerance)
 
     def same(self, key, value):
         """As the original gives it: types, dtypes, shapes, values."""
         value = plain(value)
-        wanted = self._keep(key, value)
+        wanted = self.keep(key, value)
         assert alike(value, wanted), f"{key}: {value} is not the original's {wanted}"
 
     def fails(self, key, words, function, *args, instead=None, **kwargs):
@@ -96,7 +77,7 @@ class Case:
             missing = [w for w in words if w.lower() not in text.lower()]
             assert not missing, f"{key}: {type(e).__name__}: {text[:600]} lacks {missing}"
             kinds = [c.__name__ for c in type(e).__mro__]
-            wanted = self._keep(key, {"raises": kinds[0], "text": tidy(text)})
+            wanted = self.keep(key, {"raises": kinds[0], "text": tidy(text)})
             right = instead.__name__ if OURS and instead else wanted["raises"]
             assert right in kinds, f"{key}: raises {kinds[0]}: {text}; not {right}"
             return
@@ -111,7 +92,7 @@ class Case:
         texts = [
             t for t in texts if "Parameter `" in t[1] or "skip_synchronize" in t[1]
         ]  # less torch's own
-        wanted = self._keep(key, texts)
+        wanted = self.keep(key, texts)
         assert texts == wanted, f"{key}: {texts} are not the original's warnings {wanted}"
         return value
 
@@ -129,7 +110,7 @@ class Case:
         else:
             assert not alike(value, right), f"{key}: the original does it right, so this is no fix"
             value = {"fixed": reason, "original": value}
-        self._keep(key, value)
+        self.keep(key, value)
 
     def needs(self, module):
         """Ends the case, well, where an optional module is not installed, as beside the newest torch."""
