@@ -25,14 +25,6 @@ def allgather(t):
     t.same("returns", type(hvd.allgather(mine())).__name__)
 
 
-@symbol("allgather")
-def allgather_of_more_dtypes(t):
-    for dtype in (torch.bfloat16, torch.bool):
-        right = torch.cat([mine(dtype, rank=r) for r in range(2)])
-        work = lambda dtype=dtype: hvd.allgather(mine(dtype))  # noqa: E731
-        t.fixed(str(dtype), "the original does not know it", work, right)
-
-
 @symbol("grouped_allgather")
 def grouped_allgather(t):
     got = hvd.grouped_allgather([mine(), mine(shape=(hvd.rank() + 1, 2))])

@@ -113,23 +113,3 @@ def broadcast_optimizer_state(t):
         t.same(f"{name} from 1", state_of(opt))
     m, opt = stepped(lambda p, r: torch.optim.LBFGS(p), 0)
     t.fails("LBFGS", ["cannot broadcast torch.optim.LBFGS state"], hvd.broadcast_optimizer_state, opt, 0)
-
-
-@symbol("broadcast_optimizer_state", "DistributedOptimizer")
-def broadcast_optimizer_state_of_a_wrapped_one(t):
-    m, opt = stepped(OPTIMIZERS["Adam"], 1)
-    wrapped = hvd.DistributedOptimizer(opt, named_parameters=m.named_parameters())
-    hvd.broadcast_optimizer_state(wrapped, 0)
-    t.same("lr", wrapped.param_groups[0]["lr"])
-
-
-@symbol("broadcast_optimizer_state")
-def broadcast_optimizer_state_before_the_first_step(t):
-    """Nothing must move: the original takes a step, which decays the weights."""
-
-    def work():
-        m = model(0)
-        hvd.broadcast_optimizer_state(torch.optim.SGD(m.parameters(), lr=0.1, weight_decay=0.5), 0)
-        return m[0].weight
-
-    t.fixed("weights", "it takes a step with zero gradients", work, model(0)[0].weight)

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedOptimizer: its result after steps, for each argument; its methods; its errors."""
 
-import warnings
-
-from harness import OURS, hvd, symbol, torch
+from harness import hvd, symbol, torch
 
 
 def model(seed=3):
@@ -61,15 +59,6 @@ def optimizer_groups(t):
         "predivided",
         [torch.allclose(a, b) for a, b in zip(right, train(groups=2, gradient_predivide_factor=2.0))],
     )
-
-
-@symbol("DistributedOptimizer")
-def optimizer_without_names(t):
-    m = model()
-    opt = hvd.DistributedOptimizer(MAKE["SGD"](m.parameters()))
-    m(batch(0)).sum().backward()
-    opt.step()
-    t.same("parameters", [p.detach() for p in m.parameters()])
 
 
 @symbol("DistributedOptimizer", "horovod.torch.optimizer._DistributedOptimizer")
@@ -132,19 +121,6 @@ def optimizer_with_parameters_that_one_rank_lacks(t):
     t.same("frozen", train(m=frozen))
 
 
-@symbol("DistributedOptimizer")
-def optimizer_with_sparse_gradients(t):
-    for dense in (False, True):
-        torch.manual_seed(1)
-        m = torch.nn.Embedding(5, 2, sparse=True)
-        opt = hvd.DistributedOptimizer(
-            torch.optim.SGD(m.parameters(), lr=0.5), m.named_parameters(), sparse_as_dense=dense
-        )
-        m(torch.tensor([hvd.rank(), 3])).sum().backward()
-        opt.step()
-        t.same(f"sparse_as_dense={dense}", m.weight)
-
-
 @symbol("DistributedOptimizer", "horovod.torch.optimizer._DistributedAdasumOptimizer", "Adasum")
 def optimizer_of_adasum(t):
     m = model()
@@ -192,21 +168,3 @@ def optimizer_errors(t):
     t.fails("groups of numbers", ["groups must consist of torch.Tensor"], make, groups=[[1]])
     p = torch.nn.Parameter(torch.ones(2))
     t.fails("groups twice", ["can only appear once in groups"], make, groups=[[p], [p]])
-
-
-@symbol("DistributedOptimizer")
-def optimizer_under_a_scheduler_and_in_a_set(t):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error" if OURS else "ignore")
-        m = model()
-        opt = hvd.DistributedOptimizer(torch.optim.SGD(m.parameters(), lr=0.1), m.named_parameters())
-        schedule = torch.optim.lr_scheduler.StepLR(opt, 1, gamma=0.5)
-        for i in range(2):
-            opt.zero_grad()
-            m(batch(i)).sum().backward()
-            opt.step()
-            schedule.step()
-    t.same("scheduled", [opt.param_groups[0]["lr"], [p.detach() for p in m.parameters()]])
-    alone = hvd.add_process_set([0])
-    t.same("in a set", train(process_set=alone))
-    assert hvd.remove_process_set(alone)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Life, place, build queries, constants, the timeline. The first file: it calls init()."""
 
-import json
 import os
 import tempfile
 
 import horovod
 import horovod.common.basics
-from harness import hvd, symbol, torch
+from harness import hvd, symbol
 
 
 @symbol("horovod.__version__")
@@ -90,14 +89,8 @@ def basics(t):
 
 @symbol("start_timeline", "stop_timeline")
 def timeline(t):
-    with tempfile.TemporaryDirectory() as directory:
-        path = os.path.join(directory, "timeline.json")
-        t.same("start", hvd.start_timeline(path, mark_cycles=False))
-        hvd.allreduce(torch.ones(3), name="seen.in.timeline")
-        t.same("stop", hvd.stop_timeline())
-        hvd.barrier()
-        if hvd.rank() == 0:
-            with open(path) as f:
-                text = f.read()
-            assert "seen.in.timeline" in text, text[:500]
-            json.loads(text if text.rstrip().endswith("]") else text.rstrip().rstrip(",") + "]")
+    """What is in it: test_timeline.py."""
+    path = os.path.join(tempfile.mkdtemp(), "timeline.json")
+    t.same("start", hvd.start_timeline(path, mark_cycles=False))
+    t.same("stop", hvd.stop_timeline())
+    assert os.path.exists(path) == (hvd.rank() == 0)

@@ -34,13 +34,6 @@ def allreduce_dtypes_and_ops(t):
 
 
 @symbol("allreduce")
-def allreduce_of_bfloat16(t):
-    right = torch.stack([mine(torch.bfloat16, rank=r) for r in range(2)]).float().sum(0).bfloat16()
-    work = lambda: hvd.allreduce(mine(torch.bfloat16), op=hvd.Sum)  # noqa: E731
-    t.fixed("bfloat16", "the original does not know it", work, right)
-
-
-@symbol("allreduce")
 def allreduce_shapes(t):
     for shape in ((), (0,), (1,), (3, 0), (2, 3), (2, 1, 3), (1000,)):
         got = hvd.allreduce(mine(shape=shape), op=hvd.Sum)

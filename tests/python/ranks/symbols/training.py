@@ -175,22 +175,6 @@ def torch_state(t):
     t.same("a new model", other.weight)
 
 
-@symbol("horovod.torch.elastic.TorchState")
-def torch_state_restores_what_was_synced(t):
-    def work():
-        m, opt = parts()
-        s = state.TorchState(model=m, optimizer=opt)
-        s.sync()
-        synced = m.weight.detach().clone()
-        s.restore()  # a failure before the first commit
-        return [torch.equal(m.weight, synced)]
-
-    if hvd.rank() == 1:  # rank 0 has the same weights before and after
-        t.fixed("restored", "sync() does not save what it brought", work, [True])
-    else:
-        work()
-
-
 @symbol("horovod.common.elastic.State", "horovod.common.elastic.ObjectState")
 def common_states(t):
     base = elastic.State(hvd.broadcast_object, hvd.rank)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a rank is, what was built in, process sets, and the small helpers."""
 
-import json
 import os
 import tempfile
 
@@ -75,17 +74,11 @@ def process_sets(t):
 
 @symbol("start_timeline", "stop_timeline")
 def timeline(t):
+    """What is in it: test_timeline.py."""
     path = os.path.join(tempfile.mkdtemp(), "timeline.json")
     hvd.start_timeline(path, mark_cycles=True)
-    hvd.allreduce(tf.ones(3), name="seen")
     hvd.stop_timeline()
-    hvd.barrier()  # or rank 0, whose timeline it is, sees the other's request before
-    hvd.allreduce(tf.ones(3), name="unseen")
-    if R == 0:
-        with open(path) as f:
-            text = f.read()
-        assert "seen" in text and "unseen" not in text
-        json.loads(text if text.rstrip().endswith("]") else text.rstrip().rstrip(",") + "]")
+    assert os.path.exists(path) == (R == 0)
 
 
 @symbol("check_num_rank_power_of_2")
