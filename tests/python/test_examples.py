@@ -116,6 +116,13 @@ class Runs(unittest.TestCase):
         self.assert_shown(line, ended)
         return ended
 
+    def assert_benchmarked(self, ended):
+        self.assertEqual(len(re.findall(r"Iter #\d: ", ended.out)), 3, ended)
+        one = number(r"Img/sec per CPU: (\d+\.\d) \+-\d+\.\d", ended)
+        total = number(r"Total img/sec on 2 CPU\(s\): (\d+\.\d) \+-\d+\.\d", ended)
+        self.assertGreater(one, 0)
+        self.assertAlmostEqual(total, 2 * one, delta=0.11)
+
     def assert_shown(self, line, ended):
         """What was printed has the lines that the README shows below the command."""
         printed = {form(text) for text in ended.out.splitlines()}
@@ -151,12 +158,7 @@ class Examples(Runs):
 
     @only_torch("not newest")  # it calls what train_digits calls
     def test_synthetic_benchmark(self):
-        ended = self.run_example("/synthetic_benchmark.py")
-        self.assertEqual(len(re.findall(r"Iter #\d: ", ended.out)), 3, ended)
-        one = number(r"Img/sec per CPU: (\d+\.\d) \+-\d+\.\d", ended)
-        total = number(r"Total img/sec on 2 CPU\(s\): (\d+\.\d) \+-\d+\.\d", ended)
-        self.assertGreater(one, 0)
-        self.assertAlmostEqual(total, 2 * one, delta=0.11)
+        self.assert_benchmarked(self.run_example("/synthetic_benchmark.py"))
 
     def uneven(self, how, steps):
         ended = self.run_example(f"uneven_data.py --how {how}")

@@ -21,9 +21,10 @@ def paths(*names):
 
 
 class Keras(JobTest):
-    def run_flavour(self, label, python, want, n=2, besides=(), more=CONVERGENCE, **options):
-        """besides: other environments; more: scripts that the time of `make test` allows here."""
-        scripts = (*SCRIPTS, *more, ALIKE)
+    def run_flavour(self, label, python, want, n=2, besides=(), more=CONVERGENCE, only=(), **options):
+        """besides: other environments; more: scripts that the time of `make test` allows here; only: instead of
+        all."""
+        scripts = only or (*SCRIPTS, *more, ALIKE)
         self.run_checks(
             n,
             scripts if FULL else tuple(f"{script} short" for script in scripts),
@@ -64,16 +65,8 @@ class Keras(JobTest):
                 ("2", "tf215", ""),
             ):
                 besides = ["keras2"] if python == "tf" else []
-                self.run_checks(
-                    3,
-                    ("keras_options.py",),
-                    label=f"keras {want} {backend}",
-                    python=venv(python),
-                    WANT_KERAS=want,
-                    PYTHONPATH=paths(*besides),
-                    KERAS_BACKEND=backend,
-                    timeout=300,
-                )
+                options = {"only": ("keras_options.py",), "KERAS_BACKEND": backend}
+                self.run_flavour(f"{want} {backend}", python, want, 3, besides, **options)
 
         def test_2_legacy(self):
             self.run_flavour("2 legacy optimizers", "tf215", "2 legacy", more=())
