@@ -56,15 +56,8 @@ def operations_give_what_numpy_does():
 
 @check
 def dtypes_come_back_as_they_were():
-    for dtype in (
-        torch.uint8,
-        torch.int8,
-        torch.int16,
-        torch.int64,
-        torch.float16,
-        torch.bfloat16,
-        torch.bool,
-    ):
+    for name in ("uint8", "int8", "int16", "int64", "float16", "bfloat16", "bool"):
+        dtype = getattr(torch, name)
         x = on_gpu(1, 0, 1, dtype=dtype)
         got = hvd.allgather(x)
         assert got.dtype == dtype and got.tolist() == x.tolist() * N, dtype

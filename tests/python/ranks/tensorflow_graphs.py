@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorFlow's operations in graphs: names, order, loops, sessions, many at once, join, barrier, threads,
-XLA, errors; without eager execution, in pipelines of data and beside forked processes."""
+XLA, errors; without eager execution, and in pipelines of data."""
 
 import contextlib
 import os
@@ -439,15 +439,6 @@ def tensorflow_without_eager_execution_works():
             [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=240
         )
         assert f"MODE {os.environ['WANT_MODE']} [2.]" in out.stdout, out
-
-
-@check
-def a_forked_child_is_no_rank():
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if not hvd.is_initialized() else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    assert float(hvd.allreduce(tf.constant(1.0), op=hvd.Sum)) == N
 
 
 @check
