@@ -185,7 +185,7 @@ def a_wrong_compressor_is_an_error():
     words = ["compress", "hvd.Compression"]
     expect_error(TypeError, words, hvd.allreduce, x, compression=object())
     expect_error(TypeError, words, hvd.grouped_allreduce, [x], compression="fp16")
-    words = ["topk", "only allreduce can"]
+    words = ["topk", "only allreduce does"]
     expect_error(NotImplementedError, words, hvd.reducescatter, x, compression=topk)
     expect_error(NotImplementedError, words, hvd.grouped_reducescatter, [x], compression=topk)
     words, wrong = ["int8", "chunk"], hvd.Compression.int8(chunk=3)
