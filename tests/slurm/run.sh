@@ -49,7 +49,14 @@ done
 unshare --net --mount --pid --fork true 2>/dev/null || bail "this machine does not allow namespaces"
 [ -f "$PLUGIN" ] || { echo "Bail out! $PLUGIN is not built (make all)"; exit 1; }
 
-trap '"$HERE/down" >&2' EXIT
+finish() { # the daemons' logs of a failure stay in build/logs/slurm-daemons
+    if [ "$failed" -gt 0 ]; then
+        install -d "$BUILD/logs/slurm-daemons"
+        cp -r "$RUN/log/." "$BUILD/logs/slurm-daemons"
+    fi
+    "$HERE/down" >&2
+}
+trap finish EXIT
 "$HERE/down" >&2
 "$HERE/up" 2 || { echo "Bail out! Slurm did not start"; exit 1; }
 install -d "$RUN/plugin"
