@@ -135,7 +135,7 @@ static int fake_ordinal(struct device *d)
     return d->ordinal;
 }
 
-/* Memory whose first byte is 0xee is none of the device. */
+/* Memory whose first byte is 0xee is not the device's. */
 static int fake_ordinal_of(const void *p)
 {
     return *(const uint8_t *)p == 0xee ? -EINVAL : 0;

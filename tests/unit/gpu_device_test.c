@@ -238,7 +238,8 @@ static void capture_end_well(struct device *g, cu_stream s)
            assert_int_equal(fake.cu.stream_free(s), 0));
 }
 
-/* A framework captures in global mode in one thread; we go on in others. */
+/* A framework captures in global mode in one thread. Our calls of the driver, in that
+ * thread and in the launcher's, do not end the capture. */
 DEVICE_TEST(a_frameworks_capture_is_not_disturbed)
 {
     struct device_event *e;

@@ -294,7 +294,7 @@ DEVICE_TEST(nothing_is_looked_at_while_idle)
     assert_int_equal(seen.n_looked, 0);
 }
 
-/* How many of five have run; the others were dropped. */
+/* How many of five jobs have run; the other jobs were dropped. */
 static unsigned close_behind_jobs(void)
 {
     _Atomic int blocks = 1;

@@ -378,7 +378,7 @@ static void all_start(const struct gpu_case *v, size_t n)
     }
 }
 
-/* One case runs the whole matrix, the others a part of it (mask). */
+/* One case runs the whole matrix, the other cases a part of it (mask). */
 UNIT_TEST(members_get_their_results)
 {
     static const struct gpu_case cases[] = {
@@ -396,7 +396,8 @@ UNIT_TEST(members_get_their_results)
     all_start(cases, ARRAY_LEN(cases));
 }
 
-/* Every second batch is of registered buffers; the others go by a registered one. */
+/* Every second batch has registered buffers; the other batches go through the fusion
+ * buffer, which is registered too. */
 UNIT_TEST(registered_buffers_give_the_same_results)
 {
     static const struct gpu_case cases[] = {

@@ -54,7 +54,7 @@ static atomic_uint case_meets; /* bodies' barrier */
                         err.text);                                                     \
     } while (0)
 /* Likewise, where a machine that was busy for a second is no reason to fail: run_case
- * tries the case again. The others' barriers are open then. */
+ * tries the case again. The other members' barriers are open then. */
 enum { TOO_SLOW = 3 };
 static atomic_bool case_was_slow;
 #define SLOW(...)                                                                      \

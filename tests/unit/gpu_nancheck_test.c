@@ -103,8 +103,8 @@ ROW_BODY(member_runs_rounds)
     return 0;
 }
 
-/* A batch is done, and the one behind it hangs, as where a peer has died: the seat
- * receives the first, and waits for nothing. */
+/* A batch is done, and the next one hangs, as after the death of a peer: the seat
+ * receives the result of the first and does not wait for the device. */
 ROW_TEST(looking_does_not_wait_for_the_device, .n = 1)
 {
     struct err err = ERR_INIT;

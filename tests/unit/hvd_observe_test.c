@@ -146,8 +146,8 @@ INIT_BODY(stop_at_once)
           (unsigned long long)(best / NS_PER_MS));
 }
 
-/* The last events of other ranks come, although no rank submits anything. */
-UNIT_TEST(a_stop_waits_for_nothing_but_answers)
+/* The last events of the other ranks arrive, although no rank submits anything. */
+UNIT_TEST(a_stop_waits_for_answers_only)
 {
     AUTOFREE char *text = NULL;
 

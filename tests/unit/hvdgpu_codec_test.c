@@ -207,7 +207,7 @@ GPU_WORLD_TEST(sets_come_and_go, 3)
     CHECK_OK(hvd_shutdown());
 }
 
-UNIT_TEST(who_has_joined_gives_zeros)
+UNIT_TEST(a_joined_rank_gives_zeros)
 {
     gpu_world_run_usual(2, joins_body);
     gpu_world_run_usual(3, joins_body);

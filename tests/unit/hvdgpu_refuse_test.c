@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank without a GPU while the others move GPU tensors: it has joined, and so must
+/* A rank without a GPU has joined while the other ranks move GPU tensors, so it must
  * contribute zeros. No rank waits for it, and all receive its name and the reason. */
 #include "tests/unit/hvdgpu_world.h"
 

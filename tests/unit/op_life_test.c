@@ -134,7 +134,7 @@ static void carry_out_pod(struct sim *s, struct turn *t, const struct action *x)
     }
 }
 
-/* What the answer tells the store. */
+/* Reports the answer to the store. */
 static void answer_pod(struct sim *s, const struct action *x)
 {
     const struct sim_pod *p = &s->pod[x->index];

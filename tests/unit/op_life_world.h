@@ -277,7 +277,7 @@ static bool has_world(const struct sim *s, uint32_t i)
     return i < p->world_workers;
 }
 
-/* The others of its world will notice. */
+/* The other workers of its world will notice. */
 static void hurt_others(struct sim *s, uint32_t i)
 {
     for (uint32_t k = 0; k < PODS; k++) {
@@ -307,7 +307,7 @@ static void play_running(struct sim *s, uint32_t i)
         p->is_evicted = true;
         end_pod(s, i, POD_FAILED, "");
     } else if (!is_formed && is_bad_luck(s, 15)) {
-        fail_pod(s, i, -1, 124, 0); /* the others did not come */
+        fail_pod(s, i, -1, 124, 0); /* the other workers did not come */
     } else if (is_formed && sim_below(s, s->is_calm ? 4 : 15) == 0) {
         end_pod(s, i, POD_SUCCEEDED, "");
     }

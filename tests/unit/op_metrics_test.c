@@ -94,8 +94,7 @@ UNIT_TEST(restarts_are_counted_by_reason)
         metrics_must_have(&text, lines[i]);
     assert_null(strstr(strbuf_str(&text), "NothingGrew"));
     strbuf_release(&text);
-    for (int i = 0; i < 100;
-         i++) { /* whoever writes reasons does not fill the memory */
+    for (int i = 0; i < 100; i++) { /* the number of reasons is bounded */
         (void)snprintf(many, sizeof(many), "Reason%d", i);
         metrics_note_restart(&m, many, 1, 0);
     }

@@ -108,7 +108,7 @@ static const struct {
          WORKERS(4, ROLE(", priorityClassName: high", CPU(1)))),
      GANG_SCHEDULER_PLUGINS, true,
      "{minMember: 3, scheduleTimeoutSeconds: 0, minResources: {cpu: '24'}}"},
-    {"one of all: the workers count for nothing",
+    {"one of all: the workers are not counted",
      JOB("minAvailable: 1",
          ROLE("", CPU(10)),
          WORKERS(4, ROLE("", "requests: {memory: 1Gi}"))),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doc/jsontext and doc/object: what json_read refuses, found, mended and read. */
+/* doc/jsontext and doc/object: text that json_read refuses is searched, repaired and
+ * read. */
 #include "tests/unit/unit.h"
 
 #include "operator/core/hvd_job.h"

@@ -221,7 +221,7 @@ UNIT_TEST(the_rate_is_halved_by_429_and_recovers)
     assert_in_range(limit_count_in_a_second(&l, now), 61, 65);
     now += s;
     limit_throttled(&l, now, 0);
-    for (int i = 0; i < 5; i++) /* the others that were under way: no news */
+    for (int i = 0; i < 5; i++) /* the other requests under way: no news */
         limit_throttled(&l, now + 1000, 0);
     assert_false(limit_take(&l, now + s - 1));
     now += 3 * s;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TensorFlow's operations on GPUs, with a fake TensorFlow and a fake runtime: which
- * kernels there are, what the runtime is told, and in which order. */
+ * kernels there are, what the runtime receives, and in which order. */
 #include "tests/unit/unit.h"
 #include <sys/wait.h>
 
@@ -11,7 +11,7 @@
 static const char *fake_report = "{\"can\":false,\"problem\":\"none\"}";
 #define CAN "{\"can\":true,\"problem\":\"\"}"
 
-/* --- the runtime: writes down what it is told, and ends all operations well --- */
+/* --- the runtime: logs each call, and ends all operations well --- */
 
 static struct fake_op {
     hvd_alloc_fn alloc;
@@ -287,7 +287,7 @@ CHILD_TEST(the_runtime_receives_that_there_is_no_gpu)
         !strcmp(run_kernel("HvdBarrier", "CPU", 0, 0), "barrier(barrier.x,-1) wait "));
 }
 
-/* --- what the runtime is told --- */
+/* --- what the runtime receives --- */
 
 CHILD_TEST(outputs_are_made_before_the_submit)
 {

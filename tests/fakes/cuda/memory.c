@@ -246,7 +246,7 @@ static int until_free_entry(void *arg)
     return 0;
 }
 
-/* As the driver may: s goes on after what has just been freed in another stream. */
+/* As the driver may: makes s wait for a free that another stream has not done yet. */
 static int wait_for_free(cu_stream s)
 {
     struct freeing f = {0};
