@@ -14,7 +14,7 @@ from job import ROOT
 COMPILE = ROOT / "runtime/backend/nccl/kernels/compile.py"
 ALL = (70, 75, 80, 86, 89, 90, 100, 120)
 
-# Writes down what it was asked for, and gives back a cubin or PTX that tells the GPU.
+# Logs its arguments, and writes a cubin or PTX that names the architecture.
 NVCC = """#!/bin/sh
 echo "$*" >>"$NVCC_LOG"
 case " $* " in

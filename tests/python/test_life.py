@@ -161,7 +161,7 @@ print("LEAVING", flush=True)
         self.assertEqual(code, 0, out)
         self.assertIn("LEAVING", out)
 
-    def test_init_after_an_interrupted_init_meets_the_others(self):
+    def test_init_after_an_interrupted_init_meets_the_other_rank(self):
         with tempfile.TemporaryDirectory() as directory:
             ends = bare_ranks(2, "resume.py", RESUME_FILE=f"{directory}/interrupted")
         for ended in ends:
@@ -176,4 +176,4 @@ print("LEAVING", flush=True)
         ended = python(code)
         now = time.time()
         self.assertEqual(ended.code, 3, ended)
-        self.assertLess(now - at("LEAVING", ended)[0], 20, "an exit waits for nothing")
+        self.assertLess(now - at("LEAVING", ended)[0], 20, "an exit must not wait")

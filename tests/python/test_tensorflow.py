@@ -15,7 +15,7 @@ from job import HOROVODRUN, RANKS, ROOT, STAGE, JobTest, each_tf, environment, o
 SCRIPTS = ("tensorflow_graphs.py", "tensorflow_data.py", "gradients.py tensorflow")
 # TensorFlow 1's way: optimizers of tf.compat.v1.train, sessions, hooks
 EAGER = ("v1_eager.py", "v1_optimizer.py session", "v1_sessions.py session")
-# the first one ends eager execution, the others TensorFlow 2's behaviour, so they come last
+# the first one disables eager execution, the other two TensorFlow 2's behaviour, so they come last
 V1 = ("readme_tensorflow.py v1", "v1_sessions.py v1", "convergence.py v1")
 OPTIMIZER = "v1_optimizer.py v1"
 # What one TensorFlow shows is left out under the other: test_full.py has it there. TensorFlow 2's behaviour with

@@ -128,7 +128,7 @@ class Operations(JobTest):
     def test_2_with_an_older_driver(self):
         self.run_checks(2, SCRIPT_ON_GPU, timeout=600, label="CUDA 12.4", **gpus("12040"))
 
-    @only_tf("tf")  # who waits in which thread is the runtime's, and so for all
+    @only_tf("tf")  # the runtime chooses the thread that waits, for every TensorFlow alike
     def test_a_lost_rank_is_reported_by_an_older_driver_2(self):
         ended = horovodrun(
             2, SCRIPT_OF_A_LOSS, python=self.python, timeout=300, outlived=True, **gpus("12040")

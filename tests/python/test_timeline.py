@@ -95,7 +95,7 @@ class TimelineTest(unittest.TestCase):
         return Timeline(self.text_of_ranks(n, **how))
 
     def all_ranks(self, n, **how):
-        """With what all ranks recorded; rank 0 waits a second for the others' last events."""
+        """With what all ranks recorded; rank 0 waits a second for the other ranks' last events."""
         got = []
 
         def attempt():

@@ -26,7 +26,7 @@ def site_packages(name):
 
 class Types(unittest.TestCase):
     def mypy(self, *arguments, module="mypy", packages=(DEBIAN_PACKAGES,)):
-        """Runs mypy as a user would who has installed the staged tree and these, Debian's torch among them."""
+        """Runs mypy as a user would, with the staged tree and these packages installed, Debian's torch among them."""
         path = ":".join([str(STAGE / "python"), *map(str, packages)])
         return command([venv("lint"), "-m", module, *arguments], timeout=600, cwd=TYPES, PYTHONPATH=path)
 

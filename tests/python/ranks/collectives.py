@@ -47,7 +47,7 @@ def barrier_waits_for_the_last():
 
     hvd.barrier()
     if R == N - 1:
-        time.sleep(0.3)  # makes this rank late: what is tested is that the others wait
+        time.sleep(0.3)  # this rank is late: the other ranks must wait for it
     before = time.time()
     hvd.barrier()
     after = hvd.allgather_object((before, time.time()))
@@ -126,7 +126,7 @@ def an_interrupt_right_after_a_submission_keeps_its_tensors():
             raise AssertionError("no interrupt")
         finally:
             sys.setprofile(None)
-        assert len(handles._pending) == before + 1, f"{name} goes on with memory that is freed"
+        assert len(handles._pending) == before + 1, f"{name} continues with memory that is freed"
     hvd.barrier()
 
 

@@ -141,7 +141,7 @@ def wrong_parameters_get_the_runtimes_sentence():
         mixed = C.int8 if R == 0 else C.int8(block=256)
         words = ["compression", "rank 0", "int8"]
         expect_error(hvd.HorovodInternalError, words, hvd.allreduce, x, name="mixed", compression=mixed)
-    assert hvd.allreduce(x, name="wrong", op=hvd.Sum)[0] == N  # and all goes on
+    assert hvd.allreduce(x, name="wrong", op=hvd.Sum)[0] == N  # later operations work
 
 
 # --- users' own --------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 
 The model has one hidden layer and no dropout, so that the ranks' shares of a batch compute what the joined batch
 does. Each rank draws weights of its own and takes those of rank 0. Rank 0 also trains alone, on the joined
-batches and without hvd, from the same weights; the others are compared with that.
+batches and without hvd, from the same weights; the job's accuracy is compared with that.
 
 Tolerances: rounding is amplified by the steps that follow, so accuracies are compared and not weights, within 4 of
 the 360 held-out images. Between the ranks of one job there is no tolerance. One step's gradients are compared by

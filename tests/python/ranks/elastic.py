@@ -114,7 +114,7 @@ def training_continues_from_the_last_commit():
 
 @check
 def a_failure_before_the_first_commit_goes_back_to_what_was_synchronised():
-    # Horovod 0.28.1 restores each rank's own start here, which then is not rank 0's on the others.
+    # Horovod 0.28.1 restores each rank's own initial state here. On other ranks that is not rank 0's.
     begun = training(injected, commit_each=100)
     assert begun == ["start", 0, 1, 2, 3, 4, 5, "start", 0, 1, 2, 3, 4, 5, 6, 7]
 
@@ -328,7 +328,7 @@ def process_sets_of_init_are_recreated():
             expect_error(ValueError, words, hvd.allreduce, torch.ones(1), process_set=added)
 
     train(state)
-    hvd.barrier()  # a rank that left at once would fail the others' last commit
+    hvd.barrier()  # a rank that left at once would fail the other ranks' last commit
     hvd.shutdown()
     hvd.init()
 

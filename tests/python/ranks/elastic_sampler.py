@@ -85,7 +85,7 @@ def a_rank_a_commit_ahead_follows_rank_0():
     state.save()
     if R == LAST and N > 1:
         sampler.record_batch(1, 2)
-        state.save()  # the others failed before theirs: the model will be rank 0's, without these
+        state.save()  # the other ranks failed before theirs: sync() takes rank 0's state, without this batch
     state.restore()
     state.sync()
     assert sampler.processed_num == 2 * N, sampler.processed_num

@@ -82,7 +82,7 @@ class Gpu:
 
     @staticmethod
     def fake_soon(is_so, seconds=0.2):
-        """Does it become so in a time that a fake's stream needs for nothing?"""
+        """Does it become so within the time? A stream of the fake that need not wait takes far less."""
         end = time.monotonic() + seconds
         while not is_so() and time.monotonic() < end:
             time.sleep(0.001)

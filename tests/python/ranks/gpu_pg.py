@@ -79,48 +79,48 @@ def a_copy_goes_back_in_the_present_stream():
 
 @check
 def no_thread_waits_for_the_gpu():
-    mine, may_go_on = GPU.stream(), threading.Event()
+    mine, release = GPU.stream(), threading.Event()
     x = on_gpu(1.0)
     with stream(mine):
-        GPU.fake_wait(mine, may_go_on)
+        GPU.fake_wait(mine, release)
         work = allreduce(x)
         wait(work)  # and it is not done
         assert not GPU.fake_soon(lambda: is_done(mine))
-        may_go_on.set()
+        release.set()
         assert x.tolist() == [float(N)]
 
 
-def sum_of(x, first, may_go_on):
+def sum_of(x, first, release):
     """A sum is the first work of the stream; it runs when the stream is released."""
     with stream(first):
-        GPU.fake_wait(first, may_go_on)
+        GPU.fake_wait(first, release)
         return allreduce(x)
 
 
-def follows_and_continues(second, may_go_on):
-    """The stream second has that work before it; now it may go on."""
+def follows_and_continues(second, release):
+    """The stream second has that work before it; then the work is released."""
     assert not GPU.fake_soon(lambda: is_done(second)), "it has not waited"
-    may_go_on.set()
+    release.set()
 
 
 @check
 def each_stream_that_waits_has_it_behind_it():
     """Also one that comes when another has waited, and the work is over as far as threads know."""
-    first, second, may_go_on, x = GPU.stream(), GPU.stream(), threading.Event(), on_gpu(1.0)
-    work = sum_of(x, first, may_go_on)
+    first, second, release, x = GPU.stream(), GPU.stream(), threading.Event(), on_gpu(1.0)
+    work = sum_of(x, first, release)
     with stream(first):
         wait(work)
     with stream(second):
         wait(work)
-    follows_and_continues(second, may_go_on)
+    follows_and_continues(second, release)
     GPU.finish(second)
 
 
 def future_of_a_sum(is_over):
-    """Whoever waits for it; is_over: the work is when the future is asked for."""
+    """A stream that waits for the future follows the work; is_over: it ended before get_future()."""
     first, asks, waits = GPU.stream(), GPU.stream(), GPU.stream()
-    may_go_on, x = threading.Event(), on_gpu(1.0)
-    work = sum_of(x, first, may_go_on)
+    release, x = threading.Event(), on_gpu(1.0)
+    work = sum_of(x, first, release)
     if is_over:
         with stream(first):
             wait(work)
@@ -128,7 +128,7 @@ def future_of_a_sum(is_over):
         future = work.get_future()
     with stream(waits):
         (result,) = future.wait()
-    follows_and_continues(waits, may_go_on)
+    follows_and_continues(waits, release)
     with stream(waits):
         assert result.tolist() == [float(N)], result
 
@@ -141,17 +141,17 @@ def continuations_of_a_future_follow_the_work():
 
 
 @check
-def works_of_one_are_behind_whoever_waits_for_it():
+def a_stream_that_waits_for_coalesced_works_follows_them():
     """Also where another stream has waited for each of them, as the thread does that finishes a dropped one."""
-    first, second, may_go_on, x = GPU.stream(), GPU.stream(), threading.Event(), on_gpu(1.0)
+    first, second, release, x = GPU.stream(), GPU.stream(), threading.Event(), on_gpu(1.0)
     GROUP._start_coalescing()
-    work = sum_of(x, first, may_go_on)
+    work = sum_of(x, first, release)
     joined = GROUP._end_coalescing()
     with stream(first):
         wait(work)
     with stream(second):
         wait(joined)
-    follows_and_continues(second, may_go_on)
+    follows_and_continues(second, release)
     with stream(second):
         assert x.tolist() == [float(N)], x
 

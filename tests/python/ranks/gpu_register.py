@@ -74,7 +74,7 @@ def below_2_19_it_warns_once_and_training_continues():
         assert said[0].category is RuntimeWarning and said[0].filename == __file__, said[0]
         assert str(said[0].message).endswith("; its tensors are sent unregistered"), said[0]
     assert made.problem in repr(made)
-    assert summed(flat, "goes on") == 0
+    assert summed(flat, "continues") == 0
 
 
 @check

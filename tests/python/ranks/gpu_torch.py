@@ -116,13 +116,13 @@ def both_streams_wait_where_they_differ():
 @check
 def the_default_stream_is_followed_too():
     """Its handle is 0, of which torch would make a new stream."""
-    mine, may_go_on, place = GPU.stream(), threading.Event(), tensors.where(on_gpu(1.0))
+    mine, release, place = GPU.stream(), threading.Event(), tensors.where(on_gpu(1.0))
     assert place.stream == 0
-    GPU.fake_wait(0, may_go_on)
+    GPU.fake_wait(0, release)
     with stream(mine):
         tensors.follow(place)
     assert not GPU.fake_soon(lambda: is_done(mine)), "it has not waited"
-    may_go_on.set()
+    release.set()
     GPU.finish(mine)
 
 
@@ -145,34 +145,34 @@ def copies_are_kept_for_the_stream_that_reads_them():
 
 @check
 def results_are_freed_in_the_order_of_the_stream_that_reads_them():
-    first, second, may_go_on = GPU.stream(), GPU.stream(), threading.Event()
+    first, second, release = GPU.stream(), GPU.stream(), threading.Event()
     with stream(first):
         handle = hvd.allgather_async(on_gpu(R, R))
     with stream(second):
         result = hvd.synchronize(handle)
     GPU.finish(second)
-    GPU.fake_wait(second, may_go_on)  # reads it
+    GPU.fake_wait(second, release)  # reads it
     hvd.barrier()  # the runtime has let it go
     at = plain(result).data_ptr()
     assert GPU.is_memory(at)
     del result
     gc.collect()
     assert not GPU.fake_soon(lambda: not GPU.is_memory(at)), "it is freed while it is read"
-    may_go_on.set()
+    release.set()
     assert GPU.fake_soon(lambda: not GPU.is_memory(at), 20), "it is not freed"
 
 
 @check
 def an_input_that_comes_late_is_waited_for():
-    mine, may_go_on = GPU.stream(), threading.Event()
+    mine, release = GPU.stream(), threading.Event()
     x = on_gpu(0.0, 0.0)
     memory = plain(x)
-    GPU.fake_wait(mine, may_go_on, then=lambda: memory.fill_(R + 1.0))
+    GPU.fake_wait(mine, release, then=lambda: memory.fill_(R + 1.0))
     with stream(mine):
         handle = hvd.allreduce_async_(x, op=hvd.Sum, name="late")
         _native.wait_on_stream(handle, GPU.stream())  # now it could run
         assert not GPU.fake_soon(lambda: hvd.poll(handle)), "it has ended before its input was made"
-        may_go_on.set()
+        release.set()
         same(hvd.synchronize(handle), np.full(2, N * (N + 1) / 2))
 
 
@@ -217,17 +217,17 @@ def the_host_waits_without_async_completion():
 def a_commit_is_of_what_has_ended():
     """The host waits there: a state must not be kept of a step that fails afterwards."""
     state = hvd.elastic.TorchState(step=0)
-    mine, may_go_on = GPU.stream(), threading.Event()
+    mine, release = GPU.stream(), threading.Event()
     x = on_gpu(1.0)
     with stream(mine):
-        GPU.fake_wait(mine, may_go_on)
+        GPU.fake_wait(mine, release)
         handles.finish(hvd.allreduce_async_(x, op=hvd.Sum, name="before a commit"))
     (last,) = handles._last
-    timer = threading.Timer(0.2, may_go_on.set)
+    timer = threading.Timer(0.2, release.set)
     timer.start()
     with Calls("wait") as calls:
         state.commit()
-    assert may_go_on.is_set() and calls.of("wait")[0] == (last,), calls.made
+    assert release.is_set() and calls.of("wait")[0] == (last,), calls.made
     timer.join()
 
 

@@ -64,7 +64,7 @@ def gradients_that_not_all_ranks_have():
 
 @check
 def passes_of_a_loaded_model():
-    """Rank 0 loads it, the others build one: as after a restart."""
+    """Rank 0 loads it, the other ranks build one: as after a restart."""
     for averages, factor in ((False, 1), (True, 0.5)):
         options = {"backward_passes_per_step": 2, "average_aggregated_gradients": averages}
         made = model(hvd.DistributedOptimizer(sgd(0.05), **options))

@@ -224,7 +224,7 @@ def elastic_state_leaves_each_rank_its_random_numbers():
     made.add(dropout)
     made.compile(hvd.DistributedOptimizer(sgd(0.01)), loss="mse", metrics=["mae"] if R == 0 else None)
     if R == 0:
-        made.evaluate(*data(R), verbose=0)  # makes metrics, which the others' states have not
+        made.evaluate(*data(R), verbose=0)  # creates metrics, which the other ranks' states lack
     before = numbers()
     hvd.elastic.KerasState(made).sync()
     close(numbers(), before, "the generator's state")

@@ -10,8 +10,8 @@ from keras_flavour import FLAVOUR, R, hvd, is_short, keras
 from keras_steps import ROWS, SHAPES, WIDTH, At, data, joined, pieces, start
 
 SUFFIX = "keras" if FLAVOUR == "3" else "h5"  # of files with models
-# Keras 2 makes an optimizer's variables within the first trace of a step, which TensorFlow then does again. These
-# scripts make them before in `short`: what the others do, and test-full, is with variables of the trace.
+# Keras 2 creates an optimizer's variables within the first trace of a step, and TensorFlow then traces again. In
+# `short` these scripts create them earlier; the other scripts, and all of them in test-full, leave that to the trace.
 BUILT = ("keras_options.py",)
 
 

@@ -97,7 +97,7 @@ def an_infinity_of_one_rank_is_skipped_by_all():
         fit_an_infinity(made)
         expect_weights(made, start(), f"{name}: skipped")
         fit(made)
-        expect_weights(made, sgd_steps(N, factor=N), f"{name}: goes on")
+        expect_weights(made, sgd_steps(N, factor=N), f"{name}: continues")
 
 
 def fit_an_infinity(made):
@@ -225,7 +225,7 @@ def an_error_ends_what_was_begun():
     expect_error(ValueError, ["on purpose"], fit, made)
     assert len(handles._pending) == before
     fit(made)
-    expect_weights(made, sgd_steps(N), "goes on")
+    expect_weights(made, sgd_steps(N), "continues")
 
 
 @in_full

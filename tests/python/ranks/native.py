@@ -147,7 +147,7 @@ def not_one_block_of_a_submission_is_lost():
 @check
 def a_sentence_cut_in_a_character_is_the_error_it_is():
     x = torch.ones(1)
-    name = "a" + "\u00e4" * 110  # the runtime tells 200 bytes of a name
+    name = "a" + "\u00e4" * 110  # this message quotes 200 bytes of a name
     handle = _native.allreduce(PENDING, None, tensor(name, x), SUM, 1.0, 1.0, 0)
     _native.wait(handle)
     said = expect_error(hvd.HorovodInternalError, ["has no result"], _native.result, handle)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: B023  compare() is done with its functions before the loop goes on
+# ruff: noqa: B023  compare() calls its functions before the next iteration
 """Values and gradients that only horovod.torch has, against one process' autograd over all ranks' inputs: Min, Max
 and Product, reduce, gather, send; derivatives of derivatives, order, outputs that are not used.
 

@@ -177,7 +177,7 @@ def copies_mean_the_same_set():
 
 @check_if(N > 2)
 def a_signal_ends_the_wait_for_a_set():
-    """The operation goes on with the others: they must be able to end it."""
+    """The operation stays submitted: the other ranks must be able to complete it."""
     if R == 0:
         interrupted(hvd.add_process_set, [0, 1])
     hvd.allreduce(torch.ones(1), name="rank 0 was interrupted")

@@ -144,7 +144,7 @@ def named_tuples_in_state_and_options_travel():
 
 
 @check
-def a_fresh_root_empties_the_others_state_and_options():
+def a_fresh_root_empties_the_other_ranks_state_and_options():
     m = model()
     optimizer = adam(m.parameters())
     if R != 0:
@@ -172,7 +172,7 @@ def all_options_of_all_groups_are_the_roots():
     assert rows[0]["lr"] == 0.5 and rows[1]["lr"] == 0.01 and rows[1]["betas"] == (0.7, 0.8)
     assert rows[1]["extra"] is None and rows[0]["weight_decay"] == 0.0
     same_everywhere([float(s["exp_avg_sq"].sum()) for s in optimizer.state_dict()["state"].values()])
-    if R != 0:  # momentum goes on from the root's: the next step is the same everywhere
+    if R != 0:  # momentum continues from the root's: the next step is the same everywhere
         loss_of(m, joined(0)).backward()
     hvd.broadcast_parameters(m.state_dict(), 0)
     optimizer.step()

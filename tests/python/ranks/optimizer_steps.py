@@ -320,7 +320,7 @@ def the_interpreter_runs_while_a_rank_waits():
         thread.join(60)
         watch.join(60)
     else:
-        hvd.allreduce(torch.ones(1), name="go")  # only then the others' gradients come
+        hvd.allreduce(torch.ones(1), name="go")  # only then do the other ranks submit gradients
         optimizer.synchronize()
     with optimizer.skip_synchronize():
         optimizer.step()

@@ -104,7 +104,7 @@ def options_are_batch_norms():
 
 
 @check
-def evaluation_uses_running_statistics_without_the_others():
+def evaluation_uses_running_statistics_without_the_other_ranks():
     compare(4, [2 + r for r in range(N)], training=False)
     compare(4, [2 + r for r in range(N)], training=False, track_running_stats=False)
     layer = hvd.SyncBatchNorm(3).eval()
@@ -346,7 +346,7 @@ def wrong_inputs_get_a_sentence():
         expect_error(ValueError, ["more than 1 value", "0 on all ranks"], layer, x)
         channels = hvd.SyncBatchNorm(3 + R)
         expect_error((ValueError, hvd.HorovodInternalError), ["rank"], channels, torch.ones(2, 3 + R))
-    layer(torch.ones(2, 3))  # and all goes on
+    layer(torch.ones(2, 3))  # later steps work
 
 
 @check_if(N > 1)

@@ -69,7 +69,7 @@ def unnamed_ones_do_not_mix():
 
 @check
 def a_join_of_one_resets_names_of_both():
-    if R == 0:  # which has more data than the others
+    if R == 0:  # it has more data than the other ranks
         for _ in range(3):
             of_torch.allreduce(torch.ones(1))
     of_tf.join()

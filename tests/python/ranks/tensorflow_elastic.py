@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hvd.elastic with TensorFlow and Keras: what is kept, and training that goes on after a failure.
+"""hvd.elastic with TensorFlow and Keras: what is kept, and training that continues after a failure.
 
 The loop itself is tested with torch (elastic.py).
 """

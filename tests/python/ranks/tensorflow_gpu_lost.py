@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last rank dies while the others' GPUs wait for it: they get the error, in operations of both kinds.
-
-Those whose memory TensorFlow gives before the submit, and those behind them that get it when all have
+"""The last rank dies while the other ranks' GPUs wait for it. Operations of both kinds report the error: those
+whose output is allocated before the submit, and behind them those that allocate it when all ranks have
 submitted.
 """
 
@@ -32,7 +31,7 @@ assert step(x)[0][1].numpy().tolist() == [N, 2.0 * N]
 if R == N - 1:
     fake_gpu.cuda.hvd_fake_set_faults(b"kernel_hang=1")
     threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
-# The launcher ends the others soon after a rank, if it hears of its end (job.py: outlived).
+# The launcher ends the other ranks 5 s after the first exit that it sees (job.py: outlived).
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 begun = time.monotonic()
 try:

@@ -296,7 +296,7 @@ def a_session_runs_only_what_is_fetched():
         session.run(barrier)
         assert session.run(loss, {x: 2.0}) == 2 * N
         if R == 0 and N > 1:
-            assert session.run(after) == 1.0  # alone, as the others have joined
+            assert session.run(after) == 1.0  # alone, as the other ranks have joined
         assert 0 <= session.run(join) < N
 
 
@@ -454,7 +454,7 @@ def a_pipeline_of_tf_data_feeds_collectives():
     assert total == 3 * 210 * N, total
 
 
-# --- gradients that only TensorFlow has; the others: gradients.py ----------------------------------
+# --- gradients that only TensorFlow has; the common ones: gradients.py ------------------------------
 
 WEIGHTS = [r + 2.0 for r in range(N)]  # rank r's gradient of what it got
 

@@ -116,7 +116,7 @@ hvd.init()
 assert float(mpi_ops._allreduce(tf.constant(1.0))) == 2
 if R == 1:
     monitored(lambda: os.kill(os.getpid(), signal.SIGKILL))
-# The launcher ends the others soon after a rank, if it hears of its end (job.py: outlived).
+# The launcher ends the other ranks 5 s after the first exit that it sees (job.py: outlived).
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 WORDS, begun = ["rank 1"], []
 monitored(lambda: begun.append(All()))

@@ -45,7 +45,7 @@ def by_python():
     if hvd.rank() == 0:
         open(f"{path}.stopped", "w").close()
     deadline = time.monotonic() + 60
-    while not os.path.exists(f"{path}.stopped"):  # or rank 0 hears of "after" while it records
+    while not os.path.exists(f"{path}.stopped"):  # else rank 0 may still record and get "after"
         assert time.monotonic() < deadline, "rank 0 has not stopped its timeline"
         time.sleep(0.001)
     capi.run("barrier", name="after")

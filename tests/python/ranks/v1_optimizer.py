@@ -175,7 +175,7 @@ def changed(model):
 
 
 @check
-def gradients_are_reduced_once_whoever_computes_and_changes_them():
+def gradients_are_reduced_once_however_they_are_computed_and_changed():
     train("clipped", clipped(lambda: hvd.DistributedOptimizer(sgd())), clipped(sgd), close)
     train("by hand", by_hand())
     train("by hand, summed", by_hand(op=hvd.Sum), plain(factor=N))

@@ -105,7 +105,7 @@ def a_monitored_session_trains_and_rank_0_alone_writes_checkpoints():
                 first, at = without_hooks(session, [w, step])
                 assert int(at) == (40 if last == 160 else 0), at
                 if kept is not None:
-                    assert np.array_equal(first, kept), "it did not go on from rank 0's checkpoint"
+                    assert np.array_equal(first, kept), "it did not continue from rank 0's checkpoint"
                 same = everywhere(first.tolist())
                 assert all(s == same[0] for s in same), "ranks started with different weights"
                 runs = 0
@@ -123,7 +123,7 @@ def a_monitored_session_trains_and_rank_0_alone_writes_checkpoints():
 
 
 @check
-def rank_0_may_run_more_than_the_others():
+def rank_0_may_run_more_than_the_other_ranks():
     """Summaries with conditions of their own, which TensorFlow numbers together with ours."""
     with tf.Graph().as_default():
         step = v1.train.get_or_create_global_step()

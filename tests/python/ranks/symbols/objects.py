@@ -30,7 +30,7 @@ def allgather_object(t):
 
 @symbol("broadcast_object", "allgather_object", ours=True)
 def objects_that_cannot_be_pickled(t):
-    """Every rank gets the error; with the original the others wait forever."""
+    """Every rank gets the error; with the original the other ranks wait forever."""
     lock, r = threading.Lock(), hvd.rank()
     wrong = ((hvd.broadcast_object, lock if r == 0 else 1), (hvd.allgather_object, lock if r == 1 else 1))
     for function, obj in wrong:

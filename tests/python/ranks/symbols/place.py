@@ -80,7 +80,7 @@ def mpi_threads_supported(t):
 
 @symbol("horovod.common.basics.HorovodBasics")
 def basics(t):
-    """The class behind rank() and the others, which some scripts instantiate themselves."""
+    """The class behind rank(), size() and so on, which some scripts instantiate themselves."""
     mine = horovod.common.basics.HorovodBasics(horovod.torch.mpi_ops.__file__, "mpi_lib_v2")
     t.same("constants", [getattr(mine, name) for name in OPS])
     t.same("place", [mine.is_initialized(), mine.rank(), mine.size(), mine.local_rank(), mine.cross_size()])

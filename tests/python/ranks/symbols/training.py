@@ -97,7 +97,7 @@ def version_mismatch(t):
 
 
 def counts(samples):
-    """What the original's state has of it; here is more, to go on where several worlds have been."""
+    """The fields that the original's state has. Ours has more, to continue after several worlds."""
     state = samples.state_dict()
     return [state["epoch"], state["processed_num"]]
 

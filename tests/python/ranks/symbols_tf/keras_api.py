@@ -11,7 +11,7 @@ from harness import N, R, hvd, np, symbol, tf, v1
 PACKAGES = (horovod.keras, horovod.tensorflow.keras)
 MINE = R + 1.0
 MEAN = 1.5
-# Keras 3 itself cannot go on with an optimizer out of such a file.
+# Keras 3 itself cannot continue with an optimizer from such a file.
 OLD_FORMAT = ".keras" if hasattr(tf.keras, "Variable") else ".h5"
 keras = tf.keras
 
