@@ -311,7 +311,7 @@ def case(name: str, kind: str, program: Path, who: tuple[str, Path], is_peer: bo
     rows = []
     try:
         if is_peer:
-            time.sleep(3)  # its caches, of which it tells nothing
+            time.sleep(3)  # its caches fill; it does not report when
             runs = min(runs, 5)
         for _ in range(runs):
             rows.append(one_run(op, kind, jobs, workers, gpus, 60 + jobs * workers * 0.5))

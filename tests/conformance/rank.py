@@ -3,7 +3,7 @@
 
 What happens is written as it happens, one JSON object a line, to OUT/rank.R.jsonl, so that a rank that
 hangs or dies leaves what it was at. A test that takes longer than LIMIT seconds ends the process, and a
-SIGTERM (a launcher that ends the others) does too: both leave the stacks of all threads in
+SIGTERM (from a launcher that ends the other ranks) does too: both leave the stacks of all threads in
 OUT/rank.R.stacks. OUT/leave-out, where it is, names the tests to leave out, one a line. OUT/rank.R.xml
 is pytest's own report, written at its end only.
 """
@@ -73,7 +73,7 @@ def the_rank():
 
 def main():
     out, limit_s, test = Path(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3])
-    sys.path.pop(0)  # this folder: its modules are none of the tests' business
+    sys.path.pop(0)  # this folder: the tests must not import its modules
     import pytest
 
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -37,7 +37,7 @@ class Runner(unittest.TestCase):
     def row(self, out, name):
         return next(line.split() for line in out.splitlines() if line.startswith(name + "  "))
 
-    def test_every_outcome_is_told(self):
+    def test_every_outcome_is_reported(self):
         launcher = ["--launcher", "horovodrun", "--np", "2", "--limit", "6"]
         code, out = self.run_it(SAMPLE, *launcher)
         self.assertEqual(code, 1, out)

@@ -294,13 +294,13 @@ static void check_splits(nccl_comm c)
 
     if (!nccl.has_split)
         return;
-    /* the last rank stays out; the others in the other order */
+    /* the last rank stays out; the other ranks are in reverse order */
     bool is_in = me < size - 1;
     nccl_config_init(&config, nccl.version, "child");
     int r = nccl.split(c, is_in ? 5 : NCCL_NOCOLOR, size - me, &child, &config);
     ANSWERS(NCCL_OK, "ncclCommSplit, which says so when it has begun", r);
     ENDS("its end", NCCL_IN_PROGRESS);
-    tap_point((child != NULL) == is_in, "who has a color has a child");
+    tap_point((child != NULL) == is_in, "only a rank with a color has a child");
     if (!child)
         return;
     ANSWERS(NCCL_OK, "the child's start", comm_wait(child, NCCL_IN_PROGRESS));

@@ -26,7 +26,7 @@ def check_ends(bench, name, argv, processes, began, within, words, ranks=(0, 2))
     for rank in ranks:
         m = FAILED.search(ends[rank].out)
         if not m:
-            bench.point(f"{name}: rank {rank} hears of it", ends[rank].out[-2000:] or "it says nothing")
+            bench.point(f"{name}: rank {rank} reports it", ends[rank].out[-2000:] or "it says nothing")
             continue
         late, error = float(m[1]) - began, None
         if late > within:
@@ -35,7 +35,7 @@ def check_ends(bench, name, argv, processes, began, within, words, ranks=(0, 2))
         if missing:
             error = f"lacks {missing}"
         bench.point(
-            f"{name}: rank {rank} hears of it within {within} s",
+            f"{name}: rank {rank} reports it within {within} s",
             error and f"{error}\n{m[2]}\n{ends[rank].out[-1500:]}",
         )
         bench.log.write(f"# {name}: rank {rank} after {late:.3f} s: {m[2]}\n")
@@ -47,7 +47,7 @@ def all_say(processes, text, timeout):
 
 
 def killed(bench):
-    """kill -9 of one of three; the others go on together."""
+    """kill -9 of one of three ranks; the other two continue together."""
     argv, processes = start(bench, "kill", RM_AGAIN=free_port())
     silent = all_say(processes, "steady", bench.left(40))
     began = time.monotonic()
@@ -88,7 +88,7 @@ def in_flight(bench, fault, name):
 
 
 def illegal(bench):
-    """A kernel that writes where no memory is: its rank says so and the others name it."""
+    """A kernel writes to an unmapped address: its rank reports that, and the other ranks name this rank."""
     extra = {}
     if bench.is_fake:
         extra["RM_FAULTS"] = Path(bench.tmp.name) / "faults"

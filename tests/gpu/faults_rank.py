@@ -5,9 +5,9 @@ All ranks reduce in a loop until that fails, then say when and why ("failed TIME
 all processes share). Rank 1 is the one it happens to:
 
   kill       run.py kills it, or stops it, once all said "steady"
-  in_flight  its stream is busy for seconds, so that the others' kernels are on the device and wait for it;
-             then it says "in flight" and is killed
-  exit       it ends without a word while the others' kernels wait
+  in_flight  its stream is busy for seconds, so that the other ranks' kernels are on the device and
+             wait for it; then it says "in flight" and is killed
+  exit       it ends without a message while the other ranks' kernels wait
   illegal    a kernel of it writes where no memory is; its context is lost
 
 Those who are left form a world of their own where RM_AGAIN names its port, and reduce once more.
@@ -85,7 +85,7 @@ def until_it_fails(rank):
             if FAULT in ("in_flight", "exit"):
                 busy(3)
                 x = np.full(1000, rank + 1.0, np.float32)
-                # the others' share of it is on the device by then
+                # the other ranks' kernels for it are on the device by then
                 op = on_device.DeviceOp("allreduce", x, name=f"step{i}.0", postscale=0.5)
                 other = on_device.DeviceOp("allreduce", x, name=f"step{i}.1", postscale=0.5)
                 for each in (op, other):

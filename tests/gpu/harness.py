@@ -179,7 +179,7 @@ class Bench:
         self.stages.append({"name": name, "budget_s": budget_s, "points": []})
         try:
             function(self)
-        except Exception as e:  # the others are to run
+        except Exception as e:  # the other stages must still run
             self.point("it was carried out", f"{type(e).__name__}: {e}")
         if not self.stages[-1]["points"]:
             self.point("it tested something", "no test was run")

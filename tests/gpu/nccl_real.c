@@ -112,7 +112,7 @@ int main(int argc, char **argv)
     check_symbols(&api);
     check_texts(&api);
     int misfit = nccl_misfit(&api, 10000, &err);
-    tap_point(misfit == 1, "%s", misfit ? err.text : "its CUDA cannot be told");
+    tap_point(misfit == 1, "%s", misfit ? err.text : "no misfit, or unknown CUDA");
     check_calls(&api);
     if (!dlopen(CUDA_LIBRARY, RTLD_NOW))
         inits_without_a_driver(&api);

@@ -227,7 +227,7 @@ def an_input_that_is_made_late():
 
 @needs_gpu
 def outputs_are_read_only_when_they_are_there():
-    """A slow rank: the others' streams wait on the device, and their threads do not."""
+    """One rank is slow: the other ranks' streams wait on the device, and their threads do not."""
     x = torch.ones(1 << 20, device=DEVICE)
     for step in range(10):
         if step % N == R:
@@ -326,7 +326,7 @@ def a_stream_that_is_captured_is_refused():
 
 
 @needs_gpu
-def a_capture_of_the_users_goes_on_beside_us():
+def a_capture_of_the_users_continues_beside_us():
     """What our threads call of the driver meanwhile does not end it."""
     x, y = torch.ones(1000, device=DEVICE), torch.ones(1000, device=DEVICE)
     for i in range(5):

@@ -29,7 +29,7 @@ static inline const uint8_t *image_of_library(size_t *ret_bytes)
     ssize_t n = readlink("/proc/self/exe", path, 1000);
     char *end = n > 0 ? strrchr(path, '/') : NULL;
     if (!end)
-        image_bail("the program", "where it is cannot be told");
+        image_bail("the program", "its path is unknown");
     (void)snprintf(end, 100, "/../lib/libhvd_cuda.so");
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0 || st.st_size < 64)
