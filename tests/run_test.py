@@ -184,7 +184,7 @@ class RunTest(unittest.TestCase):
         self.assertTrue(self.row("a").endswith("tests/skips has no line for: no network"), self.out)
         self.assertIn("skipped in a: c, no reason given\n", self.out)
 
-    def test_a_failed_row_shows_all_of_its_output_and_the_others_run(self) -> None:
+    def test_a_failed_row_shows_all_of_its_output_and_the_other_row_runs(self) -> None:
         many = "for i in $(seq 200); do echo line $i; done; echo not ok 1 - c; exit 1"
         self.expect(1, 1, 0, f"a 30 x {many}\nb 30 x echo ok 1\n")
         self.assert_order(

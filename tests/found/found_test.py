@@ -87,7 +87,7 @@ def test_mpich_without_local_ranks(folder):
     meets(folder, argv, one_host(3, "mpiexec"))
 
 
-def test_hosts_are_told_apart_by_hvd_host_id(folder):
+def test_hosts_are_distinguished_by_hvd_host_id(folder):
     script = f"HVD_HOST_ID=$((PMI_RANK / 2)) exec env -u MPI_LOCALRANKID -u MPI_LOCALNRANKS {RANK}"
     meets(folder, [need(MPICH), "-n", "4", "sh", "-c", script], two_hosts("mpiexec"))
 
@@ -168,7 +168,7 @@ def test_openmpi_after_mpi_finalize(folder):
     same(ranks(program), one_host(2, "openmpi"))
 
 
-def test_the_token_is_told_nobody_else(folder):
+def test_the_token_is_neither_logged_nor_in_the_environment(folder):
     script = f"tr '\\0' '\\n' </proc/self/environ; exec {RANK} hvd again"
     for argv in openmpi("-np", "2"), [need(MPICH), "-n", "2"]:
         program = run(folder, [*argv, "sh", "-c", script], HOROVOD_LOG_LEVEL="trace")
@@ -268,7 +268,7 @@ def test_a_rank_that_does_not_come(folder):
         (openmpi("-np"), "3 ranks of openmpi to meet by its PMIx", "rank 1"),
         ([need(MPICH), "-n"], "3 ranks of mpiexec to meet by its PMI", "some rank"),
     ):
-        env = {"FOUND_END": f"{folder}/end", "HOROVOD_START_TIMEOUT": "2"}  # the others come in that
+        env = {"FOUND_END": f"{folder}/end", "HOROVOD_START_TIMEOUT": "2"}  # the other ranks come in time
         script = f"{RANK} late=1 hvd; rc=$?; : >{folder}/end; exit $rc"
         program = run(folder, [*argv, "3", "sh", "-c", script], code=None, **env)
         has(program.err, f"waited 2 s for all {by}: {missing} has not called hvd.init() or has failed")

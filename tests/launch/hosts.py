@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network namespaces as hosts: each with an address, a host name, names of the others, and an sshd of
-its own with its own keys and configuration. Needs root; everything is removed at the end."""
+"""Network namespaces as hosts: each with an address, a host name, names of the other hosts, and an
+sshd with its own keys and configuration. Needs root; everything is removed at the end."""
 
 import atexit
 import contextlib

@@ -136,7 +136,7 @@ def test_a_closed_reader_ends_the_command(folder):
         s.only_serving()
 
 
-def test_signals_go_on_to_the_command(folder):
+def test_signals_are_forwarded_to_the_command(folder):
     with Agents(folder, "b") as s:
         for sig in signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1:
             path = f"{folder}/{sig}"

@@ -120,7 +120,7 @@ def test_ctrl_z_stops_the_ranks_and_fg_continues_them(folder):
         program.signal(signal.SIGTSTP)
         wait_until("all are stopped", lambda: all(state(p) == ["T"] for p in pids))
         program.signal(signal.SIGCONT)
-        wait_until("all go on", lambda: all(state(p) != ["T"] for p in pids))
+        wait_until("all continue", lambda: all(state(p) != ["T"] for p in pids))
     open(f"{folder}/go", "w", encoding="ascii").close()
     same(program.end(), 0)
 

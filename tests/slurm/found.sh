@@ -69,7 +69,7 @@ rank 1/3 local 0/1 cross 0/2 by slurm sum 6
 rank 2/3 local 1/2 cross 0/1 by slurm sum 6' "$(found_ranks "$out")"
         out=$(srun --mpi=pmix -N2 -n4 "$found_rank" hvd fail=2:7 2>&1)
         is "a failing rank's exit code is srun's" 7 $?
-        has 'and the others name it' "$out" 'rank 2 (host node'
+        has 'and the other ranks name it' "$out" 'rank 2 (host node'
         if found_needs 'srun --mpi=pmix with Open MPI' "$found_rank-openmpi" mpicc.openmpi; then
             found_beside_mpi 'srun --mpi=pmix with Open MPI' --mpi=pmix "$found_rank-openmpi"
         fi

@@ -179,12 +179,12 @@ is 'a ticket of the environment is replaced' 'ran 0' "$out"
 
 # --- without --hvd ----------------------------------------------------------------------------------
 is 'a step without --hvd sees nothing of us' '' "$(srun -N2 -n2 bash -c 'env | grep -E "HOROVOD|HVD"; true' 2>&1)"
-is 'a step without --hvd goes on when a task fails' 'done' \
+is 'a step without --hvd continues when a task fails' 'done' \
     "$(srun -N2 -n2 bash -c '[ $SLURM_PROCID = 0 ] && exit 3; read -rt 1 <> <(:); echo done' 2>/dev/null)"
 
 # --- failures -----------------------------------------------------------------------------------------
 long=300.$$ # no other run has the same
-ends() { # NAME COMMAND TEXT...: rank 1 runs COMMAND, the others would stay for five minutes
+ends() { # NAME COMMAND TEXT...: rank 1 runs COMMAND, the other ranks would stay for five minutes
     local name=$1 cmd=$2 start=$SECONDS out
     shift 2
     out=$(srun --hvd -N2 -n4 bash -c "[ \$HOROVOD_RANK = 1 ] && { $cmd; }; exec sleep $long" 2>&1)
@@ -244,9 +244,9 @@ dies() { # NAME HOW SRUN-OPTION WORD...: the ranks' last words
     fi
 }
 cp "$HERE/die.py" "$RUN/die.py"
-dies 'a rank is killed in training: the three others name it and its host' kill --hvd \
+dies 'a rank is killed in training: the three other ranks name it and its host' kill --hvd \
     ' 3 _hvd.exceptions.HorovodInternalError: rank 1 (host node1' 'task 1: Killed'
-dies 'a rank exits before hvd.init: the others say for whom they waited' before --hvd=timeout=30 \
+dies 'a rank exits before hvd.init: the other ranks name the rank they waited for' before --hvd=timeout=30 \
     'for rank 1 (of 4)' 'task 1: Exited with exit code 3'
 : >"$RUN/etc/plugstack.conf"
 PYTHONPATH=$RUN/stage/python trains 'bare srun without the plugin trains too'
