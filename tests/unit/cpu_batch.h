@@ -3,6 +3,7 @@
 #ifndef TESTS_UNIT_CPU_BATCH_H
 #define TESTS_UNIT_CPU_BATCH_H
 
+#include <errno.h>
 #include <sched.h>
 
 #include "runtime/backend/backend.h"
