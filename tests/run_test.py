@@ -257,6 +257,14 @@ class RunTest(unittest.TestCase):
         self.expect(1, 0, 0, "s 30 x sleep 300 & echo $! >pid; echo ok 1\n")
         self.assert_ended(self.wait_for("pid"))
 
+    def test_temporary_files_of_a_row_are_removed_however_it_ends(self) -> None:
+        for how in ("echo ok 1", "exit 3", "sleep 300", "kill -9 $$"):
+            self.run_rows(f"s 2 x mktemp -d >folder; touch $(cat folder)/file; {how}\n")
+            folder = Path(self.wait_for("folder").strip())
+            self.assertTrue(folder.parent.name.startswith("rm-"), folder)
+            self.assertFalse(folder.parent.exists(), self.out)
+            (self.root / "folder").unlink()
+
     def test_ctrl_c_leaves_nothing_behind(self) -> None:
         """Suites have the time to take down what they set up, and the report comes."""
         for sig in (signal.SIGINT, signal.SIGTERM):

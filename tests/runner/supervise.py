@@ -8,6 +8,9 @@ down from here. When the command exits, or when a signal comes, it sends SIGTERM
 waits STOP_S seconds, in which tests take down what they have set up, and then ends the rest of the tree.
 The kernel sends SIGTERM when run.py (PARENT) dies in any way, SIGKILL included.
 
+The row has a temporary folder of its own ($TMPDIR), which is removed with all that killed programs have
+left in it.
+
 Exits with the command's status, 128 + N if signal N ended it.
 """
 
@@ -16,9 +19,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import processes
@@ -71,6 +76,23 @@ def stop(main: int, session: int | None, sig: int, wait_s: float) -> int | None:
     return status if ended is None else ended
 
 
+def make_tmpdir() -> str:
+    """For all users, as some tests change theirs; a short name, as sockets are made in it."""
+    path = tempfile.mkdtemp(prefix="rm-")
+    os.chmod(path, 0o1777)
+    return path
+
+
+def remove_tmpdir(path: str) -> None:
+    """Not if something is mounted in it: files of another place would be removed."""
+    with open("/proc/self/mountinfo") as f:
+        mounted = [line.split()[4] for line in f if line.split()[4].startswith(f"{path}/")]
+    if mounted:
+        print(f"# left mounted: {' '.join(mounted)}", flush=True)
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def main() -> int:
     parent, stop_s, command = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -78,8 +100,10 @@ def main() -> int:
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         return 128 + signal.SIGTERM  # it died before the call above
+    tmpdir = make_tmpdir()
     child = subprocess.Popen(
         ["bash", "-c", command],
+        env={**os.environ, "TMPDIR": tmpdir},
         start_new_session=True,
         preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS),
     )
@@ -100,6 +124,7 @@ def main() -> int:
     for session, sig, wait_s in steps:
         ended = stop(child.pid, session, sig, wait_s)
         status = status if ended is None else ended
+    remove_tmpdir(tmpdir)
     if status is None:
         return 128 + signal.SIGTERM
     return status if status >= 0 else 128 - status
