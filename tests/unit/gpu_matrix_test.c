@@ -182,45 +182,50 @@ static int run_all(struct bench *w, char *said)
 
 /* --- ways --- */
 
-/* This member's NCCL calls in run_one: lines, and how many of them follow another one
- * in their group. */
-static int calls_of(struct bench *w, size_t *ret_n, size_t *ret_grouped, char *said)
+/* This member's NCCL calls in run_one, a line each; the caller frees. NULL: failed. */
+static char *calls_of(struct bench *w, char *said)
 {
     char *old = nccl_log_of(w->me);
-    int rc = run_one(w, said);
-    char *log = nccl_log_of(w->me);
+    char *log = run_one(w, said) ? NULL : nccl_log_of(w->me);
 
-    *ret_n = *ret_grouped = 0;
-    for (const char *p = log + strlen(old); *p; p = strchr(p, '\n') + 1) {
-        ++*ret_n;
-        *ret_grouped += p[2] == '+'; /* "3 + ..." */
-    }
+    if (log)
+        memmove(log, log + strlen(old), strlen(log + strlen(old)) + 1);
     free(old);
-    free(log);
-    return rc;
+    return log;
 }
 
 struct way {
     struct ask a;
-    size_t n, grouped;
+    size_t n, grouped; /* calls; those that follow another one in their group */
+    uint64_t packed;   /* bytes; of a member that has joined they are not checked */
 };
 
 static int run_ways(struct bench *w, const struct way *v, size_t n_ways, char *said)
 {
     struct device *g = w->g;
     struct err err = ERR_INIT;
-    size_t n, grouped;
-
     for (size_t i = 0; i < n_ways; i++) {
+        struct device_counts before, after;
+        size_t n = 0, grouped = 0;
+
         w->a = v[i].a;
-        w->a.pre = w->a.post = 1;
+        w->a.pre = w->a.pre ? w->a.pre : 1;
+        w->a.post = w->a.post ? w->a.post : 1;
         w->a.dtype = DT_F32;
         w->a.op = OP_SUM;
-        if (calls_of(w, &n, &grouped, said))
+        gpu_counts(w->g, &before);
+        char *log = calls_of(w, said);
+        if (!log)
             return 1;
-        (void)err_set(&err, 0, "way %zu: %zu calls, %zu more in their groups", i, n,
-                      grouped);
+        gpu_counts(w->g, &after);
+        for (const char *p = log; *p; p = strchr(p, '\n') + 1, n++)
+            grouped += p[2] == '+'; /* "3 + ..." */
+        free(log);
+        const uint64_t packed = after.packed_bytes - before.packed_bytes;
+        (void)err_set(&err, 0, "way %zu: %zu calls, %zu more in their groups, %llu", i,
+                      n, grouped, (unsigned long long)packed);
         HOLDS(n == v[i].n && grouped == v[i].grouped);
+        HOLDS(packed == v[i].packed || !has_input(w));
     }
     return 0;
 }
@@ -228,14 +233,14 @@ static int run_ways(struct bench *w, const struct way *v, size_t n_ways, char *s
 static int run_small(struct bench *w, char *said)
 {
     static const struct way v[] = {
-        {{.coll = COLL_ALLREDUCE, .n_items = 1}, 1, 0},
-        {{.coll = COLL_ALLREDUCE, .n_items = 40}, 1, 0},
-        {{.coll = COLL_REDUCE, .n_items = 40}, 1, 0},
-        {{.coll = COLL_REDUCESCATTER, .n_items = 3}, 3, 2},
-        {{.coll = COLL_BROADCAST, .n_items = 64}, 64, 63},
-        {{.coll = COLL_BROADCAST, .n_items = 65}, 1, 0},
-        {{.coll = COLL_ALLGATHER, .n_items = 2}, 2, 1},
-        {{.coll = COLL_ALLTOALL, .n_items = 2}, 8, 7},
+        {{.coll = COLL_ALLREDUCE, .n_items = 1}, 1, 0, 0},
+        {{.coll = COLL_ALLREDUCE, .n_items = 40}, 1, 0, 796},
+        {{.coll = COLL_REDUCE, .n_items = 40}, 1, 0, 796},
+        {{.coll = COLL_REDUCESCATTER, .n_items = 3}, 3, 2, 0},
+        {{.coll = COLL_BROADCAST, .n_items = 64}, 64, 63, 0},
+        {{.coll = COLL_BROADCAST, .n_items = 65}, 1, 0, 1296},
+        {{.coll = COLL_ALLGATHER, .n_items = 2}, 2, 1, 0},
+        {{.coll = COLL_ALLTOALL, .n_items = 2}, 8, 7, 0},
     };
 
     return run_ways(w, v, ARRAY_LEN(v), said);
@@ -244,8 +249,8 @@ static int run_small(struct bench *w, char *said)
 static int run_each(struct bench *w, char *said)
 {
     static const struct way v[] = {
-        {{.coll = COLL_ALLREDUCE, .n_items = 3}, 3, 2},
-        {{.coll = COLL_REDUCE, .n_items = 3}, 3, 2},
+        {{.coll = COLL_ALLREDUCE, .n_items = 3}, 3, 2, 0},
+        {{.coll = COLL_REDUCE, .n_items = 3}, 3, 2, 0},
     };
 
     return run_ways(w, v, ARRAY_LEN(v), said);
