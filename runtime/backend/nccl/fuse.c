@@ -16,11 +16,6 @@
 
 #include <errno.h>
 
-static uint64_t fuse_padded_size(uint64_t bytes)
-{
-    return (bytes + FUSE_ALIGN - 1) & ~(uint64_t)(FUSE_ALIGN - 1);
-}
-
 static bool are_all_large(const uint64_t *counts, size_t n, size_t size, uint64_t least)
 {
     for (size_t i = 0; i < n; i++)
@@ -60,7 +55,7 @@ int fuse_plan(const uint64_t *counts,
         if (counts[i] > (uint64_t)INT64_MAX / 8 - FUSE_ALIGN)
             return -EOVERFLOW;
         ret_offsets[i] = at;
-        at += fuse_padded_size(counts[i] * wire_size);
+        at += fuse_align_size(counts[i] * wire_size);
         if (at > (uint64_t)INT64_MAX)
             return -EOVERFLOW;
     }

@@ -15,6 +15,11 @@
 #define FUSE_ALIGN     16u /* of a tensor in the buffer: whole vectors of the kernels */
 #define FUSE_GROUP_MAX 16u /* most tensors of a FUSE_GROUP unless deterministic */
 
+static inline uint64_t fuse_align_size(uint64_t bytes)
+{
+    return (bytes + FUSE_ALIGN - 1) / FUSE_ALIGN * FUSE_ALIGN;
+}
+
 enum fuse_way {
     FUSE_DIRECT, /* one call, on the tensor itself */
     FUSE_GROUP,  /* one call per tensor, on itself, in one NCCL group */

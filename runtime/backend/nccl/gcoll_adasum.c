@@ -46,11 +46,6 @@ struct gpu_adasum {
     cu_ptr half_ours, half_theirs;
 };
 
-static uint64_t adasum_align_size(uint64_t bytes)
-{
-    return (bytes + FUSE_ALIGN - 1) / FUSE_ALIGN * FUSE_ALIGN;
-}
-
 /* src and dst are of the wire's type. */
 static struct fuse_move
 pair_move(const struct gpu_adasum *a, size_t i, cu_ptr src, cu_ptr dst)
@@ -117,14 +112,14 @@ static int find_memory(struct gpu_adasum *a, struct err *err)
     const uint64_t wire = a->plan.wire_bytes, sums = a->n_chunks * sizeof(struct dots),
                    weights = a->n * sizeof(struct weights),
                    half = a->is_halved
-                              ? adasum_align_size(wire / a->wire_size * HALF_SIZE)
+                              ? fuse_align_size(wire / a->wire_size * HALF_SIZE)
                               : 0;
     cu_ptr at;
 
     if (wire > INT64_MAX / 8)
         return err_set(err, -EOVERFLOW, "a batch of more than 2^63 bytes");
     int rc = scratch_fusion(&a->p->g->scratch, a->p->index,
-                            2 * (wire + half) + adasum_align_size(sums) + weights,
+                            2 * (wire + half) + fuse_align_size(sums) + weights,
                             a->p->s, &at, err);
     if (rc)
         return rc;
@@ -134,7 +129,7 @@ static int find_memory(struct gpu_adasum *a, struct err *err)
     a->ours = at;
     a->theirs = at + wire;
     a->sums = at + 2 * wire;
-    a->weights = a->sums + adasum_align_size(sums);
+    a->weights = a->sums + fuse_align_size(sums);
     return 0;
 }
 

@@ -58,16 +58,14 @@ static int reducing_begin(struct gcoll_post *p, struct reducing *q, struct err *
     return 0;
 }
 
-/* The i-th tensor through kernel k; copies count bytes. */
-static struct fuse_move move_of(const struct reducing *q,
-                                enum kernel_id k,
+/* A tensor through kernel k; copies count bytes. */
+static struct fuse_move move_of(enum kernel_id k,
                                 cu_ptr src,
                                 size_t src_size,
                                 cu_ptr dst,
                                 size_t dst_size,
                                 uint64_t count)
 {
-    (void)q;
     if (k == KERNEL_copy)
         return (struct fuse_move){src, dst, count * src_size, 1, 1, 0};
     return (struct fuse_move){src, dst, count, (uint32_t)src_size, (uint32_t)dst_size,
@@ -78,7 +76,7 @@ static struct fuse_move move_of(const struct reducing *q,
 static void moves_in(struct gcoll_post *p, struct reducing *q, const cu_ptr *dst)
 {
     for (size_t i = 0; i < q->n; i++)
-        q->moves[i] = move_of(q, q->r.in, gcoll_ptr(p->batch->items[i].in), q->in_size,
+        q->moves[i] = move_of(q->r.in, gcoll_ptr(p->batch->items[i].in), q->in_size,
                               dst[i], q->wire_size, q->counts[i]);
 }
 
@@ -99,7 +97,7 @@ static size_t moves_out(struct gcoll_post *p, struct reducing *q, const cu_ptr *
     for (size_t i = 0; i < q->n; i++)
         if (p->batch->items[i].out)
             q->moves[n++] =
-                move_of(q, q->r.out, src[i], q->wire_size,
+                move_of(q->r.out, src[i], q->wire_size,
                         gcoll_ptr(p->batch->items[i].out), q->in_size, q->counts[i]);
     return n;
 }
@@ -208,7 +206,7 @@ static int chunks_out(struct gcoll_post *p,
     uint64_t at = 0;
 
     for (size_t i = 0; i < q->n; i++)
-        q->moves[i] = move_of(q, q->r.out, q->in[i], q->wire_size, gcoll_ptr(v[i].out),
+        q->moves[i] = move_of(q->r.out, q->in[i], q->wire_size, gcoll_ptr(v[i].out),
                               q->in_size, q->counts[i]);
     int rc = gcoll_chunks(q->moves, q->n, ret, ret_n, err);
     for (size_t i = 0; i < q->n && !rc; i++) {
@@ -391,11 +389,6 @@ static int add_parts(struct gcoll_post *p,
     return rc;
 }
 
-static uint64_t scatter_align_size(uint64_t bytes)
-{
-    return (bytes + FUSE_ALIGN - 1) / FUSE_ALIGN * FUSE_ALIGN;
-}
-
 /* Calls of unequal counts are one reduce per member, whose root alone has an output.
  * From a registered buffer the other members' calls would use registered memory and
  * the root's would not, so the whole batch goes through our buffer. */
@@ -421,9 +414,9 @@ static uint64_t place_scatter(struct gcoll_post *p, struct reducing *q)
         q->in[i] = q->r.needs_in || copies_in(p, it) ? 0 : gcoll_ptr(it->in);
         q->out[i] = q->in_size == q->wire_size ? gcoll_ptr(it->out) : 0;
         if (!q->in[i])
-            bytes += scatter_align_size(q->counts[i] * q->wire_size);
+            bytes += fuse_align_size(q->counts[i] * q->wire_size);
         if (!q->out[i])
-            bytes += scatter_align_size(it->counts[me] * q->wire_size);
+            bytes += fuse_align_size(it->counts[me] * q->wire_size);
     }
     return bytes;
 }
@@ -434,7 +427,7 @@ static void take_place(struct reducing *q, size_t i, cu_ptr buffer)
 
     if (!q->in[i]) {
         q->in[i] = at;
-        at += scatter_align_size(q->counts[i] * q->wire_size);
+        at += fuse_align_size(q->counts[i] * q->wire_size);
     }
     if (!q->out[i])
         q->out[i] = at;
