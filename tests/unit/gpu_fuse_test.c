@@ -1,80 +1,150 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layout of a batch: the way it travels, offsets, contiguity, chunks. */
+/* The layout of a batch: which tensors are packed, offsets, contiguity, chunks. */
 #include "runtime/backend/nccl/fuse.h"
+#include "tests/unit/seeded.h"
 #include "tests/unit/unit.h"
 
-enum { KIB = 1024, MIB = 1024 * KIB };
+enum { KIB = 1024, MIB = 1024 * KIB, BIG = 8 * MIB / 4, MAX_TENSORS = 300 };
 
 static const struct comm_terms usual = {.direct_bytes = 8 * MIB};
 static const struct comm_terms exact = {.direct_bytes = 8 * MIB,
                                         .is_deterministic = true};
+static const struct comm_terms graphs = {.direct_bytes = 8 * MIB, .uses_graphs = true};
+static const struct comm_terms none_small;
 
-UNIT_TEST(way_depends_on_counts_types_and_terms)
+struct layout {
+    uint64_t counts[MAX_TENSORS], offsets[MAX_TENSORS];
+    size_t n, size;
+    struct fuse_plan plan;
+};
+
+static void layout_plan(struct layout *l, const struct comm_terms *t)
 {
-    enum { BIG = 8 * MIB / 4 };
+    assert_int_equal(0, fuse_plan(l->counts, l->n, l->size, t, &l->plan, l->offsets));
+}
+
+static bool layout_is_packed(const struct layout *l, size_t i)
+{
+    return fuse_is_packed(&l->plan, l->offsets[i]);
+}
+
+/* float32 tensors: L 8 MiB, l an element less, s an element, e none */
+static void layout_read(struct layout *l, const char *tensors)
+{
+    *l = (struct layout){.n = strlen(tensors), .size = 4};
+    for (size_t i = 0; i < l->n; i++)
+        l->counts[i] = tensors[i] == 'L'   ? BIG
+                       : tensors[i] == 'l' ? BIG - 1
+                                           : tensors[i] == 's';
+}
+
+#define L16 "LLLLLLLLLLLLLLLL"
+#define D16 "dddddddddddddddd"
+
+UNIT_TEST(split_depends_on_counts_and_terms)
+{
     static const struct {
         const struct comm_terms *t;
-        uint64_t count;
-        size_t n;
-        enum dtype in, wire;
-        enum fuse_way way;
-        bool is_call_each;
+        const char *tensors, *ways; /* d direct, p packed, - empty */
     } rows[] = {
-        {&usual, 1, 1, DT_F32, DT_F32, FUSE_DIRECT, false},
-        {&usual, 1, 1, DT_BOOL, DT_U8, FUSE_DIRECT, false},
-        {&usual, 0, 1, DT_F32, DT_F32, FUSE_DIRECT, false},
-        {&usual, 1, 1, DT_I16, DT_I32, FUSE_PACKED, false},
-        {&usual, 1, 1, DT_F32, DT_BF16, FUSE_PACKED, false},
-        {&usual, BIG, 2, DT_F32, DT_F32, FUSE_GROUP, false},
-        {&usual, BIG, 16, DT_F32, DT_F32, FUSE_GROUP, false},
-        {&usual, BIG, 17, DT_F32, DT_F32, FUSE_PACKED, false},
-        {&usual, BIG - 1, 2, DT_F32, DT_F32, FUSE_PACKED, false},
-        {&usual, BIG, 2, DT_F32, DT_F16, FUSE_PACKED, false},
-        {&usual, BIG, 2, DT_F16, DT_F16, FUSE_PACKED, false},
-        {&exact, 1, 1, DT_F32, DT_F32, FUSE_DIRECT, false},
-        {&exact, 1, 300, DT_F32, DT_F32, FUSE_GROUP, true},
-        {&exact, 1, 3, DT_I16, DT_I32, FUSE_PACKED, true},
-        {&exact, 1, 1, DT_I16, DT_I32, FUSE_PACKED, false},
+        {&usual, "s", "d"}, /* nothing is packed alone */
+        {&usual, "L", "d"},
+        {&usual, "e", "-"},
+        {&usual, "ss", "pp"},
+        {&usual, "ll", "pp"},
+        {&usual, "LL", "dd"},
+        {&usual, "LsL", "ddd"},
+        {&usual, "LsLs", "dpdp"},
+        {&usual, "slsL", "pppd"},
+        {&usual, "eLese", "-d-p-"},
+        {&usual, "Le", "d-"},
+        {&usual, L16, D16},
+        {&usual, L16 "L", D16 "d"}, /* the rest is one */
+        {&usual, L16 "LL", D16 "pp"},
+        {&usual, "ss" L16 "s", "pp" D16 "p"},
+        {&usual, "s" L16 "Ls", "p" D16 "pp"},
+        {&graphs, "LL", "dd"},
+        {&graphs, "sL", "dd"},
+        {&graphs, "sLs", "ppp"},
+        {&graphs, L16 "LL", "pppppppppppppppppp"},
+        {&none_small, "ss", "dd"},
+        {&none_small, "ssssssssssssssssss", D16 "pp"},
+        {&exact, "s", "d"},
+        {&exact, "sLs" L16 "LLss", "ddd" D16 "dddd"},
+        {NULL, "s", "p"}, /* sent as a type of another size */
+        {NULL, "L", "p"},
+        {NULL, "LsL", "ppp"},
     };
+    static struct layout l;
+
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        uint64_t counts[300], offsets[300];
-        struct fuse_plan p;
-        for (size_t k = 0; k < rows[i].n; k++)
-            counts[k] = rows[i].count;
-        assert_int_equal(0, fuse_plan(counts, rows[i].n, rows[i].in, rows[i].wire,
-                                      rows[i].t, &p, offsets));
-        if (p.way != rows[i].way || p.is_call_each != rows[i].is_call_each)
-            fail_msg("row %zu: way %d", i, (int)p.way);
-        assert_int_equal(p.wire, rows[i].wire);
+        char ways[MAX_TENSORS] = "";
+
+        layout_read(&l, rows[i].tensors);
+        layout_plan(&l, rows[i].t);
+        for (size_t k = 0; k < l.n; k++)
+            ways[k] = l.counts[k] == 0 ? '-' : layout_is_packed(&l, k) ? 'p' : 'd';
+        if (strcmp(ways, rows[i].ways) != 0)
+            fail_msg("row %zu, %s: %s", i, rows[i].tensors, ways);
     }
-    /* one small tensor among large ones: all are packed */
-    uint64_t mixed[] = {BIG, BIG, 5}, offsets[3];
-    struct fuse_plan p;
-    assert_int_equal(0, fuse_plan(mixed, 3, DT_F32, DT_F32, &usual, &p, offsets));
-    assert_int_equal(p.way, FUSE_PACKED);
+}
+
+/* Packed tensors from 0 on, direct ones behind them; nothing between but padding. */
+static void layout_check(const struct layout *l)
+{
+    uint64_t end[2] = {l->plan.packed_bytes, 0};
+    for (size_t k = 0; k < l->n; k++) {
+        uint64_t *at = &end[layout_is_packed(l, k)];
+        if (l->counts[k] == 0)
+            continue;
+        assert_int_equal(l->offsets[k], *at);
+        *at = l->offsets[k] + (l->counts[k] * l->size + 15) / 16 * 16;
+    }
+    assert_int_equal(end[1], l->plan.packed_bytes);
+    assert_int_equal(end[0], l->plan.bytes);
+    assert_int_equal(l->plan.bytes % 16, 0);
 }
 
 UNIT_TEST(offsets_are_multiples_of_16_without_overlap)
 {
-    static const struct {
-        enum dtype in, wire;
-    } types[] = {{DT_U8, DT_U8},   {DT_F16, DT_F16}, {DT_F32, DT_F32},
-                 {DT_F64, DT_F64}, {DT_F32, DT_F16}, {DT_I16, DT_I32}};
+    static const struct comm_terms low = {.direct_bytes = 100};
     static const uint64_t counts[] = {1, 0, 16, 3, 15, 17, 0, 1000, 2, 7};
-    enum { N = 10 };
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        uint64_t offsets[N], end = 0;
-        struct fuse_plan p;
-        size_t size = dtype_size(types[i].wire);
-        assert_int_equal(
-            0, fuse_plan(counts, N, types[i].in, types[i].wire, &usual, &p, offsets));
-        for (size_t k = 0; k < N; k++) {
-            assert_int_equal(offsets[k] % 16, 0);
-            assert_true(offsets[k] >= end && offsets[k] < end + 16);
-            end = offsets[k] + counts[k] * size;
+    static const size_t sizes[] = {1, 2, 4, 8};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        struct layout l = {.n = 10, .size = sizes[i]};
+        memcpy(l.counts, counts, sizeof(counts));
+        layout_plan(&l, NULL);
+        layout_check(&l);
+        assert_int_equal(l.plan.packed_bytes, l.plan.bytes);
+        layout_plan(&l, &low);
+        layout_check(&l);
+        assert_true(l.plan.packed_bytes > 0 && l.plan.packed_bytes < l.plan.bytes);
+    }
+}
+
+/* Of any batch: a large tensor is packed only behind FUSE_GROUP_MAX others. */
+UNIT_TEST(a_group_has_few_calls_and_packs_small_tensors)
+{
+    static struct layout l;
+    struct seeded r = {21};
+    for (int i = 0; i < 3000 / FEWER; i++) {
+        uint32_t n_large = 0, n_direct = 0;
+        l.n = 1 + seeded_below(&r, 60);
+        l.size = 1u << seeded_below(&r, 4);
+        for (size_t k = 0; k < l.n; k++)
+            l.counts[k] = seeded_below(&r, 3 * 1000 / (uint32_t)l.size);
+        const struct comm_terms t = {.direct_bytes = seeded_below(&r, 4000)};
+        layout_plan(&l, &t);
+        layout_check(&l);
+        for (size_t k = 0; k < l.n; k++) {
+            const bool is_large = l.counts[k] * l.size >= t.direct_bytes;
+            if (layout_is_packed(&l, k))
+                assert_true(!is_large || n_large >= FUSE_GROUP_MAX || !l.counts[k]);
+            else
+                n_direct += l.counts[k] > 0;
+            n_large += is_large;
         }
-        assert_true(p.wire_bytes >= end && p.wire_bytes < end + 16);
-        assert_int_equal(p.wire_bytes % 16, 0);
+        assert_true(n_direct + (l.plan.packed_bytes > 0) <= FUSE_GROUP_MAX + 1);
     }
 }
 
@@ -83,42 +153,53 @@ UNIT_TEST(more_than_any_memory_is_refused)
     uint64_t one = UINT64_MAX / 4 + 1, two[] = {INT64_MAX / 9, INT64_MAX / 9},
              offsets[2];
     struct fuse_plan p;
-    assert_int_equal(-EOVERFLOW,
-                     fuse_plan(&one, 1, DT_F32, DT_F32, &usual, &p, offsets));
-    assert_int_equal(-EOVERFLOW,
-                     fuse_plan(two, 2, DT_F64, DT_F64, &usual, &p, offsets));
+    assert_int_equal(-EOVERFLOW, fuse_plan(&one, 1, 4, &usual, &p, offsets));
+    assert_int_equal(-EOVERFLOW, fuse_plan(two, 2, 8, &usual, &p, offsets));
+    assert_int_equal(-EOVERFLOW, fuse_plan(two, 2, 8, NULL, &p, offsets));
 }
 
-static bool plan_is_contiguous(const uint64_t *counts,
-                               const uint64_t *addresses,
-                               size_t n,
-                               enum dtype in,
-                               enum dtype wire,
-                               const struct comm_terms *t)
+/* Of float32 tensors. */
+static uint64_t find_base(const uint64_t *counts,
+                          const uint64_t *addresses,
+                          size_t n,
+                          const struct comm_terms *t)
 {
-    uint64_t offsets[8];
-    struct fuse_plan p;
-    assert_int_equal(0, fuse_plan(counts, n, in, wire, t, &p, offsets));
-    return fuse_is_contiguous(&p, t, in, counts, offsets, addresses, n);
+    struct layout l = {.n = n, .size = 4};
+    memcpy(l.counts, counts, n * sizeof(*counts));
+    layout_plan(&l, t);
+    return fuse_find_base(&l.plan, t, 4, counts, l.offsets, addresses, n);
 }
 
 UNIT_TEST(contiguous_is_without_gaps_graphs_and_registration)
 {
-    static const uint64_t even[] = {4, 8, 0, 12}, odd[] = {4, 7, 0, 12};
+    static const uint64_t even[] = {4, 8, 0, 12}, odd[] = {4, 7, 0, 12},
+                          first[] = {0, 8, 4};
     static const uint64_t a[] = {4096, 4112, 0, 4144}, gap[] = {4096, 4112, 0, 4160},
-                          back[] = {4096, 4080, 0, 4144};
+                          back[] = {4096, 4080, 0, 4144}, none[] = {0, 0, 0, 0};
     struct comm_terms t = usual;
-    assert_true(plan_is_contiguous(even, a, 4, DT_F32, DT_F32, &t));
-    assert_false(plan_is_contiguous(even, gap, 4, DT_F32, DT_F32, &t));
-    assert_false(plan_is_contiguous(even, back, 4, DT_F32, DT_F32, &t));
-    assert_false(plan_is_contiguous(odd, a, 4, DT_F32, DT_F32, &t));
-    assert_false(plan_is_contiguous(even, a, 4, DT_F32, DT_F16, &t));
-    assert_false(plan_is_contiguous(even, a, 1, DT_F32, DT_F32, &t)); /* it is direct */
+    assert_int_equal(find_base(even, a, 4, &t), 4096);
+    assert_int_equal(find_base(first, a, 3, &t), 0);
+    assert_int_equal(find_base(first, (uint64_t[]){0, 4112, 4144}, 3, &t), 4112);
+    assert_int_equal(find_base(even, gap, 4, &t), 0);
+    assert_int_equal(find_base(even, back, 4, &t), 0);
+    assert_int_equal(find_base(even, none, 4, &t), 0);
+    assert_int_equal(find_base(odd, a, 4, &t), 0);
+    assert_int_equal(find_base(even, a, 1, &t), 0); /* it is direct */
     t.uses_graphs = true;
-    assert_false(plan_is_contiguous(even, a, 4, DT_F32, DT_F32, &t));
+    assert_int_equal(find_base(even, a, 4, &t), 0);
     t = usual;
     t.registers = true;
-    assert_false(plan_is_contiguous(even, a, 4, DT_F32, DT_F32, &t));
+    assert_int_equal(find_base(even, a, 4, &t), 0);
+}
+
+/* Where the direct ones lie does not count. */
+UNIT_TEST(only_packed_tensors_must_be_contiguous)
+{
+    static const uint64_t counts[] = {100, 4, 200, 8}, a[] = {64, 4096, 1 << 20, 4112},
+                          gap[] = {64, 4096, 80, 4128};
+    static const struct comm_terms t = {.direct_bytes = 400};
+    assert_int_equal(find_base(counts, a, 4, &t), 4096);
+    assert_int_equal(find_base(counts, gap, 4, &t), 0);
 }
 
 UNIT_TEST(chunks_cover_a_tensor_in_order)

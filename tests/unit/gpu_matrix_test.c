@@ -256,6 +256,70 @@ static int run_each(struct bench *w, char *said)
     return run_ways(w, v, ARRAY_LEN(v), said);
 }
 
+/* Tensors of 16, 20 and 24 bytes in turn, of which only the last are large: they pass
+ * the packed ones. */
+static int run_split(struct bench *w, char *said)
+{
+    static const struct way v[] = {
+        {{.coll = COLL_ALLREDUCE, .n_items = 2}, 1, 0, 36},
+        {{.coll = COLL_ALLREDUCE, .n_items = 3}, 2, 1, 36},
+        {{.coll = COLL_ALLREDUCE, .n_items = 3, .is_in_place = true}, 2, 1, 36},
+        {{.coll = COLL_ALLREDUCE, .n_items = 3, .has_joined = true}, 2, 1, 36},
+        {{.coll = COLL_ALLREDUCE, .n_items = 40}, 14, 13, 484},
+        {{.coll = COLL_ALLREDUCE, .n_items = 40, .pre = 0.5, .post = 3}, 14, 13, 484},
+        {{.coll = COLL_ALLREDUCE, .n_items = 80}, 17, 16, 1212},
+        {{.coll = COLL_ALLREDUCE, .n_items = 80, .has_joined = true}, 17, 16, 1212},
+        {{.coll = COLL_REDUCE, .n_items = 40, .root = 2}, 14, 13, 484},
+        {{.coll = COLL_REDUCE, .n_items = 40, .pre = 2, .has_joined = true},
+         14,
+         13,
+         484},
+        /* all are large, and the last four lie as packed */
+        {{.coll = COLL_ALLREDUCE, .n_items = 20, .is_tight = true}, 17, 16, 0},
+        {{.coll = COLL_ALLREDUCE, .n_items = 20, .is_tight = true, .has_joined = true},
+         17,
+         16,
+         0},
+    };
+    static const char calls[] = "3 AllReduce of 6 f32, sum, root 0\n"
+                                "3 + AllReduce of 12 f32, sum, root 0\n";
+    const struct device *g = w->g;
+    struct err err = ERR_INIT;
+
+    if (run_ways(w, v, ARRAY_LEN(v), said))
+        return 1;
+    w->a = (struct ask){COLL_ALLREDUCE, DT_F32, OP_SUM, 1, 1, .n_items = 3};
+    char *log = calls_of(w, said);
+    if (!log)
+        return 1;
+    (void)err_set(&err, 0, "%s", log);
+    HOLDS(strcmp(log, calls) == 0);
+    free(log);
+    return 0;
+}
+
+/* Here those of 20 bytes are large too. One small tensor is not worth two kernels. */
+static int run_one_small(struct bench *w, char *said)
+{
+    static const struct way v[] = {
+        {{.coll = COLL_ALLREDUCE, .n_items = 3}, 3, 2, 0},
+        {{.coll = COLL_ALLREDUCE, .n_items = 4}, 3, 2, 32},
+    };
+
+    return run_ways(w, v, ARRAY_LEN(v), said);
+}
+
+/* A graph holds no address of a tensor, so it has no direct calls. */
+static int run_split_graphs(struct bench *w, char *said)
+{
+    static const struct way v[] = {
+        {{.coll = COLL_ALLREDUCE, .n_items = 3}, 1, 0, 60},
+        {{.coll = COLL_ALLREDUCE, .n_items = 2, .is_tight = true}, 2, 1, 0},
+    };
+
+    return run_ways(w, v, ARRAY_LEN(v), said);
+}
+
 /* Nothing of these is packed or converted: they cost no memory of ours. */
 static int run_lean(struct bench *w, char *said)
 {
@@ -390,7 +454,7 @@ UNIT_TEST(members_get_their_results)
         {.n = 1, .mask = 3}, /* a set of one needs no NCCL */
         {.n = 2, .mask = 3},
         {.n = 3},
-        {.n = 4, .mask = 3, .direct_bytes = 1}, /* calls of one group */
+        {.n = 4, .mask = 3, .direct_bytes = 24}, /* some packed, some direct */
         {.n = 5, .mask = 31},
         {.n = 2, .mask = 3, .is_deterministic = true},
         {.n = 2, .mask = 3, .version = "21003"}, /* calls that block */
@@ -408,7 +472,7 @@ UNIT_TEST(registered_buffers_give_the_same_results)
     static const struct gpu_case cases[] = {
         {.n = 1, .mask = 31, .registers = true},
         {.n = 2, .mask = 15, .registers = true},
-        {.n = 3, .mask = 15, .registers = true},
+        {.n = 3, .mask = 15, .registers = true, .direct_bytes = 24},
         {.n = 2, .mask = 31, .registers = true, .n_streams = 2},
         {.n = 3, .mask = 31, .registers = true, .uses_graphs = true},
         {.n = 2,
@@ -424,7 +488,7 @@ UNIT_TEST(graphs_give_the_same_results)
 {
     static const struct gpu_case cases[] = {
         {.n = 2, .mask = 31, .uses_graphs = true},
-        {.n = 3, .mask = 31, .uses_graphs = true, .n_streams = 2},
+        {.n = 3, .mask = 31, .uses_graphs = true, .n_streams = 2, .direct_bytes = 24},
         {.n = 3, .mask = 31, .uses_graphs = true, .is_deterministic = true},
     };
 
@@ -453,6 +517,14 @@ UNIT_TEST(small_tensors_are_one_call)
 UNIT_TEST(large_tensors_are_calls_of_one_group)
 {
     case_start((struct gpu_case){.n = 3, .direct_bytes = 1, .bench = run_each});
+}
+
+UNIT_TEST(small_tensors_are_packed_beside_large_ones)
+{
+    case_start((struct gpu_case){.n = 3, .direct_bytes = 24, .bench = run_split});
+    case_start((struct gpu_case){.n = 3, .direct_bytes = 20, .bench = run_one_small});
+    case_start((struct gpu_case){
+        .n = 3, .direct_bytes = 24, .uses_graphs = true, .bench = run_split_graphs});
 }
 
 UNIT_TEST(deterministic_tensors_are_calls_of_their_own)

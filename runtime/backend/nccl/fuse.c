@@ -2,87 +2,87 @@
 /* The layout of a batch, and its chunks.
  *
  * Design: packing reads and writes each byte twice, which pays for small tensors only:
- * NCCL is as fast with a large one alone. So one tensor is packed only if what is sent
- * has another size, and a few large tensors are calls of one group. Tensors start at
- * multiples of 16 bytes in the buffer, whatever their addresses are: the padding is a
- * function of counts (and is sent: at most 15 bytes per tensor).
+ * NCCL is as fast with a large one alone. Tensors start at multiples of 16 bytes in the
+ * buffer, whatever their addresses are: the padding is a function of counts (and is
+ * sent: at most 15 bytes per tensor).
  *
- * Invariants: offsets ascend, do not overlap, and end within wire_bytes; chunks of one
- * tensor follow each other without gaps, all but the last of CHUNK_BYTES on the wider
- * side, so each starts at the tensor's own distance from a 16-byte boundary.
+ * Invariants: offsets ascend among the packed tensors and among the direct ones, do not
+ * overlap, and end within `bytes`; chunks of one tensor follow each other without gaps,
+ * all but the last of CHUNK_BYTES on the wider side, so each starts at the tensor's own
+ * distance from a 16-byte boundary.
  *
  * Called by the launcher, once per batch. */
 #include "runtime/backend/nccl/fuse.h"
 
 #include <errno.h>
 
-static bool are_all_large(const uint64_t *counts, size_t n, size_t size, uint64_t least)
-{
-    for (size_t i = 0; i < n; i++)
-        if (counts[i] * size < least)
-            return false;
-    return true;
-}
+/* Direct are the tensors in front of `end` that have at least `least` elements. */
+struct fuse_split {
+    uint64_t least;
+    size_t end;
+};
 
-static enum fuse_way way_of(const uint64_t *counts,
-                            size_t n,
-                            bool is_same,
-                            size_t size,
-                            const struct comm_terms *t)
+static struct fuse_split
+split_of(const uint64_t *counts, size_t n, size_t size, const struct comm_terms *t)
 {
-    if (!is_same)
-        return FUSE_PACKED;
-    if (n == 1)
-        return FUSE_DIRECT;
-    if (t->is_deterministic)
-        return FUSE_GROUP;
-    return n <= FUSE_GROUP_MAX && are_all_large(counts, n, size, t->direct_bytes)
-               ? FUSE_GROUP
-               : FUSE_PACKED;
+    static const struct fuse_split all_packed = {0, 0}, all_direct = {0, SIZE_MAX};
+    size_t n_direct = 0;
+    if (!t)
+        return all_packed;
+    struct fuse_split s = {t->direct_bytes / size + (t->direct_bytes % size != 0), 0};
+    for (; s.end < n && n_direct < FUSE_GROUP_MAX; s.end++)
+        n_direct += counts[s.end] >= s.least;
+    if (t->is_deterministic || n - n_direct <= 1)
+        return all_direct;
+    return t->uses_graphs ? all_packed : s;
 }
 
 int fuse_plan(const uint64_t *counts,
               size_t n,
-              enum dtype in,
-              enum dtype wire,
+              size_t size,
               const struct comm_terms *t,
               struct fuse_plan *ret,
               uint64_t *ret_offsets)
 {
-    size_t size = dtype_size(in), wire_size = dtype_size(wire);
-    uint64_t at = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (counts[i] > (uint64_t)INT64_MAX / 8 - FUSE_ALIGN)
-            return -EOVERFLOW;
-        ret_offsets[i] = at;
-        at += fuse_align_size(counts[i] * wire_size);
-        if (at > (uint64_t)INT64_MAX)
-            return -EOVERFLOW;
+    struct fuse_split s = split_of(counts, n, size, t);
+    uint64_t at = 0, packed = 0;
+    for (int direct = 0; direct < 2; direct++) {
+        packed = at; /* at last, where the direct ones begin */
+        for (size_t i = 0; i < n; i++) {
+            if ((i < s.end && counts[i] >= s.least) != direct)
+                continue;
+            if (counts[i] > (uint64_t)INT64_MAX / 8 - FUSE_ALIGN)
+                return -EOVERFLOW;
+            ret_offsets[i] = at;
+            at += fuse_align_size(counts[i] * size);
+            if (at > (uint64_t)INT64_MAX)
+                return -EOVERFLOW;
+        }
     }
-    *ret = (struct fuse_plan){.way = way_of(counts, n, size == wire_size, size, t),
-                              .wire = wire,
-                              .is_call_each = t->is_deterministic && n > 1,
-                              .wire_bytes = at};
+    *ret = (struct fuse_plan){packed, at};
     return 0;
 }
 
-bool fuse_is_contiguous(const struct fuse_plan *p,
+uint64_t fuse_find_base(const struct fuse_plan *p,
                         const struct comm_terms *t,
-                        enum dtype in,
+                        size_t size,
                         const uint64_t *counts,
                         const uint64_t *offsets,
                         const uint64_t *addresses,
                         size_t n)
 {
-    size_t size = dtype_size(in);
-    if (p->way != FUSE_PACKED || size != dtype_size(p->wire) || t->uses_graphs
-        || t->registers)
-        return false;
-    for (size_t i = 0; i < n; i++)
-        if (counts[i] * size % FUSE_ALIGN != 0
-            || (counts[i] != 0 && addresses[i] - addresses[0] != offsets[i]))
-            return false;
-    return n > 0 && counts[0] != 0;
+    uint64_t base = 0;
+    if (t->uses_graphs || t->registers)
+        return 0;
+    for (size_t i = 0; i < n; i++) {
+        if (counts[i] == 0 || !fuse_is_packed(p, offsets[i]))
+            continue;
+        if (base == 0) /* the first one, whose offset is 0 */
+            base = addresses[i];
+        if (counts[i] * size % FUSE_ALIGN != 0 || addresses[i] - base != offsets[i])
+            return 0;
+    }
+    return base;
 }
 
 static uint64_t chunk_elements(const struct fuse_move *m)

@@ -1,10 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a batch of tensors is sent: which NCCL calls it takes and where each tensor lies
- * in the fusion buffer. Pure.
+/* How a batch of tensors is sent. A packed tensor lies in the fusion buffer, and all
+ * packed ones are one call. A direct tensor is a call on itself. All calls of a batch
+ * are one NCCL group. Pure.
  *
- * Every rank must make the same calls, so all but fuse_is_contiguous is a function of
+ *   no terms                all are packed
+ *   deterministic           all are direct
+ *   otherwise               direct: the first FUSE_GROUP_MAX tensors of direct_bytes or
+ *                           more; packed: the rest
+ *     the rest is 0 or 1    all are direct
+ *     else, with graphs     all are packed: a graph holds no address of a tensor
+ *
+ * Every rank must make the same calls, so all but fuse_find_base is a function of
  * counts, types and the communicator's terms, which are equal on all ranks; never of
- * addresses. */
+ * addresses, or of the outputs that exist on this rank.
+ *
+ * In the buffer the packed tensors come first. The direct ones have places behind them,
+ * for a member that has no tensor there. */
 #ifndef RUNTIME_BACKEND_NCCL_FUSE_H
 #define RUNTIME_BACKEND_NCCL_FUSE_H
 
@@ -13,46 +24,41 @@
 #include "runtime/core/types.h"
 
 #define FUSE_ALIGN     16u /* of a tensor in the buffer: whole vectors of the kernels */
-#define FUSE_GROUP_MAX 16u /* most tensors of a FUSE_GROUP unless deterministic */
+#define FUSE_GROUP_MAX 16u /* most large tensors that are direct */
 
 static inline uint64_t fuse_align_size(uint64_t bytes)
 {
     return (bytes + FUSE_ALIGN - 1) / FUSE_ALIGN * FUSE_ALIGN;
 }
 
-enum fuse_way {
-    FUSE_DIRECT, /* one call, on the tensor itself */
-    FUSE_GROUP,  /* one call per tensor, on itself, in one NCCL group */
-    FUSE_PACKED  /* through the buffer */
-};
-
 struct fuse_plan {
-    enum fuse_way way;
-    enum dtype wire;
-    /* FUSE_PACKED: one call per tensor, in one group, instead of one for all: results
-     * must not depend on what is fused. */
-    bool is_call_each;
-    uint64_t wire_bytes; /* of the buffer; offsets are used for FUSE_PACKED only */
+    uint64_t packed_bytes; /* of the buffer, from its start: the packed tensors */
+    uint64_t bytes;        /* of the buffer with the places of direct tensors */
 };
 
-/* n tensors of counts[n] elements of type `in`, which are sent as `wire` (of another
- * size only if they cannot be sent as they are). ret_offsets[n]: bytes from the start
- * of the buffer. n >= 1. -EOVERFLOW: more bytes than 2^63. */
+/* n tensors of counts[n] elements, which are sent as elements of `size` bytes. t NULL:
+ * for tensors that cannot be sent as they are. ret_offsets[n]: bytes from the start of
+ * the buffer. n >= 1. -EOVERFLOW: more bytes than 2^63. */
 int fuse_plan(const uint64_t *counts,
               size_t n,
-              enum dtype in,
-              enum dtype wire,
+              size_t size,
               const struct comm_terms *t,
               struct fuse_plan *ret,
               uint64_t *ret_offsets);
+/* Of a tensor that is not empty. */
+static inline bool fuse_is_packed(const struct fuse_plan *p, uint64_t offset)
+{
+    return offset < p->packed_bytes;
+}
 
-/* Local to this rank: do tensors of type `in` at these addresses lie as in the buffer,
- * without gaps? Then NCCL may work on them instead of the buffer, because the number
- * of bytes is the same. Not with graphs or registered buffers, where the address is
- * part of the call. */
-bool fuse_is_contiguous(const struct fuse_plan *p,
+/* Local to this rank: do the packed tensors, of elements of `size` bytes, lie at these
+ * addresses as in the buffer, without gaps? Then NCCL may work on them instead of the
+ * buffer, because the number of bytes is the same. Returns the first one's address; 0:
+ * they do not. Not with graphs or registered buffers, where the address is part of the
+ * call. */
+uint64_t fuse_find_base(const struct fuse_plan *p,
                         const struct comm_terms *t,
-                        enum dtype in,
+                        size_t size,
                         const uint64_t *counts,
                         const uint64_t *offsets,
                         const uint64_t *addresses,

@@ -196,8 +196,7 @@ static int gcoll_dispatch(struct gcoll_post *p, struct err *err)
     switch (p->batch->coll) {
     case COLL_ALLREDUCE:
     case COLL_REDUCE:
-        p->is_packed = p->batch->op == OP_ADASUM;
-        return p->is_packed ? gcoll_adasum(p, err) : gcoll_reduce(p, err);
+        return p->batch->op == OP_ADASUM ? gcoll_adasum(p, err) : gcoll_reduce(p, err);
     case COLL_REDUCESCATTER:
         return gcoll_reduce(p, err);
     case COLL_BROADCAST:
@@ -222,13 +221,15 @@ static int gcoll_dispatch(struct gcoll_post *p, struct err *err)
 static void gcoll_count_bytes(const struct gcoll_post *p)
 {
     const struct batch *b = p->batch;
-    uint64_t n = 0;
+    uint64_t n = 0, packed;
 
     for (size_t i = 0; i < b->n_items; i++)
         if (b->items[i].in || b->items[i].out)
             n += b->items[i].count;
     n *= dtype_size(b->dtype);
-    gpu_count(p->g, p->is_packed ? GPU_PACKED : GPU_DIRECT, n);
+    packed = p->packed_bytes < n ? p->packed_bytes : n;
+    gpu_count(p->g, GPU_PACKED, packed);
+    gpu_count(p->g, GPU_DIRECT, n - packed);
     if (b->region > 0)
         gpu_count(p->g, GPU_REGISTERED, n);
 }

@@ -19,8 +19,10 @@ struct gcoll_post {
     uint32_t index;         /* of the stream and of the communicator on it */
     const enum dtype *wire; /* of wider floats: DT_F16 or DT_BF16; NULL: as they are */
     bool is_named;          /* the error already names its rank */
-    bool is_packed;         /* it used the fusion buffer, for the counters */
+    uint64_t packed_bytes;  /* of tensors, through the fusion buffer; for counters */
 };
+
+#define GCOLL_ALL_PACKED UINT64_MAX /* packed_bytes: of all tensors */
 
 /* The post of a job with a batch. It borrows the job. */
 struct gcoll_post gcoll_post_of(struct device *g, const struct gpu_job *job);

@@ -101,15 +101,14 @@ static int adasum_begin(struct gpu_adasum *a, struct err *err)
         return err_set(err, -ENOMEM, "out of memory for a batch of %zu tensors", a->n);
     for (size_t i = 0; i < a->n; i++)
         a->counts[i] = b->items[i].count;
-    if (fuse_plan(a->counts, a->n, b->dtype, a->r.wire, &a->p->c->terms, &a->plan,
-                  a->offsets))
+    if (fuse_plan(a->counts, a->n, a->wire_size, NULL, &a->plan, a->offsets))
         return err_set(err, -EOVERFLOW, "a batch of more than 2^63 bytes");
     return plan_chunks(a, err);
 }
 
 static int find_memory(struct gpu_adasum *a, struct err *err)
 {
-    const uint64_t wire = a->plan.wire_bytes, sums = a->n_chunks * sizeof(struct dots),
+    const uint64_t wire = a->plan.bytes, sums = a->n_chunks * sizeof(struct dots),
                    weights = a->n * sizeof(struct weights),
                    half = a->is_halved
                               ? fuse_align_size(wire / a->wire_size * HALF_SIZE)
@@ -188,7 +187,7 @@ static int adasum_move_out(struct gpu_adasum *a, struct err *err)
 
 static uint64_t n_elements(const struct gpu_adasum *a)
 {
-    return a->plan.wire_bytes / a->wire_size;
+    return a->plan.bytes / a->wire_size;
 }
 
 /* All packed tensors, including the gaps. */
@@ -346,6 +345,7 @@ int gcoll_adasum(struct gcoll_post *p, struct err *err)
     struct gpu_adasum a = {.p = p};
     int rc = adasum_begin(&a, err);
 
+    p->packed_bytes = GCOLL_ALL_PACKED;
     if (!rc && a.n_chunks > 0) {
         rc = find_memory(&a, err);
         if (!rc)

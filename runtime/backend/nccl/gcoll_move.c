@@ -211,7 +211,8 @@ static int broadcast_packed(struct moving *m, struct err *err)
     uint32_t generation;
     cu_ptr buffer;
 
-    if (n < PACKS_FROM || !p->c->n_nc || p->batch->region > 0)
+    if (n < PACKS_FROM || !p->c->n_nc || p->batch->region > 0
+        || p->c->terms.is_deterministic)
         return 1;
     AUTOFREE uint64_t *bytes = mem_calloc(2 * n, sizeof(*bytes));
     AUTOFREE struct fuse_move *moves = mem_calloc(n, sizeof(*moves));
@@ -219,18 +220,16 @@ static int broadcast_packed(struct moving *m, struct err *err)
         return err_set(err, -ENOMEM, "out of memory for a batch of %zu tensors", n);
     for (size_t i = 0; i < n; i++)
         bytes[i] = p->batch->items[i].count * m->size;
-    if (fuse_plan(bytes, n, DT_U8, DT_U8, &p->c->terms, &plan, bytes + n))
+    if (fuse_plan(bytes, n, 1, NULL, &plan, bytes + n))
         return err_set(err, -EOVERFLOW, "a batch of more than 2^63 bytes");
-    if (plan.way != FUSE_PACKED || plan.wire_bytes == 0
-        || plan.wire_bytes / n >= PACKS_BELOW)
+    if (plan.bytes == 0 || plan.bytes / n >= PACKS_BELOW)
         return 1;
-    p->is_packed = true;
-    int rc =
-        comm_fusion(p->c, p->index, plan.wire_bytes, p->s, &buffer, &generation, err);
+    p->packed_bytes = GCOLL_ALL_PACKED;
+    int rc = comm_fusion(p->c, p->index, plan.bytes, p->s, &buffer, &generation, err);
     if (!rc && p->batch->root == p->c->me)
         rc = copy_all(m, true, buffer, bytes + n, moves, err);
     if (!rc)
-        rc = moving_add(m, CALL_BROADCAST, buffer, buffer, plan.wire_bytes / m->size,
+        rc = moving_add(m, CALL_BROADCAST, buffer, buffer, plan.bytes / m->size,
                         p->batch->root, err);
     if (!rc)
         rc = gcoll_make(p, &m->calls, err);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions. A tensor that NCCL can take as it is goes directly, alone or as one call
- * per tensor in one group. Many small tensors are packed by one kernel, reduced by one
- * call and unpacked by another kernel, which also scale and convert.
+/* Reductions, as fuse.h plans them. A large tensor is a call on itself. Small ones are
+ * packed by one kernel, reduced by one call and unpacked by another kernel, which also
+ * scale and convert. All calls of a batch are one group.
+ *
+ * First each tensor gets the places where NCCL reads and writes. What is not there
+ * already, or must be computed, is a move before or after the calls.
  *
  * A member that has joined has no tensors: its zeros and the results that it would
  * receive lie in the fusion buffer, and it makes the same calls as all members. No
@@ -17,10 +20,12 @@ struct reducing {
     struct gpu_reduction r;
     struct fuse_plan plan;
     size_t in_size, wire_size; /* of an element */
-    uint32_t generation;       /* of the buffer that is packed into */
+    uint32_t generation;       /* of the buffer, if a graph packs into it */
+    bool is_call_each; /* of packed tensors: results must not depend on the batch */
     size_t n;
     uint64_t *counts, *offsets; /* mem_free */
-    cu_ptr *in, *out;           /* of NCCL's calls */
+    cu_ptr *in, *out;           /* of NCCL's calls; 0: only of an empty tensor */
+    cu_ptr packed_in, packed_out;
     struct fuse_move *moves;
     struct gcoll_calls calls;
 };
@@ -72,43 +77,41 @@ static struct fuse_move move_of(enum kernel_id k,
                               0};
 }
 
-/* The tensors to dst[i], as moves. */
-static void moves_in(struct gcoll_post *p, struct reducing *q, const cu_ptr *dst)
-{
-    for (size_t i = 0; i < q->n; i++)
-        q->moves[i] = move_of(q->r.in, gcoll_ptr(p->batch->items[i].in), q->in_size,
-                              dst[i], q->wire_size, q->counts[i]);
-}
-
-static int reduce_move_in(struct gcoll_post *p,
-                          struct reducing *q,
-                          const cu_ptr *dst,
-                          struct err *err)
-{
-    moves_in(p, q, dst);
-    return gcoll_moves(p, q->r.in, q->moves, q->n, q->r.in_scale, 1, err);
-}
-
-/* Moves src[i] to the i-th tensor's own output, if it has one; returns their number. */
-static size_t moves_out(struct gcoll_post *p, struct reducing *q, const cu_ptr *src)
+/* The inputs that calls do not read where they lie, to where they do. Returns their
+ * number. */
+static size_t moves_in(struct gcoll_post *p, struct reducing *q)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < q->n; i++)
-        if (p->batch->items[i].out)
+    for (size_t i = 0; i < q->n; i++) {
+        const cu_ptr src = gcoll_ptr(p->batch->items[i].in);
+
+        if (q->r.needs_in || src != q->in[i])
             q->moves[n++] =
-                move_of(q->r.out, src[i], q->wire_size,
-                        gcoll_ptr(p->batch->items[i].out), q->in_size, q->counts[i]);
+                move_of(q->r.in, src, q->in_size, q->in[i], q->wire_size, q->counts[i]);
+    }
     return n;
 }
 
-static int reduce_move_out(struct gcoll_post *p,
-                           struct reducing *q,
-                           const cu_ptr *src,
-                           struct err *err)
+static int reduce_move_in(struct gcoll_post *p, struct reducing *q, struct err *err)
 {
-    const size_t n = moves_out(p, q, src);
+    const size_t n = moves_in(p, q);
 
+    return gcoll_moves(p, q->r.in, q->moves, n, q->r.in_scale, 1, err);
+}
+
+/* The results to the tensors' own outputs, where this member has them. */
+static int reduce_move_out(struct gcoll_post *p, struct reducing *q, struct err *err)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < q->n; i++) {
+        const cu_ptr dst = gcoll_ptr(p->batch->items[i].out);
+
+        if (dst && (q->r.needs_out || dst != q->out[i]))
+            q->moves[n++] = move_of(q->r.out, q->out[i], q->wire_size, dst, q->in_size,
+                                    q->counts[i]);
+    }
     return gcoll_moves(p, q->r.out, q->moves, n, q->r.out_scale, q->r.out_divisor, err);
 }
 
@@ -138,21 +141,7 @@ static bool post_has_result(const struct gcoll_post *p)
     return p->batch->coll != COLL_REDUCE || p->batch->root == p->c->me;
 }
 
-/* --- packed --- */
-
-static bool lies_as_packed(struct gcoll_post *p, struct reducing *q)
-{
-    for (size_t i = 0; i < q->n; i++) {
-        q->in[i] = gcoll_ptr(p->batch->items[i].in);
-        q->out[i] = gcoll_ptr(p->batch->items[i].out);
-    }
-    return !q->r.needs_in && !q->r.needs_out && p->c->n_nc && !q->plan.is_call_each
-           && p->batch->region == 0 && post_has_result(p)
-           && fuse_is_contiguous(&q->plan, &p->c->terms, p->batch->dtype, q->counts,
-                                 q->offsets, q->in, q->n)
-           && fuse_is_contiguous(&q->plan, &p->c->terms, p->batch->dtype, q->counts,
-                                 q->offsets, q->out, q->n);
-}
+/* --- as a graph --- */
 
 /* Everything that the calls and kernels of a packed batch depend on, followed by
  * counts. */
@@ -206,7 +195,7 @@ static int chunks_out(struct gcoll_post *p,
     uint64_t at = 0;
 
     for (size_t i = 0; i < q->n; i++)
-        q->moves[i] = move_of(q->r.out, q->in[i], q->wire_size, gcoll_ptr(v[i].out),
+        q->moves[i] = move_of(q->r.out, q->out[i], q->wire_size, gcoll_ptr(v[i].out),
                               q->in_size, q->counts[i]);
     int rc = gcoll_chunks(q->moves, q->n, ret, ret_n, err);
     for (size_t i = 0; i < q->n && !rc; i++) {
@@ -219,8 +208,8 @@ static int chunks_out(struct gcoll_post *p,
     return rc;
 }
 
-/* The calls are collected. Runs them as a graph if the same batch has occurred before.
- */
+/* The calls are collected, and all tensors are packed. Runs the batch as a graph if it
+ * has occurred before. */
 static int run_graph(struct gcoll_post *p, struct reducing *q, struct err *err)
 {
     const size_t bytes = sizeof(struct packed_key) + q->n * sizeof(uint64_t);
@@ -237,11 +226,11 @@ static int run_graph(struct gcoll_post *p, struct reducing *q, struct err *err)
         /* in an allreduce it differs on a rank that has joined */
         p->batch->coll == COLL_REDUCE ? p->batch->root : 0, q->r.in, q->r.out,
         q->r.wire, q->r.out_divisor, q->r.nccl_dtype, q->r.nccl_op, q->r.in_scale,
-        q->r.out_scale, q->plan.is_call_each, q->n};
+        q->r.out_scale, q->is_call_each, q->n};
     for (size_t i = 0; i < q->n; i++)
         key->counts[i] = q->counts[i];
-    moves_in(p, q, q->in);
-    int rc = gcoll_chunks(q->moves, q->n, &in, &k.n_in, err);
+    const size_t n_in = moves_in(p, q);
+    int rc = gcoll_chunks(q->moves, n_in, &in, &k.n_in, err);
     if (!rc && post_has_result(p))
         rc = chunks_out(p, q, &out, &k.n_out, err);
     const struct graph_batch b = {
@@ -258,56 +247,37 @@ static int run_graph(struct gcoll_post *p, struct reducing *q, struct err *err)
     return rc ? rc : graph_run(graphs, &b, err);
 }
 
-/* Graphs have an unregistered buffer of their own: the registered one is shared by all
- * communicators of a rank, and may move on one rank alone. */
-static int
-take_buffer(struct gcoll_post *p, struct reducing *q, cu_ptr *ret, struct err *err)
-{
-    const uint64_t bytes = q->plan.wire_bytes;
-    struct graphs *graphs;
+/* --- allreduce and reduce --- */
 
-    if (!p->c->terms.uses_graphs || !p->c->n_nc)
-        return comm_fusion(p->c, p->index, bytes, p->s, ret, &q->generation, err);
-    graphs = graphs_of(p);
-    return graphs ? graphs_buffer(graphs, bytes, ret, &q->generation, err)
-                  : err_set(err, -ENOMEM, "out of memory for graphs");
+/* Tensors of a registered buffer are not packed: one call per tensor, on itself. But a
+ * reduce whose input is scaled first goes through the buffer on all members: a rank
+ * that is not the root has no registered output to scale into. */
+static int plan_batch(struct gcoll_post *p, struct reducing *q, struct err *err)
+{
+    const bool is_registered = p->batch->region > 0;
+    const bool packs_all =
+        q->in_size != q->wire_size
+        || (is_registered && p->batch->coll == COLL_REDUCE && q->r.needs_in);
+    struct comm_terms t = p->c->terms;
+
+    t.is_deterministic |= is_registered;
+    q->is_call_each = t.is_deterministic;
+    for (size_t i = 0; i < q->n; i++)
+        q->counts[i] = p->batch->items[i].count;
+    return fuse_plan(q->counts, q->n, q->wire_size, packs_all ? NULL : &t, &q->plan,
+                     q->offsets)
+               ? err_set(err, -EOVERFLOW, "a batch of more than 2^63 bytes")
+               : 0;
 }
 
-static int run_packed(struct gcoll_post *p, struct reducing *q, struct err *err)
+static bool reduce_is_packed(const struct reducing *q, size_t i)
 {
-    const bool is_in_place = lies_as_packed(p, q);
-    const uint64_t n_wire = q->plan.wire_bytes / q->wire_size;
-    cu_ptr buffer;
-    int rc = 0;
-
-    if (is_in_place) {
-        rc = add_call(p, q, q->in[0], q->out[0], n_wire, err);
-        return rc ? rc : gcoll_make(p, &q->calls, err);
-    }
-    p->is_packed = true;
-    rc = take_buffer(p, q, &buffer, err);
-    for (size_t i = 0; i < q->n && !rc; i++)
-        q->in[i] = buffer + q->offsets[i];
-    if (!rc && !q->plan.is_call_each)
-        rc = add_call(p, q, buffer, buffer, n_wire, err);
-    for (size_t i = 0; i < q->n && !rc && q->plan.is_call_each; i++)
-        rc = add_call(p, q, q->in[i], q->in[i], q->counts[i], err);
-    if (!rc && p->c->terms.uses_graphs && p->c->n_nc)
-        return run_graph(p, q, err);
-    if (!rc)
-        rc = reduce_move_in(p, q, q->in, err);
-    if (!rc)
-        rc = gcoll_make(p, &q->calls, err);
-    return rc || !post_has_result(p) ? rc : reduce_move_out(p, q, q->in, err);
+    return fuse_is_packed(&q->plan, q->offsets[i]);
 }
 
-/* --- on the tensors themselves --- */
-
-/* Where the results of this member's calls go: its tensors, or the buffer. A member
- * that is not the root of a reduce has none; NCCL does not write to the address given
- * there. */
-static int
-reduce_find_outputs(struct gcoll_post *p, struct reducing *q, struct err *err)
+/* Direct calls use this member's tensors, or the buffer. A member that is not the root
+ * of a reduce has no outputs; NCCL does not write to the address given there. */
+static int place_direct(struct gcoll_post *p, struct reducing *q, struct err *err)
 {
     const struct batch_item *v = p->batch->items;
     bool needs_buffer = false;
@@ -318,41 +288,105 @@ reduce_find_outputs(struct gcoll_post *p, struct reducing *q, struct err *err)
         q->out[i] = post_has_result(p) ? gcoll_ptr(v[i].out)
                     : q->r.needs_in    ? 0
                                        : gcoll_ptr(v[i].in);
-        needs_buffer |= !q->out[i];
+        needs_buffer |= !q->out[i] && q->counts[i] && !reduce_is_packed(q, i);
     }
     if (needs_buffer)
-        rc = scratch_fusion(&p->g->scratch, p->index, q->plan.wire_bytes, p->s, &buffer,
-                            err);
-    for (size_t i = 0; i < q->n && !rc; i++)
-        if (!q->out[i])
+        rc =
+            scratch_fusion(&p->g->scratch, p->index, q->plan.bytes, p->s, &buffer, err);
+    for (size_t i = 0; i < q->n && !rc; i++) {
+        if (!q->out[i] && buffer)
             q->out[i] = buffer + q->offsets[i];
+        q->in[i] = gcoll_ptr(v[i].in);
+        if (q->r.needs_in || !q->in[i] || !p->c->n_nc)
+            q->in[i] = q->out[i];
+    }
     return rc;
 }
 
-static int run_direct(struct gcoll_post *p, struct reducing *q, struct err *err)
+/* Graphs have an unregistered buffer of their own: the registered one is shared by all
+ * communicators of a rank, and may move on one rank alone. */
+static int
+take_buffer(struct gcoll_post *p, struct reducing *q, cu_ptr *ret, struct err *err)
 {
-    int rc = reduce_find_outputs(p, q, err);
+    const uint64_t bytes = q->plan.packed_bytes;
+    struct graphs *graphs;
 
-    if (!rc && q->r.needs_in)
-        rc = reduce_move_in(p, q, q->out, err);
-    for (size_t i = 0; i < q->n && !rc; i++) {
-        const uint64_t bytes = q->counts[i] * q->in_size;
+    if (!p->c->terms.uses_graphs || !p->c->n_nc)
+        return comm_fusion(p->c, p->index, bytes, p->s, ret, &q->generation, err);
+    graphs = graphs_of(p);
+    return graphs ? graphs_buffer(graphs, bytes, ret, &q->generation, err)
+                  : err_set(err, -ENOMEM, "out of memory for graphs");
+}
 
-        q->in[i] = q->r.needs_in ? q->out[i] : gcoll_ptr(p->batch->items[i].in);
-        if (!q->in[i]) { /* it has joined: zeros */
-            rc = gcoll_zero(p, q->out[i], bytes, err);
-            q->in[i] = q->out[i];
-        } else if (!p->c->n_nc) {
-            rc = gcoll_copy(p, q->out[i], q->in[i], bytes, err);
+static cu_ptr
+find_base(const struct gcoll_post *p, const struct reducing *q, const cu_ptr *at)
+{
+    return fuse_find_base(&q->plan, &p->c->terms, q->in_size, q->counts, q->offsets, at,
+                          q->n);
+}
+
+/* Do the packed tensors lie as in the buffer, so that no move is needed? The places are
+ * those of direct calls so far. */
+static bool lies_as_packed(struct gcoll_post *p, struct reducing *q)
+{
+    if (q->r.needs_in || q->r.needs_out || !p->c->n_nc || !post_has_result(p))
+        return false;
+    q->packed_in = find_base(p, q, q->in);
+    q->packed_out = find_base(p, q, q->out);
+    return q->packed_in && q->packed_out;
+}
+
+/* After place_direct, whose buffer is at least as large. */
+static int place_packed(struct gcoll_post *p, struct reducing *q, struct err *err)
+{
+    cu_ptr buffer;
+    int rc;
+
+    if (q->plan.packed_bytes == 0 || lies_as_packed(p, q))
+        return 0;
+    rc = take_buffer(p, q, &buffer, err);
+    if (rc)
+        return rc;
+    q->packed_in = q->packed_out = buffer;
+    for (size_t i = 0; i < q->n; i++)
+        if (reduce_is_packed(q, i)) {
+            q->in[i] = q->out[i] = buffer + q->offsets[i];
+            p->packed_bytes += q->counts[i] * q->in_size;
         }
-        if (!rc)
+    return 0;
+}
+
+static int add_calls(struct gcoll_post *p, struct reducing *q, struct err *err)
+{
+    const bool is_one = q->plan.packed_bytes > 0 && !q->is_call_each;
+    int rc = 0;
+
+    for (size_t i = 0; i < q->n && !rc; i++)
+        if (!is_one || !reduce_is_packed(q, i))
             rc = add_call(p, q, q->in[i], q->out[i], q->counts[i], err);
-    }
+    return rc || !is_one ? rc
+                         : add_call(p, q, q->packed_in, q->packed_out,
+                                    q->plan.packed_bytes / q->wire_size, err);
+}
+
+static int run_planned(struct gcoll_post *p, struct reducing *q, struct err *err)
+{
+    int rc = plan_batch(p, q, err);
+
+    if (rc || q->plan.bytes == 0)
+        return rc;
+    rc = place_direct(p, q, err);
+    if (!rc)
+        rc = place_packed(p, q, err);
+    if (!rc)
+        rc = add_calls(p, q, err);
+    if (!rc && q->plan.packed_bytes && p->c->terms.uses_graphs && p->c->n_nc)
+        return run_graph(p, q, err);
+    if (!rc)
+        rc = reduce_move_in(p, q, err);
     if (!rc)
         rc = gcoll_make(p, &q->calls, err);
-    return rc || !q->r.needs_out || !post_has_result(p)
-               ? rc
-               : reduce_move_out(p, q, q->out, err);
+    return rc || !post_has_result(p) ? rc : reduce_move_out(p, q, err);
 }
 
 /* --- reducescatter --- */
@@ -438,45 +472,21 @@ static int run_scatter(struct gcoll_post *p, struct reducing *q, struct err *err
     const struct batch_item *v = p->batch->items;
     const uint64_t bytes = place_scatter(p, q);
     cu_ptr buffer = 0;
-    p->is_packed = bytes > 0;
+    p->packed_bytes = bytes ? GCOLL_ALL_PACKED : 0;
     int rc =
         bytes ? scratch_fusion(&p->g->scratch, p->index, bytes, p->s, &buffer, err) : 0;
 
     for (size_t i = 0; i < q->n && !rc; i++)
         take_place(q, i, buffer);
-    if (!rc && q->r.needs_in)
-        rc = reduce_move_in(p, q, q->in, err);
-    for (size_t i = 0; i < q->n && !rc; i++) {
-        const uint64_t whole = q->counts[i] * q->wire_size;
-
-        if (!q->r.needs_in && !v[i].in)
-            rc = gcoll_zero(p, q->in[i], whole, err);
-        else if (!q->r.needs_in)
-            rc = gcoll_copy(p, q->in[i], gcoll_ptr(v[i].in), whole, err);
-        if (!rc)
-            rc = add_parts(p, q, v[i].counts, q->in[i], q->out[i], err);
-    }
+    if (!rc)
+        rc = reduce_move_in(p, q, err);
+    for (size_t i = 0; i < q->n && !rc; i++)
+        rc = add_parts(p, q, v[i].counts, q->in[i], q->out[i], err);
     if (!rc)
         rc = gcoll_make(p, &q->calls, err);
     for (size_t i = 0; i < q->n; i++)
         q->counts[i] = v[i].counts[p->c->me];
-    return rc || !q->r.needs_out ? rc : reduce_move_out(p, q, q->out, err);
-}
-
-/* Tensors of a registered buffer are not packed: one call per tensor, on itself. But a
- * reduce whose input is scaled first goes through the buffer on all members: a rank
- * that is not the root has no registered output to scale into. */
-static int plan_batch(struct gcoll_post *p, struct reducing *q)
-{
-    struct comm_terms t = p->c->terms;
-    int rc;
-
-    t.is_deterministic |= p->batch->region > 0;
-    rc = fuse_plan(q->counts, q->n, p->batch->dtype, q->r.wire, &t, &q->plan,
-                   q->offsets);
-    if (p->batch->region > 0 && p->batch->coll == COLL_REDUCE && q->r.needs_in)
-        q->plan.way = FUSE_PACKED;
-    return rc;
+    return rc ? rc : reduce_move_out(p, q, err);
 }
 
 int gcoll_reduce(struct gcoll_post *p, struct err *err)
@@ -484,20 +494,9 @@ int gcoll_reduce(struct gcoll_post *p, struct err *err)
     struct reducing q;
     int rc = reducing_begin(p, &q, err);
 
-    if (!rc && p->batch->coll == COLL_REDUCESCATTER) {
-        rc = run_scatter(p, &q, err);
-        reducing_release(&q);
-        return rc;
-    }
-    for (size_t i = 0; i < q.n && !rc; i++)
-        q.counts[i] = p->batch->items[i].count;
     if (!rc)
-        rc = plan_batch(p, &q);
-    if (rc == -EOVERFLOW)
-        rc = err_set(err, rc, "a batch of more than 2^63 bytes");
-    if (!rc && q.plan.wire_bytes)
-        rc =
-            q.plan.way == FUSE_PACKED ? run_packed(p, &q, err) : run_direct(p, &q, err);
+        rc = p->batch->coll == COLL_REDUCESCATTER ? run_scatter(p, &q, err)
+                                                  : run_planned(p, &q, err);
     reducing_release(&q);
     return rc;
 }
