@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """horovod.torch's optimizer with parameters on GPUs; fake_cuda.py stands in for torch's CUDA (gpu_torch.py)."""
 
+import contextlib
+
 import fake_cuda
 import horovod.torch as hvd
 import numpy as np
@@ -28,21 +30,41 @@ def gradients_of_one_queue_are_one_submit_and_one_wait():
     assert not handles._pending
 
 
-@check
-def a_bucket_of_a_gpu_is_larger():
-    named = parameters(6, elements=1 << 10)
-    before = reducer_module.GPU_BUCKET_BYTES
-    reducer_module.GPU_BUCKET_BYTES = 2 * 4 << 10
+@contextlib.contextmanager
+def buckets(first, other):
+    """Of these bytes instead of their own."""
+    before = reducer_module.GPU_FIRST_BUCKET_BYTES, reducer_module.GPU_BUCKET_BYTES
+    reducer_module.GPU_FIRST_BUCKET_BYTES, reducer_module.GPU_BUCKET_BYTES = first, other
     try:
-        optimizer = optimizer_of(named)
-        with Calls("submit_held") as calls:
-            backward(named)
-            assert [len(args[1]) for args in calls.of("submit_held")] == [2, 2, 2], calls.made
-        optimizer.step()
+        yield
     finally:
-        reducer_module.GPU_BUCKET_BYTES = before
+        reducer_module.GPU_FIRST_BUCKET_BYTES, reducer_module.GPU_BUCKET_BYTES = before
+
+
+@check
+def a_bucket_of_a_gpu_is_larger_but_the_first_of_a_step():
+    named = parameters(8, elements=1 << 10)
+    optimizer = optimizer_of(named)
+    with buckets(1 * 4 << 10, 3 * 4 << 10):
+        for _ in range(2):
+            with Calls("submit_held") as calls:
+                backward(named)
+            sizes = [len(args[1]) for args in calls.of("submit_held")]
+            assert sizes == [1, 3, 3, 1], sizes
+            optimizer.step()
+    first, others = reducer_module.GPU_FIRST_BUCKET_BYTES, reducer_module.GPU_BUCKET_BYTES
+    assert first < reducer_module.BUCKET_BYTES < others
+
+
+@check
+def the_first_bucket_may_differ_on_each_rank():
+    """Operations are matched by name, whatever was submitted together."""
+    named = parameters(8, elements=1 << 10)
+    optimizer = optimizer_of(named)
+    with buckets((1 + R) * 4 << 10, (2 + R) * 4 << 10):
+        backward(named)
+        optimizer.step()
     check_step(named)
-    assert before > reducer_module.BUCKET_BYTES
 
 
 @check

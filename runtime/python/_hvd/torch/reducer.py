@@ -8,7 +8,7 @@ A ready gradient waits in the queue until BUCKET_BYTES are collected, because ev
 the computing thread and of the runtime's. The runtime runs submitted operations meanwhile. The queue is
 local to this rank: operations are matched by name. Gradients on a GPU are collected in larger buckets,
 because a batch costs a launch, and those of one queue share one event; in synchronize() a stream waits for
-them, not a thread.
+them, not a thread. Their first bucket of a step is small: until it is submitted the network is idle.
 
 Invariants
  - Every rank submits each parameter that needs a gradient exactly once between two synchronize():
@@ -27,6 +27,7 @@ from _hvd.torch.reduction import ENDED, QUEUED, reduction_of, settle
 
 BUCKET_BYTES = 4 << 20
 GPU_BUCKET_BYTES = 25 << 20
+GPU_FIRST_BUCKET_BYTES = 1 << 20
 
 _live = weakref.WeakSet()  # reducers, to find those of optimizers that were dropped
 
@@ -73,6 +74,7 @@ class Reducer(Listener):
         self.sparse_dims = {}  # of parameters whose gradients were sparse
         self.queue = []
         self.queued_bytes = 0
+        self.is_first = True  # no queue was submitted yet in this step
         self.n_left = 0  # gradients that this backward() has yet to compute, if it computes all
         self.group_of = None  # {parameter: Group}, once hooks are registered
         self.synchronized = False
@@ -130,14 +132,18 @@ class Reducer(Listener):
         elif reduction.state == QUEUED:
             self.queue.append(reduction)
             self.queued_bytes += p.numel() * p.element_size()
-        enough = BUCKET_BYTES if reduction.place is None else GPU_BUCKET_BYTES
-        if self.queue and (self.n_left <= 0 or self.queued_bytes >= enough):
+        if self.queue and (self.n_left <= 0 or self.queued_bytes >= self._bucket_bytes(reduction.place)):
             self._start_queue()
 
     # --- submission and completion ---
 
+    def _bucket_bytes(self, place):
+        if place is None:
+            return BUCKET_BYTES
+        return GPU_FIRST_BUCKET_BYTES if self.is_first else GPU_BUCKET_BYTES
+
     def _start_queue(self):
-        queue, self.queue, self.queued_bytes = self.queue, [], 0
+        queue, self.queue, self.queued_bytes, self.is_first = self.queue, [], 0, False
         _start(queue)
 
     def _start_group(self, group):
@@ -182,7 +188,7 @@ class Reducer(Listener):
         """Resets all counts."""
         self.world = handles.world
         self.pending.clear()
-        self.queue, self.queued_bytes = [], 0
+        self.queue, self.queued_bytes, self.is_first = [], 0, True
         self.n_left = 0
         for p in self.delay:
             self.delay[p] = self.passes
