@@ -5,7 +5,8 @@
  * FOLDER. Communicators are non-blocking where NCCL supports that.
  *
  * Each rank prints its own points. A call that does not return is ended by the time
- * limit of our caller. */
+ * limit of our caller. RM_SABOTAGE=one_buffer makes the mistake that NCCL runs as a
+ * race and the fake detects. */
 #include "tests/gpu/tap/conform.h"
 
 #include <limits.h>
@@ -19,7 +20,7 @@ static struct nccl_api nccl;
 static int me, size;
 static const char *folder;
 static cu_stream s;
-static cu_ptr in, out;
+static cu_ptr in, out, own; /* own: of calls in place */
 static uint8_t host[4 * N * 8], back[4 * N * 8];
 
 /* --- helpers --- */
@@ -156,13 +157,19 @@ static void check_sum(nccl_comm c, const char *what)
 
 /* --- the script --- */
 
-static void check_reduces(nccl_comm c)
+/* NCCL runs the calls of a group together: none may write what another one uses. */
+static void check_group(nccl_comm c)
 {
+    const char *sabotage = getenv("RM_SABOTAGE");
+    const bool is_one = sabotage && strcmp(sabotage, "one_buffer") == 0;
+    const cu_ptr second = is_one ? in : own;
+
     inputs_fill();
+    NEEDS(cu.copy(own, in, N * sizeof(float), s));
     NEEDS(nccl.group_start());
     int r = call_all_reduce(c, N, NCCL_SUM);
     tap_point(r == NCCL_OK, "a call in a group: %d", r);
-    r = nccl.all_reduce(ptr_at(in), ptr_at(in), N, NCCL_F32, NCCL_MAX, c, s);
+    r = nccl.all_reduce(ptr_at(second), ptr_at(second), N, NCCL_F32, NCCL_MAX, c, s);
     tap_point(r == NCCL_OK, "another one, in place: %d", r);
     r = nccl.group_end();
     tap_point(r == NCCL_OK || (r == NCCL_IN_PROGRESS && nccl.has_nonblocking),
@@ -170,10 +177,13 @@ static void check_reduces(nccl_comm c)
     ENDS("the group's end", r);
     copy_down(N * sizeof(float));
     ALL(N, i, F[i] == total_of(i), "ncclAllReduce, sum");
-    NEEDS(cu.copy(out, in, N * sizeof(float), s));
+    NEEDS(cu.copy(out, second, N * sizeof(float), s));
     copy_down(N * sizeof(float));
     ALL(N, i, F[i] == value_of(size - 1, i), "ncclAllReduce, max, in place");
+}
 
+static void check_reduces(nccl_comm c)
+{
     inputs_fill();
     ENDS("ncclAllReduce, average", call_all_reduce(c, N, NCCL_AVG));
     copy_down(N * sizeof(float));
@@ -365,12 +375,14 @@ int main(int argc, char **argv)
     NEEDS(cu.stream_new(&s, CU_STREAM_NON_BLOCKING, 0));
     NEEDS(cu.mem_alloc(&in, sizeof(host)));
     NEEDS(cu.mem_alloc(&out, sizeof(back)));
+    NEEDS(cu.mem_alloc(&own, sizeof(host)));
     if (nccl_load(&config, &nccl, &err) != 0) {
         (void)printf("Bail out! %s\n", err.text);
         return 1;
     }
     (void)printf("# NCCL %d\n", nccl.version);
     nccl_comm c = comm_start(1);
+    check_group(c);
     check_reduces(c);
     check_moves(c);
     check_nans(c);

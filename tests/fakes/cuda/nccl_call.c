@@ -75,18 +75,9 @@ char *fake_nccl_log(int rank)
 static void need_memory(const struct fake_kernel *k, const struct fake_op *op)
 {
     const struct fake_driver *d = fake_driver();
-    const size_t bytes = op->sign.count * fake_dtype_bytes(op->sign.dtype);
-    const bool is_root = op->sign.root == (uint32_t)k->c->rank;
-    size_t in = op->in ? bytes : 0, out = op->out ? bytes : 0;
+    size_t in, out;
 
-    if (op->sign.coll == FAKE_REDUCE_SCATTER)
-        in *= (size_t)k->c->n;
-    if (op->sign.coll == FAKE_ALL_GATHER)
-        out *= (size_t)k->c->n;
-    if (op->sign.coll == FAKE_BROADCAST && !is_root)
-        in = 0;
-    if (op->sign.coll == FAKE_REDUCE && !is_root)
-        out = 0;
+    fake_op_bytes(k->c, op, &in, &out);
     if (d->need_device) {
         d->need_device("NCCL's input", op->in, in);
         d->need_device("NCCL's output", op->out, out);
@@ -182,6 +173,7 @@ static int comm_launch(nccl_comm c)
 {
     struct fake_kernel *k = kernel_of(c);
 
+    fake_check_overlap(k);
     fake_enter(c, "ncclGroupEnd", 0, 0);
     fake_join(c);
     pthread_mutex_lock(&c->lock);

@@ -8,6 +8,7 @@
  *   nccl_call.c   the symbols: collectives, groups, registration
  *   nccl_comm.c   which calls are allowed when; helpers that finish operations
  *   nccl_job.c    operations in progress, and the thread that started them
+ *   nccl_overlap.c  the memory of the calls of a group
  *   nccl_run.c    a kernel: compares signatures, moves, reduces
  *   nccl_net.c    a socket between each two members
  *   nccl_fault.c  versions, delays, faults
@@ -198,6 +199,15 @@ int fake_net_join(struct nccl_comm_s *c);
  * stopped, NCCL_REMOTE: a peer is gone. */
 int fake_net_run(struct nccl_comm_s *c, struct fake_xfer *v, size_t n);
 void fake_net_close(struct nccl_comm_s *c);
+
+/* nccl_overlap.c */
+/* How much of its input and output this member reads and writes. */
+void fake_op_bytes(const struct nccl_comm_s *c,
+                   const struct fake_op *op,
+                   size_t *ret_in,
+                   size_t *ret_out);
+/* Ends the test if one of the kernel's calls writes what another one uses. */
+void fake_check_overlap(const struct fake_kernel *k);
 
 /* nccl_run.c */
 int fake_run(void *arg); /* a pointer to a kernel: on its stream */
