@@ -209,6 +209,5 @@ int main(int argc, char **argv)
         for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
             kind_measure(name ? name + 1 : argv[i], &kinds[k]);
     }
-    (void)fflush(stdout);
-    _exit(0);
+    end_here(0);
 }

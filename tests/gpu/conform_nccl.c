@@ -2,7 +2,8 @@
 /* conform_nccl RANK SIZE FOLDER: one script of NCCL calls, with the answers, states
  * and data that the backend relies on: on a GPU it checks NCCL, on the fake it checks
  * the fake. Ranks are processes that share device 0; unique ids are passed in files in
- * FOLDER. Communicators are non-blocking where NCCL supports that.
+ * FOLDER, where they also meet. Communicators are non-blocking where NCCL supports
+ * that.
  *
  * Each rank prints its own points. A call that does not return is ended by the time
  * limit of our caller. RM_SABOTAGE=one_buffer makes the mistake that NCCL runs as a
@@ -67,6 +68,24 @@ static struct nccl_id id_of(int number)
     return id;
 }
 
+/* Waits until all ranks are here. Before an abort, which ends also what other ranks
+ * have still to receive of an operation that is over on this one. */
+static void ranks_meet(const char *where)
+{
+    const uint64_t end = clock_now_ns() + 40 * NS_PER_S;
+    char path[600];
+
+    (void)snprintf(path, sizeof(path), "%s/%s.%d", folder, where, me);
+    FILE *f = fopen(path, "w");
+    NEEDS(!f || fclose(f) != 0);
+    for (int i = 0; i < size; i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s.%d", folder, where, i);
+        while (access(path, F_OK) != 0 && clock_now_ns() < end)
+            (void)usleep(100);
+        NEEDS(access(path, F_OK));
+    }
+}
+
 static nccl_comm comm_start(int number)
 {
     struct nccl_id id = id_of(number);
@@ -88,7 +107,7 @@ static nccl_comm comm_start(int number)
     if (rc != NCCL_OK) {
         (void)printf("Bail out! %s\n",
                      nccl.last_error ? nccl.last_error(c) : "no start");
-        exit(1);
+        end_here(1);
     }
     return c;
 }
@@ -201,6 +220,7 @@ static void check_reduces(nccl_comm c)
                              NCCL_SUM, c, s));
     copy_down(N * sizeof(float));
     ALL(N / size, i, F[i] == total_of(i + me * (N / size)), "ncclReduceScatter");
+    ENDS("nothing to reduce", call_all_reduce(c, 0, NCCL_SUM));
 }
 
 static void check_moves(nccl_comm c)
@@ -241,19 +261,6 @@ static void check_nans(nccl_comm c)
     tap_point(F[0] == 1 && F[1] == 0 && F[3] == 0,
               "minima with a NaN of one rank: %g %g %g", (double)F[0], (double)F[1],
               (double)F[3]);
-}
-
-static void check_errors(nccl_comm c)
-{
-    int r = nccl.all_reduce(ptr_at(in), ptr_at(out), 8, (enum nccl_dtype)99, NCCL_SUM,
-                            c, s);
-    tap_point(r == NCCL_ARGUMENT, "an unknown type: %d", r);
-    r = nccl.broadcast(ptr_at(in), ptr_at(out), 8, NCCL_F32, size, c, s);
-    tap_point(r == NCCL_ARGUMENT, "a root that is not there: %d", r);
-    ENDS("nothing to reduce", call_all_reduce(c, 0, NCCL_SUM));
-    NEEDS(nccl.async_error(c, &r));
-    tap_point(r == NCCL_OK, "the communicator is well after them: %d", r);
-    check_sum(c, "it still reduces");
 }
 
 static void check_graphs(nccl_comm c)
@@ -334,6 +341,47 @@ static void check_ends(nccl_comm c)
     ANSWERS(NCCL_OK, "ncclCommDestroy", nccl.destroy(c));
 }
 
+static int call_unknown_type(nccl_comm c)
+{
+    return nccl.all_reduce(ptr_at(in), ptr_at(out), 8, (enum nccl_dtype)99, NCCL_SUM, c,
+                           s);
+}
+
+static int call_no_root(nccl_comm c)
+{
+    return nccl.broadcast(ptr_at(in), ptr_at(out), 8, NCCL_F32, size, c, s);
+}
+
+/* A wrong call, on a communicator of its own. Where that does not block, its error
+ * stays: later calls return it, and only an abort is left. */
+static void check_error(int number, const char *what, int (*call)(nccl_comm c))
+{
+    const int kept = nccl.has_nonblocking ? NCCL_ARGUMENT : NCCL_OK;
+    nccl_comm c = comm_start(number);
+    char where[16];
+    int r = NCCL_OK, n;
+
+    check_sum(c, "an operation before the error");
+    ANSWERS(NCCL_ARGUMENT, what, call(c));
+    NEEDS(nccl.async_error(c, &r));
+    tap_point(r == kept, "the error stays: %d", r);
+    ANSWERS(kept, "the next operation returns it", call_all_reduce(c, N, NCCL_SUM));
+    ANSWERS(kept, "ncclCommCount returns it", nccl.count(c, &n));
+    ANSWERS(CU_OK, "the stream has no error", stream_end(s));
+    (void)snprintf(where, sizeof(where), "erred.%d", number);
+    ranks_meet(where);
+    ANSWERS(NCCL_OK, "ncclCommAbort after an error", nccl.abort(c));
+}
+
+static void check_errors(void)
+{
+    check_error(4, "an unknown type", call_unknown_type);
+    check_error(5, "a root that is not there", call_no_root);
+    nccl_comm c = comm_start(6);
+    check_sum(c, "a new communicator reduces after an error");
+    check_ends(c);
+}
+
 /* A kernel that waits for a rank which does not come leaves when it is aborted. */
 static void check_aborts(void)
 {
@@ -341,12 +389,14 @@ static void check_aborts(void)
     uint64_t began;
 
     check_sum(c, "an operation of all ranks");
+    ranks_meet("summed");
     if (me == 0) {
         int r = call_all_reduce(c, N, NCCL_SUM);
         tap_point(comm_wait(c, r) == NCCL_OK, "an operation of one rank is launched");
         (void)usleep(200000);
         tap_point(cu.stream_query(s) == CU_NOT_READY, "its kernel waits");
     }
+    ranks_meet("waits"); /* else rank 0 would see aborts of other ranks as an error */
     began = clock_now_ns();
     ANSWERS(NCCL_OK, "ncclCommAbort", nccl.abort(c));
     ANSWERS(CU_OK, "the stream after it", stream_end(s));
@@ -386,11 +436,11 @@ int main(int argc, char **argv)
     check_reduces(c);
     check_moves(c);
     check_nans(c);
-    check_errors(c);
     check_graphs(c);
     check_registered(c);
     check_splits(c);
     check_ends(c);
     check_aborts();
+    check_errors();
     return end_points();
 }

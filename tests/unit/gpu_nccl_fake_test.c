@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the fake NCCL itself must detect: calls of one group that race for memory.
- * Communicators of one member; each case has a process of its own. */
+/* What the fake NCCL itself must detect or keep, as NCCL's sources have it: calls of one
+ * group that race for memory, and errors that stay. Communicators of one member; each
+ * case has a process of its own. */
 #include <sys/mman.h>
 
 #include "runtime/backend/nccl/nccl_dl.h"
@@ -162,6 +163,85 @@ CHILD_TEST(groups_of_two_communicators_are_looked_at_apart)
         while (r == NCCL_IN_PROGRESS);
     CHILD_NEEDS(r == NCCL_OK);
     return nccl.abort(c[0]) || nccl.abort(c[1]);
+}
+
+/* --- errors that stay --- */
+
+static const struct keeping {
+    const char *version, *faults;
+    bool blocks;
+    int kept;
+} keepings[] = {
+    {"21304", "", true, NCCL_OK},
+    {"21403", "", false, NCCL_ARGUMENT},
+    {"22005", "", false, NCCL_ARGUMENT},
+    {"22705", "", false, NCCL_ARGUMENT},
+    {"23004", "", false, NCCL_ARGUMENT},
+    {"22705", "", true, NCCL_OK},
+    {"22705", "nccl_forgets_error=1", false, NCCL_OK},
+};
+
+/* The call has ended; its result. */
+static int call_end(nccl_comm c, int r)
+{
+    while (r == NCCL_IN_PROGRESS)
+        (void)nccl.async_error(c, &r);
+    return r;
+}
+
+static int keeps_error(const void *row)
+{
+    const struct keeping *k = row;
+    int r, n;
+
+    CHILD_NEEDS(open_all(k->version, k->faults) == 0);
+    nccl_comm c = comm_start(k->blocks);
+    CHILD_NEEDS(c);
+    r = nccl.broadcast(ptr_of(0), ptr_of(N), N, NCCL_F32, 7, c, s);
+    CHILD_NEEDS(r == NCCL_ARGUMENT);
+    CHILD_NEEDS(nccl.async_error(c, &r) == NCCL_OK && r == k->kept);
+    CHILD_NEEDS(call_end(c, call_one(SUM, 0, N, c)) == k->kept);
+    CHILD_NEEDS(nccl.count(c, &n) == k->kept);
+    if (k->kept && nccl.has_nonblocking)
+        CHILD_NEEDS(nccl.finalize(c) == k->kept);
+    if (k->kept && nccl.version < 22403) /* later ones leave a group begun */
+        CHILD_NEEDS(nccl.destroy(c) == k->kept);
+    CHILD_NEEDS(nccl.abort(c) == NCCL_OK);
+    CHILD_NEEDS((c = comm_start(k->blocks)));
+    CHILD_NEEDS(call_end(c, call_one(SUM, 0, N, c)) == NCCL_OK);
+    return nccl.abort(c);
+}
+
+UNIT_TEST(an_error_stays_where_a_communicator_does_not_block)
+{
+    ASSERT_CHILDREN(keeps_error, keepings);
+}
+
+/* All calls of the group are dropped, and its other communicators have the error. */
+CHILD_TEST(an_error_in_a_group_is_that_of_all_of_it)
+{
+    char *(*log_of)(int rank);
+    nccl_comm c[2];
+    int r;
+
+    CHILD_NEEDS(open_all("22705", "") == 0);
+    for (int i = 0; i < 2; i++)
+        CHILD_NEEDS((c[i] = comm_start(false)));
+    CHILD_NEEDS(nccl.group_start() == NCCL_OK);
+    CHILD_NEEDS(call_one(SUM, 0, N, c[0]) == NCCL_OK);
+    r = nccl.broadcast(ptr_of(0), ptr_of(N), N, NCCL_F32, 7, c[1], s);
+    CHILD_NEEDS(r == NCCL_ARGUMENT);
+    CHILD_NEEDS(nccl.group_end() == NCCL_ARGUMENT);
+    for (int i = 0; i < 2; i++)
+        CHILD_NEEDS(nccl.async_error(c[i], &r) == NCCL_OK && r == NCCL_ARGUMENT);
+    *(void **)&log_of =
+        dlsym(dlopen(nccl.path, RTLD_NOW | RTLD_NOLOAD), "fake_nccl_log");
+    CHILD_NEEDS(log_of && log_of(0)[0] == '\0');
+    CHILD_NEEDS(nccl.abort(c[0]) == NCCL_OK && nccl.abort(c[1]) == NCCL_OK);
+    /* the next group is not concerned */
+    CHILD_NEEDS((c[0] = comm_start(false)));
+    CHILD_NEEDS(call_end(c[0], call_one(SUM, 0, N, c[0])) == NCCL_OK);
+    return nccl.abort(c[0]);
 }
 
 UNIT_MAIN(NULL, NULL)

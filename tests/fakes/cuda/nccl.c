@@ -263,6 +263,7 @@ int ncclCommSplit(
     fake_job_check(c, "ncclCommSplit");
     want_idle(c, "ncclCommSplit");
     *ret = NULL;
+    rc = rc ? rc : fake_ready(c);
     if (!rc && color < NCCL_NOCOLOR)
         rc = NCCL_ARGUMENT;
     if (!rc) {
@@ -292,8 +293,9 @@ int ncclCommShrink(nccl_comm c,
     if (!c->is_revoked)
         want_idle(c, "ncclCommShrink");
     *ret = NULL;
-    int rc =
-        n < 1 || n >= c->n || flags != NCCL_SHRINK_DEFAULT ? NCCL_ARGUMENT : NCCL_OK;
+    int rc = fake_ready(c);
+    if (n < 1 || n >= c->n || flags != NCCL_SHRINK_DEFAULT)
+        rc = NCCL_ARGUMENT;
     for (int i = 0; i < n && !rc; i++)
         if (excluded[i] < 0 || excluded[i] >= c->n || excluded[i] == c->rank
             || (i && excluded[i] <= excluded[i - 1]))
@@ -356,13 +358,18 @@ int ncclCommFinalize(nccl_comm c)
 {
     fake_enter(c, "ncclCommFinalize", 21403, 0);
     fake_job_check(c, "ncclCommFinalize");
+    int rc = fake_ready(c);
+    if (rc) {
+        fake_leave(c);
+        return rc;
+    }
     pthread_mutex_lock(&c->lock);
     c->is_finalized = true;
     pthread_mutex_unlock(&c->lock);
     bool hangs = fake_fault("finalize_hang", c->rank, 0) != 0;
     /* an abort comes too late */
     (void)usleep(1000u * (unsigned)fake_fault("finalize_slow", c->rank, 0));
-    int rc = fake_do(c, hangs ? never_idle : wait_idle, c, false);
+    rc = fake_do(c, hangs ? never_idle : wait_idle, c, false);
     fake_leave(c);
     return rc;
 }
@@ -371,6 +378,12 @@ int ncclCommDestroy(nccl_comm c)
 {
     fake_enter(c, "ncclCommDestroy", 0, FAKE_WHEN_REVOKED);
     fake_job_check(c, "ncclCommDestroy");
+    int error = fake_ready(c);
+    if (error) { /* it is still there, to be aborted */
+        fake_leave(c);
+        fake_job_destroy_failed();
+        return error;
+    }
     if (!c->is_finalized && !c->is_revoked)
         want_idle(c, "ncclCommDestroy");
     /* for ranks of the same host */
@@ -411,6 +424,7 @@ int ncclCommCount(nccl_comm c, int *ret)
     fake_enter(c, "ncclCommCount", 0, FAKE_WHEN_REVOKED);
     fake_job_check(c, "ncclCommCount");
     *ret = c->n;
+    int rc = fake_ready(c);
     fake_leave(c);
-    return NCCL_OK;
+    return rc;
 }

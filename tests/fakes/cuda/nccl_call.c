@@ -21,6 +21,7 @@ struct call {
 static _Thread_local struct call *calls;
 static _Thread_local size_t n_calls;
 static _Thread_local int depth;
+static _Thread_local int group_error; /* of a call of the group: none is launched */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char *lines;                   /* under lock */
@@ -181,8 +182,27 @@ static int comm_launch(nccl_comm c)
     bool is_at_once = c->is_used && fake_version() < 22304;
     c->is_used = true;
     pthread_mutex_unlock(&c->lock);
-    int rc = fake_do(c, put_on_stream, k, is_at_once);
+    int rc = fake_keep_error(c, fake_do(c, put_on_stream, k, is_at_once));
     fake_leave(c);
+    return rc;
+}
+
+static void group_clear(void)
+{
+    free(calls);
+    calls = NULL;
+    n_calls = 0;
+    group_error = NCCL_OK;
+}
+
+/* All of its communicators have the error then. */
+static int group_drop(void)
+{
+    const int rc = group_error;
+
+    for (size_t i = 0; i < n_calls; i++)
+        (void)fake_keep_error(calls[i].c, rc);
+    group_clear();
     return rc;
 }
 
@@ -202,38 +222,46 @@ int ncclGroupEnd(void)
         return NCCL_USAGE;
     if (--depth > 0)
         return NCCL_OK;
+    if (group_error)
+        return group_drop();
     for (size_t i = 0; i < n_calls; i++) {
         int rc = calls[i].c ? comm_launch(calls[i].c) : NCCL_OK;
 
         if (ret == NCCL_OK || (ret == NCCL_IN_PROGRESS && rc != NCCL_OK))
             ret = rc;
     }
-    free(calls);
-    calls = NULL;
-    n_calls = 0;
+    group_clear();
     return ret;
+}
+
+static bool is_valid(const struct nccl_comm_s *c, const struct fake_op *op)
+{
+    return fake_dtype_bytes(op->sign.dtype) && op->sign.op <= NCCL_AVG
+           && op->sign.root < (uint32_t)c->n && op->peer >= 0 && op->peer < c->n;
 }
 
 static int group_add(const char *name, nccl_comm c, cu_stream s, struct fake_op op)
 {
-    if (!fake_dtype_bytes(op.sign.dtype) || op.sign.op > NCCL_AVG
-        || op.sign.root >= (uint32_t)c->n || op.peer < 0 || op.peer >= c->n) {
-        fake_set_error("%s: a number out of range", name);
-        return NCCL_ARGUMENT;
-    }
     fake_enter(c, name, 0, 0);
     fake_job_check(c, name);
-    int sticky = c->async;
+    int rc = fake_ready(c);
+    if (!rc && !is_valid(c, &op)) {
+        fake_set_error("%s: a number out of range", name);
+        rc = NCCL_ARGUMENT;
+    }
+    (void)fake_keep_error(c, rc);
     fake_leave(c);
-    if (sticky)
-        return sticky;
     if (!calls)
         calls = fake_zalloc(MAX_CALLS * sizeof(*calls));
     if (n_calls == MAX_CALLS)
         fake_die("more than %d calls in a group", MAX_CALLS);
+    if (rc)
+        group_error = rc;
+    else
+        calls[n_calls++] = (struct call){c, s, op};
     depth++;
-    calls[n_calls++] = (struct call){c, s, op};
-    return ncclGroupEnd();
+    int ended = ncclGroupEnd();
+    return rc ? rc : ended;
 }
 
 static struct fake_op op_of(enum fake_coll coll,

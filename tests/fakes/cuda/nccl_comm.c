@@ -100,6 +100,22 @@ void fake_leave(struct nccl_comm_s *c)
     c->n_inside--;
 }
 
+int fake_ready(struct nccl_comm_s *c)
+{
+    LOCK_HERE(&c->lock);
+    return fake_version() < 21403 ? NCCL_OK : c->async;
+}
+
+int fake_keep_error(struct nccl_comm_s *c, int rc)
+{
+    if (rc == NCCL_OK || rc == NCCL_IN_PROGRESS || c->is_blocking
+        || fake_fault_is("nccl_forgets_error=1"))
+        return rc;
+    LOCK_HERE(&c->lock);
+    c->async = rc;
+    return rc;
+}
+
 bool fake_sleep_us(struct nccl_comm_s *c, uint64_t us)
 {
     uint64_t end = fake_now_us() + us;

@@ -22,6 +22,8 @@
  *   destroy_slow=R:MS  destroy_error=R:CODE  abort_slow=R:MS
  *   finalize_hang=R (stays in progress)  finalize_slow=R:MS (in any case)
  *   enqueue_hang=R@N: the call itself does not return, or stays in progress
+ * Sabotage, with which tests of real NCCL must fail:
+ *   nccl_forgets_error=1: the error of a call does not stay
  * HVD_FAKE_NCCL_DELAY_US: how long operations stay in progress. HVD_FAKE_HANG_S (60):
  * a kernel that waits longer for others ends the test. */
 #ifndef TESTS_FAKES_CUDA_NCCL_FAKE_H
@@ -164,6 +166,12 @@ enum fake_rule { FAKE_ANY = 1, FAKE_WHILE_BUSY = 2, FAKE_WHEN_REVOKED = 4 };
 /* Checks that `call` may be made now; to be followed by fake_leave. */
 void fake_enter(struct nccl_comm_s *c, const char *call, int least, unsigned rules);
 void fake_leave(struct nccl_comm_s *c);
+/* The error that c has, or NCCL_OK (before 2.14 always): every call that requires a
+ * ready communicator returns it, as ncclCommEnsureReady does. */
+int fake_ready(struct nccl_comm_s *c);
+/* The result of a call on c, which is returned. As ncclCommSetAsyncError: an error
+ * stays where c does not block; only an abort ends that. */
+int fake_keep_error(struct nccl_comm_s *c, int rc);
 bool fake_is_stopped(struct nccl_comm_s *c); /* aborted or revoked */
 /* Carries work out: at once where c blocks (its result), else on a helper behind the
  * delay (NCCL_IN_PROGRESS). work may be called without c's lock only. */

@@ -25,13 +25,20 @@ static struct cuda_api cu;
                   got_ == want_ ? "" : ", which is not what was expected");            \
     } while (0)
 
+/* At once: libraries that tidy up would wait for a kernel that hangs. */
+_Noreturn static inline void end_here(int code)
+{
+    (void)fflush(stdout);
+    _exit(code);
+}
+
 /* What the script itself needs: nothing else can be said if it fails. */
 #define NEEDS(call)                                                                    \
     do {                                                                               \
         int got_ = (call);                                                             \
         if (got_ != 0) {                                                               \
             (void)printf("Bail out! line %d: %s: %d\n", __LINE__, #call, got_);        \
-            exit(1);                                                                   \
+            end_here(1);                                                               \
         }                                                                              \
     } while (0)
 
@@ -61,16 +68,14 @@ static inline void open_driver(void)
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     if (cuda_load(CUDA_LIBRARY, &cu, &err) != 0) {
         (void)printf("Bail out! %s\n", err.text);
-        exit(1);
+        end_here(1);
     }
 }
 
 static inline int end_points(void)
 {
     (void)printf("1..%d\n", n_points);
-    (void)fflush(stdout);
-    /* libraries are not to be asked to tidy up */
-    _exit(n_failed > 0);
+    end_here(n_failed > 0);
 }
 
 #endif

@@ -16,7 +16,8 @@
 _Noreturn static inline void image_bail(const char *what, const char *why)
 {
     (void)printf("Bail out! %s: %s\n", what, why);
-    exit(1);
+    (void)fflush(stdout);
+    _exit(1); /* the driver would wait for a kernel that hangs */
 }
 
 /* The image that is shipped: of libhvd_cuda.so in the folder lib beside ours. */
