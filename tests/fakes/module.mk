@@ -14,7 +14,7 @@ $(foreach s,$(2),$(eval $(O)/$(s:.c=.o): XFLAGS += -ftls-model=initial-exec))
 -include $(patsubst %.c,$(O)/%.d,$(2))
 FAKES += $(FAKE_DIR)/$(1)
 endef
-FAKE_CUDA_SRC := $(addprefix tests/fakes/cuda/,driver.c capture.c stream.c memory.c module.c faults.c kernels_cpu.c)
+FAKE_CUDA_SRC := $(addprefix tests/fakes/cuda/,driver.c capture.c stream.c memory.c module.c spin.c faults.c kernels_cpu.c)
 FAKE_CUDA_LIB := -L$(FAKE_DIR) -l:libcuda.so.1
 $(eval $(call fake,libcuda.so.1,$(FAKE_CUDA_SRC),-ldl -lm))
 $(eval $(call fake,libnvidia-ml.so.1,tests/fakes/cuda/nvml.c,))

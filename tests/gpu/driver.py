@@ -63,7 +63,28 @@ class Device:
     def give(self, p, size):
         self.free.setdefault(piece_size(size), []).append(p)
 
+    def pinned(self, n):
+        """n words of 32 bits that the device sees where the host does, zeros; never given back."""
+        p = c.c_void_p()
+        self.do("cuMemHostAlloc", c.byref(p), c.c_size_t(4 * n), 2)  # 2: mapped for the device
+        words = (c.c_uint32 * n).from_address(p.value)
+        words[:] = [0] * n
+        return words
+
+    def function(self, image, name):
+        """The kernel of an image (PTX as bytes)."""
+        module, function = c.c_void_p(), c.c_void_p()
+        self.do("cuModuleLoadData", c.byref(module), image + b"\0")
+        self.do("cuModuleGetFunction", c.byref(function), module, name)
+        return function
+
     # --- in the order of a stream ---
+
+    def launch(self, function, *words):
+        """One block of 256 threads; the kernel's one argument are these words of 64 bits."""
+        argument = (c.c_uint64 * max(len(words), 1))(*words)
+        arguments = (c.c_void_p * 1)(c.addressof(argument))
+        self.do("cuLaunchKernel", function, 1, 1, 1, 256, 1, 1, 0, self.stream, arguments, None)
 
     def up(self, p, array):
         """array: contiguous numpy. The host's memory may be used again when this returns."""

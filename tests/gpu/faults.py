@@ -74,13 +74,20 @@ def stopped(bench):
 
 def in_flight(bench, fault, name):
     """Kernels wait on the device for the one that goes: only an abort of the communicator ends them."""
-    argv, processes = start(bench, fault, RM_AGAIN=free_port())
+    spin_s = 40 if bench.is_fake else 20  # longer than it takes; then the kernel ends by itself
+    argv, processes = start(bench, fault, RM_AGAIN=free_port(), RM_SPIN_S=spin_s)
     ready = processes[1].says("in flight", bench.left(40))
+    silent = [i for i in (0, 2) if ready and not processes[i].says("launched", bench.left(20))]
     began = time.monotonic()
-    processes[1].kill(signal.SIGKILL)
+    processes[1].kill(signal.SIGUSR1 if fault == "exit" else signal.SIGKILL)
     ends = check_ends(bench, name, argv, processes, began, 1.0, ["rank 1"])
+    error = None if ready else ends[1].out[-2000:] or "it did not say so"
+    error = error or (f"ranks {silent} had not launched theirs" if silent else None)
+    bench.point(f"{name}: kernels waited for it", error)
+    error = "its own kernel had ended" if "has ended" in ends[1].out else None
+    released = [i for i in (0, 2) if "released" in ends[i].out]
     bench.point(
-        f"{name}: kernels waited for it", None if ready else ends[1].out[-2000:] or "it did not say so"
+        f"{name}: they waited to the end", error or (f"not of ranks {released}" if released else None)
     )
     for rank in (0, 2):
         error = None if "again" in ends[rank].out and ends[rank].code == 0 else ends[rank].out[-2000:]
@@ -108,6 +115,5 @@ def faults(bench):
     killed(bench)
     stopped(bench)
     in_flight(bench, "in_flight", "killed while kernels wait")
-    if not bench.is_fake:  # the fake's streams are slow
-        in_flight(bench, "exit", "gone while kernels wait")
+    in_flight(bench, "exit", "gone while kernels wait")
     illegal(bench)

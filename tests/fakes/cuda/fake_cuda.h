@@ -16,7 +16,8 @@
  *   HVD_FAKE_FAULTS=a=b,c=d   and the file HVD_FAKE_FILE, read again at each query
  * Faults: init=803, deinit=1, oom=N (the N-th allocation from now),
  * kernel_error=700@N, kernel_hang=N (the N-th kernel from now spins until the fault is
- * removed). */
+ * removed).
+ * Sabotage, with which tests must fail: spin_ends_early=1 (hvd_spin does not spin). */
 #ifndef TESTS_FAKES_CUDA_FAKE_CUDA_H
 #define TESTS_FAKES_CUDA_FAKE_CUDA_H
 
@@ -153,6 +154,10 @@ cu_stream fake_stream_make(cu_ctx c, bool is_blocking, bool is_legacy);
 void fake_wait_idle(cu_ctx c); /* with fake.lock; all streams of the context */
 void fake_wait_stream(cu_stream s);
 void fake_graph_clear(cu_graph g);
+
+struct cpu_kernel;
+/* A kernel that only the tests have (spin.c); NULL: none of that name. */
+const struct cpu_kernel *fake_test_kernel(const char *symbol);
 
 bool fake_is_device(const void *p, size_t n, int *ret_ordinal);
 bool fake_is_pinned(const void *p, size_t n);

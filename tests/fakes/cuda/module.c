@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Modules and kernels of the fake: an image is accepted by its first bytes (a cubin is
  * ELF, PTX starts with directives); a kernel "hvd_NAME" is the function cpu_NAME,
- * whose blocks run in a shuffled order on the stream's thread. */
+ * whose blocks run in a shuffled order on the stream's thread. Kernels of the tests
+ * alone are in spin.c. */
 #include "tests/fakes/cuda/fake_cuda.h"
 
 #include <stdio.h>
@@ -49,6 +50,8 @@ int cuModuleGetFunction(cu_func *ret, cu_module m, const char *name)
     if (!m)
         return CU_INVALID_HANDLE;
     const struct cpu_kernel *k = cpu_kernel_find(name);
+    if (!k)
+        k = fake_test_kernel(name);
     if (!k)
         return CU_NOT_FOUND;
     *ret = (cu_func)(uintptr_t)k;
