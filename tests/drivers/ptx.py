@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ptx.py IMAGE PTXAS ARCH...: assembles the PTX of a kernel image (runtime/backend/nccl/image.h).
+"""ptx.py FILE PTXAS ARCH...: assembles the PTX of a kernel image (runtime/backend/nccl/image.h) or of a script.
+
+A script (*.py) has it in bytes between three quotes.
 
 PTXAS is of an older CUDA than the compiler that made the image, as a driver's own is. Exit code 1, and lines that
 say why: it does not assemble for an ARCH ("sm_70"), or a kernel keeps more in memory than three of a
@@ -17,6 +19,17 @@ import tempfile
 from pathlib import Path
 
 MAX_SPILL = 12  # bytes a thread
+
+
+def texts_of(path: Path) -> list[bytes]:
+    """The PTX in a file; ValueError: there is none."""
+    content = path.read_bytes()
+    if path.suffix != ".py":
+        return [ptx_of(content)]
+    texts = re.findall(rb'b"""(\.version.*?)"""', content, re.DOTALL)
+    if not texts:
+        raise ValueError("the script has no PTX")
+    return texts
 
 
 def ptx_of(image: bytes) -> bytes:
@@ -49,16 +62,17 @@ def assemble(ptxas: str, arch: str, ptx: Path) -> list[str]:
 
 
 def main() -> int:
-    image, ptxas, *archs = sys.argv[1:]
+    file, ptxas, *archs = sys.argv[1:]
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         ptx = Path(folder) / "kernels.ptx"
-        ptx.write_bytes(ptx_of(Path(image).read_bytes()))
-        for arch in archs:
-            wrong = assemble(ptxas, arch, ptx)
-            for line in wrong:
-                print(f"# {arch}: {line}")
-            failed = failed or bool(wrong)
+        for text in texts_of(Path(file)):
+            ptx.write_bytes(text)
+            for arch in archs:
+                wrong = assemble(ptxas, arch, ptx)
+                for line in wrong:
+                    print(f"# {arch}: {line}")
+                failed = failed or bool(wrong)
     return int(failed)
 
 

@@ -37,6 +37,8 @@ compiles -isystem "$nvidia/cu13/include" -isystem "$nccl/include" -DNCCL
 result $? "our prototypes are those of CUDA 13.0 and NCCL"
 ./ptx.py "$KERNELS_BIN" "$nvidia/cuda_nvcc/bin/ptxas" sm_70 sm_80 sm_86
 result $? "the kernels' PTX is one that CUDA 11.7 knows"
+./ptx.py ../gpu/faults_rank.py "$nvidia/cuda_nvcc/bin/ptxas" sm_70 sm_80 sm_86
+result $? "so is that of the kernels of tests/gpu"
 while read -r release suite _; do
     case $release in '#'*) continue ;; esac
     if [ ! -e "$dir/$release/libcuda.so.1" ]; then
