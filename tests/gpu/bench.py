@@ -28,7 +28,8 @@ sys.path.insert(0, str(ROOT / "tests" / "bench"))
 from resnet50 import gradients
 
 BEGIN, END = "<!-- gpu results: written by tests/gpu/bench.py -->", "<!-- end of gpu results -->"
-GOAL = 0.85  # of what a copy moves, for lists of tensors
+GOAL = 0.85  # of what a copy of the device moves, for lists of tensors
+JUDGED = ("copy in", "copy out")  # by the kernels of a sum and an average of one type
 
 
 def transformer(layers=24, width=1024, vocabulary=30522):
@@ -160,7 +161,7 @@ def report(data):
         "|---|---|---:|---:|",
     ]
     for r in (r for r in rows if r["part"] == "kernels"):
-        missed = " (goal 85%)" if r["list"] != "copy" and r["of_copy"] < GOAL else ""
+        missed = " (goal 85%)" if r["kernel"] in JUDGED and r["of_copy"] < GOAL else ""
         out.append(f"| {r['list']} | {r['kernel']} | {r['gb_s']:.0f} | {r['of_copy']:.0%}{missed} |")
     out += ["", "| what | ranks | bytes | median | 99th of 100 |", "|---|---:|---:|---:|---:|"]
     for r in (r for r in rows if r["part"] in ("latency", "allreduce", "tables")):

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_kernels REPEATS FILE...: measures how fast the move kernels pack and unpack
- * lists of tensors, compared with a plain copy of the device. A file holds numbers of
- * elements. Prints lines "LIST KERNEL SECONDS BYTES" (the median launch's time, bytes
- * read and written), that of the copy first.
+/* bench_kernels REPEATS FILE...: measures how fast the kernels pack and unpack lists of
+ * tensors, compared with a plain copy of the device. A file holds numbers of elements.
+ * Prints lines "LIST,KERNEL,SECONDS,BYTES" (the median launch's time, bytes read and
+ * written), that of the copy first. A sum of one type without factors, and its average
+ * (dtype.c), pack and unpack by KERNEL_copy; casts and factors need the other ones.
  *
  * Tensors start at multiples of 512 bytes, as in a framework's allocator, and in the
  * packed buffer at multiples of 16, as in fuse.c; chunks are those of table.c. One
@@ -27,6 +28,8 @@ static const struct kind {
     enum kernel_id k;
     bool is_out; /* from the buffer into the tensors */
 } kinds[] = {
+    {"copy in", 4, 4, KERNEL_copy, false},
+    {"copy out", 4, 4, KERNEL_copy, true},
     {"f32 in", 4, 4, KERNEL_move_f32_f32, false},
     {"f32 out", 4, 4, KERNEL_move_f32_f32, true},
     {"f32 to bf16 in", 4, 2, KERNEL_move_f32_bf16, false},
@@ -99,6 +102,7 @@ static uint32_t
 chunks_fill(struct chunk *v, const struct kind *k, cu_ptr tensors, cu_ptr buffer)
 {
     uint32_t n = 0, most = (uint32_t)(CHUNK_BYTES / k->wide);
+    const uint64_t unit = k->k == KERNEL_copy ? k->wide : 1; /* which counts bytes */
 
     for (uint32_t t = 0; t < n_tensors; t++) {
         for (uint64_t at = 0; at < counts[t]; at += most) {
@@ -106,7 +110,7 @@ chunks_fill(struct chunk *v, const struct kind *k, cu_ptr tensors, cu_ptr buffer
             cu_ptr a = tensors + at * k->wide, b = buffer + at * k->narrow;
             v[n++] = (struct chunk){.src = k->is_out ? b : a,
                                     .dst = k->is_out ? a : b,
-                                    .n = left < most ? (uint32_t)left : most,
+                                    .n = (uint32_t)((left < most ? left : most) * unit),
                                     .tensor = t};
         }
         tensors += round_up(counts[t] * k->wide, 512);

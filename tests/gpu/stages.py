@@ -163,6 +163,9 @@ def measuring(bench):
     data["machine"]["gpu"] = "Some GPU"
     train = {"part": "train", "model": "m", "ranks": 2}
     data["rows"] += [{**train, "peer": p, "median_us": us} for p, us in (("ddp", 2000), ("ours", 1000))]
+    for r in data["rows"]:
+        if r.get("list") == "transformer":  # the goal is that of the kernels that a sum launches
+            r["of_copy"] = 0.9 if r["kernel"] == "copy out" else 0.5
     file.write_text(json.dumps(data))
     ended = bench.command([*words, file])
     text = readme.read_text()
@@ -174,6 +177,15 @@ def measuring(bench):
     )
     lacks = [w for w in wanted if w not in text]
     bench.point("a table is written", ended.error() or (f"lacks {lacks}" if lacks else None))
+    missed = [line for line in text.splitlines() if line.startswith("| transformer |") and "goal" in line]
+    good = (
+        len(missed) == 1
+        and missed[0].startswith("| transformer | copy in |")
+        and "50% (goal 85%)" in missed[0]
+    )
+    bench.point(
+        "the goal is that of the kernels that a sum launches", None if good else "\n".join(missed) or text
+    )
 
 
 STAGES = {
