@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -84,7 +85,8 @@ def conform(bench):
 
 def differs(bench, program, real):
     """The fake of the same release answers the driver's script with the same words."""
-    env = bench.environment(HVD_FAKE_CUDA="13000")
+    version = re.search(r"^# CUDA (\d+)$", real.out, re.MULTILINE)
+    env = bench.environment(HVD_FAKE_CUDA=version[1] if version else "13000")
     env["LD_LIBRARY_PATH"] = str(bench.tree / "fakes")
     fake = Process(program, env).end(bench.left(30))
     bench.note(["the fake's", *program], fake)
