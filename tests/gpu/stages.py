@@ -10,6 +10,7 @@ from pathlib import Path
 
 import faults
 import resources
+import sabotage
 from harness import HERE, ROOT, Process, has, interpreter
 
 # What is not so on a GPU, and why; run.py's stage conform looks at it.
@@ -197,5 +198,6 @@ STAGES = {
     "torch": (180, 0, torch),
     "faults": (120, 200, faults.faults),
     "measuring": (0, 100, measuring),
+    "sabotage": (0, 120, sabotage.sabotage),
     "sanitizer": (240, 0, sanitizer),
 }
