@@ -387,6 +387,7 @@ int cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags)
     s = fake_stream(s);
     if (s->capture && !e->is_captured)
         return 905; /* isolation */
+    s->n_waits++;
     if (s->capture || is_reached(e))
         return 0;
     struct entry *w = fake_entry(NULL, NULL, 0);

@@ -57,6 +57,7 @@ EXPORT unsigned hvd_fake_n_blocks(void);     /* of device memory that live */
 EXPORT unsigned hvd_fake_n_events(void);     /* that live */
 EXPORT unsigned hvd_fake_n_streams(void);    /* that live, but the legacy ones */
 EXPORT unsigned long hvd_fake_n_syncs(void); /* cuCtxSynchronize */
+EXPORT unsigned long hvd_fake_n_waits(cu_stream s); /* cuStreamWaitEvent */
 EXPORT __attribute__((noreturn)) void hvd_fake_die(const char *fmt, ...)
     __attribute__((format(printf, 1, 2)));
 
@@ -86,6 +87,7 @@ struct cu_stream_s {
     bool is_blocking, is_ending, is_legacy, is_busy;
     struct entry *head, **tail;
     uint64_t n_queued, n_done;
+    unsigned long n_waits; /* for events */
     uint64_t legacy_seen; /* entries of the legacy stream that were waited for */
     cu_graph capture;
     int capture_mode, capture_status;

@@ -214,6 +214,12 @@ int hvd_fake_enqueue(cu_stream stream,
     return fake_push(fake_stream(stream), fake_entry(fn, arg, bytes));
 }
 
+unsigned long hvd_fake_n_waits(cu_stream stream)
+{
+    LOCK_HERE(&fake.lock);
+    return fake_stream(stream)->n_waits;
+}
+
 bool hvd_fake_is_capturing(cu_stream stream)
 {
     if (!fake_current())

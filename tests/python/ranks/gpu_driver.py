@@ -59,6 +59,13 @@ class Gpu:
                 raise AssertionError(f"a stream was not done after {timeout} s")
             time.sleep(0.0002)
 
+    def n_waits(self, stream):
+        """How often a stream was made to wait for an event."""
+        self.enter()
+        count = self.cu.hvd_fake_n_waits
+        count.restype = c.c_ulong
+        return count(c.c_void_p(stream))
+
     def is_memory(self, address):
         """Does a living allocation hold this address?"""
         self.enter()
