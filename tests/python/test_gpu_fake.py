@@ -25,7 +25,7 @@ class GpuFakeTorch(FakeJob):
     """horovod.torch, for which fake_cuda.py makes CUDA tensors."""
 
     def test_2(self):
-        self.run_on_gpus(2, (*SCRIPTS, "gpu_pg.py"), "on 2")
+        self.run_on_gpus(2, (*SCRIPTS, "gpu_pg.py", "gpu_pg_aside.py"), "on 2")
 
 
 class GpuFakeOthers(FakeJob):

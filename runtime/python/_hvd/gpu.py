@@ -101,16 +101,22 @@ class Place:
         """
         if self.is_waited:
             return
+        streams = self.streams()
+        self._wait(handle, streams if is_async() else streams[1:], timeout_ms)
+        self.is_waited = True
+
+    def wait_here(self, handle, timeout_ms=-1):
+        """As wait(), but only this thread's current stream waits. Until the end the memory is in use."""
+        self._wait(handle, (self.current(self.device),), timeout_ms)
+
+    def _wait(self, handle, streams, timeout_ms):
+        """The last stream reads the result."""
         try:
-            if is_async():
-                for stream in self.streams():
-                    _native.wait_on_stream(handle, stream, timeout_ms)
-            else:
+            if not is_async():
                 _native.wait(handle, timeout_ms)
-                for stream in self.streams()[1:]:  # the last one reads the result
-                    _native.wait_on_stream(handle, stream, timeout_ms)
+            for stream in streams:
+                _native.wait_on_stream(handle, stream, timeout_ms)
         except HorovodInternalError:
             with contextlib.suppress(HorovodInternalError):
                 _native.wait(handle)  # until then its memory is in use
             raise
-        self.is_waited = True

@@ -3,9 +3,11 @@
 
 A handle is the runtime's number, above zero. From submit until the operation has completed this module
 holds everything whose memory the runtime reads or writes, so that a tensor may go out of scope during the
-operation. ``finish`` waits, returns the operation's result and forgets the handle. For tensors on a GPU a
-stream waits (``gpu.Place``): later uses of the memory follow the operation in that stream, so it need not
-be held longer.
+operation. ``finish`` waits, returns the operation's result and forgets the handle. For tensors on a GPU
+streams wait (``gpu.Place``), also the one that the memory belongs to: later uses of the memory follow the
+operation in that stream, so it need not be held longer. ``finish_aside`` makes only the thread's current
+stream wait. Then the memory is held until the stream that it belongs to follows too (``let_go``), or until
+the operation has ended on the GPU, which the next calls check (``sweep``).
 
 Several operations that a user started by one call (a grouped one) have one handle for all, below zero:
 a *bundle*. It ends when all of them have ended.
@@ -14,6 +16,7 @@ Threads: any thread may call anything. The tables change by single operations of
 interpreter's lock makes atomic; the thread that removes an entry from a table owns it.
 """
 
+import collections
 import contextlib
 import itertools
 import threading
@@ -24,6 +27,9 @@ from _hvd.exceptions import HorovodInternalError
 # handle -> (what must stay alive, function that turns the ended operation into its result, where it is:
 # a gpu.Place, or None for host memory)
 _pending = {}
+# Handles that finish_aside() has left pending; also some that are not pending any more.
+_aside = collections.deque()
+_SWEPT = 8  # how many of them one call checks: more than one call adds
 _last = []  # the last handle of an operation on a GPU that is finished, for settle()
 _bundles = {}
 _bundle_numbers = itertools.count(-1, -1)
@@ -55,6 +61,7 @@ def forget():
     _repeated.clear()
     _bundles.clear()
     registered.clear()
+    _aside.clear()
     while _last:
         _native.release(_last.pop())
     for handle in list(_pending):  # shutdown has ended them all
@@ -69,6 +76,8 @@ def submit(function, keep, result, *args, place=None):
     that in _pending: between two calls a signal handler could raise, and the memory would be freed
     under the operation.
     """
+    if _aside:
+        sweep()
     return function(_pending, (keep, result, place), *args)
 
 
@@ -195,6 +204,13 @@ def settle():
 
     Called before a state is saved: a stream continues after a failed operation with undefined data.
     """
+    for handle in list(_aside):
+        try:
+            _native.wait(handle)
+        except HorovodInternalError:
+            if handle in _pending:
+                raise
+            # another thread has released it: it has ended, or is among the last
     for handle in list(_last):
         _native.wait(handle)
 
@@ -221,6 +237,50 @@ def finish(handle):
         is_over = _native.poll(handle) if place is None or not place.is_waited else True
         if is_over and _pending.pop(handle, None) is not None:
             _release(handle, place)  # a result that owns the handle releases it
+
+
+def let_go(handle):
+    """Forgets an operation that has ended, or that the stream of its memory follows."""
+    entry = _pending.pop(handle, None)
+    if entry is not None:
+        _release(handle, entry[2])
+
+
+def sweep():
+    """Forgets operations of finish_aside() that have ended. Checks a few, in turn."""
+    for _ in range(min(_SWEPT, len(_aside))):
+        try:
+            handle = _aside.popleft()
+        except IndexError:  # another thread's
+            return
+        if handle not in _pending:
+            continue
+        if _native.poll(handle):
+            let_go(handle)
+        else:
+            _aside.append(handle)
+
+
+def finish_aside(handle, timeout_ms=-1):
+    """As finish(), for an operation on a GPU, but only this thread's current stream waits.
+
+    The streams of the memory get no wait, so what is kept alive stays so until the operation has ended or
+    let_go(). After a TimeoutError the operation is pending as before.
+    """
+    entry = _pending.get(handle)
+    if entry is None:
+        return None
+    is_late = False
+    try:
+        entry[2].wait_here(handle, timeout_ms)
+        return entry[1](handle)
+    except TimeoutError:
+        is_late = True
+        raise
+    finally:
+        if not is_late:
+            _aside.append(handle)
+            sweep()
 
 
 def finish_repeated(function, result, name, *args):

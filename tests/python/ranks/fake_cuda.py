@@ -324,5 +324,7 @@ tensors.current_stream = current_stream
 torch.cuda.current_stream = lambda device=None: Stream(current_stream(device))
 torch.cuda.default_stream = lambda device=None: Stream(0)
 torch.cuda.ExternalStream, torch.cuda.Event = external_stream, Event
+torch.cuda.Stream = lambda device=None: Stream(GPU.stream())
+torch.cuda.stream = lambda which: stream(which.cuda_stream)
 for _name in ("empty", "empty_strided", "zeros", "tensor"):
     setattr(torch, _name, _with_device(getattr(torch, _name)))

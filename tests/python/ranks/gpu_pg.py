@@ -6,35 +6,16 @@ from datetime import timedelta
 
 import fake_cuda
 import horovod.torch as hvd
-import horovod.torch.distributed  # noqa: F401  (makes the name known)
 import numpy as np
 import torch
 import torch.distributed as dist
 from _hvd import _native, gpu
 from checks import check, check_if, expect_error, main
 from fake_cuda import GPU, Tensor, futures, stream, to_gpu
+from gpu_group import GROUP, allreduce, follows_and_continues, sum_of, wait, zeros
 from gpu_steps import N, R, is_done, on_gpu
 
 torch.set_num_threads(1)
-dist.init_process_group("hvd", init_method="hvd://")
-
-
-def zeros(*shape):
-    return to_gpu(torch.zeros(*shape))
-
-
-# torch checks the types of tensors for replaced functions, so the checks call the group itself.
-GROUP = dist.distributed_c10d._get_default_group()
-
-
-def wait(work):
-    assert work.wait() is True
-
-
-def allreduce(x, op=dist.ReduceOp.SUM):
-    options = dist.AllreduceOptions()
-    options.reduceOp = op
-    return GROUP.allreduce([x], options)
 
 
 @check
@@ -88,19 +69,6 @@ def no_thread_waits_for_the_gpu():
         assert not GPU.fake_soon(lambda: is_done(mine))
         release.set()
         assert x.tolist() == [float(N)]
-
-
-def sum_of(x, first, release):
-    """A sum is the first work of the stream; it runs when the stream is released."""
-    with stream(first):
-        GPU.fake_wait(first, release)
-        return allreduce(x)
-
-
-def follows_and_continues(second, release):
-    """The stream second has that work before it; then the work is released."""
-    assert not GPU.fake_soon(lambda: is_done(second)), "it has not waited"
-    release.set()
 
 
 @check

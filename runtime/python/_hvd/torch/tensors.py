@@ -10,6 +10,9 @@ Results whose shape only the runtime knows are in its memory and become tensors 
 memory is freed with the tensor's last view, also after shutdown.
 """
 
+import contextlib
+import threading
+
 import torch
 
 from _hvd import _native, gpu, handles
@@ -98,12 +101,37 @@ def read_here(tensor, place):
         tensor.record_stream(torch.cuda.current_stream(place.device))
 
 
-class Mark:
-    """The current work of this thread's streams on the devices of tensors, for other streams to follow."""
+def used_here(tensor):
+    """Records that this thread's current stream uses a tensor whose memory may be another stream's."""
+    parts = (tensor._indices(), tensor._values()) if tensor.layout == torch.sparse_coo else (tensor,)
+    for part in parts:
+        if part.is_cuda:
+            part.record_stream(torch.cuda.current_stream(part.device.index))
 
-    def __init__(self, tensors):
+
+_own = threading.local()
+
+
+@contextlib.contextmanager
+def own_streams(devices):
+    """Within it this thread works in a stream of its own on each of the devices: one that waits there
+    delays nothing else. The streams do not wait for the default stream."""
+    streams = _own.__dict__
+    with contextlib.ExitStack() as stack:
+        for device in devices:
+            key = f"device{device}"
+            if key not in streams:
+                streams[key] = torch.cuda.Stream(device)
+            stack.enter_context(torch.cuda.stream(streams[key]))
+        yield
+
+
+class Mark:
+    """The current work of this thread's streams on these devices, for other streams to follow."""
+
+    def __init__(self, devices):
         self._events = []
-        for device in {x.device.index for x in tensors if x.is_cuda}:
+        for device in devices:
             event = torch.cuda.Event()
             event.record(torch.cuda.current_stream(device))
             self._events.append((device, current_stream(device), event))
@@ -113,6 +141,12 @@ class Mark:
         for device, stream, event in self._events:
             if current_stream(device) != stream:
                 torch.cuda.current_stream(device).wait_event(event)
+
+    def wait_in(self, place):
+        """Makes the stream of a place follow it."""
+        for device, stream, event in self._events:
+            if device == place.device and stream != place.stream:
+                _stream_of(place).wait_event(event)
 
 
 _HOST, _NO_GPU = -1, -3  # HVD_DEVICE_HOST, HVD_DEVICE_NONE

@@ -126,8 +126,9 @@ class HvdProcessGroup(Reductions, Moves, Transfers, ProcessGroup):
     def _submit(self, function, kind, keep, source, output, dtype, shape, *args):
         """Begins an operation. keep: what must live until its end; source: the tensor that is sent."""
         name = self._name(kind, source, source.numel())
-        described = (keep, nothing, name, source, output, dtype, shape, where(source))
-        return names.submit((self._set, name), lambda: submit(function, *described, *args))
+        place = where(source)
+        described = (keep, nothing, name, source, output, dtype, shape, place)
+        return names.submit((self._set, name), lambda: submit(function, *described, *args), place)
 
     def _work(self, what, operations, outputs, after=None, opts=None, source=None):
         timeout = self._timeout
@@ -160,8 +161,17 @@ class _Joined:
     def is_over(self):
         return self._state.is_completed()
 
-    def wait(self, _):
-        self._state.finish()
+    def wait(self, _, aside=False):
+        self._state.finish(aside=aside)
         if self._state.error is not None:
             raise self._state.error
+        if aside:
+            self._state.follow_here()
+        else:
+            self._state.follow()
+
+    def devices(self):
+        return self._state.devices
+
+    def let_go(self, _):
         self._state.follow()

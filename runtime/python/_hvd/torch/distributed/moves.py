@@ -145,7 +145,7 @@ class Moves:
 
         described = ((row_in, row_out), result, name, row_in, row_out, dtype, shape, place)
         args = (splits, self._set, row_out.size_bytes)
-        return names.submit((self._set, name), lambda: submit(_native.alltoall, *described, *args))
+        return names.submit((self._set, name), lambda: submit(_native.alltoall, *described, *args), place)
 
     def scatter(self, outputs, inputs, opts):
         """An all-to-all in which only the root sends."""

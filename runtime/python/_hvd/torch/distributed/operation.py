@@ -56,15 +56,17 @@ watchers = Watchers()
 
 
 class Operation:
-    """A submission: begun, or waiting for its turn under its name."""
+    """A submission: begun, or waiting for its turn under its name. place: a gpu.Place, or None."""
 
-    __slots__ = ("_error", "_handle", "_submit", "_turn")
+    __slots__ = ("_error", "_handle", "_is_posted", "_submit", "_turn", "place")
 
-    def __init__(self, submit):
+    def __init__(self, submit, place=None):
+        self.place = place
         self._submit = submit
         self._handle = None
         self._turn = None
         self._error = None
+        self._is_posted = False  # or has ended
 
     def begin(self):
         self._handle = self._submit()
@@ -87,6 +89,10 @@ class Operation:
             return False
         return self._handle is None or _native.poll(self._handle)
 
+    def has_name(self):
+        """Whether it still uses its name. On a GPU it does until it is on its way there."""
+        return not self._is_posted and not self.is_over()
+
     def settle(self):
         """Returns when it has ended, well or not, and leaves the result to wait()."""
         if self._turn is not None:
@@ -97,21 +103,36 @@ class Operation:
             except Exception:  # wait() raises it where it matters
                 return
 
-    def wait(self, deadline):
+    def wait(self, deadline, aside=False):
         """Returns at its end or raises. TimeoutError at the deadline (time.monotonic); the operation
-        continues."""
+        continues. On a GPU streams wait; aside: only this thread's current one, until let_go()."""
         if self._turn is not None and not self._turn.wait(_left(deadline)):
             raise TimeoutError
         if self._error is not None:
             raise self._error
+        timeout_ms = -1 if deadline is None else int(_left(deadline) * 1000)
+        if aside and self.place is not None:
+            handles.finish_aside(self._handle, timeout_ms)
+            self._is_posted = True
+            return
         if deadline is not None:
             try:
-                handles.wait(self._handle, int(_left(deadline) * 1000))
+                handles.wait(self._handle, timeout_ms)
             except TimeoutError:
                 raise
             except Exception:
                 pass  # finish() raises it again, and forgets the handle
         handles.finish(self._handle)
+        self._is_posted = True
+
+    def devices(self):
+        return () if self.place is None else (self.place.device,)
+
+    def let_go(self, mark):
+        """After wait(aside=True): the stream of its memory follows the mark, so the memory is free."""
+        if self.place is not None:
+            mark.wait_in(self.place)
+            handles.let_go(self._handle)
 
 
 def _left(deadline):
@@ -127,18 +148,18 @@ class Names:
         self._lock = threading.Lock()
         self._last = {}
 
-    def submit(self, key, submit):
+    def submit(self, key, submit, place):
         """Begins an operation under a name; key is the name with its process set."""
-        op = Operation(submit)
+        op = Operation(submit, place)
         with self._lock:
             before = self._last.get(key)
             self._last[key] = op
             if len(self._last) > self.LIMIT:
-                self._last = {k: o for k, o in self._last.items() if o is op or not o.is_over()}
-        if before is None or before.is_over():
-            op.begin()
-        else:
+                self._last = {k: o for k, o in self._last.items() if o is op or o.has_name()}
+        if before is not None and before.has_name():
             op.begin_after(before)
+        else:
+            op.begin()
         return op
 
 

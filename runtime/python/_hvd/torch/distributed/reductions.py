@@ -50,16 +50,18 @@ class Reductions:
         for i, part in enumerate(parts):
             dtype = reducible(part, what)
             name = self._name(f"{what}.sparse{i}", part, 0)
+            place = where(part)
 
-            def result(handle, part=part, dtype=dtype):
+            def result(handle, part=part, dtype=dtype, place=place):
                 gathered.append(take(handle, part, dtype))
+                read_here(part, place)
 
-            described = (part, result, name, part, None, dtype, tuple(part.shape), where(part))
+            described = (part, result, name, part, None, dtype, tuple(part.shape), place)
 
             def begin(described=described):
                 return submit(_native.allgather, *described, self._set)
 
-            begun.append(names.submit((self._set, name), begin))
+            begun.append(names.submit((self._set, name), begin, place))
 
         def after():
             indices, values = gathered

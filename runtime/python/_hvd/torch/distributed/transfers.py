@@ -28,18 +28,10 @@ class Transfers:
             )
         dtype, units = movable(memory, what)
         shape = (memory.numel() * units,)
-        described = (
-            memory,
-            nothing,
-            f"{self._label}.tag{tag}",
-            memory,
-            memory,
-            dtype,
-            shape,
-            where(memory),
-        )
+        name, where_at = f"{self._label}.tag{tag}", where(memory)
+        described = (memory, nothing, name, memory, memory, dtype, shape, where_at)
         # The runtime keeps the order of transfers under one name, so none has to wait here.
-        op = Operation(lambda: submit(function, *described, self._ranks[place]))
+        op = Operation(lambda: submit(function, *described, self._ranks[place]), where_at)
         op.begin()
         return op
 
@@ -68,7 +60,7 @@ class Transfers:
         def begin():
             return handles.submit(_native.barrier, None, nothing, name, self._set)
 
-        return self._work("barrier", [names.submit((self._set, name), begin)], [], None, opts)
+        return self._work("barrier", [names.submit((self._set, name), begin, None)], [], None, opts)
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
         """Rank 0 waits for each rank and names those that are missing."""

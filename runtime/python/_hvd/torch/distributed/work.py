@@ -9,12 +9,17 @@ Invariants
    is finished by a thread.
  - For tensors on a GPU streams wait. Every stream in which a Work is waited for follows it, also after
    another stream did (State.follow), and so does every continuation of a future.
+ - A thread that finishes a Work makes no stream of the caller's wait (aside): the caller may still put work
+   into them that runs beside the operation, as DDP's backward pass does. A stream of the thread waits and
+   makes the copies, and the streams of consumers follow it. Until one has waited with wait(), so that the
+   stream that submitted follows too, the memory is kept until the operation has ended on the GPU.
  - wait() raises an error unchanged, a future as torch's RuntimeError; it is an error for C++ too
    (Future.set_exception would be a value there, and DDP would continue).
  - torch before 2.9 keeps only the C++ half of a Work of Python, and waiting for that would never end. So
    the last Works are kept here, without their tensors once ended.
 """
 
+import contextlib
 import sys
 import threading
 import time
@@ -26,7 +31,7 @@ from torch._C._distributed_c10d import ProcessGroup, Work
 
 from _hvd.exceptions import HorovodInternalError
 from _hvd.torch.distributed.operation import watchers
-from _hvd.torch.tensors import Mark
+from _hvd.torch.tensors import Mark, own_streams, used_here
 
 
 class _Kept:
@@ -65,7 +70,11 @@ class State:
         self.error = None
         self.is_over = False
         self._operations = operations
+        self._beside = ()  # operations whose submitting streams do not follow yet
         self._outputs = outputs
+        self.devices = {o.device.index for o in outputs if o.is_cuda}.union(
+            *(op.devices() for op in operations)
+        )
         self._after = after
         self._timeout = timeout
         self._mark = None
@@ -80,25 +89,36 @@ class State:
     def is_completed(self):
         """Never blocks."""
         if self.is_over:
-            return True
+            return self._has_ended()
         if not all(op.is_over() for op in self._operations):
             return False
         if not self._lock.acquire(blocking=False):  # another thread finishes it
-            return self.is_over
+            return self.is_over and self._has_ended()
         try:
-            self._finish_locked(None)
+            self._finish_locked(None, False)
         finally:
             self._lock.release()
+        return self._has_ended()
+
+    def _has_ended(self):
+        """After a thread has finished it aside: whether it has ended on the GPU as well."""
+        if not all(op.is_over() for op in self._beside):
+            return False
+        if self._beside:
+            self.follow()
         return True
 
-    def finish(self, timeout=None):
-        """Returns when all has ended, with self.error set if it went wrong; TimeoutError as wait()."""
+    def finish(self, timeout=None, aside=False):
+        """Returns when all has ended, with self.error set if it went wrong; TimeoutError as wait().
+
+        Of operations on a GPU the present streams wait for the end, and those that submitted, unless aside.
+        """
         timeout = self._timeout if timeout is None else timeout
         deadline = time.monotonic() + timeout
         if not self._lock.acquire(timeout=min(timeout, threading.TIMEOUT_MAX)):
             raise self._late(timeout)
         try:
-            self._finish_locked(deadline)
+            self._finish_locked(deadline, aside)
         except TimeoutError:
             raise self._late(timeout) from None
         finally:
@@ -110,13 +130,13 @@ class State:
             "rank has not called it; see the stall report on rank 0 (HOROVOD_STALL_CHECK_TIME_SECONDS)"
         )
 
-    def _finish_locked(self, deadline):
+    def _finish_locked(self, deadline, aside):
         if self.is_over:
             return
         error = None
         for op in self._operations:
             try:
-                op.wait(deadline)
+                op.wait(deadline, aside)
             except TimeoutError:
                 raise
             except MemoryError as e:
@@ -127,19 +147,34 @@ class State:
             try:
                 with torch.no_grad():
                     self._after()
+                if aside:
+                    for output in self.outputs():
+                        used_here(output)
             except Exception as e:
                 error = e
         if error is None:
-            self._mark = Mark(self.outputs())
+            self._mark = Mark(self.devices)
+            self._beside = self._operations if aside else ()
         self.error = error
         self._operations = ()
         self._after = None
         self.is_over = True
 
-    def follow(self):
+    def follow_here(self):
         """After the end: makes this thread's streams follow it if other streams have waited."""
-        if self._mark is not None:
-            self._mark.wait()
+        if self._mark is None or not self.devices:
+            return
+        self._mark.wait()
+        for output in self.outputs():
+            if output.is_sparse:  # its parts were allocated in the stream that made them
+                used_here(output)
+
+    def follow(self):
+        """The same, and the streams that submitted it follow too, so that its memory is free."""
+        self.follow_here()
+        beside, self._beside = self._beside, ()
+        for op in beside:
+            op.let_go(self._mark)
 
     def weaken(self):
         """Drops the references to the tensors."""
@@ -154,7 +189,8 @@ class State:
                 begin = torch.futures.Future(devices=devices) if devices else torch.futures.Future()
                 self._future = begin.then(self._value)
                 if self.is_over:
-                    self._resolve(begin)
+                    with own_streams(self.devices):
+                        self._resolve(begin)
                 else:
                     watchers.run(lambda: self._complete(begin))
             return self._future
@@ -166,15 +202,17 @@ class State:
         return self.outputs()
 
     def _complete(self, begin):
-        try:
-            self.finish()
-        except Exception as e:  # reported through the future
-            self.error = e
-        self._resolve(begin)
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(own_streams(self.devices))
+                self.finish(aside=True)
+            except Exception as e:  # reported through the future
+                self.error = e
+            self._resolve(begin)
 
     def _resolve(self, begin):
         """Completes the future; its continuations follow this thread's streams on the result's devices."""
-        self.follow()
+        self.follow_here()
         outputs = self.outputs()
         begin.set_result(outputs if any(o.is_cuda for o in outputs) else None)
 
@@ -235,6 +273,7 @@ class HvdWork(Work):
 
 def _finish_quietly(state):
     try:
-        state.finish()
+        with own_streams(state.devices):
+            state.finish(aside=True)
     except Exception:  # the result has no receiver
         return
