@@ -9,7 +9,10 @@ codecs: with compression on the way. nan: that alone, as it ends the world. Wher
 done in host memory, but what needs streams: so the checks themselves are known to be good.
 """
 
+import ctypes
 import sys
+import threading
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "ranks"))
@@ -21,6 +24,7 @@ import torch
 import torch.distributed as dist
 from _hvd.torch import tensors
 from checks import check, expect_error, in_threads, main
+from torch.nn.parallel import DistributedDataParallel
 
 torch.set_num_threads(1)
 HAS_GPU = torch.cuda.is_available()
@@ -46,6 +50,32 @@ def same(tensor, expected, tolerance=1e-5):
 def sleep(milliseconds=100):
     """A kernel that takes so long."""
     torch.cuda._sleep(int(milliseconds * 1.5e6))
+
+
+def hold(release):
+    """Later work of the current stream runs after a threading.Event. The result must live until then."""
+
+    def wait(_):
+        release.wait(60)
+
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(wait)
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    assert ctypes.CDLL("libcuda.so.1").cuLaunchHostFunc(stream, call, None) == 0
+    return call
+
+
+def soon(is_so, seconds=20):
+    """Does it become so within the time?"""
+    end = time.monotonic() + seconds
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.001)
+    return is_so()
+
+
+def use_group():
+    """torch.distributed over the back end "hvd", from the first call on."""
+    if not dist.is_initialized():
+        dist.init_process_group("hvd", init_method="hvd://")
 
 
 # --- values -------------------------------------------------------------------------------------------
@@ -152,6 +182,31 @@ def training_equals_that_of_one_process():
     compare(trained_together(6, passes=2), 1e-4)
     compare(trained_together(6, groups=2), 1e-4)
     compare(trained_together(6, gradient_predivide_factor=2.0), 1e-4)
+
+
+def trained_by_ddp(steps, lr=0.1, **options):
+    use_group()
+    model = model_of(seed=R).to(DEVICE)
+    net = DistributedDataParallel(model, **options)  # begins with rank 0's parameters
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+    for step in range(steps):
+        optimizer.zero_grad()
+        inputs, targets = (t[4 * R : 4 * R + 4].to(DEVICE) for t in data_of(step))
+        torch.nn.functional.mse_loss(net(inputs), targets).backward()
+        optimizer.step()
+    return model
+
+
+@check
+def training_by_ddp_equals_that_of_one_process():
+    """torch's own class over the back end "hvd", also with several buckets."""
+    for options in (
+        {},
+        {"bucket_cap_mb": 0.005},
+        {"gradient_as_bucket_view": True},
+        {"static_graph": True},
+    ):
+        compare(trained_by_ddp(6, **options), 1e-4)
 
 
 @check
@@ -273,27 +328,69 @@ def the_default_stream_is_followed_too():
 @needs_gpu
 def each_stream_that_waits_for_a_work_has_it_behind_it():
     """torch.distributed: the second one too, and one that waits for the future."""
-    dist.init_process_group("hvd", init_method="hvd://")
+    use_group()
     streams = [torch.cuda.Stream() for _ in range(3)]
-    try:
-        for step in range(4):
-            x = torch.ones(1000, 1000, device=DEVICE).t()  # goes by a copy
-            torch.cuda.synchronize()
-            with torch.cuda.stream(streams[0]):
-                sleep(50)
-                x += R
-                work = dist.all_reduce(x, async_op=True)
-                if step % 2:
-                    work.wait()
-            got = []
-            for i, wait in enumerate((work.wait, work.wait, work.get_future().wait)):
-                with torch.cuda.stream(streams[i]):
-                    wait()
-                    got.append(x * 1)
-            torch.cuda.synchronize()
-            assert [float(y.min()) for y in got] == [N + N * MEAN] * 3, step
-    finally:
-        dist.destroy_process_group()
+    for step in range(4):
+        x = torch.ones(1000, 1000, device=DEVICE).t()  # goes by a copy
+        torch.cuda.synchronize()
+        with torch.cuda.stream(streams[0]):
+            sleep(50)
+            x += R
+            work = dist.all_reduce(x, async_op=True)
+            if step % 2:
+                work.wait()
+        got = []
+        for i, wait in enumerate((work.wait, work.wait, work.get_future().wait)):
+            with torch.cuda.stream(streams[i]):
+                wait()
+                got.append(x * 1)
+        torch.cuda.synchronize()
+        assert [float(y.min()) for y in got] == [N + N * MEAN] * 3, step
+
+
+def backward_of_ddp(net, futures, is_late):
+    """Whether this rank's backward pass ends on its GPU, with another rank late if is_late; and whether its
+    collectives end by then."""
+    release, has_run = threading.Event(), torch.cuda.Event()
+
+    def probe(gradient):  # near the end of the pass, when the first collective is on its way on the GPU
+        assert soon(futures[0].done)
+        gradient.mul(2)
+        has_run.record()
+
+    x = torch.ones(64, 512, device=DEVICE, requires_grad=True)
+    x.register_hook(probe)
+    torch.cuda.synchronize()
+    held = hold(release) if is_late and R == N - 1 else None
+    net(x).sum().backward()
+    end = torch.cuda.Event()
+    end.record()
+    runs_beside = held is not None or soon(has_run.query)
+    has_ended = end.query()
+    hvd.barrier()
+    release.set()
+    torch.cuda.synchronize()
+    return runs_beside, has_ended
+
+
+@needs_gpu
+def the_backward_pass_of_ddp_runs_while_another_rank_is_late():
+    use_group()
+    futures = []
+
+    def reduce(_, bucket):
+        futures.append(dist.all_reduce(bucket.buffer().div_(N), async_op=True).get_future())
+        return futures[-1].then(lambda f: f.value()[0])
+
+    layers = [torch.nn.Linear(512, 512, bias=False) for _ in range(6)]  # a bucket each
+    net = DistributedDataParallel(torch.nn.Sequential(*layers).to(DEVICE), bucket_cap_mb=1)
+    net.register_comm_hook(None, reduce)
+    for is_late in (False, False, True):  # the first pass loads kernels, the second orders the buckets
+        net.zero_grad()
+        futures.clear()
+        runs_beside, has_ended = backward_of_ddp(net, futures, is_late)
+    assert runs_beside, "it has waited for the other rank's gradients"
+    assert not has_ended, "the other rank was not late"
 
 
 @needs_gpu
