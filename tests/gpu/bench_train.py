@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench_train.py MODEL ddp|ours STEPS: training steps on the GPU; rank 0 prints the median as JSON.
+"""bench_train.py MODEL PEER STEPS: training steps on the GPU; rank 0 prints the median as JSON.
 
 MODEL: resnet50 (torchvision's, batch 32) or transformer (24 layers, as in bench.py's list, 8 x 256 tokens).
-Both sides have the same model, data, optimizer and, but for gradients' averages, code.
+PEER: ddp (torch's DistributedDataParallel over its own NCCL back end), ddp-hvd (the same over the back end
+"hvd") or ours (hvd.DistributedOptimizer). They have the same model, data, optimizer and, but for gradients'
+averages, code.
 """
 
 import json
@@ -30,19 +32,26 @@ def main():
     net, x, y = model()
     net, x, y = net.cuda(), x.cuda(), y.cuda()
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9)
-    if PEER == "ddp":
+    if PEER in ("ddp", "ddp-hvd"):
         import torch.distributed as dist
 
-        dist.init_process_group("nccl")
+        if PEER == "ddp":
+            dist.init_process_group("nccl")
+        else:
+            import horovod.torch.distributed  # noqa: F401  (makes the name known)
+
+            dist.init_process_group("hvd", init_method="hvd://")
         rank, size = dist.get_rank(), dist.get_world_size()
         net = torch.nn.parallel.DistributedDataParallel(net, device_ids=[0])
-    else:
+    elif PEER == "ours":
         import horovod.torch as hvd
 
         hvd.init()
         rank, size = hvd.rank(), hvd.size()
         hvd.broadcast_parameters(net.state_dict(), root_rank=0)
         optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=net.named_parameters())
+    else:
+        sys.exit(f"bench_train.py: no peer is called {PEER}")
     loss_of = torch.nn.CrossEntropyLoss()
 
     def step():
@@ -64,10 +73,10 @@ def main():
     row = {"part": "train", "peer": PEER, "model": MODEL, "ranks": size, "loss": float(loss)}
     if rank == 0:
         print(json.dumps({**row, "median_us": sorted(times)[STEPS // 2] * 1e6, "n": STEPS}), flush=True)
-    if PEER == "ddp":
-        dist.destroy_process_group()
-    else:
+    if PEER == "ours":
         hvd.shutdown()
+    else:
+        dist.destroy_process_group()
 
 
 main()
