@@ -23,6 +23,9 @@ from gpu_steps import WAITS, N, R, on_gpu
 torch.set_num_threads(1)
 
 
+_releases = []
+
+
 def forgets_all():
     """Once all has ended, none is kept."""
     assert GPU.fake_soon(lambda: handles.sweep() or not handles._aside, 20), handles._aside
@@ -30,10 +33,14 @@ def forgets_all():
 
 
 def begin():
-    """Nothing of former checks is there. Returns two streams, and an event to release work."""
+    """Nothing of former checks is there, nor of those that failed. Returns two streams, and an event to
+    release work."""
+    for release in _releases:
+        release.set()
+    _releases[:] = [threading.Event()]
     gc.collect()
     forgets_all()
-    return GPU.stream(), GPU.stream(), threading.Event()
+    return GPU.stream(), GPU.stream(), _releases[0]
 
 
 @contextlib.contextmanager
