@@ -58,6 +58,12 @@ def completed(work):
     return future
 
 
+def ones_summed(first, release):
+    """As sum_of(), of a tensor that is freed in the order of the stream."""
+    with stream(first):
+        return sum_of(on_gpu(1.0), first, release)
+
+
 def gather(first, release):
     """(A gather that waits for the release, a reference to its source, its output)"""
     with stream(first):
@@ -73,7 +79,7 @@ ALL = [r + 1.0 for r in range(N)]
 def only_consumers_of_a_future_wait():
     first, reads, release = begin()
     with no_wait_in(first, 0):
-        work = sum_of(on_gpu(1.0), first, release)
+        work = ones_summed(first, release)
         future = completed(work)
     with no_wait_in(first, 0), stream(reads):
         (result,) = future.wait()
@@ -85,7 +91,7 @@ def only_consumers_of_a_future_wait():
 @check
 def the_stream_that_submitted_follows_a_wait():
     first, reads, release = begin()
-    work = sum_of(on_gpu(1.0), first, release)
+    work = ones_summed(first, release)
     completed(work)
     before = GPU.n_waits(first)
     with stream(reads):
@@ -100,10 +106,10 @@ def the_stream_that_submitted_runs_while_another_rank_is_late():
     first, _, release = begin()
     now, has_run = threading.Event(), threading.Event()
     now.set()
-    x = on_gpu(1.0)
-    if R == 1:
-        GPU.fake_wait(first, release)
     with stream(first):
+        x = on_gpu(1.0)
+        if R == 1:
+            GPU.fake_wait(first, release)
         work = allreduce(x)
         future = completed(work)
     GPU.fake_wait(first, now, then=has_run.set)  # as a kernel of the backward pass
@@ -121,12 +127,13 @@ def the_stream_that_submitted_runs_while_another_rank_is_late():
 @check
 def a_future_of_a_finished_work_makes_no_stream_wait():
     first, asks, release = begin()
-    work = sum_of(on_gpu(1.0), first, release)
+    work = ones_summed(first, release)
     with stream(first):
         wait(work)
     with no_wait_in(first, asks, 0), stream(asks):
         completed(work)
     release.set()
+    GPU.finish(first)
 
 
 @check
@@ -243,7 +250,7 @@ def copies_are_made_beside():
 @check
 def it_is_completed_when_it_has_ended_on_the_gpu():
     first, _, release = begin()
-    work = sum_of(on_gpu(1.0), first, release)
+    work = ones_summed(first, release)
     completed(work)
     assert not work.is_completed() and not work.is_success() and work.exception() is None
     release.set()
@@ -254,7 +261,7 @@ def it_is_completed_when_it_has_ended_on_the_gpu():
 @check
 def a_commit_waits_for_it():
     first, _, release = begin()
-    completed(sum_of(on_gpu(1.0), first, release))
+    completed(ones_summed(first, release))
     commit = threading.Thread(target=handles.settle)
     commit.start()
     assert not GPU.fake_soon(lambda: not commit.is_alive()), "it has not waited"
