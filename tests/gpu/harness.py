@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What run.py and bench.py stand on: the tree of programs, environments, commands with deadlines, points.
+"""What run.py and bench.py stand on: the tree of programs, environments, commands with limits, points.
 
-A tree (build/plain here, build/gpu on a machine that it was carried to) has gpu/ (programs of this folder),
-bin/, lib/ (libhvd.so and libhvd_cuda.so), fakes/ and python/. All limits are a stage's: what a stage has left
-when a command is started is the most that the command can get.
+A tree (build/gpu of `make gpu-carry`, or where that was carried to) has gpu/ (programs of this folder), bin/,
+lib/ (libhvd.so and libhvd_cuda.so), fakes/ and python/. A command gets at most what the stage's limit leaves.
+When the limit is over, and on SIGTERM, what runs is killed and no other command starts (OutOfTime). What is
+known by then is kept: each point and each line of output is in a file when it exists.
+
+Runs on Python 3.9.
 """
 
 from __future__ import annotations
@@ -26,8 +29,18 @@ from ports import free_port
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+IS_CARRIED = (ROOT / "lib" / "libhvd.so").exists()
+TREE = ROOT if IS_CARRIED else ROOT / os.environ.get("BUILD", "build") / "gpu"
 DRIVER = "/dev/nvidiactl"
 TAP = re.compile(r"^(not ok|ok) \d+ - (.*)$")
+
+
+class OutOfTime(Exception):
+    """The limit is over, or the run was asked to stop."""
+
+
+class Skipped(Exception):
+    """There is nothing to test; the text says why."""
 
 
 def has(module):
@@ -37,18 +50,18 @@ def has(module):
         return False
 
 
-def has_gpu():
-    """Is there a driver that answers? Its node alone may be left of one."""
+def no_gpu():
+    """Why there is no GPU, or "". The driver's node alone may be left of one."""
     try:
         os.close(os.open(DRIVER, os.O_RDWR))
-    except OSError:
-        return False
-    return True
+    except OSError as e:
+        return f"no NVIDIA driver answers ({DRIVER}: {e.strerror})"
+    return ""
 
 
 def interpreter():
-    """One that has numpy."""
-    return sys.executable if has("numpy") else "/usr/bin/python3"
+    """For ranks: ours. first-contact.sh starts us by one that has numpy."""
+    return sys.executable
 
 
 def wheels_nccl():
@@ -77,10 +90,14 @@ class Ended:
 
 
 class Process:
-    """A command that runs, in a group of its own; all of it is killed at the end."""
+    """A command that runs, in a session of its own; all of it is killed at the end.
 
-    def __init__(self, argv, env):
+    on_line: gets each line of its output when it comes, in a thread.
+    """
+
+    def __init__(self, argv, env, on_line=None):
         self.began = time.monotonic()
+        self.on_line, self.is_stopped, self.tag = on_line, False, ""
         self.child = subprocess.Popen(
             [str(a) for a in argv],
             env=env,
@@ -90,7 +107,7 @@ class Process:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            process_group=0,
+            start_new_session=True,
         )
         self.lines = []
         self.reader = threading.Thread(target=self.read, daemon=True)
@@ -99,10 +116,17 @@ class Process:
     def read(self):
         for line in self.child.stdout:
             self.lines.append(line)
+            if self.on_line:
+                self.on_line(line)
 
     def kill(self, sig=signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.child.pid, sig)
+
+    def stop(self):
+        """Ends it as its limit would."""
+        self.is_stopped = True
+        self.kill()
 
     def says(self, text, timeout):
         """Waits until it has said this; False: it ended before, or did not in time."""
@@ -116,38 +140,70 @@ class Process:
         return False
 
     def end(self, timeout):
-        try:
+        code = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
             code = self.child.wait(timeout=max(0.1, timeout))
-        except subprocess.TimeoutExpired:
-            code = None
         seconds = time.monotonic() - self.began
         self.kill()
-        self.child.wait()
-        self.reader.join(30)
-        return Ended(code, "".join(self.lines), seconds)
+        # A process that waits in the driver may outlive SIGKILL: it is left behind.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.child.wait(timeout=5)
+        self.reader.join(1 if self.child.returncode is None else 5)
+        return Ended(None if self.is_stopped else code, "".join(list(self.lines)), seconds)
+
+
+class Limit:
+    """What Bench.limit yields. why: how time ran out, or ""."""
+
+    why = ""
 
 
 class Bench:
-    """One run: where its programs are, what they run on, and what came out."""
+    """One run: where its programs are, what they run on, and what came out.
 
-    def __init__(self, tree, is_fake, out):
-        self.tree, self.is_fake, self.out = Path(tree).resolve(), is_fake, Path(out)
+    In out: NAME.log, all lines of its output and of its commands; NAME.jsonl, the results of its stages.
+    """
+
+    def __init__(self, tree, is_fake, out, name):
+        self.tree, self.is_fake, self.out = Path(tree).resolve(), is_fake, Path(out).resolve()
         self.out.mkdir(parents=True, exist_ok=True)
-        self.log = (self.out / ("fake.log" if is_fake else "gpu.log")).open("w")
-        self.stages, self.count, self.n_failed = [], 0, 0
+        self.mark = "fake: " if is_fake else ""  # before names of points
+        self.name, self.log, self.results = name, self.open(f"{name}.log"), None
+        self.stages, self.count, self.n_failed, self.n_started = [], 0, 0, 0
         self.deadline = time.monotonic() + 3600
         self.tmp = tempfile.TemporaryDirectory(prefix="rmgpu")
+        self.processes = []  # of the limit that runs
+        self.stopped = ""  # by which signal
+        self.extra = {}  # of all commands' environments
+        self.sharing = {"NCCL_HOSTID": "rank{rank}"}  # why NCCL lets ranks share one GPU
+        self.facts = []  # lines of the inventory
+
+    def open(self, file):
+        """Each line that is written is in the file at once."""
+        return (self.out / file).open("w", buffering=1)
 
     # --- results ---
 
-    def point(self, name, error=None):
+    def say(self, text):
+        """A line of output, which is also in the log."""
+        print(text, flush=True)
+        self.log.write(f"{text}\n")
+
+    def point(self, name, error=None, skip=None):
         self.count += 1
         self.n_failed += error is not None
-        what = f"{'fake: ' if self.is_fake else ''}{self.stages[-1]['name']}: {name}"
-        print(f"{'ok' if error is None else 'not ok'} {self.count} - {what}", flush=True)
+        what = f"{self.mark}{self.stages[-1]['name']}: {name}"
+        tail = f" # SKIP {skip}" if skip else ""
+        self.say(f"{'ok' if error is None else 'not ok'} {self.count} - {what}{tail}")
         for line in (error or "").rstrip().splitlines()[-60:]:
-            print(f"#   {line}", flush=True)
-        self.stages[-1]["points"].append({"name": name, "error": error})
+            self.say(f"#   {line}")
+        self.stages[-1]["points"].append({"name": name, "error": error, "skip": skip})
+        self.record(stage=self.stages[-1]["name"], point=name, error=error, skip=skip)
+
+    def record(self, **row):
+        """Appends a line to the results."""
+        self.results = self.results or self.open(f"{self.name}.jsonl")
+        self.results.write(json.dumps(row) + "\n")
 
     def taps(self, label, ended, least=1, each=True):
         """The lines of a TAP program as points of ours, and how it ended if not by them.
@@ -172,30 +228,74 @@ class Bench:
         elif not each and not failed:
             self.point(f"{label}: all {seen}")
 
-    def stage(self, name, budget_s, function):
-        """Runs function(self) with budget_s for all that it starts."""
-        began = time.monotonic()
-        self.deadline = began + budget_s
-        self.stages.append({"name": name, "budget_s": budget_s, "points": []})
+    # --- limits ---
+
+    @contextlib.contextmanager
+    def limit(self, seconds):
+        """What runs inside ends after so many seconds; yields a Limit."""
+        before, limit = self.deadline, Limit()
+        self.deadline = min(before, time.monotonic() + seconds)
         try:
-            function(self)
-        except Exception as e:  # the other stages must still run
-            self.point("it was carried out", f"{type(e).__name__}: {e}")
-        if not self.stages[-1]["points"]:
-            self.point("it tested something", "no test was run")
-        seconds = time.monotonic() - began
-        self.stages[-1]["seconds"] = round(seconds, 2)
-        print(f"# {name}: {seconds:.1f} s of {budget_s} s", flush=True)
+            yield limit
+        except OutOfTime:
+            pass
+        finally:
+            if self.stopped:
+                limit.why = f"stopped by {self.stopped}"
+            elif time.monotonic() >= self.deadline:
+                limit.why = f"stopped at its limit of {seconds:.0f} s"
+            self.deadline = before
+            for process in self.processes:
+                process.kill()
+            self.processes = []
 
-    def write(self, name, **more):
-        """All of it as JSON."""
-        text = json.dumps({"is_fake": self.is_fake, "stages": self.stages, **more}, indent=1)
-        (self.out / name).write_text(text + "\n")
-
-    # --- commands ---
+    def stop(self, name):
+        """Of a signal's handler: nothing is printed here. Limits do the rest."""
+        self.stopped = name
+        for process in self.processes:
+            process.stop()
 
     def left(self, most=3600.0):
-        return max(0.5, min(most, self.deadline - time.monotonic()))
+        """Seconds, for a wait."""
+        return 0.1 if self.stopped else max(0.1, min(most, self.deadline - time.monotonic()))
+
+    def begin_stage(self, name, limit_s):
+        row = {"name": name, "limit_s": limit_s, "points": [], "result": "running", "seconds": 0.0}
+        self.stages.append(row)
+        return row
+
+    def skip_stage(self, name, why):
+        self.begin_stage(name, 0)["result"] = "skipped"
+        self.point("nothing was tested", skip=why)
+
+    def stage(self, name, limit_s, function, begun=lambda: None):
+        """Runs function(self), which ends after limit_s; begun() is called before."""
+        began = time.monotonic()
+        row = self.begin_stage(name, limit_s)
+        self.say(f"# {name}: at most {limit_s:.0f} s")
+        begun()
+        with self.limit(limit_s) as limit:
+            try:
+                function(self)
+            except Skipped as e:
+                row["result"] = "skipped"
+                self.point("nothing was tested", skip=str(e))
+            except OutOfTime:
+                raise
+            except Exception as e:  # the other stages must still run
+                self.point("it was carried out", f"{type(e).__name__}: {e}")
+        if limit.why:
+            self.point("it came to its end", limit.why)
+            row["result"] = limit.why
+        elif not row["points"]:
+            self.point("it tested something", "no test was run")
+        row["seconds"] = round(time.monotonic() - began, 2)
+        if row["result"] == "running":
+            row["result"] = "failed" if any(p["error"] for p in row["points"]) else "passed"
+        self.record(stage=name, **{k: row[k] for k in ("result", "seconds", "limit_s")})
+        self.say(f"# {name}: {row['result']}, {row['seconds']:.1f} s of {limit_s:.0f} s")
+
+    # --- commands ---
 
     def environment(self, **extra):
         mine = ("HOROVOD_", "HVD_", "NCCL_", "SLURM_", "OMPI_", "RM_")
@@ -209,26 +309,47 @@ class Bench:
         env.update(PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1", OMP_NUM_THREADS="1")
         env.update(PYTHONPATH=str(self.tree / "python"), CAPI_LIBRARY=str(self.tree / "lib" / "libhvd.so"))
         if self.is_fake:
+            env.pop("CUDA_VISIBLE_DEVICES", None)
             env.update(HVD_FAKE_HOST="gpu", HVD_FAKE_HANG_S="50")
+            env["HVD_FAKE_FAULTS"] = os.environ.get("RM_FAKE_FAULTS", "")
         elif wheels_nccl():
             env["HVD_NCCL_LIB"] = wheels_nccl()
-        env.update({k: str(v) for k, v in extra.items()})
+        env.update({k: str(v) for k, v in {**self.extra, **extra}.items()})
         return env
 
-    def note(self, argv, ended):
-        words = " ".join(str(a) for a in argv)
-        self.log.write(f"== {words}: {ended.code} after {ended.seconds:.2f} s\n{ended.out}\n")
-        self.log.flush()
+    def start(self, argv, env, on_line=None, rank=""):
+        """A Process whose output is in the log, each line with the command's number and rank."""
+        if self.stopped or time.monotonic() >= self.deadline:
+            raise OutOfTime
+        self.n_started += rank in ("", 0)
+        tag = f"{self.n_started}{'' if rank == '' else f'.{rank}'}"
+        self.log.write(f"== {tag}: {' '.join(str(a) for a in argv)}\n")
 
-    def command(self, argv, timeout=3600.0, **extra):
-        ended = Process(argv, self.environment(**extra)).end(self.left(timeout))
-        self.note(argv, ended)
+        def each(line):
+            self.log.write(f"{tag}| {line}" if line.endswith("\n") else f"{tag}| {line}\n")
+            if on_line:
+                on_line(line)
+
+        process = Process(argv, env, each)
+        process.tag = tag
+        self.processes.append(process)
+        if self.stopped:  # meanwhile
+            process.stop()
+        return process
+
+    def finish(self, process, timeout):
+        ended = process.end(timeout)
+        self.processes = [p for p in self.processes if p is not process]
+        self.log.write(f"== {process.tag}: {ended.code} after {ended.seconds:.2f} s\n")
         return ended
 
-    def start_ranks(self, n, argv, **extra):
+    def command(self, argv, timeout=3600.0, on_line=None, **extra):
+        return self.finish(self.start(argv, self.environment(**extra), on_line), self.left(timeout))
+
+    def start_ranks(self, n, argv, on_line=None, **extra):
         """n ranks on the one GPU: for NCCL each is a host of its own, on the loopback interface.
 
-        A word "{rank}" of argv is the rank's number.
+        A word "{rank}" of argv is the rank's number. on_line: gets what rank 0 prints.
         """
         common = {
             "WORLD_SIZE": n,
@@ -239,22 +360,24 @@ class Bench:
             "NCCL_MAX_CTAS": 2,
             "NCCL_DEBUG": "WARN",
         }
-        common.update(extra)
-        return [
-            Process(
-                [r if a == "{rank}" else a for a in argv],
-                self.environment(**common, RANK=r, LOCAL_RANK=r, NCCL_HOSTID=f"rank{r}"),
-            )
-            for r in range(n)
-        ]
+        processes = []
+        for r in range(n):
+            sharing = {k: v.replace("{rank}", str(r)) for k, v in self.sharing.items()}
+            env = self.environment(**{**common, **sharing, "RANK": r, "LOCAL_RANK": r, **extra})
+            words = [r if a == "{rank}" else a for a in argv]
+            processes.append(self.start(words, env, None if r else on_line, r))
+        return processes
 
     def end_ranks(self, argv, processes, timeout=3600.0):
         """Their ends in the order of ranks; what is left of them at the limit is killed."""
         end = time.monotonic() + self.left(timeout)
-        ended = [p.end(end - time.monotonic()) for p in processes]
-        for e in ended:
-            self.note(argv, e)
-        return ended
+        return [self.finish(p, min(end - time.monotonic(), self.left())) for p in processes]
 
-    def ranks(self, n, argv, timeout=3600.0, **extra):
-        return self.end_ranks(argv, self.start_ranks(n, argv, **extra), timeout)
+    def ranks(self, n, argv, timeout=3600.0, on_line=None, **extra):
+        return self.end_ranks(argv, self.start_ranks(n, argv, on_line, **extra), timeout)
+
+
+def stop_on_signals(stop):
+    """stop(name) is called in the main thread when the run is asked to end."""
+    for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(sig, lambda number, frame: stop(signal.Signals(number).name))

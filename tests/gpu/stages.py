@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of run.py: name -> (seconds on a GPU, seconds on the fakes or 0: not there, function)."""
+"""The stages of run.py: name -> (seconds on a GPU, seconds on the fakes or 0: not there, function).
+
+They run in this order, the most informative ones first. ON_REQUEST has those that run only when named, NEEDS
+the Python packages without which there is nothing to run.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,25 @@ import re
 import shutil
 from pathlib import Path
 
+import bench as benchmark
 import faults
 import resources
 import sabotage
-from harness import HERE, ROOT, Process, has, interpreter
+from harness import HERE, Skipped, interpreter
 
-# What is not so on a GPU, and why; run.py's stage conform looks at it.
+# What is not so on a GPU, and why; run.py's stage nccl looks at it.
 NOT_HERE = {
     "minimum_and_maximum_keep_nan": "NCCL's minimum of a NaN and a number is the number",
 }
+
+
+def inventory(bench):
+    """What the machine has."""
+    ended = bench.command([interpreter(), HERE / "inventory.py", bench.tree])
+    bench.facts = ended.out.splitlines()
+    for line in bench.facts:
+        bench.say(f"# {line}")
+    bench.point("the machine is described", ended.error())
 
 
 def kernels(bench):
@@ -67,32 +81,54 @@ def said(ended):
     return {line.split(" - ", 1)[1] for line in ended.out.splitlines() if " - " in line}
 
 
-def conform(bench):
-    """One script of calls of the driver, another of NCCL: the answers that the backend counts on."""
+def driver(bench):
+    """One script of calls of the driver: the answers that the backend relies on."""
     program = [bench.tree / "gpu" / "conform_driver"]
     ended = bench.command(program)
     bench.taps("driver", ended, least=60)
-    folder = Path(bench.tmp.name) / "ids"
-    for n in (2, 3):
-        (folder / str(n)).mkdir(parents=True)
-        words = [bench.tree / "gpu" / "conform_nccl"]
-        processes = bench.start_ranks(n, [*words, "{rank}", n, folder / str(n)])
-        ends = bench.end_ranks(words, processes, 60)
-        for rank, end in enumerate(ends):
-            bench.taps(f"nccl, rank {rank} of {n}", end, least=30, each=False)
-    if not bench.is_fake:
-        differs(bench, program, ended)
-
-
-def differs(bench, program, real):
-    """The fake of the same release answers the driver's script with the same words."""
-    version = re.search(r"^# CUDA (\d+)$", real.out, re.MULTILINE)
-    env = bench.environment(HVD_FAKE_CUDA=version[1] if version else "13000")
-    env["LD_LIBRARY_PATH"] = str(bench.tree / "fakes")
-    fake = Process(program, env).end(bench.left(30))
-    bench.note(["the fake's", *program], fake)
-    only = sorted(said(real) ^ said(fake))
+    if bench.is_fake:
+        return
+    # The fake of the same release answers the script with the same words.
+    version = re.search(r"^# CUDA (\d+)$", ended.out, re.MULTILINE)
+    extra = {"HVD_FAKE_CUDA": version[1] if version else "13000", "LD_LIBRARY_PATH": bench.tree / "fakes"}
+    fake = bench.command(program, 30, **extra)
+    only = sorted(said(ended) ^ said(fake))
     bench.point("the fake of the driver says what the driver says", "\n".join(only) or None)
+
+
+SHARES_GPU = 23000  # the first NCCL that lets ranks of one host share a GPU
+
+
+def nccl(bench):
+    """One script of calls of NCCL, on 2 and 3 ranks.
+
+    Where ranks that are separate hosts for NCCL fail and it has another way to share the GPU, they run once
+    more that way, which the later stages use if it works.
+    """
+    version = nccl_scripts(bench, "nccl")
+    if version < SHARES_GPU or not any(p["error"] for p in bench.stages[-1]["points"]):
+        return
+    before, n_failed = bench.sharing, bench.n_failed
+    bench.sharing = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
+    nccl_scripts(bench, "nccl, multi rank")
+    if bench.n_failed > n_failed:
+        bench.sharing = before
+
+
+def nccl_scripts(bench, label):
+    """Returns NCCL's version."""
+    version = 0
+    for n in (2, 3):
+        folder = Path(bench.tmp.name) / f"{label}, {n}"
+        folder.mkdir(parents=True)
+        words = [bench.tree / "gpu" / "conform_nccl"]
+        processes = bench.start_ranks(n, [*words, "{rank}", n, folder])
+        for rank, end in enumerate(bench.end_ranks(words, processes, 45)):
+            bench.taps(f"{label}, rank {rank} of {n}", end, least=30, each=False)
+            version = max(
+                [version, *(int(line[7:]) for line in end.out.splitlines() if line[:7] == "# NCCL ")]
+            )
+    return version
 
 
 def matrix(bench):
@@ -109,15 +145,22 @@ def matrix(bench):
     checks_of(bench, "mixed", 2, [script, *some], 150, RM_MIXED=1)
 
 
+SEES_GPU = "import sys, torch; sys.exit(3 if not torch.version.cuda else not torch.cuda.is_available())"
+
+
 def torch(bench):
-    """horovod.torch with CUDA tensors, where a torch with CUDA is; graphs on, codecs, and HVD_NANCHECK."""
+    """horovod.torch with CUDA tensors: as it is, with graphs, registration, codecs, and HVD_NANCHECK."""
     script = HERE / "torch_rank.py"
-    if not has("torch"):
-        bench.point("a torch is here", "it is not")
+    ended = bench.command([interpreter(), "-c", SEES_GPU], 90)
+    if ended.code == 3:
+        raise Skipped("this torch is built without CUDA")
+    bench.point("torch sees the GPU", ended.error())
+    if ended.error():  # the script would test host memory
         return
     for label, words, extra in (
         ("torch", [], {}),
         ("torch, graphs", [], {"HVD_GPU_GRAPH": 1}),
+        ("torch, registered", [], {"HVD_GPU_REGISTER": 1}),
         ("torch, codecs", ["codecs"], {}),
         ("torch, nan", ["nan"], {"HVD_NANCHECK": 1}),
     ):
@@ -128,8 +171,7 @@ def sanitizer(bench):
     """compute-sanitizer on the kernels' tables: wild accesses, races, uninitialized reads."""
     where = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not Path(where).exists():
-        bench.point("compute-sanitizer is here", "it is not on the PATH, nor in /usr/local/cuda/bin")
-        return
+        raise Skipped("compute-sanitizer is not on the PATH, nor in /usr/local/cuda/bin")
     programs = sorted((bench.tree / "gpu").glob("gpu_*kernels"))
     # every test of the small programs; of the large one what has few launches
     some = {
@@ -147,36 +189,49 @@ def sanitizer(bench):
                 bench.point(f"{tool} of {program.name} {test}".rstrip(), error)
 
 
+def figures(parts=()):
+    """bench.py's parts, each of which is a point."""
+
+    def measure(bench):
+        measured = benchmark.Measure(bench, False, parts)
+        measured.run()
+        for part in measured.parts:
+            bench.point(f"{part} has figures", "\n".join(measured.problems_of(part)) or None)
+
+    return measure
+
+
 def measuring(bench):
     """bench.py measures all that it should, and makes a table of a GPU's figures but not of the fakes'."""
     script, python = HERE / "bench.py", interpreter()
     out = Path(bench.tmp.name)
     words = [python, script, "--mode", "fake", "--tree", bench.tree, "--out", out]
     bench.point("bench.py measures", bench.command(words).error())
-    data = json.loads((out / "bench-fake.json").read_text())
-    got = {r["part"] for r in data["rows"]}
-    missing = {"kernels", "latency", "allreduce", "tables"} - got
+    rows = [json.loads(line) for line in (out / "bench-fake.jsonl").read_text().splitlines()]
+    missing = {"machine", "kernels", "latency", "allreduce", "tables"} - {r["part"] for r in rows}
     bench.point("all parts have figures", f"none of {missing}" if missing else None)
-    readme, file = out / "README.md", out / "bench.json"
-    readme.write_text((ROOT / "tests" / "bench" / "README.md").read_text())
+    readme, file, more = out / "README.md", out / "bench.jsonl", out / "bench-training.jsonl"
+    readme.write_text(f"before\n{benchmark.BEGIN}\n{benchmark.END}\nafter\n")
     words = [python, script, "--readme", readme, "--report"]
-    refused = bench.command([*words, out / "bench-fake.json"])
+    refused = bench.command([*words, out / "bench-fake.jsonl"])
     bench.point("figures of the fakes are refused", None if refused.code == 1 else refused.out or "taken")
-    data["is_fake"] = False
-    data["machine"]["gpu"] = "Some GPU"
+    rows[0].update(is_fake=False, gpu="Some GPU", sharing="through MPS")
     train = {"part": "train", "model": "m", "ranks": 2}
-    data["rows"] += [{**train, "peer": p, "median_us": us} for p, us in (("ddp", 2000), ("ours", 1000))]
-    for r in data["rows"]:
+    times = (("ddp", 2000), ("ours", 1000), ("ddp-hvd", 1500))
+    for r in rows:
         if r.get("list") == "transformer":  # the goal is that of the kernels that a sum launches
             r["of_copy"] = 0.9 if r["kernel"] == "copy out" else 0.5
-    file.write_text(json.dumps(data))
-    ended = bench.command([*words, file])
+    file.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    rows = [rows[0], *({**train, "peer": p, "median_us": us} for p, us in times)]
+    more.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    ended = bench.command([*words, file, more])
     text = readme.read_text()
     wanted = (
         "One Some GPU (driver ",
-        "| m | 2 | 2.00 ms | 1.00 ms |",
+        "2 ranks share the GPU through MPS.",
+        "| m | 2 | 2.00 ms | 1.00 ms | 1.50 ms |",
         "| resnet50 | f32 in |",
-        "<!-- end of gpu",
+        f"{benchmark.END}\nafter",
     )
     lacks = [w for w in wanted if w not in text]
     bench.point("a table is written", ended.error() or (f"lacks {lacks}" if lacks else None))
@@ -191,13 +246,77 @@ def measuring(bench):
     )
 
 
+# A stand-in of nvidia-cuda-mps-control, which runs while its file is there.
+MPS_CONTROL = """#!/bin/sh
+runs=${CUDA_MPS_PIPE_DIRECTORY:-none}/runs
+if [ "$1" = -f ]; then
+    : >"$runs"
+    while [ -e "$runs" ]; do sleep 0.1; done
+    : >"$(dirname "$0")/ended"
+    exit
+fi
+read -r word
+[ -e "$runs" ] || exit 1
+[ "$word" != quit ] || rm "$runs"
+"""
+
+
+def sharing(bench):
+    """bench.py starts MPS and ends it, uses one that runs, and says how ranks share the GPU."""
+    out = Path(bench.tmp.name) / "mps"
+    out.mkdir()
+    control = out / "nvidia-cuda-mps-control"
+
+    def shared(path, **extra):
+        words = [
+            interpreter(),
+            HERE / "bench.py",
+            "--mode",
+            "fake",
+            "--tree",
+            bench.tree,
+            "--out",
+            out,
+            "kernels",
+        ]
+        ended = bench.command(words, PATH=path, **extra)
+        if ended.error():
+            return ended.error()
+        return json.loads((out / "bench-kernels-fake.jsonl").read_text().splitlines()[0])["sharing"]
+
+    def point(name, got, wanted):
+        bench.point(name, None if got == wanted else got)
+
+    path = f"{out}:/usr/bin:/bin"
+    point("without MPS", shared(out), "in time slices (nvidia-cuda-mps-control is not there)")
+    control.write_text(MPS_CONTROL)
+    control.chmod(0o755)
+    point("MPS is started", shared(path), "through MPS")
+    bench.point("and ended", None if (out / "ended").exists() else "it still runs")
+    (out / "ended").unlink()
+    (out / "runs").touch()
+    point(
+        "MPS that ran before is used",
+        shared(path, CUDA_MPS_PIPE_DIRECTORY=out),
+        "through MPS, which ran before",
+    )
+    bench.point("and still runs", None if (out / "runs").exists() else "it was ended")
+
+
+NEEDS = {"matrix": ("numpy",), "torch": ("numpy", "torch"), "faults": ("numpy",), "measuring": ("numpy",)}
+ON_REQUEST = {"training"}
 STAGES = {
-    "kernels": (150, 200, kernels),
-    "conform": (90, 100, conform),
-    "matrix": (150, 200, matrix),
-    "torch": (180, 0, torch),
+    "inventory": (30, 60, inventory),
+    "driver": (30, 60, driver),
+    "kernels": (120, 200, kernels),
+    "nccl": (180, 100, nccl),
+    "matrix": (300, 200, matrix),
     "faults": (120, 200, faults.faults),
+    "torch": (180, 0, torch),
+    "bench": (150, 0, figures()),
+    "training": (540, 0, figures(("training",))),
     "measuring": (0, 100, measuring),
+    "sharing": (0, 120, sharing),
     "sabotage": (0, 120, sabotage.sabotage),
-    "sanitizer": (240, 0, sanitizer),
+    "sanitizer": (180, 0, sanitizer),
 }
