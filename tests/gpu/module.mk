@@ -19,35 +19,39 @@ $(addprefix $(O)/gpu/,$(GPU_MORE)): $(O)/gpu/%: $(O)/tests/gpu/%.o $(foreach a,n
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm -ldl
 -include $(GPU_MORE:%=$(O)/tests/gpu/%.d)
 
-# What the tests run: also what setup-build makes, so that no two rows build it at once.
-GPU_NEEDS := $(GPU_PROGRAMS) $(addprefix $(O)/gpu/,$(GPU_MORE)) $(FAKES) $(O)/bin/hvd-gpu $(O)/lib/libhvd.so $(O)/lib/libhvd_cuda.so
-ifeq ($(V),plain)
-test-programs: $(GPU_NEEDS)
-endif
-.PHONY: test-gpu
-test-gpu: $(GPU_NEEDS) ## the GPU backend on a GPU, if there is one, and on the fakes (RM_GPU=fake|gpu)
-	@/usr/bin/python3 tests/gpu/run.py --tree $(O)
-# BENCH="--smoke": a minute.
-.PHONY: bench-gpu
-bench-gpu: $(GPU_NEEDS) $(PY_TREE) ## the GPU backend against a copy of the device and against NCCL; writes tests/bench/README.md
-	@/usr/bin/env python3 tests/gpu/bench.py --tree $(O) --mode gpu --out $(BUILD)/logs/gpu $(BENCH)
-	@/usr/bin/env python3 tests/gpu/bench.py --report $(BUILD)/logs/gpu/bench.json
+GPU_NEEDS := $(GPU_PROGRAMS) $(addprefix $(O)/gpu/,$(filter-out nccl_real,$(GPU_MORE))) $(FAKES) $(O)/bin/hvd-gpu $(O)/lib/libhvd.so $(O)/lib/libhvd_cuda.so
 
-# What a machine without network is given, ignored by git: the portable runtime, these programs for glibc 2.17
-# and the fakes. There: tests/gpu/run.py --tree build/gpu
-GPU_CARRY := $(BUILD)/gpu
-.PHONY: gpu-carry gpu-carried
-gpu-carry: ## build/gpu: what tests and bench of a GPU need on a machine without network
+# The kit: a folder that runs alone on a machine with a GPU and no network. It has the portable runtime, these
+# programs for glibc 2.17, the fakes, and the scripts at their places in the tree.
+GPU_KIT     := $(BUILD)/gpu
+GPU_KIT_KIB ?= 61440
+GPU_SCRIPTS := $(wildcard tests/gpu/*.py) tests/ports.py tests/bench/resnet50.py \
+    $(wildcard tests/python/ranks/capi*.py) $(patsubst %,tests/python/ranks/%.py,checks exact together)
+ifeq ($(V),portable)
+$(GPU_KIT).tar.gz: $(GPU_NEEDS) $(PY_TREE) $(GPU_SCRIPTS) tests/gpu/first-contact.sh tests/gpu/module.mk
+	@rm -rf $@ $(GPU_KIT) && mkdir -p $(GPU_KIT)/gpu $(GPU_KIT)/bin $(GPU_KIT)/lib $(GPU_KIT)/fakes
+	@cp $(filter $(O)/gpu/%,$(GPU_NEEDS)) $(GPU_KIT)/gpu/
+	@cp $(O)/bin/hvd-gpu $(GPU_KIT)/bin/
+	@cp $(filter $(O)/lib/%,$(GPU_NEEDS)) $(GPU_KIT)/lib/
+	@cp $(FAKES) $(GPU_KIT)/fakes/
+	@cd $(O) && cp --parents $(patsubst $(O)/%,%,$(PY_TREE)) $(abspath $(GPU_KIT))
+	@for f in $(notdir $(filter $(O)/lib/%,$(GPU_NEEDS))); do ln -sf ../../lib/$$f $(GPU_KIT)/python/_hvd/$$f; done
+	@cp --parents $(GPU_SCRIPTS) $(GPU_KIT) && cp tests/gpu/first-contact.sh $(GPU_KIT)
+	@find $(GPU_KIT) -type f \( -path '*/gpu/gpu/*' -o -name hvd-gpu -o -name '*.so*' \) -exec strip --strip-unneeded {} +
+	@size=$$(du -sk --apparent-size $(GPU_KIT) | cut -f1); [ "$$size" -le $(GPU_KIT_KIB) ] || \
+	    { echo "$(GPU_KIT) has $$size KiB, at most $(GPU_KIT_KIB)"; exit 1; }
+	@tar -C $(dir $(GPU_KIT)) --sort=name --owner=0 --group=0 -czf $@ gpu
+endif
+.PHONY: gpu-carry test-gpu bench-gpu
+gpu-carry: ## the GPU tests and benchmarks as one folder for a machine without network: build/gpu, build/gpu.tar.gz
 	@tests/setup/deb.sh build
 	@tests/setup/venv.sh zig >/dev/null
-	@$(MAKE) --no-print-directory V=portable gpu-carried
-	@du -sh $(GPU_CARRY)
-gpu-carried: $(GPU_NEEDS) $(PY_TREE)
-	@rm -rf $(GPU_CARRY)
-	@mkdir -p $(GPU_CARRY)/gpu $(GPU_CARRY)/bin $(GPU_CARRY)/lib
-	@cp $(filter $(O)/gpu/%,$(GPU_NEEDS)) $(GPU_CARRY)/gpu/
-	@cp $(O)/bin/hvd-gpu $(GPU_CARRY)/bin/
-	@cp $(O)/lib/libhvd.so $(O)/lib/libhvd_cuda.so $(GPU_CARRY)/lib/
-	@cp -r $(O)/fakes $(O)/python $(GPU_CARRY)/
-	@for f in libhvd.so libhvd_cuda.so; do ln -sf ../../lib/$$f $(GPU_CARRY)/python/_hvd/$$f; done
-	@find $(GPU_CARRY) -type f \( -perm -u+x -o -name '*.so*' \) -exec strip --strip-unneeded {} + 2>/dev/null || true
+	@$(MAKE) --no-print-directory V=portable $(GPU_KIT).tar.gz
+	@du -sh --apparent-size $(GPU_KIT) $(GPU_KIT).tar.gz
+test-gpu: gpu-carry ## the GPU backend on a GPU, if there is one, and on the fakes (RM_GPU=fake|gpu)
+	@PYTHON=/usr/bin/python3 $(GPU_KIT)/first-contact.sh --mode $${RM_GPU:-auto} --seconds 0 --out $${OUT:-$(BUILD)/logs/gpu}
+# BENCH="--smoke": a minute.
+bench-gpu: gpu-carry ## the GPU backend against a copy of the device and against NCCL; writes tests/bench/README.md
+	@for part in "" training; do \
+	    /usr/bin/env python3 $(GPU_KIT)/tests/gpu/bench.py --mode gpu --out $(BUILD)/logs/gpu $(BENCH) $$part || exit; done
+	@/usr/bin/env python3 tests/gpu/bench.py --report $(BUILD)/logs/gpu/bench.jsonl $(BUILD)/logs/gpu/bench-training.jsonl

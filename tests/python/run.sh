@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 export BUILD=${BUILD:-build}
 tests/setup/deb.sh build torch mpi >&2
-make --no-print-directory stage wheel fakes >&2
+make --no-print-directory stage wheel fakes gpu-carry >&2
 if [ "${1:-}" = --full ]; then
     shift
     if [ -n "${RM_ONLY:-}" ]; then set -- "$RM_ONLY"; fi
