@@ -29,7 +29,7 @@
 static const uint64_t NAP_MIN_NS = 500000, NAP_MAX_NS = 50 * NS_PER_MS;
 static const uint64_t SPIN_NS = 100000, SPIN_CROWDED_NS = 20000;
 static const uint64_t DOZE_NS = 2 * NS_PER_MS, LEAVE_PLAN_NS = NS_PER_S;
-static const uint64_t FOREVER_NS = 3600 * NS_PER_S;
+static const uint64_t FOREVER_NS = 3600 * NS_PER_S, QUIESCE_SLICE_NS = NS_PER_S;
 static const char SHUT_DOWN_HERE[] =
     "Horovod has been shut down: this rank called shutdown()";
 
@@ -528,6 +528,8 @@ static bool seat_keep(struct coordinator *co, uint64_t deadline_ns)
     coordinator_end_doze(co);
     while (!seat_take_any(co)) {
         now = clock_now_ns();
+        if (now >= deadline_ns && atomic_load(&co->is_quiescing))
+            deadline_ns = now + QUIESCE_SLICE_NS;
         if (now >= deadline_ns)
             return false;
         if (now >= half)
@@ -572,7 +574,8 @@ bool coordinator_leave(struct coordinator *co,
 {
     uint64_t now = clock_now_ns();
     /* A third of the time is kept for the thread. */
-    uint64_t talk_until = now + (deadline_ns > now ? (deadline_ns - now) / 3 * 2 : 0);
+    uint64_t third_ns = deadline_ns > now ? (deadline_ns - now) / 3 : 0;
+    uint64_t talk_until = now + 2 * third_ns;
     int life;
 
     tensor_queue_close(&co->queue, HVD_PRECONDITION, SHUT_DOWN_HERE);
@@ -591,5 +594,7 @@ bool coordinator_leave(struct coordinator *co,
         if (!step_once(co))
             coordinator_sleep(co, talk_until, true);
     coordinator_end_ops(co);
-    return thread_stop(co, deadline_ns);
+    now = clock_now_ns(); /* that may have taken long (flights_fail) */
+    return thread_stop(co,
+                       now + third_ns > deadline_ns ? now + third_ns : deadline_ns);
 }

@@ -75,6 +75,7 @@ struct coordinator {
     _Atomic int life;        /* enum life; written in the seat */
     _Atomic bool is_leaving; /* seat_keep is waiting or done */
     _Atomic bool is_hurried; /* while leaving: the backend must return */
+    _Atomic bool is_quiescing; /* the seat waits for the GPU: flights_fail ends it */
     /* leaving took too long: the thread that frees the seat sends the goodbye */
     _Atomic bool is_abandoned;
     enum leave_reason leave_why; /* set before is_abandoned */
@@ -127,9 +128,9 @@ int coordinator_wait(struct coordinator *co,
 void coordinator_wake(struct coordinator *co);
 
 /* Ends this rank's part: carries out what was agreed, sends the goodbye, fails the
- * other operations, stops the thread. Afterwards no thread uses control and backend.
- * False: the thread did not stop in time (it hangs in a callback); then control and
- * backend must not be closed. */
+ * other operations (flights_fail has a limit of its own), stops the thread. Afterwards
+ * no thread uses control and backend. False: the thread did not stop in time (it hangs
+ * in a callback); then control and backend must not be closed. */
 bool coordinator_leave(struct coordinator *co,
                        enum leave_reason why,
                        uint64_t deadline_ns);

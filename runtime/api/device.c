@@ -30,6 +30,7 @@
 #define LIBRARY          "libhvd_cuda.so"
 #define CONNECT_LEAST_NS (60 * NS_PER_S)
 #define CONNECT_RANK_NS  (100 * NS_PER_MS) /* more for each rank */
+#define QUEUE_NS         (60 * NS_PER_S)
 
 extern const struct device_ops *const hvd_device_linked
     __attribute__((weak, visibility("hidden")));
@@ -137,6 +138,16 @@ static uint64_t connect_timeout_ns(const struct coordinator *co)
     return (ns > CONNECT_LEAST_NS ? ns : CONNECT_LEAST_NS) + co->size * CONNECT_RANK_NS;
 }
 
+/* How long a world that ends waits for work of the program in front of ours. Without
+ * the limits of a stall there is one too: that work may wait for a rank that is dead,
+ * by another library. */
+static uint64_t queue_limit_ns(const struct settings *s)
+{
+    const uint64_t ns = s->stall_fail_ns > 0 ? s->stall_fail_ns : s->stall_warn_ns;
+
+    return ns > 0 ? ns : QUEUE_NS;
+}
+
 static int device_open_ordinal(struct coordinator *co, int ordinal, struct err *err)
 {
     struct world_device *w = &co->gpu;
@@ -151,6 +162,7 @@ static int device_open_ordinal(struct coordinator *co, int ordinal, struct err *
                               .nccl_hint = w->hint,
                               .bundle_dir = folder,
                               .init_timeout_ns = connect_timeout_ns(co),
+                              .queue_limit_ns = queue_limit_ns(&co->settings),
                               .log_level = co->settings.log_level,
                               .codec_bytes = co->settings.codec_bytes,
                               .wake = device_wake_coordinator,

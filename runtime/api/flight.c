@@ -10,7 +10,8 @@
  *     moves with it.
  *
  * I2  When an op ends, the runtime no longer uses its memory: a failure waits until the
- *     device is quiet, FAIL_LIMIT_NS at most.
+ *     device is quiet, FAIL_LIMIT_NS at most, and longer for work of the program in
+ *     front of it (device_config.queue_limit_ns).
  *
  * I3  A flight that does not end is reported, and ends the world if that was requested.
  *
@@ -251,7 +252,10 @@ void flights_fail(struct coordinator *co, int status, const char *text)
 
     if (d && all->head) {
         co->gpu.ops->abort(d);
-        if (!co->gpu.ops->quiesce(d, clock_now_ns() + FAIL_LIMIT_NS))
+        atomic_store(&co->is_quiescing, true);
+        bool is_quiet = co->gpu.ops->quiesce(d, clock_now_ns() + FAIL_LIMIT_NS);
+        atomic_store(&co->is_quiescing, false);
+        if (!is_quiet)
             log_warn("work on the GPU did not stop in time, its tensors fail now",
                      "rank=%u", co->rank);
     }

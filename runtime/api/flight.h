@@ -52,8 +52,8 @@ int flights_drain(struct coordinator *co,
                   const struct backend *b,
                   uint32_t n,
                   struct err *err);
-/* Ends all of them with this status, after the device was aborted; waits 1 s at
- * most. */
+/* Ends all of them with this status, after the device was aborted; waits 1 s at most,
+ * or device_config.queue_limit_ns for work of the program in front of them. */
 void flights_fail(struct coordinator *co, int status, const char *text);
 
 #endif

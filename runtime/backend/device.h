@@ -51,6 +51,7 @@ struct device_config {   /* the caller's; copied by open, strings and arrays too
     bool uses_ptx;            /* HVD_GPU_PTX=1 */
     uint32_t n_streams;       /* HOROVOD_NUM_NCCL_STREAMS; 0 is 1 */
     uint64_t init_timeout_ns; /* of one communicator */
+    uint64_t queue_limit_ns;  /* quiesce and close: for work of the program; 0: none */
     struct device_parked *parked; /* of the last world; taken over by open, also where
                                      that fails */
     enum log_level log_level;
@@ -103,9 +104,10 @@ struct device_ops {
                 int ordinal,
                 struct device **ret,
                 struct err *err);
-    /* After its backends; accepts NULL; bounded by 2 s. *ret: communicators that the
-     * next world may shrink, owned by the caller; usually NULL. -EBUSY: work of ours
-     * did not stop; the device is leaked, and this process can open no other. */
+    /* After its backends; accepts NULL; bounded by 4 s, and longer as quiesce. *ret:
+     * communicators that the next world may shrink, owned by the caller; usually NULL.
+     * -EBUSY: work of ours did not stop; the device is leaked, and this process can
+     * open no other. */
     int (*close)(struct device *d, struct device_parked **ret);
     void (*parked_free)(struct device_parked *p); /* accepts NULL */
     void (*forked)(struct device *d); /* in a forked child: forget, call nothing */
@@ -145,7 +147,9 @@ struct device_ops {
     /* Aborts all communicators; returns at once; idempotent. */
     void (*abort)(struct device *d);
     /* After abort: true when no work of ours is on the device any more; waits until
-     * deadline_ns at most. */
+     * deadline_ns at most. Longer, and after one message, while ours is in a stream
+     * behind work of the program (a ready event): config.queue_limit_ns of this and of
+     * close together. */
     bool (*quiesce)(struct device *d, uint64_t deadline_ns);
     /* A host starts, or stops, to wait for the end of what is posted: it is detected
      * earlier meanwhile. */

@@ -32,9 +32,12 @@
     X(HOROVOD_STALL_CHECK_DISABLE, BOOL, HONOURED, "0", 0, 1, "",                             \
       "1: stalled tensors are neither reported nor end the world", "")                        \
     X(HOROVOD_STALL_CHECK_TIME_SECONDS, SECONDS, HONOURED, "60", 0, KNOB_DAY_MS, "",          \
-      "age at which a tensor is reported as stalled; 0: never", "")                           \
+      "age at which a tensor is reported as stalled; 0: never; also the limit on the wait "   \
+      "for work of the program in front of aborted operations on a GPU, if "                  \
+      "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is 0; 60 s if both are", "")                       \
     X(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS, SECONDS, HONOURED, "0", 0, KNOB_DAY_MS, "",        \
-      "age at which a stalled tensor ends the world; 0: never", "")                           \
+      "age at which a stalled tensor ends the world; 0: never; also the limit on the wait "   \
+      "for work of the program in front of aborted operations on a GPU", "")                  \
     X(HVD_STALL_STACKS, BOOL, HONOURED, "0", 0, 1, "",                                        \
       "1: with each stall report the missing ranks log it themselves, with the stacks of all "\
       "their Python threads; rank 0's value is used", "")                                     \

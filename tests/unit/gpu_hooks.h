@@ -97,10 +97,14 @@ static inline struct device *open_one(void)
     return open_as(&some_config);
 }
 
-static inline struct device_event *step_push(struct device *g, struct step s)
+/* Behind `ready`, which may be NULL. */
+static inline struct device_event *
+step_push_behind(struct device *g, struct device_event *ready, struct step s)
 {
     static uint64_t ticket;
-    struct gpu_job *job = job_new(JOB_BATCH, NULL, NULL, NULL, sizeof(s));
+    struct batch_item item = {.ready = ready};
+    const struct batch batch = {.items = &item, .n_items = 1};
+    struct gpu_job *job = job_new(JOB_BATCH, &batch, NULL, NULL, sizeof(s));
     struct device_event *done;
     struct err err = ERR_INIT;
 
@@ -113,6 +117,11 @@ static inline struct device_event *step_push(struct device *g, struct step s)
     if (launcher_push(&g->launcher, job, &err) < 0)
         fail_msg("%s", err.text);
     return done;
+}
+
+static inline struct device_event *step_push(struct device *g, struct step s)
+{
+    return step_push_behind(g, NULL, s);
 }
 
 /* With our context current. */

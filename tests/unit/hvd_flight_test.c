@@ -40,16 +40,6 @@ WORLD_TEST(a_nan_of_one_that_has_joined_is_named, 2)
     CHECK_OK(hvd_shutdown());
 }
 
-/* What this process has said from here on, in a file that has no name. */
-static int catch_stderr(void)
-{
-    char path[] = "/tmp/hvd-flight-XXXXXX";
-    int fd = mkstemp(path);
-
-    CHECK(fd >= 0 && unlink(path) == 0 && dup2(fd, STDERR_FILENO) >= 0, "%d", errno);
-    return fd;
-}
-
 /* The number behind these words; -1: they are not there. */
 static int number_after(const char *text, const char *words)
 {

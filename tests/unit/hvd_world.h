@@ -7,6 +7,7 @@
 #ifndef TESTS_UNIT_HVD_WORLD_H
 #define TESTS_UNIT_HVD_WORLD_H
 
+#include <errno.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -459,6 +460,16 @@ sum_two(const struct set_sum *a, const struct set_sum *b, bool waits_for_b)
         return wait_release(h[!waits_for_b]);
     (void)hvd_release(h[!waits_for_b]);
     return rc;
+}
+
+/* A file without a name for what this process logs from here on. */
+static inline int catch_stderr(void)
+{
+    char path[] = "/tmp/hvd-unit-XXXXXX";
+    int fd = mkstemp(path);
+
+    CHECK(fd >= 0 && unlink(path) == 0 && dup2(fd, STDERR_FILENO) >= 0, "%d", errno);
+    return fd;
 }
 
 static inline int barrier_now(const char *name)

@@ -108,9 +108,7 @@ void comm_free(struct comm *c)
 void comms_free(struct device *g, uint64_t deadline_ns)
 {
     gpu_abort(g);
-    /* the watcher first: it may have to end a call that the launcher is in */
-    if (watch_join(&g->watch, deadline_ns) < 0
-        || launcher_join(&g->launcher, deadline_ns) < 0)
+    if (gpu_join(g, deadline_ns) < 0)
         return;
     while (g->comms)
         comm_free(g->comms);

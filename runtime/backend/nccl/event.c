@@ -6,7 +6,6 @@
 #include "runtime/backend/nccl/event.h"
 
 #include <errno.h>
-#include <stdbool.h>
 
 #include "runtime/backend/nccl/futex.h"
 #include "runtime/base/mem.h"
@@ -181,6 +180,12 @@ int event_is_done(const struct device_event *e, struct err *err)
     if (result == CU_NOT_READY)
         return 0;
     return result == CU_OK ? 1 : cuda_fail(e->pool->cu, "cuEventQuery", result, err);
+}
+
+bool event_is_ahead(const struct device_event *e)
+{
+    return event_state_of(e) == EVENT_RECORDED
+           && e->pool->cu->event_query(e->ev) == CU_NOT_READY;
 }
 
 int event_put_wait(const struct device_event *e, cu_stream s, struct err *err)

@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "runtime/backend/nccl/cuda_dl.h"
 
@@ -57,6 +58,8 @@ void event_fail(struct device_event *e); /* wakes waiters; nothing if not pendin
 /* Has the device reached it? 1, 0 (also while pending), -EIO (sticky) or another error.
  * */
 int event_is_done(const struct device_event *e, struct err *err);
+/* Is it recorded, and not reached by the device? */
+bool event_is_ahead(const struct device_event *e);
 /* s waits on the device for a recorded event; for EVENT_LATER this thread waits. */
 int event_put_wait(const struct device_event *e, cu_stream s, struct err *err);
 /* Sleeps until it is recorded: 0, -ECONNABORTED if it failed, -ETIMEDOUT. */

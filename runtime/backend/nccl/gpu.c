@@ -5,7 +5,10 @@
  * GPU_STOPS, the launcher leaves (GPU_QUIET), the watcher aborts (GPU_ENDED). An
  * orderly end of a world goes the same way without a cause, after its jobs have run.
  * Closing is bounded: what does not stop is left behind with its memory, and the
- * process is marked. */
+ * process is marked. But our streams wait for those of the program (ready events), and
+ * no abort ends that: while the oldest job of one of our streams waits for a ready
+ * event, the bound is config.queue_limit_ns. NCCL's abort may wait for the same work (it
+ * synchronises with its last kernel), so whether it has returned makes no difference. */
 #include "runtime/backend/nccl/gpu.h"
 
 #include <errno.h>
@@ -20,6 +23,7 @@
 
 #define DRAIN_NS    (NS_PER_S / 2)
 #define CLOSE_NS    (2 * NS_PER_S) /* a watcher's time to abort */
+#define STOP_NS     (NS_PER_S / 2)
 #define QUIESCE_NAP 100000ull
 
 /* --- small things --- */
@@ -129,6 +133,25 @@ static void gpu_nap(uint64_t ns)
     (void)nanosleep(&t, NULL); /* early is fine */
 }
 
+/* What still keeps us waits for streams of the program, which end some time: nothing of
+ * ours hangs. Then we wait on, for queue_limit_ns in all. */
+static bool gpu_may_wait_for_user(struct device *g, bool awaits)
+{
+    const uint64_t limit_ns = g->config.queue_limit_ns, now = clock_now_ns();
+    uint64_t since = atomic_load(&g->awaits_user_ns);
+
+    if (!awaits || limit_ns == 0 || xids_are_fatal(g->xids))
+        return false;
+    if (since == 0) {
+        atomic_store(&g->awaits_user_ns, since = now);
+        log_warn("operations on the GPU were aborted behind work of the program in its "
+                 "streams, waiting for that work",
+                 "rank=%u limit_s=%llu", g->config.rank,
+                 (unsigned long long)(limit_ns / NS_PER_S));
+    }
+    return now - since < limit_ns;
+}
+
 /* A sticky error counts as idle: nothing runs in a lost context. */
 static bool is_idle(struct device *g)
 {
@@ -150,8 +173,14 @@ bool gpu_quiesce(struct device *g, uint64_t deadline_ns)
     for (;;) {
         int life = atomic_load_explicit(&g->life, memory_order_acquire);
         is_over = life == GPU_ENDED && is_idle(g);
-        if (is_over || clock_now_ns() >= deadline_ns)
+        const uint64_t now = clock_now_ns();
+        if (is_over)
             break;
+        if (now >= deadline_ns) {
+            if (!gpu_may_wait_for_user(g, watch_awaits_user(&g->watch)))
+                break;
+            deadline_ns = now + STOP_NS; /* ours then has its own time to stop */
+        }
         gpu_nap(QUIESCE_NAP);
     }
     gpu_leave(&scope);
@@ -426,6 +455,20 @@ static void leave_behind(struct device *g)
         (void)pthread_detach(g->launcher.thread);
 }
 
+/* The watcher first: it may have to end a call that the launcher is in. */
+int gpu_join(struct device *g, uint64_t deadline_ns)
+{
+    struct gpu_launcher *l = &g->launcher;
+    int rc = watch_join(&g->watch, deadline_ns);
+
+    if (rc == 0)
+        rc = launcher_join(l, deadline_ns);
+    while (rc == -ETIMEDOUT && !g->watch.has_thread
+           && gpu_may_wait_for_user(g, atomic_load(&l->awaits_user)))
+        rc = launcher_join(l, clock_now_ns() + STOP_NS);
+    return rc;
+}
+
 int gpu_close(struct device *g)
 {
     if (!g || g->is_forked)
@@ -433,12 +476,8 @@ int gpu_close(struct device *g)
     /* Jobs that have not run by then are dropped. */
     (void)launcher_drain(&g->launcher, clock_now_ns() + DRAIN_NS);
     gpu_abort(g);
-    /* The watcher first: it may have to end a call that the launcher is in. */
     uint64_t deadline = clock_now_ns() + CLOSE_NS;
-    int rc = watch_join(&g->watch, deadline);
-    if (rc == 0)
-        rc = launcher_join(&g->launcher, deadline);
-    if (rc < 0 || !gpu_quiesce(g, deadline)) {
+    if (gpu_join(g, deadline) < 0 || !gpu_quiesce(g, deadline)) {
         leave_behind(g);
         return -EBUSY;
     }

@@ -83,6 +83,7 @@ struct device {
     char pci[16];
     _Atomic uint64_t counts[GPU_COUNTS]; /* the launcher's; any thread reads */
     _Atomic bool looks;                  /* there are communicators to check */
+    _Atomic uint64_t awaits_user_ns;     /* gpu_quiesce, gpu_join: since when; 0: no */
     _Atomic int life;                    /* enum gpu_life; acq_rel */
     _Atomic bool is_forked;
     /* Held over a capture of ours, and over calls about the whole context, which would
@@ -119,9 +120,12 @@ int gpu_open(const struct device_config *c,
              struct device **ret,
              struct err *err);
 /* Stops a running device; jobs that were pushed may run for half a second before; 2 s
- * in total. -EBUSY: work of ours did not stop; g is leaked, and gpu_open refuses from
- * then on. */
+ * in total, and longer as gpu_quiesce. -EBUSY: work of ours did not stop; g is leaked,
+ * and gpu_open refuses from then on. */
 int gpu_close(struct device *g);
+/* After a stop: 0 when both threads have ended, else -ETIMEDOUT. Waits longer as
+ * gpu_quiesce. */
+int gpu_join(struct device *g, uint64_t deadline_ns);
 void gpu_forked(struct device *g);
 
 /* Every entry point from outside brackets its CUDA calls: our context is current, and

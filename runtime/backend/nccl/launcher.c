@@ -172,11 +172,12 @@ static int job_enqueue(struct device *g, struct gpu_job *job, struct err *err)
 {
     int rc = 0;
 
-    for (size_t i = 0; i < job->n_ready && rc == 0; i++) {
+    atomic_store_explicit(&g->launcher.awaits_user, true, memory_order_relaxed);
+    for (size_t i = 0; i < job->n_ready && rc == 0; i++)
         rc = event_put_wait(job->ready[i], job->stream, err);
-        if (rc < 0)
-            return gpu_name_rank(g, rc, err);
-    }
+    atomic_store_explicit(&g->launcher.awaits_user, false, memory_order_relaxed);
+    if (rc < 0)
+        return gpu_name_rank(g, rc, err);
     if (!launcher_move_to(&g->launcher, LAUNCHER_INSIDE)) {
         job_drop(g, job);
         return err_set(err, -ECONNABORTED, "the device was given up");
@@ -187,8 +188,6 @@ static int job_enqueue(struct device *g, struct gpu_job *job, struct err *err)
     if (rc < 0 || !job->done)
         return rc;
     rc = event_record(job->done, job->stream, err);
-    if (rc == 0)
-        rc = watch_add(&g->watch, job->done, job->stream_index, job->is_urgent, err);
     return rc < 0 ? gpu_name_rank(g, rc, err) : 0;
 }
 
@@ -206,7 +205,11 @@ static void launcher_run_job(struct gpu_launcher *l, struct gpu_job *job)
         if (job->done)
             event_fail(job->done);
     }
-    job_free(job);
+    /* Also one that failed: its stream waits for its ready events all the same. */
+    if (job->done)
+        watch_add(&g->watch, job);
+    else
+        job_free(job);
 }
 
 static void launcher_count_run(struct gpu_launcher *l)

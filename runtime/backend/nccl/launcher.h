@@ -2,7 +2,8 @@
 /* The launcher thread "hvd-gpu": runs jobs in the order in which the seat pushes them.
  * It is the only thread that calls NCCL while the device runs. For each job it makes
  * job->stream wait for the ready events, calls the hook that runs it, and records
- * job->done on job->stream after it. It spins 20 us for the next job, then sleeps.
+ * job->done on job->stream after it. It spins 20 us for the next job, then sleeps. A job
+ * with a done event then belongs to the watcher.
  *
  * The queue is under the launcher's lock, a leaf. */
 #ifndef RUNTIME_BACKEND_NCCL_LAUNCHER_H
@@ -42,7 +43,7 @@ enum launcher_at {
  * batch_item.counts belong to the caller until the ticket is done. */
 struct gpu_job {
     enum job_kind kind;
-    struct gpu_job *next; /* the launcher's */
+    struct gpu_job *next; /* the launcher's, then the watcher's */
     struct comm *comm;
     uint64_t ticket;
     struct device_event *done; /* a reference; NULL: none. Pending until it has run. */
@@ -80,6 +81,7 @@ struct gpu_launcher {
     _Atomic uint32_t has_ended;       /* likewise: launcher_join */
     _Atomic int at;                   /* enum launcher_at; acq_rel */
     enum launcher_at barred_at;       /* the watcher's: where it was before */
+    _Atomic bool awaits_user;         /* it synchronises with streams of the program */
     void *(*_Atomic lent)(void *arg); /* of launcher_lend; released after lent_arg */
     void *lent_arg;
 };

@@ -117,7 +117,7 @@ static int device_close(struct device *g, struct device_parked **ret)
     if (is_over && ret)
         *ret = park_take(g);
     if (is_over) /* else their resources are in use, and leaked with the device */
-        comms_free(g, deadline_ns + CLOSE_NS);
+        comms_free(g, clock_now_ns() + CLOSE_NS);
     is_over &= !g->comms;
     if (is_over && gpu_enter(g, &scope, NULL) == 0) {
         gcodec_states_free(TAKE(g->codecs), g);

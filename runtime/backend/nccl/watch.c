@@ -11,7 +11,6 @@
 #include "runtime/backend/nccl/futex.h"
 #include "runtime/backend/nccl/gpu.h"
 #include "runtime/backend/nccl/xid.h"
-#include "runtime/base/mem.h"
 
 #define URGENT_NS 50000ull
 #define IDLY_NS   500000ull
@@ -22,38 +21,23 @@
 #define HANGS_NS  (200 * NS_PER_MS) /* the launcher's time to stop, if it may hang */
 #define QUIET_NS  (500 * NS_PER_MS) /* otherwise: it needs a processor */
 #define PEEK_NS   (20 * NS_PER_MS)
-#define MAX_SPARE 64
 
-int watch_add(struct gpu_watch *w,
-              struct device_event *e,
-              uint32_t index,
-              bool is_urgent,
-              struct err *err)
+void watch_add(struct gpu_watch *w, struct gpu_job *job)
 {
-    (void)pthread_mutex_lock(&w->lock);
-    struct watched *x = w->spare;
-    if (x) {
-        w->spare = x->next;
-        w->n_spare--;
-    }
-    (void)pthread_mutex_unlock(&w->lock);
-    if (!x)
-        x = mem_alloc(sizeof(*x));
-    if (!x)
-        return err_set(err, -ENOMEM, "out of memory to watch a batch");
-    *x = (struct watched){.e = event_ref(e), .is_urgent = is_urgent};
+    const uint32_t index = job->stream_index;
     uint64_t now = clock_now_ns();
+
+    job->next = NULL;
     (void)pthread_mutex_lock(&w->lock);
-    *w->tail[index] = x;
-    w->tail[index] = &x->next;
-    bool is_news = w->n_flights++ == 0 || (is_urgent && w->n_urgent == 0)
+    *w->tail[index] = job;
+    w->tail[index] = &job->next;
+    bool is_news = w->n_flights++ == 0 || (job->is_urgent && w->n_urgent == 0)
                    || now - w->moved_ns > SHARE * IDLY_NS; /* the pause is long */
-    w->n_urgent += is_urgent;
+    w->n_urgent += job->is_urgent;
     w->moved_ns = now;
     (void)pthread_mutex_unlock(&w->lock);
     if (is_news)
         watch_ring(w);
-    return 0;
 }
 
 void watch_ring(struct gpu_watch *w)
@@ -70,35 +54,51 @@ void watch_await(struct gpu_watch *w, bool begins)
         watch_ring(w); /* releases n_awaiting */
 }
 
-static struct watched *watch_oldest(struct gpu_watch *w, uint32_t index)
+static struct gpu_job *watch_oldest(struct gpu_watch *w, uint32_t index)
 {
     (void)pthread_mutex_lock(&w->lock);
-    struct watched *x = w->head[index];
+    struct gpu_job *job = w->head[index];
     (void)pthread_mutex_unlock(&w->lock);
-    return x;
+    return job;
 }
 
-static void take_oldest(struct gpu_watch *w, uint32_t index)
+static void free_oldest(struct gpu_watch *w, uint32_t index)
 {
     (void)pthread_mutex_lock(&w->lock);
-    struct watched *x = w->head[index];
-    w->head[index] = x->next;
-    if (!x->next)
+    struct gpu_job *job = w->head[index];
+    w->head[index] = job->next;
+    if (!job->next)
         w->tail[index] = &w->head[index];
     w->n_flights--;
-    w->n_urgent -= x->is_urgent;
+    w->n_urgent -= job->is_urgent;
     w->moved_ns = clock_now_ns();
-    struct device_event *e = x->e;
-    bool is_kept = w->n_spare < MAX_SPARE;
-    if (is_kept) {
-        x->next = w->spare;
-        w->spare = x;
-        w->n_spare++;
+    (void)pthread_mutex_unlock(&w->lock);
+    job_free(job);
+}
+
+static bool job_awaits_user(const struct gpu_job *job)
+{
+    for (size_t i = 0; i < job->n_ready; i++)
+        if (event_is_ahead(job->ready[i]))
+            return true;
+    return false;
+}
+
+/* Later jobs do not count: their ready events may wait for this one. */
+bool watch_awaits_user(struct gpu_watch *w)
+{
+    bool awaits = false;
+
+    (void)pthread_mutex_lock(&w->lock);
+    for (uint32_t i = 0; i < GPU_MAX_STREAMS && !awaits; i++) {
+        const struct gpu_job *job = w->head[i];
+
+        while (job && event_is_done(job->done, NULL) == 1)
+            job = job->next;
+        awaits = job && job_awaits_user(job);
     }
     (void)pthread_mutex_unlock(&w->lock);
-    if (!is_kept)
-        mem_free(x);
-    event_unref(e);
+    return awaits;
 }
 
 /* Removes finished batches; true: at least one. Only the watcher removes from the
@@ -109,10 +109,10 @@ static bool look_at_flights(struct gpu_watch *w)
     bool has_ended = false;
 
     for (uint32_t i = 0; i < GPU_MAX_STREAMS; i++) {
-        struct watched *x;
-        while ((x = watch_oldest(w, i)) != NULL) {
+        struct gpu_job *job;
+        while ((job = watch_oldest(w, i)) != NULL) {
             struct err err = ERR_INIT;
-            int rc = event_is_done(x->e, &err);
+            int rc = event_is_done(job->done, &err);
             if (rc < 0) {
                 (void)gpu_name_rank(g, rc, &err);
                 gpu_broken(g, err.text);
@@ -120,7 +120,7 @@ static bool look_at_flights(struct gpu_watch *w)
             }
             if (rc == 0)
                 break;
-            take_oldest(w, i);
+            free_oldest(w, i);
             has_ended = true;
         }
     }
@@ -263,11 +263,6 @@ void watch_release(struct gpu_watch *w)
 {
     for (uint32_t i = 0; i < GPU_MAX_STREAMS; i++)
         while (w->head[i])
-            take_oldest(w, i);
-    while (w->spare) {
-        struct watched *x = w->spare;
-        w->spare = x->next;
-        mem_free(x);
-    }
+            free_oldest(w, i);
     (void)pthread_mutex_destroy(&w->lock);
 }

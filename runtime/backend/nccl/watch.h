@@ -18,36 +18,30 @@
 #include "runtime/backend/nccl/scratch.h"
 
 struct device;
-
-struct watched { /* one done event in flight */
-    struct watched *next;
-    struct device_event *e;
-    bool is_urgent;
-};
+struct gpu_job;
 
 struct gpu_watch {
     struct device *g;
     pthread_t thread;
     bool has_thread;
-    pthread_mutex_t lock; /* flights, n_flights, n_urgent, moved_ns; a leaf */
-    struct watched *head[GPU_MAX_STREAMS], **tail[GPU_MAX_STREAMS];
+    pthread_mutex_t lock; /* jobs, n_flights, n_urgent, moved_ns; a leaf */
+    struct gpu_job *head[GPU_MAX_STREAMS], **tail[GPU_MAX_STREAMS];
     uint32_t n_flights, n_urgent;
     uint64_t moved_ns;           /* when one last started or finished */
     _Atomic uint32_t n_awaiting; /* waiting hosts: everything is urgent */
-    struct watched *spare;       /* with n_spare under lock too */
-    uint32_t n_spare;
-    _Atomic uint32_t bell;      /* a futex word */
-    _Atomic uint32_t has_ended; /* likewise: the thread is out */
+    _Atomic uint32_t bell;       /* a futex word */
+    _Atomic uint32_t has_ended;  /* likewise: the thread is out */
 };
 
 void watch_init(struct gpu_watch *w, struct device *g); /* before the launcher starts */
 int watch_start(struct gpu_watch *w, struct err *err);
-/* A recorded event of stream index; takes a reference of its own. The launcher. */
-int watch_add(struct gpu_watch *w,
-              struct device_event *e,
-              uint32_t index,
-              bool is_urgent,
-              struct err *err);
+/* A job that was put on its stream; takes it over, and frees it when its event `done`
+ * is. If the job failed on the way, `done` has failed and the device is broken. The
+ * launcher. */
+void watch_add(struct gpu_watch *w, struct gpu_job *job);
+/* Does a stream of ours wait for a stream of the program: for a ready event of the
+ * oldest job that is not done? Any thread, our context current. */
+bool watch_awaits_user(struct gpu_watch *w);
 /* A host starts, or stops, waiting for batches in flight or to come. Any thread. */
 void watch_await(struct gpu_watch *w, bool begins);
 void watch_ring(struct gpu_watch *w); /* check again now. Any thread */
