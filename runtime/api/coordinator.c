@@ -595,6 +595,5 @@ bool coordinator_leave(struct coordinator *co,
             coordinator_sleep(co, talk_until, true);
     coordinator_end_ops(co);
     now = clock_now_ns(); /* that may have taken long (flights_fail) */
-    return thread_stop(co,
-                       now + third_ns > deadline_ns ? now + third_ns : deadline_ns);
+    return thread_stop(co, now + third_ns > deadline_ns ? now + third_ns : deadline_ns);
 }

@@ -72,9 +72,9 @@ struct coordinator {
     char end_text[MESSAGE_TEXT_MAX];
 
     /* Any thread. */
-    _Atomic int life;        /* enum life; written in the seat */
-    _Atomic bool is_leaving; /* seat_keep is waiting or done */
-    _Atomic bool is_hurried; /* while leaving: the backend must return */
+    _Atomic int life;          /* enum life; written in the seat */
+    _Atomic bool is_leaving;   /* seat_keep is waiting or done */
+    _Atomic bool is_hurried;   /* while leaving: the backend must return */
     _Atomic bool is_quiescing; /* the seat waits for the GPU: flights_fail ends it */
     /* leaving took too long: the thread that frees the seat sends the goodbye */
     _Atomic bool is_abandoned;

@@ -3,7 +3,7 @@
  * after that work, not before, and the next world can use the GPU. */
 #include "tests/unit/hvdgpu_world.h"
 
-enum { N = 100, HELD_S = 6 }; /* longer than the limits of failure and shutdown */
+enum { N = 100, HELD_S = 5 }; /* more than the limits of a failure and a shutdown */
 
 /* Keeps a stream of the program busy. */
 static struct gate {
@@ -22,7 +22,7 @@ static void gate_close(void)
 {
     void *lib = dlopen(CUDA_LIBRARY, RTLD_NOW);
     int (*enqueue)(cu_stream s, int (*fn)(void *arg), const void *arg, size_t bytes);
-    int (*stream_new)(cu_stream *ret, unsigned flags, int priority);
+    int (*stream_new)(cu_stream * ret, unsigned flags, int priority);
 
     *(void **)&enqueue = dlsym(lib, "hvd_fake_enqueue");
     *(void **)&stream_new = dlsym(lib, "cuStreamCreateWithPriority");
@@ -30,11 +30,42 @@ static void gate_close(void)
     CHECK(enqueue(gate.stream, gate_wait, "", 1) == 0, "no gate");
 }
 
+/* fd: of catch_stderr. */
+static bool is_logged(int fd, const char *words)
+{
+    char text[4096] = "";
+
+    CHECK(pread(fd, text, sizeof(text) - 1, 0) >= 0, "%d", errno);
+    return strstr(text, words) != NULL;
+}
+
+static bool is_waiting(int fd)
+{
+    return is_logged(fd, "waiting for that work rank=0 limit_s=60");
+}
+
+/* Rank 0 has shut down: not too early, and nothing was left behind. */
+static void check_end(int fd)
+{
+    CHECK(atomic_load(&gate.is_open), "shut down before");
+    CHECK(!is_logged(fd, "did not stop"), "something did not stop");
+}
+
 static void *gate_open_late(void *arg)
 {
+    while (!is_waiting((int)(intptr_t)arg))
+        (void)usleep(1000);
     (void)sleep(HELD_S);
     atomic_store(&gate.is_open, true);
     return NULL;
+}
+
+static void gate_open_beside(int fd)
+{
+    pthread_t thread;
+
+    CHECK(pthread_create(&thread, NULL, gate_open_late, (void *)(intptr_t)fd) == 0,
+          "no thread");
 }
 
 static void sum_once(int rank, float sum)
@@ -62,19 +93,6 @@ static void sum_behind(int rank, hvd_handle *h)
     CHECK_OK(hvd_wait_on_stream(*h, t.stream, -1));
 }
 
-/* Until rank 0 has logged that it waits, its operation has not ended. */
-static void await_log(int fd, hvd_handle h)
-{
-    char text[4096] = "";
-
-    while (!strstr(text, "waiting for that work")) {
-        CHECK(hvd_poll(h) == HVD_IN_PROGRESS, "it has ended: %d", hvd_poll(h));
-        CHECK(pread(fd, text, sizeof(text) - 1, 0) >= 0, "%d", errno);
-        (void)usleep(1000);
-    }
-    CHECK(strstr(text, "rank=0 limit_s=60"), "%s", text);
-}
-
 static void next_world(int rank, const int *ranks, int n, float sum)
 {
     struct hvd_config c = {.size_bytes = sizeof(c),
@@ -93,7 +111,6 @@ static bool leaves_early; /* rank 0 shuts down instead of waiting */
 RANK_BODY(lost_body)
 {
     static const int left[] = {0, 1};
-    pthread_t thread;
     hvd_handle h;
     int fd = -1;
 
@@ -105,18 +122,19 @@ RANK_BODY(lost_body)
     stage_set(rank, 1);
     if (rank == 2)
         (void)pause();
-    if (rank == 0) {
-        await_log(fd, h);
-        if (leaves_early)
-            (void)pthread_create(&thread, NULL, gate_open_late, NULL);
-        else
-            atomic_store(&gate.is_open, true);
+    while (rank == 0 && !is_waiting(fd)) {
+        CHECK(hvd_poll(h) == HVD_IN_PROGRESS, "it has ended: %d", hvd_poll(h));
+        (void)usleep(1000);
     }
+    if (rank == 0 && leaves_early)
+        gate_open_beside(fd);
+    else
+        atomic_store(&gate.is_open, true);
     if (!leaves_early)
         CHECK_KEPT(wait_release(h), HVD_ABORTED, "rank 2");
     CHECK_OK(hvd_shutdown());
     if (rank == 0)
-        CHECK(atomic_load(&gate.is_open), "shut down before");
+        check_end(fd);
     next_world(rank, left, 2, 3);
 }
 
@@ -142,19 +160,19 @@ UNIT_TEST(a_shutdown_waits_for_a_failure_that_waits)
 
 GPU_WORLD_TEST(an_orderly_end_waits_for_work_of_the_program, 2)
 {
-    pthread_t thread;
     hvd_handle h;
+    int fd = -1;
 
     CHECK_OK(hvd_init(NULL));
     sum_once(rank, 3);
     sum_behind(rank, &h);
     CHECK_OK(barrier_now("all have posted"));
     if (rank == 0)
-        (void)pthread_create(&thread, NULL, gate_open_late, NULL);
+        gate_open_beside(fd = catch_stderr());
     CHECK_OK(hvd_shutdown());
     CHECK(hvd_poll(h) == HVD_PRECONDITION, "status %d", hvd_poll(h));
     if (rank == 0)
-        CHECK(atomic_load(&gate.is_open), "shut down before");
+        check_end(fd);
     next_world(rank, NULL, 0, 3);
 }
 
