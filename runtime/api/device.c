@@ -163,6 +163,7 @@ static int device_open_ordinal(struct coordinator *co, int ordinal, struct err *
                               .bundle_dir = folder,
                               .init_timeout_ns = connect_timeout_ns(co),
                               .queue_limit_ns = queue_limit_ns(&co->settings),
+                              .fusion_bytes = co->settings.fusion_bytes,
                               .log_level = co->settings.log_level,
                               .codec_bytes = co->settings.codec_bytes,
                               .wake = device_wake_coordinator,

@@ -16,7 +16,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 
-#define DEVICE_ABI    2
+#define DEVICE_ABI    3
 #define DEVICE_SYMBOL "hvd_cuda_device_ops"
 
 struct codec_plan;
@@ -42,6 +42,7 @@ struct device_config {   /* the caller's; copied by open, strings and arrays too
                                  last; NULL or "" none */
     uint64_t pool_bytes;      /* HVD_GPU_POOL: kept between results */
     uint64_t direct_bytes;    /* HVD_GPU_DIRECT; rank 0's counts */
+    uint64_t fusion_bytes;    /* HOROVOD_FUSION_THRESHOLD; the least counts; 0: none */
     uint64_t codec_bytes;     /* HVD_COMPRESSION_MEMORY: kept between steps */
     bool uses_graphs;         /* HVD_GPU_GRAPH */
     bool registers;           /* HVD_GPU_REGISTER */

@@ -57,7 +57,9 @@
       "one graph run one by one; always so under TensorFlow 2.12, elsewhere for tests only", "") \
     /* negotiation and fusion */                                                              \
     X(HOROVOD_FUSION_THRESHOLD, BYTES, HONOURED, "134217728", 0, 1ull << 40, "",              \
-      "bytes of one fused batch; K, M and G allowed; 0: no fusion; rank 0's value is used", "") \
+      "bytes of one fused batch; K, M and G allowed; 0: no fusion; rank 0's value is used; a " \
+      "GPU has a buffer of this size for each stream, 256 MiB at most, and packs no more than "\
+      "the smallest of all ranks", "")                                                        \
     X(HOROVOD_CYCLE_TIME, MS, HONOURED, "0", 0, 10000000, "",                                 \
       "milliseconds that a tensor waits at most for others to be fused with; 0: none; the "   \
       "wait ends early when a batch is full, the plan is complete or a thread waits", "")     \

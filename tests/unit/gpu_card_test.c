@@ -34,6 +34,7 @@ static struct gpu_card random_card(struct seeded *r)
     c.registers = seeded_below(r, 2);
     c.is_deterministic = seeded_below(r, 2);
     c.n_streams = (uint8_t)seeded_next(r);
+    c.fusion_bytes = seeded_next(r);
     c.may_share_gpu = seeded_below(r, 2);
     c.has_graphs = seeded_below(r, 2);
     if (seeded_below(r, 2)) {
@@ -57,6 +58,7 @@ static void assert_same(const struct gpu_card *a, const struct gpu_card *b)
     assert_int_equal(a->registers, b->registers);
     assert_int_equal(a->is_deterministic, b->is_deterministic);
     assert_int_equal(a->n_streams, b->n_streams);
+    assert_true(a->fusion_bytes == b->fusion_bytes);
     assert_int_equal(a->may_share_gpu, b->may_share_gpu);
     assert_int_equal(a->has_graphs, b->has_graphs);
     assert_memory_equal(a->parked_id, b->parked_id, sizeof(a->parked_id));
@@ -165,6 +167,7 @@ static struct members good_members(void)
         c->host_hash = i / 2 + 1;
         c->direct_bytes = 1000 + i;
         c->n_streams = (uint8_t)(9 - i);
+        c->fusion_bytes = i == 2 ? 77 : 1u << 20;
         c->has_graphs = true;
         c->is_deterministic = i == 0;
         c->uses_graphs = i != 0;
@@ -191,6 +194,8 @@ UNIT_TEST(terms_are_member_0s_and_what_all_have)
     assert_int_equal(t.how, COMM_FRESH);
     assert_int_equal(t.direct_bytes, 1000);
     assert_int_equal(t.n_streams, 6);
+    assert_int_equal(t.fusion_bytes, 77);
+    assert_int_equal(t.fusion_member, 2);
     assert_true(t.is_deterministic);
     assert_false(t.uses_graphs);
     assert_false(t.registers);
@@ -248,11 +253,11 @@ UNIT_TEST(the_first_error_that_applies_is_reported)
     m.v[1].version = 1;
     assert_judged(
         &m, -EPROTO,
-        "ranks 0 and 1 have cards of version 3 and 1: all need the same version of "
+        "ranks 0 and 1 have cards of version 4 and 1: all need the same version of "
         "Ringmaster");
     for (uint32_t i = 0; i < N; i++)
-        m.v[i].version = 4;
-    assert_judged(&m, -EPROTO, "cards of version 4, not 3");
+        m.v[i].version = 5;
+    assert_judged(&m, -EPROTO, "cards of version 5, not 4");
 }
 
 UNIT_TEST(one_gpu_for_two_is_sometimes_fine)

@@ -6,11 +6,15 @@
 
 enum { KIB = 1024, MIB = 1024 * KIB, BIG = 8 * MIB / 4, MAX_TENSORS = 300 };
 
-static const struct comm_terms usual = {.direct_bytes = 8 * MIB};
-static const struct comm_terms exact = {.direct_bytes = 8 * MIB,
-                                        .is_deterministic = true};
-static const struct comm_terms graphs = {.direct_bytes = 8 * MIB, .uses_graphs = true};
-static const struct comm_terms none_small;
+static const struct comm_terms usual = {.direct_bytes = 8 * MIB,
+                                        .fusion_bytes = UINT64_MAX};
+static const struct comm_terms none = {.direct_bytes = 8 * MIB};
+static const struct comm_terms tight = {.direct_bytes = 8 * MIB, .fusion_bytes = 48};
+static const struct comm_terms exact = {
+    .direct_bytes = 8 * MIB, .fusion_bytes = UINT64_MAX, .is_deterministic = true};
+static const struct comm_terms graphs = {
+    .direct_bytes = 8 * MIB, .fusion_bytes = UINT64_MAX, .uses_graphs = true};
+static const struct comm_terms none_small = {.fusion_bytes = UINT64_MAX};
 
 struct layout {
     uint64_t counts[MAX_TENSORS], offsets[MAX_TENSORS];
@@ -74,6 +78,10 @@ UNIT_TEST(split_depends_on_counts_and_terms)
         {NULL, "s", "p"}, /* sent as a type of another size */
         {NULL, "L", "p"},
         {NULL, "LsL", "ppp"},
+        {&none, "ss", "dd"}, /* a member has no buffer */
+        {&none, "sLs" L16 "LL", "ddd" D16 "dd"},
+        {&tight, "sssL", "pppd"},
+        {&tight, "sLsss", "ddddd"}, /* more than the smallest buffer */
     };
     static struct layout l;
 
@@ -107,7 +115,8 @@ static void layout_check(const struct layout *l)
 
 UNIT_TEST(offsets_are_multiples_of_16_without_overlap)
 {
-    static const struct comm_terms low = {.direct_bytes = 100};
+    static const struct comm_terms low = {.direct_bytes = 100,
+                                          .fusion_bytes = UINT64_MAX};
     static const uint64_t counts[] = {1, 0, 16, 3, 15, 17, 0, 1000, 2, 7};
     static const size_t sizes[] = {1, 2, 4, 8};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -133,7 +142,8 @@ UNIT_TEST(a_group_has_few_calls_and_packs_small_tensors)
         l.size = 1u << seeded_below(&r, 4);
         for (size_t k = 0; k < l.n; k++)
             l.counts[k] = seeded_below(&r, 3 * 1000 / (uint32_t)l.size);
-        const struct comm_terms t = {.direct_bytes = seeded_below(&r, 4000)};
+        const struct comm_terms t = {.direct_bytes = seeded_below(&r, 4000),
+                                     .fusion_bytes = UINT64_MAX};
         layout_plan(&l, &t);
         layout_check(&l);
         for (size_t k = 0; k < l.n; k++) {
@@ -175,14 +185,14 @@ UNIT_TEST(contiguous_is_without_gaps_graphs_and_registration)
     static const uint64_t even[] = {4, 8, 0, 12}, odd[] = {4, 7, 0, 12},
                           first[] = {0, 8, 4};
     static const uint64_t a[] = {4096, 4112, 0, 4144}, gap[] = {4096, 4112, 0, 4160},
-                          back[] = {4096, 4080, 0, 4144}, none[] = {0, 0, 0, 0};
+                          back[] = {4096, 4080, 0, 4144}, nowhere[] = {0, 0, 0, 0};
     struct comm_terms t = usual;
     assert_int_equal(find_base(even, a, 4, &t), 4096);
     assert_int_equal(find_base(first, a, 3, &t), 0);
     assert_int_equal(find_base(first, (uint64_t[]){0, 4112, 4144}, 3, &t), 4112);
     assert_int_equal(find_base(even, gap, 4, &t), 0);
     assert_int_equal(find_base(even, back, 4, &t), 0);
-    assert_int_equal(find_base(even, none, 4, &t), 0);
+    assert_int_equal(find_base(even, nowhere, 4, &t), 0);
     assert_int_equal(find_base(odd, a, 4, &t), 0);
     assert_int_equal(find_base(even, a, 1, &t), 0); /* it is direct */
     t.uses_graphs = true;
@@ -197,7 +207,8 @@ UNIT_TEST(only_packed_tensors_must_be_contiguous)
 {
     static const uint64_t counts[] = {100, 4, 200, 8}, a[] = {64, 4096, 1 << 20, 4112},
                           gap[] = {64, 4096, 80, 4128};
-    static const struct comm_terms t = {.direct_bytes = 400};
+    static const struct comm_terms t = {.direct_bytes = 400,
+                                        .fusion_bytes = UINT64_MAX};
     assert_int_equal(find_base(counts, a, 4, &t), 4096);
     assert_int_equal(find_base(counts, gap, 4, &t), 0);
 }

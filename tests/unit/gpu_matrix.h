@@ -436,8 +436,25 @@ static int run_one(struct bench *w, char *said)
 
 /* --- all of them --- */
 
-static int
-bench_begin(struct bench *w, struct device *g, struct backend *meeting, char *said)
+/* All members have taken the memory of the test. */
+static void bench_set_faults(struct bench *w, struct party *p)
+{
+    void (*set_faults)(const char *text);
+
+    if (!the_case->late_faults)
+        return;
+    meet_all(p, 1);
+    *(void **)&set_faults = fake_symbol("hvd_fake_set_faults");
+    if (w->me == 0)
+        set_faults(the_case->late_faults);
+    meet_all(p, 2);
+}
+
+static int bench_begin(struct bench *w,
+                       struct device *g,
+                       struct backend *meeting,
+                       struct party *p,
+                       char *said)
 {
     const struct backend_env env = env_of(g);
     struct err err = ERR_INIT;
@@ -458,6 +475,7 @@ bench_begin(struct bench *w, struct device *g, struct backend *meeting, char *sa
     gpu_leave(&scope);
     g->launch = &w->launch;
     g->tables = &w->tables;
+    bench_set_faults(w, p);
     HOLDS(comm_open(g, meeting, &env, case_ranks, &w->b, &err) == 0);
     return 0;
 }
@@ -482,7 +500,7 @@ static int bench_end(struct bench *w, char *said)
 MEMBER_BODY(bench_body)
 {
     struct bench *w = mem_zalloc(sizeof(*w));
-    int rc = w ? bench_begin(w, g, meeting, said) : SAYS("out of memory");
+    int rc = w ? bench_begin(w, g, meeting, p, said) : SAYS("out of memory");
 
     rc = rc ? rc : the_case->bench(w, said);
     if (rc || the_case->aborts)

@@ -331,15 +331,41 @@ static int run_lean(struct bench *w, char *said)
         {COLL_BROADCAST, DT_F32, OP_SUM, 1, 1, .n_items = 3},
         {COLL_ALLTOALL, DT_F32, OP_SUM, 1, 1, .n_items = 3, .is_uneven = true},
     };
-    const struct device *g = w->g;
+    struct device *g = w->g;
     struct err err = ERR_INIT;
 
+    g->scratch.fusion[0].bytes = 0; /* a use would take more */
     for (size_t i = 0; i < ARRAY_LEN(v); i++) {
         w->a = v[i];
         if (run_one(w, said))
             return 1;
         HOLDS(g->scratch.fusion[0].bytes == 0);
     }
+    return 0;
+}
+
+/* The fusion buffers are there before the first batch, and stay where they are. */
+static int run_packed_ones(struct bench *w, char *said)
+{
+    const struct device *g = w->g;
+    struct fusion_buffer was[GPU_MAX_STREAMS];
+    struct err err = ERR_INIT;
+
+    memcpy(was, g->scratch.fusion, sizeof(was));
+    for (uint32_t i = 0; i < g->n_streams; i++)
+        HOLDS(was[i].at && was[i].bytes >= 8u << 20 && was[i].generation == 1);
+    for (unsigned i = 0; i < 8; i++) {
+        w->a = (struct ask){.coll = i % 2 ? COLL_ALLREDUCE : COLL_REDUCE,
+                            .dtype = i % 4 < 2 ? DT_F32 : DT_I16,
+                            .op = OP_SUM,
+                            .pre = 1,
+                            .post = 1,
+                            .n_items = 40};
+        if (run_one(w, said))
+            return 1;
+    }
+    HOLDS(atomic_load(&g->counts[GPU_PACKED]) > 0);
+    HOLDS(memcmp(was, g->scratch.fusion, sizeof(was)) == 0);
     return 0;
 }
 
@@ -460,6 +486,11 @@ UNIT_TEST(members_get_their_results)
         {.n = 2, .mask = 3, .version = "21003"}, /* calls that block */
         {.n = 2, .mask = 7, .n_streams = 3},
         {.n = 2, .mask = 31, .n_streams = 2, .version = "21706"},
+        {.n = 3, .mask = 7, .late_faults = "oom=1"}, /* a member has no fusion buffer */
+        {.n = 2,
+         .mask = 15,
+         .late_faults = "oom=4",
+         .n_streams = 2}, /* for one stream */
     };
 
     all_start(cases, ARRAY_LEN(cases));
@@ -512,6 +543,17 @@ UNIT_TEST(batches_that_come_back_are_one_graph_for_all)
 UNIT_TEST(small_tensors_are_one_call)
 {
     case_start((struct gpu_case){.n = 3, .bench = run_small});
+}
+
+UNIT_TEST(fusion_buffers_are_there_from_the_start)
+{
+    case_start((struct gpu_case){.n = 3, .bench = run_packed_ones});
+    case_start((struct gpu_case){.n = 2, .n_streams = 2, .bench = run_packed_ones});
+}
+
+UNIT_TEST(without_a_members_buffer_tensors_are_calls_of_their_own)
+{
+    case_start((struct gpu_case){.n = 3, .late_faults = "oom=2", .bench = run_each});
 }
 
 UNIT_TEST(large_tensors_are_calls_of_one_group)

@@ -21,6 +21,7 @@ struct gpu_case {
     uint32_t n_streams;       /* 0: 1 */
     bool is_deterministic, uses_graphs, aborts, registers;
     uint64_t direct_bytes;         /* 0: 8 MiB */
+    const char *late_faults; /* of gpu_matrix_test, when members meet; NULL: none */
     uint64_t codec_bytes;          /* 0: no codecs */
     uint32_t mask;                 /* of gpu_matrix_test: which batches are run */
     const struct gpu_hooks *hooks; /* NULL: batches are sums of float32 */
@@ -144,6 +145,7 @@ static inline struct device_config case_config(uint32_t me, uint32_t size)
         .hosts = case_names,
         .n_streams = the_case->n_streams ? the_case->n_streams : 1,
         .direct_bytes = the_case->direct_bytes ? the_case->direct_bytes : 8u << 20,
+        .fusion_bytes = 8u << 20,
         .is_deterministic = the_case->is_deterministic,
         .uses_graphs = the_case->uses_graphs,
         .registers = the_case->registers,

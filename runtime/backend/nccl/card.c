@@ -63,6 +63,7 @@ void gpu_card_write(const struct gpu_card *c, uint8_t ret[GPU_CARD_BYTES])
     cursor_put(&at, c->registers, 1);
     cursor_put(&at, c->is_deterministic, 1);
     cursor_put(&at, c->n_streams, 1);
+    cursor_put(&at, c->fusion_bytes, 8);
     cursor_put(&at, c->may_share_gpu, 1);
     cursor_put(&at, c->has_graphs, 1);
     cursor_put_bytes(&at, c->parked_id, sizeof(c->parked_id));
@@ -140,6 +141,7 @@ int gpu_card_read(const uint8_t p[GPU_CARD_BYTES],
     c.registers = reader_get_bool(&r);
     c.is_deterministic = reader_get_bool(&r);
     c.n_streams = (uint8_t)reader_get(&r, 1);
+    c.fusion_bytes = reader_get(&r, 8);
     c.may_share_gpu = reader_get_bool(&r);
     c.has_graphs = reader_get_bool(&r);
     reader_get_bytes(&r, c.parked_id, sizeof(c.parked_id));
@@ -324,10 +326,15 @@ int gpu_cards_judge(const struct gpu_card *v,
         .registers = v[0].registers,
         .is_deterministic = v[0].is_deterministic,
         .n_streams = UINT8_MAX,
+        .fusion_bytes = UINT64_MAX,
     };
     for (uint32_t i = 0; i < n; i++) {
         t.uses_graphs &= v[i].has_graphs;
         t.n_streams = v[i].n_streams < t.n_streams ? v[i].n_streams : t.n_streams;
+        if (v[i].fusion_bytes < t.fusion_bytes) {
+            t.fusion_bytes = v[i].fusion_bytes;
+            t.fusion_member = i;
+        }
     }
     t.n_streams = t.n_streams ? t.n_streams : 1;
     if (t.how == COMM_SHRINK)

@@ -11,7 +11,7 @@
 #include "runtime/base/err.h"
 
 #define GPU_CARD_BYTES      512
-#define GPU_CARD_VERSION    3
+#define GPU_CARD_VERSION    4
 #define GPU_CARD_MAX_PARKED (1u << 20) /* members of a parked communicator */
 
 /* First NCCL whose ncclCommRevoke keeps a communicator usable for ncclCommShrink. */
@@ -28,6 +28,9 @@ struct gpu_card {
     /* All members must have it. */
     bool may_share_gpu, has_graphs;
     uint8_t n_streams; /* at most; the minimum is used */
+    /* Size of its fusion buffer; 0: it has none; UINT64_MAX: it will grow. The minimum
+     * is used. */
+    uint64_t fusion_bytes;
     /* The communicator that this member kept over a failure; size 0: none. */
     uint8_t parked_id[16];
     uint32_t parked_rank, parked_size;
@@ -50,7 +53,9 @@ struct comm_terms {
     bool registers, is_deterministic;
     bool uses_graphs; /* requested by member 0, and supported by every driver */
     uint32_t n_streams;
-    uint32_t *excluded; /* missing members of the parked one, ascending; NULL */
+    uint64_t fusion_bytes; /* more is packed only if it must be; UINT64_MAX: no limit */
+    uint32_t fusion_member; /* that has the smallest buffer */
+    uint32_t *excluded;     /* missing members of the parked one, ascending; NULL */
     uint32_t n_excluded;
 };
 void comm_terms_release(struct comm_terms *t);

@@ -6,10 +6,10 @@
  * buffer, whatever their addresses are: the padding is a function of counts (and is
  * sent: at most 15 bytes per tensor).
  *
- * Invariants: offsets ascend among the packed tensors and among the direct ones, do not
- * overlap, and end within `bytes`; chunks of one tensor follow each other without gaps,
- * all but the last of CHUNK_BYTES on the wider side, so each starts at the tensor's own
- * distance from a 16-byte boundary.
+ * Invariants: offsets of packed tensors ascend without gaps; no places overlap, and all
+ * end within `bytes`; chunks of one tensor follow each other without gaps, all but the
+ * last of CHUNK_BYTES on the wider side, so each starts at the tensor's own distance
+ * from a 16-byte boundary.
  *
  * Called by the launcher, once per batch. */
 #include "runtime/backend/nccl/fuse.h"
@@ -59,6 +59,8 @@ int fuse_plan(const uint64_t *counts,
                 return -EOVERFLOW;
         }
     }
+    if (t && packed > t->fusion_bytes)
+        packed = 0; /* all are direct: a member may have no memory to pack into */
     *ret = (struct fuse_plan){packed, at};
     return 0;
 }

@@ -7,7 +7,8 @@
  *   deterministic           all are direct
  *   otherwise               direct: the first FUSE_GROUP_MAX tensors of direct_bytes or
  *                           more; packed: the rest
- *     the rest is 0 or 1    all are direct
+ *     the rest is 0 or 1, or larger than the smallest fusion buffer (fusion_bytes)
+ *                           all are direct
  *     else, with graphs     all are packed: a graph holds no address of a tensor
  *
  * Every rank must make the same calls, so all but fuse_find_base is a function of

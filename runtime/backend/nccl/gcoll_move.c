@@ -222,7 +222,8 @@ static int broadcast_packed(struct moving *m, struct err *err)
         bytes[i] = p->batch->items[i].count * m->size;
     if (fuse_plan(bytes, n, 1, NULL, &plan, bytes + n))
         return err_set(err, -EOVERFLOW, "a batch of more than 2^63 bytes");
-    if (plan.bytes == 0 || plan.bytes / n >= PACKS_BELOW)
+    if (plan.bytes == 0 || plan.bytes / n >= PACKS_BELOW
+        || plan.bytes > p->c->terms.fusion_bytes)
         return 1;
     p->packed_bytes = GCOLL_ALL_PACKED;
     int rc = comm_fusion(p->c, p->index, plan.bytes, p->s, &buffer, &generation, err);

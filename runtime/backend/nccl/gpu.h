@@ -76,7 +76,9 @@ struct device {
     struct gcodec_blas *blas;     /* NULL: not needed yet; the launcher's */
     struct comm *comms;           /* all of this device; under lock */
     struct device_parked *parked; /* of the last world, until it is used; the seat's */
-    void *more;                   /* of the owner of the hooks */
+    uint64_t fusion_bytes; /* of our card, from the first meeting on; the seat's */
+    bool has_met;          /* the seat's */
+    void *more;            /* of the owner of the hooks */
     struct gpu_launcher launcher;
     struct gpu_watch watch;
     struct xids *xids;

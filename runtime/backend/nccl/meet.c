@@ -15,8 +15,9 @@
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 
-#define SHARES_GPU 23000 /* first NCCL of NCCL_MULTI_RANK_GPU_ENABLE */
-#define MEET_NS    (60 * NS_PER_S)
+#define SHARES_GPU  23000 /* first NCCL of NCCL_MULTI_RANK_GPU_ENABLE */
+#define MEET_NS     (60 * NS_PER_S)
+#define FUSION_MOST (256ull << 20) /* of a fusion buffer that is taken at the start */
 
 /* --- host collectives --- */
 
@@ -91,6 +92,36 @@ static uint64_t card_hash_host(void)
     return ret;
 }
 
+/* At the first meeting: the fusion buffers, before a framework has taken all memory. One
+ * granule more than the threshold, for the padding of tensors. Graphs and registered
+ * buffers pack into memory of their own, which grows. */
+static void take_fusion(struct device *g)
+{
+    const struct device_config *c = &g->config;
+    const uint64_t wish = c->fusion_bytes < FUSION_MOST ? c->fusion_bytes : FUSION_MOST;
+    struct err err = ERR_INIT;
+    struct gpu_scope scope;
+
+    if (g->has_met)
+        return;
+    g->has_met = true;
+    if (c->uses_graphs || c->registers)
+        g->fusion_bytes = UINT64_MAX;
+    if (g->fusion_bytes > 0 || c->size == 1 || wish == 0)
+        return;
+    const uint64_t bytes = wish + FUSION_GRANULE;
+    int rc = gpu_enter(g, &scope, &err);
+    if (rc == 0) {
+        rc = scratch_take_fusion(&g->scratch, g->streams, g->n_streams, bytes, &err);
+        gpu_leave(&scope);
+    }
+    g->fusion_bytes = rc == 0 ? bytes : 0;
+    if (rc < 0)
+        log_warn("no memory for the fusion buffer, the ranks do not pack tensors",
+                 "rank=%u bytes=%llu streams=%u cause=\"%s\"", c->rank,
+                 (unsigned long long)bytes, g->n_streams, err.text);
+}
+
 static void fill_card(const struct device *g, struct gpu_card *c)
 {
     const char *shares = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
@@ -105,6 +136,7 @@ static void fill_card(const struct device *g, struct gpu_card *c)
         .registers = g->config.registers,
         .is_deterministic = g->config.is_deterministic,
         .n_streams = (uint8_t)g->n_streams,
+        .fusion_bytes = g->fusion_bytes,
         .may_share_gpu =
             g->nccl->version >= SHARES_GPU && shares && strcmp(shares, "1") == 0,
         .has_graphs = g->cu->graph_make != NULL,
@@ -223,6 +255,19 @@ static void warn_unregistered(const struct comm *c)
                  nccl_version_text(c->g->nccl->version, text));
 }
 
+/* Likewise: member 0, unless it has logged that itself. */
+static void warn_unpacked(const struct comm *c)
+{
+    const struct device_config *config = &c->g->config;
+    const uint32_t rank = c->ranks[c->terms.fusion_member];
+
+    if (c->me == 0 && c->n > 1 && c->terms.fusion_bytes == 0 && config->fusion_bytes > 0
+        && rank != c->ranks[0])
+        log_warn("a rank has no memory for its fusion buffer, the ranks do not pack "
+                 "tensors",
+                 "rank=%u host=%s", rank, config->hosts ? config->hosts[rank] : "");
+}
+
 int comm_open(struct device *g,
               struct backend *meeting,
               const struct backend_env *env,
@@ -237,6 +282,7 @@ int comm_open(struct device *g,
 
     if (rc)
         return rc;
+    take_fusion(g);
     fill_card(g, &mine);
     const bool is_world = env->size == g->config.size;
     if (is_world)
@@ -252,6 +298,7 @@ int comm_open(struct device *g,
             c->parked = TAKE(g->parked);
         park_free(TAKE(g->parked));
         warn_unregistered(c);
+        warn_unpacked(c);
     }
     rc = push_start(c, meeting, err);
     if (rc) {

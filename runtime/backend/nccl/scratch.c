@@ -82,6 +82,24 @@ int scratch_fusion(struct gpu_scratch *sc,
     return 0;
 }
 
+int scratch_take_fusion(struct gpu_scratch *sc,
+                        const cu_stream *streams,
+                        uint32_t n,
+                        uint64_t bytes,
+                        struct err *err)
+{
+    cu_ptr at;
+    int rc = 0;
+
+    for (uint32_t i = 0; i < n && !rc; i++)
+        rc = scratch_fusion(sc, i, bytes, streams[i], &at, err);
+    for (uint32_t i = 0; i < n && rc; i++) {
+        memory_give(sc->memory, sc->fusion[i].at, streams[i]);
+        sc->fusion[i] = (struct fusion_buffer){0};
+    }
+    return rc;
+}
+
 int scratch_fusion_registered(struct gpu_scratch *sc,
                               const struct nccl_api *nccl,
                               uint32_t index,

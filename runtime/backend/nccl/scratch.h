@@ -51,6 +51,12 @@ void scratch_init(struct gpu_scratch *sc,
                   struct event_pool *events,
                   struct gpu_memory *memory);
 void scratch_release(struct gpu_scratch *sc); /* our streams are idle */
+/* The first fusion buffers, of streams[n], all or none. The launcher has no job yet. */
+int scratch_take_fusion(struct gpu_scratch *sc,
+                        const cu_stream *streams,
+                        uint32_t n,
+                        uint64_t bytes,
+                        struct err *err);
 /* The fusion buffer of stream `index`, grown to at least bytes (in steps of
  * FUSION_GRANULE); the old one is given back in the order of s. Contents do not
  * survive growing. */
