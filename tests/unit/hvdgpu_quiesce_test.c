@@ -64,7 +64,8 @@ static void gate_open_beside(int fd)
 {
     pthread_t thread;
 
-    CHECK(pthread_create(&thread, NULL, gate_open_late, (void *)(intptr_t)fd) == 0,
+    CHECK(pthread_create(&thread, NULL, gate_open_late, (void *)(intptr_t)fd) == 0
+              && pthread_detach(thread) == 0,
           "no thread");
 }
 
