@@ -366,6 +366,7 @@ static void *coordinator_main(void *arg)
 
     settings_move_to_core(&co->settings);
     (void)pthread_setname_np(pthread_self(), "hvd-coordinator");
+    clock_wake_on_time();
     while (!thread_should_stop(co))
         nap_ns = thread_run_round(co, nap_ns, &seen);
     (void)pthread_mutex_lock(&co->lock);

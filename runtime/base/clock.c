@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 uint64_t clock_now_ns(void)
@@ -55,6 +56,11 @@ struct timespec clock_timespec(uint64_t ns)
 {
     return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S),
                              .tv_nsec = (long)(ns % NS_PER_S)};
+}
+
+void clock_wake_on_time(void)
+{
+    (void)prctl(PR_SET_TIMERSLACK, 1ul, 0, 0, 0); /* in ns; cannot fail */
 }
 
 void clock_init_cond(pthread_cond_t *c)

@@ -27,6 +27,9 @@ char *clock_rfc3339(uint64_t wall_s, char *buf, size_t size_bytes);
  * UINT64_MAX means no deadline: -1. */
 int clock_left_ms(uint64_t deadline_ns);
 struct timespec clock_timespec(uint64_t ns);
+/* Timed waits of the calling thread end on time; Linux may end them 50 us late, so that
+ * threads wake up together. For threads of ours whose short naps others wait for. */
+void clock_wake_on_time(void);
 /* A condition whose timed waits take clock_timespec of the monotonic clock. */
 void clock_init_cond(pthread_cond_t *c);
 

@@ -4,6 +4,8 @@
 #ifndef TESTS_UNIT_GPU_HOOKS_H
 #define TESTS_UNIT_GPU_HOOKS_H
 
+#include <sys/prctl.h>
+
 #include "runtime/backend/nccl/gpu.h"
 #include "runtime/base/mem.h"
 #include "tests/unit/gpu_fake.h"
@@ -21,6 +23,7 @@ struct step {            /* a job's extra */
 static struct {
     _Atomic unsigned n_run, n_dropped, n_looked, n_aborted, n_woken;
     _Atomic int was_quiet, was_let, order[64];
+    _Atomic int launcher_slack_ns, watcher_slack_ns;
     struct device *g;
 } seen;
 
@@ -33,6 +36,7 @@ static inline int hook_run(struct device *g, struct gpu_job *job, struct err *er
 {
     struct step *s = job->extra;
 
+    seen.launcher_slack_ns = prctl(PR_GET_TIMERSLACK);
     if (s->may_hang || s->sleeps)
         (void)launcher_move_to(&g->launcher,
                                s->sleeps ? LAUNCHER_OUTSIDE : LAUNCHER_WAITING);
@@ -65,6 +69,7 @@ static inline int hook_look(struct device *g, struct err *err)
 
 static inline void hook_abort(struct device *g, bool is_quiet)
 {
+    seen.watcher_slack_ns = prctl(PR_GET_TIMERSLACK);
     seen.was_quiet = is_quiet;
     seen.n_aborted++;
 }

@@ -147,6 +147,20 @@ DEVICE_TEST(the_coordinator_is_woken_once_work_ended)
     event_unref(done);
 }
 
+/* A nap of 50 us would take 100. Threads of users keep their setting. */
+UNIT_TEST(naps_of_our_threads_end_on_time)
+{
+    const int slack_ns = prctl(PR_GET_TIMERSLACK);
+
+    struct device *g = open_one();
+    event_unref(step_push(g, (struct step){0}));
+    assert_int_equal(gpu_close(g), 0);
+    assert_int_equal(seen.n_run, 1);
+    assert_int_equal(seen.launcher_slack_ns, 1);
+    assert_int_equal(seen.watcher_slack_ns, 1);
+    assert_int_equal(prctl(PR_GET_TIMERSLACK), slack_ns);
+}
+
 /* A peer may be late by minutes: 2000 looks a second would be a part of a processor. */
 DEVICE_TEST(a_late_batch_is_looked_at_ever_less)
 {

@@ -83,6 +83,21 @@ INIT_BODY(a_captured_stream_is_refused)
                    "tensor \"c\": its stream is being captured");
 }
 
+/* The background thread, which runs steps while no thread waits. */
+INIT_TEST(naps_of_the_background_thread_end_on_time, 1)
+{
+    const int slack_ns = prctl(PR_GET_TIMERSLACK);
+    float v[1] = {1};
+    hvd_handle h;
+
+    CHECK_OK(sum_on_gpu("x", v, 1, &h));
+    while (hvd_poll(h) == HVD_IN_PROGRESS)
+        (void)usleep(1000);
+    CHECK_OK(hvd_release(h));
+    CHECK(fake.seat_slack_ns == 1, "%d ns", (int)fake.seat_slack_ns);
+    CHECK(prctl(PR_GET_TIMERSLACK) == slack_ns && slack_ns > 1, "%d ns", slack_ns);
+}
+
 /* --- results --- */
 
 static void *no_memory(void *arg, int ndim, const int64_t *shape, size_t bytes)

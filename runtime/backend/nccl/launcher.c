@@ -243,6 +243,7 @@ static void *launcher_main(void *arg)
     struct gpu_job *job;
 
     (void)pthread_setname_np(pthread_self(), "hvd-gpu"); /* only for people */
+    clock_wake_on_time();
     if (gpu_enter(g, &scope, &err) < 0)
         gpu_broken(g, err.text);
     while ((job = launcher_next(l)) != NULL) {

@@ -210,6 +210,7 @@ static void *watch_main(void *arg)
     struct gpu_scope scope;
 
     (void)pthread_setname_np(pthread_self(), "hvd-gpu-watch"); /* only for people */
+    clock_wake_on_time();
     if (gpu_enter(g, &scope, &err) < 0)
         gpu_broken(g, err.text);
     watch_running(w);
