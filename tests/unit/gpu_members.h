@@ -20,10 +20,10 @@ struct gpu_case {
     uint64_t init_timeout_ns; /* 0: as it is */
     uint32_t n_streams;       /* 0: 1 */
     bool is_deterministic, uses_graphs, aborts, registers;
-    uint64_t direct_bytes;         /* 0: 8 MiB */
+    uint64_t direct_bytes;   /* 0: 8 MiB */
     const char *late_faults; /* of gpu_matrix_test, when members meet; NULL: none */
-    uint64_t codec_bytes;          /* 0: no codecs */
-    uint32_t mask;                 /* of gpu_matrix_test: which batches are run */
+    uint64_t codec_bytes;    /* 0: no codecs */
+    uint32_t mask;           /* of gpu_matrix_test: which batches are run */
     const struct gpu_hooks *hooks; /* NULL: batches are sums of float32 */
     int (*body)(struct device *g, struct backend *meeting, struct party *p, char *said);
     int (*bench)(struct bench *w, char *said); /* of gpu_matrix_test's body */
