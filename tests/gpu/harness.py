@@ -357,6 +357,8 @@ class Bench:
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": free_port(),
             "NCCL_SOCKET_IFNAME": "lo",
+            "NCCL_IB_DISABLE": 1,  # or a plugin of the image might look for a network
+            "NCCL_NET_PLUGIN": "none",
             "NCCL_MAX_CTAS": 2,
             "NCCL_DEBUG": "WARN",
         }

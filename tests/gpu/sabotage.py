@@ -18,17 +18,13 @@ class Broken(Bench):
     """A run of its own, with more in the environment of all that it starts; its points are not printed."""
 
     def __init__(self, bench, label, environment):
-        super().__init__(bench.tree, True, bench.out / "sabotage" / label)
-        self.more = environment
-
-    def environment(self, **extra):
-        return super().environment(**self.more, **extra)
+        super().__init__(bench.tree, True, bench.out / "sabotage", label)
+        self.extra = environment
 
     def failures(self, function, limit_s):
         """The points of function(self) that failed: (name, error)."""
         with contextlib.redirect_stdout(io.StringIO()):
             self.stage("sabotage", limit_s, function)
-        self.log.close()
         return [(p["name"], p["error"]) for p in self.stages[-1]["points"] if p["error"] is not None]
 
 

@@ -303,7 +303,9 @@ def sharing(bench):
     bench.point("and still runs", None if (out / "runs").exists() else "it was ended")
 
 
-NEEDS = {"matrix": ("numpy",), "torch": ("numpy", "torch"), "faults": ("numpy",), "measuring": ("numpy",)}
+NEEDS = dict.fromkeys(("matrix", "faults", "measuring", "sabotage"), ("numpy",)) | {
+    "torch": ("numpy", "torch")
+}
 ON_REQUEST = {"training"}
 STAGES = {
     "inventory": (30, 60, inventory),
