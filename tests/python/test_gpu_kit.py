@@ -63,6 +63,14 @@ class Folder(unittest.TestCase):
             self.assertLessEqual(max(versions, default=(2, 17)), (2, 17), path)
 
 
+    def test_kernels_programs_are_position_independent(self):
+        """Else small numbers look like addresses of their variables, which kernels_device.c would replace."""
+        programs = sorted((KIT / "gpu").glob("gpu_*kernels"))
+        self.assertGreater(len(programs), 3)
+        for path in programs:
+            self.assertEqual(int.from_bytes(path.read_bytes()[16:18], "little"), 3, f"{path}: not ET_DYN")
+
+
 class OlderSystem(unittest.TestCase):
     def test_without_a_gpu_all_is_skipped(self):
         ended = inside(KIT, "/mnt/first-contact.sh", "--out", "/tmp/out")
