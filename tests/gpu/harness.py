@@ -164,11 +164,12 @@ class Bench:
     In out: NAME.log, all lines of its output and of its commands; NAME.jsonl, the results of its stages.
     """
 
-    def __init__(self, tree, is_fake, out, name):
+    def __init__(self, tree, is_fake, out, name=None):
         self.tree, self.is_fake, self.out = Path(tree).resolve(), is_fake, Path(out).resolve()
         self.out.mkdir(parents=True, exist_ok=True)
         self.mark = "fake: " if is_fake else ""  # before names of points
-        self.name, self.log, self.results = name, self.open(f"{name}.log"), None
+        self.name = name or ("fake" if is_fake else "gpu")
+        self.log, self.results = self.open(f"{self.name}.log"), None
         self.stages, self.count, self.n_failed, self.n_started = [], 0, 0, 0
         self.deadline = time.monotonic() + 3600
         self.tmp = tempfile.TemporaryDirectory(prefix="rmgpu")

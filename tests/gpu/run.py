@@ -72,7 +72,7 @@ class Run:
         return "" if is_fake or name == "inventory" else harness.no_gpu()
 
     def run(self, mode):
-        bench = harness.Bench(self.options.tree, mode == "fake", self.options.out, mode)
+        bench = harness.Bench(self.options.tree, mode == "fake", self.options.out)
         self.benches.append(bench)
         rows = list(self.rows(bench.is_fake))
         for i, (name, limit_s, function) in enumerate(rows):
