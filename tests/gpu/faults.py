@@ -105,9 +105,9 @@ def illegal(bench):
     began = time.monotonic()
     check_ends(bench, "an illegal address", argv, processes, began, 1.0, ["rank 1"])
     own = FAILED.search("".join(processes[1].lines))
-    is_told = own and ("illegal" in own[2] or "CUDA" in own[2])
+    is_named = own and ("illegal" in own[2] or "CUDA" in own[2])
     bench.point(
-        "an illegal address: its rank names it", None if is_told else "".join(processes[1].lines)[-2000:]
+        "an illegal address: its rank names it", None if is_named else "".join(processes[1].lines)[-2000:]
     )
 
 

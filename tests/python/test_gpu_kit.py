@@ -62,7 +62,6 @@ class Folder(unittest.TestCase):
             versions = [(int(a), int(b)) for a, b in re.findall(r"GLIBC_(\d+)\.(\d+)", ended.out)]
             self.assertLessEqual(max(versions, default=(2, 17)), (2, 17), path)
 
-
     def test_kernels_programs_are_position_independent(self):
         """Else small numbers look like addresses of their variables, which kernels_device.c would replace."""
         programs = sorted((KIT / "gpu").glob("gpu_*kernels"))

@@ -88,7 +88,7 @@ struct cu_stream_s {
     struct entry *head, **tail;
     uint64_t n_queued, n_done;
     unsigned long n_waits; /* for events */
-    uint64_t legacy_seen; /* entries of the legacy stream that were waited for */
+    uint64_t legacy_seen;  /* entries of the legacy stream that were waited for */
     cu_graph capture;
     int capture_mode, capture_status;
     pthread_cond_t moved; /* zero; it has work, or ends */
