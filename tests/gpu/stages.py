@@ -160,8 +160,8 @@ def torch(bench):
     for label, words, extra in (
         ("torch", [], {}),
         ("torch, graphs", [], {"HVD_GPU_GRAPH": 1}),
-        ("torch, registered", [], {"HVD_GPU_REGISTER": 1}),
         ("torch, codecs", ["codecs"], {}),
+        ("torch, registered", [], {"HVD_GPU_REGISTER": 1}),
         ("torch, nan", ["nan"], {"HVD_NANCHECK": 1}),
     ):
         checks_of(bench, label, 2, [script, *words], 60, **extra)

@@ -354,7 +354,7 @@ def backward_of_ddp(net, futures, is_late):
     release, has_run = threading.Event(), torch.cuda.Event()
 
     def probe(gradient):  # near the end of the pass, when the first collective is on its way on the GPU
-        assert soon(futures[0].done)
+        assert not is_late or soon(futures[0].done)
         gradient.mul(2)
         has_run.record()
 
@@ -385,7 +385,7 @@ def the_backward_pass_of_ddp_runs_while_another_rank_is_late():
     layers = [torch.nn.Linear(512, 512, bias=False) for _ in range(6)]  # a bucket each
     net = DistributedDataParallel(torch.nn.Sequential(*layers).to(DEVICE), bucket_cap_mb=1)
     net.register_comm_hook(None, reduce)
-    for is_late in (False, False, True):  # the first pass loads kernels, the second orders the buckets
+    for is_late in (False, False, True):  # the first pass has one bucket; kernels are loaded by the third
         net.zero_grad()
         futures.clear()
         runs_beside, has_ended = backward_of_ddp(net, futures, is_late)

@@ -9,10 +9,10 @@ Invariants
    is finished by a thread.
  - For tensors on a GPU streams wait. Every stream in which a Work is waited for follows it, also after
    another stream did (State.follow), and so does every continuation of a future.
- - A thread that finishes a Work makes no stream of the caller's wait (aside): the caller may still put work
+ - A thread that finishes a Work makes no stream of the caller wait (aside): the caller may still put work
    into them that runs beside the operation, as DDP's backward pass does. A stream of the thread waits and
-   makes the copies, and the streams of consumers follow it. Until one has waited with wait(), so that the
-   stream that submitted follows too, the memory is kept until the operation has ended on the GPU.
+   makes the copies; the streams of consumers follow it. The memory is kept until the operation has ended on
+   the GPU, or until a consumer calls wait(): then the stream that submitted follows too.
  - wait() raises an error unchanged, a future as torch's RuntimeError; it is an error for C++ too
    (Future.set_exception would be a value there, and DDP would continue).
  - torch before 2.9 keeps only the C++ half of a Work of Python, and waiting for that would never end. So
