@@ -28,8 +28,9 @@
 
 static const uint64_t NAP_MIN_NS = 500000, NAP_MAX_NS = 50 * NS_PER_MS;
 static const uint64_t SPIN_NS = 100000, SPIN_CROWDED_NS = 20000;
-static const uint64_t DOZE_NS = 2 * NS_PER_MS, LEAVE_PLAN_NS = NS_PER_S;
-static const uint64_t FOREVER_NS = 3600 * NS_PER_S, QUIESCE_SLICE_NS = NS_PER_S;
+static const uint64_t DOZE_NS = 2 * NS_PER_MS, SEAT_NS = 50 * NS_PER_MS;
+static const uint64_t LEAVE_PLAN_NS = NS_PER_S, QUIESCE_NS = NS_PER_S;
+static const uint64_t FOREVER_NS = 3600 * NS_PER_S;
 static const char SHUT_DOWN_HERE[] =
     "Horovod has been shut down: this rank called shutdown()";
 
@@ -529,13 +530,13 @@ static bool seat_keep(struct coordinator *co, uint64_t deadline_ns)
     coordinator_end_doze(co);
     while (!seat_take_any(co)) {
         now = clock_now_ns();
-        if (now >= deadline_ns && atomic_load(&co->is_quiescing))
-            deadline_ns = now + QUIESCE_SLICE_NS;
+        if (deadline_ns < now + QUIESCE_NS && atomic_load(&co->is_quiescing))
+            deadline_ns = now + QUIESCE_NS; /* to leave the seat after that */
         if (now >= deadline_ns)
             return false;
         if (now >= half)
             atomic_store(&co->is_hurried, true);
-        coordinator_wait_for_seat(co, NULL, OP_ENDED, now < half ? half : deadline_ns);
+        coordinator_wait_for_seat(co, NULL, OP_ENDED, now + SEAT_NS);
     }
     return true;
 }
@@ -577,7 +578,6 @@ bool coordinator_leave(struct coordinator *co,
     /* A third of the time is kept for the thread. */
     uint64_t third_ns = deadline_ns > now ? (deadline_ns - now) / 3 : 0;
     uint64_t talk_until = now + 2 * third_ns;
-    int life;
 
     tensor_queue_close(&co->queue, HVD_PRECONDITION, SHUT_DOWN_HERE);
     co->leave_why = why;
@@ -588,8 +588,8 @@ bool coordinator_leave(struct coordinator *co,
         return false;
     }
     coordinator_leave_agreement(co, talk_until);
-    life = (int)life_next((enum life)atomic_load(&co->life), LIFE_EV_LEAVE);
-    atomic_store(&co->life, life);
+    atomic_store(&co->life,
+                 (int)life_next((enum life)atomic_load(&co->life), LIFE_EV_LEAVE));
     control_leave(co->control, why);
     while (!coordinator_is_over(co) && !co->has_failed && clock_now_ns() < talk_until)
         if (!step_once(co))

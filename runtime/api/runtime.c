@@ -12,11 +12,12 @@
  * worker that survives its parent would hide the parent's death from the other ranks.
  *
  * Exit. A destructor sends the goodbye "exited" and leaves the world within
- * EXIT_LIMIT_NS, or when the GPU is done with work of the program in front of ours. If rank 0 serves the rendezvous, it then sends the answers that other
- * ranks have not received. A process that ends with an error because of another rank
- * first waits for EXIT_DELAY_S, since a foreign launcher reports the first exit code
- * that it sees and should see the cause (an interpreter needs some time from goodbye to
- * exit). The library is linked nodelete, so it is never unmapped before. */
+ * EXIT_LIMIT_NS, or when the GPU is done with work of the program in front of ours. If
+ * rank 0 serves the rendezvous, it then sends the answers that other ranks have not
+ * received. A process that ends with an error because of another rank first waits for
+ * EXIT_DELAY_S, since a foreign launcher reports the first exit code that it sees and
+ * should see the cause (an interpreter needs some time from goodbye to exit). The
+ * library is linked nodelete, so it is never unmapped before. */
 #include "runtime/api/runtime.h"
 
 #include <errno.h>
