@@ -93,7 +93,7 @@ def kubeflow_s_variable_names_the_namespace_and_master_the_server() -> None:
         paths.append(h.path)
         return False
 
-    with World(hook) as w:
+    with World(hook, jobs=0) as w:  # whose own operator creates no pods in ns
         os.environ["KUBEFLOW_NAMESPACE"] = "ns"
         try:
             with World(extra=[f"--master={w.fake.url}"]):
