@@ -200,23 +200,38 @@ RANK_BODY(called_body)
         CHECK_OK(sum_in(row_of(rank), "row", &v, 1));
     stage_set(rank, 2);
     go_wait(2);
-    CHECK(stats_now().plan_leaves == before.plan_leaves, "the plan was left");
+    shared->r[rank].status = stats_now().plan_leaves != before.plan_leaves;
     CHECK_OK(rank == early ? wait_release(h) : sum_in(0, "world", &v, 1));
     world_leave();
 }
 
+/* Has a rank left the plan? */
+static bool run_called(void)
+{
+    struct proc_world w;
+    bool was_left = false;
+
+    world_start(&w, RANKS, called_body);
+    for (uint32_t stage = 1; stage <= 2; stage++) {
+        for (int r = 0; r < RANKS; r++)
+            stage_wait(r, stage);
+        go_set(stage);
+    }
+    world_end(&w, -1);
+    for (int r = 0; r < RANKS; r++)
+        was_left |= shared->r[r].status != 0;
+    return was_left;
+}
+
+/* A call that gets lost always costs the plan. So may a pause of the machine for 2 s. */
 HOSTS_TEST(a_call_reaches_a_host_that_has_begun, 2)
 {
     for (early = 0; early < RANKS; early += SIDE) {
-        struct proc_world w;
+        unsigned n_runs = 1;
 
-        world_start(&w, RANKS, called_body);
-        for (uint32_t stage = 1; stage <= 2; stage++) {
-            for (int r = 0; r < RANKS; r++)
-                stage_wait(r, stage);
-            go_set(stage);
-        }
-        world_end(&w, -1);
+        while (run_called() && n_runs < 5)
+            n_runs++;
+        assert_in_range(n_runs, 1, 4);
     }
 }
 
