@@ -105,7 +105,7 @@ struct device_ops {
                 int ordinal,
                 struct device **ret,
                 struct err *err);
-    /* After its backends; accepts NULL; bounded by 4 s, and longer as quiesce. *ret:
+    /* After its backends; accepts NULL; bounded by 5 s, and longer as quiesce. *ret:
      * communicators that the next world may shrink, owned by the caller; usually NULL.
      * -EBUSY: work of ours did not stop; the device is leaked, and this process can
      * open no other. */

@@ -10,6 +10,8 @@ static const struct comm_terms usual = {.direct_bytes = 8 * MIB,
                                         .fusion_bytes = UINT64_MAX};
 static const struct comm_terms none = {.direct_bytes = 8 * MIB};
 static const struct comm_terms tight = {.direct_bytes = 8 * MIB, .fusion_bytes = 48};
+static const struct comm_terms tight_graphs = {
+    .direct_bytes = 8 * MIB, .fusion_bytes = 48, .uses_graphs = true};
 static const struct comm_terms exact = {
     .direct_bytes = 8 * MIB, .fusion_bytes = UINT64_MAX, .is_deterministic = true};
 static const struct comm_terms graphs = {
@@ -81,7 +83,10 @@ UNIT_TEST(split_depends_on_counts_and_terms)
         {&none, "ss", "dd"}, /* a member has no buffer */
         {&none, "sLs" L16 "LL", "ddd" D16 "dd"},
         {&tight, "sssL", "pppd"},
-        {&tight, "sLsss", "ddddd"}, /* more than the smallest buffer */
+        {&tight, "sLsss", "pdppd"}, /* more than the smallest buffer */
+        {&tight, "sLsslss", "pdppddd"},
+        {&tight_graphs, "sss", "ppp"},
+        {&tight_graphs, "ssss", "dddd"},
     };
     static struct layout l;
 

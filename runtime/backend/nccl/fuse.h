@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a batch of tensors is sent. A packed tensor lies in the fusion buffer, and all
  * packed ones are one call. A direct tensor is a call on itself. All calls of a batch
- * are one NCCL group. Pure.
+ * are one NCCL group, up to GCOLL_MAX_CALLS. Pure.
  *
  *   no terms                all are packed
  *   deterministic           all are direct
  *   otherwise               direct: the first FUSE_GROUP_MAX tensors of direct_bytes or
- *                           more; packed: the rest
- *     the rest is 0 or 1, or larger than the smallest fusion buffer (fusion_bytes)
- *                           all are direct
- *     else, with graphs     all are packed: a graph holds no address of a tensor
+ *                           more, and all from the one on that the smallest fusion
+ *                           buffer has no room for; packed: the rest
+ *     the rest is 0 or 1    all are direct
+ *     else, with graphs     all are packed, or direct if there is no room: a graph holds
+ *                           no address of a tensor
  *
  * Every rank must make the same calls, so all but fuse_find_base is a function of
  * counts, types and the communicator's terms, which are equal on all ranks; never of

@@ -182,8 +182,8 @@ static struct graphs *graphs_of(struct gcoll_post *p)
     return c->graphs ? &c->graphs[p->index] : NULL;
 }
 
-/* As moves_out, but the number of chunks is always the same on all members: a rank
- * that does not read a tensor's result has empty chunks for it. A different number
+/* Moves out of the buffer. The number of chunks is the same on all members: a rank that
+ * does not read a tensor's result has empty chunks for it. A different number
  * would cause a new capture on this member alone (rule R2). */
 static int chunks_out(struct gcoll_post *p,
                       struct reducing *q,
@@ -261,6 +261,8 @@ static int plan_batch(struct gcoll_post *p, struct reducing *q, struct err *err)
     struct comm_terms t = p->c->terms;
 
     t.is_deterministic |= is_registered;
+    if (!p->c->n_nc)
+        t.fusion_bytes = 0; /* a set of one copies from each tensor to its output */
     q->is_call_each = t.is_deterministic;
     for (size_t i = 0; i < q->n; i++)
         q->counts[i] = p->batch->items[i].count;

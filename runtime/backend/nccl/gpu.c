@@ -137,8 +137,9 @@ static void gpu_nap(uint64_t ns)
  * ours hangs. Then we wait on, for queue_limit_ns in all. */
 static bool gpu_may_wait_for_user(struct device *g, bool awaits)
 {
-    const uint64_t limit_ns = g->config.queue_limit_ns, now = clock_now_ns();
+    const uint64_t limit_ns = g->config.queue_limit_ns;
     uint64_t since = atomic_load(&g->awaits_user_ns);
+    const uint64_t now = clock_now_ns();
 
     if (!awaits || limit_ns == 0 || xids_are_fatal(g->xids))
         return false;
@@ -166,7 +167,7 @@ bool gpu_quiesce(struct device *g, uint64_t deadline_ns)
     struct err ignored = ERR_INIT; /* no context: the driver has shut down, everything
                                       is idle */
     struct gpu_scope scope;
-    bool is_over = false;
+    bool is_over = false, awaited = false;
 
     if (gpu_enter(g, &scope, &ignored) < 0)
         return true;
@@ -177,9 +178,11 @@ bool gpu_quiesce(struct device *g, uint64_t deadline_ns)
         if (is_over)
             break;
         if (now >= deadline_ns) {
-            if (!gpu_may_wait_for_user(g, watch_awaits_user(&g->watch)))
+            const bool awaits = gpu_may_wait_for_user(g, watch_awaits_user(&g->watch));
+            if (!awaits && !awaited)
                 break;
-            deadline_ns = now + STOP_NS; /* ours then has its own time to stop */
+            awaited = awaits; /* after that work ours has STOP_NS of its own */
+            deadline_ns = now + STOP_NS;
         }
         gpu_nap(QUIESCE_NAP);
     }
@@ -460,12 +463,17 @@ int gpu_join(struct device *g, uint64_t deadline_ns)
 {
     struct gpu_launcher *l = &g->launcher;
     int rc = watch_join(&g->watch, deadline_ns);
+    bool awaits, awaited = false;
 
-    if (rc == 0)
-        rc = launcher_join(l, deadline_ns);
-    while (rc == -ETIMEDOUT && !g->watch.has_thread
-           && gpu_may_wait_for_user(g, atomic_load(&l->awaits_user)))
-        rc = launcher_join(l, clock_now_ns() + STOP_NS);
+    if (rc < 0)
+        return rc;
+    while ((rc = launcher_join(l, deadline_ns)) == -ETIMEDOUT) {
+        awaits = gpu_may_wait_for_user(g, atomic_load(&l->awaits_user));
+        if (!awaits && !awaited)
+            break;
+        awaited = awaits;
+        deadline_ns = clock_now_ns() + STOP_NS;
+    }
     return rc;
 }
 

@@ -105,7 +105,8 @@ static void take_fusion(struct device *g)
     if (g->has_met)
         return;
     g->has_met = true;
-    if (c->uses_graphs || c->registers)
+    if ((c->uses_graphs && g->cu->graph_make)
+        || (c->registers && g->nccl->has_register))
         g->fusion_bytes = UINT64_MAX;
     if (g->fusion_bytes > 0 || c->size == 1 || wish == 0)
         return;
@@ -255,17 +256,17 @@ static void warn_unregistered(const struct comm *c)
                  nccl_version_text(c->g->nccl->version, text));
 }
 
-/* Likewise: member 0, unless it has logged that itself. */
+/* Likewise: member 0, of a member that has no memory or a lower threshold. */
 static void warn_unpacked(const struct comm *c)
 {
     const struct device_config *config = &c->g->config;
     const uint32_t rank = c->ranks[c->terms.fusion_member];
 
-    if (c->me == 0 && c->n > 1 && c->terms.fusion_bytes == 0 && config->fusion_bytes > 0
-        && rank != c->ranks[0])
-        log_warn("a rank has no memory for its fusion buffer, the ranks do not pack "
-                 "tensors",
-                 "rank=%u host=%s", rank, config->hosts ? config->hosts[rank] : "");
+    if (c->me == 0 && c->terms.fusion_bytes < c->g->fusion_bytes)
+        log_warn("the ranks pack no more than the smallest fusion buffer holds",
+                 "rank=%u host=%s bytes=%llu", rank,
+                 config->hosts ? config->hosts[rank] : "",
+                 (unsigned long long)c->terms.fusion_bytes);
 }
 
 int comm_open(struct device *g,
