@@ -37,7 +37,7 @@ while [ $# -gt 0 ]; do
 done
 mkdir -p "$out"
 log=$out/$mode.log summary=$out/summary.txt pids=
-tmp=$(mktemp -d)
+tmp=$(mktemp -d) || exit 1
 end=$(($(date +%s) + seconds))
 good=0 bad=0 first=
 

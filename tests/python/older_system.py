@@ -22,6 +22,7 @@ exec chroot "$root" "$@"
 
 def inside(folder, *argv, **env):
     """Runs a command in the older system, which sees the folder at /mnt, has an empty /tmp, and is not changed."""
+    env = {"TMPDIR": "/tmp", **env}  # not the one of our row
     return command(["unshare", "--mount", "sh", "-c", ENTER, root(), folder, *argv], **env)
 
 
