@@ -153,6 +153,19 @@ static bool gpu_may_wait_for_user(struct device *g, bool awaits)
     return now - since < limit_ns;
 }
 
+/* A wait for work of ours reached its deadline; awaits: the program is in front of it.
+ * May it go on? Then *deadline_ns moves. After the program's work ours has STOP_NS of
+ * its own: *awaited, false at first, keeps whether the last deadline was for that. */
+static bool
+gpu_extend_wait(struct device *g, bool awaits, bool *awaited, uint64_t *deadline_ns)
+{
+    const bool was_awaited = *awaited;
+
+    *awaited = gpu_may_wait_for_user(g, awaits);
+    *deadline_ns = clock_now_ns() + STOP_NS;
+    return *awaited || was_awaited;
+}
+
 /* A sticky error counts as idle: nothing runs in a lost context. */
 static bool is_idle(struct device *g)
 {
@@ -174,16 +187,11 @@ bool gpu_quiesce(struct device *g, uint64_t deadline_ns)
     for (;;) {
         int life = atomic_load_explicit(&g->life, memory_order_acquire);
         is_over = life == GPU_ENDED && is_idle(g);
-        const uint64_t now = clock_now_ns();
-        if (is_over)
+        if (is_over
+            || (clock_now_ns() >= deadline_ns
+                && !gpu_extend_wait(g, watch_awaits_user(&g->watch), &awaited,
+                                    &deadline_ns)))
             break;
-        if (now >= deadline_ns) {
-            const bool awaits = gpu_may_wait_for_user(g, watch_awaits_user(&g->watch));
-            if (!awaits && !awaited)
-                break;
-            awaited = awaits; /* after that work ours has STOP_NS of its own */
-            deadline_ns = now + STOP_NS;
-        }
         gpu_nap(QUIESCE_NAP);
     }
     gpu_leave(&scope);
@@ -463,17 +471,14 @@ int gpu_join(struct device *g, uint64_t deadline_ns)
 {
     struct gpu_launcher *l = &g->launcher;
     int rc = watch_join(&g->watch, deadline_ns);
-    bool awaits, awaited = false;
+    bool awaited = false;
 
     if (rc < 0)
         return rc;
-    while ((rc = launcher_join(l, deadline_ns)) == -ETIMEDOUT) {
-        awaits = gpu_may_wait_for_user(g, atomic_load(&l->awaits_user));
-        if (!awaits && !awaited)
-            break;
-        awaited = awaits;
-        deadline_ns = clock_now_ns() + STOP_NS;
-    }
+    do
+        rc = launcher_join(l, deadline_ns);
+    while (rc == -ETIMEDOUT
+           && gpu_extend_wait(g, atomic_load(&l->awaits_user), &awaited, &deadline_ns));
     return rc;
 }
 
