@@ -107,10 +107,29 @@ static int call_one(enum call call, int in, int out, nccl_comm c)
 
 static int said; /* a file with what the child says */
 
+/* The call has ended; its result, or that of a failed query. */
+static int call_end(nccl_comm c, int r)
+{
+    while (r == NCCL_IN_PROGRESS) {
+        const int queried = nccl.async_error(c, &r);
+        if (queried != NCCL_OK)
+            return queried;
+    }
+    return r;
+}
+
+/* Two communicators, in a group that has begun. */
+static int pair_begin(nccl_comm c[2])
+{
+    CHILD_NEEDS(open_all("22705", "") == 0);
+    for (int i = 0; i < 2; i++)
+        CHILD_NEEDS((c[i] = comm_start(false)));
+    return nccl.group_start();
+}
+
 static int run_race(const void *row)
 {
     const struct race *x = row;
-    int r;
 
     (void)dup2(said, 2);
     CHILD_NEEDS(open_all("22705", "") == 0);
@@ -120,10 +139,7 @@ static int run_race(const void *row)
     for (int i = 0; i < 2; i++)
         CHILD_NEEDS(call_one(x->calls[i].call, x->calls[i].in, x->calls[i].out, c)
                     == NCCL_OK);
-    r = nccl.group_end();
-    while (r == NCCL_IN_PROGRESS)
-        CHILD_NEEDS(nccl.async_error(c, &r) == NCCL_OK);
-    CHILD_NEEDS(r == NCCL_OK);
+    CHILD_NEEDS(call_end(c, nccl.group_end()) == NCCL_OK);
     return nccl.abort(c);
 }
 
@@ -149,19 +165,13 @@ CHILD_TEST(groups_of_two_communicators_are_looked_at_apart)
     nccl_comm c[2];
     int r;
 
-    CHILD_NEEDS(open_all("22705", "") == 0);
-    for (int i = 0; i < 2; i++)
-        CHILD_NEEDS((c[i] = comm_start(false)));
-    CHILD_NEEDS(nccl.group_start() == NCCL_OK);
+    CHILD_NEEDS(pair_begin(c) == NCCL_OK);
     for (int i = 0; i < 2; i++)
         CHILD_NEEDS(call_one(SUM, 0, i ? 0 : N, c[i]) == NCCL_OK);
     r = nccl.group_end();
     CHILD_NEEDS(r == NCCL_IN_PROGRESS);
     for (int i = 0; i < 2; i++)
-        do
-            CHILD_NEEDS(nccl.async_error(c[i], &r) == NCCL_OK);
-        while (r == NCCL_IN_PROGRESS);
-    CHILD_NEEDS(r == NCCL_OK);
+        CHILD_NEEDS(call_end(c[i], r) == NCCL_OK);
     return nccl.abort(c[0]) || nccl.abort(c[1]);
 }
 
@@ -180,14 +190,6 @@ static const struct keeping {
     {"22705", "", true, NCCL_OK},
     {"22705", "nccl_forgets_error=1", false, NCCL_OK},
 };
-
-/* The call has ended; its result. */
-static int call_end(nccl_comm c, int r)
-{
-    while (r == NCCL_IN_PROGRESS)
-        (void)nccl.async_error(c, &r);
-    return r;
-}
 
 static int keeps_error(const void *row)
 {
@@ -224,10 +226,7 @@ CHILD_TEST(an_error_in_a_group_is_that_of_all_of_it)
     nccl_comm c[2];
     int r;
 
-    CHILD_NEEDS(open_all("22705", "") == 0);
-    for (int i = 0; i < 2; i++)
-        CHILD_NEEDS((c[i] = comm_start(false)));
-    CHILD_NEEDS(nccl.group_start() == NCCL_OK);
+    CHILD_NEEDS(pair_begin(c) == NCCL_OK);
     CHILD_NEEDS(call_one(SUM, 0, N, c[0]) == NCCL_OK);
     r = nccl.broadcast(ptr_of(0), ptr_of(N), N, NCCL_F32, 7, c[1], s);
     CHILD_NEEDS(r == NCCL_ARGUMENT);

@@ -75,6 +75,16 @@ def gather(first, release):
 ALL = [r + 1.0 for r in range(N)]
 
 
+def wait_frees_and_follows(work, source, whole, reads, release):
+    """wait() in the stream reads: the gather's source is freed at once, and its output can be read there."""
+    with stream(reads):
+        wait(work)
+    assert source() is None, "it is kept"
+    follows_and_continues(reads, release)
+    with stream(reads):
+        assert whole.tolist() == ALL
+
+
 @check
 def only_consumers_of_a_future_wait():
     first, reads, release = begin()
@@ -159,12 +169,7 @@ def coalesced_works_make_no_stream_wait():
     with no_wait_in(first, 0):
         completed(joined)
     assert not joined.is_completed() and not work.is_completed()
-    with stream(reads):
-        wait(joined)
-    assert source() is None
-    follows_and_continues(reads, release)
-    with stream(reads):
-        assert whole.tolist() == ALL
+    wait_frees_and_follows(joined, source, whole, reads, release)
 
 
 @check
@@ -193,12 +198,7 @@ def a_wait_frees_memory_in_the_order_of_its_stream():
     first, reads, release = begin()
     work, source, whole = gather(first, release)
     completed(work)
-    with stream(reads):
-        wait(work)
-    assert source() is None, "it is kept"
-    follows_and_continues(reads, release)
-    with stream(reads):
-        assert whole.tolist() == ALL
+    wait_frees_and_follows(work, source, whole, reads, release)
 
 
 @check
