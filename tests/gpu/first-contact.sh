@@ -38,6 +38,8 @@ done
 mkdir -p "$out"
 log=$out/$mode.log summary=$out/summary.txt pids=
 tmp=$(mktemp -d) || exit 1
+# as harness.py's start_ranks
+export NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_NET_PLUGIN=none NCCL_MAX_CTAS=2 NCCL_DEBUG=WARN
 end=$(($(date +%s) + seconds))
 good=0 bad=0 first=
 
@@ -64,7 +66,7 @@ step() {
     tee=$! pids='' rank=0
     while [ "$rank" -lt "$n" ]; do
         if [ "$n" -gt 1 ]; then set -- "$1" "$rank" "$n" "$tmp/$n.$name"; fi
-        NCCL_HOSTID=rank$rank NCCL_SOCKET_IFNAME=lo NCCL_MAX_CTAS=2 timeout -k 5 "$limit" "$@" >&3 2>&1 3>&- &
+        NCCL_HOSTID=rank$rank timeout -k 5 "$limit" "$@" >&3 2>&1 3>&- &
         pids="$pids $!" rank=$((rank + 1))
     done
     result=passed
