@@ -307,4 +307,25 @@ def a_failure_is_reported_when_the_memory_is_free():
     assert not handles._pending
 
 
+@check
+def a_future_ends_when_all_calls_of_cuda_fail():
+    """As after an illegal address; both of a Work that a thread finishes and of one that has ended."""
+    first = begin()[0]
+    with stream(first):
+        work, ended = allreduce(on_gpu(1.0)), allreduce(on_gpu(1.0))
+        wait(ended)
+
+    def fail(*_):
+        raise RuntimeError("CUDA error: an illegal memory access")
+
+    event, streams = fake_cuda.Event, fake_cuda.Stream
+    before = event.record, streams.wait_event
+    event.record = streams.wait_event = fail
+    try:
+        for each in (work, ended):
+            expect_error(RuntimeError, ["an illegal memory access"], completed(each).wait)
+    finally:
+        event.record, streams.wait_event = before
+
+
 main(R)

@@ -143,22 +143,26 @@ class State:
                 error = error or HorovodInternalError(f"{self.what}: ranks have different sizes, or {e}")
             except Exception as e:
                 error = error or e
-        if error is None and self._after is not None:
+        if error is None:
             try:
-                with torch.no_grad():
-                    self._after()
-                if aside:
-                    for output in self.outputs():
-                        used_here(output)
+                self._run_after(aside)
+                self._mark = Mark(self.devices)
+                self._beside = self._operations if aside else ()
             except Exception as e:
                 error = e
-        if error is None:
-            self._mark = Mark(self.devices)
-            self._beside = self._operations if aside else ()
         self.error = error
         self._operations = ()
         self._after = None
         self.is_over = True
+
+    def _run_after(self, aside):
+        if self._after is None:
+            return
+        with torch.no_grad():
+            self._after()
+        if aside:
+            for output in self.outputs():
+                used_here(output)
 
     def follow_here(self):
         """After the end: makes this thread's streams follow it if other streams have waited."""
@@ -189,8 +193,7 @@ class State:
                 begin = torch.futures.Future(devices=devices) if devices else torch.futures.Future()
                 self._future = begin.then(self._value)
                 if self.is_over:
-                    with own_streams(self.devices):
-                        self._resolve(begin)
+                    self._complete(begin)
                 else:
                     watchers.run(lambda: self._complete(begin))
             return self._future
@@ -202,19 +205,21 @@ class State:
         return self.outputs()
 
     def _complete(self, begin):
+        """Completes the future; its continuations follow this thread's streams on the result's devices.
+
+        After an error it has no tensors: torch would record events on their devices, which fails when the
+        error is one of CUDA, and the future would never end.
+        """
+        outputs = []
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(own_streams(self.devices))
                 self.finish(aside=True)
+                self.follow_here()
+                outputs = self.outputs() if self.error is None else []
             except Exception as e:  # reported through the future
                 self.error = e
-            self._resolve(begin)
-
-    def _resolve(self, begin):
-        """Completes the future; its continuations follow this thread's streams on the result's devices."""
-        self.follow_here()
-        outputs = self.outputs()
-        begin.set_result(outputs if any(o.is_cuda for o in outputs) else None)
+            begin.set_result(outputs if any(o.is_cuda for o in outputs) else None)
 
 
 class HvdWork(Work):
