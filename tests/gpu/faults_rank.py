@@ -8,7 +8,7 @@ all processes share). Rank 1 is the one it happens to:
   in_flight  a kernel spins in its stream, in front of its part of step HELD: the kernels of the other ranks for
              that step, who say "launched", are on the device and wait for it. It says "in flight" and is killed
   exit       the same, but it ends without a message (at SIGUSR1)
-  illegal    a kernel of it writes where no memory is; its context is lost
+  illegal    a kernel of it writes where no memory is; its context is lost. It says "begins TIME" before
 
 The spinning kernel ends after RM_SPIN_S seconds in any case. If it has ended before its rank is killed, that
 rank says so and ends; if step HELD ended well, its peers say "released". Neither must be.
@@ -120,13 +120,20 @@ def hold():
     os._exit(1)
 
 
+def say_begins():
+    say(f"begins {time.monotonic():.6f}")
+
+
 def wild():
     if os.environ.get("RM_FAULTS"):
         os.environ["HVD_FAKE_FILE"] = os.environ["RM_FAULTS"]
+        say_begins()
         with open(os.environ["HVD_FAKE_FILE"], "w") as f:
             f.write("kernel_error=700@1")
         return
-    device.launch(device.function(WILD, b"hvd_wild"))
+    function = device.function(WILD, b"hvd_wild")
+    say_begins()
+    device.launch(function)
 
 
 def reduce(name, is_held=False):

@@ -13,13 +13,14 @@ here=$(cd "$(dirname "$0")" && pwd)
 tests=$here/tests/gpu
 [ -e "$tests/run.py" ] || tests=$here # in the source tree
 
-best=
+# The one that has most of: version 3.9, numpy, torch.
+score='import importlib.util, sys
+print(sys.version_info >= (3, 9) and 1 + sum(map(bool, map(importlib.util.find_spec, ("numpy", "torch")))))'
+best='' most=0
 for python in ${PYTHON:-python3 /usr/bin/python3 python3.13 python3.12 python3.11 python3.10 python3.9}; do
-    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null || continue
-    best=${best:-$python}
-    "$python" -c 'import numpy' 2>/dev/null || continue
-    best=$python
-    break
+    has=$("$python" -c "$score" 2>/dev/null) || continue
+    case $has in [1-9]) ;; *) continue ;; esac
+    if [ "$has" -gt "$most" ]; then best=$python most=$has; fi
 done
 [ -z "$best" ] || exec "$best" -B "$tests/run.py" --mode gpu --seconds 550 --out "${OUT:-first-contact-out}" "$@"
 

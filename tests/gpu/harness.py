@@ -12,8 +12,10 @@ Runs on Python 3.9.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import json
+import math
 import os
 import re
 import signal
@@ -33,6 +35,7 @@ IS_CARRIED = (ROOT / "lib" / "libhvd.so").exists()
 TREE = ROOT if IS_CARRIED else ROOT / os.environ.get("BUILD", "build") / "gpu"
 DRIVER = "/dev/nvidiactl"
 TAP = re.compile(r"^(not ok|ok) \d+ - (.*)$")
+MOST_LOGGED = 256 << 10  # characters of a command that the log keeps; all of them are judged
 
 
 class OutOfTime(Exception):
@@ -50,6 +53,7 @@ def has(module):
         return False
 
 
+@functools.lru_cache(maxsize=None)
 def no_gpu():
     """Why there is no GPU, or "". The driver's node alone may be left of one."""
     try:
@@ -57,6 +61,12 @@ def no_gpu():
     except OSError as e:
         return f"no NVIDIA driver answers ({DRIVER}: {e.strerror})"
     return ""
+
+
+def keep_gpu():
+    """Keeps the GPU initialised while we run, as nvidia-persistenced does; otherwise each command takes seconds."""
+    with contextlib.suppress(OSError):
+        os.open("/dev/nvidia0", os.O_RDWR)
 
 
 def interpreter():
@@ -98,6 +108,7 @@ class Process:
     def __init__(self, argv, env, on_line=None):
         self.began = time.monotonic()
         self.on_line, self.is_stopped, self.tag = on_line, False, ""
+        self.output_ended = math.inf  # when it was gone, as far as others can see
         self.child = subprocess.Popen(
             [str(a) for a in argv],
             env=env,
@@ -118,6 +129,7 @@ class Process:
             self.lines.append(line)
             if self.on_line:
                 self.on_line(line)
+        self.output_ended = time.monotonic()
 
     def kill(self, sig=signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
@@ -170,6 +182,7 @@ class Bench:
         self.mark = "fake: " if is_fake else ""  # before names of points
         self.name = name or ("fake" if is_fake else "gpu")
         self.log, self.results = self.open(f"{self.name}.log"), None
+        self.log_lock = threading.Lock()  # each rank's output is written by a thread
         self.stages, self.count, self.n_failed, self.n_started = [], 0, 0, 0
         self.deadline = time.monotonic() + 3600
         self.tmp = tempfile.TemporaryDirectory(prefix="rmgpu")
@@ -185,10 +198,15 @@ class Bench:
 
     # --- results ---
 
+    def note(self, text):
+        """A line of the log."""
+        with self.log_lock:
+            self.log.write(f"{text}\n")
+
     def say(self, text):
         """A line of output, which is also in the log."""
         print(text, flush=True)
-        self.log.write(f"{text}\n")
+        self.note(text)
 
     def point(self, name, error=None, skip=None):
         self.count += 1
@@ -324,10 +342,16 @@ class Bench:
             raise OutOfTime
         self.n_started += rank in ("", 0)
         tag = f"{self.n_started}{'' if rank == '' else f'.{rank}'}"
-        self.log.write(f"== {tag}: {' '.join(str(a) for a in argv)}\n")
+        self.note(f"== {tag}: {' '.join(str(a) for a in argv)}")
+        left = MOST_LOGGED
 
         def each(line):
-            self.log.write(f"{tag}| {line}" if line.endswith("\n") else f"{tag}| {line}\n")
+            nonlocal left
+            if left > 0:
+                left -= len(line)
+                self.note(f"{tag}| {line.rstrip()}")
+                if left <= 0:
+                    self.note(f"{tag}| (the log does not keep what follows)")
             if on_line:
                 on_line(line)
 
@@ -341,7 +365,7 @@ class Bench:
     def finish(self, process, timeout):
         ended = process.end(timeout)
         self.processes = [p for p in self.processes if p is not process]
-        self.log.write(f"== {process.tag}: {ended.code} after {ended.seconds:.2f} s\n")
+        self.note(f"== {process.tag}: {ended.code} after {ended.seconds:.2f} s")
         return ended
 
     def command(self, argv, timeout=3600.0, on_line=None, **extra):

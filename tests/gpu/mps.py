@@ -21,28 +21,28 @@ START_S = 30
 
 
 def ask(control, env, word):
-    """Whether the daemon took this command; False also where there is no daemon."""
+    """What the daemon answers to this command; None: it did not take it, or there is no daemon."""
     try:
         ended = subprocess.run(
             [control],
             input=f"{word}\n",
             env=env,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
             timeout=10,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return ended.returncode == 0
+        return None
+    return None if ended.returncode else ended.stdout
 
 
 def started(daemon, control, env):
     """Waits until the daemon answers; False: it does not."""
     end = time.monotonic() + START_S
     while time.monotonic() < end and daemon.child.poll() is None:
-        if ask(control, env, "get_server_list"):
+        if ask(control, env, "get_server_list") is not None:
             return True
         time.sleep(0.05)
     return False
@@ -55,7 +55,7 @@ def shared(bench):
     if not control:
         yield f"in time slices ({CONTROL} is not there)"
         return
-    if ask(control, dict(os.environ), "get_server_list"):
+    if ask(control, dict(os.environ), "get_server_list") is not None:
         yield "through MPS, which ran before"
         return
     folders = {}
@@ -75,6 +75,11 @@ def shared(bench):
         tried = bench.command([bench.tree / "gpu" / "bench_kernels", 1, few], 30, RM_COPY_MB=4, **folders)
         if tried.error():
             yield f"in time slices (MPS does not work here: {tried.error().strip()[-200:]})"
+            return
+        if not (
+            ask(control, env, "get_server_list") or ""
+        ).strip():  # a server starts with the first context
+            yield "in time slices (no context came to the MPS that was started)"
             return
         bench.extra.update(folders)
         yield "through MPS"

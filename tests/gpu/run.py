@@ -9,8 +9,8 @@ usage: run.py [--tree DIR] [--out DIR] [--mode fake|gpu|auto] [--seconds N] [--l
   --out      logs, JSON lines, figures and summary.txt; default $OUT, else build/logs/gpu
   --mode     auto: the fakes first, to know that the tests themselves work, then the GPU if there is a driver
              ($RM_GPU is the default)
-  --seconds  for all stages together. A stage gets its own limit or what is left, less a 25th of the total for
-             each stage that comes later
+  --seconds  for all stages together. A stage gets its own limit, or what is left less what later stages need
+             at least (stages.LEAST, in proportion where the total is less)
   --limit    the most that a stage gets
 
 TAP on stdout. A stage that fails or runs out of time does not keep the next from running. Exit code: 0 all
@@ -53,12 +53,14 @@ class Run:
             if name in wanted and limit_s:
                 yield name, limit_s, function
 
-    def share(self, limit_s, n_later):
-        """Seconds for a stage that has so many behind it."""
+    def share(self, limit_s, names, i):
+        """Seconds for the stage names[i]."""
         total = self.options.seconds
         if not total:
             return limit_s
-        return min(limit_s, self.began + total - time.monotonic() - n_later * total / 25)
+        least = [stages.LEAST.get(name, 0) for name in names]
+        later = sum(least[i + 1 :]) * min(1, total / max(1, sum(least)))
+        return min(limit_s, self.began + total - time.monotonic() - later)
 
     def why_not(self, name, is_fake, seconds):
         """Why a stage cannot run, or ""."""
@@ -76,7 +78,7 @@ class Run:
         self.benches.append(bench)
         rows = list(self.rows(bench.is_fake))
         for i, (name, limit_s, function) in enumerate(rows):
-            seconds = self.share(limit_s, len(rows) - i - 1)
+            seconds = self.share(limit_s, [row[0] for row in rows], i)
             why = self.why_not(name, bench.is_fake, seconds)
             if why:
                 bench.skip_stage(name, why)
@@ -156,6 +158,8 @@ def main():
     modes = [options.mode] if options.mode != "auto" else ["fake", "gpu"] if has_gpu else ["fake"]
     run = Run(options)
     harness.stop_on_signals(run.stop)
+    if has_gpu:
+        harness.keep_gpu()
     try:
         for mode in modes:
             run.run(mode)

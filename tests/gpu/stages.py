@@ -2,7 +2,8 @@
 """The stages of run.py: name -> (seconds on a GPU, seconds on the fakes or 0: not there, function).
 
 They run in this order, the most informative ones first. ON_REQUEST has those that run only when named, NEEDS
-the Python packages without which there is nothing to run.
+the Python packages without which there is nothing to run, LEAST the seconds that former stages leave to each
+when the time for all of them is short.
 """
 
 from __future__ import annotations
@@ -65,11 +66,18 @@ def checks_of(bench, label, n, argv, timeout, **extra):
     for rank in range(n):
         path = reports / f"{rank}.json"
         said.append(json.loads(path.read_text()) if path.exists() else {})
+    is_late = any(e.code is None for e in ended)
     for name in sorted({name for s in said for name in s}, key=str):
         bad = [f"rank {i}: {s.get(name, 'not reached')}" for i, s in enumerate(said) if s.get(name, "not")]
-        if name.split(": ")[-1] not in NOT_HERE:
+        is_cut = is_late and not any(s.get(name) for s in said)  # killed in the middle of it, or before
+        if name.split(": ")[-1] not in NOT_HERE and not (bad and is_cut):
             bench.point(f"{label}: {name}", "\n".join(bad) or None)
     whole = [e.error() for e in ended if e.code is None or e.code < 0 or (e.code and not any(said))]
+    if is_late:
+        whole += [
+            f"rank {i} has ended {len(s)} checks, last {[*s, 'none'][len(s) - 1]}"
+            for i, s in enumerate(said)
+        ]
     if whole or not all(said):
         bench.point(
             f"{label}: the ranks ended", "\n".join(filter(None, whole)) or "a rank has not reported"
@@ -257,7 +265,7 @@ if [ "$1" = -f ]; then
 fi
 read -r word
 [ -e "$runs" ] || exit 1
-[ "$word" != quit ] || rm "$runs"
+case $word in quit) rm "$runs" ;; get_server_list) echo 4711 ;; esac
 """
 
 
@@ -307,12 +315,15 @@ NEEDS = dict.fromkeys(("matrix", "faults", "measuring", "sabotage"), ("numpy",))
     "torch": ("numpy", "torch")
 }
 ON_REQUEST = {"training"}
+LEAST = {"driver": 10, "kernels": 40, "nccl": 40, "matrix": 80, "faults": 80, "torch": 120, "bench": 60} | {
+    "sanitizer": 30
+}
 STAGES = {
     "inventory": (30, 60, inventory),
     "driver": (30, 60, driver),
     "kernels": (120, 200, kernels),
     "nccl": (180, 100, nccl),
-    "matrix": (300, 200, matrix),
+    "matrix": (150, 200, matrix),
     "faults": (120, 200, faults.faults),
     "torch": (180, 0, torch),
     "bench": (150, 0, figures()),

@@ -27,6 +27,7 @@ from checks import check, expect_error, in_threads, main
 from torch.nn.parallel import DistributedDataParallel
 
 torch.set_num_threads(1)
+torch.backends.cuda.matmul.allow_tf32 = False  # NVIDIA's images turn it on
 HAS_GPU = torch.cuda.is_available()
 hvd.init()
 R, N = hvd.rank(), hvd.size()
@@ -50,6 +51,9 @@ def same(tensor, expected, tolerance=1e-5):
 def sleep(milliseconds=100):
     """A kernel that takes so long."""
     torch.cuda._sleep(int(milliseconds * 1.5e6))
+
+
+held = []  # what hold() returned
 
 
 def hold(release):
@@ -361,15 +365,19 @@ def backward_of_ddp(net, futures, is_late):
     x = torch.ones(64, 512, device=DEVICE, requires_grad=True)
     x.register_hook(probe)
     torch.cuda.synchronize()
-    held = hold(release) if is_late and R == N - 1 else None
-    net(x).sum().backward()
-    end = torch.cuda.Event()
-    end.record()
-    runs_beside = held is not None or soon(has_run.query)
-    has_ended = end.query()
-    hvd.barrier()
-    release.set()
-    torch.cuda.synchronize()
+    is_held = is_late and R == N - 1
+    try:
+        if is_held:
+            held.append(hold(release))
+        net(x).sum().backward()
+        end = torch.cuda.Event()
+        end.record()
+        runs_beside = is_held or soon(has_run.query)
+        has_ended = end.query()
+    finally:
+        hvd.barrier()
+        release.set()
+        torch.cuda.synchronize()
     return runs_beside, has_ended
 
 
