@@ -52,6 +52,13 @@ static int sinks_wake_or_skip(struct controller *op,
     return 0;
 }
 
+/* Every job, and every deleted pod that waits for its finalizer: it may have no job. */
+static void sinks_wake_all(struct controller *op)
+{
+    store_each_job(op->store, sinks_wake, op);
+    store_each_leaving(op->store, sinks_wake, op);
+}
+
 /* --- jobs ------------------------------------------------------------------------- */
 
 static void jobs_begin(void *arg, enum kube_kind kind)
@@ -64,7 +71,7 @@ static int jobs_end(void *arg, enum kube_kind kind)
     struct controller *op = arg;
 
     store_end_jobs(op->store, kind);
-    store_each_job(op->store, sinks_wake, op);
+    sinks_wake_all(op);
     return 0;
 }
 
@@ -82,8 +89,10 @@ static int jobs_drop(void *arg, enum kube_kind kind, const char *ns, const char 
 {
     char key[STORE_KEY_SIZE];
 
-    if (store_key(kind, ns, name, key) == 0)
-        store_drop_job(((struct controller *)arg)->store, key);
+    if (store_key(kind, ns, name, key) < 0)
+        return 0;
+    store_drop_job(((struct controller *)arg)->store, key);
+    controller_wake(arg, key); /* its pods may have been deleted before */
     return 0;
 }
 
@@ -96,7 +105,12 @@ static void pods_begin(void *arg, enum kube_kind kind)
 
 static int pods_end(void *arg, enum kube_kind kind)
 {
-    return store_end_pods(((struct controller *)arg)->store, kind, sinks_wake, arg);
+    struct controller *op = arg;
+    int rc = store_end_pods(op->store, kind, sinks_wake, arg);
+
+    if (rc == 0)
+        store_each_leaving(op->store, sinks_wake, arg);
+    return rc;
 }
 
 static int pods_put(void *arg, enum kube_kind kind, struct node *object)
@@ -380,7 +394,7 @@ static void sinks_queue_all(struct controller *op, uint64_t now_ns)
     if (!op->queue_all_ns || now_ns < op->queue_all_ns)
         return;
     op->queue_all_ns = 0;
-    store_each_job(op->store, sinks_wake, op);
+    sinks_wake_all(op);
 }
 
 /* Objects can be assigned to their jobs only when the jobs are stored. */

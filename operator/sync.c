@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "operator/apply.h"
+#include "operator/core/release.h"
 #include "operator/doc/json.h"
 #include "operator/doc/object.h"
 #include "operator/record.h"
@@ -43,6 +44,7 @@ struct sync {
     struct job_meta meta;
     struct job_meta *job; /* created by front; NULL until the spec has been read */
     struct job_plan plan;
+    struct job_meta pod_owner; /* of sync_releases */
     struct sync_outcome outcome;
     struct decision decision;
     struct node *status; /* to be written */
@@ -166,6 +168,7 @@ static void on_status_written(void *arg, const struct kube_reply *r)
     case ANSWER_NOT_FOUND: /* deleted meanwhile, even if the watch lags */
         log_info("job was deleted", "job=%s", s->key);
         store_lose_job(s->op->store, s->key, s->meta.uid);
+        controller_wake(s->op, s->key); /* for its pods */
         sync_finish(s, NULL);
         return;
     case ANSWER_CONFLICT:
@@ -409,6 +412,25 @@ static int sync_read_job(struct sync *s, struct err *err)
     return rc;
 }
 
+static void on_released(void *arg, const struct sync_outcome *outcome)
+{
+    sync_finish(arg, outcome->trouble == TROUBLE_NONE ? NULL : outcome->message);
+}
+
+/* Removes the finalizer of pods that the job does not keep. True: the sync goes on there,
+ * and the watch's events of these pods start the next one. */
+static bool sync_releases(struct sync *s, bool has_job)
+{
+    int rc = release_make_plan(s->op->store, s->key, has_job ? &s->meta : NULL,
+                               &s->arena, &s->pod_owner, &s->plan);
+
+    if (rc < 0)
+        sync_finish(s, "out of memory");
+    else if (s->plan.n > 0)
+        apply_start(s->op, s->key, &s->pod_owner, &s->plan, &s->arena, on_released, s);
+    return rc < 0 || s->plan.n > 0;
+}
+
 void sync_start(struct controller *op, const char *key)
 {
     struct sync *s = mem_zalloc(sizeof(*s));
@@ -428,6 +450,8 @@ void sync_start(struct controller *op, const char *key)
     op->syncs = s;
     op->n_syncs++;
     rc = sync_read_job(s, &err);
+    if ((rc == 0 || rc == -ENOENT) && sync_releases(s, rc == 0))
+        return;
     if (rc == -ENOENT || (rc == 0 && s->meta.is_deleting)) {
         sync_finish(s, NULL);
         return;

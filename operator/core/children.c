@@ -263,6 +263,14 @@ const struct pod *children_next_pod(const struct children *c,
     return e->pod;
 }
 
+const struct pod *children_each_pod(const struct children *c, size_t *place)
+{
+    const struct entry *e = *place < c->pods.n ? c->pods.v[*place] : NULL;
+
+    *place += 1;
+    return e ? e->pod : NULL;
+}
+
 size_t children_pod_bytes(const struct children *c)
 {
     size_t n = c->pods.n * (sizeof(struct entry) + sizeof(void *));

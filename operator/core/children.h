@@ -46,6 +46,8 @@ const struct pod *children_next_pod(const struct children *c,
                                     const char *ns,
                                     const char *job_name,
                                     size_t *place);
+/* Returns all pods, one per call; NULL after the last. *place is 0 before the first. */
+const struct pod *children_each_pod(const struct children *c, size_t *place);
 size_t children_pod_bytes(const struct children *c); /* memory of all pods */
 /* For objects that were returned to the caller; NULL is allowed. */
 void pod_free(struct pod *p);

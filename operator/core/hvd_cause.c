@@ -7,7 +7,9 @@
  *     of the end of its container. The kubelet's times are whole seconds. A failure
  *     that only the kubelet reports is placed at the end of its second, a deletion at
  *     the start of it, because a deletion precedes the failures that it causes. A loss
- *     of unknown time is the earliest, unless an agent reports a rank.
+ *     of unknown time is the earliest, unless an agent reports a rank. A pod that
+ *     disappeared while no watch was open is the cause only if no other pod has failed:
+ *     what the finalizer kept (hvd_crew.h) counts, not what is missing.
  *  2. A pod that failed by a signal of its own deletion was deleted, and a pod that
  *     Kubernetes ended by such a signal was ended by Kubernetes. Where the report of
  *     another pod arrives first, the search waits for the pod's own end, which shows
@@ -50,7 +52,8 @@ struct cause_search {
     const struct worker *here; /* the place that is examined */
     struct cause first;
     struct cause undated; /* the first of unknown time */
-    bool has_first, has_undated;
+    struct cause unseen;  /* the first pod that nobody has seen end */
+    bool has_first, has_undated, has_unseen;
     bool has_rank;                 /* a report that names one */
     bool is_decisive;              /* a failure that the job cannot survive */
     bool is_worker_under_launcher; /* whose own end does not decide */
@@ -83,6 +86,15 @@ static void search_add_cause(struct cause_search *s, const struct cause *c)
         return;
     s->first = *c;
     s->has_first = true;
+}
+
+/* Of a pod whose end nobody has seen. */
+static void search_add_unseen(struct cause_search *s, const struct cause *c)
+{
+    s->is_decisive = true;
+    if (!s->has_unseen)
+        s->unseen = *c;
+    s->has_unseen = true;
 }
 
 /* --- the place that a report names ------------------------------------------------ */
@@ -403,7 +415,10 @@ static void offer_deleted(struct cause_search *s,
                         "finished%s%s",
                         role_name(role), c.pod, on_node(s, c.node),
                         p && *p->message ? ": " : "", p ? p->message : ""));
-    search_add_cause(s, &c);
+    if (!p || (p->is_unlisted && !p->is_deleting))
+        search_add_unseen(s, &c);
+    else
+        search_add_cause(s, &c);
 }
 
 /* --- which of them a pod offers -------------------------------------------------- */
@@ -508,8 +523,11 @@ int cause_find(const struct cause_query *q, struct arena *a, struct cause *ret)
     }
     if (s.is_out_of_memory)
         return -ENOMEM;
-    if ((!s.has_first && !s.has_undated) || !s.is_decisive)
+    if ((!s.has_first && !s.has_undated && !s.has_unseen) || !s.is_decisive)
         return 0;
-    *ret = s.has_first && (s.has_rank || !s.has_undated) ? s.first : s.undated;
+    if (s.has_first && (s.has_rank || !s.has_undated))
+        *ret = s.first;
+    else
+        *ret = s.has_undated ? s.undated : s.unseen;
     return 1;
 }

@@ -40,6 +40,15 @@ enum seat crew_place(const struct hvd_job *job,
     return PLACE_EMPTY;
 }
 
+bool crew_is_tracked(const struct hvd_job *job, enum role role, uint32_t index)
+{
+    if (job->framework == FRAMEWORK_TENSORFLOW)
+        return true;
+    if (job->role[ROLE_LAUNCHER].is_set)
+        return role == ROLE_LAUNCHER;
+    return role == ROLE_WORKER && index == 0;
+}
+
 struct stuck crew_stuck(const struct observed *seen, uint64_t now_wall_s)
 {
     struct stuck x = {0};

@@ -25,6 +25,14 @@ enum seat crew_place(const struct hvd_job *job,
 /* True if the agent of worker index was sent a world that does not contain it. It must
  * not be sent another world, because it may have received the first one already. */
 bool crew_is_leaving(const struct pod *p, uint32_t index);
+/* True if the end of this pod decides about the job, so that the pod is created with
+ * FINALIZER_TRACKING: the API server keeps it, even if it is deleted, until the end is in
+ * the job's status. Otherwise pods that end and disappear while no operator runs would
+ * look like pods that were lost, and a finished job would run again. With Horovod this is
+ * one pod per job: worker 0 is in every world and exits with 0 only when all ranks have,
+ * and every agent reports the first failure of the job. With a launcher it is the
+ * launcher, with TensorFlow every pod. */
+bool crew_is_tracked(const struct hvd_job *job, enum role role, uint32_t index);
 /* True if no pod of any role exists or is expected. */
 bool crew_is_empty(const struct observed *seen);
 

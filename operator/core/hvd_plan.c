@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan of a sync.
  *
- *   job being deleted        nothing: garbage collection deletes the objects
+ *   job being deleted        nothing: garbage collection deletes the objects, and
+ *                            release.c removes the finalizer of pods
  *   a step to another state  nothing: the state is stored first. The next sync, of this
  *                            operator or of the one after a crash, reads it from there
  *   Pending                  the Secret and the Service; once they exist, all missing
@@ -20,6 +21,8 @@
  *                            ttlSecondsAfterFinished later, after the status has
  *                            reported it
  *
+ * In every state the finalizer of pods is removed whose end is in the stored status.
+ *
  * For a job that is not finished, a created pod that the watch has not shown for a
  * while is queried: only the API server's answer ends the expectation.
  *
@@ -32,6 +35,7 @@
 
 #include "operator/core/hvd_crew.h"
 #include "operator/core/hvd_objects.h"
+#include "operator/core/release.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 #include "runtime/contract/job_world.h"
@@ -91,6 +95,45 @@ static void drop_pod(
     struct planning *g, uint32_t stage, enum role role, uint32_t i, const char *uid)
 {
     action_set_uid(g, add_pod(g, VERB_DELETE, stage, role, i), uid);
+}
+
+/* --- the finalizer ---------------------------------------------------------------- */
+
+static void release_pod(struct planning *g, enum role role, uint32_t i, const char *uid)
+{
+    struct build b = {.arena = g->arena};
+    struct action *x = add_pod(g, VERB_UPDATE, STAGE_NEEDED, role, i);
+
+    action_set_uid(g, x, uid);
+    if (x)
+        x->body = release_patch(&b);
+    g->is_out_of_memory |= b.status != 0;
+}
+
+/* True if the status has all that the pod's end can change. In a job that is not
+ * finished this is so for a pod that is deleted before ranks have run: it is no failure
+ * (hvd_cause.c), but its name is needed for the next pod. */
+static bool pod_end_is_stored(const struct hvd_verdict *v, const struct pod *p)
+{
+    if (v->state != STATE_PENDING && v->state != STATE_RUNNING)
+        return true;
+    return p->is_deleting && !pod_has_succeeded(p) && v->settle_s == 0;
+}
+
+/* Removes the finalizer of pods that need not be kept. */
+static void plan_release(struct planning *g)
+{
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        const struct crew *crew = &g->seen->crew[r];
+
+        for (uint32_t i = 0; i < crew->n; i++) {
+            const struct pod *p = crew->w[i].pod;
+
+            if (crew->w[i].state == WORKER_SEEN && p->is_tracked
+                && pod_end_is_stored(g->v, p))
+                release_pod(g, (enum role)r, i, p->uid);
+        }
+    }
 }
 
 /* --- deletions ------------------------------------------------------------------- */
@@ -400,6 +443,7 @@ bool hvd_plan_is_ttl_over(const struct verdict_query *q, const struct hvd_verdic
 
 static void plan_by_state(struct planning *g, bool is_ttl_over)
 {
+    plan_release(g);
     switch (g->v->state) {
     case STATE_PENDING:
         plan_look(g);
@@ -440,8 +484,8 @@ int hvd_plan_make(const struct verdict_query *q,
     size_t cap = ARRAY_LEN(needed) + ARRAY_LEN(gangs) + 1; /* and the job itself */
     int rc;
 
-    for (int r = 0; r < ROLE_COUNT; r++) /* a surplus pod is patched and deleted */
-        cap += 2u * (size_t)q->seen->crew[r].n + q->job->role[r].n;
+    for (int r = 0; r < ROLE_COUNT; r++) /* released, patched and deleted; created */
+        cap += 3u * (size_t)q->seen->crew[r].n + q->job->role[r].n;
     rc = plan_init(&p, cap, a);
     if (rc == 0 && !q->job->meta.is_deleting && !verdict_is_step(v))
         plan_by_state(&g, hvd_plan_is_ttl_over(q, v));

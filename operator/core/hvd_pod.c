@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "operator/core/hvd_crew.h"
 #include "operator/core/hvd_objects.h"
 #include "operator/core/hvd_tf_config.h"
 #include "runtime/base/mem.h"
@@ -96,6 +97,9 @@ static struct node *pod_build_metadata(struct pod_build *m)
     set_number(m->b, labels, LABEL_REPLICA_INDEX, m->index);
     set_number(m->b, labels, LABEL_GENERATION, m->job->world_generation);
     set_gang(m, meta, labels);
+    if (crew_is_tracked(m->job, m->role, m->index))
+        node_add_str(m->b, node_child(m->b, meta, "finalizers", NODE_ARRAY),
+                     FINALIZER_TRACKING);
     return meta;
 }
 

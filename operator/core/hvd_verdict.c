@@ -121,8 +121,8 @@ static bool look_is_first_done(const struct look *l)
 }
 
 /* Worker 0 is in every world, and Horovod's agents exit with 0 when all ranks of the
- * world have. A worker that was created later, for a larger world, is not waited
- * for. */
+ * world have. The other pods need only the time to end: one that is deleted before it
+ * did, or was created later for a larger world, is not waited for. */
 static bool look_is_world_done(const struct look *l)
 {
     const struct pod *first, *p;
@@ -131,8 +131,10 @@ static bool look_is_world_done(const struct look *l)
     if (l->job->framework != FRAMEWORK_HOROVOD || !first || !pod_has_succeeded(first))
         return false;
     for (uint32_t i = 1; i < l->job->role[ROLE_WORKER].n; i++) {
-        (void)crew_place(l->job, l->q->seen, ROLE_WORKER, i, &p);
-        if (p && p->generation <= first->generation && !pod_has_succeeded(p))
+        bool is_gone = crew_place(l->job, l->q->seen, ROLE_WORKER, i, &p) == PLACE_LEFT;
+
+        if (p && p->generation <= first->generation && !pod_has_succeeded(p)
+            && (pod_has_failed(p) || !(is_gone || p->is_deleting)))
             return false;
     }
     return true;
@@ -332,9 +334,21 @@ static void note_scaled(struct look *l)
                                                   from, l->job->spec_workers));
 }
 
-static void verdict_set_done(struct look *l)
+/* Of those, some pods may have disappeared while no operator ran. */
+static uint32_t look_count_succeeded(const struct look *l)
 {
     uint32_t n = l->v->tally[ROLE_WORKER].succeeded;
+    const struct pod *first = NULL;
+
+    (void)crew_place(l->job, l->q->seen, ROLE_WORKER, 0, &first);
+    if (look_is_world_done(l) && first->world_workers > n)
+        n = first->world_workers;
+    return n;
+}
+
+static void verdict_set_done(struct look *l)
+{
+    uint32_t n = look_count_succeeded(l);
 
     switch (l->job->success) {
     case SUCCESS_ALL_WORKERS:

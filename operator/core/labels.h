@@ -9,7 +9,8 @@
 #define LABEL_JOB_ROLE           LABEL_PREFIX "job-role"
 #define LABEL_REPLICA_INDEX      LABEL_PREFIX "replica-index"
 #define LABEL_GENERATION         LABEL_PREFIX "generation"
-#define ANNOTATION_WORLD         LABEL_PREFIX "world" /* "<generation> <workers>" */
+#define ANNOTATION_WORLD         LABEL_PREFIX "world"    /* "<generation> <workers>" */
+#define FINALIZER_TRACKING       LABEL_PREFIX "tracking" /* hvd_crew.h */
 
 /* Pods of MPIJobs, as mpi-operator writes them. */
 #define MPI_LABEL_OPERATOR_NAME  "training.kubeflow.org/operator-name"

@@ -353,18 +353,28 @@ static void read_start(const struct node *object, struct pod *p)
     }
 }
 
+static void read_finalizers(const struct node *list, struct pod *p)
+{
+    for (const struct node *f = list ? list->first : NULL; f; f = f->next) {
+        if (f->type != NODE_STRING)
+            continue;
+        if (strcmp(f->u.s, FINALIZER_TRACKING) == 0)
+            p->is_tracked = true;
+        else if (p->is_deleting && !*p->finalizer)
+            p->finalizer = (char *)(uintptr_t)f->u.s;
+    }
+}
+
 static void read_deletion(const struct node *object, struct pod *p)
 {
     const char *due = pod_get_text(object, "metadata.deletionTimestamp");
     int64_t grace_s = node_int(object, "metadata.deletionGracePeriodSeconds", 0);
-    const struct node *last = node_item(node_at(object, "metadata.finalizers"), 0);
     uint64_t grace_us;
 
     p->is_deleting = *due != '\0';
+    read_finalizers(node_at(object, "metadata.finalizers"), p);
     if (!p->is_deleting)
         return;
-    if (last && last->type == NODE_STRING)
-        p->finalizer = (char *)(uintptr_t)last->u.s;
     p->grace_s = grace_s > 0 && grace_s < UINT32_MAX ? (uint32_t)grace_s : 0;
     grace_us = p->grace_s * 1000000ull;
     if (timestamp_parse_us(due, &p->delete_wall_us) == 0)
@@ -466,7 +476,8 @@ bool pod_equal(const struct pod *a, const struct pod *b)
            && a->is_ready == b->is_ready && a->is_deleting == b->is_deleting
            && a->grace_s == b->grace_s && a->has_exit == b->has_exit
            && a->is_held == b->is_held && a->is_stopped == b->is_stopped
-           && a->exit_code == b->exit_code && a->exit_signal == b->exit_signal;
+           && a->is_tracked == b->is_tracked && a->exit_code == b->exit_code
+           && a->exit_signal == b->exit_signal;
 }
 
 uint64_t pod_gone_by_s(const struct pod *p)

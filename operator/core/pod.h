@@ -26,12 +26,12 @@ struct pod { /* no string is NULL */
     char *reason;    /* why the pod ended: "Evicted", reason of DisruptionTarget; "" */
     char *message;   /* the message for reason */
     char *waiting;   /* why the pod does not run yet, "ErrImagePull: ..."; "" */
-    char *exit_container;    /* name of the container whose exit counts (pod.c); "" */
-    char *exit_reason;       /* its reason: "Error", "OOMKilled"; "" */
-    char *exit_text;         /* its termination message; "" */
-    char *finalizer;         /* the first finalizer of a pod in deletion; "" */
-    char *conditions;        /* for pod_has_condition(), without the usual conditions */
-    uint32_t usual;          /* the usual conditions, two bits each */
+    char *exit_container; /* name of the container whose exit counts (pod.c); "" */
+    char *exit_reason;    /* its reason: "Error", "OOMKilled"; "" */
+    char *exit_text;      /* its termination message; "" */
+    char *finalizer;  /* a pod in deletion: the first finalizer that is not ours; "" */
+    char *conditions; /* for pod_has_condition(), without the usual conditions */
+    uint32_t usual;   /* the usual conditions, two bits each */
     enum kube_kind job_kind; /* kind of the job, from the labels */
     int role;                /* enum role, from the label; -1: unknown */
     uint32_t generation;     /* from the label; 0 if absent */
@@ -41,8 +41,10 @@ struct pod { /* no string is NULL */
     bool is_ready, is_deleting, has_exit;
     bool is_disrupted;               /* condition DisruptionTarget is True */
     bool is_init_exit, is_main_exit; /* an init container exited; container 0 exited */
-    bool is_stopped; /* spec.activeDeadlineSeconds is 1: the kubelet ends the pod */
-    bool is_held;    /* container 0 has exited, another one runs */
+    bool is_stopped;  /* spec.activeDeadlineSeconds is 1: the kubelet ends the pod */
+    bool is_held;     /* container 0 has exited, another one runs */
+    bool is_tracked;  /* it has our finalizer (hvd_crew.h) */
+    bool is_unlisted; /* deleted while no watch was open; set by the store */
     int exit_code, exit_signal;
     uint64_t made_wall_us;   /* creationTimestamp; 0: unknown */
     uint64_t exit_wall_us;   /* 0: unknown. Kubernetes reports whole seconds */

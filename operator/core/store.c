@@ -84,6 +84,19 @@ enum kube_kind store_key_kind(const char *key)
     return strncmp(key, MPI_PREFIX, strlen(MPI_PREFIX)) == 0 ? KUBE_MPIJOB : KUBE_JOB;
 }
 
+int store_key_meta(const char *key, struct arena *a, struct job_meta *ret)
+{
+    enum kube_kind kind = store_key_kind(key);
+    char *copy = arena_strdup(a, key + (kind == KUBE_MPIJOB ? strlen(MPI_PREFIX) : 0));
+    char *slash = copy ? strchr(copy, '/') : NULL;
+
+    if (!slash)
+        return -ENOMEM;
+    *slash = '\0';
+    *ret = (struct job_meta){.kind = kind, .ns = copy, .name = slash + 1, .uid = ""};
+    return 0;
+}
+
 /* --- jobs ------------------------------------------------------------------------ */
 
 static uint64_t version_of(const struct job_meta *meta)

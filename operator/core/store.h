@@ -27,6 +27,8 @@ int store_key(enum kube_kind kind,
               const char *name,
               char ret[STORE_KEY_SIZE]);
 enum kube_kind store_key_kind(const char *key);
+/* Kind, namespace and name of the key's job, in the arena; the rest is empty. -ENOMEM. */
+int store_key_meta(const char *key, struct arena *a, struct job_meta *ret);
 
 /* Adds or replaces a job; an older resourceVersion of the same uid is ignored. Fields
  * that the store does not keep are removed from `object`. ret_key: the key of the job to
@@ -107,6 +109,11 @@ int store_observe(const struct store *s,
                   struct arena *a,
                   struct observed *ret);
 
+/* Returns the pods of this job and of others that had its name, one per call; NULL after
+ * the last. *place is 0 before the first call. */
+const struct pod *
+store_next_pod(const struct store *s, const struct job_meta *job, size_t *place);
+
 /* Records the API server's answers (memory.h). No effect if the store does not have the
  * job of that uid. */
 void store_expect_pod(struct store *s,
@@ -154,5 +161,7 @@ size_t store_n_jobs(const struct store *s, enum kube_kind kind, enum job_state s
 size_t store_n_pods(const struct store *s);
 size_t store_pod_bytes(const struct store *s);
 void store_each_job(const struct store *s, store_key_fn fn, void *arg);
+/* The key of each pod that is in deletion and has our finalizer. */
+void store_each_leaving(const struct store *s, store_key_fn fn, void *arg);
 
 #endif

@@ -84,6 +84,7 @@ owner_of(struct store *s, const struct pod *pod, char ret_key[STORE_KEY_SIZE])
  * changed. */
 static int job_entry_keep_gone(struct store *s,
                                const struct pod *seen,
+                               bool is_unlisted,
                                char ret_key[STORE_KEY_SIZE])
 {
     struct job_entry *j = owner_of(s, seen, ret_key);
@@ -95,6 +96,7 @@ static int job_entry_keep_gone(struct store *s,
     if (j && !memory_note_at(&j->memory, (enum role)seen->role, index))
         return -ENOMEM;
     pod = children_drop_pod(&s->children, seen->ns, seen->name);
+    pod->is_unlisted = is_unlisted;
     if (j)
         memory_keep_gone_pod(&j->memory, (enum role)pod->role, index, pod);
     else
@@ -110,7 +112,7 @@ int store_drop_pod(struct store *s,
     const struct pod *pod = children_pod(&s->children, ns, name);
 
     *ret_key = '\0';
-    return pod ? job_entry_keep_gone(s, pod, ret_key) : 0;
+    return pod ? job_entry_keep_gone(s, pod, false, ret_key) : 0;
 }
 
 int store_put_batch(struct store *s,
@@ -168,7 +170,7 @@ int store_end_pods(struct store *s,
     const struct pod *pod;
 
     while ((pod = children_unmarked_pod(&s->children, job_kind))) {
-        if (job_entry_keep_gone(s, pod, key) < 0)
+        if (job_entry_keep_gone(s, pod, true, key) < 0)
             return -ENOMEM;
         if (*key)
             changed(arg, key);
@@ -190,6 +192,19 @@ void store_end_batches(struct store *s, store_key_fn changed, void *arg)
         store_keep_gone_batch(s, batch, key);
         if (*key)
             changed(arg, key);
+    }
+}
+
+void store_each_leaving(const struct store *s, store_key_fn fn, void *arg)
+{
+    char key[STORE_KEY_SIZE];
+    const struct pod *p;
+    size_t place = 0;
+
+    while ((p = children_each_pod(&s->children, &place))) {
+        if (p->is_tracked && p->is_deleting
+            && store_key(p->job_kind, p->ns, p->job_name, key) == 0)
+            fn(arg, key);
     }
 }
 

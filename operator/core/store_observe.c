@@ -9,8 +9,8 @@
 
 #define LOOK_NS (EXPECT_LOOK_MS * 1000000ull)
 
-static const struct pod *
-next_owned(const struct store *s, const struct job_meta *job, size_t *place)
+const struct pod *
+store_next_pod(const struct store *s, const struct job_meta *job, size_t *place)
 {
     const struct pod *p;
 
@@ -33,7 +33,7 @@ static void observed_measure(const struct store *s,
 
     for (int r = 0; r < ROLE_COUNT; r++)
         ret->crew[r].n = shape->n[r];
-    while ((p = next_owned(s, job, &place))) {
+    while ((p = store_next_pod(s, job, &place))) {
         if (strcmp(p->owner_uid, job->uid) != 0)
             ret->n_batch_pods++; /* at most */
         else if (store_pod_index(p, &index) == 0 && index >= ret->crew[p->role].n)
@@ -107,7 +107,7 @@ static int observed_fill(const struct store *s,
         ret->crew[r].w = w[r];
     }
     ret->n_batch_pods = 0;
-    while ((p = next_owned(s, job, &place))) {
+    while ((p = store_next_pod(s, job, &place))) {
         if (strcmp(p->owner_uid, job->uid) == 0) {
             if (store_pod_index(p, &index) == 0
                 && !pod_is_awaited(memory_note(&j->memory, (enum role)p->role, index),

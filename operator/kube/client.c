@@ -50,7 +50,7 @@ struct client_request {
     uint64_t timeout_ms, id, started_ns;
     uint64_t deadline_ns;  /* urgent: also limits its waiting time; else 0 */
     uint64_t write_number; /* 0: not a write */
-    bool is_urgent, is_list, is_metadata, is_secret, was_unauthorized;
+    bool is_urgent, is_list, is_metadata, is_secret, is_strategic, was_unauthorized;
     kube_done_fn done;
     void *arg;
 };
@@ -212,6 +212,7 @@ int kube_submit(struct kube *k, const struct kube_request *rq, struct err *err)
     r->is_urgent = rq->is_urgent;
     r->is_secret = rq->kind == KUBE_SECRET;
     r->is_metadata = rq->is_metadata;
+    r->is_strategic = rq->kind == KUBE_POD;
     r->is_list = !rq->name && strcmp(rq->method, "GET") == 0;
     r->done = rq->done;
     r->arg = rq->arg;
@@ -332,10 +333,11 @@ static int request_start(struct client_request *r, struct err *err)
 
     if (r->write_number)
         rq.may_send = may_send;
-    if (r->body)
-        rq.content_type = strcmp(r->method, "PATCH") == 0
-                              ? "application/merge-patch+json"
-                              : "application/json";
+    if (r->body && strcmp(r->method, "PATCH") == 0)
+        rq.content_type = r->is_strategic ? "application/strategic-merge-patch+json"
+                                          : "application/merge-patch+json";
+    else if (r->body)
+        rq.content_type = "application/json";
     r->started_ns = clock_now_ns();
     if (r->deadline_ns) /* for libcurl 0 ms mean no limit */
         rq.timeout_ms = r->deadline_ns > r->started_ns + NS_PER_MS

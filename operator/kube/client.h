@@ -25,7 +25,8 @@ struct kube_request {
     enum kube_kind kind;
     const char *ns, *name, *sub; /* see kube_path */
     const char *query;           /* "?a=b", from kube_query; NULL for none */
-    const char *body;            /* copied; NULL for none. A PATCH is a merge patch */
+    const char *body; /* copied; NULL for none. A PATCH is a merge patch, for pods a
+                         strategic merge patch */
     size_t body_n;
     bool is_metadata;    /* a list: only the metadata of each object */
     uint64_t timeout_ms; /* 0: the default, half a minute */

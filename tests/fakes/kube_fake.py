@@ -66,6 +66,19 @@ def merged(old: object, patch: object) -> object:
     return out
 
 
+def merged_strategically(old: dict, patch: dict) -> dict:
+    """Of strategic merge patches what the operator sends: besides objects the removal of finalizers."""
+    key = "$deleteFromPrimitiveList/finalizers"
+    patch = json.loads(json.dumps(patch))
+    gone = patch.get("metadata", {}).pop(key, [])
+    out = merged(old, patch)
+    left = [f for f in out["metadata"].get("finalizers", []) if f not in gone]
+    out["metadata"] = {k: v for k, v in out["metadata"].items() if k != "finalizers"}
+    if left:
+        out["metadata"]["finalizers"] = left
+    return out
+
+
 class Fake:
     """objects[plural][namespace/name]; every change gets the next resourceVersion and is kept in the
     log that watches read. hook(handler, method, plural, query) may answer itself and return True; to it
@@ -233,16 +246,19 @@ class Fake:
                     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
                     gone["metadata"] |= {"deletionTimestamp": now, "deletionGracePeriodSeconds": 0}
                     gone = json.loads(json.dumps(self.put(plural, gone)))
+                    if gone["metadata"].get("finalizers"):
+                        return 200, json.dumps(gone)
                 return 200, json.dumps(self.put(plural, gone, "DELETED"))
             return 200, json.dumps(obj)
 
     def patch(self, plural: str, obj: dict, body: dict, sub: list[str], content: str):
-        if not content.startswith("application/merge-patch"):
-            return refusal(415, "UnsupportedMediaType", "only merge patches")
+        is_strategic = content.startswith("application/strategic-merge-patch")  # not for custom resources
+        if not content.startswith("application/merge-patch") and not (is_strategic and plural == "pods"):
+            return refusal(415, "UnsupportedMediaType", f"{content} is no patch of {plural}")
         for key, code, reason in (("resourceVersion", 409, "Conflict"), ("uid", 422, "Invalid")):
             if body.get("metadata", {}).get(key, obj["metadata"][key]) != obj["metadata"][key]:
                 return refusal(code, reason, f"metadata.{key} is another one")
-        out = merged(obj, body)
+        out = (merged_strategically if is_strategic else merged)(obj, body)
         kept = "status" if sub else "spec"  # each has its own address; the other is not looked at
         if plural in ("horovodjobs", "mpijobs", "pods", "jobs"):
             out = {**obj, "metadata": (obj if sub else out)["metadata"], kept: out.get(kept, {})}
@@ -250,6 +266,8 @@ class Fake:
             out["status"] = {k: v for k, v in out["status"].items() if k not in self.pruned}
         if {k: v for k, v in out.items() if v} == {k: v for k, v in obj.items() if v}:
             return 200, json.dumps(obj)  # nothing changes: no new version, no event
+        if "deletionTimestamp" in out["metadata"] and not out["metadata"].get("finalizers"):
+            return 200, json.dumps(self.put(plural, json.loads(json.dumps(out)), "DELETED"))
         return 200, json.dumps(self.put(plural, json.loads(json.dumps(out))))
 
     @staticmethod

@@ -19,6 +19,7 @@ import fake_access  # noqa: F401
 import fake_causes  # noqa: F401
 import fake_elect  # noqa: F401
 import fake_faults  # noqa: F401
+import fake_gaps  # noqa: F401
 import fake_owned  # noqa: F401
 import fake_process  # noqa: F401
 import fake_secrets  # noqa: F401

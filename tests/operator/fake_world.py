@@ -133,7 +133,14 @@ class World:
         return json.loads(json.dumps(self.fake.objects[plural][f"ns/{name}"]))
 
     def delete(self, plural: str, name: str) -> None:
-        self.fake.put(plural, self.get(plural, name), "DELETED")
+        """As another client does; what has finalizers stays in deletion."""
+        gone = self.get(plural, name)
+        if not gone["metadata"].get("finalizers"):
+            self.fake.put(plural, gone, "DELETED")
+            return
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        gone["metadata"] |= {"deletionTimestamp": now, "deletionGracePeriodSeconds": 0}
+        self.fake.put(plural, gone)
 
     def set_pod(self, name: str, **status: object) -> None:
         self.fake.put("pods", self.get("pods", name) | {"status": status})

@@ -21,6 +21,7 @@ CORE = "/api/v1/namespaces/ns"
 PODS = f"{CORE}/pods"
 JOBS = "/apis/ringmaster.dev/v1beta1/namespaces/ns/horovodjobs"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
+STRATEGIC = "application/strategic-merge-patch+json"
 METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 
 
@@ -176,6 +177,29 @@ def objects(t: Talk) -> None:
     t.see("delete what is not there", "DELETE", f"{PODS}/b")
 
 
+def finalizers(t: Talk) -> None:
+    def left(got: dict) -> list:
+        return [got["metadata"].get("finalizers"), "deletionTimestamp" in got["metadata"]]
+
+    def drop(*names: str, **more: str) -> dict:
+        return {"metadata": {"$deleteFromPrimitiveList/finalizers": [*names], **more}}
+
+    kept = pod("f")
+    kept["metadata"]["finalizers"] = ["example.com/a", "example.com/b", "example.com/c"]
+    path = f"{PODS}/f"
+    t.see("a pod with finalizers", "POST", PODS, kept, show=left)
+    t.see("one is removed", "PATCH", path, drop("example.com/a"), STRATEGIC, left)
+    t.see("one that is not there", "PATCH", path, drop("example.com/a"), STRATEGIC, left)
+    t.see("of another uid", "PATCH", path, drop("example.com/b", uid="u"), STRATEGIC)
+    t.see("it is deleted", "DELETE", f"{path}?gracePeriodSeconds=0", show=left)
+    t.see("it stays", "GET", path, show=left)
+    t.see("another is removed", "PATCH", path, drop("example.com/b"), STRATEGIC, left)
+    t.see("it still stays", "GET", path, show=left)
+    t.see("the last one is removed", "PATCH", path, drop("example.com/c"), STRATEGIC)
+    t.see("it goes", "GET", path)
+    t.see("a job has no such patch", "PATCH", f"{JOBS}/j", drop("a"), STRATEGIC)
+
+
 def uid(t: Talk, path: str) -> str:
     return t.send("GET", path)[1]["metadata"]["uid"]
 
@@ -256,7 +280,7 @@ def the_fake_api_server_answers_as_the_real_one() -> None:
     real = Talk(api.server, api.tls)
     ours = Talk(fake.url, None)
     try:
-        for part in (objects, custom, watches, metadata):
+        for part in (objects, custom, finalizers, watches, metadata):
             for talk in (real, ours):
                 part(talk)
     finally:

@@ -8,11 +8,12 @@
  *   a pod is made only when no pod of before the last break (restart, resumption) is
  *   left, not even one that is being deleted
  *   restarts never exceed backoffLimit; generation, restarts, replacements never shrink
- *   a finished job never changes its state, and nothing is made for it
+ *   a finished job never changes its state, and nothing is made for it, nor after all
+ *   workers of a world have succeeded, whatever disappears while no operator runs
  *   no status is written that is the stored one
  * and at the end, when nothing bad happens any more: the job finishes; it succeeds if
  * nothing failed that counts, whatever was evicted, deleted, scaled, suspended and
- * badly edited; no running pod is left.
+ * badly edited; no running pod is left, and no pod that the operator keeps.
  *
  * RM_SEEDS=N runs N seeds, RM_SEED=N that one alone, told step by step. */
 #include "tests/unit/unit.h"
@@ -57,9 +58,11 @@ static bool sim_decide(struct sim *s, struct turn *t)
     return true;
 }
 
-static void check_creation(const struct sim *s)
+static void check_creation(const struct sim *s, uint32_t index)
 {
     must(s, !*s->final);
+    must(s, !s->is_done
+                || index > 0); /* a scaled world may have got workers, but no first */
     for (uint32_t i = 0; i < PODS; i++)
         must(s, !s->pod[i].is_there || s->pod[i].generation >= s->last_break);
 }
@@ -73,7 +76,7 @@ static void create_pod(struct sim *s, struct turn *t, const struct action *x)
 
     if (p->is_there)
         return;
-    check_creation(s);
+    check_creation(s, x->index);
     o = front_horovodjob.build(
         &b, t->job, &(struct object_config){.runtime_image = "r", .cluster_domain = ""},
         x, NULL, NULL);
@@ -89,7 +92,8 @@ static void create_pod(struct sim *s, struct turn *t, const struct action *x)
                          .generation = (uint32_t)atoi(
                              node_get(node_get(meta, "labels"), LABEL_GENERATION)->u.s),
                          .world_generation = w.generation,
-                         .world_workers = w.workers};
+                         .world_workers = w.workers,
+                         .is_tracked = node_get(meta, "finalizers") != NULL};
     sim_print(s, "worker %u is made for %u %u", x->index, w.generation, w.workers);
     pod_changed(s, x->index);
 }
@@ -107,8 +111,14 @@ static void carry_out_pod(struct sim *s, struct turn *t, const struct action *x)
         create_pod(s, t, x);
         break;
     case VERB_UPDATE:
-        if (!p->is_there)
+        if (!p->is_there || strcmp(uid, x->uid) != 0)
             return;
+        if (node_at(x->body, "metadata.$deleteFromPrimitiveList/finalizers")) {
+            sim_print(s, "worker %u is let go", x->index);
+            p->is_tracked = false;
+            pod_changed(s, x->index);
+            return;
+        }
         assert_int_equal(
             job_world_parse(
                 node_get(node_at(x->body, "metadata.annotations"), ANNOTATION_WORLD)
@@ -290,6 +300,8 @@ static void sim_step(struct sim *s)
         sync_job(s);
     else if (dice < 94 && is_bad_luck(s, s->edit_in))
         play_user(s);
+    else if (dice < 95 && is_bad_luck(s, 8))
+        play_gap(s);
     else if (dice < 97)
         s->now_us += (uint64_t)sim_below(s, 12) * 1000000u;
 }
@@ -300,7 +312,8 @@ static bool is_at_rest(const struct sim *s)
         return false;
     for (uint32_t i = 0; i < PODS; i++) {
         if (s->pod[i].is_there
-            && (s->pod[i].phase == POD_RUNNING || s->pod[i].phase == POD_PENDING))
+            && (s->pod[i].phase == POD_RUNNING || s->pod[i].phase == POD_PENDING
+                || s->pod[i].is_tracked))
             return false;
     }
     return true;

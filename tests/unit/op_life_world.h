@@ -21,10 +21,11 @@ enum { PODS = 5, NEWS = 800, STEPS = 700, SETTLE = 6000, BACKOFF_LIMIT = 2 };
 
 struct sim_pod {
     bool is_there, is_deleting, is_evicted, is_hurt; /* hurt: its ranks will fail */
+    bool is_tracked; /* it stays, though deleted, until the operator lets it go */
     uint32_t serial, generation, world_generation, world_workers;
     enum pod_phase phase;
     uint64_t end_us, delete_us;
-    char report[300];
+    char report[300], hurt[300]; /* hurt: what the agent will report then */
 };
 
 struct news { /* of a watch: a job or a pod as it was then */
@@ -52,6 +53,7 @@ struct sim {
     /* what is checked */
     uint32_t last_break, n_breaks, generation, restarts, replacements, n_failures;
     char final[16];
+    bool is_done; /* a world has succeeded, before it was suspended: no other may run */
 };
 
 static void sim_print(const struct sim *s, const char *fmt, ...)
@@ -171,6 +173,7 @@ static void put_pod(struct store *store, uint32_t i, const struct sim_pod *p)
                       .phase = p->phase,
                       .is_ready = p->phase == POD_RUNNING,
                       .is_deleting = p->is_deleting,
+                      .is_tracked = p->is_tracked,
                       .is_disrupted = p->is_evicted,
                       .has_exit = is_over && !p->is_evicted,
                       .is_main_exit = is_over && !p->is_evicted,
@@ -239,26 +242,48 @@ static void start_operator(struct sim *s)
 
 /* --- kubelet, agents, user ------------------------------------------------------- */
 
+/* All workers of its world have succeeded: the job's work is done. */
+static bool is_world_done(const struct sim *s, uint32_t i)
+{
+    const struct sim_pod *p = &s->pod[i];
+
+    for (uint32_t k = 0; k < p->world_workers; k++) {
+        const struct sim_pod *o = &s->pod[k];
+
+        if (!o->is_there || o->world_generation != p->world_generation
+            || o->phase != POD_SUCCEEDED)
+            return false;
+    }
+    return i < p->world_workers;
+}
+
 static void end_pod(struct sim *s, uint32_t i, enum pod_phase phase, const char *report)
 {
     struct sim_pod *p = &s->pod[i];
 
     p->phase = phase;
     p->end_us = s->now_us;
+    s->is_done |= phase == POD_SUCCEEDED && is_world_done(s, i) && !s->is_suspended;
     (void)snprintf(p->report, sizeof(p->report), "%s", report);
     sim_print(s, "worker %u %s %s", i, phase == POD_FAILED ? "fails" : "succeeds",
               report);
     pod_changed(s, i);
 }
 
+static void
+make_report(const struct sim *s, uint32_t i, int rank, int code, int sig, char ret[300])
+{
+    (void)snprintf(ret, 300,
+                   "ringmaster-failure/1 rank=%d host=demo-worker-%u exit=%d signal=%d "
+                   "at=%llu why=\"\"\n",
+                   rank, i, code, sig, (unsigned long long)s->now_us);
+}
+
 static void fail_pod(struct sim *s, uint32_t i, int rank, int code, int sig)
 {
     char report[300];
 
-    (void)snprintf(report, sizeof(report),
-                   "ringmaster-failure/1 rank=%d host=demo-worker-%u exit=%d signal=%d "
-                   "at=%llu why=\"\"\n",
-                   rank, i, code, sig, (unsigned long long)s->now_us);
+    make_report(s, i, rank, code, sig, report);
     end_pod(s, i, POD_FAILED, report);
 }
 
@@ -277,13 +302,18 @@ static bool has_world(const struct sim *s, uint32_t i)
     return i < p->world_workers;
 }
 
-/* The other workers of its world will notice. */
-static void hurt_others(struct sim *s, uint32_t i)
+/* The other workers of its world will report the same failure: of a rank, or that the
+ * agent received SIGTERM. */
+static void hurt_others(struct sim *s, uint32_t i, int rank, int code, int sig)
 {
     for (uint32_t k = 0; k < PODS; k++) {
-        if (k != i && s->pod[k].is_there && s->pod[k].phase == POD_RUNNING
-            && s->pod[k].world_generation == s->pod[i].world_generation)
-            s->pod[k].is_hurt = true;
+        struct sim_pod *o = &s->pod[k];
+
+        if (k == i || !o->is_there || o->phase != POD_RUNNING || o->is_hurt
+            || o->world_generation != s->pod[i].world_generation)
+            continue;
+        o->is_hurt = true;
+        make_report(s, i, rank, code, sig, o->hurt);
     }
 }
 
@@ -293,17 +323,17 @@ static void play_running(struct sim *s, uint32_t i)
     bool is_formed = has_world(s, i);
 
     if (p->is_hurt) {
-        fail_pod(s, i, -1, 0, 0); /* another was lost; it does not end by itself */
+        end_pod(s, i, POD_FAILED, p->hurt);
     } else if (i >= p->world_workers) {
         end_pod(s, i, POD_SUCCEEDED, ""); /* without a place in a smaller world */
     } else if (is_formed && is_bad_luck(s, s->fail_in)) {
         s->n_failures++;
-        hurt_others(s, i);
+        hurt_others(s, i, (int)i, 3, 0);
         fail_pod(s, i, (int)i, 3, 0);
     } else if (is_bad_luck(s, s->evict_in)) {
         sim_print(s, "worker %u is evicted", i);
         if (is_formed)
-            hurt_others(s, i);
+            hurt_others(s, i, -1, 0, 15);
         p->is_evicted = true;
         end_pod(s, i, POD_FAILED, "");
     } else if (!is_formed && is_bad_luck(s, 15)) {
@@ -324,6 +354,8 @@ static void play_pod(struct sim *s, uint32_t i)
             fail_pod(s, i, -1, 0, 15);
             return;
         }
+        if (p->is_tracked)
+            return;
         sim_print(s, "worker %u is gone", i);
         p->is_there = false;
         pod_changed(s, i);
@@ -338,11 +370,43 @@ static void play_pod(struct sim *s, uint32_t i)
         && is_bad_luck(s, s->delete_in)) {
         sim_print(s, "worker %u is deleted by somebody", i);
         if (p->phase == POD_RUNNING && has_world(s, i))
-            hurt_others(s, i);
+            hurt_others(s, i, -1, 0, 15);
         p->is_deleting = true;
         p->delete_us = s->now_us;
         pod_changed(s, i);
     }
+}
+
+/* What has ended is deleted: by a person, or with its node. */
+static void collect_pod(struct sim *s, uint32_t i)
+{
+    struct sim_pod *p = &s->pod[i];
+
+    if (!p->is_there || p->is_deleting
+        || (p->phase != POD_SUCCEEDED && p->phase != POD_FAILED))
+        return;
+    sim_print(s, "worker %u is collected", i);
+    p->is_deleting = true;
+    p->delete_us = s->now_us;
+    pod_changed(s, i);
+}
+
+/* For a while no operator runs; then one lists anew. */
+static void play_gap(struct sim *s)
+{
+    uint32_t n = 1 + sim_below(s, 300);
+
+    sim_print(s, "no operator runs");
+    while (s->next_news < s->n_news)
+        mem_free(s->news[s->next_news++].text);
+    for (s->n_news = s->next_news = 0; n > 0; n--) {
+        s->now_us += 50000u + sim_below(s, 300000);
+        play_pod(s, sim_below(s, PODS));
+        if (sim_below(s, 3) == 0)
+            collect_pod(s, sim_below(s, PODS));
+        s->n_news = 0; /* pods have no text */
+    }
+    start_operator(s);
 }
 
 static void play_user(struct sim *s)

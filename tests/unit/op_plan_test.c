@@ -18,12 +18,14 @@
  * POD is a phase, or an object:
  *   phase           Pending | Running | Succeeded | Failed
  *   gone            true: the pod no longer exists, and this is what was last seen of it
+ *   unlisted        true: and it disappeared while no watch was open
  *   generation, world, node, finalizer, reason, message, deleting
  *                   as in the pod; by default the generation and the world of the
  *                   stored status
  *   disrupted       true: condition DisruptionTarget, with the message "disruption"
  *   conditions      {type: status}, more of them
  *   stopped         true: activeDeadlineSeconds is 1
+ *   tracked         true: it has the operator's finalizer
  *   runtime         the image of the init container
  *   waiting, unscheduled
  *                   why its container does not run; why it has no node
@@ -289,6 +291,9 @@ plan_make_pod(struct fixture *f, const struct node *w, enum role role, uint32_t 
         node_set_str(b, meta, "deletionTimestamp", "2026-01-01T00:01:30Z");
         node_set_int(b, meta, "deletionGracePeriodSeconds", 30);
     }
+    if (node_bool(w, "tracked", false))
+        node_add_str(b, node_child(b, meta, "finalizers", NODE_ARRAY),
+                     "ringmaster.dev/tracking");
     if (node_str(w, "finalizer"))
         node_add_str(b, node_child(b, meta, "finalizers", NODE_ARRAY),
                      node_str(w, "finalizer"));
@@ -338,10 +343,12 @@ static void plan_load_worker(struct fixture *f,
     }
     ret->state = node_bool(w, "gone", false) ? WORKER_GONE : WORKER_SEEN;
     ret->pod = pod;
+    o = node_copy(&f->b, w);
     w = plan_prune_pod(&f->arena, plan_make_pod(f, w, role, i));
     assert_int_equal(
         pod_decode(KUBE_JOB, w, arena_alloc(&f->arena, POD_CONDITIONS_SIZE), pod, NULL),
         0);
+    pod->is_unlisted = node_bool(o, "unlisted", false);
 }
 
 /* As many pods as the job requires, or more. */

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Garbage collection deletes the pods of a deleted job, and somebody has to remove their
+ * finalizer: with the job its status is gone, so no end of a pod matters. A pod that is
+ * not in deletion is left alone, because the watch of jobs may be late. Called by sync.c;
+ * the pods of an existing job are hvd_plan.c's. */
+#include "operator/core/release.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "operator/core/labels.h"
+
+struct node *release_patch(struct build *b)
+{
+    struct node *o = node_object(b);
+    struct node *meta = node_child(b, o, "metadata", NODE_OBJECT);
+
+    node_add_str(b,
+                 node_child(b, meta, "$deleteFromPrimitiveList/finalizers", NODE_ARRAY),
+                 FINALIZER_TRACKING);
+    return o;
+}
+
+static bool pod_is_unkept(const struct pod *p, const struct job_meta *job)
+{
+    return p->is_tracked && p->is_deleting
+           && (!job || job->is_deleting || strcmp(p->owner_uid, job->uid) != 0);
+}
+
+static int release_add(struct job_plan *plan, struct arena *a, const struct pod *p)
+{
+    struct build b = {.arena = a};
+    const char *name = arena_strdup(a, p->name);
+    const char *uid = arena_strdup(a, p->uid);
+    struct action *x;
+
+    if (!name || !uid)
+        return -ENOMEM;
+    x = plan_add(plan, VERB_UPDATE, KUBE_POD, 0, name);
+    x->role = p->role < 0 ? ROLE_WORKER : (enum role)p->role;
+    x->uid = uid;
+    x->body = release_patch(&b);
+    return b.status;
+}
+
+int release_make_plan(const struct store *s,
+                      const char *key,
+                      const struct job_meta *job,
+                      struct arena *a,
+                      struct job_meta *ret_meta,
+                      struct job_plan *ret)
+{
+    const struct pod *p;
+    size_t n = 0, place = 0;
+    int rc = store_key_meta(key, a, ret_meta);
+
+    while (rc == 0 && (p = store_next_pod(s, ret_meta, &place)))
+        n += pod_is_unkept(p, job);
+    if (rc == 0)
+        rc = plan_init(ret, n, a);
+    place = 0;
+    while (rc == 0 && n > 0 && (p = store_next_pod(s, ret_meta, &place))) {
+        if (pod_is_unkept(p, job))
+            rc = release_add(ret, a, p);
+    }
+    return rc;
+}
