@@ -9,6 +9,7 @@ namespace of its own, so that one can be repeated alone while the cluster stays.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import random
@@ -20,6 +21,7 @@ import roles
 from cluster import (
     ROOT,
     SEED,
+    Refused,
     Suite,
     apply,
     condition,
@@ -316,6 +318,39 @@ def a_rolling_update_of_the_operators_touches_no_job() -> None:
         wait_state(name, ns, "Succeeded")
         events = [e["reason"] for e in items("events", ns) if e["involvedObject"]["name"] == name]
         expect(sorted(events) == ["JobRunning", "JobSucceeded"], f"{name}: each event once", str(events))
+
+
+@suite.test
+def a_job_that_ends_and_disappears_without_an_operator_does_not_run_again() -> None:
+    global restarts_before
+    ns = namespace("e2e-gap")
+    apply(horovodjob("done", ["sh", "-c", "while [ ! -e /tmp/go ]; do sleep 0.2; done"]), ns)
+    wait_state("done", ns, "Running")
+    only_our_kills()
+    home = operator_pod()["metadata"]["namespace"]
+    n = len(operator_pods())
+    kubectl("scale", "deployment/hvd-operator", "-n", home, "--replicas=0")
+    wait("no operator runs", lambda: not operator_pods(), 120)
+
+    def have_ended() -> bool:
+        for name in ("done-worker-0", "done-worker-1"):
+            with contextlib.suppress(Refused):  # its container may end before exec does
+                kubectl("exec", "-n", ns, name, "--", "touch", "/tmp/go")
+        return {p["status"]["phase"] for p in workers("done", ns)} == {"Succeeded"}
+
+    wait("both have ended", have_ended, 120)
+    kubectl("delete", "pods", "--all", "-n", ns, "--wait=false")
+    wait(
+        "one is kept",
+        lambda: [p["metadata"]["name"] for p in workers("done", ns)] == ["done-worker-0"],
+        120,
+    )
+    kubectl("scale", "deployment/hvd-operator", "-n", home, f"--replicas={n}")
+    kubectl("rollout", "status", "deployment/hvd-operator", "-n", home, "--timeout=240s", timeout=300)
+    restarts_before = operator_restarts() - kills  # of the new ones
+    status = wait_state("done", ns, "Succeeded")
+    expect((status["restarts"], status["replacements"]) == (0, 0), "it did not run again", status)
+    wait("the last pod is gone", lambda: not workers("done", ns), 120)
 
 
 def restart_counts(pod: dict) -> list[int]:
