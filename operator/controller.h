@@ -53,6 +53,7 @@ struct controller {
     uint64_t started_ns;
     /* When all jobs are queued, because a key was lost; 0: never. */
     uint64_t queue_all_ns;
+    uint64_t went_back_ns; /* when the API server's versions went back; 0: never */
 };
 
 /* True after every watch has listed its objects once; no decision is made before. One of

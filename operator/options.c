@@ -95,8 +95,8 @@ static const struct operator_option {
     {"kube-api-burst", "N", "requests that may be sent at once; default: 100",
      TYPE_NUMBER, AT(burst), 1, 100000},
     {"watch-idle-timeout", "TIME",
-     "a watch that is silent for this time is reopened; the API server sends a "
-     "bookmark every minute; default: 150s",
+     "a watch that is silent for this time is replaced by a list; the API server sends "
+     "a bookmark every minute; default: 150s",
      TYPE_TIME, AT(watch_idle_ms), 1000, 3600000},
     {"log-level", "LEVEL", "debug, info, warning or error; default: info", TYPE_LEVEL,
      AT(log_level), 0, 0},

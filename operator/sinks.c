@@ -28,6 +28,7 @@
 #include "runtime/base/mem.h"
 
 #define QUEUE_ALL_NS (1 * NS_PER_S)
+#define WENT_BACK_NS (60 * NS_PER_S)
 
 static void sinks_wake(void *arg, const char *key)
 {
@@ -57,6 +58,23 @@ static void sinks_wake_all(struct controller *op)
 {
     store_each_job(op->store, sinks_wake, op);
     store_each_leaving(op->store, sinks_wake, op);
+}
+
+/* Every watch lists again, and each finds the same. */
+static void sinks_go_back(void *arg)
+{
+    struct controller *op = arg;
+    uint64_t now_ns = clock_now_ns();
+
+    if (op->went_back_ns && now_ns - op->went_back_ns < WENT_BACK_NS)
+        return;
+    op->went_back_ns = now_ns;
+    log_warn(
+        "the API server's versions went back, as after a restore of etcd; listing all "
+        "objects again",
+        "watches=%d", WATCH_COUNT);
+    store_rewind(op->store);
+    sinks_relist(op);
 }
 
 /* --- jobs ------------------------------------------------------------------------- */
@@ -315,6 +333,7 @@ int sinks_open(struct controller *op, const struct operator_options *o)
                                   .put = r->put,
                                   .drop = r->drop,
                                   .lose = r->lose,
+                                  .went_back = sinks_go_back,
                                   .kind = r->sink_kind,
                                   .is_metadata = r->lose != NULL,
                                   .arg = op,

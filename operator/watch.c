@@ -143,6 +143,14 @@ static uint32_t watcher_random32(void)
     return v;
 }
 
+/* Silent for so long that a healthy server would have sent a bookmark. Half of the limit,
+ * because the limit counts from an earlier moment. */
+static bool watch_was_silent(const struct watcher *w, uint64_t now_ns)
+{
+    return w->refl.state == REFL_WATCHING && w->has_opened && w->n_seen_this_watch == 0
+           && now_ns - w->opened_ns >= w->idle_ms * NS_PER_MS / 2;
+}
+
 /* The only place where the state changes; logs each problem once per change. */
 static void watcher_step(struct watcher *w, enum refl_event ev, const char *why)
 {
@@ -152,6 +160,8 @@ static void watcher_step(struct watcher *w, enum refl_event ev, const char *why)
         || (now_ns - w->opened_ns < SHORT_WATCH_NS && w->n_seen_this_watch == 0);
     enum refl_state next;
 
+    if ((ev == REFL_ERROR || ev == REFL_WATCH_END) && watch_was_silent(w, now_ns))
+        ev = REFL_SILENT;
     w->is_open = false;
     next = reflector_next(&w->refl, ev, was_short, now_ns, watcher_random32());
     if (ev == REFL_LISTED || ev == REFL_WATCH_END)
@@ -166,10 +176,25 @@ static void watcher_step(struct watcher *w, enum refl_event ev, const char *why)
         log_info("listing again", "kind=%s cause=\"%s\"", kube_kind_name(w->kind), why);
 }
 
+static struct json_span version_of(struct json_span object)
+{
+    return json_find_text(json_find(object, "metadata"), "resourceVersion");
+}
+
+/* Versions are one counter of etcd. It goes back only if etcd was restored. */
+static void check_version(struct watcher *w, struct json_span list)
+{
+    struct json_span v = version_of(list);
+    char text[sizeof(w->resource_version)];
+
+    (void)snprintf(text, sizeof(text), "%.*s", v.n < sizeof(text) ? (int)v.n : 0, v.p);
+    if (*text && strtoull(text, NULL, 10) < strtoull(w->resource_version, NULL, 10))
+        w->sink.went_back(w->sink.arg);
+}
+
 static void set_version(struct watcher *w, struct json_span object)
 {
-    struct json_span v =
-        json_find_text(json_find(object, "metadata"), "resourceVersion");
+    struct json_span v = version_of(object);
 
     if (v.n > 0 && v.n < sizeof(w->resource_version)) {
         memcpy(w->resource_version, v.p, v.n);
@@ -240,8 +265,10 @@ static int read_page(struct watcher *w, const struct kube_reply *r, struct err *
         found = (struct json_span){"[]", 2}; /* an empty list of metadata is null */
     if (json_walk(&items, found) < 0 || items.close != ']')
         return err_set(err, -EINVAL, "the list has no items");
-    if (!w->resume)
+    if (!w->resume) {
+        check_version(w, list);
         w->sink.begin_list(w->sink.arg, w->sink.kind);
+    }
     while ((more = json_walk_next(&items, &key, &item)) > 0) {
         if (watcher_give_object(w, item, w->sink.put) < 0)
             return err_set(err, -ENOMEM, "out of memory");
@@ -309,7 +336,7 @@ static void on_page(void *arg, const struct kube_reply *r)
         (void)malloc_trim(0); /* memory use peaks during a list */
         watcher_step(w, REFL_LISTED, "");
         if (w->is_stale && !w->is_relisting) /* started before the request */
-            watcher_step(w, REFL_EXPIRED, "a new leader reads former writes");
+            watcher_step(w, REFL_EXPIRED, "all of it is read again");
         w->is_stale = w->is_stale && !w->is_relisting;
         return;
     }
@@ -497,7 +524,7 @@ void watcher_relist(struct watcher *w)
         return;
     case REFL_WATCHING:
         kube_watch_cancel(w->kube, w);
-        watcher_step(w, REFL_EXPIRED, "a new leader reads former writes");
+        watcher_step(w, REFL_EXPIRED, "all of it is read again");
         return;
     }
 }

@@ -23,6 +23,9 @@ struct watch_sink {
     /* called instead of drop, with the last state of the object; one of the two functions
      * is NULL */
     int (*lose)(void *arg, enum kube_kind kind, struct node *object);
+    /* called before a list whose version is older than what was listed or watched before:
+     * all that is stored is of a time that the API server no longer knows */
+    void (*went_back)(void *arg);
     enum kube_kind kind; /* passed to each function */
     bool is_metadata;    /* only the objects' metadata is requested */
     void *arg;
@@ -31,7 +34,7 @@ struct watch_sink {
 
 struct watcher;
 /* ns NULL: the whole cluster. selector NULL: all objects, else a label, or label=value.
- * A watch that is silent for idle_ms is reopened. is_optional: the API server
+ * A watch that is silent for idle_ms is ended and the kind listed again. is_optional: the API server
  * may lack the kind. */
 int watcher_new(struct kube *kube,
                 enum kube_kind kind,

@@ -7,12 +7,16 @@
  *   WATCHING   end                      WATCHING, from the last resourceVersion
  *   WATCHING   expired                  LISTING
  *   WATCHING   error, or end too soon   BACKOFF, then WATCHING
+ *   WATCHING   silent                   BACKOFF, then LISTING
  *   BACKOFF    timer                    LISTING or WATCHING, as above
  *
  * "Expired" is 410 Gone. In a watch it leads to a new list at once: the server works,
  * it has only dropped the resourceVersion. If the watch that follows a list expires,
  * too, or the list itself does, there is a back-off before the next list. Otherwise a
- * server that drops versions quickly would be listed all the time. */
+ * server that drops versions quickly would be listed all the time.
+ *
+ * "Silent": after etcd was restored from a backup, a watch from a later version stays
+ * open without an event until the server has reached that version again. */
 #include "operator/core/reflector.h"
 
 #include "runtime/base/mem.h"
@@ -31,6 +35,7 @@ static const struct refl_edge edges[] = {
     {REFL_WATCHING, REFL_WATCH_END, REFL_WATCHING, 0},
     {REFL_WATCHING, REFL_EXPIRED, REFL_LISTING, 0},
     {REFL_WATCHING, REFL_ERROR, REFL_BACKOFF, 0},
+    {REFL_WATCHING, REFL_SILENT, REFL_BACKOFF, 1},
     {REFL_BACKOFF, REFL_TIMER, REFL_WATCHING, 0}, /* or LISTING: need_list */
 };
 

@@ -18,8 +18,9 @@ enum refl_event {
     REFL_EXPIRED,   /* 410 Gone: the resourceVersion is too old */
     REFL_ERROR,     /* anything else went wrong */
     REFL_TIMER,     /* the back-off is over */
+    REFL_SILENT,    /* a watch ended for which nothing was sent, not even a bookmark */
 };
-#define REFL_EVENT_COUNT      5
+#define REFL_EVENT_COUNT      6
 
 /* The back-off is doubled after each failure; up to half of it is added as jitter. */
 #define REFL_FIRST_BACKOFF_NS 800000000ull

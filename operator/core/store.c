@@ -34,6 +34,13 @@ struct job_entry *store_entry(const struct store *s, const char *key, const char
     return j && j->uid && strcmp(j->uid, uid) == 0 ? j : NULL;
 }
 
+void store_rewind(struct store *s)
+{
+    for (size_t i = 0; i < s->jobs.n; i++)
+        ((struct job_entry *)s->jobs.v[i])->version = 0;
+    store_doubt(s);
+}
+
 static void job_entry_reset(struct job_entry *j)
 {
     memory_clear(&j->memory);

@@ -66,6 +66,10 @@ void store_drop_batch(struct store *s,
                       const char *name,
                       char ret_key[STORE_KEY_SIZE]);
 
+/* The API server's versions went back: older versions of jobs are accepted from now on, and
+ * facts about objects that no watch shows are discarded. */
+void store_rewind(struct store *s);
+
 /* A relist: begin, put all, end. Objects that were not put are dropped; changed is
  * called with the key of each job that is affected. -ENOMEM: not all are dropped, list
  * again. */

@@ -139,6 +139,17 @@ class Fake:
                 self.connections.pop().shutdown(socket.SHUT_RDWR)
 
     # --- what a test does ------------------------------------------------------------------
+    def backup(self) -> tuple[int, str]:
+        with self.changed:
+            return self.version, json.dumps(self.objects)
+
+    def restore(self, saved: tuple[int, str]) -> None:
+        """As of etcd: objects and versions go back, and open watches end."""
+        with self.changed:
+            self.version, self.objects = saved[0], json.loads(saved[1])
+            self.log = [e for e in self.log if e[0] <= self.version]
+        self.cut()
+
     def put(self, plural: str, obj: dict, event: str | None = None) -> dict:
         with self.changed:
             self.version += 1

@@ -257,6 +257,29 @@ def a_pod_deleted_before_all_ran_is_replaced() -> None:
 
 
 @suite.test
+def after_etcd_was_restored_the_operator_lists_again_by_itself() -> None:
+    """Its watches wait for versions that do not come, and the server sends no bookmark."""
+    with World(jobs=2) as w:
+        w.serves_job("j0")
+        w.serves_job("j1")
+        saved = w.fake.backup()
+        for name in NAMES:
+            w.set_pod(name, **DONE)
+        wait("j0 has succeeded", lambda: w.state("j0") == "Succeeded")
+        for i in range(50):
+            w.change("horovodjobs", "j1", runPolicy__activeDeadlineSeconds=1000 + i)
+        w.fake.restore(saved)
+        expect(w.state("j0") == "Running", "the backup is older", w.state("j0"))
+        for name in ("j0", "j1"):
+            for i in range(2):
+                w.set_pod(f"{name}-worker-{i}", **DONE)
+        wait("both have succeeded", lambda: w.state("j0") == w.state("j1") == "Succeeded")
+        w.job_runs("later")
+        log = w.log()
+        expect(log.count("versions went back") == 1, "it is reported once", log)
+
+
+@suite.test
 def pods_of_an_operator_without_the_finalizer_continue() -> None:
     """Before an upgrade none had it: such a job ends as before."""
     with World() as w:

@@ -241,6 +241,8 @@ def watches(t: Talk) -> None:
     t.watch("from then on", watch + version, None, 4)
     t.watch("of too long ago", f"{JOBS}?watch=1&resourceVersion=1", None, 2)
     t.watch("ends when it was asked to", f"{watch}{version_now(t)}&timeoutSeconds=1")
+    later = int(version_now(t)) + 1000000  # as after etcd was restored
+    t.watch("of a version to come", f"{watch}{later}&timeoutSeconds=5", change)
     t.send("POST", PODS, pod("other"))
     t.bookmark("a bookmark", watch)
 

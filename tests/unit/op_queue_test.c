@@ -119,9 +119,10 @@ UNIT_TEST(the_reflector_takes_each_edge_and_no_other)
 {
     static const enum refl_state same = (enum refl_state)99;
     static const enum refl_state want[REFL_STATE_COUNT][REFL_EVENT_COUNT] = {
-        [REFL_LISTING] = {REFL_WATCHING, same, REFL_BACKOFF, REFL_BACKOFF, same},
-        [REFL_WATCHING] = {same, REFL_WATCHING, REFL_LISTING, REFL_BACKOFF, same},
-        [REFL_BACKOFF] = {same, same, same, same, REFL_WATCHING},
+        [REFL_LISTING] = {REFL_WATCHING, same, REFL_BACKOFF, REFL_BACKOFF, same, same},
+        [REFL_WATCHING] = {same, REFL_WATCHING, REFL_LISTING, REFL_BACKOFF, same,
+                           REFL_BACKOFF},
+        [REFL_BACKOFF] = {same, same, same, same, REFL_WATCHING, same},
     };
 
     for (int s = 0; s < REFL_STATE_COUNT; s++) {
@@ -178,6 +179,9 @@ UNIT_TEST(a_watch_that_ends_at_once_is_backed_off)
     (void)reflector_next(&r, REFL_LISTED, 0, 0, 0);
     assert_int_equal(reflector_next(&r, REFL_WATCH_END, 0, 0, 0), REFL_WATCHING);
     assert_int_equal(reflector_next(&r, REFL_WATCH_END, 1, 0, 0), REFL_BACKOFF);
+    assert_int_equal(reflector_next(&r, REFL_TIMER, 0, 0, 0), REFL_WATCHING);
+    assert_int_equal(reflector_next(&r, REFL_SILENT, 0, 0, 0), REFL_BACKOFF);
+    assert_int_equal(reflector_next(&r, REFL_TIMER, 0, 0, 0), REFL_LISTING);
 }
 
 /* List, 410, list, 410: what a list says must not be forgotten at once. */
