@@ -13,7 +13,8 @@
  *  2. A pod that failed by a signal of its own deletion was deleted, and a pod that
  *     Kubernetes ended by such a signal was ended by Kubernetes. Where the report of
  *     another pod arrives first, the search waits for the pod's own end, which shows
- *     who ended it. A pod without any report of its end was lost.
+ *     who ended it. So it does, shortly, for that of a pod whose agent was lost: it may
+ *     be out of memory. A pod without any report of its end was lost.
  *  3. A pod that is missing or being deleted was deleted by another client: the
  *     operator deletes no pod of a generation that continues, except surplus ones,
  *     which are skipped here. That is a failure once ranks have run. Before that
@@ -23,8 +24,8 @@
  *     failure.
  *  5. A report names a host: a pod, or with hostNetwork a node, on which several pods
  *     of the job may run. Ranks are numbered by worker.
- *  6. For pods of an ended generation (the job has finished or restarts), only reports
- *     count, because one may have an earlier cause.
+ *  6. The cause of a generation that has ended does not change: a node that comes back
+ *     may report anything. Only jobs that are Pending or Running are searched.
  * Pure; called by hvd_verdict.c. */
 #include "operator/core/hvd_cause.h"
 
@@ -43,8 +44,10 @@
 
 #define DAY_S    86400
 #define DAY_US   (DAY_S * 1000000ull)
-#define REPORT_S 30  /* from a container's end until the pod's status has it */
-#define OWN_CODE 125 /* of an agent that failed itself */
+#define REPORT_S 30 /* from a container's end until the pod's status has it */
+#define LOST_S                                                                         \
+    10 /* from the report of a lost agent until its pod's status has its end */
+#define OWN_CODE 125 /* of an agent that failed itself, or was lost */
 
 struct cause_search {
     const struct cause_query *q;
@@ -65,11 +68,6 @@ static const char *search_keep_text(struct cause_search *s, const char *copy)
     if (!copy)
         s->is_out_of_memory = true;
     return copy ? copy : "";
-}
-
-static bool search_is_done(const struct cause_search *s)
-{
-    return s->q->was->state != STATE_PENDING && s->q->was->state != STATE_RUNNING;
 }
 
 static void search_add_cause(struct cause_search *s, const struct cause *c)
@@ -292,11 +290,12 @@ offer_report(struct cause_search *s, const struct pod *p, const struct failure *
                       .exit_code = f->exit_code,
                       .signal = f->signal,
                       .at_wall_us = report_time(p, f)};
-    bool is_oom, is_terminated, is_late, is_taken;
+    bool is_oom, is_terminated, is_late, is_taken, is_lost;
     enum ender ender = ended_by(at.w, where);
 
     is_terminated = f->rank < 0 && f->signal == SIGTERM; /* sent by the kubelet */
     is_taken = is_terminated && ender != ENDED_BY_ITSELF;
+    is_lost = f->rank < 0 && f->exit_code == OWN_CODE && where != p;
     is_late = f->rank < 0 && f->exit_code == FAILURE_LATE;
     is_oom = where->is_main_exit && strcmp(where->exit_reason, "OOMKilled") == 0;
     c.has_exit = f->exit_code != 0 || f->signal != 0;
@@ -310,8 +309,8 @@ offer_report(struct cause_search *s, const struct pod *p, const struct failure *
     if (is_late)
         c.reason = "StartTimeout";
     c.is_outside = is_taken || is_late;
-    if (is_terminated && ender == ENDED_UNSEEN) {
-        c.settle_within_s = end_within_s(s->q->job);
+    if (ender == ENDED_UNSEEN && (is_terminated || is_lost)) {
+        c.settle_within_s = is_terminated ? end_within_s(s->q->job) : LOST_S;
         c.reported_s = p->exit_wall_us / 1000000u;
     }
     c.seen = where;
@@ -458,21 +457,18 @@ static void look_at_failed(struct cause_search *s, const struct pod *p)
 static void
 look_at_lost(struct cause_search *s, enum role role, uint32_t i, const struct pod *p)
 {
-    if (s->q->has_run && !search_is_done(s))
+    if (s->q->has_run)
         offer_deleted(s, role, i, p);
 }
 
 static void
 look_at_pod(struct cause_search *s, enum role role, uint32_t i, const struct pod *p)
 {
-    /* deleted by another client */
-    bool is_going = p->is_deleting && !search_is_done(s);
-
     if (pod_has_succeeded(p))
         return;
-    if (pod_has_failed(p) && !(is_going && pod_was_terminated(p)))
+    if (pod_has_failed(p) && !(p->is_deleting && pod_was_terminated(p)))
         look_at_failed(s, p);
-    else if (is_going)
+    else if (p->is_deleting) /* by another client */
         look_at_lost(s, role, i, p);
 }
 

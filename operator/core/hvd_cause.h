@@ -3,7 +3,7 @@
 #ifndef OPERATOR_CORE_HVD_CAUSE_H
 #define OPERATOR_CORE_HVD_CAUSE_H
 
-#include "operator/core/hvd_stored.h"
+#include "operator/core/hvd_job.h"
 #include "operator/core/observed.h"
 #include "runtime/base/arena.h"
 
@@ -28,7 +28,6 @@ struct cause {           /* texts belong to the arena or to the observed pods */
 struct cause_query {
     const struct hvd_job *job;
     const struct observed *seen;
-    const struct hvd_stored *was;
     bool has_run; /* ranks of this generation have run. Before that, a deleted pod is
                      not a failure */
 };

@@ -16,8 +16,8 @@
  *   Running                  surplus pods are deleted likewise; a missing pod is a
  *                            failure. Service, ConfigMap and PodGroup are recreated
  *   Restarting, Suspended    all pods are deleted; in Suspended also the PodGroup
- *   finished                 pods are deleted by cleanPodPolicy, or stopped by None.
- *                            The PodGroup is deleted. The job itself is deleted
+ *   finished                 pods are deleted by cleanPodPolicy, or stopped by None; those
+ *                            of a failed job may exit by themselves before. The PodGroup is deleted. The job itself is deleted
  *                            ttlSecondsAfterFinished later, after the status has
  *                            reported it
  *
@@ -175,13 +175,16 @@ static void stop_pod(struct planning *g, enum role role, uint32_t i, const char 
         x->body = stop_patch(g);
 }
 
-/* When the remaining pods of a finished job are stopped. Agents of a failed job exit by
- * themselves before, and their pods report how. */
-static uint64_t stop_s(const struct hvd_verdict *v)
+/* When the remaining pods of a finished job are stopped or deleted. Agents of a failed job
+ * exit by themselves before, so that their pods stay with their logs: the pod that caused
+ * the failure is often not the first that the API server shows as failed. */
+static uint64_t stop_s(const struct verdict_query *q, const struct hvd_verdict *v)
 {
     bool is_expired = strcmp(v->reason, "DeadlineExceeded") == 0;
+    bool waits = q->job->run.clean == CLEAN_NONE
+                 || (q->job->run.clean == CLEAN_RUNNING && v->state == STATE_FAILED);
 
-    return is_expired ? 0 : v->was.completion_s + END_S;
+    return waits && !is_expired ? v->was.completion_s + END_S : 0;
 }
 
 /* Of a finished job, by cleanPodPolicy None. A pod in which only another container
@@ -267,13 +270,21 @@ static void plan_drop_gang(struct planning *g)
     }
 }
 
+static void plan_end_pods(struct planning *g)
+{
+    if (g->q->now_wall_s < stop_s(g->q, g->v))
+        return;
+    if (g->job->run.clean == CLEAN_NONE)
+        plan_stop(g);
+    else
+        plan_clean(g, g->job->run.clean);
+}
+
 static void plan_end(struct planning *g, bool is_ttl_over)
 {
     struct action *x;
 
-    plan_clean(g, g->job->run.clean);
-    if (g->job->run.clean == CLEAN_NONE && g->q->now_wall_s >= stop_s(g->v))
-        plan_stop(g);
+    plan_end_pods(g);
     plan_drop_gang(g);
     if (!is_ttl_over || !g->v->was.is_ttl_reported)
         return;
@@ -541,8 +552,7 @@ uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct hvd_ver
     uint64_t now_s = q->now_wall_s, ms = drop_gang_ms(q, v);
 
     if (v->was_finished) {
-        if (run->clean == CLEAN_NONE)
-            requeue_at(&ms, now_s, stop_s(v));
+        requeue_at(&ms, now_s, stop_s(q, v));
         if (run->ttl_s >= 0 && v->was.completion_s != 0)
             requeue_at(&ms, now_s, v->was.completion_s + (uint64_t)run->ttl_s);
         return ms;

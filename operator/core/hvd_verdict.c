@@ -19,7 +19,6 @@
 
 #include "operator/core/hvd_class.h"
 #include "operator/core/hvd_crew.h"
-#include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
 
 #define CLOCKS_APART_S 60
@@ -481,27 +480,6 @@ static void verdict_set_step(struct look *l, enum rule_action class)
     }
 }
 
-/* Replaces the stored cause of a generation that has ended, if an earlier cause is
- * found. */
-static void settle_cause(struct look *l)
-{
-    static const char *const no_cause[] = {"DeadlineExceeded", "InvalidSpec",
-                                           "InvalidPodTemplate"};
-    struct hvd_verdict *v = l->v;
-    const char *text = node_str(l->job->meta.status, "failure.time");
-    uint64_t stored_us = 0;
-
-    v->has_cause = v->has_cause && text && timestamp_parse_us(text, &stored_us) == 0
-                   && v->cause.at_wall_us != 0 && v->cause.at_wall_us < stored_us;
-    if (v->was.state != STATE_FAILED && v->was.state != STATE_RESTARTING)
-        v->has_cause = false;
-    for (size_t i = 0; i < ARRAY_LEN(no_cause); i++)
-        v->has_cause &=
-            v->was.state != STATE_FAILED || strcmp(v->reason, no_cause[i]) != 0;
-    if (v->has_cause && v->was.state == STATE_FAILED)
-        verdict_set_reason(l, v->cause.reason, failed_message(l));
-}
-
 /* By the clock of the reporting node, which may be slightly ahead. */
 static uint64_t settles_s(const struct cause *c, uint64_t now_s)
 {
@@ -543,7 +521,7 @@ int verdict_make(const struct verdict_query *q,
 {
     struct hvd_verdict v = {.waiting = "", .reason = "", .message = "", .scaled = ""};
     struct look l = {.q = q, .job = q->job, .arena = a, .v = &v};
-    struct cause_query cq = {.job = q->job, .seen = q->seen, .was = &v.was};
+    struct cause_query cq = {.job = q->job, .seen = q->seen};
     enum rule_action class = RULE_FAIL;
     int rc;
 
@@ -554,7 +532,7 @@ int verdict_make(const struct verdict_query *q,
     v.next_restart_s = v.was.next_restart_s;
     look_count_pods(&l);
     cq.has_run = l.has_run;
-    rc = cause_find(&cq, a, &v.cause);
+    rc = job_is_live(&l) ? cause_find(&cq, a, &v.cause) : 0;
     if (rc < 0)
         return rc;
     v.settle_s = rc > 0 ? settles_s(&v.cause, q->now_wall_s) : 0;
@@ -564,10 +542,7 @@ int verdict_make(const struct verdict_query *q,
     v.cue = v.was_finished ? CUE_NONE : look_choose_cue(&l, class);
     v.state = hvd_next(v.was.state, v.cue);
     verdict_set_step(&l, class);
-    if (!job_is_live(&l))
-        settle_cause(&l);
-    else
-        v.has_cause = v.cue == CUE_DOOMED || v.cue == CUE_BROKEN;
+    v.has_cause = v.cue == CUE_DOOMED || v.cue == CUE_BROKEN;
     if (v.state != STATE_RESTARTING)
         v.next_restart_s = 0;
     settle_world(&l);
