@@ -193,6 +193,8 @@ void failure_sentence(const struct failure *f, char *ret, size_t size_bytes)
         (void)snprintf(ret, size_bytes, "%s was killed by signal %d (%s)", who,
                        f->signal,
                        signal_name(f->signal)); /* cut is the caller's choice */
-    else
+    else if (f->exit_code)
         (void)snprintf(ret, size_bytes, "%s exited with code %d", who, f->exit_code);
+    else
+        (void)snprintf(ret, size_bytes, "%s was lost", who);
 }

@@ -8,7 +8,8 @@
  *   at=1790000000123456 why="..."                                    (one line)
  *
  * at: wall clock in microseconds when the failure was detected on its own host. rank
- * -1: no rank but the agent itself (a missing command, a start timeout). */
+ * -1: no rank but the agent itself (a missing command, a start timeout). exit=0 signal=0:
+ * it has not ended as far as is known, but other ranks lost it. */
 #ifndef RUNTIME_CONTRACT_FAILURE_H
 #define RUNTIME_CONTRACT_FAILURE_H
 
@@ -34,7 +35,7 @@ void failure_render(const struct failure *f, struct strbuf *out); /* with newlin
  * malformed. */
 int failure_parse(const char *text, struct failure *ret, struct err *err);
 /* "rank 1 on demo-worker-1 exited with code 3" / "... was killed by signal 9
- * (SIGKILL)". */
+ * (SIGKILL)" / "... was lost". */
 void failure_sentence(const struct failure *f, char *ret, size_t size_bytes);
 const char *signal_name(int sig); /* "SIGKILL"; "real-time signal"; "unknown signal" */
 

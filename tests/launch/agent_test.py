@@ -291,6 +291,22 @@ def test_a_silent_worker_is_lost(folder):
     job.agents[1].end()
 
 
+def threads(pid):
+    return [read(f"/proc/{pid}/task/{t}/comm").strip() for t in os.listdir(f"/proc/{pid}/task")]
+
+
+def test_a_rank_that_hangs_is_named_not_those_that_lost_it(folder):
+    job = Job(folder, 3, HVD_PEER_TIMEOUT="5").start_all(f"{BIN}/launch-world", "1000000000")
+    (rank,) = wait_until("rank 1 has begun", lambda: children(job.agents[1].pid, "launch-world"))
+    wait_until("it is at work", lambda: "hvd-coordinator" in threads(rank))
+    os.kill(rank, signal.SIGSTOP)
+    same(job.end(), [125] * 3, job.errors())
+    text = job.logs_name(failure(1, 0))
+    has(text, "silent for 5 s (HVD_PEER_TIMEOUT), as rank ")
+    has(job.agents[0].err, "rank 1 on ")
+    assert not is_alive(rank), "it is left"
+
+
 def test_a_silent_hub_is_lost(folder):
     job = Job(folder, 2, HVD_PEER_TIMEOUT="1").start_all("sh", "-c", loop(folder))
     job.ranks_up(2)

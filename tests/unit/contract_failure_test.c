@@ -128,7 +128,7 @@ UNIT_TEST(causes_are_described)
          "rank 0 on a was killed by signal 40 (real-time signal)"},
         {{.rank = -1, .host = "b", .exit_code = 127},
          "the agent on b exited with code 127"},
-        {{.rank = 2}, "rank 2 on an unknown host exited with code 0"},
+        {{.rank = 2}, "rank 2 on an unknown host was lost"},
     };
     char buf[400];
 

@@ -85,6 +85,46 @@ UNIT_TEST(the_decision_waits_for_a_blamed_rank)
     assert_int_equal(verdict_deadline_ns(&v), (1000ull + VERDICT_WINDOW_MS) * MS);
 }
 
+/* The peers of a stopped process, in the words of the runtime. */
+UNIT_TEST(a_rank_that_hangs_is_named_by_those_that_lost_it)
+{
+    static const char lines[] = "Traceback ...\nHorovodInternalError: rank 1 (host b, "
+                                "pid 7) was lost: silent for "
+                                "10 s (HVD_PEER_TIMEOUT); see its log\n";
+    CLEANUP(verdict_release) struct launch_verdict v;
+    struct report a = report_of(0, 1, 0, 1, 10), b = report_of(2, 1, 0, 1, 20);
+    struct report own = report_of(1, 0, SIGKILL, -1, 30);
+    char sentence[480];
+
+    (void)snprintf(a.tail, sizeof(a.tail), "%s", lines);
+    (void)snprintf(b.tail, sizeof(b.tail), "%s", lines);
+    verdict_init(&v);
+    (void)verdict_add(&v, &a, 1000 * MS);
+    (void)verdict_add(&v, &b, 1001 * MS);
+    assert_int_equal(verdict_deadline_ns(&v), (1000ull + VERDICT_BLAME_MS) * MS);
+    assert_int_equal(verdict_pick(&v)->f.rank, 1);
+    assert_string_equal(verdict_pick(&v)->f.host, "b");
+    report_sentence(verdict_pick(&v), sentence, sizeof(sentence));
+    assert_string_equal(sentence, "rank 1 on b was lost: silent for 10 s "
+                                  "(HVD_PEER_TIMEOUT), as rank 0 reported");
+    assert_string_equal(verdict_pick(&v)->tail, lines);
+    assert_int_equal(failure_exit_code(&verdict_pick(&v)->f), 125);
+    (void)verdict_add(&v, &own, 1500 * MS); /* it ends after all: that is the cause */
+    assert_int_equal(verdict_pick(&v)->f.signal, SIGKILL);
+}
+
+UNIT_TEST(a_rank_that_others_lost_is_not_named_beside_a_cause)
+{
+    CLEANUP(verdict_release) struct launch_verdict v;
+    struct report a = report_of(0, 1, 0, 1, 10), cause = report_of(2, 3, 0, -1, 20);
+
+    strcpy(a.tail, "rank 1 (host b, pid 7) was lost: connection closed\n");
+    verdict_init(&v);
+    (void)verdict_add(&v, &a, 0);
+    (void)verdict_add(&v, &cause, 1);
+    assert_int_equal(verdict_pick(&v)->f.rank, 2);
+}
+
 UNIT_TEST(reports_are_bounded)
 {
     CLEANUP(verdict_release) struct launch_verdict v;

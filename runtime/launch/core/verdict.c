@@ -12,6 +12,8 @@
  *   2  exit code 1, SIGABRT, SIGTERM: possible for causes and consequences
  *   3  a rank whose own last lines name another rank as lost, or another rank's GPU, or
  *      report that NCCL lost a peer                                       (consequence)
+ *      If nothing better arrives, the rank that they name is the cause: it hangs, or its
+ *      host is cut off.
  *
  * The lowest class wins; within a class the earliest, by the host's own clock on one
  * host and by arrival between hosts (their clocks differ by more than the window).
@@ -68,6 +70,51 @@ static void report_share_why(const struct report *from, struct report *to)
         memcpy(to->f.why, from->f.why, sizeof(to->f.why));
 }
 
+/* The text after the last "rank N (host HOST, pid P) was lost: " of these lines, and the
+ * host; NULL: there is none. */
+static const char *
+text_find_lost(const char *tail, int32_t rank, char ret_host[HOST_NAME_MAX_BYTES])
+{
+    static const char lost[] = " was lost: ";
+    char mark[32];
+    const char *found = NULL;
+
+    (void)snprintf(mark, sizeof(mark), "rank %d (host ", rank);
+    for (const char *p = tail; (p = strstr(p, mark)); p++) {
+        const char *host = p + strlen(mark);
+        size_t n = strcspn(host, ",)\n"), end = strcspn(host, ")\n");
+
+        if (host[end] != ')' || strncmp(host + end + 1, lost, sizeof(lost) - 1) != 0
+            || n >= HOST_NAME_MAX_BYTES)
+            continue;
+        (void)snprintf(ret_host, HOST_NAME_MAX_BYTES, "%.*s", (int)n, host);
+        found = host + end + sizeof(lost);
+    }
+    return found;
+}
+
+/* What a rank that lost a peer reports, as a report about that peer. */
+static void verdict_note_lost(struct launch_verdict *v, const struct report *r)
+{
+    char host[HOST_NAME_MAX_BYTES];
+    const char *how;
+    size_t n;
+
+    if (v->lost.n_ranks || r->f.rank < 0 || r->blames < 0
+        || !(how = text_find_lost(r->tail, r->blames, host)))
+        return;
+    v->lost = *r;
+    v->lost.f.rank = r->blames;
+    v->lost.f.exit_code = v->lost.f.signal = 0;
+    v->lost.first_rank = (uint32_t)r->blames;
+    v->lost.n_ranks = 1;
+    v->lost.blames = -1;
+    n = strcspn(how, ";\n");
+    (void)snprintf(v->lost.f.host, sizeof(v->lost.f.host), "%s", host);
+    (void)snprintf(v->lost.f.why, sizeof(v->lost.f.why), "%.*s, as rank %d reported",
+                   n < 160 ? (int)n : 160, how, r->f.rank);
+}
+
 int verdict_add(struct launch_verdict *v, const struct report *r, uint64_t now_ns)
 {
     void *p = v->v;
@@ -86,6 +133,7 @@ int verdict_add(struct launch_verdict *v, const struct report *r, uint64_t now_n
         report_share_why(mine, &v->v[i]);
     }
     v->n++;
+    verdict_note_lost(v, r);
     return 0;
 }
 
@@ -126,7 +174,7 @@ static int report_class(const struct launch_verdict *v, const struct report *r)
                : 1;
 }
 
-const struct report *verdict_pick(const struct launch_verdict *v)
+static const struct report *verdict_pick_report(const struct launch_verdict *v)
 {
     const struct report *best = NULL;
     int best_class = 0;
@@ -143,9 +191,18 @@ const struct report *verdict_pick(const struct launch_verdict *v)
     return best;
 }
 
+const struct report *verdict_pick(const struct launch_verdict *v)
+{
+    const struct report *best = verdict_pick_report(v);
+    bool is_of_lost = best && v->lost.n_ranks && best->blames == v->lost.f.rank
+                      && !verdict_has_rank(v, best->blames);
+
+    return is_of_lost ? &v->lost : best;
+}
+
 uint64_t verdict_deadline_ns(const struct launch_verdict *v)
 {
-    const struct report *best = verdict_pick(v);
+    const struct report *best = verdict_pick_report(v);
     if (!best)
         return UINT64_MAX;
     int32_t rank;

@@ -27,6 +27,8 @@ struct launch_verdict {
     struct report *v;
     size_t n, cap;
     uint64_t first_ns;
+    struct report
+        lost; /* of the rank that the first such report names; n_ranks 0: none */
 };
 
 void verdict_init(struct launch_verdict *v);
@@ -38,8 +40,10 @@ int verdict_add(struct launch_verdict *v, const struct report *r, uint64_t now_n
 /* The time of the decision; UINT64_MAX without reports. Further reports may change
  * it. */
 uint64_t verdict_deadline_ns(const struct launch_verdict *v);
-const struct report *
-verdict_pick(const struct launch_verdict *v); /* NULL without reports */
+/* The report of the cause; NULL without reports. If only ranks have reported that lost a
+ * peer, which has not ended itself (it hangs, or its host is cut off), it is about that
+ * peer. */
+const struct report *verdict_pick(const struct launch_verdict *v);
 
 /* Finds the rank that a rank's last lines name as lost, in the runtime's error
  * messages: "lost rank 3", "rank 3 (host b, pid 7) was lost" or "called shutdown()",
