@@ -38,6 +38,7 @@
 #include "operator/core/hvd_class.h"
 #include "operator/core/hvd_crew.h"
 #include "operator/core/hvd_names.h"
+#include "operator/core/lastline.h"
 #include "runtime/base/mem.h"
 #include "runtime/contract/failure.h"
 #include "runtime/contract/gpu_cause.h"
@@ -262,6 +263,18 @@ static const char *second_line(const char *text)
     return nl ? nl + 1 : "";
 }
 
+/* ": WHY", or ": " and the last line of the output; "" if there is neither. */
+static const char *why_text(struct cause_search *s, const char *why, const char *output)
+{
+    const char *line = why;
+    size_t n = strlen(why);
+
+    if (n == 0)
+        line = last_line_find(output, &n);
+    return n > 0 ? search_keep_text(s, arena_printf(s->arena, ": %.*s", (int)n, line))
+                 : "";
+}
+
 /* The time of an exit that only the kubelet reports: the end of its second. */
 static uint64_t exit_time(const struct pod *p)
 {
@@ -320,11 +333,11 @@ offer_report(struct cause_search *s, const struct pod *p, const struct failure *
         (void)snprintf(named.host, sizeof(named.host), "%s", at.name);
     failure_sentence(&named, sentence, sizeof(sentence));
     c.message = search_keep_text(
-        s, arena_printf(s->arena, "%s%s%s%s%s", sentence, on_node(s, at.node),
+        s, arena_printf(s->arena, "%s%s%s%s", sentence, on_node(s, at.node),
                         is_oom ? ": out of memory: the container's "
                                  "memory limit was reached"
                                : "",
-                        *f->why ? ": " : "", f->why));
+                        is_oom && !*f->why ? "" : why_text(s, f->why, c.output)));
     search_add_cause(s, &c);
 }
 
@@ -352,18 +365,19 @@ static void offer_exit(struct cause_search *s, const struct pod *p)
     c.seen = p;
     c.at_wall_us = exit_time(p);
     c.message = search_keep_text(
-        s, arena_printf(s->arena, "%s %s of %s%s %s%s%s%s%s%s%s",
-                        p->is_init_exit ? "init container" : "container",
-                        p->exit_container, p->name, on_node(s, p->node),
-                        c.signal ? "was killed by " : "exited with code ",
-                        c.signal ? signal_name(c.signal)
-                                 : search_keep_text(
-                                     s, arena_printf(s->arena, "%d", c.exit_code)),
-                        is_oom ? ": out of memory: the container's memory limit was "
-                                 "reached"
-                               : "",
-                        *p->exit_reason && !is_oom ? ": " : "",
-                        is_oom ? "" : p->exit_reason, *why ? ": " : "", why));
+        s,
+        arena_printf(
+            s->arena, "%s %s of %s%s %s%s%s%s%s%s",
+            p->is_init_exit ? "init container" : "container", p->exit_container,
+            p->name, on_node(s, p->node),
+            c.signal ? "was killed by " : "exited with code ",
+            c.signal ? signal_name(c.signal)
+                     : search_keep_text(s, arena_printf(s->arena, "%d", c.exit_code)),
+            is_oom ? ": out of memory: the container's memory limit was "
+                     "reached"
+                   : "",
+            *p->exit_reason && !is_oom ? ": " : "", is_oom ? "" : p->exit_reason,
+            is_oom && !*why ? "" : why_text(s, why, p->exit_text)));
     search_add_cause(s, &c);
 }
 

@@ -504,6 +504,9 @@ static struct node *launcher_template(struct build *b,
     }
     if (job->is_agent)
         add_agent_env(b, first, job);
+    if (first
+        && !node_get(first, "terminationMessagePolicy")) /* mpi_status.c shows it */
+        node_set_str(b, first, "terminationMessagePolicy", "FallbackToLogsOnError");
     add_access(b, spec, first, job, cfg);
     add_config(b, spec, first, job);
     node_set(b, o, "metadata", meta);

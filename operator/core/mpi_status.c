@@ -23,6 +23,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "operator/core/lastline.h"
 #include "operator/core/mpi_conditions.h"
 #include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
@@ -163,8 +164,23 @@ static const struct pod *last_failed_launcher(const struct observed *seen)
     return last;
 }
 
+/* How the launcher's container ended, and the last line of its output. */
+static const char *launcher_end(struct mpi_status_writer *w, const struct pod *p)
+{
+    size_t n;
+    const char *line = last_line_find(p->exit_text, &n);
+
+    if (!p->has_exit)
+        return "";
+    return status_keep_text(w, arena_printf(w->q->arena,
+                                            "container %s exited with code "
+                                            "%d%s%.*s",
+                                            p->exit_container, p->exit_code,
+                                            n > 0 ? ": " : "", (int)n, line));
+}
+
 /* The launcher's report on the failed rank: that of horovodrun, or the cause in the
- * last lines of mpirun; or "". */
+ * last lines of mpirun; or how it ended. */
 static const char *launcher_report(struct mpi_status_writer *w, const struct pod *p)
 {
     char sentence[480], why[sizeof(((struct failure *)NULL)->why)];
@@ -178,7 +194,8 @@ static const char *launcher_report(struct mpi_status_writer *w, const struct pod
                             f.rank >= 0 && *f.why ? ": " : "", f.why));
     }
     (void)gpu_cause_scan(p->exit_text, why, sizeof(why), &whose); /* "": no report */
-    return status_keep_text(w, arena_strdup(w->q->arena, why));
+    return *why ? status_keep_text(w, arena_strdup(w->q->arena, why))
+                : launcher_end(w, p);
 }
 
 static void see_failed_launcher(struct mpi_status_writer *w)

@@ -56,6 +56,11 @@ ON_PURPOSE: list[tuple[str, str, str]] = [
         r"spec\.ttlSecondsAfterFinished: only theirs",
         "ours is set when the end is stored, so that no launcher is deleted unseen",
     ),
+    (
+        r"^Job ",
+        r"containers\[0\]\.terminationMessagePolicy",
+        "so that the last line of the launcher's output is in the status",
+    ),
     (r"^Pod far", r"dnsConfig\.searches", "the workers' search path follows --cluster-domain"),
     (r"^Event no-replicas ", r"ValidationError\.message", "field, value and what is allowed, in our words"),
 ]

@@ -15,7 +15,7 @@
  *                   (was to be deleted, and a finalizer holds it)
  *   launcher        absent | expected | overdue | gone, or {state, suspended, started,
  *                   deleting, ttl, complete: time, reason, message, failed: n}
- *   launchers       pods of the launcher, as workers; or {phase, reason, message, at}
+ *   launchers       pods of the launcher, as workers; or {phase, reason, message, at, exit, text}
  *   outcome         {trouble: retry | rejected, reason, message, conflict}
  *   restart         the operator knows nothing but what watches show
  *   found           what it looks for is there
@@ -172,6 +172,10 @@ static void see_launcher_pods(struct run *r)
         if (c->type == NODE_OBJECT) {
             r->launcher_pod[n].reason = node_borrow_text(c, "reason", "");
             r->launcher_pod[n].message = node_borrow_text(c, "message", "");
+            r->launcher_pod[n].exit_text = node_borrow_text(c, "text", "");
+            r->launcher_pod[n].exit_code = (int)node_int(c, "exit", 0);
+            r->launcher_pod[n].has_exit = node_get(c, "exit") != NULL;
+            r->launcher_pod[n].exit_container = text_borrow("launcher");
             r->launcher_pod[n].exit_wall_us = (uint64_t)node_int(c, "at", 0) * 1000000u;
         }
         r->launcher_pods[n] = &r->launcher_pod[n];
