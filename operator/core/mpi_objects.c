@@ -90,7 +90,9 @@ struct node *mpi_service(struct build *b, const struct mpi_job *job)
     node_set_str(b, spec, "clusterIP", "None");
     node_set_str(b, selector, MPI_LABEL_OPERATOR_NAME, MPI_OPERATOR_NAME);
     node_set_str(b, selector, MPI_LABEL_JOB_NAME, job->meta.name);
-    node_set_bool(b, spec, "publishNotReadyAddresses", job->launcher_is_worker);
+    /* agents connect to workers that are not ready yet, and wait for them */
+    node_set_bool(b, spec, "publishNotReadyAddresses",
+                  job->launcher_is_worker || job->is_agent);
     return b->status ? NULL : o;
 }
 
@@ -356,21 +358,57 @@ static bool command_is_sshd(const char *path)
     return strcmp(slash ? slash + 1 : path, "sshd") == 0;
 }
 
+/* True if a word of the command of an exec probe has "ssh" in it. */
+static bool probe_runs_ssh(const struct node *probe)
+{
+    const struct node *words = node_at(probe, "exec.command");
+
+    for (const struct node *c = words ? words->first : NULL; c; c = c->next) {
+        if (c->type == NODE_STRING && strstr(c->u.s, "ssh"))
+            return true;
+    }
+    return false;
+}
+
+/* Probes of the sshd that was replaced ask the agent's port. */
+static void set_agent_probes(struct build *b, struct node *container)
+{
+    static const char *const keys[] = {"startupProbe", "readinessProbe",
+                                       "livenessProbe"};
+    const char *own = node_str(mpi_own_port(container), "value");
+    unsigned long port = own ? strtoul(own, NULL, 10) : AGENT_SERVE_PORT;
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        struct node *probe;
+
+        if (!node_get(container, keys[i]))
+            continue;
+        probe = node_child(b, container, keys[i], NODE_OBJECT);
+        if (!probe || (!node_get(probe, "tcpSocket") && !probe_runs_ssh(probe)))
+            continue;
+        node_drop(probe, "exec");
+        node_drop(probe, "tcpSocket");
+        node_set_int(b, node_child(b, probe, "tcpSocket", NODE_OBJECT), "port",
+                     (int64_t)port);
+    }
+}
+
 /* A container without command and args runs sshd. With agents, that one and a container
- * that runs sshd explicitly run hvd-agent. */
-static void
+ * that runs sshd explicitly run hvd-agent. True if it does now. */
+static bool
 set_command(struct build *b, struct node *container, const struct mpi_job *job)
 {
     const char *word = first_word(container);
     struct node *command;
 
     if (word && !(job->is_agent && command_is_sshd(word)))
-        return;
+        return false;
     command = node_array(b);
     node_add_str(b, command, job->is_agent ? AGENT_COMMAND : "/usr/sbin/sshd");
     node_add_str(b, command, job->is_agent ? "serve" : "-De");
     node_set(b, container, "command", command);
     node_drop(container, "args");
+    return job->is_agent;
 }
 
 static void add_search(struct build *b,
@@ -396,6 +434,7 @@ struct node *mpi_worker(struct build *b,
     struct node *meta = pod_metadata(b, job, cfg, &job->worker, "worker"), *first;
     struct node *spec = pod_spec(b, &job->worker, cfg, &first), *o;
     char name[MPI_NAME_SIZE], label[16];
+    bool runs_agent;
 
     /* a launcher that is a worker has index 0, so that all indexes differ */
     (void)snprintf(label, sizeof(label), "%u", index + job->launcher_is_worker);
@@ -405,11 +444,13 @@ struct node *mpi_worker(struct build *b,
     o = mpi_object_new(b, job, "v1", "Pod", name, meta);
     set_identity(b, spec, job, name);
     add_search(b, spec, job, cfg);
-    set_command(b, first, job);
+    runs_agent = set_command(b, first, job);
     add_env(b, first, "K_MPI_JOB_ROLE", "worker");
     add_access(b, spec, first, job, cfg);
     if (job->is_agent)
         declare_agent_port(b, spec, first);
+    if (runs_agent)
+        set_agent_probes(b, first);
     node_set(b, o, "spec", spec);
     return b->status ? NULL : o;
 }

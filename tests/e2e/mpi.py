@@ -190,9 +190,11 @@ def mpich_by_the_agent() -> None:
 
 @suite.test
 def an_sshd_command_is_the_agent_s_too() -> None:
-    """The same YAML as for mpi-operator, sshd's command included, on an image that has none."""
+    """The same YAML as for mpi-operator, sshd's command and probe included, on an image that has none."""
     ns = namespace("e2e-mpi-same")
     job = mpijob("pi", "OpenMPI", True, sshd=["/usr/sbin/sshd", "-De", "-f", "/home/mpiuser/.sshd_config"])
+    worker = job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    worker["readinessProbe"] = {"tcpSocket": {"port": 2222}, "initialDelaySeconds": 2}
     computes_pi(job, ns, two_by_two("pi"))
 
 
