@@ -417,7 +417,7 @@ static void on_released(void *arg, const struct sync_outcome *outcome)
     sync_finish(arg, outcome->trouble == TROUBLE_NONE ? NULL : outcome->message);
 }
 
-/* Removes the finalizer of pods that the job does not keep. True: the sync goes on there,
+/* Removes the finalizer of pods that the job does not keep. True: the sync continues there,
  * and the watch's events of these pods start the next one. */
 static bool sync_releases(struct sync *s, bool has_job)
 {

@@ -2,7 +2,7 @@
 /* The status that users, kubectl and other controllers read.
  *
  * Conditions appear in the order Created, Running, Suspended, Restarting (the latter
- * two if they ever held), then Succeeded or Failed, and are never removed.
+ * two if they ever held), then Succeeded or Failed, and Finished, and are never removed.
  * lastTransitionTime changes only with the condition's status; that of Restarting=False
  * is also the time of the last restart. state and workers exist for the printer
  * columns, the other fields for programs. Pure; called by hvd_front.c. */
@@ -223,9 +223,31 @@ static struct node *status_conditions(struct hvd_status_writer *w)
     else
         put_passing(w, list, STATE_RESTARTING, "JobRestarted",
                     "all earlier pods are deleted, new ones are created");
-    if (state_is_final(v->state))
-        put_condition(w, list, state_name(v->state), true, v->reason, v->message);
+    if (!state_is_final(v->state))
+        return list;
+    put_condition(w, list, state_name(v->state), true, v->reason, v->message);
+    if (!w->v->was_finished || condition_find(w->job->meta.status, "Finished"))
+        put_condition(w, list, "Finished", true,
+                      v->state == STATE_SUCCEEDED ? "JobSucceeded" : "JobFailed",
+                      v->message);
     return list;
+}
+
+/* One sentence for the state, whatever it is. The status of a job that finished under an
+ * operator without this field is not written again for it. */
+static void put_message(struct hvd_status_writer *w, struct node *status)
+{
+    const struct hvd_verdict *v = w->v;
+    bool is_pending = v->state == STATE_PENDING;
+    const char *text = v->message;
+
+    if (v->was_finished && !node_get(w->job->meta.status, "message"))
+        return;
+    if (is_pending && w->outcome->trouble != TROUBLE_NONE)
+        text = w->outcome->message;
+    else if (v->state == STATE_RESTARTING || v->state == STATE_SUSPENDED)
+        text = deletion_wait_text(w, text);
+    status_set_text(w->b, status, "message", text, CONDITION_TEXT_MAX);
 }
 
 static struct node *failure_node(struct hvd_status_writer *w)
@@ -350,6 +372,7 @@ status_make(struct build *b, const struct verdict_query *q, const struct hvd_ver
     timestamp_format_s(q->now_wall_s, w.now);
     node_set_int(b, status, "observedGeneration", q->job->meta.generation);
     node_set_str(b, status, "state", state_name(v->state));
+    put_message(&w, status);
     put_world(&w, status);
     node_set(b, status, "conditions", status_conditions(&w));
     put_times(&w, status);

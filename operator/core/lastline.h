@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The line of a program's output that tells why it ended. Pure. */
+/* The line of a program's output that says why it ended. Pure. */
 #ifndef OPERATOR_CORE_LASTLINE_H
 #define OPERATOR_CORE_LASTLINE_H
 

@@ -71,6 +71,7 @@ static struct node *without_progress(struct build *b, const struct node *status)
     if (!copy)
         return NULL;
     node_drop(copy, "workers");
+    node_drop(copy, "message");
     node_drop(copy, "replicaStatuses");
     for (struct node *c = list ? list->first : NULL; c; c = c->next)
         node_drop(c, "message");

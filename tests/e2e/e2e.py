@@ -131,7 +131,11 @@ def the_demo_job_learns_all_ten_digits() -> None:
 def kubectl_get_and_events_show_the_job_s_history() -> None:
     ns = "e2e-demo"
     head, row = kubectl("get", "horovodjob", "demo", "-n", ns).splitlines()
-    expect(head.split() == ["NAME", "STATE", "WORKERS", "RESTARTS", "AGE"], "printer columns", head)
+    expect(
+        head.split() == ["NAME", "STATE", "WORKERS", "RESTARTS", "REPLACEMENTS", "AGE"],
+        "printer columns",
+        head,
+    )
     expect(row.split()[:3] == ["demo", "Succeeded", "0/2"], "printed row", row)
     readme = (ROOT / "operator/README.md").read_text()
     shown = [line.split()[:3] for line in re.findall(r"^    ((?:NAME|demo) .*)$", readme, re.MULTILINE)]

@@ -59,6 +59,11 @@ static void plan_expect_end(struct build *b,
     }
     plan_expect_condition(b, status, state_name(d->state), true, d->reason, d->message,
                           now);
+    if (state_is_final(d->state))
+        plan_expect_condition(b, status, "Finished", true,
+                              d->state == STATE_SUCCEEDED ? "JobSucceeded"
+                                                          : "JobFailed",
+                              d->message, now);
 }
 
 /* The pods of a role by phase. Counts of a finished job stay. Returns how many are
@@ -112,6 +117,8 @@ static const struct node *plan_expect_status(struct build *b,
     (void)snprintf(text, sizeof(text), "%d/%d", n_ready, n);
     if (n > 0)
         node_set_str(b, status, "workers", text);
+    if (!state_is_final(state_of_status(stored)))
+        node_set_str(b, status, "message", d->message);
     if (plan_has_ended(stored, d->state))
         plan_expect_end(b, status, d, timestamp_format_s(now_s, now));
     assert_int_equal(b->status, 0);
