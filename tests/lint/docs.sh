@@ -53,7 +53,7 @@ mapfile -t tell < <(files operator/apply.c operator/sync.c operator/core/hvd_sta
 if [ -f $reasons ] && [ ${#tell[@]} -gt 0 ]; then
     # each word there in CamelCase is a reason, but for types, states and kinds
     same $reasons reasons < <(grep -hoE '"[A-Z][A-Za-z0-9]*[a-z]"' "${tell[@]}" | tr -d '"' \
-        | grep -vxE 'Created|Running|Suspended|Restarting|Succeeded|Failed|Pending|True|False|Worker|Background' || true)
+        | grep -vxE 'Created|Running|Suspended|Restarting|Succeeded|Failed|Finished|Pending|True|False|Worker|Background' || true)
 fi
 if [ -f $monitoring ] && [ -f operator/core/metrics.c ]; then
     same $monitoring metrics < <(grep -oE '"(hvd_operator|mpi_operator|process)_[a-z_]+"' operator/core/metrics.c | tr -d '"')
