@@ -17,7 +17,8 @@
  *                            failure. Service, ConfigMap and PodGroup are recreated
  *   Restarting, Suspended    all pods are deleted; in Suspended also the PodGroup
  *   finished                 pods are deleted by cleanPodPolicy, or stopped by None; those
- *                            of a failed job may exit by themselves before. The PodGroup is deleted. The job itself is deleted
+ *                            of a failed job may exit by themselves before. The
+ *                            PodGroup is deleted. The job itself is deleted
  *                            ttlSecondsAfterFinished later, after the status has
  *                            reported it
  *

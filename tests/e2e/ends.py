@@ -54,6 +54,24 @@ def tests(suite: Suite) -> None:
         expect(condition(now, "Failed") == condition(status, "Failed"), "so does the reason", now)
 
     @suite.test
+    def the_pod_that_failed_stays_with_its_log() -> None:
+        """By the default cleanPodPolicy. The other pod often reports first, while this one still seems to run."""
+        ns = namespace("e2e-guilty")
+        fail = "echo rank $HOROVOD_RANK; [ $HOROVOD_RANK = 1 ] && echo no module >&2 && exit 3; sleep 1000"
+        job = horovodjob("guilty", ["sh", "-c", fail])
+        job["spec"]["runPolicy"] = {}
+        apply(job, ns)
+        status = wait_state("guilty", ns, "Failed")
+        expect(status["failure"]["pod"] == "guilty-worker-1", "it is named", status)
+        expect(status["message"].endswith("): no module"), "with its last line", status["message"])
+        wait(
+            "no pod runs",
+            lambda: all(p["status"]["phase"] == "Failed" for p in workers("guilty", ns)),
+            180,
+        )
+        expect("rank 1" in kubectl("logs", "-n", ns, "guilty-worker-1", "-c", "main"), "its log is there")
+
+    @suite.test
     def a_probe_s_kill_counts_if_another_pod_reports_it_first() -> None:
         ns = namespace("e2e-probe")
         job = horovodjob("probed", ["sh", "-c", PROBED], slots=2, container={"livenessProbe": PROBE})
