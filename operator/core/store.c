@@ -134,24 +134,12 @@ static bool annotation_is_kept(const char *annotation)
            || strcmp(annotation, ANNOTATION_VOLCANO_QUEUE) == 0;
 }
 
-/* Removes annotations of kubectl and other clients, which are most of a job's size. */
-static void slim_annotations(struct node *list)
-{
-    struct node *next;
-
-    for (struct node *c = list->first; c; c = next) {
-        next = c->next;
-        if (!annotation_is_kept(c->key))
-            node_drop(list, c->key);
-    }
-}
-
 static void slim_metadata(struct node *meta)
 {
     node_drop(meta, "managedFields");
     for (struct node *c = meta->first; c; c = c->next) {
-        if (strcmp(c->key, "annotations") == 0)
-            slim_annotations(c);
+        if (strcmp(c->key, "annotations") == 0 && c->type == NODE_OBJECT)
+            node_keep(c, annotation_is_kept); /* the others are most of a job's size */
     }
 }
 
