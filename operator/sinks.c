@@ -66,6 +66,7 @@ static void sinks_go_back(void *arg)
     struct controller *op = arg;
     uint64_t now_ns = clock_now_ns();
 
+    store_rewind(op->store);
     if (op->went_back_ns && now_ns - op->went_back_ns < WENT_BACK_NS)
         return;
     op->went_back_ns = now_ns;
@@ -73,15 +74,14 @@ static void sinks_go_back(void *arg)
         "the API server's versions went back, as after a restore of etcd; listing all "
         "objects again",
         "watches=%d", WATCH_COUNT);
-    store_rewind(op->store);
     sinks_relist(op);
 }
 
 /* --- jobs ------------------------------------------------------------------------- */
 
-static void jobs_begin(void *arg, enum kube_kind kind)
+static void jobs_begin(void *arg, enum kube_kind kind, uint64_t version)
 {
-    store_begin_jobs(((struct controller *)arg)->store, kind);
+    store_begin_jobs(((struct controller *)arg)->store, kind, version);
 }
 
 static int jobs_end(void *arg, enum kube_kind kind)
@@ -116,8 +116,9 @@ static int jobs_drop(void *arg, enum kube_kind kind, const char *ns, const char 
 
 /* --- pods: kind is that of their jobs --------------------------------------------- */
 
-static void pods_begin(void *arg, enum kube_kind kind)
+static void pods_begin(void *arg, enum kube_kind kind, uint64_t version)
 {
+    (void)version;
     store_begin_pods(((struct controller *)arg)->store, kind);
 }
 
@@ -162,8 +163,9 @@ static int pods_drop(void *arg, enum kube_kind kind, const char *ns, const char 
 
 /* --- launcher Jobs ---------------------------------------------------------------- */
 
-static void batches_begin(void *arg, enum kube_kind kind)
+static void batches_begin(void *arg, enum kube_kind kind, uint64_t version)
 {
+    (void)version;
     (void)kind;
     store_begin_batches(((struct controller *)arg)->store);
 }
@@ -202,8 +204,9 @@ batches_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
 
 /* --- PriorityClasses -------------------------------------------------------------- */
 
-static void classes_begin(void *arg, enum kube_kind kind)
+static void classes_begin(void *arg, enum kube_kind kind, uint64_t version)
 {
+    (void)version;
     (void)kind;
     priorities_begin(&((struct controller *)arg)->priorities);
 }
@@ -238,8 +241,9 @@ classes_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
 
 /* --- objects known by metadata ---------------------------------------------------- */
 
-static void owned_begin(void *arg, enum kube_kind kind)
+static void owned_begin(void *arg, enum kube_kind kind, uint64_t version)
 {
+    (void)version;
     store_begin_owned(((struct controller *)arg)->store, kind);
 }
 
@@ -280,7 +284,7 @@ static const struct watch_row {
     bool is_optional;         /* the cluster may lack the kind */
     bool is_cluster_wide;     /* has no namespace */
     const struct prune_rule *rules;
-    void (*begin)(void *arg, enum kube_kind kind);
+    void (*begin)(void *arg, enum kube_kind kind, uint64_t version);
     int (*end)(void *arg, enum kube_kind kind);
     int (*put)(void *arg, enum kube_kind kind, struct node *object);
     int (*drop)(void *arg, enum kube_kind kind, const char *ns, const char *name);
@@ -358,7 +362,7 @@ void sinks_close(struct controller *op)
     }
 }
 
-bool controller_is_synced(const struct controller *op)
+static bool sinks_are_listed(const struct controller *op)
 {
     for (int i = 0; i < WATCH_COUNT; i++) {
         const struct watcher *w = sinks_required(op, i);
@@ -366,6 +370,13 @@ bool controller_is_synced(const struct controller *op)
         if (w && !watcher_is_synced(w) && !watcher_is_absent(w))
             return false;
     }
+    return true;
+}
+
+bool controller_is_synced(const struct controller *op)
+{
+    if (!sinks_are_listed(op))
+        return false;
     return !watcher_is_absent(op->watch[WATCH_HVD_JOBS])
            || !watcher_is_absent(op->watch[WATCH_MPI_JOBS]);
 }
@@ -378,7 +389,8 @@ bool controller_may_act(const struct controller *op)
         if (w && !watcher_is_fresh(w) && !watcher_is_absent(w))
             return false;
     }
-    return controller_leads(op) && controller_is_synced(op);
+    /* without any definition of a job, pods of deleted jobs have still to be released */
+    return controller_leads(op) && sinks_are_listed(op);
 }
 
 void sinks_relist(struct controller *op)

@@ -424,11 +424,13 @@ static bool sync_releases(struct sync *s, bool has_job)
     int rc = release_make_plan(s->op->store, s->key, has_job ? &s->meta : NULL,
                                &s->arena, &s->pod_owner, &s->plan);
 
+    if (rc == 0 && s->plan.n == 0)
+        return false;
     if (rc < 0)
         sync_finish(s, "out of memory");
-    else if (s->plan.n > 0)
+    else
         apply_start(s->op, s->key, &s->pod_owner, &s->plan, &s->arena, on_released, s);
-    return rc < 0 || s->plan.n > 0;
+    return true; /* s may have been freed */
 }
 
 void sync_start(struct controller *op, const char *key)

@@ -39,6 +39,7 @@
 #define PAGE_LIMIT     50u /* pods with their managedFields: half a megabyte */
 #define PAGE_SHRINK    8u
 #define MAX_BAD_LINES  3u
+#define MAX_SILENT     2u
 #define MAX_META_BYTES (1u << 20) /* tree of a list's metadata, or of an ERROR */
 #define SHORT_WATCH_NS 1000000000ull
 
@@ -54,9 +55,9 @@ struct watcher {
     bool is_stale,
         is_relisting; /* see watcher_relist; the current list is the new one */
     bool is_optional, is_absent;
-    bool has_opened;  /* the server has accepted the watch */
-    bool has_expired; /* the watch sent ERROR 410 */
-    unsigned page_limit, n_bad_lines;
+    bool has_opened;                            /* the server has accepted the watch */
+    bool has_expired;                           /* the watch sent ERROR 410 */
+    unsigned page_limit, n_bad_lines, n_silent; /* silent: watches in a row */
     uint64_t opened_ns, received_ns, idle_ms, n_events, n_seen_this_watch;
 };
 
@@ -160,7 +161,9 @@ static void watcher_step(struct watcher *w, enum refl_event ev, const char *why)
         || (now_ns - w->opened_ns < SHORT_WATCH_NS && w->n_seen_this_watch == 0);
     enum refl_state next;
 
-    if ((ev == REFL_ERROR || ev == REFL_WATCH_END) && watch_was_silent(w, now_ns))
+    if ((ev == REFL_ERROR || ev == REFL_WATCH_END) && watch_was_silent(w, now_ns)
+        && ++w->n_silent % MAX_SILENT
+               == 0) /* the first one may be the network's fault */
         ev = REFL_SILENT;
     w->is_open = false;
     next = reflector_next(&w->refl, ev, was_short, now_ns, watcher_random32());
@@ -181,15 +184,19 @@ static struct json_span version_of(struct json_span object)
     return json_find_text(json_find(object, "metadata"), "resourceVersion");
 }
 
-/* Versions are one counter of etcd. It goes back only if etcd was restored. */
-static void check_version(struct watcher *w, struct json_span list)
+/* Versions are one counter of etcd. It goes back only if etcd was restored. Returns that
+ * of the list. */
+static uint64_t check_version(struct watcher *w, struct json_span list)
 {
     struct json_span v = version_of(list);
     char text[sizeof(w->resource_version)];
+    uint64_t version;
 
     (void)snprintf(text, sizeof(text), "%.*s", v.n < sizeof(text) ? (int)v.n : 0, v.p);
-    if (*text && strtoull(text, NULL, 10) < strtoull(w->resource_version, NULL, 10))
+    version = strtoull(text, NULL, 10);
+    if (version > 0 && version < strtoull(w->resource_version, NULL, 10))
         w->sink.went_back(w->sink.arg);
+    return version;
 }
 
 static void set_version(struct watcher *w, struct json_span object)
@@ -265,10 +272,8 @@ static int read_page(struct watcher *w, const struct kube_reply *r, struct err *
         found = (struct json_span){"[]", 2}; /* an empty list of metadata is null */
     if (json_walk(&items, found) < 0 || items.close != ']')
         return err_set(err, -EINVAL, "the list has no items");
-    if (!w->resume) {
-        check_version(w, list);
-        w->sink.begin_list(w->sink.arg, w->sink.kind);
-    }
+    if (!w->resume)
+        w->sink.begin_list(w->sink.arg, w->sink.kind, check_version(w, list));
     while ((more = json_walk_next(&items, &key, &item)) > 0) {
         if (watcher_give_object(w, item, w->sink.put) < 0)
             return err_set(err, -ENOMEM, "out of memory");
@@ -299,7 +304,7 @@ static void kind_unknown(struct watcher *w, bool is_forbidden)
                        w->sink.is_metadata ? "" : ": apply manifests/crd",
                        w->kind == KUBE_MPIJOB ? "/mpijob" : "");
     if (w->is_synced && !is_forbidden) {
-        w->sink.begin_list(w->sink.arg, w->sink.kind);
+        w->sink.begin_list(w->sink.arg, w->sink.kind, 0);
         if (w->sink.end_list(w->sink.arg, w->sink.kind) < 0) {
             watcher_step(w, REFL_ERROR, "out of memory");
             return;
@@ -453,6 +458,7 @@ static int watch_on_line(void *arg, const char *line, size_t n)
     }
     w->n_bad_lines = 0;
     w->n_seen_this_watch += rc == 0;
+    w->n_silent = 0;
     w->received_ns = clock_now_ns();
     return rc;
 }

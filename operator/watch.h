@@ -14,7 +14,8 @@
  * start requests. Functions with a result return 0, or -ENOMEM if the object was not
  * stored: then the event or the list is repeated. */
 struct watch_sink {
-    void (*begin_list)(void *arg, enum kube_kind kind);
+    /* version: the list's; 0: unknown */
+    void (*begin_list)(void *arg, enum kube_kind kind, uint64_t version);
     int (*end_list)(void *arg, enum kube_kind kind);
     /* the tree is valid during the call */
     int (*put)(void *arg, enum kube_kind kind, struct node *object);

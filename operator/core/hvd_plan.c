@@ -176,14 +176,15 @@ static void stop_pod(struct planning *g, enum role role, uint32_t i, const char 
         x->body = stop_patch(g);
 }
 
-/* When the remaining pods of a finished job are stopped or deleted. Agents of a failed job
- * exit by themselves before, so that their pods stay with their logs: the pod that caused
+/* When the remaining pods of a finished job are stopped or deleted; those that have not
+ * begun are deleted at once. Agents of a failed job exit by themselves before, so that their pods stay with their logs: the pod that caused
  * the failure is often not the first that the API server shows as failed. */
 static uint64_t stop_s(const struct verdict_query *q, const struct hvd_verdict *v)
 {
     bool is_expired = strcmp(v->reason, "DeadlineExceeded") == 0;
     bool waits = q->job->run.clean == CLEAN_NONE
-                 || (q->job->run.clean == CLEAN_RUNNING && v->state == STATE_FAILED);
+                 || (q->job->run.clean == CLEAN_RUNNING && v->state == STATE_FAILED
+                     && q->job->framework == FRAMEWORK_HOROVOD);
 
     return waits && !is_expired ? v->was.completion_s + END_S : 0;
 }
@@ -205,7 +206,8 @@ static void plan_stop(struct planning *g)
     }
 }
 
-static void plan_clean(struct planning *g, enum clean_policy policy)
+/* is_early: only pods that have not begun. */
+static void plan_clean(struct planning *g, enum clean_policy policy, bool is_early)
 {
     for (int r = 0; r < ROLE_COUNT; r++) {
         const struct crew *crew = &g->seen->crew[r];
@@ -214,7 +216,8 @@ static void plan_clean(struct planning *g, enum clean_policy policy)
             const struct pod *p = crew->w[i].pod;
 
             if (crew->w[i].state == WORKER_SEEN && !p->is_deleting
-                && must_clean(policy, p->phase))
+                && must_clean(policy, p->phase)
+                && (!is_early || p->phase == POD_PENDING))
                 drop_pod(g, STAGE_NEEDED, (enum role)r, i, p->uid);
         }
     }
@@ -273,12 +276,11 @@ static void plan_drop_gang(struct planning *g)
 
 static void plan_end_pods(struct planning *g)
 {
-    if (g->q->now_wall_s < stop_s(g->q, g->v))
-        return;
-    if (g->job->run.clean == CLEAN_NONE)
+    bool is_early = g->q->now_wall_s < stop_s(g->q, g->v);
+
+    plan_clean(g, g->job->run.clean, is_early);
+    if (g->job->run.clean == CLEAN_NONE && !is_early)
         plan_stop(g);
-    else
-        plan_clean(g, g->job->run.clean);
 }
 
 static void plan_end(struct planning *g, bool is_ttl_over)
@@ -469,7 +471,7 @@ static void plan_by_state(struct planning *g, bool is_ttl_over)
     case STATE_RESTARTING:
     case STATE_SUSPENDED:
         plan_look(g);
-        plan_clean(g, CLEAN_ALL);
+        plan_clean(g, CLEAN_ALL, false);
         if (g->v->state == STATE_SUSPENDED)
             plan_drop_gang(g);
         break;

@@ -7,7 +7,8 @@
  *     name starts with an empty one.
  *  2. A pod belongs to a job by name and by the uid in its owner reference, never by
  *     label alone; a pod of a launcher Job by the uid of that Job.
- *  3. The version of a job never decreases: the answer to a status patch may arrive
+ *  3. The version of a job never decreases, unless a list or store_rewind shows that the
+ *     API server was restored from a backup: the answer to a status patch may arrive
  *     before the watch event. Only the watch adds a job: an answer may also arrive
  *     after the job was deleted.
  *  4. A created pod is absent only when the API server has answered so, never because
@@ -168,8 +169,11 @@ static int put_job(struct store *s,
         return -ENOMEM;
     j->is_marked = true;
     j->kind = meta->kind;
-    if (j->uid && strcmp(j->uid, uid) == 0 && version < j->version)
-        return 0;
+    if (j->uid && strcmp(j->uid, uid) == 0 && version < j->version) {
+        if (j->version > s->list_version[meta->kind])
+            return 0;
+        memset(j->memory.fact, 0, sizeof(j->memory.fact)); /* a restored backup */
+    }
     strbuf_init(&b, MAX_OBJECT_BYTES);
     object_slim(object);
     json_write(object, &b);
@@ -255,8 +259,9 @@ void store_drop_job(struct store *s, const char *key)
         drop_entry(s, j);
 }
 
-void store_begin_jobs(struct store *s, enum kube_kind kind)
+void store_begin_jobs(struct store *s, enum kube_kind kind, uint64_t version)
 {
+    s->list_version[kind] = version;
     for (size_t i = 0; i < s->jobs.n; i++) {
         struct job_entry *j = s->jobs.v[i];
 
@@ -269,6 +274,7 @@ void store_end_jobs(struct store *s, enum kube_kind kind)
 {
     size_t kept = 0;
 
+    s->list_version[kind] = 0;
     for (size_t i = 0; i < s->jobs.n; i++) {
         struct job_entry *j = s->jobs.v[i];
 

@@ -74,7 +74,9 @@ void store_rewind(struct store *s);
  * called with the key of each job that is affected. -ENOMEM: not all are dropped, list
  * again. */
 typedef void (*store_key_fn)(void *arg, const char *key);
-void store_begin_jobs(struct store *s, enum kube_kind kind);
+/* version: of the list. An object in it that is older than the stored one, which is not
+ * newer than the list, is from a restored backup and replaces it. */
+void store_begin_jobs(struct store *s, enum kube_kind kind, uint64_t version);
 void store_end_jobs(struct store *s, enum kube_kind kind);
 void store_begin_pods(struct store *s, enum kube_kind job_kind);
 int store_end_pods(struct store *s,

@@ -24,6 +24,7 @@ struct job_entry {
 };
 
 struct store {
+    uint64_t list_version[KUBE_KIND_COUNT]; /* of jobs, while a list is read; else 0 */
     struct keyed jobs;
     struct children children;
 };

@@ -223,6 +223,30 @@ def pods_without_an_owner_go() -> None:
 
 
 @suite.test
+def pods_go_when_the_cluster_has_no_jobs_at_all() -> None:
+    """The definition was deleted, and another operator starts."""
+
+    def gone(w, h, method, plural, _):
+        if method != "GET" or plural not in ("horovodjobs", "mpijobs"):
+            return False
+        w.fake.answer(h, 404, "404 page not found")
+        return True
+
+    def pods(fake) -> None:
+        meta = {
+            "name": NAMES[0],
+            "labels": {"ringmaster.dev/job-name": "j0", "ringmaster.dev/job-role": "worker"},
+            "ownerReferences": [{"kind": "HorovodJob", "uid": "u", "controller": True}],
+            "finalizers": ["ringmaster.dev/tracking"],
+            "deletionTimestamp": "2026-01-01T00:00:00Z",
+        }
+        fake.put("pods", {"metadata": meta, "status": {"phase": "Succeeded"}})
+
+    with World(gone, jobs=0, before=pods) as w:
+        wait("it is gone", lambda: all_gone(w))
+
+
+@suite.test
 def other_finalizers_stay() -> None:
     with World() as w:
         w.serves_job()

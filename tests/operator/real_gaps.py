@@ -30,10 +30,12 @@ def a_job_that_succeeded_without_an_operator_does_not_run_again() -> None:
     ns = "t-gap-success"
     old = runs(ns)
     current().kill()
-    end_all(ns, "Succeeded")
-    left = api.pods(ns)
+    try:
+        end_all(ns, "Succeeded")
+        left = api.pods(ns)
+    finally:
+        replace(start())
     expect(left == {"j-worker-0": old["j-worker-0"]}, "the first worker is kept", left)
-    replace(start())
     status = state(ns, "Succeeded")
     expect(status["replacements"] == 0, "no restart", status)
     wait("its last pod is gone", lambda: not api.pods(ns))
@@ -44,8 +46,10 @@ def a_job_that_failed_without_an_operator_does_not_run_again() -> None:
     ns = "t-gap-failure"
     runs(ns)
     current().kill()
-    end_all(ns, "Failed", **ended(3, report(1, "j-worker-1", 1767225660000400)))
-    replace(start())
+    try:
+        end_all(ns, "Failed", **ended(3, report(1, "j-worker-1", 1767225660000400)))
+    finally:
+        replace(start())
     status = state(ns, "Failed")
     expect(status["failure"]["rank"] == 1 and status["failure"]["pod"] == "j-worker-1", "the cause", status)
     wait("its last pod is gone", lambda: not api.pods(ns))
@@ -94,6 +98,13 @@ def without_an_operator_the_documented_command_lets_a_namespace_go() -> None:
     ns = "t-gap-orphans"
     runs(ns)
     current().stop()
+    try:
+        free_by_the_documented_command(ns)
+    finally:
+        replace(start())
+
+
+def free_by_the_documented_command(ns: str) -> None:
     api.call("DELETE", f"/api/v1/namespaces/{ns}")
     wait("the pod without the finalizer is gone", lambda: set(sweep(ns)) == {"j-worker-0"})
     path = CORE.format(ns=ns) + "pods/j-worker-0"
@@ -108,4 +119,3 @@ def without_an_operator_the_documented_command_lets_a_namespace_go() -> None:
     )
     expect(done.returncode == 0, "it works", done.stdout + done.stderr)
     wait("the namespace is gone", lambda: namespace_is_gone(ns))
-    replace(start())

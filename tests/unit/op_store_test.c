@@ -382,9 +382,54 @@ UNIT_TEST(a_relist_drops_objects_that_it_does_not_contain)
     assert_int_equal(store_n_pods(w->s), 1);
     assert_worker(w, 1, 0, WORKER_SEEN);
     assert_worker(w, 1, 1, WORKER_GONE);
-    store_begin_jobs(w->s, KUBE_JOB);
+    store_begin_jobs(w->s, KUBE_JOB, 9);
     store_end_jobs(w->s, KUBE_JOB);
     assert_int_equal(store_n_jobs(w->s, KUBE_JOB, STATE_PENDING), 0);
+}
+
+/* Whether the job's stored text is that of this version. */
+static bool has_version(const struct world *w, int version)
+{
+    char mark[64];
+    size_t n;
+
+    (void)snprintf(mark, sizeof(mark), "\"resourceVersion\":\"%d\"", version);
+    return strstr(store_job_text(w->s, w->key, &n), mark) != NULL;
+}
+
+UNIT_TEST(an_older_job_in_a_list_is_taken_if_the_list_is_newer)
+{
+    static const struct {
+        int stored, list, listed, kept;
+    } t[] = {
+        {5, 9, 7, 7},   /* newer */
+        {5, 4, 3, 5},   /* the answer of a status write came after the list was made */
+        {5, 5, 3, 3},   /* the list should have it: etcd was restored */
+        {5, 100, 3, 3}, /* the same, with a revision that was raised */
+        {5, 0, 3, 5},   /* a list without a version */
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        CLEANUP(world_close) struct world *w = world_open();
+
+        assert_int_equal(put_job(w, "u1", t[i].stored), 0);
+        store_begin_jobs(w->s, KUBE_JOB, (uint64_t)t[i].list);
+        assert_int_equal(put_job(w, "u1", t[i].listed), 0);
+        assert_true(has_version(w, t[i].kept));
+        store_end_jobs(w->s, KUBE_JOB);
+        assert_int_equal(put_job(w, "u1", 2), 0); /* an event that was sent again */
+        assert_true(has_version(w, t[i].kept));
+    }
+}
+
+UNIT_TEST(after_versions_went_back_older_jobs_are_taken)
+{
+    CLEANUP(world_close) struct world *w = world_open();
+
+    assert_int_equal(put_job(w, "u1", 5), 0);
+    store_rewind(w->s);
+    assert_int_equal(put_job(w, "u1", 3), 0);
+    assert_true(has_version(w, 3));
 }
 
 static struct node *
