@@ -291,30 +291,53 @@ static uint64_t report_time(const struct pod *p, const struct failure *f)
     return end != 0 && apart <= DAY_US ? at : exit_time(p);
 }
 
+static bool pod_was_oom(const struct pod *p)
+{
+    return p->is_main_exit && strcmp(p->exit_reason, "OOMKilled") == 0;
+}
+
+/* The sentence for a report about this place. */
+static const char *report_text(struct cause_search *s,
+                               const struct cause_place *at,
+                               const struct failure *f,
+                               const char *output)
+{
+    bool is_oom = pod_was_oom(at->pod);
+    struct failure named = *f;
+    char sentence[480];
+
+    if (*at->name) /* fits: a label's value */
+        (void)snprintf(named.host, sizeof(named.host), "%s", at->name);
+    failure_sentence(&named, sentence, sizeof(sentence));
+    return search_keep_text(
+        s, arena_printf(s->arena, "%s%s%s%s", sentence, on_node(s, at->node),
+                        is_oom ? ": out of memory: the container's "
+                                 "memory limit was reached"
+                               : "",
+                        is_oom && !*f->why ? "" : why_text(s, f->why, output)));
+}
+
 /* The agent's report in the pod p. */
 static void
 offer_report(struct cause_search *s, const struct pod *p, const struct failure *f)
 {
     const struct cause_place at = find_place(s, p, f);
     const struct pod *where = at.pod;
-    struct failure named = *f;
-    char sentence[480];
     struct cause c = {.rank = f->rank,
                       .exit_code = f->exit_code,
                       .signal = f->signal,
                       .at_wall_us = report_time(p, f)};
-    bool is_oom, is_terminated, is_late, is_taken, is_lost;
+    bool is_terminated, is_late, is_taken, is_lost;
     enum ender ender = ended_by(at.w, where);
 
     is_terminated = f->rank < 0 && f->signal == SIGTERM; /* sent by the kubelet */
     is_taken = is_terminated && ender != ENDED_BY_ITSELF;
     is_lost = f->rank < 0 && f->exit_code == OWN_CODE && where != p;
     is_late = f->rank < 0 && f->exit_code == FAILURE_LATE;
-    is_oom = where->is_main_exit && strcmp(where->exit_reason, "OOMKilled") == 0;
     c.has_exit = f->exit_code != 0 || f->signal != 0;
     c.pod = at.name;
     c.node = at.node;
-    c.reason = is_oom ? "OOMKilled" : "WorkerFailed";
+    c.reason = pod_was_oom(where) ? "OOMKilled" : "WorkerFailed";
     if (is_taken)
         c.reason = "WorkerDeleted";
     if (is_terminated && *where->reason)
@@ -329,15 +352,7 @@ offer_report(struct cause_search *s, const struct pod *p, const struct failure *
     c.seen = where;
     c.output = second_line(where->is_main_exit && *where->exit_text ? where->exit_text
                                                                     : p->exit_text);
-    if (*at.name) /* fits: a label's value */
-        (void)snprintf(named.host, sizeof(named.host), "%s", at.name);
-    failure_sentence(&named, sentence, sizeof(sentence));
-    c.message = search_keep_text(
-        s, arena_printf(s->arena, "%s%s%s%s", sentence, on_node(s, at.node),
-                        is_oom ? ": out of memory: the container's "
-                                 "memory limit was reached"
-                               : "",
-                        is_oom && !*f->why ? "" : why_text(s, f->why, c.output)));
+    c.message = report_text(s, &at, f, c.output);
     search_add_cause(s, &c);
 }
 

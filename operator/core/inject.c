@@ -196,3 +196,32 @@ void inject_mounts(struct build *b, struct node *container)
     inject_mount(b, container, VOLUME_RUNTIME, MOUNT_RUNTIME, false);
     inject_mount(b, container, VOLUME_TOKEN, MOUNT_TOKEN, true);
 }
+
+static bool probe_runs_ssh(const struct node *probe)
+{
+    const struct node *words = node_at(probe, "exec.command");
+
+    for (const struct node *c = words ? words->first : NULL; c; c = c->next) {
+        if (c->type == NODE_STRING && strstr(c->u.s, "ssh"))
+            return true;
+    }
+    return false;
+}
+
+void inject_probes(struct build *b, struct node *container, uint16_t port)
+{
+    static const char *const keys[] = {"startupProbe", "readinessProbe",
+                                       "livenessProbe"};
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        const struct node *was = node_get(container, keys[i]);
+        struct node *probe;
+
+        if (!was || (!node_get(was, "tcpSocket") && !probe_runs_ssh(was)))
+            continue;
+        probe = node_child(b, container, keys[i], NODE_OBJECT);
+        node_drop(probe, "exec");
+        node_drop(probe, "tcpSocket");
+        node_set_int(b, node_child(b, probe, "tcpSocket", NODE_OBJECT), "port", port);
+    }
+}

@@ -48,6 +48,10 @@ void inject_command(struct build *b,
                     const char *const *words,
                     size_t n);
 
+/* Probes of an sshd that the agent replaces ask the agent's port: all of a TCP port, and
+ * those that run a command with "ssh" in it. */
+void inject_probes(struct build *b, struct node *container, uint16_t port);
+
 void inject_mount(struct build *b,
                   struct node *container,
                   const char *name,

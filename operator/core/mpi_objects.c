@@ -210,6 +210,13 @@ static const struct node *mpi_own_port(const struct node *container)
     return node_with(node_get(container, "env"), "name", PORT_VARIABLE);
 }
 
+static uint16_t mpi_agent_port(const struct node *container)
+{
+    const char *own = node_str(mpi_own_port(container), "value");
+
+    return own ? (uint16_t)strtoul(own, NULL, 10) : AGENT_SERVE_PORT;
+}
+
 /* On the host's network the agents of two jobs may meet on one node: each job has a
  * port of its own, below those that Kubernetes and the kernel give out. If the workers'
  * template sets a port, the launcher gets the same one, because it connects to that
@@ -358,41 +365,6 @@ static bool command_is_sshd(const char *path)
     return strcmp(slash ? slash + 1 : path, "sshd") == 0;
 }
 
-/* True if a word of the command of an exec probe has "ssh" in it. */
-static bool probe_runs_ssh(const struct node *probe)
-{
-    const struct node *words = node_at(probe, "exec.command");
-
-    for (const struct node *c = words ? words->first : NULL; c; c = c->next) {
-        if (c->type == NODE_STRING && strstr(c->u.s, "ssh"))
-            return true;
-    }
-    return false;
-}
-
-/* Probes of the sshd that was replaced ask the agent's port. */
-static void set_agent_probes(struct build *b, struct node *container)
-{
-    static const char *const keys[] = {"startupProbe", "readinessProbe",
-                                       "livenessProbe"};
-    const char *own = node_str(mpi_own_port(container), "value");
-    unsigned long port = own ? strtoul(own, NULL, 10) : AGENT_SERVE_PORT;
-
-    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-        struct node *probe;
-
-        if (!node_get(container, keys[i]))
-            continue;
-        probe = node_child(b, container, keys[i], NODE_OBJECT);
-        if (!probe || (!node_get(probe, "tcpSocket") && !probe_runs_ssh(probe)))
-            continue;
-        node_drop(probe, "exec");
-        node_drop(probe, "tcpSocket");
-        node_set_int(b, node_child(b, probe, "tcpSocket", NODE_OBJECT), "port",
-                     (int64_t)port);
-    }
-}
-
 /* A container without command and args runs sshd. With agents, that one and a container
  * that runs sshd explicitly run hvd-agent. True if it does now. */
 static bool
@@ -450,7 +422,7 @@ struct node *mpi_worker(struct build *b,
     if (job->is_agent)
         declare_agent_port(b, spec, first);
     if (runs_agent)
-        set_agent_probes(b, first);
+        inject_probes(b, first, mpi_agent_port(first));
     node_set(b, o, "spec", spec);
     return b->status ? NULL : o;
 }
