@@ -44,7 +44,6 @@ struct sync {
     struct job_meta meta;
     struct job_meta *job; /* created by front; NULL until the spec has been read */
     struct job_plan plan;
-    struct job_meta pod_owner; /* of sync_releases */
     struct sync_outcome outcome;
     struct decision decision;
     struct node *status; /* to be written */
@@ -419,17 +418,16 @@ static void on_released(void *arg, const struct sync_outcome *outcome)
 
 /* Removes the finalizer of pods that the job does not keep. True: the sync continues there,
  * and the watch's events of these pods start the next one. */
-static bool sync_releases(struct sync *s, bool has_job)
+static bool sync_releases(struct sync *s)
 {
-    int rc = release_make_plan(s->op->store, s->key, has_job ? &s->meta : NULL,
-                               &s->arena, &s->pod_owner, &s->plan);
+    int rc = release_make_plan(s->op->store, &s->meta, &s->arena, &s->plan);
 
     if (rc == 0 && s->plan.n == 0)
         return false;
     if (rc < 0)
         sync_finish(s, "out of memory");
     else
-        apply_start(s->op, s->key, &s->pod_owner, &s->plan, &s->arena, on_released, s);
+        apply_start(s->op, s->key, &s->meta, &s->plan, &s->arena, on_released, s);
     return true; /* s may have been freed */
 }
 
@@ -452,9 +450,11 @@ void sync_start(struct controller *op, const char *key)
     op->syncs = s;
     op->n_syncs++;
     rc = sync_read_job(s, &err);
-    if ((rc == 0 || rc == -ENOENT) && sync_releases(s, rc == 0))
+    if (rc == -ENOENT)
+        rc = store_key_meta(key, &s->arena, &s->meta);
+    if (rc == 0 && sync_releases(s))
         return;
-    if (rc == -ENOENT || (rc == 0 && s->meta.is_deleting)) {
+    if (rc == 0 && s->meta.is_deleting) {
         sync_finish(s, NULL);
         return;
     }

@@ -45,9 +45,8 @@
 
 #define DAY_S    86400
 #define DAY_US   (DAY_S * 1000000ull)
-#define REPORT_S 30 /* from a container's end until the pod's status has it */
-#define LOST_S                                                                         \
-    10 /* from the report of a lost agent until its pod's status has its end */
+#define REPORT_S 30  /* from a container's end until the pod's status has it */
+#define LOST_S   10  /* from the report of a lost agent until its pod shows its end */
 #define OWN_CODE 125 /* of an agent that failed itself, or was lost */
 
 struct cause_search {
@@ -263,16 +262,22 @@ static const char *second_line(const char *text)
     return nl ? nl + 1 : "";
 }
 
-/* ": WHY", or ": " and the last line of the output; "" if there is neither. */
-static const char *why_text(struct cause_search *s, const char *why, const char *output)
+/* ": WHY", or ": " and the last line of the output; "" if there is neither. That the
+ * memory was out is said first, and explains more than the last line. */
+static const char *
+why_text(struct cause_search *s, bool is_oom, const char *why, const char *output)
 {
     const char *line = why;
     size_t n = strlen(why);
 
-    if (n == 0)
+    if (n == 0 && !is_oom)
         line = last_line_find(output, &n);
-    return n > 0 ? search_keep_text(s, arena_printf(s->arena, ": %.*s", (int)n, line))
-                 : "";
+    return search_keep_text(
+        s,
+        arena_printf(
+            s->arena, "%s%s%.*s",
+            is_oom ? ": out of memory: the container's memory limit was reached" : "",
+            n > 0 ? ": " : "", (int)n, line));
 }
 
 /* The time of an exit that only the kubelet reports: the end of its second. */
@@ -302,7 +307,6 @@ static const char *report_text(struct cause_search *s,
                                const struct failure *f,
                                const char *output)
 {
-    bool is_oom = pod_was_oom(at->pod);
     struct failure named = *f;
     char sentence[480];
 
@@ -310,11 +314,8 @@ static const char *report_text(struct cause_search *s,
         (void)snprintf(named.host, sizeof(named.host), "%s", at->name);
     failure_sentence(&named, sentence, sizeof(sentence));
     return search_keep_text(
-        s, arena_printf(s->arena, "%s%s%s%s", sentence, on_node(s, at->node),
-                        is_oom ? ": out of memory: the container's "
-                                 "memory limit was reached"
-                               : "",
-                        is_oom && !*f->why ? "" : why_text(s, f->why, output)));
+        s, arena_printf(s->arena, "%s%s%s", sentence, on_node(s, at->node),
+                        why_text(s, pod_was_oom(at->pod), f->why, output)));
 }
 
 /* The agent's report in the pod p. */
@@ -382,17 +383,14 @@ static void offer_exit(struct cause_search *s, const struct pod *p)
     c.message = search_keep_text(
         s,
         arena_printf(
-            s->arena, "%s %s of %s%s %s%s%s%s%s%s",
+            s->arena, "%s %s of %s%s %s%s%s%s%s",
             p->is_init_exit ? "init container" : "container", p->exit_container,
             p->name, on_node(s, p->node),
             c.signal ? "was killed by " : "exited with code ",
             c.signal ? signal_name(c.signal)
                      : search_keep_text(s, arena_printf(s->arena, "%d", c.exit_code)),
-            is_oom ? ": out of memory: the container's memory limit was "
-                     "reached"
-                   : "",
             *p->exit_reason && !is_oom ? ": " : "", is_oom ? "" : p->exit_reason,
-            is_oom && !*why ? "" : why_text(s, why, p->exit_text)));
+            why_text(s, is_oom, why, p->exit_text)));
     search_add_cause(s, &c);
 }
 

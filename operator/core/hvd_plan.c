@@ -100,23 +100,12 @@ static void drop_pod(
 
 /* --- the finalizer ---------------------------------------------------------------- */
 
-static void release_pod(struct planning *g, enum role role, uint32_t i, const char *uid)
-{
-    struct build b = {.arena = g->arena};
-    struct action *x = add_pod(g, VERB_UPDATE, STAGE_NEEDED, role, i);
-
-    action_set_uid(g, x, uid);
-    if (x)
-        x->body = release_patch(&b);
-    g->is_out_of_memory |= b.status != 0;
-}
-
 /* True if the status has all that the pod's end can change. In a job that is not
  * finished this is so for a pod that is deleted before ranks have run: it is no failure
  * (hvd_cause.c), but its name is needed for the next pod. */
 static bool pod_end_is_stored(const struct hvd_verdict *v, const struct pod *p)
 {
-    if (v->state != STATE_PENDING && v->state != STATE_RUNNING)
+    if (!state_is_live(v->state))
         return true;
     return p->is_deleting && !pod_has_succeeded(p) && v->settle_s == 0;
 }
@@ -131,8 +120,9 @@ static void plan_release(struct planning *g)
             const struct pod *p = crew->w[i].pod;
 
             if (crew->w[i].state == WORKER_SEEN && p->is_tracked
-                && pod_end_is_stored(g->v, p))
-                release_pod(g, (enum role)r, i, p->uid);
+                && pod_end_is_stored(g->v, p)
+                && release_add_pod(g->plan, g->arena, p, (enum role)r, i) < 0)
+                g->is_out_of_memory = true;
         }
     }
 }
@@ -177,8 +167,9 @@ static void stop_pod(struct planning *g, enum role role, uint32_t i, const char 
 }
 
 /* When the remaining pods of a finished job are stopped or deleted; those that have not
- * begun are deleted at once. Agents of a failed job exit by themselves before, so that their pods stay with their logs: the pod that caused
- * the failure is often not the first that the API server shows as failed. */
+ * begun are deleted at once. Agents of a failed job exit by themselves before, so that
+ * their pods stay with their logs: the pod that caused the failure is often not the first
+ * that the API server shows as failed. */
 static uint64_t stop_s(const struct verdict_query *q, const struct hvd_verdict *v)
 {
     bool is_expired = strcmp(v->reason, "DeadlineExceeded") == 0;

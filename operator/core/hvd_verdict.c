@@ -169,7 +169,7 @@ static void look_count_pods(struct look *l)
 
 static bool job_is_live(const struct look *l)
 {
-    return l->v->was.state == STATE_PENDING || l->v->was.state == STATE_RUNNING;
+    return state_is_live(l->v->was.state);
 }
 
 static bool look_is_expired(const struct look *l)

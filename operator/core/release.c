@@ -6,12 +6,11 @@
 #include "operator/core/release.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "operator/core/labels.h"
 
-struct node *release_patch(struct build *b)
+static struct node *release_patch(struct build *b)
 {
     struct node *o = node_object(b);
     struct node *meta = node_child(b, o, "metadata", NODE_OBJECT);
@@ -25,10 +24,14 @@ struct node *release_patch(struct build *b)
 static bool pod_is_unkept(const struct pod *p, const struct job_meta *job)
 {
     return p->is_tracked && p->is_deleting
-           && (!job || job->is_deleting || strcmp(p->owner_uid, job->uid) != 0);
+           && (job->is_deleting || strcmp(p->owner_uid, job->uid) != 0);
 }
 
-static int release_add(struct job_plan *plan, struct arena *a, const struct pod *p)
+int release_add_pod(struct job_plan *plan,
+                    struct arena *a,
+                    const struct pod *p,
+                    enum role role,
+                    uint32_t index)
 {
     struct build b = {.arena = a};
     const char *name = arena_strdup(a, p->name);
@@ -38,31 +41,31 @@ static int release_add(struct job_plan *plan, struct arena *a, const struct pod 
     if (!name || !uid)
         return -ENOMEM;
     x = plan_add(plan, VERB_UPDATE, KUBE_POD, 0, name);
-    x->role = p->role < 0 ? ROLE_WORKER : (enum role)p->role;
+    x->role = role;
+    x->index = index;
     x->uid = uid;
     x->body = release_patch(&b);
     return b.status;
 }
 
 int release_make_plan(const struct store *s,
-                      const char *key,
                       const struct job_meta *job,
                       struct arena *a,
-                      struct job_meta *ret_meta,
                       struct job_plan *ret)
 {
     const struct pod *p;
     size_t n = 0, place = 0;
-    int rc = store_key_meta(key, a, ret_meta);
+    int rc = 0;
 
-    while (rc == 0 && (p = store_next_pod(s, ret_meta, &place)))
+    *ret = (struct job_plan){0};
+    while ((p = store_next_pod(s, job, &place)))
         n += pod_is_unkept(p, job);
-    if (rc == 0)
+    if (n > 0)
         rc = plan_init(ret, n, a);
     place = 0;
-    while (rc == 0 && n > 0 && (p = store_next_pod(s, ret_meta, &place))) {
-        if (pod_is_unkept(p, job))
-            rc = release_add(ret, a, p);
+    while (rc == 0 && n > 0 && (p = store_next_pod(s, job, &place))) {
+        if (pod_is_unkept(p, job)) /* no place of a crew: nothing looks at it */
+            rc = release_add_pod(ret, a, p, ROLE_WORKER, 0);
     }
     return rc;
 }

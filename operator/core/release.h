@@ -7,18 +7,20 @@
 #include "operator/core/plan.h"
 #include "operator/core/store.h"
 
-/* The patch of a pod: a strategic merge patch, which leaves other finalizers. */
-struct node *release_patch(struct build *b);
+/* Adds the action for one pod, which is in that place; there must be room in the plan. The
+ * patch leaves other finalizers. -ENOMEM. */
+int release_add_pod(struct job_plan *plan,
+                    struct arena *a,
+                    const struct pod *p,
+                    enum role role,
+                    uint32_t index);
 
 /* The plan for pods that no job keeps: they are in deletion, and their job, as the watch
- * shows it, is in deletion too, absent, or a newer one of the same name. job: NULL if
- * absent. ret_meta: what apply_start requires; it borrows key's copy in the arena.
+ * shows it, is in deletion too (as is an absent one), or a newer one of the same name.
  * ret->n is 0 if there is none. -ENOMEM. */
 int release_make_plan(const struct store *s,
-                      const char *key,
                       const struct job_meta *job,
                       struct arena *a,
-                      struct job_meta *ret_meta,
                       struct job_plan *ret);
 
 #endif

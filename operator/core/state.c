@@ -31,6 +31,11 @@ enum job_state state_of_status(const struct node *status)
     return STATE_PENDING;
 }
 
+bool state_is_live(enum job_state s)
+{
+    return s == STATE_PENDING || s == STATE_RUNNING;
+}
+
 bool state_is_final(enum job_state s)
 {
     return s == STATE_SUCCEEDED || s == STATE_FAILED;

@@ -21,6 +21,7 @@ const char *state_name(enum job_state s);
 /* The state of the first condition that is True in a stored status, in the order Failed,
  * Succeeded, Suspended, Restarting, Running; else STATE_PENDING. */
 enum job_state state_of_status(const struct node *status);
+bool state_is_live(enum job_state s); /* Pending or Running: its pods count */
 bool state_is_final(enum job_state s);
 
 /* NULL if absent. */

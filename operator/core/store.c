@@ -101,7 +101,8 @@ int store_key_meta(const char *key, struct arena *a, struct job_meta *ret)
     if (!slash)
         return -ENOMEM;
     *slash = '\0';
-    *ret = (struct job_meta){.kind = kind, .ns = copy, .name = slash + 1, .uid = ""};
+    *ret = (struct job_meta){
+        .kind = kind, .ns = copy, .name = slash + 1, .uid = "", .is_deleting = true};
     return 0;
 }
 

@@ -27,7 +27,8 @@ int store_key(enum kube_kind kind,
               const char *name,
               char ret[STORE_KEY_SIZE]);
 enum kube_kind store_key_kind(const char *key);
-/* Kind, namespace and name of the key's job, in the arena; the rest is empty. -ENOMEM. */
+/* The key's job when it is absent: kind, namespace and name, in the arena, and in deletion.
+ * -ENOMEM. */
 int store_key_meta(const char *key, struct arena *a, struct job_meta *ret);
 
 /* Adds or replaces a job; an older resourceVersion of the same uid is ignored. Fields
