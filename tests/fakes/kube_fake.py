@@ -167,6 +167,11 @@ class Fake:
             self.changed.notify_all()
             return obj
 
+    def begin_deletion(self, plural: str, obj: dict) -> dict:
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        obj["metadata"] |= {"deletionTimestamp": now, "deletionGracePeriodSeconds": 0}
+        return self.put(plural, obj)
+
     def count(self, method: str, plural: str, watch: bool | None = None) -> int:
         with self.changed:
             return sum(
@@ -254,9 +259,7 @@ class Fake:
                     return refusal(409, "Conflict", "the UID in the precondition is another one")
                 gone = json.loads(json.dumps(obj))
                 if plural == "pods":  # told in two steps, as all of Kubernetes does
-                    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-                    gone["metadata"] |= {"deletionTimestamp": now, "deletionGracePeriodSeconds": 0}
-                    gone = json.loads(json.dumps(self.put(plural, gone)))
+                    gone = json.loads(json.dumps(self.begin_deletion(plural, gone)))
                     if gone["metadata"].get("finalizers"):
                         return 200, json.dumps(gone)
                 return 200, json.dumps(self.put(plural, gone, "DELETED"))

@@ -26,6 +26,11 @@ def all_gone(w: World) -> bool:
     return not w.fake.objects["pods"]
 
 
+def first_uid(w: World) -> str | None:
+    pod = w.fake.objects["pods"].get(f"ns/{NAMES[0]}")
+    return pod and pod["metadata"]["uid"]
+
+
 def ran_once(w: World, pods: int = 2) -> None:
     w.job_runs("later")  # and what was to be done for the first one is done
     n = w.fake.count("POST", "pods")
@@ -197,15 +202,9 @@ def a_job_of_the_same_name_runs_after_the_pods_of_the_old_one() -> None:
                 w.delete("pods", name)
             w.fake.put("horovodjobs", w.job("j0"))
 
-        old = w.get("pods", NAMES[0])["metadata"]["uid"]
+        old = first_uid(w)
         gap(w, replace)
-        wait(
-            "another pod",
-            lambda: (
-                w.fake.objects["pods"].get(f"ns/{NAMES[0]}", {}).get("metadata", {}).get("uid")
-                not in (None, old)
-            ),
-        )
+        wait("another pod", lambda: first_uid(w) not in (None, old))
         w.serves_job()
 
 
@@ -266,15 +265,9 @@ def a_pod_deleted_before_all_ran_is_replaced() -> None:
     with World() as w:
         wait("pods", lambda: len(w.fake.objects["pods"]) == 2)
         w.set_pod(NAMES[1], phase="Running")
-        old = w.get("pods", NAMES[0])["metadata"]["uid"]
+        old = first_uid(w)
         w.delete("pods", NAMES[0])
-        wait(
-            "another",
-            lambda: (
-                w.fake.objects["pods"].get(f"ns/{NAMES[0]}", {}).get("metadata", {}).get("uid")
-                not in (None, old)
-            ),
-        )
+        wait("another pod", lambda: first_uid(w) not in (None, old))
         w.serves_job()
         status = w.get("horovodjobs", "j0")["status"]
         expect(status["restarts"] == 0 == status["replacements"], "that is no restart", status)

@@ -135,12 +135,10 @@ class World:
     def delete(self, plural: str, name: str) -> None:
         """As another client does; what has finalizers stays in deletion."""
         gone = self.get(plural, name)
-        if not gone["metadata"].get("finalizers"):
+        if gone["metadata"].get("finalizers"):
+            self.fake.begin_deletion(plural, gone)
+        else:
             self.fake.put(plural, gone, "DELETED")
-            return
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        gone["metadata"] |= {"deletionTimestamp": now, "deletionGracePeriodSeconds": 0}
-        self.fake.put(plural, gone)
 
     def set_pod(self, name: str, **status: object) -> None:
         self.fake.put("pods", self.get("pods", name) | {"status": status})

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from api import CORE, ended, expect, wait
 from real_life import sweep
-from real_world import RUN, api, current, job, replace, report, running, runs, start, state, suite
+from real_world import RUN, api, job, no_operator, report, running, runs, state, suite
 
 README = Path(__file__).resolve().parents[2] / "manifests/README.md"
 TRACKING = "ringmaster.dev/tracking"
@@ -29,12 +29,9 @@ def end_all(ns: str, phase: str, **failure) -> None:
 def a_job_that_succeeded_without_an_operator_does_not_run_again() -> None:
     ns = "t-gap-success"
     old = runs(ns)
-    current().kill()
-    try:
+    with no_operator():
         end_all(ns, "Succeeded")
         left = api.pods(ns)
-    finally:
-        replace(start())
     expect(left == {"j-worker-0": old["j-worker-0"]}, "the first worker is kept", left)
     status = state(ns, "Succeeded")
     expect(status["replacements"] == 0, "no restart", status)
@@ -45,11 +42,8 @@ def a_job_that_succeeded_without_an_operator_does_not_run_again() -> None:
 def a_job_that_failed_without_an_operator_does_not_run_again() -> None:
     ns = "t-gap-failure"
     runs(ns)
-    current().kill()
-    try:
+    with no_operator():
         end_all(ns, "Failed", **ended(3, report(1, "j-worker-1", 1767225660000400)))
-    finally:
-        replace(start())
     status = state(ns, "Failed")
     expect(status["failure"]["rank"] == 1 and status["failure"]["pod"] == "j-worker-1", "the cause", status)
     wait("its last pod is gone", lambda: not api.pods(ns))
@@ -97,11 +91,8 @@ def documented_command() -> str:
 def without_an_operator_the_documented_command_lets_a_namespace_go() -> None:
     ns = "t-gap-orphans"
     runs(ns)
-    current().stop()
-    try:
+    with no_operator():
         free_by_the_documented_command(ns)
-    finally:
-        replace(start())
 
 
 def free_by_the_documented_command(ns: str) -> None:

@@ -6,7 +6,20 @@ live; part of real_test.py, which plays the kubelet.
 from __future__ import annotations
 
 from api import JOBS, Refused, condition, ended, expect, wait
-from real_world import all_there, api, current, job, replace, report, running, runs, start, state, suite
+from real_world import (
+    all_there,
+    api,
+    current,
+    job,
+    no_operator,
+    replace,
+    report,
+    running,
+    runs,
+    start,
+    state,
+    suite,
+)
 
 
 def sweep(ns: str) -> dict[str, str]:
@@ -44,9 +57,8 @@ def policy(body: dict, **run) -> dict:
 def a_worker_deleted_while_the_operator_was_away_is_replaced() -> None:
     ns = "t-deleted-away"
     old = runs(ns)
-    current().kill()
-    api.delete(ns, "pods", "j-worker-0", grace=0)
-    replace(start())
+    with no_operator():
+        api.delete(ns, "pods", "j-worker-0", grace=0)
     status = restarted(ns, old)
     expect(status["failure"]["pod"] == "j-worker-0", "pod", status)
     expect(status["replacements"] == 1, "once", status)

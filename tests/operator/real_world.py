@@ -5,6 +5,7 @@ the folder of the programs.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -35,6 +36,16 @@ def current() -> Operator:
 
 def replace(new: Operator) -> None:
     Current.operator = new
+
+
+@contextlib.contextmanager
+def no_operator():
+    """Within it none runs; then another one does."""
+    current().kill()
+    try:
+        yield
+    finally:
+        replace(start())
 
 
 def rival(*args: str) -> Operator:
