@@ -64,6 +64,8 @@ bool controller_leads(const struct controller *op);
 bool controller_may_act(const struct controller *op);
 /* Queues the job of that key, due now. */
 void controller_wake(struct controller *op, const char *key);
+/* The same after all others: nothing has happened to it. */
+void controller_sweep(struct controller *op, const char *key);
 /* The job of that key could not be queued for lack of memory: queues all jobs one second
  * later. */
 void controller_lost(struct controller *op, const char *key);

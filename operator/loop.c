@@ -35,8 +35,8 @@ static void start_due(struct controller *op, bool is_stopping)
         sinks_tick(op, now_ns);
         if (op->rival && controller_may_act(op))
             rival_tick(op->rival, now_ns);
-        while (controller_may_act(op) && sync_has_room(op)
-               && (key = queue_take(op->queue, now_ns))) {
+        while (controller_may_act(op)
+               && (key = queue_take(op->queue, now_ns, sync_room(op)))) {
             metrics_queue_wait(&op->metrics, queue_waited_ns(op->queue, key));
             sync_start(op, key);
         }
@@ -58,8 +58,8 @@ static uint64_t next_due_ns(const struct controller *op,
     next = min_ns(next, sinks_next_ns(op));
     if (op->rival && controller_may_act(op))
         next = min_ns(next, rival_next_ns(op->rival));
-    if (controller_may_act(op) && sync_has_room(op))
-        next = min_ns(next, queue_next_ns(op->queue));
+    if (controller_may_act(op))
+        next = min_ns(next, queue_next_ns(op->queue, sync_room(op)));
     return next;
 }
 

@@ -53,10 +53,21 @@ static int sinks_wake_or_skip(struct controller *op,
     return 0;
 }
 
+/* After a list: nothing has happened to most finished jobs. */
+static void sinks_sweep(void *arg, const char *key)
+{
+    struct controller *op = arg;
+
+    if (store_is_finished(op->store, key))
+        controller_sweep(op, key);
+    else
+        controller_wake(op, key);
+}
+
 /* Every job, and every deleted pod that waits for its finalizer: it may have no job. */
 static void sinks_wake_all(struct controller *op)
 {
-    store_each_job(op->store, sinks_wake, op);
+    store_each_job(op->store, sinks_sweep, op);
     store_each_leaving(op->store, sinks_wake, op);
 }
 
@@ -204,6 +215,10 @@ batches_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
 
 /* --- PriorityClasses -------------------------------------------------------------- */
 
+static const struct prune_rule class_metadata_rules[] = {PRUNE_KEEP("name"), PRUNE_END};
+static const struct prune_rule class_rules[] = {
+    {.key = "metadata", .inner = class_metadata_rules}, PRUNE_KEEP("value"), PRUNE_END};
+
 static void classes_begin(void *arg, enum kube_kind kind, uint64_t version)
 {
     (void)version;
@@ -273,7 +288,7 @@ static int owned_lose(void *arg, enum kube_kind kind, struct node *object)
 
 #define OWNED(KIND)                                                                    \
     {                                                                                  \
-        KIND, LABEL_JOB_NAME, KIND, true, false, prune_object, owned_begin, owned_end, \
+        KIND, LABEL_JOB_NAME, KIND, true, false, owned_rules, owned_begin, owned_end,  \
             owned_put, NULL, owned_lose                                                \
     }
 
@@ -290,9 +305,9 @@ static const struct watch_row {
     int (*drop)(void *arg, enum kube_kind kind, const char *ns, const char *name);
     int (*lose)(void *arg, enum kube_kind kind, struct node *object); /* or drop */
 } rows[WATCH_COUNT] = {
-    [WATCH_HVD_JOBS] = {KUBE_JOB, NULL, KUBE_JOB, true, false, prune_object, jobs_begin,
+    [WATCH_HVD_JOBS] = {KUBE_JOB, NULL, KUBE_JOB, true, false, job_rules, jobs_begin,
                         jobs_end, jobs_put, jobs_drop},
-    [WATCH_MPI_JOBS] = {KUBE_MPIJOB, NULL, KUBE_MPIJOB, true, false, prune_object,
+    [WATCH_MPI_JOBS] = {KUBE_MPIJOB, NULL, KUBE_MPIJOB, true, false, job_rules,
                         jobs_begin, jobs_end, jobs_put, jobs_drop},
     [WATCH_HVD_PODS] = {KUBE_POD, LABEL_JOB_NAME, KUBE_JOB, false, false, pod_rules,
                         pods_begin, pods_end, pods_put, pods_drop},
@@ -303,7 +318,7 @@ static const struct watch_row {
                        batch_rules, batches_begin, batches_end, batches_put,
                        batches_drop},
     [WATCH_PRIORITIES] = {KUBE_PRIORITY_CLASS, NULL, KUBE_PRIORITY_CLASS, false, true,
-                          prune_object, classes_begin, classes_end, classes_put,
+                          class_rules, classes_begin, classes_end, classes_put,
                           classes_drop},
     [WATCH_SERVICES] = OWNED(KUBE_SERVICE),
     [WATCH_CONFIGMAPS] = OWNED(KUBE_CONFIGMAP),
@@ -401,13 +416,25 @@ void sinks_relist(struct controller *op)
     }
 }
 
+typedef int (*queue_fn)(struct work_queue *q, const char *key, uint64_t due_ns);
+
+static void controller_queue(struct controller *op, const char *key, queue_fn add)
+{
+    if (!*key || !controller_leads(op)) /* a new leader lists and queues every job */
+        return;
+    op->metrics.queue_adds++;
+    if (add(op->queue, key, clock_now_ns()) < 0)
+        controller_lost(op, key);
+}
+
 void controller_wake(struct controller *op, const char *key)
 {
-    if (!controller_leads(op)) /* a new leader lists everything and queues every job */
-        return;
-    op->metrics.queue_adds += *key != 0;
-    if (*key && queue_add(op->queue, key, clock_now_ns()) < 0)
-        controller_lost(op, key);
+    controller_queue(op, key, queue_add);
+}
+
+void controller_sweep(struct controller *op, const char *key)
+{
+    controller_queue(op, key, queue_sweep);
 }
 
 void controller_lost(struct controller *op, const char *key)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The reconcile shell.
  *
- *   store --JSON--> job --> decide: plan --> apply (async) --> observe and decide again
- *         --> events (async) --> status patch (async) --> store, queue_done
+ *   store --JSON--> job --> decide --actions--> apply (async) --> observe and decide again
+ *                             |                                       |
+ *                             '-----------no actions------------------+
+ *   queue_done <-- store <-- status patch (async) <-- Events (async) <'
  *
  * Invariants
  *  1. Everything a sync needs is in its arena. It keeps nothing of the store across a
@@ -56,10 +58,11 @@ struct sync {
     size_t text_n; /* size of the stored job */
 };
 
-bool sync_has_room(const struct controller *op)
+unsigned sync_room(const struct controller *op)
 {
-    return op->n_syncs == 0
-           || (op->n_syncs < SYNC_MAX_AT_ONCE && op->sync_bytes < SYNC_MAX_BYTES);
+    if (op->n_syncs >= SYNC_MAX_AT_ONCE)
+        return 0;
+    return op->sync_bytes < SYNC_MAX_BYTES ? SYNC_MAX_NAMESPACE : 1;
 }
 
 static void sync_free(struct sync *s)
@@ -137,7 +140,8 @@ static void sync_store_answer(struct sync *s, const struct kube_reply *r)
     struct arena a;
 
     arena_init(&a, OBJECT_MAX_BYTES);
-    if (object_read(&a, (struct json_span){r->body, r->n}, &object, NULL) < 0) {
+    if (object_read(&a, (struct json_span){r->body, r->n}, job_rules, &object, NULL)
+        < 0) {
         arena_release(&a);
         return; /* the watch shows it later */
     }
@@ -300,6 +304,18 @@ static void sync_delay_progress(struct sync *s)
         s->decision.requeue_ms = wait_ms;
 }
 
+/* Announces and writes what was decided last. */
+static void sync_report(struct sync *s)
+{
+    if (sync_choose_status(s) < 0) {
+        sync_finish(s, "out of memory");
+        return;
+    }
+    sync_delay_progress(s);
+    sync_send_events(s);
+}
+
+/* The actions have changed what can be observed: decides again, for the status. */
 static void on_applied(void *arg, const struct sync_outcome *outcome)
 {
     struct sync *s = arg;
@@ -310,18 +326,12 @@ static void on_applied(void *arg, const struct sync_outcome *outcome)
     if (outcome->trouble == TROUBLE_RETRY)
         s->again = outcome->message;
     rc = sync_observe_and_decide(s);
-    if (rc == -ENOENT) { /* deleted meanwhile */
+    if (rc == -ENOENT) /* deleted meanwhile */
         sync_finish(s, NULL);
-        return;
-    }
-    if (rc == 0)
-        rc = sync_choose_status(s);
-    if (rc < 0) {
+    else if (rc < 0)
         sync_finish(s, "out of memory");
-        return;
-    }
-    sync_delay_progress(s);
-    sync_send_events(s);
+    else
+        sync_report(s);
 }
 
 /* The problems of the spec, if any, as an outcome. -EREMOTE: another
@@ -385,6 +395,7 @@ static int sync_decide(struct sync *s)
     if (rc == 0 && s->is_refused && s->decision.was_finished) {
         s->is_refused = false;
         s->outcome.trouble = TROUBLE_NONE;
+        rc = sync_observe_and_decide(s);
     }
     if (rc == 0) {
         s->plan = s->decision.plan;
@@ -395,18 +406,18 @@ static int sync_decide(struct sync *s)
 
 static int sync_read_job(struct sync *s, struct err *err)
 {
-    size_t n = 0;
-    const char *text = store_job_text(s->op->store, s->key, &n);
+    struct job_text text;
     struct node *object;
-    int rc;
+    int rc = store_job_text(s->op->store, s->key, &text);
 
-    if (!text)
-        return -ENOENT;
-    s->text_n = n;
-    s->op->sync_bytes += n;
-    rc = json_read(&s->arena, text, n, &object, err);
+    if (rc < 0)
+        return rc;
+    s->text_n = text.n;
+    s->op->sync_bytes += text.n;
+    rc = json_read(&s->arena, text.p, text.n, &object, err);
     if (rc == 0)
         rc = meta_decode(s->front->kind, object, &s->meta, err);
+    s->meta.is_at_rest = text.is_at_rest;
     s->object = object;
     return rc;
 }
@@ -431,6 +442,81 @@ static bool sync_releases(struct sync *s)
     return true; /* s may have been freed */
 }
 
+/* rc, err: of sync_read_job. */
+static void sync_run(struct sync *s, int rc, const struct err *err)
+{
+    if (rc == -ENOENT)
+        rc = store_key_meta(s->key, &s->arena, &s->meta);
+    if (rc == 0 && sync_releases(s))
+        return;
+    if (rc == 0 && s->meta.is_deleting) {
+        sync_finish(s, NULL);
+        return;
+    }
+    if (rc == 0)
+        rc = sync_decide(s);
+    if (rc == -ENOENT || rc == -EREMOTE)
+        sync_finish(s, NULL);
+    else if (rc < 0)
+        sync_finish(s, err->code ? err->text : "out of memory");
+    else if (s->plan.n == 0)
+        sync_report(s);
+    else
+        apply_start(s->op, s->key, s->job, &s->plan, &s->arena, on_applied, s);
+}
+
+static int sync_store_job(struct sync *s, const struct kube_reply *r, struct err *err)
+{
+    char key[STORE_KEY_SIZE];
+    struct node *object;
+    struct arena a;
+    int rc;
+
+    arena_init(&a, OBJECT_MAX_BYTES);
+    rc = object_read(&a, (struct json_span){r->body, r->n}, job_rules, &object, err);
+    if (rc == 0)
+        rc = store_put_job(s->op->store, s->front->kind, object, key, err);
+    arena_release(&a);
+    return rc;
+}
+
+static void on_job_received(void *arg, const struct kube_reply *r)
+{
+    struct sync *s = arg;
+    struct err err = ERR_INIT;
+    int rc = 0;
+
+    if (r->answer.cls == ANSWER_NOT_FOUND)
+        store_drop_job(s->op->store, s->key);
+    else if (r->answer.cls != ANSWER_OK)
+        rc = err_set(&err, -EIO, "%s", r->answer.message);
+    else
+        rc = sync_store_job(s, r, &err);
+    if (rc == 0)
+        rc = sync_read_job(s, &err);
+    if (rc == -ENODATA)
+        rc = err_set(&err, rc, "the API server's answer is older than the watch");
+    sync_run(s, rc, &err);
+}
+
+/* The store did not keep the job's JSON. */
+static void sync_request_job(struct sync *s)
+{
+    struct kube_request rq = {.method = "GET", .done = on_job_received, .arg = s};
+    struct err err = ERR_INIT;
+    struct job_meta meta;
+    int rc = store_key_meta(s->key, &s->arena, &meta);
+
+    if (rc == 0) {
+        rq.kind = meta.kind;
+        rq.ns = meta.ns;
+        rq.name = meta.name;
+        rc = kube_submit(s->op->kube, &rq, &err);
+    }
+    if (rc < 0)
+        sync_finish(s, err.code ? err.text : "out of memory");
+}
+
 void sync_start(struct controller *op, const char *key)
 {
     struct sync *s = mem_zalloc(sizeof(*s));
@@ -450,20 +536,8 @@ void sync_start(struct controller *op, const char *key)
     op->syncs = s;
     op->n_syncs++;
     rc = sync_read_job(s, &err);
-    if (rc == -ENOENT)
-        rc = store_key_meta(key, &s->arena, &s->meta);
-    if (rc == 0 && sync_releases(s))
-        return;
-    if (rc == 0 && s->meta.is_deleting) {
-        sync_finish(s, NULL);
-        return;
-    }
-    if (rc == 0)
-        rc = sync_decide(s);
-    if (rc == -ENOENT || rc == -EREMOTE)
-        sync_finish(s, NULL);
-    else if (rc < 0)
-        sync_finish(s, err.code ? err.text : "out of memory");
+    if (rc == -ENODATA)
+        sync_request_job(s);
     else
-        apply_start(op, s->key, s->job, &s->plan, &s->arena, on_applied, s);
+        sync_run(s, rc, &err);
 }

@@ -5,12 +5,14 @@
 
 #include "operator/controller.h"
 
-#define SYNC_MAX_AT_ONCE 16
-/* Limit of the jobs' JSON in all syncs; a tree takes up to twenty times as much. */
-#define SYNC_MAX_BYTES   (512u << 10)
+#define SYNC_MAX_AT_ONCE   32u
+#define SYNC_MAX_NAMESPACE 8u /* syncs of one namespace */
+/* The jobs' JSON in all syncs. Beyond it a namespace gets one sync only. A tree takes up
+ * to twenty times as much. */
+#define SYNC_MAX_BYTES     (512u << 10)
 
-/* True if another sync may start; the first one always may. */
-bool sync_has_room(const struct controller *op);
+/* How many syncs a namespace may have now (see queue_take); 0: none may start. */
+unsigned sync_room(const struct controller *op);
 
 /* key must just have been taken from the queue; the sync calls queue_done at its end. */
 void sync_start(struct controller *op, const char *key);

@@ -218,23 +218,18 @@ static int watcher_give_object(struct watcher *w, struct json_span text, object_
     struct json_span ns = json_find_text(meta, "namespace");
     struct json_span name = json_find_text(meta, "name");
     struct err err = ERR_INIT;
-    struct strbuf pruned;
     struct node *object;
     struct arena a;
     int rc;
 
     arena_init(&a, OBJECT_MAX_BYTES);
-    strbuf_init(&pruned, text.n + 1);
-    if (json_prune(text, w->sink.rules, &pruned) == 0)
-        text = (struct json_span){pruned.p, pruned.n};
-    rc = object_read(&a, text, &object, &err);
+    rc = object_read(&a, text, w->sink.rules, &object, &err);
     if (rc == 0)
         rc = fn(w->sink.arg, w->sink.kind, object);
     else if (rc != -ENOMEM)
         log_warn("object skipped", "kind=%s object=%.*s/%.*s cause=\"%s\"",
                  kube_kind_name(w->kind), ns.n < 64 ? (int)ns.n : 0, ns.p,
                  name.n < 254 ? (int)name.n : 0, name.p, err.text);
-    strbuf_release(&pruned);
     arena_release(&a);
     return rc == -ENOMEM ? rc : 0;
 }

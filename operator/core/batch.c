@@ -13,12 +13,22 @@
 #include "operator/doc/object.h"
 #include "runtime/base/mem.h"
 
+static const struct prune_rule label_rules[] = {PRUNE_KEEP(LABEL_JOB_NAME), PRUNE_END};
+static const struct prune_rule metadata_rules[] = {
+    PRUNE_KEEP("name"),
+    PRUNE_KEEP("namespace"),
+    PRUNE_KEEP("uid"),
+    PRUNE_KEEP("resourceVersion"),
+    PRUNE_KEEP("deletionTimestamp"),
+    {.key = "labels", .inner = label_rules},
+    {.key = "ownerReferences", .inner = owner_rules},
+    PRUNE_END};
 static const struct prune_rule spec_rules[] = {
-    {.key = "template", .is_dropped = true}, {.key = ""}, {.key = NULL}};
-const struct prune_rule batch_rules[] = {{.key = "metadata", .inner = prune_metadata},
+    PRUNE_KEEP("suspend"), PRUNE_KEEP("ttlSecondsAfterFinished"), PRUNE_END};
+const struct prune_rule batch_rules[] = {{.key = "metadata", .inner = metadata_rules},
                                          {.key = "spec", .inner = spec_rules},
-                                         {.key = ""},
-                                         {.key = NULL}};
+                                         PRUNE_KEEP("status"),
+                                         PRUNE_END};
 
 static const size_t text_offsets[] = {
     offsetof(struct batch_job, ns),

@@ -241,6 +241,16 @@ children_batch(const struct children *c, const char *ns, const char *name)
     return e ? e->batch : NULL;
 }
 
+/* "NS/JOB-..." */
+static bool key_has_prefix(const char *key, const char *ns, const char *job_name)
+{
+    size_t n_ns = strlen(ns), n_job = strlen(job_name);
+
+    return strncmp(key, ns, n_ns) == 0 && key[n_ns] == '/'
+           && strncmp(key + n_ns + 1, job_name, n_job) == 0
+           && key[n_ns + 1 + n_job] == '-';
+}
+
 const struct pod *children_next_pod(const struct children *c,
                                     const char *ns,
                                     const char *job_name,
@@ -248,16 +258,14 @@ const struct pod *children_next_pod(const struct children *c,
 {
     char prefix[KEY_SIZE];
     const struct entry *e;
-    int n = snprintf(prefix, sizeof(prefix), "%s/%s-", ns, job_name);
 
-    if (n >= KEY_SIZE)
-        return NULL;
-    if (*place == 0)
+    if (*place == 0) {
+        if (snprintf(prefix, sizeof(prefix), "%s/%s-", ns, job_name) >= KEY_SIZE)
+            return NULL;
         *place = keyed_from(&c->pods, prefix) + 1;
-    if (*place > c->pods.n)
-        return NULL;
-    e = c->pods.v[*place - 1];
-    if (strncmp(e->key, prefix, (size_t)n) != 0)
+    }
+    e = *place <= c->pods.n ? c->pods.v[*place - 1] : NULL;
+    if (!e || !key_has_prefix(e->key, ns, job_name))
         return NULL;
     ++*place;
     return e->pod;

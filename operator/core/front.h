@@ -74,8 +74,8 @@ struct front {
      * problems of another controller's job are ignored. */
     bool (*is_ours)(const struct job_meta *job);
     void (*shape)(const struct job_meta *job, struct job_shape *ret);
-    /* Called twice per sync: before the plan is carried out, for the plan, and after
-     * it, for status, notes and requeue_ms. -ENOMEM. */
+    /* Called once per sync for the plan, and again after its actions for status, notes and
+     * requeue_ms; without actions the first decision counts. -ENOMEM. */
     int (*decide)(const struct question *q, struct decision *ret);
     /* Returns the object for a CREATE or UPDATE that has no body. NULL, with err set:
      * out of memory, or the object cannot be built (-EINVAL: because of the spec).

@@ -50,6 +50,7 @@ bool hvd_job_is_ours(const struct hvd_job *job)
 
 static void decode_role(const struct node *sets,
                         enum role role,
+                        bool is_at_rest,
                         struct hvd_role *ret,
                         struct strbuf *p)
 {
@@ -67,7 +68,7 @@ static void decode_role(const struct node *sets,
     ret->n = 1;
     if (may_be_many)
         ret->n = (uint32_t)field_int(o, path, "replicas", 1, 1, JOB_MAX_REPLICAS, p);
-    ret->pod_template = field_object(o, path, "template", true, p);
+    ret->pod_template = field_object(o, path, "template", !is_at_rest, p);
     field_refuse_unknown(o, path, may_be_many ? of_many : of_one, p);
 }
 
@@ -76,7 +77,7 @@ static void decode_roles(const struct node *sets, struct hvd_job *job, struct st
     const char *known[ROLE_COUNT + 1] = {NULL};
 
     for (int r = 0; r < ROLE_COUNT; r++) {
-        decode_role(sets, (enum role)r, &job->role[r], p);
+        decode_role(sets, (enum role)r, job->meta.is_at_rest, &job->role[r], p);
         known[r] = role_title((enum role)r);
     }
     field_refuse_unknown(sets, ROLES, known, p);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sorted vector with binary search: look-ups of jobs and pods are far more frequent
  * than insertions and deletions, and moving ten thousand pointers takes microseconds.
- * Called by children.c, store.c and priorities.c. */
+ * Called by children.c, store.c, queue.c and priorities.c. */
 #include "operator/core/keyed.h"
 
 #include <stdbool.h>
@@ -67,6 +67,17 @@ int keyed_insert(struct keyed *k, void *entry)
     k->v[i] = entry;
     k->n++;
     return 0;
+}
+
+size_t keyed_namespace_end(const struct keyed *k, size_t i)
+{
+    const char *key = keyed_key(k->v[i]);
+    size_t n = strcspn(key, "/") + 1; /* with the slash, or the NUL */
+
+    do {
+        i++;
+    } while (i < k->n && strncmp(keyed_key(k->v[i]), key, n) == 0);
+    return i;
 }
 
 void keyed_remove(struct keyed *k, const void *entry)

@@ -18,6 +18,8 @@ void *keyed_find(const struct keyed *k, const char *key); /* NULL if absent */
 size_t keyed_from(const struct keyed *k, const char *key);
 /* The key must not be present. -ENOMEM, or -E2BIG at a million entries. */
 int keyed_insert(struct keyed *k, void *entry);
+/* Keys are "namespace/name": the index after the last entry of entry i's namespace. */
+size_t keyed_namespace_end(const struct keyed *k, size_t i);
 void keyed_remove(struct keyed *k, const void *entry); /* must be present */
 
 #endif

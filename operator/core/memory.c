@@ -18,7 +18,29 @@ void memory_clear(struct job_memory *m)
         mem_free(m->note[r]);
     }
     batch_free(m->gone_batch);
+    mem_free(m->fact);
     *m = (struct job_memory){0};
+}
+
+const struct fact *memory_fact(const struct job_memory *m, enum kube_kind kind)
+{
+    static const struct fact unknown = {.state = FACT_UNKNOWN};
+
+    return m->fact ? &m->fact[kind] : &unknown;
+}
+
+void memory_set_fact(struct job_memory *m, enum kube_kind kind, const struct fact *fact)
+{
+    if (!m->fact)
+        m->fact = mem_zalloc(KUBE_KIND_COUNT * sizeof(*m->fact));
+    if (m->fact)
+        m->fact[kind] = *fact;
+}
+
+void memory_forget_facts(struct job_memory *m)
+{
+    mem_free(m->fact);
+    m->fact = NULL;
 }
 
 struct pod_memory *

@@ -21,9 +21,17 @@ struct job_memory { /* zeroed: nothing is known */
     uint32_t n[ROLE_COUNT];
     struct expectation batch;
     struct batch_job *gone_batch;
-    struct fact fact[KUBE_KIND_COUNT];
+    struct fact *fact; /* KUBE_KIND_COUNT of them; NULL: all are FACT_UNKNOWN */
 };
 void memory_clear(struct job_memory *m);
+
+/* Never NULL. */
+const struct fact *memory_fact(const struct job_memory *m, enum kube_kind kind);
+/* Without memory for it the fact stays FACT_UNKNOWN, and the API server is queried. */
+void memory_set_fact(struct job_memory *m,
+                     enum kube_kind kind,
+                     const struct fact *fact);
+void memory_forget_facts(struct job_memory *m);
 
 /* The memory of a pod, NULL when there is none; memory_note_at creates it (NULL: out of
  * memory). */

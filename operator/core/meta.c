@@ -4,6 +4,26 @@
 
 #include <errno.h>
 
+#include "operator/core/labels.h"
+#include "operator/core/mpi_job.h"
+
+static const struct prune_rule annotation_rules[] = {
+    PRUNE_KEEP(MPI_EXTRA_LAUNCH), PRUNE_KEEP(MPI_EXTRA_TTL),
+    PRUNE_KEEP(MPI_EXTRA_CLEANUP), PRUNE_KEEP(ANNOTATION_VOLCANO_QUEUE), PRUNE_END};
+static const struct prune_rule metadata_rules[] = {
+    PRUNE_KEEP("name"),
+    PRUNE_KEEP("namespace"),
+    PRUNE_KEEP("uid"),
+    PRUNE_KEEP("resourceVersion"),
+    PRUNE_KEEP("generation"),
+    PRUNE_KEEP("deletionTimestamp"),
+    {.key = "annotations", .inner = annotation_rules},
+    PRUNE_END};
+const struct prune_rule job_rules[] = {{.key = "metadata", .inner = metadata_rules},
+                                       PRUNE_KEEP("spec"),
+                                       PRUNE_KEEP("status"),
+                                       PRUNE_END};
+
 int meta_decode(enum kube_kind kind,
                 const struct node *object,
                 struct job_meta *ret,

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "operator/doc/node.h"
+#include "operator/doc/prune.h"
 #include "operator/kube/path.h"
 #include "runtime/base/err.h"
 
@@ -15,9 +16,15 @@ struct job_meta { /* strings and trees belong to the document it was decoded fro
     const char *ns, *name, *uid, *resource_version;
     int64_t generation;
     bool is_deleting;
+    /* From the store: the spec had no problems when the job came to rest, and is without
+     * its pod templates now. */
+    bool is_at_rest;
     const struct node *annotations; /* those that the store keeps; NULL if none */
     const struct node *status;      /* NULL if the job has none yet */
 };
+
+/* The fields of a job that meta_decode and the decoders of both kinds read. */
+extern const struct prune_rule job_rules[];
 
 /* -EINVAL: name, namespace or uid is missing. They suffice to write a status if the spec
  * cannot be decoded. */

@@ -174,8 +174,10 @@ static void mpi_check_pod(const struct mpi_place *tmpl)
         (void)read_typed(&first, lists[i], NODE_ARRAY);
 }
 
-static struct mpi_replicas
-read_replicas(const struct mpi_place *sets, const char *role, const char *dflt_policy)
+static struct mpi_replicas read_replicas(const struct mpi_place *sets,
+                                         const char *role,
+                                         bool is_at_rest,
+                                         const char *dflt_policy)
 {
     static const char *const policies[] = {"Never", "OnFailure", NULL};
     bool is_launcher = strcmp(role, "Launcher") == 0;
@@ -195,7 +197,7 @@ read_replicas(const struct mpi_place *sets, const char *role, const char *dflt_p
     else
         policy = policies[read_word(&p, "restartPolicy", dflt_policy, policies)];
     r.restart_policy = policy;
-    tmpl = place_open_object(&p, "template", true);
+    tmpl = place_open_object(&p, "template", !is_at_rest);
     r.pod_template = tmpl.o;
     if (tmpl.o)
         mpi_check_pod(&tmpl);
@@ -248,8 +250,9 @@ static void read_spec(struct mpi_job *job, const struct mpi_place *spec)
     job->waits_for_workers = *s && strcmp(s, "AtStartup") != 0;
     read_policy(job, spec);
     if (sets.o) {
-        job->launcher = read_replicas(&sets, "Launcher", "OnFailure");
-        job->worker = read_replicas(&sets, "Worker", "Never");
+        job->launcher =
+            read_replicas(&sets, "Launcher", job->meta.is_at_rest, "OnFailure");
+        job->worker = read_replicas(&sets, "Worker", job->meta.is_at_rest, "Never");
     }
 }
 

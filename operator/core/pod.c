@@ -31,53 +31,51 @@
 
 /* What pod_decode reads, and no more: parsing the rest was a quarter of the operator's
  * processor time (tests/bench, 200 jobs of 8 workers). */
-#define KEEP(name)                                                                     \
-    {                                                                                  \
-        .key = (name)                                                                  \
-    }
-static const struct prune_rule owner_rules[] = {
-    KEEP("kind"), KEEP("uid"), KEEP("controller"), {.key = NULL}};
-static const struct prune_rule annotation_rules[] = {KEEP(ANNOTATION_WORLD),
-                                                     {.key = NULL}};
+static const struct prune_rule label_rules[] = {
+    PRUNE_KEEP(LABEL_JOB_NAME),     PRUNE_KEEP(LABEL_JOB_ROLE),
+    PRUNE_KEEP(LABEL_GENERATION),   PRUNE_KEEP(MPI_LABEL_JOB_NAME),
+    PRUNE_KEEP(MPI_LABEL_JOB_ROLE), PRUNE_END};
+static const struct prune_rule annotation_rules[] = {PRUNE_KEEP(ANNOTATION_WORLD),
+                                                     PRUNE_END};
 static const struct prune_rule metadata_rules[] = {
-    KEEP("name"),
-    KEEP("namespace"),
-    KEEP("uid"),
-    KEEP("labels"),
-    KEEP("creationTimestamp"),
-    KEEP("deletionTimestamp"),
-    KEEP("deletionGracePeriodSeconds"),
-    KEEP("finalizers"),
+    PRUNE_KEEP("name"),
+    PRUNE_KEEP("namespace"),
+    PRUNE_KEEP("uid"),
+    PRUNE_KEEP("creationTimestamp"),
+    PRUNE_KEEP("deletionTimestamp"),
+    PRUNE_KEEP("deletionGracePeriodSeconds"),
+    PRUNE_KEEP("finalizers"),
+    {.key = "labels", .inner = label_rules},
     {.key = "annotations", .inner = annotation_rules},
     {.key = "ownerReferences", .inner = owner_rules},
-    {.key = NULL}};
+    PRUNE_END};
 static const struct prune_rule container_rules[] = {
-    KEEP("name"), KEEP("restartPolicy"), {.key = NULL}};
+    PRUNE_KEEP("name"), PRUNE_KEEP("restartPolicy"), PRUNE_END};
 static const struct prune_rule init_rules[] = {
-    KEEP("name"), KEEP("restartPolicy"), KEEP("image"), {.key = NULL}};
+    PRUNE_KEEP("name"), PRUNE_KEEP("restartPolicy"), PRUNE_KEEP("image"), PRUNE_END};
 static const struct prune_rule spec_rules[] = {
-    KEEP("nodeName"),
-    KEEP("activeDeadlineSeconds"),
+    PRUNE_KEEP("nodeName"),
+    PRUNE_KEEP("activeDeadlineSeconds"),
     {.key = "containers", .inner = container_rules},
     {.key = "initContainers", .inner = init_rules},
-    {.key = NULL}};
+    PRUNE_END};
 static const struct prune_rule condition_rules[] = {
-    KEEP("type"), KEEP("status"), KEEP("reason"), KEEP("message"), {.key = NULL}};
-static const struct prune_rule end_rules[] = {
-    KEEP("name"), KEEP("state"), {.key = NULL}};
+    PRUNE_KEEP("type"), PRUNE_KEEP("status"), PRUNE_KEEP("reason"),
+    PRUNE_KEEP("message"), PRUNE_END};
+static const struct prune_rule end_rules[] = {PRUNE_KEEP("name"), PRUNE_KEEP("state"),
+                                              PRUNE_END};
 static const struct prune_rule status_rules[] = {
-    KEEP("phase"),
-    KEEP("reason"),
-    KEEP("message"),
+    PRUNE_KEEP("phase"),
+    PRUNE_KEEP("reason"),
+    PRUNE_KEEP("message"),
     {.key = "conditions", .inner = condition_rules},
     {.key = "initContainerStatuses", .inner = end_rules},
     {.key = "containerStatuses", .inner = end_rules},
-    {.key = NULL}};
+    PRUNE_END};
 const struct prune_rule pod_rules[] = {{.key = "metadata", .inner = metadata_rules},
                                        {.key = "spec", .inner = spec_rules},
                                        {.key = "status", .inner = status_rules},
-                                       {.key = NULL}};
-#undef KEEP
+                                       PRUNE_END};
 
 static const size_t text_offsets[] = {
     offsetof(struct pod, ns),          offsetof(struct pod, name),

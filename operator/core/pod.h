@@ -53,7 +53,7 @@ struct pod { /* no string is NULL */
     uint32_t grace_s;        /* grace period of the deletion */
 };
 
-/* The fields that pod_decode and object_read use; the rest need not be parsed. */
+/* The fields that pod_decode and pod_is_of read; the rest need not be parsed. */
 extern const struct prune_rule pod_rules[];
 
 /* True if the owner of the pod fits that kind of job. A user's template may set labels

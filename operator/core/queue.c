@@ -5,30 +5,29 @@
  *                       ^                     |  add while WORKING: due is remembered
  *                       '---- done(failed) or remembered due ----'
  *
- * A vector that is scanned linearly: a key is in the queue only while a job needs a
- * sync, which is tens at a time. A key that fails stays in the queue, so that its
- * back-off grows. */
+ * A sorted vector, so that the keys of a namespace are neighbours. To take one, all are
+ * scanned: mostly there are tens, and ten thousand after a list take 0.1 ms. A key that
+ * fails stays in the queue, so that its back-off grows. */
 #include "operator/core/queue.h"
 
 #include <errno.h>
 #include <string.h>
 
+#include "operator/core/keyed.h"
 #include "runtime/base/mem.h"
 
-#define QUEUE_MAX_KEYS 1000000u
-
 struct item {
-    char *key;
+    char *key;       /* first: see keyed.h */
     uint64_t due_ns; /* UINT64_MAX: not due (only while taken or failing) */
     uint64_t retry_ns;
     uint64_t waited_ns; /* how long the current or last work had been due */
     unsigned n_failures;
     bool is_working;
+    bool is_swept;
 };
 
 struct work_queue {
-    struct item *v;
-    size_t n, cap;
+    struct keyed items;
 };
 
 struct work_queue *queue_new(void)
@@ -36,71 +35,118 @@ struct work_queue *queue_new(void)
     return mem_zalloc(sizeof(struct work_queue));
 }
 
+static void item_free(struct item *it)
+{
+    mem_free(it->key);
+    mem_free(it);
+}
+
 void queue_free(struct work_queue *q)
 {
     if (!q)
         return;
-    for (size_t i = 0; i < q->n; i++)
-        mem_free(q->v[i].key);
-    mem_free(q->v);
+    for (size_t i = 0; i < q->items.n; i++)
+        item_free(q->items.v[i]);
+    keyed_release(&q->items);
     mem_free(q);
 }
 
 static struct item *queue_find_item(const struct work_queue *q, const char *key)
 {
-    for (size_t i = 0; i < q->n; i++) {
-        if (strcmp(q->v[i].key, key) == 0)
-            return &q->v[i];
-    }
-    return NULL;
+    return keyed_find(&q->items, key);
+}
+
+static int queue_insert(struct work_queue *q, const char *key, struct item init)
+{
+    struct item *it = mem_zalloc(sizeof(*it));
+    int rc = -ENOMEM;
+
+    if (!it)
+        return rc;
+    *it = init;
+    it->key = mem_strdup(key);
+    if (it->key)
+        rc = keyed_insert(&q->items, it);
+    if (rc < 0)
+        item_free(it);
+    return rc;
 }
 
 int queue_add(struct work_queue *q, const char *key, uint64_t due_ns)
 {
     struct item *it = queue_find_item(q, key);
-    void *v = q->v;
-    char *copy;
-    int rc;
 
-    if (it) {
-        if (due_ns < it->due_ns)
-            it->due_ns = due_ns;
-        return 0;
-    }
-    rc = mem_grow(&v, q->n, &q->cap, sizeof(*q->v), QUEUE_MAX_KEYS);
-    if (rc < 0)
-        return rc;
-    q->v = v;
-    copy = mem_strdup(key);
-    if (!copy)
-        return -ENOMEM;
-    q->v[q->n++] = (struct item){.key = copy, .due_ns = due_ns};
+    if (!it)
+        return queue_insert(q, key, (struct item){.due_ns = due_ns});
+    it->is_swept = false;
+    if (due_ns < it->due_ns)
+        it->due_ns = due_ns;
     return 0;
 }
 
-const char *queue_take(struct work_queue *q, uint64_t now_ns)
+int queue_sweep(struct work_queue *q, const char *key, uint64_t due_ns)
 {
-    struct item *best = NULL;
+    if (queue_find_item(q, key))
+        return queue_add(q, key, due_ns);
+    return queue_insert(q, key, (struct item){.due_ns = due_ns, .is_swept = true});
+}
 
-    for (size_t i = 0; i < q->n; i++) {
-        struct item *it = &q->v[i];
+static unsigned queue_n_working(const struct work_queue *q, size_t begin, size_t end)
+{
+    unsigned n = 0;
 
-        if (!it->is_working && it->due_ns <= now_ns
-            && (!best || it->due_ns < best->due_ns))
-            best = it;
+    for (size_t i = begin; i < end; i++)
+        n += ((const struct item *)q->items.v[i])->is_working;
+    return n;
+}
+
+struct candidate {
+    struct item *item;
+    unsigned n_working; /* in its namespace */
+};
+
+static bool candidate_precedes(const struct candidate *a, const struct candidate *b)
+{
+    if (!b->item)
+        return true;
+    if (a->item->is_swept != b->item->is_swept)
+        return b->item->is_swept;
+    if (a->n_working != b->n_working)
+        return a->n_working < b->n_working;
+    return a->item->due_ns < b->item->due_ns;
+}
+
+const char *queue_take(struct work_queue *q, uint64_t now_ns, unsigned max)
+{
+    struct candidate best = {NULL, 0};
+    struct item *it;
+
+    for (size_t i = 0, end; i < q->items.n; i = end) {
+        struct candidate c;
+
+        end = keyed_namespace_end(&q->items, i);
+        c.n_working = queue_n_working(q, i, end);
+        for (size_t k = i; k < end && c.n_working < max; k++) {
+            c.item = q->items.v[k];
+            if (!c.item->is_working && c.item->due_ns <= now_ns
+                && candidate_precedes(&c, &best))
+                best = c;
+        }
     }
-    if (!best)
+    it = best.item;
+    if (!it)
         return NULL;
-    best->is_working = true;
-    best->waited_ns = now_ns - best->due_ns;
-    best->due_ns = UINT64_MAX;
-    return best->key;
+    it->is_working = true;
+    it->is_swept = false;
+    it->waited_ns = now_ns - it->due_ns;
+    it->due_ns = UINT64_MAX;
+    return it->key;
 }
 
 static void queue_drop_item(struct work_queue *q, struct item *it)
 {
-    mem_free(it->key);
-    *it = q->v[--q->n];
+    keyed_remove(&q->items, it);
+    item_free(it);
 }
 
 uint64_t queue_done(struct work_queue *q, const char *key, bool failed, uint64_t now_ns)
@@ -138,13 +184,20 @@ unsigned queue_n_failures(const struct work_queue *q, const char *key)
     return it ? it->n_failures : 0;
 }
 
-uint64_t queue_next_ns(const struct work_queue *q)
+uint64_t queue_next_ns(const struct work_queue *q, unsigned max)
 {
     uint64_t next = UINT64_MAX;
 
-    for (size_t i = 0; i < q->n; i++) {
-        if (!q->v[i].is_working && q->v[i].due_ns < next)
-            next = q->v[i].due_ns;
+    for (size_t i = 0, end; i < q->items.n; i = end) {
+        end = keyed_namespace_end(&q->items, i);
+        if (queue_n_working(q, i, end) >= max)
+            continue;
+        for (size_t k = i; k < end; k++) {
+            const struct item *it = q->items.v[k];
+
+            if (!it->is_working && it->due_ns < next)
+                next = it->due_ns;
+        }
     }
     return next;
 }
@@ -153,7 +206,7 @@ size_t queue_depth(const struct work_queue *q)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < q->n; i++)
-        n += q->v[i].due_ns != UINT64_MAX;
+    for (size_t i = 0; i < q->items.n; i++)
+        n += ((const struct item *)q->items.v[i])->due_ns != UINT64_MAX;
     return n;
 }

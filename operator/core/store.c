@@ -13,6 +13,8 @@
  *     after the job was deleted.
  *  4. A created pod is absent only when the API server has answered so, never because
  *     the watch was silent (observed.h).
+ *  5. Text that is lost to the limit is only that of jobs that are not at rest, so the
+ *     many finished jobs of a cluster are never requested.
  * Called by main.c (writes, from the watches), apply.c and sync.c. */
 #include "operator/core/store.h"
 
@@ -42,26 +44,45 @@ void store_rewind(struct store *s)
     store_doubt(s);
 }
 
+/* The store's share of its limit: text of jobs that are not at rest. */
+static size_t job_entry_bytes(const struct job_entry *j)
+{
+    return j->text && !j->is_at_rest ? j->text_n : 0;
+}
+
+static void job_entry_set_text(
+    struct store *s, struct job_entry *j, char *text, size_t n, bool is_at_rest)
+{
+    s->text_bytes -= job_entry_bytes(j);
+    mem_free(j->text);
+    j->text = text;
+    j->text_n = n;
+    j->is_at_rest = is_at_rest;
+    s->text_bytes += job_entry_bytes(j);
+}
+
 static void job_entry_reset(struct job_entry *j)
 {
     memory_clear(&j->memory);
     j->is_unkept = j->was_unkept = false;
 }
 
-static void job_entry_free(struct job_entry *j)
+static void job_entry_free(struct store *s, struct job_entry *j)
 {
-    if (!j)
-        return;
+    job_entry_set_text(s, j, NULL, 0, false);
     job_entry_reset(j);
     mem_free(j->key);
     mem_free(j->uid);
-    mem_free(j->text);
     mem_free(j);
 }
 
 struct store *store_new(void)
 {
-    return mem_zalloc(sizeof(struct store));
+    struct store *s = mem_zalloc(sizeof(*s));
+
+    if (s)
+        s->max_text = STORE_MAX_TEXT;
+    return s;
 }
 
 void store_free(struct store *s)
@@ -69,7 +90,7 @@ void store_free(struct store *s)
     if (!s)
         return;
     for (size_t i = 0; i < s->jobs.n; i++)
-        job_entry_free(s->jobs.v[i]);
+        job_entry_free(s, s->jobs.v[i]);
     keyed_release(&s->jobs);
     children_release(&s->children);
     mem_free(s);
@@ -124,32 +145,77 @@ static struct job_entry *job_entry_at(struct store *s, const char *key)
         return NULL;
     j->key = mem_strdup(key);
     if (!j->key || keyed_insert(&s->jobs, j) < 0) {
-        job_entry_free(j);
+        job_entry_free(s, j);
         return NULL;
     }
     return j;
 }
 
-static bool annotation_is_kept(const char *annotation)
+/* Decisions about the job do not need its pod templates. */
+static bool job_is_at_rest(const struct job_meta *meta, const struct node *object)
 {
-    return strncmp(annotation, LABEL_PREFIX, strlen(LABEL_PREFIX)) == 0
-           || strcmp(annotation, ANNOTATION_VOLCANO_QUEUE) == 0;
+    enum job_state state = state_of_status(meta->status);
+    int64_t observed = node_int(meta->status, "observedGeneration", meta->generation);
+
+    if (state == STATE_SUSPENDED)
+        return node_bool(object, "spec.runPolicy.suspend", false)
+               && observed == meta->generation;
+    return state_is_final(state);
 }
 
-static void slim_metadata(struct node *meta)
+static void spec_drop_templates(struct node *object)
 {
-    node_drop(meta, "managedFields");
-    for (struct node *c = meta->first; c; c = c->next) {
-        if (strcmp(c->key, "annotations") == 0 && c->type == NODE_OBJECT)
-            node_keep(c, annotation_is_kept); /* the others are most of a job's size */
+    for (struct node *c = object->first; c; c = c->next) {
+        bool is_spec = strcmp(c->key, "spec") == 0;
+
+        for (struct node *sets = is_spec ? c->first : NULL; sets; sets = sets->next) {
+            if (strcmp(sets->key, "replicaSpecs") != 0
+                && strcmp(sets->key, "mpiReplicaSpecs") != 0)
+                continue;
+            for (struct node *role = sets->first; role; role = role->next)
+                node_drop(role, "template");
+        }
     }
 }
 
-static void object_slim(struct node *object)
+/* The first job of the namespace whose text takes most; its number of jobs. */
+static size_t store_find_largest(const struct store *s, size_t *ret_n)
 {
-    for (struct node *c = object->first; c; c = c->next) {
-        if (strcmp(c->key, "metadata") == 0)
-            slim_metadata(c);
+    size_t best = 0, best_bytes = 0;
+
+    *ret_n = 0;
+    for (size_t i = 0, end; i < s->jobs.n; i = end) {
+        size_t bytes = 0;
+
+        end = keyed_namespace_end(&s->jobs, i);
+        for (size_t k = i; k < end; k++)
+            bytes += job_entry_bytes(s->jobs.v[k]);
+        if (bytes > best_bytes) {
+            best = i;
+            best_bytes = bytes;
+            *ret_n = end - i;
+        }
+    }
+    return best;
+}
+
+/* Below the limit with some room, so that not every put searches. The text of `latest` is
+ * kept. */
+static void store_make_room(struct store *s, const struct job_entry *latest)
+{
+    size_t target = s->max_text - s->max_text / 8, n = 1;
+
+    if (s->text_bytes <= s->max_text)
+        return;
+    while (s->text_bytes > target && n > 0) {
+        size_t first = store_find_largest(s, &n), before = s->text_bytes;
+
+        for (size_t i = first; i < first + n && s->text_bytes > target; i++) {
+            if (s->jobs.v[i] != latest && job_entry_bytes(s->jobs.v[i]) > 0)
+                job_entry_set_text(s, s->jobs.v[i], NULL, 0, false);
+        }
+        if (s->text_bytes == before)
+            return;
     }
 }
 
@@ -161,6 +227,7 @@ static int put_job(struct store *s,
     struct job_entry *j = job_entry_at(s, key);
     AUTOFREE char *uid = mem_strdup(meta->uid);
     uint64_t version = version_of(meta);
+    bool is_at_rest = job_is_at_rest(meta, object);
     struct strbuf b;
     size_t n;
     char *text;
@@ -173,10 +240,11 @@ static int put_job(struct store *s,
     if (j->uid && strcmp(j->uid, uid) == 0 && version < j->version) {
         if (j->version > s->list_version[meta->kind])
             return 0;
-        memset(j->memory.fact, 0, sizeof(j->memory.fact)); /* a restored backup */
+        memory_forget_facts(&j->memory); /* a restored backup */
     }
+    if (is_at_rest)
+        spec_drop_templates(object);
     strbuf_init(&b, MAX_OBJECT_BYTES);
-    object_slim(object);
     json_write(object, &b);
     n = b.n;
     rc = strbuf_status(&b);
@@ -187,12 +255,11 @@ static int put_job(struct store *s,
     if (!j->uid || strcmp(j->uid, uid) != 0)
         job_entry_reset(j);
     mem_free(j->uid);
-    mem_free(j->text);
     j->uid = TAKE(uid);
-    j->text = text;
-    j->text_n = n;
     j->version = version;
     j->state = state_of_status(meta->status);
+    job_entry_set_text(s, j, text, n, is_at_rest);
+    store_make_room(s, j);
     return 0;
 }
 
@@ -241,7 +308,7 @@ int store_take_answer(struct store *s,
 static void drop_entry(struct store *s, struct job_entry *j)
 {
     keyed_remove(&s->jobs, j);
-    job_entry_free(j);
+    job_entry_free(s, j);
 }
 
 void store_lose_job(struct store *s, const char *key, const char *uid)
@@ -282,19 +349,39 @@ void store_end_jobs(struct store *s, enum kube_kind kind)
         if (j->is_marked || j->kind != kind)
             s->jobs.v[kept++] = j;
         else
-            job_entry_free(j);
+            job_entry_free(s, j);
     }
     s->jobs.n = kept;
 }
 
-const char *store_job_text(const struct store *s, const char *key, size_t *ret_n)
+int store_job_text(const struct store *s, const char *key, struct job_text *ret)
 {
     const struct job_entry *j = keyed_find(&s->jobs, key);
 
-    if (!j || !j->text)
-        return NULL;
-    *ret_n = j->text_n;
-    return j->text;
+    if (!j || !j->uid)
+        return -ENOENT;
+    if (!j->text)
+        return -ENODATA;
+    *ret = (struct job_text){.p = j->text, .n = j->text_n, .is_at_rest = j->is_at_rest};
+    return 0;
+}
+
+void store_limit_text(struct store *s, size_t bytes)
+{
+    s->max_text = bytes;
+    store_make_room(s, NULL);
+}
+
+size_t store_text_bytes(const struct store *s)
+{
+    return s->text_bytes;
+}
+
+bool store_is_finished(const struct store *s, const char *key)
+{
+    const struct job_entry *j = keyed_find(&s->jobs, key);
+
+    return !j || state_is_final(j->state);
 }
 
 bool store_status_kept(struct store *s,

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cache of the cluster: jobs of both kinds (their JSON, without managedFields and
- * foreign annotations), their pods and launcher Jobs. Filled by the watches, read by
- * each sync as a snapshot. Pure, one thread. A job's key is "namespace/name"
+/* The cache of the cluster: jobs of both kinds (as JSON), their pods and launcher Jobs.
+ * Filled by the watches, read by each sync as a snapshot. Pure, one thread.
+
+ * Its memory is bounded by the number of objects, not by what users write into them. Of
+ * jobs at rest (finished, or suspended as requested) the pod templates are not kept:
+ * their decisions do not need them, and an event that ends the rest has the whole job.
+ * The JSON of all others takes STORE_MAX_TEXT bytes at most; beyond that, jobs of the
+ * namespace that takes most lose theirs, and each of their syncs requests the job.
+ * A job's key is "namespace/name"
  * for a HorovodJob and "mpijob:namespace/name" for an MPIJob. */
 #ifndef OPERATOR_CORE_STORE_H
 #define OPERATOR_CORE_STORE_H
@@ -16,6 +22,7 @@
 #include "runtime/base/arena.h"
 
 #define STORE_KEY_SIZE 512 /* with NUL */
+#define STORE_MAX_TEXT (16u << 20)
 
 struct store;
 struct store *store_new(void);
@@ -31,8 +38,8 @@ enum kube_kind store_key_kind(const char *key);
  * -ENOMEM. */
 int store_key_meta(const char *key, struct arena *a, struct job_meta *ret);
 
-/* Adds or replaces a job; an older resourceVersion of the same uid is ignored. Fields
- * that the store does not keep are removed from `object`. ret_key: the key of the job to
+/* Adds or replaces a job; an older resourceVersion of the same uid is ignored. Pod
+ * templates that the store does not keep are removed from `object`. ret_key: the key of the job to
  * sync. -EINVAL, -E2BIG; -ENOMEM: call again. */
 int store_put_job(struct store *s,
                   enum kube_kind kind,
@@ -93,6 +100,8 @@ void store_end_batches(struct store *s, store_key_fn changed, void *arg);
  * nor confirmed by an answer since the begin. A PodGroup must have been known to exist,
  * because older ones have no label. ret_key: the key of the job, "" if nothing
  * changed. */
+/* The fields of such an object that the functions below read. */
+extern const struct prune_rule owned_rules[];
 void store_begin_owned(struct store *s, enum kube_kind kind);
 void store_put_owned(struct store *s, enum kube_kind kind, const struct node *object);
 void store_end_owned(struct store *s,
@@ -104,8 +113,15 @@ void store_lose_owned(struct store *s,
                       const struct node *object,
                       char ret_key[STORE_KEY_SIZE]);
 
-/* The stored JSON of a job; NULL if absent. Valid until the next put or drop. */
-const char *store_job_text(const struct store *s, const char *key, size_t *ret_n);
+struct job_text {
+    const char *p; /* JSON; valid until the next put or drop */
+    size_t n;
+    bool is_at_rest; /* without the pod templates; see job_meta */
+};
+/* -ENOENT: the job is absent; -ENODATA: its JSON is not kept, request it. */
+int store_job_text(const struct store *s, const char *key, struct job_text *ret);
+/* Sets the limit for the JSON of all jobs; STORE_MAX_TEXT at first. */
+void store_limit_text(struct store *s, size_t bytes);
 /* The snapshot for one sync, in the arena. -ENOENT when the job of that uid is not
  * present. Pods of another uid (an older job of the same name) are left out. */
 int store_observe(const struct store *s,
@@ -165,6 +181,8 @@ bool store_is_unkept(const struct store *s,
 
 /* For metrics, and to sync every job. */
 size_t store_n_jobs(const struct store *s, enum kube_kind kind, enum job_state state);
+bool store_is_finished(const struct store *s, const char *key); /* or absent */
+size_t store_text_bytes(const struct store *s); /* of jobs that are not at rest */
 size_t store_n_pods(const struct store *s);
 size_t store_pod_bytes(const struct store *s);
 void store_each_job(const struct store *s, store_key_fn fn, void *arg);

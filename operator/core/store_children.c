@@ -210,6 +210,17 @@ void store_each_leaving(const struct store *s, store_key_fn fn, void *arg)
 
 /* --- what is known by its metadata ----------------------------------------------- */
 
+static const struct prune_rule label_rules[] = {PRUNE_KEEP(LABEL_JOB_NAME), PRUNE_END};
+static const struct prune_rule metadata_rules[] = {
+    PRUNE_KEEP("namespace"),
+    PRUNE_KEEP("name"),
+    PRUNE_KEEP("uid"),
+    {.key = "labels", .inner = label_rules},
+    {.key = "ownerReferences", .inner = owner_rules},
+    PRUNE_END};
+const struct prune_rule owned_rules[] = {{.key = "metadata", .inner = metadata_rules},
+                                         PRUNE_END};
+
 static struct job_entry *
 owner_by(const struct store *s, const struct node *object, char ret_key[STORE_KEY_SIZE])
 {
@@ -258,12 +269,13 @@ void store_end_owned(struct store *s,
 {
     for (size_t i = 0; i < s->jobs.n; i++) {
         struct job_entry *j = s->jobs.v[i];
-        enum fact_state was = j->memory.fact[kind].state;
+        enum fact_state was = memory_fact(&j->memory, kind)->state;
+        bool is_needed = !kind_is_group(kind) && !state_is_final(j->state);
 
         if (j->is_shown[kind] || was == FACT_ABSENT
-            || (was == FACT_UNKNOWN && kind_is_group(kind)))
+            || (was == FACT_UNKNOWN && !is_needed))
             continue;
-        j->memory.fact[kind] = (struct fact){.state = FACT_ABSENT};
+        memory_set_fact(&j->memory, kind, &(struct fact){.state = FACT_ABSENT});
         changed(arg, j->key);
     }
 }
@@ -274,16 +286,17 @@ void store_lose_owned(struct store *s,
                       char ret_key[STORE_KEY_SIZE])
 {
     struct job_entry *j = owner_by(s, object, ret_key);
-    struct fact *fact = j ? &j->memory.fact[kind] : NULL;
+    const struct fact *was = j ? memory_fact(&j->memory, kind) : NULL;
     const char *uid = node_str(object, "metadata.uid");
+    struct fact fact = {.state = FACT_ABSENT};
 
-    if (!fact || !uid || fact->state == FACT_ABSENT
-        || (fact->state == FACT_THERE && strcmp(fact->uid, uid) != 0)) {
+    if (!was || !uid || was->state == FACT_ABSENT
+        || (was->state == FACT_THERE && strcmp(was->uid, uid) != 0)) {
         *ret_key = '\0'; /* an older object of that name */
         return;
     }
-    *fact = (struct fact){.state = FACT_ABSENT};
-    (void)snprintf(fact->uid, sizeof(fact->uid), "%s", uid);
+    (void)snprintf(fact.uid, sizeof(fact.uid), "%s", uid);
+    memory_set_fact(&j->memory, kind, &fact);
 }
 
 /* --- answers --------------------------------------------------------------------- */
@@ -341,21 +354,19 @@ void store_know(struct store *s,
                 const struct fact *fact)
 {
     struct job_entry *j = store_entry(s, key, job_uid);
+    const struct fact *was = j ? memory_fact(&j->memory, kind) : NULL;
 
-    if (!j)
+    if (!was)
         return;
-    if (fact->state == FACT_THERE && j->memory.fact[kind].state == FACT_ABSENT
-        && strcmp(fact->uid, j->memory.fact[kind].uid) == 0)
+    if (fact->state == FACT_THERE && was->state == FACT_ABSENT
+        && strcmp(fact->uid, was->uid) == 0)
         return; /* the watch reported its end before this answer */
-    j->memory.fact[kind] = *fact;
+    memory_set_fact(&j->memory, kind, fact);
     j->is_shown[kind] = fact->state == FACT_THERE;
 }
 
 void store_doubt(struct store *s)
 {
-    for (size_t i = 0; i < s->jobs.n; i++) {
-        struct job_entry *j = s->jobs.v[i];
-
-        memset(j->memory.fact, 0, sizeof(j->memory.fact)); /* FACT_UNKNOWN */
-    }
+    for (size_t i = 0; i < s->jobs.n; i++)
+        memory_forget_facts(&((struct job_entry *)s->jobs.v[i])->memory);
 }

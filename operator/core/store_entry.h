@@ -11,8 +11,9 @@
 #define MPI_PREFIX "mpijob:" /* of the keys of MPIJobs */
 
 struct job_entry {
-    char *key, *uid, *text;
+    char *key, *uid, *text; /* text NULL: not kept */
     size_t text_n;
+    bool is_at_rest; /* the text is without pod templates */
     uint64_t version;
     enum kube_kind kind;
     struct job_memory memory;
@@ -26,6 +27,7 @@ struct job_entry {
 struct store {
     uint64_t list_version[KUBE_KIND_COUNT]; /* of jobs, while a list is read; else 0 */
     struct keyed jobs;
+    size_t text_bytes, max_text; /* of the jobs that are not at rest; its limit */
     struct children children;
 };
 

@@ -135,7 +135,8 @@ int store_observe(const struct store *s,
 
     if (!j)
         return -ENOENT;
-    memcpy(o.fact, j->memory.fact, sizeof(o.fact));
+    for (int k = 0; k < KUBE_KIND_COUNT; k++)
+        o.fact[k] = *memory_fact(&j->memory, (enum kube_kind)k);
     observed_measure(s, job, shape, &o);
     if (job->kind == KUBE_MPIJOB)
         fill_batch(s, j, job, now_ns, &o);

@@ -174,22 +174,6 @@ struct json_span json_find_text(struct json_span object, const char *key)
     return (struct json_span){v.p + 1, v.n - 2};
 }
 
-size_t json_count(struct json_span text)
-{
-    const char *p = text.p, *end = text.p + text.n;
-    size_t n = 1;
-
-    while (p && p < end) {
-        if (*p == '"') {
-            p = skip_string(p, end);
-            continue;
-        }
-        n += *p == ',' || *p == '{' || *p == '[';
-        p++;
-    }
-    return n;
-}
-
 /* --- repair ---------------------------------------------------------------------- */
 
 static unsigned json_repair_string(const char *p, const char *end, struct strbuf *out)

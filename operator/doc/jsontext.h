@@ -39,9 +39,6 @@ struct json_span json_find(struct json_span object, const char *key);
 /* The same, of a string: without quotes, escapes as they are. */
 struct json_span json_find_text(struct json_span object, const char *key);
 bool span_is(struct json_span s, const char *text);
-/* An upper bound of the number of values in the text, containers included. */
-size_t json_count(struct json_span text);
-
 /* What json_repair changed. */
 enum {
     REPAIR_NUL = 1,    /* \u0000 in a string or key: now U+FFFD */

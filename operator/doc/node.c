@@ -335,25 +335,6 @@ void node_drop(struct node *o, const char *key)
     }
 }
 
-void node_keep(struct node *o, bool (*keep)(const char *key))
-{
-    struct node *last = NULL, *next;
-
-    for (struct node *c = o->first; c; c = next) {
-        next = c->next;
-        if (keep(c->key)) {
-            last = c;
-            continue;
-        }
-        if (last)
-            last->next = next;
-        else
-            o->first = next;
-        o->n--;
-    }
-    o->last = last;
-}
-
 void node_set_str(struct build *b, struct node *o, const char *key, const char *value)
 {
     node_set(b, o, key, node_string(b, value));

@@ -86,8 +86,6 @@ void node_add_first(struct build *b, struct node *array, struct node *value);
 void node_add_str(struct build *b, struct node *array, const char *value);
 void node_drop(struct node *o,
                const char *key); /* removes the child, if there is one */
-/* Removes the children for whose keys keep returns false, in one pass. */
-void node_keep(struct node *o, bool (*keep)(const char *key));
 /* The child of that name and type, created if absent or of another type. */
 struct node *
 node_child(struct build *b, struct node *o, const char *key, enum node_type type);

@@ -2,13 +2,14 @@
 /* The second attempt to read an object that json_read refuses.
  *
  * A user can store a HorovodJob that our reader cannot take: nested too deep, with a
- * NUL, an integer beyond 64 bits, or so many values that their tree would fill the
- * operator's memory. Such an object must not stop other objects, and its user needs an
- * error message. The object is therefore written again as text, repaired and without
- * the faulty parts, and then read; its metadata and status survive.
+ * NUL, an integer beyond 64 bits, or so large that it would take the memory and the time
+ * of other jobs. Such an object must not stop other objects, and its user needs an error
+ * message. The object is therefore written again as text, repaired and without the faulty
+ * parts, and then read; its metadata and status survive.
  *
- * Invariant: the number of values is bounded before anything is parsed, because it
- * determines the memory; "[[],[],..." is the worst case. Called by watch.c. */
+ * Invariant: the bytes are bounded before anything is parsed, because they determine the
+ * memory; "[0,0,..." is the worst case. Called by watch.c and
+ * sync.c. */
 #include "operator/doc/object.h"
 
 #include <errno.h>
@@ -23,7 +24,6 @@
 
 static const char no_nul[] = "holds the character NUL (\\u0000), which no pod can have";
 static const char too_deep[] = "is nested deeper than " TEXT(NODE_MAX_DEPTH) " levels";
-static const char too_many[] = "holds more than " TEXT(OBJECT_MAX_VALUES) " values";
 static const char no_json[] = "cannot be read";
 
 static unsigned put_member(struct strbuf *out,
@@ -41,24 +41,6 @@ static unsigned put_member(struct strbuf *out,
     return repairs | json_repair(value, depth, out);
 }
 
-static int
-put_metadata(struct strbuf *out, struct json_span key, struct json_span metadata)
-{
-    struct json_span k, v;
-    struct json_walk w;
-    int rc = json_walk(&w, metadata);
-
-    (void)put_member(out, key, (struct json_span){"{", 1}, 1);
-    while (rc == 0 && json_walk_next(&w, &k, &v) > 0) {
-        if (!span_is(
-                k,
-                "managedFields")) /* as deep and as large as the rest of the object */
-            (void)put_member(out, k, v, MEMBER_DEPTH - 1);
-    }
-    strbuf_putc(out, '}');
-    return rc;
-}
-
 /* The object as text that json_read accepts. */
 static int put_object(struct strbuf *out,
                       struct json_span text,
@@ -74,16 +56,8 @@ static int put_object(struct strbuf *out,
     while (rc == 0 && (more = json_walk_next(&w, &k, &v)) > 0) {
         bool is_spec = span_is(k, "spec");
 
-        if (span_is(k, "metadata")) {
-            rc = put_metadata(out, k, v);
+        if ((is_spec && !has_spec) || v.n > OBJECT_MAX_MEMBER)
             continue;
-        }
-        if (is_spec && !has_spec)
-            continue;
-        if (json_count(v) > OBJECT_MAX_VALUES) {
-            *ret_flaw = is_spec ? too_many : *ret_flaw;
-            continue;
-        }
         repairs = put_member(out, k, v, MEMBER_DEPTH);
         if (is_spec && (repairs & REPAIR_DEPTH))
             *ret_flaw = too_deep;
@@ -94,25 +68,23 @@ static int put_object(struct strbuf *out,
     return rc < 0 || more < 0 ? -EINVAL : strbuf_status(out);
 }
 
+/* flaw NULL: the spec is kept as far as json_repair allows. */
 static int object_repair(struct arena *a,
                          struct json_span text,
-                         bool has_spec,
+                         const char *flaw,
                          struct node **ret,
                          struct err *err)
 {
     struct build b = {.arena = a};
-    const char *flaw = has_spec ? NULL : no_json;
     struct node *o = NULL;
     struct strbuf out;
     int rc;
 
     strbuf_init(&out, 2 * text.n + 64);
-    rc = put_object(&out, text, has_spec, &flaw);
+    rc = put_object(&out, text, !flaw, &flaw);
     if (rc < 0)
         rc = err_set(err, rc, "%s",
                      rc == -EINVAL ? "not an object in JSON" : "out of memory");
-    else if (json_count((struct json_span){out.p, out.n}) > 2 * OBJECT_MAX_VALUES)
-        rc = err_set(err, -EINVAL, "holds more than %d values", 2 * OBJECT_MAX_VALUES);
     else
         rc = json_read(a, out.p, out.n, &o, err);
     strbuf_release(&out);
@@ -126,21 +98,68 @@ static int object_repair(struct arena *a,
     return 0;
 }
 
-int object_read(struct arena *a,
-                struct json_span text,
-                struct node **ret,
-                struct err *err)
+/* Repairs the object if a member is too large. 1: none is. */
+static int object_repair_size(struct arena *a,
+                              struct json_span text,
+                              struct node **ret,
+                              struct err *err)
 {
-    int rc = -EINVAL;
+    struct json_span spec = json_find(text, "spec");
+    const char *flaw;
 
-    if (json_count(text) <= OBJECT_MAX_VALUES)
+    if (spec.n <= OBJECT_MAX_MEMBER)
+        return text.n <= 2 * OBJECT_MAX_MEMBER ? 1
+                                               : object_repair(a, text, NULL, ret, err);
+    flaw = arena_printf(a,
+                        "has %zu bytes as JSON, more than %u; put large files into the "
+                        "image or into a ConfigMap that the pods mount",
+                        spec.n, OBJECT_MAX_MEMBER);
+    return flaw ? object_repair(a, text, flaw, ret, err)
+                : err_set(err, -ENOMEM, "out of memory");
+}
+
+static int object_read_pruned(struct arena *a,
+                              struct json_span text,
+                              struct node **ret,
+                              struct err *err)
+{
+    int rc = object_repair_size(a, text, ret, err);
+
+    if (rc == 1)
         rc = json_read(a, text.p, text.n, ret, err);
-    for (int has_spec = 1; rc == -EINVAL && has_spec >= 0; has_spec--) {
+    if (rc == -EINVAL) {
         arena_release(a);
-        rc = object_repair(a, text, has_spec, ret, err);
+        rc = object_repair(a, text, NULL, ret, err);
+    }
+    if (rc == -EINVAL) {
+        arena_release(a);
+        rc = object_repair(a, text, no_json, ret, err);
     }
     return rc;
 }
+
+int object_read(struct arena *a,
+                struct json_span text,
+                const struct prune_rule *rules,
+                struct node **ret,
+                struct err *err)
+{
+    struct strbuf kept;
+    int rc;
+
+    strbuf_init(&kept, text.n + 1);
+    rc = json_prune(text, rules, &kept);
+    if (rc == 0)
+        rc = object_read_pruned(a, (struct json_span){kept.p, kept.n}, ret, err);
+    else
+        rc = rc == -EINVAL ? err_set(err, rc, "not an object in JSON")
+                           : err_set(err, -ENOMEM, "out of memory");
+    strbuf_release(&kept);
+    return rc;
+}
+
+const struct prune_rule owner_rules[] = {PRUNE_KEEP("kind"), PRUNE_KEEP("uid"),
+                                         PRUNE_KEEP("controller"), PRUNE_END};
 
 static const char *owner_text(const struct node *object, const char *key)
 {

@@ -6,16 +6,11 @@
  *
  * Invariant: if the input is JSON, so is the output, with the kept members unchanged
  * and in their order. No character is scanned twice. The recursion is as deep as the
- * rules. Called by watch.c; the rules are next to the readers of the result
- * (core/pod.c, core/store.c). */
+ * rules. Called by object_read; the rules are next to the readers of the result
+ * (core/pod.c, core/batch.c, core/meta.c). */
 #include "operator/doc/prune.h"
 
 #include <errno.h>
-
-const struct prune_rule prune_metadata[] = {
-    {.key = "managedFields", .is_dropped = true}, {.key = ""}, {.key = NULL}};
-const struct prune_rule prune_object[] = {
-    {.key = "metadata", .inner = prune_metadata}, {.key = ""}, {.key = NULL}};
 
 static int
 prune_all(struct json_walk *w, const struct prune_rule *rules, struct strbuf *out);
@@ -24,7 +19,7 @@ static const struct prune_rule *prune_find_rule(const struct prune_rule *rules,
                                                 struct json_span key)
 {
     for (; rules->key; rules++) {
-        if (!*rules->key || span_is(key, rules->key))
+        if (span_is(key, rules->key))
             return rules;
     }
     return NULL;
@@ -44,7 +39,7 @@ static int prune_put_value(struct json_walk *w,
     struct json_span value;
     int rc;
 
-    if (is_member && (!rule || rule->is_dropped))
+    if (is_member && !rule)
         return json_walk_value(w, &value);
     if (before != '{' && before != '[')
         strbuf_putc(out, ',');

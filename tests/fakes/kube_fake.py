@@ -30,6 +30,11 @@ PLURALS = (
 )
 
 
+def compact(value: object) -> str:
+    """JSON without spaces, as the API server writes it."""
+    return json.dumps(value, separators=(",", ":"))
+
+
 def selected(obj: dict, query: dict) -> bool:
     """Of label selectors the two forms "key" and "key=value"."""
     key, _, value = query.get("labelSelector", "").partition("=")
@@ -50,7 +55,7 @@ def shown(obj: dict, h) -> dict:
 
 def refusal(code: int, reason: str, message: str) -> tuple[int, str]:
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-    return code, json.dumps({**status, "message": message, "reason": reason, "code": code})
+    return code, compact({**status, "message": message, "reason": reason, "code": code})
 
 
 def merged(old: object, patch: object) -> object:
@@ -69,7 +74,7 @@ def merged(old: object, patch: object) -> object:
 def merged_strategically(old: dict, patch: dict) -> dict:
     """Of strategic merge patches what the operator sends: besides objects the removal of finalizers."""
     key = "$deleteFromPrimitiveList/finalizers"
-    patch = json.loads(json.dumps(patch))
+    patch = json.loads(compact(patch))
     gone = patch.get("metadata", {}).pop(key, [])
     out = merged(old, patch)
     left = [f for f in out["metadata"].get("finalizers", []) if f not in gone]
@@ -141,7 +146,7 @@ class Fake:
     # --- what a test does ------------------------------------------------------------------
     def backup(self) -> tuple[int, str]:
         with self.changed:
-            return self.version, json.dumps(self.objects)
+            return self.version, compact(self.objects)
 
     def restore(self, saved: tuple[int, str]) -> None:
         """As of etcd: objects and versions go back, and open watches end."""
@@ -163,7 +168,7 @@ class Fake:
                 self.objects[plural].pop(key, None)
             else:
                 self.objects[plural][key] = obj
-            self.log.append((self.version, plural, event, json.loads(json.dumps(obj))))
+            self.log.append((self.version, plural, event, json.loads(compact(obj))))
             self.changed.notify_all()
             return obj
 
@@ -215,7 +220,7 @@ class Fake:
                     out |= {"kind": "PartialObjectMetadataList", "items": out["items"] or None}
                 if after < len(found):
                     out["metadata"]["continue"] = str(after)
-                text = json.dumps(out)
+                text = compact(out)
             self.answer(h, 200, text)
         else:
             try:
@@ -240,7 +245,7 @@ class Fake:
             if plural == "pods":
                 body["status"] = {"phase": "Pending"}
             body["metadata"]["namespace"] = ns
-            return 201, json.dumps(self.put(plural, body))
+            return 201, compact(self.put(plural, body))
         key = f"{ns}/{rest[0]}"
         with self.changed:
             obj = self.objects[plural].get(key)
@@ -250,20 +255,20 @@ class Fake:
                 if body["metadata"].get("resourceVersion") != obj["metadata"]["resourceVersion"]:
                     return refusal(409, "Conflict", "the object has been modified")
                 body["metadata"] = {**obj["metadata"], **body["metadata"]}
-                return 200, json.dumps(self.put(plural, body))
+                return 200, compact(self.put(plural, body))
             if method == "PATCH":
                 return self.patch(plural, obj, body, rest[1:], content)
             if method == "DELETE":
                 wanted = body.get("preconditions", {}).get("uid")
                 if wanted not in (None, obj["metadata"]["uid"]):
                     return refusal(409, "Conflict", "the UID in the precondition is another one")
-                gone = json.loads(json.dumps(obj))
+                gone = json.loads(compact(obj))
                 if plural == "pods":  # told in two steps, as all of Kubernetes does
-                    gone = json.loads(json.dumps(self.begin_deletion(plural, gone)))
+                    gone = json.loads(compact(self.begin_deletion(plural, gone)))
                     if gone["metadata"].get("finalizers"):
-                        return 200, json.dumps(gone)
-                return 200, json.dumps(self.put(plural, gone, "DELETED"))
-            return 200, json.dumps(obj)
+                        return 200, compact(gone)
+                return 200, compact(self.put(plural, gone, "DELETED"))
+            return 200, compact(obj)
 
     def patch(self, plural: str, obj: dict, body: dict, sub: list[str], content: str):
         is_strategic = content.startswith("application/strategic-merge-patch")  # not for custom resources
@@ -279,10 +284,10 @@ class Fake:
         if plural == "horovodjobs" and "status" in out:
             out["status"] = {k: v for k, v in out["status"].items() if k not in self.pruned}
         if {k: v for k, v in out.items() if v} == {k: v for k, v in obj.items() if v}:
-            return 200, json.dumps(obj)  # nothing changes: no new version, no event
+            return 200, compact(obj)  # nothing changes: no new version, no event
         if "deletionTimestamp" in out["metadata"] and not out["metadata"].get("finalizers"):
-            return 200, json.dumps(self.put(plural, json.loads(json.dumps(out)), "DELETED"))
-        return 200, json.dumps(self.put(plural, json.loads(json.dumps(out))))
+            return 200, compact(self.put(plural, json.loads(json.dumps(out)), "DELETED"))
+        return 200, compact(self.put(plural, json.loads(json.dumps(out))))
 
     @staticmethod
     def answer(h, code: int, text: str, **headers: str) -> None:
@@ -308,7 +313,7 @@ class Fake:
 
     @classmethod
     def event(cls, h, kind: str, obj: dict) -> None:
-        cls.chunk(h, json.dumps({"type": kind, "object": obj}).encode() + b"\n")
+        cls.chunk(h, compact({"type": kind, "object": obj}).encode() + b"\n")
 
     def watch(self, h, plural: str, query: dict) -> None:
         since = int(query["resourceVersion"])

@@ -55,7 +55,8 @@ FUZZ_TARGET(job)
 
     arena_init(&a, OBJECT_MAX_BYTES);
     strbuf_init(&problems, 65536);
-    if (object_read(&a, (struct json_span){(const char *)data, n}, &o, &err) == 0) {
+    if (object_read(&a, (struct json_span){(const char *)data, n}, job_rules, &o, &err)
+        == 0) {
         must_come_back(o);
         if (meta_decode(KUBE_JOB, o, &meta, &err) == 0) {
             hvd_job_init(&job, &meta);

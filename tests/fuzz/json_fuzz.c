@@ -17,7 +17,6 @@ static void compare_walk(struct json_span text, const struct node *tree)
         n++;
     MUST(more == 0);
     MUST(n >= tree->n); /* a duplicate key is one member of the tree */
-    MUST(json_count(text) >= tree->n);
 }
 
 FUZZ_TARGET(json)
@@ -45,7 +44,6 @@ FUZZ_TARGET(json)
     } else {
         MUST(*err.text);
         (void)json_find(text, "metadata");
-        (void)json_count(text);
         (void)json_repair(text, NODE_MAX_DEPTH, &out);
     }
     strbuf_release(&out);

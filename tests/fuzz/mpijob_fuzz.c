@@ -90,7 +90,8 @@ FUZZ_TARGET(mpijob)
 
     arena_init(&a, OBJECT_MAX_BYTES);
     arena_init(&work, ARENA_BYTES);
-    if (object_read(&a, (struct json_span){(const char *)data, n}, &o, &err) == 0
+    if (object_read(&a, (struct json_span){(const char *)data, n}, job_rules, &o, &err)
+            == 0
         && meta_decode(KUBE_MPIJOB, o, &meta, &err) == 0)
         look_twice(o, &meta, &work);
     else

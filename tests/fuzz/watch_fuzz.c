@@ -24,11 +24,14 @@ static int take_line(void *arg, const char *line, size_t n)
     sha256_add(&s->digest, line, n);
     sha256_add(&s->digest, "\n", 1);
     arena_init(&a, OBJECT_MAX_BYTES);
-    if (s->store && object_read(&a, (struct json_span){line, n}, &o, NULL) == 0) {
-        if (pod_decode(KUBE_JOB, o, conditions, &pod, NULL) == 0)
-            (void)store_put_pod(s->store, &pod, key);
+    if (s->store
+        && object_read(&a, (struct json_span){line, n}, pod_rules, &o, NULL) == 0
+        && pod_decode(KUBE_JOB, o, conditions, &pod, NULL) == 0)
+        (void)store_put_pod(s->store, &pod, key);
+    arena_release(&a);
+    if (s->store
+        && object_read(&a, (struct json_span){line, n}, job_rules, &o, NULL) == 0)
         (void)store_put_job(s->store, KUBE_JOB, o, key, NULL);
-    }
     arena_release(&a);
     return 0;
 }

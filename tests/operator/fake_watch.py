@@ -13,7 +13,7 @@ from fake_world import BIN, OPEN, World, cut_connection, fetch, free_port, refus
 
 
 def little_memory(w: World, mib: int) -> None:
-    """Far below the limit of 64 MiB in manifests/operator/deployment.yaml. Sanitizers need their own."""
+    """operator/reference/production.md has what it needs. Sanitizers need their own."""
     seen = w.operator.rss_kib()
     print(f"# at most {seen} KiB resident", flush=True)
     is_plain = not {"asan", "tsan"} & set(BIN.parts)
@@ -37,7 +37,7 @@ STRANGE = {  # name: what is in the spec, and the message for the user
     "deep": (nested(120), "spec: is nested deeper than 100 levels"),
     "nul": ("a\0b", "spec: holds the character NUL"),
     "nul-key": ({"a\0b": 1}, "spec: holds the character NUL"),
-    "many": ([0] * 400000, "spec: holds more than 100000 values"),
+    "large": ([0] * 400000, " bytes as JSON, more than 196608; put large files into the image"),
     "number": ([18446744073709552000, 9007199254740993], None),
 }
 
@@ -86,7 +86,7 @@ def an_object_without_readable_metadata_is_skipped_and_named() -> None:
             w.fake.answer(
                 h,
                 200,
-                '{"items": [{"metadata": {"name": "odd", "namespace": "ns", "labels": {"x": 1e999}}}, {}],'
+                '{"items": [{"metadata": {"name": "odd", "namespace": "ns", "labels": {"ringmaster.dev/job-name": 1e999}}}, {}],'
                 ' "metadata": {"resourceVersion": "1"}}',
             )
             return True

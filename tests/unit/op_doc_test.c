@@ -98,44 +98,6 @@ static bool has_null(const struct node *o, const char *key)
     return false;
 }
 
-static bool key_is_kept(const char *key)
-{
-    return *key == 'k';
-}
-
-UNIT_TEST(children_are_kept_by_their_keys)
-{
-    static const struct {
-        const char *before, *after;
-    } t[] = {
-        {"{}", "{}"},
-        {"{\"a\":1}", "{}"},
-        {"{\"k\":1}", "{\"k\":1}"},
-        {"{\"a\":1,\"k1\":1,\"b\":1,\"c\":1,\"k2\":2,\"d\":1}", "{\"k1\":1,\"k2\":2}"},
-        {"{\"k1\":1,\"a\":1,\"k2\":2}", "{\"k1\":1,\"k2\":2}"},
-    };
-
-    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
-        struct arena a;
-        struct build b = {.arena = &a};
-        struct strbuf out;
-        struct node *o;
-
-        arena_init(&a, 1u << 20);
-        strbuf_init(&out, 4096);
-        assert_int_equal(json_read(&a, t[i].before, strlen(t[i].before), &o, NULL), 0);
-        node_keep(o, key_is_kept);
-        json_write(o, &out);
-        assert_string_equal(strbuf_str(&out), t[i].after);
-        node_set_int(&b, o, "z", 9); /* at the end, which must be known */
-        assert_int_equal(o->n,
-                         strcmp(t[i].after, "{}") == 0 ? 1 : 1 + (i == 2 ? 1 : 2));
-        assert_int_equal(node_int(o, "z", 0), 9);
-        strbuf_release(&out);
-        arena_release(&a);
-    }
-}
-
 UNIT_TEST(yaml_scalars_follow_the_json_schema)
 {
     static const char text[] = "a: 1\nb: \"1\"\nc: true\nd: no\ne: 1.5\nf: ~\ng: 010\n"

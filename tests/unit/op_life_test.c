@@ -258,17 +258,17 @@ static void sync_job(struct sim *s)
                                                 .message = "spec.newer: not known"};
     struct turn t = {.outcome = {.reason = "", .message = ""}};
     struct strbuf problems;
-    size_t n = 0;
-    const char *text = store_job_text(s->store, KEY, &n);
+    struct job_text text;
     struct node *o;
     bool is_alive = true;
 
-    if (!text)
+    if (store_job_text(s->store, KEY, &text) < 0)
         return;
     arena_init(&t.arena, 16u << 20);
     strbuf_init(&problems, 4096);
-    assert_int_equal(json_read(&t.arena, text, n, &o, NULL), 0);
+    assert_int_equal(json_read(&t.arena, text.p, text.n, &o, NULL), 0);
     assert_int_equal(meta_decode(KUBE_JOB, o, &t.meta, NULL), 0);
+    t.meta.is_at_rest = text.is_at_rest;
     t.job = front_horovodjob.open(o, &t.meta, &t.arena, &problems);
     assert_non_null(t.job);
     if (problems.n > 0)

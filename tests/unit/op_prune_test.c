@@ -6,15 +6,15 @@
 #include "operator/doc/prune.h"
 #include "runtime/base/mem.h"
 
-static const struct prune_rule item_rules[] = {{.key = "name"}, {.key = NULL}};
-static const struct prune_rule meta_rules[] = {
-    {.key = "managedFields", .is_dropped = true}, {.key = ""}, {.key = NULL}};
+static const struct prune_rule item_rules[] = {PRUNE_KEEP("name"), PRUNE_END};
+static const struct prune_rule meta_rules[] = {PRUNE_KEEP("name"), PRUNE_KEEP("uid"),
+                                               PRUNE_END};
 static const struct prune_rule spec_rules[] = {
-    {.key = "node"}, {.key = "items", .inner = item_rules}, {.key = NULL}};
+    PRUNE_KEEP("node"), {.key = "items", .inner = item_rules}, PRUNE_END};
 static const struct prune_rule rules[] = {{.key = "metadata", .inner = meta_rules},
                                           {.key = "spec", .inner = spec_rules},
-                                          {.key = ""},
-                                          {.key = NULL}};
+                                          PRUNE_KEEP("a"),
+                                          PRUNE_END};
 
 UNIT_TEST(prune_keeps_the_fields_of_the_rules)
 {
@@ -22,11 +22,10 @@ UNIT_TEST(prune_keeps_the_fields_of_the_rules)
         const char *text, *wanted; /* NULL: refused */
     } rows[] = {
         {"{}", "{}"},
-        {"{\"a\":1,\"b\":[1,2]}", "{\"a\":1,\"b\":[1,2]}"},
+        {"{\"a\":[1,{\"z\":2}],\"b\":[1,2]}", "{\"a\":[1,{\"z\":2}]}"},
         {"{\"metadata\":{\"name\":\"x\",\"managedFields\":[{\"a\":{}}],\"uid\":\"u\"}}",
          "{\"metadata\":{\"name\":\"x\",\"uid\":\"u\"}}"},
-        {"{\"metadata\":{\"managedFields\":[]},\"z\":null}",
-         "{\"metadata\":{},\"z\":null}"},
+        {"{\"metadata\":{\"managedFields\":[]},\"z\":null}", "{\"metadata\":{}}"},
         {" { \"spec\" : { \"big\" : [ \"}\" ] , \"node\" : \"n\" } } ",
          "{\"spec\":{\"node\":\"n\"}}"},
         {"{\"spec\":{\"items\":[{\"name\":\"a\",\"env\":[]},{\"env\":[1]}],\"q\":2}}",
@@ -34,7 +33,7 @@ UNIT_TEST(prune_keeps_the_fields_of_the_rules)
         {"{\"spec\":null,\"metadata\":7}", "{\"spec\":null,\"metadata\":7}"},
         {"{\"spec\":{\"items\":{\"name\":1,\"o\":2}}}",
          "{\"spec\":{\"items\":{\"name\":1}}}"},
-        {"{\"a\\\"b\":\"c\\\\\"}", "{\"a\\\"b\":\"c\\\\\"}"},
+        {"{\"a\\\"b\":1,\"a\":\"c\\\\\"}", "{\"a\":\"c\\\\\"}"},
         {"[]", NULL},
         {"7", NULL},
         {"", NULL},

@@ -11,21 +11,21 @@ UNIT_TEST(a_key_is_queued_once_and_never_taken_twice)
 {
     struct work_queue *q = queue_new();
 
-    assert_int_equal(queue_next_ns(q), UINT64_MAX);
+    assert_int_equal(queue_next_ns(q, 8), UINT64_MAX);
     assert_int_equal(queue_add(q, "a", 10), 0);
     assert_int_equal(queue_add(q, "a", 5), 0);
     assert_int_equal(queue_add(q, "a", 20), 0);
     assert_int_equal(queue_depth(q), 1);
-    assert_int_equal(queue_next_ns(q), 5); /* the earlier wish wins */
-    assert_null(queue_take(q, 4));
-    assert_string_equal(queue_take(q, 5), "a");
+    assert_int_equal(queue_next_ns(q, 8), 5); /* the earlier wish wins */
+    assert_null(queue_take(q, 4, 8));
+    assert_string_equal(queue_take(q, 5, 8), "a");
     assert_int_equal(queue_add(q, "a", 6), 0); /* while at work */
-    assert_null(queue_take(q, 100));
-    assert_int_equal(queue_next_ns(q), UINT64_MAX);
+    assert_null(queue_take(q, 100, 8));
+    assert_int_equal(queue_next_ns(q, 8), UINT64_MAX);
     assert_int_equal(queue_done(q, "a", false, 7), 0);
-    assert_string_equal(queue_take(q, 7), "a"); /* the wish was remembered */
+    assert_string_equal(queue_take(q, 7, 8), "a"); /* the wish was remembered */
     assert_int_equal(queue_done(q, "a", false, 8), 0);
-    assert_null(queue_take(q, 1000));
+    assert_null(queue_take(q, 1000, 8));
     assert_int_equal(queue_depth(q), 0);
     queue_free(q);
 }
@@ -37,19 +37,19 @@ UNIT_TEST(waits_and_failures_of_a_key_are_counted)
     (void)queue_add(q, "a", 10);
     (void)queue_add(q, "b", 0);
     assert_int_equal(queue_waited_ns(q, "a"), 0);
-    assert_string_equal(queue_take(q, 15), "b");
-    assert_string_equal(queue_take(q, 17), "a");
+    assert_string_equal(queue_take(q, 15, 8), "b");
+    assert_string_equal(queue_take(q, 17, 8), "a");
     assert_int_equal(queue_waited_ns(q, "a"),
                      7); /* since it was due, not since added */
     assert_int_equal(queue_waited_ns(q, "b"), 15);
     assert_int_equal(queue_n_failures(q, "a"), 0);
     (void)queue_done(q, "a", true, 20);
     assert_int_equal(queue_n_failures(q, "a"), 1);
-    assert_string_equal(queue_take(q, 20 + QUEUE_FIRST_RETRY_NS), "a");
+    assert_string_equal(queue_take(q, 20 + QUEUE_FIRST_RETRY_NS, 8), "a");
     assert_int_equal(queue_waited_ns(q, "a"), 0); /* the back-off is no waiting */
     (void)queue_done(q, "a", true, 20 + QUEUE_FIRST_RETRY_NS);
     assert_int_equal(queue_n_failures(q, "a"), 2);
-    (void)queue_take(q, UINT64_MAX - 1);
+    (void)queue_take(q, UINT64_MAX - 1, 8);
     (void)queue_add(q, "a", 0);
     (void)queue_done(q, "a", false, 0);
     assert_int_equal(queue_n_failures(q, "a"), 0);
@@ -65,9 +65,52 @@ UNIT_TEST(the_key_that_waited_longest_is_taken_first)
     (void)queue_add(q, "late", 30);
     (void)queue_add(q, "early", 10);
     (void)queue_add(q, "middle", 20);
-    assert_string_equal(queue_take(q, 100), "early");
-    assert_string_equal(queue_take(q, 100), "middle");
-    assert_string_equal(queue_take(q, 100), "late");
+    assert_string_equal(queue_take(q, 100, 8), "early");
+    assert_string_equal(queue_take(q, 100, 8), "middle");
+    assert_string_equal(queue_take(q, 100, 8), "late");
+    queue_free(q);
+}
+
+UNIT_TEST(no_namespace_delays_others)
+{
+    struct work_queue *q = queue_new();
+    const char *key;
+
+    for (char name[] = "many/a"; name[5] < 'k'; name[5]++)
+        (void)queue_add(q, name, (uint64_t)name[5]);
+    assert_string_equal(queue_take(q, 1000, 2), "many/a");
+    (void)queue_add(q, "mpijob:many/x", 500); /* another kind, another share */
+    (void)queue_add(q, "one/x", 600);
+    assert_string_equal(queue_take(q, 1000, 2), "mpijob:many/x");
+    assert_string_equal(queue_take(q, 1000, 2), "one/x");
+    assert_string_equal(queue_take(q, 1000, 2), "many/b");
+    assert_null(queue_take(q, 1000, 2));
+    assert_int_equal(queue_next_ns(q, 2), UINT64_MAX); /* the loop does not spin */
+    assert_int_equal(queue_next_ns(q, 3), 'c');
+    assert_null(queue_take(q, 1000, 0));
+    (void)queue_done(q, "many/a", false, 1000);
+    assert_int_equal(queue_next_ns(q, 2), 'c');
+    assert_string_equal(queue_take(q, 1000, 2), "many/c");
+    while ((key = queue_take(q, 1000, 100)))
+        (void)queue_done(q, key, false, 1000);
+    queue_free(q);
+}
+
+UNIT_TEST(swept_keys_are_taken_last)
+{
+    struct work_queue *q = queue_new();
+
+    (void)queue_sweep(q, "a/swept", 1);
+    (void)queue_sweep(q, "a/both", 2);
+    (void)queue_add(q, "a/added", 4);
+    (void)queue_add(q, "a/both", 3);    /* something has happened to it */
+    (void)queue_sweep(q, "a/added", 1); /* which this does not take back */
+    assert_string_equal(queue_take(q, 9, 8), "a/added");
+    assert_string_equal(queue_take(q, 9, 8), "a/both");
+    assert_string_equal(queue_take(q, 9, 8), "a/swept");
+    (void)queue_done(q, "a/swept", true, 9);
+    (void)queue_add(q, "a/later", 10 + QUEUE_FIRST_RETRY_NS);
+    assert_string_equal(queue_take(q, UINT64_MAX - 1, 8), "a/swept"); /* once */
     queue_free(q);
 }
 
@@ -78,17 +121,17 @@ UNIT_TEST(failures_back_off_up_to_a_bound_and_success_resets_it)
 
     (void)queue_add(q, "a", 0);
     for (int i = 0; i < 20; i++) {
-        assert_non_null(queue_take(q, now));
+        assert_non_null(queue_take(q, now, 8));
         (void)queue_add(q, "a", now); /* an event does not break the back-off */
         assert_int_equal(queue_done(q, "a", true, now), want);
-        assert_null(queue_take(q, now + want - 1));
+        assert_null(queue_take(q, now + want - 1, 8));
         now += want;
         want = want * 2 > QUEUE_MAX_RETRY_NS ? QUEUE_MAX_RETRY_NS : want * 2;
     }
-    assert_non_null(queue_take(q, now));
+    assert_non_null(queue_take(q, now, 8));
     assert_int_equal(queue_done(q, "a", false, now), 0);
     (void)queue_add(q, "a", now);
-    assert_non_null(queue_take(q, now));
+    assert_non_null(queue_take(q, now, 8));
     assert_int_equal(queue_done(q, "a", true, now), QUEUE_FIRST_RETRY_NS);
     queue_free(q);
 }
