@@ -175,7 +175,7 @@ static void log_start(const struct operator_options *o,
              "version=%s server=%s namespace=%s runtime_image=%s http_port=%u "
              "leader_elect=%s",
              HVD_VERSION_STRING, config->server, o->ns ? o->ns : "(all)",
-             o->runtime_image, o->http_port,
+             o->runtime_image, o->serve.http_port,
              op->elect ? elect_identity(op->elect) : "no");
     if (config->is_insecure)
         log_warn("the API server's certificate is not verified, continuing",
@@ -213,8 +213,7 @@ static int operator_run(const struct operator_options *o, struct err *err)
     if (rc == 0)
         rc = controller_wire(&op, &config, o, err);
     if (rc == 0)
-        rc =
-            serve_new(&op, o->http_address, o->http_port, o->metrics_port, &serve, err);
+        rc = serve_new(&op, &o->serve, &serve, err);
     if (rc == 0) {
         log_start(o, &config, &op);
         rc = loop_run(&op, serve, signal_fd, err);

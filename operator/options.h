@@ -13,6 +13,14 @@
 
 #define OPTIONS_MAX_IDLE 32
 
+struct serve_options {
+    const char *address; /* IPv4 or IPv6; "": all addresses */
+    uint32_t http_port;
+    uint32_t monitoring_port; /* the same paths; 0: none */
+    uint32_t health_port;     /* without /metrics; 0: none */
+    bool has_job_metrics;     /* with one series per MPIJob */
+};
+
 struct operator_options {
     const char *kubeconfig; /* NULL: $KUBECONFIG, else in-cluster */
     const char *master;     /* replaces the server of the kubeconfig; NULL: not given */
@@ -23,8 +31,8 @@ struct operator_options {
     const char *lock_namespace; /* of the Lease; NULL: that of the pod or the context */
     const char *lease_name;
     const char *rival_namespace; /* of mpi-operator's Lease; "": it is not checked */
-    const char *http_address;    /* "": all addresses */
-    uint32_t http_port, metrics_port, qps, burst;
+    struct serve_options serve;
+    uint32_t qps, burst;
     uint64_t lease_duration_ms, lease_renew_ms, lease_retry_ms;
     uint64_t watch_idle_ms;
     enum log_level log_level;

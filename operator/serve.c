@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A small HTTP server: GET and HEAD, four paths; the rest of a request is ignored.
- * libmicrohttpd runs in external-epoll mode: the loop waits for its one descriptor. */
+ * libmicrohttpd runs in external-epoll mode: the loop waits for one descriptor of each
+ * listener.
+ *
+ * Every pod of the cluster may be able to connect, so no client holds a place for long:
+ * a connection ends after one answer, or after CLIENT_NS without one; when MAX_CLIENTS
+ * are open, a new one ends the oldest; and one address gets CLIENTS_PER_ADDRESS. The
+ * health listener shares none of its places with the metrics. */
 #include "operator/serve.h"
 
 #include <arpa/inet.h>
@@ -18,14 +24,32 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
 
-#define MAX_CLIENTS       32
-#define CLIENT_TIMEOUT_S  10
-#define MAX_METRICS_BYTES (4u << 20) /* a hundred bytes per job */
+#define MAX_CLIENTS         32u
+#define CLIENTS_PER_ADDRESS 8u
+#define CLIENT_NS           (10 * NS_PER_S)
+#define MAX_METRICS_BYTES   (1u << 20)
+#define MAX_JOBS_BYTES      (16u << 20) /* --job-metrics: a hundred bytes per MPIJob */
+
+struct client { /* a connection */
+    int fd;
+    uint64_t opened_ns;
+};
+
+struct listener {
+    const struct operator_server *server;
+    bool has_metrics;
+    struct MHD_Daemon *daemon;
+    /* The oldest first. Twice as many as may stay: at its own limit libmicrohttpd accepts
+     * nothing until a later run. */
+    struct client client[2 * MAX_CLIENTS];
+    size_t n_clients;
+};
 
 struct operator_server {
     const struct controller *op;
     uint64_t started_wall_us;
-    struct MHD_Daemon *daemon[SERVE_MAX_FDS];
+    bool has_job_metrics;
+    struct listener listener[SERVE_MAX_FDS];
     size_t n;
 };
 
@@ -77,8 +101,21 @@ static void render_metrics(const struct operator_server *s, struct strbuf *out)
             store_n_jobs(op->store, KUBE_MPIJOB, (enum job_state)i);
     }
     metrics_render(&m, &g, out);
-    metrics_render_infos_head(out);
-    store_each_job(op->store, render_info, out);
+}
+
+/* Too many jobs must not cost the other metrics. */
+static void render_job_metrics(const struct controller *op, struct strbuf *out)
+{
+    struct strbuf jobs;
+
+    strbuf_init(&jobs, MAX_JOBS_BYTES);
+    metrics_render_infos_head(&jobs);
+    store_each_job(op->store, render_info, &jobs);
+    if (strbuf_status(&jobs) == 0)
+        strbuf_add(out, jobs.p, jobs.n);
+    else
+        strbuf_puts(out, "# mpi_operator_job_info is left out: too many MPIJobs\n");
+    strbuf_release(&jobs);
 }
 
 static unsigned render_ready(const struct controller *op, struct strbuf *out)
@@ -96,16 +133,19 @@ static unsigned render_ready(const struct controller *op, struct strbuf *out)
 }
 
 static unsigned
-serve_render(const struct operator_server *s, const char *path, struct strbuf *out)
+serve_render(const struct listener *l, const char *path, struct strbuf *out)
 {
-    if (strcmp(path, "/metrics") == 0)
-        render_metrics(s, out);
-    else if (strcmp(path, "/healthz") == 0 || strcmp(path, "/livez") == 0)
+    if (l->has_metrics && strcmp(path, "/metrics") == 0) {
+        render_metrics(l->server, out);
+        if (l->server->has_job_metrics)
+            render_job_metrics(l->server->op, out);
+    } else if (strcmp(path, "/healthz") == 0 || strcmp(path, "/livez") == 0)
         strbuf_puts(out, "ok\n");
     else if (strcmp(path, "/readyz") == 0)
-        return render_ready(s->op, out);
+        return render_ready(l->server->op, out);
     else {
-        strbuf_puts(out, "not found: try /healthz, /livez, /readyz or /metrics\n");
+        strbuf_printf(out, "not found: try /healthz, /livez%s\n",
+                      l->has_metrics ? ", /readyz or /metrics" : " or /readyz");
         return MHD_HTTP_NOT_FOUND;
     }
     return MHD_HTTP_OK;
@@ -120,7 +160,7 @@ static enum MHD_Result on_request(void *arg,
                                   size_t *n_data,
                                   void **state)
 {
-    const struct operator_server *s = arg;
+    const struct listener *l = arg;
     struct MHD_Response *r;
     enum MHD_Result rc;
     struct strbuf out;
@@ -133,9 +173,9 @@ static enum MHD_Result on_request(void *arg,
         *n_data = 0;
         return MHD_YES;
     }
-    strbuf_init(&out, MAX_METRICS_BYTES);
+    strbuf_init(&out, MAX_METRICS_BYTES + MAX_JOBS_BYTES);
     if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0)
-        status = serve_render(s, url, &out);
+        status = serve_render(l, url, &out);
     if (strbuf_status(&out))
         status = MHD_HTTP_INTERNAL_SERVER_ERROR;
     r = MHD_create_response_from_buffer(out.n, (void *)(uintptr_t)strbuf_str(&out),
@@ -144,57 +184,117 @@ static enum MHD_Result on_request(void *arg,
     if (!r)
         return MHD_NO;
     (void)MHD_add_response_header(r, "Content-Type", "text/plain; version=0.0.4");
+    (void)MHD_add_response_header(r, "Connection", "close");
     rc = MHD_queue_response(c, status, r);
     MHD_destroy_response(r);
     return rc;
 }
 
-/* at NULL: on all addresses. */
-static struct MHD_Daemon *serve_start_daemon(struct operator_server *s,
-                                             unsigned flags,
-                                             uint16_t port,
-                                             const struct sockaddr *at)
+/* --- connections ------------------------------------------------------------------ */
+
+/* libmicrohttpd closes it when it next runs, and then calls on_connection. */
+static void client_end(const struct client *c)
 {
-    return MHD_start_daemon(flags | MHD_USE_EPOLL, port, NULL, NULL, on_request, s,
-                            MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CLIENTS,
-                            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CLIENT_TIMEOUT_S,
+    (void)shutdown(c->fd, SHUT_RDWR);
+}
+
+static void listener_add_client(struct listener *l, int fd)
+{
+    if (l->n_clients == ARRAY_LEN(l->client)) /* the oldest has been ended already */
+        memmove(l->client, l->client + 1, --l->n_clients * sizeof(l->client[0]));
+    l->client[l->n_clients++] = (struct client){.fd = fd, .opened_ns = clock_now_ns()};
+    for (size_t i = 0; i + MAX_CLIENTS < l->n_clients; i++)
+        client_end(&l->client[i]);
+}
+
+static void listener_drop_client(struct listener *l, int fd)
+{
+    size_t i = 0;
+
+    while (i < l->n_clients && l->client[i].fd != fd)
+        i++;
+    if (i == l->n_clients)
+        return;
+    l->n_clients--;
+    memmove(l->client + i, l->client + i + 1,
+            (l->n_clients - i) * sizeof(l->client[0]));
+}
+
+static void on_connection(void *arg,
+                          struct MHD_Connection *c,
+                          void **context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+    (void)context;
+    if (!info)
+        return;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        listener_add_client(arg, info->connect_fd);
+    else
+        listener_drop_client(arg, info->connect_fd);
+}
+
+static void listener_end_slow_clients(const struct listener *l, uint64_t now_ns)
+{
+    for (size_t i = 0; i < l->n_clients; i++) {
+        if (now_ns - l->client[i].opened_ns >= CLIENT_NS)
+            client_end(&l->client[i]);
+    }
+}
+
+/* --- listeners -------------------------------------------------------------------- */
+
+/* at NULL: on all addresses. */
+static struct MHD_Daemon *listener_start_daemon(struct listener *l,
+                                                unsigned flags,
+                                                uint16_t port,
+                                                const struct sockaddr *at)
+{
+    return MHD_start_daemon(flags | MHD_USE_EPOLL, port, NULL, NULL, on_request, l,
+                            MHD_OPTION_CONNECTION_LIMIT, (unsigned)ARRAY_LEN(l->client),
+                            MHD_OPTION_PER_IP_CONNECTION_LIMIT, CLIENTS_PER_ADDRESS,
+                            MHD_OPTION_NOTIFY_CONNECTION, on_connection, l,
                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)8192,
                             at ? MHD_OPTION_SOCK_ADDR : MHD_OPTION_END, at,
                             MHD_OPTION_END);
 }
 
-static struct MHD_Daemon *serve_start_at(struct operator_server *s,
-                                         const char *address,
-                                         uint16_t port,
-                                         struct err *err)
+static struct MHD_Daemon *listener_start_at(struct listener *l,
+                                            const char *address,
+                                            uint16_t port,
+                                            struct err *err)
 {
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
 
     if (inet_pton(AF_INET, address, &v4.sin_addr) == 1)
-        return serve_start_daemon(s, 0, port, (const struct sockaddr *)&v4);
+        return listener_start_daemon(l, 0, port, (const struct sockaddr *)&v4);
     if (inet_pton(AF_INET6, address, &v6.sin6_addr) == 1)
-        return serve_start_daemon(s, MHD_USE_IPv6, port, (const struct sockaddr *)&v6);
+        return listener_start_daemon(l, MHD_USE_IPv6, port,
+                                     (const struct sockaddr *)&v6);
     (void)err_set(err, -EINVAL, "--http-address: \"%s\" is not an IP address", address);
     return NULL;
 }
 
-static struct MHD_Daemon *listen_on(struct operator_server *s,
-                                    const char *address,
-                                    const char *option,
-                                    uint16_t port,
-                                    struct err *err)
+static struct MHD_Daemon *listener_start(struct listener *l,
+                                         const char *address,
+                                         const char *option,
+                                         uint16_t port,
+                                         struct err *err)
 {
     struct MHD_Daemon *d;
     int e;
 
     errno = 0;
     if (*address) {
-        d = serve_start_at(s, address, port, err);
+        d = listener_start_at(l, address, port, err);
     } else {
-        d = serve_start_daemon(s, MHD_USE_DUAL_STACK, port, NULL);
+        d = listener_start_daemon(l, MHD_USE_DUAL_STACK, port, NULL);
         if (!d) /* no IPv6 on this host */
-            d = serve_start_daemon(s, 0, port, NULL);
+            d = listener_start_daemon(l, 0, port, NULL);
     }
     e = errno;
     if (!d && err->code)
@@ -206,32 +306,42 @@ static struct MHD_Daemon *listen_on(struct operator_server *s,
 }
 
 int serve_new(const struct controller *op,
-              const char *address,
-              uint32_t port,
-              uint32_t second_port,
+              const struct serve_options *o,
               struct operator_server **ret,
               struct err *err)
 {
+    const struct {
+        const char *option;
+        uint32_t port;
+        bool is_used, has_metrics;
+    } ports[SERVE_MAX_FDS] = {
+        {"http-port", o->http_port, true, true},
+        {"monitoring-port", o->monitoring_port,
+         o->monitoring_port && o->monitoring_port != o->http_port, true},
+        {"health-port", o->health_port,
+         o->health_port && o->health_port != o->http_port, false},
+    };
     struct operator_server *s = mem_zalloc(sizeof(*s));
 
     if (!s)
         return err_set(err, -ENOMEM, "out of memory");
     s->op = op;
     s->started_wall_us = clock_wall_us();
-    s->daemon[0] = listen_on(s, address, "http-port", (uint16_t)port, err);
-    s->n = s->daemon[0] != NULL;
-    if (s->n && second_port && second_port != port) {
-        s->daemon[1] =
-            listen_on(s, address, "monitoring-port", (uint16_t)second_port, err);
-        if (!s->daemon[1]) {
+    s->has_job_metrics = o->has_job_metrics;
+    for (size_t i = 0; i < ARRAY_LEN(ports); i++) {
+        struct listener *l = &s->listener[s->n];
+
+        if (!ports[i].is_used)
+            continue;
+        l->server = s;
+        l->has_metrics = ports[i].has_metrics;
+        l->daemon = listener_start(l, o->address, ports[i].option,
+                                   (uint16_t)ports[i].port, err);
+        if (!l->daemon) {
             serve_free(s);
             return -EADDRINUSE;
         }
-        s->n = 2;
-    }
-    if (!s->n) {
-        mem_free(s);
-        return -EADDRINUSE;
+        s->n++;
     }
     *ret = s;
     return 0;
@@ -242,7 +352,7 @@ void serve_free(struct operator_server *s)
     if (!s)
         return;
     for (size_t i = 0; i < s->n; i++)
-        MHD_stop_daemon(s->daemon[i]);
+        MHD_stop_daemon(s->listener[i].daemon);
     mem_free(s);
 }
 
@@ -250,7 +360,7 @@ size_t serve_fds(const struct operator_server *s, struct pollfd *ret)
 {
     for (size_t i = 0; i < s->n; i++) {
         const union MHD_DaemonInfo *d =
-            MHD_get_daemon_info(s->daemon[i], MHD_DAEMON_INFO_EPOLL_FD);
+            MHD_get_daemon_info(s->listener[i].daemon, MHD_DAEMON_INFO_EPOLL_FD);
 
         ret[i] = (struct pollfd){.fd = d ? d->epoll_fd : -1, .events = POLLIN};
     }
@@ -263,15 +373,23 @@ uint64_t serve_next_ns(const struct operator_server *s, uint64_t now_ns)
     MHD_UNSIGNED_LONG_LONG ms;
 
     for (size_t i = 0; i < s->n; i++) {
-        if (MHD_get_timeout(s->daemon[i], &ms) == MHD_YES
+        const struct listener *l = &s->listener[i];
+
+        if (MHD_get_timeout(l->daemon, &ms) == MHD_YES
             && now_ns + ms * NS_PER_MS < next)
             next = now_ns + ms * NS_PER_MS;
+        if (l->n_clients > 0 && l->client[0].opened_ns + CLIENT_NS < next)
+            next = l->client[0].opened_ns + CLIENT_NS;
     }
     return next;
 }
 
 void serve_run(struct operator_server *s)
 {
-    for (size_t i = 0; i < s->n; i++)
-        (void)MHD_run(s->daemon[i]);
+    uint64_t now_ns = clock_now_ns();
+
+    for (size_t i = 0; i < s->n; i++) {
+        listener_end_slow_clients(&s->listener[i], now_ns);
+        (void)MHD_run(s->listener[i].daemon);
+    }
 }

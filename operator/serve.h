@@ -6,16 +6,15 @@
 #define OPERATOR_SERVE_H
 
 #include "operator/controller.h"
+#include "operator/options.h"
 
 struct operator_server;
 int serve_new(const struct controller *op,
-              const char *address, /* IPv4 or IPv6; "": all addresses */
-              uint32_t port,
-              uint32_t second_port, /* 0: no second port */
+              const struct serve_options *o,
               struct operator_server **ret,
               struct err *err);
 void serve_free(struct operator_server *s);
-#define SERVE_MAX_FDS 2
+#define SERVE_MAX_FDS 3
 struct pollfd;
 /* Fills ret with at most SERVE_MAX_FDS descriptors, and returns their number. serve_run
  * is due when one of them is readable. */
