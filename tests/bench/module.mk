@@ -46,6 +46,9 @@ bench: ## against MPI, oneCCL, Gloo and Horovod; tables in build/bench (35 min; 
 OPERATOR_BENCH ?= --peer
 bench-operator: $(O)/bin/hvd-operator ## the operator against mpi-operator on 100 fake nodes (root; 35 min with the peer)
 	@tests/bench/operator.sh $(O)/bin $(OPERATOR_BENCH)
+.PHONY: bench-events
+bench-events: $(O)/bin/hvd-operator ## processor time per event of the largest objects that users can make (10 min)
+	@BIN=$(O)/bin tests/bench/operator_events.py --check $(EVENTS)
 .PHONY: bench-codec
 bench-codec: $(O)/bin/bench_codec ## speed of compression, one thread
 	@$(O)/bin/bench_codec
