@@ -292,7 +292,7 @@ def readiness_names_what_is_missing_and_metrics_count() -> None:
 
         wait(f"{path}: {code} {part}", seen)
 
-    with World(hook, port=port) as w:
+    with World(hook, port=port, extra=["--job-metrics"]) as w:
         answers("/readyz", 503, "manifests/crd")
         answers("/healthz", 200, "ok\n")
         answers("/livez", 200, "ok\n")
