@@ -13,6 +13,7 @@
  *           409 422           changed meanwhile, or another object of that name: for
  *                             kinds without a watch GET, then as for CREATE
  *   DELETE  200 404 409       deleted, or another object of that name: done
+ *   EXPLAIN GET               the Events of a pod that does not start (pod_events.c)
  *   LOOK    GET 404, or an    the store marks the object missing. Every other result,
  *           other job's       also no answer, changes nothing
  *   anything else             CreateFailed, UpdateFailed, DeleteFailed: retried with
@@ -33,6 +34,7 @@
 
 #include "operator/doc/json.h"
 #include "operator/doc/object.h"
+#include "operator/pod_events.h"
 #include "operator/ssh_key.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mem.h"
@@ -87,16 +89,9 @@ static void apply_set_trouble(struct apply *a,
 
 static const char *action_failed_reason(const struct action *x)
 {
-    switch (x->verb) {
-    case VERB_CREATE:
-    case VERB_LOOK:
-        return "CreateFailed";
-    case VERB_UPDATE:
+    if (x->verb == VERB_UPDATE)
         return "UpdateFailed";
-    case VERB_DELETE:
-        return "DeleteFailed";
-    }
-    return "CreateFailed";
+    return x->verb == VERB_DELETE ? "DeleteFailed" : "CreateFailed";
 }
 
 static void step_retry(const struct step *s, const char *text)
@@ -519,6 +514,11 @@ static const char *uid_of(const struct apply *a, const struct action *x)
                : "";
 }
 
+static void on_explained(void *arg)
+{
+    step_done(arg);
+}
+
 static void apply_start_step(struct apply *a, const struct action *x)
 {
     struct step *s = arena_alloc(a->arena, sizeof(*s));
@@ -533,6 +533,11 @@ static void apply_start_step(struct apply *a, const struct action *x)
     *s = (struct step){.a = a, .action = x};
     (void)snprintf(s->uid, sizeof(s->uid), "%s", uid_of(a, x));
     a->n_open++;
+    if (x->verb == VERB_EXPLAIN) {
+        pod_events_request(a->op, a->job->ns, x->name, x->uid, a->arena, on_explained,
+                           s);
+        return;
+    }
     rc = x->verb == VERB_LOOK ? step_get(s, on_looked, &err) : step_send(s, &err);
     if (rc < 0) {
         apply_set_trouble(a, rc == -EINVAL ? TROUBLE_REJECTED : TROUBLE_RETRY,

@@ -85,19 +85,23 @@ int children_put_pod(struct children *c, const struct pod *pod)
 {
     char key[KEY_SIZE];
     struct entry *e;
-    struct pod *copy;
+    struct pod now = *pod, *copy;
 
     if (make_key(pod->ns, pod->name, key) < 0)
         return -EINVAL;
     e = keyed_find(&c->pods, key);
     if (e)
         e->is_marked = true;
-    if (e && e->pod->job_kind == pod->job_kind && pod_equal(e->pod, pod)) {
+    if (e && pod->phase == POD_PENDING && strcmp(e->pod->uid, pod->uid) == 0) {
+        now.hint = e->pod->hint;
+        now.explained_s = e->pod->explained_s;
+    }
+    if (e && e->pod->job_kind == pod->job_kind && pod_equal(e->pod, &now)) {
         e->pod->usual = pod->usual;
         return 0;
     }
     copy = mem_alloc(sizeof(*copy));
-    if (!copy || pod_copy(pod, copy) < 0) {
+    if (!copy || pod_copy(&now, copy) < 0) {
         mem_free(copy);
         return -ENOMEM;
     }
@@ -169,6 +173,26 @@ children_find_entry(const struct keyed *k, const char *ns, const char *name)
     char key[KEY_SIZE];
 
     return make_key(ns, name, key) < 0 ? NULL : keyed_find(k, key);
+}
+
+void children_explain_pod(struct children *c,
+                          const char *ns,
+                          const char *name,
+                          const char *uid,
+                          const char *hint,
+                          uint64_t now_s)
+{
+    struct entry *e = children_find_entry(&c->pods, ns, name);
+    char *copy;
+
+    if (!e || strcmp(e->pod->uid, uid) != 0)
+        return;
+    e->pod->explained_s = now_s;
+    copy = hint ? mem_strdup(hint) : NULL;
+    if (!copy)
+        return;
+    mem_free(e->pod->hint);
+    e->pod->hint = copy;
 }
 
 struct pod *children_drop_pod(struct children *c, const char *ns, const char *name)

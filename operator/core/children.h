@@ -19,6 +19,15 @@ void children_release(struct children *c);
 int children_put_pod(struct children *c, const struct pod *pod);
 int children_put_batch(struct children *c, const struct batch_job *batch);
 
+/* Stores what the Events of a pod of that uid say; until it starts or is replaced. hint
+ * NULL: they could not be read. */
+void children_explain_pod(struct children *c,
+                          const char *ns,
+                          const char *name,
+                          const char *uid,
+                          const char *hint,
+                          uint64_t now_s);
+
 /* Removes the object and returns it; the caller frees it with pod_free or batch_free.
  * NULL if it is not in the cache. */
 struct pod *children_drop_pod(struct children *c, const char *ns, const char *name);

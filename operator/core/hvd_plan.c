@@ -34,6 +34,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "operator/core/explain.h"
 #include "operator/core/hvd_crew.h"
 #include "operator/core/hvd_objects.h"
 #include "operator/core/release.h"
@@ -453,6 +454,8 @@ static void plan_by_state(struct planning *g, bool is_ttl_over)
     case STATE_PENDING:
         plan_look(g);
         plan_create(g);
+        if (explain_add(g->plan, g->seen, g->q->now_wall_s, STAGE_ADD, g->arena) < 0)
+            g->is_out_of_memory = true;
         break;
     case STATE_RUNNING:
         plan_look(g);
@@ -486,7 +489,7 @@ int hvd_plan_make(const struct verdict_query *q,
                          .v = v,
                          .arena = a,
                          .plan = &p};
-    size_t cap = ARRAY_LEN(needed) + ARRAY_LEN(gangs) + 1; /* and the job itself */
+    size_t cap = ARRAY_LEN(needed) + ARRAY_LEN(gangs) + 2; /* the job; an explanation */
     int rc;
 
     for (int r = 0; r < ROLE_COUNT; r++) /* released, patched and deleted; created */
@@ -557,6 +560,8 @@ uint64_t hvd_plan_requeue_ms(const struct verdict_query *q, const struct hvd_ver
         && !q->outcome->is_of_spec && (ms == 0 || ms > REFUSED_AGAIN_MS))
         ms = REFUSED_AGAIN_MS;
     requeue_at(&ms, now_s, v->settle_s);
+    if (v->state == STATE_PENDING)
+        requeue_at(&ms, now_s, explain_next_s(q->seen));
     if (v->state == STATE_RESTARTING)
         requeue_at(&ms, now_s, v->next_restart_s);
     if (v->state == STATE_RESTARTING || v->state == STATE_SUSPENDED)

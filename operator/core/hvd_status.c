@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "operator/core/explain.h"
 #include "operator/core/hvd_crew.h"
 #include "operator/core/hvd_plan.h"
 #include "operator/core/timestamp.h"
@@ -452,6 +453,23 @@ static bool status_has_message(const struct node *status, const char *message)
     return is;
 }
 
+/* Once per kind of cause: the message in the status is always the current one, while
+ * schedulers and kubelets change their texts often. */
+static void note_waiting(struct notes *s,
+                         const struct verdict_query *q,
+                         const struct hvd_verdict *v)
+{
+    bool is_new = v->state == STATE_PENDING && v->cue == CUE_NONE
+                  && q->outcome->trouble == TROUBLE_NONE
+                  && !waiting_is_usual(v->waiting)
+                  && !status_has_message(q->job->meta.status, v->waiting);
+
+    if (is_new)
+        notes_add(s, true, v->is_scheduled ? "PodsNotStarted" : "PodsNotScheduled",
+                  v->message)
+            ->is_once = true;
+}
+
 size_t status_events(const struct verdict_query *q,
                      const struct hvd_verdict *v,
                      struct arena *a,
@@ -466,6 +484,7 @@ size_t status_events(const struct verdict_query *q,
         && !state_is_final(v->state)
         && !status_has_message(q->job->meta.status, outcome->message))
         (void)notes_add(&s, true, outcome->reason, outcome->message);
+    note_waiting(&s, q, v);
     if (hvd_plan_is_ttl_over(q, v) && !v->was.is_ttl_reported) {
         text = arena_printf(a,
                             "the job is deleted: its ttlSecondsAfterFinished, %lld s, "

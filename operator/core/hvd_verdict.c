@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "operator/core/explain.h"
 #include "operator/core/hvd_class.h"
 #include "operator/core/hvd_crew.h"
 #include "runtime/base/mem.h"
@@ -67,8 +68,10 @@ static void count_pod(struct look *l, enum role role, const struct pod *p)
     t->succeeded += pod_has_succeeded(p);
     t->failed += pod_has_failed(p);
     l->n_running += pod_has_succeeded(p) || (p->phase == POD_RUNNING && is_current);
-    if (p->phase == POD_PENDING && *p->waiting && !*v->waiting)
-        v->waiting = p->waiting;
+    if (p->phase == POD_PENDING && waiting_is_usual(v->waiting) && *pod_waiting(p)) {
+        v->waiting = pod_waiting(p);
+        v->is_scheduled = !pod_is_unscheduled(p);
+    }
     if (role == ROLE_WORKER) {
         l->has_met |= pod_has_failed(p) && cause_is_after_start(p);
         l->is_old_runtime |=

@@ -25,9 +25,9 @@ struct hvd_verdict {
     const char *reason, *message; /* those of the state's condition */
     bool has_cause;               /* cause is set, to be stored */
     struct cause cause;
-    const char *scaled; /* CUE_RESIZE, CUE_REMAKE: "scaled from 2 to 4 workers" */
-    const char
-        *waiting; /* why the first pod that does not run waits; "" if none does */
+    const char *scaled;  /* CUE_RESIZE, CUE_REMAKE: "scaled from 2 to 4 workers" */
+    const char *waiting; /* why a pod that does not run waits; "" if none does */
+    bool is_scheduled;   /* not pod_is_unscheduled */
 };
 
 struct verdict_query {

@@ -12,7 +12,8 @@ const char *verb_name(enum verb v)
     static const char *const names[] = {[VERB_CREATE] = "create",
                                         [VERB_UPDATE] = "update",
                                         [VERB_DELETE] = "delete",
-                                        [VERB_LOOK] = "look for"};
+                                        [VERB_LOOK] = "look for",
+                                        [VERB_EXPLAIN] = "explain"};
 
     return names[v];
 }

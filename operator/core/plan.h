@@ -13,7 +13,8 @@ enum verb {
     VERB_CREATE, /* no effect if the object exists and belongs to the job */
     VERB_UPDATE, /* a merge patch; creates the object if it does not exist */
     VERB_DELETE,
-    VERB_LOOK /* checks whether an object exists that the watch has not shown */
+    VERB_LOOK,   /* checks whether an object exists that the watch has not shown */
+    VERB_EXPLAIN /* requests the Events of a pod that does not start (explain.h) */
 };
 const char *verb_name(enum verb v); /* "create", ... */
 
@@ -25,7 +26,8 @@ struct action {
     uint32_t stage;   /* a stage starts when the stage before it is complete */
     enum role role;   /* pods only */
     uint32_t index;   /* pods only */
-    const char *uid; /* UPDATE, DELETE: precondition. NULL: UPDATE of the object that an
+    const char *
+        uid; /* UPDATE, DELETE: precondition; EXPLAIN: of the pod. NULL: UPDATE of the object that an
                         earlier LOOK of the plan found */
     const struct node *body; /* CREATE, UPDATE. NULL: front->build builds it when the
                                 action is carried out */

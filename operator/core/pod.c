@@ -85,6 +85,7 @@ static const size_t text_offsets[] = {
     offsetof(struct pod, waiting),     offsetof(struct pod, exit_container),
     offsetof(struct pod, exit_reason), offsetof(struct pod, exit_text),
     offsetof(struct pod, conditions),  offsetof(struct pod, finalizer),
+    offsetof(struct pod, hint),
 };
 
 static const struct texts texts = {text_offsets, ARRAY_LEN(text_offsets)};

@@ -26,6 +26,7 @@ struct pod { /* no string is NULL */
     char *reason;    /* why the pod ended: "Evicted", reason of DisruptionTarget; "" */
     char *message;   /* the message for reason */
     char *waiting;   /* why the pod does not run yet, "ErrImagePull: ..."; "" */
+    char *hint;      /* the same from its Events; set by the cache (explain.h); "" */
     char *exit_container; /* name of the container whose exit counts (pod.c); "" */
     char *exit_reason;    /* its reason: "Error", "OOMKilled"; "" */
     char *exit_text;      /* its termination message; "" */
@@ -50,6 +51,7 @@ struct pod { /* no string is NULL */
     uint64_t exit_wall_us;   /* 0: unknown. Kubernetes reports whole seconds */
     uint64_t run_wall_us;    /* when the last container started; 0: none runs */
     uint64_t delete_wall_us; /* when the deletion was requested; 0: it was not */
+    uint64_t explained_s;    /* wall time of the last request of its Events; 0: none */
     uint32_t grace_s;        /* grace period of the deletion */
 };
 

@@ -78,6 +78,14 @@ void store_drop_batch(struct store *s,
  * facts about objects that no watch shows are discarded. */
 void store_rewind(struct store *s);
 
+/* Stores what the Events of a pod say (explain.h). */
+void store_explain_pod(struct store *s,
+                       const char *ns,
+                       const char *name,
+                       const char *uid,
+                       const char *hint,
+                       uint64_t now_wall_s);
+
 /* A relist: begin, put all, end. Objects that were not put are dropped; changed is
  * called with the key of each job that is affected. -ENOMEM: not all are dropped, list
  * again. */

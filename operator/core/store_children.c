@@ -72,6 +72,16 @@ int store_put_pod(struct store *s, const struct pod *pod, char ret_key[STORE_KEY
     return 0;
 }
 
+void store_explain_pod(struct store *s,
+                       const char *ns,
+                       const char *name,
+                       const char *uid,
+                       const char *hint,
+                       uint64_t now_wall_s)
+{
+    children_explain_pod(&s->children, ns, name, uid, hint, now_wall_s);
+}
+
 static struct job_entry *
 owner_of(struct store *s, const struct pod *pod, char ret_key[STORE_KEY_SIZE])
 {

@@ -68,7 +68,9 @@ def in_template_metadata(key: str):
 
 
 def annotations(job: dict, _: int) -> None:
-    job["metadata"]["annotations"] = named("a", 256 << 10, 10)  # the API server's limit of all, without JSON
+    job["metadata"]["annotations"] = named(
+        "a", 256 << 10, 10
+    )  # the API server's limit of all, without JSON
 
 
 def labels(job: dict, _: int) -> None:
@@ -82,7 +84,9 @@ def managed(job: dict, _: int) -> None:
 
 def rules(job: dict, _: int) -> None:
     codes = {"operator": "In", "values": list(range(1, 255))}
-    job["spec"]["runPolicy"] = {"podFailurePolicy": {"rules": [{"action": "Fail", "onExitCodes": codes}] * 20}}
+    job["spec"]["runPolicy"] = {
+        "podFailurePolicy": {"rules": [{"action": "Fail", "onExitCodes": codes}] * 20}
+    }
 
 
 def workers(n: int):
@@ -160,7 +164,9 @@ def measure(field: str, plural: str) -> tuple[float, float, float]:
     fill = FIELDS[field]
     with World(jobs=0, extra=[*OPEN, "--kube-api-qps", "5000", "--kube-api-burst", "5000"]) as w:
         settle(w)
-        job = json.loads(json.dumps(World.job("j0") if plural == "horovodjobs" else mpijob("j0")))  # no shared parts
+        job = json.loads(
+            json.dumps(World.job("j0") if plural == "horovodjobs" else mpijob("j0"))
+        )  # no shared parts
         fill(job, SPEC - 2000)
         before = cpu_ns(w)
         w.fake.put(plural, job)
@@ -186,7 +192,9 @@ def main() -> int:
     p.add_argument("fields", nargs="*")
     a = p.parse_args()
     slow = []
-    print("| field, near its limit | kind | create, ms | event, ms | pod's event, ms |\n|---|---|---:|---:|---:|")
+    print(
+        "| field, near its limit | kind | create, ms | event, ms | pod's event, ms |\n|---|---|---:|---:|---:|"
+    )
     for field in a.fields or FIELDS:
         for plural in ("horovodjobs", "mpijobs"):
             create, event, pod = measure(field, plural)

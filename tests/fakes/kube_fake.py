@@ -36,10 +36,20 @@ def compact(value: object) -> str:
 
 
 def selected(obj: dict, query: dict) -> bool:
-    """Of label selectors the two forms "key" and "key=value"."""
+    """Of label selectors the two forms "key" and "key=value"; of field selectors "a.b=value,c=value"."""
     key, _, value = query.get("labelSelector", "").partition("=")
     labels = obj["metadata"].get("labels", {})
-    return not key or (key in labels and value in ("", labels[key]))
+    fields = [f.split("=") for f in query.get("fieldSelector", "").split(",") if f]
+    return (not key or (key in labels and value in ("", labels[key]))) and all(
+        field_of(obj, path) == wanted for path, wanted in fields
+    )
+
+
+def field_of(obj: dict, path: str) -> object:
+    at: object = obj
+    for key in path.split("."):
+        at = at.get(key, "") if isinstance(at, dict) else ""
+    return at
 
 
 def shown(obj: dict, h) -> dict:

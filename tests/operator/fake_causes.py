@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from api import condition, ended, expect, wait
-from fake_world import World, fetch, free_port, launched, mpijob, suite
+from fake_world import World, fetch, free_port, launched, mpijob, refuse, suite
 
 XID = "XID 79 (GPU has fallen off the bus) on GPU 0 (PCI 0000:3B:00.0) of rank 1 (host j0-worker-1)"
 HINT = ": the GPU or its slot: power, heat or PCIe, drain the host"
@@ -108,3 +108,60 @@ def an_mpijobs_condition_names_the_gpu() -> None:
                 expect(message.endswith("backoff limit: " + wanted), "the condition says so", message)
             else:
                 expect("rank" not in message and "XID" not in message, "nothing is said", message)
+
+
+def event_of(w: World, name: str, pod: str, message: str, kind: str = "Warning") -> None:
+    about = {"kind": "Pod", "name": pod, "uid": w.get("pods", pod)["metadata"]["uid"]}
+    w.fake.put(
+        "events", {"metadata": {"name": name}, "involvedObject": about, "type": kind, "message": message}
+    )
+
+
+def bind(w: World, pod: str, waiting: str) -> None:
+    """As the scheduler does, long ago, and as the kubelet reports it."""
+    now = w.get("pods", pod)
+    now["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    now["spec"]["nodeName"] = "n1"
+    state = {"waiting": {"reason": waiting}}
+    now["status"] = {"phase": "Pending", "containerStatuses": [{"name": "c", "state": state}]}
+    w.fake.put("pods", now)
+
+
+def message(w: World) -> str:
+    return w.get("horovodjobs", "j0").get("status", {}).get("message", "")
+
+
+def reasons(w: World) -> list[str]:
+    about = "HorovodJob"
+    return [e["reason"] for e in w.fake.objects["events"].values() if e["involvedObject"]["kind"] == about]
+
+
+@suite.test
+def events_of_a_pod_say_why_it_does_not_start() -> None:
+    why = 'MountVolume.SetUp failed for volume "v" : configmap "v" not found'
+    with World() as w:
+        wait("pods", lambda: "ns/j0-worker-1" in w.fake.objects["pods"])
+        event_of(w, "pulled", "j0-worker-0", "image pulled", "Normal")
+        event_of(w, "other", "j0-worker-1", "of the other pod")
+        event_of(w, "why", "j0-worker-0", why)
+        bind(w, "j0-worker-0", "ContainerCreating")
+        wait("why", lambda: why in message(w))
+        wait("an Event, too", lambda: "PodsNotStarted" in reasons(w))
+        asked = w.fake.count("GET", "events")
+        bind(w, "j0-worker-0", "PodInitializing")  # a change is no reason to ask again so soon
+        w.job_runs("other")
+        expect(w.fake.count("GET", "events") == asked == 1, "one request", str(asked))
+        expect(why in message(w), "the reason stays")
+        w.serves_job()
+        expect(reasons(w).count("PodsNotStarted") == 1, "once", str(reasons(w)))
+
+
+@suite.test
+def without_the_right_to_read_events_the_job_is_served() -> None:
+    hook = refuse("GET", "events", *[(403, "events is forbidden")] * 100)
+    with World(hook) as w:
+        wait("pods", lambda: "ns/j0-worker-1" in w.fake.objects["pods"])
+        bind(w, "j0-worker-0", "ContainerCreating")
+        wait("it asked", lambda: hook.times)
+        w.serves_job()
+        expect(len(hook.times) == 1, "not again at once", str(len(hook.times)))

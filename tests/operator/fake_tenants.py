@@ -162,4 +162,6 @@ def metrics_do_not_grow_with_the_jobs_unless_wanted() -> None:
             code, text = fetch(port, "/metrics")
             expect(code == 200, "metrics", text)
             sizes[option] = text.count("mpi_operator_job_info{")
-    expect(sizes == {"--job-metrics=false": 0, "--job-metrics": 300}, "one line a job only then", str(sizes))
+    expect(
+        sizes == {"--job-metrics=false": 0, "--job-metrics": 300}, "one line a job only then", str(sizes)
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 
-from api import CORE, condition, expect, wait
+from api import CORE, condition, expect, manifest, wait
 from real_world import all_there, api, current, job, replace, start, suite
 
 
@@ -36,6 +36,24 @@ def with_tensorflow_an_image_may_start_by_itself() -> None:
     wait("its pods", lambda: len(api.pods(ns)) == 4)
     seen = api.get(ns, "pods", "j-chief-0")["spec"]["containers"][0]
     expect("command" not in seen and seen["env"][0]["name"] == "TF_CONFIG", "the image's own", seen)
+
+
+@suite.test
+def a_pod_that_does_not_start_says_why_in_the_job() -> None:
+    """The test plays scheduler and kubelet, which reports a missing ConfigMap only as an Event."""
+    ns = api.namespace("t-explain")
+    api.make(ns, job())
+    about = {"kind": "Pod", "namespace": ns, "name": "j-worker-0", "uid": all_there(ns)["j-worker-0"]}
+    why = 'MountVolume.SetUp failed for volume "data" : configmap "data" not found'
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    event = manifest(
+        "v1", "Event", "why", involvedObject=about, type="Warning", message=why, lastTimestamp=now
+    )
+    binding = manifest("v1", "Binding", "j-worker-0", target={"kind": "Node", "name": "n1"})
+    api.call("POST", CORE.format(ns=ns) + "events", event)
+    api.call("POST", CORE.format(ns=ns) + "pods/j-worker-0/binding", binding)
+    wait("the job says why", lambda: why in api.status(ns, "j").get("message", ""), 90)
+    expect("PodsNotStarted" in api.reasons(ns), "an Event says it, too", api.reasons(ns))
 
 
 @suite.test

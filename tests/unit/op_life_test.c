@@ -139,6 +139,7 @@ static void carry_out_pod(struct sim *s, struct turn *t, const struct action *x)
         sim_print(s, "worker %u is asked to go", x->index);
         pod_changed(s, x->index);
         break;
+    case VERB_EXPLAIN:
     case VERB_LOOK:
         break;
     }

@@ -160,6 +160,7 @@ static void put_pod(struct store *store, uint32_t i, const struct sim_pod *p)
                       .reason = text_borrow(p->is_evicted ? "Evicted" : ""),
                       .message = text_borrow(""),
                       .waiting = text_borrow(""),
+                      .hint = text_borrow(""),
                       .exit_container = text_borrow(is_over ? "t" : ""),
                       .exit_reason = text_borrow(is_over ? "Error" : ""),
                       .exit_text = text_borrow(p->report),

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Why a pod does not start, when its status does not say so: a missing ConfigMap or Secret,
+ * a volume that cannot be attached, a network that cannot be set up. The kubelet reports
+ * these in Events of the pod only. They are requested when a pod that is bound to a node
+ * has not started for a while, one pod per job. Pure. */
+#ifndef OPERATOR_CORE_EXPLAIN_H
+#define OPERATOR_CORE_EXPLAIN_H
+
+#include "operator/core/observed.h"
+#include "operator/core/plan.h"
+
+#define EXPLAIN_AFTER_S  20u /* since the pod was created */
+#define EXPLAIN_AGAIN_S  30u /* between two requests */
+#define EXPLAIN_TEXT_MAX 512
+
+/* True for what each pod passes through: it explains nothing. */
+bool waiting_is_usual(const char *waiting);
+/* The text that explains most: of its Events, else of its status; "" if there is none. */
+const char *pod_waiting(const struct pod *p);
+bool pod_is_unscheduled(const struct pod *p); /* its condition PodScheduled is False */
+
+/* Adds a VERB_EXPLAIN for the first pod whose Events are due. -ENOMEM. */
+int explain_add(struct job_plan *plan,
+                const struct observed *seen,
+                uint64_t now_s,
+                uint32_t stage,
+                struct arena *a);
+/* The wall time when Events are due next; 0: never. */
+uint64_t explain_next_s(const struct observed *seen);
+
+/* The message of the latest Event of a list, one line of at most EXPLAIN_TEXT_MAX bytes; ""
+ * if there is none. */
+void explain_read(const struct node *list, char ret[EXPLAIN_TEXT_MAX + 1]);
+
+#endif
