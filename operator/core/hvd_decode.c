@@ -117,14 +117,29 @@ decode_slots(const struct node *spec, const struct hvd_job *job, struct strbuf *
                                p);
 }
 
+/* After runPolicy, which has the same field. */
+static void
+decode_manager(const struct node *spec, struct hvd_run *run, struct strbuf *p)
+{
+    const char *by = field_text(spec, "spec", "managedBy", NULL, p);
+
+    if (by && run->managed_by && strcmp(by, run->managed_by) != 0)
+        strbuf_printf(p,
+                      "spec.managedBy: \"%s\" and spec.runPolicy.managedBy, \"%s\", "
+                      "differ; set one of them\n",
+                      by, run->managed_by);
+    if (by)
+        run->managed_by = by;
+}
+
 int hvd_decode_spec(const struct node *object,
                     struct arena *a,
                     struct hvd_job *ret,
                     struct strbuf *problems)
 {
     static const char *const known[] = {
-        "slotsPerWorker", "framework", "successPolicy", "horovod", "shmSize",
-        "rdma",           "runPolicy", "replicaSpecs",  NULL};
+        "slotsPerWorker", "framework", "successPolicy", "horovod",   "shmSize",
+        "rdma",           "runPolicy", "replicaSpecs",  "managedBy", NULL};
     static const char *const frameworks[] = {
         [FRAMEWORK_HOROVOD] = "horovod", [FRAMEWORK_TENSORFLOW] = "tensorflow", NULL};
     static const char *const policies[] = {[SUCCESS_ALL_WORKERS] = "AllWorkers",
@@ -159,8 +174,10 @@ int hvd_decode_spec(const struct node *object,
     if (rc == 0)
         rc = hvd_knobs_decode(field_object(spec, "spec", "horovod", false, problems), a,
                               ret->knob, problems);
-    if (rc < 0)
-        return rc;
-    return hvd_policy_decode(field_object(spec, "spec", "runPolicy", false, problems),
-                             a, &ret->run, problems);
+    if (rc == 0)
+        rc = hvd_policy_decode(field_object(spec, "spec", "runPolicy", false, problems),
+                               a, &ret->run, problems);
+    if (rc == 0)
+        decode_manager(spec, &ret->run, problems);
+    return rc;
 }

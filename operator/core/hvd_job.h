@@ -57,7 +57,7 @@ struct hvd_run { /* spec.runPolicy */
     int64_t ttl_s, deadline_s; /* -1: not set */
     uint32_t backoff_limit;
     bool is_suspended;
-    const char *managed_by; /* NULL: not set */
+    const char *managed_by; /* of spec or spec.runPolicy; NULL: not set */
     struct hvd_scheduling scheduling;
     const struct failure_rule *rule; /* in order; the first match counts */
     size_t n_rules;

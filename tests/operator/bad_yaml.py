@@ -178,6 +178,16 @@ WRONG: dict[str, tuple[dict, tuple[str, ...]]] = {
     "too many restarts": one("spec.runPolicy.backoffLimit", 1001, "backoffLimit", "1000"),
     "suspend as text": one("spec.runPolicy.suspend", "no", "spec.runPolicy.suspend", "boolean"),
     "a manager without domain": one("spec.runPolicy.managedBy", "kueue", "managedBy", "should match"),
+    "two managers": (
+        job(("spec.managedBy", "a.example/b"), ("spec.runPolicy.managedBy", "a.example/c")),
+        ("spec.managedBy", "managedBy and runPolicy.managedBy differ"),
+    ),
+    "a container twice": one(
+        POD + ".containers",
+        [{"name": "train", "image": "i", "command": ["x"]}] * 2,
+        "containers[1]",
+        "Duplicate value",
+    ),
     "an unknown gang": one("spec.runPolicy.schedulingPolicy.gang", "kueue", "gang", '"volcano"'),
     "21 rules": one(RULES, [RULE] * 21, "failureRules", "at most 20"),
     "a rule without action": rule({"onReasons": ["OOMKilled"]}, "failureRules[0].action", "Required"),
@@ -200,6 +210,7 @@ CHANGES: dict[str, tuple[str, object, tuple[str, ...]]] = {  # of job plain()
     "the framework": ("spec.framework", "tensorflow", ("framework cannot be changed", NEW_JOB)),
     "a success policy": ("spec.successPolicy", "Worker0", ("successPolicy cannot be changed", NEW_JOB)),
     "a manager": ("spec.runPolicy.managedBy", "a.example/b", ("managedBy cannot be changed", NEW_JOB)),
+    "a manager of the spec": ("spec.managedBy", "a.example/b", ("managedBy cannot be changed", NEW_JOB)),
     "a gang": (
         "spec.runPolicy.schedulingPolicy",
         {"gang": "volcano"},

@@ -52,6 +52,24 @@ def every_field_has_a_description() -> None:
         expect(not long, f"in a few sentences, in {kind}", *long)
 
 
+def apply_as(manager: str, ns: str, containers: list[dict]) -> None:
+    """One container of a job, by server-side apply."""
+    body = plain("shared") | {"metadata": {"name": "shared", "namespace": ns}}
+    body["spec"]["replicaSpecs"]["Worker"] = {"template": {"spec": {"containers": containers}}}
+    args = ("--server-side", f"--field-manager={manager}", "-f", "-")
+    kubectl("apply", *args, stdin=yaml.safe_dump(body))
+
+
+@suite.test
+def server_side_apply_shares_the_containers_of_a_job() -> None:
+    """Of a suspended job, whose template may change but for its containers: so at its creation."""
+    both_there()
+    ns = make_namespace("kinds-apply")
+    apply_as("one", ns, [{"name": "train", "image": "i", "command": ["x"]}])
+    fields = kubectl("get", "hvdjob", "shared", "-n", ns, "-o", "yaml", "--show-managed-fields")
+    expect('k:{"name":"train"}' in fields, "a container is owned by its name", fields)
+
+
 @suite.test
 def kubectl_explain_shows_every_field() -> None:
     both_there()

@@ -102,6 +102,26 @@ UNIT_TEST(a_job_of_another_controller_is_not_ours)
     assert_false(hvd_job_is_ours(&f.job));
 }
 
+/* Where MultiKueue sets it for kinds that it does not know. */
+UNIT_TEST(the_controller_may_be_named_in_the_spec_itself)
+{
+    static const struct {
+        const char *spec;
+        bool is_ours;
+    } t[] = {
+        {"managedBy: kueue.x-k8s.io/multikueue, " ROLES, false},
+        {"managedBy: ringmaster.dev/hvd-operator, " ROLES, true},
+        {"managedBy: a.b/c, runPolicy: {managedBy: a.b/c}, " ROLES, false},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(t); i++) {
+        CLEANUP(fixture_release) struct fixture f;
+
+        open_good(&f, t[i].spec);
+        assert_int_equal(hvd_job_is_ours(&f.job), t[i].is_ours);
+    }
+}
+
 UNIT_TEST(the_gpus_of_a_worker_are_its_slots)
 {
     static const struct {
@@ -284,6 +304,11 @@ static const struct {
     {"runPolicy: {suspend: 'yes'}, " ROLES,
      "spec.runPolicy.suspend: must be true or false, is a string"},
     {"runPolicy: {managedBy: ''}, " ROLES, "spec.runPolicy.managedBy: is empty"},
+    {"managedBy: 5, " ROLES, "spec.managedBy: must be a string, is an integer"},
+    {"managedBy: a.b/c, runPolicy: {managedBy: a.b/d}, " ROLES,
+     "spec.managedBy: \"a.b/c\" and spec.runPolicy.managedBy, \"a.b/d\", differ; set "
+     "one "
+     "of them"},
     {"runPolicy: {schedulingPolicy: {gang: kube-batch}}, " ROLES,
      "spec.runPolicy.schedulingPolicy.gang: \"kube-batch\" is not one of none, "
      "volcano, scheduler-plugins"},
