@@ -170,7 +170,7 @@ static const char *launcher_end(struct mpi_status_writer *w, const struct pod *p
     size_t n;
     const char *line = last_line_find(p->exit_text, &n);
 
-    if (!p->has_exit)
+    if (!p->has_exit && p->n_restarts == 0)
         return "";
     return status_keep_text(w, arena_printf(w->q->arena,
                                             "container %s exited with code "
@@ -196,6 +196,24 @@ static const char *launcher_report(struct mpi_status_writer *w, const struct pod
     (void)gpu_cause_scan(p->exit_text, why, sizeof(why), &whose); /* "": no report */
     return *why ? status_keep_text(w, arena_strdup(w->q->arena, why))
                 : launcher_end(w, p);
+}
+
+/* The kubelet restarts the container; the Job counts it, and shows nothing until its
+ * backoffLimit. */
+static void see_restarted_launcher(struct mpi_status_writer *w)
+{
+    for (uint32_t i = 0; i < w->q->seen->n_batch_pods; i++) {
+        const struct pod *p = w->q->seen->batch_pods[i];
+
+        if (p->n_restarts == 0 || p->is_deleting)
+            continue;
+        status_add_event(
+            w, true, false, "LauncherRestarted",
+            status_keep_text(w, arena_printf(w->q->arena, "Pod %s: %s; restart %u",
+                                             p->name, launcher_report(w, p),
+                                             p->n_restarts)));
+        return;
+    }
 }
 
 static void see_failed_launcher(struct mpi_status_writer *w)
@@ -459,6 +477,7 @@ int mpi_status_make(const struct question *q,
             w.start = w.now;
         see_launch(&w);
         see_suspension(&w);
+        see_restarted_launcher(&w);
         see_end(&w);
         see_running(&w);
     }

@@ -63,7 +63,8 @@ static const struct prune_rule condition_rules[] = {
     PRUNE_KEEP("type"), PRUNE_KEEP("status"), PRUNE_KEEP("reason"),
     PRUNE_KEEP("message"), PRUNE_END};
 static const struct prune_rule end_rules[] = {PRUNE_KEEP("name"), PRUNE_KEEP("state"),
-                                              PRUNE_END};
+                                              PRUNE_KEEP("lastState"),
+                                              PRUNE_KEEP("restartCount"), PRUNE_END};
 static const struct prune_rule status_rules[] = {
     PRUNE_KEEP("phase"),
     PRUNE_KEEP("reason"),
@@ -245,11 +246,9 @@ static void pod_read_conditions(const struct node *object,
     }
 }
 
-static void read_exit(const struct node *status, struct pod *p)
+/* t: how the container ended. */
+static void read_end(const struct node *status, const struct node *t, struct pod *p)
 {
-    const struct node *t = node_at(status, "state.terminated");
-
-    p->has_exit = true;
     p->exit_container = pod_get_text(status, "name");
     p->exit_code = (int)node_int(t, "exitCode", 0);
     p->exit_signal = (int)node_int(t, "signal", 0);
@@ -257,6 +256,12 @@ static void read_exit(const struct node *status, struct pod *p)
     p->exit_text = pod_get_text(t, "message");
     if (timestamp_parse_us(pod_get_text(t, "finishedAt"), &p->exit_wall_us) < 0)
         p->exit_wall_us = 0;
+}
+
+static void read_exit(const struct node *status, struct pod *p)
+{
+    p->has_exit = true;
+    read_end(status, node_at(status, "state.terminated"), p);
 }
 
 static const struct node *container_find(const struct node *list, const char *name)
@@ -306,6 +311,18 @@ static bool container_other_runs(const struct node *list,
     return false;
 }
 
+/* Only a launcher's container is restarted in its pod. */
+static void read_restarts(const struct node *main_status, struct pod *p)
+{
+    const struct node *last = node_at(main_status, "lastState.terminated");
+    int64_t n = node_int(main_status, "restartCount", 0);
+
+    if (p->job_kind != KUBE_MPIJOB || !last || n <= 0 || n > UINT32_MAX)
+        return;
+    p->n_restarts = (uint32_t)n;
+    read_end(main_status, last, p);
+}
+
 static void read_exits(const struct node *object, struct pod *p)
 {
     const struct node *main_spec = node_item(node_at(object, "spec.containers"), 0);
@@ -328,6 +345,8 @@ static void read_exits(const struct node *object, struct pod *p)
         read_exit(main_status, p);
     else if (other)
         read_exit(other, p);
+    else
+        read_restarts(main_status, p);
 }
 
 static void read_waiting(const struct node *list, struct pod *p)
@@ -474,9 +493,9 @@ bool pod_equal(const struct pod *a, const struct pod *b)
            && a->is_disrupted == b->is_disrupted && a->phase == b->phase
            && a->is_ready == b->is_ready && a->is_deleting == b->is_deleting
            && a->grace_s == b->grace_s && a->has_exit == b->has_exit
-           && a->is_held == b->is_held && a->is_stopped == b->is_stopped
-           && a->is_tracked == b->is_tracked && a->exit_code == b->exit_code
-           && a->exit_signal == b->exit_signal;
+           && a->n_restarts == b->n_restarts && a->is_held == b->is_held
+           && a->is_stopped == b->is_stopped && a->is_tracked == b->is_tracked
+           && a->exit_code == b->exit_code && a->exit_signal == b->exit_signal;
 }
 
 uint64_t pod_gone_by_s(const struct pod *p)

@@ -47,6 +47,9 @@ struct pod { /* no string is NULL */
     bool is_tracked;  /* it has our finalizer (hvd_crew.h) */
     bool is_unlisted; /* deleted while no watch was open; set by the store */
     int exit_code, exit_signal;
+    uint32_t
+        n_restarts; /* of a launcher's container 0, while it has not ended: exit_* are
+                            those of its last end, and has_exit is false */
     uint64_t made_wall_us;   /* creationTimestamp; 0: unknown */
     uint64_t exit_wall_us;   /* 0: unknown. Kubernetes reports whole seconds */
     uint64_t run_wall_us;    /* when the last container started; 0: none runs */

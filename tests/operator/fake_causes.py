@@ -38,6 +38,17 @@ def failure(w: World) -> dict:
     return wait("the failure is reported", told)
 
 
+def launcher_pod(w: World) -> dict:
+    """Of MPIJob m, as the Job controller creates it."""
+    w.run_pods(name="m")
+    batch = wait("the launcher's Job", lambda: w.fake.objects["jobs"].get("ns/m-launcher"))
+    uid, template = batch["metadata"]["uid"], batch["spec"]["template"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "m-launcher", "uid": uid}
+    meta = {"name": "m-launcher-x", "ownerReferences": [owner | {"controller": True}]}
+    meta["labels"] = template["metadata"].get("labels", {}) | {"controller-uid": uid}
+    return w.fake.put("pods", {"metadata": meta, "spec": template["spec"]})
+
+
 @suite.test
 def a_gpu_that_failed_is_the_jobs_failure() -> None:
     """All agents leave the same report; the worker that exited first is not the one whose GPU failed."""
@@ -82,13 +93,7 @@ def an_mpijobs_condition_names_the_gpu() -> None:
     ):
         port = free_port()
         with World(jobs=0, before=lambda fake: fake.put("mpijobs", mpijob("m")), port=port) as w:
-            w.run_pods(name="m")
-            batch = wait("the launcher's Job", lambda w=w: w.fake.objects["jobs"].get("ns/m-launcher"))
-            uid, template = batch["metadata"]["uid"], batch["spec"]["template"]
-            owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "m-launcher", "uid": uid}
-            meta = {"name": "m-launcher-x", "ownerReferences": [owner | {"controller": True}]}
-            meta["labels"] = template["metadata"].get("labels", {}) | {"controller-uid": uid}
-            pod = w.fake.put("pods", {"metadata": meta, "spec": template["spec"]})
+            pod = launcher_pod(w)
             fails(w, "m-launcher-x", text)
             is_heard(w, port, pod)
             reached = {
@@ -108,6 +113,27 @@ def an_mpijobs_condition_names_the_gpu() -> None:
                 expect(message.endswith("backoff limit: " + wanted), "the condition says so", message)
             else:
                 expect("rank" not in message and "XID" not in message, "nothing is said", message)
+
+
+@suite.test
+def a_launcher_that_is_restarted_is_reported() -> None:
+    text = "Traceback (most recent call last):\nModuleNotFoundError: No module named 'torch'\n"
+    with World(jobs=0, before=lambda fake: fake.put("mpijobs", mpijob("m"))) as w:
+        launcher_pod(w)
+        again = {
+            "waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container"}
+        }
+        last = {"terminated": {"exitCode": 1, "message": text}}
+        container = {"name": "c", "state": again, "lastState": last, "restartCount": 3}
+        w.set_pod("m-launcher-x", phase="Running", containerStatuses=[container])
+
+        def told() -> list[str]:
+            events = w.fake.objects["events"].values()
+            return [e["message"] for e in events if e["reason"] == "LauncherRestarted"]
+
+        wait("the Event", told)
+        why = "container c exited with code 1: ModuleNotFoundError: No module named 'torch'; restart 3"
+        expect(told() == ["Pod m-launcher-x: " + why], "what happened", str(told()))
 
 
 def event_of(w: World, name: str, pod: str, message: str, kind: str = "Warning") -> None:
