@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of the running operator, wired together by main.c. One thread owns all of
- * it. */
+/* The parts of the running operator. One thread owns all of it. */
 #ifndef OPERATOR_CONTROLLER_H
 #define OPERATOR_CONTROLLER_H
 
@@ -12,7 +11,7 @@
 #include "operator/core/metrics.h"
 #include "operator/core/pace.h"
 #include "operator/core/queue.h"
-#include "operator/core/store.h"
+#include "operator/core/store/store.h"
 #include "operator/kube/client.h"
 
 struct watcher;
@@ -55,6 +54,16 @@ struct controller {
     uint64_t queue_all_ns;
     uint64_t went_back_ns; /* when the API server's versions went back; 0: never */
 };
+
+struct kube_config;
+struct operator_options;
+/* Creates the parts of a zeroed controller. -ENOMEM and others, with err; controller_close
+ * is due in any case, and frees them. */
+int controller_open(struct controller *op,
+                    const struct kube_config *config,
+                    const struct operator_options *o,
+                    struct err *err);
+void controller_close(struct controller *op);
 
 /* True after every watch has listed its objects once; no decision is made before. One of
  * the two kinds of job may be absent from the cluster: its watch is skipped. */

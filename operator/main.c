@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hvd-operator: arguments, signals and wiring; no decisions.
+/* hvd-operator: arguments and signals; no decisions.
  *
  *   watches --> sinks --> store --> queue --> sync --> apply --> API server
  *                                                  '--> record, status patch
@@ -16,138 +16,9 @@
 #include "operator/elect.h"
 #include "operator/loop.h"
 #include "operator/options.h"
-#include "operator/record.h"
-#include "operator/rival.h"
-#include "operator/sinks.h"
-#include "operator/sync.h"
-#include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
-
-#define RIVAL_STEPS 5u /* of mpi-operator's Lease; longer than its renewal takes */
-
-bool controller_leads(const struct controller *op)
-{
-    return !op->elect || elect_leads(op->elect);
-}
-
-/* --- wiring ----------------------------------------------------------------------- */
-
-static void
-on_identity_answer(void *arg, const char *method, int http, uint64_t took_ns)
-{
-    metrics_request(&((struct controller *)arg)->metrics, method, http, took_ns);
-}
-
-static bool leader_may_write(void *arg)
-{
-    return controller_leads(arg);
-}
-
-/* A new leader lists everything again: its watches may lag behind the former leader's
- * writes, and so may facts that no watch shows. */
-static void on_lead(void *arg, bool leads)
-{
-    struct controller *op = arg;
-
-    if (op->rival)
-        rival_forget(op->rival);
-    if (leads) {
-        store_doubt(op->store);
-        sinks_relist(op);
-    } else {
-        kube_fence(op->kube);
-    }
-}
-
-/* Also with a kubeconfig: two replicas of a Deployment are still two. */
-static bool is_in_pod(const struct kube_config *config)
-{
-    const char *host = getenv("KUBERNETES_SERVICE_HOST");
-
-    return config->is_pod || (host && *host);
-}
-
-static int make_elect(struct controller *op,
-                      const struct kube_config *config,
-                      const struct operator_options *o,
-                      struct err *err)
-{
-    struct elect_config e = {.ns = o->lock_namespace,
-                             .name = o->lease_name,
-                             .duration_ms = o->lease_duration_ms,
-                             .renew_ms = o->lease_renew_ms,
-                             .retry_ms = o->lease_retry_ms,
-                             .changed = on_lead,
-                             .arg = op};
-
-    if (o->is_leader_elect_set ? !o->leader_elect : !is_in_pod(config))
-        return 0;
-    if (!e.ns)
-        e.ns = config->ns && *config->ns ? config->ns : "default";
-    return elect_new(op->kube, &e, &op->elect, err);
-}
-
-/* Not if our own Lease has that name. */
-static int
-make_rival(struct controller *op, const struct operator_options *o, struct err *err)
-{
-    if (!*o->rival_namespace || strcmp(o->lease_name, "mpi-operator") == 0)
-        return 0;
-    return rival_new(op->kube, o->rival_namespace, RIVAL_STEPS * o->lease_retry_ms,
-                     &op->rival)
-                   < 0
-               ? err_set(err, -ENOMEM, "out of memory")
-               : 0;
-}
-
-static int controller_wire(struct controller *op,
-                           const struct kube_config *config,
-                           const struct operator_options *o,
-                           struct err *err)
-{
-    struct kube_options k = {.qps = o->qps,
-                             .burst = o->burst,
-                             .seen = on_identity_answer,
-                             .seen_arg = op,
-                             .may_write = leader_may_write,
-                             .may_write_arg = op};
-    int rc;
-
-    op->objects.runtime_image = o->runtime_image;
-    op->objects.cluster_domain = o->cluster_domain;
-    op->objects.gang_scheduler = o->gang_scheduling;
-    if (strcmp(o->gang_scheduling, "volcano") == 0)
-        op->objects.gang = GANG_VOLCANO;
-    else if (*o->gang_scheduling)
-        op->objects.gang = GANG_SCHEDULER_PLUGINS;
-    op->started_ns = clock_now_ns();
-    rc = kube_new(config, &k, &op->kube, err);
-    if (rc < 0)
-        return rc;
-    op->store = store_new();
-    op->queue = queue_new();
-    op->record = record_new(op->kube);
-    if (!op->store || !op->queue || !op->record || sinks_open(op, o) < 0)
-        return err_set(err, -ENOMEM, "out of memory");
-    rc = make_rival(op, o, err);
-    return rc < 0 ? rc : make_elect(op, config, o, err);
-}
-
-static void controller_unwire(struct controller *op)
-{
-    kube_free(op->kube); /* first: no callback runs after it */
-    sync_drop_all(op);
-    elect_free(op->elect);
-    rival_free(op->rival);
-    sinks_close(op);
-    priorities_release(&op->priorities);
-    record_free(op->record);
-    queue_free(op->queue);
-    store_free(op->store);
-    pace_release(&op->pace);
-}
 
 static int
 load_config(const struct operator_options *o, struct kube_config *ret, struct err *err)
@@ -211,7 +82,7 @@ static int operator_run(const struct operator_options *o, struct err *err)
     signal_fd = open_signals(err);
     rc = signal_fd < 0 ? signal_fd : load_config(o, &config, err);
     if (rc == 0)
-        rc = controller_wire(&op, &config, o, err);
+        rc = controller_open(&op, &config, o, err);
     if (rc == 0)
         rc = serve_new(&op, &o->serve, &serve, err);
     if (rc == 0) {
@@ -219,7 +90,7 @@ static int operator_run(const struct operator_options *o, struct err *err)
         rc = loop_run(&op, serve, signal_fd, err);
     }
     serve_free(serve);
-    controller_unwire(&op);
+    controller_close(&op);
     return rc;
 }
 

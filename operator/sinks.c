@@ -27,7 +27,6 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mem.h"
 
-#define QUEUE_ALL_NS (1 * NS_PER_S)
 #define WENT_BACK_NS (60 * NS_PER_S)
 
 static void sinks_wake(void *arg, const char *key)
@@ -90,9 +89,12 @@ static void sinks_go_back(void *arg)
 
 /* --- jobs ------------------------------------------------------------------------- */
 
-static void jobs_begin(void *arg, enum kube_kind kind, uint64_t version)
+static void jobs_begin(void *arg, enum kube_kind kind)
 {
-    store_begin_jobs(((struct controller *)arg)->store, kind, version);
+    struct controller *op = arg;
+    int i = kind == KUBE_JOB ? WATCH_HVD_JOBS : WATCH_MPI_JOBS;
+
+    store_begin_jobs(op->store, kind, watcher_list_version(op->watch[i]));
 }
 
 static int jobs_end(void *arg, enum kube_kind kind)
@@ -127,9 +129,8 @@ static int jobs_drop(void *arg, enum kube_kind kind, const char *ns, const char 
 
 /* --- pods: kind is that of their jobs --------------------------------------------- */
 
-static void pods_begin(void *arg, enum kube_kind kind, uint64_t version)
+static void pods_begin(void *arg, enum kube_kind kind)
 {
-    (void)version;
     store_begin_pods(((struct controller *)arg)->store, kind);
 }
 
@@ -174,9 +175,8 @@ static int pods_drop(void *arg, enum kube_kind kind, const char *ns, const char 
 
 /* --- launcher Jobs ---------------------------------------------------------------- */
 
-static void batches_begin(void *arg, enum kube_kind kind, uint64_t version)
+static void batches_begin(void *arg, enum kube_kind kind)
 {
-    (void)version;
     (void)kind;
     store_begin_batches(((struct controller *)arg)->store);
 }
@@ -219,9 +219,8 @@ static const struct prune_rule class_metadata_rules[] = {PRUNE_KEEP("name"), PRU
 static const struct prune_rule class_rules[] = {
     {.key = "metadata", .inner = class_metadata_rules}, PRUNE_KEEP("value"), PRUNE_END};
 
-static void classes_begin(void *arg, enum kube_kind kind, uint64_t version)
+static void classes_begin(void *arg, enum kube_kind kind)
 {
-    (void)version;
     (void)kind;
     priorities_begin(&((struct controller *)arg)->priorities);
 }
@@ -256,9 +255,8 @@ classes_drop(void *arg, enum kube_kind kind, const char *ns, const char *name)
 
 /* --- objects known by metadata ---------------------------------------------------- */
 
-static void owned_begin(void *arg, enum kube_kind kind, uint64_t version)
+static void owned_begin(void *arg, enum kube_kind kind)
 {
-    (void)version;
     store_begin_owned(((struct controller *)arg)->store, kind);
 }
 
@@ -299,7 +297,7 @@ static const struct watch_row {
     bool is_optional;         /* the cluster may lack the kind */
     bool is_cluster_wide;     /* has no namespace */
     const struct prune_rule *rules;
-    void (*begin)(void *arg, enum kube_kind kind, uint64_t version);
+    void (*begin)(void *arg, enum kube_kind kind);
     int (*end)(void *arg, enum kube_kind kind);
     int (*put)(void *arg, enum kube_kind kind, struct node *object);
     int (*drop)(void *arg, enum kube_kind kind, const char *ns, const char *name);
@@ -377,7 +375,7 @@ void sinks_close(struct controller *op)
     }
 }
 
-static bool sinks_are_listed(const struct controller *op)
+bool sinks_are_listed(const struct controller *op)
 {
     for (int i = 0; i < WATCH_COUNT; i++) {
         const struct watcher *w = sinks_required(op, i);
@@ -388,15 +386,7 @@ static bool sinks_are_listed(const struct controller *op)
     return true;
 }
 
-bool controller_is_synced(const struct controller *op)
-{
-    if (!sinks_are_listed(op))
-        return false;
-    return !watcher_is_absent(op->watch[WATCH_HVD_JOBS])
-           || !watcher_is_absent(op->watch[WATCH_MPI_JOBS]);
-}
-
-bool controller_may_act(const struct controller *op)
+bool sinks_are_fresh(const struct controller *op)
 {
     for (int i = 0; i < WATCH_COUNT; i++) {
         const struct watcher *w = sinks_required(op, i);
@@ -404,8 +394,13 @@ bool controller_may_act(const struct controller *op)
         if (w && !watcher_is_fresh(w) && !watcher_is_absent(w))
             return false;
     }
-    /* without any definition of a job, pods of deleted jobs have still to be released */
-    return controller_leads(op) && sinks_are_listed(op);
+    return true;
+}
+
+bool sinks_know_jobs(const struct controller *op)
+{
+    return !watcher_is_absent(op->watch[WATCH_HVD_JOBS])
+           || !watcher_is_absent(op->watch[WATCH_MPI_JOBS]);
 }
 
 void sinks_relist(struct controller *op)
@@ -414,36 +409,6 @@ void sinks_relist(struct controller *op)
         if (op->watch[i])
             watcher_relist(op->watch[i]);
     }
-}
-
-typedef int (*queue_fn)(struct work_queue *q, const char *key, uint64_t due_ns);
-
-static void controller_queue(struct controller *op, const char *key, queue_fn add)
-{
-    if (!*key || !controller_leads(op)) /* a new leader lists and queues every job */
-        return;
-    op->metrics.queue_adds++;
-    if (add(op->queue, key, clock_now_ns()) < 0)
-        controller_lost(op, key);
-}
-
-void controller_wake(struct controller *op, const char *key)
-{
-    controller_queue(op, key, queue_add);
-}
-
-void controller_sweep(struct controller *op, const char *key)
-{
-    controller_queue(op, key, queue_sweep);
-}
-
-void controller_lost(struct controller *op, const char *key)
-{
-    if (op->queue_all_ns)
-        return;
-    op->queue_all_ns = clock_now_ns() + QUEUE_ALL_NS;
-    log_warn("out of memory, queueing all jobs again", "job=%s retry_ms=%llu", key,
-             QUEUE_ALL_NS / NS_PER_MS);
 }
 
 /* The events are in the store; only their keys were lost. */

@@ -15,6 +15,11 @@ void sinks_tick(struct controller *op,
  * everything has been listed again. */
 void sinks_relist(struct controller *op);
 uint64_t sinks_next_ns(const struct controller *op);
+/* Of the watches that the operator requires in order to act, those of kinds that the
+ * cluster has: each has listed its objects once; and since sinks_relist. */
+bool sinks_are_listed(const struct controller *op);
+bool sinks_are_fresh(const struct controller *op);
+bool sinks_know_jobs(const struct controller *op); /* the cluster has a kind of job */
 
 /* Over all watches, for metrics and /readyz. */
 uint64_t sinks_n_restarts(const struct controller *op);

@@ -50,6 +50,7 @@ struct watcher {
     struct watch_sink sink;
     struct reflector refl;
     char resource_version[64];
+    uint64_t list_version; /* of the current or last list; 0: it had none */
     char trouble[256];
     bool is_open, is_synced;
     bool is_stale,
@@ -99,6 +100,11 @@ void watcher_free(struct watcher *w)
     mem_free(w->selector);
     mem_free(w->resume);
     mem_free(w);
+}
+
+uint64_t watcher_list_version(const struct watcher *w)
+{
+    return w->list_version;
 }
 
 bool watcher_is_synced(const struct watcher *w)
@@ -184,19 +190,17 @@ static struct json_span version_of(struct json_span object)
     return json_find_text(json_find(object, "metadata"), "resourceVersion");
 }
 
-/* Versions are one counter of etcd. It goes back only if etcd was restored. Returns that
- * of the list. */
-static uint64_t check_version(struct watcher *w, struct json_span list)
+/* Versions are one counter of etcd. It goes back only if etcd was restored. */
+static void check_version(struct watcher *w, struct json_span list)
 {
     struct json_span v = version_of(list);
     char text[sizeof(w->resource_version)];
-    uint64_t version;
 
     (void)snprintf(text, sizeof(text), "%.*s", v.n < sizeof(text) ? (int)v.n : 0, v.p);
-    version = strtoull(text, NULL, 10);
-    if (version > 0 && version < strtoull(w->resource_version, NULL, 10))
+    w->list_version = strtoull(text, NULL, 10);
+    if (w->list_version > 0
+        && w->list_version < strtoull(w->resource_version, NULL, 10))
         w->sink.went_back(w->sink.arg);
-    return version;
 }
 
 static void set_version(struct watcher *w, struct json_span object)
@@ -267,8 +271,10 @@ static int read_page(struct watcher *w, const struct kube_reply *r, struct err *
         found = (struct json_span){"[]", 2}; /* an empty list of metadata is null */
     if (json_walk(&items, found) < 0 || items.close != ']')
         return err_set(err, -EINVAL, "the list has no items");
-    if (!w->resume)
-        w->sink.begin_list(w->sink.arg, w->sink.kind, check_version(w, list));
+    if (!w->resume) {
+        check_version(w, list);
+        w->sink.begin_list(w->sink.arg, w->sink.kind);
+    }
     while ((more = json_walk_next(&items, &key, &item)) > 0) {
         if (watcher_give_object(w, item, w->sink.put) < 0)
             return err_set(err, -ENOMEM, "out of memory");
@@ -299,7 +305,8 @@ static void kind_unknown(struct watcher *w, bool is_forbidden)
                        w->sink.is_metadata ? "" : ": apply manifests/crd",
                        w->kind == KUBE_MPIJOB ? "/mpijob" : "");
     if (w->is_synced && !is_forbidden) {
-        w->sink.begin_list(w->sink.arg, w->sink.kind, 0);
+        w->list_version = 0;
+        w->sink.begin_list(w->sink.arg, w->sink.kind);
         if (w->sink.end_list(w->sink.arg, w->sink.kind) < 0) {
             watcher_step(w, REFL_ERROR, "out of memory");
             return;

@@ -14,8 +14,7 @@
  * start requests. Functions with a result return 0, or -ENOMEM if the object was not
  * stored: then the event or the list is repeated. */
 struct watch_sink {
-    /* version: the list's; 0: unknown */
-    void (*begin_list)(void *arg, enum kube_kind kind, uint64_t version);
+    void (*begin_list)(void *arg, enum kube_kind kind);
     int (*end_list)(void *arg, enum kube_kind kind);
     /* the tree is valid during the call */
     int (*put)(void *arg, enum kube_kind kind, struct node *object);
@@ -48,6 +47,8 @@ int watcher_new(struct kube *kube,
 void watcher_free(struct watcher *w); /* after kube_free, which drops the callbacks */
 void watcher_tick(struct watcher *w, uint64_t now_ns); /* starts due requests */
 uint64_t watcher_next_ns(const struct watcher *w);
+/* The resourceVersion of the current list, else of the last one; 0: unknown. */
+uint64_t watcher_list_version(const struct watcher *w);
 bool watcher_is_synced(const struct watcher *w); /* one list is complete */
 /* The cache may lag behind another leader's writes: it is not fresh until it has been
  * listed again. */

@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "operator/core/labels.h"
-#include "operator/core/mpi_job.h"
+#include "operator/core/mpi/mpi_job.h"
 
 static const struct prune_rule annotation_rules[] = {
     PRUNE_KEEP(MPI_EXTRA_LAUNCH), PRUNE_KEEP(MPI_EXTRA_TTL),

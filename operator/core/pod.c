@@ -176,7 +176,7 @@ static const char *const usual_types[] = {"PodScheduled",
                                           "DisruptionTarget"};
 static const char *const condition_states[] = {"", "True", "False", "Unknown"};
 
-static size_t place_of(const char *word, const char *const *words, size_t n)
+static size_t word_index(const char *word, const char *const *words, size_t n)
 {
     size_t i = 0;
 
@@ -190,8 +190,8 @@ static void keep_condition(struct pod *p,
                            const char *type,
                            const char *status)
 {
-    size_t i = place_of(type, usual_types, ARRAY_LEN(usual_types));
-    size_t state = place_of(status, condition_states, ARRAY_LEN(condition_states));
+    size_t i = word_index(type, usual_types, ARRAY_LEN(usual_types));
+    size_t state = word_index(status, condition_states, ARRAY_LEN(condition_states));
     size_t n = strlen(text), room = POD_CONDITIONS_SIZE - n;
 
     if (state == ARRAY_LEN(condition_states) || state == 0)
@@ -204,7 +204,7 @@ static void keep_condition(struct pod *p,
 
 bool pod_has_condition(const struct pod *p, const char *type, const char *status)
 {
-    size_t i = place_of(type, usual_types, ARRAY_LEN(usual_types));
+    size_t i = word_index(type, usual_types, ARRAY_LEN(usual_types));
     size_t n = strlen(type), k = strlen(status);
 
     if (i < ARRAY_LEN(usual_types))

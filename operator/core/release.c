@@ -54,17 +54,17 @@ int release_make_plan(const struct store *s,
                       struct job_plan *ret)
 {
     const struct pod *p;
-    size_t n = 0, place = 0;
+    size_t n = 0, next = 0;
     int rc = 0;
 
     *ret = (struct job_plan){0};
-    while ((p = store_next_pod(s, job, &place)))
+    while ((p = store_next_pod(s, job, &next)))
         n += pod_is_unkept(p, job);
     if (n > 0)
         rc = plan_init(ret, n, a);
-    place = 0;
-    while (rc == 0 && n > 0 && (p = store_next_pod(s, job, &place))) {
-        if (pod_is_unkept(p, job)) /* no place of a crew: nothing looks at it */
+    next = 0;
+    while (rc == 0 && n > 0 && (p = store_next_pod(s, job, &next))) {
+        if (pod_is_unkept(p, job)) /* no seat of a crew: nothing looks at it */
             rc = release_add_pod(ret, a, p, ROLE_WORKER, 0);
     }
     return rc;

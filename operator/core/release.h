@@ -5,7 +5,7 @@
 #define OPERATOR_CORE_RELEASE_H
 
 #include "operator/core/plan.h"
-#include "operator/core/store.h"
+#include "operator/core/store/store.h"
 
 /* Adds the action for one pod, which is in that place; there must be room in the plan. The
  * patch leaves other finalizers. -ENOMEM. */

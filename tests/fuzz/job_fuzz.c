@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A HorovodJob as JSON: read, decode, check, and build its objects when it passes. */
-#include "operator/core/hvd_job.h"
-#include "operator/core/hvd_objects.h"
+#include "operator/core/hvd/hvd_job.h"
+#include "operator/core/hvd/hvd_objects.h"
 #include "operator/doc/json.h"
 #include "operator/doc/object.h"
 #include "tests/fuzz/fuzz.h"

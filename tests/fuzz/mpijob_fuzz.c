@@ -2,7 +2,7 @@
 /* An MPIJob as JSON: parsed, planned as a new job, and each object of the plan built; a
  * second decision with the resulting status emits no event again. */
 #include "operator/core/front.h"
-#include "operator/core/mpi_job.h"
+#include "operator/core/mpi/mpi_job.h"
 #include "operator/doc/object.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bytes of a watch, cut where the first byte says: the lines must not depend on the
  * cut, and every object that is a pod or a job goes into the store. */
-#include "operator/core/store.h"
+#include "operator/core/store/store.h"
 #include "operator/doc/object.h"
 #include "operator/kube/stream.h"
 #include "runtime/base/sha256.h"

@@ -48,8 +48,8 @@ same() {
         | sed -e 's/^\t/table\t/; t' -e 's/^/code\t/')
 }
 reasons=operator/reference/horovodjob.md monitoring=operator/reference/monitoring.md
-mapfile -t tell < <(files operator/apply.c operator/sync.c operator/core/hvd_status.c operator/core/hvd_stored.h \
-    operator/core/hvd_verdict.c operator/core/hvd_cause.c)
+mapfile -t tell < <(files operator/apply.c operator/sync.c operator/core/hvd/hvd_status.c operator/core/hvd/hvd_stored.h \
+    operator/core/hvd/hvd_verdict.c operator/core/hvd/hvd_cause.c)
 if [ -f $reasons ] && [ ${#tell[@]} -gt 0 ]; then
     # each word there in CamelCase is a reason, but for types, states and kinds
     same $reasons reasons < <(grep -hoE '"[A-Z][A-Za-z0-9]*[a-z]"' "${tell[@]}" | tr -d '"' \

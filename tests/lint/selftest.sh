@@ -144,17 +144,17 @@ expect docs 'dead link' 'link to no/such/file.md'
 printf '%s\n' '# A title: `x` & y' '' '[here](#a-title-x--y), [there](#a-title)' | put README.md
 expect docs 'link to a heading that is not there' 'link to #a-title: there is no'
 tables() { # the operator's tables, and code with the same names; the offence overwrites it
-    c_file operator/core/hvd_status.c 'const char *f(void) { return "TokenLost"; }'
+    c_file operator/core/hvd/hvd_status.c 'const char *f(void) { return "TokenLost"; }'
     c_file operator/core/metrics.c 'const char *g(void) { return "hvd_operator_jobs"; }'
     printf '%s\n' '<!-- reasons: -->' '| `TokenLost` | x |' '<!-- end of reasons -->' | put operator/reference/horovodjob.md
     printf '%s\n' '<!-- metrics: -->' '| `hvd_operator_jobs` | x |' '<!-- end of metrics -->' | put operator/reference/monitoring.md
 }
 tables
 expect_nothing docs 'tables that have what the code has are fine'
-c_file operator/core/hvd_status.c 'const char *f(int x) { return x ? "TokenLost" : "NodeLost"; }'
+c_file operator/core/hvd/hvd_status.c 'const char *f(int x) { return x ? "TokenLost" : "NodeLost"; }'
 expect docs 'reason that the table lacks' 'reasons: NodeLost is in the code'
 tables
-c_file operator/core/hvd_status.c 'const char *f(void) { return ""; }'
+c_file operator/core/hvd/hvd_status.c 'const char *f(void) { return ""; }'
 expect docs 'reason that is gone' 'reasons: TokenLost is in the table'
 tables
 c_file operator/core/metrics.c 'const char *g(void) { return "hvd_operator_jobs_total"; }'

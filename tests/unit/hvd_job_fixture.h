@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "operator/core/hvd_job.h"
+#include "operator/core/hvd/hvd_job.h"
 #include "operator/doc/yaml.h"
 
 #define C        "{name: c, image: i, command: [x]}"

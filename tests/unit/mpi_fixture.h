@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "operator/core/mpi_job.h"
+#include "operator/core/mpi/mpi_job.h"
 #include "operator/doc/yaml.h"
 #include "runtime/base/mem.h"
 

@@ -4,8 +4,8 @@
  * rule.txt has those that match, and restart.txt and worker.txt jobs without rules). */
 #include "tests/unit/unit.h"
 
-#include "operator/core/hvd_class.h"
-#include "operator/core/hvd_cycle.h"
+#include "operator/core/hvd/hvd_class.h"
+#include "operator/core/hvd/hvd_cycle.h"
 #include "runtime/base/mem.h"
 
 /* One row a state, one letter a cue in the order of the enum: P pending, R running, r

@@ -3,7 +3,7 @@
  * wrong, what is counted and derived. */
 #include "tests/unit/unit.h"
 
-#include "operator/core/hvd_devices.h"
+#include "operator/core/hvd/hvd_devices.h"
 #include "runtime/base/mem.h"
 #include "tests/unit/hvd_job_fixture.h"
 #include "tests/unit/torture.h"

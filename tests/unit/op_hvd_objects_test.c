@@ -4,8 +4,8 @@
  * the size of a pod and which jobs require a PodGroup. */
 #include "tests/unit/unit.h"
 
-#include "operator/core/hvd_objects.h"
-#include "operator/core/hvd_tf_config.h"
+#include "operator/core/hvd/hvd_objects.h"
+#include "operator/core/hvd/hvd_tf_config.h"
 #include "operator/core/pod_size.h"
 #include "runtime/base/mem.h"
 #include "tests/unit/golden.h"

@@ -20,7 +20,7 @@
 
 #include "operator/core/front.h"
 #include "operator/core/labels.h"
-#include "operator/core/store.h"
+#include "operator/core/store/store.h"
 #include "operator/doc/json.h"
 #include "runtime/base/mem.h"
 #include "runtime/contract/job_world.h"

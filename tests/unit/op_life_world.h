@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "operator/core/store.h"
+#include "operator/core/store/store.h"
 #include "operator/doc/json.h"
 #include "runtime/base/mem.h"
 #include "tests/unit/seeded.h"

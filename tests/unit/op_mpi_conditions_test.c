@@ -2,7 +2,7 @@
 /* Setting a condition: every pair of what is there and what is set. */
 #include "tests/unit/unit.h"
 
-#include "operator/core/mpi_conditions.h"
+#include "operator/core/mpi/mpi_conditions.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/strbuf.h"
 

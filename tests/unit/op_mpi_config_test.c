@@ -2,7 +2,7 @@
 /* hostfile and discover_hosts.sh, byte for byte. */
 #include "tests/unit/unit.h"
 
-#include "operator/core/mpi_config.h"
+#include "operator/core/mpi/mpi_config.h"
 #include "tests/unit/mpi_fixture.h"
 
 #define POD "template: {spec: {containers: [{name: c}]}}"

@@ -4,8 +4,8 @@
  * name} is of the operator's. */
 #include "tests/unit/unit.h"
 
-#include "operator/core/mpi_objects.h"
-#include "operator/core/mpi_podgroup.h"
+#include "operator/core/mpi/mpi_objects.h"
+#include "operator/core/mpi/mpi_podgroup.h"
 #include "tests/unit/golden.h"
 #include "tests/unit/mpi_fixture.h"
 

@@ -3,7 +3,7 @@
  * tests/golden/mpi-objects.txt, their kinds in tests/golden/mpi-run/gang.txt. */
 #include "tests/unit/unit.h"
 
-#include "operator/core/mpi_podgroup.h"
+#include "operator/core/mpi/mpi_podgroup.h"
 #include "operator/doc/json.h"
 #include "tests/unit/mpi_fixture.h"
 

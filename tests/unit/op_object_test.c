@@ -3,8 +3,8 @@
  * read. */
 #include "tests/unit/unit.h"
 
-#include "operator/core/hvd_job.h"
-#include "operator/core/mpi_job.h"
+#include "operator/core/hvd/hvd_job.h"
+#include "operator/core/mpi/mpi_job.h"
 #include "operator/doc/json.h"
 #include "operator/doc/object.h"
 #include "runtime/base/mem.h"

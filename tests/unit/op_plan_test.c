@@ -43,7 +43,7 @@
  * has no line. */
 #include "tests/unit/unit.h"
 
-#include "operator/core/hvd_objects.h"
+#include "operator/core/hvd/hvd_objects.h"
 #include "tests/unit/golden.h"
 #include "tests/unit/op_plan_status.h"
 

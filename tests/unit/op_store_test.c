@@ -3,7 +3,7 @@
 #include "tests/unit/unit.h"
 
 #include "operator/core/plan.h"
-#include "operator/core/store.h"
+#include "operator/core/store/store.h"
 #include "operator/doc/yaml.h"
 #include "runtime/base/mem.h"
 #include "tests/unit/torture.h"

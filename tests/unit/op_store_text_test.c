@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "operator/core/store.h"
+#include "operator/core/store/store.h"
 #include "operator/doc/yaml.h"
 #include "runtime/base/mem.h"
 

@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stored status and observations -> cue (hvd_cycle.c) and the values of the new status.
+ *
+ * Invariants
+ *  1. A finished job does not change: the stored status has priority over observations.
+ *     Only its cause may be replaced, by one that happened earlier. The same holds for
+ *     the cause of a restart while pods of the old generation exist.
+ *  2. Whether a restart counts is decided once and is then read from the stored status.
+ *     Times are wall seconds from the status, so that the next sync continues where the
+ *     last one stopped.
+ *  3. Success by successPolicy has priority over any failure, a failure that ends the
+ *     job over suspension, suspension over a restart.
+ * Pure; called by hvd_front.c. */
+#include "operator/core/hvd/hvd_verdict.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "operator/core/explain.h"
+#include "operator/core/hvd/hvd_class.h"
+#include "operator/core/hvd/hvd_crew.h"
+#include "runtime/base/mem.h"
+
+#define CLOCKS_APART_S 60
+
+struct verdict_work {
+    const struct verdict_query *q;
+    const struct hvd_job *job;
+    struct arena *arena;
+    struct hvd_verdict *v;
+    uint32_t n_pods, n_running; /* of all roles; running in this world, or succeeded */
+    bool is_made;               /* no seat is empty */
+    bool has_run, is_done;
+    bool has_met;        /* a pod failed in a way that requires agents that met */
+    bool is_old_world;   /* a worker cannot be scaled in place: it has no world, or
+                          is_old_runtime */
+    bool is_old_runtime; /* a worker has another runtime than a new one would have */
+    bool is_other_size;  /* no status yet, and a worker's world has another size */
+    bool is_out_of_memory;
+};
+
+static const char *verdict_keep_text(struct verdict_work *w, const char *text)
+{
+    if (!text)
+        w->is_out_of_memory = true;
+    return text ? text : "";
+}
+
+static const char *or_empty(const char *s)
+{
+    return s ? s : "";
+}
+
+/* --- counting -------------------------------------------------------------------- */
+
+static void count_pod(struct verdict_work *w, enum role role, const struct pod *p)
+{
+    struct hvd_verdict *v = w->v;
+    struct tally *t = &v->tally[role];
+    bool is_current =
+        p->world_generation == 0 || p->world_generation >= w->job->world_generation;
+
+    bool has_ended = pod_has_succeeded(p) || pod_has_failed(p);
+
+    t->running += p->phase == POD_RUNNING && !has_ended;
+    t->ready += p->phase == POD_RUNNING && p->is_ready && !p->is_deleting;
+    t->succeeded += pod_has_succeeded(p);
+    t->failed += pod_has_failed(p);
+    w->n_running += pod_has_succeeded(p) || (p->phase == POD_RUNNING && is_current);
+    if (p->phase == POD_PENDING && waiting_is_usual(v->waiting) && *pod_waiting(p)) {
+        v->waiting = pod_waiting(p);
+        v->is_scheduled = !pod_is_unscheduled(p);
+    }
+    if (role == ROLE_WORKER) {
+        w->has_met |= pod_has_failed(p) && cause_is_after_start(p);
+        w->is_old_runtime |=
+            p->runtime && p->runtime != pod_runtime(w->q->cfg->runtime_image);
+        w->is_old_world |= p->world_generation == 0 || w->is_old_runtime;
+        w->is_other_size |=
+            p->world_generation != 0 && p->world_workers != w->job->role[role].n;
+    }
+}
+
+static void count_seat(struct verdict_work *w, enum role role, uint32_t index)
+{
+    const struct pod *p;
+
+    switch (crew_seat(w->job, w->q->seen, role, index, &p)) {
+    case SEAT_EMPTY:
+    case SEAT_LEAVING:
+        w->is_made = false;
+        break;
+    case SEAT_EXPECTED:
+        break;
+    case SEAT_TAKEN:
+        count_pod(w, role, p);
+        break;
+    case SEAT_LEFT:
+        w->v->tally[role].succeeded += pod_has_succeeded(p);
+        w->n_running += pod_has_succeeded(p);
+        break;
+    }
+}
+
+static bool verdict_has_succeeded(const struct verdict_work *w, enum role role)
+{
+    return w->v->tally[role].succeeded == w->job->role[role].n;
+}
+
+/* TensorFlow's first task is the chief where there is one. */
+static enum role first_role(const struct hvd_job *job)
+{
+    return job->role[ROLE_CHIEF].is_set ? ROLE_CHIEF : ROLE_WORKER;
+}
+
+static bool verdict_is_first_done(const struct verdict_work *w)
+{
+    const struct pod *p = NULL;
+
+    (void)crew_seat(w->job, w->q->seen, first_role(w->job), 0, &p);
+    return p && pod_has_succeeded(p);
+}
+
+/* Worker 0 is in every world, and Horovod's agents exit with 0 when all ranks of the
+ * world have. The other pods need only the time to end: one that is deleted before it
+ * did, or was created later for a larger world, is not waited for. */
+static bool verdict_is_world_done(const struct verdict_work *w)
+{
+    const struct pod *first, *p;
+
+    (void)crew_seat(w->job, w->q->seen, ROLE_WORKER, 0, &first);
+    if (w->job->framework != FRAMEWORK_HOROVOD || !first || !pod_has_succeeded(first))
+        return false;
+    for (uint32_t i = 1; i < w->job->role[ROLE_WORKER].n; i++) {
+        bool is_gone = crew_seat(w->job, w->q->seen, ROLE_WORKER, i, &p) == SEAT_LEFT;
+
+        if (p && p->generation <= first->generation && !pod_has_succeeded(p)
+            && (pod_has_failed(p) || !(is_gone || p->is_deleting)))
+            return false;
+    }
+    return true;
+}
+
+static void verdict_count_pods(struct verdict_work *w)
+{
+    w->is_made = true;
+    for (int r = 0; r < ROLE_COUNT; r++) {
+        w->n_pods += w->job->role[r].n;
+        for (uint32_t i = 0; i < w->job->role[r].n; i++)
+            count_seat(w, (enum role)r, i);
+    }
+    w->has_run = w->v->was.state == STATE_RUNNING
+                 || (w->v->was.is_created
+                     && (w->has_met || w->v->tally[ROLE_WORKER].succeeded > 0));
+    switch (w->job->success) {
+    case SUCCESS_ALL_WORKERS:
+        w->is_done = verdict_is_world_done(w)
+                     || (verdict_has_succeeded(w, ROLE_WORKER)
+                         && verdict_has_succeeded(w, ROLE_CHIEF));
+        break;
+    case SUCCESS_WORKER0:
+        w->is_done = verdict_is_first_done(w);
+        break;
+    case SUCCESS_LAUNCHER:
+        w->is_done = verdict_has_succeeded(w, ROLE_LAUNCHER);
+        break;
+    }
+}
+
+/* --- which cue ------------------------------------------------------------------- */
+
+static bool job_is_live(const struct verdict_work *w)
+{
+    return state_is_live(w->v->was.state);
+}
+
+static bool verdict_is_expired(const struct verdict_work *w)
+{
+    const struct hvd_run *run = &w->job->run;
+    uint64_t start_s = w->v->was.start_s;
+
+    return run->deadline_s >= 0 && start_s != 0
+           && w->q->now_wall_s >= start_s + (uint64_t)run->deadline_s;
+}
+
+/* True if this operator refuses the spec. */
+static bool verdict_is_refused(const struct verdict_work *w)
+{
+    return w->q->outcome->trouble == TROUBLE_REJECTED && w->q->outcome->is_of_spec;
+}
+
+static bool verdict_is_cleared(const struct verdict_work *w)
+{
+    const struct hvd_verdict *v = w->v;
+
+    if (job_is_live(w) || !crew_is_empty(w->q->seen))
+        return false;
+    return v->was.state == STATE_SUSPENDED
+               ? !w->job->run.is_suspended && !verdict_is_refused(w)
+               : w->q->now_wall_s >= v->was.next_restart_s;
+}
+
+/* A job whose earlier spec was accepted continues with it and reports what is refused,
+ * so that a wrong edit does not end the training. A newer operator may also have
+ * accepted fields that this one does not have. */
+static bool verdict_is_unfit(const struct verdict_work *w)
+{
+    const struct hvd_stored *was = &w->v->was;
+
+    if (w->q->outcome->trouble != TROUBLE_REJECTED || was->state != STATE_PENDING)
+        return false;
+    return verdict_is_refused(w) ? was->is_new
+                                 : was->generation <= 1 && !was->is_created;
+}
+
+/* False after workers have succeeded, because these would not run again. */
+static bool verdict_is_resized(const struct verdict_work *w)
+{
+    bool is_other = w->job->spec_workers != w->job->role[ROLE_WORKER].n
+                    || (w->v->was.is_new && w->is_other_size);
+
+    return job_is_live(w) && is_other && !verdict_is_refused(w)
+           && w->v->tally[ROLE_WORKER].succeeded == 0;
+}
+
+static bool class_is_final(const struct verdict_work *w, enum rule_action class)
+{
+    return class == RULE_FAIL
+           || (class == RULE_RESTART
+               && w->v->was.restarts >= w->job->run.backoff_limit);
+}
+
+static bool verdict_is_resized_in_place(const struct verdict_work *w)
+{
+    return w->job->framework == FRAMEWORK_HOROVOD && !w->job->role[ROLE_LAUNCHER].is_set
+           && !w->is_old_world;
+}
+
+/* The pods were created by an operator with another runtime image. */
+static bool verdict_is_mixed(const struct verdict_work *w)
+{
+    return w->v->was.state == STATE_PENDING && !w->is_made && w->is_old_runtime
+           && w->job->framework == FRAMEWORK_HOROVOD
+           && w->v->tally[ROLE_WORKER].succeeded == 0;
+}
+
+static enum hvd_cue verdict_choose_cue(const struct verdict_work *w,
+                                       enum rule_action class)
+{
+    const struct hvd_verdict *v = w->v;
+
+    if (verdict_is_unfit(w))
+        return CUE_REFUSED;
+    if (job_is_live(w) && w->is_done)
+        return CUE_DONE;
+    if (job_is_live(w) && v->has_cause && class_is_final(w, class))
+        return CUE_DOOMED;
+    if (v->was.state != STATE_SUSPENDED && w->job->run.is_suspended)
+        return CUE_SUSPEND;
+    if (v->was.state != STATE_SUSPENDED && verdict_is_expired(w))
+        return CUE_EXPIRED;
+    if (job_is_live(w) && v->has_cause)
+        return CUE_BROKEN;
+    if (verdict_is_resized(w))
+        return verdict_is_resized_in_place(w) ? CUE_RESIZE : CUE_REMAKE;
+    if (verdict_is_mixed(w))
+        return CUE_RENEW;
+    if (verdict_is_cleared(w))
+        return CUE_CLEARED;
+    if (v->was.state == STATE_PENDING && w->n_running == w->n_pods)
+        return CUE_RUN;
+    return CUE_NONE;
+}
+
+/* --- the values of the new status ------------------------------------------------ */
+
+static void
+verdict_set_reason(struct verdict_work *w, const char *reason, const char *message)
+{
+    w->v->reason = reason;
+    w->v->message = verdict_keep_text(w, message);
+}
+
+/* The text of the stored condition. */
+static void verdict_repeat_condition(struct verdict_work *w, const char *type)
+{
+    const struct node *c = condition_find(w->job->meta.status, type);
+
+    w->v->reason = or_empty(node_str(c, "reason"));
+    w->v->message = or_empty(node_str(c, "message"));
+}
+
+static const char *failed_message(struct verdict_work *w)
+{
+    uint32_t n = w->v->was.restarts;
+
+    if (n == 0)
+        return w->v->cause.message;
+    return arena_printf(w->arena, "after %u restart%s: %s", n, n == 1 ? "" : "s",
+                        w->v->cause.message);
+}
+
+static void begin_restart(struct verdict_work *w, enum rule_action class)
+{
+    struct hvd_verdict *v = w->v;
+    uint64_t now_s = w->q->now_wall_s, wait_s = 0;
+    char when[40] = "at once";
+
+    if (class == RULE_RESTART)
+        wait_s = restart_backoff_s(++v->restarts);
+    else
+        v->replacements++;
+    if (class == RULE_IGNORE && v->was.restarted_s + REPLACE_APART_S > now_s)
+        wait_s = v->was.restarted_s + REPLACE_APART_S - now_s;
+    if (wait_s > REPLACE_APART_S && class == RULE_IGNORE)
+        wait_s = REPLACE_APART_S; /* the clock was set back */
+    v->next_restart_s = now_s + wait_s;
+    if (wait_s > 0)
+        (void)snprintf(when, sizeof(when), "in %llu s", (unsigned long long)wait_s);
+    if (class == RULE_RESTART)
+        verdict_set_reason(w, "JobRestarting",
+                           arena_printf(w->arena, "restart %u of %u %s after: %s",
+                                        v->restarts, w->job->run.backoff_limit, when,
+                                        v->cause.message));
+    else
+        verdict_set_reason(w, "JobRestarting",
+                           arena_printf(w->arena, "restart %s, not counted, after: %s",
+                                        when, v->cause.message));
+}
+
+static void note_scaled(struct verdict_work *w)
+{
+    char from[32] = ""; /* not known before the first status */
+
+    if (!w->v->was.is_new)
+        (void)snprintf(from, sizeof(from), "from %u ", w->job->role[ROLE_WORKER].n);
+    w->v->scaled = verdict_keep_text(w, arena_printf(w->arena, "scaled %sto %u workers",
+                                                     from, w->job->spec_workers));
+}
+
+/* Of those, some pods may have disappeared while no operator ran. */
+static uint32_t verdict_count_succeeded(const struct verdict_work *w)
+{
+    uint32_t n = w->v->tally[ROLE_WORKER].succeeded;
+    const struct pod *first = NULL;
+
+    (void)crew_seat(w->job, w->q->seen, ROLE_WORKER, 0, &first);
+    if (verdict_is_world_done(w) && first->world_workers > n)
+        n = first->world_workers;
+    return n;
+}
+
+static void verdict_set_done(struct verdict_work *w)
+{
+    uint32_t n = verdict_count_succeeded(w);
+
+    switch (w->job->success) {
+    case SUCCESS_ALL_WORKERS:
+        verdict_set_reason(w, "AllWorkersSucceeded",
+                           arena_printf(w->arena, "all %u workers succeeded", n));
+        break;
+    case SUCCESS_WORKER0:
+        verdict_set_reason(w, "Worker0Succeeded",
+                           first_role(w->job) == ROLE_CHIEF ? "the chief succeeded"
+                                                            : "worker 0 succeeded");
+        break;
+    case SUCCESS_LAUNCHER:
+        verdict_set_reason(w, "LauncherSucceeded", "the launcher succeeded");
+        break;
+    }
+}
+
+/* Appended to the message of a job whose new spec is refused. */
+static const char *verdict_refusal_text(struct verdict_work *w)
+{
+    return verdict_is_refused(w) ? verdict_keep_text(
+               w, arena_printf(w->arena, "; the spec is refused: %s",
+                               w->q->outcome->message))
+                                 : "";
+}
+
+static void verdict_set_pending(struct verdict_work *w)
+{
+    const struct hvd_verdict *v = w->v;
+    uint32_t n = w->job->role[ROLE_WORKER].n;
+    bool is_plain = w->n_pods == n;
+
+    verdict_set_reason(
+        w, "WorkersNotRunning",
+        arena_printf(w->arena, "%u of %u %s run%s%s%s",
+                     is_plain ? v->tally[ROLE_WORKER].running : w->n_running, w->n_pods,
+                     is_plain ? "workers" : "pods", *v->waiting ? ": " : "", v->waiting,
+                     verdict_refusal_text(w)));
+}
+
+static void verdict_set_running(struct verdict_work *w)
+{
+    bool is_plain = w->n_pods == w->job->role[ROLE_WORKER].n;
+
+    verdict_set_reason(w, "AllWorkersRunning",
+                       arena_printf(w->arena, "all %u %s run%s", w->n_pods,
+                                    is_plain ? "workers" : "pods",
+                                    verdict_refusal_text(w)));
+}
+
+static void verdict_set_unchanged(struct verdict_work *w)
+{
+    switch (w->v->state) {
+    case STATE_PENDING:
+        verdict_set_pending(w);
+        break;
+    case STATE_RUNNING:
+        verdict_set_running(w);
+        break;
+    case STATE_RESTARTING:
+        verdict_repeat_condition(w, "Restarting");
+        break;
+    case STATE_SUSPENDED:
+        verdict_repeat_condition(w, "Suspended");
+        break;
+    case STATE_SUCCEEDED:
+        verdict_repeat_condition(w, "Succeeded");
+        break;
+    case STATE_FAILED:
+        verdict_repeat_condition(w, "Failed");
+        break;
+    }
+}
+
+static void verdict_set_step(struct verdict_work *w, enum rule_action class)
+{
+    const struct sync_outcome *o = w->q->outcome;
+
+    switch (w->v->cue) {
+    case CUE_REFUSED:
+        verdict_set_reason(w, o->reason, o->message);
+        break;
+    case CUE_DONE:
+        verdict_set_done(w);
+        break;
+    case CUE_DOOMED:
+        verdict_set_reason(w, w->v->cause.reason, failed_message(w));
+        break;
+    case CUE_SUSPEND:
+        verdict_set_reason(w, "JobSuspended",
+                           "the job is suspended by spec.runPolicy.suspend");
+        break;
+    case CUE_EXPIRED:
+        verdict_set_reason(w, "DeadlineExceeded",
+                           arena_printf(w->arena,
+                                        "the job was active for longer than its "
+                                        "activeDeadlineSeconds, %lld s",
+                                        (long long)w->job->run.deadline_s));
+        break;
+    case CUE_BROKEN:
+        begin_restart(w, class);
+        break;
+    case CUE_REMAKE:
+        w->v->next_restart_s = w->q->now_wall_s;
+        note_scaled(w);
+        verdict_set_reason(
+            w, "JobScaled",
+            arena_printf(w->arena, "%s: all pods are recreated", w->v->scaled));
+        break;
+    case CUE_RENEW:
+        w->v->next_restart_s = w->q->now_wall_s;
+        verdict_set_reason(
+            w, "RuntimeChanged",
+            "pods are missing, and the operator's runtime image is not that of the "
+            "existing pods: all pods are recreated");
+        break;
+    case CUE_RESIZE:
+        note_scaled(w);
+        verdict_set_reason(w, "WorkersNotRunning", w->v->scaled);
+        break;
+    case CUE_CLEARED:
+        verdict_set_pending(w);
+        break;
+    case CUE_RUN:
+        verdict_set_running(w);
+        break;
+    case CUE_NONE:
+        verdict_set_unchanged(w);
+        break;
+    }
+}
+
+/* By the clock of the reporting node, which may be slightly ahead. */
+static uint64_t settles_s(const struct cause *c, uint64_t now_s)
+{
+    uint64_t at_s = c->reported_s + c->settle_within_s;
+    bool is_open = c->settle_within_s != 0 && now_s < at_s
+                   && c->reported_s < now_s + CLOCKS_APART_S;
+
+    return is_open ? at_s : 0;
+}
+
+static void settle_world(struct verdict_work *w)
+{
+    struct hvd_verdict *v = w->v;
+    bool is_begun = v->cue == CUE_CLEARED || v->cue == CUE_RESIZE;
+
+    v->generation = v->was.generation;
+    if (v->was.is_new && v->state != STATE_SUSPENDED)
+        v->generation = 1;
+    if (is_begun)
+        v->generation++;
+    v->workers = w->job->role[ROLE_WORKER].n;
+    if (v->state == STATE_SUSPENDED)
+        v->workers = 0;
+    else if (is_begun || v->state == STATE_RESTARTING)
+        v->workers = w->job->spec_workers;
+    if (v->was_finished)
+        v->is_created = v->was.is_created;
+    else if (is_begun || v->state == STATE_SUSPENDED || v->state == STATE_RESTARTING)
+        v->is_created = false;
+    else
+        v->is_created = job_is_live(w)
+                        && (v->was.is_created
+                            || (w->is_made && w->q->outcome->trouble == TROUBLE_NONE));
+}
+
+int verdict_make(const struct verdict_query *q,
+                 struct arena *a,
+                 struct hvd_verdict *ret)
+{
+    struct hvd_verdict v = {.waiting = "", .reason = "", .message = "", .scaled = ""};
+    struct verdict_work w = {.q = q, .job = q->job, .arena = a, .v = &v};
+    struct cause_query cq = {.job = q->job, .seen = q->seen};
+    enum rule_action class = RULE_FAIL;
+    int rc;
+
+    hvd_stored_read(q->job->meta.status, &v.was);
+    v.was_finished = state_is_final(v.was.state);
+    v.restarts = v.was.restarts;
+    v.replacements = v.was.replacements;
+    v.next_restart_s = v.was.next_restart_s;
+    verdict_count_pods(&w);
+    cq.has_run = w.has_run;
+    rc = job_is_live(&w) ? cause_find(&cq, a, &v.cause) : 0;
+    if (rc < 0)
+        return rc;
+    v.settle_s = rc > 0 ? settles_s(&v.cause, q->now_wall_s) : 0;
+    v.has_cause = rc > 0 && v.settle_s == 0;
+    if (v.has_cause)
+        class = cause_class(q->job, &v.cause);
+    v.cue = v.was_finished ? CUE_NONE : verdict_choose_cue(&w, class);
+    v.state = hvd_next(v.was.state, v.cue);
+    verdict_set_step(&w, class);
+    v.has_cause = v.cue == CUE_DOOMED || v.cue == CUE_BROKEN;
+    if (v.state != STATE_RESTARTING)
+        v.next_restart_s = 0;
+    settle_world(&w);
+    if (w.is_out_of_memory)
+        return -ENOMEM;
+    *ret = v;
+    return 0;
+}
+
+bool verdict_is_step(const struct hvd_verdict *v)
+{
+    return v->cue != CUE_NONE;
+}
