@@ -10,13 +10,14 @@ where it is to crash at a chosen write.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from api import Suite, expect, install, wait
+from api import Refused, Suite, expect, install, wait
 from chaos_world import (
     LOG,
     RUN,
@@ -228,7 +229,7 @@ def soak(seconds: float, seed: int) -> None:
             for _ in range(chance.randint(2, 6)):
                 s.make(chance.randint(0, 5))
                 time.sleep(chance.random())
-                chance.choice([away, stopped_etcd, cut, silent, killed])(s)
+                chance.choice([away, stopped_etcd, cut, silent, killed, gone])(s)
                 s.may_end = s.may_end or chance.random() < 0.4
             s.end()
         finally:
@@ -239,6 +240,20 @@ def soak(seconds: float, seed: int) -> None:
 def killed(s: Storm) -> None:
     s.operator.kill()
     s.make(1)
+    config = s.line.kubeconfig(KUBECONFIG)
+    s.operator = operator(config, "--namespace", s.ns, "--watch-idle-timeout", "3s")
+
+
+def gone(s: Storm) -> None:
+    """While no operator runs, jobs end and their pods are deleted, as by the garbage collector of a node."""
+    s.operator.kill()
+    time.sleep(2)  # how long there is none
+    for name in s.names if s.kind_of is HorovodJob else []:
+        found = [s.kind.pod(s.ns, w) for w in s.kind.workers(name)]
+        if all(pod and pod["status"].get("phase") == "Succeeded" for pod in found):
+            for w in s.kind.workers(name):
+                with contextlib.suppress(Refused):
+                    s.kind.api.delete(s.ns, "pods", w)
     config = s.line.kubeconfig(KUBECONFIG)
     s.operator = operator(config, "--namespace", s.ns, "--watch-idle-timeout", "3s")
 
