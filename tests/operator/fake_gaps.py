@@ -273,6 +273,11 @@ def a_pod_deleted_before_all_ran_is_replaced() -> None:
         expect(status["restarts"] == 0 == status["replacements"], "that is no restart", status)
 
 
+def is_observed(w: World, name: str) -> bool:
+    job = w.get("horovodjobs", name)
+    return job["status"].get("observedGeneration") == job["metadata"]["generation"]
+
+
 @suite.test
 def after_etcd_was_restored_the_operator_lists_again_by_itself() -> None:
     """Its watches wait for versions that do not come, and the server sends no bookmark."""
@@ -285,6 +290,7 @@ def after_etcd_was_restored_the_operator_lists_again_by_itself() -> None:
         wait("j0 has succeeded", lambda: w.state("j0") == "Succeeded")
         for i in range(50):
             w.change("horovodjobs", "j1", runPolicy__activeDeadlineSeconds=1000 + i)
+        wait("all versions are seen", lambda: is_observed(w, "j1"))
         w.fake.restore(saved)
         expect(w.state("j0") == "Running", "the backup is older", w.state("j0"))
         for name in ("j0", "j1"):
