@@ -32,7 +32,7 @@ static void on_events(void *arg, const struct kube_reply *r)
     is_read =
         r->answer.cls == ANSWER_OK && json_read(&a, r->body, r->n, &list, NULL) == 0;
     if (is_read)
-        explain_read(list, hint);
+        explain_read(list, clock_wall_s(), hint);
     else
         log_debug("events of a pod not read, continuing", "pod=%s/%s cause=\"%s\"",
                   p->ns, p->pod, r->answer.message);
@@ -68,6 +68,8 @@ void pod_events_request(struct controller *op,
         rc = kube_submit(op->kube, &rq, &err);
     }
     strbuf_release(&query);
-    if (rc < 0)
+    if (rc < 0) {
+        store_explain_pod(op->store, ns, pod, uid, NULL, clock_wall_s());
         done(arg);
+    }
 }

@@ -2,7 +2,7 @@
 /* Events.
  *
  * name = <job>.<16 hex digits of SHA-256(uid, reason [, message])>: a life-cycle event
- * (is_once) has one name per job; a warning has one per text. Each is sent by POST. If
+ * (is_once) has one name per job or, is_per_text, per text; a warning has one per text. Each is sent by POST. If
  * it exists, a life-cycle event is done and a warning is patched (count,
  * lastTimestamp), at most once in 30 s per name. The table of recent names is a cache
  * of fixed size: losing an entry costs one request. Called by sync.c. */
@@ -70,7 +70,7 @@ static void make_name(const struct job_meta *job,
     sha256_init(&s);
     sha256_add(&s, job->uid, strlen(job->uid) + 1);
     sha256_add(&s, note->reason, strlen(note->reason) + 1);
-    if (!note->is_once)
+    if (!note->is_once || note->is_per_text)
         sha256_add(&s, note->message, strlen(note->message));
     sha256_end(&s, digest);
     hex_encode(digest, 8, hex);

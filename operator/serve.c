@@ -319,7 +319,9 @@ int serve_new(const struct controller *op,
         {"monitoring-port", o->monitoring_port,
          o->monitoring_port && o->monitoring_port != o->http_port, true},
         {"health-port", o->health_port,
-         o->health_port && o->health_port != o->http_port, false},
+         o->health_port && o->health_port != o->http_port
+             && o->health_port != o->monitoring_port,
+         false},
     };
     struct operator_server *s = mem_zalloc(sizeof(*s));
 

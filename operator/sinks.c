@@ -106,6 +106,7 @@ static int jobs_end(void *arg, enum kube_kind kind)
     return 0;
 }
 
+/* The end of a list queues all jobs, the finished ones last. */
 static int jobs_put(void *arg, enum kube_kind kind, struct node *object)
 {
     struct controller *op = arg;
@@ -113,6 +114,8 @@ static int jobs_put(void *arg, enum kube_kind kind, struct node *object)
     struct err err = ERR_INIT;
     int rc = store_put_job(op->store, kind, object, key, &err);
 
+    if (rc == 0 && store_is_listing(op->store, kind))
+        return 0;
     return sinks_wake_or_skip(op, kind, key, rc, &err);
 }
 

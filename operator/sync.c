@@ -55,7 +55,8 @@ struct sync {
     const char *again; /* why the sync must be retried; NULL: it need not */
     bool has_failed;
     uint64_t started_ns;
-    size_t text_n; /* size of the stored job */
+    size_t n_bytes;     /* of the job's JSON; see SYNC_MAX_BYTES */
+    char uid[UID_SIZE]; /* of the job in the store; "" if there was none */
 };
 
 unsigned sync_room(const struct controller *op)
@@ -63,6 +64,12 @@ unsigned sync_room(const struct controller *op)
     if (op->n_syncs >= SYNC_MAX_AT_ONCE)
         return 0;
     return op->sync_bytes < SYNC_MAX_BYTES ? SYNC_MAX_NAMESPACE : 1;
+}
+
+static void sync_set_bytes(struct sync *s, size_t n)
+{
+    s->op->sync_bytes += n - s->n_bytes;
+    s->n_bytes = n;
 }
 
 static void sync_free(struct sync *s)
@@ -73,7 +80,7 @@ static void sync_free(struct sync *s)
         p = &(*p)->next;
     *p = s->next;
     s->op->n_syncs--;
-    s->op->sync_bytes -= s->text_n;
+    sync_set_bytes(s, 0);
     arena_release(&s->arena);
     mem_free(s);
 }
@@ -406,14 +413,14 @@ static int sync_decide(struct sync *s)
 
 static int sync_read_job(struct sync *s, struct err *err)
 {
-    struct job_text text;
+    struct job_text text = {.uid = ""};
     struct node *object;
     int rc = store_job_text(s->op->store, s->key, &text);
 
+    (void)snprintf(s->uid, sizeof(s->uid), "%s", text.uid);
     if (rc < 0)
         return rc;
-    s->text_n = text.n;
-    s->op->sync_bytes += text.n;
+    sync_set_bytes(s, text.n);
     rc = json_read(&s->arena, text.p, text.n, &object, err);
     if (rc == 0)
         rc = meta_decode(s->front->kind, object, &s->meta, err);
@@ -465,7 +472,7 @@ static void sync_run(struct sync *s, int rc, const struct err *err)
         apply_start(s->op, s->key, s->job, &s->plan, &s->arena, on_applied, s);
 }
 
-static int sync_store_job(struct sync *s, const struct kube_reply *r, struct err *err)
+static int sync_take_job(struct sync *s, const struct kube_reply *r, struct err *err)
 {
     char key[STORE_KEY_SIZE];
     struct node *object;
@@ -475,9 +482,9 @@ static int sync_store_job(struct sync *s, const struct kube_reply *r, struct err
     arena_init(&a, OBJECT_MAX_BYTES);
     rc = object_read(&a, (struct json_span){r->body, r->n}, job_rules, &object, err);
     if (rc == 0)
-        rc = store_put_job(s->op->store, s->front->kind, object, key, err);
+        rc = store_take_answer(s->op->store, s->front->kind, object, key, err);
     arena_release(&a);
-    return rc;
+    return rc < 0 ? rc : 0;
 }
 
 static void on_job_received(void *arg, const struct kube_reply *r)
@@ -486,20 +493,21 @@ static void on_job_received(void *arg, const struct kube_reply *r)
     struct err err = ERR_INIT;
     int rc = 0;
 
+    sync_set_bytes(s, 0);
     if (r->answer.cls == ANSWER_NOT_FOUND)
-        store_drop_job(s->op->store, s->key);
+        store_lose_job(s->op->store, s->key, s->uid);
     else if (r->answer.cls != ANSWER_OK)
         rc = err_set(&err, -EIO, "%s", r->answer.message);
     else
-        rc = sync_store_job(s, r, &err);
+        rc = sync_take_job(s, r, &err);
     if (rc == 0)
         rc = sync_read_job(s, &err);
     if (rc == -ENODATA)
-        rc = err_set(&err, rc, "the API server's answer is older than the watch");
+        rc = err_set(&err, rc, "the API server's answer is not the job of the watch");
     sync_run(s, rc, &err);
 }
 
-/* The store did not keep the job's JSON. */
+/* The store did not keep the JSON of the job of s->uid. */
 static void sync_request_job(struct sync *s)
 {
     struct kube_request rq = {.method = "GET", .done = on_job_received, .arg = s};
@@ -507,6 +515,7 @@ static void sync_request_job(struct sync *s)
     struct job_meta meta;
     int rc = store_key_meta(s->key, &s->arena, &meta);
 
+    sync_set_bytes(s, OBJECT_MAX_MEMBER);
     if (rc == 0) {
         rq.kind = meta.kind;
         rq.ns = meta.ns;

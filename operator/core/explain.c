@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
 
 bool waiting_is_usual(const char *waiting)
@@ -25,33 +26,45 @@ bool pod_is_unscheduled(const struct pod *p)
     return pod_has_condition(p, "PodScheduled", "False");
 }
 
-/* The wall time when the pod's Events are due; 0: its status suffices. */
-static uint64_t pod_explain_s(const struct pod *p)
+/* True if the status of the pod explains nothing. */
+static bool pod_is_unexplained(const struct worker *w)
 {
-    uint64_t first_s = p->made_wall_us / 1000000u + EXPLAIN_AFTER_S;
+    const struct pod *p = w->pod;
 
-    if (p->phase != POD_PENDING || p->is_deleting || !*p->node || !p->made_wall_us
-        || !waiting_is_usual(p->waiting))
-        return 0;
-    return p->explained_s ? p->explained_s + EXPLAIN_AGAIN_S : first_s;
+    return w->state == WORKER_SEEN && p->phase == POD_PENDING && !p->is_deleting
+           && p->bound_wall_us && waiting_is_usual(p->waiting);
 }
 
-/* The first such pod of the job: the others mostly have the same cause. */
-static const struct pod *
-explain_find(const struct observed *seen, enum role *ret_role, uint32_t *ret_index)
+struct explain_turn {
+    const struct pod *p; /* the pod whose turn it is; NULL: none is unexplained */
+    enum role role;
+    uint32_t index;
+    uint64_t due_s;
+};
+
+/* The pod that was explained longest ago. One request per job: mostly all pods wait for
+ * the same. */
+static struct explain_turn explain_find(const struct observed *seen)
 {
+    struct explain_turn t = {.p = NULL};
+    uint64_t latest_s = 0;
+
     for (int r = 0; r < ROLE_COUNT; r++) {
         for (uint32_t i = 0; i < seen->crew[r].n; i++) {
-            const struct worker *w = &seen->crew[r].w[i];
+            const struct pod *p = seen->crew[r].w[i].pod;
 
-            if (w->state == WORKER_SEEN && pod_explain_s(w->pod)) {
-                *ret_role = (enum role)r;
-                *ret_index = i;
-                return w->pod;
-            }
+            if (!pod_is_unexplained(&seen->crew[r].w[i]))
+                continue;
+            if (p->explained_s > latest_s)
+                latest_s = p->explained_s;
+            if (!t.p || p->explained_s < t.p->explained_s)
+                t = (struct explain_turn){.p = p, .role = (enum role)r, .index = i};
         }
     }
-    return NULL;
+    if (t.p)
+        t.due_s = latest_s ? latest_s + EXPLAIN_AGAIN_S
+                           : t.p->bound_wall_us / 1000000u + EXPLAIN_AFTER_S;
+    return t;
 }
 
 int explain_add(struct job_plan *plan,
@@ -60,53 +73,62 @@ int explain_add(struct job_plan *plan,
                 uint32_t stage,
                 struct arena *a)
 {
-    enum role role = ROLE_WORKER;
-    uint32_t index = 0;
-    const struct pod *p = explain_find(seen, &role, &index);
+    struct explain_turn t = explain_find(seen);
     const char *name, *uid;
     struct action *x;
 
-    if (!p || now_s < pod_explain_s(p))
+    if (!t.p || now_s < t.due_s)
         return 0;
-    name = arena_strdup(a, p->name);
-    uid = arena_strdup(a, p->uid);
+    name = arena_strdup(a, t.p->name);
+    uid = arena_strdup(a, t.p->uid);
     if (!name || !uid)
         return -ENOMEM;
     x = plan_add(plan, VERB_EXPLAIN, KUBE_POD, stage, name);
-    x->role = role;
-    x->index = index;
+    x->role = t.role;
+    x->index = t.index;
     x->uid = uid;
     return 0;
 }
 
 uint64_t explain_next_s(const struct observed *seen)
 {
-    enum role role;
-    uint32_t index;
-    const struct pod *p = explain_find(seen, &role, &index);
-
-    return p ? pod_explain_s(p) : 0;
+    return explain_find(seen).due_s;
 }
 
-/* RFC 3339 in UTC: times sort as text. */
-static const char *event_time(const struct node *event)
+static uint64_t event_time_us(const struct node *event)
 {
     static const char *const paths[] = {"series.lastObservedTime", "lastTimestamp",
                                         "eventTime", "metadata.creationTimestamp"};
-    const char *time = NULL;
+    uint64_t us = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(paths) && !time; i++)
-        time = node_str(event, paths[i]);
-    return time ? time : "";
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+        const char *time = node_str(event, paths[i]);
+
+        if (time && timestamp_parse_us(time, &us) == 0)
+            return us;
+    }
+    return 0;
 }
 
-void explain_read(const struct node *list, char ret[EXPLAIN_TEXT_MAX + 1])
+/* The scheduler's are of the time before the pod was bound. */
+static bool event_counts(const struct node *event, uint64_t now_s)
+{
+    const char *reason = node_str(event, "reason");
+
+    return event_time_us(event) / 1000000u + EXPLAIN_RECENT_S >= now_s
+           && !(reason && strcmp(reason, "FailedScheduling") == 0);
+}
+
+void explain_read(const struct node *list,
+                  uint64_t now_s,
+                  char ret[EXPLAIN_TEXT_MAX + 1])
 {
     const struct node *items = node_get(list, "items"), *latest = NULL;
     const char *text;
 
     for (const struct node *c = items ? items->first : NULL; c; c = c->next) {
-        if (!latest || strcmp(event_time(c), event_time(latest)) >= 0)
+        if (event_counts(c, now_s)
+            && (!latest || event_time_us(c) >= event_time_us(latest)))
             latest = c;
     }
     text = node_str(latest, "message");

@@ -34,6 +34,7 @@ struct question {
 struct event_note {
     bool is_warning;
     bool is_once;       /* at most one Event with this reason in the life of a job */
+    bool is_per_text;   /* is_once: with this reason and message */
     const char *reason; /* CamelCase */
     const char *message;
 };

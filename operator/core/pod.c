@@ -60,7 +60,8 @@ static const struct prune_rule spec_rules[] = {
     {.key = "initContainers", .inner = init_rules},
     PRUNE_END};
 static const struct prune_rule condition_rules[] = {
-    PRUNE_KEEP("type"), PRUNE_KEEP("status"), PRUNE_KEEP("reason"),
+    PRUNE_KEEP("type"),    PRUNE_KEEP("status"),
+    PRUNE_KEEP("reason"),  PRUNE_KEEP("lastTransitionTime"),
     PRUNE_KEEP("message"), PRUNE_END};
 static const struct prune_rule end_rules[] = {PRUNE_KEEP("name"), PRUNE_KEEP("state"),
                                               PRUNE_KEEP("lastState"),
@@ -240,8 +241,12 @@ static void pod_read_conditions(const struct node *object,
             }
         }
         keep_condition(p, text_of, type, pod_get_text(c, "status"));
-        if (strcmp(type, "PodScheduled") == 0 && !is_true
-            && *pod_get_text(c, "message"))
+        if (strcmp(type, "PodScheduled") != 0)
+            continue;
+        if (is_true)
+            (void)timestamp_parse_us(pod_get_text(c, "lastTransitionTime"),
+                                     &p->bound_wall_us); /* stays 0 */
+        else if (*pod_get_text(c, "message"))
             p->waiting = pod_get_text(c, "message");
     }
 }

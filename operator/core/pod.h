@@ -51,6 +51,7 @@ struct pod { /* no string is NULL */
         n_restarts; /* of a launcher's container 0, while it has not ended: exit_* are
                             those of its last end, and has_exit is false */
     uint64_t made_wall_us;   /* creationTimestamp; 0: unknown */
+    uint64_t bound_wall_us;  /* when it was bound to its node; 0: unknown */
     uint64_t exit_wall_us;   /* 0: unknown. Kubernetes reports whole seconds */
     uint64_t run_wall_us;    /* when the last container started; 0: none runs */
     uint64_t delete_wall_us; /* when the deletion was requested; 0: it was not */

@@ -86,9 +86,12 @@ int queue_add(struct work_queue *q, const char *key, uint64_t due_ns)
 
 int queue_sweep(struct work_queue *q, const char *key, uint64_t due_ns)
 {
-    if (queue_find_item(q, key))
-        return queue_add(q, key, due_ns);
-    return queue_insert(q, key, (struct item){.due_ns = due_ns, .is_swept = true});
+    struct item *it = queue_find_item(q, key);
+
+    if (it && due_ns < it->due_ns)
+        it->due_ns = due_ns; /* a back-off, too, as for queue_add */
+    return it ? 0
+              : queue_insert(q, key, (struct item){.due_ns = due_ns, .is_swept = true});
 }
 
 static unsigned queue_n_working(const struct work_queue *q, size_t begin, size_t end)

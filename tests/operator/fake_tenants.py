@@ -62,6 +62,23 @@ def many_finished_and_large_jobs_need_little_memory() -> None:
 
 
 @suite.test
+def a_new_job_does_not_wait_for_finished_ones() -> None:
+    """An upgrade has added a field: each status is written again, fifty in a second."""
+    n = 1500
+    old = {k: v for k, v in status_of_a_finished_job().items() if k != "workers"}
+
+    def before(fake):
+        for i in range(n):
+            fake.put("horovodjobs", finished(f"done-{i}", old))
+
+    with World(jobs=0, before=before, extra=OPEN) as w:
+        wait("the first", lambda: w.fake.count("PATCH", "horovodjobs") > 0)
+        w.job_runs("new")
+        written = w.fake.count("PATCH", "horovodjobs")
+        expect(written < n // 2, "most finished jobs come later", str(written))
+
+
+@suite.test
 def jobs_that_do_not_fit_in_the_cache_are_requested() -> None:
     def before(fake):
         for i in range(110):
@@ -99,15 +116,13 @@ def slow_clients_delay_no_probe_and_no_other_client() -> None:
     with World(port=port, extra=[*OPEN, f"--health-port={health}"]) as w:
         w.serves_job()
         slow = [connect(at, f"127.0.0.{2 + i // 8}") for at in (port, health) for i in range(64)]
-        begin = time.monotonic()
         for path in ("/healthz", "/readyz"):
             expect(fetch(health, path) == (200, "ok\n"), f"{path} answers")
         code, text = fetch(port, "/metrics")
         expect(code == 200 and "hvd_operator_jobs{" in text, "/metrics answers", text)
         expect(fetch(health, "/metrics")[0] == 404, "no metrics where the probes are")
-        expect(time.monotonic() - begin < 6, "before the slow ones are ended for their time")
         open_now = sum(not is_ended(s) for s in slow)
-        expect(open_now <= 64, "the oldest were ended", str(open_now))
+        expect(0 < open_now <= 64, "only the oldest were ended, and none for its time", str(open_now))
         for s in slow:
             s.close()
 

@@ -100,7 +100,8 @@ UNIT_TEST(swept_keys_are_taken_last)
 {
     struct work_queue *q = queue_new();
 
-    (void)queue_sweep(q, "a/swept", 1);
+    (void)queue_sweep(q, "a/swept", 5);
+    (void)queue_sweep(q, "a/swept", 1); /* after a second list */
     (void)queue_sweep(q, "a/both", 2);
     (void)queue_add(q, "a/added", 4);
     (void)queue_add(q, "a/both", 3);    /* something has happened to it */

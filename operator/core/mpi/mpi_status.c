@@ -208,10 +208,11 @@ static void see_restarted_launcher(struct mpi_status_writer *w)
         if (p->n_restarts == 0 || p->is_deleting)
             continue;
         status_add_event(
-            w, true, false, "LauncherRestarted",
+            w, true, true, "LauncherRestarted",
             status_keep_text(w, arena_printf(w->q->arena, "Pod %s: %s; restart %u",
                                              p->name, launcher_report(w, p),
                                              p->n_restarts)));
+        w->d->note[w->d->n_notes - 1].is_per_text = true;
         return;
     }
 }

@@ -15,7 +15,7 @@
  *     the watch was silent (observed.h).
  *  5. Text that is lost to the limit is only that of jobs that are not at rest, so the
  *     many finished jobs of a cluster are never requested.
- * Called by main.c (writes, from the watches), apply.c and sync.c. */
+ * Called by sinks.c (writes, from the watches), apply.c and sync.c. */
 #include "operator/core/store/store.h"
 
 #include <errno.h>
@@ -151,15 +151,16 @@ static struct job_entry *job_entry_at(struct store *s, const char *key)
     return j;
 }
 
-/* Decisions about the job do not need its pod templates. */
+/* No action on the job needs its pod templates. A suspended MPIJob is not at rest: its
+ * launcher's Job is created, suspended. */
 static bool job_is_at_rest(const struct job_meta *meta, const struct node *object)
 {
     enum job_state state = state_of_status(meta->status);
-    int64_t observed = node_int(meta->status, "observedGeneration", meta->generation);
 
     if (state == STATE_SUSPENDED)
-        return node_bool(object, "spec.runPolicy.suspend", false)
-               && observed == meta->generation;
+        return meta->kind == KUBE_JOB
+               && node_bool(object, "spec.runPolicy.suspend", false)
+               && node_int(meta->status, "observedGeneration", 0) == meta->generation;
     return state_is_final(state);
 }
 
@@ -178,8 +179,10 @@ static void spec_drop_templates(struct node *object)
     }
 }
 
-/* The first job of the namespace whose text takes most; its number of jobs. */
-static size_t store_find_largest(const struct store *s, size_t *ret_n)
+/* The first job of the namespace whose text takes most, without that of `latest`; its
+ * number of jobs, 0 if there is none. */
+static size_t
+store_find_largest(const struct store *s, const struct job_entry *latest, size_t *ret_n)
 {
     size_t best = 0, best_bytes = 0;
 
@@ -189,7 +192,7 @@ static size_t store_find_largest(const struct store *s, size_t *ret_n)
 
         end = keyed_namespace_end(&s->jobs, i);
         for (size_t k = i; k < end; k++)
-            bytes += job_entry_bytes(s->jobs.v[k]);
+            bytes += s->jobs.v[k] != latest ? job_entry_bytes(s->jobs.v[k]) : 0;
         if (bytes > best_bytes) {
             best = i;
             best_bytes = bytes;
@@ -208,14 +211,12 @@ static void store_make_room(struct store *s, const struct job_entry *latest)
     if (s->text_bytes <= s->max_text)
         return;
     while (s->text_bytes > target && n > 0) {
-        size_t first = store_find_largest(s, &n), before = s->text_bytes;
+        size_t first = store_find_largest(s, latest, &n);
 
         for (size_t i = first; i < first + n && s->text_bytes > target; i++) {
             if (s->jobs.v[i] != latest && job_entry_bytes(s->jobs.v[i]) > 0)
                 job_entry_set_text(s, s->jobs.v[i], NULL, 0, false);
         }
-        if (s->text_bytes == before)
-            return;
     }
 }
 
@@ -299,7 +300,8 @@ int store_take_answer(struct store *s,
     if (rc < 0)
         return rc;
     j = store_entry(s, ret_key, meta.uid);
-    if (!j || version_of(&meta) <= j->version)
+    if (!j || version_of(&meta) < j->version
+        || (version_of(&meta) == j->version && j->text))
         return 0;
     rc = put_job(s, ret_key, &meta, object);
     return rc < 0 ? rc : 1;
@@ -330,6 +332,7 @@ void store_drop_job(struct store *s, const char *key)
 void store_begin_jobs(struct store *s, enum kube_kind kind, uint64_t version)
 {
     s->list_version[kind] = version;
+    s->is_listing[kind] = true;
     for (size_t i = 0; i < s->jobs.n; i++) {
         struct job_entry *j = s->jobs.v[i];
 
@@ -343,6 +346,7 @@ void store_end_jobs(struct store *s, enum kube_kind kind)
     size_t kept = 0;
 
     s->list_version[kind] = 0;
+    s->is_listing[kind] = false;
     for (size_t i = 0; i < s->jobs.n; i++) {
         struct job_entry *j = s->jobs.v[i];
 
@@ -360,10 +364,9 @@ int store_job_text(const struct store *s, const char *key, struct job_text *ret)
 
     if (!j || !j->uid)
         return -ENOENT;
-    if (!j->text)
-        return -ENODATA;
-    *ret = (struct job_text){.p = j->text, .n = j->text_n, .is_at_rest = j->is_at_rest};
-    return 0;
+    *ret = (struct job_text){
+        .p = j->text, .n = j->text_n, .uid = j->uid, .is_at_rest = j->is_at_rest};
+    return j->text ? 0 : -ENODATA;
 }
 
 void store_limit_text(struct store *s, size_t bytes)
@@ -375,6 +378,11 @@ void store_limit_text(struct store *s, size_t bytes)
 size_t store_text_bytes(const struct store *s)
 {
     return s->text_bytes;
+}
+
+bool store_is_listing(const struct store *s, enum kube_kind kind)
+{
+    return s->is_listing[kind];
 }
 
 bool store_is_finished(const struct store *s, const char *key)

@@ -3,8 +3,8 @@
  * Filled by the watches, read by each sync as a snapshot. Pure, one thread.
 
  * Its memory is bounded by the number of objects, not by what users write into them. Of
- * jobs at rest (finished, or suspended as requested) the pod templates are not kept:
- * their decisions do not need them, and an event that ends the rest has the whole job.
+ * jobs at rest (finished, or HorovodJobs that are suspended as requested) the pod templates
+ * are not kept: no action needs them, and an event that ends the rest has the whole job.
  * The JSON of all others takes STORE_MAX_TEXT bytes at most; beyond that, jobs of the
  * namespace that takes most lose theirs, and each of their syncs requests the job.
  * A job's key is "namespace/name"
@@ -46,9 +46,9 @@ int store_put_job(struct store *s,
                   struct node *object,
                   char ret_key[STORE_KEY_SIZE],
                   struct err *err);
-/* The API server's answer to a status write. It may arrive after the watch event, even
- * after the job's deletion. It is stored only if the store has the job of that uid in an
- * older version. Returns 1 if it was stored, 0 if not, or an error of store_put_job. */
+/* The API server's answer to a status write or to a request of the job. It may arrive after
+ * the watch event, even after the job's deletion. It is stored only if the store has the
+ * job of that uid in an older version, or in this one without its JSON. Returns 1 if it was stored, 0 if not, or an error of store_put_job. */
 int store_take_answer(struct store *s,
                       enum kube_kind kind,
                       struct node *object,
@@ -124,9 +124,10 @@ void store_lose_owned(struct store *s,
 struct job_text {
     const char *p; /* JSON; valid until the next put or drop */
     size_t n;
+    const char *uid;
     bool is_at_rest; /* without the pod templates; see job_meta */
 };
-/* -ENOENT: the job is absent; -ENODATA: its JSON is not kept, request it. */
+/* -ENOENT: the job is absent; -ENODATA: its JSON is not kept (p is NULL), request it. */
 int store_job_text(const struct store *s, const char *key, struct job_text *ret);
 /* Sets the limit for the JSON of all jobs; STORE_MAX_TEXT at first. */
 void store_limit_text(struct store *s, size_t bytes);
@@ -189,7 +190,8 @@ bool store_is_unkept(const struct store *s,
 
 /* For metrics, and to sync every job. */
 size_t store_n_jobs(const struct store *s, enum kube_kind kind, enum job_state state);
-bool store_is_finished(const struct store *s, const char *key); /* or absent */
+bool store_is_finished(const struct store *s, const char *key);    /* or absent */
+bool store_is_listing(const struct store *s, enum kube_kind kind); /* of jobs */
 size_t store_text_bytes(const struct store *s); /* of jobs that are not at rest */
 size_t store_n_pods(const struct store *s);
 size_t store_pod_bytes(const struct store *s);

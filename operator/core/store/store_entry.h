@@ -26,6 +26,7 @@ struct job_entry {
 
 struct store {
     uint64_t list_version[KUBE_KIND_COUNT]; /* of jobs, while a list is read; else 0 */
+    bool is_listing[KUBE_KIND_COUNT];
     struct keyed jobs;
     size_t text_bytes, max_text; /* of the jobs that are not at rest; its limit */
     struct children children;
