@@ -9,8 +9,10 @@ from cluster import (
     condition,
     expect,
     horovodjob,
+    items,
     kubectl,
     namespace,
+    status_of,
     wait,
     wait_state,
     workers,
@@ -70,6 +72,20 @@ def tests(suite: Suite) -> None:
             180,
         )
         expect("rank 1" in kubectl("logs", "-n", ns, "guilty-worker-1", "-c", "main"), "its log is there")
+
+    @suite.test
+    def a_missing_config_map_is_named_and_its_arrival_starts_the_job() -> None:
+        """The kubelet says so only in Events of the pod."""
+        ns = namespace("e2e-mount")
+        volumes = [{"name": "data", "configMap": {"name": "data"}}]
+        mount = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+        apply(horovodjob("mount", ["true"], volumes=volumes, container=mount), ns)
+        why = 'configmap "data" not found'
+        wait("the job says why", lambda: why in status_of("mount", ns).get("message", ""), 180)
+        reasons = [e["reason"] for e in items("events", ns) if e["involvedObject"]["kind"] == "HorovodJob"]
+        expect("PodsNotStarted" in reasons, "an Event says it, too", str(reasons))
+        kubectl("create", "configmap", "data", "-n", ns, "--from-literal=a=b")
+        wait_state("mount", ns, "Succeeded")
 
     @suite.test
     def a_probe_s_kill_counts_if_another_pod_reports_it_first() -> None:
