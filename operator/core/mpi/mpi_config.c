@@ -16,69 +16,64 @@
 
 #define SCRIPT_START "#!/bin/sh\n"
 #define ECHO         "echo "
-#define END_SIZE     32u
-#define MAX_HOSTS    (8u << 20)
-/* Two lines for each worker, of three names of 63 characters and a domain of 253. */
-#define ALWAYS_FIT   1024u
+#define HOST_END     512 /* two names of 63 characters and a domain of 253 */
+#define LINE_END     (HOST_END + 32)
 
-static void put_host(struct strbuf *out,
-                     const struct mpi_job *job,
-                     const char *domain,
-                     const char *pod)
+/* What follows the pod's name in every host of a job. */
+static void host_end(const struct mpi_job *job, const char *domain, char ret[HOST_END])
 {
-    strbuf_printf(out, "%s.%s.%s.svc%s%s", pod, job->meta.name, job->meta.ns,
-                  *domain ? "." : "", domain);
+    (void)snprintf(ret, HOST_END, ".%s.%s.svc%s%s", job->meta.name, job->meta.ns,
+                   *domain ? "." : "", domain);
 }
 
-/* Of a line in the hostfile, with its newline. */
-static void line_end(const struct mpi_job *job, char ret[END_SIZE])
+/* What follows the pod's name in every line of the hostfile. */
+static void line_end(const struct mpi_job *job, const char *domain, char ret[LINE_END])
 {
-    switch (job->implementation) {
-    case MPI_OPENMPI:
-        (void)snprintf(ret, END_SIZE, " slots=%u\n", job->slots);
-        return;
-    case MPI_INTEL:
-    case MPI_MPICH:
-        (void)snprintf(ret, END_SIZE, ":%u\n", job->slots);
-        return;
-    }
-}
+    char host[HOST_END];
 
-static void put_line(struct strbuf *out,
-                     const struct mpi_job *job,
-                     const char *domain,
-                     const char *pod)
-{
-    char end[END_SIZE];
-
-    put_host(out, job, domain, pod);
-    line_end(job, end);
-    strbuf_puts(out, end);
+    host_end(job, domain, host);
+    (void)snprintf(ret, LINE_END,
+                   job->implementation == MPI_OPENMPI ? "%s slots=%u\n" : "%s:%u\n",
+                   host, job->slots);
 }
 
 void mpi_hostfile(struct strbuf *out, const struct mpi_job *job, const char *domain)
 {
-    char name[MPI_NAME_SIZE];
+    char name[MPI_NAME_SIZE], end[LINE_END];
 
+    line_end(job, domain, end);
     if (job->launcher_is_worker) {
         mpi_object_name(job, "launcher", name);
-        put_line(out, job, domain, name);
+        strbuf_puts(out, name);
+        strbuf_puts(out, end);
     }
     for (uint32_t i = 0; i < job->worker.n; i++) {
         mpi_worker_name(job, i, name);
-        put_line(out, job, domain, name);
+        strbuf_puts(out, name);
+        strbuf_puts(out, end);
     }
 }
 
 /* Bytes of both files when all workers run: each host is in both. */
-static size_t size_of(const struct mpi_job *job, size_t hostfile_n)
+static size_t config_size(const struct mpi_job *job, const char *domain)
 {
-    size_t n_lines = job->worker.n + job->launcher_is_worker;
-    char end[END_SIZE];
+    char name[MPI_NAME_SIZE], host[HOST_END], line[LINE_END];
+    size_t n = strlen(SCRIPT_START), each, ends;
 
-    line_end(job, end);
-    return strlen(SCRIPT_START) + 2 * hostfile_n
-           + n_lines * (strlen(ECHO "\n") - strlen(end));
+    host_end(job, domain, host);
+    line_end(job, domain, line);
+    ends = strlen(line) + strlen(ECHO) + strlen(host) + strlen("\n");
+    if (job->launcher_is_worker) {
+        mpi_object_name(job, "launcher", name);
+        n += 2 * strlen(name) + ends;
+    }
+    /* all names with the same number of digits have the same length */
+    for (uint32_t from = 0, to = 10; from < job->worker.n; from = to, to *= 10) {
+        mpi_worker_name(job, from, name);
+        each = 2 * strlen(name) + ends;
+        n += each * ((to < job->worker.n ? to : job->worker.n) - from);
+    }
+    return n;
 }
 
 const char *mpi_config_flaw(const struct mpi_job *job,
@@ -86,29 +81,20 @@ const char *mpi_config_flaw(const struct mpi_job *job,
                             struct arena *a,
                             int *ret_status)
 {
-    const char *flaw = NULL;
-    struct strbuf hosts;
-    size_t n;
+    size_t n = config_size(job, domain);
+    const char *flaw;
 
-    if (job->worker.n <= ALWAYS_FIT)
+    if (n <= MPI_CONFIG_MAX)
         return NULL;
-    strbuf_init(&hosts, MAX_HOSTS);
-    mpi_hostfile(&hosts, job, domain);
-    n = size_of(job, hosts.n);
-    if (strbuf_status(&hosts)) {
+    flaw = arena_printf(a,
+                        "Found validation errors: "
+                        "spec.mpiReplicaSpecs.Worker.replicas: hostfile and "
+                        "discover_hosts.sh of %u workers take %zu bytes, and a "
+                        "ConfigMap holds %u: use fewer workers with more slots, "
+                        "or a shorter metadata.name",
+                        job->worker.n, n, MPI_CONFIG_MAX);
+    if (!flaw)
         *ret_status = -ENOMEM;
-    } else if (n > MPI_CONFIG_MAX) {
-        flaw = arena_printf(a,
-                            "Found validation errors: "
-                            "spec.mpiReplicaSpecs.Worker.replicas: hostfile and "
-                            "discover_hosts.sh of %u workers take %zu bytes, and a "
-                            "ConfigMap holds %u: use fewer workers with more slots, "
-                            "or a shorter metadata.name",
-                            job->worker.n, n, MPI_CONFIG_MAX);
-        if (!flaw)
-            *ret_status = -ENOMEM;
-    }
-    strbuf_release(&hosts);
     return flaw;
 }
 
@@ -117,13 +103,11 @@ static int pod_compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static void put_echo(struct strbuf *out,
-                     const struct mpi_job *job,
-                     const char *domain,
-                     const char *pod)
+static void put_echo(struct strbuf *out, const char *pod, const char *end)
 {
     strbuf_puts(out, ECHO);
-    put_host(out, job, domain, pod);
+    strbuf_puts(out, pod);
+    strbuf_puts(out, end);
     strbuf_putc(out, '\n');
 }
 
@@ -133,15 +117,16 @@ void mpi_discover_hosts(struct strbuf *out,
                         const char **names,
                         size_t n)
 {
-    char launcher[MPI_NAME_SIZE];
+    char launcher[MPI_NAME_SIZE], end[HOST_END];
 
+    host_end(job, domain, end);
     strbuf_puts(out, SCRIPT_START);
     if (job->launcher_is_worker) {
         mpi_object_name(job, "launcher", launcher);
-        put_echo(out, job, domain, launcher);
+        put_echo(out, launcher, end);
     }
     if (n > 1)
         qsort(names, n, sizeof(*names), pod_compare_names);
     for (size_t i = 0; i < n; i++)
-        put_echo(out, job, domain, names[i]);
+        put_echo(out, names[i], end);
 }
