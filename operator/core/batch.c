@@ -7,28 +7,20 @@
 #include <string.h>
 
 #include "operator/core/labels.h"
+#include "operator/core/meta.h"
 #include "operator/core/pod.h"
 #include "operator/core/state.h"
 #include "operator/core/texts.h"
 #include "operator/doc/object.h"
 #include "runtime/base/mem.h"
 
-static const struct prune_rule label_rules[] = {PRUNE_KEEP(LABEL_JOB_NAME), PRUNE_END};
-static const struct prune_rule metadata_rules[] = {
-    PRUNE_KEEP("name"),
-    PRUNE_KEEP("namespace"),
-    PRUNE_KEEP("uid"),
-    PRUNE_KEEP("resourceVersion"),
-    PRUNE_KEEP("deletionTimestamp"),
-    {.key = "labels", .inner = label_rules},
-    {.key = "ownerReferences", .inner = owner_rules},
-    PRUNE_END};
 static const struct prune_rule spec_rules[] = {
     PRUNE_KEEP("suspend"), PRUNE_KEEP("ttlSecondsAfterFinished"), PRUNE_END};
-const struct prune_rule batch_rules[] = {{.key = "metadata", .inner = metadata_rules},
-                                         {.key = "spec", .inner = spec_rules},
-                                         PRUNE_KEEP("status"),
-                                         PRUNE_END};
+const struct prune_rule batch_rules[] = {
+    {.key = "metadata", .inner = owned_metadata_rules},
+    {.key = "spec", .inner = spec_rules},
+    PRUNE_KEEP("status"),
+    PRUNE_END};
 
 static const size_t text_offsets[] = {
     offsetof(struct batch_job, ns),
@@ -62,15 +54,13 @@ int batch_decode(const struct node *object, struct batch_job *ret, struct err *e
 {
     const struct node *status = node_get(object, "status");
     const struct node *failed = condition_find(status, "Failed");
-    const struct node *label =
-        node_get(node_at(object, "metadata.labels"), LABEL_JOB_NAME);
     struct batch_job b = {
         .ns = batch_get_text(object, "metadata.namespace"),
         .name = batch_get_text(object, "metadata.name"),
         .uid = batch_get_text(object, "metadata.uid"),
         .resource_version = batch_get_text(object, "metadata.resourceVersion"),
         .owner_uid = batch_get_text(NULL, ""),
-        .job_name = batch_get_text(NULL, ""),
+        .job_name = (char *)(uintptr_t)object_label(object, LABEL_JOB_NAME),
         .completion_time = batch_get_text(status, "completionTime"),
         .is_complete = condition_is_true(status, "Complete"),
         .is_failed = condition_is_true(status, "Failed"),
@@ -88,8 +78,6 @@ int batch_decode(const struct node *object, struct batch_job *ret, struct err *e
     b.reason = batch_get_text(b.is_failed ? failed : NULL, "reason");
     b.message = batch_get_text(b.is_failed ? failed : NULL, "message");
     b.owner_uid = (char *)(uintptr_t)object_owner_uid(object);
-    if (label && label->type == NODE_STRING)
-        b.job_name = batch_get_text(label, "");
     *ret = b;
     return 0;
 }

@@ -74,20 +74,11 @@ int explain_add(struct job_plan *plan,
                 struct arena *a)
 {
     struct explain_turn t = explain_find(seen);
-    const char *name, *uid;
-    struct action *x;
 
     if (!t.p || now_s < t.due_s)
         return 0;
-    name = arena_strdup(a, t.p->name);
-    uid = arena_strdup(a, t.p->uid);
-    if (!name || !uid)
-        return -ENOMEM;
-    x = plan_add(plan, VERB_EXPLAIN, KUBE_POD, stage, name);
-    x->role = t.role;
-    x->index = t.index;
-    x->uid = uid;
-    return 0;
+    return plan_add_pod(plan, VERB_EXPLAIN, stage, t.p, t.role, t.index, a) ? 0
+                                                                            : -ENOMEM;
 }
 
 uint64_t explain_next_s(const struct observed *seen)

@@ -6,6 +6,7 @@
 
 #include "operator/core/labels.h"
 #include "operator/core/mpi/mpi_job.h"
+#include "operator/doc/object.h"
 
 static const struct prune_rule annotation_rules[] = {
     PRUNE_KEEP(MPI_EXTRA_LAUNCH), PRUNE_KEEP(MPI_EXTRA_TTL),
@@ -18,6 +19,16 @@ static const struct prune_rule metadata_rules[] = {
     PRUNE_KEEP("generation"),
     PRUNE_KEEP("deletionTimestamp"),
     {.key = "annotations", .inner = annotation_rules},
+    PRUNE_END};
+static const struct prune_rule label_rules[] = {PRUNE_KEEP(LABEL_JOB_NAME), PRUNE_END};
+const struct prune_rule owned_metadata_rules[] = {
+    PRUNE_KEEP("name"),
+    PRUNE_KEEP("namespace"),
+    PRUNE_KEEP("uid"),
+    PRUNE_KEEP("resourceVersion"),
+    PRUNE_KEEP("deletionTimestamp"),
+    {.key = "labels", .inner = label_rules},
+    {.key = "ownerReferences", .inner = owner_rules},
     PRUNE_END};
 const struct prune_rule job_rules[] = {{.key = "metadata", .inner = metadata_rules},
                                        PRUNE_KEEP("spec"),

@@ -25,6 +25,8 @@ struct job_meta { /* strings and trees belong to the document it was decoded fro
 
 /* The fields of a job that meta_decode and the decoders of both kinds read. */
 extern const struct prune_rule job_rules[];
+/* Of metadata, those of an object that names its job by LABEL_JOB_NAME and its owner. */
+extern const struct prune_rule owned_metadata_rules[];
 
 /* -EINVAL: name, namespace or uid is missing. They suffice to write a status if the spec
  * cannot be decoded. */

@@ -36,3 +36,24 @@ struct action *plan_add(struct job_plan *p,
         (struct action){.verb = verb, .kind = kind, .stage = stage, .name = name};
     return &p->v[p->n++];
 }
+
+struct action *plan_add_pod(struct job_plan *p,
+                            enum verb verb,
+                            uint32_t stage,
+                            const struct pod *pod,
+                            enum role role,
+                            uint32_t index,
+                            struct arena *a)
+{
+    const char *name = arena_strdup(a, pod->name);
+    const char *uid = arena_strdup(a, pod->uid);
+    struct action *x;
+
+    if (!name || !uid)
+        return NULL;
+    x = plan_add(p, verb, KUBE_POD, stage, name);
+    x->role = role;
+    x->index = index;
+    x->uid = uid;
+    return x;
+}

@@ -54,5 +54,14 @@ struct action *plan_add(struct job_plan *p,
                         enum kube_kind kind,
                         uint32_t stage,
                         const char *name);
+/* The same for an existing pod, with its uid. Copies the strings, because a snapshot's pods
+ * are valid only until the shell waits for an answer. NULL: out of memory. */
+struct action *plan_add_pod(struct job_plan *p,
+                            enum verb verb,
+                            uint32_t stage,
+                            const struct pod *pod,
+                            enum role role,
+                            uint32_t index,
+                            struct arena *a);
 
 #endif

@@ -115,23 +115,15 @@ static enum pod_phase phase_of(const char *s)
     return *s ? POD_UNKNOWN : POD_PENDING;
 }
 
-static const char *pod_get_label(const struct node *object, const char *key)
-{
-    const struct node *n = node_get(node_at(object, "metadata.labels"), key);
-
-    return n && n->type == NODE_STRING ? n->u.s : "";
-}
-
 static void read_labels(const struct node *object, struct pod *p)
 {
     bool is_mpi = p->job_kind == KUBE_MPIJOB;
 
-    p->job_name = (char *)(uintptr_t)pod_get_label(object, is_mpi ? MPI_LABEL_JOB_NAME
-                                                                  : LABEL_JOB_NAME);
+    p->job_name = (char *)(uintptr_t)object_label(object, is_mpi ? MPI_LABEL_JOB_NAME
+                                                                 : LABEL_JOB_NAME);
     p->role =
-        role_find(pod_get_label(object, is_mpi ? MPI_LABEL_JOB_ROLE : LABEL_JOB_ROLE));
-    p->generation =
-        (uint32_t)strtoul(pod_get_label(object, LABEL_GENERATION), NULL, 10);
+        role_find(object_label(object, is_mpi ? MPI_LABEL_JOB_ROLE : LABEL_JOB_ROLE));
+    p->generation = (uint32_t)strtoul(object_label(object, LABEL_GENERATION), NULL, 10);
 }
 
 static void read_world(const struct node *object, struct pod *p)

@@ -34,16 +34,10 @@ int release_add_pod(struct job_plan *plan,
                     uint32_t index)
 {
     struct build b = {.arena = a};
-    const char *name = arena_strdup(a, p->name);
-    const char *uid = arena_strdup(a, p->uid);
-    struct action *x;
+    struct action *x = plan_add_pod(plan, VERB_UPDATE, 0, p, role, index, a);
 
-    if (!name || !uid)
+    if (!x)
         return -ENOMEM;
-    x = plan_add(plan, VERB_UPDATE, KUBE_POD, 0, name);
-    x->role = role;
-    x->index = index;
-    x->uid = uid;
     x->body = release_patch(&b);
     return b.status;
 }

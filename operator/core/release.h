@@ -7,8 +7,8 @@
 #include "operator/core/plan.h"
 #include "operator/core/store/store.h"
 
-/* Adds the action for one pod, which is in that place; there must be room in the plan. The
- * patch leaves other finalizers. -ENOMEM. */
+/* Adds the action for the pod of that seat; there must be room in the plan. The patch
+ * leaves other finalizers. -ENOMEM. */
 int release_add_pod(struct job_plan *plan,
                     struct arena *a,
                     const struct pod *p,

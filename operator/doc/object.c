@@ -183,6 +183,13 @@ const char *object_owner_kind(const struct node *object)
     return owner_text(object, "kind");
 }
 
+const char *object_label(const struct node *object, const char *key)
+{
+    const struct node *n = node_get(node_at(object, "metadata.labels"), key);
+
+    return n && n->type == NODE_STRING ? n->u.s : "";
+}
+
 bool object_holds(const struct node *whole, const struct node *part)
 {
     if (part->type != NODE_OBJECT)

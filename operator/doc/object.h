@@ -32,6 +32,8 @@ extern const struct prune_rule owner_rules[];
 /* Uid and kind of the controlling owner; "" if there is none. */
 const char *object_owner_uid(const struct node *object);
 const char *object_owner_kind(const struct node *object);
+/* The label of that key; "" if it is absent. */
+const char *object_label(const struct node *object, const char *key);
 /* True if `whole` contains `part`. Objects in `whole` may have more members, such as those
  * that the API server adds; arrays and values must be equal. */
 bool object_holds(const struct node *whole, const struct node *part);

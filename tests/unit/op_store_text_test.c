@@ -30,7 +30,7 @@ typedef int (*store_fn)(struct store *s,
                         struct err *err);
 
 /* fn with a job from YAML. */
-static int give(struct store *s, store_fn fn, enum kube_kind kind, const char *yaml)
+static int job_give(struct store *s, store_fn fn, enum kube_kind kind, const char *yaml)
 {
     char key[STORE_KEY_SIZE];
     CLEANUP(arena_release) struct arena a;
@@ -72,8 +72,8 @@ UNIT_TEST(jobs_at_rest_are_stored_without_pod_templates)
                        "metadata: {namespace: ns, name: demo, uid: u, generation: "
                        "4}\n%s",
                        t[i].spec_and_status);
-        assert_int_equal(give(s, store_put_job, is_mpi ? KUBE_MPIJOB : KUBE_JOB, yaml),
-                         0);
+        assert_int_equal(
+            job_give(s, store_put_job, is_mpi ? KUBE_MPIJOB : KUBE_JOB, yaml), 0);
         assert_int_equal(
             store_job_text(s, is_mpi ? "mpijob:ns/demo" : "ns/demo", &text), 0);
         assert_int_equal(text.is_at_rest, t[i].is_at_rest);
@@ -84,7 +84,7 @@ UNIT_TEST(jobs_at_rest_are_stored_without_pod_templates)
 }
 
 /* A job of a kilobyte, in version 5. */
-static int give_kilobyte(
+static int job_give_kilobyte(
     struct store *s, store_fn fn, const char *ns, int i, const char *uid, bool is_done)
 {
     char yaml[2048];
@@ -93,12 +93,12 @@ static int give_kilobyte(
                    "metadata: {namespace: %s, name: j%d, uid: %s, resourceVersion: "
                    "'5'}\nspec: {a: %01000d}\n%s",
                    ns, i, uid, 0, is_done ? STATUS("Succeeded", "") : "");
-    return give(s, fn, KUBE_JOB, yaml);
+    return job_give(s, fn, KUBE_JOB, yaml);
 }
 
 static void put_kilobyte(struct store *s, const char *ns, int i, bool is_done)
 {
-    assert_int_equal(give_kilobyte(s, store_put_job, ns, i, "u", is_done), 0);
+    assert_int_equal(job_give_kilobyte(s, store_put_job, ns, i, "u", is_done), 0);
 }
 
 static int state_of_text(const struct store *s, const char *key)
@@ -156,16 +156,17 @@ UNIT_TEST(an_answer_brings_back_the_text_of_that_job_only)
     CLEANUP(store_close) struct store *s = store_new();
     struct job_text text;
 
-    assert_int_equal(give_kilobyte(s, store_take_answer, "a", 0, "u", false), 0);
+    assert_int_equal(job_give_kilobyte(s, store_take_answer, "a", 0, "u", false), 0);
     assert_int_equal(state_of_text(s, "a/j0"), -ENOENT); /* it was deleted */
     put_kilobyte(s, "a", 0, false);
-    assert_int_equal(give_kilobyte(s, store_take_answer, "a", 0, "u", false), 0);
+    assert_int_equal(job_give_kilobyte(s, store_take_answer, "a", 0, "u", false), 0);
     store_limit_text(s, 10);
     assert_int_equal(store_job_text(s, "a/j0", &text), -ENODATA);
     assert_string_equal(text.uid, "u");
-    assert_int_equal(give_kilobyte(s, store_take_answer, "a", 0, "older", false), 0);
+    assert_int_equal(job_give_kilobyte(s, store_take_answer, "a", 0, "older", false),
+                     0);
     assert_int_equal(state_of_text(s, "a/j0"), -ENODATA);
-    assert_int_equal(give_kilobyte(s, store_take_answer, "a", 0, "u", false), 1);
+    assert_int_equal(job_give_kilobyte(s, store_take_answer, "a", 0, "u", false), 1);
     assert_int_equal(state_of_text(s, "a/j0"), 0);
 }
 

@@ -61,19 +61,24 @@ static const char *status_job_text(struct mpi_status_writer *w, const char *end)
                                             w->job->meta.ns, w->job->meta.name, end));
 }
 
-static void status_add_event(struct mpi_status_writer *w,
-                             bool is_warning,
-                             bool is_once,
-                             const char *reason,
-                             const char *message)
+/* NULL: there are too many. */
+static struct event_note *status_add_event(struct mpi_status_writer *w,
+                                           bool is_warning,
+                                           bool is_once,
+                                           const char *reason,
+                                           const char *message)
 {
+    struct event_note *x;
+
     if (w->d->n_notes == DECISION_MAX_NOTES)
-        return;
-    w->d->note[w->d->n_notes++] = (struct event_note){
-        .is_warning = is_warning,
-        .is_once = is_once,
-        .reason = reason,
-        .message = status_keep_text(w, mpi_cut(w->q->arena, message))};
+        return NULL;
+    x = &w->d->note[w->d->n_notes++];
+    *x = (struct event_note){.is_warning = is_warning,
+                             .is_once = is_once,
+                             .reason = reason,
+                             .message =
+                                 status_keep_text(w, mpi_cut(w->q->arena, message))};
+    return x;
 }
 
 static bool status_set_condition(struct mpi_status_writer *w,
@@ -204,15 +209,17 @@ static void see_restarted_launcher(struct mpi_status_writer *w)
 {
     for (uint32_t i = 0; i < w->q->seen->n_batch_pods; i++) {
         const struct pod *p = w->q->seen->batch_pods[i];
+        struct event_note *x;
 
         if (p->n_restarts == 0 || p->is_deleting)
             continue;
-        status_add_event(
+        x = status_add_event(
             w, true, true, "LauncherRestarted",
             status_keep_text(w, arena_printf(w->q->arena, "Pod %s: %s; restart %u",
                                              p->name, launcher_report(w, p),
                                              p->n_restarts)));
-        w->d->note[w->d->n_notes - 1].is_per_text = true;
+        if (x)
+            x->is_per_text = true;
         return;
     }
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cache of the cluster: jobs of both kinds (as JSON), their pods and launcher Jobs.
  * Filled by the watches, read by each sync as a snapshot. Pure, one thread.
-
+ *
  * Its memory is bounded by the number of objects, not by what users write into them. Of
  * jobs at rest (finished, or HorovodJobs that are suspended as requested) the pod templates
  * are not kept: no action needs them, and an event that ends the rest has the whole job.
  * The JSON of all others takes STORE_MAX_TEXT bytes at most; beyond that, jobs of the
  * namespace that takes most lose theirs, and each of their syncs requests the job.
- * A job's key is "namespace/name"
- * for a HorovodJob and "mpijob:namespace/name" for an MPIJob. */
+ *
+ * A job's key is "namespace/name" for a HorovodJob and "mpijob:namespace/name" for an
+ * MPIJob. */
 #ifndef OPERATOR_CORE_STORE_STORE_H
 #define OPERATOR_CORE_STORE_STORE_H
 
@@ -39,8 +40,8 @@ enum kube_kind store_key_kind(const char *key);
 int store_key_meta(const char *key, struct arena *a, struct job_meta *ret);
 
 /* Adds or replaces a job; an older resourceVersion of the same uid is ignored. Pod
- * templates that the store does not keep are removed from `object`. ret_key: the key of the job to
- * sync. -EINVAL, -E2BIG; -ENOMEM: call again. */
+ * templates that the store does not keep are removed from `object`. ret_key: the key of
+ * the job to sync. -EINVAL, -E2BIG; -ENOMEM: call again. */
 int store_put_job(struct store *s,
                   enum kube_kind kind,
                   struct node *object,
@@ -48,7 +49,8 @@ int store_put_job(struct store *s,
                   struct err *err);
 /* The API server's answer to a status write or to a request of the job. It may arrive after
  * the watch event, even after the job's deletion. It is stored only if the store has the
- * job of that uid in an older version, or in this one without its JSON. Returns 1 if it was stored, 0 if not, or an error of store_put_job. */
+ * job of that uid in an older version, or in this one without its JSON. Returns 1 if it
+ * was stored, 0 if not, or an error of store_put_job. */
 int store_take_answer(struct store *s,
                       enum kube_kind kind,
                       struct node *object,
@@ -102,14 +104,14 @@ int store_end_pods(struct store *s,
 void store_begin_batches(struct store *s);
 void store_end_batches(struct store *s, store_key_fn changed, void *arg);
 
+/* The fields of the objects below that the store reads. */
+extern const struct prune_rule owned_rules[];
 /* Other objects of a job, of which the watch shows only metadata. Only deletions
  * matter: the job's fact of that kind becomes FACT_ABSENT. At the end of a list this
  * is done for objects that were known to exist or never queried, and were neither put
  * nor confirmed by an answer since the begin. A PodGroup must have been known to exist,
  * because older ones have no label. ret_key: the key of the job, "" if nothing
  * changed. */
-/* The fields of such an object that the functions below read. */
-extern const struct prune_rule owned_rules[];
 void store_begin_owned(struct store *s, enum kube_kind kind);
 void store_put_owned(struct store *s, enum kube_kind kind, const struct node *object);
 void store_end_owned(struct store *s,

@@ -220,31 +220,19 @@ void store_each_leaving(const struct store *s, store_key_fn fn, void *arg)
 
 /* --- what is known by its metadata ----------------------------------------------- */
 
-static const struct prune_rule label_rules[] = {PRUNE_KEEP(LABEL_JOB_NAME), PRUNE_END};
-static const struct prune_rule metadata_rules[] = {
-    PRUNE_KEEP("namespace"),
-    PRUNE_KEEP("name"),
-    PRUNE_KEEP("uid"),
-    {.key = "labels", .inner = label_rules},
-    {.key = "ownerReferences", .inner = owner_rules},
-    PRUNE_END};
-const struct prune_rule owned_rules[] = {{.key = "metadata", .inner = metadata_rules},
-                                         PRUNE_END};
+const struct prune_rule owned_rules[] = {
+    {.key = "metadata", .inner = owned_metadata_rules}, PRUNE_END};
 
 static struct job_entry *
 owner_by(const struct store *s, const struct node *object, char ret_key[STORE_KEY_SIZE])
 {
     static const enum kube_kind kinds[] = {KUBE_JOB, KUBE_MPIJOB};
-    const struct node *label =
-        node_get(node_at(object, "metadata.labels"), LABEL_JOB_NAME);
     const char *ns = node_str(object, "metadata.namespace");
 
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
-        struct job_entry *j;
+        struct job_entry *j =
+            job_named(s, kinds[i], ns, object_label(object, LABEL_JOB_NAME), ret_key);
 
-        if (!label || label->type != NODE_STRING)
-            break;
-        j = job_named(s, kinds[i], ns, label->u.s, ret_key);
         if (job_entry_owns(j, object_owner_uid(object)))
             return j;
     }

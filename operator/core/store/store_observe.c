@@ -21,7 +21,7 @@ store_next_pod(const struct store *s, const struct job_meta *job, size_t *next)
     return NULL;
 }
 
-/* The number of places of each role: for the pods of the spec and all existing ones. */
+/* The number of seats of each role: for the pods of the spec and all existing ones. */
 static void observed_measure(const struct store *s,
                              const struct job_meta *job,
                              const struct job_shape *shape,

@@ -11,13 +11,14 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 RM_CACHE=${RM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ringmaster}
 programs=(etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy
-    coredns kubectl kwok)
+    coredns kubectl)
 
 KWOK=v0.7.0
 KWOK_SUM=h1:+eGsNOIPapjsSzeZlOEcwbpyEVa2Vqlcafa0qIjaKV4=
 case ${RM_KUBERNETES:-1.34} in
     1.34) KUBERNETES=v1.34.4 GO_MINOR=24 MODFILE=go.mod # GO_MINOR: the least that go.mod asks for
-        MODULES=5b52b1d01cb42592e495a6a74e8a690c2488201b1cd27ebfc5c900d132d49d3e ;;
+        MODULES=5b52b1d01cb42592e495a6a74e8a690c2488201b1cd27ebfc5c900d132d49d3e
+        programs+=(kwok) ;; # only benchmarks use it
     1.36) KUBERNETES=v1.36.3 GO_MINOR=26 MODFILE=go-1.36.mod
         MODULES=ca08035055b12586da5e1d15ceb19694e97cf9c6bc520e3361c8421b16ac6c39 ;;
     *) echo "RM_KUBERNETES: \"$RM_KUBERNETES\" is not 1.34 or 1.36" >&2; exit 2 ;;
@@ -59,12 +60,10 @@ copy_kwok() {
     sed -i 's,metav1.InitialEventsListBlueprintAnnotationKey,"kubernetes.io/initial-events-list-blueprint",' \
         "$work/kwok/pkg/utils/informer/informer.go"
 }
-# Only benchmarks use kwok, on 1.34.
-if [ $MODFILE = go.mod ]; then
+if [[ " ${programs[*]} " = *" kwok "* ]]; then
     copy_kwok
 else
     sed -i '/^func runKwok/,/^}/d; /kwok/d; /spf13\/pflag"/d' "$work/main.go"
-    programs=("${programs[@]/kwok/}")
 fi
 
 # Without these stamps the API server calls itself v0.0.0.
@@ -95,8 +94,7 @@ wait $pid || { tail -20 "$work/build.log" >&2; say "go build failed"; exit 1; }
 rm -rf "$out.new"
 mkdir "$out.new"
 mv "$work/kube-all" "$out.new/"
-# shellcheck disable=SC2068 # without the empty one
-for p in ${programs[@]}; do ln -s kube-all "$out.new/$p"; done
+for p in "${programs[@]}"; do ln -s kube-all "$out.new/$p"; done
 mv "$out.new" "$out"
 say "built in $((SECONDS - start)) s: $out"
 echo "$out"
