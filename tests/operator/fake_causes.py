@@ -176,7 +176,7 @@ def reasons(w: World) -> list[str]:
 def events_of_a_pod_say_why_it_does_not_start() -> None:
     why = 'MountVolume.SetUp failed for volume "v" : configmap "v" not found'
     with World() as w:
-        wait("pods", lambda: "ns/j0-worker-1" in w.fake.objects["pods"])
+        w.wait_pods()
         event_of(w, "pulled", "j0-worker-0", "image pulled", "Normal")
         event_of(w, "other", "j0-worker-1", "of the other pod")
         event_of(w, "why", "j0-worker-0", why)
@@ -197,7 +197,7 @@ def events_of_a_pod_say_why_it_does_not_start() -> None:
 def without_the_right_to_read_events_the_job_is_served() -> None:
     hook = refuse("GET", "events", *[(403, "events is forbidden")] * 100)
     with World(hook) as w:
-        wait("pods", lambda: "ns/j0-worker-1" in w.fake.objects["pods"])
+        w.wait_pods()
         bind(w, "j0-worker-0", "ContainerCreating")
         wait("it asked", lambda: hook.times)
         w.serves_job()

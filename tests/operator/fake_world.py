@@ -186,11 +186,16 @@ class World:
     def state(self, name: str = "j0") -> str | None:
         return self.fake.objects["horovodjobs"][f"ns/{name}"].get("status", {}).get("state")
 
-    def run_pods(self, n: int = 2, name: str = "j0") -> None:
+    def wait_pods(self, n: int = 2, name: str = "j0") -> None:
+        """For all of them: they are created side by side, in any order."""
+
         def made() -> bool:
             return all(f"ns/{name}-worker-{i}" in self.fake.objects["pods"] for i in range(n))
 
         wait("pods", lambda: made() or self.operator.ended())
+
+    def run_pods(self, n: int = 2, name: str = "j0") -> None:
+        self.wait_pods(n, name)
         for i in range(n):
             self.set_pod(f"{name}-worker-{i}", phase="Running")
 
