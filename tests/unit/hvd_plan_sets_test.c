@@ -386,6 +386,9 @@ HOSTS_WORLD_TEST(leaving_ends_waits_in_sets, 2, 0)
 
     world_enter(rank);
     run_steady(rank);
+    /* Rank 3's last step does not wait for the sum of column 0, and leaving ends it. The
+     * world's sum does, and it stays in the plan, which a barrier would end. */
+    CHECK_OK(sum_in(0, "world", &v, 1));
     if (rank == 3) {
         CHECK_OK(hvd_shutdown());
         return;

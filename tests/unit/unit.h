@@ -37,9 +37,11 @@ static inline void unit_add(const char *name,
         .name = name, .test_func = f, .setup_func = set_up, .teardown_func = tear_down};
 }
 
-/* Runs all tests between set_up and tear_down. Returns the exit code of main. */
+/* Runs all tests, or with UNIT_FILTER those whose name matches the pattern, between
+ * set_up and tear_down. Returns the exit code of main. */
 static inline int unit_run(CMFixtureFunction set_up, CMFixtureFunction tear_down)
 {
+    cmocka_set_test_filter(getenv("UNIT_FILTER")); /* NULL: no filter */
     return _cmocka_run_group_tests("tests", unit_tests, unit_n_tests, set_up,
                                    tear_down);
 }
