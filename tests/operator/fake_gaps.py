@@ -97,6 +97,54 @@ def a_launcher_that_succeeded_while_no_operator_ran_does_not_run_again() -> None
         ran_once(w, 3)
 
 
+def with_tensorflow() -> World:
+    body = World.job("j0")
+    body["spec"] |= {"framework": "tensorflow", "runPolicy": {"backoffLimit": 1}}
+    w = World(jobs=0, before=lambda fake: fake.put("horovodjobs", body))
+    w.serves_job()
+    return w
+
+
+def end_and_delete(w: World, name: str) -> None:
+    w.set_pod(name, **DONE)
+    w.delete("pods", name)
+
+
+def completed(w: World) -> str | None:
+    return w.get("horovodjobs", "j0")["status"]["replicaStatuses"]["Worker"].get("completedIndexes")
+
+
+@suite.test
+def a_finished_task_of_tensorflow_can_be_deleted_while_the_others_run() -> None:
+    """As by kubectl drain, which waits until the pod is gone."""
+    with with_tensorflow() as w:
+        end_and_delete(w, NAMES[1])
+        wait("it is gone", lambda: f"ns/{NAMES[1]}" not in w.fake.objects["pods"])
+        expect(completed(w) == "1", "its success is stored", completed(w))
+        w.job_runs("later")
+        expect(w.state() == "Running", "it is not taken for lost", w.state())
+        gap(w, lambda: end_and_delete(w, NAMES[0]))  # also by an operator that saw none of it
+        wait("it has succeeded", lambda: w.state() == "Succeeded")
+        wait("both are gone", lambda: not {f"ns/{n}" for n in NAMES} & {*w.fake.objects["pods"]})
+        counts = w.get("horovodjobs", "j0")["status"]["replicaStatuses"]["Worker"]
+        expect(counts["succeeded"] == 2 and completed(w) == "0-1", "both count", counts)
+        expect(w.fake.count("POST", "pods") == 4, "no pod was created again")
+
+
+@suite.test
+def after_a_restart_every_task_of_tensorflow_runs_again() -> None:
+    with with_tensorflow() as w:
+        end_and_delete(w, NAMES[1])
+        wait("it is gone", lambda: f"ns/{NAMES[1]}" not in w.fake.objects["pods"])
+        w.set_pod(NAMES[0], **failed(w, NAMES[0], 3))
+        wait("it restarts", lambda: w.state() == "Restarting")
+        wait("the pods are gone", lambda: all_gone(w))
+        expect(completed(w) is None, "nothing has succeeded", completed(w))
+        w.run_pods()
+        wait("it runs", lambda: w.state() == "Running")
+        expect(completed(w) is None, "nothing has succeeded again", completed(w))
+
+
 @suite.test
 def pods_that_ended_while_the_api_server_was_away_count() -> None:
     """They are deleted before any watch shows how they ended, and by then the watches have expired."""

@@ -24,6 +24,7 @@ struct sim_pod {
     bool is_tracked; /* it stays, though deleted, until the operator lets it go */
     uint32_t serial, generation, world_generation, world_workers;
     enum pod_phase phase;
+    int exit_code;
     uint64_t end_us, delete_us;
     char report[300], hurt[300]; /* hurt: what the agent will report then */
 };
@@ -39,6 +40,7 @@ struct sim {
     uint64_t seed, now_us;
     struct seeded random;
     bool is_told, is_calm; /* calm: nothing bad happens any more */
+    bool is_tensorflow;    /* each pod ends for itself */
     uint32_t fail_in, evict_in, delete_in, edit_in; /* one in so many; of each life its
                                                        own */
     /* the API server */
@@ -54,6 +56,7 @@ struct sim {
     uint32_t last_break, n_breaks, generation, restarts, replacements, n_failures;
     char final[16];
     bool is_done; /* a world has succeeded, before it was suspended: no other may run */
+    uint32_t completed[PODS]; /* the last generation in which the worker succeeded */
 };
 
 static void sim_print(const struct sim *s, const char *fmt, ...)
@@ -98,11 +101,12 @@ static char *job_text(const struct sim *s)
     strbuf_printf(
         &t,
         "{\"metadata\":{\"name\":\"demo\",\"namespace\":\"ns\",\"uid\":\"job-uid\","
-        "\"generation\":1,\"resourceVersion\":\"%u\"},\"spec\":{%s\"runPolicy\":{"
+        "\"generation\":1,\"resourceVersion\":\"%u\"},\"spec\":{%s%s\"runPolicy\":{"
         "\"backoffLimit\":%d,\"suspend\":%s},\"replicaSpecs\":{\"Worker\":{\"replicas\""
         ":%u,\"template\":{\"spec\":{\"containers\":[{\"name\":\"t\",\"image\":\"i\","
         "\"command\":[\"c\"]}]}}}}}%s%s}",
-        s->version, s->is_bad ? "\"newer\":1," : "", BACKOFF_LIMIT,
+        s->version, s->is_bad ? "\"newer\":1," : "",
+        s->is_tensorflow ? "\"framework\":\"tensorflow\"," : "", BACKOFF_LIMIT,
         s->is_suspended ? "true" : "false", s->replicas,
         s->status ? ",\"status\":" : "", s->status ? s->status : "");
     out = mem_strdup(strbuf_str(&t));
@@ -178,7 +182,7 @@ static void put_pod(struct store *store, uint32_t i, const struct sim_pod *p)
                       .is_disrupted = p->is_evicted,
                       .has_exit = is_over && !p->is_evicted,
                       .is_main_exit = is_over && !p->is_evicted,
-                      .exit_code = p->phase == POD_FAILED,
+                      .exit_code = p->exit_code,
                       .exit_wall_us = p->end_us / 1000000u * 1000000u,
                       .delete_wall_us = p->delete_us / 1000000u * 1000000u};
 
@@ -243,11 +247,23 @@ static void start_operator(struct sim *s)
 
 /* --- kubelet, agents, user ------------------------------------------------------- */
 
+/* All tasks of its generation have succeeded, whose pods may be gone. */
+static bool are_tasks_done(const struct sim *s, const struct sim_pod *p)
+{
+    for (uint32_t k = 0; k < p->world_workers; k++) {
+        if (s->completed[k] != p->generation)
+            return false;
+    }
+    return s->replicas == p->world_workers; /* an edit may have come first */
+}
+
 /* All workers of its world have succeeded: the job's work is done. */
 static bool is_world_done(const struct sim *s, uint32_t i)
 {
     const struct sim_pod *p = &s->pod[i];
 
+    if (s->is_tensorflow)
+        return are_tasks_done(s, p);
     for (uint32_t k = 0; k < p->world_workers; k++) {
         const struct sim_pod *o = &s->pod[k];
 
@@ -264,6 +280,10 @@ static void end_pod(struct sim *s, uint32_t i, enum pod_phase phase, const char 
 
     p->phase = phase;
     p->end_us = s->now_us;
+    if (phase == POD_FAILED) /* an agent reports what a signal did; a task dies of it */
+        p->exit_code = s->is_tensorflow && p->is_deleting ? 128 + 15 : 1;
+    if (phase == POD_SUCCEEDED)
+        s->completed[i] = p->generation;
     s->is_done |= phase == POD_SUCCEEDED && is_world_done(s, i) && !s->is_suspended;
     (void)snprintf(p->report, sizeof(p->report), "%s", report);
     sim_print(s, "worker %u %s %s", i, phase == POD_FAILED ? "fails" : "succeeds",
@@ -318,12 +338,28 @@ static void hurt_others(struct sim *s, uint32_t i, int rank, int code, int sig)
     }
 }
 
+static void play_task(struct sim *s, uint32_t i)
+{
+    if (is_bad_luck(s, s->fail_in)) {
+        s->n_failures++;
+        end_pod(s, i, POD_FAILED, "");
+    } else if (is_bad_luck(s, s->evict_in)) {
+        sim_print(s, "worker %u is evicted", i);
+        s->pod[i].is_evicted = true;
+        end_pod(s, i, POD_FAILED, "");
+    } else if (sim_below(s, s->is_calm ? 4 : 15) == 0) {
+        end_pod(s, i, POD_SUCCEEDED, "");
+    }
+}
+
 static void play_running(struct sim *s, uint32_t i)
 {
     struct sim_pod *p = &s->pod[i];
     bool is_formed = has_world(s, i);
 
-    if (p->is_hurt) {
+    if (s->is_tensorflow) {
+        play_task(s, i);
+    } else if (p->is_hurt) {
         end_pod(s, i, POD_FAILED, p->hurt);
     } else if (i >= p->world_workers) {
         end_pod(s, i, POD_SUCCEEDED, ""); /* without a place in a smaller world */
@@ -352,7 +388,10 @@ static void play_pod(struct sim *s, uint32_t i)
         return;
     if (p->is_deleting) {
         if (p->phase == POD_RUNNING && sim_below(s, 2) == 0) {
-            fail_pod(s, i, -1, 0, 15);
+            if (s->is_tensorflow)
+                end_pod(s, i, POD_FAILED, "");
+            else
+                fail_pod(s, i, -1, 0, 15);
             return;
         }
         if (p->is_tracked)
@@ -370,7 +409,7 @@ static void play_pod(struct sim *s, uint32_t i)
     if (p->is_there && !p->is_deleting && p->phase != POD_SUCCEEDED
         && is_bad_luck(s, s->delete_in)) {
         sim_print(s, "worker %u is deleted by somebody", i);
-        if (p->phase == POD_RUNNING && has_world(s, i))
+        if (p->phase == POD_RUNNING && has_world(s, i) && !s->is_tensorflow)
             hurt_others(s, i, -1, 0, 15);
         p->is_deleting = true;
         p->delete_us = s->now_us;
@@ -390,6 +429,14 @@ static void collect_pod(struct sim *s, uint32_t i)
     p->is_deleting = true;
     p->delete_us = s->now_us;
     pod_changed(s, i);
+}
+
+/* While an operator runs, finished pods of Horovod are not deleted: that is a loss if
+ * others of the world still run. */
+static void play_drain(struct sim *s)
+{
+    if (s->is_tensorflow)
+        collect_pod(s, sim_below(s, PODS));
 }
 
 /* For a while no operator runs; then one lists anew. */

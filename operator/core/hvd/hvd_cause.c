@@ -506,6 +506,7 @@ static void examine_seat(struct cause_search *s, enum role role, uint32_t i)
 
     s->here = i < crew->n ? &crew->w[i] : NULL;
     switch (crew_seat(s->q->job, s->q->seen, role, i, &p)) {
+    case SEAT_COMPLETED:
     case SEAT_EXPECTED:
     case SEAT_LEAVING:
         return;

@@ -19,6 +19,8 @@ enum seat crew_seat(const struct hvd_job *job,
     const struct worker *w = index < crew->n ? &crew->w[index] : NULL;
 
     *ret_pod = NULL;
+    if (index_set_has(&job->role[role].completed, index))
+        return SEAT_COMPLETED;
     if (!w)
         return SEAT_EMPTY;
     switch (w->state) {

@@ -7,7 +7,8 @@
 #include "operator/core/observed.h"
 
 enum seat {
-    SEAT_EMPTY,    /* no pod of this generation is known, present or deleted */
+    SEAT_COMPLETED, /* its pod has succeeded, as the stored status says; it may be gone */
+    SEAT_EMPTY,     /* no pod of this generation is known, present or deleted */
     SEAT_EXPECTED, /* the pod was created; the watch has not shown it yet */
     SEAT_TAKEN,    /* the pod exists */
     SEAT_LEFT,     /* the pod was deleted */

@@ -10,6 +10,7 @@
 
 #include "operator/core/front.h"
 #include "operator/core/hvd/hvd_knobs.h"
+#include "operator/core/index_set.h"
 #include "operator/core/labels.h"
 #include "operator/core/meta.h"
 #include "operator/core/role.h"
@@ -18,7 +19,7 @@
 #define JOB_API_VERSION   "ringmaster.dev/v1beta1"
 #define JOB_KIND          "HorovodJob"
 #define JOB_MANAGED_BY    "ringmaster.dev/hvd-operator"
-#define JOB_MAX_REPLICAS  8192
+#define JOB_MAX_REPLICAS  INDEX_SET_MAX
 #define JOB_MAX_SLOTS     128 /* JOB_MAX_REPLICAS * JOB_MAX_SLOTS == WORLD_MAX_RANKS */
 #define JOB_MAX_RULES     20
 #define JOB_MAX_RULE_LIST 255 /* entries of one rule */
@@ -67,6 +68,8 @@ struct hvd_role { /* spec.replicaSpecs.ROLE */
     bool is_set;
     uint32_t n;                      /* number of pods; 0 if the role is not set */
     const struct node *pod_template; /* NULL if there is none */
+    struct index_set completed;      /* tasks of TensorFlow that have succeeded in this
+                                        generation, by the stored status */
 };
 
 struct hvd_job { /* strings and trees belong to the document that it was decoded from,
@@ -86,7 +89,7 @@ struct hvd_job { /* strings and trees belong to the document that it was decoded
     struct hvd_role role[ROLE_COUNT];
 };
 
-/* Initialises a job with this metadata, the world of the stored status, and defaults. */
+/* Initialises a job with this metadata and defaults. */
 void hvd_job_init(struct hvd_job *job, const struct job_meta *meta);
 /* Decodes the spec into an initialised job. Each problem (wrong type, out of range,
  * unknown field) adds one line "spec.slotsPerWorker: -1 is below 1" to problems; the

@@ -101,14 +101,18 @@ static void drop_pod(
 
 /* --- the finalizer ---------------------------------------------------------------- */
 
-/* True if the status has all that the pod's end can change. In a job that is not
- * finished this is so for a pod that is deleted before ranks have run: it is no failure
- * (hvd_cause.c), but its name is needed for the next pod. */
-static bool pod_end_is_stored(const struct hvd_verdict *v, const struct pod *p)
+/* True if the status has all that the end of the worker's pod can change. In a job that
+ * is not finished this is so for a task of TensorFlow that has succeeded, and for a pod
+ * that is deleted before ranks have run: it is no failure (hvd_cause.c), but its name is
+ * needed for the next pod. */
+static bool pod_end_is_stored(const struct planning *g, enum role role, uint32_t index)
 {
-    if (!state_is_live(v->state))
+    const struct pod *p = g->seen->crew[role].w[index].pod;
+
+    if (!state_is_live(g->v->state)
+        || index_set_has(&g->job->role[role].completed, index))
         return true;
-    return p->is_deleting && !pod_has_succeeded(p) && v->settle_s == 0;
+    return p->is_deleting && !pod_has_succeeded(p) && g->v->settle_s == 0;
 }
 
 /* Removes the finalizer of pods that need not be kept. */
@@ -121,7 +125,7 @@ static void plan_release(struct planning *g)
             const struct pod *p = crew->w[i].pod;
 
             if (crew->w[i].state == WORKER_SEEN && p->is_tracked
-                && pod_end_is_stored(g->v, p)
+                && pod_end_is_stored(g, (enum role)r, i)
                 && release_add_pod(g->plan, g->arena, p, (enum role)r, i) < 0)
                 g->is_out_of_memory = true;
         }

@@ -314,6 +314,27 @@ static void put_times(struct hvd_status_writer *w, struct node *status)
                      timestamp_format_s(v->next_restart_s, text));
 }
 
+/* Tasks of TensorFlow end one by one, and each pod is released then. The list is that of
+ * one generation: the next one begins with none. */
+static void put_completed(struct hvd_status_writer *w,
+                          struct node *counts,
+                          const struct index_set *completed)
+{
+    const struct hvd_verdict *v = w->v;
+    bool has_ended = v->state == STATE_RESTARTING || v->state == STATE_SUSPENDED
+                     || v->generation != v->was.generation;
+    CLEANUP(strbuf_release) struct strbuf text = {0};
+
+    if (w->job->framework != FRAMEWORK_TENSORFLOW || has_ended)
+        return;
+    strbuf_init(&text, 6 * INDEX_SET_MAX);
+    index_set_write(completed, &text);
+    if (strbuf_status(&text) < 0)
+        w->b->status = -ENOMEM;
+    else if (text.n > 0)
+        node_set_str(w->b, counts, "completedIndexes", strbuf_str(&text));
+}
+
 /* Counts of a finished job stay: clean-up ends pods, and takes away those that were
  * counted. */
 static void put_role(struct hvd_status_writer *w, struct node *sets, enum role role)
@@ -332,6 +353,9 @@ static void put_role(struct hvd_status_writer *w, struct node *sets, enum role r
     node_set_int(w->b, counts, "active", t->running);
     node_set_int(w->b, counts, "succeeded", succeeded);
     node_set_int(w->b, counts, "failed", failed);
+    put_completed(w, counts,
+                  v->was_finished ? &w->job->role[role].completed
+                                  : &v->completed[role]);
     node_set(w->b, sets, role_title(role), counts);
 }
 

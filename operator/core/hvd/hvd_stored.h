@@ -28,9 +28,9 @@ struct hvd_stored {
 
 void hvd_stored_read(const struct node *status, struct hvd_stored *ret);
 
-/* Call it after the spec was decoded. Sets role[ROLE_WORKER].n and world_generation to
- * those of the world whose pods exist or will be created. The size in a refused spec is
- * ignored: spec_workers is set to the size of the world. */
+/* Call it after the spec was decoded. Sets role[ROLE_WORKER].n, world_generation and
+ * the completed tasks to those of the world whose pods exist or will be created. The
+ * size in a refused spec is ignored: spec_workers is set to the size of the world. */
 void hvd_stored_apply(struct hvd_job *job, bool is_refused);
 
 #endif

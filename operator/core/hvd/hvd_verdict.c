@@ -54,6 +54,12 @@ static const char *or_empty(const char *s)
 
 /* --- counting -------------------------------------------------------------------- */
 
+static void count_succeeded(struct verdict_work *w, enum role role, uint32_t index)
+{
+    w->v->tally[role].succeeded++;
+    index_set_add(&w->v->completed[role], index);
+}
+
 static void count_pod(struct verdict_work *w, enum role role, const struct pod *p)
 {
     struct hvd_verdict *v = w->v;
@@ -65,7 +71,6 @@ static void count_pod(struct verdict_work *w, enum role role, const struct pod *
 
     t->running += p->phase == POD_RUNNING && !has_ended;
     t->ready += p->phase == POD_RUNNING && p->is_ready && !p->is_deleting;
-    t->succeeded += pod_has_succeeded(p);
     t->failed += pod_has_failed(p);
     w->n_running += pod_has_succeeded(p) || (p->phase == POD_RUNNING && is_current);
     if (p->phase == POD_PENDING && waiting_is_usual(v->waiting) && *pod_waiting(p)) {
@@ -87,6 +92,10 @@ static void count_seat(struct verdict_work *w, enum role role, uint32_t index)
     const struct pod *p;
 
     switch (crew_seat(w->job, w->q->seen, role, index, &p)) {
+    case SEAT_COMPLETED:
+        count_succeeded(w, role, index);
+        w->n_running++;
+        break;
     case SEAT_EMPTY:
     case SEAT_LEAVING:
         w->is_made = false;
@@ -97,10 +106,11 @@ static void count_seat(struct verdict_work *w, enum role role, uint32_t index)
         count_pod(w, role, p);
         break;
     case SEAT_LEFT:
-        w->v->tally[role].succeeded += pod_has_succeeded(p);
         w->n_running += pod_has_succeeded(p);
         break;
     }
+    if (p && pod_has_succeeded(p))
+        count_succeeded(w, role, index);
 }
 
 static bool verdict_has_succeeded(const struct verdict_work *w, enum role role)
@@ -116,10 +126,10 @@ static enum role first_role(const struct hvd_job *job)
 
 static bool verdict_is_first_done(const struct verdict_work *w)
 {
-    const struct pod *p = NULL;
+    const struct pod *p;
 
-    (void)crew_seat(w->job, w->q->seen, first_role(w->job), 0, &p);
-    return p && pod_has_succeeded(p);
+    return crew_seat(w->job, w->q->seen, first_role(w->job), 0, &p) == SEAT_COMPLETED
+           || (p && pod_has_succeeded(p));
 }
 
 /* Worker 0 is in every world, and Horovod's agents exit with 0 when all ranks of the

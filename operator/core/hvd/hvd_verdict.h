@@ -22,8 +22,9 @@ struct hvd_verdict {
     uint64_t next_restart_s; /* RESTARTING: wall time of the restart; 0: none */
     uint64_t settle_s;       /* wall time when a pending cause is final; 0: none */
     struct tally tally[ROLE_COUNT];
-    const char *reason, *message; /* those of the state's condition */
-    bool has_cause;               /* cause is set, to be stored */
+    struct index_set completed[ROLE_COUNT]; /* the pods that have succeeded */
+    const char *reason, *message;           /* those of the state's condition */
+    bool has_cause;                         /* cause is set, to be stored */
     struct cause cause;
     const char *scaled;  /* CUE_RESIZE, CUE_REMAKE: "scaled from 2 to 4 workers" */
     const char *waiting; /* why a pod that does not run waits; "" if none does */
