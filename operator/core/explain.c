@@ -75,7 +75,7 @@ int explain_add(struct job_plan *plan,
 {
     struct explain_turn t = explain_find(seen);
 
-    if (!t.p || now_s < t.due_s)
+    if (!t.p || !wall_wait_is_over(now_s, t.due_s, EXPLAIN_AGAIN_S))
         return 0;
     return plan_add_pod(plan, VERB_EXPLAIN, stage, t.p, t.role, t.index, a) ? 0
                                                                             : -ENOMEM;

@@ -128,3 +128,8 @@ char *timestamp_format_us(uint64_t wall_us, char ret[TIMESTAMP_SIZE])
                    (unsigned)(wall_us % 1000000u));
     return ret;
 }
+
+bool wall_wait_is_over(uint64_t now_s, uint64_t at_s, uint64_t longest_s)
+{
+    return now_s >= at_s || at_s - now_s > longest_s;
+}

@@ -4,6 +4,7 @@
 #ifndef OPERATOR_CORE_TIMESTAMP_H
 #define OPERATOR_CORE_TIMESTAMP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define TIMESTAMP_SIZE 32
@@ -12,5 +13,9 @@
 int timestamp_parse_us(const char *s, uint64_t *ret_wall_us);
 char *timestamp_format_s(uint64_t wall_s, char ret[TIMESTAMP_SIZE]);
 char *timestamp_format_us(uint64_t wall_us, char ret[TIMESTAMP_SIZE]); /* six digits */
+
+/* True at the wall time at_s, the end of a wait of at most longest_s. Also true if that
+ * time is further away: the clock was set back, and the wait would take as long. */
+bool wall_wait_is_over(uint64_t now_s, uint64_t at_s, uint64_t longest_s);
 
 #endif

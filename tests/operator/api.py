@@ -129,8 +129,10 @@ class Api:
             e["reason"] for e in self.items(ns, "events") if e["involvedObject"]["kind"] == "HorovodJob"
         )
 
-    def set_pod(self, ns: str, name: str, phase: str, **container: object) -> None:
-        """Plays the kubelet: phase, and the state of the pod's container."""
+    def set_pod(
+        self, ns: str, name: str, phase: str, version: str | None = None, **container: object
+    ) -> None:
+        """Plays the kubelet: phase, and the state of the pod's container. version: only if it is still this one."""
         state = container or {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
         status = {
             "phase": phase,
@@ -146,10 +148,11 @@ class Api:
                 }
             ],
         }
-        self.patch_pod(ns, name, status)
+        self.patch_pod(ns, name, status, version)
 
-    def patch_pod(self, ns: str, name: str, status: dict) -> None:
-        self.patch(CORE.format(ns=ns) + f"pods/{name}/status", {"status": status})
+    def patch_pod(self, ns: str, name: str, status: dict, version: str | None = None) -> None:
+        body = {"status": status} | ({"metadata": {"resourceVersion": version}} if version else {})
+        self.patch(CORE.format(ns=ns) + f"pods/{name}/status", body)
 
     def bind(self, ns: str, name: str, node: str) -> None:
         """Plays the scheduler."""

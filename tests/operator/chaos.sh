@@ -8,5 +8,6 @@ export RM_RUN=${RM_RUN:-/tmp/ringmaster-chaos}
 : "${BIN:?the folder of hvd-operator and hvd-operator-faults}"
 export BIN
 [ "${KEEP:-0}" = 1 ] || trap '"$root/tests/cluster/down" >&2' EXIT
+"$root/tests/setup/deb.sh" chaos
 "$root/tests/cluster/up" --control-plane-only >&2
 python3 "$root/tests/operator/chaos_test.py" "$@"

@@ -15,13 +15,15 @@ import random
 import sys
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from api import Refused, Suite, expect, install, wait
+from api import Operator, Refused, Suite, expect, install, wait
 from chaos_world import (
     LOG,
     RUN,
     WORKERS,
+    Clock,
     HorovodJob,
     Kind,
     Line,
@@ -37,14 +39,17 @@ suite = Suite()
 SIDE_BY_SIDE = 6
 
 
-def made_once(ns: str, n_jobs: int, n_kills: int = 0) -> None:
-    """A killed API server loses the audit of the requests in progress: at most of one plan."""
+def made_once(ns: str, n_jobs: int, n_kills: int = 0, losses: Counter | None = None) -> None:
+    """A killed API server loses the audit of the requests in progress: at most of one plan. losses: how often a job
+    lost pods that had not ended: each time its pods may be created once more."""
+    losses = losses or Counter()
     made, unanswered = created(ns)
     pods = [what for what in {*made, *unanswered} if what.startswith("pods ")]
     wanted = n_jobs * WORKERS
     least = wanted - n_kills * SIDE_BY_SIDE * WORKERS
     expect(least <= len(pods) <= wanted, f"{ns}: {wanted} pods were made, {n_kills} kills", str(made))
-    twice = {what: n for what, n in made.items() if n > 1}
+    job = {what: what.split()[-1].rpartition("-worker-")[0] for what in pods}
+    twice = {what: n for what, n in made.items() if n > 1 + losses[job.get(what, "")]}
     expect(not twice, f"{ns}: nothing was made twice", str(twice))
 
 
@@ -109,14 +114,20 @@ class Storm:
         self.kind_of, self.kind = kind, kind(patient())
         self.ns = self.kind.api.namespace(f"storm-{kind.__name__.lower()}-{name}")
         self.line = Line(self.kind.api.server)
-        config = self.line.kubeconfig(KUBECONFIG)
-        self.operator = operator(config, "--namespace", self.ns, "--watch-idle-timeout", "3s")
+        self.clock = Clock(self.ns)
+        self.operator = self.begin()
         self.names: list[str] = []
         self.over: set[str] = set()
         self.n_kills = 0  # of the API server
+        self.losses: Counter = Counter()  # of pods, by job
         self.may_end, self.is_done, self.trouble = False, False, ""
         self.player = threading.Thread(target=self.play, daemon=True)
         self.player.start()
+
+    def begin(self) -> Operator:
+        config = self.line.kubeconfig(KUBECONFIG)
+        options = ("--namespace", self.ns, "--watch-idle-timeout", "3s")
+        return operator(config, *options, clock=self.clock)
 
     def play(self) -> None:
         kind = self.kind_of(patient())
@@ -154,9 +165,11 @@ class Storm:
         self.may_end = True
         self.wait("all jobs are over", lambda: len(self.over) == len(self.names))
         for name in self.names:
-            states = {c["type"]: c["status"] for c in self.kind.status(self.ns, name)["conditions"]}
+            status = self.kind.status(self.ns, name)
+            states = {c["type"]: c["status"] for c in status["conditions"]}
             expect(states.get("Succeeded") == "True", f"{name} succeeded", str(states))
-        made_once(self.ns, len(self.names), self.n_kills)
+            expect(status.get("restarts", 0) == 0, f"{name}: no restart counts", str(status))
+        made_once(self.ns, len(self.names), self.n_kills, self.losses)
 
     def stop(self) -> None:
         self.is_done = True
@@ -204,15 +217,53 @@ def silent(s: Storm) -> None:
     s.make(1)
 
 
+def lost_node(s: Storm) -> None:
+    """It had one worker of each job."""
+    i = len(s.names) % WORKERS
+    for name in s.names:
+        s.losses[name] += s.kind.lose(s.ns, s.kind.workers(name)[i])
+
+
+def jumping_clock(s: Storm) -> None:
+    s.clock.jump()
+
+
 for each, name, disturb, what in (
     (HorovodJob, "restart", away, "the_api_server_is_restarted"),
     (HorovodJob, "etcd", stopped_etcd, "etcd_is_paused"),
     (HorovodJob, "cut", cut, "the_line_to_the_api_server_is_cut"),
     (HorovodJob, "silent", silent, "connections_go_silent"),
+    (HorovodJob, "node", lost_node, "a_node_is_lost"),
+    (MPIJob, "node", lost_node, "a_node_is_lost"),
+    (HorovodJob, "clock", jumping_clock, "the_clock_is_set_ahead_and_back"),
+    (MPIJob, "clock", jumping_clock, "the_clock_is_set_ahead_and_back"),
     (MPIJob, "cut", cut, "the_line_to_the_api_server_is_cut"),
     (MPIJob, "silent", silent, "connections_go_silent"),
 ):
     suite.add(f"{what}_under_{each.__name__.lower()}s", storm, each, name, disturb)
+
+
+@suite.test
+def a_restart_does_not_wait_for_the_hour_that_the_clock_was_set_back() -> None:
+    s = Storm(HorovodJob, "wait")
+
+    def are(state: str, replacements: int) -> bool:
+        found = [s.kind.status(s.ns, n) for n in s.names]
+        return all(f.get("state") == state and f["replacements"] == replacements for f in found)
+
+    try:
+        s.clock.jump()
+        s.make(3)
+        s.all_run()
+        lost_node(s)
+        s.wait("all have restarted at once", lambda: are("Running", 1))
+        lost_node(s)
+        s.wait("all wait", lambda: are("Restarting", 2))
+        s.clock.jump()
+        s.wait("all run again", lambda: are("Running", 2))
+        s.end()
+    finally:
+        s.stop()
 
 
 def soak(seconds: float, seed: int) -> None:
@@ -229,7 +280,7 @@ def soak(seconds: float, seed: int) -> None:
             for _ in range(chance.randint(2, 6)):
                 s.make(chance.randint(0, 5))
                 time.sleep(chance.random())
-                chance.choice([away, stopped_etcd, cut, silent, killed, gone])(s)
+                chance.choice(DISTURBANCES)(s)
                 s.may_end = s.may_end or chance.random() < 0.4
             s.end()
         finally:
@@ -240,8 +291,7 @@ def soak(seconds: float, seed: int) -> None:
 def killed(s: Storm) -> None:
     s.operator.kill()
     s.make(1)
-    config = s.line.kubeconfig(KUBECONFIG)
-    s.operator = operator(config, "--namespace", s.ns, "--watch-idle-timeout", "3s")
+    s.operator = s.begin()
 
 
 def gone(s: Storm) -> None:
@@ -254,11 +304,11 @@ def gone(s: Storm) -> None:
             for w in s.kind.workers(name):
                 with contextlib.suppress(Refused):
                     s.kind.api.delete(s.ns, "pods", w)
-    config = s.line.kubeconfig(KUBECONFIG)
-    s.operator = operator(config, "--namespace", s.ns, "--watch-idle-timeout", "3s")
+    s.operator = s.begin()
 
 
 KINDS = [HorovodJob, MPIJob]
+DISTURBANCES = [away, stopped_etcd, cut, silent, killed, gone, lost_node, jumping_clock]
 
 if __name__ == "__main__":
     KUBECONFIG = install(patient(), RUN)

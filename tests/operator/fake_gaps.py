@@ -115,7 +115,7 @@ def completed(w: World) -> str | None:
 
 
 @suite.test
-def a_finished_task_of_tensorflow_can_be_deleted_while_the_others_run() -> None:
+def a_finished_task_of_tensorflow_can_be_deleted_while_another_runs() -> None:
     """As by kubectl drain, which waits until the pod is gone."""
     with with_tensorflow() as w:
         end_and_delete(w, NAMES[1])

@@ -201,6 +201,17 @@ UNIT_TEST(base64_both_ways)
     }
 }
 
+/* The clock may be set back after a wait of at most 10 s has begun. */
+UNIT_TEST(a_wait_is_over_in_time_or_when_it_would_take_too_long)
+{
+    assert_false(wall_wait_is_over(99, 100, 10));
+    assert_true(wall_wait_is_over(100, 100, 10));
+    assert_true(wall_wait_is_over(101, 100, 10));
+    assert_false(wall_wait_is_over(90, 100, 10));
+    assert_true(wall_wait_is_over(89, 100, 10));
+    assert_true(wall_wait_is_over(0, 0, 0));
+}
+
 UNIT_TEST(times_both_ways)
 {
     static const struct {

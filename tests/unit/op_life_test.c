@@ -42,7 +42,7 @@ static bool sim_decide(struct sim *s, struct turn *t)
 {
     struct question q = {.job = t->job,
                          .outcome = &t->outcome,
-                         .now_wall_s = s->now_us / 1000000u,
+                         .now_wall_s = s->now_us / 1000000u + s->ahead_s,
                          .arena = &t->arena};
     static const struct object_config cfg = {.runtime_image = "r",
                                              .cluster_domain = ""};
@@ -318,6 +318,8 @@ static void sim_step(struct sim *s)
         play_gap(s);
     else if (dice < 96 && !s->is_calm)
         play_drain(s);
+    else if (dice < 97 && is_bad_luck(s, 20))
+        play_clock(s);
     else if (dice < 97)
         s->now_us += (uint64_t)sim_below(s, 12) * 1000000u;
 }
@@ -362,6 +364,7 @@ static void sim_live(uint64_t seed, bool is_told, struct total *t)
         sim_step(s);
     s->is_calm = true;
     s->is_suspended = s->is_bad = false;
+    s->ahead_s = 0;
     sim_print(s, "all is calm");
     job_changed(s);
     for (n = 0; n < SETTLE && !is_at_rest(s); n++)

@@ -38,6 +38,7 @@ struct news { /* of a watch: a job or a pod as it was then */
 
 struct sim {
     uint64_t seed, now_us;
+    uint64_t ahead_s; /* by how much the operator's clock is ahead */
     struct seeded random;
     bool is_told, is_calm; /* calm: nothing bad happens any more */
     bool is_tensorflow;    /* each pod ends for itself */
@@ -455,6 +456,14 @@ static void play_gap(struct sim *s)
         s->n_news = 0; /* pods have no text */
     }
     start_operator(s);
+}
+
+/* The clock of the operator's node is an hour ahead, and is set back. */
+static void play_clock(struct sim *s)
+{
+    s->ahead_s = s->ahead_s > 0 ? 0 : 3600;
+    sim_print(s, "the operator's clock is set %s",
+              s->ahead_s > 0 ? "an hour ahead" : "back");
 }
 
 static void play_user(struct sim *s)

@@ -14,8 +14,7 @@
 
 #include "runtime/base/mem.h"
 
-#define BACKOFF_S     10u
-#define MAX_BACKOFF_S 360u
+#define BACKOFF_S 10u
 
 static bool rule_has_number(const struct failure_rule *r, int number)
 {

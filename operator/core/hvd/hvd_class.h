@@ -14,8 +14,9 @@ bool reason_is_outside(const char *reason);
  * deadline. The condition DisruptionTarget overrides it. */
 bool reason_is_own(const char *reason);
 
-/* Seconds before the n-th restart that counts, n >= 1. */
+/* Seconds before the n-th restart that counts, n >= 1; at most MAX_BACKOFF_S. */
 uint64_t restart_backoff_s(uint32_t n);
+#define MAX_BACKOFF_S   360u
 #define REPLACE_APART_S 10 /* between restarts that do not count */
 
 #endif

@@ -38,6 +38,7 @@
 #include "operator/core/hvd/hvd_crew.h"
 #include "operator/core/hvd/hvd_objects.h"
 #include "operator/core/release.h"
+#include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
 #include "runtime/base/sha256.h"
 #include "runtime/contract/job_world.h"
@@ -246,7 +247,8 @@ static void plan_delete_surplus(struct planning *g)
         const struct pod *p = crew->w[i].pod;
 
         if (worker_is_outside_world(g->q, i)
-            && (!worker_is_at_work(p) || g->q->now_wall_s >= leave_s(g->v)))
+            && (!worker_is_at_work(p)
+                || wall_wait_is_over(g->q->now_wall_s, leave_s(g->v), LEAVE_S)))
             drop_pod(g, STAGE_DELETE, ROLE_WORKER, i, p->uid);
     }
 }
@@ -272,7 +274,7 @@ static void plan_drop_gang(struct planning *g)
 
 static void plan_end_pods(struct planning *g)
 {
-    bool is_early = g->q->now_wall_s < stop_s(g->q, g->v);
+    bool is_early = !wall_wait_is_over(g->q->now_wall_s, stop_s(g->q, g->v), END_S);
 
     plan_clean(g, g->job->run.clean, is_early);
     if (g->job->run.clean == CLEAN_NONE && !is_early)

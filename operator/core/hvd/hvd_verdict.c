@@ -20,6 +20,7 @@
 #include "operator/core/explain.h"
 #include "operator/core/hvd/hvd_class.h"
 #include "operator/core/hvd/hvd_crew.h"
+#include "operator/core/timestamp.h"
 #include "runtime/base/mem.h"
 
 #define CLOCKS_APART_S 60
@@ -208,7 +209,8 @@ static bool verdict_is_cleared(const struct verdict_work *w)
         return false;
     return v->was.state == STATE_SUSPENDED
                ? !w->job->run.is_suspended && !verdict_is_refused(w)
-               : w->q->now_wall_s >= v->was.next_restart_s;
+               : wall_wait_is_over(w->q->now_wall_s, v->was.next_restart_s,
+                                   MAX_BACKOFF_S);
 }
 
 /* A job whose earlier spec was accepted continues with it and reports what is refused,
