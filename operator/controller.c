@@ -108,7 +108,7 @@ static int make_elect(struct controller *op,
                       const struct operator_options *o,
                       struct err *err)
 {
-    struct elect_config e = {.ns = o->lock_namespace,
+    struct elect_config e = {.ns = options_lock_namespace(o, config->ns),
                              .name = o->lease_name,
                              .duration_ms = o->lease_duration_ms,
                              .renew_ms = o->lease_renew_ms,
@@ -118,8 +118,6 @@ static int make_elect(struct controller *op,
 
     if (o->is_leader_elect_set ? !o->leader_elect : !is_in_pod(config))
         return 0;
-    if (!e.ns)
-        e.ns = config->ns && *config->ns ? config->ns : "default";
     return elect_new(op->kube, &e, &op->elect, err);
 }
 
@@ -152,10 +150,7 @@ int controller_open(struct controller *op,
     op->objects.runtime_image = o->runtime_image;
     op->objects.cluster_domain = o->cluster_domain;
     op->objects.gang_scheduler = o->gang_scheduling;
-    if (strcmp(o->gang_scheduling, "volcano") == 0)
-        op->objects.gang = GANG_VOLCANO;
-    else if (*o->gang_scheduling)
-        op->objects.gang = GANG_SCHEDULER_PLUGINS;
+    op->objects.gang = gang_of(o->gang_scheduling);
     op->started_ns = clock_now_ns();
     rc = kube_new(config, &k, &op->kube, err);
     if (rc < 0)

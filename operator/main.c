@@ -4,8 +4,8 @@
  *   watches --> sinks --> store --> queue --> sync --> apply --> API server
  *                                                  '--> record, status patch
  *
- * Exit codes: 0 stopped by a signal; 1 cannot work (the log has the cause); 2 wrong
- * usage. */
+ * Exit codes: 0 stopped by a signal; 1 cannot work (the log has the cause), or a check
+ * failed; 2 wrong usage. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 
+#include "operator/check.h"
 #include "operator/elect.h"
 #include "operator/loop.h"
 #include "operator/options.h"
@@ -94,6 +95,20 @@ static int operator_run(const struct operator_options *o, struct err *err)
     return rc;
 }
 
+/* The exit code. */
+static int operator_check(const struct operator_options *o)
+{
+    CLEANUP(kube_config_release) struct kube_config config = {0};
+    struct err err = ERR_INIT;
+    int n = load_config(o, &config, &err);
+
+    if (n == 0)
+        n = check_run(&config, o, &err);
+    if (n < 0)
+        (void)fprintf(stderr, "hvd-operator: %s\n", err.text);
+    return n != 0;
+}
+
 static int print_text(void (*make)(struct strbuf *))
 {
     struct strbuf b;
@@ -120,6 +135,8 @@ int main(int argc, char **argv)
     log_set_json(o.log_json);
     log_set_lossy(true); /* the only thread must not wait for the log's reader */
     switch (o.what) {
+    case OPTIONS_CHECK:
+        return operator_check(&o);
     case OPTIONS_HELP:
         return print_text(options_help);
     case OPTIONS_MAN:

@@ -111,6 +111,10 @@ static const struct operator_option {
     {"v", "N", "the same by number: debug from 4 on", TYPE_VERBOSITY, AT(log_level), 0,
      1000},
     {"log-json", NULL, "one JSON object a line", TYPE_SWITCH, AT(log_json), 0, 0},
+    {"check", NULL,
+     "check an installation and exit: whether this account may list what the operator "
+     "lists, and whether an operator holds and renews the Lease; writes nothing",
+     TYPE_WHAT, AT(what), OPTIONS_CHECK, 0},
     {"version", NULL, "print the version and exit", TYPE_WHAT, AT(what),
      OPTIONS_VERSION, 0},
     {"help", NULL, "print this help and exit", TYPE_WHAT, AT(what), OPTIONS_HELP, 0},
@@ -331,6 +335,14 @@ int options_parse(int argc,
         o.lock_namespace = NULL;
     *ret = o;
     return 0;
+}
+
+const char *options_lock_namespace(const struct operator_options *o,
+                                   const char *config_ns)
+{
+    if (o->lock_namespace)
+        return o->lock_namespace;
+    return config_ns && *config_ns ? config_ns : "default";
 }
 
 void options_help(struct strbuf *out)

@@ -43,7 +43,13 @@ struct operator_options {
         const char *name, *why;
     } idle[OPTIONS_MAX_IDLE];
     size_t n_idle;
-    enum { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION, OPTIONS_MAN } what;
+    enum {
+        OPTIONS_RUN,
+        OPTIONS_CHECK,
+        OPTIONS_HELP,
+        OPTIONS_VERSION,
+        OPTIONS_MAN
+    } what;
 };
 
 /* Values point into argv. default_ns: $KUBEFLOW_NAMESPACE, may be NULL. -EINVAL or
@@ -53,6 +59,9 @@ int options_parse(int argc,
                   const char *default_ns,
                   struct operator_options *ret,
                   struct err *err);
+/* The namespace of the Lease. config_ns: of the pod or the context; NULL or "": none. */
+const char *options_lock_namespace(const struct operator_options *o,
+                                   const char *config_ns);
 void options_help(struct strbuf *out);
 void options_man(struct strbuf *out); /* the OPTIONS section, mdoc */
 

@@ -327,15 +327,27 @@ static const struct watch_row {
     [WATCH_SCHEDULER_GROUPS] = OWNED(KUBE_SCHEDULER_GROUP),
 };
 
-static bool is_wanted(const struct controller *op, int i)
+static bool is_wanted(enum gang gang, enum watch_id i)
 {
     if (i == WATCH_PRIORITIES)
-        return op->objects.gang != GANG_NONE;
+        return gang != GANG_NONE;
     if (i == WATCH_VOLCANO_GROUPS)
-        return op->objects.gang == GANG_VOLCANO;
+        return gang == GANG_VOLCANO;
     if (i == WATCH_SCHEDULER_GROUPS)
-        return op->objects.gang == GANG_SCHEDULER_PLUGINS;
+        return gang == GANG_SCHEDULER_PLUGINS;
     return true;
+}
+
+bool sinks_has_list(const struct operator_options *o,
+                    enum watch_id i,
+                    struct kube_request *ret)
+{
+    const struct watch_row *r = &rows[i];
+
+    *ret = (struct kube_request){.kind = r->kind,
+                                 .ns = r->is_cluster_wide ? NULL : o->ns,
+                                 .is_metadata = r->lose != NULL};
+    return is_wanted(gang_of(o->gang_scheduling), i);
 }
 
 /* The watches that the operator requires in order to act. */
@@ -359,7 +371,7 @@ int sinks_open(struct controller *op, const struct operator_options *o)
                                   .arg = op,
                                   .rules = r->rules};
 
-        if (!is_wanted(op, i))
+        if (!is_wanted(op->objects.gang, (enum watch_id)i))
             continue;
         if (watcher_new(op->kube, r->kind, r->is_cluster_wide ? NULL : o->ns,
                         r->selector, o->watch_idle_ms, r->is_optional, &sink,

@@ -9,6 +9,11 @@
 
 int sinks_open(struct controller *op, const struct operator_options *o); /* -ENOMEM */
 void sinks_close(struct controller *op); /* after kube_free */
+/* Without a controller: sets the kind, the namespace and the form of the list that this
+ * watch begins with. False: the operator does not watch it with these options. */
+bool sinks_has_list(const struct operator_options *o,
+                    enum watch_id i,
+                    struct kube_request *ret);
 void sinks_tick(struct controller *op,
                 uint64_t now_ns); /* starts due lists and watches */
 /* The caches may lag behind another leader's writes: controller_may_act is false until

@@ -11,6 +11,8 @@
 #include "runtime/base/strbuf.h"
 
 enum gang { GANG_NONE, GANG_VOLCANO, GANG_SCHEDULER_PLUGINS };
+/* scheduler: "", "volcano", or the name of a scheduler with the coscheduling plug-in. */
+enum gang gang_of(const char *scheduler);
 
 /* The operator's options that objects depend on. */
 struct object_config {

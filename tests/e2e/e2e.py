@@ -313,6 +313,9 @@ def a_rolling_update_of_the_operators_touches_no_job() -> None:
         120,
     )
     restarts_before = operator_restarts() - kills  # of the new ones
+    check = ("/usr/bin/hvd-operator", "--check")
+    told = kubectl("exec", "-n", home, "deployment/hvd-operator", "--", *check, timeout=300)
+    expect(" acts" in told and "failed: " not in told, "the documented check passes", told)
     wait_state("meanwhile", ns, "Running")
     after = {p["metadata"]["uid"]: restart_counts(p) for p in workers("goes-on", ns)}
     expect(after == before, "the pods that ran were not touched", before, after)

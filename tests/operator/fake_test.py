@@ -17,6 +17,7 @@ from pathlib import Path
 
 import fake_access  # noqa: F401
 import fake_causes  # noqa: F401
+import fake_check  # noqa: F401
 import fake_elect  # noqa: F401
 import fake_faults  # noqa: F401
 import fake_gaps  # noqa: F401

@@ -5,11 +5,30 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+from pathlib import Path
 
 import yaml
-from api import expect, manifest
-from common import CHART, RUN, Failed, helm, kubectl, kustomize, make_namespace, read, suite, text_of, world
+from api import Operator, expect, manifest, wait
+from common import (
+    BIN,
+    CHART,
+    HELM,
+    LOG,
+    RUN,
+    Failed,
+    api,
+    helm,
+    kubectl,
+    kustomize,
+    make_namespace,
+    read,
+    suite,
+    text_of,
+    world,
+)
 
+NS_TEST = "packaging-helm-test"
 HELMS_OWN = ("app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart")
 
 
@@ -18,7 +37,8 @@ def template_text(*args: str) -> str:
 
 
 def template(*args: str) -> list[dict]:
-    return read(template_text(*args))
+    """Without the pod of `helm test`, which is no part of the installation."""
+    return read(template_text("--skip-tests", *args))
 
 
 def normal(objects: list[dict], namespace: bool = False) -> dict[str, str]:
@@ -209,6 +229,69 @@ def helm_installs_upgrades_and_leaves_the_definition() -> None:
     expect(not left.strip(), "everything is gone", left)
     kept = kubectl("get", "crd", "horovodjobs.ringmaster.dev", "-o", "name")
     expect("horovodjobs" in kept, "but for the definition")
+
+
+def account(ns: str) -> Path:
+    """A kubeconfig of the operator's account in that namespace."""
+    token = kubectl("create", "token", "hvd-operator", "-n", ns).strip()
+    admin = yaml.safe_load((RUN / "admin.kubeconfig").read_text())
+    admin["users"] = [{"name": "u", "user": {"token": token}}]
+    for c in admin["contexts"]:
+        c["context"] |= {"user": "u", "namespace": ns}
+    path = RUN / f"{ns}.kubeconfig"
+    path.write_text(yaml.safe_dump(admin))
+    path.chmod(0o600)
+    return path
+
+
+def helm_test(kubeconfig: Path) -> tuple[bool, str]:
+    """This test plays the kubelet: it runs the pod's program with the pod's arguments. Has it passed, and its log."""
+    there = ["-n", NS_TEST, "--kubeconfig", str(RUN / "admin.kubeconfig")]
+    with subprocess.Popen(
+        [HELM, "test", "t", *there], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as p:
+        pod = wait(
+            "the pod",
+            lambda: next(
+                (x for x in api.items(NS_TEST, "pods") if x["status"]["phase"] == "Pending"), None
+            ),
+        )
+        args = pod["spec"]["containers"][0]["args"]
+        done = subprocess.run(
+            [BIN / "hvd-operator", f"--kubeconfig={kubeconfig}", *args],
+            capture_output=True, text=True, timeout=100, check=False,
+        )  # fmt: skip
+        name = pod["metadata"]["name"]
+        api.patch_pod(NS_TEST, name, {"phase": "Failed" if done.returncode else "Succeeded"})
+        out, _ = p.communicate(timeout=100)
+    told = done.stdout + done.stderr
+    expect((p.returncode == 0) == (done.returncode == 0), "helm says the same", out.decode(), told)
+    return done.returncode == 0, told
+
+
+@suite.test
+def helm_test_passes_only_while_an_operator_acts() -> None:
+    """With the rights that the chart gives to the account."""
+    world.stop()
+    world.kubeconfig = None
+    times = ("lease-duration=3s", "renew-deadline=2s", "retry-period=200ms")
+    extra = ",".join(f"extraArgs[{i}]=--leader-elect-{t}" for i, t in enumerate(times))
+    usual = ("--take-ownership", "--set", f"replicas=0,{extra}")
+    there = ("-n", NS_TEST, "--kubeconfig", str(RUN / "admin.kubeconfig"))
+    make_namespace(NS_TEST)
+    kubectl("label", "namespace", NS_TEST, "pod-security.kubernetes.io/enforce=restricted")
+    helm("install", "t", str(CHART), *there, *usual)
+    kubeconfig = account(NS_TEST)
+    passed, told = helm_test(kubeconfig)
+    expect(not passed and "no operator held it" in told, "without an operator it fails", told)
+    options = ("--leader-elect", "--http-port=0", *(f"--leader-elect-{t}" for t in times))
+    operator = Operator(BIN / "hvd-operator", kubeconfig, LOG, *options)
+    try:
+        passed, told = helm_test(kubeconfig)
+    finally:
+        operator.stop()
+    expect(passed and "failed: " not in told, "with one it passes", told)
+    helm("uninstall", "t", *there)
 
 
 @suite.test

@@ -12,6 +12,18 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- .Values.watchNamespace | default (ternary .Release.Namespace "" .Values.rbac.namespaced) -}}
 {{- end -}}
 
+{{- /* Options of hvd-operator, as items of a list; "" if there are none. */ -}}
+{{- define "ringmaster.options" -}}
+{{- $options := list -}}
+{{- with include "ringmaster.served" . }}{{ $options = append $options (print "--namespace=" .) }}{{ end -}}
+{{- with .Values.gangScheduler }}{{ $options = append $options (print "--gang-scheduling=" .) }}{{ end -}}
+{{- with .Values.clusterDomain }}{{ $options = append $options (print "--cluster-domain=" .) }}{{ end -}}
+{{- if not .Values.leaderElection }}{{ $options = append $options "--leader-elect=false" }}{{ end -}}
+{{- with .Values.logLevel }}{{ $options = append $options (print "--log-level=" .) }}{{ end -}}
+{{- if .Values.logJson }}{{ $options = append $options "--log-json" }}{{ end -}}
+{{- with concat $options .Values.extraArgs }}{{ toYaml . }}{{ end -}}
+{{- end -}}
+
 {{- /* A role of files/ with rules as they are there. (list $ FILE NAME KIND NAMESPACE) */ -}}
 {{- define "ringmaster.role" -}}
 {{- $top := index . 0 -}}
