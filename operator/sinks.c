@@ -114,7 +114,7 @@ static int jobs_put(void *arg, enum kube_kind kind, struct node *object)
     struct err err = ERR_INIT;
     int rc = store_put_job(op->store, kind, object, key, &err);
 
-    if (rc == 0 && store_is_listing(op->store, kind))
+    if (rc == 0 || (rc > 0 && store_is_listing(op->store, kind)))
         return 0;
     return sinks_wake_or_skip(op, kind, key, rc, &err);
 }

@@ -228,7 +228,7 @@ static int put_job(struct store *s,
     struct job_entry *j = job_entry_at(s, key);
     AUTOFREE char *uid = mem_strdup(meta->uid);
     uint64_t version = version_of(meta);
-    bool is_at_rest = job_is_at_rest(meta, object);
+    bool is_at_rest = job_is_at_rest(meta, object), is_same;
     struct strbuf b;
     size_t n;
     char *text;
@@ -238,7 +238,11 @@ static int put_job(struct store *s,
         return -ENOMEM;
     j->is_marked = true;
     j->kind = meta->kind;
-    if (j->uid && strcmp(j->uid, uid) == 0 && version < j->version) {
+    is_same = j->uid && strcmp(j->uid, uid) == 0;
+    if (is_same && version == j->version && version > 0 && j->text
+        && !s->is_listing[meta->kind])
+        return 0;
+    if (is_same && version < j->version) {
         if (j->version > s->list_version[meta->kind])
             return 0;
         memory_forget_facts(&j->memory); /* a restored backup */
@@ -253,7 +257,7 @@ static int put_job(struct store *s,
     strbuf_release(&b);
     if (!text)
         return rc ? rc : -ENOMEM;
-    if (!j->uid || strcmp(j->uid, uid) != 0)
+    if (!is_same)
         job_entry_reset(j);
     mem_free(j->uid);
     j->uid = TAKE(uid);
@@ -261,7 +265,7 @@ static int put_job(struct store *s,
     j->state = state_of_status(meta->status);
     job_entry_set_text(s, j, text, n, is_at_rest);
     store_make_room(s, j);
-    return 0;
+    return 1;
 }
 
 static int read_meta(enum kube_kind kind,
@@ -303,8 +307,7 @@ int store_take_answer(struct store *s,
     if (!j || version_of(&meta) < j->version
         || (version_of(&meta) == j->version && j->text))
         return 0;
-    rc = put_job(s, ret_key, &meta, object);
-    return rc < 0 ? rc : 1;
+    return put_job(s, ret_key, &meta, object);
 }
 
 static void drop_entry(struct store *s, struct job_entry *j)

@@ -39,9 +39,11 @@ enum kube_kind store_key_kind(const char *key);
  * -ENOMEM. */
 int store_key_meta(const char *key, struct arena *a, struct job_meta *ret);
 
-/* Adds or replaces a job; an older resourceVersion of the same uid is ignored. Pod
- * templates that the store does not keep are removed from `object`. ret_key: the key of
- * the job to sync. -EINVAL, -E2BIG; -ENOMEM: call again. */
+/* Adds or replaces a job. Pod templates that the store does not keep are removed from
+ * `object`. ret_key: the key of the job. Returns 1 if it is to be synced; 0 if the store
+ * has this resourceVersion of the uid already (by store_take_answer), or a newer one.
+ * While a list is read, that counts only for a newer one. -EINVAL, -E2BIG; -ENOMEM: call
+ * again. */
 int store_put_job(struct store *s,
                   enum kube_kind kind,
                   struct node *object,
