@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events.
  *
- * name = <job>.<16 hex digits of SHA-256(uid, reason [, message])>: a life-cycle event
- * (is_once) has one name per job or, is_per_text, per text; a warning has one per text. Each is sent by POST. If
- * it exists, a life-cycle event is done and a warning is patched (count,
- * lastTimestamp), at most once in 30 s per name. The table of recent names is a cache
- * of fixed size: losing an entry costs one request. Called by sync.c. */
+ * name = <job>.<16 hex digits of SHA-256(uid, reason [, message])>: without the message
+ * for EVENT_ONCE. Each event is sent by POST. If it exists, that is all, or for
+ * EVENT_COUNTED it is patched (count, lastTimestamp), at most once in 30 s per name. The
+ * table of recent names is a cache of fixed size: losing an entry costs one request.
+ * Called by sync.c. */
 #include "operator/record.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ struct event_recorder {
 
 struct event_post {
     struct event_recorder *record;
-    bool is_once;
+    bool is_counted;
     char ns[256], name[EVENT_NAME_SIZE];
     record_done_fn done;
     void *arg;
@@ -70,7 +70,7 @@ static void make_name(const struct job_meta *job,
     sha256_init(&s);
     sha256_add(&s, job->uid, strlen(job->uid) + 1);
     sha256_add(&s, note->reason, strlen(note->reason) + 1);
-    if (!note->is_once || note->is_per_text)
+    if (note->repeat != EVENT_ONCE)
         sha256_add(&s, note->message, strlen(note->message));
     sha256_end(&s, digest);
     hex_encode(digest, 8, hex);
@@ -184,7 +184,7 @@ static void on_posted(void *arg, const struct kube_reply *r)
     struct event_post *p = arg;
     struct recent *x = recent_find(p->record, p->name);
 
-    if (r->answer.cls == ANSWER_EXISTS && !p->is_once) {
+    if (r->answer.cls == ANSWER_EXISTS && p->is_counted) {
         patch_count(p, x ? ++x->count : 2);
         return;
     }
@@ -246,12 +246,14 @@ void record_event(struct event_recorder *r,
         done(arg);
         return;
     }
-    *p = (struct event_post){
-        .record = r, .is_once = note->is_once, .done = done, .arg = arg};
+    *p = (struct event_post){.record = r,
+                             .is_counted = note->repeat == EVENT_COUNTED,
+                             .done = done,
+                             .arg = arg};
     (void)snprintf(p->ns, sizeof(p->ns), "%s", job->ns);
     make_name(job, note, p->name);
     x = recent_find(r, p->name);
-    if (x && (note->is_once || now_ns - x->sent_ns < REPEAT_AFTER_NS)) {
+    if (x && (!p->is_counted || now_ns - x->sent_ns < REPEAT_AFTER_NS)) {
         event_finish(p);
         return;
     }

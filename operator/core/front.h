@@ -33,10 +33,13 @@ struct question {
     struct arena *arena; /* owns everything in the decision */
 };
 
+/* How many Events a job gets: by reason and message, each repetition counted; one by
+ * reason and message; one by reason. */
+enum event_repeat { EVENT_COUNTED, EVENT_ONCE_PER_TEXT, EVENT_ONCE };
+
 struct event_note {
     bool is_warning;
-    bool is_once;       /* at most one Event with this reason in the life of a job */
-    bool is_per_text;   /* is_once: with this reason and message */
+    enum event_repeat repeat;
     const char *reason; /* CamelCase */
     const char *message;
 };

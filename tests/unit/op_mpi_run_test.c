@@ -245,9 +245,10 @@ static const struct node *action_shown(const struct action *x)
 static void print_decision(struct run *r, const struct decision *d)
 {
     for (size_t i = 0; i < d->n_notes; i++)
-        strbuf_printf(
-            r->out, "  %s%s %s: %s\n", d->note[i].is_warning ? "Warning" : "Normal",
-            d->note[i].is_once ? "" : "*", d->note[i].reason, d->note[i].message);
+        strbuf_printf(r->out, "  %s%s %s: %s\n",
+                      d->note[i].is_warning ? "Warning" : "Normal",
+                      d->note[i].repeat == EVENT_COUNTED ? "*" : "", d->note[i].reason,
+                      d->note[i].message);
     strbuf_printf(r->out, "state %s %s\n", state_name(d->state), d->reason);
     if (d->requeue_ms)
         strbuf_printf(r->out, "  again after %llu ms\n",
@@ -297,7 +298,7 @@ static void check_quiet(struct run *r)
                  node_str(r->step, "what"), strbuf_str(r->out));
     }
     for (size_t i = 0; i < d.n_notes; i++) {
-        if (!d.note[i].is_warning || d.note[i].is_once)
+        if (!d.note[i].is_warning || d.note[i].repeat != EVENT_COUNTED)
             fail_msg("%s: %s: told again: %s", r->name, node_str(r->step, "what"),
                      d.note[i].reason);
     }

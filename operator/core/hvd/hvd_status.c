@@ -431,10 +431,10 @@ static void note_step(struct notes *s, const struct hvd_verdict *v)
     case CUE_REFUSED:
     case CUE_DOOMED:
     case CUE_EXPIRED:
-        notes_add(s, true, v->reason, v->message)->is_once = true;
+        notes_add(s, true, v->reason, v->message)->repeat = EVENT_ONCE;
         break;
     case CUE_DONE:
-        notes_add(s, false, "JobSucceeded", v->message)->is_once = true;
+        notes_add(s, false, "JobSucceeded", v->message)->repeat = EVENT_ONCE;
         break;
     case CUE_SUSPEND:
         (void)notes_add(s, false, "JobSuspended", v->message);
@@ -454,7 +454,7 @@ static void note_step(struct notes *s, const struct hvd_verdict *v)
             (void)notes_add(s, false, "JobResumed", "the job was resumed");
         break;
     case CUE_RUN:
-        notes_add(s, false, "JobRunning", v->message)->is_once = true;
+        notes_add(s, false, "JobRunning", v->message)->repeat = EVENT_ONCE;
         break;
     case CUE_NONE:
         break;
@@ -491,7 +491,7 @@ static void note_waiting(struct notes *s,
     if (is_new)
         notes_add(s, true, v->is_scheduled ? "PodsNotStarted" : "PodsNotScheduled",
                   v->message)
-            ->is_once = true;
+            ->repeat = EVENT_ONCE;
 }
 
 size_t status_events(const struct verdict_query *q,
@@ -514,7 +514,7 @@ size_t status_events(const struct verdict_query *q,
                             "the job is deleted: its ttlSecondsAfterFinished, %lld s, "
                             "are over",
                             (long long)q->job->run.ttl_s);
-        notes_add(&s, false, TTL_REASON, text ? text : TTL_REASON)->is_once = true;
+        notes_add(&s, false, TTL_REASON, text ? text : TTL_REASON)->repeat = EVENT_ONCE;
     }
     if (outcome->trouble == TROUBLE_RETRY && !v->was_finished)
         (void)notes_add(&s, true, outcome->reason, outcome->message);

@@ -61,24 +61,19 @@ static const char *status_job_text(struct mpi_status_writer *w, const char *end)
                                             w->job->meta.ns, w->job->meta.name, end));
 }
 
-/* NULL: there are too many. */
-static struct event_note *status_add_event(struct mpi_status_writer *w,
-                                           bool is_warning,
-                                           bool is_once,
-                                           const char *reason,
-                                           const char *message)
+static void status_add_event(struct mpi_status_writer *w,
+                             bool is_warning,
+                             enum event_repeat repeat,
+                             const char *reason,
+                             const char *message)
 {
-    struct event_note *x;
-
     if (w->d->n_notes == DECISION_MAX_NOTES)
-        return NULL;
-    x = &w->d->note[w->d->n_notes++];
-    *x = (struct event_note){.is_warning = is_warning,
-                             .is_once = is_once,
-                             .reason = reason,
-                             .message =
-                                 status_keep_text(w, mpi_cut(w->q->arena, message))};
-    return x;
+        return;
+    w->d->note[w->d->n_notes++] = (struct event_note){
+        .is_warning = is_warning,
+        .repeat = repeat,
+        .reason = reason,
+        .message = status_keep_text(w, mpi_cut(w->q->arena, message))};
 }
 
 static bool status_set_condition(struct mpi_status_writer *w,
@@ -104,7 +99,7 @@ static void status_fail_job(struct mpi_status_writer *w,
                             const char *message)
 {
     status_set_condition(w, "Failed", true, reason, message);
-    status_add_event(w, true, true, event, message);
+    status_add_event(w, true, EVENT_ONCE, event, message);
     if (!w->completion)
         w->completion = w->now;
 }
@@ -123,9 +118,10 @@ static void see_creation(struct mpi_status_writer *w)
     status_set_condition(w, "Created", true,
                          w->job->is_agent ? MPI_REASON_AGENT : "MPIJobCreated",
                          message);
-    status_add_event(w, false, true, "MPIJobCreated", message);
+    status_add_event(w, false, EVENT_ONCE, "MPIJobCreated", message);
     if (policy)
-        status_add_event(w, true, true, "SetPodTemplateRestartPolicy", MESSAGE_POLICY);
+        status_add_event(w, true, EVENT_ONCE, "SetPodTemplateRestartPolicy",
+                         MESSAGE_POLICY);
 }
 
 static void see_launch(struct mpi_status_writer *w)
@@ -133,7 +129,7 @@ static void see_launch(struct mpi_status_writer *w)
     if (!w->job->is_launch_changed)
         return;
     status_add_event(
-        w, true, false, "LaunchNotChanged",
+        w, true, EVENT_COUNTED, "LaunchNotChanged",
         status_keep_text(
             w, arena_printf(w->q->arena,
                             "metadata.annotations[" MPI_EXTRA_LAUNCH
@@ -147,11 +143,12 @@ static void see_suspension(struct mpi_status_writer *w)
     if (w->job->is_suspended) {
         if (status_set_condition(w, "Suspended", true, REASON_SUSPENDED,
                                  "MPIJob suspended"))
-            status_add_event(w, false, false, REASON_SUSPENDED, "MPIJob suspended");
+            status_add_event(w, false, EVENT_COUNTED, REASON_SUSPENDED,
+                             "MPIJob suspended");
     } else if (mpi_conditions_find(&w->c, "Suspended")
                && status_set_condition(w, "Suspended", false, "MPIJobResumed",
                                        "MPIJob resumed")) {
-        status_add_event(w, false, false, "MPIJobResumed", "MPIJob resumed");
+        status_add_event(w, false, EVENT_COUNTED, "MPIJobResumed", "MPIJob resumed");
         w->start = w->now;
     }
 }
@@ -209,17 +206,14 @@ static void see_restarted_launcher(struct mpi_status_writer *w)
 {
     for (uint32_t i = 0; i < w->q->seen->n_batch_pods; i++) {
         const struct pod *p = w->q->seen->batch_pods[i];
-        struct event_note *x;
 
         if (p->n_restarts == 0 || p->is_deleting)
             continue;
-        x = status_add_event(
-            w, true, true, "LauncherRestarted",
+        status_add_event(
+            w, true, EVENT_ONCE_PER_TEXT, "LauncherRestarted",
             status_keep_text(w, arena_printf(w->q->arena, "Pod %s: %s; restart %u",
                                              p->name, launcher_report(w, p),
                                              p->n_restarts)));
-        if (x)
-            x->is_per_text = true;
         return;
     }
 }
@@ -257,7 +251,7 @@ static void see_launcher(struct mpi_status_writer *w)
         return;
     message = status_job_text(w, "successfully completed.");
     status_set_condition(w, "Succeeded", true, "MPIJobSucceeded", message);
-    status_add_event(w, false, true, "MPIJobSucceeded", message);
+    status_add_event(w, false, EVENT_ONCE, "MPIJobSucceeded", message);
     if (w->completion)
         return;
     w->completion = w->now;
@@ -306,11 +300,13 @@ static void see_trouble(struct mpi_status_writer *w)
         return;
     case TROUBLE_RETRY:
         if (strcmp(o->reason, "NameTaken") == 0)
-            status_add_event(w, true, false, "ErrResourceExists", taken_name(w, o));
+            status_add_event(w, true, EVENT_COUNTED, "ErrResourceExists",
+                             taken_name(w, o));
         else if (strcmp(o->reason, "CreateFailed") == 0)
-            status_add_event(w, true, false, REASON_FAILED, refused_creation(w, o));
+            status_add_event(w, true, EVENT_COUNTED, REASON_FAILED,
+                             refused_creation(w, o));
         else if (!o->is_conflict) /* it explains the wait */
-            status_add_event(w, true, false, REASON_FAILED, o->message);
+            status_add_event(w, true, EVENT_COUNTED, REASON_FAILED, o->message);
         return;
     }
 }
@@ -325,7 +321,7 @@ static void see_stuck(struct mpi_status_writer *w)
         return;
     (void)timestamp_format_s(p->delete_wall_us / 1000000u, since);
     status_add_event(
-        w, true, false, REASON_FAILED,
+        w, true, EVENT_COUNTED, REASON_FAILED,
         status_keep_text(
             w, arena_printf(w->q->arena,
                             "Pod %s: waiting for its deletion, Terminating since %s "
@@ -373,8 +369,8 @@ static void see_running(struct mpi_status_writer *w)
                && w->v->running == w->job->worker.n) {
         if (status_set_condition(w, "Running", true, REASON_RUNNING,
                                  status_job_text(w, "is running.")))
-            status_add_event(w, false, !was_suspended, REASON_RUNNING,
-                             status_job_text(w, "is running"));
+            status_add_event(w, false, was_suspended ? EVENT_COUNTED : EVENT_ONCE,
+                             REASON_RUNNING, status_job_text(w, "is running"));
     }
 }
 
@@ -475,7 +471,7 @@ int mpi_status_make(const struct question *q,
     w.completion = node_str(job->meta.status, "completionTime");
     ret->was_finished = v->was_finished;
     if (job->flaws) {
-        status_add_event(&w, true, false, "ValidationError", job->flaws);
+        status_add_event(&w, true, EVENT_COUNTED, "ValidationError", job->flaws);
     } else if (v->was_finished) {
         if (!w.completion) /* an eviction that mpi-operator left so */
             w.completion = w.now;
