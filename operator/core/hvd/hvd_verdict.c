@@ -416,6 +416,14 @@ static void verdict_set_running(struct verdict_work *w)
                                     verdict_refusal_text(w)));
 }
 
+static void verdict_set_suspended(struct verdict_work *w)
+{
+    verdict_set_reason(w, "JobSuspended",
+                       arena_printf(w->arena,
+                                    "the job is suspended by spec.runPolicy.suspend%s",
+                                    verdict_refusal_text(w)));
+}
+
 static void verdict_set_unchanged(struct verdict_work *w)
 {
     switch (w->v->state) {
@@ -429,7 +437,7 @@ static void verdict_set_unchanged(struct verdict_work *w)
         verdict_repeat_condition(w, "Restarting");
         break;
     case STATE_SUSPENDED:
-        verdict_repeat_condition(w, "Suspended");
+        verdict_set_suspended(w);
         break;
     case STATE_SUCCEEDED:
         verdict_repeat_condition(w, "Succeeded");
@@ -455,8 +463,7 @@ static void verdict_set_step(struct verdict_work *w, enum rule_action class)
         verdict_set_reason(w, w->v->cause.reason, failed_message(w));
         break;
     case CUE_SUSPEND:
-        verdict_set_reason(w, "JobSuspended",
-                           "the job is suspended by spec.runPolicy.suspend");
+        verdict_set_suspended(w);
         break;
     case CUE_EXPIRED:
         verdict_set_reason(w, "DeadlineExceeded",
