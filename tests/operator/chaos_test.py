@@ -32,7 +32,7 @@ from chaos_world import (
     operator,
     patient,
     paused,
-    restart_api_server,
+    restart,
 )
 
 suite = Suite()
@@ -197,7 +197,11 @@ def storm(kind: type[Kind], name: str, disturb) -> None:
 
 def away(s: Storm) -> None:
     s.n_kills += 1
-    restart_api_server()
+    restart("kube-apiserver")
+
+
+def killed_etcd(s: Storm) -> None:
+    restart("etcd")
 
 
 def stopped_etcd(s: Storm) -> None:
@@ -231,6 +235,7 @@ def jumping_clock(s: Storm) -> None:
 for each, name, disturb, what in (
     (HorovodJob, "restart", away, "the_api_server_is_restarted"),
     (HorovodJob, "etcd", stopped_etcd, "etcd_is_paused"),
+    (HorovodJob, "etcd-killed", killed_etcd, "etcd_is_killed"),
     (HorovodJob, "cut", cut, "the_line_to_the_api_server_is_cut"),
     (HorovodJob, "silent", silent, "connections_go_silent"),
     (HorovodJob, "node", lost_node, "a_node_is_lost"),
@@ -308,7 +313,7 @@ def gone(s: Storm) -> None:
 
 
 KINDS = [HorovodJob, MPIJob]
-DISTURBANCES = [away, stopped_etcd, cut, silent, killed, gone, lost_node, jumping_clock]
+DISTURBANCES = [away, stopped_etcd, killed_etcd, cut, silent, killed, gone, lost_node, jumping_clock]
 
 if __name__ == "__main__":
     KUBECONFIG = install(patient(), RUN)

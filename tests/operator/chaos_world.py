@@ -258,26 +258,25 @@ class paused:
         os.kill(self.pid, signal.SIGCONT)
 
 
-AGAIN: list[subprocess.Popen] = []  # the API server that we started
+AGAIN: dict[str, subprocess.Popen] = {}  # by name: what we started
 
 
-def restart_api_server(seconds_away: float = 0) -> None:
-    """Killed, and started again with the same command line in the same network namespace."""
-    pid = process("kube-apiserver")
+def restart(name: str) -> None:
+    """kube-apiserver or etcd: killed, and started again with the same command line in the same network namespace."""
+    pid = process(name)
     words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
     netns = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
     os.kill(pid, signal.SIGKILL)
-    if AGAIN and AGAIN[-1].pid == pid:
-        AGAIN.pop().wait(20)
+    if name in AGAIN and AGAIN[name].pid == pid:
+        AGAIN.pop(name).wait(20)
     else:
         told = RUN / "ended"  # by tests/cluster, for which it was not wanted
-        wait("the API server's end", lambda: told.exists() and "kube-apiserver" in told.read_text())
+        wait(f"{name}'s end", lambda: told.exists() and name in told.read_text())
         told.unlink()
-    time.sleep(seconds_away)  # how long it is away
-    with open(RUN / "log/kube-apiserver-again.log", "ab") as log:
+    with open(RUN / f"log/{name}-again.log", "ab") as log:
         command = ["nsenter", f"--net=/proc/self/fd/{netns}", "--", *words]
-        AGAIN.append(
-            subprocess.Popen(command, stdout=log, stderr=log, pass_fds=(netns,), start_new_session=True)
+        AGAIN[name] = subprocess.Popen(
+            command, stdout=log, stderr=log, pass_fds=(netns,), start_new_session=True
         )
     os.close(netns)
     patient().call("GET", "/readyz")
