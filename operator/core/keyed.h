@@ -16,6 +16,10 @@ const char *keyed_key(const void *entry);
 void *keyed_find(const struct keyed *k, const char *key); /* NULL if absent */
 /* The index of the first entry whose key is not less than `key`; n if there is none. */
 size_t keyed_from(const struct keyed *k, const char *key);
+struct keyed_range { /* of indices, for callers that return one entry per call. Zeroed
+                        before the first call; valid until the next change */
+    size_t next, end;
+};
 /* The key must not be present. -ENOMEM, or -E2BIG at a million entries. */
 int keyed_insert(struct keyed *k, void *entry);
 /* Keys are "namespace/name": the index after the last entry of entry i's namespace. */

@@ -48,16 +48,17 @@ int release_make_plan(const struct store *s,
                       struct job_plan *ret)
 {
     const struct pod *p;
-    size_t n = 0, next = 0;
+    struct keyed_range at = {0};
+    size_t n = 0;
     int rc = 0;
 
     *ret = (struct job_plan){0};
-    while ((p = store_next_pod(s, job, &next)))
+    while ((p = store_next_pod(s, job, &at)))
         n += pod_is_unkept(p, job);
     if (n > 0)
         rc = plan_init(ret, n, a);
-    next = 0;
-    while (rc == 0 && n > 0 && (p = store_next_pod(s, job, &next))) {
+    at = (struct keyed_range){0};
+    while (rc == 0 && n > 0 && (p = store_next_pod(s, job, &at))) {
         if (pod_is_unkept(p, job)) /* no seat of a crew: nothing looks at it */
             rc = release_add_pod(ret, a, p, ROLE_WORKER, 0);
     }

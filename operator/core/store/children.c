@@ -265,34 +265,25 @@ children_batch(const struct children *c, const char *ns, const char *name)
     return e ? e->batch : NULL;
 }
 
-/* "NS/JOB-..." */
-static bool key_has_prefix(const char *key, const char *ns, const char *job_name)
-{
-    size_t n_ns = strlen(ns), n_job = strlen(job_name);
-
-    return strncmp(key, ns, n_ns) == 0 && key[n_ns] == '/'
-           && strncmp(key + n_ns + 1, job_name, n_job) == 0
-           && key[n_ns + 1 + n_job] == '-';
-}
-
 const struct pod *children_next_pod(const struct children *c,
                                     const char *ns,
                                     const char *job_name,
-                                    size_t *next)
+                                    struct keyed_range *at)
 {
-    char prefix[KEY_SIZE];
-    const struct entry *e;
+    char bound[KEY_SIZE];
+    int n;
 
-    if (*next == 0) {
-        if (snprintf(prefix, sizeof(prefix), "%s/%s-", ns, job_name) >= KEY_SIZE)
+    if (at->end == 0) { /* keys with "NS/JOB-" are between this and "NS/JOB." */
+        n = snprintf(bound, sizeof(bound), "%s/%s-", ns, job_name);
+        if (n >= KEY_SIZE)
             return NULL;
-        *next = keyed_from(&c->pods, prefix) + 1;
+        at->next = keyed_from(&c->pods, bound);
+        bound[n - 1] = '-' + 1;
+        at->end = keyed_from(&c->pods, bound);
     }
-    e = *next <= c->pods.n ? c->pods.v[*next - 1] : NULL;
-    if (!e || !key_has_prefix(e->key, ns, job_name))
+    if (at->next >= at->end)
         return NULL;
-    ++*next;
-    return e->pod;
+    return ((const struct entry *)c->pods.v[at->next++])->pod;
 }
 
 const struct pod *children_each_pod(const struct children *c, size_t *next)

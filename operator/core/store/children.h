@@ -49,12 +49,11 @@ const struct pod *
 children_pod(const struct children *c, const char *ns, const char *name);
 const struct batch_job *
 children_batch(const struct children *c, const char *ns, const char *name);
-/* Returns the pods whose names start with "JOB-", one per call; NULL after the last.
- * *next is 0 before the first call. */
+/* Returns the pods whose names start with "JOB-", one per call; NULL after the last. */
 const struct pod *children_next_pod(const struct children *c,
                                     const char *ns,
                                     const char *job_name,
-                                    size_t *next);
+                                    struct keyed_range *at);
 /* Returns all pods, one per call; NULL after the last. *next is 0 before the first. */
 const struct pod *children_each_pod(const struct children *c, size_t *next);
 size_t children_pod_bytes(const struct children *c); /* memory of all pods */

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "operator/core/keyed.h"
 #include "operator/core/meta.h"
 #include "operator/core/observed.h"
 #include "operator/core/state.h"
@@ -146,9 +147,10 @@ int store_observe(const struct store *s,
                   struct observed *ret);
 
 /* Returns the pods of this job and of others that had its name, one per call; NULL after
- * the last. *next is 0 before the first call. */
-const struct pod *
-store_next_pod(const struct store *s, const struct job_meta *job, size_t *next);
+ * the last. */
+const struct pod *store_next_pod(const struct store *s,
+                                 const struct job_meta *job,
+                                 struct keyed_range *at);
 
 /* Records the API server's answers (memory.h). No effect if the store does not have the
  * job of that uid. */

@@ -9,12 +9,13 @@
 
 #define LOOK_NS (EXPECT_LOOK_MS * 1000000ull)
 
-const struct pod *
-store_next_pod(const struct store *s, const struct job_meta *job, size_t *next)
+const struct pod *store_next_pod(const struct store *s,
+                                 const struct job_meta *job,
+                                 struct keyed_range *at)
 {
     const struct pod *p;
 
-    while ((p = children_next_pod(&s->children, job->ns, job->name, next))) {
+    while ((p = children_next_pod(&s->children, job->ns, job->name, at))) {
         if (p->job_kind == job->kind && strcmp(p->job_name, job->name) == 0)
             return p;
     }
@@ -28,12 +29,12 @@ static void observed_measure(const struct store *s,
                              struct observed *ret)
 {
     const struct pod *p;
-    size_t next = 0;
+    struct keyed_range at = {0};
     uint32_t index;
 
     for (int r = 0; r < ROLE_COUNT; r++)
         ret->crew[r].n = shape->n[r];
-    while ((p = store_next_pod(s, job, &next))) {
+    while ((p = store_next_pod(s, job, &at))) {
         if (strcmp(p->owner_uid, job->uid) != 0)
             ret->n_batch_pods++; /* at most */
         else if (store_pod_index(p, &index) == 0 && index >= ret->crew[p->role].n)
@@ -95,7 +96,7 @@ static int observed_fill(const struct store *s,
         arena_calloc(a, ret->n_batch_pods + 1u, sizeof(const struct pod *));
     struct worker *w[ROLE_COUNT];
     const struct pod *p;
-    size_t next = 0;
+    struct keyed_range at = {0};
     uint32_t index;
 
     for (int r = 0; r < ROLE_COUNT; r++) {
@@ -107,7 +108,7 @@ static int observed_fill(const struct store *s,
         ret->crew[r].w = w[r];
     }
     ret->n_batch_pods = 0;
-    while ((p = store_next_pod(s, job, &next))) {
+    while ((p = store_next_pod(s, job, &at))) {
         if (strcmp(p->owner_uid, job->uid) == 0) {
             if (store_pod_index(p, &index) == 0
                 && !pod_is_awaited(memory_note(&j->memory, (enum role)p->role, index),
